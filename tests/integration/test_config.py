@@ -73,6 +73,11 @@ def check(role, conf, *more):
     return out.returncode, out.stdout + out.stderr
 
 
+def whole(log):
+    """What a process has written.  It shares the file's offset: reading must not move that."""
+    return os.pread(log.fileno(), 1 << 26, 0).decode(errors="replace")
+
+
 def start(role, conf, *more):
     """0 and the log when it came up (and was stopped), else its status and what it said."""
     with tempfile.TemporaryFile("w+") as log:
@@ -81,8 +86,7 @@ def start(role, conf, *more):
         is_up = False
         while process.poll() is None and not is_up and time.monotonic() < ends:
             time.sleep(0.01)
-            log.seek(0)
-            is_up = "_ready" in re.sub("engine_ready|model_ready", "", log.read())
+            is_up = "_ready" in re.sub("engine_ready|model_ready", "", whole(log))
         code = process.poll()
         if code is None:
             process.send_signal(signal.SIGTERM)
@@ -94,8 +98,7 @@ def start(role, conf, *more):
                 process.kill()
                 process.wait()
                 raise AssertionError(f"{role} does not stop")
-        log.seek(0)
-        said = log.read()
+        said = whole(log)
     assert is_up or code is not None, (role, "neither up nor gone", said)
     assert code is None or code > 0, (role, code, said)
     return 0 if is_up else code, said

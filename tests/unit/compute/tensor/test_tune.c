@@ -109,8 +109,9 @@ static void a_new_record_is_first_and_alone(void **state)
     tune_record_put(bytes_str(HEAD GOOD " for a\n\x01 for b\nnothing\n" GOOD " for k\n" OTHER " for c\n"),
                     "k", &tuned, &out);
     assert_string_equal(
-        out.data, HEAD "copy=memcpy wide=six panels=several slices=short fetch=spread plain=first keys=first "
-                       "for k\n" GOOD " for a\n" OTHER " for c\n");
+        (char *)out.data,
+        HEAD "copy=memcpy wide=six panels=several slices=short fetch=spread plain=first keys=first "
+             "for k\n" GOOD " for a\n" OTHER " for c\n");
     assert_true(find((char *)out.data, "k", &choice));
     assert_int_equal(choice.at[KERN_FETCH], FETCH_SPREAD);
     for (int i = 0; i < 3 * TUNE_MAX_RECORDS; i++) { /* it does not grow for ever */
@@ -240,7 +241,7 @@ static void a_file_makes_its_folders(void **state)
     snprintf(deeper, sizeof(deeper), "%s/c/d/e/tune", folder);
     assert_true(tune_file_write(deep, bytes_str("text")));
     tune_file_read(deep, &text);
-    assert_string_equal(text.data, "text");
+    assert_string_equal((char *)text.data, "text");
     assert_int_equal(stat(deep, &stat_of), 0);
     assert_int_equal(stat_of.st_mode & 0777, 0600);
     assert_false(tune_file_write(deeper, bytes_str("text")));

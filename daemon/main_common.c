@@ -95,9 +95,8 @@ static void print_findings(const struct buf *findings)
         fwrite(findings->data, 1, findings->len_bytes, stderr);
 }
 
-/* Prints every value with its origin, even if a value is wrong: people ask for this when something is
- * wrong. */
-static int dump(const struct main_options *options)
+/* Reads the configuration without checking it, and prints what is wrong with it; NULL: it cannot be read. */
+static void *load_unchecked(const struct main_options *options)
 {
     struct buf errors = {0};
     void *conf;
@@ -106,7 +105,16 @@ static int dump(const struct main_options *options)
 
     print_findings(&errors);
     buf_fini(&errors);
-    if (rc < 0)
+    return rc < 0 ? NULL : conf;
+}
+
+/* Prints every value with its origin, even if a value is wrong: people ask for this when something is
+ * wrong. */
+static int dump(const struct main_options *options)
+{
+    void *conf = load_unchecked(options);
+
+    if (conf == NULL)
         return 1;
     config_write_dump(options->table, conf, stdout);
     config_free(options->table, conf);
@@ -116,15 +124,12 @@ static int dump(const struct main_options *options)
 /* Measures the machine only, so the rest of the configuration may be incomplete. */
 static int tune(const struct main_options *options)
 {
-    struct buf errors = {0}, table = {0};
+    struct buf table = {0};
     struct fault fault = {0};
-    void *conf;
-    int rc = config_load(options->table, options->config_path, options->overrides, options->n_overrides,
-                         &errors, &conf);
+    void *conf = load_unchecked(options);
+    int rc;
 
-    print_findings(&errors);
-    buf_fini(&errors);
-    if (rc < 0)
+    if (conf == NULL)
         return 1;
     rc = options->tune(conf, &table, &fault);
     if (rc == 0)

@@ -8,25 +8,56 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-FILE *file_open(const char *path, const char **why_out)
+#include "base/err.h"
+
+/* A descriptor, or E_NOT_FOUND, E_IO, E_INVAL with the reason. */
+static int file_open_regular(const char *path, struct stat *info_out, const char **why_out)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-    struct stat info;
-    FILE *file;
+    int rc = 0;
 
     if (fd < 0) {
         *why_out = strerror(errno);
-        return NULL;
+        return errno == ENOENT ? E_NOT_FOUND : E_IO;
     }
-    if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+    if (fstat(fd, info_out) != 0) {
+        *why_out = strerror(errno);
+        rc = E_IO;
+    } else if (!S_ISREG(info_out->st_mode)) {
         *why_out = "not a regular file";
-        close(fd);
-        return NULL;
+        rc = E_INVAL;
     }
-    file = fdopen(fd, "r");
-    if (file == NULL) {
+    if (rc == 0)
+        return fd;
+    close(fd);
+    return rc;
+}
+
+FILE *file_open(const char *path, const char **why_out)
+{
+    struct stat info;
+    int fd = file_open_regular(path, &info, why_out);
+    FILE *file = fd < 0 ? NULL : fdopen(fd, "r");
+
+    if (fd >= 0 && file == NULL) {
         *why_out = strerror(errno);
         close(fd);
     }
     return file;
+}
+
+int file_open_secret(const char *path, const char *secret, struct fault *fault)
+{
+    struct stat info;
+    const char *why;
+    int fd = file_open_regular(path, &info, &why);
+
+    if (fd < 0)
+        return fault_set(fault, fd, "%s: %s", path, why);
+    if ((info.st_mode & S_IRWXO) == 0)
+        return fd;
+    close(fd);
+    return fault_set(fault, E_AUTH,
+                     "%s: mode %04o lets every user use the %s; chmod o-rwx makes it acceptable", path,
+                     (unsigned)(info.st_mode & 07777), secret);
 }

@@ -1,13 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opens files whose names come from people (configuration, command line). */
+/* Opens files whose names come from people (configuration, command line).  Never blocks, even on a named
+ * pipe. */
 #ifndef BASE_FILE_H
 #define BASE_FILE_H
 
 #include <stdio.h>
 
-/* Opens a regular file for reading.  Never blocks, even on a named pipe.  On failure returns NULL and sets
- * *why_out to the reason without the path: a static string, or one that is valid until the next
- * strerror(). */
+#include "base/fault.h"
+
+/* Opens a regular file for reading.  On failure returns NULL and sets *why_out to the reason without the
+ * path: a static string, or one that is valid until the next strerror(). */
 FILE *file_open(const char *path, const char **why_out);
+
+/* Opens a regular file that holds a secret and that not every user may use; secret names it in the fault
+ * ("private key").  Returns a descriptor to close, or E_NOT_FOUND, E_IO, E_INVAL (not a regular file) or E_AUTH
+ * (its mode), with the fault. */
+int file_open_secret(const char *path, const char *secret, struct fault *fault);
 
 #endif

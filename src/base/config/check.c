@@ -70,28 +70,33 @@ void config_put_placed(const struct config_table *table, const void *config, con
     buf_append_str(out, text);
 }
 
-void config_refuse(struct config_check *check, const char *key, const char *format, ...)
+/* item SIZE_MAX: the whole key. */
+static void put_refusal(struct config_check *check, const char *key, size_t item, const char *format,
+                        va_list args)
 {
     char text[MAX_TEXT_BYTES];
+
+    vsnprintf(text, sizeof(text), format, args);
+    check->n_refused++;
+    put_finding(check, place_of(check, key, item), key, text);
+}
+
+void config_refuse(struct config_check *check, const char *key, const char *format, ...)
+{
     va_list args;
 
     va_start(args, format);
-    vsnprintf(text, sizeof(text), format, args);
+    put_refusal(check, key, SIZE_MAX, format, args);
     va_end(args);
-    check->n_refused++;
-    put_finding(check, place_of(check, key, SIZE_MAX), key, text);
 }
 
 void config_refuse_item(struct config_check *check, const char *key, size_t item, const char *format, ...)
 {
-    char text[MAX_TEXT_BYTES];
     va_list args;
 
     va_start(args, format);
-    vsnprintf(text, sizeof(text), format, args);
+    put_refusal(check, key, item, format, args);
     va_end(args);
-    check->n_refused++;
-    put_finding(check, place_of(check, key, item), key, text);
 }
 
 void config_warn(struct config_check *check, const char *key, const char *format, ...)

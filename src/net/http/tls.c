@@ -108,43 +108,18 @@ static int no_password(char *out, int cap, int is_writing, void *arg)
     return -1;
 }
 
-static int check_mode(int fd, const char *path, struct fault *fault)
-{
-    struct stat st;
-
-    if (fstat(fd, &st) != 0)
-        return fault_set(fault, E_IO, "%s: %s", path, strerror(errno));
-    if (!S_ISREG(st.st_mode))
-        return fault_set(fault, E_INVAL, "%s: not a regular file", path);
-    if ((st.st_mode & S_IRWXO) != 0)
-        return fault_set(fault, E_AUTH,
-                         "%s: mode %04o lets every user use the private key; chmod o-rwx makes it acceptable",
-                         path, (unsigned)(st.st_mode & 07777));
-    return 0;
-}
-
-static int open_file(const char *path, struct fault *fault)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-
-    return fd >= 0 ? fd
-                   : fault_set(fault, errno == ENOENT ? E_NOT_FOUND : E_IO, "%s: %s", path, strerror(errno));
-}
-
 static int load_key(const char *path, struct fault *fault, EVP_PKEY **out)
 {
-    int fd = open_file(path, fault);
+    int fd = file_open_secret(path, "private key", fault);
     bool is_encrypted = false;
     FILE *file;
-    int rc;
 
     if (fd < 0)
         return fd;
-    rc = check_mode(fd, path, fault);
-    file = rc < 0 ? NULL : fdopen(fd, "r");
+    file = fdopen(fd, "r");
     if (file == NULL) {
         close(fd);
-        return rc < 0 ? rc : fault_set(fault, E_IO, "%s: %s", path, strerror(errno));
+        return fault_set(fault, E_IO, "%s: %s", path, strerror(errno));
     }
     *out = PEM_read_PrivateKey(file, NULL, no_password, &is_encrypted);
     fclose(file);

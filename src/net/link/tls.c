@@ -26,6 +26,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/file.h"
 #include "base/rng.h"
 #include "base/str.h"
 
@@ -153,36 +154,16 @@ SSL_CTX *tls_client(struct tls_context *tls)
     return tls->client;
 }
 
-static int check_key_file(int fd, const char *path, struct fault *fault)
-{
-    struct stat st;
-
-    if (fstat(fd, &st) != 0)
-        return fault_set(fault, E_IO, "%s: %s", path, strerror(errno));
-    if (!S_ISREG(st.st_mode))
-        return fault_set(fault, E_INVAL, "%s: not a regular file", path);
-    if ((st.st_mode & S_IRWXO) != 0)
-        return fault_set(fault, E_AUTH,
-                         "%s: mode %04o lets every user use the cluster key; chmod o-rwx makes it acceptable",
-                         path, (unsigned)(st.st_mode & 07777));
-    return 0;
-}
-
 int cluster_key_load(const char *path, struct fault *fault, uint8_t key_out[32])
 {
     char text[2 * KEY_BYTES + 2]; /* one byte longer than a key file, to detect a longer one */
     uint8_t key[KEY_BYTES];
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    int fd = file_open_secret(path, "cluster key", fault);
     ssize_t n;
-    int err;
+    int err = 0;
 
     if (fd < 0)
-        return fault_set(fault, errno == ENOENT ? E_NOT_FOUND : E_IO, "%s: %s", path, strerror(errno));
-    err = check_key_file(fd, path, fault);
-    if (err != 0) {
-        close(fd);
-        return err;
-    }
+        return fd;
     n = read(fd, text, sizeof(text));
     close(fd);
     if (n == 2 * KEY_BYTES + 1 && text[2 * KEY_BYTES] == '\n')

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A stranger's states:
  *
- *    accept ──> SILENT ──first bytes──> BEGUN ──proved──> (gone: only its owner has it)
- *                 │  no byte in time      │  evicted, or ended by its owner
- *                 v  evicted, or closed   v
- *               closed                  gone
+ *    accept ──> SILENT ──bytes seen by an eviction──> READY ──> BEGUN ──proved──> (gone: only its owner has it)
+ *                 │  │                                            ^ │
+ *                 │  └──────────────── readable ──────────────────┘ │  evicted, or ended by its owner
+ *                 v  no byte in time, evicted, or closed            v
+ *               closed                                            gone
+ *
+ * READY and BEGUN are one class in the table: both have sent bytes.  On a busy loop a peer's first bytes may
+ * lie in the kernel while a burst is accepted.  So an eviction looks for bytes before it takes a silent one.
  *
  * A silent stranger that its peer closes leaves no log line, because no owner exists yet.  Every eviction is
  * counted, but logged at most once in LOG_PAUSE_NS.  So a flood of sockets does not become a flood of log
@@ -25,22 +29,24 @@
 
 #define MAX_KNOWN       1024
 #define LOG_PAUSE_NS    (10 * NS_PER_S)
+#define PEEKS           64 /* bounds one eviction; each finds another stranger that has sent bytes */
 #define CLOSED_PER_TURN 64 /* bounds one round: a flood that ends at once must not block the loop */
 
 const char *const stranger_end_names[STRANGER_N_ENDS] = {"address", "full", "silent"};
 
 enum stranger_state {
-    STRANGER_SILENT, /* ours: no byte has arrived */
+    STRANGER_SILENT, /* ours: no byte has been seen */
+    STRANGER_READY,  /* ours: bytes are here, and the watch is about to report them */
     STRANGER_BEGUN   /* handed over: its owner uses the socket */
 };
 
 struct stranger {
     struct stranger_entry entry;
-    struct list silent; /* in strangers->silent, oldest first; unlinked once it has begun */
+    struct list silent; /* in strangers->silent, oldest first; unlinked once it is BEGUN */
     struct strangers *port;
     enum stranger_state state;
-    int fd;              /* SILENT */
-    struct ev_fd *watch; /* SILENT */
+    int fd;              /* ours */
+    struct ev_fd *watch; /* ours */
     uint64_t since_ns;
     void (*evict)(void *owner); /* BEGUN */
     void *owner;
@@ -135,7 +141,7 @@ static void stranger_send_away(struct stranger *stranger, enum stranger_end why)
     void *owner = stranger->owner;
 
     strangers_note(stranger->port, why);
-    if (stranger->state == STRANGER_SILENT) {
+    if (stranger->state != STRANGER_BEGUN) {
         stranger_close(stranger);
         return;
     }
@@ -172,6 +178,7 @@ static void stranger_begin(struct stranger *stranger)
     stranger->watch = NULL;
     list_remove(&stranger->silent);
     stranger->state = STRANGER_BEGUN;
+    stranger_table_begin(strangers->table, &stranger->entry);
     strangers->opts.on_begun(strangers->opts.arg, stranger->fd, &stranger->from.sa, stranger);
 }
 
@@ -215,11 +222,29 @@ static struct stranger_key read_key(int fd, const struct sockaddr *from)
     return stranger_key_of(from);
 }
 
+/* Whether a stranger that was to leave as silent has sent bytes meanwhile; if so it changes its class. */
+static bool stranger_is_ready(struct stranger *stranger)
+{
+    char byte;
+
+    if (stranger->state != STRANGER_SILENT || recv(stranger->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0)
+        return false;
+    stranger->state = STRANGER_READY;
+    stranger_table_begin(stranger->port->table, &stranger->entry);
+    return true;
+}
+
 /* Returns false when there is none. */
 static bool make_way(struct strangers *strangers, const struct stranger_key *key)
 {
     struct stranger_entry *leaving = NULL;
     enum stranger_verdict verdict = stranger_table_ask(strangers->table, key, &leaving);
+
+    for (unsigned n = 0; leaving != NULL && n < PEEKS; n++) {
+        if (!stranger_is_ready(container_of(leaving, struct stranger, entry)))
+            break;
+        verdict = stranger_table_ask(strangers->table, key, &leaving);
+    }
 
     switch (verdict) {
     case STRANGER_HAS_ROOM:
@@ -271,9 +296,10 @@ void strangers_know(struct strangers *strangers, const struct sockaddr *from)
 bool strangers_make_room(struct strangers *strangers, const struct sockaddr *from)
 {
     struct stranger_key key = from != NULL ? stranger_key_of(from) : (struct stranger_key){{0}};
-    struct stranger_entry *oldest = stranger_table_oldest(strangers->table, from != NULL ? &key : NULL);
+    struct stranger_entry *oldest =
+        stranger_table_oldest(strangers->table, STRANGER_CLASS_BEGUN, from != NULL ? &key : NULL);
 
-    /* Skip strangers that are not bound: silent ones, and the one that needs the room. */
+    /* Skip strangers that are not bound: READY ones, and the one that needs the room. */
     while (oldest != NULL && container_of(oldest, struct stranger, entry)->evict == NULL)
         oldest = stranger_table_next(strangers->table, oldest, from != NULL);
     if (oldest == NULL)

@@ -4,7 +4,7 @@
  * Every port of a daemon has one such object.  A silent socket costs only a descriptor and about 300 bytes
  * here.  Its owner (a link, a KV connection, an HTTP connection) is made when its first bytes arrive.  A
  * socket that sends no byte in time is closed.  When there are too many strangers in total or from one
- * address, the oldest is evicted; stranger_table_priv.h gives the order.  Loop thread only. */
+ * address, one is evicted; stranger_table.c gives the order.  Loop thread only. */
 #ifndef BASE_EVENT_STRANGERS_H
 #define BASE_EVENT_STRANGERS_H
 

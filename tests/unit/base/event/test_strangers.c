@@ -169,9 +169,125 @@ static void a_flood_does_not_evict_a_known_peer(void **state)
         add(table, from, &entries[i]);
         assert_true(stranger_table_count(table) <= 256);
     }
-    while ((leaving = stranger_table_oldest(table, NULL)) != NULL)
+    while ((leaving = stranger_table_oldest(table, STRANGER_CLASS_SILENT, NULL)) != NULL)
         stranger_table_remove(table, leaving);
     stranger_table_free(table);
+}
+
+/* One more comes from there; whoever has to leave for it leaves.  Returns the one that left, or NULL. */
+static struct stranger_entry *arrive(struct stranger_table *table, const char *from,
+                                     struct stranger_entry *entry)
+{
+    struct stranger_entry *leaving;
+
+    assert_int_not_equal(ask(table, from, &leaving), STRANGER_NO_ROOM);
+    if (leaving != NULL)
+        stranger_table_remove(table, leaving);
+    add(table, from, entry);
+    return leaving;
+}
+
+static void remove_all(struct stranger_table *table)
+{
+    for (enum stranger_class class = 0; class < STRANGER_N_CLASSES; class ++) {
+        struct stranger_entry *entry;
+
+        while ((entry = stranger_table_oldest(table, class, NULL)) != NULL)
+            stranger_table_remove(table, entry);
+    }
+    assert_int_equal(stranger_table_count(table), 0);
+    stranger_table_free(table);
+}
+
+/* A peer in mid-handshake, and any number of sockets that say nothing: of its address, then of all others. */
+static void silent_ones_do_not_evict_a_begun_one(void **state)
+{
+    for (unsigned is_spread = 0; is_spread < 2; is_spread++) {
+        enum { N = 500 };
+        static struct stranger_entry flood[N];
+        struct stranger_table *table = is_spread ? make_table(8, 4, 4) : make_table(64, 8, 4);
+        struct stranger_entry peer;
+
+        add(table, "10.0.0.1", &peer);
+        stranger_table_begin(table, &peer);
+        stranger_table_begin(table, &peer);
+        for (unsigned i = 0; i < N; i++) {
+            char from[32];
+
+            snprintf(from, sizeof(from), "10.0.%u.1", is_spread ? i % 100 : 0);
+            assert_ptr_not_equal(arrive(table, from, &flood[i]), &peer);
+        }
+        assert_ptr_equal(stranger_table_oldest(table, STRANGER_CLASS_BEGUN, NULL), &peer);
+        remove_all(table);
+    }
+}
+
+/* A peer that has yet to speak, and any number of sockets that stop in mid-handshake. */
+static void begun_ones_do_not_evict_a_silent_one(void **state)
+{
+    for (unsigned is_spread = 0; is_spread < 2; is_spread++) {
+        enum { N = 500 };
+        static struct stranger_entry flood[N];
+        struct stranger_table *table = is_spread ? make_table(8, 4, 4) : make_table(64, 8, 4);
+        struct stranger_entry peer, *left;
+
+        add(table, "10.0.0.1", &peer);
+        for (unsigned i = 0; i < N; i++) {
+            char from[32];
+
+            snprintf(from, sizeof(from), "10.0.%u.1", is_spread ? i % 100 : 0);
+            left = arrive(table, from, &flood[i]);
+            assert_ptr_not_equal(left, &peer);
+            assert_true(left == NULL || left->class == STRANGER_CLASS_BEGUN);
+            stranger_table_begin(table, &flood[i]);
+        }
+        assert_ptr_equal(stranger_table_oldest(table, STRANGER_CLASS_SILENT, NULL), &peer);
+        remove_all(table);
+    }
+}
+
+/* The larger class loses its oldest; when they are equal, the silent one does: the new one makes it larger. */
+static void the_larger_class_loses_its_oldest(void **state)
+{
+    struct stranger_table *table = make_table(8, 4, 4);
+    struct stranger_entry a[4], *leaving;
+
+    for (unsigned i = 0; i < 4; i++)
+        add(table, "10.0.0.1", &a[i]);
+    stranger_table_begin(table, &a[2]);
+    stranger_table_begin(table, &a[0]);
+    assert_int_equal(ask(table, "10.0.0.1", &leaving), STRANGER_OVER_PER_ADDRESS);
+    assert_ptr_equal(leaving, &a[1]);
+    stranger_table_begin(table, &a[3]);
+    assert_int_equal(ask(table, "10.0.0.1", &leaving), STRANGER_OVER_PER_ADDRESS);
+    assert_ptr_equal(leaving, &a[2]); /* the first to begin */
+    assert_ptr_equal(stranger_table_next(table, &a[2], true), &a[0]);
+    assert_ptr_equal(stranger_table_next(table, &a[2], false), &a[0]);
+    assert_ptr_equal(stranger_table_next(table, &a[0], false), &a[3]);
+    assert_null(stranger_table_next(table, &a[3], true));
+    assert_null(stranger_table_next(table, &a[3], false));
+    remove_all(table);
+}
+
+/* Unknown addresses have their own classes: those of known ones neither count nor leave. */
+static void classes_are_of_unknown_addresses(void **state)
+{
+    struct stranger_table *table = make_table(6, 6, 4);
+    struct stranger_entry known[4], other[2], *leaving;
+
+    know(table, "10.0.0.1");
+    for (unsigned i = 0; i < 4; i++)
+        add(table, "10.0.0.1", &known[i]);
+    add(table, "10.0.0.2", &other[0]);
+    add(table, "10.0.0.3", &other[1]);
+    stranger_table_begin(table, &other[0]);
+    assert_int_equal(ask(table, "10.0.0.9", &leaving), STRANGER_OVER_MAX);
+    assert_ptr_equal(leaving, &other[1]);
+    stranger_table_begin(table, &other[1]);
+    assert_int_equal(ask(table, "10.0.0.9", &leaving), STRANGER_OVER_MAX);
+    assert_ptr_equal(leaving, &other[0]);
+    assert_ptr_equal(stranger_table_next(table, stranger_table_next(table, leaving, false), false), NULL);
+    remove_all(table);
 }
 
 /* ---- sockets ---- */
@@ -301,13 +417,56 @@ static void too_many_evict_the_oldest(void **state)
     assert_int_equal(world.n_evicted, 0);
     fds[5] = come(&world, 3); /* the fifth of all */
     assert_int_equal(world.n_ends[STRANGER_END_FULL], 1);
-    assert_int_equal(world.n_evicted, 1);
+    assert_true(is_closed(fds[2]));
+    assert_int_equal(world.n_evicted, 0); /* three are silent, one has begun */
     assert_int_equal(strangers_count(world.strangers), 4);
+    assert_true(strangers_make_room(world.strangers, NULL));
+    assert_int_equal(world.n_evicted, 1);
     assert_false(strangers_make_room(world.strangers, NULL)); /* silent ones take no room of an owner's */
     strangers_close_silent(world.strangers);
     assert_int_equal(strangers_count(world.strangers), 0);
     close(world.begun_fd[0]);
     for (unsigned i = 0; i < 6; i++)
+        close(fds[i]);
+    world_close(&world);
+}
+
+/* The loop was busy: a peer's first bytes lie in the kernel while a burst of silent sockets is accepted. */
+static void bytes_in_the_kernel_count(void **state)
+{
+    struct world world = {0};
+    int peer, fds[8];
+
+    world_open(&world, 8, NS_PER_S);
+    peer = come(&world, 1);
+    assert_int_equal(send(peer, "x", 1, 0), 1);
+    for (unsigned i = 0; i < 8; i++)
+        fds[i] = come(&world, 1);
+    assert_int_equal(world.n_begun, 0);
+    assert_int_equal(strangers_count(world.strangers), 3);
+    world_run(&world, 10);
+    assert_int_equal(world.n_begun, 1);
+    assert_int_equal(strangers_count(world.strangers), 3);
+    assert_false(is_closed(peer));
+    assert_int_equal(world.n_ends[STRANGER_END_ADDRESS], 6);
+    stranger_leave(world.begun[0]);
+    close(world.begun_fd[0]);
+    close(peer);
+    strangers_close_silent(world.strangers);
+    /* One whose bytes were seen, but that has not been handed over, is closed with the silent ones. */
+    peer = come(&world, 1);
+    assert_int_equal(send(peer, "x", 1, 0), 1);
+    for (unsigned i = 0; i < 3; i++) {
+        close(fds[i]);
+        fds[i] = come(&world, 1);
+    }
+    assert_true(is_closed(fds[0]));
+    assert_int_equal(strangers_count(world.strangers), 3);
+    strangers_close_silent(world.strangers);
+    assert_int_equal(strangers_count(world.strangers), 0);
+    assert_int_equal(world.n_begun, 1);
+    close(peer);
+    for (unsigned i = 0; i < 8; i++)
         close(fds[i]);
     world_close(&world);
 }
@@ -344,8 +503,13 @@ int main(void)
         cmocka_unit_test(known_addresses_stay),
         cmocka_unit_test(known_addresses_are_bounded),
         cmocka_unit_test(a_flood_does_not_evict_a_known_peer),
+        cmocka_unit_test(silent_ones_do_not_evict_a_begun_one),
+        cmocka_unit_test(begun_ones_do_not_evict_a_silent_one),
+        cmocka_unit_test(the_larger_class_loses_its_oldest),
+        cmocka_unit_test(classes_are_of_unknown_addresses),
         cmocka_unit_test(silent_ones_are_closed_in_time),
         cmocka_unit_test(too_many_evict_the_oldest),
+        cmocka_unit_test(bytes_in_the_kernel_count),
         cmocka_unit_test(who_proved_itself_is_known),
     };
 

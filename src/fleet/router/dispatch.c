@@ -104,8 +104,11 @@ int router_job_place(struct gen_handle *job)
     struct router *router = job->router;
     struct picker_place found;
     const struct picker_choice *choice = &found.choice;
-    int rc = router_choose(job, &found);
+    int rc;
 
+    if (job->chain == CHAIN_MATCHING)
+        return E_OVERLOADED;
+    rc = router_choose(job, &found);
     if (rc == E_OVERLOADED && (has_begun(job) || router_queue_is_owed(job, choice->decode)))
         rc = 0; /* a stream that has begun does not wait for objectives: continue at the least bad worker */
     if (rc < 0) {
@@ -120,6 +123,7 @@ int router_job_place(struct gen_handle *job)
     job->layout = router->workers[choice->decode].layout;
     job->decode.slot = choice->decode;
     job->prefill.slot = choice->prefill;
+    found.n_hashes = router_chain_booked(job);
     picker_place_book(&found, &job->prefill.booking, &job->decode.booking);
     metric_add(choice->prefill != PICKER_NONE ? router->m_handed_off : router->m_local, 1);
     metric_add(router->m_reads, choice->read_tokens > 0);
@@ -357,7 +361,7 @@ static int backend_submit(void *self, const struct gen_model *model, struct gen_
     bool must_wait;
     int rc;
 
-    router_chains_end(router); /* of earlier jobs, which may have the same prefix */
+    (void)router_chains_work(router); /* of earlier jobs, which may have the same prefix */
     rc = make_job(router, model, spec, &job);
     spec->tokens = NULL;
     spec->constraint = (struct buf){0};
@@ -367,7 +371,7 @@ static int backend_submit(void *self, const struct gen_model *model, struct gen_
     }
     job->events = *events;
     job->arg = arg;
-    must_wait = job->model->n_queued > 0;
+    must_wait = job->model->n_queued > 0 || job->chain == CHAIN_MATCHING;
     rc = must_wait ? E_OVERLOADED : router_job_place(job);
     if (rc < 0)
         rc = wait_or_refuse(job, rc, failure_out);
@@ -507,7 +511,7 @@ void router_job_replace(struct gen_handle *job, uint32_t failed_slot)
         router_job_end(job, GEN_END_LENGTH); /* only the final message was missing */
         return;
     }
-    router_chain_end(job);
+    router_chain_work(job);
     if (router_job_place(job) < 0)
         router_queue_add(job, true);
 }

@@ -251,7 +251,7 @@ static bool place_next(struct router_model *model)
 void router_place_queued(struct router *router)
 {
     if (!list_is_empty(&router->queue))
-        router_chains_end(router);
+        (void)router_chains_work(router);
     list_for_each_safe (node, spare, &router->turns.odd)
         (void)router_job_place(container_of(node, struct gen_handle, place.odd));
     for (uint32_t i = 0; i < router->n_models; i++)

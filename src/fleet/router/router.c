@@ -64,7 +64,6 @@ static void on_tick(void *arg)
 {
     struct router *router = arg;
 
-    router_chains_end(router);
     router_place_queued(router);
     router_queue_tell(router);
     router_expire_queued(router);
@@ -82,8 +81,13 @@ static void on_tick(void *arg)
 static void on_turn(void *arg)
 {
     struct router *router = arg;
+    bool has_more = router_told_work(router);
 
-    if (router_told_work(router))
+    has_more |= router_chains_work(router);
+    if (router->has_matched)
+        router_place_queued(router);
+    router->has_matched = false;
+    if (has_more)
         ev_timer_start(router->turn, 0);
 }
 

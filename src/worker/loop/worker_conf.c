@@ -39,11 +39,11 @@
          "",         0,                                                                                      \
          0,          NULL,                                                                                   \
          false,      "What clients call it. Empty: the file's name without '.gguf'."},                       \
-        {"model",     "context",                                                                             \
-         CONFIG_U64,  KEY(context),                                                                          \
-         "0",         0,                                                                                     \
-         100000000.0, NULL,                                                                                  \
-         false,       "Longest prompt and answer together, in tokens; 0: the model's own context length."},  \
+        {"model",    "context",                                                                              \
+         CONFIG_U64, KEY(context),                                                                           \
+         "0",        0,                                                                                      \
+         4194304.0,  NULL,                                                                                   \
+         false,      "Longest prompt and answer together, in tokens; 0: the model's own context length."},   \
         {"engine",                                                                                           \
          "kind",                                                                                             \
          CONFIG_ENUM,                                                                                        \

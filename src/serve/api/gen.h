@@ -34,6 +34,7 @@ struct gen_tool {
     struct bytes name;
     struct bytes description;
     struct bytes input_schema; /* JSON text */
+    struct bytes short_schema; /* of a long one, its properties' types; empty: input_schema is short */
     bool is_strict;            /* its arguments must match the schema whatever tool_choice says */
 };
 

@@ -11,6 +11,7 @@
 #include "text/grammar/grammar_priv.h"
 
 #include "base/err.h"
+#include "text/json/json.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -51,21 +52,21 @@ static int measure(struct graph *graph, struct bytes text, struct fault *fault)
 
 int shape_load(struct graph *graph, struct bytes text, struct fault *fault, json_t **out)
 {
-    const size_t flags = JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL;
-    json_error_t error;
+    static const char prefix[] = "not valid JSON: ";
+    struct fault why = {0};
 
     if (text.len_bytes > GRAPH_MAX_TEXT_BYTES)
         return fault_set(fault, E_LIMIT, "$: more than %u bytes", GRAPH_MAX_TEXT_BYTES);
     int rc = measure(graph, text, fault);
     if (rc != 0)
         return rc;
-    json_t *json = json_loadb((const char *)text.data, text.len_bytes, flags, &error);
-    if (json == NULL && json_error_code(&error) == json_error_numeric_overflow)
-        json = json_loadb((const char *)text.data, text.len_bytes, flags | JSON_DECODE_INT_AS_REAL, &error);
-    if (json == NULL)
-        return fault_set(fault, E_FORMAT, "$: not JSON: %s", error.text);
-    *out = json;
-    return 0;
+    rc = api_json_load(text, &why, out);
+    if (rc == E_FORMAT)
+        fault_set(fault, rc, "$: not JSON: %s",
+                  why.text + (strncmp(why.text, prefix, sizeof(prefix) - 1) == 0 ? sizeof(prefix) - 1 : 0));
+    else if (rc < 0)
+        fault_set(fault, rc, "$: %s", why.text);
+    return rc;
 }
 
 /* Arguments are an object; it has no properties if the schema does not mention any. */

@@ -176,7 +176,7 @@ class Ear:
         with open(self.path, errors="replace") as f:
             f.seek(self.at)
             for line in f:
-                if '"loop_work"' not in line:
+                if '"event":"loop_work"' not in line:
                     continue
                 said = json.loads(line)
                 if said["work"] != "turn":

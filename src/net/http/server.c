@@ -83,10 +83,17 @@ static void fill_limits(struct http_limits *limits)
 static void on_kick(void *arg)
 {
     struct http_server *server = arg;
+    uint64_t begun_ns = clock_now_ns();
     struct list *node;
 
-    while ((node = list_pop_front(&server->kicked)) != NULL)
+    /* A connection with much input kicks itself again. */
+    while ((node = list_pop_front(&server->kicked)) != NULL) {
         http_conn_kicked(container_of(node, struct http_conn, kicked));
+        if (clock_now_ns() - begun_ns > HTTP_TURN_NS && !list_is_empty(&server->kicked)) {
+            ev_timer_start(server->kick, 0);
+            return;
+        }
+    }
     if (server->state == SERVER_DRAINING && server->n_conns == 0 && server->on_drained != NULL) {
         ev_call done = server->on_drained;
 

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A stranger's states:
  *
- *    accept ──> SILENT ──bytes seen by an eviction──> READY ──> BEGUN ──proved──> (gone: only its owner has it)
- *                 │  │                                            ^ │
- *                 │  └──────────────── readable ──────────────────┘ │  evicted, or ended by its owner
- *                 v  no byte in time, evicted, or closed            v
- *               closed                                            gone
+ *    accept ──> SILENT ──first bytes──> READY ──enough──> BEGUN ──proved──> (gone: only its owner has it)
+ *                 │                       │                 │  evicted, or ended by its owner
+ *                 v                       v                 v
+ *               closed: not enough in time, evicted        gone
  *
  * READY and BEGUN are one class in the table: both have sent bytes.  On a busy loop a peer's first bytes may
  * lie in the kernel while a burst is accepted.  So an eviction looks for bytes before it takes a silent one.
+ *
+ * Enough is one byte, or a whole ClientHello: a TLS object costs a hundred times what a stranger costs.  The
+ * bytes stay in the kernel, which reports the socket again when all have come (SO_RCVLOWAT).
  *
  * A silent stranger that its peer closes leaves no log line, because no owner exists yet.  Every eviction is
  * counted, but logged at most once in LOG_PAUSE_NS.  So a flood of sockets does not become a flood of log
@@ -25,6 +27,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "base/event/stranger_hello_priv.h"
 #include "base/event/stranger_table_priv.h"
 
 #define MAX_KNOWN       1024
@@ -36,7 +39,7 @@ const char *const stranger_end_names[STRANGER_N_ENDS] = {"address", "full", "sil
 
 enum stranger_state {
     STRANGER_SILENT, /* ours: no byte has been seen */
-    STRANGER_READY,  /* ours: bytes are here, and the watch is about to report them */
+    STRANGER_READY,  /* ours: bytes are here; the watch is about to report them, or that enough have come */
     STRANGER_BEGUN   /* handed over: its owner uses the socket */
 };
 
@@ -46,6 +49,7 @@ struct stranger {
     struct strangers *port;
     enum stranger_state state;
     int fd;              /* ours */
+    size_t wanted_bytes; /* READY: the watch waits for so many; 0: for any */
     struct ev_fd *watch; /* ours */
     uint64_t since_ns;
     void (*evict)(void *owner); /* BEGUN */
@@ -182,16 +186,47 @@ static void stranger_begin(struct stranger *stranger)
     strangers->opts.on_begun(strangers->opts.arg, stranger->fd, &stranger->from.sa, stranger);
 }
 
+/* Its peer has sent bytes, but not enough. */
+static void stranger_make_ready(struct stranger *stranger)
+{
+    stranger->state = STRANGER_READY;
+    stranger_table_begin(stranger->port->table, &stranger->entry);
+}
+
+/* Lets the kernel report the socket when so many bytes have come. False: its peer sends no more, or the kernel
+ * cannot. */
+static bool stranger_want(struct stranger *stranger, size_t bytes)
+{
+    int low = (int)bytes;
+
+    if (stranger->wanted_bytes == bytes)
+        return false; /* reported without them: the peer has closed */
+    stranger->wanted_bytes = bytes;
+    stranger_make_ready(stranger);
+    return setsockopt(stranger->fd, SOL_SOCKET, SO_RCVLOWAT, &low, sizeof(low)) == 0;
+}
+
 static void stranger_on_readable(void *arg, int fd, unsigned ready)
 {
     struct stranger *stranger = arg;
-    char byte;
-    ssize_t n = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    uint8_t first[HELLO_MAX_BYTES];
+    bool awaits_hello = stranger->port->opts.awaits_hello;
+    ssize_t n = recv(fd, first, awaits_hello ? sizeof(first) : 1, MSG_PEEK | MSG_DONTWAIT);
+    size_t wanted = awaits_hello && n > 0 ? hello_bytes(first, (size_t)n) : 0;
+    int one = 1;
 
-    if (n > 0)
-        stranger_begin(stranger);
-    else if (n == 0 || (errno != EAGAIN && errno != EINTR))
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (n <= 0) {
         stranger_close(stranger);
+    } else if (wanted > (size_t)n) {
+        if (!stranger_want(stranger, wanted))
+            stranger_close(stranger);
+    } else {
+        if (stranger->wanted_bytes > 0)
+            (void)setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &one, sizeof(one));
+        stranger_begin(stranger);
+    }
 }
 
 static int stranger_wait(struct stranger *stranger)
@@ -229,8 +264,7 @@ static bool stranger_is_ready(struct stranger *stranger)
 
     if (stranger->state != STRANGER_SILENT || recv(stranger->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0)
         return false;
-    stranger->state = STRANGER_READY;
-    stranger_table_begin(stranger->port->table, &stranger->entry);
+    stranger_make_ready(stranger);
     return true;
 }
 

@@ -136,6 +136,7 @@ static int open_strangers(struct http_server *server)
         .max = limits->max_strangers < limits->max_conns ? limits->max_strangers : limits->max_conns,
         .max_per_address = limits->max_conns_per_address,
         .begin_ns = server->opts.tls != NULL ? limits->begin_ns : 0,
+        .awaits_hello = server->opts.tls != NULL,
         .on_begun = on_begun,
         .on_end = on_stranger_end,
         .arg = server};

@@ -223,8 +223,14 @@ static const struct gen_model *backend_model_at(void *self, size_t index)
     return NULL;
 }
 
+static bool is_returning(const struct router *router)
+{
+    return router->is_restarted && clock_now_ns() - router->started_ns < router->conf->link_return_ns;
+}
+
 /* Until the first model is known, the router cannot tell that a name is wrong. A restarted router learns
- * within seconds what its workers serve, and a client that receives 404 gives up. */
+ * within seconds what its workers serve, and a client that receives 404 gives up. So after a restart the
+ * first model is not taken for all of them before link.return_grace is over. */
 static const char *backend_why_not_yet(void *self, const char *name)
 {
     struct router *router = self;
@@ -238,7 +244,7 @@ static const char *backend_why_not_yet(void *self, const char *name)
     }
     for (uint32_t i = 0; i < router->n_models; i++) {
         if (router->models[i].is_ready)
-            return NULL;
+            return is_returning(router) ? "the router has restarted, and workers may still come back" : NULL;
         if (!router->models[i].is_failed)
             return "the router is fetching the first vocabulary from a worker";
         why = "the router could not read the vocabulary of any worker; its log says why";

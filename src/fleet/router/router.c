@@ -280,6 +280,7 @@ static int build_router(struct daemon *daemon, struct fault *fault)
     list_init(&router->told);
     rng_system(&router->epoch, sizeof(router->epoch));
     router->order = (uint32_t)router->epoch;
+    router->started_ns = clock_now_ns();
     router->next_number = 1;
     declare_metrics(router);
     if (hashmap_new_counted(&router->by_number) < 0 || router_queue_open(router) < 0 ||

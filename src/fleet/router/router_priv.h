@@ -131,6 +131,8 @@ struct router {
     struct router_rival rivals[ROUTER_MAX_RIVALS]; /* a new one replaces the oldest; n_refused 0: free */
     struct router_model models[ROUTER_MAX_MODELS];
     uint32_t n_models;
+    uint64_t started_ns;
+    bool is_restarted;          /* a worker came back from an earlier link: others may still come */
     struct picker_fleet *fleet; /* rows of workers and their ledgers, by slot */
     struct picker_index *index;
     struct picker_slots lacking[ABILITY_N]; /* workers without that capability bit */

@@ -43,6 +43,14 @@ static int on_hello(void *arg, struct link *link, const ProtobufCMessage *messag
     return 0;
 }
 
+bool worker_lost_router(const struct worker *worker)
+{
+    for (uint32_t i = 0; i < worker->n_routers; i++)
+        if (worker->routers[i].was_up && worker->routers[i].epoch == 0)
+            return true;
+    return false;
+}
+
 /* Cancels the tasks of the router's earlier lives (except_epoch 0: of all lives). */
 static void forget(struct worker_router *router, uint64_t except_epoch)
 {
@@ -58,6 +66,7 @@ static void on_up(void *arg, struct link *link)
 {
     struct worker_router *router = find(arg, link);
 
+    router->was_up = true;
     log_info("router_up", LOG_STR("node", router->node), LOG_STR("address", router->address));
     forget(router, router->epoch);
 }

@@ -342,6 +342,17 @@ def spoilt_model(folder):
     return path
 
 
+def tools_name_logits_that_are_no_numbers():
+    with Cluster() as c:
+        path, text = spoilt_model(c.dir), os.path.join(c.dir, "text")
+        with open(text, "w") as f:
+            f.write("The harbour lights went out one after another. " * 60)
+        for arguments in (["logits", "--prompt", "hello", path], ["perplexity", "--text", text, path]):
+            said = subprocess.run([os.path.join(BUILD, "baton-model"), *arguments], capture_output=True, text=True)
+            assert said.returncode != 0 and "numbers that are not finite" in said.stderr, (arguments, said)
+            assert "nan" not in said.stdout.lower(), (arguments, said.stdout)
+
+
 def logits_that_are_no_numbers_are_told():
     """They were served as token 0 without a word."""
     with Cluster() as c:
@@ -370,4 +381,4 @@ def logits_that_are_no_numbers_are_told():
 main([answers_503_until_models_are_known_then_404, a_restarted_router_says_503_until_its_workers_are_back,
       a_restarted_router_waits_for_the_workers_of_other_models, metrics_are_the_operators,
       cache_creation_is_counted_by_breakpoint, the_second_worker_of_a_name_is_refused, a_worker_started_again_takes_its_place,
-      a_worker_that_hangs_loses_its_name_to_another, workers_of_one_host_have_names_of_their_own, logits_that_are_no_numbers_are_told])
+      a_worker_that_hangs_loses_its_name_to_another, tools_name_logits_that_are_no_numbers, workers_of_one_host_have_names_of_their_own, logits_that_are_no_numbers_are_told])

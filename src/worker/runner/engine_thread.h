@@ -12,6 +12,7 @@
 #ifndef WORKER_RUNNER_ENGINE_THREAD_H
 #define WORKER_RUNNER_ENGINE_THREAD_H
 
+#include "base/fair.h"
 #include "base/mailbox.h"
 #include "base/mem.h"
 #include "base/team.h"
@@ -25,10 +26,12 @@ struct worker_engine;
 
 struct task { /* one submitted job on this worker; engine thread */
     struct list all;
-    struct task_spec spec; /* its tokens move to the sequence */
-    struct seq *seq;       /* NULL: not, or no longer, in the scheduler */
-    uint64_t shape_number; /* of the grammar that is being compiled for it; 0: it does not wait for one */
-    uint64_t disk_read;    /* number of the read that it waits for; 0: none */
+    struct task_spec spec;     /* its tokens move to the sequence */
+    struct seq *seq;           /* NULL: not, or no longer, in the scheduler */
+    uint64_t shape_number;     /* of the grammar that is being compiled for it; 0: it does not wait for one */
+    struct fair_item unshaped; /* in engine.unshaped while it waits for one */
+    struct fair_flow *unshaped_flow;
+    uint64_t disk_read; /* number of the read that it waits for; 0: none */
     uint32_t n_disk_looks;
     struct grammar *grammar;          /* while it waits for a read: its grammar, a reference */
     bool may_proceed;                 /* PROCEED came while it waited */

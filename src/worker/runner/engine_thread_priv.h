@@ -59,10 +59,12 @@ struct worker_engine {
     void *departing, *arriving; /* the two sides' own state */
     struct list tasks;
     uint32_t n_tasks;
-    struct hashmap *by_key;        /* struct task_key -> struct task */
-    struct worker_disk *disk;      /* disk.c; NULL: there is no disk tier */
-    struct list shapes;            /* shapes.c */
-    uint32_t n_shapes, n_unshaped; /* n_unshaped: tasks that wait for a grammar */
+    struct hashmap *by_key;   /* struct task_key -> struct task */
+    struct worker_disk *disk; /* disk.c; NULL: there is no disk tier */
+    struct list shapes;       /* shapes.c */
+    uint32_t n_shapes;
+    struct fair *unshaped; /* tasks that wait for a grammar, by tenant */
+    uint64_t n_unshaped_ever;
     size_t shape_bytes;
     uint64_t next_shape;
     struct report *pending[N_ORIGINS];

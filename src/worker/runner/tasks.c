@@ -95,8 +95,10 @@ static void put_proof(const struct task *task, struct answer *answer)
 static void stop_waiting(struct worker_engine *engine, struct task *task)
 {
     worker_asks_leave(engine, task);
-    if (task->shape_number != 0)
-        engine->n_unshaped--;
+    if (task->shape_number != 0) {
+        fair_leave(engine->unshaped, &task->unshaped);
+        fair_drop(engine->unshaped, task->unshaped_flow);
+    }
     task->shape_number = 0;
     worker_disk_stop_waiting(engine, task);
     grammar_unref(task->grammar);
@@ -219,7 +221,31 @@ void worker_tasks_read(struct worker_engine *engine, uint64_t number)
     }
 }
 
-/* E_AGAIN: the task waits for it. As many may wait as the scheduler's queue takes. */
+/* As many tasks may wait for grammars as the scheduler's queue takes. Beyond that the tenant with most of
+ * them for its weight loses its newest to a tenant with fewer, as in the scheduler's queue. */
+static bool make_room_for_unshaped(struct worker_engine *engine, const struct task_spec *spec)
+{
+    if (fair_n_waiting(engine->unshaped) < engine->opts.max_queue)
+        return true;
+    if (!fair_is_lighter(engine->unshaped, tenant_number(spec->tenant), spec->weight))
+        return false;
+    refuse(engine, container_of(fair_heaviest(engine->unshaped), struct task, unshaped), E_OVERLOADED, "");
+    return true;
+}
+
+/* E_NOMEM. */
+static int wait_for_shape(struct worker_engine *engine, struct task *task, uint64_t number)
+{
+    task->unshaped_flow = fair_hold(engine->unshaped, tenant_number(task->spec.tenant));
+    if (task->unshaped_flow == NULL)
+        return E_NOMEM;
+    task->shape_number = number;
+    fair_wait(engine->unshaped, task->unshaped_flow, &task->unshaped, ++engine->n_unshaped_ever,
+              task->spec.weight);
+    return 0;
+}
+
+/* E_AGAIN: the task waits for it. */
 static int get_shape(struct worker_engine *engine, struct task *task, struct grammar **out)
 {
     uint64_t number;
@@ -227,11 +253,9 @@ static int get_shape(struct worker_engine *engine, struct task *task, struct gra
 
     if (rc != E_AGAIN)
         return rc;
-    if (engine->n_unshaped >= engine->opts.max_queue)
+    if (!make_room_for_unshaped(engine, &task->spec))
         return E_OVERLOADED;
-    task->shape_number = number;
-    engine->n_unshaped++;
-    return rc;
+    return wait_for_shape(engine, task, number) < 0 ? E_NOMEM : rc;
 }
 
 void worker_tasks_go_on(struct worker_engine *engine, struct task *task)
@@ -262,6 +286,7 @@ void worker_tasks_submit(struct worker_engine *engine, struct task_spec *spec)
     task->n_begun = task->n_answered = task->spec.n_tokens - task->spec.n_prompt;
     list_push_back(&engine->tasks, &task->all);
     list_init(&task->in_ask);
+    fair_item_init(&task->unshaped);
     engine->n_tasks++;
     if (!worker_asks_begin(engine, task))
         worker_tasks_go_on(engine, task);
@@ -487,14 +512,15 @@ int worker_tasks_open(struct worker_engine *engine)
 {
     list_init(&engine->tasks);
     list_init(&engine->shapes);
+    if (fair_new(0, &engine->unshaped) < 0)
+        return E_NOMEM;
     return hashmap_new(sizeof(struct task_key), &engine->by_key);
 }
 
 void worker_tasks_close(struct worker_engine *engine)
 {
-    if (engine->by_key == NULL)
-        return;
-    while (!list_is_empty(&engine->tasks))
+    while (engine->by_key != NULL && !list_is_empty(&engine->tasks))
         task_free(engine, container_of(engine->tasks.next, struct task, all));
     hashmap_free(engine->by_key);
+    fair_free(engine->unshaped);
 }

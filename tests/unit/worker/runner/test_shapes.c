@@ -386,6 +386,35 @@ static void as_many_wait_as_a_queue_takes(void **state)
     assert_int_equal(n_asked, 1);
 }
 
+/* Beyond that, a tenant with fewer takes the place of the newest of one with more; of equal ones nobody. */
+static void a_tenant_that_fills_it_makes_room(void **state)
+{
+    tenant = "ann";
+    for (uint32_t i = 0; i < MAX_QUEUE; i++)
+        submit(i, OBJECT, NULL, 0);
+    listen_until(true, 0, 0);
+    tenant = "bob";
+    for (uint32_t i = MAX_QUEUE; i < 2 * MAX_QUEUE; i++)
+        submit(i, OBJECT, NULL, 0);
+    listen_until(false, MAX_QUEUE / 2, MAX_QUEUE);
+    listen_until(false, MAX_QUEUE + MAX_QUEUE / 2, 2 * MAX_QUEUE);
+    for (uint32_t i = 0; i < MAX_QUEUE; i++) { /* the first half of each waits */
+        bool waits = i < MAX_QUEUE / 2;
+
+        assert_int_equal(heard[i].finish, waits ? BATON__FINISH__FINISH_NONE : BATON__FINISH__FINISH_FAILED);
+        assert_int_equal(heard[MAX_QUEUE + i].finish,
+                         waits ? BATON__FINISH__FINISH_NONE : BATON__FINISH__FINISH_FAILED);
+    }
+    for (uint32_t i = 0; i < MAX_QUEUE / 2; i++) {
+        cancel(i);
+        cancel(MAX_QUEUE + i);
+    }
+    compile();
+    submit(1, OBJECT, NULL, 0);
+    listen_until(false, 1, 2);
+    tenant = "";
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, open_engine, close_engine)
@@ -397,6 +426,7 @@ int main(void)
         T(only_the_latest_shapes_are_kept),
         T(a_tenant_s_many_shapes_leave_others_theirs),
         T(as_many_wait_as_a_queue_takes),
+        T(a_tenant_that_fills_it_makes_room),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What may be asked of the sampler, through real daemons: penalties, biases, shapes, log probabilities.  The same tokens
+"""What may be asked of the sampler, through real daemons: penalties, biases, constraints, log probabilities.  The same tokens
 with the same log probabilities come from one worker, from a pair, in company, from a cached prefix, with guesses and without, and
 when the worker that answers dies in the middle."""
 import http.client

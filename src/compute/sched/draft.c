@@ -188,11 +188,11 @@ static uint32_t most_guesses(const struct sched *sched, const struct seq *seq)
 }
 
 /* How many of the leading n draft tokens the grammar allows. */
-static uint32_t cut_to_shape(struct seq *seq, const token_id *guesses, uint32_t n)
+static uint32_t cut_to_grammar(struct seq *seq, const token_id *guesses, uint32_t n)
 {
     uint32_t n_allowed = 0;
 
-    if (!sample_state_has_shape(seq->past))
+    if (!sample_state_has_grammar(seq->past))
         return n;
     while (n_allowed < n && sample_state_push(seq->past, guesses[n_allowed]) == 0)
         n_allowed++;
@@ -227,7 +227,7 @@ static uint32_t guess(const struct sched *sched, struct seq *seq)
     for (; source > 0 && n < n_most && !seq_is_stop(seq, seq->tokens[source + n]); n++)
         guesses[n] = seq->tokens[source + n];
     seq->draft.source = source;
-    return cut_to_shape(seq, guesses, n);
+    return cut_to_grammar(seq, guesses, n);
 }
 
 /* ---- choosing ---- */

@@ -22,7 +22,7 @@
 #include "base/event/work.h"
 #include "serve/endpoint/admit_priv.h"
 #include "serve/endpoint/output_priv.h"
-#include "serve/prompt/shape.h"
+#include "serve/prompt/constraint.h"
 #include "serve/access/unzip.h"
 
 #define GZIP_WORK          8                  /* assumed growth of a gzip body, in bytes of work per byte */
@@ -500,7 +500,7 @@ static void parse_done(void *arg)
         backend->ops->model_keep(backend->self, request->model);
     report_model(request);
     n = request->gen.arena.used_bytes;
-    if (shape_has_schemas(&request->gen)) /* a pattern of few bytes may take long to compile */
+    if (constraint_has_schemas(&request->gen)) /* a pattern of few bytes may take long to compile */
         n = never_inline(request, n);
     run(request, n, tokenise_work, tokenise_done);
 }

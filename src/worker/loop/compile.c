@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Compiles grammars for the engine thread on a thread of the job pool. The loop thread carries text to the
- * pool and grammars back; see shapes.c. Tenants take turns, so a tenant with many grammars delays only
+ * pool and grammars back; see grammars.c. Tenants take turns, so a tenant with many grammars delays only
  * itself. */
 #include <stdlib.h>
 
@@ -9,7 +9,7 @@
 #include "serve/access/pool.h"
 #include "worker/loop/worker_priv.h"
 
-#define MAX_WAITING       128 /* shapes.c orders fewer */
+#define MAX_WAITING       128 /* grammars.c orders fewer */
 #define MAX_WAITING_BYTES (64u << 20)
 
 struct worker_compile { /* one grammar being compiled; the pool's thread owns it between work and done */
@@ -35,16 +35,16 @@ static void compile_free(struct worker_compile *compile)
 static void answer(struct worker *worker, uint64_t number, int code, const char *reason,
                    struct grammar *grammar)
 {
-    struct command *command = command_new(COMMAND_SHAPE, 0);
+    struct command *command = command_new(COMMAND_GRAMMAR, 0);
 
     if (command == NULL) {
         grammar_unref(grammar); /* tasks that wait for it are cancelled in time */
         return;
     }
-    command->as.shape.number = number;
-    command->as.shape.code = code;
-    command->as.shape.grammar = grammar;
-    str_copy(command->as.shape.reason, sizeof(command->as.shape.reason), reason);
+    command->as.compiled.number = number;
+    command->as.compiled.code = code;
+    command->as.compiled.grammar = grammar;
+    str_copy(command->as.compiled.reason, sizeof(command->as.compiled.reason), reason);
     (void)worker_engine_send(worker->engine, command);
 }
 
@@ -84,11 +84,11 @@ void worker_compile(struct worker *worker, struct report *report)
 
     if (compile != NULL) {
         compile->worker = worker;
-        compile->number = report->shape_number;
-        compile->text = report->shape;
-        report->shape = (struct buf){0};
+        compile->number = report->grammar_number;
+        compile->text = report->constraint;
+        report->constraint = (struct buf){0};
         list_push_back(&worker->compiles, &compile->all);
-        compile->job = (struct pool_job){.owner = (const void *)(uintptr_t)report->shape_tenant,
+        compile->job = (struct pool_job){.owner = (const void *)(uintptr_t)report->grammar_tenant,
                                          .size_bytes = compile->text.len_bytes,
                                          .work = work,
                                          .done = done,
@@ -98,7 +98,7 @@ void worker_compile(struct worker *worker, struct report *report)
             compile_free(compile);
     }
     if (rc < 0)
-        answer(worker, report->shape_number, E_OVERLOADED, "too many shapes are being compiled", NULL);
+        answer(worker, report->grammar_number, E_OVERLOADED, "too many grammars are being compiled", NULL);
 }
 
 void worker_compiles_close(struct worker *worker)

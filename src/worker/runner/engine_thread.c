@@ -239,7 +239,7 @@ static void tick(struct worker_engine *engine)
     }
     if (now_ns - engine->reported_ns >= LOAD_NS) {
         engine->reported_ns = now_ns;
-        worker_shapes_tick(engine, now_ns);
+        worker_grammars_tick(engine, now_ns);
         report_load(engine);
     }
 }
@@ -463,7 +463,7 @@ void worker_engine_free(struct worker_engine *engine)
     worker_map_close(engine);
     sched_free(engine->sched);
     worker_tasks_close(engine);
-    worker_shapes_close(engine);
+    worker_grammars_close(engine);
     kv_pool_free(engine->pool);
     block_log_fini(&engine->block_log);
     empty_mailboxes(engine);

@@ -25,10 +25,10 @@ struct worker_engine;
 
 struct task { /* one submitted job on this worker; engine thread */
     struct list all;
-    struct task_spec spec; /* its tokens move to the sequence */
-    struct seq *seq;       /* NULL: not, or no longer, in the scheduler */
-    uint64_t shape_number; /* of the grammar that is being compiled for it; 0: it does not wait for one */
-    uint64_t disk_read;    /* number of the read that it waits for; 0: none */
+    struct task_spec spec;   /* its tokens move to the sequence */
+    struct seq *seq;         /* NULL: not, or no longer, in the scheduler */
+    uint64_t grammar_number; /* of the grammar that is being compiled for it; 0: it does not wait for one */
+    uint64_t disk_read;      /* number of the read that it waits for; 0: none */
     uint32_t n_disk_looks;
     struct grammar *grammar;          /* while it waits for a read: its grammar, a reference */
     bool may_proceed;                 /* PROCEED came while it waited */

@@ -10,7 +10,7 @@
  *
  * A task waits before it enters the scheduler while another worker pushes the cached part of its prompt
  * (ask.c), while blocks of its prompt are read from disk (disk.c), or while the grammar of its answer is
- * compiled (shapes.c).
+ * compiled (grammars.c).
  *
  * The scheduler's events become answers, one list for each router, sent to the loop once per step. */
 #include "worker/runner/share_priv.h"
@@ -95,9 +95,9 @@ static void put_proof(const struct task *task, struct answer *answer)
 static void stop_waiting(struct worker_engine *engine, struct task *task)
 {
     worker_asks_leave(engine, task);
-    if (task->shape_number != 0)
-        engine->n_unshaped--;
-    task->shape_number = 0;
+    if (task->grammar_number != 0)
+        engine->n_await_grammar--;
+    task->grammar_number = 0;
     worker_disk_stop_waiting(engine, task);
     grammar_unref(task->grammar);
     task->grammar = NULL;
@@ -178,7 +178,7 @@ static void begin(struct worker_engine *engine, struct task *task, struct gramma
     grammar_unref(grammar);
     if (rc < 0) {
         refuse(engine, task, rc,
-               rc == E_SHAPE ? "what was answered before is not of the answer's shape" : "");
+               rc == E_CONSTRAINT ? "what was answered before does not match the answer's constraint" : "");
         return;
     }
     free(task->spec.tokens);
@@ -191,8 +191,8 @@ static void begin(struct worker_engine *engine, struct task *task, struct gramma
         engine->opts.arriving->proceed(engine->arriving, task);
 }
 
-void worker_tasks_shaped(struct worker_engine *engine, uint64_t number, struct grammar *grammar,
-                         const struct shape_command *why)
+void worker_tasks_compiled(struct worker_engine *engine, uint64_t number, struct grammar *grammar,
+                           const struct grammar_command *why)
 {
     /* Distinguishes a faulty grammar from a worker that has no room for it now. */
     bool is_fault = why->code == E_FORMAT || why->code == E_UNSUPPORTED || why->code == E_LIMIT;
@@ -200,7 +200,7 @@ void worker_tasks_shaped(struct worker_engine *engine, uint64_t number, struct g
     list_for_each_safe (node, spare, &engine->tasks) {
         struct task *task = container_of(node, struct task, all);
 
-        if (task->shape_number != number)
+        if (task->grammar_number != number)
             continue;
         if (grammar != NULL)
             begin(engine, task, grammar);
@@ -220,24 +220,24 @@ void worker_tasks_read(struct worker_engine *engine, uint64_t number)
 }
 
 /* E_AGAIN: the task waits for it. As many may wait as the scheduler's queue takes. */
-static int get_shape(struct worker_engine *engine, struct task *task, struct grammar **out)
+static int task_get_grammar(struct worker_engine *engine, struct task *task, struct grammar **out)
 {
     uint64_t number;
-    int rc = worker_shapes_get(engine, &task->spec, out, &number);
+    int rc = worker_grammars_get(engine, &task->spec, out, &number);
 
     if (rc != E_AGAIN)
         return rc;
-    if (engine->n_unshaped >= engine->opts.max_queue)
+    if (engine->n_await_grammar >= engine->opts.max_queue)
         return E_OVERLOADED;
-    task->shape_number = number;
-    engine->n_unshaped++;
+    task->grammar_number = number;
+    engine->n_await_grammar++;
     return rc;
 }
 
 void worker_tasks_go_on(struct worker_engine *engine, struct task *task)
 {
     struct grammar *grammar = NULL;
-    int rc = task->spec.constraint.len_bytes > 0 ? get_shape(engine, task, &grammar) : 0;
+    int rc = task->spec.constraint.len_bytes > 0 ? task_get_grammar(engine, task, &grammar) : 0;
 
     if (rc == 0)
         begin(engine, task, grammar);
@@ -269,7 +269,7 @@ void worker_tasks_submit(struct worker_engine *engine, struct task_spec *spec)
 
 static void cancel(struct worker_engine *engine, struct task *task)
 {
-    if (task->shape_number != 0 || task->ask != NULL || task->disk_read != 0)
+    if (task->grammar_number != 0 || task->ask != NULL || task->disk_read != 0)
         task_free(engine, task); /* the scheduler does not have it */
     else
         sched_cancel(engine->sched, task->seq);
@@ -290,7 +290,7 @@ void worker_tasks_proceed(struct worker_engine *engine, uint32_t origin, const s
 
     if (task == NULL)
         answer_failed(engine, &unknown, E_NOT_FOUND); /* without an answer the router would wait */
-    else if (task->shape_number != 0 || task->ask != NULL || task->disk_read != 0)
+    else if (task->grammar_number != 0 || task->ask != NULL || task->disk_read != 0)
         task->may_proceed = true;
     else if (task->spec.mode == TASK_DECODE)
         engine->opts.arriving->proceed(engine->arriving, task);
@@ -413,7 +413,7 @@ static Baton__Finish finish_of(enum seq_finish finish)
     case SEQ_FINISH_DEPARTED:
         return BATON__FINISH__FINISH_HANDED_OFF;
     case SEQ_FINISH_FAILED:
-    case SEQ_FINISH_SHAPE:
+    case SEQ_FINISH_CONSTRAINT:
     case SEQ_FINISH_SPOILT:
     case SEQ_FINISH_CROWDED:
         return BATON__FINISH__FINISH_FAILED;
@@ -457,9 +457,9 @@ static void on_done(void *arg, struct seq *seq, enum seq_finish finish)
             answer->error = finish == SEQ_FINISH_FAILED    ? E_INTERNAL
                             : finish == SEQ_FINISH_CROWDED ? E_OVERLOADED
                                                            : 0;
-            if (finish == SEQ_FINISH_SHAPE) {
-                answer->error = E_SHAPE;
-                answer->error_text = strdup("no token is left that the answer's shape allows");
+            if (finish == SEQ_FINISH_CONSTRAINT) {
+                answer->error = E_CONSTRAINT;
+                answer->error_text = strdup("no token is left that the answer's constraint allows");
             } else if (finish == SEQ_FINISH_SPOILT) {
                 answer->error = E_NUMERICS;
                 answer->error_text = strdup(WORKER_SPOILT_TEXT);
@@ -486,7 +486,7 @@ struct sched_events worker_tasks_events(void)
 int worker_tasks_open(struct worker_engine *engine)
 {
     list_init(&engine->tasks);
-    list_init(&engine->shapes);
+    list_init(&engine->grammars);
     return hashmap_new(sizeof(struct task_key), &engine->by_key);
 }
 

@@ -225,7 +225,7 @@ static void check_member(const struct member *member)
     uint32_t n_proved = track->stats.n_computed + track->stats.n_reused + track->stats.n_transferred;
 
     assert_true(track->is_done);
-    assert_int_not_equal(track->finish, SEQ_FINISH_SHAPE);
+    assert_int_not_equal(track->finish, SEQ_FINISH_CONSTRAINT);
     assert_true(track->n_answer <= n_due);
     assert_memory_equal(track->answer, alone->answer + member->n_begun, track->n_answer * sizeof(token_id));
     assert_memory_equal(track->draws, alone->draws + member->n_begun,

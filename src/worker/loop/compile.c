@@ -6,7 +6,7 @@
 
 #include "base/err.h"
 #include "base/str.h"
-#include "serve/access/pool.h"
+#include "serve/access/fair_queue.h"
 #include "worker/loop/worker_priv.h"
 
 #define MAX_WAITING       128 /* grammars.c orders fewer */
@@ -15,7 +15,7 @@
 struct worker_compile { /* one grammar being compiled; the pool's thread owns it between work and done */
     struct list all;    /* in worker.compiles */
     struct worker *worker;
-    struct pool_job job;
+    struct fair_queue_job job;
     uint64_t number;
     struct buf text;
     struct grammar *grammar;
@@ -25,7 +25,7 @@ struct worker_compile { /* one grammar being compiled; the pool's thread owns it
 
 static void compile_free(struct worker_compile *compile)
 {
-    pool_withdraw(&compile->job);
+    fair_queue_withdraw(&compile->job);
     list_remove(&compile->all);
     grammar_unref(compile->grammar);
     buf_fini(&compile->text);
@@ -69,12 +69,12 @@ static void done(void *arg)
 
 int worker_compiles_open(struct worker *worker)
 {
-    const struct pool_opts opts = {.jobs = worker->jobs,
-                                   .loop = worker->loop,
-                                   .max_waiting = MAX_WAITING,
-                                   .max_waiting_bytes = MAX_WAITING_BYTES};
+    const struct fair_queue_opts opts = {.jobs = worker->jobs,
+                                         .loop = worker->loop,
+                                         .max_waiting = MAX_WAITING,
+                                         .max_waiting_bytes = MAX_WAITING_BYTES};
 
-    return pool_new(&opts, &worker->compile_pool);
+    return fair_queue_new(&opts, &worker->compile_queue);
 }
 
 void worker_compile(struct worker *worker, struct report *report)
@@ -88,12 +88,12 @@ void worker_compile(struct worker *worker, struct report *report)
         compile->text = report->constraint;
         report->constraint = (struct buf){0};
         list_push_back(&worker->compiles, &compile->all);
-        compile->job = (struct pool_job){.owner = (const void *)(uintptr_t)report->grammar_tenant,
-                                         .size_bytes = compile->text.len_bytes,
-                                         .work = work,
-                                         .done = done,
-                                         .arg = compile};
-        rc = pool_submit(worker->compile_pool, &compile->job);
+        compile->job = (struct fair_queue_job){.owner = (const void *)(uintptr_t)report->grammar_tenant,
+                                               .size_bytes = compile->text.len_bytes,
+                                               .work = work,
+                                               .done = done,
+                                               .arg = compile};
+        rc = fair_queue_submit(worker->compile_queue, &compile->job);
         if (rc < 0)
             compile_free(compile);
     }
@@ -105,6 +105,6 @@ void worker_compiles_close(struct worker *worker)
 {
     while (!list_is_empty(&worker->compiles))
         compile_free(container_of(worker->compiles.next, struct worker_compile, all));
-    pool_free(worker->compile_pool);
-    worker->compile_pool = NULL;
+    fair_queue_free(worker->compile_queue);
+    worker->compile_queue = NULL;
 }

@@ -8,7 +8,7 @@
  *
  * Texts repeat themselves in most histories, and workers speculate or do not.  Sequences ask for penalties,
  * biases, log probabilities and shapes (of a vocabulary smaller than the engine's), and some begin in the
- * middle of their answer, which another worker gave. Alone means: from the prompt, without guesses.
+ * middle of their answer, which another worker gave. Alone means: from the prompt, without drafts.
  *
  * What must hold: each sequence that was not cancelled gives the answer it gives alone, each cancelled one a
  * beginning of it; proofs add up; and in the end every block is free or cached.  The rig checks more on the
@@ -310,8 +310,7 @@ static void a_crowd_gets_what_each_gets_alone(void **state)
 
     for (uint64_t seed = 1; seed <= n_seeds; seed++)
         run_crowd(seed, &sums);
-    print_message("%u preemptions, %u guesses, %u right\n", sums.n_preempted, sums.n_drafted,
-                  sums.n_accepted);
+    print_message("%u preemptions, %u drafts, %u right\n", sums.n_preempted, sums.n_drafted, sums.n_accepted);
     assert_true(sums.n_preempted > n_seeds); /* the pools were small enough to matter */
     print_message("%u of %u shaped answers came to their end\n", n_shaped_ends, n_shaped);
     assert_true(n_shaped_ends > n_seeds / 2);

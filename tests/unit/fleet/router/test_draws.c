@@ -158,7 +158,7 @@ static void a_shape_that_a_worker_refuses_is_the_request_s_end(void **state)
     assert_true(rig_ledgers_are_empty(&rig));
 }
 
-static void guesses_are_in_the_proof(void **state)
+static void drafts_are_in_the_proof(void **state)
 {
     struct link *p = rig_worker(&rig, "p0", PICKER_PREFILL, 1, 100);
     struct link *d = rig_worker(&rig, "d0", PICKER_DECODE, 2, 100);
@@ -189,7 +189,7 @@ int main(void)
         T(a_paused_client_gets_its_draws_later),
         T(a_worker_that_says_nothing_of_its_draws_is_left),
         T(a_shape_that_a_worker_refuses_is_the_request_s_end),
-        T(guesses_are_in_the_proof),
+        T(drafts_are_in_the_proof),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Applies the rules of limits.c and guesses.c and turns refusals into answers.
+/* Applies the rules of limits.c and failed_logins.c and turns refusals into answers.
  *
  * Known and unknown keys take the same path: hash and compare.  Only an address that has presented too
  * many different wrong keys is refused earlier.  A refusal by limit is a request in metrics and log,

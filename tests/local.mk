@@ -36,7 +36,7 @@ include tests/fuzz/cut.mk
 include tests/fuzz/config.mk
 include tests/fuzz/api.mk
 include tests/fuzz/calls.mk
-include tests/fuzz/shape.mk
+include tests/fuzz/constraint.mk
 include tests/fuzz/openai.mk
 include tests/fuzz/admit.mk
 include tests/fuzz/kvframe.mk

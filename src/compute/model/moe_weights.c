@@ -7,7 +7,7 @@
  *
  * An expert is a run of rows of a stacked weight. These rows are whole panels because F and the hidden
  * size are multiples of 16. So a product with one expert is a product with some panels
- * (compute/tensor/many.h) and reads no other expert. Gate and up of one type lie side by side per expert,
+ * (compute/tensor/grouped.h) and reads no other expert. Gate and up of one type lie side by side per expert,
  * so their activations are packed once for both.
  *
  * Files from before 2024 have one tensor per expert, ffn_gate.3.weight; they are stacked here. */

@@ -44,10 +44,10 @@ enum seq_finish {
     SEQ_FINISH_CONTEXT, /* the engine's context, or the whole pool, is full */
     SEQ_FINISH_CANCELLED,
     SEQ_FINISH_DEPARTED,
-    SEQ_FINISH_FAILED, /* its step failed; sched_run_step returned the error */
-    SEQ_FINISH_SHAPE,  /* the grammar allows no token although the answer is incomplete (E_SHAPE) */
-    SEQ_FINISH_SPOILT, /* logits are not finite (E_NUMERICS); all its blocks left the prefix cache */
-    SEQ_FINISH_CROWDED /* ended before it began: the queue was full and its tenant had most waiting
+    SEQ_FINISH_FAILED,     /* its step failed; sched_run_step returned the error */
+    SEQ_FINISH_CONSTRAINT, /* the grammar allows no token although the answer is incomplete (E_CONSTRAINT) */
+    SEQ_FINISH_SPOILT,     /* logits are not finite (E_NUMERICS); all its blocks left the prefix cache */
+    SEQ_FINISH_CROWDED     /* ended before it began: the queue was full and its tenant had most waiting
                           (E_OVERLOADED) */
 };
 
@@ -160,7 +160,7 @@ void sched_free(struct sched *sched); /* frees all sequences without events */
 
 /* Adds a sequence; calls no events. E_INVAL (no tokens, a token beyond the vocabulary, arrives and departs
  * both set), E_CLOSED (draining), E_OVERLOADED (queue full), E_LIMIT (longer than the context or the whole
- * pool), E_SHAPE (the answer so far does not match the grammar), E_NOMEM. When the queue is full, a tenant
+ * pool), E_CONSTRAINT (the answer so far does not match the grammar), E_NOMEM. When the queue is full, a tenant
  * with fewer waiting sequences than another is still accepted. The next step then ends the newest sequence
  * of the tenant with most (CROWDED). An arriving sequence is never queued: E_OVERLOADED (max_seqs reached,
  * or others wait for blocks) and E_KV_FULL (no blocks) mean "not now". */

@@ -73,7 +73,7 @@ static int make_state(const struct sched *sched, const struct seq_spec *spec, st
     seq->spec.sample.bias = NULL; /* the state holds them */
     seq->spec.sample.n_bias = 0;
     seq->spec.grammar = NULL;
-    return rc == E_INVAL ? E_SHAPE : rc;
+    return rc == E_INVAL ? E_CONSTRAINT : rc;
 }
 
 int seq_new(struct sched *sched, const struct seq_spec *spec, struct seq **out)

@@ -385,7 +385,7 @@ static int build_front(struct daemon *daemon, struct fault *fault)
     opts.thread_bytes = conf->thread_bytes;
     opts.public_prefix = conf->public_prefix[0] ? conf->public_prefix : NULL;
     opts.max_requests = (uint32_t)conf->http_max_requests;
-    opts.guesses_per_min = (uint32_t)conf->http_wrong_keys;
+    opts.failed_logins_per_min = (uint32_t)conf->http_wrong_keys;
     set_limits(conf, &opts.limits);
     if (ev_jobs_new((unsigned)conf->http_job_threads, 4096, &daemon->jobs) < 0)
         return fault_set(fault, E_NOMEM, "cannot start job threads");

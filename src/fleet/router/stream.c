@@ -144,7 +144,7 @@ static void on_decode_finish(struct gen_handle *job, const Baton__Answer *answer
     }
     /* Another worker would report the same error. For logits that are not finite: if there is no other
      * worker. */
-    if (answer->error == E_FORMAT || answer->error == E_SHAPE ||
+    if (answer->error == E_FORMAT || answer->error == E_CONSTRAINT ||
         (answer->error == E_NUMERICS && !router_job_has_other(job, job->decode.slot))) {
         const char *text = answer->error_text[0] != '\0' ? answer->error_text : err_text(answer->error);
 

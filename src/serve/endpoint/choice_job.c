@@ -79,7 +79,8 @@ int choice_job(struct choice *choice, struct gen_job *job)
                                        .bias = request->bias,
                                        .n_bias = (uint32_t)gen->n_bias,
                                        .seed = seed_of(choice)};
-    if (buf_append(&job->constraint, choice->prompt->shape.data, choice->prompt->shape.len_bytes) == 0)
+    if (buf_append(&job->constraint, choice->prompt->constraint.data, choice->prompt->constraint.len_bytes) ==
+        0)
         return 0;
     free(job->tokens);
     return E_NOMEM;

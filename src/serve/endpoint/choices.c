@@ -109,7 +109,7 @@ static void on_later(void *arg)
             ev_timer_start(request->later, n_bytes > MAX_TURN_BYTES ? NEXT_TURN_NS : 0);
             return;
         }
-        n_bytes += choice->prompt->ids.n * sizeof(token_id) + choice->prompt->shape.len_bytes;
+        n_bytes += choice->prompt->ids.n * sizeof(token_id) + choice->prompt->constraint.len_bytes;
         rc = submit_one(choice, &failure);
         if (rc == 0)
             continue;

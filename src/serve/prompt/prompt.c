@@ -13,7 +13,7 @@
 
 #include "base/check.h"
 #include "base/err.h"
-#include "serve/prompt/shape.h"
+#include "serve/prompt/constraint.h"
 #include "text/toolcall/calls_types.h"
 
 #define MAX_PROMPT_TOKENS (100u << 20)
@@ -469,7 +469,7 @@ int prompt_make(const struct gen_model *model, struct gen_request *request, cons
         return fail(error, rc, &fault);
     }
     prompt.opens_thinking = opens_thinking(model, request, &prompt.ids);
-    rc = shape_make(model, request, prompt.opens_thinking, &prompt.shape, error);
+    rc = constraint_make(model, request, prompt.opens_thinking, &prompt.constraint, error);
     if (rc < 0) {
         prompt_fini(&prompt);
         return rc;
@@ -505,7 +505,7 @@ void prompt_fini(struct prompt *prompt)
 {
     token_ids_fini(&prompt->ids);
     buf_fini(&prompt->text);
-    buf_fini(&prompt->shape);
+    buf_fini(&prompt->constraint);
 }
 
 /* Returns the tokens between the reused ones and the mark, if the prefix is long enough to be cached at

@@ -266,7 +266,7 @@ static void fail(struct gen_handle *job, int error, const char *text)
             .status = 503, .type = "api_error", .message = "The worker is draining", .retry_after_s = 1};
     else if (error == E_FORMAT)
         failure = (struct gen_failure){.status = 400, .type = "invalid_request_error", .message = text};
-    else if (error == E_SHAPE || error == E_NUMERICS)
+    else if (error == E_CONSTRAINT || error == E_NUMERICS)
         failure = (struct gen_failure){.status = 500, .type = "api_error", .message = text};
     else if (error != E_OVERLOADED && error != E_KV_FULL)
         failure = (struct gen_failure){.status = 500, .type = "api_error", .message = "The engine failed"};

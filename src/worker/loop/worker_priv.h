@@ -52,7 +52,7 @@ struct worker { /* one process */
     struct service *service;
     struct metrics *metrics;
     struct ev_jobs *jobs;
-    struct pool *compile_pool; /* in front of jobs: grammars to compile, in turns by tenant */
+    struct fair_queue *compile_queue; /* in front of jobs: grammars to compile, in turns by tenant */
     struct front *front;
     struct admin *admin;
     struct tls_context *tls;

@@ -197,7 +197,7 @@ static void on_offer(struct arrive *arrive, uint32_t peer, const struct kvxfer_m
     struct task_key key = {.router_epoch = offer->router_epoch, .request = offer->request};
     struct task *task = worker_engine_task(arrive->engine, &key);
 
-    if (task == NULL || task->shape_number != 0) /* not submitted yet, or not begun */
+    if (task == NULL || task->grammar_number != 0) /* not submitted yet, or not begun */
         park(arrive, peer, offer);
     else if (task->spec.mode != TASK_DECODE || task->handoff == NULL)
         refuse(arrive, peer, offer->transfer, E_CANCELLED);

@@ -26,11 +26,11 @@ struct worker_engine;
 
 struct task { /* one submitted job on this worker; engine thread */
     struct list all;
-    struct task_spec spec;     /* its tokens move to the sequence */
-    struct seq *seq;           /* NULL: not, or no longer, in the scheduler */
-    uint64_t shape_number;     /* of the grammar that is being compiled for it; 0: it does not wait for one */
-    struct fair_item unshaped; /* in engine.unshaped while it waits for one */
-    struct fair_flow *unshaped_flow;
+    struct task_spec spec;   /* its tokens move to the sequence */
+    struct seq *seq;         /* NULL: not, or no longer, in the scheduler */
+    uint64_t grammar_number; /* of the grammar that is being compiled for it; 0: it does not wait for one */
+    struct fair_item grammar_wait; /* in engine.grammar_waits while it waits for one */
+    struct fair_flow *grammar_flow;
     uint64_t disk_read; /* number of the read that it waits for; 0: none */
     uint32_t n_disk_looks;
     struct grammar *grammar;          /* while it waits for a read: its grammar, a reference */

@@ -46,8 +46,8 @@ void command_free(struct command *command)
         return;
     if (command->kind == COMMAND_SUBMIT)
         task_spec_fini(&command->as.submit);
-    if (command->kind == COMMAND_SHAPE)
-        grammar_unref(command->as.shape.grammar);
+    if (command->kind == COMMAND_GRAMMAR)
+        grammar_unref(command->as.compiled.grammar);
     if (command->kind == COMMAND_BLOCKS_SOLE)
         free(command->as.sole.hashes);
     if (command->kind == COMMAND_PEER_MESSAGE)
@@ -96,7 +96,7 @@ void report_free(struct report *report)
     free(report->ids);
     free(report->draws);
     peer_message_fini(&report->peer);
-    buf_fini(&report->shape);
+    buf_fini(&report->constraint);
     free(report->events);
     free(report);
 }

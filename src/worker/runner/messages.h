@@ -70,14 +70,14 @@ enum command_kind {
     COMMAND_PEER_BLOCKS,
     COMMAND_PEER_LOAD,
     COMMAND_TRANSPORT,
-    COMMAND_SHAPE,
+    COMMAND_GRAMMAR,
     COMMAND_BLOCKS_WANTED,
     COMMAND_BLOCKS_SOLE,
     COMMAND_DRAIN,
     COMMAND_STOP
 };
 
-struct shape_command { /* a grammar that the engine thread ordered, compiled */
+struct grammar_command { /* a grammar that the engine thread ordered, compiled */
     uint64_t number;
     struct grammar *grammar; /* owned; NULL: see code and reason */
     int code;
@@ -113,7 +113,7 @@ struct command {
         struct kvxfer_message peer; /* its blocks are heap and owned by the command */
         struct peer_facts facts;
         struct tr_event transport;
-        struct shape_command shape;
+        struct grammar_command compiled;
         struct hash_list sole;      /* BLOCKS_SOLE */
         uint32_t max_on_disk;       /* BLOCKS_WANTED, whose number is a reader's */
         struct peer_blocks *blocks; /* PEER_BLOCKS; owned */
@@ -139,7 +139,7 @@ struct answer {            /* an update on one request */
     char transport[16];
 };
 
-enum report_kind { REPORT_ANSWERS, REPORT_PEER_MESSAGE, REPORT_LOAD, REPORT_SHAPE, REPORT_BLOCKS };
+enum report_kind { REPORT_ANSWERS, REPORT_PEER_MESSAGE, REPORT_LOAD, REPORT_GRAMMAR, REPORT_BLOCKS };
 
 #define WORKER_SPOILT_TEXT                                                                                   \
     "numerics: the model's logits are not finite numbers (NaN or infinity); its weights, or the memory "     \
@@ -171,9 +171,9 @@ struct report {
     uint32_t n_draws, cap_draws;
     struct kvxfer_message peer; /* its blocks are heap and owned by the report */
     struct load_report load;
-    uint64_t shape_number; /* SHAPE: the grammar to compile; see worker/runner/shapes.c */
-    uint64_t shape_tenant; /* the tenant it is for: cache/prefix/tenant.h */
-    struct buf shape;
+    uint64_t grammar_number; /* SHAPE: the grammar to compile; see worker/runner/grammars.c */
+    uint64_t grammar_tenant; /* the tenant it is for: cache/prefix/tenant.h */
+    struct buf constraint;
     struct block_event *events; /* BLOCKS: heap, owned by the report */
     uint32_t n_events;
     uint64_t first_event; /* number of the first event; snapshot: of the next event */

@@ -10,7 +10,7 @@
  *
  * A task waits before it enters the scheduler while another worker pushes the cached part of its prompt
  * (ask.c), while blocks of its prompt are read from disk (disk.c), or while the grammar of its answer is
- * compiled (shapes.c).
+ * compiled (grammars.c).
  *
  * The scheduler's events become answers, one list for each router, sent to the loop once per step. */
 #include "worker/runner/share_priv.h"
@@ -95,11 +95,11 @@ static void put_proof(const struct task *task, struct answer *answer)
 static void stop_waiting(struct worker_engine *engine, struct task *task)
 {
     worker_asks_leave(engine, task);
-    if (task->shape_number != 0) {
-        fair_leave(engine->unshaped, &task->unshaped);
-        fair_drop(engine->unshaped, task->unshaped_flow);
+    if (task->grammar_number != 0) {
+        fair_leave(engine->grammar_waits, &task->grammar_wait);
+        fair_drop(engine->grammar_waits, task->grammar_flow);
     }
-    task->shape_number = 0;
+    task->grammar_number = 0;
     worker_disk_stop_waiting(engine, task);
     grammar_unref(task->grammar);
     task->grammar = NULL;
@@ -180,7 +180,7 @@ static void begin(struct worker_engine *engine, struct task *task, struct gramma
     grammar_unref(grammar);
     if (rc < 0) {
         refuse(engine, task, rc,
-               rc == E_SHAPE ? "what was answered before is not of the answer's shape" : "");
+               rc == E_CONSTRAINT ? "what was answered before does not match the answer's constraint" : "");
         return;
     }
     free(task->spec.tokens);
@@ -193,8 +193,8 @@ static void begin(struct worker_engine *engine, struct task *task, struct gramma
         engine->opts.arriving->proceed(engine->arriving, task);
 }
 
-void worker_tasks_shaped(struct worker_engine *engine, uint64_t number, struct grammar *grammar,
-                         const struct shape_command *why)
+void worker_tasks_compiled(struct worker_engine *engine, uint64_t number, struct grammar *grammar,
+                           const struct grammar_command *why)
 {
     /* Distinguishes a faulty grammar from a worker that has no room for it now. */
     bool is_fault = why->code == E_FORMAT || why->code == E_UNSUPPORTED || why->code == E_LIMIT;
@@ -202,7 +202,7 @@ void worker_tasks_shaped(struct worker_engine *engine, uint64_t number, struct g
     list_for_each_safe (node, spare, &engine->tasks) {
         struct task *task = container_of(node, struct task, all);
 
-        if (task->shape_number != number)
+        if (task->grammar_number != number)
             continue;
         if (grammar != NULL)
             begin(engine, task, grammar);
@@ -223,45 +223,46 @@ void worker_tasks_read(struct worker_engine *engine, uint64_t number)
 
 /* As many tasks may wait for grammars as the scheduler's queue takes. Beyond that the tenant with most of
  * them for its weight loses its newest to a tenant with fewer, as in the scheduler's queue. */
-static bool make_room_for_unshaped(struct worker_engine *engine, const struct task_spec *spec)
+static bool task_make_grammar_room(struct worker_engine *engine, const struct task_spec *spec)
 {
-    if (fair_n_waiting(engine->unshaped) < engine->opts.max_queue)
+    if (fair_n_waiting(engine->grammar_waits) < engine->opts.max_queue)
         return true;
-    if (!fair_is_lighter(engine->unshaped, tenant_number(spec->tenant), spec->weight))
+    if (!fair_is_lighter(engine->grammar_waits, tenant_number(spec->tenant), spec->weight))
         return false;
-    refuse(engine, container_of(fair_heaviest(engine->unshaped), struct task, unshaped), E_OVERLOADED, "");
+    refuse(engine, container_of(fair_heaviest(engine->grammar_waits), struct task, grammar_wait),
+           E_OVERLOADED, "");
     return true;
 }
 
 /* E_NOMEM. */
-static int wait_for_shape(struct worker_engine *engine, struct task *task, uint64_t number)
+static int task_await_grammar(struct worker_engine *engine, struct task *task, uint64_t number)
 {
-    task->unshaped_flow = fair_hold(engine->unshaped, tenant_number(task->spec.tenant));
-    if (task->unshaped_flow == NULL)
+    task->grammar_flow = fair_hold(engine->grammar_waits, tenant_number(task->spec.tenant));
+    if (task->grammar_flow == NULL)
         return E_NOMEM;
-    task->shape_number = number;
-    fair_wait(engine->unshaped, task->unshaped_flow, &task->unshaped, ++engine->n_unshaped_ever,
+    task->grammar_number = number;
+    fair_wait(engine->grammar_waits, task->grammar_flow, &task->grammar_wait, ++engine->n_grammar_waits,
               task->spec.weight);
     return 0;
 }
 
 /* E_AGAIN: the task waits for it. */
-static int get_shape(struct worker_engine *engine, struct task *task, struct grammar **out)
+static int task_get_grammar(struct worker_engine *engine, struct task *task, struct grammar **out)
 {
     uint64_t number;
-    int rc = worker_shapes_get(engine, &task->spec, out, &number);
+    int rc = worker_grammars_get(engine, &task->spec, out, &number);
 
     if (rc != E_AGAIN)
         return rc;
-    if (!make_room_for_unshaped(engine, &task->spec))
+    if (!task_make_grammar_room(engine, &task->spec))
         return E_OVERLOADED;
-    return wait_for_shape(engine, task, number) < 0 ? E_NOMEM : rc;
+    return task_await_grammar(engine, task, number) < 0 ? E_NOMEM : rc;
 }
 
 void worker_tasks_go_on(struct worker_engine *engine, struct task *task)
 {
     struct grammar *grammar = NULL;
-    int rc = task->spec.constraint.len_bytes > 0 ? get_shape(engine, task, &grammar) : 0;
+    int rc = task->spec.constraint.len_bytes > 0 ? task_get_grammar(engine, task, &grammar) : 0;
 
     if (rc == 0)
         begin(engine, task, grammar);
@@ -286,7 +287,7 @@ void worker_tasks_submit(struct worker_engine *engine, struct task_spec *spec)
     task->n_begun = task->n_answered = task->spec.n_tokens - task->spec.n_prompt;
     list_push_back(&engine->tasks, &task->all);
     list_init(&task->in_ask);
-    fair_item_init(&task->unshaped);
+    fair_item_init(&task->grammar_wait);
     engine->n_tasks++;
     if (!worker_asks_begin(engine, task))
         worker_tasks_go_on(engine, task);
@@ -294,7 +295,7 @@ void worker_tasks_submit(struct worker_engine *engine, struct task_spec *spec)
 
 static void cancel(struct worker_engine *engine, struct task *task)
 {
-    if (task->shape_number != 0 || task->ask != NULL || task->disk_read != 0)
+    if (task->grammar_number != 0 || task->ask != NULL || task->disk_read != 0)
         task_free(engine, task); /* the scheduler does not have it */
     else
         sched_cancel(engine->sched, task->seq);
@@ -315,7 +316,7 @@ void worker_tasks_proceed(struct worker_engine *engine, uint32_t origin, const s
 
     if (task == NULL)
         answer_failed(engine, &unknown, E_NOT_FOUND); /* without an answer the router would wait */
-    else if (task->shape_number != 0 || task->ask != NULL || task->disk_read != 0)
+    else if (task->grammar_number != 0 || task->ask != NULL || task->disk_read != 0)
         task->may_proceed = true;
     else if (task->spec.mode == TASK_DECODE)
         engine->opts.arriving->proceed(engine->arriving, task);
@@ -438,7 +439,7 @@ static Baton__Finish finish_of(enum seq_finish finish)
     case SEQ_FINISH_DEPARTED:
         return BATON__FINISH__FINISH_HANDED_OFF;
     case SEQ_FINISH_FAILED:
-    case SEQ_FINISH_SHAPE:
+    case SEQ_FINISH_CONSTRAINT:
     case SEQ_FINISH_SPOILT:
     case SEQ_FINISH_CROWDED:
         return BATON__FINISH__FINISH_FAILED;
@@ -482,9 +483,9 @@ static void on_done(void *arg, struct seq *seq, enum seq_finish finish)
             answer->error = finish == SEQ_FINISH_FAILED    ? E_INTERNAL
                             : finish == SEQ_FINISH_CROWDED ? E_OVERLOADED
                                                            : 0;
-            if (finish == SEQ_FINISH_SHAPE) {
-                answer->error = E_SHAPE;
-                answer->error_text = strdup("no token is left that the answer's shape allows");
+            if (finish == SEQ_FINISH_CONSTRAINT) {
+                answer->error = E_CONSTRAINT;
+                answer->error_text = strdup("no token is left that the answer's constraint allows");
             } else if (finish == SEQ_FINISH_SPOILT) {
                 answer->error = E_NUMERICS;
                 answer->error_text = strdup(WORKER_SPOILT_TEXT);
@@ -511,8 +512,8 @@ struct sched_events worker_tasks_events(void)
 int worker_tasks_open(struct worker_engine *engine)
 {
     list_init(&engine->tasks);
-    list_init(&engine->shapes);
-    if (fair_new(0, &engine->unshaped) < 0)
+    list_init(&engine->grammars);
+    if (fair_new(0, &engine->grammar_waits) < 0)
         return E_NOMEM;
     return hashmap_new(sizeof(struct task_key), &engine->by_key);
 }
@@ -522,5 +523,5 @@ void worker_tasks_close(struct worker_engine *engine)
     while (engine->by_key != NULL && !list_is_empty(&engine->tasks))
         task_free(engine, container_of(engine->tasks.next, struct task, all));
     hashmap_free(engine->by_key);
-    fair_free(engine->unshaped);
+    fair_free(engine->grammar_waits);
 }

@@ -171,19 +171,19 @@ static float plain_bent(const struct history *history, const struct sample_opts 
     return logit;
 }
 
-/* Pushes the answer, with guesses that are taken back in between. */
+/* Pushes the answer, with drafts that are taken back in between. */
 static void walk(struct sample_state *past, const struct history *history)
 {
     sample_state_prompt(past, history->tokens, history->n_prompt);
     for (uint32_t i = history->n_prompt; i < history->n; i++) {
-        token_id guesses[4];
+        token_id drafts[4];
         uint32_t n = below(5);
 
         for (uint32_t k = 0; k < n; k++) {
-            guesses[k] = below(VOCAB);
-            assert_int_equal(sample_state_push(past, guesses[k]), 0);
+            drafts[k] = below(VOCAB);
+            assert_int_equal(sample_state_push(past, drafts[k]), 0);
         }
-        sample_state_pop(past, guesses, n);
+        sample_state_pop(past, drafts, n);
         assert_int_equal(sample_state_push(past, history->tokens[i]), 0);
         sample_state_settle(past);
     }

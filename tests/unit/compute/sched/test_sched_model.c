@@ -8,7 +8,7 @@
  *
  * Texts repeat themselves in most histories, and workers speculate or do not.  Sequences ask for penalties,
  * biases, log probabilities and shapes (of a vocabulary smaller than the engine's), and some begin in the
- * middle of their answer, which another worker gave. Alone means: from the prompt, without guesses.
+ * middle of their answer, which another worker gave. Alone means: from the prompt, without drafts.
  *
  * What must hold: each sequence that was not cancelled gives the answer it gives alone, each cancelled one a
  * beginning of it; proofs add up; and in the end every block is free or cached.  The rig checks more on the
@@ -225,7 +225,7 @@ static void check_member(const struct member *member)
     uint32_t n_proved = track->stats.n_computed + track->stats.n_reused + track->stats.n_transferred;
 
     assert_true(track->is_done);
-    assert_int_not_equal(track->finish, SEQ_FINISH_SHAPE);
+    assert_int_not_equal(track->finish, SEQ_FINISH_CONSTRAINT);
     assert_true(track->n_answer <= n_due);
     assert_memory_equal(track->answer, alone->answer + member->n_begun, track->n_answer * sizeof(token_id));
     assert_memory_equal(track->draws, alone->draws + member->n_begun,
@@ -310,8 +310,7 @@ static void a_crowd_gets_what_each_gets_alone(void **state)
 
     for (uint64_t seed = 1; seed <= n_seeds; seed++)
         run_crowd(seed, &sums);
-    print_message("%u preemptions, %u guesses, %u right\n", sums.n_preempted, sums.n_drafted,
-                  sums.n_accepted);
+    print_message("%u preemptions, %u drafts, %u right\n", sums.n_preempted, sums.n_drafted, sums.n_accepted);
     assert_true(sums.n_preempted > n_seeds); /* the pools were small enough to matter */
     print_message("%u of %u shaped answers came to their end\n", n_shaped_ends, n_shaped);
     assert_true(n_shaped_ends > n_seeds / 2);

@@ -2,7 +2,7 @@
 /* Speculation over a real forward pass: tiny models of random weights, whose answers soon go in circles.
  *
  * Each sequence is first decoded alone, one token to a step, on one thread.  Then all of them together, with
- * guesses, in pools so small that sequences are preempted, with chunks and threads by dice, at temperatures
+ * drafts, in pools so small that sequences are preempted, with chunks and threads by dice, at temperatures
  * from greedy to hot, some with penalties, biases and shapes.  The tokens must be the same ones, and so must
  * the log probabilities, to the bit. */
 #include <setjmp.h>
@@ -248,7 +248,7 @@ static void free_grammars(void)
     tokenizer_unref(world.tokenizer);
 }
 
-static void guesses_change_no_token(void **state)
+static void drafts_change_no_token(void **state)
 {
     static const enum dtype types[][3] = {{DTYPE_F32, DTYPE_F32, DTYPE_F32},
                                           {DTYPE_Q8_0, DTYPE_F16, DTYPE_Q8_0},
@@ -269,7 +269,7 @@ static void guesses_change_no_token(void **state)
                                                  .kv_type = i % 2 ? KV_F16 : KV_F32,
                                                  .block_tokens = BLOCK_TOKENS});
     }
-    print_message("%u preemptions, %u guesses, %u right\n", world.n_preempted, world.n_drafted,
+    print_message("%u preemptions, %u drafts, %u right\n", world.n_preempted, world.n_drafted,
                   world.n_accepted);
     assert_true(world.n_preempted > 0 && world.n_accepted > 300);
     assert_true(world.n_drafted - world.n_accepted > 300);
@@ -282,7 +282,7 @@ static void guesses_change_no_token(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(guesses_change_no_token),
+        cmocka_unit_test(drafts_change_no_token),
     };
 
     log_setup("test", LOG_LEVEL_ERROR, LOG_FORMAT_TEXT);

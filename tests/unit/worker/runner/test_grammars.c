@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shapes on a real engine thread (over the simulated engine): compiled once for all that want the same, kept
+/* Grammars on a real engine thread (over the simulated engine): compiled once for all that want the same, kept
  * for those that come, waited for, refused, resumed.  The test plays the loop: it compiles what the thread
  * asks for, when it likes. */
 #include "tests/unit/check.h"
@@ -30,7 +30,7 @@ static struct tokenizer *tokenizer;
 static struct grammar_vocab *vocab;
 static struct worker_engine *engine;
 static struct metrics *metrics;
-static struct report *waiting; /* a shape that is not compiled yet */
+static struct report *waiting; /* a grammar that is not compiled yet */
 static uint32_t n_asked;
 
 struct heard { /* of one request */
@@ -91,8 +91,8 @@ static void hear(const struct report *report)
     }
 }
 
-/* Takes reports until a shape is asked for, or until all of requests [from, to) have ended. */
-static void listen_until(bool wants_shape, uint32_t from, uint32_t to)
+/* Takes reports until a grammar is asked for, or until all of requests [from, to) have ended. */
+static void listen_until(bool wants_grammar, uint32_t from, uint32_t to)
 {
     uint64_t end_ns = clock_now_ns() + WAIT_S * NS_PER_S;
 
@@ -104,7 +104,7 @@ static void listen_until(bool wants_shape, uint32_t from, uint32_t to)
             mailbox_wait(worker_engine_reports(engine), 10 * NS_PER_MS);
         if (report != NULL && report->kind == REPORT_ANSWERS)
             hear(report);
-        if (report != NULL && report->kind == REPORT_SHAPE) {
+        if (report != NULL && report->kind == REPORT_GRAMMAR) {
             n_asked++;
             assert_null(waiting);
             waiting = report;
@@ -113,7 +113,7 @@ static void listen_until(bool wants_shape, uint32_t from, uint32_t to)
         report_free(report);
         for (uint32_t i = from; i < to; i++)
             n_ended += heard[i].finish != BATON__FINISH__FINISH_NONE;
-        if (wants_shape ? waiting != NULL : n_ended == to - from)
+        if (wants_grammar ? waiting != NULL : n_ended == to - from)
             return;
     }
     fail_msg("nothing more is heard");
@@ -121,13 +121,13 @@ static void listen_until(bool wants_shape, uint32_t from, uint32_t to)
 
 static void compile(void)
 {
-    struct command *command = command_new(COMMAND_SHAPE, 0);
+    struct command *command = command_new(COMMAND_GRAMMAR, 0);
     struct fault fault = {0};
 
-    command->as.shape.number = waiting->shape_number;
-    command->as.shape.code =
-        grammar_new(vocab, buf_view(&waiting->shape), &fault, &command->as.shape.grammar);
-    str_copy(command->as.shape.reason, sizeof(command->as.shape.reason), fault.text);
+    command->as.compiled.number = waiting->grammar_number;
+    command->as.compiled.code =
+        grammar_new(vocab, buf_view(&waiting->constraint), &fault, &command->as.compiled.grammar);
+    str_copy(command->as.compiled.reason, sizeof(command->as.compiled.reason), fault.text);
     report_free(waiting);
     waiting = NULL;
     assert_int_equal(worker_engine_send(engine, command), 0);
@@ -136,7 +136,7 @@ static void compile(void)
 static const char *tenant = "";
 
 /* answered: tokens that another worker gave, [n]. */
-static void submit(uint32_t request, const char *shape, const token_id *answered, uint32_t n)
+static void submit(uint32_t request, const char *grammar, const token_id *answered, uint32_t n)
 {
     struct command *command = command_new(COMMAND_SUBMIT, ORIGIN_LOCAL);
     struct task_spec *spec = &command->as.submit;
@@ -156,7 +156,7 @@ static void submit(uint32_t request, const char *shape, const token_id *answered
         spec->tokens[20 + i] = answered[i];
     spec->sample.seed = 9;
     spec->sample.top_p = 1;
-    buf_append_str(&spec->constraint, shape);
+    buf_append_str(&spec->constraint, grammar);
     assert_int_equal(worker_engine_send(engine, command), 0);
 }
 
@@ -219,9 +219,9 @@ static int close_engine(void **state)
 
 /* ---- the tests ---- */
 
-static void assert_shaped(const struct heard *of, const char *shape)
+static void assert_grammatical(const struct heard *of, const char *constraint)
 {
-    struct grammar *grammar = grammar_must(vocab, shape);
+    struct grammar *grammar = grammar_must(vocab, constraint);
     struct grammar_run *run;
 
     assert_int_equal(of->finish, BATON__FINISH__FINISH_STOP);
@@ -234,7 +234,7 @@ static void assert_shaped(const struct heard *of, const char *shape)
     grammar_unref(grammar);
 }
 
-static void a_shape_is_compiled_once_for_all(void **state)
+static void a_grammar_is_compiled_once_for_all(void **state)
 {
     submit(1, OBJECT, NULL, 0);
     submit(2, OBJECT, NULL, 0);
@@ -245,14 +245,14 @@ static void a_shape_is_compiled_once_for_all(void **state)
     submit(4, OBJECT, NULL, 0); /* it is there */
     listen_until(false, 4, 5);
     assert_int_equal(n_asked, 1);
-    assert_shaped(&heard[1], OBJECT);
+    assert_grammatical(&heard[1], OBJECT);
     for (uint32_t i = 2; i < 5; i++) {
         assert_int_equal(heard[i].n, heard[1].n);
         assert_memory_equal(heard[i].ids, heard[1].ids, heard[1].n * sizeof(token_id));
     }
 }
 
-static void an_answer_goes_on_in_its_shape(void **state)
+static void an_answer_goes_on_in_its_grammar(void **state)
 {
     submit(1, OBJECT, NULL, 0);
     listen_until(true, 0, 0);
@@ -268,7 +268,7 @@ static void an_answer_goes_on_in_its_shape(void **state)
     submit(3, OBJECT, (const token_id[]){'q', 'q'}, 2); /* what cannot have been answered */
     listen_until(false, 3, 4);
     assert_int_equal(heard[3].finish, BATON__FINISH__FINISH_FAILED);
-    assert_int_equal(heard[3].error, E_SHAPE);
+    assert_int_equal(heard[3].error, E_CONSTRAINT);
     assert_true(heard[3].text[0] != '\0');
 }
 
@@ -298,60 +298,60 @@ static void who_waits_may_be_cancelled(void **state)
     cancel(1);
     compile();
     listen_until(false, 2, 3);
-    assert_shaped(&heard[2], OBJECT);
+    assert_grammatical(&heard[2], OBJECT);
     assert_int_equal(heard[1].n, 0);
     assert_int_equal(heard[1].finish, BATON__FINISH__FINISH_NONE);
     submit(1, OBJECT, NULL, 0); /* its number is free again */
     listen_until(false, 1, 2);
-    assert_shaped(&heard[1], OBJECT);
+    assert_grammatical(&heard[1], OBJECT);
 }
 
-/* More shapes than are kept: the oldest is forgotten, the latest are not. */
-static void only_the_latest_shapes_are_kept(void **state)
+/* More grammars than are kept: the oldest is forgotten, the latest are not. */
+static void only_the_latest_grammar_are_kept(void **state)
 {
-    char shape[64];
+    char grammar[64];
 
     for (uint32_t i = 0; i < 41; i++) {
         uint32_t number = i < 40 ? i : 39;
 
-        snprintf(shape, sizeof(shape), "{\"text\": \"abc%u\"}", number);
-        submit(1, shape, NULL, 0);
+        snprintf(grammar, sizeof(grammar), "{\"text\": \"abc%u\"}", number);
+        submit(1, grammar, NULL, 0);
         if (i < 40) {
             listen_until(true, 0, 0);
             compile();
         }
         listen_until(false, 1, 2);
-        assert_shaped(&heard[1], shape);
+        assert_grammatical(&heard[1], grammar);
     }
     assert_int_equal(n_asked, 40);
     submit(1, "{\"text\": \"abc0\"}", NULL, 0);
     listen_until(true, 0, 0);
     compile();
     listen_until(false, 1, 2);
-    assert_shaped(&heard[1], "{\"text\": \"abc0\"}");
+    assert_grammatical(&heard[1], "{\"text\": \"abc0\"}");
 }
 
 static void ask_for(uint32_t number, const char *whose, bool is_new)
 {
     uint32_t n_before = n_asked;
-    char shape[64];
+    char grammar[64];
 
     tenant = whose;
-    snprintf(shape, sizeof(shape), "{\"text\": \"%s%u\"}", whose, number);
-    submit(1, shape, NULL, 0);
+    snprintf(grammar, sizeof(grammar), "{\"text\": \"%s%u\"}", whose, number);
+    submit(1, grammar, NULL, 0);
     if (is_new) {
         listen_until(true, 0, 0);
-        assert_int_equal(waiting->shape_tenant, tenant_number(whose));
+        assert_int_equal(waiting->grammar_tenant, tenant_number(whose));
         compile();
     }
     listen_until(false, 1, 2);
-    assert_shaped(&heard[1], shape);
+    assert_grammatical(&heard[1], grammar);
     assert_int_equal(n_asked, n_before + is_new);
     tenant = "";
 }
 
-/* One that has many different shapes forgets its own, not those of another. */
-static void a_tenant_s_many_shapes_leave_others_theirs(void **state)
+/* One that has many different grammars forgets its own, not those of another. */
+static void a_tenant_s_many_grammar_leave_others_theirs(void **state)
 {
     for (uint32_t i = 0; i < 4; i++)
         ask_for(i, "bob", true);
@@ -382,7 +382,7 @@ static void as_many_wait_as_a_queue_takes(void **state)
     compile();
     submit(1, OBJECT, NULL, 0);
     listen_until(false, 1, 2);
-    assert_shaped(&heard[1], OBJECT);
+    assert_grammatical(&heard[1], OBJECT);
     assert_int_equal(n_asked, 1);
 }
 
@@ -419,12 +419,12 @@ int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, open_engine, close_engine)
     static const struct CMUnitTest tests[] = {
-        T(a_shape_is_compiled_once_for_all),
-        T(an_answer_goes_on_in_its_shape),
+        T(a_grammar_is_compiled_once_for_all),
+        T(an_answer_goes_on_in_its_grammar),
         T(what_does_not_compile_fails_with_the_reason),
         T(who_waits_may_be_cancelled),
-        T(only_the_latest_shapes_are_kept),
-        T(a_tenant_s_many_shapes_leave_others_theirs),
+        T(only_the_latest_grammar_are_kept),
+        T(a_tenant_s_many_grammar_leave_others_theirs),
         T(as_many_wait_as_a_queue_takes),
         T(a_tenant_that_fills_it_makes_room),
     };

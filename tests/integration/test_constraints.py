@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Forced calls and structured output through real daemons: whatever is drawn, it has the shape that was asked for."""
+"""Forced calls and structured output through real daemons: whatever is drawn, it has the constraint that was asked for."""
 import json
 
 from cluster import Cluster, fetch, in_threads, main
@@ -104,10 +104,10 @@ def few_tokens_are_enough():
 def documents_have_their_schema():
     with Cluster() as c:
         three(c)
-        shape = {"output_config": {"format": {"type": "json_schema", "schema": SCHEMA}}}
+        constraint = {"output_config": {"format": {"type": "json_schema", "schema": SCHEMA}}}
         for seed in range(6):
             for limit in (60, 300):
-                answer = message(c, temperature=2, seed=seed, max_tokens=limit, **shape)
+                answer = message(c, temperature=2, seed=seed, max_tokens=limit, **constraint)
                 assert len(answer["content"]) == 1, answer
                 assert is_good_document(json.loads(answer["content"][0]["text"])), answer
         status, _, body = fetch(c.routers[0].http, "POST", "/v1/messages", c.body("x", output_config={"format": {

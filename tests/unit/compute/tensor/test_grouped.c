@@ -2,7 +2,7 @@
 /* Many products in one run: the bits of matmul() on the same rows alone, whatever the team, the other pieces
  * and the way activations are loaded; and rows mixed in order. */
 #include "check.h"
-#include "compute/tensor/many.h"
+#include "compute/tensor/grouped.h"
 
 enum { MAX_PIECES = 24, MAX_ROWS = 16 * 40, N_X = 700, MAX_RANKS = 3 };
 
@@ -60,7 +60,7 @@ static void *random_matrix(struct rng *rng, enum dtype type, uint32_t rows, uint
 }
 
 /* Loads a row that another index names, as a gather does. */
-static void gather(const struct many_piece *piece, uint32_t i, float *out)
+static void gather(const struct grouped_piece *piece, uint32_t i, float *out)
 {
     const uint32_t *rows = piece->arg;
 
@@ -75,7 +75,7 @@ struct trial {
     uint32_t expert_rows, n_experts;
     float *x;
     uint32_t *rows; /* for gather: [MAX_PIECES * N_X] */
-    struct many_piece pieces[MAX_PIECES];
+    struct grouped_piece pieces[MAX_PIECES];
     float *y[MAX_PIECES];
     uint32_t n_pieces;
 };
@@ -85,16 +85,16 @@ static void make_piece(struct bench *b, struct trial *t, uint32_t i)
     uint32_t expert = check_pick(&b->rng, 0, t->n_experts - 1);
     uint32_t n = check_pick(&b->rng, 0, 9) == 0 ? check_pick(&b->rng, 250, 600) : check_pick(&b->rng, 0, 9);
 
-    t->pieces[i] = (struct many_piece){.weight = &t->weight,
-                                       .first_row = expert * t->expert_rows,
-                                       .n_rows = t->expert_rows,
-                                       .n = n,
-                                       .x = t->x,
-                                       .x_stride = t->weight.cols + 3,
-                                       .first = i * N_X,
-                                       .arg = t->rows,
-                                       .load = rng_below(&b->rng, 2) ? gather : NULL,
-                                       .y_stride = t->expert_rows + 5};
+    t->pieces[i] = (struct grouped_piece){.weight = &t->weight,
+                                          .first_row = expert * t->expert_rows,
+                                          .n_rows = t->expert_rows,
+                                          .n = n,
+                                          .x = t->x,
+                                          .x_stride = t->weight.cols + 3,
+                                          .first = i * N_X,
+                                          .arg = t->rows,
+                                          .load = rng_below(&b->rng, 2) ? gather : NULL,
+                                          .y_stride = t->expert_rows + 5};
     t->y[i] = check_floats((n + 1) * t->pieces[i].y_stride);
     t->pieces[i].y = t->y[i];
 }
@@ -135,7 +135,7 @@ static void free_trial(struct trial *t)
 /* The same rows packed alone and multiplied by matmul(), token by token. */
 static void check_piece(struct bench *b, const struct trial *t, uint32_t index)
 {
-    const struct many_piece *piece = &t->pieces[index];
+    const struct grouped_piece *piece = &t->pieces[index];
     uint32_t cols = t->weight.cols;
     struct weight_part part = {(char *)t->data + piece->first_row * t->row_bytes, piece->n_rows};
     struct weight alone;
@@ -179,12 +179,12 @@ static void pieces_have_the_bits_of_matmul(void **state)
             void *scratch;
 
             make_trial(b, table, TYPES[i % 3], &t);
-            scratch = check_poisoned(many_scratch_bytes(MAX_PIECES, 32 * 9, n_ranks));
-            matmul_many(b->teams[n_ranks - 1], &(struct many_args){.pieces = t.pieces,
-                                                                   .n_pieces = t.n_pieces,
-                                                                   .solos = b->solos,
-                                                                   .max_cols = 32 * 9,
-                                                                   .scratch = scratch});
+            scratch = check_poisoned(grouped_scratch_bytes(MAX_PIECES, 32 * 9, n_ranks));
+            matmul_grouped(b->teams[n_ranks - 1], &(struct grouped_args){.pieces = t.pieces,
+                                                                         .n_pieces = t.n_pieces,
+                                                                         .solos = b->solos,
+                                                                         .max_cols = 32 * 9,
+                                                                         .scratch = scratch});
             for (uint32_t p = 0; p < t.n_pieces; p++)
                 check_piece(b, &t, p);
             free(scratch);
@@ -195,9 +195,10 @@ static void pieces_have_the_bits_of_matmul(void **state)
 static void no_pieces_is_no_work(void **state)
 {
     struct bench *b = *state;
-    void *scratch = check_poisoned(many_scratch_bytes(1, 32, 2));
+    void *scratch = check_poisoned(grouped_scratch_bytes(1, 32, 2));
 
-    matmul_many(b->teams[1], &(struct many_args){.solos = b->solos, .max_cols = 32, .scratch = scratch});
+    matmul_grouped(b->teams[1],
+                   &(struct grouped_args){.solos = b->solos, .max_cols = 32, .scratch = scratch});
     free(scratch);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Asking for shaped answers, and reading them back. */
-#include "shape_rig.h"
+/* Asks for constrained answers, and reads them back. */
+#include "constraint_rig.h"
 
 #include <jansson.h>
 #include <setjmp.h>
@@ -23,7 +23,7 @@ static struct answer_scratch scratch;
 #define DS(a, b) "<" BAR "tool" LOW a LOW b BAR ">"
 #define SEP      "<" BAR "tool" LOW "sep" BAR ">"
 
-const struct shape_family families[] = {
+const struct constraint_family families[] = {
     {"hermes", FAMILY("<tool_call>"),
      "<tool_call>\n{\"name\": \"set\", \"arguments\": " ARGS "}\n</tool_call>", false},
     {"generic", "{% for m in messages %}{{ m.role }}:{{ m.content }};{% endfor %}",
@@ -65,12 +65,13 @@ void ask(const struct gen_model *model, const char *fields, bool begins_thinking
                fields);
     if (api_parse_request(buf_view(&body), API_MESSAGES, &out->request, &error) < 0)
         fail_msg("%s", error.message);
-    if (shape_make(model, &out->request, begins_thinking, &out->shape, &error) < 0)
+    if (constraint_make(model, &out->request, begins_thinking, &out->constraint, &error) < 0)
         fail_msg("%s", error.message);
     out->tokenizer = model->tokenizer;
     assert_int_equal(grammar_vocab_new(model->tokenizer, &out->vocab), 0);
-    if (out->shape.len_bytes > 0 && grammar_new(out->vocab, buf_view(&out->shape), &fault, &out->grammar) < 0)
-        fail_msg("%s: %s", fault.text, (const char *)out->shape.data);
+    if (out->constraint.len_bytes > 0 &&
+        grammar_new(out->vocab, buf_view(&out->constraint), &fault, &out->grammar) < 0)
+        fail_msg("%s: %s", fault.text, (const char *)out->constraint.data);
     buf_fini(&body);
 }
 
@@ -78,7 +79,7 @@ void ask_fini(struct ask *ask)
 {
     grammar_unref(ask->grammar);
     grammar_vocab_unref(ask->vocab);
-    buf_fini(&ask->shape);
+    buf_fini(&ask->constraint);
     gen_request_fini(&ask->request);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shapes of answers, family by family: what a model would write is allowed, and whatever is allowed (drawn at
+/* Constraints of answers, family by family: what a model would write is allowed, and whatever is allowed (drawn at
  * random, as at an endless temperature) is read back as what the request asked for. */
-#include "shape_rig.h"
+#include "constraint_rig.h"
 
 #include <jansson.h>
 #include <setjmp.h>
@@ -33,7 +33,7 @@ static void calls_are_allowed_as_they_are_written(void **state)
             ask(&model, wishes[w], false, &forced);
             if (!takes(&forced, families[i].call))
                 fail_msg("%s, wish %zu: %s is not allowed by %s", families[i].name, w, families[i].call,
-                         (const char *)forced.shape.data);
+                         (const char *)forced.constraint.data);
             assert_int_equal(takes(&forced, "Hello."), w == 2 && strcmp(families[i].name, "harmony") != 0);
             ask_fini(&forced);
         }
@@ -110,7 +110,7 @@ static bool takes_value(const struct ask *ask, bool is_glm, const char *value)
     return is_taken;
 }
 
-/* Whatever is drawn is read back as a value that the same shape takes when it is written again. */
+/* Whatever is drawn is read back as a value that the same constraint takes when it is written again. */
 static void check_drawn(const struct gen_model *model, const struct ask *ask, bool is_glm, struct rng *rng)
 {
     const struct answer_opts opts = {.scratch = &scratch, .model = model, .request = &ask->request};
@@ -140,7 +140,7 @@ static void check_drawn(const struct gen_model *model, const struct ask *ask, bo
     char *text =
         json_is_string(value) ? strdup(json_string_value(value)) : json_dumps(value, JSON_ENCODE_ANY);
     if (!takes_value(ask, is_glm, text))
-        fail_msg("drawn, and not of the schema: %s by %s", text, (const char *)ask->shape.data);
+        fail_msg("drawn, and not of the schema: %s by %s", text, (const char *)ask->constraint.data);
     free(text);
     json_decref(root);
     answer_free(answer);
@@ -167,11 +167,11 @@ static void strings_between_tags_are_of_their_schema(void **state)
             for (size_t k = 0; k < 5 && between_tags[i].good[k] != NULL; k++)
                 if (!takes_value(&strict, is_glm, between_tags[i].good[k]))
                     fail_msg("'%s' is not allowed by %s", between_tags[i].good[k],
-                             (const char *)strict.shape.data);
+                             (const char *)strict.constraint.data);
             for (size_t k = 0; k < 6 && between_tags[i].bad[k] != NULL; k++)
                 if (takes_value(&strict, is_glm, between_tags[i].bad[k]))
                     fail_msg("'%s' is allowed by %s", between_tags[i].bad[k],
-                             (const char *)strict.shape.data);
+                             (const char *)strict.constraint.data);
             assert_false(takes_value(&strict, is_glm, is_glm ? "a</arg_value>" : "a</parameter>b"));
             for (int k = 0; k < 30; k++)
                 check_drawn(&model, &strict, is_glm, &rng);
@@ -328,7 +328,7 @@ static void thinking_is_held_to_its_budget(void **state)
             buf_append_byte(&text, 'x');
         buf_append_str(&text, "</think>Yes.");
         if (takes(&thinking, (char *)text.data) != (n <= 1024))
-            fail_msg("%u tokens: %s", n, (char *)thinking.shape.data);
+            fail_msg("%u tokens: %s", n, (char *)thinking.constraint.data);
     }
     assert_true(takes(&thinking, "Yes."));
     ask_fini(&thinking);
@@ -361,7 +361,7 @@ static void thinking_is_held_to_its_budget(void **state)
               "hm</think>\n\n<tool_call>\n{\"name\": \"get\", \"arguments\": {\"id\":1}}\n</tool_call>"));
     ask_fini(&thinking);
     ask(&model, "", false, &thinking);
-    assert_int_equal(thinking.shape.len_bytes, 0);
+    assert_int_equal(thinking.constraint.len_bytes, 0);
     ask_fini(&thinking);
     buf_fini(&text);
     sim_model_close(&model);
@@ -373,18 +373,18 @@ static void expect_refusal(const struct gen_model *model, const char *fields, co
 {
     struct api_error error = {0};
     struct gen_request request;
-    struct buf body = {0}, shape = {0};
+    struct buf body = {0}, constraint = {0};
 
     buf_printf(&body,
                "{%s\"model\":\"m\",\"max_tokens\":4000,\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}",
                fields);
     assert_int_equal(api_parse_request(buf_view(&body), API_MESSAGES, &request, &error), 0);
-    assert_int_equal(shape_make(model, &request, false, &shape, &error), E_FORMAT);
+    assert_int_equal(constraint_make(model, &request, false, &constraint, &error), E_FORMAT);
     assert_int_equal(error.status, 400);
     if (strncmp(error.message, message, strlen(message)) != 0)
         fail_msg("%s", error.message);
     gen_request_fini(&request);
-    buf_fini(&shape);
+    buf_fini(&constraint);
     buf_fini(&body);
 }
 
@@ -434,7 +434,7 @@ static void schemas_that_cannot_be_held_are_named(void **state)
 }
 
 /* More than a worker takes would cost the router its link to it, so it is refused here. */
-static void shapes_are_no_larger_than_workers_take(void **state)
+static void constraints_are_no_larger_than_workers_take(void **state)
 {
     struct buf fields = {0};
 
@@ -491,7 +491,7 @@ int main(void)
         cmocka_unit_test(thinking_is_held_to_its_budget),
         cmocka_unit_test(verdicts_are_kept),
         cmocka_unit_test(schemas_that_cannot_be_held_are_named),
-        cmocka_unit_test(shapes_are_no_larger_than_workers_take),
+        cmocka_unit_test(constraints_are_no_larger_than_workers_take),
         cmocka_unit_test(free_tools_may_have_any_schema),
     };
 

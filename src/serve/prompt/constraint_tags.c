@@ -16,26 +16,26 @@
 #include "text/toolcall/calls_types.h"
 #include "text/json/json.h"
 #include "base/err.h"
-#include "serve/prompt/shape_priv.h"
+#include "serve/prompt/constraint_priv.h"
 
 #define MAX_DEPTH       8
 #define MAX_NAMED_BYTES 80 /* properties with longer names are reported under the tool's path */
 
-const struct shape_tags shape_xml_tags = {.key_open = "<parameter=",
-                                          .key_close = ">\n",
-                                          .value_close = "\n</parameter>",
-                                          .value_end = "</parameter>",
-                                          .line_end = "\n"};
-const struct shape_tags shape_glm_tags = {.key_open = "<arg_key>",
-                                          .key_close = "</arg_key>\n<arg_value>",
-                                          .value_close = "</arg_value>",
-                                          .value_end = "</arg_value>",
-                                          .line_end = "\n",
-                                          .is_tight = true};
+const struct constraint_tags constraint_xml_tags = {.key_open = "<parameter=",
+                                                    .key_close = ">\n",
+                                                    .value_close = "\n</parameter>",
+                                                    .value_end = "</parameter>",
+                                                    .line_end = "\n"};
+const struct constraint_tags constraint_glm_tags = {.key_open = "<arg_key>",
+                                                    .key_close = "</arg_key>\n<arg_value>",
+                                                    .value_close = "</arg_value>",
+                                                    .value_end = "</arg_value>",
+                                                    .line_end = "\n",
+                                                    .is_tight = true};
 
 struct place { /* the place of the value being written */
-    struct shape *shape;
-    const struct shape_tags *tags;
+    struct constraint *constraint;
+    const struct constraint_tags *tags;
     const json_t *root; /* the tool's schema */
     unsigned types;     /* the types that the parser may give the value */
 };
@@ -58,9 +58,9 @@ static void put_json(struct place *place, const json_t *schema, const char *type
     if (whole != NULL && type != NULL)
         json_object_set_new(whole, "type", json_string(type));
     if (whole == NULL || api_json_put(&text, whole) < 0)
-        place->shape->out->is_bad = true;
+        place->constraint->out->is_bad = true;
     else
-        shape_json(place->shape, buf_view(&text));
+        constraint_json(place->constraint, buf_view(&text));
     buf_fini(&text);
     json_decref(whole);
 }
@@ -98,10 +98,10 @@ static void put_string(struct place *place, const json_t *schema)
     if (has_banned)
         buf_append_byte(&banned, '\0');
     if (kept == NULL || api_json_put(&text, kept) < 0 || banned.is_bad)
-        place->shape->out->is_bad = true;
+        place->constraint->out->is_bad = true;
     else
-        shape_tagged(place->shape, place->tags, buf_view(&text),
-                     has_banned ? (const char *)banned.data : NULL);
+        constraint_tagged(place->constraint, place->tags, buf_view(&text),
+                          has_banned ? (const char *)banned.data : NULL);
     buf_fini(&banned);
     buf_fini(&text);
     json_decref(kept);
@@ -135,12 +135,12 @@ static void put_word(struct place *place, const json_t *word)
 
         if (!is_read_otherwise(place, text) &&
             bytes_find(text, bytes_str(place->tags->value_end), 0) == SIZE_MAX)
-            shape_bytes(place->shape, nothing, text, nothing);
+            constraint_bytes(place->constraint, nothing, text, nothing);
         return;
     }
     lone = json_pack("{s:O}", "const", (json_t *)word);
     if (lone == NULL)
-        place->shape->out->is_bad = true;
+        place->constraint->out->is_bad = true;
     else
         put_json(place, lone, NULL);
     json_decref(lone);
@@ -150,15 +150,15 @@ static void put_value(struct place *place, const json_t *schema, unsigned depth)
 
 static void put_each(struct place *place, const json_t *list, unsigned depth)
 {
-    shape_open_any(place->shape);
+    constraint_open_any(place->constraint);
     for (size_t i = 0; i < json_array_size(list); i++)
         put_value(place, json_array_get(list, i), depth + 1);
-    shape_close(place->shape);
+    constraint_close(place->constraint);
 }
 
 static void put_types(struct place *place, const json_t *schema, const json_t *types)
 {
-    shape_open_any(place->shape);
+    constraint_open_any(place->constraint);
     for (size_t i = 0; i < json_array_size(types); i++) {
         struct bytes type = text_of(json_array_get(types, i));
 
@@ -167,7 +167,7 @@ static void put_types(struct place *place, const json_t *schema, const json_t *t
         else
             put_json(place, schema, json_string_value(json_array_get(types, i)));
     }
-    shape_close(place->shape);
+    constraint_close(place->constraint);
 }
 
 /* True if the schema has no other keywords that would have to be merged into its alternatives. */
@@ -189,7 +189,7 @@ static void put_value(struct place *place, const json_t *schema, unsigned depth)
 {
     const json_t *type, *words, *ref = json_object_get(schema, "$ref");
 
-    if (place->shape->out->len_bytes > SHAPE_MAX_BYTES)
+    if (place->constraint->out->len_bytes > CONSTRAINT_MAX_BYTES)
         return; /* too long: it is refused later anyway */
     for (unsigned i = 0; i < MAX_DEPTH && json_is_string(ref); i++) {
         schema = calls_follow_ref(place->root, text_of(ref));
@@ -200,10 +200,10 @@ static void put_value(struct place *place, const json_t *schema, unsigned depth)
     if (json_is_string(json_object_get(schema, "const"))) {
         put_word(place, json_object_get(schema, "const"));
     } else if (json_array_size(words) > 0 && (calls_types_of(place->root, schema) & CALLS_AS_STRING)) {
-        shape_open_any(place->shape);
+        constraint_open_any(place->constraint);
         for (size_t i = 0; i < json_array_size(words); i++)
             put_word(place, json_array_get(words, i));
-        shape_close(place->shape);
+        constraint_close(place->constraint);
     } else if (bytes_is(api_json_str(type), "string")) {
         put_string(place, schema);
     } else if (json_is_array(type)) {
@@ -231,47 +231,49 @@ static json_t *required_of(const json_t *root)
 
 static void put_property(struct place *place, const char *key, const json_t *schema)
 {
-    struct shape *shape = place->shape;
+    struct constraint *constraint = place->constraint;
 
     place->types = calls_types_of(place->root, schema);
-    shape_open_seq(shape);
-    shape_bytes(shape, bytes_str(place->tags->key_open), bytes_str(key), bytes_str(place->tags->key_close));
+    constraint_open_seq(constraint);
+    constraint_bytes(constraint, bytes_str(place->tags->key_open), bytes_str(key),
+                     bytes_str(place->tags->key_close));
     put_value(place, schema, 0);
-    shape_text(shape, place->tags->value_close);
-    shape_text(shape, place->tags->line_end);
-    shape_close(shape);
+    constraint_text(constraint, place->tags->value_close);
+    constraint_text(constraint, place->tags->line_end);
+    constraint_close(constraint);
 }
 
-void shape_tags(struct shape *shape, const struct shape_tags *tags, const struct gen_tool *tool)
+void constraint_tags(struct constraint *constraint, const struct constraint_tags *tags,
+                     const struct gen_tool *tool)
 {
-    struct place place = {.shape = shape, .tags = tags};
+    struct place place = {.constraint = constraint, .tags = tags};
     json_t *root = NULL, *schema, *required;
-    size_t index = (size_t)(tool - shape->request->tools), n;
+    size_t index = (size_t)(tool - constraint->request->tools), n;
     const char *key;
 
     if (api_json_load(tool->input_schema, NULL, &root) < 0)
         return;
     place.root = root;
     required = required_of(root);
-    shape->out->is_bad |= required == NULL;
-    shape_tool_path(shape->request, index, shape->path, sizeof(shape->path));
-    n = strlen(shape->path);
+    constraint->out->is_bad |= required == NULL;
+    constraint_tool_path(constraint->request, index, constraint->path, sizeof(constraint->path));
+    n = strlen(constraint->path);
     json_object_foreach(json_object_get(root, "properties"), key, schema)
     {
         bool is_needed = json_object_get(required, key) != NULL;
 
-        if (shape->out->len_bytes > SHAPE_MAX_BYTES)
-            break; /* too long, because each property may bring all of $defs; shape_make() refuses it */
+        if (constraint->out->len_bytes > CONSTRAINT_MAX_BYTES)
+            break; /* too long, because each property may bring all of $defs; constraint_make() refuses it */
         if (strlen(key) <= MAX_NAMED_BYTES)
-            snprintf(shape->path + n, sizeof(shape->path) - n, ".properties.%s", key);
+            snprintf(constraint->path + n, sizeof(constraint->path) - n, ".properties.%s", key);
         if (!is_needed)
-            shape_open_rep(shape);
+            constraint_open_rep(constraint);
         put_property(&place, key, schema);
         if (!is_needed)
-            shape_close_rep(shape, 0, 1);
-        shape->path[n] = '\0';
+            constraint_close_rep(constraint, 0, 1);
+        constraint->path[n] = '\0';
     }
-    shape->path[0] = '\0';
+    constraint->path[0] = '\0';
     json_decref(required);
     json_decref(root);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests from anybody to a model of any family: the shape of the answer.
+/* Requests from anybody to a model of any family: the constraint of the answer.
  *
  * The first byte chooses the family and whether the prompt opens the thinking; the rest is a request's body.
- * What comes out is nothing, a 400, or a shape that compiles for the model's vocabulary (or is refused for
+ * What comes out is nothing, a 400, or a constraint that compiles for the model's vocabulary (or is refused for
  * its size or a schema, never for its form). */
 #include <string.h>
 
@@ -10,7 +10,7 @@
 #include "serve/api/parse.h"
 #include "base/check.h"
 #include "base/err.h"
-#include "serve/prompt/shape.h"
+#include "serve/prompt/constraint.h"
 #include "text/grammar/grammar.h"
 #include "tests/unit/serve/endpoint/sim_model.h"
 
@@ -38,22 +38,22 @@ static const char *const sources[] = {FAMILY("<tool_call>"),
 static struct gen_model models[N_FAMILIES];
 static struct grammar_vocab *vocabs[N_FAMILIES];
 
-static void try_shape(size_t family, const struct gen_request *request, bool begins_thinking)
+static void try_constraint(size_t family, const struct gen_request *request, bool begins_thinking)
 {
     struct api_error error = {0};
     struct fault fault = {0};
     struct grammar *grammar = NULL;
-    struct buf shape = {0};
-    int rc = shape_make(&models[family], request, begins_thinking, &shape, &error);
+    struct buf constraint = {0};
+    int rc = constraint_make(&models[family], request, begins_thinking, &constraint, &error);
 
     if (rc < 0) {
         ASSERT(error.status == 400 && error.message[0] != '\0');
-    } else if (shape.len_bytes > 0) {
-        rc = grammar_new(vocabs[family], buf_view(&shape), &fault, &grammar);
-        ASSERT(rc == 0 || rc == E_LIMIT || rc == E_UNSUPPORTED || strncmp(fault.text, "shape:", 6) != 0);
+    } else if (constraint.len_bytes > 0) {
+        rc = grammar_new(vocabs[family], buf_view(&constraint), &fault, &grammar);
+        ASSERT(rc == 0 || rc == E_LIMIT || rc == E_UNSUPPORTED || strncmp(fault.text, "constraint:", 6) != 0);
     }
     grammar_unref(grammar);
-    buf_fini(&shape);
+    buf_fini(&constraint);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -71,7 +71,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     if (api_parse_request(bytes_of(data + 1, size - 1), API_MESSAGES, &request, &error) < 0)
         return 0;
-    try_shape(family, &request, data[0] >= 128);
+    try_constraint(family, &request, data[0] >= 128);
     gen_request_fini(&request);
     return 0;
 }

@@ -26,14 +26,14 @@ static struct bytes text_of(const json_t *json)
     return bytes_of(json_string_value(json), json_string_length(json));
 }
 
-static int fail(struct shape_ctx *ctx, int code, const char *keyword, const char *reason)
+static int fail(struct compile_ctx *ctx, int code, const char *keyword, const char *reason)
 {
     return code == E_NOMEM ? code
                            : fault_set(ctx->fault, code, "%s.%s: %s", ctx->path != NULL ? ctx->path : "$",
                                        keyword, reason);
 }
 
-static int read_length(struct shape_ctx *ctx, json_t *schema, const char *keyword, uint32_t *out)
+static int read_length(struct compile_ctx *ctx, json_t *schema, const char *keyword, uint32_t *out)
 {
     json_t *value = json_object_get(schema, keyword);
 
@@ -47,9 +47,9 @@ static int read_length(struct shape_ctx *ctx, json_t *schema, const char *keywor
     return 0;
 }
 
-static int read_wanted(struct shape_ctx *ctx, json_t *shape, struct wanted *wanted)
+static int read_wanted(struct compile_ctx *ctx, json_t *constraint, struct wanted *wanted)
 {
-    json_t *schema = json_object_get(shape, "tagged"), *until = json_object_get(shape, "until");
+    json_t *schema = json_object_get(constraint, "tagged"), *until = json_object_get(constraint, "until");
     json_t *pattern = json_object_get(schema, "pattern"), *format = json_object_get(schema, "format");
     int rc;
 
@@ -57,15 +57,15 @@ static int read_wanted(struct shape_ctx *ctx, json_t *shape, struct wanted *want
         memchr(json_string_value(until) + 1, json_string_value(until)[0], json_string_length(until) - 1) !=
             NULL)
         return fault_set(ctx->fault, E_FORMAT,
-                         "shape: tagged has a schema, and until: a text of letters after one");
+                         "constraint: tagged has a schema, and until: a text of letters after one");
     *wanted = (struct wanted){.keyword = "maxLength",
                               .chars = {0, GRAPH_UNBOUNDED},
                               .until = text_of(until),
-                              .banned = text_of(json_object_get(shape, "not")),
-                              .is_inner = json_is_true(json_object_get(shape, "inner"))};
+                              .banned = text_of(json_object_get(constraint, "not")),
+                              .is_inner = json_is_true(json_object_get(constraint, "inner"))};
     for (size_t i = 0; i < wanted->until.len_bytes; i++)
         if (wanted->until.data[i] >= 0x80)
-            return fault_set(ctx->fault, E_FORMAT, "shape: until is not ASCII");
+            return fault_set(ctx->fault, E_FORMAT, "constraint: until is not ASCII");
     rc = read_length(ctx, schema, "minLength", &wanted->chars.min);
     if (rc == 0)
         rc = read_length(ctx, schema, "maxLength", &wanted->chars.max);
@@ -98,7 +98,7 @@ static int automaton(struct bytes pattern, uint64_t *budget, const char **reason
     return rc;
 }
 
-static int write_text(struct shape_ctx *ctx, const struct wanted *wanted, const struct dfa *text,
+static int write_text(struct compile_ctx *ctx, const struct wanted *wanted, const struct dfa *text,
                       const struct dfa *banned, uint32_t *pc)
 {
     bool has_end = wanted->chars.max != GRAPH_UNBOUNDED;
@@ -117,7 +117,7 @@ static int write_text(struct shape_ctx *ctx, const struct wanted *wanted, const 
     return rc;
 }
 
-static int write_wanted(struct shape_ctx *ctx, const struct wanted *wanted, uint32_t *pc)
+static int write_wanted(struct compile_ctx *ctx, const struct wanted *wanted, uint32_t *pc)
 {
     uint64_t *budget = &ctx->graph->steps;
     const char *reason = "";
@@ -141,11 +141,11 @@ static int write_wanted(struct shape_ctx *ctx, const struct wanted *wanted, uint
 }
 
 /* Compiles the text into a rule of its own. */
-static int compile_tagged(struct shape_ctx *ctx, json_t *shape, uint32_t *pc_out)
+static int tagged_build(struct compile_ctx *ctx, json_t *constraint, uint32_t *pc_out)
 {
     struct wanted wanted;
     uint32_t index;
-    int rc = read_wanted(ctx, shape, &wanted);
+    int rc = read_wanted(ctx, constraint, &wanted);
 
     if (rc != 0)
         return rc;
@@ -154,22 +154,22 @@ static int compile_tagged(struct shape_ctx *ctx, json_t *shape, uint32_t *pc_out
         return write_wanted(ctx, &wanted, pc_out);
     rc = graph_free(ctx->graph, &wanted.until, 1, GRAPH_UNBOUNDED, &index);
     if (rc != 0)
-        return fault_set(ctx->fault, rc, "shape: too much free text");
+        return fault_set(ctx->fault, rc, "constraint: too much free text");
     *pc_out = graph_node(ctx->graph, (struct node){.kind = NODE_FREE, .a = index, .next = PC_RET});
     return 0;
 }
 
-int shape_compile_tagged(struct shape_ctx *ctx, json_t *shape, uint32_t next, uint32_t *pc_out)
+int compile_tagged(struct compile_ctx *ctx, json_t *constraint, uint32_t next, uint32_t *pc_out)
 {
     uint32_t pc, rule;
     struct known_key key;
 
-    if (known_find(ctx, "tagged", shape, &key, &rule)) {
+    if (known_find(ctx, "tagged", constraint, &key, &rule)) {
         *pc_out = graph_call(ctx->graph, rule, next);
         return 0;
     }
-    ctx->path = json_string_value(json_object_get(shape, "path"));
-    int rc = compile_tagged(ctx, shape, &pc);
+    ctx->path = json_string_value(json_object_get(constraint, "path"));
+    int rc = tagged_build(ctx, constraint, &pc);
     ctx->path = NULL;
     if (rc == 0) {
         rule = graph_rule_of(ctx->graph, pc);

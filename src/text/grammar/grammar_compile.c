@@ -50,7 +50,7 @@ static int measure(struct graph *graph, struct bytes text, struct fault *fault)
     return n_values > MAX_VALUES ? fault_set(fault, E_LIMIT, "$: more than %u values", MAX_VALUES) : 0;
 }
 
-int shape_load(struct graph *graph, struct bytes text, struct fault *fault, json_t **out)
+int compile_load(struct graph *graph, struct bytes text, struct fault *fault, json_t **out)
 {
     static const char prefix[] = "not valid JSON: ";
     struct fault why = {0};
@@ -94,7 +94,7 @@ static int close_object(json_t *schema)
                : E_NOMEM;
 }
 
-int shape_schema(struct shape_ctx *ctx, json_t *schema, bool is_closed, uint32_t *rule_out)
+int compile_schema(struct compile_ctx *ctx, json_t *schema, bool is_closed, uint32_t *rule_out)
 {
     struct known_key key;
     int rc = is_closed ? close_object(schema) : 0;
@@ -105,11 +105,11 @@ int shape_schema(struct shape_ctx *ctx, json_t *schema, bool is_closed, uint32_t
     return rc == 0 ? known_keep(ctx, &key, *rule_out) : rc;
 }
 
-static int compile(struct shape_ctx *ctx, json_t *shape, uint32_t next, uint32_t *pc_out);
+static int compile(struct compile_ctx *ctx, json_t *constraint, uint32_t next, uint32_t *pc_out);
 
-static int refuse(struct shape_ctx *ctx, const char *what)
+static int refuse(struct compile_ctx *ctx, const char *what)
 {
-    return fault_set(ctx->fault, E_FORMAT, "shape: %s", what);
+    return fault_set(ctx->fault, E_FORMAT, "constraint: %s", what);
 }
 
 static struct bytes text_of(const json_t *json)
@@ -118,14 +118,14 @@ static struct bytes text_of(const json_t *json)
 }
 
 /* The control token with this spelling, or TOKEN_NONE. */
-static token_id mark_id(const struct shape_ctx *ctx, struct bytes spelling)
+static token_id mark_id(const struct compile_ctx *ctx, struct bytes spelling)
 {
     token_id id = ctx->tokenizer == NULL ? TOKEN_NONE : tokenizer_find(ctx->tokenizer, spelling);
 
     return id == TOKEN_NONE || tokenizer_is_text(ctx->tokenizer, id) ? TOKEN_NONE : id;
 }
 
-static int compile_mark(struct shape_ctx *ctx, json_t *text, uint32_t next, uint32_t *pc_out)
+static int compile_mark(struct compile_ctx *ctx, json_t *text, uint32_t next, uint32_t *pc_out)
 {
     if (!json_is_string(text) || json_string_length(text) == 0)
         return refuse(ctx, "a mark is a text");
@@ -137,7 +137,7 @@ static int compile_mark(struct shape_ctx *ctx, json_t *text, uint32_t next, uint
     return 0;
 }
 
-static int compile_free(struct shape_ctx *ctx, json_t *free_text, uint32_t next, uint32_t *pc_out)
+static int compile_free(struct compile_ctx *ctx, json_t *free_text, uint32_t next, uint32_t *pc_out)
 {
     json_t *until = json_object_get(free_text, "until"), *most = json_object_get(free_text, "max_tokens");
     struct bytes marks[MAX_MARKS];
@@ -165,16 +165,16 @@ static int compile_free(struct shape_ctx *ctx, json_t *free_text, uint32_t next,
         if (rc == 0)
             rc = known_keep(ctx, &key, index);
         if (rc != 0)
-            return fault_set(ctx->fault, rc, "shape: too much free text, or marks too long");
+            return fault_set(ctx->fault, rc, "constraint: too much free text, or marks too long");
     }
     *pc_out = graph_node(ctx->graph, (struct node){.kind = NODE_FREE, .a = index, .next = next});
     return 0;
 }
 
-static int compile_rep(struct shape_ctx *ctx, json_t *shape, uint32_t next, uint32_t *pc_out)
+static int compile_rep(struct compile_ctx *ctx, json_t *constraint, uint32_t next, uint32_t *pc_out)
 {
-    json_t *body = json_object_get(shape, "rep"), *min = json_object_get(shape, "min");
-    json_t *max = json_object_get(shape, "max");
+    json_t *body = json_object_get(constraint, "rep"), *min = json_object_get(constraint, "min");
+    json_t *max = json_object_get(constraint, "max");
     struct bounds times = {0, GRAPH_UNBOUNDED};
     uint32_t rule = graph_rule(ctx->graph), pc;
 
@@ -182,7 +182,7 @@ static int compile_rep(struct shape_ctx *ctx, json_t *shape, uint32_t next, uint
         (max != NULL && (!json_is_integer(max) || json_integer_value(max) < 0)))
         return refuse(ctx, "min and max are numbers");
     if (json_integer_value(min) > GRAPH_MAX_REPEAT || json_integer_value(max) > GRAPH_MAX_REPEAT)
-        return fault_set(ctx->fault, E_LIMIT, "shape: repeated more than %u times", GRAPH_MAX_REPEAT);
+        return fault_set(ctx->fault, E_LIMIT, "constraint: repeated more than %u times", GRAPH_MAX_REPEAT);
     times.min = (uint32_t)json_integer_value(min);
     if (max != NULL)
         times.max = (uint32_t)json_integer_value(max);
@@ -197,12 +197,12 @@ static int compile_rep(struct shape_ctx *ctx, json_t *shape, uint32_t next, uint
     return 0;
 }
 
-static int compile_list(struct shape_ctx *ctx, json_t *list, bool is_seq, uint32_t next, uint32_t *pc_out)
+static int compile_list(struct compile_ctx *ctx, json_t *list, bool is_seq, uint32_t next, uint32_t *pc_out)
 {
     uint32_t ways = PC_DEAD, pc;
 
     if (!json_is_array(list) || (!is_seq && json_array_size(list) == 0))
-        return refuse(ctx, "seq and any hold a list of shapes");
+        return refuse(ctx, "seq and any hold a list of constraints");
     for (size_t i = json_array_size(list); i > 0; i--) {
         int rc = compile(ctx, json_array_get(list, i - 1), next, &pc);
         if (rc != 0)
@@ -217,50 +217,50 @@ static int compile_list(struct shape_ctx *ctx, json_t *list, bool is_seq, uint32
 }
 
 /* Recursion is safe: constraints nest no deeper than the text, whose depth was checked. */
-static int compile(struct shape_ctx *ctx, json_t *shape, uint32_t next, uint32_t *pc_out)
+static int compile(struct compile_ctx *ctx, json_t *constraint, uint32_t next, uint32_t *pc_out)
 {
     json_t *part;
     uint32_t rule;
 
-    if ((part = json_object_get(shape, "text")) != NULL) {
+    if ((part = json_object_get(constraint, "text")) != NULL) {
         if (!json_is_string(part))
             return refuse(ctx, "a text is a text");
         *pc_out = graph_text(ctx->graph, text_of(part), next);
         return 0;
     }
-    if ((part = json_object_get(shape, "mark")) != NULL)
+    if ((part = json_object_get(constraint, "mark")) != NULL)
         return compile_mark(ctx, part, next, pc_out);
-    if ((part = json_object_get(shape, "free")) != NULL)
+    if ((part = json_object_get(constraint, "free")) != NULL)
         return compile_free(ctx, part, next, pc_out);
-    if ((part = json_object_get(shape, "seq")) != NULL)
+    if ((part = json_object_get(constraint, "seq")) != NULL)
         return compile_list(ctx, part, true, next, pc_out);
-    if ((part = json_object_get(shape, "any")) != NULL)
+    if ((part = json_object_get(constraint, "any")) != NULL)
         return compile_list(ctx, part, false, next, pc_out);
-    if (json_object_get(shape, "rep") != NULL)
-        return compile_rep(ctx, shape, next, pc_out);
-    if ((part = json_object_get(shape, "json")) != NULL) {
-        ctx->path = json_string_value(json_object_get(shape, "path"));
-        int rc = shape_schema(ctx, part, json_is_true(json_object_get(shape, "closed")), &rule);
+    if (json_object_get(constraint, "rep") != NULL)
+        return compile_rep(ctx, constraint, next, pc_out);
+    if ((part = json_object_get(constraint, "json")) != NULL) {
+        ctx->path = json_string_value(json_object_get(constraint, "path"));
+        int rc = compile_schema(ctx, part, json_is_true(json_object_get(constraint, "closed")), &rule);
         ctx->path = NULL;
         if (rc == 0)
             *pc_out = graph_call(ctx->graph, rule, next);
         return rc;
     }
-    if (json_object_get(shape, "tagged") != NULL)
-        return shape_compile_tagged(ctx, shape, next, pc_out);
+    if (json_object_get(constraint, "tagged") != NULL)
+        return compile_tagged(ctx, constraint, next, pc_out);
     return refuse(ctx, "none of text, mark, json, tagged, free, seq, any, rep");
 }
 
-int shape_compile(struct shape_ctx *ctx, struct bytes text)
+int compile_constraint(struct compile_ctx *ctx, struct bytes text)
 {
     uint32_t rule = graph_rule(ctx->graph), pc;
-    json_t *shape = NULL;
-    int rc = shape_load(ctx->graph, text, ctx->fault, &shape);
+    json_t *constraint = NULL;
+    int rc = compile_load(ctx->graph, text, ctx->fault, &constraint);
 
     ctx->known = json_object();
     if (rc == 0)
-        rc = ctx->known == NULL ? E_NOMEM : compile(ctx, shape, PC_RET, &pc);
-    json_decref(shape);
+        rc = ctx->known == NULL ? E_NOMEM : compile(ctx, constraint, PC_RET, &pc);
+    json_decref(constraint);
     json_decref(ctx->known);
     ctx->known = NULL;
     if (rc != 0)

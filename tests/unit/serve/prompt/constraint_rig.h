@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests that shape their answers, for each family of templates: what a model may write under them, and
+/* Requests that constraint their answers, for each family of templates: what a model may write under them, and
  * what is read back from an answer drawn at random.  Tools are get, with an id, and set, with a mode and a
  * number. */
-#ifndef TESTS_FRONT_SHAPE_RIG_H
-#define TESTS_FRONT_SHAPE_RIG_H
+#ifndef TESTS_FRONT_CONSTRAINT_RIG_H
+#define TESTS_FRONT_CONSTRAINT_RIG_H
 
 #include "base/rng.h"
 #include "serve/answer/answer.h"
-#include "serve/prompt/shape.h"
+#include "serve/prompt/constraint.h"
 #include "text/grammar/grammar.h"
 #include "tests/unit/serve/endpoint/sim_model.h"
 
@@ -18,13 +18,13 @@
 
 #define ARGS "{\"mode\": \"on\", \"n\": 5}"
 
-struct shape_family {
+struct constraint_family {
     const char *name, *source;
     const char *call; /* of set with ARGS */
     bool is_one;      /* the format has one call an answer */
 };
 
-extern const struct shape_family families[];
+extern const struct constraint_family families[];
 extern const size_t n_families;
 
 #define SCHEMA                                                                                               \
@@ -42,7 +42,7 @@ extern const size_t n_families;
 
 struct ask { /* a request and what came of it */
     struct gen_request request;
-    struct buf shape;
+    struct buf constraint;
     struct tokenizer *tokenizer;
     struct grammar_vocab *vocab;
     struct grammar *grammar; /* NULL: any answer */

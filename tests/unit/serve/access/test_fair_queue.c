@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Turns in the pool of large requests, and gzip within bounds. */
-#include "serve/access/pool.h"
+/* Turns in the queue of large requests, and gzip within bounds. */
+#include "serve/access/fair_queue.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,7 +22,7 @@
 #define N_JOBS 64
 
 struct piece {
-    struct pool_job job;
+    struct fair_queue_job job;
     struct bench *bench;
     char owner;
 };
@@ -30,7 +30,7 @@ struct piece {
 struct bench {
     struct ev_loop *loop;
     struct ev_jobs *jobs;
-    struct pool *pool;
+    struct fair_queue *queue;
     struct piece pieces[N_JOBS];
     unsigned n;
     unsigned n_wanted;
@@ -44,10 +44,10 @@ static void bench_begin(struct bench *bench, uint32_t max_waiting, uint64_t max_
     memset(bench, 0, sizeof(*bench));
     assert_int_equal(ev_loop_new(&bench->loop), 0);
     assert_int_equal(ev_jobs_new(1, 64, &bench->jobs), 0);
-    struct pool_opts opts = {
+    struct fair_queue_opts opts = {
         .jobs = bench->jobs, .loop = bench->loop, .max_waiting = max_waiting, .max_waiting_bytes = max_bytes};
 
-    assert_int_equal(pool_new(&opts, &bench->pool), 0);
+    assert_int_equal(fair_queue_new(&opts, &bench->queue), 0);
     bench->is_held = true;
 }
 
@@ -56,7 +56,7 @@ static void bench_end(struct bench *bench)
     bench->is_held = false;
     ev_jobs_free(bench->jobs);
     ev_loop_drain(bench->loop);
-    pool_free(bench->pool);
+    fair_queue_free(bench->queue);
     ev_loop_free(bench->loop);
 }
 
@@ -85,12 +85,12 @@ static int submit(struct bench *bench, char owner, uint64_t size_bytes)
     int rc;
 
     *piece = (struct piece){.bench = bench, .owner = owner};
-    piece->job = (struct pool_job){.owner = owner == '-' ? NULL : &identities[(int)owner],
-                                   .size_bytes = size_bytes,
-                                   .work = work,
-                                   .done = done,
-                                   .arg = piece};
-    rc = pool_submit(bench->pool, &piece->job);
+    piece->job = (struct fair_queue_job){.owner = owner == '-' ? NULL : &identities[(int)owner],
+                                         .size_bytes = size_bytes,
+                                         .work = work,
+                                         .done = done,
+                                         .arg = piece};
+    rc = fair_queue_submit(bench->queue, &piece->job);
     bench->n += rc == 0;
     return rc;
 }
@@ -148,10 +148,10 @@ static void who_leaves_is_not_called(void **state)
     for (int i = 0; i < 12; i++)
         assert_int_equal(submit(&bench, (char)('a' + i % 3), 1), 0);
     for (int i = 0; i < 12; i++)
-        if (i % 2 == 1 && pool_withdraw(&bench.pieces[i].job)) {
+        if (i % 2 == 1 && fair_queue_withdraw(&bench.pieces[i].job)) {
             bench.pieces[i].owner = '!';
             n++;
-            assert_false(pool_withdraw(&bench.pieces[i].job));
+            assert_false(fair_queue_withdraw(&bench.pieces[i].job));
         }
     assert_int_equal(n, 5); /* the second was begun */
     bench.n_wanted = bench.n -= n;

@@ -5,12 +5,12 @@
  * A piece is some rows of a weight times some rows of activations. All pieces are shared out together:
  * ranks meet once per call and not once per expert, and each piece's weights are read once. The bits of an
  * output are those that matmul() gives for a weight of these rows alone. */
-#ifndef COMPUTE_TENSOR_MANY_H
-#define COMPUTE_TENSOR_MANY_H
+#ifndef COMPUTE_TENSOR_GROUPED_H
+#define COMPUTE_TENSOR_GROUPED_H
 
 #include "compute/tensor/tensor.h"
 
-struct many_piece {
+struct grouped_piece {
     const struct weight *weight;
     uint32_t first_row; /* a multiple of 16 */
     uint32_t n_rows;    /* a multiple of 16, or up to the weight's last row */
@@ -19,22 +19,22 @@ struct many_piece {
     size_t x_stride;
     /* Used instead of x: computes row i of the piece, [cols]. Any rank may call it, several times for a
      * row. */
-    void (*load)(const struct many_piece *piece, uint32_t i, float *out);
+    void (*load)(const struct grouped_piece *piece, uint32_t i, float *out);
     const void *arg; /* for load */
     uint32_t first;  /* for load */
     float *y;        /* [n][n_rows], rows y_stride apart */
     size_t y_stride;
 };
 
-struct many_args {
-    const struct many_piece *pieces;
+struct grouped_args {
+    const struct grouped_piece *pieces;
     uint32_t n_pieces;
     struct team *const *solos; /* [ranks of the team]: a team of one for each rank */
     uint32_t max_cols;         /* the value that the scratch was sized for */
-    void *scratch;             /* 64-aligned, many_scratch_bytes() */
+    void *scratch;             /* 64-aligned, grouped_scratch_bytes() */
 };
-size_t many_scratch_bytes(uint32_t max_pieces, uint32_t max_cols, uint32_t n_ranks);
-void matmul_many(struct team *team, const struct many_args *args);
+size_t grouped_scratch_bytes(uint32_t max_pieces, uint32_t max_cols, uint32_t n_ranks);
+void matmul_grouped(struct team *team, const struct grouped_args *args);
 
 /* out[i] = weights[0] rows[0][i] + weights[1] rows[1][i] + ..., added from first to last. */
 void mix_rows(const struct kern_table *table, const float *const *rows, const float *weights, uint32_t n_rows,

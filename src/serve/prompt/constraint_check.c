@@ -13,25 +13,25 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "serve/prompt/shape_priv.h"
+#include "serve/prompt/constraint_priv.h"
 #include "serve/prompt/verdicts.h"
 #include "text/grammar/grammar.h"
 
 #define PATH_BYTES 64
 
-bool shape_is_forced(const struct gen_request *request)
+bool constraint_is_forced(const struct gen_request *request)
 {
     return request->n_tools > 0 &&
            (request->tool_choice == GEN_TOOLS_ANY || request->tool_choice == GEN_TOOLS_ONE);
 }
 
-bool shape_has_schemas(const struct gen_request *request)
+bool constraint_has_schemas(const struct gen_request *request)
 {
     bool has_strict = false;
 
     for (size_t i = 0; i < request->n_tools && !has_strict; i++)
         has_strict = request->tools[i].is_strict;
-    return has_strict || shape_is_forced(request) || request->format == GEN_FORMAT_JSON_SCHEMA;
+    return has_strict || constraint_is_forced(request) || request->format == GEN_FORMAT_JSON_SCHEMA;
 }
 
 static bool is_openai(const struct gen_request *request)
@@ -39,7 +39,7 @@ static bool is_openai(const struct gen_request *request)
     return request->call_prefix != NULL;
 }
 
-void shape_tool_path(const struct gen_request *request, size_t tool, char *out, size_t out_bytes)
+void constraint_tool_path(const struct gen_request *request, size_t tool, char *out, size_t out_bytes)
 {
     snprintf(out, out_bytes, is_openai(request) ? "tools.%zu.function.parameters" : "tools.%zu.input_schema",
              tool);
@@ -66,9 +66,9 @@ struct checks { /* the schemas of a request that must be enforced */
     size_t n;
 };
 
-static int collect(const struct shape *shape, struct checks *checks)
+static int collect(const struct constraint *constraint, struct checks *checks)
 {
-    const struct gen_request *request = shape->request;
+    const struct gen_request *request = constraint->request;
 
     checks->list = calloc(request->n_tools + 1, sizeof(*checks->list));
     checks->paths = calloc(request->n_tools + 1, sizeof(*checks->paths));
@@ -78,9 +78,9 @@ static int collect(const struct shape *shape, struct checks *checks)
         const struct gen_tool *tool = &request->tools[i];
         char *path = checks->paths[checks->n];
 
-        if (!tool->is_strict && !(shape_is_forced(request) && shape_may_call(shape, tool)))
+        if (!tool->is_strict && !(constraint_is_forced(request) && constraint_may_call(constraint, tool)))
             continue;
-        shape_tool_path(request, i, path, PATH_BYTES);
+        constraint_tool_path(request, i, path, PATH_BYTES);
         checks->list[checks->n++] = (struct grammar_schema){tool->input_schema, path, true};
     }
     if (request->format == GEN_FORMAT_JSON_SCHEMA)
@@ -112,15 +112,16 @@ static int check_all(const struct checks *checks, struct verdicts *verdicts, str
     return rc;
 }
 
-int shape_check_schemas(const struct shape *shape, struct verdicts *verdicts, struct api_error *error)
+int constraint_check_schemas(const struct constraint *constraint, struct verdicts *verdicts,
+                             struct api_error *error)
 {
     struct checks checks = {0};
     struct fault fault = {0};
     int rc;
 
-    if (!shape_has_schemas(shape->request))
+    if (!constraint_has_schemas(constraint->request))
         return 0;
-    rc = collect(shape, &checks);
+    rc = collect(constraint, &checks);
     if (rc == 0 && checks.n > 0)
         rc = check_all(&checks, verdicts, &fault);
     free(checks.list);
@@ -140,16 +141,17 @@ static void name_whole(const struct gen_request *request, int rc, struct fault *
         fault_set(fault, rc, "%s: together: %.400s", path, text);
 }
 
-int shape_check_whole(const struct shape *shape, const struct gen_model *model, struct api_error *error)
+int constraint_check_whole(const struct constraint *constraint, const struct gen_model *model,
+                           struct api_error *error)
 {
     struct verdict_key key;
     struct fault fault = {0};
-    int rc = verdicts_key(buf_view(shape->out), &key);
+    int rc = verdicts_key(buf_view(constraint->out), &key);
 
     if (rc == 0 && !verdicts_find(model->verdicts, &key, &rc, &fault)) {
-        rc = grammar_check(model->tokenizer, buf_view(shape->out), &fault, NULL);
+        rc = grammar_check(model->tokenizer, buf_view(constraint->out), &fault, NULL);
         if (rc < 0 && rc != E_NOMEM)
-            name_whole(shape->request, rc, &fault);
+            name_whole(constraint->request, rc, &fault);
         verdicts_keep(model->verdicts, &key, rc, &fault);
     }
     return rc == 0 ? 0 : refuse(error, rc, &fault);

@@ -351,7 +351,8 @@ int shape_make(const struct gen_model *model, const struct gen_request *request,
     struct shape shape = {.request = request, .manner = chat_format_manner(model->chat), .out = out};
     int rc = shape_check_schemas(&shape, model->verdicts, error);
 
-    if (rc < 0 || request->n_prompts > 0 || request->max_tokens == 0 || !is_wanted(&shape, begins_thinking))
+    if (rc < 0 || request->n_prompts > 0 || request->work.max_new_tokens == 0 ||
+        !is_wanted(&shape, begins_thinking))
         return rc;
     if (shape.manner->calls != CHAT_CALLS_HARMONY)
         put_plain(&shape, begins_thinking);

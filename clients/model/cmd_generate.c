@@ -279,9 +279,9 @@ static int run_steps(struct answer *answer, const struct token_ids *ids)
     struct seq_spec spec = {.tokens = ids->ids,
                             .n_tokens = (uint32_t)ids->n,
                             .n_prompt = (uint32_t)ids->n,
-                            .max_new_tokens = answer->args->max,
+                            .work.max_new_tokens = answer->args->max,
                             .stop_ids = stops ? tokenizer_stop_ids(answer->tokenizer, &n_stops) : NULL,
-                            .sample = answer->args->sample};
+                            .work.sample = answer->args->sample};
     struct seq *seq;
     int rc;
 

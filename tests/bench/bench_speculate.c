@@ -237,8 +237,8 @@ static struct took run(struct bench *b, uint32_t which)
                                 .tokens = b->texts[i],
                                 .n_tokens = PROMPT_TOKENS,
                                 .n_prompt = PROMPT_TOKENS,
-                                .max_new_tokens = b->n_tokens,
-                                .sample = {.top_p = 1}};
+                                .work.max_new_tokens = b->n_tokens,
+                                .work.sample = {.top_p = 1}};
         struct seq *seq;
 
         ASSERT(sched_submit(b->scheds[which], &spec, &seq) == 0);

@@ -61,7 +61,7 @@ static unsigned kind_of(uint32_t length)
 int draft_init(const struct sched *sched, struct seq *seq)
 {
     bool is_wanted = sched->opts.speculate != SPECULATE_OFF && sched->opts.max_drafts > 0 &&
-                     seq->spec.max_new_tokens > 1 && !seq->spec.leaves_nothing;
+                     seq->spec.work.max_new_tokens > 1 && !seq->spec.leaves_nothing;
 
     return is_wanted ? ngram_init(&seq->draft.index, seq->cap_tokens) : 0;
 }

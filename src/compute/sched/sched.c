@@ -181,7 +181,7 @@ static int run_plan(struct sched *sched)
             .n_blocks = seq->n_blocks,
             .wants_token = seq->n_computed + n_tokens - n_drafts == seq->spec.n_tokens && seq->n_left > 0,
             .n_drafts = n_drafts,
-            .sample = seq->spec.sample,
+            .sample = seq->spec.work.sample,
             .state = seq->past,
             .tokens_left = seq->n_left,
             .tag = seq->spec.id,

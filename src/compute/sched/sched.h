@@ -22,6 +22,7 @@
 #define COMPUTE_SCHED_SCHED_H
 
 #include "compute/engine/engine.h"
+#include "compute/order/work.h"
 #include "cache/kv/pool.h"
 #include "cache/prefix/block_hash.h"
 #include "text/grammar/grammar.h"
@@ -56,21 +57,15 @@ struct seq_spec {           /* copied on submit */
     const token_id *tokens; /* prompt, then the answer so far when a stream is resumed; at least one */
     uint32_t n_tokens;
     uint32_t n_prompt;        /* <= n_tokens: where the answer begins, for penalties and the grammar */
-    uint32_t max_new_tokens;  /* tokens still to be sampled; 0: prefill only */
     const token_id *stop_ids; /* these end the answer; borrowed until the sequence ends */
     uint32_t n_stop_ids;
-    struct sample_opts sample; /* bias is copied */
-    struct grammar *grammar;   /* constraint on the answer; the sequence takes a reference; NULL: none */
-    uint32_t keep_tokens;    /* pin cached KV of the first keep_tokens tokens for 5 minutes from submit ... */
-    uint32_t keep_1h_tokens; /* ... and of the first keep_1h_tokens tokens for an hour */
-    kv_tenant tenant;        /* pays for its blocks (quota) and its tokens (fair queue) */
-    uint32_t weight;         /* the tenant's weight in the fair queue; 0 counts as 1 */
+    /* Sampling, limits, weight and cache marks. sample.bias is copied. score_from: see on_scored; KV before this
+     * position comes from the cache where possible, the rest is always computed. */
+    struct work work;
+    struct grammar *grammar;      /* constraint on the answer; the sequence takes a reference; NULL: none */
+    kv_tenant tenant;             /* pays for its blocks (quota) and its tokens (fair queue) */
     struct prefix_key prefix_key; /* root of the tenant's hash chain ... */
-    struct prefix_key public_key; /* ... and of the public chain, which all tenants share ... */
-    uint32_t public_tokens;       /* ... over the first public_tokens tokens */
-    /* Not 0: report prompt logprobs from this token on (on_scored), and the logprob of a sampled stop id.
-     * KV before this position comes from the cache where possible; the rest is always computed. */
-    uint32_t score_from;
+    struct prefix_key public_key; /* ... and of the public chain over the first work.public_tokens tokens */
     uint32_t fetched_from, fetched_to; /* range that a peer pushed by prefix fetch: counted as transferred
                                           where the cache has it */
     bool departs;        /* sample the first token, then hold the KV for a KV send instead of decoding */

@@ -33,13 +33,13 @@
 
 static int extend(struct gen_handle *job, size_t n_blocks)
 {
-    struct prefix_chain chain = {.tokens = job->job.tokens,
+    struct prefix_chain chain = {.tokens = job->order.tokens,
                                  .block_tokens = job->model->gen.block_tokens,
                                  .hashes = job->hashes,
                                  .n = job->n_hashes};
     struct prefix_roots roots;
-    int rc = prefix_roots_derive(job->router->prefix_key, job->model->gen.fingerprint, job->job.tenant,
-                                 job->job.public_tokens, &roots);
+    int rc = prefix_roots_derive(job->router->prefix_key, job->model->gen.fingerprint, job->order.work.tenant,
+                                 job->order.work.public_tokens, &roots);
 
     if (rc < 0)
         return rc;
@@ -99,7 +99,7 @@ int router_chain_begin(struct gen_handle *job)
     job->chain = CHAIN_DONE;
     if (job->score_next > 0) /* prompt logprobs need computing, cached or not */
         return 0;
-    job->n_blocks = job->n_prompt / job->model->gen.block_tokens;
+    job->n_blocks = job->order.n_prompt / job->model->gen.block_tokens;
     job->hashes = calloc(job->n_blocks + 1, sizeof(*job->hashes));
     if (job->hashes == NULL)
         return E_NOMEM;

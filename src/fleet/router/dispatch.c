@@ -30,7 +30,7 @@ void router_job_enter(struct gen_handle *job, enum job_state state)
 {
     static const char *const names[] = {"queued", "pushed_out", "placed", "answering"};
 
-    log_debug("job_state", LOG_STR("request", job->job.request_id), LOG_STR("from", names[job->state]),
+    log_debug("job_state", LOG_STR("request", job->order.work.request_id), LOG_STR("from", names[job->state]),
               LOG_STR("to", names[state]));
     job->state = state;
 }
@@ -252,35 +252,20 @@ static const char *backend_why_not_yet(void *self, const char *name)
     return why;
 }
 
-/* Copies the caller's bias, which is borrowed for the call only. */
-static int keep_bias(struct gen_handle *job)
-{
-    const struct sample_opts *sample = &job->job.sample;
-
-    job->bias = sample->n_bias > 0 ? calloc(sample->n_bias, sizeof(*job->bias)) : NULL;
-    if (sample->n_bias > 0 && job->bias == NULL)
-        return E_NOMEM;
-    if (sample->n_bias > 0)
-        memcpy(job->bias, sample->bias, sample->n_bias * sizeof(*job->bias));
-    job->job.sample.bias = job->bias;
-    return 0;
-}
-
-static int make_job(struct router *router, const struct gen_model *model, struct gen_job *spec,
+static int make_job(struct router *router, const struct gen_model *model, struct work_order *order,
                     struct gen_handle **out)
 {
     struct gen_handle *job = calloc(1, sizeof(*job));
 
     if (job == NULL) {
-        free(spec->tokens);
-        buf_fini(&spec->constraint);
+        work_order_fini(order);
         return E_NOMEM;
     }
     job->router = router;
     job->model = container_of(model, struct router_model, gen);
-    job->job = *spec;
-    job->n_prompt = job->cap_tokens = spec->n_tokens;
-    job->score_next = spec->scores_prompt;
+    job->order = work_order_move(order);
+    job->cap_tokens = job->order.n_tokens;
+    job->score_next = job->order.work.score_from;
     job->submitted_ns = clock_now_ns();
     list_init(&job->all);
     list_init(&job->waiting);
@@ -289,7 +274,7 @@ static int make_job(struct router *router, const struct gen_model *model, struct
     fair_item_init(&job->place.seat);
     list_init(&job->unhashed);
     job->prefill.slot = job->decode.slot = PICKER_NONE;
-    if (keep_bias(job) < 0 || router_queue_enter(job) < 0 || router_chain_begin(job) < 0) {
+    if (router_queue_enter(job) < 0 || router_chain_begin(job) < 0) {
         router_job_free(job);
         return E_NOMEM;
     }
@@ -311,9 +296,7 @@ void router_job_free(struct gen_handle *job)
     job->router->n_freed++;
     job->router->n_ended -= job->ended.is_set;
     job->router->n_unheard -= job->unheard_since_ns > 0;
-    free(job->job.tokens);
-    buf_fini(&job->job.constraint);
-    free(job->bias);
+    work_order_fini(&job->order);
     free(job->draws);
     scores_fini(&job->scores);
     free(job->hashes);
@@ -358,7 +341,7 @@ static int wait_or_refuse(struct gen_handle *job, int rc, struct gen_failure *fa
     return rc == E_LIMIT ? E_LIMIT : E_OVERLOADED;
 }
 
-static int backend_submit(void *self, const struct gen_model *model, struct gen_job *spec,
+static int backend_submit(void *self, const struct gen_model *model, struct work_order *order,
                           const struct gen_events *events, void *arg, struct gen_handle **out,
                           struct gen_failure *failure_out)
 {
@@ -368,9 +351,7 @@ static int backend_submit(void *self, const struct gen_model *model, struct gen_
     int rc;
 
     (void)router_chains_work(router); /* of earlier jobs, which may have the same prefix */
-    rc = make_job(router, model, spec, &job);
-    spec->tokens = NULL;
-    spec->constraint = (struct buf){0};
+    rc = make_job(router, model, order, &job);
     if (rc < 0) {
         *failure_out = (struct gen_failure){.status = 500, .type = "api_error", .message = "Out of memory"};
         return rc;
@@ -510,10 +491,10 @@ void router_job_replace(struct gen_handle *job, uint32_t failed_slot)
         return;
     }
     metric_add(job->router->m_redispatched, 1);
-    log_warn("job_replaced", LOG_STR("request", job->job.request_id),
+    log_warn("job_replaced", LOG_STR("request", job->order.work.request_id),
              LOG_STR("worker", job->router->workers[failed_slot].node),
              LOG_U64("answered", job->n_delivered));
-    if (router_job_answered(job) == job->job.max_new_tokens) {
+    if (router_job_answered(job) == job->order.work.max_new_tokens) {
         router_job_end(job, GEN_END_LENGTH); /* only the final message was missing */
         return;
     }

@@ -58,7 +58,6 @@ struct gen_handle { /* a job; the front uses it under this name. The fields that
     struct router_model *model;
     enum job_state state;
     bool is_accepted, is_paused;
-    uint32_t n_prompt;
     uint32_t n_delivered; /* answer tokens passed to the front */
     uint32_t cap_tokens;
     uint32_t score_next; /* index of the next prompt token whose logprob is expected; 0: prompt logprobs are
@@ -75,14 +74,13 @@ struct gen_handle { /* a job; the front uses it under this name. The fields that
     struct gen_events events;
     void *arg;
     struct sample_result *draws; /* [cap_draws], sampling results of the undelivered tokens, if wanted */
-    struct gen_job job;          /* its tokens grow with the answer */
+    struct work_order order;     /* its tokens grow with the answer */
     struct scores scores;        /* prompt logprobs, not delivered yet */
     struct job_part prefill, decode;
 
     struct list all;     /* in router.jobs */
     struct list waiting; /* in router.queue while QUEUED, in router.pushed_out while PUSHED_OUT */
     struct queue_place place;
-    struct sample_bias *bias; /* job.sample.bias, owned */
     uint32_t cap_draws;
     struct block_hash *hashes; /* [n_blocks], of the prompt's whole blocks ... */
     size_t n_blocks, n_hashes; /* ... of which n_hashes are computed (chain.c) */

@@ -117,7 +117,7 @@ int admit_reserve(struct request *request, struct api_error *error)
         uint64_t room = request->model->context_length > n ? request->model->context_length - n : 0;
 
         n_all += n;
-        most += request->gen.max_tokens < room ? request->gen.max_tokens : room;
+        most += request->gen.work.max_new_tokens < room ? request->gen.work.max_new_tokens : room;
     }
     if (limits_reserve(&request->lease, n_all, most * n_choices, clock_now_ns(), &refusal) < 0)
         return refuse(request, &refusal, error);

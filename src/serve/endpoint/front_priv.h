@@ -135,7 +135,6 @@ struct request { /* fields that every token needs come first: ten thousand strea
 
     const struct gen_model *model; /* held with model_keep */
     struct choice *choices;        /* [n_choices]; NULL before they are submitted */
-    struct sample_bias *bias;      /* [gen.n_bias], in gen's arena */
     struct ev_timer *later;        /* submits the waiting choices; NULL with one choice */
     struct api_usage usage;
     struct gen_proof proof; /* serving stats of all choices together */

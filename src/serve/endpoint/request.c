@@ -298,11 +298,11 @@ static int tokenise_prompts(struct request *request)
 static int check_bias(struct request *request)
 {
     uint32_t vocab_size = tokenizer_vocab_size(request->model->tokenizer);
-    const struct gen_request *gen = &request->gen;
+    const struct sample_opts *sample = &request->gen.work.sample;
 
-    if (gen->n_bias > 0 && gen->bias[gen->n_bias - 1].token >= vocab_size)
+    if (sample->n_bias > 0 && sample->bias[sample->n_bias - 1].id >= vocab_size)
         return api_fail(&request->error, 400, "logit_bias: token %u is not in the model's vocabulary of %u",
-                        gen->bias[gen->n_bias - 1].token, vocab_size);
+                        sample->bias[sample->n_bias - 1].id, vocab_size);
     return 0;
 }
 

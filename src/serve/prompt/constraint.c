@@ -356,7 +356,7 @@ int constraint_make(const struct gen_model *model, const struct gen_request *req
         .request = request, .manner = chat_format_manner(model->chat), .out = out};
     int rc = constraint_check_schemas(&constraint, model->verdicts, error);
 
-    if (rc < 0 || request->n_prompts > 0 || request->max_tokens == 0 ||
+    if (rc < 0 || request->n_prompts > 0 || request->work.max_new_tokens == 0 ||
         !is_wanted(&constraint, begins_thinking))
         return rc;
     if (constraint.manner->calls != CHAT_CALLS_HARMONY)

@@ -106,11 +106,12 @@ static void on_arrived(void *arg, const struct kvxfer_arrival *arrival)
     task->transfer_ns = arrival->elapsed_ns;
     task->exposed_ns = arrival->exposed_ns;
     str_copy(task->transport, sizeof(task->transport), worker_transport_name(receipt->transport));
-    if (n_tokens > task->spec.n_tokens)
-        n_tokens = task->spec.n_tokens;
+    if (n_tokens > task->spec.order.n_tokens)
+        n_tokens = task->spec.order.n_tokens;
     if (!arrival->is_whole)
-        log_warn("arrival_incomplete", LOG_STR("request", task->spec.request_id), LOG_ERR(arrival->code),
-                 LOG_U64("tokens_here", n_tokens), LOG_U64("tokens", task->spec.n_tokens));
+        log_warn("arrival_incomplete", LOG_STR("request", task->spec.order.work.request_id),
+                 LOG_ERR(arrival->code), LOG_U64("tokens_here", n_tokens),
+                 LOG_U64("tokens", task->spec.order.n_tokens));
     /* A first token that ends the answer ends it here too, whatever the peer says. */
     sched_arrived(sched, task->seq, n_tokens, arrival->is_whole ? &first : NULL, true);
 }
@@ -142,13 +143,13 @@ static void grant(struct arrive *arrive, struct receipt *receipt, uint32_t peer,
                                     .calls = &recv_calls,
                                     .arg = receipt,
                                     .transfer = offer->transfer,
-                                    .n_tokens = task->spec.n_tokens,
+                                    .n_tokens = task->spec.order.n_tokens,
                                     .timeout_ns = opts->grant_timeout_ns};
     uint32_t n_table;
 
     recv.blocks = seq_blocks(task->seq, &n_table, &recv.skip_blocks);
-    recv.n_blocks = (task->spec.n_tokens + block_tokens(arrive) - 1) / block_tokens(arrive);
-    if (offer->n_tokens != task->spec.n_tokens || offer->n_blocks != recv.n_blocks ||
+    recv.n_blocks = (task->spec.order.n_tokens + block_tokens(arrive) - 1) / block_tokens(arrive);
+    if (offer->n_tokens != task->spec.order.n_tokens || offer->n_blocks != recv.n_blocks ||
         n_table < recv.n_blocks || receipt->recv != NULL || seq_state(task->seq) != SEQ_ARRIVING) {
         refuse(arrive, peer, offer->transfer, E_MISMATCH);
         return;

@@ -190,14 +190,15 @@ static uint32_t hash_prompt(const struct worker_engine *engine, const struct tas
                             struct block_hash **out)
 {
     const struct task_spec *spec = &task->spec;
-    uint32_t n = (spec->n_tokens - 1) / block_tokens(engine);
+    uint32_t n = (spec->order.n_tokens - 1) / block_tokens(engine);
     struct prefix_roots roots;
 
     *out = calloc(n + (size_t)1, sizeof(**out));
-    if (*out == NULL || prefix_roots_derive(engine->opts.prefix_key, engine->opts.model_fingerprint,
-                                            spec->tenant, spec->public_tokens, &roots) < 0)
+    if (*out == NULL ||
+        prefix_roots_derive(engine->opts.prefix_key, engine->opts.model_fingerprint, spec->order.work.tenant,
+                            spec->order.work.public_tokens, &roots) < 0)
         return 0;
-    return (uint32_t)prefix_roots_chain(&roots, spec->tokens, (size_t)n * block_tokens(engine),
+    return (uint32_t)prefix_roots_chain(&roots, spec->order.tokens, (size_t)n * block_tokens(engine),
                                         block_tokens(engine), *out);
 }
 
@@ -280,7 +281,7 @@ static bool begin(struct worker_engine *engine, struct task *task, const struct 
         return false;
     if (choice->is_own)
         worker_map_asked(engine);
-    ask->tenant = tenant_number(task->spec.tenant);
+    ask->tenant = tenant_number(task->spec.order.work.tenant);
     ask->owner = task;
     join(ask, task);
     if (worker_engine_peer(engine, ask->peer) != NULL)
@@ -292,11 +293,11 @@ bool worker_asks_begin(struct worker_engine *engine, struct task *task)
 {
     const struct task_spec *spec = &task->spec;
     struct map_choice choice = named(engine, spec);
-    struct map_question question = {.n_tokens = spec->n_tokens};
+    struct map_question question = {.n_tokens = spec->order.n_tokens};
     struct block_hash *hashes;
     struct ask *same;
 
-    if (spec->mode == TASK_DECODE || spec->n_tokens == 0 || spec->score_from > 0 ||
+    if (spec->mode == TASK_DECODE || spec->order.n_tokens == 0 || spec->order.work.score_from > 0 ||
         engine->asks->n_asks >= MAX_ASKS || engine->n_asking >= engine->opts.max_queue ||
         (choice.peer == PEER_NONE && worker_map_is_empty(engine)))
         return false;

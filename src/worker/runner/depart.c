@@ -92,7 +92,7 @@ static void on_over(void *arg, int result)
     if (task == NULL)
         return;
     if (result < 0) {
-        log_warn("handoff_failed", LOG_STR("request", task->spec.request_id), LOG_ERR(result));
+        log_warn("handoff_failed", LOG_STR("request", task->spec.order.work.request_id), LOG_ERR(result));
         shipment->failed = result; /* on_tick ends the task when it is held */
         return;
     }
@@ -113,7 +113,7 @@ static const struct kvxfer_send_calls send_calls = {
 static void push_ready(struct shipment *shipment, uint32_t layer, uint32_t to)
 {
     uint32_t per_block = block_tokens(shipment->depart);
-    bool is_last = to >= shipment->task->spec.n_tokens;
+    bool is_last = to >= shipment->task->spec.order.n_tokens;
     uint32_t n = is_last ? shipment->n_blocks : to / per_block;
     uint32_t n_table;
     const kv_block_id *table = seq_blocks(shipment->task->seq, &n_table, NULL);
@@ -141,7 +141,7 @@ static void start_send(struct shipment *shipment)
         return;
     send.router_epoch = shipment->task->spec.key.router_epoch;
     send.request = shipment->task->spec.key.request;
-    send.n_tokens = shipment->task->spec.n_tokens;
+    send.n_tokens = shipment->task->spec.order.n_tokens;
     send.n_blocks = shipment->n_blocks;
     send.tcp_address = peer->tcp_address;
     send.unix_path = peer->unix_path;
@@ -172,7 +172,7 @@ static void depart_begin(void *self, struct task *task)
     shipment->task = task;
     shipment->transfer = depart->next_transfer++;
     shipment->peer = task->spec.peer;
-    shipment->n_blocks = (task->spec.n_tokens + block_tokens(depart) - 1) / block_tokens(depart);
+    shipment->n_blocks = (task->spec.order.n_tokens + block_tokens(depart) - 1) / block_tokens(depart);
     shipment->began_ns = clock_now_ns();
     list_push_back(&depart->shipments, &shipment->all);
     task->handoff = shipment;

@@ -140,10 +140,10 @@ static int order(struct worker_engine *engine, struct bytes text, uint64_t tenan
 int worker_grammars_get(struct worker_engine *engine, const struct task_spec *spec, struct grammar **out,
                         uint64_t *number_out)
 {
-    struct bytes text = buf_view(&spec->constraint);
+    struct bytes text = buf_view(&spec->order.constraint);
     uint64_t digest = XXH3_64bits(text.data, text.len_bytes);
     struct grammar_entry *entry = find(engine, text, digest);
-    int rc = entry == NULL ? order(engine, text, tenant_number(spec->tenant), &entry) : 0;
+    int rc = entry == NULL ? order(engine, text, tenant_number(spec->order.work.tenant), &entry) : 0;
 
     if (rc < 0)
         return rc;

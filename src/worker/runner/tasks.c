@@ -111,7 +111,7 @@ static void task_free(struct worker_engine *engine, struct task *task)
     hashmap_remove(engine->by_key, &task->spec.key);
     list_remove(&task->all);
     engine->n_tasks--;
-    task_spec_fini(&task->spec);
+    work_order_fini(&task->spec.order);
     free(task);
 }
 
@@ -119,35 +119,30 @@ static void task_free(struct worker_engine *engine, struct task *task)
 static int submit_seq(struct worker_engine *engine, struct task *task, struct grammar *grammar)
 {
     const struct task_spec *spec = &task->spec;
+    const struct work *work = &spec->order.work;
     struct seq_spec seq = {.id = ++engine->next_id,
-                           .tokens = spec->tokens,
-                           .n_tokens = spec->n_tokens,
-                           .n_prompt = spec->n_prompt,
-                           .max_new_tokens = spec->max_new_tokens,
+                           .tokens = spec->order.tokens,
+                           .n_tokens = spec->order.n_tokens,
+                           .n_prompt = spec->order.n_prompt,
+                           .work = *work,
                            .stop_ids = engine->opts.stop_ids,
                            .n_stop_ids = (uint32_t)engine->opts.n_stop_ids,
-                           .sample = spec->sample,
                            .grammar = grammar,
-                           .keep_tokens = spec->keep_tokens,
-                           .keep_1h_tokens = spec->keep_1h_tokens,
-                           .score_from = spec->score_from,
                            .fetched_from = task->fetched_from,
                            .fetched_to = task->fetched_to,
-                           .tenant = tenant_number(spec->tenant),
-                           .weight = spec->weight,
+                           .tenant = tenant_number(work->tenant),
                            .departs = spec->mode == TASK_PREFILL,
                            .arrives = spec->mode == TASK_DECODE,
                            .user = task};
     struct prefix_roots roots;
-    int rc = prefix_roots_derive(engine->opts.prefix_key, engine->opts.model_fingerprint, spec->tenant,
-                                 spec->public_tokens, &roots);
+    int rc = prefix_roots_derive(engine->opts.prefix_key, engine->opts.model_fingerprint, work->tenant,
+                                 work->public_tokens, &roots);
 
     if (rc < 0)
         return rc;
     seq.prefix_key = roots.own;
     seq.public_key = roots.open;
-    seq.public_tokens = spec->public_tokens;
-    if (spec->score_from == 0 && worker_disk_wait(engine, task, &roots))
+    if (work->score_from == 0 && worker_disk_wait(engine, task, &roots))
         return E_AGAIN;
     rc = sched_submit(engine->sched, &seq, &task->seq);
     if ((rc == E_KV_FULL || rc == E_OVERLOADED) && spec->mode == TASK_DECODE) {
@@ -183,9 +178,7 @@ static void begin(struct worker_engine *engine, struct task *task, struct gramma
                rc == E_CONSTRAINT ? "what was answered before does not match the answer's constraint" : "");
         return;
     }
-    free(task->spec.tokens);
-    task->spec.tokens = NULL;
-    buf_fini(&task->spec.constraint);
+    work_order_free_tokens(&task->spec.order);
     if (task->spec.mode != TASK_DECODE)
         return;
     engine->opts.arriving->begin(engine->arriving, task);
@@ -227,7 +220,8 @@ static bool task_make_grammar_room(struct worker_engine *engine, const struct ta
 {
     if (fair_n_waiting(engine->grammar_waits) < engine->opts.max_queue)
         return true;
-    if (!fair_is_lighter(engine->grammar_waits, tenant_number(spec->tenant), spec->weight))
+    if (!fair_is_lighter(engine->grammar_waits, tenant_number(spec->order.work.tenant),
+                         spec->order.work.weight))
         return false;
     refuse(engine, container_of(fair_heaviest(engine->grammar_waits), struct task, grammar_wait),
            E_OVERLOADED, "");
@@ -237,12 +231,12 @@ static bool task_make_grammar_room(struct worker_engine *engine, const struct ta
 /* E_NOMEM. */
 static int task_await_grammar(struct worker_engine *engine, struct task *task, uint64_t number)
 {
-    task->grammar_flow = fair_hold(engine->grammar_waits, tenant_number(task->spec.tenant));
+    task->grammar_flow = fair_hold(engine->grammar_waits, tenant_number(task->spec.order.work.tenant));
     if (task->grammar_flow == NULL)
         return E_NOMEM;
     task->grammar_number = number;
     fair_wait(engine->grammar_waits, task->grammar_flow, &task->grammar_wait, ++engine->n_grammar_waits,
-              task->spec.weight);
+              task->spec.order.work.weight);
     return 0;
 }
 
@@ -262,7 +256,7 @@ static int task_get_grammar(struct worker_engine *engine, struct task *task, str
 void worker_tasks_go_on(struct worker_engine *engine, struct task *task)
 {
     struct grammar *grammar = NULL;
-    int rc = task->spec.constraint.len_bytes > 0 ? task_get_grammar(engine, task, &grammar) : 0;
+    int rc = task->spec.order.constraint.len_bytes > 0 ? task_get_grammar(engine, task, &grammar) : 0;
 
     if (rc == 0)
         begin(engine, task, grammar);
@@ -284,7 +278,7 @@ void worker_tasks_submit(struct worker_engine *engine, struct task_spec *spec)
     }
     task->spec = *spec;
     *spec = (struct task_spec){.key = task->spec.key};
-    task->n_begun = task->n_answered = task->spec.n_tokens - task->spec.n_prompt;
+    task->n_begun = task->n_answered = task->spec.order.n_tokens - task->spec.order.n_prompt;
     list_push_back(&engine->tasks, &task->all);
     list_init(&task->in_ask);
     fair_item_init(&task->grammar_wait);
@@ -369,7 +363,7 @@ static void on_token(void *arg, struct seq *seq, const struct sample_result *tok
     answer = worker_engine_answer(engine, task->spec.origin, &token->id, 1);
     if (answer != NULL) {
         name_answer(answer, &task->spec);
-        if (task->spec.sample.wants_logprob)
+        if (task->spec.order.work.sample.wants_logprob)
             worker_engine_draws(engine, task->spec.origin, token);
         answer->first_index = task->n_answered;
         if (!task->has_first) {
@@ -472,7 +466,7 @@ static void on_done(void *arg, struct seq *seq, enum seq_finish finish)
         return;
     }
     if (finish == SEQ_FINISH_SPOILT || seq_stats(seq)->n_drawn > 0)
-        worker_health_note(engine, task->spec.request_id, finish == SEQ_FINISH_SPOILT);
+        worker_health_note(engine, task->spec.order.work.request_id, finish == SEQ_FINISH_SPOILT);
     task->seq = seq;
     count(engine, seq_stats(seq));
     if (finish_of(finish) != BATON__FINISH__FINISH_NONE) {

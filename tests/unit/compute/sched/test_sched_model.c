@@ -93,17 +93,17 @@ static void ask_for_shape(struct seq_spec *spec)
 static void ask_of_sampler(struct seq_spec *spec, struct sample_bias bias[2])
 {
     ask_for_shape(spec);
-    spec->sample.wants_logprob = below(2);
-    spec->sample.n_top = below(4);
+    spec->work.sample.wants_logprob = below(2);
+    spec->work.sample.n_top = below(4);
     if (below(2))
         return;
-    spec->sample.frequency_penalty = (float)below(3);
-    spec->sample.presence_penalty = (float)below(3) / 2;
-    spec->sample.repetition_penalty = below(2) ? 0 : 1.5f;
+    spec->work.sample.frequency_penalty = (float)below(3);
+    spec->work.sample.presence_penalty = (float)below(3) / 2;
+    spec->work.sample.repetition_penalty = below(2) ? 0 : 1.5f;
     for (uint32_t i = 0; i < 2; i++)
         bias[i] = (struct sample_bias){.id = 10 + 64 * i + below(64), .bias = (float)below(9) / 4 - 1};
-    spec->sample.bias = bias;
-    spec->sample.n_bias = below(3);
+    spec->work.sample.bias = bias;
+    spec->work.sample.n_bias = below(3);
 }
 
 /* Makes a sequence that another worker began to answer.  The answer goes on from where it was. */
@@ -116,12 +116,12 @@ static void begin_elsewhere(struct member *member, uint32_t context_tokens)
         n_most = GIVEN_MAX - spec->n_tokens;
     if (n_most + spec->n_tokens >= context_tokens)
         n_most = context_tokens - 1 - spec->n_tokens;
-    if (n_most >= spec->max_new_tokens) /* something is still to be drawn */
-        n_most = spec->max_new_tokens > 0 ? spec->max_new_tokens - 1 : 0;
+    if (n_most >= spec->work.max_new_tokens) /* something is still to be drawn */
+        n_most = spec->work.max_new_tokens > 0 ? spec->work.max_new_tokens - 1 : 0;
     member->n_begun = n_most > 0 && below(3) == 0 ? below(n_most + 1) : 0;
     memcpy(member->tokens + spec->n_tokens, member->alone.answer, member->n_begun * sizeof(token_id));
     spec->n_tokens += member->n_begun;
-    spec->max_new_tokens -= member->n_begun;
+    spec->work.max_new_tokens -= member->n_begun;
 }
 
 static void member_init(struct member *member, uint32_t context_tokens)
@@ -237,7 +237,7 @@ static void check_member(const struct member *member)
     }
     assert_int_equal(n_proved, member->spec.n_tokens);
     if (track->finish == SEQ_FINISH_DEPARTED)
-        assert_int_equal(track->n_answer, member->spec.max_new_tokens > 0);
+        assert_int_equal(track->n_answer, member->spec.work.max_new_tokens > 0);
     else
         assert_true(track->n_answer == n_due && track->finish == alone->finish);
     n_shaped += member->spec.grammar != NULL;

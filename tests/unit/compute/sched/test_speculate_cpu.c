@@ -158,14 +158,14 @@ static void ask(struct request *request)
     struct seq_spec *spec = &request->spec;
     size_t n_stop_ids;
 
-    spec->sample.n_top = below(6);
+    spec->work.sample.n_top = below(6);
     if (below(3) == 0) {
         request->bias[0] = (struct sample_bias){.id = below(VOCAB), .bias = 2};
-        spec->sample.frequency_penalty = 0.1f * (float)below(4);
-        spec->sample.presence_penalty = 0.2f;
-        spec->sample.repetition_penalty = 1.1f;
-        spec->sample.bias = request->bias;
-        spec->sample.n_bias = 1;
+        spec->work.sample.frequency_penalty = 0.1f * (float)below(4);
+        spec->work.sample.presence_penalty = 0.2f;
+        spec->work.sample.repetition_penalty = 1.1f;
+        spec->work.sample.bias = request->bias;
+        spec->work.sample.n_bias = 1;
     }
     if (below(3) == 0) {
         spec->grammar = world.grammars[below(N_SHAPES)];
@@ -188,15 +188,15 @@ static void make_requests(void)
         request->spec = (struct seq_spec){.id = i,
                                           .tokens = request->prompt,
                                           .n_tokens = 1 + below(PROMPT_TOKENS),
-                                          .max_new_tokens = 1 + below(ANSWER_TOKENS),
+                                          .work.max_new_tokens = 1 + below(ANSWER_TOKENS),
                                           .stop_ids = request->stop_ids,
                                           .n_stop_ids = below(4) == 0,
-                                          .sample = {.temperature = temperatures[i],
-                                                     .top_p = below(2) ? 1 : 0.5f,
-                                                     .top_k = below(2) ? 0 : 1 + below(4),
-                                                     .min_p = below(2) ? 0 : 0.2f,
-                                                     .wants_logprob = true,
-                                                     .seed = rng_u64(&world.rng)}};
+                                          .work.sample = {.temperature = temperatures[i],
+                                                          .top_p = below(2) ? 1 : 0.5f,
+                                                          .top_k = below(2) ? 0 : 1 + below(4),
+                                                          .min_p = below(2) ? 0 : 0.2f,
+                                                          .wants_logprob = true,
+                                                          .seed = rng_u64(&world.rng)}};
         request->spec.n_prompt = request->spec.n_tokens;
         ask(request);
     }

@@ -20,8 +20,8 @@ static struct prefix_roots roots_of(const struct gen_handle *job)
 {
     struct prefix_roots roots;
 
-    assert_int_equal(prefix_roots_derive(rig.router.prefix_key, job->model->gen.fingerprint, job->job.tenant,
-                                         job->job.public_tokens, &roots),
+    assert_int_equal(prefix_roots_derive(rig.router.prefix_key, job->model->gen.fingerprint,
+                                         job->order.work.tenant, job->order.work.public_tokens, &roots),
                      0);
     return roots;
 }
@@ -40,7 +40,7 @@ static int open_rig(void **state)
     workers[0] = rig_worker(&rig, "d0", PICKER_DECODE, 1, 10000);
     client = rig_submit(&rig, N_TOKENS, 20);
     roots = roots_of(client->handle);
-    prefix_roots_chain(&roots, client->handle->job.tokens, N_TOKENS, 32, whole);
+    prefix_roots_chain(&roots, client->handle->order.tokens, N_TOKENS, 32, whole);
     return 0;
 }
 
@@ -111,7 +111,7 @@ static void nothing_that_counts_is_left_out(void **state)
     rng_init(&rng, 5);
     workers[1] = rig_worker(&rig, "d1", PICKER_DECODE, 2, 10000);
     for (int round = 0; round < 300; round++) {
-        struct gen_handle job = {.router = &rig.router, .model = first()->model, .job = first()->job};
+        struct gen_handle job = {.router = &rig.router, .model = first()->model, .order = first()->order};
 
         (void)router_chains_work(&rig.router);
         forget_all();
@@ -125,7 +125,7 @@ static void nothing_that_counts_is_left_out(void **state)
             else
                 picker_index_learn(rig.router.index, slot, whole + from, n, clock_now_ns());
         }
-        job.n_prompt = N_TOKENS;
+        job.order.n_prompt = N_TOKENS;
         job.prefill.slot = job.decode.slot = PICKER_NONE;
         list_init(&job.unhashed);
         assert_int_equal(router_chain_begin(&job), 0);

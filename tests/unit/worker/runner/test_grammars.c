@@ -143,20 +143,20 @@ static void submit(uint32_t request, const char *grammar, const token_id *answer
 
     heard[request] = (struct heard){0};
     spec->key.request = request;
-    str_copy(spec->tenant, sizeof(spec->tenant), tenant);
+    str_copy(spec->order.work.tenant, sizeof(spec->order.work.tenant), tenant);
     spec->origin = ORIGIN_LOCAL;
     spec->peer = PEER_NONE;
-    spec->n_prompt = 20;
-    spec->n_tokens = 20 + n;
-    spec->max_new_tokens = 40 - n;
-    spec->tokens = calloc(spec->n_tokens, sizeof(*spec->tokens));
+    spec->order.n_prompt = 20;
+    spec->order.n_tokens = 20 + n;
+    spec->order.work.max_new_tokens = 40 - n;
+    spec->order.tokens = calloc(spec->order.n_tokens, sizeof(*spec->order.tokens));
     for (uint32_t i = 0; i < 20; i++)
-        spec->tokens[i] = 40 + i;
+        spec->order.tokens[i] = 40 + i;
     for (uint32_t i = 0; i < n; i++)
-        spec->tokens[20 + i] = answered[i];
-    spec->sample.seed = 9;
-    spec->sample.top_p = 1;
-    buf_append_str(&spec->constraint, grammar);
+        spec->order.tokens[20 + i] = answered[i];
+    spec->order.work.sample.seed = 9;
+    spec->order.work.sample.top_p = 1;
+    buf_append_str(&spec->order.constraint, grammar);
     assert_int_equal(worker_engine_send(engine, command), 0);
 }
 

@@ -241,6 +241,19 @@ static void compute_picks(const struct forward *f)
     run_pieces(f, n);
 }
 
+/* Weight of the shared experts for a token. Reads the token's row of normed. */
+static float shared_weight(const struct forward *f, size_t row)
+{
+    const float *gate = f->layer->vectors[SLOT_SHARED_GATE];
+    const uint32_t hidden = f->model->config.hidden;
+    const float *x = f->state->normed + row * hidden;
+    double score = 0;
+
+    for (uint32_t i = 0; gate && i < hidden; i++)
+        score += (double)x[i] * gate[i];
+    return gate ? route_sigmoid(score) : 1;
+}
+
 static void mix_picks(const struct forward *f, uint32_t from, uint32_t to)
 {
     const struct model_config *c = &f->model->config;
@@ -261,7 +274,7 @@ static void mix_picks(const struct forward *f, uint32_t from, uint32_t to)
         }
         if (c->shared_ffn) {
             rows[n] = moe->shared_down + row * c->hidden;
-            weights[n++] = 1;
+            weights[n++] = shared_weight(f, row);
         }
         mix_rows(f->model->table, rows, weights, n, c->hidden, f->state->normed + row * c->hidden);
     }
@@ -320,6 +333,16 @@ const struct half ffn_moe = {
 const struct half ffn_moe_shared = {
     .name = "experts, some shared",
     .needs = EXPERTS | SHARED,
+    .may = SLOT_BIT(CHOICE_BIAS),
+    .forward = forward_moe,
+    .lay_out = lay_out,
+    .pack = moe_pack,
+    .layer_fini = moe_layer_fini,
+};
+
+const struct half ffn_moe_shared_gated = {
+    .name = "experts, some shared behind a gate",
+    .needs = EXPERTS | SHARED | SLOT_BIT(SHARED_GATE),
     .may = SLOT_BIT(CHOICE_BIAS),
     .forward = forward_moe,
     .lay_out = lay_out,

@@ -60,8 +60,7 @@ static void read_widths(struct reading *r, struct model_config *config)
     config->expert_ffn = config->ffn;
     read_count(r, "expert_feed_forward_length", OPTIONAL, 1u << 22, &config->expert_ffn);
     config->shared_ffn = n_shared * config->expert_ffn;
-    if (n_shared > 0)
-        read_count(r, "expert_shared_feed_forward_length", OPTIONAL, 1u << 22, &config->shared_ffn);
+    read_whole(r, "expert_shared_feed_forward_length", 1u << 22, &config->shared_ffn);
     if (config->shared_ffn > 1u << 22)
         complain(r, E_FORMAT, "%u shared experts are absurd", n_shared);
     if (config->expert_ffn % 16 != 0 || config->hidden % 16 != 0)

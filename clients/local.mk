@@ -90,3 +90,8 @@ noinst_PROGRAMS += tests/bench/bench_route
 tests_bench_bench_route_SOURCES = tests/bench/bench_help.c tests/bench/bench_help.h tests/bench/route/route.h tests/bench/route/main.c tests/bench/route/drive.c \
 	tests/bench/route/crew.c tests/bench/route/traffic.c
 tests_bench_bench_route_LDADD = libbench.a $(link_fleet_picker) $(JANSSON_LIBS)
+
+bin_PROGRAMS += baton-plan
+baton_plan_SOURCES = clients/plan/main.c clients/plan/plan_cli.h clients/plan/plan_cli.c \
+	clients/plan/cmd_list.c clients/plan/cmd_validate.c clients/plan/cmd_calibrate.c
+baton_plan_LDADD = libfleet_plan.a $(link_clients) libtext_json.a libgguf.a libbase.a $(JANSSON_LIBS) $(XXHASH_LIBS) -lpthread -lm

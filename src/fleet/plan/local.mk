@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+noinst_LIBRARIES += libfleet_plan.a
+libfleet_plan_a_SOURCES = src/fleet/plan/table.h src/fleet/plan/table.c \
+	src/fleet/plan/device.h src/fleet/plan/device.c src/fleet/plan/link.c \
+	src/fleet/plan/model.h src/fleet/plan/model.c src/fleet/plan/model_config.c \
+	src/fleet/plan/constants.h src/fleet/plan/constants.c \
+	src/fleet/plan/step.h src/fleet/plan/step.c \
+	src/fleet/plan/measure.h src/fleet/plan/measure.c src/fleet/plan/fit.c \
+	src/fleet/plan/builtin.h src/fleet/plan/builtin.c
+
+# The tables as C strings, so that the program needs no file to run.
+plan_tables = $(top_srcdir)/share/plan/devices.tsv $(top_srcdir)/share/plan/links.tsv \
+	$(top_srcdir)/share/plan/models.tsv $(top_srcdir)/share/plan/constants
+src/fleet/plan/tables.inc: $(plan_tables) $(top_srcdir)/tools/tables-to-c
+	$(AM_V_GEN)$(MKDIR_P) src/fleet/plan && $(top_srcdir)/tools/tables-to-c $(plan_tables) >$@.new && mv $@.new $@
+src/fleet/plan/builtin.$(OBJEXT): src/fleet/plan/tables.inc
+BUILT_SOURCES += src/fleet/plan/tables.inc
+CLEANFILES += src/fleet/plan/tables.inc
+
+if HAVE_CMOCKA
+endif

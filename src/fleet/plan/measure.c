@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Measurements and their predictions.
+ *
+ * A measurement is aggregated serving at a fixed number of requests in flight: each step decodes all running
+ * sequences, and every so often a new prompt joins.  In OSL steps of a sequence, each of the other B - 1 is
+ * replaced once, so the step time rises by (B - 1) / OSL of a prompt's prefill:
+ *
+ *   TPOT = t_decode(B, ISL + OSL / 2) + (B - 1) / OSL x mix x (t_mixed(ISL) - t_decode)
+ *   TTFT = start + x t_prefill(ISL) (1 + y (B - 1) / 2) */
+#include "fleet/plan/measure.h"
+
+#include "base/err.h"
+#include "base/str.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define ROW_MAX 1e9
+
+const char *plan_row_kv(const char *engine, const char *weights)
+{
+    bool is_narrow = strcmp(weights, "bf16") != 0 && strcmp(weights, "fp16") != 0;
+
+    return is_narrow && strcmp(engine, "trtllm") == 0 ? "fp8" : "bf16";
+}
+
+static int row_setup(struct plan_row *row, struct fault *fault)
+{
+    /* Constants come with each prediction. */
+    struct plan_setup setup = {
+        .model = &row->model,
+        .device = row->device,
+        .weights = row->weights,
+        .kv = plan_row_kv(row->engine, row->weights),
+        .tp = row->tp,
+        .moe_tp = row->model.experts > 0 ? row->moe_tp : row->tp,
+        .ep = row->model.experts > 0 ? row->moe_ep : 1,
+        .pp = 1,
+        .nodes = 1,
+    };
+
+    return plan_cost_init(&setup, fault, &row->cost);
+}
+
+static const char *const COLUMNS[] = {"model",       "gpu", "engine", "weights", "isl",     "osl",
+                                      "concurrency", "tp",  "moe_tp", "moe_ep",  "ttft_ms", "tpot_ms"};
+#define N_COLUMNS (sizeof(COLUMNS) / sizeof(COLUMNS[0]))
+
+static int row_numbers(const struct plan_table *table, size_t r, const size_t *column, struct fault *fault,
+                       struct plan_row *row)
+{
+    double *const numbers[] = {&row->isl,    &row->osl,    &row->concurrency,   &row->tp,
+                               &row->moe_tp, &row->moe_ep, &row->ms[PLAN_TTFT], &row->ms[PLAN_TPOT]};
+
+    for (size_t i = 0; i < 8; i++) {
+        int rc = plan_number(plan_table_cell(table, r, column[4 + i]), fault, numbers[i]);
+        if (rc != 0)
+            return rc;
+        bool is_result = i >= 6;
+        if (isnan(*numbers[i]) && !is_result)
+            return fault_set(fault, E_FORMAT, "%s is missing", COLUMNS[4 + i]);
+        if (*numbers[i] <= 0 || *numbers[i] > ROW_MAX || (!is_result && *numbers[i] < 1))
+            return fault_set(fault, E_RANGE, "%s is %g", COLUMNS[4 + i], *numbers[i]);
+    }
+    return 0;
+}
+
+struct reading {
+    const struct plan_table *table;
+    const struct plan_books *books;
+    size_t column[N_COLUMNS];
+};
+
+static int row_read(const struct reading *reading, size_t r, struct fault *fault, struct plan_row *row)
+{
+    const struct plan_table *table = reading->table;
+    const size_t *column = reading->column;
+    const char *model = plan_table_cell(table, r, column[0]), *device = plan_table_cell(table, r, column[1]);
+    char all[512] = "";
+
+    *row = (struct plan_row){.line = table->lines[r]};
+    int rc = plan_models_find(&reading->books->models, model, fault, &row->model);
+    if (rc == 0)
+        rc = plan_devices_find(&reading->books->devices, device, fault, &row->device);
+    if (rc == 0 && (!str_copy(row->engine, sizeof(row->engine), plan_table_cell(table, r, column[2])) ||
+                    !str_copy(row->weights, sizeof(row->weights), plan_table_cell(table, r, column[3])) ||
+                    !str_copy(row->model_name, sizeof(row->model_name), model)))
+        rc = fault_set(fault, E_LIMIT, "a name is too long");
+    if (rc == 0)
+        rc = row_numbers(table, r, column, fault, row);
+    if (rc == 0)
+        rc = row_setup(row, fault);
+    for (size_t i = 0; i < 10; i++)
+        snprintf(all + strlen(all), sizeof(all) - strlen(all), "%.48s ",
+                 plan_table_cell(table, r, column[i]));
+    row->config = str_digest(all);
+    return rc;
+}
+
+int plan_rows_parse(struct bytes text, const struct plan_books *books, struct fault *fault,
+                    struct plan_rows *out)
+{
+    struct plan_table table;
+    struct reading reading = {.table = &table, .books = books};
+    struct plan_rows rows = {0};
+    int rc = plan_table_parse(text, fault, &table);
+
+    if (rc != 0)
+        return rc;
+    for (size_t i = 0; i < N_COLUMNS && rc == 0; i++)
+        rc = plan_table_column(&table, COLUMNS[i], fault, &reading.column[i]);
+    if (rc == 0 && table.n_rows == 1)
+        rc = fault_set(fault, E_FORMAT, "no rows behind the header");
+    if (rc == 0) {
+        rows.list = calloc(table.n_rows, sizeof(*rows.list));
+        rc = rows.list == NULL ? fault_set(fault, E_NOMEM, "out of memory") : 0;
+    }
+    for (size_t r = 1; r < table.n_rows && rc == 0; r++) {
+        struct fault why = {0};
+
+        rc = row_read(&reading, r, &why, &rows.list[rows.n]);
+        rows.n += rc == 0;
+        if (rc == 0)
+            continue;
+        fault_set(fault, rc, "line %zu: %s", table.lines[r], why.text);
+        if (rc == E_FORMAT || rc == E_RANGE || rc == E_LIMIT)
+            continue;
+        if (rows.n_refused++ == 0)
+            fault_set(&rows.refusal, rc, "line %zu: %s", table.lines[r], why.text);
+        rc = rows.n_refused + 1 == table.n_rows ? rc : 0;
+    }
+    for (size_t i = 0; i < rows.n; i++) /* the list has its place now */
+        rows.list[i].cost.setup.model = &rows.list[i].model;
+    plan_table_fini(&table);
+    if (rc != 0) {
+        free(rows.list);
+        return rc;
+    }
+    *out = rows;
+    return 0;
+}
+
+void plan_rows_fini(struct plan_rows *rows)
+{
+    free(rows->list);
+    *rows = (struct plan_rows){0};
+}
+
+void plan_predict(const struct plan_row *row, const struct plan_constants *constants,
+                  struct plan_prediction *out)
+{
+    struct plan_cost cost = row->cost;
+    const double *k = constants->at;
+    struct plan_terms terms;
+    double context = row->isl + row->osl / 2, others = row->concurrency - 1;
+
+    cost.setup.constants = constants;
+    double decode = plan_cost_decode(&cost, row->concurrency, context);
+    double mixed = plan_cost_step(&cost,
+                                  &(struct plan_load){.new_tokens = row->isl,
+                                                      .attention = row->isl * row->isl / 2,
+                                                      .n_finished = 1,
+                                                      .batch = row->concurrency,
+                                                      .context = context},
+                                  &terms);
+    double prefill = plan_cost_prefill(&cost, row->isl, 0);
+    struct plan_kind kind = {row->engine, row->model.name, row->device->id};
+
+    out->ms[PLAN_TPOT] = (decode + others / row->osl * k[PC_MIX] * (mixed - decode)) * 1e3;
+    out->ms[PLAN_TTFT] = (k[PC_T0] + k[PC_TTFT_X] * prefill * (1 + k[PC_TTFT_Y] * others / 2)) * 1e3;
+    for (int t = 0; t < PLAN_N_TARGETS; t++) {
+        out->ms[t] *= plan_constants_factor(constants, &kind, (enum plan_target)t, &out->known);
+        out->low_ms[t] = out->ms[t] * exp(constants->band[t][out->known][0]);
+        out->high_ms[t] = out->ms[t] * exp(constants->band[t][out->known][1]);
+    }
+}

@@ -17,7 +17,7 @@
 #define FIT_CLIP   0.8 /* no row counts as further off */
 #define FIT_ROUNDS 60
 #define FIT_FOLDS  10
-#define FIT_PULL   0.001 /* cost of ln 2 away from the start value, in mean |ln error| */
+#define FIT_PULL   0.0015 /* cost of ln 2 away from the start value, in mean |ln error| */
 
 struct fit {
     const struct plan_rows *rows;

@@ -18,4 +18,9 @@ BUILT_SOURCES += src/fleet/plan/tables.inc
 CLEANFILES += src/fleet/plan/tables.inc
 
 if HAVE_CMOCKA
+plan_tests = tests/unit/fleet/plan/test_anchors
+check_PROGRAMS += $(plan_tests)
+TESTS += $(plan_tests)
+tests_unit_fleet_plan_test_anchors_SOURCES = tests/unit/fleet/plan/test_anchors.c
+tests_unit_fleet_plan_test_anchors_LDADD = $(link_fleet_plan) $(CMOCKA_LIBS)
 endif

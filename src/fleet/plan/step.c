@@ -17,6 +17,8 @@
 #include <math.h>
 
 #define MOE_WIRE_BYTES  3    /* an element: one out (FP8), two back (BF16) */
+#define FITTED_BF16     0.79 /* matmul fractions of H100, H200, B200 and B300, mean */
+#define FITTED_FP8      0.737
 #define NIC_PART        0.86 /* of a network card that expert kernels reach (DeepEP's table) */
 #define SCALEUP_EP_PART 0.75 /* of the scale-up rate that they reach */
 
@@ -70,6 +72,16 @@ double plan_type_bytes(const char *type)
     return found == NULL ? NAN : found->bytes;
 }
 
+/* How well large matmuls run beside the devices that the constants were fitted on; 1 where nobody measured. */
+static double cost_matmul(const struct plan_device *device, const struct type *type)
+{
+    double bf16 = device->at[DEV_MATMUL_BF16] / FITTED_BF16, fp8 = device->at[DEV_MATMUL_FP8] / FITTED_FP8;
+    bool is_narrow = type->peaks[0] == DEV_FP8 || type->peaks[0] == DEV_FP4;
+    double first = is_narrow ? fp8 : bf16, second = is_narrow ? bf16 : fp8;
+
+    return !isnan(first) ? first : !isnan(second) ? second : 1;
+}
+
 static double cost_peak(const struct plan_device *device, const struct type *type)
 {
     for (const signed char *field = type->peaks; *field >= 0; field++)
@@ -117,6 +129,8 @@ static int cost_init_peaks(struct plan_cost *cost, struct fault *fault)
     cost->peak_main = cost_peak(s->device, weights);
     cost->peak_attention_weights = cost_peak(s->device, attention);
     cost->peak_attention = cost_peak(s->device, type_find("bf16"));
+    cost->matmul_main = cost_matmul(s->device, weights);
+    cost->matmul_attention = cost_matmul(s->device, attention);
     if (isnan(cost->peak_main))
         return cost_lacks(s->device, (enum plan_device_field)weights->peaks[0], fault);
     if (isnan(cost->peak_attention_weights))
@@ -224,13 +238,15 @@ static double cost_projections(const struct plan_cost *cost, double tokens, bool
     const double *k = cost->setup.constants->at;
     double rows = tokens + k[PC_M_H], fp4 = cost->is_fp4 != 0 ? k[PC_FP4] : 1;
     double rate = cost->memory_rate * k[PC_ETA_B], attention_fp4 = cost->bytes_attention < 0.6 ? fp4 : 1;
-    double main_flops = 2 * rows * cost->main_weights / (cost->peak_main * k[PC_ETA_C] * fp4);
+    double main_flops =
+        2 * rows * cost->main_weights / (cost->peak_main * k[PC_ETA_C] * cost->matmul_main * fp4);
     double main_read = cost->main_weights * cost->bytes_main / rate;
 
     *is_compute_bound = main_flops > main_read;
-    return fmax(main_flops, main_read) + cost_roof(2 * rows * cost->attention_weights,
-                                                   cost->peak_attention_weights * k[PC_ETA_C] * attention_fp4,
-                                                   cost->attention_weights * cost->bytes_attention, rate);
+    return fmax(main_flops, main_read) +
+           cost_roof(2 * rows * cost->attention_weights,
+                     cost->peak_attention_weights * k[PC_ETA_C] * cost->matmul_attention * attention_fp4,
+                     cost->attention_weights * cost->bytes_attention, rate);
 }
 
 static double cost_experts(const struct plan_cost *cost, double tokens)
@@ -250,7 +266,8 @@ static double cost_experts(const struct plan_cost *cost, double tokens)
 
     hit = fmin(hit, m->experts / s->ep);
     return plan_model_moe_layers(m) * skew *
-           cost_roof(2 * (pairs + hit * k[PC_M_H]) * expert, cost->peak_main * k[PC_ETA_CM] * fp4,
+           cost_roof(2 * (pairs + hit * k[PC_M_H]) * expert,
+                     cost->peak_main * k[PC_ETA_CM] * cost->matmul_main * fp4,
                      hit * expert * cost->bytes_main, cost->memory_rate * k[PC_ETA_BM]);
 }
 

@@ -64,6 +64,7 @@ struct plan_cost {
     double attention_weights, main_weights, expert_weights; /* parameters per device */
     double bytes_attention, bytes_main, bytes_head, bytes_kv;
     double scaleup_rate, nic_rate;
+    double matmul_main, matmul_attention; /* measured matmul rates beside those of the fitted devices */
     double is_fp4;
 };
 

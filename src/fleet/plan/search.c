@@ -408,8 +408,14 @@ int plan_search(const struct plan_pool *pools, size_t n, const struct plan_work 
         return E_NOT_FOUND;
     }
     qsort(answer.list, answer.n, sizeof(*answer.list), candidate_compare);
-    for (size_t i = 0; i < answer.n && i < n_banded; i++)
-        candidate_band(pools, work, &answer.list[i]);
+    bool has_kind[2] = {false, false};
+    for (size_t i = 0; i < answer.n; i++) {
+        bool is_aggregated = answer.list[i].decode == SIZE_MAX, is_first = !has_kind[is_aggregated];
+
+        has_kind[is_aggregated] = true;
+        if (i < n_banded || is_first)
+            candidate_band(pools, work, &answer.list[i]);
+    }
     *out = answer;
     return 0;
 }

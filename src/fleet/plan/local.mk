@@ -19,9 +19,22 @@ BUILT_SOURCES += src/fleet/plan/tables.inc
 CLEANFILES += src/fleet/plan/tables.inc
 
 if HAVE_CMOCKA
-plan_tests = tests/unit/fleet/plan/test_anchors
+plan_tests = \
+	tests/unit/fleet/plan/test_anchors \
+	tests/unit/fleet/plan/test_measure \
+	tests/unit/fleet/plan/test_search \
+	tests/unit/fleet/plan/test_shape \
+	tests/unit/fleet/plan/test_tables
 check_PROGRAMS += $(plan_tests)
 TESTS += $(plan_tests)
 tests_unit_fleet_plan_test_anchors_SOURCES = tests/unit/fleet/plan/test_anchors.c
 tests_unit_fleet_plan_test_anchors_LDADD = $(link_fleet_plan) $(CMOCKA_LIBS)
+tests_unit_fleet_plan_test_measure_SOURCES = tests/unit/fleet/plan/test_measure.c
+tests_unit_fleet_plan_test_measure_LDADD = $(link_fleet_plan) $(CMOCKA_LIBS)
+tests_unit_fleet_plan_test_search_SOURCES = tests/unit/fleet/plan/test_search.c
+tests_unit_fleet_plan_test_search_LDADD = $(link_fleet_plan) $(CMOCKA_LIBS)
+tests_unit_fleet_plan_test_shape_SOURCES = tests/unit/fleet/plan/test_shape.c
+tests_unit_fleet_plan_test_shape_LDADD = $(link_fleet_plan) $(CMOCKA_LIBS)
+tests_unit_fleet_plan_test_tables_SOURCES = tests/unit/fleet/plan/test_tables.c
+tests_unit_fleet_plan_test_tables_LDADD = $(link_fleet_plan) $(CMOCKA_LIBS)
 endif

@@ -185,6 +185,7 @@ static double header_number(const struct gguf *gguf, const char *arch, const cha
 static void header_fields(const struct gguf *gguf, const char *arch, struct plan_model *m)
 {
     uint64_t n_vocab = 0;
+    enum gguf_kind kind;
 
     m->layers = header_number(gguf, arch, "block_count");
     m->hidden = header_number(gguf, arch, "embedding_length");
@@ -202,7 +203,7 @@ static void header_fields(const struct gguf *gguf, const char *arch, struct plan
     m->kv_lora_rank = header_number(gguf, arch, "attention.kv_lora_rank");
     m->sliding_window = header_number(gguf, arch, "attention.sliding_window");
     m->vocab = header_number(gguf, arch, "vocab_size");
-    if (gguf_array_len(gguf, "tokenizer.ggml.tokens", NULL, &n_vocab) == 0)
+    if (gguf_array_len(gguf, "tokenizer.ggml.tokens", &kind, &n_vocab) == 0)
         m->vocab = (double)n_vocab;
     m->tied_embeddings = gguf_tensor_find(gguf, "output.weight") == NULL;
 }

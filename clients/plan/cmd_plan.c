@@ -387,6 +387,16 @@ static bool job_search(struct plan_job *job)
         complain(PLAN_NAME, "no device of this plan can serve %s", job->model.name);
         return false;
     }
+    for (size_t i = 0; i < job->n_devices; i++) {
+        const struct plan_device *d = &job->devices[i];
+        if (job->refusals[i].code == 0 && isnan(job->work.link.rate) && isnan(d->at[DEV_NIC_RATE]))
+            complain(PLAN_NAME,
+                     "%s: nic_rate is not known, so its KV cannot be sent: give --link to split phases",
+                     d->id);
+        if (job->refusals[i].code == 0 && strcmp(d->kind, "cpu") == 0 &&
+            strncmp(job->constants.name, "public", 6) == 0)
+            complain(PLAN_NAME, "%s: the constants come from GPUs; calibrate on such a host first", d->id);
+    }
     int rc = plan_search(job->pools.list, job->pools.n, &job->work, job->n_shown, &job->answer);
     if (rc == E_NOT_FOUND)
         complain(PLAN_NAME,

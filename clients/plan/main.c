@@ -14,6 +14,7 @@ static const struct command {
     const char *summary;
 } COMMANDS[] = {
     {"plan", cmd_plan, "how many workers meet the objectives"},
+    {"ratio", cmd_ratio, "workers from measured rates"},
     {"devices", cmd_devices, "the devices that it knows, with sources"},
     {"links", cmd_links, "the links that it knows"},
     {"models", cmd_models, "the models that it knows, with their counts"},

@@ -9,6 +9,7 @@
 #define PLAN_NAME "baton-plan"
 
 int cmd_plan(int argc, char **argv);
+int cmd_ratio(int argc, char **argv);
 int cmd_devices(int argc, char **argv);
 int cmd_links(int argc, char **argv);
 int cmd_models(int argc, char **argv);

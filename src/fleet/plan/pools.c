@@ -88,9 +88,10 @@ static int pools_try(struct plan_pools *pools, const struct plan_pools_ask *ask,
         return fault_set(
             fault, E_FULL,
             "%s: %.4g GB of weights a device and one sequence do not fit %.4g GB (reserve %.0f %%), even "
-            "with %g devices",
+            "with %g devices%s",
             like->cost.setup.device->id, pool.cost.weight_bytes / 1e9, pool.cost.memory_bytes / 1e9,
-            work->reserve * 100, pool.devices);
+            work->reserve * 100, pool.devices,
+            isnan(like->cost.setup.device->at[DEV_SCALEUP_DEVICES]) ? " (scaleup_devices is not known)" : "");
     return pools_push(pools, &pool, fault);
 }
 

@@ -97,6 +97,22 @@ static int cost_lacks(const struct plan_device *device, enum plan_device_field f
                      plan_device_field_name(field));
 }
 
+/* The same for weights that no rate computes; says which rates there are. */
+static int cost_lacks_rate(const struct plan_device *device, const struct type *weights, struct fault *fault)
+{
+    char known[128] = "";
+    const char *name = plan_device_field_name((enum plan_device_field)weights->peaks[0]);
+
+    for (int field = DEV_FP32; field <= DEV_FP4; field++)
+        if (!isnan(device->at[field])) {
+            strcat(known, known[0] == '\0' ? "; known: " : ", ");
+            strcat(known, plan_device_field_name((enum plan_device_field)field));
+        }
+    return fault_set(fault, E_NOT_FOUND, "%s: %s (%s) is not known%s; give it with %s,%s=...", device->id,
+                     name, plan_device_field_text((enum plan_device_field)weights->peaks[0]), known,
+                     device->id, name);
+}
+
 static int cost_init_memory(struct plan_cost *cost, struct fault *fault)
 {
     const struct plan_device *device = cost->setup.device;
@@ -132,9 +148,9 @@ static int cost_init_peaks(struct plan_cost *cost, struct fault *fault)
     cost->matmul_main = cost_matmul(s->device, weights);
     cost->matmul_attention = cost_matmul(s->device, attention);
     if (isnan(cost->peak_main))
-        return cost_lacks(s->device, (enum plan_device_field)weights->peaks[0], fault);
+        return cost_lacks_rate(s->device, weights, fault);
     if (isnan(cost->peak_attention_weights))
-        return cost_lacks(s->device, (enum plan_device_field)attention->peaks[0], fault);
+        return cost_lacks_rate(s->device, attention, fault);
     if (isnan(cost->peak_attention)) /* a device of one type runs attention in it, too */
         cost->peak_attention = cost->peak_main;
     cost->is_fp4 = weights->peaks[0] == DEV_FP4 && !isnan(s->device->at[DEV_FP4]);

@@ -277,28 +277,6 @@ static bool option_take(struct plan_job *job, struct plan_opts *opts, int c)
 
 /* ---- the job ---- */
 
-static bool job_find_model(struct plan_job *job, const char *text)
-{
-    struct fault fault = {0};
-    size_t len = strlen(text);
-    struct buf config = {0};
-    int rc;
-
-    if (len > 5 && strcmp(text + len - 5, ".gguf") == 0) {
-        job->model_file = text;
-        rc = plan_model_from_gguf(text, &fault, &job->model);
-    } else if (len > 5 && strcmp(text + len - 5, ".json") == 0) {
-        if (!plan_cli_read(text, &config))
-            return false;
-        rc = plan_model_from_config(buf_view(&config), &fault, &job->model);
-        buf_fini(&config);
-    } else
-        rc = plan_model_inline(&job->books.models, text, &fault, &job->model);
-    if (rc != 0)
-        complain(PLAN_NAME, "--model %s: %s", text, fault.text);
-    return rc == 0;
-}
-
 /* "h100=2.95", or "2.95" for all. */
 static bool job_set_number(struct plan_job *job, const char *text, enum plan_device_field field)
 {
@@ -347,7 +325,11 @@ static bool job_prepare(struct plan_job *job, const struct plan_opts *opts)
 {
     struct fault fault = {0};
 
-    if (!job_find_model(job, opts->model) || !job_find_devices(job, opts))
+    size_t len = strlen(opts->model);
+
+    if (len > 5 && strcmp(opts->model + len - 5, ".gguf") == 0)
+        job->model_file = opts->model;
+    if (!plan_cli_model(opts->model, &job->books, &job->model) || !job_find_devices(job, opts))
         return false;
     if (opts->trace != NULL && !plan_trace_read(opts->trace, &job->work))
         return false;

@@ -91,6 +91,27 @@ bool plan_cli_rows(const char *path, const struct plan_books *books, struct plan
     return is_good;
 }
 
+bool plan_cli_model(const char *text, const struct plan_books *books, struct plan_model *out)
+{
+    struct fault fault = {0};
+    size_t len = strlen(text);
+    struct buf config = {0};
+    int rc;
+
+    if (len > 5 && strcmp(text + len - 5, ".gguf") == 0)
+        rc = plan_model_from_gguf(text, &fault, out);
+    else if (len > 5 && strcmp(text + len - 5, ".json") == 0) {
+        if (!plan_cli_read(text, &config))
+            return false;
+        rc = plan_model_from_config(buf_view(&config), &fault, out);
+        buf_fini(&config);
+    } else
+        rc = plan_model_inline(&books->models, text, &fault, out);
+    if (rc != 0)
+        complain(PLAN_NAME, "--model %s: %s", text, fault.text);
+    return rc == 0;
+}
+
 void plan_cli_si(double value, const char *unit, char *out, size_t cap)
 {
     static const char *const PREFIXES[] = {"", "k", "M", "G", "T", "P", "E"};

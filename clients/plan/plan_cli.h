@@ -24,6 +24,8 @@ bool plan_cli_constants(const char *path, struct plan_constants *out);
 bool plan_cli_books(const char *more_devices, const char *more_models, struct plan_books *out);
 /* A table's rows; says how many are refused. */
 bool plan_cli_rows(const char *path, const struct plan_books *books, struct plan_rows *out);
+/* A name, a config.json, a GGUF file or an inline shape. */
+bool plan_cli_model(const char *text, const struct plan_books *books, struct plan_model *out);
 /* A number as 45.7 G; for texts. */
 void plan_cli_si(double value, const char *unit, char *out, size_t cap);
 

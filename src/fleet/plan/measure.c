@@ -32,7 +32,7 @@ static int row_setup(struct plan_row *row, struct fault *fault)
         .model = &row->model,
         .device = row->device,
         .weights = row->weights,
-        .kv = plan_row_kv(row->engine, row->weights),
+        .kv = row->kv,
         .tp = row->tp,
         .moe_tp = row->model.experts > 0 ? row->moe_tp : row->tp,
         .ep = row->model.experts > 0 ? row->moe_ep : 1,
@@ -70,7 +70,24 @@ struct reading {
     const struct plan_table *table;
     const struct plan_books *books;
     size_t column[N_COLUMNS];
+    size_t kv, hit; /* SIZE_MAX: no such column */
 };
+
+static int row_options(const struct reading *reading, size_t r, struct fault *fault, struct plan_row *row)
+{
+    const char *kv = reading->kv == SIZE_MAX ? "" : plan_table_cell(reading->table, r, reading->kv);
+
+    if (*kv == '\0' || strcmp(kv, "-") == 0)
+        kv = plan_row_kv(row->engine, row->weights);
+    if (!str_copy(row->kv, sizeof(row->kv), kv))
+        return fault_set(fault, E_LIMIT, "kv is too long");
+    if (reading->hit == SIZE_MAX)
+        return 0;
+    int rc = plan_number(plan_table_cell(reading->table, r, reading->hit), fault, &row->hit);
+    if (rc == 0 && isnan(row->hit))
+        row->hit = 0;
+    return rc != 0 || row->hit < 1 ? rc : fault_set(fault, E_RANGE, "hit is not below 1");
+}
 
 static int row_read(const struct reading *reading, size_t r, struct fault *fault, struct plan_row *row)
 {
@@ -90,6 +107,8 @@ static int row_read(const struct reading *reading, size_t r, struct fault *fault
     if (rc == 0)
         rc = row_numbers(table, r, column, fault, row);
     if (rc == 0)
+        rc = row_options(reading, r, fault, row);
+    if (rc == 0)
         rc = row_setup(row, fault);
     for (size_t i = 0; i < 10; i++)
         snprintf(all + strlen(all), sizeof(all) - strlen(all), "%.48s ",
@@ -102,7 +121,7 @@ int plan_rows_parse(struct bytes text, const struct plan_books *books, struct fa
                     struct plan_rows *out)
 {
     struct plan_table table;
-    struct reading reading = {.table = &table, .books = books};
+    struct reading reading = {.table = &table, .books = books, .kv = SIZE_MAX, .hit = SIZE_MAX};
     struct plan_rows rows = {0};
     int rc = plan_table_parse(text, fault, &table);
 
@@ -110,6 +129,8 @@ int plan_rows_parse(struct bytes text, const struct plan_books *books, struct fa
         return rc;
     for (size_t i = 0; i < N_COLUMNS && rc == 0; i++)
         rc = plan_table_column(&table, COLUMNS[i], fault, &reading.column[i]);
+    plan_table_column(&table, "kv", NULL, &reading.kv);
+    plan_table_column(&table, "hit", NULL, &reading.hit);
     if (rc == 0 && table.n_rows == 1)
         rc = fault_set(fault, E_FORMAT, "no rows behind the header");
     if (rc == 0) {
@@ -130,8 +151,11 @@ int plan_rows_parse(struct bytes text, const struct plan_books *books, struct fa
             fault_set(&rows.refusal, rc, "line %zu: %s", table.lines[r], why.text);
         rc = rows.n_refused + 1 == table.n_rows ? rc : 0;
     }
-    for (size_t i = 0; i < rows.n; i++) /* the list has its place now */
+    for (size_t i = 0; i < rows.n; i++) { /* the list has its place now */
         rows.list[i].cost.setup.model = &rows.list[i].model;
+        rows.list[i].cost.setup.weights = rows.list[i].weights;
+        rows.list[i].cost.setup.kv = rows.list[i].kv;
+    }
     plan_table_fini(&table);
     if (rc != 0) {
         free(rows.list);
@@ -154,17 +178,18 @@ void plan_predict(const struct plan_row *row, const struct plan_constants *const
     const double *k = constants->at;
     struct plan_terms terms;
     double context = row->isl + row->osl / 2, others = row->concurrency - 1;
+    double new_tokens = fmax(1, row->isl * (1 - row->hit));
 
     cost.setup.constants = constants;
     double decode = plan_cost_decode(&cost, row->concurrency, context);
     double mixed = plan_cost_step(&cost,
-                                  &(struct plan_load){.new_tokens = row->isl,
-                                                      .attention = row->isl * row->isl / 2,
+                                  &(struct plan_load){.new_tokens = new_tokens,
+                                                      .attention = new_tokens * (row->isl - new_tokens / 2),
                                                       .n_finished = 1,
                                                       .batch = row->concurrency,
                                                       .context = context},
                                   &terms);
-    double prefill = plan_cost_prefill(&cost, row->isl, 0);
+    double prefill = plan_cost_prefill(&cost, new_tokens, row->isl - new_tokens);
     struct plan_kind kind = {row->engine, row->model.name, row->device->id};
 
     out->ms[PLAN_TPOT] = (decode + others / row->osl * k[PC_MIX] * (mixed - decode)) * 1e3;

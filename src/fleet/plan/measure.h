@@ -16,8 +16,9 @@ struct plan_row {
     char model_name[96]; /* as in the file */
     struct plan_model model;
     const struct plan_device *device; /* borrowed from the books */
-    char weights[16];
+    char weights[16], kv[16];
     double isl, osl, concurrency, tp, moe_tp, moe_ep;
+    double hit;                /* part of the prompt that the prefix cache held */
     double ms[PLAN_N_TARGETS]; /* measured; NAN: not measured */
     size_t line;
     uint64_t config; /* digest of everything but the results */
@@ -38,7 +39,7 @@ struct plan_prediction {
 };
 
 /* Reads a table with the columns model, gpu, engine, weights, isl, osl, concurrency, tp, moe_tp, moe_ep, ttft_ms
- * and tpot_ms.  Rows that name something unknown are counted and left out; if none is left, and for malformed
+ * and tpot_ms, and perhaps kv (type of the cache) and hit (part of the prompt that it held).  Rows that name something unknown are counted and left out; if none is left, and for malformed
  * text, the fault names the line. */
 int plan_rows_parse(struct bytes text, const struct plan_books *books, struct fault *fault,
                     struct plan_rows *out);

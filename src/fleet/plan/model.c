@@ -103,6 +103,17 @@ int plan_models_add(struct plan_models *models, struct bytes text, struct fault 
     return rc;
 }
 
+int plan_models_push(struct plan_models *models, const struct plan_model *model, struct fault *fault)
+{
+    int rc = models_reserve(models, models->n + 1, fault);
+
+    if (rc != 0)
+        return rc;
+    models->list[models->n] = *model;
+    models->aliases[models->n++][0] = '\0';
+    return 0;
+}
+
 void plan_models_fini(struct plan_models *models)
 {
     free(models->list);

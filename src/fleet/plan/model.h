@@ -53,6 +53,8 @@ struct plan_models { /* a zeroed struct is empty */
 
 /* Adds the rows of a table with the columns name, aliases, the fields, and source. */
 int plan_models_add(struct plan_models *models, struct bytes text, struct fault *fault);
+/* Adds one checked model. */
+int plan_models_push(struct plan_models *models, const struct plan_model *model, struct fault *fault);
 void plan_models_fini(struct plan_models *models);
 /* By name or alias, without an organisation in front ("meta-llama/") and endings such as -Instruct or -FP8. */
 int plan_models_find(const struct plan_models *models, const char *name, struct fault *fault,

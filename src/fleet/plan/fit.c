@@ -17,6 +17,7 @@
 #define FIT_CLIP   0.8 /* no row counts as further off */
 #define FIT_ROUNDS 60
 #define FIT_FOLDS  10
+#define FIT_MODELS 3      /* models that tell about others */
 #define FIT_PULL   0.0015 /* cost of ln 2 away from the start value, in mean |ln error| */
 
 struct fit {
@@ -276,6 +277,20 @@ static void bands_of(const struct plan_rows *rows, const struct plan_prediction 
     free(all);
 }
 
+static size_t fit_n_models(const struct plan_rows *rows)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < rows->n; i++) {
+        bool is_new = true;
+
+        for (size_t j = 0; j < i && is_new; j++)
+            is_new = strcmp(rows->list[j].model.name, rows->list[i].model.name) != 0;
+        n += is_new;
+    }
+    return n;
+}
+
 int plan_fit_bands(const struct plan_rows *rows, struct plan_constants *constants)
 {
     struct plan_prediction *seen = calloc(rows->n, sizeof(*seen)), *unseen = calloc(rows->n, sizeof(*unseen));
@@ -285,7 +300,12 @@ int plan_fit_bands(const struct plan_rows *rows, struct plan_constants *constant
         rc = plan_cross(rows, SPLIT_MODEL, constants, unseen);
     for (int t = 0; t < PLAN_N_TARGETS && rc == 0; t++) {
         bands_of(rows, seen, (enum plan_target)t, -1, constants->band[t][KNOWN_ALL]);
-        bands_of(rows, unseen, (enum plan_target)t, -1, constants->band[t][KNOWN_LITTLE]);
+        if (fit_n_models(rows) >= FIT_MODELS) /* with fewer, a fit without one has nothing to go by */
+            bands_of(rows, unseen, (enum plan_target)t, -1, constants->band[t][KNOWN_LITTLE]);
+        constants->band[t][KNOWN_LITTLE][0] =
+            fmin(constants->band[t][KNOWN_LITTLE][0], constants->band[t][KNOWN_ALL][0]);
+        constants->band[t][KNOWN_LITTLE][1] =
+            fmax(constants->band[t][KNOWN_LITTLE][1], constants->band[t][KNOWN_ALL][1]);
         for (int side = 0; side < 2; side++) /* not met in the data: between the two */
             constants->band[t][KNOWN_PARTS][side] =
                 (constants->band[t][KNOWN_ALL][side] + constants->band[t][KNOWN_LITTLE][side]) / 2;

@@ -10,6 +10,7 @@ struct calibrate_opts {
     /* with an endpoint */
     const char *url, *model, *device, *weights, *kv, *engine, *served, *key, *measured;
     double tp;
+    bool is_split;
     uint64_t time_ns;
 };
 

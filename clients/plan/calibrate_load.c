@@ -25,9 +25,10 @@ static const struct {
 static void measure_put(const struct calibrate_opts *opts, const struct plan_model *model,
                         const struct load_point *point, struct buf *table)
 {
-    buf_printf(table, "%s\t%s\t%s\t%s\t%.1f\t%.1f\t%u\t%g\t%g\t1\t%.3f\t%.4f\t%s\t%g\n", model->name,
+    buf_printf(table, "%s\t%s\t%s\t%s\t%.1f\t%.1f\t%u\t%g\t%g\t1\t%.3f\t%.4f\t%s\t%g\t%s\n", model->name,
                opts->device, opts->engine, opts->weights, point->prompt_tokens, point->answer_tokens,
-               point->concurrency, opts->tp, opts->tp, point->ttft_ms, point->tpot_ms, opts->kv, point->hit);
+               point->concurrency, opts->tp, opts->tp, point->ttft_ms, point->tpot_ms, opts->kv, point->hit,
+               opts->is_split ? "split" : "aggregated");
 }
 
 bool calibrate_measure(const struct calibrate_opts *opts, const struct plan_model *model, struct buf *table)
@@ -42,7 +43,7 @@ bool calibrate_measure(const struct calibrate_opts *opts, const struct plan_mode
     bool is_good = load_open(&load_opts, &fault, &load) == 0;
 
     buf_printf(table, "model\tgpu\tengine\tweights\tisl\tosl\tconcurrency\ttp\tmoe_tp\tmoe_ep\tttft_ms\ttpot_"
-                      "ms\tkv\thit\n");
+                      "ms\tkv\thit\tmode\n");
     for (size_t i = 0; is_good && i < sizeof(POINTS) / sizeof(POINTS[0]); i++) {
         struct load_point point = {.prompt_tokens = POINTS[i].isl,
                                    .answer_tokens = POINTS[i].osl,

@@ -127,6 +127,7 @@ static void calibrate_help(void)
          "      --model MODEL      its shape: a name, config.json, FILE.gguf\n"
          "      --device DEVICE    what it runs on\n"
          "      --weights TYPE, --kv TYPE, --tp N, --engine NAME   how (bf16, bf16, 1, baton)\n"
+         "      --split            a router with one prefill and one decode worker, not one engine\n"
          "      --served NAME      the model's name in requests (MODEL)\n"
          "      --time T           how long (10min)\n"
          "      --measured FILE    keep the measurements as a table\n"
@@ -142,7 +143,8 @@ enum {
     OPT_ENGINE,
     OPT_SERVED,
     OPT_TIME,
-    OPT_MEASURED
+    OPT_MEASURED,
+    OPT_SPLIT
 };
 
 static bool calibrate_text(struct calibrate_opts *opts, int c)
@@ -172,6 +174,8 @@ static bool calibrate_text(struct calibrate_opts *opts, int c)
             return true;
         }
     uint64_t n = 0;
+    if (c == OPT_SPLIT)
+        return opts->is_split = true;
     if (c == OPT_TP && option_u64(PLAN_NAME, "tp", optarg, &n) && n > 0 && n <= 1024) {
         opts->tp = (double)n;
         return true;
@@ -212,6 +216,7 @@ int cmd_calibrate(int argc, char **argv)
         {"served", required_argument, NULL, OPT_SERVED},
         {"time", required_argument, NULL, OPT_TIME},
         {"measured", required_argument, NULL, OPT_MEASURED},
+        {"split", no_argument, NULL, OPT_SPLIT},
         {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0},
     };

@@ -3,12 +3,15 @@
 """baton-plan from outside: every device works or is refused by name, reports agree with each other, and, where the public
 measurements lie (BATON_PLAN_MEASURED, or ../shared/data/planning beside the source), predictions stay within their targets."""
 import csv
+import http.server
 import io
 import json
 import os
 import re
 import subprocess
 import tempfile
+import threading
+import time
 import xml.dom.minidom
 
 from harness import command, main, run
@@ -136,5 +139,61 @@ def predictions_stay_within_their_targets():
         assert kept["mape_percent"] <= 16 and 85 <= kept["coverage_percent"] <= 95, kept
 
 
-main([every_device_works_or_is_refused_by_name, reports_agree, files_are_whole, mixed_pools_and_traces,
+class Endpoint:
+    """Chat completions with fixed times: 0.2 ms a prompt token, 8 ms a token of the answer."""
+
+    def __init__(self, has_usage=True):
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def log_message(self, *_):
+                pass
+
+            def do_POST(self):
+                asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+                tokens = 7 + 2 * len(asked["messages"][0]["content"].split())
+                self.send_response(200)
+                self.send_header("content-type", "text/event-stream")
+                self.send_header("connection", "close")
+                self.end_headers()
+                time.sleep(tokens * 0.0002)
+                for i in range(asked["max_tokens"]):
+                    time.sleep(0.008 if i else 0)
+                    self.wfile.write(b'data: {"choices":[{"delta":{"content":"x"}}]}\n\n')
+                    self.wfile.flush()
+                if has_usage:
+                    usage = {"prompt_tokens": tokens, "completion_tokens": asked["max_tokens"]}
+                    self.wfile.write(("data: " + json.dumps({"choices": [], "usage": usage}) + "\n\n").encode())
+                self.wfile.write(b"data: [DONE]\n\n")
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = "http://127.0.0.1:%d" % self.server.server_port
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.server.shutdown()
+
+
+def an_endpoint_is_calibrated_on():
+    with Endpoint() as endpoint, tempfile.TemporaryDirectory() as folder:
+        table, constants = os.path.join(folder, "measured.tsv"), os.path.join(folder, "constants")
+        done = plan("calibrate", "--url", endpoint.url, "--model", "llama-3-8b", "--device", "h100", "--time", "4s",
+                    "--measured", table, "-o", constants)
+        assert "held-out" in done.stderr
+        rows = list(csv.DictReader(open(table, encoding="utf-8"), delimiter="\t"))
+        assert len(rows) >= 3 and {r["engine"] for r in rows} == {"baton"}
+        for row in rows:
+            assert 7.5 < float(row["tpot_ms"]) < 16, row
+            assert float(row["ttft_ms"]) > 0.2 * float(row["isl"]), row
+        assert abs(float(rows[0]["isl"]) - 128) < 3, rows[0]
+        assert "name calibrated" in open(constants, encoding="utf-8").read()
+        plan("validate", "-c", constants, table)
+    with Endpoint(has_usage=False) as endpoint:
+        done = plan("calibrate", "--url", endpoint.url, "--model", "llama-3-8b", "--device", "h100", "--time", "1s", rc=1)
+        assert "usage" in done.stderr
+    plan("calibrate", "--url", "http://127.0.0.1:9", "--model", "llama-3-8b", "--device", "h100", rc=1)
+
+
+main([an_endpoint_is_calibrated_on, every_device_works_or_is_refused_by_name, reports_agree, files_are_whole, mixed_pools_and_traces,
       complaints_name_what_is_wrong, predictions_stay_within_their_targets])

@@ -25,12 +25,19 @@ struct fit {
     const size_t *parts;
     size_t skip;
     enum plan_target target;
+    bool has_both; /* the error of both targets counts */
     const struct plan_constants *start;
 };
 
 static bool fit_takes(const struct fit *fit, size_t i)
 {
     return (fit->parts == NULL || fit->parts[i] != fit->skip) && !isnan(fit->rows->list[i].ms[fit->target]);
+}
+
+static double fit_off(const struct plan_row *row, const struct plan_prediction *prediction,
+                      enum plan_target target)
+{
+    return fmin(fabs(log(prediction->ms[target] / row->ms[target])), 2);
 }
 
 static double fit_loss(const struct fit *fit, const struct plan_constants *constants)
@@ -45,7 +52,9 @@ static double fit_loss(const struct fit *fit, const struct plan_constants *const
         if (!fit_takes(fit, i))
             continue;
         plan_predict(row, constants, &prediction);
-        sum += fmin(fabs(log(prediction.ms[fit->target] / row->ms[fit->target])), 2);
+        sum += fit_off(row, &prediction, fit->target);
+        if (fit->has_both && !isnan(row->ms[PLAN_TTFT]))
+            sum += fit_off(row, &prediction, PLAN_TTFT);
         n++;
     }
     for (int i = 0; i < PC_N; i++)
@@ -154,15 +163,28 @@ static int fit_level(const struct fit *fit, struct plan_constants *constants, co
     return rc;
 }
 
+static bool fit_has_split(const struct plan_rows *rows)
+{
+    for (size_t i = 0; i < rows->n; i++)
+        if (rows->list[i].is_split)
+            return true;
+    return false;
+}
+
 int plan_fit(const struct plan_rows *rows, const size_t *parts, size_t skip, struct plan_constants *constants)
 {
     struct plan_constants start = *constants;
-    struct fit fit = {rows, parts, skip, PLAN_TPOT, &start};
+    struct fit fit = {rows, parts, skip, PLAN_TPOT, false, &start};
 
     plan_constants_fini(constants);
-    fit_search(&fit, constants, 0, PC_T0);
-    fit.target = PLAN_TTFT;
-    fit_search(&fit, constants, PC_T0, PC_N);
+    if (fit_has_split(rows)) { /* there, decode says nothing of prompts, and each depends on the other */
+        fit.has_both = true;
+        fit_search(&fit, constants, 0, PC_N);
+    } else {
+        fit_search(&fit, constants, 0, PC_T0);
+        fit.target = PLAN_TTFT;
+        fit_search(&fit, constants, PC_T0, PC_N);
+    }
     for (size_t i = 0; i < N_LEVELS; i++) {
         int rc = fit_level(&fit, constants, LEVELS[i]);
         if (rc != 0)

@@ -6,7 +6,9 @@
  * replaced once, so the step time rises by (B - 1) / OSL of a prompt's prefill:
  *
  *   TPOT = t_decode(B, ISL + OSL / 2) + (B - 1) / OSL x mix x (t_mixed(ISL) - t_decode)
- *   TTFT = start + x t_prefill(ISL) (1 + y (B - 1) / 2) */
+ *   TTFT = start + x t_prefill(ISL) (1 + y (B - 1) / 2)
+ *
+ * or a prefill and a decode worker, between which the requests in flight go round (predict_split). */
 #include "fleet/plan/measure.h"
 
 #include "base/err.h"
@@ -16,7 +18,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define ROW_MAX 1e9
+#define ROW_MAX      1e9
+#define SPLIT_MAX    4096
+#define SPLIT_ROUNDS 12
 
 const char *plan_row_kv(const char *engine, const char *weights)
 {
@@ -70,7 +74,7 @@ struct reading {
     const struct plan_table *table;
     const struct plan_books *books;
     size_t column[N_COLUMNS];
-    size_t kv, hit; /* SIZE_MAX: no such column */
+    size_t kv, hit, mode; /* SIZE_MAX: no such column */
 };
 
 static int row_options(const struct reading *reading, size_t r, struct fault *fault, struct plan_row *row)
@@ -81,6 +85,11 @@ static int row_options(const struct reading *reading, size_t r, struct fault *fa
         kv = plan_row_kv(row->engine, row->weights);
     if (!str_copy(row->kv, sizeof(row->kv), kv))
         return fault_set(fault, E_LIMIT, "kv is too long");
+    const char *mode =
+        reading->mode == SIZE_MAX ? "aggregated" : plan_table_cell(reading->table, r, reading->mode);
+    row->is_split = strcmp(mode, "split") == 0;
+    if (!row->is_split && strcmp(mode, "aggregated") != 0)
+        return fault_set(fault, E_FORMAT, "mode is \"%.20s\", not aggregated or split", mode);
     if (reading->hit == SIZE_MAX)
         return 0;
     int rc = plan_number(plan_table_cell(reading->table, r, reading->hit), fault, &row->hit);
@@ -121,7 +130,8 @@ int plan_rows_parse(struct bytes text, const struct plan_books *books, struct fa
                     struct plan_rows *out)
 {
     struct plan_table table;
-    struct reading reading = {.table = &table, .books = books, .kv = SIZE_MAX, .hit = SIZE_MAX};
+    struct reading reading = {
+        .table = &table, .books = books, .kv = SIZE_MAX, .hit = SIZE_MAX, .mode = SIZE_MAX};
     struct plan_rows rows = {0};
     int rc = plan_table_parse(text, fault, &table);
 
@@ -131,6 +141,7 @@ int plan_rows_parse(struct bytes text, const struct plan_books *books, struct fa
         rc = plan_table_column(&table, COLUMNS[i], fault, &reading.column[i]);
     plan_table_column(&table, "kv", NULL, &reading.kv);
     plan_table_column(&table, "hit", NULL, &reading.hit);
+    plan_table_column(&table, "mode", NULL, &reading.mode);
     if (rc == 0 && table.n_rows == 1)
         rc = fault_set(fault, E_FORMAT, "no rows behind the header");
     if (rc == 0) {
@@ -171,29 +182,66 @@ void plan_rows_fini(struct plan_rows *rows)
     *rows = (struct plan_rows){0};
 }
 
-void plan_predict(const struct plan_row *row, const struct plan_constants *constants,
-                  struct plan_prediction *out)
+/* One engine for both phases. */
+static void predict_aggregated(const struct plan_row *row, const struct plan_cost *cost,
+                               double ms[PLAN_N_TARGETS])
 {
-    struct plan_cost cost = row->cost;
-    const double *k = constants->at;
+    const double *k = cost->setup.constants->at;
     struct plan_terms terms;
     double context = row->isl + row->osl / 2, others = row->concurrency - 1;
     double new_tokens = fmax(1, row->isl * (1 - row->hit));
-
-    cost.setup.constants = constants;
-    double decode = plan_cost_decode(&cost, row->concurrency, context);
-    double mixed = plan_cost_step(&cost,
+    double decode = plan_cost_decode(cost, row->concurrency, context);
+    double mixed = plan_cost_step(cost,
                                   &(struct plan_load){.new_tokens = new_tokens,
                                                       .attention = new_tokens * (row->isl - new_tokens / 2),
                                                       .n_finished = 1,
                                                       .batch = row->concurrency,
                                                       .context = context},
                                   &terms);
-    double prefill = plan_cost_prefill(&cost, new_tokens, row->isl - new_tokens);
+    double prefill = plan_cost_prefill(cost, new_tokens, row->isl - new_tokens);
+
+    ms[PLAN_TPOT] = (decode + others / row->osl * k[PC_MIX] * (mixed - decode)) * 1e3;
+    ms[PLAN_TTFT] = (k[PC_T0] + k[PC_TTFT_X] * prefill * (1 + k[PC_TTFT_Y] * others / 2)) * 1e3;
+}
+
+/* A prefill and a decode worker: requests in flight go round between a queue and a delay.  Mean value analysis
+ * gives the wait of the queue exactly for each number of them; the delay depends on how many decode, so the two
+ * are solved together. */
+static void predict_split(const struct plan_row *row, const struct plan_cost *cost, double ms[PLAN_N_TARGETS])
+{
+    const double *k = cost->setup.constants->at;
+    double context = row->isl + row->osl / 2, new_tokens = fmax(1, row->isl * (1 - row->hit));
+    double service = k[PC_TTFT_X] * plan_cost_prefill(cost, new_tokens, row->isl - new_tokens);
+    double batch = 1, step = 0, wait = service, busy = 0;
+    int n = (int)fmin(row->concurrency, SPLIT_MAX);
+
+    for (int round = 0; round < SPLIT_ROUNDS; round++) {
+        double queue = 0, rate = 0;
+
+        step = plan_cost_decode(cost, fmax(1, batch), context) * (1 + k[PC_SHARE] * busy);
+        for (int i = 1; i <= n; i++) {
+            wait = service * (1 + queue);
+            rate = i / (k[PC_T0] + wait + step * row->osl);
+            queue = rate * wait;
+        }
+        busy = fmin(1, rate * service);
+        batch = (batch + rate * step * row->osl) / 2;
+    }
+    ms[PLAN_TPOT] = step * 1e3;
+    ms[PLAN_TTFT] = (k[PC_T0] + wait) * 1e3;
+}
+
+void plan_predict(const struct plan_row *row, const struct plan_constants *constants,
+                  struct plan_prediction *out)
+{
+    struct plan_cost cost = row->cost;
     struct plan_kind kind = {row->engine, row->model.name, row->device->id};
 
-    out->ms[PLAN_TPOT] = (decode + others / row->osl * k[PC_MIX] * (mixed - decode)) * 1e3;
-    out->ms[PLAN_TTFT] = (k[PC_T0] + k[PC_TTFT_X] * prefill * (1 + k[PC_TTFT_Y] * others / 2)) * 1e3;
+    cost.setup.constants = constants;
+    if (row->is_split)
+        predict_split(row, &cost, out->ms);
+    else
+        predict_aggregated(row, &cost, out->ms);
     for (int t = 0; t < PLAN_N_TARGETS; t++) {
         out->ms[t] *= plan_constants_factor(constants, &kind, (enum plan_target)t, &out->known);
         out->low_ms[t] = out->ms[t] * exp(constants->band[t][out->known][0]);

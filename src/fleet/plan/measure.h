@@ -19,6 +19,7 @@ struct plan_row {
     char weights[16], kv[16];
     double isl, osl, concurrency, tp, moe_tp, moe_ep;
     double hit;                /* part of the prompt that the prefix cache held */
+    bool is_split;             /* one prefill and one decode worker instead of one engine */
     double ms[PLAN_N_TARGETS]; /* measured; NAN: not measured */
     size_t line;
     uint64_t config; /* digest of everything but the results */
@@ -39,8 +40,9 @@ struct plan_prediction {
 };
 
 /* Reads a table with the columns model, gpu, engine, weights, isl, osl, concurrency, tp, moe_tp, moe_ep, ttft_ms
- * and tpot_ms, and perhaps kv (type of the cache) and hit (part of the prompt that it held).  Rows that name something unknown are counted and left out; if none is left, and for malformed
- * text, the fault names the line. */
+ * and tpot_ms, and perhaps kv (type of the cache), hit (part of the prompt that it held) and mode (aggregated,
+ * split).  Rows that name something unknown are counted and left out; if none is left, and for malformed text,
+ * the fault names the line. */
 int plan_rows_parse(struct bytes text, const struct plan_books *books, struct fault *fault,
                     struct plan_rows *out);
 void plan_rows_fini(struct plan_rows *rows);

@@ -130,6 +130,34 @@ static void fits_find_what_made_the_data(void **state)
     buf_fini(&text);
 }
 
+/* Requests that go round between a prefill and a decode worker obey Little's law, and one alone never waits. */
+static void split_workers_share_their_requests(void **state)
+{
+    static const char *const LINES =
+        "Llama-3-8B\th100\tbaton\tbf16\t4000\t100\t1\t1\t1\t1\t80\t12\tbf16\t0\tsplit\n"
+        "Llama-3-8B\th100\tbaton\tbf16\t4000\t100\t64\t1\t1\t1\t80\t12\tbf16\t0\tsplit\n"
+        "Llama-3-8B\th100\tbaton\tbf16\t4000\t100\t64\t1\t1\t1\t80\t12\tbf16\t0.9\tsplit\n";
+    struct buf text = {0};
+    struct plan_rows rows;
+    struct plan_prediction one, many, cached;
+    struct fault fault = {0};
+
+    (void)state;
+    buf_printf(&text, "%.*s\tkv\thit\tmode\n%s", (int)strlen(HEADER) - 1, HEADER, LINES);
+    assert_int_equal(plan_rows_parse(buf_view(&text), &books, &fault, &rows), 0);
+    plan_predict(&rows.list[0], &constants, &one);
+    plan_predict(&rows.list[1], &constants, &many);
+    plan_predict(&rows.list[2], &constants, &cached);
+    double alone_s = one.ms[PLAN_TTFT] / 1e3 - constants.at[PC_T0];
+    /* The queue is always busy: the loop turns once per prompt. */
+    double turn_s = (many.ms[PLAN_TTFT] + 100 * many.ms[PLAN_TPOT]) / 1e3;
+    assert_true(fabs(turn_s / (64 * alone_s) - 1) < 0.02);
+    assert_true(many.ms[PLAN_TPOT] < 2 * one.ms[PLAN_TPOT]); /* few decode at a time */
+    assert_true(cached.ms[PLAN_TTFT] < many.ms[PLAN_TTFT] / 4);
+    plan_rows_fini(&rows);
+    buf_fini(&text);
+}
+
 static int open_tables(void **state)
 {
     struct fault fault = {0};
@@ -150,10 +178,9 @@ static int close_tables(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_are_read_or_refused),
-        cmocka_unit_test(constants_survive_a_file),
-        cmocka_unit_test(factors_say_how_much_is_known),
-        cmocka_unit_test(fits_find_what_made_the_data),
+        cmocka_unit_test(rows_are_read_or_refused),           cmocka_unit_test(constants_survive_a_file),
+        cmocka_unit_test(factors_say_how_much_is_known),      cmocka_unit_test(fits_find_what_made_the_data),
+        cmocka_unit_test(split_workers_share_their_requests),
     };
 
     return cmocka_run_group_tests(tests, open_tables, close_tables);

@@ -97,7 +97,8 @@ static void plan_help(void)
          "\n"
          "  -m, --model MODEL      a name (baton-plan models), config.json, FILE.gguf, or "
          "layers=..,hidden=..\n"
-         "  -d, --device DEVICE    a name (baton-plan devices), with changes: h100,memory=94GB; repeat\n"
+         "  -d, --device DEVICE    a name (baton-plan devices), with changes: h100,memory=94GB; repeat;\n"
+         "                         or what baton-model bench --json said: host.json,memory=64GB\n"
          "      --prefill-device D for the prefill pool only; repeat\n"
          "      --decode-device D  for the decode pool only; repeat\n"
          "  -w, --weights TYPE     bf16, fp8, int8, fp4, mxfp4, int4, q8_0, q4_k ... (bf16)\n"
@@ -302,12 +303,39 @@ static bool job_set_number(struct plan_job *job, const char *text, enum plan_dev
     return is_used;
 }
 
+/* "bench.json,memory=64GB": adds the host that was measured, and returns its name with the changes. */
+static bool job_add_host(struct plan_job *job, size_t i, const char *text, char *out, size_t cap)
+{
+    char path[512], id[48];
+    struct buf bench = {0};
+    struct fault fault = {0};
+    size_t len = strcspn(text, ",");
+
+    str_copy(out, cap, text);
+    if (len < 6 || len >= sizeof(path) || strncmp(text + len - 5, ".json", 5) != 0)
+        return true;
+    snprintf(path, sizeof(path), "%.*s", (int)len, text);
+    const char *base = strrchr(path, '/') == NULL ? path : strrchr(path, '/') + 1;
+    snprintf(id, sizeof(id), "%.*s", (int)(strlen(base) - 5), base);
+    snprintf(out, cap, "%s%s", id, text + len);
+    if (!plan_cli_read(path, &bench))
+        return false;
+    int rc = plan_host_add(buf_view(&bench), id, &job->books.devices, &job->hosts[i], &fault);
+    buf_fini(&bench);
+    if (rc != 0)
+        complain(PLAN_NAME, "%s: %s", path, fault.text);
+    return rc == 0;
+}
+
 static bool job_find_devices(struct plan_job *job, const struct plan_opts *opts)
 {
     for (size_t i = 0; i < job->n_devices; i++) {
         struct fault fault = {0};
+        char name[600];
 
-        if (plan_device_inline(&job->books.devices, opts->devices[i], &fault, &job->devices[i]) != 0) {
+        if (!job_add_host(job, i, opts->devices[i], name, sizeof(name)))
+            return false;
+        if (plan_device_inline(&job->books.devices, name, &fault, &job->devices[i]) != 0) {
             complain(PLAN_NAME, "--device %s: %s", opts->devices[i], fault.text);
             return false;
         }
@@ -347,7 +375,7 @@ static bool job_prepare(struct plan_job *job, const struct plan_opts *opts)
 
 static bool job_search(struct plan_job *job)
 {
-    const struct plan_pools_ask ask = {
+    struct plan_pools_ask ask = {
         .model = &job->model,
         .constants = &job->constants,
         .engine = job->engine,
@@ -359,6 +387,7 @@ static bool job_search(struct plan_job *job)
     };
 
     for (size_t i = 0; i < job->n_devices; i++) {
+        ask.constants = job->hosts[i].name[0] != '\0' ? &job->hosts[i] : &job->constants;
         int rc = plan_pools_add(&job->pools, &ask, &job->devices[i], job->roles[i], &job->refusals[i]);
         if (rc == 0)
             job->refusals[i].code = 0;
@@ -375,7 +404,7 @@ static bool job_search(struct plan_job *job)
             complain(PLAN_NAME,
                      "%s: nic_rate is not known, so its KV cannot be sent: give --link to split phases",
                      d->id);
-        if (job->refusals[i].code == 0 && strcmp(d->kind, "cpu") == 0 &&
+        if (job->refusals[i].code == 0 && strcmp(d->kind, "cpu") == 0 && job->hosts[i].name[0] == '\0' &&
             strncmp(job->constants.name, "public", 6) == 0)
             complain(PLAN_NAME, "%s: the constants come from GPUs; calibrate on such a host first", d->id);
     }

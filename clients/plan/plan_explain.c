@@ -107,8 +107,9 @@ void plan_explain(const struct plan_job *job)
         explain_prefill(job, c);
         explain_decode(job, c);
     }
-    printf("\nconstants %s (%s)\n", job->constants.name, job->constants.source);
+    const struct plan_constants *k = job->pools.list[c->prefill].cost.setup.constants;
+    printf("\nconstants %s (%s)\n", k->name, k->source);
     for (int i = 0; i < PC_N; i++)
-        printf("    %-14s %10.4g  %s\n", plan_constant_name((enum plan_constant)i), job->constants.at[i],
+        printf("    %-14s %10.4g  %s\n", plan_constant_name((enum plan_constant)i), k->at[i],
                plan_constant_text((enum plan_constant)i));
 }

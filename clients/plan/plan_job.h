@@ -4,6 +4,7 @@
 #define PLAN_PLAN_JOB_H
 
 #include "clients/plan/plan_cli.h"
+#include "fleet/plan/host.h"
 #include "fleet/plan/pools.h"
 
 #define PLAN_MAX_DEVICES 64
@@ -14,7 +15,8 @@ struct plan_job {
     struct plan_model model;
     struct plan_device devices[PLAN_MAX_DEVICES];
     enum plan_role roles[PLAN_MAX_DEVICES];
-    struct fault refusals[PLAN_MAX_DEVICES]; /* code 0: the device has workers */
+    struct plan_constants hosts[PLAN_MAX_DEVICES]; /* with a name: those of a measured host */
+    struct fault refusals[PLAN_MAX_DEVICES];       /* code 0: the device has workers */
     size_t n_devices;
     const char *weights, *kv, *engine;
     const char *model_file; /* as given, when it is a file */

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "fleet/plan/builtin.h"
+#include "fleet/plan/host.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -70,6 +71,16 @@ static void use_tables(struct bytes text, unsigned which)
     plan_models_fini(&models);
 }
 
+static void use_host(struct bytes text)
+{
+    struct plan_devices devices = {0};
+    struct plan_constants own;
+
+    if (plan_host_add(text, "host", &devices, &own, NULL) == 0)
+        ASSERT(devices.n == 1 && devices.list[0].at[DEV_MEMORY_RATE] > 0);
+    plan_devices_fini(&devices);
+}
+
 static void use_words(struct bytes text)
 {
     char word[600];
@@ -112,6 +123,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     case 3:
         if (plan_model_from_config(rest, NULL, &model) == 0)
             use_model(&model);
+        use_host(rest);
         break;
     case 4:
         use_rows(rest);

@@ -7,6 +7,7 @@ libfleet_plan_a_SOURCES = src/fleet/plan/table.h src/fleet/plan/table.c \
 	src/fleet/plan/step.h src/fleet/plan/step.c \
 	src/fleet/plan/measure.h src/fleet/plan/measure.c src/fleet/plan/fit.c \
 	src/fleet/plan/search.h src/fleet/plan/search.c src/fleet/plan/pools.h src/fleet/plan/pools.c \
+	src/fleet/plan/host.h src/fleet/plan/host.c \
 	src/fleet/plan/builtin.h src/fleet/plan/builtin.c
 
 # The tables as C strings, so that the program needs no file to run.

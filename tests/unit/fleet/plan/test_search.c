@@ -10,6 +10,7 @@
 
 #include "base/err.h"
 #include "fleet/plan/builtin.h"
+#include "fleet/plan/host.h"
 #include "fleet/plan/pools.h"
 
 static struct plan_books books;
@@ -247,6 +248,46 @@ static void layerwise_transfer_hides(void **state)
     assert_true(fabs(plan_transfer(&pool, &work, 0.1) - (whole - 0.1 * 79 / 80)) < 1e-9);
 }
 
+/* What baton-model bench said of a host predicts the runs that it made. */
+static void hosts_predict_their_own_runs(void **state)
+{
+    static const char BENCH[] =
+        "{\"model\":\"random-llama-12x768\",\"type\":\"Q8_0\",\"threads\":2,\"limits\":{\"read_gbs\":33.038,"
+        "\"fp32_tflops\":0.2287,\"bf16_tflops\":0.4634,\"bf16_tiles_tflops\":0.0,\"int8_tops\":0.929,"
+        "\"narrow_tops\":0.929,\"int8_by\":\"vectors\"},\"runs\":[{\"test\":\"pp256\",\"median_tok_s\":3467."
+        "178,"
+        "\"limit_fraction\":0.6612},{\"test\":\"tg32\",\"median_tok_s\":303.388,\"limit_fraction\":0.8023}]}";
+    struct plan_devices devices = {0};
+    struct plan_constants own;
+    struct fault fault = {0};
+    const struct plan_device *host;
+
+    (void)state;
+    assert_int_equal(plan_host_add(bytes_str(BENCH), "host", &devices, &own, &fault), 0);
+    assert_int_equal(plan_devices_find(&devices, "host", &fault, &host), 0);
+    assert_true(isnan(host->at[DEV_MEMORY]) && host->at[DEV_MEMORY_RATE] == 33.038e9);
+    struct plan_model m = model("layers=12,hidden=768,q_heads=12,kv_heads=4,ffn=2048,vocab=4096");
+    struct plan_device with_memory = *host;
+    with_memory.at[DEV_MEMORY] = 24e9;
+    struct plan_setup setup = {.model = &m,
+                               .device = &with_memory,
+                               .constants = &own,
+                               .weights = "q8_0",
+                               .kv = "f16",
+                               .tp = 1,
+                               .moe_tp = 1,
+                               .ep = 1,
+                               .pp = 1,
+                               .nodes = 1};
+    struct plan_cost c;
+    assert_int_equal(plan_cost_init(&setup, &fault, &c), 0);
+    assert_true(fabs(plan_cost_prefill(&c, 256, 0) * 3467.178 / 256 - 1) < 0.2);
+    assert_true(fabs(plan_cost_decode(&c, 1, 16) * 303.388 - 1) < 0.2);
+    assert_int_equal(plan_host_add(bytes_str(BENCH), "host", &devices, &own, &fault), E_EXISTS);
+    assert_int_equal(plan_host_add(bytes_str("{}"), "other", &devices, &own, &fault), E_NOT_FOUND);
+    plan_devices_fini(&devices);
+}
+
 static int open_tables(void **state)
 {
     struct fault fault = {0};
@@ -277,6 +318,7 @@ int main(void)
         cmocka_unit_test(refusals_name_what_is_missing),
         cmocka_unit_test(deepseek_day),
         cmocka_unit_test(layerwise_transfer_hides),
+        cmocka_unit_test(hosts_predict_their_own_runs),
     };
 
     return cmocka_run_group_tests(tests, open_tables, close_tables);

@@ -74,7 +74,7 @@ static void print_row(const struct plan_job *job, const struct plan_candidate *c
 
     pool_name(job, c->prefill, p, sizeof(p));
     pool_name(job, c->decode, d, sizeof(d));
-    printf("%-22s %-22s %5g %5g %6g %5g-%-6g %6.0f %5.0f-%-6.0f %6.1f %5.1f-%-6.1f %4.2f %4.2f %-6s", p,
+    printf("%-22s %-22s %5g %5g %6g %5g-%-6g %6.0f %5.0f-%-6.0f %6.1f %5.1f-%-6.1f %5.2f %5.2f %-6s", p,
            c->decode == SIZE_MAX ? "(aggregated)" : d, c->n_prefill, c->n_decode, c->devices, c->low[0],
            c->high[0], c->ttft_s * 1e3, c->low[1] * 1e3, c->high[1] * 1e3, c->itl_s * 1e3, c->low[2] * 1e3,
            c->high[2] * 1e3, c->p.load, c->d.load, plan_bound_name(c->bound));
@@ -98,8 +98,8 @@ void plan_report_table(const struct plan_job *job)
            "candidates\n\n",
            job->constants.name, job->constants.held_out[PLAN_TPOT] * 100,
            job->constants.held_out[PLAN_TTFT] * 100, job->answer.n_tried);
-    printf("%-22s %-22s %5s %5s %6s %-12s %6s %-12s %6s %-12s %4s %4s %-6s %8s %8s %8s %7s %8s\n", "prefill",
-           "decode", "P", "D", "device", "   (90 %)", "TTFT", "   ms", "ITL", "   ms", "P in", "D in",
+    printf("%-22s %-22s %5s %5s %6s %-12s %6s %-12s %6s %-12s %5s %5s %-6s %8s %8s %8s %7s %8s\n", "prefill",
+           "decode", "P", "D", "device", "   (90 %)", "TTFT", "   ms", "ITL", "   ms", "P use", "D use",
            "bound", "$/M in", "$/M out", "tok/s/d", "tok/s/u", "J/token");
     for (size_t i = 0; i < job->answer.n && i < job->n_shown; i++)
         print_row(job, &job->answer.list[i]);

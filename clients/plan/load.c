@@ -14,13 +14,15 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/check.h"
 #include "base/event/loop.h"
+#include "base/list.h"
 #include "base/rng.h"
 #include "base/str.h"
 #include "net/http/client.h"
 #include "text/json/json.h"
 
-#define LOAD_PROBE_WORDS 64
+#define LOAD_PROBE_WORDS 192
 #define LOAD_LINE_BYTES  ((size_t)1 << 20)
 
 struct load {
@@ -35,20 +37,29 @@ struct load {
     /* of the point that runs */
     struct load_point *point;
     struct fault *fault;
+    struct list live; /* asks */
     int result;
     unsigned n_sent, n_ended;
     uint64_t shared_seed;
     double sum_prompt, sum_answer, sum_ttft_ms, sum_tpot_ms;
-    unsigned n_tpot;
+    unsigned n_counted, n_tpot;
 };
 
 struct load_ask {
     struct load *load;
+    struct list in_live;
     uint64_t sent_ns, first_ns, last_ns;
     double n_pieces, prompt_tokens, answer_tokens;
     struct buf line;
     int status;
 };
+
+static void ask_free(struct load_ask *ask)
+{
+    list_remove(&ask->in_live);
+    buf_fini(&ask->line);
+    free(ask);
+}
 
 static void load_stop(struct load *load, int result)
 {
@@ -114,6 +125,7 @@ static void ask_count(const struct load_ask *ask)
     struct load *load = ask->load;
     double answer = ask->answer_tokens > 0 ? ask->answer_tokens : ask->n_pieces;
 
+    load->n_counted++;
     load->sum_prompt += ask->prompt_tokens;
     load->sum_answer += answer;
     load->sum_ttft_ms += (double)(ask->first_ns - ask->sent_ns) / 1e6;
@@ -127,16 +139,16 @@ static void ask_on_end(void *arg, int result, const struct fault *fault)
 {
     struct load_ask *ask = arg;
     struct load *load = ask->load;
-    bool is_good = result == 0 && ask->status == 200 && ask->first_ns > 0;
+    bool is_good = result == 0 && ask->status == 200;
 
-    if (is_good)
+    if (is_good && ask->first_ns > 0) /* a model may end its answer at once */
         ask_count(ask);
-    else if (load->result == 0)
-        fault_set(load->fault, E_PEER, "a request failed: %s%.200s",
-                  result != 0 ? fault->text : "the server said ",
-                  result != 0 || ask->line.len_bytes == 0 ? "" : (const char *)ask->line.data);
-    buf_fini(&ask->line);
-    free(ask);
+    if (!is_good && load->result == 0 && result != 0)
+        fault_set(load->fault, E_PEER, "a request failed: %s", fault->text);
+    else if (!is_good && load->result == 0)
+        fault_set(load->fault, E_PEER, "the server said %d: %.200s", ask->status,
+                  ask->line.len_bytes == 0 ? "" : (const char *)ask->line.data);
+    ask_free(ask);
     load->n_ended++;
     if (!is_good)
         load_stop(load, E_PEER);
@@ -211,6 +223,7 @@ static int load_send(struct load *load)
         free(ask);
         return rc;
     }
+    list_push_back(&load->live, &ask->in_live);
     load->n_sent++;
     return 0;
 }
@@ -222,7 +235,7 @@ int load_measure(struct load *load, struct load_point *point, struct fault *faul
     load->point = point;
     load->fault = fault;
     load->result = 0;
-    load->n_sent = load->n_ended = load->n_tpot = 0;
+    load->n_sent = load->n_ended = load->n_counted = load->n_tpot = 0;
     load->sum_prompt = load->sum_answer = load->sum_ttft_ms = load->sum_tpot_ms = 0;
     load->shared_seed = rng_u64(&load->rng);
     while (rc == 0 && load->n_sent < point->concurrency && load->n_sent < point->n_requests)
@@ -235,7 +248,9 @@ int load_measure(struct load *load, struct load_point *point, struct fault *faul
         return load->result;
     if (load->n_ended < load->n_sent)
         return fault_set(fault, E_CANCELLED, "interrupted");
-    double n = (double)load->n_ended;
+    if (load->n_counted == 0)
+        return fault_set(fault, E_PEER, "no answer had text");
+    double n = (double)load->n_counted;
     point->prompt_tokens = load->sum_prompt / n;
     point->answer_tokens = load->sum_answer / n;
     point->ttft_ms = load->sum_ttft_ms / n;
@@ -293,6 +308,7 @@ int load_open(const struct load_opts *opts, struct fault *fault, struct load **o
     if (load == NULL)
         return fault_set(fault, E_NOMEM, "out of memory");
     load->opts = *opts;
+    list_init(&load->live);
     rng_init(&load->rng, clock_now_ns());
     int rc = load_connect(load, fault);
     if (rc == 0)
@@ -310,7 +326,9 @@ void load_close(struct load *load)
     if (load == NULL)
         return;
     if (load->client != NULL)
-        http_client_free(load->client);
+        http_client_free(load->client); /* cancels what is under way */
+    while (load->live.next != &load->live)
+        ask_free(container_of(load->live.next, struct load_ask, in_live));
     if (load->loop != NULL) {
         ev_loop_drain(load->loop);
         ev_loop_free(load->loop);

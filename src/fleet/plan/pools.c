@@ -148,13 +148,16 @@ static int pools_add_chips(struct plan_pools *pools, const struct plan_pools_ask
     double weights = one.cost.weight_bytes * 2,
            sequence = plan_cost_kv_bytes(&one.cost, work->isl + work->osl);
     double usable = one.cost.memory_bytes * (1 - work->reserve);
+    double last = 0;
     for (double more = 1; more <= 4 && !is_fatal(rc); more *= 2) {
         double chips = ceil((weights * 1.02 + sequence * 8 * more) / usable);
 
         if (chips > POOLS_MAX_CHIPS)
             return fault_set(fault, E_FULL, "%s: %.4g GB of weights need %.0f chips",
                              like->cost.setup.device->id, weights / 1e9, chips);
-        rc = pools_try(pools, ask, like, &(struct layout){1, 1, 1, fmax(1, chips), 1, false}, fault);
+        if (chips != last)
+            rc = pools_try(pools, ask, like, &(struct layout){1, 1, 1, fmax(1, chips), 1, false}, fault);
+        last = chips;
     }
     return rc;
 }

@@ -22,7 +22,7 @@
 #include "net/http/client.h"
 #include "text/json/json.h"
 
-#define LOAD_PROBE_WORDS 192
+#define LOAD_PROBE_WORDS 256
 #define LOAD_LINE_BYTES  ((size_t)1 << 20)
 
 struct load {
@@ -228,7 +228,7 @@ static int load_send(struct load *load)
     return 0;
 }
 
-int load_measure(struct load *load, struct load_point *point, struct fault *fault)
+static int load_run(struct load *load, struct load_point *point, struct fault *fault)
 {
     int rc = 0;
 
@@ -237,7 +237,6 @@ int load_measure(struct load *load, struct load_point *point, struct fault *faul
     load->result = 0;
     load->n_sent = load->n_ended = load->n_counted = load->n_tpot = 0;
     load->sum_prompt = load->sum_answer = load->sum_ttft_ms = load->sum_tpot_ms = 0;
-    load->shared_seed = rng_u64(&load->rng);
     while (rc == 0 && load->n_sent < point->concurrency && load->n_sent < point->n_requests)
         rc = load_send(load);
     if (rc == 0)
@@ -258,15 +257,32 @@ int load_measure(struct load *load, struct load_point *point, struct fault *faul
     return 0;
 }
 
-/* Two prompts of different length tell tokens of a word and of the chat format. */
+int load_measure(struct load *load, struct load_point *point, struct fault *fault)
+{
+    load->shared_seed = rng_u64(&load->rng);
+    if (point->hit > 0) { /* the first prompt of a point brings the beginning into the cache */
+        struct load_point first = *point;
+        int rc;
+
+        first.concurrency = first.n_requests = 1;
+        rc = load_run(load, &first, fault);
+        if (rc != 0)
+            return rc;
+    }
+    return load_run(load, point, fault);
+}
+
+/* A prompt of one word and one of many tell tokens of a word and of the chat format. */
 static int load_probe(struct load *load, struct fault *fault)
 {
     double tokens[2];
 
     load->tokens_per_word = 1;
     for (int i = 0; i < 2; i++) {
-        struct load_point point = {
-            .prompt_tokens = LOAD_PROBE_WORDS << i, .answer_tokens = 2, .concurrency = 1, .n_requests = 1};
+        struct load_point point = {.prompt_tokens = i == 0 ? 1 : LOAD_PROBE_WORDS,
+                                   .answer_tokens = 2,
+                                   .concurrency = 1,
+                                   .n_requests = 1};
         int rc = load_measure(load, &point, fault);
         if (rc != 0)
             return rc;
@@ -274,8 +290,8 @@ static int load_probe(struct load *load, struct fault *fault)
     }
     if (!(tokens[1] > tokens[0]))
         return fault_set(fault, E_FORMAT, "the endpoint does not count tokens (no usage in its stream)");
-    load->tokens_per_word = (tokens[1] - tokens[0]) / LOAD_PROBE_WORDS;
-    load->extra_tokens = tokens[0] - load->tokens_per_word * LOAD_PROBE_WORDS;
+    load->tokens_per_word = (tokens[1] - tokens[0]) / (LOAD_PROBE_WORDS - 1);
+    load->extra_tokens = tokens[0] - load->tokens_per_word;
     return 0;
 }
 

@@ -62,6 +62,11 @@ static const struct type *type_find(const char *name)
     for (size_t i = 0; i < sizeof(TYPES) / sizeof(TYPES[0]); i++)
         if (plan_name_equal(TYPES[i].name, name))
             return &TYPES[i];
+    for (size_t i = 0; i < sizeof(TYPES) / sizeof(TYPES[0]); i++) { /* fp8_block, fp8-static */
+        size_t len = strlen(TYPES[i].name);
+        if (plan_name_begins(name, TYPES[i].name) && (name[len] == '_' || name[len] == '-'))
+            return &TYPES[i];
+    }
     return NULL;
 }
 

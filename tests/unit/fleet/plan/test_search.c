@@ -109,6 +109,15 @@ static void states_have_a_size_and_no_slope(void **state)
     assert_true(plan_cost_kv_bytes(&c, 5000) == 8e6);
 }
 
+static void types_have_variants(void **state)
+{
+    (void)state;
+    assert_true(plan_type_bytes("FP8_block") == 1 && plan_type_bytes("bf16") == 2 &&
+                plan_type_bytes("NVFP4") == 0.5625);
+    assert_true(isnan(plan_type_bytes("fp3")) && isnan(plan_type_bytes("fp80")) &&
+                isnan(plan_type_bytes("")));
+}
+
 static void time_grows_with_work(void **state)
 {
     struct plan_model m = model("gpt-oss-120b");
@@ -313,6 +322,7 @@ int main(void)
         cmocka_unit_test(experts_that_are_hit),
         cmocka_unit_test(states_have_a_size_and_no_slope),
         cmocka_unit_test(time_grows_with_work),
+        cmocka_unit_test(types_have_variants),
         cmocka_unit_test(worked_example),
         cmocka_unit_test(plans_follow_the_work),
         cmocka_unit_test(refusals_name_what_is_missing),

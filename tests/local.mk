@@ -31,6 +31,7 @@ include tests/fuzz/conn.mk
 include tests/fuzz/h2.mk
 include tests/fuzz/gguf.mk
 include tests/fuzz/tune.mk
+include tests/fuzz/plan.mk
 include tests/fuzz/vocab.mk
 include tests/fuzz/cut.mk
 include tests/fuzz/config.mk

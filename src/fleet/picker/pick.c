@@ -18,6 +18,10 @@
  * worker that computes reads: a peer's push is not read. Few workers have a given prompt on disk, so they
  * are tried apart.
  *
+ * Pushes. A prefill worker may also get the blocks that it lacks from another worker (prefix fetch). It counts
+ * the push instead of the computation where that is less, plus a share of the time saved, so that requests still
+ * prefer the worker that has the blocks. fleet/picker/holder.h chooses the owner afterwards.
+ *
  * An objective that even an idle worker could not keep is no reason to refuse: the TTFT limit is the
  * larger of the objective and twice the prompt's time alone. Nor do workers idle because no placement
  * keeps the objectives. Where a request could begin at once (a seat, blocks, a queue within the limit) it
@@ -54,6 +58,8 @@
 #define OVERFLOW_DIVISOR    2 /* of the TTFT objective: OVERFLOW_SHARE is one half */
 #define FEW_DIVISOR         8 /* up to an eighth of a prompt is "little" */
 #define POOL_SHARE_READ     2 /* a worker reads at most the part of a prompt that fits half its pool */
+#define PUSH_NS             INT64_C(2000000) /* the messages of a push */
+#define COPY_DIVISOR        8 /* of what a push saves: a second replica takes room from other blocks */
 #define SLOT_MASK           (PICKER_MAX_WORKERS - 1)
 
 enum pass { KEEPING, CONSERVING, LEAST_BAD, ANY };
@@ -82,7 +88,7 @@ struct scan {
     const struct picker_fleet *fleet;
     const struct picker_request *request;
     uint32_t n_tokens;
-    int64_t ttft_slo_ns, itl_slo_ns, local_ns;
+    int64_t ttft_slo_ns, itl_slo_ns, local_ns, now_ns;
     uint32_t local_tokens, answer_tokens, order;
     const uint32_t *cached_blocks;
     const struct picker_slots *excluded; /* NULL: none */
@@ -147,6 +153,38 @@ static inline uint32_t uncached(const struct scan *scan, uint32_t slot, uint32_t
     return cached < n_tokens ? n_tokens - (uint32_t)cached : 1;
 }
 
+static inline int64_t queue_ns(const struct scan *scan, int64_t reported_ns)
+{
+    int64_t left_ns = reported_ns - scan->now_ns;
+
+    return left_ns < 0 ? 0 : left_ns < PICK_MAX_NS ? left_ns : PICK_MAX_NS;
+}
+
+/* Time to compute the last n tokens of the prompt. */
+static inline int64_t compute_ns(const struct scan *scan, uint32_t n, double prefill_ns, float pair_ns)
+{
+    double from = scan->n_tokens - n;
+
+    return pick_ns(n * prefill_ns + (double)pair_ns * n * (from + 0.5 * n));
+}
+
+/* Time until a prefill worker that lacks n tokens has computed them; with a push of the blocks that another
+ * worker has, if that is less. */
+static inline int64_t lack_ns(const struct scan *scan, const struct pick_brief *brief, uint32_t n)
+{
+    int64_t own_ns = compute_ns(scan, n, brief->prefill_ns, brief->pair_ns), pushed_ns;
+    uint64_t pushable = (uint64_t)scan->request->pushable_blocks * brief->block_tokens;
+    uint32_t left;
+
+    if (brief->push_ns <= 0 || pushable <= scan->n_tokens - n)
+        return own_ns;
+    left = pushable < scan->n_tokens ? scan->n_tokens - (uint32_t)pushable : 1;
+    pushed_ns = PUSH_NS + pick_ns((n - left) * (double)brief->push_ns) +
+                compute_ns(scan, left, brief->prefill_ns, brief->pair_ns);
+    pushed_ns += own_ns > pushed_ns ? (own_ns - pushed_ns) / COPY_DIVISOR : 0;
+    return pushed_ns < own_ns ? pushed_ns : own_ns;
+}
+
 /* Blocks for the uncached tokens, the answer and one more: (n + answer) / block_tokens + 1 <= free. */
 static inline bool has_room(const struct scan *scan, const struct pick_row *row, uint32_t n)
 {
@@ -193,9 +231,10 @@ static inline int64_t held_up_ns(int64_t own_ns, uint32_t n_running)
 }
 
 /* Whether the n tokens that a worker lacks are few or quick enough to compute where they decode. */
-static inline bool is_short(const struct scan *scan, uint32_t n, double prefill_ns, uint32_t n_running)
+static inline bool is_short(const struct scan *scan, uint32_t n, double prefill_ns, float pair_ns,
+                            uint32_t n_running)
 {
-    int64_t own_ns = pick_ns(n * prefill_ns);
+    int64_t own_ns = compute_ns(scan, n, prefill_ns, pair_ns);
 
     return n <= scan->local_tokens || own_ns + held_up_ns(own_ns, n_running) <= scan->local_ns;
 }
@@ -203,21 +242,27 @@ static inline bool is_short(const struct scan *scan, uint32_t n, double prefill_
 static inline void try_alone(const struct scan *scan, const struct pick_row *row, struct need need,
                              struct side *best)
 {
-    int64_t own_ns = pick_ns(need.n * row->prefill_ns), alone_ns = need.read_ns + own_ns + row->itl_ns;
-    int64_t ttft_ns = row->queue_ns + alone_ns, cost_ns = ttft_ns + scan->answer_tokens * row->itl_ns;
+    int64_t own_ns = compute_ns(scan, need.n, row->prefill_ns, row->pair_ns);
 
-    if (!is_short(scan, need.n, row->prefill_ns, row->n_running))
+    int64_t alone_ns = need.read_ns + own_ns + row->itl_ns;
+    int64_t ttft_ns = queue_ns(scan, row->queue_ns) + alone_ns,
+            cost_ns = ttft_ns + scan->answer_tokens * row->itl_ns;
+
+    if (!is_short(scan, need.n, row->prefill_ns, row->pair_ns, row->n_running))
         cost_ns += held_up_ns(own_ns, row->n_running) + scan->ttft_slo_ns / OVERFLOW_DIVISOR;
     if (is_first(scan, row->slot, row->n_running, cost_ns, best) &&
-        (scan->pass == ANY ||
-         (keeps_decode(scan, row, need.n_missing) && ttft_ns <= limit_ns(scan, alone_ns))))
+        (scan->pass == ANY || (!row->decodes_only && keeps_decode(scan, row, need.n_missing) &&
+                               ttft_ns <= limit_ns(scan, alone_ns))))
         take_side(row, cost_ns, need.n_read, best);
 }
 
-static inline void try_prefill(const struct scan *scan, const struct pick_row *row, struct need need,
-                               struct side *best)
+static inline void try_prefill(const struct scan *scan, const struct pick_row *row,
+                               const struct pick_brief *brief, struct need need, struct side *best)
 {
-    int64_t alone_ns = need.read_ns + pick_ns(need.n * row->prefill_ns), cost_ns = row->queue_ns + alone_ns;
+    int64_t alone_ns =
+        need.read_ns + (need.n_read > 0 ? compute_ns(scan, need.n, row->prefill_ns, row->pair_ns)
+                                        : lack_ns(scan, brief, need.n));
+    int64_t cost_ns = queue_ns(scan, row->queue_ns) + alone_ns;
 
     if (is_first(scan, row->slot, row->n_running, cost_ns, best) &&
         (scan->pass == ANY || (cost_ns <= limit_ns(scan, alone_ns) && has_room(scan, row, need.n_missing))))
@@ -256,18 +301,20 @@ enum what {
     ALONE_BY_OVERFLOW /* any worker that would compute more than a little of the prompt, alone */
 };
 
-static inline __attribute__((always_inline)) void try_row(const struct scan *scan, const struct pick_row *row,
-                                                          enum what what, struct side *lone,
-                                                          struct side *half)
+static inline __attribute__((always_inline)) void try_row(const struct scan *scan,
+                                                          const struct pick_pool *pool, uint32_t at,
+                                                          enum what what, struct side sides[2])
 {
+    const struct pick_row *row = &pool->rows[at];
+    struct side *lone = &sides[0], *half = &sides[1];
     uint32_t n;
 
     if (!is_large(scan, row))
         return;
     n = uncached(scan, row->slot, row->block_tokens);
     if (what == PREFILL_HALVES)
-        try_prefill(scan, row, (struct need){.n_missing = n, .n = n}, half);
-    else if (is_short(scan, n, row->prefill_ns, row->n_running) == (what == DECODE_HALVES))
+        try_prefill(scan, row, &pool->briefs[at], (struct need){.n_missing = n, .n = n}, half);
+    else if (is_short(scan, n, row->prefill_ns, row->pair_ns, row->n_running) == (what == DECODE_HALVES))
         try_alone(scan, row, (struct need){.n_missing = n, .n = n}, lone);
     else if (what == DECODE_HALVES)
         try_decode(scan, row, n, half);
@@ -291,7 +338,7 @@ static bool weigh_run(const struct scan *scan, const struct pick_row *row, const
                          .n_read = n_read,
                          .n = n - n_read,
                          .read_ns = pick_ns(picker_read_s(&worker, n_read) * 1e9)};
-    return n_read > 0 && out->read_ns < pick_ns(n_read * row->prefill_ns);
+    return n_read > 0 && out->read_ns < pick_ns(n_read * row->prefill_ns); /* attention saves even more */
 }
 
 /* Tries the workers of the pool that have some of the prompt on disk. */
@@ -310,8 +357,9 @@ static void try_runs(const struct scan *scan, const struct pick_pool *pool, enum
         if (!is_allowed(scan, row) || !is_large(scan, row) || !weigh_run(scan, row, run, &need))
             continue;
         if (what == PREFILL_HALVES)
-            try_prefill(scan, row, need, half);
-        else if (is_short(scan, need.n, row->prefill_ns, row->n_running) == (what == DECODE_HALVES))
+            try_prefill(scan, row, &pool->briefs[at->at], need, half);
+        else if (is_short(scan, need.n, row->prefill_ns, row->pair_ns, row->n_running) ==
+                 (what == DECODE_HALVES))
             try_alone(scan, row, need, lone);
     }
 }
@@ -341,7 +389,9 @@ static inline struct few know_few(const struct scan *scan, const struct pick_poo
 
     return (struct few){.few_blocks = few_blocks,
                         .least_ns = pick_ns(n * pool->least_rate_ns),
-                        .is_known = what == PREFILL_HALVES || !is_short(scan, n, pool->least_prefill_ns, 0)};
+                        .is_known = what == PREFILL_HALVES
+                                        ? scan->request->pushable_blocks <= few_blocks
+                                        : !is_short(scan, n, pool->least_prefill_ns, 0, 0)};
 }
 
 /* Upper bound on fixed_ns of a worker that is as good as the best so far. */
@@ -353,25 +403,28 @@ static inline int64_t most_fixed_ns(const struct few *few, const struct side *ha
 
 /* Skips rows that can only be half of a pair and would not be the best so far. Most briefs are rejected by
  * values that do not depend on the request. */
-static inline __attribute__((always_inline)) void scan_briefs(const struct scan *scan,
-                                                              const struct pick_pool *pool, enum what what,
-                                                              struct side *lone, struct side *half)
+static inline __attribute__((always_inline)) void
+scan_briefs(const struct scan *scan, const struct pick_pool *pool, enum what what, struct side sides[2])
 {
+    struct side *half = &sides[1];
     int64_t times = what == PREFILL_HALVES ? 1 : scan->answer_tokens, most_ns = INT64_MAX;
     const struct few few = know_few(scan, pool, what);
 
     for (uint32_t i = 0; i < pool->n; i++) {
         const struct pick_brief *brief = &pool->briefs[i];
+        int64_t fixed_ns = what == PREFILL_HALVES ? queue_ns(scan, brief->fixed_ns) : brief->fixed_ns;
 
-        if (brief->fixed_ns > most_ns && scan->cached_blocks[brief->slot] <= few.few_blocks)
+        if (fixed_ns > most_ns && scan->cached_blocks[brief->slot] <= few.few_blocks)
             continue;
         uint32_t n = uncached(scan, brief->slot, brief->block_tokens);
-        int64_t cost_ns = pick_ns(n * brief->rate_ns) + times * brief->fixed_ns;
+        int64_t cost_ns = (what == PREFILL_HALVES ? lack_ns(scan, brief, n) : pick_ns(n * brief->rate_ns)) +
+                          times * fixed_ns;
 
         if (!is_first(scan, brief->slot, brief->n_running, cost_ns, half) &&
-            (what == PREFILL_HALVES || !is_short(scan, n, brief->prefill_ns, brief->n_running)))
+            (what == PREFILL_HALVES ||
+             !is_short(scan, n, brief->prefill_ns, brief->pair_ns, brief->n_running)))
             continue;
-        try_row(scan, &pool->rows[i], what, lone, half);
+        try_row(scan, pool, i, what, sides);
         most_ns = most_fixed_ns(&few, half, times);
     }
 }
@@ -380,31 +433,31 @@ static inline __attribute__((always_inline)) void scan_briefs(const struct scan 
 static inline __attribute__((always_inline)) void scan_pool(struct scan *all, const struct pick_pool *pool,
                                                             enum what what, struct side *half_out)
 {
-    struct side lone = {.cost_ns = INT64_MAX}, half = {.cost_ns = INT64_MAX};
+    struct side sides[2] = {{.cost_ns = INT64_MAX}, {.cost_ns = INT64_MAX}}; /* alone, half of a pair */
     const struct scan scan = *all;
     bool has_any = false;
 
     if (has_briefs(&scan, pool, what)) {
         has_any = pool->n > 0;
-        scan_briefs(&scan, pool, what, &lone, &half);
+        scan_briefs(&scan, pool, what, sides);
     } else {
         for (uint32_t i = 0; i < pool->n; i++) {
             if (!is_allowed(&scan, &pool->rows[i]))
                 continue;
             has_any = true;
-            try_row(&scan, &pool->rows[i], what, &lone, &half);
+            try_row(&scan, pool, i, what, sides);
         }
     }
     if (scan.request->n_runs > 0) { /* on copies: the others stay in registers */
-        struct side read_lone = lone, read_half = half;
+        struct side read[2] = {sides[0], sides[1]};
 
-        try_runs(all, pool, what, &read_lone, &read_half);
-        lone = read_lone;
-        half = read_half;
+        try_runs(all, pool, what, &read[0], &read[1]);
+        sides[0] = read[0];
+        sides[1] = read[1];
     }
     all->has_any |= has_any;
-    offer_alone(all, &lone);
-    *half_out = half;
+    offer_alone(all, &sides[0]);
+    *half_out = sides[1];
 }
 
 static void scan_prefill(struct scan *scan, const struct pick_pool *pool, struct side *half_out)
@@ -517,6 +570,7 @@ int picker_pick(const struct picker_fleet *fleet, const struct picker_goals *goa
         .fleet = fleet,
         .request = request,
         .n_tokens = request->n_tokens,
+        .now_ns = fleet->is_timed ? (int64_t)request->now_ns : 0,
         .ttft_slo_ns = pick_ns(goals->ttft_slo_s * 1e9),
         .itl_slo_ns = pick_ns(goals->itl_slo_s * 1e9),
         .local_tokens = goals->local_prefill_tokens,
@@ -541,8 +595,10 @@ int picker_pick(const struct picker_fleet *fleet, const struct picker_goals *goa
     choice_out->uncached_tokens = n;
     choice_out->read_tokens = scan.best.n_read;
     choice_out->itl_s = (double)scan.best.decode->itl_ns / 1e9;
-    choice_out->ttft_s = (double)(first->queue_ns + pick_ns(n * first->prefill_ns)) / 1e9 +
-                         (scan.best.prefill ? 0 : choice_out->itl_s);
+    choice_out->ttft_s =
+        (double)(queue_ns(&scan, first->queue_ns) + compute_ns(&scan, n, first->prefill_ns, first->pair_ns)) /
+            1e9 +
+        (scan.best.prefill ? 0 : choice_out->itl_s);
     if (scan.best.n_read > 0) {
         picker_fleet_row(fleet, first->slot, &worker);
         choice_out->ttft_s += picker_read_s(&worker, scan.best.n_read);

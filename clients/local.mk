@@ -57,6 +57,11 @@ baton_bench_SOURCES = clients/bench/main.c \
 	clients/bench/kv.h clients/bench/kv_bound.c clients/bench/kv_main.c clients/bench/kv_nodes.c clients/bench/kv_reference.c
 baton_bench_LDADD = libbench.a libtransfer_transport.a $(link_clients) $(XXHASH_LIBS) $(VERBS_LIBS)
 
+bin_PROGRAMS += baton-sim
+baton_sim_SOURCES = clients/sim/main.c clients/sim/options.h clients/sim/options.c \
+	clients/sim/replay.h clients/sim/replay.c clients/sim/report.h clients/sim/report.c
+baton_sim_LDADD = libbench.a libclients.a $(link_fleet_sim) $(link_net_http) $(JANSSON_LIBS)
+
 examples = clients/examples/ask.sh clients/examples/ask.py clients/examples/ask.c clients/examples/ask.mjs \
 	clients/examples/openai.mjs clients/examples/agent.mjs
 EXTRA_DIST += $(examples)

@@ -70,6 +70,8 @@ static void unbound(struct pick_pool *pool)
 {
     pool->least_total = UINT64_MAX;
     pool->least_rate_ns = pool->least_prefill_ns = (double)PICK_MAX_NS;
+    pool->least_pair_ns = (float)PICK_MAX_NS;
+    pool->least_itl_ns = PICK_MAX_NS;
     pool->most_block_tokens = 0;
 }
 
@@ -81,6 +83,10 @@ static void bound(struct pick_pool *pool, const struct pick_brief *brief, uint64
         pool->least_rate_ns = brief->rate_ns;
     if (brief->prefill_ns < pool->least_prefill_ns)
         pool->least_prefill_ns = brief->prefill_ns;
+    if (pool->role == PICKER_DECODE && brief->fixed_ns < pool->least_itl_ns)
+        pool->least_itl_ns = brief->fixed_ns;
+    if (brief->pair_ns < pool->least_pair_ns)
+        pool->least_pair_ns = brief->pair_ns;
     if (brief->block_tokens > pool->most_block_tokens)
         pool->most_block_tokens = brief->block_tokens;
 }

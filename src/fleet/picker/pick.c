@@ -93,7 +93,7 @@ struct scan {
     const uint32_t *cached_blocks;
     const struct picker_slots *excluded; /* NULL: none */
     struct candidate best;
-    bool has_any;
+    bool has_any, is_cold; /* is_cold: no worker has any of the prompt in memory */
     enum pass pass;
 };
 
@@ -373,32 +373,62 @@ static inline bool has_briefs(const struct scan *scan, const struct pick_pool *p
 }
 
 /* Most workers have little of a prompt: perhaps its first block, which many prompts share. For the workers
- * of a pool that have up to few_blocks, the tokens cost least_ns or more. None of them computes the rest
- * quickly enough to do it alone. */
+ * of a pool that have up to few_blocks, the tokens cost least_ns or more as half of a pair, and alone_ns or
+ * more on one worker. */
 struct few {
     uint32_t few_blocks;
-    int64_t least_ns;
+    int64_t least_ns, alone_ns;
+    bool may_alone;       /* one of them might compute the rest quickly enough to do it alone */
+    int64_t sure_running; /* and the fastest ones do so, whatever they have, with up to so many sequences */
+    double prefill_ns;    /* of the fastest */
+    float pair_ns;
     bool is_known;
 };
 
-static inline struct few know_few(const struct scan *scan, const struct pick_pool *pool, enum what what)
+/* The most sequences beside which the fastest workers of the pool compute the whole prompt quickly; -1: none. */
+static inline int64_t sure_running(const struct scan *scan, const struct pick_pool *pool)
 {
-    uint32_t few_blocks = 1 + scan->n_tokens / FEW_DIVISOR / pool->most_block_tokens;
-    uint64_t cached = (uint64_t)few_blocks * pool->most_block_tokens;
-    uint32_t n = cached < scan->n_tokens ? scan->n_tokens - (uint32_t)cached : 1;
+    int64_t own_ns = compute_ns(scan, scan->n_tokens, pool->least_prefill_ns, pool->least_pair_ns);
 
-    return (struct few){.few_blocks = few_blocks,
-                        .least_ns = pick_ns(n * pool->least_rate_ns),
-                        .is_known = what == PREFILL_HALVES
-                                        ? scan->request->pushable_blocks <= few_blocks
-                                        : !is_short(scan, n, pool->least_prefill_ns, 0, 0)};
+    if (scan->n_tokens <= scan->local_tokens || own_ns == 0)
+        return INT64_MAX;
+    own_ns = scan->local_ns / own_ns - 1;
+    return own_ns < PICK_MAX_RUNNING ? own_ns : PICK_MAX_RUNNING;
 }
 
-/* Upper bound on fixed_ns of a worker that is as good as the best so far. */
-static inline int64_t most_fixed_ns(const struct few *few, const struct side *half, int64_t times)
+static inline struct few know_few(const struct scan *scan, const struct pick_pool *pool, enum what what)
 {
-    return few->is_known && half->row != NULL && times > 0 ? (half->cost_ns - few->least_ns) / times
-                                                           : INT64_MAX;
+    uint32_t few_blocks = scan->is_cold ? 0 : 1 + scan->n_tokens / FEW_DIVISOR / pool->most_block_tokens;
+    uint64_t cached = (uint64_t)few_blocks * pool->most_block_tokens;
+    uint32_t n = cached < scan->n_tokens ? scan->n_tokens - (uint32_t)cached : 1;
+    struct few few = {.few_blocks = few_blocks,
+                      .alone_ns = compute_ns(scan, n, pool->least_prefill_ns, pool->least_pair_ns),
+                      .is_known = what == DECODE_HALVES || scan->request->pushable_blocks <= few_blocks};
+
+    few.may_alone =
+        what == DECODE_HALVES && is_short(scan, n, pool->least_prefill_ns, pool->least_pair_ns, 0);
+    few.prefill_ns = pool->least_prefill_ns;
+    few.pair_ns = pool->least_pair_ns;
+    few.sure_running = sure_running(scan, pool);
+    few.least_ns = what == PREFILL_HALVES ? few.alone_ns : pick_ns(n * pool->least_rate_ns);
+    return few;
+}
+
+/* Whether the worker cannot be the best, by values that do not depend on what it has cached. */
+static inline bool is_behind(const struct scan *scan, const struct pick_brief *brief, const struct few *few,
+                             enum what what, const struct side sides[2])
+{
+    int64_t times = what == PREFILL_HALVES ? 1 : scan->answer_tokens;
+    int64_t fixed_ns = what == PREFILL_HALVES ? queue_ns(scan, brief->fixed_ns) : brief->fixed_ns;
+
+    bool is_sure = what == DECODE_HALVES && brief->n_running <= few->sure_running &&
+                   brief->prefill_ns == few->prefill_ns && brief->pair_ns == few->pair_ns;
+
+    return scan->cached_blocks[brief->slot] <= few->few_blocks &&
+           (is_sure ||
+            !is_first(scan, brief->slot, brief->n_running, few->least_ns + times * fixed_ns, &sides[1])) &&
+           (!few->may_alone || !is_first(scan, brief->slot, brief->n_running,
+                                         few->alone_ns + (times + 1) * fixed_ns, &sides[0]));
 }
 
 /* Skips rows that can only be half of a pair and would not be the best so far. Most briefs are rejected by
@@ -406,26 +436,24 @@ static inline int64_t most_fixed_ns(const struct few *few, const struct side *ha
 static inline __attribute__((always_inline)) void
 scan_briefs(const struct scan *scan, const struct pick_pool *pool, enum what what, struct side sides[2])
 {
-    struct side *half = &sides[1];
-    int64_t times = what == PREFILL_HALVES ? 1 : scan->answer_tokens, most_ns = INT64_MAX;
+    int64_t times = what == PREFILL_HALVES ? 1 : scan->answer_tokens;
     const struct few few = know_few(scan, pool, what);
 
     for (uint32_t i = 0; i < pool->n; i++) {
         const struct pick_brief *brief = &pool->briefs[i];
-        int64_t fixed_ns = what == PREFILL_HALVES ? queue_ns(scan, brief->fixed_ns) : brief->fixed_ns;
+        uint32_t n;
+        int64_t cost_ns;
 
-        if (fixed_ns > most_ns && scan->cached_blocks[brief->slot] <= few.few_blocks)
+        if (few.is_known && is_behind(scan, brief, &few, what, sides))
             continue;
-        uint32_t n = uncached(scan, brief->slot, brief->block_tokens);
-        int64_t cost_ns = (what == PREFILL_HALVES ? lack_ns(scan, brief, n) : pick_ns(n * brief->rate_ns)) +
-                          times * fixed_ns;
-
-        if (!is_first(scan, brief->slot, brief->n_running, cost_ns, half) &&
+        n = uncached(scan, brief->slot, brief->block_tokens);
+        cost_ns = what == PREFILL_HALVES ? lack_ns(scan, brief, n) + queue_ns(scan, brief->fixed_ns)
+                                         : pick_ns(n * brief->rate_ns) + times * brief->fixed_ns;
+        if (!is_first(scan, brief->slot, brief->n_running, cost_ns, &sides[1]) &&
             (what == PREFILL_HALVES ||
              !is_short(scan, n, brief->prefill_ns, brief->pair_ns, brief->n_running)))
             continue;
         try_row(scan, pool, i, what, sides);
-        most_ns = most_fixed_ns(&few, half, times);
     }
 }
 
@@ -505,6 +533,8 @@ static void scan_pairs(struct scan *scan, const struct picker_fleet *fleet)
             scan_decode(scan, &pools[i], &decode);
             if (partner == PICKER_NONE || !concerns(&pools[partner], scan->request, PICKER_PREFILL))
                 continue;
+            if (decode.row == NULL && scan->has_any)
+                continue; /* no half to pair with */
             scan_prefill(scan, &pools[partner], &prefill);
             offer_pair(scan, &prefill, &decode);
         }
@@ -540,12 +570,16 @@ static void scan_all(struct scan *scan, const struct picker_fleet *fleet)
     if (!has_decode || scan->pass == LEAST_BAD)
         scan_lone(scan, fleet, PICKER_PREFILL);
     scan_pairs(scan, fleet);
-    /* overflow costs at least a part of the objective: a better result needs no further search */
-    if (scan->best.decode != NULL && scan->best.cost_ns < scan->ttft_slo_ns / OVERFLOW_DIVISOR)
-        return;
-    for (uint32_t i = 0; i < fleet->n_pools; i++)
-        if (concerns(&fleet->pools[i], scan->request, PICKER_DECODE))
-            scan_overflow(scan, &fleet->pools[i]);
+    /* overflow costs at least a part of the objective, and the answer: a better result needs no search */
+    for (uint32_t i = 0; i < fleet->n_pools; i++) {
+        const struct pick_pool *pool = &fleet->pools[i];
+        int64_t least_ns =
+            scan->ttft_slo_ns / OVERFLOW_DIVISOR + (scan->answer_tokens + 1) * pool->least_itl_ns;
+
+        if (concerns(pool, scan->request, PICKER_DECODE) &&
+            (scan->best.decode == NULL || scan->best.cost_ns >= least_ns))
+            scan_overflow(scan, pool);
+    }
 }
 
 /* Pass after pass, as far as the goals yield; then the best of all workers. */
@@ -578,6 +612,7 @@ int picker_pick(const struct picker_fleet *fleet, const struct picker_goals *goa
         .answer_tokens =
             request->max_new_tokens < ANSWER_TOKENS_GUESS ? request->max_new_tokens : ANSWER_TOKENS_GUESS,
         .order = goals->order,
+        .is_cold = request->cached_blocks == NULL,
         .cached_blocks = request->cached_blocks ? request->cached_blocks : nothing_cached,
         .excluded =
             request->excluded && !picker_slots_is_empty(request->excluded) ? request->excluded : NULL};

@@ -14,13 +14,16 @@ static uint32_t place_most(const struct picker_place *place)
 
 int picker_place_choose(struct picker_place *place, const struct picker_goals *goals)
 {
+    uint32_t most;
+
     picker_index_match(place->index, place->hashes, place->n_hashes, place->now_ns, &place->found,
                        PICKER_MAX_WORKERS);
-    place->request.cached_blocks = place->found.in_memory;
+    most = place_most(place);
+    place->request.cached_blocks = most > 0 ? place->found.in_memory : NULL;
     place->request.runs = place->found.runs;
     place->request.n_runs = place->found.n_runs;
     place->request.now_ns = place->now_ns;
-    place->request.pushable_blocks = place->may_push ? place_most(place) : 0;
+    place->request.pushable_blocks = place->may_push ? most : 0;
     return picker_pick(place->fleet, goals, &place->request, &place->choice);
 }
 

@@ -67,12 +67,13 @@ examples = clients/examples/ask.sh clients/examples/ask.py clients/examples/ask.
 EXTRA_DIST += $(examples)
 
 # The commands against a stub of the endpoint; with real daemons they are tested in tests/integration.
-client_tests = tests/clients/test_chat.py tests/clients/test_ctl.py tests/clients/test_bench.py
+client_tests = tests/clients/test_chat.py tests/clients/test_ctl.py tests/clients/test_bench.py tests/clients/test_sim.py
 TESTS += $(client_tests)
 EXTRA_DIST += $(client_tests) tests/clients/harness.py tests/clients/stub.py
 tests/clients/test_chat.log: baton-chat
 tests/clients/test_ctl.log: batonctl
 tests/clients/test_bench.log: baton-bench
+tests/clients/test_sim.log: baton-sim baton-router
 
 if HAVE_CMOCKA
 clients_unit_tests = tests/unit/clients/test_answer tests/unit/clients/test_bench tests/unit/clients/test_talk \

@@ -31,26 +31,49 @@ static int simulate(const struct sim_cli *cli, struct sim_load *load)
     return status;
 }
 
-int main(int argc, char **argv)
+static int simulate_trace(const struct sim_cli *cli)
 {
-    struct sim_cli cli;
-    struct trace trace = {0};
     struct replay *replay = NULL;
+    struct trace trace = {0};
     struct fault fault = {0};
     struct sim_load load;
-    int status;
+    int status, rc;
 
-    if (sim_options_read(argc, argv, &cli, &status) == 0)
-        return status;
-    if (trace_load(cli.trace_path, &fault, &trace) < 0)
+    if (trace_load(cli->trace_path, &fault, &trace) < 0)
         return complain(SIM_NAME, "%s", fault.text);
-    if (replay_new(&trace, &cli.replay, &replay) < 0) {
-        status = complain(SIM_NAME, "%s", err_text(E_NOMEM));
+    rc = replay_new(&trace, &cli->replay, &replay);
+    if (rc < 0) {
+        status = complain(SIM_NAME, "%s: %s", cli->trace_path,
+                          rc == E_RANGE ? "lasts more than a hundred years" : err_text(rc));
     } else {
         load = replay_load(replay);
-        status = simulate(&cli, &load);
+        status = simulate(cli, &load);
     }
     replay_free(replay);
     trace_fini(&trace);
     return status;
+}
+
+static int simulate_generated(const struct sim_cli *cli)
+{
+    struct generate *generate = NULL;
+    struct sim_load load;
+    int status;
+
+    if (generate_new(&cli->generate, &generate) < 0)
+        return complain(SIM_NAME, "%s", err_text(E_NOMEM));
+    load = generate_load(generate);
+    status = simulate(cli, &load);
+    generate_free(generate);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    struct sim_cli cli;
+    int status;
+
+    if (sim_options_read(argc, argv, &cli, &status) == 0)
+        return status;
+    return cli.trace_path != NULL ? simulate_trace(&cli) : simulate_generated(&cli);
 }

@@ -31,6 +31,15 @@ static const struct option_row rows[] = {
     {"--speed", "X", "play it X times as fast (default 1)", OPT_REAL, AT(replay.speed), 1e-3, 1e6},
     {"--replicas", "N", "play it N times at once, each with prefixes of its own (default 1)", OPT_U32, AT(replay.n_replicas), 1, 100000},
     {"--requests", "N", "end after N requests", OPT_U64, AT(replay.n_requests), 1, 1e12},
+    {"--generate", "KIND", "instead of a trace: poisson, bursts, diurnal or sessions (agents with tool waits)", OPT_TEXT, AT(generate_name), 0, 0},
+    {"--rate", "N", "requests per second, the mean (default 1)", OPT_REAL, AT(generate.rate_per_s), 1e-6, 1e7},
+    {"--duration", "SECONDS", "of the arrivals (default 600)", OPT_REAL, AT(generate.duration_s), 0.001, 1e8},
+    {"--prompt", "TOKENS", "mean; of what is new in a turn (default 1000)", OPT_U32, AT(generate.prompt_tokens), 1, 1 << 20},
+    {"--answer", "TOKENS", "mean (default 200)", OPT_U32, AT(generate.answer_tokens), 1, 1 << 20},
+    {"--shared", "TOKENS", "at the beginning of every prompt (default 0)", OPT_U32, AT(generate.shared_tokens), 0, 1 << 20},
+    {"--tenants", "N", "whose requests these are (default 1)", OPT_U32, AT(generate.n_tenants), 1, 1e6},
+    {"--turns", "N", "of a session, the mean (default 8)", OPT_REAL, AT(generate.turns), 1, 1e4},
+    {"--wait", "SECONDS", "from an answer to the next turn, the mean (default 5)", OPT_REAL, AT(generate.wait_s), 0, 1e6},
     {"--cancel", "P", "this part of the clients leaves before the end", OPT_REAL, AT(sim.cancel_share), 0, 1},
     {"--seed", "N", "of everything drawn (default 1)", OPT_U64, AT(sim.seed), 0, 1.8e19},
 
@@ -183,7 +192,7 @@ static bool set_preset(struct sim_cli *cli)
 
 static void print_help(void)
 {
-    printf("usage: %s [OPTION]... --trace FILE\n"
+    printf("usage: %s [OPTION]... --trace FILE | --generate KIND\n"
            "Replays a load against a simulated fleet, placed by the router's own code, and reports.\n",
            SIM_NAME);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -299,12 +308,40 @@ static bool read_all(int argc, char **argv, struct sim_cli *cli, bool is_preset)
     return true;
 }
 
+static bool check_load(struct sim_cli *cli)
+{
+    static const char *const kinds[] = {"poisson", "bursts", "diurnal", "sessions"};
+    int kind = cli->generate_name != NULL ? index_of(cli->generate_name, kinds, 4) : 0;
+
+    if ((cli->trace_path == NULL) == (cli->generate_name == NULL)) {
+        complain_usage(SIM_NAME, "one load is needed: --trace FILE or --generate KIND");
+        return false;
+    }
+    if (kind < 0) {
+        complain_usage(SIM_NAME, "--generate: %s is none of poisson, bursts, diurnal, sessions",
+                       cli->generate_name);
+        return false;
+    }
+    cli->generate.kind = (enum generate_kind)kind;
+    cli->generate.block_tokens = cli->sim.block_tokens;
+    cli->generate.seed = cli->sim.seed;
+    return true;
+}
+
 int sim_options_read(int argc, char **argv, struct sim_cli *cli, int *status_out)
 {
     int policy, share;
 
-    *cli = (struct sim_cli){
-        .replay = {.speed = 1, .n_replicas = 1}, .policy = "ours", .preset = "70b", .share = "auto"};
+    *cli = (struct sim_cli){.replay = {.speed = 1, .n_replicas = 1},
+                            .generate = {.rate_per_s = 1,
+                                         .duration_s = 600,
+                                         .prompt_tokens = 1000,
+                                         .answer_tokens = 200,
+                                         .turns = 8,
+                                         .wait_s = 5},
+                            .policy = "ours",
+                            .preset = "70b",
+                            .share = "auto"};
     *status_out = EXIT_USAGE;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--help") != 0 && strcmp(argv[i], "-h") != 0 && strcmp(argv[i], "--version") != 0)
@@ -333,9 +370,5 @@ int sim_options_read(int argc, char **argv, struct sim_cli *cli, int *status_out
     }
     cli->sim.policy = (enum sim_policy)policy;
     cli->sim.share = (enum picker_share)share;
-    if (cli->trace_path == NULL) {
-        complain_usage(SIM_NAME, "no load: --trace FILE");
-        return 0;
-    }
-    return 1;
+    return check_load(cli) ? 1 : 0;
 }

@@ -4,13 +4,15 @@
 #define CLIENTS_SIM_OPTIONS_H
 
 #include "clients/sim/replay.h"
+#include "fleet/sim/generate.h"
 
 #define SIM_NAME "baton-sim"
 
 struct sim_cli {
     struct sim_opts sim;
     struct replay_opts replay;
-    const char *trace_path;
+    struct generate_opts generate;
+    const char *trace_path, *generate_name;
     bool is_json;
     const char *policy, *preset, *share;
 };

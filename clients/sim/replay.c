@@ -7,6 +7,8 @@
 
 #include "base/err.h"
 
+#define MOST_NS 3.2e18 /* a hundred years */
+
 struct cursor { /* of one replica */
     uint64_t at_ns;
     uint32_t replica, entry, n_left;
@@ -50,14 +52,21 @@ static void cursor_settle(struct replay *replay, uint32_t at, struct cursor curs
     replay->heap[at] = cursor;
 }
 
-static bool replay_next(void *self, struct sim_request *out)
+static bool replay_when(void *self, uint64_t *at_ns_out)
+{
+    const struct replay *replay = self;
+
+    *at_ns_out = (uint64_t)((double)replay->heap[0].at_ns / replay->opts.speed);
+    return replay->n_cursors > 0 &&
+           (replay->opts.n_requests == 0 || replay->n_made < replay->opts.n_requests);
+}
+
+static void replay_take(void *self, struct sim_request *out)
 {
     struct replay *replay = self;
     struct cursor cursor = replay->heap[0];
     const struct trace_entry *entry = &replay->trace->entries[cursor.entry];
 
-    if (replay->n_cursors == 0 || (replay->opts.n_requests > 0 && replay->n_made == replay->opts.n_requests))
-        return false;
     *out = (struct sim_request){.at_ns = (uint64_t)((double)cursor.at_ns / replay->opts.speed),
                                 .prompt_tokens = entry->prompt_tokens > 0 ? entry->prompt_tokens : 1,
                                 .answer_tokens = entry->answer_tokens > 0 ? entry->answer_tokens : 1,
@@ -73,7 +82,6 @@ static bool replay_next(void *self, struct sim_request *out)
     else
         cursor.at_ns = cursor_time(replay, &cursor);
     cursor_settle(replay, 0, cursor);
-    return true;
 }
 
 int replay_new(const struct trace *trace, const struct replay_opts *opts, struct replay **out)
@@ -89,6 +97,10 @@ int replay_new(const struct trace *trace, const struct replay_opts *opts, struct
     replay->trace = trace;
     replay->opts = *opts;
     replay->span_ns = trace->entries[trace->n_entries - 1].at_ns + 1;
+    if ((double)replay->span_ns / opts->speed > MOST_NS) {
+        replay_free(replay);
+        return E_RANGE;
+    }
     for (uint32_t i = opts->n_replicas; i-- > 0;) {
         struct cursor cursor = {.replica = i, .n_left = (uint32_t)trace->n_entries};
         uint64_t shift_ns = replay->span_ns / opts->n_replicas * i;
@@ -125,6 +137,7 @@ void replay_free(struct replay *replay)
 struct sim_load replay_load(struct replay *replay)
 {
     return (struct sim_load){.self = replay,
-                             .next = replay_next,
+                             .when = replay_when,
+                             .take = replay_take,
                              .span_ns = (uint64_t)((double)replay->span_ns / replay->opts.speed)};
 }

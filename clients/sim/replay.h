@@ -14,7 +14,7 @@ struct replay_opts {
 
 struct replay;
 
-/* Borrows the trace.  E_NOMEM. */
+/* Borrows the trace.  E_NOMEM, E_RANGE (longer than a hundred years). */
 int replay_new(const struct trace *trace, const struct replay_opts *opts, struct replay **out);
 void replay_free(struct replay *replay);
 struct sim_load replay_load(struct replay *replay);

@@ -156,7 +156,7 @@ static void json_hist(const char *name, const struct sim_hist *hist, struct buf 
 {
     buf_printf(out,
                "\"%s\": {\"n\": %" PRIu64 ", \"mean\": %.9g, \"p50\": %.9g, \"p90\": %.9g, \"p95\": %.9g, "
-                                          "\"p99\": %.9g, \"p999\": %.9g, \"max\": %.9g, \"histogram\": [",
+               "\"p99\": %.9g, \"p999\": %.9g, \"max\": %.9g, \"histogram\": [",
                name, hist->n, sim_hist_mean_s(hist), sim_hist_quantile_s(hist, 0.5),
                sim_hist_quantile_s(hist, 0.9), sim_hist_quantile_s(hist, 0.95),
                sim_hist_quantile_s(hist, 0.99), sim_hist_quantile_s(hist, 0.999),

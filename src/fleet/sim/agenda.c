@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A heap with four children a node, which halves the cache misses of a heap with two. */
-#include "fleet/sim/agenda.h"
+#include "fleet/sim/agenda_priv.h"
 
 #include <stdlib.h>
 

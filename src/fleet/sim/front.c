@@ -279,6 +279,7 @@ void sim_front_submit(struct sim *sim, const struct sim_request *request)
     front_class(sim, job)->n_arrived++;
     front_class(sim, job)->prompt_tokens += request->prompt_tokens;
     sim_column(sim)->n_arrived++;
+    sim_report_begin(sim);
     if (sim->opts->cancel_share > 0 && rng_unit(&sim->rng) < sim->opts->cancel_share) {
         double most_ns =
             (double)sim->opts->ttft_slo_ns + (double)sim->opts->itl_slo_ns * request->answer_tokens;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A linear-probing table of entries in a circular list.  Ids are hashes already (sim_block_id()), so their low
  * bits choose the place.  A removal moves later entries of the probe run back, so there are no tombstones. */
-#include "fleet/sim/lru.h"
+#include "fleet/sim/lru_priv.h"
 
 #include <stdlib.h>
 

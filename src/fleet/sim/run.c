@@ -19,11 +19,37 @@ void sim_add(struct sim *sim, enum sim_kind kind, uint64_t at_ns, uint32_t what,
         sim->rc = E_NOMEM;
 }
 
+static void column_merge(struct sim_column *to, const struct sim_column *from)
+{
+    to->n_arrived += from->n_arrived;
+    to->n_done += from->n_done;
+    to->n_good += from->n_good;
+    to->n_refused += from->n_refused;
+    to->ttft_s += from->ttft_s;
+    to->n_first += from->n_first;
+    to->prefill_busy_s += from->prefill_busy_s;
+    to->decode_busy_s += from->decode_busy_s;
+}
+
+/* When the load lasts longer than expected, two columns become one. */
+static void columns_widen(struct sim_result *result)
+{
+    for (uint32_t i = 0; i < result->n_columns; i++) {
+        struct sim_column from = result->columns[i];
+
+        result->columns[i] = (struct sim_column){0};
+        column_merge(&result->columns[i / 2], &from);
+    }
+    result->column_ns *= 2;
+}
+
 struct sim_column *sim_column(struct sim *sim)
 {
-    uint64_t at = sim->now_ns / sim->result->column_ns;
+    struct sim_result *result = sim->result;
 
-    return &sim->result->columns[at < sim->result->n_columns ? at : sim->result->n_columns - 1];
+    while (sim->now_ns / result->column_ns >= result->n_columns && result->n_columns > 1)
+        columns_widen(result);
+    return &result->columns[result->n_columns > 1 ? sim->now_ns / result->column_ns : 0];
 }
 
 /* ---- options ---- */
@@ -121,6 +147,8 @@ static void run_report_part(struct sim *sim)
 {
     uint32_t part = sim->next_report++ % REPORT_PARTS;
 
+    sim->is_reporting = false;
+
     for (uint32_t slot = part; slot < sim->n_workers; slot += REPORT_PARTS) {
         if (!sim->workers[slot].is_dirty)
             continue;
@@ -129,8 +157,17 @@ static void run_report_part(struct sim *sim)
         else
             sim_front_report(sim, slot);
     }
-    sim_add(sim, SIM_REPORT, sim->now_ns + sim->opts->heartbeat_ns / REPORT_PARTS, 0, 0);
+    if (sim->n_under_way > 0)
+        sim_report_begin(sim);
     sim_front_turn(sim);
+}
+
+/* A fleet without requests sends reports that change nothing. */
+void sim_report_begin(struct sim *sim)
+{
+    if (!sim->is_reporting)
+        sim_add(sim, SIM_REPORT, sim->now_ns + sim->opts->heartbeat_ns / REPORT_PARTS, 0, 0);
+    sim->is_reporting = true;
 }
 
 /* ---- the loop ---- */
@@ -178,28 +215,31 @@ static void run_handle(struct sim *sim, const struct sim_event *event)
 
 static void run_loop(struct sim *sim)
 {
+    struct sim_load *load = sim->load;
     struct sim_request request;
-    bool has_request = sim->load->next(sim->load->self, &request);
-    uint64_t at_ns = 0;
+    uint64_t at_ns = 0, request_ns = 0;
 
-    while (sim->rc == 0 && (has_request || sim->n_under_way > 0)) {
-        bool has_event = sim_agenda_next(&sim->agenda, &at_ns);
+    while (sim->rc == 0) {
+        bool has_request = load->when(load->self, &request_ns), has_event;
 
+        if (!has_request && sim->n_under_way == 0)
+            break;
+        has_event = sim_agenda_next(&sim->agenda, &at_ns);
         sim->result->n_events++;
-        if (has_request && (!has_event || request.at_ns <= at_ns)) {
-            sim->now_ns = request.at_ns > sim->now_ns ? request.at_ns : sim->now_ns;
+        if (has_request && (!has_event || request_ns <= at_ns)) {
+            load->take(load->self, &request);
+            sim->now_ns = request_ns > sim->now_ns ? request_ns : sim->now_ns;
             sim_front_submit(sim, &request);
-            has_request = sim->load->next(sim->load->self, &request);
         } else {
             struct sim_event event = sim_agenda_take(&sim->agenda);
 
             sim->now_ns = event.at_ns;
             run_handle(sim, &event);
-            if (!has_request)
-                has_request = sim->load->next(sim->load->self, &request);
         }
     }
     sim->result->end_ns = sim->now_ns;
+    if (sim->now_ns / sim->result->column_ns + 1 < sim->result->n_columns)
+        sim->result->n_columns = (uint32_t)(sim->now_ns / sim->result->column_ns) + 1;
 }
 
 static int run_open(struct sim *sim)
@@ -229,8 +269,6 @@ static int run_open(struct sim *sim)
         if (opts->start_ns > 0)
             sim_add(sim, SIM_START, opts->start_ns, i, 0);
     }
-    if (rc == 0)
-        sim_add(sim, SIM_REPORT, opts->heartbeat_ns / REPORT_PARTS, 0, 0);
     if (rc == 0 && opts->crash_every_s > 0)
         sim_add(sim, SIM_CRASH, crash_next_ns(sim), 0, 0);
     return rc == 0 ? sim->rc : rc;

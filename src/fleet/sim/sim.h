@@ -5,9 +5,8 @@
  *                        ^   picker, index, fair queue               |
  *                        +---- first token, end, reports ------------+----hand-off----> workers
  *
- * The objects of src/fleet/picker, base/fair and base/rate are those that the daemons link.  With
- * opts.is_exact each worker also runs the daemons' scheduler and KV pool, one step after another
- * (fleet/sim/exact.c).  Otherwise a worker joins equal steps into runs (fleet/sim/worker.c).
+ * The objects of src/fleet/picker, base/fair and base/rate are those that the daemons link.  Workers are
+ * models: fleet/sim/worker.c joins equal steps into runs.
  *
  * No clock, no thread, no I/O.  The result depends on the options and the load alone. */
 #ifndef FLEET_SIM_SIM_H
@@ -53,7 +52,6 @@ struct sim_opts {
     uint32_t queue_max, local_prefill_tokens, index_entries;
     enum picker_share share;
     uint64_t seed;
-    bool is_exact;
     uint32_t n_columns; /* of the timeline */
 };
 
@@ -71,8 +69,9 @@ struct sim_request { /* one request of the load */
 /* Where requests come from; in order of time. */
 struct sim_load {
     void *self;
-    /* False: no request is left now.  (One may come later, after an end.) */
-    bool (*next)(void *self, struct sim_request *out);
+    /* When the next request comes.  False: none is left now.  (One may come later, after an end.) */
+    bool (*when)(void *self, uint64_t *at_ns_out);
+    void (*take)(void *self, struct sim_request *out); /* that request */
     /* NULL, or called at each end: the next turn of its session may begin. */
     void (*on_end)(void *self, const struct sim_request *request, uint64_t now_ns);
     uint64_t span_ns; /* about how long the load lasts, for the timeline */
@@ -97,7 +96,6 @@ struct sim_column { /* of the timeline */
     double ttft_s; /* sum over first tokens */
     uint64_t n_first;
     double prefill_busy_s, decode_busy_s;
-    uint32_t n_queued; /* at its end */
 };
 
 struct sim_result {

@@ -12,8 +12,8 @@
 #include "base/rate.h"
 #include "base/rng.h"
 #include "fleet/picker/place.h"
-#include "fleet/sim/agenda.h"
-#include "fleet/sim/lru.h"
+#include "fleet/sim/agenda_priv.h"
+#include "fleet/sim/lru_priv.h"
 #include "fleet/sim/sim.h"
 
 #define SIM_PAGE_JOBS 1024
@@ -110,7 +110,7 @@ struct sim {
     struct fair *turns;
     uint32_t n_queued, next_slot, next_report;
     bool is_turning; /* the queue is being tried */
-    bool is_expiring;
+    bool is_expiring, is_reporting;
     struct rng rng;
     int rc; /* the first failure */
 };
@@ -120,6 +120,7 @@ static inline struct sim_job *sim_job_at(const struct sim *sim, uint32_t i)
     return &sim->pages[i / SIM_PAGE_JOBS][i % SIM_PAGE_JOBS];
 }
 
+void sim_report_begin(struct sim *sim); /* something is under way: workers report */
 void sim_add(struct sim *sim, enum sim_kind kind, uint64_t at_ns, uint32_t what, uint32_t stamp);
 struct sim_column *sim_column(struct sim *sim);
 

@@ -13,8 +13,7 @@
  *
  * Mixed steps follow compute/sched/plan.c: beside decoding rows a prompt gets as many tokens as keep the
  * worker's objective for a step, at least a quarter of the decoding's time, at most chunk_tokens.  Prompts
- * are computed in order of arrival, one at a time.  tests/unit/fleet/sim/test_exact compares the runs with
- * the daemons' scheduler. */
+ * are computed in order of arrival, one at a time.  tests/bench/bench_truth.py compares with real daemons. */
 #include <math.h>
 #include <stdlib.h>
 

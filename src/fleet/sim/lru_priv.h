@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The blocks in one tier of one simulated worker, in the order of eviction of cache/kv/shelf.c: blocks that
  * another worker has too count as twice as old as they are.  Memory grows with the blocks that are there. */
-#ifndef FLEET_SIM_LRU_H
-#define FLEET_SIM_LRU_H
+#ifndef FLEET_SIM_LRU_PRIV_H
+#define FLEET_SIM_LRU_PRIV_H
 
 #include <stdbool.h>
 #include <stdint.h>

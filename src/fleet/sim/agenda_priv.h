@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Events to come, in order of time; equal times in the order in which they were added. */
-#ifndef FLEET_SIM_AGENDA_H
-#define FLEET_SIM_AGENDA_H
+#ifndef FLEET_SIM_AGENDA_PRIV_H
+#define FLEET_SIM_AGENDA_PRIV_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -40,7 +40,7 @@ static const struct option_row rows[] = {
     {"--tenants", "N", "whose requests these are (default 1)", OPT_U32, AT(generate.n_tenants), 1, 1e6},
     {"--turns", "N", "of a session, the mean (default 8)", OPT_REAL, AT(generate.turns), 1, 1e4},
     {"--wait", "SECONDS", "from an answer to the next turn, the mean (default 5)", OPT_REAL, AT(generate.wait_s), 0, 1e6},
-    {"--cancel", "P", "this part of the clients leaves before the end", OPT_REAL, AT(sim.cancel_share), 0, 1},
+    {"--cancel", "P", "this part of the clients may leave early, at a time drawn up to what the objectives allow", OPT_REAL, AT(sim.cancel_share), 0, 1},
     {"--seed", "N", "of everything drawn (default 1)", OPT_U64, AT(sim.seed), 0, 1.8e19},
 
     {NULL, NULL, "Fleet", OPT_FLAG, 0, 0, 0},

@@ -231,7 +231,7 @@ static void front_place(struct sim *sim, uint32_t i, struct picker_holder *holde
     job->decode = choice->decode;
     job->state = SIM_PROMPT;
     job->began_ns = 0;
-    job->n_pushed = 0;
+    job->n_pushed = job->n_packed = 0;
     sim->workers[job->decode].n_running++;
     sim->workers[job->decode].is_dirty = true;
     if (job->prefill != SIM_NONE)

@@ -35,6 +35,7 @@ struct sim_job { /* one request under way */
     uint32_t prefill, decode;        /* slots; prefill SIM_NONE: the decode worker computes */
     struct picker_booking booked[2]; /* prefill, decode */
     uint32_t n_left;                 /* prompt tokens to compute */
+    uint32_t n_packed;               /* prompt tokens that share the last step of the prompt before it */
     uint32_t n_pushed;               /* blocks that another worker pushed for it, or has besides */
     uint32_t n_given;                /* prompt and answer so far, to be computed or cached */
     uint32_t n_answered;
@@ -82,6 +83,7 @@ struct sim_worker {
     bool is_busy;
     uint32_t run_steps, run_prompt; /* run_prompt: job, or SIM_NONE */
     double run_chunk, run_linear_s, run_square_s;
+    double run_pack_s; /* what the last step takes longer for packed prompts; 0: none */
     uint64_t run_began_ns, busy_ns;
     uint32_t stamp;
     /* KV */

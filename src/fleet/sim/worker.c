@@ -206,30 +206,61 @@ static double worker_mixed_chunk(const struct sim *sim, const struct sim_worker 
     return n < sim->opts->chunk_tokens ? n : sim->opts->chunk_tokens;
 }
 
-/* The first prompt in line that is ready and has room; SIM_NONE: none. */
-static uint32_t worker_next_prompt(struct sim *sim, struct sim_worker *worker)
+/* Begins the prompt if it is ready and has room.  False: neither it nor a later one may begin now. */
+static bool prompt_begin(struct sim *sim, struct sim_worker *worker, struct sim_job *job)
 {
-    uint32_t at = worker->prompts.head;
+    uint64_t n_tokens = job->prefill == SIM_NONE ? job_room(job) : job->n_given;
 
-    for (uint32_t i = 0; i < worker->prompts.n; i++, at = sim_job_at(sim, at)->next) {
+    if (job->began_ns > 0)
+        return true;
+    if (!worker_has_room(sim, worker, n_tokens) ||
+        (job->prefill == SIM_NONE && worker->n_seats >= sim->opts->max_seqs))
+        return false;
+    job->began_ns = sim->now_ns > 0 ? sim->now_ns : 1;
+    sim_cache_again(sim, worker, job);
+    sim_worker_reserve(sim, worker, job, n_tokens);
+    return true;
+}
+
+/* The first prompt in line, behind `after`, that may be computed now; SIM_NONE: none. */
+static uint32_t worker_next_prompt(struct sim *sim, struct sim_worker *worker, uint32_t after)
+{
+    uint32_t at = after == SIM_NONE       ? worker->prompts.head
+                  : worker->prompts.n > 1 ? sim_job_at(sim, after)->next
+                                          : SIM_NONE;
+
+    for (; worker->prompts.n > 0 && at != SIM_NONE; at = sim_job_at(sim, at)->next) {
         struct sim_job *job = sim_job_at(sim, at);
-        uint64_t n_tokens = job->prefill == SIM_NONE ? job_room(job) : job->n_given;
 
-        if (job->began_ns > 0)
-            return at;
-        if (job->ready_ns > sim->now_ns && sim->opts->in_order)
-            return SIM_NONE;
-        if (job->ready_ns > sim->now_ns)
+        if (job->began_ns == 0 && job->ready_ns > sim->now_ns) {
+            if (sim->opts->in_order)
+                return SIM_NONE;
             continue;
-        if (!worker_has_room(sim, worker, n_tokens) ||
-            (job->prefill == SIM_NONE && worker->n_seats >= sim->opts->max_seqs))
-            return SIM_NONE;
-        job->began_ns = sim->now_ns > 0 ? sim->now_ns : 1;
-        sim_cache_again(sim, worker, job);
-        sim_worker_reserve(sim, worker, job, n_tokens);
-        return at;
+        }
+        return prompt_begin(sim, worker, job) ? at : SIM_NONE;
     }
     return SIM_NONE;
+}
+
+/* The prompt's last step has room for so many tokens of the prompts behind it. */
+static void worker_pack(struct sim *sim, struct sim_worker *worker, double room)
+{
+    uint32_t at = worker->run_prompt;
+
+    while (room >= 1) {
+        struct sim_job *job;
+        double n, from;
+
+        at = worker_next_prompt(sim, worker, at);
+        if (at == SIM_NONE)
+            return;
+        job = sim_job_at(sim, at);
+        n = job->n_left < room ? job->n_left : floor(room);
+        from = job->n_given - job->n_left;
+        job->n_packed = (uint32_t)n;
+        worker->run_pack_s += n * worker->times->token_s + worker->times->pair_s * n * (from + n / 2);
+        room -= n;
+    }
 }
 
 static double worker_run_s(const struct sim_worker *worker, double n_steps)
@@ -239,7 +270,7 @@ static double worker_run_s(const struct sim_worker *worker, double n_steps)
 
 static void worker_schedule(struct sim *sim, struct sim_worker *worker)
 {
-    double ns = worker_run_s(worker, worker->run_steps) * 1e9;
+    double ns = (worker_run_s(worker, worker->run_steps) + worker->run_pack_s) * 1e9;
 
     sim_add(sim, SIM_STEPS, worker->run_began_ns + (ns < 1 ? 1 : (uint64_t)ns), worker->slot,
             ++worker->stamp);
@@ -255,7 +286,8 @@ static void worker_plan(struct sim *sim, struct sim_worker *worker)
         return;
     worker_seat_joins(sim, worker);
     rows = worker->n_seats;
-    worker->run_prompt = worker_next_prompt(sim, worker);
+    worker->run_pack_s = 0;
+    worker->run_prompt = worker_next_prompt(sim, worker, SIM_NONE);
     if (worker->run_prompt == SIM_NONE && worker->n_seats == 0)
         return;
     worker->run_chunk = 0;
@@ -277,6 +309,8 @@ static void worker_plan(struct sim *sim, struct sim_worker *worker)
         worker->run_square_s += times->pair_s * c * c / 2;
         steps = n < steps ? n : steps;
         steps = worker->n_seats > 0 && steps > MOST_MIXED ? MOST_MIXED : steps;
+        if (steps == n)
+            worker_pack(sim, worker, most * n - job->n_left);
     }
     worker->run_steps = (uint32_t)steps;
     worker->run_began_ns = sim->now_ns;
@@ -290,6 +324,16 @@ static double worker_steps_now(const struct sim *sim, const struct sim_worker *w
     double passed_s = (double)(sim->now_ns - worker->run_began_ns) / 1e9, linear = worker->run_linear_s;
 
     return floor(2 * passed_s / (linear + sqrt(linear * linear + 4 * worker->run_square_s * passed_s)));
+}
+
+/* The run ends before the step that they were to share. */
+static void worker_unpack(struct sim *sim, struct sim_worker *worker)
+{
+    uint32_t at = worker->prompts.head;
+
+    for (uint32_t i = 0; worker->run_pack_s > 0 && i < worker->prompts.n; i++, at = sim_job_at(sim, at)->next)
+        sim_job_at(sim, at)->n_packed = 0;
+    worker->run_pack_s = 0;
 }
 
 /* Something joins: the run ends with the step under way. */
@@ -307,6 +351,7 @@ static void worker_poke(struct sim *sim, struct sim_worker *worker)
     if (n >= worker->run_steps)
         return;
     worker->run_steps = (uint32_t)n;
+    worker_unpack(sim, worker);
     worker_schedule(sim, worker);
 }
 
@@ -345,12 +390,11 @@ static void worker_learn(struct sim *sim, struct sim_worker *worker, double run_
                    sim->now_ns);
 }
 
-static void worker_prompt_steps(struct sim *sim, struct sim_worker *worker, uint32_t i)
+static void worker_prompt_steps(struct sim *sim, struct sim_worker *worker, uint32_t i, uint32_t done)
 {
     struct sim_job *job = sim_job_at(sim, i);
-    double n = worker->run_chunk * worker->run_steps;
-    uint32_t done = n + 0.5 < job->n_left ? (uint32_t)(n + 0.5) : job->n_left;
 
+    done = done < job->n_left ? done : job->n_left;
     job->n_left -= done;
     worker->queued_tokens -= done;
     if (job->n_left > 0)
@@ -366,6 +410,21 @@ static void worker_prompt_steps(struct sim *sim, struct sim_worker *worker, uint
     }
     sim_front_prefilled(sim, i);
     worker_seat(sim, worker, i);
+}
+
+static void worker_packed_steps(struct sim *sim, struct sim_worker *worker)
+{
+    uint32_t at = worker->prompts.head, next;
+
+    for (uint32_t n = worker->prompts.n; n > 0; n--, at = next) {
+        struct sim_job *job = sim_job_at(sim, at);
+        uint32_t n_packed = job->n_packed;
+
+        next = job->next;
+        job->n_packed = 0;
+        if (n_packed > 0)
+            worker_prompt_steps(sim, worker, at, n_packed);
+    }
 }
 
 void sim_worker_steps_end(struct sim *sim, struct sim_worker *worker)
@@ -384,7 +443,10 @@ void sim_worker_steps_end(struct sim *sim, struct sim_worker *worker)
     sim->result->n_steps += worker->run_steps;
     worker->is_dirty = true;
     if (prompt != SIM_NONE)
-        worker_prompt_steps(sim, worker, prompt);
+        worker_prompt_steps(sim, worker, prompt, (uint32_t)(worker->run_chunk * worker->run_steps + 0.5));
+    if (worker->run_pack_s > 0)
+        worker_packed_steps(sim, worker);
+    worker->run_pack_s = 0;
     while (worker->n_seats > 0 && worker->seats[0].end_step <= worker->n_steps) {
         uint32_t i = worker->seats[0].job;
 

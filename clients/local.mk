@@ -59,7 +59,8 @@ baton_bench_LDADD = libbench.a libtransfer_transport.a $(link_clients) $(XXHASH_
 
 bin_PROGRAMS += baton-sim
 baton_sim_SOURCES = clients/sim/main.c clients/sim/options.h clients/sim/options.c \
-	clients/sim/replay.h clients/sim/replay.c clients/sim/report.h clients/sim/report.c
+	clients/sim/replay.h clients/sim/replay.c clients/sim/report.h clients/sim/report.c \
+	clients/sim/measured.h clients/sim/measured.c
 baton_sim_LDADD = libbench.a libclients.a $(link_fleet_sim) $(link_net_http) $(JANSSON_LIBS)
 
 examples = clients/examples/ask.sh clients/examples/ask.py clients/examples/ask.c clients/examples/ask.mjs \

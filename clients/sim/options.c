@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/str.h"
 #include "clients/common/cli.h"
+#include "clients/sim/measured.h"
 #include "fleet/picker/picker.h"
 
 enum kind { OPT_U32, OPT_U64, OPT_REAL, OPT_TIME, OPT_SECONDS, OPT_TEXT, OPT_FLAG };
@@ -62,6 +63,7 @@ static const struct option_row rows[] = {
     {"--prefill-times", "S,ROW,CTX,TOKEN,PAIR", "seconds of a prefill worker's step, and for each decoding row, context token, prompt token, attended pair", OPT_SECONDS, AT(sim.prefill_times), 0, 0},
     {"--decode-times", "S,ROW,CTX,TOKEN,PAIR", "the same of a decode worker", OPT_SECONDS, AT(sim.decode_times), 0, 0},
     {"--in-order", NULL, "a prompt that waits for pushed blocks is not passed by later ones", OPT_FLAG, AT(sim.in_order), 0, 0},
+    {"--measured", "FILE", "step times of both roles as a worker learned them: `batonctl status --json` of it", OPT_TEXT, AT(measured_path), 0, 0},
     {"--rigid", NULL, "decode workers compute no prompts", OPT_FLAG, AT(sim.decodes_only), 0, 0},
     {"--start", "TIME", "from a worker's start to its first request", OPT_TIME, AT(sim.start_ns), 0, 86400},
     {"--crash-every", "SECONDS", "mean time between crashes of any worker (default 0: none)", OPT_REAL, AT(sim.crash_every_s), 0, 1e9},
@@ -330,6 +332,7 @@ static bool check_load(struct sim_cli *cli)
 
 int sim_options_read(int argc, char **argv, struct sim_cli *cli, int *status_out)
 {
+    struct fault fault = {0};
     int policy, share;
 
     *cli = (struct sim_cli){.replay = {.speed = 1, .n_replicas = 1},
@@ -370,5 +373,11 @@ int sim_options_read(int argc, char **argv, struct sim_cli *cli, int *status_out
     }
     cli->sim.policy = (enum sim_policy)policy;
     cli->sim.share = (enum picker_share)share;
+    if (cli->measured_path != NULL && measured_load(cli->measured_path, &fault, &cli->sim.decode_times) < 0) {
+        *status_out = complain(SIM_NAME, "%s", fault.text);
+        return 0;
+    }
+    if (cli->measured_path != NULL)
+        cli->sim.prefill_times = cli->sim.decode_times;
     return check_load(cli) ? 1 : 0;
 }

@@ -12,7 +12,7 @@ struct sim_cli {
     struct sim_opts sim;
     struct replay_opts replay;
     struct generate_opts generate;
-    const char *trace_path, *generate_name;
+    const char *trace_path, *generate_name, *measured_path;
     bool is_json;
     const char *policy, *preset, *share;
 };

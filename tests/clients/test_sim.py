@@ -79,6 +79,16 @@ def what_is_wrong_is_named():
         assert "baton-sim" in run(*options, status=2)
 
 
+def measured_times_are_taken():
+    with in_file('{"prefill_tokens_per_s": 1000.0, "decode_step_ms": 20.0}', ".json") as f:
+        slow = report("--measured", f.name, "--generate", "poisson", "--rate", "0.5")["classes"][0]
+        assert 0.019 < slow["itl_s"]["p50"] < 0.03, slow["itl_s"]
+    for text, says in (("", ":1:"), ("{}", "decode_step_ms"), ('{"prefill_tokens_per_s": -1, "decode_step_ms": 1}', "above 0"), ("[" * 9999, ":1:")):
+        with in_file(text, ".json") as f:
+            err = run("--measured", f.name, "--generate", "poisson", status=1)
+            assert says in err and err.count("\n") == 1, err
+
+
 def help_names_every_option():
     text = run("--help")
     for option in ("--trace", "--generate", "--policy", "--preset", "--json", "--crash-every", "--disk-tokens", "--report-delay"):
@@ -117,7 +127,7 @@ def policies_come_in_their_order():
 
 
 def main():
-    for test in (same_seed_same_bytes, every_request_is_accounted_for, the_text_has_a_chart, traces_are_read, what_is_wrong_is_named,
+    for test in (same_seed_same_bytes, every_request_is_accounted_for, the_text_has_a_chart, traces_are_read, what_is_wrong_is_named, measured_times_are_taken,
                  help_names_every_option, the_router_links_the_same_objects, policies_come_in_their_order):
         test()
         print(f"ok {test.__name__}")

@@ -62,12 +62,14 @@ examples = clients/examples/ask.sh clients/examples/ask.py clients/examples/ask.
 EXTRA_DIST += $(examples)
 
 # The commands against a stub of the endpoint; with real daemons they are tested in tests/integration.
-client_tests = tests/clients/test_chat.py tests/clients/test_ctl.py tests/clients/test_bench.py
+client_tests = tests/clients/test_chat.py tests/clients/test_ctl.py tests/clients/test_bench.py \
+	tests/clients/test_plan.py
 TESTS += $(client_tests)
 EXTRA_DIST += $(client_tests) tests/clients/harness.py tests/clients/stub.py
 tests/clients/test_chat.log: baton-chat
 tests/clients/test_ctl.log: batonctl
 tests/clients/test_bench.log: baton-bench
+tests/clients/test_plan.log: baton-plan
 
 if HAVE_CMOCKA
 clients_unit_tests = tests/unit/clients/test_answer tests/unit/clients/test_bench tests/unit/clients/test_talk \
@@ -90,3 +92,12 @@ noinst_PROGRAMS += tests/bench/bench_route
 tests_bench_bench_route_SOURCES = tests/bench/bench_help.c tests/bench/bench_help.h tests/bench/route/route.h tests/bench/route/main.c tests/bench/route/drive.c \
 	tests/bench/route/crew.c tests/bench/route/traffic.c
 tests_bench_bench_route_LDADD = libbench.a $(link_fleet_picker) $(JANSSON_LIBS)
+
+bin_PROGRAMS += baton-plan
+baton_plan_SOURCES = clients/plan/main.c clients/plan/plan_cli.h clients/plan/plan_cli.c \
+	clients/plan/cmd_list.c clients/plan/cmd_validate.c clients/plan/cmd_calibrate.c clients/plan/cmd_ratio.c \
+	clients/plan/calibrate.h clients/plan/calibrate_load.c clients/plan/load.h clients/plan/load.c \
+	clients/plan/plan_job.h clients/plan/cmd_plan.c clients/plan/plan_report.c clients/plan/plan_explain.c \
+	clients/plan/plan_trace.c clients/plan/plan_html.c clients/plan/svg.h clients/plan/svg.c \
+	clients/plan/plan_conf.c
+baton_plan_LDADD = libfleet_plan.a $(link_clients) libtext_json.a libgguf.a libbase.a $(JANSSON_LIBS) $(XXHASH_LIBS) -lpthread -lm

@@ -9,3 +9,26 @@ baton_prefill_SOURCES = daemon/prefill_main.c $(daemon_worker)
 baton_prefill_LDADD = $(link_worker_loop)
 baton_decode_SOURCES = daemon/decode_main.c $(daemon_worker)
 baton_decode_LDADD = $(link_worker_loop)
+
+# `make first` builds what ./run starts. Its workers have kernels for this machine only; all else is the same.
+# kern_tables is wanted from the start, so that libkern_here.a gives it.
+first_programs = baton-router batonctl baton-chat
+if KERNELS_X86
+EXTRA_PROGRAMS += first/baton-prefill first/baton-decode
+first_workers = first/baton-prefill first/baton-decode
+first_link = libkern_here.a $(filter-out $(kern_libs),$(link_worker_loop)) $(kern_here_libs) libgguf.a libbase.a
+first_libraries = $(filter %.a,$(first_link))
+first_baton_prefill_SOURCES = $(baton_prefill_SOURCES)
+first_baton_prefill_LDFLAGS = $(AM_LDFLAGS) -Wl,-u,kern_tables
+first_baton_prefill_LDADD = $(first_link)
+first_baton_prefill_DEPENDENCIES = $(first_libraries)
+first_baton_decode_SOURCES = $(baton_decode_SOURCES)
+first_baton_decode_LDFLAGS = $(AM_LDFLAGS) -Wl,-u,kern_tables
+first_baton_decode_LDADD = $(first_link)
+first_baton_decode_DEPENDENCIES = $(first_libraries)
+else
+first_workers = baton-prefill baton-decode
+endif
+.PHONY: first
+first: $(BUILT_SOURCES)
+	$(AM_V_at)$(MAKE) $(AM_MAKEFLAGS) $(first_programs) $(first_workers)

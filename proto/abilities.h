@@ -10,7 +10,7 @@
 /* Add a bit only for a feature that an old worker would ignore or answer wrongly, not for each field.
  * X(name, bit, text) */
 #define ABILITY_LIST(X)                                                                                      \
-    X(GRAMMARS, 1, "answers of a given shape")      /* Submit.constraint */                                  \
+    X(GRAMMARS, 1, "constrained answers")           /* Submit.constraint */                                  \
     X(LOGPROBS, 2, "log probabilities")             /* Sampling.wants_logprob, n_top */                      \
     X(ASKED, 3, "asked pushes")                     /* the worker accepts ASK and Submit.holder */           \
     X(SCORES, 4, "log probabilities of the prompt") /* Submit.score_from */                                  \

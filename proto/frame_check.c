@@ -30,24 +30,24 @@
 #include <math.h>
 #include <string.h>
 
-#define MAX_TOKENS   (UINT64_C(4) << 20) /* as many as SUBMIT's 16 MiB can hold */
-#define MAX_BLOCKS   (UINT64_C(1) << 24) /* blocks of a pool */
-#define MAX_TEXT     255
-#define MAX_PATH     107 /* sun_path less its NUL */
-#define MAX_VOCAB    (UINT64_C(256) << 20)
-#define MAX_PAUSE_MS (UINT64_C(600) * 1000)
-#define MAX_REAL     (UINT64_C(1) << 62)
-#define MAX_DEPTH    4
-#define MAX_SHAPE    (UINT64_C(1) << 20) /* bytes of a constraint */
-#define MAX_PENALTY  100
-#define MAX_BIAS     1024 /* entries of Sampling.bias */
-#define MAX_TOP      20   /* most likely tokens beside a sampled one */
-#define MAX_WEIGHT   1000 /* base/fair.h */
-#define HASH_BYTES   UINT64_C(16)
-#define MAX_TENANT   ((UINT64_C(1) << 48) - 1) /* cache/prefix/tenant.h */
-#define MAX_ASKED    (UINT64_C(1) << 17)       /* blocks of a prompt of MAX_TOKENS */
-#define MAX_SINGLES  (UINT64_C(1) << 15)
-#define MAX_EVENTS   (UINT64_C(1) << 15) /* block events in one frame */
+#define MAX_TOKENS     (UINT64_C(4) << 20) /* as many as SUBMIT's 16 MiB can hold */
+#define MAX_BLOCKS     (UINT64_C(1) << 24) /* blocks of a pool */
+#define MAX_TEXT       255
+#define MAX_PATH       107 /* sun_path less its NUL */
+#define MAX_VOCAB      (UINT64_C(256) << 20)
+#define MAX_PAUSE_MS   (UINT64_C(600) * 1000)
+#define MAX_REAL       (UINT64_C(1) << 62)
+#define MAX_DEPTH      4
+#define MAX_CONSTRAINT (UINT64_C(1) << 20) /* bytes of a constraint */
+#define MAX_PENALTY    100
+#define MAX_BIAS       1024 /* entries of Sampling.bias */
+#define MAX_TOP        20   /* most likely tokens beside a sampled one */
+#define MAX_WEIGHT     1000 /* base/fair.h */
+#define HASH_BYTES     UINT64_C(16)
+#define MAX_TENANT     ((UINT64_C(1) << 48) - 1) /* cache/prefix/tenant.h */
+#define MAX_ASKED      (UINT64_C(1) << 17)       /* blocks of a prompt of MAX_TOKENS */
+#define MAX_SINGLES    (UINT64_C(1) << 15)
+#define MAX_EVENTS     (UINT64_C(1) << 15) /* block events in one frame */
 
 enum rule { TEXT, NAME, HEX, RANGE, WITHIN, BYTES, HASHES, SINGLES, COUNT, NEEDED };
 
@@ -101,7 +101,7 @@ static const struct limits table[] = {
       {"n_prompt", RANGE, 1, MAX_TOKENS},
       {"max_new_tokens", RANGE, 0, MAX_TOKENS},
       {"sampling", NEEDED, 0, 0},
-      {"constraint", BYTES, 0, MAX_SHAPE},
+      {"constraint", BYTES, 0, MAX_CONSTRAINT},
       {"keep_tokens", RANGE, 0, MAX_TOKENS},
       {"keep_1h_tokens", RANGE, 0, MAX_TOKENS},
       {"public_tokens", RANGE, 0, MAX_TOKENS},

@@ -25,17 +25,19 @@ tests_fuzz_libreplay_a_SOURCES = tests/fuzz/replay.c
 
 include tests/lint/local.mk
 include tests/fuzz/frame.mk
+include tests/fuzz/hello.mk
 include tests/fuzz/http.mk
 include tests/fuzz/conn.mk
 include tests/fuzz/h2.mk
 include tests/fuzz/gguf.mk
 include tests/fuzz/tune.mk
+include tests/fuzz/plan.mk
 include tests/fuzz/vocab.mk
 include tests/fuzz/cut.mk
 include tests/fuzz/config.mk
 include tests/fuzz/api.mk
 include tests/fuzz/calls.mk
-include tests/fuzz/shape.mk
+include tests/fuzz/constraint.mk
 include tests/fuzz/openai.mk
 include tests/fuzz/admit.mk
 include tests/fuzz/kvframe.mk

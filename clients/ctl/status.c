@@ -272,7 +272,7 @@ static void put_worker_table(const json_t *root, struct buf *out)
                real_of(root, "prefill_tokens_per_s"), real_of(root, "decode_step_ms"),
                real_of(root, "transfer_bytes_per_s") / 1e6);
     buf_printf(out,
-               "  steps     %" PRIu64 ", %" PRIu64 " with guesses: %" PRIu64 " tokens guessed, %" PRIu64
+               "  steps     %" PRIu64 ", %" PRIu64 " with drafts: %" PRIu64 " tokens drafted, %" PRIu64
                " right (%.0f%%); %" PRIu64 " prompt tokens at most in the last\n",
                count_of(root, "steps"), count_of(root, "draft_steps"), count_of(root, "drafted_tokens"),
                count_of(root, "accepted_tokens"),

@@ -40,7 +40,7 @@ static const char HELP[] =
     "  --ids                print token ids instead of text\n"
     "  --ignore-stop        go on after tokens that end an answer\n"
     "  --quiet              no figures on stderr\n"
-    "  --speculate HOW      guess repeated text: off, auto (default) or always\n"
+    "  --speculate HOW      draft repeated text: off, auto (default) or always\n"
     "  --kv TYPE            keys and values: f16 (default), f32, bf16, q8_0, q4_0\n"
     "  --threads N          compute threads (default: all CPUs)\n"
     "  --kernels NAME       auto, scalar, avx2 or avx512\n"
@@ -231,7 +231,7 @@ static int show(struct answer *answer, token_id id)
     return rc;
 }
 
-/* Each token as the scheduler has it; several come at once when guesses were right. */
+/* Each token as the scheduler has it; several come at once when drafts were accepted. */
 static void on_token(void *arg, struct seq *seq, const struct sample_result *token)
 {
     struct answer *answer = arg;
@@ -267,8 +267,8 @@ static void print_figures(const struct answer *answer)
             answer->n_prompt, prefill_s, answer->n_prompt / (prefill_s > 0 ? prefill_s : 1), answer->n_drawn,
             decode_s, n_decoded / (decode_s > 0 ? decode_s : 1), answer->rig->engine.info.name);
     if (stats->n_drafted > 0)
-        fprintf(stderr, "guessed %u tokens, %u right: %u steps saved\n", stats->n_drafted, stats->n_accepted,
-                stats->n_accepted);
+        fprintf(stderr, "drafted %u tokens, %u accepted: %u steps saved\n", stats->n_drafted,
+                stats->n_accepted, stats->n_accepted);
 }
 
 /* One sequence on a scheduler of its own, to its end or to Ctrl-C. */
@@ -279,9 +279,9 @@ static int run_steps(struct answer *answer, const struct token_ids *ids)
     struct seq_spec spec = {.tokens = ids->ids,
                             .n_tokens = (uint32_t)ids->n,
                             .n_prompt = (uint32_t)ids->n,
-                            .max_new_tokens = answer->args->max,
+                            .work.max_new_tokens = answer->args->max,
                             .stop_ids = stops ? tokenizer_stop_ids(answer->tokenizer, &n_stops) : NULL,
-                            .sample = answer->args->sample};
+                            .work.sample = answer->args->sample};
     struct seq *seq;
     int rc;
 

@@ -177,6 +177,8 @@ static int feed_and_write(struct rig *rig, const struct logits_args *args, const
         rc = rig_feed(rig, &feed, &drawn);
         if (rc == 0 && file)
             rc = put_row(file, rig->engine.ops->logits(rig->engine.self, 0), vocab);
+        if (rc == 0 && drawn.is_spoilt)
+            rc = E_NUMERICS; /* the file holds the rows up to this one */
     }
     return rc;
 }

@@ -235,9 +235,9 @@ static int score_rows(struct measuring *m, uint32_t at, uint32_t n)
     if (rc == 0)
         rc = foretell(&m->model, m->tokens, at, n);
     for (uint32_t i = 0; rc == 0 && i < n; i++)
-        score_add(&m->score, m->model.engine.ops->logits(m->model.engine.self, i),
-                  m->args->base_path != NULL ? m->kept + (size_t)i * vocab : NULL, vocab,
-                  m->tokens[at + i + 1]);
+        rc = score_add(&m->score, m->model.engine.ops->logits(m->model.engine.self, i),
+                       m->args->base_path != NULL ? m->kept + (size_t)i * vocab : NULL, vocab,
+                       m->tokens[at + i + 1]);
     return rc;
 }
 

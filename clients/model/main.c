@@ -43,7 +43,7 @@ static void print_help(FILE *file)
 static int unknown(const char *name)
 {
     const struct command *nearest = NULL;
-    unsigned best = 4; /* further off, a guess would be a riddle */
+    unsigned best = 4; /* further off, a suggestion would be a riddle */
 
     for (size_t i = 0; i < ARRAY_LEN(COMMANDS); i++) {
         unsigned distance = str_distance(name, COMMANDS[i].name);

@@ -20,7 +20,8 @@ struct score {
 };
 
 /* One place: logits [vocab] of the model and of the base (NULL: none), and the token that came. */
-void score_add(struct score *score, const float *logits, const float *base, uint32_t vocab, uint32_t token);
+/* E_NUMERICS: the model, or the base, gives logits that are not finite. */
+int score_add(struct score *score, const float *logits, const float *base, uint32_t vocab, uint32_t token);
 double score_mean(const struct mean *mean);
 double score_error(const struct mean *mean); /* standard error of the mean */
 double score_perplexity(const struct score *score);

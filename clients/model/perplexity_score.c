@@ -7,6 +7,8 @@
 #include <math.h>
 #include <stddef.h>
 
+#include "base/err.h"
+
 static void mean_add(struct mean *mean, double value)
 {
     double off = value - mean->mean;
@@ -45,16 +47,20 @@ static double log_sum(const float *logits, uint32_t vocab, uint32_t *best_out)
     return (double)logits[best] + log(sum);
 }
 
-void score_add(struct score *score, const float *logits, const float *base, uint32_t vocab, uint32_t token)
+int score_add(struct score *score, const float *logits, const float *base, uint32_t vocab, uint32_t token)
 {
     uint32_t best, base_best;
     double norm = log_sum(logits, vocab, &best), kl = 0;
 
+    if (!isfinite(norm - (double)logits[token]))
+        return E_NUMERICS;
     mean_add(&score->nll, norm - (double)logits[token]);
     if (base == NULL)
-        return;
+        return 0;
 
     double base_norm = log_sum(base, vocab, &base_best);
+    if (!isfinite(base_norm - (double)base[token]))
+        return E_NUMERICS;
     for (uint32_t i = 0; i < vocab; i++) {
         double log_p = (double)base[i] - base_norm;
 
@@ -64,4 +70,5 @@ void score_add(struct score *score, const float *logits, const float *base, uint
     mean_add(&score->kl, kl);
     score->kl_most = kl > score->kl_most ? kl : score->kl_most;
     score->n_same += best == base_best;
+    return 0;
 }

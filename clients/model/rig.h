@@ -23,7 +23,7 @@ struct rig_seats { /* what rig_start makes room for */
     uint32_t n_sequences;
     uint32_t n_tokens;     /* of each */
     uint32_t batch_tokens; /* most per step */
-    uint32_t n_draws;      /* tokens drawn per step, guesses included; 0: one for each sequence */
+    uint32_t n_draws;      /* tokens drawn per step, drafts included; 0: one for each sequence */
 };
 
 struct rig { /* a zeroed one is empty */

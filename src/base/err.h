@@ -31,7 +31,7 @@
     X(E_OVERLOADED, -1021, "overloaded")                                                                     \
     X(E_PEER, -1022, "peer failed")                                                                          \
     X(E_INTERNAL, -1023, "internal error")                                                                   \
-    X(E_SHAPE, -1024, "the answer cannot be held to its shape")                                              \
+    X(E_CONSTRAINT, -1024, "the answer cannot match its constraint")                                         \
     X(E_NUMERICS, -1025, "the model computes numbers that are not finite")
 
 enum err {

@@ -136,6 +136,12 @@ fail:;
     return E_NOMEM;
 }
 
+void mem_region_want_small_pages(const struct mem_region *region)
+{
+    madvise(region->base, region->len_bytes,
+            MADV_NOHUGEPAGE); /* a wish: a kernel without huge pages refuses */
+}
+
 void mem_region_close(struct mem_region *region)
 {
     if (region->base != NULL) {

@@ -20,6 +20,9 @@ struct mem_region {
  * Core dumps leave the pages out.  E_NOMEM; errno keeps the cause. */
 int mem_region_open(size_t len_bytes, bool is_shareable, bool is_populated, const char *name,
                     struct mem_region *out);
+/* Asks for small pages: the first touch of a page then clears 4 KiB and not 2 MiB, which can take
+ * milliseconds.  For lazily used memory of a thread that must not stall. */
+void mem_region_want_small_pages(const struct mem_region *region);
 void mem_region_close(struct mem_region *region); /* accepts a zeroed struct */
 
 /* Prefetches these bytes into the cache.  It never reads them, so any address is allowed. */

@@ -65,6 +65,8 @@ void mem_copy_choose(const struct mem_copy_way *way)
 
 /* ---- measuring ---- */
 
+#define HARD_LIMITS 3 /* the first rounds may take so many limits on a busy machine */
+
 struct measuring {
     struct mem_region region; /* sources, then targets */
     size_t at_bytes;          /* the next piece */
@@ -88,12 +90,15 @@ static uint64_t time_stretch(struct measuring *measuring, const struct mem_copy_
     return sum_ns;
 }
 
-static uint32_t measure_round(struct measuring *measuring)
+/* Returns the number of ways; 0: the time is over. */
+static uint32_t measure_round(struct measuring *measuring, uint64_t end_ns)
 {
     const struct mem_copy_way *way;
     uint32_t i = 0;
 
     for (; i < MEM_COPY_MAX_WAYS && (way = mem_copy_way_at(i)) != NULL; i++) {
+        if (clock_now_ns() >= end_ns)
+            return 0;
         uint64_t ns = time_stretch(measuring, way);
 
         if (measuring->best_ns[i] == 0 || ns < measuring->best_ns[i])
@@ -113,9 +118,13 @@ const struct mem_copy_way *mem_copy_measure(uint64_t limit_ns, double *gbs_out)
     for (int round = 0; round < MAX_ROUNDS; round++) {
         if (round >= MIN_ROUNDS && clock_now_ns() - start_ns >= limit_ns)
             break;
-        n = measure_round(&measuring);
+        n = measure_round(&measuring, start_ns + HARD_LIMITS * limit_ns);
+        if (n == 0)
+            break;
     }
     mem_region_close(&measuring.region);
+    if (n == 0)
+        return NULL;
     for (uint32_t i = 0; i < n; i++) {
         gbs_out[i] = (double)(STRETCH_PIECES * PIECE_BYTES) / (double)(measuring.best_ns[i] + 1);
         if (gbs_out[i] > gbs_out[best])

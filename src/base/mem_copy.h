@@ -28,7 +28,8 @@ void mem_copy_choose(const struct mem_copy_way *way); /* any thread; running cop
 /* Measures all methods in turns under the conditions of a KV transfer: pieces of 512 KiB from memory to
  * memory, with source and target in no cache. gbs_out [MEM_COPY_MAX_WAYS]: bytes per nanosecond of each.
  * Returns the method to choose: the fastest, or the first one unless another is clearly faster.  NULL: no
- * memory to measure in.  Ends soon after limit_ns. */
+ * memory to measure in, or the machine was too busy.  Ends soon after limit_ns, or after three times that
+ * when the machine is busy. */
 enum { MEM_COPY_MAX_WAYS = 8 };
 const struct mem_copy_way *mem_copy_measure(uint64_t limit_ns, double *gbs_out);
 

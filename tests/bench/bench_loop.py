@@ -6,7 +6,8 @@
 
 A router and a decode worker are asked the same, one request at a time, over HTTP/1.1 and, where curl can, over HTTP/2.  The
 figures are the loops' own (loop_work in the log, serve/endpoint/stall.c): processor time of the loop's thread in one call of its, so a
-machine with other work only makes them somewhat larger.  The longest of three."""
+machine with other work only makes them somewhat larger.  The longest of three.  BENCH_SERVED: workers are simulated and have a
+context of 4,194,304 tokens, so that long prompts are served and not refused."""
 import base64
 import gzip
 import json
@@ -31,6 +32,11 @@ def words(n_bytes):
     list_ = ["the", "router", "hands", "prompts", "to", "workers", "who", "compute", "keys", "and", "values", "of", "tokens",
              "x = f(y);", "résumé", "日本語", "\n\n", "1234.5", "-->", "__init__"]
     return " ".join(rng.choice(list_) for _ in range(n_bytes // 7))[:n_bytes]
+
+
+def numbers(n):
+    """So many token ids, no two blocks alike."""
+    return [rng.randrange(300, 1000) for _ in range(n)]
 
 
 def user(content, **fields):
@@ -86,6 +92,10 @@ def kinds():
     yield "900,000 tokens, completions", comp, {**base, "prompt": [300] * 900000}
     yield "128 prompts of 1,000 words", comp, {**base, "prompt": [words(6000)] * 128}
     yield "a prompt that fills the context", m, user(words(6000))
+    yield "132,000 tokens, served", comp, {**base, "prompt": numbers(132000)}
+    yield "990,000 tokens, served", comp, {**base, "prompt": numbers(990000)}
+    yield "1 MiB of text, served", m, user(words(MIB))
+    yield "4 MiB of text, served", m, user(words(4 * MIB))
     yield "the same, 16 choices", chat, {**user(words(6000)), "n": 16}
     yield "system of 16 MiB", m, user("x", system=words(16 * MIB))
     yield "system of 100,000 blocks", m, user("x", system=[{"type": "text", "text": "a"}] * 100000)
@@ -166,7 +176,7 @@ class Ear:
         with open(self.path, errors="replace") as f:
             f.seek(self.at)
             for line in f:
-                if '"loop_work"' not in line:
+                if '"event":"loop_work"' not in line:
                     continue
                 said = json.loads(line)
                 if said["work"] != "turn":
@@ -230,16 +240,21 @@ def run(c, names, posts):
         print(line, flush=True)
 
 
+SERVED = {"engine__kind": "sim", "engine__sim_step": "1us", "engine__sim_prefill_token": "0", "model__context": "4194304",
+          "kv__memory": "4GiB", "sched__chunk_tokens": "65536"}
+
+
 def main():
     with Cluster() as c:
+        engine = SERVED if os.environ.get("BENCH_SERVED") else {}
         c.router(http__h2c="yes")
-        c.worker("prefill", http__h2c="yes")
-        c.worker("decode", http__h2c="yes")
+        c.worker("prefill", http__h2c="yes", **engine)
+        c.worker("decode", http__h2c="yes", **engine)
         c.wait_ready(prefill=1, decode=1)
         fetch(c.routers[0].http, "POST", "/v1/messages", user("warm"))
         run(c, sys.argv[1:], [post_http1, post_http2] if os.environ.get("BENCH_HTTP2") else [post_http1])
         for daemon in c.routers + c.workers[-1:]:
-            status, _, body = fetch(daemon.http, "GET", "/metrics")
+            status, _, body = fetch(daemon.admin, "GET", "/metrics", headers={"authorization": f"Bearer {c.admin_token()}"})
             print(f"\n{daemon.name}, of all:", *[line for line in body.decode().splitlines()
                                                  if line.startswith("baton_loop_stall_max_seconds")], sep="\n  ")
 

@@ -5,7 +5,7 @@
  *
  * A model of random weights (baton-model make) computes at the speed of a real one but says nothing that
  * resembles its prompt.  So the engine is wrapped: all is computed and drawn, then each drawn token is
- * replaced by the one the script has for its position.  What is right among the guesses follows from the
+ * replaced by the one the script has for its position.  What is right among the drafts follows from the
  * text, what a step takes from the model.
  *
  *     edit    the answer is the prompt's text with one token in 20 changed, left out or put in
@@ -15,10 +15,10 @@
  *     noise   every token at random: nothing is ever found
  *
  * Scheduler with speculation off and with auto take turns on the same engine and the same cached prompts; a
- * line gives both speeds and what became of the guesses.  A machine shared with others changes by more than
+ * line gives both speeds and what became of the drafts.  A machine shared with others changes by more than
  * speculation could cost, so a second line tells what does not depend on it: the time outside the engine,
- * where endings are looked up, and that inside, without and with guesses, by the step; and from these what
- * guessing adds to the time, right guesses counted as the steps that they saved. */
+ * where endings are looked up, and that inside, without and with drafts, by the step; and from these what
+ * drafting adds to the time, right drafts counted as the steps that they saved. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,10 +54,10 @@ struct bench {
     uint32_t n_done;
     struct seq_stats sum; /* of the run, as all below */
     uint64_t engine_ns;
-    double step_us[TEXT_MAX]; /* of steps without guesses */
+    double step_us[TEXT_MAX]; /* of steps without drafts */
     uint32_t n_steps;
-    uint64_t guess_ns; /* of those with */
-    uint32_t n_guess_steps;
+    uint64_t draft_ns; /* of those with */
+    uint32_t n_draft_steps;
 };
 
 /* ---- texts ---- */
@@ -136,8 +136,8 @@ static void note_step(struct bench *b, const struct engine_batch *batch, uint64_
     }
     b->engine_ns += took_ns;
     if (n_drafts > 0) {
-        b->guess_ns += took_ns;
-        b->n_guess_steps++;
+        b->draft_ns += took_ns;
+        b->n_draft_steps++;
     } else if (n_tokens == batch->n_items && b->n_steps < TEXT_MAX) { /* no prompt in it */
         b->step_us[b->n_steps++] = (double)took_ns / 1e3;
     }
@@ -220,8 +220,8 @@ static void open_bench(struct bench *b, const char *path)
 struct took {
     double speed;
     double outside; /* the engine, per token drawn */
-    double plain;   /* a step without guesses: median */
-    double guesses; /* steps with guesses: all of them */
+    double plain;   /* a step without drafts: median */
+    double drafts;  /* steps with drafts: all of them */
 };
 
 /* What the cache holds of the prompts is not computed again. */
@@ -229,16 +229,16 @@ static struct took run(struct bench *b, uint32_t which)
 {
     uint64_t began_ns = clock_now_ns(), took_ns;
 
-    b->n_done = b->n_steps = b->n_guess_steps = 0;
+    b->n_done = b->n_steps = b->n_draft_steps = 0;
     b->sum = (struct seq_stats){0};
-    b->engine_ns = b->guess_ns = 0;
+    b->engine_ns = b->draft_ns = 0;
     for (uint32_t i = 0; i < b->n_seqs; i++) {
         struct seq_spec spec = {.id = i,
                                 .tokens = b->texts[i],
                                 .n_tokens = PROMPT_TOKENS,
                                 .n_prompt = PROMPT_TOKENS,
-                                .max_new_tokens = b->n_tokens,
-                                .sample = {.top_p = 1}};
+                                .work.max_new_tokens = b->n_tokens,
+                                .work.sample = {.top_p = 1}};
         struct seq *seq;
 
         ASSERT(sched_submit(b->scheds[which], &spec, &seq) == 0);
@@ -249,36 +249,36 @@ static struct took run(struct bench *b, uint32_t which)
     return (struct took){.speed = (double)b->sum.n_drawn * (double)NS_PER_S / (double)took_ns,
                          .outside = (double)(took_ns - b->engine_ns) / 1e3 / b->sum.n_drawn,
                          .plain = b->n_steps > 0 ? bench_median(b->step_us, b->n_steps) : 0,
-                         .guesses = (double)b->guess_ns / 1e3};
+                         .drafts = (double)b->draft_ns / 1e3};
 }
 
 /* Of a run, on average; microseconds. */
 struct parts {
     double plain_outside, outside; /* the engine, a token */
-    double step;                   /* without guesses */
-    double guesses;                /* all steps with guesses */
-    double n_guess_steps, n_right, n_drawn;
+    double step;                   /* without drafts */
+    double drafts;                 /* all steps with drafts */
+    double n_draft_steps, n_right, n_drawn;
     double n_seqs; /* that share a step */
 };
 
 static void say_parts(const struct parts *p)
 {
-    double saved = p->n_guess_steps + p->n_right / p->n_seqs; /* steps without guesses */
-    double added = (p->outside - p->plain_outside) * p->n_drawn + p->guesses - saved * p->step;
+    double saved = p->n_draft_steps + p->n_right / p->n_seqs; /* steps without drafts */
+    double added = (p->outside - p->plain_outside) * p->n_drawn + p->drafts - saved * p->step;
     double plain = p->n_drawn * (p->step / p->n_seqs + p->plain_outside);
 
-    printf("       us outside the engine a token: plain %.1f, speculating %.1f; a step without guesses %.0f",
+    printf("       us outside the engine a token: plain %.1f, speculating %.1f; a step without drafts %.0f",
            p->plain_outside, p->outside, p->step);
-    if (p->n_guess_steps > 0)
-        printf(", with %.0f (%.1f of them)", p->guesses / p->n_guess_steps, p->n_guess_steps);
+    if (p->n_draft_steps > 0)
+        printf(", with %.0f (%.1f of them)", p->drafts / p->n_draft_steps, p->n_draft_steps);
     printf("; by these %+.2f %% of the time\n", 100 * added / plain);
 }
 
 static void compare(struct bench *b, const char *kind, uint32_t n_repeats)
 {
     double speeds[2][REPEATS_MAX], outside[2][REPEATS_MAX], plain[REPEATS_MAX], ratios[REPEATS_MAX];
-    double guesses = 0;
-    uint32_t n_guess_steps = 0, n_right = 0;
+    double drafts = 0;
+    uint32_t n_draft_steps = 0, n_right = 0;
 
     for (uint32_t i = 0; i < b->n_seqs; i++)
         write_text(b, kind, i);
@@ -294,11 +294,11 @@ static void compare(struct bench *b, const char *kind, uint32_t n_repeats)
                 plain[i] = took.plain;
                 continue;
             }
-            guesses += took.guesses;
-            n_guess_steps += b->n_guess_steps;
+            drafts += took.drafts;
+            n_draft_steps += b->n_draft_steps;
             n_right += b->sum.n_accepted;
             if (i + 1 == n_repeats)
-                printf("%-6s %3u seqs: %6u drawn, %6u guesses, %6u right", kind, b->n_seqs, b->sum.n_drawn,
+                printf("%-6s %3u seqs: %6u drawn, %6u drafts, %6u right", kind, b->n_seqs, b->sum.n_drawn,
                        b->sum.n_drafted, b->sum.n_accepted);
         }
         ratios[i] = speeds[1][i] / speeds[0][i];
@@ -308,8 +308,8 @@ static void compare(struct bench *b, const char *kind, uint32_t n_repeats)
     say_parts(&(struct parts){.plain_outside = bench_median(outside[0], n_repeats),
                               .outside = bench_median(outside[1], n_repeats),
                               .step = bench_median(plain, n_repeats),
-                              .guesses = guesses / n_repeats,
-                              .n_guess_steps = (double)n_guess_steps / n_repeats,
+                              .drafts = drafts / n_repeats,
+                              .n_draft_steps = (double)n_draft_steps / n_repeats,
                               .n_right = (double)n_right / n_repeats,
                               .n_drawn = b->sum.n_drawn,
                               .n_seqs = b->n_seqs});

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A shape and any tokens under it.
+/* A constraint and any tokens under it.
  *
- *     shape | NUL | one byte a token
+ *     constraint | NUL | one byte a token
  *
  * A mask says what accept says; what was accepted within tokens_left can be ended within them; taking tokens
  * back and going on gives the same masks; what is forced is the only thing allowed. */

@@ -24,13 +24,13 @@ static void is_json(struct buf *text)
 
 static void check_bounds(const struct gen_request *request, enum api_call call)
 {
-    ASSERT(request->n_choices <= 128 && request->n_top_logprobs <= 20 && request->n_stop_sequences <= 4);
-    ASSERT(request->n_prompts <= 128 && request->n_bias <= 1024);
-    for (size_t i = 1; i < request->n_bias; i++)
-        ASSERT(request->bias[i - 1].token < request->bias[i].token);
+    ASSERT(request->n_choices <= 128 && request->work.sample.n_top <= 20 && request->n_stop_sequences <= 4);
+    ASSERT(request->n_prompts <= 128 && request->work.sample.n_bias <= 1024);
+    for (size_t i = 1; i < request->work.sample.n_bias; i++)
+        ASSERT(request->work.sample.bias[i - 1].id < request->work.sample.bias[i].id);
     if (api_call_generates(call)) {
         ASSERT(request->model.len_bytes > 0);
-        ASSERT(request->top_p >= 0 && request->top_p <= 1);
+        ASSERT(request->work.sample.top_p >= 0 && request->work.sample.top_p <= 1);
         ASSERT(request->n_prompts * request->n_choices <= 128);
         ASSERT((request->n_prompts > 0) == (call == API_COMPLETIONS));
     }

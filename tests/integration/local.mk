@@ -2,7 +2,7 @@
 # Real daemons, real sockets, real faults: Python's standard library drives them.
 integration_tests = tests/integration/test_relay.py tests/integration/test_faults.py \
 	tests/integration/test_sdk.py tests/integration/test_operate.py tests/integration/test_caching.py \
-	tests/integration/test_shapes.py tests/integration/test_sampler.py tests/integration/test_http.py \
+	tests/integration/test_constraints.py tests/integration/test_sampler.py tests/integration/test_http.py \
 	tests/integration/test_api_md.py tests/integration/test_examples.py
 integration_tests += tests/integration/test_tier.py tests/integration/test_echo.py
 integration_tests += tests/integration/test_render.py
@@ -18,10 +18,13 @@ EXTRA_DIST += $(plain_tests)
 if PLAIN_BUILD
 TESTS += $(plain_tests)
 endif
-EXTRA_DIST += tests/integration/hurt.py tests/bench/bench_overlap.py tests/bench/bench_loop.py
+EXTRA_DIST += tests/integration/hurt.py tests/bench/bench_overlap.py tests/bench/bench_loop.py tests/bench/bench_loop_ports.py
 TESTS += $(integration_tests)
 EXTRA_DIST += $(integration_tests) tests/integration/cluster.py
 TEST_EXTENSIONS = .py .vm
 PY_LOG_COMPILER = env BATON_BUILD=$(abs_top_builddir) BATON_SOURCE=$(abs_top_srcdir) PYTHONDONTWRITEBYTECODE=1 python3
 TESTS += tests/integration/test_share.py tests/integration/test_disk_index.py tests/integration/test_peers.py
 EXTRA_DIST += tests/integration/test_share.py tests/integration/test_disk_index.py tests/integration/test_peers.py
+TESTS += tests/integration/test_calibrate.py
+EXTRA_DIST += tests/integration/test_calibrate.py
+tests/integration/test_calibrate.log: baton-plan

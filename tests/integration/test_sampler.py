@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What may be asked of the sampler, through real daemons: penalties, biases, shapes, log probabilities.  The same tokens
-with the same log probabilities come from one worker, from a pair, in company, from a cached prefix, with guesses and without, and
+"""What may be asked of the sampler, through real daemons: penalties, biases, constraints, log probabilities.  The same tokens
+with the same log probabilities come from one worker, from a pair, in company, from a cached prefix, with drafts and without, and
 when the worker that answers dies in the middle."""
 import http.client
 import json
@@ -103,7 +103,7 @@ def the_same_draws_however_served():
         c.assert_quiet()
 
 
-def guesses_change_no_draw():
+def drafts_change_no_draw():
     answers = []
     for speculate in ("off", "always"):
         with Cluster() as c:
@@ -166,4 +166,4 @@ def a_worker_dies_in_mid_answer():
 
 
 if __name__ == "__main__":
-    main([the_same_draws_however_served, guesses_change_no_draw, a_worker_dies_in_mid_answer])
+    main([the_same_draws_however_served, drafts_change_no_draw, a_worker_dies_in_mid_answer])

@@ -30,6 +30,12 @@ def ask_all(router, model, timeout=60):
         yield path, status, headers, text.decode()
 
 
+def ask(router, path, model):
+    status, headers, text = fetch(router.http, "POST", path, {"model": model, "max_tokens": 4, "messages": [
+        {"role": "user", "content": "hi"}]}, timeout=20)
+    return status, headers, text.decode()
+
+
 def until(condition, what, seconds=20):
     end = time.monotonic() + patience(seconds)
     while time.monotonic() < end:
@@ -94,6 +100,38 @@ def a_restarted_router_says_503_until_its_workers_are_back():
 
             until(answers, "the worker does not come back")
             assert seen <= {200, 503}, seen
+
+
+def a_restarted_router_waits_for_the_workers_of_other_models():
+    """The first worker to come back does not make the other's model unknown; after the grace it is."""
+    with Cluster() as c:
+        router = c.router(link__return_grace="8s")
+        second = os.path.join(c.dir, "second.gguf")
+        subprocess.run([os.path.join(BUILD, "baton-model"), "quantize", "--type", "F16", MODEL, second], check=True,
+                       capture_output=True)
+        c.worker("decode", model__name="one")
+        other = c.worker("decode", model__name="two", model__path=second)
+        c.wait_ready(decode=2)
+        assert [ask(router, "/v1/messages", m)[0] for m in ("one", "two", "three")] == [200, 200, 404]
+        router.kill()
+        other.kill(signal.SIGSTOP)
+        router.start()
+        seen = set()
+
+        def answers(model):
+            try:
+                status, headers, text = ask(router, "/v1/messages", model)
+            except OSError:
+                return None
+            assert status in (200, 404) or (status == 503 and "retry-after" in headers), (status, text)
+            return status
+
+        until(lambda: answers("one") == 200, "the first worker does not come back")
+        assert answers("two") == 503
+        other.kill(signal.SIGCONT)
+        until(lambda: seen.add(answers("two")) or 200 in seen, f"the other worker does not come back: {seen}")
+        assert seen <= {None, 200, 503}, seen
+        until(lambda: answers("three") == 404, "a wrong name stays a server's fault", 30)
 
 
 def metrics_are_the_operators():
@@ -304,6 +342,17 @@ def spoilt_model(folder):
     return path
 
 
+def tools_name_logits_that_are_no_numbers():
+    with Cluster() as c:
+        path, text = spoilt_model(c.dir), os.path.join(c.dir, "text")
+        with open(text, "w") as f:
+            f.write("The harbour lights went out one after another. " * 60)
+        for arguments in (["logits", "--prompt", "hello", path], ["perplexity", "--text", text, path]):
+            said = subprocess.run([os.path.join(BUILD, "baton-model"), *arguments], capture_output=True, text=True)
+            assert said.returncode != 0 and "numbers that are not finite" in said.stderr, (arguments, said)
+            assert "nan" not in said.stdout.lower(), (arguments, said.stdout)
+
+
 def logits_that_are_no_numbers_are_told():
     """They were served as token 0 without a word."""
     with Cluster() as c:
@@ -329,6 +378,7 @@ def logits_that_are_no_numbers_are_told():
         assert status == 500 and b"numerics" in text, (status, text)
 
 
-main([answers_503_until_models_are_known_then_404, a_restarted_router_says_503_until_its_workers_are_back, metrics_are_the_operators,
+main([answers_503_until_models_are_known_then_404, a_restarted_router_says_503_until_its_workers_are_back,
+      a_restarted_router_waits_for_the_workers_of_other_models, metrics_are_the_operators,
       cache_creation_is_counted_by_breakpoint, the_second_worker_of_a_name_is_refused, a_worker_started_again_takes_its_place,
-      a_worker_that_hangs_loses_its_name_to_another, workers_of_one_host_have_names_of_their_own, logits_that_are_no_numbers_are_told])
+      a_worker_that_hangs_loses_its_name_to_another, tools_name_logits_that_are_no_numbers, workers_of_one_host_have_names_of_their_own, logits_that_are_no_numbers_are_told])

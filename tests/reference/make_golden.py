@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Golden logits of each architecture, from the references beside this file.
 
-    tests/reference/make_golden.py PATH/TO/baton-model [CASE...]      (needs python3-torch and python3-numpy)
+    tests/reference/make_golden.py PATH/TO/baton-model [CASE...]      (needs torch, numpy, and transformers
+                                                                      for the cases of ref_hf)
 
 Each case is a tiny random model that `baton-model make` writes, the same bytes for the same command, so only the
 command and the expectation are kept: tests/golden/arch/CASE.txt, which tests/unit/compute/engine/test_arch.c reads.
@@ -29,6 +30,7 @@ TINY = "--type F32 --hidden 48 --heads 4 --kv-heads 2 --ffn 80 --vocab 259 --con
 LATENT = ("--set attention.kv_lora_rank=32 --set attention.key_length=24 --set attention.value_length=16 "
           "--set rope.dimension_count=8 --set expert_count=8 --set expert_used_count=3 --set expert_shared_count=2 "
           "--set expert_feed_forward_length=16")
+NARROW = "--set expert_count=8 --set expert_used_count=3 --set expert_feed_forward_length=32"
 CASES = {
     "llama": ("llama", f"--arch llama --layers 2 {TINY}"),
     "llama3": ("llama", f"--arch llama --layers 2 --with rope_freqs --set rope.freq_base=500000.0 {TINY}"),
@@ -81,6 +83,17 @@ CASES = {
     "gpt-oss": ("gptoss", "--arch gpt-oss --layers 3 --head-dim 32 --set attention.sliding_window=9 --set expert_count=8 "
                 "--set expert_used_count=3 --set expert_feed_forward_length=32 --set rope.scaling.type=yarn "
                 f"--set rope.scaling.factor=32.0 --set rope.scaling.original_context_length=64 {TINY}"),
+    "qwen2moe": ("hf", f"--arch qwen2moe --layers 2 {NARROW} --set expert_shared_feed_forward_length=48 {TINY}"),
+    "olmoe": ("hf", f"--arch olmoe --layers 2 {NARROW} {TINY}"),
+    "granitemoe": ("hf", f"--arch granitemoe --layers 2 {NARROW} --set embedding_scale=2.5 --set residual_scale=0.7 "
+                   f"--set attention.scale=0.2 --set logit_scale=1.5 {TINY}"),
+    "minimax-m2": ("hf", f"--arch minimax-m2 --layers 2 --head-dim 16 --with exp_probs_b {NARROW} "
+                   f"--set rope.dimension_count=8 {TINY}"),
+    "hunyuan-dense": ("hf", f"--arch hunyuan-dense --layers 2 --head-dim 20 {TINY}"),
+    "hunyuan-moe": ("hf", f"--arch hunyuan-moe --layers 2 --head-dim 16 {NARROW} "
+                    f"--set expert_shared_feed_forward_length=32 {TINY}"),
+    "seed_oss": ("hf", f"--arch seed_oss --layers 2 --head-dim 20 --with bias {TINY}"),
+    "exaone4": ("hf", f"--arch exaone4 --layers 5 --set attention.sliding_window=9 {TINY}"),
 }
 N_TOKENS, SHOWN = 40, (0, 13, 39)
 

@@ -4,6 +4,7 @@ libbase_event_a_SOURCES = \
 	src/base/event/jobs.c src/base/event/jobs.h \
 	src/base/event/loop.c src/base/event/loop.h \
 	src/base/event/signals.c src/base/event/service.h src/base/event/service.c src/base/event/signals.h \
+	src/base/event/stranger_hello.c src/base/event/stranger_hello_priv.h \
 	src/base/event/stranger_table.c src/base/event/stranger_table_priv.h \
 	src/base/event/strangers.c src/base/event/strangers.h \
 	src/base/event/work.c src/base/event/work.h src/base/event/work_priv.h

@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Order of eviction when a new stranger arrives:
  *
- *   its address is at its bound   the oldest of that address       (a flood from one host costs that host)
- *   the table is full             the oldest of unknown addresses
- *                                 the oldest of known addresses, if the new one's is known too
+ *   its address is at its bound   one of that address              (a flood from one host costs that host)
+ *   the table is full             one of the unknown addresses
+ *                                 one of the known addresses, if the new one's is known too
  *                                 none: the new stranger is refused
  *
- * So a new stranger is the last of its kind to be evicted.  An honest peer needs only the time of one
- * handshake.  To push it out, a flood must bring `max` newer sockets within that time.  An address that
- * authenticated once is known, and a flood from elsewhere never evicts strangers from it.
+ * Among these the larger class loses its oldest: those that have sent bytes, or those that are still silent.
+ * The new stranger counts as silent.  So silent sockets never push out a peer in mid-handshake, and peers
+ * that stop in mid-handshake never push out a new one that has yet to speak.
+ *
+ * So a new stranger is the last of its class to be evicted.  An honest peer needs only the time of one
+ * handshake.  To push it out, a flood must bring half of `max` newer sockets of its class within that time.
+ * An address that authenticated once is known, and a flood from elsewhere never evicts strangers from it.
  *
  * The table has an entry for a host while the host has strangers or is known.  Known hosts are ordered by
  * their last arrival. */
@@ -22,21 +26,36 @@
 #include "base/err.h"
 #include "base/hashmap.h"
 
+struct class_list { /* strangers of one class, oldest first */
+    struct list entries;
+    uint32_t n;
+};
+
 struct stranger_host { /* one address */
     struct stranger_key key;
-    struct list strangers; /* oldest first */
-    struct list lately;    /* in table->known, if known */
-    uint32_t n;
+    struct class_list strangers[STRANGER_N_CLASSES];
+    struct list lately; /* in table->lately, if known */
     bool is_known;
 };
 
 struct stranger_table {
     struct stranger_bounds bounds;
     struct hashmap *hosts;
-    struct list unknown, known; /* strangers, oldest first */
-    struct list lately;         /* known hosts, least recently seen first */
+    struct class_list by_age[2][STRANGER_N_CLASSES]; /* of unknown addresses, and of known ones */
+    struct list lately;                              /* known hosts, least recently seen first */
     uint32_t n, n_known;
 };
+
+static void classes_init(struct class_list classes[STRANGER_N_CLASSES])
+{
+    for (unsigned i = 0; i < STRANGER_N_CLASSES; i++)
+        list_init(&classes[i].entries);
+}
+
+static uint32_t classes_count(const struct class_list classes[STRANGER_N_CLASSES])
+{
+    return classes[STRANGER_CLASS_SILENT].n + classes[STRANGER_CLASS_BEGUN].n;
+}
 
 int stranger_table_new(const struct stranger_bounds *bounds, struct stranger_table **out)
 {
@@ -48,8 +67,8 @@ int stranger_table_new(const struct stranger_bounds *bounds, struct stranger_tab
     if (table == NULL)
         return E_NOMEM;
     table->bounds = *bounds;
-    list_init(&table->unknown);
-    list_init(&table->known);
+    classes_init(table->by_age[false]);
+    classes_init(table->by_age[true]);
     list_init(&table->lately);
     if (hashmap_new(sizeof(struct stranger_key), &table->hosts) < 0) {
         free(table);
@@ -113,7 +132,7 @@ static struct stranger_host *host_get(struct stranger_table *table, const struct
     if (host == NULL)
         return NULL;
     host->key = *from;
-    list_init(&host->strangers);
+    classes_init(host->strangers);
     list_init(&host->lately);
     if (hashmap_put(table->hosts, from, host, NULL) < 0) {
         free(host);
@@ -133,7 +152,7 @@ static void host_forget(struct stranger_table *table, struct stranger_host *host
     host->is_known = false;
     list_remove(&host->lately);
     table->n_known--;
-    if (host->n == 0)
+    if (classes_count(host->strangers) == 0)
         host_free(table, host);
 }
 
@@ -157,55 +176,88 @@ void stranger_table_know(struct stranger_table *table, const struct stranger_key
 
 /* ---- strangers ---- */
 
-static struct stranger_entry *first_by_age(const struct list *list)
+static struct stranger_entry *first_by_age(const struct class_list *list)
 {
-    return list_is_empty(list) ? NULL : container_of(list->next, struct stranger_entry, by_age);
+    return list->n == 0 ? NULL : container_of(list->entries.next, struct stranger_entry, by_age);
 }
 
-static struct stranger_entry *first_by_host(const struct stranger_host *host)
+static struct stranger_entry *first_by_host(const struct class_list *list)
 {
-    return host == NULL || host->n == 0 ? NULL
-                                        : container_of(host->strangers.next, struct stranger_entry, by_host);
+    return list->n == 0 ? NULL : container_of(list->entries.next, struct stranger_entry, by_host);
 }
 
-struct stranger_entry *stranger_table_oldest(const struct stranger_table *table,
+/* The class that loses one: the larger, with the new stranger among the silent. */
+static enum stranger_class larger_class(const struct class_list classes[STRANGER_N_CLASSES])
+{
+    return classes[STRANGER_CLASS_BEGUN].n > classes[STRANGER_CLASS_SILENT].n ? STRANGER_CLASS_BEGUN
+                                                                              : STRANGER_CLASS_SILENT;
+}
+
+struct stranger_entry *stranger_table_oldest(const struct stranger_table *table, enum stranger_class class,
                                              const struct stranger_key *from)
 {
-    if (from != NULL)
-        return first_by_host(hashmap_get(table->hosts, from));
-    return !list_is_empty(&table->unknown) ? first_by_age(&table->unknown) : first_by_age(&table->known);
+    struct stranger_entry *unknown = first_by_age(&table->by_age[false][class]);
+
+    if (from != NULL) {
+        const struct stranger_host *host = hashmap_get(table->hosts, from);
+
+        return host != NULL ? first_by_host(&host->strangers[class]) : NULL;
+    }
+    return unknown != NULL ? unknown : first_by_age(&table->by_age[true][class]);
 }
 
 struct stranger_entry *stranger_table_next(const struct stranger_table *table,
                                            const struct stranger_entry *entry, bool is_of_address)
 {
-    if (is_of_address)
-        return entry->by_host.next == &entry->host->strangers
-                   ? NULL
-                   : container_of(entry->by_host.next, struct stranger_entry, by_host);
-    if (entry->by_age.next == &table->unknown)
-        return first_by_age(&table->known);
-    return entry->by_age.next == &table->known
-               ? NULL
-               : container_of(entry->by_age.next, struct stranger_entry, by_age);
+    const struct list *head = is_of_address ? &entry->host->strangers[entry->class].entries
+                                            : &table->by_age[entry->was_known][entry->class].entries;
+    struct list *next = is_of_address ? entry->by_host.next : entry->by_age.next;
+
+    if (next != head)
+        return is_of_address ? container_of(next, struct stranger_entry, by_host)
+                             : container_of(next, struct stranger_entry, by_age);
+    return is_of_address || entry->was_known ? NULL : first_by_age(&table->by_age[true][entry->class]);
 }
 
 enum stranger_verdict stranger_table_ask(const struct stranger_table *table, const struct stranger_key *from,
                                          struct stranger_entry **leaving_out)
 {
     const struct stranger_host *host = hashmap_get(table->hosts, from);
+    const struct class_list *classes;
+    bool from_known;
 
     *leaving_out = NULL;
-    if (host != NULL && host->n >= table->bounds.max_per_address) {
-        *leaving_out = first_by_host(host);
+    if (host != NULL && classes_count(host->strangers) >= table->bounds.max_per_address) {
+        *leaving_out = first_by_host(&host->strangers[larger_class(host->strangers)]);
         return STRANGER_OVER_PER_ADDRESS;
     }
     if (table->n < table->bounds.max)
         return STRANGER_HAS_ROOM;
-    if (list_is_empty(&table->unknown) && (host == NULL || !host->is_known))
+    from_known = classes_count(table->by_age[false]) == 0;
+    if (from_known && (host == NULL || !host->is_known))
         return STRANGER_NO_ROOM;
-    *leaving_out = stranger_table_oldest(table, NULL);
+    classes = table->by_age[from_known];
+    *leaving_out = first_by_age(&classes[larger_class(classes)]);
     return STRANGER_OVER_MAX;
+}
+
+static void entry_link(struct stranger_table *table, struct stranger_entry *entry)
+{
+    struct class_list *by_age = &table->by_age[entry->was_known][entry->class];
+    struct class_list *by_host = &entry->host->strangers[entry->class];
+
+    list_push_back(&by_age->entries, &entry->by_age);
+    by_age->n++;
+    list_push_back(&by_host->entries, &entry->by_host);
+    by_host->n++;
+}
+
+static void entry_unlink(struct stranger_table *table, struct stranger_entry *entry)
+{
+    list_remove(&entry->by_age);
+    table->by_age[entry->was_known][entry->class].n--;
+    list_remove(&entry->by_host);
+    entry->host->strangers[entry->class].n--;
 }
 
 int stranger_table_add(struct stranger_table *table, const struct stranger_key *from,
@@ -218,22 +270,30 @@ int stranger_table_add(struct stranger_table *table, const struct stranger_key *
     if (host->is_known)
         host_came(table, host);
     entry->host = host;
-    list_push_back(host->is_known ? &table->known : &table->unknown, &entry->by_age);
-    list_push_back(&host->strangers, &entry->by_host);
-    host->n++;
+    entry->class = STRANGER_CLASS_SILENT;
+    entry->was_known = host->is_known;
+    entry_link(table, entry);
     table->n++;
     return 0;
+}
+
+void stranger_table_begin(struct stranger_table *table, struct stranger_entry *entry)
+{
+    if (entry->class == STRANGER_CLASS_BEGUN)
+        return;
+    entry_unlink(table, entry);
+    entry->class = STRANGER_CLASS_BEGUN;
+    entry_link(table, entry);
 }
 
 void stranger_table_remove(struct stranger_table *table, struct stranger_entry *entry)
 {
     struct stranger_host *host = entry->host;
 
-    list_remove(&entry->by_age);
-    list_remove(&entry->by_host);
+    entry_unlink(table, entry);
     entry->host = NULL;
     table->n--;
-    if (--host->n == 0 && !host->is_known)
+    if (classes_count(host->strangers) == 0 && !host->is_known)
         host_free(table, host);
 }
 

@@ -2,8 +2,8 @@
 /* Decides which strangers of a port stay.  A stranger is a socket that was accepted and has not
  * authenticated itself.
  *
- * Pure: it knows addresses, ages and limits, no sockets.  The caller owns the entries.  Entries are ordered
- * by age. */
+ * Pure: it knows addresses, classes, ages and limits, no sockets.  The caller owns the entries.  Entries of
+ * one class are ordered by age. */
 #ifndef BASE_EVENT_STRANGER_TABLE_PRIV_H
 #define BASE_EVENT_STRANGER_TABLE_PRIV_H
 
@@ -17,10 +17,18 @@
 struct stranger_table;
 struct stranger_host;
 
+enum stranger_class {
+    STRANGER_CLASS_SILENT, /* has sent no byte yet */
+    STRANGER_CLASS_BEGUN,  /* has sent bytes */
+    STRANGER_N_CLASSES
+};
+
 struct stranger_entry {
-    struct list by_age;         /* in the list of strangers from known, or unknown, addresses: oldest first */
-    struct list by_host;        /* in the list of its address: oldest first */
+    struct list by_age;         /* in the list of its class, of known or unknown addresses: oldest first */
+    struct list by_host;        /* in the list of its class and address: oldest first */
     struct stranger_host *host; /* its address; NULL: in no table */
+    enum stranger_class class;
+    bool was_known; /* its address was known when it came */
 };
 
 struct stranger_bounds {
@@ -31,8 +39,8 @@ struct stranger_bounds {
 
 enum stranger_verdict {
     STRANGER_HAS_ROOM,         /* there is room */
-    STRANGER_OVER_PER_ADDRESS, /* there is room after the oldest of its address leaves */
-    STRANGER_OVER_MAX,         /* there is room after the oldest of all leaves */
+    STRANGER_OVER_PER_ADDRESS, /* there is room after one of its address leaves */
+    STRANGER_OVER_MAX,         /* there is room after one of all leaves */
     STRANGER_NO_ROOM           /* refuse: all entries are from known addresses and this one is not */
 };
 
@@ -52,16 +60,19 @@ struct stranger_key stranger_key_of_user(uid_t uid);
  * NULL: none. */
 enum stranger_verdict stranger_table_ask(const struct stranger_table *table, const struct stranger_key *from,
                                          struct stranger_entry **leaving_out);
-/* Adds an entry as the newest.  E_NOMEM. */
+/* Adds an entry as the newest of the silent ones.  E_NOMEM. */
 int stranger_table_add(struct stranger_table *table, const struct stranger_key *from,
                        struct stranger_entry *entry);
 void stranger_table_remove(struct stranger_table *table, struct stranger_entry *entry);
+/* The entry's peer has sent bytes: moves it to that class, as the newest.  Does nothing the second time. */
+void stranger_table_begin(struct stranger_table *table, struct stranger_entry *entry);
 /* Marks the address as known: later strangers from there stay longer than those from other addresses. */
 void stranger_table_know(struct stranger_table *table, const struct stranger_key *from);
-/* The entry that leaves first, of that address or (NULL) of all.  NULL: there is none. */
-struct stranger_entry *stranger_table_oldest(const struct stranger_table *table,
+/* The oldest entry of a class, of that address or (NULL) of all, unknown addresses first.  NULL: none. */
+struct stranger_entry *stranger_table_oldest(const struct stranger_table *table, enum stranger_class class,
                                              const struct stranger_key *from);
-/* The entry that leaves after this one, of its address (is_of_address) or of all. */
+/* The entry of the same class that comes after this one in that order, of its address (is_of_address) or of
+ * all. */
 struct stranger_entry *stranger_table_next(const struct stranger_table *table,
                                            const struct stranger_entry *entry, bool is_of_address);
 struct stranger_key stranger_entry_key(const struct stranger_entry *entry);

@@ -1,10 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A stranger's states:
  *
- *    accept ──> SILENT ──first bytes──> BEGUN ──proved──> (gone: only its owner has it)
- *                 │  no byte in time      │  evicted, or ended by its owner
- *                 v  evicted, or closed   v
- *               closed                  gone
+ *    accept ──> SILENT ──first bytes──> READY ──enough──> BEGUN ──proved──> (gone: only its owner has it)
+ *                 │                       │                 │  evicted, or ended by its owner
+ *                 v                       v                 v
+ *               closed: not enough in time, evicted        gone
+ *
+ * READY and BEGUN are one class in the table: both have sent bytes.  On a busy loop a peer's first bytes may
+ * lie in the kernel while a burst is accepted.  So an eviction looks for bytes before it takes a silent one.
+ *
+ * Enough is one byte, or a whole ClientHello: a TLS object costs a hundred times what a stranger costs.  The
+ * bytes stay in the kernel, which reports the socket again when all have come (SO_RCVLOWAT).
  *
  * A silent stranger that its peer closes leaves no log line, because no owner exists yet.  Every eviction is
  * counted, but logged at most once in LOG_PAUSE_NS.  So a flood of sockets does not become a flood of log
@@ -21,26 +27,30 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "base/event/stranger_hello_priv.h"
 #include "base/event/stranger_table_priv.h"
 
 #define MAX_KNOWN       1024
 #define LOG_PAUSE_NS    (10 * NS_PER_S)
+#define PEEKS           64 /* bounds one eviction; each finds another stranger that has sent bytes */
 #define CLOSED_PER_TURN 64 /* bounds one round: a flood that ends at once must not block the loop */
 
 const char *const stranger_end_names[STRANGER_N_ENDS] = {"address", "full", "silent"};
 
 enum stranger_state {
-    STRANGER_SILENT, /* ours: no byte has arrived */
+    STRANGER_SILENT, /* ours: no byte has been seen */
+    STRANGER_READY,  /* ours: bytes are here; the watch is about to report them, or that enough have come */
     STRANGER_BEGUN   /* handed over: its owner uses the socket */
 };
 
 struct stranger {
     struct stranger_entry entry;
-    struct list silent; /* in strangers->silent, oldest first; unlinked once it has begun */
+    struct list silent; /* in strangers->silent, oldest first; unlinked once it is BEGUN */
     struct strangers *port;
     enum stranger_state state;
-    int fd;              /* SILENT */
-    struct ev_fd *watch; /* SILENT */
+    int fd;              /* ours */
+    size_t wanted_bytes; /* READY: the watch waits for so many; 0: for any */
+    struct ev_fd *watch; /* ours */
     uint64_t since_ns;
     void (*evict)(void *owner); /* BEGUN */
     void *owner;
@@ -135,7 +145,7 @@ static void stranger_send_away(struct stranger *stranger, enum stranger_end why)
     void *owner = stranger->owner;
 
     strangers_note(stranger->port, why);
-    if (stranger->state == STRANGER_SILENT) {
+    if (stranger->state != STRANGER_BEGUN) {
         stranger_close(stranger);
         return;
     }
@@ -172,19 +182,51 @@ static void stranger_begin(struct stranger *stranger)
     stranger->watch = NULL;
     list_remove(&stranger->silent);
     stranger->state = STRANGER_BEGUN;
+    stranger_table_begin(strangers->table, &stranger->entry);
     strangers->opts.on_begun(strangers->opts.arg, stranger->fd, &stranger->from.sa, stranger);
+}
+
+/* Its peer has sent bytes, but not enough. */
+static void stranger_make_ready(struct stranger *stranger)
+{
+    stranger->state = STRANGER_READY;
+    stranger_table_begin(stranger->port->table, &stranger->entry);
+}
+
+/* Lets the kernel report the socket when so many bytes have come. False: its peer sends no more, or the kernel
+ * cannot. */
+static bool stranger_want(struct stranger *stranger, size_t bytes)
+{
+    int low = (int)bytes;
+
+    if (stranger->wanted_bytes == bytes)
+        return false; /* reported without them: the peer has closed */
+    stranger->wanted_bytes = bytes;
+    stranger_make_ready(stranger);
+    return setsockopt(stranger->fd, SOL_SOCKET, SO_RCVLOWAT, &low, sizeof(low)) == 0;
 }
 
 static void stranger_on_readable(void *arg, int fd, unsigned ready)
 {
     struct stranger *stranger = arg;
-    char byte;
-    ssize_t n = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    uint8_t first[HELLO_MAX_BYTES];
+    bool awaits_hello = stranger->port->opts.awaits_hello;
+    ssize_t n = recv(fd, first, awaits_hello ? sizeof(first) : 1, MSG_PEEK | MSG_DONTWAIT);
+    size_t wanted = awaits_hello && n > 0 ? hello_bytes(first, (size_t)n) : 0;
+    int one = 1;
 
-    if (n > 0)
-        stranger_begin(stranger);
-    else if (n == 0 || (errno != EAGAIN && errno != EINTR))
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (n <= 0) {
         stranger_close(stranger);
+    } else if (wanted > (size_t)n) {
+        if (!stranger_want(stranger, wanted))
+            stranger_close(stranger);
+    } else {
+        if (stranger->wanted_bytes > 0)
+            (void)setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &one, sizeof(one));
+        stranger_begin(stranger);
+    }
 }
 
 static int stranger_wait(struct stranger *stranger)
@@ -215,11 +257,28 @@ static struct stranger_key read_key(int fd, const struct sockaddr *from)
     return stranger_key_of(from);
 }
 
+/* Whether a stranger that was to leave as silent has sent bytes meanwhile; if so it changes its class. */
+static bool stranger_is_ready(struct stranger *stranger)
+{
+    char byte;
+
+    if (stranger->state != STRANGER_SILENT || recv(stranger->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0)
+        return false;
+    stranger_make_ready(stranger);
+    return true;
+}
+
 /* Returns false when there is none. */
 static bool make_way(struct strangers *strangers, const struct stranger_key *key)
 {
     struct stranger_entry *leaving = NULL;
     enum stranger_verdict verdict = stranger_table_ask(strangers->table, key, &leaving);
+
+    for (unsigned n = 0; leaving != NULL && n < PEEKS; n++) {
+        if (!stranger_is_ready(container_of(leaving, struct stranger, entry)))
+            break;
+        verdict = stranger_table_ask(strangers->table, key, &leaving);
+    }
 
     switch (verdict) {
     case STRANGER_HAS_ROOM:
@@ -271,9 +330,10 @@ void strangers_know(struct strangers *strangers, const struct sockaddr *from)
 bool strangers_make_room(struct strangers *strangers, const struct sockaddr *from)
 {
     struct stranger_key key = from != NULL ? stranger_key_of(from) : (struct stranger_key){{0}};
-    struct stranger_entry *oldest = stranger_table_oldest(strangers->table, from != NULL ? &key : NULL);
+    struct stranger_entry *oldest =
+        stranger_table_oldest(strangers->table, STRANGER_CLASS_BEGUN, from != NULL ? &key : NULL);
 
-    /* Skip strangers that are not bound: silent ones, and the one that needs the room. */
+    /* Skip strangers that are not bound: READY ones, and the one that needs the room. */
     while (oldest != NULL && container_of(oldest, struct stranger, entry)->evict == NULL)
         oldest = stranger_table_next(strangers->table, oldest, from != NULL);
     if (oldest == NULL)

@@ -4,7 +4,7 @@
  * Every port of a daemon has one such object.  A silent socket costs only a descriptor and about 300 bytes
  * here.  Its owner (a link, a KV connection, an HTTP connection) is made when its first bytes arrive.  A
  * socket that sends no byte in time is closed.  When there are too many strangers in total or from one
- * address, the oldest is evicted; stranger_table_priv.h gives the order.  Loop thread only. */
+ * address, one is evicted; stranger_table.c gives the order.  Loop thread only. */
 #ifndef BASE_EVENT_STRANGERS_H
 #define BASE_EVENT_STRANGERS_H
 
@@ -33,6 +33,9 @@ struct strangers_opts {
     uint32_t max;         /* strangers at the same time */
     uint32_t max_per_address;
     uint64_t begin_ns; /* how long a socket may stay silent; 0: on_begun is called at once */
+    /* TLS is spoken over TCP: the first bytes must be a whole ClientHello, within begin_ns too.  Others are
+     * handed over as they are, for TLS to refuse. */
+    bool awaits_hello;
     /* The stranger's first bytes have arrived.  Takes fd.  The callee holds the stranger until it calls
      * stranger_prove() or stranger_leave(), and must call stranger_bind() before it returns. */
     void (*on_begun)(void *arg, int fd, const struct sockaddr *from, struct stranger *stranger);

@@ -99,7 +99,7 @@ static int check_batch(const struct engine_cpu *engine, const struct engine_batc
 static void draw(struct engine_cpu *engine, uint32_t index, const struct engine_item *item,
                  struct sample_result *results_out)
 {
-    const token_id *guesses = item->tokens + item->n_tokens - item->n_drafts;
+    const token_id *drafts = item->tokens + item->n_tokens - item->n_drafts;
     struct sample_place place = {.position = (uint64_t)item->position + item->n_tokens - item->n_drafts,
                                  .state = item->state,
                                  .tokens_left = item->tokens_left};
@@ -114,11 +114,11 @@ static void draw(struct engine_cpu *engine, uint32_t index, const struct engine_
                         &item->sample, &place, &results_out[i]);
         if (results_out[i].is_spoilt) /* a token sampled from such logits is meaningless */
             results_out[i].id = TOKEN_NONE;
-        goes_on = i < item->n_drafts && results_out[i].id == guesses[i] &&
-                  sample_state_push(item->state, guesses[i]) == 0;
+        goes_on = i < item->n_drafts && results_out[i].id == drafts[i] &&
+                  sample_state_push(item->state, drafts[i]) == 0;
         n_pushed += goes_on;
     }
-    sample_state_pop(item->state, guesses, n_pushed);
+    sample_state_pop(item->state, drafts, n_pushed);
 }
 
 struct scoring {

@@ -295,7 +295,7 @@ static void layer_write(const struct sim *sim, const struct engine_batch *batch,
 
 static void draw(const struct sim *sim, const struct engine_item *item, struct sample_result *results_out)
 {
-    const token_id *guesses = item->tokens + item->n_tokens - item->n_drafts;
+    const token_id *drafts = item->tokens + item->n_tokens - item->n_drafts;
     uint32_t n_sure = item->n_tokens - item->n_drafts, n_pushed = 0;
     bool goes_on = item->wants_token;
 
@@ -303,11 +303,11 @@ static void draw(const struct sim *sim, const struct engine_item *item, struct s
         results_out[i] = (struct sample_result){.id = TOKEN_NONE};
         if (goes_on)
             sim_draw(&sim->opts, item, n_sure + i, &results_out[i]);
-        goes_on = goes_on && i < item->n_drafts && results_out[i].id == guesses[i] &&
-                  sample_state_push(item->state, guesses[i]) == 0;
+        goes_on = goes_on && i < item->n_drafts && results_out[i].id == drafts[i] &&
+                  sample_state_push(item->state, drafts[i]) == 0;
         n_pushed += goes_on;
     }
-    sample_state_pop(item->state, guesses, n_pushed);
+    sample_state_pop(item->state, drafts, n_pushed);
     for (uint32_t i = 0; i < item->n_scores; i++)
         sim_score(&sim->opts, item, item->score_at + i + 1, &item->scores[i]);
 }

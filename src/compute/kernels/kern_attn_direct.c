@@ -244,12 +244,25 @@ KV_INLINED void values_by_height(const struct attn_direct *tile, enum dtype type
     }
 }
 
+/* Each type has functions of its own: a compiler's work grows faster than the size of a function. */
+#define FUNCTIONS(dtype)                                                                                     \
+    static __attribute__((noinline)) void scores_##dtype(const struct attn_direct *tile)                     \
+    {                                                                                                        \
+        scores_by_height(tile, dtype);                                                                       \
+    }                                                                                                        \
+    static __attribute__((noinline)) void values_##dtype(const struct attn_direct *tile)                     \
+    {                                                                                                        \
+        values_by_height(tile, dtype);                                                                       \
+    }
+KV_TYPES(FUNCTIONS)
+#undef FUNCTIONS
+
 void KERN(attn_direct_scores)(const struct attn_direct *tile)
 {
     switch ((int)tile->type) {
 #define CASE(dtype)                                                                                          \
     case dtype:                                                                                              \
-        scores_by_height(tile, dtype);                                                                       \
+        scores_##dtype(tile);                                                                                \
         break;
         KV_TYPES(CASE)
 #undef CASE
@@ -261,7 +274,7 @@ void KERN(attn_direct_values)(const struct attn_direct *tile)
     switch ((int)tile->type) {
 #define CASE(dtype)                                                                                          \
     case dtype:                                                                                              \
-        values_by_height(tile, dtype);                                                                       \
+        values_##dtype(tile);                                                                                \
         break;
         KV_TYPES(CASE)
 #undef CASE

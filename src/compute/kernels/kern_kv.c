@@ -71,10 +71,15 @@ KV_INLINED void load_keys(enum dtype type, const struct head *head, uint32_t at,
     }
 }
 
+/* Sixteen vectors in memory (v16_scalar_priv.h) are too many to inline. */
+#ifndef V16_TURN
+#define V16_TURN KV_INLINED
+#endif
+
 /* Lane i of a[j] becomes lane j of a[i].  Of an element's place, four bits of row and four of lane, a round
  * of zips turns the eight bits round by one: row's highest becomes lane's lowest, lane's highest row's
  * lowest. */
-KV_INLINED void turn(v16 a[KV_SPAN])
+V16_TURN void turn(v16 a[KV_SPAN])
 {
     v16 zipped[KV_SPAN];
 

@@ -17,35 +17,50 @@ libkern_scalar_a_CFLAGS = $(AM_CFLAGS) $(KERN_SANITIZE) $(KERN_DEBUG)
 libkern_scalar_a_CPPFLAGS = $(AM_CPPFLAGS) -DKERN_V16='"compute/kernels/v16_scalar_priv.h"' -DKERN_Q8='"compute/kernels/q8_scalar_priv.h"'
 
 if KERNELS_X86
-libcompute_kernels_a_SOURCES += src/compute/kernels/tables_x86.c
+libcompute_kernels_a_SOURCES += src/compute/kernels/tables_x86.c src/compute/kernels/tables_x86_priv.h src/compute/kernels/tables_all.c
 
-noinst_LIBRARIES += libkern_avx2.a libkern_avx2vnni.a libkern_avx512.a libkern_avx512vnni.a libkern_avx512bf16.a
-kern_libs += libkern_avx2.a libkern_avx2vnni.a libkern_avx512.a libkern_avx512vnni.a libkern_avx512bf16.a
+noinst_LIBRARIES += libkern_avx2.a libkern_avx2madd.a libkern_avx2vnni.a libkern_avx512.a libkern_avx512madd.a \
+	libkern_avx512vnni.a libkern_avx512bf16.a
+kern_libs += libkern_avx2.a libkern_avx2madd.a libkern_avx2vnni.a libkern_avx512.a libkern_avx512madd.a \
+	libkern_avx512vnni.a libkern_avx512bf16.a
 
 kern_cflags = $(AM_CFLAGS) $(KERN_SANITIZE) $(KERN_DEBUG) -O3
 kern_cflags_avx2 = $(kern_cflags) -mavx2 -mfma -mf16c
 kern_cppflags_avx2 = $(AM_CPPFLAGS) -DKERN_V16='"compute/kernels/v16_avx2_priv.h"'
-libkern_avx2_a_SOURCES = src/compute/kernels/kern_direct.c $(kern_vec_sources) $(kern_q8_sources) \
-	src/compute/kernels/v16_avx2_priv.h src/compute/kernels/b64_avx2_priv.h src/compute/kernels/q8_madd256_priv.h
-libkern_avx2_a_CPPFLAGS = $(kern_cppflags_avx2) -DKERN_Q8='"compute/kernels/q8_madd256_priv.h"'
+libkern_avx2_a_SOURCES = $(kern_vec_sources) src/compute/kernels/v16_avx2_priv.h
+libkern_avx2_a_CPPFLAGS = $(kern_cppflags_avx2)
 libkern_avx2_a_CFLAGS = $(kern_cflags_avx2)
+libkern_avx2madd_a_SOURCES = src/compute/kernels/kern_direct.c $(kern_q8_sources) src/compute/kernels/b64_avx2_priv.h \
+	src/compute/kernels/q8_madd256_priv.h
+libkern_avx2madd_a_CPPFLAGS = $(kern_cppflags_avx2) -DKERN_Q8='"compute/kernels/q8_madd256_priv.h"'
+libkern_avx2madd_a_CFLAGS = $(kern_cflags_avx2)
 libkern_avx2vnni_a_SOURCES = src/compute/kernels/kern_direct.c $(kern_q8_sources) src/compute/kernels/q8_vnni256_priv.h
 libkern_avx2vnni_a_CPPFLAGS = $(kern_cppflags_avx2) -DKERN_Q8='"compute/kernels/q8_vnni256_priv.h"'
 libkern_avx2vnni_a_CFLAGS = $(kern_cflags_avx2) -mavxvnni
 
 kern_cflags_avx512 = $(kern_cflags) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c
 kern_cppflags_avx512 = $(AM_CPPFLAGS) -DKERN_V16='"compute/kernels/v16_avx512_priv.h"'
-libkern_avx512_a_SOURCES = src/compute/kernels/kern_direct.c $(kern_vec_sources) $(kern_q8_sources) \
-	src/compute/kernels/v16_avx512_priv.h src/compute/kernels/b64_avx512_priv.h src/compute/kernels/q8_madd512_priv.h
-libkern_avx512_a_CPPFLAGS = $(kern_cppflags_avx512) -DKERN_Q8='"compute/kernels/q8_madd512_priv.h"'
+libkern_avx512_a_SOURCES = $(kern_vec_sources) src/compute/kernels/v16_avx512_priv.h
+libkern_avx512_a_CPPFLAGS = $(kern_cppflags_avx512)
 libkern_avx512_a_CFLAGS = $(kern_cflags_avx512)
+libkern_avx512madd_a_SOURCES = src/compute/kernels/kern_direct.c $(kern_q8_sources) src/compute/kernels/b64_avx512_priv.h \
+	src/compute/kernels/q8_madd512_priv.h
+libkern_avx512madd_a_CPPFLAGS = $(kern_cppflags_avx512) -DKERN_Q8='"compute/kernels/q8_madd512_priv.h"'
+libkern_avx512madd_a_CFLAGS = $(kern_cflags_avx512)
 libkern_avx512vnni_a_SOURCES = src/compute/kernels/kern_direct.c $(kern_q8_sources) src/compute/kernels/q8_vnni512_priv.h
 libkern_avx512vnni_a_CPPFLAGS = $(kern_cppflags_avx512) -DKERN_Q8='"compute/kernels/q8_vnni512_priv.h"'
 libkern_avx512vnni_a_CFLAGS = $(kern_cflags_avx512) -mavx512vnni
 libkern_avx512bf16_a_SOURCES = src/compute/kernels/kern_bf16.c
 libkern_avx512bf16_a_CPPFLAGS = $(kern_cppflags_avx512)
 libkern_avx512bf16_a_CFLAGS = $(kern_cflags_avx512) -mavx512bf16
+# The tables of the machine that builds (configure.ac): a program that links libkern_here.a before libcompute_kernels.a
+# needs no other instruction set. kern_here_libs also has what tables_x86.c and amx.c refer to.
+EXTRA_LIBRARIES += libkern_here.a
+libkern_here_a_SOURCES = src/compute/kernels/tables_here.c
+libkern_here_a_CPPFLAGS = $(AM_CPPFLAGS) -DKERN_HERE=KERN_ROW_@KERN_HERE@
+kern_here_libs = libkern_scalar.a @KERN_HERE_LIBS@ libkern_avx512.a libkern_avx512bf16.a
 if KERNELS_AMX
+kern_here_libs += libkern_amx.a
 libcompute_kernels_a_SOURCES += src/compute/kernels/amx.c
 noinst_LIBRARIES += libkern_amx.a
 kern_libs += libkern_amx.a
@@ -74,5 +89,5 @@ else
 libcompute_kernels_a_SOURCES += src/compute/kernels/tables_other.c src/compute/kernels/no_dots.c
 endif
 endif
-EXTRA_DIST += src/compute/kernels/amx.c src/compute/kernels/no_amx.c src/compute/kernels/tables_x86.c src/compute/kernels/tables_arm.c src/compute/kernels/tables_other.c src/compute/kernels/no_dots.c src/compute/kernels/v16_neon_priv.h \
+EXTRA_DIST += src/compute/kernels/amx.c src/compute/kernels/no_amx.c src/compute/kernels/tables_x86.c src/compute/kernels/tables_x86_priv.h src/compute/kernels/tables_all.c src/compute/kernels/tables_here.c src/compute/kernels/tables_arm.c src/compute/kernels/tables_other.c src/compute/kernels/no_dots.c src/compute/kernels/v16_neon_priv.h \
 	src/compute/kernels/b64_neon_priv.h src/compute/kernels/q8_sdot_priv.h src/compute/kernels/q8_usdot_priv.h

@@ -1,12 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernel tables of x86-64, from plain to best.
- *
- *                     floats and halves      integer dots
- *     scalar          plain C                plain C
- *     avx2-madd       AVX2, FMA, F16C        vpmaddubsw, or vpmaddwd
- *     avx2-vnni       "                      AVX-VNNI
- *     avx512-madd     AVX-512 F BW VL DQ     vpmaddubsw, or vpmaddwd
- *     avx512-vnni     "                      AVX-512 VNNI
+/* Tests which kernel tables of x86-64 the CPU runs (tables_x86_priv.h lists them).
  *
  * The CPU's features decide which of them run here. The AVX-512 tables use BF16 dots where the CPU has
  * them and they give the bits of FMAs over flushed numbers. Vendor manuals leave details open, so the
@@ -18,39 +11,35 @@
 
 #include "base/rng.h"
 #include "base/cpu.h"
-#include "compute/kernels/kern.h"
+#include "compute/kernels/tables_x86_priv.h"
 
-extern const struct kern_dots kern_tiles_amx;
-extern const struct kern_vec kern_vec_scalar, kern_vec_avx2, kern_vec_avx512;
-extern const struct kern_q8 kern_q8_scalar, kern_q8_madd256, kern_q8_vnni256, kern_q8_madd512,
-    kern_q8_vnni512;
 float kern_peak_bf16(uint32_t rounds);
 void kern_dots_tile(const struct tile *tile);
 void kern_dots_pack(const struct pack *pack);
 
-static bool always(void)
+bool kern_x86_any(void)
 {
     return true;
 }
 
-static bool has_avx2(void)
+bool kern_x86_avx2(void)
 {
     return cpu_features_get()->has_avx2;
 }
 
-static bool has_avx2_vnni(void)
+bool kern_x86_avx2_vnni(void)
 {
-    return has_avx2() && cpu_features_get()->has_avx_vnni;
+    return kern_x86_avx2() && cpu_features_get()->has_avx_vnni;
 }
 
-static bool has_avx512(void)
+bool kern_x86_avx512(void)
 {
     return cpu_features_get()->has_avx512;
 }
 
-static bool has_avx512_vnni(void)
+bool kern_x86_avx512_vnni(void)
 {
-    return has_avx512() && cpu_features_get()->has_avx512_vnni;
+    return kern_x86_avx512() && cpu_features_get()->has_avx512_vnni;
 }
 
 /* ---- BF16 dots ---- */
@@ -138,58 +127,11 @@ static bool has_dots(void)
     return dots_are_usable;
 }
 
-static const struct kern_dots dots_avx512 = {
+const struct kern_dots kern_dots_avx512 = {
     .tile = kern_dots_tile,
     .pack = kern_dots_pack,
     .is_usable = has_dots,
 };
-
-/* ---- the tables ---- */
-
-const struct kern_table kern_tables[] = {
-    {
-        .name = "scalar",
-        .family = "scalar",
-        .vec = &kern_vec_scalar,
-        .q8 = &kern_q8_scalar,
-        .is_usable = always,
-    },
-    {
-        .name = "avx2-madd",
-        .family = "avx2",
-        .vec = &kern_vec_avx2,
-        .q8 = &kern_q8_madd256,
-        .is_usable = has_avx2,
-    },
-    {
-        .name = "avx2-vnni",
-        .family = "avx2",
-        .vec = &kern_vec_avx2,
-        .q8 = &kern_q8_vnni256,
-        .has_int8_dot = true,
-        .is_usable = has_avx2_vnni,
-    },
-    {
-        .name = "avx512-madd",
-        .family = "avx512",
-        .vec = &kern_vec_avx512,
-        .q8 = &kern_q8_madd512,
-        .dots = &dots_avx512,
-        .tiles = &kern_tiles_amx,
-        .is_usable = has_avx512,
-    },
-    {
-        .name = "avx512-vnni",
-        .family = "avx512",
-        .vec = &kern_vec_avx512,
-        .q8 = &kern_q8_vnni512,
-        .dots = &dots_avx512,
-        .tiles = &kern_tiles_amx,
-        .has_int8_dot = true,
-        .is_usable = has_avx512_vnni,
-    },
-};
-const uint32_t kern_n_tables = sizeof(kern_tables) / sizeof(kern_tables[0]);
 
 kern_peak kern_bf16_peak(void)
 {

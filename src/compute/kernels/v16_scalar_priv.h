@@ -12,6 +12,7 @@
 #include "gguf/dtype.h"
 
 #define KERN(name) name##_scalar
+#define V16_TURN   static __attribute__((noinline)) /* kern_kv.c */
 /* Heights (tokens) for which tile functions exist, and the number of panels for each height. */
 #define TILE_HEIGHTS(H) H(1)
 enum { TILE_TOKENS = 1, TILE_PANELS = 1 };

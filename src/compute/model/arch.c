@@ -419,7 +419,7 @@ static int find_arch(const struct gguf *gguf, struct fault *fault, const struct 
 {
     const struct arch *arch;
     struct bytes name;
-    char known[256] = "";
+    char known[512] = "";
     size_t used = 0;
     int rc = gguf_get_str(gguf, "general.architecture", fault, &name);
 

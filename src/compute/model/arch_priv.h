@@ -46,7 +46,8 @@ enum slot { /* vectors used as one (the biases of q, k and v) are neighbours */
             SLOT_GATE_SHARED,
             SLOT_UP_SHARED,
             SLOT_DOWN_SHARED,
-            SLOT_Q_A, /* latent attention: forward_mla.c */
+            SLOT_SHARED_GATE, /* weighs the shared experts by a sigmoid */
+            SLOT_Q_A,         /* latent attention: forward_mla.c */
             SLOT_Q_A_NORM,
             SLOT_Q_B,
             SLOT_KV_A,
@@ -162,10 +163,11 @@ extern const struct half attn_latent;       /* forward_mla.c: one latent holds k
 extern const struct half attn_latent_split; /* with the up-projection stored in two tensors */
 extern const struct half attn_latent_q;     /* queries also go through a latent */
 extern const struct half attn_latent_q_split;
-extern const struct half ffn_moe;        /* forward_moe.c: a router and experts */
-extern const struct half ffn_moe_shared; /* plus experts that always run */
-extern const struct half ffn_moe_loose;  /* one tensor per expert, as in old files */
-extern const struct half ffn_moe_biased; /* with biases on all matrices, and limits (gpt-oss) */
+extern const struct half ffn_moe;              /* forward_moe.c: a router and experts */
+extern const struct half ffn_moe_shared;       /* plus experts that always run */
+extern const struct half ffn_moe_shared_gated; /* which a gate weighs (qwen2moe) */
+extern const struct half ffn_moe_loose;        /* one tensor per expert, as in old files */
+extern const struct half ffn_moe_biased;       /* with biases on all matrices, and limits (gpt-oss) */
 
 /* ---- rows ---- */
 
@@ -179,6 +181,7 @@ struct arch {
     enum activation activation;
     const struct half *attn, *ffn; /* of every layer, unless read sets others */
     slot_set needs, may;    /* slots of every layer in addition to its halves'; all other slots are refused */
+    bool norms_turned;      /* norms of heads run after RoPE, not before it */
     bool has_windows;       /* uses attention.sliding_window; else that key is refused */
     uint32_t window_period; /* each period's last layer attends to all keys; 0: all have the window */
     const char *const *keys; /* key suffixes that only this architecture may have; NULL-terminated */

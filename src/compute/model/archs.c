@@ -16,6 +16,13 @@
  *    ernie4_5  ERNIE 4.5 dense: llama by another name
  *    qwen3moe  Qwen 3 with experts
  *    deepseek2 DeepSeek V2, V2-Lite and V3: latent attention, experts of which some are shared
+ *    qwen2moe  Qwen 1.5 and 2 with experts: a gate weighs the shared ones
+ *    olmoe     OLMoE: Q and K normed over all heads, chances unchanged
+ *    granitemoe Granite 3 with experts
+ *    minimax-m2 MiniMax M2: Q and K normed over all heads, chances by sigmoid
+ *    hunyuan-dense, hunyuan-moe  Hunyuan: heads are normed after RoPE
+ *    seed_oss  Seed OSS: qwen2, with the second norm under another name
+ *    exaone4   EXAONE 4: norms after each half; with windows, layers without one have no RoPE
  *    gpt-oss   gpt-oss 20b and 120b: sinks, a window in every other layer, experts with biases and limits
  *
  * In files of architectures that descend from llama, the rows of Q and K are ordered so that RoPE turns
@@ -121,6 +128,47 @@ static void read_deepseek2(struct reading *r, struct model *model)
     model->route.gate = ROUTE_SOFTMAX;
     model->route.is_normed = false;
     moe_read(r, model, n_dense, true);
+}
+
+static void read_plain_softmax(struct reading *r, struct model *model)
+{
+    model->route.gate = ROUTE_SOFTMAX;
+    moe_read(r, model, 0, true);
+}
+
+static void read_qwen2moe(struct reading *r, struct model *model)
+{
+    read_plain_softmax(r, model);
+    for (uint32_t i = 0; i < model->config.n_layers && model->config.shared_ffn; i++)
+        model->layers[i].ffn = &ffn_moe_shared_gated;
+}
+
+static const char *const GRANITEMOE_KEYS[] = {"expert_count", "embedding_scale", "residual_scale",
+                                              "logit_scale", NULL};
+
+static void read_granitemoe(struct reading *r, struct model *model)
+{
+    read_granite(r, model);
+    moe_read(r, model, 0, true);
+}
+
+static void read_minimax(struct reading *r, struct model *model)
+{
+    model->route.gate = ROUTE_SIGMOID;
+    model->route.is_normed = true;
+    moe_read(r, model, 0, true);
+}
+
+static void read_exaone4(struct reading *r, struct model *model)
+{
+    bool is_mixed = false;
+
+    (void)r;
+    for (uint32_t i = 0; i < model->config.n_layers; i++)
+        is_mixed = is_mixed || model->layers[i].is_local;
+    for (uint32_t i = 0; i < model->config.n_layers; i++)
+        if (is_mixed && !model->layers[i].is_local)
+            model->layers[i].rope = ROPE_NONE;
 }
 
 /* YaRN without rounding its bounds to whole pairs. */
@@ -236,6 +284,62 @@ static const struct arch ARCHS[] = {
      .window_period = 2,
      .keys = EXPERT_KEYS,
      .read = read_gptoss},
+    {.name = "qwen2moe",
+     .pairs = ROPE_HALVES,
+     .attn = &attn_grouped,
+     .ffn = &ffn_moe,
+     .needs = PRE_NORMS | QKV_BIASES,
+     .keys = EXPERT_KEYS,
+     .read = read_qwen2moe},
+    {.name = "olmoe",
+     .pairs = ROPE_HALVES,
+     .attn = &attn_grouped,
+     .ffn = &ffn_moe,
+     .needs = PRE_NORMS | WIDE_NORMS,
+     .keys = EXPERT_KEYS,
+     .read = read_plain_softmax},
+    {.name = "granitemoe",
+     .pairs = ROPE_ADJACENT,
+     .attn = &attn_grouped,
+     .ffn = &ffn_moe,
+     .needs = PRE_NORMS,
+     .keys = GRANITEMOE_KEYS,
+     .read = read_granitemoe},
+    {.name = "minimax-m2",
+     .pairs = ROPE_HALVES,
+     .attn = &attn_grouped,
+     .ffn = &ffn_moe,
+     .needs = PRE_NORMS | WIDE_NORMS,
+     .keys = EXPERT_KEYS,
+     .read = read_minimax},
+    {.name = "hunyuan-dense",
+     .pairs = ROPE_HALVES,
+     .attn = &attn_grouped,
+     .ffn = &ffn_dense,
+     .needs = PRE_NORMS | HEAD_NORMS,
+     .norms_turned = true},
+    {.name = "hunyuan-moe",
+     .pairs = ROPE_HALVES,
+     .attn = &attn_grouped,
+     .ffn = &ffn_moe,
+     .needs = PRE_NORMS | HEAD_NORMS,
+     .norms_turned = true,
+     .keys = EXPERT_KEYS,
+     .read = read_qwen3moe},
+    {.name = "seed_oss",
+     .pairs = ROPE_HALVES,
+     .attn = &attn_grouped,
+     .ffn = &ffn_dense,
+     .needs = SLOT_BIT(ATTN_NORM) | SLOT_BIT(FFN_NORM_LATE),
+     .may = QKV_BIASES | SLOT_BIT(OUT_BIAS)},
+    {.name = "exaone4",
+     .pairs = ROPE_HALVES,
+     .attn = &attn_grouped,
+     .ffn = &ffn_dense,
+     .needs = POST_NORMS | HEAD_NORMS,
+     .has_windows = true,
+     .window_period = 4,
+     .read = read_exaone4},
 };
 
 const struct arch *arch_at(uint32_t index)

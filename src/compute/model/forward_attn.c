@@ -46,6 +46,16 @@ static void norm_heads(const struct forward *f, float *heads, uint32_t n_heads, 
                  heads + (size_t)i * c->head_dim);
 }
 
+/* The heads of q, and those of k after them. */
+static void norm_row(const struct forward *f, float *q)
+{
+    const struct model_config *c = &f->model->config;
+    const float *const *vectors = f->layer->vectors;
+
+    norm_heads(f, q, c->n_heads, vectors[SLOT_Q_NORM], vectors[SLOT_Q_NORM_WIDE]);
+    norm_heads(f, q + qkv_shape(c).q, c->n_kv_heads, vectors[SLOT_K_NORM], vectors[SLOT_K_NORM_WIDE]);
+}
+
 static void bias_norm_rotate(const struct forward *f, uint32_t from, uint32_t to)
 {
     const struct model *model = f->model;
@@ -60,11 +70,13 @@ static void bias_norm_rotate(const struct forward *f, uint32_t from, uint32_t to
 
         if (vectors[SLOT_Q_BIAS]) /* K's and V's biases follow */
             vec_add(model->table, q, vectors[SLOT_Q_BIAS], (uint32_t)shape.stride);
-        norm_heads(f, q, c->n_heads, vectors[SLOT_Q_NORM], vectors[SLOT_Q_NORM_WIDE]);
-        norm_heads(f, q + shape.q, c->n_kv_heads, vectors[SLOT_K_NORM], vectors[SLOT_K_NORM_WIDE]);
+        if (!model->arch->norms_turned)
+            norm_row(f, q);
         if (rope != ROPE_NONE) /* K's heads follow Q's and turn by the same angles */
             rope_rotate(model->table, model->ropes[rope].pairs, q, c->n_heads + c->n_kv_heads, c->head_dim,
                         c->rope_dims, f->state->cos[rope] + row * pairs, f->state->sin[rope] + row * pairs);
+        if (model->arch->norms_turned)
+            norm_row(f, q);
     }
 }
 

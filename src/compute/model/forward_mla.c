@@ -129,20 +129,21 @@ static void multiply_heads(const struct forward *f, const struct weight *weight,
     struct latent_state *state = &f->state->latent;
 
     for (uint32_t h = 0; h < n_heads; h++)
-        state->pieces[h] = (struct many_piece){.weight = weight,
-                                               .first_row = h * rows,
-                                               .n_rows = rows,
-                                               .n = f->n_rows,
-                                               .x = x.at + h * x.head,
-                                               .x_stride = x.row,
-                                               .y = y.at + h * y.head,
-                                               .y_stride = y.row};
-    matmul_many(forward_team(f, (uint64_t)weight->rows * weight->cols * f->n_rows),
-                &(struct many_args){.pieces = state->pieces,
-                                    .n_pieces = n_heads,
-                                    .solos = f->state->solos,
-                                    .max_cols = key_width(&f->model->config) + f->model->config.head_dim,
-                                    .scratch = state->many_scratch});
+        state->pieces[h] = (struct grouped_piece){.weight = weight,
+                                                  .first_row = h * rows,
+                                                  .n_rows = rows,
+                                                  .n = f->n_rows,
+                                                  .x = x.at + h * x.head,
+                                                  .x_stride = x.row,
+                                                  .y = y.at + h * y.head,
+                                                  .y_stride = y.row};
+    matmul_grouped(
+        forward_team(f, (uint64_t)weight->rows * weight->cols * f->n_rows),
+        &(struct grouped_args){.pieces = state->pieces,
+                               .n_pieces = n_heads,
+                               .solos = f->state->solos,
+                               .max_cols = key_width(&f->model->config) + f->model->config.head_dim,
+                               .scratch = state->grouped_scratch});
 }
 
 static void into_latent(const struct forward *f)
@@ -243,8 +244,8 @@ static void lay_out(const struct model *model, struct model_state *state, struct
     latent->attended = carve(carving, rows * c->n_heads * c->latent * word);
     latent->values = carve(carving, rows * c->n_heads * c->value_dim * word);
     latent->pieces = carve(carving, c->n_heads * sizeof(*latent->pieces));
-    latent->many_scratch =
-        carve(carving, many_scratch_bytes(c->n_heads, key_width(c) + c->head_dim, state->n_ranks));
+    latent->grouped_scratch =
+        carve(carving, grouped_scratch_bytes(c->n_heads, key_width(c) + c->head_dim, state->n_ranks));
 }
 
 #define QUERIES  SLOT_BIT(Q)

@@ -65,7 +65,7 @@ static void group_picks(const struct forward *f)
 
 /* ---- the products ---- */
 
-static void load_token(const struct many_piece *piece, uint32_t i, float *out)
+static void load_token(const struct grouped_piece *piece, uint32_t i, float *out)
 {
     const struct forward *f = piece->arg;
     size_t hidden = f->model->config.hidden;
@@ -80,7 +80,7 @@ static void gate_into(const struct forward *f, const float *row, uint32_t ffn, f
     swiglu(f->model->table, out, row + ffn, ffn);
 }
 
-static void load_gated(const struct many_piece *piece, uint32_t i, float *out)
+static void load_gated(const struct grouped_piece *piece, uint32_t i, float *out)
 {
     const struct forward *f = piece->arg;
     uint32_t ffn = f->model->config.expert_ffn;
@@ -88,7 +88,7 @@ static void load_gated(const struct many_piece *piece, uint32_t i, float *out)
     gate_into(f, f->state->moe.gate_up + (size_t)2 * ffn * (piece->first + i), ffn, out);
 }
 
-static void load_gated_shared(const struct many_piece *piece, uint32_t i, float *out)
+static void load_gated_shared(const struct grouped_piece *piece, uint32_t i, float *out)
 {
     const struct forward *f = piece->arg;
     uint32_t ffn = f->model->config.shared_ffn;
@@ -97,7 +97,7 @@ static void load_gated_shared(const struct many_piece *piece, uint32_t i, float 
 }
 
 /* gate | up of one expert. */
-static uint32_t add_gate_up(const struct forward *f, uint32_t expert, struct many_piece *out)
+static uint32_t add_gate_up(const struct forward *f, uint32_t expert, struct grouped_piece *out)
 {
     const struct expert_weights *weights = &f->layer->experts;
     const struct moe_state *moe = &f->state->moe;
@@ -106,15 +106,15 @@ static uint32_t add_gate_up(const struct forward *f, uint32_t expert, struct man
     for (uint32_t i = 0; i < weights->n_gate_up; i++) {
         uint32_t n_rows = weights->n_gate_up == 1 ? 2 * ffn : ffn;
 
-        out[i] = (struct many_piece){.weight = &weights->gate_up[i],
-                                     .first_row = expert * n_rows,
-                                     .n_rows = n_rows,
-                                     .n = moe->first[expert + 1] - first,
-                                     .load = load_token,
-                                     .arg = f,
-                                     .first = first,
-                                     .y = moe->gate_up + (size_t)2 * ffn * first + i * ffn,
-                                     .y_stride = (size_t)2 * ffn};
+        out[i] = (struct grouped_piece){.weight = &weights->gate_up[i],
+                                        .first_row = expert * n_rows,
+                                        .n_rows = n_rows,
+                                        .n = moe->first[expert + 1] - first,
+                                        .load = load_token,
+                                        .arg = f,
+                                        .first = first,
+                                        .y = moe->gate_up + (size_t)2 * ffn * first + i * ffn,
+                                        .y_stride = (size_t)2 * ffn};
         if (out[i].n == 1) { /* x is used directly */
             out[i].load = NULL;
             out[i].x = f->state->normed + (size_t)moe->token[first] * f->model->config.hidden;
@@ -123,20 +123,20 @@ static uint32_t add_gate_up(const struct forward *f, uint32_t expert, struct man
     return weights->n_gate_up;
 }
 
-static uint32_t add_down(const struct forward *f, uint32_t expert, struct many_piece *out)
+static uint32_t add_down(const struct forward *f, uint32_t expert, struct grouped_piece *out)
 {
     const struct moe_state *moe = &f->state->moe;
     uint32_t hidden = f->model->config.hidden, first = moe->first[expert];
 
-    *out = (struct many_piece){.weight = &f->layer->experts.down,
-                               .first_row = expert * hidden,
-                               .n_rows = hidden,
-                               .n = moe->first[expert + 1] - first,
-                               .load = load_gated,
-                               .arg = f,
-                               .first = first,
-                               .y = moe->down + (size_t)hidden * first,
-                               .y_stride = hidden};
+    *out = (struct grouped_piece){.weight = &f->layer->experts.down,
+                                  .first_row = expert * hidden,
+                                  .n_rows = hidden,
+                                  .n = moe->first[expert + 1] - first,
+                                  .load = load_gated,
+                                  .arg = f,
+                                  .first = first,
+                                  .y = moe->down + (size_t)hidden * first,
+                                  .y_stride = hidden};
     if (f->layer->experts.gate_up_bias) { /* already gated */
         out->load = NULL;
         out->x_stride = (size_t)2 * f->model->config.expert_ffn;
@@ -147,7 +147,7 @@ static uint32_t add_down(const struct forward *f, uint32_t expert, struct many_p
 
 /* All parts of a group of matrices over all rows. */
 static uint32_t add_group(const struct forward *f, const struct weight_group *group,
-                          const struct many_piece *like, struct many_piece *out)
+                          const struct grouped_piece *like, struct grouped_piece *out)
 {
     float *y = like->y;
 
@@ -172,14 +172,14 @@ static void run_pieces(const struct forward *f, uint32_t n_pieces)
 
     for (uint32_t i = 0; i < n_pieces; i++)
         work_bytes += (uint64_t)moe->pieces[i].n * moe->pieces[i].n_rows * moe->pieces[i].weight->cols;
-    matmul_many(forward_team(f, work_bytes),
-                &(struct many_args){.pieces = moe->pieces,
-                                    .n_pieces = n_pieces,
-                                    .solos = f->state->solos,
-                                    .max_cols = c->hidden > c->expert_ffn + c->shared_ffn
-                                                    ? c->hidden
-                                                    : c->expert_ffn + c->shared_ffn,
-                                    .scratch = moe->many_scratch});
+    matmul_grouped(forward_team(f, work_bytes),
+                   &(struct grouped_args){.pieces = moe->pieces,
+                                          .n_pieces = n_pieces,
+                                          .solos = f->state->solos,
+                                          .max_cols = c->hidden > c->expert_ffn + c->shared_ffn
+                                                          ? c->hidden
+                                                          : c->expert_ffn + c->shared_ffn,
+                                          .scratch = moe->grouped_scratch});
 }
 
 enum { GATE_LIMIT = 7 };
@@ -222,7 +222,7 @@ static void compute_picks(const struct forward *f)
     if (c->shared_ffn)
         n += add_group(
             f, &f->layer->groups[GROUP_GATE_UP],
-            &(struct many_piece){.x = f->state->normed, .x_stride = c->hidden, .y = moe->shared_gate_up},
+            &(struct grouped_piece){.x = f->state->normed, .x_stride = c->hidden, .y = moe->shared_gate_up},
             moe->pieces);
     for (uint32_t e = 0; e < c->n_experts; e++)
         if (moe->first[e] < moe->first[e + 1])
@@ -232,12 +232,26 @@ static void compute_picks(const struct forward *f)
         forward_rows(f, bias_and_gate);
     n = 0;
     if (c->shared_ffn)
-        n += add_group(f, &f->layer->groups[GROUP_DOWN],
-                       &(struct many_piece){.load = load_gated_shared, .y = moe->shared_down}, moe->pieces);
+        n +=
+            add_group(f, &f->layer->groups[GROUP_DOWN],
+                      &(struct grouped_piece){.load = load_gated_shared, .y = moe->shared_down}, moe->pieces);
     for (uint32_t e = 0; e < c->n_experts; e++)
         if (moe->first[e] < moe->first[e + 1])
             n += add_down(f, e, moe->pieces + n);
     run_pieces(f, n);
+}
+
+/* Weight of the shared experts for a token. Reads the token's row of normed. */
+static float shared_weight(const struct forward *f, size_t row)
+{
+    const float *gate = f->layer->vectors[SLOT_SHARED_GATE];
+    const uint32_t hidden = f->model->config.hidden;
+    const float *x = f->state->normed + row * hidden;
+    double score = 0;
+
+    for (uint32_t i = 0; gate && i < hidden; i++)
+        score += (double)x[i] * gate[i];
+    return gate ? route_sigmoid(score) : 1;
 }
 
 static void mix_picks(const struct forward *f, uint32_t from, uint32_t to)
@@ -260,7 +274,7 @@ static void mix_picks(const struct forward *f, uint32_t from, uint32_t to)
         }
         if (c->shared_ffn) {
             rows[n] = moe->shared_down + row * c->hidden;
-            weights[n++] = 1;
+            weights[n++] = shared_weight(f, row);
         }
         mix_rows(f->model->table, rows, weights, n, c->hidden, f->state->normed + row * c->hidden);
     }
@@ -299,8 +313,8 @@ static void lay_out(const struct model *model, struct model_state *state, struct
     moe->shared_gate_up = carve(carving, rows * 2 * c->shared_ffn * word);
     moe->shared_down = carve(carving, c->shared_ffn ? rows * c->hidden * word : 0);
     moe->pieces = carve(carving, max_pieces * sizeof(*moe->pieces));
-    moe->many_scratch =
-        carve(carving, many_scratch_bytes(max_pieces, c->hidden > ffn ? c->hidden : ffn, state->n_ranks));
+    moe->grouped_scratch =
+        carve(carving, grouped_scratch_bytes(max_pieces, c->hidden > ffn ? c->hidden : ffn, state->n_ranks));
 }
 
 #define EXPERTS (SLOT_BIT(ROUTER) | SLOT_BIT(GATE_EXPERTS) | SLOT_BIT(UP_EXPERTS) | SLOT_BIT(DOWN_EXPERTS))
@@ -319,6 +333,16 @@ const struct half ffn_moe = {
 const struct half ffn_moe_shared = {
     .name = "experts, some shared",
     .needs = EXPERTS | SHARED,
+    .may = SLOT_BIT(CHOICE_BIAS),
+    .forward = forward_moe,
+    .lay_out = lay_out,
+    .pack = moe_pack,
+    .layer_fini = moe_layer_fini,
+};
+
+const struct half ffn_moe_shared_gated = {
+    .name = "experts, some shared behind a gate",
+    .needs = EXPERTS | SHARED | SLOT_BIT(SHARED_GATE),
     .may = SLOT_BIT(CHOICE_BIAS),
     .forward = forward_moe,
     .lay_out = lay_out,

@@ -3,7 +3,7 @@
 #ifndef COMPUTE_MODEL_MLA_PRIV_H
 #define COMPUTE_MODEL_MLA_PRIV_H
 
-#include "compute/tensor/many.h"
+#include "compute/tensor/grouped.h"
 
 struct latent_weights {   /* weights of a layer */
     struct weight into;   /* [n_heads][latent][nope]  maps a query's non-RoPE part into the latent space */
@@ -11,12 +11,12 @@ struct latent_weights {   /* weights of a layer */
 };
 
 struct latent_state {
-    float *low;                /* [max_tokens] query (or its latent), key's latent, key's RoPE part */
-    float *q;                  /* [max_tokens][n_heads][latent + rope] */
-    float *attended;           /* [max_tokens][n_heads][latent] */
-    float *values;             /* [max_tokens][n_heads][value] */
-    struct many_piece *pieces; /* [n_heads] */
-    void *many_scratch;
+    float *low;                   /* [max_tokens] query (or its latent), key's latent, key's RoPE part */
+    float *q;                     /* [max_tokens][n_heads][latent + rope] */
+    float *attended;              /* [max_tokens][n_heads][latent] */
+    float *values;                /* [max_tokens][n_heads][value] */
+    struct grouped_piece *pieces; /* [n_heads] */
+    void *grouped_scratch;
 };
 
 struct reading;

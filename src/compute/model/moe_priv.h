@@ -5,7 +5,7 @@
 
 #include "base/bytes.h"
 #include "compute/model/moe_route_priv.h"
-#include "compute/tensor/many.h"
+#include "compute/tensor/grouped.h"
 
 struct expert_weights {       /* weights of a layer; experts lie one after another */
     struct weight gate_up[2]; /* one [n_experts][gate, up][ffn][hidden], or gate and up separately */
@@ -18,18 +18,18 @@ struct expert_weights {       /* weights of a layer; experts lie one after anoth
 /* A token's k chosen experts give k rows of their own, called picks. Picks are grouped by expert while
  * they are computed. */
 struct moe_state {
-    float *scores;             /* [max_tokens][n_experts] */
-    uint32_t *chosen;          /* [max_tokens][n_used] experts, best first */
-    float *weights;            /* [max_tokens][n_used] */
-    uint32_t *pick;            /* [max_tokens][n_used] index of the pick among the grouped ones */
-    uint32_t *token;           /* [max_tokens n_used] row that a pick came from */
-    uint32_t *first;           /* [n_experts + 1] first pick of each expert */
-    float *gate_up;            /* [max_tokens n_used][2 ffn] */
-    float *down;               /* [max_tokens n_used][hidden] */
-    float *shared_gate_up;     /* [max_tokens][2 shared ffn] */
-    float *shared_down;        /* [max_tokens][hidden] */
-    struct many_piece *pieces; /* [2 n_experts + 3] */
-    void *many_scratch;
+    float *scores;                /* [max_tokens][n_experts] */
+    uint32_t *chosen;             /* [max_tokens][n_used] experts, best first */
+    float *weights;               /* [max_tokens][n_used] */
+    uint32_t *pick;               /* [max_tokens][n_used] index of the pick among the grouped ones */
+    uint32_t *token;              /* [max_tokens n_used] row that a pick came from */
+    uint32_t *first;              /* [n_experts + 1] first pick of each expert */
+    float *gate_up;               /* [max_tokens n_used][2 ffn] */
+    float *down;                  /* [max_tokens n_used][hidden] */
+    float *shared_gate_up;        /* [max_tokens][2 shared ffn] */
+    float *shared_down;           /* [max_tokens][hidden] */
+    struct grouped_piece *pieces; /* [2 n_experts + 3] */
+    void *grouped_scratch;
 };
 
 struct reading;

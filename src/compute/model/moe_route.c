@@ -44,6 +44,11 @@ static double fixed_exp(double x)
     return sum * r;
 }
 
+float route_sigmoid(double score)
+{
+    return (float)(1 / (1 + fixed_exp(-score)));
+}
+
 struct routing {
     const struct route_rule *rule;
     double chance[ROUTE_MAX_EXPERTS];

@@ -30,4 +30,7 @@ struct route_rule {
 void route_token(const struct route_rule *rule, const float *scores, const float *bias, uint32_t *experts_out,
                  float *weights_out);
 
+/* 1 / (1 + e^-score), the same bits on every machine. */
+float route_sigmoid(double score);
+
 #endif

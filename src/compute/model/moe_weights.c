@@ -7,7 +7,7 @@
  *
  * An expert is a run of rows of a stacked weight. These rows are whole panels because F and the hidden
  * size are multiples of 16. So a product with one expert is a product with some panels
- * (compute/tensor/many.h) and reads no other expert. Gate and up of one type lie side by side per expert,
+ * (compute/tensor/grouped.h) and reads no other expert. Gate and up of one type lie side by side per expert,
  * so their activations are packed once for both.
  *
  * Files from before 2024 have one tensor per expert, ffn_gate.3.weight; they are stacked here. */
@@ -60,8 +60,7 @@ static void read_widths(struct reading *r, struct model_config *config)
     config->expert_ffn = config->ffn;
     read_count(r, "expert_feed_forward_length", OPTIONAL, 1u << 22, &config->expert_ffn);
     config->shared_ffn = n_shared * config->expert_ffn;
-    if (n_shared > 0)
-        read_count(r, "expert_shared_feed_forward_length", OPTIONAL, 1u << 22, &config->shared_ffn);
+    read_whole(r, "expert_shared_feed_forward_length", 1u << 22, &config->shared_ffn);
     if (config->shared_ffn > 1u << 22)
         complain(r, E_FORMAT, "%u shared experts are absurd", n_shared);
     if (config->expert_ffn % 16 != 0 || config->hidden % 16 != 0)

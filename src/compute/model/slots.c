@@ -73,6 +73,7 @@ const struct slot_info SLOTS[N_SLOTS] = {
     [SLOT_GATE_SHARED] =
         MATRIX("ffn_gate_shexp.weight", DIM_SHARED_FFN, DIM_HIDDEN, GROUP_GATE_UP, MODEL_MATRIX),
     [SLOT_UP_SHARED] = MATRIX("ffn_up_shexp.weight", DIM_SHARED_FFN, DIM_HIDDEN, GROUP_GATE_UP, MODEL_MATRIX),
+    [SLOT_SHARED_GATE] = VECTOR("ffn_gate_inp_shexp.weight", DIM_HIDDEN, MODEL_NORM),
     [SLOT_DOWN_SHARED] =
         MATRIX("ffn_down_shexp.weight", DIM_HIDDEN, DIM_SHARED_FFN, GROUP_DOWN, MODEL_WRITER),
 };

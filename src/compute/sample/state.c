@@ -208,7 +208,7 @@ uint32_t sample_state_forced(struct sample_state *state, token_id *ids_out, uint
     return state != NULL && state->run != NULL ? grammar_forced(state->run, ids_out, max) : 0;
 }
 
-bool sample_state_has_shape(const struct sample_state *state)
+bool sample_state_has_grammar(const struct sample_state *state)
 {
     return state != NULL && state->run != NULL;
 }

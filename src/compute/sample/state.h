@@ -47,7 +47,7 @@ const uint64_t *sample_state_mask(struct sample_state *state, uint32_t tokens_le
 bool sample_state_is_complete(const struct sample_state *state); /* the grammar may end here */
 /* As grammar_forced(). */
 uint32_t sample_state_forced(struct sample_state *state, token_id *ids_out, uint32_t max);
-bool sample_state_has_shape(const struct sample_state *state);
+bool sample_state_has_grammar(const struct sample_state *state);
 
 /* Changes the logits [vocab_size] of all affected tokens; unbend restores them bit by bit. The time
  * depends on the number of different tokens, not on the vocabulary. */

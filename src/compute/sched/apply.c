@@ -74,7 +74,7 @@ static enum seq_finish take_token(struct seq *seq, token_id id)
     if (seq_is_stop(seq, id) || (id == TOKEN_NONE && sample_state_is_complete(seq->past)))
         return SEQ_FINISH_STOP;
     if (id == TOKEN_NONE || sample_state_push(seq->past, id) < 0)
-        return SEQ_FINISH_SHAPE;
+        return SEQ_FINISH_CONSTRAINT;
     sample_state_settle(seq->past);
     return SEQ_FINISH_NONE;
 }

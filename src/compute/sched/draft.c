@@ -21,7 +21,7 @@
  * punctuation of an object), the forced token is the draft and is right.
  *
  * Speculation budget. The extra rows of a step cost the budget the time that the cost model predicts. Each
- * accepted draft token earns the mean time of a token. In addition the budget earns PURSE_INCOME of the
+ * accepted draft token earns the mean time of a token. In addition the budget earns BUDGET_INCOME of the
  * time of decoding. With an empty budget no tokens are drafted. So speculation loses little more than this
  * income, however wrong the model and the rates are.
  *
@@ -36,16 +36,16 @@
 #define KIND_FADE     0.99
 #define IDLE_FADE     0.98 /* per step without draft tokens: a hopeless source is tried again later */
 #define GAIN_MIN      1.05 /* least gain in expected tokens per second over plain decoding */
-#define PURSE_INCOME  0.01
-#define PURSE_START   2.0 /* decode steps */
-#define PURSE_MAX     4.0
-#define PURSE_DEBT    1.0 /* most debt in decode steps: paid off after a hundred steps */
+#define BUDGET_INCOME 0.01
+#define BUDGET_START  2.0 /* decode steps */
+#define BUDGET_MAX    4.0
+#define BUDGET_DEBT   1.0 /* most debt in decode steps: paid off after a hundred steps */
 #define CHANCE_MIN    0.01
 #define CHANCE_FORCED 0.999 /* forced tokens always come, unless the answer is cut */
 #define MAX_CHOICES   64
 #define RESUME_MAX    4 /* tokens without a find after which copying is not resumed */
 
-static const double PRIOR[DRAFT_ODDS] = {0.3, 0.3, 0.5, 0.6, 0.7, 0.8, 1}; /* initial rates */
+static const double PRIOR[DRAFT_KINDS] = {0.3, 0.3, 0.5, 0.6, 0.7, 0.8, 1}; /* initial rates */
 
 enum { KIND_RESUMED, KIND_2, KIND_3, KIND_4, KIND_6, KIND_12, KIND_FORCED };
 
@@ -61,7 +61,7 @@ static unsigned kind_of(uint32_t length)
 int draft_init(const struct sched *sched, struct seq *seq)
 {
     bool is_wanted = sched->opts.speculate != SPECULATE_OFF && sched->opts.max_drafts > 0 &&
-                     seq->spec.max_new_tokens > 1 && !seq->spec.leaves_nothing;
+                     seq->spec.work.max_new_tokens > 1 && !seq->spec.leaves_nothing;
 
     return is_wanted ? ngram_init(&seq->draft.index, seq->cap_tokens) : 0;
 }
@@ -70,9 +70,9 @@ int draft_init(const struct sched *sched, struct seq *seq)
 
 static double chance_of_kind(const struct sched *sched, unsigned kind)
 {
-    const struct draft_odds *odds = &sched->odds[kind];
+    const struct draft_acceptance *acceptance = &sched->acceptance[kind];
 
-    return (odds->n_right + PRIOR_SEEN * PRIOR[kind]) / (odds->n_seen + PRIOR_SEEN);
+    return (acceptance->n_right + PRIOR_SEEN * PRIOR[kind]) / (acceptance->n_seen + PRIOR_SEEN);
 }
 
 static double chance_of(const struct sched *sched, const struct seq *seq)
@@ -81,22 +81,22 @@ static double chance_of(const struct sched *sched, const struct seq *seq)
 
     if (draft->kind == KIND_FORCED)
         return CHANCE_FORCED;
-    return (draft->odds.n_right + PRIOR_SEEN * chance_of_kind(sched, draft->kind)) /
-           (draft->odds.n_seen + PRIOR_SEEN);
+    return (draft->acceptance.n_right + PRIOR_SEEN * chance_of_kind(sched, draft->kind)) /
+           (draft->acceptance.n_seen + PRIOR_SEEN);
 }
 
-static void odds_add(struct draft_odds *odds, bool is_right, double fade)
+static void acceptance_add(struct draft_acceptance *acceptance, bool is_right, double fade)
 {
-    odds->n_right = fade * odds->n_right + is_right;
-    odds->n_seen = fade * odds->n_seen + 1;
+    acceptance->n_right = fade * acceptance->n_right + is_right;
+    acceptance->n_seen = fade * acceptance->n_seen + 1;
 }
 
 uint32_t draft_accepted(const struct plan_item *item, const struct sample_result *results)
 {
-    const token_id *guesses = item->seq->tokens + item->seq->spec.n_tokens;
+    const token_id *drafts = item->seq->tokens + item->seq->spec.n_tokens;
     uint32_t n = 0;
 
-    while (n < item->n_drafts && results[n].id == guesses[n])
+    while (n < item->n_drafts && results[n].id == drafts[n])
         n++;
     return n;
 }
@@ -109,8 +109,8 @@ void draft_learn(struct sched *sched, struct seq *seq, uint32_t n_drafts, uint32
     if (draft->kind == KIND_FORCED)
         return;
     for (uint32_t i = 0; i <= n_accepted && i < n_drafts; i++) {
-        odds_add(&draft->odds, i < n_accepted, SEQ_FADE);
-        odds_add(&sched->odds[draft->kind], i < n_accepted, KIND_FADE);
+        acceptance_add(&draft->acceptance, i < n_accepted, SEQ_FADE);
+        acceptance_add(&sched->acceptance[draft->kind], i < n_accepted, KIND_FADE);
     }
     /* Continue after the rejected draft token (another token stands in its place), or after the token that
      * follows the last one. */
@@ -136,12 +136,13 @@ void draft_settle(struct sched *sched, const struct plan *plan, uint32_t n_accep
     double plain_s = cost_predict(&sched->cost, &plain);
     double extra_s = cost_predict(&sched->cost, &step) - plain_s;
 
-    if (!sched->has_purse)
-        sched->purse_s = PURSE_START * plain_s;
-    sched->has_purse = true;
-    sched->purse_s += PURSE_INCOME * plain_s + n_accepted * plain_s / plan->n_decode;
-    sched->purse_s -= extra_s > 0 && plan->n_drafts > 0 ? extra_s : 0;
-    sched->purse_s = fmin(fmax(sched->purse_s, -PURSE_DEBT * plain_s), PURSE_MAX * plain_s);
+    if (!sched->has_speculation_budget)
+        sched->speculation_budget_s = BUDGET_START * plain_s;
+    sched->has_speculation_budget = true;
+    sched->speculation_budget_s += BUDGET_INCOME * plain_s + n_accepted * plain_s / plan->n_decode;
+    sched->speculation_budget_s -= extra_s > 0 && plan->n_drafts > 0 ? extra_s : 0;
+    sched->speculation_budget_s =
+        fmin(fmax(sched->speculation_budget_s, -BUDGET_DEBT * plain_s), BUDGET_MAX * plain_s);
 }
 
 /* ---- finding ---- */
@@ -176,7 +177,7 @@ static uint32_t room_of(const struct sched *sched, const struct seq *seq)
 }
 
 /* Most draft tokens such that all of them and one more sampled token still fit. */
-static uint32_t most_guesses(const struct sched *sched, const struct seq *seq)
+static uint32_t draft_limit(const struct sched *sched, const struct seq *seq)
 {
     uint32_t n_most = sched->opts.max_drafts, room = room_of(sched, seq);
 
@@ -188,36 +189,36 @@ static uint32_t most_guesses(const struct sched *sched, const struct seq *seq)
 }
 
 /* How many of the leading n draft tokens the grammar allows. */
-static uint32_t cut_to_shape(struct seq *seq, const token_id *guesses, uint32_t n)
+static uint32_t cut_to_grammar(struct seq *seq, const token_id *drafts, uint32_t n)
 {
     uint32_t n_allowed = 0;
 
-    if (!sample_state_has_shape(seq->past))
+    if (!sample_state_has_grammar(seq->past))
         return n;
-    while (n_allowed < n && sample_state_push(seq->past, guesses[n_allowed]) == 0)
+    while (n_allowed < n && sample_state_push(seq->past, drafts[n_allowed]) == 0)
         n_allowed++;
-    sample_state_pop(seq->past, guesses, n_allowed);
+    sample_state_pop(seq->past, drafts, n_allowed);
     return n_allowed;
 }
 
 /* The tokens that the grammar forces, up to a stop id. */
-static uint32_t guess_forced(struct seq *seq, token_id *guesses, uint32_t n_most)
+static uint32_t draft_forced(struct seq *seq, token_id *drafts, uint32_t n_most)
 {
-    uint32_t n = 0, n_forced = sample_state_forced(seq->past, guesses, n_most);
+    uint32_t n = 0, n_forced = sample_state_forced(seq->past, drafts, n_most);
 
-    while (n < n_forced && !seq_is_stop(seq, guesses[n]))
+    while (n < n_forced && !seq_is_stop(seq, drafts[n]))
         n++;
     return n;
 }
 
 /* Writes draft tokens behind the tokens, as many as the answer, the room and the options allow. Returns
  * their number. */
-static uint32_t guess(const struct sched *sched, struct seq *seq)
+static uint32_t draft_for_seq(const struct sched *sched, struct seq *seq)
 {
-    uint32_t n_most = most_guesses(sched, seq), source = find(seq), n;
-    token_id *guesses = seq->tokens + seq->spec.n_tokens;
+    uint32_t n_most = draft_limit(sched, seq), source = find(seq), n;
+    token_id *drafts = seq->tokens + seq->spec.n_tokens;
 
-    n = n_most > 0 ? guess_forced(seq, guesses, n_most) : 0;
+    n = n_most > 0 ? draft_forced(seq, drafts, n_most) : 0;
     if (n > 0) {
         seq->draft.kind = KIND_FORCED;
         seq->draft.resume = 0; /* the text no longer follows the position copied from */
@@ -225,9 +226,9 @@ static uint32_t guess(const struct sched *sched, struct seq *seq)
     }
     /* A source that reaches the text's end continues with the draft tokens themselves: a loop. */
     for (; source > 0 && n < n_most && !seq_is_stop(seq, seq->tokens[source + n]); n++)
-        guesses[n] = seq->tokens[source + n];
+        drafts[n] = seq->tokens[source + n];
     seq->draft.source = source;
-    return cut_to_shape(seq, guesses, n);
+    return cut_to_grammar(seq, drafts, n);
 }
 
 /* ---- choosing ---- */
@@ -270,7 +271,7 @@ static void choose(const struct sched *sched, struct choice *choices, uint32_t n
         step.n_pairs += cost_pairs(next->seq->n_computed + next->n, 1);
 
         all_s = fmax(all_s, cost_predict(&sched->cost, &step)); /* less for more rows is noise */
-        if (all_s - plain_s <= sched->purse_s && tokens / all_s > best) {
+        if (all_s - plain_s <= sched->speculation_budget_s && tokens / all_s > best) {
             best = tokens / all_s;
             for (uint32_t j = 0; j < n_choices; j++)
                 choices[j].n_best = choices[j].n;
@@ -317,9 +318,9 @@ static uint32_t gather(const struct sched *sched, struct choice *choices, uint32
         if (seq->state != SEQ_DECODE)
             continue;
         ++*n_decode_out;
-        seq->draft.odds.n_right *= IDLE_FADE;
-        seq->draft.odds.n_seen *= IDLE_FADE;
-        choice.n_most = n < MAX_CHOICES ? guess(sched, seq) : 0;
+        seq->draft.acceptance.n_right *= IDLE_FADE;
+        seq->draft.acceptance.n_seen *= IDLE_FADE;
+        choice.n_most = n < MAX_CHOICES ? draft_for_seq(sched, seq) : 0;
         if (choice.n_most == 0)
             continue;
         choice.chance = choice.next = chance_of(sched, seq);
@@ -334,7 +335,7 @@ void draft_propose(struct sched *sched)
     bool is_auto = sched->opts.speculate == SPECULATE_AUTO;
     uint32_t n_decode, n, room;
 
-    if (sched->max_drafts == 0 || sched->opts.max_drafts == 0 || (is_auto && !sched->has_purse))
+    if (sched->max_drafts == 0 || sched->opts.max_drafts == 0 || (is_auto && !sched->has_speculation_budget))
         return;
     n = gather(sched, choices, &n_decode);
     room = room_for_drafts(sched, n_decode);

@@ -99,7 +99,7 @@ void sched_load(const struct sched *sched, struct sched_load *out)
     for (const struct seq *seq = sched_next(sched, NULL); seq; seq = sched_next(sched, seq)) {
         switch (seq->state) {
         case SEQ_WAITING:
-            load.queued_prefill_tokens += seq->spec.n_tokens - seq->n_cached_guess;
+            load.queued_prefill_tokens += seq->spec.n_tokens - seq->n_cached_estimate;
             break;
         case SEQ_ARRIVING:
             load.n_arriving++;

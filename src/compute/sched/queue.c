@@ -44,7 +44,7 @@ static void insert_by_age(struct list *list, struct seq *seq)
 void queue_want(struct sched *sched, struct seq *seq)
 {
     if (!fair_item_waits(&seq->turn))
-        fair_wait(sched->fair, seq->flow, &seq->turn, seq->order, seq->spec.weight);
+        fair_wait(sched->fair, seq->flow, &seq->turn, seq->order, seq->spec.work.weight);
 }
 
 void queue_got(struct sched *sched, struct seq *seq)
@@ -56,8 +56,8 @@ bool queue_takes(const struct sched *sched, const struct seq_spec *spec)
 {
     uint32_t max_queue = sched->opts.max_queue;
 
-    return sched->n_waiting < max_queue ||
-           (sched->n_waiting < 2 * max_queue && fair_is_lighter(sched->fair, spec->tenant, spec->weight));
+    return sched->n_waiting < max_queue || (sched->n_waiting < 2 * max_queue &&
+                                            fair_is_lighter(sched->fair, spec->tenant, spec->work.weight));
 }
 
 void queue_wait(struct sched *sched, struct seq *seq)
@@ -182,5 +182,5 @@ void queue_push_out(struct sched *sched)
 void queue_charge(struct sched *sched, const struct plan_item *item, uint32_t n_accepted)
 {
     fair_charge(sched->fair, item->seq->flow, item->n_tokens - item->n_drafts + n_accepted,
-                item->seq->spec.weight);
+                item->seq->spec.work.weight);
 }

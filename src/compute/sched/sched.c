@@ -118,7 +118,7 @@ int sched_submit(struct sched *sched, const struct seq_spec *spec, struct seq **
     } else {
         uint32_t n_most = seq->score_next > 0 ? seq_n_shareable(sched, seq) : seq->n_hashes;
 
-        seq->n_cached_guess = kv_peek(sched->opts.pool, seq->hashes, n_most) * sched->block_tokens;
+        seq->n_cached_estimate = kv_peek(sched->opts.pool, seq->hashes, n_most) * sched->block_tokens;
         queue_wait(sched, seq);
     }
     list_push_back(&sched->all, &seq->in_all);
@@ -181,7 +181,7 @@ static int run_plan(struct sched *sched)
             .n_blocks = seq->n_blocks,
             .wants_token = seq->n_computed + n_tokens - n_drafts == seq->spec.n_tokens && seq->n_left > 0,
             .n_drafts = n_drafts,
-            .sample = seq->spec.sample,
+            .sample = seq->spec.work.sample,
             .state = seq->past,
             .tokens_left = seq->n_left,
             .tag = seq->spec.id,

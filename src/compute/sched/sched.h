@@ -22,6 +22,7 @@
 #define COMPUTE_SCHED_SCHED_H
 
 #include "compute/engine/engine.h"
+#include "compute/order/work.h"
 #include "cache/kv/pool.h"
 #include "cache/prefix/block_hash.h"
 #include "text/grammar/grammar.h"
@@ -44,10 +45,10 @@ enum seq_finish {
     SEQ_FINISH_CONTEXT, /* the engine's context, or the whole pool, is full */
     SEQ_FINISH_CANCELLED,
     SEQ_FINISH_DEPARTED,
-    SEQ_FINISH_FAILED, /* its step failed; sched_run_step returned the error */
-    SEQ_FINISH_SHAPE,  /* the grammar allows no token although the answer is incomplete (E_SHAPE) */
-    SEQ_FINISH_SPOILT, /* logits are not finite (E_NUMERICS); all its blocks left the prefix cache */
-    SEQ_FINISH_CROWDED /* ended before it began: the queue was full and its tenant had most waiting
+    SEQ_FINISH_FAILED,     /* its step failed; sched_run_step returned the error */
+    SEQ_FINISH_CONSTRAINT, /* the grammar allows no token although the answer is incomplete (E_CONSTRAINT) */
+    SEQ_FINISH_SPOILT,     /* logits are not finite (E_NUMERICS); all its blocks left the prefix cache */
+    SEQ_FINISH_CROWDED     /* ended before it began: the queue was full and its tenant had most waiting
                           (E_OVERLOADED) */
 };
 
@@ -56,21 +57,15 @@ struct seq_spec {           /* copied on submit */
     const token_id *tokens; /* prompt, then the answer so far when a stream is resumed; at least one */
     uint32_t n_tokens;
     uint32_t n_prompt;        /* <= n_tokens: where the answer begins, for penalties and the grammar */
-    uint32_t max_new_tokens;  /* tokens still to be sampled; 0: prefill only */
     const token_id *stop_ids; /* these end the answer; borrowed until the sequence ends */
     uint32_t n_stop_ids;
-    struct sample_opts sample; /* bias is copied */
-    struct grammar *grammar;   /* constraint on the answer; the sequence takes a reference; NULL: none */
-    uint32_t keep_tokens;    /* pin cached KV of the first keep_tokens tokens for 5 minutes from submit ... */
-    uint32_t keep_1h_tokens; /* ... and of the first keep_1h_tokens tokens for an hour */
-    kv_tenant tenant;        /* pays for its blocks (quota) and its tokens (fair queue) */
-    uint32_t weight;         /* the tenant's weight in the fair queue; 0 counts as 1 */
+    /* Sampling, limits, weight and cache marks. sample.bias is copied. score_from: see on_scored; KV before this
+     * position comes from the cache where possible, the rest is always computed. */
+    struct work work;
+    struct grammar *grammar;      /* constraint on the answer; the sequence takes a reference; NULL: none */
+    kv_tenant tenant;             /* pays for its blocks (quota) and its tokens (fair queue) */
     struct prefix_key prefix_key; /* root of the tenant's hash chain ... */
-    struct prefix_key public_key; /* ... and of the public chain, which all tenants share ... */
-    uint32_t public_tokens;       /* ... over the first public_tokens tokens */
-    /* Not 0: report prompt logprobs from this token on (on_scored), and the logprob of a sampled stop id.
-     * KV before this position comes from the cache where possible; the rest is always computed. */
-    uint32_t score_from;
+    struct prefix_key public_key; /* ... and of the public chain over the first work.public_tokens tokens */
     uint32_t fetched_from, fetched_to; /* range that a peer pushed by prefix fetch: counted as transferred
                                           where the cache has it */
     bool departs;        /* sample the first token, then hold the KV for a KV send instead of decoding */
@@ -160,7 +155,7 @@ void sched_free(struct sched *sched); /* frees all sequences without events */
 
 /* Adds a sequence; calls no events. E_INVAL (no tokens, a token beyond the vocabulary, arrives and departs
  * both set), E_CLOSED (draining), E_OVERLOADED (queue full), E_LIMIT (longer than the context or the whole
- * pool), E_SHAPE (the answer so far does not match the grammar), E_NOMEM. When the queue is full, a tenant
+ * pool), E_CONSTRAINT (the answer so far does not match the grammar), E_NOMEM. When the queue is full, a tenant
  * with fewer waiting sequences than another is still accepted. The next step then ends the newest sequence
  * of the tenant with most (CROWDED). An arriving sequence is never queued: E_OVERLOADED (max_seqs reached,
  * or others wait for blocks) and E_KV_FULL (no blocks) mean "not now". */

@@ -17,17 +17,17 @@
 #include "compute/sched/ngram_priv.h"
 #include "compute/sched/sched.h"
 
-#define DRAFT_MAX  64 /* most draft tokens for one sequence in one step, whatever the options say */
-#define DRAFT_ODDS 7  /* kinds of draft sources, each with its own acceptance rate */
+#define DRAFT_MAX   64 /* most draft tokens for one sequence in one step, whatever the options say */
+#define DRAFT_KINDS 7  /* kinds of draft sources, each with its own acceptance rate */
 
 /* Acceptance rate: draft tokens accepted, of those seen; old ones fade. */
-struct draft_odds {
+struct draft_acceptance {
     double n_right, n_seen;
 };
 
 struct draft { /* drafting state of a sequence */
     struct ngram index;
-    struct draft_odds odds;
+    struct draft_acceptance acceptance;
     uint32_t n;      /* draft tokens of the coming step, at tokens[n_tokens..]; else 0 */
     uint32_t source; /* position in the text that the first draft token was copied from */
     uint32_t resume; /* position to continue copying from if the last copy was right so far; 0: none */
@@ -58,8 +58,8 @@ struct seq {
     uint32_t n_hashes;
     uint32_t n_computed; /* tokens whose KV is in the blocks */
     uint32_t n_reached;  /* largest n_computed so far: work up to it is a repetition, work beyond it is new */
-    uint32_t n_cached_guess; /* tokens that the cache had at submit */
-    uint32_t score_next;     /* first prompt token whose logprob was not reported yet; 0: none wanted */
+    uint32_t n_cached_estimate; /* tokens that the cache had at submit */
+    uint32_t score_next;        /* first prompt token whose logprob was not reported yet; 0: none wanted */
 
     struct sample_state *past; /* sampling state of tokens[0, spec.n_tokens); NULL: none needed */
     struct draft draft;
@@ -104,9 +104,9 @@ struct sched {
     uint32_t max_drafts;           /* most draft tokens of a step */
 
     struct cost_model cost;
-    struct draft_odds odds[DRAFT_ODDS];
-    double purse_s; /* speculation budget: seconds that drafting may lose */
-    bool has_purse;
+    struct draft_acceptance acceptance[DRAFT_KINDS];
+    double speculation_budget_s; /* speculation budget: seconds that drafting may lose */
+    bool has_speculation_budget;
     struct rate prefill_rate, decode_step;
     struct rate_pause pause;
     uint64_t step_end_ns; /* end of the latest step */

@@ -46,10 +46,11 @@ static int spec_check(const struct sched *sched, const struct seq_spec *spec)
 {
     if (spec->n_tokens == 0 || spec->n_prompt > spec->n_tokens || (spec->arrives && spec->departs))
         return E_INVAL;
-    if (spec->score_from > 0 && (spec->score_from > spec->n_prompt || spec->arrives || spec->departs))
+    if (spec->work.score_from > 0 &&
+        (spec->work.score_from > spec->n_prompt || spec->arrives || spec->departs))
         return E_INVAL;
     if (spec->n_tokens > sched->context_tokens ||
-        (spec->n_tokens == sched->context_tokens && spec->max_new_tokens > 0))
+        (spec->n_tokens == sched->context_tokens && spec->work.max_new_tokens > 0))
         return E_LIMIT;
     for (uint32_t i = 0; i < spec->n_tokens; i++) {
         if (spec->tokens[i] >= sched->opts.engine->info.vocab_size)
@@ -61,7 +62,7 @@ static int spec_check(const struct sched *sched, const struct seq_spec *spec)
 /* The answer so far counts as sampled, whichever worker sampled it. */
 static int make_state(const struct sched *sched, const struct seq_spec *spec, struct seq *seq)
 {
-    int rc = sample_state_new(&spec->sample, spec->grammar, sched->opts.engine->info.vocab_size,
+    int rc = sample_state_new(&spec->work.sample, spec->grammar, sched->opts.engine->info.vocab_size,
                               seq->cap_tokens, &seq->past);
 
     if (rc < 0)
@@ -70,10 +71,10 @@ static int make_state(const struct sched *sched, const struct seq_spec *spec, st
     for (uint32_t i = spec->n_prompt; rc == 0 && i < spec->n_tokens; i++)
         rc = sample_state_push(seq->past, seq->tokens[i]);
     sample_state_settle(seq->past);
-    seq->spec.sample.bias = NULL; /* the state holds them */
-    seq->spec.sample.n_bias = 0;
+    seq->spec.work.sample.bias = NULL; /* the state holds them */
+    seq->spec.work.sample.n_bias = 0;
     seq->spec.grammar = NULL;
-    return rc == E_INVAL ? E_SHAPE : rc;
+    return rc == E_INVAL ? E_CONSTRAINT : rc;
 }
 
 int seq_new(struct sched *sched, const struct seq_spec *spec, struct seq **out)
@@ -91,9 +92,10 @@ int seq_new(struct sched *sched, const struct seq_spec *spec, struct seq **out)
     list_init(&seq->in_all);
     seq->spec = *spec;
     seq->n_given = spec->n_tokens;
-    seq->n_left = spec->max_new_tokens;
-    seq->score_next = spec->score_from;
-    seq->cap_tokens = spec->n_tokens + min_u32(spec->max_new_tokens, sched->context_tokens - spec->n_tokens);
+    seq->n_left = spec->work.max_new_tokens;
+    seq->score_next = spec->work.score_from;
+    seq->cap_tokens =
+        spec->n_tokens + min_u32(spec->work.max_new_tokens, sched->context_tokens - spec->n_tokens);
 
     uint32_t cap_blocks = sched_blocks_for(sched, seq->cap_tokens);
     seq->tokens = malloc(seq->cap_tokens * sizeof(*seq->tokens));
@@ -113,7 +115,7 @@ int seq_new(struct sched *sched, const struct seq_spec *spec, struct seq **out)
         return code;
     }
     const struct prefix_roots roots = {
-        .own = spec->prefix_key, .open = spec->public_key, .n_public = spec->public_tokens};
+        .own = spec->prefix_key, .open = spec->public_key, .n_public = spec->work.public_tokens};
 
     seq->n_hashes =
         (uint32_t)prefix_roots_chain(&roots, seq->tokens, spec->n_tokens, sched->block_tokens, seq->hashes);
@@ -171,9 +173,9 @@ static void keep(struct sched *sched, struct seq *seq, uint32_t from, uint32_t t
     for (uint32_t block = from; block < to; block++) {
         uint64_t end = ((uint64_t)block + 1) * sched->block_tokens;
 
-        if (end <= seq->spec.keep_1h_tokens)
+        if (end <= seq->spec.work.keep_1h_tokens)
             kv_keep(sched->opts.pool, seq->blocks[block], seq->submitted_ns + KEEP_1H_NS);
-        else if (end <= seq->spec.keep_tokens)
+        else if (end <= seq->spec.work.keep_tokens)
             kv_keep(sched->opts.pool, seq->blocks[block], seq->submitted_ns + KEEP_NS);
         else
             break;
@@ -249,7 +251,7 @@ void seq_seal(struct sched *sched, struct seq *seq)
 
         if (block == seq->n_hashes) {
             const struct block_hash *parent = block ? &seq->hashes[block - 1] : NULL;
-            bool is_public = (block + 1) * sched->block_tokens <= seq->spec.public_tokens;
+            bool is_public = (block + 1) * sched->block_tokens <= seq->spec.work.public_tokens;
 
             if (prefix_hash_block(is_public ? &seq->spec.public_key : &seq->spec.prefix_key, parent,
                                   seq->tokens + block * sched->block_tokens, sched->block_tokens,

@@ -2,9 +2,9 @@
 # Weights, matrix products and attention: distributes the work of the kernels (src/compute/kernels) over threads.
 noinst_LIBRARIES += libcompute_tensor.a
 libcompute_tensor_a_SOURCES = src/compute/tensor/attention.c src/compute/tensor/choice.c src/compute/tensor/choice.h \
-	src/compute/tensor/gated.h src/compute/tensor/limits.c src/compute/tensor/many.h \
+	src/compute/tensor/gated.h src/compute/tensor/limits.c src/compute/tensor/grouped.h \
 	src/compute/tensor/matmul.c src/compute/tensor/matmul_block.c src/compute/tensor/matmul_gated.c \
-	src/compute/tensor/matmul_many.c src/compute/tensor/matmul_priv.h src/compute/tensor/matmul_ways.c \
+	src/compute/tensor/matmul_grouped.c src/compute/tensor/matmul_priv.h src/compute/tensor/matmul_ways.c \
 	src/compute/tensor/tensor.h src/compute/tensor/tune.c src/compute/tensor/tune.h \
 	src/compute/tensor/tune_file.c src/compute/tensor/tune_priv.h src/compute/tensor/tune_trial.c \
 	src/compute/tensor/weight.c src/compute/tensor/weight_dots.c src/compute/tensor/weight_priv.h \
@@ -26,7 +26,7 @@ tests_bench_bench_decode_LDADD = $(link_compute_tensor)
 
 if HAVE_CMOCKA
 tensor_tests = tests/unit/compute/tensor/test_matmul tests/unit/compute/tensor/test_attention tests/unit/compute/tensor/test_ops \
-	tests/unit/compute/tensor/test_dots tests/unit/compute/tensor/test_many tests/unit/compute/tensor/test_gated \
+	tests/unit/compute/tensor/test_dots tests/unit/compute/tensor/test_grouped tests/unit/compute/tensor/test_gated \
 	tests/unit/compute/tensor/test_tune
 check_PROGRAMS += $(tensor_tests)
 TESTS += $(tensor_tests)
@@ -36,8 +36,8 @@ tests_unit_compute_tensor_test_attention_SOURCES = tests/unit/compute/tensor/tes
 tests_unit_compute_tensor_test_attention_LDADD = $(link_compute_tensor) $(CMOCKA_LIBS)
 tests_unit_compute_tensor_test_dots_SOURCES = tests/unit/compute/tensor/test_dots.c tests/unit/compute/tensor/check.h
 tests_unit_compute_tensor_test_dots_LDADD = $(link_compute_tensor) $(CMOCKA_LIBS)
-tests_unit_compute_tensor_test_many_SOURCES = tests/unit/compute/tensor/test_many.c tests/unit/compute/tensor/check.h
-tests_unit_compute_tensor_test_many_LDADD = $(link_compute_tensor) $(CMOCKA_LIBS)
+tests_unit_compute_tensor_test_grouped_SOURCES = tests/unit/compute/tensor/test_grouped.c tests/unit/compute/tensor/check.h
+tests_unit_compute_tensor_test_grouped_LDADD = $(link_compute_tensor) $(CMOCKA_LIBS)
 tests_unit_compute_tensor_test_gated_SOURCES = tests/unit/compute/tensor/test_gated.c tests/unit/compute/tensor/check.h
 tests_unit_compute_tensor_test_gated_LDADD = $(link_compute_tensor) $(CMOCKA_LIBS)
 tests_unit_compute_tensor_test_tune_SOURCES = tests/unit/compute/tensor/test_tune.c tests/unit/compute/tensor/check.h

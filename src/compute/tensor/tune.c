@@ -22,7 +22,7 @@ static bool tune_measure(struct team *team, const struct kern_table *table, stru
     const struct mem_copy_way *copy = mem_copy_measure(COPY_LIMIT_NS, out->copy_gbs);
 
     out->copy = copy != NULL ? copy : out->copy;
-    return tune_kernels(team, table, end_ns, out);
+    return tune_kernels(team, table, end_ns, out) && copy != NULL;
 }
 
 /* Saves only a complete measurement: the next start can try again. */

@@ -8,7 +8,8 @@
 /* ---- trials ---- */
 
 /* Measures, and fills in the kernel choice and the ratios of *out. The choice in *out becomes the
- * process's choice. Ends soon after end_ns; false: not all was tried. */
+ * process's choice. No trial and no set-up begins after end_ns; false: not all was tried, and what was not
+ * keeps its default. */
 bool tune_kernels(struct team *team, const struct kern_table *table, uint64_t end_ns, struct tuned *out);
 
 /* ---- the cache file ----

@@ -84,6 +84,12 @@ struct trials {
     size_t attn_scratch_bytes;
 };
 
+static bool trials_are_late(struct trials *trials)
+{
+    trials->is_late = trials->is_late || clock_now_ns() >= trials->end_ns;
+    return trials->is_late;
+}
+
 /* ---- operands ---- */
 
 /* Random bits, except for scales (at either end of a qblk) that keep sums small. */
@@ -157,15 +163,33 @@ static bool trials_make_keys(struct trials *trials)
                            true, "tune", &trials->keys) == 0;
 }
 
+/* Packing cannot be interrupted. So a weight is begun only if one that takes as long as the slowest so far,
+ * twice over (plain weights are twice as large), still ends in time. */
+static bool trials_make_weights(struct trials *trials)
+{
+    uint64_t longest_ns = 0;
+
+    for (int i = 0; i < N_TRIAL_WEIGHTS; i++) {
+        uint64_t start_ns = clock_now_ns();
+
+        trials->is_late = trials->is_late || start_ns + 2 * longest_ns >= trials->end_ns;
+        if (trials->is_late || !trials_make_weight(trials, (enum trial_weight)i))
+            return false;
+        if (clock_now_ns() - start_ns > longest_ns)
+            longest_ns = clock_now_ns() - start_ns;
+    }
+    return true;
+}
+
 static bool trials_make(struct trials *trials)
 {
-    for (int i = 0; i < N_TRIAL_WEIGHTS; i++)
-        if (!trials_make_weight(trials, (enum trial_weight)i))
-            return false;
+    if (!trials_make_weights(trials))
+        return false;
     trials->x = mem_aligned(64, (size_t)MAX_TOKENS * COLS * sizeof(float));
     trials->y = mem_aligned(64, MAX_TOKENS * trials->y_stride * sizeof(float));
     trials->scratch = mem_aligned(64, matmul_scratch_most(MAX_TOKENS, COLS, team_size(trials->team)));
-    if (trials->x == NULL || trials->y == NULL || trials->scratch == NULL || !trials_make_keys(trials))
+    if (trials->x == NULL || trials->y == NULL || trials->scratch == NULL || trials_are_late(trials) ||
+        !trials_make_keys(trials))
         return false;
     for (uint32_t i = 0; i < MAX_TOKENS * COLS; i++)
         trials->x[i] = (float)(i % 31) - 15.0f;
@@ -267,12 +291,6 @@ static uint64_t trial_ns(struct trials *trials, const struct trial_case *trial,
 }
 
 /* ---- comparing two choices ---- */
-
-static bool trials_are_late(struct trials *trials)
-{
-    trials->is_late = trials->is_late || clock_now_ns() >= trials->end_ns;
-    return trials->is_late;
-}
 
 static int by_time(const void *a, const void *b)
 {
@@ -386,15 +404,20 @@ static struct kern_choice all_second(const struct trials *trials, const struct k
     return choice;
 }
 
+/* Slow three times: not just disturbed. Also when the time runs out. */
 static bool trials_are_slow(struct trials *trials, const struct kern_choice *choice)
 {
     static const struct trial_case ones[] = {
         {TRIAL_Q8_0, 1}, {TRIAL_Q4_0, 1}, {TRIAL_Q4_K, 1}, {TRIAL_F16, 1}, {TRIAL_KEYS, 1}};
 
-    for (size_t i = 0; i < sizeof(ones) / sizeof(ones[0]); i++)
-        if (trial_ns(trials, &ones[i], choice) >= SLOW_NS && trial_ns(trials, &ones[i], choice) >= SLOW_NS &&
-            trial_ns(trials, &ones[i], choice) >= SLOW_NS) /* slow three times: not just disturbed */
+    for (size_t i = 0; i < sizeof(ones) / sizeof(ones[0]); i++) {
+        int n_slow = 0;
+
+        while (n_slow < 3 && !trials_are_late(trials) && trial_ns(trials, &ones[i], choice) >= SLOW_NS)
+            n_slow++;
+        if (n_slow == 3 || trials_are_late(trials))
             return true;
+    }
     return false;
 }
 

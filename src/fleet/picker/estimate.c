@@ -14,25 +14,25 @@
 
 #include <math.h>
 
-#define GUESS_PREFILL_TOKENS_PER_S 200.0
-#define GUESS_DECODE_STEP_S        0.03
-#define GUESS_TRANSFER_BYTES_PER_S 1e9
-#define STEP_GROWTH                0.05
-#define EXPOSED_SHARE              0.1
-#define READ_LATENCY_S             0.001
+#define DEFAULT_PREFILL_TOKENS_PER_S 200.0
+#define DEFAULT_DECODE_STEP_S        0.03
+#define DEFAULT_TRANSFER_BYTES_PER_S 1e9
+#define STEP_GROWTH                  0.05
+#define EXPOSED_SHARE                0.1
+#define READ_LATENCY_S               0.001
 
 double picker_prefill_s(const struct picker_worker *worker, uint32_t n_tokens)
 {
     double rate = worker->prefill_tokens_per_s;
 
-    return n_tokens / (rate > 0 ? rate : GUESS_PREFILL_TOKENS_PER_S);
+    return n_tokens / (rate > 0 ? rate : DEFAULT_PREFILL_TOKENS_PER_S);
 }
 
 double picker_queue_s(const struct picker_worker *worker)
 {
     double rate = worker->prefill_tokens_per_s;
 
-    return (double)worker->queued_prefill_tokens / (rate > 0 ? rate : GUESS_PREFILL_TOKENS_PER_S);
+    return (double)worker->queued_prefill_tokens / (rate > 0 ? rate : DEFAULT_PREFILL_TOKENS_PER_S);
 }
 
 double picker_read_s(const struct picker_worker *worker, uint32_t n_tokens)
@@ -46,7 +46,7 @@ double picker_read_s(const struct picker_worker *worker, uint32_t n_tokens)
 
 double picker_itl_s(const struct picker_worker *worker)
 {
-    double step = worker->decode_step_s > 0 ? worker->decode_step_s : GUESS_DECODE_STEP_S;
+    double step = worker->decode_step_s > 0 ? worker->decode_step_s : DEFAULT_DECODE_STEP_S;
     double beyond = worker->max_seqs && worker->n_running >= worker->max_seqs
                         ? ((double)worker->n_running + 1) / worker->max_seqs
                         : 1;
@@ -61,7 +61,7 @@ int64_t picker_itl_alone_ns(int64_t itl_ns, uint32_t n_running)
 
 double picker_transfer_s(const struct picker_worker *to, uint32_t n_tokens)
 {
-    double rate = to->transfer_bytes_per_s > 0 ? to->transfer_bytes_per_s : GUESS_TRANSFER_BYTES_PER_S;
+    double rate = to->transfer_bytes_per_s > 0 ? to->transfer_bytes_per_s : DEFAULT_TRANSFER_BYTES_PER_S;
 
     return EXPOSED_SHARE * (double)n_tokens * (double)to->kv_bytes_per_token / rate;
 }

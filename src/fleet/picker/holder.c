@@ -18,12 +18,12 @@
  * the best other owner, save more time than the read costs. */
 #include "fleet/picker/holder.h"
 
-#define LATENCY_S         0.002
-#define LIMIT_LEAST_S     0.02
-#define LIMIT_MOST_S      10.0
-#define LATENCY_STEPS     2
-#define GUESS_BYTES_PER_S 1e9
-#define MARGIN            1.25
+#define LATENCY_S           0.002
+#define LIMIT_LEAST_S       0.02
+#define LIMIT_MOST_S        10.0
+#define LATENCY_STEPS       2
+#define DEFAULT_BYTES_PER_S 1e9
+#define MARGIN              1.25
 
 double picker_push_s(const struct picker_worker *from, const struct picker_worker *to, uint32_t n_tokens)
 {
@@ -31,7 +31,8 @@ double picker_push_s(const struct picker_worker *from, const struct picker_worke
     double step_s = from->n_running > 0 ? from->decode_step_s : 0;
 
     if (rate <= 0)
-        rate = to->transfer_bytes_per_s > GUESS_BYTES_PER_S ? to->transfer_bytes_per_s : GUESS_BYTES_PER_S;
+        rate =
+            to->transfer_bytes_per_s > DEFAULT_BYTES_PER_S ? to->transfer_bytes_per_s : DEFAULT_BYTES_PER_S;
     return LATENCY_S + LATENCY_STEPS * step_s + (double)n_tokens * (double)to->kv_bytes_per_token / rate;
 }
 

@@ -31,6 +31,7 @@ int index_pages_open(uint32_t max_entries, struct index_pages *out)
 
     if (rc < 0)
         return E_NOMEM;
+    mem_region_want_small_pages(&pages.region);
     pages.pages = pages.region.base;
     *out = pages;
     return 0;

@@ -49,12 +49,12 @@
 #include "base/err.h"
 #include "fleet/picker/fleet_priv.h"
 
-#define ANSWER_TOKENS_GUESS 64
-#define UNLOADED_SLACK      2
-#define OVERFLOW_DIVISOR    2 /* of the TTFT objective: OVERFLOW_SHARE is one half */
-#define FEW_DIVISOR         8 /* up to an eighth of a prompt is "little" */
-#define POOL_SHARE_READ     2 /* a worker reads at most the part of a prompt that fits half its pool */
-#define SLOT_MASK           (PICKER_MAX_WORKERS - 1)
+#define ANSWER_TOKENS_ESTIMATE 64
+#define UNLOADED_SLACK         2
+#define OVERFLOW_DIVISOR       2 /* of the TTFT objective: OVERFLOW_SHARE is one half */
+#define FEW_DIVISOR            8 /* up to an eighth of a prompt is "little" */
+#define POOL_SHARE_READ        2 /* a worker reads at most the part of a prompt that fits half its pool */
+#define SLOT_MASK              (PICKER_MAX_WORKERS - 1)
 
 enum pass { KEEPING, CONSERVING, LEAST_BAD, ANY };
 
@@ -521,8 +521,8 @@ int picker_pick(const struct picker_fleet *fleet, const struct picker_goals *goa
         .itl_slo_ns = pick_ns(goals->itl_slo_s * 1e9),
         .local_tokens = goals->local_prefill_tokens,
         .local_ns = pick_ns(goals->local_prefill_s * 1e9),
-        .answer_tokens =
-            request->max_new_tokens < ANSWER_TOKENS_GUESS ? request->max_new_tokens : ANSWER_TOKENS_GUESS,
+        .answer_tokens = request->max_new_tokens < ANSWER_TOKENS_ESTIMATE ? request->max_new_tokens
+                                                                          : ANSWER_TOKENS_ESTIMATE,
         .order = goals->order,
         .cached_blocks = request->cached_blocks ? request->cached_blocks : nothing_cached,
         .excluded =

@@ -6,12 +6,19 @@
  *      hashed   |--known---|--known----|--the last one not-|        later: hashed, and learned
  *
  * The prefix match ends at the first block that no worker has (picker_index_match stops there). So hashes
- * behind that block do not change the choice. A new prompt of 132,000 tokens takes a millisecond to hash
- * and learn; the worker need not wait for that.
+ * behind that block do not change the choice.
+ *
+ *      MATCHING ──a block is unknown──> HASHING ──all hashed──> LEARNING ──> DONE
+ *          │ every block is known                                  ^          │
+ *          └──────────────────────────────────────────────────> DONE ──placed─┘
+ *
+ * A prompt of a million tokens takes ten milliseconds to hash and learn, and streams wait while the loop
+ * works. So every call works at SLICE_BLOCKS at most, and the loop's next turns do the rest. A job in
+ * MATCHING waits in the queue: placed by a part of its chain, it might go to a worker that has less of it.
  *
  * The index should know the whole prompt before the next placement, so that simultaneous prompts with the
- * same prefix are placed together. So the rest is hashed before the next placement, or by the tick. Until
- * then the index knows too little, which is allowed. */
+ * same prefix are placed together. So a slice of the rest is done before the next placement. Until all is
+ * done the index knows too little, which is allowed. */
 #include "fleet/router/router_priv.h"
 
 #include <stdlib.h>
@@ -20,17 +27,19 @@
 #include "base/err.h"
 #include "cache/prefix/block_hash.h"
 
-#define FIRST_BLOCKS 16 /* doubled in each round */
+#define FIRST_BLOCKS 16   /* doubled in each round */
+#define ROUND_BLOCKS 256  /* at most */
+#define SLICE_BLOCKS 1024 /* hashed or learned in one call: a third of a millisecond */
 
 static int extend(struct gen_handle *job, size_t n_blocks)
 {
-    struct prefix_chain chain = {.tokens = job->job.tokens,
+    struct prefix_chain chain = {.tokens = job->order.tokens,
                                  .block_tokens = job->model->gen.block_tokens,
                                  .hashes = job->hashes,
                                  .n = job->n_hashes};
     struct prefix_roots roots;
-    int rc = prefix_roots_derive(job->router->prefix_key, job->model->gen.fingerprint, job->job.tenant,
-                                 job->job.public_tokens, &roots);
+    int rc = prefix_roots_derive(job->router->prefix_key, job->model->gen.fingerprint, job->order.work.tenant,
+                                 job->order.work.public_tokens, &roots);
 
     if (rc < 0)
         return rc;
@@ -39,26 +48,64 @@ static int extend(struct gen_handle *job, size_t n_blocks)
     return 0;
 }
 
-int router_chain_begin(struct gen_handle *job)
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static void chain_enter(struct gen_handle *job, enum chain_state state)
+{
+    struct router *router = job->router;
+
+    router->has_matched |= job->chain == CHAIN_MATCHING && !list_is_empty(&job->waiting);
+    job->chain = state;
+    list_remove(&job->unhashed);
+    if (state == CHAIN_DONE)
+        return;
+    list_push_back(&router->unhashed, &job->unhashed);
+    if (router->turn != NULL)
+        ev_timer_start(router->turn, 0);
+}
+
+/* MATCHING: hashes while the index knows the blocks. Returns how many, or an error. */
+static int chain_match(struct gen_handle *job, size_t most)
 {
     uint64_t now_ns = clock_now_ns();
-    int rc = 0;
+    size_t begun = job->n_hashes, end = least(begun + most, job->n_blocks);
 
+    while (job->n_hashes < job->n_blocks) {
+        size_t round = job->n_hashes == 0 ? FIRST_BLOCKS : least(job->n_hashes, ROUND_BLOCKS);
+        int rc;
+
+        if (job->n_hashes > 0 &&
+            !picker_index_knows(job->router->index, &job->hashes[job->n_hashes - 1], now_ns)) {
+            chain_enter(job, CHAIN_HASHING);
+            return (int)(job->n_hashes - begun);
+        }
+        if (job->n_hashes >= end)
+            return (int)(job->n_hashes - begun);
+        rc = extend(job, least(job->n_hashes + round, job->n_blocks));
+        if (rc < 0)
+            return rc;
+    }
+    chain_enter(job, CHAIN_DONE);
+    return (int)(job->n_hashes - begun);
+}
+
+int router_chain_begin(struct gen_handle *job)
+{
+    int rc;
+
+    job->chain = CHAIN_DONE;
     if (job->score_next > 0) /* prompt logprobs need computing, cached or not */
         return 0;
-    job->n_blocks = job->n_prompt / job->model->gen.block_tokens;
+    job->n_blocks = job->order.n_prompt / job->model->gen.block_tokens;
     job->hashes = calloc(job->n_blocks + 1, sizeof(*job->hashes));
     if (job->hashes == NULL)
         return E_NOMEM;
-    for (size_t n = FIRST_BLOCKS; rc == 0 && job->n_hashes < job->n_blocks; n *= 2) {
-        if (job->n_hashes > 0 &&
-            !picker_index_knows(job->router->index, &job->hashes[job->n_hashes - 1], now_ns))
-            break;
-        rc = extend(job, n < job->n_blocks ? n : job->n_blocks);
-    }
-    if (rc == 0 && job->n_hashes < job->n_blocks)
-        list_push_back(&job->router->unhashed, &job->unhashed);
-    return rc;
+    chain_enter(job, CHAIN_MATCHING);
+    rc = chain_match(job, SLICE_BLOCKS);
+    return rc < 0 ? rc : 0;
 }
 
 static uint32_t if_usable(const struct router *router, uint32_t slot)
@@ -67,30 +114,84 @@ static uint32_t if_usable(const struct router *router, uint32_t slot)
 }
 
 /* If the job is placed, its workers will have the prompt. */
-static void learn(struct gen_handle *job, size_t from)
+static void chain_learn(struct gen_handle *job, size_t from, size_t n)
 {
     struct router *router = job->router;
     const uint32_t slots[2] = {if_usable(router, job->prefill.slot), if_usable(router, job->decode.slot)};
 
-    if (job->state != JOB_QUEUED && (slots[0] != PICKER_NONE || slots[1] != PICKER_NONE))
-        picker_index_learn_pair(router->index, slots, job->hashes + from, job->n_hashes - from,
-                                clock_now_ns());
+    if (slots[0] != PICKER_NONE || slots[1] != PICKER_NONE)
+        picker_index_learn_pair(router->index, slots, job->hashes + from, n, clock_now_ns());
 }
 
-void router_chain_end(struct gen_handle *job)
+/* Hashes from the beginning, or learns from the end, so that the beginning is evicted last. Returns how many
+ * blocks; 0: a failure, which only leaves the index knowing less. */
+static size_t chain_slice(struct gen_handle *job, size_t most)
 {
-    size_t from = job->n_hashes;
+    size_t n = 0;
+    int rc;
 
-    if (list_is_empty(&job->unhashed))
-        return;
-    list_remove(&job->unhashed);
-    list_init(&job->unhashed);
-    if (extend(job, job->n_blocks) == 0) /* a failure only leaves the index knowing less */
-        learn(job, from);
+    switch (job->chain) {
+    case CHAIN_MATCHING:
+        rc = chain_match(job, most);
+        if (rc < 0)
+            chain_enter(job, CHAIN_DONE);
+        n = rc < 0 ? 0 : (size_t)rc;
+        break;
+    case CHAIN_HASHING:
+        n = least(most, job->n_blocks - job->n_hashes);
+        if (extend(job, job->n_hashes + n) < 0) {
+            chain_enter(job, CHAIN_DONE);
+            return 0;
+        }
+        if (job->n_hashes == job->n_blocks) {
+            job->learn_to = job->n_blocks;
+            chain_enter(job, job->state == JOB_QUEUED ? CHAIN_DONE : CHAIN_LEARNING);
+        }
+        break;
+    case CHAIN_LEARNING:
+        n = least(most, job->learn_to - job->learn_from);
+        job->learn_to -= n;
+        chain_learn(job, job->learn_to, n);
+        if (job->learn_to == job->learn_from)
+            chain_enter(job, CHAIN_DONE);
+        break;
+    case CHAIN_DONE:
+        break;
+    }
+    return n;
 }
 
-void router_chains_end(struct router *router)
+size_t router_chain_booked(struct gen_handle *job)
 {
-    while (!list_is_empty(&router->unhashed))
-        router_chain_end(container_of(router->unhashed.next, struct gen_handle, unhashed));
+    job->learn_from = least(job->n_hashes, SLICE_BLOCKS);
+    job->learn_to = job->n_hashes;
+    if (job->chain != CHAIN_HASHING && job->learn_from < job->learn_to)
+        chain_enter(job, CHAIN_LEARNING);
+    else if (job->chain == CHAIN_LEARNING)
+        chain_enter(job, CHAIN_DONE);
+    return job->learn_from;
+}
+
+static size_t chain_work(struct gen_handle *job, size_t left)
+{
+    while (left > 0 && job->chain != CHAIN_DONE) {
+        size_t n = chain_slice(job, left);
+
+        left -= least(left, n > 0 ? n : 1);
+    }
+    return left;
+}
+
+void router_chain_work(struct gen_handle *job)
+{
+    (void)chain_work(job, SLICE_BLOCKS);
+}
+
+bool router_chains_work(struct router *router)
+{
+    size_t left = SLICE_BLOCKS;
+
+    while (left > 0 && !list_is_empty(&router->unhashed))
+        left = chain_work(container_of(router->unhashed.next, struct gen_handle, unhashed), left);
+    return !list_is_empty(&router->unhashed);
 }

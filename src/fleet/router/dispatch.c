@@ -30,7 +30,7 @@ void router_job_enter(struct gen_handle *job, enum job_state state)
 {
     static const char *const names[] = {"queued", "pushed_out", "placed", "answering"};
 
-    log_debug("job_state", LOG_STR("request", job->job.request_id), LOG_STR("from", names[job->state]),
+    log_debug("job_state", LOG_STR("request", job->order.work.request_id), LOG_STR("from", names[job->state]),
               LOG_STR("to", names[state]));
     job->state = state;
 }
@@ -104,8 +104,11 @@ int router_job_place(struct gen_handle *job)
     struct router *router = job->router;
     struct picker_place found;
     const struct picker_choice *choice = &found.choice;
-    int rc = router_choose(job, &found);
+    int rc;
 
+    if (job->chain == CHAIN_MATCHING)
+        return E_OVERLOADED;
+    rc = router_choose(job, &found);
     if (rc == E_OVERLOADED && (has_begun(job) || router_queue_is_owed(job, choice->decode)))
         rc = 0; /* a stream that has begun does not wait for objectives: continue at the least bad worker */
     if (rc < 0) {
@@ -120,6 +123,7 @@ int router_job_place(struct gen_handle *job)
     job->layout = router->workers[choice->decode].layout;
     job->decode.slot = choice->decode;
     job->prefill.slot = choice->prefill;
+    found.n_hashes = router_chain_booked(job);
     picker_place_book(&found, &job->prefill.booking, &job->decode.booking);
     metric_add(choice->prefill != PICKER_NONE ? router->m_handed_off : router->m_local, 1);
     metric_add(router->m_reads, choice->read_tokens > 0);
@@ -219,8 +223,14 @@ static const struct gen_model *backend_model_at(void *self, size_t index)
     return NULL;
 }
 
+static bool is_returning(const struct router *router)
+{
+    return router->is_restarted && clock_now_ns() - router->started_ns < router->conf->link_return_ns;
+}
+
 /* Until the first model is known, the router cannot tell that a name is wrong. A restarted router learns
- * within seconds what its workers serve, and a client that receives 404 gives up. */
+ * within seconds what its workers serve, and a client that receives 404 gives up. So after a restart the
+ * first model is not taken for all of them before link.return_grace is over. */
 static const char *backend_why_not_yet(void *self, const char *name)
 {
     struct router *router = self;
@@ -234,7 +244,7 @@ static const char *backend_why_not_yet(void *self, const char *name)
     }
     for (uint32_t i = 0; i < router->n_models; i++) {
         if (router->models[i].is_ready)
-            return NULL;
+            return is_returning(router) ? "the router has restarted, and workers may still come back" : NULL;
         if (!router->models[i].is_failed)
             return "the router is fetching the first vocabulary from a worker";
         why = "the router could not read the vocabulary of any worker; its log says why";
@@ -242,35 +252,20 @@ static const char *backend_why_not_yet(void *self, const char *name)
     return why;
 }
 
-/* Copies the caller's bias, which is borrowed for the call only. */
-static int keep_bias(struct gen_handle *job)
-{
-    const struct sample_opts *sample = &job->job.sample;
-
-    job->bias = sample->n_bias > 0 ? calloc(sample->n_bias, sizeof(*job->bias)) : NULL;
-    if (sample->n_bias > 0 && job->bias == NULL)
-        return E_NOMEM;
-    if (sample->n_bias > 0)
-        memcpy(job->bias, sample->bias, sample->n_bias * sizeof(*job->bias));
-    job->job.sample.bias = job->bias;
-    return 0;
-}
-
-static int make_job(struct router *router, const struct gen_model *model, struct gen_job *spec,
+static int make_job(struct router *router, const struct gen_model *model, struct work_order *order,
                     struct gen_handle **out)
 {
     struct gen_handle *job = calloc(1, sizeof(*job));
 
     if (job == NULL) {
-        free(spec->tokens);
-        buf_fini(&spec->constraint);
+        work_order_fini(order);
         return E_NOMEM;
     }
     job->router = router;
     job->model = container_of(model, struct router_model, gen);
-    job->job = *spec;
-    job->n_prompt = job->cap_tokens = spec->n_tokens;
-    job->score_next = spec->scores_prompt;
+    job->order = work_order_move(order);
+    job->cap_tokens = job->order.n_tokens;
+    job->score_next = job->order.work.score_from;
     job->submitted_ns = clock_now_ns();
     list_init(&job->all);
     list_init(&job->waiting);
@@ -279,7 +274,7 @@ static int make_job(struct router *router, const struct gen_model *model, struct
     fair_item_init(&job->place.seat);
     list_init(&job->unhashed);
     job->prefill.slot = job->decode.slot = PICKER_NONE;
-    if (keep_bias(job) < 0 || router_queue_enter(job) < 0 || router_chain_begin(job) < 0) {
+    if (router_queue_enter(job) < 0 || router_chain_begin(job) < 0) {
         router_job_free(job);
         return E_NOMEM;
     }
@@ -301,9 +296,7 @@ void router_job_free(struct gen_handle *job)
     job->router->n_freed++;
     job->router->n_ended -= job->ended.is_set;
     job->router->n_unheard -= job->unheard_since_ns > 0;
-    free(job->job.tokens);
-    buf_fini(&job->job.constraint);
-    free(job->bias);
+    work_order_fini(&job->order);
     free(job->draws);
     scores_fini(&job->scores);
     free(job->hashes);
@@ -348,7 +341,7 @@ static int wait_or_refuse(struct gen_handle *job, int rc, struct gen_failure *fa
     return rc == E_LIMIT ? E_LIMIT : E_OVERLOADED;
 }
 
-static int backend_submit(void *self, const struct gen_model *model, struct gen_job *spec,
+static int backend_submit(void *self, const struct gen_model *model, struct work_order *order,
                           const struct gen_events *events, void *arg, struct gen_handle **out,
                           struct gen_failure *failure_out)
 {
@@ -357,17 +350,15 @@ static int backend_submit(void *self, const struct gen_model *model, struct gen_
     bool must_wait;
     int rc;
 
-    router_chains_end(router); /* of earlier jobs, which may have the same prefix */
-    rc = make_job(router, model, spec, &job);
-    spec->tokens = NULL;
-    spec->constraint = (struct buf){0};
+    (void)router_chains_work(router); /* of earlier jobs, which may have the same prefix */
+    rc = make_job(router, model, order, &job);
     if (rc < 0) {
         *failure_out = (struct gen_failure){.status = 500, .type = "api_error", .message = "Out of memory"};
         return rc;
     }
     job->events = *events;
     job->arg = arg;
-    must_wait = job->model->n_queued > 0;
+    must_wait = job->model->n_queued > 0 || job->chain == CHAIN_MATCHING;
     rc = must_wait ? E_OVERLOADED : router_job_place(job);
     if (rc < 0)
         rc = wait_or_refuse(job, rc, failure_out);
@@ -500,14 +491,14 @@ void router_job_replace(struct gen_handle *job, uint32_t failed_slot)
         return;
     }
     metric_add(job->router->m_redispatched, 1);
-    log_warn("job_replaced", LOG_STR("request", job->job.request_id),
+    log_warn("job_replaced", LOG_STR("request", job->order.work.request_id),
              LOG_STR("worker", job->router->workers[failed_slot].node),
              LOG_U64("answered", job->n_delivered));
-    if (router_job_answered(job) == job->job.max_new_tokens) {
+    if (router_job_answered(job) == job->order.work.max_new_tokens) {
         router_job_end(job, GEN_END_LENGTH); /* only the final message was missing */
         return;
     }
-    router_chain_end(job);
+    router_chain_work(job);
     if (router_job_place(job) < 0)
         router_queue_add(job, true);
 }

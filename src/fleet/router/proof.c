@@ -67,7 +67,7 @@ void router_job_proof(const struct gen_handle *job, struct gen_proof *out)
     add_part(job, &job->decode, out);
     if (first->has_proof)
         out->reused_tokens = first->proof.reused_tokens;
-    out->prompt_tokens = job->n_prompt;
+    out->prompt_tokens = job->order.n_prompt;
     out->drawn_tokens = job->n_delivered;
     out->ttft_ns = job->first_token_ns ? job->first_token_ns - job->submitted_ns : 0;
     out->total_ns = now_ns - job->submitted_ns;

@@ -57,7 +57,7 @@ int router_queue_enter(struct gen_handle *job)
     int rc = model->turns == NULL ? fair_new(MAX_DEBTORS, &model->turns) : 0;
 
     if (rc == 0)
-        job->place.flow = fair_hold(model->turns, tenant_number(job->job.tenant));
+        job->place.flow = fair_hold(model->turns, tenant_number(job->order.work.tenant));
     return job->place.flow != NULL ? 0 : E_NOMEM;
 }
 
@@ -67,7 +67,7 @@ void router_queue_exit(struct gen_handle *job)
         return;
     router_queue_begun(job);
     if (router_job_answered(job) > 0)
-        fair_charge(job->model->turns, job->place.flow, router_job_answered(job), job->job.weight);
+        fair_charge(job->model->turns, job->place.flow, router_job_answered(job), job->order.work.weight);
     fair_drop(job->model->turns, job->place.flow);
     job->place.flow = NULL;
 }
@@ -75,7 +75,7 @@ void router_queue_exit(struct gen_handle *job)
 void router_queue_charge(struct gen_handle *job, uint64_t n_tokens)
 {
     if (job->sum.n_redispatched == 0) /* otherwise it was charged already */
-        fair_charge(job->model->turns, job->place.flow, n_tokens > 0 ? n_tokens : 1, job->job.weight);
+        fair_charge(job->model->turns, job->place.flow, n_tokens > 0 ? n_tokens : 1, job->order.work.weight);
     if (job->is_accepted || job->place.is_ahead)
         return;
     job->place.is_ahead = true;
@@ -136,14 +136,15 @@ void router_queue_add(struct gen_handle *job, bool is_again)
     else
         list_push_back(&router->queue, &job->waiting);
     if (!is_again)
-        job->place.crowd_flow = fair_hold(router->turns.crowd, tenant_number(job->job.tenant));
+        job->place.crowd_flow = fair_hold(router->turns.crowd, tenant_number(job->order.work.tenant));
     if (job->place.crowd_flow == NULL) {
         list_push_back(&router->turns.odd, &job->place.odd);
     } else {
         uint64_t order = router->turns.n_enqueued++;
 
-        fair_wait(job->model->turns, job->place.flow, &job->place.turn, order, job->job.weight);
-        fair_wait(router->turns.crowd, job->place.crowd_flow, &job->place.seat, order, job->job.weight);
+        fair_wait(job->model->turns, job->place.flow, &job->place.turn, order, job->order.work.weight);
+        fair_wait(router->turns.crowd, job->place.crowd_flow, &job->place.seat, order,
+                  job->order.work.weight);
     }
     queue_count(job, true);
 }
@@ -186,7 +187,7 @@ bool router_queue_has_room(struct gen_handle *job)
 
     if (router->n_queued < router->conf->queue_max)
         return true;
-    if (!fair_is_lighter(router->turns.crowd, tenant_number(job->job.tenant), job->job.weight))
+    if (!fair_is_lighter(router->turns.crowd, tenant_number(job->order.work.tenant), job->order.work.weight))
         return false;
     push_out(container_of(fair_heaviest(router->turns.crowd), struct gen_handle, place.seat));
     return router->n_queued < router->conf->queue_max;
@@ -251,7 +252,7 @@ static bool place_next(struct router_model *model)
 void router_place_queued(struct router *router)
 {
     if (!list_is_empty(&router->queue))
-        router_chains_end(router);
+        (void)router_chains_work(router);
     list_for_each_safe (node, spare, &router->turns.odd)
         (void)router_job_place(container_of(node, struct gen_handle, place.odd));
     for (uint32_t i = 0; i < router->n_models; i++)

@@ -64,7 +64,6 @@ static void on_tick(void *arg)
 {
     struct router *router = arg;
 
-    router_chains_end(router);
     router_place_queued(router);
     router_queue_tell(router);
     router_expire_queued(router);
@@ -82,8 +81,13 @@ static void on_tick(void *arg)
 static void on_turn(void *arg)
 {
     struct router *router = arg;
+    bool has_more = router_told_work(router);
 
-    if (router_told_work(router))
+    has_more |= router_chains_work(router);
+    if (router->has_matched)
+        router_place_queued(router);
+    router->has_matched = false;
+    if (has_more)
         ev_timer_start(router->turn, 0);
 }
 
@@ -276,6 +280,7 @@ static int build_router(struct daemon *daemon, struct fault *fault)
     list_init(&router->told);
     rng_system(&router->epoch, sizeof(router->epoch));
     router->order = (uint32_t)router->epoch;
+    router->started_ns = clock_now_ns();
     router->next_number = 1;
     declare_metrics(router);
     if (hashmap_new_counted(&router->by_number) < 0 || router_queue_open(router) < 0 ||
@@ -380,7 +385,7 @@ static int build_front(struct daemon *daemon, struct fault *fault)
     opts.thread_bytes = conf->thread_bytes;
     opts.public_prefix = conf->public_prefix[0] ? conf->public_prefix : NULL;
     opts.max_requests = (uint32_t)conf->http_max_requests;
-    opts.guesses_per_min = (uint32_t)conf->http_wrong_keys;
+    opts.failed_logins_per_min = (uint32_t)conf->http_wrong_keys;
     set_limits(conf, &opts.limits);
     if (ev_jobs_new((unsigned)conf->http_job_threads, 4096, &daemon->jobs) < 0)
         return fault_set(fault, E_NOMEM, "cannot start job threads");

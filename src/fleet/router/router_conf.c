@@ -88,6 +88,10 @@ static const struct config_key keys[] = {
      "the credential 'cluster.key' of the systemd unit."},
     {"link", "heartbeat", CONFIG_DURATION, KEY(link_heartbeat_ns), "1s", S(0.05), S(60), NULL, false,
      "Heartbeat period; three missed ones and a worker is gone."},
+    {"link", "return_grace", CONFIG_DURATION, KEY(link_return_ns), "10s", 0, S(3600), NULL, true,
+     "After the start of a router whose workers were registered with an earlier one: how long a model that "
+     "none of them serves is answered with 503 and retry-after, because other workers may still come back. "
+     "Then with 404."},
     {"slo", "ttft", CONFIG_DURATION, KEY(ttft_slo_ns), "500ms", S(0.001), S(3600), NULL, true,
      "Objective for the time to first token. A prompt that would take longer alone is judged by twice that "
      "time."},

@@ -24,7 +24,7 @@ struct router_conf {
     uint64_t http_job_threads, http_max_requests, http_wrong_keys;
     char *link_listen;
     char *cluster_key;
-    uint64_t link_heartbeat_ns;
+    uint64_t link_heartbeat_ns, link_return_ns;
     uint64_t ttft_slo_ns, itl_slo_ns;
     uint64_t queue_max, queue_timeout_ns, queue_resume_ns;
     uint64_t local_prefill_tokens, local_prefill_ns;

@@ -45,13 +45,19 @@ struct job_part {  /* one worker's part of the current attempt */
     struct gen_proof proof;
 };
 
+enum chain_state {                 /* of a prompt's block hashes (chain.c) */
+                   CHAIN_MATCHING, /* all blocks hashed so far are known: the placement needs more */
+                   CHAIN_HASHING,  /* the placement needs no more; the rest is hashed for the index */
+                   CHAIN_LEARNING, /* hashed; the index learns the blocks that the placement left out */
+                   CHAIN_DONE
+};
+
 struct gen_handle { /* a job; the front uses it under this name. The fields that every token needs come
                      * first */
     struct router *router;
     struct router_model *model;
     enum job_state state;
     bool is_accepted, is_paused;
-    uint32_t n_prompt;
     uint32_t n_delivered; /* answer tokens passed to the front */
     uint32_t cap_tokens;
     uint32_t score_next; /* index of the next prompt token whose logprob is expected; 0: prompt logprobs are
@@ -68,18 +74,19 @@ struct gen_handle { /* a job; the front uses it under this name. The fields that
     struct gen_events events;
     void *arg;
     struct sample_result *draws; /* [cap_draws], sampling results of the undelivered tokens, if wanted */
-    struct gen_job job;          /* its tokens grow with the answer */
+    struct work_order order;     /* its tokens grow with the answer */
     struct scores scores;        /* prompt logprobs, not delivered yet */
     struct job_part prefill, decode;
 
     struct list all;     /* in router.jobs */
     struct list waiting; /* in router.queue while QUEUED, in router.pushed_out while PUSHED_OUT */
     struct queue_place place;
-    struct sample_bias *bias; /* job.sample.bias, owned */
     uint32_t cap_draws;
     struct block_hash *hashes; /* [n_blocks], of the prompt's whole blocks ... */
     size_t n_blocks, n_hashes; /* ... of which n_hashes are computed (chain.c) */
-    struct list unhashed;      /* in router.unhashed while n_hashes < n_blocks */
+    enum chain_state chain;
+    size_t learn_from, learn_to; /* LEARNING: the index does not know these blocks yet */
+    struct list unhashed;        /* in router.unhashed until its chain is DONE */
     struct picker_slots excluded;
     struct picker_slots barred; /* excluded, and workers that lack a capability it needs */
     uint64_t layout;            /* of the workers of its latest placement */
@@ -104,7 +111,8 @@ struct router {
     struct list jobs;
     struct list queue; /* jobs that wait for a placement, by arrival */
     struct router_queue turns;
-    struct list unhashed;  /* jobs whose chains are not hashed to the end */
+    struct list unhashed;  /* jobs whose chains are not DONE */
+    bool has_matched;      /* a queued job's chain left MATCHING: it can be placed */
     struct list told;      /* told.c: pending block events */
     size_t n_told;         /* blocks in them */
     struct ev_timer *turn; /* applies pending events; NULL: the owner calls router_told_work() */
@@ -121,6 +129,8 @@ struct router {
     struct router_rival rivals[ROUTER_MAX_RIVALS]; /* a new one replaces the oldest; n_refused 0: free */
     struct router_model models[ROUTER_MAX_MODELS];
     uint32_t n_models;
+    uint64_t started_ns;
+    bool is_restarted;          /* a worker came back from an earlier link: others may still come */
     struct picker_fleet *fleet; /* rows of workers and their ledgers, by slot */
     struct picker_index *index;
     struct picker_slots lacking[ABILITY_N]; /* workers without that capability bit */
@@ -196,11 +206,13 @@ void router_job_uncharge(struct gen_handle *job, struct job_part *part);
 void router_job_free(struct gen_handle *job);
 
 /* chain.c */
-/* Hashes as much of the prompt as the placement needs. E_NOMEM. */
+/* Hashes as much of the prompt as the placement needs, or a slice of it. E_NOMEM. */
 int router_chain_begin(struct gen_handle *job);
-/* Hashes the rest; if the job is placed, the index learns it. */
-void router_chain_end(struct gen_handle *job);
-void router_chains_end(struct router *router); /* of all jobs */
+/* The job is being placed: how many blocks the index learns at once. It learns the others later. */
+size_t router_chain_booked(struct gen_handle *job);
+void router_chain_work(struct gen_handle *job); /* does a slice of what is left */
+/* Does a slice of all jobs. True: there is more to do. */
+bool router_chains_work(struct router *router);
 
 /* submit.c */
 int router_job_send(struct gen_handle *job,

@@ -36,7 +36,8 @@ static void say_accepted(struct gen_handle *job, uint32_t cached_tokens)
     router_queue_begun(job);
     job->router->n_unheard -= job->unheard_since_ns > 0;
     job->unheard_since_ns = 0;
-    job->events.on_accepted(job->arg, cached_tokens < job->n_prompt ? cached_tokens : job->n_prompt);
+    job->events.on_accepted(job->arg,
+                            cached_tokens < job->order.n_prompt ? cached_tokens : job->order.n_prompt);
 }
 
 static void on_accepted(struct gen_handle *job, uint32_t slot, uint32_t cached_tokens)
@@ -105,7 +106,7 @@ static void on_prefill_finish(struct gen_handle *job, const Baton__Answer *answe
         return;
     }
     /* The prefill failed; the decode worker has the request and computes the missing blocks. */
-    log_warn("prefill_failed", LOG_STR("request", job->job.request_id),
+    log_warn("prefill_failed", LOG_STR("request", job->order.work.request_id),
              LOG_STR("worker", job->router->workers[slot].node), LOG_ERR(answer->error));
     proceed.request = job->number;
     if (router_send(job->router, job->decode.slot, FRAME_PROCEED, &proceed.base) < 0)
@@ -144,7 +145,7 @@ static void on_decode_finish(struct gen_handle *job, const Baton__Answer *answer
     }
     /* Another worker would report the same error. For logits that are not finite: if there is no other
      * worker. */
-    if (answer->error == E_FORMAT || answer->error == E_SHAPE ||
+    if (answer->error == E_FORMAT || answer->error == E_CONSTRAINT ||
         (answer->error == E_NUMERICS && !router_job_has_other(job, job->decode.slot))) {
         const char *text = answer->error_text[0] != '\0' ? answer->error_text : err_text(answer->error);
 
@@ -259,7 +260,7 @@ static void fetch_ahead(const struct router *router, struct ahead *ahead, const 
         if (job != NULL && job->events.on_soon != NULL)
             job->events.on_soon(job->arg, step);
         if (job != NULL && step == 0)
-            __builtin_prefetch(job->job.tokens + job->job.n_tokens, 1);
+            __builtin_prefetch(job->order.tokens + job->order.n_tokens, 1);
     }
 }
 

@@ -4,81 +4,8 @@
  * state from these tokens: penalties, the position in the answer's grammar. */
 #include "fleet/router/router_priv.h"
 
-#include <stdlib.h>
-
-#include "base/err.h"
+#include "compute/order/submit.h"
 #include "proto/token_list.h"
-
-struct lists {       /* arrays that the message points into */
-    uint8_t *tokens; /* [token_bytes n_tokens] */
-    unsigned token_bytes;
-    uint32_t *bias_ids; /* [n_bias] */
-    float *bias;        /* [n_bias] */
-};
-
-static int lists_init(struct lists *lists, const struct gen_job *spec, unsigned token_bytes)
-{
-    const struct sample_opts *sample = &spec->sample;
-
-    *lists = (struct lists){.tokens = malloc((size_t)token_bytes * spec->n_tokens),
-                            .token_bytes = token_bytes,
-                            .bias_ids = calloc(sample->n_bias + (size_t)1, sizeof(uint32_t)),
-                            .bias = calloc(sample->n_bias + (size_t)1, sizeof(float))};
-    if (lists->tokens == NULL || lists->bias_ids == NULL || lists->bias == NULL)
-        return E_NOMEM;
-    token_list_pack(spec->tokens, spec->n_tokens, token_bytes, lists->tokens);
-    for (uint32_t i = 0; i < sample->n_bias; i++) {
-        lists->bias_ids[i] = sample->bias[i].id;
-        lists->bias[i] = sample->bias[i].bias;
-    }
-    return 0;
-}
-
-static void lists_fini(struct lists *lists)
-{
-    free(lists->tokens);
-    free(lists->bias_ids);
-    free(lists->bias);
-}
-
-static void fill_sampling(const struct sample_opts *sample, const struct lists *lists,
-                          Baton__Sampling *sampling)
-{
-    sampling->temperature = sample->temperature;
-    sampling->top_p = sample->top_p;
-    sampling->min_p = sample->min_p;
-    sampling->top_k = sample->top_k;
-    sampling->seed = sample->seed;
-    sampling->wants_logprob = sample->wants_logprob;
-    sampling->n_top = sample->n_top;
-    sampling->frequency_penalty = sample->frequency_penalty;
-    sampling->presence_penalty = sample->presence_penalty;
-    sampling->repetition_penalty = sample->repetition_penalty;
-    sampling->n_bias = sampling->n_bias_ids = sample->n_bias;
-    sampling->bias_ids = lists->bias_ids;
-    sampling->bias = lists->bias;
-}
-
-static void fill_submit(const struct gen_handle *job, const struct lists *lists, Baton__Submit *submit)
-{
-    const struct gen_job *spec = &job->job;
-
-    submit->request = job->number;
-    submit->request_id = (char *)spec->request_id;
-    submit->tenant = (char *)spec->tenant;
-    submit->weight = spec->weight;
-    submit->tokens.data = lists->tokens;
-    submit->tokens.len = (size_t)lists->token_bytes * spec->n_tokens;
-    submit->token_bytes = lists->token_bytes == TOKEN_LIST_MAX_BYTES ? 0 : lists->token_bytes;
-    submit->n_prompt = job->n_prompt;
-    submit->max_new_tokens = spec->max_new_tokens - router_job_answered(job);
-    submit->constraint.data = spec->constraint.data;
-    submit->constraint.len = spec->constraint.len_bytes;
-    submit->keep_tokens = spec->keep_tokens;
-    submit->keep_1h_tokens = spec->keep_1h_tokens;
-    submit->public_tokens = spec->public_tokens;
-    submit->score_from = job->score_next;
-}
 
 static Baton__Peer *fill_peer(const struct gen_handle *job, uint32_t slot, Baton__Peer *peer)
 {
@@ -113,30 +40,30 @@ static unsigned token_bytes_for(const struct gen_handle *job, const struct picke
 
     if (choice->prefill != PICKER_NONE)
         abilities &= workers[choice->prefill].abilities;
-    return abilities & ABILITY_NARROW ? token_list_width(job->job.tokens, job->job.n_tokens)
+    return abilities & ABILITY_NARROW ? token_list_width(job->order.tokens, job->order.n_tokens)
                                       : TOKEN_LIST_MAX_BYTES;
 }
 
 int router_job_send(struct gen_handle *job, const struct picker_choice *choice)
 {
-    Baton__Submit submit = BATON__SUBMIT__INIT;
-    Baton__Sampling sampling = BATON__SAMPLING__INIT;
-    struct lists lists;
+    struct work_order rest = job->order; /* borrows the order's heap members */
+    struct work_submit packed;
     bool is_pair = choice->prefill != PICKER_NONE;
-    int rc = lists_init(&lists, &job->job, token_bytes_for(job, choice));
+    int rc;
 
+    rest.work.max_new_tokens -= router_job_answered(job);
+    rest.work.score_from = job->score_next;
+    rc = work_submit_pack(&rest, token_bytes_for(job, choice), &packed);
     if (rc == 0) {
-        fill_submit(job, &lists, &submit);
-        fill_sampling(&job->job.sample, &lists, &sampling);
-        submit.sampling = &sampling;
+        packed.submit.request = job->number;
         rc = submit_to(job, choice->decode,
                        is_pair ? BATON__SUBMIT_MODE__SUBMIT_DECODE : BATON__SUBMIT_MODE__SUBMIT_LOCAL,
-                       choice->prefill, &submit);
+                       choice->prefill, &packed.submit);
         if (rc == 0 && is_pair) /* on failure the prefill worker's link is about to be lost; the loss
                                  * handles it */
             (void)submit_to(job, choice->prefill, BATON__SUBMIT_MODE__SUBMIT_PREFILL, choice->decode,
-                            &submit);
+                            &packed.submit);
     }
-    lists_fini(&lists);
+    work_submit_fini(&packed);
     return rc;
 }

@@ -2,7 +2,7 @@
 /* A job's tokens, from the workers' messages to the front.
  *
  *      received, of the prompt   scores.held ........... logprobs of given tokens
- *      received, of the answer   job.tokens[n_prompt .. n_tokens), and draws where they are wanted
+ *      received, of the answer   order.tokens[n_prompt .. n_tokens), and draws where they are wanted
  *                                [n_prompt + n_delivered .. n_tokens) are not delivered yet
  *
  * Tokens carry their index in the answer. A token that was received already, from an earlier worker or
@@ -18,23 +18,23 @@
 
 uint32_t router_job_answered(const struct gen_handle *job)
 {
-    return job->job.n_tokens - job->n_prompt;
+    return job->order.n_tokens - job->order.n_prompt;
 }
 
 /* ---- received ---- */
 
 static int keep_token(struct gen_handle *job, token_id id)
 {
-    if (job->job.n_tokens == job->cap_tokens) {
+    if (job->order.n_tokens == job->cap_tokens) {
         uint32_t cap = job->cap_tokens + job->cap_tokens / 4 + 256;
-        token_id *grown = realloc(job->job.tokens, (size_t)cap * sizeof(*grown));
+        token_id *grown = realloc(job->order.tokens, (size_t)cap * sizeof(*grown));
 
         if (grown == NULL)
             return E_NOMEM;
-        job->job.tokens = grown;
+        job->order.tokens = grown;
         job->cap_tokens = cap;
     }
-    job->job.tokens[job->job.n_tokens++] = id;
+    job->order.tokens[job->order.n_tokens++] = id;
     return 0;
 }
 
@@ -53,7 +53,7 @@ static int keep_draw(struct gen_handle *job, const Baton__Answer *answer, size_t
 {
     uint32_t at = router_job_answered(job) - job->n_delivered;
 
-    if (answer->n_logprobs == 0 || (job->score_next > 0 && job->score_next < job->n_prompt))
+    if (answer->n_logprobs == 0 || (job->score_next > 0 && job->score_next < job->order.n_prompt))
         return E_PROTO;
     if (at >= job->cap_draws) {
         uint32_t cap = 2 * at + 8;
@@ -90,10 +90,10 @@ int router_tokens_accept(struct gen_handle *job, const Baton__Answer *answer)
 
         if (index < router_job_answered(job))
             continue; /* received before */
-        if (index > router_job_answered(job) || index >= job->job.max_new_tokens ||
+        if (index > router_job_answered(job) || index >= job->order.work.max_new_tokens ||
             answer->ids[i] >= vocab_size)
             return E_PROTO;
-        if (job->job.sample.wants_logprob)
+        if (job->order.work.sample.wants_logprob)
             rc = keep_draw(job, answer, i, top);
         if (rc == 0)
             rc = keep_token(job, answer->ids[i]);
@@ -118,13 +118,13 @@ int router_scores_accept(struct gen_handle *job, const Baton__Answer *answer)
         read_draw(answer, i, top, &score);
         if (index < job->score_next)
             continue; /* received before */
-        if (index == job->job.n_tokens && job->score_next == job->n_prompt &&
+        if (index == job->order.n_tokens && job->score_next == job->order.n_prompt &&
             score.id < tokenizer_vocab_size(job->model->gen.tokenizer)) {
             job->scores.stop = score;
             job->scores.has_stop = true;
             continue;
         }
-        if (index != job->score_next || index >= job->n_prompt || score.id != job->job.tokens[index])
+        if (index != job->score_next || index >= job->order.n_prompt || score.id != job->order.tokens[index])
             return E_PROTO;
         rc = scores_add(&job->scores, &score, 1);
         job->score_next += rc == 0;
@@ -158,7 +158,7 @@ void router_tokens_deliver(struct gen_handle *job)
     if (!deliver_scores(job, job->scores.held, n_scores))
         return;
     if (n > 0) {
-        uint32_t from = job->n_prompt + job->n_delivered;
+        uint32_t from = job->order.n_prompt + job->n_delivered;
         struct router *router = job->router;
         uint64_t n_freed = router->n_freed;
         uint64_t number = job->number;
@@ -167,7 +167,7 @@ void router_tokens_deliver(struct gen_handle *job)
         if (job->first_token_ns == 0)
             job->first_token_ns = clock_now_ns();
         events.on_tokens(job->arg,
-                         &(struct gen_tokens){.ids = job->job.tokens + from, .n = n, .draws = job->draws});
+                         &(struct gen_tokens){.ids = job->order.tokens + from, .n = n, .draws = job->draws});
         if (router_job_is_gone(router, job, number, n_freed))
             return; /* the callback cancelled it */
     }

@@ -154,6 +154,7 @@ static int on_hello(void *arg, struct link *link, const ProtobufCMessage *messag
     worker->is_draining = hello->is_draining;
     worker->model = model;
     model->was_served = true;
+    router->is_restarted |= hello->was_registered;
     worker->context_length = hello->model->context_length;
     worker->link = link;
     set_greeting(router, link, NULL);

@@ -68,8 +68,8 @@ static uint64_t needs_of(const struct gen_handle *job)
 {
     uint64_t needs = 0;
 
-    needs |= job->job.constraint.len_bytes > 0 ? ABILITY_GRAMMARS : 0;
-    needs |= job->job.sample.wants_logprob ? ABILITY_LOGPROBS : 0;
+    needs |= job->order.constraint.len_bytes > 0 ? ABILITY_GRAMMARS : 0;
+    needs |= job->order.work.sample.wants_logprob ? ABILITY_LOGPROBS : 0;
     needs |= job->score_next > 0 ? ABILITY_SCORES : 0;
     return needs;
 }
@@ -144,8 +144,8 @@ int router_choose(struct gen_handle *job, struct picker_place *place)
     place->n_hashes = job->n_hashes; /* no worker has the blocks behind them */
     place->now_ns = clock_now_ns();
     place->request =
-        (struct picker_request){.n_tokens = job->job.n_tokens,
-                                .max_new_tokens = job->job.max_new_tokens - router_job_answered(job),
+        (struct picker_request){.n_tokens = job->order.n_tokens,
+                                .max_new_tokens = job->order.work.max_new_tokens - router_job_answered(job),
                                 .group = (uint32_t)(job->model - router->models),
                                 .excluded = &job->barred,
                                 .is_alone = job->score_next > 0,

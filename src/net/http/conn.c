@@ -401,7 +401,14 @@ static bool run_state(struct http_conn *conn)
 
 static void conn_run(struct http_conn *conn)
 {
+    uint64_t begun_ns = clock_now_ns();
+
     while (!conn->is_broken && run_state(conn)) {
+        /* One that sends many requests at once is not the only one: the next turn goes on. */
+        if (conn->state == CONN_IDLE && clock_now_ns() - begun_ns > HTTP_TURN_NS) {
+            http_conn_kick(conn);
+            break;
+        }
     }
     if (conn->is_broken)
         http_conn_abort(conn, conn->break_why);

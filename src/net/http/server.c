@@ -83,10 +83,17 @@ static void fill_limits(struct http_limits *limits)
 static void on_kick(void *arg)
 {
     struct http_server *server = arg;
+    uint64_t begun_ns = clock_now_ns();
     struct list *node;
 
-    while ((node = list_pop_front(&server->kicked)) != NULL)
+    /* A connection with much input kicks itself again. */
+    while ((node = list_pop_front(&server->kicked)) != NULL) {
         http_conn_kicked(container_of(node, struct http_conn, kicked));
+        if (clock_now_ns() - begun_ns > HTTP_TURN_NS && !list_is_empty(&server->kicked)) {
+            ev_timer_start(server->kick, 0);
+            return;
+        }
+    }
     if (server->state == SERVER_DRAINING && server->n_conns == 0 && server->on_drained != NULL) {
         ev_call done = server->on_drained;
 
@@ -129,6 +136,7 @@ static int open_strangers(struct http_server *server)
         .max = limits->max_strangers < limits->max_conns ? limits->max_strangers : limits->max_conns,
         .max_per_address = limits->max_conns_per_address,
         .begin_ns = server->opts.tls != NULL ? limits->begin_ns : 0,
+        .awaits_hello = server->opts.tls != NULL,
         .on_begun = on_begun,
         .on_end = on_stranger_end,
         .arg = server};

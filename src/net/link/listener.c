@@ -24,10 +24,11 @@
 #include "base/log.h"
 #include "net/link/stranger_counts.h"
 
-#define BATCH       64
-#define BACKLOG     1024
-#define PAUSE_NS    (100 * NS_PER_MS)
-#define DEFAULT_MAX 1024
+#define BATCH          64
+#define BACKLOG        1024
+#define PAUSE_NS       (100 * NS_PER_MS)
+#define DEFAULT_MAX    1024
+#define FAILURES_PER_S 10
 
 struct listener {
     struct listener_opts opts;
@@ -185,12 +186,16 @@ static int open_strangers(struct listener *listener)
                                         .max = listener->opts.max_strangers,
                                         .max_per_address = listener->opts.max_strangers_per_address,
                                         .begin_ns = STRANGERS_BEGIN_NS,
+                                        .awaits_hello = true,
                                         .on_begun = on_begun,
                                         .on_end = on_stranger_end,
                                         .arg = listener};
 
     if (opts.max == 0)
         return 0;
+    /* Anybody can cause these lines; log_suppressed counts the others. */
+    (void)log_set_limit("link_failed", FAILURES_PER_S);
+    (void)log_set_limit("link_refused", FAILURES_PER_S);
     stranger_counts_init(&listener->counts, listener->opts.metrics, opts.port);
     return strangers_new(&opts, &listener->strangers);
 }

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 noinst_LIBRARIES += libserve_access.a
 libserve_access_a_SOURCES = src/serve/access/auth.c src/serve/access/auth.h src/serve/access/auth_rule.c \
-	src/serve/access/guesses.c src/serve/access/guesses.h src/serve/access/limits.c src/serve/access/limits.h \
-	src/serve/access/pool.c src/serve/access/pool.h src/serve/access/sign.c src/serve/access/sign.h \
+	src/serve/access/failed_logins.c src/serve/access/failed_logins.h src/serve/access/limits.c src/serve/access/limits.h \
+	src/serve/access/fair_queue.c src/serve/access/fair_queue.h src/serve/access/sign.c src/serve/access/sign.h \
 	src/serve/access/unzip.c src/serve/access/unzip.h
 
 if HAVE_CMOCKA
 check_PROGRAMS += tests/unit/serve/access/test_auth tests/unit/serve/access/test_limits \
-	tests/unit/serve/access/test_pool
-TESTS += tests/unit/serve/access/test_auth tests/unit/serve/access/test_limits tests/unit/serve/access/test_pool
+	tests/unit/serve/access/test_fair_queue
+TESTS += tests/unit/serve/access/test_auth tests/unit/serve/access/test_limits tests/unit/serve/access/test_fair_queue
 tests_unit_serve_access_test_auth_SOURCES = tests/unit/serve/access/test_auth.c
 tests_unit_serve_access_test_auth_LDADD = $(link_serve_endpoint) $(CMOCKA_LIBS)
 tests_unit_serve_access_test_limits_SOURCES = tests/unit/serve/access/test_limits.c
 tests_unit_serve_access_test_limits_LDADD = $(link_serve_access) $(CMOCKA_LIBS)
-tests_unit_serve_access_test_pool_SOURCES = tests/unit/serve/access/test_pool.c
-tests_unit_serve_access_test_pool_LDADD = $(link_serve_access) $(CMOCKA_LIBS)
+tests_unit_serve_access_test_fair_queue_SOURCES = tests/unit/serve/access/test_fair_queue.c
+tests_unit_serve_access_test_fair_queue_LDADD = $(link_serve_access) $(CMOCKA_LIBS)
 endif

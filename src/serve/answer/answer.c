@@ -231,7 +231,10 @@ static int make_splitter(struct answer *answer, const struct answer_opts *opts)
         calls.think_open = calls.think_close = NULL;
     }
     for (size_t i = 0; i < request->n_tools; i++)
-        calls.tools[i] = (struct calls_tool){request->tools[i].name, request->tools[i].input_schema};
+        calls.tools[i] =
+            (struct calls_tool){request->tools[i].name, request->tools[i].short_schema.len_bytes > 0
+                                                            ? request->tools[i].short_schema
+                                                            : request->tools[i].input_schema};
     add_mark(answer, calls.think_open);
     add_mark(answer, calls.think_close);
     if (!calls.ignores_calls || calls.format == CALLS_HARMONY)

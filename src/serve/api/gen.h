@@ -10,6 +10,7 @@
 
 #include "base/arena.h"
 #include "base/bytes.h"
+#include "compute/order/work.h"
 
 enum gen_role { GEN_USER, GEN_ASSISTANT, GEN_SYSTEM };
 enum gen_block_kind { GEN_TEXT, GEN_TOOL_USE, GEN_TOOL_RESULT, GEN_THINKING };
@@ -34,6 +35,7 @@ struct gen_tool {
     struct bytes name;
     struct bytes description;
     struct bytes input_schema; /* JSON text */
+    struct bytes short_schema; /* of a long one, its properties' types; empty: input_schema is short */
     bool is_strict;            /* its arguments must match the schema whatever tool_choice says */
 };
 
@@ -54,11 +56,6 @@ enum gen_format {
     GEN_FORMAT_JSON_SCHEMA /* JSON that matches request.schema */
 };
 
-struct gen_bias { /* added to a token's logit */
-    uint32_t token;
-    float bias;
-};
-
 struct gen_prompt { /* a prompt without a conversation: text or tokens */
     struct bytes text;
     uint32_t *tokens; /* [n_tokens]; NULL: text */
@@ -69,6 +66,9 @@ enum gen_thread { GEN_THREAD_NONE, GEN_THREAD_CREATE, GEN_THREAD_CONTINUE };
 
 struct gen_request { /* all memory comes from the arena */
     struct arena arena;
+    /* Sampling and limits. max_new_tokens as the client wrote it (0: only compute the prompt); sample.temperature
+     * NaN: the model's default. The endpoint adds the request id, the tenant and the cache marks. */
+    struct work work;
     struct bytes model;
     struct bytes system;
     struct gen_message *messages; /* adjacent messages of one role are merged */
@@ -81,7 +81,6 @@ struct gen_request { /* all memory comes from the arena */
     enum gen_tool_choice tool_choice;
     struct bytes tool_choice_name;
     bool is_single_call; /* disable_parallel_tool_use */
-    uint32_t max_tokens; /* 0: only compute the prompt */
     bool is_stream;
     enum gen_thinking thinking;
     uint32_t thinking_budget; /* tokens; 0: not given */
@@ -89,18 +88,7 @@ struct gen_request { /* all memory comes from the arena */
     struct bytes effort;      /* thinking effort: "low", "medium", "high", ...; empty: not given */
     enum gen_format format;
     struct bytes schema; /* GEN_FORMAT_JSON_SCHEMA: JSON text, the client's key order */
-    double temperature;  /* NaN: the model's default */
-    double top_p;        /* 1: off */
-    double min_p;        /* 0: off */
-    uint32_t top_k;      /* 0: off */
     bool has_seed;
-    uint64_t seed;
-    float frequency_penalty, presence_penalty; /* 0: off */
-    float repetition_penalty;                  /* 0 and 1: off */
-    struct gen_bias *bias;                     /* [n_bias], ascending by token */
-    size_t n_bias;
-    bool wants_logprobs;
-    uint32_t n_top_logprobs;
     uint32_t n_choices;         /* answers per prompt; 0 counts as 1 */
     struct gen_prompt *prompts; /* [n_prompts]; with prompts there are no messages */
     size_t n_prompts;

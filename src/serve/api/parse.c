@@ -214,7 +214,7 @@ static int parse_format(struct parse *parse, const json_t *format)
         return parse_fail(parse, "schema", "Field required");
     if (!json_is_object(schema))
         return parse_fail(parse, "schema", "Input should be an object");
-    if (parse->call == API_MESSAGES && parse->out->max_tokens == 0)
+    if (parse->call == API_MESSAGES && parse->out->work.max_new_tokens == 0)
         return parse_fail(parse, NULL, "cannot be used with `max_tokens` 0");
     if (parse->out->n_messages > 0 && parse->out->messages[parse->out->n_messages - 1].role == GEN_ASSISTANT)
         return parse_fail(parse, NULL, "cannot be used with a last message of the assistant");
@@ -298,31 +298,33 @@ static int parse_thinking(struct parse *parse, const json_t *root)
 
 static int parse_sampling(struct parse *parse, const json_t *root)
 {
-    struct gen_request *out = parse->out;
+    struct sample_opts *sample = &parse->out->work.sample;
+    double temperature = (double)NAN, top_p = 1, min_p = 0;
     int64_t top_k = 0;
     int64_t seed = 0;
     int rc;
 
-    out->temperature = (double)NAN;
-    out->top_p = 1;
-    if ((rc = parse_number(parse, root, "temperature", &out->temperature)) < 0 ||
-        (rc = parse_number(parse, root, "top_p", &out->top_p)) < 0 ||
-        (rc = parse_number(parse, root, "min_p", &out->min_p)) < 0 ||
+    if ((rc = parse_number(parse, root, "temperature", &temperature)) < 0 ||
+        (rc = parse_number(parse, root, "top_p", &top_p)) < 0 ||
+        (rc = parse_number(parse, root, "min_p", &min_p)) < 0 ||
         (rc = parse_integer(parse, root, "top_k", &top_k, NULL)) < 0)
         return rc;
-    if (out->temperature < 0 || out->temperature > 2)
+    if (temperature < 0 || temperature > 2)
         return parse_fail(parse, "temperature", "Input should be between 0 and 2");
-    if (!(out->top_p >= 0 && out->top_p <= 1))
+    if (!(top_p >= 0 && top_p <= 1))
         return parse_fail(parse, "top_p", "Input should be between 0 and 1");
-    if (!(out->min_p >= 0 && out->min_p <= 1))
+    if (!(min_p >= 0 && min_p <= 1))
         return parse_fail(parse, "min_p", "Input should be between 0 and 1");
     if (top_k < 0)
         return parse_fail(parse, "top_k", "Input should be greater than or equal to 0");
-    out->top_k = top_k > UINT32_MAX ? UINT32_MAX : (uint32_t)top_k;
+    sample->temperature = (float)temperature;
+    sample->top_p = (float)top_p;
+    sample->min_p = (float)min_p;
+    sample->top_k = top_k > UINT32_MAX ? UINT32_MAX : (uint32_t)top_k;
     /* Not a field of this API: used when valid, never an error. */
     if (api_json_integer(parse_member(root, "seed"), &seed)) {
-        out->has_seed = true;
-        out->seed = (uint64_t)seed;
+        parse->out->has_seed = true;
+        sample->seed = (uint64_t)seed;
     }
     return 0;
 }
@@ -390,7 +392,7 @@ static int parse_max_tokens(struct parse *parse, const json_t *root)
         return parse_fail(parse, "max_tokens", "Field required");
     if (max_tokens < 0)
         return parse_fail(parse, "max_tokens", "Input should be greater than or equal to 0");
-    parse->out->max_tokens = max_tokens > UINT32_MAX ? UINT32_MAX : (uint32_t)max_tokens;
+    parse->out->work.max_new_tokens = max_tokens > UINT32_MAX ? UINT32_MAX : (uint32_t)max_tokens;
     if (parse->call == API_COUNT_TOKENS)
         return 0;
     if (parse->thinks && parse->thinking_budget >= max_tokens)

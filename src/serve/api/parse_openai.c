@@ -38,48 +38,52 @@ static int parse_ranged(struct parse *parse, const json_t *root, const char *nam
 
 static int parse_sampling(struct parse *parse, const json_t *root)
 {
-    struct gen_request *out = parse->out;
+    struct sample_opts *sample = &parse->out->work.sample;
+    double temperature = (double)NAN, top_p = 1, min_p = 0;
     double frequency = 0, presence = 0, repetition = 0;
     int64_t top_k = 0;
     int64_t seed = 0;
     int rc;
 
-    out->temperature = (double)NAN;
-    out->top_p = 1;
-    if ((rc = parse_ranged(parse, root, "temperature", (double[]){0, 2}, &out->temperature)) < 0 ||
-        (rc = parse_ranged(parse, root, "top_p", (double[]){0, 1}, &out->top_p)) < 0 ||
-        (rc = parse_ranged(parse, root, "min_p", (double[]){0, 1}, &out->min_p)) < 0 ||
+    if ((rc = parse_ranged(parse, root, "temperature", (double[]){0, 2}, &temperature)) < 0 ||
+        (rc = parse_ranged(parse, root, "top_p", (double[]){0, 1}, &top_p)) < 0 ||
+        (rc = parse_ranged(parse, root, "min_p", (double[]){0, 1}, &min_p)) < 0 ||
         (rc = parse_ranged(parse, root, "frequency_penalty", (double[]){-2, 2}, &frequency)) < 0 ||
         (rc = parse_ranged(parse, root, "presence_penalty", (double[]){-2, 2}, &presence)) < 0 ||
         (rc = parse_ranged(parse, root, "repetition_penalty", (double[]){0.01, 100}, &repetition)) < 0 ||
         (rc = parse_integer(parse, root, "top_k", &top_k, NULL)) < 0 ||
-        (rc = parse_integer(parse, root, "seed", &seed, &out->has_seed)) < 0 ||
+        (rc = parse_integer(parse, root, "seed", &seed, &parse->out->has_seed)) < 0 ||
         (rc = parse_cache_salt(parse, root)) < 0)
         return rc;
     if (top_k < -1) /* -1: off, as other servers spell it */
         return parse_fail(parse, "top_k", "Input should be greater than or equal to -1");
-    out->top_k = top_k < 0 ? 0 : top_k > UINT32_MAX ? UINT32_MAX : (uint32_t)top_k;
-    out->seed = (uint64_t)seed;
-    out->frequency_penalty = (float)frequency;
-    out->presence_penalty = (float)presence;
-    out->repetition_penalty = (float)repetition;
+    sample->temperature = (float)temperature;
+    sample->top_p = (float)top_p;
+    sample->min_p = (float)min_p;
+    sample->top_k = top_k < 0 ? 0 : top_k > UINT32_MAX ? UINT32_MAX : (uint32_t)top_k;
+    sample->seed = (uint64_t)seed;
+    sample->frequency_penalty = (float)frequency;
+    sample->presence_penalty = (float)presence;
+    sample->repetition_penalty = (float)repetition;
     return 0;
 }
 
 static int compare_bias(const void *a, const void *b)
 {
-    const struct gen_bias *x = a;
-    const struct gen_bias *y = b;
+    const struct sample_bias *x = a;
+    const struct sample_bias *y = b;
 
-    return (x->token > y->token) - (x->token < y->token);
+    return (x->id > y->id) - (x->id < y->id);
 }
 
 static int parse_bias(struct parse *parse, const json_t *root)
 {
     json_t *object = parse_member(root, "logit_bias");
-    struct gen_request *out = parse->out;
+    struct sample_opts *sample = &parse->out->work.sample;
+    struct sample_bias *list;
     const char *key;
     json_t *value;
+    uint32_t n = 0;
 
     if (object == NULL)
         return 0;
@@ -87,8 +91,8 @@ static int parse_bias(struct parse *parse, const json_t *root)
         return parse_fail(parse, "logit_bias", "Input should be an object");
     if (json_object_size(object) > MAX_BIAS)
         return parse_fail(parse, "logit_bias", "at most %d tokens may be biased", MAX_BIAS);
-    out->bias = arena_take(&out->arena, (json_object_size(object) + 1) * sizeof(*out->bias));
-    if (out->bias == NULL)
+    list = arena_take(&parse->out->arena, (json_object_size(object) + 1) * sizeof(*list));
+    if (list == NULL)
         return parse_no_memory(parse);
     json_object_foreach(object, key, value)
     {
@@ -99,13 +103,15 @@ static int parse_bias(struct parse *parse, const json_t *root)
             return parse_fail(parse, "logit_bias", "keys should be token ids");
         if (!json_is_number(value) || !(bias >= -100 && bias <= 100))
             return parse_fail(parse, "logit_bias", "values should be between -100 and 100");
-        out->bias[out->n_bias++] = (struct gen_bias){(uint32_t)token, (float)bias};
+        list[n++] = (struct sample_bias){.id = (uint32_t)token, .bias = (float)bias};
     }
-    if (out->n_bias > 0)
-        qsort(out->bias, out->n_bias, sizeof(*out->bias), compare_bias);
-    for (size_t i = 1; i < out->n_bias; i++)
-        if (out->bias[i - 1].token == out->bias[i].token)
-            return parse_fail(parse, "logit_bias", "token %u is named twice", out->bias[i].token);
+    if (n > 0)
+        qsort(list, n, sizeof(*list), compare_bias);
+    for (uint32_t i = 1; i < n; i++)
+        if (list[i - 1].id == list[i].id)
+            return parse_fail(parse, "logit_bias", "token %u is named twice", list[i].id);
+    sample->bias = list;
+    sample->n_bias = n;
     return 0;
 }
 
@@ -127,7 +133,7 @@ static int parse_limit(struct parse *parse, const json_t *root)
         limit = is_chat ? UINT32_MAX : DEFAULT_TOKENS;
     if (limit < (is_chat ? 1 : 0))
         return parse_fail(parse, name, "Input should be greater than or equal to %d", is_chat ? 1 : 0);
-    parse->out->max_tokens = limit > UINT32_MAX ? UINT32_MAX : (uint32_t)limit;
+    parse->out->work.max_new_tokens = limit > UINT32_MAX ? UINT32_MAX : (uint32_t)limit;
     return 0;
 }
 
@@ -157,20 +163,20 @@ static int parse_logprobs(struct parse *parse, const json_t *root)
     bool is_chat = parse->call == API_CHAT;
     const char *name = is_chat ? "top_logprobs" : "logprobs";
     int most = is_chat ? MAX_TOP : MAX_TOP_TEXT;
-    struct gen_request *out = parse->out;
+    struct sample_opts *sample = &parse->out->work.sample;
     int64_t n = 0;
     bool is_given;
-    int rc = is_chat ? parse_bool(parse, root, "logprobs", &out->wants_logprobs) : 0;
+    int rc = is_chat ? parse_bool(parse, root, "logprobs", &sample->wants_logprob) : 0;
 
     if (rc < 0 || (rc = parse_integer(parse, root, name, &n, &is_given)) < 0)
         return rc;
     if (n < 0 || n > most)
         return parse_fail(parse, name, "Input should be between 0 and %d", most);
-    if (is_chat && n > 0 && !out->wants_logprobs)
+    if (is_chat && n > 0 && !sample->wants_logprob)
         return parse_fail(parse, name, "may only be used together with logprobs: true");
     if (!is_chat)
-        out->wants_logprobs = is_given;
-    out->n_top_logprobs = (uint32_t)n;
+        sample->wants_logprob = is_given;
+    sample->n_top = (uint32_t)n;
     return 0;
 }
 

@@ -150,7 +150,7 @@ static int parse_forced_choice(struct parse *parse, const json_t *choice, bool i
     }
     if (parse->thinks)
         return parse_fail(parse, "type", "Thinking may not be enabled when tool_choice forces tool use");
-    if (parse->call == API_MESSAGES && out->max_tokens == 0)
+    if (parse->call == API_MESSAGES && out->work.max_new_tokens == 0)
         return parse_fail(parse, NULL, "a forced call cannot be used with `max_tokens` 0");
     out->tool_choice = is_one ? GEN_TOOLS_ONE : GEN_TOOLS_ANY;
     return 0;

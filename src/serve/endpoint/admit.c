@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Applies the rules of limits.c and guesses.c and turns refusals into answers.
+/* Applies the rules of limits.c and failed_logins.c and turns refusals into answers.
  *
  * Known and unknown keys take the same path: hash and compare.  Only an address that has presented too
  * many different wrong keys is refused earlier.  A refusal by limit is a request in metrics and log,
@@ -45,16 +45,16 @@ int admit_key(struct front *front, const struct http_exchange *exchange, struct 
     memset(who, 0, sizeof(*who));
     if (front->keys == NULL)
         return 0;
-    wait_s = guesses_wait_s(front->guesses, peer, now_ns);
+    wait_s = failed_logins_wait_s(front->failed_logins, peer, now_ns);
     if (wait_s > 0) {
-        count_refusal(front, "", "guesses");
+        count_refusal(front, "", "failed_logins");
         api_fail(error, 429, "too many wrong API keys from this address");
         error->retry_after_s = wait_s;
         return E_LIMIT;
     }
     if (auth_check(front->keys, keys[0], who) < 0 && auth_check(front->keys, keys[1], who) < 0) {
-        guesses_note(front->guesses, peer, keys[0], now_ns);
-        guesses_note(front->guesses, peer, keys[1], now_ns);
+        failed_logins_note(front->failed_logins, peer, keys[0], now_ns);
+        failed_logins_note(front->failed_logins, peer, keys[1], now_ns);
         metric_add(front->metrics.auth_failures, 1);
         api_fail(error, 401, "invalid x-api-key or authorization");
         return E_AUTH;
@@ -117,7 +117,7 @@ int admit_reserve(struct request *request, struct api_error *error)
         uint64_t room = request->model->context_length > n ? request->model->context_length - n : 0;
 
         n_all += n;
-        most += request->gen.max_tokens < room ? request->gen.max_tokens : room;
+        most += request->gen.work.max_new_tokens < room ? request->gen.work.max_new_tokens : room;
     }
     if (limits_reserve(&request->lease, n_all, most * n_choices, clock_now_ns(), &refusal) < 0)
         return refuse(request, &refusal, error);

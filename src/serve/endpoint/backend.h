@@ -6,31 +6,16 @@
 
 #include "serve/api/gen.h"
 #include "cache/prefix/block_hash.h"
-#include "compute/sample/sampler.h"
+#include "compute/order/work.h"
 #include "serve/prompt/served_model.h"
-
-struct gen_job {      /* a tokenised request; the backend takes heap members and copies the rest */
-    token_id *tokens; /* heap, [n_tokens] */
-    uint32_t n_tokens;
-    uint32_t max_new_tokens;   /* already clamped to the context length */
-    struct sample_opts sample; /* its bias is borrowed for the call */
-    char request_id[40];       /* "req_..." */
-    char tenant[64];           /* "" : the anonymous tenant */
-    uint32_t weight;           /* weight among competing tenants; 0: as 1 */
-    struct buf constraint;     /* the answer's constraint (text/grammar/grammar.h); heap; empty: none */
-    uint32_t keep_tokens;      /* pin the KV of the prompt up to here for 5 minutes ... */
-    uint32_t keep_1h_tokens;   /* ... and up to here for an hour, from now */
-    uint32_t public_tokens;    /* this many tokens at the beginning are public: tenants share their KV */
-    bool scores_prompt;        /* return prompt logprobs: of each prompt token but the first */
-};
 
 struct gen_tokens {      /* sampled tokens, borrowed for the call */
     const token_id *ids; /* [n] */
     size_t n;
-    const struct sample_result *draws; /* [n]; NULL unless the job's sample.wants_logprob */
+    const struct sample_result *draws; /* [n]; NULL unless the order's sample.wants_logprob */
     /* No token was sampled, and ids is NULL.  draws are prompt logprobs: of the prompt's next tokens, from
      * the second on, before any sampled token.  At the very end, draws may be of the stop id that ends the
-     * answer.  Only with the job's scores_prompt. */
+     * answer.  Only with the order's score_from. */
     bool is_scored;
 };
 
@@ -69,9 +54,9 @@ struct backend_ops {
      * detokenise later.  Both NULL: models outlive the front. */
     void (*model_keep)(void *backend, const struct gen_model *model);
     void (*model_drop)(void *backend, const struct gen_model *model);
-    /* 0, or E_OVERLOADED / E_LIMIT / E_NOMEM with the failure filled in.  Takes the tokens also on failure.
-     */
-    int (*submit)(void *backend, const struct gen_model *model, struct gen_job *job,
+    /* 0, or E_OVERLOADED / E_LIMIT / E_NOMEM with the failure filled in.  Takes the order's heap members, also
+     * on failure, and leaves the order empty. */
+    int (*submit)(void *backend, const struct gen_model *model, struct work_order *order,
                   const struct gen_events *events, void *arg, struct gen_handle **out,
                   struct gen_failure *failure_out);
     /* Ends the work at once, because the client went away or a stop string matched.  No event follows.

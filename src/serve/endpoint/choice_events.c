@@ -36,9 +36,9 @@ int choice_begin_logprobs(struct choice *choice)
     const struct gen_request *gen = &request->gen;
     int rc;
 
-    if (!gen->wants_logprobs || choice->logprobs != NULL)
+    if (!gen->work.sample.wants_logprob || choice->logprobs != NULL)
         return 0;
-    rc = logprobs_new(request->model->tokenizer, gen->n_top_logprobs,
+    rc = logprobs_new(request->model->tokenizer, gen->work.sample.n_top,
                       gen->n_prompts > 0 || gen->prefill.len_bytes > 0, &choice->logprobs);
     if (rc < 0 || !choice_scores_prompt(choice))
         return rc;
@@ -51,7 +51,7 @@ int choice_begin_logprobs(struct choice *choice)
 /* A stream sends logprobs at once; a whole answer must hold them all, so their number is limited. */
 static int count_logprobs(struct request *request, size_t n)
 {
-    request->n_logprobs += (1 + request->gen.n_top_logprobs) * n;
+    request->n_logprobs += (1 + request->gen.work.sample.n_top) * n;
     return !request->gen.is_stream && request->n_logprobs > MAX_WHOLE_LOGPROBS ? E_LIMIT : 0;
 }
 
@@ -64,7 +64,7 @@ static int push_scores(struct choice *choice, const struct gen_tokens *tokens)
     for (size_t i = 0; i < tokens->n && rc == 0; i++) {
         if (choice->n_scored < n_given(choice)) {
             rc = push_given(choice, &tokens->draws[i]);
-        } else if (choice->request->gen.max_tokens > 0) {
+        } else if (choice->request->gen.work.max_new_tokens > 0) {
             choice->stop_score = tokens->draws[i];
             choice->has_stop_score = true;
         }
@@ -161,7 +161,7 @@ static void on_tokens(void *arg, const struct gen_tokens *tokens)
         on_pushed(choice, push_scores(choice, tokens));
         return;
     }
-    if (request->gen.max_tokens == 0) {
+    if (request->gen.work.max_new_tokens == 0) {
         choice_withdraw(choice);
         choice_finish(choice, GEN_STOP_MAX_TOKENS, bytes_of(NULL, 0));
         return;
@@ -194,7 +194,7 @@ static void on_end(void *arg, enum gen_end end, const struct gen_proof *proof)
         why = GEN_STOP_CONTEXT;
     else if (end == GEN_END_LENGTH)
         why = GEN_STOP_MAX_TOKENS;
-    if (request->gen.max_tokens == 0)
+    if (request->gen.work.max_new_tokens == 0)
         why = GEN_STOP_MAX_TOKENS;
     if (answer_finish(choice->answer, why) < 0) {
         request_fail_no_memory(request);
@@ -228,7 +228,7 @@ static void on_soon(const void *arg, unsigned step)
     }
     if (step == 1) {
         mem_prefetch(choice->request, offsetof(struct request, node));
-        mem_prefetch(&choice->request->gen.max_tokens, 1);
+        mem_prefetch(&choice->request->gen.work.max_new_tokens, 1);
         answer_fetch(choice->answer, false);
         record_fetch(choice->record, false);
         return;

@@ -76,11 +76,7 @@ void choices_sum_proof(struct request *request);
 /* choice_job.c: the job that a choice submits */
 uint32_t choices_per_prompt(const struct request *request);
 bool choice_scores_prompt(const struct choice *choice); /* true if prompt logprobs are requested */
-/* Converts the biases to the sampler's form, in the request's memory; call before the first job.
- * E_NOMEM. */
-int choices_make_bias(struct request *request);
-/* Fills job and sets is_clamped.  The caller frees job's tokens and constraint or hands them on.
- * E_NOMEM. */
-int choice_job(struct choice *choice, struct gen_job *job);
+/* Makes the choice's work order and sets is_clamped.  The caller owns the order.  E_NOMEM. */
+int choice_job(struct choice *choice, struct work_order *order);
 
 #endif

@@ -39,7 +39,7 @@ static int submit_one(struct choice *choice, struct gen_failure *failure)
                                      .model = request->model,
                                      .request = &request->gen,
                                      .begins_thinking = choice->prompt->opens_thinking};
-    struct gen_job job;
+    struct work_order order;
     int rc;
 
     if (request->front->memory != NULL && choice->prompt->base_tokens > 0 && choice->record == NULL)
@@ -50,11 +50,11 @@ static int submit_one(struct choice *choice, struct gen_failure *failure)
         .status = 503, .type = "api_error", .message = "the request could not be placed"};
     void *arg = choice->record != NULL ? (void *)choice->record : choice;
     if ((choice->answer == NULL && answer_new(&opts, sink, arg, &choice->answer) < 0) ||
-        choice_begin_logprobs(choice) < 0 || choice_job(choice, &job) < 0) {
+        choice_begin_logprobs(choice) < 0 || choice_job(choice, &order) < 0) {
         failure->message = "out of memory";
         return E_NOMEM;
     }
-    rc = backend->ops->submit(backend->self, request->model, &job, &choice_events, choice, &choice->handle,
+    rc = backend->ops->submit(backend->self, request->model, &order, &choice_events, choice, &choice->handle,
                               failure);
     if (rc < 0) {
         choice->handle = NULL;
@@ -109,7 +109,7 @@ static void on_later(void *arg)
             ev_timer_start(request->later, n_bytes > MAX_TURN_BYTES ? NEXT_TURN_NS : 0);
             return;
         }
-        n_bytes += choice->prompt->ids.n * sizeof(token_id) + choice->prompt->shape.len_bytes;
+        n_bytes += choice->prompt->ids.n * sizeof(token_id) + choice->prompt->constraint.len_bytes;
         rc = submit_one(choice, &failure);
         if (rc == 0)
             continue;
@@ -129,9 +129,6 @@ static uint32_t count_choices(const struct request *request)
 static int make_choices(struct request *request)
 {
     uint32_t n = count_choices(request);
-
-    if (choices_make_bias(request) < 0)
-        return E_NOMEM;
 
     request->choices = calloc(n, sizeof(*request->choices));
     if (request->choices == NULL)

@@ -21,7 +21,7 @@
 
 #define MAX_LISTED_MODELS   1000
 #define MAX_LOGGED_REFUSALS 10 /* per second */
-#define MAX_GUESSERS        65536
+#define MAX_LOGIN_SOURCES   65536
 #define THREAD_LIFE_NS      (300 * NS_PER_S) /* after the last use; clients expect this time */
 
 /* ---- routes ---- */
@@ -381,7 +381,7 @@ void front_opts_init(struct front_opts *opts)
     opts->has_metrics = true;
     opts->ping_ns = 9 * NS_PER_S; /* clients are promised ten */
     opts->max_requests = 4096;
-    opts->guesses_per_min = 30;
+    opts->failed_logins_per_min = 30;
     opts->max_waiting = 4096;
     opts->max_waiting_bytes = UINT64_C(1) << 30;
     opts->inline_bytes = 8 << 10;
@@ -415,12 +415,12 @@ static int open_server(struct front *front)
 
 static int open_pool(struct front *front)
 {
-    struct pool_opts opts = {.jobs = front->opts.jobs,
-                             .loop = front->opts.loop,
-                             .max_waiting = front->opts.max_waiting,
-                             .max_waiting_bytes = front->opts.max_waiting_bytes};
+    struct fair_queue_opts opts = {.jobs = front->opts.jobs,
+                                   .loop = front->opts.loop,
+                                   .max_waiting = front->opts.max_waiting,
+                                   .max_waiting_bytes = front->opts.max_waiting_bytes};
 
-    return opts.jobs == NULL ? 0 : pool_new(&opts, &front->pool);
+    return opts.jobs == NULL ? 0 : fair_queue_new(&opts, &front->fair_queue);
 }
 
 int front_new(const struct front_opts *opts, struct fault *fault, struct front **out)
@@ -434,8 +434,8 @@ int front_new(const struct front_opts *opts, struct fault *fault, struct front *
     list_init(&front->requests);
     report_init(front);
     if (limits_new(&front->limits) < 0 ||
-        guesses_new(opts->guesses_per_min, MAX_GUESSERS, &front->guesses) < 0 || open_pool(front) < 0 ||
-        stall_new(opts->loop, opts->metrics, &front->stall) < 0)
+        failed_logins_new(opts->failed_logins_per_min, MAX_LOGIN_SOURCES, &front->failed_logins) < 0 ||
+        open_pool(front) < 0 || stall_new(opts->loop, opts->metrics, &front->stall) < 0)
         rc = fault_set(fault, E_NOMEM, "out of memory");
     if (rc == 0 && opts->keys_path != NULL)
         rc = front_reload_keys(front, opts->keys_path, fault);
@@ -465,9 +465,9 @@ void front_free(struct front *front)
         atomic_store(&container_of(node, struct request, node)->is_abandoned, true);
     list_for_each_safe (node, spare, &front->requests)
         request_free(container_of(node, struct request, node));
-    pool_free(front->pool);
+    fair_queue_free(front->fair_queue);
     stall_free(front->stall);
-    guesses_free(front->guesses);
+    failed_logins_free(front->failed_logins);
     limits_free(front->limits);
     auth_keys_free(front->keys);
     threads_free(front->threads);

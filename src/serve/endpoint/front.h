@@ -42,9 +42,9 @@ struct front_opts {
     const char *keys_path;   /* API keys (format: serve/access/auth.h); NULL: no key is required */
     bool has_metrics;      /* clients may read /metrics, which names tenants; false: there is no such path */
     bool has_open_metrics; /* /metrics needs no key even if keys are configured */
-    uint32_t guesses_per_min;   /* different wrong keys from one address; beyond: 429; 0: no limit */
-    uint32_t max_waiting;       /* large requests that wait for a job thread; one tenant may use half */
-    uint64_t max_waiting_bytes; /* bound on their bodies; one tenant may use half */
+    uint32_t failed_logins_per_min; /* different wrong keys from one address; beyond: 429; 0: no limit */
+    uint32_t max_waiting;           /* large requests that wait for a job thread; one tenant may use half */
+    uint64_t max_waiting_bytes;     /* bound on their bodies; one tenant may use half */
     struct http_limits limits;
     struct http_tls *tls;       /* borrowed; NULL: cleartext */
     bool has_h2c;               /* HTTP/2 without TLS, with prior knowledge */

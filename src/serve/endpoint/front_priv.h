@@ -12,10 +12,10 @@
 #include "serve/answer/answer.h"
 #include "serve/access/auth.h"
 #include "serve/endpoint/front.h"
-#include "serve/access/guesses.h"
+#include "serve/access/failed_logins.h"
 #include "serve/api/ids.h"
 #include "serve/access/limits.h"
-#include "serve/access/pool.h"
+#include "serve/access/fair_queue.h"
 #include "serve/prompt/prompt.h"
 #include "serve/prompt/public_prefix.h"
 #include "serve/endpoint/remains_priv.h"
@@ -70,10 +70,10 @@ struct front {
     struct http_server *server;
     struct auth_keys *keys; /* NULL: no key is required */
     struct limits *limits;
-    struct guesses *guesses;
-    struct pool *pool;       /* NULL: all work runs inline */
-    struct memory *memory;   /* the answer cache; NULL: none */
-    struct threads *threads; /* conversations; NULL: requests for them are refused */
+    struct failed_logins *failed_logins;
+    struct fair_queue *fair_queue; /* NULL: all work runs inline */
+    struct memory *memory;         /* the answer cache; NULL: none */
+    struct threads *threads;       /* conversations; NULL: requests for them are refused */
     struct stall *stall;
     struct public_prefix *public_prefix; /* NULL: tenants share nothing */
     struct list requests;
@@ -120,7 +120,7 @@ struct request { /* fields that every token needs come first: ten thousand strea
 
     /* While the pool has a job of the request, only that job touches body, gen, error and prompts. */
     bool is_in_pool; /* running in the pool or waiting for it */
-    struct pool_job job;
+    struct fair_queue_job job;
     atomic_bool is_working;   /* the pool's thread is still working on it */
     atomic_bool is_abandoned; /* do not start it */
     int work_rc;
@@ -135,7 +135,6 @@ struct request { /* fields that every token needs come first: ten thousand strea
 
     const struct gen_model *model; /* held with model_keep */
     struct choice *choices;        /* [n_choices]; NULL before they are submitted */
-    struct sample_bias *bias;      /* [gen.n_bias], in gen's arena */
     struct ev_timer *later;        /* submits the waiting choices; NULL with one choice */
     struct api_usage usage;
     struct gen_proof proof; /* serving stats of all choices together */

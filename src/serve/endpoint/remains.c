@@ -14,7 +14,7 @@
 
 static size_t prompt_bytes(const struct prompt *prompt)
 {
-    return prompt->ids.n * sizeof(token_id) + prompt->text.cap_bytes + prompt->shape.cap_bytes;
+    return prompt->ids.n * sizeof(token_id) + prompt->text.cap_bytes + prompt->constraint.cap_bytes;
 }
 
 static size_t remains_bytes(const struct remains *remains)

@@ -125,7 +125,7 @@ void report_init(struct front *front)
                               "Requests whose client went away before the end.");
     m->limit_refusals =
         counter(front, "baton_limit_refusals_total",
-                "Requests refused by a key's or tenant's rule, or for guessing keys.", "tenant reason");
+                "Requests refused by a key's or tenant's rule, or for failed logins.", "tenant reason");
     init_own(front, m);
     init_memory(front, m);
     init_compatible(front, m);

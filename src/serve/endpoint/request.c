@@ -22,7 +22,7 @@
 #include "base/event/work.h"
 #include "serve/endpoint/admit_priv.h"
 #include "serve/endpoint/output_priv.h"
-#include "serve/prompt/shape.h"
+#include "serve/prompt/constraint.h"
 #include "serve/access/unzip.h"
 
 #define GZIP_WORK          8                  /* assumed growth of a gzip body, in bytes of work per byte */
@@ -119,7 +119,7 @@ void request_free(struct request *request)
     struct front *front = request->front;
 
     atomic_store(&request->is_abandoned, true);
-    if (pool_withdraw(&request->job))
+    if (fair_queue_withdraw(&request->job))
         atomic_store(&request->is_working, false);
     while (atomic_load(&request->is_working))
         clock_sleep_ns(NS_PER_MS);
@@ -298,11 +298,11 @@ static int tokenise_prompts(struct request *request)
 static int check_bias(struct request *request)
 {
     uint32_t vocab_size = tokenizer_vocab_size(request->model->tokenizer);
-    const struct gen_request *gen = &request->gen;
+    const struct sample_opts *sample = &request->gen.work.sample;
 
-    if (gen->n_bias > 0 && gen->bias[gen->n_bias - 1].token >= vocab_size)
+    if (sample->n_bias > 0 && sample->bias[sample->n_bias - 1].id >= vocab_size)
         return api_fail(&request->error, 400, "logit_bias: token %u is not in the model's vocabulary of %u",
-                        gen->bias[gen->n_bias - 1].token, vocab_size);
+                        sample->bias[sample->n_bias - 1].id, vocab_size);
     return 0;
 }
 
@@ -351,19 +351,19 @@ static void run(struct request *request, size_t size_bytes, ev_call work, ev_cal
     int rc;
 
     atomic_store(&request->is_working, true);
-    if (size_bytes <= request->front->opts.inline_bytes || request->front->pool == NULL) {
+    if (size_bytes <= request->front->opts.inline_bytes || request->front->fair_queue == NULL) {
         ev_work_name(work == parse_work ? "parse" : "tokenise");
         work(request);
         done(request);
         return;
     }
     request->is_in_pool = true;
-    request->job = (struct pool_job){.owner = limits_tenant(request->lease.account),
-                                     .size_bytes = size_bytes,
-                                     .work = work,
-                                     .done = done,
-                                     .arg = request};
-    rc = pool_submit(request->front->pool, &request->job);
+    request->job = (struct fair_queue_job){.owner = limits_tenant(request->lease.account),
+                                           .size_bytes = size_bytes,
+                                           .work = work,
+                                           .done = done,
+                                           .arg = request};
+    rc = fair_queue_submit(request->front->fair_queue, &request->job);
     if (rc == 0)
         return;
     request->is_in_pool = false;
@@ -500,7 +500,7 @@ static void parse_done(void *arg)
         backend->ops->model_keep(backend->self, request->model);
     report_model(request);
     n = request->gen.arena.used_bytes;
-    if (shape_has_schemas(&request->gen)) /* a pattern of few bytes may take long to compile */
+    if (constraint_has_schemas(&request->gen)) /* a pattern of few bytes may take long to compile */
         n = never_inline(request, n);
     run(request, n, tokenise_work, tokenise_done);
 }

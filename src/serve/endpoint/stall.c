@@ -57,6 +57,7 @@ int stall_new(struct ev_loop *loop, struct metrics *metrics, struct stall **out)
         "work", bounds_s, ARRAY_LEN(bounds_s));
     stall->longest = metric_family(metrics, METRIC_GAUGE, "baton_loop_stall_max_seconds",
                                    "The longest of them since the start.", "work");
+    (void)log_set_limit("loop_work", 0); /* one that is left out may be the longest */
     ev_work_watch(loop, on_long_work, stall);
     *out = stall;
     return 0;

@@ -2,16 +2,16 @@
 noinst_LIBRARIES += libserve_prompt.a
 libserve_prompt_a_SOURCES = src/serve/prompt/prompt.c src/serve/prompt/prompt.h src/serve/prompt/prompt_raw.c \
 	src/serve/prompt/public_prefix.c src/serve/prompt/public_prefix.h src/serve/prompt/scores.c \
-	src/serve/prompt/served_model.h src/serve/prompt/scores.h src/serve/prompt/shape.c src/serve/prompt/shape.h src/serve/prompt/shape_calls.c \
-	src/serve/prompt/shape_check.c src/serve/prompt/shape_priv.h src/serve/prompt/shape_tags.c \
+	src/serve/prompt/served_model.h src/serve/prompt/scores.h src/serve/prompt/constraint.c src/serve/prompt/constraint.h src/serve/prompt/constraint_calls.c \
+	src/serve/prompt/constraint_check.c src/serve/prompt/constraint_priv.h src/serve/prompt/constraint_tags.c \
 	src/serve/prompt/verdicts.c src/serve/prompt/verdicts.h
 
 if HAVE_CMOCKA
-check_PROGRAMS += tests/unit/serve/prompt/test_shape tests/unit/serve/prompt/test_prompt
-TESTS += tests/unit/serve/prompt/test_shape tests/unit/serve/prompt/test_prompt
-tests_unit_serve_prompt_test_shape_SOURCES = tests/unit/serve/prompt/test_shape.c tests/unit/serve/prompt/shape_rig.c \
-	tests/unit/serve/prompt/shape_rig.h
-tests_unit_serve_prompt_test_shape_LDADD = tests/unit/serve/endpoint/libsim.a $(link_serve_endpoint) $(CMOCKA_LIBS)
+check_PROGRAMS += tests/unit/serve/prompt/test_constraint tests/unit/serve/prompt/test_prompt
+TESTS += tests/unit/serve/prompt/test_constraint tests/unit/serve/prompt/test_prompt
+tests_unit_serve_prompt_test_constraint_SOURCES = tests/unit/serve/prompt/test_constraint.c tests/unit/serve/prompt/constraint_rig.c \
+	tests/unit/serve/prompt/constraint_rig.h
+tests_unit_serve_prompt_test_constraint_LDADD = tests/unit/serve/endpoint/libsim.a $(link_serve_endpoint) $(CMOCKA_LIBS)
 tests_unit_serve_prompt_test_prompt_SOURCES = tests/unit/serve/prompt/test_prompt.c
 tests_unit_serve_prompt_test_prompt_LDADD = tests/unit/serve/endpoint/libsim.a $(link_serve_prompt) $(CMOCKA_LIBS)
 endif

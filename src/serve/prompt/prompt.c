@@ -13,7 +13,8 @@
 
 #include "base/check.h"
 #include "base/err.h"
-#include "serve/prompt/shape.h"
+#include "serve/prompt/constraint.h"
+#include "text/toolcall/calls_types.h"
 
 #define MAX_PROMPT_TOKENS (100u << 20)
 #define MAX_RENDERINGS    3
@@ -438,6 +439,22 @@ static int fail(struct api_error *error, int rc, const struct fault *fault)
     return rc;
 }
 
+/* Answers are split on the loop, which has no time to read long schemas. A failure costs the types only. */
+static void shorten_schemas(struct gen_request *request)
+{
+    for (size_t i = 0; i < request->n_tools; i++) {
+        struct gen_tool *tool = &request->tools[i];
+        struct buf text = {0};
+
+        if (tool->input_schema.len_bytes <= CALLS_MAX_SCHEMA_BYTES)
+            continue;
+        if (calls_shorten_schema(tool->input_schema, &text) < 0)
+            buf_fini(&text);
+        else if (arena_keep(&request->arena, text.data, text.cap_bytes) != NULL)
+            tool->short_schema = buf_view(&text);
+    }
+}
+
 int prompt_make(const struct gen_model *model, struct gen_request *request, const struct replay *replay,
                 struct prompt *out, struct api_error *error)
 {
@@ -452,12 +469,14 @@ int prompt_make(const struct gen_model *model, struct gen_request *request, cons
         return fail(error, rc, &fault);
     }
     prompt.opens_thinking = opens_thinking(model, request, &prompt.ids);
-    rc = shape_make(model, request, prompt.opens_thinking, &prompt.shape, error);
-    if (rc < 0)
+    rc = constraint_make(model, request, prompt.opens_thinking, &prompt.constraint, error);
+    if (rc < 0) {
         prompt_fini(&prompt);
-    else
-        *out = prompt;
-    return rc;
+        return rc;
+    }
+    shorten_schemas(request);
+    *out = prompt;
+    return 0;
 }
 
 int prompt_show(const struct gen_model *model, struct gen_request *request, unsigned how, struct buf *out,
@@ -486,7 +505,7 @@ void prompt_fini(struct prompt *prompt)
 {
     token_ids_fini(&prompt->ids);
     buf_fini(&prompt->text);
-    buf_fini(&prompt->shape);
+    buf_fini(&prompt->constraint);
 }
 
 /* Returns the tokens between the reused ones and the mark, if the prefix is long enough to be cached at

@@ -19,7 +19,7 @@ struct prompt {
     struct buf text;         /* text of a raw prompt, for echo */
     bool opens_thinking;     /* the prompt ends where the model's thinking begins */
     uint32_t n_replayed;     /* earlier answers whose own tokens are in the prompt */
-    struct buf shape;        /* the answer's constraint (serve/prompt/shape.h); empty: none */
+    struct buf constraint;   /* the answer's constraint (serve/prompt/constraint.h); empty: none */
 };
 
 /* Renders and tokenises.  replay (may be NULL): our own earlier answers in the conversation.  Their

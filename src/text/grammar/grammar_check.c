@@ -27,14 +27,14 @@ static int check_name(const char *path, int rc, struct fault *fault)
     return fault_set(fault, rc, "%s: %.400s", path, found.text);
 }
 
-static int check_schema(struct shape_ctx *ctx, const struct grammar_schema *schema, uint32_t *rule_out)
+static int check_schema(struct compile_ctx *ctx, const struct grammar_schema *schema, uint32_t *rule_out)
 {
     json_t *json = NULL;
-    int rc = shape_load(ctx->graph, schema->text, ctx->fault, &json);
+    int rc = compile_load(ctx->graph, schema->text, ctx->fault, &json);
 
     ctx->path = schema->path;
     if (rc == 0)
-        rc = shape_schema(ctx, json, schema->is_closed, rule_out);
+        rc = compile_schema(ctx, json, schema->is_closed, rule_out);
     json_decref(json);
     return check_name(schema->path, rc, ctx->fault);
 }
@@ -66,7 +66,7 @@ int grammar_check_schemas(const struct grammar_schema *schemas, size_t n, struct
                           uint64_t *steps_out)
 {
     struct graph graph;
-    struct shape_ctx ctx = {.graph = &graph, .fault = fault, .known = json_object()};
+    struct compile_ctx ctx = {.graph = &graph, .fault = fault, .known = json_object()};
     struct checked *checked = calloc(n + 1, sizeof(*checked));
     int rc = graph_init(&graph);
 
@@ -99,14 +99,14 @@ int grammar_check(const struct tokenizer *tokenizer, struct bytes text, struct f
                   uint64_t *steps_out)
 {
     struct graph graph;
-    struct shape_ctx ctx = {.graph = &graph, .fault = fault, .tokenizer = tokenizer};
+    struct compile_ctx ctx = {.graph = &graph, .fault = fault, .tokenizer = tokenizer};
     uint32_t pc;
     int rc = graph_init(&graph);
 
     if (rc != 0)
         rc = fault_set(fault, rc, "out of memory");
     if (rc == 0)
-        rc = shape_compile(&ctx, text);
+        rc = compile_constraint(&ctx, text);
     if (rc == 0)
         rc = graph_finish(&graph, fault, &pc);
     if (steps_out != NULL)

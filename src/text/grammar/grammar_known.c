@@ -53,7 +53,7 @@ static bool known_equal(json_t *left, json_t *right)
     return true;
 }
 
-bool known_find(struct shape_ctx *ctx, const char *kind, json_t *json, struct known_key *key, uint32_t *out)
+bool known_find(struct compile_ctx *ctx, const char *kind, json_t *json, struct known_key *key, uint32_t *out)
 {
     snprintf(key->name, sizeof(key->name), "%s %016llx", kind, (unsigned long long)known_hash(json, 0));
     key->json = json;
@@ -64,7 +64,7 @@ bool known_find(struct shape_ctx *ctx, const char *kind, json_t *json, struct kn
     return true;
 }
 
-int known_keep(struct shape_ctx *ctx, const struct known_key *key, uint32_t number)
+int known_keep(struct compile_ctx *ctx, const struct known_key *key, uint32_t number)
 {
     json_t *entry = json_pack("[O,I]", key->json, (json_int_t)number);
 

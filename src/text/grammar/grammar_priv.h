@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Internals of the grammar engine, shared by this folder's grammar_* files.
  *
- *     text --grammar_shape, _schema, _regex, _format--> graph --grammar_state--> states --_mask--> masks
+ *     text --grammar_compile, _schema, _regex, _format--> graph --grammar_state--> states --_mask--> masks
  *
  *     node      one place in the graph: reads a byte or a control token, or goes on without reading
  *     rule      a part of the graph that is called and returns, so that it can contain itself
@@ -123,7 +123,7 @@ void string_spell(struct buf *out, struct bytes text);
 
 /* ---- compilers ---- */
 
-struct shape_ctx { /* one compilation */
+struct compile_ctx { /* one compilation */
     struct graph *graph;
     struct fault *fault;
     const struct tokenizer *tokenizer; /* NULL: marks are text */
@@ -131,24 +131,25 @@ struct shape_ctx { /* one compilation */
     json_t *known;                     /* object: schemas compiled before, and their rules */
 };
 
-/* grammar_shape.c: fills graph->start.  E_FORMAT, E_UNSUPPORTED, E_LIMIT, E_NOMEM. */
-int shape_compile(struct shape_ctx *ctx, struct bytes text);
+/* grammar_compile.c: fills graph->start.  E_FORMAT, E_UNSUPPORTED, E_LIMIT, E_NOMEM. */
+int compile_constraint(struct compile_ctx *ctx, struct bytes text);
 /* Parses JSON of bounded size and charges the graph for it. */
-int shape_load(struct graph *graph, struct bytes text, struct fault *fault, json_t **out);
+int compile_load(struct graph *graph, struct bytes text, struct fault *fault, json_t **out);
 /* The rule of a schema; equal schemas share one.  is_closed: see grammar.h. */
-int shape_schema(struct shape_ctx *ctx, json_t *schema, bool is_closed, uint32_t *rule_out);
+int compile_schema(struct compile_ctx *ctx, json_t *schema, bool is_closed, uint32_t *rule_out);
 /* grammar_known.c: finds the rule of JSON that was compiled before as the same kind.  If there is none, key
  * is set for known_keep(). */
 struct known_key {
     char name[40];
     json_t *json; /* borrowed */
 };
-bool known_find(struct shape_ctx *ctx, const char *kind, json_t *json, struct known_key *key, uint32_t *out);
-int known_keep(struct shape_ctx *ctx, const struct known_key *key, uint32_t number);
-/* grammar_shape_tagged.c: writes {"tagged": {a string's schema}, "until": TEXT, "inner": BOOL, "not":
+bool known_find(struct compile_ctx *ctx, const char *kind, json_t *json, struct known_key *key,
+                uint32_t *out);
+int known_keep(struct compile_ctx *ctx, const struct known_key *key, uint32_t number);
+/* grammar_compile_tagged.c: writes {"tagged": {a string's schema}, "until": TEXT, "inner": BOOL, "not":
  * PATTERN}, then next. */
-int shape_compile_tagged(struct shape_ctx *ctx, json_t *shape, uint32_t next, uint32_t *pc_out);
+int compile_tagged(struct compile_ctx *ctx, json_t *constraint, uint32_t next, uint32_t *pc_out);
 /* grammar_schema.c: the rule of the values that the schema allows. */
-int schema_compile(struct shape_ctx *ctx, json_t *schema, uint32_t *rule_out);
+int schema_compile(struct compile_ctx *ctx, json_t *schema, uint32_t *rule_out);
 
 #endif

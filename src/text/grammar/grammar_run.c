@@ -23,13 +23,13 @@
 static int compile(struct grammar *grammar, struct bytes text, struct fault *fault)
 {
     const struct grammar_vocab *vocab = grammar->vocab;
-    struct shape_ctx ctx = {.graph = &grammar->graph, .fault = fault, .tokenizer = vocab->tokenizer};
+    struct compile_ctx ctx = {.graph = &grammar->graph, .fault = fault, .tokenizer = vocab->tokenizer};
     uint32_t pc;
     int rc = graph_init(&grammar->graph);
 
     if (rc != 0)
         return fault_set(fault, rc, "out of memory");
-    rc = shape_compile(&ctx, text);
+    rc = compile_constraint(&ctx, text);
     if (rc == 0)
         rc = graph_finish(&grammar->graph, fault, &pc);
     if (rc != 0)

@@ -416,7 +416,7 @@ static int compile_waiting(struct schema *s)
     return 0;
 }
 
-int schema_compile(struct shape_ctx *ctx, json_t *schema, uint32_t *rule_out)
+int schema_compile(struct compile_ctx *ctx, json_t *schema, uint32_t *rule_out)
 {
     struct schema s = {.graph = ctx->graph,
                        .fault = ctx->fault,

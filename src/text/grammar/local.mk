@@ -7,8 +7,8 @@ libtext_grammar_a_SOURCES = src/text/grammar/grammar.h src/text/grammar/grammar_
 	src/text/grammar/grammar_run.c src/text/grammar/grammar_run_priv.h src/text/grammar/grammar_schema.c \
 	src/text/grammar/grammar_schema_enum.c src/text/grammar/grammar_schema_keywords.c \
 	src/text/grammar/grammar_schema_merge.c src/text/grammar/grammar_schema_object.c \
-	src/text/grammar/grammar_schema_priv.h src/text/grammar/grammar_schema_value.c src/text/grammar/grammar_shape.c \
-	src/text/grammar/grammar_shape_tagged.c src/text/grammar/grammar_short.c src/text/grammar/grammar_state.c \
+	src/text/grammar/grammar_schema_priv.h src/text/grammar/grammar_schema_value.c src/text/grammar/grammar_compile.c \
+	src/text/grammar/grammar_compile_tagged.c src/text/grammar/grammar_short.c src/text/grammar/grammar_state.c \
 	src/text/grammar/grammar_step.c src/text/grammar/grammar_string.c src/text/grammar/grammar_tagged.c \
 	src/text/grammar/grammar_text.c src/text/grammar/grammar_vocab.c src/text/grammar/weight.h
 

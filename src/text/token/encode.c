@@ -25,7 +25,8 @@
 #include <string.h>
 
 #define MIN_CACHED_BYTES 4096 /* a text of this length repeats words */
-#define GUESSED_BYTES    4    /* per token, for the first allocation: few vocabularies have shorter tokens */
+#define ESTIMATED_TOKEN_BYTES                                                                                \
+    4 /* per token, for the first allocation: few vocabularies have shorter tokens */
 
 struct run { /* state of one call */
     const struct tokenizer *tokenizer;
@@ -337,9 +338,9 @@ static int run_text(struct run *run, struct bytes text, size_t max_ids, bool add
     if (text.len_bytes >= MIN_CACHED_BYTES && run->tokenizer->family == TOKEN_FAMILY_BPE)
         run->cache = word_cache_new();
     if (text.len_bytes >= MIN_CACHED_BYTES) {
-        size_t guess = text.len_bytes / GUESSED_BYTES;
+        size_t estimate = text.len_bytes / ESTIMATED_TOKEN_BYTES;
 
-        rc = rc != 0 ? rc : token_ids_reserve(run->out, guess < max_ids ? guess : max_ids);
+        rc = rc != 0 ? rc : token_ids_reserve(run->out, estimate < max_ids ? estimate : max_ids);
     }
     if (rc == 0 && adds_bos)
         rc = emit(run, run->tokenizer->bos);

@@ -20,9 +20,6 @@
 #include "base/err.h"
 #include "base/str.h"
 
-#define MAX_REFS   8
-#define MAX_LOOKED 1000 /* limit on schemas visited for one value: references may multiply them */
-
 struct tags {                             /* the tags of one family */
     const char *key_open, *key_close;     /* around a key */
     const char *value_open, *value_close; /* value_open NULL: the key's tag opens the value */
@@ -38,92 +35,7 @@ static const struct tags *tags_of(const struct calls *calls)
     return calls->family == &calls_glm ? &glm_tags : &xml_tags;
 }
 
-/* ---- the types that a schema allows ---- */
-
-static unsigned type_of_word(struct bytes word)
-{
-    static const char *const words[] = {"string", "integer", "number", "boolean", "null", "array", "object"};
-
-    for (unsigned i = 0; i < 7; i++)
-        if (bytes_is(word, words[i]))
-            return 1u << i;
-    return CALLS_AS_ANY;
-}
-
-static unsigned type_of_value(const json_t *value)
-{
-    switch (json_typeof(value)) {
-    case JSON_STRING:
-        return CALLS_AS_STRING;
-    case JSON_INTEGER:
-        return CALLS_AS_INTEGER | CALLS_AS_NUMBER;
-    case JSON_REAL:
-        return CALLS_AS_NUMBER;
-    case JSON_TRUE:
-    case JSON_FALSE:
-        return CALLS_AS_BOOLEAN;
-    case JSON_NULL:
-        return CALLS_AS_NULL;
-    case JSON_ARRAY:
-        return CALLS_AS_ARRAY;
-    case JSON_OBJECT:
-        return CALLS_AS_OBJECT;
-    }
-    return CALLS_AS_ANY;
-}
-
-const json_t *calls_follow_ref(const json_t *root, struct bytes ref)
-{
-    size_t at = 2;
-
-    if (!bytes_starts_with(ref, "#/"))
-        return NULL;
-    while (root != NULL && at <= ref.len_bytes) {
-        size_t slash = bytes_find(ref, bytes_str("/"), at);
-        size_t end = slash == SIZE_MAX ? ref.len_bytes : slash;
-
-        root = json_object_getn(root, (const char *)ref.data + at, end - at);
-        at = end + 1;
-    }
-    return root;
-}
-
-static unsigned types_of(const json_t *root, const json_t *schema, unsigned depth, unsigned *n_left)
-{
-    static const char *const choices[] = {"anyOf", "oneOf"};
-    const json_t *type = json_object_get(schema, "type");
-    const json_t *list = json_object_get(schema, "enum");
-    unsigned types = 0;
-
-    if (depth > MAX_REFS || *n_left == 0)
-        return CALLS_AS_ANY;
-    --*n_left;
-    if (json_is_string(json_object_get(schema, "$ref")))
-        return types_of(root, calls_follow_ref(root, api_json_str(json_object_get(schema, "$ref"))),
-                        depth + 1, n_left);
-    if (json_is_string(type))
-        return type_of_word(api_json_str(type));
-    for (size_t i = 0; i < json_array_size(type); i++)
-        types |= type_of_word(api_json_str(json_array_get(type, i)));
-    for (size_t i = 0; i < json_array_size(list) && types == 0; i++)
-        types |= type_of_value(json_array_get(list, i));
-    for (size_t c = 0; c < 2 && types == 0; c++) {
-        const json_t *branches = json_object_get(schema, choices[c]);
-
-        for (size_t i = 0; i < json_array_size(branches) && i < 64 && types != CALLS_AS_ANY; i++)
-            types |= types_of(root, json_array_get(branches, i), depth + 1, n_left);
-    }
-    if (json_object_get(schema, "const") != NULL && types == 0)
-        types = type_of_value(json_object_get(schema, "const"));
-    return types == 0 ? CALLS_AS_ANY : types;
-}
-
-unsigned calls_types_of(const json_t *root, const json_t *schema)
-{
-    unsigned n_left = MAX_LOOKED;
-
-    return types_of(root, schema, 0, &n_left);
-}
+/* ---- the types of the called tool's values ---- */
 
 static unsigned types_of_key(const struct calls *calls)
 {
@@ -139,6 +51,7 @@ static void learn_schema(struct calls *calls, struct bytes name)
     calls->schema = NULL;
     for (size_t i = 0; i < calls->opts.n_tools; i++)
         if (bytes_equal(calls->opts.tools[i].name, name) &&
+            calls->opts.tools[i].schema.len_bytes <= CALLS_MAX_SCHEMA_BYTES &&
             api_json_load(calls->opts.tools[i].schema, NULL, &calls->schema) < 0)
             calls->schema = NULL;
 }
@@ -294,7 +207,7 @@ static int put_value(struct calls *calls)
     buf_clear(&calls->good);
     if (api_json_load(text, NULL, &value) < 0)
         value = NULL;
-    if (value != NULL && !json_is_string(value) && (type_of_value(value) & types) != 0)
+    if (value != NULL && !json_is_string(value) && (calls_type_of_value(value) & types) != 0)
         rc = api_json_put(&calls->good, value);
     else
         rc = json_put_str(&calls->good, buf_view(&calls->value));

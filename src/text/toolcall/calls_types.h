@@ -9,6 +9,9 @@
 
 #include "base/bytes.h"
 
+/* The splitter reads the schema of a called tool on the loop: longer ones take milliseconds. */
+#define CALLS_MAX_SCHEMA_BYTES ((size_t)16 << 10)
+
 enum calls_type { /* bits */
                   CALLS_AS_STRING = 1,
                   CALLS_AS_INTEGER = 2,
@@ -22,6 +25,11 @@ enum calls_type { /* bits */
 
 /* The types that schema allows, bits of enum calls_type.  schema is a part of root, a tool's schema. */
 unsigned calls_types_of(const json_t *root, const json_t *schema);
+unsigned calls_type_of_value(const json_t *value); /* of one value: an integer is a number too */
+/* Appends a schema with the types of the properties only, of CALLS_MAX_SCHEMA_BYTES at most: what the splitter
+ * needs to know of a long schema.  Properties that have no room may be of any type.  E_FORMAT, E_LIMIT,
+ * E_NOMEM. */
+int calls_shorten_schema(struct bytes schema, struct buf *out);
 /* Resolves a reference such as "#/$defs/a" in root; borrowed.  NULL: it leads nowhere. */
 const json_t *calls_follow_ref(const json_t *root, struct bytes ref);
 

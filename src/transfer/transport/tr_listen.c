@@ -26,9 +26,10 @@
 #include "base/err.h"
 #include "base/log.h"
 
-#define BACKLOG 1024
-#define REST_NS (100 * NS_PER_MS)
-#define BATCH   64
+#define BACKLOG        1024
+#define REST_NS        (100 * NS_PER_MS)
+#define FAILURES_PER_S 10
+#define BATCH          64
 
 /* Parses "127.0.0.1:80" or "[::1]:80". Numeric only: this thread never looks a name up. */
 static int parse_address(const char *text, struct fault *fault, struct sockaddr_storage *out,
@@ -226,11 +227,13 @@ static int start_listening(struct tr_node *node, struct tr_listener *listener, e
                                         .max = TR_MAX_STRANGERS,
                                         .max_per_address = TR_MAX_STRANGERS / 4,
                                         .begin_ns = STRANGERS_BEGIN_NS,
+                                        .awaits_hello = kind == TR_TCP && node->opts.tls_server != NULL,
                                         .on_begun = on_begun,
                                         .on_end = on_end,
                                         .arg = listener};
     int err;
 
+    (void)log_set_limit("kv_connection_failed", FAILURES_PER_S); /* anybody can cause this line */
     listener->node = node;
     listener->kind = kind;
     listener->fd = fd;

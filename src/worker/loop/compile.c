@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Compiles grammars for the engine thread on a thread of the job pool. The loop thread carries text to the
- * pool and grammars back; see shapes.c. Tenants take turns, so a tenant with many grammars delays only
+ * pool and grammars back; see grammars.c. Tenants take turns, so a tenant with many grammars delays only
  * itself. */
 #include <stdlib.h>
 
 #include "base/err.h"
 #include "base/str.h"
-#include "serve/access/pool.h"
+#include "serve/access/fair_queue.h"
 #include "worker/loop/worker_priv.h"
 
-#define MAX_WAITING       128 /* shapes.c orders fewer */
+#define MAX_WAITING       128 /* grammars.c orders fewer */
 #define MAX_WAITING_BYTES (64u << 20)
 
 struct worker_compile { /* one grammar being compiled; the pool's thread owns it between work and done */
     struct list all;    /* in worker.compiles */
     struct worker *worker;
-    struct pool_job job;
+    struct fair_queue_job job;
     uint64_t number;
     struct buf text;
     struct grammar *grammar;
@@ -25,7 +25,7 @@ struct worker_compile { /* one grammar being compiled; the pool's thread owns it
 
 static void compile_free(struct worker_compile *compile)
 {
-    pool_withdraw(&compile->job);
+    fair_queue_withdraw(&compile->job);
     list_remove(&compile->all);
     grammar_unref(compile->grammar);
     buf_fini(&compile->text);
@@ -35,16 +35,16 @@ static void compile_free(struct worker_compile *compile)
 static void answer(struct worker *worker, uint64_t number, int code, const char *reason,
                    struct grammar *grammar)
 {
-    struct command *command = command_new(COMMAND_SHAPE, 0);
+    struct command *command = command_new(COMMAND_GRAMMAR, 0);
 
     if (command == NULL) {
         grammar_unref(grammar); /* tasks that wait for it are cancelled in time */
         return;
     }
-    command->as.shape.number = number;
-    command->as.shape.code = code;
-    command->as.shape.grammar = grammar;
-    str_copy(command->as.shape.reason, sizeof(command->as.shape.reason), reason);
+    command->as.compiled.number = number;
+    command->as.compiled.code = code;
+    command->as.compiled.grammar = grammar;
+    str_copy(command->as.compiled.reason, sizeof(command->as.compiled.reason), reason);
     (void)worker_engine_send(worker->engine, command);
 }
 
@@ -69,12 +69,12 @@ static void done(void *arg)
 
 int worker_compiles_open(struct worker *worker)
 {
-    const struct pool_opts opts = {.jobs = worker->jobs,
-                                   .loop = worker->loop,
-                                   .max_waiting = MAX_WAITING,
-                                   .max_waiting_bytes = MAX_WAITING_BYTES};
+    const struct fair_queue_opts opts = {.jobs = worker->jobs,
+                                         .loop = worker->loop,
+                                         .max_waiting = MAX_WAITING,
+                                         .max_waiting_bytes = MAX_WAITING_BYTES};
 
-    return pool_new(&opts, &worker->compile_pool);
+    return fair_queue_new(&opts, &worker->compile_queue);
 }
 
 void worker_compile(struct worker *worker, struct report *report)
@@ -84,27 +84,27 @@ void worker_compile(struct worker *worker, struct report *report)
 
     if (compile != NULL) {
         compile->worker = worker;
-        compile->number = report->shape_number;
-        compile->text = report->shape;
-        report->shape = (struct buf){0};
+        compile->number = report->grammar_number;
+        compile->text = report->constraint;
+        report->constraint = (struct buf){0};
         list_push_back(&worker->compiles, &compile->all);
-        compile->job = (struct pool_job){.owner = (const void *)(uintptr_t)report->shape_tenant,
-                                         .size_bytes = compile->text.len_bytes,
-                                         .work = work,
-                                         .done = done,
-                                         .arg = compile};
-        rc = pool_submit(worker->compile_pool, &compile->job);
+        compile->job = (struct fair_queue_job){.owner = (const void *)(uintptr_t)report->grammar_tenant,
+                                               .size_bytes = compile->text.len_bytes,
+                                               .work = work,
+                                               .done = done,
+                                               .arg = compile};
+        rc = fair_queue_submit(worker->compile_queue, &compile->job);
         if (rc < 0)
             compile_free(compile);
     }
     if (rc < 0)
-        answer(worker, report->shape_number, E_OVERLOADED, "too many shapes are being compiled", NULL);
+        answer(worker, report->grammar_number, E_OVERLOADED, "too many grammars are being compiled", NULL);
 }
 
 void worker_compiles_close(struct worker *worker)
 {
     while (!list_is_empty(&worker->compiles))
         compile_free(container_of(worker->compiles.next, struct worker_compile, all));
-    pool_free(worker->compile_pool);
-    worker->compile_pool = NULL;
+    fair_queue_free(worker->compile_queue);
+    worker->compile_queue = NULL;
 }

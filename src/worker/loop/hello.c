@@ -54,6 +54,7 @@ const ProtobufCMessage *worker_make_hello(void *arg)
     hello->host_id = worker->host_id;
     hello->instance = worker->instance;
     hello->is_draining = worker->life != DAEMON_SERVING;
+    hello->was_registered = worker_lost_router(worker);
     hello->abilities = abilities_own();
     if (worker->conf_share == PICKER_SHARE_OFF)
         hello->abilities &= ~(uint64_t)ABILITY_TELLS;

@@ -56,50 +56,22 @@ static const struct gen_model *local_model_at(void *self, size_t index)
     return index == 0 ? &worker->model : NULL;
 }
 
-static struct sample_bias *copy_bias(const struct sample_opts *sample)
-{
-    struct sample_bias *copy = sample->n_bias > 0 ? calloc(sample->n_bias, sizeof(*copy)) : NULL;
-
-    if (copy != NULL)
-        memcpy(copy, sample->bias, sample->n_bias * sizeof(*copy));
-    return copy;
-}
-
-static int send_submit(struct worker *worker, struct gen_handle *job, struct gen_job *spec)
+static int send_submit(struct worker *worker, struct gen_handle *job, struct work_order *order)
 {
     struct command *command = command_new(COMMAND_SUBMIT, ORIGIN_LOCAL);
-    struct task_spec *task;
 
     if (command == NULL)
         return E_NOMEM;
-    task = &command->as.submit;
-    task->key.request = job->number;
-    task->origin = ORIGIN_LOCAL;
-    task->mode = TASK_LOCAL;
-    task->peer = task->holder = PEER_NONE;
-    str_copy(task->request_id, sizeof(task->request_id), spec->request_id);
-    str_copy(task->tenant, sizeof(task->tenant), spec->tenant);
-    task->weight = spec->weight;
-    task->tokens = spec->tokens;
-    task->n_tokens = task->n_prompt = spec->n_tokens;
-    task->max_new_tokens = spec->max_new_tokens;
-    task->keep_tokens = spec->keep_tokens;
-    task->keep_1h_tokens = spec->keep_1h_tokens;
-    task->public_tokens = spec->public_tokens;
-    task->score_from = spec->scores_prompt;
-    task->constraint = spec->constraint;
-    task->sample = spec->sample;
-    task->sample.bias = copy_bias(&spec->sample);
-    spec->tokens = NULL;
-    spec->constraint = (struct buf){0};
-    if (task->sample.n_bias > 0 && task->sample.bias == NULL) {
-        command_free(command);
-        return E_NOMEM;
-    }
+    command->as.submit = (struct task_spec){.key.request = job->number,
+                                            .origin = ORIGIN_LOCAL,
+                                            .mode = TASK_LOCAL,
+                                            .peer = PEER_NONE,
+                                            .holder = PEER_NONE,
+                                            .order = work_order_move(order)};
     return worker_engine_send(worker->engine, command);
 }
 
-static int local_submit(void *self, const struct gen_model *model, struct gen_job *spec,
+static int local_submit(void *self, const struct gen_model *model, struct work_order *order,
                         const struct gen_events *events, void *arg, struct gen_handle **out,
                         struct gen_failure *failure_out)
 {
@@ -110,18 +82,16 @@ static int local_submit(void *self, const struct gen_model *model, struct gen_jo
     if (job != NULL) {
         job->worker = worker;
         job->number = ++worker->next_local;
-        job->n_prompt = spec->n_tokens;
-        job->wants_logprob = spec->sample.wants_logprob;
+        job->n_prompt = order->n_tokens;
+        job->wants_logprob = order->work.sample.wants_logprob;
         job->events = *events;
         job->arg = arg;
         job->submitted_ns = clock_now_ns();
         rc = hashmap_put(worker->local_jobs, &job->number, job, NULL);
         if (rc == 0)
-            rc = send_submit(worker, job, spec);
+            rc = send_submit(worker, job, order);
     }
-    free(spec->tokens);
-    buf_fini(&spec->constraint);
-    spec->tokens = NULL;
+    work_order_fini(order);
     if (rc < 0) {
         if (job != NULL)
             job_free(job);
@@ -266,7 +236,7 @@ static void fail(struct gen_handle *job, int error, const char *text)
             .status = 503, .type = "api_error", .message = "The worker is draining", .retry_after_s = 1};
     else if (error == E_FORMAT)
         failure = (struct gen_failure){.status = 400, .type = "invalid_request_error", .message = text};
-    else if (error == E_SHAPE || error == E_NUMERICS)
+    else if (error == E_CONSTRAINT || error == E_NUMERICS)
         failure = (struct gen_failure){.status = 500, .type = "api_error", .message = text};
     else if (error != E_OVERLOADED && error != E_KV_FULL)
         failure = (struct gen_failure){.status = 500, .type = "api_error", .message = "The engine failed"};

@@ -11,7 +11,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/str.h"
-#include "proto/token_list.h"
+#include "compute/order/submit.h"
 
 #define VOCABULARY_PART_BYTES (256u << 10)
 
@@ -43,6 +43,14 @@ static int on_hello(void *arg, struct link *link, const ProtobufCMessage *messag
     return 0;
 }
 
+bool worker_lost_router(const struct worker *worker)
+{
+    for (uint32_t i = 0; i < worker->n_routers; i++)
+        if (worker->routers[i].was_up && worker->routers[i].epoch == 0)
+            return true;
+    return false;
+}
+
 /* Cancels the tasks of the router's earlier lives (except_epoch 0: of all lives). */
 static void forget(struct worker_router *router, uint64_t except_epoch)
 {
@@ -58,6 +66,7 @@ static void on_up(void *arg, struct link *link)
 {
     struct worker_router *router = find(arg, link);
 
+    router->was_up = true;
     log_info("router_up", LOG_STR("node", router->node), LOG_STR("address", router->address));
     forget(router, router->epoch);
 }
@@ -91,46 +100,12 @@ static void refuse(struct worker_router *router, uint64_t request, int error)
     (void)link_send(router->link, FRAME_TOKENS, &tokens.base);
 }
 
-static int copy_tokens(const Baton__Submit *submit, struct task_spec *spec)
-{
-    struct bytes packed = bytes_of(submit->tokens.data, submit->tokens.len);
-    size_t n = 0;
-
-    if (token_list_count(packed, frame_token_bytes(submit), &n) < 0 || n == 0 || submit->n_prompt > n)
-        return E_PROTO;
-    spec->tokens = malloc(n * sizeof(*spec->tokens));
-    if (spec->tokens == NULL)
-        return E_NOMEM;
-    token_list_unpack(packed, frame_token_bytes(submit), n, spec->tokens);
-    spec->n_tokens = (uint32_t)n;
-    return 0;
-}
-
-static int read_sampling(const Baton__Sampling *sampling, struct sample_opts *out)
-{
-    size_t n_bias = sampling->n_bias < sampling->n_bias_ids ? sampling->n_bias : sampling->n_bias_ids;
-
-    *out = (struct sample_opts){.temperature = sampling->temperature,
-                                .top_p = sampling->top_p,
-                                .min_p = sampling->min_p,
-                                .top_k = sampling->top_k,
-                                .wants_logprob = sampling->wants_logprob,
-                                .n_top = sampling->n_top,
-                                .seed = sampling->seed,
-                                .frequency_penalty = sampling->frequency_penalty,
-                                .presence_penalty = sampling->presence_penalty,
-                                .repetition_penalty = sampling->repetition_penalty,
-                                .bias = bias_from_wire(sampling->bias_ids, sampling->bias, n_bias),
-                                .n_bias = (uint32_t)n_bias};
-    return n_bias > 0 && out->bias == NULL ? E_NOMEM : 0;
-}
-
 /* Without a slot for the owner, the prompt is computed. */
 static void read_holder(struct worker_router *router, const Baton__Submit *submit, struct task_spec *spec)
 {
     spec->holder = PEER_NONE;
     if (submit->holder == NULL || submit->holder_tokens == 0 || spec->mode == TASK_DECODE ||
-        spec->score_from > 0 || !worker_peers_have_room(router->worker))
+        spec->order.work.score_from > 0 || !worker_peers_have_room(router->worker))
         return;
     spec->holder = worker_peer_for(router->worker, submit->holder);
     spec->holder_tokens = submit->holder_tokens;
@@ -139,24 +114,16 @@ static void read_holder(struct worker_router *router, const Baton__Submit *submi
 
 static int read_submit(struct worker_router *router, const Baton__Submit *submit, struct task_spec *spec)
 {
+    int rc;
+
     spec->key = (struct task_key){.router_epoch = router->epoch, .request = submit->request};
     spec->origin = number_of(router);
     spec->mode = submit->mode == BATON__SUBMIT_MODE__SUBMIT_PREFILL  ? TASK_PREFILL
                  : submit->mode == BATON__SUBMIT_MODE__SUBMIT_DECODE ? TASK_DECODE
                                                                      : TASK_LOCAL;
-    str_copy(spec->request_id, sizeof(spec->request_id), submit->request_id);
-    str_copy(spec->tenant, sizeof(spec->tenant), submit->tenant);
-    spec->weight = submit->weight;
-    spec->n_prompt = submit->n_prompt;
-    spec->max_new_tokens = submit->max_new_tokens;
-    spec->keep_tokens = submit->keep_tokens;
-    spec->keep_1h_tokens = submit->keep_1h_tokens;
-    spec->public_tokens = submit->public_tokens;
-    spec->score_from = submit->score_from;
-    if ((submit->sampling != NULL && read_sampling(submit->sampling, &spec->sample) < 0) ||
-        (submit->constraint.len > 0 &&
-         buf_append(&spec->constraint, submit->constraint.data, submit->constraint.len) < 0))
-        return E_NOMEM;
+    rc = work_submit_unpack(submit, &spec->order);
+    if (rc < 0)
+        return rc;
     spec->peer = PEER_NONE;
     if (spec->mode == TASK_PREFILL) {
         spec->peer = submit->peer ? worker_peer_for(router->worker, submit->peer) : PEER_NONE;
@@ -164,7 +131,7 @@ static int read_submit(struct worker_router *router, const Baton__Submit *submit
             return E_LIMIT;
     }
     read_holder(router, submit, spec);
-    return copy_tokens(submit, spec);
+    return 0;
 }
 
 static int on_submit(struct worker_router *router, const Baton__Submit *submit)

@@ -43,7 +43,7 @@ static void on_report(struct worker *worker, struct report *report)
     case REPORT_PEER_MESSAGE:
         worker_peers_send(worker, report);
         break;
-    case REPORT_SHAPE:
+    case REPORT_GRAMMAR:
         worker_compile(worker, report);
         break;
     case REPORT_BLOCKS:

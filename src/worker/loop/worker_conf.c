@@ -39,11 +39,11 @@
          "",         0,                                                                                      \
          0,          NULL,                                                                                   \
          false,      "What clients call it. Empty: the file's name without '.gguf'."},                       \
-        {"model",     "context",                                                                             \
-         CONFIG_U64,  KEY(context),                                                                          \
-         "0",         0,                                                                                     \
-         100000000.0, NULL,                                                                                  \
-         false,       "Longest prompt and answer together, in tokens; 0: the model's own context length."},  \
+        {"model",    "context",                                                                              \
+         CONFIG_U64, KEY(context),                                                                           \
+         "0",        0,                                                                                      \
+         4194304.0,  NULL,                                                                                   \
+         false,      "Longest prompt and answer together, in tokens; 0: the model's own context length."},   \
         {"engine",                                                                                           \
          "kind",                                                                                             \
          CONFIG_ENUM,                                                                                        \
@@ -406,13 +406,13 @@
          0,                                                                                                  \
          "off|auto|always",                                                                                  \
          false,                                                                                              \
-         "Guess that an answer repeats text before it, and verify several tokens in one step: the same "     \
-         "tokens, sooner. auto guesses where it is measured to pay, always wherever text repeats."},         \
+         "Draft tokens where an answer repeats text before it, and verify several in one step: the same "    \
+         "tokens, sooner. auto drafts where it is measured to pay, always wherever text repeats."},          \
         {"sched",    "draft_tokens",                                                                         \
          CONFIG_U64, KEY(draft_tokens),                                                                      \
          "24",       1,                                                                                      \
          64,         NULL,                                                                                   \
-         false,      "Guesses for one answer in a step, at most."},                                          \
+         false,      "Draft tokens for one answer in a step, at most."},                                     \
         {"link",                                                                                             \
          "routers",                                                                                          \
          CONFIG_LIST,                                                                                        \

@@ -25,6 +25,7 @@ struct worker_router { /* a router that this worker registers with */
     char node[64];
     uint64_t epoch; /* of the router's current life, from its HELLO on; 0: no HELLO yet, or the link is
                      * down */
+    bool was_up;    /* an earlier link to it was up */
 };
 
 struct worker_peer { /* a link to another worker, dialled by either side */
@@ -51,7 +52,7 @@ struct worker { /* one process */
     struct service *service;
     struct metrics *metrics;
     struct ev_jobs *jobs;
-    struct pool *compile_pool; /* in front of jobs: grammars to compile, in turns by tenant */
+    struct fair_queue *compile_queue; /* in front of jobs: grammars to compile, in turns by tenant */
     struct front *front;
     struct admin *admin;
     struct tls_context *tls;
@@ -114,6 +115,8 @@ const ProtobufCMessage *worker_make_hello(void *arg);
 const ProtobufCMessage *worker_make_heartbeat(void *arg); /* contains the load report */
 
 /* routers.c */
+/* A router that it was registered with is away: the next HELLO says that it comes back. */
+bool worker_lost_router(const struct worker *worker);
 int worker_routers_open(struct worker *worker, struct fault *fault);
 /* Both sides have accepted the other's HELLO. */
 bool worker_router_is_up(const struct worker_router *router);

@@ -62,8 +62,8 @@ static void command_run(struct worker_engine *engine, struct command *command)
     case COMMAND_TRANSPORT:
         worker_transfers_event(engine, &command->as.transport);
         break;
-    case COMMAND_SHAPE:
-        worker_shapes_compiled(engine, &command->as.shape);
+    case COMMAND_GRAMMAR:
+        worker_grammars_compiled(engine, &command->as.compiled);
         break;
     case COMMAND_BLOCKS_WANTED:
         worker_publish_all(engine, command->number, command->as.max_on_disk);

@@ -316,16 +316,16 @@ bool worker_disk_wait(struct worker_engine *engine, struct task *task, const str
     struct block_hash *hashes;
     struct disk_read *read;
 
-    if (disk == NULL || task->spec.mode == TASK_DECODE || task->spec.n_tokens <= block_tokens ||
+    if (disk == NULL || task->spec.mode == TASK_DECODE || task->spec.order.n_tokens <= block_tokens ||
         task->n_disk_looks >= LOOKS_PER_TASK || disk->n_waiting >= engine->opts.max_queue)
         return false;
-    n = (task->spec.n_tokens - 1) / block_tokens; /* the last token is always computed */
+    n = (task->spec.order.n_tokens - 1) / block_tokens; /* the last token is always computed */
     hashes = malloc(n * sizeof(*hashes));
     if (hashes == NULL)
         return false;
-    n = (uint32_t)prefix_roots_chain(roots, task->spec.tokens, (size_t)n * block_tokens, block_tokens,
+    n = (uint32_t)prefix_roots_chain(roots, task->spec.order.tokens, (size_t)n * block_tokens, block_tokens,
                                      hashes);
-    read = read_for(engine, tenant_number(task->spec.tenant), hashes, n);
+    read = read_for(engine, tenant_number(task->spec.order.work.tenant), hashes, n);
     free(hashes);
     if (read == NULL || read->is_let_go)
         return false;

@@ -222,7 +222,7 @@ static void tick(struct worker_engine *engine)
     }
     if (now_ns - engine->reported_ns >= LOAD_NS) {
         engine->reported_ns = now_ns;
-        worker_shapes_tick(engine, now_ns);
+        worker_grammars_tick(engine, now_ns);
         report_load(engine);
     }
 }
@@ -290,15 +290,15 @@ static void on_transport_event(void *arg, const struct tr_event *event)
 static void declare_speculation(struct worker_engine *engine)
 {
     struct metrics *m = engine->opts.metrics;
-    struct metric_family *guesses =
+    struct metric_family *drafts =
         metric_family(m, METRIC_COUNTER, "baton_worker_drafted_tokens_total",
-                      "Guesses verified, by whether they were the token drawn.", "was");
+                      "Draft tokens verified, by whether they equal the sample.", "was");
 
-    engine->m_draft_right = metric_series(guesses, (const char *const[]){"right"});
-    engine->m_draft_wrong = metric_series(guesses, (const char *const[]){"wrong"});
+    engine->m_draft_right = metric_series(drafts, (const char *const[]){"right"});
+    engine->m_draft_wrong = metric_series(drafts, (const char *const[]){"wrong"});
     engine->m_steps = metric_single(m, METRIC_COUNTER, "baton_worker_steps_total", "Steps of the engine.");
     engine->m_draft_steps = metric_single(m, METRIC_COUNTER, "baton_worker_draft_steps_total",
-                                          "Steps of the engine that verified guesses.");
+                                          "Steps of the engine that verified draft tokens.");
 }
 
 static void declare_metrics(struct worker_engine *engine)
@@ -434,7 +434,7 @@ void worker_engine_free(struct worker_engine *engine)
     worker_map_close(engine);
     sched_free(engine->sched);
     worker_tasks_close(engine);
-    worker_shapes_close(engine);
+    worker_grammars_close(engine);
     kv_pool_free(engine->pool);
     block_log_fini(&engine->block_log);
     empty_mailboxes(engine);

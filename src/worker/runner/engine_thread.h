@@ -10,6 +10,7 @@
 #ifndef WORKER_RUNNER_ENGINE_THREAD_H
 #define WORKER_RUNNER_ENGINE_THREAD_H
 
+#include "base/fair.h"
 #include "base/mailbox.h"
 #include "base/mem.h"
 #include "base/team.h"
@@ -22,7 +23,7 @@
 struct worker_engine;
 
 enum task_state {
-    TASK_NEW,       /* it waits for nothing yet */
+    TASK_NEW,       /* it waits for nothing: just submitted, or a wait is over */
     TASK_FETCHING,  /* a prefix fetch pulls the cached part of its prompt from a peer */
     TASK_COMPILING, /* its grammar is being compiled */
     TASK_READING,   /* blocks of its prompt are being read from disk */
@@ -33,11 +34,13 @@ enum task_state {
 
 struct task { /* one submitted job on this worker; engine thread; the drawing is in tasks.c */
     struct list all;
-    enum task_state state; /* changed by worker_tasks_set_state() only */
-    struct task_spec spec; /* its tokens move to the sequence */
-    struct seq *seq;       /* from SCHEDULED on */
-    uint64_t shape_number; /* COMPILING: of the grammar */
-    uint64_t disk_read;    /* READING: number of the read */
+    enum task_state state;         /* changed by worker_tasks_set_state() only */
+    struct task_spec spec;         /* its tokens move to the sequence */
+    struct seq *seq;               /* from SCHEDULED on */
+    uint64_t grammar_number;       /* COMPILING: of the grammar */
+    struct fair_item grammar_wait; /* COMPILING: in engine.grammar_waits */
+    struct fair_flow *grammar_flow;
+    uint64_t disk_read; /* READING: number of the read */
     uint32_t n_disk_looks;
     struct grammar *grammar;          /* READING: its grammar, a reference; NULL: none */
     bool may_proceed;                 /* PROCEED came before SCHEDULED */

@@ -58,12 +58,14 @@ struct worker_engine {
     bool is_stopping;
     struct list tasks;
     uint32_t n_tasks;
-    struct hashmap *by_key;         /* struct task_key -> struct task */
-    struct worker_disk *disk;       /* disk.c; NULL: there is no disk tier */
-    struct list shapes;             /* shapes.c */
-    uint32_t n_shapes, n_compiling; /* n_compiling: tasks in TASK_COMPILING */
-    size_t shape_bytes;
-    uint64_t next_shape;
+    struct hashmap *by_key;   /* struct task_key -> struct task */
+    struct worker_disk *disk; /* disk.c; NULL: there is no disk tier */
+    struct list grammars;     /* grammars.c */
+    uint32_t n_grammars;
+    struct fair *grammar_waits; /* tasks in TASK_COMPILING, by tenant */
+    uint64_t n_grammar_waits;
+    size_t grammar_bytes;
+    uint64_t next_grammar;
     struct report *pending[N_ORIGINS];
     struct peer_facts peers[WORKER_MAX_PEERS];
     bool peer_is_up[WORKER_MAX_PEERS];
@@ -111,18 +113,18 @@ void worker_tasks_set_state(struct worker_engine *engine, struct task *task, enu
 /* The task's wait before its begin is over, with or without the blocks that it waited for. */
 void worker_tasks_go_on(struct worker_engine *engine, struct task *task);
 /* The grammar that tasks wait for is compiled. grammar NULL: `why` holds the error. */
-void worker_tasks_shaped(struct worker_engine *engine, uint64_t number, struct grammar *grammar,
-                         const struct shape_command *why);
+void worker_tasks_compiled(struct worker_engine *engine, uint64_t number, struct grammar *grammar,
+                           const struct grammar_command *why);
 
-/* shapes.c */
+/* grammars.c */
 /* 0: the compiled grammar in out, borrowed until the next call. E_AGAIN: it is being compiled, and
- * worker_tasks_shaped() will be called with the number. E_OVERLOADED, E_NOMEM. */
-int worker_shapes_get(struct worker_engine *engine, const struct task_spec *spec, struct grammar **out,
-                      uint64_t *number_out);
-void worker_shapes_compiled(struct worker_engine *engine,
-                            struct shape_command *command);             /* takes its grammar */
-void worker_shapes_tick(struct worker_engine *engine, uint64_t now_ns); /* gives up overdue grammars */
-void worker_shapes_close(struct worker_engine *engine);
+ * worker_tasks_compiled() will be called with the number. E_OVERLOADED, E_NOMEM. */
+int worker_grammars_get(struct worker_engine *engine, const struct task_spec *spec, struct grammar **out,
+                        uint64_t *number_out);
+void worker_grammars_compiled(struct worker_engine *engine,
+                              struct grammar_command *command);           /* takes its grammar */
+void worker_grammars_tick(struct worker_engine *engine, uint64_t now_ns); /* gives up overdue grammars */
+void worker_grammars_close(struct worker_engine *engine);
 
 /* health.c */
 void worker_health_open(struct worker_engine *engine);

@@ -124,11 +124,12 @@ static void kv_receive_on_arrived(void *arg, const struct kvxfer_arrival *arriva
     task->transfer_ns = arrival->elapsed_ns;
     task->exposed_ns = arrival->exposed_ns;
     str_copy(task->transport, sizeof(task->transport), worker_transport_name(receive->transport));
-    if (n_tokens > task->spec.n_tokens)
-        n_tokens = task->spec.n_tokens;
+    if (n_tokens > task->spec.order.n_tokens)
+        n_tokens = task->spec.order.n_tokens;
     if (!arrival->is_whole)
-        log_warn("kv_receive_incomplete", LOG_STR("request", task->spec.request_id), LOG_ERR(arrival->code),
-                 LOG_U64("tokens_here", n_tokens), LOG_U64("tokens", task->spec.n_tokens));
+        log_warn("kv_receive_incomplete", LOG_STR("request", task->spec.order.work.request_id),
+                 LOG_ERR(arrival->code), LOG_U64("tokens_here", n_tokens),
+                 LOG_U64("tokens", task->spec.order.n_tokens));
     /* A first token that ends the answer ends it here too, whatever the peer says. */
     sched_arrived(engine->sched, task->seq, n_tokens, arrival->is_whole ? &first : NULL, true);
 }
@@ -153,12 +154,12 @@ static void kv_receive_grant(struct kv_receive *receive, uint32_t peer, const st
                                     .calls = &kv_receive_calls,
                                     .arg = receive,
                                     .transfer = offer->transfer,
-                                    .n_blocks = (task->spec.n_tokens + per_block - 1) / per_block,
-                                    .n_tokens = task->spec.n_tokens,
+                                    .n_blocks = (task->spec.order.n_tokens + per_block - 1) / per_block,
+                                    .n_tokens = task->spec.order.n_tokens,
                                     .timeout_ns = engine->opts.grant_timeout_ns};
 
     recv.blocks = seq_blocks(task->seq, &n_table, &recv.skip_blocks);
-    if (offer->n_tokens != task->spec.n_tokens || offer->n_blocks != recv.n_blocks ||
+    if (offer->n_tokens != task->spec.order.n_tokens || offer->n_blocks != recv.n_blocks ||
         n_table < recv.n_blocks || receive->state != KV_RECEIVE_WAITING ||
         seq_state(task->seq) != SEQ_ARRIVING) {
         worker_transfers_refuse_offer(engine, peer, offer->transfer, E_MISMATCH);

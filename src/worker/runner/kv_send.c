@@ -120,7 +120,7 @@ static void kv_send_on_over(void *arg, int result)
     if (task == NULL)
         return;
     if (result < 0) {
-        log_warn("kv_send_failed", LOG_STR("request", task->spec.request_id), LOG_ERR(result));
+        log_warn("kv_send_failed", LOG_STR("request", task->spec.order.work.request_id), LOG_ERR(result));
         send->failed = result; /* the tick ends the task when it is held */
         return;
     }
@@ -140,7 +140,7 @@ static const struct kvxfer_send_calls kv_send_calls = {
 
 static void kv_send_push(struct kv_send *send, uint32_t layer, uint32_t to)
 {
-    bool is_last = to >= send->task->spec.n_tokens;
+    bool is_last = to >= send->task->spec.order.n_tokens;
     uint32_t n = is_last ? send->n_blocks : to / kv_send_block_tokens(send->engine);
     uint32_t n_table;
     const kv_block_id *table = seq_blocks(send->task->seq, &n_table, NULL);
@@ -169,7 +169,7 @@ static void kv_send_offer(struct kv_send *send)
         return;
     opts.router_epoch = send->task->spec.key.router_epoch;
     opts.request = send->task->spec.key.request;
-    opts.n_tokens = send->task->spec.n_tokens;
+    opts.n_tokens = send->task->spec.order.n_tokens;
     opts.tcp_address = peer->tcp_address;
     opts.unix_path = peer->unix_path;
     if (kvxfer_send_new(&opts, clock_now_ns(), &send->send) < 0) {
@@ -198,7 +198,8 @@ void worker_kv_send_begin(struct worker_engine *engine, struct task *task)
     send->transfer = (struct transfer){.side = TRANSFER_KV_SEND, .peer = task->spec.peer};
     send->engine = engine;
     send->task = task;
-    send->n_blocks = (task->spec.n_tokens + kv_send_block_tokens(engine) - 1) / kv_send_block_tokens(engine);
+    send->n_blocks =
+        (task->spec.order.n_tokens + kv_send_block_tokens(engine) - 1) / kv_send_block_tokens(engine);
     send->began_ns = clock_now_ns();
     list_push_back(&engine->kv_sends->all, &send->all);
     engine->kv_sends->n++;

@@ -6,12 +6,12 @@ libworker_runner_a_SOURCES = src/worker/runner/block_map_priv.h src/worker/runne
 	src/worker/runner/kv_send.c \
 	src/worker/runner/measure.c src/worker/runner/messages.c src/worker/runner/messages.h \
 	src/worker/runner/peer_map.c src/worker/runner/prefix_fetch.c src/worker/runner/prefix_serve.c \
-	src/worker/runner/publish.c src/worker/runner/shapes.c src/worker/runner/tasks.c src/worker/runner/transfers.c \
+	src/worker/runner/publish.c src/worker/runner/grammars.c src/worker/runner/tasks.c src/worker/runner/transfers.c \
 	src/worker/runner/transfers_priv.h src/worker/runner/transport_choice.c
 
 if HAVE_CMOCKA
 worker_tests = tests/unit/worker/runner/test_messages tests/unit/worker/loop/test_routers \
-	tests/unit/worker/runner/test_shapes
+	tests/unit/worker/runner/test_grammars
 check_PROGRAMS += $(worker_tests)
 TESTS += $(worker_tests)
 check_PROGRAMS += tests/unit/worker/runner/test_transport_choice
@@ -20,8 +20,8 @@ tests_unit_worker_runner_test_transport_choice_SOURCES = tests/unit/worker/runne
 tests_unit_worker_runner_test_transport_choice_LDADD = $(link_worker_runner) $(CMOCKA_LIBS)
 tests_unit_worker_runner_test_messages_SOURCES = tests/unit/worker/runner/test_messages.c
 tests_unit_worker_runner_test_messages_LDADD = $(link_worker_runner) $(CMOCKA_LIBS)
-tests_unit_worker_runner_test_shapes_SOURCES = tests/unit/worker/runner/test_shapes.c $(grammar_test_help)
-tests_unit_worker_runner_test_shapes_LDADD = $(link_worker_runner) $(CMOCKA_LIBS)
+tests_unit_worker_runner_test_grammars_SOURCES = tests/unit/worker/runner/test_grammars.c $(grammar_test_help)
+tests_unit_worker_runner_test_grammars_LDADD = $(link_worker_runner) $(CMOCKA_LIBS)
 check_PROGRAMS += tests/unit/worker/runner/test_share
 TESTS += tests/unit/worker/runner/test_share
 # The test fakes the transport, the clock and the rest of the worker.

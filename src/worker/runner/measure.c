@@ -38,8 +38,9 @@ int worker_measure_probe(struct worker_engine *engine, uint32_t n_tokens, uint32
     const struct engine_info *info = &engine->opts.engine.info;
     uint64_t pool = (uint64_t)engine->opts.n_blocks * info->layout.block_tokens / 2;
     token_id tokens[MOST_TOKENS];
-    struct seq_spec spec = {
-        .tokens = tokens, .max_new_tokens = n_drawn, .sample = {.top_p = 1}, .leaves_nothing = true};
+    struct seq_spec spec = {.tokens = tokens,
+                            .work = {.max_new_tokens = n_drawn, .sample = {.top_p = 1}},
+                            .leaves_nothing = true};
     struct seq *seq;
 
     if (n_tokens > MOST_TOKENS)

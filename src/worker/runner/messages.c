@@ -45,9 +45,9 @@ void command_free(struct command *command)
     if (command == NULL)
         return;
     if (command->kind == COMMAND_SUBMIT)
-        task_spec_fini(&command->as.submit);
-    if (command->kind == COMMAND_SHAPE)
-        grammar_unref(command->as.shape.grammar);
+        work_order_fini(&command->as.submit.order);
+    if (command->kind == COMMAND_GRAMMAR)
+        grammar_unref(command->as.compiled.grammar);
     if (command->kind == COMMAND_BLOCKS_SOLE)
         free(command->as.sole.hashes);
     if (command->kind == COMMAND_PEER_MESSAGE)
@@ -55,24 +55,6 @@ void command_free(struct command *command)
     if (command->kind == COMMAND_PEER_BLOCKS)
         free(command->as.blocks);
     free(command);
-}
-
-void task_spec_fini(struct task_spec *spec)
-{
-    free(spec->tokens);
-    free((struct sample_bias *)spec->sample.bias);
-    buf_fini(&spec->constraint);
-    spec->tokens = NULL;
-    spec->sample.bias = NULL;
-}
-
-struct sample_bias *bias_from_wire(const uint32_t *ids, const float *bias, size_t n)
-{
-    struct sample_bias *copy = n > 0 ? calloc(n, sizeof(*copy)) : NULL;
-
-    for (size_t i = 0; copy != NULL && i < n; i++)
-        copy[i] = (struct sample_bias){.id = ids[i], .bias = bias[i]};
-    return copy;
 }
 
 struct report *report_new(enum report_kind kind, uint32_t number)
@@ -96,7 +78,7 @@ void report_free(struct report *report)
     free(report->ids);
     free(report->draws);
     peer_message_fini(&report->peer);
-    buf_fini(&report->shape);
+    buf_fini(&report->constraint);
     free(report->events);
     free(report);
 }

@@ -11,6 +11,7 @@
 #include "cache/prefix/block_events.h"
 #include "proto/frame.h"
 #include "compute/sched/sched.h"
+#include "compute/order/work.h"
 #include "transfer/transport/transport.h"
 
 #define WORKER_MAX_ROUTERS    8
@@ -35,17 +36,8 @@ struct task_spec {
     uint32_t peer;   /* PREFILL: the link to the decode worker */
     uint32_t holder; /* LOCAL, PREFILL: the link to the owner for a prefix fetch; PEER_NONE: none */
     uint32_t holder_tokens;
-    uint64_t ask_limit_ns; /* blocks that have not arrived by then are computed */
-    char request_id[40];
-    char tenant[64];
-    uint32_t weight;
-    token_id *tokens; /* heap, owned */
-    uint32_t n_tokens, n_prompt, max_new_tokens;
-    struct sample_opts sample; /* its bias is heap, owned */
-    struct buf constraint;     /* the answer's grammar as text (text/grammar/grammar.h), owned; empty: none */
-    uint32_t keep_tokens, keep_1h_tokens;
-    uint32_t public_tokens;
-    uint32_t score_from; /* index of the first prompt token whose logprob is wanted; 0: none */
+    uint64_t ask_limit_ns;   /* blocks that have not arrived by then are computed */
+    struct work_order order; /* owned */
 };
 
 const char *worker_transport_name(enum tr_kind kind); /* "shm", "tcp", "rdma" */
@@ -70,14 +62,14 @@ enum command_kind {
     COMMAND_PEER_BLOCKS,
     COMMAND_PEER_LOAD,
     COMMAND_TRANSPORT,
-    COMMAND_SHAPE,
+    COMMAND_GRAMMAR,
     COMMAND_BLOCKS_WANTED,
     COMMAND_BLOCKS_SOLE,
     COMMAND_DRAIN,
     COMMAND_STOP
 };
 
-struct shape_command { /* a grammar that the engine thread ordered, compiled */
+struct grammar_command { /* a grammar that the engine thread ordered, compiled */
     uint64_t number;
     struct grammar *grammar; /* owned; NULL: see code and reason */
     int code;
@@ -113,7 +105,7 @@ struct command {
         struct kvxfer_message peer; /* its blocks are heap and owned by the command */
         struct peer_facts facts;
         struct tr_event transport;
-        struct shape_command shape;
+        struct grammar_command compiled;
         struct hash_list sole;      /* BLOCKS_SOLE */
         uint32_t max_on_disk;       /* BLOCKS_WANTED, whose number is a reader's */
         struct peer_blocks *blocks; /* PEER_BLOCKS; owned */
@@ -139,7 +131,7 @@ struct answer {            /* an update on one request */
     char transport[16];
 };
 
-enum report_kind { REPORT_ANSWERS, REPORT_PEER_MESSAGE, REPORT_LOAD, REPORT_SHAPE, REPORT_BLOCKS };
+enum report_kind { REPORT_ANSWERS, REPORT_PEER_MESSAGE, REPORT_LOAD, REPORT_GRAMMAR, REPORT_BLOCKS };
 
 #define WORKER_SPOILT_TEXT                                                                                   \
     "numerics: the model's logits are not finite numbers (NaN or infinity); its weights, or the memory "     \
@@ -171,9 +163,9 @@ struct report {
     uint32_t n_draws, cap_draws;
     struct kvxfer_message peer; /* its blocks are heap and owned by the report */
     struct load_report load;
-    uint64_t shape_number; /* SHAPE: the grammar to compile; see worker/runner/shapes.c */
-    uint64_t shape_tenant; /* the tenant it is for: cache/prefix/tenant.h */
-    struct buf shape;
+    uint64_t grammar_number; /* SHAPE: the grammar to compile; see worker/runner/grammars.c */
+    uint64_t grammar_tenant; /* the tenant it is for: cache/prefix/tenant.h */
+    struct buf constraint;
     struct block_event *events; /* BLOCKS: heap, owned by the report */
     uint32_t n_events;
     uint64_t first_event; /* number of the first event; snapshot: of the next event */
@@ -191,11 +183,6 @@ struct answer *report_answer(struct report *report, const token_id *ids, uint32_
 /* Adds the sampling results of the latest answer's n_ids tokens. The log probability of an impossible
  * token becomes the least value that the wire format carries. E_NOMEM: nothing was changed. */
 int report_draws(struct report *report, const struct sample_result *draws);
-
-/* Copies bias and ids from a wire message, [n] each. Heap, owned by the caller. NULL: no memory, or n is
- * 0. */
-struct sample_bias *bias_from_wire(const uint32_t *ids, const float *bias, size_t n);
-void task_spec_fini(struct task_spec *spec);
 
 /* Conversion between wire message and struct. This one allocates blocks (E_NOMEM), and returns E_PROTO for
  * an invalid run list. */

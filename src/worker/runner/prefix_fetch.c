@@ -203,14 +203,16 @@ static uint32_t prefix_fetch_hash_prompt(const struct worker_engine *engine, con
                                          struct block_hash **out)
 {
     const struct task_spec *spec = &task->spec;
-    uint32_t n = (spec->n_tokens - 1) / prefix_fetch_block_tokens(engine);
+    uint32_t n = (spec->order.n_tokens - 1) / prefix_fetch_block_tokens(engine);
     struct prefix_roots roots;
 
     *out = calloc(n + (size_t)1, sizeof(**out));
-    if (*out == NULL || prefix_roots_derive(engine->opts.prefix_key, engine->opts.model_fingerprint,
-                                            spec->tenant, spec->public_tokens, &roots) < 0)
+    if (*out == NULL ||
+        prefix_roots_derive(engine->opts.prefix_key, engine->opts.model_fingerprint, spec->order.work.tenant,
+                            spec->order.work.public_tokens, &roots) < 0)
         return 0;
-    return (uint32_t)prefix_roots_chain(&roots, spec->tokens, (size_t)n * prefix_fetch_block_tokens(engine),
+    return (uint32_t)prefix_roots_chain(&roots, spec->order.tokens,
+                                        (size_t)n * prefix_fetch_block_tokens(engine),
                                         prefix_fetch_block_tokens(engine), *out);
 }
 
@@ -294,7 +296,7 @@ static bool prefix_fetch_begin(struct worker_engine *engine, struct task *task,
         return false;
     if (choice->is_own)
         worker_map_used(engine);
-    fetch->tenant = tenant_number(task->spec.tenant);
+    fetch->tenant = tenant_number(task->spec.order.work.tenant);
     fetch->first = task;
     prefix_fetch_join(fetch, task);
     if (worker_engine_peer(engine, fetch->transfer.peer) != NULL)
@@ -306,11 +308,11 @@ bool worker_prefix_fetch_begin(struct worker_engine *engine, struct task *task)
 {
     const struct task_spec *spec = &task->spec;
     struct map_choice choice = prefix_fetch_named(engine, spec);
-    struct map_question question = {.n_tokens = spec->n_tokens};
+    struct map_question question = {.n_tokens = spec->order.n_tokens};
     struct block_hash *hashes;
     struct prefix_fetch *same;
 
-    if (spec->mode == TASK_DECODE || spec->n_tokens == 0 || spec->score_from > 0 ||
+    if (spec->mode == TASK_DECODE || spec->order.n_tokens == 0 || spec->order.work.score_from > 0 ||
         engine->prefix_fetches->n >= MAX_FETCHES || engine->n_fetching >= engine->opts.max_queue ||
         (choice.peer == PEER_NONE && worker_map_is_empty(engine)))
         return false;

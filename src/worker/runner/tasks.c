@@ -21,7 +21,7 @@
  *    DECODE    KV receive: the KV comes from a peer (kv_receive.c); without blocks for it now, or without a
  *              peer in time, it becomes a local sequence and waits its turn
  *
- * The waits: prefix_fetch.c, shapes.c (grammars), disk.c. The scheduler does not have a task that waits.
+ * The waits: prefix_fetch.c, grammars.c, disk.c. The scheduler does not have a task that waits.
  *
  * The scheduler's events become answers, one list for each router, sent to the loop once per step. */
 #include "worker/runner/transfers_priv.h"
@@ -42,9 +42,8 @@ static const char *const task_states[] = {"new",       "fetching",  "compiling",
 
 void worker_tasks_set_state(struct worker_engine *engine, struct task *task, enum task_state state)
 {
-    log_debug("task_state", LOG_STR("request", task->spec.request_id),
+    log_debug("task_state", LOG_STR("request", task->spec.order.work.request_id),
               LOG_STR("from", task_states[task->state]), LOG_STR("to", task_states[state]));
-    engine->n_compiling += (state == TASK_COMPILING) - (task->state == TASK_COMPILING);
     task->state = state;
 }
 
@@ -108,9 +107,16 @@ static void task_put_proof(const struct task *task, struct answer *answer)
 static void task_stop_waiting(struct worker_engine *engine, struct task *task)
 {
     worker_prefix_fetch_leave(engine, task);
+    if (task->state == TASK_COMPILING) {
+        fair_leave(engine->grammar_waits, &task->grammar_wait);
+        fair_drop(engine->grammar_waits, task->grammar_flow);
+    }
+    task->grammar_number = 0;
     worker_disk_stop_waiting(engine, task);
     grammar_unref(task->grammar);
     task->grammar = NULL;
+    if (task_is_waiting(task) && task->state != TASK_NEW)
+        worker_tasks_set_state(engine, task, TASK_NEW);
 }
 
 static void task_free(struct worker_engine *engine, struct task *task)
@@ -120,7 +126,7 @@ static void task_free(struct worker_engine *engine, struct task *task)
     hashmap_remove(engine->by_key, &task->spec.key);
     list_remove(&task->all);
     engine->n_tasks--;
-    task_spec_fini(&task->spec);
+    work_order_fini(&task->spec.order);
     free(task);
 }
 
@@ -128,35 +134,30 @@ static void task_free(struct worker_engine *engine, struct task *task)
 static int task_submit_seq(struct worker_engine *engine, struct task *task, struct grammar *grammar)
 {
     const struct task_spec *spec = &task->spec;
+    const struct work *work = &spec->order.work;
     struct seq_spec seq = {.id = ++engine->next_id,
-                           .tokens = spec->tokens,
-                           .n_tokens = spec->n_tokens,
-                           .n_prompt = spec->n_prompt,
-                           .max_new_tokens = spec->max_new_tokens,
+                           .tokens = spec->order.tokens,
+                           .n_tokens = spec->order.n_tokens,
+                           .n_prompt = spec->order.n_prompt,
+                           .work = *work,
                            .stop_ids = engine->opts.stop_ids,
                            .n_stop_ids = (uint32_t)engine->opts.n_stop_ids,
-                           .sample = spec->sample,
                            .grammar = grammar,
-                           .keep_tokens = spec->keep_tokens,
-                           .keep_1h_tokens = spec->keep_1h_tokens,
-                           .score_from = spec->score_from,
                            .fetched_from = task->fetched_from,
                            .fetched_to = task->fetched_to,
-                           .tenant = tenant_number(spec->tenant),
-                           .weight = spec->weight,
+                           .tenant = tenant_number(work->tenant),
                            .departs = spec->mode == TASK_PREFILL,
                            .arrives = spec->mode == TASK_DECODE,
                            .user = task};
     struct prefix_roots roots;
-    int rc = prefix_roots_derive(engine->opts.prefix_key, engine->opts.model_fingerprint, spec->tenant,
-                                 spec->public_tokens, &roots);
+    int rc = prefix_roots_derive(engine->opts.prefix_key, engine->opts.model_fingerprint, work->tenant,
+                                 work->public_tokens, &roots);
 
     if (rc < 0)
         return rc;
     seq.prefix_key = roots.own;
     seq.public_key = roots.open;
-    seq.public_tokens = spec->public_tokens;
-    if (spec->score_from == 0 && worker_disk_wait(engine, task, &roots))
+    if (work->score_from == 0 && worker_disk_wait(engine, task, &roots))
         return E_AGAIN;
     rc = sched_submit(engine->sched, &seq, &task->seq);
     if ((rc == E_KV_FULL || rc == E_OVERLOADED) && spec->mode == TASK_DECODE) {
@@ -190,13 +191,12 @@ static void task_begin(struct worker_engine *engine, struct task *task, struct g
     grammar_unref(grammar);
     if (rc < 0) {
         task_refuse(engine, task, rc,
-                    rc == E_SHAPE ? "what was answered before is not of the answer's shape" : "");
+                    rc == E_CONSTRAINT ? "what was answered before does not match the answer's constraint"
+                                       : "");
         return;
     }
     worker_tasks_set_state(engine, task, TASK_SCHEDULED);
-    free(task->spec.tokens);
-    task->spec.tokens = NULL;
-    buf_fini(&task->spec.constraint);
+    work_order_free_tokens(&task->spec.order);
     if (task->spec.mode != TASK_DECODE)
         return;
     worker_kv_receive_begin(engine, task);
@@ -204,8 +204,8 @@ static void task_begin(struct worker_engine *engine, struct task *task, struct g
         worker_kv_receive_proceed(engine, task);
 }
 
-void worker_tasks_shaped(struct worker_engine *engine, uint64_t number, struct grammar *grammar,
-                         const struct shape_command *why)
+void worker_tasks_compiled(struct worker_engine *engine, uint64_t number, struct grammar *grammar,
+                           const struct grammar_command *why)
 {
     /* Distinguishes a faulty grammar from a worker that has no room for it now. */
     bool is_fault = why->code == E_FORMAT || why->code == E_UNSUPPORTED || why->code == E_LIMIT;
@@ -213,7 +213,7 @@ void worker_tasks_shaped(struct worker_engine *engine, uint64_t number, struct g
     list_for_each_safe (node, spare, &engine->tasks) {
         struct task *task = container_of(node, struct task, all);
 
-        if (task->state != TASK_COMPILING || task->shape_number != number)
+        if (task->state != TASK_COMPILING || task->grammar_number != number)
             continue;
         if (grammar != NULL)
             task_begin(engine, task, grammar);
@@ -232,25 +232,50 @@ void worker_tasks_read(struct worker_engine *engine, uint64_t number)
     }
 }
 
-/* E_AGAIN: the task waits for it. As many may wait as the scheduler's queue takes. */
-static int task_get_shape(struct worker_engine *engine, struct task *task, struct grammar **out)
+/* As many tasks may wait for grammars as the scheduler's queue takes. Beyond that the tenant with most of
+ * them for its weight loses its newest to a tenant with fewer, as in the scheduler's queue. */
+static bool task_make_grammar_room(struct worker_engine *engine, const struct task_spec *spec)
+{
+    if (fair_n_waiting(engine->grammar_waits) < engine->opts.max_queue)
+        return true;
+    if (!fair_is_lighter(engine->grammar_waits, tenant_number(spec->order.work.tenant),
+                         spec->order.work.weight))
+        return false;
+    task_refuse(engine, container_of(fair_heaviest(engine->grammar_waits), struct task, grammar_wait),
+                E_OVERLOADED, "");
+    return true;
+}
+
+/* E_NOMEM. */
+static int task_await_grammar(struct worker_engine *engine, struct task *task, uint64_t number)
+{
+    task->grammar_flow = fair_hold(engine->grammar_waits, tenant_number(task->spec.order.work.tenant));
+    if (task->grammar_flow == NULL)
+        return E_NOMEM;
+    task->grammar_number = number;
+    worker_tasks_set_state(engine, task, TASK_COMPILING);
+    fair_wait(engine->grammar_waits, task->grammar_flow, &task->grammar_wait, ++engine->n_grammar_waits,
+              task->spec.order.work.weight);
+    return 0;
+}
+
+/* E_AGAIN: the task waits for it. */
+static int task_get_grammar(struct worker_engine *engine, struct task *task, struct grammar **out)
 {
     uint64_t number;
-    int rc = worker_shapes_get(engine, &task->spec, out, &number);
+    int rc = worker_grammars_get(engine, &task->spec, out, &number);
 
     if (rc != E_AGAIN)
         return rc;
-    if (engine->n_compiling >= engine->opts.max_queue)
+    if (!task_make_grammar_room(engine, &task->spec))
         return E_OVERLOADED;
-    task->shape_number = number;
-    worker_tasks_set_state(engine, task, TASK_COMPILING);
-    return rc;
+    return task_await_grammar(engine, task, number) < 0 ? E_NOMEM : rc;
 }
 
 void worker_tasks_go_on(struct worker_engine *engine, struct task *task)
 {
     struct grammar *grammar = NULL;
-    int rc = task->spec.constraint.len_bytes > 0 ? task_get_shape(engine, task, &grammar) : 0;
+    int rc = task->spec.order.constraint.len_bytes > 0 ? task_get_grammar(engine, task, &grammar) : 0;
 
     if (rc == 0)
         task_begin(engine, task, grammar);
@@ -272,9 +297,10 @@ void worker_tasks_submit(struct worker_engine *engine, struct task_spec *spec)
     }
     task->spec = *spec;
     *spec = (struct task_spec){.key = task->spec.key};
-    task->n_begun = task->n_answered = task->spec.n_tokens - task->spec.n_prompt;
+    task->n_begun = task->n_answered = task->spec.order.n_tokens - task->spec.order.n_prompt;
     list_push_back(&engine->tasks, &task->all);
     list_init(&task->in_fetch);
+    fair_item_init(&task->grammar_wait);
     engine->n_tasks++;
     if (worker_prefix_fetch_begin(engine, task))
         worker_tasks_set_state(engine, task, TASK_FETCHING);
@@ -358,7 +384,7 @@ static void task_on_token(void *arg, struct seq *seq, const struct sample_result
     answer = worker_engine_answer(engine, task->spec.origin, &token->id, 1);
     if (answer != NULL) {
         task_name_answer(answer, &task->spec);
-        if (task->spec.sample.wants_logprob)
+        if (task->spec.order.work.sample.wants_logprob)
             worker_engine_draws(engine, task->spec.origin, token);
         answer->first_index = task->n_answered;
         if (task->state == TASK_SCHEDULED) {
@@ -429,7 +455,7 @@ static Baton__Finish task_finish_of(enum seq_finish finish)
     case SEQ_FINISH_DEPARTED:
         return BATON__FINISH__FINISH_HANDED_OFF;
     case SEQ_FINISH_FAILED:
-    case SEQ_FINISH_SHAPE:
+    case SEQ_FINISH_CONSTRAINT:
     case SEQ_FINISH_SPOILT:
     case SEQ_FINISH_CROWDED:
         return BATON__FINISH__FINISH_FAILED;
@@ -460,7 +486,7 @@ static void task_on_done(void *arg, struct seq *seq, enum seq_finish finish)
         return;
     }
     if (finish == SEQ_FINISH_SPOILT || seq_stats(seq)->n_drawn > 0)
-        worker_health_note(engine, task->spec.request_id, finish == SEQ_FINISH_SPOILT);
+        worker_health_note(engine, task->spec.order.work.request_id, finish == SEQ_FINISH_SPOILT);
     task->seq = seq;
     task_count(engine, seq_stats(seq));
     if (task_finish_of(finish) != BATON__FINISH__FINISH_NONE) {
@@ -471,9 +497,9 @@ static void task_on_done(void *arg, struct seq *seq, enum seq_finish finish)
             answer->error = finish == SEQ_FINISH_FAILED    ? E_INTERNAL
                             : finish == SEQ_FINISH_CROWDED ? E_OVERLOADED
                                                            : 0;
-            if (finish == SEQ_FINISH_SHAPE) {
-                answer->error = E_SHAPE;
-                answer->error_text = strdup("no token is left that the answer's shape allows");
+            if (finish == SEQ_FINISH_CONSTRAINT) {
+                answer->error = E_CONSTRAINT;
+                answer->error_text = strdup("no token is left that the answer's constraint allows");
             } else if (finish == SEQ_FINISH_SPOILT) {
                 answer->error = E_NUMERICS;
                 answer->error_text = strdup(WORKER_SPOILT_TEXT);
@@ -499,15 +525,16 @@ struct sched_events worker_tasks_events(void)
 int worker_tasks_open(struct worker_engine *engine)
 {
     list_init(&engine->tasks);
-    list_init(&engine->shapes);
+    list_init(&engine->grammars);
+    if (fair_new(0, &engine->grammar_waits) < 0)
+        return E_NOMEM;
     return hashmap_new(sizeof(struct task_key), &engine->by_key);
 }
 
 void worker_tasks_close(struct worker_engine *engine)
 {
-    if (engine->by_key == NULL)
-        return;
-    while (!list_is_empty(&engine->tasks))
+    while (engine->by_key != NULL && !list_is_empty(&engine->tasks))
         task_free(engine, container_of(engine->tasks.next, struct task, all));
     hashmap_free(engine->by_key);
+    fair_free(engine->grammar_waits);
 }

@@ -139,11 +139,21 @@ static void measures_every_way(void **state)
     assert_string_equal(mem_copy_chosen()->name, "memcpy"); /* measuring chooses nothing by itself */
 }
 
+static void without_time_nothing_is_chosen(void **state)
+{
+    double gbs[MEM_COPY_MAX_WAYS] = {0};
+
+    assert_null(mem_copy_measure(0, gbs));
+    for (uint32_t i = 0; i < MEM_COPY_MAX_WAYS; i++)
+        assert_true(gbs[i] == 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(begins_with_the_plain_one),
                                        cmocka_unit_test(names_find_ways),
                                        cmocka_unit_test(measures_every_way),
+                                       cmocka_unit_test(without_time_nothing_is_chosen),
                                        cmocka_unit_test(every_alignment_of_both_ends),
                                        cmocka_unit_test(every_tail),
                                        cmocka_unit_test(lengths_at_random)};

@@ -104,8 +104,8 @@ static void bad_batches_change_nothing(void **state)
     bad[6].tokens = beyond;
     bad[7].blocks = far;
     bad[8].n_blocks = 100;
-    bad[9].n_drafts = 4;  /* guesses only */
-    bad[10].n_drafts = 1; /* guesses of what nobody asked for */
+    bad[9].n_drafts = 4;  /* drafts only */
+    bad[10].n_drafts = 1; /* drafts of what nobody asked for */
     bad[10].wants_token = false;
     bad[11].n_drafts = 3; /* one draw more than there is room for */
     memcpy(before, stage->arena, arena_bytes);
@@ -119,8 +119,8 @@ static void bad_batches_change_nothing(void **state)
     free(before);
 }
 
-/* What is drawn one step at a time, then again with guesses of which the first few are right. */
-static void guesses_are_verified_one_by_one(void **state)
+/* What is drawn one step at a time, then again with drafts of which the first few are right. */
+static void drafts_are_verified_one_by_one(void **state)
 {
     struct stage *stage = *state;
     token_id text[12];
@@ -137,11 +137,11 @@ static void guesses_are_verified_one_by_one(void **state)
     }
     for (uint32_t n_right = 0; n_right <= 2; n_right++) {
         struct engine_item all = item(3, 5);
-        token_id guesses[3] = {text[5], text[6], text[7]};
+        token_id drafts[3] = {text[5], text[6], text[7]};
 
         if (n_right < 2)
-            guesses[1 + n_right] = (guesses[1 + n_right] + 1) % 50;
-        all.tokens = guesses;
+            drafts[1 + n_right] = (drafts[1 + n_right] + 1) % 50;
+        all.tokens = drafts;
         all.n_drafts = 2;
         all.sample = (struct sample_opts){.temperature = 1, .top_p = 1, .wants_logprob = true, .seed = 9};
         assert_int_equal(step(stage, &all, 1, out), 0);
@@ -273,7 +273,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(tells_what_it_is, set_up, tear_down),
         cmocka_unit_test_setup_teardown(bad_batches_change_nothing, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(guesses_are_verified_one_by_one, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(drafts_are_verified_one_by_one, set_up, tear_down),
         cmocka_unit_test_setup_teardown(only_who_asks_gets_a_token, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_step_is_given_up_between_layers, set_up, tear_down),
         cmocka_unit_test_setup_teardown(layers_are_reported_in_order, set_up, tear_down),

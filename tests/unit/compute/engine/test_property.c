@@ -67,7 +67,7 @@ static void draw_shape(struct rng *rng, uint64_t turn, const char *arch, struct 
     struct tiny_shape *s = &d->shape;
     bool is_windowed = strcmp(arch, "llama") == 0 || strcmp(arch, "gemma3") == 0 ||
                        strcmp(arch, "phi3") == 0 || strcmp(arch, "olmo2") == 0 ||
-                       strcmp(arch, "gpt-oss") == 0;
+                       strcmp(arch, "gpt-oss") == 0 || strcmp(arch, "exaone4") == 0;
 
     *s = tiny_shape(arch);
     d->unit = draw_types(rng, turn, s->types);
@@ -85,13 +85,24 @@ static void draw_shape(struct rng *rng, uint64_t turn, const char *arch, struct 
     s->n_layers = is_windowed ? 1 + (uint32_t)rng_below(rng, 7) : 1 + (uint32_t)rng_below(rng, 4);
     s->context = TRIAL_MAX_TOKENS;
     s->is_tied = rng_below(rng, 2) == 0;
-    s->has_bias = strcmp(arch, "qwen2") == 0 || strcmp(arch, "gpt-oss") == 0 ||
+    s->has_bias = strncmp(arch, "qwen2", 5) == 0 || strcmp(arch, "gpt-oss") == 0 ||
                   (strcmp(arch, "llama") == 0 && rng_below(rng, 2) == 0);
     s->has_rope_freqs = rng_below(rng, 3) == 0;
     if (rng_below(rng, 4) == 0 && strcmp(arch, "deepseek2") != 0)
         draw_key(d, "rope.dimension_count", s->head_dim / 4 * 2);
     if (is_windowed && rng_below(rng, 4) > 0)
         draw_key(d, "attention.sliding_window", 1 + (uint32_t)rng_below(rng, SHORT));
+}
+
+static bool has_only_experts(const char *arch)
+{
+    static const char *const NAMES[] = {"qwen3moe",   "gpt-oss",    "qwen2moe",   "olmoe",
+                                        "granitemoe", "minimax-m2", "hunyuan-moe"};
+
+    for (size_t i = 0; i < ARRAY_LEN(NAMES); i++)
+        if (strcmp(arch, NAMES[i]) == 0)
+            return true;
+    return false;
 }
 
 /* Experts, always where the architecture has nothing else. */
@@ -101,14 +112,15 @@ static void draw_experts(struct rng *rng, const char *arch, struct drawn *d)
     const uint32_t unit = d->unit;
     bool is_latent = strcmp(arch, "deepseek2") == 0;
 
-    if (!is_latent && strcmp(arch, "qwen3moe") != 0 && strcmp(arch, "gpt-oss") != 0 &&
-        (strcmp(arch, "llama") != 0 || rng_below(rng, 2)))
+    if (!is_latent && !has_only_experts(arch) && (strcmp(arch, "llama") != 0 || rng_below(rng, 2)))
         return;
     s->n_experts = 1 + (uint32_t)rng_below(rng, 40);
     s->n_used = 1 + (uint32_t)rng_below(rng, s->n_experts < 9 ? s->n_experts : 9);
     s->expert_ffn = is_latent || strcmp(arch, "llama") != 0
                         ? unit * (1 + (uint32_t)rng_below(rng, unit == 32 ? 3 : 1))
                         : s->ffn;
+    if (strcmp(arch, "qwen2moe") == 0 || strcmp(arch, "hunyuan-moe") == 0)
+        s->n_shared = (uint32_t)rng_below(rng, 3);
     if (!is_latent)
         return;
     s->n_shared = (uint32_t)rng_below(rng, 3);

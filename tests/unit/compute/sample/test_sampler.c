@@ -67,6 +67,50 @@ static void odd_logits_are_survived(void **state)
     assert_int_equal(draw(4, none, &opts, 0).id, 0);
 }
 
+/* One odd value anywhere, however it is sampled or scored; nothing of an earlier draw stays. */
+static void odd_logits_are_told(void **state)
+{
+    static const float odd[] = {NAN, -NAN, INFINITY, -INFINITY};
+    static const uint32_t places[] = {0, 7, 63, 64, 100, 128, CROWD - 1};
+    struct sampler *sampler;
+
+    assert_int_equal(sampler_new(CROWD, &sampler), 0);
+    for (unsigned how = 0; how < 8; how++)
+        for (size_t p = 0; p < ARRAY_LEN(places); p++)
+            for (size_t v = 0; v <= ARRAY_LEN(odd); v++) { /* the last time none is odd */
+                const bool is_odd = v < ARRAY_LEN(odd);
+                struct sample_opts opts = {.temperature = how & 1 ? 0.7f : 0,
+                                           .top_p = how & 2 ? 0.5f : 1,
+                                           .top_k = how & 2 ? 3 : 0,
+                                           .wants_logprob = (how & 4) != 0,
+                                           .n_top = how & 4 ? 5 : 0};
+                struct sample_result result;
+                float logits[CROWD];
+
+                for (uint32_t i = 0; i < CROWD; i++)
+                    logits[i] = (float)((i * 37) % 101) / 10 - 5;
+                if (is_odd)
+                    logits[places[p]] = odd[v];
+                sampler_draw(sampler, logits, &opts, 3, &result);
+                assert_int_equal(result.is_spoilt, is_odd);
+                assert_int_equal(sampler_score(sampler, logits, 5, opts.n_top, &result), 0);
+                assert_int_equal(result.is_spoilt, is_odd);
+            }
+    sampler_free(sampler);
+}
+
+/* Large ones are no odd ones, however many are added. */
+static void large_logits_are_not_odd(void **state)
+{
+    float logits[CROWD];
+    struct sample_opts opts = plain;
+
+    for (uint32_t i = 0; i < CROWD; i++)
+        logits[i] = i % 2 ? FLT_MAX : -FLT_MAX;
+    opts.wants_logprob = true;
+    assert_false(draw(CROWD, logits, &opts, 1).is_spoilt);
+}
+
 static void extreme_options_are_survived(void **state)
 {
     const float logits[] = {1, 3, 2};
@@ -303,6 +347,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(greedy_takes_the_highest_and_lowest_id),
         cmocka_unit_test(odd_logits_are_survived),
+        cmocka_unit_test(odd_logits_are_told),
+        cmocka_unit_test(large_logits_are_not_odd),
         cmocka_unit_test(extreme_options_are_survived),
         cmocka_unit_test(logprob_is_of_the_untempered_distribution),
         cmocka_unit_test(draws_follow_the_distribution),

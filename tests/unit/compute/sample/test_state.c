@@ -4,6 +4,7 @@
 #include "tests/unit/check.h"
 #include "tests/unit/text/grammar/grammar_help.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -170,19 +171,19 @@ static float plain_bent(const struct history *history, const struct sample_opts 
     return logit;
 }
 
-/* Pushes the answer, with guesses that are taken back in between. */
+/* Pushes the answer, with drafts that are taken back in between. */
 static void walk(struct sample_state *past, const struct history *history)
 {
     sample_state_prompt(past, history->tokens, history->n_prompt);
     for (uint32_t i = history->n_prompt; i < history->n; i++) {
-        token_id guesses[4];
+        token_id drafts[4];
         uint32_t n = below(5);
 
         for (uint32_t k = 0; k < n; k++) {
-            guesses[k] = below(VOCAB);
-            assert_int_equal(sample_state_push(past, guesses[k]), 0);
+            drafts[k] = below(VOCAB);
+            assert_int_equal(sample_state_push(past, drafts[k]), 0);
         }
-        sample_state_pop(past, guesses, n);
+        sample_state_pop(past, drafts, n);
         assert_int_equal(sample_state_push(past, history->tokens[i]), 0);
         sample_state_settle(past);
     }
@@ -229,6 +230,34 @@ static void draws_follow_from_the_tokens_alone(void **state)
 /* ---- shapes ---- */
 
 #define ROWS 400 /* more than the shapes' vocabulary has: rows that no token stands for are never drawn */
+
+/* Penalties may make a finite logit infinite: that is no damage. One that came so is, with and without. */
+static void penalties_are_not_taken_for_damage(void **state)
+{
+    struct sample_bias bias[] = {{.id = 1, .bias = FLT_MAX}};
+    struct sample_opts opts = {
+        .repetition_penalty = 1e-30f, .bias = bias, .n_bias = 1, .wants_logprob = true};
+    float logits[] = {1e30f, FLT_MAX, 2, -8};
+    struct sample_state *past;
+
+    assert_int_equal(sample_state_new(&opts, NULL, 4, 10, &past), 0);
+    assert_int_equal(sample_state_push(past, 0), 0);
+    assert_true(isinf(sample_state_bent(past, 0, logits[0])));
+    assert_true(isinf(sample_state_bent(past, 1, logits[1])));
+    assert_false(draw(logits, 4, &opts, past).is_spoilt);
+    for (uint32_t i = 0; i < 4; i++) {
+        float before = logits[i];
+
+        logits[i] = NAN;
+        assert_true(draw(logits, 4, &opts, past).is_spoilt);
+        opts.wants_logprob = false;
+        assert_true(draw(logits, 4, &opts, past).is_spoilt);
+        opts.wants_logprob = true;
+        logits[i] = before;
+    }
+    assert_false(draw(logits, 4, &opts, past).is_spoilt);
+    sample_state_free(past);
+}
 
 static bool is_set(const uint64_t *mask, token_id id)
 {
@@ -287,6 +316,37 @@ static void a_masked_draw_is_a_draw_without_the_others(void **state)
     tokenizer_unref(tokenizer);
 }
 
+/* Under a mask: a damaged logit is noticed among the allowed ones, and among the forbidden of their spans. */
+static void damage_is_told_under_a_mask(void **state)
+{
+    struct tokenizer *tokenizer;
+    struct grammar_vocab *vocab = small_vocab(&tokenizer);
+    struct grammar *grammar = grammar_must(vocab, "{\"json\": {}}");
+    struct sample_opts opts = {.temperature = 1, .top_p = 1};
+    struct sample_state *past;
+    float logits[ROWS];
+    const uint64_t *mask;
+
+    assert_int_equal(sample_state_new(&opts, grammar, ROWS, TOKENS, &past), 0);
+    for (uint32_t i = 0; i < ROWS; i++)
+        logits[i] = (float)(i % 13);
+    assert_false(draw(logits, ROWS, &opts, past).is_spoilt);
+    mask = sample_state_mask(past, 1);
+    for (uint32_t i = 0; i < ROWS; i++) {
+        float before = logits[i];
+
+        if (mask[i / 64] == 0)
+            continue;
+        logits[i] = NAN;
+        assert_true(draw(logits, ROWS, &opts, past).is_spoilt);
+        logits[i] = before;
+    }
+    sample_state_free(past);
+    grammar_unref(grammar);
+    grammar_vocab_unref(vocab);
+    tokenizer_unref(tokenizer);
+}
+
 /* Infinities where the shape insists: one of what it allows.  Nothing allowed at all: said so. */
 static void a_shape_is_kept_whatever_the_logits(void **state)
 {
@@ -326,6 +386,8 @@ int main(void)
         cmocka_unit_test(nothing_asked_for_is_no_state),
         cmocka_unit_test(penalties_by_example),
         cmocka_unit_test(logprobs_are_of_the_logits_as_they_came),
+        cmocka_unit_test(penalties_are_not_taken_for_damage),
+        cmocka_unit_test(damage_is_told_under_a_mask),
         cmocka_unit_test(tops_are_the_head_of_a_sort),
         cmocka_unit_test(draws_follow_from_the_tokens_alone),
         cmocka_unit_test(a_masked_draw_is_a_draw_without_the_others),

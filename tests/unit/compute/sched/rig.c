@@ -270,10 +270,10 @@ struct seq_spec rig_spec(const token_id *tokens, uint32_t n_tokens, uint32_t max
                              .tokens = tokens,
                              .n_tokens = n_tokens,
                              .n_prompt = n_tokens,
-                             .max_new_tokens = max_new_tokens,
+                             .work.max_new_tokens = max_new_tokens,
                              .stop_ids = stop_ids,
                              .n_stop_ids = 1,
-                             .sample = {.seed = seed}};
+                             .work.sample = {.seed = seed}};
 }
 
 int rig_submit(struct rig *rig, struct seq_spec spec, struct track *track)

@@ -67,7 +67,7 @@ static void ask(uint32_t n_prompt, uint32_t n_answer)
 }
 
 struct learned {
-    double decode_s, prefill, step_s, margin, purse;
+    double decode_s, prefill, step_s, margin, budget;
 };
 
 static struct learned learned(void)
@@ -77,7 +77,7 @@ static struct learned learned(void)
     sched_load(rig.sched, &load);
     return (struct learned){load.decode_step_s, load.prefill_tokens_per_s,
                             cost_predict(&rig.sched->cost, &(struct cost_step){.n_rows = 1, .n_pairs = 60}),
-                            cost_margin(&rig.sched->cost), rig.sched->purse_s};
+                            cost_margin(&rig.sched->cost), rig.sched->speculation_budget_s};
 }
 
 static void assert_near(double now, double before, double factor)
@@ -117,7 +117,7 @@ static void pause_in(uint32_t step, bool cpu_is_known)
     assert_near(after.decode_s, before.decode_s, 1.1);
     assert_near(after.prefill, before.prefill, 1.2);
     assert_near(after.step_s, before.step_s, 1.1);
-    assert_true(after.margin < 1.5 && after.purse > -after.step_s);
+    assert_true(after.margin < 1.5 && after.budget > -after.step_s);
     rig_close(&rig);
 }
 
@@ -180,9 +180,9 @@ static void debts_of_speculation_are_bounded(void **state)
     rig_run(&rig);
     item.seq = &seq;
     item.n_tokens = 61;
-    rig.sched->purse_s = -1000; /* a thousand steps would not pay it off */
+    rig.sched->speculation_budget_s = -1000; /* a thousand steps would not pay it off */
     draft_settle(rig.sched, &plan, 0);
-    assert_true(rig.sched->purse_s > -0.01);
+    assert_true(rig.sched->speculation_budget_s > -0.01);
     rig_close(&rig);
 }
 

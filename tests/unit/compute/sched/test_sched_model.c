@@ -8,7 +8,7 @@
  *
  * Texts repeat themselves in most histories, and workers speculate or do not.  Sequences ask for penalties,
  * biases, log probabilities and shapes (of a vocabulary smaller than the engine's), and some begin in the
- * middle of their answer, which another worker gave. Alone means: from the prompt, without guesses.
+ * middle of their answer, which another worker gave. Alone means: from the prompt, without drafts.
  *
  * What must hold: each sequence that was not cancelled gives the answer it gives alone, each cancelled one a
  * beginning of it; proofs add up; and in the end every block is free or cached.  The rig checks more on the
@@ -93,17 +93,17 @@ static void ask_for_shape(struct seq_spec *spec)
 static void ask_of_sampler(struct seq_spec *spec, struct sample_bias bias[2])
 {
     ask_for_shape(spec);
-    spec->sample.wants_logprob = below(2);
-    spec->sample.n_top = below(4);
+    spec->work.sample.wants_logprob = below(2);
+    spec->work.sample.n_top = below(4);
     if (below(2))
         return;
-    spec->sample.frequency_penalty = (float)below(3);
-    spec->sample.presence_penalty = (float)below(3) / 2;
-    spec->sample.repetition_penalty = below(2) ? 0 : 1.5f;
+    spec->work.sample.frequency_penalty = (float)below(3);
+    spec->work.sample.presence_penalty = (float)below(3) / 2;
+    spec->work.sample.repetition_penalty = below(2) ? 0 : 1.5f;
     for (uint32_t i = 0; i < 2; i++)
         bias[i] = (struct sample_bias){.id = 10 + 64 * i + below(64), .bias = (float)below(9) / 4 - 1};
-    spec->sample.bias = bias;
-    spec->sample.n_bias = below(3);
+    spec->work.sample.bias = bias;
+    spec->work.sample.n_bias = below(3);
 }
 
 /* Makes a sequence that another worker began to answer.  The answer goes on from where it was. */
@@ -116,12 +116,12 @@ static void begin_elsewhere(struct member *member, uint32_t context_tokens)
         n_most = GIVEN_MAX - spec->n_tokens;
     if (n_most + spec->n_tokens >= context_tokens)
         n_most = context_tokens - 1 - spec->n_tokens;
-    if (n_most >= spec->max_new_tokens) /* something is still to be drawn */
-        n_most = spec->max_new_tokens > 0 ? spec->max_new_tokens - 1 : 0;
+    if (n_most >= spec->work.max_new_tokens) /* something is still to be drawn */
+        n_most = spec->work.max_new_tokens > 0 ? spec->work.max_new_tokens - 1 : 0;
     member->n_begun = n_most > 0 && below(3) == 0 ? below(n_most + 1) : 0;
     memcpy(member->tokens + spec->n_tokens, member->alone.answer, member->n_begun * sizeof(token_id));
     spec->n_tokens += member->n_begun;
-    spec->max_new_tokens -= member->n_begun;
+    spec->work.max_new_tokens -= member->n_begun;
 }
 
 static void member_init(struct member *member, uint32_t context_tokens)
@@ -225,7 +225,7 @@ static void check_member(const struct member *member)
     uint32_t n_proved = track->stats.n_computed + track->stats.n_reused + track->stats.n_transferred;
 
     assert_true(track->is_done);
-    assert_int_not_equal(track->finish, SEQ_FINISH_SHAPE);
+    assert_int_not_equal(track->finish, SEQ_FINISH_CONSTRAINT);
     assert_true(track->n_answer <= n_due);
     assert_memory_equal(track->answer, alone->answer + member->n_begun, track->n_answer * sizeof(token_id));
     assert_memory_equal(track->draws, alone->draws + member->n_begun,
@@ -237,7 +237,7 @@ static void check_member(const struct member *member)
     }
     assert_int_equal(n_proved, member->spec.n_tokens);
     if (track->finish == SEQ_FINISH_DEPARTED)
-        assert_int_equal(track->n_answer, member->spec.max_new_tokens > 0);
+        assert_int_equal(track->n_answer, member->spec.work.max_new_tokens > 0);
     else
         assert_true(track->n_answer == n_due && track->finish == alone->finish);
     n_shaped += member->spec.grammar != NULL;
@@ -310,8 +310,7 @@ static void a_crowd_gets_what_each_gets_alone(void **state)
 
     for (uint64_t seed = 1; seed <= n_seeds; seed++)
         run_crowd(seed, &sums);
-    print_message("%u preemptions, %u guesses, %u right\n", sums.n_preempted, sums.n_drafted,
-                  sums.n_accepted);
+    print_message("%u preemptions, %u drafts, %u right\n", sums.n_preempted, sums.n_drafted, sums.n_accepted);
     assert_true(sums.n_preempted > n_seeds); /* the pools were small enough to matter */
     print_message("%u of %u shaped answers came to their end\n", n_shaped_ends, n_shaped);
     assert_true(n_shaped_ends > n_seeds / 2);

@@ -60,7 +60,7 @@ static void on_token(void *arg, struct seq *seq, const struct sample_result *tok
 {
     struct request *request = seq_spec(seq)->user;
 
-    assert_int_equal(request->next, request->spec.score_from ? request->spec.n_prompt : 0);
+    assert_int_equal(request->next, request->spec.work.score_from ? request->spec.n_prompt : 0);
     request->n_drawn++;
 }
 
@@ -69,7 +69,7 @@ static void on_scored(void *arg, struct seq *seq, uint32_t from, const struct sa
 {
     struct request *request = seq_spec(seq)->user;
 
-    assert_true(request->spec.score_from > 0 && n > 0);
+    assert_true(request->spec.work.score_from > 0 && n > 0);
     world.n_pieces++;
     if (from >= request->spec.n_prompt) {
         assert_int_equal(from, request->spec.n_tokens + request->n_drawn);
@@ -131,7 +131,7 @@ static void expect(struct request *request)
         assert_int_equal(engine_step(&engine, &(struct engine_batch){.items = &item, .n_items = 1}, &drawn),
                          0);
         assert_int_equal(sampler_score(sampler, engine.ops->logits(engine.self, 0), request->prompt[i + 1],
-                                       request->spec.sample.n_top, &request->expected[i + 1]),
+                                       request->spec.work.sample.n_top, &request->expected[i + 1]),
                          0);
     }
     engine_free(&engine);
@@ -150,18 +150,18 @@ static void make_request(struct request *request, uint32_t number)
                                       .tokens = request->prompt,
                                       .n_tokens = n,
                                       .n_prompt = n,
-                                      .max_new_tokens = 1 + below(ANSWER_TOKENS),
+                                      .work.max_new_tokens = 1 + below(ANSWER_TOKENS),
                                       .stop_ids = &request->stop_id,
                                       .n_stop_ids = 1,
-                                      .sample = {.temperature = below(2) ? 0 : 3,
-                                                 .top_p = 1,
-                                                 .wants_logprob = true,
-                                                 .n_top = below(6),
-                                                 .seed = rng_u64(&world.rng)},
-                                      .score_from = number == 0 ? 0 : 1 + (below(3) == 0 ? below(n) : 0),
+                                      .work.sample = {.temperature = below(2) ? 0 : 3,
+                                                      .top_p = 1,
+                                                      .wants_logprob = true,
+                                                      .n_top = below(6),
+                                                      .seed = rng_u64(&world.rng)},
+                                      .work.score_from = number == 0 ? 0 : 1 + (below(3) == 0 ? below(n) : 0),
                                       .user = request};
     if (number > 0 && below(4) == 0) /* resumed: what follows the prompt was answered */
-        request->spec.n_prompt = request->spec.score_from + below(n - request->spec.score_from + 1);
+        request->spec.n_prompt = request->spec.work.score_from + below(n - request->spec.work.score_from + 1);
     expect(request);
 }
 
@@ -189,7 +189,7 @@ static void run_all(void)
     for (uint32_t i = 0; i < N_SEQS; i++) {
         struct request *request = &world.requests[i];
 
-        request->next = request->spec.score_from;
+        request->next = request->spec.work.score_from;
         request->n_drawn = request->n_stops = 0;
         assert_int_equal(sched_submit(sched, &request->spec, &seq), 0);
         for (uint32_t steps = below(9); steps > 0; steps--)
@@ -208,13 +208,14 @@ static void check_all(void)
         const struct request *request = &world.requests[i];
         const struct seq_spec *spec = &request->spec;
 
-        assert_int_equal(request->next, spec->score_from > 0 ? spec->n_prompt : 0);
-        assert_int_equal(request->n_stops, spec->score_from > 0 && request->finish == SEQ_FINISH_STOP);
+        assert_int_equal(request->next, spec->work.score_from > 0 ? spec->n_prompt : 0);
+        assert_int_equal(request->n_stops, spec->work.score_from > 0 && request->finish == SEQ_FINISH_STOP);
         assert_int_equal(request->stats.n_computed + request->stats.n_reused, spec->n_tokens);
-        if (spec->score_from > 0 && spec->score_from < spec->n_prompt && request->stats.n_preempted == 0)
-            assert_true(request->stats.n_reused < spec->score_from);
+        if (spec->work.score_from > 0 && spec->work.score_from < spec->n_prompt &&
+            request->stats.n_preempted == 0)
+            assert_true(request->stats.n_reused < spec->work.score_from);
         if (request->n_stops > 0)
-            assert_true(request->stop.logprob < 0 && request->stop.n_top == spec->sample.n_top);
+            assert_true(request->stop.logprob < 0 && request->stop.n_top == spec->work.sample.n_top);
         world.n_stops += request->n_stops;
     }
 }
@@ -255,7 +256,7 @@ static void a_prompt_that_is_not_computed_here_cannot_be_scored(void **state)
 {
     token_id tokens[2] = {1, 2};
     struct seq_spec spec = {
-        .tokens = tokens, .n_tokens = 2, .n_prompt = 2, .max_new_tokens = 1, .score_from = 1};
+        .tokens = tokens, .n_tokens = 2, .n_prompt = 2, .work.max_new_tokens = 1, .work.score_from = 1};
     struct engine engine;
     struct kv_pool *pool;
     struct sched *sched;
@@ -281,9 +282,9 @@ static void a_prompt_that_is_not_computed_here_cannot_be_scored(void **state)
     spec.arrives = true;
     assert_int_equal(sched_submit(sched, &spec, &seq), E_INVAL);
     spec.arrives = false;
-    spec.score_from = 3;
+    spec.work.score_from = 3;
     assert_int_equal(sched_submit(sched, &spec, &seq), E_INVAL);
-    spec.score_from = 2;
+    spec.work.score_from = 2;
     assert_int_equal(sched_submit(sched, &spec, &seq), 0);
     sched_free(sched);
     kv_pool_free(pool);

@@ -48,7 +48,7 @@ static void repeated_text_costs_fewer_steps(void **state)
     rig_close(&rig);
 }
 
-static void off_guesses_nothing(void **state)
+static void off_drafts_nothing(void **state)
 {
     struct track track = {0};
 
@@ -105,7 +105,7 @@ static void cancelled_between_two_tokens_of_a_step(void **state)
 }
 
 /* What was rejected is found by nobody: the next one with the same beginning computes what it must. */
-static void wrong_guesses_reach_no_cache(void **state)
+static void rejected_drafts_reach_no_cache(void **state)
 {
     uint32_t n_wrong = 0;
 
@@ -148,9 +148,9 @@ static uint32_t preemptions(const struct rig_opts *opts, uint64_t seed, uint32_t
     return n;
 }
 
-/* Blocks for guesses are taken from plenty only, and are the first to go: nobody is preempted for their sake.
+/* Blocks for drafts are taken from plenty only, and are the first to go: nobody is preempted for their sake.
  */
-static void guesses_preempt_nobody(void **state)
+static void drafts_preempt_nobody(void **state)
 {
     struct rig_opts opts = {.n_blocks = 46, .max_batch_tokens = 64, .chunk_tokens = 64, .max_drafts = 24};
     uint32_t n_plain = 0, n_always = 0, n_accepted = 0;
@@ -164,7 +164,7 @@ static void guesses_preempt_nobody(void **state)
         opts.speculate = SPECULATE_OFF;
         n_plain += preemptions(&opts, seed, &n_accepted);
     }
-    print_message("%u preemptions without guesses, %u with\n", n_plain, n_always);
+    print_message("%u preemptions without drafts, %u with\n", n_plain, n_always);
     assert_true(n_always <= n_plain * 3 / 5); /* 0.64 if spare blocks were kept */
     assert_true(n_accepted > 1000);
 }
@@ -228,11 +228,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(repeated_text_costs_fewer_steps),
-        cmocka_unit_test(off_guesses_nothing),
+        cmocka_unit_test(off_drafts_nothing),
         cmocka_unit_test(answers_end_where_they_end),
         cmocka_unit_test(cancelled_between_two_tokens_of_a_step),
-        cmocka_unit_test(wrong_guesses_reach_no_cache),
-        cmocka_unit_test(guesses_preempt_nobody),
+        cmocka_unit_test(rejected_drafts_reach_no_cache),
+        cmocka_unit_test(drafts_preempt_nobody),
         cmocka_unit_test(it_pays_or_costs_next_to_nothing),
     };
 

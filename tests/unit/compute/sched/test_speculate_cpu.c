@@ -2,7 +2,7 @@
 /* Speculation over a real forward pass: tiny models of random weights, whose answers soon go in circles.
  *
  * Each sequence is first decoded alone, one token to a step, on one thread.  Then all of them together, with
- * guesses, in pools so small that sequences are preempted, with chunks and threads by dice, at temperatures
+ * drafts, in pools so small that sequences are preempted, with chunks and threads by dice, at temperatures
  * from greedy to hot, some with penalties, biases and shapes.  The tokens must be the same ones, and so must
  * the log probabilities, to the bit. */
 #include <setjmp.h>
@@ -158,14 +158,14 @@ static void ask(struct request *request)
     struct seq_spec *spec = &request->spec;
     size_t n_stop_ids;
 
-    spec->sample.n_top = below(6);
+    spec->work.sample.n_top = below(6);
     if (below(3) == 0) {
         request->bias[0] = (struct sample_bias){.id = below(VOCAB), .bias = 2};
-        spec->sample.frequency_penalty = 0.1f * (float)below(4);
-        spec->sample.presence_penalty = 0.2f;
-        spec->sample.repetition_penalty = 1.1f;
-        spec->sample.bias = request->bias;
-        spec->sample.n_bias = 1;
+        spec->work.sample.frequency_penalty = 0.1f * (float)below(4);
+        spec->work.sample.presence_penalty = 0.2f;
+        spec->work.sample.repetition_penalty = 1.1f;
+        spec->work.sample.bias = request->bias;
+        spec->work.sample.n_bias = 1;
     }
     if (below(3) == 0) {
         spec->grammar = world.grammars[below(N_SHAPES)];
@@ -188,15 +188,15 @@ static void make_requests(void)
         request->spec = (struct seq_spec){.id = i,
                                           .tokens = request->prompt,
                                           .n_tokens = 1 + below(PROMPT_TOKENS),
-                                          .max_new_tokens = 1 + below(ANSWER_TOKENS),
+                                          .work.max_new_tokens = 1 + below(ANSWER_TOKENS),
                                           .stop_ids = request->stop_ids,
                                           .n_stop_ids = below(4) == 0,
-                                          .sample = {.temperature = temperatures[i],
-                                                     .top_p = below(2) ? 1 : 0.5f,
-                                                     .top_k = below(2) ? 0 : 1 + below(4),
-                                                     .min_p = below(2) ? 0 : 0.2f,
-                                                     .wants_logprob = true,
-                                                     .seed = rng_u64(&world.rng)}};
+                                          .work.sample = {.temperature = temperatures[i],
+                                                          .top_p = below(2) ? 1 : 0.5f,
+                                                          .top_k = below(2) ? 0 : 1 + below(4),
+                                                          .min_p = below(2) ? 0 : 0.2f,
+                                                          .wants_logprob = true,
+                                                          .seed = rng_u64(&world.rng)}};
         request->spec.n_prompt = request->spec.n_tokens;
         ask(request);
     }
@@ -248,7 +248,7 @@ static void free_grammars(void)
     tokenizer_unref(world.tokenizer);
 }
 
-static void guesses_change_no_token(void **state)
+static void drafts_change_no_token(void **state)
 {
     static const enum dtype types[][3] = {{DTYPE_F32, DTYPE_F32, DTYPE_F32},
                                           {DTYPE_Q8_0, DTYPE_F16, DTYPE_Q8_0},
@@ -269,7 +269,7 @@ static void guesses_change_no_token(void **state)
                                                  .kv_type = i % 2 ? KV_F16 : KV_F32,
                                                  .block_tokens = BLOCK_TOKENS});
     }
-    print_message("%u preemptions, %u guesses, %u right\n", world.n_preempted, world.n_drafted,
+    print_message("%u preemptions, %u drafts, %u right\n", world.n_preempted, world.n_drafted,
                   world.n_accepted);
     assert_true(world.n_preempted > 0 && world.n_accepted > 300);
     assert_true(world.n_drafted - world.n_accepted > 300);
@@ -282,7 +282,7 @@ static void guesses_change_no_token(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(guesses_change_no_token),
+        cmocka_unit_test(drafts_change_no_token),
     };
 
     log_setup("test", LOG_LEVEL_ERROR, LOG_FORMAT_TEXT);

@@ -170,7 +170,7 @@ static void shares_are_as_weights(void **state)
                 rig_prompt(prompt, 60, (uint32_t)text++);
                 spec = rig_spec(prompt, 60, 1, text);
                 spec.tenant = who == 0 ? CALM : LOUD;
-                spec.weight = who == 0 ? 1 : 3;
+                spec.work.weight = who == 0 ? 1 : 3;
                 track->hook = note_fed;
                 track->arg = (void *)(size_t)spec.tenant;
                 assert_int_equal(rig_submit(&rig, spec, track), 0);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tuning at start: what the cache file may say, where it is, and that nothing about it is ever an error. */
 #include "check.h"
+#include "base/check.h"
 #include "base/clock.h"
 #include "base/mem_copy.h"
 #include "compute/tensor/tune_priv.h"
@@ -268,6 +269,32 @@ static void shows_every_way(void **state)
     buf_fini(&out);
 }
 
+/* Set-up counts too: when the time is over, or ends in it, what was not tried keeps its default. */
+static void what_is_not_tried_keeps_its_default(void **state)
+{
+    static const uint64_t times_ns[] = {0, 1, NS_PER_MS, 3 * NS_PER_MS, 10 * NS_PER_MS};
+
+    for (size_t i = 0; i < ARRAY_LEN(times_ns); i++) {
+        struct tuned tuned = {.copy = mem_copy_way_at(0)}, before = tuned;
+        bool is_whole = tune_kernels(team, kern_table_get("auto"), clock_now_ns() + times_ns[i], &tuned);
+
+        for (int field = 0; field < KERN_N_FIELDS; field++) {
+            double most = 0;
+
+            for (uint32_t way = 0; way < kern_choice_n_ways((enum kern_field)field); way++)
+                most = way != before.choice.at[field] && tuned.ratios[field][way] > most
+                           ? tuned.ratios[field][way]
+                           : most;
+            if (most == 0 && tuned.start_ratio == 0)
+                assert_int_equal(tuned.choice.at[field], before.choice.at[field]);
+        }
+        if (times_ns[i] <= 1) {
+            assert_false(is_whole);
+            assert_memory_equal(&tuned.choice, &before.choice, sizeof(before.choice));
+        }
+    }
+}
+
 static int set_up(void **state)
 {
     if (mkdtemp(folder) == NULL)
@@ -295,7 +322,8 @@ int main(void)
                                        cmocka_unit_test(whatever_is_there_is_no_error),
                                        cmocka_unit_test(places_by_rank),
                                        cmocka_unit_test(a_file_makes_its_folders),
-                                       cmocka_unit_test(shows_every_way)};
+                                       cmocka_unit_test(shows_every_way),
+                                       cmocka_unit_test(what_is_not_tried_keeps_its_default)};
 
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
@@ -532,26 +533,28 @@ struct rig_client *rig_submit_model(struct rig *rig, uint32_t model, uint32_t n_
 {
     struct rig_client *client = &rig->clients[rig->n_clients++];
     struct backend backend = router_backend(&rig->router);
-    struct gen_job job = {.n_tokens = n_tokens,
-                          .max_new_tokens = max_new_tokens,
-                          .sample = rig->sample,
-                          .scores_prompt = rig->scores_prompt,
-                          .keep_tokens = rig->keep_tokens,
-                          .keep_1h_tokens = rig->keep_1h_tokens};
+    struct work_order order = {.n_tokens = n_tokens,
+                               .n_prompt = n_tokens,
+                               .work = {.max_new_tokens = max_new_tokens,
+                                        .sample = rig->sample,
+                                        .score_from = rig->scores_prompt,
+                                        .keep_tokens = rig->keep_tokens,
+                                        .keep_1h_tokens = rig->keep_1h_tokens}};
     struct gen_failure failure = {0};
 
     client->rig = rig;
     client->wants_logprob = rig->sample.wants_logprob;
-    job.sample.seed = 77;
-    job.weight = rig->weight;
+    order.work.sample.seed = 77;
+    ASSERT(work_order_copy_bias(&order, rig->sample.bias, rig->sample.n_bias) == 0);
+    order.work.weight = rig->weight;
     if (rig->tenant != NULL)
-        str_copy(job.tenant, sizeof(job.tenant), rig->tenant);
+        str_copy(order.work.tenant, sizeof(order.work.tenant), rig->tenant);
     if (rig->constraint != NULL)
-        buf_append_str(&job.constraint, rig->constraint);
-    job.tokens = calloc(n_tokens, sizeof(*job.tokens));
+        buf_append_str(&order.constraint, rig->constraint);
+    order.tokens = calloc(n_tokens, sizeof(*order.tokens));
     for (uint32_t i = 0; i < n_tokens; i++)
-        job.tokens[i] = rig->tokens_from + (i + (rig->has_same_prompts ? 0 : rig->n_clients)) % 100;
-    if (backend.ops->submit(backend.self, &rig->router.models[model].gen, &job, &events, client,
+        order.tokens[i] = rig->tokens_from + (i + (rig->has_same_prompts ? 0 : rig->n_clients)) % 100;
+    if (backend.ops->submit(backend.self, &rig->router.models[model].gen, &order, &events, client,
                             &client->handle, &failure) < 0) {
         client->handle = NULL;
         client->has_failed = true;

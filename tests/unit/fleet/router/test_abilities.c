@@ -94,9 +94,8 @@ static void what_nobody_knows_is_refused_by_name(void **state)
     rig_lose(&rig, old);
     worker("d0", 2, ABILITY_STATED); /* the same node with less */
     client = rig_submit(&rig, 10, 1);
-    assert_string_equal(client->message,
-                        "no worker of this model knows answers of a given shape: they are of an "
-                        "older version");
+    assert_string_equal(client->message, "no worker of this model knows constrained answers: they are of an "
+                                         "older version");
     rig_lose(&rig, worker("d1", 3, abilities_own()));
     client = rig_submit(&rig, 10, 1); /* one that knows it was there, but is not now */
     assert_int_equal(client->status, 503);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How much of a prompt's chain is hashed before it is placed: never so little that it would be placed
- * otherwise, and all of it before the next one is. */
+ * otherwise, and all of it before the next one is. A long one takes many turns of the loop. */
 #include "tests/unit/check.h"
 
 #include <string.h>
@@ -20,8 +20,8 @@ static struct prefix_roots roots_of(const struct gen_handle *job)
 {
     struct prefix_roots roots;
 
-    assert_int_equal(prefix_roots_derive(rig.router.prefix_key, job->model->gen.fingerprint, job->job.tenant,
-                                         job->job.public_tokens, &roots),
+    assert_int_equal(prefix_roots_derive(rig.router.prefix_key, job->model->gen.fingerprint,
+                                         job->order.work.tenant, job->order.work.public_tokens, &roots),
                      0);
     return roots;
 }
@@ -40,7 +40,7 @@ static int open_rig(void **state)
     workers[0] = rig_worker(&rig, "d0", PICKER_DECODE, 1, 10000);
     client = rig_submit(&rig, N_TOKENS, 20);
     roots = roots_of(client->handle);
-    prefix_roots_chain(&roots, client->handle->job.tokens, N_TOKENS, 32, whole);
+    prefix_roots_chain(&roots, client->handle->order.tokens, N_TOKENS, 32, whole);
     return 0;
 }
 
@@ -69,11 +69,11 @@ static void what_nobody_has_is_hashed_later(void **state)
     assert_int_equal(first()->n_blocks, N_BLOCKS);
     assert_int_equal(first()->n_hashes, 16);
     assert_int_equal(picker_index_count(rig.router.index), 16);
-    router_chains_end(&rig.router);
+    (void)router_chains_work(&rig.router);
     assert_int_equal(first()->n_hashes, N_BLOCKS);
     assert_memory_equal(first()->hashes, whole, sizeof(whole));
     assert_int_equal(picker_index_count(rig.router.index), N_BLOCKS);
-    router_chains_end(&rig.router); /* there is no more to do */
+    (void)router_chains_work(&rig.router); /* there is no more to do */
     assert_int_equal(picker_index_count(rig.router.index), N_BLOCKS);
 }
 
@@ -111,9 +111,9 @@ static void nothing_that_counts_is_left_out(void **state)
     rng_init(&rng, 5);
     workers[1] = rig_worker(&rig, "d1", PICKER_DECODE, 2, 10000);
     for (int round = 0; round < 300; round++) {
-        struct gen_handle job = {.router = &rig.router, .model = first()->model, .job = first()->job};
+        struct gen_handle job = {.router = &rig.router, .model = first()->model, .order = first()->order};
 
-        router_chains_end(&rig.router);
+        (void)router_chains_work(&rig.router);
         forget_all();
         for (int k = 0; k < 3; k++) {
             size_t from = rng_below(&rng, 3) == 0 ? rng_below(&rng, N_BLOCKS) : 0;
@@ -125,7 +125,7 @@ static void nothing_that_counts_is_left_out(void **state)
             else
                 picker_index_learn(rig.router.index, slot, whole + from, n, clock_now_ns());
         }
-        job.n_prompt = N_TOKENS;
+        job.order.n_prompt = N_TOKENS;
         job.prefill.slot = job.decode.slot = PICKER_NONE;
         list_init(&job.unhashed);
         assert_int_equal(router_chain_begin(&job), 0);
@@ -140,7 +140,7 @@ static void a_job_that_went_is_not_learned(void **state)
 {
     rig_cancel(&rig.clients[0]);
     assert_true(list_is_empty(&rig.router.unhashed));
-    router_chains_end(&rig.router);
+    (void)router_chains_work(&rig.router);
     assert_int_equal(picker_index_count(rig.router.index), 16);
 }
 
@@ -157,13 +157,104 @@ static void a_job_that_is_sent_again_is_hashed_whole(void **state)
                          first()->decode.slot);
 }
 
+#define LONG_BLOCKS 5000
+#define LONG_TOKENS (32 * LONG_BLOCKS + 5)
+#define SLICE       1024
+
+static struct rig_client *submit_long(struct block_hash *hashes_out)
+{
+    struct rig_client *client;
+    struct prefix_roots roots;
+
+    picker_index_free(rig.router.index);
+    assert_int_equal(picker_index_new(3 * LONG_BLOCKS, 3600 * NS_PER_S, &rig.router.index), 0);
+    client = rig_submit(&rig, LONG_TOKENS, 20);
+    roots = roots_of(client->handle);
+    prefix_roots_chain(&roots, client->handle->job.tokens, LONG_TOKENS, 32, hashes_out);
+    return client;
+}
+
+/* Blocks hashed and blocks in the index grow by one slice a call. */
+static void a_long_prompt_is_hashed_in_slices(void **state)
+{
+    static struct block_hash hashes[LONG_BLOCKS];
+    const struct gen_handle *job = submit_long(hashes)->handle;
+    unsigned n_calls = 0;
+    bool has_more = true;
+
+    assert_int_equal(job->n_hashes, 16);
+    while (has_more) {
+        size_t n_hashed = job->n_hashes, n_known = picker_index_count(rig.router.index);
+
+        has_more = router_chains_work(&rig.router);
+        assert_true(job->n_hashes - n_hashed + picker_index_count(rig.router.index) - n_known <=
+                    SLICE + N_BLOCKS); /* the first job's are in the first */
+        n_calls++;
+    }
+    assert_in_range(n_calls, 2 * LONG_BLOCKS / SLICE, 2 * LONG_BLOCKS / SLICE + 2);
+    assert_int_equal(job->chain, CHAIN_DONE);
+    assert_memory_equal(job->hashes, hashes, sizeof(hashes));
+    for (size_t i = 0; i < LONG_BLOCKS; i++)
+        assert_int_equal(picker_index_sole(rig.router.index, &hashes[i], clock_now_ns()), job->decode.slot);
+}
+
+/* Known for longer than a slice: it waits until all that counts is hashed, and short ones pass it. */
+static void a_long_known_prompt_waits_for_its_chain(void **state)
+{
+    static struct block_hash hashes[LONG_BLOCKS];
+    struct rig_client *known = submit_long(hashes), *again, *other;
+    uint32_t slot = known->handle->decode.slot;
+    const struct gen_handle *job;
+
+    while (router_chains_work(&rig.router))
+        ;
+    rig_cancel(known);
+    again = rig_submit(&rig, LONG_TOKENS, 20);
+    job = again->handle;
+    assert_int_equal(job->state, JOB_QUEUED);
+    assert_in_range(job->n_hashes, SLICE, 2 * SLICE + 256); /* one as it came, one as it was queued */
+    rig.tenant = "another";
+    other = rig_submit(&rig, 40, 20);
+    assert_int_equal(other->handle->state, JOB_PLACED);
+    assert_int_equal(job->state, JOB_QUEUED);
+    rig.router.has_matched = false;
+    for (unsigned i = 0; i < LONG_BLOCKS / SLICE + 1 && !rig.router.has_matched; i++)
+        assert_true(router_chains_work(&rig.router) || rig.router.has_matched);
+    assert_true(rig.router.has_matched);
+    router_place_queued(&rig.router);
+    assert_int_equal(job->state, JOB_PLACED);
+    assert_int_equal(job->n_hashes, LONG_BLOCKS);
+    assert_memory_equal(job->hashes, hashes, sizeof(hashes));
+    assert_int_equal(job->decode.slot, slot);
+    assert_in_range(job->estimate.uncached_tokens, 1, 64);
+    while (router_chains_work(&rig.router))
+        ;
+    assert_int_equal(job->chain, CHAIN_DONE);
+}
+
+static void one_that_goes_while_it_waits_leaves_nothing(void **state)
+{
+    static struct block_hash hashes[LONG_BLOCKS];
+    struct rig_client *again;
+
+    (void)submit_long(hashes);
+    while (router_chains_work(&rig.router))
+        ;
+    again = rig_submit(&rig, LONG_TOKENS, 20);
+    assert_false(list_is_empty(&rig.router.unhashed));
+    rig_cancel(again);
+    assert_true(list_is_empty(&rig.router.unhashed));
+    assert_int_equal(rig.router.n_queued, 0);
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, open_rig, close_rig)
     static const struct CMUnitTest tests[] = {
         T(what_nobody_has_is_hashed_later),          T(the_next_one_finds_all_of_it),
         T(nothing_that_counts_is_left_out),          T(a_job_that_went_is_not_learned),
-        T(a_job_that_is_sent_again_is_hashed_whole),
+        T(a_job_that_is_sent_again_is_hashed_whole), T(a_long_prompt_is_hashed_in_slices),
+        T(a_long_known_prompt_waits_for_its_chain),  T(one_that_goes_while_it_waits_leaves_nothing),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -147,18 +147,18 @@ static void a_shape_that_a_worker_refuses_is_the_request_s_end(void **state)
                 asked = rig.router.workers[slot].link;
         answer.request = rig_last(asked)->request;
         answer.finish = BATON__FINISH__FINISH_FAILED;
-        answer.error = has_text ? E_FORMAT : E_SHAPE;
+        answer.error = has_text ? E_FORMAT : E_CONSTRAINT;
         answer.error_text = has_text ? "$.new: no such keyword" : "";
         rig_answer(&rig, asked, &answer);
         assert_true(client->has_failed);
         assert_int_equal(client->status, has_text ? 400 : 500);
-        assert_string_equal(client->message, has_text ? "$.new: no such keyword" : err_text(E_SHAPE));
+        assert_string_equal(client->message, has_text ? "$.new: no such keyword" : err_text(E_CONSTRAINT));
         rig_last(asked)->is_over = true;
     }
     assert_true(rig_ledgers_are_empty(&rig));
 }
 
-static void guesses_are_in_the_proof(void **state)
+static void drafts_are_in_the_proof(void **state)
 {
     struct link *p = rig_worker(&rig, "p0", PICKER_PREFILL, 1, 100);
     struct link *d = rig_worker(&rig, "d0", PICKER_DECODE, 2, 100);
@@ -189,7 +189,7 @@ int main(void)
         T(a_paused_client_gets_its_draws_later),
         T(a_worker_that_says_nothing_of_its_draws_is_left),
         T(a_shape_that_a_worker_refuses_is_the_request_s_end),
-        T(guesses_are_in_the_proof),
+        T(drafts_are_in_the_proof),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -299,6 +299,21 @@ static void a_model_whose_workers_are_gone_is_away(void **state)
     assert_null(backend.ops->why_not_yet(backend.self, "unheard"));
 }
 
+/* A worker said that it comes back, so this router is a restarted one: another model may still come. */
+static void names_are_not_unknown_before_the_fleet_is_back(void **state)
+{
+    struct backend backend = router_backend(&rig.router);
+
+    rig.conf.link_return_ns = 3600 * NS_PER_S;
+    rig.router.started_ns = clock_now_ns();
+    assert_null(backend.ops->why_not_yet(backend.self, "unheard"));
+    rig.router.is_restarted = true;
+    assert_non_null(strstr(backend.ops->why_not_yet(backend.self, "unheard"), "may still come back"));
+    assert_non_null(backend.ops->model(backend.self, "sim"));
+    rig.conf.link_return_ns = 0;
+    assert_null(backend.ops->why_not_yet(backend.self, "unheard"));
+}
+
 static void names_are_not_known_before_the_first_model(void **state)
 {
     struct backend backend = router_backend(&rig.router);
@@ -670,6 +685,7 @@ int main(void)
         T(no_queue_means_no_waiting),
         T(the_queue_ends_by_time),
         T(a_model_whose_workers_are_gone_is_away),
+        T(names_are_not_unknown_before_the_fleet_is_back),
         T(names_are_not_known_before_the_first_model),
         T(slow_steps_refuse_nobody),
         T(waiting_for_better_ends),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Limits on a virtual clock: what fits, what waits and how long, what is given back, what a reload keeps; and
- * guesses by address. */
+ *failed logins by address. */
 #include "serve/access/limits.h"
 
 #include <setjmp.h>
@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/rng.h"
-#include "serve/access/guesses.h"
+#include "serve/access/failed_logins.h"
 
 struct world {
     struct auth_keys *keys;
@@ -385,58 +385,58 @@ static void fields_say_what_is_left(void **state)
     end(&world);
 }
 
-/* ---- guesses ---- */
+/* ---- failed logins ---- */
 
-static void note(struct guesses *guesses, const char *peer, int number, uint64_t now_ns)
+static void note(struct failed_logins *logins, const char *peer, int number, uint64_t now_ns)
 {
     char key[24];
 
     snprintf(key, sizeof(key), "sk-%d", number);
-    guesses_note(guesses, peer, bytes_str(key), now_ns);
+    failed_logins_note(logins, peer, bytes_str(key), now_ns);
 }
 
-static void guessing_is_slow(void **state)
+static void failed_logins_are_slowed(void **state)
 {
-    struct guesses *guesses;
+    struct failed_logins *logins;
     uint64_t now = 5 * NS_PER_S;
 
-    assert_int_equal(guesses_new(10, 3, &guesses), 0);
+    assert_int_equal(failed_logins_new(10, 3, &logins), 0);
     for (int i = 0; i < 10; i++) {
-        assert_int_equal(guesses_wait_s(guesses, "192.0.2.1:5", now), 0);
-        note(guesses, "192.0.2.1:77", i, now);
+        assert_int_equal(failed_logins_wait_s(logins, "192.0.2.1:5", now), 0);
+        note(logins, "192.0.2.1:77", i, now);
     }
-    assert_int_equal(guesses_wait_s(guesses, "192.0.2.1:1", now), 6);
-    assert_int_equal(guesses_wait_s(guesses, "192.0.2.2:1", now), 0);
-    assert_int_equal(guesses_wait_s(guesses, "[::ffff:192.0.2.1]:1", now), 6);
+    assert_int_equal(failed_logins_wait_s(logins, "192.0.2.1:1", now), 6);
+    assert_int_equal(failed_logins_wait_s(logins, "192.0.2.2:1", now), 0);
+    assert_int_equal(failed_logins_wait_s(logins, "[::ffff:192.0.2.1]:1", now), 6);
     now += 6 * NS_PER_S;
-    assert_int_equal(guesses_wait_s(guesses, "192.0.2.1:1", now), 0);
-    note(guesses, "192.0.2.1:77", 99, now);
-    assert_int_equal(guesses_wait_s(guesses, "192.0.2.1:1", now), 6);
-    /* Somebody with an old key asks for ever: one guess. */
+    assert_int_equal(failed_logins_wait_s(logins, "192.0.2.1:1", now), 0);
+    note(logins, "192.0.2.1:77", 99, now);
+    assert_int_equal(failed_logins_wait_s(logins, "192.0.2.1:1", now), 6);
+    /* Somebody with an old key asks for ever: one failed login. */
     for (int i = 0; i < 1000; i++)
-        note(guesses, "192.0.2.9:1", 7, now);
-    guesses_note(guesses, "192.0.2.9:1", bytes_of(NULL, 0), now);
-    assert_int_equal(guesses_wait_s(guesses, "192.0.2.9:1", now), 0);
-    /* A /64 is one guesser. */
+        note(logins, "192.0.2.9:1", 7, now);
+    failed_logins_note(logins, "192.0.2.9:1", bytes_of(NULL, 0), now);
+    assert_int_equal(failed_logins_wait_s(logins, "192.0.2.9:1", now), 0);
+    /* A /64 is one source. */
     for (int i = 0; i < 10; i++)
-        note(guesses, i % 2 == 0 ? "[2001:db8::1]:9" : "[2001:db8::2:3]:9", i, now);
-    assert_true(guesses_wait_s(guesses, "[2001:db8::ffff]:1", now) > 0);
-    assert_int_equal(guesses_wait_s(guesses, "[2001:db8:0:1::1]:1", now), 0);
+        note(logins, i % 2 == 0 ? "[2001:db8::1]:9" : "[2001:db8::2:3]:9", i, now);
+    assert_true(failed_logins_wait_s(logins, "[2001:db8::ffff]:1", now) > 0);
+    assert_int_equal(failed_logins_wait_s(logins, "[2001:db8:0:1::1]:1", now), 0);
     /* The table is full: who was quiet longest is forgotten. */
-    note(guesses, "192.0.2.50:1", 1, now);
-    assert_int_equal(guesses_wait_s(guesses, "192.0.2.1:1", now), 0);
-    assert_true(guesses_wait_s(guesses, "[2001:db8::ffff]:1", now) > 0);
+    note(logins, "192.0.2.50:1", 1, now);
+    assert_int_equal(failed_logins_wait_s(logins, "192.0.2.1:1", now), 0);
+    assert_true(failed_logins_wait_s(logins, "[2001:db8::ffff]:1", now) > 0);
     /* Not an address: not counted, and no harm. */
-    note(guesses, "", 1, now);
-    note(guesses, "unix", 1, now);
-    note(guesses, "[:1", 1, now);
-    note(guesses, "[]:1", 1, now);
-    guesses_free(guesses);
-    assert_int_equal(guesses_new(0, 3, &guesses), 0);
+    note(logins, "", 1, now);
+    note(logins, "unix", 1, now);
+    note(logins, "[:1", 1, now);
+    note(logins, "[]:1", 1, now);
+    failed_logins_free(logins);
+    assert_int_equal(failed_logins_new(0, 3, &logins), 0);
     for (int i = 0; i < 100; i++)
-        note(guesses, "192.0.2.1:77", i, now);
-    assert_int_equal(guesses_wait_s(guesses, "192.0.2.1:1", now), 0);
-    guesses_free(guesses);
+        note(logins, "192.0.2.1:77", i, now);
+    assert_int_equal(failed_logins_wait_s(logins, "192.0.2.1:1", now), 0);
+    failed_logins_free(logins);
 }
 
 int main(void)
@@ -452,7 +452,7 @@ int main(void)
         cmocka_unit_test(rules_are_read_whole_or_refused),
         cmocka_unit_test(random_requests_stay_within),
         cmocka_unit_test(fields_say_what_is_left),
-        cmocka_unit_test(guessing_is_slow),
+        cmocka_unit_test(failed_logins_are_slowed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

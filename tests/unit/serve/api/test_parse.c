@@ -319,10 +319,10 @@ static void everything_arrives(void **state)
           "\"content\":[{\"type\":\"text\",\"text\":\"r1\"},"
           "{\"type\":\"tool_reference\",\"tool_name\":\"g\"}]}]}]}",
           &r);
-    assert_int_equal(r.max_tokens, UINT32_MAX);
+    assert_int_equal(r.work.max_new_tokens, UINT32_MAX);
     assert_true(bytes_is(r.system, "S1\n\nS2"));
-    assert_true(r.temperature == 0.5 && r.top_p == 0.9 && r.top_k == 40 && r.has_seed && r.seed == 7 &&
-                r.is_stream);
+    assert_true(r.work.sample.temperature == 0.5f && r.work.sample.top_p == 0.9f &&
+                r.work.sample.top_k == 40 && r.has_seed && r.work.sample.seed == 7 && r.is_stream);
     assert_int_equal(r.n_stop_sequences, 2);
     assert_int_equal(r.stop_sequences[1].len_bytes, 3);
     assert_true(bytes_is(r.user_id, "u"));
@@ -404,8 +404,8 @@ static void defaults_are_set(void **state)
     struct gen_request r;
 
     parse("{" BASE HI "}", &r);
-    assert_true(isnan(r.temperature) && r.top_p == 1 && r.min_p == 0 && r.top_k == 0 && !r.has_seed &&
-                !r.is_stream);
+    assert_true(isnan(r.work.sample.temperature) && r.work.sample.top_p == 1 && r.work.sample.min_p == 0 &&
+                r.work.sample.top_k == 0 && !r.has_seed && !r.is_stream);
     assert_int_equal(r.tool_choice, GEN_TOOLS_AUTO);
     assert_false(r.mark.is_set);
     gen_request_fini(&r);

@@ -312,16 +312,19 @@ static void fields_arrive(void **state)
     assert_true(r.is_single_call);
     assert_int_equal(r.format, GEN_FORMAT_JSON_SCHEMA);
     assert_true(bytes_is(r.schema, "{\"type\": \"string\"}"));
-    assert_true(r.is_stream && r.wants_usage && r.wants_logprobs);
-    assert_int_equal(r.n_top_logprobs, 20);
+    assert_true(r.is_stream && r.wants_usage && r.work.sample.wants_logprob);
+    assert_int_equal(r.work.sample.n_top, 20);
     assert_int_equal(r.n_choices, 3);
-    assert_true(r.has_seed && r.seed == UINT64_MAX);
+    assert_true(r.has_seed && r.work.sample.seed == UINT64_MAX);
     assert_int_equal(r.n_stop_sequences, 2);
-    assert_true(r.frequency_penalty == 1.5f && r.presence_penalty == -2 && r.repetition_penalty == 1.25f);
-    assert_int_equal(r.n_bias, 2);
-    assert_true(r.bias[0].token == 3 && r.bias[0].bias == 0.5f && r.bias[1].token == 9);
-    assert_true(r.top_k == 0 && r.min_p == 0.25 && r.top_p == 0.5 && r.temperature == 0.5);
-    assert_int_equal(r.max_tokens, 7);
+    assert_true(r.work.sample.frequency_penalty == 1.5f && r.work.sample.presence_penalty == -2 &&
+                r.work.sample.repetition_penalty == 1.25f);
+    assert_int_equal(r.work.sample.n_bias, 2);
+    assert_true(r.work.sample.bias[0].id == 3 && r.work.sample.bias[0].bias == 0.5f &&
+                r.work.sample.bias[1].id == 9);
+    assert_true(r.work.sample.top_k == 0 && r.work.sample.min_p == 0.25 && r.work.sample.top_p == 0.5 &&
+                r.work.sample.temperature == 0.5);
+    assert_int_equal(r.work.max_new_tokens, 7);
     assert_true(bytes_is(r.effort, "high"));
     assert_int_equal(r.thinking, GEN_THINKING_UNSAID);
     gen_request_fini(&r);
@@ -337,15 +340,16 @@ static void defaults_are_set(void **state)
     struct gen_request r;
 
     parse(API_CHAT, "{'model':'m'," HI "}", &r);
-    assert_int_equal(r.max_tokens, UINT32_MAX);
-    assert_true(isnan(r.temperature) && r.top_p == 1 && !r.has_seed && !r.is_stream && !r.is_single_call);
+    assert_int_equal(r.work.max_new_tokens, UINT32_MAX);
+    assert_true(isnan(r.work.sample.temperature) && r.work.sample.top_p == 1 && !r.has_seed && !r.is_stream &&
+                !r.is_single_call);
     assert_int_equal(r.n_choices, 1);
     assert_int_equal(r.n_prompts, 0);
     gen_request_fini(&r);
 
     parse(API_COMPLETIONS, "{'model':'m','prompt':'p'}", &r);
-    assert_int_equal(r.max_tokens, 16);
-    assert_true(r.adds_special && !r.echoes && !r.wants_logprobs);
+    assert_int_equal(r.work.max_new_tokens, 16);
+    assert_true(r.adds_special && !r.echoes && !r.work.sample.wants_logprob);
     gen_request_fini(&r);
 }
 
@@ -357,7 +361,7 @@ static void prompts_arrive(void **state)
     assert_int_equal(r.n_prompts, 1);
     assert_int_equal(r.prompts[0].n_tokens, 2);
     assert_int_equal(r.prompts[0].tokens[1], 8);
-    assert_true(r.wants_logprobs && r.n_top_logprobs == 0);
+    assert_true(r.work.sample.wants_logprob && r.work.sample.n_top == 0);
     gen_request_fini(&r);
 
     parse(API_COMPLETIONS, "{'model':'m','prompt':['a',[1,2,3]],'n':2,'echo':true}", &r);

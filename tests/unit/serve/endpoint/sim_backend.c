@@ -168,7 +168,7 @@ static void on_timer(void *arg)
 /* ---- scripts ---- */
 
 /* The text of the last user turn. */
-static void last_user_text(const struct sim *sim, const struct gen_job *job, struct buf *out)
+static void last_user_text(const struct sim *sim, const struct work_order *job, struct buf *out)
 {
     static const char begin[] = "<|im_start|>user\n";
     struct buf all = {0};
@@ -237,7 +237,7 @@ static int choose_script(struct gen_handle *job, const char *user)
 }
 
 /* Whole blocks that some earlier prompt begins with as well; one token at least is left to compute. */
-static uint32_t find_cached(struct sim *sim, const struct gen_job *job)
+static uint32_t find_cached(struct sim *sim, const struct work_order *job)
 {
     uint32_t block = sim->opts.model->block_tokens;
     struct token_ids *slot = &sim->cached[sim->next_cached++ % MAX_CACHED];
@@ -283,15 +283,14 @@ static void sim_model_drop(void *self, const struct gen_model *model)
     ((struct sim *)self)->counts.n_kept--;
 }
 
-static int refuse(struct sim *sim, struct gen_job *job, struct gen_failure *failure)
+static int refuse(struct sim *sim, struct work_order *job, struct gen_failure *failure)
 {
-    free(job->tokens);
-    buf_fini(&job->constraint);
+    work_order_fini(job);
     *failure = (struct gen_failure){529, "overloaded_error", "Overloaded", 1};
     return E_OVERLOADED;
 }
 
-static int sim_submit(void *self, const struct gen_model *model, struct gen_job *spec,
+static int sim_submit(void *self, const struct gen_model *model, struct work_order *spec,
                       const struct gen_events *events, void *arg, struct gen_handle **out,
                       struct gen_failure *failure_out)
 {
@@ -315,15 +314,14 @@ static int sim_submit(void *self, const struct gen_model *model, struct gen_job 
     job->sim = sim;
     job->events = *events;
     job->arg = arg;
-    job->max_new = spec->max_new_tokens;
-    job->wants_logprob = spec->sample.wants_logprob;
-    job->n_top = spec->sample.n_top;
+    job->max_new = spec->work.max_new_tokens;
+    job->wants_logprob = spec->work.sample.wants_logprob;
+    job->n_top = spec->work.sample.n_top;
     job->room = model->context_length - spec->n_tokens;
     job->n_prompt = spec->n_tokens;
     job->n_cached = find_cached(sim, spec);
     job->submitted_ns = clock_now_ns();
-    free(spec->tokens);
-    buf_fini(&spec->constraint);
+    work_order_fini(spec);
     list_push_back(&sim->jobs, &job->node);
     sim->counts.n_running++;
     rc = choose_script(job, (const char *)user.data);

@@ -206,7 +206,7 @@ static void a_reload_keeps_counts(void **state)
     rig_end(&rig);
 }
 
-static void guessing_gets_429(void **state)
+static void failed_logins_get_429(void **state)
 {
     struct rig rig;
     char key[20];
@@ -447,7 +447,7 @@ static void sweep_opts(struct front_opts *opts, struct sim_opts *sim)
     opts->limits.max_body_bytes = 1000;
     opts->limits.head_ns = 100 * NS_PER_MS;
     opts->limits.body_ns = 100 * NS_PER_MS;
-    opts->guesses_per_min = 0;
+    opts->failed_logins_per_min = 0;
 }
 
 struct sweep {
@@ -580,7 +580,7 @@ int main(void)
         cmocka_unit_test(limits_are_kept_and_told),
         cmocka_unit_test(one_at_once_means_one),
         cmocka_unit_test(a_reload_keeps_counts),
-        cmocka_unit_test(guessing_gets_429),
+        cmocka_unit_test(failed_logins_get_429),
         cmocka_unit_test(a_late_reader_gets_every_token_in_order),
         cmocka_unit_test(gzip_is_decoded_within_bounds),
         cmocka_unit_test(every_refusal_has_shape_and_id),

@@ -3,7 +3,7 @@
  *
  *     draw_answers [VOCABULARY.gguf]      without: a small vocabulary
  *
- * A line in:  {"shape": SHAPE, "n": answers, "left": tokens, "seed": number}
+ * A line in:  {"constraint": CONSTRAINT, "n": answers, "left": tokens, "seed": number}
  * Lines out:  {"refused": "..."}   or   {"needs": tokens to the end at the start}, then n of
  *             {"ended": true, "utf8": true, "parses": true, "text": "..."}
  *
@@ -53,13 +53,13 @@ static void print_answer(struct grammar *grammar, struct tokenizer *tokenizer, s
 
 static void serve(struct grammar_vocab *vocab, struct tokenizer *tokenizer, json_t *ask)
 {
-    char *shape = json_dumps(json_object_get(ask, "shape"), JSON_ENCODE_ANY);
+    char *constraint = json_dumps(json_object_get(ask, "constraint"), JSON_ENCODE_ANY);
     struct grammar *grammar = NULL;
     struct fault fault = {0};
     struct buf line = {0};
     struct rng rng;
 
-    if (grammar_new(vocab, bytes_str(shape), &fault, &grammar) != 0) {
+    if (grammar_new(vocab, bytes_str(constraint), &fault, &grammar) != 0) {
         buf_append_str(&line, "{\"refused\": ");
         json_put_str(&line, bytes_str(fault.text));
         printf("%s}\n", (const char *)line.data);
@@ -76,7 +76,7 @@ static void serve(struct grammar_vocab *vocab, struct tokenizer *tokenizer, json
         grammar_unref(grammar);
     }
     buf_fini(&line);
-    free(shape);
+    free(constraint);
 }
 
 int main(int argc, char **argv)

@@ -2,7 +2,7 @@
 /* Vocabularies and random answers for the tests of the grammar engine.
  *
  * Answers are drawn the worst way there is: every token that the mask allows is as likely as any other, so
- * nothing that a model has learned helps the shape along.
+ * nothing that a model has learned helps the constraint along.
  */
 #include "tests/unit/text/grammar/grammar_help.h"
 
@@ -56,10 +56,10 @@ static bool is_set(const uint64_t *mask, token_id id)
     return mask[id / 64] >> (id % 64) & 1;
 }
 
-bool grammar_takes(struct grammar_vocab *vocab, struct tokenizer *tokenizer, const char *shape,
+bool grammar_takes(struct grammar_vocab *vocab, struct tokenizer *tokenizer, const char *constraint,
                    const char *text)
 {
-    struct grammar *grammar = grammar_must(vocab, shape);
+    struct grammar *grammar = grammar_must(vocab, constraint);
     struct token_ids ids = {0};
     struct grammar_run *run;
     bool is_taken = true;

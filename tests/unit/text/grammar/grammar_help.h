@@ -15,8 +15,8 @@ struct grammar *grammar_must(struct grammar_vocab *vocab, const char *text);
 /* "" or the fault's text. */
 const char *grammar_refusal(struct grammar_vocab *vocab, const char *text);
 
-/* Can text be written, token by token in every byte, and is the shape complete then? */
-bool grammar_takes(struct grammar_vocab *vocab, struct tokenizer *tokenizer, const char *shape,
+/* Can text be written, token by token in every byte, and is the constraint complete then? */
+bool grammar_takes(struct grammar_vocab *vocab, struct tokenizer *tokenizer, const char *constraint,
                    const char *text);
 
 /* Draws at most n tokens, all allowed ones being equally likely; the answer's text goes to out.  True: it

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shapes and runs: what each shape takes, what comes next, and taking back. */
+/* Constraints and runs: what each constraint takes, what comes next, and taking back. */
 #include "tests/unit/text/grammar/grammar_help.h"
 
 #include "base/err.h"
@@ -11,9 +11,9 @@
 static struct grammar_vocab *vocab;
 static struct tokenizer *tokenizer;
 
-static bool takes(const char *shape, const char *text)
+static bool takes(const char *constraint, const char *text)
 {
-    return grammar_takes(vocab, tokenizer, shape, text);
+    return grammar_takes(vocab, tokenizer, constraint, text);
 }
 
 static int set_up(void **state)
@@ -31,7 +31,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-static void shapes_take_their_texts(void **state)
+static void constraints_take_their_texts(void **state)
 {
     (void)state;
     assert_true(takes("{\"text\": \"abcd\"}", "abcd"));
@@ -53,13 +53,13 @@ static void shapes_take_their_texts(void **state)
 
 static void free_text_ends_before_its_marks(void **state)
 {
-    const char *shape = "{\"seq\": [{\"free\": {\"until\": [\"</t>\"]}}, {\"text\": \"</t>!\"}]}";
+    const char *constraint = "{\"seq\": [{\"free\": {\"until\": [\"</t>\"]}}, {\"text\": \"</t>!\"}]}";
 
     (void)state;
-    assert_true(takes(shape, "</t>!"));
-    assert_true(takes(shape, "abc <</t </t>!"));
-    assert_false(takes(shape, "abc</t>x"));
-    assert_false(takes(shape, "abc"));
+    assert_true(takes(constraint, "</t>!"));
+    assert_true(takes(constraint, "abc <</t </t>!"));
+    assert_false(takes(constraint, "abc</t>x"));
+    assert_false(takes(constraint, "abc"));
     assert_true(takes("{\"free\": {}}", "anything \"at\" all \xff"));
     assert_true(takes("{\"free\": {\"until\": [\"ab\"]}}", "a a a"));
     assert_false(takes("{\"free\": {\"until\": [\"ab\"]}}", "a ab"));
@@ -67,21 +67,22 @@ static void free_text_ends_before_its_marks(void **state)
 
 static void free_text_has_a_number_of_tokens(void **state)
 {
-    const char *shape = "{\"seq\": [{\"free\": {\"until\": [\"!\"], \"max_tokens\": 3}}, {\"text\": \"!\"}]}";
+    const char *constraint =
+        "{\"seq\": [{\"free\": {\"until\": [\"!\"], \"max_tokens\": 3}}, {\"text\": \"!\"}]}";
 
     (void)state;
-    assert_true(takes(shape, "!"));
-    assert_true(takes(shape, "zqz!"));
-    assert_false(takes(shape, "zqzq!"));
+    assert_true(takes(constraint, "!"));
+    assert_true(takes(constraint, "zqz!"));
+    assert_false(takes(constraint, "zqzq!"));
     assert_false(takes("{\"seq\": [{\"free\": {\"max_tokens\": 0}}, {\"text\": \"!\"}]}", "z!"));
 }
 
 static void marks_are_control_tokens_where_there_are_such(void **state)
 {
-    const char *shape =
+    const char *constraint =
         "{\"seq\": [{\"free\": {\"until\": [\"<tool>\"]}}, {\"mark\": \"<tool>\"}, {\"mark\": \"</x>\"}]}";
     token_id tool = tokenizer_find(tokenizer, bytes_str("<tool>")), end, forced[8];
-    struct grammar *grammar = grammar_must(vocab, shape);
+    struct grammar *grammar = grammar_must(vocab, constraint);
     struct grammar_run *run;
 
     (void)state;
@@ -173,7 +174,7 @@ static void what_is_forgotten_comes_back(void **state)
     grammar_unref(grammar);
 }
 
-static void what_is_no_shape_is_refused(void **state)
+static void what_is_no_constraint_is_refused(void **state)
 {
     static const char *const wrong[] = {"",
                                         "[]",
@@ -200,13 +201,13 @@ static void what_is_no_shape_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shapes_take_their_texts),
+        cmocka_unit_test(constraints_take_their_texts),
         cmocka_unit_test(free_text_ends_before_its_marks),
         cmocka_unit_test(free_text_has_a_number_of_tokens),
         cmocka_unit_test(marks_are_control_tokens_where_there_are_such),
         cmocka_unit_test(rewinding_takes_back),
         cmocka_unit_test(what_is_forgotten_comes_back),
-        cmocka_unit_test(what_is_no_shape_is_refused),
+        cmocka_unit_test(what_is_no_constraint_is_refused),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -238,7 +238,7 @@ class Drawer:
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def draw(self, schema, n, left):
-        ask = {"shape": {"json": schema}, "n": n, "left": left, "seed": rng.randrange(1 << 30)}
+        ask = {"constraint": {"json": schema}, "n": n, "left": left, "seed": rng.randrange(1 << 30)}
         self.process.stdin.write(json.dumps(ask) + "\n")
         self.process.stdin.flush()
         head = json.loads(self.process.stdout.readline())

@@ -13,7 +13,7 @@ rows = re.findall(r"^\| (.+?) \| (held to|refused) \| `(\{.*\})` \| (.*?) ?\|$",
 lines = [line for line in page.splitlines() if line.startswith("| ") and "keyword | verdict" not in line
          and re.search(r"\| (held to|refused) \|", line)]
 assert len(rows) == len(lines) > 50, (len(rows), len(lines))
-asks = [{"shape": {"json": json.loads(example)}, "n": 1, "left": 2000, "seed": 3} for _, _, example, _ in rows]
+asks = [{"constraint": {"json": json.loads(example)}, "n": 1, "left": 2000, "seed": 3} for _, _, example, _ in rows]
 out = subprocess.run(["tests/unit/text/grammar/draw_answers"], input="\n".join(map(json.dumps, asks)), text=True,
                      stdout=subprocess.PIPE, check=True).stdout.splitlines()
 failed = 0
@@ -54,7 +54,7 @@ schemas = [s for s in schemas if STRINGS & set(s) and not set(s) - STRINGS - {"t
 assert len(schemas) >= 17, len(schemas)
 more = [{"maxLength": 4000}, {"maxLength": 1}, {"minLength": 3, "pattern": "[<a/]*$", "maxLength": 30}, {"pattern": "</?a"}, {"minLength": 50}]
 for is_inner in (False, True):
-    asks = [{"shape": {"seq": [{"tagged": s, "until": UNTIL, **({"inner": True, "not": "^(null)$"} if is_inner else {})}, {"text": UNTIL}]},
+    asks = [{"constraint": {"seq": [{"tagged": s, "until": UNTIL, **({"inner": True, "not": "^(null)$"} if is_inner else {})}, {"text": UNTIL}]},
              "n": N, "left": 600, "seed": 5} for s in schemas + more]
     out = subprocess.run(["tests/unit/text/grammar/draw_answers"], input="\n".join(map(json.dumps, asks)), text=True,
                          stdout=subprocess.PIPE, check=True).stdout.splitlines()

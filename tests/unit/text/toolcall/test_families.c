@@ -9,7 +9,9 @@
 #include <cmocka.h>
 
 #include "base/check.h"
+#include "base/err.h"
 #include "calls_sink.h"
+#include "text/toolcall/calls_types.h"
 
 static const char schema[] =
     "{\"type\":\"object\",\"properties\":{\"s\":{\"type\":\"string\"},\"n\":{\"type\":\"integer\"},"
@@ -233,6 +235,57 @@ static void schemas_that_multiply_are_not_walked(void **state)
     buf_fini(&text);
 }
 
+/* A schema of n properties: p0 is a string, p1 an integer, p2 refers to a string, p3 a string or null, p4 anything,
+ * and so on. */
+static void put_long_schema(struct buf *out, unsigned n)
+{
+    static const char *const types[] = {"{\"type\": \"string\"}", "{\"type\": \"integer\"}",
+                                        "{\"$ref\": \"#/$defs/s\"}", "{\"type\": [\"string\", \"null\"]}",
+                                        "{}"};
+
+    buf_append_str(out, "{\"$defs\": {\"s\": {\"enum\": [\"1\", \"x\"]}}, \"properties\": {");
+    for (unsigned i = 0; i < n; i++)
+        buf_printf(out, "%s\"p%u\": %s", i > 0 ? ", " : "", i, types[i % 5]);
+    buf_append_str(out, "}}");
+}
+
+static void assert_split(struct bytes said, const char *answer, const char *want)
+{
+    struct calls_tool tool = {.name = bytes_str("f"), .schema = said};
+    const struct calls_opts opts = {.format = CALLS_XML, .tools = &tool, .n_tools = 1};
+    struct calls_sink sink = {0};
+
+    calls_sink_run(&sink, &opts, bytes_str(answer), 7, false);
+    if (!bytes_is(buf_view(&sink.out), want))
+        fail_msg("%.*s", (int)sink.out.len_bytes, (const char *)sink.out.data);
+    buf_fini(&sink.out);
+}
+
+/* The short form of a long schema says the same of its values; a long schema itself is not read. */
+static void long_schemas_are_shortened(void **state)
+{
+    static const char answer[] =
+        FN("f", PAR("p0", "1") PAR("p1", "1") PAR("p2", "1") PAR("p3", "null") PAR("p4", "[1]"));
+    static const char want[] = "[f:{\"p0\": \"1\", \"p1\": 1, \"p2\": \"1\", \"p3\": null, \"p4\": [1]}]";
+    struct buf whole = {0}, text = {0};
+
+    put_long_schema(&whole, 5);
+    assert_int_equal(calls_shorten_schema(buf_view(&whole), &text), 0);
+    assert_split(buf_view(&whole), answer, want);
+    assert_split(buf_view(&text), answer, want);
+    buf_clear(&whole);
+    buf_clear(&text);
+    put_long_schema(&whole, 20000);
+    assert_true(whole.len_bytes > 8 * CALLS_MAX_SCHEMA_BYTES);
+    assert_int_equal(calls_shorten_schema(buf_view(&whole), &text), 0);
+    assert_in_range(text.len_bytes, 1000, CALLS_MAX_SCHEMA_BYTES);
+    assert_split(buf_view(&text), answer, want);
+    assert_split(buf_view(&whole), FN("f", PAR("p0", "1")), "[f:{\"p0\": 1}]");
+    assert_int_equal(calls_shorten_schema(bytes_str("{"), &text), E_FORMAT);
+    buf_fini(&whole);
+    buf_fini(&text);
+}
+
 static void calls_may_be_ignored(void **state)
 {
     const struct calls_opts plain = {.format = CALLS_MISTRAL, .ignores_calls = true};
@@ -376,6 +429,7 @@ int main(void)
         cmocka_unit_test(answers_split_the_same_in_any_pieces),
         cmocka_unit_test(strings_in_tags_stream),
         cmocka_unit_test(schemas_that_multiply_are_not_walked),
+        cmocka_unit_test(long_schemas_are_shortened),
         cmocka_unit_test(calls_may_be_ignored),
         cmocka_unit_test(no_text_makes_it_fail),
         cmocka_unit_test(no_text_is_lost),

@@ -271,8 +271,8 @@ static void tokens_come_in_whatever_their_width(void **state)
     for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
         message.token_bytes = good[i].token_bytes;
         assert_int_equal(dialled->events->on_message(dialled->arg, dialled, FRAME_SUBMIT, &message.base), 0);
-        assert_int_equal(last_command->as.submit.n_tokens, good[i].n);
-        assert_memory_equal(last_command->as.submit.tokens, good[i].ids, 4 * good[i].n);
+        assert_int_equal(last_command->as.submit.order.n_tokens, good[i].n);
+        assert_memory_equal(last_command->as.submit.order.tokens, good[i].ids, 4 * good[i].n);
     }
     assert_int_equal(n_frames, 0); /* nothing was refused */
     message.token_bytes = 5;
@@ -287,7 +287,8 @@ static void what_is_asked_of_the_sampler_comes_in(void **state)
 {
     Baton__Submit message = BATON__SUBMIT__INIT;
     Baton__Sampling sampling = BATON__SAMPLING__INIT;
-    const struct task_spec *spec;
+    const struct sample_opts *sample;
+    const struct work_order *order;
     uint32_t tokens[3] = {1, 2, 3}, ids[2] = {4, 9};
     float bias[2] = {-100, 0.5f};
 
@@ -306,15 +307,16 @@ static void what_is_asked_of_the_sampler_comes_in(void **state)
     sampling.bias = bias;
     sampling.n_bias = sampling.n_bias_ids = 2;
     assert_int_equal(dialled->events->on_message(dialled->arg, dialled, FRAME_SUBMIT, &message.base), 0);
-    spec = &last_command->as.submit;
-    assert_true(spec->sample.wants_logprob && spec->sample.n_top == 7 && spec->sample.n_bias == 2);
-    assert_true(spec->sample.frequency_penalty == 0.25f && spec->sample.presence_penalty == -0.5f);
-    assert_true(spec->sample.repetition_penalty == 1.5f);
-    assert_int_equal(spec->sample.bias[1].id, 9);
-    assert_true(spec->sample.bias[1].bias == 0.5f);
-    assert_true(bytes_is(buf_view(&spec->constraint), "{}"));
-    assert_int_equal(spec->keep_tokens, 2);
-    assert_int_equal(spec->keep_1h_tokens, 1);
+    order = &last_command->as.submit.order;
+    sample = &order->work.sample;
+    assert_true(sample->wants_logprob && sample->n_top == 7 && sample->n_bias == 2);
+    assert_true(sample->frequency_penalty == 0.25f && sample->presence_penalty == -0.5f);
+    assert_true(sample->repetition_penalty == 1.5f);
+    assert_int_equal(sample->bias[1].id, 9);
+    assert_true(sample->bias[1].bias == 0.5f);
+    assert_true(bytes_is(buf_view(&order->constraint), "{}"));
+    assert_int_equal(order->work.keep_tokens, 2);
+    assert_int_equal(order->work.keep_1h_tokens, 1);
 }
 
 static void a_new_life_ends_what_the_old_one_asked_for(void **state)
@@ -338,7 +340,7 @@ static void absurd_submits_are_refused(void **state)
     assert_int_equal(submit(tokens, 11, 2), E_PROTO);
     assert_int_equal(submit(tokens, 12, 4), E_PROTO);
     assert_int_equal(submit(tokens, 12, 3), 0);
-    assert_int_equal(last_command->as.submit.n_tokens, 3);
+    assert_int_equal(last_command->as.submit.order.n_tokens, 3);
     assert_int_equal(submit(tokens, 12, 2), 0);
 }
 

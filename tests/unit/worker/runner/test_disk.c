@@ -186,8 +186,8 @@ static int setup(void **state)
     assert_int_equal(prefix_roots_chain(&roots, prompt, PROMPT_BLOCKS * (size_t)TOKENS, TOKENS, hashes),
                      PROMPT_BLOCKS);
     for (uint32_t i = 0; i < N_TASKS; i++)
-        tasks[i].spec =
-            (struct task_spec){.tokens = prompt, .n_tokens = PROMPT_BLOCKS * TOKENS, .tenant = "team"};
+        tasks[i].spec = (struct task_spec){
+            .order = {.tokens = prompt, .n_tokens = PROMPT_BLOCKS * TOKENS, .work.tenant = "team"}};
     return 0;
 }
 
@@ -273,7 +273,7 @@ static void nobody_waits_for_nothing(void **state)
     put_on_disk(9);
     tasks[1].spec.mode = TASK_DECODE; /* a peer sends it */
     assert_false(waits(1));
-    tasks[2].spec.n_tokens = TOKENS;
+    tasks[2].spec.order.n_tokens = TOKENS;
     assert_false(waits(2));
     assert_int_equal(tier.n_begun, 0);
 }
@@ -334,7 +334,7 @@ static void reads_leave_most_of_the_pool(void **state)
     for (uint32_t i = 0; i < 11; i++)
         tier.there[tier.n_there++] = more[i];
     assert_true(waits(0));
-    tasks[1].spec.tokens = other;
+    tasks[1].spec.order.tokens = other;
     assert_true(waits(1));
     assert_int_equal(tier.n_begun,
                      N_BLOCKS / 4); /* 11 and 5: the second reads as much as there is room for */

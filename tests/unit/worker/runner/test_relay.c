@@ -251,16 +251,16 @@ static void submit(struct side *side, enum task_mode mode, uint64_t request, uin
 {
     struct task_spec spec = {.key = {.router_epoch = EPOCH, .request = request},
                              .mode = mode,
-                             .n_tokens = n_tokens,
-                             .n_prompt = n_tokens,
-                             .max_new_tokens = max_new_tokens,
-                             .sample = {.temperature = 1, .top_p = 1, .seed = 5}};
+                             .order = {.n_tokens = n_tokens,
+                                       .n_prompt = n_tokens,
+                                       .work = {.max_new_tokens = max_new_tokens,
+                                                .sample = {.temperature = 1, .top_p = 1, .seed = 5}}}};
 
-    spec.tokens = calloc(n_tokens, sizeof(*spec.tokens));
+    spec.order.tokens = calloc(n_tokens, sizeof(*spec.order.tokens));
     for (uint32_t i = 0; i < n_tokens; i++)
-        spec.tokens[i] = (i * 7 + (uint32_t)request) % 300;
+        spec.order.tokens[i] = (i * 7 + (uint32_t)request) % 300;
     worker_tasks_submit(&side->engine, &spec);
-    free(spec.tokens);
+    free(spec.order.tokens);
 }
 
 static const struct answer *last_word(const struct side *side, uint64_t request)

@@ -52,8 +52,8 @@ static uint32_t hash_prompt(const struct task_spec *spec, struct block_hash *out
     struct prefix_roots roots;
     uint8_t key[32] = {0};
 
-    assert_int_equal(prefix_roots_derive(key, "", spec->tenant, 0, &roots), 0);
-    return (uint32_t)prefix_roots_chain(&roots, spec->tokens, spec->n_tokens, BLOCK_TOKENS, out);
+    assert_int_equal(prefix_roots_derive(key, "", spec->order.work.tenant, 0, &roots), 0);
+    return (uint32_t)prefix_roots_chain(&roots, spec->order.tokens, spec->order.n_tokens, BLOCK_TOKENS, out);
 }
 
 static void assert_right(struct node *node, const struct block_hash *hashes, uint32_t n)
@@ -232,13 +232,13 @@ void worker_tasks_go_on(struct worker_engine *engine, struct task *task)
     assert_null(task->fetch);
     client->is_used = client->is_waiting = false;
     n_went_on++;
-    assert_true(task->fetched_to <= task->spec.n_tokens);
+    assert_true(task->fetched_to <= task->spec.order.n_tokens);
     if (task->fetched_to > 0)
         assert_true(kv_peek(engine->pool, hashes, n) * BLOCK_TOKENS >= task->fetched_to);
     n_fetched += task->fetched_to - task->fetched_from;
     assert_right(node, hashes, n);
     compute(node, hashes, n);
-    free(task->spec.tokens);
+    free(task->spec.order.tokens);
 }
 
 static void begin_task(struct node *node)
@@ -251,11 +251,11 @@ static void begin_task(struct node *node)
         return;
     *client = (struct client){.is_used = true, .is_waiting = true};
     list_init(&client->task.in_fetch);
-    spec->n_tokens = (uint32_t)(1 + rng_below(&rng, MAX_PROMPT * BLOCK_TOKENS));
-    spec->tokens = calloc(spec->n_tokens, sizeof(*spec->tokens));
-    for (uint32_t i = 0; i < spec->n_tokens; i++) /* two by two they begin alike */
-        spec->tokens[i] = i + 100 * (i < 3 * BLOCK_TOKENS ? conversation / 2 : conversation);
-    spec->tenant[0] = (char)('a' + rng_below(&rng, 2));
+    spec->order.n_tokens = (uint32_t)(1 + rng_below(&rng, MAX_PROMPT * BLOCK_TOKENS));
+    spec->order.tokens = calloc(spec->order.n_tokens, sizeof(*spec->order.tokens));
+    for (uint32_t i = 0; i < spec->order.n_tokens; i++) /* two by two they begin alike */
+        spec->order.tokens[i] = i + 100 * (i < 3 * BLOCK_TOKENS ? conversation / 2 : conversation);
+    spec->order.work.tenant[0] = (char)('a' + rng_below(&rng, 2));
     spec->holder = rng_below(&rng, 10) == 0 ? PEER_NONE : 1 - node->transport.number;
     spec->holder_tokens = (uint32_t)rng_below(&rng, MAX_PROMPT * BLOCK_TOKENS + 1);
     spec->ask_limit_ns = (1 + rng_below(&rng, 60)) * NS_PER_MS;
@@ -275,7 +275,7 @@ static void cancel_task(struct node *node)
     worker_prefix_fetch_leave(&node->engine, &client->task);
     assert_null(client->task.fetch);
     client->is_used = client->is_waiting = false;
-    free(client->task.spec.tokens);
+    free(client->task.spec.order.tokens);
     n_cancelled++;
 }
 

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One planning job: what was asked, what was found, and the ways to print it. */
+#ifndef PLAN_PLAN_JOB_H
+#define PLAN_PLAN_JOB_H
+
+#include "clients/plan/plan_cli.h"
+#include "fleet/plan/host.h"
+#include "fleet/plan/pools.h"
+
+#define PLAN_MAX_DEVICES 64
+
+struct plan_job {
+    struct plan_books books;
+    struct plan_constants constants;
+    struct plan_model model;
+    struct plan_device devices[PLAN_MAX_DEVICES];
+    enum plan_role roles[PLAN_MAX_DEVICES];
+    struct plan_constants hosts[PLAN_MAX_DEVICES]; /* with a name: those of a measured host */
+    struct fault refusals[PLAN_MAX_DEVICES];       /* code 0: the device has workers */
+    size_t n_devices;
+    const char *weights, *kv, *engine;
+    const char *model_file; /* as given, when it is a file */
+    double tp;
+    bool is_wide;
+    struct plan_work work;
+    struct plan_pools pools;
+    struct plan_answer answer;
+    size_t n_shown;
+};
+
+/* Ranked table, CSV, JSON on stdout. */
+void plan_report_table(const struct plan_job *job);
+void plan_report_csv(const struct plan_job *job);
+void plan_report_json(const struct plan_job *job);
+/* Each term of the chosen plan with its numbers. */
+void plan_explain(const struct plan_job *job);
+/* Whether splitting the phases pays, in a sentence. */
+void plan_verdict(const struct plan_job *job, char *out, size_t cap);
+/* One file for a browser.  False after a complaint. */
+bool plan_html(const struct plan_job *job, const char *path);
+/* router.conf, prefill.conf, decode.conf of the best plan with two pools.  False after a complaint. */
+bool plan_conf(const struct plan_job *job, const char *folder);
+
+/* The best plan with two pools, or the best of one pool; NULL: none. */
+const struct plan_candidate *plan_best(const struct plan_job *job, bool is_aggregated);
+
+/* Reads the work of a Mooncake trace: lengths, rate, and the part of blocks seen before. */
+bool plan_trace_read(const char *path, struct plan_work *work);
+
+#endif

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Pack and unpack stand side by side in this file: a field that one of them has and the other lacks is lost
+ * between router and worker. */
+#include "compute/order/submit.h"
+
+#include <stdlib.h>
+
+#include "base/err.h"
+#include "base/str.h"
+#include "proto/token_list.h"
+
+/* ---- plain values: work.h in the order of its fields ---- */
+
+static void work_pack(const struct work *work, Baton__Submit *submit)
+{
+    submit->request_id = (char *)work->request_id;
+    submit->tenant = (char *)work->tenant;
+    submit->weight = work->weight;
+    submit->max_new_tokens = work->max_new_tokens;
+    submit->keep_tokens = work->keep_tokens;
+    submit->keep_1h_tokens = work->keep_1h_tokens;
+    submit->public_tokens = work->public_tokens;
+    submit->score_from = work->score_from;
+}
+
+static void work_unpack(const Baton__Submit *submit, struct work *work)
+{
+    str_copy(work->request_id, sizeof(work->request_id), submit->request_id);
+    str_copy(work->tenant, sizeof(work->tenant), submit->tenant);
+    work->weight = submit->weight;
+    work->max_new_tokens = submit->max_new_tokens;
+    work->keep_tokens = submit->keep_tokens;
+    work->keep_1h_tokens = submit->keep_1h_tokens;
+    work->public_tokens = submit->public_tokens;
+    work->score_from = submit->score_from;
+}
+
+static void sample_pack(const struct sample_opts *sample, Baton__Sampling *sampling)
+{
+    sampling->temperature = sample->temperature;
+    sampling->top_p = sample->top_p;
+    sampling->min_p = sample->min_p;
+    sampling->top_k = sample->top_k;
+    sampling->seed = sample->seed;
+    sampling->wants_logprob = sample->wants_logprob;
+    sampling->n_top = sample->n_top;
+    sampling->frequency_penalty = sample->frequency_penalty;
+    sampling->presence_penalty = sample->presence_penalty;
+    sampling->repetition_penalty = sample->repetition_penalty;
+}
+
+static void sample_unpack(const Baton__Sampling *sampling, struct sample_opts *sample)
+{
+    sample->temperature = sampling->temperature;
+    sample->top_p = sampling->top_p;
+    sample->min_p = sampling->min_p;
+    sample->top_k = sampling->top_k;
+    sample->seed = sampling->seed;
+    sample->wants_logprob = sampling->wants_logprob;
+    sample->n_top = sampling->n_top;
+    sample->frequency_penalty = sampling->frequency_penalty;
+    sample->presence_penalty = sampling->presence_penalty;
+    sample->repetition_penalty = sampling->repetition_penalty;
+}
+
+/* ---- arrays ---- */
+
+static int arrays_pack(const struct work_order *order, unsigned token_bytes, struct work_submit *out)
+{
+    const struct sample_opts *sample = &order->work.sample;
+
+    out->tokens = malloc((size_t)token_bytes * order->n_tokens);
+    out->bias_ids = calloc(sample->n_bias + (size_t)1, sizeof(uint32_t));
+    out->bias = calloc(sample->n_bias + (size_t)1, sizeof(float));
+    if (out->tokens == NULL || out->bias_ids == NULL || out->bias == NULL)
+        return E_NOMEM;
+    token_list_pack(order->tokens, order->n_tokens, token_bytes, out->tokens);
+    for (uint32_t i = 0; i < sample->n_bias; i++) {
+        out->bias_ids[i] = sample->bias[i].id;
+        out->bias[i] = sample->bias[i].bias;
+    }
+    return 0;
+}
+
+static int bias_unpack(const Baton__Sampling *sampling, struct sample_opts *sample)
+{
+    size_t n = sampling->n_bias < sampling->n_bias_ids ? sampling->n_bias : sampling->n_bias_ids;
+    struct sample_bias *bias = n > 0 ? calloc(n, sizeof(*bias)) : NULL;
+
+    if (n > 0 && bias == NULL)
+        return E_NOMEM;
+    for (size_t i = 0; i < n; i++)
+        bias[i] = (struct sample_bias){.id = sampling->bias_ids[i], .bias = sampling->bias[i]};
+    sample->bias = bias;
+    sample->n_bias = (uint32_t)n;
+    return 0;
+}
+
+static int tokens_unpack(const Baton__Submit *submit, struct work_order *order)
+{
+    struct bytes packed = bytes_of(submit->tokens.data, submit->tokens.len);
+    size_t n = 0;
+
+    if (token_list_count(packed, frame_token_bytes(submit), &n) < 0 || n == 0 || submit->n_prompt > n)
+        return E_PROTO;
+    order->tokens = malloc(n * sizeof(*order->tokens));
+    if (order->tokens == NULL)
+        return E_NOMEM;
+    token_list_unpack(packed, frame_token_bytes(submit), n, order->tokens);
+    order->n_tokens = (uint32_t)n;
+    order->n_prompt = submit->n_prompt;
+    return 0;
+}
+
+/* ---- the whole ---- */
+
+int work_submit_pack(const struct work_order *order, unsigned token_bytes, struct work_submit *out)
+{
+    *out = (struct work_submit){.submit = BATON__SUBMIT__INIT, .sampling = BATON__SAMPLING__INIT};
+    if (arrays_pack(order, token_bytes, out) < 0)
+        return E_NOMEM;
+    work_pack(&order->work, &out->submit);
+    sample_pack(&order->work.sample, &out->sampling);
+    out->sampling.bias_ids = out->bias_ids;
+    out->sampling.bias = out->bias;
+    out->sampling.n_bias = out->sampling.n_bias_ids = order->work.sample.n_bias;
+    out->submit.sampling = &out->sampling;
+    out->submit.tokens.data = out->tokens;
+    out->submit.tokens.len = (size_t)token_bytes * order->n_tokens;
+    out->submit.token_bytes = token_bytes == TOKEN_LIST_MAX_BYTES ? 0 : token_bytes;
+    out->submit.n_prompt = order->n_prompt;
+    out->submit.constraint.data = order->constraint.data;
+    out->submit.constraint.len = order->constraint.len_bytes;
+    return 0;
+}
+
+void work_submit_fini(struct work_submit *packed)
+{
+    free(packed->tokens);
+    free(packed->bias_ids);
+    free(packed->bias);
+}
+
+int work_submit_unpack(const Baton__Submit *submit, struct work_order *out)
+{
+    work_unpack(submit, &out->work);
+    if (submit->sampling != NULL) {
+        sample_unpack(submit->sampling, &out->work.sample);
+        if (bias_unpack(submit->sampling, &out->work.sample) < 0)
+            return E_NOMEM;
+    }
+    if (submit->constraint.len > 0 &&
+        buf_append(&out->constraint, submit->constraint.data, submit->constraint.len) < 0)
+        return E_NOMEM;
+    return tokens_unpack(submit, out);
+}

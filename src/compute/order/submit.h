@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The work order on the wire: the one place that packs SUBMIT, and the one that unpacks it. */
+#ifndef COMPUTE_ORDER_SUBMIT_H
+#define COMPUTE_ORDER_SUBMIT_H
+
+#include "compute/order/work.h"
+#include "proto/frame.h"
+
+struct work_submit { /* a SUBMIT message and the arrays that it points into */
+    Baton__Submit submit;
+    Baton__Sampling sampling;
+    uint8_t *tokens;    /* [submit.token_bytes * n_tokens] */
+    uint32_t *bias_ids; /* [n_bias] */
+    float *bias;        /* [n_bias] */
+};
+
+/* Packs the order with token_bytes for each token (proto/token_list.h). The message borrows the order. Where the
+ * message goes (request, mode, peer, holder) is for the caller to fill in. Must stay where it is until
+ * work_submit_fini(). E_NOMEM. */
+int work_submit_pack(const struct work_order *order, unsigned token_bytes, struct work_submit *out);
+void work_submit_fini(struct work_submit *packed); /* also after a failure */
+
+/* Unpacks a checked message into an empty order, which owns its copies. E_PROTO (bad token list), E_NOMEM: free
+ * what is in the order with work_order_fini(). */
+int work_submit_unpack(const Baton__Submit *submit, struct work_order *out);
+
+#endif

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The work description: everything that one answer asks of an engine. One struct travels all the way.
+ *
+ *    serve/api      gen_request.work   parsed from the client's JSON
+ *    serve/endpoint work_order         one for each choice, with its prompt and its constraint
+ *    fleet/router   job.order  ------ SUBMIT: work_submit_pack(), work_submit_unpack() ------+
+ *    worker         task_spec.order  <------------------------------------------------------+
+ *    compute/sched  seq_spec.work
+ *
+ * Each stage embeds the struct and copies it whole. So a new field needs no hand copy: add it here, parse it in
+ * serve/api, give it a number in proto/control.proto and a line in order/submit.c, and use it. */
+#ifndef COMPUTE_ORDER_WORK_H
+#define COMPUTE_ORDER_WORK_H
+
+#include "base/bytes.h"
+#include "compute/sample/sampler.h"
+
+struct work {                  /* plain values: a struct copy is a full copy, but for sample.bias */
+    char request_id[40];       /* "req_...", for logs */
+    char tenant[64];           /* pays for blocks and tokens; "": the anonymous tenant */
+    uint32_t weight;           /* the tenant's weight among competing tenants; 0 counts as 1 */
+    uint32_t max_new_tokens;   /* tokens still to be sampled; 0: prefill only */
+    struct sample_opts sample; /* its bias belongs to the arena or the work_order around it */
+    uint32_t keep_tokens;      /* cache mark: pin the KV of so many first tokens for 5 minutes ... */
+    uint32_t keep_1h_tokens;   /* ... and of so many for an hour, from submission */
+    uint32_t public_tokens;    /* so many first tokens are public: tenants share their KV */
+    uint32_t score_from;       /* not 0: report prompt logprobs from this prompt token on */
+};
+
+struct work_order {        /* a work description with its tokens; whoever holds it owns the heap members */
+    token_id *tokens;      /* heap, [n_tokens]: the prompt, then the answer so far */
+    uint32_t n_tokens;     /* grows with the answer in the router */
+    uint32_t n_prompt;     /* <= n_tokens: where the answer begins */
+    struct buf constraint; /* the answer's constraint as text (text/grammar/grammar.h), heap; empty: none */
+    struct work work;      /* its sample.bias is heap */
+};
+
+/* Replaces the order's bias with a heap copy of [n] entries. E_NOMEM: the order has no bias. */
+int work_order_copy_bias(struct work_order *order, const struct sample_bias *bias, uint32_t n);
+/* Moves the order out of *from, which is empty afterwards. */
+struct work_order work_order_move(struct work_order *from);
+void work_order_free_tokens(
+    struct work_order *order);                  /* only tokens and constraint: a sequence has its own */
+void work_order_fini(struct work_order *order); /* frees all heap members; the plain values stay */
+
+#endif

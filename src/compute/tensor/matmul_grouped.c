@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Grouped GEMM: cuts pieces into units and hands the units to ranks.
+ *
+ *     piece 0  | rows of expert 3 x 40 tokens |      unit unit unit       a unit is some panels of one piece,
+ *     piece 1  | rows of expert 9 x  2 tokens |      unit                 multiplied by matmul() on a team of
+ *     piece 2  | rows of expert 11 x 7 tokens |      unit                 one: the rank that took it
+ *
+ * A piece gets units in proportion to its work, so that ranks end together although tokens choose experts
+ * unevenly. With many pieces most are one unit, and its activations are packed once. The number of units
+ * and their assignment to ranks change no bit: an output depends only on its own row and its own
+ * activations (matmul.c).
+ *
+ * If activations must be gathered or computed first, the rank loads them, a slice of tokens at a time:
+ *
+ *     scratch:   work | first unit of each piece | per rank: slice of x, scratch of matmul
+ *
+ * Hot path: no allocation, no log, no system call. */
+#include "compute/tensor/grouped.h"
+
+#include "base/check.h"
+#include "compute/tensor/weight_priv.h"
+#include "compute/tensor/work_priv.h"
+
+enum {
+    SLICE_TOKENS = 252,
+    UNITS_PER_RANK = 6,
+    MIN_UNIT_PANELS = 4,
+    FIXED_TOKENS = 8, /* cost of reading the weights, in tokens */
+};
+
+struct grouped {
+    const struct grouped_args *args;
+    struct work *work;
+    uint32_t *first_unit; /* [n_pieces + 1] */
+    char *spaces;
+    size_t space_bytes;
+};
+
+static size_t aligned(size_t len_bytes)
+{
+    return (len_bytes + 63) / 64 * 64;
+}
+
+static size_t slice_bytes(uint32_t max_cols)
+{
+    return aligned((size_t)SLICE_TOKENS * max_cols * sizeof(float));
+}
+
+static size_t space_bytes(uint32_t max_cols)
+{
+    return slice_bytes(max_cols) + aligned(matmul_scratch_most(SLICE_TOKENS, max_cols, 1));
+}
+
+size_t grouped_scratch_bytes(uint32_t max_pieces, uint32_t max_cols, uint32_t n_ranks)
+{
+    return aligned(sizeof(struct work)) + aligned(((size_t)max_pieces + 1) * sizeof(uint32_t)) +
+           n_ranks * space_bytes(max_cols);
+}
+
+static uint64_t work_of(const struct grouped_piece *piece)
+{
+    return (uint64_t)piece->n_rows * piece->weight->cols * (piece->n + FIXED_TOKENS);
+}
+
+/* Numbers the units; returns their number. */
+static uint32_t plan(const struct grouped *grouped, unsigned n_ranks)
+{
+    const struct grouped_args *args = grouped->args;
+    uint64_t total = 0;
+    uint32_t n_units = 0;
+
+    for (uint32_t i = 0; i < args->n_pieces; i++)
+        total += work_of(&args->pieces[i]);
+    for (uint32_t i = 0; i < args->n_pieces; i++) {
+        const struct grouped_piece *piece = &args->pieces[i];
+        uint64_t most = weight_n_panels(piece->n_rows) / MIN_UNIT_PANELS;
+        uint64_t n = n_ranks == 1 || total == 0 ? 1 : work_of(piece) * n_ranks * UNITS_PER_RANK / total;
+
+        n = n > most ? most : n;
+        grouped->first_unit[i] = n_units;
+        n_units += piece->n == 0 || piece->n_rows == 0 ? 0 : n < 1 ? 1 : (uint32_t)n;
+    }
+    grouped->first_unit[args->n_pieces] = n_units;
+    return n_units;
+}
+
+static void multiply(const struct grouped *grouped, unsigned rank, const struct grouped_piece *piece,
+                     uint32_t from, uint32_t to)
+{
+    struct weight part = weight_rows(piece->weight, piece->first_row + from, to - from);
+    char *space = grouped->spaces + rank * grouped->space_bytes;
+    float *slice = (float *)space;
+
+    ASSERT(part.cols <= grouped->args->max_cols);
+    for (uint32_t i = 0; i < piece->n; i += SLICE_TOKENS) {
+        uint32_t n = piece->n - i < SLICE_TOKENS ? piece->n - i : SLICE_TOKENS;
+
+        for (uint32_t t = 0; piece->load != NULL && t < n; t++)
+            piece->load(piece, i + t, slice + (size_t)t * part.cols);
+        matmul(grouped->args->solos[rank],
+               &(struct matmul_args){.weight = &part,
+                                     .x = piece->load ? slice : piece->x + i * piece->x_stride,
+                                     .x_stride = piece->load ? part.cols : piece->x_stride,
+                                     .n = n,
+                                     .y = piece->y + i * piece->y_stride + from,
+                                     .y_stride = piece->y_stride,
+                                     .scratch = space + slice_bytes(grouped->args->max_cols)});
+    }
+}
+
+static void grouped_job(void *arg, unsigned rank, unsigned n_ranks)
+{
+    const struct grouped *grouped = arg;
+    uint32_t unit;
+
+    while (work_next(grouped->work, rank, n_ranks, &unit)) {
+        uint32_t i = work_owner(grouped->first_unit, sizeof(uint32_t), grouped->args->n_pieces, unit);
+        const struct grouped_piece *piece = &grouped->args->pieces[i];
+        uint32_t n_units = grouped->first_unit[i + 1] - grouped->first_unit[i];
+        uint64_t from, to;
+
+        team_split(piece->n_rows, (uint64_t)MIN_UNIT_PANELS * PANEL_ROWS, unit - grouped->first_unit[i],
+                   n_units, &from, &to);
+        if (from < to)
+            multiply(grouped, rank, piece, (uint32_t)from, (uint32_t)to);
+    }
+}
+
+void matmul_grouped(struct team *team, const struct grouped_args *args)
+{
+    unsigned n_ranks = team_size(team);
+    char *at = args->scratch;
+    struct grouped grouped = {.args = args, .space_bytes = space_bytes(args->max_cols)};
+    uint32_t n_units;
+
+    ASSERT((uintptr_t)args->scratch % 64 == 0);
+    grouped.work = (struct work *)at;
+    at += aligned(sizeof(struct work));
+    grouped.first_unit = (uint32_t *)at;
+    grouped.spaces = at + aligned(((size_t)args->n_pieces + 1) * sizeof(uint32_t));
+    n_units = plan(&grouped, n_ranks);
+    if (n_units == 0)
+        return;
+    work_init(grouped.work, n_units, n_ranks);
+    team_run(team, grouped_job, &grouped);
+}
+
+void mix_rows(const struct kern_table *table, const float *const *rows, const float *weights, uint32_t n_rows,
+              uint32_t n, float *out)
+{
+    table->vec->mix_rows(rows, weights, n_rows, n, out);
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Measurements: tables of what engines took, what the arithmetic says to them, fits, and their errors. */
+#ifndef FLEET_PLAN_MEASURE_H
+#define FLEET_PLAN_MEASURE_H
+
+#include "fleet/plan/step.h"
+
+struct plan_books { /* what names are looked up in */
+    struct plan_devices devices;
+    struct plan_links links;
+    struct plan_models models;
+};
+
+struct plan_row {
+    char engine[24];
+    char model_name[96]; /* as in the file */
+    struct plan_model model;
+    const struct plan_device *device; /* borrowed from the books */
+    char weights[16], kv[16];
+    double isl, osl, concurrency, tp, moe_tp, moe_ep;
+    double hit;                /* part of the prompt that the prefix cache held */
+    bool is_split;             /* one prefill and one decode worker instead of one engine */
+    double ms[PLAN_N_TARGETS]; /* measured; NAN: not measured */
+    size_t line;
+    uint64_t config; /* digest of everything but the results */
+    struct plan_cost cost;
+};
+
+struct plan_rows { /* after plan_rows_parse() */
+    struct plan_row *list;
+    size_t n;
+    size_t n_refused;     /* rows whose model, device, type or layout is not known */
+    struct fault refusal; /* the first of them */
+};
+
+struct plan_prediction {
+    double ms[PLAN_N_TARGETS];
+    double low_ms[PLAN_N_TARGETS], high_ms[PLAN_N_TARGETS]; /* 90 % interval */
+    enum plan_known known;
+};
+
+/* Reads a table with the columns model, gpu, engine, weights, isl, osl, concurrency, tp, moe_tp, moe_ep, ttft_ms
+ * and tpot_ms, and perhaps kv (type of the cache), hit (part of the prompt that it held) and mode (aggregated,
+ * split).  Rows that name something unknown are counted and left out; if none is left, and for malformed text,
+ * the fault names the line. */
+int plan_rows_parse(struct bytes text, const struct plan_books *books, struct fault *fault,
+                    struct plan_rows *out);
+void plan_rows_fini(struct plan_rows *rows);
+
+/* The type of the KV cache that engines use with weights of that type. */
+const char *plan_row_kv(const char *engine, const char *weights);
+void plan_predict(const struct plan_row *row, const struct plan_constants *constants,
+                  struct plan_prediction *out);
+
+/* Fits constants to those rows whose part is not skip (SIZE_MAX: all), beginning with the given ones: the
+ * constants by coordinate search on mean |ln error|, then the factors, shrunk.  E_NOMEM. */
+int plan_fit(const struct plan_rows *rows, const size_t *parts, size_t skip,
+             struct plan_constants *constants);
+
+enum plan_split { SPLIT_CONFIG, SPLIT_MODEL, SPLIT_DEVICE, SPLIT_ENGINE };
+
+struct plan_error {
+    size_t n;
+    double mape, bias; /* mean |error| and geometric mean of predicted to measured */
+    double median;     /* of |error| */
+    double covered;    /* part of the rows inside the interval */
+};
+
+/* Predicts each row with a fit that has not seen its part of the split.  out: one for each row.  E_NOMEM. */
+int plan_cross(const struct plan_rows *rows, enum plan_split split, const struct plan_constants *start,
+               struct plan_prediction *out);
+/* Errors of those rows for which take(row, arg) is true (NULL: all). */
+struct plan_error plan_error_of(const struct plan_rows *rows, const struct plan_prediction *predictions,
+                                enum plan_target target, bool (*take)(const struct plan_row *, const void *),
+                                const void *arg);
+/* Sets the bands and the held-out errors of constants from cross-validation.  E_NOMEM. */
+int plan_fit_bands(const struct plan_rows *rows, struct plan_constants *constants);
+
+#endif

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Model shapes from config.json and from GGUF metadata.
+ *
+ * Families write the same thing under several names; each list below has the spellings.  A multimodal
+ * configuration keeps the language model in text_config. */
+#include "fleet/plan/model.h"
+
+#include "base/err.h"
+#include "base/str.h"
+#include "gguf/gguf.h"
+#include "text/json/json.h"
+
+#include <math.h>
+
+static double config_number(const json_t *config, const char *const *keys)
+{
+    for (; *keys != NULL; keys++) {
+        const json_t *value = json_object_get(config, *keys);
+        if (json_is_number(value) && json_number_value(value) >= 0)
+            return json_number_value(value);
+        if (json_is_array(value) && json_is_number(json_array_get(value, 0))) /* one per layer */
+            return json_number_value(json_array_get(value, 0));
+    }
+    return 0;
+}
+
+#define CONFIG_NUMBER(config, ...) config_number(config, (const char *const[]){__VA_ARGS__, NULL})
+
+static void config_fields(const json_t *config, struct plan_model *m)
+{
+#define X(field, key)                                                                                        \
+    if (key != NULL)                                                                                         \
+        m->field = CONFIG_NUMBER(config, key);
+    PLAN_MODEL_FIELDS(X)
+#undef X
+    if (m->layers == 0)
+        m->layers = CONFIG_NUMBER(config, "n_layer", "num_layers", "n_layers");
+    if (m->hidden == 0)
+        m->hidden = CONFIG_NUMBER(config, "n_embd", "d_model", "dim");
+    if (m->q_heads == 0)
+        m->q_heads = CONFIG_NUMBER(config, "n_head", "num_heads", "n_heads");
+    if (m->ffn == 0)
+        m->ffn = CONFIG_NUMBER(config, "ffn_dim", "n_inner", "hidden_dim");
+    if (m->max_context == 0)
+        m->max_context = CONFIG_NUMBER(config, "n_positions", "seq_length");
+    m->experts =
+        CONFIG_NUMBER(config, "num_local_experts", "n_routed_experts", "num_experts", "moe_num_experts");
+    m->experts_per_token = CONFIG_NUMBER(config, "num_experts_per_tok", "experts_per_token",
+                                         "num_experts_per_token", "moe_topk");
+    m->tied_embeddings = json_is_true(json_object_get(config, "tie_word_embeddings"));
+}
+
+/* Kinds whose feed-forward has two matrices (no gate), or four times the hidden size. */
+static void config_ffn(const json_t *config, const char *type, struct plan_model *m)
+{
+    static const char *const PLAIN[] = {"opt",    "bloom", "gpt2", "gpt_neox",
+                                        "falcon", "mpt",   "phi",  "starcoder2"};
+
+    for (size_t i = 0; i < sizeof(PLAIN) / sizeof(PLAIN[0]); i++)
+        if (strcmp(PLAIN[i], type) == 0) {
+            m->ffn_matrices = 2;
+            if (m->ffn == 0)
+                m->ffn = 4 * m->hidden;
+            if (json_object_get(config, "tie_word_embeddings") == NULL)
+                m->tied_embeddings = 1; /* the default of these kinds */
+        }
+    double shared = CONFIG_NUMBER(config, "shared_expert_intermediate_size", "shared_intermediate_size");
+    double wide = m->expert_ffn > 0 ? m->expert_ffn : m->ffn;
+    if (m->experts > 0 && m->shared_experts == 0 && wide > 0)
+        m->shared_experts = shared / wide;
+    if (strcmp(type, "gpt_oss") == 0)
+        m->attention_bits = 16;
+    else if (plan_model_is_mla(m))
+        m->attention_bits = 8;
+}
+
+/* Gated delta nets: the state is one matrix a value head and the tail of the convolution. */
+static void config_linear(const json_t *config, struct plan_model *m)
+{
+    double key_heads = CONFIG_NUMBER(config, "linear_num_key_heads");
+    double value_heads = CONFIG_NUMBER(config, "linear_num_value_heads");
+    double key_dim = CONFIG_NUMBER(config, "linear_key_head_dim");
+    double value_dim = CONFIG_NUMBER(config, "linear_value_head_dim");
+    double taps = CONFIG_NUMBER(config, "linear_conv_kernel_dim");
+
+    if (value_heads > 0) {
+        double keys = key_heads * key_dim, values = value_heads * value_dim;
+        m->linear_params = m->hidden * (2 * keys + 2 * values + 2 * value_heads) + values * m->hidden;
+        m->state_bytes = m->linear_layers * (value_heads * key_dim * value_dim * 4 +
+                                             (taps > 1 ? taps - 1 : 0) * (2 * keys + values) * 2);
+        return;
+    }
+    double heads = CONFIG_NUMBER(config, "mamba_n_heads", "mamba_num_heads");
+    double head_dim = CONFIG_NUMBER(config, "mamba_d_head", "mamba_head_dim");
+    double state = CONFIG_NUMBER(config, "mamba_d_state", "ssm_state_size");
+    double groups = CONFIG_NUMBER(config, "mamba_n_groups", "n_groups");
+    taps = CONFIG_NUMBER(config, "mamba_d_conv", "conv_kernel");
+    double inner = heads * head_dim;
+    m->linear_params = m->hidden * (2 * inner + 2 * groups * state + heads) + inner * m->hidden;
+    m->state_bytes = m->linear_layers * (heads * head_dim * state * 4 +
+                                         (taps > 1 ? taps - 1 : 0) * (inner + 2 * groups * state) * 2);
+}
+
+static void config_layer_kinds(const json_t *config, const char *type, struct plan_model *m)
+{
+    const json_t *kinds = json_object_get(config, "layer_types"), *kind;
+    size_t i;
+    double window = m->sliding_window, every = CONFIG_NUMBER(config, "full_attention_interval");
+
+    if (!json_is_array(kinds))
+        kinds = json_object_get(config, "layers_block_type");
+    json_array_foreach(kinds, i, kind)
+    {
+        const char *name = json_is_string(kind) ? json_string_value(kind) : "";
+        m->sliding_layers += strcmp(name, "sliding_attention") == 0;
+        m->linear_layers += strcmp(name, "linear_attention") == 0 || strncmp(name, "mamba", 5) == 0;
+    }
+    if (!json_is_array(kinds) && every > 1)
+        m->linear_layers = m->layers - floor(m->layers / every);
+    else if (!json_is_array(kinds) && window > 0) {
+        double pattern = CONFIG_NUMBER(config, "sliding_window_pattern");
+        bool is_off = json_is_false(json_object_get(config, "use_sliding_window"));
+        bool is_half = strcmp(type, "gpt_oss") == 0 || strcmp(type, "gemma2") == 0;
+
+        if (pattern > 1)
+            m->sliding_layers = m->layers - floor(m->layers / pattern);
+        else if (!is_off)
+            m->sliding_layers = is_half ? floor(m->layers / 2) : m->layers;
+    }
+    if (m->linear_layers > 0)
+        config_linear(config, m);
+}
+
+static int config_read(const json_t *root, struct fault *fault, struct plan_model *m)
+{
+    const json_t *config = json_object_get(root, "text_config");
+    if (!json_is_object(config))
+        config = root;
+    const char *type = json_string_value(json_object_get(config, "model_type"));
+    if (type == NULL)
+        type = "";
+
+    config_fields(config, m);
+    if (json_object_get(config, "hybrid_override_pattern") != NULL)
+        return fault_set(
+            fault, E_UNSUPPORTED,
+            "hybrid_override_pattern: give the shape inline (linear_layers=, state_bytes=, ...)");
+    config_ffn(config, type, m);
+    config_layer_kinds(config, type, m);
+    const char *name = json_string_value(json_object_get(root, "_name_or_path"));
+    const char *called = name != NULL && *name != '\0' ? name : *type != '\0' ? type : "config.json";
+    str_copy(m->name, sizeof(m->name), called);
+    str_copy(m->source, sizeof(m->source), "config.json");
+    return plan_model_check(m, fault);
+}
+
+int plan_model_from_config(struct bytes text, struct fault *fault, struct plan_model *out)
+{
+    json_t *root;
+    struct plan_model model = {0};
+    int rc = api_json_load(text, fault, &root);
+
+    if (rc != 0)
+        return rc;
+    rc = json_is_object(root) ? config_read(root, fault, &model)
+                              : fault_set(fault, E_FORMAT, "not a JSON object");
+    json_decref(root);
+    if (rc == 0)
+        *out = model;
+    return rc;
+}
+
+static double header_number(const struct gguf *gguf, const char *arch, const char *key)
+{
+    char name[128];
+    uint64_t value;
+    double first;
+
+    snprintf(name, sizeof(name), "%.60s.%s", arch, key);
+    if (gguf_get_u64(gguf, name, NULL, &value) == 0)
+        return (double)value;
+    return gguf_array_f64(gguf, name, 0, &first) == 0 && first > 0 ? first : 0;
+}
+
+static void header_fields(const struct gguf *gguf, const char *arch, struct plan_model *m)
+{
+    uint64_t n_vocab = 0;
+    enum gguf_kind kind;
+
+    m->layers = header_number(gguf, arch, "block_count");
+    m->hidden = header_number(gguf, arch, "embedding_length");
+    m->q_heads = header_number(gguf, arch, "attention.head_count");
+    m->kv_heads = header_number(gguf, arch, "attention.head_count_kv");
+    m->head_dim = header_number(gguf, arch, "attention.key_length");
+    m->ffn = header_number(gguf, arch, "feed_forward_length");
+    m->max_context = header_number(gguf, arch, "context_length");
+    m->experts = header_number(gguf, arch, "expert_count");
+    m->experts_per_token = header_number(gguf, arch, "expert_used_count");
+    m->expert_ffn = header_number(gguf, arch, "expert_feed_forward_length");
+    m->shared_experts = header_number(gguf, arch, "expert_shared_count");
+    m->dense_layers = header_number(gguf, arch, "leading_dense_block_count");
+    m->q_lora_rank = header_number(gguf, arch, "attention.q_lora_rank");
+    m->kv_lora_rank = header_number(gguf, arch, "attention.kv_lora_rank");
+    m->sliding_window = header_number(gguf, arch, "attention.sliding_window");
+    m->vocab = header_number(gguf, arch, "vocab_size");
+    if (gguf_array_len(gguf, "tokenizer.ggml.tokens", &kind, &n_vocab) == 0)
+        m->vocab = (double)n_vocab;
+    m->tied_embeddings = gguf_tensor_find(gguf, "output.weight") == NULL;
+}
+
+static void header_kinds(const struct gguf *gguf, const char *arch, struct plan_model *m)
+{
+    if (m->kv_lora_rank > 0) {
+        double rope = header_number(gguf, arch, "rope.dimension_count");
+        double key = header_number(gguf, arch, "attention.key_length_mla");
+        double value = header_number(gguf, arch, "attention.value_length_mla");
+
+        if (key == 0) { /* files before the split keys and values */
+            key = header_number(gguf, arch, "attention.key_length");
+            value = header_number(gguf, arch, "attention.value_length");
+        }
+        m->qk_rope_head_dim = rope;
+        m->qk_nope_head_dim = key > rope ? key - rope : 0;
+        m->v_head_dim = value;
+        m->attention_bits = 8;
+        return;
+    }
+    if (m->sliding_window > 0) {
+        bool is_half = strcmp(arch, "gpt-oss") == 0 || strcmp(arch, "gemma2") == 0;
+        double pattern = header_number(gguf, arch, "attention.sliding_window_pattern");
+
+        if (strcmp(arch, "gemma3") == 0)
+            pattern = 6;
+        m->sliding_layers =
+            is_half ? floor(m->layers / 2) : m->layers - (pattern > 1 ? floor(m->layers / pattern) : 0);
+    }
+    if (strcmp(arch, "gpt-oss") == 0)
+        m->attention_bits = 16;
+}
+
+int plan_model_from_gguf(const char *path, struct fault *fault, struct plan_model *out)
+{
+    struct gguf *gguf;
+    struct bytes text;
+    char arch[64] = "";
+    struct plan_model model = {0};
+    int rc = gguf_open(path, fault, &gguf);
+
+    if (rc != 0)
+        return rc;
+    if (gguf_get_str(gguf, "general.architecture", fault, &text) == 0 && text.len_bytes < sizeof(arch))
+        memcpy(arch, text.data, text.len_bytes);
+    header_fields(gguf, arch, &model);
+    header_kinds(gguf, arch, &model);
+    if (gguf_get_str(gguf, "general.name", NULL, &text) == 0 && text.len_bytes > 0)
+        snprintf(model.name, sizeof(model.name), "%.*s", (int)(text.len_bytes < 90 ? text.len_bytes : 90),
+                 (const char *)text.data);
+    else
+        str_copy(model.name, sizeof(model.name), "GGUF");
+    str_copy(model.source, sizeof(model.source), "GGUF metadata");
+    gguf_close(gguf);
+    rc = plan_model_check(&model, fault);
+    if (rc == 0)
+        *out = model;
+    return rc;
+}

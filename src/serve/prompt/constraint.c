@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Builds the answer's constraint.
+ *
+ *     tool_choice any, tool    [close what the prompt opened] calls
+ *     format                   thinking? JSON, or calls if there are tools
+ *     tools, auto              text (thinking text | call text)*
+ *     tools, none              text (thinking text)*
+ *     a thinking budget        the same
+ *     otherwise                nothing: any answer is allowed
+ *
+ * Under auto, a call that has begun must have a tool's name and an object of arguments; a strict tool's
+ * arguments must match its schema.  This applies where a mark of its own begins a call.  Llama's brace
+ * may begin other things, so there the constraint covers only strict tools.
+ *
+ * In harmony, everything is a message: thinking and comments, then a call or the final message. */
+#include "serve/prompt/constraint.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/str.h"
+#include "serve/prompt/constraint_priv.h"
+
+/* ---- the writer ---- */
+
+static void begin_item(struct constraint *constraint)
+{
+    uint8_t last =
+        constraint->out->len_bytes == 0 ? '[' : constraint->out->data[constraint->out->len_bytes - 1];
+
+    if (last != '[' && last != ':')
+        buf_append_byte(constraint->out, ',');
+}
+
+static void put_one(struct constraint *constraint, const char *kind, struct bytes text)
+{
+    begin_item(constraint);
+    buf_printf(constraint->out, "{\"%s\":", kind);
+    json_put_str(constraint->out, text);
+    buf_append_byte(constraint->out, '}');
+}
+
+void constraint_text(struct constraint *constraint, const char *text)
+{
+    put_one(constraint, "text", bytes_str(text));
+}
+
+void constraint_bytes(struct constraint *constraint, struct bytes before, struct bytes text,
+                      struct bytes after)
+{
+    struct buf all = {0};
+
+    buf_append(&all, before.data, before.len_bytes);
+    buf_append(&all, text.data, text.len_bytes);
+    buf_append(&all, after.data, after.len_bytes);
+    put_one(constraint, "text", buf_view(&all));
+    constraint->out->is_bad |= all.is_bad;
+    buf_fini(&all);
+}
+
+void constraint_mark(struct constraint *constraint, const char *mark)
+{
+    put_one(constraint, "mark", bytes_str(mark));
+}
+
+/* Ends an item whose errors may need a path. */
+static void end_named(struct constraint *constraint)
+{
+    if (constraint->path[0] != '\0') {
+        buf_append_str(constraint->out, ",\"path\":");
+        json_put_str(constraint->out, bytes_str(constraint->path));
+    }
+    buf_append_byte(constraint->out, '}');
+}
+
+void constraint_json(struct constraint *constraint, struct bytes schema)
+{
+    begin_item(constraint);
+    buf_append_str(constraint->out, "{\"json\":");
+    buf_append(constraint->out, schema.data, schema.len_bytes);
+    end_named(constraint);
+}
+
+void constraint_arguments(struct constraint *constraint, struct bytes schema)
+{
+    begin_item(constraint);
+    buf_append_str(constraint->out, "{\"json\":");
+    buf_append(constraint->out, schema.data, schema.len_bytes);
+    buf_append_str(constraint->out, ",\"closed\":true}");
+}
+
+void constraint_tagged(struct constraint *constraint, const struct constraint_tags *tags, struct bytes schema,
+                       const char *banned)
+{
+    begin_item(constraint);
+    buf_append_str(constraint->out, "{\"tagged\":");
+    buf_append(constraint->out, schema.data, schema.len_bytes);
+    buf_append_str(constraint->out, ",\"until\":");
+    json_put_str(constraint->out, bytes_str(tags->value_end));
+    if (tags->is_tight)
+        buf_append_str(constraint->out, ",\"inner\":true");
+    if (banned != NULL) {
+        buf_append_str(constraint->out, ",\"not\":");
+        json_put_str(constraint->out, bytes_str(banned));
+    }
+    end_named(constraint);
+}
+
+void constraint_free(struct constraint *constraint, const char *const *until, uint32_t max_tokens)
+{
+    begin_item(constraint);
+    buf_append_str(constraint->out, "{\"free\":{");
+    if (until[0] != NULL) {
+        buf_append_str(constraint->out, "\"until\":[");
+        for (size_t i = 0; until[i] != NULL; i++) {
+            begin_item(constraint);
+            json_put_str(constraint->out, bytes_str(until[i]));
+        }
+        buf_append_byte(constraint->out, ']');
+    }
+    if (max_tokens > 0)
+        buf_printf(constraint->out, "%s\"max_tokens\":%u", until[0] != NULL ? "," : "", max_tokens);
+    buf_append_str(constraint->out, "}}");
+}
+
+void constraint_open_seq(struct constraint *constraint)
+{
+    begin_item(constraint);
+    buf_append_str(constraint->out, "{\"seq\":[");
+}
+
+void constraint_open_any(struct constraint *constraint)
+{
+    begin_item(constraint);
+    buf_append_str(constraint->out, "{\"any\":[");
+}
+
+void constraint_close(struct constraint *constraint)
+{
+    buf_append_str(constraint->out, "]}");
+}
+
+void constraint_open_rep(struct constraint *constraint)
+{
+    begin_item(constraint);
+    buf_append_str(constraint->out, "{\"rep\":");
+}
+
+void constraint_close_rep(struct constraint *constraint, int min, int max)
+{
+    buf_printf(constraint->out, ",\"min\":%d", min);
+    if (max >= 0)
+        buf_printf(constraint->out, ",\"max\":%d", max);
+    buf_append_byte(constraint->out, '}');
+}
+
+/* ---- the request's wishes ---- */
+
+/* True if calls are allowed and there is a reason to constrain them. */
+static bool holds_calls(const struct constraint *constraint)
+{
+    const struct gen_request *request = constraint->request;
+    bool has_strict = false;
+
+    for (size_t i = 0; i < request->n_tools; i++)
+        has_strict |= request->tools[i].is_strict;
+    return request->n_tools > 0 && request->tool_choice != GEN_TOOLS_NONE &&
+           (has_strict || constraint->manner->calls != CHAT_CALLS_LLAMA);
+}
+
+/* True if thinking is off but the template has no switch for it, or opens the thinking anyway. */
+static bool forbids_thinking(const struct constraint *constraint, bool begins_thinking)
+{
+    return constraint->request->thinking == GEN_THINKING_OFF &&
+           (begins_thinking ||
+            (!constraint->manner->has_think_switch &&
+             (constraint->manner->think_open != NULL || constraint->manner->calls == CHAT_CALLS_HARMONY)));
+}
+
+static bool is_wanted(const struct constraint *constraint, bool begins_thinking)
+{
+    const struct gen_request *request = constraint->request;
+
+    return constraint_is_forced(request) || request->format != GEN_FORMAT_TEXT || holds_calls(constraint) ||
+           (request->n_tools > 0 && request->tool_choice == GEN_TOOLS_NONE) ||
+           forbids_thinking(constraint, begins_thinking) ||
+           (request->thinking_budget > 0 &&
+            (constraint->manner->think_open != NULL || constraint->manner->calls == CHAT_CALLS_HARMONY));
+}
+
+static void put_document(struct constraint *constraint)
+{
+    constraint_json(constraint, constraint->request->format == GEN_FORMAT_JSON_SCHEMA
+                                    ? constraint->request->schema
+                                    : bytes_str("{\"type\":\"object\"}"));
+}
+
+/* ---- thinking between marks ---- */
+
+static void put_rest_of_thinking(struct constraint *constraint)
+{
+    const char *const until[] = {constraint->manner->think_close, NULL};
+
+    constraint_free(constraint, until, constraint->request->thinking_budget);
+    constraint_mark(constraint, constraint->manner->think_close);
+}
+
+static void put_thinking(struct constraint *constraint)
+{
+    constraint_open_seq(constraint);
+    constraint_mark(constraint, constraint->manner->think_open);
+    put_rest_of_thinking(constraint);
+    constraint_close(constraint);
+}
+
+static void put_line_ends(struct constraint *constraint)
+{
+    constraint_open_rep(constraint);
+    constraint_text(constraint, "\n");
+    constraint_close_rep(constraint, 0, 2);
+}
+
+/* Continues the thinking that the prompt has opened, or closes it at once. */
+static void put_begun(struct constraint *constraint, bool is_closed)
+{
+    if (is_closed)
+        constraint_mark(constraint, constraint->manner->think_close);
+    else
+        put_rest_of_thinking(constraint);
+    put_line_ends(constraint);
+}
+
+/* ---- most families ---- */
+
+/* Text, with calls and thinking between as far as they are allowed. */
+static void put_open_answer(struct constraint *constraint, bool thinks)
+{
+    const struct chat_manner *manner = constraint->manner;
+    bool calls = holds_calls(constraint);
+    const char *until[4] = {0};
+    size_t n = 0;
+
+    if (manner->think_open != NULL)
+        until[n++] = manner->think_open;
+    if (constraint->request->n_tools > 0 && constraint_call_mark(constraint)[0] != '\0' &&
+        (calls || manner->calls != CHAT_CALLS_LLAMA))
+        until[n++] = constraint_call_mark(constraint);
+    constraint_free(constraint, until, 0);
+    if (!calls && !(thinks && manner->think_open != NULL))
+        return;
+    constraint_open_rep(constraint);
+    constraint_open_seq(constraint);
+    constraint_open_any(constraint);
+    if (calls)
+        constraint_calls(constraint, false, false);
+    if (thinks && manner->think_open != NULL)
+        put_thinking(constraint);
+    constraint_close(constraint);
+    constraint_free(constraint, until, 0);
+    constraint_close(constraint);
+    constraint_close_rep(constraint, 0, -1);
+}
+
+static void put_plain(struct constraint *constraint, bool begins_thinking)
+{
+    const struct gen_request *request = constraint->request;
+    bool forces = constraint_is_forced(request);
+    bool thinks = !forces && request->thinking != GEN_THINKING_OFF;
+
+    constraint_open_seq(constraint);
+    if (begins_thinking)
+        put_begun(constraint, !thinks);
+    if (forces) {
+        constraint_calls(constraint, true, !request->is_single_call);
+    } else if (request->format != GEN_FORMAT_TEXT) {
+        if (thinks && !begins_thinking && constraint->manner->think_open != NULL) {
+            constraint_open_rep(constraint);
+            constraint_open_seq(constraint);
+            put_thinking(constraint);
+            put_line_ends(constraint);
+            constraint_close(constraint);
+            constraint_close_rep(constraint, 0, 1);
+        }
+        constraint_open_any(constraint);
+        if (request->n_tools > 0 && request->tool_choice != GEN_TOOLS_NONE)
+            constraint_calls(constraint, false, !request->is_single_call);
+        put_document(constraint);
+        constraint_close(constraint);
+    } else {
+        put_open_answer(constraint, thinks);
+    }
+    constraint_close(constraint);
+}
+
+/* ---- harmony ---- */
+
+static void put_channel(struct constraint *constraint, const char *channel)
+{
+    constraint_mark(constraint, "<|channel|>");
+    constraint_text(constraint, channel);
+    constraint_mark(constraint, "<|message|>");
+}
+
+static void put_aside(struct constraint *constraint, const char *channel, uint32_t max_tokens)
+{
+    static const char *const until[] = {"<|end|>", NULL};
+
+    constraint_open_seq(constraint);
+    put_channel(constraint, channel);
+    constraint_free(constraint, until, max_tokens);
+    constraint_mark(constraint, "<|end|>");
+    constraint_mark(constraint, "<|start|>");
+    constraint_text(constraint, "assistant");
+    constraint_close(constraint);
+}
+
+static void put_harmony(struct constraint *constraint)
+{
+    static const char *const until[] = {"<|end|>", NULL};
+    const struct gen_request *request = constraint->request;
+    bool forces = constraint_is_forced(request);
+    bool calls = request->n_tools > 0 && request->tool_choice != GEN_TOOLS_NONE;
+
+    constraint_open_seq(constraint);
+    if (!forces && (request->thinking != GEN_THINKING_OFF || calls)) {
+        constraint_open_rep(constraint);
+        constraint_open_any(constraint);
+        if (request->thinking != GEN_THINKING_OFF)
+            put_aside(constraint, "analysis", request->thinking_budget);
+        if (calls)
+            put_aside(constraint, "commentary", 0);
+        constraint_close(constraint);
+        constraint_close_rep(constraint, 0, -1);
+    }
+    constraint_open_any(constraint);
+    if (calls)
+        constraint_calls(constraint, forces, false);
+    if (!forces) {
+        constraint_open_seq(constraint);
+        put_channel(constraint, "final");
+        if (request->format != GEN_FORMAT_TEXT)
+            put_document(constraint);
+        else
+            constraint_free(constraint, until, 0);
+        constraint_close(constraint);
+    }
+    constraint_close(constraint);
+    constraint_close(constraint);
+}
+
+int constraint_make(const struct gen_model *model, const struct gen_request *request, bool begins_thinking,
+                    struct buf *out, struct api_error *error)
+{
+    struct constraint constraint = {
+        .request = request, .manner = chat_format_manner(model->chat), .out = out};
+    int rc = constraint_check_schemas(&constraint, model->verdicts, error);
+
+    if (rc < 0 || request->n_prompts > 0 || request->work.max_new_tokens == 0 ||
+        !is_wanted(&constraint, begins_thinking))
+        return rc;
+    if (constraint.manner->calls != CHAT_CALLS_HARMONY)
+        put_plain(&constraint, begins_thinking);
+    else if (request->prefill.len_bytes == 0)
+        put_harmony(&constraint);
+    if (out->is_bad) {
+        api_fail(error, 503, "out of memory");
+        return E_NOMEM;
+    }
+    if (out->len_bytes > CONSTRAINT_MAX_BYTES)
+        return api_fail(error, 400, "the schemas of tools and answer come to more than 1 MiB");
+    return constraint_has_schemas(request) ? constraint_check_whole(&constraint, model, error) : 0;
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shared by the files that write constraints: the writer, and calls. */
+#ifndef SERVE_PROMPT_CONSTRAINT_PRIV_H
+#define SERVE_PROMPT_CONSTRAINT_PRIV_H
+
+#include "serve/prompt/constraint.h"
+
+#define CONSTRAINT_MAX_BYTES                                                                                 \
+    (1u << 20) /* the most that a worker accepts; more would cost the router its link */
+
+struct constraint {
+    const struct gen_request *request;
+    const struct chat_manner *manner;
+    struct buf *out;
+    char path[160]; /* path for errors in the schemas being written; empty: "$" */
+};
+
+/* Writers of constraint elements, in sequence in a list or after a member's colon.  They add commas
+ * themselves. */
+void constraint_text(struct constraint *constraint, const char *text);
+void constraint_bytes(struct constraint *constraint, struct bytes before, struct bytes text,
+                      struct bytes after);
+void constraint_mark(struct constraint *constraint, const char *mark);
+void constraint_json(struct constraint *constraint, struct bytes schema);
+/* Arguments: an object; an empty object if the schema mentions no properties. */
+void constraint_arguments(struct constraint *constraint, struct bytes schema);
+/* Free text up to one of the marks (NULL ends the list); max_tokens 0: no limit. */
+void constraint_free(struct constraint *constraint, const char *const *until, uint32_t max_tokens);
+void constraint_open_seq(struct constraint *constraint);
+void constraint_open_any(struct constraint *constraint);
+void constraint_close(struct constraint *constraint); /* closes either */
+void constraint_open_rep(struct constraint *constraint);
+void constraint_close_rep(struct constraint *constraint, int min, int max); /* max -1: no limit */
+
+/* constraint_check.c */
+struct verdicts;
+bool constraint_is_forced(const struct gen_request *request);
+/* Checks that the request's schemas can be enforced, all of them together.  E_NOMEM, E_FORMAT with the
+ * error. */
+int constraint_check_schemas(const struct constraint *constraint, struct verdicts *verdicts,
+                             struct api_error *error);
+/* Checks that a worker will accept the constraint. */
+int constraint_check_whole(const struct constraint *constraint, const struct gen_model *model,
+                           struct api_error *error);
+/* Writes the path of a tool's schema in the request ("tools.3.input_schema"). */
+void constraint_tool_path(const struct gen_request *request, size_t tool, char *out, size_t out_bytes);
+
+/* constraint_tags.c */
+struct constraint_tags {              /* the tags of one model family */
+    const char *key_open, *key_close; /* around a key, up to its value */
+    const char *value_close;          /* as the model writes it */
+    const char *value_end; /* the part of it that ends a value for the parser; no value contains it */
+    const char *line_end;  /* after it */
+    bool is_tight; /* no line end is written around a value; one that stands there belongs to the tags */
+};
+extern const struct constraint_tags constraint_xml_tags, constraint_glm_tags;
+void constraint_tags(struct constraint *constraint, const struct constraint_tags *tags,
+                     const struct gen_tool *tool);
+/* Writes a string of a schema between tags.  schema is its JSON text; NULL: any string.  banned is a
+ * pattern that it must not match; it may be NULL. */
+void constraint_tagged(struct constraint *constraint, const struct constraint_tags *tags, struct bytes schema,
+                       const char *banned);
+
+/* constraint_calls.c */
+/* Writes one call, and more calls if the format and is_many allow.  is_held: the arguments of all tools
+ * must match their schemas, not only those of strict tools. */
+void constraint_calls(struct constraint *constraint, bool is_held, bool is_many);
+/* The mark that begins a call; plain text must not contain it.  Empty: no mark begins a call. */
+const char *constraint_call_mark(const struct constraint *constraint);
+/* False if tool_choice names another tool. */
+bool constraint_may_call(const struct constraint *constraint, const struct gen_tool *tool);
+
+#endif

@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Arguments as tags, for a tool whose arguments must match its schema.  Properties come in the schema's
+ * order, each up to its closing tag.
+ *
+ *     only a string    its text as it is, within the schema's pattern, format and lengths: {"tagged": ...}
+ *     no string        JSON
+ *     both             either; but no text that would be read as the JSON
+ *
+ * The parser of these arguments (text/toolcall/calls_tags.c) decides by the schema's types, so this file
+ * asks the parser for them.  References, lists of types, enums and alternatives are followed down to the
+ * strings.  A schema that gives no types is JSON; so is a string that only allOf declares. */
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "text/toolcall/calls_types.h"
+#include "text/json/json.h"
+#include "base/err.h"
+#include "serve/prompt/constraint_priv.h"
+
+#define MAX_DEPTH       8
+#define MAX_NAMED_BYTES 80 /* properties with longer names are reported under the tool's path */
+
+const struct constraint_tags constraint_xml_tags = {.key_open = "<parameter=",
+                                                    .key_close = ">\n",
+                                                    .value_close = "\n</parameter>",
+                                                    .value_end = "</parameter>",
+                                                    .line_end = "\n"};
+const struct constraint_tags constraint_glm_tags = {.key_open = "<arg_key>",
+                                                    .key_close = "</arg_key>\n<arg_value>",
+                                                    .value_close = "</arg_value>",
+                                                    .value_end = "</arg_value>",
+                                                    .line_end = "\n",
+                                                    .is_tight = true};
+
+struct place { /* the place of the value being written */
+    struct constraint *constraint;
+    const struct constraint_tags *tags;
+    const json_t *root; /* the tool's schema */
+    unsigned types;     /* the types that the parser may give the value */
+};
+
+static struct bytes text_of(const json_t *value)
+{
+    return bytes_of(json_string_value(value), json_string_length(value));
+}
+
+/* Writes a schema as JSON, with the definitions that its references may name. */
+static void put_json(struct place *place, const json_t *schema, const char *type)
+{
+    static const char *const shared[] = {"$defs", "definitions"};
+    json_t *whole = json_is_object(schema) ? json_copy((json_t *)schema) : json_object();
+    struct buf text = {0};
+
+    for (size_t i = 0; i < 2 && whole != NULL; i++)
+        if (json_object_get(place->root, shared[i]) != NULL && json_object_get(whole, shared[i]) == NULL)
+            json_object_set(whole, shared[i], json_object_get(place->root, shared[i]));
+    if (whole != NULL && type != NULL)
+        json_object_set_new(whole, "type", json_string(type));
+    if (whole == NULL || api_json_put(&text, whole) < 0)
+        place->constraint->out->is_bad = true;
+    else
+        constraint_json(place->constraint, buf_view(&text));
+    buf_fini(&text);
+    json_decref(whole);
+}
+
+/* Appends a pattern of the texts that the parser reads as another type.  False: there are none. */
+static bool other_readings(unsigned types, struct buf *out)
+{
+    if (types == CALLS_AS_STRING)
+        return false;
+    buf_append_str(out, "^([ \\t\\n\\r][\\s\\S]*"); /* blanks may precede JSON */
+    if (types & CALLS_AS_NULL)
+        buf_append_str(out, "|(null|None)[ \\t\\n\\r]*");
+    if (types & CALLS_AS_BOOLEAN)
+        buf_append_str(out, "|(true|false|True|False)[ \\t\\n\\r]*");
+    if (types & (CALLS_AS_INTEGER | CALLS_AS_NUMBER))
+        buf_append_str(out, "|[-0-9][\\s\\S]*");
+    if (types & CALLS_AS_ARRAY)
+        buf_append_str(out, "|\\[[\\s\\S]*");
+    if (types & CALLS_AS_OBJECT)
+        buf_append_str(out, "|\\{[\\s\\S]*");
+    buf_append_str(out, ")$");
+    return true;
+}
+
+static void put_string(struct place *place, const json_t *schema)
+{
+    static const char *const keywords[] = {"minLength", "maxLength", "pattern", "format"};
+    json_t *kept = json_object();
+    struct buf text = {0}, banned = {0};
+    bool has_banned = other_readings(place->types, &banned);
+
+    for (size_t i = 0; i < 4 && kept != NULL; i++)
+        if (json_object_get(schema, keywords[i]) != NULL)
+            json_object_set(kept, keywords[i], json_object_get(schema, keywords[i]));
+    if (has_banned)
+        buf_append_byte(&banned, '\0');
+    if (kept == NULL || api_json_put(&text, kept) < 0 || banned.is_bad)
+        place->constraint->out->is_bad = true;
+    else
+        constraint_tagged(place->constraint, place->tags, buf_view(&text),
+                          has_banned ? (const char *)banned.data : NULL);
+    buf_fini(&banned);
+    buf_fini(&text);
+    json_decref(kept);
+}
+
+/* True if the parser reads this text as another type. */
+static bool is_read_otherwise(const struct place *place, struct bytes word)
+{
+    static const char *const words[] = {"True", "False", "None"};
+    json_t *value = NULL;
+    bool is_other = false;
+
+    if (place->types == CALLS_AS_STRING)
+        return false;
+    for (size_t i = 0; i < 3; i++)
+        is_other |= bytes_is(word, words[i]);
+    is_other |= api_json_load(word, NULL, &value) == 0 && !json_is_string(value);
+    json_decref(value);
+    return is_other;
+}
+
+/* Writes a word of an enum.  Words that could be read as another type, or that hold the closing tag, are
+ * left out. */
+static void put_word(struct place *place, const json_t *word)
+{
+    const struct bytes nothing = {0};
+    json_t *lone;
+
+    if (json_is_string(word)) {
+        struct bytes text = text_of(word);
+
+        if (!is_read_otherwise(place, text) &&
+            bytes_find(text, bytes_str(place->tags->value_end), 0) == SIZE_MAX)
+            constraint_bytes(place->constraint, nothing, text, nothing);
+        return;
+    }
+    lone = json_pack("{s:O}", "const", (json_t *)word);
+    if (lone == NULL)
+        place->constraint->out->is_bad = true;
+    else
+        put_json(place, lone, NULL);
+    json_decref(lone);
+}
+
+static void put_value(struct place *place, const json_t *schema, unsigned depth);
+
+static void put_each(struct place *place, const json_t *list, unsigned depth)
+{
+    constraint_open_any(place->constraint);
+    for (size_t i = 0; i < json_array_size(list); i++)
+        put_value(place, json_array_get(list, i), depth + 1);
+    constraint_close(place->constraint);
+}
+
+static void put_types(struct place *place, const json_t *schema, const json_t *types)
+{
+    constraint_open_any(place->constraint);
+    for (size_t i = 0; i < json_array_size(types); i++) {
+        struct bytes type = text_of(json_array_get(types, i));
+
+        if (bytes_is(type, "string"))
+            put_string(place, schema);
+        else
+            put_json(place, schema, json_string_value(json_array_get(types, i)));
+    }
+    constraint_close(place->constraint);
+}
+
+/* True if the schema has no other keywords that would have to be merged into its alternatives. */
+static bool is_choice(const json_t *schema, const char *name)
+{
+    static const char *const others[] = {"type",    "enum",   "const",     "properties", "items",
+                                         "pattern", "format", "minLength", "maxLength",  "minimum",
+                                         "maximum", "allOf",  "required"};
+
+    if (json_array_size(json_object_get(schema, name)) == 0)
+        return false;
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+        if (json_object_get(schema, others[i]) != NULL)
+            return false;
+    return true;
+}
+
+static void put_value(struct place *place, const json_t *schema, unsigned depth)
+{
+    const json_t *type, *words, *ref = json_object_get(schema, "$ref");
+
+    if (place->constraint->out->len_bytes > CONSTRAINT_MAX_BYTES)
+        return; /* too long: it is refused later anyway */
+    for (unsigned i = 0; i < MAX_DEPTH && json_is_string(ref); i++) {
+        schema = calls_follow_ref(place->root, text_of(ref));
+        ref = json_object_get(schema, "$ref");
+    }
+    type = json_object_get(schema, "type");
+    words = json_object_get(schema, "enum");
+    if (json_is_string(json_object_get(schema, "const"))) {
+        put_word(place, json_object_get(schema, "const"));
+    } else if (json_array_size(words) > 0 && (calls_types_of(place->root, schema) & CALLS_AS_STRING)) {
+        constraint_open_any(place->constraint);
+        for (size_t i = 0; i < json_array_size(words); i++)
+            put_word(place, json_array_get(words, i));
+        constraint_close(place->constraint);
+    } else if (bytes_is(api_json_str(type), "string")) {
+        put_string(place, schema);
+    } else if (json_is_array(type)) {
+        put_types(place, schema, type);
+    } else if (depth < MAX_DEPTH && is_choice(schema, "anyOf")) {
+        put_each(place, json_object_get(schema, "anyOf"), depth);
+    } else if (depth < MAX_DEPTH && is_choice(schema, "oneOf")) {
+        put_each(place, json_object_get(schema, "oneOf"), depth);
+    } else {
+        put_json(place, schema, NULL);
+    }
+}
+
+/* Returns the names that the schema requires, as an object.  NULL: no memory. */
+static json_t *required_of(const json_t *root)
+{
+    const json_t *list = json_object_get(root, "required");
+    json_t *names = json_object();
+
+    for (size_t i = 0; i < json_array_size(list) && names != NULL; i++)
+        if (json_is_string(json_array_get(list, i)))
+            json_object_set(names, json_string_value(json_array_get(list, i)), json_true());
+    return names;
+}
+
+static void put_property(struct place *place, const char *key, const json_t *schema)
+{
+    struct constraint *constraint = place->constraint;
+
+    place->types = calls_types_of(place->root, schema);
+    constraint_open_seq(constraint);
+    constraint_bytes(constraint, bytes_str(place->tags->key_open), bytes_str(key),
+                     bytes_str(place->tags->key_close));
+    put_value(place, schema, 0);
+    constraint_text(constraint, place->tags->value_close);
+    constraint_text(constraint, place->tags->line_end);
+    constraint_close(constraint);
+}
+
+void constraint_tags(struct constraint *constraint, const struct constraint_tags *tags,
+                     const struct gen_tool *tool)
+{
+    struct place place = {.constraint = constraint, .tags = tags};
+    json_t *root = NULL, *schema, *required;
+    size_t index = (size_t)(tool - constraint->request->tools), n;
+    const char *key;
+
+    if (api_json_load(tool->input_schema, NULL, &root) < 0)
+        return;
+    place.root = root;
+    required = required_of(root);
+    constraint->out->is_bad |= required == NULL;
+    constraint_tool_path(constraint->request, index, constraint->path, sizeof(constraint->path));
+    n = strlen(constraint->path);
+    json_object_foreach(json_object_get(root, "properties"), key, schema)
+    {
+        bool is_needed = json_object_get(required, key) != NULL;
+
+        if (constraint->out->len_bytes > CONSTRAINT_MAX_BYTES)
+            break; /* too long, because each property may bring all of $defs; constraint_make() refuses it */
+        if (strlen(key) <= MAX_NAMED_BYTES)
+            snprintf(constraint->path + n, sizeof(constraint->path) - n, ".properties.%s", key);
+        if (!is_needed)
+            constraint_open_rep(constraint);
+        put_property(&place, key, schema);
+        if (!is_needed)
+            constraint_close_rep(constraint, 0, 1);
+        constraint->path[n] = '\0';
+    }
+    constraint->path[0] = '\0';
+    json_decref(required);
+    json_decref(root);
+}

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The types that a tool's schema allows for a value.  A schema may take milliseconds to read, so long ones are
+ * shortened where requests are tokenised, in a job thread: the splitter on the loop reads the short form. */
+#include "text/toolcall/calls_types.h"
+
+#include "base/check.h"
+#include "base/err.h"
+#include "base/str.h"
+#include "text/json/json.h"
+
+#define MAX_REFS   8
+#define MAX_LOOKED 1000   /* limit on schemas visited for one value: references may multiply them */
+#define MAX_WALKED 100000 /* the same for all values of one schema */
+
+static unsigned type_of_word(struct bytes word)
+{
+    static const char *const words[] = {"string", "integer", "number", "boolean", "null", "array", "object"};
+
+    for (unsigned i = 0; i < 7; i++)
+        if (bytes_is(word, words[i]))
+            return 1u << i;
+    return CALLS_AS_ANY;
+}
+
+unsigned calls_type_of_value(const json_t *value)
+{
+    switch (json_typeof(value)) {
+    case JSON_STRING:
+        return CALLS_AS_STRING;
+    case JSON_INTEGER:
+        return CALLS_AS_INTEGER | CALLS_AS_NUMBER;
+    case JSON_REAL:
+        return CALLS_AS_NUMBER;
+    case JSON_TRUE:
+    case JSON_FALSE:
+        return CALLS_AS_BOOLEAN;
+    case JSON_NULL:
+        return CALLS_AS_NULL;
+    case JSON_ARRAY:
+        return CALLS_AS_ARRAY;
+    case JSON_OBJECT:
+        return CALLS_AS_OBJECT;
+    }
+    return CALLS_AS_ANY;
+}
+
+const json_t *calls_follow_ref(const json_t *root, struct bytes ref)
+{
+    size_t at = 2;
+
+    if (!bytes_starts_with(ref, "#/"))
+        return NULL;
+    while (root != NULL && at <= ref.len_bytes) {
+        size_t slash = bytes_find(ref, bytes_str("/"), at);
+        size_t end = slash == SIZE_MAX ? ref.len_bytes : slash;
+
+        root = json_object_getn(root, (const char *)ref.data + at, end - at);
+        at = end + 1;
+    }
+    return root;
+}
+
+static unsigned types_of(const json_t *root, const json_t *schema, unsigned depth, unsigned *n_left)
+{
+    static const char *const choices[] = {"anyOf", "oneOf"};
+    const json_t *type = json_object_get(schema, "type");
+    const json_t *list = json_object_get(schema, "enum");
+    unsigned types = 0;
+
+    if (depth > MAX_REFS || *n_left == 0)
+        return CALLS_AS_ANY;
+    --*n_left;
+    if (json_is_string(json_object_get(schema, "$ref")))
+        return types_of(root, calls_follow_ref(root, api_json_str(json_object_get(schema, "$ref"))),
+                        depth + 1, n_left);
+    if (json_is_string(type))
+        return type_of_word(api_json_str(type));
+    for (size_t i = 0; i < json_array_size(type); i++)
+        types |= type_of_word(api_json_str(json_array_get(type, i)));
+    for (size_t i = 0; i < json_array_size(list) && types == 0; i++)
+        types |= calls_type_of_value(json_array_get(list, i));
+    for (size_t c = 0; c < 2 && types == 0; c++) {
+        const json_t *branches = json_object_get(schema, choices[c]);
+
+        for (size_t i = 0; i < json_array_size(branches) && i < 64 && types != CALLS_AS_ANY; i++)
+            types |= types_of(root, json_array_get(branches, i), depth + 1, n_left);
+    }
+    if (json_object_get(schema, "const") != NULL && types == 0)
+        types = calls_type_of_value(json_object_get(schema, "const"));
+    return types == 0 ? CALLS_AS_ANY : types;
+}
+
+unsigned calls_types_of(const json_t *root, const json_t *schema)
+{
+    unsigned n_left = MAX_LOOKED;
+
+    return types_of(root, schema, 0, &n_left);
+}
+
+/* ---- the short form ---- */
+
+static const char *const type_words[] = {"string", "integer", "number", "boolean", "null", "array", "object"};
+
+static json_t *property_of(unsigned types)
+{
+    json_t *list = json_array();
+
+    for (unsigned i = 0; i < ARRAY_LEN(type_words); i++)
+        if (types & 1u << i)
+            json_array_append_new(list, json_string(type_words[i]));
+    return json_pack("{s:o}", "type", list);
+}
+
+/* The bytes that a member takes in the short form, and more: each byte of its key may need six. */
+static size_t member_bytes(size_t key_bytes)
+{
+    return 6 * key_bytes + sizeof("\"\": {\"type\": [\"string\", \"integer\", \"number\", \"boolean\", "
+                                  "\"null\", \"array\", \"object\"]}, ");
+}
+
+static json_t *short_properties(const json_t *root)
+{
+    unsigned n_left = MAX_WALKED;
+    size_t room_bytes = CALLS_MAX_SCHEMA_BYTES - sizeof("{\"properties\": {}}");
+    json_t *out = json_object();
+    const char *key;
+    size_t key_bytes;
+    json_t *schema;
+
+    json_object_keylen_foreach(json_object_get(root, "properties"), key, key_bytes, schema)
+    {
+        unsigned n_value = n_left < MAX_LOOKED ? n_left : MAX_LOOKED, n_before = n_value;
+        unsigned types = types_of(root, schema, 0, &n_value);
+
+        n_left -= n_before - n_value;
+        if (types == CALLS_AS_ANY)
+            continue;
+        if (member_bytes(key_bytes) > room_bytes)
+            break;
+        room_bytes -= member_bytes(key_bytes);
+        if (json_object_setn_new(out, key, key_bytes, property_of(types)) != 0)
+            break;
+    }
+    return json_pack("{s:o}", "properties", out);
+}
+
+int calls_shorten_schema(struct bytes schema, struct buf *out)
+{
+    json_t *root, *shortened;
+    int rc = api_json_load(schema, NULL, &root);
+
+    if (rc < 0)
+        return rc;
+    shortened = short_properties(root);
+    json_decref(root);
+    rc = shortened != NULL ? api_json_put(out, shortened) : E_NOMEM;
+    json_decref(shortened);
+    return rc;
+}

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Families whose reference is their published implementation in Hugging Face transformers, in float64.
+
+The tensors of the GGUF are given to a model of transformers under its own names, in its own order of rows: what
+llama.cpp's converter does, backwards. Written with transformers 5.23.0 and torch 2.15.0 (CPU)."""
+import torch
+import transformers
+
+EXPERTS = {"mlp.gate.weight": "ffn_gate_inp", "mlp.experts.down_proj": "ffn_down_exps"}
+SHARED = {f"{m}_proj.weight": f"ffn_{m}_shexp" for m in ("gate", "up", "down")}
+DENSE = {f"mlp.{m}_proj.weight": f"ffn_{m}" for m in ("gate", "up", "down")}
+PRE = {"input_layernorm.weight": "attn_norm", "post_attention_layernorm.weight": "ffn_norm"}
+LATE = {"input_layernorm.weight": "attn_norm", "post_attention_layernorm.weight": "post_attention_norm"}
+POST = {"post_attention_layernorm.weight": "post_attention_norm", "post_feedforward_layernorm.weight": "post_ffw_norm"}
+HEADS = {f"self_attn.{m}_norm.weight": f"attn_{m}_norm" for m in "qk"}
+TURNED = {"self_attn.query_layernorm.weight": "attn_q_norm", "self_attn.key_layernorm.weight": "attn_k_norm"}
+
+# name in transformers, {name of a layer's tensor there: here}, settings besides
+FAMILIES = {
+    "qwen2moe": ("Qwen2Moe", {**PRE, **EXPERTS, "mlp.shared_expert_gate.weight": "ffn_gate_inp_shexp",
+                              **{f"mlp.shared_expert.{k}": v for k, v in SHARED.items()}}, {"norm_topk_prob": False}),
+    "olmoe": ("Olmoe", {**PRE, **HEADS, **EXPERTS}, {"norm_topk_prob": False}),
+    "granitemoe": ("GraniteMoe", {**PRE, "block_sparse_moe.router.weight": "ffn_gate_inp",
+                                  "block_sparse_moe.experts.down_proj": "ffn_down_exps"}, {}),
+    "minimax-m2": ("MiniMaxM2", {**PRE, **HEADS, **EXPERTS, "mlp.e_score_correction_bias": "exp_probs_b.bias"}, {}),
+    "hunyuan-dense": ("HunYuanDenseV1", {**PRE, **TURNED, **DENSE}, {}),
+    "hunyuan-moe": ("HunYuanMoEV1", {**PRE, **TURNED, "mlp.gate.wg.weight": "ffn_gate_inp",
+                                     "mlp.experts.down_proj": "ffn_down_exps",
+                                     **{f"mlp.shared_mlp.{k}": v for k, v in SHARED.items()}}, {}),
+    "seed_oss": ("SeedOss", {**LATE, **DENSE}, {"attention_bias": True, "attention_out_bias": True}),
+    "exaone4": ("Exaone4", {**POST, **HEADS, **DENSE}, {"sliding_window_pattern": 4}),
+}
+
+
+def settings(model):
+    """The configuration that the keys of the GGUF stand for."""
+    width = model.key("expert_feed_forward_length", model.key("feed_forward_length"))
+    dim = model.key("attention.key_length")
+    rope = {"rope_type": "default", "rope_theta": model.key("rope.freq_base", 10000.0),
+            "partial_rotary_factor": model.key("rope.dimension_count", dim) / dim}
+    window = model.key("attention.sliding_window")
+    experts = model.key("expert_count")
+    kinds = ["full_attention" if window is None or i % 4 == 3 else "sliding_attention"
+             for i in range(model.key("block_count"))]
+    scales = {"embedding_multiplier": "embedding_scale", "residual_multiplier": "residual_scale",
+              "attention_multiplier": "attention.scale", "logits_scaling": "logit_scale"}
+    scaled = {k: model.key(v) for k, v in scales.items() if model.key(v) is not None}
+    routed = {"num_experts": experts, "num_local_experts": experts, "moe_intermediate_size": width,
+              "num_experts_per_tok": model.key("expert_used_count"), "moe_topk": model.key("expert_used_count"),
+              "shared_expert_intermediate_size": model.key("expert_shared_feed_forward_length")} if experts else {}
+    return {"vocab_size": model.tensors["token_embd.weight"].shape[0], "hidden_size": model.key("embedding_length"),
+            "intermediate_size": width if experts else model.key("feed_forward_length"), "head_dim": dim,
+            "num_hidden_layers": model.key("block_count"), "num_attention_heads": model.key("attention.head_count"),
+            "num_key_value_heads": model.key("attention.head_count_kv"), "rope_parameters": rope,
+            "rms_norm_eps": model.key("attention.layer_norm_rms_epsilon"), "tie_word_embeddings": False,
+            "max_position_embeddings": model.key("context_length"), "sliding_window": window, "layer_types": kinds,
+            "pad_token_id": None, "bos_token_id": None, "eos_token_id": None,
+            "_attn_implementation": "eager", "_experts_implementation": "eager", **scaled, **routed}
+
+
+def halves(rows, heads, turned):
+    """Rows of heads whose pairs lie side by side, in the order of pairs that lie halves apart."""
+    if not turned:
+        return rows
+    return rows.unflatten(0, (heads, -1, 2)).transpose(1, 2).flatten(0, 2)
+
+
+def weights(model, names, adjacent):
+    state = {"model.embed_tokens.weight": model.tensors["token_embd.weight"],
+             "model.norm.weight": model.tensors["output_norm.weight"], "lm_head.weight": model.head}
+    for index in range(model.key("block_count")):
+        w, at = model.layer(index), f"model.layers.{index}."
+        state.update({at + theirs: w[ours] for theirs, ours in names.items()})
+        for m, heads in (("q", "head_count"), ("k", "head_count_kv")):
+            state[at + f"self_attn.{m}_proj.weight"] = halves(w[f"attn_{m}"], model.key(f"attention.{heads}"), adjacent)
+        state[at + "self_attn.v_proj.weight"], state[at + "self_attn.o_proj.weight"] = w["attn_v"], w["attn_output"]
+        for m, part in (("q", "q"), ("k", "k"), ("v", "v"), ("o", "output")):
+            if f"attn_{part}.bias" in w:
+                state[at + f"self_attn.{m}_proj.bias"] = w[f"attn_{part}.bias"]
+        if "ffn_gate_exps" in w:
+            place = "block_sparse_moe" if any(name.startswith("block") for name in names) else "mlp"
+            state[at + place + ".experts.gate_up_proj"] = torch.cat((w["ffn_gate_exps"], w["ffn_up_exps"]), 1)
+        if "ffn_gate_inp_shexp" in w:
+            state[at + "mlp.shared_expert_gate.weight"] = w["ffn_gate_inp_shexp"][None]
+    return state
+
+
+def forward(model, tokens):
+    name, names, besides = FAMILIES[model.arch]
+    config = getattr(transformers, name + "Config")(**{**settings(model), **besides})
+    network = getattr(transformers, name + "ForCausalLM")(config).double().eval()
+    adjacent = model.arch == "granitemoe"
+    network.load_state_dict(weights(model, names, adjacent), strict=True)
+    with torch.no_grad():
+        return network(tokens[None]).logits[0]

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Model shapes and their counts, from tables, config.json, GGUF and command lines. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+
+#include "base/err.h"
+#include "fleet/plan/builtin.h"
+
+static struct plan_books books;
+
+static struct plan_model model(const char *name)
+{
+    struct plan_model found = {0};
+    struct fault fault = {0};
+
+    if (plan_models_find(&books.models, name, &fault, &found) != 0)
+        fail_msg("%s", fault.text);
+    return found;
+}
+
+static struct plan_model config(const char *text)
+{
+    struct plan_model found = {0};
+    struct fault fault = {0};
+
+    if (plan_model_from_config(bytes_str(text), &fault, &found) != 0)
+        fail_msg("%s", fault.text);
+    return found;
+}
+
+/* Published parameter counts and bytes of KV (BF16). */
+static void counts_are_exact(void **state)
+{
+    static const struct {
+        const char *name;
+        double params, active, kv_bytes;
+    } KNOWN[] = {
+        {"Qwen3-0.6B", 595984384, 595984384, 114688},
+        {"meta-llama/Llama-3.1-8B-Instruct", 8029995008, 7504658432, 131072},
+        {"Llama-3-70B", 70552387584, 69501714432, 327680},
+        {"Llama-3.1-405B", 405849243648, 403747897344, 516096},
+        {"Qwen3-32B", 32761446400, 31983534080, 262144},
+        {"OPT-13B", 12840304640, 12840304640, 819200},
+        {"BLOOM-176B", 176234168320, 176234168320, 4014080},
+        {"Mixtral-8x7B", 46702526464, 12748587008, 131072},
+        {"Qwen3-235B-A22B-FP8", 235092836352, 21567635456, 192512},
+        {"openai/gpt-oss-120b", 116788838400, 5131100160, 73728},
+        {"MiniMaxAI/MiniMax-M2.5", 228688920576, 10415112192, 253952},
+        {"deepseek-ai/DeepSeek-R1", 671025397760, 36624596992, 70272},
+        {"moonshotai/Kimi-K2.5", 1026407202816, 31686066176, 70272},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(KNOWN) / sizeof(KNOWN[0]); i++) {
+        struct plan_model m = model(KNOWN[i].name);
+
+        assert_true(plan_model_params(&m) == KNOWN[i].params);
+        assert_true(plan_model_active_params(&m) == KNOWN[i].active);
+        assert_true(2 * plan_model_kv_elements(&m) == KNOWN[i].kv_bytes);
+    }
+}
+
+static void long_contexts_have_known_sizes(void **state)
+{
+    struct plan_model llama = model("Llama-3-70B"), deepseek = model("DeepSeek-V3"),
+                      oss = model("gpt-oss-120b");
+
+    (void)state;
+    assert_true(fabs(2 * plan_model_kv_elements_at(&llama, 131072) - 42.9e9) < 0.1e9);
+    assert_true(fabs(2 * plan_model_kv_elements_at(&deepseek, 131072) - 9.2e9) < 0.05e9);
+    /* Half of the layers keep 128 tokens only. */
+    assert_true(2 * plan_model_kv_elements_at(&oss, 10128) == 36864.0 * (10128 + 128));
+}
+
+static void config_json_of_families(void **state)
+{
+    (void)state;
+    struct plan_model llama =
+        config("{\"model_type\":\"llama\",\"num_hidden_layers\":80,\"hidden_size\":8192,"
+               "\"num_attention_heads\":64,\"num_key_value_heads\":8,"
+               "\"intermediate_size\":28672,\"vocab_size\":128256}");
+    struct plan_model mixtral = config(
+        "{\"model_type\":\"mixtral\",\"num_hidden_layers\":32,\"hidden_size\":4096,\"num_attention_heads\":"
+        "32,"
+        "\"num_key_value_heads\":8,\"intermediate_size\":14336,\"vocab_size\":32000,\"num_local_experts\":8,"
+        "\"num_experts_per_tok\":2,\"sliding_window\":null}");
+    struct plan_model deepseek =
+        config("{\"model_type\":\"deepseek_v3\",\"num_hidden_layers\":61,\"hidden_size\":7168,\"num_"
+               "attention_heads\":128,"
+               "\"num_key_value_heads\":128,\"intermediate_size\":18432,\"moe_intermediate_size\":2048,"
+               "\"vocab_size\":129280,"
+               "\"n_routed_experts\":256,\"num_experts_per_tok\":8,\"n_shared_experts\":1,\"first_k_dense_"
+               "replace\":3,"
+               "\"q_lora_rank\":1536,\"kv_lora_rank\":512,\"qk_nope_head_dim\":128,\"qk_rope_head_dim\":64,"
+               "\"v_head_dim\":128}");
+    struct plan_model oss =
+        config("{\"model_type\":\"gpt_oss\",\"num_hidden_layers\":36,\"hidden_size\":2880,\"num_attention_"
+               "heads\":64,"
+               "\"num_key_value_heads\":8,\"head_dim\":64,\"intermediate_size\":2880,\"vocab_size\":201088,"
+               "\"num_local_experts\":128,\"num_experts_per_tok\":4,\"sliding_window\":128}");
+
+    assert_true(plan_model_params(&llama) == 70552387584);
+    assert_true(plan_model_params(&mixtral) == 46702526464);
+    assert_true(mixtral.sliding_layers == 0);
+    assert_true(plan_model_params(&deepseek) == 671025397760);
+    assert_true(plan_model_is_mla(&deepseek));
+    assert_true(plan_model_params(&oss) == 116788838400 && oss.sliding_layers == 18 &&
+                oss.attention_bits == 16);
+}
+
+static void hybrids_have_a_state(void **state)
+{
+    (void)state;
+    struct plan_model next = config(
+        "{\"text_config\":{\"model_type\":\"qwen3_next\",\"num_hidden_layers\":48,\"hidden_size\":2048,"
+        "\"num_attention_heads\":16,\"num_key_value_heads\":2,\"head_dim\":256,\"vocab_size\":151936,"
+        "\"num_experts\":512,\"num_experts_per_tok\":10,\"moe_intermediate_size\":512,"
+        "\"shared_expert_intermediate_size\":512,\"full_attention_interval\":4,\"linear_num_key_heads\":16,"
+        "\"linear_num_value_heads\":32,\"linear_key_head_dim\":128,\"linear_value_head_dim\":128,"
+        "\"linear_conv_kernel_dim\":4}}");
+
+    assert_true(next.linear_layers == 36 && next.shared_experts == 1);
+    assert_true(plan_model_kv_elements(&next) == 12 * 2 * 2 * 256);
+    assert_true(next.state_bytes == 36.0 * (32.0 * 128 * 128 * 4 + 3 * (2 * 2048 + 4096) * 2));
+    assert_true(fabs(plan_model_params(&next) / 80e9 - 1) < 0.02);
+}
+
+static void windows_by_layer(void **state)
+{
+    (void)state;
+    struct plan_model listed =
+        config("{\"model_type\":\"x\",\"num_hidden_layers\":3,\"hidden_size\":64,\"num_attention_heads\":4,"
+               "\"intermediate_size\":128,\"vocab_size\":100,\"sliding_window\":16,"
+               "\"layer_types\":[\"sliding_attention\",\"sliding_attention\",\"full_attention\"]}");
+    struct plan_model off = config(
+        "{\"model_type\":\"qwen2\",\"num_hidden_layers\":4,\"hidden_size\":64,\"num_attention_heads\":4,"
+        "\"intermediate_size\":128,\"vocab_size\":100,\"sliding_window\":16,\"use_sliding_window\":false}");
+
+    assert_true(listed.sliding_layers == 2 && off.sliding_layers == 0);
+    assert_true(plan_model_kv_elements_at(&listed, 100) == 2 * 64 * (100 + 2 * 16));
+}
+
+static void faults_name_the_field(void **state)
+{
+    struct plan_model m;
+    struct fault fault = {0};
+
+    (void)state;
+    assert_int_equal(plan_model_from_config(bytes_str("[1]"), &fault, &m), E_FORMAT);
+    assert_int_equal(
+        plan_model_from_config(bytes_str("{\"num_hidden_layers\":3,\"hidden_size\":64}"), &fault, &m),
+        E_NOT_FOUND);
+    assert_non_null(strstr(fault.text, "vocab"));
+    assert_int_equal(plan_model_inline(&books.models, "layers=4,hidden=64,vocab=10,q_heads=4", &fault, &m),
+                     E_NOT_FOUND);
+    assert_non_null(strstr(fault.text, "ffn"));
+    assert_int_equal(plan_model_inline(&books.models, "llama-3-8b,speed=4", &fault, &m), E_NOT_FOUND);
+    assert_int_equal(plan_model_inline(&books.models, "llama-3-8b,layers=40", &fault, &m), 0);
+    assert_true(m.layers == 40);
+    assert_int_equal(plan_models_find(&books.models, "llama-3-7b", &fault, &m), E_NOT_FOUND);
+    assert_non_null(strstr(fault.text, "did you mean"));
+}
+
+static void gguf_headers_are_shapes(void **state)
+{
+    const char *srcdir = getenv("srcdir");
+    char path[512];
+    struct plan_model m;
+    struct fault fault = {0};
+
+    (void)state;
+    snprintf(path, sizeof(path), "%s/share/baton-demo.gguf", srcdir == NULL ? "." : srcdir);
+    if (plan_model_from_gguf(path, &fault, &m) != 0)
+        fail_msg("%s", fault.text);
+    assert_true(m.layers >= 1 && m.hidden >= 1 && m.vocab >= 1);
+    assert_int_not_equal(plan_model_from_gguf("/nonexistent.gguf", &fault, &m), 0);
+}
+
+static int open_books(void **state)
+{
+    struct fault fault = {0};
+
+    (void)state;
+    return plan_books_open(&fault, &books);
+}
+
+static int close_books(void **state)
+{
+    (void)state;
+    plan_books_fini(&books);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(counts_are_exact),        cmocka_unit_test(long_contexts_have_known_sizes),
+        cmocka_unit_test(config_json_of_families), cmocka_unit_test(hybrids_have_a_state),
+        cmocka_unit_test(windows_by_layer),        cmocka_unit_test(faults_name_the_field),
+        cmocka_unit_test(gguf_headers_are_shapes),
+    };
+
+    return cmocka_run_group_tests(tests, open_books, close_books);
+}

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Asks for constrained answers, and reads them back. */
+#include "constraint_rig.h"
+
+#include <jansson.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "text/json/json.h"
+#include "serve/api/parse.h"
+#include "base/check.h"
+#include "base/err.h"
+
+static struct answer_scratch scratch;
+
+#define BAR      "\xef\xbd\x9c"
+#define LOW      "\xe2\x96\x81"
+#define DS(a, b) "<" BAR "tool" LOW a LOW b BAR ">"
+#define SEP      "<" BAR "tool" LOW "sep" BAR ">"
+
+const struct constraint_family families[] = {
+    {"hermes", FAMILY("<tool_call>"),
+     "<tool_call>\n{\"name\": \"set\", \"arguments\": " ARGS "}\n</tool_call>", false},
+    {"generic", "{% for m in messages %}{{ m.role }}:{{ m.content }};{% endfor %}",
+     "<tool_call>\n{\"name\": \"set\", \"arguments\": " ARGS "}\n</tool_call>", false},
+    {"xml", FAMILY("<tool_call> <function="),
+     "<tool_call>\n<function=set>\n<parameter=mode>\non\n</parameter>\n<parameter=n>\n5\n</parameter>\n</"
+     "function>\n"
+     "</tool_call>",
+     false},
+    {"glm", FAMILY("<tool_call> <arg_key>"),
+     "<tool_call>set\n<arg_key>mode</arg_key>\n<arg_value>on</arg_value>\n<arg_key>n</arg_key>\n<arg_value>5"
+     "</arg_value>\n</tool_call>",
+     false},
+    {"mistral", FAMILY("[TOOL_CALLS]"), "[TOOL_CALLS][{\"name\": \"set\", \"arguments\": " ARGS "}]", false},
+    {"mistral, named", FAMILY("[TOOL_CALLS] [ARGS]"), "[TOOL_CALLS]set[ARGS]" ARGS, false},
+    {"deepseek", FAMILY(DS("calls", "begin") " ```json"),
+     DS("calls", "begin") DS("call", "begin") "function" SEP "set\n```json\n" ARGS "\n```" DS("call", "end")
+         DS("calls", "end"),
+     false},
+    {"deepseek v3.1", FAMILY(DS("calls", "begin")),
+     DS("calls", "begin") DS("call", "begin") "set" SEP ARGS DS("call", "end") DS("calls", "end"), false},
+    {"harmony", FAMILY("<|start|><|channel|><|message|><|constrain|><|end|><|call|>"),
+     "<|channel|>commentary to=functions.set <|constrain|>json<|message|>" ARGS, true},
+    {"llama", FAMILY("<|python_tag|>"), "{\"name\": \"set\", \"parameters\": " ARGS "}", true},
+};
+const size_t n_families = ARRAY_LEN(families);
+
+/* ---- asking ---- */
+
+void ask(const struct gen_model *model, const char *fields, bool begins_thinking, struct ask *out)
+{
+    struct api_error error = {0};
+    struct fault fault = {0};
+    struct buf body = {0};
+
+    memset(out, 0, sizeof(*out));
+    buf_printf(&body,
+               "{%s\"model\":\"m\",\"max_tokens\":4000,\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}",
+               fields);
+    if (api_parse_request(buf_view(&body), API_MESSAGES, &out->request, &error) < 0)
+        fail_msg("%s", error.message);
+    if (constraint_make(model, &out->request, begins_thinking, &out->constraint, &error) < 0)
+        fail_msg("%s", error.message);
+    out->tokenizer = model->tokenizer;
+    assert_int_equal(grammar_vocab_new(model->tokenizer, &out->vocab), 0);
+    if (out->constraint.len_bytes > 0 &&
+        grammar_new(out->vocab, buf_view(&out->constraint), &fault, &out->grammar) < 0)
+        fail_msg("%s: %s", fault.text, (const char *)out->constraint.data);
+    buf_fini(&body);
+}
+
+void ask_fini(struct ask *ask)
+{
+    grammar_unref(ask->grammar);
+    grammar_vocab_unref(ask->vocab);
+    buf_fini(&ask->constraint);
+    gen_request_fini(&ask->request);
+}
+
+bool takes(const struct ask *ask, const char *text)
+{
+    struct token_ids ids = {0};
+    struct grammar_run *run;
+    bool is_taken = true;
+
+    assert_int_equal(tokenizer_encode(ask->tokenizer, bytes_str(text), TOKEN_PARSE_SPECIAL, 10000, &ids), 0);
+    assert_int_equal(grammar_run_new(ask->grammar, &run), 0);
+    for (size_t i = 0; i < ids.n && is_taken; i++)
+        is_taken = grammar_accept(run, ids.ids[i]) == 0;
+    is_taken = is_taken && grammar_is_complete(run);
+    grammar_run_free(run);
+    token_ids_fini(&ids);
+    return is_taken;
+}
+
+/* ---- reading back ---- */
+
+static int ignore(void *arg)
+{
+    return 0;
+}
+
+static int put_text(void *arg, struct bytes text)
+{
+    return buf_append(&((struct sink *)arg)->text, text.data, text.len_bytes);
+}
+
+static int put_thinking(void *arg, struct bytes text)
+{
+    return buf_append(&((struct sink *)arg)->thinking, text.data, text.len_bytes);
+}
+
+static int put_signature(void *arg, struct bytes signature)
+{
+    return 0;
+}
+
+static int open_call(void *arg, const char *id, struct bytes name)
+{
+    struct sink *sink = arg;
+
+    sink->n_calls++;
+    buf_clear(&sink->arguments);
+    return buf_printf(&sink->names, "%.*s;", (int)name.len_bytes, (const char *)name.data);
+}
+
+static int put_arguments(void *arg, struct bytes json)
+{
+    return buf_append(&((struct sink *)arg)->arguments, json.data, json.len_bytes);
+}
+
+/* Every call is held against the schemas above. */
+static int shut(void *arg, enum calls_end how)
+{
+    struct sink *sink = arg;
+    json_t *root = NULL;
+    bool is_set, is_good;
+
+    if (sink->arguments.len_bytes == 0)
+        return 0;
+    is_good = how == CALLS_WHOLE && api_json_load(buf_view(&sink->arguments), NULL, &root) == 0;
+    is_set =
+        sink->names.len_bytes >= 4 && memcmp(sink->names.data + sink->names.len_bytes - 4, "set;", 4) == 0;
+    if (is_set)
+        is_good = is_good && json_object_size(root) == 2 && json_is_integer(json_object_get(root, "n")) &&
+                  (bytes_is(api_json_str(json_object_get(root, "mode")), "on") ||
+                   bytes_is(api_json_str(json_object_get(root, "mode")), "off"));
+    else
+        is_good = is_good && json_object_size(root) == 1 && json_is_integer(json_object_get(root, "id"));
+    if (!is_good)
+        print_message("arguments: %.*s\n", (int)sink->arguments.len_bytes,
+                      (const char *)sink->arguments.data);
+    sink->n_bad += !is_good;
+    buf_clear(&sink->arguments);
+    json_decref(root);
+    return 0;
+}
+
+static int keep_arguments(void *arg, enum calls_end how)
+{
+    return 0;
+}
+
+const struct answer_sink sink_all = {.open_text = ignore,
+                                     .text = put_text,
+                                     .open_thinking = ignore,
+                                     .thinking = put_thinking,
+                                     .signature = put_signature,
+                                     .open_call = open_call,
+                                     .arguments = put_arguments,
+                                     .close = keep_arguments};
+
+const struct answer_sink sink_calls = {.open_text = ignore,
+                                       .text = put_text,
+                                       .open_thinking = ignore,
+                                       .thinking = put_thinking,
+                                       .signature = put_signature,
+                                       .open_call = open_call,
+                                       .arguments = put_arguments,
+                                       .close = shut};
+
+void sink_fini(struct sink *sink)
+{
+    buf_fini(&sink->text);
+    buf_fini(&sink->thinking);
+    buf_fini(&sink->arguments);
+    buf_fini(&sink->names);
+}
+
+token_id draw_one(const uint64_t *mask, uint32_t n_tokens, struct rng *rng)
+{
+    uint32_t n = 0, nth;
+
+    for (uint32_t id = 0; id < n_tokens; id++)
+        n += mask == NULL || (mask[id / 64] >> (id % 64) & 1) != 0;
+    assert_true(n > 0);
+    nth = (uint32_t)rng_below(rng, n);
+    for (uint32_t id = 0; id < n_tokens; id++)
+        if ((mask == NULL || (mask[id / 64] >> (id % 64) & 1) != 0) && nth-- == 0)
+            return id;
+    return TOKEN_NONE;
+}
+
+bool is_stop(const struct tokenizer *tokenizer, token_id id)
+{
+    size_t n;
+    const token_id *ids = tokenizer_stop_ids(tokenizer, &n);
+
+    for (size_t i = 0; i < n; i++)
+        if (ids[i] == id)
+            return true;
+    return false;
+}
+
+enum gen_stop draw(const struct gen_model *model, const struct ask *ask, struct rng *rng, uint32_t n,
+                   struct sink *sink)
+{
+    const struct answer_opts opts = {.scratch = &scratch, .model = model, .request = &ask->request};
+    struct grammar_run *run;
+    struct answer *answer;
+    enum gen_stop why = GEN_STOP_MAX_TOKENS;
+    int rc = 0;
+
+    memset(sink, 0, sizeof(*sink));
+    assert_int_equal(grammar_run_new(ask->grammar, &run), 0);
+    assert_int_equal(answer_new(&opts, &sink_calls, sink, &answer), 0);
+    for (; n > 0 && rc == 0; n--) {
+        token_id id = draw_one(grammar_mask(run, n), tokenizer_vocab_size(model->tokenizer), rng);
+
+        if (is_stop(model->tokenizer, id)) {
+            why = GEN_STOP_END_TURN;
+            break;
+        }
+        assert_int_equal(grammar_accept(run, id), 0);
+        rc = answer_push(answer, &id, 1);
+    }
+    assert_true(rc >= 0);
+    if (n == 0 && grammar_is_complete(run))
+        why = GEN_STOP_END_TURN; /* the tokens sufficed to the last one */
+    if (rc == 0)
+        assert_int_equal(answer_finish(answer, why), 0);
+    why = answer_stop(answer);
+    answer_free(answer);
+    grammar_run_free(run);
+    return why;
+}

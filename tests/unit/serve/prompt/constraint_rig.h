@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Requests that constraint their answers, for each family of templates: what a model may write under them, and
+ * what is read back from an answer drawn at random.  Tools are get, with an id, and set, with a mode and a
+ * number. */
+#ifndef TESTS_FRONT_CONSTRAINT_RIG_H
+#define TESTS_FRONT_CONSTRAINT_RIG_H
+
+#include "base/rng.h"
+#include "serve/answer/answer.h"
+#include "serve/prompt/constraint.h"
+#include "text/grammar/grammar.h"
+#include "tests/unit/serve/endpoint/sim_model.h"
+
+/* A template of this family, as far as it is told from its text. */
+#define FAMILY(marks)                                                                                        \
+    "{# " marks " #}{% for m in messages %}{{ m.role }}:{{ m.content }}{{ m.tool_calls|string if "           \
+    "m.tool_calls }};{% endfor %}{{ tools|string if tools }}"
+
+#define ARGS "{\"mode\": \"on\", \"n\": 5}"
+
+struct constraint_family {
+    const char *name, *source;
+    const char *call; /* of set with ARGS */
+    bool is_one;      /* the format has one call an answer */
+};
+
+extern const struct constraint_family families[];
+extern const size_t n_families;
+
+#define SCHEMA                                                                                               \
+    "{\"type\":\"object\",\"properties\":{\"mode\":{\"enum\":[\"on\",\"off\"]},\"n\":{\"type\":\"integer\"}" \
+    "},"                                                                                                     \
+    "\"required\":[\"mode\",\"n\"],\"additionalProperties\":false}"
+#define TOOLS(strict)                                                                                        \
+    "\"tools\":[{\"name\":\"get\",\"strict\":" strict                                                        \
+    ",\"input_schema\":{\"type\":\"object\",\"properties\":{"                                                \
+    "\"id\":{\"type\":\"integer\"}},\"required\":[\"id\"],\"additionalProperties\":false}},{\"name\":"       \
+    "\"set\",\"strict\":" strict ",\"input_schema\":" SCHEMA "}],"
+#define CHOICE(choice) "\"tool_choice\":{" choice "},"
+#define ANY            CHOICE("\"type\":\"any\"")
+#define SET            CHOICE("\"type\":\"tool\",\"name\":\"set\"")
+
+struct ask { /* a request and what came of it */
+    struct gen_request request;
+    struct buf constraint;
+    struct tokenizer *tokenizer;
+    struct grammar_vocab *vocab;
+    struct grammar *grammar; /* NULL: any answer */
+};
+
+/* fields: members of the request, each with its comma. */
+void ask(const struct gen_model *model, const char *fields, bool begins_thinking, struct ask *out);
+void ask_fini(struct ask *ask);
+bool takes(const struct ask *ask, const char *text); /* May the model write this, and end then? */
+
+struct sink {
+    struct buf text, thinking;
+    struct buf arguments; /* of the last call */
+    struct buf names;     /* "set;get;" */
+    unsigned n_calls, n_bad;
+};
+
+extern const struct answer_sink sink_all;   /* keeps all that comes */
+extern const struct answer_sink sink_calls; /* holds every call against the schemas above */
+void sink_fini(struct sink *sink);
+
+/* One of the tokens that the mask allows, all being equally likely. */
+token_id draw_one(const uint64_t *mask, uint32_t n_tokens, struct rng *rng);
+bool is_stop(const struct tokenizer *tokenizer, token_id id);
+/* An answer of at most n tokens, read back into the sink. */
+enum gen_stop draw(const struct gen_model *model, const struct ask *ask, struct rng *rng, uint32_t n,
+                   struct sink *sink);
+
+#endif

@@ -1,0 +1,499 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Constraints of answers, family by family: what a model would write is allowed, and whatever is allowed (drawn at
+ * random, as at an endless temperature) is read back as what the request asked for. */
+#include "constraint_rig.h"
+
+#include <jansson.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "text/json/json.h"
+#include "serve/api/parse.h"
+#include "base/check.h"
+#include "base/err.h"
+#include "serve/prompt/verdicts.h"
+
+static struct answer_scratch scratch;
+
+static void calls_are_allowed_as_they_are_written(void **state)
+{
+    for (size_t i = 0; i < n_families; i++) {
+        static const char *const wishes[] = {TOOLS("false") ANY, TOOLS("false") SET, TOOLS("true"),
+                                             TOOLS("true") ANY};
+        struct gen_model model;
+        struct ask forced;
+
+        assert_int_equal(sim_model_open_with(families[i].source, 4096, &model), 0);
+        for (size_t w = 0; w < ARRAY_LEN(wishes); w++) {
+            ask(&model, wishes[w], false, &forced);
+            if (!takes(&forced, families[i].call))
+                fail_msg("%s, wish %zu: %s is not allowed by %s", families[i].name, w, families[i].call,
+                         (const char *)forced.constraint.data);
+            assert_int_equal(takes(&forced, "Hello."), w == 2 && strcmp(families[i].name, "harmony") != 0);
+            ask_fini(&forced);
+        }
+        sim_model_close(&model);
+    }
+}
+
+/* Mistral's models write ids as well. */
+static void calls_of_mistral_may_have_ids(void **state)
+{
+    struct gen_model model;
+    struct ask forced;
+
+    assert_int_equal(sim_model_open_with(FAMILY("[TOOL_CALLS]"), 4096, &model), 0);
+    ask(&model, TOOLS("true") ANY, false, &forced);
+    assert_true(takes(&forced, "[TOOL_CALLS][{\"name\": \"set\", \"arguments\": " ARGS
+                               ", \"id\": \"abc123XYZ\"}, {\"name\": \"get\", \"arguments\": {\"id\": 1}}]"));
+    assert_false(
+        takes(&forced, "[TOOL_CALLS][{\"name\": \"set\", \"arguments\": " ARGS ", \"id\": \"abc\"}]"));
+    ask_fini(&forced);
+    sim_model_close(&model);
+}
+
+/* ---- strings between tags ---- */
+
+#define ONE(schema)                                                                                          \
+    "\"tools\":[{\"name\":\"one\",\"strict\":true,\"input_schema\":{\"type\":\"object\",\"properties\":{"    \
+    "\"v\":" schema "},\"required\":[\"v\"],\"additionalProperties\":false,\"$defs\":{\"color\":{\"type\":"  \
+    "\"string\",\"enum\":"                                                                                   \
+    "[\"red\",\"null\"]}}}}]," ANY
+
+static const struct {
+    const char *schema;
+    const char *good[5], *bad[6];
+} between_tags[] = {
+    {"{\"type\":\"string\",\"pattern\":\"^[A-Z]{3}-[0-9]+$\"}",
+     {"ABC-1", "XYZ-99"},
+     {"abc-1", "ABC-", "ABC-1 ", ""}},
+    {"{\"type\":\"string\",\"format\":\"date\"}", {"2024-02-29"}, {"2023-02-29", "today"}},
+    {"{\"type\":\"string\",\"minLength\":2,\"maxLength\":4}",
+     {"ab", "\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9", "a\"b\\", "</a>"},
+     {"a", "abcde", "</ab>"}},
+    {"{\"type\":\"string\"}", {"", "null", "a\nb", "\"quoted\""}, {NULL}},
+    {"{\"type\":[\"string\",\"null\"],\"maxLength\":9}",
+     {"null", "nulls", "7 up", "ab"},
+     {"None", " null", "abcdefghij"}},
+    {"{\"anyOf\":[{\"type\":\"string\",\"minLength\":2},{\"type\":\"integer\",\"minimum\":10}]}",
+     {"ab", "12"},
+     {"3", "a", "12 x"}},
+    {"{\"$ref\":\"#/$defs/color\"}", {"red", "null"}, {"\"red\"", "blue", ""}},
+    {"{\"enum\":[\"on\",\"1\",1,null]}", {"on", "1", "null"}, {"\"on\"", "2"}},
+    {"{\"type\":\"integer\"}", {"-5"}, {"x", "\"5\"", "1.5"}},
+};
+
+/* The value's text between the family's tags, in a whole call. */
+static void put_call_of(bool is_glm, const char *value, struct buf *out)
+{
+    buf_printf(
+        out,
+        is_glm ? "<tool_call>one\n<arg_key>v</arg_key>\n<arg_value>%s</arg_value>\n</tool_call>"
+               : "<tool_call>\n<function=one>\n<parameter=v>\n%s\n</parameter>\n</function>\n</tool_call>",
+        value);
+    buf_append_byte(out, '\0');
+}
+
+static bool takes_value(const struct ask *ask, bool is_glm, const char *value)
+{
+    struct buf call = {0};
+    bool is_taken;
+
+    put_call_of(is_glm, value, &call);
+    is_taken = takes(ask, (const char *)call.data);
+    buf_fini(&call);
+    return is_taken;
+}
+
+/* Whatever is drawn is read back as a value that the same constraint takes when it is written again. */
+static void check_drawn(const struct gen_model *model, const struct ask *ask, bool is_glm, struct rng *rng)
+{
+    const struct answer_opts opts = {.scratch = &scratch, .model = model, .request = &ask->request};
+    struct sink sink = {.n_calls = 0};
+    struct grammar_run *run;
+    struct answer *answer;
+    uint32_t n = 200;
+    json_t *root = NULL, *value;
+    int rc = 0;
+
+    assert_int_equal(grammar_run_new(ask->grammar, &run), 0);
+    assert_int_equal(answer_new(&opts, &sink_all, &sink, &answer), 0);
+    for (; n > 0 && rc == 0 && sink.n_calls < 2; n--) {
+        token_id id = draw_one(grammar_mask(run, n), tokenizer_vocab_size(model->tokenizer), rng);
+
+        if (is_stop(model->tokenizer, id))
+            break;
+        assert_int_equal(grammar_accept(run, id), 0);
+        rc = sink.n_calls < 2 ? answer_push(answer, &id, 1) : 0;
+        if (sink.n_calls == 1 && api_json_load(buf_view(&sink.arguments), NULL, &root) == 0)
+            break; /* the first call is whole */
+    }
+    assert_true(rc >= 0);
+    if (root == NULL)
+        assert_int_equal(api_json_load(buf_view(&sink.arguments), NULL, &root), 0);
+    value = json_object_get(root, "v");
+    char *text =
+        json_is_string(value) ? strdup(json_string_value(value)) : json_dumps(value, JSON_ENCODE_ANY);
+    if (!takes_value(ask, is_glm, text))
+        fail_msg("drawn, and not of the schema: %s by %s", text, (const char *)ask->constraint.data);
+    free(text);
+    json_decref(root);
+    answer_free(answer);
+    grammar_run_free(run);
+    sink_fini(&sink);
+}
+
+static void strings_between_tags_are_of_their_schema(void **state)
+{
+    struct rng rng;
+
+    rng_init(&rng, 11);
+    for (int is_glm = 0; is_glm < 2; is_glm++) {
+        struct gen_model model;
+
+        assert_int_equal(sim_model_open_with(families[2 + is_glm].source, 4096, &model), 0);
+        for (size_t i = 0; i < ARRAY_LEN(between_tags); i++) {
+            struct buf fields = {0};
+            struct ask strict;
+
+            buf_printf(&fields, ONE("%s"), between_tags[i].schema);
+            buf_append_byte(&fields, '\0');
+            ask(&model, (const char *)fields.data, false, &strict);
+            for (size_t k = 0; k < 5 && between_tags[i].good[k] != NULL; k++)
+                if (!takes_value(&strict, is_glm, between_tags[i].good[k]))
+                    fail_msg("'%s' is not allowed by %s", between_tags[i].good[k],
+                             (const char *)strict.constraint.data);
+            for (size_t k = 0; k < 6 && between_tags[i].bad[k] != NULL; k++)
+                if (takes_value(&strict, is_glm, between_tags[i].bad[k]))
+                    fail_msg("'%s' is allowed by %s", between_tags[i].bad[k],
+                             (const char *)strict.constraint.data);
+            assert_false(takes_value(&strict, is_glm, is_glm ? "a</arg_value>" : "a</parameter>b"));
+            for (int k = 0; k < 30; k++)
+                check_drawn(&model, &strict, is_glm, &rng);
+            ask_fini(&strict);
+            buf_fini(&fields);
+        }
+        sim_model_close(&model);
+    }
+}
+
+/* tool_choice any and tool, with one call or more: at any temperature there are calls, and good ones. */
+static void forced_calls_come_whatever_is_drawn(void **state)
+{
+    static const struct {
+        const char *fields;
+        bool is_set, is_single;
+    } wishes[] = {
+        {TOOLS("false") ANY, false, false},
+        {TOOLS("false") SET, true, false},
+        {TOOLS("false") CHOICE("\"type\":\"any\",\"disable_parallel_tool_use\":true"), false, true}};
+    struct rng rng;
+
+    rng_init(&rng, 5);
+    for (size_t i = 0; i < n_families * ARRAY_LEN(wishes); i++) {
+        size_t f = i / ARRAY_LEN(wishes), w = i % ARRAY_LEN(wishes);
+        struct gen_model model;
+        struct ask forced;
+
+        assert_int_equal(sim_model_open_with(families[f].source, 4096, &model), 0);
+        ask(&model, wishes[w].fields, false, &forced);
+        for (unsigned round = 0; round < 12; round++) {
+            struct sink sink;
+            enum gen_stop why = draw(&model, &forced, &rng, 300 + round * 40, &sink);
+
+            if (sink.n_calls == 0 || sink.n_bad > 0 || why != GEN_STOP_TOOL_USE || sink.text.len_bytes > 0)
+                fail_msg("%s, wish %zu: stop %d, %u calls, %u bad, text %.*s", families[f].name, w, why,
+                         sink.n_calls, sink.n_bad, (int)sink.text.len_bytes, (const char *)sink.text.data);
+            if (wishes[w].is_single || families[f].is_one)
+                assert_int_equal(sink.n_calls, 1);
+            if (wishes[w].is_set)
+                assert_null(strstr((char *)sink.names.data, "get"));
+            sink_fini(&sink);
+        }
+        ask_fini(&forced);
+        sim_model_close(&model);
+    }
+}
+
+/* Under auto, what is called is a tool, and a strict one gets what its schema says. */
+static void strict_calls_are_good_calls(void **state)
+{
+    struct rng rng;
+    unsigned n_calls = 0;
+
+    rng_init(&rng, 6);
+    for (size_t i = 0; i < n_families; i++) {
+        struct gen_model model;
+        struct ask strict;
+
+        assert_int_equal(sim_model_open_with(families[i].source, 4096, &model), 0);
+        ask(&model, TOOLS("true"), false, &strict);
+        for (unsigned round = 0; round < 10; round++) {
+            struct sink sink;
+
+            draw(&model, &strict, &rng, 400, &sink);
+            assert_int_equal(sink.n_bad, 0);
+            n_calls += sink.n_calls;
+            sink_fini(&sink);
+        }
+        ask_fini(&strict);
+        sim_model_close(&model);
+    }
+    assert_true(n_calls > 5);
+}
+
+static void no_call_is_made_where_none_may_be(void **state)
+{
+    for (size_t i = 0; i < n_families; i++) {
+        struct gen_model model;
+        struct ask none;
+
+        assert_int_equal(sim_model_open_with(families[i].source, 4096, &model), 0);
+        ask(&model, TOOLS("true") CHOICE("\"type\":\"none\""), false, &none);
+        if (strcmp(families[i].name, "llama") != 0) /* its calls are text then */
+            assert_false(takes(&none, families[i].call));
+        assert_true(takes(&none, strcmp(families[i].name, "harmony") == 0
+                                     ? "<|channel|>final<|message|>Hello."
+                                     : "Hello <tool."));
+        ask_fini(&none);
+        sim_model_close(&model);
+    }
+}
+
+#define FORMAT                                                                                               \
+    "\"output_config\":{\"format\":{\"type\":\"json_schema\",\"schema\":{\"type\":\"object\","               \
+    "\"properties\":{\"ok\":{"                                                                               \
+    "\"type\":\"boolean\"}},\"required\":[\"ok\"],\"additionalProperties\":false}}},"
+
+static void documents_have_their_schema(void **state)
+{
+    struct rng rng;
+
+    rng_init(&rng, 7);
+    for (size_t i = 0; i < n_families; i++) {
+        bool is_harmony = strcmp(families[i].name, "harmony") == 0;
+        struct gen_model model;
+        struct ask document;
+
+        assert_int_equal(sim_model_open_with(families[i].source, 4096, &model), 0);
+        ask(&model, FORMAT, false, &document);
+        assert_true(
+            takes(&document, is_harmony ? "<|channel|>final<|message|>{\"ok\":true}" : "{\"ok\":true}"));
+        assert_false(takes(&document, is_harmony ? "<|channel|>final<|message|>{\"ok\":1}" : "{\"ok\":1}"));
+        assert_false(takes(&document, "Sure: {\"ok\":true}"));
+        for (unsigned round = 0; round < 5; round++) {
+            struct sink sink;
+            json_t *root = NULL;
+
+            assert_int_equal(draw(&model, &document, &rng, 200, &sink), GEN_STOP_END_TURN);
+            assert_int_equal(api_json_load(buf_view(&sink.text), NULL, &root), 0);
+            assert_true(json_is_boolean(json_object_get(root, "ok")));
+            json_decref(root);
+            sink_fini(&sink);
+        }
+        ask_fini(&document);
+        ask(&model, TOOLS("true") FORMAT, false, &document); /* or a call */
+        assert_true(takes(&document, families[i].call));
+        ask_fini(&document);
+        sim_model_close(&model);
+    }
+}
+
+/* ---- thinking ---- */
+
+#define THINKING(source) "{# <think></think> #}" source
+#define BUDGET           "\"thinking\":{\"type\":\"enabled\",\"budget_tokens\":1024},"
+
+static void thinking_is_held_to_its_budget(void **state)
+{
+    struct gen_model model;
+    struct ask thinking;
+    struct rng rng;
+    struct buf text = {0};
+
+    rng_init(&rng, 8);
+    assert_int_equal(
+        sim_model_open_with(THINKING("{% for m in messages %}{{ m.content }}{% endfor %}"), 8192, &model), 0);
+    ask(&model, BUDGET, false, &thinking);
+    /* Where the mark is no token of its own, its characters count as well. */
+    for (unsigned n = 1000; n <= 1050; n += 25) {
+        buf_clear(&text);
+        buf_append_str(&text, "<think>");
+        for (unsigned i = 0; i < n; i++)
+            buf_append_byte(&text, 'x');
+        buf_append_str(&text, "</think>Yes.");
+        if (takes(&thinking, (char *)text.data) != (n <= 1024))
+            fail_msg("%u tokens: %s", n, (char *)thinking.constraint.data);
+    }
+    assert_true(takes(&thinking, "Yes."));
+    ask_fini(&thinking);
+    ask(&model, BUDGET, true, &thinking); /* the prompt has opened it */
+    assert_true(takes(&thinking, "hm</think>\n\nYes."));
+    buf_consume(&text, 7);
+    assert_false(takes(&thinking, (char *)text.data));
+    ask_fini(&thinking);
+
+    ask(&model, "\"thinking\":{\"type\":\"disabled\"},", true, &thinking);
+    assert_true(takes(&thinking, "</think>\n\nYes."));
+    assert_false(takes(&thinking, "hm</think>\n\nYes."));
+    ask_fini(&thinking);
+    ask(&model, "\"thinking\":{\"type\":\"disabled\"},", false, &thinking);
+    assert_true(takes(&thinking, "Yes."));
+    assert_false(takes(&thinking, "<think>hm</think>Yes."));
+    ask_fini(&thinking);
+
+    ask(&model, FORMAT, false, &thinking);
+    assert_true(takes(&thinking, "<think>hm</think>\n\n{\"ok\":true}"));
+    assert_true(takes(&thinking, "{\"ok\":true}"));
+    assert_false(takes(&thinking, "<think>hm</think>\n\nYes."));
+    ask_fini(&thinking);
+
+    ask(&model, TOOLS("true") "\"thinking\":{\"type\":\"adaptive\"}," ANY, true, &thinking);
+    assert_true(takes(
+        &thinking, "</think>\n\n<tool_call>\n{\"name\": \"get\", \"arguments\": {\"id\":1}}\n</tool_call>"));
+    assert_false(
+        takes(&thinking,
+              "hm</think>\n\n<tool_call>\n{\"name\": \"get\", \"arguments\": {\"id\":1}}\n</tool_call>"));
+    ask_fini(&thinking);
+    ask(&model, "", false, &thinking);
+    assert_int_equal(thinking.constraint.len_bytes, 0);
+    ask_fini(&thinking);
+    buf_fini(&text);
+    sim_model_close(&model);
+}
+
+/* ---- refusals ---- */
+
+static void expect_refusal(const struct gen_model *model, const char *fields, const char *message)
+{
+    struct api_error error = {0};
+    struct gen_request request;
+    struct buf body = {0}, constraint = {0};
+
+    buf_printf(&body,
+               "{%s\"model\":\"m\",\"max_tokens\":4000,\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}",
+               fields);
+    assert_int_equal(api_parse_request(buf_view(&body), API_MESSAGES, &request, &error), 0);
+    assert_int_equal(constraint_make(model, &request, false, &constraint, &error), E_FORMAT);
+    assert_int_equal(error.status, 400);
+    if (strncmp(error.message, message, strlen(message)) != 0)
+        fail_msg("%s", error.message);
+    gen_request_fini(&request);
+    buf_fini(&constraint);
+    buf_fini(&body);
+}
+
+#define ODD "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\",\"pattern\":\"(?=x)\"}}}"
+
+/* What was found out once is not found out again: the verdict of the first time answers, even a made-up one.
+ */
+static void verdicts_are_kept(void **state)
+{
+    static const struct fault made_up = {.code = E_LIMIT, .text = "made up"};
+    struct verdicts *verdicts;
+    struct verdict_key keys[3];
+    struct fault fault = {0};
+    int rc = 1;
+
+    (void)state;
+    assert_int_equal(verdicts_new(2, &verdicts), 0);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(verdicts_key(bytes_of("abc", (size_t)i + 1), &keys[i]), 0);
+    assert_false(verdicts_find(verdicts, &keys[0], &rc, &fault));
+    verdicts_keep(verdicts, &keys[0], 0, &fault);
+    verdicts_keep(verdicts, &keys[1], E_LIMIT, &made_up);
+    assert_true(verdicts_find(verdicts, &keys[0], &rc, &fault));
+    assert_int_equal(rc, 0);
+    verdicts_keep(verdicts, &keys[2], E_NOMEM, &made_up); /* no verdict */
+    assert_false(verdicts_find(verdicts, &keys[2], &rc, &fault));
+    verdicts_keep(verdicts, &keys[2], 0, &fault); /* the one asked for longest ago goes */
+    assert_false(verdicts_find(verdicts, &keys[1], &rc, &fault));
+    verdicts_keep(verdicts, &keys[1], E_LIMIT, &made_up);
+    assert_true(verdicts_find(verdicts, &keys[1], &rc, &fault));
+    assert_int_equal(rc, E_LIMIT);
+    assert_string_equal(fault.text, "made up");
+    assert_false(verdicts_find(NULL, &keys[1], &rc, &fault));
+    verdicts_free(verdicts);
+}
+
+static void schemas_that_cannot_be_held_are_named(void **state)
+{
+    expect_refusal(*state, "\"tools\":[{\"name\":\"f\",\"strict\":true,\"input_schema\":" ODD "}],",
+                   "tools.0.input_schema.properties.a.pattern: ");
+    expect_refusal(*state,
+                   "\"tools\":[{\"name\":\"g\",\"input_schema\":{\"type\":\"object\"}},{\"name\":\"f\","
+                   "\"input_schema\":" ODD "}]," ANY,
+                   "tools.1.input_schema.properties.a.pattern: ");
+    expect_refusal(*state, "\"output_format\":{\"type\":\"json_schema\",\"schema\":" ODD "},",
+                   "output_config.format.schema.properties.a.pattern: ");
+}
+
+/* More than a worker takes would cost the router its link to it, so it is refused here. */
+static void constraints_are_no_larger_than_workers_take(void **state)
+{
+    struct buf fields = {0};
+
+    buf_append_str(&fields, "\"tools\":[");
+    for (int i = 0; i < 2; i++) {
+        buf_printf(&fields, "%s{\"name\":\"f%d\",\"strict\":true,\"input_schema\":{\"type\":\"object\",",
+                   i ? "," : "", i);
+        buf_append_str(&fields, "\"properties\":{\"a\":{\"type\":\"integer\",\"description\":\"");
+        for (int n = 0; n < 60000; n++)
+            buf_append_str(&fields, "0123456789");
+        buf_append_str(&fields, "\"}},\"required\":[\"a\"],\"additionalProperties\":false}}");
+    }
+    buf_append_str(&fields, "],");
+    expect_refusal(*state, (const char *)fields.data,
+                   "the schemas of tools and answer come to more than 1 MiB");
+    buf_fini(&fields);
+}
+
+/* Tools that nobody forces may have any schema. */
+static void free_tools_may_have_any_schema(void **state)
+{
+    struct ask plain;
+
+    ask(*state, "\"tools\":[{\"name\":\"f\",\"input_schema\":" ODD "}],", false, &plain);
+    assert_true(takes(&plain, "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"b\": 7}}\n</tool_call>"));
+    assert_false(takes(&plain, "<tool_call>\n{\"name\": \"g\", \"arguments\": {\"b\": 7}}\n</tool_call>"));
+    ask_fini(&plain);
+}
+
+static int set_up(void **state)
+{
+    static struct gen_model model;
+
+    *state = &model;
+    return sim_model_open(4096, &model);
+}
+
+static int tear_down(void **state)
+{
+    sim_model_close(*state);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(calls_are_allowed_as_they_are_written),
+        cmocka_unit_test(calls_of_mistral_may_have_ids),
+        cmocka_unit_test(strings_between_tags_are_of_their_schema),
+        cmocka_unit_test(forced_calls_come_whatever_is_drawn),
+        cmocka_unit_test(strict_calls_are_good_calls),
+        cmocka_unit_test(no_call_is_made_where_none_may_be),
+        cmocka_unit_test(documents_have_their_schema),
+        cmocka_unit_test(thinking_is_held_to_its_budget),
+        cmocka_unit_test(verdicts_are_kept),
+        cmocka_unit_test(schemas_that_cannot_be_held_are_named),
+        cmocka_unit_test(constraints_are_no_larger_than_workers_take),
+        cmocka_unit_test(free_tools_may_have_any_schema),
+    };
+
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Answers from a model that says anything, in every family's manner.
+/* Fuzz target: any model output, in the chat format of every family.
  *
  * The first byte chooses the family, whether it thinks, where the text is cut in two, and whether the answer
- * is cut.  Passed on are arguments that are a prefix of valid JSON, whole ones that are an object, and cut
- * ones that can be closed; blocks do not overlap, and what is open is closed at the end. */
+ * is cut.  Passed-on arguments are a prefix of valid JSON; complete ones are an object; cut ones can be
+ * closed.  Blocks do not overlap, and an open block is closed at the end. */
 #include <stdlib.h>
 #include <string.h>
 

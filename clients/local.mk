@@ -57,19 +57,26 @@ baton_bench_SOURCES = clients/bench/main.c \
 	clients/bench/kv.h clients/bench/kv_bound.c clients/bench/kv_main.c clients/bench/kv_nodes.c clients/bench/kv_reference.c
 baton_bench_LDADD = libbench.a libtransfer_transport.a $(link_clients) $(XXHASH_LIBS) $(VERBS_LIBS)
 
+bin_PROGRAMS += baton-sim
+baton_sim_SOURCES = clients/sim/main.c clients/sim/options.h clients/sim/options.c \
+	clients/sim/replay.h clients/sim/replay.c clients/sim/report.h clients/sim/report.c \
+	clients/sim/measured.h clients/sim/measured.c
+baton_sim_LDADD = libbench.a libclients.a $(link_fleet_sim) $(link_net_http) $(JANSSON_LIBS)
+
 examples = clients/examples/ask.sh clients/examples/ask.py clients/examples/ask.c clients/examples/ask.mjs \
 	clients/examples/openai.mjs clients/examples/agent.mjs
 EXTRA_DIST += $(examples)
 
 # The commands against a stub of the endpoint; with real daemons they are tested in tests/integration.
 client_tests = tests/clients/test_chat.py tests/clients/test_ctl.py tests/clients/test_bench.py \
-	tests/clients/test_plan.py
+	tests/clients/test_plan.py tests/clients/test_sim.py
 TESTS += $(client_tests)
 EXTRA_DIST += $(client_tests) tests/clients/harness.py tests/clients/stub.py
 tests/clients/test_chat.log: baton-chat
 tests/clients/test_ctl.log: batonctl
 tests/clients/test_bench.log: baton-bench
 tests/clients/test_plan.log: baton-plan
+tests/clients/test_sim.log: baton-sim baton-router
 
 if HAVE_CMOCKA
 clients_unit_tests = tests/unit/clients/test_answer tests/unit/clients/test_bench tests/unit/clients/test_talk \

@@ -42,6 +42,7 @@ include tests/fuzz/openai.mk
 include tests/fuzz/admit.mk
 include tests/fuzz/kvframe.mk
 include tests/fuzz/tokenlist.mk
+include tests/fuzz/trace.mk
 include tests/fuzz/tier.mk
 include tests/fuzz/peermap.mk
 include tests/fuzz/template.mk

@@ -28,10 +28,19 @@ double picker_prefill_s(const struct picker_worker *worker, uint32_t n_tokens)
     return n_tokens / (rate > 0 ? rate : DEFAULT_PREFILL_TOKENS_PER_S);
 }
 
+double picker_prompt_s(const struct picker_worker *worker, uint32_t from, uint32_t n_tokens)
+{
+    double n = n_tokens;
+
+    return picker_prefill_s(worker, n_tokens) + worker->prefill_pair_s * n * (from + n / 2);
+}
+
 double picker_queue_s(const struct picker_worker *worker)
 {
     double rate = worker->prefill_tokens_per_s;
 
+    if (worker->queued_prefill_s > 0)
+        return worker->queued_prefill_s;
     return (double)worker->queued_prefill_tokens / (rate > 0 ? rate : DEFAULT_PREFILL_TOKENS_PER_S);
 }
 

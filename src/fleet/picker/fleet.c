@@ -17,8 +17,10 @@
 #include "base/check.h"
 #include "base/err.h"
 #include "fleet/picker/fleet_priv.h"
+#include "fleet/picker/holder.h"
 
 #define MORE_ROWS 16
+#define RACE_NS   UINT64_C(5000000) /* a dispatch and a report may cross on their way */
 
 int picker_fleet_new(struct picker_fleet **out)
 {
@@ -68,6 +70,8 @@ static void unbound(struct pick_pool *pool)
 {
     pool->least_total = UINT64_MAX;
     pool->least_rate_ns = pool->least_prefill_ns = (double)PICK_MAX_NS;
+    pool->least_pair_ns = (float)PICK_MAX_NS;
+    pool->least_itl_ns = PICK_MAX_NS;
     pool->most_block_tokens = 0;
 }
 
@@ -79,6 +83,10 @@ static void bound(struct pick_pool *pool, const struct pick_brief *brief, uint64
         pool->least_rate_ns = brief->rate_ns;
     if (brief->prefill_ns < pool->least_prefill_ns)
         pool->least_prefill_ns = brief->prefill_ns;
+    if (pool->role == PICKER_DECODE && brief->fixed_ns < pool->least_itl_ns)
+        pool->least_itl_ns = brief->fixed_ns;
+    if (brief->pair_ns < pool->least_pair_ns)
+        pool->least_pair_ns = brief->pair_ns;
     if (brief->block_tokens > pool->most_block_tokens)
         pool->most_block_tokens = brief->block_tokens;
 }
@@ -98,19 +106,24 @@ static void refresh(struct picker_fleet *fleet, uint32_t slot)
     *row = (struct pick_row){
         .prefill_ns = picker_prefill_s(&worker, 1) * 1e9,
         .transfer_ns = picker_transfer_s(&worker, 1) * 1e9,
-        .queue_ns = pick_ns(picker_queue_s(&worker) * 1e9),
+        .queue_ns =
+            fleet->is_timed ? (int64_t)fleet->slots[slot].free_ns : pick_ns(picker_queue_s(&worker) * 1e9),
         .itl_ns = pick_ns(picker_itl_s(&worker) * 1e9),
         .free_tokens = (uint64_t)worker.blocks_free * worker.block_tokens,
         .total_tokens =
             worker.blocks_total > 0 ? (uint64_t)worker.blocks_total * worker.block_tokens : UINT64_MAX,
+        .pair_ns = (float)(worker.prefill_pair_s * 1e9),
         .n_running = worker.n_running,
         .block_tokens = worker.block_tokens,
-        .slot = slot,
+        .slot = (uint16_t)slot,
+        .decodes_only = worker.decodes_only,
         .has_seat = worker.max_seqs == 0 || worker.n_running < worker.max_seqs,
     };
     pool->briefs[at] = (struct pick_brief){.rate_ns = row->transfer_ns,
                                            .fixed_ns = row->itl_ns,
                                            .prefill_ns = row->prefill_ns,
+                                           .pair_ns = row->pair_ns,
+                                           .push_ns = (float)(picker_push_token_s(&worker) * 1e9),
                                            .slot = slot,
                                            .block_tokens = row->block_tokens,
                                            .n_running = row->n_running};
@@ -119,6 +132,34 @@ static void refresh(struct picker_fleet *fleet, uint32_t slot)
         pool->briefs[at].fixed_ns = row->queue_ns;
     }
     bound(pool, &pool->briefs[at], row->total_tokens);
+}
+
+/* ---- when a worker's prompts are done, in a timed fleet ---- */
+
+static void queue_report(struct picker_fleet *fleet, struct fleet_slot *it,
+                         const struct picker_worker *reported)
+{
+    if (reported->reported_ns == 0 || reported->reported_ns == it->reported.reported_ns)
+        return;
+    fleet->is_timed = true;
+    it->free_ns = reported->reported_ns + (uint64_t)pick_ns(picker_queue_s(reported) * 1e9);
+    if (reported->reported_ns < it->late_since + RACE_NS)
+        it->free_ns += it->late_ns;
+}
+
+void picker_fleet_busy(struct picker_fleet *fleet, uint32_t slot, uint64_t prefill_ns, uint64_t now_ns)
+{
+    struct fleet_slot *it = &fleet->slots[slot];
+
+    if (!fleet->is_timed)
+        return;
+    if (now_ns >= it->late_since + RACE_NS) {
+        it->late_since = now_ns;
+        it->late_ns = 0;
+    }
+    it->late_ns += prefill_ns;
+    it->free_ns = (it->free_ns > now_ns ? it->free_ns : now_ns) + prefill_ns;
+    refresh(fleet, slot);
 }
 
 /* ---- pools ---- */
@@ -229,6 +270,7 @@ int picker_fleet_set(struct picker_fleet *fleet, uint32_t slot, const struct pic
     if (it->pool != PICKER_NONE &&
         (!reported->is_usable || !is_kind(&fleet->pools[it->pool], reported, reported->role)))
         leave_pool(fleet, slot);
+    queue_report(fleet, it, reported);
     it->reported = *reported;
     if (reported->is_usable) {
         ASSERT(reported->block_tokens > 0);

@@ -43,6 +43,8 @@ uint32_t picker_fleet_n_usable(const struct picker_fleet *fleet, uint32_t group)
 
 /* A sequence was dispatched to the worker: charges its tokens to prefill, to read, and of context. */
 void picker_fleet_charge(struct picker_fleet *fleet, uint32_t slot, const struct picker_charge *charge);
+/* In a fleet whose reports have times: the sequence's prompt will take the worker prefill_ns. */
+void picker_fleet_busy(struct picker_fleet *fleet, uint32_t slot, uint64_t prefill_ns, uint64_t now_ns);
 /* The sequence has been admitted and prefilled: the worker's reports include it from now on. */
 void picker_fleet_discharge(struct picker_fleet *fleet, uint32_t slot, const struct picker_charge *charge);
 /* The sequence has ended on the worker. Its charge has been discharged before. */

@@ -13,12 +13,14 @@
 #define PICK_MAX_RUNNING 10000 /* bound on the sequences that a prefill delays, for the same reason */
 
 struct pick_row {
-    double prefill_ns;  /* per token */
-    double transfer_ns; /* per token that moves to this worker */
-    int64_t queue_ns, itl_ns;
+    double prefill_ns;        /* per token */
+    double transfer_ns;       /* per token that moves to this worker */
+    int64_t queue_ns, itl_ns; /* queue_ns: duration, or in a timed fleet when its prompts are done */
     uint64_t free_tokens, total_tokens; /* in blocks; total UINT64_MAX: unknown */
+    float pair_ns;                      /* per attended pair of a prompt */
     uint32_t n_running, block_tokens;
-    uint32_t slot;
+    uint16_t slot;
+    bool decodes_only;
     bool has_seat; /* one more sequence would start without waiting for others to end */
 };
 
@@ -30,6 +32,8 @@ struct pick_brief {
     double rate_ns;   /* prefill workers: prefill_ns; decode workers: transfer_ns */
     int64_t fixed_ns; /* queue_ns; itl_ns */
     double prefill_ns;
+    float pair_ns;
+    float push_ns; /* per token that another worker pushes here; 0: computing is faster */
     uint32_t slot, block_tokens, n_running;
 };
 
@@ -44,6 +48,8 @@ struct pick_pool { /* the usable workers of one kind */
     /* Bounds over all rows added since the pool was empty: no row has less, or longer blocks. */
     uint64_t least_total; /* total_tokens */
     double least_rate_ns, least_prefill_ns;
+    float least_pair_ns;
+    int64_t least_itl_ns; /* decode workers */
     uint32_t most_block_tokens;
 };
 
@@ -51,12 +57,16 @@ struct fleet_slot {
     struct picker_worker reported;
     struct picker_ledger ledger;
     uint32_t pool, at; /* the place of its row; PICKER_NONE: not usable */
+    /* in a timed fleet */
+    uint64_t free_ns;             /* its prompts are expected to be done */
+    uint64_t late_since, late_ns; /* prompts dispatched so late that the next report may lack them */
 };
 
 struct picker_fleet {
     struct fleet_slot slots[PICKER_MAX_WORKERS];
     struct pick_pool pools[PICKER_MAX_WORKERS]; /* empty pools are used again */
     uint32_t n_pools;
+    bool is_timed; /* reports have times */
 };
 
 static inline int64_t pick_ns(double ns)

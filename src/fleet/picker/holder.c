@@ -6,7 +6,8 @@
  *              or, if less, read the tokens on its own disk and compute the rest
  *
  * The bandwidth is that of pushes that the asker asked for; a hand-off is no faster than prefill computes.
- * A worker without recent pushes gets a guess, so that one push is tried and measures the link. The
+ * A worker without recent pushes gets a guess, twice as fast as it computes or more, so that one push is tried
+ * and measures the link. The
  * latency is a prior: each of the three messages before the first byte waits for the end of a step, the
  * owner's decode step or the asker's own. A push must beat computing by a margin, because computing is
  * certain and a push may fail.
@@ -18,22 +19,38 @@
  * the best other owner, save more time than the read costs. */
 #include "fleet/picker/holder.h"
 
+#include <math.h>
+
 #define LATENCY_S           0.002
 #define LIMIT_LEAST_S       0.02
 #define LIMIT_MOST_S        10.0
 #define LATENCY_STEPS       2
 #define DEFAULT_BYTES_PER_S 1e9
+#define DEFAULT_FASTER      2 /* than computing: so the first push is tried on any accelerator */
 #define MARGIN              1.25
+
+static double push_rate(const struct picker_worker *to)
+{
+    double computed = to->prefill_tokens_per_s * (double)to->kv_bytes_per_token;
+
+    if (to->push_bytes_per_s > 0)
+        return to->push_bytes_per_s;
+    return fmax(fmax(to->transfer_bytes_per_s, DEFAULT_BYTES_PER_S), DEFAULT_FASTER * computed);
+}
 
 double picker_push_s(const struct picker_worker *from, const struct picker_worker *to, uint32_t n_tokens)
 {
-    double rate = to->push_bytes_per_s;
     double step_s = from->n_running > 0 ? from->decode_step_s : 0;
 
-    if (rate <= 0)
-        rate =
-            to->transfer_bytes_per_s > DEFAULT_BYTES_PER_S ? to->transfer_bytes_per_s : DEFAULT_BYTES_PER_S;
-    return LATENCY_S + LATENCY_STEPS * step_s + (double)n_tokens * (double)to->kv_bytes_per_token / rate;
+    return LATENCY_S + LATENCY_STEPS * step_s +
+           (double)n_tokens * (double)to->kv_bytes_per_token / push_rate(to);
+}
+
+double picker_push_token_s(const struct picker_worker *to)
+{
+    double seconds = (double)to->kv_bytes_per_token / push_rate(to);
+
+    return to->can_push && seconds * MARGIN < picker_prefill_s(to, 1) ? seconds : 0;
 }
 
 static bool is_better(const struct picker_worker *row, const struct picker_worker *than,
@@ -62,12 +79,12 @@ static uint32_t usable_tokens(const struct picker_worker *row, uint32_t n,
 /* Seconds that the asker takes for these tokens without a fetch. */
 static double alone_s(const struct picker_worker *asker, uint32_t here, uint32_t to)
 {
-    double computed_s = picker_prefill_s(asker, to - here), read_s;
+    double computed_s = picker_prompt_s(asker, here, to - here), read_s;
     uint32_t stored = asker->stored_tokens < to ? asker->stored_tokens : to;
 
     if (stored <= here)
         return computed_s;
-    read_s = picker_read_s(asker, stored - here) + picker_prefill_s(asker, to - stored);
+    read_s = picker_read_s(asker, stored - here) + picker_prompt_s(asker, stored, to - stored);
     return read_s < computed_s ? read_s : computed_s;
 }
 

@@ -29,6 +29,9 @@ struct picker_holder {
 /* Seconds to move n_tokens of cached KV from one worker to another. */
 double picker_push_s(const struct picker_worker *from, const struct picker_worker *to, uint32_t n_tokens);
 
+/* Seconds for each pushed token, or 0 where computing a token is expected to be as fast. */
+double picker_push_token_s(const struct picker_worker *to);
+
 /* The worker that `asker` (a slot) should fetch the beginning of this prompt from. A candidate is any
  * worker of the same layout whose row has cached_tokens, whatever its role, draining ones included. A row
  * with more stored_tokens is a candidate too, if reading these from disk first also pays. (In a router,

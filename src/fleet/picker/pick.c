@@ -18,6 +18,10 @@
  * worker that computes reads: a peer's push is not read. Few workers have a given prompt on disk, so they
  * are tried apart.
  *
+ * Pushes. A prefill worker may also get the blocks that it lacks from another worker (prefix fetch). It counts
+ * the push instead of the computation where that is less, plus a share of the time saved, so that requests still
+ * prefer the worker that has the blocks. fleet/picker/holder.h chooses the owner afterwards.
+ *
  * An objective that even an idle worker could not keep is no reason to refuse: the TTFT limit is the
  * larger of the objective and twice the prompt's time alone. Nor do workers idle because no placement
  * keeps the objectives. Where a request could begin at once (a seat, blocks, a queue within the limit) it
@@ -47,69 +51,15 @@
 #include "fleet/picker/picker.h"
 
 #include "base/err.h"
-#include "fleet/picker/fleet_priv.h"
+#include "fleet/picker/pick_priv.h"
 
 #define ANSWER_TOKENS_ESTIMATE 64
 #define UNLOADED_SLACK         2
 #define OVERFLOW_DIVISOR       2 /* of the TTFT objective: OVERFLOW_SHARE is one half */
 #define FEW_DIVISOR            8 /* up to an eighth of a prompt is "little" */
 #define POOL_SHARE_READ        2 /* a worker reads at most the part of a prompt that fits half its pool */
-#define SLOT_MASK              (PICKER_MAX_WORKERS - 1)
-
-enum pass { KEEPING, CONSERVING, LEAST_BAD, ANY };
-
-struct side { /* one worker's term */
-    int64_t cost_ns;
-    uint64_t n_running;
-    const struct pick_row *row; /* NULL: no candidate */
-    uint32_t n_read;            /* tokens from its disk */
-};
-
-struct need {           /* one worker's work for the prompt before its first token */
-    uint32_t n_missing; /* tokens that need blocks: read or computed */
-    uint32_t n_read, n; /* ... and computed */
-    int64_t read_ns;
-};
-
-struct candidate {
-    int64_t cost_ns;
-    uint64_t n_running;
-    const struct pick_row *prefill, *decode; /* decode NULL: no candidate */
-    uint32_t n_read;                         /* by the worker that computes */
-};
-
-struct scan {
-    const struct picker_fleet *fleet;
-    const struct picker_request *request;
-    uint32_t n_tokens;
-    int64_t ttft_slo_ns, itl_slo_ns, local_ns;
-    uint32_t local_tokens, answer_tokens, order;
-    const uint32_t *cached_blocks;
-    const struct picker_slots *excluded; /* NULL: none */
-    struct candidate best;
-    bool has_any;
-    enum pass pass;
-};
 
 /* ---- the order ---- */
-
-/* An odd factor makes it a permutation of all slots. */
-static inline uint32_t rank(const struct scan *scan, uint32_t slot)
-{
-    return (slot + scan->order) * (2 * scan->order + 1) & SLOT_MASK;
-}
-
-/* Whether a side of this cost is the best so far. Nearly all are not; for most of them the cost alone
- * decides. */
-static inline bool is_first(const struct scan *scan, uint32_t slot, uint32_t n_running, int64_t cost_ns,
-                            const struct side *best)
-{
-    if (cost_ns != best->cost_ns || best->row == NULL)
-        return cost_ns < best->cost_ns;
-    if (n_running != best->n_running)
-        return n_running < best->n_running;
-    return rank(scan, slot) < rank(scan, best->row->slot);
-}
 
 static inline void take_side(const struct pick_row *row, int64_t cost_ns, uint32_t n_read, struct side *best)
 {
@@ -138,14 +88,6 @@ static void offer(struct scan *scan, const struct candidate *candidate)
 }
 
 /* ---- one worker ---- */
-
-static inline uint32_t uncached(const struct scan *scan, uint32_t slot, uint32_t block_tokens)
-{
-    uint32_t n_tokens = scan->n_tokens;
-    uint64_t cached = (uint64_t)scan->cached_blocks[slot] * block_tokens;
-
-    return cached < n_tokens ? n_tokens - (uint32_t)cached : 1;
-}
 
 /* Blocks for the uncached tokens, the answer and one more: (n + answer) / block_tokens + 1 <= free. */
 static inline bool has_room(const struct scan *scan, const struct pick_row *row, uint32_t n)
@@ -193,9 +135,10 @@ static inline int64_t held_up_ns(int64_t own_ns, uint32_t n_running)
 }
 
 /* Whether the n tokens that a worker lacks are few or quick enough to compute where they decode. */
-static inline bool is_short(const struct scan *scan, uint32_t n, double prefill_ns, uint32_t n_running)
+static inline bool is_short(const struct scan *scan, uint32_t n, double prefill_ns, float pair_ns,
+                            uint32_t n_running)
 {
-    int64_t own_ns = pick_ns(n * prefill_ns);
+    int64_t own_ns = compute_ns(scan, n, prefill_ns, pair_ns);
 
     return n <= scan->local_tokens || own_ns + held_up_ns(own_ns, n_running) <= scan->local_ns;
 }
@@ -203,21 +146,27 @@ static inline bool is_short(const struct scan *scan, uint32_t n, double prefill_
 static inline void try_alone(const struct scan *scan, const struct pick_row *row, struct need need,
                              struct side *best)
 {
-    int64_t own_ns = pick_ns(need.n * row->prefill_ns), alone_ns = need.read_ns + own_ns + row->itl_ns;
-    int64_t ttft_ns = row->queue_ns + alone_ns, cost_ns = ttft_ns + scan->answer_tokens * row->itl_ns;
+    int64_t own_ns = compute_ns(scan, need.n, row->prefill_ns, row->pair_ns);
 
-    if (!is_short(scan, need.n, row->prefill_ns, row->n_running))
+    int64_t alone_ns = need.read_ns + own_ns + row->itl_ns;
+    int64_t ttft_ns = queue_ns(scan, row->queue_ns) + alone_ns,
+            cost_ns = ttft_ns + scan->answer_tokens * row->itl_ns;
+
+    if (!is_short(scan, need.n, row->prefill_ns, row->pair_ns, row->n_running))
         cost_ns += held_up_ns(own_ns, row->n_running) + scan->ttft_slo_ns / OVERFLOW_DIVISOR;
     if (is_first(scan, row->slot, row->n_running, cost_ns, best) &&
-        (scan->pass == ANY ||
-         (keeps_decode(scan, row, need.n_missing) && ttft_ns <= limit_ns(scan, alone_ns))))
+        (scan->pass == ANY || (!row->decodes_only && keeps_decode(scan, row, need.n_missing) &&
+                               ttft_ns <= limit_ns(scan, alone_ns))))
         take_side(row, cost_ns, need.n_read, best);
 }
 
-static inline void try_prefill(const struct scan *scan, const struct pick_row *row, struct need need,
-                               struct side *best)
+static inline void try_prefill(const struct scan *scan, const struct pick_row *row,
+                               const struct pick_brief *brief, struct need need, struct side *best)
 {
-    int64_t alone_ns = need.read_ns + pick_ns(need.n * row->prefill_ns), cost_ns = row->queue_ns + alone_ns;
+    int64_t alone_ns =
+        need.read_ns + (need.n_read > 0 ? compute_ns(scan, need.n, row->prefill_ns, row->pair_ns)
+                                        : lack_ns(scan, brief, need.n));
+    int64_t cost_ns = queue_ns(scan, row->queue_ns) + alone_ns;
 
     if (is_first(scan, row->slot, row->n_running, cost_ns, best) &&
         (scan->pass == ANY || (cost_ns <= limit_ns(scan, alone_ns) && has_room(scan, row, need.n_missing))))
@@ -256,18 +205,20 @@ enum what {
     ALONE_BY_OVERFLOW /* any worker that would compute more than a little of the prompt, alone */
 };
 
-static inline __attribute__((always_inline)) void try_row(const struct scan *scan, const struct pick_row *row,
-                                                          enum what what, struct side *lone,
-                                                          struct side *half)
+static inline __attribute__((always_inline)) void try_row(const struct scan *scan,
+                                                          const struct pick_pool *pool, uint32_t at,
+                                                          enum what what, struct side sides[2])
 {
+    const struct pick_row *row = &pool->rows[at];
+    struct side *lone = &sides[0], *half = &sides[1];
     uint32_t n;
 
     if (!is_large(scan, row))
         return;
     n = uncached(scan, row->slot, row->block_tokens);
     if (what == PREFILL_HALVES)
-        try_prefill(scan, row, (struct need){.n_missing = n, .n = n}, half);
-    else if (is_short(scan, n, row->prefill_ns, row->n_running) == (what == DECODE_HALVES))
+        try_prefill(scan, row, &pool->briefs[at], (struct need){.n_missing = n, .n = n}, half);
+    else if (is_short(scan, n, row->prefill_ns, row->pair_ns, row->n_running) == (what == DECODE_HALVES))
         try_alone(scan, row, (struct need){.n_missing = n, .n = n}, lone);
     else if (what == DECODE_HALVES)
         try_decode(scan, row, n, half);
@@ -291,7 +242,7 @@ static bool weigh_run(const struct scan *scan, const struct pick_row *row, const
                          .n_read = n_read,
                          .n = n - n_read,
                          .read_ns = pick_ns(picker_read_s(&worker, n_read) * 1e9)};
-    return n_read > 0 && out->read_ns < pick_ns(n_read * row->prefill_ns);
+    return n_read > 0 && out->read_ns < pick_ns(n_read * row->prefill_ns); /* attention saves even more */
 }
 
 /* Tries the workers of the pool that have some of the prompt on disk. */
@@ -310,8 +261,9 @@ static void try_runs(const struct scan *scan, const struct pick_pool *pool, enum
         if (!is_allowed(scan, row) || !is_large(scan, row) || !weigh_run(scan, row, run, &need))
             continue;
         if (what == PREFILL_HALVES)
-            try_prefill(scan, row, need, half);
-        else if (is_short(scan, need.n, row->prefill_ns, row->n_running) == (what == DECODE_HALVES))
+            try_prefill(scan, row, &pool->briefs[at->at], need, half);
+        else if (is_short(scan, need.n, row->prefill_ns, row->pair_ns, row->n_running) ==
+                 (what == DECODE_HALVES))
             try_alone(scan, row, need, lone);
     }
 }
@@ -325,54 +277,87 @@ static inline bool has_briefs(const struct scan *scan, const struct pick_pool *p
 }
 
 /* Most workers have little of a prompt: perhaps its first block, which many prompts share. For the workers
- * of a pool that have up to few_blocks, the tokens cost least_ns or more. None of them computes the rest
- * quickly enough to do it alone. */
+ * of a pool that have up to few_blocks, the tokens cost least_ns or more as half of a pair, and alone_ns or
+ * more on one worker. */
 struct few {
     uint32_t few_blocks;
-    int64_t least_ns;
+    int64_t least_ns, alone_ns;
+    bool may_alone;       /* one of them might compute the rest quickly enough to do it alone */
+    int64_t sure_running; /* and the fastest ones do so, whatever they have, with up to so many sequences */
+    double prefill_ns;    /* of the fastest */
+    float pair_ns;
     bool is_known;
 };
 
-static inline struct few know_few(const struct scan *scan, const struct pick_pool *pool, enum what what)
+/* The most sequences beside which the fastest workers of the pool compute the whole prompt quickly; -1: none. */
+static inline int64_t sure_running(const struct scan *scan, const struct pick_pool *pool)
 {
-    uint32_t few_blocks = 1 + scan->n_tokens / FEW_DIVISOR / pool->most_block_tokens;
-    uint64_t cached = (uint64_t)few_blocks * pool->most_block_tokens;
-    uint32_t n = cached < scan->n_tokens ? scan->n_tokens - (uint32_t)cached : 1;
+    int64_t own_ns = compute_ns(scan, scan->n_tokens, pool->least_prefill_ns, pool->least_pair_ns);
 
-    return (struct few){.few_blocks = few_blocks,
-                        .least_ns = pick_ns(n * pool->least_rate_ns),
-                        .is_known = what == PREFILL_HALVES || !is_short(scan, n, pool->least_prefill_ns, 0)};
+    if (scan->n_tokens <= scan->local_tokens || own_ns == 0)
+        return INT64_MAX;
+    own_ns = scan->local_ns / own_ns - 1;
+    return own_ns < PICK_MAX_RUNNING ? own_ns : PICK_MAX_RUNNING;
 }
 
-/* Upper bound on fixed_ns of a worker that is as good as the best so far. */
-static inline int64_t most_fixed_ns(const struct few *few, const struct side *half, int64_t times)
+static inline struct few know_few(const struct scan *scan, const struct pick_pool *pool, enum what what)
 {
-    return few->is_known && half->row != NULL && times > 0 ? (half->cost_ns - few->least_ns) / times
-                                                           : INT64_MAX;
+    uint32_t few_blocks = scan->is_cold ? 0 : 1 + scan->n_tokens / FEW_DIVISOR / pool->most_block_tokens;
+    uint64_t cached = (uint64_t)few_blocks * pool->most_block_tokens;
+    uint32_t n = cached < scan->n_tokens ? scan->n_tokens - (uint32_t)cached : 1;
+    struct few few = {.few_blocks = few_blocks,
+                      .alone_ns = compute_ns(scan, n, pool->least_prefill_ns, pool->least_pair_ns),
+                      .is_known = what == DECODE_HALVES || scan->request->pushable_blocks <= few_blocks};
+
+    few.may_alone =
+        what == DECODE_HALVES && is_short(scan, n, pool->least_prefill_ns, pool->least_pair_ns, 0);
+    few.prefill_ns = pool->least_prefill_ns;
+    few.pair_ns = pool->least_pair_ns;
+    few.sure_running = sure_running(scan, pool);
+    few.least_ns = what == PREFILL_HALVES ? few.alone_ns : pick_ns(n * pool->least_rate_ns);
+    return few;
+}
+
+/* Whether the worker cannot be the best, by values that do not depend on what it has cached. */
+static inline bool is_behind(const struct scan *scan, const struct pick_brief *brief, const struct few *few,
+                             enum what what, const struct side sides[2])
+{
+    int64_t times = what == PREFILL_HALVES ? 1 : scan->answer_tokens;
+    int64_t fixed_ns = what == PREFILL_HALVES ? queue_ns(scan, brief->fixed_ns) : brief->fixed_ns;
+
+    bool is_sure = what == DECODE_HALVES && brief->n_running <= few->sure_running &&
+                   brief->prefill_ns == few->prefill_ns && brief->pair_ns == few->pair_ns;
+
+    return scan->cached_blocks[brief->slot] <= few->few_blocks &&
+           (is_sure ||
+            !is_first(scan, brief->slot, brief->n_running, few->least_ns + times * fixed_ns, &sides[1])) &&
+           (!few->may_alone || !is_first(scan, brief->slot, brief->n_running,
+                                         few->alone_ns + (times + 1) * fixed_ns, &sides[0]));
 }
 
 /* Skips rows that can only be half of a pair and would not be the best so far. Most briefs are rejected by
  * values that do not depend on the request. */
-static inline __attribute__((always_inline)) void scan_briefs(const struct scan *scan,
-                                                              const struct pick_pool *pool, enum what what,
-                                                              struct side *lone, struct side *half)
+static inline __attribute__((always_inline)) void
+scan_briefs(const struct scan *scan, const struct pick_pool *pool, enum what what, struct side sides[2])
 {
-    int64_t times = what == PREFILL_HALVES ? 1 : scan->answer_tokens, most_ns = INT64_MAX;
+    int64_t times = what == PREFILL_HALVES ? 1 : scan->answer_tokens;
     const struct few few = know_few(scan, pool, what);
 
     for (uint32_t i = 0; i < pool->n; i++) {
         const struct pick_brief *brief = &pool->briefs[i];
+        uint32_t n;
+        int64_t cost_ns;
 
-        if (brief->fixed_ns > most_ns && scan->cached_blocks[brief->slot] <= few.few_blocks)
+        if (few.is_known && is_behind(scan, brief, &few, what, sides))
             continue;
-        uint32_t n = uncached(scan, brief->slot, brief->block_tokens);
-        int64_t cost_ns = pick_ns(n * brief->rate_ns) + times * brief->fixed_ns;
-
-        if (!is_first(scan, brief->slot, brief->n_running, cost_ns, half) &&
-            (what == PREFILL_HALVES || !is_short(scan, n, brief->prefill_ns, brief->n_running)))
+        n = uncached(scan, brief->slot, brief->block_tokens);
+        cost_ns = what == PREFILL_HALVES ? lack_ns(scan, brief, n) + queue_ns(scan, brief->fixed_ns)
+                                         : pick_ns(n * brief->rate_ns) + times * brief->fixed_ns;
+        if (!is_first(scan, brief->slot, brief->n_running, cost_ns, &sides[1]) &&
+            (what == PREFILL_HALVES ||
+             !is_short(scan, n, brief->prefill_ns, brief->pair_ns, brief->n_running)))
             continue;
-        try_row(scan, &pool->rows[i], what, lone, half);
-        most_ns = most_fixed_ns(&few, half, times);
+        try_row(scan, pool, i, what, sides);
     }
 }
 
@@ -380,31 +365,31 @@ static inline __attribute__((always_inline)) void scan_briefs(const struct scan 
 static inline __attribute__((always_inline)) void scan_pool(struct scan *all, const struct pick_pool *pool,
                                                             enum what what, struct side *half_out)
 {
-    struct side lone = {.cost_ns = INT64_MAX}, half = {.cost_ns = INT64_MAX};
+    struct side sides[2] = {{.cost_ns = INT64_MAX}, {.cost_ns = INT64_MAX}}; /* alone, half of a pair */
     const struct scan scan = *all;
     bool has_any = false;
 
     if (has_briefs(&scan, pool, what)) {
         has_any = pool->n > 0;
-        scan_briefs(&scan, pool, what, &lone, &half);
+        scan_briefs(&scan, pool, what, sides);
     } else {
         for (uint32_t i = 0; i < pool->n; i++) {
             if (!is_allowed(&scan, &pool->rows[i]))
                 continue;
             has_any = true;
-            try_row(&scan, &pool->rows[i], what, &lone, &half);
+            try_row(&scan, pool, i, what, sides);
         }
     }
     if (scan.request->n_runs > 0) { /* on copies: the others stay in registers */
-        struct side read_lone = lone, read_half = half;
+        struct side read[2] = {sides[0], sides[1]};
 
-        try_runs(all, pool, what, &read_lone, &read_half);
-        lone = read_lone;
-        half = read_half;
+        try_runs(all, pool, what, &read[0], &read[1]);
+        sides[0] = read[0];
+        sides[1] = read[1];
     }
     all->has_any |= has_any;
-    offer_alone(all, &lone);
-    *half_out = half;
+    offer_alone(all, &sides[0]);
+    *half_out = sides[1];
 }
 
 static void scan_prefill(struct scan *scan, const struct pick_pool *pool, struct side *half_out)
@@ -452,6 +437,8 @@ static void scan_pairs(struct scan *scan, const struct picker_fleet *fleet)
             scan_decode(scan, &pools[i], &decode);
             if (partner == PICKER_NONE || !concerns(&pools[partner], scan->request, PICKER_PREFILL))
                 continue;
+            if (decode.row == NULL && scan->has_any)
+                continue; /* no half to pair with */
             scan_prefill(scan, &pools[partner], &prefill);
             offer_pair(scan, &prefill, &decode);
         }
@@ -487,12 +474,16 @@ static void scan_all(struct scan *scan, const struct picker_fleet *fleet)
     if (!has_decode || scan->pass == LEAST_BAD)
         scan_lone(scan, fleet, PICKER_PREFILL);
     scan_pairs(scan, fleet);
-    /* overflow costs at least a part of the objective: a better result needs no further search */
-    if (scan->best.decode != NULL && scan->best.cost_ns < scan->ttft_slo_ns / OVERFLOW_DIVISOR)
-        return;
-    for (uint32_t i = 0; i < fleet->n_pools; i++)
-        if (concerns(&fleet->pools[i], scan->request, PICKER_DECODE))
-            scan_overflow(scan, &fleet->pools[i]);
+    /* overflow costs at least a part of the objective, and the answer: a better result needs no search */
+    for (uint32_t i = 0; i < fleet->n_pools; i++) {
+        const struct pick_pool *pool = &fleet->pools[i];
+        int64_t least_ns =
+            scan->ttft_slo_ns / OVERFLOW_DIVISOR + (scan->answer_tokens + 1) * pool->least_itl_ns;
+
+        if (concerns(pool, scan->request, PICKER_DECODE) &&
+            (scan->best.decode == NULL || scan->best.cost_ns >= least_ns))
+            scan_overflow(scan, pool);
+    }
 }
 
 /* Pass after pass, as far as the goals yield; then the best of all workers. */
@@ -517,6 +508,7 @@ int picker_pick(const struct picker_fleet *fleet, const struct picker_goals *goa
         .fleet = fleet,
         .request = request,
         .n_tokens = request->n_tokens,
+        .now_ns = fleet->is_timed ? (int64_t)request->now_ns : 0,
         .ttft_slo_ns = pick_ns(goals->ttft_slo_s * 1e9),
         .itl_slo_ns = pick_ns(goals->itl_slo_s * 1e9),
         .local_tokens = goals->local_prefill_tokens,
@@ -524,6 +516,7 @@ int picker_pick(const struct picker_fleet *fleet, const struct picker_goals *goa
         .answer_tokens = request->max_new_tokens < ANSWER_TOKENS_ESTIMATE ? request->max_new_tokens
                                                                           : ANSWER_TOKENS_ESTIMATE,
         .order = goals->order,
+        .is_cold = request->cached_blocks == NULL,
         .cached_blocks = request->cached_blocks ? request->cached_blocks : nothing_cached,
         .excluded =
             request->excluded && !picker_slots_is_empty(request->excluded) ? request->excluded : NULL};
@@ -541,8 +534,10 @@ int picker_pick(const struct picker_fleet *fleet, const struct picker_goals *goa
     choice_out->uncached_tokens = n;
     choice_out->read_tokens = scan.best.n_read;
     choice_out->itl_s = (double)scan.best.decode->itl_ns / 1e9;
-    choice_out->ttft_s = (double)(first->queue_ns + pick_ns(n * first->prefill_ns)) / 1e9 +
-                         (scan.best.prefill ? 0 : choice_out->itl_s);
+    choice_out->ttft_s =
+        (double)(queue_ns(&scan, first->queue_ns) + compute_ns(&scan, n, first->prefill_ns, first->pair_ns)) /
+            1e9 +
+        (scan.best.prefill ? 0 : choice_out->itl_s);
     if (scan.best.n_read > 0) {
         picker_fleet_row(fleet, first->slot, &worker);
         choice_out->ttft_s += picker_read_s(&worker, scan.best.n_read);

@@ -18,8 +18,9 @@
 enum picker_role { PICKER_PREFILL, PICKER_DECODE };
 
 struct picker_worker {
-    bool is_usable; /* link up, model and KV layout agree, not draining */
-    bool can_push;  /* link up and the model agrees: it may serve a prefix fetch */
+    bool is_usable;    /* link up, model and KV layout agree, not draining */
+    bool can_push;     /* link up and the model agrees: it may serve a prefix fetch */
+    bool decodes_only; /* computes no prompts unless no other placement exists */
     enum picker_role role;
     uint32_t group;  /* the model, by any numbering: a request goes only to workers of its group */
     uint64_t layout; /* KV layout fingerprint: both workers of a pair must have the same */
@@ -33,6 +34,11 @@ struct picker_worker {
     uint32_t n_running; /* sequences on the worker, waiting ones included */
     /* its learned rates */
     double prefill_tokens_per_s;
+    double prefill_pair_s;   /* more for each token that a prompt token attends to; the rate is then without
+                              * attention. 0: the rate is of whole prompts */
+    double queued_prefill_s; /* time of queued_prefill_tokens; 0: by the rate */
+    uint64_t reported_ns; /* when this report came: its queue shrinks from then on, and later dispatches add
+                              * to it. 0: the queue is the larger of report and ledger. All workers or none */
     double decode_step_s;
     double transfer_bytes_per_s;
     double push_bytes_per_s; /* of pushes that it asked for (prefix fetch) */
@@ -81,6 +87,8 @@ struct picker_request {
                                     * any */
     const struct picker_run *runs; /* [n_runs], each worker once */
     uint32_t n_runs;
+    uint64_t now_ns;          /* by the clock of reported_ns */
+    uint32_t pushable_blocks; /* leading blocks that some worker could push to any other; 0: none */
     const struct picker_slots *excluded; /* workers that already failed this request; NULL: none */
     /* Part of the answer exists: only workers of this layout, and so of this arithmetic, continue it with
      * the same bits. */
@@ -110,6 +118,8 @@ int picker_pick(const struct picker_fleet *fleet, const struct picker_goals *goa
 /* The estimates behind the choice, for tests and the planner. */
 double picker_queue_s(const struct picker_worker *worker);
 double picker_prefill_s(const struct picker_worker *worker, uint32_t n_tokens);
+/* n_tokens of a prompt behind `from` tokens that are cached. */
+double picker_prompt_s(const struct picker_worker *worker, uint32_t from, uint32_t n_tokens);
 /* Seconds to read n_tokens of a prompt from its disk, after the reads already queued; infinite without a
  * rate. */
 double picker_read_s(const struct picker_worker *worker, uint32_t n_tokens);

@@ -2,14 +2,39 @@
 /* Match, pick, book: the three steps of a placement, in the same order for every caller. */
 #include "fleet/picker/place.h"
 
+/* The most leading blocks that one worker has in memory. */
+static uint32_t place_most(const struct picker_place *place)
+{
+    uint32_t most = 0;
+
+    for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS; slot++)
+        most = place->found.in_memory[slot] > most ? place->found.in_memory[slot] : most;
+    return most;
+}
+
 int picker_place_choose(struct picker_place *place, const struct picker_goals *goals)
 {
+    uint32_t most;
+
     picker_index_match(place->index, place->hashes, place->n_hashes, place->now_ns, &place->found,
                        PICKER_MAX_WORKERS);
-    place->request.cached_blocks = place->found.in_memory;
+    most = place_most(place);
+    place->request.cached_blocks = most > 0 ? place->found.in_memory : NULL;
     place->request.runs = place->found.runs;
     place->request.n_runs = place->found.n_runs;
+    place->request.now_ns = place->now_ns;
+    place->request.pushable_blocks = place->may_push ? most : 0;
     return picker_pick(place->fleet, goals, &place->request, &place->choice);
+}
+
+static void book_time(const struct picker_place *place, uint32_t slot)
+{
+    uint32_t n = place->choice.uncached_tokens;
+    struct picker_worker row;
+
+    picker_fleet_row(place->fleet, slot, &row);
+    picker_fleet_busy(place->fleet, slot,
+                      (uint64_t)(1e9 * picker_prompt_s(&row, place->request.n_tokens - n, n)), place->now_ns);
 }
 
 /* computes: this worker prefills; otherwise its KV comes from the worker that does. */
@@ -19,6 +44,7 @@ static void book(const struct picker_place *place, uint32_t slot, bool computes,
     if (computes) {
         out->charge.prefill_tokens = place->choice.uncached_tokens;
         out->charge.read_tokens = place->choice.read_tokens;
+        book_time(place, slot);
     }
     picker_fleet_charge(place->fleet, slot, &out->charge);
 }

@@ -13,7 +13,9 @@ struct picker_place { /* one placement under way; the caller's storage */
     const struct block_hash *hashes; /* of the prompt's whole blocks */
     size_t n_hashes;
     uint64_t now_ns;
-    struct picker_request request; /* picker_place_choose() sets its cached_blocks and runs */
+    bool may_push;                 /* workers push cached blocks to each other (prefix fetch) */
+    struct picker_request request; /* picker_place_choose() sets its cached_blocks,
+                                    * runs and pushable_blocks */
     struct picker_found found;     /* out: the prefix match of each worker */
     struct picker_choice choice;   /* out */
 };

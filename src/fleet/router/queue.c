@@ -12,8 +12,8 @@
  * other workers serve it: a model whose workers are busy or away delays no other model's requests.
  *
  * When a tenant's first request cannot be placed now (a long prompt whose workers are backed up), other
- * tenants' requests pass it, so that no worker idles. After MAX_PASSED of them none may pass any more, so
- * a large request gets its room.
+ * tenants' requests pass it, so that no worker idles. After some of them none may pass any more, so a large
+ * request gets its room (fleet/picker/turn.h).
  *
  * Dispatching ahead does not undo the order: the workers' schedulers take turns too, so a tenant with
  * nothing waiting at a worker begins there at once. Such a request is placed whatever the other tenants'
@@ -30,10 +30,9 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "cache/prefix/tenant.h"
+#include "fleet/picker/turn.h"
 
 #define MAX_DEBTORS 4096 /* tenants without a request that were served more than the waiting ones */
-#define MAX_TRIED   8    /* tenants' first requests tried before the turn ends */
-#define MAX_PASSED  64
 
 /* ---- accounts ---- */
 
@@ -219,34 +218,37 @@ static void make_odd(struct gen_handle *job)
     metric_set(job->router->turns.m_tenants, fair_n_tenants(job->router->turns.crowd));
 }
 
-/* Places one job or moves it to odd: then there may be more. False: none can be placed now. */
+/* ---- fleet/picker/turn.c's view of a job ---- */
+
+static int turn_try(void *arg, struct fair_item *item)
+{
+    return router_job_place(container_of(item, struct gen_handle, place.turn));
+}
+
+static bool turn_is_odd(void *arg, struct fair_item *item, int rc)
+{
+    return is_odd(container_of(item, struct gen_handle, place.turn), rc);
+}
+
+static void turn_make_odd(void *arg, struct fair_item *item)
+{
+    make_odd(container_of(item, struct gen_handle, place.turn));
+}
+
+static uint32_t *turn_passed(void *arg, struct fair_item *item)
+{
+    return &container_of(item, struct gen_handle, place.turn)->place.n_passed;
+}
+
 static bool place_next(struct router_model *model)
 {
-    struct gen_handle *passed[MAX_TRIED];
-    struct fair_item *item = fair_first(model->turns);
-    unsigned n = 0;
+    const struct picker_turn turn = {.turns = model->turns,
+                                     .try_place = turn_try,
+                                     .is_odd = turn_is_odd,
+                                     .make_odd = turn_make_odd,
+                                     .passed = turn_passed};
 
-    while (item != NULL && n < MAX_TRIED) {
-        struct gen_handle *job = container_of(item, struct gen_handle, place.turn);
-        int rc = router_job_place(job); /* success ends the loop */
-
-        if (rc == 0) {
-            while (n > 0)
-                passed[--n]->place.n_passed++;
-            return true;
-        }
-        if (is_odd(job, rc)) {
-            fair_rewind(model->turns);
-            make_odd(job);
-            return true;
-        }
-        if (rc == E_NOT_FOUND || job->place.n_passed >= MAX_PASSED)
-            break;
-        passed[n++] = job;
-        item = fair_skip(model->turns, item);
-    }
-    fair_rewind(model->turns);
-    return false;
+    return picker_turn_next(&turn);
 }
 
 void router_place_queued(struct router *router)

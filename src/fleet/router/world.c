@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "fleet/picker/turn.h"
 
 static void fill_row(const struct router *router, const struct router_worker *worker,
                      struct picker_worker *row)
@@ -14,6 +15,7 @@ static void fill_row(const struct router *router, const struct router_worker *wo
     uint64_t n_reported = (uint64_t)report->waiting + report->running;
 
     row->is_usable = true;
+    row->can_push = (worker->abilities & ABILITY_ASKED) != 0;
     row->role = worker->role;
     row->group = (uint32_t)(worker->model - router->models);
     row->layout = worker->layout;
@@ -49,7 +51,7 @@ bool router_worker_row(const struct router *router, uint32_t slot, struct picker
     if (!worker->is_taken || worker->link == NULL || !link_is_up(worker->link) || worker->model == NULL ||
         worker->is_unfit)
         return false;
-    *out = (struct picker_worker){.can_push = (worker->abilities & ABILITY_ASKED) != 0};
+    *out = (struct picker_worker){0};
     fill_row(router, worker, out);
     return true;
 }
@@ -110,19 +112,17 @@ bool router_job_has_other(const struct gen_handle *job, uint32_t slot)
     return false;
 }
 
-/* A request takes any worker where it begins at once, if its objective is broken in any case: by the
- * workers' current speed, by its own wait, or because the queue is full. */
 static enum picker_yield yield_for(const struct gen_handle *job)
 {
-    const struct router *router = job->router;
-    const struct router_conf *conf = router->conf;
-    uint64_t most_ns =
-        conf->ttft_slo_ns < conf->queue_timeout_ns / 2 ? conf->ttft_slo_ns : conf->queue_timeout_ns / 2;
-    bool is_waiting = job->state == JOB_QUEUED && job->queued_ns > 0;
+    const struct router_conf *conf = job->router->conf;
+    struct picker_patience patience = {.ttft_slo_ns = conf->ttft_slo_ns,
+                                       .queue_timeout_ns = conf->queue_timeout_ns,
+                                       .is_waiting = job->state == JOB_QUEUED && job->queued_ns > 0,
+                                       .is_full = job->router->n_queued >= conf->queue_max};
 
-    if (is_waiting)
-        return clock_now_ns() - job->queued_ns >= most_ns ? PICKER_LEAST_BAD : PICKER_CONSERVES;
-    return router->n_queued >= conf->queue_max ? PICKER_LEAST_BAD : PICKER_CONSERVES;
+    if (patience.is_waiting)
+        patience.waited_ns = clock_now_ns() - job->queued_ns;
+    return picker_yield_for(&patience);
 }
 
 int router_choose(struct gen_handle *job, struct picker_place *place)
@@ -143,6 +143,7 @@ int router_choose(struct gen_handle *job, struct picker_place *place)
     place->hashes = job->hashes;
     place->n_hashes = job->n_hashes; /* no worker has the blocks behind them */
     place->now_ns = clock_now_ns();
+    place->may_push = router->conf->share != PICKER_SHARE_OFF && job->score_next == 0;
     place->request =
         (struct picker_request){.n_tokens = job->order.n_tokens,
                                 .max_new_tokens = job->order.work.max_new_tokens - router_job_answered(job),

@@ -423,6 +423,91 @@ static void who_was_sent_to_read_is_waited_for(void **state)
     picker_fleet_free(fleet);
 }
 
+/* ---- pushes, attention, time ---- */
+
+static void a_push_lets_an_idle_worker_take_a_cached_prompt(void **state)
+{
+    struct picker_worker workers[] = {worker(PICKER_PREFILL), worker(PICKER_PREFILL), worker(PICKER_DECODE)};
+    struct picker_request request = {.n_tokens = 6400, .max_new_tokens = 100};
+    struct picker_choice choice = {0};
+
+    goals.ttft_slo_s = 60;
+    workers[0].cached_tokens = 6368;
+    workers[2].decodes_only = true;
+    workers[0].queued_prefill_tokens = 3000; /* three seconds */
+    for (int i = 0; i < 3; i++) {
+        workers[i].can_push = true;
+        workers[i].push_bytes_per_s = 1e9;
+    }
+    assert_int_equal(pick(workers, 3, &request, &choice), 0);
+    assert_int_equal(choice.prefill, 0); /* three seconds are less than six */
+    request.pushable_blocks = 199;       /* 0.4 s */
+    assert_int_equal(pick(workers, 3, &request, &choice), 0);
+    assert_int_equal(choice.prefill, 1);
+    workers[0].queued_prefill_tokens = 300; /* the saving does not pay for a second replica */
+    assert_int_equal(pick(workers, 3, &request, &choice), 0);
+    assert_int_equal(choice.prefill, 0);
+    workers[0].queued_prefill_tokens = 3000;
+    workers[1].push_bytes_per_s = 1e7; /* slower than computing */
+    assert_int_equal(pick(workers, 3, &request, &choice), 0);
+    assert_int_equal(choice.prefill, 0);
+    goals.ttft_slo_s = 0.5;
+}
+
+static void attention_makes_long_prompts_dearer(void **state)
+{
+    struct picker_worker row = worker(PICKER_PREFILL);
+
+    assert_true(picker_prompt_s(&row, 0, 1000) == picker_prefill_s(&row, 1000));
+    row.prefill_pair_s = 1e-6;
+    assert_float_equal(picker_prompt_s(&row, 0, 1000), 1.5, 1e-6);
+    assert_float_equal(picker_prompt_s(&row, 9000, 1000), 1 + 9.5, 1e-6);
+}
+
+/* Nine prompts of a second were dispatched to worker 0 after its report, one to worker 1. */
+static void a_queue_shrinks_with_time(void **state)
+{
+    struct picker_worker workers[] = {worker(PICKER_PREFILL), worker(PICKER_PREFILL), worker(PICKER_DECODE)};
+    struct picker_request request = {.n_tokens = 1000, .max_new_tokens = 100};
+    struct picker_choice choice = {0};
+    struct picker_fleet *fleet;
+
+    assert_int_equal(picker_fleet_new(&fleet), 0);
+    goals.ttft_slo_s = 60;
+    workers[2].decodes_only = true;
+    for (uint32_t i = 0; i < 3; i++) {
+        workers[i].reported_ns = UINT64_C(1000000000);
+        assert_int_equal(picker_fleet_set(fleet, i, &workers[i]), 0);
+    }
+    picker_fleet_busy(fleet, 0, UINT64_C(3000000000), UINT64_C(1100000000));
+    picker_fleet_busy(fleet, 1, UINT64_C(2000000000), UINT64_C(1100000000));
+    request.now_ns = UINT64_C(1600000000);
+    assert_int_equal(picker_pick(fleet, &goals, &request, &choice), 0);
+    assert_int_equal(choice.prefill, 1);
+    assert_float_equal(choice.ttft_s, 1.5 + 1, 1e-6); /* it is free at 3.1 s */
+    request.now_ns = UINT64_C(3100000000);
+    assert_int_equal(picker_pick(fleet, &goals, &request, &choice), 0);
+    assert_float_equal(choice.ttft_s, 1, 1e-6);
+    workers[1].reported_ns = UINT64_C(3200000000); /* a report replaces what was expected */
+    workers[1].queued_prefill_tokens = 5000;
+    assert_int_equal(picker_fleet_set(fleet, 1, &workers[1]), 0);
+    request.now_ns = UINT64_C(4200000000);
+    assert_int_equal(picker_pick(fleet, &goals, &request, &choice), 0);
+    assert_int_equal(choice.prefill, 0);
+    goals.ttft_slo_s = 0.5;
+    picker_fleet_free(fleet);
+}
+
+static void a_worker_that_only_decodes_computes_nothing(void **state)
+{
+    struct picker_worker workers[] = {worker(PICKER_PREFILL), worker(PICKER_DECODE)};
+
+    workers[0].queued_prefill_tokens = 100000;
+    assert_int_equal(choose(workers, 2, 400, 0).prefill, PICKER_NONE); /* by overflow */
+    workers[1].decodes_only = true;
+    assert_int_equal(choose(workers, 2, 400, E_OVERLOADED).decode, 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -450,6 +535,10 @@ int main(void)
         cmocka_unit_test(memory_counts_before_disk),
         cmocka_unit_test(a_read_needs_room),
         cmocka_unit_test(who_was_sent_to_read_is_waited_for),
+        cmocka_unit_test(a_push_lets_an_idle_worker_take_a_cached_prompt),
+        cmocka_unit_test(attention_makes_long_prompts_dearer),
+        cmocka_unit_test(a_queue_shrinks_with_time),
+        cmocka_unit_test(a_worker_that_only_decodes_computes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

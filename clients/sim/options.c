@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Every option is a row of one table, which also prints --help. */
+#include "clients/sim/options.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/str.h"
+#include "clients/common/cli.h"
+#include "clients/sim/measured.h"
+#include "fleet/picker/picker.h"
+
+enum kind { OPT_U32, OPT_U64, OPT_REAL, OPT_TIME, OPT_SECONDS, OPT_TEXT, OPT_FLAG };
+
+struct option_row {
+    const char *name, *value, *help; /* value NULL: a flag */
+    enum kind kind;
+    size_t at;
+    double least, most;
+};
+
+#define AT(field) offsetof(struct sim_cli, field)
+
+/* clang-format off */
+static const struct option_row rows[] = {
+    {NULL, NULL, "Load", OPT_FLAG, 0, 0, 0},
+    {"--trace", "FILE", "a recorded trace: Mooncake's JSON lines or Azure's CSV", OPT_TEXT, AT(trace_path), 0, 0},
+    {"--speed", "X", "play it X times as fast (default 1)", OPT_REAL, AT(replay.speed), 1e-3, 1e6},
+    {"--replicas", "N", "play it N times at once, each with prefixes of its own (default 1)", OPT_U32, AT(replay.n_replicas), 1, 100000},
+    {"--requests", "N", "end after N requests", OPT_U64, AT(replay.n_requests), 1, 1e12},
+    {"--generate", "KIND", "instead of a trace: poisson, bursts, diurnal or sessions (agents with tool waits)", OPT_TEXT, AT(generate_name), 0, 0},
+    {"--rate", "N", "requests per second, the mean (default 1)", OPT_REAL, AT(generate.rate_per_s), 1e-6, 1e7},
+    {"--duration", "SECONDS", "of the arrivals (default 600)", OPT_REAL, AT(generate.duration_s), 0.001, 1e8},
+    {"--prompt", "TOKENS", "mean; of what is new in a turn (default 1000)", OPT_U32, AT(generate.prompt_tokens), 1, 1 << 20},
+    {"--answer", "TOKENS", "mean (default 200)", OPT_U32, AT(generate.answer_tokens), 1, 1 << 20},
+    {"--shared", "TOKENS", "at the beginning of every prompt (default 0)", OPT_U32, AT(generate.shared_tokens), 0, 1 << 20},
+    {"--tenants", "N", "whose requests these are (default 1)", OPT_U32, AT(generate.n_tenants), 1, 1e6},
+    {"--turns", "N", "of a session, the mean (default 8)", OPT_REAL, AT(generate.turns), 1, 1e4},
+    {"--wait", "SECONDS", "from an answer to the next turn, the mean (default 5)", OPT_REAL, AT(generate.wait_s), 0, 1e6},
+    {"--cancel", "P", "this part of the clients may leave early, at a time drawn up to what the objectives allow", OPT_REAL, AT(sim.cancel_share), 0, 1},
+    {"--seed", "N", "of everything drawn (default 1)", OPT_U64, AT(sim.seed), 0, 1.8e19},
+
+    {NULL, NULL, "Fleet", OPT_FLAG, 0, 0, 0},
+    {"--preset", "NAME", "70b (Llama-3 70B on 8 x H100, the default), mooncake (the settings of docs/simulator.md) or demo", OPT_TEXT, AT(preset), 0, 0},
+    {"--prefill", "N", "prefill workers", OPT_U32, AT(sim.n_prefill), 0, PICKER_MAX_WORKERS},
+    {"--decode", "N", "decode workers", OPT_U32, AT(sim.n_decode), 1, PICKER_MAX_WORKERS},
+    {"--seats", "N", "sequences that a decode worker runs at once", OPT_U32, AT(sim.max_seqs), 1, 1000000},
+    {"--kv-tokens", "N", "KV memory of a worker", OPT_U64, AT(sim.kv_tokens), 1, 1e12},
+    {"--disk-tokens", "N", "disk tier of a worker (default 0: none)", OPT_U64, AT(sim.disk_tokens), 0, 1e13},
+    {"--disk-rate", "BYTES", "per second that a disk reads", OPT_REAL, AT(sim.disk_bytes_per_s), 0, 1e15},
+    {"--nic", "BYTES", "per second and direction of a worker's NIC; 0: without limit", OPT_REAL, AT(sim.nic_bytes_per_s), 0, 1e15},
+    {"--kv-bytes", "N", "of one token", OPT_REAL, AT(sim.kv_bytes_per_token), 0, 1e9},
+    {"--layers", "N", "of the model: a hand-off ends one layer after the prompt", OPT_REAL, AT(sim.n_layers), 1, 10000},
+    {"--latency", "TIME", "of a message", OPT_TIME, AT(sim.latency_ns), 0, 3600},
+    {"--block", "TOKENS", "in a block (as in the trace: 512)", OPT_U32, AT(sim.block_tokens), 1, 1 << 20},
+    {"--chunk", "TOKENS", "most prompt tokens of a step beside decoding sequences", OPT_U32, AT(sim.chunk_tokens), 16, 1 << 20},
+    {"--batch", "TOKENS", "most prompt tokens of a step without them; 0: whole prompts", OPT_U32, AT(sim.batch_tokens), 0, 1 << 24},
+    {"--sched-itl", "TIME", "the workers' own objective for a step with both", OPT_TIME, AT(sim.sched_itl_ns), 0, 3600},
+    {"--prefill-times", "S,ROW,CTX,TOKEN,PAIR", "seconds of a prefill worker's step, and for each decoding row, context token, prompt token, attended pair", OPT_SECONDS, AT(sim.prefill_times), 0, 0},
+    {"--decode-times", "S,ROW,CTX,TOKEN,PAIR", "the same of a decode worker", OPT_SECONDS, AT(sim.decode_times), 0, 0},
+    {"--in-order", NULL, "a prompt that waits for pushed blocks is not passed by later ones", OPT_FLAG, AT(sim.in_order), 0, 0},
+    {"--measured", "FILE", "step times of both roles as a worker learned them: `batonctl status --json` of it", OPT_TEXT, AT(measured_path), 0, 0},
+    {"--rigid", NULL, "decode workers compute no prompts", OPT_FLAG, AT(sim.decodes_only), 0, 0},
+    {"--start", "TIME", "from a worker's start to its first request", OPT_TIME, AT(sim.start_ns), 0, 86400},
+    {"--crash-every", "SECONDS", "mean time between crashes of any worker (default 0: none)", OPT_REAL, AT(sim.crash_every_s), 0, 1e9},
+
+    {NULL, NULL, "Router", OPT_FLAG, 0, 0, 0},
+    {"--policy", "NAME", "ours (the router's), random, round-robin, load, cache-aware or global", OPT_TEXT, AT(policy), 0, 0},
+    {"--share", "WHICH", "prefix fetches between workers: off, auto or always (default auto)", OPT_TEXT, AT(share), 0, 0},
+    {"--ttft", "TIME", "objective for the time to first token", OPT_TIME, AT(sim.ttft_slo_ns), 0.001, 86400},
+    {"--itl", "TIME", "objective for the time between tokens", OPT_TIME, AT(sim.itl_slo_ns), 0.0001, 86400},
+    {"--queue", "N", "requests that may wait", OPT_U32, AT(sim.queue_max), 0, 4e9},
+    {"--queue-timeout", "TIME", "how long", OPT_TIME, AT(sim.queue_timeout_ns), 0, 86400},
+    {"--local-tokens", "N", "prompts that the decode worker computes itself", OPT_U32, AT(sim.local_prefill_tokens), 0, 1e7},
+    {"--local-time", "TIME", "and those that take it no longer", OPT_TIME, AT(sim.local_prefill_ns), 0, 3600},
+    {"--index", "N", "blocks that the router remembers", OPT_U32, AT(sim.index_entries), 1000, 1e8},
+    {"--heartbeat", "TIME", "between two reports of a worker", OPT_TIME, AT(sim.heartbeat_ns), 0.001, 60},
+    {"--report-delay", "TIME", "until a report is there", OPT_TIME, AT(sim.report_delay_ns), 0, 60},
+
+    {NULL, NULL, "Output", OPT_FLAG, 0, 0, 0},
+    {"--json", NULL, "the report as JSON", OPT_FLAG, AT(is_json), 0, 0},
+    {"--columns", "N", "of the chart over time (default 60)", OPT_U32, AT(sim.n_columns), 1, 100000},
+};
+/* clang-format on */
+
+static const char *const policies[] = {"ours", "random", "round-robin", "load", "cache-aware", "global"};
+static const char *const shares[] = {"off", "auto", "always"};
+
+const char *sim_policy_name(enum sim_policy policy)
+{
+    return policies[policy];
+}
+
+/* ---- presets ---- */
+
+static void preset_router(struct sim_opts *sim)
+{
+    *sim = (struct sim_opts){.n_prefill = 4,
+                             .n_decode = 4,
+                             .block_tokens = 512,
+                             .max_seqs = 256,
+                             .chunk_tokens = 512,
+                             .sched_itl_ns = 50 * NS_PER_MS,
+                             .n_layers = 80,
+                             .latency_ns = 100 * NS_PER_US,
+                             .heartbeat_ns = NS_PER_S,
+                             .ttft_slo_ns = 500 * NS_PER_MS,
+                             .itl_slo_ns = 50 * NS_PER_MS,
+                             .queue_timeout_ns = 10 * NS_PER_S,
+                             .local_prefill_ns = 500 * NS_PER_MS,
+                             .queue_max = 256,
+                             .local_prefill_tokens = 128,
+                             .index_entries = 1000000,
+                             .share = PICKER_SHARE_AUTO,
+                             .seed = 1,
+                             .n_columns = 60};
+}
+
+static void preset_70b(struct sim_opts *sim)
+{
+    static const struct sim_roofline h100x8 = {.parameters = 70.6e9,
+                                               .layers = 80,
+                                               .hidden = 8192,
+                                               .kv_bytes_per_token = 327680,
+                                               .weight_bytes = 2,
+                                               .flops = 8 * 989e12,
+                                               .bandwidth = 8 * 3.35e12,
+                                               .compute_share = 0.75,
+                                               .bandwidth_share = 0.75,
+                                               .layer_s = 60e-6};
+
+    sim->prefill_times = sim->decode_times = sim_times_roofline(&h100x8);
+    sim->kv_bytes_per_token = h100x8.kv_bytes_per_token;
+    sim->kv_tokens = 1200000; /* 640 GB less the weights and a tenth */
+    sim->nic_bytes_per_s = 50e9;
+    sim->batch_tokens = 8192;
+}
+
+/* Prefill alone limits, as in the paper's comparison of policies: FLOP(n) = l (a n^2 d + b n d^2) with a = 4,
+ * b = 22, l = 80, d = 8192 at 1,240 TFLOP/s, and 20 ms. */
+static void preset_mooncake(struct sim_opts *sim)
+{
+    const double flops = 1240e12, layers = 80, d = 8192;
+
+    sim->n_prefill = sim->n_decode = 8;
+    sim->prefill_times = (struct sim_times){
+        .step_s = 0.02, .token_s = layers * 22 * d * d / flops, .pair_s = 2 * layers * 4 * d / flops};
+    sim->decode_times = (struct sim_times){.step_s = 0.01, .token_s = 1};
+    sim->decodes_only = sim->in_order = true;
+    sim->kv_tokens = 3000000;
+    sim->max_seqs = 100000;
+    sim->kv_bytes_per_token = 327680;
+    sim->nic_bytes_per_s = 80e9;
+    sim->ttft_slo_ns = 30 * NS_PER_S;
+    sim->itl_slo_ns = 200 * NS_PER_MS;
+    sim->queue_max = 1000000;
+    sim->queue_timeout_ns = 600 * NS_PER_S;
+    sim->local_prefill_tokens = 0;
+    sim->local_prefill_ns = 0;
+    sim->latency_ns = 0;
+}
+
+static void preset_demo(struct sim_opts *sim)
+{
+    sim->prefill_times = sim->decode_times =
+        (struct sim_times){.step_s = 2e-3, .row_s = 5e-4, .token_s = 2e-4, .context_s = 1e-7, .pair_s = 1e-8};
+    sim->kv_bytes_per_token = 12288;
+    sim->kv_tokens = 100000;
+    sim->block_tokens = 32;
+    sim->max_seqs = 32;
+    sim->n_layers = 8;
+    sim->batch_tokens = 544;
+}
+
+static bool set_preset(struct sim_cli *cli)
+{
+    preset_router(&cli->sim);
+    if (strcmp(cli->preset, "70b") == 0)
+        preset_70b(&cli->sim);
+    else if (strcmp(cli->preset, "mooncake") == 0)
+        preset_mooncake(&cli->sim);
+    else if (strcmp(cli->preset, "demo") == 0)
+        preset_demo(&cli->sim);
+    else
+        return false;
+    return true;
+}
+
+/* ---- reading ---- */
+
+static void print_help(void)
+{
+    printf("usage: %s [OPTION]... --trace FILE | --generate KIND\n"
+           "Replays a load against a simulated fleet, placed by the router's own code, and reports.\n",
+           SIM_NAME);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        char left[64];
+
+        if (rows[i].name == NULL) {
+            printf("\n%s\n", rows[i].help);
+            continue;
+        }
+        snprintf(left, sizeof(left), "%s%s%s", rows[i].name, rows[i].value ? " " : "",
+                 rows[i].value ? rows[i].value : "");
+        printf("  %-26s %s\n", left, rows[i].help);
+    }
+    printf("\nThe same options, load and seed give the same report, byte for byte.  See %s(1).\n", SIM_NAME);
+}
+
+static bool read_times(const char *text, struct sim_times *out)
+{
+    double *fields[] = {&out->step_s, &out->row_s, &out->context_s, &out->token_s, &out->pair_s};
+    struct bytes all = bytes_str(text);
+    size_t at = 0;
+
+    for (size_t i = 0; i < 5; i++) {
+        size_t comma = bytes_find(all, bytes_str(","), at), end = comma == SIZE_MAX ? all.len_bytes : comma;
+
+        if (at > all.len_bytes || (i < 4) != (comma != SIZE_MAX) ||
+            str_to_f64(bytes_of(all.data + at, end - at), fields[i]) < 0 || *fields[i] < 0 ||
+            *fields[i] > 1e3)
+            return false;
+        at = end + 1;
+    }
+    return true;
+}
+
+static bool read_row(const struct option_row *row, const char *text, struct sim_cli *cli)
+{
+    void *at = (char *)cli + row->at;
+    uint64_t number = 0;
+    double real = 0;
+
+    switch (row->kind) {
+    case OPT_FLAG:
+        *(bool *)at = true;
+        return true;
+    case OPT_TEXT:
+        *(const char **)at = text;
+        return true;
+    case OPT_SECONDS:
+        if (!read_times(text, at))
+            return complain_usage(SIM_NAME, "%s: five numbers of seconds, separated by commas", row->name) ==
+                   0;
+        return true;
+    case OPT_REAL:
+        if (!option_f64(SIM_NAME, row->name, text, &real))
+            return false;
+        *(double *)at = real;
+        break;
+    case OPT_TIME:
+        if (!option_duration(SIM_NAME, row->name, text, at))
+            return false;
+        real = (double)*(uint64_t *)at / 1e9;
+        break;
+    case OPT_U32:
+    case OPT_U64:
+        if (!option_u64(SIM_NAME, row->name, text, &number))
+            return false;
+        real = (double)number;
+        if (row->kind == OPT_U64)
+            *(uint64_t *)at = number;
+        else
+            *(uint32_t *)at = number < UINT32_MAX ? (uint32_t)number : UINT32_MAX;
+        break;
+    }
+    if (real < row->least || real > row->most) {
+        complain_usage(SIM_NAME, "%s: %s is not between %g and %g", row->name, text, row->least, row->most);
+        return false;
+    }
+    return true;
+}
+
+static const struct option_row *find_row(const char *name)
+{
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        if (rows[i].name != NULL && strcmp(rows[i].name, name) == 0)
+            return &rows[i];
+    return NULL;
+}
+
+static int index_of(const char *text, const char *const *names, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (strcmp(text, names[i]) == 0)
+            return i;
+    return -1;
+}
+
+/* Two passes: the preset first, so that the other options change it wherever they stand. */
+static bool read_all(int argc, char **argv, struct sim_cli *cli, bool is_preset)
+{
+    for (int i = 1; i < argc; i++) {
+        const struct option_row *row = find_row(argv[i]);
+        bool wants_value;
+
+        if (row == NULL)
+            return complain_usage(SIM_NAME, "%s: unknown option", argv[i]) == 0;
+        wants_value = row->kind != OPT_FLAG;
+        if (wants_value && i + 1 == argc)
+            return complain_usage(SIM_NAME, "%s: wants a value", argv[i]) == 0;
+        i += wants_value;
+        if ((row->at == AT(preset)) == is_preset && !read_row(row, argv[i], cli))
+            return false;
+    }
+    return true;
+}
+
+static bool check_load(struct sim_cli *cli)
+{
+    static const char *const kinds[] = {"poisson", "bursts", "diurnal", "sessions"};
+    int kind = cli->generate_name != NULL ? index_of(cli->generate_name, kinds, 4) : 0;
+
+    if ((cli->trace_path == NULL) == (cli->generate_name == NULL)) {
+        complain_usage(SIM_NAME, "one load is needed: --trace FILE or --generate KIND");
+        return false;
+    }
+    if (kind < 0) {
+        complain_usage(SIM_NAME, "--generate: %s is none of poisson, bursts, diurnal, sessions",
+                       cli->generate_name);
+        return false;
+    }
+    cli->generate.kind = (enum generate_kind)kind;
+    cli->generate.block_tokens = cli->sim.block_tokens;
+    cli->generate.seed = cli->sim.seed;
+    return true;
+}
+
+int sim_options_read(int argc, char **argv, struct sim_cli *cli, int *status_out)
+{
+    struct fault fault = {0};
+    int policy, share;
+
+    *cli = (struct sim_cli){.replay = {.speed = 1, .n_replicas = 1},
+                            .generate = {.rate_per_s = 1,
+                                         .duration_s = 600,
+                                         .prompt_tokens = 1000,
+                                         .answer_tokens = 200,
+                                         .turns = 8,
+                                         .wait_s = 5},
+                            .policy = "ours",
+                            .preset = "70b",
+                            .share = "auto"};
+    *status_out = EXIT_USAGE;
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--help") != 0 && strcmp(argv[i], "-h") != 0 && strcmp(argv[i], "--version") != 0)
+            continue;
+        if (strcmp(argv[i], "--version") == 0)
+            printf("%s %s\n", SIM_NAME, PACKAGE_VERSION);
+        else
+            print_help();
+        *status_out = finish_output(SIM_NAME);
+        return 0;
+    }
+    if (!read_all(argc, argv, cli, true))
+        return 0;
+    if (!set_preset(cli)) {
+        complain_usage(SIM_NAME, "--preset: %s is none of 70b, mooncake, demo", cli->preset);
+        return 0;
+    }
+    if (!read_all(argc, argv, cli, false))
+        return 0;
+    policy = index_of(cli->policy, policies, 6);
+    share = index_of(cli->share, shares, 3);
+    if (policy < 0 || share < 0) {
+        complain_usage(SIM_NAME, policy < 0 ? "--policy: %s is unknown" : "--share: %s is unknown",
+                       policy < 0 ? cli->policy : cli->share);
+        return 0;
+    }
+    cli->sim.policy = (enum sim_policy)policy;
+    cli->sim.share = (enum picker_share)share;
+    if (cli->measured_path != NULL && measured_load(cli->measured_path, &fault, &cli->sim.decode_times) < 0) {
+        *status_out = complain(SIM_NAME, "%s", fault.text);
+        return 0;
+    }
+    if (cli->measured_path != NULL)
+        cli->sim.prefill_times = cli->sim.decode_times;
+    return check_load(cli) ? 1 : 0;
+}

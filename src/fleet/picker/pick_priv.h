@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The choice's state, its order among equal costs, and what a prompt costs one worker. */
+#ifndef FLEET_PICKER_PICK_PRIV_H
+#define FLEET_PICKER_PICK_PRIV_H
+
+#include "fleet/picker/fleet_priv.h"
+
+#define PUSH_NS      INT64_C(2000000) /* the messages of a push */
+#define COPY_DIVISOR 8 /* of what a push saves: a second replica takes room from other blocks */
+#define SLOT_MASK    (PICKER_MAX_WORKERS - 1)
+
+enum pass { KEEPING, CONSERVING, LEAST_BAD, ANY };
+
+struct side { /* one worker's term */
+    int64_t cost_ns;
+    uint64_t n_running;
+    const struct pick_row *row; /* NULL: no candidate */
+    uint32_t n_read;            /* tokens from its disk */
+};
+
+struct need {           /* one worker's work for the prompt before its first token */
+    uint32_t n_missing; /* tokens that need blocks: read or computed */
+    uint32_t n_read, n; /* ... and computed */
+    int64_t read_ns;
+};
+
+struct candidate {
+    int64_t cost_ns;
+    uint64_t n_running;
+    const struct pick_row *prefill, *decode; /* decode NULL: no candidate */
+    uint32_t n_read;                         /* by the worker that computes */
+};
+
+struct scan {
+    const struct picker_fleet *fleet;
+    const struct picker_request *request;
+    uint32_t n_tokens;
+    int64_t ttft_slo_ns, itl_slo_ns, local_ns, now_ns;
+    uint32_t local_tokens, answer_tokens, order;
+    const uint32_t *cached_blocks;
+    const struct picker_slots *excluded; /* NULL: none */
+    struct candidate best;
+    bool has_any, is_cold; /* is_cold: no worker has any of the prompt in memory */
+    enum pass pass;
+};
+
+/* ---- the order ---- */
+
+/* An odd factor makes it a permutation of all slots. */
+static inline uint32_t rank(const struct scan *scan, uint32_t slot)
+{
+    return (slot + scan->order) * (2 * scan->order + 1) & SLOT_MASK;
+}
+
+/* Whether a side of this cost is the best so far. Nearly all are not; for most of them the cost alone
+ * decides. */
+static inline bool is_first(const struct scan *scan, uint32_t slot, uint32_t n_running, int64_t cost_ns,
+                            const struct side *best)
+{
+    if (cost_ns != best->cost_ns || best->row == NULL)
+        return cost_ns < best->cost_ns;
+    if (n_running != best->n_running)
+        return n_running < best->n_running;
+    return rank(scan, slot) < rank(scan, best->row->slot);
+}
+
+/* ---- what a prompt costs ---- */
+
+static inline uint32_t uncached(const struct scan *scan, uint32_t slot, uint32_t block_tokens)
+{
+    uint32_t n_tokens = scan->n_tokens;
+    uint64_t cached = (uint64_t)scan->cached_blocks[slot] * block_tokens;
+
+    return cached < n_tokens ? n_tokens - (uint32_t)cached : 1;
+}
+
+static inline int64_t queue_ns(const struct scan *scan, int64_t reported_ns)
+{
+    int64_t left_ns = reported_ns - scan->now_ns;
+
+    return left_ns < 0 ? 0 : left_ns < PICK_MAX_NS ? left_ns : PICK_MAX_NS;
+}
+
+/* Time to compute the last n tokens of the prompt. */
+static inline int64_t compute_ns(const struct scan *scan, uint32_t n, double prefill_ns, float pair_ns)
+{
+    double from = scan->n_tokens - n;
+
+    return pick_ns(n * prefill_ns + (double)pair_ns * n * (from + 0.5 * n));
+}
+
+/* Time until a prefill worker that lacks n tokens has computed them; with a push of the blocks that another
+ * worker has, if that is less. */
+static inline int64_t lack_ns(const struct scan *scan, const struct pick_brief *brief, uint32_t n)
+{
+    int64_t own_ns = compute_ns(scan, n, brief->prefill_ns, brief->pair_ns), pushed_ns;
+    uint64_t pushable = (uint64_t)scan->request->pushable_blocks * brief->block_tokens;
+    uint32_t left;
+
+    if (brief->push_ns <= 0 || pushable <= scan->n_tokens - n)
+        return own_ns;
+    left = pushable < scan->n_tokens ? scan->n_tokens - (uint32_t)pushable : 1;
+    pushed_ns = PUSH_NS + pick_ns((n - left) * (double)brief->push_ns) +
+                compute_ns(scan, left, brief->prefill_ns, brief->pair_ns);
+    pushed_ns += own_ns > pushed_ns ? (own_ns - pushed_ns) / COPY_DIVISOR : 0;
+    return pushed_ns < own_ns ? pushed_ns : own_ns;
+}
+
+#endif

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See fleet/picker/turn.h. */
+#include "fleet/picker/turn.h"
+
+#include "base/err.h"
+
+#define MAX_TRIED  8 /* tenants' first requests tried before the turn ends */
+#define MAX_PASSED 64
+
+enum picker_yield picker_yield_for(const struct picker_patience *patience)
+{
+    uint64_t most_ns = patience->ttft_slo_ns < patience->queue_timeout_ns / 2
+                           ? patience->ttft_slo_ns
+                           : patience->queue_timeout_ns / 2;
+
+    if (patience->is_waiting)
+        return patience->waited_ns >= most_ns ? PICKER_LEAST_BAD : PICKER_CONSERVES;
+    return patience->is_full ? PICKER_LEAST_BAD : PICKER_CONSERVES;
+}
+
+bool picker_turn_next(const struct picker_turn *turn)
+{
+    struct fair_item *passed[MAX_TRIED];
+    struct fair_item *item = fair_first(turn->turns);
+    unsigned n = 0;
+
+    while (item != NULL && n < MAX_TRIED) {
+        int rc = turn->try_place(turn->arg, item); /* success ends the loop */
+
+        if (rc == 0) {
+            while (n > 0)
+                ++*turn->passed(turn->arg, passed[--n]);
+            return true;
+        }
+        if (turn->is_odd != NULL && turn->is_odd(turn->arg, item, rc)) {
+            fair_rewind(turn->turns);
+            turn->make_odd(turn->arg, item);
+            return true;
+        }
+        if (rc == E_NOT_FOUND || *turn->passed(turn->arg, item) >= MAX_PASSED)
+            break;
+        passed[n++] = item;
+        item = fair_skip(turn->turns, item);
+    }
+    fair_rewind(turn->turns);
+    return false;
+}

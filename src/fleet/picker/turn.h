@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which waiting request is tried next, and what it may settle for: the rules of the router's queue, without
+ * the queue.  Pure functions over base/fair.h; the router and the simulator call the same code. */
+#ifndef FLEET_PICKER_TURN_H
+#define FLEET_PICKER_TURN_H
+
+#include "base/fair.h"
+#include "fleet/picker/picker.h"
+
+struct picker_patience {
+    uint64_t ttft_slo_ns, queue_timeout_ns;
+    bool is_waiting; /* it is in the queue, since waited_ns */
+    uint64_t waited_ns;
+    bool is_full; /* the queue has no room */
+};
+
+/* A request takes any worker where it begins at once, if its objective is broken in any case: by the
+ * workers' current speed, by its own wait, or because the queue is full. */
+enum picker_yield picker_yield_for(const struct picker_patience *patience);
+
+struct picker_turn { /* one queue and its owner's functions */
+    struct fair *turns;
+    void *arg;
+    /* Tries to place the request now; on success it leaves the line.  picker_pick()'s codes. */
+    int (*try_place)(void *arg, struct fair_item *item);
+    /* Whether no worker that is there could ever run it, by try_place()'s code: other requests must not wait
+     * for it.  NULL: never. */
+    bool (*is_odd)(void *arg, struct fair_item *item, int rc);
+    void (*make_odd)(void *arg, struct fair_item *item);    /* takes it out of the line */
+    uint32_t *(*passed)(void *arg, struct fair_item *item); /* requests placed while it was in front */
+};
+
+/* Places one request, or takes an odd one out: then there may be more.  False: none can be placed now.  When a
+ * tenant's first request cannot be placed, other tenants' first requests are tried, a few at most.  After a
+ * request was passed often enough, none may pass it any more, so a large request gets its room. */
+bool picker_turn_next(const struct picker_turn *turn);
+
+#endif

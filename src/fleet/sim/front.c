@@ -1,0 +1,525 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The router of the simulated fleet: what fleet/router does to a request, without clients and links.
+ *
+ *    submit --> placed --> first token --> end
+ *        |        ^ |
+ *        v        | +-- worker lost: placed again with the tokens answered so far
+ *      queued ----+--> refused (full, timeout)
+ *
+ * Placement, booking and the order of the queue are the daemons' objects (fleet/picker, base/fair).  A request
+ * waits only while the picker finds no placement that its yield allows, as in fleet/router/dispatch.c. */
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "fleet/picker/turn.h"
+#include "fleet/sim/sim_priv.h"
+
+#define MAX_ASKED      64
+#define EXPIRE_EACH_NS (20 * NS_PER_MS)
+#define TRANSFER_ALPHA 0.2
+
+static void front_place(struct sim *sim, uint32_t i, struct picker_holder *holder);
+
+/* ---- jobs ---- */
+
+static struct sim_job *front_new_job(struct sim *sim)
+{
+    uint32_t i = sim->free_job, stamp;
+    struct sim_job *job;
+
+    if (i == SIM_NONE) {
+        i = sim->n_jobs;
+        if (i / SIM_PAGE_JOBS == SIM_MAX_PAGES) {
+            sim->rc = E_LIMIT;
+            return NULL;
+        }
+        if (sim->pages[i / SIM_PAGE_JOBS] == NULL)
+            sim->pages[i / SIM_PAGE_JOBS] = calloc(SIM_PAGE_JOBS, sizeof(struct sim_job));
+        if (sim->pages[i / SIM_PAGE_JOBS] == NULL) {
+            sim->rc = E_NOMEM;
+            return NULL;
+        }
+        sim->n_jobs++;
+        sim_job_at(sim, i)->next = SIM_NONE;
+    }
+    job = sim_job_at(sim, i);
+    sim->free_job = job->next;
+    stamp = job->stamp + 1;
+    *job = (struct sim_job){
+        .number = i, .stamp = stamp, .next = SIM_NONE, .prefill = SIM_NONE, .decode = SIM_NONE};
+    fair_item_init(&job->turn);
+    sim->n_under_way++;
+    return job;
+}
+
+static void front_free_job(struct sim *sim, struct sim_job *job)
+{
+    if (job->flow != NULL)
+        fair_drop(sim->turns, job->flow);
+    job->flow = NULL;
+    if (sim->load->on_end != NULL)
+        sim->load->on_end(sim->load->self, &job->request, sim->now_ns);
+    job->state = SIM_FREE;
+    job->stamp++;
+    job->next = sim->free_job;
+    sim->free_job = job->number;
+    sim->n_under_way--;
+}
+
+static struct sim_class *front_class(struct sim *sim, const struct sim_job *job)
+{
+    return &sim->result->classes[job->request.kind];
+}
+
+/* ---- the queue ---- */
+
+static void front_dequeue(struct sim *sim, struct sim_job *job)
+{
+    if (job->state != SIM_QUEUED)
+        return;
+    fair_leave(sim->turns, &job->turn);
+    sim->n_queued--;
+}
+
+static void front_refuse(struct sim *sim, struct sim_job *job, enum sim_refusal why)
+{
+    front_dequeue(sim, job);
+    front_class(sim, job)->n_refused[why]++;
+    sim_column(sim)->n_refused++;
+    front_free_job(sim, job);
+}
+
+static void front_enqueue(struct sim *sim, struct sim_job *job)
+{
+    if (job->flow == NULL)
+        job->flow = fair_hold(sim->turns, job->request.tenant);
+    if (job->flow == NULL) {
+        sim->rc = E_NOMEM;
+        return;
+    }
+    job->state = SIM_QUEUED;
+    job->queued_ns = sim->now_ns > 0 ? sim->now_ns : 1;
+    fair_wait(sim->turns, job->flow, &job->turn, job->is_again ? 0 : sim->agenda.n_added, 1);
+    sim->n_queued++;
+    sim->result->n_queued++;
+    if (!sim->is_expiring)
+        sim_add(sim, SIM_EXPIRE, sim->now_ns + EXPIRE_EACH_NS, 0, 0);
+    sim->is_expiring = true;
+}
+
+static enum sim_refusal front_why(const struct sim *sim, int rc)
+{
+    return rc == E_LIMIT                               ? SIM_REFUSED_SIZE
+           : picker_fleet_n_usable(sim->fleet, 0) == 0 ? SIM_REFUSED_DESERTED
+                                                       : SIM_REFUSED_FULL;
+}
+
+/* ---- placement ---- */
+
+static enum picker_yield front_yield(const struct sim *sim, const struct sim_job *job)
+{
+    struct picker_patience patience = {.ttft_slo_ns = sim->opts->ttft_slo_ns,
+                                       .queue_timeout_ns = sim->opts->queue_timeout_ns,
+                                       .is_waiting = job->state == SIM_QUEUED,
+                                       .is_full = sim->n_queued >= sim->opts->queue_max};
+
+    patience.waited_ns = patience.is_waiting ? sim->now_ns - job->queued_ns : 0;
+    return picker_yield_for(&patience);
+}
+
+static bool front_hashes(struct sim *sim, const struct sim_job *job)
+{
+    uint32_t n = job->request.n_blocks;
+
+    if (n > sim->cap_hashes) {
+        struct block_hash *hashes = realloc(sim->hashes, 2ul * n * sizeof(*hashes));
+
+        if (hashes == NULL) {
+            sim->rc = E_NOMEM;
+            return false;
+        }
+        sim->hashes = hashes;
+        sim->cap_hashes = 2 * n;
+    }
+    for (uint32_t i = 0; i < n; i++)
+        sim->hashes[i] = sim_block_hash(sim_block_id(&job->request, i));
+    sim->place.hashes = sim->hashes;
+    sim->place.n_hashes = n;
+    return true;
+}
+
+static int front_choose(struct sim *sim, struct sim_job *job, struct picker_holder *holder_out)
+{
+    const struct sim_opts *opts = sim->opts;
+    struct picker_goals goals = {.ttft_slo_s = (double)opts->ttft_slo_ns / 1e9,
+                                 .itl_slo_s = (double)opts->itl_slo_ns / 1e9,
+                                 .local_prefill_tokens = opts->local_prefill_tokens,
+                                 .local_prefill_s = (double)opts->local_prefill_ns / 1e9,
+                                 .yield = front_yield(sim, job),
+                                 .order = (uint32_t)opts->seed};
+    int rc;
+
+    if (!front_hashes(sim, job))
+        return E_NOMEM;
+    sim->place.fleet = sim->fleet;
+    sim->place.index = sim->index;
+    sim->place.now_ns = sim->now_ns;
+    sim->place.may_push = opts->share != PICKER_SHARE_OFF;
+    sim->place.request = (struct picker_request){
+        .n_tokens = job->n_given, .max_new_tokens = job->request.answer_tokens - job->n_answered};
+    *holder_out = (struct picker_holder){.slot = PICKER_NONE};
+    if (opts->policy != SIM_OURS)
+        return sim_baseline_choose(sim, job, &sim->place.choice, holder_out);
+    rc = picker_place_choose(&sim->place, &goals);
+    return rc == E_OVERLOADED && job->is_again ? 0 : rc; /* a stream that has begun does not wait */
+}
+
+/* Rows of the asker and of the workers with most of the prompt, as fleet/router/blocks.c gathers them. */
+static void front_find_holder(struct sim *sim, struct picker_holder *out)
+{
+    struct picker_choice *choice = &sim->place.choice;
+    uint32_t asker = choice->prefill != PICKER_NONE ? choice->prefill : choice->decode, most = 0;
+    struct picker_worker rows[MAX_ASKED];
+    uint32_t slots[MAX_ASKED];
+    struct picker_world world = {rows, 1};
+
+    if (sim->opts->share == PICKER_SHARE_OFF || sim->place.n_hashes == 0)
+        return;
+    picker_fleet_row(sim->fleet, asker, &rows[0]);
+    rows[0].cached_tokens = rows[0].stored_tokens = sim->place.found.in_memory[asker] * rows[0].block_tokens;
+    for (uint32_t i = 0; i < sim->place.found.n_runs; i++)
+        if (sim->place.found.runs[i].slot == asker)
+            rows[0].stored_tokens = sim->place.found.runs[i].n_blocks * rows[0].block_tokens;
+    slots[0] = asker;
+    for (uint32_t slot = 0; slot < sim->n_workers; slot++) {
+        uint32_t blocks = sim->place.found.in_memory[slot];
+
+        if (slot == asker || blocks == 0 || blocks < most || !sim->workers[slot].is_up)
+            continue;
+        world.n = blocks > most ? 1 : world.n;
+        most = blocks;
+        if (world.n == MAX_ASKED)
+            continue;
+        picker_fleet_row(sim->fleet, slot, &rows[world.n]);
+        rows[world.n].cached_tokens = blocks * rows[0].block_tokens;
+        slots[world.n++] = slot;
+    }
+    if (world.n < 2)
+        return;
+    *out = picker_find_holder(&world, &sim->place.request, 0, sim->opts->share);
+    if (out->slot == PICKER_NONE)
+        return;
+    out->slot = slots[out->slot];
+    if (choice->uncached_tokens > sim->place.request.n_tokens - out->tokens)
+        choice->uncached_tokens = sim->place.request.n_tokens - out->tokens;
+    choice->read_tokens = 0;
+}
+
+/* Sends the chosen placement to its workers. */
+static void front_place(struct sim *sim, uint32_t i, struct picker_holder *holder)
+{
+    struct sim_job *job = sim_job_at(sim, i);
+    const struct picker_choice *choice = &sim->place.choice;
+    struct sim_worker *worker;
+
+    if (sim->opts->policy == SIM_OURS)
+        front_find_holder(sim, holder);
+    picker_place_book(&sim->place, &job->booked[0], &job->booked[1]);
+    front_dequeue(sim, job);
+    job->prefill = choice->prefill;
+    job->decode = choice->decode;
+    job->state = SIM_PROMPT;
+    job->began_ns = 0;
+    job->n_pushed = job->n_packed = 0;
+    sim->workers[job->decode].n_running++;
+    sim->workers[job->decode].is_dirty = true;
+    if (job->prefill != SIM_NONE)
+        sim->workers[job->prefill].n_running++;
+    *(job->prefill != SIM_NONE ? &sim->result->n_pairs : &sim->result->n_alone) += 1;
+    sim_cache_begin(sim, job, holder);
+    worker = &sim->workers[job->prefill != SIM_NONE ? job->prefill : job->decode];
+    sim_worker_prompt(sim, worker, i);
+}
+
+/* Tries to place the job now: 0, or the picker's code. */
+static int front_try(struct sim *sim, struct sim_job *job)
+{
+    struct picker_holder holder;
+    int rc = front_choose(sim, job, &holder);
+
+    if (rc == 0)
+        front_place(sim, job->number, &holder);
+    return rc;
+}
+
+static void front_wait_or_refuse(struct sim *sim, struct sim_job *job, int rc)
+{
+    if (rc == E_NOMEM || sim->rc < 0)
+        return;
+    if (!job->is_again && (rc == E_LIMIT || sim->n_queued >= sim->opts->queue_max)) {
+        front_refuse(sim, job, front_why(sim, rc));
+        return;
+    }
+    front_enqueue(sim, job);
+}
+
+void sim_front_submit(struct sim *sim, const struct sim_request *request)
+{
+    struct sim_job *job = front_new_job(sim);
+    bool must_wait = sim->n_queued > 0;
+    uint32_t n_most = (request->prompt_tokens + sim->opts->block_tokens - 1) / sim->opts->block_tokens;
+    int rc;
+
+    if (job == NULL)
+        return;
+    job->request = *request;
+    job->request.n_blocks = request->n_blocks < n_most ? request->n_blocks : n_most;
+    job->n_given = request->prompt_tokens;
+    front_class(sim, job)->n_arrived++;
+    front_class(sim, job)->prompt_tokens += request->prompt_tokens;
+    sim_column(sim)->n_arrived++;
+    sim_report_begin(sim);
+    if (sim->opts->cancel_share > 0 && rng_unit(&sim->rng) < sim->opts->cancel_share) {
+        double most_ns =
+            (double)sim->opts->ttft_slo_ns + (double)sim->opts->itl_slo_ns * request->answer_tokens;
+
+        sim_add(sim, SIM_CANCEL, sim->now_ns + (uint64_t)(most_ns * rng_unit(&sim->rng)), job->number,
+                job->stamp);
+    }
+    rc = must_wait ? E_OVERLOADED : front_try(sim, job);
+    if (rc < 0)
+        front_wait_or_refuse(sim, job, rc);
+    if (must_wait)
+        sim_front_turn(sim);
+}
+
+/* ---- turns ---- */
+
+static int front_try_item(void *arg, struct fair_item *item)
+{
+    return front_try(arg, container_of(item, struct sim_job, turn));
+}
+
+static uint32_t *front_passed(void *arg, struct fair_item *item)
+{
+    (void)arg;
+    return &container_of(item, struct sim_job, turn)->n_passed;
+}
+
+void sim_front_turn(struct sim *sim)
+{
+    const struct picker_turn turn = {
+        .turns = sim->turns, .arg = sim, .try_place = front_try_item, .passed = front_passed};
+
+    if (sim->n_queued == 0 || sim->is_turning)
+        return;
+    sim->is_turning = true;
+    while (sim->n_queued > 0 && sim->rc == 0 && picker_turn_next(&turn))
+        ;
+    sim->is_turning = false;
+}
+
+void sim_front_expire(struct sim *sim)
+{
+    struct sim_job *late = NULL;
+
+    sim->is_expiring = false;
+    sim_front_turn(sim);
+    do {
+        struct fair_item *item = fair_first(sim->turns);
+
+        for (late = NULL; item != NULL && late == NULL; item = fair_next(sim->turns, item)) {
+            struct sim_job *job = container_of(item, struct sim_job, turn);
+
+            if (!job->is_again && sim->now_ns - job->queued_ns > sim->opts->queue_timeout_ns)
+                late = job;
+        }
+        fair_rewind(sim->turns);
+        if (late != NULL)
+            front_refuse(sim, late, SIM_REFUSED_TIMEOUT);
+    } while (late != NULL);
+    if (sim->n_queued > 0) {
+        sim_add(sim, SIM_EXPIRE, sim->now_ns + EXPIRE_EACH_NS, 0, 0);
+        sim->is_expiring = true;
+    }
+}
+
+/* ---- progress ---- */
+
+static void front_leave_worker(struct sim *sim, struct sim_job *job, unsigned which)
+{
+    uint32_t slot = which == 0 ? job->prefill : job->decode;
+
+    if (slot == SIM_NONE)
+        return;
+    picker_booking_over(sim->fleet, &job->booked[which]);
+    if (sim->workers[slot].is_up) {
+        sim->workers[slot].n_running--;
+        sim->workers[slot].is_dirty = true;
+        sim_worker_release(sim, &sim->workers[slot], job);
+    }
+    *(which == 0 ? &job->prefill : &job->decode) = SIM_NONE;
+}
+
+/* The prefill worker sends what the decode worker lacks; the first layers left before the last was done. */
+static void front_hand_off(struct sim *sim, struct sim_job *job)
+{
+    struct sim_worker *from = &sim->workers[job->prefill], *to = &sim->workers[job->decode];
+    uint64_t has = (uint64_t)sim_cache_held(to, &job->request) * sim->opts->block_tokens;
+    double bytes = has < job->n_given ? (double)(job->n_given - has) * sim->opts->kv_bytes_per_token : 0;
+    uint64_t end_ns = sim_net_send(sim, from, to, bytes, job->began_ns), tail_ns = sim->now_ns;
+
+    if (sim->opts->nic_bytes_per_s > 0) {
+        tail_ns += (uint64_t)(bytes * 1e9 / sim->opts->nic_bytes_per_s /
+                              (sim->opts->n_layers > 1 ? sim->opts->n_layers : 1));
+        if (bytes > 0 && end_ns > job->began_ns)
+            rate_learn(&to->transfer_rate, bytes * 1e9 / (double)(end_ns - job->began_ns), TRANSFER_ALPHA, 1,
+                       sim->now_ns);
+    }
+    sim->result->handed_bytes += bytes;
+    end_ns = end_ns > tail_ns ? end_ns : tail_ns;
+    job->state = SIM_MOVING;
+    sim_add(sim, SIM_JOIN, end_ns + sim->opts->latency_ns, job->number, job->stamp);
+}
+
+void sim_front_prefilled(struct sim *sim, uint32_t i)
+{
+    struct sim_job *job = sim_job_at(sim, i);
+    uint64_t told_ns = sim->now_ns + sim->opts->latency_ns;
+    struct sim_class *kind = front_class(sim, job);
+    struct sim_column *column = sim_column(sim);
+
+    job->n_answered++;
+    if (job->first_ns == 0) {
+        job->first_ns = told_ns;
+        sim_hist_add(&kind->ttft, told_ns - job->request.at_ns, 1);
+        column->ttft_s += (double)(told_ns - job->request.at_ns) / 1e9;
+        column->n_first++;
+    } else {
+        sim_hist_add(&kind->itl, told_ns - job->latest_ns, 1);
+    }
+    job->latest_ns = sim->now_ns;
+    if (job->prefill == SIM_NONE)
+        picker_booking_started(sim->fleet, &job->booked[1]);
+    if (job->n_answered >= job->request.answer_tokens)
+        sim_front_ended(sim, i);
+    else if (job->prefill != SIM_NONE)
+        front_hand_off(sim, job);
+}
+
+void sim_front_joined(struct sim *sim, uint32_t i)
+{
+    struct sim_job *job = sim_job_at(sim, i);
+    struct sim_worker *to = &sim->workers[job->decode];
+
+    if (job->prefill != SIM_NONE)
+        sim_cache_share(&sim->workers[job->prefill], &job->request, job->request.n_blocks);
+    front_leave_worker(sim, job, 0);
+    picker_booking_started(sim->fleet, &job->booked[1]);
+    sim_cache_store(sim, to, &job->request);
+    sim_worker_join(sim, to, i);
+    sim_front_turn(sim);
+}
+
+void sim_front_ended(struct sim *sim, uint32_t i)
+{
+    struct sim_job *job = sim_job_at(sim, i);
+    struct sim_class *kind = front_class(sim, job);
+    uint64_t end_ns = sim->now_ns + sim->opts->latency_ns, ttft_ns = job->first_ns - job->request.at_ns;
+    uint32_t n = job->request.answer_tokens;
+    double itl_ns = n > 1 ? (double)(end_ns - job->first_ns) / (n - 1) : 0;
+
+    front_leave_worker(sim, job, 0);
+    front_leave_worker(sim, job, 1);
+    sim_hist_add(&kind->e2e, end_ns - job->request.at_ns, 1);
+    kind->n_done++;
+    kind->answer_tokens += n;
+    sim_column(sim)->n_done++;
+    if (ttft_ns <= sim->opts->ttft_slo_ns && itl_ns <= (double)sim->opts->itl_slo_ns) {
+        kind->n_good++;
+        kind->good_tokens += n;
+        sim_column(sim)->n_good++;
+    }
+    front_free_job(sim, job);
+}
+
+void sim_front_cancel(struct sim *sim, uint32_t i)
+{
+    struct sim_job *job = sim_job_at(sim, i);
+
+    front_dequeue(sim, job);
+    if (job->prefill != SIM_NONE && sim->workers[job->prefill].is_up)
+        sim_worker_drop(sim, &sim->workers[job->prefill], i);
+    if (job->decode != SIM_NONE && sim->workers[job->decode].is_up)
+        sim_worker_drop(sim, &sim->workers[job->decode], i);
+    front_leave_worker(sim, job, 0);
+    front_leave_worker(sim, job, 1);
+    front_class(sim, job)->n_cancelled++;
+    front_free_job(sim, job);
+    sim_front_turn(sim);
+}
+
+/* ---- a lost worker ---- */
+
+static void front_replace(struct sim *sim, struct sim_job *job)
+{
+    int rc;
+
+    if (job->state == SIM_DECODING && job->decode != SIM_NONE)
+        job->n_answered = sim_worker_answered(&sim->workers[job->decode], job);
+    if (job->prefill != SIM_NONE && sim->workers[job->prefill].is_up)
+        sim_worker_drop(sim, &sim->workers[job->prefill], job->number);
+    if (job->decode != SIM_NONE && sim->workers[job->decode].is_up)
+        sim_worker_drop(sim, &sim->workers[job->decode], job->number);
+    front_leave_worker(sim, job, 0);
+    front_leave_worker(sim, job, 1);
+    job->held[0] = job->held[1] = 0;
+    job->stamp++;
+    sim->result->n_replaced++;
+    sim->result->again_tokens += job->n_answered > 0 ? job->n_given : 0;
+    job->is_again = job->n_answered > 0;
+    job->n_given = job->request.prompt_tokens + job->n_answered;
+    job->state = SIM_PROMPT;
+    rc = front_try(sim, job);
+    if (rc < 0)
+        front_wait_or_refuse(sim, job, rc);
+}
+
+void sim_front_lost(struct sim *sim, uint32_t slot)
+{
+    for (uint32_t i = 0; i < sim->n_jobs && sim->rc == 0; i++) {
+        struct sim_job *job = sim_job_at(sim, i);
+
+        if (job->state != SIM_FREE && job->state != SIM_QUEUED &&
+            (job->prefill == slot || job->decode == slot))
+            front_replace(sim, job);
+    }
+}
+
+/* ---- reports ---- */
+
+void sim_front_report(struct sim *sim, uint32_t slot)
+{
+    struct sim_worker *worker = &sim->workers[slot];
+    struct picker_worker *row = &worker->row;
+    const struct sim_opts *opts = sim->opts;
+    uint64_t free_tokens = opts->kv_tokens > worker->used_tokens ? opts->kv_tokens - worker->used_tokens : 0;
+
+    row->is_usable = row->can_push = worker->is_up;
+    row->blocks_free = (uint32_t)(free_tokens / opts->block_tokens);
+    row->queued_prefill_tokens = worker->queued_tokens;
+    row->n_running = worker->n_running;
+    if (rate_level(&worker->prefill_rate) > 0 && row->prefill_pair_s <= 0)
+        row->prefill_tokens_per_s = rate_level(&worker->prefill_rate);
+    row->queued_prefill_s = sim_worker_queue_s(sim, worker);
+    row->reported_ns = sim->now_ns + 1;
+    if (rate_level(&worker->decode_step) > 0)
+        row->decode_step_s = rate_level(&worker->decode_step);
+    row->transfer_bytes_per_s = rate_level(&worker->transfer_rate);
+    row->push_bytes_per_s = rate_level(&worker->push_rate);
+    row->read_bytes_per_s = opts->disk_tokens > 0 ? opts->disk_bytes_per_s : 0;
+    worker->is_dirty = false;
+    if (picker_fleet_set(sim->fleet, slot, row) < 0)
+        sim->rc = E_NOMEM;
+}

@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The loop over events and arrivals, the workers' lives, and their reports. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "fleet/sim/sim_priv.h"
+
+#define REPORT_PARTS  16 /* workers report spread over the heartbeat, in so many groups */
+#define INDEX_LIFE_NS (24 * 3600 * NS_PER_S)
+#define ANSWER_TOKENS 64
+
+void sim_add(struct sim *sim, enum sim_kind kind, uint64_t at_ns, uint32_t what, uint32_t stamp)
+{
+    struct sim_event event = {.at_ns = at_ns, .kind = kind, .what = what, .stamp = stamp};
+
+    if (sim_agenda_add(&sim->agenda, event) < 0)
+        sim->rc = E_NOMEM;
+}
+
+static void column_merge(struct sim_column *to, const struct sim_column *from)
+{
+    to->n_arrived += from->n_arrived;
+    to->n_done += from->n_done;
+    to->n_good += from->n_good;
+    to->n_refused += from->n_refused;
+    to->ttft_s += from->ttft_s;
+    to->n_first += from->n_first;
+    to->prefill_busy_s += from->prefill_busy_s;
+    to->decode_busy_s += from->decode_busy_s;
+}
+
+/* When the load lasts longer than expected, two columns become one. */
+static void columns_widen(struct sim_result *result)
+{
+    for (uint32_t i = 0; i < result->n_columns; i++) {
+        struct sim_column from = result->columns[i];
+
+        result->columns[i] = (struct sim_column){0};
+        column_merge(&result->columns[i / 2], &from);
+    }
+    result->column_ns *= 2;
+}
+
+struct sim_column *sim_column(struct sim *sim)
+{
+    struct sim_result *result = sim->result;
+
+    while (sim->now_ns / result->column_ns >= result->n_columns && result->n_columns > 1)
+        columns_widen(result);
+    return &result->columns[result->n_columns > 1 ? sim->now_ns / result->column_ns : 0];
+}
+
+/* ---- options ---- */
+
+static int run_check(const struct sim_opts *opts, struct fault *fault)
+{
+    if (opts->n_prefill + opts->n_decode > PICKER_MAX_WORKERS)
+        return fault_set(fault, E_INVAL, "more than %d workers", PICKER_MAX_WORKERS);
+    if (opts->n_decode == 0 || (opts->n_prefill == 0 && opts->policy != SIM_OURS))
+        return fault_set(fault, E_INVAL, "a fleet needs a decode worker, and this policy a prefill worker");
+    if (opts->block_tokens == 0 || opts->max_seqs == 0 || opts->kv_tokens < opts->block_tokens)
+        return fault_set(fault, E_INVAL, "block tokens, seats and KV memory must not be 0");
+    if (opts->heartbeat_ns < NS_PER_MS || opts->report_delay_ns > opts->heartbeat_ns)
+        return fault_set(fault, E_INVAL,
+                         "a heartbeat of 1 ms or more, and reports no later than one, are needed");
+    if (opts->prefill_times.token_s <= 0 || opts->decode_times.step_s + opts->decode_times.row_s <= 0)
+        return fault_set(fault, E_INVAL, "a prompt token and a decode step must take time");
+    return 0;
+}
+
+/* ---- workers ---- */
+
+static void worker_init(struct sim *sim, struct sim_worker *worker, uint32_t slot)
+{
+    const struct sim_opts *opts = sim->opts;
+    bool is_prefill = slot < opts->n_prefill;
+    struct sim_times *times = (struct sim_times *)(is_prefill ? &opts->prefill_times : &opts->decode_times);
+
+    *worker = (struct sim_worker){.slot = slot,
+                                  .role = is_prefill ? PICKER_PREFILL : PICKER_DECODE,
+                                  .times = times,
+                                  .run_prompt = SIM_NONE,
+                                  .is_up = opts->start_ns == 0};
+    worker->row = (struct picker_worker){
+        .role = worker->role,
+        .layout = 1,
+        .decodes_only = opts->decodes_only && !is_prefill,
+        .host = slot,
+        .block_tokens = opts->block_tokens,
+        .blocks_total = (uint32_t)(opts->kv_tokens / opts->block_tokens),
+        .max_seqs = is_prefill ? 0 : opts->max_seqs,
+        .kv_bytes_per_token = (uint64_t)opts->kv_bytes_per_token,
+        /* as the warm-up at start measures them */
+        .prefill_tokens_per_s = 1 / times->token_s,
+        .prefill_pair_s = times->pair_s,
+        .decode_step_s = times->step_s + times->row_s + ANSWER_TOKENS * times->context_s,
+    };
+}
+
+static void worker_end(struct sim *sim, struct sim_worker *worker)
+{
+    double busy_s = (double)worker->busy_ns / 1e9;
+
+    *(worker->role == PICKER_PREFILL ? &sim->result->prefill_busy_s : &sim->result->decode_busy_s) += busy_s;
+    free(worker->seats);
+    free(worker->fresh);
+    sim_lru_fini(&worker->memory);
+    sim_lru_fini(&worker->disk);
+}
+
+/* ---- crashes ---- */
+
+static uint64_t crash_next_ns(struct sim *sim)
+{
+    return sim->now_ns + (uint64_t)(-log(1 - rng_unit(&sim->rng)) * sim->opts->crash_every_s * 1e9);
+}
+
+static void crash_happen(struct sim *sim)
+{
+    uint32_t slot = (uint32_t)rng_below(&sim->rng, sim->n_workers);
+    struct sim_worker *worker = &sim->workers[slot];
+
+    sim_add(sim, SIM_CRASH, crash_next_ns(sim), 0, 0);
+    if (!worker->is_up)
+        return;
+    sim->result->n_crashes++;
+    sim_worker_crash(sim, worker);
+    picker_index_forget(sim->index, slot);
+    sim_front_report(sim, slot);
+    sim_front_lost(sim, slot);
+    sim_front_turn(sim);
+    sim_add(sim, SIM_START, sim->now_ns + sim->opts->start_ns, slot, 0);
+}
+
+static void worker_start(struct sim *sim, uint32_t slot)
+{
+    sim->workers[slot].is_up = true;
+    sim_front_report(sim, slot);
+    sim_front_turn(sim);
+}
+
+/* ---- reports ---- */
+
+static void run_report_part(struct sim *sim)
+{
+    uint32_t part = sim->next_report++ % REPORT_PARTS;
+
+    sim->is_reporting = false;
+
+    for (uint32_t slot = part; slot < sim->n_workers; slot += REPORT_PARTS) {
+        if (!sim->workers[slot].is_dirty)
+            continue;
+        if (sim->opts->report_delay_ns > 0)
+            sim_add(sim, SIM_REPORT, sim->now_ns + sim->opts->report_delay_ns, slot, 1);
+        else
+            sim_front_report(sim, slot);
+    }
+    if (sim->n_under_way > 0)
+        sim_report_begin(sim);
+    sim_front_turn(sim);
+}
+
+/* A fleet without requests sends reports that change nothing. */
+void sim_report_begin(struct sim *sim)
+{
+    if (!sim->is_reporting)
+        sim_add(sim, SIM_REPORT, sim->now_ns + sim->opts->heartbeat_ns / REPORT_PARTS, 0, 0);
+    sim->is_reporting = true;
+}
+
+/* ---- the loop ---- */
+
+static bool run_job_is(const struct sim *sim, const struct sim_event *event)
+{
+    return sim_job_at(sim, event->what)->stamp == event->stamp;
+}
+
+static void run_handle(struct sim *sim, const struct sim_event *event)
+{
+    switch (event->kind) {
+    case SIM_STEPS:
+        if (sim->workers[event->what].stamp == event->stamp)
+            sim_worker_steps_end(sim, &sim->workers[event->what]);
+        break;
+    case SIM_WAKE:
+        sim_worker_wake(sim, &sim->workers[event->what]);
+        break;
+    case SIM_JOIN:
+        if (run_job_is(sim, event))
+            sim_front_joined(sim, event->what);
+        break;
+    case SIM_CANCEL:
+        if (run_job_is(sim, event))
+            sim_front_cancel(sim, event->what);
+        break;
+    case SIM_REPORT:
+        if (event->stamp == 1)
+            sim_front_report(sim, event->what);
+        else
+            run_report_part(sim);
+        break;
+    case SIM_CRASH:
+        crash_happen(sim);
+        break;
+    case SIM_START:
+        worker_start(sim, event->what);
+        break;
+    case SIM_EXPIRE:
+        sim_front_expire(sim);
+        break;
+    }
+}
+
+static void run_loop(struct sim *sim)
+{
+    struct sim_load *load = sim->load;
+    struct sim_request request;
+    uint64_t at_ns = 0, request_ns = 0;
+
+    while (sim->rc == 0) {
+        bool has_request = load->when(load->self, &request_ns), has_event;
+
+        if (!has_request && sim->n_under_way == 0)
+            break;
+        has_event = sim_agenda_next(&sim->agenda, &at_ns);
+        sim->result->n_events++;
+        if (has_request && (!has_event || request_ns <= at_ns)) {
+            load->take(load->self, &request);
+            sim->now_ns = request_ns > sim->now_ns ? request_ns : sim->now_ns;
+            sim_front_submit(sim, &request);
+        } else {
+            struct sim_event event = sim_agenda_take(&sim->agenda);
+
+            sim->now_ns = event.at_ns;
+            run_handle(sim, &event);
+        }
+    }
+    sim->result->end_ns = sim->now_ns;
+    if (sim->now_ns / sim->result->column_ns + 1 < sim->result->n_columns)
+        sim->result->n_columns = (uint32_t)(sim->now_ns / sim->result->column_ns) + 1;
+}
+
+static int run_open(struct sim *sim)
+{
+    const struct sim_opts *opts = sim->opts;
+    struct sim_result *result = sim->result;
+    int rc;
+
+    sim->n_workers = opts->n_prefill + opts->n_decode;
+    sim->free_job = SIM_NONE;
+    rng_init(&sim->rng, opts->seed);
+    result->n_classes = 1;
+    result->n_columns = opts->n_columns > 0 ? opts->n_columns : 1;
+    result->column_ns = sim->load->span_ns / result->n_columns + 1;
+    result->columns = calloc(result->n_columns, sizeof(*result->columns));
+    sim->workers = calloc(sim->n_workers, sizeof(*sim->workers));
+    if (result->columns == NULL || sim->workers == NULL)
+        return E_NOMEM;
+    rc = picker_fleet_new(&sim->fleet);
+    if (rc == 0)
+        rc = picker_index_new(opts->index_entries, INDEX_LIFE_NS, &sim->index);
+    if (rc == 0)
+        rc = fair_new(0, &sim->turns);
+    for (uint32_t i = 0; rc == 0 && i < sim->n_workers; i++) {
+        worker_init(sim, &sim->workers[i], i);
+        sim_front_report(sim, i);
+        if (opts->start_ns > 0)
+            sim_add(sim, SIM_START, opts->start_ns, i, 0);
+    }
+    if (rc == 0 && opts->crash_every_s > 0)
+        sim_add(sim, SIM_CRASH, crash_next_ns(sim), 0, 0);
+    return rc == 0 ? sim->rc : rc;
+}
+
+static void run_close(struct sim *sim)
+{
+    for (uint32_t i = 0; i < sim->n_jobs; i++) /* after a failure some may still hold their flows */
+        if (sim_job_at(sim, i)->flow != NULL) {
+            fair_leave(sim->turns, &sim_job_at(sim, i)->turn);
+            fair_drop(sim->turns, sim_job_at(sim, i)->flow);
+        }
+    for (uint32_t i = 0; sim->workers != NULL && i < sim->n_workers; i++)
+        worker_end(sim, &sim->workers[i]);
+    for (uint32_t i = 0; i < SIM_MAX_PAGES; i++)
+        free(sim->pages[i]);
+    fair_free(sim->turns);
+    picker_index_free(sim->index);
+    picker_fleet_free(sim->fleet);
+    sim_agenda_fini(&sim->agenda);
+    free(sim->hashes);
+    free(sim->workers);
+    free(sim);
+}
+
+int sim_run(const struct sim_opts *opts, struct sim_load *load, struct fault *fault, struct sim_result *out)
+{
+    struct sim *sim;
+    int rc = run_check(opts, fault);
+
+    *out = (struct sim_result){0};
+    if (rc < 0)
+        return rc;
+    sim = calloc(1, sizeof(*sim));
+    if (sim == NULL)
+        return fault_set(fault, E_NOMEM, "%s", err_text(E_NOMEM));
+    sim->opts = opts;
+    sim->load = load;
+    sim->result = out;
+    rc = run_open(sim);
+    if (rc == 0) {
+        run_loop(sim);
+        rc = sim->rc;
+    }
+    run_close(sim);
+    return rc < 0 ? fault_set(fault, rc, "%s", err_text(rc)) : 0;
+}
+
+void sim_result_fini(struct sim_result *result)
+{
+    free(result->columns);
+    *result = (struct sim_result){0};
+}

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A fleet in virtual time: the router's own code over models of workers, links and clients.
+ *
+ *    load --request--> front: place, queue, refuse --dispatch--> workers: steps, KV, disk
+ *                        ^   picker, index, fair queue               |
+ *                        +---- first token, end, reports ------------+----hand-off----> workers
+ *
+ * The objects of src/fleet/picker, base/fair and base/rate are those that the daemons link.  Workers are
+ * models: fleet/sim/worker.c joins equal steps into runs.
+ *
+ * No clock, no thread, no I/O.  The result depends on the options and the load alone. */
+#ifndef FLEET_SIM_SIM_H
+#define FLEET_SIM_SIM_H
+
+#include "base/fault.h"
+#include "fleet/picker/holder.h"
+#include "fleet/sim/hist.h"
+#include "fleet/sim/times.h"
+
+#define SIM_MAX_CLASSES 8
+#define SIM_NONE        UINT32_MAX
+
+enum sim_policy {
+    SIM_OURS,        /* the router's picker */
+    SIM_RANDOM,      /* any prefill worker */
+    SIM_ROUND_ROBIN, /* one after another */
+    SIM_LOAD,        /* the one with least requests */
+    SIM_CACHE_AWARE, /* least time to first token, its own cache counted (exact knowledge) */
+    SIM_GLOBAL       /* the same, blocks of others counted at the time of a push (Mooncake's Algorithm 1) */
+};
+
+struct sim_opts {
+    uint32_t n_prefill, n_decode; /* together at most PICKER_MAX_WORKERS */
+    struct sim_times prefill_times, decode_times;
+    uint32_t block_tokens;
+    uint32_t max_seqs;     /* of a decode worker */
+    uint32_t chunk_tokens; /* most prompt tokens of a step beside decoding sequences */
+    uint32_t batch_tokens; /* most prompt tokens of a step without them; 0: a whole prompt */
+    uint64_t sched_itl_ns; /* workers' objective for a mixed step */
+    uint64_t kv_tokens;    /* memory of a worker */
+    uint64_t disk_tokens;  /* of a worker; 0: no disk */
+    double disk_bytes_per_s, nic_bytes_per_s, kv_bytes_per_token, n_layers;
+    uint64_t latency_ns; /* of a message */
+    uint64_t heartbeat_ns, report_delay_ns, start_ns;
+    double crash_every_s; /* mean time between failures of the whole fleet; 0: none */
+    double cancel_share;  /* of the requests: the client leaves before the end */
+    bool in_order;     /* a worker waits for the push of its first prompt, and begins no later one before */
+    bool decodes_only; /* decode workers compute no prompts, as in a fleet with rigid roles */
+
+    enum sim_policy policy;
+    uint64_t ttft_slo_ns, itl_slo_ns, queue_timeout_ns, local_prefill_ns;
+    uint32_t queue_max, local_prefill_tokens, index_entries;
+    enum picker_share share;
+    uint64_t seed;
+    uint32_t n_columns; /* of the timeline */
+};
+
+struct sim_request { /* one request of the load */
+    uint64_t at_ns, tenant;
+    uint32_t prompt_tokens, answer_tokens;
+    uint32_t kind; /* of struct sim_class */
+    uint32_t session;
+    const uint64_t *ids; /* [n_blocks] equal ids at the beginning are an equal prefix; NULL: see salt */
+    uint32_t n_blocks;   /* 0: shares nothing and is not cached */
+    uint32_t n_public;   /* the first of these have public_salt */
+    uint64_t salt, public_salt;
+};
+
+/* Where requests come from; in order of time. */
+struct sim_load {
+    void *self;
+    /* When the next request comes.  False: none is left now.  (One may come later, after an end.) */
+    bool (*when)(void *self, uint64_t *at_ns_out);
+    void (*take)(void *self, struct sim_request *out); /* that request */
+    /* NULL, or called at each end: the next turn of its session may begin. */
+    void (*on_end)(void *self, const struct sim_request *request, uint64_t now_ns);
+    uint64_t span_ns; /* about how long the load lasts, for the timeline */
+};
+
+enum sim_refusal {
+    SIM_REFUSED_FULL,
+    SIM_REFUSED_TIMEOUT,
+    SIM_REFUSED_SIZE,
+    SIM_REFUSED_DESERTED,
+    SIM_REFUSALS
+};
+
+struct sim_class { /* results of one class of requests */
+    struct sim_hist ttft, itl, e2e;
+    uint64_t n_arrived, n_done, n_good, n_cancelled, n_refused[SIM_REFUSALS];
+    uint64_t prompt_tokens, answer_tokens, good_tokens;
+};
+
+struct sim_column { /* of the timeline */
+    uint64_t n_arrived, n_done, n_good, n_refused;
+    double ttft_s; /* sum over first tokens */
+    uint64_t n_first;
+    double prefill_busy_s, decode_busy_s;
+};
+
+struct sim_result {
+    struct sim_class classes[SIM_MAX_CLASSES];
+    uint32_t n_classes;
+    uint64_t end_ns, n_events, n_steps;
+    uint64_t cached_tokens, pushed_tokens, read_tokens, computed_tokens, again_tokens;
+    uint64_t n_pairs, n_alone, n_pushes, n_queued, n_crashes, n_replaced;
+    double handed_bytes, pushed_bytes, read_bytes;
+    double prefill_busy_s, decode_busy_s, disk_busy_s, nic_busy_s;
+    struct sim_column *columns; /* [n_columns] */
+    uint32_t n_columns;
+    uint64_t column_ns;
+};
+
+/* E_INVAL (the fault says which option), E_NOMEM, E_LIMIT (more requests under way than memory is bounded
+ * to).  Free the result with sim_result_fini(), also after a failure. */
+int sim_run(const struct sim_opts *opts, struct sim_load *load, struct fault *fault, struct sim_result *out);
+void sim_result_fini(struct sim_result *result);
+
+/* A block's identity in caches and in the index. */
+uint64_t sim_block_id(const struct sim_request *request, uint32_t i);
+
+#endif

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shared by the simulator's files.
+ *
+ *    run.c       the loop over events, reports, crashes      worker.c   steps, joined into runs
+ *    front.c     placement, queue, refusals, ends            cache.c    a worker's blocks: memory, disk, pushes
+ *    baseline.c  policies to compare with                    net.c      NICs: hand-offs and pushes
+ */
+#ifndef FLEET_SIM_SIM_PRIV_H
+#define FLEET_SIM_SIM_PRIV_H
+
+#include "base/fair.h"
+#include "base/rate.h"
+#include "base/rng.h"
+#include "fleet/picker/place.h"
+#include "fleet/sim/agenda_priv.h"
+#include "fleet/sim/lru_priv.h"
+#include "fleet/sim/sim.h"
+
+#define SIM_PAGE_JOBS 1024
+#define SIM_MAX_PAGES 2048 /* two million requests under way */
+
+enum sim_job_state {
+    SIM_FREE,
+    SIM_QUEUED,  /* waits in the router */
+    SIM_PROMPT,  /* its prompt waits or is computed */
+    SIM_MOVING,  /* its KV moves to the decode worker */
+    SIM_WAITING, /* its KV waits for a seat or for room */
+    SIM_DECODING
+};
+
+struct sim_job { /* one request under way */
+    struct sim_request request;
+    enum sim_job_state state;
+    uint32_t stamp;                  /* grows with each life and each placement; older events are void */
+    uint32_t prefill, decode;        /* slots; prefill SIM_NONE: the decode worker computes */
+    struct picker_booking booked[2]; /* prefill, decode */
+    uint32_t n_left;                 /* prompt tokens to compute */
+    uint32_t n_packed;               /* prompt tokens that share the last step of the prompt before it */
+    uint32_t n_pushed;               /* blocks that another worker pushed for it, or has besides */
+    uint32_t n_given;                /* prompt and answer so far, to be computed or cached */
+    uint32_t n_answered;
+    uint64_t ready_ns;            /* its prompt may begin: message, push and disk read are over */
+    uint64_t began_ns;            /* its prompt began to be computed */
+    uint64_t first_ns, latest_ns; /* tokens; 0: none yet */
+    uint64_t queued_ns;
+    uint64_t end_step; /* of its decode worker */
+    uint64_t held[2];  /* KV tokens reserved at the prefill and at the decode worker */
+    uint32_t next;     /* in its worker's line, or in the list of free jobs */
+    uint32_t number;   /* its own place */
+    uint32_t n_passed;
+    bool is_again; /* it was placed before */
+    struct fair_item turn;
+    struct fair_flow *flow;
+};
+
+struct sim_seat { /* a decoding sequence */
+    uint64_t end_step;
+    uint32_t job;
+};
+
+struct sim_line { /* of jobs, linked by next */
+    uint32_t head, tail, n;
+};
+
+struct sim_worker {
+    uint32_t slot;
+    enum picker_role role;
+    bool is_up, is_dirty;
+    const struct sim_times *times;
+    struct sim_line prompts, joins; /* joins: KV is here, no seat yet */
+    uint64_t queued_tokens, queued_reads;
+    uint32_t n_running;
+    uint64_t used_tokens; /* KV of sequences */
+    /* decoding */
+    struct sim_seat *seats; /* heap by end_step */
+    uint32_t n_seats, cap_seats;
+    uint64_t n_steps; /* since the start */
+    double context;   /* tokens of all seats */
+    uint32_t *fresh;  /* [n_fresh] jobs seated since the latest step */
+    uint32_t n_fresh, cap_fresh;
+    uint32_t n_by_kind[SIM_MAX_CLASSES];
+    /* the run of equal steps under way */
+    bool is_busy;
+    uint32_t run_steps, run_prompt; /* run_prompt: job, or SIM_NONE */
+    double run_chunk, run_linear_s, run_square_s;
+    double run_pack_s; /* what the last step takes longer for packed prompts; 0: none */
+    uint64_t run_began_ns, busy_ns;
+    uint32_t stamp;
+    /* KV */
+    struct sim_lru memory, disk;
+    uint64_t out_free_ns, in_free_ns, disk_free_ns; /* NIC and disk are free again */
+    /* what it reports */
+    struct rate prefill_rate, decode_step, transfer_rate, push_rate, read_rate;
+    struct picker_worker row;
+};
+
+struct sim {
+    const struct sim_opts *opts;
+    struct sim_load *load;
+    struct sim_result *result;
+    uint64_t now_ns;
+    struct sim_agenda agenda;
+    struct sim_worker *workers; /* [n_workers] */
+    uint32_t n_workers;
+    struct sim_job *pages[SIM_MAX_PAGES]; /* of SIM_PAGE_JOBS; a job never moves */
+    uint32_t n_jobs, free_job, n_under_way;
+    struct picker_fleet *fleet;
+    struct picker_index *index;
+    struct picker_place place; /* kept: it is large */
+    struct block_hash *hashes; /* [cap_hashes] of the request that is being placed */
+    uint32_t cap_hashes;
+    struct fair *turns;
+    uint32_t n_queued, next_slot, next_report;
+    bool is_turning; /* the queue is being tried */
+    bool is_expiring, is_reporting;
+    struct rng rng;
+    int rc; /* the first failure */
+};
+
+static inline struct sim_job *sim_job_at(const struct sim *sim, uint32_t i)
+{
+    return &sim->pages[i / SIM_PAGE_JOBS][i % SIM_PAGE_JOBS];
+}
+
+void sim_report_begin(struct sim *sim); /* something is under way: workers report */
+void sim_add(struct sim *sim, enum sim_kind kind, uint64_t at_ns, uint32_t what, uint32_t stamp);
+struct sim_column *sim_column(struct sim *sim);
+
+/* worker.c */
+void sim_line_push(struct sim *sim, struct sim_line *line, uint32_t job);
+bool sim_line_remove(struct sim *sim, struct sim_line *line, uint32_t job);
+void sim_worker_reserve(struct sim *sim, struct sim_worker *worker, struct sim_job *job, uint64_t n_tokens);
+void sim_worker_release(struct sim *sim, struct sim_worker *worker, struct sim_job *job);
+/* Tokens that a job in a seat has been answered by now. */
+uint32_t sim_worker_answered(const struct sim_worker *worker, const struct sim_job *job);
+void sim_worker_prompt(struct sim *sim, struct sim_worker *worker, uint32_t job); /* a new prompt */
+void sim_worker_join(struct sim *sim, struct sim_worker *worker, uint32_t job);   /* its KV has arrived */
+void sim_worker_drop(struct sim *sim, struct sim_worker *worker, uint32_t job);   /* cancelled */
+void sim_worker_wake(struct sim *sim, struct sim_worker *worker);
+void sim_worker_steps_end(struct sim *sim, struct sim_worker *worker);
+void sim_worker_crash(struct sim *sim, struct sim_worker *worker);
+
+/* cache.c */
+uint32_t sim_cache_held(const struct sim_worker *worker, const struct sim_request *request); /* blocks */
+void sim_cache_store(struct sim *sim, struct sim_worker *worker, const struct sim_request *request);
+/* Other workers have the first n_blocks too. */
+void sim_cache_share(struct sim_worker *worker, const struct sim_request *request, uint32_t n_blocks);
+void sim_cache_trim(struct sim *sim, struct sim_worker *worker);
+/* The prompt's tokens on its worker: sets n_left and ready_ns, and starts pushes and reads. */
+void sim_cache_begin(struct sim *sim, struct sim_job *job, const struct picker_holder *holder);
+
+void sim_cache_again(struct sim *sim, struct sim_worker *worker, struct sim_job *job); /* it begins */
+struct block_hash sim_block_hash(uint64_t id);
+
+/* net.c: seconds are of the NICs at both ends; returns when the last byte is there */
+uint64_t sim_net_send(struct sim *sim, struct sim_worker *from, struct sim_worker *to, double bytes,
+                      uint64_t from_ns);
+
+/* front.c */
+void sim_front_submit(struct sim *sim, const struct sim_request *request);
+void sim_front_prefilled(struct sim *sim, uint32_t job); /* the first token */
+void sim_front_joined(struct sim *sim, uint32_t job);    /* KV has arrived at the decode worker */
+void sim_front_ended(struct sim *sim, uint32_t job);
+void sim_front_cancel(struct sim *sim, uint32_t job);
+void sim_front_lost(struct sim *sim, uint32_t slot); /* a worker died: places its jobs again */
+void sim_front_turn(struct sim *sim);                /* places queued requests */
+void sim_front_expire(struct sim *sim);
+void sim_front_report(struct sim *sim, uint32_t slot);
+
+/* baseline.c */
+double sim_worker_queue_s(const struct sim *sim, const struct sim_worker *worker); /* time of its prompts */
+/* 0 or E_NOT_FOUND */
+int sim_baseline_choose(struct sim *sim, struct sim_job *job, struct picker_choice *out,
+                        struct picker_holder *holder_out);
+
+#endif

@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""baton-sim as people run it: the same bytes from the same seed, traces of all kinds, refusals of what is wrong, the code of
+the router and of no other picker, and, where the recorded traces are at hand, the order of the policies."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+BUILD = os.environ.get("BATON_BUILD", os.getcwd())
+SOURCE = os.environ.get("BATON_SOURCE", os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+SIM = os.path.join(BUILD, "baton-sim")
+TRACES = os.path.join(SOURCE, "..", "shared", "data", "traces")
+
+
+def run(*options, status=0):
+    done = subprocess.run([SIM, *options], capture_output=True, text=True, timeout=300)
+    assert done.returncode == status, (options, done.returncode, done.stderr)
+    return done.stdout if status == 0 else done.stderr
+
+
+def report(*options):
+    return json.loads(run("--json", *options))
+
+
+def in_file(text, suffix=".jsonl"):
+    f = tempfile.NamedTemporaryFile("w", suffix=suffix)
+    f.write(text)
+    f.flush()
+    return f
+
+
+def same_seed_same_bytes():
+    for options in (["--generate", "bursts", "--rate", "5"], ["--generate", "sessions", "--cancel", "0.1", "--crash-every", "60"]):
+        for form in ([], ["--json"]):
+            first = run("--seed", "3", *options, *form)
+            assert first == run("--seed", "3", *options, *form)
+            assert first != run("--seed", "4", *options, *form)
+
+
+def every_request_is_accounted_for():
+    for kind in ("poisson", "bursts", "diurnal", "sessions"):
+        out = report("--generate", kind, "--rate", "50", "--duration", "60", "--cancel", "0.05", "--crash-every", "20", "--start", "5s")
+        one = out["classes"][0]
+        assert one["arrived"] == one["done"] + one["cancelled"] + sum(one["refused"].values()), out
+        assert sum(c["arrived"] for c in out["timeline"]["columns"]) == one["arrived"]
+        assert sum(n for _, n in one["e2e_s"]["histogram"]) == one["e2e_s"]["n"] == one["done"]
+
+
+def the_text_has_a_chart():
+    out = run("--generate", "diurnal", "--rate", "5")
+    for word in ("TTFT s", "ITL ms", "E2E s", "goodput", "busy:", "over time", "arrivals"):
+        assert word in out, out
+
+
+def traces_are_read():
+    line = '{"timestamp": %d, "input_length": 1024, "output_length": 4, "hash_ids": [1, %d]}\n'
+    with in_file("".join(line % (i * 2000, i % 3) for i in range(40))) as f:
+        out = report("--trace", f.name, "--replicas", "2")
+        assert out["classes"][0]["done"] == 80
+        assert out["prompt_tokens"]["cached"] > 0
+    with in_file("TIMESTAMP,ContextTokens,GeneratedTokens\n2026-01-01 00:00:00.5,10,3\n2026-01-01 00:00:01,7,1\n", ".csv") as f:
+        assert report("--trace", f.name)["classes"][0]["answer_tokens"] == 4
+
+
+def what_is_wrong_is_named():
+    good = '{"timestamp": 0, "input_length": 5, "output_length": 4, "hash_ids": []}\n'
+    for text, says in (("", "neither"), ("hello\n", "neither"), (good + "{\n", ":2:"), (good * 3 + '{"timestamp": -1}\n', ":4:"),
+                       (good + '{"timestamp": 1, "input_length": 99999999999, "output_length": 1}\n', ":2:"),
+                       (good + "[" * 100000 + "\n", ":2:"), (good + '{"timestamp": 9000000000000000, "input_length": 1, "output_length": 1}\n', ""),
+                       ("TIMESTAMP,ContextTokens,GeneratedTokens\n2026-13-01 00:00:00,1,1\n", ":2:")):
+        with in_file(text) as f:
+            err = run("--trace", f.name, status=1)
+            assert says in err and len(err) < 700 and err.count("\n") == 1, err
+    assert "No such file" in run("--trace", "/nonexistent", status=1)
+    for options in ([], ["--trace"], ["--generate", "x"], ["--policy", "best", "--generate", "poisson"], ["--prefill", "2000", "--generate", "poisson"],
+                    ["--frob"], ["--generate", "poisson", "--trace", "x"], ["--prefill-times", "1,2", "--generate", "poisson"], ["--preset", "x", "--generate", "poisson"]):
+        assert "baton-sim" in run(*options, status=2)
+
+
+def measured_times_are_taken():
+    with in_file('{"prefill_tokens_per_s": 1000.0, "decode_step_ms": 20.0}', ".json") as f:
+        slow = report("--measured", f.name, "--generate", "poisson", "--rate", "0.5")["classes"][0]
+        assert 0.019 < slow["itl_s"]["p50"] < 0.03, slow["itl_s"]
+    for text, says in (("", ":1:"), ("{}", "decode_step_ms"), ('{"prefill_tokens_per_s": -1, "decode_step_ms": 1}', "above 0"), ("[" * 9999, ":1:")):
+        with in_file(text, ".json") as f:
+            err = run("--measured", f.name, "--generate", "poisson", status=1)
+            assert says in err and err.count("\n") == 1, err
+
+
+def help_names_every_option():
+    text = run("--help")
+    for option in ("--trace", "--generate", "--policy", "--preset", "--json", "--crash-every", "--disk-tokens", "--report-delay"):
+        assert option in text
+    assert run("--version").startswith("baton-sim ")
+
+
+def symbols(path):
+    out = subprocess.run(["nm", "-S", "--defined-only", path], capture_output=True, text=True, check=True).stdout
+    rows = [line.split() for line in out.splitlines()]
+    return {r[3]: int(r[1], 16) for r in rows if len(r) == 4 and r[2] in "Tt"}
+
+
+def the_router_links_the_same_objects():
+    """Each function of the picker, and the fair queue's and the rates', has the same size in both programs."""
+    ours, theirs = symbols(SIM), symbols(os.path.join(BUILD, "baton-router"))
+    names = [n for n in ours if n.startswith(("picker_", "fair_", "rate_", "index_holders_", "walk_"))]
+    assert len(names) > 40 and "picker_pick" in names and "picker_turn_next" in names, names
+    for name in names:
+        if name in theirs:  # the linker may leave out what one of them does not call
+            assert ours[name] == theirs[name], name
+    assert sum(n in theirs for n in names) > 40
+
+
+def policies_come_in_their_order():
+    trace = os.path.join(TRACES, "mooncake-conversation.jsonl")
+    if not os.path.exists(trace):
+        print("skipped: no recorded traces here")
+        return
+    mean = {p: report("--preset", "mooncake", "--policy", p, "--trace", trace)["classes"][0]["ttft_s"]["mean"]
+            for p in ("random", "load", "cache-aware", "global", "ours")}
+    assert mean["random"] > mean["load"] > mean["cache-aware"] > mean["global"] > mean["ours"], mean
+    assert mean["ours"] <= 1.62, mean
+    fast = report("--preset", "mooncake", "--speed", "1.6", "--trace", trace)["classes"][0]
+    assert fast["ttft_s"]["p90"] <= 30 and fast["done"] == fast["arrived"], fast["ttft_s"]
+
+
+def main():
+    for test in (same_seed_same_bytes, every_request_is_accounted_for, the_text_has_a_chart, traces_are_read, what_is_wrong_is_named, measured_times_are_taken,
+                 help_names_every_option, the_router_links_the_same_objects, policies_come_in_their_order):
+        test()
+        print(f"ok {test.__name__}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

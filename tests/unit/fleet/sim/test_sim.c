@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The simulator's promises: equal runs give equal results, every request is accounted for, queues follow
+ * theory, the order of eviction is that of a plain model, and quantiles are right within a bucket. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/rng.h"
+#include "fleet/sim/agenda_priv.h"
+#include "fleet/sim/generate.h"
+#include "fleet/sim/lru_priv.h"
+
+static void about(double a, double b, double within)
+{
+    if (!(fabs(a - b) <= within * fabs(b)))
+        fail_msg("%g is not about %g", a, b);
+}
+
+static struct sim_opts options(void)
+{
+    return (struct sim_opts){
+        .n_prefill = 2,
+        .n_decode = 2,
+        .prefill_times = {.step_s = 0.002, .row_s = 1e-4, .token_s = 5e-5},
+        .decode_times = {.step_s = 0.005, .row_s = 1e-4, .context_s = 1e-8, .token_s = 5e-5},
+        .block_tokens = 32,
+        .max_seqs = 32,
+        .chunk_tokens = 256,
+        .batch_tokens = 512,
+        .sched_itl_ns = 50 * NS_PER_MS,
+        .kv_tokens = 200000,
+        .kv_bytes_per_token = 65536,
+        .nic_bytes_per_s = 1e10,
+        .n_layers = 32,
+        .latency_ns = 100 * NS_PER_US,
+        .heartbeat_ns = NS_PER_S,
+        .ttft_slo_ns = 500 * NS_PER_MS,
+        .itl_slo_ns = 50 * NS_PER_MS,
+        .queue_timeout_ns = 10 * NS_PER_S,
+        .queue_max = 64,
+        .local_prefill_tokens = 64,
+        .local_prefill_ns = 100 * NS_PER_MS,
+        .index_entries = 100000,
+        .share = PICKER_SHARE_AUTO,
+        .seed = 7,
+        .n_columns = 10};
+}
+
+static struct generate_opts load_of(enum generate_kind kind)
+{
+    return (struct generate_opts){.kind = kind,
+                                  .rate_per_s = 12,
+                                  .duration_s = 60,
+                                  .prompt_tokens = 600,
+                                  .answer_tokens = 60,
+                                  .n_tenants = 4,
+                                  .block_tokens = 32,
+                                  .turns = 5,
+                                  .wait_s = 1,
+                                  .seed = 7};
+}
+
+static struct sim_result run(const struct sim_opts *opts, const struct generate_opts *generate_opts)
+{
+    struct generate *generate;
+    struct sim_result result;
+    struct sim_load load;
+
+    assert_int_equal(generate_new(generate_opts, &generate), 0);
+    load = generate_load(generate);
+    assert_int_equal(sim_run(opts, &load, NULL, &result), 0);
+    generate_free(generate);
+    return result;
+}
+
+static uint64_t n_ended(const struct sim_class *kind)
+{
+    uint64_t n = kind->n_done + kind->n_cancelled;
+
+    for (unsigned i = 0; i < SIM_REFUSALS; i++)
+        n += kind->n_refused[i];
+    return n;
+}
+
+static void every_request_ends(void **state)
+{
+    for (enum generate_kind kind = GENERATE_POISSON; kind <= GENERATE_SESSIONS; kind++) {
+        struct generate_opts load = load_of(kind);
+        struct sim_opts opts = options();
+        struct sim_result result;
+        uint64_t n_arrived = 0, n_good = 0;
+
+        opts.cancel_share = 0.1;
+        opts.crash_every_s = 10;
+        opts.start_ns = 2 * NS_PER_S;
+        result = run(&opts, &load);
+        assert_true(result.classes[0].n_arrived > 200);
+        assert_true(result.classes[0].n_cancelled > 0);
+        assert_true(result.n_crashes > 0);
+        assert_int_equal(n_ended(&result.classes[0]), result.classes[0].n_arrived);
+        for (uint32_t i = 0; i < result.n_columns; i++) {
+            n_arrived += result.columns[i].n_arrived;
+            n_good += result.columns[i].n_good;
+        }
+        assert_int_equal(n_arrived, result.classes[0].n_arrived);
+        assert_int_equal(n_good, result.classes[0].n_good);
+        sim_result_fini(&result);
+    }
+}
+
+static void equal_runs_are_equal(void **state)
+{
+    struct generate_opts load = load_of(GENERATE_SESSIONS);
+    struct sim_opts opts = options();
+    struct sim_result a, b, c;
+
+    opts.cancel_share = 0.05;
+    opts.crash_every_s = 20;
+    opts.disk_tokens = 100000;
+    opts.disk_bytes_per_s = 1e9;
+    opts.kv_tokens = 30000;
+    a = run(&opts, &load);
+    b = run(&opts, &load);
+    assert_memory_equal(a.classes, b.classes, sizeof(a.classes));
+    assert_int_equal(a.end_ns, b.end_ns);
+    assert_int_equal(a.n_events, b.n_events);
+    load.seed = opts.seed = 8;
+    c = run(&opts, &load);
+    assert_int_not_equal(a.end_ns, c.end_ns);
+    sim_result_fini(&a);
+    sim_result_fini(&b);
+    sim_result_fini(&c);
+}
+
+/* One prefill worker with a constant time is M/D/1: the mean wait is rho s / 2 (1 - rho). */
+static void a_queue_follows_theory(void **state)
+{
+    struct generate_opts load = load_of(GENERATE_POISSON);
+    struct sim_opts opts = options();
+    double service = 0.05, rho = 0.6;
+    struct sim_result result;
+
+    opts.n_prefill = opts.n_decode = 1;
+    opts.policy = SIM_LOAD;
+    opts.prefill_times = (struct sim_times){.step_s = service, .token_s = 1e-12};
+    opts.batch_tokens = 0;
+    opts.latency_ns = 0;
+    opts.max_seqs = 1000;
+    opts.kv_tokens = 1000000000;
+    load.rate_per_s = rho / service;
+    load.duration_s = 20000;
+    result = run(&opts, &load);
+    about(sim_hist_mean_s(&result.classes[0].ttft), service + rho * service / (2 * (1 - rho)), 0.02);
+    about(result.prefill_busy_s / ((double)result.end_ns / 1e9), rho, 0.02);
+    sim_result_fini(&result);
+}
+
+static void conversations_hit_the_cache(void **state)
+{
+    struct generate_opts load = load_of(GENERATE_SESSIONS);
+    struct sim_opts opts = options();
+    struct sim_result result = run(&opts, &load);
+
+    assert_true(result.cached_tokens + result.pushed_tokens > result.computed_tokens);
+    sim_result_fini(&result);
+}
+
+static void a_slow_disk_and_a_fast_one(void **state)
+{
+    struct generate_opts load = load_of(GENERATE_SESSIONS);
+    struct sim_opts opts = options();
+    struct sim_result result;
+
+    opts.kv_tokens = 20000;
+    opts.share = PICKER_SHARE_OFF;
+    opts.disk_tokens = 10000000;
+    opts.disk_bytes_per_s = 1e11;
+    result = run(&opts, &load);
+    assert_true(result.read_tokens > 0);
+    sim_result_fini(&result);
+    opts.disk_bytes_per_s = 1e6;
+    result = run(&opts, &load);
+    assert_int_equal(result.read_tokens, 0); /* computing is faster */
+    sim_result_fini(&result);
+}
+
+static void options_are_checked(void **state)
+{
+    struct generate_opts load_opts = load_of(GENERATE_POISSON);
+    struct sim_opts opts = options();
+    struct generate *generate;
+    struct sim_result result;
+    struct fault fault = {0};
+    struct sim_load load;
+
+    assert_int_equal(generate_new(&load_opts, &generate), 0);
+    load = generate_load(generate);
+    opts.n_prefill = PICKER_MAX_WORKERS;
+    assert_int_equal(sim_run(&opts, &load, &fault, &result), E_INVAL);
+    assert_non_null(strstr(fault.text, "1024"));
+    opts = options();
+    opts.n_decode = 0;
+    assert_int_equal(sim_run(&opts, &load, NULL, &result), E_INVAL);
+    opts = options();
+    opts.kv_tokens = 1;
+    assert_int_equal(sim_run(&opts, &load, NULL, &result), E_INVAL);
+    generate_free(generate);
+}
+
+/* ---- the parts ---- */
+
+static void quantiles_are_right_within_a_bucket(void **state)
+{
+    static struct sim_hist hist;
+
+    assert_true(sim_hist_quantile_s(&hist, 0.5) == 0);
+    for (uint64_t i = 1; i <= 100000; i++)
+        sim_hist_add(&hist, i * 1000, 1);
+    about(sim_hist_mean_s(&hist), 0.0500005, 1e-9);
+    for (double q = 0.01; q < 1; q += 0.07)
+        about(sim_hist_quantile_s(&hist, q), q * 0.1, 0.022);
+    about(sim_hist_quantile_s(&hist, 1), 0.1, 1e-9);
+}
+
+static void events_come_in_order(void **state)
+{
+    struct sim_agenda agenda = {0};
+    struct sim_event before = {0};
+    struct rng rng;
+
+    rng_init(&rng, 1);
+    for (uint32_t i = 0; i < 5000; i++)
+        assert_int_equal(
+            sim_agenda_add(&agenda, (struct sim_event){.at_ns = rng_below(&rng, 500), .what = i}), 0);
+    for (uint32_t i = 0; i < 5000; i++) {
+        struct sim_event event = sim_agenda_take(&agenda);
+
+        assert_true(i == 0 || before.at_ns < event.at_ns ||
+                    (before.at_ns == event.at_ns && before.what < event.what));
+        before = event;
+    }
+    sim_agenda_fini(&agenda);
+}
+
+/* The oldest plain block goes, or a shared one that was unused for half as long. */
+static void eviction_takes_what_others_have_first(void **state)
+{
+    struct sim_lru lru = {0};
+
+    for (uint64_t i = 0; i < 6; i++)
+        assert_int_equal(sim_lru_touch(&lru, 1000 + i, i * 10), 0);
+    assert_int_equal(sim_lru_touch(&lru, 1000, 60), 1);
+    sim_lru_share(&lru, 1003, true);
+    assert_int_equal(sim_lru_evict(&lru, 60), 1003); /* 30 old and shared, 1001 is 50 old */
+    assert_int_equal(sim_lru_evict(&lru, 60), 1001);
+    sim_lru_share(&lru, 1005, true);
+    assert_int_equal(sim_lru_evict(&lru, 60), 1002);
+    sim_lru_share(&lru, 1005, false);
+    assert_true(sim_lru_has(&lru, 1005));
+    assert_false(sim_lru_has(&lru, 1001));
+    assert_int_equal(lru.n, 3);
+    sim_lru_fini(&lru);
+}
+
+static void the_table_finds_what_was_not_removed(void **state)
+{
+    enum { N = 400 };
+    struct sim_lru lru = {0};
+    bool is_there[N] = {false};
+    struct rng rng;
+
+    rng_init(&rng, 2);
+    for (uint32_t i = 0; i < 20000; i++) {
+        uint64_t id = rng_below(&rng, N);
+
+        if (rng_below(&rng, 2) == 0)
+            assert_int_equal(sim_lru_touch(&lru, id, i), is_there[id]);
+        else
+            assert_int_equal(sim_lru_remove(&lru, id), is_there[id]);
+        is_there[id] = sim_lru_has(&lru, id);
+    }
+    for (uint64_t id = 0; id < N; id++)
+        assert_int_equal(sim_lru_has(&lru, id), is_there[id]);
+    sim_lru_fini(&lru);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_request_ends),
+        cmocka_unit_test(equal_runs_are_equal),
+        cmocka_unit_test(a_queue_follows_theory),
+        cmocka_unit_test(conversations_hit_the_cache),
+        cmocka_unit_test(a_slow_disk_and_a_fast_one),
+        cmocka_unit_test(options_are_checked),
+        cmocka_unit_test(quantiles_are_right_within_a_bucket),
+        cmocka_unit_test(events_come_in_order),
+        cmocka_unit_test(eviction_takes_what_others_have_first),
+        cmocka_unit_test(the_table_finds_what_was_not_removed),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -147,15 +147,16 @@
          "back "                                                                                             \
          "continues with exactly these. 0: answers are rendered as they are sent."},                         \
         {"cache",                                                                                            \
-         "thread_memory",                                                                                    \
+         "conversation_memory",                                                                              \
          CONFIG_SIZE,                                                                                        \
-         KEY(thread_bytes),                                                                                  \
+         KEY(conversation_bytes),                                                                            \
          "64MiB",                                                                                            \
          0,                                                                                                  \
          1e12,                                                                                               \
          NULL,                                                                                               \
          false,                                                                                              \
-         "Memory for message threads of this worker's own endpoint. Needs replay_memory. 0: threads are "    \
+         "Memory for conversations of this worker's own endpoint. Needs replay_memory. 0: such requests "    \
+         "are "                                                                                              \
          "refused."},                                                                                        \
         {"cache",                                                                                            \
          "public_prefix",                                                                                    \

@@ -174,6 +174,21 @@ static const struct calls_row rows[CALLS_FORMAT_COUNT] = {
                                  .call_close = {TEXT("}")},
                                  .between = "",
                                  .is_one = true}},
+
+    /* <|tool_call|>[{"name": "N", "arguments": {...}}, ...]      Granite 3 */
+    [CALLS_GRANITE] = {.name = "granite",
+                       .detect = {{"<|tool_call|>"}},
+                       .parser = PARSER(.opens = {"<|tool_call|>"}, .header = calls_mistral_header,
+                                        .tail = calls_list_tail, .marks = MARKS("<|tool_call|>")),
+                       .grammar = {.mark = "<|tool_call|>",
+                                   .open = {MARK("<|tool_call|>"), TEXT("[")},
+                                   .name_before = "{\"name\": \"",
+                                   .name_after = "\", \"arguments\": ",
+                                   .call_close = {TEXT("}")},
+                                   .between = ", ",
+                                   .close = {TEXT("]")},
+                                   .has_list = true,
+                                   .has_commas = true}},
 };
 
 const struct calls_row *calls_row_of(enum calls_format format)

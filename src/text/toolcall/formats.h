@@ -20,6 +20,7 @@ enum calls_format {
     CALLS_DEEPSEEK_V31,  /* a name and an object */
     CALLS_HARMONY,
     CALLS_LLAMA,
+    CALLS_GRANITE,
     CALLS_FORMAT_COUNT
 };
 

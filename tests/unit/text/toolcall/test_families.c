@@ -25,6 +25,7 @@ static const char schema[] =
 #define D       CALLS_DEEPSEEK, false, false
 #define L       CALLS_LLAMA, false, false
 #define H       CALLS_HARMONY, false, false
+#define GR      CALLS_GRANITE, false, false
 #define T       CALLS_HERMES, true, false
 #define T_BEGUN CALLS_HERMES, true, true
 #define P       CALLS_PLAIN, true, false
@@ -157,6 +158,18 @@ static const struct {
     {H, "<|channel|>fin", false, "<|channel|>fin"},
     {H, "<|channel|>analysis<|message|>cut of", true, "~cut of~"},
     {H, TO("f", "{\"a\": \"x"), true, "[f:{\"a\": \"x!]"},
+    /* Granite */
+    {GR, "<|tool_call|>[{\"name\": \"f\", \"arguments\": {\"a\": 1}}]", false, "[f:{\"a\": 1}]"},
+    {GR,
+     "I look.\n<|tool_call|> [{\"name\": \"f\", \"arguments\": {}}, {\"name\": \"g\", \"arguments\": "
+     "{\"x\": \"]\"}}]\n",
+     false, "I look.\n[f:{}][g:{\"x\": \"]\"}]"},
+    {GR, "<|tool_call|>[{\"arguments\": {}, \"name\": \"f\"}]", false, "[f:{}]"},
+    {GR, "<|tool_call|>[1]", false, "<|tool_call|>[1]"},
+    {GR, "<|tool_call|>[]", false, "<|tool_call|>[]"},
+    {GR, "a <|tool b", false, "a <|tool b"},
+    {GR, "<|tool_call|>[{\"name\": \"f\", \"arguments\": {\"a\": \"x", true, "[f:{\"a\": \"x!]"},
+    {GR, "<|tool_call|>[{\"name\"", true, ""},
     /* thinking in the text */
     {P, "<think>\nHm, yes.\n</think>\n\nHello.", false, "~Hm, yes.~Hello."},
     {P, "Well <think>a</think> b", false, "Well ~a~b"},
@@ -343,6 +356,7 @@ static const char *const words[] = {"<tool_call>",
                                     "```json\n",
                                     "\n```",
                                     "<|python_tag|>",
+                                    "<|tool_call|>",
                                     ";",
                                     "<|channel|>",
                                     "<|message|>",

@@ -52,6 +52,7 @@ struct calls_grammar {
     const char *name_before, *name_after;
     struct calls_piece name_end[CALLS_MAX_PIECES];
     const struct calls_tags *tags; /* NULL: the arguments are a JSON object */
+    bool has_keywords;             /* the arguments are K=V, as in Python, instead */
     const char *between;           /* text between calls */
     bool is_one;                   /* the format allows one call per answer */
     bool has_list;                 /* all calls of an answer stand in one pair of open and close */

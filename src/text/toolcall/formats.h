@@ -21,6 +21,7 @@ enum calls_format {
     CALLS_HARMONY,
     CALLS_LLAMA,
     CALLS_GRANITE,
+    CALLS_LFM2,
     CALLS_FORMAT_COUNT
 };
 

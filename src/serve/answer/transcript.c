@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Recording answers.
+ *
+ *     tokens ─────────────────────────────────────> ids  ──┐
+ *        └──> answer ──blocks──> transcript ──> the sink   ├──> cached_answer
+ *                                   └─────────────> blocks ┘
+ *
+ * An answer that its model ended is complete: its ids stand for everything between the tokens that open
+ * the turn and those that close it.  An answer that ended otherwise has too many ids, or lacks the tokens
+ * that close its last block:
+ *
+ *     a limit cut its text      keep the ids up to the last whole character
+ *     a stop string             keep the ids wholly inside the delivered text, and the text left over
+ *     a limit cut a call        drop: the value that the client got cannot come back
+ *     the one call allowed      drop: the marker that closes it was never sampled */
+#include "serve/answer/transcript.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "text/json/json.h"
+#include "base/err.h"
+#include "base/mem.h"
+
+struct written { /* a block */
+    enum gen_block_kind kind;
+    char *id;        /* of a call */
+    struct buf name; /* of a call */
+    struct buf text; /* the text, or a call's arguments */
+};
+
+struct transcript {
+    const struct answer_sink *sink;
+    void *arg;
+    struct token_ids ids;
+    struct written *blocks;
+    size_t n_blocks, cap_blocks;
+    bool is_open; /* it is the last block */
+    bool is_cut;  /* a call that was cut */
+    bool is_bad;  /* a part is missing */
+};
+
+int transcript_new(const struct answer_sink *sink, void *arg, struct transcript **out)
+{
+    struct transcript *transcript = calloc(1, sizeof(*transcript));
+
+    if (transcript == NULL)
+        return E_NOMEM;
+    transcript->sink = sink;
+    transcript->arg = arg;
+    *out = transcript;
+    return 0;
+}
+
+static void drop_last(struct transcript *transcript)
+{
+    struct written *block = &transcript->blocks[--transcript->n_blocks];
+
+    free(block->id);
+    buf_fini(&block->name);
+    buf_fini(&block->text);
+}
+
+void transcript_free(struct transcript *transcript)
+{
+    if (transcript == NULL)
+        return;
+    while (transcript->n_blocks > 0)
+        drop_last(transcript);
+    free(transcript->blocks);
+    token_ids_fini(&transcript->ids);
+    free(transcript);
+}
+
+void transcript_tokens(struct transcript *transcript, const token_id *ids, size_t n)
+{
+    transcript->is_bad |= token_ids_append(&transcript->ids, ids, n) < 0;
+}
+
+void transcript_fetch(const struct transcript *transcript, bool is_deep)
+{
+    if (transcript == NULL)
+        return;
+    if (!is_deep) {
+        mem_prefetch(transcript, sizeof(*transcript));
+        return;
+    }
+    mem_prefetch(transcript->ids.ids + transcript->ids.n, 1);
+    mem_prefetch(transcript->blocks + transcript->n_blocks - (transcript->n_blocks > 0),
+                 sizeof(*transcript->blocks));
+}
+
+/* ---- the sink ---- */
+
+static struct written *open_block(struct transcript *transcript, enum gen_block_kind kind)
+{
+    if (transcript->n_blocks == transcript->cap_blocks) {
+        size_t cap = transcript->cap_blocks == 0 ? 2 : transcript->cap_blocks * 2;
+        struct written *grown = realloc(transcript->blocks, cap * sizeof(*grown));
+
+        if (grown == NULL) {
+            transcript->is_bad = true;
+            return NULL;
+        }
+        transcript->blocks = grown;
+        transcript->cap_blocks = cap;
+    }
+    transcript->is_open = true;
+    transcript->blocks[transcript->n_blocks] = (struct written){.kind = kind};
+    return &transcript->blocks[transcript->n_blocks++];
+}
+
+static void add_text(struct transcript *transcript, struct bytes text)
+{
+    if (!transcript->is_bad)
+        transcript->is_bad =
+            buf_append(&transcript->blocks[transcript->n_blocks - 1].text, text.data, text.len_bytes) < 0;
+}
+
+static int on_open_text(void *arg)
+{
+    struct transcript *transcript = arg;
+
+    open_block(transcript, GEN_TEXT);
+    return transcript->sink->open_text(transcript->arg);
+}
+
+static int on_text(void *arg, struct bytes text)
+{
+    struct transcript *transcript = arg;
+
+    add_text(transcript, text);
+    return transcript->sink->text(transcript->arg, text);
+}
+
+static int on_open_thinking(void *arg)
+{
+    struct transcript *transcript = arg;
+
+    open_block(transcript, GEN_THINKING);
+    return transcript->sink->open_thinking(transcript->arg);
+}
+
+static int on_thinking(void *arg, struct bytes text)
+{
+    struct transcript *transcript = arg;
+
+    add_text(transcript, text);
+    return transcript->sink->thinking(transcript->arg, text);
+}
+
+static int on_signature(void *arg, struct bytes signature)
+{
+    struct transcript *transcript = arg;
+
+    return transcript->sink->signature(transcript->arg, signature);
+}
+
+static int on_open_call(void *arg, const char *id, struct bytes name)
+{
+    struct transcript *transcript = arg;
+    struct written *block = open_block(transcript, GEN_TOOL_USE);
+
+    if (block != NULL) {
+        block->id = strdup(id);
+        transcript->is_bad |= block->id == NULL || buf_append(&block->name, name.data, name.len_bytes) < 0;
+    }
+    return transcript->sink->open_call(transcript->arg, id, name);
+}
+
+static int on_arguments(void *arg, struct bytes json)
+{
+    struct transcript *transcript = arg;
+
+    add_text(transcript, json);
+    return transcript->sink->arguments(transcript->arg, json);
+}
+
+static int on_close(void *arg, enum calls_end how)
+{
+    struct transcript *transcript = arg;
+
+    transcript->is_open = false;
+    transcript->is_cut |= how == CALLS_CUT;
+    if (how == CALLS_BROKEN && transcript->n_blocks > 0) /* its text follows */
+        drop_last(transcript);
+    return transcript->sink->close(transcript->arg, how);
+}
+
+const struct answer_sink transcript_sink = {on_open_text, on_text,      on_open_thinking, on_thinking,
+                                            on_signature, on_open_call, on_arguments,     on_close};
+
+/* ---- which tokens ---- */
+
+/* Writes the text of all ids and the end of each in it: [n + 1], ends[0] is 0.  An id that ends within a
+ * character ends where the character begins. */
+static int spell(const struct transcript *transcript, const struct tokenizer *tokenizer, bool is_continuation,
+                 struct buf *text, size_t *ends)
+{
+    struct detok detok;
+    int rc = 0;
+
+    detok_init(&detok, tokenizer, is_continuation);
+    ends[0] = 0;
+    for (size_t i = 0; i < transcript->ids.n && rc == 0; i++) {
+        rc = detok_push(&detok, transcript->ids.ids[i], text);
+        ends[i + 1] = detok.n_held == 0 ? text->len_bytes : SIZE_MAX;
+    }
+    detok_finish(&detok);
+    return rc;
+}
+
+/* Counts the ids that lie wholly before the end of the answer's last text, and finds the text left over. */
+static int count_inside(const struct transcript *transcript, const struct transcript_end *end, size_t *n_out,
+                        struct bytes *rest_out)
+{
+    struct bytes last = buf_view(&transcript->blocks[transcript->n_blocks - 1].text);
+    size_t *ends = calloc(transcript->ids.n + 1, sizeof(*ends));
+    struct buf text = {0};
+    int rc = ends == NULL ? E_NOMEM
+                          : spell(transcript, end->model->tokenizer, end->prefill.len_bytes > 0, &text, ends);
+    size_t from = SIZE_MAX, n = transcript->ids.n;
+
+    for (size_t at = 0; rc == 0 && (at = bytes_find(buf_view(&text), last, at)) != SIZE_MAX; at++)
+        from = at;
+    if (rc == 0 &&
+        (from == SIZE_MAX || (end->stop != GEN_STOP_SEQUENCE && from + last.len_bytes != text.len_bytes)))
+        rc = E_UNSUPPORTED;
+    if (rc == 0) {
+        while (ends[n] > from + last.len_bytes)
+            n--;
+        *n_out = n;
+        *rest_out = bytes_of(last.data, 0);
+        if (ends[n] >= from)
+            *rest_out = bytes_of(last.data + (ends[n] - from), from + last.len_bytes - ends[n]);
+        else
+            rc = E_UNSUPPORTED;
+    }
+    free(ends);
+    buf_fini(&text);
+    return rc;
+}
+
+static int count_ids(const struct transcript *transcript, const struct transcript_end *end, size_t *n_out,
+                     struct bytes *rest_out)
+{
+    *n_out = transcript->ids.n;
+    *rest_out = (struct bytes){0};
+    if (!end->is_early && (end->stop == GEN_STOP_END_TURN || end->stop == GEN_STOP_TOOL_USE))
+        return 0;
+    if (end->stop == GEN_STOP_TOOL_USE || transcript->n_blocks == 0 ||
+        transcript->blocks[transcript->n_blocks - 1].kind != GEN_TEXT)
+        return E_UNSUPPORTED;
+    return count_inside(transcript, end, n_out, rest_out);
+}
+
+/* ---- the answer ---- */
+
+static bool copy(struct cached_answer *answer, struct bytes before, struct bytes text, struct bytes *out)
+{
+    uint8_t *room = cached_answer_take(answer, before.len_bytes + text.len_bytes + 1);
+
+    if (room == NULL)
+        return false;
+    if (before.len_bytes > 0)
+        memcpy(room, before.data, before.len_bytes);
+    if (text.len_bytes > 0)
+        memcpy(room + before.len_bytes, text.data, text.len_bytes);
+    *out = bytes_of(room, before.len_bytes + text.len_bytes);
+    return true;
+}
+
+/* Writes a call's input in the parser's serialisation, and in sorted form. */
+static int copy_input(struct cached_answer *answer, struct bytes arguments, struct gen_block *block,
+                      struct bytes *sorted_out)
+{
+    const struct bytes nothing = {0};
+    struct buf input = {0}, sorted = {0};
+    json_t *value;
+    int rc = api_json_load(arguments.len_bytes == 0 ? bytes_str("{}") : arguments, NULL, &value);
+
+    if (rc < 0)
+        return rc == E_NOMEM ? rc : E_UNSUPPORTED;
+    if (api_json_put(&input, value) < 0 || api_json_put_sorted(&sorted, value) < 0 ||
+        !copy(answer, nothing, buf_view(&input), &block->input) ||
+        !copy(answer, nothing, buf_view(&sorted), sorted_out))
+        rc = E_NOMEM;
+    json_decref(value);
+    buf_fini(&input);
+    buf_fini(&sorted);
+    return rc;
+}
+
+static int copy_block(struct cached_answer *answer, const struct written *from, struct bytes before)
+{
+    struct gen_block *block = &answer->blocks[answer->n_blocks];
+    struct bytes *sorted = &answer->sorted[answer->n_blocks];
+    const struct bytes nothing = {0};
+
+    if (from->kind == GEN_THINKING) {
+        answer->has_thinking = true;
+        return copy(answer, answer->thinking, buf_view(&from->text), &answer->thinking) ? 0 : E_NOMEM;
+    }
+    block->kind = from->kind;
+    answer->n_blocks++;
+    if (from->kind == GEN_TEXT)
+        return copy(answer, before, buf_view(&from->text), &block->text) ? 0 : E_NOMEM;
+    if (!copy(answer, nothing, bytes_str(from->id), &block->id) ||
+        !copy(answer, nothing, buf_view(&from->name), &block->name))
+        return E_NOMEM;
+    return copy_input(answer, buf_view(&from->text), block, sorted);
+}
+
+static int copy_blocks(const struct transcript *transcript, const struct transcript_end *end,
+                       struct cached_answer *answer)
+{
+    const struct written opening = {.kind = GEN_TEXT};
+    struct bytes before = end->prefill;
+    size_t n = transcript->n_blocks + 1;
+    int rc = 0;
+
+    answer->blocks = cached_answer_take(answer, n * sizeof(*answer->blocks));
+    answer->sorted = cached_answer_take(answer, n * sizeof(*answer->sorted));
+    if (answer->blocks == NULL || answer->sorted == NULL)
+        return E_NOMEM;
+    /* The text that the client began is part of the message when it comes back. */
+    if (before.len_bytes > 0 && (transcript->n_blocks == 0 || transcript->blocks[0].kind != GEN_TEXT)) {
+        rc = copy_block(answer, &opening, before);
+        before.len_bytes = 0;
+    }
+    for (size_t i = 0; i < transcript->n_blocks && rc == 0; i++) {
+        rc = copy_block(answer, &transcript->blocks[i], before);
+        before.len_bytes = 0;
+    }
+    return rc;
+}
+
+static int copy_ids(const struct transcript *transcript, const struct transcript_end *end,
+                    struct cached_answer *answer)
+{
+    const struct prompt *prompt = end->prompt;
+    size_t n_opening = prompt->ids.n - prompt->base_tokens, n = 0;
+    struct bytes rest;
+    int rc = count_ids(transcript, end, &n, &rest);
+
+    if (rc < 0)
+        return rc;
+    answer->ids = cached_answer_take(answer, (n_opening + n + 1) * sizeof(*answer->ids));
+    if (answer->ids == NULL || !copy(answer, rest, bytes_of(NULL, 0), &answer->rest))
+        return E_NOMEM;
+    memcpy(answer->ids, prompt->ids.ids + prompt->base_tokens, n_opening * sizeof(*answer->ids));
+    if (n > 0)
+        memcpy(answer->ids + n_opening, transcript->ids.ids, n * sizeof(*answer->ids));
+    answer->n_opening = (uint32_t)n_opening;
+    answer->n_ids = (uint32_t)(n_opening + n);
+    answer->base_tokens = prompt->base_tokens;
+    answer->base_sum = prompt->base_sum;
+    return 0;
+}
+
+/* In Mistral's format the model gives its calls ids of its own, and results must name these.  The text is
+ * a list of objects, perhaps after other text.  Otherwise there are no ids. */
+static int copy_drawn_ids(const struct transcript *transcript, const struct transcript_end *end,
+                          struct cached_answer *answer)
+{
+    size_t *ends = calloc(transcript->ids.n + 1, sizeof(*ends)), n = 0;
+    struct buf text = {0};
+    json_t *list = NULL;
+    int rc = ends == NULL ? E_NOMEM : spell(transcript, end->model->tokenizer, false, &text, ends);
+    size_t marker = bytes_find(buf_view(&text), bytes_str("[TOOL_CALLS]"), 0); /* text, not a token */
+    size_t from = bytes_find(buf_view(&text), bytes_str("["), marker == SIZE_MAX ? 0 : marker + 12);
+
+    if (rc == 0 && from != SIZE_MAX &&
+        api_json_load(bytes_of(text.data + from, text.len_bytes - from), NULL, &list) == 0) {
+        answer->drawn_ids = cached_answer_take(answer, (answer->n_blocks + 1) * sizeof(*answer->drawn_ids));
+        rc = answer->drawn_ids == NULL ? E_NOMEM : 0;
+    }
+    for (size_t i = 0; rc == 0 && list != NULL && i < answer->n_blocks; i++) {
+        struct bytes id;
+
+        if (answer->blocks[i].kind != GEN_TOOL_USE)
+            continue;
+        id = api_json_str(json_object_get(json_array_get(list, n++), "id"));
+        if (!copy(answer, id, bytes_of(NULL, 0), &answer->drawn_ids[i]))
+            rc = E_NOMEM;
+    }
+    json_decref(list);
+    buf_fini(&text);
+    free(ends);
+    return rc;
+}
+
+int transcript_finish(struct transcript *transcript, const struct transcript_end *end,
+                      struct cached_answer **out)
+{
+    struct cached_answer *answer;
+    int rc;
+
+    if (transcript->is_bad || transcript->is_cut || transcript->is_open || end->prompt->base_tokens == 0)
+        return E_UNSUPPORTED;
+    rc = cached_answer_new(&answer);
+    if (rc < 0)
+        return rc;
+    rc = copy_ids(transcript, end, answer);
+    if (rc == 0)
+        rc = copy_blocks(transcript, end, answer);
+    if (rc == 0 && calls_row_of(chat_format_manner(end->model->chat)->calls)->writes_ids)
+        rc = copy_drawn_ids(transcript, end, answer);
+    if (rc == 0 && answer->n_blocks == 0) /* an answer without blocks cannot come back */
+        rc = E_UNSUPPORTED;
+    if (rc < 0)
+        cached_answer_unref(answer);
+    else
+        *out = answer;
+    return rc;
+}

@@ -1,0 +1,445 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Conversations: the table by itself, and through the endpoint: what is continued is the conversation that
+ * a client would have sent whole, token for token; what is not to be continued is refused with the code that
+ * clients know. */
+#include "serve/conversation/conversations.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "rig.h"
+
+#define ASK    "{\"role\":\"user\",\"content\":\"say Three.\"}"
+#define ANSWER "{\"role\":\"assistant\",\"content\":\"Three.\"}"
+#define NEXT   "{\"role\":\"user\",\"content\":\"say Four.\"}"
+#define SYSTEM "\"system\":\"You count.\","
+#define TOOLS  "\"tools\":[{\"name\":\"get\",\"input_schema\":{\"type\":\"object\"}}],"
+#define CREATE ",\"thread\":{\"type\":\"create\"}"
+#define CALL_GET                                                                                             \
+    "say <tool_call>\\n{\\\"name\\\": \\\"get\\\", \\\"arguments\\\": {\\\"n\\\": 1}}\\n</tool_call>"
+
+/* ---- the table ---- */
+
+static void put(struct conversations *conversations, const char *id, const char *owner, size_t n_bytes,
+                uint64_t now_ns)
+{
+    struct buf text = {0};
+
+    for (size_t i = 0; i < n_bytes; i++)
+        buf_append_byte(&text, 'x');
+    conversations_put(conversations, id, owner, &text, now_ns);
+}
+
+static enum conversations_take take(struct conversations *conversations, const char *id, const char *owner,
+                                    uint64_t now_ns)
+{
+    struct conversation *conversation;
+    enum conversations_take how =
+        conversations_take(conversations, bytes_str(id), owner, now_ns, &conversation);
+
+    if (how == CONVERSATIONS_TAKEN)
+        conversations_give_back(conversations, conversation, false, now_ns);
+    return how;
+}
+
+static void a_conversation_is_continued_once_by_its_owner(void **state)
+{
+    struct conversations *conversations;
+    struct conversation *conversation;
+
+    assert_int_equal(conversations_new(1 << 20, 100, &conversations), 0);
+    put(conversations, "msg_a", "team", 10, 0);
+    assert_int_equal(take(conversations, "msg_b", "team", 0), CONVERSATIONS_UNKNOWN);
+    assert_int_equal(take(conversations, "", "team", 0), CONVERSATIONS_UNKNOWN);
+    assert_int_equal(take(conversations, "msg_aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "team", 0),
+                     CONVERSATIONS_UNKNOWN);
+    assert_int_equal(take(conversations, "msg_a", "others", 0), CONVERSATIONS_UNKNOWN);
+    assert_int_equal(take(conversations, "msg_a", "team", 0), CONVERSATIONS_TAKEN);
+    assert_int_equal(conversations_take(conversations, bytes_str("msg_a"), "team", 0, &conversation),
+                     CONVERSATIONS_TAKEN);
+    assert_int_equal(conversation_text(conversation).len_bytes, 10);
+    assert_int_equal(take(conversations, "msg_a", "team", 1), CONVERSATIONS_BUSY);
+    conversations_give_back(conversations, conversation, true, 1);
+    assert_int_equal(take(conversations, "msg_a", "team", 2), CONVERSATIONS_CONTINUED);
+    assert_int_equal(take(conversations, "msg_a", "others", 2), CONVERSATIONS_UNKNOWN);
+    conversations_free(conversations);
+}
+
+static void a_conversation_expires_after_its_last_use(void **state)
+{
+    struct conversations *conversations;
+    struct conversation *conversation;
+
+    assert_int_equal(conversations_new(1 << 20, 100, &conversations), 0);
+    put(conversations, "msg_a", "team", 10, 0);
+    put(conversations, "msg_b", "team", 10, 0);
+    assert_int_equal(take(conversations, "msg_a", "team", 90), CONVERSATIONS_TAKEN);
+    assert_int_equal(take(conversations, "msg_b", "team", 101), CONVERSATIONS_UNKNOWN);
+    assert_int_equal(conversations_take(conversations, bytes_str("msg_a"), "team", 190, &conversation),
+                     CONVERSATIONS_TAKEN);
+    put(conversations, "msg_c", "team", 10, 1000); /* while it is held, it stays */
+    assert_int_equal(conversations_count(conversations), 2);
+    conversations_give_back(conversations, conversation, true, 1000);
+    assert_int_equal(take(conversations, "msg_a", "team", 1100), CONVERSATIONS_CONTINUED);
+    assert_int_equal(take(conversations, "msg_a", "team", 1101), CONVERSATIONS_UNKNOWN);
+    assert_int_equal(conversations_count(conversations), 0);
+    assert_int_equal(conversations_bytes(conversations), 0);
+    conversations_free(conversations);
+}
+
+static void the_table_is_bounded(void **state)
+{
+    struct conversations *conversations;
+    char id[16];
+
+    assert_int_equal(conversations_new(100000, 100, &conversations), 0);
+    for (int i = 0; i < 1000; i++) {
+        snprintf(id, sizeof(id), "msg_%d", i);
+        put(conversations, id, "team", 1000, 0);
+        assert_true(conversations_bytes(conversations) <= 100000);
+    }
+    assert_true(conversations_count(conversations) > 40);
+    assert_int_equal(take(conversations, "msg_999", "team", 0), CONVERSATIONS_TAKEN);
+    assert_int_equal(take(conversations, "msg_1", "team", 0), CONVERSATIONS_UNKNOWN);
+    put(conversations, "msg_large", "team", 200000, 0); /* not kept, and nothing goes for it */
+    assert_int_equal(take(conversations, "msg_large", "team", 0), CONVERSATIONS_UNKNOWN);
+    assert_int_equal(take(conversations, "msg_999", "team", 0), CONVERSATIONS_TAKEN);
+    conversations_free(conversations);
+}
+
+/* ---- the endpoint ---- */
+
+static json_t *post(struct rig *rig, const char *path, const char *fields, const char *body, int want_status)
+{
+    struct buf request = {0};
+    json_t *root;
+
+    put_post(&request, path, fields, body);
+    root = ask(rig, &request, want_status, NULL);
+    buf_fini(&request);
+    return root;
+}
+
+static json_t *send_body(struct rig *rig, const char *body, int want_status)
+{
+    return post(rig, "/v1/messages", "", body, want_status);
+}
+
+static int input_of(json_t *count)
+{
+    return (int)json_integer_value(json_object_get(count, "input_tokens"));
+}
+
+/* What continues a thread; more: members before the messages, ending in a comma. */
+static void put_next(char *out, size_t size, const char *id, const char *more, const char *messages)
+{
+    snprintf(out, size,
+             "{\"model\":\"sim\",\"max_tokens\":100,%s\"messages\":[%s],"
+             "\"thread\":{\"type\":\"continue\",\"previous_message_id\":\"%s\"}}",
+             more, messages, id);
+}
+
+static void go_on(struct rig *rig, const char *id, const char *more, const char *messages, int want_status,
+                  const char *want_code, char next_id[40])
+{
+    char body[1024];
+    json_t *root;
+
+    put_next(body, sizeof(body), id, more, messages);
+    root = send_body(rig, body, want_status);
+    if (want_code != NULL)
+        assert_string_equal(json_string_value(json_object_get(
+                                json_object_get(json_object_get(root, "error"), "details"), "error_code")),
+                            want_code);
+    if (next_id != NULL)
+        snprintf(next_id, 40, "%s", str_at(root, "id", NULL));
+    json_decref(root);
+}
+
+static void begin_conversation(struct rig *rig, const char *before, char id[40])
+{
+    char body[1024];
+    json_t *root;
+
+    snprintf(body, sizeof(body), "{\"model\":\"sim\",\"max_tokens\":100,%s\"messages\":[" ASK "]" CREATE "}",
+             before);
+    root = send_body(rig, body, 200);
+    assert_string_equal(text_of(root, 0), "Three.");
+    snprintf(id, 40, "%s", str_at(root, "id", NULL));
+    json_decref(root);
+}
+
+static void what_is_continued_is_the_whole_conversation(void **state)
+{
+    struct rig rig;
+    char id[40], body[1024];
+    json_t *root, *whole;
+
+    rig_begin(&rig, NULL);
+    begin_conversation(&rig, SYSTEM TOOLS, id);
+    put_next(body, sizeof(body), id, "", NEXT);
+    root = post(&rig, "/v1/messages/count_tokens", "", body, 200);
+    whole = post(&rig, "/v1/messages/count_tokens", "",
+                 "{\"model\":\"sim\"," SYSTEM TOOLS "\"messages\":[" ASK "," ANSWER "," NEXT "]}", 200);
+    assert_int_equal(input_of(root), input_of(whole));
+    json_decref(whole);
+    json_decref(root);
+    root = send_body(&rig, body, 200); /* counting has not used it up */
+    assert_string_equal(text_of(root, 0), "Four.");
+    whole = send_body(&rig,
+                      "{\"model\":\"sim\",\"max_tokens\":100," SYSTEM TOOLS "\"messages\":[" ASK "," ANSWER
+                      "," NEXT "]}",
+                      200);
+    assert_int_equal(total_input(json_object_get(root, "usage")),
+                     total_input(json_object_get(whole, "usage")));
+    assert_true(num_at(root, "usage", "cache_read_input_tokens") > 0);
+    snprintf(id, sizeof(id), "%s", str_at(root, "id", NULL));
+    json_decref(whole);
+    json_decref(root);
+    go_on(&rig, id, "", NEXT, 200, NULL, id);
+    rig_end(&rig);
+}
+
+static void an_id_is_good_once(void **state)
+{
+    struct rig rig;
+    char id[40];
+
+    rig_begin(&rig, NULL);
+    go_on(&rig, "msg_never", "", NEXT, 404, "thread_not_found", NULL);
+    begin_conversation(&rig, "", id);
+    go_on(&rig, id, "\"cache_salt\":\"mine\",", NEXT, 404, "thread_not_found", NULL);
+    go_on(&rig, id, "\"temperature\":9,", NEXT, 400, NULL, NULL); /* fails: it can be continued still */
+    go_on(&rig, id, SYSTEM, NEXT, 400, NULL, NULL);
+    go_on(&rig, id, TOOLS, NEXT, 400, NULL, NULL);
+    go_on(&rig, id, "", "", 400, NULL, NULL);
+    go_on(&rig, id, "\"system\":null,\"tools\":null,", NEXT, 200, NULL, NULL);
+    go_on(&rig, id, "", NEXT, 400, "thread_already_continued", NULL);
+    rig_end(&rig);
+}
+
+static void one_that_is_being_continued_is_busy_until_it_fails(void **state)
+{
+    struct rig rig;
+    char id[40], body[1024];
+    struct buf request = {0};
+    int fd;
+
+    rig_begin(&rig, NULL);
+    begin_conversation(&rig, "", id);
+    put_next(body, sizeof(body), id, "", "{\"role\":\"user\",\"content\":\"hang\"}");
+    put_post(&request, "/v1/messages", "", body);
+    fd = raw_connect(rig.port);
+    raw_send_str(fd, (const char *)request.data);
+    assert_true(reaches(&rig.counts->n_running, 1));
+    go_on(&rig, id, "", NEXT, 400, "thread_continue_in_flight", NULL);
+    close(fd);
+    assert_true(reaches(&rig.counts->n_cancelled, 1));
+    go_on(&rig, id, "", NEXT, 200, NULL, NULL);
+    buf_fini(&request);
+    rig_end(&rig);
+}
+
+static void what_was_cut_is_not_kept(void **state)
+{
+    struct rig rig;
+    json_t *root;
+    char id[40];
+
+    rig_begin(&rig, NULL);
+    root = send_body(&rig, "{\"model\":\"sim\",\"max_tokens\":2,\"messages\":[" ASK "]" CREATE "}", 200);
+    assert_string_equal(str_at(root, "stop_reason", NULL), "max_tokens");
+    snprintf(id, sizeof(id), "%s", str_at(root, "id", NULL));
+    json_decref(root);
+    go_on(&rig, id, "", NEXT, 404, "thread_not_found", NULL);
+    root = send_body(&rig, "{\"model\":\"sim\",\"max_tokens\":9,\"messages\":[" ASK "]}",
+                     200); /* without a thread */
+    snprintf(id, sizeof(id), "%s", str_at(root, "id", NULL));
+    json_decref(root);
+    go_on(&rig, id, "", NEXT, 404, "thread_not_found", NULL);
+    root = send_body(&rig,
+                     "{\"model\":\"sim\",\"max_tokens\":100,\"stop_sequences\":[\"e.\"],\"messages\":[" ASK
+                     "]" CREATE "}",
+                     200);
+    assert_string_equal(text_of(root, 0), "Thre");
+    snprintf(id, sizeof(id), "%s", str_at(root, "id", NULL));
+    json_decref(root);
+    go_on(&rig, id, "", NEXT, 200, NULL, NULL);
+    rig_end(&rig);
+}
+
+static void results_answer_the_calls_that_are_kept(void **state)
+{
+    struct rig rig;
+    char id[40], call[40], result[256];
+    json_t *root;
+
+    rig_begin(&rig, NULL);
+    root = send_body(&rig,
+                     "{\"model\":\"sim\",\"max_tokens\":100," TOOLS
+                     "\"messages\":[{\"role\":\"user\",\"content\":\"" CALL_GET "\"}]" CREATE "}",
+                     200);
+    assert_string_equal(str_at(root, "stop_reason", NULL), "tool_use");
+    snprintf(id, sizeof(id), "%s", str_at(root, "id", NULL));
+    snprintf(call, sizeof(call), "%s",
+             json_string_value(json_object_get(json_array_get(json_object_get(root, "content"), 0), "id")));
+    json_decref(root);
+
+    char body[1024];
+    put_next(body, sizeof(body), id, "",
+             "{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\",\"tool_use_id\":\"x\"}]}");
+    root = send_body(&rig, body, 400); /* counted as the client does */
+    assert_non_null(
+        strstr(str_at(root, "error", "message"), "messages.0.content.0: unexpected `tool_use_id`"));
+    json_decref(root);
+    go_on(&rig, id, "", NEXT, 400, NULL, NULL);
+    snprintf(result, sizeof(result),
+             "{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\",\"tool_use_id\":\"%s\"}]}", call);
+    go_on(&rig, id, "", result, 200, NULL, NULL);
+    rig_end(&rig);
+}
+
+static void breakpoints_of_earlier_requests_do_not_count(void **state)
+{
+    static const char four[] =
+        "\"cache_control\":{\"type\":\"ephemeral\"},\"system\":[{\"type\":\"text\",\"text\":\"a\",\"cache_"
+        "control\":{\"type\":"
+        "\"ephemeral\"}},{\"type\":\"text\",\"text\":\"b\",\"cache_control\":{\"type\":\"ephemeral\"}}],"
+        "\"tools\":[{\"name\":\"get\","
+        "\"input_schema\":{\"type\":\"object\"},\"cache_control\":{\"type\":\"ephemeral\"}}],";
+    static const char marked[] =
+        "{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"say Five.\",\"cache_control\":{"
+        "\"type\":\"ephemeral\",\"ttl\":\"1h\"}}]}";
+    struct rig rig;
+    char id[40];
+
+    rig_begin(&rig, NULL);
+    begin_conversation(&rig, four, id);
+    go_on(&rig, id, "", marked, 200, NULL, id);
+    go_on(&rig, id, "", marked, 200, NULL, NULL);
+    rig_end(&rig);
+}
+
+static void a_stream_and_a_text_begun_by_the_client_are_kept(void **state)
+{
+    struct rig rig;
+    struct story story = {0};
+    char id[40];
+    json_t *root, *whole;
+
+    rig_begin(&rig, NULL);
+    stream_message(&rig, "say Three.", CREATE, "", &story);
+    assert_string_equal(story.stop, "end_turn");
+    story_fini(&story);
+    root = send_body(&rig,
+                     "{\"model\":\"sim\",\"max_tokens\":100,\"messages\":[" ASK
+                     ",{\"role\":\"assistant\",\"content\":\"Well:\"}]" CREATE "}",
+                     200);
+    snprintf(id, sizeof(id), "%s", str_at(root, "id", NULL));
+    char both[256], body[1024];
+    snprintf(both, sizeof(both), "Well:%s", text_of(root, 0));
+    json_decref(root);
+    put_next(body, sizeof(body), id, "", NEXT);
+    root = post(&rig, "/v1/messages/count_tokens", "", body, 200);
+    snprintf(body, sizeof(body),
+             "{\"model\":\"sim\",\"messages\":[" ASK ",{\"role\":\"assistant\",\"content\":\"%s\"}," NEXT
+             "]}",
+             both);
+    whole = post(&rig, "/v1/messages/count_tokens", "", body, 200);
+    assert_int_equal(input_of(root), input_of(whole));
+    json_decref(whole);
+    json_decref(root);
+    rig_end(&rig);
+}
+
+static void metrics_tell_what_was_found(void **state)
+{
+    static const char *const lines[] = {"baton_conversations_continued_total{result=\"taken\"} 1",
+                                        "baton_conversations_continued_total{result=\"unknown\"} 1",
+                                        "baton_conversations_continued_total{result=\"continued_already\"} 1",
+                                        "baton_prompt_answers_total{replayed=\"yes\"} 1",
+                                        "baton_prompt_answers_total{replayed=\"no\"} 1"};
+    struct buf in = {0};
+    struct rig rig;
+    char id[40];
+
+    rig_begin(&rig, NULL);
+    begin_conversation(&rig, "", id);
+    go_on(&rig, id, "", NEXT, 200, NULL, NULL);
+    go_on(&rig, id, "", NEXT, 400, NULL, NULL);
+    go_on(&rig, "msg_never", "", NEXT, 404, NULL, NULL);
+    json_decref(send_body(&rig,
+                          "{\"model\":\"sim\",\"max_tokens\":100,\"messages\":[" NEXT
+                          ",{\"role\":\"assistant\",\"content\":\"What another server said.\"}," ASK "]}",
+                          200));
+    assert_int_equal(raw_ask(rig.port, "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n", &in), 200);
+    for (size_t i = 0; i < ARRAY_LEN(lines); i++)
+        if (!raw_holds(&in, lines[i]))
+            fail_msg("no line %s in\n%s", lines[i], (const char *)in.data);
+    assert_false(raw_holds(&in, "baton_conversations_bytes 0\n"));
+    assert_false(raw_holds(&in, "baton_answers_remembered_bytes 0\n"));
+    buf_fini(&in);
+    rig_end(&rig);
+}
+
+static void without(struct front_opts *opts, struct sim_opts *sim)
+{
+    opts->conversation_bytes = 0;
+}
+
+static void without_answers(struct front_opts *opts, struct sim_opts *sim)
+{
+    opts->replay_bytes = 0;
+}
+
+static void without_room_they_are_refused(void **state)
+{
+    void (*const changes[])(struct front_opts *, struct sim_opts *) = {without, without_answers};
+    struct rig rig;
+    json_t *root;
+
+    for (size_t i = 0; i < ARRAY_LEN(changes); i++) {
+        rig_begin(&rig, changes[i]);
+        go_on(&rig, "msg_a", "", NEXT, 400, "thread_unsupported_request", NULL);
+        root = send_body(&rig, "{\"model\":\"sim\",\"max_tokens\":2,\"messages\":[" ASK "]" CREATE "}", 400);
+        assert_string_equal(str_at(root, "error", "message"),
+                            "thread: message threads are not supported by this server");
+        json_decref(root);
+        root = send_body(
+            &rig, "{\"model\":\"sim\",\"max_tokens\":2,\"messages\":[" ASK "],\"thread\":{\"type\":\"x\"}}",
+            400);
+        assert_string_equal(str_at(root, "error", "message"),
+                            "thread.type: Input should be 'create' or 'continue'");
+        json_decref(root);
+        rig_end(&rig);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_conversation_is_continued_once_by_its_owner),
+        cmocka_unit_test(a_conversation_expires_after_its_last_use),
+        cmocka_unit_test(the_table_is_bounded),
+        cmocka_unit_test(what_is_continued_is_the_whole_conversation),
+        cmocka_unit_test(an_id_is_good_once),
+        cmocka_unit_test(one_that_is_being_continued_is_busy_until_it_fails),
+        cmocka_unit_test(what_was_cut_is_not_kept),
+        cmocka_unit_test(results_answer_the_calls_that_are_kept),
+        cmocka_unit_test(breakpoints_of_earlier_requests_do_not_count),
+        cmocka_unit_test(a_stream_and_a_text_begun_by_the_client_are_kept),
+        cmocka_unit_test(metrics_tell_what_was_found),
+        cmocka_unit_test(without_room_they_are_refused),
+    };
+
+    log_setup("test", LOG_LEVEL_ERROR, LOG_FORMAT_TEXT);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -107,6 +107,13 @@ void constraint_tagged(struct constraint *constraint, const struct calls_tags *t
     end_named(constraint);
 }
 
+void constraint_keyword(struct constraint *constraint)
+{
+    begin_item(constraint);
+    buf_append_str(constraint->out,
+                   "{\"tagged\":{\"pattern\":\"^[A-Za-z_][A-Za-z0-9_]{0,63}$\"},\"until\":\"=\"}");
+}
+
 void constraint_free(struct constraint *constraint, const char *const *until, uint32_t max_tokens)
 {
     begin_item(constraint);

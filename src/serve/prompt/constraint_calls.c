@@ -55,11 +55,37 @@ static void put_pieces(struct constraint *constraint, const struct calls_piece *
 
 /* ---- one call ---- */
 
+/* Keyword arguments that need not match a schema: names, each with any JSON value. */
+static void put_any_keyword(struct constraint *constraint)
+{
+    constraint_keyword(constraint);
+    constraint_text(constraint, "=");
+    constraint_json(constraint, bytes_str("{}"));
+}
+
+static void put_any_keywords(struct constraint *constraint)
+{
+    constraint_open_rep(constraint);
+    constraint_open_seq(constraint);
+    put_any_keyword(constraint);
+    constraint_open_rep(constraint);
+    constraint_open_seq(constraint);
+    constraint_text(constraint, ", ");
+    put_any_keyword(constraint);
+    constraint_close(constraint);
+    constraint_close_rep(constraint, 0, -1);
+    constraint_close(constraint);
+    constraint_close_rep(constraint, 0, 1);
+}
+
 static void put_arguments(struct constraint *constraint, const struct gen_tool *tool, bool is_held)
 {
     const struct calls_tags *tags = constraint_grammar(constraint)->tags;
+    bool has_keywords = constraint_grammar(constraint)->has_keywords;
 
-    if (tags != NULL && is_held) {
+    if (has_keywords && !is_held) {
+        put_any_keywords(constraint);
+    } else if ((tags != NULL || has_keywords) && is_held) {
         constraint_tags(constraint, tags, tool);
     } else if (tags != NULL) {
         const char *const until[] = {tags->end, NULL};

@@ -24,6 +24,7 @@ void constraint_mark(struct constraint *constraint, const char *mark);
 void constraint_json(struct constraint *constraint, struct bytes schema);
 /* Arguments: an object; an empty object if the schema mentions no properties. */
 void constraint_arguments(struct constraint *constraint, struct bytes schema);
+void constraint_keyword(struct constraint *constraint); /* the name of a keyword argument, up to its "=" */
 /* Free text up to one of the marks (NULL ends the list); max_tokens 0: no limit. */
 void constraint_free(struct constraint *constraint, const char *const *until, uint32_t max_tokens);
 void constraint_open_seq(struct constraint *constraint);
@@ -46,6 +47,7 @@ int constraint_check_whole(const struct constraint *constraint, const struct gen
 void constraint_tool_path(const struct gen_request *request, size_t tool, char *out, size_t out_bytes);
 
 /* constraint_tags.c */
+/* tags NULL: the arguments are keywords. */
 void constraint_tags(struct constraint *constraint, const struct calls_tags *tags,
                      const struct gen_tool *tool);
 /* Writes a string of a schema between tags.  schema is its JSON text; NULL: any string.  banned is a

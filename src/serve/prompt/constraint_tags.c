@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arguments as tags, for a tool whose arguments must match its schema.  Properties come in the schema's
+/* Arguments as tags or keywords, for a tool whose arguments must match its schema.  Properties come in the schema's
  * order, each up to its closing tag.
  *
  *     only a string    its text as it is, within the schema's pattern, format and lengths: {"tagged": ...}
@@ -8,7 +8,10 @@
  *
  * The parser of these arguments (text/toolcall/calls_tags.c) decides by the schema's types, so this file
  * asks the parser for them.  References, lists of types, enums and alternatives are followed down to the
- * strings.  A schema that gives no types is JSON; so is a string that only allOf declares. */
+ * strings.  A schema that gives no types is JSON; so is a string that only allOf declares.
+ *
+ * Keywords (LFM2) are K=V with V as JSON, which is a Python literal except for true, false and null; the parser
+ * reads both. */
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
@@ -26,6 +29,7 @@ struct place { /* the place of the value being written */
     const struct calls_tags *tags;
     const json_t *root; /* the tool's schema */
     unsigned types;     /* the types that the parser may give the value */
+    bool has_needed;    /* keywords: a required one was written, so the next one follows a comma */
 };
 
 static struct bytes text_of(const json_t *value)
@@ -217,6 +221,21 @@ static json_t *required_of(const json_t *root)
     return names;
 }
 
+/* Commas follow the arguments before the first required one, and precede those after it.  Python allows a
+ * comma after the last argument. */
+static void put_keyword(struct place *place, const char *key, const json_t *schema, bool is_needed)
+{
+    struct constraint *constraint = place->constraint;
+
+    constraint_open_seq(constraint);
+    constraint_bytes(constraint, bytes_str(place->has_needed ? ", " : ""), bytes_str(key), bytes_str("="));
+    put_json(place, schema, NULL);
+    if (!place->has_needed && !is_needed)
+        constraint_text(constraint, ", ");
+    constraint_close(constraint);
+    place->has_needed |= is_needed;
+}
+
 static void put_property(struct place *place, const char *key, const json_t *schema)
 {
     struct constraint *constraint = place->constraint;
@@ -252,11 +271,16 @@ void constraint_tags(struct constraint *constraint, const struct calls_tags *tag
 
         if (constraint->out->len_bytes > CONSTRAINT_MAX_BYTES)
             break; /* too long, because each property may bring all of $defs; constraint_make() refuses it */
+        if (tags == NULL && !calls_is_keyword(bytes_str(key)))
+            continue; /* the splitter cannot read such a name */
         if (strlen(key) <= MAX_NAMED_BYTES)
             snprintf(constraint->path + n, sizeof(constraint->path) - n, ".properties.%s", key);
         if (!is_needed)
             constraint_open_rep(constraint);
-        put_property(&place, key, schema);
+        if (tags == NULL)
+            put_keyword(&place, key, schema, is_needed);
+        else
+            put_property(&place, key, schema);
         if (!is_needed)
             constraint_close_rep(constraint, 0, 1);
         constraint->path[n] = '\0';

@@ -394,6 +394,8 @@ static int run_arguments(struct calls *calls)
     size_t n;
     int rc = 0;
 
+    if (calls->parser->arguments != NULL)
+        return calls->parser->arguments(calls);
     buf_clear(&calls->good);
     n = walk_held(calls, &result);
     if (calls->good.is_bad || calls_take(calls, n) < 0)

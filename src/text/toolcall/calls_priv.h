@@ -29,6 +29,8 @@ struct calls_parser {     /* how a format is parsed; a part of its row in format
     /* Parses the header; held text begins after the mark.  1: the header was taken and the state set; 0: more
      * text is needed; -1: not the usual form; lower: an error. */
     int (*header)(struct calls *calls);
+    /* Parses arguments that are not JSON, in the state ARGUMENTS; NULL: they are JSON.  Returns as header. */
+    int (*arguments)(struct calls *calls);
     /* Parses the text after the arguments.  1: the state was set; 0: more text is needed. */
     int (*tail)(struct calls *calls);
     const struct calls_tags *tags; /* NULL: the arguments are JSON */
@@ -65,6 +67,10 @@ struct calls {       /* fields used for every piece of text come first */
     bool is_string;    /* the value streams as a string; otherwise `value` collects it */
     bool has_value;    /* a part of the value was taken */
     struct buf key;    /* the value's key */
+    /* keywords */
+    uint8_t quote;  /* of the open string; 0: none */
+    bool has_key;   /* the name of the current argument was taken */
+    bool has_comma; /* a comma in a list or dict was not passed on yet */
     struct buf value;
 };
 
@@ -80,6 +86,10 @@ int calls_llama_tail(struct calls *calls); /* a semicolon or a comma */
 int calls_xml_header(struct calls *calls);
 int calls_glm_header(struct calls *calls);
 int calls_tags_tail(struct calls *calls);
+/* calls_keywords.c */
+int calls_keywords_header(struct calls *calls);
+int calls_keywords_arguments(struct calls *calls);
+int calls_keywords_tail(struct calls *calls);
 /* calls_harmony.c */
 int calls_harmony_header(struct calls *calls);
 int calls_harmony_tail(struct calls *calls);

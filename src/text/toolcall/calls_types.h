@@ -30,6 +30,8 @@ unsigned calls_type_of_value(const json_t *value); /* of one value: an integer i
  * needs to know of a long schema.  Properties that have no room may be of any type.  E_FORMAT, E_LIMIT,
  * E_NOMEM. */
 int calls_shorten_schema(struct bytes schema, struct buf *out);
+/* True if the splitter reads this name of a keyword argument (K=V). */
+bool calls_is_keyword(struct bytes name);
 /* Resolves a reference such as "#/$defs/a" in root; borrowed.  NULL: it leads nowhere. */
 const json_t *calls_follow_ref(const json_t *root, struct bytes ref);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The rows.  Each shows a call as the format's template writes it.
  *
- * calls_json.c, calls_tags.c and calls_harmony.c have the functions that parse.  A new format whose calls
- * look like an existing one needs only a row here. */
+ * calls_json.c, calls_tags.c, calls_keywords.c and calls_harmony.c have the functions that parse.  A new
+ * format whose calls look like an existing one needs only a row here. */
 #include "text/toolcall/formats.h"
 
 #include "text/toolcall/calls_priv.h"
@@ -174,6 +174,39 @@ static const struct calls_row rows[CALLS_FORMAT_COUNT] = {
                                  .call_close = {TEXT("}")},
                                  .between = "",
                                  .is_one = true}},
+
+    /* <|tool_call|>[{"name": "N", "arguments": {...}}, ...]      Granite 3 */
+    [CALLS_GRANITE] = {.name = "granite",
+                       .detect = {{"<|tool_call|>"}},
+                       .parser = PARSER(.opens = {"<|tool_call|>"}, .header = calls_mistral_header,
+                                        .tail = calls_list_tail, .marks = MARKS("<|tool_call|>")),
+                       .grammar = {.mark = "<|tool_call|>",
+                                   .open = {MARK("<|tool_call|>"), TEXT("[")},
+                                   .name_before = "{\"name\": \"",
+                                   .name_after = "\", \"arguments\": ",
+                                   .call_close = {TEXT("}")},
+                                   .between = ", ",
+                                   .close = {TEXT("]")},
+                                   .has_list = true,
+                                   .has_commas = true}},
+
+    /* <|tool_call_start|>[N(K=V, ...), ...]<|tool_call_end|> */
+    [CALLS_LFM2] = {.name = "lfm2",
+                    .detect = {{"<|tool_call_start|>"}, {"<|tool_list_start|>"}},
+                    .parser = PARSER(.opens = {"<|tool_call_start|>"}, .close = "<|tool_call_end|>",
+                                     .header = calls_keywords_header, .arguments = calls_keywords_arguments,
+                                     .tail = calls_keywords_tail,
+                                     .marks = MARKS("<|tool_call_start|>", "<|tool_call_end|>")),
+                    .grammar = {.mark = "<|tool_call_start|>",
+                                .open = {MARK("<|tool_call_start|>"), TEXT("[")},
+                                .name_before = "",
+                                .name_after = "(",
+                                .has_keywords = true,
+                                .call_close = {TEXT(")")},
+                                .between = ", ",
+                                .close = {TEXT("]"), MARK("<|tool_call_end|>")},
+                                .has_list = true,
+                                .has_commas = true}},
 };
 
 const struct calls_row *calls_row_of(enum calls_format format)

@@ -20,6 +20,8 @@ enum calls_format {
     CALLS_DEEPSEEK_V31,  /* a name and an object */
     CALLS_HARMONY,
     CALLS_LLAMA,
+    CALLS_GRANITE,
+    CALLS_LFM2,
     CALLS_FORMAT_COUNT
 };
 
@@ -51,6 +53,7 @@ struct calls_grammar {
     const char *name_before, *name_after;
     struct calls_piece name_end[CALLS_MAX_PIECES];
     const struct calls_tags *tags; /* NULL: the arguments are a JSON object */
+    bool has_keywords;             /* the arguments are K=V, as in Python, instead */
     const char *between;           /* text between calls */
     bool is_one;                   /* the format allows one call per answer */
     bool has_list;                 /* all calls of an answer stand in one pair of open and close */

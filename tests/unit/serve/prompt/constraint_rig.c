@@ -48,6 +48,10 @@ const struct constraint_family families[] = {
     {"harmony", FAMILY("<|start|><|channel|><|message|><|constrain|><|end|><|call|>"),
      "<|channel|>commentary to=functions.set <|constrain|>json<|message|>" ARGS, true},
     {"llama", FAMILY("<|python_tag|>"), "{\"name\": \"set\", \"parameters\": " ARGS "}", true},
+    {"granite", FAMILY("<|tool_call|>"), "<|tool_call|>[{\"name\": \"set\", \"arguments\": " ARGS "}]",
+     false},
+    {"lfm2", FAMILY("<|tool_call_start|>"), "<|tool_call_start|>[set(mode=\"on\", n=5)]<|tool_call_end|>",
+     false},
 };
 const size_t n_families = ARRAY_LEN(families);
 

@@ -478,6 +478,44 @@ static int tear_down(void **state)
     return 0;
 }
 
+/* LFM2: arguments of a schema stand in its order, with commas between them, or behind the last one. */
+static void keywords_may_be_left_out(void **state)
+{
+    static const char tools[] =
+        "\"tool_choice\":{\"type\":\"any\"},\"tools\":["
+        "{\"name\":\"f\",\"input_schema\":{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\"},"
+        "\"b\":{\"type\":\"string\"}}}},"
+        "{\"name\":\"g\",\"input_schema\":{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\"},"
+        "\"b\":{\"type\":\"string\"},\"c\":{\"type\":\"null\"}},\"required\":[\"b\"]}}],";
+    static const struct {
+        const char *call;
+        bool is_taken;
+    } cases[] = {{"f()", true},
+                 {"f(a=1, )", true},
+                 {"f(a=1, b=\")\", )", true},
+                 {"f(b=\"x\", a=1, )", false},
+                 {"f(a=\"x\", )", false},
+                 {"g(b=\"x\")", true},
+                 {"g(a=-2, b=\"x\", c=null)", true},
+                 {"g(b=\"x\"), f()", true},
+                 {"g(a=1)", false},
+                 {"g(b=\"x\"", false}};
+    struct gen_model model;
+    struct ask forced;
+
+    assert_int_equal(sim_model_open_with(FAMILY("<|tool_call_start|>"), 4096, &model), 0);
+    ask(&model, tools, false, &forced);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        char text[128];
+
+        snprintf(text, sizeof(text), "<|tool_call_start|>[%s]<|tool_call_end|>", cases[i].call);
+        if (takes(&forced, text) != cases[i].is_taken)
+            fail_msg("%s: %s", text, (const char *)forced.constraint.data);
+    }
+    ask_fini(&forced);
+    sim_model_close(&model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -493,6 +531,7 @@ int main(void)
         cmocka_unit_test(schemas_that_cannot_be_held_are_named),
         cmocka_unit_test(constraints_are_no_larger_than_workers_take),
         cmocka_unit_test(free_tools_may_have_any_schema),
+        cmocka_unit_test(keywords_may_be_left_out),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -49,6 +49,8 @@ static void families_are_recognised(void **state)
         {EACH("{# <|python_tag|> #}", SHOWN), "llama", CALLS_LLAMA},
         {EACH("{# <|eot_id|> \"parameters\": #}", SHOWN), "llama", CALLS_LLAMA},
         {EACH("{# <|channel|> #}", SHOWN), "harmony", CALLS_HARMONY},
+        {EACH("{# <|tool_call|> #}", SHOWN), "granite", CALLS_GRANITE},
+        {EACH("{# <|tool_list_start|> #}", SHOWN), "lfm2", CALLS_LFM2},
         /* told, but not shown: calls are in our manner then */
         {EACH("{# [TOOL_CALLS] #}", ""), "mistral", CALLS_HERMES},
     };

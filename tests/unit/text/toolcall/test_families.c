@@ -25,6 +25,8 @@ static const char schema[] =
 #define D       CALLS_DEEPSEEK, false, false
 #define L       CALLS_LLAMA, false, false
 #define H       CALLS_HARMONY, false, false
+#define GR      CALLS_GRANITE, false, false
+#define LF      CALLS_LFM2, false, false
 #define T       CALLS_HERMES, true, false
 #define T_BEGUN CALLS_HERMES, true, true
 #define P       CALLS_PLAIN, true, false
@@ -33,6 +35,8 @@ static const char schema[] =
 #define PAR(key, value)  "<parameter=" key ">\n" value "\n</parameter>\n"
 #define GLM(name, args)  "<tool_call>" name "\n" args "</tool_call>"
 #define ARG(key, value)  "<arg_key>" key "</arg_key>\n<arg_value>" value "</arg_value>\n"
+
+#define PY(calls) "<|tool_call_start|>[" calls "]<|tool_call_end|>"
 
 #define BAR             "\xef\xbd\x9c"
 #define LOW             "\xe2\x96\x81"
@@ -157,6 +161,38 @@ static const struct {
     {H, "<|channel|>fin", false, "<|channel|>fin"},
     {H, "<|channel|>analysis<|message|>cut of", true, "~cut of~"},
     {H, TO("f", "{\"a\": \"x"), true, "[f:{\"a\": \"x!]"},
+    /* Granite */
+    {GR, "<|tool_call|>[{\"name\": \"f\", \"arguments\": {\"a\": 1}}]", false, "[f:{\"a\": 1}]"},
+    {GR,
+     "I look.\n<|tool_call|> [{\"name\": \"f\", \"arguments\": {}}, {\"name\": \"g\", \"arguments\": "
+     "{\"x\": \"]\"}}]\n",
+     false, "I look.\n[f:{}][g:{\"x\": \"]\"}]"},
+    {GR, "<|tool_call|>[{\"arguments\": {}, \"name\": \"f\"}]", false, "[f:{}]"},
+    {GR, "<|tool_call|>[1]", false, "<|tool_call|>[1]"},
+    {GR, "<|tool_call|>[]", false, "<|tool_call|>[]"},
+    {GR, "a <|tool b", false, "a <|tool b"},
+    {GR, "<|tool_call|>[{\"name\": \"f\", \"arguments\": {\"a\": \"x", true, "[f:{\"a\": \"x!]"},
+    {GR, "<|tool_call|>[{\"name\"", true, ""},
+    /* LFM2 */
+    {LF, PY("f(a=1, b=\"x\")"), false, "[f:{\"a\": 1, \"b\": \"x\"}]"},
+    {LF, "So.\n" PY("f(), g(x=[1, {'k': None}, ], y=True)") "Done.", false,
+     "So.\n[f:{}][g:{\"x\": [1, {\"k\": null}], \"y\": true}]Done."},
+    {LF, PY("f( s = 'it\\'s \"so\"\\n\\x41\\d', n=-1.5e3 ,)"), false,
+     "[f:{\"s\": \"it's \\\"so\\\"\\n\\u0041\\\\d\", \"n\": -1.5e3 }]"},
+    {LF, PY("f(s=\")]<|tool_call_end|>\")"), false, "[f:{\"s\": \")]<|tool_call_end|>\"}]"},
+    {LF, PY("{\"name\": \"f\", \"arguments\": {\"a\": 1}}"), false, "[f:{\"a\": 1}]"},
+    {LF, PY("f(1)"), false, "[f:{?]" PY("f(1)") ""},
+    {LF, PY("f(a=1 2)"), false, "[f:{\"a\": 1 ?]" PY("f(a=1 2)") ""},
+    {LF, PY("f(a=(1, 2))"), false, "[f:{\"a\": ?]" PY("f(a=(1, 2))") ""},
+    {LF, PY("f(a={1})"), false, "[f:{\"a\": {?]" PY("f(a={1})") ""},
+    {LF, PY("f(a=g)"), false, "[f:{\"a\": ?]" PY("f(a=g)") ""},
+    {LF, PY("f(a=})"), false, "[f:{\"a\": ?]" PY("f(a=})") ""},
+    {LF, PY("f(a=1), "), false, "[f:{\"a\": 1}]"},
+    {LF, PY(""), false, "" PY("") ""},
+    {LF, "a <|tool_call_s", false, "a <|tool_call_s"},
+    {LF, "<|tool_call_start|>[f(a=\"x", true, "[f:{\"a\": \"x!]"},
+    {LF, "<|tool_call_start|>[f(a=12", true, "[f:{\"a\": !]"},
+    {LF, "<|tool_call_start|>[f", true, ""},
     /* thinking in the text */
     {P, "<think>\nHm, yes.\n</think>\n\nHello.", false, "~Hm, yes.~Hello."},
     {P, "Well <think>a</think> b", false, "Well ~a~b"},
@@ -343,6 +379,13 @@ static const char *const words[] = {"<tool_call>",
                                     "```json\n",
                                     "\n```",
                                     "<|python_tag|>",
+                                    "<|tool_call_start|>",
+                                    "<|tool_call_end|>",
+                                    "f(",
+                                    "a=",
+                                    ")",
+                                    "'",
+                                    "<|tool_call|>",
                                     ";",
                                     "<|channel|>",
                                     "<|message|>",

@@ -156,6 +156,7 @@ static int on_message(void *arg, struct link *link, enum frame_type type, const 
     struct worker *worker = arg;
     struct worker_peer *peer = find(worker, link);
 
+    thread_owner_check(&worker->loop_thread);
     switch (type) {
     case FRAME_HEARTBEAT:
         worker_follow_load(peer, ((const Baton__Heartbeat *)message)->load);

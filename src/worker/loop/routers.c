@@ -207,6 +207,7 @@ static int on_message(void *arg, struct link *link, enum frame_type type, const 
 {
     struct worker_router *router = find(arg, link);
 
+    thread_owner_check(&router->worker->loop_thread);
     switch (type) {
     case FRAME_SUBMIT:
         return on_submit(router, (const Baton__Submit *)message);

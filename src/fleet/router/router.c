@@ -384,7 +384,7 @@ static int router_build_front(struct daemon *daemon, struct fault *fault)
     opts.keys_path = conf->api_keys[0] ? conf->api_keys : NULL;
     opts.has_metrics = conf->metrics_for == FRONT_METRICS_CLIENTS;
     opts.replay_bytes = conf->replay_bytes;
-    opts.thread_bytes = conf->thread_bytes;
+    opts.conversation_bytes = conf->conversation_bytes;
     opts.public_prefix = conf->public_prefix[0] ? conf->public_prefix : NULL;
     opts.max_requests = (uint32_t)conf->http_max_requests;
     opts.failed_logins_per_min = (uint32_t)conf->http_wrong_keys;

@@ -323,7 +323,7 @@ static int build_front(struct worker *worker, struct fault *fault)
     opts.keys_path = conf->api_keys[0] ? conf->api_keys : NULL;
     opts.has_metrics = conf->metrics_for == FRONT_METRICS_CLIENTS;
     opts.replay_bytes = conf->replay_bytes;
-    opts.thread_bytes = conf->thread_bytes;
+    opts.conversation_bytes = conf->conversation_bytes;
     opts.public_prefix = conf->public_prefix[0] ? conf->public_prefix : NULL;
     rc = front_new(&opts, fault, &worker->front);
     for (size_t i = 0; rc == 0 && i < conf->http_listen.n; i++) {

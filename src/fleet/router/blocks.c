@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The blocks that workers report as cached, in memory or on disk, and the owner that a prefix fetch asks.
  *
- *    BLOCK_EVENTS --follower--> fleet/picker/index: apply (told.c), or forget the worker first, or ask for
+ *    BLOCK_EVENTS --follower--> fleet/picker/index: apply (pending_events.c), or forget the worker first, or ask for
  * all placement ---------------> fleet/picker/holder: the owner that the computing worker fetches from
  *
  * The index also holds what the router learns from its own dispatches: requests with the same prefix go to
@@ -31,7 +31,7 @@ static uint32_t max_on_disk(const struct router *router)
     return n_workers > 1 ? most / n_workers : most;
 }
 
-static void ask(struct router *router, uint32_t slot)
+static void blocks_ask(struct router *router, uint32_t slot)
 {
     Baton__BlocksWanted wanted = BATON__BLOCKS_WANTED__INIT;
 
@@ -42,13 +42,13 @@ static void ask(struct router *router, uint32_t slot)
 void router_blocks_up(struct router *router, uint32_t slot)
 {
     block_follower_begin(&router->workers[slot].follower, clock_now_ns());
-    ask(router, slot);
+    blocks_ask(router, slot);
 }
 
 void router_blocks_down(struct router *router, uint32_t slot)
 {
     block_follower_end(&router->workers[slot].follower);
-    router_told_drop(router, slot);
+    router_pending_drop(router, slot);
     picker_index_forget(router->index, slot);
 }
 
@@ -59,7 +59,7 @@ void router_blocks_tick(struct router *router)
     for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS; slot++)
         if (block_follower_is_due(&router->workers[slot].follower, router->conf->index_lifetime_ns / 2,
                                   now_ns))
-            ask(router, slot);
+            blocks_ask(router, slot);
 }
 
 /* ---- events ---- */
@@ -130,16 +130,16 @@ void router_blocks_events(struct router *router, uint32_t slot, const Baton__Blo
     case FOLLOW_ASK:
         log_info("block_events_missed", LOG_STR("node", worker->node));
         metric_add(router->m_resyncs, 1);
-        ask(router, slot);
+        blocks_ask(router, slot);
         return;
     case FOLLOW_REPLACE:
-        router_told_drop(router, slot);
+        router_pending_drop(router, slot);
         picker_index_forget(router->index, slot);
         break;
     case FOLLOW_APPLY:
         break;
     }
-    router_told_add(router, slot, events);
+    router_pending_add(router, slot, events);
 }
 
 /* ---- placement ---- */
@@ -155,8 +155,8 @@ static uint32_t stored_blocks(const struct picker_place *place, uint32_t slot)
 
 /* Rows of the asker (the first) and of the workers with most of the prompt in memory; slots receives their
  * slots. */
-static uint32_t gather(const struct gen_handle *job, const struct picker_place *place, uint32_t asker,
-                       struct picker_worker rows[MAX_ASKED], uint32_t slots[MAX_ASKED])
+static uint32_t blocks_gather(const struct gen_handle *job, const struct picker_place *place, uint32_t asker,
+                              struct picker_worker rows[MAX_ASKED], uint32_t slots[MAX_ASKED])
 {
     const struct router *router = job->router;
     uint32_t most = 0, n = 0;
@@ -211,7 +211,7 @@ void router_blocks_choose(struct gen_handle *job, struct picker_place *place)
 
     job->holder.slot = PICKER_NONE;
     if (share != PICKER_SHARE_OFF && job->score_next == 0)
-        world.n = gather(job, place, asker, rows, slots);
+        world.n = blocks_gather(job, place, asker, rows, slots);
     if (world.n < 2)
         return;
     job->holder = picker_find_holder(&world, &place->request, 0, share);

@@ -141,7 +141,7 @@ static bool is_forsaken(struct gen_handle *job, uint64_t now_ns, int *why_out)
     return most_ns > 0 && now_ns > job->forsaken_ns && now_ns - job->forsaken_ns > most_ns;
 }
 
-static void give_up(struct gen_handle *job, int why)
+static void job_give_up(struct gen_handle *job, int why)
 {
     if (job_is_in(job, JOB_BEGUN) && why == E_LIMIT) {
         router_job_end(job, GEN_END_CONTEXT); /* its tokens so far fill the largest worker */
@@ -174,7 +174,7 @@ void router_expire_queued(struct router *router)
             node = node->next;
             continue;
         }
-        give_up(job, why);
+        job_give_up(job, why);
         node = router->queue.next; /* the callback may have cancelled any other job */
     }
 }

@@ -1,27 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The states of a job, and the one function that changes them.
  *
- *      NEW --refused--> OVER
- *       |
- *       +--no worker now--> QUEUED --full queue--> PUSHED_OUT
- *       |                    |  ^
- *       +-----placed-----+   |  +--failed--+
- *                        v   v             |
- *                        PLACED -----------+
- *                        |    | tokens before the prefill worker's report
- *                report  |    v
- *                        |  HOLDING -------------+
- *                        v    v report, time     | end
- *                        ANSWERING <--placed--+  |     no worker can
- *                        |    |               |  |         |
- *                        |    +--failed--> REQUEUED <--> FORSAKEN
- *                        | end                   |
- *                        v                       v
- *                        PROVING <--report-- PROVING_HOLDING, PROVING_PLACED
+ *      NEW --no worker now--> QUEUED --full queue--> PUSHED_OUT
+ *       |                      |  ^
+ *       |               placed |  | failed
+ *       |                      v  |
+ *       +-------placed-------> PLACED ---tokens before the report---> HOLDING
+ *                              |                                         |
+ *                              | the report                              | the report, or the wait is over
+ *                              v                                         |
+ *                              ANSWERING <-------------------------------+
+ *                              |  ^
+ *                       failed |  | placed
+ *                              v  |
+ *                              REQUEUED <--some worker can, no worker can--> FORSAKEN
  *
- *      PROVING...: the end is received and serving stats are missing. They come, or the wait is over: OVER.
- *      From all states: the end is received and the client is paused --> ENDED --client reads--> OVER
- *                       failed for good, ended, cancelled ----------------------------------------> OVER
+ *      PLACED, HOLDING, ANSWERING ---the end, without stats---> PROVING_PLACED, PROVING_HOLDING, PROVING
+ *      PROVING_PLACED, PROVING_HOLDING ---the report, or the wait is over---> PROVING
+ *      any ---ended while the client is paused---> ENDED
+ *      any ---refused, ended, failed for good, cancelled---> OVER
  *
  * A job that HOLDS leaves that state before it is placed again or ends: the front gets the tokens first. */
 #include "fleet/router/router_priv.h"

@@ -19,7 +19,7 @@
 
 #define IMAGE_MAX_BYTES (UINT64_C(256) << 20)
 
-static struct router_model *find(struct router *router, const char *fingerprint)
+static struct router_model *model_find(struct router *router, const char *fingerprint)
 {
     for (uint32_t i = 0; i < router->n_models; i++)
         if (strcmp(router->models[i].gen.fingerprint, fingerprint) == 0)
@@ -30,7 +30,7 @@ static struct router_model *find(struct router *router, const char *fingerprint)
 int router_model_meet(struct router *router, const Baton__ModelInfo *info, uint32_t block_tokens,
                       struct router_model **out)
 {
-    struct router_model *model = find(router, info->fingerprint);
+    struct router_model *model = model_find(router, info->fingerprint);
 
     if (model != NULL) {
         if (model->gen.block_tokens != block_tokens)
@@ -88,7 +88,7 @@ void router_model_fetch(struct router *router, struct router_model *model)
     }
 }
 
-static void build(struct router *router, struct router_model *model)
+static void model_build(struct router *router, struct router_model *model)
 {
     struct fault fault = {0};
 
@@ -116,7 +116,7 @@ static void build(struct router *router, struct router_model *model)
 
 int router_model_part(struct router *router, struct link *from, const Baton__VocabularyPart *part)
 {
-    struct router_model *model = find(router, part->fingerprint);
+    struct router_model *model = model_find(router, part->fingerprint);
 
     if (model == NULL || model->source != from)
         return 0; /* meanwhile another worker was asked */
@@ -127,7 +127,7 @@ int router_model_part(struct router *router, struct link *from, const Baton__Voc
         return E_NOMEM;
     if (model->image.len_bytes == model->image_bytes) {
         model->source = NULL;
-        build(router, model);
+        model_build(router, model);
     }
     return 0;
 }

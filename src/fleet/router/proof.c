@@ -32,7 +32,7 @@ void router_part_proof(struct job_part *part, const Baton__Proof *proof)
         str_copy(part->proof.transport, sizeof(part->proof.transport), proof->transport);
 }
 
-static void add_part(const struct gen_handle *job, const struct job_part *part, struct gen_proof *sum)
+static void proof_add_part(const struct gen_handle *job, const struct job_part *part, struct gen_proof *sum)
 {
     if (part->slot == PICKER_NONE)
         return;
@@ -63,8 +63,8 @@ void router_job_proof(const struct gen_handle *job, struct gen_proof *out)
         job->prefill.slot != PICKER_NONE && job->prefill.has_proof ? &job->prefill : &job->decode;
 
     *out = job->sum;
-    add_part(job, &job->prefill, out);
-    add_part(job, &job->decode, out);
+    proof_add_part(job, &job->prefill, out);
+    proof_add_part(job, &job->decode, out);
     if (first->has_proof)
         out->reused_tokens = first->proof.reused_tokens;
     out->prompt_tokens = job->order.n_prompt;

@@ -81,7 +81,7 @@ static void on_tick(void *arg)
 static void on_turn(void *arg)
 {
     struct router *router = arg;
-    bool has_more = router_told_work(router);
+    bool has_more = router_pending_work(router);
 
     has_more |= router_chains_work(router);
     if (router->has_matched)
@@ -113,7 +113,7 @@ static void on_drained(void *arg)
     ev_loop_stop(daemon->router.loop);
 }
 
-static void on_drain_limit(void *arg)
+static void router_on_drain_limit(void *arg)
 {
     struct daemon *daemon = arg;
 
@@ -127,7 +127,7 @@ static void on_drain_limit(void *arg)
     ev_timer_start(daemon->drain_limit, LAST_WORDS_NS);
 }
 
-static uint64_t on_lame_duck(void *arg)
+static uint64_t router_on_lame_duck(void *arg)
 {
     struct daemon *daemon = arg;
 
@@ -136,7 +136,7 @@ static uint64_t on_lame_duck(void *arg)
     return daemon->router.conf->lame_duck_ns;
 }
 
-static void on_drain(void *arg)
+static void router_on_drain(void *arg)
 {
     struct daemon *daemon = arg;
 
@@ -147,20 +147,20 @@ static void on_drain(void *arg)
     front_drain(daemon->front, on_drained, daemon);
 }
 
-static void on_stop(void *arg)
+static void router_on_stop(void *arg)
 {
     struct daemon *daemon = arg;
 
     front_abandon(daemon->front);
 }
 
-static struct https_conf https_conf(const struct router_conf *conf)
+static struct https_conf router_https_conf(const struct router_conf *conf)
 {
     return (struct https_conf){conf->tls_certificate, conf->tls_key, conf->tls_min, conf->http2,
                                conf->congestion_control};
 }
 
-static int reload(struct daemon *daemon, struct fault *fault)
+static int router_reload(struct daemon *daemon, struct fault *fault)
 {
     const struct router_conf *conf = daemon->reload(daemon->reload_arg);
     struct https_conf https;
@@ -172,40 +172,42 @@ static int reload(struct daemon *daemon, struct fault *fault)
     daemon->router.conf = conf;
     log_set_level((enum log_level)conf->log_level);
     rc = front_reload_keys(daemon->front, conf->api_keys[0] ? conf->api_keys : NULL, fault);
-    https = https_conf(conf);
+    https = router_https_conf(conf);
     return rc < 0 ? rc : https_reload(daemon->https, &https, fault);
 }
 
-static void on_reload(void *arg)
+static void router_on_reload(void *arg)
 {
     struct daemon *daemon = arg;
     struct fault fault = {0};
 
-    if (reload(daemon, &fault) < 0)
+    if (router_reload(daemon, &fault) < 0)
         log_error("reload_failed", LOG_STR("reason", fault.text));
     else
         log_info("reloaded");
 }
 
-static const struct service_calls service_calls = {
-    .lame_duck = on_lame_duck, .drain = on_drain, .stop = on_stop, .reload = on_reload};
+static const struct service_calls service_calls = {.lame_duck = router_on_lame_duck,
+                                                   .drain = router_on_drain,
+                                                   .stop = router_on_stop,
+                                                   .reload = router_on_reload};
 
 /* ---- the operator ---- */
 
-static int admin_status(void *arg, struct buf *out)
+static int router_admin_status(void *arg, struct buf *out)
 {
     struct daemon *daemon = arg;
 
     return router_status_json(&daemon->router, out);
 }
 
-static int admin_act(void *arg, enum admin_verb verb, struct fault *fault)
+static int router_admin_act(void *arg, enum admin_verb verb, struct fault *fault)
 {
     struct daemon *daemon = arg;
 
     switch (verb) {
     case ADMIN_RELOAD:
-        return reload(daemon, fault);
+        return router_reload(daemon, fault);
     case ADMIN_DRAIN:
     case ADMIN_UNDRAIN:
         break;
@@ -217,7 +219,7 @@ static int admin_act(void *arg, enum admin_verb verb, struct fault *fault)
     return 0;
 }
 
-static const struct admin_calls admin_calls = {.status = admin_status, .act = admin_act};
+static const struct admin_calls admin_calls = {.status = router_admin_status, .act = router_admin_act};
 
 /* ---- building ---- */
 
@@ -242,7 +244,7 @@ static void declare_queue(struct router *router)
     router->turns.m_wait_left = metric_series(wait, (const char *const[]){"not_placed"});
 }
 
-static void declare_metrics(struct router *router)
+static void router_declare_metrics(struct router *router)
 {
     struct metrics *m = router->metrics;
     struct metric_family *known;
@@ -277,12 +279,12 @@ static int build_router(struct daemon *daemon, struct fault *fault)
 
     list_init(&router->jobs);
     list_init(&router->unhashed);
-    list_init(&router->told);
+    list_init(&router->pending);
     rng_system(&router->epoch, sizeof(router->epoch));
     router->order = (uint32_t)router->epoch;
     router->started_ns = clock_now_ns();
     router->next_number = 1;
-    declare_metrics(router);
+    router_declare_metrics(router);
     if (hashmap_new_counted(&router->by_number) < 0 || router_queue_open(router) < 0 ||
         picker_fleet_new(&router->fleet) < 0 ||
         picker_index_new((uint32_t)router->conf->index_entries, router->conf->index_lifetime_ns,
@@ -290,13 +292,13 @@ static int build_router(struct daemon *daemon, struct fault *fault)
         ev_timer_new(router->loop, on_tick, router, &router->tick) < 0 ||
         ev_timer_new(router->loop, on_turn, router, &router->turn) < 0 ||
         ev_timer_new(router->loop, on_push_turn, router, &router->turns.push_turn) < 0 ||
-        ev_timer_new(router->loop, on_drain_limit, daemon, &daemon->drain_limit) < 0)
+        ev_timer_new(router->loop, router_on_drain_limit, daemon, &daemon->drain_limit) < 0)
         return fault_set(fault, E_NOMEM, "out of memory");
     ev_timer_repeat(router->tick, TICK_NS);
     return 0;
 }
 
-static int build_admin(struct daemon *daemon, const uint8_t key[32], struct fault *fault)
+static int router_build_admin(struct daemon *daemon, const uint8_t key[32], struct fault *fault)
 {
     struct router *router = &daemon->router;
     uint8_t admin_key[32], metrics_key[32];
@@ -329,7 +331,7 @@ static int build_admin(struct daemon *daemon, const uint8_t key[32], struct faul
     return rc;
 }
 
-static int build_links(struct daemon *daemon, struct fault *fault)
+static int router_build_links(struct daemon *daemon, struct fault *fault)
 {
     struct router *router = &daemon->router;
     uint8_t key[32];
@@ -345,7 +347,7 @@ static int build_links(struct daemon *daemon, struct fault *fault)
                                            .make_hello = make_hello,
                                            .heartbeat_ns = router->conf->link_heartbeat_ns};
     if (rc == 0)
-        rc = build_admin(daemon, key, fault);
+        rc = router_build_admin(daemon, key, fault);
     OPENSSL_cleanse(key, sizeof(key));
     return rc;
 }
@@ -361,10 +363,10 @@ static void set_limits(const struct router_conf *conf, struct http_limits *limit
     limits->stall_ns = conf->http_write_timeout_ns;
 }
 
-static int build_front(struct daemon *daemon, struct fault *fault)
+static int router_build_front(struct daemon *daemon, struct fault *fault)
 {
     const struct router_conf *conf = daemon->router.conf;
-    struct https_conf https = https_conf(conf);
+    struct https_conf https = router_https_conf(conf);
     struct front_opts opts;
     int rc = https_open(&https, daemon->router.loop, daemon->router.metrics, fault, &daemon->https);
 
@@ -405,7 +407,7 @@ static int build_front(struct daemon *daemon, struct fault *fault)
     return rc;
 }
 
-static void tear_down(struct daemon *daemon)
+static void router_tear_down(struct daemon *daemon)
 {
     struct router *router = &daemon->router;
 
@@ -414,7 +416,7 @@ static void tear_down(struct daemon *daemon)
     ev_jobs_free(daemon->jobs);
     admin_free(daemon->admin);
     router_workers_close(router);
-    router_told_drop(router, PICKER_NONE);
+    router_pending_drop(router, PICKER_NONE);
     listener_close(router->links);
     while (!list_is_empty(&router->jobs))
         router_job_free(container_of(router->jobs.next, struct gen_handle, all));
@@ -435,7 +437,7 @@ static void tear_down(struct daemon *daemon)
     free(daemon);
 }
 
-static int start(struct daemon *daemon, struct fault *fault)
+static int router_start(struct daemon *daemon, struct fault *fault)
 {
     struct router *router = &daemon->router;
     int rc;
@@ -446,9 +448,9 @@ static int start(struct daemon *daemon, struct fault *fault)
         return fault_set(fault, E_NOMEM, "out of memory");
     rc = build_router(daemon, fault);
     if (rc == 0)
-        rc = build_links(daemon, fault);
+        rc = router_build_links(daemon, fault);
     if (rc == 0)
-        rc = build_front(daemon, fault);
+        rc = router_build_front(daemon, fault);
     if (rc == 0) {
         struct listener_opts links = {.loop = router->loop,
                                       .address = router->conf->link_listen,
@@ -477,7 +479,7 @@ int router_run(const struct router_conf *conf, const struct router_conf *(*reloa
     daemon->router.conf = conf;
     daemon->reload = reload_call;
     daemon->reload_arg = reload_arg;
-    rc = start(daemon, fault);
+    rc = router_start(daemon, fault);
     if (rc == 0) {
         log_info("router_ready", LOG_STR("node", conf->node),
                  LOG_STR("links", listener_address(daemon->router.links)),
@@ -488,7 +490,7 @@ int router_run(const struct router_conf *conf, const struct router_conf *(*reloa
     }
     if (daemon->service != NULL)
         service_ending(daemon->service, SERVICE_END_S);
-    tear_down(daemon);
+    router_tear_down(daemon);
     return rc;
 }
 

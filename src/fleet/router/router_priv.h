@@ -40,9 +40,9 @@ struct router {
     struct router_queue turns;
     struct list unhashed;  /* jobs whose chains are not DONE */
     bool has_matched;      /* a queued job's chain left MATCHING: it can be placed */
-    struct list told;      /* told.c: pending block events */
-    size_t n_told;         /* blocks in them */
-    struct ev_timer *turn; /* applies pending events; NULL: the owner calls router_told_work() */
+    struct list pending;   /* pending_events.c: pending block events */
+    size_t n_pending;      /* blocks in them */
+    struct ev_timer *turn; /* applies pending events; NULL: the owner calls router_pending_work() */
     struct list *next_job; /* next job of the running loop over jobs; a job that is freed advances it */
     uint32_t n_queued;
     struct hashmap *by_number;
@@ -83,7 +83,7 @@ void router_model_fetch(struct router *router, struct router_model *model);
 int router_model_part(struct router *router, struct link *from, const Baton__VocabularyPart *part);
 void router_models_free(struct router *router);
 
-/* world.c */
+/* view.c: the cluster view */
 /* Call after any change to a worker: updates its row in the fleet. */
 void router_worker_refresh(struct router *router, const struct router_worker *worker);
 /* The row of a worker that may serve a prefix fetch; a draining worker has one too. False: none. */
@@ -115,10 +115,10 @@ void router_blocks_apply(struct router *router, const struct block_slice *slice)
  * the choice. */
 void router_blocks_choose(struct gen_handle *job, struct picker_place *place);
 
-/* told.c: pending block events, applied one slice at a time */
-void router_told_add(struct router *router, uint32_t slot, const Baton__BlockEvents *events);
-void router_told_drop(struct router *router, uint32_t slot); /* PICKER_NONE: all */
-bool router_told_work(struct router *router);                /* applies a slice; returns whether more waits */
+/* pending_events.c: pending block events, applied one slice at a time */
+void router_pending_add(struct router *router, uint32_t slot, const Baton__BlockEvents *events);
+void router_pending_drop(struct router *router, uint32_t slot); /* PICKER_NONE: all */
+bool router_pending_work(struct router *router); /* applies a slice; returns whether more waits */
 
 /* job.c */
 void router_job_enter(struct gen_handle *job, enum job_state state); /* the only place that changes it */

@@ -19,7 +19,7 @@
 
 #define PROOF_WAIT_NS (500 * NS_PER_MS)
 
-static struct job_part *part_of(struct gen_handle *job, uint32_t slot)
+static struct job_part *job_part_of(struct gen_handle *job, uint32_t slot)
 {
     if (job->decode.slot == slot)
         return &job->decode;
@@ -38,7 +38,7 @@ static void job_accept(struct gen_handle *job, uint32_t cached_tokens)
                             cached_tokens < job->order.n_prompt ? cached_tokens : job->order.n_prompt);
 }
 
-static void on_accepted(struct gen_handle *job, uint32_t slot, uint32_t cached_tokens)
+static void job_on_accepted(struct gen_handle *job, uint32_t slot, uint32_t cached_tokens)
 {
     /* In a pair the prefill worker knows how much was reused. */
     if (job->prefill.state == PART_RUNNING && slot != job->prefill.slot)
@@ -155,10 +155,10 @@ static void on_decode_finish(struct gen_handle *job, const Baton__Answer *answer
     router_job_replace(job, job->decode.slot);
 }
 
-static void on_answer(struct router *router, uint32_t slot, const Baton__Answer *answer)
+static void job_on_answer(struct router *router, uint32_t slot, const Baton__Answer *answer)
 {
     struct gen_handle *job = hashmap_get(router->by_number, &answer->request);
-    struct job_part *part = job ? part_of(job, slot) : NULL;
+    struct job_part *part = job ? job_part_of(job, slot) : NULL;
     uint64_t number = answer->request;
     uint64_t n_freed = router->n_freed;
 
@@ -169,7 +169,7 @@ static void on_answer(struct router *router, uint32_t slot, const Baton__Answer 
     if (answer->is_accepted) {
         bool has_waited = job_is_in(job, JOB_HOLDS);
 
-        on_accepted(job, slot, answer->cached_tokens);
+        job_on_accepted(job, slot, answer->cached_tokens);
         if (router_job_is_gone(router, job, number, n_freed))
             return;
         if (has_waited && job->state == JOB_ANSWERING)
@@ -220,7 +220,7 @@ struct ahead {
     uint64_t n_freed;                   /* router.n_freed at the look-up */
 };
 
-static bool number_of(const ProtobufCBinaryData *singles, size_t record, uint64_t *out)
+static bool record_number(const ProtobufCBinaryData *singles, size_t record, uint64_t *out)
 {
     if ((record + 1) * FRAME_SINGLE_BYTES > singles->len)
         return false;
@@ -244,9 +244,9 @@ static void fetch_ahead(const struct router *router, struct ahead *ahead, const 
     if (ahead->n_freed != router->n_freed)
         memset(ahead->jobs, 0, sizeof(ahead->jobs));
     ahead->n_freed = router->n_freed;
-    if (number_of(singles, record + AHEAD_MAP, &number))
+    if (record_number(singles, record + AHEAD_MAP, &number))
         hashmap_prefetch(router->by_number, &number);
-    if (number_of(singles, record + AHEAD_JOB, &number))
+    if (record_number(singles, record + AHEAD_JOB, &number))
         job = hashmap_get(router->by_number, &number);
     ahead->jobs[record % AHEAD_JOB] = job;
     if (job != NULL)
@@ -273,10 +273,10 @@ int router_stream_tokens(struct router *router, uint32_t slot, const Baton__Toke
         single = frame_single_unpack(tokens->singles.data + at);
         answer.request = single.request;
         answer.first_index = single.index;
-        on_answer(router, slot, &answer);
+        job_on_answer(router, slot, &answer);
     }
     for (size_t i = 0; i < tokens->n_answers; i++)
-        on_answer(router, slot, tokens->answers[i]);
+        job_on_answer(router, slot, tokens->answers[i]);
     return 0;
 }
 

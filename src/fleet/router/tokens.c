@@ -135,7 +135,7 @@ int router_scores_accept(struct gen_handle *job, const Baton__Answer *answer)
 /* ---- delivered ---- */
 
 /* Delivers prompt logprobs. False: the job is gone. */
-static bool deliver_scores(struct gen_handle *job, const struct sample_result *scores, uint32_t n)
+static bool job_deliver_scores(struct gen_handle *job, const struct sample_result *scores, uint32_t n)
 {
     struct router *router = job->router;
     uint64_t n_freed = router->n_freed;
@@ -155,7 +155,7 @@ void router_tokens_deliver(struct gen_handle *job)
     if (job->is_paused || job_is_in(job, JOB_HOLDS))
         return;
     job->scores.n = 0;
-    if (!deliver_scores(job, job->scores.held, n_scores))
+    if (!job_deliver_scores(job, job->scores.held, n_scores))
         return;
     if (n > 0) {
         uint32_t from = job->order.n_prompt + job->n_delivered;
@@ -173,7 +173,7 @@ void router_tokens_deliver(struct gen_handle *job)
     }
     if (job->scores.has_stop) {
         job->scores.has_stop = false;
-        if (!deliver_scores(job, &job->scores.stop, 1))
+        if (!job_deliver_scores(job, &job->scores.stop, 1))
             return;
     }
     if (job_is_in(job, JOB_HAS_END))

@@ -17,7 +17,7 @@
 
 static const struct link_events link_calls;
 
-static uint32_t slot_of(const struct router *router, const struct router_worker *worker)
+static uint32_t worker_slot(const struct router *router, const struct router_worker *worker)
 {
     return (uint32_t)(worker - router->workers);
 }
@@ -55,9 +55,9 @@ static struct router_worker *slot_for(struct router *router, const char *node)
     return spare;
 }
 
-static void lose(struct router *router, struct router_worker *worker)
+static void worker_lose(struct router *router, struct router_worker *worker)
 {
-    uint32_t slot = slot_of(router, worker);
+    uint32_t slot = worker_slot(router, worker);
 
     for (uint32_t i = 0; i < router->n_models; i++)
         if (router->models[i].source == worker->link)
@@ -96,13 +96,13 @@ static void note_abilities(struct router *router, struct router_worker *worker, 
     worker->abilities = abilities;
     for (unsigned i = 0; i < ABILITY_N; i++) {
         if (abilities >> i & 1)
-            picker_slots_remove(&router->lacking[i], slot_of(router, worker));
+            picker_slots_remove(&router->lacking[i], worker_slot(router, worker));
         else
-            picker_slots_add(&router->lacking[i], slot_of(router, worker));
+            picker_slots_add(&router->lacking[i], worker_slot(router, worker));
     }
 }
 
-static int on_hello(void *arg, struct link *link, const ProtobufCMessage *message, struct fault *fault)
+static int worker_on_hello(void *arg, struct link *link, const ProtobufCMessage *message, struct fault *fault)
 {
     struct router *router = arg;
     const Baton__Hello *hello = (const Baton__Hello *)message;
@@ -133,7 +133,7 @@ static int on_hello(void *arg, struct link *link, const ProtobufCMessage *messag
         rc = router_names_check(router, worker, link, hello, fault);
         if (rc < 0)
             return rc;
-        lose(router, worker);
+        worker_lose(router, worker);
         link_close(old);
         listener_release(router->links);
     }
@@ -163,7 +163,7 @@ static int on_hello(void *arg, struct link *link, const ProtobufCMessage *messag
     return 0;
 }
 
-static void on_up(void *arg, struct link *link)
+static void worker_on_up(void *arg, struct link *link)
 {
     struct router *router = arg;
     struct router_worker *worker = link_user(link);
@@ -175,9 +175,9 @@ static void on_up(void *arg, struct link *link)
              LOG_U64("blocks", worker->n_blocks));
     list_for_each (node, &router->jobs)
         picker_slots_remove(&container_of(node, struct gen_handle, all)->excluded,
-                            slot_of(router, worker)); /* a new life */
+                            worker_slot(router, worker)); /* a new life */
     router_model_fetch(router, worker->model);
-    router_blocks_up(router, slot_of(router, worker));
+    router_blocks_up(router, worker_slot(router, worker));
 }
 
 /* Rates come from outside: an invalid one counts as unknown. */
@@ -212,7 +212,8 @@ static void on_heartbeat(struct router *router, struct router_worker *worker, co
         router_place_queued(router);
 }
 
-static int on_message(void *arg, struct link *link, enum frame_type type, const ProtobufCMessage *message)
+static int worker_on_message(void *arg, struct link *link, enum frame_type type,
+                             const ProtobufCMessage *message)
 {
     struct router *router = arg;
     struct router_worker *worker = link_user(link);
@@ -222,11 +223,11 @@ static int on_message(void *arg, struct link *link, enum frame_type type, const 
         on_heartbeat(router, worker, (const Baton__Heartbeat *)message);
         return 0;
     case FRAME_TOKENS:
-        return router_stream_tokens(router, slot_of(router, worker), (const Baton__Tokens *)message);
+        return router_stream_tokens(router, worker_slot(router, worker), (const Baton__Tokens *)message);
     case FRAME_VOCABULARY_PART:
         return router_model_part(router, link, (const Baton__VocabularyPart *)message);
     case FRAME_BLOCK_EVENTS:
-        router_blocks_events(router, slot_of(router, worker), (const Baton__BlockEvents *)message);
+        router_blocks_events(router, worker_slot(router, worker), (const Baton__BlockEvents *)message);
         return 0;
     case FRAME_GOODBYE:
         worker->is_draining = true;
@@ -257,7 +258,7 @@ static int on_message(void *arg, struct link *link, enum frame_type type, const 
     return 0;
 }
 
-static void on_down(void *arg, struct link *link, const struct fault *why)
+static void worker_on_down(void *arg, struct link *link, const struct fault *why)
 {
     struct router *router = arg;
     struct router_worker *worker = link_user(link);
@@ -270,11 +271,13 @@ static void on_down(void *arg, struct link *link, const struct fault *why)
     }
     log_warn("worker_down", LOG_STR("node", worker->node), LOG_STR("reason", why->text));
     metric_add(router->m_lost, 1);
-    lose(router, worker);
+    worker_lose(router, worker);
 }
 
-static const struct link_events link_calls = {
-    .on_hello = on_hello, .on_up = on_up, .on_message = on_message, .on_down = on_down};
+static const struct link_events link_calls = {.on_hello = worker_on_hello,
+                                              .on_up = worker_on_up,
+                                              .on_message = worker_on_message,
+                                              .on_down = worker_on_down};
 
 int router_workers_accept(struct router *router, int fd, struct stranger *stranger)
 {

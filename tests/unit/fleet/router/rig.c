@@ -219,7 +219,7 @@ int rig_open(struct rig *rig)
     router->next_number = 1;
     list_init(&router->jobs);
     list_init(&router->unhashed);
-    list_init(&router->told);
+    list_init(&router->pending);
     if (rig->clients == NULL || metrics_new(&router->metrics) < 0 || sim_model_open(4096, &rig->sim) < 0 ||
         hashmap_new(sizeof(uint64_t), &router->by_number) < 0 || router_queue_open(router) < 0 ||
         picker_index_new(1000, NS_PER_S, &router->index) < 0 || picker_fleet_new(&router->fleet) < 0)
@@ -242,7 +242,7 @@ void rig_close(struct rig *rig)
     struct router *router = &rig->router;
 
     router_workers_close(router);
-    router_told_drop(router, PICKER_NONE);
+    router_pending_drop(router, PICKER_NONE);
     while (!list_is_empty(&router->jobs))
         router_job_free(container_of(router->jobs.next, struct gen_handle, all));
     for (uint32_t i = 0; i < router->n_models; i++)

@@ -363,16 +363,16 @@ static void a_long_message_is_applied_in_slices(void **state)
     tell_events(d0, 1, 10, BLOCK_IN_MEMORY); /* in the order in which they came */
     assert_string_equal(again()->holder, "");
     forget_the_others();
-    assert_true(router_told_work(&rig.router));
+    assert_true(router_pending_work(&rig.router));
     assert_int_equal(n_at("p0"), PICKER_SLICE);
-    assert_true(router_told_work(&rig.router));
-    assert_true(router_told_work(&rig.router));
+    assert_true(router_pending_work(&rig.router));
+    assert_true(router_pending_work(&rig.router));
     assert_int_equal(n_at("p0"), MANY);
     assert_string_equal(again()->holder, "");
     forget_the_others();
-    assert_false(router_told_work(&rig.router));
+    assert_false(router_pending_work(&rig.router));
     assert_string_equal(again()->holder, "d0");
-    assert_int_equal(rig.router.n_told, 0);
+    assert_int_equal(rig.router.n_pending, 0);
 }
 
 static void what_a_lost_worker_told_is_not_applied(void **state)
@@ -382,17 +382,17 @@ static void what_a_lost_worker_told_is_not_applied(void **state)
     tell_all(d0, 1, 0);
     tell_many(p0, 1, BLOCK_IN_MEMORY);
     tell_many(d0, 1, BLOCK_IN_MEMORY);
-    assert_true(router_told_work(&rig.router));
+    assert_true(router_pending_work(&rig.router));
     assert_int_equal(n_at("p0"), PICKER_SLICE);
     rig_lose(&rig, p0);
-    assert_int_equal(rig.router.n_told, MANY);
-    while (router_told_work(&rig.router))
+    assert_int_equal(rig.router.n_pending, MANY);
+    while (router_pending_work(&rig.router))
         ;
     assert_int_equal(n_at("d0"), MANY);
     tell_many(d0, MANY + 1, BLOCK_GONE);
-    assert_int_equal(rig.router.n_told, MANY);
+    assert_int_equal(rig.router.n_pending, MANY);
     tell_all(d0, 1, 3); /* a snapshot: what waited is of no use any more */
-    assert_int_equal(rig.router.n_told, 0);
+    assert_int_equal(rig.router.n_pending, 0);
     assert_int_equal(n_at("d0"), 0);
 }
 

@@ -110,6 +110,26 @@ static void nobody_waits_long_for_a_word(void **state)
     assert_true(rig_ledgers_are_empty(&rig));
 }
 
+/* Tokens wait for the prefill worker's report, and the decode worker is lost with only the final message
+ * missing: the client gets the tokens before the end. */
+static void held_tokens_come_before_the_end(void **state)
+{
+    struct link *d;
+    struct rig_client *client;
+
+    rig_worker(&rig, "p", PICKER_PREFILL, 1, 1000);
+    d = rig_worker(&rig, "d", PICKER_DECODE, 1, 1000);
+    client = rig_submit(&rig, 200, 4);
+    rig_tokens(&rig, d, 0, 4);
+    assert_int_equal(client->handle->state, JOB_HOLDING);
+    rig_lose(&rig, d);
+    assert_int_equal(client->n_accepted, 1);
+    assert_int_equal(client->n_tokens, 4);
+    assert_true(client->has_ended);
+    assert_int_equal(rig.router.n_timed, 0);
+    assert_true(rig_ledgers_are_empty(&rig));
+}
+
 static void a_model_without_workers_keeps_nobody_else_waiting(void **state)
 {
     struct link *d = rig_worker(&rig, "d0", PICKER_DECODE, 1, 100);
@@ -679,6 +699,7 @@ int main(void)
         T(a_pair_answers),
         T(a_short_answer_waits_for_its_proof),
         T(nobody_waits_long_for_a_word),
+        T(held_tokens_come_before_the_end),
         T(a_model_without_workers_keeps_nobody_else_waiting),
         T(a_request_that_all_workers_failed_keeps_nobody_else_waiting),
         T(what_fits_no_worker_is_refused_at_once),

@@ -401,7 +401,7 @@ int record_finish(struct record *record, const struct record_end *end, struct me
     rc = copy_ids(record, end, answer);
     if (rc == 0)
         rc = copy_blocks(record, end, answer);
-    if (rc == 0 && chat_format_manner(end->model->chat)->calls == CHAT_CALLS_MISTRAL)
+    if (rc == 0 && calls_row_of(chat_format_manner(end->model->chat)->calls)->writes_ids)
         rc = copy_drawn_ids(record, end, answer);
     if (rc == 0 && answer->n_blocks == 0) /* an answer without blocks cannot come back */
         rc = E_UNSUPPORTED;

@@ -94,8 +94,8 @@ CASES = {
                     f"--set expert_shared_feed_forward_length=32 {TINY}"),
     "seed_oss": ("hf", f"--arch seed_oss --layers 2 --head-dim 20 --with bias {TINY}"),
     "exaone4": ("hf", f"--arch exaone4 --layers 5 --set attention.sliding_window=9 {TINY}"),
-    "glm4moe": ("hf", f"--arch glm4moe --layers 4 --head-dim 16 --with bias --with attn_q_norm --with attn_k_norm {NARROW} "
-                "--set rope.dimension_count=8 --set leading_dense_block_count=1 --set expert_shared_count=2 "
+    "glm4moe": ("hf", f"--arch glm4moe --layers 4 --head-dim 16 --with bias --with attn_q_norm "
+                f"--with attn_k_norm {NARROW} --set rope.dimension_count=8 --set leading_dense_block_count=1 --set expert_shared_count=2 "
                 f"--set nextn_predict_layers=1 --set expert_weights_scale=1.5 {TINY}"),
     "ernie4_5-moe": ("hf", f"--arch ernie4_5-moe --layers 5 --head-dim 20 --with exp_probs_b {NARROW} "
                      "--set expert_shared_count=2 --set leading_dense_block_count=1 "

@@ -76,7 +76,8 @@ def settings(model):
               "routed_scaling_factor": model.key("expert_weights_scale", 1.0),
               "shared_expert_intermediate_size": model.key("expert_shared_feed_forward_length")} if experts else {}
     return {"vocab_size": model.tensors["token_embd.weight"].shape[0], "hidden_size": model.key("embedding_length"),
-            "intermediate_size": width if experts and model.arch not in WIDE else model.key("feed_forward_length"), "head_dim": dim,
+            "intermediate_size": width if experts and model.arch not in WIDE else model.key("feed_forward_length"),
+            "head_dim": dim,
             "num_hidden_layers": n_layers(model), "num_attention_heads": model.key("attention.head_count"),
             "num_key_value_heads": model.key("attention.head_count_kv"), "rope_parameters": rope_settings(model),
             "rms_norm_eps": model.key("attention.layer_norm_rms_epsilon"), "tie_word_embeddings": False,

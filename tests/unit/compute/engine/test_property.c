@@ -90,6 +90,10 @@ static void draw_shape(struct rng *rng, uint64_t turn, const char *arch, struct 
     s->has_bias = strncmp(arch, "qwen2", 5) == 0 || strcmp(arch, "gpt-oss") == 0 ||
                   (strcmp(arch, "llama") == 0 && rng_below(rng, 2) == 0);
     s->has_rope_freqs = rng_below(rng, 3) == 0;
+    if (strcmp(arch, "mistral3") == 0) { /* queries grow within the sequence */
+        draw_key(d, "rope.scaling.original_context_length", 16);
+        draw_key(d, "attention.temperature_scale", 1);
+    }
     if (rng_below(rng, 4) == 0 && strcmp(arch, "deepseek2") != 0)
         draw_key(d, "rope.dimension_count", s->head_dim / 4 * 2);
     if (is_windowed && rng_below(rng, 4) > 0)

@@ -219,53 +219,6 @@ static void harmless_keys_are_harmless(void **state)
     }
 }
 
-/* Layers that draft tokens stand behind the last one of the model. Their tensors are known, and not needed. */
-static void layers_that_draft_are_left_out(void **state)
-{
-    static const char *const SET[] = {"nextn_predict_layers=1", NULL};
-    static const struct {
-        const char *tensor;
-        int code;
-    } CASES[] = {{"blk.2.nextn.enorm.weight", 0},
-                 {"blk.2.attn_norm.weight", 0},
-                 {"blk.3.nextn.enorm.weight", E_UNSUPPORTED},
-                 {"blk.1.nextn.enorm.weight", E_UNSUPPORTED}};
-    struct tiny_shape shape = tiny_experts("glm4moe");
-
-    shape.n_layers = 3;
-    shape.set = SET;
-    for (size_t i = 0; i < sizeof(CASES) / sizeof(CASES[0]); i++) {
-        struct tiny_twist twist = {.fault = TINY_MORE_TENSOR, .name = CASES[i].tensor};
-        struct gguf *gguf = tiny_gguf(&shape, &twist);
-        struct model *model = NULL;
-        struct fault fault = {0};
-        int rc = model_new(gguf, *state, &(struct model_opts){0}, &fault, &model);
-
-        gguf_close(gguf);
-        if (rc != CASES[i].code)
-            fail_msg("%s: code %s, \"%s\"", CASES[i].tensor, err_name(rc), fault.text);
-        if (rc == 0)
-            assert_int_equal(model_config(model)->n_layers, 2);
-        model_free(model);
-    }
-}
-
-static void drafting_layers_alone_are_no_model(void **state)
-{
-    static const char *const SET[] = {"nextn_predict_layers=1", NULL};
-    struct tiny_shape shape = tiny_experts("glm4moe");
-    struct tiny_twist twist = {.fault = TINY_KEY_U32, .name = "glm4moe.block_count", .value = 1};
-    struct gguf *gguf;
-    struct model *model = NULL;
-    struct fault fault = {0};
-
-    shape.set = SET;
-    gguf = tiny_gguf(&shape, &twist);
-    assert_int_equal(model_new(gguf, *state, &(struct model_opts){0}, &fault, &model), E_FORMAT);
-    assert_non_null(strstr(fault.text, "nextn_predict_layers is 1 of 1"));
-    gguf_close(gguf);
-}
-
 static void all_missing_keys_are_named_together(void **state)
 {
     struct tiny_shape shape = tiny_shape("llama");
@@ -625,8 +578,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(numerics_differ_with_the_sines, set_up, tear_down),
         cmocka_unit_test_setup_teardown(every_wrong_file_is_refused_by_name, set_up, tear_down),
         cmocka_unit_test_setup_teardown(harmless_keys_are_harmless, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(layers_that_draft_are_left_out, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(drafting_layers_alone_are_no_model, set_up, tear_down),
         cmocka_unit_test_setup_teardown(all_missing_keys_are_named_together, set_up, tear_down),
         cmocka_unit_test_setup_teardown(qwen2_needs_its_biases, set_up, tear_down),
         cmocka_unit_test_setup_teardown(each_architecture_needs_its_tensors, set_up, tear_down),

@@ -94,6 +94,15 @@ CASES = {
                     f"--set expert_shared_feed_forward_length=32 {TINY}"),
     "seed_oss": ("hf", f"--arch seed_oss --layers 2 --head-dim 20 --with bias {TINY}"),
     "exaone4": ("hf", f"--arch exaone4 --layers 5 --set attention.sliding_window=9 {TINY}"),
+    "glm4moe": ("hf", f"--arch glm4moe --layers 4 --head-dim 16 --with bias --with attn_q_norm "
+                f"--with attn_k_norm {NARROW} --set rope.dimension_count=8 --set leading_dense_block_count=1 --set expert_shared_count=2 "
+                f"--set nextn_predict_layers=1 --set expert_weights_scale=1.5 {TINY}"),
+    "ernie4_5-moe": ("hf", f"--arch ernie4_5-moe --layers 5 --head-dim 20 --with exp_probs_b {NARROW} "
+                     "--set expert_shared_count=2 --set leading_dense_block_count=1 "
+                     f"--set interleave_moe_layer_step=2 {TINY}"),
+    "mistral3": ("hf", "--arch mistral3 --layers 2 --head-dim 32 --set rope.scaling.type=yarn "
+                 "--set rope.scaling.factor=16.0 --set rope.scaling.original_context_length=12 "
+                 f"--set rope.scaling.yarn_log_multiplier=1.0 --set attention.temperature_scale=0.3 {TINY}"),
 }
 N_TOKENS, SHOWN = 40, (0, 13, 39)
 

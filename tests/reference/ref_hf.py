@@ -15,6 +15,7 @@ POST = {"post_attention_layernorm.weight": "post_attention_norm", "post_feedforw
 HEADS = {f"self_attn.{m}_norm.weight": f"attn_{m}_norm" for m in "qk"}
 TURNED = {"self_attn.query_layernorm.weight": "attn_q_norm", "self_attn.key_layernorm.weight": "attn_k_norm"}
 
+WIDE = ("glm4moe", "ernie4_5-moe")  # their dense layers have a width of their own
 # name in transformers, {name of a layer's tensor there: here}, settings besides
 FAMILIES = {
     "qwen2moe": ("Qwen2Moe", {**PRE, **EXPERTS, "mlp.shared_expert_gate.weight": "ffn_gate_inp_shexp",
@@ -28,30 +29,57 @@ FAMILIES = {
                                      "mlp.experts.down_proj": "ffn_down_exps",
                                      **{f"mlp.shared_mlp.{k}": v for k, v in SHARED.items()}}, {}),
     "seed_oss": ("SeedOss", {**LATE, **DENSE}, {"attention_bias": True, "attention_out_bias": True}),
+    "glm4moe": ("Glm4Moe", {**LATE, **HEADS, **DENSE, **EXPERTS,
+                            "mlp.gate.e_score_correction_bias": "exp_probs_b.bias",
+                            **{f"mlp.shared_experts.{k}": v for k, v in SHARED.items()}},
+                {"attention_bias": True, "use_qk_norm": True, "num_mtp_layers": 0}),
+    "ernie4_5-moe": ("Ernie4_5_Moe", {**PRE, **DENSE, **EXPERTS,
+                                      "mlp.gate.moe_statics.e_score_correction_bias": "exp_probs_b.bias",
+                                      **{f"mlp.shared_experts.{k}": v for k, v in SHARED.items()}}, {}),
+    "mistral3": ("Ministral3", {**PRE, **DENSE}, {}),
     "exaone4": ("Exaone4", {**POST, **HEADS, **DENSE}, {"sliding_window_pattern": 4}),
 }
+
+
+def rope_settings(model):
+    dim = model.key("attention.key_length")
+    rope = {"rope_type": "default", "rope_theta": model.key("rope.freq_base", 10000.0),
+            "partial_rotary_factor": model.key("rope.dimension_count", dim) / dim}
+    if model.key("rope.scaling.type") == "yarn":
+        rope.update(rope_type="yarn", factor=model.key("rope.scaling.factor"), beta_fast=32.0, beta_slow=1.0,
+                    original_max_position_embeddings=model.key("rope.scaling.original_context_length"), mscale=1.0,
+                    mscale_all_dim=model.key("rope.scaling.yarn_log_multiplier"),
+                    llama_4_scaling_beta=model.key("attention.temperature_scale"))
+    return rope
+
+
+def n_layers(model):
+    return model.key("block_count") - model.key("nextn_predict_layers", 0)
 
 
 def settings(model):
     """The configuration that the keys of the GGUF stand for."""
     width = model.key("expert_feed_forward_length", model.key("feed_forward_length"))
     dim = model.key("attention.key_length")
-    rope = {"rope_type": "default", "rope_theta": model.key("rope.freq_base", 10000.0),
-            "partial_rotary_factor": model.key("rope.dimension_count", dim) / dim}
     window = model.key("attention.sliding_window")
     experts = model.key("expert_count")
     kinds = ["full_attention" if window is None or i % 4 == 3 else "sliding_attention"
-             for i in range(model.key("block_count"))]
+             for i in range(n_layers(model))]
+    n_shared, n_dense = model.key("expert_shared_count", 0), model.key("leading_dense_block_count", 0)
     scales = {"embedding_multiplier": "embedding_scale", "residual_multiplier": "residual_scale",
               "attention_multiplier": "attention.scale", "logits_scaling": "logit_scale"}
     scaled = {k: model.key(v) for k, v in scales.items() if model.key(v) is not None}
     routed = {"num_experts": experts, "num_local_experts": experts, "moe_intermediate_size": width,
               "num_experts_per_tok": model.key("expert_used_count"), "moe_topk": model.key("expert_used_count"),
+              "n_shared_experts": n_shared, "moe_num_shared_experts": n_shared, "first_k_dense_replace": n_dense,
+              "moe_layer_start_index": n_dense, "moe_layer_interval": model.key("interleave_moe_layer_step", 1),
+              "routed_scaling_factor": model.key("expert_weights_scale", 1.0),
               "shared_expert_intermediate_size": model.key("expert_shared_feed_forward_length")} if experts else {}
     return {"vocab_size": model.tensors["token_embd.weight"].shape[0], "hidden_size": model.key("embedding_length"),
-            "intermediate_size": width if experts else model.key("feed_forward_length"), "head_dim": dim,
-            "num_hidden_layers": model.key("block_count"), "num_attention_heads": model.key("attention.head_count"),
-            "num_key_value_heads": model.key("attention.head_count_kv"), "rope_parameters": rope,
+            "intermediate_size": width if experts and model.arch not in WIDE else model.key("feed_forward_length"),
+            "head_dim": dim,
+            "num_hidden_layers": n_layers(model), "num_attention_heads": model.key("attention.head_count"),
+            "num_key_value_heads": model.key("attention.head_count_kv"), "rope_parameters": rope_settings(model),
             "rms_norm_eps": model.key("attention.layer_norm_rms_epsilon"), "tie_word_embeddings": False,
             "max_position_embeddings": model.key("context_length"), "sliding_window": window, "layer_types": kinds,
             "pad_token_id": None, "bos_token_id": None, "eos_token_id": None,
@@ -68,9 +96,9 @@ def halves(rows, heads, turned):
 def weights(model, names, adjacent):
     state = {"model.embed_tokens.weight": model.tensors["token_embd.weight"],
              "model.norm.weight": model.tensors["output_norm.weight"], "lm_head.weight": model.head}
-    for index in range(model.key("block_count")):
+    for index in range(n_layers(model)):
         w, at = model.layer(index), f"model.layers.{index}."
-        state.update({at + theirs: w[ours] for theirs, ours in names.items()})
+        state.update({at + theirs: w[ours] for theirs, ours in names.items() if ours in w})
         for m, heads in (("q", "head_count"), ("k", "head_count_kv")):
             state[at + f"self_attn.{m}_proj.weight"] = halves(w[f"attn_{m}"], model.key(f"attention.{heads}"), adjacent)
         state[at + "self_attn.v_proj.weight"], state[at + "self_attn.o_proj.weight"] = w["attn_v"], w["attn_output"]
@@ -80,6 +108,9 @@ def weights(model, names, adjacent):
         if "ffn_gate_exps" in w:
             place = "block_sparse_moe" if any(name.startswith("block") for name in names) else "mlp"
             state[at + place + ".experts.gate_up_proj"] = torch.cat((w["ffn_gate_exps"], w["ffn_up_exps"]), 1)
+        statics = at + "mlp.gate.moe_statics.e_score_correction_bias"
+        if statics in state:
+            state[statics] = state[statics][None]
         if "ffn_gate_inp_shexp" in w:
             state[at + "mlp.shared_expert_gate.weight"] = w["ffn_gate_inp_shexp"][None]
     return state
@@ -89,7 +120,7 @@ def forward(model, tokens):
     name, names, besides = FAMILIES[model.arch]
     config = getattr(transformers, name + "Config")(**{**settings(model), **besides})
     network = getattr(transformers, name + "ForCausalLM")(config).double().eval()
-    adjacent = model.arch == "granitemoe"
+    adjacent = model.arch in ("granitemoe", "mistral3")
     network.load_state_dict(weights(model, names, adjacent), strict=True)
     with torch.no_grad():
         return network(tokens[None]).logits[0]

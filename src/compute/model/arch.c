@@ -173,6 +173,7 @@ static void refuse_unimplemented(struct reading *r)
         {"embedding_scale", "scaled embeddings", 1},
         {"residual_scale", "scaled residuals", 1},
         {"rope.scaling.yarn_log_multiplier", "this form of YaRN", 0},
+        {"attention.temperature_scale", "attention scaled by position", 0},
     };
     char key[128];
     double number;
@@ -224,12 +225,27 @@ static void read_head_dim(struct reading *r, struct model_config *config)
         complain(r, E_UNSUPPORTED, "heads of %u: at most 1024 are supported", config->head_dim);
 }
 
+/* A file counts the layers that draft tokens among its blocks. They stand behind the last, and are left out.
+ */
+static void read_layers(struct reading *r, struct model_config *config)
+{
+    read_count(r, "block_count", REQUIRED, 4096, &config->n_layers);
+    if (r->code != 0 || !heeds(r->arch, "nextn_predict_layers"))
+        return;
+    read_whole(r, "nextn_predict_layers", 4096, &config->n_nextn_layers);
+    if (config->n_nextn_layers >= config->n_layers)
+        complain(r, E_FORMAT, "key %s.nextn_predict_layers is %u of %u layers", r->arch->name,
+                 config->n_nextn_layers, config->n_layers);
+    else
+        config->n_layers -= config->n_nextn_layers;
+}
+
 static void read_shapes(struct reading *r, struct model_config *config)
 {
     static const double EPS[2] = {0, 0.1};
     double eps = 0;
 
-    read_count(r, "block_count", REQUIRED, 4096, &config->n_layers);
+    read_layers(r, config);
     read_count(r, "context_length", REQUIRED, 1u << 30, &config->context_length);
     read_count(r, "embedding_length", REQUIRED, 1u << 20, &config->hidden);
     read_count(r, "feed_forward_length", REQUIRED, 1u << 22, &config->ffn);

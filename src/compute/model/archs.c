@@ -23,6 +23,9 @@
  *    hunyuan-dense, hunyuan-moe  Hunyuan: heads are normed after RoPE
  *    seed_oss  Seed OSS: qwen2, with the second norm under another name
  *    exaone4   EXAONE 4: norms after each half; with windows, layers without one have no RoPE
+ *    glm4moe   GLM 4.5 to 4.7: sigmoid, shared experts, layers behind the last that draft tokens
+ *    ernie4_5-moe ERNIE 4.5 with experts, of which some are shared
+ *    mistral3  Mistral 3, Ministral 3: llama, with queries scaled by their position
  *    gpt-oss   gpt-oss 20b and 120b: sinks, a window in every other layer, experts with biases and limits
  *
  * In files of architectures that descend from llama, the rows of Q and K are ordered so that RoPE turns
@@ -169,6 +172,51 @@ static void read_exaone4(struct reading *r, struct model *model)
     for (uint32_t i = 0; i < model->config.n_layers; i++)
         if (is_mixed && !model->layers[i].is_local)
             model->layers[i].rope = ROPE_NONE;
+}
+
+static const char *const GLM4MOE_KEYS[] = {"expert_count", "nextn_predict_layers", NULL};
+
+static void read_glm4moe(struct reading *r, struct model *model)
+{
+    uint32_t n_dense = 0;
+
+    read_whole(r, "leading_dense_block_count", model->config.n_layers, &n_dense);
+    model->route.gate = ROUTE_SIGMOID;
+    model->route.is_normed = true;
+    moe_read(r, model, n_dense, true);
+}
+
+/* One layer in every `step` has experts, from the first that is not dense. */
+static void read_ernie4_5_moe(struct reading *r, struct model *model)
+{
+    uint32_t n_dense = 0, step = 1;
+
+    read_whole(r, "leading_dense_block_count", model->config.n_layers, &n_dense);
+    read_count(r, "interleave_moe_layer_step", OPTIONAL, model->config.n_layers, &step);
+    moe_read(r, model, n_dense, true);
+    for (uint32_t i = 0; i < model->config.n_layers; i++)
+        if ((i + 1) % step != 0)
+            model->layers[i].ffn = &ffn_dense;
+}
+
+static const char *const MISTRAL3_KEYS[] = {"expert_count", "attention.temperature_scale",
+                                            "rope.scaling.yarn_log_multiplier", NULL};
+
+/* The multiplier divides YaRN's sharpening: with 1, nothing of it is left. */
+static void read_mistral3(struct reading *r, struct model *model)
+{
+    static const double SCALE[2] = {0, 1e3};
+    struct rope_params *rope = &model->rope_params[ROPE_GLOBAL];
+    double multiplier = 0;
+
+    read_number(r, "rope.scaling.yarn_log_multiplier", OPTIONAL, SCALE, &multiplier);
+    read_number(r, "attention.temperature_scale", OPTIONAL, SCALE, &rope->temperature_scale);
+    if (multiplier != 0 && rope->scaling == ROPE_SCALE_YARN && rope->factor > 1 &&
+        !rope->is_attn_factor_whole) {
+        rope->attn_factor *= (1 + 0.1 * log(rope->factor)) / (1 + 0.1 * multiplier * log(rope->factor));
+        rope->is_attn_factor_whole = true;
+    }
+    read_llama(r, model);
 }
 
 /* YaRN without rounding its bounds to whole pairs. */
@@ -340,6 +388,29 @@ static const struct arch ARCHS[] = {
      .has_windows = true,
      .window_period = 4,
      .read = read_exaone4},
+    {.name = "glm4moe",
+     .pairs = ROPE_HALVES,
+     .attn = &attn_grouped,
+     .ffn = &ffn_dense,
+     .needs = SLOT_BIT(ATTN_NORM) | SLOT_BIT(FFN_NORM_LATE),
+     .may = QKV_BIASES | HEAD_NORMS,
+     .keys = GLM4MOE_KEYS,
+     .read = read_glm4moe},
+    {.name = "ernie4_5-moe",
+     .pairs = ROPE_ADJACENT,
+     .attn = &attn_grouped,
+     .ffn = &ffn_dense,
+     .needs = PRE_NORMS,
+     .keys = EXPERT_KEYS,
+     .read = read_ernie4_5_moe},
+    {.name = "mistral3",
+     .pairs = ROPE_ADJACENT,
+     .attn = &attn_grouped,
+     .ffn = &ffn_dense,
+     .needs = PRE_NORMS,
+     .has_windows = true,
+     .keys = MISTRAL3_KEYS,
+     .read = read_mistral3},
 };
 
 const struct arch *arch_at(uint32_t index)

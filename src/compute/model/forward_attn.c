@@ -111,10 +111,28 @@ static void store(const struct forward *f, uint32_t from, uint32_t to)
     }
 }
 
+/* Scales queries by their position, for models that do. */
+static void scale_queries(const struct forward *f, uint32_t from, uint32_t to)
+{
+    const struct model *model = f->model;
+    const struct rope *rope = &model->ropes[ROPE_GLOBAL];
+    struct qkv_shape shape = qkv_shape(&model->config);
+
+    for (uint32_t i = 0; rope->temperature_scale != 0 && i < f->pass->n_items; i++) {
+        const struct attn_item *item = &f->state->items[i];
+        uint32_t row = item->first > from ? item->first : from;
+
+        for (; row < to && row < item->first + item->n_tokens; row++)
+            vec_scale(model->table, f->state->qkv + row * shape.stride,
+                      rope_temperature(rope, item->position + (row - item->first)), (uint32_t)shape.q);
+    }
+}
+
 /* Each row's K and V have their own place, so ranks store in parallel. */
 static void prepare_and_store(const struct forward *f, uint32_t from, uint32_t to)
 {
     bias_norm_rotate(f, from, to);
+    scale_queries(f, from, to);
     store(f, from, to);
 }
 

@@ -21,6 +21,7 @@
 struct model_config { /* shapes, in the field's usual terms */
     char arch[32];    /* "llama", "qwen2" */
     uint32_t n_layers;
+    uint32_t n_nextn_layers; /* layers of the file that draft tokens; not loaded */
     uint32_t hidden;
     uint32_t n_heads;
     uint32_t n_kv_heads;

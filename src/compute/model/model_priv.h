@@ -21,6 +21,7 @@ struct rope_params { /* arch.c reads them */
     double beta_fast, beta_slow;
     double ext_factor;
     double attn_factor;        /* factor of sines and cosines */
+    double temperature_scale;  /* queries grow by its log of whole original contexts; 0: no */
     bool has_exact_bounds;     /* yarn: the bounds of the blended pairs are not rounded */
     bool is_attn_factor_whole; /* attn_factor is the file's, not derived from factor */
 };
@@ -35,6 +36,8 @@ struct rope {
     uint32_t dims;
     float magnitude;            /* factor of sines and cosines: an attention temperature, else 1 */
     double *angle_per_position; /* [dims/2], owned */
+    double temperature_scale;   /* as in rope_params */
+    double original_context;
 };
 
 /* factors: [dims/2] divisors from the file (llama3, longrope), or NULL. */
@@ -42,6 +45,8 @@ int rope_init(const struct rope_params *params, uint32_t dims, const float *fact
 void rope_fini(struct rope *rope);
 /* cos, sin: [dims/2] of one position, computed in double precision. */
 void rope_angles(const struct rope *rope, uint32_t position, float *cos_out, float *sin_out);
+/* Factor of a query at the position. */
+float rope_temperature(const struct rope *rope, uint32_t position);
 /* A digest of sines at chosen positions. It differs between machines whose math libraries round
  * differently. */
 uint64_t rope_digest(const struct rope *rope);

@@ -19,6 +19,9 @@
  * The context length that a longrope model is served with selects its list at load. If the list changed
  * while a sequence grows, the stored keys and the new ones would be turned by different angles.
  *
+ *    temperature  queries are scaled by 1 + scale log(1 + whole original contexts before them)  (Llama 4,
+ * Mistral 3)
+ *
  * Angles and sines are double precision and are rounded to float once. There is no table over the whole
  * context. A step computes the sines of its own rows, once for all layers. This costs a few microseconds
  * per token, and start-up and memory do not depend on a context length that a file merely claims. */
@@ -65,8 +68,12 @@ int rope_init(const struct rope_params *params, uint32_t dims, const float *fact
     }
     if (params->scaling == ROPE_SCALE_YARN && params->ext_factor != 0 && !params->is_attn_factor_whole)
         magnitude *= 1 + 0.1 * log(params->factor);
-    *out = (struct rope){
-        .pairs = params->pairs, .dims = dims, .magnitude = (float)magnitude, .angle_per_position = angles};
+    *out = (struct rope){.pairs = params->pairs,
+                         .dims = dims,
+                         .magnitude = (float)magnitude,
+                         .angle_per_position = angles,
+                         .temperature_scale = params->temperature_scale,
+                         .original_context = params->original_context};
     return 0;
 }
 
@@ -84,6 +91,11 @@ void rope_angles(const struct rope *rope, uint32_t position, float *cos_out, flo
         cos_out[i] = (float)(cos(angle) * rope->magnitude);
         sin_out[i] = (float)(sin(angle) * rope->magnitude);
     }
+}
+
+float rope_temperature(const struct rope *rope, uint32_t position)
+{
+    return (float)(1 + rope->temperature_scale * log(1 + floor(position / rope->original_context)));
 }
 
 static uint64_t mixed(uint64_t digest, float value)
@@ -109,5 +121,7 @@ uint64_t rope_digest(const struct rope *rope)
             digest = mixed(mixed(digest, cosine), sine);
         }
     }
+    for (uint32_t n = 1; rope->temperature_scale != 0 && n < 1024; n++)
+        digest = mixed(digest, rope_temperature(rope, (uint32_t)(n * rope->original_context)));
     return digest;
 }

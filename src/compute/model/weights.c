@@ -127,8 +127,10 @@ static bool is_known(const struct loading *load, struct bytes name)
         if (bytes_is(name, GLOBALS[i].suffix))
             return true;
     if (!bytes_starts_with(name, "blk.") || dot == SIZE_MAX ||
-        str_to_u64(bytes_of(name.data + 4, dot - 4), &layer) < 0 || layer >= load->model->config.n_layers)
+        str_to_u64(bytes_of(name.data + 4, dot - 4), &layer) < 0)
         return false;
+    if (layer >= load->model->config.n_layers)
+        return layer < load->model->config.n_layers + load->model->config.n_nextn_layers;
     if (load->model->layers[layer].ffn->knows &&
         load->model->layers[layer].ffn->knows(load, bytes_of(name.data + dot + 1, name.len_bytes - dot - 1)))
         return true;

@@ -2,7 +2,8 @@
 /* The promise of exactness as a property of every architecture that is known: random shapes, weight types and
  * KV types, windows shorter than the sequences, each kernel table, and the trials of trial.h.
  *
- * BATON_PROPERTY_SEED=N draws other shapes, BATON_PROPERTY_ROUNDS=N more of them; a failure names both. */
+ * BATON_PROPERTY_SEED=N draws other shapes, BATON_PROPERTY_ROUNDS=N more of them; a failure names both.
+ * BATON_PROPERTY_ARCH=NAME,.. checks only these architectures, of the same shapes. */
 #include "base/check.h"
 #include "compute/tensor/tensor.h"
 #include "tests/unit/compute/engine/trial.h"
@@ -67,7 +68,8 @@ static void draw_shape(struct rng *rng, uint64_t turn, const char *arch, struct 
     struct tiny_shape *s = &d->shape;
     bool is_windowed = strcmp(arch, "llama") == 0 || strcmp(arch, "gemma3") == 0 ||
                        strcmp(arch, "phi3") == 0 || strcmp(arch, "olmo2") == 0 ||
-                       strcmp(arch, "gpt-oss") == 0 || strcmp(arch, "exaone4") == 0;
+                       strcmp(arch, "gpt-oss") == 0 || strcmp(arch, "exaone4") == 0 ||
+                       strcmp(arch, "mistral3") == 0;
 
     *s = tiny_shape(arch);
     d->unit = draw_types(rng, turn, s->types);
@@ -88,6 +90,10 @@ static void draw_shape(struct rng *rng, uint64_t turn, const char *arch, struct 
     s->has_bias = strncmp(arch, "qwen2", 5) == 0 || strcmp(arch, "gpt-oss") == 0 ||
                   (strcmp(arch, "llama") == 0 && rng_below(rng, 2) == 0);
     s->has_rope_freqs = rng_below(rng, 3) == 0;
+    if (strcmp(arch, "mistral3") == 0) { /* queries grow within the sequence */
+        draw_key(d, "rope.scaling.original_context_length", 16);
+        draw_key(d, "attention.temperature_scale", 1);
+    }
     if (rng_below(rng, 4) == 0 && strcmp(arch, "deepseek2") != 0)
         draw_key(d, "rope.dimension_count", s->head_dim / 4 * 2);
     if (is_windowed && rng_below(rng, 4) > 0)
@@ -96,8 +102,8 @@ static void draw_shape(struct rng *rng, uint64_t turn, const char *arch, struct 
 
 static bool has_only_experts(const char *arch)
 {
-    static const char *const NAMES[] = {"qwen3moe",   "gpt-oss",    "qwen2moe",   "olmoe",
-                                        "granitemoe", "minimax-m2", "hunyuan-moe"};
+    static const char *const NAMES[] = {"qwen3moe",   "gpt-oss",     "qwen2moe", "olmoe",       "granitemoe",
+                                        "minimax-m2", "hunyuan-moe", "glm4moe",  "ernie4_5-moe"};
 
     for (size_t i = 0; i < ARRAY_LEN(NAMES); i++)
         if (strcmp(arch, NAMES[i]) == 0)
@@ -121,6 +127,12 @@ static void draw_experts(struct rng *rng, const char *arch, struct drawn *d)
                         : s->ffn;
     if (strcmp(arch, "qwen2moe") == 0 || strcmp(arch, "hunyuan-moe") == 0)
         s->n_shared = (uint32_t)rng_below(rng, 3);
+    if (strcmp(arch, "glm4moe") == 0 || strcmp(arch, "ernie4_5-moe") == 0) {
+        s->n_shared = (uint32_t)rng_below(rng, 3);
+        s->n_dense = (uint32_t)rng_below(rng, s->n_layers + 1);
+    }
+    if (strcmp(arch, "ernie4_5-moe") == 0)
+        draw_key(d, "interleave_moe_layer_step", 1 + (uint32_t)rng_below(rng, s->n_layers));
     if (!is_latent)
         return;
     s->n_shared = (uint32_t)rng_below(rng, 3);
@@ -192,6 +204,19 @@ static uint64_t from_environment(const char *name, uint64_t otherwise)
     return text ? strtoull(text, NULL, 10) : otherwise;
 }
 
+static bool is_chosen(const char *arch)
+{
+    const char *list = getenv("BATON_PROPERTY_ARCH"), *end;
+    size_t len = strlen(arch);
+
+    for (; list && *list; list = *end ? end + 1 : end) {
+        end = list + strcspn(list, ",");
+        if ((size_t)(end - list) == len && strncmp(list, arch, len) == 0)
+            return true;
+    }
+    return list == NULL;
+}
+
 static void bits_never_depend_on_company(void **state)
 {
     static struct trial_bench b;
@@ -209,6 +234,8 @@ static void bits_never_depend_on_company(void **state)
             struct drawn d;
 
             draw(&rng, turn++, arch, &d);
+            if (!is_chosen(arch))
+                continue;
             print_message(
                 "seed %llu: %s, %u layers, %u/%u heads of %u, hidden %u, KV type %d in blocks of %u, "
                 "%u tokens, weights %s %s %s%s%s%s%s\n",

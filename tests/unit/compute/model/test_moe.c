@@ -548,6 +548,34 @@ static void a_step_reads_only_chosen_experts(void **state)
     model_free(all);
 }
 
+/* Layers that draft tokens stand behind the model's last. Their tensors are known, and not needed. */
+static void layers_that_draft_are_left_out(void **state)
+{
+    static const char *const SET[] = {"nextn_predict_layers=1", NULL};
+    static const struct {
+        struct tiny_twist twist;
+        int code;
+    } CASES[] = {{{.fault = TINY_MORE_TENSOR, .name = "blk.2.nextn.enorm.weight"}, 0},
+                 {{.fault = TINY_MORE_TENSOR, .name = "blk.3.nextn.enorm.weight"}, E_UNSUPPORTED},
+                 {{.fault = TINY_MORE_TENSOR, .name = "blk.1.nextn.enorm.weight"}, E_UNSUPPORTED},
+                 {{.fault = TINY_KEY_U32, .name = "glm4moe.block_count", .value = 1}, E_FORMAT}};
+    struct tiny_shape shape = tiny_experts("glm4moe");
+
+    shape.n_layers = 3;
+    shape.set = SET;
+    for (size_t i = 0; i < sizeof(CASES) / sizeof(CASES[0]); i++) {
+        struct gguf *gguf = tiny_gguf(&shape, &CASES[i].twist);
+        struct model *model = NULL;
+        struct fault fault = {0};
+        int rc = model_new(gguf, *state, &(struct model_opts){0}, &fault, &model);
+
+        gguf_close(gguf);
+        if (rc != CASES[i].code || (rc == 0 && model_config(model)->n_layers != 2))
+            fail_msg("case %zu: code %s, \"%s\"", i, err_name(rc), fault.text);
+        model_free(model);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -559,6 +587,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(every_wrong_file_is_refused_by_name, set_up, tear_down),
         cmocka_unit_test_setup_teardown(mutated_files_are_refused_or_run, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_cache_holds_only_latents, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(layers_that_draft_are_left_out, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_step_reads_only_chosen_experts, set_up, tear_down),
     };
 

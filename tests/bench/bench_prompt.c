@@ -18,7 +18,7 @@
 #include "base/err.h"
 #include "base/rng.h"
 #include "base/str.h"
-#include "serve/answer/record.h"
+#include "serve/answer/transcript.h"
 #include "tests/bench/bench_help.h"
 
 #define REPEATS_MAX 101
@@ -27,7 +27,7 @@ static const char mark[] = ",\"cache_control\":{\"type\":\"ephemeral\"}";
 
 struct bench {
     struct gen_model model;
-    struct memory *memory;
+    struct answer_cache *cache;
     struct rng rng;
     struct buf said; /* TEXT; empty: drawn */
     size_t at;       /* in it */
@@ -187,8 +187,8 @@ static struct times make(struct bench *bench, const struct buf *body, struct mad
     if (replay_read(&out->request, &out->replay) < 0)
         die("out of memory");
     times.keys = since(&then);
-    if (bench->memory != NULL)
-        replay_find(&out->replay, bench->memory, "", "f", true);
+    if (bench->cache != NULL)
+        replay_find(&out->replay, bench->cache, "", "f", true);
     times.find = since(&then);
     if (prompt_make(&bench->model, &out->request, &out->replay, &out->prompt, &error) < 0)
         die(error.message);
@@ -253,10 +253,10 @@ static const struct answer_sink nobody = {open_nothing, take_text, open_nothing,
 /* The assistant's message number i of the conversation, as if it had been drawn here. */
 static void remember(struct bench *bench, const struct gen_message *message, unsigned i)
 {
-    struct record *record;
-    struct record_end end = {.model = &bench->model, .stop = GEN_STOP_TOOL_USE};
-    struct memory_answer *answer;
-    struct memory_key key;
+    struct transcript *transcript;
+    struct transcript_end end = {.model = &bench->model, .stop = GEN_STOP_TOOL_USE};
+    struct cached_answer *answer;
+    struct answer_key key;
     struct buf body = {0};
     struct made made;
     struct token_ids ids = {0};
@@ -264,22 +264,22 @@ static void remember(struct bench *bench, const struct gen_message *message, uns
     put_request(bench, &body, i);
     make(bench, &body, &made);
     end.prompt = &made.prompt;
-    if (record_new(&nobody, NULL, &record) < 0 ||
+    if (transcript_new(&nobody, NULL, &transcript) < 0 ||
         tokenizer_encode(bench->model.tokenizer, message->blocks[0].text, 0, SIZE_MAX, &ids) < 0 ||
         tokenizer_encode(bench->model.tokenizer, message->blocks[1].input, 0, SIZE_MAX, &ids) < 0)
         die("out of memory");
-    record_tokens(record, ids.ids, ids.n);
-    record_sink.open_text(record);
-    record_sink.text(record, message->blocks[0].text);
-    record_sink.close(record, CALLS_WHOLE);
-    record_sink.open_call(record, (const char *)message->blocks[1].id.data, message->blocks[1].name);
-    record_sink.arguments(record, message->blocks[1].input);
-    record_sink.close(record, CALLS_WHOLE);
-    if (record_finish(record, &end, &answer) < 0 || replay_key_of(&made.replay, message, &key) < 0)
+    transcript_tokens(transcript, ids.ids, ids.n);
+    transcript_sink.open_text(transcript);
+    transcript_sink.text(transcript, message->blocks[0].text);
+    transcript_sink.close(transcript, CALLS_WHOLE);
+    transcript_sink.open_call(transcript, (const char *)message->blocks[1].id.data, message->blocks[1].name);
+    transcript_sink.arguments(transcript, message->blocks[1].input);
+    transcript_sink.close(transcript, CALLS_WHOLE);
+    if (transcript_finish(transcript, &end, &answer) < 0 || replay_key_of(&made.replay, message, &key) < 0)
         die("an answer cannot be remembered");
     replay_key_for(&key, "", "f", &key);
-    memory_put(bench->memory, &key, answer);
-    record_free(record);
+    answer_cache_put(bench->cache, &key, answer);
+    transcript_free(transcript);
     token_ids_fini(&ids);
     finish(&made);
     buf_fini(&body);
@@ -303,15 +303,16 @@ int main(int argc, char **argv)
     put_request(&bench, &body, bench.n_messages);
     printf("%zu KiB, %u messages, 4 breakpoints\n", body.len_bytes / 1024, bench.n_messages);
     measure(&bench, &body, "rendered");
-    if (memory_new((size_t)64 << 20, &bench.memory) < 0)
+    if (answer_cache_new((size_t)64 << 20, &bench.cache) < 0)
         die("out of memory");
     make(&bench, &body, &made);
     for (unsigned i = 1; i < bench.n_messages; i += 2)
         remember(&bench, &made.request.messages[i], i);
     finish(&made);
     measure(&bench, &body, "replayed");
-    printf("%zu answers in %zu KiB\n", memory_count(bench.memory), memory_bytes(bench.memory) / 1024);
-    memory_free(bench.memory);
+    printf("%zu answers in %zu KiB\n", answer_cache_count(bench.cache),
+           answer_cache_bytes(bench.cache) / 1024);
+    answer_cache_free(bench.cache);
     buf_fini(&body);
     buf_fini(&bench.said);
     chat_format_free(bench.model.chat);

@@ -67,7 +67,7 @@ static void on_tick(void *arg)
     router_place_queued(router);
     router_queue_tell(router);
     router_expire_queued(router);
-    router_stream_end_unproved(router);
+    router_stream_tick(router);
     picker_index_sweep(router->index, TICK_SWEEP);
     router_blocks_tick(router);
     metric_set(router->m_known_on_disk, (double)picker_index_on_disk(router->index));
@@ -382,7 +382,7 @@ static int build_front(struct daemon *daemon, struct fault *fault)
     opts.keys_path = conf->api_keys[0] ? conf->api_keys : NULL;
     opts.has_metrics = conf->metrics_for == FRONT_METRICS_CLIENTS;
     opts.replay_bytes = conf->replay_bytes;
-    opts.thread_bytes = conf->thread_bytes;
+    opts.conversation_bytes = conf->conversation_bytes;
     opts.public_prefix = conf->public_prefix[0] ? conf->public_prefix : NULL;
     opts.max_requests = (uint32_t)conf->http_max_requests;
     opts.failed_logins_per_min = (uint32_t)conf->http_wrong_keys;

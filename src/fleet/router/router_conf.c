@@ -6,7 +6,8 @@
 #define KEY(field) offsetof(struct router_conf, field)
 #define S(seconds) ((seconds)*1e9)
 
-/* clang-format off: one key, one paragraph */
+/* One key, one paragraph. */
+/* clang-format off */
 static const struct config_key keys[] = {
     {"node", "name", CONFIG_STR, KEY(node), "router", 0, 0, NULL, false,
      "This daemon's name in the cluster, in logs and metrics: letters, digits, '.', '_' and '-'."},
@@ -74,9 +75,9 @@ static const struct config_key keys[] = {
     {"cache", "replay_memory", CONFIG_SIZE, KEY(replay_bytes), "64MiB", 0, 1e12, NULL, false,
      "Memory for the tokens of recent answers: a conversation that comes back continues with exactly these, "
      "so that its KV is found however the client spells it. 0: answers are rendered as they are sent."},
-    {"cache", "thread_memory", CONFIG_SIZE, KEY(thread_bytes), "64MiB", 0, 1e12, NULL, false,
-     "Memory for message threads: conversations that go on from an id, so that the client sends only what is "
-     "new. Needs replay_memory. 0: threads are refused, and clients send whole conversations."},
+    {"cache", "thread_memory", CONFIG_SIZE, KEY(conversation_bytes), "64MiB", 0, 1e12, NULL, false,
+     "Memory for conversations that requests continue by id, so that the client sends only what is "
+     "new. Needs replay_memory. 0: such requests are refused, and clients send whole conversations."},
     {"cache", "public_prefix", CONFIG_PATH, KEY(public_prefix), "", 0, 0, NULL, false,
      "JSON file with beginnings of prompts (system, tools) whose cached KV all tenants share. Empty: tenants "
      "share nothing."},

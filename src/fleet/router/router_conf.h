@@ -10,7 +10,7 @@ struct router_conf {
     struct config_list http_listen;
     char *api_keys;
     uint64_t replay_bytes;
-    uint64_t thread_bytes;
+    uint64_t conversation_bytes;
     char *public_prefix;
     char *tls_certificate, *tls_key;
     int tls_min; /* enum http_tls_min */

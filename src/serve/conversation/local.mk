@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 noinst_LIBRARIES += libserve_conversation.a
-libserve_conversation_a_SOURCES = src/serve/conversation/memory.c src/serve/conversation/memory.h \
-	src/serve/conversation/replay.c src/serve/conversation/replay.h src/serve/conversation/threads.c \
-	src/serve/conversation/threads.h
+libserve_conversation_a_SOURCES = src/serve/conversation/answer_cache.c src/serve/conversation/answer_cache.h \
+	src/serve/conversation/replay.c src/serve/conversation/replay.h src/serve/conversation/conversations.c \
+	src/serve/conversation/conversations.h
 
 if HAVE_CMOCKA
 check_PROGRAMS += tests/unit/serve/conversation/test_replay

@@ -77,7 +77,7 @@ static void put_answer(struct buf *out, const struct gen_message *message)
     }
 }
 
-static int hash(const struct buf *text, struct memory_key *out)
+static int hash(const struct buf *text, struct answer_key *out)
 {
     unsigned len = sizeof(out->bytes);
 
@@ -86,8 +86,8 @@ static int hash(const struct buf *text, struct memory_key *out)
     return 0;
 }
 
-static int next_key(const struct memory_key *before, const struct gen_message *message, struct buf *room,
-                    struct memory_key *out)
+static int next_key(const struct answer_key *before, const struct gen_message *message, struct buf *room,
+                    struct answer_key *out)
 {
     buf_clear(room);
     buf_append(room, before->bytes, sizeof(before->bytes));
@@ -125,11 +125,11 @@ int replay_read(struct gen_request *request, struct replay *out)
     struct replay replay = {.n = request->n_messages};
     size_t n_first = n_now(request);
     struct buf room = {0};
-    struct memory_key key;
+    struct answer_key key;
     int rc;
 
     replay.keys = arena_take(&request->arena, (replay.n + 1) * sizeof(*replay.keys));
-    replay.answers = arena_take(&request->arena, (replay.n + 1) * sizeof(struct memory_answer *));
+    replay.answers = arena_take(&request->arena, (replay.n + 1) * sizeof(struct cached_answer *));
     if (replay.keys == NULL || replay.answers == NULL)
         return E_NOMEM;
     put_text(&room, request->system);
@@ -151,7 +151,7 @@ int replay_read(struct gen_request *request, struct replay *out)
     return 0;
 }
 
-int replay_key_of(struct replay *replay, const struct gen_message *answer, struct memory_key *out)
+int replay_key_of(struct replay *replay, const struct gen_message *answer, struct answer_key *out)
 {
     struct buf room = {0};
     int rc = 0;
@@ -165,8 +165,8 @@ int replay_key_of(struct replay *replay, const struct gen_message *answer, struc
     return rc;
 }
 
-void replay_key_for(const struct memory_key *key, const char *tenant, const char *fingerprint,
-                    struct memory_key *out)
+void replay_key_for(const struct answer_key *key, const char *tenant, const char *fingerprint,
+                    struct answer_key *out)
 {
     const char *const names[] = {tenant, fingerprint};
     uint8_t text[sizeof(key->bytes) + 2 * 128];
@@ -187,7 +187,7 @@ void replay_key_for(const struct memory_key *key, const char *tenant, const char
 void replay_owner(const char *tenant, struct bytes salt, char out[64])
 {
     struct buf text = {0};
-    struct memory_key key = {0};
+    struct answer_key key = {0};
 
     if (salt.len_bytes == 0) {
         str_copy(out, 64, tenant);
@@ -203,25 +203,25 @@ void replay_owner(const char *tenant, struct bytes salt, char out[64])
 
 /* ---- answers ---- */
 
-void replay_find(struct replay *replay, struct memory *memory, const char *tenant, const char *fingerprint,
-                 bool is_use)
+void replay_find(struct replay *replay, struct answer_cache *cache, const char *tenant,
+                 const char *fingerprint, bool is_use)
 {
-    static const struct memory_key none;
+    static const struct answer_key none;
 
     for (size_t i = 0; replay->keys != NULL && i < replay->n; i++) {
-        struct memory_key key;
+        struct answer_key key;
 
         if (memcmp(&replay->keys[i], &none, sizeof(none)) == 0)
             continue;
         replay_key_for(&replay->keys[i], tenant, fingerprint, &key);
-        replay->answers[i] = memory_get(memory, &key, is_use);
+        replay->answers[i] = answer_cache_get(cache, &key, is_use);
     }
 }
 
 void replay_fini(struct replay *replay)
 {
     for (size_t i = 0; replay->keys != NULL && i < replay->n; i++)
-        memory_answer_unref(replay->answers[i]);
+        cached_answer_unref(replay->answers[i]);
     memset(replay, 0, sizeof(*replay));
 }
 
@@ -264,7 +264,7 @@ static void skip_blanks(struct reading *reading, struct bytes text)
         reading->at++;
 }
 
-static bool are_texts_equal(const struct memory_answer *answer, const struct gen_message *message)
+static bool are_texts_equal(const struct cached_answer *answer, const struct gen_message *message)
 {
     struct reading a = {.blocks = answer->blocks, .n_blocks = answer->n_blocks};
     struct reading b = {.blocks = message->blocks, .n_blocks = message->n_blocks};
@@ -287,7 +287,7 @@ static bool are_texts_equal(const struct memory_answer *answer, const struct gen
     }
 }
 
-static bool is_call_equal(const struct memory_answer *answer, size_t i, const struct gen_block *call)
+static bool is_call_equal(const struct cached_answer *answer, size_t i, const struct gen_block *call)
 {
     const struct gen_block *ours = &answer->blocks[i];
     struct buf sorted = {0};
@@ -299,7 +299,7 @@ static bool is_call_equal(const struct memory_answer *answer, size_t i, const st
     return is_equal;
 }
 
-static bool are_calls_equal(const struct memory_answer *answer, const struct gen_message *message)
+static bool are_calls_equal(const struct cached_answer *answer, const struct gen_message *message)
 {
     size_t i = 0;
 
@@ -318,7 +318,7 @@ static bool are_calls_equal(const struct memory_answer *answer, const struct gen
 }
 
 /* Missing or empty thinking counts as equal. */
-static bool is_thinking_equal(const struct memory_answer *answer, const struct gen_message *message)
+static bool is_thinking_equal(const struct cached_answer *answer, const struct gen_message *message)
 {
     for (size_t i = 0; i < message->n_blocks; i++) {
         struct bytes text = trimmed(message->blocks[i].text);
@@ -330,7 +330,7 @@ static bool is_thinking_equal(const struct memory_answer *answer, const struct g
     return true;
 }
 
-bool replay_is_equal(const struct memory_answer *answer, const struct gen_message *message)
+bool replay_is_equal(const struct cached_answer *answer, const struct gen_message *message)
 {
     return are_texts_equal(answer, message) && are_calls_equal(answer, message) &&
            is_thinking_equal(answer, message);

@@ -62,13 +62,13 @@ void choices_sum_proof(struct request *request)
 
 /* Keeps the conversation for a request that continues it.  An answer that a limit cut cannot be
  * continued. */
-static void keep_thread(struct request *request, const struct memory_answer *answer, enum gen_stop why)
+static void keep_conversation(struct request *request, const struct cached_answer *answer, enum gen_stop why)
 {
     struct gen_block *blocks;
     struct buf text = {0};
     size_t n = 0;
 
-    if (request->gen.thread == GEN_THREAD_NONE || request->front->threads == NULL ||
+    if (request->gen.thread == GEN_THREAD_NONE || request->front->conversations == NULL ||
         why == GEN_STOP_MAX_TOKENS || why == GEN_STOP_CONTEXT)
         return;
     blocks = calloc(answer->n_blocks + 1, sizeof(*blocks));
@@ -79,32 +79,33 @@ static void keep_thread(struct request *request, const struct memory_answer *ans
     memcpy(blocks + n, answer->blocks, answer->n_blocks * sizeof(*blocks));
     api_put_thread(&text, request->gen.history, blocks, n + answer->n_blocks);
     free(blocks);
-    threads_put(request->front->threads, request->message_id, request->owner, &text, clock_now_ns());
+    conversations_put(request->front->conversations, request->message_id, request->owner, &text,
+                      clock_now_ns());
 }
 
 void choice_remember(struct choice *choice, enum gen_stop why, bool is_early)
 {
     struct request *request = choice->request;
-    const struct record_end end = {.model = request->model,
-                                   .prompt = choice->prompt,
-                                   .prefill = request->gen.prefill,
-                                   .stop = why,
-                                   .is_early = is_early};
-    struct memory_answer *answer;
+    const struct transcript_end end = {.model = request->model,
+                                       .prompt = choice->prompt,
+                                       .prefill = request->gen.prefill,
+                                       .stop = why,
+                                       .is_early = is_early};
+    struct cached_answer *answer;
     struct gen_message message;
-    struct memory_key key;
+    struct answer_key key;
 
-    if (choice->record == NULL || record_finish(choice->record, &end, &answer) < 0)
+    if (choice->transcript == NULL || transcript_finish(choice->transcript, &end, &answer) < 0)
         return;
-    keep_thread(request, answer, why);
+    keep_conversation(request, answer, why);
     message =
         (struct gen_message){.role = GEN_ASSISTANT, .blocks = answer->blocks, .n_blocks = answer->n_blocks};
     if (replay_key_of(&request->replay, &message, &key) < 0) {
-        memory_answer_unref(answer);
+        cached_answer_unref(answer);
         return;
     }
     replay_key_for(&key, request->owner, request->model->fingerprint, &key);
-    memory_put(request->front->memory, &key, answer);
+    answer_cache_put(request->front->answer_cache, &key, answer);
 }
 
 /* ---- the end ---- */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The backend's events for a choice: accepted, tokens, end, failure, and the hint that tokens come soon.
  *
- *     on_tokens -> report, record -> logprobs -> answer (detok, calls, stop strings) -> sink (output.c)
+ *     on_tokens -> report, transcript -> logprobs -> answer (detok, calls, stop strings) -> sink (output.c)
  *                                                   '-> a stop: choice_end.c
  *
  * All of it runs on the loop's thread.  An event may end the request; afterwards neither the request nor
@@ -176,8 +176,8 @@ static void on_tokens(void *arg, const struct gen_tokens *tokens)
     choice->last_ns = request->last_ns = now;
     choice->n_output += (uint32_t)tokens->n;
     request->n_output += (uint32_t)tokens->n;
-    if (choice->record != NULL)
-        record_tokens(choice->record, tokens->ids, tokens->n);
+    if (choice->transcript != NULL)
+        transcript_tokens(choice->transcript, tokens->ids, tokens->n);
     on_pushed(choice, push(choice, tokens));
 }
 
@@ -230,12 +230,12 @@ static void on_soon(const void *arg, unsigned step)
         mem_prefetch(choice->request, offsetof(struct request, node));
         mem_prefetch(&choice->request->gen.work.max_new_tokens, 1);
         answer_fetch(choice->answer, false);
-        record_fetch(choice->record, false);
+        transcript_fetch(choice->transcript, false);
         return;
     }
     http_exchange_fetch(choice->request->exchange);
     answer_fetch(choice->answer, true);
-    record_fetch(choice->record, true);
+    transcript_fetch(choice->transcript, true);
 }
 
 const struct gen_events choice_events = {on_accepted, on_tokens, on_soon, on_end, on_failure};

@@ -6,7 +6,7 @@
 #include "serve/answer/answer.h"
 #include "serve/endpoint/front_priv.h"
 #include "serve/endpoint/logprobs_priv.h"
-#include "serve/answer/record.h"
+#include "serve/answer/transcript.h"
 
 struct collected { /* a block of an answer that is sent whole */
     enum gen_block_kind kind;
@@ -28,8 +28,8 @@ struct choice { /* one of a request's answers, with a job of its own; fields tha
     uint32_t index; /* the client's number for it, from 0 */
     enum choice_state state;
     struct answer *answer;
-    struct record *record; /* NULL: the answer is not cached */
-    uint64_t last_ns;      /* time of the last tokens */
+    struct transcript *transcript; /* NULL: the answer is not cached */
+    uint64_t last_ns;              /* time of the last tokens */
     uint32_t n_output;
     unsigned n_blocks;         /* started so far */
     struct logprobs *logprobs; /* NULL: not requested */

@@ -42,13 +42,13 @@ static int submit_one(struct choice *choice, struct gen_failure *failure)
     struct work_order order;
     int rc;
 
-    if (request->front->memory != NULL && choice->prompt->base_tokens > 0 && choice->record == NULL)
-        record_new(sink, choice, &choice->record); /* on failure the answer is just not cached */
-    if (choice->record != NULL)
-        sink = &record_sink;
+    if (request->front->answer_cache != NULL && choice->prompt->base_tokens > 0 && choice->transcript == NULL)
+        transcript_new(sink, choice, &choice->transcript); /* on failure the answer is just not cached */
+    if (choice->transcript != NULL)
+        sink = &transcript_sink;
     *failure = (struct gen_failure){
         .status = 503, .type = "api_error", .message = "the request could not be placed"};
-    void *arg = choice->record != NULL ? (void *)choice->record : choice;
+    void *arg = choice->transcript != NULL ? (void *)choice->transcript : choice;
     if ((choice->answer == NULL && answer_new(&opts, sink, arg, &choice->answer) < 0) ||
         choice_begin_logprobs(choice) < 0 || choice_job(choice, &order) < 0) {
         failure->message = "out of memory";
@@ -212,7 +212,7 @@ void choices_fini(struct request *request)
     request->front->n_running -= request->n_choices - 1;
     for (uint32_t i = 0; i < request->n_choices; i++) {
         answer_free(request->choices[i].answer);
-        record_free(request->choices[i].record);
+        transcript_free(request->choices[i].transcript);
         logprobs_free(request->choices[i].logprobs);
         output_fini_choice(&request->choices[i]);
     }

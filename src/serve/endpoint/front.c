@@ -19,10 +19,10 @@
 #include "base/str.h"
 #include "serve/endpoint/admit_priv.h"
 
-#define MAX_LISTED_MODELS   1000
-#define MAX_LOGGED_REFUSALS 10 /* per second */
-#define MAX_LOGIN_SOURCES   65536
-#define THREAD_LIFE_NS      (300 * NS_PER_S) /* after the last use; clients expect this time */
+#define MAX_LISTED_MODELS    1000
+#define MAX_LOGGED_REFUSALS  10 /* per second */
+#define MAX_LOGIN_SOURCES    65536
+#define CONVERSATION_LIFE_NS (300 * NS_PER_S) /* after the last use; clients expect this time */
 
 /* ---- routes ---- */
 
@@ -386,7 +386,7 @@ void front_opts_init(struct front_opts *opts)
     opts->max_waiting_bytes = UINT64_C(1) << 30;
     opts->inline_bytes = 8 << 10;
     opts->replay_bytes = 64 << 20;
-    opts->thread_bytes = 64 << 20;
+    opts->conversation_bytes = 64 << 20;
     opts->default_temperature = 1;
     opts->created_unix_s = clock_unix_ns() / NS_PER_S;
 }
@@ -439,10 +439,10 @@ int front_new(const struct front_opts *opts, struct fault *fault, struct front *
         rc = fault_set(fault, E_NOMEM, "out of memory");
     if (rc == 0 && opts->keys_path != NULL)
         rc = front_reload_keys(front, opts->keys_path, fault);
-    if (rc == 0 && opts->replay_bytes > 0 && memory_new(opts->replay_bytes, &front->memory) < 0)
+    if (rc == 0 && opts->replay_bytes > 0 && answer_cache_new(opts->replay_bytes, &front->answer_cache) < 0)
         rc = fault_set(fault, E_NOMEM, "out of memory");
-    if (rc == 0 && front->memory != NULL && opts->thread_bytes > 0 &&
-        threads_new(opts->thread_bytes, THREAD_LIFE_NS, &front->threads) < 0)
+    if (rc == 0 && front->answer_cache != NULL && opts->conversation_bytes > 0 &&
+        conversations_new(opts->conversation_bytes, CONVERSATION_LIFE_NS, &front->conversations) < 0)
         rc = fault_set(fault, E_NOMEM, "out of memory");
     if (rc == 0 && opts->public_prefix != NULL)
         rc = public_prefix_load(opts->public_prefix, fault, &front->public_prefix);
@@ -470,8 +470,8 @@ void front_free(struct front *front)
     failed_logins_free(front->failed_logins);
     limits_free(front->limits);
     auth_keys_free(front->keys);
-    threads_free(front->threads);
-    memory_free(front->memory);
+    conversations_free(front->conversations);
+    answer_cache_free(front->answer_cache);
     public_prefix_free(front->public_prefix);
     buf_fini(&front->busy_answer);
     buf_fini(&front->out);

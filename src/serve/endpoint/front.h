@@ -57,7 +57,7 @@ struct front_opts {
     uint32_t inline_bytes;      /* larger bodies are parsed and tokenised on a job thread */
     const char *public_prefix;  /* file (serve/prompt/public_prefix.h); NULL: tenants share nothing */
     size_t replay_bytes;        /* size of the answer cache; 0: none */
-    size_t thread_bytes;        /* size of the conversation store, which needs the answer cache; 0: none */
+    size_t conversation_bytes;  /* size of the conversation store, which needs the answer cache; 0: none */
     double default_temperature; /* used when the request gives none */
     uint64_t created_unix_s;    /* for listed models without their own date */
 };

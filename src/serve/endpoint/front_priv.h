@@ -21,7 +21,7 @@
 #include "serve/endpoint/remains_priv.h"
 #include "serve/conversation/replay.h"
 #include "serve/endpoint/stall_priv.h"
-#include "serve/conversation/threads.h"
+#include "serve/conversation/conversations.h"
 #include "net/http/response.h"
 #include "net/http/sse.h"
 
@@ -47,9 +47,10 @@ struct front_metrics {
     struct metric *stages[REQUEST_N_STAGES];
     struct metric *auth_failures;
     struct metric *aborts;
-    struct metric *answer_bytes, *thread_bytes; /* bytes held by the answer cache and the conversations */
+    struct metric *answer_bytes,
+        *conversation_bytes; /* bytes held by the answer cache and the conversations */
     struct metric *answers_found, *answers_missed;
-    struct metric_family *threads;        /* result */
+    struct metric_family *conversations;  /* result */
     struct metric_family *limit_refusals; /* tenant reason */
     struct metric_family *requests;
     struct metric_family *running, *waiting; /* by model */
@@ -71,9 +72,9 @@ struct front {
     struct auth_keys *keys; /* NULL: no key is required */
     struct limits *limits;
     struct failed_logins *failed_logins;
-    struct fair_queue *fair_queue; /* NULL: all work runs inline */
-    struct memory *memory;         /* the answer cache; NULL: none */
-    struct threads *threads;       /* conversations; NULL: requests for them are refused */
+    struct fair_queue *fair_queue;       /* NULL: all work runs inline */
+    struct answer_cache *answer_cache;   /* NULL: none */
+    struct conversations *conversations; /* NULL: requests for them are refused */
     struct stall *stall;
     struct public_prefix *public_prefix; /* NULL: tenants share nothing */
     struct list requests;
@@ -128,8 +129,8 @@ struct request { /* fields that every token needs come first: ten thousand strea
     bool is_gzip; /* the body's encoding */
     struct gen_request gen;
     struct api_error error;
-    struct thread *thread; /* the conversation that it continues, held */
-    struct replay replay;  /* our own answers in it */
+    struct conversation *conversation; /* the conversation that it continues, held */
+    struct replay replay;              /* our own answers in it */
     struct prompt prompt;
     struct prompt *more_prompts; /* [gen.n_prompts - 1] */
 
@@ -184,7 +185,8 @@ void report_init(struct front *front);
 void report_state(struct request *request, enum request_state from); /* the state has changed */
 void report_model(struct request *request);                          /* the model is known */
 void report_tokens(struct choice *choice, uint64_t now_ns, size_t n);
-void report_thread(struct front *front, enum threads_take result); /* of continuing a conversation */
+void report_conversation(struct front *front,
+                         enum conversations_take result); /* of continuing a conversation */
 void report_end(struct request *request);
 void report_proof_fields(const struct request *request, struct http_fields *fields);
 

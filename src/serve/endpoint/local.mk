@@ -18,11 +18,11 @@ if HAVE_CMOCKA
 check_PROGRAMS += tests/unit/serve/endpoint/test_blocks tests/unit/serve/endpoint/test_answers \
 	tests/unit/serve/endpoint/test_front tests/unit/serve/endpoint/test_logprobs \
 	tests/unit/serve/endpoint/test_openai tests/unit/serve/endpoint/test_choices \
-	tests/unit/serve/endpoint/test_admit tests/unit/serve/endpoint/test_threads
+	tests/unit/serve/endpoint/test_admit tests/unit/serve/endpoint/test_conversations
 TESTS += tests/unit/serve/endpoint/test_blocks tests/unit/serve/endpoint/test_answers \
 	tests/unit/serve/endpoint/test_front tests/unit/serve/endpoint/test_logprobs \
 	tests/unit/serve/endpoint/test_openai tests/unit/serve/endpoint/test_choices \
-	tests/unit/serve/endpoint/test_admit tests/unit/serve/endpoint/test_threads
+	tests/unit/serve/endpoint/test_admit tests/unit/serve/endpoint/test_conversations
 tests_unit_serve_endpoint_test_logprobs_SOURCES = tests/unit/serve/endpoint/test_logprobs.c
 tests_unit_serve_endpoint_test_logprobs_LDADD = tests/unit/serve/endpoint/libsim.a $(link_serve_endpoint) \
 	$(CMOCKA_LIBS)
@@ -41,8 +41,8 @@ tests_unit_serve_endpoint_test_blocks_SOURCES = tests/unit/serve/endpoint/test_b
 tests_unit_serve_endpoint_test_blocks_LDADD = tests/unit/serve/endpoint/libsim.a $(link_serve_endpoint) $(CMOCKA_LIBS)
 tests_unit_serve_endpoint_test_front_SOURCES = tests/unit/serve/endpoint/test_front.c $(front_rig)
 tests_unit_serve_endpoint_test_front_LDADD = tests/unit/serve/endpoint/libsim.a $(link_serve_endpoint) $(CMOCKA_LIBS)
-tests_unit_serve_endpoint_test_threads_SOURCES = tests/unit/serve/endpoint/test_threads.c $(front_rig)
-tests_unit_serve_endpoint_test_threads_LDADD = tests/unit/serve/endpoint/libsim.a $(link_serve_endpoint) \
+tests_unit_serve_endpoint_test_conversations_SOURCES = tests/unit/serve/endpoint/test_conversations.c $(front_rig)
+tests_unit_serve_endpoint_test_conversations_LDADD = tests/unit/serve/endpoint/libsim.a $(link_serve_endpoint) \
 	$(CMOCKA_LIBS)
 tests_unit_serve_endpoint_test_admit_SOURCES = tests/unit/serve/endpoint/test_admit.c $(front_rig)
 tests_unit_serve_endpoint_test_admit_LDADD = tests/unit/serve/endpoint/libsim.a $(link_serve_endpoint) $(CMOCKA_LIBS)

@@ -20,7 +20,7 @@ static size_t prompt_bytes(const struct prompt *prompt)
 static size_t remains_bytes(const struct remains *remains)
 {
     size_t n = remains->gen.arena.used_bytes + remains->body.cap_bytes + prompt_bytes(&remains->prompt) +
-               remains->replay.n * sizeof(struct memory_key);
+               remains->replay.n * sizeof(struct answer_key);
 
     for (size_t i = 0; i < remains->n_more; i++)
         n += prompt_bytes(&remains->more_prompts[i]);

@@ -80,10 +80,10 @@ static void init_memory(struct front *front, struct front_metrics *m)
     m->answers_missed = metric_series(answers, &outcomes[1]);
     m->answer_bytes = metric_single(front->opts.metrics, METRIC_GAUGE, "baton_answers_remembered_bytes",
                                     "Memory for answers that may come back (cache.replay_memory).");
-    m->thread_bytes = metric_single(front->opts.metrics, METRIC_GAUGE, "baton_threads_bytes",
-                                    "Memory for message threads (cache.thread_memory).");
-    m->threads = counter(front, "baton_threads_continued_total",
-                         "Requests to continue a message thread, by what became of them.", "result");
+    m->conversation_bytes = metric_single(front->opts.metrics, METRIC_GAUGE, "baton_conversations_bytes",
+                                          "Memory for conversations (cache.thread_memory).");
+    m->conversations = counter(front, "baton_conversations_continued_total",
+                               "Requests to continue a conversation, by result.", "result");
 }
 
 /* Metric names of another server, which dashboards and gateways look for. */
@@ -291,22 +291,22 @@ static void log_access(const struct request *request)
              LOG_STR("transport", proof->transport));
 }
 
-void report_thread(struct front *front, enum threads_take result)
+void report_conversation(struct front *front, enum conversations_take result)
 {
-    static const char *const names[] = {[THREADS_TAKEN] = "taken",
-                                        [THREADS_UNKNOWN] = "unknown",
-                                        [THREADS_CONTINUED] = "continued_already",
-                                        [THREADS_BUSY] = "busy"};
+    static const char *const names[] = {[CONVERSATIONS_TAKEN] = "taken",
+                                        [CONVERSATIONS_UNKNOWN] = "unknown",
+                                        [CONVERSATIONS_CONTINUED] = "continued_already",
+                                        [CONVERSATIONS_BUSY] = "busy"};
 
-    metric_add(metric_series(front->metrics.threads, &names[result]), 1);
+    metric_add(metric_series(front->metrics.conversations, &names[result]), 1);
 }
 
 static void measure_memory(const struct front *front)
 {
-    if (front->memory != NULL)
-        metric_set(front->metrics.answer_bytes, (double)memory_bytes(front->memory));
-    if (front->threads != NULL)
-        metric_set(front->metrics.thread_bytes, (double)threads_bytes(front->threads));
+    if (front->answer_cache != NULL)
+        metric_set(front->metrics.answer_bytes, (double)answer_cache_bytes(front->answer_cache));
+    if (front->conversations != NULL)
+        metric_set(front->metrics.conversation_bytes, (double)conversations_bytes(front->conversations));
 }
 
 void report_end(struct request *request)

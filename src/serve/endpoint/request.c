@@ -130,10 +130,10 @@ void request_free(struct request *request)
     front->n_running--;
     ev_timer_free(request->ping);
     choices_fini(request);
-    if (request->thread != NULL)
-        threads_give_back(front->threads, request->thread,
-                          request->state == REQUEST_DONE && api_call_generates(request->call),
-                          clock_now_ns());
+    if (request->conversation != NULL)
+        conversations_give_back(front->conversations, request->conversation,
+                                request->state == REQUEST_DONE && api_call_generates(request->call),
+                                clock_now_ns());
     request_give_back(request);
     output_drop(request);
     free(request);
@@ -239,18 +239,19 @@ static int unpack(struct request *request)
 }
 
 /* True if the request only names a conversation: the loop must look it up and the body be parsed again. */
-static bool awaits_thread(const struct request *request)
+static bool awaits_conversation(const struct request *request)
 {
-    return request->gen.thread == GEN_THREAD_CONTINUE && request->thread == NULL;
+    return request->gen.thread == GEN_THREAD_CONTINUE && request->conversation == NULL;
 }
 
 static int parse_body(struct request *request)
 {
     struct bytes body = buf_view(&request->body);
 
-    return request->thread == NULL ? api_parse_request(body, request->call, &request->gen, &request->error)
-                                   : api_parse_continued(body, thread_text(request->thread), request->call,
-                                                         &request->gen, &request->error);
+    return request->conversation == NULL
+               ? api_parse_request(body, request->call, &request->gen, &request->error)
+               : api_parse_continued(body, conversation_text(request->conversation), request->call,
+                                     &request->gen, &request->error);
 }
 
 static void parse_work(void *arg)
@@ -261,8 +262,9 @@ static void parse_work(void *arg)
         request->work_rc = unpack(request);
     if (!atomic_load(&request->is_abandoned) && request->work_rc == 0)
         request->work_rc = parse_body(request);
-    if (request->work_rc < 0 || !awaits_thread(request)) {
-        if (request->work_rc == 0 && request->front->memory != NULL && !atomic_load(&request->is_abandoned))
+    if (request->work_rc < 0 || !awaits_conversation(request)) {
+        if (request->work_rc == 0 && request->front->answer_cache != NULL &&
+            !atomic_load(&request->is_abandoned))
             replay_read(&request->gen, &request->replay); /* on failure no answers are found */
         buf_fini(&request->body);
     }
@@ -313,8 +315,8 @@ static int tokenise(struct request *request)
 
     if (rc < 0)
         return rc;
-    if (request->front->memory != NULL)
-        replay_find(&request->replay, request->front->memory, request->owner, model->fingerprint,
+    if (request->front->answer_cache != NULL)
+        replay_find(&request->replay, request->front->answer_cache, request->owner, model->fingerprint,
                     request->call != API_COUNT_TOKENS && request->call != API_TOKENIZE);
     if (request->call == API_DETOKENIZE)
         return prompt_put_detokenized(model, &request->gen, &request->body, &request->error);
@@ -422,25 +424,25 @@ static const struct gen_model *find_model(const struct request *request, struct 
 }
 
 /* An SDK checks these error codes before it resends the whole conversation. */
-static int take_thread(struct request *request, struct api_error *error)
+static int take_conversation(struct request *request, struct api_error *error)
 {
-    enum threads_take result;
+    enum conversations_take result;
 
-    result = threads_take(request->front->threads, request->gen.thread_id, request->owner, clock_now_ns(),
-                          &request->thread);
-    report_thread(request->front, result);
+    result = conversations_take(request->front->conversations, request->gen.thread_id, request->owner,
+                                clock_now_ns(), &request->conversation);
+    report_conversation(request->front, result);
     switch (result) {
-    case THREADS_TAKEN:
+    case CONVERSATIONS_TAKEN:
         return 0;
-    case THREADS_UNKNOWN:
+    case CONVERSATIONS_UNKNOWN:
         api_fail(error, 404, "thread.previous_message_id: no thread is kept under this id");
         error->code = "thread_not_found";
         break;
-    case THREADS_CONTINUED:
+    case CONVERSATIONS_CONTINUED:
         api_fail(error, 400, "thread.previous_message_id: this thread was continued already");
         error->code = "thread_already_continued";
         break;
-    case THREADS_BUSY:
+    case CONVERSATIONS_BUSY:
         api_fail(error, 400, "thread.previous_message_id: this thread is being continued");
         error->code = "thread_continue_in_flight";
         break;
@@ -449,11 +451,11 @@ static int take_thread(struct request *request, struct api_error *error)
 }
 
 /* Parses again with the conversation's history, or fails the request. */
-static void continue_thread(struct request *request)
+static void continue_conversation(struct request *request)
 {
     struct api_error error;
 
-    if (take_thread(request, &error) < 0) {
+    if (take_conversation(request, &error) < 0) {
         request_fail(request, &error);
         return;
     }
@@ -461,7 +463,8 @@ static void continue_thread(struct request *request)
 
     remains_give_back(&remains, request->front->opts.jobs, request->front->opts.loop);
     memset(&request->gen, 0, sizeof(request->gen));
-    run(request, request->body.len_bytes + thread_text(request->thread).len_bytes, parse_work, parse_done);
+    run(request, request->body.len_bytes + conversation_text(request->conversation).len_bytes, parse_work,
+        parse_done);
 }
 
 static void parse_done(void *arg)
@@ -474,16 +477,17 @@ static void parse_done(void *arg)
     ev_work_name("parsed");
     if (!is_back(request))
         return;
-    if (request->work_rc == 0 && request->gen.thread != GEN_THREAD_NONE && request->front->threads == NULL)
+    if (request->work_rc == 0 && request->gen.thread != GEN_THREAD_NONE &&
+        request->front->conversations == NULL)
         request->work_rc = api_refuse_thread(&request->error);
     if (request->work_rc < 0) {
         request_fail(request, &request->error);
         return;
     }
-    if (request->thread == NULL) /* otherwise the owner was set when the conversation was looked up */
+    if (request->conversation == NULL) /* otherwise the owner was set when the conversation was looked up */
         replay_owner(request->who.tenant, request->gen.cache_salt, request->owner);
-    if (awaits_thread(request)) {
-        continue_thread(request);
+    if (awaits_conversation(request)) {
+        continue_conversation(request);
         return;
     }
     request->model = find_model(request, &error);

@@ -39,7 +39,7 @@ struct build { /* and the positions to be found */
     size_t n_drawn;
     struct hint *hints;               /* [n_drawn] */
     bool *is_hintless;                /* [n_messages]: give no hint for this message */
-    const struct memory_answer *last; /* the last assistant message, if it is our own answer */
+    const struct cached_answer *last; /* the last assistant message, if it is our own answer */
     struct turns turns;
     size_t n_messages; /* added so far */
     size_t first_turn; /* first turn of the last message */
@@ -121,7 +121,7 @@ static void add_user(struct turns *turns, const struct gen_message *message, enu
 }
 
 /* Returns the model's own id of the call that the client knows by this id. */
-static struct bytes drawn_id(const struct memory_answer *answer, struct bytes id)
+static struct bytes drawn_id(const struct cached_answer *answer, struct bytes id)
 {
     for (size_t i = 0; answer != NULL && answer->drawn_ids != NULL && i < answer->n_blocks; i++)
         if (answer->drawn_ids[i].len_bytes > 0 && bytes_equal(answer->blocks[i].id, id))
@@ -131,7 +131,7 @@ static struct bytes drawn_id(const struct memory_answer *answer, struct bytes id
 
 /* answer: our own answer that the message repeats; NULL: none. */
 static void add_assistant(struct turns *turns, const struct gen_message *message,
-                          const struct memory_answer *answer)
+                          const struct cached_answer *answer)
 {
     size_t n_blocks = message->n_blocks;
     struct chat_message *turn = add_turn(turns, CHAT_ASSISTANT);
@@ -213,7 +213,7 @@ static void find_mark(struct build *build, const struct gen_mark *mark, struct c
         *place = place_in(message, mark->n_blocks, build->first_turn);
 }
 
-static struct chat_drawn drawn_of(const struct memory_answer *answer, size_t turn)
+static struct chat_drawn drawn_of(const struct cached_answer *answer, size_t turn)
 {
     return (struct chat_drawn){.message = turn,
                                .base_tokens = answer->base_tokens,
@@ -231,7 +231,7 @@ static struct chat_drawn drawn_of(const struct memory_answer *answer, size_t tur
 static void add_answer(struct build *build, size_t i)
 {
     const struct gen_message *message = &build->request->messages[i];
-    const struct memory_answer *answer = build->drawn == NULL ? NULL : build->replay->answers[i];
+    const struct cached_answer *answer = build->drawn == NULL ? NULL : build->replay->answers[i];
     struct gen_message ours;
     struct chat_message *turn;
 

@@ -134,13 +134,29 @@ static void on_up(void *arg, struct link *link)
     worker_follow_up(worker, peer);
 }
 
+static int peer_to_engine(struct worker *worker, struct worker_peer *peer, enum frame_type type,
+                          const ProtobufCMessage *message)
+{
+    struct command *command = command_new(COMMAND_PEER_MESSAGE, (uint32_t)(peer - worker->peers));
+    int rc;
+
+    if (command == NULL)
+        return E_NOMEM;
+    peer->used_ns = clock_now_ns();
+    rc = peer_message_from_wire(type, message, &command->as.peer);
+    if (rc < 0) {
+        command_free(command);
+        return rc;
+    }
+    return worker_engine_send(worker->engine, command);
+}
+
 static int on_message(void *arg, struct link *link, enum frame_type type, const ProtobufCMessage *message)
 {
     struct worker *worker = arg;
     struct worker_peer *peer = find(worker, link);
-    struct command *command;
-    int rc;
 
+    thread_owner_check(&worker->loop_thread);
     switch (type) {
     case FRAME_HEARTBEAT:
         worker_follow_load(peer, ((const Baton__Heartbeat *)message)->load);
@@ -153,19 +169,30 @@ static int on_message(void *arg, struct link *link, enum frame_type type, const 
     case FRAME_BLOCKS_WANTED:
         worker_follow_wanted(peer, (const Baton__BlocksWanted *)message);
         return 0;
-    default:
+    case FRAME_OFFER: /* the engine thread handles transfers */
+    case FRAME_GRANT:
+    case FRAME_GRANT_REFUSED:
+    case FRAME_PREFILL_DONE:
+    case FRAME_TRANSFER_DONE:
+    case FRAME_TRANSFER_CANCEL:
+    case FRAME_TRANSFER_STOPPED:
+    case FRAME_ASK:
+    case FRAME_ASK_REFUSED:
+        return peer_to_engine(worker, peer, type, message);
+    case FRAME_HELLO: /* the link handles these two itself */
+    case FRAME_REFUSED:
+    case FRAME_VOCABULARY_WANTED: /* these are between a router and a worker */
+    case FRAME_VOCABULARY_PART:
+    case FRAME_SUBMIT:
+    case FRAME_CANCEL:
+    case FRAME_TOKENS:
+    case FRAME_PROCEED:
+    case FRAME_BLOCKS_SOLE:
         break;
     }
-    command = command_new(COMMAND_PEER_MESSAGE, (uint32_t)(peer - worker->peers));
-    if (command == NULL)
-        return E_NOMEM;
-    peer->used_ns = clock_now_ns();
-    rc = peer_message_from_wire(type, message, &command->as.peer);
-    if (rc < 0) {
-        command_free(command);
-        return rc;
-    }
-    return worker_engine_send(worker->engine, command);
+    /* A later peer may have a use for it. Closing the link would end all transfers over it. */
+    log_debug("peer_message_ignored", LOG_STR("node", peer->node), LOG_STR("type", frame_type_name(type)));
+    return 0;
 }
 
 static void on_down(void *arg, struct link *link, const struct fault *why)

@@ -207,6 +207,7 @@ static int on_message(void *arg, struct link *link, enum frame_type type, const 
 {
     struct worker_router *router = find(arg, link);
 
+    thread_owner_check(&router->worker->loop_thread);
     switch (type) {
     case FRAME_SUBMIT:
         return on_submit(router, (const Baton__Submit *)message);
@@ -222,11 +223,27 @@ static int on_message(void *arg, struct link *link, enum frame_type type, const 
         return on_sole(router, (const Baton__BlocksSole *)message);
     case FRAME_HEARTBEAT:
     case FRAME_GOODBYE:
-    case FRAME_CONTROL:
         return 0;
-    default:
-        return E_PROTO;
+    case FRAME_HELLO: /* the link handles these two itself */
+    case FRAME_REFUSED:
+    case FRAME_VOCABULARY_PART: /* these go from workers to routers, or between workers */
+    case FRAME_TOKENS:
+    case FRAME_OFFER:
+    case FRAME_GRANT:
+    case FRAME_GRANT_REFUSED:
+    case FRAME_PREFILL_DONE:
+    case FRAME_TRANSFER_DONE:
+    case FRAME_TRANSFER_CANCEL:
+    case FRAME_TRANSFER_STOPPED:
+    case FRAME_ASK:
+    case FRAME_ASK_REFUSED:
+    case FRAME_BLOCK_EVENTS:
+        break;
     }
+    /* A later router may have a use for it. Closing the link would cancel all of the router's requests. */
+    log_debug("router_message_ignored", LOG_STR("node", router->node),
+              LOG_STR("type", frame_type_name(type)));
+    return 0;
 }
 
 static const struct link_events router_calls = {

@@ -33,6 +33,7 @@
 
 static void on_report(struct worker *worker, struct report *report)
 {
+    thread_owner_check(&worker->loop_thread);
     switch (report->kind) {
     case REPORT_ANSWERS:
         if (report->number == ORIGIN_LOCAL)
@@ -322,7 +323,7 @@ static int build_front(struct worker *worker, struct fault *fault)
     opts.keys_path = conf->api_keys[0] ? conf->api_keys : NULL;
     opts.has_metrics = conf->metrics_for == FRONT_METRICS_CLIENTS;
     opts.replay_bytes = conf->replay_bytes;
-    opts.thread_bytes = conf->thread_bytes;
+    opts.conversation_bytes = conf->conversation_bytes;
     opts.public_prefix = conf->public_prefix[0] ? conf->public_prefix : NULL;
     rc = front_new(&opts, fault, &worker->front);
     for (size_t i = 0; rc == 0 && i < conf->http_listen.n; i++) {
@@ -441,8 +442,6 @@ int worker_run(const struct worker_opts *opts, struct fault *fault)
     worker->conf = opts->conf;
     worker->reload = opts->reload;
     worker->reload_arg = opts->reload_arg;
-    worker->departing = opts->departing;
-    worker->arriving = opts->arriving;
     rc = start(worker, fault);
     if (rc == 0) {
         log_info("worker_ready", LOG_STR("node", worker->conf->node), LOG_STR("model", worker->model.name),
@@ -452,6 +451,7 @@ int worker_run(const struct worker_opts *opts, struct fault *fault)
                  LOG_STR("kv_rdma", worker_engine_rdma_text(worker->engine)),
                  LOG_STR("version", PACKAGE_VERSION));
         service_ready(worker->service);
+        thread_owner_claim(&worker->loop_thread);
         rc = ev_loop_run(worker->loop);
         log_info("stopped");
     } else if (rc == E_CANCELLED) { /* a stop signal came while the model was loading */

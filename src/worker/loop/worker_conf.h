@@ -50,7 +50,7 @@ struct worker_conf {
     int metrics_for; /* enum front_metrics_for */
     char *public_prefix;
     uint64_t replay_bytes;
-    uint64_t thread_bytes;
+    uint64_t conversation_bytes;
     char *tls_certificate, *tls_key;
     int tls_min; /* enum http_tls_min */
     bool http2, h2c;

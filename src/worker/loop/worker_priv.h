@@ -5,6 +5,7 @@
 #define WORKER_LOOP_WORKER_PRIV_H
 
 #include "base/mem.h"
+#include "base/owner.h"
 #include "compute/engine/engine_load.h"
 #include "base/event/jobs.h"
 #include "base/event/service.h"
@@ -49,6 +50,7 @@ struct worker { /* one process */
     enum worker_role role;
     const struct worker_conf *conf;
     struct ev_loop *loop;
+    struct thread_owner loop_thread; /* claimed before it runs */
     struct service *service;
     struct metrics *metrics;
     struct ev_jobs *jobs;
@@ -71,7 +73,6 @@ struct worker { /* one process */
     char host_id[64];
     uint64_t instance; /* digest of the network namespace and of http.admin as it is bound */
     uint8_t cluster_key[32], prefix_key[32];
-    const struct handoff_side *departing, *arriving;
     struct worker_engine *engine;
     /* links */
     struct link_opts router_link_opts, peer_link_opts;

@@ -199,7 +199,7 @@ void rig_talk_init(struct rig_talk *talk, struct rig_model *model, uint64_t seed
                             json_pack("[{s:s,s:s,s:O}]", "name", "read", "description", "Reads a file",
                                       "input_schema", schema));
     json_decref(schema);
-    assert_int_equal(memory_new(1 << 20, &talk->memory), 0);
+    assert_int_equal(answer_cache_new(1 << 20, &talk->cache), 0);
     say(talk, "user", words(talk));
 }
 
@@ -207,7 +207,7 @@ void rig_talk_fini(struct rig_talk *talk)
 {
     json_decref(talk->head);
     json_decref(talk->messages);
-    memory_free(talk->memory);
+    answer_cache_free(talk->cache);
 }
 
 void rig_ask(struct rig_talk *talk, bool has_memory, struct rig_turn *turn)
@@ -223,7 +223,7 @@ void rig_ask(struct rig_talk *talk, bool has_memory, struct rig_turn *turn)
         fail_msg("%s: %s in %s", talk->model->name, error.message, (char *)body.data);
     assert_int_equal(replay_read(&turn->request, &turn->replay), 0);
     if (has_memory)
-        replay_find(&turn->replay, talk->memory, "tenant", model->fingerprint, true);
+        replay_find(&turn->replay, talk->cache, "tenant", model->fingerprint, true);
     if (prompt_make(model, &turn->request, &turn->replay, &turn->prompt, &error) < 0)
         fail_msg("%s: %s in %s", talk->model->name, error.message, (char *)body.data);
     assert_true(turn->prompt.base_tokens > 0);
@@ -326,20 +326,20 @@ static void put_input(struct rig_talk *talk, struct buf *out)
 /* Calls as this family of models writes them. */
 static void put_calls(struct rig_talk *talk, uint64_t n, struct buf *out)
 {
-    enum chat_calls calls = chat_format_manner(talk->model->gen.chat)->calls;
+    enum calls_format calls = chat_format_manner(talk->model->gen.chat)->calls;
 
     for (uint64_t i = 0; i < n; i++) {
-        if (calls == CHAT_CALLS_LLAMA) {
+        if (calls == CALLS_LLAMA) {
             buf_append_str(out, "{\"name\": \"read\", \"parameters\": ");
             put_input(talk, out);
             buf_append_str(out, "}");
-        } else if (calls == CHAT_CALLS_MISTRAL) {
+        } else if (calls == CALLS_MISTRAL) {
             buf_append_str(out, i == 0 ? "[TOOL_CALLS][" : ", ");
             buf_append_str(out, "{\"name\": \"read\", \"arguments\": ");
             put_input(talk, out);
             buf_printf(out, ", \"id\": \"call0000%u\"}%s", (unsigned)i, i + 1 == n ? "]" : "");
         } else {
-            assert_true(calls == CHAT_CALLS_HERMES);
+            assert_true(calls == CALLS_HERMES);
             buf_append_str(out, out->len_bytes > 0 ? "\n" : "");
             buf_append_str(out, "<tool_call>\n{\"name\": \"read\", \"arguments\": ");
             put_input(talk, out);
@@ -350,8 +350,8 @@ static void put_calls(struct rig_talk *talk, uint64_t n, struct buf *out)
 
 static void put_answer(struct rig_talk *talk, struct buf *out)
 {
-    enum chat_calls calls = chat_format_manner(talk->model->gen.chat)->calls;
-    uint64_t most = calls == CHAT_CALLS_LLAMA ? 1 : 3, n = 0;
+    enum calls_format calls = chat_format_manner(talk->model->gen.chat)->calls;
+    uint64_t most = calls == CALLS_LLAMA ? 1 : 3, n = 0;
 
     if (talk->manner.thinks && chance(talk, 80)) {
         buf_append_str(out, "<think>\nHmm. ");
@@ -360,7 +360,7 @@ static void put_answer(struct rig_talk *talk, struct buf *out)
     }
     if (talk->manner.has_tools)
         n = talk->manner.always_calls ? 1 + rng_below(&talk->rng, most) : rng_below(&talk->rng, most + 1);
-    if (n == 0 || (calls == CHAT_CALLS_HERMES && chance(talk, 50)))
+    if (n == 0 || (calls == CALLS_HERMES && chance(talk, 50)))
         put_words(talk, out);
     put_calls(talk, n, out);
 }
@@ -378,27 +378,27 @@ static void draw(struct rig_talk *talk, struct bytes text, struct token_ids *out
     }
 }
 
-static void remember(struct rig_talk *talk, struct rig_turn *turn, struct record *record, enum gen_stop stop,
-                     bool is_early)
+static void remember(struct rig_talk *talk, struct rig_turn *turn, struct transcript *transcript,
+                     enum gen_stop stop, bool is_early)
 {
-    const struct record_end end = {
+    const struct transcript_end end = {
         .model = &talk->model->gen, .prompt = &turn->prompt, .stop = stop, .is_early = is_early};
-    struct memory_answer *remembered;
+    struct cached_answer *remembered;
     struct gen_message message = {.role = GEN_ASSISTANT};
-    struct memory_key key;
+    struct answer_key key;
 
-    if (record_finish(record, &end, &remembered) < 0)
+    if (transcript_finish(transcript, &end, &remembered) < 0)
         return;
     message.blocks = remembered->blocks;
     message.n_blocks = remembered->n_blocks;
     assert_int_equal(replay_key_of(&turn->replay, &message, &key), 0);
     replay_key_for(&key, "tenant", talk->model->gen.fingerprint, &key);
-    memory_put(talk->memory, &key, remembered);
+    answer_cache_put(talk->cache, &key, remembered);
 }
 
 size_t rig_n_remembered(const struct rig_talk *talk)
 {
-    return memory_count(talk->memory);
+    return answer_cache_count(talk->cache);
 }
 
 static void come_next(struct rig_talk *talk, const json_t *content)
@@ -422,35 +422,35 @@ void rig_answer_text(struct rig_talk *talk, struct rig_turn *turn, const char *t
     const struct answer_opts opts = {
         .scratch = &scratch, .model = &talk->model->gen, .request = &turn->request};
     struct got got = {.content = json_array()};
-    struct record *record;
+    struct transcript *transcript;
     struct answer *answer;
     int rc;
 
     draw(talk, bytes_str(text), &turn->drawn);
-    assert_int_equal(record_new(&got_sink, &got, &record), 0);
-    assert_int_equal(answer_new(&opts, &record_sink, record, &answer), 0);
-    record_tokens(record, turn->drawn.ids, turn->drawn.n);
+    assert_int_equal(transcript_new(&got_sink, &got, &transcript), 0);
+    assert_int_equal(answer_new(&opts, &transcript_sink, transcript, &answer), 0);
+    transcript_tokens(transcript, turn->drawn.ids, turn->drawn.n);
     rc = answer_push(answer, turn->drawn.ids, turn->drawn.n);
     assert_true(rc >= 0);
     if (rc == 0)
         assert_int_equal(answer_finish(answer, stop), 0);
-    remember(talk, turn, record, answer_stop(answer), rc == 1);
+    remember(talk, turn, transcript, answer_stop(answer), rc == 1);
     come_next(talk, got.content);
     json_array_insert_new(talk->messages, json_array_size(talk->messages) - 1,
                           json_pack("{s:s,s:O}", "role", "assistant", "content", got.content));
     json_decref(got.content);
     answer_free(answer);
-    record_free(record);
+    transcript_free(transcript);
 }
 
 void rig_answer(struct rig_talk *talk, struct rig_turn *turn)
 {
-    size_t before = memory_count(talk->memory);
+    size_t before = answer_cache_count(talk->cache);
     struct buf text = {0};
 
     put_answer(talk, &text);
     rig_answer_text(talk, turn, (char *)text.data, GEN_STOP_END_TURN);
-    assert_int_equal(memory_count(talk->memory), before + 1);
+    assert_int_equal(answer_cache_count(talk->cache), before + 1);
     buf_fini(&text);
 }
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Random conversations through parser, template, splitter and memory: the client's side and the model's. */
+/* Random conversations through parser, template, splitter and answer cache: the client's side and the model's. */
 #ifndef TESTS_FRONT_REPLAY_RIG_H
 #define TESTS_FRONT_REPLAY_RIG_H
 
 #include <jansson.h>
 
 #include "base/rng.h"
-#include "serve/answer/record.h"
+#include "serve/answer/transcript.h"
 
 struct rig_model { /* the bundled vocabulary, with the markers of other families too, and one of their
                     * templates
@@ -32,13 +32,13 @@ struct rig_talk {
     struct rng rng;
     json_t *head;     /* what every request has besides messages */
     json_t *messages; /* as the client remembers them */
-    struct memory *memory;
+    struct answer_cache *cache;
 };
 
 struct rig_turn {
     struct gen_request request;
     struct replay replay;
-    struct prompt prompt, plain; /* with the memory and without */
+    struct prompt prompt, plain; /* with the answer cache and without */
     struct token_ids drawn;
 };
 

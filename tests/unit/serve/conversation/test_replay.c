@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A conversation that comes back continues the prompt before, token for token, however the client spells it.
  *
- * Conversations are made at random and go through the real parser, templates, splitter of calls, record and
+ * Conversations are made at random and go through the real parser, templates, splitter of calls, transcript and
  * memory.  What the model "drew" is text cut into tokens at random places, so encoding it again gives other
  * tokens; what the client sends back has its members in another order, other blanks, escapes and numbers,
  * text trimmed and put before the calls. */
-#include "serve/answer/record.h"
+#include "serve/answer/transcript.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,7 +42,8 @@ static const struct {
 };
 
 struct tally {
-    size_t n_turns, n_tokens, n_new, n_plain; /* prompts; not read from before; the same without a memory */
+    size_t n_turns, n_tokens, n_new,
+        n_plain; /* prompts; not read from before; the same without an answer cache */
 };
 
 static size_t common(const token_id *a, size_t n_a, const struct token_ids *b)
@@ -98,7 +99,7 @@ static void every_turn_continues_the_one_before(void **state)
         }
         for (uint64_t seed = 1; seed <= N_SEEDS; seed++)
             talk(&model, &talks[i].manner, seed, &tally);
-        print_message("%-12s %-8s %3zu turns, %6zu prompt tokens, %5zu computed (%zu without memory)\n",
+        print_message("%-12s %-8s %3zu turns, %6zu prompt tokens, %5zu computed (%zu without answer cache)\n",
                       model.name, talks[i].what, tally.n_turns, tally.n_tokens, tally.n_new, tally.n_plain);
         rig_model_close(&model);
         n_done++;
@@ -115,7 +116,7 @@ static const char answer_body[] =
 
 static bool is_same(const char *message)
 {
-    struct memory_answer *answer = NULL;
+    struct cached_answer *answer = NULL;
     struct gen_request ours, theirs;
     struct bytes sorted[8] = {{0}};
     struct buf room = {0};
@@ -123,14 +124,14 @@ static bool is_same(const char *message)
 
     rig_parse_message(answer_body, &ours);
     rig_parse_message(message, &theirs);
-    assert_int_equal(memory_answer_new(&answer), 0);
+    assert_int_equal(cached_answer_new(&answer), 0);
     answer->blocks = ours.messages[1].blocks;
     answer->n_blocks = ours.messages[1].n_blocks;
     answer->sorted = sorted;
     assert_int_equal(api_json_sort(answer->blocks[1].input, &room), 0);
     sorted[1] = buf_view(&room);
     is_equal = replay_is_equal(answer, &theirs.messages[1]);
-    memory_answer_unref(answer);
+    cached_answer_unref(answer);
     buf_fini(&room);
     gen_request_fini(&ours);
     gen_request_fini(&theirs);
@@ -275,45 +276,45 @@ static void answers_that_were_cut_are_kept_as_far_as_they_go(void **state)
     rig_model_close(&model);
 }
 
-/* ---- the memory ---- */
+/* ---- the answer cache ---- */
 
-static struct memory_key key_of(uint8_t n)
+static struct answer_key key_of(uint8_t n)
 {
-    return (struct memory_key){.bytes = {n}};
+    return (struct answer_key){.bytes = {n}};
 }
 
-static void the_memory_is_bounded(void **state)
+static void the_answer_cache_is_bounded(void **state)
 {
-    struct memory *memory;
-    struct memory_answer *held = NULL, *answer;
-    struct memory_key key;
+    struct answer_cache *cache;
+    struct cached_answer *held = NULL, *answer;
+    struct answer_key key;
 
-    assert_int_equal(memory_new(10000, &memory), 0);
+    assert_int_equal(answer_cache_new(10000, &cache), 0);
     for (uint8_t i = 0; i < 100; i++) {
-        assert_int_equal(memory_answer_new(&answer), 0);
-        assert_non_null(memory_answer_take(answer, 1000));
+        assert_int_equal(cached_answer_new(&answer), 0);
+        assert_non_null(cached_answer_take(answer, 1000));
         key = key_of(i);
-        memory_put(memory, &key, answer);
-        assert_true(memory_bytes(memory) <= 10000);
+        answer_cache_put(cache, &key, answer);
+        assert_true(answer_cache_bytes(cache) <= 10000);
         key = key_of(0); /* used each time, so it stays */
-        answer = memory_get(memory, &key, true);
+        answer = answer_cache_get(cache, &key, true);
         assert_non_null(answer);
-        memory_answer_unref(answer);
+        cached_answer_unref(answer);
         if (i == 50) {
             key = key_of(50);
-            held = memory_get(memory, &key, false);
+            held = answer_cache_get(cache, &key, false);
         }
     }
     key = key_of(50);
-    assert_null(memory_get(memory, &key, true));
-    assert_true(memory_count(memory) > 3 && memory_count(memory) < 10);
-    assert_int_equal(memory_answer_new(&answer), 0);
-    assert_non_null(memory_answer_take(answer, 20000));
+    assert_null(answer_cache_get(cache, &key, true));
+    assert_true(answer_cache_count(cache) > 3 && answer_cache_count(cache) < 10);
+    assert_int_equal(cached_answer_new(&answer), 0);
+    assert_non_null(cached_answer_take(answer, 20000));
     key = key_of(200);
-    memory_put(memory, &key, answer);
-    assert_null(memory_get(memory, &key, true));
-    memory_free(memory);
-    memory_answer_unref(held); /* outlives it */
+    answer_cache_put(cache, &key, answer);
+    assert_null(answer_cache_get(cache, &key, true));
+    answer_cache_free(cache);
+    cached_answer_unref(held); /* outlives it */
 }
 
 /* n_words words by the user, then, if there is one, an answer and another question. */
@@ -351,7 +352,7 @@ static void an_answers_key_is_the_same_early_and_late(void **state)
         struct gen_message said = {.role = GEN_ASSISTANT, .blocks = &block, .n_blocks = 1};
         struct gen_request first, second;
         struct replay before, after;
-        struct memory_key key, again;
+        struct answer_key key, again;
 
         read_talk(lengths[i].n_words, NULL, &first, &before);
         read_talk(lengths[i].n_words, "It is so.", &second, &after);
@@ -374,7 +375,7 @@ static void an_answers_key_is_the_same_early_and_late(void **state)
 
 static void tenants_and_models_are_apart(void **state)
 {
-    struct memory_key key = key_of(1), a, b, c, d;
+    struct answer_key key = key_of(1), a, b, c, d;
 
     replay_key_for(&key, "a", "m", &a);
     replay_key_for(&key, "b", "m", &b);
@@ -395,7 +396,7 @@ int main(void)
         cmocka_unit_test(an_edited_answer_is_rendered_as_sent),
         cmocka_unit_test(results_name_the_models_own_ids),
         cmocka_unit_test(answers_that_were_cut_are_kept_as_far_as_they_go),
-        cmocka_unit_test(the_memory_is_bounded),
+        cmocka_unit_test(the_answer_cache_is_bounded),
         cmocka_unit_test(an_answers_key_is_the_same_early_and_late),
         cmocka_unit_test(tenants_and_models_are_apart),
     };

@@ -29,12 +29,11 @@ static void assert_round_trip(const struct kvxfer_message *said)
         assert_int_equal(heard.blocks[i], said->blocks[i]);
     assert_int_equal(heard.skip_blocks, said->skip_blocks);
     assert_int_equal(heard.ticket, said->ticket);
-    assert_int_equal(heard.deadline_ms, said->deadline_ms);
     assert_int_equal(heard.transport, said->transport);
     assert_int_equal(heard.router_epoch, said->router_epoch);
     assert_int_equal(heard.request, said->request);
     assert_int_equal(heard.n_tokens, said->n_tokens);
-    assert_int_equal(heard.ask, said->ask);
+    assert_int_equal(heard.fetch, said->fetch);
     assert_int_equal(heard.n_hashes, said->n_hashes);
     assert_int_equal(heard.tenant, said->tenant);
     for (uint32_t i = 0; i < said->n_hashes; i++)
@@ -62,7 +61,6 @@ static void every_message_comes_back(void **state)
          .n_blocks = 7,
          .skip_blocks = 2,
          .ticket = 99,
-         .deadline_ms = 10,
          .transport = TR_RDMA},
         {.kind = KVXFER_GRANT, .transfer = 4, .blocks = blocks, .n_blocks = 1, .ticket = 5},
         {.kind = KVXFER_REFUSED, .transfer = 5, .code = E_FULL, .retry_after_ms = 20},
@@ -77,9 +75,9 @@ static void every_message_comes_back(void **state)
         {.kind = KVXFER_DONE, .transfer = 7, .n_tokens = 64},
         {.kind = KVXFER_CANCEL, .transfer = 8, .code = E_PEER, .from_sender = true},
         {.kind = KVXFER_STOPPED, .transfer = 9},
-        {.kind = KVXFER_ASK, .ask = 10, .hashes = hashes, .n_hashes = 2, .tenant = 77},
-        {.kind = KVXFER_ASK_REFUSED, .ask = 11, .code = E_NOT_FOUND},
-        {.kind = KVXFER_OFFER, .transfer = 12, .ask = 10, .n_tokens = 64, .n_blocks = 2},
+        {.kind = KVXFER_FETCH, .fetch = 10, .hashes = hashes, .n_hashes = 2, .tenant = 77},
+        {.kind = KVXFER_FETCH_REFUSED, .fetch = 11, .code = E_NOT_FOUND},
+        {.kind = KVXFER_OFFER, .transfer = 12, .fetch = 10, .n_tokens = 64, .n_blocks = 2},
     };
 
     for (size_t i = 0; i < sizeof(messages) / sizeof(messages[0]); i++)

@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The transcript of one answer: a sink in front of the client's sink that records the answer for the
  * answer cache. */
-#ifndef SERVE_ANSWER_RECORD_H
-#define SERVE_ANSWER_RECORD_H
+#ifndef SERVE_ANSWER_TRANSCRIPT_H
+#define SERVE_ANSWER_TRANSCRIPT_H
 
 #include "serve/answer/answer.h"
-#include "serve/conversation/memory.h"
+#include "serve/conversation/answer_cache.h"
 #include "serve/prompt/prompt.h"
 
-struct record;
+struct transcript;
 
-extern const struct answer_sink record_sink; /* its arg is the transcript */
+extern const struct answer_sink transcript_sink; /* its arg is the transcript */
 
 /* Passes everything on to the sink, borrowed with its arg.  E_NOMEM. */
-int record_new(const struct answer_sink *sink, void *arg, struct record **out);
-void record_free(struct record *record); /* NULL is fine */
+int transcript_new(const struct answer_sink *sink, void *arg, struct transcript **out);
+void transcript_free(struct transcript *transcript); /* NULL is fine */
 /* Records tokens that are about to be pushed into the answer.  When memory runs out the transcript ends;
  * the answer continues. */
-void record_tokens(struct record *record, const token_id *ids, size_t n);
+void transcript_tokens(struct transcript *transcript, const token_id *ids, size_t n);
 
-/* Prefetches into the CPU cache what record_tokens() needs.  A second call (is_deep) prefetches what the
+/* Prefetches into the CPU cache what transcript_tokens() needs.  A second call (is_deep) prefetches what the
  * first one's data points to.  NULL is fine. */
-void record_fetch(const struct record *record, bool is_deep);
+void transcript_fetch(const struct transcript *transcript, bool is_deep);
 
-struct record_end {
+struct transcript_end {
     const struct gen_model *model;
     const struct prompt *prompt; /* the prompt that it answers */
     struct bytes prefill;        /* the beginning of its text, sent by the client */
@@ -33,6 +33,7 @@ struct record_end {
 
 /* Builds the answer for the answer cache to take.  E_UNSUPPORTED: the answer cannot stand for itself in a
  * prompt (it was cut within a call or in thinking, or its tokens cannot be told from its text).  E_NOMEM. */
-int record_finish(struct record *record, const struct record_end *end, struct memory_answer **out);
+int transcript_finish(struct transcript *transcript, const struct transcript_end *end,
+                      struct cached_answer **out);
 
 #endif

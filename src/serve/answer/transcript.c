@@ -2,8 +2,8 @@
 /* Recording answers.
  *
  *     tokens ─────────────────────────────────────> ids  ──┐
- *        └──> answer ──blocks──> record ──> the sink       ├──> memory_answer
- *                                   └─────────> blocks ────┘
+ *        └──> answer ──blocks──> transcript ──> the sink   ├──> cached_answer
+ *                                   └─────────────> blocks ┘
  *
  * An answer that its model ended is complete: its ids stand for everything between the tokens that open
  * the turn and those that close it.  An answer that ended otherwise has too many ids, or lacks the tokens
@@ -13,7 +13,7 @@
  *     a stop string             keep the ids wholly inside the delivered text, and the text left over
  *     a limit cut a call        drop: the value that the client got cannot come back
  *     the one call allowed      drop: the marker that closes it was never sampled */
-#include "serve/answer/record.h"
+#include "serve/answer/transcript.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +29,7 @@ struct written { /* a block */
     struct buf text; /* the text, or a call's arguments */
 };
 
-struct record {
+struct transcript {
     const struct answer_sink *sink;
     void *arg;
     struct token_ids ids;
@@ -40,160 +40,161 @@ struct record {
     bool is_bad;  /* a part is missing */
 };
 
-int record_new(const struct answer_sink *sink, void *arg, struct record **out)
+int transcript_new(const struct answer_sink *sink, void *arg, struct transcript **out)
 {
-    struct record *record = calloc(1, sizeof(*record));
+    struct transcript *transcript = calloc(1, sizeof(*transcript));
 
-    if (record == NULL)
+    if (transcript == NULL)
         return E_NOMEM;
-    record->sink = sink;
-    record->arg = arg;
-    *out = record;
+    transcript->sink = sink;
+    transcript->arg = arg;
+    *out = transcript;
     return 0;
 }
 
-static void drop_last(struct record *record)
+static void drop_last(struct transcript *transcript)
 {
-    struct written *block = &record->blocks[--record->n_blocks];
+    struct written *block = &transcript->blocks[--transcript->n_blocks];
 
     free(block->id);
     buf_fini(&block->name);
     buf_fini(&block->text);
 }
 
-void record_free(struct record *record)
+void transcript_free(struct transcript *transcript)
 {
-    if (record == NULL)
+    if (transcript == NULL)
         return;
-    while (record->n_blocks > 0)
-        drop_last(record);
-    free(record->blocks);
-    token_ids_fini(&record->ids);
-    free(record);
+    while (transcript->n_blocks > 0)
+        drop_last(transcript);
+    free(transcript->blocks);
+    token_ids_fini(&transcript->ids);
+    free(transcript);
 }
 
-void record_tokens(struct record *record, const token_id *ids, size_t n)
+void transcript_tokens(struct transcript *transcript, const token_id *ids, size_t n)
 {
-    record->is_bad |= token_ids_append(&record->ids, ids, n) < 0;
+    transcript->is_bad |= token_ids_append(&transcript->ids, ids, n) < 0;
 }
 
-void record_fetch(const struct record *record, bool is_deep)
+void transcript_fetch(const struct transcript *transcript, bool is_deep)
 {
-    if (record == NULL)
+    if (transcript == NULL)
         return;
     if (!is_deep) {
-        mem_prefetch(record, sizeof(*record));
+        mem_prefetch(transcript, sizeof(*transcript));
         return;
     }
-    mem_prefetch(record->ids.ids + record->ids.n, 1);
-    mem_prefetch(record->blocks + record->n_blocks - (record->n_blocks > 0), sizeof(*record->blocks));
+    mem_prefetch(transcript->ids.ids + transcript->ids.n, 1);
+    mem_prefetch(transcript->blocks + transcript->n_blocks - (transcript->n_blocks > 0),
+                 sizeof(*transcript->blocks));
 }
 
 /* ---- the sink ---- */
 
-static struct written *open_block(struct record *record, enum gen_block_kind kind)
+static struct written *open_block(struct transcript *transcript, enum gen_block_kind kind)
 {
-    if (record->n_blocks == record->cap_blocks) {
-        size_t cap = record->cap_blocks == 0 ? 2 : record->cap_blocks * 2;
-        struct written *grown = realloc(record->blocks, cap * sizeof(*grown));
+    if (transcript->n_blocks == transcript->cap_blocks) {
+        size_t cap = transcript->cap_blocks == 0 ? 2 : transcript->cap_blocks * 2;
+        struct written *grown = realloc(transcript->blocks, cap * sizeof(*grown));
 
         if (grown == NULL) {
-            record->is_bad = true;
+            transcript->is_bad = true;
             return NULL;
         }
-        record->blocks = grown;
-        record->cap_blocks = cap;
+        transcript->blocks = grown;
+        transcript->cap_blocks = cap;
     }
-    record->is_open = true;
-    record->blocks[record->n_blocks] = (struct written){.kind = kind};
-    return &record->blocks[record->n_blocks++];
+    transcript->is_open = true;
+    transcript->blocks[transcript->n_blocks] = (struct written){.kind = kind};
+    return &transcript->blocks[transcript->n_blocks++];
 }
 
-static void add_text(struct record *record, struct bytes text)
+static void add_text(struct transcript *transcript, struct bytes text)
 {
-    if (!record->is_bad)
-        record->is_bad =
-            buf_append(&record->blocks[record->n_blocks - 1].text, text.data, text.len_bytes) < 0;
+    if (!transcript->is_bad)
+        transcript->is_bad =
+            buf_append(&transcript->blocks[transcript->n_blocks - 1].text, text.data, text.len_bytes) < 0;
 }
 
 static int on_open_text(void *arg)
 {
-    struct record *record = arg;
+    struct transcript *transcript = arg;
 
-    open_block(record, GEN_TEXT);
-    return record->sink->open_text(record->arg);
+    open_block(transcript, GEN_TEXT);
+    return transcript->sink->open_text(transcript->arg);
 }
 
 static int on_text(void *arg, struct bytes text)
 {
-    struct record *record = arg;
+    struct transcript *transcript = arg;
 
-    add_text(record, text);
-    return record->sink->text(record->arg, text);
+    add_text(transcript, text);
+    return transcript->sink->text(transcript->arg, text);
 }
 
 static int on_open_thinking(void *arg)
 {
-    struct record *record = arg;
+    struct transcript *transcript = arg;
 
-    open_block(record, GEN_THINKING);
-    return record->sink->open_thinking(record->arg);
+    open_block(transcript, GEN_THINKING);
+    return transcript->sink->open_thinking(transcript->arg);
 }
 
 static int on_thinking(void *arg, struct bytes text)
 {
-    struct record *record = arg;
+    struct transcript *transcript = arg;
 
-    add_text(record, text);
-    return record->sink->thinking(record->arg, text);
+    add_text(transcript, text);
+    return transcript->sink->thinking(transcript->arg, text);
 }
 
 static int on_signature(void *arg, struct bytes signature)
 {
-    struct record *record = arg;
+    struct transcript *transcript = arg;
 
-    return record->sink->signature(record->arg, signature);
+    return transcript->sink->signature(transcript->arg, signature);
 }
 
 static int on_open_call(void *arg, const char *id, struct bytes name)
 {
-    struct record *record = arg;
-    struct written *block = open_block(record, GEN_TOOL_USE);
+    struct transcript *transcript = arg;
+    struct written *block = open_block(transcript, GEN_TOOL_USE);
 
     if (block != NULL) {
         block->id = strdup(id);
-        record->is_bad |= block->id == NULL || buf_append(&block->name, name.data, name.len_bytes) < 0;
+        transcript->is_bad |= block->id == NULL || buf_append(&block->name, name.data, name.len_bytes) < 0;
     }
-    return record->sink->open_call(record->arg, id, name);
+    return transcript->sink->open_call(transcript->arg, id, name);
 }
 
 static int on_arguments(void *arg, struct bytes json)
 {
-    struct record *record = arg;
+    struct transcript *transcript = arg;
 
-    add_text(record, json);
-    return record->sink->arguments(record->arg, json);
+    add_text(transcript, json);
+    return transcript->sink->arguments(transcript->arg, json);
 }
 
 static int on_close(void *arg, enum calls_end how)
 {
-    struct record *record = arg;
+    struct transcript *transcript = arg;
 
-    record->is_open = false;
-    record->is_cut |= how == CALLS_CUT;
-    if (how == CALLS_BROKEN && record->n_blocks > 0) /* its text follows */
-        drop_last(record);
-    return record->sink->close(record->arg, how);
+    transcript->is_open = false;
+    transcript->is_cut |= how == CALLS_CUT;
+    if (how == CALLS_BROKEN && transcript->n_blocks > 0) /* its text follows */
+        drop_last(transcript);
+    return transcript->sink->close(transcript->arg, how);
 }
 
-const struct answer_sink record_sink = {on_open_text, on_text,      on_open_thinking, on_thinking,
-                                        on_signature, on_open_call, on_arguments,     on_close};
+const struct answer_sink transcript_sink = {on_open_text, on_text,      on_open_thinking, on_thinking,
+                                            on_signature, on_open_call, on_arguments,     on_close};
 
 /* ---- which tokens ---- */
 
 /* Writes the text of all ids and the end of each in it: [n + 1], ends[0] is 0.  An id that ends within a
  * character ends where the character begins. */
-static int spell(const struct record *record, const struct tokenizer *tokenizer, bool is_continuation,
+static int spell(const struct transcript *transcript, const struct tokenizer *tokenizer, bool is_continuation,
                  struct buf *text, size_t *ends)
 {
     struct detok detok;
@@ -201,8 +202,8 @@ static int spell(const struct record *record, const struct tokenizer *tokenizer,
 
     detok_init(&detok, tokenizer, is_continuation);
     ends[0] = 0;
-    for (size_t i = 0; i < record->ids.n && rc == 0; i++) {
-        rc = detok_push(&detok, record->ids.ids[i], text);
+    for (size_t i = 0; i < transcript->ids.n && rc == 0; i++) {
+        rc = detok_push(&detok, transcript->ids.ids[i], text);
         ends[i + 1] = detok.n_held == 0 ? text->len_bytes : SIZE_MAX;
     }
     detok_finish(&detok);
@@ -210,15 +211,15 @@ static int spell(const struct record *record, const struct tokenizer *tokenizer,
 }
 
 /* Counts the ids that lie wholly before the end of the answer's last text, and finds the text left over. */
-static int count_inside(const struct record *record, const struct record_end *end, size_t *n_out,
+static int count_inside(const struct transcript *transcript, const struct transcript_end *end, size_t *n_out,
                         struct bytes *rest_out)
 {
-    struct bytes last = buf_view(&record->blocks[record->n_blocks - 1].text);
-    size_t *ends = calloc(record->ids.n + 1, sizeof(*ends));
+    struct bytes last = buf_view(&transcript->blocks[transcript->n_blocks - 1].text);
+    size_t *ends = calloc(transcript->ids.n + 1, sizeof(*ends));
     struct buf text = {0};
     int rc = ends == NULL ? E_NOMEM
-                          : spell(record, end->model->tokenizer, end->prefill.len_bytes > 0, &text, ends);
-    size_t from = SIZE_MAX, n = record->ids.n;
+                          : spell(transcript, end->model->tokenizer, end->prefill.len_bytes > 0, &text, ends);
+    size_t from = SIZE_MAX, n = transcript->ids.n;
 
     for (size_t at = 0; rc == 0 && (at = bytes_find(buf_view(&text), last, at)) != SIZE_MAX; at++)
         from = at;
@@ -240,24 +241,24 @@ static int count_inside(const struct record *record, const struct record_end *en
     return rc;
 }
 
-static int count_ids(const struct record *record, const struct record_end *end, size_t *n_out,
+static int count_ids(const struct transcript *transcript, const struct transcript_end *end, size_t *n_out,
                      struct bytes *rest_out)
 {
-    *n_out = record->ids.n;
+    *n_out = transcript->ids.n;
     *rest_out = (struct bytes){0};
     if (!end->is_early && (end->stop == GEN_STOP_END_TURN || end->stop == GEN_STOP_TOOL_USE))
         return 0;
-    if (end->stop == GEN_STOP_TOOL_USE || record->n_blocks == 0 ||
-        record->blocks[record->n_blocks - 1].kind != GEN_TEXT)
+    if (end->stop == GEN_STOP_TOOL_USE || transcript->n_blocks == 0 ||
+        transcript->blocks[transcript->n_blocks - 1].kind != GEN_TEXT)
         return E_UNSUPPORTED;
-    return count_inside(record, end, n_out, rest_out);
+    return count_inside(transcript, end, n_out, rest_out);
 }
 
 /* ---- the answer ---- */
 
-static bool copy(struct memory_answer *answer, struct bytes before, struct bytes text, struct bytes *out)
+static bool copy(struct cached_answer *answer, struct bytes before, struct bytes text, struct bytes *out)
 {
-    uint8_t *room = memory_answer_take(answer, before.len_bytes + text.len_bytes + 1);
+    uint8_t *room = cached_answer_take(answer, before.len_bytes + text.len_bytes + 1);
 
     if (room == NULL)
         return false;
@@ -270,7 +271,7 @@ static bool copy(struct memory_answer *answer, struct bytes before, struct bytes
 }
 
 /* Writes a call's input in the parser's serialisation, and in sorted form. */
-static int copy_input(struct memory_answer *answer, struct bytes arguments, struct gen_block *block,
+static int copy_input(struct cached_answer *answer, struct bytes arguments, struct gen_block *block,
                       struct bytes *sorted_out)
 {
     const struct bytes nothing = {0};
@@ -290,7 +291,7 @@ static int copy_input(struct memory_answer *answer, struct bytes arguments, stru
     return rc;
 }
 
-static int copy_block(struct memory_answer *answer, const struct written *from, struct bytes before)
+static int copy_block(struct cached_answer *answer, const struct written *from, struct bytes before)
 {
     struct gen_block *block = &answer->blocks[answer->n_blocks];
     struct bytes *sorted = &answer->sorted[answer->n_blocks];
@@ -310,45 +311,46 @@ static int copy_block(struct memory_answer *answer, const struct written *from, 
     return copy_input(answer, buf_view(&from->text), block, sorted);
 }
 
-static int copy_blocks(const struct record *record, const struct record_end *end,
-                       struct memory_answer *answer)
+static int copy_blocks(const struct transcript *transcript, const struct transcript_end *end,
+                       struct cached_answer *answer)
 {
     const struct written opening = {.kind = GEN_TEXT};
     struct bytes before = end->prefill;
-    size_t n = record->n_blocks + 1;
+    size_t n = transcript->n_blocks + 1;
     int rc = 0;
 
-    answer->blocks = memory_answer_take(answer, n * sizeof(*answer->blocks));
-    answer->sorted = memory_answer_take(answer, n * sizeof(*answer->sorted));
+    answer->blocks = cached_answer_take(answer, n * sizeof(*answer->blocks));
+    answer->sorted = cached_answer_take(answer, n * sizeof(*answer->sorted));
     if (answer->blocks == NULL || answer->sorted == NULL)
         return E_NOMEM;
     /* The text that the client began is part of the message when it comes back. */
-    if (before.len_bytes > 0 && (record->n_blocks == 0 || record->blocks[0].kind != GEN_TEXT)) {
+    if (before.len_bytes > 0 && (transcript->n_blocks == 0 || transcript->blocks[0].kind != GEN_TEXT)) {
         rc = copy_block(answer, &opening, before);
         before.len_bytes = 0;
     }
-    for (size_t i = 0; i < record->n_blocks && rc == 0; i++) {
-        rc = copy_block(answer, &record->blocks[i], before);
+    for (size_t i = 0; i < transcript->n_blocks && rc == 0; i++) {
+        rc = copy_block(answer, &transcript->blocks[i], before);
         before.len_bytes = 0;
     }
     return rc;
 }
 
-static int copy_ids(const struct record *record, const struct record_end *end, struct memory_answer *answer)
+static int copy_ids(const struct transcript *transcript, const struct transcript_end *end,
+                    struct cached_answer *answer)
 {
     const struct prompt *prompt = end->prompt;
     size_t n_opening = prompt->ids.n - prompt->base_tokens, n = 0;
     struct bytes rest;
-    int rc = count_ids(record, end, &n, &rest);
+    int rc = count_ids(transcript, end, &n, &rest);
 
     if (rc < 0)
         return rc;
-    answer->ids = memory_answer_take(answer, (n_opening + n + 1) * sizeof(*answer->ids));
+    answer->ids = cached_answer_take(answer, (n_opening + n + 1) * sizeof(*answer->ids));
     if (answer->ids == NULL || !copy(answer, rest, bytes_of(NULL, 0), &answer->rest))
         return E_NOMEM;
     memcpy(answer->ids, prompt->ids.ids + prompt->base_tokens, n_opening * sizeof(*answer->ids));
     if (n > 0)
-        memcpy(answer->ids + n_opening, record->ids.ids, n * sizeof(*answer->ids));
+        memcpy(answer->ids + n_opening, transcript->ids.ids, n * sizeof(*answer->ids));
     answer->n_opening = (uint32_t)n_opening;
     answer->n_ids = (uint32_t)(n_opening + n);
     answer->base_tokens = prompt->base_tokens;
@@ -358,19 +360,19 @@ static int copy_ids(const struct record *record, const struct record_end *end, s
 
 /* In Mistral's format the model gives its calls ids of its own, and results must name these.  The text is
  * a list of objects, perhaps after other text.  Otherwise there are no ids. */
-static int copy_drawn_ids(const struct record *record, const struct record_end *end,
-                          struct memory_answer *answer)
+static int copy_drawn_ids(const struct transcript *transcript, const struct transcript_end *end,
+                          struct cached_answer *answer)
 {
-    size_t *ends = calloc(record->ids.n + 1, sizeof(*ends)), n = 0;
+    size_t *ends = calloc(transcript->ids.n + 1, sizeof(*ends)), n = 0;
     struct buf text = {0};
     json_t *list = NULL;
-    int rc = ends == NULL ? E_NOMEM : spell(record, end->model->tokenizer, false, &text, ends);
+    int rc = ends == NULL ? E_NOMEM : spell(transcript, end->model->tokenizer, false, &text, ends);
     size_t marker = bytes_find(buf_view(&text), bytes_str("[TOOL_CALLS]"), 0); /* text, not a token */
     size_t from = bytes_find(buf_view(&text), bytes_str("["), marker == SIZE_MAX ? 0 : marker + 12);
 
     if (rc == 0 && from != SIZE_MAX &&
         api_json_load(bytes_of(text.data + from, text.len_bytes - from), NULL, &list) == 0) {
-        answer->drawn_ids = memory_answer_take(answer, (answer->n_blocks + 1) * sizeof(*answer->drawn_ids));
+        answer->drawn_ids = cached_answer_take(answer, (answer->n_blocks + 1) * sizeof(*answer->drawn_ids));
         rc = answer->drawn_ids == NULL ? E_NOMEM : 0;
     }
     for (size_t i = 0; rc == 0 && list != NULL && i < answer->n_blocks; i++) {
@@ -388,25 +390,26 @@ static int copy_drawn_ids(const struct record *record, const struct record_end *
     return rc;
 }
 
-int record_finish(struct record *record, const struct record_end *end, struct memory_answer **out)
+int transcript_finish(struct transcript *transcript, const struct transcript_end *end,
+                      struct cached_answer **out)
 {
-    struct memory_answer *answer;
+    struct cached_answer *answer;
     int rc;
 
-    if (record->is_bad || record->is_cut || record->is_open || end->prompt->base_tokens == 0)
+    if (transcript->is_bad || transcript->is_cut || transcript->is_open || end->prompt->base_tokens == 0)
         return E_UNSUPPORTED;
-    rc = memory_answer_new(&answer);
+    rc = cached_answer_new(&answer);
     if (rc < 0)
         return rc;
-    rc = copy_ids(record, end, answer);
+    rc = copy_ids(transcript, end, answer);
     if (rc == 0)
-        rc = copy_blocks(record, end, answer);
-    if (rc == 0 && chat_format_manner(end->model->chat)->calls == CHAT_CALLS_MISTRAL)
-        rc = copy_drawn_ids(record, end, answer);
+        rc = copy_blocks(transcript, end, answer);
+    if (rc == 0 && calls_row_of(chat_format_manner(end->model->chat)->calls)->writes_ids)
+        rc = copy_drawn_ids(transcript, end, answer);
     if (rc == 0 && answer->n_blocks == 0) /* an answer without blocks cannot come back */
         rc = E_UNSUPPORTED;
     if (rc < 0)
-        memory_answer_unref(answer);
+        cached_answer_unref(answer);
     else
         *out = answer;
     return rc;

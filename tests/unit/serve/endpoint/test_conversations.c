@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Message threads: the table by itself, and through the endpoint: what is continued is the conversation that
+/* Conversations: the table by itself, and through the endpoint: what is continued is the conversation that
  * a client would have sent whole, token for token; what is not to be continued is refused with the code that
  * clients know. */
-#include "serve/conversation/threads.h"
+#include "serve/conversation/conversations.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -28,86 +28,91 @@
 
 /* ---- the table ---- */
 
-static void put(struct threads *threads, const char *id, const char *owner, size_t n_bytes, uint64_t now_ns)
+static void put(struct conversations *conversations, const char *id, const char *owner, size_t n_bytes,
+                uint64_t now_ns)
 {
     struct buf text = {0};
 
     for (size_t i = 0; i < n_bytes; i++)
         buf_append_byte(&text, 'x');
-    threads_put(threads, id, owner, &text, now_ns);
+    conversations_put(conversations, id, owner, &text, now_ns);
 }
 
-static enum threads_take take(struct threads *threads, const char *id, const char *owner, uint64_t now_ns)
+static enum conversations_take take(struct conversations *conversations, const char *id, const char *owner,
+                                    uint64_t now_ns)
 {
-    struct thread *thread;
-    enum threads_take how = threads_take(threads, bytes_str(id), owner, now_ns, &thread);
+    struct conversation *conversation;
+    enum conversations_take how =
+        conversations_take(conversations, bytes_str(id), owner, now_ns, &conversation);
 
-    if (how == THREADS_TAKEN)
-        threads_give_back(threads, thread, false, now_ns);
+    if (how == CONVERSATIONS_TAKEN)
+        conversations_give_back(conversations, conversation, false, now_ns);
     return how;
 }
 
-static void a_thread_is_continued_once_by_its_owner(void **state)
+static void a_conversation_is_continued_once_by_its_owner(void **state)
 {
-    struct threads *threads;
-    struct thread *thread;
+    struct conversations *conversations;
+    struct conversation *conversation;
 
-    assert_int_equal(threads_new(1 << 20, 100, &threads), 0);
-    put(threads, "msg_a", "team", 10, 0);
-    assert_int_equal(take(threads, "msg_b", "team", 0), THREADS_UNKNOWN);
-    assert_int_equal(take(threads, "", "team", 0), THREADS_UNKNOWN);
-    assert_int_equal(take(threads, "msg_aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "team", 0),
-                     THREADS_UNKNOWN);
-    assert_int_equal(take(threads, "msg_a", "others", 0), THREADS_UNKNOWN);
-    assert_int_equal(take(threads, "msg_a", "team", 0), THREADS_TAKEN);
-    assert_int_equal(threads_take(threads, bytes_str("msg_a"), "team", 0, &thread), THREADS_TAKEN);
-    assert_int_equal(thread_text(thread).len_bytes, 10);
-    assert_int_equal(take(threads, "msg_a", "team", 1), THREADS_BUSY);
-    threads_give_back(threads, thread, true, 1);
-    assert_int_equal(take(threads, "msg_a", "team", 2), THREADS_CONTINUED);
-    assert_int_equal(take(threads, "msg_a", "others", 2), THREADS_UNKNOWN);
-    threads_free(threads);
+    assert_int_equal(conversations_new(1 << 20, 100, &conversations), 0);
+    put(conversations, "msg_a", "team", 10, 0);
+    assert_int_equal(take(conversations, "msg_b", "team", 0), CONVERSATIONS_UNKNOWN);
+    assert_int_equal(take(conversations, "", "team", 0), CONVERSATIONS_UNKNOWN);
+    assert_int_equal(take(conversations, "msg_aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "team", 0),
+                     CONVERSATIONS_UNKNOWN);
+    assert_int_equal(take(conversations, "msg_a", "others", 0), CONVERSATIONS_UNKNOWN);
+    assert_int_equal(take(conversations, "msg_a", "team", 0), CONVERSATIONS_TAKEN);
+    assert_int_equal(conversations_take(conversations, bytes_str("msg_a"), "team", 0, &conversation),
+                     CONVERSATIONS_TAKEN);
+    assert_int_equal(conversation_text(conversation).len_bytes, 10);
+    assert_int_equal(take(conversations, "msg_a", "team", 1), CONVERSATIONS_BUSY);
+    conversations_give_back(conversations, conversation, true, 1);
+    assert_int_equal(take(conversations, "msg_a", "team", 2), CONVERSATIONS_CONTINUED);
+    assert_int_equal(take(conversations, "msg_a", "others", 2), CONVERSATIONS_UNKNOWN);
+    conversations_free(conversations);
 }
 
-static void a_thread_goes_after_its_last_use(void **state)
+static void a_conversation_expires_after_its_last_use(void **state)
 {
-    struct threads *threads;
-    struct thread *thread;
+    struct conversations *conversations;
+    struct conversation *conversation;
 
-    assert_int_equal(threads_new(1 << 20, 100, &threads), 0);
-    put(threads, "msg_a", "team", 10, 0);
-    put(threads, "msg_b", "team", 10, 0);
-    assert_int_equal(take(threads, "msg_a", "team", 90), THREADS_TAKEN);
-    assert_int_equal(take(threads, "msg_b", "team", 101), THREADS_UNKNOWN);
-    assert_int_equal(threads_take(threads, bytes_str("msg_a"), "team", 190, &thread), THREADS_TAKEN);
-    put(threads, "msg_c", "team", 10, 1000); /* while it is held, it stays */
-    assert_int_equal(threads_count(threads), 2);
-    threads_give_back(threads, thread, true, 1000);
-    assert_int_equal(take(threads, "msg_a", "team", 1100), THREADS_CONTINUED);
-    assert_int_equal(take(threads, "msg_a", "team", 1101), THREADS_UNKNOWN);
-    assert_int_equal(threads_count(threads), 0);
-    assert_int_equal(threads_bytes(threads), 0);
-    threads_free(threads);
+    assert_int_equal(conversations_new(1 << 20, 100, &conversations), 0);
+    put(conversations, "msg_a", "team", 10, 0);
+    put(conversations, "msg_b", "team", 10, 0);
+    assert_int_equal(take(conversations, "msg_a", "team", 90), CONVERSATIONS_TAKEN);
+    assert_int_equal(take(conversations, "msg_b", "team", 101), CONVERSATIONS_UNKNOWN);
+    assert_int_equal(conversations_take(conversations, bytes_str("msg_a"), "team", 190, &conversation),
+                     CONVERSATIONS_TAKEN);
+    put(conversations, "msg_c", "team", 10, 1000); /* while it is held, it stays */
+    assert_int_equal(conversations_count(conversations), 2);
+    conversations_give_back(conversations, conversation, true, 1000);
+    assert_int_equal(take(conversations, "msg_a", "team", 1100), CONVERSATIONS_CONTINUED);
+    assert_int_equal(take(conversations, "msg_a", "team", 1101), CONVERSATIONS_UNKNOWN);
+    assert_int_equal(conversations_count(conversations), 0);
+    assert_int_equal(conversations_bytes(conversations), 0);
+    conversations_free(conversations);
 }
 
 static void the_table_is_bounded(void **state)
 {
-    struct threads *threads;
+    struct conversations *conversations;
     char id[16];
 
-    assert_int_equal(threads_new(100000, 100, &threads), 0);
+    assert_int_equal(conversations_new(100000, 100, &conversations), 0);
     for (int i = 0; i < 1000; i++) {
         snprintf(id, sizeof(id), "msg_%d", i);
-        put(threads, id, "team", 1000, 0);
-        assert_true(threads_bytes(threads) <= 100000);
+        put(conversations, id, "team", 1000, 0);
+        assert_true(conversations_bytes(conversations) <= 100000);
     }
-    assert_true(threads_count(threads) > 40);
-    assert_int_equal(take(threads, "msg_999", "team", 0), THREADS_TAKEN);
-    assert_int_equal(take(threads, "msg_1", "team", 0), THREADS_UNKNOWN);
-    put(threads, "msg_large", "team", 200000, 0); /* not kept, and nothing goes for it */
-    assert_int_equal(take(threads, "msg_large", "team", 0), THREADS_UNKNOWN);
-    assert_int_equal(take(threads, "msg_999", "team", 0), THREADS_TAKEN);
-    threads_free(threads);
+    assert_true(conversations_count(conversations) > 40);
+    assert_int_equal(take(conversations, "msg_999", "team", 0), CONVERSATIONS_TAKEN);
+    assert_int_equal(take(conversations, "msg_1", "team", 0), CONVERSATIONS_UNKNOWN);
+    put(conversations, "msg_large", "team", 200000, 0); /* not kept, and nothing goes for it */
+    assert_int_equal(take(conversations, "msg_large", "team", 0), CONVERSATIONS_UNKNOWN);
+    assert_int_equal(take(conversations, "msg_999", "team", 0), CONVERSATIONS_TAKEN);
+    conversations_free(conversations);
 }
 
 /* ---- the endpoint ---- */
@@ -159,7 +164,7 @@ static void go_on(struct rig *rig, const char *id, const char *more, const char 
     json_decref(root);
 }
 
-static void begin_thread(struct rig *rig, const char *before, char id[40])
+static void begin_conversation(struct rig *rig, const char *before, char id[40])
 {
     char body[1024];
     json_t *root;
@@ -179,7 +184,7 @@ static void what_is_continued_is_the_whole_conversation(void **state)
     json_t *root, *whole;
 
     rig_begin(&rig, NULL);
-    begin_thread(&rig, SYSTEM TOOLS, id);
+    begin_conversation(&rig, SYSTEM TOOLS, id);
     put_next(body, sizeof(body), id, "", NEXT);
     root = post(&rig, "/v1/messages/count_tokens", "", body, 200);
     whole = post(&rig, "/v1/messages/count_tokens", "",
@@ -210,7 +215,7 @@ static void an_id_is_good_once(void **state)
 
     rig_begin(&rig, NULL);
     go_on(&rig, "msg_never", "", NEXT, 404, "thread_not_found", NULL);
-    begin_thread(&rig, "", id);
+    begin_conversation(&rig, "", id);
     go_on(&rig, id, "\"cache_salt\":\"mine\",", NEXT, 404, "thread_not_found", NULL);
     go_on(&rig, id, "\"temperature\":9,", NEXT, 400, NULL, NULL); /* fails: it can be continued still */
     go_on(&rig, id, SYSTEM, NEXT, 400, NULL, NULL);
@@ -229,7 +234,7 @@ static void one_that_is_being_continued_is_busy_until_it_fails(void **state)
     int fd;
 
     rig_begin(&rig, NULL);
-    begin_thread(&rig, "", id);
+    begin_conversation(&rig, "", id);
     put_next(body, sizeof(body), id, "", "{\"role\":\"user\",\"content\":\"hang\"}");
     put_post(&request, "/v1/messages", "", body);
     fd = raw_connect(rig.port);
@@ -317,7 +322,7 @@ static void breakpoints_of_earlier_requests_do_not_count(void **state)
     char id[40];
 
     rig_begin(&rig, NULL);
-    begin_thread(&rig, four, id);
+    begin_conversation(&rig, four, id);
     go_on(&rig, id, "", marked, 200, NULL, id);
     go_on(&rig, id, "", marked, 200, NULL, NULL);
     rig_end(&rig);
@@ -357,9 +362,9 @@ static void a_stream_and_a_text_begun_by_the_client_are_kept(void **state)
 
 static void metrics_tell_what_was_found(void **state)
 {
-    static const char *const lines[] = {"baton_threads_continued_total{result=\"taken\"} 1",
-                                        "baton_threads_continued_total{result=\"unknown\"} 1",
-                                        "baton_threads_continued_total{result=\"continued_already\"} 1",
+    static const char *const lines[] = {"baton_conversations_continued_total{result=\"taken\"} 1",
+                                        "baton_conversations_continued_total{result=\"unknown\"} 1",
+                                        "baton_conversations_continued_total{result=\"continued_already\"} 1",
                                         "baton_prompt_answers_total{replayed=\"yes\"} 1",
                                         "baton_prompt_answers_total{replayed=\"no\"} 1"};
     struct buf in = {0};
@@ -367,7 +372,7 @@ static void metrics_tell_what_was_found(void **state)
     char id[40];
 
     rig_begin(&rig, NULL);
-    begin_thread(&rig, "", id);
+    begin_conversation(&rig, "", id);
     go_on(&rig, id, "", NEXT, 200, NULL, NULL);
     go_on(&rig, id, "", NEXT, 400, NULL, NULL);
     go_on(&rig, "msg_never", "", NEXT, 404, NULL, NULL);
@@ -379,7 +384,7 @@ static void metrics_tell_what_was_found(void **state)
     for (size_t i = 0; i < ARRAY_LEN(lines); i++)
         if (!raw_holds(&in, lines[i]))
             fail_msg("no line %s in\n%s", lines[i], (const char *)in.data);
-    assert_false(raw_holds(&in, "baton_threads_bytes 0\n"));
+    assert_false(raw_holds(&in, "baton_conversations_bytes 0\n"));
     assert_false(raw_holds(&in, "baton_answers_remembered_bytes 0\n"));
     buf_fini(&in);
     rig_end(&rig);
@@ -387,7 +392,7 @@ static void metrics_tell_what_was_found(void **state)
 
 static void without(struct front_opts *opts, struct sim_opts *sim)
 {
-    opts->thread_bytes = 0;
+    opts->conversation_bytes = 0;
 }
 
 static void without_answers(struct front_opts *opts, struct sim_opts *sim)
@@ -421,8 +426,8 @@ static void without_room_they_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_thread_is_continued_once_by_its_owner),
-        cmocka_unit_test(a_thread_goes_after_its_last_use),
+        cmocka_unit_test(a_conversation_is_continued_once_by_its_owner),
+        cmocka_unit_test(a_conversation_expires_after_its_last_use),
         cmocka_unit_test(the_table_is_bounded),
         cmocka_unit_test(what_is_continued_is_the_whole_conversation),
         cmocka_unit_test(an_id_is_good_once),

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Conversations: each is kept under the id of its last answer and can be continued once.
+ *
+ * The store is bounded in bytes and drops the least recently used conversation first.  Each conversation
+ * also expires some minutes after its last use.  Nothing survives a restart.  If a conversation is gone,
+ * the client sends it again in full, so a loss costs no correctness.  One loop thread, except that any
+ * thread may read a text that is held. */
+#ifndef SERVE_CONVERSATION_CONVERSATIONS_H
+#define SERVE_CONVERSATION_CONVERSATIONS_H
+
+#include "base/bytes.h"
+
+struct conversations;
+struct conversation;
+
+enum conversations_take {
+    CONVERSATIONS_TAKEN,
+    CONVERSATIONS_UNKNOWN,   /* it never existed, is gone, or belongs to another owner */
+    CONVERSATIONS_CONTINUED, /* a request has continued it */
+    CONVERSATIONS_BUSY       /* a request is continuing it */
+};
+
+/* life_ns: lifetime after the last use.  E_NOMEM. */
+int conversations_new(size_t max_bytes, uint64_t life_ns, struct conversations **out);
+void conversations_free(struct conversations *conversations); /* NULL is fine; no conversation may be held */
+/* Stores a conversation (api_put_thread()) for its owner; takes the text.  id: the message's id, at most
+ * IDS_BYTES - 1 long.  A conversation larger than the bound is dropped; so is one for which there is no
+ * memory. */
+void conversations_put(struct conversations *conversations, const char *id, const char *owner,
+                       struct buf *text, uint64_t now_ns);
+/* Holds a conversation for the request that continues it, until conversations_give_back(). */
+enum conversations_take conversations_take(struct conversations *conversations, struct bytes id,
+                                           const char *owner, uint64_t now_ns, struct conversation **out);
+struct bytes conversation_text(const struct conversation *conversation);
+/* Releases a conversation.  is_continued: it cannot be taken again, and only that fact is kept. */
+void conversations_give_back(struct conversations *conversations, struct conversation *conversation,
+                             bool is_continued, uint64_t now_ns);
+size_t conversations_count(const struct conversations *conversations);
+size_t conversations_bytes(const struct conversations *conversations);
+
+#endif

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every way to copy a piece of KV, beside the C library's, as a hand-off through shared memory uses it:
+/* Every method to copy a piece of KV, beside the C library's, as a hand-off through shared memory uses it:
  * pieces of 512 KiB at random places of two large regions.  A tool for developers, not a test:
  *
  *     bench_copy [MIB_OF_EACH_REGION [ROUNDS]]
  *
- * By turns: in each round every way copies a stretch of pieces; a way's figures are the median and the best
- * of its rounds and the median of its ratios to memcpy of the same round.  Below: what the chooser of the
- * daemons finds, five times, and how long that takes. */
+ * In each round every method copies a run of pieces.  The figures of a method are the median and the best of
+ * its rounds, and the median of its ratios to memcpy of the same round.  The last lines show the daemons' own
+ * choice, five times, and its time. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -29,3 +29,12 @@ EXTRA_DIST += tests/integration/test_share.py tests/integration/test_disk_index.
 TESTS += tests/integration/test_calibrate.py
 EXTRA_DIST += tests/integration/test_calibrate.py
 tests/integration/test_calibrate.log: baton-plan
+# skipped without the package index and $BATON_REAL_MODELS; the sanitizers see the same code with the bundled model
+if PLAIN_BUILD
+TESTS += tests/integration/test_real_models.py
+endif
+EXTRA_DIST += tests/integration/test_real_models.py
+clean-local: clean-real-models
+.PHONY: clean-real-models
+clean-real-models:
+	rm -rf tests/integration/real-models

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Answers from a model that says anything, in every family's manner.
+/* Answers from a model that says anything, in every family's format.
  *
  * The first byte chooses the family, whether it thinks, where the text is cut in two, and whether the answer
  * is cut.  Passed on are arguments that are a prefix of valid JSON, whole ones that are an object, and cut

@@ -20,7 +20,7 @@
 
 const char *constraint_call_mark(const struct constraint *constraint)
 {
-    switch (constraint->manner->calls) {
+    switch (constraint->format->calls) {
     case CHAT_CALLS_HERMES:
     case CHAT_CALLS_XML:
     case CHAT_CALLS_GLM:
@@ -85,7 +85,7 @@ static void put_tools(struct constraint *constraint, const struct words *words, 
             constraint_mark(constraint, words->mark);
         if (words->mark_text != NULL)
             constraint_text(constraint, words->mark_text);
-        if (words->mark_text != NULL && constraint->manner->calls == CHAT_CALLS_HARMONY)
+        if (words->mark_text != NULL && constraint->format->calls == CHAT_CALLS_HARMONY)
             constraint_mark(constraint, "<|message|>");
         put_arguments(constraint, words, tool, is_held || tool->is_strict);
         constraint_close(constraint);
@@ -148,7 +148,7 @@ static void put_id(struct constraint *constraint)
 
 static void put_call(struct constraint *constraint, bool is_held)
 {
-    switch (constraint->manner->calls) {
+    switch (constraint->format->calls) {
     case CHAT_CALLS_HERMES:
         put_tagged_call(constraint, &json_words, "}\n", is_held);
         break;
@@ -161,9 +161,9 @@ static void put_call(struct constraint *constraint, bool is_held)
     case CHAT_CALLS_MISTRAL:
     case CHAT_CALLS_LLAMA:
         constraint_open_seq(constraint);
-        put_tools(constraint, constraint->manner->calls == CHAT_CALLS_LLAMA ? &llama_words : &list_words,
+        put_tools(constraint, constraint->format->calls == CHAT_CALLS_LLAMA ? &llama_words : &list_words,
                   is_held);
-        if (constraint->manner->calls == CHAT_CALLS_MISTRAL)
+        if (constraint->format->calls == CHAT_CALLS_MISTRAL)
             put_id(constraint);
         constraint_text(constraint, "}");
         constraint_close(constraint);
@@ -176,7 +176,7 @@ static void put_call(struct constraint *constraint, bool is_held)
         break;
     case CHAT_CALLS_DEEPSEEK:
     case CHAT_CALLS_DEEPSEEK_V31:
-        put_deepseek_call(constraint, constraint->manner->calls == CHAT_CALLS_DEEPSEEK, is_held);
+        put_deepseek_call(constraint, constraint->format->calls == CHAT_CALLS_DEEPSEEK, is_held);
         break;
     case CHAT_CALLS_HARMONY:
         constraint_open_seq(constraint);
@@ -251,7 +251,7 @@ static void put_call_again(struct constraint *constraint, const char *before, co
 
 void constraint_calls(struct constraint *constraint, bool is_held, bool is_many)
 {
-    const struct around around = around_of(constraint->manner->calls);
+    const struct around around = around_of(constraint->format->calls);
 
     constraint_open_seq(constraint);
     if (around.open_mark != NULL)

@@ -63,12 +63,12 @@ static int open_template(struct chat_format *format, struct fault *fault)
     if (rc == 0) {
         format->family = chat_family_of(source);
         rc = chat_probe(format, &inner);
-        format->manner.calls = format->lists_tools ? format->family->calls : CHAT_CALLS_HERMES;
+        format->info.calls = format->lists_tools ? format->family->calls : CHAT_CALLS_HERMES;
         if (format->family->calls == CHAT_CALLS_HARMONY)
-            format->manner.calls = CHAT_CALLS_HARMONY;
+            format->info.calls = CHAT_CALLS_HARMONY;
         else
-            chat_family_thinking(format->tokenizer, &format->manner);
-        format->asks_thinking = format->manner.calls == CHAT_CALLS_HARMONY ||
+            chat_family_thinking(format->tokenizer, &format->info);
+        format->asks_thinking = format->info.calls == CHAT_CALLS_HARMONY ||
                                 bytes_find(source, bytes_str("reasoning_content"), 0) != SIZE_MAX;
     }
     return rc == 0 ? 0 : retell(fault, &inner);
@@ -116,9 +116,9 @@ const char *chat_format_warning(const struct chat_format *format)
     return format->warning[0] != '\0' ? format->warning : NULL;
 }
 
-const struct chat_manner *chat_format_manner(const struct chat_format *format)
+const struct chat_format_info *chat_format_info(const struct chat_format *format)
 {
-    return &format->manner;
+    return &format->info;
 }
 
 /* ---- rendering ---- */

@@ -22,7 +22,7 @@ const struct chat_family *chat_family_of(struct bytes chat_template);
 /* The id in the form that this family wants, written to room (at least 16 bytes). */
 struct bytes chat_family_id(const struct chat_family *family, struct bytes id, char room[16]);
 /* Finds the marks around thinking, if there are any. */
-void chat_family_thinking(const struct tokenizer *tokenizer, struct chat_manner *manner);
+void chat_family_thinking(const struct tokenizer *tokenizer, struct chat_format_info *info);
 
 /* ---- properties of a template ---- */
 
@@ -43,7 +43,7 @@ struct chat_format {
     struct tokenizer *tokenizer; /* counted */
     struct jinja_template *parsed;
     const struct chat_family *family;
-    struct chat_manner manner;
+    struct chat_format_info info;
     bool asks_thinking; /* the template gets the thinking of earlier turns */
     /* Found by trial renderings, in this order (chat_probe.c): */
     bool leaves_tools_out; /* without tools the variable "tools" is undefined, rather than none */

@@ -28,7 +28,7 @@
 #include "base/str.h"
 #include "transfer/kvxfer/recv.h"
 #include "cache/prefix/tenant.h"
-#include "proto/abilities.h"
+#include "proto/capabilities.h"
 #include "worker/runner/share_priv.h"
 
 #define MAX_ASKS 32
@@ -257,7 +257,7 @@ static bool may_be_asked(const struct worker_engine *engine, uint32_t peer)
 {
     const struct peer_facts *facts = worker_engine_peer(engine, peer);
 
-    return facts == NULL || (facts->abilities & ABILITY_ASKED) != 0;
+    return facts == NULL || (facts->capabilities & CAPABILITY_ASKED) != 0;
 }
 
 /* The owner that the router named, if any. */

@@ -48,7 +48,7 @@ struct peer_facts { /* a peer, as the engine thread needs to know it */
     char tcp_address[128];
     char unix_path[108];
     uint32_t rdma_rails;
-    uint64_t abilities; /* proto/abilities.h */
+    uint64_t capabilities; /* proto/capabilities.h */
 };
 
 enum command_kind {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The CPU engine's manners: what it refuses, when it calls back, what it answers. */
+/* The CPU engine's conduct: what it refuses, when it calls back, what it answers. */
 #include "base/err.h"
 #include "compute/engine/engine_cpu.h"
 #include "tests/unit/compute/model/tiny.h"

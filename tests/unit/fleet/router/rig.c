@@ -295,7 +295,7 @@ struct link *rig_worker(struct rig *rig, const char *node, enum picker_role role
     hello.role = role == PICKER_PREFILL ? BATON__ROLE__ROLE_PREFILL : BATON__ROLE__ROLE_DECODE;
     hello.node = (char *)node;
     hello.epoch = epoch;
-    hello.abilities = rig->abilities;
+    hello.capabilities = rig->capabilities;
     hello.model = &model;
     hello.kv = &kv;
     model.fingerprint = rig->router.models[0].gen.fingerprint;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One client's manners are no other client's trouble: a thousand connections that drip their heads, a hundred
+/* One client's conduct is no other client's trouble: a thousand connections that drip their heads, a hundred
  * that never read a large answer, and what a well-behaved client beside them notices. */
 #include <setjmp.h>
 #include <stdarg.h>

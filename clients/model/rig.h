@@ -39,10 +39,10 @@ struct rig { /* a zeroed one is empty */
     struct engine engine;
 };
 
-/* Opens the file, chooses this machine's fastest ways (tensor_tune()) and packs the weights, with progress on
+/* Opens the file, chooses this machine's fastest variants (tensor_tune()) and packs the weights, with progress on
  * stderr when that is a terminal. */
 int rig_load(const struct rig_opts *opts, struct fault *fault, struct rig *out);
-/* Measures those ways anew, with these threads and kernels; appends the table. */
+/* Measures those variants anew, with these threads and kernels; appends the table. */
 int rig_tune(const struct rig_opts *opts, struct fault *fault, struct buf *table_out);
 /* Allocates KV and engine; may be called again with other seats.  E_RANGE beyond the model's context. */
 int rig_start(struct rig *rig, const struct rig_seats *seats, struct fault *fault);

@@ -343,8 +343,8 @@ static void largest_products_fit(void **state)
 }
 
 /* Whatever a measurement may choose. */
-static void compare_ways(struct team *team, const struct weight *weight, const float *x, size_t stride,
-                         uint32_t n, const float *whole)
+static void compare_variants(struct team *team, const struct weight *weight, const float *x, size_t stride,
+                             uint32_t n, const float *whole)
 {
     const size_t y_stride = weight->rows + 3;
 
@@ -383,7 +383,7 @@ static void bits_do_not_depend_on_company(void **state)
             struct team *team = check_team(1 + n % 4);
             uint32_t first = (uint32_t)rng_below(&rng, COMPANY - n + 1);
 
-            compare_ways(team, &weight, x + first * stride, stride, n, whole + first * y_stride);
+            compare_variants(team, &weight, x + first * stride, stride, n, whole + first * y_stride);
             team_free(team);
         }
         free(whole);
@@ -412,7 +412,7 @@ static void bits_survive_slicing(void **state)
         for (uint32_t t = 0; t < TOKENS; t += 37) {
             const uint32_t n = t % 2 ? 5 : 1;
 
-            compare_ways(team, &weight, x + t * stride, stride, n, whole + t * (ROWS + 3));
+            compare_variants(team, &weight, x + t * stride, stride, n, whole + t * (ROWS + 3));
         }
         free(whole);
         free(x);

@@ -9,7 +9,7 @@
  *
  * Each test runs once unmeasured and --repeat times by the clock.  The machine's limits are measured in the
  * same run, before and after the tests, since a shared machine is another one every minute; the better figure
- * counts, since company can only lower it. */
+ * counts, since neighbours can only lower it. */
 #include "clients/model/bench_priv.h"
 
 #include "base/err.h"

@@ -48,15 +48,15 @@ def hand_off_in_every_kv_type():
 
 
 def the_same_tokens_however_served():
-    """Greedy and sampled answers are equal on one worker, through the pair, in company, and from a cached prefix."""
+    """Greedy and sampled answers are equal on one worker, through the pair, beside neighbours, and from a cached prefix."""
     prompts = [LONG + f"Question {i}: what is TTFT?" for i in range(6)]
     with Cluster() as c:
         three(c, sched__chunk_tokens="32")
         for fields in ({}, {"temperature": 0.9, "seed": 7, "top_p": 0.95}):
             alone = [c.ask(p, port=c.workers[1].http, **fields).text for p in prompts]
-            company = in_threads([lambda p=p: c.ask(p, **fields).text for p in prompts])
+            neighbours = in_threads([lambda p=p: c.ask(p, **fields).text for p in prompts])
             cached = [c.ask(p, **fields).text for p in prompts]
-            assert alone == company == cached, (alone, company, cached)
+            assert alone == neighbours == cached, (alone, neighbours, cached)
         c.assert_quiet()
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What may be asked of the sampler, through real daemons: penalties, biases, constraints, log probabilities.  The same tokens
-with the same log probabilities come from one worker, from a pair, in company, from a cached prefix, with drafts and without, and
+with the same log probabilities come from one worker, from a pair, beside neighbours, from a cached prefix, with drafts and without, and
 when the worker that answers dies in the middle."""
 import http.client
 import json
@@ -86,12 +86,12 @@ def the_same_draws_however_served():
         fresh = [ask(router, f"{i}. " + LONG, fields) for i, fields in enumerate(CASES)]
         assert decode.metric('baton_worker_prompt_tokens_total{how="transferred"}') > 0
         cached = [ask(router, f"{i}. " + LONG, fields) for i, fields in enumerate(CASES)]
-        company = in_threads([lambda i=i, f=f: ask(router, f"{i}. " + LONG, f) for i, f in enumerate(CASES)])
+        neighbours = in_threads([lambda i=i, f=f: ask(router, f"{i}. " + LONG, f) for i, f in enumerate(CASES)])
         alone = [ask(c.workers[0].http, f"{i}. " + LONG, fields) for i, fields in enumerate(CASES)]
         look(fresh)
         for i in range(len(CASES)):
             same(fresh[i], cached[i])
-            same(fresh[i], company[i])
+            same(fresh[i], neighbours[i])
             same(fresh[i], alone[i])
         texts = [content for content, _, _ in fresh]
         assert len(set(texts)) == len(CASES), texts  # all that was asked for made a difference

@@ -280,7 +280,7 @@ static void expand_region(const struct product *product, struct region *region, 
 static void run_sliced_q8(const struct product *product, uint32_t from, uint32_t to, uint32_t first_tile,
                           uint32_t end_tile)
 {
-    _Alignas(64) uint8_t buffer[WAY_SLICE_PANELS * WAY_SLICE_CHUNKS * EXPANDED_BYTES];
+    _Alignas(64) uint8_t buffer[MATMUL_SLICE_PANELS * MATMUL_SLICE_CHUNKS * EXPANDED_BYTES];
     const struct weight *weight = product->args->weight;
     const uint32_t cols = weight->cols, each = product->slice_panels, slice = product->slice_cols;
 

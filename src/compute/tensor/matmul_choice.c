@@ -74,7 +74,7 @@ uint32_t matmul_slice_panels(const struct weight *weight, bool is_direct, uint32
 {
     const bool is_long = is_direct && direct_panels == 1 && chose(KERN_SLICES, SLICES_LONG);
 
-    *cols_out = is_long ? LONG_SLICE : WAY_SLICE_CHUNKS * CHUNK_COLS;
+    *cols_out = is_long ? LONG_SLICE : MATMUL_SLICE_CHUNKS * CHUNK_COLS;
     return is_long ? 1 : weight->table->q8->tile_panels;
 }
 

@@ -123,8 +123,8 @@ bool matmul_is_direct(const struct weight *weight, uint32_t tile_tokens, uint32_
 /* If it is: the number of panels used together. */
 uint32_t matmul_direct_panels(const struct weight *weight, uint32_t tile_tokens, uint32_t n_tiles);
 /* For several tiles: the number of panels, and of their columns, that all tiles use before the next ones.
- * Expansion covers at most WAY_SLICE_PANELS panels and WAY_SLICE_CHUNKS chunks. */
-enum { WAY_SLICE_PANELS = 4, WAY_SLICE_CHUNKS = 2 };
+ * Expansion covers at most MATMUL_SLICE_PANELS panels and MATMUL_SLICE_CHUNKS chunks. */
+enum { MATMUL_SLICE_PANELS = 4, MATMUL_SLICE_CHUNKS = 2 };
 uint32_t matmul_slice_panels(const struct weight *weight, bool is_direct, uint32_t direct_panels,
                              uint32_t *cols_out);
 /* How a tile of n_tokens prefetches quantised weights. */

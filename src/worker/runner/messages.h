@@ -118,7 +118,7 @@ struct answer {            /* an update on one request */
                             * for other requests */
     uint64_t request;
     bool is_accepted, has_proof;
-    bool is_scored; /* ids are prompt tokens, or a stop id; first_index counts from the first prompt token */
+    bool is_prompt_logprobs; /* ids are prompt tokens, or a stop id; first_index is in the prompt */
     uint32_t cached_tokens;
     uint32_t first_index;
     uint32_t ids_at, n_ids;     /* into the report's ids */

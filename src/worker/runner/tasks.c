@@ -378,8 +378,8 @@ static void on_token(void *arg, struct seq *seq, const struct sample_result *tok
 }
 
 /* Reports logprobs in pieces that fit a frame, whatever the chunk. */
-static void on_scored(void *arg, struct seq *seq, uint32_t from, const struct sample_result *scores,
-                      uint32_t n)
+static void on_prompt_logprobs(void *arg, struct seq *seq, uint32_t from, const struct sample_result *scores,
+                               uint32_t n)
 {
     struct worker_engine *engine = arg;
     struct task *task = worker_engine_task_of(seq);
@@ -397,7 +397,7 @@ static void on_scored(void *arg, struct seq *seq, uint32_t from, const struct sa
         if (answer == NULL)
             return;
         name_answer(answer, &task->spec);
-        answer->is_scored = true;
+        answer->is_prompt_logprobs = true;
         answer->first_index = from + at;
         worker_engine_draws(engine, task->spec.origin, scores + at);
     }
@@ -498,7 +498,7 @@ struct sched_events worker_tasks_events(void)
     return (struct sched_events){.on_admitted = on_admitted,
                                  .on_token = on_token,
                                  .on_prefilled = on_prefilled,
-                                 .on_scored = on_scored,
+                                 .on_prompt_logprobs = on_prompt_logprobs,
                                  .on_layer = on_layer,
                                  .on_done = on_done};
 }

@@ -364,7 +364,7 @@ static void compare_variants(struct team *team, const struct weight *weight, con
 }
 
 /* A hundred tokens at once, in smaller companies of every kind, by teams of 1 to 4: always the same bits. */
-static void bits_do_not_depend_on_company(void **state)
+static void bits_do_not_depend_on_neighbours(void **state)
 {
     struct rng rng;
 
@@ -616,7 +616,7 @@ int main(void)
         cmocka_unit_test(takes_ragged_columns),
         cmocka_unit_test(tables_agree),
         cmocka_unit_test(largest_products_fit),
-        cmocka_unit_test(bits_do_not_depend_on_company),
+        cmocka_unit_test(bits_do_not_depend_on_neighbours),
         cmocka_unit_test(bits_survive_slicing),
         cmocka_unit_test(zero_and_tiny_activations_are_harmless),
         cmocka_unit_test(rows_come_back),

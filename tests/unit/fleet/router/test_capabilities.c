@@ -257,7 +257,7 @@ static void a_paused_client_gets_them_in_order(void **state)
     rig_scores(&rig, d, 5, 5);
     rig_tokens(&rig, d, 0, 2);
     answer.request = rig_last(d)->request;
-    answer.is_scored = true;
+    answer.is_prompt_logprobs = true;
     answer.first_index = 12; /* the stop id behind prompt and answer */
     answer.ids = &id;
     answer.n_ids = 1;

@@ -16,7 +16,7 @@ dist_check_SCRIPTS += $(source_checks) $(build_checks) tests/lint/sources
 if PLAIN_BUILD
 TESTS += $(source_checks) $(build_checks)
 endif
-EXTRA_DIST += tests/lint/layers tests/lint/exceptions
+EXTRA_DIST += tests/lint/layers tests/lint/exceptions tests/lint/words
 
 AM_TESTS_ENVIRONMENT = \
 	CC='$(CC)'; NM='$(NM)'; \

@@ -11,8 +11,6 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "daemon/main_common.h"
-#include "worker/runner/arrive.h"
-#include "worker/runner/depart.h"
 
 struct state {
     struct main_options options;
@@ -96,8 +94,6 @@ int worker_main(int argc, char **argv, const struct config_table *table, enum wo
     log_setup(table->daemon, (enum log_level)state.conf->log_level, (enum log_format)state.conf->log_format);
     main_log_warnings(&state.options);
     opts.conf = state.conf;
-    opts.departing = depart_side();
-    opts.arriving = arrive_side();
     if (worker_run(&opts, &fault) < 0)
         status = main_failed(&state.options, state.conf, &fault);
     config_free(table, state.old);

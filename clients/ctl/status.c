@@ -245,9 +245,9 @@ static void put_peer_blocks(const json_t *known, struct buf *out)
     if (known != NULL)
         buf_printf(out,
                    "  peers'    %" PRIu64 " cached blocks known of %" PRIu64 " workers, %" PRIu64
-                   " more on disk only; %" PRIu64 " asks by that, %" PRIu64 " resyncs\n",
+                   " more on disk only; %" PRIu64 " fetches by that, %" PRIu64 " resyncs\n",
                    count_of(known, "in_memory"), count_of(known, "followed"), count_of(known, "on_disk_only"),
-                   count_of(known, "asks"), count_of(known, "resyncs"));
+                   count_of(known, "fetches"), count_of(known, "resyncs"));
 }
 
 static void put_worker_table(const json_t *root, struct buf *out)

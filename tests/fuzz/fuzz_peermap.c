@@ -16,7 +16,7 @@
 #include "base/log.h"
 #include "proto/capabilities.h"
 #include "tests/unit/worker/runner/map_rig.h"
-#include "worker/runner/share_priv.h"
+#include "worker/runner/block_map_priv.h"
 #include "worker/loop/worker_priv.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -44,12 +44,12 @@ size_t link_queued_bytes(const struct link *link)
 
 int worker_engine_tell(struct worker_engine *to, struct peer_blocks *blocks)
 {
-    if (blocks->n > 0 && atomic_load(&to->n_told) + blocks->n > MOST_TOLD) {
+    if (blocks->n > 0 && atomic_load(&to->n_pending_events) + blocks->n > MOST_TOLD) {
         free(blocks);
         return E_FULL;
     }
-    atomic_fetch_add(&to->n_told, blocks->n + 1);
-    worker_map_told(to, blocks);
+    atomic_fetch_add(&to->n_pending_events, blocks->n + 1);
+    worker_map_add(to, blocks);
     return 0;
 }
 
@@ -166,7 +166,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     while (worker_map_turn(&engine))
         ;
-    ASSERT(atomic_load(&engine.n_told) == 0);
+    ASSERT(atomic_load(&engine.n_pending_events) == 0);
     assert_bounds();
     worker_map_close(&engine);
     metrics_free(engine.opts.metrics);

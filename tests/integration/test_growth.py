@@ -194,7 +194,7 @@ def main():
         for daemon in rig.staying:
             print(f"  {daemon.name}: descriptors {[s[daemon.name][0] for s in seen]}, anonymous KiB {[s[daemon.name][1] for s in seen]}")
         for worker in c.workers:
-            print(f"  {worker.name}: asks {worker.metric('baton_asks_total'):.0f}, loans {worker.metric('baton_loans_total'):.0f}, "
+            print(f"  {worker.name}: asks {worker.metric('baton_prefix_fetches_total'):.0f}, loans {worker.metric('baton_prefix_serves_total'):.0f}, "
                   f"hand-offs sent {worker.metric('baton_handoffs_sent_total'):.0f}, "
                   f"received {worker.metric('baton_handoffs_received_total'):.0f}")
         descriptors_return_to(rig, seen[0])

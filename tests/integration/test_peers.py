@@ -32,7 +32,7 @@ def known(worker):
 
 
 def asks(worker):
-    return {how: int(worker.metric('baton_asks_total{result="%s"}' % how)) for how in ("done", "in_vain")}
+    return {how: int(worker.metric('baton_prefix_fetches_total{result="%s"}' % how)) for how in ("done", "empty")}
 
 
 def computed(worker):
@@ -48,22 +48,22 @@ def assert_adds_up(answer):
 def assert_pushed(cluster, asker, holder, want, text):
     """All whole blocks of the prompt come, and every counter says so."""
     n_asks, n_computed = asks(asker), computed(asker)
-    before = {name: worker.metric(name) for worker, name in ((asker, "baton_asks_received_tokens_total"),
-                                                            (holder, "baton_loans_pushed_tokens_total"),
-                                                            (asker, "baton_asks_own_total"))}
+    before = {name: worker.metric(name) for worker, name in ((asker, "baton_prefix_fetch_tokens_total"),
+                                                            (holder, "baton_prefix_serve_tokens_total"),
+                                                            (asker, "baton_prefix_fetches_own_total"))}
     got = cluster.ask(text, asker.http, max_tokens=8)
     n_whole = (want.proof["prompt"] - 1) // BLOCK * BLOCK
     assert got.text == want.text, (got.text, want.text)
     assert_adds_up(got)
     assert got.proof["transferred"] == n_whole and got.proof["transport"] in ("shm", "tcp"), (got.proof, n_whole)
     assert got.proof["transfer_ms"] > 0 and got.proof["computed"] == want.proof["prompt"] - n_whole, got.proof
-    assert asks(asker) == {"done": n_asks["done"] + 1, "in_vain": n_asks["in_vain"]}, asks(asker)
+    assert asks(asker) == {"done": n_asks["done"] + 1, "empty": n_asks["empty"]}, asks(asker)
     assert computed(asker) - n_computed == got.proof["computed"]
-    for worker, name, more in ((asker, "baton_asks_received_tokens_total", n_whole),
-                               (asker, "baton_asks_own_total", 1)):
+    for worker, name, more in ((asker, "baton_prefix_fetch_tokens_total", n_whole),
+                               (asker, "baton_prefix_fetches_own_total", 1)):
         assert worker.metric(name) == before[name] + more, name
     until("the loan is not over",
-          lambda: holder.metric("baton_loans_pushed_tokens_total") == before["baton_loans_pushed_tokens_total"] + n_whole)
+          lambda: holder.metric("baton_prefix_serve_tokens_total") == before["baton_prefix_serve_tokens_total"] + n_whole)
     return got
 
 
@@ -86,7 +86,7 @@ def a_prompt_of_one_endpoint_is_pushed_to_another():
             c.assert_quiet()
             until("not all is told", lambda: known(b)["memory"] == a.status()["blocks"]["cached"])
             status = b.status()["peer_blocks"]
-            assert status["followed"] == 1 and status["asks"] == 1 and status["in_memory"] == known(b)["memory"], status
+            assert status["followed"] == 1 and status["fetches"] == 1 and status["in_memory"] == known(b)["memory"], status
             out = subprocess.run([f"{BUILD}/batonctl", "--cluster-key", c.key, "--admin", f"127.0.0.1:{b.admin}", "status"],
                                  capture_output=True, text=True, timeout=patience(10)).stdout
             assert f"{status['in_memory']} cached blocks known of 1 workers" in out, out
@@ -125,13 +125,13 @@ def a_peer_that_is_gone_costs_nothing():
         took_s = time.monotonic() - began
         assert got.text == want.text and got.proof["transferred"] == 0, got.proof
         assert_adds_up(got)
-        assert asks(b) == {"done": 0, "in_vain": 1}, asks(b)
+        assert asks(b) == {"done": 0, "empty": 1}, asks(b)
         assert took_s < patience(10), took_s
         a.kill()
         until("its loss is not known", lambda: known(b) == {"memory": 0, "disk": 0})
         got = c.ask("Fresh: " + TEXT, b.http, max_tokens=8)
         assert got.proof["transferred"] == 0 and got.proof["computed"] == got.proof["prompt"], got.proof
-        assert sum(asks(b).values()) == 1 and b.metric("baton_asks_own_total") == 1, asks(b)
+        assert sum(asks(b).values()) == 1 and b.metric("baton_prefix_fetches_own_total") == 1, asks(b)
         c.assert_quiet()
 
 
@@ -158,7 +158,7 @@ def tenants_stay_apart():
 
         def received():  # the admin port: the other one wants a client's key
             lines = fetch(b.admin, "GET", "/metrics", headers={"authorization": f"Bearer {c.admin_token()}"})[2].decode().splitlines()
-            return int(float(next(line for line in lines if line.startswith("baton_asks_received_tokens_total ")).split()[1]))
+            return int(float(next(line for line in lines if line.startswith("baton_prefix_fetch_tokens_total ")).split()[1]))
         _, prompt = reads(a.http, ann, "Private. " + PUBLIC, question)
         _, longer = reads(a.http, ann, PUBLIC, question)
         c.assert_quiet()
@@ -201,7 +201,7 @@ def a_router_that_does_not_know_is_helped():
         got = c.ask(TEXT, max_tokens=8)
         assert got.text == want.text and got.proof["decode"] == b.name, got.proof
         assert got.proof["transferred"] == (want.proof["prompt"] - 1) // BLOCK * BLOCK, got.proof
-        assert b.metric("baton_asks_own_total") == 1 and c.routers[0].metric("baton_router_asks_total") == 0
+        assert b.metric("baton_prefix_fetches_own_total") == 1 and c.routers[0].metric("baton_router_asks_total") == 0
         c.assert_quiet()
 
 

@@ -78,11 +78,11 @@ def ten_turns(transport, places, **settings):
         assert n_computed + n_drawn_before - (TURNS - 1) <= distinct + again, (n_computed, n_drawn_before, distinct, again)
         assert again <= (TURNS - 1) * (BLOCK - 1)
 
-        received, pushed = total(c, "baton_asks_received_tokens_total"), total(c, "baton_loans_pushed_tokens_total")
+        received, pushed = total(c, "baton_prefix_fetch_tokens_total"), total(c, "baton_prefix_serve_tokens_total")
         print(f"{transport}: {n_computed} prompt tokens computed and {n_drawn_before} drawn for {distinct} distinct ones, "
               f"{again} of them again; {received} received by asking, {pushed} pushed")
         assert received == pushed > 0, (received, pushed)
-        assert total(c, 'baton_asks_total{result="in_vain"}') == 0
+        assert total(c, 'baton_prefix_fetches_total{result="empty"}') == 0
         c.assert_quiet()
         return loop
 
@@ -123,7 +123,7 @@ def a_holder_that_hangs_or_dies_costs_no_answer():
         c.router(placement__share="always", placement__local_prefill_tokens="100000")
         holder, asker = c.worker("decode"), c.worker("decode")
         c.wait_ready(decode=2)
-        received = lambda: asker.metric("baton_asks_received_tokens_total")
+        received = lambda: asker.metric("baton_prefix_fetch_tokens_total")
 
         def computed_by_the_holder(n):
             use_only(c, [holder.name])
@@ -143,7 +143,7 @@ def a_holder_that_hangs_or_dies_costs_no_answer():
         holder.kill(signal.SIGSTOP)
         got = c.ask(text(2))  # until the link is known to be dead
         assert got.text == want.text and got.proof["transferred"] == 0, got.proof
-        assert asker.metric('baton_asks_total{result="in_vain"}') == 1
+        assert asker.metric('baton_prefix_fetches_total{result="empty"}') == 1
         holder.kill(signal.SIGCONT)
 
         want = computed_by_the_holder(3)
@@ -194,12 +194,12 @@ def tenants_stay_apart_and_what_is_public_is_pushed():
         reads(port, ann, "Private. " + PUBLIC, question)
         use_only(c, ["decode1"])
         assert reads(port, bob, "Private. " + PUBLIC, question)[0] == 0, "what is not declared is shared"
-        assert total(c, "baton_asks_received_tokens_total") == 0
+        assert total(c, "baton_prefix_fetch_tokens_total") == 0
         shared = reads(port, bob, PUBLIC, question)[0]
-        received = total(c, "baton_asks_received_tokens_total")
+        received = total(c, "baton_prefix_fetch_tokens_total")
         assert 0 < shared == received < prompt - len(question) // 8, (shared, received, prompt)
         again = reads(port, ann, PUBLIC, question)[0]  # ann's own question comes too
-        assert again == (prompt - 1) // BLOCK * BLOCK == total(c, "baton_asks_received_tokens_total"), (again, prompt)
+        assert again == (prompt - 1) // BLOCK * BLOCK == total(c, "baton_prefix_fetch_tokens_total"), (again, prompt)
         c.assert_quiet()
 
 

@@ -14,7 +14,7 @@
  * is told, a data connection breaks, a piece is damaged.  A timer may fire whenever it is armed.
  *
  * Names follow src/worker and src/kvxfer: a_state is enum ask_state and, from GRANTED on, enum recv_state; l_state is enum send_state of a
- * loan; an inline is the function of ask.c, lend.c, send.c or recv.c of that name.  An ask, its transfer and its ticket are three numbers in
+ * loan; an inline is the function of prefix_fetch.c, prefix_serve.c, send.c or recv.c of that name.  An ask, its transfer and its ticket are three numbers in
  * the code and here; all three are drawn so that no two lives of a worker have the same, so each is the slot of its task and life.
  *
  * Checked:
@@ -132,7 +132,7 @@ inline drain_h(s) { do :: nempty(to_h[s]) -> to_h[s]?_, _ :: empty(to_h[s]) -> b
 inline drain_a(s) { do :: nempty(to_a[s]) -> to_a[s]?_, _ :: empty(to_a[s]) -> break od }
 inline drain_wire(s) { do :: nempty(wire[s]) -> wire[s]?_, _, _ :: empty(wire[s]) -> break od }
 
-/* ---- worker/runner/ask.c ---- */
+/* ---- worker/runner/prefix_fetch.c ---- */
 
 inline go_on(k) { /* the task begins, takes what is in the cache and computes the rest: no more of it here */
     assert(t_state[k] == WAITS || t_state[k] == NEW);
@@ -365,7 +365,7 @@ end:
     od
 }
 
-/* ---- worker/runner/lend.c, transfer/kvxfer/send.c ---- */
+/* ---- worker/runner/prefix_serve.c, transfer/kvxfer/send.c ---- */
 
 inline end_turn(s) {
     if :: h_sending == s && WRONG != TURN_KEPT -> h_sending = 0 :: else -> skip fi

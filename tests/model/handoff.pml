@@ -199,7 +199,7 @@ inline p_message() {
     fi
 }
 
-/* ---- P: worker/runner/depart.c, the scheduler, and P's transport thread ---- */
+/* ---- P: worker/runner/kv_send.c, the scheduler, and P's transport thread ---- */
 
 proctype P(byte t)
 {
@@ -296,7 +296,7 @@ inline d_message() {
     fi
 }
 
-/* ---- D: worker/runner/arrive.c, the scheduler, and D's transport thread ---- */
+/* ---- D: worker/runner/kv_receive.c, the scheduler, and D's transport thread ---- */
 
 inline d_end_task() { /* its blocks go back to the pool, or become zombies while leased */
     d_task[t] = false;

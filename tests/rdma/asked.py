@@ -22,8 +22,8 @@ PACKET_BYTES = 4096
 LONG = PROMPT * 3  # so that its KV is far more than daemons say to each other meanwhile, also on a slow machine
 ASK = {"max_tokens": 16, "temperature": 1, "seed": 5}
 QUICK = {"engine__sim_prefill_token": "1ms", "sched__max_seqs": "16"}  # asking leaves room in the pool for so many
-ASKED = ("baton_asks_received_tokens_total", "baton_asks_received_bytes_total", 'baton_asks_total{result="done"}')
-LENT = ("baton_loans_pushed_tokens_total", 'baton_loans_total{result="done"}')
+ASKED = ("baton_prefix_fetch_tokens_total", "baton_prefix_fetch_bytes_total", 'baton_prefix_fetches_total{result="done"}')
+LENT = ("baton_prefix_serve_tokens_total", 'baton_prefix_serves_total{result="done"}')
 HANDED = ("baton_transfer_received_bytes_total",)
 
 

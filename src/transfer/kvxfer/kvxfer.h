@@ -3,8 +3,8 @@
  * protobuf.
  *
  * There are two kinds of transfer. In a hand-off the sender computes the prompt and the receiver decodes
- * it. In a prefix fetch the receiver lacks cached blocks and asks the sender to push them. A prefix fetch
- * begins with ASK, then continues like a hand-off from OFFER to DONE, but has no first token. */
+ * it. In a prefix fetch the receiver lacks cached blocks, and the sender serves them. A prefix fetch
+ * begins with FETCH (Ask on the wire), then continues like a hand-off from OFFER to DONE, but has no first token. */
 #ifndef TRANSFER_KVXFER_KVXFER_H
 #define TRANSFER_KVXFER_KVXFER_H
 
@@ -26,8 +26,8 @@ enum kvxfer_kind {
     KVXFER_DONE,
     KVXFER_CANCEL,
     KVXFER_STOPPED,
-    KVXFER_ASK,
-    KVXFER_ASK_REFUSED
+    KVXFER_FETCH,
+    KVXFER_FETCH_REFUSED
 };
 
 struct kvxfer_first { /* the token sampled after the last prompt token */
@@ -43,10 +43,11 @@ struct kvxfer_message {
     uint64_t transfer;              /* the sender's transfer id */
     bool from_sender;               /* CANCEL, STOPPED: the sender wrote this message */
     uint64_t router_epoch, request; /* OFFER of a hand-off: which sequence */
-    uint64_t ask; /* id of the ASK: set in ASK, ASK_REFUSED and the OFFER that answers an ASK; else 0 */
-    const struct block_hash *hashes; /* ASK: borrowed for the call */
+    uint64_t
+        fetch; /* id of the prefix fetch: set in FETCH, FETCH_REFUSED and the OFFER that answers it; else 0 */
+    const struct block_hash *hashes; /* FETCH: borrowed for the call */
     uint32_t n_hashes;
-    uint64_t tenant;           /* ASK: the tenant that disk reads count for; 0: read nothing from disk */
+    uint64_t tenant;           /* FETCH: the tenant that disk reads count for; 0: read nothing from disk */
     uint32_t n_tokens;         /* OFFER, DONE */
     uint32_t n_blocks;         /* OFFER: blocks of the prompt; GRANT: length of blocks[] */
     const kv_block_id *blocks; /* GRANT: borrowed for the call */
@@ -54,7 +55,7 @@ struct kvxfer_message {
     uint64_t ticket;           /* GRANT */
     uint32_t deadline_ms;      /* GRANT */
     enum tr_kind transport;    /* GRANT: the transport that carries the pieces */
-    int code;                  /* REFUSED, CANCEL, ASK_REFUSED */
+    int code;                  /* REFUSED, CANCEL, FETCH_REFUSED */
     uint32_t retry_after_ms;   /* REFUSED: offer again after this time; 0: never */
     struct kvxfer_first first; /* PREFILL_DONE */
     bool is_finished;          /* PREFILL_DONE: nothing to decode */

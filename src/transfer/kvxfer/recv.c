@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/log.h"
 
 enum recv_state {
     RECV_GRANTED,  /* pieces may arrive */
@@ -27,16 +28,25 @@ struct kvxfer_recv {
     uint32_t n_leading; /* how many of them are complete, counted from the front */
     bool has_all, has_first, is_gone, must_confirm_stop;
     struct kvxfer_arrival arrival;
-    uint64_t moved_ns, word_ns; /* moved_ns: last progress; word_ns: PREFILL_DONE came */
+    uint64_t moved_ns, first_ns; /* moved_ns: last progress; first_ns: PREFILL_DONE came */
 };
 
-static void say(struct kvxfer_recv *recv, struct kvxfer_message message)
+static const char *const recv_states[] = {"granted", "complete", "closing", "closed"};
+
+static void recv_set_state(struct kvxfer_recv *recv, enum recv_state state)
+{
+    log_debug("transfer_recv_state", LOG_U64("transfer", recv->opts.transfer),
+              LOG_STR("from", recv_states[recv->state]), LOG_STR("to", recv_states[state]));
+    recv->state = state;
+}
+
+static void recv_message(struct kvxfer_recv *recv, struct kvxfer_message message)
 {
     message.transfer = recv->opts.transfer;
     recv->opts.calls->message(recv->opts.arg, &message);
 }
 
-static int lease_blocks(struct kvxfer_recv *recv)
+static int recv_lease_blocks(struct kvxfer_recv *recv)
 {
     uint32_t n = recv->opts.n_blocks - recv->opts.skip_blocks;
 
@@ -49,7 +59,7 @@ static int lease_blocks(struct kvxfer_recv *recv)
     return 0;
 }
 
-static void drop_leases(struct kvxfer_recv *recv)
+static void recv_drop_leases(struct kvxfer_recv *recv)
 {
     while (recv->n_leased > 0)
         kv_unlease(recv->opts.pool, recv->leased[--recv->n_leased]);
@@ -67,7 +77,7 @@ int kvxfer_recv_new(const struct kvxfer_recv_opts *opts, uint64_t now_ns, struct
         return E_NOMEM;
     recv->opts = *opts;
     recv->moved_ns = now_ns;
-    rc = lease_blocks(recv);
+    rc = recv_lease_blocks(recv);
     if (rc == 0)
         rc = tr_open_ticket(opts->transport, opts->ticket, recv->leased, recv->n_leased);
     if (rc < 0) {
@@ -75,13 +85,13 @@ int kvxfer_recv_new(const struct kvxfer_recv_opts *opts, uint64_t now_ns, struct
         return rc;
     }
     *out = recv;
-    say(recv, (struct kvxfer_message){.kind = KVXFER_GRANT,
-                                      .blocks = recv->leased,
-                                      .n_blocks = recv->n_leased,
-                                      .skip_blocks = opts->skip_blocks,
-                                      .ticket = opts->ticket,
-                                      .deadline_ms = (uint32_t)(opts->timeout_ns / NS_PER_MS),
-                                      .transport = opts->kind});
+    recv_message(recv, (struct kvxfer_message){.kind = KVXFER_GRANT,
+                                               .blocks = recv->leased,
+                                               .n_blocks = recv->n_leased,
+                                               .skip_blocks = opts->skip_blocks,
+                                               .ticket = opts->ticket,
+                                               .deadline_ms = (uint32_t)(opts->timeout_ns / NS_PER_MS),
+                                               .transport = opts->kind});
     return 0;
 }
 
@@ -90,7 +100,7 @@ void kvxfer_recv_free(struct kvxfer_recv *recv)
     if (recv == NULL)
         return;
     if (recv->leased != NULL)
-        drop_leases(recv);
+        recv_drop_leases(recv);
     free(recv->leased);
     free(recv);
 }
@@ -98,91 +108,91 @@ void kvxfer_recv_free(struct kvxfer_recv *recv)
 /* ---- ends ---- */
 
 /* A hand-off needs the first token before it is whole; a prefix fetch has none. */
-static bool has_word(const struct kvxfer_recv *recv)
+static bool recv_lacks_first(const struct kvxfer_recv *recv)
 {
-    return recv->has_first || recv->opts.is_asked;
+    return !recv->has_first && !recv->opts.is_fetch;
 }
 
-static void begin_closing(struct kvxfer_recv *recv, int code)
+static void recv_begin_closing(struct kvxfer_recv *recv, int code)
 {
     if (recv->state == RECV_CLOSING || recv->state == RECV_CLOSED)
         return;
-    recv->state = RECV_CLOSING;
+    recv_set_state(recv, RECV_CLOSING);
     recv->arrival.code = code;
     (void)tr_close_ticket(recv->opts.transport, recv->opts.ticket);
 }
 
-static void finish_closing(struct kvxfer_recv *recv, uint64_t now_ns)
+static void recv_finish_closing(struct kvxfer_recv *recv, uint64_t now_ns)
 {
     struct kvxfer_arrival *arrival = &recv->arrival;
 
-    recv->state = RECV_CLOSED;
-    arrival->is_whole = recv->has_all && has_word(recv) && arrival->code == 0;
+    recv_set_state(recv, RECV_CLOSED);
+    arrival->is_whole = recv->has_all && !recv_lacks_first(recv) && arrival->code == 0;
     arrival->n_blocks = recv->opts.skip_blocks + (recv->has_all ? recv->n_leased : recv->n_leading);
-    arrival->exposed_ns = arrival->is_whole && recv->has_first ? now_ns - recv->word_ns : 0;
-    drop_leases(recv);
+    arrival->exposed_ns = arrival->is_whole && recv->has_first ? now_ns - recv->first_ns : 0;
+    recv_drop_leases(recv);
     if (recv->must_confirm_stop)
-        say(recv, (struct kvxfer_message){.kind = KVXFER_STOPPED});
+        recv_message(recv, (struct kvxfer_message){.kind = KVXFER_STOPPED});
     if (arrival->is_whole)
-        say(recv, (struct kvxfer_message){.kind = KVXFER_DONE, .n_tokens = recv->opts.n_tokens});
+        recv_message(recv, (struct kvxfer_message){.kind = KVXFER_DONE, .n_tokens = recv->opts.n_tokens});
     if (!recv->is_gone)
         recv->opts.calls->on_arrived(recv->opts.arg, arrival);
     recv->opts.calls->on_closed(recv->opts.arg);
 }
 
-static void give_up(struct kvxfer_recv *recv, int code)
+static void recv_give_up(struct kvxfer_recv *recv, int code)
 {
     if (recv->state == RECV_CLOSING || recv->state == RECV_CLOSED)
         return;
-    say(recv, (struct kvxfer_message){.kind = KVXFER_CANCEL, .code = code});
-    begin_closing(recv, code);
+    recv_message(recv, (struct kvxfer_message){.kind = KVXFER_CANCEL, .code = code});
+    recv_begin_closing(recv, code);
 }
 
 void kvxfer_recv_cancel(struct kvxfer_recv *recv, int code, bool is_gone)
 {
     recv->is_gone |= is_gone;
-    give_up(recv, code);
+    recv_give_up(recv, code);
 }
 
 void kvxfer_recv_peer_lost(struct kvxfer_recv *recv)
 {
-    begin_closing(recv, E_PEER);
+    recv_begin_closing(recv, E_PEER);
 }
 
 /* ---- input ---- */
 
-static void look_whether_whole(struct kvxfer_recv *recv)
+static void recv_close_if_whole(struct kvxfer_recv *recv)
 {
-    if (recv->state == RECV_COMPLETE && has_word(recv))
-        begin_closing(recv, 0);
+    if (recv->state == RECV_COMPLETE && !recv_lacks_first(recv))
+        recv_begin_closing(recv, 0);
 }
 
 void kvxfer_recv_message(struct kvxfer_recv *recv, const struct kvxfer_message *message, uint64_t now_ns)
 {
     switch (message->kind) {
     case KVXFER_PREFILL_DONE:
-        recv->moved_ns = recv->word_ns = now_ns;
+        recv->moved_ns = recv->first_ns = now_ns;
         recv->has_first = true;
         recv->arrival.first = message->first;
         recv->arrival.is_finished = message->is_finished;
-        look_whether_whole(recv);
+        recv_close_if_whole(recv);
         return;
     case KVXFER_CANCEL:
         recv->must_confirm_stop = true;
-        begin_closing(recv, message->code < 0 ? message->code : E_CANCELLED);
+        recv_begin_closing(recv, message->code < 0 ? message->code : E_CANCELLED);
         return;
     case KVXFER_OFFER:
     case KVXFER_GRANT:
     case KVXFER_REFUSED:
     case KVXFER_DONE:
     case KVXFER_STOPPED:
-    case KVXFER_ASK:
-    case KVXFER_ASK_REFUSED:
+    case KVXFER_FETCH:
+    case KVXFER_FETCH_REFUSED:
         return;
     }
 }
 
-static void note_progress(struct kvxfer_recv *recv, const struct tr_event *event, uint64_t now_ns)
+static void recv_note_progress(struct kvxfer_recv *recv, const struct tr_event *event, uint64_t now_ns)
 {
     recv->moved_ns = now_ns;
     if (event->n_leading > recv->n_leading && event->n_leading <= recv->n_leased)
@@ -197,23 +207,23 @@ void kvxfer_recv_event(struct kvxfer_recv *recv, const struct tr_event *event, u
 {
     switch (event->kind) {
     case TR_PIECES_ARRIVED:
-        note_progress(recv, event, now_ns);
+        recv_note_progress(recv, event, now_ns);
         return;
     case TR_TICKET_COMPLETE:
-        note_progress(recv, event, now_ns);
+        recv_note_progress(recv, event, now_ns);
         recv->has_all = true;
         if (recv->state == RECV_GRANTED)
-            recv->state = RECV_COMPLETE;
-        look_whether_whole(recv);
+            recv_set_state(recv, RECV_COMPLETE);
+        recv_close_if_whole(recv);
         return;
     case TR_TICKET_FAILED:
-        note_progress(recv, event, now_ns);
-        give_up(recv, event->fault.code < 0 ? event->fault.code : E_IO);
+        recv_note_progress(recv, event, now_ns);
+        recv_give_up(recv, event->fault.code < 0 ? event->fault.code : E_IO);
         return;
     case TR_TICKET_CLOSED:
-        note_progress(recv, event, now_ns);
+        recv_note_progress(recv, event, now_ns);
         if (recv->state == RECV_CLOSING)
-            finish_closing(recv, now_ns);
+            recv_finish_closing(recv, now_ns);
         return;
     case TR_PUSH_SENT:
     case TR_PUSH_FAILED:
@@ -225,7 +235,7 @@ void kvxfer_recv_event(struct kvxfer_recv *recv, const struct tr_event *event, u
 void kvxfer_recv_tick(struct kvxfer_recv *recv, uint64_t now_ns)
 {
     if (now_ns - recv->moved_ns > recv->opts.timeout_ns)
-        give_up(recv, E_TIMEOUT);
+        recv_give_up(recv, E_TIMEOUT);
 }
 
 bool kvxfer_recv_is_closed(const struct kvxfer_recv *recv)

@@ -47,7 +47,7 @@ struct kvxfer_recv_opts {
     uint32_t skip_blocks; /* leading blocks that the cache here already holds */
     uint32_t n_tokens;
     enum tr_kind kind;   /* the transport that carries the pieces */
-    bool is_asked;       /* a prefix fetch: whole when every piece is there, no first token follows */
+    bool is_fetch;       /* a prefix fetch: whole when every piece is there, no first token follows */
     uint64_t timeout_ns; /* give up after this time without progress */
 };
 

@@ -3,7 +3,7 @@
  *
  * Progress is counted per layer: ready[l] blocks are computed, pushed[l] blocks were handed to the
  * transport. A block's id is captured and leased when its first layer is ready. From then on the sequence
- * may be preempted, cancelled or finished and the bytes stay. If the grant comes late, pump() catches up
+ * may be preempted, cancelled or finished and the bytes stay. If the grant comes late, send_pump() catches up
  * layer by layer.
  *
  * Leases are dropped only after the transport confirms that it reads no more (TR_PUSH_STOPPED). */
@@ -14,6 +14,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/log.h"
 #include "base/str.h"
 
 enum send_state {
@@ -33,28 +34,42 @@ struct kvxfer_send {
     kv_block_id *blocks;      /* [n_captured] leased */
     uint32_t n_captured;
     uint32_t skip_blocks;
-    bool has_first, is_finished, is_over, must_confirm_stop;
+    bool has_first, is_finished, must_confirm_stop;
     struct kvxfer_first first;
     uint64_t began_ns, moved_ns, retry_ns;
 };
 
-static void say(struct kvxfer_send *send, struct kvxfer_message message)
+static const char *const send_states[] = {"offered", "waiting", "pushing", "pushed", "stopping", "closed"};
+
+static void send_set_state(struct kvxfer_send *send, enum send_state state)
+{
+    log_debug("transfer_send_state", LOG_U64("transfer", send->opts.transfer),
+              LOG_STR("from", send_states[send->state]), LOG_STR("to", send_states[state]));
+    send->state = state;
+}
+
+static bool send_is_over(const struct kvxfer_send *send)
+{
+    return send->state == SEND_STOPPING || send->state == SEND_CLOSED;
+}
+
+static void send_message(struct kvxfer_send *send, struct kvxfer_message message)
 {
     message.transfer = send->opts.transfer;
     message.from_sender = true;
     send->opts.calls->message(send->opts.arg, &message);
 }
 
-static void offer(struct kvxfer_send *send, uint64_t now_ns)
+static void send_offer(struct kvxfer_send *send, uint64_t now_ns)
 {
-    send->state = SEND_OFFERED;
+    send_set_state(send, SEND_OFFERED);
     send->moved_ns = now_ns;
-    say(send, (struct kvxfer_message){.kind = KVXFER_OFFER,
-                                      .router_epoch = send->opts.router_epoch,
-                                      .request = send->opts.request,
-                                      .ask = send->opts.ask,
-                                      .n_tokens = send->opts.n_tokens,
-                                      .n_blocks = send->opts.n_blocks});
+    send_message(send, (struct kvxfer_message){.kind = KVXFER_OFFER,
+                                               .router_epoch = send->opts.router_epoch,
+                                               .request = send->opts.request,
+                                               .fetch = send->opts.fetch,
+                                               .n_tokens = send->opts.n_tokens,
+                                               .n_blocks = send->opts.n_blocks});
 }
 
 int kvxfer_send_new(const struct kvxfer_send_opts *opts, uint64_t now_ns, struct kvxfer_send **out)
@@ -75,11 +90,11 @@ int kvxfer_send_new(const struct kvxfer_send_opts *opts, uint64_t now_ns, struct
     }
     send->began_ns = now_ns;
     *out = send;
-    offer(send, now_ns);
+    send_offer(send, now_ns);
     return 0;
 }
 
-static void drop_leases(struct kvxfer_send *send)
+static void send_drop_leases(struct kvxfer_send *send)
 {
     while (send->n_captured > 0)
         kv_unlease(send->opts.pool, send->blocks[--send->n_captured]);
@@ -90,7 +105,7 @@ void kvxfer_send_free(struct kvxfer_send *send)
     if (send == NULL)
         return;
     if (send->blocks != NULL)
-        drop_leases(send);
+        send_drop_leases(send);
     free(send->ready);
     free(send->pushed);
     free(send->blocks);
@@ -99,52 +114,51 @@ void kvxfer_send_free(struct kvxfer_send *send)
 
 /* ---- ends ---- */
 
-static void close_now(struct kvxfer_send *send)
+static void send_close(struct kvxfer_send *send)
 {
-    send->state = SEND_CLOSED;
-    drop_leases(send);
+    send_set_state(send, SEND_CLOSED);
+    send_drop_leases(send);
     if (send->must_confirm_stop)
-        say(send, (struct kvxfer_message){.kind = KVXFER_STOPPED});
+        send_message(send, (struct kvxfer_message){.kind = KVXFER_STOPPED});
     send->opts.calls->on_closed(send->opts.arg);
 }
 
-static void over(struct kvxfer_send *send, int result)
+static void send_end(struct kvxfer_send *send, int result)
 {
     bool was_pushing = send->state == SEND_PUSHING || send->state == SEND_PUSHED;
 
-    if (send->is_over)
+    if (send_is_over(send))
         return;
-    send->is_over = true;
-    send->state = SEND_STOPPING;
+    send_set_state(send, SEND_STOPPING);
     send->opts.calls->on_over(send->opts.arg, result);
     if (was_pushing)
         (void)tr_stop_push(send->opts.transport, send->opts.transfer);
     else
-        close_now(send);
+        send_close(send);
 }
 
-static void give_up(struct kvxfer_send *send, int code)
+static void send_give_up(struct kvxfer_send *send, int code)
 {
-    if (send->is_over)
+    if (send_is_over(send))
         return;
-    say(send, (struct kvxfer_message){.kind = KVXFER_CANCEL, .code = code});
-    over(send, code);
+    send_message(send, (struct kvxfer_message){.kind = KVXFER_CANCEL, .code = code});
+    send_end(send, code);
 }
 
 void kvxfer_send_cancel(struct kvxfer_send *send, int code)
 {
-    give_up(send, code);
+    send_give_up(send, code);
 }
 
 void kvxfer_send_peer_lost(struct kvxfer_send *send)
 {
-    over(send, E_PEER);
+    send_end(send, E_PEER);
 }
 
 /* ---- pushing ---- */
 
 /* Hands the ready blocks of one layer to the transport. False: the transport takes no more now. */
-static bool pump_layer(struct kvxfer_send *send, uint32_t layer)
+static bool send_pump_layer(struct kvxfer_send *send, uint32_t layer)
 {
     uint32_t from = send->pushed[layer] < send->skip_blocks ? send->skip_blocks : send->pushed[layer];
 
@@ -159,22 +173,22 @@ static bool pump_layer(struct kvxfer_send *send, uint32_t layer)
     return true;
 }
 
-static void pump(struct kvxfer_send *send)
+static void send_pump(struct kvxfer_send *send)
 {
     uint32_t n_done = 0;
 
     if (send->state != SEND_PUSHING)
         return;
     for (uint32_t layer = 0; layer < send->opts.n_layers; layer++) {
-        if (!pump_layer(send, layer))
+        if (!send_pump_layer(send, layer))
             return; /* the next event or tick tries again */
         n_done += send->pushed[layer] == send->opts.n_blocks;
     }
     if (n_done == send->opts.n_layers)
-        send->state = SEND_PUSHED;
+        send_set_state(send, SEND_PUSHED);
 }
 
-static void capture(struct kvxfer_send *send, uint32_t n_ready, const kv_block_id *table)
+static void send_capture(struct kvxfer_send *send, uint32_t n_ready, const kv_block_id *table)
 {
     for (; send->n_captured < n_ready; send->n_captured++) {
         send->blocks[send->n_captured] = table[send->n_captured];
@@ -184,30 +198,31 @@ static void capture(struct kvxfer_send *send, uint32_t n_ready, const kv_block_i
 
 void kvxfer_send_ready(struct kvxfer_send *send, uint32_t layer, uint32_t n_ready, const kv_block_id *table)
 {
-    if (send->is_over)
+    if (send_is_over(send))
         return;
     ASSERT(n_ready <= send->opts.n_blocks);
-    capture(send, n_ready, table);
+    send_capture(send, n_ready, table);
     if (layer == KVXFER_ALL_LAYERS) {
         for (uint32_t l = 0; l < send->opts.n_layers; l++)
             send->ready[l] = n_ready > send->ready[l] ? n_ready : send->ready[l];
-        pump(send);
+        send_pump(send);
         return;
     }
     if (n_ready > send->ready[layer])
         send->ready[layer] = n_ready;
     if (send->state == SEND_PUSHING && layer + 1 == send->opts.n_layers)
-        pump(send);
+        send_pump(send);
     else if (send->state == SEND_PUSHING)
-        (void)pump_layer(send, layer);
+        (void)send_pump_layer(send, layer);
 }
 
-static void say_first(struct kvxfer_send *send)
+static void send_message_first(struct kvxfer_send *send)
 {
-    if (!send->has_first || send->is_over || !kvxfer_send_is_granted(send))
+    if (!send->has_first || send_is_over(send) || !kvxfer_send_is_granted(send))
         return;
-    say(send, (struct kvxfer_message){
-                  .kind = KVXFER_PREFILL_DONE, .first = send->first, .is_finished = send->is_finished});
+    send_message(send, (struct kvxfer_message){.kind = KVXFER_PREFILL_DONE,
+                                               .first = send->first,
+                                               .is_finished = send->is_finished});
 }
 
 void kvxfer_send_first(struct kvxfer_send *send, const struct kvxfer_first *first, bool is_finished)
@@ -215,45 +230,45 @@ void kvxfer_send_first(struct kvxfer_send *send, const struct kvxfer_first *firs
     send->first = *first;
     send->has_first = true;
     send->is_finished = is_finished;
-    say_first(send);
+    send_message_first(send);
 }
 
 /* ---- input ---- */
 
-static void on_grant(struct kvxfer_send *send, const struct kvxfer_message *grant, uint64_t now_ns)
+static void send_on_grant(struct kvxfer_send *send, const struct kvxfer_message *grant, uint64_t now_ns)
 {
     struct tr_target target = {.kind = grant->transport, .ticket = grant->ticket};
     uint32_t wanted;
 
-    if (send->state != SEND_OFFERED || send->is_over)
+    if (send->state != SEND_OFFERED || send_is_over(send))
         return;
     if (grant->skip_blocks > send->opts.n_blocks ||
         grant->n_blocks != send->opts.n_blocks - grant->skip_blocks || grant->n_blocks == 0) {
-        give_up(send, E_PROTO);
+        send_give_up(send, E_PROTO);
         return;
     }
     target.address = grant->transport == TR_SHM ? send->unix_path : send->tcp_address;
     wanted = send->opts.n_layers * grant->n_blocks;
     if (tr_start_push(send->opts.transport, send->opts.transfer, &target, wanted) < 0) {
-        give_up(send, E_FULL);
+        send_give_up(send, E_FULL);
         return;
     }
-    send->state = SEND_PUSHING;
+    send_set_state(send, SEND_PUSHING);
     send->skip_blocks = grant->skip_blocks;
     send->moved_ns = now_ns;
-    pump(send);
-    say_first(send);
+    send_pump(send);
+    send_message_first(send);
 }
 
-static void on_refused(struct kvxfer_send *send, const struct kvxfer_message *refused, uint64_t now_ns)
+static void send_on_refused(struct kvxfer_send *send, const struct kvxfer_message *refused, uint64_t now_ns)
 {
     if (send->state != SEND_OFFERED)
         return;
     if (refused->retry_after_ms == 0) {
-        over(send, refused->code < 0 ? refused->code : E_PEER);
+        send_end(send, refused->code < 0 ? refused->code : E_PEER);
         return;
     }
-    send->state = SEND_WAITING;
+    send_set_state(send, SEND_WAITING);
     send->retry_ns = now_ns + refused->retry_after_ms * NS_PER_MS;
 }
 
@@ -261,27 +276,27 @@ void kvxfer_send_message(struct kvxfer_send *send, const struct kvxfer_message *
 {
     switch (message->kind) {
     case KVXFER_GRANT:
-        on_grant(send, message, now_ns);
+        send_on_grant(send, message, now_ns);
         return;
     case KVXFER_REFUSED:
-        on_refused(send, message, now_ns);
+        send_on_refused(send, message, now_ns);
         return;
     case KVXFER_DONE:
         if (send->state == SEND_PUSHED || send->state == SEND_PUSHING)
-            over(send, send->state == SEND_PUSHED
-                           ? 0
-                           : E_PROTO); /* DONE before the last push breaks the protocol */
+            send_end(send, send->state == SEND_PUSHED
+                               ? 0
+                               : E_PROTO); /* DONE before the last push breaks the protocol */
         return;
     case KVXFER_CANCEL:
         send->must_confirm_stop =
             send->state == SEND_PUSHING || send->state == SEND_PUSHED || send->state == SEND_STOPPING;
-        over(send, message->code < 0 ? message->code : E_CANCELLED);
+        send_end(send, message->code < 0 ? message->code : E_CANCELLED);
         return;
     case KVXFER_OFFER:
     case KVXFER_PREFILL_DONE:
     case KVXFER_STOPPED:
-    case KVXFER_ASK:
-    case KVXFER_ASK_REFUSED:
+    case KVXFER_FETCH:
+    case KVXFER_FETCH_REFUSED:
         return;
     }
 }
@@ -291,14 +306,14 @@ void kvxfer_send_event(struct kvxfer_send *send, const struct tr_event *event, u
     switch (event->kind) {
     case TR_PUSH_SENT:
         send->moved_ns = now_ns;
-        pump(send);
+        send_pump(send);
         return;
     case TR_PUSH_FAILED:
-        give_up(send, event->fault.code < 0 ? event->fault.code : E_IO);
+        send_give_up(send, event->fault.code < 0 ? event->fault.code : E_IO);
         return;
     case TR_PUSH_STOPPED:
         if (send->state == SEND_STOPPING)
-            close_now(send);
+            send_close(send);
         return;
     case TR_PIECES_ARRIVED:
     case TR_TICKET_COMPLETE:
@@ -313,20 +328,20 @@ void kvxfer_send_tick(struct kvxfer_send *send, uint64_t now_ns)
     switch (send->state) {
     case SEND_OFFERED:
         if (now_ns - send->moved_ns > send->opts.timeout_ns)
-            give_up(send, E_TIMEOUT);
+            send_give_up(send, E_TIMEOUT);
         return;
     case SEND_WAITING: /* repeated refusals also time out */
         if (now_ns - send->began_ns > send->opts.timeout_ns)
-            over(send, E_TIMEOUT);
+            send_end(send, E_TIMEOUT);
         else if (now_ns >= send->retry_ns)
-            offer(send, now_ns);
+            send_offer(send, now_ns);
         return;
     case SEND_PUSHING:
-        pump(send);
+        send_pump(send);
         return; /* no timeout: a long prefill is no fault */
     case SEND_PUSHED:
         if (now_ns - send->moved_ns > send->opts.timeout_ns)
-            give_up(send, E_TIMEOUT);
+            send_give_up(send, E_TIMEOUT);
         return;
     case SEND_STOPPING:
     case SEND_CLOSED:

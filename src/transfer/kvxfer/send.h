@@ -37,7 +37,7 @@ struct kvxfer_send_opts {
     void *arg;
     uint64_t transfer; /* also the id of the push; unique on this worker */
     uint64_t router_epoch, request;
-    uint64_t ask; /* not 0: answers the prefix fetch of this id with cached blocks and no first token */
+    uint64_t fetch; /* not 0: answers the prefix fetch of this id with cached blocks and no first token */
     uint32_t n_layers;
     uint32_t n_tokens, n_blocks;         /* of the prompt */
     const char *tcp_address, *unix_path; /* the receiver's addresses; copied */

@@ -354,9 +354,7 @@ int worker_engine_build(struct worker *worker, struct fault *fault)
                                       .itl_ns = conf->itl_ns,
                                       .speculate = (enum sched_speculate)conf->speculate,
                                       .grant_timeout_ns = conf->grant_timeout_ns,
-                                      .metrics = worker->metrics,
-                                      .departing = worker->departing,
-                                      .arriving = worker->arriving};
+                                      .metrics = worker->metrics};
     uint64_t began_ns = clock_now_ns();
     int rc = conf->engine_kind == WORKER_ENGINE_SIM ? build_sim(worker, &opts, fault)
                                                     : build_cpu(worker, &opts, fault);

@@ -55,9 +55,9 @@ static void put_peer_blocks(const struct worker *worker, struct buf *out)
         return;
     buf_printf(out,
                ", \"peer_blocks\": {\"followed\": %u, \"in_memory\": %" PRIu64 ", \"on_disk_only\": %" PRIu64
-               ", \"most\": %" PRIu64 ", \"asks\": %" PRIu64 ", \"resyncs\": %.0f}",
+               ", \"most\": %" PRIu64 ", \"fetches\": %" PRIu64 ", \"resyncs\": %.0f}",
                worker_follow_count(worker), worker->load.peers_in_memory, worker->load.peers_on_disk,
-               worker->conf->peer_blocks, worker->load.n_own_asks, metric_value(worker->m_peer_resyncs));
+               worker->conf->peer_blocks, worker->load.n_own_fetches, metric_value(worker->m_peer_resyncs));
 }
 
 static void put_links(const struct worker *worker, struct buf *out)

@@ -441,8 +441,6 @@ int worker_run(const struct worker_opts *opts, struct fault *fault)
     worker->conf = opts->conf;
     worker->reload = opts->reload;
     worker->reload_arg = opts->reload_arg;
-    worker->departing = opts->departing;
-    worker->arriving = opts->arriving;
     rc = start(worker, fault);
     if (rc == 0) {
         log_info("worker_ready", LOG_STR("node", worker->conf->node), LOG_STR("model", worker->model.name),

@@ -16,10 +16,6 @@ struct worker_opts {
     /* Called on SIGHUP: returns a new snapshot, or NULL to keep the old one. */
     const struct worker_conf *(*reload)(void *arg);
     void *reload_arg;
-    /* The two ends of a hand-off; every worker can be either (see worker/runner/depart.h,
-     * worker/runner/arrive.h). */
-    const struct handoff_side *departing;
-    const struct handoff_side *arriving;
 };
 
 /* Runs until SIGTERM or SIGINT has been obeyed. Returns 0, or an error with the fault filled when the

@@ -71,7 +71,6 @@ struct worker { /* one process */
     char host_id[64];
     uint64_t instance; /* digest of the network namespace and of http.admin as it is bound */
     uint8_t cluster_key[32], prefix_key[32];
-    const struct handoff_side *departing, *arriving;
     struct worker_engine *engine;
     /* links */
     struct link_opts router_link_opts, peer_link_opts;

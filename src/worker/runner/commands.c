@@ -14,39 +14,21 @@
 
 #include <stdlib.h>
 
+#include "worker/runner/block_map_priv.h"
 #include "worker/runner/disk_priv.h"
-#include "worker/runner/share_priv.h"
+#include "worker/runner/transfers_priv.h"
 
-static void on_peer(struct worker_engine *engine, struct command *command, bool is_up)
+static void command_peer(struct worker_engine *engine, struct command *command, bool is_up)
 {
     if (command->number >= WORKER_MAX_PEERS)
         return;
     engine->peer_is_up[command->number] = is_up;
     if (is_up)
         engine->peers[command->number] = command->as.facts;
-    engine->opts.departing->on_peer(engine->departing, command->number, is_up);
-    engine->opts.arriving->on_peer(engine->arriving, command->number, is_up);
-    worker_loans_peer(engine, command->number, is_up);
-    worker_asks_peer(engine, command->number, is_up);
+    worker_transfers_peer(engine, command->number, is_up);
 }
 
-static void on_peer_message(struct worker_engine *engine, uint32_t peer, const struct kvxfer_message *message)
-{
-    if (worker_loans_message(engine, peer, message) || worker_asks_message(engine, peer, message))
-        return;
-    if (!engine->opts.departing->on_peer_message(engine->departing, peer, message))
-        (void)engine->opts.arriving->on_peer_message(engine->arriving, peer, message);
-}
-
-static void on_transport(struct worker_engine *engine, const struct tr_event *event)
-{
-    if (worker_loans_transport(engine, event) || worker_asks_transport(engine, event))
-        return;
-    if (!engine->opts.departing->on_transport(engine->departing, event))
-        (void)engine->opts.arriving->on_transport(engine->arriving, event);
-}
-
-static void obey(struct worker_engine *engine, struct command *command)
+static void command_run(struct worker_engine *engine, struct command *command)
 {
     switch (command->kind) {
     case COMMAND_SUBMIT:
@@ -62,23 +44,23 @@ static void obey(struct worker_engine *engine, struct command *command)
         worker_tasks_router_down(engine, command->number, command->key.router_epoch);
         break;
     case COMMAND_PEER_UP:
-        on_peer(engine, command, true);
+        command_peer(engine, command, true);
         break;
     case COMMAND_PEER_DOWN:
-        on_peer(engine, command, false);
+        command_peer(engine, command, false);
         break;
     case COMMAND_PEER_MESSAGE:
-        on_peer_message(engine, command->number, &command->as.peer);
+        worker_transfers_message(engine, command->number, &command->as.peer);
         break;
     case COMMAND_PEER_BLOCKS:
-        worker_map_told(engine, command->as.blocks);
+        worker_map_add(engine, command->as.blocks);
         command->as.blocks = NULL;
         break;
     case COMMAND_PEER_LOAD:
         worker_map_load(engine, command->number, &command->as.peer_load);
         break;
     case COMMAND_TRANSPORT:
-        on_transport(engine, &command->as.transport);
+        worker_transfers_event(engine, &command->as.transport);
         break;
     case COMMAND_GRAMMAR:
         worker_grammars_compiled(engine, &command->as.compiled);
@@ -119,7 +101,7 @@ void worker_commands_run(struct worker_engine *engine)
 
     mailbox_drain_fd(engine->commands);
     while ((command = worker_commands_take(engine)) != NULL)
-        obey(engine, command);
+        command_run(engine, command);
 }
 
 void worker_commands_in_step(struct worker_engine *engine)
@@ -129,7 +111,7 @@ void worker_commands_in_step(struct worker_engine *engine)
     while (engine->n_kept < WORKER_MAX_KEPT && (command = mailbox_receive(engine->commands)) != NULL) {
         if ((command->kind == COMMAND_PEER_MESSAGE && command->as.peer.kind == KVXFER_GRANT) ||
             command->kind == COMMAND_PEER_BLOCKS || command->kind == COMMAND_PEER_LOAD)
-            obey(engine, command);
+            command_run(engine, command);
         else
             engine->kept[engine->n_kept++] = command;
     }

@@ -17,7 +17,7 @@
  * Tasks whose KV comes from a peer do not read: their missing blocks are on the way.
  *
  * Blocks on disk that a peer fetches are read in the same way, and served when they are in the pool
- * (lend.c). The asker's estimate decides that this pays. */
+ * (prefix_serve.c). The fetching worker's estimate decides that this pays. */
 #include "worker/runner/disk_priv.h"
 
 #include <stdio.h>
@@ -29,7 +29,8 @@
 #include "base/log.h"
 #include "cache/kv/tier.h"
 #include "cache/prefix/tenant.h"
-#include "worker/runner/share_priv.h"
+#include "worker/runner/block_map_priv.h"
+#include "worker/runner/transfers_priv.h"
 
 #define SAVES_PER_TURN   32
 #define SAVE_PAUSE_NS    (100 * NS_PER_MS) /* after a write that could not begin */
@@ -304,7 +305,7 @@ uint64_t worker_disk_fetch(struct worker_engine *engine, uint64_t tenant, const 
     if (read == NULL)
         return 0;
     read->began_ns = clock_now_ns();
-    read->until_ns = read->began_ns + WAIT_MOST_NS; /* the asker's own limit is usually shorter */
+    read->until_ns = read->began_ns + WAIT_MOST_NS; /* the fetching worker's own limit is usually shorter */
     return read->number;
 }
 
@@ -349,7 +350,7 @@ static void let_go(struct worker_engine *engine, struct disk_read *read)
     read->is_let_go = true;
     metric_observe(engine->disk->m_wait_s, (double)(clock_now_ns() - read->began_ns) / (double)NS_PER_S);
     worker_tasks_read(engine, read->number);
-    worker_loans_read(engine, read->number);
+    worker_prefix_serve_read(engine, read->number);
 }
 
 static void end_read(struct worker_engine *engine, struct disk_read *read)

@@ -28,7 +28,7 @@ uint32_t worker_disk_peek(const struct worker_engine *engine, const struct block
                           uint32_t n);                       /* number of leading blocks on disk */
 double worker_disk_rate(const struct worker_engine *engine); /* bytes per second, all reads; 0: no disk */
 /* Reads the blocks of a run of hashes that follow those in the pool, for this tenant's account, or joins
- * reads under way. Returns the read's number, which worker_loans_read() will be called with; 0: none. */
+ * reads under way. Returns the read's number, which worker_prefix_serve_read() will be called with; 0: none. */
 uint64_t worker_disk_fetch(struct worker_engine *engine, uint64_t tenant, const struct block_hash *hashes,
                            uint32_t n);
 bool worker_disk_is_waited_for(const struct worker_engine *engine);

@@ -15,35 +15,21 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "worker/runner/disk_priv.h"
-#include "worker/runner/share_priv.h"
+#include "worker/runner/block_map_priv.h"
+#include "worker/runner/transfers_priv.h"
 
-#define MAILBOX_MESSAGES  65536
-#define MAX_TOLD          (1u << 18) /* peers' block events that wait for the map, of 17 bytes */
-#define TICK_NS           (5 * NS_PER_MS)
-#define LOAD_NS           (100 * NS_PER_MS)
-#define IDLE_WAIT_NS      (100 * NS_PER_MS)
-#define STEPS_PER_TIMEOUT 3 /* one step must not time out a hand-off that waits for this thread */
+#define MAILBOX_MESSAGES   65536
+#define MAX_PENDING_EVENTS (1u << 18) /* peers' block events that wait for the map, of 17 bytes */
+#define TICK_NS            (5 * NS_PER_MS)
+#define LOAD_NS            (100 * NS_PER_MS)
+#define IDLE_WAIT_NS       (100 * NS_PER_MS)
+#define STEPS_PER_TIMEOUT  3 /* one step must not time out a hand-off that waits for this thread */
 
 /* ---- accessors ---- */
-
-struct sched *worker_engine_sched(struct worker_engine *engine)
-{
-    return engine->sched;
-}
-
-struct kv_pool *worker_engine_pool(struct worker_engine *engine)
-{
-    return engine->pool;
-}
 
 struct tr_node *worker_engine_transport(struct worker_engine *engine)
 {
     return engine->transport;
-}
-
-const struct worker_engine_opts *worker_engine_opts(const struct worker_engine *engine)
-{
-    return &engine->opts;
 }
 
 struct mailbox *worker_engine_reports(struct worker_engine *engine)
@@ -226,10 +212,7 @@ static void tick(struct worker_engine *engine)
 
     if (now_ns - engine->ticked_ns >= TICK_NS) {
         engine->ticked_ns = now_ns;
-        engine->opts.departing->on_tick(engine->departing, now_ns);
-        engine->opts.arriving->on_tick(engine->arriving, now_ns);
-        worker_loans_tick(engine, now_ns);
-        worker_asks_tick(engine, now_ns);
+        worker_transfers_tick(engine, now_ns);
         worker_disk_tick(engine, now_ns);
         worker_health_tick(engine, now_ns);
     }
@@ -254,11 +237,11 @@ static void *run(void *arg)
     struct worker_engine *engine = arg;
 
     while (!engine->is_stopping) {
-        bool has_pending, has_told;
+        bool has_pending, has_events;
         int n_fed;
 
         worker_commands_run(engine);
-        has_told = worker_map_turn(engine);
+        has_events = worker_map_turn(engine);
         worker_disk_turn(engine);
         note_busy(engine); /* before a step that may take long, because a drain reads it */
         n_fed = sched_run_step(engine->sched);
@@ -273,12 +256,8 @@ static void *run(void *arg)
         has_pending = worker_commands_wait(engine);
         for (uint32_t i = 0; i < N_ORIGINS; i++)
             has_pending |= engine->pending[i] != NULL;
-        if (n_fed <= 0 && !has_told) {
-            bool has_timers = engine->opts.departing->n_active(engine->departing) +
-                                  engine->opts.arriving->n_active(engine->arriving) +
-                                  worker_loans_count(engine) + worker_asks_count(engine) +
-                                  worker_disk_is_waited_for(engine) >
-                              0;
+        if (n_fed <= 0 && !has_events) {
+            bool has_timers = worker_transfers_count(engine) > 0 || worker_disk_is_waited_for(engine);
 
             if (!has_timers && !has_pending)
                 worker_measure_idle(engine, clock_now_ns());
@@ -363,7 +342,7 @@ static int open_parts(struct worker_engine *engine, struct fault *fault)
 
     if (mailbox_new(MAILBOX_MESSAGES, &engine->commands) < 0 ||
         mailbox_new(MAILBOX_MESSAGES, &engine->reports) < 0 || worker_tasks_open(engine) < 0 ||
-        worker_loans_open(engine) < 0 || worker_asks_open(engine) < 0 || worker_map_open(engine) < 0 ||
+        worker_transfers_open(engine) < 0 || worker_map_open(engine) < 0 ||
         kv_pool_new(&pool, &engine->pool) < 0)
         return fault_set(fault, E_NOMEM, "out of memory");
     sched.pool = engine->pool;
@@ -397,9 +376,6 @@ int worker_engine_new(const struct worker_engine_opts *opts, struct fault *fault
     engine->opts = *opts;
     declare_metrics(engine);
     rc = open_parts(engine, fault);
-    if (rc == 0 && (engine->opts.departing->open(engine, &engine->departing) < 0 ||
-                    engine->opts.arriving->open(engine, &engine->arriving) < 0))
-        rc = fault_set(fault, E_NOMEM, "out of memory");
     if (rc == 0) {
         worker_measure_start(engine);
         kv_clear(engine->pool); /* the warm-up's blocks belong to no prompt */
@@ -454,12 +430,7 @@ void worker_engine_free(struct worker_engine *engine)
     }
     tr_node_free(engine->transport);
     worker_disk_close(engine);
-    if (engine->departing)
-        engine->opts.departing->close(engine->departing);
-    if (engine->arriving)
-        engine->opts.arriving->close(engine->arriving);
-    worker_loans_close(engine);
-    worker_asks_close(engine);
+    worker_transfers_close(engine);
     worker_map_close(engine);
     sched_free(engine->sched);
     worker_tasks_close(engine);
@@ -487,15 +458,16 @@ int worker_engine_tell(struct worker_engine *engine, struct peer_blocks *blocks)
     int rc;
 
     if (command == NULL ||
-        (blocks->n > 0 && atomic_load_explicit(&engine->n_told, memory_order_relaxed) + n > MAX_TOLD)) {
+        (blocks->n > 0 &&
+         atomic_load_explicit(&engine->n_pending_events, memory_order_relaxed) + n > MAX_PENDING_EVENTS)) {
         command_free(command);
         free(blocks);
         return command == NULL ? E_NOMEM : E_FULL;
     }
     command->as.blocks = blocks;
-    atomic_fetch_add_explicit(&engine->n_told, n, memory_order_relaxed);
+    atomic_fetch_add_explicit(&engine->n_pending_events, n, memory_order_relaxed);
     rc = worker_engine_send(engine, command);
     if (rc < 0)
-        atomic_fetch_sub_explicit(&engine->n_told, n, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&engine->n_pending_events, n, memory_order_relaxed);
     return rc;
 }

@@ -4,11 +4,9 @@
  *
  *    commands -> tasks -> sched_run_step -> engine     (a task is one submitted job on this worker)
  *                   |            |
- *                   |            +-- on_layer, on_prefilled -> sending side -> transport
- *                   +-- peer messages, transport events -> sending | receiving side
- *
- * A handoff_side is one end of a hand-off (depart.c, arrive.c). The rest of the worker knows only that a
- * task may be sent or received. */
+ *                   |            +-- on_layer, on_prefilled -> KV send -> transport
+ *                   +-- peer messages, transport events -> transfer table -> KV send, KV receive,
+ *                                                          prefix fetch, prefix serve (transfers_priv.h) */
 #ifndef WORKER_RUNNER_ENGINE_THREAD_H
 #define WORKER_RUNNER_ENGINE_THREAD_H
 
@@ -24,48 +22,38 @@
 
 struct worker_engine;
 
-struct task { /* one submitted job on this worker; engine thread */
-    struct list all;
-    struct task_spec spec;   /* its tokens move to the sequence */
-    struct seq *seq;         /* NULL: not, or no longer, in the scheduler */
-    uint64_t grammar_number; /* of the grammar that is being compiled for it; 0: it does not wait for one */
-    struct fair_item grammar_wait; /* in engine.grammar_waits while it waits for one */
-    struct fair_flow *grammar_flow;
-    uint64_t disk_read; /* number of the read that it waits for; 0: none */
-    uint32_t n_disk_looks;
-    struct grammar *grammar;          /* while it waits for a read: its grammar, a reference */
-    bool may_proceed;                 /* PROCEED came while it waited */
-    uint32_t n_begun;                 /* answer tokens that came with the request (a resumed stream) */
-    uint32_t n_answered;              /* answer indices used, those included */
-    void *handoff;                    /* the side's own state */
-    bool has_first;                   /* the first token has been reported */
-    uint64_t transfer_ns, exposed_ns; /* of the transfer of its KV; see serve/api/gen.h */
-    char transport[16];
-    struct list in_ask; /* while it waits for a prefix fetch (ask.c) ... */
-    struct ask *ask;    /* ... NULL: it does not wait */
-    uint64_t asked_ns;
-    uint32_t fetched_from, fetched_to; /* range of tokens whose KV came by the prefix fetch */
+enum task_state {
+    TASK_NEW,       /* it waits for nothing: just submitted, or a wait is over */
+    TASK_FETCHING,  /* a prefix fetch pulls the cached part of its prompt from a peer */
+    TASK_COMPILING, /* its grammar is being compiled */
+    TASK_READING,   /* blocks of its prompt are being read from disk */
+    TASK_SCHEDULED, /* the scheduler has its sequence; no token has been reported */
+    TASK_ANSWERING, /* the first token has been reported */
+    TASK_OVER       /* its last answer is written; it is being freed */
 };
 
-struct handoff_side {
-    int (*open)(struct worker_engine *engine, void **self_out);
-    void (*close)(void *self);
-    /* Receiving: the task's sequence was submitted and waits for an offer. Sending: the sequence was
-     * admitted and is about to be computed (again, after a preemption): offer its blocks. */
-    void (*begin)(void *self, struct task *task);
-    /* The task is over, for any reason; its sequence is gone or going. */
-    void (*end)(void *self, struct task *task);
-    void (*on_layer)(void *self, uint32_t layer);
-    void (*on_prefilled)(void *self, struct task *task, uint32_t to);
-    void (*on_first_token)(void *self, struct task *task, const struct sample_result *first,
-                           bool is_finished);
-    /* True: the message was for this side. */
-    bool (*on_peer_message)(void *self, uint32_t peer, const struct kvxfer_message *message);
-    void (*on_peer)(void *self, uint32_t peer, bool is_up);
-    bool (*on_transport)(void *self, const struct tr_event *event);
-    void (*on_tick)(void *self, uint64_t now_ns);
-    void (*proceed)(void *self, struct task *task); /* receiving: stop waiting, compute here */
-    uint32_t (*n_active)(const void *self);
+struct task { /* one submitted job on this worker; engine thread; the drawing is in tasks.c */
+    struct list all;
+    enum task_state state;         /* changed by worker_tasks_set_state() only */
+    struct task_spec spec;         /* its tokens move to the sequence */
+    struct seq *seq;               /* from SCHEDULED on */
+    uint64_t grammar_number;       /* COMPILING: of the grammar */
+    struct fair_item grammar_wait; /* COMPILING: in engine.grammar_waits */
+    struct fair_flow *grammar_flow;
+    uint64_t disk_read; /* READING: number of the read */
+    uint32_t n_disk_looks;
+    struct grammar *grammar;          /* READING: its grammar, a reference; NULL: none */
+    bool may_proceed;                 /* PROCEED came before SCHEDULED */
+    uint32_t n_begun;                 /* answer tokens that came with the request (a resumed stream) */
+    uint32_t n_answered;              /* answer indices used, those included */
+    struct kv_send *kv_send;          /* mode PREFILL: its KV send; NULL: none yet, or over */
+    struct kv_receive *kv_receive;    /* mode DECODE: its KV receive; NULL: none yet, or over */
+    uint64_t transfer_ns, exposed_ns; /* of the transfer of its KV; see serve/api/gen.h */
+    char transport[16];
+    struct list in_fetch;       /* FETCHING: in the waiters of ... */
+    struct prefix_fetch *fetch; /* ... this prefix fetch */
+    uint64_t fetch_began_ns;
+    uint32_t fetched_from, fetched_to; /* range of tokens whose KV came by the prefix fetch */
 };
 
 struct worker_disk_opts {
@@ -96,7 +84,6 @@ struct worker_engine_opts {
     bool is_auto;
     uint64_t grant_timeout_ns;
     struct metrics *metrics;
-    const struct handoff_side *departing, *arriving;
 };
 
 void worker_engine_opts_free(struct worker_engine_opts *opts); /* frees what worker_engine_new() takes */
@@ -120,6 +107,7 @@ const char *worker_engine_unix_path(const struct worker_engine *engine);
 const char *worker_engine_rdma_text(const struct worker_engine *engine); /* devices, or why there are none */
 unsigned worker_engine_rdma_rails(const struct worker_engine *engine);   /* up now */
 unsigned worker_engine_rdma_opened(const struct worker_engine *engine);  /* up or not */
+struct tr_node *worker_engine_transport(struct worker_engine *engine);
 
 /* The transport for KV from a peer. Any thread. */
 struct transport_offer {
@@ -132,11 +120,7 @@ struct transport_offer worker_engine_offer(const struct worker_engine *engine);
 enum tr_kind worker_choose_transport(const struct transport_offer *own, const struct peer_facts *peer,
                                      const char **why_out);
 
-/* ---- engine thread: for the hand-off sides ---- */
-struct sched *worker_engine_sched(struct worker_engine *engine);
-struct kv_pool *worker_engine_pool(struct worker_engine *engine);
-struct tr_node *worker_engine_transport(struct worker_engine *engine);
-const struct worker_engine_opts *worker_engine_opts(const struct worker_engine *engine);
+/* ---- engine thread ---- */
 struct task *worker_engine_task(struct worker_engine *engine, const struct task_key *key);
 struct task *worker_engine_task_of(struct seq *seq);
 const struct peer_facts *worker_engine_peer(const struct worker_engine *engine,

@@ -56,25 +56,27 @@ struct worker_engine {
     atomic_bool is_busy;
     atomic_bool is_given_up; /* stopping: the running step may be abandoned */
     bool is_stopping;
-    void *departing, *arriving; /* the two sides' own state */
     struct list tasks;
     uint32_t n_tasks;
     struct hashmap *by_key;   /* struct task_key -> struct task */
     struct worker_disk *disk; /* disk.c; NULL: there is no disk tier */
     struct list grammars;     /* grammars.c */
     uint32_t n_grammars;
-    struct fair *grammar_waits; /* tasks that wait for a grammar, by tenant */
+    struct fair *grammar_waits; /* tasks in TASK_COMPILING, by tenant */
     uint64_t n_grammar_waits;
     size_t grammar_bytes;
     uint64_t next_grammar;
     struct report *pending[N_ORIGINS];
     struct peer_facts peers[WORKER_MAX_PEERS];
     bool peer_is_up[WORKER_MAX_PEERS];
-    struct asks *asks;                             /* ask.c: prefix fetches */
-    struct loans *loans;                           /* lend.c: blocks served to peers */
+    struct transfers *transfers; /* transfers.c, and the four siblings: */
+    struct prefix_fetches *prefix_fetches;
+    struct prefix_serves *prefix_serves;
+    struct kv_sends *kv_sends;
+    struct kv_receives *kv_receives;
     struct peer_map *map;                          /* peer_map.c; NULL: switched off */
-    atomic_uint_fast32_t n_told;                   /* peers' block events on their way into the peer map */
-    uint32_t n_asking;                             /* tasks that wait for a prefix fetch */
+    atomic_uint_fast32_t n_pending_events;         /* peers' block events on their way into the peer map */
+    uint32_t n_fetching;                           /* tasks that wait for a prefix fetch */
     struct block_log block_log;                    /* publish.c */
     struct rate transfer_rate, push_rate;          /* bytes per second: of hand-offs, of prefix fetches ... */
     double transfer_bytes_per_s, push_bytes_per_s; /* ... as reported; 0: unknown */
@@ -106,6 +108,8 @@ void worker_tasks_router_down(struct worker_engine *engine, uint32_t router, uin
 /* The blocks that tasks wait for have been read, or will not be read in time. */
 void worker_tasks_read(struct worker_engine *engine, uint64_t number);
 struct sched_events worker_tasks_events(void);
+/* The only function that changes a task's state; traces it (log event task_state). */
+void worker_tasks_set_state(struct worker_engine *engine, struct task *task, enum task_state state);
 /* The task's wait before its begin is over, with or without the blocks that it waited for. */
 void worker_tasks_go_on(struct worker_engine *engine, struct task *task);
 /* The grammar that tasks wait for is compiled. grammar NULL: `why` holds the error. */

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 noinst_LIBRARIES += libworker_runner.a
-libworker_runner_a_SOURCES = src/worker/runner/arrive.c src/worker/runner/arrive.h src/worker/runner/ask.c \
-	src/worker/runner/commands.c src/worker/runner/depart.c src/worker/runner/depart.h src/worker/runner/disk.c \
+libworker_runner_a_SOURCES = src/worker/runner/block_map_priv.h src/worker/runner/commands.c src/worker/runner/disk.c \
 	src/worker/runner/disk_priv.h src/worker/runner/engine_thread.c src/worker/runner/engine_thread.h \
-	src/worker/runner/engine_thread_priv.h src/worker/runner/health.c src/worker/runner/lend.c \
+	src/worker/runner/engine_thread_priv.h src/worker/runner/health.c src/worker/runner/kv_receive.c \
+	src/worker/runner/kv_send.c \
 	src/worker/runner/measure.c src/worker/runner/messages.c src/worker/runner/messages.h \
-	src/worker/runner/peer_map.c src/worker/runner/publish.c src/worker/runner/grammars.c \
-	src/worker/runner/share_priv.h src/worker/runner/tasks.c src/worker/runner/transport_choice.c
+	src/worker/runner/peer_map.c src/worker/runner/prefix_fetch.c src/worker/runner/prefix_serve.c \
+	src/worker/runner/publish.c src/worker/runner/grammars.c src/worker/runner/tasks.c src/worker/runner/transfers.c \
+	src/worker/runner/transfers_priv.h src/worker/runner/transport_choice.c
 
 if HAVE_CMOCKA
 worker_tests = tests/unit/worker/runner/test_messages tests/unit/worker/loop/test_routers \
@@ -25,8 +26,10 @@ check_PROGRAMS += tests/unit/worker/runner/test_share
 TESTS += tests/unit/worker/runner/test_share
 # The test fakes the transport, the clock and the rest of the worker.
 tests_unit_worker_runner_test_share_SOURCES = tests/unit/worker/runner/test_share.c tests/unit/worker/runner/share_rig.h \
-	tests/unit/worker/runner/share_transport.c src/worker/runner/ask.c src/worker/runner/lend.c src/worker/runner/transport_choice.c
-tests_unit_worker_runner_test_share_LDADD = libtransfer_kvxfer.a libproto.a $(link_cache_kv) libbase_metrics.a libbase.a $(CMOCKA_LIBS)
+	tests/unit/worker/runner/share_transport.c src/worker/runner/kv_receive.c \
+	src/worker/runner/kv_send.c src/worker/runner/prefix_fetch.c src/worker/runner/prefix_serve.c \
+	src/worker/runner/transfers.c src/worker/runner/transport_choice.c
+tests_unit_worker_runner_test_share_LDADD = libtransfer_kvxfer.a libproto.a libbase_metrics.a $(link_compute_sched) $(CMOCKA_LIBS)
 check_PROGRAMS += tests/unit/worker/runner/test_peer_map
 TESTS += tests/unit/worker/runner/test_peer_map
 # The test fakes the links and the engine thread.

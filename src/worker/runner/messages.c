@@ -29,7 +29,7 @@ struct peer_blocks *peer_blocks_new(uint32_t peer, const uint8_t *hashes, const 
 
     if (blocks == NULL)
         return NULL;
-    list_init(&blocks->told);
+    list_init(&blocks->pending);
     blocks->peer = peer;
     blocks->n = n;
     blocks->tiers = copied = (uint8_t *)(blocks->hashes + n);
@@ -189,15 +189,15 @@ static int read_grant(const Baton__Grant *grant, struct kvxfer_message *out)
 }
 
 /* Copies the hashes: those of the wire message are unaligned and freed with the frame. */
-static int read_ask(const Baton__Ask *ask, struct kvxfer_message *out)
+static int read_fetch(const Baton__Ask *ask, struct kvxfer_message *out)
 {
     struct block_hash *hashes = malloc(ask->hashes.len ? ask->hashes.len : 1);
 
     if (hashes == NULL)
         return E_NOMEM;
     memcpy(hashes, ask->hashes.data, ask->hashes.len);
-    *out = (struct kvxfer_message){.kind = KVXFER_ASK,
-                                   .ask = ask->ask,
+    *out = (struct kvxfer_message){.kind = KVXFER_FETCH,
+                                   .fetch = ask->ask,
                                    .tenant = ask->tenant,
                                    .hashes = hashes,
                                    .n_hashes = (uint32_t)(ask->hashes.len / sizeof(*hashes))};
@@ -210,7 +210,7 @@ static struct kvxfer_message read_offer(const Baton__Offer *offer)
                                    .transfer = offer->transfer,
                                    .router_epoch = offer->router_epoch,
                                    .request = offer->request,
-                                   .ask = offer->ask,
+                                   .fetch = offer->ask,
                                    .n_tokens = offer->n_tokens,
                                    .n_blocks = offer->n_blocks};
 }
@@ -272,10 +272,10 @@ int peer_message_from_wire(enum frame_type type, const ProtobufCMessage *message
             .kind = KVXFER_STOPPED, .transfer = stopped->transfer, .from_sender = stopped->from_sender};
         return 0;
     case FRAME_ASK:
-        return read_ask((const Baton__Ask *)message, out);
+        return read_fetch((const Baton__Ask *)message, out);
     case FRAME_ASK_REFUSED:
-        *out = (struct kvxfer_message){.kind = KVXFER_ASK_REFUSED,
-                                       .ask = ((const Baton__AskRefused *)message)->ask,
+        *out = (struct kvxfer_message){.kind = KVXFER_FETCH_REFUSED,
+                                       .fetch = ((const Baton__AskRefused *)message)->ask,
                                        .code = ((const Baton__AskRefused *)message)->code};
         return 0;
     default:
@@ -338,7 +338,7 @@ static int send_offer(const struct kvxfer_message *message, wire_send send, void
     offer.request = message->request;
     offer.n_tokens = message->n_tokens;
     offer.n_blocks = message->n_blocks;
-    offer.ask = message->ask;
+    offer.ask = message->fetch;
     return send(arg, FRAME_OFFER, &offer.base);
 }
 
@@ -391,22 +391,22 @@ static int send_cancel(const struct kvxfer_message *message, wire_send send, voi
     return send(arg, FRAME_TRANSFER_STOPPED, &stopped.base);
 }
 
-static int send_ask(const struct kvxfer_message *message, wire_send send, void *arg)
+static int send_fetch(const struct kvxfer_message *message, wire_send send, void *arg)
 {
     Baton__Ask ask = BATON__ASK__INIT;
 
-    ask.ask = message->ask;
+    ask.ask = message->fetch;
     ask.hashes.data = (uint8_t *)message->hashes;
     ask.hashes.len = message->n_hashes * sizeof(*message->hashes);
     ask.tenant = message->tenant;
     return send(arg, FRAME_ASK, &ask.base);
 }
 
-static int send_ask_refused(const struct kvxfer_message *message, wire_send send, void *arg)
+static int send_fetch_refused(const struct kvxfer_message *message, wire_send send, void *arg)
 {
     Baton__AskRefused refused = BATON__ASK_REFUSED__INIT;
 
-    refused.ask = message->ask;
+    refused.ask = message->fetch;
     refused.code = message->code;
     return send(arg, FRAME_ASK_REFUSED, &refused.base);
 }
@@ -427,10 +427,10 @@ int peer_message_send(const struct kvxfer_message *message, wire_send send, void
     case KVXFER_CANCEL:
     case KVXFER_STOPPED:
         return send_cancel(message, send, arg);
-    case KVXFER_ASK:
-        return send_ask(message, send, arg);
-    case KVXFER_ASK_REFUSED:
-        return send_ask_refused(message, send, arg);
+    case KVXFER_FETCH:
+        return send_fetch(message, send, arg);
+    case KVXFER_FETCH_REFUSED:
+        return send_fetch_refused(message, send, arg);
     }
     return E_INVAL;
 }

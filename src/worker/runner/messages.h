@@ -76,8 +76,8 @@ struct grammar_command { /* a grammar that the engine thread ordered, compiled *
     char reason[400];
 };
 
-struct peer_blocks {  /* a peer's block events, in order; heap */
-    struct list told; /* engine thread: link in the queue of peer_map.c */
+struct peer_blocks {     /* a peer's block events, in order; heap */
+    struct list pending; /* engine thread: link in the queue of peer_map.c */
     uint32_t peer;
     bool is_anew;               /* the map forgets the peer's blocks first */
     uint32_t n, at;             /* n events; those before `at` are applied */
@@ -147,7 +147,7 @@ struct load_report {
     double transfer_bytes_per_s, push_bytes_per_s;
     bool is_draining;
     uint64_t peers_in_memory, peers_on_disk; /* blocks in the peer map; on disk only */
-    uint64_t n_own_asks;
+    uint64_t n_own_fetches;
     bool is_unfit; /* health.c */
     uint32_t n_spoilt_in_row;
 };

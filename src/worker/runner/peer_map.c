@@ -3,7 +3,7 @@
  *
  *    loop thread (follow.c):  a peer's events, in order and without gaps --> engine mailbox
  *    engine thread:           [ event list | event list ] --a slice or more a turn--> fleet/picker/index
- *                             a task lacks blocks --> which peer has most of them? --> ask.c fetches
+ *                             a task lacks blocks --> which peer has most of them? --> prefix_fetch.c fetches
  *
  * A router names an owner with each request that it places, if it knows one. Requests to this worker's own
  * endpoint, or from a router that has just started, have none, so they are looked up here. The map uses
@@ -24,17 +24,17 @@
 #include "fleet/picker/index.h"
 #include "proto/capabilities.h"
 #include "worker/runner/disk_priv.h"
-#include "worker/runner/share_priv.h"
+#include "worker/runner/block_map_priv.h"
 
 #define TURN_BLOCKS   (8 * PICKER_SLICE)
 #define SWEEP_ENTRIES 4096 /* entries swept per report, also in quiet times */
 
 struct peer_map {
     struct picker_index *index; /* its slots: peers */
-    struct list told;           /* struct peer_blocks, pending */
+    struct list pending;        /* struct peer_blocks */
     struct peer_load loads[WORKER_MAX_PEERS];
-    uint64_t n_asks;
-    struct metric *m_asks;
+    uint64_t n_fetches;
+    struct metric *m_fetches;
     /* result of one prefix match; too large for a stack */
     struct picker_found found;
     struct picker_worker rows[WORKER_MAX_PEERS + 1]; /* this worker is the first */
@@ -45,15 +45,15 @@ _Static_assert(WORKER_MAX_PEERS <= PICKER_MAX_WORKERS, "a slot for each peer");
 
 /* ---- received events ---- */
 
-static void drop(struct worker_engine *engine, struct peer_blocks *blocks)
+static void peer_map_drop(struct worker_engine *engine, struct peer_blocks *blocks)
 {
-    atomic_fetch_sub_explicit(&engine->n_told, blocks->n + 1, memory_order_relaxed);
-    list_remove(&blocks->told);
+    atomic_fetch_sub_explicit(&engine->n_pending_events, blocks->n + 1, memory_order_relaxed);
+    list_remove(&blocks->pending);
     free(blocks);
 }
 
 /* Returns the number of blocks applied. */
-static uint32_t apply_slice(struct worker_engine *engine, struct peer_blocks *blocks)
+static uint32_t peer_map_apply_slice(struct worker_engine *engine, struct peer_blocks *blocks)
 {
     struct picker_index *index = engine->map->index;
     uint32_t n = blocks->n - blocks->at < PICKER_SLICE ? blocks->n - blocks->at : PICKER_SLICE;
@@ -65,16 +65,16 @@ static uint32_t apply_slice(struct worker_engine *engine, struct peer_blocks *bl
                              clock_now_ns());
     blocks->at += n;
     if (blocks->at == blocks->n)
-        drop(engine, blocks);
+        peer_map_drop(engine, blocks);
     return n + 1;
 }
 
-void worker_map_told(struct worker_engine *engine, struct peer_blocks *blocks)
+void worker_map_add(struct worker_engine *engine, struct peer_blocks *blocks)
 {
     if (engine->map == NULL || blocks->peer >= WORKER_MAX_PEERS)
-        drop(engine, blocks);
+        peer_map_drop(engine, blocks);
     else
-        list_push_back(&engine->map->told, &blocks->told);
+        list_push_back(&engine->map->pending, &blocks->pending);
 }
 
 void worker_map_load(struct worker_engine *engine, uint32_t peer, const struct peer_load *load)
@@ -89,9 +89,9 @@ bool worker_map_turn(struct worker_engine *engine)
 
     if (map == NULL)
         return false;
-    for (uint32_t n = 0; n < TURN_BLOCKS && !list_is_empty(&map->told);)
-        n += apply_slice(engine, container_of(map->told.next, struct peer_blocks, told));
-    return !list_is_empty(&map->told);
+    for (uint32_t n = 0; n < TURN_BLOCKS && !list_is_empty(&map->pending);)
+        n += peer_map_apply_slice(engine, container_of(map->pending.next, struct peer_blocks, pending));
+    return !list_is_empty(&map->pending);
 }
 
 /* ---- choice of an owner ---- */
@@ -101,8 +101,8 @@ bool worker_map_is_empty(const struct worker_engine *engine)
     return engine->map == NULL || picker_index_count(engine->map->index) == 0;
 }
 
-static void describe_self(struct worker_engine *engine, const struct map_question *question,
-                          struct picker_worker *row)
+static void peer_map_describe_self(struct worker_engine *engine, const struct map_question *question,
+                                   struct picker_worker *row)
 {
     const struct kv_layout *layout = &engine->opts.engine.info.layout;
     uint32_t n_more = question->n_hashes - question->n_here;
@@ -126,9 +126,9 @@ static void describe_self(struct worker_engine *engine, const struct map_questio
         worker_disk_peek(engine, question->hashes + question->n_here, n_more) * layout->block_tokens;
 }
 
-/* False: it has nothing of the prompt, or cannot be asked. */
-static bool describe_peer(const struct worker_engine *engine, uint32_t peer, uint32_t n_stored,
-                          struct picker_worker *row)
+/* False: it has nothing of the prompt, or serves none. */
+static bool peer_map_describe_peer(const struct worker_engine *engine, uint32_t peer, uint32_t n_stored,
+                                   struct picker_worker *row)
 {
     const struct peer_facts *facts = worker_engine_peer(engine, peer);
     const struct peer_load *load = &engine->map->loads[peer];
@@ -151,7 +151,7 @@ static bool describe_peer(const struct worker_engine *engine, uint32_t peer, uin
 }
 
 /* Rows of this worker and of all peers that have the prompt's beginning; returns their number. */
-static uint32_t gather(struct worker_engine *engine)
+static uint32_t peer_map_gather(struct worker_engine *engine)
 {
     struct peer_map *map = engine->map;
     uint32_t n = 1, n_stored[WORKER_MAX_PEERS] = {0};
@@ -159,7 +159,7 @@ static uint32_t gather(struct worker_engine *engine)
     for (uint32_t i = 0; i < map->found.n_runs; i++)
         n_stored[map->found.runs[i].slot] = map->found.runs[i].n_blocks;
     for (uint32_t peer = 0; peer < WORKER_MAX_PEERS; peer++)
-        if (describe_peer(engine, peer, n_stored[peer], &map->rows[n]))
+        if (peer_map_describe_peer(engine, peer, n_stored[peer], &map->rows[n]))
             map->peers[n++] = peer;
     return n;
 }
@@ -175,10 +175,10 @@ void worker_map_choose(struct worker_engine *engine, const struct map_question *
 
     if (worker_map_is_empty(engine))
         return;
-    describe_self(engine, question, &map->rows[0]);
+    peer_map_describe_self(engine, question, &map->rows[0]);
     picker_index_match(map->index, question->hashes, question->n_hashes, clock_now_ns(), &map->found,
                        WORKER_MAX_PEERS);
-    world = (struct picker_world){map->rows, gather(engine)};
+    world = (struct picker_world){map->rows, peer_map_gather(engine)};
     found = picker_find_holder(&world, &request, 0, share);
     if (found.slot == PICKER_NONE || (choice->peer != PEER_NONE && found.tokens <= choice->tokens))
         return;
@@ -190,10 +190,10 @@ void worker_map_choose(struct worker_engine *engine, const struct map_question *
                             .limit_ns = (uint64_t)(picker_ask_limit_s(&found, share) * (double)NS_PER_S)};
 }
 
-void worker_map_asked(struct worker_engine *engine)
+void worker_map_used(struct worker_engine *engine)
 {
-    engine->map->n_asks++;
-    metric_add(engine->map->m_asks, 1);
+    engine->map->n_fetches++;
+    metric_add(engine->map->m_fetches, 1);
 }
 
 /* ---- open and close ---- */
@@ -207,7 +207,7 @@ void worker_map_report(struct worker_engine *engine, struct load_report *out)
     (void)picker_index_sweep(map->index, SWEEP_ENTRIES);
     out->peers_on_disk = picker_index_on_disk(map->index);
     out->peers_in_memory = picker_index_count(map->index) - out->peers_on_disk;
-    out->n_own_asks = map->n_asks;
+    out->n_own_fetches = map->n_fetches;
 }
 
 int worker_map_open(struct worker_engine *engine)
@@ -220,14 +220,14 @@ int worker_map_open(struct worker_engine *engine)
     map = calloc(1, sizeof(*map));
     if (map == NULL)
         return E_NOMEM;
-    list_init(&map->told);
+    list_init(&map->pending);
     rc = picker_index_new(engine->opts.peer_blocks, WORKER_MAP_LIFETIME_NS, &map->index);
     if (rc < 0) {
         free(map);
         return rc;
     }
-    map->m_asks = metric_single(engine->opts.metrics, METRIC_COUNTER, "baton_asks_own_total",
-                                "Pushes asked for by what this worker itself knew of its peers' blocks.");
+    map->m_fetches = metric_single(engine->opts.metrics, METRIC_COUNTER, "baton_prefix_fetches_own_total",
+                                   "Prefix fetches whose owner this worker chose by its own peer map.");
     engine->map = map;
     return 0;
 }
@@ -238,8 +238,8 @@ void worker_map_close(struct worker_engine *engine)
 
     if (map == NULL)
         return;
-    while (!list_is_empty(&map->told))
-        drop(engine, container_of(map->told.next, struct peer_blocks, told));
+    while (!list_is_empty(&map->pending))
+        peer_map_drop(engine, container_of(map->pending.next, struct peer_blocks, pending));
     picker_index_free(map->index);
     free(map);
     engine->map = NULL;

@@ -20,7 +20,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "worker/runner/disk_priv.h"
-#include "worker/runner/share_priv.h"
+#include "worker/runner/block_map_priv.h"
 
 #define MAX_ON_DISK  65536u     /* blocks on disk in a snapshot, of 17 bytes each */
 #define MAX_FOR_PEER (1u << 18) /* blocks in a peer's snapshot: its link carries hand-offs too */

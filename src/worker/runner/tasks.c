@@ -1,19 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tasks on the engine thread: one for each submitted job.
  *
- * SUBMIT makes a task; it ends with its sequence. Its mode determines the sequence:
+ *    SUBMIT --> NEW --a peer has blocks--> FETCHING
+ *                |                            | they are here, or will not come
+ *                +----------------------------+--grammar not compiled--> COMPILING
+ *                                             |                             |
+ *                +----------------------------+-----------------------------+
+ *                |
+ *                +--blocks on disk--> READING --here, or too late--+
+ *                |      ^               |                          |
+ *                |      +--more blocks--+                          |
+ *                +-------------------------------------------------+--> SCHEDULED --token--> ANSWERING
+ *
+ *    every state --done, cancelled, failed--> OVER --> freed
+ *
+ * A task ends with its sequence. Its mode determines the sequence:
  *
  *    LOCAL     prefill and decode here
- *    PREFILL   KV send: first token here, then the KV goes to the peer (worker/runner/depart.c)
- *    DECODE    KV receive: the KV comes from a peer (worker/runner/arrive.c); without blocks for it now,
- *              or without a peer in time, it becomes a local sequence and waits its turn
+ *    PREFILL   KV send: first token here, then the KV goes to the peer (kv_send.c)
+ *    DECODE    KV receive: the KV comes from a peer (kv_receive.c); without blocks for it now, or without a
+ *              peer in time, it becomes a local sequence and waits its turn
  *
- * A task waits before it enters the scheduler while another worker pushes the cached part of its prompt
- * (ask.c), while blocks of its prompt are read from disk (disk.c), or while the grammar of its answer is
- * compiled (grammars.c).
+ * The waits: prefix_fetch.c, grammars.c, disk.c. The scheduler does not have a task that waits.
  *
  * The scheduler's events become answers, one list for each router, sent to the loop once per step. */
-#include "worker/runner/share_priv.h"
+#include "worker/runner/transfers_priv.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -26,18 +37,19 @@
 
 #define SCORES_PER_ANSWER 512u
 
-static const struct handoff_side *side_of(const struct worker_engine *engine, const struct task *task,
-                                          void **self_out)
+static const char *const task_states[] = {"new",       "fetching",  "compiling", "reading",
+                                          "scheduled", "answering", "over"};
+
+void worker_tasks_set_state(struct worker_engine *engine, struct task *task, enum task_state state)
 {
-    if (task->spec.mode == TASK_PREFILL) {
-        *self_out = engine->departing;
-        return engine->opts.departing;
-    }
-    if (task->spec.mode == TASK_DECODE) {
-        *self_out = engine->arriving;
-        return engine->opts.arriving;
-    }
-    return NULL;
+    log_debug("task_state", LOG_STR("request", task->spec.order.work.request_id),
+              LOG_STR("from", task_states[task->state]), LOG_STR("to", task_states[state]));
+    task->state = state;
+}
+
+static bool task_is_waiting(const struct task *task)
+{
+    return task->state < TASK_SCHEDULED;
 }
 
 struct task *worker_engine_task(struct worker_engine *engine, const struct task_key *key)
@@ -52,21 +64,21 @@ struct task *worker_engine_task_of(struct seq *seq)
 
 /* ---- answers ---- */
 
-static void name_answer(struct answer *answer, const struct task_spec *spec)
+static void task_name_answer(struct answer *answer, const struct task_spec *spec)
 {
     answer->router_epoch = spec->key.router_epoch;
     answer->request = spec->key.request;
 }
 
 /* reason: for people, may be empty. */
-static void answer_failed_for(struct worker_engine *engine, const struct task_spec *spec, int error,
-                              const char *reason)
+static void task_answer_failed_for(struct worker_engine *engine, const struct task_spec *spec, int error,
+                                   const char *reason)
 {
     struct answer *answer = worker_engine_answer(engine, spec->origin, NULL, 0);
 
     if (answer == NULL)
         return;
-    name_answer(answer, spec);
+    task_name_answer(answer, spec);
     answer->finish = BATON__FINISH__FINISH_FAILED;
     answer->error = error;
     if (reason[0] != '\0')
@@ -76,12 +88,12 @@ static void answer_failed_for(struct worker_engine *engine, const struct task_sp
             *at = '?'; /* it may quote a client; messages carry printable text only */
 }
 
-static void answer_failed(struct worker_engine *engine, const struct task_spec *spec, int error)
+static void task_answer_failed(struct worker_engine *engine, const struct task_spec *spec, int error)
 {
-    answer_failed_for(engine, spec, error, "");
+    task_answer_failed_for(engine, spec, error, "");
 }
 
-static void put_proof(const struct task *task, struct answer *answer)
+static void task_put_proof(const struct task *task, struct answer *answer)
 {
     answer->has_proof = true;
     answer->stats = *seq_stats(task->seq);
@@ -92,10 +104,10 @@ static void put_proof(const struct task *task, struct answer *answer)
 
 /* ---- begin and end ---- */
 
-static void stop_waiting(struct worker_engine *engine, struct task *task)
+static void task_stop_waiting(struct worker_engine *engine, struct task *task)
 {
-    worker_asks_leave(engine, task);
-    if (task->grammar_number != 0) {
+    worker_prefix_fetch_leave(engine, task);
+    if (task->state == TASK_COMPILING) {
         fair_leave(engine->grammar_waits, &task->grammar_wait);
         fair_drop(engine->grammar_waits, task->grammar_flow);
     }
@@ -103,11 +115,14 @@ static void stop_waiting(struct worker_engine *engine, struct task *task)
     worker_disk_stop_waiting(engine, task);
     grammar_unref(task->grammar);
     task->grammar = NULL;
+    if (task_is_waiting(task) && task->state != TASK_NEW)
+        worker_tasks_set_state(engine, task, TASK_NEW);
 }
 
 static void task_free(struct worker_engine *engine, struct task *task)
 {
-    stop_waiting(engine, task);
+    task_stop_waiting(engine, task);
+    worker_tasks_set_state(engine, task, TASK_OVER);
     hashmap_remove(engine->by_key, &task->spec.key);
     list_remove(&task->all);
     engine->n_tasks--;
@@ -116,7 +131,7 @@ static void task_free(struct worker_engine *engine, struct task *task)
 }
 
 /* E_AGAIN: it waits for blocks from disk. */
-static int submit_seq(struct worker_engine *engine, struct task *task, struct grammar *grammar)
+static int task_submit_seq(struct worker_engine *engine, struct task *task, struct grammar *grammar)
 {
     const struct task_spec *spec = &task->spec;
     const struct work *work = &spec->order.work;
@@ -153,37 +168,40 @@ static int submit_seq(struct worker_engine *engine, struct task *task, struct gr
     return rc;
 }
 
-static void refuse(struct worker_engine *engine, struct task *task, int error, const char *reason)
+static void task_refuse(struct worker_engine *engine, struct task *task, int error, const char *reason)
 {
-    answer_failed_for(engine, &task->spec, error, reason);
+    task_answer_failed_for(engine, &task->spec, error, reason);
     task_free(engine, task);
 }
 
 /* Submits the task to the scheduler; its grammar, if any, is compiled. */
-static void begin(struct worker_engine *engine, struct task *task, struct grammar *grammar)
+static void task_begin(struct worker_engine *engine, struct task *task, struct grammar *grammar)
 {
     int rc;
 
     if (grammar != NULL)
         grammar = grammar_ref(grammar);
-    stop_waiting(engine, task);
-    rc = submit_seq(engine, task, grammar);
+    task_stop_waiting(engine, task);
+    rc = task_submit_seq(engine, task, grammar);
     if (rc == E_AGAIN) {
+        worker_tasks_set_state(engine, task, TASK_READING);
         task->grammar = grammar;
         return;
     }
     grammar_unref(grammar);
     if (rc < 0) {
-        refuse(engine, task, rc,
-               rc == E_CONSTRAINT ? "what was answered before does not match the answer's constraint" : "");
+        task_refuse(engine, task, rc,
+                    rc == E_CONSTRAINT ? "what was answered before does not match the answer's constraint"
+                                       : "");
         return;
     }
+    worker_tasks_set_state(engine, task, TASK_SCHEDULED);
     work_order_free_tokens(&task->spec.order);
     if (task->spec.mode != TASK_DECODE)
         return;
-    engine->opts.arriving->begin(engine->arriving, task);
+    worker_kv_receive_begin(engine, task);
     if (task->may_proceed)
-        engine->opts.arriving->proceed(engine->arriving, task);
+        worker_kv_receive_proceed(engine, task);
 }
 
 void worker_tasks_compiled(struct worker_engine *engine, uint64_t number, struct grammar *grammar,
@@ -195,12 +213,12 @@ void worker_tasks_compiled(struct worker_engine *engine, uint64_t number, struct
     list_for_each_safe (node, spare, &engine->tasks) {
         struct task *task = container_of(node, struct task, all);
 
-        if (task->grammar_number != number)
+        if (task->state != TASK_COMPILING || task->grammar_number != number)
             continue;
         if (grammar != NULL)
-            begin(engine, task, grammar);
+            task_begin(engine, task, grammar);
         else
-            refuse(engine, task, is_fault ? E_FORMAT : why->code, why->reason);
+            task_refuse(engine, task, is_fault ? E_FORMAT : why->code, why->reason);
     }
 }
 
@@ -209,8 +227,8 @@ void worker_tasks_read(struct worker_engine *engine, uint64_t number)
     list_for_each_safe (node, spare, &engine->tasks) {
         struct task *task = container_of(node, struct task, all);
 
-        if (task->disk_read == number)
-            begin(engine, task, task->grammar);
+        if (task->state == TASK_READING && task->disk_read == number)
+            task_begin(engine, task, task->grammar);
     }
 }
 
@@ -223,8 +241,8 @@ static bool task_make_grammar_room(struct worker_engine *engine, const struct ta
     if (!fair_is_lighter(engine->grammar_waits, tenant_number(spec->order.work.tenant),
                          spec->order.work.weight))
         return false;
-    refuse(engine, container_of(fair_heaviest(engine->grammar_waits), struct task, grammar_wait),
-           E_OVERLOADED, "");
+    task_refuse(engine, container_of(fair_heaviest(engine->grammar_waits), struct task, grammar_wait),
+                E_OVERLOADED, "");
     return true;
 }
 
@@ -235,6 +253,7 @@ static int task_await_grammar(struct worker_engine *engine, struct task *task, u
     if (task->grammar_flow == NULL)
         return E_NOMEM;
     task->grammar_number = number;
+    worker_tasks_set_state(engine, task, TASK_COMPILING);
     fair_wait(engine->grammar_waits, task->grammar_flow, &task->grammar_wait, ++engine->n_grammar_waits,
               task->spec.order.work.weight);
     return 0;
@@ -259,9 +278,9 @@ void worker_tasks_go_on(struct worker_engine *engine, struct task *task)
     int rc = task->spec.order.constraint.len_bytes > 0 ? task_get_grammar(engine, task, &grammar) : 0;
 
     if (rc == 0)
-        begin(engine, task, grammar);
+        task_begin(engine, task, grammar);
     else if (rc != E_AGAIN)
-        refuse(engine, task, rc, "");
+        task_refuse(engine, task, rc, "");
 }
 
 void worker_tasks_submit(struct worker_engine *engine, struct task_spec *spec)
@@ -272,7 +291,7 @@ void worker_tasks_submit(struct worker_engine *engine, struct task_spec *spec)
     if (hashmap_get(engine->by_key, &spec->key) != NULL)
         rc = E_EXISTS;
     if (task == NULL || rc == E_EXISTS || hashmap_put(engine->by_key, &spec->key, task, NULL) < 0) {
-        answer_failed(engine, spec, rc);
+        task_answer_failed(engine, spec, rc);
         free(task);
         return;
     }
@@ -280,16 +299,18 @@ void worker_tasks_submit(struct worker_engine *engine, struct task_spec *spec)
     *spec = (struct task_spec){.key = task->spec.key};
     task->n_begun = task->n_answered = task->spec.order.n_tokens - task->spec.order.n_prompt;
     list_push_back(&engine->tasks, &task->all);
-    list_init(&task->in_ask);
+    list_init(&task->in_fetch);
     fair_item_init(&task->grammar_wait);
     engine->n_tasks++;
-    if (!worker_asks_begin(engine, task))
+    if (worker_prefix_fetch_begin(engine, task))
+        worker_tasks_set_state(engine, task, TASK_FETCHING);
+    else
         worker_tasks_go_on(engine, task);
 }
 
-static void cancel(struct worker_engine *engine, struct task *task)
+static void task_cancel(struct worker_engine *engine, struct task *task)
 {
-    if (task->grammar_number != 0 || task->ask != NULL || task->disk_read != 0)
+    if (task_is_waiting(task))
         task_free(engine, task); /* the scheduler does not have it */
     else
         sched_cancel(engine->sched, task->seq);
@@ -300,7 +321,7 @@ void worker_tasks_cancel(struct worker_engine *engine, const struct task_key *ke
     struct task *task = worker_engine_task(engine, key);
 
     if (task != NULL)
-        cancel(engine, task);
+        task_cancel(engine, task);
 }
 
 void worker_tasks_proceed(struct worker_engine *engine, uint32_t origin, const struct task_key *key)
@@ -309,11 +330,11 @@ void worker_tasks_proceed(struct worker_engine *engine, uint32_t origin, const s
     struct task_spec unknown = {.key = *key, .origin = origin};
 
     if (task == NULL)
-        answer_failed(engine, &unknown, E_NOT_FOUND); /* without an answer the router would wait */
-    else if (task->grammar_number != 0 || task->ask != NULL || task->disk_read != 0)
+        task_answer_failed(engine, &unknown, E_NOT_FOUND); /* without an answer the router would wait */
+    else if (task_is_waiting(task))
         task->may_proceed = true;
     else if (task->spec.mode == TASK_DECODE)
-        engine->opts.arriving->proceed(engine->arriving, task);
+        worker_kv_receive_proceed(engine, task);
 }
 
 void worker_tasks_router_down(struct worker_engine *engine, uint32_t router, uint64_t except_epoch)
@@ -322,19 +343,19 @@ void worker_tasks_router_down(struct worker_engine *engine, uint32_t router, uin
         struct task *task = container_of(node, struct task, all);
 
         if (task->spec.origin == router && task->spec.key.router_epoch != except_epoch)
-            cancel(engine, task);
+            task_cancel(engine, task);
     }
 }
 
 void worker_engine_fail_task(struct worker_engine *engine, struct task *task, int error)
 {
-    answer_failed(engine, &task->spec, error);
+    task_answer_failed(engine, &task->spec, error);
     sched_cancel(engine->sched, task->seq);
 }
 
 /* ---- scheduler events ---- */
 
-static void on_admitted(void *arg, struct seq *seq)
+static void task_on_admitted(void *arg, struct seq *seq)
 {
     struct worker_engine *engine = arg;
     struct task *task = worker_engine_task_of(seq);
@@ -344,15 +365,15 @@ static void on_admitted(void *arg, struct seq *seq)
         return;
     answer = worker_engine_answer(engine, task->spec.origin, NULL, 0);
     if (answer != NULL) {
-        name_answer(answer, &task->spec);
+        task_name_answer(answer, &task->spec);
         answer->is_accepted = true;
         answer->cached_tokens = seq_stats(seq)->n_reused + seq_stats(seq)->n_transferred;
     }
     if (task->spec.mode == TASK_PREFILL)
-        engine->opts.departing->begin(engine->departing, task);
+        worker_kv_send_begin(engine, task);
 }
 
-static void on_token(void *arg, struct seq *seq, const struct sample_result *token)
+static void task_on_token(void *arg, struct seq *seq, const struct sample_result *token)
 {
     struct worker_engine *engine = arg;
     struct task *task = worker_engine_task_of(seq);
@@ -362,24 +383,26 @@ static void on_token(void *arg, struct seq *seq, const struct sample_result *tok
         return;
     answer = worker_engine_answer(engine, task->spec.origin, &token->id, 1);
     if (answer != NULL) {
-        name_answer(answer, &task->spec);
+        task_name_answer(answer, &task->spec);
         if (task->spec.order.work.sample.wants_logprob)
             worker_engine_draws(engine, task->spec.origin, token);
         answer->first_index = task->n_answered;
-        if (!task->has_first) {
+        if (task->state == TASK_SCHEDULED) {
             task->seq = seq;
-            put_proof(task, answer);
+            task_put_proof(task, answer);
         }
     }
     task->n_answered++;
-    if (!task->has_first && task->spec.mode == TASK_PREFILL)
-        engine->opts.departing->on_first_token(engine->departing, task, token, false);
-    task->has_first = true;
+    if (task->state == TASK_ANSWERING)
+        return;
+    worker_tasks_set_state(engine, task, TASK_ANSWERING);
+    if (task->spec.mode == TASK_PREFILL)
+        worker_kv_send_first(task, token, false);
 }
 
 /* Reports logprobs in pieces that fit a frame, whatever the chunk. */
-static void on_prompt_logprobs(void *arg, struct seq *seq, uint32_t from, const struct sample_result *scores,
-                               uint32_t n)
+static void task_on_prompt_logprobs(void *arg, struct seq *seq, uint32_t from,
+                                    const struct sample_result *scores, uint32_t n)
 {
     struct worker_engine *engine = arg;
     struct task *task = worker_engine_task_of(seq);
@@ -396,32 +419,31 @@ static void on_prompt_logprobs(void *arg, struct seq *seq, uint32_t from, const 
         answer = worker_engine_answer(engine, task->spec.origin, ids, n_part);
         if (answer == NULL)
             return;
-        name_answer(answer, &task->spec);
+        task_name_answer(answer, &task->spec);
         answer->is_prompt_logprobs = true;
         answer->first_index = from + at;
         worker_engine_draws(engine, task->spec.origin, scores + at);
     }
 }
 
-static void on_prefilled(void *arg, struct seq *seq, uint32_t from, uint32_t to)
+static void task_on_prefilled(void *arg, struct seq *seq, uint32_t from, uint32_t to)
 {
-    struct worker_engine *engine = arg;
     struct task *task = worker_engine_task_of(seq);
 
     if (task != NULL && task->spec.mode == TASK_PREFILL)
-        engine->opts.departing->on_prefilled(engine->departing, task, to);
+        worker_kv_send_prefilled(task, to);
 }
 
-static void on_layer(void *arg, uint32_t layer)
+static void task_on_layer(void *arg, uint32_t layer)
 {
     struct worker_engine *engine = arg;
 
     atomic_fetch_add_explicit(&engine->beats, 1, memory_order_relaxed);
     worker_commands_in_step(engine);
-    engine->opts.departing->on_layer(engine->departing, layer);
+    worker_kv_send_layer(engine, layer);
 }
 
-static Baton__Finish finish_of(enum seq_finish finish)
+static Baton__Finish task_finish_of(enum seq_finish finish)
 {
     switch (finish) {
     case SEQ_FINISH_STOP:
@@ -444,7 +466,7 @@ static Baton__Finish finish_of(enum seq_finish finish)
     return BATON__FINISH__FINISH_NONE;
 }
 
-static void count(struct worker_engine *engine, const struct seq_stats *stats)
+static void task_count(struct worker_engine *engine, const struct seq_stats *stats)
 {
     metric_add(engine->m_computed, stats->n_computed);
     metric_add(engine->m_reused, stats->n_reused);
@@ -453,13 +475,11 @@ static void count(struct worker_engine *engine, const struct seq_stats *stats)
     metric_add(engine->m_preempted, stats->n_preempted);
 }
 
-static void on_done(void *arg, struct seq *seq, enum seq_finish finish)
+static void task_on_done(void *arg, struct seq *seq, enum seq_finish finish)
 {
     struct worker_engine *engine = arg;
     struct task *task = worker_engine_task_of(seq);
-    const struct handoff_side *side;
     struct answer *answer;
-    void *self;
 
     if (task == NULL) { /* the warm-up, or a probe */
         worker_health_probed(engine, finish);
@@ -468,12 +488,12 @@ static void on_done(void *arg, struct seq *seq, enum seq_finish finish)
     if (finish == SEQ_FINISH_SPOILT || seq_stats(seq)->n_drawn > 0)
         worker_health_note(engine, task->spec.order.work.request_id, finish == SEQ_FINISH_SPOILT);
     task->seq = seq;
-    count(engine, seq_stats(seq));
-    if (finish_of(finish) != BATON__FINISH__FINISH_NONE) {
+    task_count(engine, seq_stats(seq));
+    if (task_finish_of(finish) != BATON__FINISH__FINISH_NONE) {
         answer = worker_engine_answer(engine, task->spec.origin, NULL, 0);
         if (answer != NULL) {
-            name_answer(answer, &task->spec);
-            answer->finish = finish_of(finish);
+            task_name_answer(answer, &task->spec);
+            answer->finish = task_finish_of(finish);
             answer->error = finish == SEQ_FINISH_FAILED    ? E_INTERNAL
                             : finish == SEQ_FINISH_CROWDED ? E_OVERLOADED
                                                            : 0;
@@ -484,23 +504,22 @@ static void on_done(void *arg, struct seq *seq, enum seq_finish finish)
                 answer->error = E_NUMERICS;
                 answer->error_text = strdup(WORKER_SPOILT_TEXT);
             }
-            put_proof(task, answer);
+            task_put_proof(task, answer);
         }
     }
-    side = side_of(engine, task, &self);
-    if (side != NULL)
-        side->end(self, task);
+    worker_kv_send_end(task);
+    worker_kv_receive_end(task);
     task_free(engine, task);
 }
 
 struct sched_events worker_tasks_events(void)
 {
-    return (struct sched_events){.on_admitted = on_admitted,
-                                 .on_token = on_token,
-                                 .on_prefilled = on_prefilled,
-                                 .on_prompt_logprobs = on_prompt_logprobs,
-                                 .on_layer = on_layer,
-                                 .on_done = on_done};
+    return (struct sched_events){.on_admitted = task_on_admitted,
+                                 .on_token = task_on_token,
+                                 .on_prefilled = task_on_prefilled,
+                                 .on_prompt_logprobs = task_on_prompt_logprobs,
+                                 .on_layer = task_on_layer,
+                                 .on_done = task_on_done};
 }
 
 int worker_tasks_open(struct worker_engine *engine)

@@ -170,7 +170,7 @@ static struct rig_client *submit_long(struct block_hash *hashes_out)
     assert_int_equal(picker_index_new(3 * LONG_BLOCKS, 3600 * NS_PER_S, &rig.router.index), 0);
     client = rig_submit(&rig, LONG_TOKENS, 20);
     roots = roots_of(client->handle);
-    prefix_roots_chain(&roots, client->handle->job.tokens, LONG_TOKENS, 32, hashes_out);
+    prefix_roots_chain(&roots, client->handle->order.tokens, LONG_TOKENS, 32, hashes_out);
     return client;
 }
 

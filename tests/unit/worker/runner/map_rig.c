@@ -4,7 +4,7 @@
 #include "tests/unit/worker/runner/map_rig.h"
 
 #include "worker/runner/disk_priv.h"
-#include "worker/runner/share_priv.h"
+#include "worker/runner/block_map_priv.h"
 #include "worker/loop/worker_priv.h"
 
 uint32_t map_rig_snapshots;

@@ -4,7 +4,7 @@
 #define TESTS_UNIT_WORKER_SHARE_RIG_H
 
 #include "base/rng.h"
-#include "worker/runner/share_priv.h"
+#include "worker/runner/transfers_priv.h"
 
 #define N_LAYERS     2
 #define BLOCK_TOKENS 4

@@ -136,14 +136,14 @@ static void tell_receiver(struct ticket *ticket, enum tr_event_kind kind)
         if (!is_whole)
             break;
     }
-    (void)worker_asks_transport(&nodes[ticket->node].engine, &event);
+    worker_transfers_event(&nodes[ticket->node].engine, &event);
 }
 
 static void tell_sender(struct push *push, enum tr_event_kind kind)
 {
     struct tr_event event = {.kind = kind, .id = push->id, .n_pieces = push->n_done, .fault = {.code = E_IO}};
 
-    (void)worker_loans_transport(&nodes[push->node].engine, &event);
+    worker_transfers_event(&nodes[push->node].engine, &event);
 }
 
 static void copy_one(struct push *push)

@@ -15,7 +15,8 @@
 #include "cache/kv/tier.h"
 #include "cache/prefix/tenant.h"
 #include "worker/runner/disk_priv.h"
-#include "worker/runner/share_priv.h"
+#include "worker/runner/block_map_priv.h"
+#include "worker/runner/transfers_priv.h"
 #include "worker/loop/worker_priv.h"
 
 enum { N_BLOCKS = 64, TOKENS = 8, PROMPT_BLOCKS = 12, N_TASKS = 4 };
@@ -148,11 +149,10 @@ bool worker_follow_has_room(const struct worker_peer *peer)
     return false;
 }
 
-static uint64_t loan_read; /* the read whose end a loan was told of last */
-
-void worker_loans_read(struct worker_engine *of, uint64_t read)
+static uint64_t serve_read; /* the read that ended last for a serve */
+void worker_prefix_serve_read(struct worker_engine *of, uint64_t read)
 {
-    loan_read = read;
+    serve_read = read;
 }
 
 static int setup(void **state)
@@ -167,7 +167,7 @@ static int setup(void **state)
     tier = (struct kv_tier){.read_ns = NS_PER_US};
     prefill_tokens_per_s = 1000; /* 8 ms for a block */
     n_went_on = 0;
-    loan_read = 0;
+    serve_read = 0;
     memset(&engine, 0, sizeof(engine));
     memset(tasks, 0, sizeof(tasks));
     assert_int_equal(kv_pool_new(&pool, &engine.pool), 0);
@@ -355,7 +355,7 @@ static void what_a_peer_asks_for_is_read(void **state)
     assert_int_equal(kv_tenant_blocks(engine.pool, 5), 7);
     tier.n_done = 7;
     worker_disk_turn(&engine);
-    assert_int_equal(loan_read, read);
+    assert_int_equal(serve_read, read);
     assert_int_equal(kv_peek(engine.pool, hashes + 2, 10), 7);
     assert_int_equal(worker_disk_fetch(&engine, 5, hashes + 2, 7), 0); /* all of it is here */
 }
@@ -365,9 +365,9 @@ static void a_loan_waits_no_longer_than_it_should(void **state)
     put_on_disk(9);
     uint64_t read = worker_disk_fetch(&engine, 5, hashes, 9);
     worker_disk_tick(&engine, clock_now_ns() + NS_PER_S);
-    assert_int_not_equal(loan_read, read);
+    assert_int_not_equal(serve_read, read);
     worker_disk_tick(&engine, clock_now_ns() + 10 * NS_PER_S);
-    assert_int_equal(loan_read, read);
+    assert_int_equal(serve_read, read);
     assert_int_equal(worker_disk_fetch(&engine, 5, hashes, 9), 0); /* and nobody waits for it again */
 }
 

@@ -42,37 +42,6 @@ struct heard { /* of one request */
 };
 static struct heard heard[64];
 
-/* ---- sides that nothing departs from or arrives at ---- */
-
-static int side_open(struct worker_engine *of, void **self_out)
-{
-    *self_out = &n_asked;
-    return 0;
-}
-
-static void side_close(void *self)
-{
-}
-
-static void side_layer(void *self, uint32_t layer)
-{
-}
-
-static void side_tick(void *self, uint64_t now_ns)
-{
-}
-
-static uint32_t side_active(const void *self)
-{
-    return 0;
-}
-
-static const struct handoff_side side = {.open = side_open,
-                                         .close = side_close,
-                                         .on_layer = side_layer,
-                                         .on_tick = side_tick,
-                                         .n_active = side_active};
-
 /* ---- the loop ---- */
 
 static void hear(const struct report *report)
@@ -177,9 +146,7 @@ static int open_engine(void **state)
                                       .chunk_tokens = 64,
                                       .draft_tokens = 8,
                                       .speculate = SPECULATE_ALWAYS,
-                                      .grant_timeout_ns = NS_PER_S,
-                                      .departing = &side,
-                                      .arriving = &side};
+                                      .grant_timeout_ns = NS_PER_S};
     struct engine_sim_opts sim = {
         .first_text_id = 0,
         .stop_id = TOKEN_NONE,

@@ -34,7 +34,7 @@ static void assert_round_trip(const struct kvxfer_message *said)
     assert_int_equal(heard.router_epoch, said->router_epoch);
     assert_int_equal(heard.request, said->request);
     assert_int_equal(heard.n_tokens, said->n_tokens);
-    assert_int_equal(heard.ask, said->ask);
+    assert_int_equal(heard.fetch, said->fetch);
     assert_int_equal(heard.n_hashes, said->n_hashes);
     assert_int_equal(heard.tenant, said->tenant);
     for (uint32_t i = 0; i < said->n_hashes; i++)
@@ -77,9 +77,9 @@ static void every_message_comes_back(void **state)
         {.kind = KVXFER_DONE, .transfer = 7, .n_tokens = 64},
         {.kind = KVXFER_CANCEL, .transfer = 8, .code = E_PEER, .from_sender = true},
         {.kind = KVXFER_STOPPED, .transfer = 9},
-        {.kind = KVXFER_ASK, .ask = 10, .hashes = hashes, .n_hashes = 2, .tenant = 77},
-        {.kind = KVXFER_ASK_REFUSED, .ask = 11, .code = E_NOT_FOUND},
-        {.kind = KVXFER_OFFER, .transfer = 12, .ask = 10, .n_tokens = 64, .n_blocks = 2},
+        {.kind = KVXFER_FETCH, .fetch = 10, .hashes = hashes, .n_hashes = 2, .tenant = 77},
+        {.kind = KVXFER_FETCH_REFUSED, .fetch = 11, .code = E_NOT_FOUND},
+        {.kind = KVXFER_OFFER, .transfer = 12, .fetch = 10, .n_tokens = 64, .n_blocks = 2},
     };
 
     for (size_t i = 0; i < sizeof(messages) / sizeof(messages[0]); i++)

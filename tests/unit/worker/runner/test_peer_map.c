@@ -12,7 +12,7 @@
 #include "base/rng.h"
 #include "proto/capabilities.h"
 #include "tests/unit/worker/runner/map_rig.h"
-#include "worker/runner/share_priv.h"
+#include "worker/runner/block_map_priv.h"
 #include "worker/loop/worker_priv.h"
 
 enum { N_HASHES = 4096, TOKENS = 32, MOST_BLOCKS = 1000 };
@@ -51,8 +51,8 @@ int worker_engine_tell(struct worker_engine *to, struct peer_blocks *blocks)
         free(blocks);
         return E_FULL;
     }
-    atomic_fetch_add(&to->n_told, blocks->n + 1);
-    worker_map_told(to, blocks);
+    atomic_fetch_add(&to->n_pending_events, blocks->n + 1);
+    worker_map_add(to, blocks);
     return 0;
 }
 
@@ -62,7 +62,7 @@ static void apply_all(void)
 {
     while (worker_map_turn(engine))
         ;
-    assert_int_equal(atomic_load(&engine->n_told), 0);
+    assert_int_equal(atomic_load(&engine->n_pending_events), 0);
 }
 
 static struct worker_peer *link_up(uint32_t slot, const char *node)
@@ -304,9 +304,9 @@ static void what_waits_is_forgotten_too(void **state)
     events.tiers = (ProtobufCBinaryData){.data = tiers, .len = N_HASHES};
     events.is_snapshot = events.is_last = true;
     worker_follow_events(peer, &events);
-    assert_int_equal(atomic_load(&engine->n_told), N_HASHES + 1);
+    assert_int_equal(atomic_load(&engine->n_pending_events), N_HASHES + 1);
     assert_true(worker_map_turn(engine)); /* a part of it at a time */
-    assert_true(atomic_load(&engine->n_told) > 0);
+    assert_true(atomic_load(&engine->n_pending_events) > 0);
     link_down(peer);
     apply_all();
     assert_known(0, 0);

@@ -10,10 +10,8 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/rng.h"
-#include "worker/runner/arrive.h"
 #include "compute/engine/engine_sim.h"
-#include "worker/runner/depart.h"
-#include "worker/runner/share_priv.h"
+#include "worker/runner/transfers_priv.h"
 
 #define EPOCH    9
 #define N_BLOCKS 64
@@ -146,8 +144,6 @@ static void open_side(struct side *side, struct side *other, struct metrics *met
     assert_int_equal(engine_sim_new(&sim, &engine->opts.engine), 0);
     engine->opts.grant_timeout_ns = 10 * NS_PER_S;
     engine->opts.metrics = metrics;
-    engine->opts.departing = depart_side();
-    engine->opts.arriving = arrive_side();
     engine->opts.n_blocks = N_BLOCKS;
     engine->opts.preferred = TR_TCP;
     engine->transport = (struct tr_node *)(void *)side;
@@ -157,13 +153,10 @@ static void open_side(struct side *side, struct side *other, struct metrics *met
     assert_int_equal(mailbox_new(1024, &engine->reports), 0);
     assert_int_equal(mailbox_new(1024, &engine->commands), 0);
     assert_int_equal(worker_tasks_open(engine), 0);
-    assert_int_equal(worker_loans_open(engine), 0);
-    assert_int_equal(worker_asks_open(engine), 0);
+    assert_int_equal(worker_transfers_open(engine), 0);
     assert_int_equal(kv_pool_new(&pool, &engine->pool), 0);
     sched.pool = engine->pool;
     assert_int_equal(sched_new(&sched, &engine->sched), 0);
-    assert_int_equal(engine->opts.departing->open(engine, &engine->departing), 0);
-    assert_int_equal(engine->opts.arriving->open(engine, &engine->arriving), 0);
 }
 
 static void close_side(struct side *side)
@@ -171,10 +164,7 @@ static void close_side(struct side *side)
     struct worker_engine *engine = &side->engine;
     struct report *report;
 
-    engine->opts.departing->close(engine->departing);
-    engine->opts.arriving->close(engine->arriving);
-    worker_loans_close(engine);
-    worker_asks_close(engine);
+    worker_transfers_close(engine);
     sched_free(engine->sched);
     worker_tasks_close(engine);
     kv_pool_free(engine->pool);
@@ -208,22 +198,6 @@ static int close_both(void **state)
 
 /* ---- turning the wheel ---- */
 
-static void hear_peer(struct side *side, const struct kvxfer_message *message)
-{
-    struct worker_engine *engine = &side->engine;
-
-    if (!engine->opts.departing->on_peer_message(engine->departing, 0, message))
-        engine->opts.arriving->on_peer_message(engine->arriving, 0, message);
-}
-
-static void hear_transport(struct side *side, const struct tr_event *event)
-{
-    struct worker_engine *engine = &side->engine;
-
-    if (!engine->opts.departing->on_transport(engine->departing, event))
-        engine->opts.arriving->on_transport(engine->arriving, event);
-}
-
 static void take_answers(struct side *side)
 {
     struct report *report = side->engine.pending[0];
@@ -253,14 +227,13 @@ static void turn(struct side *side)
     memcpy(events, side->events, sizeof(events));
     side->n_events = 0;
     for (uint32_t i = 0; i < n_events; i++)
-        hear_transport(side, &events[i]);
+        worker_transfers_event(engine, &events[i]);
     assert_true(sched_run_step(engine->sched) >= 0);
-    engine->opts.departing->on_tick(engine->departing, clock_now_ns() + ahead_ns);
-    engine->opts.arriving->on_tick(engine->arriving, clock_now_ns() + ahead_ns);
+    worker_transfers_tick(engine, clock_now_ns() + ahead_ns);
     take_answers(side);
     while ((report = mailbox_receive(engine->reports)) != NULL) {
         if (side->link_is_up)
-            hear_peer(side->other, &report->peer);
+            worker_transfers_message(&side->other->engine, 0, &report->peer);
         report_free(report);
     }
 }
@@ -306,8 +279,7 @@ static void assert_quiet(const struct side *side)
     kv_pool_counts(engine->pool, &counts);
     assert_int_equal(counts.n_leased + counts.n_zombie + counts.n_filling + counts.n_sealed, 0);
     assert_int_equal(engine->n_tasks, 0);
-    assert_int_equal(engine->opts.departing->n_active(engine->departing), 0);
-    assert_int_equal(engine->opts.arriving->n_active(engine->arriving), 0);
+    assert_int_equal(worker_transfers_count(engine), 0);
 }
 
 /* ---- tests ---- */
@@ -416,23 +388,25 @@ static void a_refused_ticket_leaves_no_trace(void **state)
     worker_tasks_proceed(&d.engine, 0, &key);
     turn_both(40);
     submit(&d, TASK_DECODE, 2, 100, 10); /* a refused one, offered again */
-    hear_peer(&d, &(struct kvxfer_message){.kind = KVXFER_OFFER,
-                                           .transfer = 1,
-                                           .router_epoch = EPOCH,
-                                           .request = 2,
-                                           .n_tokens = 100,
-                                           .n_blocks = 7});
+    worker_transfers_message(&d.engine, 0,
+                             &(struct kvxfer_message){.kind = KVXFER_OFFER,
+                                                      .transfer = 1,
+                                                      .router_epoch = EPOCH,
+                                                      .request = 2,
+                                                      .n_tokens = 100,
+                                                      .n_blocks = 7});
     event.id = last_ticket;
     refuses_tickets = false;
-    hear_peer(&d, &(struct kvxfer_message){.kind = KVXFER_OFFER,
-                                           .transfer = 2,
-                                           .router_epoch = EPOCH,
-                                           .request = 2,
-                                           .n_tokens = 100,
-                                           .n_blocks = 7});
+    worker_transfers_message(&d.engine, 0,
+                             &(struct kvxfer_message){.kind = KVXFER_OFFER,
+                                                      .transfer = 2,
+                                                      .router_epoch = EPOCH,
+                                                      .request = 2,
+                                                      .n_tokens = 100,
+                                                      .n_blocks = 7});
     worker_tasks_cancel(&d.engine, &(struct task_key){.router_epoch = EPOCH, .request = 2});
     turn_both(10);
-    hear_transport(&d, &event);
+    worker_transfers_event(&d.engine, &event);
     assert_quiet(&d);
     assert_quiet(&p);
 }
@@ -440,13 +414,16 @@ static void a_refused_ticket_leaves_no_trace(void **state)
 static void a_peer_cannot_end_an_answer(void **state)
 {
     submit(&d, TASK_DECODE, 1, 100, 10);
-    hear_peer(&d, &(struct kvxfer_message){.kind = KVXFER_OFFER,
-                                           .transfer = 1,
-                                           .router_epoch = EPOCH,
-                                           .request = 1,
-                                           .n_tokens = 100,
-                                           .n_blocks = 7});
-    hear_peer(&d, &(struct kvxfer_message){.kind = KVXFER_PREFILL_DONE, .transfer = 1, .is_finished = true});
+    worker_transfers_message(&d.engine, 0,
+                             &(struct kvxfer_message){.kind = KVXFER_OFFER,
+                                                      .transfer = 1,
+                                                      .router_epoch = EPOCH,
+                                                      .request = 1,
+                                                      .n_tokens = 100,
+                                                      .n_blocks = 7});
+    worker_transfers_message(
+        &d.engine, 0,
+        &(struct kvxfer_message){.kind = KVXFER_PREFILL_DONE, .transfer = 1, .is_finished = true});
     emit(&d, TR_TICKET_COMPLETE, ticket, 0);
     turn_both(30);
     assert_int_equal(last_word(&d, 1)->finish, BATON__FINISH__FINISH_LENGTH);
@@ -491,8 +468,8 @@ static void anything_ends(void **state)
             if (rng_below(&dice, 3) == 0)
                 worker_tasks_proceed(&d.engine, 0, &key);
             if (rng_below(&dice, 6) == 0) {
-                p.engine.opts.departing->on_peer(p.engine.departing, 0, false);
-                d.engine.opts.arriving->on_peer(d.engine.arriving, 0, false);
+                worker_transfers_peer(&p.engine, 0, false);
+                worker_transfers_peer(&d.engine, 0, false);
             }
             turn_both((uint32_t)rng_below(&dice, 4));
             worker_tasks_proceed(&d.engine, 0, &key);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two workers that ask each other for cached blocks, against a transport and a link that misbehave on a seed.
+/* Two workers that fetch cached blocks from each other, against a transport and a link that misbehave on a seed.
  *
- * Each has its pool, its asks and its loans; tasks come, are cancelled, wait and go on; the pools are small,
+ * Each has its pool, its prefix fetches and its serves; tasks come, are cancelled, wait and go on; the pools are small,
  * so blocks are evicted all the time; what they know of each other may be wrong; what is read from disk for
  * the other comes late, in part or not at all; links break and come back, messages get lost, data connections
  * break, pieces travel in any order, and calls of the transport are refused now and then.  Over all runs:
@@ -9,7 +9,7 @@
  *   - every task goes on, or is cancelled, once; nothing waits for ever
  *   - no byte lands in a block that is not being filled, none is read from one that is free
  *   - what can be found under a hash is what that hash stands for
- *   - loans have at most one window with the transport
+ *   - serves have at most one window with the transport
  *   - at the end no lease and no reference is left */
 #include "tests/unit/check.h"
 
@@ -22,6 +22,7 @@
 #include "base/log.h"
 #include "proto/capabilities.h"
 #include "tests/unit/worker/runner/share_rig.h"
+#include "worker/runner/block_map_priv.h"
 #include "worker/runner/disk_priv.h"
 
 struct node nodes[2];
@@ -67,7 +68,7 @@ static void assert_right(struct node *node, const struct block_hash *hashes, uin
     }
 }
 
-/* ---- the worker around asks and loans ---- */
+/* ---- the worker around the transfers ---- */
 
 const struct peer_facts *worker_engine_peer(const struct worker_engine *engine, uint32_t peer)
 {
@@ -100,6 +101,28 @@ void worker_engine_to_peer(struct worker_engine *engine, uint32_t peer, const st
     to->n_mail++;
 }
 
+/* No task here sends or receives the KV of a hand-off. */
+
+struct task *worker_engine_task(struct worker_engine *engine, const struct task_key *key)
+{
+    return NULL;
+}
+
+struct task *worker_engine_task_of(struct seq *seq)
+{
+    abort();
+}
+
+void worker_engine_fail_task(struct worker_engine *engine, struct task *task, int error)
+{
+    abort();
+}
+
+void worker_engine_observe_transfer(struct worker_engine *engine, uint64_t bytes, uint64_t elapsed_ns)
+{
+    abort();
+}
+
 /* ---- the map and the disk, played ---- */
 
 static void compute(struct node *node, const struct block_hash *hashes, uint32_t n);
@@ -123,7 +146,7 @@ void worker_map_choose(struct worker_engine *engine, const struct map_question *
                                   .limit_ns = (1 + rng_below(&rng, 60)) * NS_PER_MS};
 }
 
-void worker_map_asked(struct worker_engine *engine)
+void worker_map_used(struct worker_engine *engine)
 {
     n_own++;
 }
@@ -154,7 +177,7 @@ static void end_read(struct node *node)
     compute(node, read->hashes, (uint32_t)rng_below(&rng, read->n + 1));
     read->number = 0;
     n_read_for_peers++;
-    worker_loans_read(&node->engine, number);
+    worker_prefix_serve_read(&node->engine, number);
 }
 
 static void deliver(struct node *to)
@@ -168,8 +191,7 @@ static void deliver(struct node *to)
     memmove(to->mail, to->mail + 1, --to->n_mail * sizeof(mail));
     mail.message.blocks = mail.message.blocks ? mail.blocks : NULL;
     mail.message.hashes = mail.message.hashes ? mail.hashes : NULL;
-    if (!worker_loans_message(&to->engine, from, &mail.message))
-        (void)worker_asks_message(&to->engine, from, &mail.message);
+    worker_transfers_message(&to->engine, from, &mail.message);
 }
 
 static void switch_link(void)
@@ -177,8 +199,7 @@ static void switch_link(void)
     link_is_up = !link_is_up;
     for (uint32_t i = 0; i < 2; i++) {
         nodes[i].n_mail = link_is_up ? nodes[i].n_mail : 0;
-        worker_loans_peer(&nodes[i].engine, 1 - i, link_is_up);
-        worker_asks_peer(&nodes[i].engine, 1 - i, link_is_up);
+        worker_transfers_peer(&nodes[i].engine, 1 - i, link_is_up);
     }
 }
 
@@ -208,7 +229,7 @@ void worker_tasks_go_on(struct worker_engine *engine, struct task *task)
     uint32_t n = hash_prompt(&task->spec, hashes);
 
     assert_true(client->is_used && client->is_waiting);
-    assert_null(task->ask);
+    assert_null(task->fetch);
     client->is_used = client->is_waiting = false;
     n_went_on++;
     assert_true(task->fetched_to <= task->spec.order.n_tokens);
@@ -229,7 +250,7 @@ static void begin_task(struct node *node)
     if (client->is_used)
         return;
     *client = (struct client){.is_used = true, .is_waiting = true};
-    list_init(&client->task.in_ask);
+    list_init(&client->task.in_fetch);
     spec->order.n_tokens = (uint32_t)(1 + rng_below(&rng, MAX_PROMPT * BLOCK_TOKENS));
     spec->order.tokens = calloc(spec->order.n_tokens, sizeof(*spec->order.tokens));
     for (uint32_t i = 0; i < spec->order.n_tokens; i++) /* two by two they begin alike */
@@ -239,7 +260,7 @@ static void begin_task(struct node *node)
     spec->holder_tokens = (uint32_t)rng_below(&rng, MAX_PROMPT * BLOCK_TOKENS + 1);
     spec->ask_limit_ns = (1 + rng_below(&rng, 60)) * NS_PER_MS;
     n_begun++;
-    if (worker_asks_begin(&node->engine, &client->task))
+    if (worker_prefix_fetch_begin(&node->engine, &client->task))
         n_waited++;
     else
         worker_tasks_go_on(&node->engine, &client->task);
@@ -251,8 +272,8 @@ static void cancel_task(struct node *node)
 
     if (!client->is_waiting)
         return;
-    worker_asks_leave(&node->engine, &client->task);
-    assert_null(client->task.ask);
+    worker_prefix_fetch_leave(&node->engine, &client->task);
+    assert_null(client->task.fetch);
     client->is_used = client->is_waiting = false;
     free(client->task.spec.order.tokens);
     n_cancelled++;
@@ -282,9 +303,8 @@ static void open_node(uint32_t number, struct metrics *metrics)
     engine->opts.n_blocks = N_POOL;
     engine->opts.grant_timeout_ns = TIMEOUT_NS;
     assert_int_equal(kv_pool_new(&pool, &engine->pool), 0);
-    assert_int_equal(worker_loans_open(engine), 0);
+    assert_int_equal(worker_transfers_open(engine), 0);
     engine->peers[0].capabilities = engine->peers[1].capabilities = capabilities_own();
-    assert_int_equal(worker_asks_open(engine), 0);
 }
 
 static void close_node(struct node *node)
@@ -296,9 +316,8 @@ static void close_node(struct node *node)
     assert_int_equal(counts.n_free + counts.n_cached, N_POOL);
     for (int i = 0; i < MAX_TASKS; i++)
         assert_false(node->clients[i].is_used);
-    assert_int_equal(node->engine.n_asking, 0);
-    worker_loans_close(&node->engine);
-    worker_asks_close(&node->engine);
+    assert_int_equal(node->engine.n_fetching, 0);
+    worker_transfers_close(&node->engine);
     kv_pool_free(node->engine.pool);
 }
 
@@ -307,6 +326,11 @@ static void close_node(struct node *node)
 static uint64_t fake_now_ns;
 
 uint64_t clock_now_ns(void)
+{
+    return fake_now_ns;
+}
+
+uint64_t clock_thread_cpu_ns(void)
 {
     return fake_now_ns;
 }
@@ -345,8 +369,7 @@ static void turn(void)
             end_read(node);
         break;
     case 3:
-        worker_asks_tick(&node->engine, fake_now_ns);
-        worker_loans_tick(&node->engine, fake_now_ns);
+        worker_transfers_tick(&node->engine, fake_now_ns);
         break;
     default:
         transport_turn();
@@ -358,7 +381,7 @@ static void turn(void)
 static bool is_quiet(void)
 {
     for (int i = 0; i < 2; i++)
-        if (worker_asks_count(&nodes[i].engine) + worker_loans_count(&nodes[i].engine) > 0)
+        if (worker_transfers_count(&nodes[i].engine) > 0)
             return false;
     return true;
 }
@@ -366,7 +389,7 @@ static bool is_quiet(void)
 static void everything_ends_and_what_is_found_is_right(void **state)
 {
     struct metrics *metrics;
-    struct metric_family *asks;
+    struct metric_family *fetches;
 
     fake_now_ns = NS_PER_S;
     log_set_level(LOG_LEVEL_ERROR);
@@ -388,13 +411,13 @@ static void everything_ends_and_what_is_found_is_right(void **state)
         close_node(&nodes[1]);
     }
     assert_int_equal(n_begun, n_went_on + n_cancelled);
-    asks = metric_family(metrics, METRIC_COUNTER, "baton_asks_total", "", "result");
+    fetches = metric_family(metrics, METRIC_COUNTER, "baton_prefix_fetches_total", "", "result");
     print_message("%u tasks, %u waited, %u cancelled, %u tokens came\n", (unsigned)n_begun,
                   (unsigned)n_waited, (unsigned)n_cancelled, (unsigned)n_fetched);
     assert_true(n_own > 1000 && n_read_for_peers > 500);
     assert_true(n_fetched > 10000); /* the faults bite, and not always */
-    assert_true(metric_value(metric_series(asks, (const char *const[]){"in_vain"})) > 500);
-    assert_true(metric_value(metric_series(asks, (const char *const[]){"done"})) > 500);
+    assert_true(metric_value(metric_series(fetches, (const char *const[]){"empty"})) > 500);
+    assert_true(metric_value(metric_series(fetches, (const char *const[]){"done"})) > 500);
     metrics_free(metrics);
 }
 

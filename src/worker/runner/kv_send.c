@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* KV send: the sending end of a hand-off, from prefill to decode.
+ *
+ *    LINKING --link up: OFFER--> MOVING --result--> STOPPING --stopped--> CLOSED --task over too--> freed
+ *       |                                                                   ^
+ *       +--- link lost or never up, no memory, task over -------------------+
+ *
+ *    in MOVING:  [grant] --> each layer of each step is pushed as it is computed
+ *                first token   --> the router at once, PREFILL_DONE to the peer
+ *                TRANSFER_DONE --> the sequence is released and its blocks stay here as cache
+ *                              --> the router receives HANDED_OFF
+ *
+ * A failed hand-off does not stop the prefill: the first token is needed in any case, and the KV becomes
+ * prefix cache here. If the sequence is then held without a receiver, the router receives FAILED and asks
+ * the decode worker to go on alone.
+ *
+ * A struct kv_send may outlive its task: leases stay until the transport has let go of the blocks. */
+#include "worker/runner/transfers_priv.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "transfer/kvxfer/send.h"
+
+enum kv_send_state {
+    KV_SEND_LINKING,  /* the link to the decode worker is not up yet; no OFFER */
+    KV_SEND_MOVING,   /* offered, granted or pushed: see transfer/kvxfer/send.c */
+    KV_SEND_STOPPING, /* the result is known; the transport may still read the blocks */
+    KV_SEND_CLOSED    /* no block is held; freed by the next tick after the task's end */
+};
+
+struct kv_sends { /* of this worker */
+    struct list all;
+    uint32_t n;
+    struct metric *m_done, *m_failed;
+};
+
+struct kv_send {              /* one task's */
+    struct transfer transfer; /* peer: the decode worker */
+    struct list all;
+    struct worker_engine *engine;
+    enum kv_send_state state;
+    struct task *task;        /* NULL: it ended before */
+    struct kvxfer_send *send; /* NULL: LINKING, or CLOSED without an OFFER */
+    uint32_t n_blocks;
+    uint64_t began_ns;
+    bool has_first, is_finished;
+    struct kvxfer_first first; /* may be sampled before there is a link to send it on */
+    int failed;                /* the error that ended the hand-off; the task goes on to its first token */
+};
+
+static const char *const kv_send_states[] = {"linking", "moving", "stopping", "closed"};
+
+static void kv_send_set_state(struct kv_send *send, enum kv_send_state state)
+{
+    log_debug("kv_send_state", LOG_U64("transfer", send->transfer.id),
+              LOG_STR("from", kv_send_states[send->state]), LOG_STR("to", kv_send_states[state]));
+    send->state = state;
+}
+
+static uint32_t kv_send_block_tokens(const struct worker_engine *engine)
+{
+    return engine->opts.engine.info.layout.block_tokens;
+}
+
+static void kv_send_free(struct kv_send *send)
+{
+    if (send->task != NULL)
+        send->task->kv_send = NULL;
+    worker_transfers_remove(send->engine, &send->transfer);
+    list_remove(&send->all);
+    send->engine->kv_sends->n--;
+    kvxfer_send_free(send->send);
+    free(send);
+}
+
+static struct kv_send *kv_send_of(struct transfer *transfer)
+{
+    return container_of(transfer, struct kv_send, transfer);
+}
+
+/* Ends it before an OFFER was sent. */
+static void kv_send_fail(struct kv_send *send, int error)
+{
+    send->failed = error;
+    kv_send_set_state(send, KV_SEND_CLOSED);
+}
+
+/* ---- callbacks of transfer/kvxfer/send ---- */
+
+static void kv_send_on_message(void *arg, const struct kvxfer_message *message)
+{
+    struct kv_send *send = arg;
+
+    worker_engine_to_peer(send->engine, send->transfer.peer, message);
+}
+
+/* The peer has these blocks too now, so this pool may evict them first. */
+static void kv_send_share_blocks(const struct kv_send *send)
+{
+    uint32_t n;
+    const kv_block_id *table = seq_blocks(send->task->seq, &n, NULL);
+
+    for (uint32_t i = 0; i < n && i < send->n_blocks; i++)
+        kv_share(send->engine->pool, table[i], true);
+}
+
+static void kv_send_on_over(void *arg, int result)
+{
+    struct kv_send *send = arg;
+    struct kv_sends *sends = send->engine->kv_sends;
+    struct task *task = send->task;
+
+    kv_send_set_state(send, KV_SEND_STOPPING);
+    metric_add(result == 0 ? sends->m_done : sends->m_failed, 1);
+    if (task == NULL)
+        return;
+    if (result < 0) {
+        log_warn("kv_send_failed", LOG_STR("request", task->spec.order.work.request_id), LOG_ERR(result));
+        send->failed = result; /* the tick ends the task when it is held */
+        return;
+    }
+    kv_send_share_blocks(send);
+    sched_release(send->engine->sched, task->seq);
+}
+
+static void kv_send_on_closed(void *arg)
+{
+    kv_send_set_state(arg, KV_SEND_CLOSED);
+}
+
+static const struct kvxfer_send_calls kv_send_calls = {
+    .message = kv_send_on_message, .on_over = kv_send_on_over, .on_closed = kv_send_on_closed};
+
+/* ---- beginning ---- */
+
+static void kv_send_push(struct kv_send *send, uint32_t layer, uint32_t to)
+{
+    bool is_last = to >= send->task->spec.order.n_tokens;
+    uint32_t n = is_last ? send->n_blocks : to / kv_send_block_tokens(send->engine);
+    uint32_t n_table;
+    const kv_block_id *table = seq_blocks(send->task->seq, &n_table, NULL);
+
+    if (n > n_table)
+        n = n_table;
+    kvxfer_send_ready(send->send, layer, n, table);
+}
+
+/* If the peer's link is up. */
+static void kv_send_offer(struct kv_send *send)
+{
+    struct worker_engine *engine = send->engine;
+    const struct peer_facts *peer = worker_engine_peer(engine, send->transfer.peer);
+    struct kvxfer_send_opts opts = {.pool = engine->pool,
+                                    .transport = engine->transport,
+                                    .calls = &kv_send_calls,
+                                    .arg = send,
+                                    .transfer = send->transfer.id,
+                                    .n_layers = engine->opts.engine.info.layout.n_layers,
+                                    .n_blocks = send->n_blocks,
+                                    .timeout_ns = engine->opts.grant_timeout_ns};
+    uint32_t n_computed;
+
+    if (peer == NULL || send->task == NULL)
+        return;
+    opts.router_epoch = send->task->spec.key.router_epoch;
+    opts.request = send->task->spec.key.request;
+    opts.n_tokens = send->task->spec.order.n_tokens;
+    opts.tcp_address = peer->tcp_address;
+    opts.unix_path = peer->unix_path;
+    if (kvxfer_send_new(&opts, clock_now_ns(), &send->send) < 0) {
+        kv_send_fail(send, E_NOMEM);
+        return;
+    }
+    kv_send_set_state(send, KV_SEND_MOVING);
+    n_computed = seq_n_computed(send->task->seq);
+    if (n_computed > 0)
+        kv_send_push(send, KVXFER_ALL_LAYERS, n_computed);
+    if (send->has_first)
+        kvxfer_send_first(send->send, &send->first, send->is_finished);
+}
+
+void worker_kv_send_begin(struct worker_engine *engine, struct task *task)
+{
+    struct kv_send *send;
+
+    if (task->kv_send != NULL)
+        return; /* admitted again after a preemption: pieces that were pushed stay valid */
+    send = calloc(1, sizeof(*send));
+    if (send == NULL) {
+        worker_engine_fail_task(engine, task, E_NOMEM);
+        return;
+    }
+    send->transfer = (struct transfer){.side = TRANSFER_KV_SEND, .peer = task->spec.peer};
+    send->engine = engine;
+    send->task = task;
+    send->n_blocks =
+        (task->spec.order.n_tokens + kv_send_block_tokens(engine) - 1) / kv_send_block_tokens(engine);
+    send->began_ns = clock_now_ns();
+    list_push_back(&engine->kv_sends->all, &send->all);
+    engine->kv_sends->n++;
+    task->kv_send = send;
+    if (worker_transfers_add_outgoing(engine, &send->transfer) < 0)
+        kv_send_fail(send, E_NOMEM);
+    else
+        kv_send_offer(send);
+}
+
+/* ---- progress ---- */
+
+static bool kv_send_is_moving(const struct kv_send *send)
+{
+    return send != NULL && send->state == KV_SEND_MOVING;
+}
+
+void worker_kv_send_layer(struct worker_engine *engine, uint32_t layer)
+{
+    struct seq *seq;
+    uint32_t from, to;
+
+    for (uint32_t i = 0; sched_step_item(engine->sched, i, &seq, &from, &to); i++) {
+        struct task *task = worker_engine_task_of(seq);
+
+        if (task != NULL && kv_send_is_moving(task->kv_send))
+            kv_send_push(task->kv_send, layer, to);
+    }
+}
+
+void worker_kv_send_prefilled(struct task *task, uint32_t to)
+{
+    if (kv_send_is_moving(task->kv_send))
+        kv_send_push(task->kv_send, KVXFER_ALL_LAYERS, to);
+}
+
+void worker_kv_send_first(struct task *task, const struct sample_result *first, bool is_finished)
+{
+    struct kv_send *send = task->kv_send;
+
+    if (send == NULL)
+        return;
+    send->first = (struct kvxfer_first){.id = first->id, .logprob = first->logprob};
+    for (uint32_t i = 0; i < first->n_top && i < KVXFER_MAX_TOP; i++) {
+        send->first.top_ids[i] = first->top[i].id;
+        send->first.top_logprobs[i] = first->top[i].logprob;
+        send->first.n_top = i + 1;
+    }
+    send->has_first = true;
+    send->is_finished = is_finished;
+    if (kv_send_is_moving(send))
+        kvxfer_send_first(send->send, &send->first, is_finished);
+}
+
+void worker_kv_send_message(struct transfer *transfer, const struct kvxfer_message *message)
+{
+    struct kv_send *send = kv_send_of(transfer);
+
+    if (send->send != NULL)
+        kvxfer_send_message(send->send, message, clock_now_ns());
+}
+
+void worker_kv_send_event(struct transfer *transfer, const struct tr_event *event)
+{
+    struct kv_send *send = kv_send_of(transfer);
+
+    if (send->send != NULL)
+        kvxfer_send_event(send->send, event, clock_now_ns());
+}
+
+void worker_kv_send_end(struct task *task)
+{
+    struct kv_send *send = task->kv_send;
+
+    if (send == NULL)
+        return;
+    send->task = NULL;
+    task->kv_send = NULL;
+    if (send->state == KV_SEND_LINKING)
+        kv_send_set_state(send, KV_SEND_CLOSED);
+    else if (send->send != NULL)
+        kvxfer_send_cancel(send->send, E_CANCELLED);
+}
+
+/* ---- peers and timers ---- */
+
+void worker_kv_send_peer(struct worker_engine *engine, uint32_t peer, bool is_up)
+{
+    list_for_each_safe (node, spare, &engine->kv_sends->all) {
+        struct kv_send *send = container_of(node, struct kv_send, all);
+
+        if (send->transfer.peer != peer)
+            continue;
+        if (is_up && send->state == KV_SEND_LINKING)
+            kv_send_offer(send);
+        else if (!is_up && send->state == KV_SEND_LINKING)
+            kv_send_fail(send, E_PEER); /* the link was given up before it was up */
+        else if (!is_up && send->state == KV_SEND_MOVING)
+            kvxfer_send_peer_lost(send->send);
+    }
+}
+
+static void kv_send_tick(struct kv_send *send, uint64_t now_ns)
+{
+    struct worker_engine *engine = send->engine;
+
+    if (send->send != NULL)
+        kvxfer_send_tick(send->send, now_ns);
+    else if (send->state == KV_SEND_LINKING && now_ns - send->began_ns > engine->opts.grant_timeout_ns)
+        kv_send_fail(send, E_PEER); /* its link never came up */
+    if (send->failed != 0 && send->task != NULL && seq_state(send->task->seq) == SEQ_HELD)
+        worker_engine_fail_task(engine, send->task, send->failed); /* ends the task, not the transfer */
+    if (send->state == KV_SEND_CLOSED && send->task == NULL)
+        kv_send_free(send);
+}
+
+void worker_kv_send_tick(struct worker_engine *engine, uint64_t now_ns)
+{
+    list_for_each_safe (node, spare, &engine->kv_sends->all)
+        kv_send_tick(container_of(node, struct kv_send, all), now_ns);
+}
+
+uint32_t worker_kv_send_count(const struct worker_engine *engine)
+{
+    return engine->kv_sends->n;
+}
+
+int worker_kv_send_open(struct worker_engine *engine)
+{
+    struct kv_sends *sends = calloc(1, sizeof(*sends));
+    struct metric_family *family;
+
+    if (sends == NULL)
+        return E_NOMEM;
+    list_init(&sends->all);
+    engine->kv_sends = sends;
+    family = metric_family(engine->opts.metrics, METRIC_COUNTER, "baton_handoffs_sent_total",
+                           "Hand-offs to other workers by result.", "result");
+    sends->m_done = metric_series(family, (const char *const[]){"done"});
+    sends->m_failed = metric_series(family, (const char *const[]){"failed"});
+    return 0;
+}
+
+void worker_kv_send_close(struct worker_engine *engine)
+{
+    struct kv_sends *sends = engine->kv_sends;
+
+    if (sends == NULL)
+        return;
+    while (!list_is_empty(&sends->all))
+        kv_send_free(container_of(sends->all.next, struct kv_send, all));
+    free(sends);
+    engine->kv_sends = NULL;
+}

@@ -1,0 +1,524 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Prefix fetch: pulls cached blocks from a peer, the owner of the blocks.
+ *
+ *             peer's link up             OFFER               pieces, or not
+ *    LINKING ----------------> REQUESTED -------> MOVING -----------------> CLOSED --> freed
+ *       |                         |                 |
+ *       +--- link lost, too late, refused, no task waits any more ---> CLOSED
+ *
+ * A task that may fetch waits here before it is begun (tasks.c). The router names the owner, or this
+ * worker's own map does if it knows of more blocks (peer_map.c). The task's own hashes identify the
+ * missing blocks: hashes never come from outside. The content is trusted because every piece was verified
+ * and only the owner knew the ticket. Blocks are taken when the OFFER says how many will come, so an owner
+ * without blocks costs none. Arrived blocks are sealed and cached, and the scheduler finds them there. The
+ * tasks then begin like any other, whatever the result.
+ *
+ * A second task that lacks the same block waits for the same fetch. A fetch that no task waits for is
+ * cancelled. The prefix blocks that are already in the pool are referenced meanwhile, because arriving
+ * blocks are useless without them.
+ *
+ * No task waits longer than the limit that came with the request (about the time of computing). */
+#include "worker/runner/transfers_priv.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "base/rng.h"
+#include "base/str.h"
+#include "transfer/kvxfer/recv.h"
+#include "cache/prefix/tenant.h"
+#include "proto/capabilities.h"
+#include "worker/runner/block_map_priv.h"
+
+#define MAX_FETCHES 32
+
+enum prefix_fetch_state {
+    PREFIX_FETCH_LINKING,   /* the link to the owner is not up yet */
+    PREFIX_FETCH_REQUESTED, /* the request is sent, no answer yet */
+    PREFIX_FETCH_MOVING,    /* granted: see transfer/kvxfer/recv.c */
+    PREFIX_FETCH_CLOSED     /* no task waits, no block is held; the next tick frees it */
+};
+
+struct prefix_fetches { /* of this worker */
+    struct list all;
+    uint32_t n;
+    struct metric *m_tokens, *m_done, *m_empty, *m_bytes;
+};
+
+struct prefix_fetch {
+    struct transfer transfer; /* peer: the owner; in the table while MOVING and after */
+    struct list all;
+    struct worker_engine *engine;
+    enum prefix_fetch_state state;
+    uint64_t number;           /* ours, random */
+    kv_tenant tenant;          /* the tenant whose quota it counts against */
+    struct list waiters;       /* struct task, by in_fetch */
+    const struct task *first;  /* the task that began the fetch; NULL: it left */
+    struct block_hash *hashes; /* [n_hashes] of the prompt's blocks from the first */
+    uint32_t n_hashes, n_here;
+    kv_block_id *blocks; /* a reference each: [0, n_here) were in the pool, the rest are filled by the
+                          * transfer */
+    uint32_t n_blocks;
+    uint32_t n_arrived; /* of the latter */
+    struct kvxfer_recv *recv;
+    enum tr_kind transport;
+    uint64_t began_ns, limit_ns;
+    bool has_to_read; /* the owner reads a part from its disk */
+};
+
+static const char *const prefix_fetch_states[] = {"linking", "requested", "moving", "closed"};
+
+static void prefix_fetch_set_state(struct prefix_fetch *fetch, enum prefix_fetch_state state)
+{
+    log_debug("prefix_fetch_state", LOG_U64("number", fetch->number),
+              LOG_STR("from", prefix_fetch_states[fetch->state]), LOG_STR("to", prefix_fetch_states[state]));
+    fetch->state = state;
+}
+
+static uint32_t prefix_fetch_block_tokens(const struct worker_engine *engine)
+{
+    return engine->opts.engine.info.layout.block_tokens;
+}
+
+static void prefix_fetch_give_back(struct prefix_fetch *fetch)
+{
+    while (fetch->n_blocks > 0)
+        kv_unref(fetch->engine->pool, fetch->blocks[--fetch->n_blocks]);
+}
+
+static void prefix_fetch_free(struct prefix_fetch *fetch)
+{
+    while (!list_is_empty(&fetch->waiters))
+        worker_prefix_fetch_leave(fetch->engine, container_of(fetch->waiters.next, struct task, in_fetch));
+    worker_transfers_remove(fetch->engine, &fetch->transfer);
+    list_remove(&fetch->all);
+    fetch->engine->prefix_fetches->n--;
+    kvxfer_recv_free(fetch->recv);
+    prefix_fetch_give_back(fetch);
+    free(fetch->hashes);
+    free(fetch->blocks);
+    free(fetch);
+}
+
+static struct prefix_fetch *prefix_fetch_of(struct transfer *transfer)
+{
+    return container_of(transfer, struct prefix_fetch, transfer);
+}
+
+/* ---- the end ---- */
+
+static void prefix_fetch_release(struct prefix_fetch *fetch, struct task *task)
+{
+    struct worker_engine *engine = fetch->engine;
+
+    list_remove(&task->in_fetch);
+    task->fetch = NULL;
+    engine->n_fetching--;
+    if (task == fetch->first && fetch->n_arrived > 0) {
+        task->fetched_from = fetch->n_here * prefix_fetch_block_tokens(engine);
+        task->fetched_to = (fetch->n_here + fetch->n_arrived) * prefix_fetch_block_tokens(engine);
+        str_copy(task->transport, sizeof(task->transport), worker_transport_name(fetch->transport));
+    }
+    task->transfer_ns = clock_now_ns() - task->fetch_began_ns;
+    worker_tasks_go_on(engine, task);
+}
+
+/* Only the task that began the fetch reports the tokens as transferred; tasks that joined found them here. */
+static void prefix_fetch_finish(struct prefix_fetch *fetch)
+{
+    struct prefix_fetches *fetches = fetch->engine->prefix_fetches;
+
+    if (fetch->state == PREFIX_FETCH_CLOSED)
+        return;
+    prefix_fetch_set_state(fetch, PREFIX_FETCH_CLOSED);
+    metric_add(fetch->n_arrived > 0 ? fetches->m_done : fetches->m_empty, 1);
+    metric_add(fetches->m_tokens, (double)fetch->n_arrived * prefix_fetch_block_tokens(fetch->engine));
+    prefix_fetch_give_back(fetch);
+    while (!list_is_empty(&fetch->waiters))
+        prefix_fetch_release(fetch, container_of(fetch->waiters.next, struct task, in_fetch));
+}
+
+static void prefix_fetch_give_up(struct prefix_fetch *fetch, int code)
+{
+    if (fetch->state == PREFIX_FETCH_MOVING)
+        kvxfer_recv_cancel(fetch->recv, code, false); /* leading blocks that arrived are kept */
+    else
+        prefix_fetch_finish(fetch);
+}
+
+/* ---- callbacks of transfer/kvxfer/recv ---- */
+
+static void prefix_fetch_on_message(void *arg, const struct kvxfer_message *message)
+{
+    struct prefix_fetch *fetch = arg;
+
+    worker_engine_to_peer(fetch->engine, fetch->transfer.peer, message);
+}
+
+static void prefix_fetch_on_arrived(void *arg, const struct kvxfer_arrival *arrival)
+{
+    struct prefix_fetch *fetch = arg;
+    struct kv_pool *pool = fetch->engine->pool;
+
+    for (uint32_t i = 0; i < arrival->n_blocks; i++) {
+        kv_seal(pool, fetch->blocks[fetch->n_here + i], &fetch->hashes[fetch->n_here + i]);
+        kv_share(pool, fetch->blocks[fetch->n_here + i], true);
+    }
+    fetch->n_arrived = arrival->n_blocks;
+    metric_add(fetch->engine->prefix_fetches->m_bytes, (double)arrival->n_bytes);
+    worker_engine_observe_push(fetch->engine, arrival->n_bytes, arrival->elapsed_ns);
+    if (!arrival->is_whole)
+        log_info("prefix_fetch_incomplete", LOG_ERR(arrival->code),
+                 LOG_U64("blocks_here", arrival->n_blocks));
+}
+
+static void prefix_fetch_on_closed(void *arg)
+{
+    prefix_fetch_finish(arg); /* freed by the next tick: kvxfer is still on the stack */
+}
+
+static const struct kvxfer_recv_calls prefix_fetch_calls = {.message = prefix_fetch_on_message,
+                                                            .on_arrived = prefix_fetch_on_arrived,
+                                                            .on_closed = prefix_fetch_on_closed};
+
+/* ---- beginning ---- */
+
+static void prefix_fetch_request(struct prefix_fetch *fetch)
+{
+    struct kvxfer_message message = {.kind = KVXFER_FETCH,
+                                     .fetch = fetch->number,
+                                     .hashes = fetch->hashes + fetch->n_here,
+                                     .n_hashes = fetch->n_hashes - fetch->n_here,
+                                     .tenant = fetch->has_to_read ? fetch->tenant : 0};
+
+    prefix_fetch_set_state(fetch, PREFIX_FETCH_REQUESTED);
+    worker_engine_to_peer(fetch->engine, fetch->transfer.peer, &message);
+}
+
+/* The number of blocks of the task's prompt that a cache may supply; their hashes in *out, heap. */
+static uint32_t prefix_fetch_hash_prompt(const struct worker_engine *engine, const struct task *task,
+                                         struct block_hash **out)
+{
+    const struct task_spec *spec = &task->spec;
+    uint32_t n = (spec->order.n_tokens - 1) / prefix_fetch_block_tokens(engine);
+    struct prefix_roots roots;
+
+    *out = calloc(n + (size_t)1, sizeof(**out));
+    if (*out == NULL ||
+        prefix_roots_derive(engine->opts.prefix_key, engine->opts.model_fingerprint, spec->order.work.tenant,
+                            spec->order.work.public_tokens, &roots) < 0)
+        return 0;
+    return (uint32_t)prefix_roots_chain(&roots, spec->order.tokens,
+                                        (size_t)n * prefix_fetch_block_tokens(engine),
+                                        prefix_fetch_block_tokens(engine), *out);
+}
+
+static void prefix_fetch_join(struct prefix_fetch *fetch, struct task *task)
+{
+    task->fetch = fetch;
+    task->fetch_began_ns = clock_now_ns();
+    list_push_back(&fetch->waiters, &task->in_fetch);
+    fetch->engine->n_fetching++;
+}
+
+/* A fetch under way that will bring the first block that this prompt lacks. */
+static struct prefix_fetch *prefix_fetch_find_same(const struct prefix_fetches *fetches,
+                                                   const struct block_hash *hashes, uint32_t n_here)
+{
+    list_for_each (node, &fetches->all) {
+        struct prefix_fetch *fetch = container_of(node, struct prefix_fetch, all);
+
+        if (fetch->state != PREFIX_FETCH_CLOSED && fetch->n_here <= n_here && n_here < fetch->n_hashes &&
+            block_hash_equal(&fetch->hashes[n_here], &hashes[n_here]))
+            return fetch;
+    }
+    return NULL;
+}
+
+/* Takes the hashes. */
+static struct prefix_fetch *prefix_fetch_new(struct worker_engine *engine, const struct map_choice *choice,
+                                             struct block_hash *hashes, uint32_t n_hashes)
+{
+    struct prefix_fetch *fetch = calloc(1, sizeof(*fetch));
+
+    if (fetch != NULL)
+        fetch->blocks = calloc(n_hashes, sizeof(*fetch->blocks));
+    if (fetch == NULL || fetch->blocks == NULL) {
+        free(fetch);
+        free(hashes);
+        return NULL;
+    }
+    fetch->engine = engine;
+    fetch->hashes = hashes;
+    fetch->n_hashes = n_hashes;
+    fetch->transfer = (struct transfer){.side = TRANSFER_PREFIX_FETCH, .peer = choice->peer};
+    fetch->began_ns = clock_now_ns();
+    fetch->limit_ns = choice->limit_ns;
+    fetch->has_to_read = choice->has_to_read;
+    list_init(&fetch->waiters);
+    list_push_back(&engine->prefix_fetches->all, &fetch->all);
+    engine->prefix_fetches->n++;
+    while (fetch->number == 0)
+        rng_system(&fetch->number, sizeof(fetch->number));
+    fetch->n_here = fetch->n_blocks = kv_match(engine->pool, hashes, n_hashes, fetch->blocks);
+    return fetch;
+}
+
+/* A peer whose link is not up yet counts as capable. */
+static bool prefix_fetch_is_served(const struct worker_engine *engine, uint32_t peer)
+{
+    const struct peer_facts *facts = worker_engine_peer(engine, peer);
+
+    return facts == NULL || (facts->capabilities & CAPABILITY_ASKED) != 0;
+}
+
+/* The owner that the router named, if any. */
+static struct map_choice prefix_fetch_named(const struct worker_engine *engine, const struct task_spec *spec)
+{
+    struct map_choice choice = {.peer = PEER_NONE};
+
+    if (spec->holder != PEER_NONE && spec->holder_tokens > 0 && prefix_fetch_is_served(engine, spec->holder))
+        choice = (struct map_choice){
+            .peer = spec->holder, .tokens = spec->holder_tokens, .limit_ns = spec->ask_limit_ns};
+    return choice;
+}
+
+/* Begins a fetch for this task. Takes the hashes. False: the task computes. */
+static bool prefix_fetch_begin(struct worker_engine *engine, struct task *task,
+                               const struct map_choice *choice, struct block_hash *hashes, uint32_t n_hashes)
+{
+    struct prefix_fetch *fetch = prefix_fetch_new(engine, choice, hashes, n_hashes);
+
+    if (fetch == NULL)
+        return false;
+    if (choice->is_own)
+        worker_map_used(engine);
+    fetch->tenant = tenant_number(task->spec.order.work.tenant);
+    fetch->first = task;
+    prefix_fetch_join(fetch, task);
+    if (worker_engine_peer(engine, fetch->transfer.peer) != NULL)
+        prefix_fetch_request(fetch);
+    return true;
+}
+
+bool worker_prefix_fetch_begin(struct worker_engine *engine, struct task *task)
+{
+    const struct task_spec *spec = &task->spec;
+    struct map_choice choice = prefix_fetch_named(engine, spec);
+    struct map_question question = {.n_tokens = spec->order.n_tokens};
+    struct block_hash *hashes;
+    struct prefix_fetch *same;
+
+    if (spec->mode == TASK_DECODE || spec->order.n_tokens == 0 || spec->order.work.score_from > 0 ||
+        engine->prefix_fetches->n >= MAX_FETCHES || engine->n_fetching >= engine->opts.max_queue ||
+        (choice.peer == PEER_NONE && worker_map_is_empty(engine)))
+        return false;
+    question.n_hashes = prefix_fetch_hash_prompt(engine, task, &hashes);
+    question.hashes = hashes;
+    question.n_here = kv_peek(engine->pool, hashes, question.n_hashes);
+    if (question.n_here < question.n_hashes)
+        worker_map_choose(engine, &question, &choice);
+    if (choice.peer == PEER_NONE || question.n_here >= question.n_hashes ||
+        question.n_here * prefix_fetch_block_tokens(engine) >= choice.tokens) {
+        free(hashes);
+        return false; /* no peer has more, or not enough to pay */
+    }
+    same = prefix_fetch_find_same(engine->prefix_fetches, hashes, question.n_here);
+    if (same == NULL)
+        return prefix_fetch_begin(engine, task, &choice, hashes, question.n_hashes);
+    free(hashes);
+    prefix_fetch_join(same, task);
+    return true;
+}
+
+void worker_prefix_fetch_leave(struct worker_engine *engine, struct task *task)
+{
+    struct prefix_fetch *fetch = task->fetch;
+
+    if (fetch == NULL)
+        return;
+    list_remove(&task->in_fetch);
+    task->fetch = NULL;
+    engine->n_fetching--;
+    if (fetch->first == task)
+        fetch->first = NULL;
+    if (list_is_empty(&fetch->waiters))
+        prefix_fetch_give_up(fetch, E_CANCELLED);
+}
+
+/* ---- offers ---- */
+
+/* A fetch must not displace running sequences: each of them soon wants its next block. */
+static int prefix_fetch_take_blocks(struct prefix_fetch *fetch, uint32_t n)
+{
+    struct kv_pool *pool = fetch->engine->pool;
+    int rc = E_KV_FULL;
+
+    if (kv_available(pool) >= n + fetch->engine->opts.max_seqs)
+        rc = kv_take_for(pool, fetch->tenant, n, fetch->blocks + fetch->n_here);
+    if (rc == 0)
+        fetch->n_blocks = fetch->n_here + n;
+    return rc;
+}
+
+static int prefix_fetch_grant(struct prefix_fetch *fetch, const struct kvxfer_message *offer)
+{
+    struct worker_engine *engine = fetch->engine;
+    struct kvxfer_recv_opts recv = {.pool = engine->pool,
+                                    .transport = engine->transport,
+                                    .calls = &prefix_fetch_calls,
+                                    .arg = fetch,
+                                    .transfer = offer->transfer,
+                                    .blocks = fetch->blocks + fetch->n_here,
+                                    .n_blocks = offer->n_blocks,
+                                    .n_tokens = offer->n_blocks * prefix_fetch_block_tokens(engine),
+                                    .is_fetch = true,
+                                    .timeout_ns = engine->opts.grant_timeout_ns};
+    int rc = offer->n_blocks == 0 || offer->n_blocks > fetch->n_hashes - fetch->n_here ? E_PROTO : 0;
+
+    if (rc == 0)
+        rc = prefix_fetch_take_blocks(fetch, offer->n_blocks);
+    if (rc < 0)
+        return rc;
+    recv.kind = fetch->transport = worker_engine_kind_for(engine, fetch->transfer.peer);
+    rc = worker_transfers_add_incoming(engine, &fetch->transfer, offer->transfer);
+    recv.ticket = fetch->transfer.ticket;
+    if (rc == 0)
+        rc = kvxfer_recv_new(&recv, clock_now_ns(), &fetch->recv);
+    if (rc == 0)
+        prefix_fetch_set_state(fetch, PREFIX_FETCH_MOVING);
+    return rc;
+}
+
+static struct prefix_fetch *prefix_fetch_find_number(const struct prefix_fetches *fetches, uint32_t peer,
+                                                     uint64_t number)
+{
+    list_for_each (node, &fetches->all) {
+        struct prefix_fetch *fetch = container_of(node, struct prefix_fetch, all);
+
+        if (fetch->number == number && fetch->transfer.peer == peer && fetch->state == PREFIX_FETCH_REQUESTED)
+            return fetch;
+    }
+    return NULL;
+}
+
+void worker_prefix_fetch_offer(struct worker_engine *engine, uint32_t peer,
+                               const struct kvxfer_message *offer)
+{
+    struct prefix_fetch *fetch = prefix_fetch_find_number(engine->prefix_fetches, peer, offer->fetch);
+    int rc = fetch != NULL ? prefix_fetch_grant(fetch, offer) : E_CANCELLED;
+
+    if (rc == 0)
+        return;
+    worker_transfers_refuse_offer(engine, peer, offer->transfer, rc);
+    if (fetch != NULL)
+        prefix_fetch_finish(fetch);
+}
+
+void worker_prefix_fetch_refused(struct worker_engine *engine, uint32_t peer, uint64_t number)
+{
+    struct prefix_fetch *fetch = prefix_fetch_find_number(engine->prefix_fetches, peer, number);
+
+    if (fetch != NULL)
+        prefix_fetch_finish(fetch);
+}
+
+void worker_prefix_fetch_message(struct transfer *transfer, const struct kvxfer_message *message)
+{
+    struct prefix_fetch *fetch = prefix_fetch_of(transfer);
+
+    if (fetch->state == PREFIX_FETCH_MOVING)
+        kvxfer_recv_message(fetch->recv, message, clock_now_ns());
+}
+
+void worker_prefix_fetch_event(struct transfer *transfer, const struct tr_event *event)
+{
+    struct prefix_fetch *fetch = prefix_fetch_of(transfer);
+
+    if (fetch->state == PREFIX_FETCH_MOVING)
+        kvxfer_recv_event(fetch->recv, event, clock_now_ns());
+}
+
+void worker_prefix_fetch_peer(struct worker_engine *engine, uint32_t peer, bool is_up)
+{
+    list_for_each_safe (node, spare, &engine->prefix_fetches->all) {
+        struct prefix_fetch *fetch = container_of(node, struct prefix_fetch, all);
+
+        if (fetch->transfer.peer != peer || fetch->state == PREFIX_FETCH_CLOSED)
+            continue;
+        if (is_up && fetch->state == PREFIX_FETCH_LINKING && prefix_fetch_is_served(engine, peer))
+            prefix_fetch_request(fetch);
+        else if (is_up && fetch->state == PREFIX_FETCH_LINKING)
+            prefix_fetch_finish(fetch);
+        else if (!is_up && fetch->state == PREFIX_FETCH_MOVING)
+            kvxfer_recv_peer_lost(fetch->recv);
+        else if (!is_up)
+            prefix_fetch_finish(fetch);
+    }
+}
+
+void worker_prefix_fetch_tick(struct worker_engine *engine, uint64_t now_ns)
+{
+    list_for_each_safe (node, spare, &engine->prefix_fetches->all) {
+        struct prefix_fetch *fetch = container_of(node, struct prefix_fetch, all);
+
+        if (fetch->state == PREFIX_FETCH_MOVING)
+            kvxfer_recv_tick(fetch->recv, now_ns);
+        if (fetch->state != PREFIX_FETCH_CLOSED && now_ns - fetch->began_ns > fetch->limit_ns)
+            prefix_fetch_give_up(fetch, E_TIMEOUT);
+        if (fetch->state == PREFIX_FETCH_CLOSED)
+            prefix_fetch_free(fetch);
+    }
+}
+
+uint32_t worker_prefix_fetch_count(const struct worker_engine *engine)
+{
+    return engine->prefix_fetches->n;
+}
+
+int worker_prefix_fetch_open(struct worker_engine *engine)
+{
+    struct metrics *metrics = engine->opts.metrics;
+    struct prefix_fetches *fetches = calloc(1, sizeof(*fetches));
+    struct metric_family *family;
+
+    if (fetches == NULL)
+        return E_NOMEM;
+    list_init(&fetches->all);
+    engine->prefix_fetches = fetches;
+    family = metric_family(metrics, METRIC_COUNTER, "baton_prefix_fetches_total",
+                           "Fetches of cached blocks from peers, by result.", "result");
+    fetches->m_done = metric_series(family, (const char *const[]){"done"});
+    fetches->m_empty = metric_series(family, (const char *const[]){"empty"});
+    fetches->m_tokens = metric_single(metrics, METRIC_COUNTER, "baton_prefix_fetch_tokens_total",
+                                      "Tokens whose KV came by prefix fetches.");
+    fetches->m_bytes = metric_single(metrics, METRIC_COUNTER, "baton_prefix_fetch_bytes_total",
+                                     "KV bytes that came by prefix fetches.");
+    return 0;
+}
+
+/* The transport is closed: no peer writes any more. */
+void worker_prefix_fetch_close(struct worker_engine *engine)
+{
+    struct prefix_fetches *fetches = engine->prefix_fetches;
+
+    if (fetches == NULL)
+        return;
+    while (!list_is_empty(&fetches->all)) {
+        struct prefix_fetch *fetch = container_of(fetches->all.next, struct prefix_fetch, all);
+
+        prefix_fetch_set_state(fetch, PREFIX_FETCH_CLOSED);
+        while (!list_is_empty(&fetch->waiters)) {
+            struct task *task = container_of(fetch->waiters.next, struct task, in_fetch);
+
+            list_remove(&task->in_fetch);
+            task->fetch = NULL;
+        }
+        prefix_fetch_free(fetch);
+    }
+    free(fetches);
+    engine->prefix_fetches = NULL;
+}

@@ -112,7 +112,7 @@ int rig_tune(const struct rig_opts *opts, struct fault *fault, struct buf *table
     int rc = team_new(&(struct team_opts){.n_threads = opts->n_threads}, &team);
     if (rc < 0)
         return fault_set(fault, rc, "%s", err_text(rc));
-    tensor_tune(team, table, TUNE_REDO, &tuned);
+    tensor_tune(team, table, TUNE_WAIT, &tuned);
     team_free(team);
     tuned_table(&tuned, table_out);
     return 0;

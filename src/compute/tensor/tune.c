@@ -14,27 +14,27 @@
 
 #define COPY_LIMIT_NS (20 * NS_PER_MS)
 #define LIMIT_NS      (265 * NS_PER_MS) /* plus the trial in progress and the file: less than 300 ms */
+#define WAIT_FACTOR   18                /* TUNE_WAIT: so many times both limits */
 
 /* False: there was no time for all trials. */
-static bool tune_measure(struct team *team, const struct kern_table *table, struct tuned *out)
+static bool tune_measure(struct team *team, const struct kern_table *table, unsigned factor,
+                         struct tuned *out)
 {
-    const uint64_t end_ns = clock_now_ns() + LIMIT_NS;
-    const struct mem_copy_method *copy = mem_copy_measure(COPY_LIMIT_NS, out->copy_gbs);
+    const uint64_t end_ns = clock_now_ns() + factor * LIMIT_NS;
+    const struct mem_copy_method *copy = mem_copy_measure(factor * COPY_LIMIT_NS, out->copy_gbs);
 
     out->copy = copy != NULL ? copy : out->copy;
     return tune_kernels(team, table, end_ns, out) && copy != NULL;
 }
 
-/* Saves only a complete measurement: the next start can try again. */
-static void tune_anew(struct team *team, const struct kern_table *table, struct bytes old, const char *key,
-                      struct tuned *out)
+static void tune_save(struct bytes old, const char *key, struct tuned *out)
 {
     struct buf fresh = {0};
 
-    if (tune_measure(team, table, out) && out->path[0] != '\0') {
-        tune_record_put(old, key, out, &fresh);
-        out->is_saved = !fresh.is_bad && tune_file_write(out->path, buf_view(&fresh));
-    }
+    if (out->path[0] == '\0')
+        return;
+    tune_record_put(old, key, out, &fresh);
+    out->is_saved = !fresh.is_bad && tune_file_write(out->path, buf_view(&fresh));
     buf_fini(&fresh);
 }
 
@@ -52,8 +52,9 @@ void tensor_tune(struct team *team, const struct kern_table *table, enum tune_mo
             tune_file_read(out->path, &old);
         out->is_from_cache =
             mode == TUNE_AUTO && tune_record_find(buf_view(&old), key, &out->choice, &out->copy);
-        if (!out->is_from_cache)
-            tune_anew(team, table, buf_view(&old), key, out);
+        /* only a complete measurement is saved: the next start can try again */
+        if (!out->is_from_cache && tune_measure(team, table, mode == TUNE_WAIT ? WAIT_FACTOR : 1, out))
+            tune_save(buf_view(&old), key, out);
     }
     kern_choice_set(&out->choice);
     mem_copy_choose(out->copy);

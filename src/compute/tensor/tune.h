@@ -17,6 +17,7 @@ enum tune_mode {
     TUNE_AUTO, /* use the cache file's choice for this machine; else measure and write it to the file */
     TUNE_OFF,  /* the defaults */
     TUNE_REDO, /* measure in any case and write the file */
+    TUNE_WAIT, /* as TUNE_REDO; somebody waits for all of it: within 5 s also on a busy machine */
 };
 
 enum { TUNE_MAX_VARIANTS = 3 }; /* variants of a field */
@@ -36,8 +37,8 @@ struct tuned {
     double ratios[KERN_N_FIELDS][TUNE_MAX_VARIANTS];
 };
 
-/* Chooses for the whole process. Call it before threads compute or copy. Takes at most about 300 ms,
- * usually half of that, and some tens of MiB meanwhile. Never fails: fields that cannot be measured or
+/* Chooses for the whole process. Call it before threads compute or copy. Takes at most about 300 ms
+ * (but for TUNE_WAIT), usually half of that, and some tens of MiB meanwhile. Never fails: fields that cannot be measured or
  * saved keep their defaults. */
 void tensor_tune(struct team *team, const struct kern_table *table, enum tune_mode mode, struct tuned *out);
 

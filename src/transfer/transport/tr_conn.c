@@ -499,6 +499,24 @@ void tr_conn_wake(struct tr_conn *conn)
     ev_timer_start(conn->again, 0);
 }
 
+int tr_conn_receive_runs(struct tr_conn *conn, tr_conn_step move, struct fault *fault)
+{
+    size_t total_bytes = 0;
+
+    while (total_bytes < TR_TURN_BYTES) {
+        ssize_t n = move(conn, conn->moving, fault);
+
+        if (n < 0)
+            return fault->code != 0 ? fault->code
+                                    : fault_set(fault, (int)n, "%s: connection lost in the middle of a frame",
+                                                tr_conn_name(conn));
+        if (n == 0)
+            return 0;
+        total_bytes += (size_t)n;
+    }
+    return 1;
+}
+
 void tr_conn_reject(struct tr_conn *conn, uint64_t ticket, int code)
 {
     struct kv_frame frame = {.type = KV_FRAME_REJECT, .as.reject = {.ticket = ticket, .code = code}};

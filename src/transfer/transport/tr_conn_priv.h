@@ -86,6 +86,12 @@ void tr_conn_wake(struct tr_conn *conn); /* dialler: there is work to send */
 /* Reads into conn->head until it holds one frame. 1: *out is the frame; 0: incomplete; negative: end of
  * stream, or malformed. */
 int tr_conn_read_frame(struct tr_conn *conn, struct fault *fault, struct kv_frame *out);
+struct moving; /* each kind has its own */
+/* One step of reading a run of pieces. Returns bytes moved; 0: none now; negative: the error. */
+typedef ssize_t (*tr_conn_step)(struct tr_conn *conn, struct moving *moving, struct fault *fault);
+/* Reads runs of pieces until TR_TURN_BYTES have moved. 1: more may be there; 0: none now; negative: the
+ * error, with the fault filled. */
+int tr_conn_receive_runs(struct tr_conn *conn, tr_conn_step move, struct fault *fault);
 void tr_conn_reject(struct tr_conn *conn, uint64_t ticket,
                     int code);             /* best effort; sent once for a run of frames of one ticket */
 void tr_conns_check(struct tr_node *node); /* checks time-outs; called periodically */

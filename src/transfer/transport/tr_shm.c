@@ -418,21 +418,7 @@ static ssize_t copy_move(struct tr_conn *conn, struct moving *moving, struct fau
 
 static int shm_receive(struct tr_conn *conn, struct fault *fault)
 {
-    struct moving *moving = conn->moving;
-    size_t total_bytes = 0;
-
-    while (total_bytes < TR_TURN_BYTES) {
-        ssize_t n = copy_move(conn, moving, fault);
-
-        if (n < 0)
-            return fault->code != 0 ? fault->code
-                                    : fault_set(fault, (int)n, "%s: connection lost in the middle of a frame",
-                                                tr_conn_name(conn));
-        if (n == 0)
-            return 0;
-        total_bytes += (size_t)n;
-    }
-    return 1;
+    return tr_conn_receive_runs(conn, copy_move, fault);
 }
 
 static void shm_forget_ticket(struct tr_conn *conn, const struct tr_ticket *ticket)

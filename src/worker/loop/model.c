@@ -261,7 +261,7 @@ int worker_tune(const void *of, struct buf *out, struct fault *fault)
 
     if (rc < 0)
         return rc;
-    rc = engine_tune(team, kernel_names[conf->kernels], TUNE_REDO, &tuned);
+    rc = engine_tune(team, kernel_names[conf->kernels], TUNE_WAIT, &tuned);
     team_free(team);
     if (rc < 0)
         return fault_set(fault, E_UNSUPPORTED, "engine.kernels = %s does not run on this CPU",

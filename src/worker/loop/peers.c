@@ -135,13 +135,32 @@ static void on_up(void *arg, struct link *link)
     worker_follow_up(worker, peer);
 }
 
+/* A message of a transfer goes to the engine thread. */
+static int on_transfer_message(struct worker_peer *peer, enum frame_type type,
+                               const ProtobufCMessage *message)
+{
+    struct worker *worker = peer->worker;
+    struct command *command;
+    int rc;
+
+    command = command_new(COMMAND_PEER_MESSAGE, (uint32_t)(peer - worker->peers));
+    if (command == NULL)
+        return E_NOMEM;
+    peer->used_ns = clock_now_ns();
+    rc = peer_message_from_wire(type, message, &command->as.peer);
+    if (rc < 0) {
+        command_free(command);
+        return rc;
+    }
+    return worker_engine_send(worker->engine, command);
+}
+
 static int on_message(void *arg, struct link *link, enum frame_type type, const ProtobufCMessage *message)
 {
     struct worker *worker = arg;
     struct worker_peer *peer = find(worker, link);
-    struct command *command;
-    int rc;
 
+    thread_owner_check(&worker->loop_thread);
     switch (type) {
     case FRAME_HEARTBEAT:
         worker_follow_load(peer, ((const Baton__Heartbeat *)message)->load);
@@ -154,19 +173,31 @@ static int on_message(void *arg, struct link *link, enum frame_type type, const 
     case FRAME_BLOCKS_WANTED:
         worker_follow_wanted(peer, (const Baton__BlocksWanted *)message);
         return 0;
-    default:
+    case FRAME_OFFER:
+    case FRAME_GRANT:
+    case FRAME_GRANT_REFUSED:
+    case FRAME_PREFILL_DONE:
+    case FRAME_TRANSFER_DONE:
+    case FRAME_TRANSFER_CANCEL:
+    case FRAME_TRANSFER_STOPPED:
+    case FRAME_ASK:
+    case FRAME_ASK_REFUSED:
+        return on_transfer_message(peer, type, message);
+    case FRAME_HELLO:
+    case FRAME_REFUSED: /* the link takes these two */
+    case FRAME_VOCABULARY_WANTED:
+    case FRAME_VOCABULARY_PART:
+    case FRAME_SUBMIT:
+    case FRAME_CANCEL:
+    case FRAME_TOKENS:
+    case FRAME_PROCEED:
+    case FRAME_CONTROL:
+    case FRAME_BLOCKS_SOLE: /* between router and worker only */
         break;
     }
-    command = command_new(COMMAND_PEER_MESSAGE, (uint32_t)(peer - worker->peers));
-    if (command == NULL)
-        return E_NOMEM;
-    peer->used_ns = clock_now_ns();
-    rc = peer_message_from_wire(type, message, &command->as.peer);
-    if (rc < 0) {
-        command_free(command);
-        return rc;
-    }
-    return worker_engine_send(worker->engine, command);
+    log_warn("message_refused", LOG_STR("node", peer->node), LOG_STR("type", frame_type_name((uint16_t)type)),
+             LOG_STR("reason", "a worker must not send it"));
+    return E_PROTO; /* closes the link */
 }
 
 static void on_down(void *arg, struct link *link, const struct fault *why)

@@ -207,6 +207,7 @@ static int on_message(void *arg, struct link *link, enum frame_type type, const 
 {
     struct worker_router *router = find(arg, link);
 
+    thread_owner_check(&router->worker->loop_thread);
     switch (type) {
     case FRAME_SUBMIT:
         return on_submit(router, (const Baton__Submit *)message);
@@ -224,9 +225,25 @@ static int on_message(void *arg, struct link *link, enum frame_type type, const 
     case FRAME_GOODBYE:
     case FRAME_CONTROL:
         return 0;
-    default:
-        return E_PROTO;
+    case FRAME_HELLO:
+    case FRAME_REFUSED: /* the link takes these two */
+    case FRAME_VOCABULARY_PART:
+    case FRAME_TOKENS:
+    case FRAME_BLOCK_EVENTS: /* a worker sends these three */
+    case FRAME_OFFER:
+    case FRAME_GRANT:
+    case FRAME_GRANT_REFUSED:
+    case FRAME_PREFILL_DONE:
+    case FRAME_TRANSFER_DONE:
+    case FRAME_TRANSFER_CANCEL:
+    case FRAME_TRANSFER_STOPPED:
+    case FRAME_ASK:
+    case FRAME_ASK_REFUSED: /* between workers only */
+        break;
     }
+    log_warn("message_refused", LOG_STR("type", frame_type_name((uint16_t)type)),
+             LOG_STR("reason", "a router must not send it"));
+    return E_PROTO; /* closes the link */
 }
 
 static const struct link_events router_calls = {

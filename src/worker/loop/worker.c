@@ -33,6 +33,7 @@
 
 static void on_report(struct worker *worker, struct report *report)
 {
+    thread_owner_check(&worker->loop_thread);
     switch (report->kind) {
     case REPORT_ANSWERS:
         if (report->number == ORIGIN_LOCAL)
@@ -450,6 +451,7 @@ int worker_run(const struct worker_opts *opts, struct fault *fault)
                  LOG_STR("kv_rdma", worker_engine_rdma_text(worker->engine)),
                  LOG_STR("version", PACKAGE_VERSION));
         service_ready(worker->service);
+        thread_owner_claim(&worker->loop_thread);
         rc = ev_loop_run(worker->loop);
         log_info("stopped");
     } else if (rc == E_CANCELLED) { /* a stop signal came while the model was loading */

@@ -5,6 +5,7 @@
 #define WORKER_LOOP_WORKER_PRIV_H
 
 #include "base/mem.h"
+#include "base/owner.h"
 #include "compute/engine/engine_load.h"
 #include "base/event/jobs.h"
 #include "base/event/service.h"
@@ -49,6 +50,7 @@ struct worker { /* one process */
     enum worker_role role;
     const struct worker_conf *conf;
     struct ev_loop *loop;
+    struct thread_owner loop_thread; /* claimed before it runs */
     struct service *service;
     struct metrics *metrics;
     struct ev_jobs *jobs;

@@ -30,6 +30,7 @@ static void command_peer(struct worker_engine *engine, struct command *command, 
 
 static void command_run(struct worker_engine *engine, struct command *command)
 {
+    thread_owner_check(&engine->engine_thread);
     switch (command->kind) {
     case COMMAND_SUBMIT:
         worker_tasks_submit(engine, &command->as.submit);

@@ -113,6 +113,7 @@ struct answer *worker_engine_answer(struct worker_engine *engine, uint32_t origi
     uint32_t slot = origin == ORIGIN_LOCAL ? WORKER_MAX_ROUTERS : origin;
     struct answer *answer;
 
+    thread_owner_check(&engine->engine_thread);
     if (engine->pending[slot] == NULL)
         engine->pending[slot] = report_new(REPORT_ANSWERS, origin);
     answer = engine->pending[slot] ? report_answer(engine->pending[slot], ids, n_ids) : NULL;
@@ -152,6 +153,7 @@ void worker_engine_to_peer(struct worker_engine *engine, uint32_t peer, const st
     size_t len_bytes = message->n_blocks * sizeof(*message->blocks);
     size_t hash_bytes = message->n_hashes * sizeof(*message->hashes);
 
+    thread_owner_check(&engine->engine_thread);
     if (report == NULL)
         return; /* the hand-off's timers detect the loss */
     report->peer = *message;
@@ -236,6 +238,7 @@ static void *run(void *arg)
 {
     struct worker_engine *engine = arg;
 
+    thread_owner_claim(&engine->engine_thread);
     while (!engine->is_stopping) {
         bool has_pending, has_events;
         int n_fed;
@@ -426,6 +429,7 @@ void worker_engine_free(struct worker_engine *engine)
         while (stop != NULL && mailbox_send(engine->commands, stop) == E_FULL)
             clock_sleep_ns(NS_PER_MS);
         pthread_join(engine->thread, NULL);
+        thread_owner_release(&engine->engine_thread);
         mailbox_close(engine->commands);
     }
     tr_node_free(engine->transport);
@@ -444,8 +448,10 @@ void worker_engine_free(struct worker_engine *engine)
 
 int worker_engine_send(struct worker_engine *engine, struct command *command)
 {
-    int rc = mailbox_send(engine->commands, command);
+    int rc;
 
+    thread_owner_claim(&engine->loop_thread);
+    rc = mailbox_send(engine->commands, command);
     if (rc < 0)
         command_free(command);
     return rc;

@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 
 #include "base/hashmap.h"
+#include "base/owner.h"
 #include "base/rate.h"
 #include "worker/runner/engine_thread.h"
 
@@ -51,6 +52,8 @@ struct worker_engine {
     struct command *kept[WORKER_MAX_KEPT]; /* commands.c: read within a step, run after it */
     uint32_t kept_from, n_kept;
     pthread_t thread;
+    struct thread_owner engine_thread; /* claimed when it starts */
+    struct thread_owner loop_thread;   /* claimed by the first worker_engine_send() */
     bool is_started;
     atomic_uint_fast64_t beats;
     atomic_bool is_busy;

@@ -19,7 +19,7 @@
 #define FRAME_MAGIC        UINT32_C(0x314e5442)
 #define FRAME_VERSION      1
 
-/* name, number, protobuf type (c_name, snake), largest payload in bytes */
+/* name, number (24 was CONTROL, now retired), protobuf type (c_name, snake), largest payload in bytes */
 #define FRAME_TABLE(X)                                                                                       \
     X(HELLO, 1, Hello, hello, 64 << 10)                                                                      \
     X(REFUSED, 2, Refused, refused, 4 << 10)                                                                 \
@@ -31,7 +31,6 @@
     X(CANCEL, 21, Cancel, cancel, 4 << 10)                                                                   \
     X(TOKENS, 22, Tokens, tokens, 1 << 20)                                                                   \
     X(PROCEED, 23, Proceed, proceed, 4 << 10)                                                                \
-    X(CONTROL, 24, Control, control, 4 << 10)                                                                \
     X(OFFER, 30, Offer, offer, 64 << 10)                                                                     \
     X(GRANT, 31, Grant, grant, 1 << 20)                                                                      \
     X(GRANT_REFUSED, 32, GrantRefused, grant_refused, 4 << 10)                                               \

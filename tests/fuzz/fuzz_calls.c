@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Answers from a model that says anything, in every family's format.
+/* Answers from a model that says anything, in every format.
  *
- * The first byte chooses the family, whether it thinks, where the text is cut in two, and whether the answer
- * is cut.  Passed on are arguments that are a prefix of valid JSON, whole ones that are an object, and cut
+ * The first byte chooses the format; the second whether it thinks, where the text is cut in two, and whether
+ * the answer is cut.  Passed on are arguments that are a prefix of valid JSON, whole ones that are an object, and cut
  * ones that can be closed; blocks do not overlap, and what is open is closed at the end. */
 #include <stdlib.h>
 #include <string.h>
@@ -103,21 +103,21 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct bytes text;
     size_t cut;
 
-    if (size == 0)
+    if (size < 2)
         return 0;
-    opts.format = (enum calls_format)(data[0] & 7);
-    opts.think_open = (data[0] & 8) != 0 ? "<think>" : NULL;
-    opts.think_close = (data[0] & 8) != 0 ? "</think>" : NULL;
-    opts.begins_thinking = (data[0] & 16) != 0;
+    opts.format = (enum calls_format)(data[0] % CALLS_FORMAT_COUNT);
+    opts.think_open = (data[1] & 8) != 0 ? "<think>" : NULL;
+    opts.think_close = (data[1] & 8) != 0 ? "</think>" : NULL;
+    opts.begins_thinking = (data[1] & 16) != 0;
     opts.tools = calloc(1, sizeof(*opts.tools));
     ASSERT(opts.tools != NULL);
     opts.tools[0] = (struct calls_tool){bytes_str("f"), bytes_str(schema)};
-    text = bytes_of(data + 1, size - 1);
-    cut = text.len_bytes * (data[0] >> 6) / 4;
+    text = bytes_of(data + 2, size - 2);
+    cut = text.len_bytes * (data[1] >> 6) / 4;
     ASSERT(calls_new(&opts, &events, &sink, &calls) == 0);
     ASSERT(calls_feed(calls, bytes_of(text.data, cut)) == 0);
     ASSERT(calls_feed(calls, bytes_of(text.data + cut, text.len_bytes - cut)) == 0);
-    ASSERT(calls_finish(calls, (data[0] & 32) != 0) == 0);
+    ASSERT(calls_finish(calls, (data[1] & 32) != 0) == 0);
     ASSERT(!sink.is_in_call && !sink.is_thinking);
     calls_free(calls);
     buf_fini(&sink.arguments);

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A job's way through the cluster: queued, placed, answered, placed again when a worker fails it, ended.
- *
- *      submit --> QUEUED --place--> PLACED --accepted--> ANSWERING --> end | failure
- *                   ^                  |                     |
- *                   +------------- replace (worker lost, part failed)
+/* A job's way through the cluster: queued, placed, answered, placed again when a worker fails it, ended
+ * (job.c draws the states).
  *
  * Both workers of a pair get the request at the same time, the decode worker first, so that it can grant
  * blocks when the prefill worker asks. A dispatch is charged to the workers' ledgers at once. When a
@@ -25,15 +22,6 @@
 
 #define MAX_ATTEMPTS   8
 #define TRIED_AGAIN_NS NS_PER_S /* in the queue; then workers that failed the job are tried again */
-
-void router_job_enter(struct gen_handle *job, enum job_state state)
-{
-    static const char *const names[] = {"queued", "pushed_out", "placed", "answering"};
-
-    log_debug("job_state", LOG_STR("request", job->order.work.request_id), LOG_STR("from", names[job->state]),
-              LOG_STR("to", names[state]));
-    job->state = state;
-}
 
 static const struct gen_failure overloaded = {
     .status = 529,
@@ -57,10 +45,10 @@ static const struct gen_failure too_large = {
 
 void router_job_uncharge(struct gen_handle *job, struct job_part *part)
 {
-    if (part->slot == PICKER_NONE || part->is_over)
+    if (part->state != PART_RUNNING)
         return;
     picker_booking_over(job->router->fleet, &part->booking);
-    part->is_over = true;
+    part->state = PART_OVER;
 }
 
 /* ---- placement ---- */
@@ -85,17 +73,11 @@ static bool is_deserted(const struct gen_handle *job)
            picker_fleet_n_usable(router->fleet, (uint32_t)(job->model - router->models)) == 0;
 }
 
-/* Its client has received a part of the answer. */
-static bool has_begun(const struct gen_handle *job)
-{
-    return job->is_accepted || router_job_answered(job) > 0;
-}
-
 /* Clears the list of workers that failed the job: when two workers fail at once, the cause is more likely
  * the workers than the request. MAX_ATTEMPTS bounds the attempts. */
 static void forgive(struct gen_handle *job)
 {
-    if (job->state == JOB_QUEUED && job->queued_ns > 0 && clock_now_ns() - job->queued_ns > TRIED_AGAIN_NS)
+    if (job_is_in(job, JOB_WAITS) && clock_now_ns() - job->queued_ns > TRIED_AGAIN_NS)
         job->excluded = (struct picker_slots){{0}};
 }
 
@@ -109,7 +91,7 @@ int router_job_place(struct gen_handle *job)
     if (job->chain == CHAIN_MATCHING)
         return E_OVERLOADED;
     rc = router_choose(job, &found);
-    if (rc == E_OVERLOADED && (has_begun(job) || router_queue_is_owed(job, choice->decode)))
+    if (rc == E_OVERLOADED && (job_is_in(job, JOB_BEGUN) || router_queue_is_owed(job, choice->decode)))
         rc = 0; /* a stream that has begun does not wait for objectives: continue at the least bad worker */
     if (rc < 0) {
         forgive(job);
@@ -121,8 +103,9 @@ int router_job_place(struct gen_handle *job)
         return E_NOMEM;
     job->estimate = *choice;
     job->layout = router->workers[choice->decode].layout;
-    job->decode.slot = choice->decode;
-    job->prefill.slot = choice->prefill;
+    job->decode = (struct job_part){.state = PART_RUNNING, .slot = choice->decode};
+    if (choice->prefill != PICKER_NONE)
+        job->prefill = (struct job_part){.state = PART_RUNNING, .slot = choice->prefill};
     found.n_hashes = router_chain_booked(job);
     picker_place_book(&found, &job->prefill.booking, &job->decode.booking);
     metric_add(choice->prefill != PICKER_NONE ? router->m_handed_off : router->m_local, 1);
@@ -136,7 +119,7 @@ int router_job_place(struct gen_handle *job)
     }
     router_queue_remove(job, true);
     router_queue_charge(job, choice->uncached_tokens);
-    router_job_enter(job, JOB_PLACED);
+    router_job_enter(job, job_is_in(job, JOB_BEGUN) ? JOB_ANSWERING : JOB_PLACED);
     return 0;
 }
 
@@ -149,28 +132,30 @@ static bool is_forsaken(struct gen_handle *job, uint64_t now_ns, int *why_out)
 
     *why_out = router_choose(job, &place);
     if (*why_out == 0 || *why_out == E_OVERLOADED) {
-        job->forsaken_ns = 0;
+        if (job->state == JOB_FORSAKEN)
+            router_job_enter(job, JOB_REQUEUED);
         return false;
     }
-    if (job->forsaken_ns == 0)
-        job->forsaken_ns = now_ns;
-    return most_ns > 0 && now_ns - job->forsaken_ns > most_ns;
+    if (job->state != JOB_FORSAKEN)
+        router_job_enter(job, JOB_FORSAKEN);
+    return most_ns > 0 && now_ns > job->forsaken_ns && now_ns - job->forsaken_ns > most_ns;
 }
 
 static void give_up(struct gen_handle *job, int why)
 {
-    if (has_begun(job) && why == E_LIMIT) {
+    if (job_is_in(job, JOB_BEGUN) && why == E_LIMIT) {
         router_job_end(job, GEN_END_CONTEXT); /* its tokens so far fill the largest worker */
         return;
     }
     metric_add(job->router->m_refused, 1);
-    if (!has_begun(job) && is_deserted(job)) {
+    if (!job_is_in(job, JOB_BEGUN) && is_deserted(job)) {
         router_job_fail(job, deserted.status, deserted.type, deserted.message, deserted.retry_after_s);
         return;
     }
     router_job_fail(job, overloaded.status, overloaded.type,
-                    has_begun(job) ? "Overloaded: no worker is left that could go on with this answer"
-                                   : "Overloaded: waited for a worker until the queue's time limit",
+                    job_is_in(job, JOB_BEGUN)
+                        ? "Overloaded: no worker is left that could go on with this answer"
+                        : "Overloaded: waited for a worker until the queue's time limit",
                     overloaded.retry_after_s);
 }
 
@@ -182,8 +167,8 @@ void router_expire_queued(struct router *router)
     while (node != &router->queue) {
         struct gen_handle *job = container_of(node, struct gen_handle, waiting);
         int why = E_OVERLOADED;
-        bool is_over = has_begun(job) ? is_forsaken(job, now_ns, &why)
-                                      : now_ns - job->queued_ns > router->conf->queue_timeout_ns;
+        bool is_over = job_is_in(job, JOB_BEGUN) ? is_forsaken(job, now_ns, &why)
+                                                 : now_ns - job->queued_ns > router->conf->queue_timeout_ns;
 
         if (!is_over) {
             node = node->next;
@@ -294,8 +279,7 @@ void router_job_free(struct gen_handle *job)
     list_remove(&job->all);
     list_remove(&job->unhashed);
     job->router->n_freed++;
-    job->router->n_ended -= job->ended.is_set;
-    job->router->n_unheard -= job->unheard_since_ns > 0;
+    job->router->n_timed -= job_is_in(job, JOB_TIMED);
     work_order_fini(&job->order);
     free(job->draws);
     scores_fini(&job->scores);
@@ -325,7 +309,7 @@ static int wait_or_refuse(struct gen_handle *job, int rc, struct gen_failure *fa
 
     if (lacks != 0) {
         metric_add(router->m_refused, 1);
-        job->state = JOB_PLACED; /* it is in no queue */
+        router_job_enter(job, JOB_OVER);
         router_job_free(job);
         *failure_out = not_known(lacks);
         return E_UNSUPPORTED;
@@ -336,7 +320,7 @@ static int wait_or_refuse(struct gen_handle *job, int rc, struct gen_failure *fa
     }
     metric_add(router->m_refused, 1);
     *failure_out = rc == E_LIMIT ? too_large : is_deserted(job) ? deserted : overloaded;
-    job->state = JOB_PLACED; /* it is in no queue */
+    router_job_enter(job, JOB_OVER);
     router_job_free(job);
     return rc == E_LIMIT ? E_LIMIT : E_OVERLOADED;
 }
@@ -370,23 +354,24 @@ static int backend_submit(void *self, const struct gen_model *model, struct work
     return 0;
 }
 
-static void tell_cancel(struct gen_handle *job, struct job_part *part)
+static void job_cancel_part(struct gen_handle *job, struct job_part *part)
 {
     Baton__Cancel cancel = BATON__CANCEL__INIT;
 
-    if (part->slot == PICKER_NONE || part->is_over)
+    if (part->state != PART_RUNNING)
         return;
     cancel.request = job->number;
     (void)router_send(job->router, part->slot, FRAME_CANCEL, &cancel.base);
     router_job_uncharge(job, part);
 }
 
-static void leave(struct gen_handle *job)
+/* The job leaves the queue and its workers; state is ENDED or OVER. */
+static void job_leave(struct gen_handle *job, enum job_state state)
 {
     router_queue_remove(job, false);
-    job->state = JOB_PLACED;
-    tell_cancel(job, &job->prefill);
-    tell_cancel(job, &job->decode);
+    router_job_enter(job, state);
+    job_cancel_part(job, &job->prefill);
+    job_cancel_part(job, &job->decode);
 }
 
 static void backend_cancel(void *self, struct gen_handle *job, struct gen_proof *proof_out)
@@ -395,7 +380,7 @@ static void backend_cancel(void *self, struct gen_handle *job, struct gen_proof 
 
     if (proof_out != NULL)
         router_job_proof(job, proof_out);
-    leave(job);
+    job_leave(job, JOB_OVER);
     router_job_free(job);
     router_place_queued(router);
 }
@@ -449,7 +434,7 @@ void router_job_fail(struct gen_handle *job, int status, const char *type, const
     struct gen_events events = job->events;
     void *arg = job->arg;
 
-    leave(job);
+    job_leave(job, JOB_OVER);
     router_job_free(job);
     events.on_failure(arg, &failure);
 }
@@ -461,15 +446,15 @@ void router_job_end(struct gen_handle *job, enum gen_end end)
     struct router *router = job->router;
     struct gen_proof proof;
 
+    if (job_is_in(job, JOB_HOLDS) && !router_job_release(job))
+        return;
     if (job->is_paused) { /* the client is informed later; the workers are free now */
-        router->n_ended += !job->ended.is_set;
-        job->ended.is_set = true;
-        job->ended.end = end;
-        leave(job);
+        job->end = end;
+        job_leave(job, JOB_ENDED);
         return;
     }
     router_job_proof(job, &proof);
-    leave(job);
+    job_leave(job, JOB_OVER);
     router_job_free(job);
     events.on_end(arg, end, &proof);
     router_place_queued(router);
@@ -479,10 +464,16 @@ void router_job_replace(struct gen_handle *job, uint32_t failed_slot)
 {
     struct gen_proof proof;
 
+    if (job_is_in(job, JOB_HOLDS) && !router_job_release(job))
+        return; /* the report that its tokens wait for comes from a worker of the attempt that failed */
+    if (job_is_in(job, JOB_HAS_END)) { /* only serving stats are missing */
+        router_job_end(job, job->end);
+        return;
+    }
     router_job_proof(job, &proof);
     picker_slots_add(&job->excluded, failed_slot);
-    tell_cancel(job, &job->prefill);
-    tell_cancel(job, &job->decode);
+    job_cancel_part(job, &job->prefill);
+    job_cancel_part(job, &job->decode);
     job->prefill = job->decode = (struct job_part){.slot = PICKER_NONE}; /* their stats are in the sum now */
     job->sum = proof;
     job->keeps_layout |= router_job_answered(job) > 0 || job->score_next > 1;

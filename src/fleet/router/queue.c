@@ -75,7 +75,7 @@ void router_queue_charge(struct gen_handle *job, uint64_t n_tokens)
 {
     if (job->sum.n_redispatched == 0) /* otherwise it was charged already */
         fair_charge(job->model->turns, job->place.flow, n_tokens > 0 ? n_tokens : 1, job->order.work.weight);
-    if (job->is_accepted || job->place.is_ahead)
+    if (job_is_in(job, JOB_BEGUN) || job->place.is_ahead)
         return;
     job->place.is_ahead = true;
     job->model->n_ahead++;
@@ -127,9 +127,8 @@ void router_queue_add(struct gen_handle *job, bool is_again)
 {
     struct router *router = job->router;
 
-    router_job_enter(job, JOB_QUEUED);
+    router_job_enter(job, job_is_in(job, JOB_BEGUN) ? JOB_REQUEUED : JOB_QUEUED);
     job->queued_ns = clock_now_ns();
-    job->forsaken_ns = 0;
     if (is_again)
         list_push_front(&router->queue, &job->waiting);
     else
@@ -152,10 +151,8 @@ void router_queue_remove(struct gen_handle *job, bool is_placed)
 {
     struct router *router = job->router;
 
-    if (job->state != JOB_QUEUED && job->state != JOB_PUSHED_OUT)
+    if (!job_is_in(job, JOB_WAITS | JOB_BIT(PUSHED_OUT)))
         return;
-    if (list_is_empty(&job->waiting))
-        return; /* it was never entered */
     list_remove(&job->waiting);
     if (job->state == JOB_PUSHED_OUT)
         return;

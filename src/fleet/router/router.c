@@ -67,7 +67,7 @@ static void on_tick(void *arg)
     router_place_queued(router);
     router_queue_tell(router);
     router_expire_queued(router);
-    router_stream_end_unproved(router);
+    router_stream_tick(router);
     picker_index_sweep(router->index, TICK_SWEEP);
     router_blocks_tick(router);
     metric_set(router->m_known_on_disk, (double)picker_index_on_disk(router->index));

@@ -6,7 +6,8 @@
 #define KEY(field) offsetof(struct router_conf, field)
 #define S(seconds) ((seconds)*1e9)
 
-/* clang-format off: one key, one paragraph */
+/* One key, one paragraph. */
+/* clang-format off */
 static const struct config_key keys[] = {
     {"node", "name", CONFIG_STR, KEY(node), "router", 0, 0, NULL, false,
      "This daemon's name in the cluster, in logs and metrics: letters, digits, '.', '_' and '-'."},

@@ -18,6 +18,7 @@
 #include "fleet/picker/place.h"
 #include "cache/prefix/block_events.h"
 #include "proto/capabilities.h"
+#include "fleet/router/job_priv.h"
 #include "fleet/router/names_priv.h"
 #include "fleet/router/queue_priv.h"
 #include "fleet/router/router_conf.h"
@@ -26,80 +27,6 @@
 #define ROUTER_MAX_MODELS    16
 #define ROUTER_MAX_LINKS     (2 * PICKER_MAX_WORKERS)
 #define ROUTER_MAX_STRANGERS 512 /* links accepted on the link port whose TLS handshake has not finished */
-
-/* ---- jobs: one client request ---- */
-
-enum job_state {
-    JOB_QUEUED,     /* waits for a placement */
-    JOB_PUSHED_OUT, /* another tenant's job took its place in the full queue; the loop's next turn refuses
-                     * it */
-    JOB_PLACED,     /* sent to its worker(s), no reply yet */
-    JOB_ANSWERING   /* accepted by a worker */
-};
-
-struct job_part {  /* one worker's part of the current attempt */
-    uint32_t slot; /* PICKER_NONE: none */
-    bool is_over;  /* its last message was received */
-    bool has_proof;
-    struct picker_booking booking; /* its charge in the worker's ledger */
-    struct gen_proof proof;
-};
-
-enum chain_state {                 /* of a prompt's block hashes (chain.c) */
-                   CHAIN_MATCHING, /* all blocks hashed so far are known: the placement needs more */
-                   CHAIN_HASHING,  /* the placement needs no more; the rest is hashed for the index */
-                   CHAIN_LEARNING, /* hashed; the index learns the blocks that the placement left out */
-                   CHAIN_DONE
-};
-
-struct gen_handle { /* a job; the front uses it under this name. The fields that every token needs come
-                     * first */
-    struct router *router;
-    struct router_model *model;
-    enum job_state state;
-    bool is_accepted, is_paused;
-    uint32_t n_delivered; /* answer tokens passed to the front */
-    uint32_t cap_tokens;
-    uint32_t score_next; /* index of the next prompt token whose logprob is expected; 0: prompt logprobs are
-                          * not wanted */
-    uint64_t number;     /* of this attempt, in messages */
-    uint64_t unheard_since_ns; /* since when tokens wait for the prefill worker's report of the cached prefix;
-                                * 0: none waits */
-    uint64_t first_token_ns;
-    struct {
-        bool is_set;
-        enum gen_end end;
-        uint64_t since_ns;
-    } ended; /* the end is received but not delivered: the client is paused, or serving stats are missing */
-    struct gen_events events;
-    void *arg;
-    struct sample_result *draws; /* [cap_draws], sampling results of the undelivered tokens, if wanted */
-    struct work_order order;     /* its tokens grow with the answer */
-    struct scores scores;        /* prompt logprobs, not delivered yet */
-    struct job_part prefill, decode;
-
-    struct list all;     /* in router.jobs */
-    struct list waiting; /* in router.queue while QUEUED, in router.pushed_out while PUSHED_OUT */
-    struct queue_place place;
-    uint32_t cap_draws;
-    struct block_hash *hashes; /* [n_blocks], of the prompt's whole blocks ... */
-    size_t n_blocks, n_hashes; /* ... of which n_hashes are computed (chain.c) */
-    enum chain_state chain;
-    size_t learn_from, learn_to; /* LEARNING: the index does not know these blocks yet */
-    struct list unhashed;        /* in router.unhashed until its chain is DONE */
-    struct picker_slots excluded;
-    struct picker_slots barred; /* excluded, and workers that lack a capability it needs */
-    uint64_t layout;            /* of the workers of its latest placement */
-    bool keeps_layout;          /* set once workers of that layout answered a part */
-    struct gen_proof sum;       /* serving stats of earlier attempts */
-    uint64_t submitted_ns;
-    uint64_t queued_ns;   /* 0: never queued */
-    uint64_t forsaken_ns; /* an answer has begun and no worker can continue it, since then; 0: one can */
-    struct picker_choice estimate;
-    struct picker_holder holder; /* the owner that the computing worker may fetch cached blocks from; slot
-                                  * PICKER_NONE: none */
-    uint32_t ask_limit_ms;
-};
 
 struct router {
     const struct router_conf *conf;
@@ -119,9 +46,8 @@ struct router {
     struct list *next_job; /* next job of the running loop over jobs; a job that is freed advances it */
     uint32_t n_queued;
     struct hashmap *by_number;
-    uint64_t n_freed;   /* jobs freed since the start */
-    uint32_t n_ended;   /* jobs whose ended is set */
-    uint32_t n_unheard; /* jobs whose unheard_since_ns is set */
+    uint64_t n_freed; /* jobs freed since the start */
+    uint32_t n_timed; /* jobs in one of JOB_TIMED */
     uint64_t next_number, epoch;
     uint8_t prefix_key[32];
     struct router_worker workers[PICKER_MAX_WORKERS];
@@ -194,10 +120,12 @@ void router_told_add(struct router *router, uint32_t slot, const Baton__BlockEve
 void router_told_drop(struct router *router, uint32_t slot); /* PICKER_NONE: all */
 bool router_told_work(struct router *router);                /* applies a slice; returns whether more waits */
 
+/* job.c */
+void router_job_enter(struct gen_handle *job, enum job_state state); /* the only place that changes it */
+
 /* dispatch.c: the backend, placement, and a job's end */
 struct backend router_backend(struct router *router);
 void router_expire_queued(struct router *router);
-void router_job_enter(struct gen_handle *job, enum job_state state);
 void router_job_replace(struct gen_handle *job, uint32_t failed_slot); /* a worker failed it */
 void router_job_fail(struct gen_handle *job, int status, const char *type, const char *message,
                      uint32_t retry_s);
@@ -221,7 +149,10 @@ int router_job_send(struct gen_handle *job,
 /* stream.c */
 int router_stream_tokens(struct router *router, uint32_t slot, const Baton__Tokens *tokens);
 void router_stream_worker_lost(struct router *router, uint32_t slot);
-void router_stream_end_unproved(struct router *router); /* ends jobs that waited too long for serving stats */
+void router_stream_tick(struct router *router); /* ends the waits of JOB_TIMED that took too long */
+/* The prefill worker's report will not come, or not soon: tells the front that the job was accepted, by the
+ * decode worker's own report, and delivers the tokens held. False: the job is gone. */
+bool router_job_release(struct gen_handle *job);
 
 /* tokens.c */
 uint32_t router_job_answered(const struct gen_handle *job); /* tokens received, delivered or not */

@@ -28,14 +28,12 @@ static struct job_part *part_of(struct gen_handle *job, uint32_t slot)
 
 /* ---- one worker's message about one job ---- */
 
-static void say_accepted(struct gen_handle *job, uint32_t cached_tokens)
+static void job_accept(struct gen_handle *job, uint32_t cached_tokens)
 {
-    if (job->is_accepted)
+    if (!job_is_in(job, JOB_UNACCEPTED))
         return;
-    job->is_accepted = true;
+    router_job_enter(job, job_is_in(job, JOB_PROVES) ? JOB_PROVING : JOB_ANSWERING);
     router_queue_begun(job);
-    job->router->n_unheard -= job->unheard_since_ns > 0;
-    job->unheard_since_ns = 0;
     job->events.on_accepted(job->arg,
                             cached_tokens < job->order.n_prompt ? cached_tokens : job->order.n_prompt);
 }
@@ -43,34 +41,27 @@ static void say_accepted(struct gen_handle *job, uint32_t cached_tokens)
 static void on_accepted(struct gen_handle *job, uint32_t slot, uint32_t cached_tokens)
 {
     /* In a pair the prefill worker knows how much was reused. */
-    if (job->prefill.slot != PICKER_NONE && !job->prefill.is_over && slot != job->prefill.slot)
+    if (job->prefill.state == PART_RUNNING && slot != job->prefill.slot)
         return;
-    if (job->state == JOB_PLACED)
-        job->state = JOB_ANSWERING;
-    say_accepted(job, cached_tokens);
+    job_accept(job, cached_tokens);
 }
 
 /* The decode worker's tokens overtook the prefill worker's report on the prompt, which comes on another
  * link. */
 static bool is_overtaken(const struct gen_handle *job, const struct job_part *part)
 {
-    const struct job_part *first = &job->prefill;
-
-    return !job->is_accepted && part == &job->decode && first->slot != PICKER_NONE && !first->is_over;
+    return job_is_in(job, JOB_UNACCEPTED) && part == &job->decode && job->prefill.state == PART_RUNNING;
 }
 
-/* The report will not come, or not soon: continue with the decode worker's own report. */
-static void stop_waiting(struct gen_handle *job)
+bool router_job_release(struct gen_handle *job)
 {
     struct router *router = job->router;
     uint64_t number = job->number;
 
-    job->router->n_unheard -= job->unheard_since_ns > 0;
-    job->unheard_since_ns = 0;
-    job->state = job->state == JOB_PLACED ? JOB_ANSWERING : job->state;
-    say_accepted(job, job->decode.has_proof ? job->decode.proof.reused_tokens : 0);
+    job_accept(job, job->decode.has_proof ? job->decode.proof.reused_tokens : 0);
     if (hashmap_get(router->by_number, &number) == job)
         router_tokens_deliver(job);
+    return hashmap_get(router->by_number, &number) == job;
 }
 
 static enum gen_end end_of(Baton__Finish finish)
@@ -86,17 +77,23 @@ static bool is_end(Baton__Finish finish)
            finish == BATON__FINISH__FINISH_CONTEXT;
 }
 
+/* The prefill worker's serving stats are here, or will not come. */
+static void job_stop_proving(struct gen_handle *job)
+{
+    if (job_is_in(job, JOB_HOLDS))
+        (void)router_job_release(job);
+    else
+        router_tokens_deliver(job);
+}
+
 static void on_prefill_finish(struct gen_handle *job, const Baton__Answer *answer)
 {
     uint32_t slot = job->prefill.slot;
     Baton__Proceed proceed = BATON__PROCEED__INIT;
 
     router_job_uncharge(job, &job->prefill);
-    if (job->ended.is_set) {
-        if (job->unheard_since_ns > 0)
-            stop_waiting(job);
-        else
-            router_tokens_deliver(job);
+    if (job_is_in(job, JOB_PROVES)) {
+        job_stop_proving(job);
         return;
     }
     if (answer->finish == BATON__FINISH__FINISH_HANDED_OFF)
@@ -111,8 +108,8 @@ static void on_prefill_finish(struct gen_handle *job, const Baton__Answer *answe
     proceed.request = job->number;
     if (router_send(job->router, job->decode.slot, FRAME_PROCEED, &proceed.base) < 0)
         router_job_replace(job, job->decode.slot);
-    else if (job->unheard_since_ns > 0)
-        stop_waiting(job);
+    else if (job_is_in(job, JOB_HOLDS))
+        (void)router_job_release(job);
 }
 
 static void on_decode_finish(struct gen_handle *job, const Baton__Answer *answer)
@@ -120,13 +117,13 @@ static void on_decode_finish(struct gen_handle *job, const Baton__Answer *answer
     const struct job_part *first = &job->prefill;
 
     router_job_uncharge(job, &job->decode);
-    if (is_end(answer->finish) && first->slot != PICKER_NONE && !first->is_over && !first->has_proof) {
+    if (is_end(answer->finish) && first->state == PART_RUNNING && !first->has_proof) {
         /* A short answer overtook the prefill worker's last message on the other link: wait for its
          * serving stats. */
-        job->router->n_ended += !job->ended.is_set;
-        job->ended.is_set = true;
-        job->ended.end = end_of(answer->finish);
-        job->ended.since_ns = clock_now_ns();
+        job->end = end_of(answer->finish);
+        router_job_enter(job, job->state == JOB_PLACED    ? JOB_PROVING_PLACED
+                              : job->state == JOB_HOLDING ? JOB_PROVING_HOLDING
+                                                          : JOB_PROVING);
         return;
     }
     if (is_end(answer->finish)) {
@@ -165,28 +162,27 @@ static void on_answer(struct router *router, uint32_t slot, const Baton__Answer 
     uint64_t number = answer->request;
     uint64_t n_freed = router->n_freed;
 
-    if (part == NULL || part->is_over)
+    if (part == NULL || part->state != PART_RUNNING)
         return; /* of an earlier attempt, or cancelled meanwhile */
     if (answer->proof != NULL)
         router_part_proof(part, answer->proof);
     if (answer->is_accepted) {
-        bool has_waited = job->unheard_since_ns > 0;
+        bool has_waited = job_is_in(job, JOB_HOLDS);
 
         on_accepted(job, slot, answer->cached_tokens);
         if (router_job_is_gone(router, job, number, n_freed))
             return;
-        if (has_waited && job->is_accepted && !job->ended.is_set)
+        if (has_waited && job->state == JOB_ANSWERING)
             router_tokens_deliver(job);
         if (hashmap_get(router->by_number, &number) != job)
             return;
     }
     if (answer->n_ids > 0) {
         if (is_overtaken(job, part)) {
-            router->n_unheard += job->unheard_since_ns == 0;
-            job->unheard_since_ns = job->unheard_since_ns > 0 ? job->unheard_since_ns : clock_now_ns();
-        } else if (!job->is_accepted) { /* its prefill worker was lost before it reported */
-            job->state = JOB_ANSWERING;
-            say_accepted(job, part->has_proof ? part->proof.reused_tokens : 0);
+            if (job->state == JOB_PLACED)
+                router_job_enter(job, JOB_HOLDING);
+        } else if (job_is_in(job, JOB_UNACCEPTED)) { /* its prefill worker was lost before it reported */
+            job_accept(job, part->has_proof ? part->proof.reused_tokens : 0);
             if (router_job_is_gone(router, job, number, n_freed))
                 return;
         }
@@ -295,8 +291,8 @@ static void without_prefill(struct gen_handle *job)
     proceed.request = job->number;
     if (router_send(job->router, job->decode.slot, FRAME_PROCEED, &proceed.base) < 0)
         router_job_replace(job, job->decode.slot);
-    else if (job->unheard_since_ns > 0)
-        stop_waiting(job);
+    else if (job_is_in(job, JOB_HOLDS))
+        (void)router_job_release(job);
 }
 
 void router_stream_worker_lost(struct router *router, uint32_t slot)
@@ -307,39 +303,35 @@ void router_stream_worker_lost(struct router *router, uint32_t slot)
         struct gen_handle *job = container_of(node, struct gen_handle, all);
 
         router->next_job = node->next;
-        if (job->ended.is_set && job->prefill.slot == slot && !job->prefill.is_over) {
-            router_job_uncharge(job, &job->prefill);
-            if (job->unheard_since_ns > 0)
-                stop_waiting(job);
-            else
-                router_tokens_deliver(job);
-            continue;
-        }
-        if (job->state == JOB_QUEUED || job->ended.is_set)
-            continue;
-        if (job->decode.slot == slot && !job->decode.is_over)
+        if (job->decode.slot == slot && job->decode.state == PART_RUNNING) {
             router_job_replace(job, slot);
-        else if (job->prefill.slot == slot && !job->prefill.is_over)
-            without_prefill(job);
+        } else if (job->prefill.slot == slot && job->prefill.state == PART_RUNNING) {
+            if (!job_is_in(job, JOB_PROVES)) {
+                without_prefill(job);
+                continue;
+            }
+            router_job_uncharge(job, &job->prefill);
+            job_stop_proving(job);
+        }
     }
     router->next_job = NULL;
     router_place_queued(router);
 }
 
-void router_stream_end_unproved(struct router *router)
+void router_stream_tick(struct router *router)
 {
     struct list *node = router->jobs.next;
     uint64_t now_ns = clock_now_ns();
 
-    if (router->n_ended == 0 && router->n_unheard == 0)
+    if (router->n_timed == 0)
         return; /* no need to scan ten thousand jobs */
     for (; node != &router->jobs; node = router->next_job) {
         struct gen_handle *job = container_of(node, struct gen_handle, all);
 
         router->next_job = node->next;
-        if (job->unheard_since_ns > 0 && now_ns - job->unheard_since_ns > PROOF_WAIT_NS)
-            stop_waiting(job);
-        else if (job->ended.is_set && !job->is_paused && now_ns - job->ended.since_ns > PROOF_WAIT_NS)
+        if (job_is_in(job, JOB_HOLDS) && now_ns - job->held_ns > PROOF_WAIT_NS)
+            (void)router_job_release(job);
+        else if (job_is_in(job, JOB_PROVES) && !job->is_paused && now_ns - job->ended_ns > PROOF_WAIT_NS)
             router_tokens_deliver(job);
     }
     router->next_job = NULL;

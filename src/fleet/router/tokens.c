@@ -153,7 +153,7 @@ void router_tokens_deliver(struct gen_handle *job)
     uint32_t n = router_job_answered(job) - job->n_delivered, n_scores = job->scores.n;
     struct gen_events events = job->events;
 
-    if (job->is_paused || job->unheard_since_ns > 0)
+    if (job->is_paused || job_is_in(job, JOB_HOLDS))
         return;
     job->scores.n = 0;
     if (!deliver_scores(job, job->scores.held, n_scores))
@@ -177,6 +177,6 @@ void router_tokens_deliver(struct gen_handle *job)
         if (!deliver_scores(job, &job->scores.stop, 1))
             return;
     }
-    if (job->ended.is_set)
-        router_job_end(job, job->ended.end);
+    if (job_is_in(job, JOB_HAS_END))
+        router_job_end(job, job->end);
 }

@@ -232,9 +232,29 @@ static int on_message(void *arg, struct link *link, enum frame_type type, const 
         worker->is_draining = true;
         router_worker_refresh(router, worker);
         return 0;
-    default:
-        return E_PROTO; /* a worker must not send other types */
+    case FRAME_HELLO: /* the link handles these two itself */
+    case FRAME_REFUSED:
+    case FRAME_VOCABULARY_WANTED: /* these go from routers to workers, or between workers */
+    case FRAME_SUBMIT:
+    case FRAME_CANCEL:
+    case FRAME_PROCEED:
+    case FRAME_OFFER:
+    case FRAME_GRANT:
+    case FRAME_GRANT_REFUSED:
+    case FRAME_PREFILL_DONE:
+    case FRAME_TRANSFER_DONE:
+    case FRAME_TRANSFER_CANCEL:
+    case FRAME_TRANSFER_STOPPED:
+    case FRAME_ASK:
+    case FRAME_ASK_REFUSED:
+    case FRAME_BLOCKS_WANTED:
+    case FRAME_BLOCKS_SOLE:
+        break;
     }
+    /* A later worker may have a use for it. Closing the link would fail all of the worker's requests. */
+    log_debug("worker_message_ignored", LOG_STR("node", worker->node),
+              LOG_STR("type", frame_type_name(type)));
+    return 0;
 }
 
 static void on_down(void *arg, struct link *link, const struct fault *why)

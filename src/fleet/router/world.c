@@ -117,7 +117,7 @@ static enum picker_yield yield_for(const struct gen_handle *job)
     const struct router_conf *conf = job->router->conf;
     struct picker_patience patience = {.ttft_slo_ns = conf->ttft_slo_ns,
                                        .queue_timeout_ns = conf->queue_timeout_ns,
-                                       .is_waiting = job->state == JOB_QUEUED && job->queued_ns > 0,
+                                       .is_waiting = job_is_in(job, JOB_WAITS),
                                        .is_full = job->router->n_queued >= conf->queue_max};
 
     if (patience.is_waiting)

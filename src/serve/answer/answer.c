@@ -176,29 +176,6 @@ static const struct calls_events events = {on_text, on_thinking, on_thought, on_
 
 /* ---- making ---- */
 
-static enum calls_format format_of(enum chat_calls calls)
-{
-    switch (calls) {
-    case CHAT_CALLS_HERMES:
-        return CALLS_HERMES;
-    case CHAT_CALLS_XML:
-        return CALLS_XML;
-    case CHAT_CALLS_GLM:
-        return CALLS_GLM;
-    case CHAT_CALLS_MISTRAL:
-    case CHAT_CALLS_MISTRAL_NAMED:
-        return CALLS_MISTRAL;
-    case CHAT_CALLS_DEEPSEEK:
-    case CHAT_CALLS_DEEPSEEK_V31:
-        return CALLS_DEEPSEEK;
-    case CHAT_CALLS_HARMONY:
-        return CALLS_HARMONY;
-    case CHAT_CALLS_LLAMA:
-        return CALLS_LLAMA;
-    }
-    return CALLS_PLAIN;
-}
-
 /* Detokenised text lacks marks that are control tokens; this adds one back for the splitter. */
 static void add_mark(struct answer *answer, const char *spelling)
 {
@@ -215,7 +192,7 @@ static int make_splitter(struct answer *answer, const struct answer_opts *opts)
 {
     const struct chat_format_info *info = chat_format_info(opts->model->chat);
     const struct gen_request *request = opts->request;
-    struct calls_opts calls = {.format = format_of(info->calls),
+    struct calls_opts calls = {.format = info->calls,
                                .ignores_calls =
                                    request->n_tools == 0 || request->tool_choice == GEN_TOOLS_NONE,
                                .think_open = info->think_open,

@@ -2,8 +2,8 @@
 /* Recording answers.
  *
  *     tokens ─────────────────────────────────────> ids  ──┐
- *        └──> answer ──blocks──> transcript ──> the sink   ├──> cached_answer
- *                                   └─────────────> blocks ┘
+ *        └──> answer ──blocks──> transcript ──> the sink       ├──> cached_answer
+ *                                   └─────────> blocks ────┘
  *
  * An answer that its model ended is complete: its ids stand for everything between the tokens that open
  * the turn and those that close it.  An answer that ended otherwise has too many ids, or lacks the tokens
@@ -404,7 +404,7 @@ int transcript_finish(struct transcript *transcript, const struct transcript_end
     rc = copy_ids(transcript, end, answer);
     if (rc == 0)
         rc = copy_blocks(transcript, end, answer);
-    if (rc == 0 && chat_format_info(end->model->chat)->calls == CHAT_CALLS_MISTRAL)
+    if (rc == 0 && calls_row_of(chat_format_info(end->model->chat)->calls)->writes_ids)
         rc = copy_drawn_ids(transcript, end, answer);
     if (rc == 0 && answer->n_blocks == 0) /* an answer without blocks cannot come back */
         rc = E_UNSUPPORTED;

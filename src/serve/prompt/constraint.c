@@ -90,14 +90,14 @@ void constraint_arguments(struct constraint *constraint, struct bytes schema)
     buf_append_str(constraint->out, ",\"closed\":true}");
 }
 
-void constraint_tagged(struct constraint *constraint, const struct constraint_tags *tags, struct bytes schema,
+void constraint_tagged(struct constraint *constraint, const struct calls_tags *tags, struct bytes schema,
                        const char *banned)
 {
     begin_item(constraint);
     buf_append_str(constraint->out, "{\"tagged\":");
     buf_append(constraint->out, schema.data, schema.len_bytes);
     buf_append_str(constraint->out, ",\"until\":");
-    json_put_str(constraint->out, bytes_str(tags->value_end));
+    json_put_str(constraint->out, bytes_str(tags->value_close));
     if (tags->is_tight)
         buf_append_str(constraint->out, ",\"inner\":true");
     if (banned != NULL) {
@@ -166,7 +166,7 @@ static bool holds_calls(const struct constraint *constraint)
     for (size_t i = 0; i < request->n_tools; i++)
         has_strict |= request->tools[i].is_strict;
     return request->n_tools > 0 && request->tool_choice != GEN_TOOLS_NONE &&
-           (has_strict || constraint->format->calls != CHAT_CALLS_LLAMA);
+           (has_strict || constraint->format->calls != CALLS_LLAMA);
 }
 
 /* True if thinking is off but the template has no switch for it, or opens the thinking anyway. */
@@ -175,7 +175,7 @@ static bool forbids_thinking(const struct constraint *constraint, bool begins_th
     return constraint->request->thinking == GEN_THINKING_OFF &&
            (begins_thinking ||
             (!constraint->format->has_think_switch &&
-             (constraint->format->think_open != NULL || constraint->format->calls == CHAT_CALLS_HARMONY)));
+             (constraint->format->think_open != NULL || constraint->format->calls == CALLS_HARMONY)));
 }
 
 static bool is_wanted(const struct constraint *constraint, bool begins_thinking)
@@ -186,7 +186,7 @@ static bool is_wanted(const struct constraint *constraint, bool begins_thinking)
            (request->n_tools > 0 && request->tool_choice == GEN_TOOLS_NONE) ||
            forbids_thinking(constraint, begins_thinking) ||
            (request->thinking_budget > 0 &&
-            (constraint->format->think_open != NULL || constraint->format->calls == CHAT_CALLS_HARMONY));
+            (constraint->format->think_open != NULL || constraint->format->calls == CALLS_HARMONY));
 }
 
 static void put_document(struct constraint *constraint)
@@ -244,7 +244,7 @@ static void put_open_answer(struct constraint *constraint, bool thinks)
     if (format->think_open != NULL)
         until[n++] = format->think_open;
     if (constraint->request->n_tools > 0 && constraint_call_mark(constraint)[0] != '\0' &&
-        (calls || format->calls != CHAT_CALLS_LLAMA))
+        (calls || format->calls != CALLS_LLAMA))
         until[n++] = constraint_call_mark(constraint);
     constraint_free(constraint, until, 0);
     if (!calls && !(thinks && format->think_open != NULL))
@@ -358,7 +358,7 @@ int constraint_make(const struct gen_model *model, const struct gen_request *req
     if (rc < 0 || request->n_prompts > 0 || request->work.max_new_tokens == 0 ||
         !is_wanted(&constraint, begins_thinking))
         return rc;
-    if (constraint.format->calls != CHAT_CALLS_HARMONY)
+    if (constraint.format->calls != CALLS_HARMONY)
         put_plain(&constraint, begins_thinking);
     else if (request->prefill.len_bytes == 0)
         put_harmony(&constraint);

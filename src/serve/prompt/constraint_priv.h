@@ -46,19 +46,11 @@ int constraint_check_whole(const struct constraint *constraint, const struct gen
 void constraint_tool_path(const struct gen_request *request, size_t tool, char *out, size_t out_bytes);
 
 /* constraint_tags.c */
-struct constraint_tags {              /* the tags of one model family */
-    const char *key_open, *key_close; /* around a key, up to its value */
-    const char *value_close;          /* as the model writes it */
-    const char *value_end; /* the part of it that ends a value for the parser; no value contains it */
-    const char *line_end;  /* after it */
-    bool is_tight; /* no line end is written around a value; one that stands there belongs to the tags */
-};
-extern const struct constraint_tags constraint_xml_tags, constraint_glm_tags;
-void constraint_tags(struct constraint *constraint, const struct constraint_tags *tags,
+void constraint_tags(struct constraint *constraint, const struct calls_tags *tags,
                      const struct gen_tool *tool);
 /* Writes a string of a schema between tags.  schema is its JSON text; NULL: any string.  banned is a
  * pattern that it must not match; it may be NULL. */
-void constraint_tagged(struct constraint *constraint, const struct constraint_tags *tags, struct bytes schema,
+void constraint_tagged(struct constraint *constraint, const struct calls_tags *tags, struct bytes schema,
                        const char *banned);
 
 /* constraint_calls.c */

@@ -21,21 +21,9 @@
 #define MAX_DEPTH       8
 #define MAX_NAMED_BYTES 80 /* properties with longer names are reported under the tool's path */
 
-const struct constraint_tags constraint_xml_tags = {.key_open = "<parameter=",
-                                                    .key_close = ">\n",
-                                                    .value_close = "\n</parameter>",
-                                                    .value_end = "</parameter>",
-                                                    .line_end = "\n"};
-const struct constraint_tags constraint_glm_tags = {.key_open = "<arg_key>",
-                                                    .key_close = "</arg_key>\n<arg_value>",
-                                                    .value_close = "</arg_value>",
-                                                    .value_end = "</arg_value>",
-                                                    .line_end = "\n",
-                                                    .is_tight = true};
-
 struct place { /* the place of the value being written */
     struct constraint *constraint;
-    const struct constraint_tags *tags;
+    const struct calls_tags *tags;
     const json_t *root; /* the tool's schema */
     unsigned types;     /* the types that the parser may give the value */
 };
@@ -134,7 +122,7 @@ static void put_word(struct place *place, const json_t *word)
         struct bytes text = text_of(word);
 
         if (!is_read_otherwise(place, text) &&
-            bytes_find(text, bytes_str(place->tags->value_end), 0) == SIZE_MAX)
+            bytes_find(text, bytes_str(place->tags->value_close), 0) == SIZE_MAX)
             constraint_bytes(place->constraint, nothing, text, nothing);
         return;
     }
@@ -236,14 +224,14 @@ static void put_property(struct place *place, const char *key, const json_t *sch
     place->types = calls_types_of(place->root, schema);
     constraint_open_seq(constraint);
     constraint_bytes(constraint, bytes_str(place->tags->key_open), bytes_str(key),
-                     bytes_str(place->tags->key_close));
+                     bytes_str(place->tags->key_written));
     put_value(place, schema, 0);
-    constraint_text(constraint, place->tags->value_close);
-    constraint_text(constraint, place->tags->line_end);
+    constraint_text(constraint, place->tags->value_written);
+    constraint_text(constraint, "\n");
     constraint_close(constraint);
 }
 
-void constraint_tags(struct constraint *constraint, const struct constraint_tags *tags,
+void constraint_tags(struct constraint *constraint, const struct calls_tags *tags,
                      const struct gen_tool *tool)
 {
     struct place place = {.constraint = constraint, .tags = tags};

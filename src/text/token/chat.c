@@ -61,14 +61,15 @@ static int open_template(struct chat_format *format, struct fault *fault)
     if (rc == 0)
         rc = check_markers(format->tokenizer, &inner);
     if (rc == 0) {
-        format->family = chat_family_of(source);
+        format->detected = calls_format_detect(source);
         rc = chat_probe(format, &inner);
-        format->info.calls = format->lists_tools ? format->family->calls : CHAT_CALLS_HERMES;
-        if (format->family->calls == CHAT_CALLS_HARMONY)
-            format->info.calls = CHAT_CALLS_HARMONY;
+        format->info.calls =
+            format->lists_tools && format->detected != CALLS_PLAIN ? format->detected : CALLS_HERMES;
+        if (format->detected == CALLS_HARMONY)
+            format->info.calls = CALLS_HARMONY;
         else
             chat_family_thinking(format->tokenizer, &format->info);
-        format->asks_thinking = format->info.calls == CHAT_CALLS_HARMONY ||
+        format->asks_thinking = format->info.calls == CALLS_HARMONY ||
                                 bytes_find(source, bytes_str("reasoning_content"), 0) != SIZE_MAX;
     }
     return rc == 0 ? 0 : retell(fault, &inner);
@@ -103,7 +104,7 @@ void chat_format_free(struct chat_format *format)
 
 const char *chat_format_name(const struct chat_format *format)
 {
-    return format->family->name;
+    return calls_row_of(format->detected)->name;
 }
 
 bool chat_format_has_tools(const struct chat_format *format)

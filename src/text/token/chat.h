@@ -8,6 +8,7 @@
 #define TEXT_TOKEN_CHAT_H
 
 #include "text/token/tokenizer.h"
+#include "text/toolcall/formats.h"
 
 enum chat_role { CHAT_SYSTEM, CHAT_USER, CHAT_ASSISTANT, CHAT_TOOL };
 
@@ -83,20 +84,8 @@ struct chat_extras {
 };
 #define CHAT_MAX_PLACES 6
 
-enum chat_calls { /* see chat_family.c */
-                  CHAT_CALLS_HERMES,
-                  CHAT_CALLS_XML,
-                  CHAT_CALLS_GLM,
-                  CHAT_CALLS_MISTRAL,       /* a list of objects */
-                  CHAT_CALLS_MISTRAL_NAMED, /* name[ARGS]{...} */
-                  CHAT_CALLS_DEEPSEEK,      /* "function", a name and a block of JSON */
-                  CHAT_CALLS_DEEPSEEK_V31,  /* a name and an object */
-                  CHAT_CALLS_HARMONY,
-                  CHAT_CALLS_LLAMA
-};
-
 struct chat_format_info { /* how the model writes thinking and tool calls */
-    enum chat_calls calls;
+    enum calls_format calls;
     bool has_think_switch; /* chat_prompt.thinking changes how the answer's turn begins */
     /* The marks around thinking, as tokens or text. NULL: the model does not think, or it thinks in harmony's
      * channel. */

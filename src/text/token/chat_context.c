@@ -119,7 +119,7 @@ static struct value tools_value(const struct context *context)
 static struct value id_value(const struct context *context, struct bytes id, uint32_t mark)
 {
     char room[16];
-    struct bytes shaped = chat_family_id(context->format->family, id, room);
+    struct bytes shaped = chat_family_id(context->format->detected, id, room);
 
     return value_copy(context->jinja, shaped, mark);
 }
@@ -238,7 +238,7 @@ static void set_thinking(const struct context *context, size_t i, struct value o
     struct value thinking =
         text_value(context, message->thinking, mark_of(context, i, PART_THINKING, MARK_CLIENT));
 
-    if (context->format->info.calls != CHAT_CALLS_HARMONY)
+    if (context->format->info.calls != CALLS_HARMONY)
         dict_set_str(context->jinja, one, "reasoning_content", thinking);
     else if (message->n_calls == 0 || message->text.len_bytes == 0)
         dict_set_str(context->jinja, one, "thinking", thinking);

@@ -9,18 +9,10 @@
 #include "text/json/json_text.h"
 #include "text/token/tokenizer_priv.h"
 
-/* ---- chat_family.c: how a model writes tool calls ---- */
+/* ---- chat_family.c: ids of calls, marks around thinking ---- */
 
-struct chat_family {
-    const char *name;
-    const char *marks[3]; /* all of them occur in the template */
-    enum chat_calls calls;
-    unsigned id_chars; /* length of call ids in letters and digits; 0: any */
-};
-
-const struct chat_family *chat_family_of(struct bytes chat_template);
-/* The id in the form that this family wants, written to room (at least 16 bytes). */
-struct bytes chat_family_id(const struct chat_family *family, struct bytes id, char room[16]);
+/* The id in the form that this format wants, written to room (at least 16 bytes). */
+struct bytes chat_family_id(enum calls_format calls, struct bytes id, char room[16]);
 /* Finds the marks around thinking, if there are any. */
 void chat_family_thinking(const struct tokenizer *tokenizer, struct chat_format_info *info);
 
@@ -42,7 +34,7 @@ enum chat_call_text {                   /* how the template shows text and calls
 struct chat_format {
     struct tokenizer *tokenizer; /* counted */
     struct jinja_template *parsed;
-    const struct chat_family *family;
+    enum calls_format detected; /* from the template's text */
     struct chat_format_info info;
     bool asks_thinking; /* the template gets the thinking of earlier turns */
     /* Found by trial renderings, in this order (chat_probe.c): */

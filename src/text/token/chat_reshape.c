@@ -156,7 +156,7 @@ static bool describes_calls(const struct reshape *reshape)
     const struct chat_format *format = reshape->format;
 
     return reshape->is_generic && reshape->from->n_tools > 0 &&
-           !(format->lists_tools && format->family->marks[0] != NULL);
+           !(format->lists_tools && format->detected != CALLS_PLAIN);
 }
 
 static struct bytes describe_tools(struct reshape *reshape, struct bytes system)

@@ -11,7 +11,7 @@
  * collected and parsed when it is complete.  Models sometimes write raw line ends and tabs in argument
  * strings; the splitter escapes them.
  *
- * calls_json.c, calls_tags.c and calls_harmony.c parse each family's header and tail; calls_entire.c has
+ * calls_json.c, calls_tags.c and calls_harmony.c parse each format's header and tail; calls_entire.c has
  * ENTIRE. */
 #include "text/toolcall/calls.h"
 
@@ -22,35 +22,9 @@
 #include "text/toolcall/calls_priv.h"
 #include "base/err.h"
 
-static const char *const no_marks[] = {NULL};
-static const struct calls_family plain = {.marks = no_marks};
-
-static const struct calls_family *family_of(enum calls_format format)
-{
-    switch (format) {
-    case CALLS_PLAIN:
-        return &plain;
-    case CALLS_HERMES:
-        return &calls_hermes;
-    case CALLS_XML:
-        return &calls_xml;
-    case CALLS_GLM:
-        return &calls_glm;
-    case CALLS_MISTRAL:
-        return &calls_mistral;
-    case CALLS_DEEPSEEK:
-        return &calls_deepseek;
-    case CALLS_HARMONY:
-        return &calls_harmony;
-    case CALLS_LLAMA:
-        return &calls_llama;
-    }
-    return &plain;
-}
-
 const char *const *calls_marks(enum calls_format format)
 {
-    return family_of(format)->marks;
+    return calls_row_of(format)->parser->marks;
 }
 
 int calls_new(const struct calls_opts *opts, const struct calls_events *events, void *arg, struct calls **out)
@@ -64,8 +38,9 @@ int calls_new(const struct calls_opts *opts, const struct calls_events *events, 
     calls->events = events;
     calls->arg = arg;
     calls->opts = *opts;
-    calls->family =
-        family_of(opts->ignores_calls && opts->format != CALLS_HARMONY ? CALLS_PLAIN : opts->format);
+    calls->parser =
+        calls_row_of(opts->ignores_calls && opts->format != CALLS_HARMONY ? CALLS_PLAIN : opts->format)
+            ->parser;
     calls->state = opts->begins_thinking && opts->think_close != NULL ? CALLS_THINKING : CALLS_TEXT;
     *out = calls;
     return 0;
@@ -100,7 +75,7 @@ bool calls_is_thinking(const struct calls *calls)
     return calls->state == CALLS_THINKING;
 }
 
-/* ---- helpers of all families ---- */
+/* ---- helpers of all formats ---- */
 
 bool calls_is_blank(uint8_t c)
 {
@@ -217,14 +192,14 @@ static void look_for(struct find *find, struct bytes text, const char *mark)
 
 static struct find find_marks(const struct calls *calls)
 {
-    const struct calls_family *family = calls->family;
+    const struct calls_parser *parser = calls->parser;
     struct find find = {.at = SIZE_MAX};
     struct bytes text = buf_view(&calls->held);
 
-    for (size_t i = 0; i < 3 && family->opens[i] != NULL; i++)
-        look_for(&find, text, family->opens[i]);
-    for (size_t i = 0; i < 4 && family->drops[i] != NULL; i++)
-        look_for(&find, text, family->drops[i]);
+    for (size_t i = 0; i < 3 && parser->opens[i] != NULL; i++)
+        look_for(&find, text, parser->opens[i]);
+    for (size_t i = 0; i < 4 && parser->drops[i] != NULL; i++)
+        look_for(&find, text, parser->drops[i]);
     if (calls->opts.think_open != NULL)
         look_for(&find, text, calls->opts.think_open);
     return find;
@@ -241,7 +216,7 @@ static bool is_among(const char *mark, const char *const *list, size_t n)
 /* Enters the state of a mark; the mark is the beginning of the held text. */
 static int enter(struct calls *calls, const char *mark)
 {
-    if (is_among(mark, calls->family->opens, 3)) {
+    if (is_among(mark, calls->parser->opens, 3)) {
         calls->state = CALLS_HEADER;
         calls->opened = mark;
         calls->is_bare = calls->is_list = false;
@@ -261,7 +236,7 @@ static int enter_bare(struct calls *calls)
     struct bytes text = buf_view(&calls->held);
     size_t at;
 
-    if (!calls->family->is_bare || calls->has_text)
+    if (!calls->parser->is_bare || calls->has_text)
         return -1;
     at = calls_skip_blanks(text, 0);
     if (at == text.len_bytes)
@@ -372,7 +347,7 @@ static bool has_odd_order(struct bytes call)
 
 static int run_header(struct calls *calls)
 {
-    int rc = calls->family->header(calls);
+    int rc = calls->parser->header(calls);
 
     if (rc == 0 && calls->held.len_bytes > CALLS_MAX_HEADER_BYTES)
         rc = -1;
@@ -449,7 +424,7 @@ static int run_tail(struct calls *calls)
         if (result == JSON_WALK_DONE)
             buf_consume(&calls->held, i);
     }
-    return calls->family->tail(calls);
+    return calls->parser->tail(calls);
 }
 
 /* ---- feeding ---- */

@@ -7,21 +7,9 @@
 #ifndef TEXT_TOOLCALL_CALLS_H
 #define TEXT_TOOLCALL_CALLS_H
 
-#include "base/bytes.h"
+#include "text/toolcall/formats.h"
 
 struct calls;
-
-enum calls_format {
-    CALLS_PLAIN,    /* no calls: thinking and text only */
-    CALLS_HERMES,   /* <tool_call>{"name": N, "arguments": {...}}</tool_call> */
-    CALLS_XML,      /* <tool_call><function=N><parameter=K>V</parameter></function></tool_call> */
-    CALLS_GLM,      /* <tool_call>N<arg_key>K</arg_key><arg_value>V</arg_value></tool_call> */
-    CALLS_MISTRAL,  /* [TOOL_CALLS][{"name": N, "arguments": {...}}] or [TOOL_CALLS]N[ARGS]{...} */
-    CALLS_DEEPSEEK, /* between marks with bars and blocks: "function", N and ```json {...} ```, or N and {...}
-                     */
-    CALLS_HARMONY,  /* messages in channels: analysis, final, commentary to=functions.N */
-    CALLS_LLAMA /* {"name": N, "parameters": {...}} as the whole answer, <|python_tag|> before it or not */
-};
 
 enum calls_end {
     CALLS_WHOLE, /* the arguments are complete */

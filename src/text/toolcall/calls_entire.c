@@ -117,7 +117,7 @@ int calls_end_entire(struct calls *calls, size_t upto, size_t n)
 
 int calls_run_entire(struct calls *calls)
 {
-    const char *close = calls->family->close;
+    const char *close = calls->parser->close;
     size_t from = calls->n_looked > calls->n_mark ? calls->n_looked : calls->n_mark;
     size_t at = close == NULL ? SIZE_MAX : bytes_find(buf_view(&calls->held), bytes_str(close), from);
     int rc;

@@ -98,7 +98,7 @@ static int begin_call(struct calls *calls, struct bytes name, size_t body)
     return rc < 0 ? rc : 1;
 }
 
-static int harmony_header(struct calls *calls)
+int calls_harmony_header(struct calls *calls)
 {
     struct bytes text = buf_view(&calls->held);
     size_t at = bytes_find(text, bytes_str(message_mark), 0);
@@ -121,7 +121,7 @@ static int harmony_header(struct calls *calls)
     return 1;
 }
 
-static int harmony_tail(struct calls *calls)
+int calls_harmony_tail(struct calls *calls)
 {
     struct bytes text = buf_view(&calls->held);
     size_t at = calls_skip_blanks(text, 0);
@@ -132,12 +132,3 @@ static int harmony_tail(struct calls *calls)
     calls_begin_text(calls);
     return 1;
 }
-
-static const char *const harmony_marks[] = {"<|start|>", "<|channel|>", "<|message|>",   "<|end|>",
-                                            "<|call|>",  "<|return|>",  "<|constrain|>", NULL};
-const struct calls_family calls_harmony = {.opens = {"<|start|>", "<|channel|>"},
-                                           .drops = {"<|end|>", "<|call|>", "<|return|>"},
-                                           .close = "<|call|>",
-                                           .header = harmony_header,
-                                           .tail = harmony_tail,
-                                           .marks = harmony_marks};

@@ -78,7 +78,7 @@ static int take_member(struct header *header, struct bytes *name)
     return rc == 1 ? take_char(header, ',') : rc;
 }
 
-static int object_header(struct calls *calls)
+int calls_object_header(struct calls *calls)
 {
     struct header header = {.text = buf_view(&calls->held)};
     struct bytes name = {0};
@@ -95,13 +95,13 @@ static int object_header(struct calls *calls)
     return rc < 0 ? rc : 1;
 }
 
-/* ---- Hermes ---- */
+/* ---- Hermes: a closing mark ---- */
 
 /* Takes the text up to the closing mark.  Other text means that the model forgot the mark. */
-static int hermes_tail(struct calls *calls)
+int calls_mark_tail(struct calls *calls)
 {
     struct bytes text = buf_view(&calls->held);
-    const char *close = calls->family->close;
+    const char *close = calls->parser->close;
     size_t i = 0;
 
     while (i < text.len_bytes && (calls_is_blank(text.data[i]) || text.data[i] == '}' || text.data[i] == '`'))
@@ -115,17 +115,10 @@ static int hermes_tail(struct calls *calls)
     return 1;
 }
 
-static const char *const hermes_marks[] = {"<tool_call>", "</tool_call>", NULL};
-const struct calls_family calls_hermes = {.opens = {"<tool_call>"},
-                                          .close = "</tool_call>",
-                                          .header = object_header,
-                                          .tail = hermes_tail,
-                                          .marks = hermes_marks};
-
 /* ---- Llama ---- */
 
 /* Another call may follow a semicolon. */
-static int llama_tail(struct calls *calls)
+int calls_llama_tail(struct calls *calls)
 {
     struct bytes text = buf_view(&calls->held);
     size_t i = 0;
@@ -138,13 +131,6 @@ static int llama_tail(struct calls *calls)
     calls_begin_text(calls);
     return 1;
 }
-
-static const char *const llama_marks[] = {"<|python_tag|>", NULL};
-const struct calls_family calls_llama = {.opens = {"<|python_tag|>"},
-                                         .is_bare = true,
-                                         .header = object_header,
-                                         .tail = llama_tail,
-                                         .marks = llama_marks};
 
 /* ---- Mistral ---- */
 
@@ -176,7 +162,7 @@ static int named_header(struct calls *calls, struct bytes text, size_t from)
     return rc < 0 ? rc : 1;
 }
 
-static int mistral_header(struct calls *calls)
+int calls_mistral_header(struct calls *calls)
 {
     struct bytes text = buf_view(&calls->held);
     size_t at = calls_skip_blanks(text, 0);
@@ -194,12 +180,13 @@ static int mistral_header(struct calls *calls)
         if (calls_take(calls, at + 1) < 0)
             return E_NOMEM;
         calls->is_list = true;
-        return object_header(calls);
+        return calls_object_header(calls);
     }
-    return text.data[at] == '{' || calls->is_list ? object_header(calls) : named_header(calls, text, at);
+    return text.data[at] == '{' || calls->is_list ? calls_object_header(calls)
+                                                  : named_header(calls, text, at);
 }
 
-static int mistral_tail(struct calls *calls)
+int calls_list_tail(struct calls *calls)
 {
     struct bytes text = buf_view(&calls->held);
     size_t at = calls_skip_blanks(text, 0);
@@ -219,26 +206,17 @@ static int mistral_tail(struct calls *calls)
     return 1;
 }
 
-static const char *const mistral_marks[] = {"[TOOL_CALLS]", "[ARGS]", "[CALL_ID]", NULL};
-const struct calls_family calls_mistral = {
-    .opens = {"[TOOL_CALLS]"}, .header = mistral_header, .tail = mistral_tail, .marks = mistral_marks};
-
 /* ---- DeepSeek ---- */
-
-#define BAR           "\xef\xbd\x9c"
-#define BLOCK         "\xe2\x96\x81"
-#define MARK(a, b, c) "<" BAR a BLOCK b BLOCK c BAR ">"
-#define SEP           "<" BAR "tool" BLOCK "sep" BAR ">"
 
 static bool is_fence(uint8_t c)
 {
     return c == '`' || c == 'j' || c == 's' || c == 'o' || c == 'n' || calls_is_blank(c);
 }
 
-static int deepseek_header(struct calls *calls)
+int calls_deepseek_header(struct calls *calls)
 {
     struct bytes text = buf_view(&calls->held);
-    size_t sep = bytes_find(text, bytes_str(SEP), 0);
+    size_t sep = bytes_find(text, bytes_str(CALLS_DEEPSEEK_SEP), 0);
     size_t from = calls_skip_blanks(text, 0);
     size_t at, end;
     struct bytes name;
@@ -246,7 +224,7 @@ static int deepseek_header(struct calls *calls)
 
     if (sep == SIZE_MAX)
         return 0;
-    at = sep + sizeof(SEP) - 1;
+    at = sep + sizeof(CALLS_DEEPSEEK_SEP) - 1;
     end = sep;
     if (sep - from == 8 && memcmp(text.data + from, "function", 8) == 0) {
         from = at;
@@ -269,17 +247,3 @@ static int deepseek_header(struct calls *calls)
         rc = calls_take(calls, at);
     return rc < 0 ? rc : 1;
 }
-
-static const char *const deepseek_marks[] = {MARK("tool", "call", "begin"),
-                                             MARK("tool", "call", "end"),
-                                             MARK("tool", "calls", "begin"),
-                                             MARK("tool", "calls", "end"),
-                                             SEP,
-                                             NULL};
-const struct calls_family calls_deepseek = {
-    .opens = {MARK("tool", "call", "begin")},
-    .drops = {MARK("tool", "calls", "begin"), MARK("tool", "calls", "end")},
-    .close = MARK("tool", "call", "end"),
-    .header = deepseek_header,
-    .tail = hermes_tail,
-    .marks = deepseek_marks};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shared by the splitter's files: its state, and the functions of each model family. */
+/* Shared by the splitter's files: its state, and the functions that parse each format. */
 #ifndef TEXT_TOOLCALL_CALLS_PRIV_H
 #define TEXT_TOOLCALL_CALLS_PRIV_H
 
@@ -21,7 +21,7 @@ enum calls_state {
     CALLS_ENTIRE     /* collecting a call that is parsed as a whole */
 };
 
-struct calls_family {
+struct calls_parser {     /* how a format is parsed; a part of its row in formats.c */
     const char *opens[3]; /* marks that begin a call */
     const char *drops[4]; /* marks around calls that are dropped */
     const char *close;    /* mark that ends a call; NULL: the end of the answer ends it */
@@ -31,14 +31,20 @@ struct calls_family {
     int (*header)(struct calls *calls);
     /* Parses the text after the arguments.  1: the state was set; 0: more text is needed. */
     int (*tail)(struct calls *calls);
-    const char *const *marks; /* all marks that may be single tokens, NULL at the end */
+    const struct calls_tags *tags; /* NULL: the arguments are JSON */
+    const char *const *marks;      /* all marks that may be single tokens, NULL at the end */
 };
+
+/* The pieces of DeepSeek's marks. */
+#define CALLS_BAR          "\xef\xbd\x9c"
+#define CALLS_BLOCK        "\xe2\x96\x81"
+#define CALLS_DEEPSEEK_SEP "<" CALLS_BAR "tool" CALLS_BLOCK "sep" CALLS_BAR ">"
 
 struct calls {       /* fields used for every piece of text come first */
     struct buf held; /* text not parsed yet */
     enum calls_state state;
     unsigned n_before; /* number of calls and thinkings passed on */
-    const struct calls_family *family;
+    const struct calls_parser *parser;
     const struct calls_events *events;
     void *arg;
     bool has_text;     /* the current run of text has begun */
@@ -62,9 +68,21 @@ struct calls {       /* fields used for every piece of text come first */
     struct buf value;
 };
 
-extern const struct calls_family calls_hermes, calls_mistral, calls_deepseek, calls_llama; /* calls_json.c */
-extern const struct calls_family calls_xml, calls_glm;                                     /* calls_tags.c */
-extern const struct calls_family calls_harmony; /* calls_harmony.c */
+/* Headers and tails, for the rows.
+ * calls_json.c */
+int calls_object_header(struct calls *calls); /* {"name": "N", "arguments": {...} */
+int calls_mistral_header(struct calls *calls);
+int calls_deepseek_header(struct calls *calls);
+int calls_mark_tail(struct calls *calls);  /* a closing mark */
+int calls_list_tail(struct calls *calls);  /* the next item of a list, or its end */
+int calls_llama_tail(struct calls *calls); /* a semicolon or a comma */
+/* calls_tags.c */
+int calls_xml_header(struct calls *calls);
+int calls_glm_header(struct calls *calls);
+int calls_tags_tail(struct calls *calls);
+/* calls_harmony.c */
+int calls_harmony_header(struct calls *calls);
+int calls_harmony_tail(struct calls *calls);
 
 /* calls.c */
 bool calls_is_blank(uint8_t c);

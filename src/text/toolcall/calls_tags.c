@@ -20,21 +20,6 @@
 #include "base/err.h"
 #include "base/str.h"
 
-struct tags {                             /* the tags of one family */
-    const char *key_open, *key_close;     /* around a key */
-    const char *value_open, *value_close; /* value_open NULL: the key's tag opens the value */
-    const char *end;                      /* after the last value */
-};
-
-static const struct tags xml_tags = {"<parameter=", ">", NULL, "</parameter>", "</function>"};
-static const struct tags glm_tags = {"<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>",
-                                     "</tool_call>"};
-
-static const struct tags *tags_of(const struct calls *calls)
-{
-    return calls->family == &calls_glm ? &glm_tags : &xml_tags;
-}
-
 /* ---- the types of the called tool's values ---- */
 
 static unsigned types_of_key(const struct calls *calls)
@@ -85,7 +70,7 @@ static int is_next(struct bytes text, size_t at, const char *word)
     return left >= n;
 }
 
-static int xml_header(struct calls *calls)
+int calls_xml_header(struct calls *calls)
 {
     static const char function[] = "<function=";
     struct bytes text = buf_view(&calls->held);
@@ -103,7 +88,7 @@ static int xml_header(struct calls *calls)
     return end == SIZE_MAX ? 0 : begin(calls, bytes_of(text.data + at, end - at), end + 1);
 }
 
-static int glm_header(struct calls *calls)
+int calls_glm_header(struct calls *calls)
 {
     struct bytes text = buf_view(&calls->held);
     size_t from = calls_skip_blanks(text, 0);
@@ -135,7 +120,7 @@ static int put_key(struct calls *calls)
 /* Takes a key's tags, and the tag that opens the value.  1: taken; 0: more text is needed; -1: other form. */
 static int take_key(struct calls *calls, size_t at)
 {
-    const struct tags *tags = tags_of(calls);
+    const struct calls_tags *tags = calls->parser->tags;
     struct bytes text = buf_view(&calls->held);
     size_t from = at + strlen(tags->key_open);
     size_t end = bytes_find(text, bytes_str(tags->key_close), from);
@@ -166,7 +151,7 @@ static int take_key(struct calls *calls, size_t at)
 
 int calls_run_values(struct calls *calls)
 {
-    const struct tags *tags = tags_of(calls);
+    const struct calls_tags *tags = calls->parser->tags;
     struct bytes text = buf_view(&calls->held);
     size_t at = calls_skip_blanks(text, 0);
     const char *const ends[] = {tags->end, "</tool_call>"};
@@ -246,7 +231,7 @@ static int skip_first_line_end(struct calls *calls)
 
 int calls_run_value(struct calls *calls)
 {
-    const char *close = tags_of(calls)->value_close;
+    const char *close = calls->parser->tags->value_close;
     int rc = skip_first_line_end(calls);
     struct bytes text = buf_view(&calls->held);
     size_t at, n;
@@ -269,7 +254,7 @@ int calls_run_value(struct calls *calls)
 
 /* ---- ends ---- */
 
-static int tags_tail(struct calls *calls)
+int calls_tags_tail(struct calls *calls)
 {
     struct bytes text = buf_view(&calls->held);
     size_t at = calls_skip_blanks(text, 0);
@@ -281,18 +266,3 @@ static int tags_tail(struct calls *calls)
     calls_begin_text(calls);
     return 1;
 }
-
-static const char *const xml_marks[] = {"<tool_call>", "</tool_call>", NULL};
-const struct calls_family calls_xml = {.opens = {"<tool_call>", "<function="},
-                                       .close = "</tool_call>",
-                                       .header = xml_header,
-                                       .tail = tags_tail,
-                                       .marks = xml_marks};
-
-static const char *const glm_marks[] = {"<tool_call>", "</tool_call>", "<arg_key>", "</arg_key>",
-                                        "<arg_value>", "</arg_value>", NULL};
-const struct calls_family calls_glm = {.opens = {"<tool_call>"},
-                                       .close = "</tool_call>",
-                                       .header = glm_header,
-                                       .tail = tags_tail,
-                                       .marks = glm_marks};

@@ -3,7 +3,7 @@ noinst_LIBRARIES += libtext_toolcall.a
 libtext_toolcall_a_SOURCES = src/text/toolcall/calls.c src/text/toolcall/calls.h \
 	src/text/toolcall/calls_entire.c src/text/toolcall/calls_harmony.c src/text/toolcall/calls_json.c \
 	src/text/toolcall/calls_priv.h src/text/toolcall/calls_tags.c src/text/toolcall/calls_types.c \
-	src/text/toolcall/calls_types.h
+	src/text/toolcall/calls_types.h src/text/toolcall/formats.c src/text/toolcall/formats.h
 
 if HAVE_CMOCKA
 check_PROGRAMS += tests/unit/text/toolcall/test_calls tests/unit/text/toolcall/test_families

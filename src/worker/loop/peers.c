@@ -135,15 +135,12 @@ static void on_up(void *arg, struct link *link)
     worker_follow_up(worker, peer);
 }
 
-/* A message of a transfer goes to the engine thread. */
-static int on_transfer_message(struct worker_peer *peer, enum frame_type type,
-                               const ProtobufCMessage *message)
+static int peer_to_engine(struct worker *worker, struct worker_peer *peer, enum frame_type type,
+                          const ProtobufCMessage *message)
 {
-    struct worker *worker = peer->worker;
-    struct command *command;
+    struct command *command = command_new(COMMAND_PEER_MESSAGE, (uint32_t)(peer - worker->peers));
     int rc;
 
-    command = command_new(COMMAND_PEER_MESSAGE, (uint32_t)(peer - worker->peers));
     if (command == NULL)
         return E_NOMEM;
     peer->used_ns = clock_now_ns();
@@ -173,7 +170,7 @@ static int on_message(void *arg, struct link *link, enum frame_type type, const 
     case FRAME_BLOCKS_WANTED:
         worker_follow_wanted(peer, (const Baton__BlocksWanted *)message);
         return 0;
-    case FRAME_OFFER:
+    case FRAME_OFFER: /* the engine thread handles transfers */
     case FRAME_GRANT:
     case FRAME_GRANT_REFUSED:
     case FRAME_PREFILL_DONE:
@@ -182,22 +179,21 @@ static int on_message(void *arg, struct link *link, enum frame_type type, const 
     case FRAME_TRANSFER_STOPPED:
     case FRAME_ASK:
     case FRAME_ASK_REFUSED:
-        return on_transfer_message(peer, type, message);
-    case FRAME_HELLO:
-    case FRAME_REFUSED: /* the link takes these two */
-    case FRAME_VOCABULARY_WANTED:
+        return peer_to_engine(worker, peer, type, message);
+    case FRAME_HELLO: /* the link handles these two itself */
+    case FRAME_REFUSED:
+    case FRAME_VOCABULARY_WANTED: /* these are between a router and a worker */
     case FRAME_VOCABULARY_PART:
     case FRAME_SUBMIT:
     case FRAME_CANCEL:
     case FRAME_TOKENS:
     case FRAME_PROCEED:
-    case FRAME_CONTROL:
-    case FRAME_BLOCKS_SOLE: /* between router and worker only */
+    case FRAME_BLOCKS_SOLE:
         break;
     }
-    log_warn("message_refused", LOG_STR("node", peer->node), LOG_STR("type", frame_type_name((uint16_t)type)),
-             LOG_STR("reason", "a worker must not send it"));
-    return E_PROTO; /* closes the link */
+    /* A later peer may have a use for it. Closing the link would end all transfers over it. */
+    log_debug("peer_message_ignored", LOG_STR("node", peer->node), LOG_STR("type", frame_type_name(type)));
+    return 0;
 }
 
 static void on_down(void *arg, struct link *link, const struct fault *why)

@@ -223,13 +223,11 @@ static int on_message(void *arg, struct link *link, enum frame_type type, const 
         return on_sole(router, (const Baton__BlocksSole *)message);
     case FRAME_HEARTBEAT:
     case FRAME_GOODBYE:
-    case FRAME_CONTROL:
         return 0;
-    case FRAME_HELLO:
-    case FRAME_REFUSED: /* the link takes these two */
-    case FRAME_VOCABULARY_PART:
+    case FRAME_HELLO: /* the link handles these two itself */
+    case FRAME_REFUSED:
+    case FRAME_VOCABULARY_PART: /* these go from workers to routers, or between workers */
     case FRAME_TOKENS:
-    case FRAME_BLOCK_EVENTS: /* a worker sends these three */
     case FRAME_OFFER:
     case FRAME_GRANT:
     case FRAME_GRANT_REFUSED:
@@ -238,12 +236,14 @@ static int on_message(void *arg, struct link *link, enum frame_type type, const 
     case FRAME_TRANSFER_CANCEL:
     case FRAME_TRANSFER_STOPPED:
     case FRAME_ASK:
-    case FRAME_ASK_REFUSED: /* between workers only */
+    case FRAME_ASK_REFUSED:
+    case FRAME_BLOCK_EVENTS:
         break;
     }
-    log_warn("message_refused", LOG_STR("type", frame_type_name((uint16_t)type)),
-             LOG_STR("reason", "a router must not send it"));
-    return E_PROTO; /* closes the link */
+    /* A later router may have a use for it. Closing the link would cancel all of the router's requests. */
+    log_debug("router_message_ignored", LOG_STR("node", router->node),
+              LOG_STR("type", frame_type_name(type)));
+    return 0;
 }
 
 static const struct link_events router_calls = {

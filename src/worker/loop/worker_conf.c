@@ -9,571 +9,178 @@
 #define KEY(field) offsetof(struct worker_conf, field)
 #define S(seconds) ((seconds)*1e9)
 
-/* clang-format off: one key, one paragraph */
+/* One key, one paragraph. */
+/* clang-format off */
 #define WORKER_KEYS(role, seqs, chunk, link_port, http_port, admin_port)                                     \
-    {"node",                                                                                                 \
-     "name",                                                                                                 \
-     CONFIG_STR,                                                                                             \
-     KEY(node),                                                                                              \
-     "",                                                                                                     \
-     0,                                                                                                      \
-     0,                                                                                                      \
-     NULL,                                                                                                   \
-     false,                                                                                                  \
-     "This worker's name in the cluster; unique: letters, digits, '.', '_' and '-'. Empty: "                 \
-     "HOST-" role "-PORT, of this host's name and the port of http.admin, which two workers of a "           \
+    {"node", "name", CONFIG_STR, KEY(node), "", 0, 0, NULL, false,                                           \
+     "This worker's name in the cluster; unique: letters, digits, '.', '_' and '-'. Empty: " "HOST-" role    \
+     "-PORT, of this host's name and the port of http.admin, which two workers of a "                        \
      "host cannot share. A router refuses a second worker of a name."},                                      \
-        {"model",                                                                                            \
-         "path",                                                                                             \
-         CONFIG_PATH,                                                                                        \
-         KEY(model_path),                                                                                    \
-         "",                                                                                                 \
-         0,                                                                                                  \
-         0,                                                                                                  \
-         NULL,                                                                                               \
-         false,                                                                                              \
-         "The GGUF file to serve. Every worker of a model has the same file; a fingerprint of its "          \
-         "contents is compared."},                                                                           \
-        {"model",    "name",                                                                                 \
-         CONFIG_STR, KEY(model_name),                                                                        \
-         "",         0,                                                                                      \
-         0,          NULL,                                                                                   \
-         false,      "What clients call it. Empty: the file's name without '.gguf'."},                       \
-        {"model",    "context",                                                                              \
-         CONFIG_U64, KEY(context),                                                                           \
-         "0",        0,                                                                                      \
-         4194304.0,  NULL,                                                                                   \
-         false,      "Longest prompt and answer together, in tokens; 0: the model's own context length."},   \
-        {"engine",                                                                                           \
-         "kind",                                                                                             \
-         CONFIG_ENUM,                                                                                        \
-         KEY(engine_kind),                                                                                   \
-         "cpu",                                                                                              \
-         0,                                                                                                  \
-         0,                                                                                                  \
-         "cpu|sim",                                                                                          \
-         false,                                                                                              \
-         "cpu computes the model. sim draws deterministic tokens on a timing model, for load tests of "      \
-         "everything around the engine; it reads the vocabulary only."},                                     \
-        {"engine",                                                                                           \
-         "kernels",                                                                                          \
-         CONFIG_ENUM,                                                                                        \
-         KEY(kernels),                                                                                       \
-         "auto",                                                                                             \
-         0,                                                                                                  \
-         0,                                                                                                  \
-         "auto|scalar|avx2|avx512",                                                                          \
-         false,                                                                                              \
-         "Instruction set of the kernels; auto takes the best this CPU runs. Results are the same bits."},   \
-        {"engine",                                                                                           \
-         "bf16",                                                                                             \
-         CONFIG_ENUM,                                                                                        \
-         KEY(bf16),                                                                                          \
-         "auto",                                                                                             \
-         0,                                                                                                  \
-         0,                                                                                                  \
-         "auto|tiles|dots|exact",                                                                            \
-         false,                                                                                              \
-         "How BF16 weights are multiplied. tiles, dots: with activations rounded to BF16 too, added as AMX " \
-         "tiles or AVX512_BF16 do it: fast where the CPU has these, the same bits where it has not. exact: " \
-         "with F32 activations. auto: tiles where the CPU has AMX, else dots. All workers of a model "       \
-         "agree, or they do not hand over to each other: where CPUs differ, say which."},                    \
-        {"engine",                                                                                           \
-         "convert_f16",                                                                                      \
-         CONFIG_ENUM,                                                                                        \
-         KEY(convert_f16),                                                                                   \
-         "no",                                                                                               \
-         0,                                                                                                  \
-         0,                                                                                                  \
-         "no|bf16",                                                                                          \
-         false,                                                                                              \
-         "bf16 rounds F16 weights to BF16 when they are loaded: three bits less, and the speed of BF16."},   \
-        {"engine",                                                                                           \
-         "tune",                                                                                             \
-         CONFIG_ENUM,                                                                                        \
-         KEY(tune),                                                                                          \
-         "auto",                                                                                             \
-         0,                                                                                                  \
-         0,                                                                                                  \
-         "auto|off|redo",                                                                                    \
-         false,                                                                                              \
-         "Which variants of kernels and copies are fastest on this machine is measured at start, in less "   \
-         "than "                                                                                             \
-         "300 ms, and kept in a cache file for the next one; no variant changes results. off: not "          \
-         "measured, "                                                                                        \
-         "the defaults. redo: measured at each start."},                                                     \
-        {"engine", "threads", CONFIG_U64, KEY(threads), "0",                                                 \
-         0,        1024,      NULL,       false,        "Compute threads; 0: one for each CPU usable."},     \
-        {"engine",    "cpus",                                                                                \
-         CONFIG_CPUS, KEY(cpus),                                                                             \
-         "",          0,                                                                                     \
-         0,           NULL,                                                                                  \
-         false,       "CPUs to pin the compute threads to, one each: 0-3,8. Empty: not pinned."},            \
-        {"engine", "sim_step", CONFIG_DURATION, KEY(sim_step_ns),      "1ms", 0,                             \
-         S(10),    NULL,       false,           "sim: time of a step."},                                     \
-        {"engine",                                                                                           \
-         "sim_prefill_token",                                                                                \
-         CONFIG_DURATION,                                                                                    \
-         KEY(sim_prefill_token_ns),                                                                          \
-         "20us",                                                                                             \
-         0,                                                                                                  \
-         S(1),                                                                                               \
-         NULL,                                                                                               \
-         false,                                                                                              \
-         "sim: time for each prompt token of a step."},                                                      \
-        {"engine",                                                                                           \
-         "sim_decode_seq",                                                                                   \
-         CONFIG_DURATION,                                                                                    \
-         KEY(sim_decode_seq_ns),                                                                             \
-         "50us",                                                                                             \
-         0,                                                                                                  \
-         S(1),                                                                                               \
-         NULL,                                                                                               \
-         false,                                                                                              \
-         "sim: time for each decoding sequence of a step."},                                                 \
-        {"engine",   "sim_answer_tokens",                                                                    \
-         CONFIG_U64, KEY(sim_answer_tokens),                                                                 \
-         "200",      1,                                                                                      \
-         1000000.0,  NULL,                                                                                   \
-         false,      "sim: mean length of an answer."},                                                      \
-        {"cache",                                                                                            \
-         "replay_memory",                                                                                    \
-         CONFIG_SIZE,                                                                                        \
-         KEY(replay_bytes),                                                                                  \
-         "64MiB",                                                                                            \
-         0,                                                                                                  \
-         1e12,                                                                                               \
-         NULL,                                                                                               \
-         false,                                                                                              \
-         "Memory for the tokens of recent answers of this worker's own endpoint: a conversation that comes " \
-         "back "                                                                                             \
-         "continues with exactly these. 0: answers are rendered as they are sent."},                         \
-        {"cache",                                                                                            \
-         "conversation_memory",                                                                              \
-         CONFIG_SIZE,                                                                                        \
-         KEY(conversation_bytes),                                                                            \
-         "64MiB",                                                                                            \
-         0,                                                                                                  \
-         1e12,                                                                                               \
-         NULL,                                                                                               \
-         false,                                                                                              \
-         "Memory for conversations of this worker's own endpoint. Needs replay_memory. 0: such requests "    \
-         "are "                                                                                              \
-         "refused."},                                                                                        \
-        {"cache",                                                                                            \
-         "public_prefix",                                                                                    \
-         CONFIG_PATH,                                                                                        \
-         KEY(public_prefix),                                                                                 \
-         "",                                                                                                 \
-         0,                                                                                                  \
-         0,                                                                                                  \
-         NULL,                                                                                               \
-         false,                                                                                              \
-         "JSON file with beginnings of prompts (system, tools) whose cached KV all tenants of this "         \
-         "worker's own "                                                                                     \
-         "endpoint share. Empty: they share nothing."},                                                      \
-        {"cache",                                                                                            \
-         "share",                                                                                            \
-         CONFIG_ENUM,                                                                                        \
-         KEY(share),                                                                                         \
-         "auto",                                                                                             \
-         0,                                                                                                  \
-         0,                                                                                                  \
-         "off|auto|always",                                                                                  \
-         false,                                                                                              \
-         "Whether this worker follows which blocks its peers have, tells them of its own, and "              \
-         "asks them by what it knows itself, beside what a router names: for its own endpoint, and behind "  \
-         "a router that does not know yet. auto: where a push is expected to beat computing; always: "       \
-         "wherever a block is to be had (for tests and measurements)."},                                     \
-        {"cache",    "peer_blocks",                                                                          \
-         CONFIG_U64, KEY(peer_blocks),                                                                       \
-         "131072",   1000,                                                                                   \
-         1e8,        NULL,                                                                                   \
-         false,      "Blocks of peers that it knows of at most (up to 112 bytes each, used as they come)."}, \
-        {"kv",        "memory",                                                                              \
-         CONFIG_SIZE, KEY(kv_memory),                                                                        \
-         "1GiB",      1048576,                                                                               \
-         1e15,        NULL,                                                                                  \
-         false,       "Memory for KV blocks: running sequences and the prefix cache."},                      \
-        {"kv",                                                                                               \
-         "block_tokens",                                                                                     \
-         CONFIG_U64,                                                                                         \
-         KEY(kv_block_tokens),                                                                               \
-         "32",                                                                                               \
-         WORKER_SIM_BLOCK_STEP,                                                                              \
-         ENGINE_BLOCK_MAX,                                                                                   \
-         NULL,                                                                                               \
-         false,                                                                                              \
-         "Tokens in a block, a multiple of 16 (sim: of 8); the same on every worker of a model."},           \
-        {"kv",                                                                                               \
-         "lifetime",                                                                                         \
-         CONFIG_DURATION,                                                                                    \
-         KEY(kv_lifetime_ns),                                                                                \
-         "5min",                                                                                             \
-         S(1),                                                                                               \
-         S(604800),                                                                                          \
-         NULL,                                                                                               \
-         false,                                                                                              \
-         "How long an unused cached block is kept."},                                                        \
-        {"kv",                                                                                               \
-         "type",                                                                                             \
-         CONFIG_ENUM,                                                                                        \
-         KEY(kv_type),                                                                                       \
-         "f16",                                                                                              \
-         0,                                                                                                  \
-         0,                                                                                                  \
-         "f32|f16|bf16|q8_0|q4_0",                                                                           \
-         false,                                                                                              \
-         "How keys and values are stored: q8_0 takes about half of f16, q4_0 about a quarter; the same on "  \
-         "every worker of a model."},                                                                        \
-        {"kv",        "populate",                                                                            \
-         CONFIG_BOOL, KEY(kv_populate),                                                                      \
-         "no",        0,                                                                                     \
-         0,           NULL,                                                                                  \
-         false,       "Touch all KV memory at start instead of when first used."},                           \
-        {"kv",                                                                                               \
-         "disk_path",                                                                                        \
-         CONFIG_PATH,                                                                                        \
-         KEY(disk_path),                                                                                     \
-         "",                                                                                                 \
-         0,                                                                                                  \
-         0,                                                                                                  \
-         NULL,                                                                                               \
-         false,                                                                                              \
-         "Folder of this worker's own in which cached KV is kept when it leaves memory and when the worker " \
-         "restarts, encrypted under the cluster's key. Made when missing; an existing one must belong to "   \
-         "the "                                                                                              \
-         "daemon's user and be closed to others (0700). Empty: none; what prompts said stays in memory."},   \
-        {"kv",        "disk_size",                                                                           \
-         CONFIG_SIZE, KEY(disk_size),                                                                        \
-         "16GiB",     1048576,                                                                               \
-         1e15,        NULL,                                                                                  \
-         false,       "How much the files in kv.disk_path may take together."},                              \
-        {"kv",       "disk_threads",                                                                         \
-         CONFIG_U64, KEY(disk_threads),                                                                      \
-         "2",        1,                                                                                      \
-         32,         NULL,                                                                                   \
-         false,      "Threads that read from kv.disk_path; one more writes."},                               \
-        {"kv",                                                                                               \
-         "disk_lifetime",                                                                                    \
-         CONFIG_DURATION,                                                                                    \
-         KEY(disk_lifetime_ns),                                                                              \
-         "1d",                                                                                               \
-         S(1),                                                                                               \
-         S(31536000),                                                                                        \
-         NULL,                                                                                               \
-         false,                                                                                              \
-         "Files in kv.disk_path that nothing was written to or read from for so long are deleted."},         \
-        {"kv",                                                                                               \
-         "transport",                                                                                        \
-         CONFIG_ENUM,                                                                                        \
-         KEY(transport),                                                                                     \
-         "auto",                                                                                             \
-         0,                                                                                                  \
-         0,                                                                                                  \
-         "auto|shm|tcp|rdma",                                                                                \
-         false,                                                                                              \
-         "How KV reaches this worker: shm (workers of one host), rdma, tcp, or auto: shm where the peer"     \
-         " shares the host and both have a unix_path, rdma where both have a rail, else tcp. RDMA that"      \
-         " fails goes on over tcp. The RDMA fabric must be trusted: what crosses it is not encrypted."},     \
-        {"kv",                                                                                               \
-         "rdma_devices",                                                                                     \
-         CONFIG_STR,                                                                                         \
-         KEY(rdma_devices),                                                                                  \
-         "auto",                                                                                             \
-         0,                                                                                                  \
-         0,                                                                                                  \
-         NULL,                                                                                               \
-         false,                                                                                              \
-         "RDMA rails: auto (every port that has the address of kv.tcp_listen), or a list of device,"         \
-         " device:port or device:port@address, such as mlx5_0, mlx5_1:1@10.0.1.5. Used where kv.transport"   \
-         " is auto or rdma. Empty: none."},                                                                  \
-        {"kv",                                                                                               \
-         "rdma_rest",                                                                                        \
-         CONFIG_DURATION,                                                                                    \
-         KEY(rdma_rest_ns),                                                                                  \
-         "30s",                                                                                              \
-         S(1),                                                                                               \
-         S(300),                                                                                             \
-         NULL,                                                                                               \
-         false,                                                                                              \
-         "How long a rail that failed towards a peer is left alone; twice as long after each further "       \
-         "failure,"                                                                                          \
-         " five minutes at most."},                                                                          \
-        {"kv",                                                                                               \
-         "tcp_listen",                                                                                       \
-         CONFIG_ADDRESS,                                                                                     \
-         KEY(tcp_listen),                                                                                    \
-         "127.0.0.1:0",                                                                                      \
-         0,                                                                                                  \
-         0,                                                                                                  \
-         NULL,                                                                                               \
-         false,                                                                                              \
-         "Where peers connect for KV over TCP; port 0: any free one (it is announced)."},                    \
-        {"kv",                                                                                               \
-         "unix_path",                                                                                        \
-         CONFIG_PATH,                                                                                        \
-         KEY(unix_path),                                                                                     \
-         "",                                                                                                 \
-         0,                                                                                                  \
-         0,                                                                                                  \
-         NULL,                                                                                               \
-         false,                                                                                              \
-         "Socket for shared memory, in a directory that all workers of the host can reach (the units use"    \
-         " /run/baton-kv). Connections prove the cluster key. Empty: no shared memory."},                    \
-        {"kv",                                                                                               \
-         "tcp_encrypt",                                                                                      \
-         CONFIG_BOOL,                                                                                        \
-         KEY(tcp_encrypt),                                                                                   \
-         "yes",                                                                                              \
-         0,                                                                                                  \
-         0,                                                                                                  \
-         NULL,                                                                                               \
-         false,                                                                                              \
-         "TLS 1.3 on KV connections. KV is prompt content: switch it off only on a network that is "         \
-         "private to the cluster."},                                                                         \
-        {"kv",                                                                                               \
-         "tcp_connections",                                                                                  \
-         CONFIG_U64,                                                                                         \
-         KEY(tcp_connections),                                                                               \
-         "2",                                                                                                \
-         1,                                                                                                  \
-         TR_MAX_CONNECTIONS,                                                                                 \
-         NULL,                                                                                               \
-         false,                                                                                              \
-         "KV connections to each peer."},                                                                    \
-        {"kv",                                                                                               \
-         "grant_timeout",                                                                                    \
-         CONFIG_DURATION,                                                                                    \
-         KEY(grant_timeout_ns),                                                                              \
-         "10s",                                                                                              \
-         S(0.1),                                                                                             \
-         S(600),                                                                                             \
-         NULL,                                                                                               \
-         false,                                                                                              \
-         "A transfer without progress for so long is given up; what arrived is kept, the rest computed."},   \
-        {"sched", "max_seqs", CONFIG_U64, KEY(max_seqs), seqs,                                               \
-         1,       4096,       NULL,       false,         "Sequences running at once."},                      \
-        {"sched",                                                                                            \
-         "max_queue",                                                                                        \
-         CONFIG_U64,                                                                                         \
-         KEY(max_queue),                                                                                     \
-         "1024",                                                                                             \
-         0,                                                                                                  \
-         1000000.0,                                                                                          \
-         NULL,                                                                                               \
-         false,                                                                                              \
-         "Sequences waiting at most; when it is full, a tenant with fewer of them than another takes the "   \
-         "place of "                                                                                         \
-         "that one's newest."},                                                                              \
-        {"sched",                                                                                            \
-         "chunk_tokens",                                                                                     \
-         CONFIG_U64,                                                                                         \
-         KEY(chunk_tokens),                                                                                  \
-         chunk,                                                                                              \
-         16,                                                                                                 \
-         65536,                                                                                              \
-         NULL,                                                                                               \
-         false,                                                                                              \
-         "Prompt tokens computed in one step beside running answers: larger is faster for prompts, "         \
-         "smaller is smoother for answers."},                                                                \
-        {"sched",                                                                                            \
-         "batch_tokens",                                                                                     \
-         CONFIG_U64,                                                                                         \
-         KEY(batch_tokens),                                                                                  \
-         "0",                                                                                                \
-         0,                                                                                                  \
-         65536,                                                                                              \
-         NULL,                                                                                               \
-         false,                                                                                              \
-         "Tokens one step may feed in all; sizes the engine's scratch memory. 0: chunk_tokens + "            \
-         "max_seqs."},                                                                                       \
-        {"sched",                                                                                            \
-         "itl",                                                                                              \
-         CONFIG_DURATION,                                                                                    \
-         KEY(itl_ns),                                                                                        \
-         "50ms",                                                                                             \
-         0,                                                                                                  \
-         S(60),                                                                                              \
-         NULL,                                                                                               \
-         false,                                                                                              \
-         "Objective for the time between two tokens of an answer while prompts are computed beside it: "     \
-         "fewer prompt tokens than chunk_tokens share a step when the step would take longer. 0: always "    \
-         "chunk_tokens."},                                                                                   \
-        {"sched",                                                                                            \
-         "speculate",                                                                                        \
-         CONFIG_ENUM,                                                                                        \
-         KEY(speculate),                                                                                     \
-         "auto",                                                                                             \
-         0,                                                                                                  \
-         0,                                                                                                  \
-         "off|auto|always",                                                                                  \
-         false,                                                                                              \
-         "Draft tokens where an answer repeats text before it, and verify several in one step: the same "    \
-         "tokens, sooner. auto drafts where it is measured to pay, always wherever text repeats."},          \
-        {"sched",    "draft_tokens",                                                                         \
-         CONFIG_U64, KEY(draft_tokens),                                                                      \
-         "24",       1,                                                                                      \
-         64,         NULL,                                                                                   \
-         false,      "Draft tokens for one answer in a step, at most."},                                     \
-        {"link",                                                                                             \
-         "routers",                                                                                          \
-         CONFIG_LIST,                                                                                        \
-         KEY(routers),                                                                                       \
-         "127.0.0.1:8090",                                                                                   \
-         0,                                                                                                  \
-         0,                                                                                                  \
-         NULL,                                                                                               \
-         false,                                                                                              \
-         "Routers to register with, host:port; repeat the key for more."},                                   \
-        {"link",                                                                                             \
-         "peers",                                                                                            \
-         CONFIG_LIST,                                                                                        \
-         KEY(peers),                                                                                         \
-         "",                                                                                                 \
-         0,                                                                                                  \
-         0,                                                                                                  \
-         NULL,                                                                                               \
-         false,                                                                                              \
-         "Workers of the same model to link to at the start, by their link.listen, host:port; "              \
-         "repeat the key for more (64). Others are met as routers name them. Each of two that are linked "   \
-         "may ask the other for cached blocks (cache.share); one of them has to name the other."},           \
-        {"link",                                                                                             \
-         "listen",                                                                                           \
-         CONFIG_ADDRESS,                                                                                     \
-         KEY(link_listen),                                                                                   \
-         "127.0.0.1:" link_port,                                                                             \
-         0,                                                                                                  \
-         0,                                                                                                  \
-         NULL,                                                                                               \
-         false,                                                                                              \
-         "Where peers dial for the control of hand-offs."},                                                  \
-        {"link",                                                                                             \
-         "advertise",                                                                                        \
-         CONFIG_STR,                                                                                         \
-         KEY(link_advertise),                                                                                \
-         "",                                                                                                 \
-         0,                                                                                                  \
-         0,                                                                                                  \
-         NULL,                                                                                               \
-         false,                                                                                              \
-         "What peers are told to dial, when it differs from listen (which must name a reachable address "    \
-         "otherwise)."},                                                                                     \
-        {"link",                                                                                             \
-         "cluster_key",                                                                                      \
-         CONFIG_PATH,                                                                                        \
-         KEY(cluster_key),                                                                                   \
-         "",                                                                                                 \
-         0,                                                                                                  \
-         0,                                                                                                  \
-         NULL,                                                                                               \
-         false,                                                                                              \
-         "File with the cluster's key; empty: the credential 'cluster.key' of the systemd unit."},           \
-        {"link",                                                                                             \
-         "heartbeat",                                                                                        \
-         CONFIG_DURATION,                                                                                    \
-         KEY(link_heartbeat_ns),                                                                             \
-         "1s",                                                                                               \
-         S(0.05),                                                                                            \
-         S(60),                                                                                              \
-         NULL,                                                                                               \
-         false,                                                                                              \
-         "Heartbeat period; three missed ones and the other side is gone."},                                 \
-        {"http",                                                                                             \
-         "listen",                                                                                           \
-         CONFIG_LIST,                                                                                        \
-         KEY(http_listen),                                                                                   \
-         "127.0.0.1:" http_port,                                                                             \
-         0,                                                                                                  \
-         0,                                                                                                  \
-         NULL,                                                                                               \
-         false,                                                                                              \
-         "The worker's own Messages endpoint, host:port; repeat for more. Loopback only, unless an API "     \
-         "key file is given."},                                                                              \
-        {"http", "api_keys", CONFIG_PATH, KEY(api_keys), "",                                                 \
-         0,      0,          NULL,        true,          "File of API key hashes, as the router's."},        \
-        {"http",                                                                                             \
-         "tls_certificate",                                                                                  \
-         CONFIG_PATH,                                                                                        \
-         KEY(tls_certificate),                                                                               \
-         "",                                                                                                 \
-         0,                                                                                                  \
-         0,                                                                                                  \
-         NULL,                                                                                               \
-         true,                                                                                               \
-         "PEM file: certificate and chain, as the router's. With tls_key it makes every http.listen speak "  \
-         "TLS."},                                                                                            \
-        {"http",      "tls_key",                                                                             \
-         CONFIG_PATH, KEY(tls_key),                                                                          \
-         "",          0,                                                                                     \
-         0,           NULL,                                                                                  \
-         true,        "PEM file: its private key, not encrypted, closed to other users."},                   \
-        {"http", "tls_min", CONFIG_ENUM, KEY(tls_min), "1.2",                                                \
-         0,      0,         "1.2|1.3",   true,         "Oldest TLS a client may speak."},                    \
-        {"http", "http2", CONFIG_BOOL, KEY(http2), "yes",                                                    \
-         0,      0,       NULL,        false,      "Offer HTTP/2 to clients that speak TLS."},               \
-        {"http", "h2c", CONFIG_BOOL, KEY(h2c), "no", 0, 0, NULL, false, "Take HTTP/2 without TLS too."},     \
-        {"http",     "congestion_control",                                                                   \
-         CONFIG_STR, KEY(congestion_control),                                                                \
-         "",         0,                                                                                      \
-         0,          NULL,                                                                                   \
-         false,      "TCP congestion control of client connections, like cubic; empty: the system's."},      \
-        {"http",      "cors_origin",                                                                         \
-         CONFIG_LIST, KEY(cors_origin),                                                                      \
-         "",          0,                                                                                     \
-         0,           NULL,                                                                                  \
-         false,       "Origin whose pages may ask from a browser; repeat for more; * for any."},             \
-        {"http",                                                                                             \
-         "admin",                                                                                            \
-         CONFIG_ADDRESS,                                                                                     \
-         KEY(admin_listen),                                                                                  \
-         "127.0.0.1:" admin_port,                                                                            \
-         0,                                                                                                  \
-         0,                                                                                                  \
-         NULL,                                                                                               \
-         false,                                                                                              \
-         "Where batonctl connects. Loopback only."},                                                         \
-        {"http",                                                                                             \
-         "metrics",                                                                                          \
-         CONFIG_ENUM,                                                                                        \
-         KEY(metrics_for),                                                                                   \
-         "admin",                                                                                            \
-         0,                                                                                                  \
-         0,                                                                                                  \
-         "admin|clients",                                                                                    \
-         false,                                                                                              \
-         "Who may read /metrics, whose labels name tenants, models and workers. admin: who has the admin "   \
-         "token, on http.admin. clients: also every client with an API key, on http.listen."},               \
-        {"stop",                                                                                             \
-         "lame_duck",                                                                                        \
-         CONFIG_DURATION,                                                                                    \
-         KEY(lame_duck_ns),                                                                                  \
-         "5s",                                                                                               \
-         0,                                                                                                  \
-         S(3600),                                                                                            \
-         NULL,                                                                                               \
-         true,                                                                                               \
-         "On SIGTERM, first, with http.listen: how long it still accepts and answers, with /readyz at 503 "  \
-         "and each answer its connection's last."},                                                          \
-        {"stop",                                                                                             \
-         "drain_timeout",                                                                                    \
-         CONFIG_DURATION,                                                                                    \
-         KEY(drain_timeout_ns),                                                                              \
-         "5min",                                                                                             \
-         0,                                                                                                  \
-         S(86400),                                                                                           \
-         NULL,                                                                                               \
-         true,                                                                                               \
-         "On SIGTERM, after that: how long running answers may go on."},                                     \
-        {"log",       "level",                                                                               \
-         CONFIG_ENUM, KEY(log_level),                                                                        \
-         "info",      0,                                                                                     \
-         0,           "debug|info|warn|error",                                                               \
-         true,        "How much is logged."},                                                                \
-    {                                                                                                        \
-        "log", "format", CONFIG_ENUM, KEY(log_format), "auto", 0, 0, "auto|json|text|journal", false,        \
-            "auto: journal fields under systemd, text on a terminal, JSON lines elsewhere."                  \
-    }
+    {"model", "path", CONFIG_PATH, KEY(model_path), "", 0, 0, NULL, false,                                   \
+     "The GGUF file to serve. Every worker of a model has the same file; a fingerprint of its "              \
+     "contents is compared."},                                                                               \
+    {"model", "name", CONFIG_STR, KEY(model_name), "", 0, 0, NULL, false,                                    \
+     "What clients call it. Empty: the file's name without '.gguf'."},                                       \
+    {"model", "context", CONFIG_U64, KEY(context), "0", 0, 4194304.0, NULL, false,                           \
+     "Longest prompt and answer together, in tokens; 0: the model's own context length."},                   \
+    {"engine", "kind", CONFIG_ENUM, KEY(engine_kind), "cpu", 0, 0, "cpu|sim", false,                         \
+     "cpu computes the model. sim draws deterministic tokens on a timing model, for load tests of "          \
+     "everything around the engine; it reads the vocabulary only."},                                         \
+    {"engine", "kernels", CONFIG_ENUM, KEY(kernels), "auto", 0, 0, "auto|scalar|avx2|avx512", false,         \
+     "Instruction set of the kernels; auto takes the best this CPU runs. Results are the same bits."},       \
+    {"engine", "bf16", CONFIG_ENUM, KEY(bf16), "auto", 0, 0, "auto|tiles|dots|exact", false,                 \
+     "How BF16 weights are multiplied. tiles, dots: with activations rounded to BF16 too, added as AMX "     \
+     "tiles or AVX512_BF16 do it: fast where the CPU has these, the same bits where it has not. exact: "     \
+     "with F32 activations. auto: tiles where the CPU has AMX, else dots. All workers of a model "           \
+     "agree, or they do not hand over to each other: where CPUs differ, say which."},                        \
+    {"engine", "convert_f16", CONFIG_ENUM, KEY(convert_f16), "no", 0, 0, "no|bf16", false,                   \
+     "bf16 rounds F16 weights to BF16 when they are loaded: three bits less, and the speed of BF16."},       \
+    {"engine", "tune", CONFIG_ENUM, KEY(tune), "auto", 0, 0, "auto|off|redo", false,                         \
+     "Which variants of kernels and copies are fastest on this machine is measured at start, in less than "      \
+     "300 ms, and kept in a cache file for the next one; no variant changes results. off: not measured, "        \
+     "the defaults. redo: measured at each start."},                                                         \
+    {"engine", "threads", CONFIG_U64, KEY(threads), "0", 0, 1024, NULL, false,                               \
+     "Compute threads; 0: one for each CPU usable."},                                                        \
+    {"engine", "cpus", CONFIG_CPUS, KEY(cpus), "", 0, 0, NULL, false,                                        \
+     "CPUs to pin the compute threads to, one each: 0-3,8. Empty: not pinned."},                             \
+    {"engine", "sim_step", CONFIG_DURATION, KEY(sim_step_ns), "1ms", 0, S(10), NULL, false,                  \
+     "sim: time of a step."},                                                                                \
+    {"engine", "sim_prefill_token", CONFIG_DURATION, KEY(sim_prefill_token_ns), "20us", 0, S(1), NULL,       \
+     false,                                                                                                  \
+     "sim: time for each prompt token of a step."},                                                          \
+    {"engine", "sim_decode_seq", CONFIG_DURATION, KEY(sim_decode_seq_ns), "50us", 0, S(1), NULL, false,      \
+     "sim: time for each decoding sequence of a step."},                                                     \
+    {"engine", "sim_answer_tokens", CONFIG_U64, KEY(sim_answer_tokens), "200", 1, 1000000.0, NULL, false,    \
+     "sim: mean length of an answer."},                                                                      \
+    {"cache", "replay_memory", CONFIG_SIZE, KEY(replay_bytes), "64MiB", 0, 1e12, NULL, false,                \
+     "Memory for the tokens of recent answers of this worker's own endpoint: a conversation that comes "     \
+     "back " "continues with exactly these. 0: answers are rendered as they are sent."},                     \
+    {"cache", "conversation_memory", CONFIG_SIZE, KEY(conversation_bytes), "64MiB", 0, 1e12, NULL, false,                \
+     "Memory for conversations of this worker's own endpoint. Needs replay_memory. 0: such requests are "        \
+     "refused."},                                                                                            \
+    {"cache", "public_prefix", CONFIG_PATH, KEY(public_prefix), "", 0, 0, NULL, false,                       \
+     "JSON file with beginnings of prompts (system, tools) whose cached KV all tenants of this "             \
+     "worker's own " "endpoint share. Empty: they share nothing."},                                          \
+    {"cache", "share", CONFIG_ENUM, KEY(share), "auto", 0, 0, "off|auto|always", false,                      \
+     "Whether this worker follows which blocks its peers have, tells them of its own, and "                  \
+     "asks them by what it knows itself, beside what a router names: for its own endpoint, and behind "      \
+     "a router that does not know yet. auto: where a push is expected to beat computing; always: "           \
+     "wherever a block is to be had (for tests and measurements)."},                                         \
+    {"cache", "peer_blocks", CONFIG_U64, KEY(peer_blocks), "131072", 1000, 1e8, NULL, false,                 \
+     "Blocks of peers that it knows of at most (up to 112 bytes each, used as they come)."},                 \
+    {"kv", "memory", CONFIG_SIZE, KEY(kv_memory), "1GiB", 1048576, 1e15, NULL, false,                        \
+     "Memory for KV blocks: running sequences and the prefix cache."},                                       \
+    {"kv", "block_tokens", CONFIG_U64, KEY(kv_block_tokens), "32", WORKER_SIM_BLOCK_STEP, ENGINE_BLOCK_MAX,  \
+     NULL, false,                                                                                            \
+     "Tokens in a block, a multiple of 16 (sim: of 8); the same on every worker of a model."},               \
+    {"kv", "lifetime", CONFIG_DURATION, KEY(kv_lifetime_ns), "5min", S(1), S(604800), NULL, false,           \
+     "How long an unused cached block is kept."},                                                            \
+    {"kv", "type", CONFIG_ENUM, KEY(kv_type), "f16", 0, 0, "f32|f16|bf16|q8_0|q4_0", false,                  \
+     "How keys and values are stored: q8_0 takes about half of f16, q4_0 about a quarter; the same on "      \
+     "every worker of a model."},                                                                            \
+    {"kv", "populate", CONFIG_BOOL, KEY(kv_populate), "no", 0, 0, NULL, false,                               \
+     "Touch all KV memory at start instead of when first used."},                                            \
+    {"kv", "disk_path", CONFIG_PATH, KEY(disk_path), "", 0, 0, NULL, false,                                  \
+     "Folder of this worker's own in which cached KV is kept when it leaves memory and when the worker "     \
+     "restarts, encrypted under the cluster's key. Made when missing; an existing one must belong to "       \
+     "the " "daemon's user and be closed to others (0700). Empty: none; what prompts said stays in memory."},\
+    {"kv", "disk_size", CONFIG_SIZE, KEY(disk_size), "16GiB", 1048576, 1e15, NULL, false,                    \
+     "How much the files in kv.disk_path may take together."},                                               \
+    {"kv", "disk_threads", CONFIG_U64, KEY(disk_threads), "2", 1, 32, NULL, false,                           \
+     "Threads that read from kv.disk_path; one more writes."},                                               \
+    {"kv", "disk_lifetime", CONFIG_DURATION, KEY(disk_lifetime_ns), "1d", S(1), S(31536000), NULL, false,    \
+     "Files in kv.disk_path that nothing was written to or read from for so long are deleted."},             \
+    {"kv", "transport", CONFIG_ENUM, KEY(transport), "auto", 0, 0, "auto|shm|tcp|rdma", false,               \
+     "How KV reaches this worker: shm (workers of one host), rdma, tcp, or auto: shm where the peer"         \
+     " shares the host and both have a unix_path, rdma where both have a rail, else tcp. RDMA that"          \
+     " fails goes on over tcp. The RDMA fabric must be trusted: what crosses it is not encrypted."},         \
+    {"kv", "rdma_devices", CONFIG_STR, KEY(rdma_devices), "auto", 0, 0, NULL, false,                         \
+     "RDMA rails: auto (every port that has the address of kv.tcp_listen), or a list of device,"             \
+     " device:port or device:port@address, such as mlx5_0, mlx5_1:1@10.0.1.5. Used where kv.transport"       \
+     " is auto or rdma. Empty: none."},                                                                      \
+    {"kv", "rdma_rest", CONFIG_DURATION, KEY(rdma_rest_ns), "30s", S(1), S(300), NULL, false,                \
+     "How long a rail that failed towards a peer is left alone; twice as long after each further "           \
+     "failure," " five minutes at most."},                                                                   \
+    {"kv", "tcp_listen", CONFIG_ADDRESS, KEY(tcp_listen), "127.0.0.1:0", 0, 0, NULL, false,                  \
+     "Where peers connect for KV over TCP; port 0: any free one (it is announced)."},                        \
+    {"kv", "unix_path", CONFIG_PATH, KEY(unix_path), "", 0, 0, NULL, false,                                  \
+     "Socket for shared memory, in a directory that all workers of the host can reach (the units use"        \
+     " /run/baton-kv). Connections prove the cluster key. Empty: no shared memory."},                        \
+    {"kv", "tcp_encrypt", CONFIG_BOOL, KEY(tcp_encrypt), "yes", 0, 0, NULL, false,                           \
+     "TLS 1.3 on KV connections. KV is prompt content: switch it off only on a network that is "             \
+     "private to the cluster."},                                                                             \
+    {"kv", "tcp_connections", CONFIG_U64, KEY(tcp_connections), "2", 1, TR_MAX_CONNECTIONS, NULL, false,     \
+     "KV connections to each peer."},                                                                        \
+    {"kv", "grant_timeout", CONFIG_DURATION, KEY(grant_timeout_ns), "10s", S(0.1), S(600), NULL, false,      \
+     "A transfer without progress for so long is given up; what arrived is kept, the rest computed."},       \
+    {"sched", "max_seqs", CONFIG_U64, KEY(max_seqs), seqs, 1, 4096, NULL, false,                             \
+     "Sequences running at once."},                                                                          \
+    {"sched", "max_queue", CONFIG_U64, KEY(max_queue), "1024", 0, 1000000.0, NULL, false,                    \
+     "Sequences waiting at most; when it is full, a tenant with fewer of them than another takes the "       \
+     "place of " "that one's newest."},                                                                      \
+    {"sched", "chunk_tokens", CONFIG_U64, KEY(chunk_tokens), chunk, 16, 65536, NULL, false,                  \
+     "Prompt tokens computed in one step beside running answers: larger is faster for prompts, "             \
+     "smaller is smoother for answers."},                                                                    \
+    {"sched", "batch_tokens", CONFIG_U64, KEY(batch_tokens), "0", 0, 65536, NULL, false,                     \
+     "Tokens one step may feed in all; sizes the engine's scratch memory. 0: chunk_tokens + " "max_seqs."},  \
+    {"sched", "itl", CONFIG_DURATION, KEY(itl_ns), "50ms", 0, S(60), NULL, false,                            \
+     "Objective for the time between two tokens of an answer while prompts are computed beside it: "         \
+     "fewer prompt tokens than chunk_tokens share a step when the step would take longer. 0: always "        \
+     "chunk_tokens."},                                                                                       \
+    {"sched", "speculate", CONFIG_ENUM, KEY(speculate), "auto", 0, 0, "off|auto|always", false,              \
+     "Draft tokens where an answer repeats text before it, and verify several in one step: the same "        \
+     "tokens, sooner. auto drafts where it is measured to pay, always wherever text repeats."},              \
+    {"sched", "draft_tokens", CONFIG_U64, KEY(draft_tokens), "24", 1, 64, NULL, false,                       \
+     "Draft tokens for one answer in a step, at most."},                                                     \
+    {"link", "routers", CONFIG_LIST, KEY(routers), "127.0.0.1:8090", 0, 0, NULL, false,                      \
+     "Routers to register with, host:port; repeat the key for more."},                                       \
+    {"link", "peers", CONFIG_LIST, KEY(peers), "", 0, 0, NULL, false,                                        \
+     "Workers of the same model to link to at the start, by their link.listen, host:port; "                  \
+     "repeat the key for more (64). Others are met as routers name them. Each of two that are linked "       \
+     "may ask the other for cached blocks (cache.share); one of them has to name the other."},               \
+    {"link", "listen", CONFIG_ADDRESS, KEY(link_listen), "127.0.0.1:" link_port, 0, 0, NULL, false,          \
+     "Where peers dial for the control of hand-offs."},                                                      \
+    {"link", "advertise", CONFIG_STR, KEY(link_advertise), "", 0, 0, NULL, false,                            \
+     "What peers are told to dial, when it differs from listen (which must name a reachable address "        \
+     "otherwise)."},                                                                                         \
+    {"link", "cluster_key", CONFIG_PATH, KEY(cluster_key), "", 0, 0, NULL, false,                            \
+     "File with the cluster's key; empty: the credential 'cluster.key' of the systemd unit."},               \
+    {"link", "heartbeat", CONFIG_DURATION, KEY(link_heartbeat_ns), "1s", S(0.05), S(60), NULL, false,        \
+     "Heartbeat period; three missed ones and the other side is gone."},                                     \
+    {"http", "listen", CONFIG_LIST, KEY(http_listen), "127.0.0.1:" http_port, 0, 0, NULL, false,             \
+     "The worker's own Messages endpoint, host:port; repeat for more. Loopback only, unless an API "         \
+     "key file is given."},                                                                                  \
+    {"http", "api_keys", CONFIG_PATH, KEY(api_keys), "", 0, 0, NULL, true,                                   \
+     "File of API key hashes, as the router's."},                                                            \
+    {"http", "tls_certificate", CONFIG_PATH, KEY(tls_certificate), "", 0, 0, NULL, true,                     \
+     "PEM file: certificate and chain, as the router's. With tls_key it makes every http.listen speak "      \
+     "TLS."},                                                                                                \
+    {"http", "tls_key", CONFIG_PATH, KEY(tls_key), "", 0, 0, NULL, true,                                     \
+     "PEM file: its private key, not encrypted, closed to other users."},                                    \
+    {"http", "tls_min", CONFIG_ENUM, KEY(tls_min), "1.2", 0, 0, "1.2|1.3", true,                             \
+     "Oldest TLS a client may speak."},                                                                      \
+    {"http", "http2", CONFIG_BOOL, KEY(http2), "yes", 0, 0, NULL, false,                                     \
+     "Offer HTTP/2 to clients that speak TLS."},                                                             \
+    {"http", "h2c", CONFIG_BOOL, KEY(h2c), "no", 0, 0, NULL, false,                                          \
+     "Take HTTP/2 without TLS too."},                                                                        \
+    {"http", "congestion_control", CONFIG_STR, KEY(congestion_control), "", 0, 0, NULL, false,               \
+     "TCP congestion control of client connections, like cubic; empty: the system's."},                      \
+    {"http", "cors_origin", CONFIG_LIST, KEY(cors_origin), "", 0, 0, NULL, false,                            \
+     "Origin whose pages may ask from a browser; repeat for more; * for any."},                              \
+    {"http", "admin", CONFIG_ADDRESS, KEY(admin_listen), "127.0.0.1:" admin_port, 0, 0, NULL, false,         \
+     "Where batonctl connects. Loopback only."},                                                             \
+    {"http", "metrics", CONFIG_ENUM, KEY(metrics_for), "admin", 0, 0, "admin|clients", false,                \
+     "Who may read /metrics, whose labels name tenants, models and workers. admin: who has the admin "       \
+     "token, on http.admin. clients: also every client with an API key, on http.listen."},                   \
+    {"stop", "lame_duck", CONFIG_DURATION, KEY(lame_duck_ns), "5s", 0, S(3600), NULL, true,                  \
+     "On SIGTERM, first, with http.listen: how long it still accepts and answers, with /readyz at 503 "      \
+     "and each answer its connection's last."},                                                              \
+    {"stop", "drain_timeout", CONFIG_DURATION, KEY(drain_timeout_ns), "5min", 0, S(86400), NULL, true,       \
+     "On SIGTERM, after that: how long running answers may go on."},                                         \
+    {"log", "level", CONFIG_ENUM, KEY(log_level), "info", 0, 0, "debug|info|warn|error", true,               \
+     "How much is logged."},                                                                                 \
+    {"log", "format", CONFIG_ENUM, KEY(log_format), "auto", 0, 0, "auto|json|text|journal", false,           \
+     "auto: journal fields under systemd, text on a terminal, JSON lines elsewhere."}
 /* clang-format on */
 
 static const struct config_key prefill_keys[] = {WORKER_KEYS("prefill", "64", "512", "8092", "8082", "8083")};

@@ -183,7 +183,6 @@ static int read_grant(const Baton__Grant *grant, struct kvxfer_message *out)
                                    .n_blocks = at,
                                    .skip_blocks = grant->skip_blocks,
                                    .ticket = grant->ticket,
-                                   .deadline_ms = grant->deadline_ms,
                                    .transport = transport_of(grant->transport)};
     return 0;
 }
@@ -320,7 +319,6 @@ static int send_grant(const struct kvxfer_message *message, wire_send send, void
         grant.transfer = message->transfer;
         grant.skip_blocks = message->skip_blocks;
         grant.ticket = message->ticket;
-        grant.deadline_ms = message->deadline_ms;
         grant.transport = (char *)(uintptr_t)worker_transport_name(message->transport);
         rc = send(arg, FRAME_GRANT, &grant.base);
     }

@@ -326,20 +326,20 @@ static void put_input(struct rig_talk *talk, struct buf *out)
 /* Calls as this family of models writes them. */
 static void put_calls(struct rig_talk *talk, uint64_t n, struct buf *out)
 {
-    enum chat_calls calls = chat_format_info(talk->model->gen.chat)->calls;
+    enum calls_format calls = chat_format_info(talk->model->gen.chat)->calls;
 
     for (uint64_t i = 0; i < n; i++) {
-        if (calls == CHAT_CALLS_LLAMA) {
+        if (calls == CALLS_LLAMA) {
             buf_append_str(out, "{\"name\": \"read\", \"parameters\": ");
             put_input(talk, out);
             buf_append_str(out, "}");
-        } else if (calls == CHAT_CALLS_MISTRAL) {
+        } else if (calls == CALLS_MISTRAL) {
             buf_append_str(out, i == 0 ? "[TOOL_CALLS][" : ", ");
             buf_append_str(out, "{\"name\": \"read\", \"arguments\": ");
             put_input(talk, out);
             buf_printf(out, ", \"id\": \"call0000%u\"}%s", (unsigned)i, i + 1 == n ? "]" : "");
         } else {
-            assert_true(calls == CHAT_CALLS_HERMES);
+            assert_true(calls == CALLS_HERMES);
             buf_append_str(out, out->len_bytes > 0 ? "\n" : "");
             buf_append_str(out, "<tool_call>\n{\"name\": \"read\", \"arguments\": ");
             put_input(talk, out);
@@ -350,8 +350,8 @@ static void put_calls(struct rig_talk *talk, uint64_t n, struct buf *out)
 
 static void put_answer(struct rig_talk *talk, struct buf *out)
 {
-    enum chat_calls calls = chat_format_info(talk->model->gen.chat)->calls;
-    uint64_t most = calls == CHAT_CALLS_LLAMA ? 1 : 3, n = 0;
+    enum calls_format calls = chat_format_info(talk->model->gen.chat)->calls;
+    uint64_t most = calls == CALLS_LLAMA ? 1 : 3, n = 0;
 
     if (talk->traits.thinks && chance(talk, 80)) {
         buf_append_str(out, "<think>\nHmm. ");
@@ -360,7 +360,7 @@ static void put_answer(struct rig_talk *talk, struct buf *out)
     }
     if (talk->traits.has_tools)
         n = talk->traits.always_calls ? 1 + rng_below(&talk->rng, most) : rng_below(&talk->rng, most + 1);
-    if (n == 0 || (calls == CHAT_CALLS_HERMES && chance(talk, 50)))
+    if (n == 0 || (calls == CALLS_HERMES && chance(talk, 50)))
         put_words(talk, out);
     put_calls(talk, n, out);
 }

@@ -36,21 +36,21 @@ static void families_are_recognised(void **state)
 {
     static const struct {
         const char *source, *name;
-        enum chat_calls calls;
+        enum calls_format calls;
     } cases[] = {
-        {hermes_template, "hermes", CHAT_CALLS_HERMES},
-        {EACH("", ""), "plain", CHAT_CALLS_HERMES},
-        {EACH("{# <tool_call> <function=x> #}", SHOWN), "xml", CHAT_CALLS_XML},
-        {EACH("{# <tool_call> <arg_key> #}", SHOWN), "glm", CHAT_CALLS_GLM},
-        {EACH("{# [TOOL_CALLS] #}", SHOWN), "mistral", CHAT_CALLS_MISTRAL},
-        {EACH("{# [TOOL_CALLS] [ARGS] #}", SHOWN), "mistral", CHAT_CALLS_MISTRAL_NAMED},
-        {EACH("{# " DEEPSEEK "```json #}", SHOWN), "deepseek", CHAT_CALLS_DEEPSEEK},
-        {EACH("{# " DEEPSEEK "#}", SHOWN), "deepseek", CHAT_CALLS_DEEPSEEK_V31},
-        {EACH("{# <|python_tag|> #}", SHOWN), "llama", CHAT_CALLS_LLAMA},
-        {EACH("{# <|eot_id|> \"parameters\": #}", SHOWN), "llama", CHAT_CALLS_LLAMA},
-        {EACH("{# <|channel|> #}", SHOWN), "harmony", CHAT_CALLS_HARMONY},
+        {hermes_template, "hermes", CALLS_HERMES},
+        {EACH("", ""), "plain", CALLS_HERMES},
+        {EACH("{# <tool_call> <function=x> #}", SHOWN), "xml", CALLS_XML},
+        {EACH("{# <tool_call> <arg_key> #}", SHOWN), "glm", CALLS_GLM},
+        {EACH("{# [TOOL_CALLS] #}", SHOWN), "mistral", CALLS_MISTRAL},
+        {EACH("{# [TOOL_CALLS] [ARGS] #}", SHOWN), "mistral", CALLS_MISTRAL_NAMED},
+        {EACH("{# " DEEPSEEK "```json #}", SHOWN), "deepseek", CALLS_DEEPSEEK},
+        {EACH("{# " DEEPSEEK "#}", SHOWN), "deepseek", CALLS_DEEPSEEK_V31},
+        {EACH("{# <|python_tag|> #}", SHOWN), "llama", CALLS_LLAMA},
+        {EACH("{# <|eot_id|> \"parameters\": #}", SHOWN), "llama", CALLS_LLAMA},
+        {EACH("{# <|channel|> #}", SHOWN), "harmony", CALLS_HARMONY},
         /* told, but not shown: calls are in our format then */
-        {EACH("{# [TOOL_CALLS] #}", ""), "mistral", CHAT_CALLS_HERMES},
+        {EACH("{# [TOOL_CALLS] #}", ""), "mistral", CALLS_HERMES},
     };
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {

@@ -232,7 +232,7 @@ static void a_listing_is_kept_where_calls_are_not_shown(void **state)
     struct chat_format *format = chat_format_for(LISTING ROLES "{# answer in <tool_call> #}");
 
     assert_false(chat_format_has_tools(format));
-    assert_int_equal(chat_format_info(format)->calls, CHAT_CALLS_HERMES);
+    assert_int_equal(chat_format_info(format)->calls, CALLS_HERMES);
     chat_format_free(format);
     expect_shapes(LISTING ROLES "{# answer in <tool_call> #}", &marked, 1);
 }

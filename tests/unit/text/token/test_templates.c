@@ -169,8 +169,8 @@ static void formats_have_names(void **state)
                                            {"hermes-3", "hermes"},
                                            {"llama-3.1", "llama"},
                                            {"mistral-nemo", "mistral"}};
-    static const enum chat_calls calls[] = {CHAT_CALLS_HERMES, CHAT_CALLS_HERMES, CHAT_CALLS_HERMES,
-                                            CHAT_CALLS_LLAMA, CHAT_CALLS_MISTRAL};
+    static const enum calls_format calls[] = {CALLS_HERMES, CALLS_HERMES, CALLS_HERMES, CALLS_LLAMA,
+                                              CALLS_MISTRAL};
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         struct chat_format *format = format_of_file(names[i][0]);

@@ -362,7 +362,7 @@ static void no_text_makes_it_fail(void **state)
     srandom(7);
     for (unsigned round = 0; round < 4000; round++) {
         struct calls_tool tool = {.name = bytes_str("f"), .schema = bytes_str(schema)};
-        const struct calls_opts opts = {.format = (enum calls_format)(round % 8),
+        const struct calls_opts opts = {.format = (enum calls_format)(round % CALLS_FORMAT_COUNT),
                                         .think_open = round % 3 == 0 ? NULL : "<think>",
                                         .think_close = round % 3 == 0 ? NULL : "</think>",
                                         .begins_thinking = round % 5 == 0,
@@ -403,8 +403,9 @@ static void no_text_is_lost(void **state)
 
     srandom(11);
     for (unsigned round = 0; round < 4000; round++) {
-        const struct calls_opts opts = {
-            .format = (enum calls_format)(round % 8), .think_open = "<think>", .think_close = "</think>"};
+        const struct calls_opts opts = {.format = (enum calls_format)(round % CALLS_FORMAT_COUNT),
+                                        .think_open = "<think>",
+                                        .think_close = "</think>"};
         struct calls_sink sink = {0};
         struct buf text = {0}, was = {0}, is = {0};
 

@@ -344,6 +344,15 @@ static void absurd_submits_are_refused(void **state)
     assert_int_equal(submit(tokens, 12, 2), 0);
 }
 
+static void a_message_of_no_use_here_is_ignored(void **state)
+{
+    Baton__Offer offer = BATON__OFFER__INIT;
+    const struct command *before = last_command;
+
+    assert_int_equal(dialled->events->on_message(dialled->arg, dialled, FRAME_OFFER, &offer.base), 0);
+    assert_ptr_equal(last_command, before);
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, open_worker, close_worker)
@@ -358,6 +367,7 @@ int main(void)
         T(a_new_life_ends_what_the_old_one_asked_for),
         T(a_router_has_an_epoch),
         T(absurd_submits_are_refused),
+        T(a_message_of_no_use_here_is_ignored),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -29,7 +29,6 @@ static void assert_round_trip(const struct kvxfer_message *said)
         assert_int_equal(heard.blocks[i], said->blocks[i]);
     assert_int_equal(heard.skip_blocks, said->skip_blocks);
     assert_int_equal(heard.ticket, said->ticket);
-    assert_int_equal(heard.deadline_ms, said->deadline_ms);
     assert_int_equal(heard.transport, said->transport);
     assert_int_equal(heard.router_epoch, said->router_epoch);
     assert_int_equal(heard.request, said->request);
@@ -62,7 +61,6 @@ static void every_message_comes_back(void **state)
          .n_blocks = 7,
          .skip_blocks = 2,
          .ticket = 99,
-         .deadline_ms = 10,
          .transport = TR_RDMA},
         {.kind = KVXFER_GRANT, .transfer = 4, .blocks = blocks, .n_blocks = 1, .ticket = 5},
         {.kind = KVXFER_REFUSED, .transfer = 5, .code = E_FULL, .retry_after_ms = 20},

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A job: one client request in the router, and all of its states. */
+#ifndef FLEET_ROUTER_JOB_PRIV_H
+#define FLEET_ROUTER_JOB_PRIV_H
+
+#include "base/list.h"
+#include "serve/endpoint/backend.h"
+#include "serve/prompt/scores.h"
+#include "fleet/picker/holder.h"
+#include "fleet/picker/place.h"
+#include "fleet/router/queue_priv.h"
+
+struct router;
+struct router_model;
+
+/* The states; job.c draws the transitions. HOLDING and PROVING... last for a bounded time. "The report" is
+ * the prefill worker's message that says how much of the prompt was cached. */
+enum job_state {
+    JOB_NEW,             /* in no queue and at no worker */
+    JOB_QUEUED,          /* waits for a placement; its client has received nothing */
+    JOB_PUSHED_OUT,      /* lost its place in the full queue; the loop's next turn refuses it */
+    JOB_PLACED,          /* at its workers; they reported nothing yet */
+    JOB_HOLDING,         /* as PLACED; the decode worker's tokens came, and wait for the report */
+    JOB_ANSWERING,       /* at its workers; the front was told that it was accepted */
+    JOB_REQUEUED,        /* waits for workers that continue its answer */
+    JOB_FORSAKEN,        /* as REQUEUED, but since forsaken_ns no worker could continue it */
+    JOB_PROVING_PLACED,  /* as PLACED; the end came, and waits for the prefill worker's serving stats */
+    JOB_PROVING_HOLDING, /* as HOLDING; the end came and waits too */
+    JOB_PROVING,         /* as ANSWERING; the end came and waits too */
+    JOB_ENDED,           /* its workers are free; a paused client is told of the end when it continues */
+    JOB_OVER,            /* its workers are free, and the job is about to be freed */
+    JOB_N_STATES
+};
+
+/* Sets of states. */
+#define JOB_BIT(state) (1u << JOB_##state)
+enum {
+    JOB_WAITS = JOB_BIT(QUEUED) | JOB_BIT(REQUEUED) | JOB_BIT(FORSAKEN), /* in router.queue */
+    JOB_HOLDS = JOB_BIT(HOLDING) | JOB_BIT(PROVING_HOLDING),             /* its tokens wait for the report */
+    JOB_PROVES = JOB_BIT(PROVING_PLACED) | JOB_BIT(PROVING_HOLDING) | JOB_BIT(PROVING),
+    JOB_HAS_END = JOB_PROVES | JOB_BIT(ENDED), /* end is set */
+    JOB_TIMED = JOB_HOLDS | JOB_PROVES,        /* router_stream_tick() ends the state */
+    /* The front was not told that it was accepted, and must be before it gets a token. */
+    JOB_UNACCEPTED = JOB_BIT(PLACED) | JOB_BIT(PROVING_PLACED) | JOB_HOLDS,
+    /* The front was told: a stream that has begun is not refused for objectives. */
+    JOB_BEGUN = JOB_BIT(ANSWERING) | JOB_BIT(REQUEUED) | JOB_BIT(FORSAKEN) | JOB_BIT(PROVING)
+};
+
+enum part_state {
+    PART_NONE,    /* the attempt has no such worker */
+    PART_RUNNING, /* charged to the worker's ledger; more messages may come */
+    PART_OVER     /* its last message was received, or the router cancelled it */
+};
+
+struct job_part { /* one worker's part of the current attempt */
+    enum part_state state;
+    uint32_t slot; /* PICKER_NONE: state is NONE */
+    bool has_proof;
+    struct picker_booking booking; /* its charge in the worker's ledger */
+    struct gen_proof proof;
+};
+
+/* The states of a prompt's block hashes (chain.c). */
+enum chain_state {
+    CHAIN_MATCHING, /* all blocks hashed so far are known: the placement needs more */
+    CHAIN_HASHING,  /* the placement needs no more; the rest is hashed for the index */
+    CHAIN_LEARNING, /* hashed; the index learns the blocks that the placement left out */
+    CHAIN_DONE
+};
+
+struct gen_handle { /* a job; the front uses it under this name. The fields that every token needs come
+                     * first */
+    struct router *router;
+    struct router_model *model;
+    enum job_state state;
+    bool is_paused;       /* the client reads no tokens now; holds in any state */
+    uint32_t n_delivered; /* answer tokens passed to the front */
+    uint32_t cap_tokens;
+    uint32_t score_next; /* index of the next prompt token whose logprob is expected; 0: prompt logprobs are
+                          * not wanted */
+    uint64_t number;     /* of this attempt, in messages */
+    uint64_t held_ns;    /* when it entered HOLDING */
+    uint64_t first_token_ns;
+    uint64_t ended_ns; /* when it entered one of JOB_PROVES */
+    enum gen_end end;  /* JOB_HAS_END: how the answer ended */
+    struct gen_events events;
+    void *arg;
+    struct sample_result *draws; /* [cap_draws], sampling results of the undelivered tokens, if wanted */
+    struct work_order order;     /* its tokens grow with the answer */
+    struct scores scores;        /* prompt logprobs, not delivered yet */
+    struct job_part prefill, decode;
+
+    struct list all;     /* in router.jobs */
+    struct list waiting; /* in router.queue in JOB_WAITS, in router.pushed_out while PUSHED_OUT */
+    struct queue_place place;
+    uint32_t cap_draws;
+    struct block_hash *hashes; /* [n_blocks], of the prompt's whole blocks ... */
+    size_t n_blocks, n_hashes; /* ... of which n_hashes are computed (chain.c) */
+    enum chain_state chain;
+    size_t learn_from, learn_to; /* LEARNING: the index does not know these blocks yet */
+    struct list unhashed;        /* in router.unhashed until its chain is DONE */
+    struct picker_slots excluded;
+    struct picker_slots barred; /* excluded, and workers that lack a capability it needs */
+    uint64_t layout;            /* of the workers of its latest placement */
+    bool keeps_layout;          /* set once workers of that layout answered a part */
+    struct gen_proof sum;       /* serving stats of earlier attempts */
+    uint64_t submitted_ns;
+    uint64_t queued_ns;   /* 0: never queued */
+    uint64_t forsaken_ns; /* when it entered FORSAKEN */
+    struct picker_choice estimate;
+    struct picker_holder holder; /* the owner that the computing worker may fetch cached blocks from; slot
+                                  * PICKER_NONE: none */
+    uint32_t ask_limit_ms;
+};
+
+static inline bool job_is_in(const struct gen_handle *job, unsigned states)
+{
+    return (states >> job->state & 1) != 0;
+}
+
+#endif

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The rows.  Each shows a call as the format's template writes it.
+ *
+ * calls_json.c, calls_tags.c and calls_harmony.c have the functions that parse.  A new format whose calls
+ * look like an existing one needs only a row here. */
+#include "text/toolcall/formats.h"
+
+#include "text/toolcall/calls_priv.h"
+
+/* clang-format off */
+#define TEXT(text) {CALLS_PIECE_TEXT, text}
+#define MARK(mark) {CALLS_PIECE_MARK, mark}
+#define CALL_ID    {CALLS_PIECE_CALL_ID, NULL}
+#define MARKS(...) (const char *const[]){__VA_ARGS__, NULL}
+#define PARSER(...) &(const struct calls_parser){__VA_ARGS__}
+#define DEEPSEEK(a, b) "<" CALLS_BAR "tool" CALLS_BLOCK a CALLS_BLOCK b CALLS_BAR ">"
+/* clang-format on */
+
+#define DEEPSEEK_PARSER                                                                                      \
+    PARSER(.opens = {DEEPSEEK("call", "begin")},                                                             \
+           .drops = {DEEPSEEK("calls", "begin"), DEEPSEEK("calls", "end")},                                  \
+           .close = DEEPSEEK("call", "end"), .header = calls_deepseek_header, .tail = calls_mark_tail,       \
+           .marks = MARKS(DEEPSEEK("call", "begin"), DEEPSEEK("call", "end"), DEEPSEEK("calls", "begin"),    \
+                          DEEPSEEK("calls", "end"), CALLS_DEEPSEEK_SEP))
+#define MISTRAL_PARSER                                                                                       \
+    PARSER(.opens = {"[TOOL_CALLS]"}, .header = calls_mistral_header, .tail = calls_list_tail,               \
+           .marks = MARKS("[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"))
+
+static const struct calls_tags xml_tags = {.key_open = "<parameter=",
+                                           .key_close = ">",
+                                           .value_close = "</parameter>",
+                                           .end = "</function>",
+                                           .key_written = ">\n",
+                                           .value_written = "\n</parameter>"};
+static const struct calls_tags glm_tags = {.key_open = "<arg_key>",
+                                           .key_close = "</arg_key>",
+                                           .value_open = "<arg_value>",
+                                           .value_close = "</arg_value>",
+                                           .end = "</tool_call>",
+                                           .key_written = "</arg_key>\n<arg_value>",
+                                           .value_written = "</arg_value>",
+                                           .is_tight = true};
+
+static const struct calls_row rows[CALLS_FORMAT_COUNT] = {
+    [CALLS_PLAIN] = {.name = "plain",
+                     .parser = PARSER(.marks = (const char *const[]){NULL}),
+                     .grammar = {.mark = "", .name_before = "", .name_after = "", .between = ""}},
+
+    /* <tool_call>\n<function=N>\n<parameter=K>\nV\n</parameter>\n</function>\n</tool_call>      Qwen 3 Coder */
+    [CALLS_XML] = {.name = "xml",
+                   .detect = {{"<tool_call>", "<function="}},
+                   .parser = PARSER(.opens = {"<tool_call>", "<function="}, .close = "</tool_call>",
+                                    .header = calls_xml_header, .tail = calls_tags_tail, .tags = &xml_tags,
+                                    .marks = MARKS("<tool_call>", "</tool_call>")),
+                   .grammar = {.mark = "<tool_call>",
+                               .call_open = {MARK("<tool_call>")},
+                               .name_before = "\n<function=",
+                               .name_after = ">\n",
+                               .tags = &xml_tags,
+                               .call_close = {TEXT("</function>\n"), MARK("</tool_call>")},
+                               .between = "\n"}},
+
+    /* <tool_call>N\n<arg_key>K</arg_key>\n<arg_value>V</arg_value>\n</tool_call> */
+    [CALLS_GLM] = {.name = "glm",
+                   .detect = {{"<tool_call>", "<arg_key>"}},
+                   .parser = PARSER(.opens = {"<tool_call>"}, .close = "</tool_call>",
+                                    .header = calls_glm_header, .tail = calls_tags_tail, .tags = &glm_tags,
+                                    .marks = MARKS("<tool_call>", "</tool_call>", "<arg_key>", "</arg_key>",
+                                                   "<arg_value>", "</arg_value>")),
+                   .grammar = {.mark = "<tool_call>",
+                               .call_open = {MARK("<tool_call>")},
+                               .name_before = "",
+                               .name_after = "\n",
+                               .tags = &glm_tags,
+                               .call_close = {MARK("</tool_call>")},
+                               .between = "\n"}},
+
+    /* <tool_call>\n{"name": "N", "arguments": {...}}\n</tool_call>      Qwen, Hermes, many more */
+    [CALLS_HERMES] = {.name = "hermes",
+                      .detect = {{"<tool_call>"}},
+                      .parser = PARSER(.opens = {"<tool_call>"}, .close = "</tool_call>",
+                                       .header = calls_object_header, .tail = calls_mark_tail,
+                                       .marks = MARKS("<tool_call>", "</tool_call>")),
+                      .grammar = {.mark = "<tool_call>",
+                                  .call_open = {MARK("<tool_call>")},
+                                  .name_before = "\n{\"name\": \"",
+                                  .name_after = "\", \"arguments\": ",
+                                  .call_close = {TEXT("}\n"), MARK("</tool_call>")},
+                                  .between = "\n"}},
+
+    /* [TOOL_CALLS]N[ARGS]{...}      Mistral since Large 2411 */
+    [CALLS_MISTRAL_NAMED] = {.name = "mistral",
+                             .detect = {{"[TOOL_CALLS]", "[ARGS]"}},
+                             .id_chars = 9,
+                             .parser = MISTRAL_PARSER,
+                             .grammar = {.mark = "[TOOL_CALLS]",
+                                         .call_open = {MARK("[TOOL_CALLS]")},
+                                         .name_before = "",
+                                         .name_after = "",
+                                         .name_end = {MARK("[ARGS]")},
+                                         .between = ""}},
+
+    /* [TOOL_CALLS][{"name": "N", "arguments": {...}, "id": "9 letters"}] */
+    [CALLS_MISTRAL] = {.name = "mistral",
+                       .detect = {{"[TOOL_CALLS]"}},
+                       .id_chars = 9,
+                       .writes_ids = true,
+                       .parser = MISTRAL_PARSER,
+                       .grammar = {.mark = "[TOOL_CALLS]",
+                                   .open = {MARK("[TOOL_CALLS]"), TEXT("[")},
+                                   .name_before = "{\"name\": \"",
+                                   .name_after = "\", \"arguments\": ",
+                                   .call_close = {CALL_ID, TEXT("}")},
+                                   .between = ", ",
+                                   .close = {TEXT("]")},
+                                   .has_list = true,
+                                   .has_commas = true}},
+
+    /* <calls-begin><call-begin>function<sep>N\n```json\n{...}\n```<call-end><calls-end>      V2.5, V3, R1 */
+    [CALLS_DEEPSEEK] = {.name = "deepseek",
+                        .detect = {{DEEPSEEK("calls", "begin"), "```json"}},
+                        .parser = DEEPSEEK_PARSER,
+                        .grammar = {.mark = DEEPSEEK("calls", "begin"),
+                                    .open = {MARK(DEEPSEEK("calls", "begin"))},
+                                    .call_open = {MARK(DEEPSEEK("call", "begin")), TEXT("function"),
+                                                  MARK(CALLS_DEEPSEEK_SEP)},
+                                    .name_before = "",
+                                    .name_after = "\n```json\n",
+                                    .call_close = {TEXT("\n```"), MARK(DEEPSEEK("call", "end"))},
+                                    .between = "\n",
+                                    .close = {MARK(DEEPSEEK("calls", "end"))},
+                                    .has_list = true}},
+
+    /* <calls-begin><call-begin>N<sep>{...}<call-end><calls-end> */
+    [CALLS_DEEPSEEK_V31] = {.name = "deepseek",
+                            .detect = {{DEEPSEEK("calls", "begin")}},
+                            .parser = DEEPSEEK_PARSER,
+                            .grammar = {.mark = DEEPSEEK("calls", "begin"),
+                                        .open = {MARK(DEEPSEEK("calls", "begin"))},
+                                        .call_open = {MARK(DEEPSEEK("call", "begin"))},
+                                        .name_before = "",
+                                        .name_after = "",
+                                        .name_end = {MARK(CALLS_DEEPSEEK_SEP)},
+                                        .call_close = {MARK(DEEPSEEK("call", "end"))},
+                                        .between = "",
+                                        .close = {MARK(DEEPSEEK("calls", "end"))},
+                                        .has_list = true}},
+
+    /* <|channel|>commentary to=functions.N <|constrain|>json<|message|>{...}      gpt-oss */
+    [CALLS_HARMONY] = {.name = "harmony",
+                       .detect = {{"<|channel|>"}},
+                       .parser = PARSER(.opens = {"<|start|>", "<|channel|>"},
+                                        .drops = {"<|end|>", "<|call|>", "<|return|>"}, .close = "<|call|>",
+                                        .header = calls_harmony_header, .tail = calls_harmony_tail,
+                                        .marks = MARKS("<|start|>", "<|channel|>", "<|message|>", "<|end|>",
+                                                       "<|call|>", "<|return|>", "<|constrain|>")),
+                       .grammar = {.mark = "",
+                                   .call_open = {MARK("<|channel|>")},
+                                   .name_before = "commentary to=functions.",
+                                   .name_after = " ",
+                                   .name_end = {MARK("<|constrain|>"), TEXT("json"), MARK("<|message|>")},
+                                   .between = "",
+                                   .is_one = true}},
+
+    /* {"name": "N", "parameters": {...}} as the whole answer, after <|python_tag|> or not */
+    [CALLS_LLAMA] = {.name = "llama",
+                     .detect = {{"<|eot_id|>", "\"parameters\": "}, {"<|python_tag|>"}},
+                     .parser =
+                         PARSER(.opens = {"<|python_tag|>"}, .is_bare = true, .header = calls_object_header,
+                                .tail = calls_llama_tail, .marks = MARKS("<|python_tag|>")),
+                     .grammar = {.mark = "{\"name\": \"",
+                                 .name_before = "{\"name\": \"",
+                                 .name_after = "\", \"parameters\": ",
+                                 .call_close = {TEXT("}")},
+                                 .between = "",
+                                 .is_one = true}},
+};
+
+const struct calls_row *calls_row_of(enum calls_format format)
+{
+    return &rows[(unsigned)format < CALLS_FORMAT_COUNT ? format : CALLS_PLAIN];
+}
+
+/* True if all texts of one of the row's lists occur in the template. */
+static bool row_is_detected(const struct calls_row *row, struct bytes text)
+{
+    for (unsigned i = 0; i < CALLS_MAX_DETECT && row->detect[i][0] != NULL; i++) {
+        bool has_all = true;
+
+        for (unsigned k = 0; k < 2 && row->detect[i][k] != NULL; k++)
+            has_all = has_all && bytes_find(text, bytes_str(row->detect[i][k]), 0) != SIZE_MAX;
+        if (has_all)
+            return true;
+    }
+    return false;
+}
+
+enum calls_format calls_format_detect(struct bytes chat_template)
+{
+    for (unsigned i = CALLS_PLAIN + 1; i < CALLS_FORMAT_COUNT; i++)
+        if (row_is_detected(&rows[i], chat_template))
+            return (enum calls_format)i;
+    return CALLS_PLAIN;
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table of tool-call formats: formats.c has one row per format.
+ *
+ * A row says how to detect the format in a chat template, how to parse calls (the splitter), and how to
+ * constrain them (serve/prompt writes the grammar from the row).  CONTRIBUTING.md says how to add a format. */
+#ifndef TEXT_TOOLCALL_FORMATS_H
+#define TEXT_TOOLCALL_FORMATS_H
+
+#include "base/bytes.h"
+
+enum calls_format {
+    CALLS_PLAIN, /* no calls: thinking and text only */
+    /* In the order of detection: the first one that the template matches applies. */
+    CALLS_XML,
+    CALLS_GLM,
+    CALLS_HERMES,
+    CALLS_MISTRAL_NAMED, /* name[ARGS]{...} */
+    CALLS_MISTRAL,       /* a list of objects */
+    CALLS_DEEPSEEK,      /* "function", a name and a block of JSON */
+    CALLS_DEEPSEEK_V31,  /* a name and an object */
+    CALLS_HARMONY,
+    CALLS_LLAMA,
+    CALLS_FORMAT_COUNT
+};
+
+/* ---- constrain ---- */
+
+enum calls_piece_kind { CALLS_PIECE_END, CALLS_PIECE_TEXT, CALLS_PIECE_MARK, CALLS_PIECE_CALL_ID };
+
+struct calls_piece { /* fixed text of a format */
+    enum calls_piece_kind kind;
+    const char *text; /* CALL_ID: NULL */
+};
+#define CALLS_MAX_PIECES 4 /* a list of pieces ends with CALLS_PIECE_END */
+
+struct calls_tags {                   /* arguments between tags */
+    const char *key_open, *key_close; /* around a key */
+    const char *value_open;           /* NULL: the key's tag opens the value */
+    const char *value_close;          /* ends a value; no value contains it */
+    const char *end;                  /* after the last value */
+    const char *key_written;          /* from a key to its value, as the model writes it */
+    const char *value_written;        /* from a value to the next tag, as the model writes it */
+    bool is_tight; /* no line end is written around a value; one that stands there belongs to the tags */
+};
+
+/* open (call_open name_before NAME name_after name_end ARGUMENTS call_close between)* close */
+struct calls_grammar {
+    const char *mark; /* begins calls; text must not contain it.  "": no mark begins a call */
+    struct calls_piece open[CALLS_MAX_PIECES], close[CALLS_MAX_PIECES]; /* around all calls of an answer */
+    struct calls_piece call_open[CALLS_MAX_PIECES], call_close[CALLS_MAX_PIECES];
+    const char *name_before, *name_after;
+    struct calls_piece name_end[CALLS_MAX_PIECES];
+    const struct calls_tags *tags; /* NULL: the arguments are a JSON object */
+    const char *between;           /* text between calls */
+    bool is_one;                   /* the format allows one call per answer */
+    bool has_list;                 /* all calls of an answer stand in one pair of open and close */
+    bool has_commas;               /* between stands between two calls, and nowhere else */
+};
+
+/* ---- the table ---- */
+
+#define CALLS_MAX_DETECT 2
+
+struct calls_parser; /* calls_priv.h */
+
+struct calls_row {
+    const char *name; /* for logs */
+    /* The format is detected if all texts of one list occur in the template. */
+    const char *detect[CALLS_MAX_DETECT][2];
+    unsigned id_chars; /* length of call ids in letters and digits; 0: any */
+    bool writes_ids;   /* the model writes the ids of its calls */
+    const struct calls_parser *parser;
+    struct calls_grammar grammar;
+};
+
+const struct calls_row *calls_row_of(enum calls_format format);
+/* The first format that occurs in the template; CALLS_PLAIN: none. */
+enum calls_format calls_format_detect(struct bytes chat_template);
+
+#endif

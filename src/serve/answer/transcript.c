@@ -2,8 +2,8 @@
 /* Recording answers.
  *
  *     tokens ─────────────────────────────────────> ids  ──┐
- *        └──> answer ──blocks──> transcript ──> the sink       ├──> cached_answer
- *                                   └─────────> blocks ────┘
+ *        └──> answer ──blocks──> transcript ──> the sink   ├──> cached_answer
+ *                                   └─────────────> blocks ┘
  *
  * An answer that its model ended is complete: its ids stand for everything between the tokens that open
  * the turn and those that close it.  An answer that ended otherwise has too many ids, or lacks the tokens

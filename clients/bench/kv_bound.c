@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How fast encrypted KV can be at all where sender and receiver share the cores of one host:
+/* The upper bound of encrypted KV where sender and receiver share the cores of one host:
  *
  *     bound = cores / (seal + open + sockets)          each in processor seconds for a byte
  *
- * Every byte is sealed once, opened once, and goes through a pair of sockets; when all cores do nothing else,
- * that is what they get through.  With two cores it lies below what one core seals, so that no transport can
- * come near the reference of the table's row.
+ * Every byte is sealed once, opened once, and goes through a pair of sockets.  The bound is the throughput
+ * when all cores do only this.  With two cores it lies below the sealing speed of one core.  So no transport
+ * can come near the reference of the table's row.
  *
- * The pieces are timed by the processor time of this process, whose other threads rest meanwhile: who else
- * uses the cores makes the transport slower, but not the bound. */
+ * The pieces are timed by the processor time of this process; its other threads rest.  Other processes on
+ * these cores slow the transport, but do not change the bound. */
 #include <openssl/evp.h>
 #include <sched.h>
 #include <string.h>

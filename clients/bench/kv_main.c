@@ -7,16 +7,16 @@
  *     shm        two nodes, shared memory              memcpy, one thread
  *     rdma       where the address has an RDMA port    as tcp_arena
  *
- * iperf3 sends one buffer that stays in the cache and throws away what it receives; KV lies in memory at both
- * ends.  Hence both references for tcp.  Sealing alone is what tls is held against; what the cores of this
- * host could do at most when they also open, send and receive is printed beside it (kv_bound.c).
+ * iperf3 sends one buffer that stays in the cache, and discards what it receives.  KV lies in memory at both
+ * ends.  So tcp has both references.  The reference of tls is sealing alone.  Beside it stands the bound for
+ * cores that also open, send and receive (kv_bound.c).
  *
- * The processor time of both transport threads is measured too: what a byte costs each end, which others on
- * the machine change little, and for what share of the transfer the busier one ran.  Near 100 % the two
- * overlap, and only a cheaper byte makes the transfer faster; where it is less, somebody waits.
+ * The table also shows the processor time of both transport threads: the cost of a byte at each end, and the
+ * share of the transfer that the busier thread ran.  Other load hardly changes the cost.  Near 100 % the two
+ * threads overlap, and only a cheaper byte makes the transfer faster.  Below that, a thread waits.
  *
- * A round measures the reference right before the transport, so that a machine shared with others treats both
- * alike.  What is printed are medians, of the speeds and of the rounds' ratios. */
+ * A round measures the reference right before the transport, so other load on the machine affects both alike.
+ * The table shows medians, of the speeds and of the rounds' ratios. */
 #include <getopt.h>
 #include <jansson.h>
 #include <stdarg.h>
@@ -33,9 +33,9 @@
 #include "clients/bench/stats.h"
 #include "clients/common/cli.h"
 
-struct ends {                     /* of a transfer: what it cost, whoever else uses the cores */
+struct ends {                     /* cost of a transfer in processor time */
     struct series from_ns, to_ns; /* processor time of the transport threads for a byte */
-    struct series busy;           /* share of the time that the busier of them ran */
+    struct series busy;           /* share of the transfer that the busier thread ran */
 };
 
 struct row {
@@ -77,7 +77,7 @@ static void add_ends(struct ends *ends, const struct kv_move *move, size_t total
     series_add(&ends->busy, (double)most_ns / (double)move->took_ns);
 }
 
-/* False: this kind is not to be had here. */
+/* False: this kind is not available here. */
 static bool measure(const struct kv_bench *bench, enum kv_kind kind, const char *name, const char *reference,
                     uint64_t (*reference_ns)(const struct kv_bench *bench), struct row *out)
 {
@@ -88,7 +88,7 @@ static bool measure(const struct kv_bench *bench, enum kv_kind kind, const char 
 
     if (pair == NULL)
         return false;
-    kv_pair_move(pair, bench); /* connects, and touches what was never touched */
+    kv_pair_move(pair, bench); /* connects, and touches all pages for the first time */
     for (unsigned i = 0; i < bench->n_rounds; i++) {
         uint64_t limit_ns = reference_ns(bench);
 
@@ -235,7 +235,7 @@ static bool read_number(const char *option, const char *text, uint64_t min, uint
     return false;
 }
 
-/* As a worker does when it starts, or what is asked for. */
+/* The kernels that a worker would choose at start, or those of the option. */
 static bool choose_copy(const char *name)
 {
     double gbs[MEM_COPY_MAX_METHODS];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two transport nodes, as two workers of one host have them, and one push from the one's arena to the
- * other's: layer by layer, which is how a prompt's KV comes. */
+/* Two transport nodes, as two workers of one host have them.  A push goes from one arena to the other, layer
+ * by layer, as the KV of a prompt does. */
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@
 struct end { /* one node's part of the pair */
     struct kv_pair *pair;
     struct tr_node *node;
-    clockid_t used; /* processor time of its thread, which the thread itself tells */
+    clockid_t used; /* processor time of its thread; the thread itself reports it */
     sem_t is_done;  /* posted at the end of each transfer */
 };
 
@@ -31,7 +31,7 @@ struct kv_pair {
     _Atomic uint64_t arrived_ns;
 };
 
-/* On the end's transport thread. */
+/* Runs on the end's transport thread. */
 static void on_event(void *arg, const struct tr_event *event)
 {
     struct end *end = arg;
@@ -79,7 +79,7 @@ static void open_end(struct kv_pair *pair, const struct kv_bench *bench, unsigne
     snprintf(listen, sizeof(listen), strchr(bench->address, ':') ? "[%s]:0" : "%s:0", bench->address);
     snprintf(path, sizeof(path), "/tmp/baton-bench-kv-%d-%u", (int)getpid(), which);
     end->pair = pair;
-    end->used = CLOCK_PROCESS_CPUTIME_ID; /* until the first transfer, which connects and is not counted */
+    end->used = CLOCK_PROCESS_CPUTIME_ID; /* the first transfer connects; it is not counted */
     sem_init(&end->is_done, 0, 0);
     if (tr_node_new(&opts, &fault, &end->node) != 0)
         kv_die("%s", fault.text);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the host does with the same bytes when nobody looks after them: the marks that a transport is held
- * against.  Sockets, iperf3's too, have the congestion control that the transport chooses for its own
- * (tr_listen.c), whatever the host's default is: with BBR the reference alone would be slower. */
+/* The references: the same bytes over the same host without a transport.  The sockets, those of iperf3 too,
+ * use the congestion control that the transport sets for its own (tr_listen.c), whatever the host's default
+ * is.  With BBR only the reference would be slower. */
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -51,7 +51,8 @@ static void connect_pair(int listener, int *out, int *in)
     socklen_t len_bytes = sizeof(address);
 
     *out = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    setsockopt(*out, IPPROTO_TCP, TCP_CONGESTION, CONGESTION, sizeof(CONGESTION) - 1); /* who sends decides */
+    setsockopt(*out, IPPROTO_TCP, TCP_CONGESTION, CONGESTION,
+               sizeof(CONGESTION) - 1); /* the sender decides */
     if (*out < 0 || getsockname(listener, (struct sockaddr *)&address, &len_bytes) != 0 ||
         connect(*out, (struct sockaddr *)&address, sizeof(address)) != 0)
         kv_die("no connection over loopback: %m");
@@ -73,7 +74,7 @@ static int listen_on_loopback(uint16_t *port_out)
     return fd;
 }
 
-/* Which of the connections can go on; waits until one can. */
+/* Waits until a connection can continue, and returns which. */
 static void wait_for_any(const int *fds, unsigned n, short events, bool ready[MAX_CONNECTIONS])
 {
     struct pollfd polled[MAX_CONNECTIONS];
@@ -194,7 +195,7 @@ uint64_t kv_reference_iperf3(const struct kv_bench *bench)
     double bytes_per_s = 0;
     int fds[2];
 
-    close(listen_on_loopback(&number)); /* it is free now, and nobody hurries to take it */
+    close(listen_on_loopback(&number)); /* the port is free now; another process is unlikely to take it */
     snprintf(port, sizeof(port), "%u", (unsigned)number);
     snprintf(n, sizeof(n), "%u", bench->n_connections);
     server_pid = start(server, -1);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* baton-bench: loads a Messages endpoint and reports what its clients feel.
+/* baton-bench: loads a Messages endpoint and reports the latency and throughput that its clients see.
  *
  *   options ──> model, tokens per word (asked of the server) ──> plan ──> run ──> report
  *
- * Prompts are to have a wanted number of tokens, but only the server knows its tokeniser.  So it is asked to
- * count two prompts of known numbers of words; the difference gives the tokens per word, the rest is the chat
- * format's own. */
+ * Prompts need a given number of tokens, but only the server knows its tokeniser.  So the server counts two
+ * prompts of known numbers of words.  The difference gives the tokens per word; the rest is the chat format's
+ * own. */
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -34,7 +34,7 @@ struct bench {
     struct tally tally;
 };
 
-/* Each request has a connection while it runs, so the limit on descriptors is the limit on requests. */
+/* Each running request has a connection, so the limit on descriptors bounds the requests. */
 static void raise_descriptor_limit(void)
 {
     struct rlimit limit;
@@ -45,7 +45,8 @@ static void raise_descriptor_limit(void)
     (void)setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-/* How many tokens the server counts in the sample, n_times over; negative: it does not tell. */
+/* Returns the tokens that the server counts in n_times copies of the sample; negative: the server does not
+ * count. */
 static int64_t count_tokens(struct bench *bench, unsigned n_times, uint64_t *n_words_out)
 {
     char path[SERVER_PATH_BYTES];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading the command line.  Three kinds of load exclude each other: --concurrency, --rate and --trace; which
- * one is meant follows from which option is there, and without any of them four requests are kept under way.
- * A run must end by itself, so it has a number of requests unless it has a duration or a trace. */
+/* Reads the command line.  There are three kinds of load: --concurrency, --rate and --trace; they exclude each
+ * other.  The default is four requests at a time.  A run must end, so it has a number of requests unless it
+ * has a duration or a trace. */
 #include "clients/bench/options.h"
 
 #include <getopt.h>
@@ -128,7 +128,7 @@ static bool read_positive(const char *option, const char *text, double *out)
     return false;
 }
 
-/* Sizes and kinds of load.  1: taken, 0: refused, -1: another option. */
+/* Options of sizes and kinds of load.  1: accepted, 0: refused, -1: another option. */
 static int read_load(int c, struct bench_opts *opts, unsigned *n_loads)
 {
     uint64_t count = 0;

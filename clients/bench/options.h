@@ -9,12 +9,12 @@
 #define BENCH_NAME "baton-bench"
 
 enum bench_load {
-    BENCH_CLOSED,  /* so many requests under way at any time */
-    BENCH_POISSON, /* so many arrivals per second, whatever the server does */
-    BENCH_TRACE    /* arrivals and lengths of a recorded day */
+    BENCH_CLOSED,  /* n requests run at any time */
+    BENCH_POISSON, /* n arrivals per second, whatever the server does */
+    BENCH_TRACE    /* arrivals and lengths of a recorded trace */
 };
 
-struct bench_range { /* tokens, drawn uniformly; low == high: always that */
+struct bench_range { /* tokens, drawn uniformly; low == high: a constant */
     uint32_t low;
     uint32_t high;
 };
@@ -30,7 +30,7 @@ struct bench_opts {
     double speed;              /* BENCH_TRACE: 2 plays it twice as fast */
     uint64_t n_requests;       /* 0: no bound, warm-up included */
     uint64_t duration_ns;      /* of sending; 0: no bound */
-    struct bench_range prompt; /* tokens; BENCH_TRACE: high bounds what the trace says, 0: nothing does */
+    struct bench_range prompt; /* tokens; BENCH_TRACE: high bounds the trace's lengths, 0: no bound */
     struct bench_range answer; /* the same */
     uint32_t shared_prefix_tokens;
     uint64_t seed;
@@ -42,7 +42,7 @@ struct bench_opts {
     bool is_json;
 };
 
-/* 1: go on; 0: all is done (--help, --version), or refused: exit with *status_out. */
+/* 1: continue; 0: exit with *status_out (--help, --version, or a refused option). */
 int bench_options_read(int argc, char **argv, struct bench_opts *opts, int *status_out);
 
 #endif

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prompts are made of short common words, since these are one token each in large vocabularies and alike in
- * small ones:
+/* Prompts are made of short common words.  Such a word is one token in a large vocabulary, and about the same
+ * number of tokens in any small one:
  *
  *   shared prefix | block 17 | block 4 | ... | own words
  *
- * Every part is drawn from a generator of its own, seeded by what it is (the prefix, a block's id, the
- * request's index), so equal parts are equal text wherever they stand, and a server's prefix cache finds
- * them.  How many words a number of tokens takes is measured on the server before the run; counts are rounded
- * on the running sum, not part by part, so the error does not grow with the parts. */
+ * Each part has a generator of its own, seeded by the part's identity (the prefix, a block's id, the request's
+ * index).  So equal parts are equal text at every position, and a server's prefix cache finds them.  The run
+ * measures tokens per word on the server before it starts.  Counts are rounded on the running sum, so errors
+ * do not add up over the parts. */
 #include "clients/bench/plan.h"
 
 #include <math.h>
@@ -64,13 +64,13 @@ static int put_words(uint64_t stream, uint64_t n_words, struct buf *out)
 struct filling {
     const struct prompt_maker *maker;
     struct buf *out;
-    double tokens;    /* wanted so far */
-    uint64_t n_words; /* there so far */
-    uint32_t left;    /* tokens of the prompt still to be filled */
+    double tokens;    /* target so far */
+    uint64_t n_words; /* written so far */
+    uint32_t left;    /* remaining tokens of the prompt */
 };
 
-/* Up to n_tokens more of one kind; at least a word when it is the request's own, so that no prompt is empty.
- */
+/* Appends up to n_tokens more of one kind.  The request's own part has at least one word, so no prompt is
+ * empty. */
 static int fill(struct filling *filling, uint64_t stream, uint32_t n_tokens, bool is_own)
 {
     double wanted;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which requests a run sends, and when: drawn from the options, or read from a trace.  The same options give
+/* The requests of a run and their times, drawn from the options or read from a trace.  The same options give
  * the same requests. */
 #ifndef CLIENTS_BENCH_PLAN_H
 #define CLIENTS_BENCH_PLAN_H
@@ -10,7 +10,7 @@
 
 struct planned {
     uint64_t index;
-    uint64_t at_ns; /* since the start; 0 for BENCH_CLOSED: as soon as one may be sent */
+    uint64_t at_ns; /* since the start; 0 for BENCH_CLOSED: as soon as a request may be sent */
     uint32_t prompt_tokens;
     uint32_t answer_tokens;
     const uint64_t *block_ids; /* [n_blocks], of TRACE_BLOCK_TOKENS each; NULL: none */
@@ -26,24 +26,22 @@ struct plan {
 };
 
 void plan_init(struct plan *plan, const struct bench_opts *opts, const struct trace *trace);
-/* The next request, or false: that was all. */
+/* Gives the next request; false: there are no more. */
 bool plan_next(struct plan *plan, struct planned *out);
 
 /* ---- prompts ---- */
 
 struct prompt_maker {
     double tokens_per_word;
-    double overhead_tokens; /* of a prompt with no word in it */
+    double overhead_tokens; /* of a prompt without words */
     uint32_t shared_prefix_tokens;
     uint64_t seed;
 };
 
-/* Appends words whose tokens come to about what is planned: first what is shared (the common prefix, or the
- * blocks of the trace), then words of this request's own.  The text depends on seed, index and block ids
- * only. */
+/* Appends words of about the planned number of tokens: first the shared ones (the common prefix, or the
+ * trace's blocks), then the request's own.  The text depends only on seed, index and block ids. */
 int prompt_put(const struct prompt_maker *maker, const struct planned *planned, struct buf *out);
-/* Appends every word there is, n_times over: the sample from which tokens per word are counted.  Returns how
- * many words that is. */
+/* Appends every word n_times: the sample whose tokens the server counts.  Returns the number of words. */
 uint64_t prompt_put_sample(unsigned n_times, struct buf *out);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Both reports say the same.  Shares of requests are of all that were counted and ended: a request that
- * failed kept no objective.  Shares of answers are of whole answers, and what only the server knows is of
- * answers with a proof. */
+/* Both reports have the same content.  Shares of requests refer to all counted requests that ended; a failed
+ * request kept no objective.  Shares of answers refer to whole answers.  The server's own figures refer to
+ * answers with serving stats. */
 #include "clients/bench/report.h"
 
 #include <inttypes.h>

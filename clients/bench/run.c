@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All requests share one loop; each is a stream with three times: sent, first piece, last piece.
+/* All requests share one loop.  Each is a stream with three times: sent, first piece, last piece.
  *
  *   closed loop      a request ends ──> the next is sent
- *   Poisson, trace   a timer fires  ──> everything that is due is sent, however many are under way
+ *   Poisson, trace   a timer fires  ──> every due request is sent, however many run
  *
- * In the open kinds the server's slowness must not slow the arrivals down, or the figures would be kinder
- * than what clients feel; how late this program itself was in sending is measured too (lag) and shown, so
- * that an overloaded client is not taken for a slow server.
+ * In the open kinds a slow server must not slow the arrivals down; else the figures would be better than the
+ * clients' experience.  The report also shows how late this program sent (lag), so nobody mistakes an
+ * overloaded client for a slow server.
  *
- * A piece of text is a token in nearly all cases, so the gap between two pieces is an inter-token latency;
- * the mean time per token of an answer uses the server's count of tokens instead, and it is what the
- * objective is about. */
+ * A piece of text is one token in nearly all cases, so the gap between two pieces is an inter-token latency.
+ * The mean time per token uses the server's count of tokens instead; the objective refers to it. */
 #include "clients/bench/run.h"
 
 #include <inttypes.h>
@@ -75,7 +74,7 @@ static void on_piece(void *arg, enum answer_part part, struct bytes text)
     uint64_t now_ns = clock_now_ns();
 
     if (part == ANSWER_TOOL || part == ANSWER_BLOCK_END)
-        return; /* come with a token that is counted */
+        return; /* arrive with a counted token */
     run->n_pieces++;
     if (ask->first_ns == 0) {
         ask->first_ns = now_ns;
@@ -237,7 +236,8 @@ static int send_one(struct run *run, const struct planned *planned)
     return 0;
 }
 
-/* Whether the next request is to be sent now; else *wait_ns_out says when (0: when one ends). */
+/* Returns whether the next request is due; else *wait_ns_out is the time until then (0: when a request ends).
+ */
 static bool is_due(const struct run *run, uint64_t *wait_ns_out)
 {
     uint64_t since_ns = clock_now_ns() - run->began_ns;
@@ -281,7 +281,7 @@ static void send_due(void *arg)
         finish(run, run->result);
 }
 
-/* ---- how it goes ---- */
+/* ---- progress ---- */
 
 static void on_progress(void *arg)
 {
@@ -308,7 +308,7 @@ static void on_interrupt(void *arg)
     finish(run, E_CANCELLED);
 }
 
-/* What is still under way when the run ends is broken off and counted as such. */
+/* Requests that still run at the end are cancelled, and counted as such. */
 static void cut_live(struct run *run)
 {
     struct list *node;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A run: sends what is planned and measures what comes back. */
+/* A run: sends the planned requests and measures their answers. */
 #ifndef CLIENTS_BENCH_RUN_H
 #define CLIENTS_BENCH_RUN_H
 
@@ -18,8 +18,9 @@ struct run_opts {
     struct plan *plan;
 };
 
-/* Runs the loop until everything planned has ended, or until Ctrl-C, and fills the tally.  Shows how it goes
- * on stderr. 0; E_CANCELLED after Ctrl-C, with what there is; another error: the run could not be made. */
+/* Runs the loop until every planned request has ended, or until Ctrl-C, and fills the tally.  Shows progress
+ * on stderr.  Returns 0; E_CANCELLED after Ctrl-C, with the figures so far; another error when the run cannot
+ * start. */
 int run_bench(const struct run_opts *opts, struct tally *tally);
 
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Samples are kept, all of them: a percentile from buckets would be as coarse as its buckets, and a long run
- * of a thousand tokens per second makes fourteen megabytes an hour.  Sorting waits for the first percentile
- * asked for. */
+/* All samples are kept: a percentile from buckets would be as coarse as its buckets.  A long run of a thousand
+ * tokens per second takes fourteen megabytes an hour.  The first percentile sorts them. */
 #include "clients/bench/stats.h"
 
 #include <math.h>
@@ -84,7 +83,7 @@ void tally_error(struct tally *tally, const char *type, const char *text)
     while (kind < end && strcmp(kind->type, type) != 0)
         kind++;
     if (kind == end && tally->n_errors == MAX_ERROR_KINDS)
-        kind--; /* more kinds than anybody can read: the last one collects them */
+        kind--; /* too many kinds for a report: the last one collects the rest */
     if (kind == end) {
         tally->n_errors++;
         *kind = (struct error_kind){0};

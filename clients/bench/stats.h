@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a run measured: samples with their percentiles, and counts. */
+/* The measurements of a run: samples with their percentiles, and counts. */
 #ifndef CLIENTS_BENCH_STATS_H
 #define CLIENTS_BENCH_STATS_H
 
@@ -11,7 +11,7 @@ struct series { /* samples; a zeroed one is empty */
     float *values;
     size_t n;
     size_t cap;
-    size_t n_sorted; /* the first so many are sorted, nothing else is kept in order */
+    size_t n_sorted; /* the first n are sorted */
     double sum;
     float max;
     bool is_bad; /* out of memory: samples were lost */
@@ -20,12 +20,12 @@ struct series { /* samples; a zeroed one is empty */
 void series_fini(struct series *series);
 void series_add(struct series *series, double value);
 double series_mean(const struct series *series); /* 0 when empty */
-/* Between the two nearest samples, in proportion (as most tools do); q in 0..1; 0 when empty.  Sorts. */
+/* Interpolates between the two nearest samples, as most tools do; q in 0..1; 0 when empty.  Sorts. */
 double series_percentile(struct series *series, double q);
 
 struct error_kind {
     char type[48];
-    char example[160]; /* what the first of them said */
+    char example[160]; /* the message of the first one */
     uint64_t n;
 };
 
@@ -33,10 +33,10 @@ enum { MAX_ERROR_KINDS = 32 };
 
 struct tally { /* of counted requests; times in ms */
     struct series ttft, itl, per_token, e2e;
-    struct series queue, prefill, transfer, decode; /* the server's word */
-    struct series lag;                              /* sent so much later than planned */
-    uint64_t n_sent, n_whole, n_failed, n_cut;      /* n_cut: broken off by the end of the run */
-    uint64_t n_warmup;                              /* not counted in anything else */
+    struct series queue, prefill, transfer, decode; /* as the server reports it */
+    struct series lag;                              /* delay from the planned to the real time of sending */
+    uint64_t n_sent, n_whole, n_failed, n_cut;      /* n_cut: cancelled at the end of the run */
+    uint64_t n_warmup;                              /* counted nowhere else */
     uint64_t n_proofs, n_handed_off, n_redispatched, n_preempted;
     uint64_t n_ttft_kept, n_itl_kept, n_both_kept;
     uint64_t prompt_tokens, computed_tokens, reused_tokens, transferred_tokens, answer_tokens;

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two formats that are public and much used:
+/* Two public formats:
  *
  *   TIMESTAMP,ContextTokens,GeneratedTokens          Azure LLM inference traces
  *   2023-11-16 18:17:03.9799600,4808,10
  *
  *   {"timestamp": 0, "input_length": 6758, "output_length": 500, "hash_ids": [0, 1, 2]}      Mooncake
  *
- * Lines are judged one by one and a bad one is named; a trace with a hole measures something else than it
- * says, so nothing is skipped but empty lines.  Entries are sorted by time, since recorders write a request
- * down when it ends. */
+ * A bad line ends the reading with an error that names it.  Only empty lines are skipped: a trace with gaps
+ * would measure another load.  Entries are sorted by time, because recorders write a request when it ends. */
 #include "clients/bench/trace.h"
 
 #include <errno.h>
@@ -78,7 +77,7 @@ static int add_block_id(struct builder *builder, uint64_t id)
 /* Days since 1970-01-01 of a date in the Gregorian calendar. */
 static int64_t days_of(int64_t year, unsigned month, unsigned day)
 {
-    int64_t y = month <= 2 ? year - 1 : year; /* years that begin in March: the leap day is the last */
+    int64_t y = month <= 2 ? year - 1 : year; /* years begin in March, so the leap day is the last */
     int64_t era = y / 400;
     int64_t year_of_era = y - era * 400;
     int64_t day_of_year = (153 * ((int64_t)month + (month > 2 ? -3 : 9)) + 2) / 5 + day - 1;
@@ -112,7 +111,7 @@ static bool take_char(struct bytes text, size_t *at, const char *any_of)
     return true;
 }
 
-/* "2023-11-16 18:17:03.9799600", perhaps with a 'T', without a fraction, or with "Z" or "+00:00" behind. */
+/* "2023-11-16 18:17:03.9799600"; also with 'T', without a fraction, or with "Z" or "+00:00" at the end. */
 static bool parse_time(struct bytes text, uint64_t *ns_out)
 {
     unsigned year, month, day, hour, minute, second, digit;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Recorded arrivals: when each request came, how long it was, and what it shared with others. */
+/* Recorded arrivals: the time, the lengths and the shared blocks of each request. */
 #ifndef CLIENTS_BENCH_TRACE_H
 #define CLIENTS_BENCH_TRACE_H
 
@@ -12,7 +12,7 @@ struct trace_entry {
     uint64_t at_ns; /* since the first */
     uint32_t prompt_tokens;
     uint32_t answer_tokens;
-    uint32_t first_block; /* into block_ids; equal ids at the beginning are an equal prefix */
+    uint32_t first_block; /* index into block_ids; equal leading ids are an equal prefix */
     uint32_t n_blocks;    /* 0: unknown */
 };
 
@@ -23,9 +23,9 @@ struct trace {
     size_t n_block_ids;
 };
 
-/* Azure's LLM inference CSV (TIMESTAMP,ContextTokens,GeneratedTokens) or Mooncake's JSON lines (timestamp in
- * ms, input_length, output_length, hash_ids); which one shows in the first line.  name stands for the file in
- * the fault. E_FORMAT with the line, E_LIMIT, E_NOMEM. */
+/* Reads Azure's LLM inference CSV (TIMESTAMP,ContextTokens,GeneratedTokens) or Mooncake's JSON lines
+ * (timestamp in ms, input_length, output_length, hash_ids).  The first line shows which.  name names the file
+ * in the fault.  E_FORMAT with the line, E_LIMIT, E_NOMEM. */
 int trace_parse(const char *name, struct bytes text, struct fault *fault, struct trace *out);
 int trace_load(const char *path, struct fault *fault, struct trace *out); /* also E_IO */
 void trace_fini(struct trace *trace);                                     /* a zeroed one is fine */

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One question: the session becomes a request, the answer goes to stdout piece by piece and into the session.
+/* One question: the session becomes a request.  The answer goes to stdout piece by piece, and into the
+ * session.
  *
- * What a model writes is not to be trusted with a terminal: escape sequences could move the cursor, set the
- * title or worse.  So when stdout is a terminal, control characters (C0, DEL and C1) are left out; into a
- * file or pipe the answer goes as it is.
+ * A model's output is not safe for a terminal: escape sequences could move the cursor or set the title.  So a
+ * terminal gets no control characters (C0, DEL and C1).  A file or pipe gets the answer unchanged.
  *
- * A question without an answer leaves the session again, so that it can be asked anew; one that was broken
- * off stays with what was said so far.
+ * A question without an answer leaves the session again, so the user can repeat it.  A cancelled question
+ * stays with the answer so far.
  *
- * With tools a question may take several rounds: the answer's calls are run here, each call and its result
- * are shown on stderr, and the results go back as the next message.  The session keeps every round, so what
- * the server has computed of it is found in its prefix cache. */
+ * With tools a question may take several rounds.  This program runs the calls of an answer, shows each call
+ * and its result on stderr, and sends the results as the next message.  The session keeps every round, so the
+ * server finds its earlier work in the prefix cache. */
 #include <stdio.h>
 #include <string.h>
 
@@ -83,7 +83,7 @@ static struct bytes input_of(const struct turn_call *call)
     return call->input.len_bytes > 0 ? buf_view(&call->input) : bytes_str("{}");
 }
 
-/* What was said and called, as the blocks of an assistant's message. */
+/* Renders the text and the calls of an answer as the blocks of an assistant's message. */
 static void put_answer(const struct turn *turn, struct buf *out)
 {
     buf_append_str(out, "[");
@@ -106,7 +106,7 @@ static void put_answer(const struct turn *turn, struct buf *out)
     buf_append_str(out, "]");
 }
 
-/* One line on stderr, short and harmless to a terminal. */
+/* Prints one short line on stderr that is safe for a terminal. */
 static void show_line(const char *mark, struct bytes text)
 {
     struct buf safe = {0};
@@ -147,7 +147,7 @@ static bool wants_tools(const struct chat *chat, const struct turn *turn)
            strcmp(turn->answer.stop_reason, "tool_use") == 0;
 }
 
-/* The calls of a round and their results into the session, both or neither. */
+/* Adds the calls of a round and their results to the session, both or neither. */
 static bool answer_calls(struct chat *chat, const struct turn *turn)
 {
     struct buf said = {0};
@@ -172,7 +172,7 @@ static bool answer_calls(struct chat *chat, const struct turn *turn)
     return is_kept;
 }
 
-/* Keeps question and answer together: both or none. */
+/* Keeps question and answer in the session, both or neither. */
 static void keep(struct chat *chat, const struct turn *turn)
 {
     if (turn->text.len_bytes == 0 || session_add(&chat->session, true, buf_view(&turn->text)) < 0)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* baton-chat: what its parts share. */
+/* baton-chat: the interface between its parts. */
 #ifndef CLIENTS_CHAT_CHAT_H
 #define CLIENTS_CHAT_CHAT_H
 
@@ -20,17 +20,16 @@ struct chat {
     bool ends_line;      /* the last thing shown was a newline */
 };
 
-/* With tools also runs what the model calls and asks on with the results, until it answers without a call.
- *
- * Asks text (kept in the session with its answer, unless nothing came), shows the answer as it streams and
- * says on stderr what went wrong.  Whether the answer is whole. */
+/* Asks text and shows the answer as it streams.  With tools it runs the calls of the model and sends the
+ * results, until an answer has no call.  The session keeps question and answer, unless nothing came.  Prints
+ * errors on stderr.  Returns whether the answer is whole. */
 bool chat_ask(struct chat *chat, struct bytes text);
 
-/* The conversation from a terminal with line editing and history, or line by line from whatever stdin is.
- * Returns the exit status. */
+/* Runs the conversation: on a terminal with line editing and history, else line by line from stdin.  Returns
+ * the exit status. */
 int chat_converse(struct chat *chat);
 
-/* Text that a terminal may get: without control characters except newline and tab. */
+/* Returns the text that a terminal may get: without control characters except newline and tab. */
 void chat_put_safe(struct bytes text, struct buf *out);
 
 #endif

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The conversation, from a terminal or from any other stdin.
  *
- * On a terminal libedit edits lines and keeps a history in the user's state folder.  It gets its characters
- * from read_char() below, for one reason: Ctrl-C must drop the line being typed and nothing else, and
- * libedit's own reader tries again after the first interrupt.  While an answer streams, Ctrl-C belongs to
- * turn.c.
+ * On a terminal libedit edits lines and keeps a history in the user's state folder.  It reads characters
+ * through read_char() below: Ctrl-C must drop the current line and nothing else, but libedit's own reader
+ * tries again after the first interrupt.  While an answer streams, Ctrl-C belongs to turn.c.
  *
- * The terminal is made ready before the prompt is shown, not after as libedit would: who sees the prompt may
- * type at once, and a Ctrl-D that the terminal takes for an end of input before that moment reaches us as a
- * NUL.  One typed ahead, while an answer streams, does so too; read_char() turns it back.
+ * The terminal is configured before the prompt is shown; libedit would do it after.  A user who sees the
+ * prompt may type at once.  A Ctrl-D typed before the configuration reaches this program as a NUL, also one
+ * that is typed while an answer streams.  read_char() turns it back.
  *
- * A line that ends in a backslash goes on in the next one.  Lines that begin with '/' are commands. */
+ * A line that ends in a backslash continues in the next one.  Lines that begin with '/' are commands. */
 #include "clients/chat/chat.h"
 
 #include <errno.h>
@@ -138,8 +137,8 @@ static void run_command(struct talk *talk, const char *line)
 
 /* ---- lines ---- */
 
-/* For libedit: the next character; -1 ends the line with an error, 0 is the end of input.  poll() comes first
- * because no signal handler's flags make it start again, as libedit's own make read(). */
+/* For libedit: reads the next character; -1 ends the line with an error, 0 is the end of input.  poll() comes
+ * first: a signal interrupts it whatever the handler's flags are; libedit makes read() restart. */
 static int read_char(EditLine *editor, wchar_t *out)
 {
     struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
@@ -177,7 +176,7 @@ static char *prompt_of(EditLine *editor)
     return (char *)(uintptr_t)talk->prompt;
 }
 
-/* Appends one line without its newline.  1; 0: end of input; E_CANCELLED: Ctrl-C. */
+/* Appends one line without its newline.  Returns 1; 0: end of input; E_CANCELLED: Ctrl-C. */
 static int next_line(struct talk *talk, struct buf *out)
 {
     static char *line; /* getline's */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every path is walked from the folder's own descriptor, one name at a time, with O_NOFOLLOW: there is no
- * moment at which a link, made beforehand or meanwhile, could lead outside. */
+/* Every path is walked from the folder's own descriptor, one name at a time, with O_NOFOLLOW.  So a link can
+ * never lead outside, even one that is made during the walk. */
 #include "clients/chat/folder.h"
 
 #include <dirent.h>
@@ -38,7 +38,7 @@ void folder_close(struct folder *folder)
 
 /* ---- the way to a file ---- */
 
-/* The next name of a path, "." and empty ones left out; false at the end. */
+/* Gives the next name of a path, skipping "." and empty ones; false at the end. */
 static bool next_name(struct bytes *rest, struct bytes *name_out)
 {
     while (rest->len_bytes > 0) {
@@ -81,7 +81,7 @@ static int fail(struct bytes path, struct fault *fault)
                      errno == ELOOP ? "symbolic links are not followed" : strerror(errno));
 }
 
-/* From one folder into the next; fd is closed.  makes: the next one, when it is missing. */
+/* Steps from one folder into the next and closes fd.  makes: creates the next one when it is missing. */
 static int step_into(int fd, const char *name, bool makes)
 {
     int into = -1;
@@ -94,8 +94,8 @@ static int step_into(int fd, const char *name, bool makes)
     return into;
 }
 
-/* The folder that the path's last name is in, as a descriptor of its own; the name goes to last, empty when
- * the path names the folder itself. */
+/* Returns a new descriptor of the folder that holds the path's last name.  last gets that name; it is empty
+ * when the path is the folder itself. */
 static int open_parent(const struct folder *folder, struct bytes path, bool makes, struct fault *fault,
                        char last[MAX_NAME_BYTES + 1])
 {

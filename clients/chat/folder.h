@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A folder that whoever works in it cannot leave: no absolute paths, no "..", no symbolic links on the way.
+/* A folder that paths cannot leave: no absolute paths, no "..", no symbolic links on the way.
  *
- * Paths come from a model and are not to be trusted.  Failures say in the fault what the model can be told.
- * Any thread, one at a time. */
+ * Paths come from a model, so they are untrusted.  The fault of a failure is text for the model.  Any thread,
+ * one at a time. */
 #ifndef CLIENTS_CHAT_FOLDER_H
 #define CLIENTS_CHAT_FOLDER_H
 
@@ -25,8 +25,8 @@ int folder_read(const struct folder *folder, struct bytes path, struct fault *fa
 /* The file appears whole or not at all; folders on the way are made. */
 int folder_write(const struct folder *folder, struct bytes path, struct bytes text, struct fault *fault);
 
-/* Calls each for every regular file under path ("" or ".": all of it), in order of names, without those whose
- * name begins with a dot; at most 1000 files, eight folders deep.  A result other than 0 ends it and is
+/* Calls each for every regular file under path ("" or ".": all of it), in order of names.  Skips names that
+ * begin with a dot.  At most 1000 files, eight folders deep.  A result other than 0 ends the walk and is
  * returned. */
 typedef int (*folder_call)(void *arg, struct bytes path);
 int folder_walk(const struct folder *folder, struct bytes path, struct fault *fault, folder_call each,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* baton-chat: talks to a Messages endpoint from a terminal or a script.  This file reads the command line and
- * finds the model; ask.c asks, converse.c holds the conversation. */
+ * finds the model.  ask.c asks one question, converse.c runs the conversation. */
 #include <getopt.h>
 #include <locale.h>
 #include <langinfo.h>
@@ -91,7 +91,7 @@ static bool set_tools(struct options *options, struct chat *chat, int c)
     return true;
 }
 
-/* EXIT_DONE: go on, unless *is_over_out says that --help or --version was all. */
+/* Returns EXIT_DONE to continue, unless *is_over_out says that --help or --version has ended the program. */
 static int read_options(int argc, char **argv, struct options *options, struct chat *chat, bool *is_over_out)
 {
     int c;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The command gets a process group of its own, so that it can be killed with everything it started, and dies
- * with us in any case.  A signal that interrupts the waiting (Ctrl-C in a conversation) ends it. */
+/* The command runs in a process group of its own, so that all its children can be killed with it.  It always
+ * dies with this program.  A signal during the wait (Ctrl-C in a conversation) ends it. */
 #include "clients/chat/run_tests.h"
 
 #include <errno.h>
@@ -33,7 +33,8 @@ static void become(int folder_fd, const char *command, int output)
     _exit(127);
 }
 
-/* Until its output ends.  What is beyond the bound is read and dropped, so that it does not hang on us. */
+/* Reads until the output ends.  Output beyond the bound is read and dropped, so that the command does not
+ * block. */
 static int listen_to(int input, struct fault *fault, struct buf *out)
 {
     uint64_t deadline_ns = clock_now_ns() + PATIENCE_NS;

@@ -6,9 +6,9 @@
 #include "base/bytes.h"
 #include "base/fault.h"
 
-/* `sh -c command` with the folder as its working directory and nothing to read.  Its output, both streams, is
- * appended (at most 64 KiB); a status other than 0 is said in a last line.  It and its children are killed
- * after two minutes or on Ctrl-C, which is a failure.  E_IO, E_TIMEOUT, E_CANCELLED. */
+/* Runs `sh -c command` with the folder as its working directory and an empty stdin.  Appends its output, both
+ * streams, at most 64 KiB.  A last line reports a status other than 0.  After two minutes, or on Ctrl-C, the
+ * command and its children are killed, and the call fails.  E_IO, E_TIMEOUT, E_CANCELLED. */
 int run_tests_in(int folder_fd, const char *command, struct fault *fault, struct buf *out);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opening the tools: in a folder of the user's, or in a new one with a project so small that the bundled
- * model can work in it.
+/* Opens the tools: in a folder of the user, or in a new one with a project that is small enough for the
+ * bundled model.
  *
- * The project's files are "name = value" lines; its tests hold each line to that form and each value that
- * conf/limits.conf wants below it.  The tests are text in this file and only read the project, so nothing
- * that a model writes is ever run. */
+ * The project's files are "name = value" lines.  Its tests check the form of each line, and each value against
+ * its limit in conf/limits.conf.  The tests are text in this file and only read the project, so nothing that a
+ * model writes is ever run. */
 #include "clients/chat/tools.h"
 
 #include <errno.h>

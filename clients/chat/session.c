@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The whole conversation goes with every request, as the protocol wants it; the servers find what they have
- * computed already in their prefix caches.  For that the beginning must not change from turn to turn, so
- * messages are rendered in order and exactly as they were said. */
+/* The whole conversation goes with every request, as the protocol demands.  The servers find their earlier
+ * work in their prefix caches.  That needs an unchanged prefix from turn to turn, so messages are rendered in
+ * order and without any change. */
 #include "clients/chat/session.h"
 
 #include <inttypes.h>
@@ -50,7 +50,7 @@ static char *clean_copy(struct bytes text)
     return buf_take_str(&out);
 }
 
-/* Takes text, which may be NULL for want of memory. */
+/* Takes ownership of text, which may be NULL after a failed allocation. */
 static int add(struct session *session, struct session_message message)
 {
     if (message.text != NULL && session->n_messages == session->cap_messages) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A conversation and the settings it is asked with: what a request's body is made of.  No input or output. */
+/* A conversation and its settings: the content of a request's body.  No input or output. */
 #ifndef CLIENTS_CHAT_SESSION_H
 #define CLIENTS_CHAT_SESSION_H
 
@@ -7,7 +7,7 @@
 
 struct session_message {
     bool is_answer; /* else the user's */
-    bool is_blocks; /* text is a JSON array of content blocks, else it is what was said */
+    bool is_blocks; /* text is a JSON array of content blocks; else plain text */
     char *text;     /* owned, NUL-terminated UTF-8 */
 };
 
@@ -26,7 +26,7 @@ struct session {
 
 void session_fini(struct session *session);                          /* a zeroed one is empty */
 int session_set_system(struct session *session, const char *system); /* NULL or "": none */
-/* Text is copied; NUL and broken UTF-8 in it become U+FFFD.  E_NOMEM. */
+/* Copies the text; NUL and broken UTF-8 become U+FFFD.  E_NOMEM. */
 int session_add(struct session *session, bool is_answer, struct bytes text);
 /* The same with a JSON array of content blocks, which is valid UTF-8. */
 int session_add_blocks(struct session *session, bool is_answer, struct bytes json);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One row a tool: its name, what the model is told of it, its parameters, and what it does.
+/* One row for each tool: its name, its description for the model, its parameters and its function.
  *
- * Names and results are those that models see most (and the bundled one was trained on): a search gives
- * "path:line: text", an edit wants the old text to occur, a refusal begins with "error: ".  A result is cut
- * at TOOLS_MAX_RESULT_BYTES, and says so. */
+ * Names and results are those that models see most (the bundled one was trained on them): a search gives
+ * "path:line: text", an edit needs the old text to occur, a refusal begins with "error: ".  A result is cut at
+ * TOOLS_MAX_RESULT_BYTES and says so. */
 #include "clients/chat/tools.h"
 
 #include <jansson.h>
@@ -22,7 +22,7 @@ struct call {
     struct fault fault;
 };
 
-/* ---- what they do; 0, or a failure with the fault filled ---- */
+/* ---- the tools; 0, or a failure with the fault filled ---- */
 
 static int put_name(void *arg, struct bytes path)
 {
@@ -53,7 +53,7 @@ static int grep_file(void *arg, struct bytes path)
     if (call->out->len_bytes > TOOLS_MAX_RESULT_BYTES ||
         folder_read(&call->tools->folder, path, &ignored, &text) < 0) {
         buf_fini(&text);
-        return 0; /* enough was found, or what cannot be read has no match */
+        return 0; /* enough matches, or an unreadable file, which has none */
     }
     all = buf_view(&text);
     for (size_t at = 0, end; at < all.len_bytes; at = end + 1, line++) {
@@ -93,7 +93,8 @@ static int write_file(struct call *call)
     return rc < 0 ? rc : buf_append_str(call->out, "ok");
 }
 
-/* Every occurrence, as a model expects of a rename; none is an error, so that it reads again. */
+/* Replaces every occurrence, as a model expects of a rename.  No occurrence is an error, so that the model
+ * reads again. */
 static int edit_file(struct call *call)
 {
     struct bytes old = call->args[1], new = call->args[2];
@@ -223,7 +224,7 @@ static const struct tool *find_tool(const struct tools *tools, struct bytes name
     return NULL;
 }
 
-/* What is delivered: valid UTF-8, no longer than a model should read, without the last line's end. */
+/* Appends the result as the model gets it: valid UTF-8, bounded, without the last newline. */
 static void deliver(const struct buf *from, struct buf *out)
 {
     struct bytes text = buf_view(from);

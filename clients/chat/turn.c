@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A turn runs the loop until the stream is over or the user presses Ctrl-C.  SIGINT belongs to the turn only
- * while it runs; before and after it is the line editor's.
+/* A turn runs the loop until the stream ends or the user presses Ctrl-C.  SIGINT belongs to the turn only
+ * while it runs; otherwise to the line editor.
  *
- * The timing line shows the server's own figures, its proof, where there is one; what is measured here
- * includes the way to the server and stands in only when there is none. */
+ * The timing line shows the server's own figures (its serving stats) where it sends them.  Otherwise it shows
+ * figures measured here, which include the network. */
 #include "clients/chat/turn.h"
 
 #include <inttypes.h>
@@ -15,7 +15,7 @@
 #include "base/event/signals.h"
 
 struct running {
-    const struct stream_opts *opts; /* the caller's */
+    const struct stream_opts *opts; /* owned by the caller */
     struct turn *turn;
     struct stream *stream; /* NULL: over */
     uint64_t began_ns;
@@ -68,7 +68,7 @@ static void on_over(void *arg, const struct answer *answer)
     struct running *run = arg;
 
     run->turn->answer = *answer;
-    run->turn->answer.sse = NULL; /* stays the stream's */
+    run->turn->answer.sse = NULL; /* owned by the stream */
     run->stream = NULL;
     ev_loop_stop(run->opts->loop);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One question to the server and its streamed answer, waited for; Ctrl-C ends it early. */
+/* Sends one question to the server and waits for its streamed answer; Ctrl-C ends it early. */
 #ifndef CLIENTS_CHAT_TURN_H
 #define CLIENTS_CHAT_TURN_H
 
@@ -10,14 +10,14 @@
 struct turn_call { /* of a tool */
     char id[80];
     struct buf name;
-    struct buf input; /* JSON as it came; empty means {} */
+    struct buf input; /* the JSON as received; empty means {} */
     bool is_whole;
 };
 
 struct turn {
-    struct answer answer;                   /* its end: usage, proof, error */
+    struct answer answer;                   /* its end: usage, serving stats, error */
     struct buf text;                        /* of the answer, without thinking */
-    struct turn_call calls[TURN_MAX_CALLS]; /* in their order; those beyond are dropped */
+    struct turn_call calls[TURN_MAX_CALLS]; /* in order; calls beyond the bound are dropped */
     size_t n_calls;
     bool is_aborted;   /* by Ctrl-C */
     uint64_t first_ns; /* from sending to the first piece; 0: none came */
@@ -25,12 +25,12 @@ struct turn {
     uint32_t n_pieces;
 };
 
-/* Runs the stream's loop; on_piece and arg of stream are called, its on_over is the turn's own.  turn is
- * filled also on failure (answer.is_whole tells) and ended with turn_fini(). */
+/* Runs the stream's loop.  It calls on_piece and arg of stream; on_over belongs to the turn.  turn is filled
+ * also on failure (answer.is_whole tells); end it with turn_fini(). */
 void turn_run(const struct stream_opts *stream, struct turn *turn);
 void turn_fini(struct turn *turn);
 
-/* One line for people about how the answer was served and how fast, with its newline. */
+/* Appends one line for people about serving and speed, with its newline. */
 void turn_put_timings(const struct turn *turn, struct buf *out);
 
 #endif

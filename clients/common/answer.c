@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The stream's grammar: message_start, then blocks (start, deltas, stop), message_delta, message_stop; ping
- * anywhere; error instead of any of them.  Events and members that are not known are skipped, as the protocol
- * asks of readers, so a newer server can be read too; but what is known must have the right type, since a
- * bench that guesses measures nothing.
+/* The stream's grammar: message_start, then blocks (start, deltas, stop), message_delta, message_stop.  A ping
+ * may come anywhere, an error instead of any event.  Unknown events and members are skipped, as the protocol
+ * demands, so a newer server can be read.  Known members must have the right type: a benchmark must not guess.
  *
- * The texts of a stream are whole JSON strings, and jansson accepts only valid UTF-8 in them, so what is
- * given to the caller never ends in half a character. */
+ * The texts of a stream are whole JSON strings, and jansson accepts only valid UTF-8 in them.  So the caller
+ * never gets half a character. */
 #include "clients/common/answer.h"
 
 #include <jansson.h>
@@ -110,7 +109,7 @@ static int take_delta(struct answer *answer, const json_t *delta)
     return 0;
 }
 
-/* A tool's name and id go back to the server with the result, so they are kept whole or not at all. */
+/* A tool's name and id go back to the server with the result, so they are kept whole or the answer fails. */
 static int take_block_start(struct answer *answer, const json_t *block)
 {
     const json_t *name = json_object_get(block, "name");
@@ -127,7 +126,7 @@ static int take_block_start(struct answer *answer, const json_t *block)
     return 0;
 }
 
-/* These are printed: nothing in them may be a terminal's command or half a character. */
+/* These texts are printed: they must not hold terminal control characters or half a character. */
 static void disarm(char *text)
 {
     text[utf8_valid_prefix(bytes_str(text))] = '\0';

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A streamed answer of POST /v1/messages, read event by event: text as it comes, and at the end the usage,
- * the reason why it stopped and Baton's proof of how it was served.  No sockets. */
+/* A streamed answer of POST /v1/messages, read event by event: text as it arrives; at the end the usage, the
+ * stop reason and Baton's serving stats.  No sockets. */
 #ifndef CLIENTS_COMMON_ANSWER_H
 #define CLIENTS_COMMON_ANSWER_H
 
@@ -12,13 +12,13 @@ enum answer_part {
     ANSWER_THINKING,
     ANSWER_TOOL,       /* a call begins: its name; tool_id has the id */
     ANSWER_TOOL_INPUT, /* a piece of its input */
-    ANSWER_BLOCK_END   /* the block that was open is whole; no text */
+    ANSWER_BLOCK_END   /* the open block is complete; no text */
 };
 
 /* A piece of the answer: whole UTF-8 characters, valid during the call. */
 typedef void (*answer_call)(void *arg, enum answer_part part, struct bytes text);
 
-struct answer_proof { /* the server's word about one request (header baton-proof: stream) */
+struct answer_proof { /* the server's serving stats of one request (header baton-proof: stream) */
     bool is_there;
     uint64_t prompt, computed, reused, transferred, drawn; /* tokens */
     uint64_t redispatched, preempted;                      /* times */
@@ -33,9 +33,9 @@ struct answer {
     void *arg;
     bool is_begun;  /* message_start came */
     bool is_whole;  /* message_stop came */
-    bool is_failed; /* an error event, or something that is none */
+    bool is_failed; /* an error event, or an invalid event */
     uint64_t input_tokens, cache_read_tokens, cache_creation_tokens, output_tokens;
-    char tool_id[80]; /* of the call that is open, or was last */
+    char tool_id[80]; /* of the open call, or the last one */
     char stop_reason[48];
     char error_type[48];
     char error_text[512];
@@ -44,9 +44,9 @@ struct answer {
 
 int answer_init(struct answer *answer, answer_call call, void *arg); /* E_NOMEM; call may be NULL */
 void answer_fini(struct answer *answer);
-/* 0, or E_PROTO / E_LIMIT / E_NOMEM with the error fields filled: nothing more can be read. */
+/* Returns 0, or E_PROTO, E_LIMIT, E_NOMEM with the error fields filled: nothing more can be read. */
 int answer_feed(struct answer *answer, struct bytes text);
-/* Fills the error fields from the body of an answer with a status other than 200, which need not be JSON. */
+/* Fills the error fields from the body of an answer with another status than 200, which need not be JSON. */
 void answer_refused(struct answer *answer, int status, struct bytes body);
 
 #endif

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Small things that every command does alike, so that their messages and exit statuses agree: complaints
- * begin with the program's name, a wrong command line ends in 2 and points to --help, anything else that
- * fails ends in 1.
+/* Small functions that all commands share, so that their messages and exit statuses agree.  A message begins
+ * with the program's name.  A wrong command line ends in 2 and points to --help; any other failure ends in 1.
  *
- * Addresses are accepted as people write them: with or without "http://", with or without a port (80 then),
- * with or without a path.  https is refused in so many words: TLS ends at a proxy before the router. */
+ * Addresses are accepted as people write them: with or without "http://", a port (default 80) and a path.
+ * https is refused with a message: TLS ends at a proxy before the router. */
 #include "clients/common/cli.h"
 
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs the caller's loop until one call has ended.  The body is bounded, since it is held whole: beyond the
- * bound the call is cancelled and the fetch fails with E_LIMIT. */
+/* Runs the caller's loop until one call has ended.  The whole body is kept, so it is bounded: beyond the bound
+ * the call is cancelled and the fetch fails with E_LIMIT. */
 #include "clients/common/fetch.h"
 
 #include "base/err.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One small request and its whole answer, waited for: what an operator's command needs. */
+/* One small request: sends it and waits for its whole answer. */
 #ifndef CLIENTS_COMMON_FETCH_H
 #define CLIENTS_COMMON_FETCH_H
 
@@ -16,8 +16,8 @@ struct fetch_opts {
     size_t max_bytes; /* of the body */
 };
 
-/* The answer's status (any), with its body in body_out (cleared first), or an error with its fault;
- * E_CANCELLED when the loop was stopped by somebody else. */
+/* Returns the answer's status (any) with its body in body_out (cleared first), or an error with its fault.
+ * E_CANCELLED when another caller stopped the loop. */
 int fetch(const struct fetch_opts *opts, struct fault *fault, struct buf *body_out);
 
 #endif

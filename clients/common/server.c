@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Connecting says nothing to the server yet; the first thing asked is usually which model it serves, so that
- * is where people meet a wrong address, a missing key or a router without workers, and where the messages say
- * what to do. */
+/* Opening a server sends nothing yet.  The first request usually asks for the server's model.  There a wrong
+ * address, a missing key or a router without workers shows, so these messages say what to do. */
 #include "clients/common/server.h"
 
 #include <jansson.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The way to a Messages endpoint: a loop, a client on it, and the fields that every request carries. */
+/* Access to a Messages endpoint: a loop, a client on it, and the fields that every request carries. */
 #ifndef CLIENTS_COMMON_SERVER_H
 #define CLIENTS_COMMON_SERVER_H
 
@@ -7,7 +7,7 @@
 #include "net/http/client.h"
 
 struct server {
-    const char *program; /* for complaints */
+    const char *program; /* for error messages */
     struct ev_loop *loop;
     struct http_client *client;
     struct http_fields fields;
@@ -21,14 +21,13 @@ struct server_opts {
     uint32_t max_idle_conns; /* 0: the client's default */
 };
 
-/* These complain on stderr and return an exit status, EXIT_DONE when all is well.  server is to be closed in
- * any case. */
+/* Both print errors on stderr and return an exit status, EXIT_DONE on success.  Close server in any case. */
 int server_open(const struct server_opts *opts, struct server *server);
 void server_close(struct server *server);
-/* name, or the first model that the server lists when name is NULL; heap, the caller's. */
+/* Gives name, or the first model that the server lists when name is NULL.  The caller frees it. */
 int server_model(struct server *server, const char *name, char **out);
 
-/* base path of the URL + path, in a buffer big enough for any of ours. */
+/* Writes base path + path into a buffer that is large enough for all paths of the commands. */
 #define SERVER_PATH_BYTES 320
 void server_path(const struct server *server, const char *path, char out[SERVER_PATH_BYTES]);
 

@@ -4,9 +4,9 @@
  *   status 200   ──> body ──> events ──> pieces ──┐
  *   other status ──> body, kept (bounded) ────────┴──> on_over
  *
- * An answer is whole when its message_stop came, even if the connection breaks after it; and it is not when
- * the body ended properly without one.  The server pings at least every ten seconds, so silence means that
- * nobody is there. */
+ * An answer is whole when its message_stop came, even if the connection breaks after it.  It is not whole when
+ * the body ended properly without one.  The server pings at least every ten seconds, so silence means a dead
+ * server or network. */
 #include "clients/common/stream.h"
 
 #include <inttypes.h>
@@ -139,7 +139,7 @@ int stream_start(const struct stream_opts *opts, struct stream **out)
                                   .fields = opts->fields,
                                   .body = opts->body,
                                   .timeout_ns = opts->timeout_ns,
-                                  .may_repeat = true, /* asking twice costs time and changes nothing */
+                                  .may_repeat = true, /* a second call has no effect */
                                   .events = &events,
                                   .arg = stream};
     int rc;

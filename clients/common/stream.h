@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One streamed request to POST /v1/messages over a client: pieces as they come, then how it ended.  Loop
- * thread only. */
+/* One streamed request to POST /v1/messages over a client: pieces as they arrive, then the end.  Loop thread
+ * only. */
 #ifndef CLIENTS_COMMON_STREAM_H
 #define CLIENTS_COMMON_STREAM_H
 
@@ -15,20 +15,20 @@ struct stream_opts {
     const char *path;                 /* ".../v1/messages" */
     const struct http_fields *fields; /* copied */
     struct bytes body;                /* copied; asks for a stream */
-    uint64_t timeout_ns;              /* for all of it; 0: none */
-    uint64_t silence_ns; /* the server is taken for dead after so long without a byte; 0: never */
+    uint64_t timeout_ns;              /* for the whole request; 0: none */
+    uint64_t silence_ns;              /* the longest silence before the server counts as dead; 0: no bound */
     answer_call on_piece;
-    /* The last call, once: the answer is whole, or its error fields say why not (error_type is the server's,
-     * or one of connect_failed, timed_out, cut_off, malformed_answer, protocol_error, http_error).  The
-     * stream is gone after it. */
+    /* Called last, and once.  The answer is whole, or its error fields give the reason.  error_type is the
+     * server's, or one of connect_failed, timed_out, cut_off, malformed_answer, protocol_error, http_error.
+     * The stream is gone afterwards. */
     void (*on_over)(void *arg, const struct answer *answer);
     void *arg;
 };
 
-/* Nothing is called from inside.  E_INVAL (path), E_NOMEM. */
+/* Calls no callback.  E_INVAL (path), E_NOMEM. */
 int stream_start(const struct stream_opts *opts, struct stream **out);
-/* Ends it without on_over, not from inside on_piece; the connection is closed, so the server stops too.  What
- * came so far is in the answer that stream_answer() gave. */
+/* Ends the stream without on_over; not allowed inside on_piece.  It closes the connection, so the server stops
+ * too.  The partial answer is in the answer that stream_answer() gave. */
 void stream_cancel(struct stream *stream);
 const struct answer *stream_answer(const struct stream *stream); /* valid until on_over or cancel returns */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every failure here is met by somebody who wants to know what to do next, so each message names the address
- * or the file and the likely cause: a daemon that does not run, another port, another cluster's key. */
+/* An operator who meets a failure wants to know the next step.  So each message names the address or the file,
+ * and the likely cause: a daemon that does not run, another port, another cluster's key. */
 #include "clients/ctl/admin_call.h"
 
 #include <jansson.h>

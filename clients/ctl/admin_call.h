@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The operator's side of a daemon's admin door (src/serve/endpoint/admin.h): one connection, authenticated by
+/* The operator's side of a daemon's admin port (src/serve/endpoint/admin.h): one connection, authenticated by
  * a token that is derived from the cluster's key. */
 #ifndef CLIENTS_CTL_ADMIN_CALL_H
 #define CLIENTS_CTL_ADMIN_CALL_H
@@ -18,13 +18,13 @@ struct admin_door_opts {
     const char *key_path; /* the cluster's key */
 };
 
-/* Reads the key; the daemon is not asked anything yet. */
+/* Reads the key; sends nothing to the daemon yet. */
 int admin_door_open(const struct admin_door_opts *opts, struct fault *fault, struct admin_door **out);
 void admin_door_close(struct admin_door *door);           /* NULL is fine */
 struct ev_loop *admin_door_loop(struct admin_door *door); /* runs during a call only */
 
-/* One request: GET, or POST when is_post.  0 with the body of a 200; otherwise an error whose fault says what
- * to do. */
+/* Sends one request: GET, or POST when is_post.  Returns 0 with the body of a 200; otherwise an error whose
+ * fault says what to do. */
 int admin_door_ask(struct admin_door *door, bool is_post, const char *path, struct fault *fault,
                    struct buf *body_out);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Commands that change what a daemon does: drain, undrain, reload.
+/* Commands that change a daemon: drain, undrain, reload.
  *
- * A drained worker tells its routers to send nothing more and finishes what it has; a drained router says
- * that it is not ready, so that balancers turn away.  drain --wait returns when nothing is left, or when the
- * daemon is gone, which is what it was drained for. */
+ * A drained worker refuses new requests and finishes the running ones.  A drained router reports that it is
+ * not ready, so that balancers turn away.  drain --wait returns when nothing runs any more, or when the daemon
+ * has exited. */
 #include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -45,7 +45,7 @@ int cmd_verb(const struct ctl *ctl, int argc, char **argv)
     return status;
 }
 
-/* One look.  1: nothing is left; 0: something is; or an exit status in *status_out with -1. */
+/* Asks once.  Returns 1: nothing runs; 0: something runs; -1: see the exit status in *status_out. */
 static int is_quiet(struct admin_door *door, uint64_t *n_running_out, int *status_out)
 {
     struct fault fault = {0};
@@ -57,7 +57,7 @@ static int is_quiet(struct admin_door *door, uint64_t *n_running_out, int *statu
         rc = status_work(buf_view(&body), &work);
     buf_fini(&body);
     if (rc == E_IO || rc == E_CLOSED || rc == E_TRUNCATED)
-        return 1; /* it was there a moment ago: it has finished and gone */
+        return 1; /* the last call succeeded: the daemon has finished and exited */
     if (rc < 0) {
         *status_out = complain(CTL_NAME, "drain: %s", fault.text[0] != '\0' ? fault.text : err_text(rc));
         return -1;

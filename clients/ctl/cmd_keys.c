@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Keys of two kinds.
  *
- * The cluster's key is shared by its daemons and its operators and lives in a file that only they can read.
+ * The cluster's key is shared by its daemons and its operators.  It lives in a file that only they can read.
  *
- * An API key belongs to a client.  Daemons keep only its hash, one line per key in the file that
- * http.api_keys names (src/serve/access/auth.h has the format), so the key itself is shown here once and
- * stored nowhere.  It is 256 random bits, against which guessing is hopeless and a plain fast hash enough. */
+ * An API key belongs to a client.  Daemons keep only its hash, one line per key in the file that http.api_keys
+ * names (src/serve/access/auth.h has the format).  So the key itself is shown once and stored nowhere.  It has
+ * 256 random bits, so guessing is hopeless and a plain fast hash is enough. */
 #include <getopt.h>
 #include <inttypes.h>
 #include <openssl/crypto.h>
@@ -119,7 +119,7 @@ int cmd_new_key(const struct ctl *ctl, int argc, char **argv)
     return print_key(tenant, id, argv + optind);
 }
 
-/* ---- looking ---- */
+/* ---- listing ---- */
 
 static void print_time(uint64_t unix_s)
 {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Commands that look and change nothing: status and metrics.  --json passes on what the daemon said,
- * unchanged, for scripts; --line is for status bars and must stay one line whatever names the daemons have.
- */
+/* Commands that change nothing: status and metrics.  --json prints the daemon's own JSON, unchanged, for
+ * scripts.  --line is for status bars and stays one line whatever names the daemons have. */
 #include <getopt.h>
 #include <stdio.h>
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* top: the status table on a screen of its own, until q or Ctrl-C.
+/* top: the status table on the terminal's alternate screen, until q or Ctrl-C.
  *
  *   ask ──> draw ──> wait for the interval, a key or a signal ──┐
  *    ^                                                          │
  *    └──────────────────────────────────────────────────────────┘
  *
- * Everything happens on the door's loop, so a key or a signal also ends a question that gets no answer.  The
- * screen is drawn over the old one line by line, without clearing it first, so that it does not flicker; a
- * daemon that does not answer leaves its last table under the complaint.  The terminal is put back on every
- * way out that can be caught. */
+ * Everything runs on the call's loop, so a key or a signal also ends a request that gets no answer.  A new
+ * screen overwrites the old one line by line, without clearing, so it does not flicker.  When a daemon does
+ * not answer, its last table stays under the error message.  The terminal is restored on every exit that can
+ * be caught. */
 #include <getopt.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -35,7 +35,7 @@ struct top {
     bool is_over;
     uint64_t interval_ns;
     struct buf table;     /* the last good one */
-    struct fault failure; /* of the last question; code 0: none */
+    struct fault failure; /* of the last request; code 0: none */
     struct status_work work;
     uint64_t work_ns; /* when it was asked; 0: never */
     double placed_per_s;
@@ -72,7 +72,7 @@ static void set_screen(struct top *top, bool is_on)
 
     raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
     tcsetattr(STDIN_FILENO, TCSANOW, is_on ? &raw : &top->saved);
-    /* The other screen, no cursor, no line wrap; and back. */
+    /* Switches to the alternate screen without cursor and line wrap; and back. */
     fputs(is_on ? "\033[?1049h\033[?25l\033[?7l\033[2J" : "\033[?7h\033[?25h\033[?1049l", stdout);
     fflush(stdout);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* batonctl's commands.  argv[0] is the command's own name; each returns the exit status and complains on
+/* batonctl's commands.  argv[0] is the command's own name.  Each returns the exit status and prints errors on
  * stderr. */
 #ifndef CLIENTS_CTL_COMMANDS_H
 #define CLIENTS_CTL_COMMANDS_H
@@ -13,7 +13,7 @@ struct ctl { /* options that stand before the command */
     struct admin_door_opts door;
 };
 
-/* Opens the door or complains (NULL). */
+/* Opens the admin connection, or prints an error and returns NULL. */
 struct admin_door *ctl_open(const struct ctl *ctl);
 
 int cmd_status(const struct ctl *ctl, int argc, char **argv);

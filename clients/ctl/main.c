@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* batonctl: what an operator asks of a running daemon, and the keys that daemons and clients share.
+/* batonctl: operates running daemons, and makes the keys that daemons and clients share.
  *
- * Options that say which daemon come before the command, the command's own after it.  The cluster's key is
- * the operator's password: whoever can read it may operate every daemon of the cluster. */
+ * Options that choose the daemon come before the command, the command's own after it.  The cluster's key is
+ * the operator's password: a process that can read it may operate every daemon of the cluster. */
 #include <getopt.h>
 #include <signal.h>
 #include <stdio.h>

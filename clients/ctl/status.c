@@ -35,7 +35,7 @@ static bool is_set(const json_t *object, const char *name)
     return json_is_true(json_object_get(object, name));
 }
 
-/* A text to show: cut to fit, without anything that a terminal could take for a command. */
+/* Appends a text for display: bounded, without terminal control characters. */
 static const char *long_text_of(const json_t *object, const char *name, size_t cap, char *out)
 {
     const char *value = json_string_value(json_object_get(object, name));
@@ -129,7 +129,7 @@ static void put_worker_row(const json_t *worker, struct buf *out)
                count_of(worker, "dispatched"), count_of(worker, "lost"));
 }
 
-/* Workers whose name another one has. */
+/* Lists workers whose name another one has. */
 static void put_refused(const json_t *list, struct buf *out)
 {
     char node[64], address[64], holder[64];
@@ -207,7 +207,7 @@ static void put_links(const json_t *list, const char *what, const char *name, st
     buf_append_str(out, "\n");
 }
 
-/* Why a router is not linked, in its own words where it refused. */
+/* Appends why a router is not linked, in the router's own words when it refused. */
 static void put_why_down(const json_t *routers, struct buf *out)
 {
     char why[600];
@@ -218,7 +218,7 @@ static void put_why_down(const json_t *routers, struct buf *out)
         buf_printf(out, "            %s\n", long_text_of(router, "reason", sizeof(why), why));
 }
 
-/* Over what KV comes from each peer, and why. */
+/* Appends the transport of KV from each peer, with its reason. */
 static void put_kv_from(const json_t *peers, struct buf *out)
 {
     char node[64], transport[64], why[64];
@@ -239,7 +239,7 @@ static void put_disk(const json_t *disk, struct buf *out)
             count_of(disk, "unsaved"), is_set(disk, "resting") ? ", failing" : "");
 }
 
-/* What this worker knows of its peers' blocks. */
+/* Appends the number of peers' blocks that this worker knows. */
 static void put_peer_blocks(const json_t *known, struct buf *out)
 {
     if (known != NULL)

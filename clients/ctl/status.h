@@ -5,15 +5,14 @@
 
 #include "base/bytes.h"
 
-struct status_work { /* what a drain waits for, and what top counts */
+struct status_work { /* the figures that drain waits for and top shows */
     bool is_draining;
     uint64_t n_running; /* requests that the daemon has not finished */
     uint64_t n_placed;  /* router: requests placed since its start */
 };
 
-/* A table of several lines, or (is_line) one short line; both end in a newline.  Control characters in names
- * become
- * '?'.  E_FORMAT: not the status of a daemon; E_NOMEM. */
+/* Appends a table of several lines, or (is_line) one short line; both end in a newline.  Control characters in
+ * names become '?'.  E_FORMAT: not the status of a daemon; E_NOMEM. */
 int status_render(struct bytes json, bool is_line, struct buf *out);
 int status_work(struct bytes json, struct status_work *out); /* E_FORMAT */
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One question from C with libcurl and jansson, the answer as it streams.
+/* Asks one question in C with libcurl and jansson; prints the answer as it streams.
  *
  *     cc -o ask ask.c -lcurl -ljansson
  *     ./ask [QUESTION]         BATON_URL (http://127.0.0.1:8080) and BATON_API_KEY from the environment
  *
- * The answer is server-sent events: lines "data: JSON", of which text_delta pieces are shown. */
+ * The answer is server-sent events: lines "data: JSON".  The program shows the text_delta pieces. */
 #include <curl/curl.h>
 #include <jansson.h>
 #include <stdio.h>

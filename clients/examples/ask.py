@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Questions with Python's standard library alone: a streamed answer, and a tool that the model may call.
+"""Asks questions with Python's standard library alone: a streamed answer, and a tool that the model may call.
 
     ask.py [QUESTION]        BATON_URL (http://127.0.0.1:8080) and BATON_API_KEY from the environment
 """
@@ -16,12 +16,12 @@ WEATHER = {"name": "get_weather", "description": "Get the weather in a city",
 
 
 def post(path, body):
-    """The open response; an error status raises HTTPError, whose body says why."""
+    """Returns the open response; an error status raises HTTPError, whose body has the reason."""
     return urllib.request.urlopen(urllib.request.Request(URL + path, json.dumps(body).encode(), HEADERS))
 
 
 def events(response):
-    """Each event's data; an event is a few lines and an empty one."""
+    """Yields each event's data; an event is a few lines and an empty one."""
     for line in response:
         if line.startswith(b"data: "):
             yield json.loads(line[6:])
@@ -45,7 +45,7 @@ def stream(name, question):
 
 
 def with_a_tool(name, question):
-    """Answers calls until there are none; what the tool says is made up here."""
+    """Runs calls until an answer has none; the tool's result is made up."""
     messages = [{"role": "user", "content": question}]
     while True:
         with post("/v1/messages", {"model": name, "max_tokens": 256, "temperature": 0, "tools": [WEATHER],

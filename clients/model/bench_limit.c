@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How fast could it be?  Speeds alone say little: another machine, another figure.  So each result stands
- * beside what this machine's own measured limits would allow (a roofline, Williams et al. 2009):
+/* The machine's limit for a test.  A speed alone says little, since machines differ.  So each result stands
+ * beside the limit that this machine's measured peaks allow (a roofline, Williams et al. 2009):
  *
  *   arithmetic   two operations per weight and token, at the int8 peak for quantised matrices where the
  *                CPU has such instructions, at their own peaks for BF16 dots and tiles, else at the fp32
  *                peak;
  *                attention at the fp32 peak
- *   reading      all weights once per step, of experts those that its tokens are likely to choose, and the
+ *   reading      all weights once per step (of experts, the expected number of chosen ones), and the
  *                KV of each sequence's context
  *
- * and the longer of both is the limit.  Prompts are bound by arithmetic, single sequences by reading. */
+ * The longer time is the limit.  Prompts are bound by arithmetic, single sequences by reading. */
 #include "clients/model/bench_priv.h"
 
 #include <ctype.h>
@@ -31,7 +31,7 @@ uint32_t bench_tokens(const struct bench_test *test)
     return test->kind == BENCH_BATCH ? test->n * BENCH_BATCH_STEPS : test->n;
 }
 
-/* Of many experts in one tensor, or of one in a tensor of its own ("blk.0.ffn_up.3.weight"). */
+/* True for experts: many in one tensor, or one in its own tensor ("blk.0.ffn_up.3.weight"). */
 static bool is_of_experts(const struct gguf_tensor *tensor)
 {
     size_t at = bytes_find(tensor->name, bytes_str(".ffn_"), 0), dot;
@@ -80,7 +80,8 @@ void bench_work_of(const struct rig *rig, struct bench_work *out)
     for (uint64_t i = 0; i < gguf_tensor_count(rig->gguf); i++)
         add_tensor(rig, gguf_tensor_at(rig->gguf, i), out);
     out->math = model_bf16_math(rig->model);
-    /* Keys and values; of latents all of it is the key and a part of it the value. */
+    /* Bytes of keys and values.  With latent attention, all of a latent is the key and a part of it the value.
+     */
     out->attn_macs = (double)config->n_layers * config->n_heads *
                      (layout->k_dim + (config->latent ? config->latent : config->head_dim));
     out->weight_bytes = (double)config->weight_bytes - out->expert_bytes * out->expert_share;
@@ -117,7 +118,7 @@ double bench_limit_s(const struct bench_work *work, const struct tensor_limits *
     } else if (test->kind == BENCH_BATCH) {
         steps = BENCH_BATCH_STEPS;
     }
-    /* The context grows by one per token of a sequence; its middle is the average. */
+    /* The context grows by one per token of a sequence; the middle is its average. */
     if (test->kind == BENCH_BATCH)
         context = (test->depth ? test->depth : BENCH_BATCH_DEPTH) + BENCH_BATCH_STEPS / 2.0;
     else

@@ -2,8 +2,7 @@
 /* One benchmark test: seats, a context, and the clock around the steps.
  *
  * Prompts are random tokens.  A context that a test only reads (--depth, batches) is filled with random
- * numbers instead of being computed: reading it costs the same, and 4096 tokens of prefill per test would
- * not. */
+ * numbers.  Reading them costs the same as reading computed KV, and saves 4096 tokens of prefill per test. */
 #include "clients/model/bench_priv.h"
 
 #include "base/clock.h"
@@ -32,7 +31,7 @@ static void fill_context(struct rig *rig)
     for (size_t i = 0; i < n_words; i++) {
         uint64_t bits = rng_u64(&rng);
 
-        /* Sign and fraction as drawn, an exponent that makes it a quarter to one. */
+        /* Random sign and fraction, and an exponent for a size of a quarter to one. */
         if (type != KV_F32)
             words[i] = (bits & UINT64_C(0x87ff87ff87ff87ff)) | UINT64_C(0x3000300030003000);
         else

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the commands of baton-model share: complaints that say which command and which file, reading input,
- * and noticing that output did not arrive.
+/* The common part of baton-model's commands: errors that name the command and the file, reading input, and
+ * checking that output arrived.
  *
- * A command that writes to a full disk or a closed pipe must not report success, so each ends in cli_done().
- */
+ * A command that writes to a full disk or a closed pipe must not report success, so each ends in cli_done(). */
 #include "clients/model/model_cli.h"
 
 #include "base/err.h"

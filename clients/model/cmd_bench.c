@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* baton-model bench: how fast this machine runs a model, beside how fast it could.
+/* baton-model bench: the speed of a model on this machine, beside the machine's limit.
  *
- *   pp512        a prompt of 512 tokens, from nothing
- *   tg128        128 tokens drawn one at a time, from nothing
+ *   pp512        a prompt of 512 tokens, with no context
+ *   tg128        128 tokens sampled one at a time, with no context
  *   tg128@4096   the same after a context of 4096
- *   b32          32 sequences drawing together, over a context of 128
+ *   b32          32 sequences sampling together, over a context of 128
  *   b32@4096     the same over a context of 4096 (--depth)
  *
  * Each test runs once unmeasured and --repeat times by the clock.  The machine's limits are measured in the
- * same run, before and after the tests, since a shared machine is another one every minute; the better figure
- * counts, since neighbours can only lower it. */
+ * same run, before and after the tests, because other load on a shared machine changes.  The better figure
+ * counts, since other load can only lower it. */
 #include "clients/model/bench_priv.h"
 
 #include "base/err.h"

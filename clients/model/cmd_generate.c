@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* baton-model generate: one prompt, one answer, in this process.
  *
- * The text streams to stdout as it is drawn, whole characters only; what it cost goes to stderr at the end.
- * The answer stops at a token that ends one, at --max, at the end of the context, or at Ctrl-C (status 130,
- * with what was written so far left in place).  The same seed and prompt give the same answer, here and on
- * any worker. */
+ * The text streams to stdout as it is sampled, in whole characters.  The statistics go to stderr at the end.
+ * The answer stops at an end token, at --max, at the end of the context, or at Ctrl-C (status 130; the text so
+ * far stays).  The same seed and prompt give the same answer, here and on any worker. */
 #include "clients/model/model_cli.h"
 
 #include "base/clock.h"
@@ -125,7 +124,7 @@ static bool take_speculate(struct generate_args *args)
     return false;
 }
 
-/* Options with a number, and the rig's; false also for those it does not know. */
+/* Options with a number, and the rig's; false also for unknown ones. */
 static bool take_number(int option, struct generate_args *args)
 {
     switch (option) {
@@ -231,7 +230,7 @@ static int show(struct answer *answer, token_id id)
     return rc;
 }
 
-/* Each token as the scheduler has it; several come at once when drafts were accepted. */
+/* Called for each token; accepted drafts give several in one step. */
 static void on_token(void *arg, struct seq *seq, const struct sample_result *token)
 {
     struct answer *answer = arg;

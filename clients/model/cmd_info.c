@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* baton-model info: what is in a model file.
+/* baton-model info: the content of a model file.
  *
- * First everything is collected, then it is printed, for people or as one JSON object.  A file is worth
- * showing even when we could not serve it: a tokenizer or chat template we do not know, or a shape we cannot
- * name, is said in its place and the rest is shown all the same.
- */
+ * The command first collects everything, then prints it, for people or as one JSON object.  It also shows a
+ * file that Baton cannot serve: an unknown tokeniser, chat template or architecture is named in its place, and
+ * the rest is shown. */
 #include "clients/model/model_cli.h"
 
 #include "base/check.h"
@@ -112,8 +111,7 @@ static void collect(struct info *info)
 
 /* ---- for people ---- */
 
-/* Text of the file goes through JSON's quoting, so that it cannot move the cursor; then the quotes are left
- * off. */
+/* Text of the file is quoted as JSON, so that it cannot control the terminal; then the quotes are removed. */
 static void print_text(struct bytes text)
 {
     struct buf quoted = {0};

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* baton-model logits: what the model thinks comes next, as numbers.
+/* baton-model logits: the model's logits for the next token.
  *
- * Feeds a prompt and prints the highest logits after its last token, with their probabilities and spellings;
- * with
- * --out, all logits as raw little-endian float32, and with --every one row of them after each token of the
- * prompt. For comparing implementations: floats are printed so that they read back exactly. */
+ * Feeds a prompt and prints the highest logits after its last token, with their probabilities and spellings.
+ * --out writes all logits as raw little-endian float32; --every writes one row of them after each token of the
+ * prompt.  The command serves to compare implementations: printed floats read back exactly. */
 #include "clients/model/model_cli.h"
 
 #include "base/err.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* baton-model make: a model of a given shape with random weights.
+/* baton-model make: a model of given dimensions with random weights.
  *
- * For measuring and for tests: speed depends on a model's shape, not on what it learned.  The result is a
- * complete GGUF with tokeniser and chat template, so it can be served, handed off and loaded like a trained
- * one; what it says is noise.  The vocabulary is made up (make_vocab.c) or taken from another file. */
+ * For measurements and tests: speed depends on a model's dimensions, not on its training.  The result is a
+ * complete GGUF with tokeniser and chat template.  It can be served, handed off and loaded like a trained
+ * model; its answers are noise.  The vocabulary is made up (make_vocab.c) or copied from another file. */
 #include "clients/model/make_priv.h"
 
 #include "base/clock.h"
@@ -244,7 +244,7 @@ static bool parse(int argc, char **argv, struct make_args *args)
 
 /* ---- the file ---- */
 
-/* Copies the tokeniser of another model, whose size then is the vocabulary's. */
+/* Copies the tokeniser of another model; the vocabulary gets its size. */
 static int copy_vocabulary(struct gguf_writer *writer, struct make_args *args, struct fault *fault)
 {
     struct gguf *from;

@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* baton-model perplexity: how surprised a model is by a text, and how far it is from another file of itself.
+/* baton-model perplexity: the perplexity of a text, and the divergence from another file of the same model.
  *
- * The text is read through windows of the context's length, each stride tokens further on.  A token counts
- * once, in the first window that holds it, so all but those of the first window are foretold from at least
- * context - stride tokens:
+ * The text is read through windows of the context's length; each begins one stride after the last.  A token
+ * counts once, in the first window that holds it.  So all tokens but those of the first window are predicted
+ * from at least context - stride tokens:
  *
  *     |1111111111111111|
  *             ........|22222222|          . read again, for context only
  *                      ........|33333333|
  *
  * Perplexity is exp of the mean of -ln p(token); its standard error is that of the mean, times perplexity.
- * With --kl a second file, usually the unquantised one, reads the same windows: its distribution p against
- * the model's q gives the divergence sum p ln(p / q) at each place, and how often both like the same token
- * best.
+ * With --kl a second file, usually the unquantised one, reads the same windows.  Its distribution p and the
+ * model's q give the divergence sum p ln(p / q) at each position, and how often both have the same best token.
  *
- * To get logits at every place in large steps, a step holds many items of the same sequence, one token each:
- * all their keys are stored before any of them attends. */
+ * To get logits at every position in large steps, a step holds many items of the same sequence, one token
+ * each.  All their keys are stored before any of them attends. */
 #include "clients/model/model_cli.h"
 #include "clients/model/perplexity_priv.h"
 #include "clients/model/rig.h"
@@ -172,7 +171,7 @@ static int plan_windows(struct measuring *m, struct fault *fault)
 
 /* ---- windows ---- */
 
-/* The tokens of window number window; *from_out is the first that counts, *n_out how many there are. */
+/* The tokens of one window; *from_out is the first that counts, *n_out the number of tokens. */
 static void fill_window(struct measuring *m, uint32_t *from_out, uint32_t *n_out)
 {
     uint32_t n_bos = m->bos != TOKEN_NONE, capacity = m->context - n_bos;
@@ -186,7 +185,7 @@ static void fill_window(struct measuring *m, uint32_t *from_out, uint32_t *n_out
     *n_out = n_bos + n;
 }
 
-/* Feeds n tokens from position at on as items of their own; their logits are then those of items 0..n-1. */
+/* Feeds n tokens from position at, each as an item of its own; items 0..n-1 have their logits. */
 static int foretell(struct rig *rig, const token_id *tokens, uint32_t at, uint32_t n)
 {
     struct engine_item items[ROWS];

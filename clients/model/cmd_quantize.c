@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* baton-model quantize: a model file with its matrices in a smaller type.
+/* baton-model quantize: copies a model file with its matrices in a smaller type.
  *
  *     plan      each tensor's type (quantize_mix.c), declared to the writer with all keys of the source
- *     write     tensor by tensor: rows of the map -> floats -> qblks, a share of the rows per thread
- *     report    what came of it: sizes, bits per weight, error against the source
+ *     write     tensor by tensor: rows of the map -> floats -> qblks, a range of rows per thread
+ *     report    sizes, bits per weight, error against the source
  *
- * The result appears under its name only when it is complete.  Rows are quantised each on its own and their
- * errors summed in order, so the number of threads changes neither a byte nor a figure. */
+ * The result gets its name only when it is complete.  Each row is quantised separately, and errors are summed
+ * in order.  So the number of threads changes neither a byte nor a figure. */
 #include "clients/model/quantize_priv.h"
 
 #include "base/clock.h"
@@ -166,7 +166,7 @@ static bool is_float(enum dtype type)
     return type == DTYPE_F32 || type == DTYPE_F16 || type == DTYPE_BF16;
 }
 
-/* What is coarse already is not made coarser a second time, but may be written out as numbers. */
+/* A coarse tensor is not quantised a second time, but may be written as floats. */
 static bool may_become(enum dtype from, enum dtype to)
 {
     return is_float(from) || from == DTYPE_Q8_0 || from == to || (qblk_form(from) != NULL && is_float(to));

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* baton-model render: a conversation as the model would get it.
+/* baton-model render: the prompt that a model would get for a conversation.
  *
- * The conversation is a request's body as either chat API has it (render_body.c), or a question (and a system
- * text) on the command line.  It goes through the server's own parser and the server's own way from a request
- * to turns, so the prompt is the one that a server makes of it, and what a server refuses is refused here.
- * What comes out is the prompt as text with its control tokens spelled out, or its token ids.  With
- * --template the file's own chat template is replaced, to see what another one would make of the
- * conversation.
- */
+ * The conversation is a request's body of either chat API (render_body.c), or a question (and a system text)
+ * on the command line.  It goes through the server's own parser and prompt code.  So the prompt is the
+ * server's, and a body that a server refuses is refused here.  The output is the prompt's text with its
+ * control tokens spelled out, or its token ids.  --template replaces the file's own chat template, to try
+ * another one. */
 #include "clients/model/model_cli.h"
 
 #include "base/err.h"

@@ -6,8 +6,7 @@
  *     $ baton-model tokenize MODEL.gguf 'Hello world' | baton-model detokenize MODEL.gguf
  *     Hello world
  *
- * The text is an argument, a file or stdin, byte for byte: no newline is added or taken away.
- */
+ * The text is an argument, a file or stdin, byte for byte: the commands neither add nor remove a newline. */
 #include "clients/model/model_cli.h"
 
 #include "base/clock.h"
@@ -81,7 +80,7 @@ static void print_pieces(const struct tokenizer *tokenizer, const struct token_i
     buf_fini(&line);
 }
 
-/* The vocabulary is loaded already, so this is what a request waits for. */
+/* Measures encoding alone: the vocabulary is already loaded, as in a server. */
 static int time_runs(const struct tokenizer *tokenizer, struct bytes text, unsigned flags)
 {
     uint64_t best_ns = UINT64_MAX;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* baton-model: look into, try, make, quantise, judge and time models.  One command per thing; each is a file
- * of its own and parses its own options (model_cli.h).  Here only the name is looked up. */
+/* baton-model: inspects, runs, makes, quantises and measures models.  Each command has a file of its own and
+ * parses its own options (model_cli.h).  This file only looks up the name. */
 #include "clients/model/model_cli.h"
 
 #include "base/check.h"

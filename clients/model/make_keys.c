@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The metadata of a made-up model: the shape's keys, what the architecture has besides, and what the command
- * line sets instead or in addition.
+/* The metadata of a made-up model: the keys of its dimensions, the architecture's further keys, and the
+ * changes of the command line.
  *
- * An architecture's own defaults are those of a small model of its family, scaled to the context: enough for
- * the loader to see everything it wants, with windows and scalings that do something. */
+ * An architecture's defaults are those of a small model of its family, scaled to the context.  They suffice
+ * for the loader, with windows and scalings that have an effect. */
 #include "clients/model/make_priv.h"
 
 #include "base/check.h"
@@ -68,7 +68,7 @@ static const struct own_key OWN_KEYS[] = {
     {"deepseek2", "expert_feed_forward_length", "1408"},
 };
 
-/* Digits alone are an unsigned number, true and false flags, other numbers floats, the rest is text. */
+/* Digits alone are an unsigned number, true and false flags, other numbers floats, anything else text. */
 static int put_value(struct gguf_writer *writer, const char *key, const char *value)
 {
     uint64_t whole;

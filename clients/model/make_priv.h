@@ -30,17 +30,18 @@ uint32_t make_max_vocab(void);
  * and a ChatML template. */
 int make_vocabulary(struct gguf_writer *writer, uint32_t vocab);
 
-/* The keys of the architecture, those in `set` ("KEY=VALUE", NULL-ended; KEY without the architecture's name)
- * before the usual ones, which they replace.  E_INVAL for a malformed one. */
+/* Writes the architecture's keys.  Those in `set` ("KEY=VALUE", NULL-ended; KEY without the architecture's
+ * name) replace the defaults.  E_INVAL for a malformed one. */
 int make_keys(struct gguf_writer *writer, const struct make_shape *shape, const char *const *set,
               struct fault *fault);
 
-/* Declares the tensors that the writer's keys ask for and writes the file, streaming random weights. Progress
- * on stderr where that is a terminal.  E_CANCELLED after Ctrl-C: nothing is left under path. */
+/* Declares the tensors that the writer's keys need and writes the file, streaming random weights.  Shows
+ * progress on stderr when that is a terminal.  E_CANCELLED after Ctrl-C: no file is left under path. */
 int make_weights(struct gguf_writer *writer, const struct make_shape *shape, const char *path,
                  struct fault *fault, uint64_t *bytes_out);
 
-/* A pool of quantised blocks of normal weights, and n_weights drawn from it into out; bytes written. */
+/* A pool of quantised blocks of normal weights.  Draws n_weights from it into out and returns the bytes
+ * written. */
 struct qblk_pool {
     uint8_t *qblks; /* owned; free() */
     uint32_t n, weights, bytes;

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Random weights in quantised types.
  *
- * Quantising well takes a hundred times as long as drawing a number, so each tensor gets a pool of qblks that
- * were quantised from normal weights, and every one of its qblks is a random one of these.
+ * Quantising well takes a hundred times as long as drawing a number.  So each tensor gets a pool of qblks that
+ * were quantised from normal weights; every qblk of the tensor is a random one of the pool.
  *
- * Types that nothing here quantises to (IQ4_NL, IQ4_XS, MXFP4) get a pool of random bits instead: any bits
- * are weights there, and one scale for all qblks gives them the size wanted.  Their weights are not normal.
- */
+ * This project does not quantise to IQ4_NL, IQ4_XS and MXFP4.  Their pools hold random bits: all bits are
+ * valid weights there, and one scale for all qblks gives the wanted size.  Their weights are not normal. */
 #include "clients/model/make_priv.h"
 
 #include "base/err.h"
@@ -29,7 +28,7 @@ bool make_can(enum dtype type)
            is_drawn(type);
 }
 
-/* Gives n qblks the same scale: the first two bytes, of MXFP4 an exponent in the first. */
+/* Gives n qblks the same scale: the first two bytes, or for MXFP4 the exponent in the first byte. */
 static void put_scale(enum dtype type, double scale, uint32_t n, uint8_t *qblks)
 {
     const uint16_t half = f32_to_f16((float)scale);
@@ -42,7 +41,7 @@ static void put_scale(enum dtype type, double scale, uint32_t n, uint8_t *qblks)
             memcpy(qblks, &half, sizeof(half));
 }
 
-/* weights: room for n qblks of them, to see how large those of a scale of 1 are. */
+/* weights: room for n qblks, to measure the size of weights at scale 1. */
 static int draw_qblks(enum dtype type, double deviation, struct rng *rng, uint32_t n, float *weights,
                       uint8_t *qblks)
 {

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A vocabulary for a model that was never trained: good enough to be served and measured.
+/* A vocabulary for a model that was never trained, good enough to serve and measure it.
  *
- * It is a byte-level BPE as GPT-2's: the 256 bytes, each spelled as one printable character; then merges;
- * then ChatML's control tokens.  The merges are made up from the letters by their frequency in English, in
- * three rounds, so that text takes about the tokens it would take with a real vocabulary of a small size:
+ * It is a byte-level BPE as GPT-2's: the 256 bytes, each spelled as one printable character; then merges; then
+ * ChatML's control tokens.  The merges are made up from the letters by their frequency in English, in three
+ * rounds.  So a text has about as many tokens as with a real vocabulary of a small size:
  *
- *     round 1   symbol + letter   27 x 26           "t h", " t" (a symbol is a letter or the blank before a
- * word) round 2   pair + letter     702 x 26          "th e" round 3   pair + pair       702 x 676 "th is"
- * (the second pair has no blank)
+ *     round 1   symbol + letter   27 x 26           "t h", " t"   (a symbol is a letter or a word's blank)
+ *     round 2   pair + letter     702 x 26          "th e"
+ *     round 3   pair + pair       702 x 676         "th is"       (the second pair has no blank)
  *
- * Every merge's two halves are entries themselves, as a tokeniser demands. */
+ * Both halves of every merge are entries themselves, as a tokeniser demands. */
 #include "clients/model/make_priv.h"
 
 #include "base/arena.h"
@@ -41,7 +41,7 @@ uint32_t make_max_vocab(void)
     return MAKE_MIN_VOCAB + N_PAIRS + N_TRIPLES + N_QUADS;
 }
 
-/* GPT-2's alphabet: visible bytes stand for themselves, the others for code points from 256 on. */
+/* GPT-2's alphabet: visible bytes map to themselves, the others to code points from 256 on. */
 static uint32_t byte_spelling(uint8_t byte)
 {
     uint32_t hidden = 0;

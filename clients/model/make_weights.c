@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Random weights, streamed to a file as fast as it takes them.
+/* Random weights, streamed to a file at the file's speed.
  *
- * Which tensors a file must hold is what the loader itself says of its keys (model_tensors), so that a new
- * architecture can be made as soon as it can be loaded.  Values are normal, drawn from a table of 4096
- * quantiles by 12 random bits, so that a type's bits are looked up, not computed.  Deviations are chosen as a
- * trained model's would be: matrices keep their input's scale, those that write to the residual stream are
- * smaller by the number of layers, and the head gives logits of deviation 3, so that neither attention nor
- * the distribution of tokens is flat.  The same seed gives the same file. */
+ * The loader itself lists the tensors that a file must hold for its keys (model_tensors).  So a new
+ * architecture can be made as soon as it can be loaded.  Values are normal: 12 random bits choose one of 4096
+ * quantiles, so a type's bits are looked up, not computed.  Deviations are like a trained model's.  Matrices
+ * keep their input's scale.  Matrices that write to the residual stream are smaller by the number of layers.
+ * The head gives logits of deviation 3.  So neither attention nor the distribution of tokens is flat.  The
+ * same seed gives the same file. */
 #include "clients/model/make_priv.h"
 
 #include "base/clock.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The commands of baton-model.  Each gets its own name as argv[0], knows --help, writes its result to stdout
- * and its complaints to stderr, and returns the exit status. */
+/* The commands of baton-model.  Each gets its own name as argv[0] and knows --help.  It writes its result to
+ * stdout and errors to stderr, and returns the exit status. */
 #ifndef MODEL_MODEL_CLI_H
 #define MODEL_MODEL_CLI_H
 
@@ -24,12 +24,12 @@ int cmd_quantize(int argc, char **argv);
 int cmd_perplexity(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 
-/* "baton-model COMMAND: SUBJECT: the fault's text" on stderr; subject (a file, NULL: none).  Returns
+/* Prints "baton-model COMMAND: SUBJECT: the fault's text" on stderr; subject is a file or NULL.  Returns
  * CLI_FAILED. */
 int cli_failed(const char *command, const char *subject, const struct fault *fault);
 /* The same for a code without a story. */
 int cli_failed_code(const char *command, const char *subject, int code);
-/* Points to --help on stderr, after what getopt said.  Returns CLI_USAGE. */
+/* Points to --help on stderr, after getopt's own message.  Returns CLI_USAGE. */
 int cli_usage(const char *command, const char *complaint);
 /* Flushes stdout; a full disk or a closed pipe is a failure.  Returns CLI_OK or CLI_FAILED. */
 int cli_done(const char *command);

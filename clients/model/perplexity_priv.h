@@ -19,7 +19,7 @@ struct score {
     uint64_t n_same; /* places where both like the same token best */
 };
 
-/* One place: logits [vocab] of the model and of the base (NULL: none), and the token that came. */
+/* One position: logits [vocab] of the model and of the base (NULL: none), and the text's next token. */
 /* E_NUMERICS: the model, or the base, gives logits that are not finite. */
 int score_add(struct score *score, const float *logits, const float *base, uint32_t vocab, uint32_t token);
 double score_mean(const struct mean *mean);

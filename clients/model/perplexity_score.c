@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From logits to figures: log-softmax, running means and their errors, the divergence of two distributions.
+/* From logits to figures: log-softmax, running means with their errors, and the divergence of two
+ * distributions.
  *
- * Everything is in double; a logit only meets others as a difference from the largest. */
+ * All arithmetic is in double.  Each logit is used only as its difference from the largest. */
 #include "clients/model/perplexity_priv.h"
 
 #include <math.h>

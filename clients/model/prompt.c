@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prompts from the command line.  What was typed is turned into ids once, here, so that logits, generate and
- * their tests mean the same by the same words. */
+/* Prompts from the command line.  One function turns them into ids, so that logits, generate and their tests
+ * agree. */
 #include "clients/model/prompt.h"
 
 #include "base/err.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The three ways in which a command is given a prompt: ids, raw text, a chat turn. */
+/* The three forms of a prompt on the command line: ids, raw text, a chat turn. */
 #ifndef MODEL_PROMPT_H
 #define MODEL_PROMPT_H
 
@@ -14,8 +14,8 @@ struct prompt_source {    /* exactly one of ids, text and chat is set */
     struct fault refusal; /* without a tokeniser: why this file's cannot be used */
 };
 
-/* tokenizer may be NULL for ids.  Appends to out; E_INVAL when empty, not one source, or text without
- * tokenizer. */
+/* Appends the prompt to out.  tokenizer may be NULL for ids.  E_INVAL: an empty prompt, not exactly one
+ * source, or text without tokenizer. */
 int prompt_read(const struct prompt_source *source, const struct tokenizer *tokenizer, struct fault *fault,
                 struct token_ids *out);
 

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which tensor gets which type.
+/* The type of each tensor.
  *
  * The usual names mean the usual mixes.  The output head, attention values and feed-forward down projections
- * suffer most from few bits: the head is Q6_K in every small type; of the other two, the first and last
- * eighth of the layers and every third between get more bits in an M mix, the first layers only in an S mix.
+ * lose most from few bits.  The head is Q6_K in every small type.  Of the other two, an M mix gives more bits
+ * to the first and last eighth of the layers and to every third between; an S mix to the first layers only.
  *
  * Vectors, norms, routers of experts and other tensors that are no matrices keep 32 bits.  K types need rows
- * of whole 256 weights; where a row is not, a type of 32 with no fewer bits takes its place, and where 32 do
- * not divide it either, F16.
- */
+ * of whole 256 weights.  Other rows get a type of 32 weights with no fewer bits.  Rows that are no multiple of
+ * 32 get F16. */
 #include "clients/model/quantize_priv.h"
 
 #include "base/check.h"

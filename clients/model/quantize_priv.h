@@ -5,7 +5,7 @@
 
 #include "gguf/gguf.h"
 
-struct mix { /* a name as in Q4_K_M: a type for most matrices, more bits where they tell most */
+struct mix { /* a name as in Q4_K_M: one type for most matrices, more bits for the most sensitive ones */
     const char *name;
     enum dtype type;     /* of most matrices */
     uint32_t file_type;  /* general.file_type */
@@ -30,7 +30,7 @@ struct mix_opts {
     bool is_tied; /* no output head of its own */
 };
 
-/* The type a tensor is to have; *wanted_out is what it would have had if its row width allowed. */
+/* Returns the tensor's type; *wanted_out is the type without the limit of its row width. */
 enum dtype mix_type(const struct mix_opts *opts, const struct gguf_tensor *tensor, enum dtype *wanted_out);
 /* A matrix that may be quantised, by its shape and name. */
 bool mix_is_matrix(const struct gguf_tensor *tensor);

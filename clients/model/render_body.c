@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The body of a request that baton-model render is given, and which API it is of.
+/* Detects the API of a request body for baton-model render.
  *
  *     content blocks with calls, results or thinking, or "system" beside the messages   /v1/messages
  *     anything else                                                                   /v1/chat/completions
  *
- * Conversations are also written as templates see them, which is nearly the second: arguments are objects,
- * calls have no ids, tools are bare functions.  These are spelled as the API wants them, in place, and the
- * whole goes to the server's parser.
- */
+ * People also write conversations as templates see them, which resembles the second: arguments are objects,
+ * calls have no ids, tools are bare functions.  This file changes these in place to the API's form.  Then the
+ * server's parser reads the whole. */
 #include "clients/model/render_body.h"
 
 #include "text/json/json.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A conversation from a file or the command line as the request that a server would read. */
+/* Turns a conversation from a file or the command line into the request that a server would read. */
 #ifndef MODEL_RENDER_BODY_H
 #define MODEL_RENDER_BODY_H
 
@@ -13,9 +13,9 @@ struct render_body {
     bool continues_last; /* the answer goes on from a last message of the assistant */
 };
 
-/* Either API's body.  What templates' own examples leave out or spell otherwise (ids of calls, arguments as
- * objects, tools without their wrapper) is put in order first; all else is up to the server's parser.
- * E_FORMAT, E_NOMEM, with the fault.  On success *out is to be given up with gen_request_fini(). */
+/* Reads either API's body.  First it changes forms that only templates' examples use (calls without ids,
+ * arguments as objects, tools without their wrapper).  The server's parser checks the rest.  E_FORMAT,
+ * E_NOMEM, with the fault.  On success end *out with gen_request_fini(). */
 int render_body_read(const struct render_body *body, struct gen_request *out, struct fault *fault);
 
 #endif

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What every command that computes needs: a file opened, a team started, weights packed, KV memory, an
- * engine.
+/* The set-up of every command that computes: an open file, a team, packed weights, KV memory, an engine.
  *
  *     rig_load    file -> team -> model      once
  *     rig_start   arena -> engine            once per set of seats (bench changes them)
  *     rig_feed    tokens -> chunks -> steps
  *
- * Weights take a while to pack; where stderr is a terminal a line says how far it is. */
+ * Packing weights takes a while; a line on a terminal's stderr shows the progress. */
 #include "clients/model/rig.h"
 
 #include "base/err.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A model ready to run in a command: file, threads, weights, KV memory and engine, for sequences that each
- * own a run of blocks.  No pool and no scheduler: sequence i has blocks i * per .. (i + 1) * per - 1. */
+/* A model ready to run in a command: file, threads, weights, KV memory and engine.  Each sequence owns a run
+ * of blocks: there is no pool and no scheduler.  Sequence i has blocks i * per .. (i + 1) * per - 1. */
 #ifndef MODEL_RIG_H
 #define MODEL_RIG_H
 
@@ -39,16 +39,16 @@ struct rig { /* a zeroed one is empty */
     struct engine engine;
 };
 
-/* Opens the file, chooses this machine's fastest variants (tensor_tune()) and packs the weights, with progress on
- * stderr when that is a terminal. */
+/* Opens the file, chooses this machine's fastest kernels (tensor_tune()) and packs the weights.  Shows
+ * progress on stderr when that is a terminal. */
 int rig_load(const struct rig_opts *opts, struct fault *fault, struct rig *out);
-/* Measures those variants anew, with these threads and kernels; appends the table. */
+/* Measures the kernel choices again, with these threads and kernels; appends the table. */
 int rig_tune(const struct rig_opts *opts, struct fault *fault, struct buf *table_out);
 /* Allocates KV and engine; may be called again with other seats.  E_RANGE beyond the model's context. */
 int rig_start(struct rig *rig, const struct rig_seats *seats, struct fault *fault);
 void rig_close(struct rig *rig);
 
-/* One sequence's next tokens in chunks of batch_tokens; draws after the last if sample is not NULL.
+/* Feeds a sequence's next tokens in chunks of batch_tokens; samples after the last if sample is not NULL.
  * E_CANCELLED between chunks after Ctrl-C. */
 struct rig_feed {
     uint32_t sequence;
@@ -59,7 +59,7 @@ struct rig_feed {
 };
 int rig_feed(struct rig *rig, const struct rig_feed *feed, struct sample_result *result_out);
 
-/* From now on Ctrl-C, SIGTERM and SIGHUP only set a flag; the second of a kind kills as usual. */
+/* From now on Ctrl-C, SIGTERM and SIGHUP only set a flag; a second signal of the same kind kills as usual. */
 void rig_catch_interrupt(void);
 bool rig_is_interrupted(void);
 int rig_interrupt_status(void); /* as a shell reports the signal */
@@ -68,8 +68,8 @@ int rig_interrupt_status(void); /* as a shell reports the signal */
 bool rig_parse_u32(const char *command, const char *option, const char *text, uint32_t max, uint32_t *out);
 bool rig_parse_f32(const char *command, const char *option, const char *text, float *out);
 
-/* The options of every command that has a rig: rows for getopt_long, and what takes their arguments (optarg).
- * False: a complaint is on stderr, or it is none of these. */
+/* The common options of commands with a rig: rows for getopt_long, and the function that takes their arguments
+ * (optarg).  False: an error was printed, or the option is another one. */
 enum rig_option { RIG_OPT_KV = 1024, RIG_OPT_THREADS, RIG_OPT_KERNELS, RIG_OPT_BF16, RIG_OPT_CONVERT };
 #define RIG_OPTIONS                                                                                          \
     {"kv", required_argument, NULL, RIG_OPT_KV}, {"threads", required_argument, NULL, RIG_OPT_THREADS},      \
@@ -82,7 +82,7 @@ enum rig_option { RIG_OPT_KV = 1024, RIG_OPT_THREADS, RIG_OPT_KERNELS, RIG_OPT_B
         "convert-f16", required_argument, NULL, RIG_OPT_CONVERT                                              \
     }
 bool rig_take_option(const char *command, int option, struct rig_opts *opts);
-/* What stands behind the options: one model file.  False: a complaint is on stderr. */
+/* Reads the argument after the options: one model file.  False: an error was printed. */
 bool rig_take_path(const char *command, int argc, char **argv, struct rig_opts *opts);
 
 #endif

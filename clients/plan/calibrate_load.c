@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The load of a calibration: points over prompt length, answer length, concurrency and reuse.
  *
- * The order visits the corners first, so that a load that is cut short has still seen short and long prompts,
+ * The order visits the corners first.  So a load that ends early has still measured short and long prompts,
  * one and many sequences. */
 #include "clients/plan/calibrate.h"
 

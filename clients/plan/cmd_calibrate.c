@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* baton-plan calibrate: constants from measurements.
  *
- * The fit begins with known constants and is pulled towards them, so a few measurements change what they can
- * tell and leave the rest.  The file says how far the fit lay from measurements that it had not seen. */
+ * The fit starts from known constants and is pulled towards them.  So a few measurements change only the
+ * constants that they determine.  The file records the error of the fit on measurements outside of it. */
 #include "clients/plan/calibrate.h"
 
 #include "base/clock.h"

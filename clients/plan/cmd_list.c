@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* baton-plan devices, links and models: what the tables hold, with the source of each number. */
+/* baton-plan devices, links and models: the tables, with the source of each number. */
 #include "clients/plan/plan_cli.h"
 
 #include <jansson.h>

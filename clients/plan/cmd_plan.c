@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* baton-plan plan: how many workers, of which devices.  Here: options, and the order of things. */
+/* baton-plan plan: the number of workers and their devices.  This file has the options and the order of the
+ * steps. */
 #include "clients/plan/plan_job.h"
 
 #include "base/err.h"
@@ -303,7 +304,7 @@ static bool job_set_number(struct plan_job *job, const char *text, enum plan_dev
     return is_used;
 }
 
-/* "bench.json,memory=64GB": adds the host that was measured, and returns its name with the changes. */
+/* "bench.json,memory=64GB": adds the measured host, and returns its name with the changes. */
 static bool job_add_host(struct plan_job *job, size_t i, const char *text, char *out, size_t cap)
 {
     char path[512], id[48];

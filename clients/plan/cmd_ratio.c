@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* baton-plan ratio: workers from measured rates, without any model of the engine. */
+/* baton-plan ratio: the ratio of workers from measured rates, without a model of the engine. */
 #include "clients/plan/plan_cli.h"
 
 #include "fleet/plan/search.h"

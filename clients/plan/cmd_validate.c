@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* baton-plan validate: how far predictions lie from measurements.
+/* baton-plan validate: the error of predictions against measurements.
  *
- * Plain, it applies constants as they are.  With --cross it fits them anew for each part of a split, without
- * that part, and predicts the part: the error on what a fit has not seen. */
+ * By default it uses the constants as they are.  --cross splits the measurements.  For each part it fits the
+ * constants to the other parts and predicts this one.  That gives the error on measurements outside of a fit.
+ */
 #include "clients/plan/plan_cli.h"
 
 #include <getopt.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A closed loop of chat completions on one event loop.
  *
- *   load_measure ──> n requests under way; when one ends, the next starts
+ *   load_measure ──> n requests run; when one ends, the next starts
  *   a request    ──> sent, first piece of text, last piece, usage of the last chunk
  *
- * Prompts are random words, so that no cache knows them; with a hit share, all prompts of a point begin with the
- * same words.  The server's own count of tokens is used, and how many tokens a word has is learnt from it. */
+ * Prompts are random words, so no cache has them.  With a hit share, all prompts of a point begin with the
+ * same words.  Token counts are the server's own, and so is the learned number of tokens per word. */
 #include "clients/plan/load.h"
 
 #include <inttypes.h>
@@ -160,7 +160,7 @@ static void ask_on_end(void *arg, int result, const struct fault *fault)
         load_stop(load, 0);
 }
 
-/* n random words; the first part of them from the seed that the prompts of a point share. */
+/* Appends n random words; the first part comes from the seed that the prompts of a point share. */
 static void load_put_words(struct load *load, double n_words, double hit, struct buf *out)
 {
     static const char *const WORDS[] = {"river", "stone", "light", "green", "paper", "table",
@@ -272,7 +272,7 @@ int load_measure(struct load *load, struct load_point *point, struct fault *faul
     return load_run(load, point, fault);
 }
 
-/* A prompt of one word and one of many tell tokens of a word and of the chat format. */
+/* A prompt of one word and one of many words give the tokens of a word and of the chat format. */
 static int load_probe(struct load *load, struct fault *fault)
 {
     double tokens[2];

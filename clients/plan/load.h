@@ -19,10 +19,11 @@ struct load_point {
 
 struct load; /* a connection to the endpoint */
 
-/* Asks once to learn how many tokens a word has.  E_IO, E_FORMAT (not such an endpoint), with the fault. */
+/* Asks once to learn the tokens per word.  E_IO, E_FORMAT (not such an endpoint), with the fault. */
 int load_open(const struct load_opts *opts, struct fault *fault, struct load **out);
 void load_close(struct load *load); /* accepts NULL */
-/* Runs the requests of a point and fills in its results.  E_PEER: a request failed; the fault says how. */
+/* Runs the requests of a point and fills in its results.  E_PEER: a request failed; the fault has the reason.
+ */
 int load_measure(struct load *load, struct load_point *point, struct fault *fault);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* baton-plan: how many workers, of which device, for which objectives.  One command per thing; here only the
- * name is looked up. */
+/* baton-plan: the number of workers, and their devices, for given objectives.  Each command has its own file;
+ * this one only looks up the name. */
 #include "clients/plan/plan_cli.h"
 
 #include "base/check.h"

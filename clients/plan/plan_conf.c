@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* baton-plan plan --conf DIR: configuration files of the best plan with two pools.
  *
- * The files set what the plan decides: objectives, memory of the caches, sequences of a step.  Addresses, the
- * cluster's key and the model's path stay for the operator (a GGUF file that was planned is filled in). */
+ * The files set the results of the plan: objectives, memory of the caches, sequences of a step.  The operator
+ * sets addresses, the cluster's key and the model's path (a planned GGUF file is filled in). */
 #include "clients/plan/plan_job.h"
 
 #include <errno.h>
@@ -49,7 +49,7 @@ static bool conf_router(const struct plan_job *job, const struct plan_candidate 
     return fclose(file) == 0;
 }
 
-/* Bytes of KV memory: of n sequences, with room for the blocks that a cache keeps. */
+/* Bytes of KV memory for n sequences and the blocks of the cache. */
 static double conf_kv_memory(const struct plan_job *job, const struct plan_pool *pool, double n)
 {
     double most =

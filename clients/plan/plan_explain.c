@@ -67,7 +67,7 @@ static void explain_prefill(const struct plan_job *job, const struct plan_candid
     double kv = plan_cost_kv_bytes(&pool->cost, w->isl);
     printf("  transfer: %.4g MB a prompt, %.1f ms beside computing%s; link at %.2f of what it carries\n",
            kv / 1e6, c->transfer_s * 1e3, w->is_layerwise ? " (layer by layer)" : "", c->link_load);
-    /* Reuse or recompute: bringing the cached part back against computing it. */
+    /* Reuse or recompute: the time to fetch the cached part against the time to compute it. */
     double host = pool->cost.setup.device->at[DEV_HOST_RATE] * pool->devices, back = kv * w->hit / host;
     double again = plan_cost_prefill(&pool->cost, w->isl, 0) - terms.total_s;
     if (w->hit > 0 && !isnan(host))

@@ -144,7 +144,7 @@ static void html_table(FILE *file, const struct plan_job *job)
         }
 }
 
-/* Requests per second that meet the objectives, for each split of the best plan's devices. */
+/* The requests per second that meet the objectives, for each split of the best plan's devices. */
 static void html_goodput(FILE *file, const struct plan_job *job)
 {
     const struct plan_candidate *c = plan_best(job, false);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One planning job: what was asked, what was found, and the ways to print it. */
+/* One planning job: its input, its results, and the functions that print them. */
 #ifndef PLAN_PLAN_JOB_H
 #define PLAN_PLAN_JOB_H
 
@@ -38,13 +38,14 @@ void plan_explain(const struct plan_job *job);
 void plan_verdict(const struct plan_job *job, char *out, size_t cap);
 /* One file for a browser.  False after a complaint. */
 bool plan_html(const struct plan_job *job, const char *path);
-/* router.conf, prefill.conf, decode.conf of the best plan with two pools.  False after a complaint. */
+/* Writes router.conf, prefill.conf, decode.conf of the best plan with two pools.  False after an error
+ * message. */
 bool plan_conf(const struct plan_job *job, const char *folder);
 
 /* The best plan with two pools, or the best of one pool; NULL: none. */
 const struct plan_candidate *plan_best(const struct plan_job *job, bool is_aggregated);
 
-/* Reads the work of a Mooncake trace: lengths, rate, and the part of blocks seen before. */
+/* Reads the load of a Mooncake trace: lengths, rate, and the share of blocks seen before. */
 bool plan_trace_read(const char *path, struct plan_work *work);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Traces of requests (Mooncake's JSON lines): lengths, rate, and how much of a prompt came before.
+/* Traces of requests (Mooncake's JSON lines): lengths, rate, and the cached share of prompts.
  *
- * A block counts as a hit when its hash was seen before, in a cache without bounds; a real cache hits less. */
+ * A block counts as a hit when its hash occurred before, in a cache without bounds; a real cache hits less. */
 #include "clients/plan/plan_job.h"
 
 #include "text/json/json.h"

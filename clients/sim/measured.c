@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A status has two rates: the mean time of a step that only decodes, and prompt tokens per second.  How a step
- * grows with its sequences is not in it; the picker's prior (5 percent each) stands in for it. */
+/* A status has two rates: the mean time of a step that only decodes, and prompt tokens per second.  It does
+ * not say how a step grows with its sequences; the picker's prior (5 percent each) stands in for it. */
 #include "clients/sim/measured.h"
 
 #include <errno.h>

@@ -7,8 +7,8 @@
 #include "base/fault.h"
 #include "fleet/sim/times.h"
 
-/* From the JSON of `batonctl status --json` of a worker: prefill_tokens_per_s and decode_step_ms, at the top.
- * E_FORMAT: not such JSON, or a rate was not learned yet. */
+/* Reads a worker's `batonctl status --json`: prefill_tokens_per_s and decode_step_ms, at the top level.
+ * E_FORMAT: other JSON, or a rate that the worker has not learned yet. */
 int measured_parse(const char *name, struct bytes text, struct fault *fault, struct sim_times *out);
 int measured_load(const char *path, struct fault *fault, struct sim_times *out); /* also E_IO, E_LIMIT */
 

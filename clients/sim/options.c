@@ -140,8 +140,8 @@ static void preset_70b(struct sim_opts *sim)
     sim->batch_tokens = 8192;
 }
 
-/* Prefill alone limits, as in the paper's comparison of policies: FLOP(n) = l (a n^2 d + b n d^2) with a = 4,
- * b = 22, l = 80, d = 8192 at 1,240 TFLOP/s, and 20 ms. */
+/* Only prefill limits, as in the paper's comparison of policies: FLOP(n) = l (a n^2 d + b n d^2) with a = 4, b
+ * = 22, l = 80, d = 8192 at 1,240 TFLOP/s, and 20 ms. */
 static void preset_mooncake(struct sim_opts *sim)
 {
     const double flops = 1240e12, layers = 80, d = 8192;
@@ -291,7 +291,7 @@ static int index_of(const char *text, const char *const *names, int n)
     return -1;
 }
 
-/* Two passes: the preset first, so that the other options change it wherever they stand. */
+/* Two passes: the preset first, so that the other options change it at any position. */
 static bool read_all(int argc, char **argv, struct sim_cli *cli, bool is_preset)
 {
     for (int i = 1; i < argc; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Each replica goes round the trace once, from a place of its own, so that the bursts of the replicas do not
- * fall together.  A heap of replicas by their next arrival merges them. */
+/* Each replica plays the trace once, from its own starting point, so that the bursts of the replicas do not
+ * coincide.  A heap of replicas, ordered by next arrival, merges them. */
 #include "clients/sim/replay.h"
 
 #include <stdlib.h>

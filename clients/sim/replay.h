@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A recorded trace as the simulator's load: at any speed, and several times at once. */
+/* A recorded trace as the simulator's load: at any speed, and several replicas at once. */
 #ifndef CLIENTS_SIM_REPLAY_H
 #define CLIENTS_SIM_REPLAY_H
 

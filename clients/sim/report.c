@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Nothing here depends on the clock, the machine or the locale: the same result gives the same bytes. */
+/* The report depends on no clock, machine or locale: the same result gives the same bytes. */
 #include "clients/sim/report.h"
 
 #include <inttypes.h>

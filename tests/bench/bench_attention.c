@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How near attention comes to the machine's limits.  A tool for developers, not a test:
+/* Attention's speed against the machine's limits.  A tool for developers, not a test:
  *
  *     bench_attention [--table NAME] [--threads N] [--type T] [--shape N] [--context N] [--prompt N] [--ms N]
  *                     [--cpu]
  *
- * For each shape of heads and each type of KV memory
+ * For each shape of heads and each type of KV memory:
  *
  *     decode   one query at the end of a context (--context), layer after layer of an arena that no cache
  *              holds, against the read bandwidth;
- *     prompt   a prompt (--prompt) of one layer in chunks of 512, against the peak of FP32: 4 flops per
- * query, key that it sees, head and number of the (mean of key's and value's) width.
+ *     prompt   a prompt (--prompt) of one layer in chunks of 512, against the peak of FP32: 4 flops for each
+ *              query, key that it sees, head, and element of the (mean of key's and value's) width.
  *
- * 0 leaves one out.  Medians; figures stand beside the limits of the same run.  --cpu counts processor time
- * instead of time, for one thread on a busy machine. */
+ * 0 leaves one out.  Figures are medians, beside the limits of the same run.  --cpu counts processor time
+ * instead of wall time, for one thread on a busy machine. */
 #include <getopt.h>
 #include <math.h>
 #include <stdio.h>

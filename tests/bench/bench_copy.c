@@ -4,9 +4,9 @@
  *
  *     bench_copy [MIB_OF_EACH_REGION [ROUNDS]]
  *
- * By turns: in each round every method copies a stretch of pieces; a method's figures are the median and the best
- * of its rounds and the median of its ratios to memcpy of the same round.  Below: what the chooser of the
- * daemons finds, five times, and how long that takes. */
+ * In each round every method copies a run of pieces.  The figures of a method are the median and the best of
+ * its rounds, and the median of its ratios to memcpy of the same round.  The last lines show the daemons' own
+ * choice, five times, and its time. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a grammar costs per token, beside what a token costs anyway.
+/* The cost of a grammar per token, beside the other cost of a token.
  *
  *     bench_grammar VOCABULARY.gguf [STEP_MS [ROUNDS]]
  *
- * For each schema an answer is written token by token, the text being one that a model would write, over and
- * over: the mask is asked for, the token accepted.  The first answer finds no state known (*first*: its
- * slowest mask; *answer*: all of its masks and accepts together), the following ones are what a running
- * grammar costs (median, p99, worst of mask + accept).  Beside them: one draw of the sampler (temperature
- * 0.8, top-p 0.95) over the same number of logits, and applying the mask to the logits, and a step of STEP_MS
- * (10) milliseconds, which a small model takes on a large machine: `ratio` is (mask + accept + apply) / (step
- * + draw) of the median, `first ratio` the whole first answer's grammar time over its tokens' steps. */
+ * For each schema the benchmark writes a typical answer token by token, again and again: it computes the mask,
+ * then accepts the token.  The first answer finds no known state (*first*: its slowest mask; *answer*: all of
+ * its masks and accepts together).  The next answers show the cost of a running grammar (median, p99, worst of
+ * mask + accept).  Beside them: one sample (temperature 0.8, top-p 0.95) over the same number of logits,
+ * applying the mask to the logits, and a step of STEP_MS (10) milliseconds, as of a small model on a large
+ * machine.  `ratio` is (mask + accept + apply) / (step + sample) of the median; `first ratio` is the first
+ * answer's grammar time over its tokens' steps. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the slowest schemas cost to compile.
+/* The slowest schemas to compile.
  *
  *     bench_grammar_cost [-n SCHEMAS] [-c CLIMBS] [-s SEED] [-o FOLDER]
  *
- * First SCHEMAS (500) random schemas and patterns are compiled: the slowest one's time, and its steps.  Then
- * from the slowest of them and from hand-made beginnings CLIMBS (2,000) changes each are tried, of which
- * those stay that take longer (hill climbing by time), or more time per step (by rate).  Steps are what the
- * compiler counts as work (GRAMMAR_MAX_STEPS at most), so the time per step of the worst times that limit
- * bounds every compilation.  The worst ones are written to FOLDER, to be seeds of
- * tests/fuzz/fuzz_grammar_cost. */
+ * First it compiles SCHEMAS (500) random schemas and patterns and prints the slowest one's time and steps.
+ * Then it tries CLIMBS (2,000) changes of each of the slowest, and of hand-made starts.  It keeps a change
+ * that takes longer (hill climbing by time), or more time per step (by rate).  Steps are the compiler's unit
+ * of work (at most GRAMMAR_MAX_STEPS), so the worst time per step times that limit bounds every compilation.
+ * It writes the worst ones to FOLDER, as seeds of tests/fuzz/fuzz_grammar_cost. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the benchmarks share: giving up, medians, and weights without meaning. */
+/* The common part of the benchmarks: error exits, medians, and random weights. */
 #ifndef TESTS_BENCH_BENCH_HELP_H
 #define TESTS_BENCH_BENCH_HELP_H
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the small parts of a step cost: prefix look-ups, hashing, taking blocks, drawing a token.
+/* The cost of the small parts of a step: prefix look-ups, hashing, taking blocks, sampling a token.
  *
- * Not a test: prints a table and always succeeds.  Each figure is the best of several rounds, which is what
- * the code can do; the mean would measure the neighbours on the machine. */
+ * Not a test: it prints a table and always succeeds.  Each figure is the best of several rounds, which shows
+ * the code; the mean would measure other load on the machine. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a long conversation costs before it is handed on: parsing, looking for answers of ours, prompt.
+/* The cost of a long conversation before its dispatch: parsing, recognising our own answers, building the
+ * prompt.
  *
  *     bench_prompt MODEL.gguf [KIB [MESSAGES [REPEATS [TEXT]]]]
  *
- * An agent's conversation of so many KiB (220) in so many messages (50), half of them calls of tools with
- * results, four cache breakpoints.  The prompt is made without the memory, and with all answers in it.  What
- * is said is drawn from a few words, or is what the file TEXT says, over and over.
- * Medians, in ms of processor time, on one thread. */
+ * An agent's conversation of KIB (220) in MESSAGES (50), half of them tool calls with results, and four cache
+ * breakpoints.  The prompt is built without the answer cache, and with all answers in it.  The text is a few
+ * random words, or the file TEXT, repeated.  Medians, in ms of processor time, on one thread. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What speculation gains and costs, with real compute and answers that follow a script.
+/* Gains and costs of speculation, with real compute and answers from a script.
  *
  *     bench_speculate MODEL.gguf [KIND [SEQUENCES [TOKENS [REPEATS]]]]
  *
- * A model of random weights (baton-model make) computes at the speed of a real one but says nothing that
- * resembles its prompt.  So the engine is wrapped: all is computed and drawn, then each drawn token is
- * replaced by the one the script has for its position.  What is right among the drafts follows from the
- * text, what a step takes from the model.
+ * A model of random weights (baton-model make) computes at a real model's speed, but its answers do not
+ * resemble its prompt.  So the engine is wrapped: it computes and samples everything, then each sampled token
+ * is replaced by the script's token for its position.  The text decides which drafts are right; the model
+ * decides the time of a step.
  *
  *     edit    the answer is the prompt's text with one token in 20 changed, left out or put in
  *     tools   the prompt holds calls of one form, the answer is more of them with other arguments
- *     prose   words follow a Zipf distribution: short endings are found again, what followed them rarely
- *     maze    40 words at random: endings are always found, what followed them hardly ever comes again
- *     noise   every token at random: nothing is ever found
+ *     prose   words follow a Zipf distribution: short endings recur, their next words rarely
+ *     maze    40 words at random: endings always recur, their next words hardly ever
+ *     noise   every token at random: nothing recurs
  *
- * Scheduler with speculation off and with auto take turns on the same engine and the same cached prompts; a
- * line gives both speeds and what became of the drafts.  A machine shared with others changes by more than
- * speculation could cost, so a second line tells what does not depend on it: the time outside the engine,
- * where endings are looked up, and that inside, without and with drafts, by the step; and from these what
- * drafting adds to the time, right drafts counted as the steps that they saved. */
+ * The scheduler runs with speculation off and with auto in turns, on the same engine and the same cached
+ * prompts.  A line gives both speeds and the fate of the drafts.  Other load on a shared machine changes these
+ * by more than speculation could cost, so a second line has robust figures: the time outside the engine, where
+ * endings are looked up; the time inside, without and with drafts, by the step; and the cost of drafting from
+ * these, with right drafts counted as the steps that they saved. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

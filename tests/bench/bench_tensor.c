@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How near the kernels come to the machine's limits, for the matrices of a 1.1B llama shape (hidden 2048, ffn
+/* The kernels' speed against the machine's limits, for the matrices of a 1.1B llama model (hidden 2048, ffn
  * 8192, 32 heads, 8 KV heads, head_dim 64, vocabulary 32000).  A tool for developers, not a test:
  *
  *     bench_tensor [--table NAME] [--threads N] [--type T] [--n N] [--attention] [--dots] [--tiles]
  *                  [--ms N]
  *
- * For each type and number of tokens: one layer's matrices (QKV, output, gate and up, down), the weights cold
- * in cache where the figure is about memory.  Figures stand beside the limits of the same run, since the
- * machine may be shared. */
+ * For each type and number of tokens: one layer's matrices (QKV, output, gate and up, down).  The weights are
+ * not in the cache where the figure is about memory.  The limits are those of the same run, since the machine
+ * may be shared. */
 #include <getopt.h>
 #include <math.h>
 #include <stdio.h>

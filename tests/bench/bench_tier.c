@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The disk tier's speed beside what bounds it: AES-256-GCM on one core, and copying memory.
+/* The disk tier's speed beside its bounds: AES-256-GCM on one core, and copying memory.
  *
  *     bench_tier [FOLDER [BLOCK_MIB [BLOCKS [DISK_MIB]]]]      "": a folder of its own
  *
- * And what a full disk costs whoever has blocks to save: for blocks that take the place of others, and for
- * those that are refused since all that is there is wanted more, each beside some files and beside many.
+ * It also measures the cost of a full disk for the saving worker.  Some blocks replace others; some are
+ * refused because all stored blocks are worth more; both beside a few files and beside many.
  *
  * Blocks of 22 layers are written and read through cache/kv/tier as a worker does, with one writer and two
- * readers. Reads come from the page cache, so they say what sealing, threads and copies cost, not what the
- * device does. */
+ * readers.  Reads come from the page cache, so they measure sealing, threads and copies, not the device. */
 #include <openssl/evp.h>
 #include <stdio.h>
 #include <stdlib.h>

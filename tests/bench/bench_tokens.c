@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What one hostile word costs to tokenise: a megabyte without a blank, of several kinds.
+/* The cost of tokenising one hostile word: a megabyte without a blank, of several kinds.
  *
  *     bench_tokens MODEL.gguf [REPEATS [KIB]]
  *
- * Processor time of this thread in ms, the median and the least, and what the ids hash to, for comparing
- * programs.  How much of a kind is one word depends on the vocabulary: some cut digits apart, for instance.
- */
+ * Processor time of this thread in ms, the median and the minimum, and a hash of the ids, to compare programs.
+ * The vocabulary decides how much of a kind is one word: some split digits, for instance. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

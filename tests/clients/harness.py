@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Running the commands: plainly, or on a terminal of their own."""
+"""Runs the commands, plainly or on a terminal of their own."""
 import os
 import pty
 import select
@@ -33,7 +33,7 @@ class Terminal:
         self.pid = pid
 
     def wait_for(self, what, timeout=10):
-        """Reads until what has come since the last call; returns everything up to it."""
+        """Reads until the output since the last call contains the text; returns everything up to it."""
         what, until = what.encode(), time.monotonic() + timeout * PATIENCE
         while what not in self.text:
             left = until - time.monotonic()
@@ -41,7 +41,7 @@ class Terminal:
             if select.select([self.fd], [], [], left)[0]:
                 try:
                     piece = os.read(self.fd, 65536)
-                except OSError:  # the other side is gone
+                except OSError:  # the other side has closed
                     piece = b""
                 assert piece, (what, self.text)
                 self.text += piece
@@ -52,7 +52,7 @@ class Terminal:
         os.write(self.fd, keys.encode())
 
     def status(self, timeout=10):
-        """Waits for the end; the exit status."""
+        """Waits for the end; returns the exit status."""
         until = time.monotonic() + timeout * PATIENCE
         while time.monotonic() < until:
             if select.select([self.fd], [], [], 0.02)[0]:

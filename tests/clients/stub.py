@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Messages endpoint that computes nothing, for the tests of the commands: it answers what the test tells it to, event by
-event, and remembers what it was asked."""
+"""A Messages endpoint without a model, for the tests of the commands.  It sends the answers that the test sets, event by
+event, and records the requests."""
 import hashlib
 import hmac
 import http.server
@@ -14,8 +14,8 @@ PROOF = {"prompt": 210, "computed": 82, "reused": 128, "transferred": 210, "draw
 
 
 class Stub:
-    """words: the pieces of every answer.  fault: None, "cut", "error", "busy", "slow", "garbage".  calls: for each of the first
-    answers a list of (name, input) that it ends in."""
+    """words: the pieces of every answer.  fault: None, "cut", "error", "busy", "slow", "garbage".  calls: for each of
+    the first answers a list of (name, input) at its end."""
 
     def __init__(self, words=("Hello, ", "wörld", "!")):
         self.words, self.fault, self.gap_s, self.asked, self.fields = list(words), None, 0.0, [], []
@@ -41,7 +41,7 @@ class Stub:
             request_queue_size = 256
 
             def handle_error(self, request, client_address):
-                pass  # clients hang up on purpose here
+                pass  # clients hang up on purpose
 
         self.server = Server(("127.0.0.1", 0), Handler)
         self.port = self.server.server_address[1]
@@ -55,7 +55,7 @@ class Stub:
         self.server.shutdown()
         self.server.server_close()
 
-    # ---- what it answers ----
+    # ---- answers ----
 
     def reply(self, h, status, body, **fields):
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -91,7 +91,7 @@ class Stub:
                     self.status["draining"] = True
                 self.reply(h, 200, {"ok": True, "message": "done"})
             return
-        if h.path == "/v1/messages/count_tokens":  # two tokens per word, ten for the format
+        if h.path == "/v1/messages/count_tokens":  # two tokens per word, ten for the chat format
             words = json.loads(body)["messages"][0]["content"].split()
             self.reply(h, 200, {"input_tokens": 10 + 2 * len(words)})
             return

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""baton-bench against a stub endpoint: what it sends, and that its figures are those of what came back."""
+"""baton-bench against a stub endpoint: the requests that it sends, and figures that match the answers."""
 import json
 import os
 import signal
@@ -62,7 +62,7 @@ def arrivals_do_not_wait():
         began = time.monotonic()
         f = figures(stub, "--rate", "100", "-n", "40")
         assert f["requests"]["whole"] == 40 and time.monotonic() - began < 12
-        assert f["requests"]["seconds"] < 6, f  # one after the other they would take forty seconds
+        assert f["requests"]["seconds"] < 6, f  # one after another they would take forty seconds
 
 
 def the_same_seed_asks_the_same():

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""baton-chat against a stub endpoint: from scripts and from a terminal."""
+"""baton-chat against a stub endpoint, from scripts and from a terminal."""
 import os
 import tempfile
 import threading
@@ -69,7 +69,7 @@ def tools_work_in_a_folder():
              "is_error": True}]}, messages[2]
         assert messages[6]["content"][0]["content"] == "limit = ünf", messages[6]
         assert '> edit_file {"path"' in done.stderr.decode() and "< ok" in done.stderr.decode()
-        # Earlier messages never change: the server's prefix cache lives on it.
+        # Earlier messages never change, so the server's prefix cache matches.
         assert all(later["messages"][:len(earlier["messages"])] == earlier["messages"]
                    for earlier, later in zip(stub.asked, stub.asked[1:]))
 
@@ -153,7 +153,7 @@ def leaving_while_an_answer_streams():
         t.wait_for("> ")
         t.type("count\r")
         t.wait_for("two ")
-        t.type("\x04")  # the terminal is not in our hands now; it still means what it says
+        t.type("\x04")  # another program has the terminal now; it still means the same
         t.wait_for("> ")
         assert t.status() == 0
 
@@ -193,7 +193,7 @@ def answers_cannot_command_a_terminal():
         t = Terminal("baton-chat", "--url", stub.url, "--ask", "x")
         assert t.status() == 0
         assert b"a[2Jbcd\ttab" in t.text and b"\x1b" not in t.text, t.text
-        assert b"\x1b[2J" in ask(stub).stdout  # a file gets what was said
+        assert b"\x1b[2J" in ask(stub).stdout  # a file gets the unchanged text
 
 
 def interrupted_question_fails():

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""batonctl against a stub of the admin door, and the keys it makes."""
+"""batonctl against a stub of the admin port, and the keys that it makes."""
 import hashlib
 import json
 import os
@@ -23,7 +23,7 @@ ROUTER = {"daemon": "baton-router", "node": "router0", "draining": False, "queue
 
 
 class Door(Stub):
-    """A stub whose operator's key is in a file."""
+    """A stub with its cluster key in a file."""
 
     def __init__(self, status=ROUTER):
         super().__init__()

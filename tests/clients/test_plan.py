@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""baton-plan from outside: every device works or is refused by name, reports agree with each other, and, where the public
-measurements lie (BATON_PLAN_MEASURED, or ../shared/data/planning beside the source), predictions stay within their targets."""
+"""baton-plan from outside: it plans for every device or refuses it by name, and its reports agree with each other.
+Where the public measurements are present (BATON_PLAN_MEASURED, or ../shared/data/planning beside the source),
+predictions stay within their targets."""
 import csv
 import http.server
 import io
@@ -42,7 +43,7 @@ def every_device_works_or_is_refused_by_name():
             continue
         assert done.returncode == 1 and device["device"] in done.stderr or "relax" in done.stderr, done.stderr
         named = re.search(r"(\w+) \([^)]*\) is not known", done.stderr)
-        if named:  # what is missing is missing
+        if named:  # an unknown figure is absent
             assert named.group(1) in fields or named.group(1).startswith("flops_"), done.stderr
             assert device[named.group(1)]["value"] is None, (device, done.stderr)
     assert works >= 30, works

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""baton-sim as people run it: the same bytes from the same seed, traces of all kinds, refusals of what is wrong, the code of
-the router and of no other picker, and, where the recorded traces are at hand, the order of the policies."""
+"""baton-sim from the command line: the same bytes from the same seed, traces of all kinds, errors for wrong input, the
+router's own picker code.  Where the recorded traces are present, also the order of the policies."""
 import json
 import os
 import subprocess
@@ -108,7 +108,7 @@ def the_router_links_the_same_objects():
     names = [n for n in ours if n.startswith(("picker_", "fair_", "rate_", "index_holders_", "prefix_match_"))]
     assert len(names) > 40 and "picker_pick" in names and "picker_turn_next" in names, names
     for name in names:
-        if name in theirs:  # the linker may leave out what one of them does not call
+        if name in theirs:  # the linker may leave out functions that one of them does not call
             assert ours[name] == theirs[name], name
     assert sum(n in theirs for n in names) > 40
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What every transport must do, run over each kind: bytes arrive where they belong and nowhere else; after
- * CLOSED nothing is written, after STOPPED nothing is read; what dies is noticed; what comes back works.  A
- * new kind joins by a row in kind_cases. */
+/* The requirements of every transport, run over each kind.  Bytes arrive at their place and nowhere else.
+ * After CLOSED nothing is written, after STOPPED nothing is read.  A dead peer is noticed; a returning one
+ * works.  A new kind joins by a row in kind_cases. */
 #include "tests/conformance/tr_world.h"
 
 #include "base/clock.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Senders that lie, stop in the middle, or say nothing: the node under test must write nothing it was not
- * given leave to, lose nothing else, and let go in time.  Run over each kind, like test_transport.c; for
- * receivers that lie see test_transport_receivers.c. */
+/* Senders that lie, stop in the middle, or stay silent.  The node under test must write only what it granted,
+ * lose nothing else, and end the transfer in time.  Run over each kind, like test_transport.c; for hostile
+ * receivers see test_transport_receivers.c. */
 #include "tests/conformance/tr_raw.h"
 
 #include "base/clock.h"

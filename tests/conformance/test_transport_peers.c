@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Peers that are other processes, and what many transfers leave behind; over each kind, like
- * test_transport.c.
+/* Peers in other processes, and the remains of many transfers; over each kind, like test_transport.c.
  *
- * A peer is this program once more, started anew with "--peer send|receive KIND TELL HEAR [ADDRESS]": it
- * talks with the test over two pipes and is killed in the middle of a transfer.  RDMA is tried on a real
- * device only: the fake one of test_transport.c lives in one process. */
+ * A peer is a new process of this program with "--peer send|receive KIND TELL HEAR [ADDRESS]".  It talks with
+ * the test over two pipes and is killed in the middle of a transfer.  RDMA runs on a real device only: the
+ * fake one of test_transport.c lives in one process. */
 #include "tests/conformance/tr_world.h"
 
 #include "base/clock.h"

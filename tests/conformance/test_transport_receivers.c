@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Receivers that lie, say nothing or do not read, seen from a node that pushes to them: it must give nothing
- * away, say what went wrong, and stop in time.  Run over each kind, like test_transport.c. */
+/* Receivers that lie, stay silent or do not read, seen from the node that pushes to them.  It must reveal
+ * nothing, report the error, and stop in time.  Run over each kind, like test_transport.c. */
 #include "tests/conformance/tr_raw.h"
 
 #include "base/clock.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The shipped units run as different users: a transfer is authenticated by key, not by uid.
+/* The shipped units run as different users: a key authenticates a transfer, not a uid.
  *
- * The sender is this program once more, started anew (a forked copy of a process with threads is no place to
- * start others): it becomes nobody, reads where to send to from a pipe, sends, and waits for the pipe's end.
+ * The sender is a new process of this program, since a fork of a process with threads cannot safely start
+ * others.  It becomes the user nobody, reads the destination from a pipe, sends, and waits for the pipe's end.
  */
 #include "tests/conformance/tr_world.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See tr_world.h.  Every piece is filled from a seed, so a byte in a wrong place shows; memory nobody may
- * write is poison. */
+/* See tr_world.h.  Every piece is filled from a seed, so a byte in a wrong place shows.  Memory that must not
+ * be written is poisoned. */
 #include "tests/conformance/tr_world.h"
 
 #include "base/clock.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A small world for transport tests: workers with an arena and a node, their events, and bytes that tell
- * where they come from.  The kind under test is chosen by TRANSPORT (see main of test_transport.c). */
+/* A small world for transport tests: workers with an arena and a node, their events, and bytes that encode
+ * their origin.  TRANSPORT chooses the kind under test (see main of test_transport.c). */
 #ifndef TESTS_TR_WORLD_H
 #define TESTS_TR_WORLD_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The NICs behind verbs_fake.h: completions, events, and a thread that does one work request at a time under
- * the one lock; and what tests may turn. */
+/* The NICs behind verbs_fake.h: completions, events, a thread that executes one work request at a time under
+ * the one lock, and the faults that tests may switch on. */
 #include "tests/conformance/verbs_fake_priv.h"
 
 #include <errno.h>

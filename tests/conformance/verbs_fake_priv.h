@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inside of the fake devices: what exists, and what the two files of it ask of each other. */
+/* The inside of the fake devices: their objects, and the interface between their two files. */
 #ifndef TESTS_VERBS_FAKE_PRIV_H
 #define TESTS_VERBS_FAKE_PRIV_H
 

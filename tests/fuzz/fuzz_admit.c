@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What comes before a request is parsed: gzip bodies of anybody, and the key file an operator writes.
+/* Fuzz target: input before a request is parsed, gzip bodies from clients and the operator's key file.
  *
- * The first byte says which.  gzip: nothing beyond the bounds comes out, whatever goes in.  Keys: the file is
- * read or refused with a fault that names its line; what was read can be loaded as limits, and a reload with
- * itself changes nothing. */
+ * The first byte chooses.  gzip: whatever goes in, the output stays within its bounds.  Keys: the file is
+ * read, or refused with a fault that names its line; a valid file can be loaded as limits, and a reload of the
+ * same file changes nothing. */
 #include <string.h>
 
 #include "base/check.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Request bodies from anybody: parsed, or refused with a 400 that renders as JSON. */
+/* Fuzz target: request bodies from clients.  A body is parsed, or refused with a 400 that renders as JSON. */
 #include <string.h>
 
 #include "serve/api/error.h"

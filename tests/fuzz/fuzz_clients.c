@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the commands read from outside: an answer's event stream, a daemon's status, a trace file.  Every
- * input is given to all three, since each refuses quickly what is not for it.  An answer must come out the
- * same in one piece and in two, in whole characters; what is shown of a status must hold nothing that a
- * terminal could take for a command. */
+/* Fuzz target: outside input of the commands, an answer's event stream, a daemon's status, a trace file.
+ * Every input goes to all three, since each refuses foreign input quickly.  An answer must be the same in one
+ * piece and in two, in whole characters.  A displayed status must hold no terminal control characters. */
 #include <string.h>
 
 #include "base/check.h"

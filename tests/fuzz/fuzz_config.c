@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Configuration text: whatever the bytes are, loading ends in a snapshot or in error lines, and what a
- * snapshot dumps loads again to the same values. */
+/* Fuzz target: configuration text.  Any bytes load as a snapshot or end in error lines.  A dumped snapshot
+ * loads again with the same values. */
 #include "base/config/config.h"
 
 #include <stdlib.h>

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any bytes through a whole connection of the server, in any pieces.
+/* Fuzz target: any bytes through a whole connection of the server, in any pieces.
  *
- * The first byte seeds the cuts, the rest is what the client sends.  It is sent once as it is and once in
- * pieces: both times the same must be answered, since a client does not choose where TCP cuts.  What comes
- * back must be well-formed answers, and nothing must follow the answer to a request whose framing was
- * refused. */
+ * The first byte seeds the cuts, the rest is the client's input.  It is sent once whole and once in pieces.
+ * Both must get the same answers, since a client does not choose where TCP cuts.  The output must be
+ * well-formed answers, and nothing may follow the answer to a request whose framing was refused. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests from anybody to a model of any family: the constraint of the answer.
+/* Fuzz target: the constraint of a client's request, for a model of any family.
  *
  * The first byte chooses the family and whether the prompt opens the thinking; the rest is a request's body.
- * What comes out is nothing, a 400, or a constraint that compiles for the model's vocabulary (or is refused for
- * its size or a schema, never for its form). */
+ * The result is none, a 400, or a constraint that compiles for the model's vocabulary (or is refused for its
+ * size or a schema, never for its form). */
 #include <string.h>
 
 #include "text/json/json.h"

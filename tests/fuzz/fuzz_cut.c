@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any bytes cut into words by every rule: the words follow each other without gaps, end with the text, and
- * never part the bytes of a character. */
+/* Fuzz target: any bytes cut into words by every rule.  The words follow each other without gaps, end with the
+ * text, and never split a character. */
 #include "text/token/tokenizer_priv.h"
 
 #include "base/check.h"

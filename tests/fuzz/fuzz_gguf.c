@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any bytes as a model file: opened, and when that goes well, everything in it looked at. */
+/* Fuzz target: any bytes as a model file.  When it opens, the target reads everything in it. */
 #include "gguf/gguf.h"
 
 #include "base/check.h"

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any bytes as a JSON Schema, in search of those that are the most work.
+/* Fuzz target: any bytes as a JSON Schema, in search of the most expensive ones.
  *
- * The fitness is the number of steps: each 64th of the limit that is reached, and each time a schema makes
- * more steps for each of its bytes, counts as new coverage for libFuzzer, which so keeps what takes longer
- * and changes that further.  The corpus holds what tests/bench/bench_grammar_cost found by climbing.  No
- * input may be more work than the limit, and none may take longer than its steps tell: the bound here is some
- * hundred times what is measured, so that only work that is not counted at all is found. */
+ * The fitness is the number of steps.  Each reached 64th of the limit, and each rise of a schema's steps per
+ * byte, counts as new coverage for libFuzzer.  So it keeps slower schemas and mutates them further.  The
+ * corpus holds the results of tests/bench/bench_grammar_cost.  No input may exceed the limit, and none may
+ * take longer than its steps explain.  The bound here is some hundred times the measured time, so it finds
+ * only work that is not counted at all. */
 #include <string.h>
 #include <time.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any bytes as a pattern: refused with a reason, or an automaton whose edges are apart, ascending and lead
- * somewhere, and which can be written into a graph. */
+/* Fuzz target: any bytes as a pattern.  It is refused with a reason, or gives an automaton whose edges are
+ * disjoint, ascending and valid, and which can be written into a graph. */
 #include "text/grammar/grammar_auto_priv.h"
 
 #include "base/check.h"

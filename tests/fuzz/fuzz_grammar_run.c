@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A constraint and any tokens under it.
+/* Fuzz target: a constraint and any tokens under it.
  *
  *     constraint | NUL | one byte a token
  *
- * A mask says what accept says; what was accepted within tokens_left can be ended within them; taking tokens
- * back and going on gives the same masks; what is forced is the only thing allowed. */
+ * A mask agrees with accept.  A token accepted within tokens_left can be completed within them.  After undoing
+ * tokens the masks are the same.  A forced token is the only allowed one. */
 #include "text/grammar/grammar_run_priv.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any bytes as a JSON Schema: it compiles, or the fault names what is wrong with it. */
+/* Fuzz target: any bytes as a JSON Schema.  It compiles, or the fault names the error. */
 #include "text/grammar/grammar.h"
 
 #include <string.h>

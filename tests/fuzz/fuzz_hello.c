@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The first bytes of a connection: what they ask for grows with them, and is bounded. */
+/* Fuzz target: the first bytes of a connection.  The number of requested bytes grows with them and is bounded.
+ */
 #include <stdlib.h>
 #include <string.h>
 

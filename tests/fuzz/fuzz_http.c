@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Heads, chunks and queries from anybody.
+/* Fuzz target: heads, chunks and queries from clients.
  *
- * Beyond not crashing: a head judged in pieces gets the verdict it gets whole; spans stay inside the text; a
- * chunked body decodes the same in two pieces as in one. */
+ * Beyond not crashing: a head gets the same verdict in pieces as whole; spans stay inside the text; a chunked
+ * body decodes to the same bytes in two pieces as in one. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzz target: the frames of a data connection.  What unpacks must satisfy what the receiver relies on, and
- * pack into the same bytes. */
+/* Fuzz target: the frames of a data connection.  A frame that unpacks satisfies the receiver's assumptions and
+ * packs into the same bytes. */
 #include "proto/kv_frame.h"
 
 #include "base/check.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bodies of OpenAI's routes from anybody.
+/* Fuzz target: bodies of OpenAI's routes from clients.
  *
- * A body is refused with a 400 that renders as JSON of four members, or what was made of it keeps its bounds,
+ * A body is refused with a 400 that renders as JSON of four members, or the parsed request keeps its bounds,
  * and an answer with its texts renders as JSON, whole and in chunks. */
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What people hand to baton-plan: the first byte picks the parser, the rest is its input.  Whatever is accepted
- * can be used: shapes have counts, rows have finite predictions, constants survive being written. */
+/* Fuzz target: user input of baton-plan.  The first byte picks the parser, the rest is its input.  Accepted
+ * input can be used: shapes have counts, rows have finite predictions, constants survive being written. */
 #include <math.h>
 #include <string.h>
 

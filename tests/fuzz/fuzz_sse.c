@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An event stream from a server that cannot be trusted: the same events in one piece and in two, never more
- * data than the bound. */
+/* Fuzz target: an event stream from an untrusted server.  The events are the same in one piece and in two, and
+ * never exceed the bound. */
 #include "base/check.h"
 #include "net/http/sse_parse.h"
 

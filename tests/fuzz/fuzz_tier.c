@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzz target: heads and entries of the disk tier's files, and the names of these.  What unpacks is within
- * bounds, its offsets do not overflow, and it packs into the same bytes.  Sums keep chance from most of a
- * head, so each input is also looked at with its sums put right. */
+/* Fuzz target: heads, entries and names of the disk tier's files.  A valid one is within bounds, its offsets
+ * do not overflow, and it packs into the same bytes.  Random heads rarely have right checksums, so the target
+ * also tries each input with its checksums corrected. */
 #include "cache/kv/tier_record_priv.h"
 
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzz target: token ids as SUBMIT carries them.  The first byte is the width, the others are the ids.  What
- * can be counted unpacks to what its bytes say one by one, and packs to the same bytes again in that width
- * and to the same ids in the least. */
+/* Fuzz target: token ids as SUBMIT carries them.  The first byte is the width, the others are the ids.  A list
+ * that can be counted unpacks to the value of its bytes.  It packs to the same bytes in that width, and to the
+ * same ids in the smallest width. */
 #include "proto/token_list.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzz target: recorded traces.  What is refused names its line; what is taken is in order of time, replays to
- * as many requests as it has, and runs to its end in the simulator, where every request is accounted for. */
+/* Fuzz target: recorded traces.  A refused trace names its line.  An accepted one is in order of time, replays
+ * as many requests as it has, and runs to its end in the simulator, which accounts for every request. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cache file of what was chosen on this machine: whatever stands in it, a record that is found chooses
- * among the variants that there are, and a new one that is put in front is found again, in a file that stays
- * bounded. */
+/* Fuzz target: the cache file of kernel choices.  Whatever it contains, a found record chooses among the
+ * existing kernels.  A new record at the front is found again, and the file stays bounded. */
 #include <string.h>
 
 #include "base/check.h"

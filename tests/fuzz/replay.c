@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A main() for fuzz targets when there is no libFuzzer.
+/* A main() for fuzz targets in builds without libFuzzer.
  *
  * Every target is one function, LLVMFuzzerTestOneInput().  A build with --enable-fuzz links libFuzzer's main,
- * which looks for new inputs; every other build links this one, which gives the target the inputs that are
- * known (the seed corpus, crashes found earlier), so that `make check` keeps them passing under any compiler
- * and sanitizer.  Around each file some near misses are tried too: cut short, bytes changed, a piece doubled;
- * always the same ones, drawn from a fixed seed.
+ * which searches for new inputs.  Every other build links this one, which runs the known inputs: the seed
+ * corpus and earlier crashes.  So `make check` keeps them passing under any compiler and sanitizer.  It also
+ * tries variants of each file: cut short, bytes changed, a piece doubled.  A fixed seed makes them the same in
+ * every run.
  *
  *     fuzz_x [-n MUTATIONS] [FILE|FOLDER]...      without files: $srcdir/tests/fuzz/corpus/x
  *
  * Each input lies in heap memory of exactly its size, so that AddressSanitizer sees a read one byte too far.
- * With -v each file is named before it runs, so the last name printed belongs to the crash.
- */
+ * -v names each file before it runs, so the last printed name belongs to the crash. */
 #include "base/bytes.h"
 #include "base/rng.h"
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real daemons on loopback, for the integration tests: start, ask, hurt, look, stop.
+"""Real daemons on loopback for the integration tests: start, request, fault, status, stop.
 
-A Cluster owns a scratch folder with a cluster key, logs and sockets, and any number of daemons.  Ports are free ones
+A Cluster owns any number of daemons and a scratch folder with a cluster key, logs and sockets.  Its ports are free ones
 below the kernel's own range.  Everything here is the standard library.
 
     with Cluster() as c:
@@ -27,7 +27,7 @@ import time
 BUILD = os.environ.get("BATON_BUILD", os.getcwd())
 SOURCE = os.environ.get("BATON_SOURCE", os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 MODEL = os.path.join(SOURCE, "share", "baton-demo.gguf")
-IS_SLOW = os.environ.get("BATON_SLOW", "")  # sanitizer builds: be patient
+IS_SLOW = os.environ.get("BATON_SLOW", "")  # sanitizer builds are slow
 
 
 def patience(seconds):
@@ -35,13 +35,13 @@ def patience(seconds):
 
 
 def _claim_lane():
-    """A lane of ports that no other test program has while this one lives: whoever holds its lock."""
+    """A range of ports that no other test program uses while this one runs: the program holds the range's lock."""
     for i in range(LANES):
         lane = (os.getpid() + i) % LANES
         lock = os.open(os.path.join(tempfile.gettempdir(), f"baton-test-lane-{lane}"), os.O_CREAT | os.O_RDWR, 0o666)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return lane  # the descriptor stays open, here and in no child
+            return lane  # the descriptor stays open in this process and in no child
         except BlockingIOError:
             os.close(lock)
     return os.getpid() % LANES
@@ -139,7 +139,8 @@ class Daemon:
                    if line.startswith(name) and not line.startswith("#"))
 
     def status(self):
-        """What `batonctl status --json` prints, asked for in the same way; a process for each look would take most of a test's time."""
+        """What `batonctl status --json` prints, through the same request.  Starting a process each time would take most
+        of a test's time."""
         status, _, body = fetch(self.admin, "GET", "/admin/status", headers={"authorization": f"Bearer {self.cluster.admin_token()}"},
                                 timeout=10)
         assert status == 200, (status, body)
@@ -160,7 +161,7 @@ def fetch(port, method, path, body=None, headers=None, timeout=60):
 
 
 def events(response):
-    """Server-sent events of a response, as they come: (name, data)."""
+    """Server-sent events of a response as they arrive: (name, data)."""
     name, data = None, []
     while True:
         line = response.readline()
@@ -190,7 +191,7 @@ class Stream:
         return events(self.response)
 
     def close(self):
-        """Hangs up at once, as a client that went away does."""
+        """Closes the connection at once, as a client that has gone does."""
         sock = self.connection.sock or self.response.fp.raw._sock
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
         self.response.close()
@@ -273,7 +274,7 @@ class Cluster:
         return daemon.start()
 
     def relay(self, **settings):
-        """A router, with these settings, and a prefill and a decode worker that are ready."""
+        """A router with these settings, and a ready prefill and decode worker."""
         self.router(**settings)
         self.worker("prefill")
         self.worker("decode")
@@ -295,7 +296,7 @@ class Cluster:
             time.sleep(0.05)
         raise AssertionError(f"not ready: {usable}")
 
-    # ---- asking ----
+    # ---- requests ----
 
     def body(self, text, **fields):
         return {"model": "baton-demo", "max_tokens": 64, "temperature": 0,
@@ -311,10 +312,10 @@ class Cluster:
         assert answer.is_whole, (answer.error, answer.names)
         return answer
 
-    # ---- looking ----
+    # ---- status ----
 
     def assert_quiet(self, timeout=15):
-        """No sequence, lease or half-filled block is left on any worker that lives."""
+        """Waits until no live worker has a sequence, lease or half-filled block."""
         until = time.monotonic() + patience(timeout)
         for worker in self.workers:
             while worker.process.poll() is None:
@@ -327,13 +328,13 @@ class Cluster:
 
 
 def in_threads(jobs):
-    """Runs callables at once and returns their results; the first exception is raised."""
+    """Runs callables at the same time and returns their results; raises the first exception."""
     results, errors = [None] * len(jobs), []
 
     def work(i):
         try:
             results[i] = jobs[i]()
-        except BaseException as e:  # noqa: B036 - handed to the caller
+        except BaseException as e:  # noqa: B036 - the caller gets it
             errors.append(e)
 
     threads = [threading.Thread(target=work, args=(i,)) for i in range(len(jobs))]
@@ -347,7 +348,7 @@ def in_threads(jobs):
 
 
 def main(tests):
-    """Runs functions in order; exit status as automake wants it."""
+    """Runs functions in order; returns automake's exit status."""
     only = sys.argv[1:]
     if not os.path.exists(MODEL):
         print(f"no bundled model at {MODEL}")

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The real endpoint over the scripted backend, for tests with foreign clients:
+/* The real endpoint over the scripted backend, for tests with other projects' clients:
  *
  *     front_sim [--listen HOST:PORT] [--keys FILE] [--context TOKENS] [--token-us N]
  *               [--certificate FILE --private-key FILE] [--h2c yes] [--origin ORIGIN] [--per-address N]
  *
- * Prints "listening PORT" when it is, and serves until a signal ends it.
- * tests/unit/serve/endpoint/sim_backend.h says what the model "sim" understands. */
+ * Prints "listening PORT" when it listens, and serves until a signal ends it.
+ * tests/unit/serve/endpoint/sim_backend.h describes the model "sim". */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the fault matrix hurts daemons with: a proxy on the link between two workers, and a knife for data connections.
+"""The tools of the fault matrix: a proxy on the link between two workers, and a way to cut data connections.
 
-A Wire listens in front of a worker's link port and passes bytes in both directions.  It can hold them (nobody hears anything, the
-connection stays), cut every connection, and be healed.  cut_data() shuts a data connection down from outside, whatever it
-is made of: it borrows the daemon's descriptor with pidfd_getfd(), as a debugger would.
+A Wire listens in front of a worker's link port and passes bytes in both directions.  It can hold them (the connection
+stays, no byte arrives), cut every connection, and be healed.  cut_data() shuts a data connection of any kind down from
+outside: it borrows the daemon's descriptor with pidfd_getfd(), as a debugger would.
 """
 import ctypes
 import os
@@ -88,7 +88,8 @@ def connected(inode_table, is_data):
 
 
 def cut_data(sender, receiver):
-    """Shuts what the sender's data connections to this receiver are; how many.  PermissionError where a process may not."""
+    """Shuts the sender's data connections to this receiver down and returns how many.  PermissionError where a process
+    may not."""
     libc = ctypes.CDLL(None, use_errno=True)
     address = receiver.kv_port
     wanted = connected("/proc/net/tcp", lambda row: row[2].endswith(f":{address:04X}")) if address else set()

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/api.md is true: its commands are run against real daemons, and what they print is what the page shows.
+"""Runs the commands of docs/api.md against real daemons and compares their output with the page.
 
-A block ```sh that is followed by a block ```json or ```text is a command and its output.  In the output "..." stands for anything: in
-text for any run of characters within a line, and as a line of its own for any lines; in JSON for any value, and as a member
-named "..." for any further members.  JSON is compared as values.  Commands see BATON, the router's URL; all of a page run in one
-folder, one after another.
+A block ```sh followed by a block ```json or ```text is a command and its output.  In the output "..." matches anything:
+in text any characters within a line, or, as a line of its own, any lines; in JSON any value, or, as a member named
+"...", any further members.  JSON is compared as values.  Commands see BATON, the router's URL.  All commands of a page
+run in one folder, one after another.
 """
 import json
 import os
@@ -32,7 +32,7 @@ def pairs(text):
 
 
 def same_json(wanted, got, at="$"):
-    """None, or where they differ."""
+    """None, or the place of the first difference."""
     if wanted == "...":
         return None
     if isinstance(wanted, dict) and isinstance(got, dict):

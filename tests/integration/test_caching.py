@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prompt caching as clients see it: a tool loop of twenty turns reads its prefix again every turn, whoever serves it.
+"""Prompt caching from the client's side: a tool loop of twenty turns reads its prefix from the cache every turn, on any
+worker.
 
 The client sends its history as other JSON libraries would write it: members in another order, characters escaped,
-integers as reals, text trimmed.  Run with a test's name as argument to see the table of that one.
+integers as reals, text trimmed.  Pass a test's name as argument to see its table.
 """
 import http.client
 import json
@@ -25,7 +26,7 @@ SYSTEM = [{"type": "text", "text": "x-anthropic-billing-header: cc_version=1; cc
 
 
 class Wild:
-    """A client's JSON library, which never writes the same thing twice."""
+    """A client's JSON library that writes the same value differently each time."""
 
     def __init__(self, seed):
         self.random = random.Random(seed)
@@ -155,16 +156,16 @@ class Loop:
                   f"{row['computed']:8}  {' '.join(w or '-' for w in row['workers'])}")
 
     def lost(self):
-        """What each turn could have read, and did not: in tokens, the last partial block aside."""
+        """The tokens that each turn could have read from the cache and did not, without the last partial block."""
         lost = []
         for before, row in zip(self.rows, self.rows[1:]):
-            known = before["prompt"] + before["output"] - 1  # the last token drawn was never computed on
+            known = before["prompt"] + before["output"] - 1  # the last sampled token was never fed
             lost.append(max(0, known // BLOCK * BLOCK - row["read"]))
         return lost
 
 
 class Threaded(Loop):
-    """The same agent over a message thread: after the first request it sends only what is new."""
+    """The same agent over a message thread: after the first request it sends only new messages."""
 
     id = None
     sent = 0
@@ -186,7 +187,7 @@ class Threaded(Loop):
 
 
 def over_a_thread():
-    """A thread is the conversation that would have been sent whole: the same prompts, the same answers, and nothing computed twice."""
+    """A thread equals the whole conversation: the same prompts and answers, and no token computed twice."""
     with Cluster() as c:
         c.router(placement__local_prefill_tokens="100000")
         c.worker("decode")
@@ -228,7 +229,7 @@ def on_one_worker():
 
 
 def with_a_pair_at_hand():
-    """Turns that add little are placed on the decode worker, which has the whole conversation."""
+    """The router places short turns on the decode worker, which has the whole conversation."""
     with Cluster() as c:
         c.relay(placement__local_prefill_tokens="128")
         loop = Loop(c.routers[0].http).run()
@@ -240,8 +241,8 @@ def with_a_pair_at_hand():
 
 
 def with_every_turn_through_the_pair():
-    """What the decode worker wrote is not on the prefill worker: a turn that goes there computes the last answer again,
-    and reads everything before it."""
+    """The prefill worker lacks the decode worker's answers.  A turn placed there computes the last answer again and
+    reads everything before it from the cache."""
     with Cluster() as c:
         c.relay(placement__local_prefill_tokens="1")
         loop = Loop(c.routers[0].http).run()
@@ -264,7 +265,7 @@ def on_a_worker_itself():
 
 
 def sampled_answers_are_continued_too():
-    """What was drawn is not always what the same text would be encoded to."""
+    """Sampled tokens are not always the encoding of their text."""
     lost = {}
     for memory in ("0", "64MiB"):
         with Cluster() as c:
@@ -375,7 +376,7 @@ def reads(port, key, system, question, **fields):
 
 
 def two_tenants(c):
-    """Files of the keys and of what is public, and the keys themselves: ann's and bob's."""
+    """Files of the API keys and of the public prefixes, and the keys themselves: ann's and bob's."""
     keys, public = os.path.join(c.dir, "keys"), os.path.join(c.dir, "public.json")
     ann, bob = new_key(c, keys, "ann"), new_key(c, keys, "bob")
     with open(public, "w") as f:
@@ -384,7 +385,8 @@ def two_tenants(c):
 
 
 def tenants_share_what_is_declared_public():
-    """Two tenants, one system text: with the declaration the second reads that, and nothing of the first's question."""
+    """Two tenants, one system text.  When the text is declared public, the second tenant reads it from the cache, and
+    nothing of the first one's question."""
     question = "What is the KV cache? " * 20
     with Cluster() as c:
         keys, public, ann, bob = two_tenants(c)
@@ -403,16 +405,16 @@ def tenants_share_what_is_declared_public():
         print(f"prompt {prompt}: the same tenant reads {again}, another {shared}")
         assert 0 < shared <= beginning < again and shared % BLOCK == 0 and shared > beginning - 2 * BLOCK, (shared, beginning)
         assert reads(port, bob, PUBLIC, question)[0] == again
-        # A beginning of what is public is public too, and what follows it is not.
+        # A prefix of a public text is public too; the text after it is not.
         assert 0 < reads(port, bob, PUBLIC[:len(PUBLIC) // 2] + " And Bob is secret.", question)[0] < shared
         c.assert_quiet()
 
 
 def marked_prompts_stay_longest():
-    """When memory is short, what nobody marked goes first, however lately it was used."""
+    """When memory is short, unpinned blocks go first, however recently they were used."""
     with Cluster() as c:
         c.router()
-        c.worker("decode", kv__memory="8MiB")  # some 1300 tokens
+        c.worker("decode", kv__memory="8MiB")  # about 1300 tokens
         c.wait_ready(decode=1)
         port = c.routers[0].http
         ask = lambda name, **fields: reads(port, "", " ".join(f"{name} rule {i}." for i in range(60)), "Hi", **fields)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""baton-plan measures real prefill and decode daemons, and a host, and plans with what it learnt."""
+"""baton-plan measures real prefill and decode daemons and a host, and plans with the results."""
 import csv
 import json
 import os
@@ -33,7 +33,7 @@ def a_relay_is_calibrated_on():
             rows = list(csv.DictReader(file, delimiter="\t"))
         assert len(rows) >= 3 and all(r["mode"] == "split" and float(r["tpot_ms"]) > 0 for r in rows), rows
         asked = (64, 128, 256, 512, 1024, 1536, 2048, 4096, 8192)
-        for row in rows:  # the server's count is what was asked for, but for words of different length
+        for row in rows:  # the server's count equals the wanted number, except for words of several tokens
             tokens = float(row["isl"])
             assert min(abs(tokens / n - 1) for n in asked) < 0.25, row
         report = json.loads(plan("plan", "-m", MODEL, "-d", "dev-2vcpu-zen5", "-w", "q8_0", "--kv", "f16", "--constants", constants,

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Broken configurations, each shown to --check-config and to a real start: both refuse, with the same words, which name
-file, line and key.  What the one accepts the other starts with.  Then workers whose routers refuse them."""
+"""Broken configurations go to --check-config and to a real start.  Both refuse them with the same message, which names
+file, line and key.  The daemon starts with what the check accepts.  The last tests are of workers that their routers
+refuse."""
 import os
 import re
 import shutil
@@ -13,13 +14,13 @@ import time
 
 from cluster import BUILD, MODEL, SOURCE, Cluster, fetch, free_port, main, patience
 
-os.environ["CREDENTIALS_DIRECTORY"] = "/no/such/folder"  # no cluster key of this machine's is found
+os.environ["CREDENTIALS_DIRECTORY"] = "/no/such/folder"  # no cluster key of this machine is found
 ROLES = ("router", "prefill", "decode")
 GOOD_HASH = "0" * 63 + "1"
 
 
 class Bench:
-    """A folder with good files and bad ones, and configurations made of them."""
+    """A folder with good and bad files, and configurations made of them."""
 
     def __init__(self, folder):
         self.dir = folder
@@ -45,7 +46,7 @@ class Bench:
         return values
 
     def file(self, values):
-        """Writes sections and keys; the line on which each key stands last."""
+        """Writes sections and keys; returns the last line of each key."""
         lines, where, section = [], {}, None
         for key in sorted(values, key=lambda k: k.split(".")[0]):
             if values[key] is None:
@@ -74,12 +75,12 @@ def check(role, conf, *more):
 
 
 def whole(log):
-    """What a process has written.  It shares the file's offset: reading must not move that."""
+    """The output of a process so far.  It shares the file's offset, so reading must not move that."""
     return os.pread(log.fileno(), 1 << 26, 0).decode(errors="replace")
 
 
 def start(role, conf, *more):
-    """0 and the log when it came up (and was stopped), else its status and what it said."""
+    """0 and the log when the daemon started (and was stopped), else its status and output."""
     with tempfile.TemporaryFile("w+") as log:
         process = subprocess.Popen([os.path.join(BUILD, "baton-" + role), "--config", conf, *more], stdout=log, stderr=log)
         ends = time.monotonic() + patience(30)
@@ -109,7 +110,7 @@ def errors_of(said):
 
 
 def refused(bench, role, change, key, words=""):
-    """Both refuse for this key, and name its line in the file (the file alone when the key is left out)."""
+    """Both refuse this key and name its line in the file (the file alone when the key is missing)."""
     values = bench.good(role)
     values.update(change)
     conf, where = bench.file(values)
@@ -170,7 +171,7 @@ def files_of(bench):
     cases.append(({"link.cluster_key": None}, "link.cluster_key", "/no/such/folder/cluster.key: No such file or directory; make one with"))
     cases += [({"http.api_keys": p(name)}, "http.api_keys", name) for name in
               ("none", "open.keys", "folder", "k1", "k2", "k3", "k4", "k5", "k6", "k7", "k8")]
-    os.mkfifo(p("pipe"))  # opened for reading, a pipe waits for ever
+    os.mkfifo(p("pipe"))  # opening a pipe for reading waits for ever
     cases += [({key: p("pipe")}, key, "not a regular file") for key in ("http.api_keys", "link.cluster_key", "cache.public_prefix")]
     cases.append(({"http.tls_certificate": p("pipe"), "http.tls_key": bench.key}, "http.tls_certificate", "not a regular file"))
     cases.append(({"http.api_keys": p("k6")}, "http.api_keys", "k6:2"))
@@ -217,7 +218,7 @@ def addresses_of(bench):
 
 
 def values_of():
-    """What the tables refuse."""
+    """Values that the tables refuse."""
     return [({"log.level": "loud"}, "log.level", "loud"), ({"stop.drain_timeout": "soon"}, "stop.drain_timeout", "duration"),
             ({"http.tls_min": "1.1"}, "http.tls_min", ""), ({"link.heartbeat": "0"}, "link.heartbeat", "range"),
             ({"http.http2": "perhaps"}, "http.http2", "yes or no"), ({"cache.replay_memory": "64 apples"}, "cache.replay_memory", "size"),
@@ -343,7 +344,8 @@ def what_only_the_moment_decides_names_the_key_too():
 
 
 def samples_and_limits():
-    """The samples pass with what an installation adds; every number at its least and greatest starts, or both refuse."""
+    """The samples pass with an installation's additions.  Every number at its minimum and maximum starts, or both refuse
+    it."""
     with tempfile.TemporaryDirectory(prefix="baton-it.") as folder:
         bench = Bench(folder)
         for role in ROLES:

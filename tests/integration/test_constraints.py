@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Forced calls and structured output through real daemons: whatever is drawn, it has the constraint that was asked for."""
+"""Forced calls and structured output through real daemons: every sampled answer satisfies its constraint."""
 import json
 
 from cluster import Cluster, fetch, in_threads, main
@@ -46,7 +46,7 @@ def message(c, **fields):
 
 
 def streamed(c, **fields):
-    """The same as a stream, put together again; every argument piece must extend valid JSON."""
+    """The same answer as a stream, joined; every argument piece must extend valid JSON."""
     blocks, stop, usage = [], None, {}
     for name, data in c.stream("Read the file notes.txt, then switch it on.", **fields):
         if name == "content_block_start":
@@ -91,7 +91,7 @@ def one_call_to_one_tool():
 
 
 def few_tokens_are_enough():
-    """What fits is completed inside max_tokens, at any temperature."""
+    """An answer that fits is complete within max_tokens, at any temperature."""
     with Cluster() as c:
         three(c)
         for limit in (45, 60, 80):

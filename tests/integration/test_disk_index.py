@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Routers know what workers' disks have: of two workers one has a disk, and after it was stopped, killed, or has evicted
-the prompt, the same prompt goes to it and is read back there, although the other is idle.  Who has a prompt on disk only
-is not asked to push it, and what a disk drops is not hoped for.
-"""
+"""Routers know the content of workers' disks.  Of two workers one has a disk.  After it was stopped or killed, or has
+evicted the prompt, the same prompt goes to it and is read from its disk, although the other worker is idle.  No
+worker asks it to push a prompt that it has on disk only.  The index forgets blocks that a disk drops."""
 from cluster import Cluster, main
 from test_share import use_only
 from test_tier import BLOCK, TEXT, disk, ready, saved, until
@@ -28,7 +27,7 @@ def ask(cluster, text):
 
 
 def ask_reader(cluster, reader, other, texts):
-    """Of the reader, while the other is not there for anybody."""
+    """Asks the reader while the other worker is drained."""
     use_only(cluster, [reader.name])
     answers = [ask(cluster, text) for text in texts]
     saved(reader)
@@ -41,7 +40,7 @@ def known(router):
 
 
 def assert_read_back(cluster, router, reader, other, first, text):
-    """Reads what the first answer computed; returns how many blocks."""
+    """Reads the first answer's blocks from disk; returns how many."""
     before = disk(reader, "read"), computed(other), router.metric("baton_router_reads_total")
     answer = ask(cluster, text)
     assert answer.text == first.text
@@ -73,7 +72,7 @@ def a_restarted_worker_gets_its_prompts_back():
             n_read = 0
             for answer, text in zip(first, PROMPTS):
                 n_read += assert_read_back(c, router, reader, other, answer, text)
-            # What was read back is in memory; the answers' blocks may have come besides.
+            # The blocks read from disk are in memory; the answers' blocks may have come in addition.
             until("it is not known to be back", lambda: known(router)["memory"] >= n_read)
             n_reads = router.metric("baton_router_reads_total")
             assert ask(c, PROMPTS[0]).text == first[0].text
@@ -106,7 +105,7 @@ def a_prefill_worker_reads_for_its_pair():
 
 
 def an_evicted_prompt_is_read_back():
-    """Events, not a snapshot, say that it is on disk now.  (Half of the pool has room for all of it.)"""
+    """Events, not a snapshot, report the blocks on disk.  (Half of the pool has room for all of them.)"""
     with Cluster() as c:
         router, reader, other = start(c, memory="12MiB")
         first = ask_reader(c, reader, other, PROMPTS[:1])[0]
@@ -137,7 +136,7 @@ def who_has_it_on_disk_is_not_asked():
 
 
 def what_a_disk_drops_is_forgotten():
-    """A disk of little room: what it dropped is in no tier, and the index follows it."""
+    """A small disk: blocks that it dropped are in no tier, and the index follows."""
     with Cluster() as c:
         router, reader, other = start(c, memory="6MiB", disk_size="24MiB")
         use_only(c, [reader.name])

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Log probabilities of prompts (/v1/completions with echo and logprobs), as evaluation harnesses ask for them: through real
-daemons, beside the logits that baton-model writes for the same tokens; whoever computes them, whatever is cached, also when the
-worker dies in the middle; as a whole and as a stream; and what is billed."""
+"""Prompt logprobs (/v1/completions with echo and logprobs), as evaluation harnesses ask for them, through real daemons.
+They equal the logits that baton-model writes for the same tokens: on any worker, with any cache state, when the
+worker dies in the middle, whole and as a stream.  Billing is checked too."""
 import array
 import http.client
 import json
@@ -84,17 +84,17 @@ def whoever_computes_them():
         assert first["usage"]["prompt_tokens"] == len(ids) and first["usage"]["completion_tokens"] == 0, first["usage"]
         assert first["usage"]["prompt_tokens_details"]["cached_tokens"] == 0, first["usage"]
         assert f"prompt={len(ids)}; computed={len(ids)}; reused=0; transferred=0" in dict(headers)["baton-proof"], headers
-        # the whole prompt is cached now, and all its scores are there again, to the digit, at every worker and as token ids
+        # the whole prompt is cached now; every worker returns the same logprobs to the digit, also for token ids
         for port in (router, router, c.workers[0].http, c.workers[1].http):
             again, _ = complete(port, prompt=TEXT)
             assert again["choices"][0] == choice, port
             assert again["usage"] == first["usage"]
             as_ids, _ = complete(port, prompt=[ids])
             assert as_ids["choices"][0]["logprobs"]["token_logprobs"] == choice["logprobs"]["token_logprobs"]
-        # what was computed for scores is cached for everybody else
+        # a prompt computed for logprobs is cached for other requests
         plain, _ = complete(c.workers[0].http, prompt=TEXT, logprobs=None, max_tokens=1)
         assert plain["usage"]["prompt_tokens_details"]["cached_tokens"] > 0 and plain["choices"][0]["text"].startswith(TEXT)
-        # without echo nothing of the prompt is told, and with echo alone there are no log probabilities
+        # without echo there are no prompt tokens in the answer; with echo alone there are no logprobs
         assert complete(router, prompt=TEXT, echo=False, max_tokens=3)[0]["choices"][0]["text"] not in TEXT[:20]
         silent, _ = complete(router, prompt=TEXT, logprobs=None)
         assert silent["choices"][0]["text"] == TEXT and silent["choices"][0]["logprobs"] is None, silent
@@ -102,7 +102,7 @@ def whoever_computes_them():
 
 
 def as_a_harness_asks():
-    """Contexts and continuations as token ids, one token drawn and thrown away: of the list, what lies between is the continuation."""
+    """Contexts and continuations as token ids; one sampled token is discarded.  The continuation is the list's middle."""
     with Cluster() as c:
         c.relay()
         router = c.routers[0].http
@@ -118,12 +118,12 @@ def as_a_harness_asks():
             n_context = 3
             want = sum(rows[i - 1][ids[i]] for i in range(n_context, len(ids)))
             assert abs(sum(given[n_context:-1]) - want) < 1e-3, (given, want)
-            # the token drawn is the likeliest one, and its log probability stands last, also where it ends the text
+            # the sampled token is the likeliest one; its logprob comes last, also where it ends the text
             assert abs(given[-1] - max(rows[-1])) < 2e-4, (given[-1], max(rows[-1]))
             sums.append(want)
         assert len(set(sums)) == 3
         assert answer["usage"]["prompt_tokens"] == sum(map(len, prompts)), answer["usage"]
-        # where the model would end at once: a finished turn
+        # a finished turn, where the model would end at once
         ids = post(router, "/tokenize", {"messages": [{"role": "user", "content": "What is TTFT?"}]})[2]["tokens"]
         status, _, spoken = post(router, "/v1/completions", {"prompt": ids, "max_tokens": 80, "temperature": 0})
         assert status == 200 and spoken["choices"][0]["finish_reason"] == "stop", spoken
@@ -133,7 +133,7 @@ def as_a_harness_asks():
         assert choice["finish_reason"] == "stop" and len(choice["logprobs"]["tokens"]) == len(ids) + 1, choice
         assert choice["logprobs"]["token_logprobs"][-1] > -1, choice["logprobs"]["token_logprobs"][-1]
         assert len(complete(router, prompt=ids)[0]["choices"][0]["logprobs"]["tokens"]) == len(ids)
-        # one token has nothing before it that could foretell it
+        # nothing before the first token predicts it
         lone, _ = complete(router, prompt=[ids[:1]], max_tokens=2)
         assert lone["choices"][0]["logprobs"]["token_logprobs"][0] is None
         both, _ = complete(router, prompt=ids[:40], max_tokens=3, n=2, temperature=1, seed=3)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""clients/examples against three real daemons: every one of them says what baton-chat says."""
+"""clients/examples against three real daemons: each prints the same answer as baton-chat."""
 import os
 import shutil
 import subprocess
@@ -21,7 +21,7 @@ def run(cluster, *command, cwd=None, timeout=60):
 
 
 def with_sdks():
-    """A folder in which the SDKs are installed, or None."""
+    """A folder with installed SDKs, or None."""
     get = os.path.join(SOURCE, "tests", "integration", "sdk", "get-sdks")
     done = subprocess.run([get], cwd=BUILD, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if done.returncode == 77:
@@ -71,7 +71,7 @@ def an_agent_works_for_twenty_turns():
         assert len(turns) >= 20, turns
         for tool in ("grep", "read_file", "edit_file", "run_tests"):
             assert f"> {tool} {{" in said, f"{tool} was never called"
-        # From the second turn on all but the end of the prompt is there already.
+        # From the second turn on the cache has all but the end of the prompt.
         shares = [[int(word) for word in line.split() if word.isdigit()][-2:] for line in turns[1:]]
         assert all(read >= 0.75 * prompt for prompt, read in shares), shares
         changed = int(said.splitlines()[-1].split(";")[1].split()[0])

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tenants that compete: one's flood costs another one a turn, shares are as weights, and a full queue refuses whoever
-fills it.  Real daemons; what is asserted is what was served to whom, in which order, and not how fast."""
+"""Competing tenants: a flood costs another tenant one turn, service follows weights, and a full queue refuses the tenant
+that fills it.  Real daemons.  The tests assert who was served, how much and in which order, not how fast."""
 import http.client
 import json
 import os
@@ -21,13 +21,13 @@ this those time to two up use very want way we well what when which who will wit
 
 
 def prompt(seed, n_words):
-    """Nothing that was cached before: the words are drawn from the seed."""
+    """Text that is not cached yet: the seed gives the words."""
     draw = random.Random(seed)
     return " ".join(draw.choice(WORDS) for _ in range(n_words))
 
 
 def make_keys(cluster, **tenants):
-    """A key file with one key for each tenant; weights by tenant.  The keys."""
+    """Writes a key file with one key for each tenant, with its weight; returns the keys."""
     path, keys = os.path.join(cluster.dir, "keys"), {}
     with open(path, "w") as f:
         for tenant, weight in tenants.items():
@@ -41,7 +41,7 @@ def make_keys(cluster, **tenants):
 
 
 class Client:
-    """A tenant: what it sent, and what was answered, in the order of ends."""
+    """A tenant: its requests and their answers, in the order of ends."""
     lock = threading.Lock()
     ends = []  # (tenant, time, status, tokens), of all clients
     seeds = iter(range(1, 1 << 30))
@@ -76,7 +76,7 @@ class Client:
                     if self.ask()[0] == 529:
                         time.sleep(0.05)
                 except (OSError, http.client.HTTPException):
-                    return  # the test failed, and its cluster is gone
+                    return  # the test has failed, and its cluster is gone
 
         self.threads = [threading.Thread(target=work, daemon=True) for _ in range(n_at_once)]
         for thread in self.threads:
@@ -139,7 +139,7 @@ def a_flood_costs_another_tenant_a_turn():
 
 
 def a_flood_in_the_workers_queues_costs_a_turn_too():
-    a_flood({}, 8)  # objectives so wide that all of it is dispatched at once
+    a_flood({}, 8)  # objectives so wide that the router dispatches everything at once
 
 
 def shares(weights, n_at_once, seconds, **settings):

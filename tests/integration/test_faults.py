@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Workers die, stop, refuse; clients go away: nobody hangs, nothing leaks, no token is wrong.
+"""Workers die, stop or refuse; clients hang up.  No request hangs, nothing leaks, no token is wrong.
 
-The simulated engine makes phases long enough to be hit: its tokens depend on seed, position and previous token only, so the answer
-a request must give is known from an undisturbed run, and it checks the KV it stands on in every step.
+The simulated engine makes phases long enough to be hit.  Its tokens depend on seed, position and previous token only, so
+an undisturbed run gives the expected answer.  It checks its KV in every step.
 """
 import random
 import signal
@@ -29,7 +29,7 @@ def reference(c, prompt=PROMPT, max_tokens=60):
 
 
 def disturbed(c, hurt, after_tokens, prompt=PROMPT, max_tokens=60):
-    """Asks, and calls hurt() when so many deltas have come (0: right after the request was sent)."""
+    """Sends a request and calls hurt() after a number of deltas (0: right after the request was sent)."""
     box = {}
 
     def ask():
@@ -58,7 +58,7 @@ def disturbed(c, hurt, after_tokens, prompt=PROMPT, max_tokens=60):
 
 
 def busy(workers):
-    """The worker that runs a request; load is reported every 100 ms."""
+    """The worker that runs a request; workers report their load every 100 ms."""
     until = time.monotonic() + patience(5)
     while time.monotonic() < until:
         for worker in workers:
@@ -115,7 +115,7 @@ def decode_dies_while_prefill_reads():
 
 
 def a_stopped_worker_is_given_up():
-    """SIGSTOP: sockets stay open, so only missing heartbeats tell."""
+    """SIGSTOP: sockets stay open, so only missing heartbeats show it."""
     with Cluster() as c:
         start(c, decode=2)
         want = reference(c)
@@ -179,7 +179,7 @@ def clients_go_away_at_any_moment():
 
 
 def no_room_for_a_grant():
-    """The decode worker's pool holds one prompt or two: arrivals are refused, and every answer still comes, right."""
+    """The decode worker's pool holds one prompt or two: it refuses offers, and every answer is still right."""
     with Cluster() as c:
         c.router()
         c.worker("prefill", **SIM)

@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""No growth: after many hand-offs with faults among them a daemon holds what it held before.
+"""No growth: after many hand-offs with faults a daemon holds no more than before.
 
-One router, one prefill and one decode worker stay up; a second worker of either role is there to be killed.  Each round is one
-short request through a pair, and by the seed one thing goes wrong in it: the client hangs up, the links between workers
-are cut, a data connection is shut, a daemon is stopped (SIGSTOP) for less or more than the heartbeats allow, the second prefill or
-decode worker is killed and comes back.  Prompts share beginnings and pools are small, so blocks are asked for, lent and
-evicted all the time.
+One router, one prefill and one decode worker stay up; a second worker of either role exists to be killed.  Each round is
+one short request through a pair.  The seed chooses one fault for it.  The client hangs up; the links between workers are
+cut; a data connection is shut; a daemon is stopped (SIGSTOP) for less or more than the heartbeats allow; or the second
+prefill or decode worker is killed and restarted.  Prompts share prefixes and pools are small, so workers fetch, serve
+and evict blocks all the time.
 
-Before, after each tenth of the rounds and at the end, with every link up and nothing to do: no task, lease, half-filled or zombie block on
-any worker, free and cached blocks are all there are.  Of the daemons that stayed up: no descriptor gained but for data connections,
-which are made when two workers first need them, and in the second half of the rounds SLACK_KIB of anonymous memory at
-most.  In the first half pools, indexes and allocators fill; in the second a leak of half a KiB a round shows in 1000 rounds.
+The test checks before the rounds, after each tenth of them, and at the end, with every link up and all daemons idle.  No
+worker has a task, lease, half-filled or zombie block; all blocks are free or cached.  The daemons that stayed up gain no
+descriptor except data connections, which two workers make when they first need them.  In the second half of the rounds
+they gain at most SLACK_KIB of anonymous memory.  In the first half pools, indexes and allocators fill; in the second a
+leak of half a KiB a round shows in 1000 rounds.
 
-`make check` makes 100 rounds, BATON_FULL=1 or --full 1000; --rounds=N and --seed=N as said.
+`make check` makes 100 rounds, BATON_FULL=1 or --full 1000; --rounds=N and --seed=N set them.
 """
 import os
 import random
@@ -28,8 +29,8 @@ SIM = {"engine__kind": "sim", "engine__sim_prefill_token": "100us", "engine__sim
        "engine__sim_answer_tokens": "100000", "sched__chunk_tokens": "64", "link__heartbeat": "300ms", "kv__memory": "2MiB",
        "kv__transport": "tcp", "kv__tcp_encrypt": "no", "cache__replay_memory": "0"}
 WORDS = "The prefill worker reads the prompt and the decode worker writes the answer. "
-SLACK_KIB = 256        # anonymous memory of a daemon, second half against first
-SLACK_DESCRIPTORS = 12 # two data connections for either direction with each of three peers
+SLACK_KIB = 256        # anonymous memory of a daemon, second half against first half
+SLACK_DESCRIPTORS = 12 # two data connections in each direction with each of three peers
 TENTHS = 10
 FAULTS = (("none", 55), ("cancel", 20), ("link", 9), ("data", 6), ("stop", 7), ("kill", 3)) # of a hundred rounds
 
@@ -40,7 +41,7 @@ class Rig:
         c.router(link__heartbeat="300ms", placement__share="always", placement__local_prefill_tokens="1", cache__replay_memory="0")
         for role in ("prefill", "decode") * 2:
             wire, kv_port = Wire(0), cluster.free_port()
-            slow = {"engine__sim_prefill_token": "1ms"} if role == "decode" else {} # so that a pair is worth it
+            slow = {"engine__sim_prefill_token": "1ms"} if role == "decode" else {} # so that a pair pays
             worker = c.worker(role, **{**SIM, **slow}, link__advertise=f"127.0.0.1:{wire.port}", kv__tcp_listen=f"127.0.0.1:{kv_port}")
             worker.kv_port, wire.to_port = kv_port, worker.link
             self.wires.append(wire)
@@ -49,7 +50,7 @@ class Rig:
         c.wait_ready(prefill=2, decode=2)
 
     def prompt(self, n):
-        """A beginning that many share, and an end of its own."""
+        """A prefix that many prompts share, and an end of its own."""
         return f"{self.chance.randrange(6)} " + WORDS * self.chance.randrange(2, 8) + f" Round {n}. " + WORDS * 2
 
     def heal(self):
@@ -88,7 +89,7 @@ class Rig:
             daemon.start()
 
     def warm(self, prompt):
-        """Has one worker read it for a client of its own, so that others ask that one."""
+        """One worker computes it for a client of its own, so that other workers fetch it."""
         worker = self.chance.choice(self.c.workers)
         self.c.ask(prompt, port=worker.http, max_tokens=1)
     def round(self, n):
@@ -141,7 +142,7 @@ def what_is_left(worker):
 
 
 def settle(rig):
-    """Quiet, three times in a row: workers report every 100 ms."""
+    """Idle, three times in a row: workers report every 100 ms."""
     rig.heal()
     rig.c.wait_ready(prefill=2, decode=2, timeout=60)
     until, n_clean = time.monotonic() + patience(20), 0
@@ -163,7 +164,7 @@ def look(rig):
 
 
 def descriptors_return_to(rig, first):
-    """What was closed by the other end is closed here by and by."""
+    """A daemon closes connections that the other end has closed, after a while."""
     until = time.monotonic() + patience(15)
     while True:
         more = {d.name: d.n_descriptors() - first[d.name][0] for d in rig.staying}

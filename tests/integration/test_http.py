@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The front door of real daemons: TLS with a certificate of our own, its reload, what --check-config says about it,
-HTTP/2 with other people's clients, CORS, listening rules."""
+"""The client port of real daemons: TLS with a certificate of our own, its reload, --check-config, HTTP/2 with other
+clients, CORS, listening rules."""
 import json
 import os
 import re
@@ -61,7 +61,7 @@ def until(claim, what, seconds=15):
 
 
 def serial(port):
-    """Of the certificate shown now, as its bytes."""
+    """The bytes of the certificate that the server shows now."""
     return ssl.get_server_certificate(("127.0.0.1", port))
 
 
@@ -79,7 +79,7 @@ def tls_in_front_of_router_and_workers():
         assert status_of(pki, router.http, "--tls-max", "1.1").startswith("curl")
         assert status_of(pki, worker.http) == "2 200"
         assert status_of(pki, worker.http, "--tls-max", "1.2").startswith("curl")
-        # Python's own client, and what it thinks was agreed on.
+        # Python's own client, and the protocol that it negotiated.
         context = ssl.create_default_context(cafile=pki.path("ca.pem"))
         context.maximum_version = ssl.TLSVersion.TLSv1_2
         with socket.create_connection(("127.0.0.1", worker.http)) as raw:
@@ -129,7 +129,7 @@ def a_certificate_is_replaced_while_connections_go_on():
         for thread in loads:
             thread.start()
         try:
-            # A pair that does not match: SIGHUP keeps the old one and says why.
+            # A pair that does not match: SIGHUP keeps the old one and logs the reason.
             shutil.copy(other_certificate, certificate + ".new")
             os.rename(certificate + ".new", certificate)
             router.kill(signal.SIGHUP)
@@ -155,7 +155,7 @@ def check_config_looks_at_the_files():
         certificate, key = pki.make("a")
         _, other_key = pki.make("b")
         late_certificate, late_key = pki.make("late", days=0)
-        time.sleep(1.1)  # valid for no time at all
+        time.sleep(1.1)  # expired at once
 
         def check(role="router", **sets):
             line = [os.path.join(BUILD, "baton-" + role), "--check-config", "--set", f"link.cluster_key={c.key}"]
@@ -191,7 +191,7 @@ def tls_does_not_replace_keys():
         assert router.process.wait(patience(10)) == 1
         assert "loopback" in router.tail()
         c.routers.clear()
-        # With keys and without TLS it is opened, and the log warns.
+        # With keys and without TLS the port opens, and the log warns.
         keys = os.path.join(c.dir, "keys")
         with open(keys, "w") as f:
             f.write("0" * 64 + " nobody\n")

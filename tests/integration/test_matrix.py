@@ -1,23 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fault matrix: whatever fails at whatever moment of a hand-off, the answer is right or ends cleanly, and nothing is left behind.
+"""The fault matrix: any fault at any moment of a hand-off.  The answer is right or ends cleanly, and nothing is left
+behind.
 
-One router, one prefill and two decode workers with the simulated engine, which checks the KV it stands on in every step and whose tokens
-are known from an undisturbed run.  A cell of the matrix is (what is hurt, how, in which phase, whether the client stays):
+One router, one prefill and two decode workers with the simulated engine.  It checks its KV in every step, and an
+undisturbed run gives its expected tokens.  A cell of the matrix is (the daemon, the fault, the phase, whether the client
+stays):
 
     before the grant     the wires between the workers hold everything back, so that the offer is under way
     mid-transfer         blocks are leased on a decode worker: the ticket is open, the prompt is still being computed
-    after the last       the wires hold since the grant, so every piece is there and the word of it is not
+    after the last       the wires hold since the grant, so every piece has arrived and the message about it has not
     mid-decode           ten pieces of text have come
 
-Of each cell it tells when the first daemon noticed (its first warning after the blow) and how long the client heard nothing at most.
+Each cell reports when the first daemon noticed (its first warning after the fault), and the longest silence of the
+client.
 
-After each cell: the client that stayed has the tokens of the undisturbed run, or an error or a closed connection where its router
-died; a proof line that adds up; every worker that lives holds no task, lease, half-filled or zombie block, and free and
-cached blocks are all there are; what was killed comes back at its old addresses under a new epoch; and no process gains
-descriptors from cell to cell.
+After each cell, a client that stayed has the tokens of the undisturbed run, or an error or a closed connection where its
+router died.  Its serving stats add up.  No live worker has a task, lease, half-filled or zombie block; all blocks are
+free or cached.  Killed daemons come back at their old addresses under a new epoch.  No process gains descriptors from
+cell to cell.
 
-`make check` runs a sample of the cells; all of them: BATON_FULL=1, or --full.  --only=WORD picks by name, --transport=tcp|shm.
-Over RDMA the same cells, and some more, are run in an emulated machine: tests/rdma/matrix.py.
+`make check` runs a sample of the cells; BATON_FULL=1 or --full runs all.  --only=WORD picks by name,
+--transport=tcp|shm.  tests/rdma/matrix.py runs the same cells, and more, over RDMA in an emulated machine.
 """
 import datetime
 import json
@@ -42,15 +45,15 @@ class Cell:
     def __init__(self, victim, how, phase, stays):
         self.victim, self.how, self.phase, self.stays = victim, how, phase, stays
         self.gap_s, self.result = 0.0, ""
-        self.struck_at, self.noticed = 0.0, "by nobody" # a worker that was not needed any more may be stopped unseen
-        self.is_late = False # the transfer seems to have ended before it was struck
+        self.struck_at, self.noticed = 0.0, "by nobody" # a fault at a worker that is not needed any more may go unnoticed
+        self.is_late = False # the transfer seems to have ended before the fault
 
     def __str__(self):
         return f"{self.victim} {self.how}, {self.phase}, client {'stays' if self.stays else 'cancels'}"
 
 
 def said_since(daemon, moment, levels):
-    """What a daemon has logged since then: (seconds after it, daemon's name, line)."""
+    """The log lines of daemons since a time: (seconds after it, daemon's name, line)."""
     with open(daemon.log_path, errors="replace") as log:
         for line in log:
             if any(f'"level":"{level}"' in line for level in levels):
@@ -97,7 +100,7 @@ class Rig:
         return [d for d in self.decodes if d.process.poll() is None and d.metric('baton_kv_blocks{state="leased"}') > 0]
 
     def receiver(self):
-        """The decode worker that the present request was placed on, as soon as it has leased blocks."""
+        """The decode worker of the current request, as soon as it has leased blocks."""
         until = time.monotonic() + patience(3)
         while time.monotonic() < until:
             for decode in self.leased():
@@ -132,7 +135,8 @@ class Rig:
                     daemon.start()
 
     def check_transfer(self, cell, answer, n_failed):
-        """Of a whole answer: a transfer that was struck must have failed, or it was over before (run_in_time allows that a few times)."""
+        """Checks a whole answer: a transfer hit by the fault must have failed, or it ended before (run_in_time allows
+        that a few times)."""
         if cell.victim in ("link", "data") and cell.phase == "mid-transfer":
             cell.is_late = n_failed == 0
 
@@ -152,7 +156,7 @@ class Rig:
         self.c.wait_ready(prefill=1, decode=2, timeout=60)
 
     def look_at_descriptors(self, first):
-        """No process may have more than when it was first seen idle, but for connections that close by and by."""
+        """No process may have more than when it was first idle, except connections that close after a while."""
         for daemon in self.all:
             n = daemon.n_descriptors()
             assert n <= first.setdefault(daemon.process.pid, n) + 12, (daemon.name, first[daemon.process.pid], n)
@@ -170,7 +174,8 @@ class Rig:
         return left
 
     def assert_nothing_left(self):
-        """Seen three times in a row: workers report every 100 ms, and a request that was placed anew may be cancelled only then."""
+        """Holds three times in a row: workers report every 100 ms, and a request that was placed again may be cancelled
+        only then."""
         until, n_clean, left = time.monotonic() + patience(20), 0, {}
         while n_clean < 3:
             left = self.what_is_left()
@@ -180,7 +185,7 @@ class Rig:
 
 
 def reference(rig, prompt):
-    """On the prefill worker: what it computes here it would have cached, so it is asked after the cell."""
+    """Runs on the prefill worker after the cell: its computation would be cached before."""
     return rig.c.ask(prompt, port=rig.prefill.http, **ASK).text
 
 
@@ -189,7 +194,7 @@ class Gone(Exception):
 
 
 class Unseen(Exception):
-    """No blocks were seen on lease: the hand-off was over between two looks, or there was none."""
+    """The test saw no leased blocks: the hand-off was over between two polls, or there was none."""
 
 
 def strike(rig, cell, stream, decode):
@@ -206,7 +211,7 @@ def strike(rig, cell, stream, decode):
 
 
 def ask_and_strike(rig, cell, prompt, answer):
-    """Fills answer as it comes."""
+    """Fills answer as it arrives."""
     if cell.phase == "before the grant":
         rig.hold(True)
     stream = rig.c.stream(prompt, timeout=30, **ASK)
@@ -234,11 +239,11 @@ def ask_and_strike(rig, cell, prompt, answer):
 
 
 def check_proof(cell, answer):
-    """Each prompt token was computed, found cached, or came over the wire from a worker that can no longer say that it computed it; a
-    placement that failed may compute it once more, and the sum then shows it."""
+    """Each prompt token was computed, found cached, or transferred from a worker that can no longer report that it
+    computed it.  A failed placement may compute a token once more; the sum then shows it."""
     proof = answer.proof
     here = proof["computed"] + proof["reused"]
-    most = (proof["prompt"] + proof["drawn"]) * (1 + proof["redispatched"]) # a placement in mid-answer reads the answer so far too
+    most = (proof["prompt"] + proof["drawn"]) * (1 + proof["redispatched"]) # a placement in mid-answer also computes the answer so far
     assert proof["transferred"] <= most, (str(cell), proof)
     assert here + proof["transferred"] >= proof["prompt"], (str(cell), proof)
     assert here <= most + proof["prompt"], (str(cell), proof)
@@ -281,7 +286,7 @@ def run_cell(rig, cell):
 
 
 def run_in_time(rig, cell):
-    """On a busy machine a transfer may be over before it is struck, which says nothing: again."""
+    """On a busy machine a transfer may end before the fault, which proves nothing: try again."""
     for _ in range(5):
         cell.is_late, cell.result, cell.struck_at = False, "", 0.0
         run_cell(rig, cell)
@@ -341,8 +346,8 @@ def run_cells(rig, cells):
 
 
 def another_layout_is_refused_with_a_reason(**settings):
-    """Same model, KV of another type: the workers are not paired, and the answer comes.  Blocks of another size: the router refuses the
-    worker's HELLO, and the worker's log says why."""
+    """Same model, KV of another type: the workers are not paired, and the answer comes.  Blocks of another size: the
+    router refuses the worker's HELLO, and the worker's log has the reason."""
     with Cluster() as c:
         c.router(**{key: value for key, value in settings.items() if key == "link__heartbeat"})
         c.worker("prefill", **{**settings, "kv__type": "f16"})
@@ -360,7 +365,7 @@ def another_layout_is_refused_with_a_reason(**settings):
 
 
 def another_version_is_refused():
-    """Bytes that are no link of this version: the connection is closed, and the worker serves on."""
+    """Bytes that are no link of this version: the connection is closed, and the worker continues to serve."""
     with Cluster() as c:
         c.router()
         decode = c.worker("decode", **SIM)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A router whose memory is bounded: bodies that need more are refused by name, those that fit are answered, and the process ends
-when it is told to, whatever its threads do."""
+"""A router with bounded memory refuses bodies that need more by name and answers those that fit.  The process ends on
+SIGTERM, whatever its threads do."""
 import http.client
 import json
 import os
@@ -15,7 +15,7 @@ BODY_BYTES = 27 * MIB
 
 
 class Bounded(Daemon):
-    """A daemon with so much address space (ulimit -v)."""
+    """A daemon with a bound on its address space (ulimit -v)."""
 
     space_bytes = 200 * MIB
 
@@ -39,7 +39,7 @@ def bounded_router(cluster, space_bytes=200 * MIB, **settings):
 
 
 def bodies():
-    """Of 27 MB each: one text, many short texts, many numbers of many digits, one key, one number, empty objects."""
+    """Bodies of 27 MB each: one text, many short texts, many numbers of many digits, one key, one number, empty objects."""
     text = "all work and no play " * (BODY_BYTES // 21)
     yield "text", json.dumps(dict(model="m", max_tokens=1, messages=[{"role": "user", "content": text}]))
     words = ["x" * 60] * (BODY_BYTES // 64)
@@ -72,7 +72,7 @@ def cpu_s(daemon):
 
 
 def is_at_rest(daemon):
-    """No thread works."""
+    """Waits until no thread works."""
     until = time.monotonic() + patience(20)
     while time.monotonic() < until:
         before = cpu_s(daemon)
@@ -83,8 +83,8 @@ def is_at_rest(daemon):
 
 
 def a_parse_without_memory_ends():
-    """Three at once of each kind: each is answered (404: there is no such model, 400: malformed, 413, 503, 529), then nothing
-    works any more, a small request is answered, and one SIGTERM ends the process."""
+    """Three at once of each kind: each gets an answer (404: no such model, 400: malformed, 413, 503, 529).  Then no
+    thread works any more, a small request is answered, and one SIGTERM ends the process."""
     with Cluster() as c:
         for name, body in bodies():
             c.routers.clear()

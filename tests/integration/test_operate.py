@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Running it: keys and tenants, reload, drain, metrics, the operator's tool, workers of different users."""
+"""Operation: keys and tenants, reload, drain, metrics, batonctl, workers of different users."""
 import json
 import os
 import re
@@ -93,7 +93,8 @@ def drain_and_undrain():
 
 
 def a_signal_to_stop_is_heard_while_starting():
-    """Loading takes place on the thread that hears signals; it looks for them itself, so no moment of the start is deaf."""
+    """The thread that receives signals loads the model.  It polls for signals while it loads, so no moment of the start
+    ignores them."""
     with Cluster() as c:
         c.router()
         ends = []
@@ -103,7 +104,7 @@ def a_signal_to_stop_is_heard_while_starting():
             worker.kill(signal.SIGTERM)
             ends.append(worker.process.wait(patience(10)))
             c.workers.remove(worker)
-        assert set(ends) <= {0, -signal.SIGTERM}, ends  # killed: before there was anybody to hear it
+        assert set(ends) <= {0, -signal.SIGTERM}, ends  # killed before it could receive the signal
         assert ends[-1] == 0, (ends, worker.tail())
 
 
@@ -138,7 +139,7 @@ def metrics_tell_the_phases():
 
 
 def shared_memory_between_users():
-    """The units of one host run unprivileged; the socket's directory lets them meet and the cluster key tells who is who."""
+    """The units of one host run unprivileged.  They meet in the socket's directory and prove the cluster key."""
     if os.geteuid() != 0 or shutil.which("setpriv") is None:
         print("  (skipped: wants root and setpriv)")
         return
@@ -181,8 +182,8 @@ def tuned_line(worker):
 
 
 def what_is_fastest_here_is_measured_once():
-    """A first start measures (within reason also on a busy machine), the next one reads; a broken file is measured anew,
-    and a simulated engine measures nothing."""
+    """A first start measures (within limits also on a busy machine), the next one reads the result.  A broken file is
+    measured again, and a simulated engine measures nothing."""
     with Cluster() as c:
         cache, before = os.path.join(c.dir, "tuned", "here"), os.environ.get("BATON_TUNE_FILE")
         os.environ["BATON_TUNE_FILE"] = cache
@@ -193,7 +194,7 @@ def what_is_fastest_here_is_measured_once():
             first = tuned_line(worker)
             assert first["from"] == "measurement" and 0 < first["ms"] < patience(3) * 1000, first
             assert re.fullmatch(r"copy=\w+( \w+=\w+){6}", first["choices"]), first
-            for _ in range(20):  # what a busy machine leaves no time for is not kept
+            for _ in range(20):  # choices that a busy machine had no time to measure are not kept
                 if os.path.exists(cache):
                     break
                 subprocess.run([os.path.join(BUILD, "baton-decode"), "--config", worker.conf, "--set", "engine.threads=1", "--tune"],

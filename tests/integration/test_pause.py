@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Daemons are stopped and go on (SIGSTOP, SIGCONT; a migrated guest or a swapped process does the same): nobody is refused
-while a worker idles, what was learned of speed is not spoiled, and every answer has its bits.
+"""Daemons are stopped and continued (SIGSTOP, SIGCONT), like a migrated guest or a swapped process.  No request is
+refused while a worker idles, learned speeds stay right, and every answer keeps its bits.
 
-Heartbeats are as in production, so that a pause may be shorter than what a link forgives, or longer.
+Heartbeats are as in production, so that a pause may be shorter or longer than a link tolerates.
 """
 import signal
 import threading
@@ -30,7 +30,7 @@ def fields(i):
 
 
 class Load:
-    """Clients that ask one request after another, until they are told to stop."""
+    """Clients that send one request after another until they are stopped."""
 
     def __init__(self, c, n=CLIENTS):
         self.c, self.is_over, self.bad, self.n_answers, self.n = c, False, [], 0, n
@@ -75,7 +75,7 @@ def rates(worker):
 
 
 def assert_rates(c, before, role, seconds=1):
-    """A worker's step time and prefill speed are within a factor of four of what they were."""
+    """A worker's step time and prefill speed stay within a factor of four of the earlier ones."""
     until = time.monotonic() + patience(seconds)
     for worker in c.workers:
         if worker.role != role:
@@ -107,7 +107,7 @@ def both_decode_workers_pause_in_mid_answer():
 
 
 def pauses_shorter_than_a_link_forgives():
-    """Links stay up: the long step is the worker's own, and so is what it learns from it."""
+    """Links stay up: the long step is the worker's own, and so is the speed that it learns from it."""
     with Cluster() as c:
         start(c, heartbeat="3s")
         with Load(c) as load:
@@ -140,7 +140,7 @@ def two_faults_at_once():
 
 
 def slow_workers_are_better_than_none():
-    """No step keeps the objective, ever: that is a reason to say so, not to refuse."""
+    """No step ever keeps the objective: the worker reports that, and refuses nothing."""
     with Cluster() as c:
         start(c, prefill=1, decode=2, slo__itl="1ms", queue__timeout="1s")
         answers = in_threads([lambda i=i: c.ask(f"{i} " + PROMPT, **fields(i)) for i in range(8)])
@@ -150,7 +150,7 @@ def slow_workers_are_better_than_none():
 
 
 def a_begun_stream_outlives_the_queue():
-    """Its worker dies, nobody else is there for longer than the queue's limit, and another one comes: it goes on."""
+    """A worker dies, no other exists for longer than the queue's limit, and then one comes: the answer continues."""
     with Cluster() as c:
         start(c, prefill=0, decode=1, queue__timeout="500ms")
         want = c.ask(PROMPT, port=c.workers[0].http, max_tokens=400, temperature=1, seed=3).text

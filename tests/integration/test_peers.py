@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Workers that know what their peers have: a prompt computed on one worker's own endpoint is pushed to the other when it comes
-to that one's, with no router anywhere; from memory, and from disk after a restart.  A peer that is gone costs nothing, and
-what is switched off asks nobody.
-"""
+"""Workers that know their peers' blocks, without a router.  One worker's own endpoint computes a prompt.  When the
+prompt comes to the other worker, the first one pushes it, from memory, or from disk after a restart.  A dead peer
+costs nothing, and with the feature off no worker asks."""
 import signal
 import subprocess
 import time
@@ -13,7 +12,7 @@ from test_tier import TEXT, ready, saved, until
 
 
 def pair(cluster, share="auto", first=None, second=None, transport="auto"):
-    """Two workers and no router: the second is told to link to the first."""
+    """Two workers without a router: link.peers of the second names the first."""
     a = cluster.worker("decode", **{"cache.share": share, "kv.transport": transport, **(first or {})})
     b = cluster.worker("decode", **{"cache.share": share, "kv.transport": transport, "link.peers": f"127.0.0.1:{a.link}",
                                     **(second or {})})
@@ -46,7 +45,7 @@ def assert_adds_up(answer):
 
 
 def assert_pushed(cluster, asker, holder, want, text):
-    """All whole blocks of the prompt come, and every counter says so."""
+    """All whole blocks of the prompt arrive, and every counter shows it."""
     n_asks, n_computed = asks(asker), computed(asker)
     before = {name: worker.metric(name) for worker, name in ((asker, "baton_prefix_fetch_tokens_total"),
                                                             (holder, "baton_prefix_serve_tokens_total"),
@@ -68,7 +67,7 @@ def assert_pushed(cluster, asker, holder, want, text):
 
 
 def a_prompt_of_one_endpoint_is_pushed_to_another():
-    """Both ways: the one that dialled asks, and the one that was dialled."""
+    """Both directions: the worker that dialled asks, and the one that was dialled."""
     for transport in ("shm", "tcp"):
         with Cluster() as c:
             a, b = pair(c, transport=transport)
@@ -108,7 +107,7 @@ def a_restarted_peer_pushes_from_disk():
             until("not counted", lambda: a.metric('baton_kv_disk_blocks_total{what="read"}') - n_read
                   == (want.proof["prompt"] - 1) // BLOCK)
             assert computed(a) == 0
-            b.stop()  # what it was pushed is in its cache now
+            b.stop()  # the pushed blocks are in its cache now
             ready(b.start())
             linked(a, b)
         c.assert_quiet()
@@ -119,7 +118,7 @@ def a_peer_that_is_gone_costs_nothing():
         a, b = pair(c)
         want = c.ask(TEXT, a.http, max_tokens=8)
         until("not told", lambda: known(b)["memory"] >= want.proof["prompt"] // BLOCK)
-        a.kill(signal.SIGSTOP)  # until the link is known to be dead, the limit is what computing takes
+        a.kill(signal.SIGSTOP)  # until the link is known to be dead, the time of computing is the bound
         began = time.monotonic()
         got = c.ask(TEXT, b.http, max_tokens=8)
         took_s = time.monotonic() - began
@@ -149,14 +148,14 @@ def who_switches_it_off_asks_nobody():
 
 
 def tenants_stay_apart():
-    """Both endpoints know the same keys; what is declared public is shared, and pushed, for everybody."""
+    """Both endpoints know the same keys; public prefixes are shared, and pushed, for all tenants."""
     question = "What is the KV cache? " * 20
     with Cluster() as c:
         keys, public, ann, bob = two_tenants(c)
         conf = {"http.api_keys": keys, "cache.public_prefix": public}
         a, b = pair(c, share="always", first=conf, second=conf)
 
-        def received():  # the admin port: the other one wants a client's key
+        def received():  # the admin port: the other one needs a client's key
             lines = fetch(b.admin, "GET", "/metrics", headers={"authorization": f"Bearer {c.admin_token()}"})[2].decode().splitlines()
             return int(float(next(line for line in lines if line.startswith("baton_prefix_fetch_tokens_total ")).split()[1]))
         _, prompt = reads(a.http, ann, "Private. " + PUBLIC, question)
@@ -185,7 +184,7 @@ def a_pair_follows_each_other_over_its_link():
 
 
 def a_router_that_does_not_know_is_helped():
-    """One that names nobody: the worker that it placed the prompt on looks for itself."""
+    """A SUBMIT that names no owner: the worker searches its own map of peers' blocks."""
     with Cluster() as c:
         c.router(placement__share="off", placement__local_prefill_tokens="100000")
         a = c.worker("decode")

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What quantising costs, and that the tools which say so are right.
+"""The cost of quantising, and the correctness of the tools that measure it.
 
-    perplexity    is what follows from the logits that `baton-model logits` writes
+    perplexity    follows from the logits that `baton-model logits` writes
     quantised     each type's distribution stays within a stated divergence of the F32 file's
     files         keys survive, rows that do not fit get another type, nothing is overwritten
 
 The bundled model reads its own kind of text (dialogues in its chat format), stories260K plain prose, where the shared
-data is.  Quantised weights are judged twice: turned back into F32, which is about the files only, and as the engine
-loads them, with its kernels.
+data is present.  Quantised weights are measured twice: converted back to F32, which tests only the files, and as the
+engine loads them, with its kernels.
 """
 import json
 import math
@@ -24,7 +24,7 @@ DEMO = os.path.join(SRC, "share/baton-demo.gguf")
 STORIES = os.path.join(os.environ.get("BATON_DATA", os.path.join(SRC, "../shared/data")), "models/stories260K.gguf")
 PROSE = os.path.join(SRC, "share/perplexity.txt")
 
-# Type: most divergence of the bundled model, of stories260K (whose rows of 64 and 172 fit few types).
+# Type: maximal divergence of the bundled model, and of stories260K (whose rows of 64 and 172 fit few types).
 BOUNDS = {
     "F16": (0.00001, 0.00001), "BF16": (0.00015, 0.00015), "Q8_0": (0.0001, 0.001), "Q6_K": (0.015, 0.001),
     "Q5_K_M": (0.056, 0.025), "Q5_K_S": (0.056, 0.028), "Q5_1": (0.052, 0.028), "Q5_0": (0.055, 0.04),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The relay, whole: three daemons, every transport, the same answer however it was served, and proof of what was done."""
+"""The whole relay: three daemons, every transport, the same answer on every path, and serving stats that show the path."""
 from cluster import Cluster, fetch, in_threads, main, Stream
 
 LONG = ("Please remember: my name is Ada Lovelace, my favourite colour is teal and the port is 4711. "
@@ -48,7 +48,7 @@ def hand_off_in_every_kv_type():
 
 
 def the_same_tokens_however_served():
-    """Greedy and sampled answers are equal on one worker, through the pair, beside neighbours, and from a cached prefix."""
+    """Greedy and sampled answers are equal on one worker, through the pair, in a batch, and from a cached prefix."""
     prompts = [LONG + f"Question {i}: what is TTFT?" for i in range(6)]
     with Cluster() as c:
         three(c, sched__chunk_tokens="32")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""baton-model render shows the prompt that the server makes: the same bodies through both, token for token, in either API's
-form, and what one refuses the other does too."""
+"""baton-model render shows the server's prompt: both get the same bodies in either API's form and agree token for token.
+What one refuses the other refuses too."""
 import json
 import os
 import subprocess

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What may be asked of the sampler, through real daemons: penalties, biases, constraints, log probabilities.  The same tokens
-with the same log probabilities come from one worker, from a pair, beside neighbours, from a cached prefix, with drafts and without, and
-when the worker that answers dies in the middle."""
+"""Sampler features through real daemons: penalties, biases, constraints, log probabilities.  The same tokens with the
+same log probabilities come from one worker, from a pair, in a batch, from a cached prefix, with drafts and without,
+and when the answering worker dies."""
 import http.client
 import json
 import os
@@ -63,7 +63,7 @@ def stream(port, text, fields, on_chunk):
 
 
 def look(answers):
-    """Draws are drawn: each has its log probability, and four likeliest ones in order."""
+    """Samples are random: each has its log probability, and the four likeliest in order."""
     for content, draws, finish in answers:
         assert draws, content
         for draw in draws:
@@ -94,7 +94,7 @@ def the_same_draws_however_served():
             same(fresh[i], neighbours[i])
             same(fresh[i], alone[i])
         texts = [content for content, _, _ in fresh]
-        assert len(set(texts)) == len(CASES), texts  # all that was asked for made a difference
+        assert len(set(texts)) == len(CASES), texts  # each field changed the answer
         for content, _, finish in fresh[3:]:
             if finish == "stop":
                 json.loads(content)
@@ -128,8 +128,8 @@ def cpu_ns(daemon):
 
 
 def a_worker_dies_in_mid_answer():
-    """The worker that answers is told by the time it spent, with both stopped so that it cannot end first.  A worker may still have
-    ended before its eighth token was read here: then the next try tells."""
+    """Processor time shows which worker answers; both are stopped, so that it cannot end first.  If the worker ended
+    before its eighth token was read here, the next try decides."""
     with Cluster() as c:
         c.router()
         c.worker("prefill")

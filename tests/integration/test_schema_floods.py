@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Schemas that are long work, through real daemons: they are answered by name or held to, each request's work is bounded, and
-nobody else waits for them."""
+"""Expensive schemas through real daemons.  Each is refused by name or enforced, each request's work is bounded, and
+other requests do not wait for it."""
 import itertools
 import json
 import os
@@ -28,7 +28,7 @@ def post(port, body, key=None):
 
 
 def same_everywhere(c, body):
-    """The same verdict from the router and from each worker's own endpoint; returns it and the longest time it took."""
+    """The same verdict from the router and from each worker's own endpoint; returns it with the longest time."""
     verdicts, longest = [], 0
     for daemon in [c.routers[0]] + [w for w in c.workers if w.role == "decode"]:
         began = time.monotonic()
@@ -52,7 +52,7 @@ def many_strict_tools_are_one_work():
                 assert status in (200, 400), (status, message)
                 if status == 400:
                     assert re.match(r"tools\.\d+\.input_schema\.properties\.a\.pattern: too complex$", message) or \
-                        message.startswith("prompt is too long"), message  # the schemas are well, and more than the model reads
+                        message.startswith("prompt is too long"), message  # the schemas are valid, but longer than the model's context
                 if repeat == 50 or (repeat == 30 and differ):
                     assert message.startswith("tools."), message
                 else:
@@ -68,7 +68,7 @@ def many_strict_tools_are_one_work():
 
 
 class Flood:
-    """Clients that send expensive requests, each another one, until the end."""
+    """Clients that send expensive requests, each a different one, until the end."""
 
     def __init__(self, c, key=None):
         self.c, self.key, self.numbers, self.n, self.is_over = c, key, itertools.count(), 0, False
@@ -111,7 +111,7 @@ def honest(c, key=None):
 
 
 def alive(c):
-    """A request that is nothing but the loop's."""
+    """A request that needs only the loop."""
     return lambda i: fetch(c.routers[0].http, "GET", "/livez")
 
 
@@ -141,7 +141,7 @@ def new_key(c, path, tenant):
 
 
 def schemas_of_another_tenant_do_not_wait_either():
-    """A job thread is taken in turns by the tenants, so one that asks now and then is next."""
+    """Tenants take turns on a job thread, so a tenant with rare requests is next."""
     with Cluster() as c:
         path = os.path.join(c.dir, "keys")
         ann, bob = new_key(c, path, "ann"), new_key(c, path, "bob")

@@ -10,7 +10,7 @@ skipped = False
 
 
 def failures(text):
-    """What node's reporter lists as failing at the end of each suite, without the stacks."""
+    """The failures that node's reporter lists at the end of each suite, without the stacks."""
     kept, is_list = [], False
     for line in text.splitlines():
         is_list = "failing tests:" in line or (is_list and not line.startswith("\u25b6"))
@@ -28,7 +28,7 @@ def the_stock_sdks_work_unchanged():
                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         print(run.stdout)
         skipped = run.returncode == 77
-        # What failed is said last as well: of a long log only the end is read.
+        # Failures are also printed last: of a long log only the end is read.
         assert run.returncode in (0, 77), f"exit status {run.returncode}\n{failures(run.stdout)}"
         c.assert_quiet()
 

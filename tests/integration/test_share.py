@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prefixes shared by all workers: no token's KV is computed twice while any worker has it.
 
-A conversation of ten turns runs over two prefill and two decode workers, and every turn lands on another pair: the
-test drains the others, so that the router has no choice.  What a worker lacks it asks for, and the counters of all four
-workers say what was computed.
+A conversation of ten turns runs over two prefill and two decode workers, and every turn lands on another pair.  The test
+drains the others, so that the router has no choice.  A worker fetches the blocks that it lacks; the counters of all four
+workers show the computed tokens.
 """
 import http.client
 import json
@@ -24,7 +24,7 @@ def drain(cluster, worker, is_drained):
 
 
 def use_only(cluster, names):
-    """Drains all workers but these, and waits until the router knows, and knows what each has cached."""
+    """Drains all workers but these, and waits until the router knows it and has each worker's cached blocks."""
     for worker in cluster.workers:
         if worker.process.poll() is not None:
             continue
@@ -48,7 +48,7 @@ def computed(cluster):
 
 
 def ten_turns(transport, places, **settings):
-    """One conversation; places says which workers are open to each turn."""
+    """One conversation; places lists the open workers of each turn."""
     with Cluster() as c:
         c.router(placement__share="always", **settings)
         for role in ("prefill", "decode") * 2:
@@ -73,7 +73,7 @@ def ten_turns(transport, places, **settings):
             again += known - row["read"] if row["read"] < known else 0
         n_computed = computed(c) - before
         n_drawn_before = sum(row["output"] for row in loop.rows[:-1])
-        distinct = loop.rows[-1]["prompt"]  # every prompt and answer before it is its beginning
+        distinct = loop.rows[-1]["prompt"]  # every earlier prompt and answer is its prefix
         assert n_computed == sum(row["computed"] for row in loop.rows), (n_computed, loop.rows)
         assert n_computed + n_drawn_before - (TURNS - 1) <= distinct + again, (n_computed, n_drawn_before, distinct, again)
         assert again <= (TURNS - 1) * (BLOCK - 1)
@@ -107,7 +107,7 @@ def text(n):
 
 
 def leave_early(cluster, asker, words):
-    """A client that hangs up while its prompt is being asked for (or just after, on a slow machine)."""
+    """A client that hangs up during the prefix fetch (or just after, on a slow machine)."""
     connection = http.client.HTTPConnection("127.0.0.1", cluster.routers[0].http, timeout=patience(60))
     connection.request("POST", "/v1/messages", json.dumps(cluster.body(words)), {"content-type": "application/json"})
     until = time.monotonic() + 1
@@ -117,8 +117,8 @@ def leave_early(cluster, asker, words):
 
 
 def a_holder_that_hangs_or_dies_costs_no_answer():
-    """The holder stops in the middle of being asked, its client leaves meanwhile, it is killed: the prompt is computed,
-    with the same answer, and nothing stays pinned."""
+    """The owner is stopped during a fetch, its client leaves, then it is killed: the prompt is computed with the same
+    answer, and nothing stays pinned."""
     with Cluster() as c:
         c.router(placement__share="always", placement__local_prefill_tokens="100000")
         holder, asker = c.worker("decode"), c.worker("decode")
@@ -141,7 +141,7 @@ def a_holder_that_hangs_or_dies_costs_no_answer():
 
         want = computed_by_the_holder(2)
         holder.kill(signal.SIGSTOP)
-        got = c.ask(text(2))  # until the link is known to be dead
+        got = c.ask(text(2))  # until the link counts as dead
         assert got.text == want.text and got.proof["transferred"] == 0, got.proof
         assert asker.metric('baton_prefix_fetches_total{result="empty"}') == 1
         holder.kill(signal.SIGCONT)
@@ -160,7 +160,7 @@ def a_holder_that_hangs_or_dies_costs_no_answer():
 
 
 def a_push_is_asked_for_where_it_pays():
-    """The default: a thousand tokens are pushed sooner than they are computed, on any machine; with "off" nobody asks."""
+    """The default: pushing a thousand tokens is faster than computing them, on any machine; with "off" no worker asks."""
     words = " ".join(text(n) for n in (7, 8, 9))
     for share in ("auto", "off"):
         with Cluster() as c:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How daemons stop: lame duck, drain, exit; a second signal; and batonctl drain and undrain of either kind."""
+"""How daemons stop: lame duck, drain, exit; a second signal; and batonctl drain and undrain of both kinds."""
 import http.client
 import json
 import os
@@ -39,12 +39,12 @@ def is_refusing(daemon):
 
 
 def ask_whole(c, daemon):
-    """A fresh connection: status, headers, body."""
+    """Opens a fresh connection: status, headers, body."""
     return fetch(daemon.http, "POST", "/v1/messages", c.body("hello", max_tokens=8), {"content-type": "application/json"})
 
 
 def frames_of(sock, seconds):
-    """HTTP/2 frames that come: (type, flags, stream, payload)."""
+    """The HTTP/2 frames that arrive: (type, flags, stream, payload)."""
     data, end = b"", time.monotonic() + seconds
     while True:
         while len(data) >= 9:
@@ -75,7 +75,7 @@ def h2_get(sock, stream, path=b"/livez"):
 
 
 def h2_answer(sock, stream, seconds=3):
-    """Has the stream been answered, and did a GOAWAY come?"""
+    """Whether the stream has its answer, and whether a GOAWAY came."""
     is_answered = is_told = False
     for kind, flags, at, _ in frames_of(sock, patience(seconds)):
         is_answered = is_answered or (at == stream and kind in (0, 1) and flags & 1)
@@ -136,7 +136,7 @@ def worker_serves_while_lame_duck():
 
 
 def no_request_fails_when_a_balancer_watches():
-    """Two routers, and a client that asks the first ready one: while one of them restarts nothing is refused."""
+    """Two routers, and a client that asks the first ready one: while one of them restarts no request is refused."""
     with Cluster() as c:
         a = c.router(stop__lame_duck="2s")
         b = c.router(stop__lame_duck="2s")

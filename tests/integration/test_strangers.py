@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sockets without a key at every port of real daemons: they are bounded, the oldest goes first, and what they cost is
-small.  Whoever has the key gets in beside them."""
+"""Sockets without a key at every port of real daemons: they are bounded, the oldest is closed first, and they cost
+little.  A peer with the key gets in beside them."""
 import json
 import os
 import re
@@ -13,14 +13,14 @@ import time
 
 from cluster import BUILD, Cluster, fetch, free_port, main, patience
 
-# A ClientHello's record that never becomes whole: enough for a socket to have begun.
+# A ClientHello's record that never becomes complete: enough for a socket to have begun.
 PART_OF_TLS = bytes.fromhex("16030102000100 01fc0303".replace(" ", ""))
 WORDS = "The harbour lights went out one after another while the ferry waited for the tide to turn and nobody spoke. "
 
 
 class Flood:
-    """Keeps n sockets open at a port and opens another for each that is closed; every one says `first` and no more.
-    hosts: how many addresses (127.0.1.x) they come from; 0: from 127.0.0.1 like everybody."""
+    """Keeps n sockets open at a port and replaces each closed one; each sends `first` and no more.  hosts: the number of
+    addresses (127.0.1.x) that they come from; 0: from 127.0.0.1, as all other clients."""
 
     def __init__(self, port, n, first=b"", hosts=0):
         self.port, self.n, self.first, self.hosts = port, n, first, hosts
@@ -127,7 +127,7 @@ def kv_port_without_tls_beside_strangers():
 
 
 def kv_unix_socket_beside_strangers():
-    """Of the same user as the workers: only their age tells them apart."""
+    """Sockets of the same user as the workers: only their age distinguishes them."""
     with Cluster() as c:
         c.relay()
         decode = c.workers[1]
@@ -172,7 +172,7 @@ def registration(first, hosts):
 
 
 def link_time(daemon):
-    """Seconds from the last start's first attempt to dial to its link being up, as its own log tells them."""
+    """Seconds from the last start's first dial to its link being up, by its own log."""
     began = up = None
     with open(daemon.log_path, errors="replace") as f:
         for line in f:
@@ -219,8 +219,8 @@ def admin_port_beside_1000_idle_sockets():
 
 
 def http_ports_beside_idle_sockets():
-    """The client port of router and worker: keyless sockets of one host take no more than its bound, and one that brings
-    a request gets its answer."""
+    """The client port of router and worker: keyless sockets of one host take no more than its bound, and a socket with a
+    request gets its answer."""
     with Cluster() as c:
         router = c.router(http__max_per_address="64")
         worker = c.worker("decode")
@@ -233,7 +233,7 @@ def http_ports_beside_idle_sockets():
 
 
 def tls_that_does_not_begin_is_closed():
-    """Link, KV and HTTPS ports: a socket that says nothing is closed after two seconds."""
+    """Link, KV and HTTPS ports: a silent socket is closed after two seconds."""
     with Cluster() as c:
         certificate, key = os.path.join(c.dir, "cert.pem"), os.path.join(c.dir, "key.pem")
         subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days",

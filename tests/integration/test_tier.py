@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The disk tier with real daemons: a worker that was restarted, or killed, answers its first repeated prompt from disk,
-with the same tokens; what cannot be a store is done without; and one tenant's flood leaves another's prefix alone, in
-memory and on disk.
-"""
+"""The disk tier with real daemons.  A restarted or killed worker answers its first repeated prompt from disk, with the
+same tokens.  A worker with an unusable folder runs without a store.  One tenant's flood leaves another's prefix in
+memory and on disk."""
 import glob
 import hashlib
 import os
@@ -43,7 +42,7 @@ def disk(worker, what):
 
 
 def saved(worker):
-    """Everything cached is on disk."""
+    """Waits until all cached blocks are on disk."""
     def is_saved():
         status = worker.status()
         return status["disk"]["blocks"] >= status["blocks"]["cached"] > 0 == status["disk"]["unsaved"]
@@ -68,7 +67,7 @@ def restarts_read_from_disk():
             ready(worker.start())
             answer = ask(c, worker)
             n_blocks = answer.proof["reused"] // BLOCK
-            # All of the prompt's blocks but what the last token needs; nothing of it was in memory.
+            # All blocks of the prompt except the last token's; none of them was in memory.
             assert answer.proof["reused"] == again.proof["reused"], (how, answer.proof, again.proof)
             assert answer.proof["computed"] + answer.proof["reused"] == first.proof["computed"], answer.proof
             assert (answer.text, answer.usage["output_tokens"]) == (first.text, first.usage["output_tokens"]), how
@@ -80,7 +79,7 @@ def restarts_read_from_disk():
 
 
 def evicted_blocks_come_back():
-    """A pool of little memory: other prompts push the first one out, the disk has it."""
+    """A small pool: other prompts evict the first one, the disk has it."""
     with Cluster() as c:
         worker = start(c, kv__memory="6MiB")
         first = ask(c, worker)
@@ -95,7 +94,7 @@ def evicted_blocks_come_back():
 
 
 def neighbours_wait_for_the_same_reads():
-    """Several at once after a restart: blocks are read once, and who hangs up meanwhile leaves nothing behind."""
+    """Several at once after a restart: blocks are read once, and a client that hangs up leaves nothing behind."""
     with Cluster() as c:
         worker = start(c)
         first = ask(c, worker)
@@ -141,7 +140,7 @@ def no_store_is_no_obstacle():
         assert ask(c, worker).is_whole
         with open(worker.log_path) as f:
             assert "kv_disk_off" in f.read()
-        # A folder that another worker has.
+        # A folder that belongs to another worker.
         worker.settings["kv.disk_path"] = c.dir + "/store"
         worker.stop()
         ready(worker.start())
@@ -220,8 +219,8 @@ def a_flood_leaves_others_alone():
 
 
 def a_flood_leaves_others_alone_on_disk():
-    """The same with a disk that the loud one fills four times, over restarts: the calm one's prompt is read back, the loud
-    one's first ones are not there any more."""
+    """The same with a disk that the loud tenant fills four times, over restarts: the calm tenant's prompt is read back,
+    the loud tenant's first ones are gone."""
     with Cluster() as c:
         worker = start(c, kv__disk_size="6MiB", http__api_keys=keys(c))
         calm = TEXT[:1200]
@@ -232,7 +231,7 @@ def a_flood_leaves_others_alone_on_disk():
         for i in range(6):
             say_as(c, worker, "loud", f"{i} {TEXT}")
             until("not all is saved", lambda: worker.status()["disk"]["unsaved"] == 0 == worker.status()["disk"]["writing"])
-            if i == 2:  # the next process knows the tenants by what stands on the disk only
+            if i == 2:  # the next process learns the tenants only from the disk
                 worker.kill()
                 ready(worker.start())
         # The last prompt's blocks are freed, and so queued for the disk, soon after its answer.

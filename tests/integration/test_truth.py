@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What clients and operators are told is true: models that are not known yet, metrics, names."""
+"""Answers to clients and operators are true: unknown models, metrics, names."""
 import json
 import os
 import re
@@ -62,7 +62,7 @@ def answers_503_until_models_are_known_then_404():
         for path, status, headers, text in ask_all(router, "no-such-model"):
             assert status == (200 if path == "/v1/models" else 404), (path, status, text)
             assert "retry-after" not in headers, (path, headers)
-        # All workers of a known model are gone: it is away, and not unknown.
+        # All workers of a known model are gone: the model is away, not unknown.
         worker.stop()
         until(lambda: not any(w["up"] for w in router.status()["workers"]), "the worker is still up")
         for path, status, headers, text in ask_all(router, "baton-demo"):
@@ -103,7 +103,7 @@ def a_restarted_router_says_503_until_its_workers_are_back():
 
 
 def a_restarted_router_waits_for_the_workers_of_other_models():
-    """The first worker to come back does not make the other's model unknown; after the grace it is."""
+    """The first worker to return does not make the other's model unknown; after the grace it is."""
     with Cluster() as c:
         router = c.router(link__return_grace="8s")
         second = os.path.join(c.dir, "second.gguf")
@@ -189,7 +189,7 @@ def write_key(c):
 
 
 def cache_creation_is_counted_by_breakpoint():
-    """A system block for an hour and the next for five minutes: each part counts where its breakpoint is."""
+    """A system block for an hour and the next for five minutes: each part counts at its own breakpoint."""
     with Cluster() as c:
         router = c.router()
         c.worker("decode")
@@ -220,7 +220,7 @@ def logged(daemon, event):
 
 
 def the_second_worker_of_a_name_is_refused():
-    """They replaced each other for ever: 25 times in 14 s."""
+    """A regression: two workers of one name replaced each other for ever, 25 times in 14 s."""
     with Cluster() as c:
         router = c.router()
         first = c.worker("decode", node__name="decode")
@@ -354,7 +354,7 @@ def tools_name_logits_that_are_no_numbers():
 
 
 def logits_that_are_no_numbers_are_told():
-    """They were served as token 0 without a word."""
+    """A regression: such answers were served as token 0 without an error."""
     with Cluster() as c:
         router = c.router()
         workers = [c.worker("decode", model__path=spoilt_model(c.dir))]
@@ -372,7 +372,7 @@ def logits_that_are_no_numbers_are_told():
         time.sleep(2.5)  # probes are spoilt as well
         assert worker.status()["unfit"] and fetch(router.http, "GET", "/readyz")[0] == 503
         c.assert_quiet()
-        # With log probabilities, a score of the prompt, a drawn first token of a pair: the same.
+        # The same with log probabilities, a prompt logprob, or a pair's first token.
         status, _, text = fetch(worker.http, "POST", "/v1/completions", {"model": "baton-demo", "prompt": "hi there", "max_tokens": 4, "logprobs": 1,
                                                                          "echo": True})
         assert status == 500 and b"numerics" in text, (status, text)

@@ -2,6 +2,7 @@
 # The mechanical rules of the project, as tests: tests/lint/check-X says at its top what it wants.  They read the
 # source tree (also an unpacked tarball) and look at what was built.
 source_checks = \
+	tests/lint/check-folders \
 	tests/lint/check-format \
 	tests/lint/check-headers \
 	tests/lint/check-layers \
@@ -16,7 +17,25 @@ dist_check_SCRIPTS += $(source_checks) $(build_checks) tests/lint/sources
 if PLAIN_BUILD
 TESTS += $(source_checks) $(build_checks)
 endif
-EXTRA_DIST += tests/lint/layers tests/lint/exceptions tests/lint/words
+EXTRA_DIST += tests/lint/layers tests/lint/exceptions tests/lint/words $(folder_pages)
+# One page for each folder of sources (tests/lint/check-folders).
+folder_pages = clients/README.md clients/bench/README.md clients/chat/README.md clients/common/README.md \
+	clients/ctl/README.md clients/examples/README.md clients/model/README.md clients/plan/README.md \
+	clients/sim/README.md daemon/README.md src/README.md src/base/README.md src/base/config/README.md \
+	src/base/event/README.md src/base/metrics/README.md src/cache/README.md src/cache/kv/README.md \
+	src/cache/prefix/README.md src/compute/README.md src/compute/engine/README.md src/compute/kernels/README.md \
+	src/compute/model/README.md src/compute/order/README.md src/compute/sample/README.md \
+	src/compute/sched/README.md src/compute/tensor/README.md src/fleet/README.md src/fleet/picker/README.md \
+	src/fleet/plan/README.md src/fleet/router/README.md src/fleet/sim/README.md src/gguf/README.md \
+	src/net/README.md src/net/http/README.md src/net/link/README.md src/serve/README.md src/serve/access/README.md \
+	src/serve/answer/README.md src/serve/api/README.md src/serve/conversation/README.md \
+	src/serve/endpoint/README.md src/serve/prompt/README.md src/serve/setup/README.md src/text/README.md \
+	src/text/grammar/README.md src/text/jinja/README.md src/text/json/README.md src/text/token/README.md \
+	src/text/toolcall/README.md src/transfer/README.md src/transfer/kvxfer/README.md \
+	src/transfer/transport/README.md src/worker/README.md src/worker/loop/README.md src/worker/runner/README.md \
+	tests/README.md tests/bench/README.md tests/clients/README.md tests/conformance/README.md tests/cross/README.md \
+	tests/fuzz/README.md tests/golden/README.md tests/integration/README.md tests/lint/README.md \
+	tests/model/README.md tests/rdma/README.md tests/reference/README.md tests/unit/README.md
 
 AM_TESTS_ENVIRONMENT = \
 	CC='$(CC)'; NM='$(NM)'; \

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the RDMA transport takes for granted about a verbs provider, asked of a real one: the software device
- * of the test machine (tests/rdma/vm).  When a transport test fails there and this one passes, the transport
- * is wrong; when this one fails, the kernel is another than the transport was written for.
+/* The transport's assumptions about a verbs provider, tested on a real one: the software device of the test
+ * machine (tests/rdma/vm).  When a transport test fails there and this one passes, the transport is wrong.
+ * When this one fails, the kernel differs from the one that the transport was written for.
  *
  *      writer.qp  -- RC -->  target.qp        both on one device, each with a protection domain of its own
- *      writer.mr  no rights    target.mr  LOCAL_WRITE | MW_BIND, no remote rights; windows say what may be
- * written
+ *      writer.mr  no rights    target.mr  LOCAL_WRITE | MW_BIND, no remote rights; windows bound the writes
  *
- * The device is the one whose address is in BATON_RDMA_ADDRESS, 10.9.0.1 otherwise; 77 when there is none. */
+ * The device is the one with the address BATON_RDMA_ADDRESS, 10.9.0.1 by default; 77 when there is none. */
 #include "tests/rdma/pair.h"
 
 #include <arpa/inet.h>

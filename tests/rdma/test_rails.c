@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rails that are lost in the middle of a transfer, on the test machine's two devices (see init): the link of
- * one, or of both, is taken down while pieces travel.  The same ticket must be completed over what is left,
- * the other rail or TCP, from where it stood, and with the right bytes. */
+/* Rails that fail in the middle of a transfer, on the test machine's two devices (see init): the link of one,
+ * or of both, goes down while pieces travel.  The same ticket must continue over the other rail or TCP, from
+ * where it stopped, and with the right bytes. */
 #include "tests/conformance/tr_world.h"
 
 #include "base/clock.h"

@@ -27,7 +27,7 @@ void router_check(struct config_check *check)
     setup_check_common(check, &common);
     setup_check_listens(check, &common, &listens);
     setup_check_memory(check, "cache.replay_memory", conf->replay_bytes);
-    setup_check_memory(check, "cache.conversation_memory", conf->conversation_bytes);
+    setup_check_memory(check, "cache.thread_memory", conf->conversation_bytes);
     if (conf->itl_slo_ns > conf->ttft_slo_ns)
         config_warn(check, "slo.itl", "longer than slo.ttft; were the two exchanged?");
 }

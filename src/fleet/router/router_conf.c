@@ -75,7 +75,7 @@ static const struct config_key keys[] = {
     {"cache", "replay_memory", CONFIG_SIZE, KEY(replay_bytes), "64MiB", 0, 1e12, NULL, false,
      "Memory for the tokens of recent answers: a conversation that comes back continues with exactly these, "
      "so that its KV is found however the client spells it. 0: answers are rendered as they are sent."},
-    {"cache", "conversation_memory", CONFIG_SIZE, KEY(conversation_bytes), "64MiB", 0, 1e12, NULL, false,
+    {"cache", "thread_memory", CONFIG_SIZE, KEY(conversation_bytes), "64MiB", 0, 1e12, NULL, false,
      "Memory for conversations that requests continue by id, so that the client sends only what is "
      "new. Needs replay_memory. 0: such requests are refused, and clients send whole conversations."},
     {"cache", "public_prefix", CONFIG_PATH, KEY(public_prefix), "", 0, 0, NULL, false,

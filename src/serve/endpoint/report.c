@@ -81,7 +81,7 @@ static void init_memory(struct front *front, struct front_metrics *m)
     m->answer_bytes = metric_single(front->opts.metrics, METRIC_GAUGE, "baton_answers_remembered_bytes",
                                     "Memory for answers that may come back (cache.replay_memory).");
     m->conversation_bytes = metric_single(front->opts.metrics, METRIC_GAUGE, "baton_conversations_bytes",
-                                          "Memory for conversations (cache.conversation_memory).");
+                                          "Memory for conversations (cache.thread_memory).");
     m->conversations = counter(front, "baton_conversations_continued_total",
                                "Requests to continue a conversation, by result.", "result");
 }

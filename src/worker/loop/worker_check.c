@@ -167,7 +167,7 @@ void worker_check(struct config_check *check)
         worker_check_model(check, conf);
     check_engine(check, conf);
     setup_check_memory(check, "cache.replay_memory", conf->replay_bytes);
-    setup_check_memory(check, "cache.conversation_memory", conf->conversation_bytes);
+    setup_check_memory(check, "cache.thread_memory", conf->conversation_bytes);
     check_kv(check, conf);
     check_addresses(check, conf);
 }

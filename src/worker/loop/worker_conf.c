@@ -55,8 +55,8 @@
     {"cache", "replay_memory", CONFIG_SIZE, KEY(replay_bytes), "64MiB", 0, 1e12, NULL, false,                \
      "Memory for the tokens of recent answers of this worker's own endpoint: a conversation that comes "     \
      "back " "continues with exactly these. 0: answers are rendered as they are sent."},                     \
-    {"cache", "conversation_memory", CONFIG_SIZE, KEY(conversation_bytes), "64MiB", 0, 1e12, NULL, false,                \
-     "Memory for conversations of this worker's own endpoint. Needs replay_memory. 0: such requests are "        \
+    {"cache", "thread_memory", CONFIG_SIZE, KEY(conversation_bytes), "64MiB", 0, 1e12, NULL, false,                \
+     "Memory for conversations (threads) of this worker's own endpoint. Needs replay_memory. 0: threads are "        \
      "refused."},                                                                                            \
     {"cache", "public_prefix", CONFIG_PATH, KEY(public_prefix), "", 0, 0, NULL, false,                       \
      "JSON file with beginnings of prompts (system, tools) whose cached KV all tenants of this "             \

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How many requests one core can route to a thousand workers, and how long one waits for its placement.
+/* How many requests one core can route to a thousand workers, and the wait for a placement.
  *
- * Not a test: prints a table and always succeeds.  The picker, the index and the ledger are the router's own;
- * the workers, their caches and the clock are simulated (drive.c).  Beside them, in the same run, what the
- * machine's memory gives in random reads of a table of the index's size: one after another, each address
- * found in the line before, and sixteen at a time.  Figures are medians of the rounds; other work on the
- * machine shows in the most. */
+ * Not a test: it prints a table and always succeeds.  The picker, the index and the ledger are the router's
+ * own; the workers, their caches and the clock are simulated (drive.c).  In the same run it measures random
+ * reads of a table of the index's size: one after another, where each line holds the next address, and sixteen
+ * at a time.  Figures are medians of the rounds; other load on the machine shows in the maximum. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Codes, faults, clocks, means: the small things everything else reports with. */
+/* Codes, faults, clocks, means: the small parts of every report. */
 #include "tests/unit/check.h"
 
 #include "base/check.h"

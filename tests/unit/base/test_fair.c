@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The fair queue: shares by weight, no gain from idleness or from being forgotten, bounded waiting, bounded
- * memory; and the same decisions as a queue that tries everything. */
+ * memory.  A queue that tries everything makes the same decisions. */
 #include "tests/unit/check.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The map against a plain array that says what should be in it. */
+/* The map against a plain array of its expected content. */
 #include "tests/unit/check.h"
 
 #include "base/err.h"

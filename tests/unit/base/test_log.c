@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a log line looks like in each format, that hostile values stay inside it, and the limit per event. */
+/* A log line in each format, hostile values that must stay inside it, and the limit per event. */
 #include "tests/unit/check.h"
 
 #include "base/clock.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Nothing lost, nothing doubled, order kept per sender, and no receiver left asleep beside a message. */
+/* No message is lost or doubled, each sender's order is kept, and no receiver sleeps beside a message. */
 #include "tests/unit/check.h"
 
 #include "base/clock.h"

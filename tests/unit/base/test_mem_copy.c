@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies past the caches: every byte, and no other, whatever the method, the alignment and the tail. */
+/* Copies past the caches: every byte and no other, for each method, alignment and tail. */
 #include "tests/unit/check.h"
 
 #include "base/clock.h"

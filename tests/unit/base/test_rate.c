@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Learned levels: right from the first sample, not moved far by a bad one, back soon, and able to change. */
+/* Learned rates: right from the first sample, robust against a bad one, quick to return, and able to change. */
 #include "tests/unit/check.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers, units, UTF-8, JSON strings: what passes, what is refused, and that all comes back as it was. */
+/* Numbers, units, UTF-8, JSON strings: which are accepted, which refused, and that all read back unchanged. */
 #include "tests/unit/check.h"
 
 #include "base/check.h"

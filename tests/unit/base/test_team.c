@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every rank runs, barriers hold everybody, shares cover all without overlap. */
+/* Every rank runs, barriers hold all ranks, shares cover the work without overlap. */
 #include "tests/unit/check.h"
 
 #include "base/clock.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What goes out of a conversation, and what is shown of a daemon's status: pure functions of baton-chat and
+/* The request of a conversation, and the display of a daemon's status: pure functions of baton-chat and
  * batonctl. */
 #include <jansson.h>
 #include <string.h>

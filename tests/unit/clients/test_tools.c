@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tools of baton-chat: what they do, and that nothing outside of the folder can be reached by them. */
+/* The tools of baton-chat: their results, and that they cannot reach anything outside of the folder. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

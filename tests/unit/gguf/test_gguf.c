@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading GGUF: what is in a good file comes out of it. */
+/* Reading GGUF: the reader returns the whole content of a good file. */
 #include "tests/unit/gguf/image.h"
 
 #include "base/err.h"

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading GGUF that is wrong.  Each field is made wrong on its own and must be refused with its name and
- * place; then one good image is cut at every byte and damaged at every byte: whatever the reader says to
- * that, it must say without touching a byte it was not given (the image lies in memory of exactly its size).
- */
+/* Reading bad GGUF.  Each field is made wrong on its own and must be refused with its name and place.  Then
+ * one good image is cut at every byte and damaged at every byte.  Whatever the result, the reader must touch
+ * no byte outside of the image, which lies in memory of exactly its size. */
 #include "tests/unit/gguf/image.h"
 
 #include "base/err.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writing GGUF: what is written is read back, and nothing half-written ever stands under the file's name. */
+/* Writing GGUF: a written file reads back, and a half-written file never has the file's name. */
 #include "gguf/write.h"
 
 #include "base/err.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every type, every way to be wrong, drop-ins and overrides, and that what is written reads back. */
+/* Every type, every error, drop-ins and overrides; and written configurations read back. */
 #include "tests/unit/check.h"
 
 #include "base/check.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Jobs while some threads are busy, and the end of a process in which something hangs. */
+/* Jobs while some threads are busy, and the end of a process with a hanging job. */
 #include "tests/unit/check.h"
 
 #include "base/clock.h"

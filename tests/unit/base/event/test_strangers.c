@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who leaves when strangers are too many, and what becomes of those that say nothing. */
+/* Which stranger is closed when there are too many, and the deadline of silent ones. */
 #include "tests/unit/check.h"
 
 #include "base/clock.h"

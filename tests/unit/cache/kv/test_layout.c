@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The geometry: pieces tile the arena, and whatever changes a byte's meaning changes the fingerprint. */
+/* The geometry: pieces tile the arena, and every change of a byte's meaning changes the fingerprint. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Block events over a channel that loses, repeats and cuts: a reader that says it is live knows exactly what
- * the writer had at that number, and in the end every reader is live. */
+/* Block events over a channel that loses, repeats and cuts.  A reader that reports live has exactly the
+ * writer's state at that number, and in the end every reader is live. */
 #include "tests/unit/check.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Block hashes against an independent implementation, and the properties that the cache stands on. */
+/* Block hashes against an independent implementation, and the properties that the cache relies on. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

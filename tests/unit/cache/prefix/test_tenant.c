@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A tenant's number: the same whatever salts it uses, another one for everybody else. */
+/* A tenant's number: the same for all its salts, different from every other tenant's. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

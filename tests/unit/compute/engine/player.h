@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One model file, one sequence: feed tokens, look at logits.  For the tests against golden vectors. */
+/* One model file, one sequence: feeds tokens and reads logits, for the tests against golden vectors. */
 #ifndef ENGINE_PLAYER_H
 #define ENGINE_PLAYER_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The CPU engine's conduct: what it refuses, when it calls back, what it answers. */
+/* The CPU engine's interface: its errors, its callbacks, its answers. */
 #include "base/err.h"
 #include "compute/engine/engine_cpu.h"
 #include "tests/unit/compute/model/tiny.h"

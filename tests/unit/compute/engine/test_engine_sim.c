@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The simulated engine: what its tokens depend on, which damage it finds, what its time costs. */
+/* The simulated engine: the inputs of its tokens, the damage that it finds, and its timing. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Building models: what good files give, and that each way of being wrong ends in one fault that names the
- * culprit. */
+/* Building models: the results of good files; and each fault of a bad file ends in one error that names it. */
 #include "base/err.h"
 #include "base/rng.h"
 #include "compute/model/model_priv.h"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sampling: the rules by example, the distribution against a plain sort in doubles, and draws that are
- * frozen. */
+/* Sampling: the rules by example, the distribution against a plain sort in doubles, and frozen samples. */
 #include <float.h>
 #include <math.h>
 #include <setjmp.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stop strings: by example, and against a matcher that looks at everything every time. */
+/* Stop strings: by example, and against a matcher that searches the whole text each time. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

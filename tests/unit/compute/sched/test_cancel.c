@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How sequences end before their time: cancelled at any moment, or failed with their step. */
+/* Sequences that end early: cancelled at any moment, or failed with their step. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

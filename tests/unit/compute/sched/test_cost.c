@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cost model: does it learn what steps of a made-up machine take, and keep it? */
+/* The cost model learns the step times of a made-up machine, and keeps them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tenants and steps: prompts take turns, counted in tokens, whoever came first and however long they are;
- * places are given in the same order; a full queue makes room for who has less in it; and nothing of that
+/* Tenants and steps: prompts take turns, counted in tokens, whatever their order of arrival and their length.
+ * Seats are given in the same order.  A full queue makes room for the tenant with less in it.  None of that
  * changes an answer. */
 #include "tests/unit/check.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tuning at start: what the cache file may say, where it is, and that nothing about it is ever an error. */
+/* Tuning at start: the content and place of the cache file; no problem with it is ever an error. */
 #include "check.h"
 #include "base/check.h"
 #include "base/clock.h"

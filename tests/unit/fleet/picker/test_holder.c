@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whom to ask: who has most, if pushing it beats computing it, by measured rates. */
+/* The choice of an owner: the worker with the longest prefix, if a push is faster than computing, by measured
+ * rates. */
 #include "tests/unit/check.h"
 
 #include "fleet/picker/holder.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The prefix index: who holds how much of a chain, and how it forgets.  A simple index beside it, which
- * remembers everything in arrays and looks at all of it, must say the same after each of many random steps.
- */
+/* The prefix index: the workers' parts of a chain, and how it forgets.  A simple index, which keeps everything
+ * in arrays and searches all of it, must agree after each of many random steps. */
 #include "tests/unit/check.h"
 
 #include <string.h>

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The picker looks at workers, not at pairs; here every worker and every pair of random worlds is tried, with
- * and without reading from disk, in the plain way, and both must choose the same, bit for bit in what they
- * say of it.  Few different figures, so that ties are common; absurd ones, so that sums come to their bounds.
- */
+/* The picker scans workers, not pairs.  Here a plain search tries every worker and every pair of random
+ * clusters, with and without reading from disk.  Both must choose the same, with the same estimates to the
+ * bit.  Few different figures make ties common; absurd ones bring sums to their bounds. */
 #include "tests/unit/check.h"
 
 #include <string.h>

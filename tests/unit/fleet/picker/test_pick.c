@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The picker's promises: long prompts go to the prefill pool, short and cached ones stay with decode, queues
- * spread, a full pool refuses, a prompt that is simply long is not refused, and a shared prefix does not herd
- * everybody onto one worker, and what is on disk counts at the cost of reading it. */
+/* The picker's promises.  Long prompts go to the prefill pool; short and cached ones stay with decode.  Queues
+ * spread, a full pool refuses, and a long prompt alone is no reason to refuse.  A shared prefix does not herd
+ * all requests onto one worker, and blocks on disk count at the cost of reading them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

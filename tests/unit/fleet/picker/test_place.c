@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A thousand workers, bursts, and routers that know nothing of each other: nobody is run over, because what
- * is dispatched counts at once and because equals are taken from different ends; and books that balance. */
+/* A thousand workers, bursts, and routers that do not know each other.  No worker is overrun: dispatched work
+ * counts at once, and routers order equal workers differently.  The books balance. */
 #include "tests/unit/check.h"
 
 #include <string.h>

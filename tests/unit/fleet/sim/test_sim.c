@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The simulator's promises: equal runs give equal results, every request is accounted for, queues follow
- * theory, the order of eviction is that of a plain model, and quantiles are right within a bucket. */
+ * theory, the order of eviction matches a plain model, and quantiles are right within a bucket. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

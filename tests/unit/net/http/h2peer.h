@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An HTTP/2 client that sends exactly the frames it is told to. */
+/* An HTTP/2 client that sends exactly the given frames. */
 #ifndef TESTS_HTTP_H2PEER_H
 #define TESTS_HTTP_H2PEER_H
 

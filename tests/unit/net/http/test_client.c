@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The client against a server that sends exactly the bytes it is told to, whole or in crumbs, true to the
- * protocol or not; and against our own server. */
+/* The client against a server that sends exactly the given bytes, whole or in crumbs, valid or not; and
+ * against our own server. */
 #include "net/http/client.h"
 
 #include <errno.h>

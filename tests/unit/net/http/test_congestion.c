@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* http.congestion_control: what connections have, and what is said of one that the kernel lacks. */
+/* http.congestion_control: the algorithm of connections, and the error for one that the kernel lacks. */
 #include "net/http/congestion.h"
 
 #include <netinet/in.h>

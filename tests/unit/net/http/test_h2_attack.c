@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* HTTP/2 peers that want to hurt: floods of frames that cost them nothing, and frames that break the rules.
- * Each is sent away after a bounded number of frames, with the error that RFC 9113 has for it, and the server
- * answers the next client.  Honest clients that look a little like them are not. */
+/* Hostile HTTP/2 peers: floods of frames that are free for them, and frames that break the rules.  The server
+ * disconnects each after a bounded number of frames, with the error of RFC 9113, and answers the next client.
+ * Honest clients that look similar stay connected. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A server that is about to stop: it serves, and each answer is its connection's last. */
+/* A server before its stop: it serves, and each answer is its connection's last. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>

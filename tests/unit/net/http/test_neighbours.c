@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One client's conduct is no other client's trouble: a thousand connections that drip their heads, a hundred
- * that never read a large answer, and what a well-behaved client beside them notices. */
+/* The effect of bad clients on a good one: a thousand connections that drip their heads, a hundred that never
+ * read a large answer, and the latency of a well-behaved client beside them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>

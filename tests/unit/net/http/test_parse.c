@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The head parser against requests that servers and proxies are known to disagree about.  Every request is
- * also fed byte by byte, which must give the same verdict. */
+/* The head parser against requests on which servers and proxies disagree.  Every request is also fed byte by
+ * byte and must get the same verdict. */
 #include "net/http/parse.h"
 
 #include <setjmp.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Heads we write: nothing a client sent can end a line of them. */
+/* Heads that we write: no client input can end a line of them. */
 #include "net/http/response.h"
 
 #include <setjmp.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Answers from a model that says anything, in every format.
+/* Fuzz target: any model output, in every format of calls.
  *
- * The first byte chooses the format; the second whether it thinks, where the text is cut in two, and whether
- * the answer is cut.  Passed on are arguments that are a prefix of valid JSON, whole ones that are an object, and cut
- * ones that can be closed; blocks do not overlap, and what is open is closed at the end. */
+ * The first byte chooses the format.  The second chooses whether the model thinks, where the text is cut in
+ * two, and whether the answer is cut.  Passed-on arguments are a prefix of valid JSON; complete ones are an
+ * object; cut ones can be closed.  Blocks do not overlap, and an open block is closed at the end. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -47,7 +47,7 @@ static void print_help(const struct main_options *options)
            table->daemon, BATON_SYSCONFDIR, table->file_name,
            options->tune == NULL
                ? ""
-               : "      --tune            measure the ways of kernels and copies anew and print them\n");
+               : "      --tune            measure the variants of kernels and copies anew and print them\n");
 }
 
 /* Replaces the cluster key's path in place (heap): the configured value, else

@@ -212,7 +212,7 @@ static void print_help(void)
            "  -c, --connections N   of tcp and tls, at most 8 (2)\n"
            "      --address IP      of this host (127.0.0.1); rdma is measured where it is an RDMA port's\n"
            "      --rounds N        medians of so many (5)\n"
-           "      --copy WAY        of shm: memcpy, stream16, stream16x4, stream32, stream64, movsb (the "
+           "      --copy METHOD     of shm: memcpy, stream16, stream16x4, stream32, stream64, movsb (the "
            "fastest here)\n"
            "      --json            {\"tcp\": {\"gbs\", \"reference_gbs\", \"fraction\", ...}, ...}\n"
            "  -h, --help            this\n\n"
@@ -238,13 +238,13 @@ static bool read_number(const char *option, const char *text, uint64_t min, uint
 /* The kernels that a worker would choose at start, or those of the option. */
 static bool choose_copy(const char *name)
 {
-    double gbs[MEM_COPY_MAX_WAYS];
-    const struct mem_copy_way *way =
-        name != NULL ? mem_copy_way_find(name) : mem_copy_measure(20 * NS_PER_MS, gbs);
+    double gbs[MEM_COPY_MAX_METHODS];
+    const struct mem_copy_method *method =
+        name != NULL ? mem_copy_method_find(name) : mem_copy_measure(20 * NS_PER_MS, gbs);
 
-    if (way != NULL)
-        mem_copy_choose(way);
-    return way != NULL || name == NULL;
+    if (method != NULL)
+        mem_copy_choose(method);
+    return method != NULL || name == NULL;
 }
 
 int kv_main(int argc, char **argv)
@@ -292,7 +292,7 @@ int kv_main(int argc, char **argv)
     if (optind < argc)
         return complain_usage(BENCH_NAME, "kv: '%s' is not an option", argv[optind]);
     if (!choose_copy(copy))
-        return complain_usage(BENCH_NAME, "kv: --copy %s: this processor has no such way", copy);
+        return complain_usage(BENCH_NAME, "kv: --copy %s: this processor has no such method", copy);
     bench.n_connections = (unsigned)n_connections;
     bench.n_rounds = (unsigned)n_rounds;
     bench.total_bytes = (size_t)mib << 20;

@@ -40,7 +40,7 @@ static const char HELP[] =
     "  --bf16 MATH      BF16 weights times BF16 activations: tiles or dots, or F32: exact\n"
     "                   (default: auto, tiles with AMX, else dots)\n"
     "  --convert-f16 T  bf16: F16 weights are rounded to BF16 (default: no)\n"
-    "  --tune           measure anew which ways of the kernels and copies are fastest here, and\n"
+    "  --tune           measure anew which variants of kernels and copies are fastest here, and\n"
     "                   print them; without a MODEL this is all\n"
     "  --json           one JSON object instead of a table\n"
     "  --help           this text\n";

@@ -30,37 +30,37 @@ static void copy_plainly(void *restrict to, const void *restrict from, size_t le
     memcpy(to, from, len_bytes);
 }
 
-static const struct mem_copy_way plain = {"memcpy", copy_plainly};
-static _Atomic(const struct mem_copy_way *) chosen = &plain;
+static const struct mem_copy_method plain = {"memcpy", copy_plainly};
+static _Atomic(const struct mem_copy_method *) chosen = &plain;
 
 void mem_copy_past_caches(void *restrict to, const void *restrict from, size_t len_bytes)
 {
     atomic_load_explicit(&chosen, memory_order_relaxed)->copy(to, from, len_bytes);
 }
 
-const struct mem_copy_way *mem_copy_way_at(uint32_t index)
+const struct mem_copy_method *mem_copy_method_at(uint32_t index)
 {
-    return index == 0 ? &plain : mem_copy_own_way(index - 1);
+    return index == 0 ? &plain : mem_copy_own_method(index - 1);
 }
 
-const struct mem_copy_way *mem_copy_way_find(const char *name)
+const struct mem_copy_method *mem_copy_method_find(const char *name)
 {
-    const struct mem_copy_way *way;
+    const struct mem_copy_method *method;
 
-    for (uint32_t i = 0; (way = mem_copy_way_at(i)) != NULL; i++)
-        if (strcmp(way->name, name) == 0)
-            return way;
+    for (uint32_t i = 0; (method = mem_copy_method_at(i)) != NULL; i++)
+        if (strcmp(method->name, name) == 0)
+            return method;
     return NULL;
 }
 
-const struct mem_copy_way *mem_copy_chosen(void)
+const struct mem_copy_method *mem_copy_chosen(void)
 {
     return atomic_load_explicit(&chosen, memory_order_relaxed);
 }
 
-void mem_copy_choose(const struct mem_copy_way *way)
+void mem_copy_choose(const struct mem_copy_method *method)
 {
-    atomic_store_explicit(&chosen, way, memory_order_relaxed);
+    atomic_store_explicit(&chosen, method, memory_order_relaxed);
 }
 
 /* ---- measuring ---- */
@@ -70,10 +70,10 @@ void mem_copy_choose(const struct mem_copy_way *way)
 struct measuring {
     struct mem_region region; /* sources, then targets */
     size_t at_bytes;          /* the next piece */
-    uint64_t best_ns[MEM_COPY_MAX_WAYS];
+    uint64_t best_ns[MEM_COPY_MAX_METHODS];
 };
 
-static uint64_t time_stretch(struct measuring *measuring, const struct mem_copy_way *way)
+static uint64_t time_stretch(struct measuring *measuring, const struct mem_copy_method *method)
 {
     uint64_t sum_ns = 0;
 
@@ -83,23 +83,23 @@ static uint64_t time_stretch(struct measuring *measuring, const struct mem_copy_
         mem_copy_forget(from, PIECE_BYTES);
         mem_copy_forget(to, PIECE_BYTES);
         uint64_t start_ns = clock_now_ns();
-        way->copy(to, from, PIECE_BYTES);
+        method->copy(to, from, PIECE_BYTES);
         sum_ns += clock_now_ns() - start_ns;
         measuring->at_bytes = (measuring->at_bytes + PIECE_BYTES) % BUFFER_BYTES;
     }
     return sum_ns;
 }
 
-/* Returns the number of ways; 0: the time is over. */
+/* Returns the number of methods; 0: the time is over. */
 static uint32_t measure_round(struct measuring *measuring, uint64_t end_ns)
 {
-    const struct mem_copy_way *way;
+    const struct mem_copy_method *method;
     uint32_t i = 0;
 
-    for (; i < MEM_COPY_MAX_WAYS && (way = mem_copy_way_at(i)) != NULL; i++) {
+    for (; i < MEM_COPY_MAX_METHODS && (method = mem_copy_method_at(i)) != NULL; i++) {
         if (clock_now_ns() >= end_ns)
             return 0;
-        uint64_t ns = time_stretch(measuring, way);
+        uint64_t ns = time_stretch(measuring, method);
 
         if (measuring->best_ns[i] == 0 || ns < measuring->best_ns[i])
             measuring->best_ns[i] = ns;
@@ -107,7 +107,7 @@ static uint32_t measure_round(struct measuring *measuring, uint64_t end_ns)
     return i;
 }
 
-const struct mem_copy_way *mem_copy_measure(uint64_t limit_ns, double *gbs_out)
+const struct mem_copy_method *mem_copy_measure(uint64_t limit_ns, double *gbs_out)
 {
     const uint64_t start_ns = clock_now_ns();
     struct measuring measuring = {0};
@@ -130,5 +130,5 @@ const struct mem_copy_way *mem_copy_measure(uint64_t limit_ns, double *gbs_out)
         if (gbs_out[i] > gbs_out[best])
             best = i;
     }
-    return mem_copy_way_at(gbs_out[best] > gbs_out[0] * CLEARLY ? best : 0);
+    return mem_copy_method_at(gbs_out[best] > gbs_out[0] * CLEARLY ? best : 0);
 }

@@ -2,7 +2,7 @@
 /* Processors without a copy method of their own: none measured better than the C library's. */
 #include "base/mem_copy.h"
 
-const struct mem_copy_way *mem_copy_own_way(uint32_t index)
+const struct mem_copy_method *mem_copy_own_method(uint32_t index)
 {
     return NULL;
 }

@@ -8,7 +8,7 @@
  *     from   |..page..|..page..|..page..|..page..|      a group of stream16x4
  *                ^ line   ^        ^        ^           copied together, then the next line of each
  *
- * Four pages at once are four streams for the processor.  Some processors keep more lines in flight that way
+ * Four pages at once are four streams for the processor.  Some processors keep more lines in flight like that
  * than along one page; others lose two thirds of their speed. mem_copy.c measures which.
  *
  * Streaming stores are not ordered with other stores.  The fence at the end lets the caller set a flag after
@@ -130,19 +130,19 @@ static void copy_movsb(void *restrict to, const void *restrict from, size_t len_
     _mm_sfence();
 }
 
-const struct mem_copy_way *mem_copy_own_way(uint32_t index)
+const struct mem_copy_method *mem_copy_own_method(uint32_t index)
 {
-    static const struct mem_copy_way ways[] = {{"stream16", copy_stream16},
-                                               {"stream16x4", copy_stream16x4},
-                                               {"movsb", copy_movsb},
-                                               {"stream32", copy_stream32},
-                                               {"stream64", copy_stream64}};
+    static const struct mem_copy_method methods[] = {{"stream16", copy_stream16},
+                                                     {"stream16x4", copy_stream16x4},
+                                                     {"movsb", copy_movsb},
+                                                     {"stream32", copy_stream32},
+                                                     {"stream64", copy_stream64}};
     const struct cpu_features *cpu = cpu_features_get();
     const bool can[] = {true, true, cpu->has_erms, cpu->has_avx2, cpu->has_avx512};
 
-    for (uint32_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++)
+    for (uint32_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++)
         if (can[i] && index-- == 0)
-            return &ways[i];
+            return &methods[i];
     return NULL;
 }
 

@@ -14,7 +14,7 @@
 #include "base/check.h"
 #include "base/err.h"
 #include "base/log.h"
-#include "proto/abilities.h"
+#include "proto/capabilities.h"
 #include "tests/unit/worker/runner/map_rig.h"
 #include "worker/runner/block_map_priv.h"
 #include "worker/loop/worker_priv.h"
@@ -80,7 +80,7 @@ static void switch_link(struct worker_peer *peer)
     peer->can_tell = true;
     peer->node[0] = (char)('a' + slot / 2); /* two links of each of two workers */
     peer->is_up = engine.peer_is_up[slot] = !peer->is_up;
-    engine.peers[slot].abilities = abilities_own();
+    engine.peers[slot].capabilities = capabilities_own();
     if (peer->is_up)
         worker_follow_up(&worker, peer);
     else

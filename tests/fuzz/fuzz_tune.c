@@ -13,14 +13,14 @@ static bool find(struct bytes text, struct tuned *out)
     *out = (struct tuned){0};
     if (!tune_record_find(text, "k", &out->choice, &out->copy))
         return false;
-    ASSERT(mem_copy_way_find(out->copy->name) == out->copy);
-    kern_choice_set(&out->choice); /* asserts that all of them are ways */
+    ASSERT(mem_copy_method_find(out->copy->name) == out->copy);
+    kern_choice_set(&out->choice); /* asserts that all of them are variants */
     return true;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct tuned tuned = {.copy = mem_copy_way_at(0), .choice.at[KERN_FETCH] = FETCH_SPREAD}, found, again;
+    struct tuned tuned = {.copy = mem_copy_method_at(0), .choice.at[KERN_FETCH] = FETCH_SPREAD}, found, again;
     struct buf fresh = {0}, fresher = {0};
 
     if (find(bytes_of(data, size), &found))

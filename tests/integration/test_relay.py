@@ -54,9 +54,9 @@ def the_same_tokens_however_served():
         three(c, sched__chunk_tokens="32")
         for fields in ({}, {"temperature": 0.9, "seed": 7, "top_p": 0.95}):
             alone = [c.ask(p, port=c.workers[1].http, **fields).text for p in prompts]
-            company = in_threads([lambda p=p: c.ask(p, **fields).text for p in prompts])
+            neighbours = in_threads([lambda p=p: c.ask(p, **fields).text for p in prompts])
             cached = [c.ask(p, **fields).text for p in prompts]
-            assert alone == company == cached, (alone, company, cached)
+            assert alone == neighbours == cached, (alone, neighbours, cached)
         c.assert_quiet()
 
 

@@ -86,12 +86,12 @@ def the_same_draws_however_served():
         fresh = [ask(router, f"{i}. " + LONG, fields) for i, fields in enumerate(CASES)]
         assert decode.metric('baton_worker_prompt_tokens_total{how="transferred"}') > 0
         cached = [ask(router, f"{i}. " + LONG, fields) for i, fields in enumerate(CASES)]
-        company = in_threads([lambda i=i, f=f: ask(router, f"{i}. " + LONG, f) for i, f in enumerate(CASES)])
+        neighbours = in_threads([lambda i=i, f=f: ask(router, f"{i}. " + LONG, f) for i, f in enumerate(CASES)])
         alone = [ask(c.workers[0].http, f"{i}. " + LONG, fields) for i, fields in enumerate(CASES)]
         look(fresh)
         for i in range(len(CASES)):
             same(fresh[i], cached[i])
-            same(fresh[i], company[i])
+            same(fresh[i], neighbours[i])
             same(fresh[i], alone[i])
         texts = [content for content, _, _ in fresh]
         assert len(set(texts)) == len(CASES), texts  # each field changed the answer

@@ -93,7 +93,7 @@ def evicted_blocks_come_back():
         c.assert_quiet()
 
 
-def company_waits_for_the_same_reads():
+def neighbours_wait_for_the_same_reads():
     """Several at once after a restart: blocks are read once, and a client that hangs up leaves nothing behind."""
     with Cluster() as c:
         worker = start(c)
@@ -249,7 +249,7 @@ def a_flood_leaves_others_alone_on_disk():
 
 
 if __name__ == "__main__":
-    main([restarts_read_from_disk, evicted_blocks_come_back, company_waits_for_the_same_reads,
+    main([restarts_read_from_disk, evicted_blocks_come_back, neighbours_wait_for_the_same_reads,
           damage_is_not_believed, no_store_is_no_obstacle,
           types_shrink_what_is_saved, transfers_shrink_alike, a_flood_leaves_others_alone,
           a_flood_leaves_others_alone_on_disk])

@@ -17,7 +17,7 @@ dist_check_SCRIPTS += $(source_checks) $(build_checks) tests/lint/sources
 if PLAIN_BUILD
 TESTS += $(source_checks) $(build_checks)
 endif
-EXTRA_DIST += tests/lint/layers tests/lint/exceptions $(folder_pages)
+EXTRA_DIST += tests/lint/layers tests/lint/exceptions tests/lint/words $(folder_pages)
 # One page for each folder of sources (tests/lint/check-folders).
 folder_pages = clients/README.md clients/bench/README.md clients/chat/README.md clients/common/README.md \
 	clients/ctl/README.md clients/examples/README.md clients/model/README.md clients/plan/README.md \

@@ -46,7 +46,7 @@ static uint32_t n_draws(const struct engine_item *item)
 }
 
 /* Tokens whose logits are scored and not sampled from. */
-static uint32_t n_shown(const struct engine_item *item)
+static uint32_t n_prompt_logits(const struct engine_item *item)
 {
     return item->n_scores > 0 ? item->n_tokens - n_draws(item) - item->score_at : 0;
 }
@@ -153,7 +153,7 @@ static int step(void *self, const struct engine_batch *batch, struct sample_resu
                                                .position = item->position,
                                                .blocks = item->blocks,
                                                .n_logits = n_draws(item),
-                                               .n_shown = n_shown(item)};
+                                               .n_prompt_logits = n_prompt_logits(item)};
     }
     rc = model_forward(engine->opts.model, engine->state,
                        &(struct model_pass){.team = engine->opts.team,

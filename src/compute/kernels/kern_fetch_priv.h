@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Prefetches quantised weights while others are multiplied, a little with each qblk. kern_quant_priv.h
- * chooses the lines, matmul_ways.c the distance.
+ * chooses the lines, matmul_choice.c the distance.
  *
  * Hot path: no allocation, no log, no system call. */
 #ifndef COMPUTE_KERNELS_KERN_FETCH_PRIV_H

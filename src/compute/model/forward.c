@@ -159,10 +159,10 @@ static void place_items(struct forward *f)
                                              .position = item->position,
                                              .blocks = item->blocks};
         ASSERT(item->n_logits <= item->n_tokens && item->n_logits <= state->max_logits - n_logits);
-        ASSERT(item->n_shown <= item->n_tokens - item->n_logits);
+        ASSERT(item->n_prompt_logits <= item->n_tokens - item->n_logits);
         n_logits += item->n_logits;
         state->n_logits[i] = item->n_logits;
-        state->n_kept[i] = item->n_logits + item->n_shown;
+        state->n_kept[i] = item->n_logits + item->n_prompt_logits;
         state->logits_end[i] = n_logits;
         f->n_rows += item->n_tokens;
     }
@@ -244,10 +244,11 @@ static uint32_t kept_row(const struct forward *f, uint32_t index)
 static void show_logits(const struct forward *f, uint32_t index)
 {
     const struct model_item *item = &f->pass->items[index];
-    uint32_t row = kept_row(f, index), at = item->n_tokens - item->n_logits - item->n_shown, n;
+    uint32_t row = kept_row(f, index), at = item->n_tokens - item->n_logits - item->n_prompt_logits, n;
 
-    for (uint32_t done = 0; done < item->n_shown; done += n) {
-        n = item->n_shown - done < f->state->max_logits ? item->n_shown - done : f->state->max_logits;
+    for (uint32_t done = 0; done < item->n_prompt_logits; done += n) {
+        n = item->n_prompt_logits - done < f->state->max_logits ? item->n_prompt_logits - done
+                                                                : f->state->max_logits;
         norm_last(f, row + done, n, 0);
         multiply_head(f, n);
         f->pass->on_logits(f->pass->on_logits_arg, index, at + done, n, f->state->logits);
@@ -260,10 +261,10 @@ static void compute_logits(const struct forward *f)
     uint32_t n = 0;
 
     for (uint32_t i = 0; i < f->pass->n_items; i++)
-        if (f->pass->items[i].n_shown > 0)
+        if (f->pass->items[i].n_prompt_logits > 0)
             show_logits(f, i);
     for (uint32_t i = 0; i < f->pass->n_items; i++) {
-        norm_last(f, kept_row(f, i) + f->pass->items[i].n_shown, state->n_logits[i], n);
+        norm_last(f, kept_row(f, i) + f->pass->items[i].n_prompt_logits, state->n_logits[i], n);
         n += state->n_logits[i];
     }
     if (n > 0)

@@ -139,7 +139,7 @@ struct model_item {            /* one sequence's part of a pass; all pointers ar
     uint32_t position;         /* position of tokens[0]; KV of all tokens before is present */
     const kv_block_id *blocks; /* block table, covers position + n_tokens */
     uint32_t n_logits;         /* the last n_logits tokens get logits; 0: none */
-    uint32_t n_shown;          /* this many tokens before those get logits through on_logits only */
+    uint32_t n_prompt_logits;  /* this many tokens before those get logits through on_logits only */
 };
 
 struct model_pass {
@@ -154,7 +154,7 @@ struct model_pass {
     /* When it becomes true, the pass stops between two layers; NULL: never. */
     const atomic_bool *is_given_up;
     /* Receives the logits of item `index` after n tokens from tokens[at] on: [n][vocab], valid during the
-     * call, may be changed. Called for the n_shown tokens, as often as needed. */
+     * call, may be changed. Called for the n_prompt_logits tokens, as often as needed. */
     void (*on_logits)(void *arg, uint32_t index, uint32_t at, uint32_t n, float *logits);
     void *on_logits_arg;
 };

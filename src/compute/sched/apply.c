@@ -4,8 +4,8 @@
  * For each item of the step, in plan order: count the fed tokens, seal full blocks, then call events and
  * set the next state.
  *
- *     fed some          on_prefilled, on_scored                            still PREFILL
- *     fed all           on_prefilled, on_scored, then the sampled token:
+ *     fed some          on_prefilled, on_prompt_logprobs                            still PREFILL
+ *     fed all           on_prefilled, on_prompt_logprobs, then the sampled token:
  *       a stop id, or no token and the grammar is complete                 on_done(STOP)
  *       no token, and the grammar is incomplete                            on_done(SHAPE)
  *       no token, because the logits are not finite                        on_done(SPOILT)
@@ -34,7 +34,7 @@ void seq_end(struct sched *sched, struct seq *seq, enum seq_finish finish)
         sched->n_running--;
     if (seq->state == SEQ_HELD)
         seq_unhold(sched, seq);
-    if (seq->spec.n_tokens > seq->n_given)
+    if (seq->spec.n_tokens > seq->n_submitted_tokens)
         seq->stats.decode_ns = now_ns - seq->first_token_ns - seq->held_ns;
     seq->state = SEQ_DONE;
     list_remove(&seq->in_running);
@@ -85,14 +85,14 @@ bool apply_token(struct sched *sched, struct seq *seq, const struct sample_resul
 
     if (finish != SEQ_FINISH_NONE) {
         if (seq->score_next > 0 && finish == SEQ_FINISH_STOP && token->id != TOKEN_NONE)
-            EVENT(sched, on_scored, seq, seq->spec.n_tokens, token, 1);
+            EVENT(sched, on_prompt_logprobs, seq, seq->spec.n_tokens, token, 1);
         seq->is_busy = false;
         seq_end(sched, seq, seq->is_cancelled ? SEQ_FINISH_CANCELLED : finish);
         return false;
     }
 
     ASSERT(seq->spec.n_tokens < seq->cap_tokens && seq->n_left > 0);
-    if (seq->spec.n_tokens == seq->n_given)
+    if (seq->spec.n_tokens == seq->n_submitted_tokens)
         seq->first_token_ns = sched_now_ns(sched);
     seq->state = SEQ_DECODE;
     queue_got(sched, seq);
@@ -171,7 +171,7 @@ static void tell_scores(struct sched *sched, struct seq *seq, const struct engin
     if (item->n_scores == 0 || seq->is_cancelled)
         return;
     seq->score_next += item->n_scores;
-    EVENT(sched, on_scored, seq, from, item->scores, item->n_scores);
+    EVENT(sched, on_prompt_logprobs, seq, from, item->scores, item->n_scores);
 }
 
 static void apply_item(struct sched *sched, uint32_t index, const struct sample_result *results)
@@ -184,7 +184,7 @@ static void apply_item(struct sched *sched, uint32_t index, const struct sample_
     seq_advance(seq, to);
     seq_seal(sched, seq);
     if (seq->state == SEQ_PREFILL && !seq->is_cancelled) {
-        if (to == seq->n_given && to == seq->spec.n_tokens)
+        if (to == seq->n_submitted_tokens && to == seq->spec.n_tokens)
             seq->stats.prefill_ns = sched_now_ns(sched) - seq->admitted_ns - seq->stats.transfer_ns;
         EVENT(sched, on_prefilled, seq, from, to);
     }

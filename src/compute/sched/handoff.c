@@ -34,8 +34,8 @@ int sched_arrived(struct sched *sched, struct seq *seq, uint32_t n_tokens, const
         return E_INVAL;
 
     bool has_first = first && first->id < sched->opts.engine->info.vocab_size && seq_may_draw(seq, first->id);
-    bool is_whole = n_tokens >= seq->n_given && (has_first || seq->n_left == 0);
-    uint32_t n_most = is_whole ? seq->n_given : seq->n_given - 1;
+    bool is_whole = n_tokens >= seq->n_submitted_tokens && (has_first || seq->n_left == 0);
+    uint32_t n_most = is_whole ? seq->n_submitted_tokens : seq->n_submitted_tokens - 1;
 
     if (n_tokens > n_most)
         n_tokens = n_most;

@@ -59,8 +59,8 @@ struct seq_spec {           /* copied on submit */
     uint32_t n_prompt;        /* <= n_tokens: where the answer begins, for penalties and the grammar */
     const token_id *stop_ids; /* these end the answer; borrowed until the sequence ends */
     uint32_t n_stop_ids;
-    /* Sampling, limits, weight and cache marks. sample.bias is copied. score_from: see on_scored; KV before this
-     * position comes from the cache where possible, the rest is always computed. */
+    /* Sampling, limits, weight and cache marks. sample.bias is copied. KV before score_from (see
+     * on_prompt_logprobs) comes from the cache where possible, the rest is always computed. */
     struct work work;
     struct grammar *grammar;      /* constraint on the answer; the sequence takes a reference; NULL: none */
     kv_tenant tenant;             /* pays for its blocks (quota) and its tokens (fair queue) */
@@ -107,8 +107,8 @@ struct sched_events {
     void (*on_prefilled)(void *arg, struct seq *seq, uint32_t from, uint32_t to);
     /* Logprobs of prompt tokens [from, from + n), each reported once and in order; or of the stop id (n =
      * 1) sampled at from. Only where the spec has score_from. */
-    void (*on_scored)(void *arg, struct seq *seq, uint32_t from, const struct sample_result *scores,
-                      uint32_t n);
+    void (*on_prompt_logprobs)(void *arg, struct seq *seq, uint32_t from, const struct sample_result *scores,
+                               uint32_t n);
     /* The token is already appended to seq_spec()->tokens. Stop ids are not reported. No token is reported
      * twice. */
     void (*on_token)(void *arg, struct seq *seq, const struct sample_result *token);

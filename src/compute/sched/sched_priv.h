@@ -45,16 +45,16 @@ struct seq {
     bool is_busy; /* in the running step, or an event will return to code that uses it: must not end now */
     bool is_cancelled; /* cancelled while busy: ends when no longer busy */
 
-    struct seq_spec spec;      /* .tokens is the buffer below, .n_tokens grows */
-    token_id *tokens;          /* [cap_tokens] */
-    uint32_t cap_tokens;       /* most tokens it can reach */
-    uint32_t n_given;          /* tokens of the spec as submitted */
-    uint32_t n_left;           /* tokens still to be sampled, of max_new_tokens */
-    kv_block_id *blocks;       /* block table, [blocks for cap_tokens] */
-    uint32_t n_blocks;         /* the sequence holds one reference to each */
-    uint32_t n_matched;        /* leading blocks that came from the prefix cache */
-    uint32_t n_sealed;         /* leading blocks that are sealed */
-    struct block_hash *hashes; /* hash chain over tokens, [blocks for cap_tokens] */
+    struct seq_spec spec;        /* .tokens is the buffer below, .n_tokens grows */
+    token_id *tokens;            /* [cap_tokens] */
+    uint32_t cap_tokens;         /* most tokens it can reach */
+    uint32_t n_submitted_tokens; /* tokens of the spec as submitted */
+    uint32_t n_left;             /* tokens still to be sampled, of max_new_tokens */
+    kv_block_id *blocks;         /* block table, [blocks for cap_tokens] */
+    uint32_t n_blocks;           /* the sequence holds one reference to each */
+    uint32_t n_matched;          /* leading blocks that came from the prefix cache */
+    uint32_t n_sealed;           /* leading blocks that are sealed */
+    struct block_hash *hashes;   /* hash chain over tokens, [blocks for cap_tokens] */
     uint32_t n_hashes;
     uint32_t n_computed; /* tokens whose KV is in the blocks */
     uint32_t n_reached;  /* largest n_computed so far: work up to it is a repetition, work beyond it is new */

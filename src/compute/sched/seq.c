@@ -91,7 +91,7 @@ int seq_new(struct sched *sched, const struct seq_spec *spec, struct seq **out)
     fair_item_init(&seq->turn);
     list_init(&seq->in_all);
     seq->spec = *spec;
-    seq->n_given = spec->n_tokens;
+    seq->n_submitted_tokens = spec->n_tokens;
     seq->n_left = spec->work.max_new_tokens;
     seq->score_next = spec->work.score_from;
     seq->cap_tokens =
@@ -271,8 +271,8 @@ void seq_advance(struct seq *seq, uint32_t to)
     if (again > seq->n_computed)
         seq->stats.n_recomputed += again - seq->n_computed;
     if (to > seq->n_reached) {
-        if (seq->n_reached < seq->n_given)
-            seq->stats.n_computed += min_u32(to, seq->n_given) - seq->n_reached;
+        if (seq->n_reached < seq->n_submitted_tokens)
+            seq->stats.n_computed += min_u32(to, seq->n_submitted_tokens) - seq->n_reached;
         seq->n_reached = to;
     }
     seq->n_computed = to;

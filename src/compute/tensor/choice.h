@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Kernel choice: variants of kernels with equal bits that differ in speed between processors. Each field
- * lists its variants ("ways") and the chosen one. tune.h finds the best ones. */
+ * lists its variants and the chosen one. tune.h finds the best ones. */
 #ifndef COMPUTE_TENSOR_CHOICE_H
 #define COMPUTE_TENSOR_CHOICE_H
 
@@ -27,12 +27,12 @@ struct kern_choice { /* a variant for each field; zeroed: the defaults */
     uint8_t at[KERN_N_FIELDS];
 };
 
-uint32_t kern_choice_n_ways(enum kern_field field);
+uint32_t kern_choice_n_variants(enum kern_field field);
 const char *kern_choice_field_name(enum kern_field field);
-const char *kern_choice_way_name(enum kern_field field, uint32_t way);
+const char *kern_choice_variant_name(enum kern_field field, uint32_t variant);
 
 /* The choice of the process. Set it between products and before threads compute: readers take no lock. */
 const struct kern_choice *kern_choice_get(void);
-void kern_choice_set(const struct kern_choice *choice); /* all below kern_choice_n_ways() */
+void kern_choice_set(const struct kern_choice *choice); /* all below kern_choice_n_variants() */
 
 #endif

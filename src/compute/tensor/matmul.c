@@ -21,7 +21,7 @@
  * BF16 tiles, also for most quantised types, take the same steps in matmul_block.c. Its kernels take all
  * tiles of tokens at once. Sums wait side by side in scratch and go to y after the last slice.
  *
- * matmul_ways.c explains which variant is fast on which processor.
+ * matmul_choice.c explains which variant is fast on which processor.
  *
  * Whatever the order of these loops, each output adds its products along K from first to last.
  *
@@ -130,7 +130,7 @@ static void call_tile(const struct product *product, const struct region *region
             .next = region->next,
             .next_step = region->next_panel_bytes,
             .next_bytes = region->next_bytes,
-            .ahead = way_ahead(product->args->weight, tokens.n),
+            .ahead = matmul_fetch_ahead(product->args->weight, tokens.n),
             .direct_panels = product->direct_panels,
         });
     else
@@ -145,7 +145,7 @@ static void call_tile(const struct product *product, const struct region *region
             .n_tokens = tokens.n,
             .is_first = region->k == 0,
             .next = region->next,
-            .is_near = way_is_near(region->next != NULL),
+            .is_near = matmul_fetches_near(region->next != NULL),
             .next_k_bytes = region->next_k_bytes,
             .next_panel_bytes = region->next_panel_bytes,
         });
@@ -280,7 +280,7 @@ static void expand_region(const struct product *product, struct region *region, 
 static void run_sliced_q8(const struct product *product, uint32_t from, uint32_t to, uint32_t first_tile,
                           uint32_t end_tile)
 {
-    _Alignas(64) uint8_t buffer[WAY_SLICE_PANELS * WAY_SLICE_CHUNKS * EXPANDED_BYTES];
+    _Alignas(64) uint8_t buffer[MATMUL_SLICE_PANELS * MATMUL_SLICE_CHUNKS * EXPANDED_BYTES];
     const struct weight *weight = product->args->weight;
     const uint32_t cols = weight->cols, each = product->slice_panels, slice = product->slice_cols;
 
@@ -518,7 +518,7 @@ void matmul_open(struct product *product, struct team *team, const struct matmul
     const struct kern_q8 *q8 = weight->table->q8;
     bool is_q8 = weight_is_quant(weight->type);
     bool is_tiles = weight->is_tiles && weight->is_paired;
-    uint32_t tile_tokens = is_q8      ? way_tile_tokens(weight, args->n)
+    uint32_t tile_tokens = is_q8      ? matmul_tile_tokens(weight, args->n)
                            : is_tiles ? (uint32_t)TILES_TOKENS
                                       : weight->table->vec->tile_tokens;
 
@@ -547,12 +547,12 @@ void matmul_open(struct product *product, struct team *team, const struct matmul
     };
 
     ASSERT((uintptr_t)args->scratch % 64 == 0);
-    product->direct_panels = way_direct_panels(weight, tile_tokens, product->n_tiles);
-    product->is_direct = is_q8 ? way_is_direct(weight, tile_tokens, product->n_tiles)
+    product->direct_panels = matmul_direct_panels(weight, tile_tokens, product->n_tiles);
+    product->is_direct = is_q8 ? matmul_is_direct(weight, tile_tokens, product->n_tiles)
                                : product->n_tiles == 1 && (is_tiles || !weight->is_tiles);
     if (is_q8)
         product->slice_panels =
-            way_slice_panels(weight, product->is_direct, product->direct_panels, &product->slice_cols);
+            matmul_slice_panels(weight, product->is_direct, product->direct_panels, &product->slice_cols);
     product->has_blocks = is_tiles && product->n_tiles > 1 && args->n / product->n_tiles > TILES_TOKENS / 2;
     if (args->n >= TILES_QUANT_TOKENS && matmul_block_takes(weight))
         quants_by_tiles(product);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shared by matmul.c, matmul_block.c and matmul_ways.c: a product in progress, and the layout of its
+/* Shared by matmul.c, matmul_block.c and matmul_choice.c: a product in progress, and the layout of its
  * packed activations. */
 #ifndef COMPUTE_TENSOR_MATMUL_PRIV_H
 #define COMPUTE_TENSOR_MATMUL_PRIV_H
@@ -114,24 +114,24 @@ void matmul_units(const struct product *product, unsigned rank, unsigned n_ranks
 void matmul_rows(const struct product *product, unsigned rank, struct panel_range panels, float *y,
                  size_t y_stride);
 
-/* ---- choice of variants (matmul_ways.c) ---- */
+/* ---- choice of variants (matmul_choice.c) ---- */
 
 /* Most tokens of a tile, for this weight. */
-uint32_t way_tile_tokens(const struct weight *weight, uint32_t n_tokens);
+uint32_t matmul_tile_tokens(const struct weight *weight, uint32_t n_tokens);
 /* Whether the weight is used without expansion, for n_tiles tiles. */
-bool way_is_direct(const struct weight *weight, uint32_t tile_tokens, uint32_t n_tiles);
+bool matmul_is_direct(const struct weight *weight, uint32_t tile_tokens, uint32_t n_tiles);
 /* If it is: the number of panels used together. */
-uint32_t way_direct_panels(const struct weight *weight, uint32_t tile_tokens, uint32_t n_tiles);
+uint32_t matmul_direct_panels(const struct weight *weight, uint32_t tile_tokens, uint32_t n_tiles);
 /* For several tiles: the number of panels, and of their columns, that all tiles use before the next ones.
- * Expansion covers at most WAY_SLICE_PANELS panels and WAY_SLICE_CHUNKS chunks. */
-enum { WAY_SLICE_PANELS = 4, WAY_SLICE_CHUNKS = 2 };
-uint32_t way_slice_panels(const struct weight *weight, bool is_direct, uint32_t direct_panels,
-                          uint32_t *cols_out);
+ * Expansion covers at most MATMUL_SLICE_PANELS panels and MATMUL_SLICE_CHUNKS chunks. */
+enum { MATMUL_SLICE_PANELS = 4, MATMUL_SLICE_CHUNKS = 2 };
+uint32_t matmul_slice_panels(const struct weight *weight, bool is_direct, uint32_t direct_panels,
+                             uint32_t *cols_out);
 /* How a tile of n_tokens prefetches quantised weights. */
-struct fetch_ahead way_ahead(const struct weight *weight, uint32_t n_tokens);
+struct fetch_ahead matmul_fetch_ahead(const struct weight *weight, uint32_t n_tokens);
 /* Whether a tile prefetches plain weights into the first-level cache (is_told: the caller says which).
  * They are only loaded, so on some processors the second-level cache is near enough. */
-bool way_is_near(bool is_told);
+bool matmul_fetches_near(bool is_told);
 
 /* ---- blocks of BF16 tiles (matmul_block.c) ---- */
 

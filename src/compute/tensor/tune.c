@@ -21,7 +21,7 @@ static bool tune_measure(struct team *team, const struct kern_table *table, unsi
                          struct tuned *out)
 {
     const uint64_t end_ns = clock_now_ns() + factor * LIMIT_NS;
-    const struct mem_copy_way *copy = mem_copy_measure(factor * COPY_LIMIT_NS, out->copy_gbs);
+    const struct mem_copy_method *copy = mem_copy_measure(factor * COPY_LIMIT_NS, out->copy_gbs);
 
     out->copy = copy != NULL ? copy : out->copy;
     return tune_kernels(team, table, end_ns, out) && copy != NULL;
@@ -44,7 +44,7 @@ void tensor_tune(struct team *team, const struct kern_table *table, enum tune_mo
     char key[TUNE_KEY_BYTES];
     struct buf old = {0};
 
-    *out = (struct tuned){.copy = mem_copy_way_at(0)};
+    *out = (struct tuned){.copy = mem_copy_method_at(0)};
     if (mode != TUNE_OFF) {
         tune_key(table, team_size(team), key);
         tune_file_path(out->path, sizeof(out->path));
@@ -67,12 +67,12 @@ void tuned_line(const struct tuned *tuned, struct buf *out)
     buf_printf(out, "copy=%s", tuned->copy->name);
     for (int field = 0; field < KERN_N_FIELDS; field++)
         buf_printf(out, " %s=%s", kern_choice_field_name((enum kern_field)field),
-                   kern_choice_way_name((enum kern_field)field, tuned->choice.at[field]));
+                   kern_choice_variant_name((enum kern_field)field, tuned->choice.at[field]));
 }
 
-static void table_row(struct buf *out, const char *field, const char *way, bool is_chosen)
+static void table_row(struct buf *out, const char *field, const char *variant, bool is_chosen)
 {
-    buf_printf(out, "%-8s %-12s %-8s", field, way, is_chosen ? "chosen" : "");
+    buf_printf(out, "%-8s %-12s %-8s", field, variant, is_chosen ? "chosen" : "");
 }
 
 static void table_ratio(struct buf *out, double ratio)
@@ -85,20 +85,20 @@ static void table_ratio(struct buf *out, double ratio)
 
 void tuned_table(const struct tuned *tuned, struct buf *out)
 {
-    const struct mem_copy_way *way;
+    const struct mem_copy_method *method;
 
-    buf_append_str(out, "what     way                   GB/s\n");
-    for (uint32_t i = 0; (way = mem_copy_way_at(i)) != NULL; i++) {
-        table_row(out, "copy", way->name, way == tuned->copy);
+    buf_append_str(out, "what     method                GB/s\n");
+    for (uint32_t i = 0; (method = mem_copy_method_at(i)) != NULL; i++) {
+        table_row(out, "copy", method->name, method == tuned->copy);
         buf_printf(out, "%8.1f\n", tuned->copy_gbs[i]);
     }
-    buf_append_str(out, "\nwhat     way                   time (1: as the way it was compared with)\n");
+    buf_append_str(out, "\nwhat     variant               time (1: as the variant it was compared with)\n");
     table_row(out, "all", "second", false);
     table_ratio(out, tuned->start_ratio);
     for (int i = 0; i < KERN_N_FIELDS; i++)
-        for (uint32_t j = 0; j < kern_choice_n_ways((enum kern_field)i); j++) {
+        for (uint32_t j = 0; j < kern_choice_n_variants((enum kern_field)i); j++) {
             table_row(out, kern_choice_field_name((enum kern_field)i),
-                      kern_choice_way_name((enum kern_field)i, j), j == tuned->choice.at[i]);
+                      kern_choice_variant_name((enum kern_field)i, j), j == tuned->choice.at[i]);
             table_ratio(out, tuned->ratios[i][j]);
         }
     buf_printf(out, "\n%.0f ms; ", (double)tuned->took_ns / (double)NS_PER_MS);

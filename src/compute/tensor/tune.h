@@ -20,11 +20,11 @@ enum tune_mode {
     TUNE_WAIT, /* as TUNE_REDO; somebody waits for all of it: within 5 s also on a busy machine */
 };
 
-enum { TUNE_MAX_WAYS = 3 }; /* variants of a field */
+enum { TUNE_MAX_VARIANTS = 3 }; /* variants of a field */
 
 struct tuned {
     struct kern_choice choice;
-    const struct mem_copy_way *copy;
+    const struct mem_copy_method *copy;
     bool is_from_cache;
     bool is_saved; /* measured, and now in the file */
     uint64_t took_ns;
@@ -32,9 +32,9 @@ struct tuned {
     /* Set only by a measurement. copy_gbs: GB/s of each copy. start_ratio: time of all second variants
      * together. ratios: time of each variant. Both are relative to the variants chosen so far (0: not
      * measured). */
-    double copy_gbs[MEM_COPY_MAX_WAYS];
+    double copy_gbs[MEM_COPY_MAX_METHODS];
     double start_ratio;
-    double ratios[KERN_N_FIELDS][TUNE_MAX_WAYS];
+    double ratios[KERN_N_FIELDS][TUNE_MAX_VARIANTS];
 };
 
 /* Chooses for the whole process. Call it before threads compute or copy. Takes at most about 300 ms

@@ -50,40 +50,40 @@ static struct bytes value_of(struct bytes word, const char *name)
     return bytes_is(given, name) ? word : bytes_of(NULL, 0);
 }
 
-static bool read_way(struct bytes word, enum kern_field field, uint8_t *way_out)
+static bool read_variant(struct bytes word, enum kern_field field, uint8_t *variant_out)
 {
     struct bytes value = value_of(word, kern_choice_field_name(field));
 
-    for (uint32_t way = 0; way < kern_choice_n_ways(field); way++)
-        if (bytes_is(value, kern_choice_way_name(field, way))) {
-            *way_out = (uint8_t)way;
+    for (uint32_t variant = 0; variant < kern_choice_n_variants(field); variant++)
+        if (bytes_is(value, kern_choice_variant_name(field, variant))) {
+            *variant_out = (uint8_t)variant;
             return true;
         }
     return false;
 }
 
-static const struct mem_copy_way *read_copy(struct bytes word)
+static const struct mem_copy_method *read_copy(struct bytes word)
 {
     struct bytes value = value_of(word, "copy");
-    const struct mem_copy_way *way;
+    const struct mem_copy_method *method;
 
-    for (uint32_t i = 0; (way = mem_copy_way_at(i)) != NULL; i++)
-        if (bytes_is(value, way->name))
-            return way;
+    for (uint32_t i = 0; (method = mem_copy_method_at(i)) != NULL; i++)
+        if (bytes_is(value, method->name))
+            return method;
     return NULL;
 }
 
 /* All fields, each once and in order. */
 static bool read_choices(struct bytes text, struct kern_choice *choice_out,
-                         const struct mem_copy_way **copy_out)
+                         const struct mem_copy_method **copy_out)
 {
     struct kern_choice choice = {{0}};
-    const struct mem_copy_way *copy = read_copy(cut(&text, ' '));
+    const struct mem_copy_method *copy = read_copy(cut(&text, ' '));
 
     if (copy == NULL || text.len_bytes == 0 || text.data[text.len_bytes - 1] == ' ')
         return false;
     for (int field = 0; field < KERN_N_FIELDS; field++)
-        if (!read_way(cut(&text, ' '), (enum kern_field)field, &choice.at[field]))
+        if (!read_variant(cut(&text, ' '), (enum kern_field)field, &choice.at[field]))
             return false;
     if (text.len_bytes > 0)
         return false;
@@ -114,7 +114,7 @@ static bool open_text(struct bytes *text)
 }
 
 bool tune_record_find(struct bytes text, const char *key, struct kern_choice *choice_out,
-                      const struct mem_copy_way **copy_out)
+                      const struct mem_copy_method **copy_out)
 {
     struct bytes choices, whom;
 

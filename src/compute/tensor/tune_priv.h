@@ -26,7 +26,7 @@ void tune_key(const struct kern_table *table, unsigned n_ranks, char out[TUNE_KE
 /* Finds the record of the key in a file's text, which may be anything. False: no record, or it names a
  * variant that cannot be chosen here; then the outputs are unchanged. */
 bool tune_record_find(struct bytes text, const char *key, struct kern_choice *choice_out,
-                      const struct mem_copy_way **copy_out);
+                      const struct mem_copy_method **copy_out);
 /* Writes the text with this record first, without older records of its key and without malformed lines. */
 void tune_record_put(struct bytes text, const char *key, const struct tuned *tuned, struct buf *out);
 

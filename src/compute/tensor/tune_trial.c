@@ -379,16 +379,16 @@ static void trials_try_field(struct trials *trials, enum kern_field field, struc
     if (!trials_matters(trials->table, field))
         return;
     out->ratios[field][before] = 1.0;
-    for (uint32_t way = 0; way < kern_choice_n_ways(field); way++) {
+    for (uint32_t variant = 0; variant < kern_choice_n_variants(field); variant++) {
         struct kern_choice other = out->choice;
         bool is_better;
 
-        if (way == before)
+        if (variant == before)
             continue;
-        other.at[field] = (uint8_t)way;
+        other.at[field] = (uint8_t)variant;
         double ratio = trials_compare(trials, cases[field], &out->choice, &other, &is_better);
         /* A third variant is compared with the second one if that was chosen. */
-        out->ratios[field][way] = ratio * out->ratios[field][out->choice.at[field]];
+        out->ratios[field][variant] = ratio * out->ratios[field][out->choice.at[field]];
         if (is_better)
             out->choice = other;
     }

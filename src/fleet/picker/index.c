@@ -468,22 +468,23 @@ void picker_index_match(struct picker_index *index, const struct block_hash *has
 {
     const struct index_entry *entry, *last = NULL;
     struct ahead ahead;
-    struct walk walk; /* not cleared: that would write half a KiB per match */
+    struct prefix_match match; /* not cleared: that would write half a KiB per match */
     size_t i = 0;
 
-    walk_init(&walk, index, found_out, n_slots);
+    prefix_match_init(&match, index, found_out, n_slots);
     ahead_init(&ahead, index, hashes, n, false);
     for (; i < n; i++, last = entry) {
         entry = find_live(index, &hashes[i], ahead_step(&ahead, i), now_ns);
         if (entry == NULL)
             break;
         if (last == NULL)
-            walk_begin(&walk, entry);
-        else if (!walk_has_same_holders(entry, last) && !walk_narrow(&walk, entry, (uint32_t)i))
+            prefix_match_begin(&match, entry);
+        else if (!prefix_match_has_same_holders(entry, last) &&
+                 !prefix_match_narrow(&match, entry, (uint32_t)i))
             return;
     }
     if (last != NULL)
-        walk_end(&walk, (uint32_t)i);
+        prefix_match_end(&match, (uint32_t)i);
 }
 
 bool picker_index_knows(struct picker_index *index, const struct block_hash *hash, uint64_t now_ns)

@@ -114,9 +114,9 @@ static inline bool index_set_has(const struct index_set *set, uint32_t column)
     return set->words[column / 64] >> column % 64 & 1;
 }
 
-/* ---- walk.c: prefix match ---- */
+/* ---- prefix_match.c ---- */
 
-struct walk { /* along a chain: the workers that have all of it so far */
+struct prefix_match { /* along a chain: the workers that have all of it so far */
     const struct picker_index *index;
     struct picker_found *found;
     uint32_t n_slots;
@@ -125,14 +125,14 @@ struct walk { /* along a chain: the workers that have all of it so far */
     bool has_fallen;
 };
 
-void walk_init(struct walk *walk, const struct picker_index *index, struct picker_found *found,
-               uint32_t n_slots);
-void walk_begin(struct walk *walk, const struct index_entry *first);
+void prefix_match_init(struct prefix_match *match, const struct picker_index *index,
+                       struct picker_found *found, uint32_t n_slots);
+void prefix_match_begin(struct prefix_match *match, const struct index_entry *first);
 /* Keeps only the workers that have this block, the n-th, too. False: none is left. */
-bool walk_narrow(struct walk *walk, const struct index_entry *entry, uint32_t n);
-void walk_end(const struct walk *walk, uint32_t n);
+bool prefix_match_narrow(struct prefix_match *match, const struct index_entry *entry, uint32_t n);
+void prefix_match_end(const struct prefix_match *match, uint32_t n);
 /* Nearly always true from one block to the next. */
-static inline bool walk_has_same_holders(const struct index_entry *a, const struct index_entry *b)
+static inline bool prefix_match_has_same_holders(const struct index_entry *a, const struct index_entry *b)
 {
     return a->page == INDEX_NONE && b->page == INDEX_NONE && a->n_holders == b->n_holders &&
            memcmp(a->holders, b->holders, a->n_holders * sizeof(a->holders[0])) == 0;

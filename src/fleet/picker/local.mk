@@ -2,7 +2,7 @@
 noinst_LIBRARIES += libfleet_picker.a
 libfleet_picker_a_SOURCES = src/fleet/picker/picker.h src/fleet/picker/pick.c src/fleet/picker/estimate.c \
 	src/fleet/picker/index.h src/fleet/picker/index.c src/fleet/picker/index_events.c src/fleet/picker/index_sweep.c
-libfleet_picker_a_SOURCES += src/fleet/picker/index_priv.h src/fleet/picker/holders.c src/fleet/picker/walk.c src/fleet/picker/fleet.h src/fleet/picker/fleet_priv.h \
+libfleet_picker_a_SOURCES += src/fleet/picker/index_priv.h src/fleet/picker/holders.c src/fleet/picker/prefix_match.c src/fleet/picker/fleet.h src/fleet/picker/fleet_priv.h \
 	src/fleet/picker/fleet.c src/fleet/picker/place.h src/fleet/picker/place.c
 libfleet_picker_a_SOURCES += src/fleet/picker/holder.h src/fleet/picker/holder.c src/fleet/picker/turn.h src/fleet/picker/turn.c src/fleet/picker/pick_priv.h
 

@@ -291,12 +291,12 @@ void router_job_free(struct gen_handle *job)
 static struct gen_failure not_known(uint64_t lacks)
 {
 #define X(name, number, text)                                                                                \
-    if (lacks & ABILITY_##name)                                                                              \
+    if (lacks & CAPABILITY_##name)                                                                           \
         return (struct gen_failure){.status = 503,                                                           \
                                     .type = "api_error",                                                     \
                                     .message = "no worker of this model knows " text                         \
                                                ": they are of an older version"};
-    ABILITY_LIST(X)
+    CAPABILITY_LIST(X)
 #undef X
     return overloaded;
 }

@@ -17,7 +17,7 @@
 #include "fleet/picker/index.h"
 #include "fleet/picker/place.h"
 #include "cache/prefix/block_events.h"
-#include "proto/abilities.h"
+#include "proto/capabilities.h"
 #include "fleet/router/job_priv.h"
 #include "fleet/router/names_priv.h"
 #include "fleet/router/queue_priv.h"
@@ -59,8 +59,8 @@ struct router {
     bool is_restarted;          /* a worker came back from an earlier link: others may still come */
     struct picker_fleet *fleet; /* rows of workers and their ledgers, by slot */
     struct picker_index *index;
-    struct picker_slots lacking[ABILITY_N]; /* workers without that capability bit */
-    uint32_t order;                         /* of equal workers; each router has its own */
+    struct picker_slots lacking[CAPABILITY_N]; /* workers without that capability bit */
+    uint32_t order;                            /* of equal workers; each router has its own */
     enum daemon_life life;
     struct metric *m_queued, *m_redispatched, *m_handed_off, *m_local, *m_refused, *m_lost;
     struct metric *m_asks, *m_resyncs, *m_reads;

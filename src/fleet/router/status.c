@@ -31,13 +31,13 @@ static void put_worker(const struct router_worker *worker, const struct picker_l
                load->read_bytes_per_s);
     buf_printf(out,
                ", \"inflight\": %u, \"inflight_prefill_tokens\": %" PRIu64 ", \"dispatched\": %" PRIu64
-               ", \"lost\": %" PRIu64 ", \"rtt_us\": %" PRIu64 ", \"blocks_known\": %s, \"abilities\": [",
+               ", \"lost\": %" PRIu64 ", \"rtt_us\": %" PRIu64 ", \"blocks_known\": %s, \"capabilities\": [",
                ledger->n_seqs, ledger->prefill_tokens, worker->n_dispatched, worker->n_lost,
                is_up ? link_rtt_ns(worker->link) / NS_PER_US : 0,
                worker->follower.state == FOLLOWER_LIVE ? "true" : "false");
-    for (uint64_t bit = 2, n = 0; bit < 1u << ABILITY_N; bit <<= 1)
-        if (worker->abilities & bit)
-            buf_printf(out, "%s\"%s\"", n++ == 0 ? "" : ", ", ability_text(bit));
+    for (uint64_t bit = 2, n = 0; bit < 1u << CAPABILITY_N; bit <<= 1)
+        if (worker->capabilities & bit)
+            buf_printf(out, "%s\"%s\"", n++ == 0 ? "" : ", ", capability_text(bit));
     buf_append_str(out, "]}");
 }
 

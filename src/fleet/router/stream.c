@@ -186,7 +186,8 @@ static void job_on_answer(struct router *router, uint32_t slot, const Baton__Ans
             if (router_job_is_gone(router, job, number, n_freed))
                 return;
         }
-        if ((answer->is_scored ? router_scores_accept(job, answer) : router_tokens_accept(job, answer)) < 0) {
+        if ((answer->is_prompt_logprobs ? router_scores_accept(job, answer)
+                                        : router_tokens_accept(job, answer)) < 0) {
             router_job_replace(job, slot);
             return;
         }

@@ -36,12 +36,12 @@ static int submit_to(struct gen_handle *job, uint32_t slot, Baton__SubmitMode mo
 static unsigned token_bytes_for(const struct gen_handle *job, const struct picker_choice *choice)
 {
     const struct router_worker *workers = job->router->workers;
-    uint64_t abilities = workers[choice->decode].abilities;
+    uint64_t capabilities = workers[choice->decode].capabilities;
 
     if (choice->prefill != PICKER_NONE)
-        abilities &= workers[choice->prefill].abilities;
-    return abilities & ABILITY_NARROW ? token_list_width(job->order.tokens, job->order.n_tokens)
-                                      : TOKEN_LIST_MAX_BYTES;
+        capabilities &= workers[choice->prefill].capabilities;
+    return capabilities & CAPABILITY_NARROW ? token_list_width(job->order.tokens, job->order.n_tokens)
+                                            : TOKEN_LIST_MAX_BYTES;
 }
 
 int router_job_send(struct gen_handle *job, const struct picker_choice *choice)

@@ -143,7 +143,8 @@ static bool job_deliver_scores(struct gen_handle *job, const struct sample_resul
 
     if (n == 0)
         return true;
-    job->events.on_tokens(job->arg, &(struct gen_tokens){.draws = scores, .n = n, .is_scored = true});
+    job->events.on_tokens(job->arg,
+                          &(struct gen_tokens){.draws = scores, .n = n, .is_prompt_logprobs = true});
     return !router_job_is_gone(router, job, number, n_freed);
 }
 

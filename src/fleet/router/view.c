@@ -15,7 +15,7 @@ static void fill_row(const struct router *router, const struct router_worker *wo
     uint64_t n_reported = (uint64_t)report->waiting + report->running;
 
     row->is_usable = true;
-    row->can_push = (worker->abilities & ABILITY_ASKED) != 0;
+    row->can_push = (worker->capabilities & CAPABILITY_ASKED) != 0;
     row->role = worker->role;
     row->group = (uint32_t)(worker->model - router->models);
     row->layout = worker->layout;
@@ -70,9 +70,9 @@ static uint64_t needs_of(const struct gen_handle *job)
 {
     uint64_t needs = 0;
 
-    needs |= job->order.constraint.len_bytes > 0 ? ABILITY_GRAMMARS : 0;
-    needs |= job->order.work.sample.wants_logprob ? ABILITY_LOGPROBS : 0;
-    needs |= job->score_next > 0 ? ABILITY_SCORES : 0;
+    needs |= job->order.constraint.len_bytes > 0 ? CAPABILITY_GRAMMARS : 0;
+    needs |= job->order.work.sample.wants_logprob ? CAPABILITY_LOGPROBS : 0;
+    needs |= job->score_next > 0 ? CAPABILITY_SCORES : 0;
     return needs;
 }
 
@@ -82,7 +82,7 @@ static void bar(struct gen_handle *job)
     uint64_t needs = needs_of(job);
 
     job->barred = job->excluded;
-    for (unsigned i = 0; i < ABILITY_N; i++)
+    for (unsigned i = 0; i < CAPABILITY_N; i++)
         for (size_t word = 0; (needs >> i & 1) != 0 && word < ARRAY_LEN(job->barred.words); word++)
             job->barred.words[word] |= job->router->lacking[i].words[word];
 }
@@ -96,9 +96,9 @@ uint64_t router_job_lacks(const struct gen_handle *job)
 
         if (!router_worker_usable(worker) || worker->model != job->model)
             continue;
-        if ((needs & ~worker->abilities) == 0)
+        if ((needs & ~worker->capabilities) == 0)
             return 0;
-        lacks |= needs & ~worker->abilities;
+        lacks |= needs & ~worker->capabilities;
     }
     return lacks;
 }

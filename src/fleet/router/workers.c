@@ -91,11 +91,11 @@ static bool is_node_name(const char *name)
     return len > 0 && len < 64 && name[len] == '\0';
 }
 
-static void note_abilities(struct router *router, struct router_worker *worker, uint64_t abilities)
+static void note_capabilities(struct router *router, struct router_worker *worker, uint64_t capabilities)
 {
-    worker->abilities = abilities;
-    for (unsigned i = 0; i < ABILITY_N; i++) {
-        if (abilities >> i & 1)
+    worker->capabilities = capabilities;
+    for (unsigned i = 0; i < CAPABILITY_N; i++) {
+        if (capabilities >> i & 1)
             picker_slots_remove(&router->lacking[i], worker_slot(router, worker));
         else
             picker_slots_add(&router->lacking[i], worker_slot(router, worker));
@@ -150,7 +150,7 @@ static int worker_on_hello(void *arg, struct link *link, const ProtobufCMessage 
     worker->n_blocks = hello->kv->n_blocks;
     worker->kv_bytes_per_token = hello->kv->block_bytes / hello->kv->block_tokens;
     worker->max_seqs = hello->kv->max_seqs;
-    note_abilities(router, worker, abilities_read(hello->abilities));
+    note_capabilities(router, worker, capabilities_read(hello->capabilities));
     worker->is_draining = hello->is_draining;
     worker->model = model;
     model->was_served = true;

@@ -34,7 +34,7 @@ struct router_worker {
     uint64_t epoch;
     char link_address[128];
     uint64_t layout, host, instance;
-    uint64_t abilities; /* proto/abilities.h */
+    uint64_t capabilities; /* proto/capabilities.h */
     uint32_t block_tokens, n_blocks, max_seqs;
     uint64_t kv_bytes_per_token;
     struct router_model *model;

@@ -190,13 +190,13 @@ static void add_mark(struct answer *answer, const char *spelling)
 
 static int make_splitter(struct answer *answer, const struct answer_opts *opts)
 {
-    const struct chat_manner *manner = chat_format_manner(opts->model->chat);
+    const struct chat_format_info *info = chat_format_info(opts->model->chat);
     const struct gen_request *request = opts->request;
-    struct calls_opts calls = {.format = manner->calls,
+    struct calls_opts calls = {.format = info->calls,
                                .ignores_calls =
                                    request->n_tools == 0 || request->tool_choice == GEN_TOOLS_NONE,
-                               .think_open = manner->think_open,
-                               .think_close = manner->think_close,
+                               .think_open = info->think_open,
+                               .think_close = info->think_close,
                                .begins_thinking = opts->begins_thinking,
                                .tools = calloc(request->n_tools + 1, sizeof(struct calls_tool)),
                                .n_tools = request->n_tools};

@@ -404,7 +404,7 @@ int transcript_finish(struct transcript *transcript, const struct transcript_end
     rc = copy_ids(transcript, end, answer);
     if (rc == 0)
         rc = copy_blocks(transcript, end, answer);
-    if (rc == 0 && calls_row_of(chat_format_manner(end->model->chat)->calls)->writes_ids)
+    if (rc == 0 && calls_row_of(chat_format_info(end->model->chat)->calls)->writes_ids)
         rc = copy_drawn_ids(transcript, end, answer);
     if (rc == 0 && answer->n_blocks == 0) /* an answer without blocks cannot come back */
         rc = E_UNSUPPORTED;

@@ -16,7 +16,7 @@ struct gen_tokens {      /* sampled tokens, borrowed for the call */
     /* No token was sampled, and ids is NULL.  draws are prompt logprobs: of the prompt's next tokens, from
      * the second on, before any sampled token.  At the very end, draws may be of the stop id that ends the
      * answer.  Only with the order's score_from. */
-    bool is_scored;
+    bool is_prompt_logprobs;
 };
 
 struct gen_failure {  /* becomes an HTTP status or an error event */

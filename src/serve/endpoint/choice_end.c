@@ -117,7 +117,7 @@ void choice_finish(struct choice *choice, enum gen_stop why, struct bytes stop_s
     if (choice->has_logprobs)
         logprobs_skip(choice->logprobs);
     if (choice->has_stop_score) /* out of memory: it is left out */
-        (void)logprobs_push_given(choice->logprobs, &choice->stop_score, false);
+        (void)logprobs_push_prompt(choice->logprobs, &choice->stop_score, false);
     choice->state = CHOICE_OVER;
     choice->stop = why;
     choice->stop_sequence = stop_sequence;

@@ -15,17 +15,17 @@
 
 /* ---- log probabilities ---- */
 
-static uint32_t n_given(const struct choice *choice)
+static uint32_t n_prompt_tokens(const struct choice *choice)
 {
     return (uint32_t)choice->prompt->ids.n;
 }
 
 /* Adds a prompt token, or the stop id that ended the answer. */
-static int push_given(struct choice *choice, const struct sample_result *score)
+static int push_prompt_logprob(struct choice *choice, const struct sample_result *score)
 {
-    int rc = logprobs_push_given(choice->logprobs, score, choice->n_scored == 0);
+    int rc = logprobs_push_prompt(choice->logprobs, score, choice->n_prompt_logprobs == 0);
 
-    if (rc == 0 && ++choice->n_scored == n_given(choice))
+    if (rc == 0 && ++choice->n_prompt_logprobs == n_prompt_tokens(choice))
         logprobs_end_prompt(choice->logprobs, buf_view(&choice->prompt->text));
     return rc;
 }
@@ -45,7 +45,7 @@ int choice_begin_logprobs(struct choice *choice)
     if (gen->prompts[choice->index / choices_per_prompt(request)].tokens == NULL)
         logprobs_begin_text(choice->logprobs);
     choice->has_logprobs = true;
-    return push_given(choice, &(struct sample_result){.id = choice->prompt->ids.ids[0]});
+    return push_prompt_logprob(choice, &(struct sample_result){.id = choice->prompt->ids.ids[0]});
 }
 
 /* A stream sends logprobs at once; a whole answer must hold them all, so their number is limited. */
@@ -62,8 +62,8 @@ static int push_scores(struct choice *choice, const struct gen_tokens *tokens)
     int rc = count_logprobs(choice->request, tokens->n);
 
     for (size_t i = 0; i < tokens->n && rc == 0; i++) {
-        if (choice->n_scored < n_given(choice)) {
-            rc = push_given(choice, &tokens->draws[i]);
+        if (choice->n_prompt_logprobs < n_prompt_tokens(choice)) {
+            rc = push_prompt_logprob(choice, &tokens->draws[i]);
         } else if (choice->request->gen.work.max_new_tokens > 0) {
             choice->stop_score = tokens->draws[i];
             choice->has_stop_score = true;
@@ -157,7 +157,7 @@ static void on_tokens(void *arg, const struct gen_tokens *tokens)
     uint64_t now = clock_now_ns();
 
     on_accepted(choice, 0); /* the backend did not call it before the first tokens */
-    if (tokens->is_scored) {
+    if (tokens->is_prompt_logprobs) {
         on_pushed(choice, push_scores(choice, tokens));
         return;
     }

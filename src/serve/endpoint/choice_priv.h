@@ -42,7 +42,7 @@ struct choice { /* one of a request's answers, with a job of its own; fields tha
     enum gen_stop stop;         /* valid once it is over ... */
     struct bytes stop_sequence; /* ... and the stop sequence that matched */
 
-    uint32_t n_scored; /* prompt tokens with logprobs so far */
+    uint32_t n_prompt_logprobs; /* prompt tokens with logprobs so far */
     bool has_stop_score;
     struct sample_result stop_score; /* logprob of the stop id that ended it */
     unsigned n_calls;

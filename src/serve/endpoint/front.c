@@ -413,7 +413,7 @@ static int open_server(struct front *front)
     return rc < 0 ? rc : http_server_new(&opts, &front->server);
 }
 
-static int open_pool(struct front *front)
+static int open_fair_queue(struct front *front)
 {
     struct fair_queue_opts opts = {.jobs = front->opts.jobs,
                                    .loop = front->opts.loop,
@@ -435,7 +435,7 @@ int front_new(const struct front_opts *opts, struct fault *fault, struct front *
     report_init(front);
     if (limits_new(&front->limits) < 0 ||
         failed_logins_new(opts->failed_logins_per_min, MAX_LOGIN_SOURCES, &front->failed_logins) < 0 ||
-        open_pool(front) < 0 || stall_new(opts->loop, opts->metrics, &front->stall) < 0)
+        open_fair_queue(front) < 0 || stall_new(opts->loop, opts->metrics, &front->stall) < 0)
         rc = fault_set(fault, E_NOMEM, "out of memory");
     if (rc == 0 && opts->keys_path != NULL)
         rc = front_reload_keys(front, opts->keys_path, fault);

@@ -120,7 +120,7 @@ struct request { /* fields that every token needs come first: ten thousand strea
     bool wants_proof; /* serving stats in the stream */
 
     /* While the pool has a job of the request, only that job touches body, gen, error and prompts. */
-    bool is_in_pool; /* running in the pool or waiting for it */
+    bool is_in_fair_queue; /* running in the pool or waiting for it */
     struct fair_queue_job job;
     atomic_bool is_working;   /* the pool's thread is still working on it */
     atomic_bool is_abandoned; /* do not start it */

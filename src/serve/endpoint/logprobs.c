@@ -122,7 +122,7 @@ static size_t count_chars(const uint8_t *text, size_t len_bytes)
     return n;
 }
 
-int logprobs_push_given(struct logprobs *logprobs, const struct sample_result *score, bool is_unknown)
+int logprobs_push_prompt(struct logprobs *logprobs, const struct sample_result *score, bool is_unknown)
 {
     uint32_t n_top = score->n_top < logprobs->n_top ? score->n_top : logprobs->n_top;
     struct buf text = {0};

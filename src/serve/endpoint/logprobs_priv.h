@@ -22,7 +22,7 @@ int logprobs_push(struct logprobs *logprobs, const struct sample_result *draw); 
 /* Adds a prompt logprob: of prompt tokens in order before any push, or at the very end of the stop id
  * that ended the answer.  It is ready at once, and text_offset advances over its text.  is_unknown: the
  * token has no logprob (the first).  E_NOMEM. */
-int logprobs_push_given(struct logprobs *logprobs, const struct sample_result *score, bool is_unknown);
+int logprobs_push_prompt(struct logprobs *logprobs, const struct sample_result *score, bool is_unknown);
 /* The prompt is complete and has this text; text_offset continues after it. */
 void logprobs_end_prompt(struct logprobs *logprobs, struct bytes text);
 /* Reports that this text was delivered. */

@@ -263,9 +263,10 @@ static const char *const call_names[] = {
 static void log_access(const struct request *request)
 {
     const struct gen_proof *proof = &request->proof;
-    uint64_t n_prompt = request->is_in_pool ? 0 : request->prompt.ids.n; /* a running job owns the prompt */
+    uint64_t n_prompt =
+        request->is_in_fair_queue ? 0 : request->prompt.ids.n; /* a running job owns the prompt */
 
-    for (size_t i = 1; !request->is_in_pool && i < request_n_prompts(request); i++)
+    for (size_t i = 1; !request->is_in_fair_queue && i < request_n_prompts(request); i++)
         n_prompt += request->more_prompts[i - 1].ids.n;
 
     log_info("access", LOG_STR("request_id", request->id), LOG_STR("trace_id", request->trace_id),

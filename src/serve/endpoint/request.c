@@ -148,7 +148,7 @@ static void request_end(struct request *request, enum request_state state)
     request_enter(request, state);
     report_end(request);
     admit_settle(request);
-    if ((!request->is_in_pool || request->job.is_waiting) && !request->is_held)
+    if ((!request->is_in_fair_queue || request->job.is_waiting) && !request->is_held)
         request_free(request);
 }
 
@@ -359,7 +359,7 @@ static void run(struct request *request, size_t size_bytes, ev_call work, ev_cal
         done(request);
         return;
     }
-    request->is_in_pool = true;
+    request->is_in_fair_queue = true;
     request->job = (struct fair_queue_job){.owner = limits_tenant(request->lease.account),
                                            .size_bytes = size_bytes,
                                            .work = work,
@@ -368,7 +368,7 @@ static void run(struct request *request, size_t size_bytes, ev_call work, ev_cal
     rc = fair_queue_submit(request->front->fair_queue, &request->job);
     if (rc == 0)
         return;
-    request->is_in_pool = false;
+    request->is_in_fair_queue = false;
     atomic_store(&request->is_working, false);
     if (rc == E_LIMIT)
         api_fail(&error, 429, "too many large requests of this tenant wait already");
@@ -380,7 +380,7 @@ static void run(struct request *request, size_t size_bytes, ev_call work, ev_cal
 /* Returns from the pool.  False: the request ended meanwhile and is now freed. */
 static bool is_back(struct request *request)
 {
-    request->is_in_pool = false;
+    request->is_in_fair_queue = false;
     if (request->state < REQUEST_DONE)
         return true;
     request_free(request);

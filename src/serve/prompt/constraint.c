@@ -173,7 +173,7 @@ static bool holds_calls(const struct constraint *constraint)
     for (size_t i = 0; i < request->n_tools; i++)
         has_strict |= request->tools[i].is_strict;
     return request->n_tools > 0 && request->tool_choice != GEN_TOOLS_NONE &&
-           (has_strict || constraint->manner->calls != CALLS_LLAMA);
+           (has_strict || constraint->format->calls != CALLS_LLAMA);
 }
 
 /* True if thinking is off but the template has no switch for it, or opens the thinking anyway. */
@@ -181,8 +181,8 @@ static bool forbids_thinking(const struct constraint *constraint, bool begins_th
 {
     return constraint->request->thinking == GEN_THINKING_OFF &&
            (begins_thinking ||
-            (!constraint->manner->has_think_switch &&
-             (constraint->manner->think_open != NULL || constraint->manner->calls == CALLS_HARMONY)));
+            (!constraint->format->has_think_switch &&
+             (constraint->format->think_open != NULL || constraint->format->calls == CALLS_HARMONY)));
 }
 
 static bool is_wanted(const struct constraint *constraint, bool begins_thinking)
@@ -193,7 +193,7 @@ static bool is_wanted(const struct constraint *constraint, bool begins_thinking)
            (request->n_tools > 0 && request->tool_choice == GEN_TOOLS_NONE) ||
            forbids_thinking(constraint, begins_thinking) ||
            (request->thinking_budget > 0 &&
-            (constraint->manner->think_open != NULL || constraint->manner->calls == CALLS_HARMONY));
+            (constraint->format->think_open != NULL || constraint->format->calls == CALLS_HARMONY));
 }
 
 static void put_document(struct constraint *constraint)
@@ -207,16 +207,16 @@ static void put_document(struct constraint *constraint)
 
 static void put_rest_of_thinking(struct constraint *constraint)
 {
-    const char *const until[] = {constraint->manner->think_close, NULL};
+    const char *const until[] = {constraint->format->think_close, NULL};
 
     constraint_free(constraint, until, constraint->request->thinking_budget);
-    constraint_mark(constraint, constraint->manner->think_close);
+    constraint_mark(constraint, constraint->format->think_close);
 }
 
 static void put_thinking(struct constraint *constraint)
 {
     constraint_open_seq(constraint);
-    constraint_mark(constraint, constraint->manner->think_open);
+    constraint_mark(constraint, constraint->format->think_open);
     put_rest_of_thinking(constraint);
     constraint_close(constraint);
 }
@@ -232,7 +232,7 @@ static void put_line_ends(struct constraint *constraint)
 static void put_begun(struct constraint *constraint, bool is_closed)
 {
     if (is_closed)
-        constraint_mark(constraint, constraint->manner->think_close);
+        constraint_mark(constraint, constraint->format->think_close);
     else
         put_rest_of_thinking(constraint);
     put_line_ends(constraint);
@@ -243,25 +243,25 @@ static void put_begun(struct constraint *constraint, bool is_closed)
 /* Text, with calls and thinking between as far as they are allowed. */
 static void put_open_answer(struct constraint *constraint, bool thinks)
 {
-    const struct chat_manner *manner = constraint->manner;
+    const struct chat_format_info *format = constraint->format;
     bool calls = holds_calls(constraint);
     const char *until[4] = {0};
     size_t n = 0;
 
-    if (manner->think_open != NULL)
-        until[n++] = manner->think_open;
+    if (format->think_open != NULL)
+        until[n++] = format->think_open;
     if (constraint->request->n_tools > 0 && constraint_call_mark(constraint)[0] != '\0' &&
-        (calls || manner->calls != CALLS_LLAMA))
+        (calls || format->calls != CALLS_LLAMA))
         until[n++] = constraint_call_mark(constraint);
     constraint_free(constraint, until, 0);
-    if (!calls && !(thinks && manner->think_open != NULL))
+    if (!calls && !(thinks && format->think_open != NULL))
         return;
     constraint_open_rep(constraint);
     constraint_open_seq(constraint);
     constraint_open_any(constraint);
     if (calls)
         constraint_calls(constraint, false, false);
-    if (thinks && manner->think_open != NULL)
+    if (thinks && format->think_open != NULL)
         put_thinking(constraint);
     constraint_close(constraint);
     constraint_free(constraint, until, 0);
@@ -281,7 +281,7 @@ static void put_plain(struct constraint *constraint, bool begins_thinking)
     if (forces) {
         constraint_calls(constraint, true, !request->is_single_call);
     } else if (request->format != GEN_FORMAT_TEXT) {
-        if (thinks && !begins_thinking && constraint->manner->think_open != NULL) {
+        if (thinks && !begins_thinking && constraint->format->think_open != NULL) {
             constraint_open_rep(constraint);
             constraint_open_seq(constraint);
             put_thinking(constraint);
@@ -359,14 +359,13 @@ static void put_harmony(struct constraint *constraint)
 int constraint_make(const struct gen_model *model, const struct gen_request *request, bool begins_thinking,
                     struct buf *out, struct api_error *error)
 {
-    struct constraint constraint = {
-        .request = request, .manner = chat_format_manner(model->chat), .out = out};
+    struct constraint constraint = {.request = request, .format = chat_format_info(model->chat), .out = out};
     int rc = constraint_check_schemas(&constraint, model->verdicts, error);
 
     if (rc < 0 || request->n_prompts > 0 || request->work.max_new_tokens == 0 ||
         !is_wanted(&constraint, begins_thinking))
         return rc;
-    if (constraint.manner->calls != CALLS_HARMONY)
+    if (constraint.format->calls != CALLS_HARMONY)
         put_plain(&constraint, begins_thinking);
     else if (request->prefill.len_bytes == 0)
         put_harmony(&constraint);

@@ -14,7 +14,7 @@
 
 static const struct calls_grammar *constraint_grammar(const struct constraint *constraint)
 {
-    return &calls_row_of(constraint->manner->calls)->grammar;
+    return &calls_row_of(constraint->format->calls)->grammar;
 }
 
 const char *constraint_call_mark(const struct constraint *constraint)

@@ -10,7 +10,7 @@
 
 struct constraint {
     const struct gen_request *request;
-    const struct chat_manner *manner;
+    const struct chat_format_info *format;
     struct buf *out;
     char path[160]; /* path for errors in the schemas being written; empty: "$" */
 };

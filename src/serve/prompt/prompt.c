@@ -423,7 +423,7 @@ static bool ends_in(const struct gen_model *model, const struct token_ids *ids, 
 static bool opens_thinking(const struct gen_model *model, const struct gen_request *request,
                            const struct token_ids *ids)
 {
-    const char *mark = chat_format_manner(model->chat)->think_open;
+    const char *mark = chat_format_info(model->chat)->think_open;
 
     return mark != NULL && request->prefill.len_bytes == 0 && ends_in(model, ids, mark);
 }

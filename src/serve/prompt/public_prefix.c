@@ -21,11 +21,11 @@
 #define MAX_FILE_BYTES (8u << 20)
 #define MAX_BEGINNINGS 64
 #define MAX_MODELS     64
-#define N_MANNERS      3 /* settings of thinking */
+#define N_SETTINGS     3 /* settings of thinking */
 
 struct rendered { /* beginnings rendered for one model */
     char fingerprint[33];
-    struct token_ids ids[MAX_BEGINNINGS * N_MANNERS];
+    struct token_ids ids[MAX_BEGINNINGS * N_SETTINGS];
     size_t n;
 };
 
@@ -191,8 +191,8 @@ static void render(const json_t *beginning, enum gen_thinking thinking, const st
 
 static const struct rendered *rendered_for(struct public_prefix *prefix, const struct gen_model *model)
 {
-    static const enum gen_thinking manners[N_MANNERS] = {GEN_THINKING_UNSAID, GEN_THINKING_ON,
-                                                         GEN_THINKING_OFF};
+    static const enum gen_thinking settings[N_SETTINGS] = {GEN_THINKING_UNSAID, GEN_THINKING_ON,
+                                                           GEN_THINKING_OFF};
     struct rendered *rendered;
 
     for (size_t i = 0; i < prefix->n_models; i++)
@@ -205,8 +205,8 @@ static const struct rendered *rendered_for(struct public_prefix *prefix, const s
         return NULL;
     str_copy(rendered->fingerprint, sizeof(rendered->fingerprint), model->fingerprint);
     for (size_t i = 0; i < json_array_size(prefix->beginnings); i++)
-        for (size_t k = 0; k < N_MANNERS; k++)
-            render(json_array_get(prefix->beginnings, i), manners[k], model, rendered);
+        for (size_t k = 0; k < N_SETTINGS; k++)
+            render(json_array_get(prefix->beginnings, i), settings[k], model, rendered);
     prefix->models[prefix->n_models++] = rendered;
     return rendered;
 }

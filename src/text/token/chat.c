@@ -63,13 +63,13 @@ static int open_template(struct chat_format *format, struct fault *fault)
     if (rc == 0) {
         format->detected = calls_format_detect(source);
         rc = chat_probe(format, &inner);
-        format->manner.calls =
+        format->info.calls =
             format->lists_tools && format->detected != CALLS_PLAIN ? format->detected : CALLS_HERMES;
         if (format->detected == CALLS_HARMONY)
-            format->manner.calls = CALLS_HARMONY;
+            format->info.calls = CALLS_HARMONY;
         else
-            chat_family_thinking(format->tokenizer, &format->manner);
-        format->asks_thinking = format->manner.calls == CALLS_HARMONY ||
+            chat_family_thinking(format->tokenizer, &format->info);
+        format->asks_thinking = format->info.calls == CALLS_HARMONY ||
                                 bytes_find(source, bytes_str("reasoning_content"), 0) != SIZE_MAX;
     }
     return rc == 0 ? 0 : retell(fault, &inner);
@@ -117,9 +117,9 @@ const char *chat_format_warning(const struct chat_format *format)
     return format->warning[0] != '\0' ? format->warning : NULL;
 }
 
-const struct chat_manner *chat_format_manner(const struct chat_format *format)
+const struct chat_format_info *chat_format_info(const struct chat_format *format)
 {
-    return &format->manner;
+    return &format->info;
 }
 
 /* ---- rendering ---- */

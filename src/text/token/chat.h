@@ -84,7 +84,7 @@ struct chat_extras {
 };
 #define CHAT_MAX_PLACES 6
 
-struct chat_manner { /* how the model writes thinking and tool calls */
+struct chat_format_info { /* how the model writes thinking and tool calls */
     enum calls_format calls;
     bool has_think_switch; /* chat_prompt.thinking changes how the answer's turn begins */
     /* The marks around thinking, as tokens or text. NULL: the model does not think, or it thinks in harmony's
@@ -105,7 +105,7 @@ bool chat_format_has_tools(const struct chat_format *format);
 /* Names, for logs, a thing that every conversation needs and the template cannot do; NULL: none. */
 const char *chat_format_warning(const struct chat_format *format);
 /* How answers are parsed and constrained. Borrowed; valid as long as the format. */
-const struct chat_manner *chat_format_manner(const struct chat_format *format);
+const struct chat_format_info *chat_format_info(const struct chat_format *format);
 
 /* Appends the prompt's ids. E_LIMIT: more than max_ids, or the template takes too long. E_FORMAT: arguments
  * or parameters are not JSON (nested at most 128 deep), or the template fails on this conversation. E_INVAL:

@@ -238,7 +238,7 @@ static void set_thinking(const struct context *context, size_t i, struct value o
     struct value thinking =
         text_value(context, message->thinking, mark_of(context, i, PART_THINKING, MARK_CLIENT));
 
-    if (context->format->manner.calls != CALLS_HARMONY)
+    if (context->format->info.calls != CALLS_HARMONY)
         dict_set_str(context->jinja, one, "reasoning_content", thinking);
     else if (message->n_calls == 0 || message->text.len_bytes == 0)
         dict_set_str(context->jinja, one, "thinking", thinking);

@@ -34,19 +34,19 @@ struct bytes chat_family_id(enum calls_format calls, struct bytes id, char room[
     return bytes_of(room, id_chars);
 }
 
-void chat_family_thinking(const struct tokenizer *tokenizer, struct chat_manner *manner)
+void chat_family_thinking(const struct tokenizer *tokenizer, struct chat_format_info *info)
 {
     static const char *const marks[][2] = {
         {"<think>", "</think>"}, {"[THINK]", "[/THINK]"}, {"<seed:think>", "</seed:think>"}};
     struct bytes source = tokenizer_chat_template(tokenizer);
 
-    for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]) && manner->think_open == NULL; i++) {
+    for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]) && info->think_open == NULL; i++) {
         struct bytes open = bytes_str(marks[i][0]), close = bytes_str(marks[i][1]);
 
         if (tokenizer_find(tokenizer, close) == TOKEN_NONE && bytes_find(source, close, 0) == SIZE_MAX &&
             bytes_find(source, open, 0) == SIZE_MAX)
             continue;
-        manner->think_open = marks[i][0];
-        manner->think_close = marks[i][1];
+        info->think_open = marks[i][0];
+        info->think_close = marks[i][1];
     }
 }

@@ -14,7 +14,7 @@
 /* The id in the form that this format wants, written to room (at least 16 bytes). */
 struct bytes chat_family_id(enum calls_format calls, struct bytes id, char room[16]);
 /* Finds the marks around thinking, if there are any. */
-void chat_family_thinking(const struct tokenizer *tokenizer, struct chat_manner *manner);
+void chat_family_thinking(const struct tokenizer *tokenizer, struct chat_format_info *info);
 
 /* ---- properties of a template ---- */
 
@@ -35,7 +35,7 @@ struct chat_format {
     struct tokenizer *tokenizer; /* counted */
     struct jinja_template *parsed;
     enum calls_format detected; /* from the template's text */
-    struct chat_manner manner;
+    struct chat_format_info info;
     bool asks_thinking; /* the template gets the thinking of earlier turns */
     /* Found by trial renderings, in this order (chat_probe.c): */
     bool leaves_tools_out; /* without tools the variable "tools" is undefined, rather than none */

@@ -236,7 +236,7 @@ static void probe_switch(struct chat_format *format)
         are_same[i] = rc[i] == 0 && rc[2] == 0 &&
                       bytes_equal(bytes_of(texts[i].data, texts[i].len_bytes),
                                   bytes_of(texts[2].data, texts[2].len_bytes));
-    format->manner.has_think_switch = !are_same[0] || !are_same[1];
+    format->info.has_think_switch = !are_same[0] || !are_same[1];
     for (size_t i = 0; i < 3; i++)
         chat_run_fini(&runs[i]);
 }

@@ -119,7 +119,7 @@ static void fill_answer(const struct report *report, const struct answer *from, 
     to->is_accepted = from->is_accepted;
     to->cached_tokens = from->cached_tokens;
     to->first_index = from->first_index;
-    to->is_scored = from->is_scored;
+    to->is_prompt_logprobs = from->is_prompt_logprobs;
     to->ids = report->ids + from->ids_at;
     to->n_ids = from->n_ids;
     to->finish = from->finish;
@@ -143,7 +143,7 @@ static size_t bytes_of_answer(const Baton__Answer *answer)
 /* Whether the answer is one token and nothing else, and may be read before the rest of the frame. */
 static bool is_single(const struct answer *answer, const struct frame *frame)
 {
-    if (answer->n_ids != 1 || answer->is_accepted || answer->is_scored || answer->n_draws > 0 ||
+    if (answer->n_ids != 1 || answer->is_accepted || answer->is_prompt_logprobs || answer->n_draws > 0 ||
         answer->has_proof || answer->error != 0 || answer->finish != BATON__FINISH__FINISH_NONE ||
         frame->n > MAX_LOOK)
         return false;

@@ -19,7 +19,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
-#include "proto/abilities.h"
+#include "proto/capabilities.h"
 #include "worker/loop/worker_priv.h"
 
 #define LOOK_NS         NS_PER_S

@@ -3,7 +3,7 @@
 #include "worker/loop/worker_priv.h"
 
 #include "cache/kv/layout.h"
-#include "proto/abilities.h"
+#include "proto/capabilities.h"
 
 static void fill_model(struct worker *worker)
 {
@@ -55,9 +55,9 @@ const ProtobufCMessage *worker_make_hello(void *arg)
     hello->instance = worker->instance;
     hello->is_draining = worker->life != DAEMON_SERVING;
     hello->was_registered = worker_lost_router(worker);
-    hello->abilities = abilities_own();
+    hello->capabilities = capabilities_own();
     if (worker->conf_share == PICKER_SHARE_OFF)
-        hello->abilities &= ~(uint64_t)ABILITY_TELLS;
+        hello->capabilities &= ~(uint64_t)CAPABILITY_TELLS;
     return &hello->base;
 }
 

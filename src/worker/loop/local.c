@@ -131,7 +131,8 @@ static bool deliver_scores(struct gen_handle *job, const struct sample_result *s
 
     if (n == 0)
         return true;
-    job->events.on_tokens(job->arg, &(struct gen_tokens){.draws = scores, .n = n, .is_scored = true});
+    job->events.on_tokens(job->arg,
+                          &(struct gen_tokens){.draws = scores, .n = n, .is_prompt_logprobs = true});
     return hashmap_get(worker->local_jobs, &number) == job;
 }
 
@@ -306,14 +307,14 @@ static void on_answer(struct worker *worker, const struct report *report, const 
         if (job == NULL)
             return;
     }
-    if (answer->is_scored && answer->n_draws == 0) {
+    if (answer->is_prompt_logprobs && answer->n_draws == 0) {
         fail(job, E_NOMEM, "");
         return;
     }
-    if (answer->is_scored && answer->first_index >= job->n_prompt) {
+    if (answer->is_prompt_logprobs && answer->first_index >= job->n_prompt) {
         job->scores.stop = report->draws[answer->draws_at];
         job->scores.has_stop = true;
-    } else if (answer->is_scored) {
+    } else if (answer->is_prompt_logprobs) {
         if (scores_add(&job->scores, report->draws + answer->draws_at, answer->n_draws) < 0) {
             fail(job, E_NOMEM, "");
             return;

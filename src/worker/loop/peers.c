@@ -15,7 +15,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/str.h"
-#include "proto/abilities.h"
+#include "proto/capabilities.h"
 #include "cache/kv/layout.h"
 
 static const struct link_events peer_calls;
@@ -83,7 +83,8 @@ static int on_hello(void *arg, struct link *link, const ProtobufCMessage *messag
                          "node %s keeps KV in another layout (kv.type, kv.block_tokens, kernels)",
                          hello->node);
     str_copy(peer->node, sizeof(peer->node), hello->node);
-    peer->can_tell = (abilities_read(hello->abilities) & ABILITY_TELLS) != 0 && hello->epoch != worker->epoch;
+    peer->can_tell =
+        (capabilities_read(hello->capabilities) & CAPABILITY_TELLS) != 0 && hello->epoch != worker->epoch;
     struct command *command = command_new(COMMAND_PEER_UP, (uint32_t)(peer - worker->peers));
     if (command == NULL)
         return E_NOMEM;
@@ -91,7 +92,7 @@ static int on_hello(void *arg, struct link *link, const ProtobufCMessage *messag
     str_copy(command->as.facts.tcp_address, sizeof(command->as.facts.tcp_address), hello->kv->tcp_address);
     str_copy(command->as.facts.unix_path, sizeof(command->as.facts.unix_path), hello->kv->unix_path);
     command->as.facts.rdma_rails = hello->kv->rdma_rails;
-    command->as.facts.abilities = abilities_read(hello->abilities);
+    command->as.facts.capabilities = capabilities_read(hello->capabilities);
     command->as.facts.is_same_host =
         hello->host_id[0] != '\0' && strcmp(hello->host_id, worker->host_id) == 0;
     command_free(link_user(link)); /* from an attempt that ended before the link was up */

@@ -36,8 +36,8 @@
     {"engine", "convert_f16", CONFIG_ENUM, KEY(convert_f16), "no", 0, 0, "no|bf16", false,                   \
      "bf16 rounds F16 weights to BF16 when they are loaded: three bits less, and the speed of BF16."},       \
     {"engine", "tune", CONFIG_ENUM, KEY(tune), "auto", 0, 0, "auto|off|redo", false,                         \
-     "Which ways of kernels and copies are fastest on this machine is measured at start, in less than "      \
-     "300 ms, and kept in a cache file for the next one; no way changes results. off: not measured, "        \
+     "Which variants of kernels and copies are fastest on this machine is measured at start, in less than "      \
+     "300 ms, and kept in a cache file for the next one; no variant changes results. off: not measured, "        \
      "the defaults. redo: measured at each start."},                                                         \
     {"engine", "threads", CONFIG_U64, KEY(threads), "0", 0, 1024, NULL, false,                               \
      "Compute threads; 0: one for each CPU usable."},                                                        \

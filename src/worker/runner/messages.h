@@ -48,7 +48,7 @@ struct peer_facts { /* a peer, as the engine thread needs to know it */
     char tcp_address[128];
     char unix_path[108];
     uint32_t rdma_rails;
-    uint64_t abilities; /* proto/abilities.h */
+    uint64_t capabilities; /* proto/capabilities.h */
 };
 
 enum command_kind {
@@ -118,7 +118,7 @@ struct answer {            /* an update on one request */
                             * for other requests */
     uint64_t request;
     bool is_accepted, has_proof;
-    bool is_scored; /* ids are prompt tokens, or a stop id; first_index counts from the first prompt token */
+    bool is_prompt_logprobs; /* ids are prompt tokens, or a stop id; first_index is in the prompt */
     uint32_t cached_tokens;
     uint32_t first_index;
     uint32_t ids_at, n_ids;     /* into the report's ids */

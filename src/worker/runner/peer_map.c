@@ -22,7 +22,7 @@
 #include "base/err.h"
 #include "fleet/picker/holder.h"
 #include "fleet/picker/index.h"
-#include "proto/abilities.h"
+#include "proto/capabilities.h"
 #include "worker/runner/disk_priv.h"
 #include "worker/runner/block_map_priv.h"
 
@@ -134,7 +134,7 @@ static bool peer_map_describe_peer(const struct worker_engine *engine, uint32_t 
     const struct peer_load *load = &engine->map->loads[peer];
     const struct picker_worker *own = &engine->map->rows[0];
 
-    if (facts == NULL || (facts->abilities & ABILITY_ASKED) == 0)
+    if (facts == NULL || (facts->capabilities & CAPABILITY_ASKED) == 0)
         return false;
     *row = (struct picker_worker){
         .can_push = true,

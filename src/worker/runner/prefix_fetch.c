@@ -30,7 +30,7 @@
 #include "base/str.h"
 #include "transfer/kvxfer/recv.h"
 #include "cache/prefix/tenant.h"
-#include "proto/abilities.h"
+#include "proto/capabilities.h"
 #include "worker/runner/block_map_priv.h"
 
 #define MAX_FETCHES 32
@@ -272,7 +272,7 @@ static bool prefix_fetch_is_served(const struct worker_engine *engine, uint32_t 
 {
     const struct peer_facts *facts = worker_engine_peer(engine, peer);
 
-    return facts == NULL || (facts->abilities & ABILITY_ASKED) != 0;
+    return facts == NULL || (facts->capabilities & CAPABILITY_ASKED) != 0;
 }
 
 /* The owner that the router named, if any. */

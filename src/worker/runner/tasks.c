@@ -401,8 +401,8 @@ static void task_on_token(void *arg, struct seq *seq, const struct sample_result
 }
 
 /* Reports logprobs in pieces that fit a frame, whatever the chunk. */
-static void task_on_scored(void *arg, struct seq *seq, uint32_t from, const struct sample_result *scores,
-                           uint32_t n)
+static void task_on_prompt_logprobs(void *arg, struct seq *seq, uint32_t from,
+                                    const struct sample_result *scores, uint32_t n)
 {
     struct worker_engine *engine = arg;
     struct task *task = worker_engine_task_of(seq);
@@ -420,7 +420,7 @@ static void task_on_scored(void *arg, struct seq *seq, uint32_t from, const stru
         if (answer == NULL)
             return;
         task_name_answer(answer, &task->spec);
-        answer->is_scored = true;
+        answer->is_prompt_logprobs = true;
         answer->first_index = from + at;
         worker_engine_draws(engine, task->spec.origin, scores + at);
     }
@@ -517,7 +517,7 @@ struct sched_events worker_tasks_events(void)
     return (struct sched_events){.on_admitted = task_on_admitted,
                                  .on_token = task_on_token,
                                  .on_prefilled = task_on_prefilled,
-                                 .on_scored = task_on_scored,
+                                 .on_prompt_logprobs = task_on_prompt_logprobs,
                                  .on_layer = task_on_layer,
                                  .on_done = task_on_done};
 }

@@ -225,9 +225,9 @@ static void turn_for(struct load *load, uint64_t ns)
         turn(load);
 }
 
-/* ---- bad company ---- */
+/* ---- bad neighbours ---- */
 
-static void open_bad_company(struct load *load)
+static void open_bad_neighbours(struct load *load)
 {
     const struct load_opts *opts = load->opts;
     int small = 4096;
@@ -393,7 +393,7 @@ int load_run(const struct load_opts *opts, struct load_result *out)
     out->n_streams = opts->n_streams;
     turn_for(&load, SETTLE_NS);
     out->rss_per_stream_bytes = (machine_rss_bytes(opts->front) - idle_rss) / opts->n_streams;
-    open_bad_company(&load);
+    open_bad_neighbours(&load);
     turn_for(&load, SETTLE_NS);
     atomic_store(&opts->shared->late_ns, 0);
     before = machine_times(opts->front, opts->cpu);

@@ -23,7 +23,7 @@
 #include "base/str.h"
 #include "gguf/gguf.h"
 #include "net/link/link.h"
-#include "proto/abilities.h"
+#include "proto/capabilities.h"
 #include "proto/control.pb-c.h"
 #include "tests/bench/streams/streams.h"
 #include "text/token/tokenizer.h"
@@ -278,7 +278,7 @@ static const ProtobufCMessage *make_hello(void *arg)
     group->hello.role = BATON__ROLE__ROLE_DECODE;
     group->hello.node = group->node;
     group->hello.epoch = upstream->epoch;
-    group->hello.abilities = abilities_own();
+    group->hello.capabilities = capabilities_own();
     group->hello.model = &group->model;
     group->hello.kv = &group->kv;
     group->model.name = (char *)(uintptr_t) "sim";

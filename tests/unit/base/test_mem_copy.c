@@ -14,7 +14,7 @@
 #define MAX_BYTES (4 * GROUP + 256)
 #define ROOM      (MAX_BYTES + 256)
 
-static const struct mem_copy_way *way;
+static const struct mem_copy_method *method;
 static uint8_t *from, *to;
 
 static void check_copy(size_t from_at, size_t to_at, size_t len_bytes)
@@ -22,11 +22,11 @@ static void check_copy(size_t from_at, size_t to_at, size_t len_bytes)
     memset(to, GUARD, ROOM);
     mem_copy_past_caches(to + to_at, from + from_at, len_bytes);
     if (memcmp(to + to_at, from + from_at, len_bytes) != 0)
-        fail_msg("%s: %zu bytes from %zu to %zu are not the same", way->name, len_bytes, from_at, to_at);
+        fail_msg("%s: %zu bytes from %zu to %zu are not the same", method->name, len_bytes, from_at, to_at);
     for (size_t i = 0; i < ROOM; i++)
         if ((i < to_at || i >= to_at + len_bytes) && to[i] != GUARD)
-            fail_msg("%s: %zu bytes from %zu to %zu: byte %zu was written too", way->name, len_bytes, from_at,
-                     to_at, i);
+            fail_msg("%s: %zu bytes from %zu to %zu: byte %zu was written too", method->name, len_bytes,
+                     from_at, to_at, i);
 }
 
 static int set_up(void **state)
@@ -81,11 +81,11 @@ static void check_lengths(void)
 /* All that this processor can execute. */
 static void each_way(void (*check)(void))
 {
-    for (uint32_t i = 0; (way = mem_copy_way_at(i)) != NULL; i++) {
-        mem_copy_choose(way);
+    for (uint32_t i = 0; (method = mem_copy_method_at(i)) != NULL; i++) {
+        mem_copy_choose(method);
         check();
     }
-    mem_copy_choose(mem_copy_way_at(0));
+    mem_copy_choose(mem_copy_method_at(0));
 }
 
 static void every_alignment_of_both_ends(void **state)
@@ -106,45 +106,45 @@ static void lengths_at_random(void **state)
 static void begins_with_the_plain_one(void **state)
 {
     assert_string_equal(mem_copy_chosen()->name, "memcpy");
-    assert_ptr_equal(mem_copy_chosen(), mem_copy_way_at(0));
+    assert_ptr_equal(mem_copy_chosen(), mem_copy_method_at(0));
 }
 
 static void names_find_ways(void **state)
 {
     uint32_t n = 0;
 
-    for (const struct mem_copy_way *at; (at = mem_copy_way_at(n)) != NULL; n++)
-        assert_ptr_equal(mem_copy_way_find(at->name), at);
-    assert_in_range(n, 1, MEM_COPY_MAX_WAYS);
-    assert_null(mem_copy_way_find("memcp"));
-    assert_null(mem_copy_way_find("memcpyy"));
-    assert_null(mem_copy_way_find(""));
+    for (const struct mem_copy_method *at; (at = mem_copy_method_at(n)) != NULL; n++)
+        assert_ptr_equal(mem_copy_method_find(at->name), at);
+    assert_in_range(n, 1, MEM_COPY_MAX_METHODS);
+    assert_null(mem_copy_method_find("memcp"));
+    assert_null(mem_copy_method_find("memcpyy"));
+    assert_null(mem_copy_method_find(""));
 }
 
-/* Every way gets a figure, the choice is one of them, and the time is kept (with room for a busy machine). */
+/* Every method gets a figure, the choice is one of them, and the time is kept (with room for a busy machine). */
 static void measures_every_way(void **state)
 {
-    double gbs[MEM_COPY_MAX_WAYS] = {0};
-    const struct mem_copy_way *best = mem_copy_measure(40 * NS_PER_MS, gbs), *at;
-    uint32_t best_at = MEM_COPY_MAX_WAYS;
+    double gbs[MEM_COPY_MAX_METHODS] = {0};
+    const struct mem_copy_method *best = mem_copy_measure(40 * NS_PER_MS, gbs), *at;
+    uint32_t best_at = MEM_COPY_MAX_METHODS;
 
     assert_non_null(best);
-    for (uint32_t i = 0; (at = mem_copy_way_at(i)) != NULL; i++) {
+    for (uint32_t i = 0; (at = mem_copy_method_at(i)) != NULL; i++) {
         assert_true(gbs[i] > 0);
         best_at = at == best ? i : best_at;
     }
-    assert_true(best_at < MEM_COPY_MAX_WAYS);
-    for (uint32_t i = 0; mem_copy_way_at(i) != NULL; i++)
+    assert_true(best_at < MEM_COPY_MAX_METHODS);
+    for (uint32_t i = 0; mem_copy_method_at(i) != NULL; i++)
         assert_true(gbs[best_at] * 1.04 >= gbs[i]);
     assert_string_equal(mem_copy_chosen()->name, "memcpy"); /* measuring chooses nothing by itself */
 }
 
 static void without_time_nothing_is_chosen(void **state)
 {
-    double gbs[MEM_COPY_MAX_WAYS] = {0};
+    double gbs[MEM_COPY_MAX_METHODS] = {0};
 
     assert_null(mem_copy_measure(0, gbs));
-    for (uint32_t i = 0; i < MEM_COPY_MAX_WAYS; i++)
+    for (uint32_t i = 0; i < MEM_COPY_MAX_METHODS; i++)
         assert_true(gbs[i] == 0);
 }
 

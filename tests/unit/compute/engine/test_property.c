@@ -166,7 +166,7 @@ static void draw(struct rng *rng, uint64_t turn, const char *arch, struct drawn 
     d->opts.converts_f16 = rng_below(rng, 2) == 0;
 }
 
-/* Logits whose bits are the same whatever company; and the same for tables of one numerics id. */
+/* Logits whose bits are the same whatever neighbours; and the same for tables of one numerics id. */
 static void check_drawn(struct trial_bench *b, struct drawn *d)
 {
     struct {
@@ -217,7 +217,7 @@ static bool is_chosen(const char *arch)
     return list == NULL;
 }
 
-static void bits_never_depend_on_company(void **state)
+static void bits_never_depend_on_neighbours(void **state)
 {
     static struct trial_bench b;
     uint64_t seed = from_environment("BATON_PROPERTY_SEED", 1);
@@ -252,7 +252,7 @@ static void bits_never_depend_on_company(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bits_never_depend_on_company),
+        cmocka_unit_test(bits_never_depend_on_neighbours),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

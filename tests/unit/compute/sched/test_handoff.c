@@ -421,11 +421,11 @@ static void push_layer(struct rig *rig, uint32_t layer)
 
 static void layers_leave_while_prefill_runs(void **state)
 {
-    struct track at_p = {0}, at_d = {0}, company = {0};
+    struct track at_p = {0}, at_d = {0}, neighbours = {0};
     struct seq *seq;
     uint32_t from, to;
 
-    assert_int_equal(rig_submit(&p, rig_spec(prompt + 100, 9, 20, 1), &company), 0);
+    assert_int_equal(rig_submit(&p, rig_spec(prompt + 100, 9, 20, 1), &neighbours), 0);
     rig_step(&p);
     assert_int_equal(p.n_layers_seen, 2 * p.n_steps); /* every layer of every step is told */
     assert_int_equal(rig_submit(&d, arriving(39, 8), &at_d), 0);

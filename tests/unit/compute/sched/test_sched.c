@@ -23,11 +23,11 @@ static void begin(const struct rig_opts *opts)
     rig_open(&rig, opts);
 }
 
-static void assert_proof_adds_up(const struct track *track, uint32_t n_given)
+static void assert_stats_add_up(const struct track *track, uint32_t n_submitted)
 {
     const struct seq_stats *s = &track->stats;
 
-    assert_int_equal(s->n_computed + s->n_reused + s->n_transferred, n_given);
+    assert_int_equal(s->n_computed + s->n_reused + s->n_transferred, n_submitted);
 }
 
 /* ---- how sequences end ---- */
@@ -46,7 +46,7 @@ static void draws_what_was_asked_for(void **state)
     assert_int_equal(track.n_answer, 5);
     assert_int_equal(track.stats.n_drawn, 5);
     assert_int_equal(track.stats.n_computed, 10);
-    assert_proof_adds_up(&track, 10);
+    assert_stats_add_up(&track, 10);
     assert_int_equal(rig.n_steps, 5);
     assert_int_equal(track.stats.queue_ns, 0);
     assert_int_equal(track.stats.prefill_ns, 2000000);    /* one step, ten tokens */
@@ -287,7 +287,7 @@ static void second_turn_reuses_prompt_and_answer(void **state)
     rig_run(&rig);
     assert_int_equal(second.stats.n_reused, 20); /* 10 + 11 tokens, the last without KV: five blocks */
     assert_int_equal(second.stats.n_computed, 21);
-    assert_proof_adds_up(&second, 41);
+    assert_stats_add_up(&second, 41);
     rig_close(&rig);
 }
 
@@ -376,7 +376,7 @@ static void the_youngest_yields_and_loses_nothing(void **state)
     for (uint32_t i = 0; i < 3; i++) {
         rig_alone(&specs[i], 200, 0, &alone);
         rig_assert_same(&tracks[i], &alone);
-        assert_proof_adds_up(&tracks[i], 8);
+        assert_stats_add_up(&tracks[i], 8);
         assert_int_equal(tracks[i].stats.n_drawn, 30);
         n_preempted += tracks[i].stats.n_preempted;
     }

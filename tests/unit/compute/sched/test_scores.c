@@ -2,7 +2,7 @@
 /* How likely a prompt's tokens were, over a real forward pass of tiny random models.
  *
  * What is expected comes from feeding one token to a step and looking at the logits.  Then sequences that ask
- * for it run in company, in chunks by dice, on one to three threads, with few rows of logits, in pools so
+ * for it run beside neighbours, in chunks by dice, on one to three threads, with few rows of logits, in pools so
  * small that they are preempted, with their prefix cached, resumed in the middle: every score must come once,
  * in order, and with the same bits. */
 #include <setjmp.h>
@@ -64,8 +64,8 @@ static void on_token(void *arg, struct seq *seq, const struct sample_result *tok
     request->n_drawn++;
 }
 
-static void on_scored(void *arg, struct seq *seq, uint32_t from, const struct sample_result *scores,
-                      uint32_t n)
+static void on_prompt_logprobs(void *arg, struct seq *seq, uint32_t from, const struct sample_result *scores,
+                               uint32_t n)
 {
     struct request *request = seq_spec(seq)->user;
 
@@ -176,15 +176,15 @@ static void run_all(void)
     open_engine(1 + below(3), n_blocks, N_SEQS + below(60), &engine);
     assert_int_equal(
         kv_pool_new(&(struct kv_pool_opts){.n_blocks = n_blocks, .block_tokens = BLOCK_TOKENS}, &pool), 0);
-    assert_int_equal(sched_new(
-                         &(struct sched_opts){
-                             .engine = &engine,
-                             .pool = pool,
-                             .max_seqs = N_SEQS,
-                             .max_queue = N_SEQS,
-                             .chunk_tokens = 1 + below(40),
-                             .events = {.on_token = on_token, .on_scored = on_scored, .on_done = on_done}},
-                         &sched),
+    assert_int_equal(sched_new(&(struct sched_opts){.engine = &engine,
+                                                    .pool = pool,
+                                                    .max_seqs = N_SEQS,
+                                                    .max_queue = N_SEQS,
+                                                    .chunk_tokens = 1 + below(40),
+                                                    .events = {.on_token = on_token,
+                                                               .on_prompt_logprobs = on_prompt_logprobs,
+                                                               .on_done = on_done}},
+                               &sched),
                      0);
     for (uint32_t i = 0; i < N_SEQS; i++) {
         struct request *request = &world.requests[i];

@@ -88,8 +88,8 @@ enum { CHECK_CHOICES = 5 };
 static inline bool check_choice(struct rng *rng, uint32_t index, struct kern_choice *out)
 {
     for (int field = 0; field < KERN_N_FIELDS; field++)
-        out->at[field] =
-            index < 2 ? (uint8_t)index : (uint8_t)rng_below(rng, kern_choice_n_ways((enum kern_field)field));
+        out->at[field] = index < 2 ? (uint8_t)index
+                                   : (uint8_t)rng_below(rng, kern_choice_n_variants((enum kern_field)field));
     return index < CHECK_CHOICES;
 }
 

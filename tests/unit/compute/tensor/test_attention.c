@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Attention over paged KV: near a float64 reference, blind to what lies behind a query, and the same bits for
- * every chunking, company, split of the keys, table and team. */
+ * every chunking, all batch neighbours, every split of the keys, table and team. */
 #include "check.h"
 
 struct shape {
@@ -353,7 +353,7 @@ static void chunking_does_not_matter(void **state)
 }
 
 /* Many items at once, some splitting their keys, some without room to: as each alone. */
-static void company_does_not_matter(void **state)
+static void neighbours_do_not_matter(void **state)
 {
     struct rng rng;
 
@@ -479,7 +479,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(is_near_float64),          cmocka_unit_test(tables_agree),
-        cmocka_unit_test(chunking_does_not_matter), cmocka_unit_test(company_does_not_matter),
+        cmocka_unit_test(chunking_does_not_matter), cmocka_unit_test(neighbours_do_not_matter),
         cmocka_unit_test(extreme_scores_are_fine),  cmocka_unit_test(nothing_to_do_is_fine),
         cmocka_unit_test(layout_is_as_written),
     };

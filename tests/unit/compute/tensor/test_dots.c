@@ -218,8 +218,8 @@ enum { COMPANY_STEP = 9 }; /* where another processor plays each instruction, so
 enum { COMPANY_STEP = 1 };
 #endif
 
-/* Tokens in every company, by teams of 1 to 4, with more columns than a slice: always the same bits. */
-static void bits_do_not_depend_on_company(void **state)
+/* Beside any neighbours, by teams of 1 to 4, with more columns than a slice: always the same bits. */
+static void bits_do_not_depend_on_neighbours(void **state)
 {
     const struct subject *subject = *state;
     struct team *alone = check_team(1);
@@ -387,8 +387,8 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(is_near_float64_on_every_table), cmocka_unit_test(subnormals_are_flushed_alike),
-        cmocka_unit_test(bits_do_not_depend_on_company),  cmocka_unit_test(rows_come_back),
+        cmocka_unit_test(is_near_float64_on_every_table),   cmocka_unit_test(subnormals_are_flushed_alike),
+        cmocka_unit_test(bits_do_not_depend_on_neighbours), cmocka_unit_test(rows_come_back),
         cmocka_unit_test(other_types_are_refused),
     };
     const struct CMUnitTest both[] = {

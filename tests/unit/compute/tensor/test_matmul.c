@@ -343,8 +343,8 @@ static void largest_products_fit(void **state)
 }
 
 /* Whatever a measurement may choose. */
-static void compare_ways(struct team *team, const struct weight *weight, const float *x, size_t stride,
-                         uint32_t n, const float *whole)
+static void compare_variants(struct team *team, const struct weight *weight, const float *x, size_t stride,
+                             uint32_t n, const float *whole)
 {
     const size_t y_stride = weight->rows + 3;
 
@@ -364,7 +364,7 @@ static void compare_ways(struct team *team, const struct weight *weight, const f
 }
 
 /* A hundred tokens at once, in smaller companies of every kind, by teams of 1 to 4: always the same bits. */
-static void bits_do_not_depend_on_company(void **state)
+static void bits_do_not_depend_on_neighbours(void **state)
 {
     struct rng rng;
 
@@ -383,7 +383,7 @@ static void bits_do_not_depend_on_company(void **state)
             struct team *team = check_team(1 + n % 4);
             uint32_t first = (uint32_t)rng_below(&rng, COMPANY - n + 1);
 
-            compare_ways(team, &weight, x + first * stride, stride, n, whole + first * y_stride);
+            compare_variants(team, &weight, x + first * stride, stride, n, whole + first * y_stride);
             team_free(team);
         }
         free(whole);
@@ -412,7 +412,7 @@ static void bits_survive_slicing(void **state)
         for (uint32_t t = 0; t < TOKENS; t += 37) {
             const uint32_t n = t % 2 ? 5 : 1;
 
-            compare_ways(team, &weight, x + t * stride, stride, n, whole + t * (ROWS + 3));
+            compare_variants(team, &weight, x + t * stride, stride, n, whole + t * (ROWS + 3));
         }
         free(whole);
         free(x);
@@ -616,7 +616,7 @@ int main(void)
         cmocka_unit_test(takes_ragged_columns),
         cmocka_unit_test(tables_agree),
         cmocka_unit_test(largest_products_fit),
-        cmocka_unit_test(bits_do_not_depend_on_company),
+        cmocka_unit_test(bits_do_not_depend_on_neighbours),
         cmocka_unit_test(bits_survive_slicing),
         cmocka_unit_test(zero_and_tiny_activations_are_harmless),
         cmocka_unit_test(rows_come_back),

@@ -20,7 +20,7 @@ static struct team *team;
 
 static bool find(const char *text, const char *key, struct kern_choice *choice)
 {
-    const struct mem_copy_way *copy = NULL;
+    const struct mem_copy_method *copy = NULL;
     bool is_found = tune_record_find(bytes_str(text), key, choice, &copy);
 
     assert_true(is_found == (copy != NULL));
@@ -83,7 +83,7 @@ static void near_misses_are_no_records(void **state)
 }
 
 /* Any change of one byte of a good record finds nothing, or something that can be chosen. */
-static void changed_bytes_choose_among_the_ways(void **state)
+static void changed_bytes_choose_among_the_variants(void **state)
 {
     char text[] = HEAD GOOD " for k\n";
     const char good[] = HEAD GOOD " for k\n";
@@ -91,7 +91,7 @@ static void changed_bytes_choose_among_the_ways(void **state)
     for (size_t i = 0; i + 1 < sizeof(text); i++)
         for (int byte = 0; byte < 256; byte++) {
             struct kern_choice choice = {{0}};
-            const struct mem_copy_way *copy = NULL;
+            const struct mem_copy_method *copy = NULL;
 
             text[i] = (char)byte;
             if (tune_record_find(bytes_of(text, sizeof(text) - 1), "k", &choice, &copy))
@@ -103,7 +103,7 @@ static void changed_bytes_choose_among_the_ways(void **state)
 
 static void a_new_record_is_first_and_alone(void **state)
 {
-    struct tuned tuned = {.copy = mem_copy_way_at(0), .choice.at[KERN_FETCH] = FETCH_SPREAD};
+    struct tuned tuned = {.copy = mem_copy_method_at(0), .choice.at[KERN_FETCH] = FETCH_SPREAD};
     struct buf out = {0}, again = {0};
     struct kern_choice choice;
 
@@ -254,17 +254,18 @@ static void a_file_makes_its_folders(void **state)
     buf_fini(&text);
 }
 
-static void shows_every_way(void **state)
+static void shows_every_variant(void **state)
 {
     struct tuned tuned = tune(TUNE_REDO);
     struct buf out = {0};
 
     tuned_table(&tuned, &out);
     for (int field = 0; field < KERN_N_FIELDS; field++)
-        for (uint32_t way = 0; way < kern_choice_n_ways((enum kern_field)field); way++)
-            assert_non_null(strstr((char *)out.data, kern_choice_way_name((enum kern_field)field, way)));
-    for (uint32_t i = 0; mem_copy_way_at(i) != NULL; i++)
-        assert_non_null(strstr((char *)out.data, mem_copy_way_at(i)->name));
+        for (uint32_t variant = 0; variant < kern_choice_n_variants((enum kern_field)field); variant++)
+            assert_non_null(
+                strstr((char *)out.data, kern_choice_variant_name((enum kern_field)field, variant)));
+    for (uint32_t i = 0; mem_copy_method_at(i) != NULL; i++)
+        assert_non_null(strstr((char *)out.data, mem_copy_method_at(i)->name));
     print_message("%s", (char *)out.data);
     buf_fini(&out);
 }
@@ -275,15 +276,15 @@ static void what_is_not_tried_keeps_its_default(void **state)
     static const uint64_t times_ns[] = {0, 1, NS_PER_MS, 3 * NS_PER_MS, 10 * NS_PER_MS};
 
     for (size_t i = 0; i < ARRAY_LEN(times_ns); i++) {
-        struct tuned tuned = {.copy = mem_copy_way_at(0)}, before = tuned;
+        struct tuned tuned = {.copy = mem_copy_method_at(0)}, before = tuned;
         bool is_whole = tune_kernels(team, kern_table_get("auto"), clock_now_ns() + times_ns[i], &tuned);
 
         for (int field = 0; field < KERN_N_FIELDS; field++) {
             double most = 0;
 
-            for (uint32_t way = 0; way < kern_choice_n_ways((enum kern_field)field); way++)
-                most = way != before.choice.at[field] && tuned.ratios[field][way] > most
-                           ? tuned.ratios[field][way]
+            for (uint32_t variant = 0; variant < kern_choice_n_variants((enum kern_field)field); variant++)
+                most = variant != before.choice.at[field] && tuned.ratios[field][variant] > most
+                           ? tuned.ratios[field][variant]
                            : most;
             if (most == 0 && tuned.start_ratio == 0)
                 assert_int_equal(tuned.choice.at[field], before.choice.at[field]);
@@ -316,13 +317,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_record_is_found_by_its_key),
                                        cmocka_unit_test(near_misses_are_no_records),
-                                       cmocka_unit_test(changed_bytes_choose_among_the_ways),
+                                       cmocka_unit_test(changed_bytes_choose_among_the_variants),
                                        cmocka_unit_test(a_new_record_is_first_and_alone),
                                        cmocka_unit_test(the_file_remembers),
                                        cmocka_unit_test(whatever_is_there_is_no_error),
                                        cmocka_unit_test(places_by_rank),
                                        cmocka_unit_test(a_file_makes_its_folders),
-                                       cmocka_unit_test(shows_every_way),
+                                       cmocka_unit_test(shows_every_variant),
                                        cmocka_unit_test(what_is_not_tried_keeps_its_default)};
 
     return cmocka_run_group_tests(tests, set_up, tear_down);

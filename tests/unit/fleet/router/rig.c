@@ -295,7 +295,7 @@ struct link *rig_worker(struct rig *rig, const char *node, enum picker_role role
     hello.role = role == PICKER_PREFILL ? BATON__ROLE__ROLE_PREFILL : BATON__ROLE__ROLE_DECODE;
     hello.node = (char *)node;
     hello.epoch = epoch;
-    hello.abilities = rig->abilities;
+    hello.capabilities = rig->capabilities;
     hello.model = &model;
     hello.kv = &kv;
     model.fingerprint = rig->router.models[0].gen.fingerprint;
@@ -331,8 +331,8 @@ void rig_lose(struct rig *rig, struct link *link)
 /* As a worker tells them apart. */
 static bool is_single(const Baton__Answer *answer)
 {
-    return answer->n_ids == 1 && !answer->is_accepted && !answer->is_scored && answer->n_logprobs == 0 &&
-           answer->proof == NULL && answer->finish == BATON__FINISH__FINISH_NONE;
+    return answer->n_ids == 1 && !answer->is_accepted && !answer->is_prompt_logprobs &&
+           answer->n_logprobs == 0 && answer->proof == NULL && answer->finish == BATON__FINISH__FINISH_NONE;
 }
 
 void rig_answer(struct rig *rig, struct link *link, Baton__Answer *answer)
@@ -424,7 +424,7 @@ void rig_scores(struct rig *rig, struct link *link, uint32_t index, uint32_t n)
     answer.first_index = index;
     answer.ids = ids;
     answer.n_ids = n;
-    answer.is_scored = true;
+    answer.is_prompt_logprobs = true;
     rig_put_draws(&answer);
     rig_answer(rig, link, &answer);
 }
@@ -478,9 +478,10 @@ static void on_tokens(void *arg, const struct gen_tokens *tokens)
 
     if ((tokens->draws != NULL) != client->wants_logprob)
         abort();
-    for (size_t i = 0; tokens->is_scored && i < tokens->n && client->n_scores < RIG_MAX_TOKENS; i++)
+    for (size_t i = 0; tokens->is_prompt_logprobs && i < tokens->n && client->n_scores < RIG_MAX_TOKENS; i++)
         client->scores[client->n_scores++] = tokens->draws[i];
-    for (size_t i = 0; !tokens->is_scored && i < tokens->n && client->n_tokens < RIG_MAX_TOKENS; i++) {
+    for (size_t i = 0; !tokens->is_prompt_logprobs && i < tokens->n && client->n_tokens < RIG_MAX_TOKENS;
+         i++) {
         if (tokens->draws != NULL)
             client->draws[client->n_tokens] = tokens->draws[i];
         client->tokens[client->n_tokens++] = tokens->ids[i];

@@ -52,8 +52,8 @@ struct rig {
     struct sample_opts sample; /* what the next clients ask of the sampler */
     const char *constraint;    /* NULL: any shape */
     bool scores_prompt;
-    uint64_t abilities;   /* that the next workers state; 0: they know of none */
-    uint32_t tokens_from; /* the least id of the next prompts; the others are less than 100 above it */
+    uint64_t capabilities; /* that the next workers state; 0: they know of none */
+    uint32_t tokens_from;  /* the least id of the next prompts; the others are less than 100 above it */
     uint32_t keep_tokens, keep_1h_tokens;
     uint32_t n_soon[GEN_SOON_STEPS]; /* calls of on_soon */
     bool has_same_prompts;           /* else each client's is another one */

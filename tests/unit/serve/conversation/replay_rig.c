@@ -180,21 +180,21 @@ static json_t *words(struct rig_talk *talk)
 }
 
 void rig_talk_init(struct rig_talk *talk, struct rig_model *model, uint64_t seed,
-                   const struct rig_manner *manner)
+                   const struct rig_traits *traits)
 {
     json_t *schema;
 
     memset(talk, 0, sizeof(*talk));
     rng_init(&talk->rng, seed);
     talk->model = model;
-    talk->manner = *manner;
+    talk->traits = *traits;
     talk->messages = json_array();
     talk->head = json_pack("{s:s,s:i}", "model", "m", "max_tokens", 64);
-    if (manner->has_system)
+    if (traits->has_system)
         json_object_set_new(talk->head, "system", json_string("You are a helper. Be short."));
     schema = json_pack("{s:s,s:{s:{s:s,s:s}}}", "type", "object", "properties", "path", "type", "string",
                        "description", "which");
-    if (manner->has_tools)
+    if (traits->has_tools)
         json_object_set_new(talk->head, "tools",
                             json_pack("[{s:s,s:s,s:O}]", "name", "read", "description", "Reads a file",
                                       "input_schema", schema));
@@ -326,7 +326,7 @@ static void put_input(struct rig_talk *talk, struct buf *out)
 /* Calls as this family of models writes them. */
 static void put_calls(struct rig_talk *talk, uint64_t n, struct buf *out)
 {
-    enum calls_format calls = chat_format_manner(talk->model->gen.chat)->calls;
+    enum calls_format calls = chat_format_info(talk->model->gen.chat)->calls;
 
     for (uint64_t i = 0; i < n; i++) {
         if (calls == CALLS_LLAMA) {
@@ -350,16 +350,16 @@ static void put_calls(struct rig_talk *talk, uint64_t n, struct buf *out)
 
 static void put_answer(struct rig_talk *talk, struct buf *out)
 {
-    enum calls_format calls = chat_format_manner(talk->model->gen.chat)->calls;
+    enum calls_format calls = chat_format_info(talk->model->gen.chat)->calls;
     uint64_t most = calls == CALLS_LLAMA ? 1 : 3, n = 0;
 
-    if (talk->manner.thinks && chance(talk, 80)) {
+    if (talk->traits.thinks && chance(talk, 80)) {
         buf_append_str(out, "<think>\nHmm. ");
         put_words(talk, out);
         buf_append_str(out, "\n</think>\n\n");
     }
-    if (talk->manner.has_tools)
-        n = talk->manner.always_calls ? 1 + rng_below(&talk->rng, most) : rng_below(&talk->rng, most + 1);
+    if (talk->traits.has_tools)
+        n = talk->traits.always_calls ? 1 + rng_below(&talk->rng, most) : rng_below(&talk->rng, most + 1);
     if (n == 0 || (calls == CALLS_HERMES && chance(talk, 50)))
         put_words(talk, out);
     put_calls(talk, n, out);
@@ -412,7 +412,7 @@ static void come_next(struct rig_talk *talk, const json_t *content)
             json_array_append_new(next, json_pack("{s:s,s:s,s:o}", "type", "tool_result", "tool_use_id",
                                                   json_string_value(id), "content", words(talk)));
     }
-    if (json_array_size(next) == 0 || (talk->manner.may_ask_again && chance(talk, 20)))
+    if (json_array_size(next) == 0 || (talk->traits.may_ask_again && chance(talk, 20)))
         json_array_append_new(next, json_pack("{s:s,s:o}", "type", "text", "text", words(talk)));
     say(talk, "user", next);
 }

@@ -19,7 +19,7 @@ struct rig_model { /* the bundled vocabulary, with the markers of other families
 bool rig_model_open(const char *template_name, struct rig_model *model);
 void rig_model_close(struct rig_model *model);
 
-struct rig_manner { /* of a conversation */
+struct rig_traits { /* of a conversation */
     bool has_tools, has_system;
     bool may_ask_again; /* a question beside results */
     bool always_calls;
@@ -28,7 +28,7 @@ struct rig_manner { /* of a conversation */
 
 struct rig_talk {
     struct rig_model *model;
-    struct rig_manner manner;
+    struct rig_traits traits;
     struct rng rng;
     json_t *head;     /* what every request has besides messages */
     json_t *messages; /* as the client remembers them */
@@ -43,7 +43,7 @@ struct rig_turn {
 };
 
 void rig_talk_init(struct rig_talk *talk, struct rig_model *model, uint64_t seed,
-                   const struct rig_manner *manner);
+                   const struct rig_traits *traits);
 void rig_talk_fini(struct rig_talk *talk);
 /* The conversation so far, spelled anew, as a prompt. */
 void rig_ask(struct rig_talk *talk, bool has_memory, struct rig_turn *turn);

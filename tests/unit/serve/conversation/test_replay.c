@@ -25,7 +25,7 @@
 static const struct {
     const char *template_name; /* NULL: the bundled model's */
     const char *what;
-    struct rig_manner manner;
+    struct rig_traits traits;
 } talks[] = {
     /* to which these templates only ever append */
     {NULL, "tools", {.has_tools = true, .has_system = true, .may_ask_again = true}},
@@ -55,12 +55,12 @@ static size_t common(const token_id *a, size_t n_a, const struct token_ids *b)
     return n;
 }
 
-static void talk(struct rig_model *model, const struct rig_manner *manner, uint64_t seed, struct tally *tally)
+static void talk(struct rig_model *model, const struct rig_traits *traits, uint64_t seed, struct tally *tally)
 {
     struct rig_talk talk;
     struct token_ids known = {0}; /* the last prompt and its answer */
 
-    rig_talk_init(&talk, model, seed, manner);
+    rig_talk_init(&talk, model, seed, traits);
     for (unsigned turn = 0; turn < N_TURNS; turn++) {
         struct rig_turn now;
 
@@ -98,7 +98,7 @@ static void every_turn_continues_the_one_before(void **state)
             continue;
         }
         for (uint64_t seed = 1; seed <= N_SEEDS; seed++)
-            talk(&model, &talks[i].manner, seed, &tally);
+            talk(&model, &talks[i].traits, seed, &tally);
         print_message("%-12s %-8s %3zu turns, %6zu prompt tokens, %5zu computed (%zu without answer cache)\n",
                       model.name, talks[i].what, tally.n_turns, tally.n_tokens, tally.n_new, tally.n_plain);
         rig_model_close(&model);
@@ -169,7 +169,7 @@ static void an_edited_answer_is_rendered_as_sent(void **state)
     struct rig_turn now;
 
     assert_true(rig_model_open(NULL, &model));
-    rig_talk_init(&talk, &model, 7, &(struct rig_manner){.has_system = true});
+    rig_talk_init(&talk, &model, 7, &(struct rig_traits){.has_system = true});
     rig_ask(&talk, true, &now);
     rig_answer(&talk, &now);
     rig_turn_fini(&now);
@@ -196,7 +196,7 @@ static void results_name_the_models_own_ids(void **state)
 
     if (!rig_model_open("mistral-nemo", &model))
         skip();
-    rig_talk_init(&talk, &model, 5, &(struct rig_manner){.has_tools = true, .always_calls = true});
+    rig_talk_init(&talk, &model, 5, &(struct rig_traits){.has_tools = true, .always_calls = true});
     rig_ask(&talk, true, &now);
     rig_answer(&talk, &now);
     rig_turn_fini(&now);
@@ -223,7 +223,7 @@ static size_t kept_of(struct rig_model *model, const char *text, enum gen_stop s
     struct rig_turn now;
     size_t kept = SIZE_MAX, n_prompt, n_drawn;
 
-    rig_talk_init(&talk, model, seed, &(struct rig_manner){.has_tools = true});
+    rig_talk_init(&talk, model, seed, &(struct rig_traits){.has_tools = true});
     if (stop_string != NULL)
         json_object_set_new(talk.head, "stop_sequences", json_pack("[s]", stop_string));
     rig_ask(&talk, true, &now);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What clients get of thinking and calls, in every family's manner: the same blocks whole and streamed, and
+/* What clients get of thinking and calls, in every family's format: the same blocks whole and streamed, and
  * the events of a stream to the letter. */
 #include "rig.h"
 

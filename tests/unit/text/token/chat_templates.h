@@ -3,7 +3,7 @@
 #ifndef TESTS_UNIT_TOKEN_CHAT_TEMPLATES_H
 #define TESTS_UNIT_TOKEN_CHAT_TEMPLATES_H
 
-/* ChatML with tools, calls in the Hermes manner, and a thinking switch. */
+/* ChatML with tools, calls in the Hermes format, and a thinking switch. */
 static const char hermes_template[] =
     "{%- if tools %}\n"
     "{{- '<|im_start|>system\\n' }}\n"

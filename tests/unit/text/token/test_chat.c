@@ -51,7 +51,7 @@ static void families_are_recognised(void **state)
         {EACH("{# <|channel|> #}", SHOWN), "harmony", CALLS_HARMONY},
         {EACH("{# <|tool_call|> #}", SHOWN), "granite", CALLS_GRANITE},
         {EACH("{# <|tool_list_start|> #}", SHOWN), "lfm2", CALLS_LFM2},
-        /* told, but not shown: calls are in our manner then */
+        /* told, but not shown: calls are in our format then */
         {EACH("{# [TOOL_CALLS] #}", ""), "mistral", CALLS_HERMES},
     };
 
@@ -59,7 +59,7 @@ static void families_are_recognised(void **state)
         struct chat_format *format = chat_format_for(cases[i].source);
 
         assert_string_equal(chat_format_name(format), cases[i].name);
-        assert_int_equal(chat_format_manner(format)->calls, cases[i].calls);
+        assert_int_equal(chat_format_info(format)->calls, cases[i].calls);
         assert_int_equal(chat_format_has_tools(format), strstr(cases[i].source, "tool_calls") != NULL);
         chat_format_free(format);
     }
@@ -226,7 +226,7 @@ static void thinking_is_given_to_those_who_ask(void **state)
     chat_format_free(format);
     format = chat_format_for(EACH("</think>", "{{ messages[-1].thinking }}"));
     expect_chat_text(format, &prompt, "</think>user:a;assistant:b;");
-    assert_string_equal(chat_format_manner(format)->think_open, "<think>");
+    assert_string_equal(chat_format_info(format)->think_open, "<think>");
     chat_format_free(format);
     format = chat_format_for(EACH("{# <|channel|> #}", "{{ messages[-1].thinking }}"));
     expect_chat_text(format, &prompt, "user:a;assistant:b;t");

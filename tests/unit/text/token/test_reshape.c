@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Conversations that templates refuse or do not show: what is found out when a template is opened, and the
- * turns that it is given instead.  The templates are small, each in the manner of a published family. */
+ * turns that it is given instead.  The templates are small, each in the format of a published family. */
 #include "tests/unit/text/token/vocabularies.h"
 
 #include "base/check.h"
@@ -232,13 +232,13 @@ static void a_listing_is_kept_where_calls_are_not_shown(void **state)
     struct chat_format *format = chat_format_for(LISTING ROLES "{# answer in <tool_call> #}");
 
     assert_false(chat_format_has_tools(format));
-    assert_int_equal(chat_format_manner(format)->calls, CALLS_HERMES);
+    assert_int_equal(chat_format_info(format)->calls, CALLS_HERMES);
     chat_format_free(format);
     expect_shapes(LISTING ROLES "{# answer in <tool_call> #}", &marked, 1);
 }
 
 /* Where the template does not say how calls are written, we do; the listing stays its own. */
-static void the_manner_of_calls_is_told_where_the_listing_does_not(void **state)
+static void the_format_of_calls_is_told_where_the_listing_does_not(void **state)
 {
     struct chat_format *format = chat_format_for(LISTING ROLES);
     const struct chat_message messages[] = {SYSTEM("s"), USER("a"), CALLS("", 1), RESULT("r", 0)};
@@ -335,7 +335,7 @@ int main(void)
         cmocka_unit_test(text_beside_calls_becomes_a_turn),
         cmocka_unit_test(text_that_is_shown_for_a_while_stays),
         cmocka_unit_test(a_listing_is_kept_where_calls_are_not_shown),
-        cmocka_unit_test(the_manner_of_calls_is_told_where_the_listing_does_not),
+        cmocka_unit_test(the_format_of_calls_is_told_where_the_listing_does_not),
         cmocka_unit_test(parameters_get_descriptions_where_they_are_wanted),
         cmocka_unit_test(a_queue_of_ids_may_be_appended_to),
         cmocka_unit_test(a_second_system_text_does_not_replace_the_first),

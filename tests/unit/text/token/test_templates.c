@@ -176,7 +176,7 @@ static void formats_have_names(void **state)
         struct chat_format *format = format_of_file(names[i][0]);
         assert_string_equal(chat_format_name(format), names[i][1]);
         assert_true(chat_format_has_tools(format));
-        assert_int_equal(chat_format_manner(format)->calls, calls[i]);
+        assert_int_equal(chat_format_info(format)->calls, calls[i]);
         chat_format_free(format);
     }
 }

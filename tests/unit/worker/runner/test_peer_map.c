@@ -10,7 +10,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/rng.h"
-#include "proto/abilities.h"
+#include "proto/capabilities.h"
 #include "tests/unit/worker/runner/map_rig.h"
 #include "worker/runner/block_map_priv.h"
 #include "worker/loop/worker_priv.h"
@@ -73,7 +73,7 @@ static struct worker_peer *link_up(uint32_t slot, const char *node)
         .worker = worker, .link = (struct link *)((char *)0x1000 + slot), .is_up = true, .can_tell = true};
     snprintf(peer->node, sizeof(peer->node), "%s", node);
     engine->peer_is_up[slot] = true;
-    engine->peers[slot].abilities = abilities_own();
+    engine->peers[slot].capabilities = capabilities_own();
     worker_follow_up(worker, peer);
     return peer;
 }

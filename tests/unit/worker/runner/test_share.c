@@ -20,7 +20,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
-#include "proto/abilities.h"
+#include "proto/capabilities.h"
 #include "tests/unit/worker/runner/share_rig.h"
 #include "worker/runner/block_map_priv.h"
 #include "worker/runner/disk_priv.h"
@@ -304,7 +304,7 @@ static void open_node(uint32_t number, struct metrics *metrics)
     engine->opts.grant_timeout_ns = TIMEOUT_NS;
     assert_int_equal(kv_pool_new(&pool, &engine->pool), 0);
     assert_int_equal(worker_transfers_open(engine), 0);
-    engine->peers[0].abilities = engine->peers[1].abilities = abilities_own();
+    engine->peers[0].capabilities = engine->peers[1].capabilities = capabilities_own();
 }
 
 static void close_node(struct node *node)

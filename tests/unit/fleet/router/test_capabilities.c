@@ -21,9 +21,9 @@ static int close_rig(void **state)
     return 0;
 }
 
-static struct link *worker(const char *node, uint64_t epoch, uint64_t abilities)
+static struct link *worker(const char *node, uint64_t epoch, uint64_t capabilities)
 {
-    rig.abilities = abilities;
+    rig.capabilities = capabilities;
     return rig_worker(&rig, node, PICKER_DECODE, epoch, 1000);
 }
 
@@ -36,24 +36,24 @@ static void ask_scores(void)
 
 static void what_is_stated_is_read(void **state)
 {
-    uint64_t older = ABILITY_GRAMMARS | ABILITY_LOGPROBS | ABILITY_ASKED;
+    uint64_t older = CAPABILITY_GRAMMARS | CAPABILITY_LOGPROBS | CAPABILITY_ASKED;
 
-    assert_int_equal(abilities_read(0), older);
-    assert_int_equal(abilities_read(ABILITY_SCORES), older); /* no word without the first bit */
-    assert_int_equal(abilities_read(ABILITY_STATED), ABILITY_STATED);
-    assert_int_equal(abilities_read(UINT64_MAX), UINT64_MAX);
-    assert_int_equal(abilities_own(), (1u << ABILITY_N) - 1);
-    assert_string_equal(ability_text(ABILITY_ASKED), "asked pushes");
-    assert_string_equal(ability_text(UINT64_C(1) << 60), "");
+    assert_int_equal(capabilities_read(0), older);
+    assert_int_equal(capabilities_read(CAPABILITY_SCORES), older); /* no word without the first bit */
+    assert_int_equal(capabilities_read(CAPABILITY_STATED), CAPABILITY_STATED);
+    assert_int_equal(capabilities_read(UINT64_MAX), UINT64_MAX);
+    assert_int_equal(capabilities_own(), (1u << CAPABILITY_N) - 1);
+    assert_string_equal(capability_text(CAPABILITY_ASKED), "asked pushes");
+    assert_string_equal(capability_text(UINT64_C(1) << 60), "");
 }
 
 /* Each need goes past the worker that lacks it, which is the better one otherwise. */
 static void a_worker_that_lacks_a_bit_is_passed_over(void **state)
 {
-    uint64_t all = abilities_own();
-    struct link *no_grammars = worker("d0", 1, all & ~(uint64_t)ABILITY_GRAMMARS);
-    struct link *no_logprobs = worker("d1", 2, all & ~(uint64_t)ABILITY_LOGPROBS);
-    struct link *newer = worker("d2", 3, ABILITY_STATED | UINT64_C(1) << 63); /* it knows none of ours */
+    uint64_t all = capabilities_own();
+    struct link *no_grammars = worker("d0", 1, all & ~(uint64_t)CAPABILITY_GRAMMARS);
+    struct link *no_logprobs = worker("d1", 2, all & ~(uint64_t)CAPABILITY_LOGPROBS);
+    struct link *newer = worker("d2", 3, CAPABILITY_STATED | UINT64_C(1) << 63); /* it knows none of ours */
 
     rig.constraint = "{\"json\": {}}";
     for (int i = 0; i < 5; i++) {
@@ -92,11 +92,11 @@ static void what_nobody_knows_is_refused_by_name(void **state)
     rig.constraint = "{\"json\": {}}";
     rig.sample.wants_logprob = false;
     rig_lose(&rig, old);
-    worker("d0", 2, ABILITY_STATED); /* the same node with less */
+    worker("d0", 2, CAPABILITY_STATED); /* the same node with less */
     client = rig_submit(&rig, 10, 1);
     assert_string_equal(client->message, "no worker of this model knows constrained answers: they are of an "
                                          "older version");
-    rig_lose(&rig, worker("d1", 3, abilities_own()));
+    rig_lose(&rig, worker("d1", 3, capabilities_own()));
     client = rig_submit(&rig, 10, 1); /* one that knows it was there, but is not now */
     assert_int_equal(client->status, 503);
     rig.constraint = NULL;
@@ -105,7 +105,7 @@ static void what_nobody_knows_is_refused_by_name(void **state)
 }
 
 /* With nobody there, it waits like any other; and keeps nobody waiting that others can serve. */
-static void who_waits_for_an_ability_is_no_obstacle(void **state)
+static void who_waits_for_a_capability_is_no_obstacle(void **state)
 {
     struct rig_client *scored, *plain;
     struct link *old, *able;
@@ -118,7 +118,7 @@ static void who_waits_for_an_ability_is_no_obstacle(void **state)
     old = worker("d0", 1, 0);
     router_place_queued(&rig.router);
     assert_int_equal(rig_last(old)->n_tokens, 11);
-    able = worker("d1", 2, abilities_own());
+    able = worker("d1", 2, capabilities_own());
     router_place_queued(&rig.router);
     assert_int_equal(rig_last(able)->n_tokens, 10);
     assert_int_equal(rig_last(able)->score_from, 1);
@@ -146,12 +146,12 @@ static void tokens_go_in_few_bytes_to_who_can_read_them(void **state)
         uint64_t digest;
 
         rig.tokens_from = prompts[i].from;
-        old = worker("d0", 2 * i + 1, abilities_own() & ~(uint64_t)ABILITY_NARROW);
+        old = worker("d0", 2 * i + 1, capabilities_own() & ~(uint64_t)CAPABILITY_NARROW);
         rig_submit(&rig, 500, 5);
         digest = rig_last(old)->tokens_digest;
         assert_sent(old, 0, digest);
         rig_lose(&rig, old);
-        able = worker("d0", 2 * i + 2, abilities_own()); /* which the request is sent to again */
+        able = worker("d0", 2 * i + 2, capabilities_own()); /* which the request is sent to again */
         router_place_queued(&rig.router);
         assert_sent(able, prompts[i].token_bytes, digest);
         rig_lose(&rig, able);
@@ -166,9 +166,9 @@ static void a_pair_of_two_versions_is_told_the_same(void **state)
     struct link *p, *d;
 
     rig.has_same_prompts = true;
-    rig.abilities = ABILITY_STATED;
+    rig.capabilities = CAPABILITY_STATED;
     p = rig_worker(&rig, "p0", PICKER_PREFILL, 1, 1000);
-    rig.abilities = abilities_own();
+    rig.capabilities = capabilities_own();
     d = rig_worker(&rig, "d0", PICKER_DECODE, 2, 1000);
     rig_submit(&rig, 500, 5);
     assert_sent(p, 0, rig_last(d)->tokens_digest);
@@ -185,7 +185,7 @@ static void scores_come_from_one_worker_of_either_role(void **state)
     struct link *p, *d;
     struct rig_client *client;
 
-    rig.abilities = abilities_own();
+    rig.capabilities = capabilities_own();
     p = rig_worker(&rig, "p0", PICKER_PREFILL, 1, 1000);
     d = rig_worker(&rig, "d0", PICKER_DECODE, 2, 1000);
     rig_submit(&rig, 500, 20);
@@ -221,7 +221,7 @@ static void what_cannot_be_a_score_is_a_fault(void **state)
 
     ask_scores();
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
-        struct link *d = worker("d0", i + 1, abilities_own());
+        struct link *d = worker("d0", i + 1, capabilities_own());
         struct rig_client *client = rig_submit(&rig, 10, 5);
 
         rig_accept(&rig, d, 0);
@@ -233,7 +233,7 @@ static void what_cannot_be_a_score_is_a_fault(void **state)
         rig_cancel(client);
         rig_lose(&rig, d);
     }
-    struct link *d = worker("d0", 99, abilities_own());
+    struct link *d = worker("d0", 99, capabilities_own());
     struct rig_client *client = rig_submit(&rig, 10, 5);
     rig_accept(&rig, d, 0);
     rig_tokens(&rig, d, 0, 1); /* an answer before the prompt's scores */
@@ -243,7 +243,7 @@ static void what_cannot_be_a_score_is_a_fault(void **state)
 
 static void a_paused_client_gets_them_in_order(void **state)
 {
-    struct link *d = worker("d0", 1, abilities_own());
+    struct link *d = worker("d0", 1, capabilities_own());
     struct backend backend = router_backend(&rig.router);
     Baton__Answer answer = BATON__ANSWER__INIT;
     struct rig_client *client;
@@ -257,7 +257,7 @@ static void a_paused_client_gets_them_in_order(void **state)
     rig_scores(&rig, d, 5, 5);
     rig_tokens(&rig, d, 0, 2);
     answer.request = rig_last(d)->request;
-    answer.is_scored = true;
+    answer.is_prompt_logprobs = true;
     answer.first_index = 12; /* the stop id behind prompt and answer */
     answer.ids = &id;
     answer.n_ids = 1;
@@ -280,7 +280,7 @@ int main(void)
         T(what_is_stated_is_read),
         T(a_worker_that_lacks_a_bit_is_passed_over),
         T(what_nobody_knows_is_refused_by_name),
-        T(who_waits_for_an_ability_is_no_obstacle),
+        T(who_waits_for_a_capability_is_no_obstacle),
         T(tokens_go_in_few_bytes_to_who_can_read_them),
         T(a_pair_of_two_versions_is_told_the_same),
         T(scores_come_from_one_worker_of_either_role),

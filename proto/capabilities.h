@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The capabilities of a worker, as its HELLO states them: bits of Hello.abilities.  A newer router does not
+/* The capabilities of a worker, as its HELLO states them: bits of Hello.capabilities.  A newer router does not
  * send a worker messages or fields that it does not know.  A reader ignores unknown bits.  Numbers are never
  * reused. */
-#ifndef PROTO_ABILITIES_H
-#define PROTO_ABILITIES_H
+#ifndef PROTO_CAPABILITIES_H
+#define PROTO_CAPABILITIES_H
 
 #include <stdint.h>
 
 /* Add a bit only for a feature that an old worker would ignore or answer wrongly, not for each field.
  * X(name, bit, text) */
-#define ABILITY_LIST(X)                                                                                      \
+#define CAPABILITY_LIST(X)                                                                                   \
     X(GRAMMARS, 1, "constrained answers")           /* Submit.constraint */                                  \
     X(LOGPROBS, 2, "log probabilities")             /* Sampling.wants_logprob, n_top */                      \
     X(ASKED, 3, "asked pushes")                     /* the worker accepts ASK and Submit.holder */           \
@@ -17,17 +17,17 @@
     X(NARROW, 5, "tokens of two or three bytes")    /* Submit.token_bytes */                                 \
     X(TELLS, 6, "block events for peers")           /* BLOCKS_WANTED from a peer, and Ask.tenant */
 
-#define ABILITY_N             7 /* including ABILITY_STATED */
-#define X(name, number, text) ABILITY_##name = 1 << (number),
-enum ability { ABILITY_STATED = 1, ABILITY_LIST(X) };
+#define CAPABILITY_N          7 /* including CAPABILITY_STATED */
+#define X(name, number, text) CAPABILITY_##name = 1 << (number),
+enum capability { CAPABILITY_STATED = 1, CAPABILITY_LIST(X) };
 #undef X
 
 /* The capabilities of this version. */
-uint64_t abilities_own(void);
+uint64_t capabilities_own(void);
 /* The capabilities that a HELLO states.  A worker older than the field states 0, which means GRAMMARS,
  * LOGPROBS and ASKED: the features of protocol 1 before the field. */
-uint64_t abilities_read(uint64_t stated);
+uint64_t capabilities_read(uint64_t stated);
 /* The lowest of these bits in words; "" when none is known. */
-const char *ability_text(uint64_t bits);
+const char *capability_text(uint64_t bits);
 
 #endif

@@ -22,14 +22,14 @@ enum {
     LONG_SLICE = 2048,       /* columns per slice for several tiles, without expansion */
 };
 
-static bool chose(enum kern_field field, uint32_t way)
+static bool chose(enum kern_field field, uint32_t variant)
 {
-    return kern_choice_get()->at[field] == way;
+    return kern_choice_get()->at[field] == variant;
 }
 
 /* Wide tiles extract weights once for more tokens, from one stream. On some processors this is faster only
  * with fields to extract, from six tokens on; on others always. */
-uint32_t way_tile_tokens(const struct weight *weight, uint32_t n_tokens)
+uint32_t matmul_tile_tokens(const struct weight *weight, uint32_t n_tokens)
 {
     const struct kern_q8 *q8 = weight->table->q8;
     const bool is_all = chose(KERN_WIDE, WIDE_ALL);
@@ -49,7 +49,7 @@ static uint32_t direct_tiles(const struct kern_table *table, struct quant_form f
     return form.bits == 4 && !form.is_table ? DIRECT_TILES_FOURS : DIRECT_TILES;
 }
 
-bool way_is_direct(const struct weight *weight, uint32_t tile_tokens, uint32_t n_tiles)
+bool matmul_is_direct(const struct weight *weight, uint32_t tile_tokens, uint32_t n_tiles)
 {
     const struct kern_q8 *q8 = weight->table->q8;
 
@@ -58,7 +58,7 @@ bool way_is_direct(const struct weight *weight, uint32_t tile_tokens, uint32_t n
 }
 
 /* Panels one after another make one stream for a single tile. */
-uint32_t way_direct_panels(const struct weight *weight, uint32_t tile_tokens, uint32_t n_tiles)
+uint32_t matmul_direct_panels(const struct weight *weight, uint32_t tile_tokens, uint32_t n_tiles)
 {
     const struct kern_q8 *q8 = weight->table->q8;
 
@@ -69,16 +69,16 @@ uint32_t way_direct_panels(const struct weight *weight, uint32_t tile_tokens, ui
 
 /* Expanded weights must stay in the first-level cache. Weights used without expansion need not: fewer
  * slices load and store sums less often, and a single panel is prefetched soon before its use. */
-uint32_t way_slice_panels(const struct weight *weight, bool is_direct, uint32_t direct_panels,
-                          uint32_t *cols_out)
+uint32_t matmul_slice_panels(const struct weight *weight, bool is_direct, uint32_t direct_panels,
+                             uint32_t *cols_out)
 {
     const bool is_long = is_direct && direct_panels == 1 && chose(KERN_SLICES, SLICES_LONG);
 
-    *cols_out = is_long ? LONG_SLICE : WAY_SLICE_CHUNKS * CHUNK_COLS;
+    *cols_out = is_long ? LONG_SLICE : MATMUL_SLICE_CHUNKS * CHUNK_COLS;
     return is_long ? 1 : weight->table->q8->tile_panels;
 }
 
-struct fetch_ahead way_ahead(const struct weight *weight, uint32_t n_tokens)
+struct fetch_ahead matmul_fetch_ahead(const struct weight *weight, uint32_t n_tokens)
 {
     static const struct fetch_ahead once = {.near_bytes = 4096, .is_told_near = true},
                                     fours = {.near_bytes = 1024,
@@ -96,7 +96,7 @@ struct fetch_ahead way_ahead(const struct weight *weight, uint32_t n_tokens)
     return n_tokens == 1 && bits == 4 ? fours : once;
 }
 
-bool way_is_near(bool is_told)
+bool matmul_fetches_near(bool is_told)
 {
     return !is_told && chose(KERN_PLAIN, CACHE_FIRST);
 }

@@ -7,10 +7,18 @@ baton_model_SOURCES = clients/model/main.c clients/model/model_cli.h clients/mod
 	clients/model/prompt.h clients/model/prompt.c clients/model/rig.h clients/model/rig.c \
 	clients/model/cmd_make.c clients/model/make_priv.h clients/model/make_vocab.c clients/model/make_weights.c \
 	clients/model/make_keys.c clients/model/make_qblk.c \
-	clients/model/cmd_quantize.c clients/model/quantize_priv.h clients/model/quantize_mix.c \
+	clients/model/cmd_quantize.c clients/model/quantize_priv.h clients/model/quantize_mix.c clients/model/cmd_split.c clients/model/cmd_pull.c \
 	clients/model/cmd_perplexity.c clients/model/perplexity_priv.h clients/model/perplexity_score.c \
 	clients/model/cmd_bench.c clients/model/bench_priv.h clients/model/bench_limit.c clients/model/bench_run.c
-baton_model_LDADD = $(link_serve_prompt) $(link_compute_sched)
+baton_model_LDADD = libpull.a $(link_serve_prompt) $(link_compute_sched) $(CURL_LIBS)
+
+# Model files from a hub.
+noinst_LIBRARIES += libpull.a
+libpull_a_SOURCES = clients/pull/pull.h clients/pull/pull_http_priv.h clients/pull/pull_name.c \
+	clients/pull/pull_list.c clients/pull/pull_state.c clients/pull/pull_http.c clients/pull/pull_get.c \
+	clients/pull/pull_store.c clients/pull/pull_progress.c
+libpull_a_CPPFLAGS = $(AM_CPPFLAGS) $(CURL_CFLAGS)
+link_pull = libpull.a libtext_json.a libgguf.a libbase.a $(JANSSON_LIBS) $(XXHASH_LIBS) $(SSL_LIBS) $(CURL_LIBS) -lpthread -lm
 
 dist_check_SCRIPTS += tests/integration/test-model-cli tests/integration/test_quality.py tests/integration/test-bench-kv
 TESTS += tests/integration/test-model-cli tests/integration/test-bench-kv
@@ -107,4 +115,4 @@ baton_plan_SOURCES = clients/plan/main.c clients/plan/plan_cli.h clients/plan/pl
 	clients/plan/plan_job.h clients/plan/cmd_plan.c clients/plan/plan_report.c clients/plan/plan_explain.c \
 	clients/plan/plan_trace.c clients/plan/plan_html.c clients/plan/svg.h clients/plan/svg.c \
 	clients/plan/plan_conf.c
-baton_plan_LDADD = libfleet_plan.a $(link_clients) libtext_json.a libgguf.a libbase.a $(JANSSON_LIBS) $(XXHASH_LIBS) -lpthread -lm
+baton_plan_LDADD = libfleet_plan.a libbench.a $(link_clients) libtext_json.a libgguf.a libbase.a $(JANSSON_LIBS) $(XXHASH_LIBS) -lpthread -lm

@@ -4,5 +4,5 @@
 
 int main(int argc, char **argv)
 {
-    return worker_main(argc, argv, &decode_conf_table, WORKER_DECODE);
+    return worker_main(argc, argv, &decode_conf_table);
 }

@@ -18,6 +18,15 @@ EXTRA_PROGRAMS += first/baton-prefill first/baton-decode
 first_workers = first/baton-prefill first/baton-decode
 first_link = libkern_here.a $(filter-out $(kern_libs),$(link_worker_loop)) $(kern_here_libs) libgguf.a libbase.a
 first_libraries = $(filter %.a,$(first_link))
+# It fetches models for ./run --model hf:...
+EXTRA_PROGRAMS += first/baton-model
+first_workers += first/baton-model
+first_model_link = libpull.a libkern_here.a $(filter-out $(kern_libs),$(link_serve_prompt) $(link_compute_sched)) $(kern_here_libs) \
+	libgguf.a libbase.a $(CURL_LIBS)
+first_baton_model_SOURCES = $(baton_model_SOURCES)
+first_baton_model_LDFLAGS = $(AM_LDFLAGS) -Wl,-u,kern_tables
+first_baton_model_LDADD = $(first_model_link)
+first_baton_model_DEPENDENCIES = $(filter %.a,$(first_model_link))
 first_baton_prefill_SOURCES = $(baton_prefill_SOURCES)
 first_baton_prefill_LDFLAGS = $(AM_LDFLAGS) -Wl,-u,kern_tables
 first_baton_prefill_LDADD = $(first_link)

@@ -4,5 +4,5 @@
 
 int main(int argc, char **argv)
 {
-    return worker_main(argc, argv, &prefill_conf_table, WORKER_PREFILL);
+    return worker_main(argc, argv, &prefill_conf_table);
 }

@@ -76,7 +76,7 @@ static const struct worker_conf *reload(void *arg)
     return conf;
 }
 
-int worker_main(int argc, char **argv, const struct config_table *table, enum worker_role role)
+int worker_main(int argc, char **argv, const struct config_table *table)
 {
     struct state state = {.options = {.check = worker_check,
                                       .cluster_key = cluster_key,
@@ -84,7 +84,7 @@ int worker_main(int argc, char **argv, const struct config_table *table, enum wo
                                       .libraries = worker_libraries,
                                       .tune = worker_tune}};
     struct fault fault = {0};
-    struct worker_opts opts = {.role = role, .reload = reload, .reload_arg = &state};
+    struct worker_opts opts = {.daemon = table->daemon, .reload = reload, .reload_arg = &state};
     void *conf;
     int status = 0;
 

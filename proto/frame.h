@@ -42,7 +42,8 @@
     X(ASK_REFUSED, 41, AskRefused, ask_refused, 4 << 10)                                                     \
     X(BLOCK_EVENTS, 50, BlockEvents, block_events, 1 << 20)                                                  \
     X(BLOCKS_WANTED, 51, BlocksWanted, blocks_wanted, 4 << 10)                                               \
-    X(BLOCKS_SOLE, 52, BlocksSole, blocks_sole, 1 << 20)
+    X(BLOCKS_SOLE, 52, BlocksSole, blocks_sole, 1 << 20)                                                     \
+    X(SET_ROLE, 60, SetRole, set_role, 4 << 10)
 
 enum frame_type {
 #define X(name, number, ctype, snake, max_bytes) FRAME_##name = number,
@@ -57,6 +58,9 @@ struct frame_header {
 };
 
 #define FRAME_SINGLE_BYTES 16
+
+/* Tokens of a prompt, and of a worker's context: as many as SUBMIT's 16 MiB can hold. */
+#define FRAME_MAX_TOKENS (UINT64_C(4) << 20)
 
 struct frame_single { /* an Answer of one token, packed in Tokens.singles */
     uint64_t request;

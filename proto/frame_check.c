@@ -11,7 +11,7 @@
  *   TEXT   string                length in bytes
  *   NAME   string                length; only [A-Za-z0-9._-]
  *   HEX    string                length; only 0-9a-f
- *   RANGE  integers and reals    value
+ *   RANGE  integers, reals, enums  value
  *   WITHIN reals                 value, either sign (max)
  *   BYTES  bytes                 length
  *   WORDS  bytes                 length, a multiple of four
@@ -30,7 +30,7 @@
 #include <math.h>
 #include <string.h>
 
-#define MAX_TOKENS     (UINT64_C(4) << 20) /* as many as SUBMIT's 16 MiB can hold */
+#define MAX_TOKENS     FRAME_MAX_TOKENS
 #define MAX_BLOCKS     (UINT64_C(1) << 24) /* blocks of a pool */
 #define MAX_TEXT       255
 #define MAX_PATH       107 /* sun_path less its NUL */
@@ -88,7 +88,10 @@ static const struct limits table[] = {
           {"decode_step_s", RANGE, 0, MAX_REAL},
           {"transfer_bytes_per_s", RANGE, 0, MAX_REAL},
           {"push_bytes_per_s", RANGE, 0, MAX_REAL},
-          {"read_bytes_per_s", RANGE, 0, MAX_REAL})},
+          {"read_bytes_per_s", RANGE, 0, MAX_REAL},
+          {"prompt_token_s", RANGE, 0, MAX_REAL},
+          {"prompt_pair_s", RANGE, 0, MAX_REAL},
+          {"queued_prefill_s", RANGE, 0, MAX_REAL})},
     {&baton__goodbye__descriptor, ROWS({"text", TEXT, 0, 511})},
     {&baton__vocabulary_wanted__descriptor, ROWS({"fingerprint", HEX, 32, 32})},
     {&baton__vocabulary_part__descriptor,
@@ -155,6 +158,7 @@ static const struct limits table[] = {
           {"tiers", BYTES, 0, MAX_EVENTS},
           {"part", RANGE, 0, MAX_BLOCKS})},
     {&baton__blocks_sole__descriptor, ROWS({"hashes", HASHES, HASH_BYTES, HASH_BYTES *MAX_EVENTS})},
+    {&baton__set_role__descriptor, ROWS({"role", RANGE, BATON__ROLE__ROLE_PREFILL, BATON__ROLE__ROLE_BOTH})},
 };
 /* clang-format on */
 
@@ -357,7 +361,7 @@ static int check_value(const struct check *check, const ProtobufCFieldDescriptor
         if (protobuf_c_enum_descriptor_get_value(field->descriptor, *(const int *)at) == NULL)
             return fault_set(check->fault, E_PROTO, "%s.%s: unknown value %d", check->message, check->field,
                              *(const int *)at);
-        return 0;
+        return check_integer(check, (uint64_t) * (const int *)at, limit);
     case PROTOBUF_C_TYPE_FLOAT:
         return check_real(check, (double)*(const float *)at, limit);
     case PROTOBUF_C_TYPE_DOUBLE:

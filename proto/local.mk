@@ -4,7 +4,7 @@
 noinst_LIBRARIES += libproto.a
 libproto_a_SOURCES = proto/frame.h proto/frame.c proto/frame_priv.h proto/frame_check.c \
 	proto/token_list.h proto/token_list.c \
-	proto/capabilities.h proto/capabilities.c proto/kv_frame.h proto/kv_frame.c proto/kv_frame_rdma.h proto/kv_frame_rdma.c
+	proto/capabilities.h proto/capabilities.c proto/role.h proto/role.c proto/kv_frame.h proto/kv_frame.c proto/kv_frame_rdma.h proto/kv_frame_rdma.c
 nodist_libproto_a_SOURCES = $(proto_built)
 proto_built = proto/control.pb-c.c proto/control.pb-c.h
 

@@ -30,6 +30,8 @@ include tests/fuzz/http.mk
 include tests/fuzz/conn.mk
 include tests/fuzz/h2.mk
 include tests/fuzz/gguf.mk
+include tests/fuzz/split.mk
+include tests/fuzz/pull.mk
 include tests/fuzz/tune.mk
 include tests/fuzz/plan.mk
 include tests/fuzz/vocab.mk

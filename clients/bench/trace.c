@@ -18,6 +18,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/file.h"
 #include "base/str.h"
 
 #define MAX_FILE_BYTES (UINT64_C(1) << 30)
@@ -292,21 +293,13 @@ int trace_load(const char *path, struct fault *fault, struct trace *out)
 {
     FILE *file = fopen(path, "re");
     struct buf text = {0};
-    static char piece[65536];
-    size_t n;
-    int rc = 0;
+    int rc;
 
     if (file == NULL)
         return fault_set(fault, E_IO, "%s: %s", path, strerror(errno));
-    while (rc == 0 && (n = fread(piece, 1, sizeof(piece), file)) > 0) {
-        rc = buf_append(&text, piece, n);
-        if (rc == 0 && text.len_bytes > MAX_FILE_BYTES)
-            rc = E_LIMIT;
-    }
-    if (rc < 0)
-        fault_set(fault, rc, "%s: %s", path, err_text(rc));
-    else if (ferror(file))
-        rc = fault_set(fault, E_IO, "%s: %s", path, strerror(errno));
+    rc = file_read_rest(file, MAX_FILE_BYTES, &text);
+    if (rc != 0)
+        fault_set(fault, rc, "%s: %s", path, rc == E_IO ? strerror(errno) : err_text(rc));
     fclose(file);
     if (rc == 0)
         rc = trace_parse(path, buf_view(&text), fault, out);

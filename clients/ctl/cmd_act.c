@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Commands that change a daemon: drain, undrain, reload.
+/* Commands that change a daemon: drain, undrain, reload, role.
  *
  * A drained worker refuses new requests and finishes the running ones.  A drained router reports that it is
  * not ready, so that balancers turn away.  drain --wait returns when nothing runs any more, or when the daemon
- * has exited. */
+ * has exited.  role returns when the daemon shows the worker's new role. */
 #include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -15,13 +15,15 @@
 #include "clients/ctl/commands.h"
 #include "clients/ctl/status.h"
 
-#define POLL_NS (200 * NS_PER_MS)
+#define POLL_NS      (200 * NS_PER_MS)
+#define ROLE_POLL_NS (10 * NS_PER_MS)
+#define ROLE_MOST_NS (5 * NS_PER_S)
 
 static int act(const struct ctl *ctl, struct admin_door *door, const char *verb)
 {
     struct fault fault = {0};
     struct buf body = {0};
-    char path[64];
+    char path[256];
     int rc;
 
     snprintf(path, sizeof(path), "/admin/%s", verb);
@@ -120,6 +122,60 @@ int cmd_drain(const struct ctl *ctl, int argc, char **argv)
     status = act(ctl, door, "drain");
     if (status == EXIT_DONE && waits)
         status = wait_until_quiet(door, timeout_ns);
+    admin_door_close(door);
+    return status;
+}
+
+/* ---- role ---- */
+
+/* Whether the daemon shows this role for the worker; an error when it cannot be asked. */
+static int has_role(struct admin_door *door, const char *node, const char *role, struct fault *fault)
+{
+    struct buf body = {0};
+    char now[64] = "";
+    int rc = admin_door_ask(door, false, "/admin/status", fault, &body);
+
+    if (rc == 0)
+        rc = status_role(buf_view(&body), node, now);
+    buf_fini(&body);
+    return rc < 0 ? rc : strcmp(now, role) == 0;
+}
+
+static int wait_for_role(struct admin_door *door, const char *node, const char *role)
+{
+    uint64_t began_ns = clock_now_ns();
+    struct fault fault = {0};
+    int rc;
+
+    while ((rc = has_role(door, node, role, &fault)) == 0) {
+        if (clock_now_ns() - began_ns > ROLE_MOST_NS)
+            return complain(CTL_NAME, "role: %s has been told, but does not show the role yet", node);
+        clock_sleep_ns(ROLE_POLL_NS);
+    }
+    if (rc < 0)
+        return complain(CTL_NAME, "role: %s", fault.text[0] != '\0' ? fault.text : err_text(rc));
+    printf("%s: %s, effective after %.0f ms\n", node, role, (double)(clock_now_ns() - began_ns) / NS_PER_MS);
+    return finish_output(CTL_NAME);
+}
+
+int cmd_role(const struct ctl *ctl, int argc, char **argv)
+{
+    struct admin_door *door;
+    char verb[192];
+    int status;
+
+    if (argc != 3)
+        return complain_usage(CTL_NAME, "role: a worker's name and prefill, decode or both are wanted");
+    if (strchr(argv[1], '/') != NULL || strchr(argv[2], '/') != NULL ||
+        strlen(argv[1]) + strlen(argv[2]) > 80)
+        return complain_usage(CTL_NAME, "role: %.80s is no worker's name", argv[1]);
+    snprintf(verb, sizeof(verb), "role/%s/%s", argv[2], argv[1]);
+    door = ctl_open(ctl);
+    if (door == NULL)
+        return EXIT_FAILED;
+    status = act(ctl, door, verb);
+    if (status == EXIT_DONE)
+        status = wait_for_role(door, argv[1], argv[2]);
     admin_door_close(door);
     return status;
 }

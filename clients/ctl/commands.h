@@ -20,6 +20,7 @@ int cmd_status(const struct ctl *ctl, int argc, char **argv);
 int cmd_top(const struct ctl *ctl, int argc, char **argv);
 int cmd_metrics(const struct ctl *ctl, int argc, char **argv);
 int cmd_drain(const struct ctl *ctl, int argc, char **argv);
+int cmd_role(const struct ctl *ctl, int argc, char **argv);
 int cmd_verb(const struct ctl *ctl, int argc, char **argv); /* undrain, reload */
 int cmd_new_key(const struct ctl *ctl, int argc, char **argv);
 int cmd_keys(const struct ctl *ctl, int argc, char **argv); /* lists a key file */

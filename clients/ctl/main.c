@@ -25,6 +25,7 @@ static const struct command commands[] = {
     {"drain", "leave service, finish what runs (a router: be not ready): drain [--wait [--timeout 5min]]",
      cmd_drain},
     {"undrain", "take requests again", cmd_verb},
+    {"role", "give a worker another role while it runs: role WORKER prefill|decode|both", cmd_role},
     {"reload", "read the configuration again, as SIGHUP does", cmd_verb},
     {"new-key", "make an API key: new-key [--tenant NAME] [--id NAME] [LIMIT=VALUE]...", cmd_new_key},
     {"keys", "what a key file allows, without its secrets: keys FILE", cmd_keys},

@@ -254,11 +254,14 @@ static void put_worker_table(const json_t *root, struct buf *out)
 {
     const json_t *blocks = json_object_get(root, "blocks");
     uint64_t hits = count_of(blocks, "hits");
+    bool has_role = json_object_get(root, "role") != NULL;
+    char role[64];
     char one[64];
     char two[64];
     char rails[512];
 
-    buf_printf(out, "%s %s%s%s\n", text_of(root, "daemon", one), text_of(root, "node", two),
+    buf_printf(out, "%s %s%s%s%s%s\n", text_of(root, "daemon", one), text_of(root, "node", two),
+               has_role ? ", role " : "", has_role ? text_of(root, "role", role) : "",
                is_set(root, "draining") ? ", draining" : "",
                is_set(root, "unfit") ? ", unfit: its logits are not finite numbers" : "");
     buf_printf(out, "  model     %s on engine %s\n", text_of(root, "model", one),
@@ -335,4 +338,28 @@ int status_work(struct bytes json, struct status_work *out)
         return E_FORMAT;
     *out = work;
     return 0;
+}
+
+int status_role(struct bytes json, const char *node, char role_out[64])
+{
+    json_t *root = json_loadb((const char *)json.data, json.len_bytes, 0, NULL);
+    const json_t *workers = json_object_get(root, "workers");
+    int rc = json_is_string(json_object_get(root, "daemon")) ? E_NOT_FOUND : E_FORMAT;
+    char name[64];
+    size_t i;
+    json_t *worker;
+
+    if (rc == E_NOT_FOUND && workers == NULL && strcmp(text_of(root, "node", name), node) == 0) {
+        text_of(root, "role", role_out);
+        rc = 0;
+    }
+    json_array_foreach(workers, i, worker)
+    {
+        if (rc != E_NOT_FOUND || strcmp(text_of(worker, "node", name), node) != 0)
+            continue;
+        text_of(worker, "role", role_out);
+        rc = 0;
+    }
+    json_decref(root);
+    return rc;
 }

@@ -14,6 +14,8 @@ struct status_work { /* the figures that drain waits for and top shows */
 /* Appends a table of several lines, or (is_line) one short line; both end in a newline.  Control characters in
  * names become '?'.  E_FORMAT: not the status of a daemon; E_NOMEM. */
 int status_render(struct bytes json, bool is_line, struct buf *out);
+/* The role of a worker by its node's name: the daemon's own, or one that the router lists. E_NOT_FOUND, E_FORMAT. */
+int status_role(struct bytes json, const char *node, char role_out[64]);
 int status_work(struct bytes json, struct status_work *out); /* E_FORMAT */
 
 #endif

@@ -6,6 +6,7 @@
 #include "clients/model/model_cli.h"
 
 #include "base/err.h"
+#include "base/file.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -44,16 +45,14 @@ int cli_done(const char *command)
 
 static int read_all(FILE *file, size_t limit_bytes, struct fault *fault, struct buf *out)
 {
-    uint8_t piece[65536];
-    size_t before = out->len_bytes, n;
+    int rc = file_read_rest(file, limit_bytes, out);
 
-    while ((n = fread(piece, 1, sizeof(piece), file)) > 0) {
-        if (n > limit_bytes - (out->len_bytes - before))
-            return fault_set(fault, E_LIMIT, "more than %zu bytes of input", limit_bytes);
-        if (buf_append(out, piece, n) != 0)
-            return fault_set(fault, E_NOMEM, "out of memory");
-    }
-    return ferror(file) ? fault_set(fault, E_IO, "cannot read: %s", strerror(errno)) : 0;
+    if (rc == E_LIMIT)
+        fault_set(fault, rc, "more than %zu bytes of input", limit_bytes);
+    else if (rc != 0)
+        fault_set(fault, rc, rc == E_IO ? "cannot read: %s" : "%s",
+                  rc == E_IO ? strerror(errno) : err_text(rc));
+    return rc;
 }
 
 int cli_read(const char *path, size_t limit_bytes, struct fault *fault, struct buf *out)

@@ -104,10 +104,12 @@ static int plan(void *arg, const struct model_tensor *tensor)
         making->max_plans = more;
     }
     at = &making->plans[making->n_plans++];
-    *at = (struct tensor_plan){
-        .tensor = *tensor,
-        .n_weights = 1,
-        .type = tensor->n_dims == 1 || tensor->role == MODEL_BIAS ? DTYPE_F32 : making->shape->type};
+    *at = (struct tensor_plan){.tensor = *tensor,
+                               .n_weights = 1,
+                               .type = tensor->n_dims == 1 || tensor->role == MODEL_BIAS ||
+                                               tensor->role == MODEL_NORM
+                                           ? DTYPE_F32
+                                           : making->shape->type};
     for (uint32_t i = 0; i < tensor->n_dims; i++)
         at->n_weights *= tensor->dims[i];
     choose_values(making->shape, at);

@@ -20,10 +20,12 @@
 #include "base/rng.h"
 #include "base/str.h"
 #include "net/http/client.h"
+#include "net/http/sse_parse.h"
 #include "text/json/json.h"
 
 #define LOAD_PROBE_WORDS 256
-#define LOAD_LINE_BYTES  ((size_t)1 << 20)
+#define LOAD_EVENT_BYTES ((size_t)1 << 20)
+#define LOAD_ERROR_BYTES 200
 
 struct load {
     struct load_opts opts;
@@ -50,14 +52,16 @@ struct load_ask {
     struct list in_live;
     uint64_t sent_ns, first_ns, last_ns;
     double n_pieces, prompt_tokens, answer_tokens;
-    struct buf line;
+    struct sse_parser *events;
+    struct buf error; /* the beginning of the body of a refusal */
     int status;
 };
 
 static void ask_free(struct load_ask *ask)
 {
     list_remove(&ask->in_live);
-    buf_fini(&ask->line);
+    sse_parser_free(ask->events);
+    buf_fini(&ask->error);
     free(ask);
 }
 
@@ -67,12 +71,14 @@ static void load_stop(struct load *load, int result)
     ev_loop_stop(load->loop);
 }
 
-static void ask_chunk(struct load_ask *ask, struct bytes text)
+static int ask_on_event(void *arg, struct bytes name, struct bytes data)
 {
+    struct load_ask *ask = arg;
     json_t *root;
 
-    if (api_json_load(text, NULL, &root) != 0)
-        return;
+    (void)name;
+    if (api_json_load(data, NULL, &root) != 0) /* the last event is "[DONE]" */
+        return 0;
     const json_t *choice = json_array_get(json_object_get(root, "choices"), 0);
     const json_t *delta = json_object_get(choice, "delta"), *usage = json_object_get(root, "usage");
     bool has_text = json_string_length(json_object_get(delta, "content")) > 0 ||
@@ -87,6 +93,7 @@ static void ask_chunk(struct load_ask *ask, struct bytes text)
         ask->answer_tokens = json_number_value(json_object_get(usage, "completion_tokens"));
     }
     json_decref(root);
+    return 0;
 }
 
 static void ask_on_head(void *arg, const struct http_head *head, struct bytes text)
@@ -101,21 +108,10 @@ static void ask_on_body(void *arg, struct bytes piece)
 {
     struct load_ask *ask = arg;
 
-    buf_append(&ask->line, piece.data, piece.len_bytes);
-    if (ask->status != 200)
-        return;
-    for (;;) {
-        struct bytes all = buf_view(&ask->line);
-        size_t end = bytes_find(all, bytes_str("\n"), 0);
-
-        if (end == SIZE_MAX)
-            break;
-        if (bytes_starts_with(all, "data: {"))
-            ask_chunk(ask, bytes_of(all.data + 6, end - 6));
-        buf_consume(&ask->line, end + 1);
-    }
-    if (ask->line.len_bytes > LOAD_LINE_BYTES)
-        buf_clear(&ask->line);
+    if (ask->status == 200)
+        sse_parser_feed(ask->events, piece);
+    else if (ask->error.len_bytes < LOAD_ERROR_BYTES)
+        buf_append(&ask->error, piece.data, piece.len_bytes);
 }
 
 static int load_send(struct load *load);
@@ -146,8 +142,9 @@ static void ask_on_end(void *arg, int result, const struct fault *fault)
     if (!is_good && load->result == 0 && result != 0)
         fault_set(load->fault, E_PEER, "a request failed: %s", fault->text);
     else if (!is_good && load->result == 0)
-        fault_set(load->fault, E_PEER, "the server said %d: %.200s", ask->status,
-                  ask->line.len_bytes == 0 ? "" : (const char *)ask->line.data);
+        fault_set(load->fault, E_PEER, "the server said %d: %.*s", ask->status,
+                  (int)(ask->error.len_bytes < LOAD_ERROR_BYTES ? ask->error.len_bytes : LOAD_ERROR_BYTES),
+                  ask->error.len_bytes == 0 ? "" : (const char *)ask->error.data);
     ask_free(ask);
     load->n_ended++;
     if (!is_good)
@@ -196,17 +193,30 @@ static int load_body(struct load *load, struct buf *out)
     return rc;
 }
 
+static struct load_ask *ask_new(struct load *load)
+{
+    struct load_ask *ask = calloc(1, sizeof(*ask));
+
+    if (ask == NULL)
+        return NULL;
+    ask->load = load;
+    list_init(&ask->in_live);
+    if (sse_parser_new(LOAD_EVENT_BYTES, ask_on_event, ask, &ask->events) == 0)
+        return ask;
+    free(ask);
+    return NULL;
+}
+
 static int load_send(struct load *load)
 {
     static const struct http_call_events EVENTS = {
         .on_head = ask_on_head, .on_body = ask_on_body, .on_end = ask_on_end};
-    struct load_ask *ask = calloc(1, sizeof(*ask));
+    struct load_ask *ask = ask_new(load);
     struct buf body = {0};
     struct http_call *call;
     int rc = ask == NULL ? E_NOMEM : load_body(load, &body);
 
     if (rc == 0) {
-        ask->load = load;
         ask->sent_ns = clock_now_ns();
         rc = http_client_start(load->client,
                                &(struct http_call_opts){.method = HTTP_POST,
@@ -220,7 +230,8 @@ static int load_send(struct load *load)
     }
     buf_fini(&body);
     if (rc != 0) {
-        free(ask);
+        if (ask != NULL)
+            ask_free(ask);
         return rc;
     }
     list_push_back(&load->live, &ask->in_live);

@@ -13,25 +13,20 @@ bool plan_cli_read(const char *path, struct buf *out)
 {
     const char *why = NULL;
     FILE *file = strcmp(path, "-") == 0 ? stdin : file_open(path, &why);
-    uint8_t piece[65536];
-    size_t n;
-    bool is_good = true;
+    int rc;
 
     if (file == NULL) {
         complain(PLAN_NAME, "%s: %s", path, why);
         return false;
     }
-    while (is_good && (n = fread(piece, 1, sizeof(piece), file)) > 0)
-        is_good = out->len_bytes + n <= PLAN_TABLE_BYTES && buf_append(out, piece, n) == 0;
-    if (!is_good)
+    rc = file_read_rest(file, PLAN_TABLE_BYTES, out);
+    if (rc == E_LIMIT)
         complain(PLAN_NAME, "%s: more than %zu bytes", path, PLAN_TABLE_BYTES);
-    else if (ferror(file)) {
-        complain(PLAN_NAME, "%s: %s", path, strerror(errno));
-        is_good = false;
-    }
+    else if (rc != 0)
+        complain(PLAN_NAME, "%s: %s", path, rc == E_IO ? strerror(errno) : err_text(rc));
     if (file != stdin)
         fclose(file);
-    return is_good;
+    return rc == 0;
 }
 
 bool plan_cli_constants(const char *path, struct plan_constants *out)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A status has two rates: the mean time of a step that only decodes, and prompt tokens per second.  It does
- * not say how a step grows with its sequences; the picker's prior (5 percent each) stands in for it. */
+/* A status has the mean time of a step that only decodes, and prompt tokens per second.  Once the worker has
+ * seen long prompts, it also has the cost of a prompt token without its attention, and of each token that it
+ * attends to.  It does not say how a step grows with its sequences; the picker's prior (5 percent each)
+ * stands in for it. */
 #include "clients/sim/measured.h"
 
 #include <errno.h>
@@ -9,6 +11,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "base/file.h"
 
 #define MAX_BYTES  (1u << 20)
 #define ROW_GROWTH 0.05
@@ -16,9 +19,12 @@
 int measured_parse(const char *name, struct bytes text, struct fault *fault, struct sim_times *out)
 {
     json_error_t error;
-    json_t *root = json_loadb((const char *)text.data, text.len_bytes, 0, &error);
+    const char *data = text.len_bytes > 0 ? (const char *)text.data : "";
+    json_t *root = json_loadb(data, text.len_bytes, 0, &error);
     double rate = json_number_value(json_object_get(root, "prefill_tokens_per_s"));
     double step_s = json_number_value(json_object_get(root, "decode_step_ms")) / 1e3;
+    double token_s = json_number_value(json_object_get(root, "prompt_token_us")) / 1e6;
+    double pair_s = json_number_value(json_object_get(root, "prompt_pair_ns")) / 1e9;
     bool is_json = root != NULL;
 
     json_decref(root);
@@ -32,24 +38,27 @@ int measured_parse(const char *name, struct bytes text, struct fault *fault, str
             name);
     *out = (struct sim_times){
         .step_s = step_s * (1 - ROW_GROWTH), .row_s = step_s * ROW_GROWTH, .token_s = 1 / rate};
+    if (token_s > 0 && token_s < 1e3 && pair_s > 0 && pair_s < 1e3) { /* long prompts were seen */
+        out->token_s = token_s;
+        out->pair_s = pair_s;
+    }
     return 0;
 }
 
 int measured_load(const char *path, struct fault *fault, struct sim_times *out)
 {
-    static char text[MAX_BYTES + 1];
     FILE *file = fopen(path, "re");
-    size_t n;
-    bool is_bad;
+    struct buf text = {0};
+    int rc;
 
     if (file == NULL)
         return fault_set(fault, E_IO, "%s: %s", path, strerror(errno));
-    n = fread(text, 1, sizeof(text), file);
-    is_bad = ferror(file) != 0;
+    rc = file_read_rest(file, MAX_BYTES, &text);
     fclose(file);
-    if (is_bad)
-        return fault_set(fault, E_IO, "%s: cannot be read", path);
-    if (n > MAX_BYTES)
-        return fault_set(fault, E_LIMIT, "%s: longer than a status", path);
-    return measured_parse(path, bytes_of(text, n), fault, out);
+    if (rc == 0)
+        rc = measured_parse(path, buf_view(&text), fault, out);
+    else
+        fault_set(fault, rc, "%s: %s", path, rc == E_LIMIT ? "longer than a status" : "cannot be read");
+    buf_fini(&text);
+    return rc;
 }

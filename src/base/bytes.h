@@ -3,7 +3,9 @@
  * once.
  *
  * A reader that runs past its end sets is_bad and returns zeros from then on.  So a parser checks is_bad
- * once, at the end. */
+ * once, at the end.
+ *
+ * More than 15 functions: one reader and one writer for each width of a wire field. */
 #ifndef BASE_BYTES_H
 #define BASE_BYTES_H
 

@@ -10,7 +10,9 @@
  * A decision takes time logarithmic in the number of waiting tenants.  A tenant that does not wait takes no
  * memory, unless it is in debt: it was served ahead of the others and left.  The queue remembers such debts
  * until the others have caught up, for a limited number of tenants.  No I/O, no clock, no randomness.  One
- * thread. */
+ * thread.
+ *
+ * More than 15 functions: one queue with two callers: the router picks the next tenant, the scheduler walks the order. */
 #ifndef BASE_FAIR_H
 #define BASE_FAIR_H
 

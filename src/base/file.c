@@ -61,3 +61,18 @@ int file_open_secret(const char *path, const char *secret, struct fault *fault)
                      "%s: mode %04o lets every user use the %s; chmod o-rwx makes it acceptable", path,
                      (unsigned)(info.st_mode & 07777), secret);
 }
+
+int file_read_rest(FILE *file, size_t max_bytes, struct buf *out)
+{
+    uint8_t piece[16384];
+    size_t left = max_bytes, n;
+
+    while ((n = fread(piece, 1, sizeof(piece), file)) > 0) {
+        if (n > left)
+            return E_LIMIT;
+        if (buf_append(out, piece, n) != 0)
+            return E_NOMEM;
+        left -= n;
+    }
+    return ferror(file) ? E_IO : 0;
+}

@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 
+#include "base/bytes.h"
 #include "base/fault.h"
 
 /* Opens a regular file for reading.  On failure returns NULL and sets *why_out to the reason without the
@@ -16,5 +17,8 @@ FILE *file_open(const char *path, const char **why_out);
  * ("private key").  Returns a descriptor to close, or E_NOT_FOUND, E_IO, E_INVAL (not a regular file) or E_AUTH
  * (its mode), with the fault. */
 int file_open_secret(const char *path, const char *secret, struct fault *fault);
+
+/* Appends the rest of file, at most max_bytes.  Returns 0, or E_LIMIT (longer), E_NOMEM, E_IO (errno says why). */
+int file_read_rest(FILE *file, size_t max_bytes, struct buf *out);
 
 #endif

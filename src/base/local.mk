@@ -44,6 +44,7 @@ base_tests = \
 	tests/unit/base/test_cpu_quota \
 	tests/unit/base/test_err \
 	tests/unit/base/test_fair \
+	tests/unit/base/test_file \
 	tests/unit/base/test_hashmap \
 	tests/unit/base/test_log \
 	tests/unit/base/test_mailbox tests/unit/base/test_owner \
@@ -60,6 +61,7 @@ tests_unit_base_test_bytes_LDADD = $(link_base) $(CMOCKA_LIBS)
 tests_unit_base_test_cpu_quota_LDADD = $(link_base) $(CMOCKA_LIBS)
 tests_unit_base_test_err_LDADD = $(link_base) $(CMOCKA_LIBS)
 tests_unit_base_test_fair_LDADD = $(link_base) $(CMOCKA_LIBS)
+tests_unit_base_test_file_LDADD = $(link_base) $(CMOCKA_LIBS)
 tests_unit_base_test_hashmap_LDADD = $(link_base) $(CMOCKA_LIBS)
 tests_unit_base_test_log_LDADD = $(link_base) $(CMOCKA_LIBS)
 tests_unit_base_test_mailbox_LDADD = $(link_base) $(CMOCKA_LIBS)

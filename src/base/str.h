@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Text: numbers with units, UTF-8, hexadecimal, JSON strings.  All functions are pure and take bounded
- * input. */
+ * input.
+ *
+ * More than 15 functions: one parser and one printer for each unit. */
 #ifndef BASE_STR_H
 #define BASE_STR_H
 

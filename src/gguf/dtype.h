@@ -23,15 +23,26 @@ enum dtype {
     DTYPE_Q5_K = 13,
     DTYPE_Q6_K = 14,
     DTYPE_Q8_K = 15,
+    DTYPE_IQ2_XXS = 16,
+    DTYPE_IQ2_XS = 17,
+    DTYPE_IQ3_XXS = 18,
+    DTYPE_IQ1_S = 19,
     DTYPE_IQ4_NL = 20,
+    DTYPE_IQ3_S = 21,
+    DTYPE_IQ2_S = 22,
     DTYPE_IQ4_XS = 23,
     DTYPE_I8 = 24,
     DTYPE_I16 = 25,
     DTYPE_I32 = 26,
     DTYPE_I64 = 27,
     DTYPE_F64 = 28,
+    DTYPE_IQ1_M = 29,
     DTYPE_BF16 = 30,
-    DTYPE_MXFP4 = 39
+    DTYPE_TQ1_0 = 34,
+    DTYPE_TQ2_0 = 35,
+    DTYPE_MXFP4 = 39,
+    DTYPE_NVFP4 = 40,
+    DTYPE_COUNT /* beyond the last number */
 };
 
 struct dtype_info {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A fingerprint of a model file that costs a few reads for each tensor instead of a read of the whole file.
  *
- * It hashes the header, keys and tensor declarations, then the first and last 4 KiB of each tensor.  Workers
- * compare fingerprints before they hand KV to each other.  So another model, another quantisation or another
- * fine-tune must get another fingerprint.  A forger could make a file that collides.  But a forger who can
- * replace the model file needs no collision. */
+ * It hashes the header, keys and tensor declarations of all parts, then the first and last 4 KiB of each
+ * tensor.  Workers compare fingerprints before they hand KV to each other.  So another model, another
+ * quantisation or another fine-tune must get another fingerprint.  A forger could make a file that collides.
+ * But a forger who can replace the model file needs no collision. */
 #include "gguf/gguf_priv.h"
 
 #include "base/str.h"
@@ -27,6 +27,8 @@ void gguf_fingerprint(const struct gguf *gguf, char out[33])
     XXH128_canonical_t running = {0};
 
     fold(&running, gguf->image.data, gguf->directory_len_bytes);
+    for (uint32_t i = 1; i < gguf->n_parts; i++)
+        fold(&running, gguf->parts[i]->image.data, gguf->parts[i]->directory_len_bytes);
     for (uint32_t i = 0; i < gguf->n_tensors; i++) {
         const struct gguf_tensor *tensor = &gguf->tensors[i];
         const uint8_t *data = tensor->data;

@@ -5,7 +5,9 @@
  * alignment, and extents against the file size.  A fault names the key or tensor and the byte offset, but
  * not the path.  After a successful open every view lies inside the map, so callers need no further checks.
  * Tensor data has the file's alignment (at least 8) relative to the start of the map.  The object is
- * immutable; any thread may read it. */
+ * immutable; any thread may read it.
+ *
+ * More than 15 functions: one getter for each type of metadata value. */
 #ifndef GGUF_GGUF_H
 #define GGUF_GGUF_H
 
@@ -42,7 +44,8 @@ struct gguf_tensor {
 
 struct gguf; /* opaque */
 
-/* E_NOT_FOUND, E_IO.  For bad content: E_FORMAT, E_TRUNCATED, E_RANGE, E_LIMIT, E_UNSUPPORTED. */
+/* Opens a model file, or a split model by any of its parts; the others are found beside it (gguf/split.c).
+ * E_NOT_FOUND, E_IO.  For bad content: E_FORMAT, E_TRUNCATED, E_RANGE, E_LIMIT, E_UNSUPPORTED. */
 int gguf_open(const char *path, struct fault *fault, struct gguf **out);
 /* The same over memory that stays valid and unchanged for the object's life.  For fuzzing and for images
  * sent by a peer. */
@@ -79,7 +82,23 @@ int gguf_key_text(const struct gguf *gguf, uint64_t index, struct buf *text_out)
  * reads them back. */
 void gguf_forget(const struct gguf *gguf, const struct gguf_tensor *tensor);
 
-uint64_t gguf_file_bytes(const struct gguf *gguf);
+uint64_t gguf_file_bytes(const struct gguf *gguf); /* of all parts */
+uint32_t gguf_part_count(const struct gguf *gguf); /* 1 unless the model is split */
+
+/* A part's file name: PREFIX-00001-of-00005.gguf. */
+#define GGUF_PART_TAIL_BYTES 20
+struct gguf_part {
+    struct bytes prefix; /* points into the name */
+    uint32_t number;     /* 1..count */
+    uint32_t count;
+};
+/* Whether name (with or without a folder) is a part's name. */
+bool gguf_part_name(struct bytes name, struct gguf_part *out);
+/* Appends the name of part `number` of the same model. */
+void gguf_part_path(const struct gguf_part *part, uint32_t number, struct buf *out);
+
+/* The name of a model in this file: without folder, ending and part number; cut to fit. */
+void gguf_model_name(const char *path, char *out, size_t room_bytes);
 
 /* Appends a complete GGUF image of the part of a model that a router needs.  It has no tensors, and those
  * keys that begin with "general." or "tokenizer." or end in ".context_length".  E_NOMEM. */

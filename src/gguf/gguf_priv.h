@@ -48,7 +48,23 @@ struct gguf {
     uint32_t version;
     uint32_t align_bytes;       /* alignment of tensor data, from the start of the file */
     size_t directory_len_bytes; /* length of header, keys and tensor declarations */
+    struct gguf **parts;        /* of a split model, in its first part: [n_parts], parts[0] is this object */
+    uint32_t n_parts;           /* 0: not split, or not the first part */
 };
+
+#define GGUF_MAX_PARTS 4096
+
+struct gguf_split {     /* what a file says about the model that it is a part of */
+    uint64_t number;    /* from 0 */
+    uint64_t count;     /* 1: not split */
+    uint64_t n_tensors; /* of all parts */
+};
+int gguf_split_read(const struct gguf *gguf, struct gguf_split *out, struct fault *fault);
+/* Makes parts[0] the whole model. On success it owns the array and the other parts; the fault names a part
+ * by its number. On failure the parts stay the caller's, and parts[0] can only be closed. */
+int gguf_join(struct gguf **parts, uint32_t n, struct fault *fault);
+/* Opens one file, whatever it is a part of. */
+int gguf_open_file(const char *path, struct fault *fault, struct gguf **out);
 
 /* The least size of a key or tensor in the directory.  It bounds a count before the count is trusted. */
 #define GGUF_KEY_MIN_BYTES    (8 + 1 + 4 + 1)

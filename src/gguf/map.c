@@ -135,7 +135,7 @@ static int map_file(int fd, struct fault *fault, struct bytes *out)
     return 0;
 }
 
-int gguf_open(const char *path, struct fault *fault, struct gguf **out)
+int gguf_open_file(const char *path, struct fault *fault, struct gguf **out)
 {
     struct bytes image;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* opening a named pipe must not block */
@@ -160,6 +160,9 @@ void gguf_close(struct gguf *gguf)
 {
     if (gguf == NULL)
         return;
+    for (uint32_t i = 1; i < gguf->n_parts; i++)
+        gguf_close(gguf->parts[i]);
+    free(gguf->parts);
     for (uint32_t i = 0; gguf->keys != NULL && i < gguf->n_keys; i++)
         free(gguf->keys[i].item_at);
     free(gguf->keys);
@@ -183,5 +186,14 @@ void gguf_forget(const struct gguf *gguf, const struct gguf_tensor *tensor)
 
 uint64_t gguf_file_bytes(const struct gguf *gguf)
 {
-    return gguf->image.len_bytes;
+    uint64_t len_bytes = gguf->image.len_bytes;
+
+    for (uint32_t i = 1; i < gguf->n_parts; i++)
+        len_bytes += gguf->parts[i]->image.len_bytes;
+    return len_bytes;
+}
+
+uint32_t gguf_part_count(const struct gguf *gguf)
+{
+    return gguf->n_parts > 1 ? gguf->n_parts : 1;
 }

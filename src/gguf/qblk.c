@@ -17,7 +17,7 @@
  *     bytes 0..7    low four bits of scale 0..7, low four bits of scale 8..15 above
  *     bytes 8..11   upper two bits of scales b, b + 4, b + 8, b + 12 from the low bits up
  */
-#include "gguf/qblk.h"
+#include "gguf/qblk_priv.h"
 
 #include "base/bytes.h"
 #include "base/check.h"
@@ -337,6 +337,16 @@ static const struct codec {
     [DTYPE_IQ4_NL] = {{32, 32, 1, -127, 113, false, true}, read_q4_0, nonlinear},
     [DTYPE_IQ4_XS] = {{256, 32, 8, -127, 113, false, true}, read_iq4_xs, nonlinear},
     [DTYPE_MXFP4] = {{32, 32, 1, -12, 12, false, true}, read_mxfp4, e2m1_twice},
+    [DTYPE_IQ1_S] = {{256, 32, 8, -9, 9, false, true, 3}, qblk_read_iq1_s, qblk_levels_iq1},
+    [DTYPE_IQ1_M] = {{256, 16, 16, -9, 9, false, true, 3}, qblk_read_iq1_m, qblk_levels_iq1},
+    [DTYPE_IQ2_XXS] = {{256, 32, 8, -43, 43, false, true, 3}, qblk_read_iq2_xxs, qblk_levels_iq2},
+    [DTYPE_IQ2_XS] = {{256, 16, 16, -43, 43, false, true, 3}, qblk_read_iq2_xs, qblk_levels_iq2},
+    [DTYPE_IQ2_S] = {{256, 16, 16, -43, 43, false, true, 3}, qblk_read_iq2_s, qblk_levels_iq2},
+    [DTYPE_IQ3_XXS] = {{256, 32, 8, -62, 62, false, true, 2}, qblk_read_iq3_xxs, qblk_levels_iq3_xxs},
+    [DTYPE_IQ3_S] = {{256, 32, 8, -15, 15, false, true, 2}, qblk_read_iq3_s, qblk_levels_iq3_s},
+    [DTYPE_TQ1_0] = {{256, 16, 16, 0, 2, true, false}, qblk_read_tq1_0, NULL},
+    [DTYPE_TQ2_0] = {{256, 16, 16, 0, 3, true, false}, qblk_read_tq2_0, NULL},
+    [DTYPE_NVFP4] = {{64, 16, 4, -12, 12, false, true, 0, true}, qblk_read_nvfp4, e2m1_twice},
 };
 
 static const struct codec *codec_of(enum dtype type)
@@ -372,8 +382,12 @@ void qblk_parts(enum dtype type, const void *qblk, struct qblk_parts *out)
 
     ASSERT(codec != NULL);
     codec->read(qblk, &read);
-    out->scale = type == DTYPE_MXFP4 ? bf16_to_f32(read.scale) : f16_to_f32(read.scale);
+    out->scale = codec->form.has_sub_halves ? 1
+                 : type == DTYPE_MXFP4      ? bf16_to_f32(read.scale)
+                                            : f16_to_f32(read.scale) / (float)(1 << codec->form.unit_bits);
     out->min = codec->form.has_min ? f16_to_f32(read.min) : 0;
+    for (uint32_t s = 0; s < codec->form.n_subs; s++)
+        out->own_scales[s] = codec->form.has_sub_halves ? f16_to_f32(read.sub_halves[s]) : 1;
     memcpy(out->sub_scales, read.sub_scales, codec->form.n_subs);
     memcpy(out->sub_mins, read.sub_mins, codec->form.n_subs);
     for (uint32_t i = 0; i < codec->form.weights; i++)
@@ -445,7 +459,7 @@ int qblk_row_f64(enum dtype type, const void *row, size_t n, double *out)
         qblk_parts(type, (const char *)row + b * dtype_info(type)->qblk_bytes, &parts);
         for (uint32_t i = 0; i < form->weights; i++) {
             uint32_t s = i / form->sub_weights;
-            double value = (double)parts.scale * parts.sub_scales[s] * parts.quants[i];
+            double value = (double)parts.scale * parts.own_scales[s] * parts.sub_scales[s] * parts.quants[i];
 
             out[b * form->weights + i] =
                 form->has_min ? value - (double)parts.min * parts.sub_mins[s] : value;

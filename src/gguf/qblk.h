@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Quantised blocks of weights (qblk): their bytes in a file and the weights that these bytes stand for.
  *
- * One formula covers every type.  A qblk has 32 or 256 weights in sub-blocks of 16 or 32.  For weight i in
+ * One formula covers every type.  A qblk has 32, 64 or 256 weights in sub-blocks of 16 or 32.  For weight i in
  * sub-block s:
  *
  *     w[i] = scale * sub_scale[s] * quants[i]  -  min * sub_min[s]
  *
- * scale and min come from 16-bit floats (for MXFP4, scale is a power of two).  Everything else is a small
- * integer; the tables of IQ4_NL, IQ4_XS and MXFP4 hold integers too.  So the products scale * sub_scale *
+ * scale and min come from 16-bit floats (for MXFP4, scale is a power of two; for NVFP4, each sub-block has a
+ * scale).  Everything else is a small integer; the tables hold integers too.  So the products scale * sub_scale *
  * quant, scale * sub_scale and min * sub_min are exact in a float for every type.  Only the subtraction
  * rounds.  So the float form of a weight is correctly rounded, with or without fused multiply-adds.  In
  * double nothing rounds. (A scale that is infinite or NaN gives weights that are not finite, as it must.)
@@ -87,6 +87,59 @@ struct qblk_iq4_xs { /* 8 sub-blocks of 32, each with its nibbles as in Q4_0 */
     uint8_t subs_low[4]; /* four bits for each sub-block; 6-bit scales, minus 32 */
     uint8_t low[128];
 };
+struct qblk_iq1_s { /* 8 sub-blocks of 32; a point of the lattice for every 8 weights (qblk_iq.c) */
+    uint8_t scale[2];
+    uint8_t low[32]; /* of a point's number */
+    uint8_t top[16]; /* 16 bits a sub-block: 3 for each of 4 points, scale (3), shift down instead of up */
+};
+struct qblk_iq1_m {  /* 16 sub-blocks of 16 */
+    uint8_t low[32]; /* of a point's number */
+    uint8_t top[16]; /* 4 bits a point: 3 of its number, shift down instead of up */
+    uint8_t subs[8]; /* 16 bits for 4 sub-blocks: 3 each, then 4 bits of the 16-bit scale */
+};
+struct qblk_iq2_xxs { /* 8 sub-blocks of 32 */
+    uint8_t scale[2];
+    uint8_t quants[64]; /* a sub-block: 4 points, 4 times 7 bits of signs, scale (4) */
+};
+struct qblk_iq2_xs { /* 16 sub-blocks of 16 */
+    uint8_t scale[2];
+    uint8_t quants[64]; /* 9 bits of a point, 7 of its signs */
+    uint8_t subs[8];    /* nibbles */
+};
+struct qblk_iq2_s { /* 16 sub-blocks of 16 */
+    uint8_t scale[2];
+    uint8_t low[32]; /* of a point's number */
+    uint8_t signs[32];
+    uint8_t top[8];  /* 2 bits for each point */
+    uint8_t subs[8]; /* nibbles */
+};
+struct qblk_iq3_xxs { /* 8 sub-blocks of 32; a point for every 4 weights */
+    uint8_t scale[2];
+    uint8_t points[64];
+    uint8_t signs[32]; /* a sub-block: 4 times 7 bits of signs, scale (4) */
+};
+struct qblk_iq3_s { /* 8 sub-blocks of 32; a point for every 4 weights */
+    uint8_t scale[2];
+    uint8_t low[64]; /* of a point's number */
+    uint8_t top[8];  /* a bit for each point */
+    uint8_t signs[32];
+    uint8_t subs[4]; /* nibbles */
+};
+struct qblk_tq1_0 { /* digits 0 to 2, minus 1 */
+    uint8_t fives
+        [48]; /* 5 digits a byte: byte b < 32 weights b + {0, 32 .. 128}, others 160 + b - 32 + {0, 16 .. 64} */
+    uint8_t fours[4]; /* 4 digits: byte b weights 240 + b + {0, 4, 8, 12} */
+    uint8_t scale[2];
+};
+struct qblk_tq2_0 {     /* 0 to 3, minus 1 */
+    uint8_t quants[64]; /* as in Q2_K */
+    uint8_t scale[2];
+};
+struct qblk_nvfp4 {    /* 4 sub-blocks of 16 */
+    uint8_t scales[4]; /* twice the scale as unsigned E4M3 */
+    uint8_t
+        low[32]; /* byte b of sub-block s: weights 16s + b (low nibble), 16s + 8 + b; the table of MXFP4 */
+};
 struct qblk_mxfp4 { /* scale 2^(exponent - 128); nibbles as in Q4_0, indexes of twice the E2M1 values */
     uint8_t exponent;
     uint8_t low[16];
@@ -100,18 +153,21 @@ struct qblk_form { /* properties that all qblks of a type share */
     uint32_t n_subs;
     int8_t quant_low, quant_high; /* range of every quant */
     bool has_min;
-    bool is_table; /* quants are entries of qblk_table() */
+    bool is_table;       /* quants are entries of qblk_table() */
+    uint8_t unit_bits;   /* the 16-bit scale counts in 2^-unit_bits */
+    bool has_sub_halves; /* each sub-block has a scale of its own: sub_halves */
 };
 
 /* NULL: not a quantised type of the list above. */
 const struct qblk_form *qblk_form(enum dtype type);
-/* The 16 integers that the nibbles index, ascending except for MXFP4.  NULL unless is_table. */
+/* The 16 integers that the indexes mean (3-bit types use 8).  NULL unless is_table. */
 const int8_t *qblk_table(enum dtype type);
 
 /* A qblk's fields as the file has them, as whole numbers. */
 struct qblk_fields {
     uint16_t scale;              /* bits of an F16; for MXFP4 bits of a BF16 */
     uint16_t min;                /* bits of an F16 */
+    uint16_t sub_halves[4];      /* bits of an F16, with has_sub_halves; scale is not used then */
     uint8_t u[QBLK_MAX_WEIGHTS]; /* quant - quant_low; with is_table, a table index */
     int8_t sub_scales[QBLK_MAX_SUBS];
     uint8_t sub_mins[QBLK_MAX_SUBS];
@@ -123,7 +179,8 @@ qblk_reader qblk_reader_of(enum dtype type);
 
 struct qblk_parts {
     float scale;
-    float min; /* 0 without has_min */
+    float min;                       /* 0 without has_min */
+    float own_scales[QBLK_MAX_SUBS]; /* of a sub-block with has_sub_halves, else 1 */
     int8_t quants[QBLK_MAX_WEIGHTS];
     int8_t sub_scales[QBLK_MAX_SUBS]; /* 1 where the type has no sub-blocks */
     uint8_t sub_mins[QBLK_MAX_SUBS];  /* 0..63 */
@@ -133,7 +190,7 @@ void qblk_parts(enum dtype type, const void *qblk, struct qblk_parts *out);
 /* The exact scale and min of a sub-block: w = scale * quant - min. */
 static inline float qblk_sub_scale(const struct qblk_parts *parts, uint32_t sub)
 {
-    return parts->scale * (float)parts->sub_scales[sub];
+    return parts->scale * parts->own_scales[sub] * (float)parts->sub_scales[sub];
 }
 static inline float qblk_sub_min(const struct qblk_parts *parts, uint32_t sub)
 {

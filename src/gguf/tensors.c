@@ -28,8 +28,7 @@ struct place {
 static const char *foreign_type(uint32_t type)
 {
     static const char *const names[] = {
-        [4] = "Q4_2",   [5] = "Q4_3",   [16] = "IQ2_XXS", [17] = "IQ2_XS", [18] = "IQ3_XXS", [19] = "IQ1_S",
-        [21] = "IQ3_S", [22] = "IQ2_S", [29] = "IQ1_M",   [34] = "TQ1_0",  [35] = "TQ2_0",   [39] = "MXFP4",
+        [4] = "Q4_2", [5] = "Q4_3", [31] = "Q4_0_4_4", [32] = "Q4_0_4_8", [33] = "Q4_0_8_8",
     };
 
     return type < ARRAY_LEN(names) && names[type] != NULL ? names[type] : "unknown";

@@ -173,6 +173,27 @@ int gguf_put_str(struct gguf_writer *writer, const char *key, struct bytes value
     return end_key(writer);
 }
 
+int gguf_put_u16(struct gguf_writer *writer, const char *key, uint16_t value)
+{
+    uint8_t raw[2] = {(uint8_t)value, (uint8_t)(value >> 8)};
+    int rc = begin_key(writer, key, GGUF_U16);
+
+    if (rc != 0)
+        return rc;
+    buf_append(&writer->entries, raw, sizeof(raw));
+    return end_key(writer);
+}
+
+int gguf_put_i32(struct gguf_writer *writer, const char *key, int32_t value)
+{
+    int rc = begin_key(writer, key, GGUF_I32);
+
+    if (rc != 0)
+        return rc;
+    append_u32(&writer->entries, (uint32_t)value);
+    return end_key(writer);
+}
+
 int gguf_put_u32(struct gguf_writer *writer, const char *key, uint32_t value)
 {
     int rc = begin_key(writer, key, GGUF_U32);
@@ -241,7 +262,8 @@ int gguf_put_keys_of(struct gguf_writer *writer, const struct gguf *from, const 
     for (uint32_t i = 0; i < from->n_keys; i++) {
         const struct gguf_key *key = &from->keys[i];
 
-        if (!bytes_starts_with(key->name, prefix) || bytes_is(key->name, "general.alignment"))
+        if (!bytes_starts_with(key->name, prefix) || bytes_is(key->name, "general.alignment") ||
+            bytes_starts_with(key->name, "split."))
             continue;
         int rc = enter_key(writer, key->name);
         if (rc == E_EXISTS)

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Writes GGUF v3 files: first keys, then tensor declarations, then the data in the order declared.
  *
- * A name has 1..1024 bytes and is unique: a second key or tensor of the same name is E_EXISTS. */
+ * A name has 1..1024 bytes and is unique: a second key or tensor of the same name is E_EXISTS.
+ *
+ * More than 15 functions: one for each type of metadata value, and the parts of a file in order. */
 #ifndef GGUF_WRITE_H
 #define GGUF_WRITE_H
 
@@ -12,6 +14,8 @@ struct gguf_writer; /* one thread */
 int gguf_writer_new(struct gguf_writer **out);
 void gguf_writer_free(struct gguf_writer *writer);
 int gguf_put_str(struct gguf_writer *writer, const char *key, struct bytes value);
+int gguf_put_u16(struct gguf_writer *writer, const char *key, uint16_t value);
+int gguf_put_i32(struct gguf_writer *writer, const char *key, int32_t value);
 int gguf_put_u32(struct gguf_writer *writer, const char *key, uint32_t value);
 int gguf_put_f32(struct gguf_writer *writer, const char *key, float value);
 int gguf_put_bool(struct gguf_writer *writer, const char *key, bool value);
@@ -19,7 +23,8 @@ int gguf_put_str_array(struct gguf_writer *writer, const char *key, const struct
 int gguf_put_i32_array(struct gguf_writer *writer, const char *key, const int32_t *values, uint64_t n);
 int gguf_put_f32_array(struct gguf_writer *writer, const char *key, const float *values, uint64_t n);
 /* Copies every key that begins with prefix from another file.  Skips keys that the writer has already, so
- * put keys that must differ first.  Skips general.alignment too, because the writer aligns to 32. */
+ * put keys that must differ first.  Skips general.alignment too, because the writer aligns to 32, and
+ * split.*, because the writer writes whole models. */
 int gguf_put_keys_of(struct gguf_writer *writer, const struct gguf *from, const char *prefix);
 /* Declares a tensor. dims[0] is the row width, in whole quantised blocks.  E_INVAL, E_RANGE, E_EXISTS. */
 int gguf_declare_tensor(struct gguf_writer *writer, const char *name, enum dtype type, uint32_t n_dims,

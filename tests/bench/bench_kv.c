@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include "cache/kv/pool.h"
+#include "cache/kv/pool_cache.h"
 #include "compute/sample/state.h"
 
 #define N_BLOCKS     100000

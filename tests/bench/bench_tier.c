@@ -17,6 +17,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "cache/kv/pool_quota.h"
 #include "cache/kv/tier.h"
 
 enum { LAYERS = 22, ROUNDS = 5 };

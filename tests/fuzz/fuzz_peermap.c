@@ -42,7 +42,7 @@ size_t link_queued_bytes(const struct link *link)
     return 0;
 }
 
-int worker_engine_tell(struct worker_engine *to, struct peer_blocks *blocks)
+int worker_engine_tell(struct worker_engine *to, struct block_list *blocks)
 {
     if (blocks->n > 0 && atomic_load(&to->n_pending_events) + blocks->n > MOST_TOLD) {
         free(blocks);

@@ -10,6 +10,7 @@ integration_tests += tests/integration/test_schema_floods.py
 integration_tests += tests/integration/test_config.py
 integration_tests += tests/integration/test_truth.py
 integration_tests += tests/integration/test_pause.py
+integration_tests += tests/integration/test_files.py tests/integration/test_pull.py
 integration_tests += tests/integration/test_strangers.py tests/integration/test_stop.py
 # test_faults.py has the sanitizers look at the same code; these are long, or limit memory, and sanitizers keep what is freed
 plain_tests = tests/integration/test_matrix.py tests/integration/test_growth.py tests/integration/test_fair.py \
@@ -26,6 +27,8 @@ TEST_EXTENSIONS = .py .vm
 PY_LOG_COMPILER = env BATON_BUILD=$(abs_top_builddir) BATON_SOURCE=$(abs_top_srcdir) PYTHONDONTWRITEBYTECODE=1 python3
 TESTS += tests/integration/test_share.py tests/integration/test_disk_index.py tests/integration/test_peers.py
 EXTRA_DIST += tests/integration/test_share.py tests/integration/test_disk_index.py tests/integration/test_peers.py
+TESTS += tests/integration/test_roles.py
+EXTRA_DIST += tests/integration/test_roles.py
 TESTS += tests/integration/test_calibrate.py
 EXTRA_DIST += tests/integration/test_calibrate.py
 tests/integration/test_calibrate.log: baton-plan

@@ -167,9 +167,11 @@ def jain(values):
 
 
 def equal_tenants_share_alike():
+    """Both have more in flight than half of the fleet can run at once, on any machine: with 20, a fast one serves all that
+    the few ask for, which is less than half."""
     for settings in ({"slo.ttft": "500ms", "slo.itl": "50ms", "queue.timeout": "60s"}, {"queue.timeout": "60s"}):
-        served = shares({"few": 0, "many": 0}, {"few": 20, "many": 200}, 8, **settings)
-        print(f"   20:200 in flight: {served}, Jain {jain(list(served.values())):.3f}")
+        served = shares({"few": 0, "many": 0}, {"few": 60, "many": 300}, 8, **settings)
+        print(f"   60:300 in flight: {served}, Jain {jain(list(served.values())):.3f}")
         assert jain(list(served.values())) >= 0.95, served
 
 

@@ -118,6 +118,20 @@ def drafts_change_no_draw():
         same(a, b)
 
 
+def ends_may_be_ignored():
+    """With ignore_eos an answer goes on to max_tokens; up to its usual end it is the usual answer."""
+    fields = {"temperature": 0, "max_tokens": 300}
+    with Cluster() as c:
+        c.relay()
+        c.wait_ready(prefill=1, decode=1)
+        usual = ask(c.routers[0].http, LONG, fields)
+        longer = ask(c.routers[0].http, LONG, dict(fields, ignore_eos=True))
+    assert usual[2] == "stop" and len(usual[1]) < 300, usual
+    assert longer[2] == "length" and len(longer[1]) == 300, longer
+    n = len(usual[0])
+    assert longer[0][:n] == usual[0], (usual[0], longer[0])
+
+
 def cpu_ns(daemon):
     """Processor time of all the daemon's threads so far."""
     n, tasks = 0, f"/proc/{daemon.process.pid}/task"
@@ -166,4 +180,4 @@ def a_worker_dies_in_mid_answer():
 
 
 if __name__ == "__main__":
-    main([the_same_draws_however_served, drafts_change_no_draw, a_worker_dies_in_mid_answer])
+    main([the_same_draws_however_served, drafts_change_no_draw, ends_may_be_ignored, a_worker_dies_in_mid_answer])

@@ -378,7 +378,43 @@ def logits_that_are_no_numbers_are_told():
         assert status == 500 and b"numerics" in text, (status, text)
 
 
+def a_pair_names_logits_that_are_no_numbers():
+    """The prefill worker reports them for a prompt that is handed on, and so does the decode worker for a short one."""
+    with Cluster() as c:
+        path = spoilt_model(c.dir)
+        router = c.router(placement__local_prefill_tokens="500")
+        prefill, decode = c.worker("prefill", model__path=path), c.worker("decode", model__path=path)
+        c.wait_ready(prefill=1, decode=1)
+        status, _, text = fetch(router.http, "POST", "/v1/messages", c.body("The harbour lights went out. " * 300, max_tokens=8))
+        assert status == 500 and b"numerics" in text and b"api_error" in text, (status, text)
+        assert prefill.metric("baton_worker_spoilt_answers_total") >= 1 and logged(prefill, "answer_spoilt")
+        status, _, text = fetch(router.http, "POST", "/v1/messages", c.body("hello", max_tokens=8))
+        assert status == 500 and b"numerics" in text, (status, text)
+        c.assert_quiet()
+
+
+def a_context_beyond_the_wire_is_served():
+    """A regression: each router closed the link to a worker whose model file names more than 4,194,304 tokens."""
+    with Cluster() as c:
+        with open(MODEL, "rb") as f:
+            data = bytearray(f.read())
+        at = data.index(b".context_length") + len(b".context_length")
+        assert struct.unpack_from("<I", data, at)[0] == 4, "not a u32"
+        struct.pack_into("<I", data, at + 4, 8 << 20)
+        path = os.path.join(c.dir, "long.gguf")
+        with open(path, "wb") as f:
+            f.write(data)
+        router = c.router()
+        for n, kind in enumerate(("sim", "cpu")):
+            worker = c.worker("decode", model__path=path, engine__kind=kind)
+            c.wait_ready(decode=n + 1)
+            limited = logged(worker, "context_limited")
+            assert len(limited) == 1 and limited[0]["of_the_model"] == 8 << 20 and limited[0]["served"] == 4 << 20, limited
+        assert fetch(router.http, "POST", "/v1/messages", {**c.body("hello", max_tokens=4), "model": "long"})[0] == 200
+
+
 main([answers_503_until_models_are_known_then_404, a_restarted_router_says_503_until_its_workers_are_back,
       a_restarted_router_waits_for_the_workers_of_other_models, metrics_are_the_operators,
       cache_creation_is_counted_by_breakpoint, the_second_worker_of_a_name_is_refused, a_worker_started_again_takes_its_place,
-      a_worker_that_hangs_loses_its_name_to_another, tools_name_logits_that_are_no_numbers, workers_of_one_host_have_names_of_their_own, logits_that_are_no_numbers_are_told])
+      a_worker_that_hangs_loses_its_name_to_another, tools_name_logits_that_are_no_numbers, workers_of_one_host_have_names_of_their_own, logits_that_are_no_numbers_are_told,
+      a_pair_names_logits_that_are_no_numbers, a_context_beyond_the_wire_is_served])

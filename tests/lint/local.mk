@@ -20,7 +20,7 @@ endif
 EXTRA_DIST += tests/lint/layers tests/lint/exceptions tests/lint/words $(folder_pages)
 # One page for each folder of sources (tests/lint/check-folders).
 folder_pages = clients/README.md clients/bench/README.md clients/chat/README.md clients/common/README.md \
-	clients/ctl/README.md clients/examples/README.md clients/model/README.md clients/plan/README.md \
+	clients/ctl/README.md clients/examples/README.md clients/model/README.md clients/plan/README.md clients/pull/README.md \
 	clients/sim/README.md daemon/README.md src/README.md src/base/README.md src/base/config/README.md \
 	src/base/event/README.md src/base/metrics/README.md src/cache/README.md src/cache/kv/README.md \
 	src/cache/prefix/README.md src/compute/README.md src/compute/engine/README.md src/compute/kernels/README.md \
@@ -44,6 +44,6 @@ AM_TESTS_ENVIRONMENT = \
 	LINT_LDFLAGS='$(AM_LDFLAGS) $(LDFLAGS)'; \
 	LINT_KERNELS='$(kern_libs)'; \
 	LINT_LIBS='$(SYSTEMD_LIBS) $(SSL_LIBS) $(JANSSON_LIBS) $(EVENT_LIBS) $(UTF8PROC_LIBS) $(XXHASH_LIBS) \
-	$(PROTOBUFC_LIBS) $(EDIT_LIBS) $(ZLIB_LIBS) $(NGHTTP2_LIBS) $(VERBS_LIBS)'; \
+	$(PROTOBUFC_LIBS) $(EDIT_LIBS) $(CURL_LIBS) $(ZLIB_LIBS) $(NGHTTP2_LIBS) $(VERBS_LIBS)'; \
 	BATON_TUNE_FILE='$(abs_top_builddir)/tests/tune'; export BATON_TUNE_FILE; \
 	export CC NM LINT_CPPFLAGS LINT_CFLAGS LINT_LDFLAGS LINT_KERNELS LINT_LIBS;

@@ -103,6 +103,17 @@ CASES = {
     "mistral3": ("hf", "--arch mistral3 --layers 2 --head-dim 32 --set rope.scaling.type=yarn "
                  "--set rope.scaling.factor=16.0 --set rope.scaling.original_context_length=12 "
                  f"--set rope.scaling.yarn_log_multiplier=1.0 --set attention.temperature_scale=0.3 {TINY}"),
+    "gemma2": ("hf", "--arch gemma2 --layers 4 --tied --head-dim 12 --set attention.sliding_window=7 "
+               f"--set attn_logit_softcapping=1.5 --set final_logit_softcapping=5.0 {TINY}"),
+    "starcoder2": ("hf_norm", f"--arch starcoder2 --layers 3 --tied --set attention.sliding_window=9 {TINY}"),
+    "phi2": ("hf_norm", f"--arch phi2 --layers 2 --set rope.dimension_count=6 {TINY}"),
+    "gpt2": ("hf_norm", f"--arch gpt2 --layers 3 --tied {TINY} --kv-heads 4"),
+    "falcon": ("hf_norm", f"--arch falcon --layers 3 --with attn_norm_2 {TINY}"),
+    "falcon-7b": ("hf_norm", f"--arch falcon --layers 2 {TINY} --kv-heads 1"),
+    "command-r": ("hf_norm", f"--arch command-r --layers 2 --tied {TINY}"),
+    "command-r-plus": ("hf_norm", "--arch command-r --layers 2 --tied --with attn_q_norm --with attn_k_norm "
+                       f"--set logit_scale=0.5 {TINY}"),
+    "cohere2": ("hf_norm", f"--arch cohere2 --layers 5 --tied --set attention.sliding_window=7 {TINY}"),
 }
 N_TOKENS, SHOWN = 40, (0, 13, 39)
 

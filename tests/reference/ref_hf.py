@@ -15,6 +15,7 @@ POST = {"post_attention_layernorm.weight": "post_attention_norm", "post_feedforw
 HEADS = {f"self_attn.{m}_norm.weight": f"attn_{m}_norm" for m in "qk"}
 TURNED = {"self_attn.query_layernorm.weight": "attn_q_norm", "self_attn.key_layernorm.weight": "attn_k_norm"}
 
+PERIODS = {"gemma2": 2}  # of layers with a window; the last of each has none
 WIDE = ("glm4moe", "ernie4_5-moe")  # their dense layers have a width of their own
 # name in transformers, {name of a layer's tensor there: here}, settings besides
 FAMILIES = {
@@ -37,6 +38,8 @@ FAMILIES = {
                                       "mlp.gate.moe_statics.e_score_correction_bias": "exp_probs_b.bias",
                                       **{f"mlp.shared_experts.{k}": v for k, v in SHARED.items()}}, {}),
     "mistral3": ("Ministral3", {**PRE, **DENSE}, {}),
+    "gemma2": ("Gemma2", {**LATE, **DENSE, "pre_feedforward_layernorm.weight": "ffn_norm",
+                          "post_feedforward_layernorm.weight": "post_ffw_norm"}, {"query_pre_attn_scalar": 12}),
     "exaone4": ("Exaone4", {**POST, **HEADS, **DENSE}, {"sliding_window_pattern": 4}),
 }
 
@@ -63,7 +66,8 @@ def settings(model):
     dim = model.key("attention.key_length")
     window = model.key("attention.sliding_window")
     experts = model.key("expert_count")
-    kinds = ["full_attention" if window is None or i % 4 == 3 else "sliding_attention"
+    period = PERIODS.get(model.arch, 4)
+    kinds = ["full_attention" if window is None or i % period == period - 1 else "sliding_attention"
              for i in range(n_layers(model))]
     n_shared, n_dense = model.key("expert_shared_count", 0), model.key("leading_dense_block_count", 0)
     scales = {"embedding_multiplier": "embedding_scale", "residual_multiplier": "residual_scale",
@@ -75,6 +79,8 @@ def settings(model):
               "moe_layer_start_index": n_dense, "moe_layer_interval": model.key("interleave_moe_layer_step", 1),
               "routed_scaling_factor": model.key("expert_weights_scale", 1.0),
               "shared_expert_intermediate_size": model.key("expert_shared_feed_forward_length")} if experts else {}
+    capped = {k: model.key(k) for k in ("attn_logit_softcapping", "final_logit_softcapping")
+              if model.key(k) is not None}
     return {"vocab_size": model.tensors["token_embd.weight"].shape[0], "hidden_size": model.key("embedding_length"),
             "intermediate_size": width if experts and model.arch not in WIDE else model.key("feed_forward_length"),
             "head_dim": dim,
@@ -83,7 +89,7 @@ def settings(model):
             "rms_norm_eps": model.key("attention.layer_norm_rms_epsilon"), "tie_word_embeddings": False,
             "max_position_embeddings": model.key("context_length"), "sliding_window": window, "layer_types": kinds,
             "pad_token_id": None, "bos_token_id": None, "eos_token_id": None,
-            "_attn_implementation": "eager", "_experts_implementation": "eager", **scaled, **routed}
+            "_attn_implementation": "eager", "_experts_implementation": "eager", **scaled, **capped, **routed}
 
 
 def halves(rows, heads, turned):
@@ -121,6 +127,9 @@ def forward(model, tokens):
     config = getattr(transformers, name + "Config")(**{**settings(model), **besides})
     network = getattr(transformers, name + "ForCausalLM")(config).double().eval()
     adjacent = model.arch in ("granitemoe", "mistral3")
-    network.load_state_dict(weights(model, names, adjacent), strict=True)
+    state = weights(model, names, adjacent)
+    if model.arch == "gemma2":  # its norms add one to their gains
+        state = {k: v - 1 if "norm" in k else v for k, v in state.items()}
+    network.load_state_dict(state, strict=True)
     with torch.no_grad():
         return network(tokens[None]).logits[0]

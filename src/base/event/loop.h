@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One event loop for each thread, over libevent: timers, descriptors, and calls posted from other threads.
- * Only the loop's own thread may call these functions, unless they say "any thread". */
+ * Only the loop's own thread may call these functions, unless they say "any thread".
+ *
+ * More than 15 functions: four small objects (loop, post, timer, descriptor) that always come together. */
 #ifndef BASE_EVENT_LOOP_H
 #define BASE_EVENT_LOOP_H
 

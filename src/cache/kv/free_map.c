@@ -46,7 +46,7 @@ void free_map_put(struct free_map *map, kv_block_id id)
 }
 
 /* The first id at or after from that is free (or not free), n_ids if there is none. */
-static uint32_t find(const struct free_map *map, uint32_t from, bool is_free)
+static uint32_t free_map_find(const struct free_map *map, uint32_t from, bool is_free)
 {
     uint64_t flip = is_free ? 0 : UINT64_MAX;
 
@@ -62,7 +62,7 @@ static uint32_t find(const struct free_map *map, uint32_t from, bool is_free)
     return from < map->n_ids ? from : map->n_ids;
 }
 
-static void take_run(struct free_map *map, uint32_t from, uint32_t n, kv_block_id *ids_out)
+static void free_map_take_run(struct free_map *map, uint32_t from, uint32_t n, kv_block_id *ids_out)
 {
     for (uint32_t i = 0; i < n; i++) {
         map->words[(from + i) / WORD_BITS] &= ~(UINT64_C(1) << (from + i) % WORD_BITS);
@@ -72,12 +72,12 @@ static void take_run(struct free_map *map, uint32_t from, uint32_t n, kv_block_i
 }
 
 /* Takes up to n ids from runs of at least want ids, or of as many ids as are still missing. */
-static uint32_t take_runs(struct free_map *map, uint32_t want, uint32_t n, kv_block_id *ids_out)
+static uint32_t free_map_take_runs(struct free_map *map, uint32_t want, uint32_t n, kv_block_id *ids_out)
 {
     uint32_t n_taken = 0;
 
     for (uint32_t at = map->first_word * WORD_BITS; n_taken < n;) {
-        uint32_t begin = find(map, at, true), end = find(map, begin, false);
+        uint32_t begin = free_map_find(map, at, true), end = free_map_find(map, begin, false);
         uint32_t missing = n - n_taken, len = end - begin;
 
         if (begin == map->n_ids)
@@ -85,7 +85,7 @@ static uint32_t take_runs(struct free_map *map, uint32_t want, uint32_t n, kv_bl
         if (len >= want || len >= missing) {
             uint32_t take = len < missing ? len : missing;
 
-            take_run(map, begin, take, ids_out + n_taken);
+            free_map_take_run(map, begin, take, ids_out + n_taken);
             n_taken += take;
         }
         at = end;
@@ -99,7 +99,7 @@ void free_map_take(struct free_map *map, uint32_t n, kv_block_id *ids_out)
 
     uint32_t want = n, n_taken = 0;
     while (n_taken < n) {
-        n_taken += take_runs(map, want, n - n_taken, ids_out + n_taken);
+        n_taken += free_map_take_runs(map, want, n - n_taken, ids_out + n_taken);
         want = (want + 1) / 2;
     }
 

@@ -33,14 +33,14 @@ void hash_index_fini(struct hash_index *index)
     index->slots = NULL;
 }
 
-static uint32_t home_of(const struct hash_index *index, const struct block_hash *hash)
+static uint32_t hash_index_home(const struct hash_index *index, const struct block_hash *hash)
 {
     return get_u32(hash->bytes) & index->mask;
 }
 
 kv_block_id hash_index_find(const struct hash_index *index, const struct block_hash *hash)
 {
-    for (uint32_t at = home_of(index, hash);; at = (at + 1) & index->mask) {
+    for (uint32_t at = hash_index_home(index, hash);; at = (at + 1) & index->mask) {
         kv_block_id id = index->slots[at];
 
         if (id == KV_BLOCK_NONE || block_hash_equal(&index->hashes[id], hash))
@@ -50,7 +50,7 @@ kv_block_id hash_index_find(const struct hash_index *index, const struct block_h
 
 void hash_index_add(struct hash_index *index, kv_block_id id)
 {
-    uint32_t at = home_of(index, &index->hashes[id]);
+    uint32_t at = hash_index_home(index, &index->hashes[id]);
 
     while (index->slots[at] != KV_BLOCK_NONE) {
         ASSERT(!block_hash_equal(&index->hashes[index->slots[at]], &index->hashes[id]));
@@ -61,7 +61,7 @@ void hash_index_add(struct hash_index *index, kv_block_id id)
 
 void hash_index_remove(struct hash_index *index, kv_block_id id)
 {
-    uint32_t hole = home_of(index, &index->hashes[id]);
+    uint32_t hole = hash_index_home(index, &index->hashes[id]);
 
     while (index->slots[hole] != id) {
         ASSERT(index->slots[hole] != KV_BLOCK_NONE);
@@ -71,7 +71,7 @@ void hash_index_remove(struct hash_index *index, kv_block_id id)
     /* Move back each later entry of the cluster whose home is not between the hole and its slot. */
     for (uint32_t at = (hole + 1) & index->mask; index->slots[at] != KV_BLOCK_NONE;
          at = (at + 1) & index->mask) {
-        uint32_t home = home_of(index, &index->hashes[index->slots[at]]);
+        uint32_t home = hash_index_home(index, &index->hashes[index->slots[at]]);
 
         if (((at - home) & index->mask) >= ((at - hole) & index->mask)) {
             index->slots[hole] = index->slots[at];

@@ -41,19 +41,19 @@ size_t kv_layout_row_bytes(enum kv_type type, uint32_t dim)
     return 0;
 }
 
-static size_t rows(const struct kv_layout *layout)
+static size_t layout_rows(const struct kv_layout *layout)
 {
     return (size_t)layout->n_kv_heads * layout->block_tokens;
 }
 
 size_t kv_layout_k_bytes(const struct kv_layout *layout)
 {
-    return rows(layout) * kv_layout_row_bytes(layout->type, layout->k_dim);
+    return layout_rows(layout) * kv_layout_row_bytes(layout->type, layout->k_dim);
 }
 
 size_t kv_layout_v_bytes(const struct kv_layout *layout)
 {
-    return rows(layout) * kv_layout_row_bytes(layout->type, layout->v_dim);
+    return layout_rows(layout) * kv_layout_row_bytes(layout->type, layout->v_dim);
 }
 
 size_t kv_layout_layer_block_bytes(const struct kv_layout *layout)

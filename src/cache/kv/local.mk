@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 noinst_LIBRARIES += libcache_kv.a
-libcache_kv_a_SOURCES = src/cache/kv/layout.h src/cache/kv/layout.c src/cache/kv/pool.h src/cache/kv/pool_priv.h src/cache/kv/pool.c \
-	src/cache/kv/free_map.c src/cache/kv/hash_index.c src/cache/kv/shelf.c
-libcache_kv_a_SOURCES += src/cache/kv/shares.c src/cache/kv/unsaved.c
+libcache_kv_a_SOURCES = src/cache/kv/layout.h src/cache/kv/layout.c \
+	src/cache/kv/pool.h src/cache/kv/pool_cache.h src/cache/kv/pool_quota.h src/cache/kv/pool_writeback.h \
+	src/cache/kv/pool_priv.h src/cache/kv/pool.c \
+	src/cache/kv/free_map.c src/cache/kv/hash_index.c src/cache/kv/eviction.c
+libcache_kv_a_SOURCES += src/cache/kv/quota.c src/cache/kv/writeback.c
 libcache_kv_a_SOURCES += src/cache/kv/tier.h src/cache/kv/tier_priv.h src/cache/kv/tier.c src/cache/kv/tier_scan.c src/cache/kv/tier_io.c \
 	src/cache/kv/tier_seal.c src/cache/kv/tier_record_priv.h src/cache/kv/tier_record.c \
-	src/cache/kv/tier_room.c src/cache/kv/tier_queue.c src/cache/kv/tier_share_priv.h src/cache/kv/tier_share.c
+	src/cache/kv/tier_segment.c src/cache/kv/tier_queue.c src/cache/kv/tier_quota_priv.h src/cache/kv/tier_quota.c
 
 noinst_PROGRAMS += tests/bench/bench_tier
 tests_bench_bench_tier_SOURCES = tests/bench/bench_tier.c
@@ -22,11 +24,11 @@ tests_unit_cache_kv_test_pool_LDADD = $(link_cache_kv) $(CMOCKA_LIBS)
 tests_unit_cache_kv_test_pool_model_SOURCES = tests/unit/cache/kv/test_pool_model.c
 tests_unit_cache_kv_test_pool_model_LDADD = $(link_cache_kv) $(CMOCKA_LIBS)
 
-check_PROGRAMS += tests/unit/cache/kv/test_pool_share
-TESTS += tests/unit/cache/kv/test_pool_share
-tests_unit_cache_kv_test_pool_share_SOURCES = tests/unit/cache/kv/test_pool_share.c
-tests_unit_cache_kv_test_pool_share_LDADD = $(link_cache_kv) $(CMOCKA_LIBS)
-tier_tests = tests/unit/cache/kv/test_tier tests/unit/cache/kv/test_tier_crash tests/unit/cache/kv/test_tier_share \
+check_PROGRAMS += tests/unit/cache/kv/test_pool_quota
+TESTS += tests/unit/cache/kv/test_pool_quota
+tests_unit_cache_kv_test_pool_quota_SOURCES = tests/unit/cache/kv/test_pool_quota.c
+tests_unit_cache_kv_test_pool_quota_LDADD = $(link_cache_kv) $(CMOCKA_LIBS)
+tier_tests = tests/unit/cache/kv/test_tier tests/unit/cache/kv/test_tier_crash tests/unit/cache/kv/test_tier_quota \
 	tests/unit/cache/kv/test_tier_tenants tests/unit/cache/kv/test_tier_record
 tier_test_help = tests/unit/cache/kv/tier_help.c tests/unit/cache/kv/tier_help.h
 check_PROGRAMS += $(tier_tests)
@@ -37,8 +39,8 @@ tests_unit_cache_kv_test_tier_crash_SOURCES = tests/unit/cache/kv/test_tier_cras
 tests_unit_cache_kv_test_tier_crash_LDADD = $(link_cache_kv) $(CMOCKA_LIBS)
 tests_unit_cache_kv_test_tier_record_SOURCES = tests/unit/cache/kv/test_tier_record.c
 tests_unit_cache_kv_test_tier_record_LDADD = $(link_cache_kv) $(CMOCKA_LIBS)
-tests_unit_cache_kv_test_tier_share_SOURCES = tests/unit/cache/kv/test_tier_share.c
-tests_unit_cache_kv_test_tier_share_LDADD = $(link_cache_kv) $(CMOCKA_LIBS)
+tests_unit_cache_kv_test_tier_quota_SOURCES = tests/unit/cache/kv/test_tier_quota.c
+tests_unit_cache_kv_test_tier_quota_LDADD = $(link_cache_kv) $(CMOCKA_LIBS)
 tests_unit_cache_kv_test_tier_tenants_SOURCES = tests/unit/cache/kv/test_tier_tenants.c $(tier_test_help)
 tests_unit_cache_kv_test_tier_tenants_LDADD = $(link_cache_kv) $(CMOCKA_LIBS)
 endif

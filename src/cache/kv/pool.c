@@ -4,19 +4,19 @@
  * The pool hands out ids; cache/kv/layout places the bytes.  A block's state follows from its holders and
  * from whether it was sealed:
  *
- *                     references > 0      only leases      no holder
+ *                     references > 0      only leases      no owner
  *        unsealed     FILLING             ZOMBIE           FREE
  *        sealed       SEALED              SEALED           CACHED (findable) or FREE
  *
- * After every reference or lease that goes away, settle() reads the new state from this table.  Only move()
- * changes a state.
+ * After every reference or lease that goes away, pool_update_state() reads the new state from this table.
+ * Only pool_set_state() changes a state.
  *
  * Two sequences may compute the same content at the same time: the block sealed second is a duplicate.  It
  * has its hash but is not in the index.  When it is released after the first one is gone, it takes the first
  * one's place.  If the first one is still there, that one counts as just used, because its content was used.
  *
- * Each tenant's cached blocks are in an eviction queue (shelf.c); shares.c chooses the tenant.  With a tier
- * below, blocks that are not saved yet are also in the writeback queue (unsaved.c).
+ * Each tenant's cached blocks are in an eviction queue (eviction.c); quota.c chooses the tenant.  With a tier
+ * below, blocks that are not saved yet are also in the writeback queue (writeback.c).
  *
  * Hot path: no allocation after kv_pool_new, no log. */
 #include "cache/kv/pool.h"
@@ -26,6 +26,9 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "cache/kv/pool_cache.h"
+#include "cache/kv/pool_quota.h"
+#include "cache/kv/pool_writeback.h"
 #include "cache/kv/pool_priv.h"
 
 #define LIFETIME_DEFAULT_NS (300 * NS_PER_S)
@@ -38,7 +41,7 @@ struct block {
     bool has_hash;    /* hashes[id] is valid for this block */
     bool is_findable; /* the index refers to it */
     bool is_saved;    /* the tier below has it, or was offered it */
-    uint8_t share;    /* its tenant's place in shares.c */
+    uint8_t quota;    /* its tenant's place in quota.c */
 };
 
 struct kv_pool {
@@ -47,8 +50,8 @@ struct kv_pool {
     struct block_hash *hashes; /* [id], apart from the blocks, so that look-ups touch nothing else */
     struct free_map free_map;
     struct hash_index index;
-    struct shares shares; /* the tenants' quotas and eviction queues */
-    struct unsaved unsaved;
+    struct quotas quotas; /* the tenants' quotas and eviction queues */
+    struct writeback writeback;
     uint32_t n_in_state[N_STATES];
     uint32_t n_leased;
     uint64_t n_evicted, n_expired, n_hits, n_misses, n_lost;
@@ -71,8 +74,8 @@ int kv_pool_new(const struct kv_pool_opts *opts, struct kv_pool **out)
 
     pool->blocks = calloc(opts->n_blocks, sizeof(*pool->blocks));
     pool->hashes = calloc(opts->n_blocks, sizeof(*pool->hashes));
-    if (pool->blocks == NULL || pool->hashes == NULL || shares_init(&pool->shares, opts->n_blocks) < 0 ||
-        (opts->has_tier && unsaved_init(&pool->unsaved, opts->n_blocks) < 0) ||
+    if (pool->blocks == NULL || pool->hashes == NULL || quotas_init(&pool->quotas, opts->n_blocks) < 0 ||
+        (opts->has_tier && writeback_init(&pool->writeback, opts->n_blocks) < 0) ||
         free_map_init(&pool->free_map, opts->n_blocks) < 0 ||
         hash_index_init(&pool->index, pool->hashes, opts->n_blocks) < 0) {
         kv_pool_free(pool);
@@ -87,8 +90,8 @@ void kv_pool_free(struct kv_pool *pool)
     if (pool == NULL)
         return;
     free_map_fini(&pool->free_map);
-    shares_fini(&pool->shares);
-    unsaved_fini(&pool->unsaved);
+    quotas_fini(&pool->quotas);
+    writeback_fini(&pool->writeback);
     hash_index_fini(&pool->index);
     free(pool->hashes);
     free(pool->blocks);
@@ -105,7 +108,7 @@ uint32_t kv_pool_block_tokens(const struct kv_pool *pool)
     return pool->opts.block_tokens;
 }
 
-static struct block *block_at(const struct kv_pool *pool, kv_block_id id)
+static struct block *pool_block(const struct kv_pool *pool, kv_block_id id)
 {
     ASSERT(id < pool->opts.n_blocks);
     return &pool->blocks[id];
@@ -113,30 +116,30 @@ static struct block *block_at(const struct kv_pool *pool, kv_block_id id)
 
 /* ---- states ---- */
 
-static void tell(const struct kv_pool *pool, kv_block_id id, bool is_here)
+static void pool_report(const struct kv_pool *pool, kv_block_id id, bool is_here)
 {
     if (pool->opts.on_block != NULL)
         pool->opts.on_block(pool->opts.on_block_arg, &pool->hashes[id], is_here);
 }
 
 /* Makes the block unfindable. */
-static void drop_name(struct kv_pool *pool, kv_block_id id)
+static void pool_drop_hash(struct kv_pool *pool, kv_block_id id)
 {
     struct block *block = &pool->blocks[id];
 
     if (block->is_findable) {
         hash_index_remove(&pool->index, id);
-        tell(pool, id, false);
+        pool_report(pool, id, false);
     }
     block->is_findable = block->has_hash = false;
 }
 
-static struct shelf *shelf_of(struct kv_pool *pool, kv_block_id id)
+static struct eviction_queue *pool_eviction_queue(struct kv_pool *pool, kv_block_id id)
 {
-    return &pool->shares.all[pool->blocks[id].share].shelf;
+    return &pool->quotas.all[pool->blocks[id].quota].queue;
 }
 
-static void move(struct kv_pool *pool, kv_block_id id, enum kv_state to)
+static void pool_set_state(struct kv_pool *pool, kv_block_id id, enum kv_state to)
 {
     static const bool may[N_STATES][N_STATES] = {
         [KV_FREE] = {[KV_FILLING] = true},
@@ -146,14 +149,14 @@ static void move(struct kv_pool *pool, kv_block_id id, enum kv_state to)
         [KV_ZOMBIE] = {[KV_FREE] = true},
     };
     struct block *block = &pool->blocks[id];
-    struct share *share = &pool->shares.all[block->share];
+    struct quota *quota = &pool->quotas.all[block->quota];
     enum kv_state from = block->state;
 
     ASSERT(may[from][to]);
     if (from == KV_CACHED) {
-        shelf_remove(&share->shelf, id);
-        share->n_cached--;
-        if (unsaved_remove(&pool->unsaved, id) && to == KV_FREE)
+        eviction_remove(&quota->queue, id);
+        quota->n_cached--;
+        if (writeback_remove(&pool->writeback, id) && to == KV_FREE)
             pool->n_lost++;
     }
     block->state = (uint8_t)to;
@@ -161,63 +164,63 @@ static void move(struct kv_pool *pool, kv_block_id id, enum kv_state to)
     pool->n_in_state[to]++;
 
     if (to == KV_CACHED) {
-        shelf_put(&share->shelf, id, pool->opts.now_ns());
-        share->n_cached++;
+        eviction_put(&quota->queue, id, pool->opts.now_ns());
+        quota->n_cached++;
         if (pool->opts.has_tier && !block->is_saved)
-            unsaved_add(&pool->unsaved, id);
+            writeback_add(&pool->writeback, id);
     }
     if (to == KV_FREE) {
         ASSERT(block->n_refs == 0 && block->n_leases == 0);
-        drop_name(pool, id);
+        pool_drop_hash(pool, id);
         block->is_saved = false;
-        share->n_blocks--;
-        shelf_unmark(&share->shelf, id);
+        quota->n_blocks--;
+        eviction_reset(&quota->queue, id);
         free_map_put(&pool->free_map, id);
     }
 }
 
 /* Indexes a sealed block, unless another block has its hash.  Returns that block, else KV_BLOCK_NONE. */
-static kv_block_id claim_hash(struct kv_pool *pool, kv_block_id id)
+static kv_block_id pool_claim_hash(struct kv_pool *pool, kv_block_id id)
 {
-    kv_block_id holder = hash_index_find(&pool->index, &pool->hashes[id]);
+    kv_block_id owner = hash_index_find(&pool->index, &pool->hashes[id]);
 
-    if (holder == KV_BLOCK_NONE) {
+    if (owner == KV_BLOCK_NONE) {
         hash_index_add(&pool->index, id);
         pool->blocks[id].is_findable = true;
-        tell(pool, id, true);
+        pool_report(pool, id, true);
     }
-    return holder;
+    return owner;
 }
 
-/* A duplicate of this block was used, and was pinned until keep_ns. */
-static void use_again(struct kv_pool *pool, kv_block_id holder, uint64_t keep_ns)
+/* A duplicate of this block was used, and was pinned until pin_end_ns. */
+static void pool_use_duplicate(struct kv_pool *pool, kv_block_id owner, uint64_t pin_end_ns)
 {
-    struct shelf *shelf = shelf_of(pool, holder);
-    bool is_cached = pool->blocks[holder].state == KV_CACHED;
+    struct eviction_queue *queue = pool_eviction_queue(pool, owner);
+    bool is_cached = pool->blocks[owner].state == KV_CACHED;
 
     if (is_cached)
-        shelf_remove(shelf, holder);
-    shelf_keep(shelf, holder, keep_ns);
+        eviction_remove(queue, owner);
+    eviction_pin(queue, owner, pin_end_ns);
     if (is_cached)
-        shelf_put(shelf, holder, pool->opts.now_ns());
+        eviction_put(queue, owner, pool->opts.now_ns());
 }
 
-/* A sealed block lost its last holder: it becomes CACHED or FREE. */
-static void retire(struct kv_pool *pool, kv_block_id id)
+/* A sealed block lost its last owner: it becomes CACHED or FREE. */
+static void pool_retire(struct kv_pool *pool, kv_block_id id)
 {
     struct block *block = &pool->blocks[id];
 
     if (block->has_hash && !block->is_findable) {
-        kv_block_id holder = claim_hash(pool, id);
+        kv_block_id owner = pool_claim_hash(pool, id);
 
-        if (holder != KV_BLOCK_NONE)
-            use_again(pool, holder, pool->shares.places[id].keep_ns);
+        if (owner != KV_BLOCK_NONE)
+            pool_use_duplicate(pool, owner, pool->quotas.places[id].pin_end_ns);
     }
-    move(pool, id, block->is_findable ? KV_CACHED : KV_FREE);
+    pool_set_state(pool, id, block->is_findable ? KV_CACHED : KV_FREE);
 }
 
 /* A reference or a lease went away: sets the state by the table at the top. */
-static void settle(struct kv_pool *pool, kv_block_id id)
+static void pool_update_state(struct kv_pool *pool, kv_block_id id)
 {
     const struct block *block = &pool->blocks[id];
 
@@ -225,15 +228,15 @@ static void settle(struct kv_pool *pool, kv_block_id id)
         return;
     switch ((enum kv_state)block->state) {
     case KV_FILLING:
-        move(pool, id, block->n_leases ? KV_ZOMBIE : KV_FREE);
+        pool_set_state(pool, id, block->n_leases ? KV_ZOMBIE : KV_FREE);
         break;
     case KV_ZOMBIE:
         if (block->n_leases == 0)
-            move(pool, id, KV_FREE);
+            pool_set_state(pool, id, KV_FREE);
         break;
     case KV_SEALED:
         if (block->n_leases == 0)
-            retire(pool, id);
+            pool_retire(pool, id);
         break;
     case KV_FREE:
     case KV_CACHED:
@@ -259,18 +262,18 @@ int kv_take_for(struct kv_pool *pool, kv_tenant tenant, uint32_t n, kv_block_id 
 
     if (n > kv_available(pool))
         return E_KV_FULL;
-    unsigned at = shares_place(&pool->shares, tenant);
+    unsigned at = quotas_place(&pool->quotas, tenant);
 
     while (pool->n_in_state[KV_FREE] < n) {
-        move(pool, shares_victim(&pool->shares, at, n, now_ns), KV_FREE);
+        pool_set_state(pool, quotas_victim(&pool->quotas, at, n, now_ns), KV_FREE);
         pool->n_evicted++;
     }
 
     free_map_take(&pool->free_map, n, ids_out);
-    pool->shares.all[at].n_blocks += n;
+    pool->quotas.all[at].n_blocks += n;
     for (uint32_t i = 0; i < n; i++) {
-        pool->blocks[ids_out[i]].share = (uint8_t)at;
-        move(pool, ids_out[i], KV_FILLING);
+        pool->blocks[ids_out[i]].quota = (uint8_t)at;
+        pool_set_state(pool, ids_out[i], KV_FILLING);
         pool->blocks[ids_out[i]].n_refs = 1;
     }
     return 0;
@@ -278,7 +281,7 @@ int kv_take_for(struct kv_pool *pool, kv_tenant tenant, uint32_t n, kv_block_id 
 
 void kv_ref(struct kv_pool *pool, kv_block_id id)
 {
-    struct block *block = block_at(pool, id);
+    struct block *block = pool_block(pool, id);
 
     ASSERT(block->n_refs > 0);
     block->n_refs++;
@@ -286,16 +289,16 @@ void kv_ref(struct kv_pool *pool, kv_block_id id)
 
 void kv_unref(struct kv_pool *pool, kv_block_id id)
 {
-    struct block *block = block_at(pool, id);
+    struct block *block = pool_block(pool, id);
 
     ASSERT(block->n_refs > 0);
     block->n_refs--;
-    settle(pool, id);
+    pool_update_state(pool, id);
 }
 
 void kv_lease(struct kv_pool *pool, kv_block_id id)
 {
-    struct block *block = block_at(pool, id);
+    struct block *block = pool_block(pool, id);
 
     ASSERT(block->n_refs > 0);
     if (block->n_leases++ == 0)
@@ -304,40 +307,40 @@ void kv_lease(struct kv_pool *pool, kv_block_id id)
 
 void kv_unlease(struct kv_pool *pool, kv_block_id id)
 {
-    struct block *block = block_at(pool, id);
+    struct block *block = pool_block(pool, id);
 
     ASSERT(block->n_leases > 0);
     if (--block->n_leases == 0)
         pool->n_leased--;
-    settle(pool, id);
+    pool_update_state(pool, id);
 }
 
 /* ---- the cache ---- */
 
 void kv_seal(struct kv_pool *pool, kv_block_id id, const struct block_hash *hash)
 {
-    struct block *block = block_at(pool, id);
+    struct block *block = pool_block(pool, id);
 
     ASSERT(block->n_refs > 0);
     kv_expire(pool);
-    move(pool, id, KV_SEALED);
+    pool_set_state(pool, id, KV_SEALED);
     pool->hashes[id] = *hash;
     block->has_hash = true;
-    claim_hash(pool, id);
+    pool_claim_hash(pool, id);
 }
 
-void kv_keep(struct kv_pool *pool, kv_block_id id, uint64_t until_ns)
+void kv_pin(struct kv_pool *pool, kv_block_id id, uint64_t until_ns)
 {
-    ASSERT(block_at(pool, id)->n_refs > 0);
-    shelf_keep(shelf_of(pool, id), id, until_ns);
+    ASSERT(pool_block(pool, id)->n_refs > 0);
+    eviction_pin(pool_eviction_queue(pool, id), id, until_ns);
 }
 
 void kv_forget(struct kv_pool *pool, kv_block_id id)
 {
-    struct block *block = block_at(pool, id);
+    struct block *block = pool_block(pool, id);
 
     ASSERT(block->state == KV_SEALED);
-    drop_name(pool, id);
+    pool_drop_hash(pool, id);
 }
 
 uint32_t kv_match(struct kv_pool *pool, const struct block_hash *hashes, uint32_t n, kv_block_id *ids_out)
@@ -351,7 +354,7 @@ uint32_t kv_match(struct kv_pool *pool, const struct block_hash *hashes, uint32_
         if (id == KV_BLOCK_NONE)
             break;
         if (pool->blocks[id].state == KV_CACHED)
-            move(pool, id, KV_SEALED);
+            pool_set_state(pool, id, KV_SEALED);
         pool->blocks[id].n_refs++;
         ids_out[n_found] = id;
     }
@@ -360,10 +363,10 @@ uint32_t kv_match(struct kv_pool *pool, const struct block_hash *hashes, uint32_
     return n_found;
 }
 
-static bool is_expired(const struct kv_pool *pool, kv_block_id id, uint64_t now_ns)
+static bool pool_is_expired(const struct kv_pool *pool, kv_block_id id, uint64_t now_ns)
 {
-    return shelf_is_expired(&pool->shares.all[pool->blocks[id].share].shelf, id, now_ns,
-                            pool->opts.lifetime_ns);
+    return eviction_is_expired(&pool->quotas.all[pool->blocks[id].quota].queue, id, now_ns,
+                               pool->opts.lifetime_ns);
 }
 
 uint32_t kv_peek(const struct kv_pool *pool, const struct block_hash *hashes, uint32_t n)
@@ -374,7 +377,7 @@ uint32_t kv_peek(const struct kv_pool *pool, const struct block_hash *hashes, ui
     while (n_found < n) {
         kv_block_id id = hash_index_find(&pool->index, &hashes[n_found]);
 
-        if (id == KV_BLOCK_NONE || is_expired(pool, id, now_ns))
+        if (id == KV_BLOCK_NONE || pool_is_expired(pool, id, now_ns))
             break;
         n_found++;
     }
@@ -387,42 +390,42 @@ void kv_expire(struct kv_pool *pool)
 
     kv_block_id id;
 
-    for (unsigned at = 0; at < pool->shares.n_seen; at++) {
-        struct shelf *shelf = &pool->shares.all[at].shelf;
+    for (unsigned at = 0; at < pool->quotas.n_seen; at++) {
+        struct eviction_queue *queue = &pool->quotas.all[at].queue;
 
-        while ((id = shelf_expired(shelf, now_ns, pool->opts.lifetime_ns)) != KV_BLOCK_NONE) {
-            move(pool, id, KV_FREE);
+        while ((id = eviction_expired(queue, now_ns, pool->opts.lifetime_ns)) != KV_BLOCK_NONE) {
+            pool_set_state(pool, id, KV_FREE);
             pool->n_expired++;
         }
     }
 }
 
-void kv_share(struct kv_pool *pool, kv_block_id id, bool is_shared)
+void kv_set_replicated(struct kv_pool *pool, kv_block_id id, bool is_replicated)
 {
-    ASSERT(block_at(pool, id)->n_refs > 0);
-    shelf_share(shelf_of(pool, id), id, is_shared);
+    ASSERT(pool_block(pool, id)->n_refs > 0);
+    eviction_set_replicated(pool_eviction_queue(pool, id), id, is_replicated);
 }
 
-bool kv_is_shared(const struct kv_pool *pool, kv_block_id id)
+bool kv_is_replicated(const struct kv_pool *pool, kv_block_id id)
 {
-    return pool->shares.places[id].is_shared;
+    return pool->quotas.places[id].is_replicated;
 }
 
-void kv_unshare(struct kv_pool *pool, const struct block_hash *hash)
+void kv_clear_replicated(struct kv_pool *pool, const struct block_hash *hash)
 {
     kv_block_id id = hash_index_find(&pool->index, hash);
 
     if (id != KV_BLOCK_NONE)
-        shelf_share(shelf_of(pool, id), id, false);
+        eviction_set_replicated(pool_eviction_queue(pool, id), id, false);
 }
 
 void kv_clear(struct kv_pool *pool)
 {
-    for (unsigned at = 0; at < pool->shares.n_seen; at++) {
-        struct share *share = &pool->shares.all[at];
+    for (unsigned at = 0; at < pool->quotas.n_seen; at++) {
+        struct quota *quota = &pool->quotas.all[at];
 
-        while (share->n_cached > 0)
-            move(pool, shelf_next(&share->shelf, pool->opts.now_ns()), KV_FREE);
+        while (quota->n_cached > 0)
+            pool_set_state(pool, eviction_next(&quota->queue, pool->opts.now_ns()), KV_FREE);
     }
     pool->n_lost = 0;
 }
@@ -431,32 +434,32 @@ void kv_clear(struct kv_pool *pool)
 
 bool kv_save_next(struct kv_pool *pool, struct kv_save *out)
 {
-    kv_block_id id = pool->opts.has_tier ? pool->unsaved.oldest : KV_BLOCK_NONE;
+    kv_block_id id = pool->opts.has_tier ? pool->writeback.oldest : KV_BLOCK_NONE;
 
     if (id == KV_BLOCK_NONE)
         return false;
-    move(pool, id, KV_SEALED);
+    pool_set_state(pool, id, KV_SEALED);
     pool->blocks[id].n_refs = 1;
     pool->blocks[id].is_saved = true;
     kv_lease(pool, id);
     *out = (struct kv_save){.id = id,
                             .hash = pool->hashes[id],
-                            .tenant = pool->shares.all[pool->blocks[id].share].tenant,
-                            .keep_ns = pool->shares.places[id].keep_ns};
+                            .tenant = pool->quotas.all[pool->blocks[id].quota].tenant,
+                            .pin_end_ns = pool->quotas.places[id].pin_end_ns};
     return true;
 }
 
 void kv_save_end(struct kv_pool *pool, kv_block_id id, bool has_failed)
 {
     if (has_failed)
-        block_at(pool, id)->is_saved = false;
+        pool_block(pool, id)->is_saved = false;
     kv_unlease(pool, id);
     kv_unref(pool, id);
 }
 
 void kv_set_saved(struct kv_pool *pool, kv_block_id id)
 {
-    ASSERT(block_at(pool, id)->state == KV_SEALED);
+    ASSERT(pool_block(pool, id)->state == KV_SEALED);
     pool->blocks[id].is_saved = true;
 }
 
@@ -471,51 +474,51 @@ void kv_each(const struct kv_pool *pool, void (*visit)(void *arg, const struct b
 
 enum kv_state kv_state_of(const struct kv_pool *pool, kv_block_id id)
 {
-    return block_at(pool, id)->state;
+    return pool_block(pool, id)->state;
 }
 
 uint32_t kv_available_to(const struct kv_pool *pool, kv_tenant tenant)
 {
-    unsigned at = shares_find(&pool->shares, tenant);
-    uint32_t each = shares_each(&pool->shares, at), n = pool->n_in_state[KV_FREE];
+    unsigned at = quotas_find(&pool->quotas, tenant);
+    uint32_t each = quotas_each(&pool->quotas, at), n = pool->n_in_state[KV_FREE];
 
-    for (unsigned i = 0; i < pool->shares.n_seen; i++) {
-        const struct share *share = &pool->shares.all[i];
-        uint32_t beyond = share->n_blocks > each ? share->n_blocks - each : 0;
+    for (unsigned i = 0; i < pool->quotas.n_seen; i++) {
+        const struct quota *quota = &pool->quotas.all[i];
+        uint32_t beyond = quota->n_blocks > each ? quota->n_blocks - each : 0;
 
-        n += i == at || share->n_cached < beyond ? share->n_cached : beyond;
+        n += i == at || quota->n_cached < beyond ? quota->n_cached : beyond;
     }
     return n;
 }
 
 uint32_t kv_tenant_blocks(const struct kv_pool *pool, kv_tenant tenant)
 {
-    unsigned at = shares_find(&pool->shares, tenant);
+    unsigned at = quotas_find(&pool->quotas, tenant);
 
-    return at < KV_MAX_TENANTS ? pool->shares.all[at].n_blocks : 0;
+    return at < KV_MAX_TENANTS ? pool->quotas.all[at].n_blocks : 0;
 }
 
-uint32_t kv_tenant_share(const struct kv_pool *pool, kv_tenant tenant)
+uint32_t kv_tenant_quota(const struct kv_pool *pool, kv_tenant tenant)
 {
-    return shares_each(&pool->shares, shares_find(&pool->shares, tenant));
+    return quotas_each(&pool->quotas, quotas_find(&pool->quotas, tenant));
 }
 
 void kv_pool_counts(const struct kv_pool *pool, struct kv_pool_counts *out)
 {
-    uint32_t n_kept = 0, n_shared = 0, n_tenants = 0;
+    uint32_t n_pinned = 0, n_replicated = 0, n_tenants = 0;
 
-    for (unsigned at = 0; at < pool->shares.n_seen; at++) {
-        n_kept += pool->shares.all[at].shelf.kept.n;
-        n_shared += pool->shares.all[at].shelf.shared.n;
-        n_tenants += pool->shares.all[at].n_blocks > 0;
+    for (unsigned at = 0; at < pool->quotas.n_seen; at++) {
+        n_pinned += pool->quotas.all[at].queue.pinned.n;
+        n_replicated += pool->quotas.all[at].queue.replicated.n;
+        n_tenants += pool->quotas.all[at].n_blocks > 0;
     }
     *out = (struct kv_pool_counts){
         .n_free = pool->n_in_state[KV_FREE],
         .n_filling = pool->n_in_state[KV_FILLING],
         .n_sealed = pool->n_in_state[KV_SEALED],
         .n_cached = pool->n_in_state[KV_CACHED],
-        .n_kept = n_kept,
-        .n_shared = n_shared,
+        .n_pinned = n_pinned,
+        .n_replicated = n_replicated,
         .n_zombie = pool->n_in_state[KV_ZOMBIE],
         .n_leased = pool->n_leased,
         .n_evicted = pool->n_evicted,
@@ -523,7 +526,7 @@ void kv_pool_counts(const struct kv_pool *pool, struct kv_pool_counts *out)
         .n_hits = pool->n_hits,
         .n_misses = pool->n_misses,
         .n_lost = pool->n_lost,
-        .n_unsaved = pool->unsaved.n,
+        .n_unsaved = pool->writeback.n,
         .n_tenants = n_tenants,
     };
 }

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "cache/kv/pool.h"
+#include "cache/kv/pool_quota.h"
 
 /* ---- free_map.c: a set of ids, taken in runs ---- */
 
@@ -36,89 +36,92 @@ kv_block_id hash_index_find(const struct hash_index *index, const struct block_h
 void hash_index_add(struct hash_index *index, kv_block_id id); /* its hash is not in the index yet */
 void hash_index_remove(struct hash_index *index, kv_block_id id);
 
-/* ---- shelf.c: the eviction queue of a tenant's cached blocks ---- */
+/* ---- eviction.c: the eviction queue of a tenant's cached blocks ---- */
 
-struct shelf_place {          /* of one block, in a queue or not */
+struct eviction_entry {       /* of one block, in a queue or not */
     kv_block_id older, newer; /* in the list */
     uint32_t heap_at;
     uint8_t where;
     uint64_t used_ns, used_order;
-    uint64_t keep_ns; /* pinned until then; 0: not pinned */
-    bool is_shared;   /* other workers have a duplicate */
+    uint64_t pin_end_ns; /* pinned until then; 0: not pinned */
+    bool is_replicated;  /* other workers have a duplicate */
 };
 
-struct shelf_heap {
+struct eviction_heap {
     kv_block_id *ids;
     uint32_t n;
 };
 
-struct shelf {                  /* one tenant's */
-    struct shelf_place *places; /* [id], borrowed: the pool's; a block is in one queue at most */
-    kv_block_id oldest, newest; /* of the unpinned list */
-    struct shelf_heap shared, lapsed, kept;
+struct eviction_queue {            /* one tenant's */
+    struct eviction_entry *places; /* [id], borrowed: the pool's; a block is in one queue at most */
+    kv_block_id oldest, newest;    /* of the unpinned list */
+    struct eviction_heap replicated, pin_ended, pinned;
     uint64_t n_used;
 };
 
-/* E_NOMEM: call shelf_fini all the same. */
-int shelf_init(struct shelf *shelf, struct shelf_place *places, uint32_t n_ids);
-void shelf_fini(struct shelf *shelf);
-void shelf_put(struct shelf *shelf, kv_block_id id, uint64_t now_ns); /* it was just used */
-void shelf_remove(struct shelf *shelf, kv_block_id id);
+/* E_NOMEM: call eviction_fini all the same. */
+int eviction_init(struct eviction_queue *queue, struct eviction_entry *places, uint32_t n_ids);
+void eviction_fini(struct eviction_queue *queue);
+void eviction_put(struct eviction_queue *queue, kv_block_id id, uint64_t now_ns); /* it was just used */
+void eviction_remove(struct eviction_queue *queue, kv_block_id id);
 /* Pins a block that is not in the queue, until until_ns.  An earlier pin that ends later stands. */
-void shelf_keep(struct shelf *shelf, kv_block_id id, uint64_t until_ns);
+void eviction_pin(struct eviction_queue *queue, kv_block_id id, uint64_t until_ns);
 /* Other workers have a duplicate, or no longer do.  Call it for any block at any time.  A queued block that
- * becomes the last replica counts as an expired pin.  A queued block that gets a duplicate counts as shared
- * from its next shelf_put(). */
-void shelf_share(struct shelf *shelf, kv_block_id id, bool is_shared);
-void shelf_unmark(struct shelf *shelf, kv_block_id id);       /* neither pinned nor shared */
-kv_block_id shelf_next(struct shelf *shelf, uint64_t now_ns); /* the next to evict; KV_BLOCK_NONE: empty */
-/* The eviction rank of a queued block, after shelf_next(): lower ranks are evicted first. */
-unsigned shelf_rank(const struct shelf *shelf, kv_block_id id);
+ * becomes the last replica counts as an expired pin.  A queued block that gets a duplicate counts as
+ * replicated from its next eviction_put(). */
+void eviction_set_replicated(struct eviction_queue *queue, kv_block_id id, bool is_replicated);
+void eviction_reset(struct eviction_queue *queue, kv_block_id id); /* neither pinned nor replicated */
+kv_block_id eviction_next(struct eviction_queue *queue,
+                          uint64_t now_ns); /* the next to evict; KV_BLOCK_NONE: empty */
+/* The eviction rank of a queued block, after eviction_next(): lower ranks are evicted first. */
+unsigned eviction_rank(const struct eviction_queue *queue, kv_block_id id);
 /* A block whose lifetime ended; KV_BLOCK_NONE: there is none. */
-kv_block_id shelf_expired(struct shelf *shelf, uint64_t now_ns, uint64_t lifetime_ns);
-bool shelf_is_expired(const struct shelf *shelf, kv_block_id id, uint64_t now_ns, uint64_t lifetime_ns);
+kv_block_id eviction_expired(struct eviction_queue *queue, uint64_t now_ns, uint64_t lifetime_ns);
+bool eviction_is_expired(const struct eviction_queue *queue, kv_block_id id, uint64_t now_ns,
+                         uint64_t lifetime_ns);
 
-/* ---- shares.c: the tenants' quotas ---- */
+/* ---- quota.c: the tenants' quotas ---- */
 
-struct share { /* of one tenant */
+struct quota { /* of one tenant */
     kv_tenant tenant;
     uint32_t n_blocks; /* all blocks that are not free */
     uint32_t n_cached;
-    bool has_shelf;
-    struct shelf shelf; /* of its cached blocks */
+    bool has_queue;
+    struct eviction_queue queue; /* of its cached blocks */
 };
 
-struct shares {
-    struct share all[KV_MAX_TENANTS]; /* [0]: anonymous, and tenants that found no place */
+struct quotas {
+    struct quota all[KV_MAX_TENANTS]; /* [0]: anonymous, and tenants that found no place */
     unsigned n_seen;                  /* places ever used */
     uint32_t n_ids;
-    struct shelf_place *places; /* [id] */
+    struct eviction_entry *places; /* [id] */
 };
 
-int shares_init(struct shares *shares, uint32_t n_ids); /* E_NOMEM: call shares_fini all the same */
-void shares_fini(struct shares *shares);
+int quotas_init(struct quotas *quotas, uint32_t n_ids); /* E_NOMEM: call quotas_fini all the same */
+void quotas_fini(struct quotas *quotas);
 /* The place in all[] of a tenant that is about to get blocks. */
-unsigned shares_place(struct shares *shares, kv_tenant tenant);
+unsigned quotas_place(struct quotas *quotas, kv_tenant tenant);
 /* The tenant's place, or KV_MAX_TENANTS if it has none. */
-unsigned shares_find(const struct shares *shares, kv_tenant tenant);
+unsigned quotas_find(const struct quotas *quotas, kv_tenant tenant);
 /* The quota: an equal part for each tenant that has blocks.  The tenant at `at` always counts
  * (KV_MAX_TENANTS: a tenant without a place). */
-uint32_t shares_each(const struct shares *shares, unsigned at);
+uint32_t quotas_each(const struct quotas *quotas, unsigned at);
 /* The block to evict for the tenant at `at`, which is about to have n_more blocks besides.  There is always
  * one. */
-kv_block_id shares_victim(struct shares *shares, unsigned at, uint32_t n_more, uint64_t now_ns);
+kv_block_id quotas_victim(struct quotas *quotas, unsigned at, uint32_t n_more, uint64_t now_ns);
 
-/* ---- unsaved.c: the writeback queue: cached blocks to be saved, longest waiting first ---- */
+/* ---- writeback.c: the writeback queue: cached blocks to be saved, longest waiting first ---- */
 
-struct unsaved {
+struct writeback {
     kv_block_id *older, *newer; /* [id]; NULL: there is no tier */
     kv_block_id oldest, newest;
     uint32_t n;
 };
 
-int unsaved_init(struct unsaved *unsaved, uint32_t n_ids); /* E_NOMEM: call unsaved_fini all the same */
-void unsaved_fini(struct unsaved *unsaved);
-void unsaved_add(struct unsaved *unsaved, kv_block_id id);
-bool unsaved_remove(struct unsaved *unsaved, kv_block_id id); /* returns whether it was queued */
+int writeback_init(struct writeback *writeback,
+                   uint32_t n_ids); /* E_NOMEM: call writeback_fini all the same */
+void writeback_fini(struct writeback *writeback);
+void writeback_add(struct writeback *writeback, kv_block_id id);
+bool writeback_remove(struct writeback *writeback, kv_block_id id); /* returns whether it was queued */
 
 #endif

@@ -2,8 +2,8 @@
 /* The disk tier's calling side: the index, the segments, and the jobs in flight.
  *
  *     index      hash -> slot of a segment
- *     segments   least recently used first; tier_room.c creates and evicts them
- *     shares     the tenants' quotas (tier_share.c)
+ *     segments   least recently used first; tier_segment.c creates and evicts them
+ *     quotas     the tenants' quotas (tier_quota.c)
  *
  * The log needs no compaction.  When a segment is evicted, its hot blocks are in the pool and are saved again
  * from there; the others are not wanted much.
@@ -24,6 +24,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "cache/kv/pool_quota.h"
 #include "cache/kv/tier_priv.h"
 
 /* An evicted segment is removed from the index slot by slot.  TIER_MAX_SLOTS bounds the time this takes on
@@ -34,14 +35,14 @@
 #define FILES_LEAST      64
 #define FILES_PART       4 /* one in so many of this process's descriptors */
 #define REST_NS          (30 * NS_PER_S)
-#define KEPT_NS          (300 * NS_PER_S) /* pins for longer are long ones */
+#define PINNED_NS        (300 * NS_PER_S) /* pins for longer are long ones */
 #define READ_BYTES_PER_S (500.0 * 1e6)    /* of a thread, until measured, and when the measurement is old */
 #define READ_ALPHA       0.1
 
 /* ---- open and close ---- */
 
 /* The limit on files: connections need most of the descriptors. */
-static uint64_t max_files(void)
+static uint64_t tier_max_files(void)
 {
     struct rlimit limit;
     uint64_t n = TIER_MAX_FILES;
@@ -51,12 +52,12 @@ static uint64_t max_files(void)
     return n > FILES_LEAST ? n : FILES_LEAST;
 }
 
-static uint64_t greatest(uint64_t a, uint64_t b)
+static uint64_t u64_max(uint64_t a, uint64_t b)
 {
     return a > b ? a : b;
 }
 
-static int check(const struct kv_tier_opts *opts, struct kv_tier *tier, struct fault *fault)
+static int tier_check(const struct kv_tier_opts *opts, struct kv_tier *tier, struct fault *fault)
 {
     struct tier_head one = {.n_slots = 1, .payload_bytes = tier->payload_bytes};
     uint64_t slot_bytes = tier->payload_bytes + TIER_ENTRY_BYTES, aim_bytes, n;
@@ -68,18 +69,18 @@ static int check(const struct kv_tier_opts *opts, struct kv_tier *tier, struct f
         return fault_set(fault, E_INVAL, "the disk tier wants %llu bytes at least for blocks of %llu",
                          (unsigned long long)(BLOCKS_LEAST * tier_segment_bytes(&one, 1)),
                          (unsigned long long)tier->payload_bytes);
-    tier->least_bytes = opts->size_bytes / max_files();
-    aim_bytes = greatest(greatest(opts->size_bytes / SEGMENTS_AIM, SEGMENT_LEAST), tier->least_bytes);
+    tier->least_bytes = opts->size_bytes / tier_max_files();
+    aim_bytes = u64_max(u64_max(opts->size_bytes / SEGMENTS_AIM, SEGMENT_LEAST), tier->least_bytes);
     n = (aim_bytes - 2 * TIER_TABLE_AT + slot_bytes / 2) / slot_bytes;
     n = n > 0 ? n : 1;
     tier->slots_per_segment = n < TIER_MAX_SLOTS ? (uint32_t)n : TIER_MAX_SLOTS;
     return 0;
 }
 
-static int open_parts(struct kv_tier *tier, struct fault *fault)
+static int tier_open_parts(struct kv_tier *tier, struct fault *fault)
 {
     uint8_t nobody[TIER_TENANT_BYTES];
-    int rc = check(&tier->opts, tier, fault);
+    int rc = tier_check(&tier->opts, tier, fault);
 
     if (rc < 0)
         return rc;
@@ -88,7 +89,7 @@ static int open_parts(struct kv_tier *tier, struct fault *fault)
         hashmap_new(sizeof(struct block_hash), &tier->index) < 0 ||
         mailbox_new(2 * (TIER_MAX_READING + TIER_MAX_WRITING + TIER_MAX_FILES), &tier->done) < 0)
         return fault_set(fault, E_NOMEM, "out of memory");
-    tier_shares_init(&tier->shares, nobody);
+    tier_quotas_init(&tier->quotas, nobody);
     tier->dir = tier_folder_open(tier->opts.path, fault);
     if (tier->dir < 0)
         return tier->dir;
@@ -113,7 +114,7 @@ int kv_tier_open(const struct kv_tier_opts *opts, struct fault *fault, struct kv
     tier->dir = -1;
     list_init(&tier->segments);
     tier_queue_init(tier);
-    rc = open_parts(tier, fault);
+    rc = tier_open_parts(tier, fault);
     tier->opts.path = tier->opts.generation = NULL;
     if (rc < 0) {
         kv_tier_close(tier);
@@ -166,7 +167,7 @@ int tier_post(struct kv_tier *tier, struct tier_segment *segment, const struct t
     return rc;
 }
 
-static void tell(const struct kv_tier *tier, const struct tier_slot *slot, bool is_here)
+static void tier_report(const struct kv_tier *tier, const struct tier_slot *slot, bool is_here)
 {
     if (tier->opts.on_block != NULL)
         tier->opts.on_block(tier->opts.on_block_arg, &slot->entry.hash, is_here);
@@ -180,12 +181,12 @@ void tier_forget(struct kv_tier *tier, struct tier_slot *slot)
     slot->segment->n_there--;
     slot->segment = NULL;
     if (!slot->is_writing)
-        tell(tier, slot, false);
+        tier_report(tier, slot, false);
 }
 
 /* ---- reading and writing ---- */
 
-static void use(struct kv_tier *tier, struct tier_segment *segment)
+static void tier_use(struct kv_tier *tier, struct tier_segment *segment)
 {
     segment->used_unix_ns = clock_unix_ns();
     list_remove(&segment->all);
@@ -193,32 +194,32 @@ static void use(struct kv_tier *tier, struct tier_segment *segment)
     tier_queue_use(tier, segment);
 }
 
-static enum tier_retention retention_of(uint64_t wanted_unix_ns, uint64_t now_unix_ns)
+static enum tier_retention tier_retention_of(uint64_t pin_end_unix_ns, uint64_t now_unix_ns)
 {
-    if (wanted_unix_ns <= now_unix_ns)
+    if (pin_end_unix_ns <= now_unix_ns)
         return TIER_PLAIN;
-    return wanted_unix_ns - now_unix_ns <= KEPT_NS ? TIER_KEPT : TIER_KEPT_LONG;
+    return pin_end_unix_ns - now_unix_ns <= PINNED_NS ? TIER_PINNED : TIER_PINNED_LONG;
 }
 
-/* The place in tier_shares where this tenant's files count. */
-static int place_of(struct kv_tier *tier, kv_tenant tenant, unsigned *at_out)
+/* The place in tier_quotas where this tenant's files count. */
+static int tier_place_of(struct kv_tier *tier, kv_tenant tenant, unsigned *at_out)
 {
     uint8_t digest[TIER_TENANT_BYTES];
     int rc;
 
-    *at_out = tier_shares_find(&tier->shares, tenant);
+    *at_out = tier_quotas_find(&tier->quotas, tenant);
     if (*at_out != TIER_NO_PLACE)
         return 0;
     rc = tier_tenant(tier->opts.key, tenant, digest);
     if (rc < 0)
         return rc;
-    *at_out = tier_shares_place(&tier->shares, digest);
-    tier_shares_name(&tier->shares, *at_out, tenant);
+    *at_out = tier_quotas_place(&tier->quotas, digest);
+    tier_quotas_name(&tier->quotas, *at_out, tenant);
     return 0;
 }
 
 /* Puts the slot into the index and sends the write. */
-static int send_write(struct kv_tier *tier, struct tier_slot *slot, kv_block_id id)
+static int tier_send_write(struct kv_tier *tier, struct tier_slot *slot, kv_block_id id)
 {
     struct tier_segment *segment = slot->segment;
     struct tier_job job = {
@@ -239,7 +240,7 @@ static int send_write(struct kv_tier *tier, struct tier_slot *slot, kv_block_id 
 }
 
 int kv_tier_write(struct kv_tier *tier, kv_tenant tenant, kv_block_id id, const struct block_hash *hash,
-                  uint64_t wanted_unix_ns)
+                  uint64_t pin_end_unix_ns)
 {
     uint64_t now_unix_ns = clock_unix_ns();
     struct tier_segment *segment;
@@ -253,9 +254,9 @@ int kv_tier_write(struct kv_tier *tier, kv_tenant tenant, kv_block_id id, const 
         return E_CLOSED;
     if (tier->counts.n_writing >= TIER_MAX_WRITING)
         return E_AGAIN;
-    rc = place_of(tier, tenant, &at);
+    rc = tier_place_of(tier, tenant, &at);
     if (rc == 0)
-        rc = tier_slot_take(tier, at, retention_of(wanted_unix_ns, now_unix_ns), &slot);
+        rc = tier_slot_take(tier, at, tier_retention_of(pin_end_unix_ns, now_unix_ns), &slot);
     if (rc < 0) {
         tier->counts.n_refused += rc == E_FULL;
         return rc;
@@ -264,20 +265,20 @@ int kv_tier_write(struct kv_tier *tier, kv_tenant tenant, kv_block_id id, const 
     slot->entry = (struct tier_entry){.slot = segment->n_used - 1,
                                       .hash = *hash,
                                       .written_unix_ns = now_unix_ns,
-                                      .wanted_unix_ns = wanted_unix_ns};
-    rc = send_write(tier, slot, id);
+                                      .pin_end_unix_ns = pin_end_unix_ns};
+    rc = tier_send_write(tier, slot, id);
     if (rc == 0) {
         tier->counts.n_writing++;
-        if (wanted_unix_ns > segment->wanted_unix_ns)
-            segment->wanted_unix_ns = wanted_unix_ns;
-        use(tier, segment);
+        if (pin_end_unix_ns > segment->pin_end_unix_ns)
+            segment->pin_end_unix_ns = pin_end_unix_ns;
+        tier_use(tier, segment);
     }
     if (segment->n_used == segment->head.n_slots)
         tier_segment_close(tier, segment);
     return rc;
 }
 
-static struct tier_slot *find(const struct kv_tier *tier, const struct block_hash *hash)
+static struct tier_slot *tier_find(const struct kv_tier *tier, const struct block_hash *hash)
 {
     struct tier_slot *slot = hashmap_get(tier->index, hash);
 
@@ -286,7 +287,7 @@ static struct tier_slot *find(const struct kv_tier *tier, const struct block_has
 
 bool kv_tier_has(const struct kv_tier *tier, const struct block_hash *hash)
 {
-    return find(tier, hash) != NULL;
+    return tier_find(tier, hash) != NULL;
 }
 
 uint32_t kv_tier_peek(const struct kv_tier *tier, const struct block_hash *hashes, uint32_t n)
@@ -321,7 +322,7 @@ void kv_tier_each(const struct kv_tier *tier, uint32_t most,
 
 int kv_tier_read(struct kv_tier *tier, kv_block_id id, const struct block_hash *hash, void *user)
 {
-    struct tier_slot *slot = find(tier, hash);
+    struct tier_slot *slot = tier_find(tier, hash);
     struct tier_job job = {.kind = TIER_JOB_READ, .id = id, .user = user};
     int rc;
 
@@ -334,13 +335,13 @@ int kv_tier_read(struct kv_tier *tier, kv_block_id id, const struct block_hash *
     if (rc < 0)
         return rc;
     tier->counts.n_reading++;
-    use(tier, slot->segment);
+    tier_use(tier, slot->segment);
     return 0;
 }
 
 /* ---- finished jobs ---- */
 
-static void rest(struct kv_tier *tier, const char *what, int error)
+static void tier_rest(struct kv_tier *tier, const char *what, int error)
 {
     if (clock_now_ns() >= tier->rests_until_ns)
         log_warn("kv_disk_failing", LOG_STR("what", what), LOG_ERR(error),
@@ -348,7 +349,7 @@ static void rest(struct kv_tier *tier, const char *what, int error)
     tier->rests_until_ns = clock_now_ns() + REST_NS;
 }
 
-static void on_written(struct kv_tier *tier, const struct tier_job *job)
+static void tier_on_written(struct kv_tier *tier, const struct tier_job *job)
 {
     struct tier_slot *slot = &job->segment->slots[job->entry.slot];
 
@@ -357,13 +358,13 @@ static void on_written(struct kv_tier *tier, const struct tier_job *job)
         slot->entry = job->entry;
         slot->is_writing = false;
         if (slot->segment != NULL)
-            tell(tier, slot, true);
+            tier_report(tier, slot, true);
         tier->counts.n_written++;
         tier->counts.written_bytes += tier->payload_bytes;
         return;
     }
     tier->counts.n_write_failed++;
-    rest(tier, "write", job->result);
+    tier_rest(tier, "write", job->result);
     tier_forget(tier, slot);
     if (job->segment->is_open)
         tier_segment_close(tier, job->segment);
@@ -376,7 +377,7 @@ void tier_note_read(struct kv_tier *tier, double bytes_per_s)
     rate_learn(&tier->read_rate, bytes_per_s, READ_ALPHA, 1, clock_now_ns());
 }
 
-static void on_read(struct kv_tier *tier, const struct tier_job *job)
+static void tier_on_read(struct kv_tier *tier, const struct tier_job *job)
 {
     double rate = (double)tier->payload_bytes * 1e9 / (double)(job->busy_ns ? job->busy_ns : 1);
 
@@ -396,10 +397,10 @@ static void on_read(struct kv_tier *tier, const struct tier_job *job)
     tier_forget(tier, &job->segment->slots[job->entry.slot]);
 }
 
-static void on_dropped(struct kv_tier *tier, struct tier_segment *segment, int result)
+static void tier_on_dropped(struct kv_tier *tier, struct tier_segment *segment, int result)
 {
     if (result < 0)
-        rest(tier, "delete", result);
+        tier_rest(tier, "delete", result);
     tier_segment_dropped(tier, segment, result);
 }
 
@@ -420,11 +421,11 @@ bool kv_tier_poll(struct kv_tier *tier, struct kv_tier_event *out)
                                       .elapsed_ns = clock_now_ns() - job->began_ns,
                                       .user = job->user};
         if (job->kind == TIER_JOB_WRITE)
-            on_written(tier, job);
+            tier_on_written(tier, job);
         else if (job->kind == TIER_JOB_READ)
-            on_read(tier, job);
+            tier_on_read(tier, job);
         if (job->kind == TIER_JOB_DROP)
-            on_dropped(tier, segment, job->result);
+            tier_on_dropped(tier, segment, job->result);
         else
             tier_segment_drop(tier, segment);
         free(job);
@@ -443,7 +444,7 @@ void kv_tier_expire(struct kv_tier *tier)
         if (segment->is_leaving)
             tier_segment_drop(tier, segment);
         else if (lifetime_ns > 0 && now_unix_ns > segment->used_unix_ns &&
-                 now_unix_ns - segment->used_unix_ns > lifetime_ns && segment->wanted_unix_ns <= now_unix_ns)
+                 now_unix_ns - segment->used_unix_ns > lifetime_ns && segment->pin_end_unix_ns <= now_unix_ns)
             tier_segment_leave(tier, segment);
     }
     (void)tier_make_room(tier, &made_smaller);
@@ -451,7 +452,7 @@ void kv_tier_expire(struct kv_tier *tier)
 
 /* ---- looking ---- */
 
-static double reader_bytes_per_s(const struct kv_tier *tier)
+static double tier_reader_bytes_per_s(const struct kv_tier *tier)
 {
     return rate_hope(&tier->read_rate, READ_BYTES_PER_S, clock_now_ns());
 }
@@ -460,15 +461,15 @@ void kv_tier_counts(const struct kv_tier *tier, struct kv_tier_counts *out)
 {
     *out = tier->counts;
     out->n_blocks = hashmap_count(tier->index);
-    out->n_tenants = tier_shares_tenants(&tier->shares);
+    out->n_tenants = tier_quotas_tenants(&tier->quotas);
     out->used_bytes = tier->file_bytes;
     out->is_resting = clock_now_ns() < tier->rests_until_ns;
-    out->read_bytes_per_s = reader_bytes_per_s(tier) * tier->opts.n_readers;
+    out->read_bytes_per_s = tier_reader_bytes_per_s(tier) * tier->opts.n_readers;
 }
 
 uint64_t kv_tier_read_ns(const struct kv_tier *tier, uint32_t n_blocks)
 {
-    double rate = reader_bytes_per_s(tier);
+    double rate = tier_reader_bytes_per_s(tier);
     double bytes = (double)(tier->counts.n_reading + n_blocks) * (double)tier->payload_bytes;
     unsigned n_threads = tier->opts.n_readers < n_blocks ? tier->opts.n_readers : n_blocks;
 

@@ -14,7 +14,7 @@
  * kv_tier_opts.size_bytes is reached, whole segments are evicted.  Segments of other generations (another
  * model, layout, version or key) are evicted first.  The disk is divided into equal quotas among the tenants
  * that have segments on it.  A tenant that needs room takes it from tenants above their quota, the one with
- * most first, then from its own segments (tier_share.c has the full rule).  Order among a tenant's segments:
+ * most first, then from its own segments (tier_quota.c has the full rule).  Order among a tenant's segments:
  * plain ones and those whose pins have all expired, pins for five minutes, pins for an hour; LRU among
  * equals.  A tenant's own segment is never evicted for content of lower retention.  Nor is another tenant's,
  * once the taker has its quota.
@@ -32,7 +32,7 @@
 
 #include "base/fault.h"
 #include "cache/kv/layout.h"
-#include "cache/kv/pool.h"
+#include "cache/kv/pool_quota.h"
 #include "cache/prefix/block_hash.h"
 
 struct kv_tier;
@@ -101,12 +101,12 @@ uint32_t kv_tier_peek(const struct kv_tier *tier, const struct block_hash *hashe
 void kv_tier_each(const struct kv_tier *tier, uint32_t most,
                   void (*visit)(void *arg, const struct block_hash *hash), void *arg);
 
-/* Saves a block in the tenant's quota, pinned until wanted_unix_ns (ns since 1970; 0: not pinned).  E_EXISTS
+/* Saves a block in the tenant's quota, pinned until pin_end_unix_ns (ns since 1970; 0: not pinned).  E_EXISTS
  * (it is on disk or on its way; its tenant and pin stay), E_AGAIN (too many writes in flight, or the segment
  * to evict is being read), E_FULL (all that is left is within other tenants' quotas, or pinned longer by this
  * tenant), E_CLOSED (the tier rests), E_NOMEM. */
 int kv_tier_write(struct kv_tier *tier, kv_tenant tenant, kv_block_id id, const struct block_hash *hash,
-                  uint64_t wanted_unix_ns);
+                  uint64_t pin_end_unix_ns);
 /* Starts to read a block into block id.  E_NOT_FOUND, E_AGAIN, E_NOMEM. */
 int kv_tier_read(struct kv_tier *tier, kv_block_id id, const struct block_hash *hash, void *user);
 /* The next event; false: none for now. */

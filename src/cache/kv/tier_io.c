@@ -20,12 +20,12 @@
 
 #define WAIT_NS (NS_PER_S)
 
-static int error_of(int code)
+static int tier_io_error(int code)
 {
     return code == ENOSPC || code == EDQUOT ? E_FULL : E_IO;
 }
 
-static int write_all(int fd, const uint8_t *data, size_t len_bytes, uint64_t at)
+static int tier_file_write(int fd, const uint8_t *data, size_t len_bytes, uint64_t at)
 {
     while (len_bytes > 0) {
         ssize_t n = pwrite(fd, data, len_bytes, (off_t)at);
@@ -33,7 +33,7 @@ static int write_all(int fd, const uint8_t *data, size_t len_bytes, uint64_t at)
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
-            return n < 0 ? error_of(errno) : E_IO;
+            return n < 0 ? tier_io_error(errno) : E_IO;
         data += n;
         at += (uint64_t)n;
         len_bytes -= (size_t)n;
@@ -42,7 +42,7 @@ static int write_all(int fd, const uint8_t *data, size_t len_bytes, uint64_t at)
 }
 
 /* E_TRUNCATED: the file is too short. */
-static int read_all(int fd, uint8_t *data, size_t len_bytes, uint64_t at)
+static int tier_file_read(int fd, uint8_t *data, size_t len_bytes, uint64_t at)
 {
     while (len_bytes > 0) {
         ssize_t n = pread(fd, data, len_bytes, (off_t)at);
@@ -60,7 +60,7 @@ static int read_all(int fd, uint8_t *data, size_t len_bytes, uint64_t at)
 
 /* ---- jobs ---- */
 
-static int make_file(struct kv_tier *tier, struct tier_segment *segment)
+static int tier_file_make(struct kv_tier *tier, struct tier_segment *segment)
 {
     uint8_t head[TIER_HEAD_BYTES];
     char name[24];
@@ -69,9 +69,9 @@ static int make_file(struct kv_tier *tier, struct tier_segment *segment)
     tier_name_print(segment->number, name);
     fd = openat(tier->dir, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0)
-        return error_of(errno);
+        return tier_io_error(errno);
     tier_head_pack(&segment->head, head);
-    rc = write_all(fd, head, sizeof(head), 0);
+    rc = tier_file_write(fd, head, sizeof(head), 0);
     if (rc < 0) {
         close(fd);
         unlinkat(tier->dir, name, 0);
@@ -81,37 +81,37 @@ static int make_file(struct kv_tier *tier, struct tier_segment *segment)
     return 0;
 }
 
-static int write_block(struct tier_thread *self, struct tier_job *job)
+static int tier_job_write(struct tier_thread *self, struct tier_job *job)
 {
     struct kv_tier *tier = self->tier;
     struct tier_segment *segment = job->segment;
     uint8_t image[TIER_ENTRY_BYTES];
-    int rc = job->makes_file ? make_file(tier, segment) : 0;
+    int rc = job->makes_file ? tier_file_make(tier, segment) : 0;
 
     if (rc == 0 && segment->fd < 0)
         rc = E_IO; /* creating its file failed */
     if (rc == 0)
         rc = tier_seal(tier, self->cipher, segment, job->id, &job->entry, self->payload);
     if (rc == 0)
-        rc = write_all(segment->fd, self->payload, tier->payload_bytes,
-                       tier_payload_at(&segment->head, job->entry.slot));
+        rc = tier_file_write(segment->fd, self->payload, tier->payload_bytes,
+                             tier_payload_at(&segment->head, job->entry.slot));
     if (rc < 0)
         return rc;
     tier_entry_pack(&job->entry, segment->head.salt, image);
-    return write_all(segment->fd, image, sizeof(image), tier_entry_at(job->entry.slot));
+    return tier_file_write(segment->fd, image, sizeof(image), tier_entry_at(job->entry.slot));
 }
 
-static int read_block(struct tier_thread *self, struct tier_job *job)
+static int tier_job_read(struct tier_thread *self, struct tier_job *job)
 {
     struct kv_tier *tier = self->tier;
     struct tier_segment *segment = job->segment;
-    int rc = read_all(segment->fd, self->payload, tier->payload_bytes,
-                      tier_payload_at(&segment->head, job->entry.slot));
+    int rc = tier_file_read(segment->fd, self->payload, tier->payload_bytes,
+                            tier_payload_at(&segment->head, job->entry.slot));
 
     return rc < 0 ? rc : tier_unseal(tier, self->cipher, segment, job->id, &job->entry, self->payload);
 }
 
-static int drop(struct kv_tier *tier, struct tier_segment *segment)
+static int tier_job_drop(struct kv_tier *tier, struct tier_segment *segment)
 {
     char name[24];
 
@@ -124,22 +124,22 @@ static int drop(struct kv_tier *tier, struct tier_segment *segment)
     return 0;
 }
 
-static int work(struct tier_thread *self, struct tier_job *job)
+static int tier_job_work(struct tier_thread *self, struct tier_job *job)
 {
     switch (job->kind) {
     case TIER_JOB_WRITE:
-        return write_block(self, job);
+        return tier_job_write(self, job);
     case TIER_JOB_READ:
-        return read_block(self, job);
+        return tier_job_read(self, job);
     case TIER_JOB_FINISH:
         return job->segment->fd >= 0 && fdatasync(job->segment->fd) < 0 ? E_IO : 0;
     case TIER_JOB_DROP:
-        return drop(self->tier, job->segment);
+        return tier_job_drop(self->tier, job->segment);
     }
     return E_INTERNAL;
 }
 
-static void *run(void *arg)
+static void *tier_thread_run(void *arg)
 {
     struct tier_thread *self = arg;
     struct kv_tier *tier = self->tier;
@@ -154,7 +154,7 @@ static void *run(void *arg)
             continue;
         }
         began_ns = clock_now_ns();
-        job->result = work(self, job);
+        job->result = tier_job_work(self, job);
         job->busy_ns = clock_now_ns() - began_ns;
         while (mailbox_send(tier->done, job) == E_FULL)
             clock_sleep_ns(NS_PER_MS); /* cannot happen: the mailbox holds all jobs that may be in flight */
@@ -166,14 +166,14 @@ static void *run(void *arg)
 
 /* ---- threads ---- */
 
-static int start(struct kv_tier *tier, struct tier_thread *thread)
+static int tier_thread_start(struct kv_tier *tier, struct tier_thread *thread)
 {
     thread->tier = tier;
     thread->payload = malloc(tier->payload_bytes + 16); /* the cipher's last call may need one more block */
     thread->cipher = tier_cipher_new();
     if (thread->payload == NULL || thread->cipher == NULL ||
         mailbox_new(2 * TIER_MAX_READING, &thread->jobs) < 0 ||
-        pthread_create(&thread->thread, NULL, run, thread) != 0)
+        pthread_create(&thread->thread, NULL, tier_thread_run, thread) != 0)
         return E_NOMEM;
     thread->is_started = true;
     return 0;
@@ -182,12 +182,12 @@ static int start(struct kv_tier *tier, struct tier_thread *thread)
 int tier_threads_start(struct kv_tier *tier)
 {
     for (unsigned i = 0; i < 1 + tier->opts.n_readers; i++)
-        if (start(tier, &tier->threads[i]) < 0)
+        if (tier_thread_start(tier, &tier->threads[i]) < 0)
             return E_NOMEM;
     return 0;
 }
 
-static void empty(struct mailbox *box)
+static void tier_mailbox_empty(struct mailbox *box)
 {
     struct tier_job *job;
 
@@ -206,11 +206,11 @@ void tier_threads_stop(struct kv_tier *tier)
         if (tier->threads[i].is_started)
             pthread_join(tier->threads[i].thread, NULL);
     for (unsigned i = 0; i < 1 + TIER_MAX_READERS; i++) {
-        empty(tier->threads[i].jobs);
+        tier_mailbox_empty(tier->threads[i].jobs);
         tier_cipher_free(tier->threads[i].cipher);
         free(tier->threads[i].payload);
     }
-    empty(tier->done);
+    tier_mailbox_empty(tier->done);
 }
 
 int tier_send(struct kv_tier *tier, struct tier_job *job)

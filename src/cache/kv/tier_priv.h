@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Types and functions that the disk tier's files share.
  *
- *     tier.c       the caller's side: the index, and the jobs in flight
- *     tier_room.c  segments: creation, charged bytes, eviction
- *     tier_queue.c which of a tenant's segments is evicted next
- *     tier_share.c tenants' quotas, and which tenant gives room
- *     tier_scan.c  reading a folder when it is opened
- *     tier_io.c    the threads, and each job's system calls
- *     tier_seal.c  keys, sealing and opening of payloads
+ *     tier.c         the caller's side: the index, and the jobs in flight
+ *     tier_segment.c segments: creation, charged bytes, eviction
+ *     tier_queue.c   which of a tenant's segments is evicted next
+ *     tier_quota.c   tenants' quotas, and which tenant gives room
+ *     tier_scan.c    reading a folder when it is opened
+ *     tier_io.c      the threads, and each job's system calls
+ *     tier_seal.c    keys, sealing and opening of payloads
  *
  * Segments and slots belong to the caller's thread.  A thread that works on a job reads only the segment's
  * fields above the line.  They do not change while a job on the segment is in flight. */
@@ -21,9 +21,10 @@
 #include "base/list.h"
 #include "base/mailbox.h"
 #include "base/rate.h"
+#include "cache/kv/pool_quota.h"
 #include "cache/kv/tier.h"
 #include "cache/kv/tier_record_priv.h"
-#include "cache/kv/tier_share_priv.h"
+#include "cache/kv/tier_quota_priv.h"
 
 enum {
     TIER_MAX_READERS = 32,
@@ -47,10 +48,10 @@ struct tier_segment {
     uint32_t n_used;         /* slots given out */
     uint32_t n_there;        /* slots that the index refers to */
     uint32_t n_jobs;         /* jobs in flight */
-    unsigned share;         /* a place in kv_tier.shares; unset while it leaves, and for another generation */
+    unsigned quota;         /* a place in kv_tier.quotas; unset while it leaves, and for another generation */
     uint64_t file_bytes;    /* size with the slots given out, or as found */
     uint64_t charged_bytes; /* bytes charged to the folder and the tenant */
-    uint64_t wanted_unix_ns; /* the latest pin in it */
+    uint64_t pin_end_unix_ns; /* the latest pin in it */
     uint64_t used_unix_ns;
     bool is_begun;    /* the job that makes its file was sent */
     bool is_unsynced; /* full, but FINISH was not sent yet */
@@ -98,10 +99,10 @@ struct kv_tier {
     struct list segments;
     struct list unread; /* of these, the unreadable ones: of another generation */
     struct list queues[TIER_PLACES][TIER_N_RETENTIONS]; /* tier_queue.c */
-    uint64_t marks_end_unix_ns;                         /* the earliest end of a pin in the queues */
+    uint64_t first_pin_end_unix_ns;                     /* the earliest end of a pin in the queues */
     uint64_t n_uses;
     struct tier_segment *open[TIER_PLACES][TIER_N_RETENTIONS];
-    struct tier_shares shares;
+    struct tier_quotas quotas;
     uint64_t next_number;
     uint64_t least_bytes;    /* a segment is charged at least this, however few slots it has */
     uint64_t total_bytes;    /* charged by all segments whose deletion was not begun */
@@ -124,7 +125,7 @@ int tier_post(struct kv_tier *tier, struct tier_segment *segment, const struct t
 void tier_forget(struct kv_tier *tier, struct tier_slot *slot); /* removes the slot from the index */
 void tier_note_read(struct kv_tier *tier, double bytes_per_s);  /* records the speed of a block's read */
 
-/* ---- tier_room.c ---- */
+/* ---- tier_segment.c ---- */
 void tier_segment_add(struct kv_tier *tier, struct tier_segment *segment);
 void tier_segment_close(struct kv_tier *tier, struct tier_segment *segment); /* it accepts no more slots */
 void tier_segment_leave(struct kv_tier *tier, struct tier_segment *segment);

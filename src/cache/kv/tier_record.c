@@ -70,7 +70,7 @@ int tier_head_unpack(struct bytes image, struct tier_head *out)
 
 /* ---- entries ---- */
 
-static uint64_t entry_check(const uint8_t *image, const uint8_t salt[TIER_SALT_BYTES])
+static uint64_t tier_entry_check(const uint8_t *image, const uint8_t salt[TIER_SALT_BYTES])
 {
     return XXH3_64bits_withSeed(image, ENTRY_CHECK_AT, get_u64(salt));
 }
@@ -82,9 +82,9 @@ void tier_entry_pack(const struct tier_entry *entry, const uint8_t salt[TIER_SAL
     put_u32(out + 4, entry->slot);
     memcpy(out + 8, entry->hash.bytes, sizeof(entry->hash.bytes));
     put_u64(out + 24, entry->written_unix_ns);
-    put_u64(out + 32, entry->wanted_unix_ns);
+    put_u64(out + 32, entry->pin_end_unix_ns);
     memcpy(out + TIER_ENTRY_AAD_BYTES, entry->tag, TIER_TAG_BYTES);
-    put_u64(out + ENTRY_CHECK_AT, entry_check(out, salt));
+    put_u64(out + ENTRY_CHECK_AT, tier_entry_check(out, salt));
 }
 
 int tier_entry_unpack(struct bytes image, uint32_t slot, const uint8_t salt[TIER_SALT_BYTES],
@@ -98,11 +98,11 @@ int tier_entry_unpack(struct bytes image, uint32_t slot, const uint8_t salt[TIER
     if (memcmp(image.data, nothing, TIER_ENTRY_BYTES) == 0)
         return E_NOT_FOUND;
     if (memcmp(image.data, ENTRY_MAGIC, 4) != 0 || get_u32(image.data + 4) != slot ||
-        get_u64(image.data + ENTRY_CHECK_AT) != entry_check(image.data, salt))
+        get_u64(image.data + ENTRY_CHECK_AT) != tier_entry_check(image.data, salt))
         return E_FORMAT;
     memcpy(entry.hash.bytes, image.data + 8, sizeof(entry.hash.bytes));
     entry.written_unix_ns = get_u64(image.data + 24);
-    entry.wanted_unix_ns = get_u64(image.data + 32);
+    entry.pin_end_unix_ns = get_u64(image.data + 32);
     memcpy(entry.tag, image.data + TIER_ENTRY_AAD_BYTES, TIER_TAG_BYTES);
     *out = entry;
     return 0;
@@ -110,7 +110,7 @@ int tier_entry_unpack(struct bytes image, uint32_t slot, const uint8_t salt[TIER
 
 /* ---- places ---- */
 
-static uint64_t payloads_at(const struct tier_head *head)
+static uint64_t tier_payloads_at(const struct tier_head *head)
 {
     return (tier_entry_at(head->n_slots) + ALIGN - 1) / ALIGN * ALIGN;
 }
@@ -122,7 +122,7 @@ uint64_t tier_entry_at(uint32_t slot)
 
 uint64_t tier_payload_at(const struct tier_head *head, uint32_t slot)
 {
-    return payloads_at(head) + slot * head->payload_bytes;
+    return tier_payloads_at(head) + slot * head->payload_bytes;
 }
 
 uint64_t tier_segment_bytes(const struct tier_head *head, uint32_t n_used)

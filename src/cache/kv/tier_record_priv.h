@@ -25,7 +25,7 @@
  *
  * A generation is a digest of all that decides what a payload's bytes mean: model, layout, numerics, version,
  * keys.  A segment of another generation is recognised by it and not read.  A tenant is a keyed digest of the
- * tenant that the segment's blocks count for (tier_share_priv.h).
+ * tenant that the segment's blocks count for (tier_quota_priv.h).
  *
  * A payload is a block's pieces, layer by layer, under AES-256-GCM.  The key is the segment's own, derived
  * from the store's with salt and tenant.  The nonce is the slot's number.  The first 40 bytes of the entry
@@ -57,7 +57,7 @@ enum {
 };
 #define TIER_MAX_PAYLOAD (UINT64_C(1) << 32)
 
-enum tier_retention { TIER_PLAIN, TIER_KEPT, TIER_KEPT_LONG, TIER_N_RETENTIONS };
+enum tier_retention { TIER_PLAIN, TIER_PINNED, TIER_PINNED_LONG, TIER_N_RETENTIONS };
 
 struct tier_head {
     uint32_t n_slots;
@@ -72,7 +72,7 @@ struct tier_head {
 struct tier_entry {
     uint32_t slot;
     struct block_hash hash;
-    uint64_t written_unix_ns, wanted_unix_ns;
+    uint64_t written_unix_ns, pin_end_unix_ns;
     uint8_t tag[TIER_TAG_BYTES];
 };
 

@@ -47,7 +47,7 @@ int tier_folder_open(const char *path, struct fault *fault)
 }
 
 /* Reads n bytes from an offset; false: it cannot. */
-static bool load(int fd, uint8_t *out, size_t n, uint64_t at)
+static bool tier_scan_load(int fd, uint8_t *out, size_t n, uint64_t at)
 {
     while (n > 0) {
         ssize_t got = pread(fd, out, n, (off_t)at);
@@ -63,7 +63,8 @@ static bool load(int fd, uint8_t *out, size_t n, uint64_t at)
     return true;
 }
 
-static int index_slot(struct kv_tier *tier, struct tier_segment *segment, const struct tier_entry *entry)
+static int tier_scan_index_slot(struct kv_tier *tier, struct tier_segment *segment,
+                                const struct tier_entry *entry)
 {
     struct tier_slot *slot = &segment->slots[entry->slot];
     void *old = NULL;
@@ -80,13 +81,13 @@ static int index_slot(struct kv_tier *tier, struct tier_segment *segment, const 
     segment->n_there++;
     if (entry->written_unix_ns > segment->used_unix_ns)
         segment->used_unix_ns = entry->written_unix_ns;
-    if (entry->wanted_unix_ns > segment->wanted_unix_ns)
-        segment->wanted_unix_ns = entry->wanted_unix_ns;
+    if (entry->pin_end_unix_ns > segment->pin_end_unix_ns)
+        segment->pin_end_unix_ns = entry->pin_end_unix_ns;
     return 0;
 }
 
 /* The number of slots whose payloads fit in the file.  It also bounds the memory for them. */
-static uint32_t slots_in(const struct tier_head *head, uint64_t file_bytes)
+static uint32_t tier_scan_slots_in(const struct tier_head *head, uint64_t file_bytes)
 {
     uint64_t n = file_bytes < tier_payload_at(head, 0)
                      ? 0
@@ -95,9 +96,9 @@ static uint32_t slots_in(const struct tier_head *head, uint64_t file_bytes)
     return n < head->n_slots ? (uint32_t)n : head->n_slots;
 }
 
-static int read_table(struct kv_tier *tier, struct tier_segment *segment, uint64_t file_bytes)
+static int tier_scan_table(struct kv_tier *tier, struct tier_segment *segment, uint64_t file_bytes)
 {
-    uint32_t n_slots = slots_in(&segment->head, file_bytes);
+    uint32_t n_slots = tier_scan_slots_in(&segment->head, file_bytes);
     size_t table_bytes = (size_t)n_slots * TIER_ENTRY_BYTES;
     uint8_t *table = malloc(table_bytes > 0 ? table_bytes : 1);
     int rc = 0;
@@ -107,13 +108,13 @@ static int read_table(struct kv_tier *tier, struct tier_segment *segment, uint64
         free(table);
         return E_NOMEM;
     }
-    if (load(segment->fd, table, table_bytes, TIER_TABLE_AT)) {
+    if (tier_scan_load(segment->fd, table, table_bytes, TIER_TABLE_AT)) {
         for (uint32_t i = 0; rc == 0 && i < n_slots; i++) {
             struct tier_entry entry;
             struct bytes image = bytes_of(table + (size_t)i * TIER_ENTRY_BYTES, TIER_ENTRY_BYTES);
 
             if (tier_entry_unpack(image, i, segment->head.salt, &entry) == 0)
-                rc = index_slot(tier, segment, &entry);
+                rc = tier_scan_index_slot(tier, segment, &entry);
         }
     }
     segment->n_used = n_slots;
@@ -122,7 +123,7 @@ static int read_table(struct kv_tier *tier, struct tier_segment *segment, uint64
 }
 
 /* Reads one segment.  *out NULL: the file is of no use. */
-static int read_segment(struct kv_tier *tier, int fd, uint64_t number, struct tier_segment **out)
+static int tier_scan_segment(struct kv_tier *tier, int fd, uint64_t number, struct tier_segment **out)
 {
     uint8_t image[TIER_HEAD_BYTES] = {0};
     struct tier_segment *segment;
@@ -130,7 +131,7 @@ static int read_segment(struct kv_tier *tier, int fd, uint64_t number, struct ti
     int rc;
 
     *out = NULL;
-    if (fstat(fd, &stat) < 0 || !S_ISREG(stat.st_mode) || !load(fd, image, sizeof(image), 0))
+    if (fstat(fd, &stat) < 0 || !S_ISREG(stat.st_mode) || !tier_scan_load(fd, image, sizeof(image), 0))
         return 0;
     segment = calloc(1, sizeof(*segment));
     if (segment == NULL)
@@ -149,7 +150,7 @@ static int read_segment(struct kv_tier *tier, int fd, uint64_t number, struct ti
     rc = rc < 0 ? E_FORMAT : tier_segment_key(tier->opts.key, &segment->head, segment->key);
     if (rc == 0) {
         segment->fd = dup(fd);
-        rc = segment->fd < 0 ? E_FORMAT : read_table(tier, segment, (uint64_t)stat.st_size);
+        rc = segment->fd < 0 ? E_FORMAT : tier_scan_table(tier, segment, (uint64_t)stat.st_size);
     }
     if (rc == 0 && segment->n_there > 0) {
         *out = segment;
@@ -159,20 +160,20 @@ static int read_segment(struct kv_tier *tier, int fd, uint64_t number, struct ti
     return rc == E_NOMEM ? rc : 0;
 }
 
-static int scan_file(struct kv_tier *tier, uint64_t number, const char *name)
+static int tier_scan_file(struct kv_tier *tier, uint64_t number, const char *name)
 {
     struct tier_segment *segment = NULL;
     int fd = openat(tier->dir, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK), rc;
 
     if (fd < 0)
         return 0; /* cannot be opened: left alone */
-    rc = read_segment(tier, fd, number, &segment);
+    rc = tier_scan_segment(tier, fd, number, &segment);
     close(fd);
     if (rc < 0)
         return rc;
     if (segment != NULL) {
         if (segment->slots != NULL)
-            segment->share = tier_shares_place(&tier->shares, segment->head.tenant);
+            segment->quota = tier_quotas_place(&tier->quotas, segment->head.tenant);
         tier_segment_add(tier, segment);
     } else if (unlinkat(tier->dir, name, 0) == 0) {
         log_info("kv_disk_deleted", LOG_STR("file", name), LOG_STR("reason", "no block of use"));
@@ -180,7 +181,7 @@ static int scan_file(struct kv_tier *tier, uint64_t number, const char *name)
     return 0;
 }
 
-static int by_number(const void *a, const void *b)
+static int tier_scan_by_number(const void *a, const void *b)
 {
     uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
 
@@ -188,7 +189,7 @@ static int by_number(const void *a, const void *b)
 }
 
 /* Lists the segments' numbers, in order.  Returns how many. */
-static int list_folder(const struct kv_tier *tier, uint64_t **out)
+static int tier_scan_list(const struct kv_tier *tier, uint64_t **out)
 {
     int dir_fd = openat(tier->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = 0;
     DIR *dir = dir_fd >= 0 ? fdopendir(dir_fd) : NULL;
@@ -214,20 +215,20 @@ static int list_folder(const struct kv_tier *tier, uint64_t **out)
     *out = (uint64_t *)(void *)numbers.data;
     rc = (int)(numbers.len_bytes / sizeof(uint64_t));
     if (rc > 0)
-        qsort(*out, (size_t)rc, sizeof(uint64_t), by_number);
+        qsort(*out, (size_t)rc, sizeof(uint64_t), tier_scan_by_number);
     return rc;
 }
 
 int tier_scan(struct kv_tier *tier)
 {
     uint64_t *numbers = NULL, now_unix_ns = clock_unix_ns();
-    int n = list_folder(tier, &numbers), rc = n < 0 ? n : 0;
+    int n = tier_scan_list(tier, &numbers), rc = n < 0 ? n : 0;
 
     for (int i = 0; rc == 0 && i < n; i++) {
         char name[24];
 
         tier_name_print(numbers[i], name);
-        rc = scan_file(tier, numbers[i], name);
+        rc = tier_scan_file(tier, numbers[i], name);
         tier->next_number = numbers[i] + 1;
     }
     free(numbers);

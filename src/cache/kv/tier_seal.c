@@ -16,11 +16,12 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "cache/kv/pool_quota.h"
 #include "cache/kv/tier_priv.h"
 
 enum { NONCE_BYTES = 12 };
 
-static int mac(const uint8_t key[TIER_KEY_BYTES], struct bytes text, uint8_t out[32])
+static int tier_mac(const uint8_t key[TIER_KEY_BYTES], struct bytes text, uint8_t out[32])
 {
     unsigned len = 0;
 
@@ -36,7 +37,7 @@ int tier_generation(const uint8_t key[TIER_KEY_BYTES], const char *text, uint8_t
     int rc = E_NOMEM;
 
     if (buf_append_str(&image, "generation") == 0 && buf_append_str(&image, text) == 0)
-        rc = mac(key, buf_view(&image), digest);
+        rc = tier_mac(key, buf_view(&image), digest);
     buf_fini(&image);
     if (rc == 0)
         memcpy(out, digest, TIER_GENERATION_BYTES);
@@ -49,7 +50,7 @@ int tier_tenant(const uint8_t key[TIER_KEY_BYTES], kv_tenant tenant, uint8_t out
     int rc;
 
     put_u64(image + 6, tenant);
-    rc = mac(key, bytes_of(image, sizeof(image)), digest);
+    rc = tier_mac(key, bytes_of(image, sizeof(image)), digest);
     if (rc == 0)
         memcpy(out, digest, TIER_TENANT_BYTES);
     return rc;
@@ -63,7 +64,7 @@ int tier_segment_key(const uint8_t key[TIER_KEY_BYTES], const struct tier_head *
     memcpy(image + 7, head->generation, TIER_GENERATION_BYTES);
     memcpy(image + 7 + TIER_GENERATION_BYTES, head->salt, TIER_SALT_BYTES);
     memcpy(image + 7 + TIER_GENERATION_BYTES + TIER_SALT_BYTES, head->tenant, TIER_TENANT_BYTES);
-    return mac(key, bytes_of(image, sizeof(image)), out);
+    return tier_mac(key, bytes_of(image, sizeof(image)), out);
 }
 
 void *tier_cipher_new(void)
@@ -77,8 +78,8 @@ void tier_cipher_free(void *cipher)
 }
 
 /* Sets key, nonce, and the data that is authenticated beside the payload. */
-static bool begin(EVP_CIPHER_CTX *ctx, const struct tier_segment *segment, const struct tier_entry *entry,
-                  int encrypts)
+static bool tier_seal_begin(EVP_CIPHER_CTX *ctx, const struct tier_segment *segment,
+                            const struct tier_entry *entry, int encrypts)
 {
     uint8_t nonce[NONCE_BYTES] = {0}, image[TIER_ENTRY_BYTES];
     int len = 0;
@@ -89,7 +90,7 @@ static bool begin(EVP_CIPHER_CTX *ctx, const struct tier_segment *segment, const
            EVP_CipherUpdate(ctx, NULL, &len, image, TIER_ENTRY_AAD_BYTES) == 1;
 }
 
-static uint8_t *piece_at(const struct kv_tier *tier, uint32_t layer, kv_block_id id)
+static uint8_t *tier_piece_at(const struct kv_tier *tier, uint32_t layer, kv_block_id id)
 {
     return (uint8_t *)tier->opts.arena + ((size_t)layer * tier->opts.n_blocks + id) * tier->opts.piece_bytes;
 }
@@ -99,11 +100,11 @@ int tier_seal(const struct kv_tier *tier, void *cipher, const struct tier_segmen
 {
     EVP_CIPHER_CTX *ctx = cipher;
     int len_piece = (int)tier->opts.piece_bytes, len = 0;
-    bool is_good = begin(ctx, segment, entry, 1);
+    bool is_good = tier_seal_begin(ctx, segment, entry, 1);
 
     for (uint32_t layer = 0; is_good && layer < tier->opts.n_layers; layer++)
         is_good = EVP_CipherUpdate(ctx, payload + layer * tier->opts.piece_bytes, &len,
-                                   piece_at(tier, layer, id), len_piece) == 1 &&
+                                   tier_piece_at(tier, layer, id), len_piece) == 1 &&
                   len == len_piece;
     is_good = is_good && EVP_CipherFinal_ex(ctx, payload + tier->payload_bytes, &len) == 1 &&
               EVP_CIPHER_CTX_ctrl(ctx, EVP_CTRL_GCM_GET_TAG, TIER_TAG_BYTES, entry->tag) == 1;
@@ -116,10 +117,10 @@ int tier_unseal(const struct kv_tier *tier, void *cipher, const struct tier_segm
     EVP_CIPHER_CTX *ctx = cipher;
     uint8_t tag[TIER_TAG_BYTES], nothing[16];
     int len_piece = (int)tier->opts.piece_bytes, len = 0;
-    bool is_good = begin(ctx, segment, entry, 0);
+    bool is_good = tier_seal_begin(ctx, segment, entry, 0);
 
     for (uint32_t layer = 0; is_good && layer < tier->opts.n_layers; layer++)
-        is_good = EVP_CipherUpdate(ctx, piece_at(tier, layer, id), &len,
+        is_good = EVP_CipherUpdate(ctx, tier_piece_at(tier, layer, id), &len,
                                    payload + layer * tier->opts.piece_bytes, len_piece) == 1 &&
                   len == len_piece;
     memcpy(tag, entry->tag, sizeof(tag));

@@ -15,7 +15,7 @@
 #define MAX_EVENTS (1u << 16)
 #define AGAIN_NS   UINT64_C(2000000000)
 
-static void lose(struct block_log *log)
+static void block_events_lose(struct block_log *log)
 {
     log->n_before += log->n_events;
     log->n_events = 0;
@@ -24,13 +24,13 @@ static void lose(struct block_log *log)
 void block_log_add(struct block_log *log, const struct block_hash *hash, enum block_tier tier)
 {
     if (log->n_events >= MAX_EVENTS)
-        lose(log);
+        block_events_lose(log);
     if (log->n_events == log->cap_events) {
         uint32_t cap = log->cap_events ? 2 * log->cap_events : 64;
         struct block_event *grown = realloc(log->events, cap * sizeof(*grown));
 
         if (grown == NULL) {
-            lose(log);
+            block_events_lose(log);
             log->n_before++;
             return;
         }
@@ -48,7 +48,7 @@ struct block_event *block_log_take(struct block_log *log, uint32_t *n_out, uint6
         return NULL;
     *n_out = log->n_events;
     *first_number_out = log->n_before + 1;
-    lose(log);
+    block_events_lose(log);
     log->events = NULL;
     log->cap_events = 0;
     return events;
@@ -77,14 +77,14 @@ void block_follower_end(struct block_follower *follower)
     *follower = (struct block_follower){0};
 }
 
-static enum block_follow ask(struct block_follower *follower, uint64_t now_ns)
+static enum block_follow block_events_ask(struct block_follower *follower, uint64_t now_ns)
 {
     block_follower_begin(follower, now_ns);
     return FOLLOW_ASK;
 }
 
-static enum block_follow feed_snapshot(struct block_follower *follower, const struct block_part *part,
-                                       uint64_t now_ns)
+static enum block_follow block_events_feed_snapshot(struct block_follower *follower,
+                                                    const struct block_part *part, uint64_t now_ns)
 {
     bool is_first = part->part == 0;
 
@@ -94,7 +94,7 @@ static enum block_follow feed_snapshot(struct block_follower *follower, const st
         return FOLLOW_DROP; /* part of a snapshot whose beginning was lost; another one is on its way */
     if (!is_first && (follower->state != FOLLOWER_READING || part->part != follower->next_part ||
                       part->first_number != follower->next_number))
-        return ask(follower, now_ns);
+        return block_events_ask(follower, now_ns);
     follower->state = part->is_last ? FOLLOWER_LIVE : FOLLOWER_READING;
     follower->next_number = part->first_number;
     follower->next_part = part->part + 1;
@@ -105,13 +105,13 @@ enum block_follow block_follower_feed(struct block_follower *follower, const str
                                       uint64_t now_ns)
 {
     if (part->is_snapshot)
-        return feed_snapshot(follower, part, now_ns);
+        return block_events_feed_snapshot(follower, part, now_ns);
     switch (follower->state) {
     case FOLLOWER_IDLE:
     case FOLLOWER_ASKING:
         return FOLLOW_DROP;
     case FOLLOWER_READING: /* parts arrive in order, so the rest of them is lost */
-        return ask(follower, now_ns);
+        return block_events_ask(follower, now_ns);
     case FOLLOWER_LIVE:
         break;
     }
@@ -121,7 +121,7 @@ enum block_follow block_follower_feed(struct block_follower *follower, const str
     }
     if (part->first_number + part->n_events <= follower->next_number)
         return FOLLOW_DROP;
-    return ask(follower, now_ns);
+    return block_events_ask(follower, now_ns);
 }
 
 bool block_follower_is_due(struct block_follower *follower, uint64_t refresh_ns, uint64_t now_ns)

@@ -46,7 +46,7 @@ _Static_assert(KEY_BYTES == SHA256_BYTES, "a root is a key");
 /* ---- roots ---- */
 
 /* Begins a hash with the key under HMAC's mask; mask 0: with the plain key. */
-static void begin_keyed(struct sha256 *hash, const uint8_t key[SHA256_BYTES], uint8_t mask)
+static void block_hash_begin_keyed(struct sha256 *hash, const uint8_t key[SHA256_BYTES], uint8_t mask)
 {
     uint8_t block[SHA256_BLOCK_BYTES];
 
@@ -58,7 +58,7 @@ static void begin_keyed(struct sha256 *hash, const uint8_t key[SHA256_BYTES], ui
     explicit_bzero(block, sizeof(block));
 }
 
-static void add_text(struct sha256 *hash, const char *text)
+static void block_hash_add_text(struct sha256 *hash, const char *text)
 {
     uint8_t len[4];
 
@@ -73,12 +73,12 @@ int prefix_key_derive(const uint8_t cluster_key[32], const char *model_fingerpri
     uint8_t inner[SHA256_BYTES];
     struct sha256 hash;
 
-    begin_keyed(&hash, cluster_key, INNER);
+    block_hash_begin_keyed(&hash, cluster_key, INNER);
     sha256_update(&hash, ROOT_LABEL, strlen(ROOT_LABEL));
-    add_text(&hash, model_fingerprint);
-    add_text(&hash, tenant);
+    block_hash_add_text(&hash, model_fingerprint);
+    block_hash_add_text(&hash, tenant);
     sha256_final(&hash, inner);
-    begin_keyed(&hash, cluster_key, OUTER);
+    block_hash_begin_keyed(&hash, cluster_key, OUTER);
     sha256_update(&hash, inner, sizeof(inner));
     sha256_final(&hash, out->bytes);
     explicit_bzero(inner, sizeof(inner));
@@ -93,35 +93,35 @@ struct keyed { /* the state after the root's block */
     uint32_t state[8];
 };
 
-static void keyed_init(struct keyed *keyed, const struct prefix_key *key)
+static void block_hash_keyed_init(struct keyed *keyed, const struct prefix_key *key)
 {
     struct sha256 hash;
 
-    begin_keyed(&hash, key->bytes, 0);
+    block_hash_begin_keyed(&hash, key->bytes, 0);
     keyed->compress = hash.compress;
     memcpy(keyed->state, hash.state, sizeof(keyed->state));
     explicit_bzero(&hash, sizeof(hash));
 }
 
-static void put_tokens(uint32_t *image, const uint32_t *tokens, uint32_t n)
+static void block_hash_put_tokens(uint32_t *image, const uint32_t *tokens, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
         image[i] = htole32(tokens[i]);
 }
 
 /* Hashes the last tokens, the parent and SHA-256's padding, as words, since all of them are whole words. */
-static void hash_block(const struct keyed *keyed, const struct block_hash *parent, const uint32_t *tokens,
-                       uint32_t n_tokens, struct block_hash *out)
+static void block_hash_block(const struct keyed *keyed, const struct block_hash *parent,
+                             const uint32_t *tokens, uint32_t n_tokens, struct block_hash *out)
 {
     uint64_t n_bits = 8 * (SHA256_BLOCK_BYTES + 4 * (uint64_t)n_tokens + HASH_BYTES);
     uint32_t state[8], image[BLOCK_WORDS], end[2 * BLOCK_WORDS] = {0}, n_words;
 
     memcpy(state, keyed->state, sizeof(state));
     for (; n_tokens >= BLOCK_WORDS; n_tokens -= BLOCK_WORDS, tokens += BLOCK_WORDS) {
-        put_tokens(image, tokens, BLOCK_WORDS);
+        block_hash_put_tokens(image, tokens, BLOCK_WORDS);
         keyed->compress(state, (const uint8_t *)image, 1);
     }
-    put_tokens(end, tokens, n_tokens);
+    block_hash_put_tokens(end, tokens, n_tokens);
     if (parent != NULL)
         memcpy(end + n_tokens, parent->bytes, HASH_BYTES);
     end[n_tokens + HASH_BYTES / 4] = htobe32(UINT32_C(1) << 31);
@@ -135,17 +135,17 @@ static void hash_block(const struct keyed *keyed, const struct block_hash *paren
 }
 
 /* Extends a chain whose first n_done blocks are done. */
-static void chain_on(const struct prefix_key *key, const uint32_t *tokens, size_t n_blocks,
-                     uint32_t block_tokens, struct block_hash *hashes, size_t n_done)
+static void block_hash_chain_on(const struct prefix_key *key, const uint32_t *tokens, size_t n_blocks,
+                                uint32_t block_tokens, struct block_hash *hashes, size_t n_done)
 {
     struct keyed keyed;
 
     if (n_done >= n_blocks)
         return;
-    keyed_init(&keyed, key);
+    block_hash_keyed_init(&keyed, key);
     for (; n_done < n_blocks; n_done++)
-        hash_block(&keyed, n_done ? &hashes[n_done - 1] : NULL, tokens + n_done * block_tokens, block_tokens,
-                   &hashes[n_done]);
+        block_hash_block(&keyed, n_done ? &hashes[n_done - 1] : NULL, tokens + n_done * block_tokens,
+                         block_tokens, &hashes[n_done]);
     explicit_bzero(&keyed, sizeof(keyed));
 }
 
@@ -154,7 +154,7 @@ size_t prefix_hash_chain(const struct prefix_key *key, const uint32_t *tokens, s
 {
     size_t n_blocks = block_tokens ? n_tokens / block_tokens : 0;
 
-    chain_on(key, tokens, n_blocks, block_tokens, hashes_out, 0);
+    block_hash_chain_on(key, tokens, n_blocks, block_tokens, hashes_out, 0);
     return n_blocks;
 }
 
@@ -177,9 +177,9 @@ void prefix_roots_extend(const struct prefix_roots *roots, struct prefix_chain *
 
     if (n_open > n_blocks)
         n_open = n_blocks;
-    chain_on(&roots->open, chain->tokens, n_open, chain->block_tokens, chain->hashes, chain->n);
-    chain_on(&roots->own, chain->tokens, n_blocks, chain->block_tokens, chain->hashes,
-             chain->n > n_open ? chain->n : n_open);
+    block_hash_chain_on(&roots->open, chain->tokens, n_open, chain->block_tokens, chain->hashes, chain->n);
+    block_hash_chain_on(&roots->own, chain->tokens, n_blocks, chain->block_tokens, chain->hashes,
+                        chain->n > n_open ? chain->n : n_open);
     if (chain->n < n_blocks)
         chain->n = n_blocks;
 }
@@ -199,8 +199,8 @@ int prefix_hash_block(const struct prefix_key *key, const struct block_hash *par
 {
     struct keyed keyed;
 
-    keyed_init(&keyed, key);
-    hash_block(&keyed, parent, tokens, n_tokens, out);
+    block_hash_keyed_init(&keyed, key);
+    block_hash_block(&keyed, parent, tokens, n_tokens, out);
     explicit_bzero(&keyed, sizeof(keyed));
     return 0;
 }

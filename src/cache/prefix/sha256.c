@@ -29,30 +29,31 @@ const uint32_t sha256_constants[ROUNDS] = {
     0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2,
 };
 
-static inline uint32_t rotr(uint32_t x, unsigned n)
+static inline uint32_t sha256_rotr(uint32_t x, unsigned n)
 {
     return x >> n | x << (32 - n);
 }
 
-static inline uint32_t schedule(uint32_t w[16], unsigned r)
+static inline uint32_t sha256_schedule(uint32_t w[16], unsigned r)
 {
     uint32_t early = w[(r + 1) % 16], late = w[(r + 14) % 16];
 
-    w[r % 16] += (rotr(early, 7) ^ rotr(early, 18) ^ early >> 3) + w[(r + 9) % 16] +
-                 (rotr(late, 17) ^ rotr(late, 19) ^ late >> 10);
+    w[r % 16] += (sha256_rotr(early, 7) ^ sha256_rotr(early, 18) ^ early >> 3) + w[(r + 9) % 16] +
+                 (sha256_rotr(late, 17) ^ sha256_rotr(late, 19) ^ late >> 10);
     return w[r % 16];
 }
 
 /* v holds a to h, rotated by r places: the names move, not the words. */
-static inline __attribute__((always_inline)) void turn(uint32_t v[8], unsigned r, uint32_t word)
+static inline __attribute__((always_inline)) void sha256_round(uint32_t v[8], unsigned r, uint32_t word)
 {
     uint32_t a = v[-r % 8], b = v[(1 - r) % 8], c = v[(2 - r) % 8], e = v[(4 - r) % 8];
     uint32_t f = v[(5 - r) % 8], g = v[(6 - r) % 8];
-    uint32_t t = v[(7 - r) % 8] + (rotr(e, 6) ^ rotr(e, 11) ^ rotr(e, 25)) + (g ^ (e & (f ^ g))) +
-                 sha256_constants[r] + word;
+    uint32_t t = v[(7 - r) % 8] + (sha256_rotr(e, 6) ^ sha256_rotr(e, 11) ^ sha256_rotr(e, 25)) +
+                 (g ^ (e & (f ^ g))) + sha256_constants[r] + word;
 
     v[(3 - r) % 8] += t;
-    v[(7 - r) % 8] = t + (rotr(a, 2) ^ rotr(a, 13) ^ rotr(a, 22)) + ((a & b) | (c & (a | b)));
+    v[(7 - r) % 8] =
+        t + (sha256_rotr(a, 2) ^ sha256_rotr(a, 13) ^ sha256_rotr(a, 22)) + ((a & b) | (c & (a | b)));
 }
 
 void sha256_compress_plain(uint32_t state[8], const uint8_t *blocks, size_t n_blocks)
@@ -66,7 +67,7 @@ void sha256_compress_plain(uint32_t state[8], const uint8_t *blocks, size_t n_bl
             w[i] = be32toh(w[i]);
 #pragma GCC unroll 64
         for (unsigned r = 0; r < ROUNDS; r++)
-            turn(v, r, r < 16 ? w[r] : schedule(w, r));
+            sha256_round(v, r, r < 16 ? w[r] : sha256_schedule(w, r));
         for (int i = 0; i < 8; i++)
             state[i] += v[i];
     }

@@ -16,33 +16,35 @@
 
 #define SHA __attribute__((target("sha,sse4.1,ssse3")))
 
-static inline SHA __m128i load(const void *at)
+static inline SHA __m128i sha256_load(const void *at)
 {
     return _mm_loadu_si128(at);
 }
 
 /* The next four schedule words after w[3], from the sixteen before them. */
-static inline SHA __m128i next_words(const __m128i w[4])
+static inline SHA __m128i sha256_next_words(const __m128i w[4])
 {
     __m128i sum = _mm_add_epi32(_mm_sha256msg1_epu32(w[0], w[1]), _mm_alignr_epi8(w[3], w[2], 4));
 
     return _mm_sha256msg2_epu32(sum, w[3]);
 }
 
-static SHA void compress(uint32_t state[8], const uint8_t *blocks, size_t n_blocks)
+static SHA void sha256_compress_x86(uint32_t state[8], const uint8_t *blocks, size_t n_blocks)
 {
     const __m128i big_endian = _mm_set_epi64x(INT64_C(0x0c0d0e0f08090a0b), INT64_C(0x0405060700010203));
-    __m128i badc = _mm_shuffle_epi32(load(state), 0xb1), hgfe = _mm_shuffle_epi32(load(state + 4), 0x1b);
+    __m128i badc = _mm_shuffle_epi32(sha256_load(state), 0xb1),
+            hgfe = _mm_shuffle_epi32(sha256_load(state + 4), 0x1b);
     __m128i feba = _mm_alignr_epi8(badc, hgfe, 8), hgdc = _mm_blend_epi16(hgfe, badc, 0xf0);
 
     for (; n_blocks > 0; n_blocks--, blocks += SHA256_BLOCK_BYTES) {
         __m128i w[4], before[2] = {feba, hgdc};
 
         for (int i = 0; i < 4; i++)
-            w[i] = _mm_shuffle_epi8(load(blocks + 16 * i), big_endian);
+            w[i] = _mm_shuffle_epi8(sha256_load(blocks + 16 * i), big_endian);
 #pragma GCC unroll 16
         for (int i = 0; i < 16; i++) {
-            __m128i added = _mm_add_epi32(w[0], load(sha256_constants + 4 * i)), last = next_words(w);
+            __m128i added = _mm_add_epi32(w[0], sha256_load(sha256_constants + 4 * i)),
+                    last = sha256_next_words(w);
 
             hgdc = _mm_sha256rnds2_epu32(hgdc, feba, added);
             feba = _mm_sha256rnds2_epu32(feba, hgdc, _mm_shuffle_epi32(added, 0x0e));
@@ -65,7 +67,7 @@ static SHA void compress(uint32_t state[8], const uint8_t *blocks, size_t n_bloc
 static pthread_once_t once = PTHREAD_ONCE_INIT; /* once: a hypervisor may answer slowly */
 static bool has_sha;
 
-static void detect(void)
+static void sha256_detect(void)
 {
     unsigned a, b, c, d;
 
@@ -76,6 +78,6 @@ static void detect(void)
 
 sha256_compress sha256_compress_cpu(void)
 {
-    pthread_once(&once, detect);
-    return has_sha ? compress : NULL;
+    pthread_once(&once, sha256_detect);
+    return has_sha ? sha256_compress_x86 : NULL;
 }

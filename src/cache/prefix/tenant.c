@@ -17,7 +17,7 @@
 #define NUMBER_DIGITS 12
 #define NUMBER_MASK   ((UINT64_C(1) << 48) - 1)
 
-static bool is_salted(const char *name)
+static bool tenant_is_salted(const char *name)
 {
     size_t len = strlen(name);
 
@@ -34,7 +34,7 @@ uint64_t tenant_number(const char *name)
     uint8_t digest[EVP_MAX_MD_SIZE] = {0};
     uint64_t number;
 
-    if (is_salted(name))
+    if (tenant_is_salted(name))
         number = strtoull(name + AT_NUMBER + 1, NULL, 16);
     else
         number = EVP_Digest(name, strlen(name), digest, NULL, EVP_sha256(), NULL) == 1 ? get_u64(digest) : 0;

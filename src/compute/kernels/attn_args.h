@@ -28,6 +28,7 @@ struct attn_args {
     uint32_t window;    /* keys that a query attends to, its own included; 0: all before it */
     const float *sinks; /* [n_heads] extra logits of the softmax's sum, without a value (gpt-oss); or NULL */
     float scale;        /* usually 1/sqrt(k_dim) */
+    float cap;          /* scores become cap * tanh(score / cap); 0: no soft cap */
     const struct attn_item *items;
     uint32_t n_items;
     void *scratch;             /* 64-aligned */

@@ -130,10 +130,14 @@ struct kern_vec {
     void (*kv_store)(const struct kv_store_args *args);
 
     void (*rms_norm)(const float *x, const float *gain, uint32_t n, float eps, float *out);
+    void (*layer_norm)(const float *x, const struct layer_gain *gain, uint32_t n, float eps, float *out);
     void (*vec_add)(float *x, const float *y, uint32_t n);
     void (*swiglu)(float *gate, const float *up, uint32_t n);
     void (*geglu)(float *gate, const float *up, uint32_t n);
+    void (*gelu)(float *x, uint32_t n);
+    void (*gelu_exact)(float *x, uint32_t n);
     void (*vec_scale)(float *x, float by, uint32_t n);
+    void (*vec_cap)(float *x, float cap, uint32_t n);
     void (*rope)(const struct rope_args *args);
     void (*mix_rows)(const float *const *rows, const float *weights, uint32_t n_rows, uint32_t n, float *out);
 

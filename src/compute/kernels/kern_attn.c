@@ -26,6 +26,9 @@
  *     row 1   . x x x x .        any more: they are left out. Keys that all other rows attend to go into
  *     row 2   . . x x x x        one product, the rest row by row
  *
+ * With a soft cap (Gemma 2), q is scaled by 1/cap instead, and each score s becomes cap tanh(s) before the
+ * maximum. Scores of keys that a row does not see may be anything before and after.
+ *
  * Hot path: no allocation, no log, no system call. */
 #include "compute/kernels/kern_set_priv.h"
 
@@ -87,7 +90,7 @@ static void scale_queries(const struct walk *walk)
 {
     const struct attn_unit *unit = walk->unit;
     const struct attn_args *args = unit->args;
-    v16 scale = v16_set1(args->scale * LOG2_E);
+    v16 scale = v16_set1(args->cap != 0 ? args->scale / args->cap : args->scale * LOG2_E);
 
     for (uint32_t row = 0; row < walk->n_rows; row++) {
         size_t token = unit->item->first + unit->first_token + row / unit->n_heads;
@@ -100,6 +103,19 @@ static void scale_queries(const struct walk *walk)
                 out + d,
                 v16_mul(args->k_dim - d < 16 ? v16_load_n(q + d, args->k_dim - d) : v16_load(q + d), scale));
     }
+}
+
+/* Scores of n rows for groups [from, to) of the tile's keys, with the soft cap. */
+static void cap_scores(const struct attn_args *args, float *scores, uint32_t n, struct range groups)
+{
+    v16 most = v16_set1(args->cap * LOG2_E);
+
+    for (uint32_t row = 0; row < n && args->cap != 0; row++)
+        for (uint32_t i = groups.from * 16; i < groups.to * 16; i += 16) {
+            float *at = scores + (size_t)row * ATTN_TILE_KEYS + i;
+
+            v16_store(at, v16_mul(v16_tanh(v16_load(at)), most));
+        }
 }
 
 /* Weighs what a row has so far for a new maximum. */
@@ -224,6 +240,7 @@ static void find_scores(const struct walk *walk, uint32_t row, uint32_t end, str
                            .to = groups.to,
                            .ahead = ahead},
      end - row);
+    cap_scores(walk->unit->args, space->scores, end - row, groups);
 }
 
 /* The tile at hand, of which all rows see everything, for rows [row, end). */
@@ -294,6 +311,7 @@ static void attend_directly(const struct walk *walk, const struct kv_tile *tile)
         KERN(attn_direct_scores)(&pass);
         memcpy(pass.ahead.k, pass.k, sizeof(pass.k));
     }
+    cap_scores(args, walk->unit->space.scores, walk->n_rows, (struct range){0, ATTN_TILE_GROUPS});
     for (uint32_t row = 0; row < walk->n_rows; row++)
         soften_all(walk->unit->space.scores + (size_t)row * ATTN_TILE_KEYS, row_state(walk, row),
                    walk->v_pad);

@@ -36,10 +36,14 @@ void KERN(kv_load)(const struct attn_args *args, const struct kv_tile *tile);
 void KERN(kv_store)(const struct kv_store_args *args);
 
 void KERN(rms_norm)(const float *x, const float *gain, uint32_t n, float eps, float *out);
+void KERN(layer_norm)(const float *x, const struct layer_gain *gain, uint32_t n, float eps, float *out);
 void KERN(vec_add)(float *x, const float *y, uint32_t n);
 void KERN(swiglu)(float *gate, const float *up, uint32_t n);
 void KERN(geglu)(float *gate, const float *up, uint32_t n);
+void KERN(gelu)(float *x, uint32_t n);
+void KERN(gelu_exact)(float *x, uint32_t n);
 void KERN(vec_scale)(float *x, float by, uint32_t n);
+void KERN(vec_cap)(float *x, float cap, uint32_t n);
 void KERN(rope)(const struct rope_args *args);
 void KERN(mix_rows)(const float *const *rows, const float *weights, uint32_t n_rows, uint32_t n, float *out);
 
@@ -111,6 +115,36 @@ static inline v16 v16_exp2(v16 x)
     v16 shifted = v16_add(x, magic);
 
     return v16_exp2_parts(x, v16_sub(x, v16_sub(shifted, magic)), shifted);
+}
+
+/* e^x for |x| up to 87: below it is 0, above it stays where it was.  x * log2(e) is taken in two parts, so
+ * that the fraction is right to the last bit or two. */
+static inline v16 v16_exp_clamped(v16 x)
+{
+    v16 log2e = v16_set1(0x1.715476p0f), log2e_rest = v16_set1(0x1.4ae0cp-26f), magic = v16_set1(0x1.8p23f);
+
+    x = v16_if_below(x, v16_set1(87.0f), x, v16_set1(87.0f));
+    v16 shifted = v16_fma(x, log2e, magic);
+    v16 whole = v16_sub(shifted, magic);
+    v16 r = v16_fma(x, log2e, v16_sub(v16_zero(), whole));
+    return v16_exp2_parts(whole, v16_fma(x, log2e_rest, r), shifted);
+}
+
+/* tanh(x). Near zero a polynomial (minimax in relative error), else 1 - 2 / (1 + e^2x) of |x|. */
+static inline v16 v16_tanh(v16 x)
+{
+    v16 one = v16_set1(1.0f), size = v16_abs(x), square = v16_mul(x, x);
+    v16 p = v16_set1(-0x1.8f8de4p-8f);
+    p = v16_fma(p, square, v16_set1(0x1.58048ep-6f));
+    p = v16_fma(p, square, v16_set1(-0x1.b9258ap-5f));
+    p = v16_fma(p, square, v16_set1(0x1.110e1cp-3f));
+    p = v16_fma(p, square, v16_set1(-0x1.555552p-2f));
+    v16 near = v16_fma(v16_mul(x, square), p, x);
+    v16 e = v16_exp_clamped(v16_add(size, size));
+    v16 far = v16_sub(one, v16_div(v16_set1(2.0f), v16_add(one, e)));
+
+    far = v16_if_below(x, v16_zero(), v16_sub(v16_zero(), far), far);
+    return v16_if_below(size, v16_set1(0.625f), near, far);
 }
 
 #endif

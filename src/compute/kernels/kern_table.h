@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Kernel tables: one per instruction set, chosen at run time. */
+/* Kernel tables: one per instruction set, chosen at run time.
+ *
+ * More than 15 functions: one getter for each numerics id, and the small vector kernels. */
 #ifndef COMPUTE_KERNELS_KERN_TABLE_H
 #define COMPUTE_KERNELS_KERN_TABLE_H
 
@@ -41,12 +43,24 @@ const struct kern_table *kern_table_at(uint32_t index);
 /* out[i] = x[i] * rsqrt(mean(x^2) + eps) * gain[i]   (RMSNorm, Zhang & Sennrich 2019) */
 void rms_norm(const struct kern_table *table, const float *x, const float *gain, uint32_t n, float eps,
               float *out);
+/* out[i] = (x[i] - mean) * rsqrt(variance + eps) * gain[i] + bias[i]   (LayerNorm, Ba et al. 2016) */
+struct layer_gain {
+    const float *gain;
+    const float *bias; /* NULL: none */
+};
+void layer_norm(const struct kern_table *table, const float *x, const struct layer_gain *gain, uint32_t n,
+                float eps, float *out);
 void vec_add(const struct kern_table *table, float *x, const float *y, uint32_t n); /* x += y */
 /* gate[i] = silu(gate[i]) * up[i]   (SwiGLU, Shazeer 2020) */
 void swiglu(const struct kern_table *table, float *gate, const float *up, uint32_t n);
 /* gate[i] = gelu(gate[i]) * up[i], gelu in its tanh form   (GEGLU, ibid.; Hendrycks & Gimpel 2016) */
 void geglu(const struct kern_table *table, float *gate, const float *up, uint32_t n);
+/* x[i] = gelu(x[i]): in its tanh form; and x Phi(x) itself */
+void gelu(const struct kern_table *table, float *x, uint32_t n);
+void gelu_exact(const struct kern_table *table, float *x, uint32_t n);
 void vec_scale(const struct kern_table *table, float *x, float by, uint32_t n); /* x *= by */
+/* x = cap * tanh(x / cap): a soft cap   (Gemma 2, 2024) */
+void vec_cap(const struct kern_table *table, float *x, float cap, uint32_t n);
 
 enum rope_pairs { ROPE_ADJACENT /* llama: (0,1)(2,3).. */, ROPE_HALVES /* qwen2, NeoX: (i, i + dims/2) */ };
 /* Rotates n_heads heads of one token in place; cos/sin: [dims/2] of this position. */

@@ -89,6 +89,12 @@ void rms_norm(const struct kern_table *table, const float *x, const float *gain,
     table->vec->rms_norm(x, gain, n, eps, out);
 }
 
+void layer_norm(const struct kern_table *table, const float *x, const struct layer_gain *gain, uint32_t n,
+                float eps, float *out)
+{
+    table->vec->layer_norm(x, gain, n, eps, out);
+}
+
 void vec_add(const struct kern_table *table, float *x, const float *y, uint32_t n)
 {
     table->vec->vec_add(x, y, n);
@@ -104,9 +110,24 @@ void geglu(const struct kern_table *table, float *gate, const float *up, uint32_
     table->vec->geglu(gate, up, n);
 }
 
+void gelu(const struct kern_table *table, float *x, uint32_t n)
+{
+    table->vec->gelu(x, n);
+}
+
+void gelu_exact(const struct kern_table *table, float *x, uint32_t n)
+{
+    table->vec->gelu_exact(x, n);
+}
+
 void vec_scale(const struct kern_table *table, float *x, float by, uint32_t n)
 {
     table->vec->vec_scale(x, by, n);
+}
+
+void vec_cap(const struct kern_table *table, float *x, float cap, uint32_t n)
+{
+    table->vec->vec_cap(x, cap, n);
 }
 
 void rope_rotate(const struct kern_table *table, enum rope_pairs pairs, float *x, uint32_t n_heads,

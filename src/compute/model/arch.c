@@ -10,8 +10,8 @@
  *   - Every number has bounds. They are wide enough for any model of these architectures, and products
  *     of bounded numbers fit in 64 bits. weights.c then checks the real shapes tensor by tensor, so a
  *     file cannot make Baton allocate more than the file itself holds.
- *   - A key that changes the arithmetic in an unsupported way is refused by name (soft caps, other RoPE
- *     scalings, windows and scales in architectures that never had them). An unknown key is harmless;
+ *   - A key that changes the arithmetic in an unsupported way is refused by name (ALiBi, other RoPE
+ *     scalings, windows, soft caps and scales in architectures that never had them). An unknown key is harmless;
  *     an unknown tensor is refused (weights.c).
  *
  * Defaults are those of the converters: no head_count_kv means one KV head per query head, no key_length
@@ -196,10 +196,6 @@ static void refuse_unimplemented(struct reading *r)
         complain(r, E_UNSUPPORTED, "key %s is false: only causal attention is supported", key);
     if (gguf_get_bool(r->gguf, full_key(r, "use_parallel_residual", key), NULL, &flag) == 0 && flag)
         complain(r, E_UNSUPPORTED, "key %s is true: parallel residuals are not supported", key);
-    if (gguf_get_u64(r->gguf, "split.count", NULL, &whole) == 0 && whole > 1)
-        complain(r, E_UNSUPPORTED,
-                 "key split.count is %llu: the model is split over several files; merge them",
-                 (unsigned long long)whole);
 }
 
 /* ---- shapes ---- */
@@ -252,8 +248,11 @@ static void read_shapes(struct reading *r, struct model_config *config)
     read_count(r, "attention.head_count", REQUIRED, 1u << 12, &config->n_heads);
     config->n_kv_heads = config->n_heads;
     read_count(r, "attention.head_count_kv", OPTIONAL, 1u << 12, &config->n_kv_heads);
-    read_number(r, "attention.layer_norm_rms_epsilon", REQUIRED, EPS, &eps);
-    config->rms_eps = (float)eps;
+    read_number(
+        r, r->arch->norm == NORM_LAYER ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon",
+        REQUIRED, EPS, &eps);
+    config->n_positions = config->context_length;
+    config->norm_eps = (float)eps;
     if (r->code != 0)
         return;
     if (config->n_heads % config->n_kv_heads != 0)
@@ -397,7 +396,7 @@ static void read_windows(struct reading *r, struct model *model)
 {
     uint32_t context_length = model->config.context_length;
     char key[128];
-    uint64_t window = 0;
+    uint64_t window = r->arch->window_default;
     int rc = gguf_get_u64(r->gguf, full_key(r, "attention.sliding_window", key), NULL, &window);
 
     if (rc == E_FORMAT)
@@ -406,7 +405,7 @@ static void read_windows(struct reading *r, struct model *model)
         complain(r, E_UNSUPPORTED,
                  "key %s is %llu, less than the context of %u: sliding windows are not supported in %s", key,
                  (unsigned long long)window, context_length, r->arch->name);
-    if (rc < 0 || window == 0 || !r->arch->has_windows)
+    if ((rc < 0 && rc != E_NOT_FOUND) || window == 0 || !r->arch->has_windows)
         return;
     mark_local_layers(r, model);
     if (window >= context_length)

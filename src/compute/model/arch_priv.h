@@ -16,8 +16,11 @@
 
 /* ---- slots: the tensors of a layer ---- */
 
-enum slot { /* vectors used as one (the biases of q, k and v) are neighbours */
+enum slot { /* vectors used as one (the biases of q, k and v) are neighbours; so are a LayerNorm's gain and bias */
             SLOT_ATTN_NORM,
+            SLOT_ATTN_NORM_BIAS,
+            SLOT_ATTN_NORM_2, /* attention's own, where SLOT_ATTN_NORM is the feed-forward's (falcon) */
+            SLOT_ATTN_NORM_2_BIAS,
             SLOT_Q,
             SLOT_K,
             SLOT_V,
@@ -25,18 +28,24 @@ enum slot { /* vectors used as one (the biases of q, k and v) are neighbours */
             SLOT_Q_BIAS,
             SLOT_K_BIAS,
             SLOT_V_BIAS,
+            SLOT_QKV_BIAS,
             SLOT_Q_NORM, /* per head */
             SLOT_K_NORM,
             SLOT_Q_NORM_WIDE, /* over all heads together */
             SLOT_K_NORM_WIDE,
+            SLOT_Q_NORM_HEADS, /* a gain for each head (command-r) */
+            SLOT_K_NORM_HEADS,
             SLOT_OUT,
             SLOT_OUT_BIAS,
             SLOT_POST_ATTN_NORM, /* of attention's output, before it is added */
             SLOT_FFN_NORM,
+            SLOT_FFN_NORM_BIAS,
             SLOT_GATE,
             SLOT_UP,
             SLOT_GATE_UP, /* gate and up in one tensor */
             SLOT_DOWN,
+            SLOT_UP_BIAS,
+            SLOT_DOWN_BIAS,
             SLOT_POST_FFN_NORM,
             SLOT_ROUTER, /* experts: forward_moe.c */
             SLOT_CHOICE_BIAS,
@@ -83,6 +92,8 @@ enum dim {           /* widths, which dim_of() computes from the configuration *
            DIM_EXPERT_FFN,
            DIM_SHARED_FFN,
            DIM_HEADS,
+           DIM_KV_HEADS,
+           DIM_POSITIONS,
            DIM_Q_LATENT,
            DIM_LATENT,
            DIM_LATENT_KEY,
@@ -120,6 +131,9 @@ enum global { /* tensors outside the layers */
               GLOBAL_ROPE_FREQS,
               GLOBAL_ROPE_LONG,
               GLOBAL_ROPE_SHORT,
+              GLOBAL_FINAL_NORM_BIAS, /* these only where the architecture's row names them */
+              GLOBAL_HEAD_BIAS,
+              GLOBAL_POSITIONS, /* learned embeddings of positions */
               N_GLOBALS
 };
 
@@ -127,7 +141,6 @@ extern const struct slot_info SLOTS[N_SLOTS];
 extern const struct slot_info GLOBALS[N_GLOBALS];
 uint64_t dim_of(const struct model_config *config, enum dim dim);
 const char *slot_name(uint32_t layer, enum slot slot, char out[64]);
-bool global_is_required(enum global global);
 
 /* ---- halves of a layer ---- */
 
@@ -155,10 +168,14 @@ struct half { /* a way to compute attention or the feed-forward network */
     void (*layer_fini)(struct layer *layer); /* NULL: nothing to free */
 };
 
-extern const struct half attn_grouped;       /* forward_attn.c: multi-head, grouped or multi-query */
-extern const struct half attn_grouped_fused; /* its matrices in one tensor */
-extern const struct half ffn_dense;          /* forward_ffn.c: gate, up, down */
-extern const struct half ffn_dense_fused;    /* gate and up in one tensor */
+extern const struct half attn_grouped;        /* forward_attn.c: multi-head, grouped or multi-query */
+extern const struct half attn_grouped_fused;  /* its matrices in one tensor */
+extern const struct half attn_grouped_biased; /* with biases on all matrices */
+extern const struct half attn_grouped_fused_biased;
+extern const struct half ffn_dense;       /* forward_ffn.c: gate, up, down */
+extern const struct half ffn_dense_fused; /* gate and up in one tensor */
+extern const struct half ffn_plain;       /* forward_plain.c: up and down, without a gate */
+extern const struct half ffn_plain_biased;
 extern const struct half attn_latent;       /* forward_mla.c: one latent holds keys and values of all heads */
 extern const struct half attn_latent_split; /* with the up-projection stored in two tensors */
 extern const struct half attn_latent_q;     /* queries also go through a latent */
@@ -171,7 +188,8 @@ extern const struct half ffn_moe_biased;       /* with biases on all matrices, a
 
 /* ---- rows ---- */
 
-enum activation { ACT_SILU, ACT_GELU /* GELU's tanh form */ };
+enum activation { ACT_SILU, ACT_GELU /* GELU's tanh form */, ACT_GELU_EXACT };
+enum norm { NORM_RMS, NORM_LAYER };
 
 struct reading;
 
@@ -179,16 +197,24 @@ struct arch {
     const char *name;
     enum rope_pairs pairs;
     enum activation activation;
+    enum norm norm;                /* of halves, heads and the final one */
+    bool is_parallel;              /* both halves of a layer read the same x: x += attention + feed-forward */
     const struct half *attn, *ffn; /* of every layer, unless read sets others */
     slot_set needs, may;    /* slots of every layer in addition to its halves'; all other slots are refused */
+    uint32_t globals;       /* GLOBAL_BIT()s that a file must have besides the usual ones */
     bool norms_turned;      /* norms of heads run after RoPE, not before it */
     bool has_windows;       /* uses attention.sliding_window; else that key is refused */
     uint32_t window_period; /* each period's last layer attends to all keys; 0: all have the window */
+    uint32_t window_default; /* of files without the key; 0: no window */
     const char *const *keys; /* key suffixes that only this architecture may have; NULL-terminated */
     /* Reads the architecture's own keys and sets differences between layers. Runs after the common keys
      * and windows. May be NULL. */
     void (*read)(struct reading *r, struct model *model);
 };
+
+#define GLOBAL_BIT(name) (UINT32_C(1) << GLOBAL_##name)
+bool global_is_required(const struct arch *arch, enum global global);
+bool global_is_allowed(const struct arch *arch, enum global global);
 
 /* NULL past the last row. */
 const struct arch *arch_at(uint32_t index);

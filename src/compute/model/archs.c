@@ -5,6 +5,8 @@
  *    qwen2     Qwen 2 and 2.5: biases on Q, K and V
  *    qwen3     Qwen 3: no biases, but each head of Q and K is normed
  *    gemma     Gemma 1: GELU, embeddings scaled by sqrt(hidden)
+ *    gemma2    Gemma 2: like gemma, with norms before and after each half and soft caps; every other layer has
+ *              a window
  *    gemma3    Gemma 3: like gemma, with norms before and after each half and on heads; of six layers five
  *              have a window and their own angles, one attends to all keys
  *    phi3      Phi 3, 3.5 and 4 mini: Q, K, V in one tensor, gate and up in one, longrope
@@ -26,6 +28,12 @@
  *    glm4moe   GLM 4.5 to 4.7: sigmoid, shared experts, layers behind the last that draft tokens
  *    ernie4_5-moe ERNIE 4.5 with experts, of which some are shared
  *    mistral3  Mistral 3, Ministral 3: llama, with queries scaled by their position
+ *    starcoder2 StarCoder 2: LayerNorm, biases, no gate
+ *    phi2      Phi 1.5 and 2: the same with parallel halves
+ *    gpt2      GPT-2: the same with learned positions instead of RoPE
+ *    falcon    Falcon 7B to 40B: parallel halves, one or two norms before them
+ *    command-r Command R: LayerNorm without bias, parallel halves, SiLU gate
+ *    cohere2   Command R7B, Command A: the same with windows; layers without one have no RoPE
  *    gpt-oss   gpt-oss 20b and 120b: sinks, a window in every other layer, experts with biases and limits
  *
  * In files of architectures that descend from llama, the rows of Q and K are ordered so that RoPE turns
@@ -49,6 +57,26 @@ static void read_gemma(struct reading *r, struct model *model)
 {
     (void)r;
     model->config.embedding_scale = sqrtf((float)model->config.hidden);
+}
+
+static const char *const GEMMA2_KEYS[] = {"attn_logit_softcapping", "final_logit_softcapping", NULL};
+
+/* The largest model scales queries by a width other than its heads', and no key says so. */
+enum { GEMMA2_LAYERS_OF_27B = 46 };
+
+static void read_gemma2(struct reading *r, struct model *model)
+{
+    static const double CAP[2] = {0, 1e6};
+    struct model_config *config = &model->config;
+    double scores = 50, logits = 30;
+
+    read_gemma(r, model);
+    read_number(r, "attn_logit_softcapping", OPTIONAL, CAP, &scores);
+    read_number(r, "final_logit_softcapping", OPTIONAL, CAP, &logits);
+    config->attn_cap = (float)scores;
+    config->logit_cap = (float)logits;
+    if (config->n_layers == GEMMA2_LAYERS_OF_27B)
+        config->attn_scale = (float)sqrt((double)config->n_heads / config->hidden);
 }
 
 /* Only the largest model scales queries by a width other than its heads', and no key says so. */
@@ -219,6 +247,39 @@ static void read_mistral3(struct reading *r, struct model *model)
     read_llama(r, model);
 }
 
+/* Files of older converters have Q, K and V in one tensor. */
+static void read_phi2(struct reading *r, struct model *model)
+{
+    for (uint32_t i = 0; i < model->config.n_layers && has_tensor(r, "blk.0.attn_qkv.weight"); i++)
+        model->layers[i].attn = &attn_grouped_fused_biased;
+}
+
+static void read_gpt2(struct reading *r, struct model *model)
+{
+    (void)r;
+    for (uint32_t i = 0; i < model->config.n_layers; i++)
+        model->layers[i].rope = ROPE_NONE;
+}
+
+static const char *const COMMAND_R_KEYS[] = {"logit_scale", NULL};
+
+static void read_command_r(struct reading *r, struct model *model)
+{
+    static const double SCALE[2] = {1e-6, 1e6};
+    double logits = 1;
+
+    read_number(r, "logit_scale", REQUIRED, SCALE, &logits);
+    model->config.logit_scale = (float)logits;
+}
+
+static void read_cohere2(struct reading *r, struct model *model)
+{
+    read_command_r(r, model);
+    for (uint32_t i = 0; i < model->config.n_layers; i++)
+        if (!model->layers[i].is_local)
+            model->layers[i].rope = ROPE_NONE;
+}
+
 /* YaRN without rounding its bounds to whole pairs. */
 static void read_gptoss(struct reading *r, struct model *model)
 {
@@ -254,6 +315,17 @@ static const struct arch ARCHS[] = {
      .ffn = &ffn_dense,
      .needs = PRE_NORMS,
      .read = read_gemma},
+    {.name = "gemma2",
+     .pairs = ROPE_HALVES,
+     .activation = ACT_GELU,
+     .attn = &attn_grouped,
+     .ffn = &ffn_dense,
+     .needs = PRE_NORMS | POST_NORMS,
+     .has_windows = true,
+     .window_period = 2,
+     .window_default = 4096,
+     .keys = GEMMA2_KEYS,
+     .read = read_gemma2},
     {.name = "gemma3",
      .pairs = ROPE_HALVES,
      .activation = ACT_GELU,
@@ -411,6 +483,67 @@ static const struct arch ARCHS[] = {
      .has_windows = true,
      .keys = MISTRAL3_KEYS,
      .read = read_mistral3},
+    {.name = "starcoder2",
+     .pairs = ROPE_HALVES,
+     .activation = ACT_GELU,
+     .norm = NORM_LAYER,
+     .attn = &attn_grouped_biased,
+     .ffn = &ffn_plain_biased,
+     .needs = PRE_NORMS | SLOT_BIT(ATTN_NORM_BIAS) | SLOT_BIT(FFN_NORM_BIAS),
+     .globals = GLOBAL_BIT(FINAL_NORM_BIAS),
+     .has_windows = true,
+     .window_default = 4096}, /* as published; converters write no key */
+    {.name = "phi2",
+     .pairs = ROPE_HALVES,
+     .activation = ACT_GELU,
+     .norm = NORM_LAYER,
+     .is_parallel = true,
+     .attn = &attn_grouped_biased,
+     .ffn = &ffn_plain_biased,
+     .needs = SLOT_BIT(ATTN_NORM) | SLOT_BIT(ATTN_NORM_BIAS),
+     .globals = GLOBAL_BIT(FINAL_NORM_BIAS) | GLOBAL_BIT(HEAD_BIAS),
+     .read = read_phi2},
+    {.name = "gpt2",
+     .pairs = ROPE_HALVES,
+     .activation = ACT_GELU,
+     .norm = NORM_LAYER,
+     .attn = &attn_grouped_fused_biased,
+     .ffn = &ffn_plain_biased,
+     .needs = PRE_NORMS | SLOT_BIT(ATTN_NORM_BIAS) | SLOT_BIT(FFN_NORM_BIAS),
+     .globals = GLOBAL_BIT(FINAL_NORM_BIAS) | GLOBAL_BIT(POSITIONS),
+     .read = read_gpt2},
+    {.name = "falcon",
+     .pairs = ROPE_HALVES,
+     .activation = ACT_GELU_EXACT,
+     .norm = NORM_LAYER,
+     .is_parallel = true,
+     .attn = &attn_grouped_fused,
+     .ffn = &ffn_plain,
+     .needs = SLOT_BIT(ATTN_NORM) | SLOT_BIT(ATTN_NORM_BIAS),
+     .may = SLOT_BIT(ATTN_NORM_2) | SLOT_BIT(ATTN_NORM_2_BIAS),
+     .globals = GLOBAL_BIT(FINAL_NORM_BIAS)},
+    {.name = "command-r",
+     .pairs = ROPE_ADJACENT,
+     .norm = NORM_LAYER,
+     .is_parallel = true,
+     .attn = &attn_grouped,
+     .ffn = &ffn_dense,
+     .needs = SLOT_BIT(ATTN_NORM),
+     .may = SLOT_BIT(Q_NORM_HEADS) | SLOT_BIT(K_NORM_HEADS),
+     .keys = COMMAND_R_KEYS,
+     .read = read_command_r},
+    {.name = "cohere2",
+     .pairs = ROPE_ADJACENT,
+     .norm = NORM_LAYER,
+     .is_parallel = true,
+     .attn = &attn_grouped,
+     .ffn = &ffn_dense,
+     .needs = SLOT_BIT(ATTN_NORM),
+     .has_windows = true,
+     .window_period = 4,
+     .window_default = 4096,
+     .keys = COMMAND_R_KEYS,
+     .read = read_cohere2},
 };
 
 const struct arch *arch_at(uint32_t index)

@@ -10,7 +10,7 @@
  *
  *     x = embedding of the tokens
  *     for each layer:   x += attention(norm(x))     forward_attn.c
- *                       x += ffn(norm(x))           forward_ffn.c
+ *                       x += ffn(norm(x))           forward_ffn.c, or both of the same x (is_parallel)
  *     logits = norm(x's last rows of each item that wants them) . head^T
  *
  * If the logits of a whole prompt are needed, the pass computes and delivers them a few rows at a time.
@@ -102,19 +102,41 @@ void forward_matmul(struct forward *f, const struct weight_group *group, const f
     f->next = NULL;
 }
 
+void forward_norm_row(const struct model *model, const float *x, const struct layer_gain *gain, uint32_t n,
+                      float *out)
+{
+    if (model->arch->norm == NORM_LAYER)
+        layer_norm(model->table, x, gain, n, model->config.norm_eps, out);
+    else
+        rms_norm(model->table, x, gain->gain, n, model->config.norm_eps, out);
+}
+
 static void norm_rows(const struct forward *f, uint32_t from, uint32_t to)
 {
     const struct model_config *c = &f->model->config;
 
     for (size_t row = from; row < to; row++)
-        rms_norm(f->model->table, f->state->x + row * c->hidden, f->gain, c->hidden, c->rms_eps,
-                 f->state->normed + row * c->hidden);
+        forward_norm_row(f->model, f->state->x + row * c->hidden, &f->gain, c->hidden,
+                         f->state->normed + row * c->hidden);
 }
 
-void forward_norm(struct forward *f, const float *gain)
+const float *forward_norm(struct forward *f, enum slot slot)
 {
-    f->gain = gain;
+    const float *const *vectors = f->layer->vectors;
+
+    if (vectors[slot] == NULL)
+        return f->state->x;
+    f->gain = (struct layer_gain){.gain = vectors[slot],
+                                  .bias = f->model->arch->norm == NORM_LAYER ? vectors[slot + 1] : NULL};
     forward_rows(f, norm_rows);
+    return f->state->normed;
+}
+
+enum slot forward_ffn_norm(const struct forward *f)
+{
+    if (f->model->arch->is_parallel)
+        return SLOT_ATTN_NORM;
+    return f->layer->vectors[SLOT_FFN_NORM] ? SLOT_FFN_NORM : SLOT_FFN_NORM_LATE;
 }
 
 static void finish_rows(const struct forward *f, uint32_t from, uint32_t to)
@@ -124,17 +146,20 @@ static void finish_rows(const struct forward *f, uint32_t from, uint32_t to)
     for (size_t row = from; row < to; row++) {
         float *out = f->state->normed + row * c->hidden;
 
-        if (f->gain)
-            rms_norm(f->model->table, out, f->gain, c->hidden, c->rms_eps, out);
+        if (f->gain.gain)
+            forward_norm_row(f->model, out, &f->gain, c->hidden, out);
         if (c->residual_scale != 1)
             vec_scale(f->model->table, out, c->residual_scale, c->hidden);
+        if (f->state->branch)
+            vec_add(f->model->table, f->state->x + row * c->hidden, f->state->branch + row * c->hidden,
+                    c->hidden);
         vec_add(f->model->table, f->state->x + row * c->hidden, out, c->hidden);
     }
 }
 
 void forward_finish(struct forward *f, const float *post_norm)
 {
-    f->gain = post_norm;
+    f->gain = (struct layer_gain){.gain = post_norm};
     forward_rows(f, finish_rows);
 }
 
@@ -186,6 +211,11 @@ static void embed(const struct forward *f, uint32_t from, uint32_t to)
             if (model->config.embedding_scale != 1)
                 vec_scale(model->table, state->x + row * hidden, model->config.embedding_scale,
                           (uint32_t)hidden);
+            if (model->positions.rows != 0) {
+                weight_row(&model->positions, item->position + (row - first), state->normed + row * hidden);
+                vec_add(model->table, state->x + row * hidden, state->normed + row * hidden,
+                        (uint32_t)hidden);
+            }
             for (unsigned k = 0; k < model->n_ropes; k++)
                 rope_angles(&model->ropes[k], item->position + (row - first), state->cos[k] + row * pairs,
                             state->sin[k] + row * pairs);
@@ -194,6 +224,26 @@ static void embed(const struct forward *f, uint32_t from, uint32_t to)
 }
 
 /* ---- after the layers ---- */
+
+struct logits_call {
+    const struct model *model;
+    float *logits;
+    uint64_t n;
+};
+
+/* Scales and caps logits, each by itself. */
+static void finish_logits(void *arg, unsigned rank, unsigned n_ranks)
+{
+    const struct logits_call *call = arg;
+    const struct model_config *c = &call->model->config;
+    uint64_t from, to;
+
+    team_split(call->n, MEM_CACHE_LINE / sizeof(float), rank, n_ranks, &from, &to);
+    if (from < to && c->logit_scale != 1)
+        vec_scale(call->model->table, call->logits + from, c->logit_scale, (uint32_t)(to - from));
+    if (from < to && c->logit_cap != 0)
+        vec_cap(call->model->table, call->logits + from, c->logit_cap, (uint32_t)(to - from));
+}
 
 /* The output head over the first n rows of last. */
 static void multiply_head(const struct forward *f, uint32_t n)
@@ -211,10 +261,13 @@ static void multiply_head(const struct forward *f, uint32_t n)
                                  .y_stride = model->config.vocab,
                                  .scratch = state->matmul_scratch,
                                  .next = forward_first(f, &model->layers[0], model->layers[0].attn->first)});
-    if (model->config.logit_scale != 1)
-        for (uint32_t i = 0; i < n; i++)
-            vec_scale(model->table, state->logits + (size_t)i * model->config.vocab,
-                      model->config.logit_scale, model->config.vocab);
+    for (uint32_t i = 0; i < n && model->head_bias; i++)
+        vec_add(model->table, state->logits + (size_t)i * model->config.vocab, model->head_bias,
+                model->config.vocab);
+    if (model->config.logit_scale != 1 || model->config.logit_cap != 0)
+        team_run(forward_team(f, (uint64_t)n * model->config.vocab * sizeof(float)), finish_logits,
+                 &(struct logits_call){
+                     .model = model, .logits = state->logits, .n = (uint64_t)n * model->config.vocab});
 }
 
 /* Norms rows of x, from one row on, into the output head's input. */
@@ -224,8 +277,8 @@ static void norm_last(const struct forward *f, uint32_t row, uint32_t n, uint32_
     size_t hidden = model->config.hidden;
 
     for (uint32_t i = 0; i < n; i++)
-        rms_norm(model->table, f->state->x + (row + i) * hidden, model->final_norm, model->config.hidden,
-                 model->config.rms_eps, f->state->last + hidden * (to + i));
+        forward_norm_row(model, f->state->x + (row + i) * hidden, &model->final_norm, model->config.hidden,
+                         f->state->last + hidden * (to + i));
 }
 
 /* First row of an item that was kept after the last layer. Rows lie in the order of the items, narrowed or

@@ -33,27 +33,35 @@ static struct qkv_shape qkv_shape(const struct model_config *c)
     return (struct qkv_shape){.q = q, .kv = kv, .stride = q + 2 * kv};
 }
 
-/* Gains [head_dim], equal for all heads; or of all heads' width, for one norm over all heads. */
-static void norm_heads(const struct forward *f, float *heads, uint32_t n_heads, const float *gain,
-                       const float *wide_gain)
-{
-    const struct model_config *c = &f->model->config;
+/* The norms that a model may have on the heads of q, or of k: at most one of the three. */
+struct head_norms {
+    enum slot each, wide, heads; /* one gain for all heads; one norm over all heads; a gain for each head */
+};
 
-    if (wide_gain)
-        rms_norm(f->model->table, heads, wide_gain, n_heads * c->head_dim, c->rms_eps, heads);
+static void norm_heads(const struct forward *f, float *heads, uint32_t n_heads, struct head_norms norms)
+{
+    const float *const *vectors = f->layer->vectors;
+    const uint32_t head_dim = f->model->config.head_dim;
+    const float *gain = vectors[norms.each] ? vectors[norms.each] : vectors[norms.heads];
+    const size_t step = vectors[norms.each] ? 0 : head_dim;
+
+    if (vectors[norms.wide])
+        forward_norm_row(f->model, heads, &(struct layer_gain){.gain = vectors[norms.wide]},
+                         n_heads * head_dim, heads);
     for (uint32_t i = 0; gain && i < n_heads; i++)
-        rms_norm(f->model->table, heads + (size_t)i * c->head_dim, gain, c->head_dim, c->rms_eps,
-                 heads + (size_t)i * c->head_dim);
+        forward_norm_row(f->model, heads + (size_t)i * head_dim,
+                         &(struct layer_gain){.gain = gain + i * step}, head_dim,
+                         heads + (size_t)i * head_dim);
 }
 
 /* The heads of q, and those of k after them. */
 static void norm_row(const struct forward *f, float *q)
 {
     const struct model_config *c = &f->model->config;
-    const float *const *vectors = f->layer->vectors;
 
-    norm_heads(f, q, c->n_heads, vectors[SLOT_Q_NORM], vectors[SLOT_Q_NORM_WIDE]);
-    norm_heads(f, q + qkv_shape(c).q, c->n_kv_heads, vectors[SLOT_K_NORM], vectors[SLOT_K_NORM_WIDE]);
+    norm_heads(f, q, c->n_heads, (struct head_norms){SLOT_Q_NORM, SLOT_Q_NORM_WIDE, SLOT_Q_NORM_HEADS});
+    norm_heads(f, q + qkv_shape(c).q, c->n_kv_heads,
+               (struct head_norms){SLOT_K_NORM, SLOT_K_NORM_WIDE, SLOT_K_NORM_HEADS});
 }
 
 static void bias_norm_rotate(const struct forward *f, uint32_t from, uint32_t to)
@@ -61,6 +69,7 @@ static void bias_norm_rotate(const struct forward *f, uint32_t from, uint32_t to
     const struct model *model = f->model;
     const struct model_config *c = &model->config;
     const float *const *vectors = f->layer->vectors;
+    const float *bias = vectors[SLOT_QKV_BIAS] ? vectors[SLOT_QKV_BIAS] : vectors[SLOT_Q_BIAS];
     struct qkv_shape shape = qkv_shape(c);
     size_t pairs = c->rope_dims / 2;
     enum rope_kind rope = f->layer->rope;
@@ -68,8 +77,8 @@ static void bias_norm_rotate(const struct forward *f, uint32_t from, uint32_t to
     for (size_t row = from; row < to; row++) {
         float *q = f->state->qkv + row * shape.stride;
 
-        if (vectors[SLOT_Q_BIAS]) /* K's and V's biases follow */
-            vec_add(model->table, q, vectors[SLOT_Q_BIAS], (uint32_t)shape.stride);
+        if (bias) /* K's and V's biases follow Q's */
+            vec_add(model->table, q, bias, (uint32_t)shape.stride);
         if (!model->arch->norms_turned)
             norm_row(f, q);
         if (rope != ROPE_NONE) /* K's heads follow Q's and turn by the same angles */
@@ -175,6 +184,7 @@ static void attend(const struct forward *f)
                                         .block_tokens = model->layout.block_tokens,
                                         .sinks = f->layer->vectors[SLOT_SINKS],
                                         .scale = model->config.attn_scale,
+                                        .cap = model->config.attn_cap,
                                         .window = f->layer->window,
                                         .items = f->state->items,
                                         .n_items = f->n_items,
@@ -186,9 +196,10 @@ static void attend(const struct forward *f)
 static void out_bias_rows(const struct forward *f, uint32_t from, uint32_t to)
 {
     uint32_t hidden = f->model->config.hidden;
+    float *out = f->state->branch ? f->state->branch : f->state->normed;
 
     for (size_t row = from; row < to; row++)
-        vec_add(f->model->table, f->state->normed + row * hidden, f->layer->vectors[SLOT_OUT_BIAS], hidden);
+        vec_add(f->model->table, out + row * hidden, f->layer->vectors[SLOT_OUT_BIAS], hidden);
 }
 
 static void forward_attn(struct forward *f, uint32_t layer)
@@ -197,12 +208,9 @@ static void forward_attn(struct forward *f, uint32_t layer)
     struct model_state *state = f->state;
     const float *const *vectors = f->layer->vectors;
     struct qkv_shape shape = qkv_shape(&f->model->config);
-    const float *input = state->x; /* unnormed, if the model norms only outputs */
+    const float *input = /* x, if the model norms only outputs */
+        forward_norm(f, vectors[SLOT_ATTN_NORM_2] ? SLOT_ATTN_NORM_2 : SLOT_ATTN_NORM);
 
-    if (vectors[SLOT_ATTN_NORM]) {
-        forward_norm(f, vectors[SLOT_ATTN_NORM]);
-        input = state->normed;
-    }
     if (attend_bytes(f, shape.q) < FEW_KEYS_BYTES)
         f->next = forward_first(f, f->layer, GROUP_OUT);
     forward_matmul(f, &f->layer->groups[GROUP_QKV], input, f->model->config.hidden, state->qkv);
@@ -216,10 +224,12 @@ static void forward_attn(struct forward *f, uint32_t layer)
         return;
     attend(f);
     f->next = forward_first(f, f->layer, f->layer->ffn->first);
-    forward_matmul(f, &f->layer->groups[GROUP_OUT], state->attended, shape.q, state->normed);
+    forward_matmul(f, &f->layer->groups[GROUP_OUT], state->attended, shape.q,
+                   state->branch ? state->branch : state->normed);
     if (vectors[SLOT_OUT_BIAS])
         forward_rows(f, out_bias_rows);
-    forward_finish(f, vectors[SLOT_POST_ATTN_NORM]);
+    if (state->branch == NULL) /* else the feed-forward reads x as it is, and adds both */
+        forward_finish(f, vectors[SLOT_POST_ATTN_NORM]);
 }
 
 const struct half attn_grouped = {
@@ -233,5 +243,21 @@ const struct half attn_grouped_fused = {
     .name = "grouped, q, k and v in one",
     .first = GROUP_QKV,
     .needs = SLOT_BIT(QKV) | SLOT_BIT(OUT),
+    .forward = forward_attn,
+};
+
+#define BIASES (SLOT_BIT(Q_BIAS) | SLOT_BIT(K_BIAS) | SLOT_BIT(V_BIAS) | SLOT_BIT(OUT_BIAS))
+
+const struct half attn_grouped_biased = {
+    .name = "grouped, with biases",
+    .first = GROUP_QKV,
+    .needs = SLOT_BIT(Q) | SLOT_BIT(K) | SLOT_BIT(V) | SLOT_BIT(OUT) | BIASES,
+    .forward = forward_attn,
+};
+
+const struct half attn_grouped_fused_biased = {
+    .name = "grouped, q, k and v in one, with biases",
+    .first = GROUP_QKV,
+    .needs = SLOT_BIT(QKV) | SLOT_BIT(OUT) | SLOT_BIT(QKV_BIAS) | SLOT_BIT(OUT_BIAS),
     .forward = forward_attn,
 };

@@ -59,14 +59,8 @@ static void gate_by_products(struct forward *f, uint32_t layer, const float *inp
 
 static void forward_ffn(struct forward *f, uint32_t layer)
 {
-    const float *input = f->state->x; /* unnormed, if the model norms only outputs */
-    const float *gain = f->layer->vectors[SLOT_FFN_NORM];
+    const float *input = forward_norm(f, forward_ffn_norm(f)); /* x, if the model norms only outputs */
 
-    gain = gain ? gain : f->layer->vectors[SLOT_FFN_NORM_LATE];
-    if (gain) {
-        forward_norm(f, gain);
-        input = f->state->normed;
-    }
     if (f->n_rows > FFN_FEW_TOKENS && ffn_is_gated(f->layer))
         gate_at_once(f, input);
     else

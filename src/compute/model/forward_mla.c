@@ -76,8 +76,8 @@ static void norm_and_store(const struct forward *f, uint32_t from, uint32_t to)
         float *q = f->state->latent.low + row * low_width(c), *key = q + q_width(c);
 
         if (c->q_latent)
-            rms_norm(model->table, q, vectors[SLOT_Q_A_NORM], c->q_latent, c->rms_eps, q);
-        rms_norm(model->table, key, vectors[SLOT_KV_A_NORM], c->latent, c->rms_eps, key);
+            rms_norm(model->table, q, vectors[SLOT_Q_A_NORM], c->q_latent, c->norm_eps, q);
+        rms_norm(model->table, key, vectors[SLOT_KV_A_NORM], c->latent, c->norm_eps, key);
         rope_rotate(model->table, model->ropes[ROPE_GLOBAL].pairs, key + c->latent, 1, c->rope_dims,
                     c->rope_dims, f->state->cos[ROPE_GLOBAL] + row * pairs,
                     f->state->sin[ROPE_GLOBAL] + row * pairs);
@@ -215,7 +215,7 @@ static void forward_latent(struct forward *f, uint32_t layer)
     const struct model_config *c = &f->model->config;
     struct model_state *state = f->state;
 
-    forward_norm(f, f->layer->vectors[SLOT_ATTN_NORM]);
+    forward_norm(f, SLOT_ATTN_NORM);
     forward_matmul(f, &f->layer->groups[GROUP_QKV], state->normed, c->hidden, state->latent.low);
     f->kv_layer = (uint8_t *)pass->kv_arena + kv_layout_offset(&f->model->layout, pass->n_blocks, layer, 0);
     forward_rows(f, norm_and_store);

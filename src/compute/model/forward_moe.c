@@ -282,10 +282,8 @@ static void mix_picks(const struct forward *f, uint32_t from, uint32_t to)
 
 static void forward_moe(struct forward *f, uint32_t layer)
 {
-    const float *gain = f->layer->vectors[SLOT_FFN_NORM];
-
     (void)layer;
-    forward_norm(f, gain ? gain : f->layer->vectors[SLOT_FFN_NORM_LATE]);
+    forward_norm(f, forward_ffn_norm(f));
     forward_matmul(f, &f->layer->groups[GROUP_ROUTER], f->state->normed, f->model->config.hidden,
                    f->state->moe.scores);
     forward_rows(f, route_rows);

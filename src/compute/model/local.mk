@@ -6,7 +6,7 @@ libcompute_model_a_SOURCES = src/compute/model/model.h src/compute/model/model_p
 	src/compute/model/forward_mla.c src/compute/model/mla_weights.c src/compute/model/mla_priv.h \
 	src/compute/model/forward_moe.c src/compute/model/moe_weights.c src/compute/model/moe_priv.h \
 	src/compute/model/moe_route.c src/compute/model/moe_route_priv.h \
-	src/compute/model/state.c src/compute/model/forward.c src/compute/model/forward_attn.c src/compute/model/forward_ffn.c \
+	src/compute/model/state.c src/compute/model/forward.c src/compute/model/forward_attn.c src/compute/model/forward_ffn.c src/compute/model/forward_plain.c \
 	src/compute/model/forward_last.c
 
 if HAVE_CMOCKA

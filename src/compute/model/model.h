@@ -36,16 +36,19 @@ struct model_config { /* shapes, in the field's usual terms */
     uint32_t shared_ffn; /* of all shared (always active) experts together */
     uint32_t vocab;
     uint32_t context_length;
+    uint32_t n_positions; /* context length of the file: rows of learned embeddings of positions */
     uint32_t rope_dims;
     uint32_t window; /* sliding window of local layers; 0: no layer has one shorter than the context */
     uint32_t n_window_layers;
     char rope_scaling[16]; /* "none", "linear", "yarn", "llama3", "longrope" */
     float rope_freq_base;
-    float rms_eps;
+    float norm_eps;
     float attn_scale;      /* factor of q . k; 1/sqrt(head_dim) unless the architecture has its own */
     float embedding_scale; /* factor of token embeddings; usually 1 */
     float residual_scale;  /* factor of the halves' outputs; usually 1 */
     float logit_scale;     /* factor of the logits; usually 1 */
+    float attn_cap;        /* soft cap of scores; 0: none */
+    float logit_cap;       /* soft cap of logits; 0: none */
     bool is_tied;          /* the output head is the token embedding */
     char weight_type[16];  /* type of most bytes: "Q8_0" */
     uint64_t n_parameters;

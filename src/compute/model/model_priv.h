@@ -79,12 +79,14 @@ struct model {
     uint32_t n_ropes;
     struct rope_params rope_params[N_ROPES];
     struct rope ropes[N_ROPES];
-    struct route_rule route; /* how tokens choose experts, if there are any */
-    struct layer *layers;    /* [n_layers] */
-    struct weight embedding; /* [vocab][hidden] */
-    struct weight head;      /* [vocab][hidden]; empty when tied */
-    const float *final_norm; /* [hidden] */
-    float *vectors;          /* owns all norms and biases */
+    struct route_rule route;      /* how tokens choose experts, if there are any */
+    struct layer *layers;         /* [n_layers] */
+    struct weight embedding;      /* [vocab][hidden] */
+    struct weight head;           /* [vocab][hidden]; empty when tied */
+    struct weight positions;      /* [n_positions][hidden], or empty */
+    struct layer_gain final_norm; /* [hidden] */
+    const float *head_bias;       /* [vocab], or NULL */
+    float *vectors;               /* owns all norms and biases */
     uint64_t numerics_id;
     enum bf16_math bf16; /* how some matrix is multiplied; BF16_EXACT: no matrix uses dots or tiles */
 };
@@ -153,6 +155,7 @@ struct model_state {
     float *x;                 /* [max_tokens][hidden]  the residual stream */
     float *normed;            /* [max_tokens][hidden]  input of a half; then its output */
     float *qkv;               /* [max_tokens][(n_heads + 2 n_kv_heads) head_dim] */
+    float *branch;            /* [max_tokens][hidden]  attention's output, if halves are parallel */
     float *attended;          /* [max_tokens][n_heads head_dim] */
     float *gate_up;           /* [FFN_FEW_TOKENS, or max_tokens][2 ffn] */
     void *gated_scratch;      /* for the feed-forward of more tokens than FFN_FEW_TOKENS */
@@ -189,7 +192,7 @@ struct forward { /* a pass in progress */
     bool is_narrowed;          /* only rows that need logits are left, in order */
     const struct layer *layer; /* the layer being computed */
     void *kv_layer;            /* this layer's part of the arena */
-    const float *gain;         /* of the norm being computed */
+    struct layer_gain gain;    /* of the norm being computed */
     const struct weight *next; /* weight of the product after the next forward_matmul; NULL: not known */
 };
 
@@ -204,8 +207,13 @@ struct team *forward_team(const struct forward *f, uint64_t work_bytes);
  * the split changes no bit. */
 typedef void (*row_job)(const struct forward *f, uint32_t from, uint32_t to);
 void forward_rows(const struct forward *f, row_job job);
-/* normed = rmsnorm(x) * gain */
-void forward_norm(struct forward *f, const float *gain);
+/* One row, by the architecture's kind of norm. */
+void forward_norm_row(const struct model *model, const float *x, const struct layer_gain *gain, uint32_t n,
+                      float *out);
+/* normed = norm(x), with the layer's gain (and bias). Returns normed; x if the layer has no such norm. */
+const float *forward_norm(struct forward *f, enum slot slot);
+/* The norm before the feed-forward. */
+enum slot forward_ffn_norm(const struct forward *f);
 /* y = x . W^T for all parts of a group, side by side in rows of group->rows. */
 void forward_matmul(struct forward *f, const struct weight_group *group, const float *x, size_t x_stride,
                     float *y);

@@ -27,6 +27,9 @@
 
 const struct slot_info SLOTS[N_SLOTS] = {
     [SLOT_ATTN_NORM] = VECTOR("attn_norm.weight", DIM_HIDDEN, MODEL_NORM),
+    [SLOT_ATTN_NORM_BIAS] = VECTOR("attn_norm.bias", DIM_HIDDEN, MODEL_BIAS),
+    [SLOT_ATTN_NORM_2] = VECTOR("attn_norm_2.weight", DIM_HIDDEN, MODEL_NORM),
+    [SLOT_ATTN_NORM_2_BIAS] = VECTOR("attn_norm_2.bias", DIM_HIDDEN, MODEL_BIAS),
     [SLOT_Q] = MATRIX("attn_q.weight", DIM_Q, DIM_HIDDEN, GROUP_QKV, MODEL_MATRIX),
     [SLOT_K] = MATRIX("attn_k.weight", DIM_KV, DIM_HIDDEN, GROUP_QKV, MODEL_MATRIX),
     [SLOT_V] = MATRIX("attn_v.weight", DIM_KV, DIM_HIDDEN, GROUP_QKV, MODEL_MATRIX),
@@ -34,18 +37,24 @@ const struct slot_info SLOTS[N_SLOTS] = {
     [SLOT_Q_BIAS] = VECTOR("attn_q.bias", DIM_Q, MODEL_BIAS),
     [SLOT_K_BIAS] = VECTOR("attn_k.bias", DIM_KV, MODEL_BIAS),
     [SLOT_V_BIAS] = VECTOR("attn_v.bias", DIM_KV, MODEL_BIAS),
+    [SLOT_QKV_BIAS] = VECTOR("attn_qkv.bias", DIM_QKV, MODEL_BIAS),
     [SLOT_Q_NORM] = VECTOR("attn_q_norm.weight", DIM_HEAD, MODEL_NORM),
     [SLOT_K_NORM] = VECTOR("attn_k_norm.weight", DIM_HEAD, MODEL_NORM),
     [SLOT_Q_NORM_WIDE] = VECTOR("attn_q_norm.weight", DIM_Q, MODEL_NORM),
     [SLOT_K_NORM_WIDE] = VECTOR("attn_k_norm.weight", DIM_KV, MODEL_NORM),
+    [SLOT_Q_NORM_HEADS] = MATRIX("attn_q_norm.weight", DIM_HEADS, DIM_HEAD, GROUP_NONE, MODEL_NORM),
+    [SLOT_K_NORM_HEADS] = MATRIX("attn_k_norm.weight", DIM_KV_HEADS, DIM_HEAD, GROUP_NONE, MODEL_NORM),
     [SLOT_OUT] = MATRIX("attn_output.weight", DIM_HIDDEN, DIM_Q, GROUP_OUT, MODEL_WRITER),
     [SLOT_OUT_BIAS] = VECTOR("attn_output.bias", DIM_HIDDEN, MODEL_BIAS),
     [SLOT_POST_ATTN_NORM] = VECTOR("post_attention_norm.weight", DIM_HIDDEN, MODEL_NORM),
     [SLOT_FFN_NORM] = VECTOR("ffn_norm.weight", DIM_HIDDEN, MODEL_NORM),
+    [SLOT_FFN_NORM_BIAS] = VECTOR("ffn_norm.bias", DIM_HIDDEN, MODEL_BIAS),
     [SLOT_GATE] = MATRIX("ffn_gate.weight", DIM_FFN, DIM_HIDDEN, GROUP_GATE_UP, MODEL_MATRIX),
     [SLOT_UP] = MATRIX("ffn_up.weight", DIM_FFN, DIM_HIDDEN, GROUP_GATE_UP, MODEL_MATRIX),
     [SLOT_GATE_UP] = MATRIX("ffn_up.weight", DIM_2_FFN, DIM_HIDDEN, GROUP_GATE_UP, MODEL_MATRIX),
     [SLOT_DOWN] = MATRIX("ffn_down.weight", DIM_HIDDEN, DIM_FFN, GROUP_DOWN, MODEL_WRITER),
+    [SLOT_UP_BIAS] = VECTOR("ffn_up.bias", DIM_FFN, MODEL_BIAS),
+    [SLOT_DOWN_BIAS] = VECTOR("ffn_down.bias", DIM_HIDDEN, MODEL_BIAS),
     [SLOT_POST_FFN_NORM] = VECTOR("post_ffw_norm.weight", DIM_HIDDEN, MODEL_NORM),
     [SLOT_Q_A] = MATRIX("attn_q_a.weight", DIM_Q_LATENT, DIM_HIDDEN, GROUP_QKV, MODEL_MATRIX),
     [SLOT_Q_A_NORM] = VECTOR("attn_q_a_norm.weight", DIM_Q_LATENT, MODEL_NORM),
@@ -85,6 +94,10 @@ const struct slot_info GLOBALS[N_GLOBALS] = {
     [GLOBAL_ROPE_FREQS] = VECTOR("rope_freqs.weight", DIM_ROPE_PAIRS, MODEL_ROPE_FACTORS),
     [GLOBAL_ROPE_LONG] = VECTOR("rope_factors_long.weight", DIM_ROPE_PAIRS, MODEL_ROPE_FACTORS),
     [GLOBAL_ROPE_SHORT] = VECTOR("rope_factors_short.weight", DIM_ROPE_PAIRS, MODEL_ROPE_FACTORS),
+    [GLOBAL_FINAL_NORM_BIAS] = VECTOR("output_norm.bias", DIM_HIDDEN, MODEL_BIAS),
+    [GLOBAL_HEAD_BIAS] = VECTOR("output.bias", DIM_VOCAB, MODEL_BIAS),
+    [GLOBAL_POSITIONS] =
+        MATRIX("position_embd.weight", DIM_POSITIONS, DIM_HIDDEN, GROUP_NONE, MODEL_EMBEDDING),
 };
 
 uint64_t dim_of(const struct model_config *config, enum dim dim)
@@ -121,6 +134,10 @@ uint64_t dim_of(const struct model_config *config, enum dim dim)
         return config->shared_ffn;
     case DIM_HEADS:
         return config->n_heads;
+    case DIM_KV_HEADS:
+        return config->n_kv_heads;
+    case DIM_POSITIONS:
+        return config->n_positions;
     case DIM_Q_LATENT:
         return config->q_latent;
     case DIM_LATENT:
@@ -145,9 +162,14 @@ const char *slot_name(uint32_t layer, enum slot slot, char out[64])
     return out;
 }
 
-bool global_is_required(enum global global)
+bool global_is_required(const struct arch *arch, enum global global)
 {
-    return global == GLOBAL_EMBEDDING || global == GLOBAL_FINAL_NORM;
+    return global == GLOBAL_EMBEDDING || global == GLOBAL_FINAL_NORM || (arch->globals >> global & 1);
+}
+
+bool global_is_allowed(const struct arch *arch, enum global global)
+{
+    return global <= GLOBAL_ROPE_SHORT || (arch->globals >> global & 1);
 }
 
 slot_set layer_needs(const struct model *model, uint32_t layer)
@@ -185,8 +207,10 @@ static int visit_all(const struct model *model, int (*visit)(void *arg, const st
     int rc = 0;
 
     for (unsigned g = 0; g < N_GLOBALS && rc == 0; g++) {
+        if (!global_is_allowed(model->arch, g))
+            continue;
         tensor = describe(&model->config, &GLOBALS[g], GLOBALS[g].suffix);
-        tensor.is_optional = !global_is_required(g);
+        tensor.is_optional = !global_is_required(model->arch, g);
         rc = visit(arg, &tensor);
     }
     for (uint32_t layer = 0; layer < model->config.n_layers; layer++)

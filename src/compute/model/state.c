@@ -127,6 +127,7 @@ static void lay_out(const struct model *model, struct model_state *state, struct
 
     state->x = carve(carving, rows * c->hidden * word);
     state->normed = carve(carving, rows * c->hidden * word);
+    state->branch = model->arch->is_parallel ? carve(carving, rows * c->hidden * word) : NULL;
     for (unsigned i = 0; i < model->n_ropes; i++) {
         state->cos[i] = carve(carving, rows * (c->rope_dims / 2) * word);
         state->sin[i] = carve(carving, rows * (c->rope_dims / 2) * word);

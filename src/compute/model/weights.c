@@ -56,8 +56,8 @@ int weights_bind(struct loading *load, const char *name, const struct slot_info 
 {
     const struct gguf_tensor *tensor = gguf_tensor_find(load->gguf, name);
     struct model_config *config = &load->model->config;
-    bool is_vector = info->rows == DIM_NONE;
-    uint64_t dims[3] = {dim_of(config, info->cols), is_vector ? 1 : dim_of(config, info->rows),
+    bool is_vector = info->rows == DIM_NONE || info->role == MODEL_NORM; /* or a vector for each head */
+    uint64_t dims[3] = {dim_of(config, info->cols), info->rows == DIM_NONE ? 1 : dim_of(config, info->rows),
                         info->count == DIM_NONE ? 1 : dim_of(config, info->count)};
     int rc;
 
@@ -78,7 +78,7 @@ int weights_bind(struct loading *load, const char *name, const struct slot_info 
     if (info->role != MODEL_ROPE_FACTORS) { /* these are read elsewhere and are no parameters */
         load->total_bytes += tensor->len_bytes;
         load->bytes_of_type[tensor->type & 63] += tensor->len_bytes;
-        load->n_vector_floats += is_vector ? dims[0] : 0;
+        load->n_vector_floats += is_vector ? dims[0] * dims[1] : 0;
         config->n_parameters += dims[0] * dims[1] * dims[2];
     }
     *out = tensor;
@@ -124,7 +124,7 @@ static bool is_known(const struct loading *load, struct bytes name)
     uint64_t layer;
 
     for (unsigned i = 0; i < N_GLOBALS; i++)
-        if (bytes_is(name, GLOBALS[i].suffix))
+        if (global_is_allowed(load->model->arch, i) && bytes_is(name, GLOBALS[i].suffix))
             return true;
     if (!bytes_starts_with(name, "blk.") || dot == SIZE_MAX ||
         str_to_u64(bytes_of(name.data + 4, dot - 4), &layer) < 0)
@@ -167,9 +167,11 @@ static int bind_all(struct loading *load)
     if (load->bound == NULL)
         return fault_set(load->fault, E_NOMEM, "no memory for %u layers", config->n_layers);
     for (unsigned i = 0; i < N_GLOBALS && rc == 0; i++) {
+        if (!global_is_allowed(load->model->arch, i))
+            continue;
         rc = weights_bind(load, GLOBALS[i].suffix, &GLOBALS[i], &load->globals[i]);
         if (rc == E_NOT_FOUND)
-            rc = global_is_required(i)
+            rc = global_is_required(load->model->arch, i)
                      ? fault_set(load->fault, E_FORMAT, "tensor %s is missing", GLOBALS[i].suffix)
                      : 0;
     }
@@ -225,8 +227,8 @@ static const float *pack_vector(struct loading *load, const struct gguf_tensor *
 {
     float *at = load->next_vector;
 
-    to_floats(tensor->type, tensor->data, tensor->dims[0], at);
-    load->next_vector += tensor->dims[0];
+    to_floats(tensor->type, tensor->data, tensor->dims[0] * tensor->dims[1], at);
+    load->next_vector += tensor->dims[0] * tensor->dims[1];
     weights_report(load, tensor);
     return at;
 }
@@ -306,7 +308,7 @@ static int pack_layer(struct loading *load, uint32_t index)
     if (rc < 0)
         return rc;
     for (unsigned i = 0; i < N_SLOTS; i++)
-        if (SLOTS[i].rows == DIM_NONE && bound->slot[i])
+        if ((SLOTS[i].rows == DIM_NONE || SLOTS[i].role == MODEL_NORM) && bound->slot[i])
             layer->vectors[i] = pack_vector(load, bound->slot[i]);
     return 0;
 }
@@ -324,11 +326,17 @@ static int pack_all(struct loading *load)
     rc = pack(load, &load->globals[GLOBAL_EMBEDDING], 1, &model->embedding);
     if (rc == 0 && load->globals[GLOBAL_HEAD])
         rc = pack(load, &load->globals[GLOBAL_HEAD], 1, &model->head);
+    if (rc == 0 && load->globals[GLOBAL_POSITIONS])
+        rc = pack(load, &load->globals[GLOBAL_POSITIONS], 1, &model->positions);
     for (uint32_t i = 0; i < config->n_layers && rc == 0; i++)
         rc = pack_layer(load, i);
     if (rc < 0)
         return rc;
-    model->final_norm = pack_vector(load, load->globals[GLOBAL_FINAL_NORM]);
+    model->final_norm.gain = pack_vector(load, load->globals[GLOBAL_FINAL_NORM]);
+    if (load->globals[GLOBAL_FINAL_NORM_BIAS])
+        model->final_norm.bias = pack_vector(load, load->globals[GLOBAL_FINAL_NORM_BIAS]);
+    if (load->globals[GLOBAL_HEAD_BIAS])
+        model->head_bias = pack_vector(load, load->globals[GLOBAL_HEAD_BIAS]);
     config->is_tied = load->globals[GLOBAL_HEAD] == NULL;
     config->weight_bytes += config->is_tied ? model->embedding.len_bytes : model->head.len_bytes;
     config->weight_bytes += (uint64_t)(load->next_vector - model->vectors) * sizeof(float);
@@ -394,6 +402,7 @@ void weights_fini(struct model *model)
     }
     weight_fini(&model->embedding);
     weight_fini(&model->head);
+    weight_fini(&model->positions);
     free(model->layers);
     free(model->vectors);
 }

@@ -21,6 +21,7 @@ static void work_pack(const struct work *work, Baton__Submit *submit)
     submit->keep_1h_tokens = work->keep_1h_tokens;
     submit->public_tokens = work->public_tokens;
     submit->score_from = work->score_from;
+    submit->ignores_end = work->ignores_end;
 }
 
 static void work_unpack(const Baton__Submit *submit, struct work *work)
@@ -33,6 +34,7 @@ static void work_unpack(const Baton__Submit *submit, struct work *work)
     work->keep_1h_tokens = submit->keep_1h_tokens;
     work->public_tokens = submit->public_tokens;
     work->score_from = submit->score_from;
+    work->ignores_end = submit->ignores_end;
 }
 
 static void sample_pack(const struct sample_opts *sample, Baton__Sampling *sampling)

@@ -24,6 +24,7 @@ struct work {                  /* plain values: a struct copy is a full copy, bu
     uint32_t keep_tokens;      /* cache mark: pin the KV of so many first tokens for 5 minutes ... */
     uint32_t keep_1h_tokens;   /* ... and of so many for an hour, from submission */
     uint32_t public_tokens;    /* so many first tokens are public: tenants share their KV */
+    bool ignores_end;          /* a token that ends answers does not end this one: for load tests */
     uint32_t score_from;       /* not 0: report prompt logprobs from this prompt token on */
 };
 

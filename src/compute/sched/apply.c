@@ -21,6 +21,7 @@
  * is busy until its last event. A cancel then only sets a flag, which is checked after each event. on_held
  * and on_done come last; no code after them touches the sequence. */
 #include "base/check.h"
+#include "cache/kv/pool_cache.h"
 #include "compute/sched/sched_priv.h"
 
 void seq_end(struct sched *sched, struct seq *seq, enum seq_finish finish)

@@ -29,6 +29,7 @@
 #include <math.h>
 
 #include "base/check.h"
+#include "cache/kv/pool_quota.h"
 #include "compute/sched/sched_priv.h"
 
 #define PRIOR_SEEN    2.0  /* number of the sequence's own draft tokens that outweighs the kind's rate */

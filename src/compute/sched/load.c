@@ -51,6 +51,15 @@ static bool load_is_spoilt(struct sched *sched, const struct cost_step *step, co
     return rate_pause_spoils(&sched->pause, &times);
 }
 
+static double load_prompt_pairs(const struct plan *plan)
+{
+    double n_pairs = 0;
+
+    for (uint32_t i = plan->n_decode; i < plan->n_items; i++)
+        n_pairs += cost_pairs(plan->items[i].seq->n_computed, plan->items[i].n_tokens);
+    return n_pairs;
+}
+
 /* Learns the prefill rate of a step, after subtracting the predicted time of its decoding sequences. */
 static void load_learn_prefill(struct sched *sched, const struct plan *plan, double step_s, uint64_t now_ns)
 {
@@ -59,8 +68,10 @@ static void load_learn_prefill(struct sched *sched, const struct plan *plan, dou
     double prefill_s = step_s - decode_s > SHARE_MIN * step_s ? step_s - decode_s : SHARE_MIN * step_s;
     double size = (double)plan->n_prefill_tokens / sched->opts.chunk_tokens;
 
-    rate_learn(&sched->prefill_rate, plan->n_prefill_tokens / prefill_s, PREFILL_ALPHA, size < 1 ? size : 1,
-               now_ns);
+    size = size < 1 ? size : 1;
+    rate_learn(&sched->prefill_rate, plan->n_prefill_tokens / prefill_s, PREFILL_ALPHA, size, now_ns);
+    prompt_cost_learn(&sched->prompt_cost, plan->n_prefill_tokens, load_prompt_pairs(plan), prefill_s, size,
+                      now_ns);
 }
 
 void load_observe(struct sched *sched, const struct plan *plan, uint32_t n_accepted,
@@ -80,6 +91,40 @@ void load_observe(struct sched *sched, const struct plan *plan, uint32_t n_accep
                    1, ended.now_ns);
 }
 
+static void load_queue(const struct sched *sched, const struct seq *seq, uint32_t from,
+                       struct sched_load *load)
+{
+    uint32_t n_tokens = seq->spec.n_tokens > from ? seq->spec.n_tokens - from : 0;
+
+    load->queued_prefill_tokens += n_tokens;
+    load->queued_prefill_s += prompt_cost_s(&sched->prompt_cost, from, n_tokens);
+}
+
+static void load_count(const struct sched *sched, const struct seq *seq, struct sched_load *load)
+{
+    switch (seq->state) {
+    case SEQ_WAITING:
+        load_queue(sched, seq, seq->n_cached_estimate, load);
+        break;
+    case SEQ_ARRIVING:
+        load->n_arriving++;
+        break;
+    case SEQ_PREFILL:
+        load->n_prefill++;
+        load_queue(sched, seq, seq->n_computed, load);
+        break;
+    case SEQ_DECODE:
+        load->n_decode++;
+        load->decode_tokens_context += seq->spec.n_tokens;
+        break;
+    case SEQ_HELD:
+        load->n_held++;
+        break;
+    case SEQ_DONE:
+        break;
+    }
+}
+
 void sched_load(const struct sched *sched, struct sched_load *out)
 {
     struct sched_load load = {
@@ -87,6 +132,8 @@ void sched_load(const struct sched *sched, struct sched_load *out)
         .n_running = sched->n_running,
         .n_tenants = fair_n_tenants(sched->fair),
         .prefill_tokens_per_s = rate_level(&sched->prefill_rate),
+        .prompt_token_s = rate_level(&sched->prompt_cost.token_s),
+        .prompt_pair_s = rate_level(&sched->prompt_cost.pair_s),
         .decode_step_s = rate_level(&sched->decode_step),
         .n_preemptions = sched->n_preemptions,
         .n_steps = sched->n_steps,
@@ -96,28 +143,7 @@ void sched_load(const struct sched *sched, struct sched_load *out)
         .chunk_tokens = sched->plan.budget,
     };
 
-    for (const struct seq *seq = sched_next(sched, NULL); seq; seq = sched_next(sched, seq)) {
-        switch (seq->state) {
-        case SEQ_WAITING:
-            load.queued_prefill_tokens += seq->spec.n_tokens - seq->n_cached_estimate;
-            break;
-        case SEQ_ARRIVING:
-            load.n_arriving++;
-            break;
-        case SEQ_PREFILL:
-            load.n_prefill++;
-            load.queued_prefill_tokens += seq->spec.n_tokens - seq->n_computed;
-            break;
-        case SEQ_DECODE:
-            load.n_decode++;
-            load.decode_tokens_context += seq->spec.n_tokens;
-            break;
-        case SEQ_HELD:
-            load.n_held++;
-            break;
-        case SEQ_DONE:
-            break;
-        }
-    }
+    for (const struct seq *seq = sched_next(sched, NULL); seq; seq = sched_next(sched, seq))
+        load_count(sched, seq, &load);
     *out = load;
 }

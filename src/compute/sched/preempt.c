@@ -15,6 +15,7 @@
  *
  * HELD and ARRIVING sequences are never preempted: a transfer uses their blocks. */
 #include "base/err.h"
+#include "cache/kv/pool_quota.h"
 #include "compute/sched/sched_priv.h"
 
 /* tenant NULL: of all tenants. */

@@ -29,6 +29,8 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "cache/kv/pool_cache.h"
+#include "cache/kv/pool_quota.h"
 #include "compute/sched/sched_priv.h"
 
 static void insert_by_age(struct list *list, struct seq *seq)

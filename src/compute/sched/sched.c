@@ -14,6 +14,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "cache/kv/pool_cache.h"
 #include "compute/sched/sched_priv.h"
 
 #define MAX_DEBTORS 1024 /* remembered tenants without sequences, served more than waiting ones */

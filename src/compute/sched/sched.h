@@ -17,13 +17,16 @@
  *           +--all KV and the first token--> DECODE
  *
  * Cancellation and failure lead from every state to DONE. Engine thread only. Inside sched, planning
- * (state -> batch) changes no sequence; only applying (results -> state) advances a sequence. */
+ * (state -> batch) changes no sequence; only applying (results -> state) advances a sequence.
+ *
+ * More than 15 functions: the scheduler, and one getter for each fact about a sequence. */
 #ifndef COMPUTE_SCHED_SCHED_H
 #define COMPUTE_SCHED_SCHED_H
 
 #include "compute/engine/engine.h"
 #include "compute/order/work.h"
 #include "cache/kv/pool.h"
+#include "cache/kv/pool_quota.h"
 #include "cache/prefix/block_hash.h"
 #include "text/grammar/grammar.h"
 
@@ -66,6 +69,8 @@ struct seq_spec {           /* copied on submit */
     kv_tenant tenant;             /* pays for its blocks (quota) and its tokens (fair queue) */
     struct prefix_key prefix_key; /* root of the tenant's hash chain ... */
     struct prefix_key public_key; /* ... and of the public chain over the first work.public_tokens tokens */
+    const struct block_hash *hashes; /* of the tokens' first n_hashes blocks, copied; the rest is computed */
+    uint32_t n_hashes;
     uint32_t fetched_from, fetched_to; /* range that a peer pushed by prefix fetch: counted as transferred
                                           where the cache has it */
     bool departs;        /* sample the first token, then hold the KV for a KV send instead of decoding */
@@ -211,6 +216,9 @@ struct sched_load {                /* for the router's view of this worker, and 
     uint64_t queued_prefill_tokens; /* uncached given tokens to compute, of waiting and running sequences */
     uint64_t decode_tokens_context; /* sum of the contexts of decoding sequences */
     double prefill_tokens_per_s;    /* learned; 0 until a step was measured */
+    double prompt_token_s;          /* learned: seconds of a prompt token without its attention */
+    double prompt_pair_s;           /* learned: and of each token that it attends to; 0: not known yet */
+    double queued_prefill_s;        /* predicted for queued_prefill_tokens */
     double decode_step_s;           /* learned mean time between two tokens of a sequence; 0 until measured */
     uint64_t n_preemptions;         /* since the start, like all counters below */
     uint64_t n_steps;               /* steps that fed tokens */

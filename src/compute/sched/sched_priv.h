@@ -14,6 +14,7 @@
 #include "base/list.h"
 #include "base/rate.h"
 #include "compute/sched/cost_priv.h"
+#include "compute/sched/prompt_cost_priv.h"
 #include "compute/sched/ngram_priv.h"
 #include "compute/sched/sched.h"
 
@@ -108,6 +109,7 @@ struct sched {
     double speculation_budget_s; /* speculation budget: seconds that drafting may lose */
     bool has_speculation_budget;
     struct rate prefill_rate, decode_step;
+    struct prompt_cost prompt_cost;
     struct rate_pause pause;
     uint64_t step_end_ns; /* end of the latest step */
     uint64_t n_steps, n_draft_steps, n_drafted, n_accepted;

@@ -27,6 +27,8 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "cache/kv/pool_cache.h"
+#include "cache/kv/pool_quota.h"
 #include "compute/sched/sched_priv.h"
 
 #define KEEP_NS    (300 * NS_PER_S)
@@ -44,7 +46,8 @@ uint32_t sched_blocks_for(const struct sched *sched, uint32_t n_tokens)
 
 static int spec_check(const struct sched *sched, const struct seq_spec *spec)
 {
-    if (spec->n_tokens == 0 || spec->n_prompt > spec->n_tokens || (spec->arrives && spec->departs))
+    if (spec->n_tokens == 0 || spec->n_prompt > spec->n_tokens || (spec->arrives && spec->departs) ||
+        spec->n_hashes > spec->n_tokens / sched->block_tokens)
         return E_INVAL;
     if (spec->work.score_from > 0 &&
         (spec->work.score_from > spec->n_prompt || spec->arrives || spec->departs))
@@ -75,6 +78,25 @@ static int make_state(const struct sched *sched, const struct seq_spec *spec, st
     seq->spec.work.sample.n_bias = 0;
     seq->spec.grammar = NULL;
     return rc == E_INVAL ? E_CONSTRAINT : rc;
+}
+
+/* Copies the hashes that the caller has, and computes the others. */
+static void seq_hash(const struct sched *sched, struct seq *seq)
+{
+    struct seq_spec *spec = &seq->spec;
+    const struct prefix_roots roots = {
+        .own = spec->prefix_key, .open = spec->public_key, .n_public = spec->work.public_tokens};
+    struct prefix_chain chain = {.tokens = seq->tokens,
+                                 .block_tokens = sched->block_tokens,
+                                 .hashes = seq->hashes,
+                                 .n = spec->n_hashes};
+
+    if (spec->n_hashes > 0)
+        memcpy(seq->hashes, spec->hashes, spec->n_hashes * sizeof(*seq->hashes));
+    prefix_roots_extend(&roots, &chain, spec->n_tokens / sched->block_tokens);
+    seq->n_hashes = (uint32_t)chain.n;
+    spec->hashes = NULL; /* the caller's */
+    spec->n_hashes = 0;
 }
 
 int seq_new(struct sched *sched, const struct seq_spec *spec, struct seq **out)
@@ -114,11 +136,7 @@ int seq_new(struct sched *sched, const struct seq_spec *spec, struct seq **out)
         seq_free(sched, seq);
         return code;
     }
-    const struct prefix_roots roots = {
-        .own = spec->prefix_key, .open = spec->public_key, .n_public = spec->work.public_tokens};
-
-    seq->n_hashes =
-        (uint32_t)prefix_roots_chain(&roots, seq->tokens, spec->n_tokens, sched->block_tokens, seq->hashes);
+    seq_hash(sched, seq);
     *out = seq;
     return 0;
 }
@@ -174,9 +192,9 @@ static void keep(struct sched *sched, struct seq *seq, uint32_t from, uint32_t t
         uint64_t end = ((uint64_t)block + 1) * sched->block_tokens;
 
         if (end <= seq->spec.work.keep_1h_tokens)
-            kv_keep(sched->opts.pool, seq->blocks[block], seq->submitted_ns + KEEP_1H_NS);
+            kv_pin(sched->opts.pool, seq->blocks[block], seq->submitted_ns + KEEP_1H_NS);
         else if (end <= seq->spec.work.keep_tokens)
-            kv_keep(sched->opts.pool, seq->blocks[block], seq->submitted_ns + KEEP_NS);
+            kv_pin(sched->opts.pool, seq->blocks[block], seq->submitted_ns + KEEP_NS);
         else
             break;
     }
@@ -233,9 +251,9 @@ void seq_give_back(struct sched *sched, struct seq *seq)
     while (seq->n_blocks > 0) {
         kv_block_id id = seq->blocks[--seq->n_blocks];
 
-        is_sole |= seq->n_blocks < seq->n_sealed && !kv_is_shared(sched->opts.pool, id);
+        is_sole |= seq->n_blocks < seq->n_sealed && !kv_is_replicated(sched->opts.pool, id);
         if (is_sole)
-            kv_share(sched->opts.pool, id, false);
+            kv_set_replicated(sched->opts.pool, id, false);
         kv_unref(sched->opts.pool, id);
     }
     seq->n_matched = seq->n_sealed = seq->n_computed = 0;

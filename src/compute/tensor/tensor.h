@@ -6,7 +6,9 @@
  * order. So the bits do not depend on batch, chunking, cache hits or thread count. The scalar table
  * defines "correct"; tables with other bits have another numerics id.
  *
- * Hot path: no malloc, no log, no system call. All matrices are row-major float unless noted. */
+ * Hot path: no malloc, no log, no system call. All matrices are row-major float unless noted.
+ *
+ * More than 15 functions: one function for each operation, with its scratch size beside it. */
 #ifndef COMPUTE_TENSOR_TENSOR_H
 #define COMPUTE_TENSOR_TENSOR_H
 

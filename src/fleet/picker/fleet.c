@@ -60,14 +60,19 @@ void picker_fleet_row(const struct picker_fleet *fleet, uint32_t slot, struct pi
 
         out->blocks_free = out->blocks_free > reserved ? out->blocks_free - (uint32_t)reserved : 0;
     }
-    if (out->queued_prefill_tokens < ledger->prefill_tokens)
+    if (out->queued_prefill_tokens < ledger->prefill_tokens) {
+        if (out->queued_prefill_s > 0 && !fleet->is_timed)
+            out->queued_prefill_s +=
+                picker_prefill_s(out, (uint32_t)(ledger->prefill_tokens - out->queued_prefill_tokens));
         out->queued_prefill_tokens = ledger->prefill_tokens;
+    }
     if (out->n_running < ledger->n_seqs)
         out->n_running = ledger->n_seqs;
 }
 
 static void unbound(struct pick_pool *pool)
 {
+    pool->has_both = false;
     pool->least_total = UINT64_MAX;
     pool->least_rate_ns = pool->least_prefill_ns = (double)PICK_MAX_NS;
     pool->least_pair_ns = (float)PICK_MAX_NS;
@@ -117,6 +122,7 @@ static void refresh(struct picker_fleet *fleet, uint32_t slot)
         .block_tokens = worker.block_tokens,
         .slot = (uint16_t)slot,
         .decodes_only = worker.decodes_only,
+        .is_both = worker.role == PICKER_BOTH,
         .has_seat = worker.max_seqs == 0 || worker.n_running < worker.max_seqs,
     };
     pool->briefs[at] = (struct pick_brief){.rate_ns = row->transfer_ns,
@@ -127,6 +133,7 @@ static void refresh(struct picker_fleet *fleet, uint32_t slot)
                                            .slot = slot,
                                            .block_tokens = row->block_tokens,
                                            .n_running = row->n_running};
+    pool->has_both |= row->is_both;
     if (pool->role == PICKER_PREFILL) {
         pool->briefs[at].rate_ns = row->prefill_ns;
         pool->briefs[at].fixed_ns = row->queue_ns;
@@ -164,6 +171,12 @@ void picker_fleet_busy(struct picker_fleet *fleet, uint32_t slot, uint64_t prefi
 
 /* ---- pools ---- */
 
+/* The role of the pool that holds such workers. */
+static enum picker_role pool_role(const struct picker_worker *worker)
+{
+    return worker->role == PICKER_PREFILL ? PICKER_PREFILL : PICKER_DECODE;
+}
+
 static bool is_kind(const struct pick_pool *pool, const struct picker_worker *worker, enum picker_role role)
 {
     return pool->group == worker->group && pool->layout == worker->layout && pool->role == role;
@@ -193,7 +206,7 @@ static uint32_t empty_pool(struct picker_fleet *fleet)
 
 static uint32_t pool_for(struct picker_fleet *fleet, const struct picker_worker *worker)
 {
-    uint32_t at = find_pool(fleet, worker, worker->role), partner;
+    uint32_t at = find_pool(fleet, worker, pool_role(worker)), partner;
     struct pick_pool *pool;
 
     if (at != PICKER_NONE)
@@ -202,8 +215,8 @@ static uint32_t pool_for(struct picker_fleet *fleet, const struct picker_worker 
     pool = &fleet->pools[at];
     pool->group = worker->group;
     pool->layout = worker->layout;
-    pool->role = worker->role;
-    partner = find_pool(fleet, worker, worker->role == PICKER_PREFILL ? PICKER_DECODE : PICKER_PREFILL);
+    pool->role = pool_role(worker);
+    partner = find_pool(fleet, worker, pool->role == PICKER_PREFILL ? PICKER_DECODE : PICKER_PREFILL);
     pool->partner = partner;
     if (partner != PICKER_NONE)
         fleet->pools[partner].partner = at;
@@ -268,7 +281,7 @@ int picker_fleet_set(struct picker_fleet *fleet, uint32_t slot, const struct pic
     int rc = 0;
 
     if (it->pool != PICKER_NONE &&
-        (!reported->is_usable || !is_kind(&fleet->pools[it->pool], reported, reported->role)))
+        (!reported->is_usable || !is_kind(&fleet->pools[it->pool], reported, pool_role(reported))))
         leave_pool(fleet, slot);
     queue_report(fleet, it, reported);
     it->reported = *reported;

@@ -20,8 +20,9 @@ struct pick_row {
     float pair_ns;                      /* per attended pair of a prompt */
     uint32_t n_running, block_tokens;
     uint16_t slot;
-    bool decodes_only;
-    bool has_seat; /* one more sequence would start without waiting for others to end */
+    bool decodes_only : 1;
+    bool is_both : 1;  /* its role is PICKER_BOTH: long prompts are its work too */
+    bool has_seat : 1; /* one more sequence would start without waiting for others to end */
 };
 
 _Static_assert(sizeof(struct pick_row) == MEM_CACHE_LINE, "one worker, one cache line");
@@ -39,10 +40,11 @@ struct pick_brief {
 
 struct pick_pool { /* the usable workers of one kind */
     uint32_t group;
-    enum picker_role role;
+    enum picker_role role; /* PREFILL, or DECODE, which holds workers of BOTH too */
     uint64_t layout;
     uint32_t partner; /* the pool of the other role that these workers may pair with, or PICKER_NONE */
     uint32_t n, cap;
+    bool has_both; /* a worker of BOTH came in since the pool was empty */
     struct pick_row *rows;
     struct pick_brief *briefs; /* [n] of the same workers */
     /* Bounds over all rows added since the pool was empty: no row has less, or longer blocks. */

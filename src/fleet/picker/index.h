@@ -29,10 +29,6 @@ struct picker_found { /* a prefix match: how many leading blocks of a chain each
     struct picker_run runs[PICKER_MAX_WORKERS]; /* ... in no order, each worker once */
 };
 
-/* A caller with more blocks to apply works in slices of this many and serves requests between two slices.
- * One slice takes some tens of microseconds. */
-#define PICKER_SLICE 128
-
 /* E_INVAL (no entries, or more than 2^30), E_NOMEM. */
 int picker_index_new(uint32_t max_entries, uint64_t lifetime_ns, struct picker_index **out);
 void picker_index_free(struct picker_index *index);

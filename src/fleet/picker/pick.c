@@ -12,6 +12,10 @@
  * computes within local_prefill_s, counting each sequence that decodes there like the prompt: the messages
  * and thread wake-ups of a hand-off would be a good part of so short a time.
  *
+ * A worker of both roles is a decode worker without the OVERFLOW_SHARE: prompts of any length are its work, and
+ * only the delay of the sequences that decode there counts against it. It takes hand-offs from prefill workers
+ * and hands nothing over.
+ *
  * Disk. A worker may read blocks from its disk and compute the rest. This second way costs the read (bytes
  * at the measured rate, after the reads already queued) and delays no other sequence. It is tried only
  * where it takes less time than computing, because the worker decides by the same comparison. Only the
@@ -153,7 +157,8 @@ static inline void try_alone(const struct scan *scan, const struct pick_row *row
             cost_ns = ttft_ns + scan->answer_tokens * row->itl_ns;
 
     if (!is_short(scan, need.n, row->prefill_ns, row->pair_ns, row->n_running))
-        cost_ns += held_up_ns(own_ns, row->n_running) + scan->ttft_slo_ns / OVERFLOW_DIVISOR;
+        cost_ns +=
+            held_up_ns(own_ns, row->n_running) + (row->is_both ? 0 : scan->ttft_slo_ns / OVERFLOW_DIVISOR);
     if (is_first(scan, row->slot, row->n_running, cost_ns, best) &&
         (scan->pass == ANY || (!row->decodes_only && keeps_decode(scan, row, need.n_missing) &&
                                ttft_ns <= limit_ns(scan, alone_ns))))
@@ -477,8 +482,8 @@ static void scan_all(struct scan *scan, const struct picker_fleet *fleet)
     /* overflow costs at least a part of the objective, and the answer: a better result needs no search */
     for (uint32_t i = 0; i < fleet->n_pools; i++) {
         const struct pick_pool *pool = &fleet->pools[i];
-        int64_t least_ns =
-            scan->ttft_slo_ns / OVERFLOW_DIVISOR + (scan->answer_tokens + 1) * pool->least_itl_ns;
+        int64_t least_ns = (pool->has_both ? 0 : scan->ttft_slo_ns / OVERFLOW_DIVISOR) +
+                           (scan->answer_tokens + 1) * pool->least_itl_ns;
 
         if (concerns(pool, scan->request, PICKER_DECODE) &&
             (scan->best.decode == NULL || scan->best.cost_ns >= least_ns))

@@ -15,7 +15,11 @@
 #define PICKER_MAX_WORKERS 1024 /* a power of two */
 #define PICKER_NONE        UINT32_MAX
 
-enum picker_role { PICKER_PREFILL, PICKER_DECODE };
+enum picker_role {
+    PICKER_PREFILL,
+    PICKER_DECODE,
+    PICKER_BOTH /* a decode worker that computes prompts of any length without a surcharge */
+};
 
 struct picker_worker {
     bool is_usable;    /* link up, model and KV layout agree, not draining */

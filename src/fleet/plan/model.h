@@ -2,7 +2,9 @@
 /* The shape of a model: what decides its bytes and FLOPS.
  *
  * Read from the table of known models, a config.json, a GGUF header, or "name=value,..." of a command line.
- * Counts leave out biases and norm weights. */
+ * Counts leave out biases and norm weights.
+ *
+ * More than 15 functions: one formula for each term of a model's size. */
 #ifndef FLEET_PLAN_MODEL_H
 #define FLEET_PLAN_MODEL_H
 

@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The blocks that workers report as cached, in memory or on disk, and the owner that a prefix fetch asks.
  *
- *    BLOCK_EVENTS --follower--> fleet/picker/index: apply (pending_events.c), or forget the worker first, or ask for
- * all placement ---------------> fleet/picker/holder: the owner that the computing worker fetches from
+ *    BLOCK_EVENTS --follower--> pending (cache/prefix/block_queue.h) --> fleet/picker/index
+ *                           +-> a gap: ask for all
+ *    placement ---------------> fleet/picker/holder: the owner that the computing worker fetches from
+ *
+ * The number of pending blocks is bounded. When a worker sends more, the oldest are applied first, and its link
+ * waits.
  *
  * The index also holds what the router learns from its own dispatches: requests with the same prefix go to
  * the worker that computes it, before its blocks are reported. The router asks for a snapshot after a gap,
@@ -18,7 +22,8 @@
 #include "base/log.h"
 #include "fleet/router/router_priv.h"
 
-#define MAX_ASKED 64 /* the asker, and the workers that have most of the prompt */
+#define MAX_PENDING (1u << 20) /* blocks of 17 bytes */
+#define MAX_ASKED   64         /* the asker, and the workers that have most of the prompt */
 
 /* All workers' disks together may fill the cold half of the index. More would only evict blocks of other
  * workers, at each snapshot. */
@@ -48,8 +53,7 @@ void router_blocks_up(struct router *router, uint32_t slot)
 void router_blocks_down(struct router *router, uint32_t slot)
 {
     block_follower_end(&router->workers[slot].follower);
-    router_pending_drop(router, slot);
-    picker_index_forget(router->index, slot);
+    block_queue_forget(&router->pending, slot);
 }
 
 void router_blocks_tick(struct router *router)
@@ -78,8 +82,8 @@ static int by_slot(const void *a, const void *b)
 /* For the blocks that left a worker's memory: a message to each worker that has the last replica. */
 static void tell_sole(struct router *router, const struct block_slice *slice)
 {
-    struct last_copy copies[PICKER_SLICE];
-    struct block_hash list[PICKER_SLICE];
+    struct last_copy copies[BLOCK_SLICE];
+    struct block_hash list[BLOCK_SLICE];
     uint64_t now_ns = clock_now_ns();
     size_t n_copies = 0, to;
 
@@ -103,15 +107,78 @@ static void tell_sole(struct router *router, const struct block_slice *slice)
     }
 }
 
-void router_blocks_apply(struct router *router, const struct block_slice *slice)
+static void blocks_apply(void *arg, const struct block_slice *slice)
 {
+    struct router *router = arg;
     bool has_gone;
 
-    ASSERT(slice->n <= PICKER_SLICE);
-    has_gone =
-        picker_index_apply(router->index, slice->slot, slice->hashes, slice->tiers, slice->n, clock_now_ns());
+    ASSERT(slice->n <= BLOCK_SLICE);
+    has_gone = picker_index_apply(router->index, slice->source, slice->hashes, slice->tiers, slice->n,
+                                  clock_now_ns());
     if (has_gone && !slice->is_snapshot)
         tell_sole(router, slice);
+}
+
+static void blocks_forget(void *arg, uint32_t slot)
+{
+    struct router *router = arg;
+
+    picker_index_forget(router->index, slot);
+}
+
+void router_blocks_init(struct router *router)
+{
+    block_queue_init(&router->pending, &(struct block_queue_calls){blocks_apply, blocks_forget, router});
+}
+
+bool router_blocks_work(struct router *router)
+{
+    return block_queue_work(&router->pending, 1);
+}
+
+static void blocks_apply_now(struct router *router, uint32_t slot, const Baton__BlockEvents *events)
+{
+    struct block_slice slice = {.source = slot, .is_snapshot = events->is_snapshot};
+    size_t n = events->tiers.len;
+
+    while (router_blocks_work(router)) /* the earlier events first */
+        ;
+    for (size_t from = 0; from < n; from += slice.n) {
+        slice.hashes = (const struct block_hash *)(const void *)events->hashes.data + from;
+        slice.tiers = events->tiers.data + from;
+        slice.n = n - from < BLOCK_SLICE ? n - from : BLOCK_SLICE;
+        blocks_apply(router, &slice);
+    }
+}
+
+/* Appends a copy of the events to the queue; false: no room. */
+static bool blocks_queue(struct router *router, uint32_t slot, const Baton__BlockEvents *events)
+{
+    size_t n = events->tiers.len;
+    struct block_list *list = NULL;
+
+    if (n <= MAX_PENDING - router->pending.n_blocks)
+        list = block_list_new(slot, events->hashes.data, events->tiers.data, (uint32_t)n);
+    if (list == NULL)
+        return false;
+    list->is_snapshot = events->is_snapshot;
+    block_queue_add(&router->pending, list);
+    return true;
+}
+
+/* Few events are applied at once if none is pending; others wait for their turn. */
+static void blocks_receive(struct router *router, uint32_t slot, const Baton__BlockEvents *events)
+{
+    size_t n = events->tiers.len;
+    bool is_idle;
+
+    while (n > MAX_PENDING - router->pending.n_blocks && router_blocks_work(router))
+        ;
+    is_idle = router->pending.n_lists == 0;
+    if ((is_idle && n <= BLOCK_SLICE) || !blocks_queue(router, slot, events))
+        blocks_apply_now(router, slot, events);
+    else if (is_idle && router->turn != NULL)
+        ev_timer_start(router->turn, 0);
 }
 
 void router_blocks_events(struct router *router, uint32_t slot, const Baton__BlockEvents *events)
@@ -133,13 +200,12 @@ void router_blocks_events(struct router *router, uint32_t slot, const Baton__Blo
         blocks_ask(router, slot);
         return;
     case FOLLOW_REPLACE:
-        router_pending_drop(router, slot);
-        picker_index_forget(router->index, slot);
+        block_queue_forget(&router->pending, slot);
         break;
     case FOLLOW_APPLY:
         break;
     }
-    router_pending_add(router, slot, events);
+    blocks_receive(router, slot, events);
 }
 
 /* ---- placement ---- */
@@ -155,7 +221,7 @@ static uint32_t stored_blocks(const struct picker_place *place, uint32_t slot)
 
 /* Rows of the asker (the first) and of the workers with most of the prompt in memory; slots receives their
  * slots. */
-static uint32_t blocks_gather(const struct gen_handle *job, const struct picker_place *place, uint32_t asker,
+static uint32_t blocks_gather(const struct job *job, const struct picker_place *place, uint32_t asker,
                               struct picker_worker rows[MAX_ASKED], uint32_t slots[MAX_ASKED])
 {
     const struct router *router = job->router;
@@ -200,7 +266,7 @@ static void take_off(struct picker_choice *choice, uint32_t n_tokens, uint32_t h
         choice->uncached_tokens = n_tokens - held;
 }
 
-void router_blocks_choose(struct gen_handle *job, struct picker_place *place)
+void router_blocks_choose(struct job *job, struct picker_place *place)
 {
     enum picker_share share = (enum picker_share)job->router->conf->share;
     struct picker_choice *choice = &place->choice;

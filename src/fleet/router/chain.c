@@ -31,7 +31,7 @@
 #define ROUND_BLOCKS 256  /* at most */
 #define SLICE_BLOCKS 1024 /* hashed or learned in one call: a third of a millisecond */
 
-static int extend(struct gen_handle *job, size_t n_blocks)
+static int extend(struct job *job, size_t n_blocks)
 {
     struct prefix_chain chain = {.tokens = job->order.tokens,
                                  .block_tokens = job->model->gen.block_tokens,
@@ -53,7 +53,7 @@ static size_t least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-static void chain_enter(struct gen_handle *job, enum chain_state state)
+static void chain_enter(struct job *job, enum chain_state state)
 {
     struct router *router = job->router;
 
@@ -68,7 +68,7 @@ static void chain_enter(struct gen_handle *job, enum chain_state state)
 }
 
 /* MATCHING: hashes while the index knows the blocks. Returns how many, or an error. */
-static int chain_match(struct gen_handle *job, size_t most)
+static int chain_match(struct job *job, size_t most)
 {
     uint64_t now_ns = clock_now_ns();
     size_t begun = job->n_hashes, end = least(begun + most, job->n_blocks);
@@ -92,7 +92,7 @@ static int chain_match(struct gen_handle *job, size_t most)
     return (int)(job->n_hashes - begun);
 }
 
-int router_chain_begin(struct gen_handle *job)
+int router_chain_begin(struct job *job)
 {
     int rc;
 
@@ -114,7 +114,7 @@ static uint32_t if_usable(const struct router *router, uint32_t slot)
 }
 
 /* If the job is placed, its workers will have the prompt. */
-static void chain_learn(struct gen_handle *job, size_t from, size_t n)
+static void chain_learn(struct job *job, size_t from, size_t n)
 {
     struct router *router = job->router;
     const uint32_t slots[2] = {if_usable(router, job->prefill.slot), if_usable(router, job->decode.slot)};
@@ -125,7 +125,7 @@ static void chain_learn(struct gen_handle *job, size_t from, size_t n)
 
 /* Hashes from the beginning, or learns from the end, so that the beginning is evicted last. Returns how many
  * blocks; 0: a failure, which only leaves the index knowing less. */
-static size_t chain_slice(struct gen_handle *job, size_t most)
+static size_t chain_slice(struct job *job, size_t most)
 {
     size_t n = 0;
     int rc;
@@ -161,7 +161,7 @@ static size_t chain_slice(struct gen_handle *job, size_t most)
     return n;
 }
 
-size_t router_chain_booked(struct gen_handle *job)
+size_t router_chain_booked(struct job *job)
 {
     job->learn_from = least(job->n_hashes, SLICE_BLOCKS);
     job->learn_to = job->n_hashes;
@@ -172,7 +172,7 @@ size_t router_chain_booked(struct gen_handle *job)
     return job->learn_from;
 }
 
-static size_t chain_work(struct gen_handle *job, size_t left)
+static size_t chain_work(struct job *job, size_t left)
 {
     while (left > 0 && job->chain != CHAIN_DONE) {
         size_t n = chain_slice(job, left);
@@ -182,7 +182,7 @@ static size_t chain_work(struct gen_handle *job, size_t left)
     return left;
 }
 
-void router_chain_work(struct gen_handle *job)
+void router_chain_work(struct job *job)
 {
     (void)chain_work(job, SLICE_BLOCKS);
 }
@@ -192,6 +192,6 @@ bool router_chains_work(struct router *router)
     size_t left = SLICE_BLOCKS;
 
     while (left > 0 && !list_is_empty(&router->unhashed))
-        left = chain_work(container_of(router->unhashed.next, struct gen_handle, unhashed), left);
+        left = chain_work(container_of(router->unhashed.next, struct job, unhashed), left);
     return !list_is_empty(&router->unhashed);
 }

@@ -43,7 +43,7 @@ static const struct gen_failure too_large = {
     .message = "The prompt does not fit the workers' KV memory; a larger kv.memory would hold it",
 };
 
-void router_job_uncharge(struct gen_handle *job, struct job_part *part)
+void router_job_uncharge(struct job *job, struct job_part *part)
 {
     if (part->state != PART_RUNNING)
         return;
@@ -53,7 +53,7 @@ void router_job_uncharge(struct gen_handle *job, struct job_part *part)
 
 /* ---- placement ---- */
 
-static void number_job(struct gen_handle *job)
+static void number_job(struct job *job)
 {
     struct router *router = job->router;
 
@@ -65,7 +65,7 @@ static void number_job(struct gen_handle *job)
 }
 
 /* The workers of its model are away, not busy. */
-static bool is_deserted(const struct gen_handle *job)
+static bool is_deserted(const struct job *job)
 {
     const struct router *router = job->router;
 
@@ -75,13 +75,13 @@ static bool is_deserted(const struct gen_handle *job)
 
 /* Clears the list of workers that failed the job: when two workers fail at once, the cause is more likely
  * the workers than the request. MAX_ATTEMPTS bounds the attempts. */
-static void forgive(struct gen_handle *job)
+static void forgive(struct job *job)
 {
     if (job_is_in(job, JOB_WAITS) && clock_now_ns() - job->queued_ns > TRIED_AGAIN_NS)
         job->excluded = (struct picker_slots){{0}};
 }
 
-int router_job_place(struct gen_handle *job)
+int router_job_place(struct job *job)
 {
     struct router *router = job->router;
     struct picker_place found;
@@ -125,7 +125,7 @@ int router_job_place(struct gen_handle *job)
 
 /* Whether a job that has begun may give up waiting: for too long no worker could continue it. why_out: the
  * picker's code. */
-static bool is_forsaken(struct gen_handle *job, uint64_t now_ns, int *why_out)
+static bool is_forsaken(struct job *job, uint64_t now_ns, int *why_out)
 {
     uint64_t most_ns = job->router->conf->queue_resume_ns;
     struct picker_place place;
@@ -141,7 +141,7 @@ static bool is_forsaken(struct gen_handle *job, uint64_t now_ns, int *why_out)
     return most_ns > 0 && now_ns > job->forsaken_ns && now_ns - job->forsaken_ns > most_ns;
 }
 
-static void job_give_up(struct gen_handle *job, int why)
+static void job_give_up(struct job *job, int why)
 {
     if (job_is_in(job, JOB_BEGUN) && why == E_LIMIT) {
         router_job_end(job, GEN_END_CONTEXT); /* its tokens so far fill the largest worker */
@@ -165,7 +165,7 @@ void router_expire_queued(struct router *router)
     struct list *node = router->queue.next;
 
     while (node != &router->queue) {
-        struct gen_handle *job = container_of(node, struct gen_handle, waiting);
+        struct job *job = container_of(node, struct job, waiting);
         int why = E_OVERLOADED;
         bool is_over = job_is_in(job, JOB_BEGUN) ? is_forsaken(job, now_ns, &why)
                                                  : now_ns - job->queued_ns > router->conf->queue_timeout_ns;
@@ -175,7 +175,7 @@ void router_expire_queued(struct router *router)
             continue;
         }
         job_give_up(job, why);
-        node = router->queue.next; /* the callback may have cancelled any other job */
+        node = router->queue.next; /* an end places other jobs, which leave the queue */
     }
 }
 
@@ -238,9 +238,9 @@ static const char *backend_why_not_yet(void *self, const char *name)
 }
 
 static int make_job(struct router *router, const struct gen_model *model, struct work_order *order,
-                    struct gen_handle **out)
+                    struct job **out)
 {
-    struct gen_handle *job = calloc(1, sizeof(*job));
+    struct job *job = calloc(1, sizeof(*job));
 
     if (job == NULL) {
         work_order_fini(order);
@@ -249,9 +249,8 @@ static int make_job(struct router *router, const struct gen_model *model, struct
     job->router = router;
     job->model = container_of(model, struct router_model, gen);
     job->order = work_order_move(order);
-    job->cap_tokens = job->order.n_tokens;
+    gen_handle_init(&job->handle, &router->outbox, &job->order, NULL, NULL);
     job->score_next = job->order.work.score_from;
-    job->submitted_ns = clock_now_ns();
     list_init(&job->all);
     list_init(&job->waiting);
     list_init(&job->place.odd);
@@ -268,21 +267,18 @@ static int make_job(struct router *router, const struct gen_model *model, struct
     return 0;
 }
 
-void router_job_free(struct gen_handle *job)
+void router_job_free(struct job *job)
 {
     router_queue_remove(job, false);
     router_queue_exit(job);
     if (job->number != 0)
         hashmap_remove(job->router->by_number, &job->number);
-    if (job->router->next_job == &job->all)
-        job->router->next_job = job->all.next;
     list_remove(&job->all);
     list_remove(&job->unhashed);
     job->router->n_freed++;
     job->router->n_timed -= job_is_in(job, JOB_TIMED);
     work_order_fini(&job->order);
-    free(job->draws);
-    scores_fini(&job->scores);
+    gen_handle_fini(&job->handle);
     free(job->hashes);
     free(job);
 }
@@ -302,7 +298,7 @@ static struct gen_failure not_known(uint64_t lacks)
 }
 
 /* No worker can take it now: queue it, or refuse it. */
-static int wait_or_refuse(struct gen_handle *job, int rc, struct gen_failure *failure_out)
+static int wait_or_refuse(struct job *job, int rc, struct gen_failure *failure_out)
 {
     struct router *router = job->router;
     uint64_t lacks = router_job_lacks(job);
@@ -330,7 +326,7 @@ static int backend_submit(void *self, const struct gen_model *model, struct work
                           struct gen_failure *failure_out)
 {
     struct router *router = self;
-    struct gen_handle *job;
+    struct job *job;
     bool must_wait;
     int rc;
 
@@ -340,21 +336,21 @@ static int backend_submit(void *self, const struct gen_model *model, struct work
         *failure_out = (struct gen_failure){.status = 500, .type = "api_error", .message = "Out of memory"};
         return rc;
     }
-    job->events = *events;
-    job->arg = arg;
+    job->handle.events = events;
+    job->handle.arg = arg;
     must_wait = job->model->n_queued > 0 || job->chain == CHAIN_MATCHING;
     rc = must_wait ? E_OVERLOADED : router_job_place(job);
     if (rc < 0)
         rc = wait_or_refuse(job, rc, failure_out);
     if (rc < 0)
         return rc;
-    *out = job;
+    *out = &job->handle;
     if (must_wait)
         router_place_queued(router); /* if the jobs before it failed everywhere, it is next */
     return 0;
 }
 
-static void job_cancel_part(struct gen_handle *job, struct job_part *part)
+static void job_cancel_part(struct job *job, struct job_part *part)
 {
     Baton__Cancel cancel = BATON__CANCEL__INIT;
 
@@ -365,8 +361,8 @@ static void job_cancel_part(struct gen_handle *job, struct job_part *part)
     router_job_uncharge(job, part);
 }
 
-/* The job leaves the queue and its workers; state is ENDED or OVER. */
-static void job_leave(struct gen_handle *job, enum job_state state)
+/* The job leaves the queue and its workers; state is ENDED, FAILED or OVER. */
+static void job_leave(struct job *job, enum job_state state)
 {
     router_queue_remove(job, false);
     router_job_enter(job, state);
@@ -374,9 +370,10 @@ static void job_leave(struct gen_handle *job, enum job_state state)
     job_cancel_part(job, &job->decode);
 }
 
-static void backend_cancel(void *self, struct gen_handle *job, struct gen_proof *proof_out)
+static void backend_cancel(void *self, struct gen_handle *handle, struct gen_proof *proof_out)
 {
     struct router *router = self;
+    struct job *job = job_of(handle);
 
     if (proof_out != NULL)
         router_job_proof(job, proof_out);
@@ -385,30 +382,26 @@ static void backend_cancel(void *self, struct gen_handle *job, struct gen_proof 
     router_place_queued(router);
 }
 
-static void backend_pause(void *self, struct gen_handle *job, bool is_paused)
+static void backend_pause(void *self, struct gen_handle *handle, bool is_paused)
 {
-    job->is_paused = is_paused;
-    if (!is_paused)
-        router_tokens_deliver(job);
+    gen_handle_pause(handle, is_paused);
 }
 
 static bool backend_is_ready(void *self, struct buf *detail)
 {
     struct router *router = self;
-    uint32_t n_prefill = 0, n_decode = 0;
+    uint32_t n[PICKER_BOTH + 1] = {0};
 
     for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS; slot++) {
-        if (!router_worker_usable(&router->workers[slot]))
-            continue;
-        if (router->workers[slot].role == PICKER_PREFILL)
-            n_prefill++;
-        else
-            n_decode++;
+        if (router_worker_usable(&router->workers[slot]))
+            n[router->workers[slot].role]++;
     }
     if (detail != NULL)
-        buf_printf(detail, "prefill workers: %u\ndecode workers: %u\ndraining: %s\n", n_prefill, n_decode,
+        buf_printf(detail,
+                   "prefill workers: %u\ndecode workers: %u\nworkers of both roles: %u\ndraining: %s\n",
+                   n[PICKER_PREFILL], n[PICKER_DECODE], n[PICKER_BOTH],
                    router->life != DAEMON_SERVING ? "yes" : "no");
-    return n_prefill + n_decode > 0 && router->life == DAEMON_SERVING;
+    return n[PICKER_PREFILL] + n[PICKER_DECODE] + n[PICKER_BOTH] > 0 && router->life == DAEMON_SERVING;
 }
 
 struct backend router_backend(struct router *router)
@@ -426,47 +419,48 @@ struct backend router_backend(struct router *router)
 
 /* ---- ends ---- */
 
-void router_job_fail(struct gen_handle *job, int status, const char *type, const char *message,
-                     uint32_t retry_s)
+void router_job_fail(struct job *job, int status, const char *type, const char *message, uint32_t retry_s)
 {
     struct gen_failure failure = {
         .status = status, .type = type, .message = message, .retry_after_s = retry_s};
-    struct gen_events events = job->events;
-    void *arg = job->arg;
 
-    job_leave(job, JOB_OVER);
-    router_job_free(job);
-    events.on_failure(arg, &failure);
+    job_leave(job, JOB_FAILED);
+    gen_handle_fail(&job->handle, &failure);
 }
 
-void router_job_end(struct gen_handle *job, enum gen_end end)
+void router_job_end(struct job *job, enum gen_end end)
 {
-    struct gen_events events = job->events;
-    void *arg = job->arg;
-    struct router *router = job->router;
-    struct gen_proof proof;
-
-    if (job_is_in(job, JOB_HOLDS) && !router_job_release(job))
-        return;
-    if (job->is_paused) { /* the client is informed later; the workers are free now */
-        job->end = end;
-        job_leave(job, JOB_ENDED);
-        return;
-    }
-    router_job_proof(job, &proof);
-    job_leave(job, JOB_OVER);
-    router_job_free(job);
-    events.on_end(arg, end, &proof);
-    router_place_queued(router);
+    if (job_is_in(job, JOB_HOLDS))
+        router_job_release(job);
+    job_leave(job, JOB_ENDED);
+    gen_handle_end(&job->handle, end);
+    router_place_queued(job->router);
 }
 
-void router_job_replace(struct gen_handle *job, uint32_t failed_slot)
+/* The front is about to be told of the end or the failure. */
+static void job_close(struct gen_handle *handle, struct gen_proof *proof_out)
+{
+    struct job *job = job_of(handle);
+
+    if (proof_out != NULL)
+        router_job_proof(job, proof_out);
+    router_job_enter(job, JOB_OVER);
+    router_job_free(job);
+}
+
+int router_jobs_open(struct router *router)
+{
+    list_init(&router->jobs);
+    return gen_outbox_open(&router->outbox, router->loop, job_close);
+}
+
+void router_job_replace(struct job *job, uint32_t failed_slot)
 {
     struct gen_proof proof;
 
-    if (job_is_in(job, JOB_HOLDS) && !router_job_release(job))
-        return; /* the report that its tokens wait for comes from a worker of the attempt that failed */
-    if (job_is_in(job, JOB_HAS_END)) { /* only serving stats are missing */
+    if (job_is_in(job, JOB_HOLDS))
+        router_job_release(job); /* the report that its tokens wait for comes from a worker that failed */
+    if (job_is_in(job, JOB_PROVES)) { /* only serving stats are missing */
         router_job_end(job, job->end);
         return;
     }
@@ -484,7 +478,7 @@ void router_job_replace(struct gen_handle *job, uint32_t failed_slot)
     metric_add(job->router->m_redispatched, 1);
     log_warn("job_replaced", LOG_STR("request", job->order.work.request_id),
              LOG_STR("worker", job->router->workers[failed_slot].node),
-             LOG_U64("answered", job->n_delivered));
+             LOG_U64("answered", job->handle.n_delivered));
     if (router_job_answered(job) == job->order.work.max_new_tokens) {
         router_job_end(job, GEN_END_LENGTH); /* only the final message was missing */
         return;

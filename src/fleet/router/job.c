@@ -17,8 +17,8 @@
  *
  *      PLACED, HOLDING, ANSWERING ---the end, without stats---> PROVING_PLACED, PROVING_HOLDING, PROVING
  *      PROVING_PLACED, PROVING_HOLDING ---the report, or the wait is over---> PROVING
- *      any ---ended while the client is paused---> ENDED
- *      any ---refused, ended, failed for good, cancelled---> OVER
+ *      any ---ended---> ENDED, ---failed for good---> FAILED: the front is told
+ *      any ---told, refused, cancelled---> OVER
  *
  * A job that HOLDS leaves that state before it is placed again or ends: the front gets the tokens first. */
 #include "fleet/router/router_priv.h"
@@ -42,13 +42,14 @@ static const char *job_state_name(enum job_state state)
         [JOB_PROVING_HOLDING] = "proving_holding",
         [JOB_PROVING] = "proving",
         [JOB_ENDED] = "ended",
+        [JOB_FAILED] = "failed",
         [JOB_OVER] = "over",
     };
 
     return names[state];
 }
 
-void router_job_enter(struct gen_handle *job, enum job_state state)
+void router_job_enter(struct job *job, enum job_state state)
 {
     bool was_timed = job_is_in(job, JOB_TIMED), was_proving = job_is_in(job, JOB_PROVES);
 
@@ -56,6 +57,8 @@ void router_job_enter(struct gen_handle *job, enum job_state state)
     log_debug("job_state", LOG_STR("request", job->order.work.request_id),
               LOG_STR("from", job_state_name(job->state)), LOG_STR("to", job_state_name(state)));
     job->state = state;
+    if (state != JOB_FAILED && state != JOB_OVER) /* then nobody releases tokens that were held */
+        gen_handle_hold(&job->handle, job_is_in(job, JOB_HOLDS));
     job->router->n_timed += job_is_in(job, JOB_TIMED);
     job->router->n_timed -= was_timed;
     if (state == JOB_HOLDING)

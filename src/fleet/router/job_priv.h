@@ -4,8 +4,7 @@
 #define FLEET_ROUTER_JOB_PRIV_H
 
 #include "base/list.h"
-#include "serve/endpoint/backend.h"
-#include "serve/prompt/scores.h"
+#include "serve/endpoint/handle.h"
 #include "fleet/picker/holder.h"
 #include "fleet/picker/place.h"
 #include "fleet/router/queue_priv.h"
@@ -27,7 +26,8 @@ enum job_state {
     JOB_PROVING_PLACED,  /* as PLACED; the end came, and waits for the prefill worker's serving stats */
     JOB_PROVING_HOLDING, /* as HOLDING; the end came and waits too */
     JOB_PROVING,         /* as ANSWERING; the end came and waits too */
-    JOB_ENDED,           /* its workers are free; a paused client is told of the end when it continues */
+    JOB_ENDED,           /* its workers are free; the front is told of the end unless it pauses */
+    JOB_FAILED,          /* its workers are free; the front is told of the failure */
     JOB_OVER,            /* its workers are free, and the job is about to be freed */
     JOB_N_STATES
 };
@@ -38,8 +38,7 @@ enum {
     JOB_WAITS = JOB_BIT(QUEUED) | JOB_BIT(REQUEUED) | JOB_BIT(FORSAKEN), /* in router.queue */
     JOB_HOLDS = JOB_BIT(HOLDING) | JOB_BIT(PROVING_HOLDING),             /* its tokens wait for the report */
     JOB_PROVES = JOB_BIT(PROVING_PLACED) | JOB_BIT(PROVING_HOLDING) | JOB_BIT(PROVING),
-    JOB_HAS_END = JOB_PROVES | JOB_BIT(ENDED), /* end is set */
-    JOB_TIMED = JOB_HOLDS | JOB_PROVES,        /* router_stream_tick() ends the state */
+    JOB_TIMED = JOB_HOLDS | JOB_PROVES, /* router_stream_tick() ends the state */
     /* The front was not told that it was accepted, and must be before it gets a token. */
     JOB_UNACCEPTED = JOB_BIT(PLACED) | JOB_BIT(PROVING_PLACED) | JOB_HOLDS,
     /* The front was told: a stream that has begun is not refused for objectives. */
@@ -68,32 +67,23 @@ enum chain_state {
     CHAIN_DONE
 };
 
-struct gen_handle { /* a job; the front uses it under this name. The fields that every token needs come
-                     * first */
+struct job { /* the fields that every token needs come first */
     struct router *router;
     struct router_model *model;
     enum job_state state;
-    bool is_paused;       /* the client reads no tokens now; holds in any state */
-    uint32_t n_delivered; /* answer tokens passed to the front */
-    uint32_t cap_tokens;
     uint32_t score_next; /* index of the next prompt token whose logprob is expected; 0: prompt logprobs are
                           * not wanted */
     uint64_t number;     /* of this attempt, in messages */
     uint64_t held_ns;    /* when it entered HOLDING */
-    uint64_t first_token_ns;
-    uint64_t ended_ns; /* when it entered one of JOB_PROVES */
-    enum gen_end end;  /* JOB_HAS_END: how the answer ended */
-    struct gen_events events;
-    void *arg;
-    struct sample_result *draws; /* [cap_draws], sampling results of the undelivered tokens, if wanted */
-    struct work_order order;     /* its tokens grow with the answer */
-    struct scores scores;        /* prompt logprobs, not delivered yet */
+    uint64_t ended_ns;   /* when it entered one of JOB_PROVES */
+    enum gen_end end;    /* JOB_PROVES: how the answer ended */
+    struct work_order order;  /* its tokens grow with the answer */
+    struct gen_handle handle; /* the front's events; tokens that were not delivered */
     struct job_part prefill, decode;
 
     struct list all;     /* in router.jobs */
     struct list waiting; /* in router.queue in JOB_WAITS, in router.pushed_out while PUSHED_OUT */
     struct queue_place place;
-    uint32_t cap_draws;
     struct block_hash *hashes; /* [n_blocks], of the prompt's whole blocks ... */
     size_t n_blocks, n_hashes; /* ... of which n_hashes are computed (chain.c) */
     enum chain_state chain;
@@ -104,18 +94,22 @@ struct gen_handle { /* a job; the front uses it under this name. The fields that
     uint64_t layout;            /* of the workers of its latest placement */
     bool keeps_layout;          /* set once workers of that layout answered a part */
     struct gen_proof sum;       /* serving stats of earlier attempts */
-    uint64_t submitted_ns;
-    uint64_t queued_ns;   /* 0: never queued */
-    uint64_t forsaken_ns; /* when it entered FORSAKEN */
+    uint64_t queued_ns;         /* 0: never queued */
+    uint64_t forsaken_ns;       /* when it entered FORSAKEN */
     struct picker_choice estimate;
     struct picker_holder holder; /* the owner that the computing worker may fetch cached blocks from; slot
                                   * PICKER_NONE: none */
     uint32_t ask_limit_ms;
 };
 
-static inline bool job_is_in(const struct gen_handle *job, unsigned states)
+static inline bool job_is_in(const struct job *job, unsigned states)
 {
     return (states >> job->state & 1) != 0;
+}
+
+static inline struct job *job_of(struct gen_handle *handle)
+{
+    return container_of(handle, struct job, handle);
 }
 
 #endif

@@ -5,7 +5,7 @@ libfleet_router_a_SOURCES = src/fleet/router/router.h src/fleet/router/router.c 
 	src/fleet/router/job.c src/fleet/router/job_priv.h src/fleet/router/queue.c src/fleet/router/queue_priv.h src/fleet/router/submit.c \
 	src/fleet/router/stream_priv.h src/fleet/router/stream.c src/fleet/router/tokens.c src/fleet/router/proof.c \
 	src/fleet/router/models.c src/fleet/router/names.c src/fleet/router/names_priv.h src/fleet/router/workers.c src/fleet/router/view.c src/fleet/router/status.c
-libfleet_router_a_SOURCES += src/fleet/router/blocks.c src/fleet/router/pending_events.c src/fleet/router/chain.c
+libfleet_router_a_SOURCES += src/fleet/router/blocks.c src/fleet/router/chain.c
 
 if HAVE_CMOCKA
 router_tests = tests/unit/fleet/router/test_turns tests/unit/fleet/router/test_capabilities tests/unit/fleet/router/test_jobs tests/unit/fleet/router/test_draws tests/unit/fleet/router/test_jobs_model tests/unit/fleet/router/test_chain
@@ -24,8 +24,14 @@ tests_unit_fleet_router_test_draws_SOURCES = tests/unit/fleet/router/test_draws.
 tests_unit_fleet_router_test_draws_LDADD = tests/unit/serve/endpoint/libsim.a $(link_fleet_router) $(CMOCKA_LIBS)
 tests_unit_fleet_router_test_jobs_model_SOURCES = tests/unit/fleet/router/test_jobs_model.c $(router_rig)
 tests_unit_fleet_router_test_jobs_model_LDADD = tests/unit/serve/endpoint/libsim.a $(link_fleet_router) $(CMOCKA_LIBS)
-check_PROGRAMS += tests/unit/fleet/router/test_blocks
-TESTS += tests/unit/fleet/router/test_blocks
+check_PROGRAMS += tests/unit/fleet/router/test_blocks tests/unit/fleet/router/test_rates
+TESTS += tests/unit/fleet/router/test_blocks tests/unit/fleet/router/test_rates
+tests_unit_fleet_router_test_rates_SOURCES = tests/unit/fleet/router/test_rates.c $(router_rig)
+tests_unit_fleet_router_test_rates_LDADD = tests/unit/serve/endpoint/libsim.a $(link_fleet_router) $(CMOCKA_LIBS)
+check_PROGRAMS += tests/unit/fleet/router/test_roles
+TESTS += tests/unit/fleet/router/test_roles
+tests_unit_fleet_router_test_roles_SOURCES = tests/unit/fleet/router/test_roles.c $(router_rig)
+tests_unit_fleet_router_test_roles_LDADD = tests/unit/serve/endpoint/libsim.a $(link_fleet_router) $(CMOCKA_LIBS)
 tests_unit_fleet_router_test_blocks_SOURCES = tests/unit/fleet/router/test_blocks.c $(router_rig)
 tests_unit_fleet_router_test_blocks_LDADD = tests/unit/serve/endpoint/libsim.a $(link_fleet_router) $(CMOCKA_LIBS)
 endif

@@ -9,7 +9,6 @@
 
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/str.h"
 
 void router_part_proof(struct job_part *part, const Baton__Proof *proof)
@@ -32,7 +31,7 @@ void router_part_proof(struct job_part *part, const Baton__Proof *proof)
         str_copy(part->proof.transport, sizeof(part->proof.transport), proof->transport);
 }
 
-static void proof_add_part(const struct gen_handle *job, const struct job_part *part, struct gen_proof *sum)
+static void proof_add_part(const struct job *job, const struct job_part *part, struct gen_proof *sum)
 {
     if (part->slot == PICKER_NONE)
         return;
@@ -56,9 +55,8 @@ static void proof_add_part(const struct gen_handle *job, const struct job_part *
 
 /* A pair's decode worker may have found part of the prompt in its own cache while the prefill worker found
  * (or computed) the whole: the prompt's tokens are counted once, from the side that prefilled. */
-void router_job_proof(const struct gen_handle *job, struct gen_proof *out)
+void router_job_proof(const struct job *job, struct gen_proof *out)
 {
-    uint64_t now_ns = clock_now_ns();
     const struct job_part *first =
         job->prefill.slot != PICKER_NONE && job->prefill.has_proof ? &job->prefill : &job->decode;
 
@@ -68,7 +66,5 @@ void router_job_proof(const struct gen_handle *job, struct gen_proof *out)
     if (first->has_proof)
         out->reused_tokens = first->proof.reused_tokens;
     out->prompt_tokens = job->order.n_prompt;
-    out->drawn_tokens = job->n_delivered;
-    out->ttft_ns = job->first_token_ns ? job->first_token_ns - job->submitted_ns : 0;
-    out->total_ns = now_ns - job->submitted_ns;
+    gen_handle_proof(&job->handle, out);
 }

@@ -50,7 +50,7 @@ void router_queue_close(struct router *router)
     router->turns.crowd = NULL;
 }
 
-int router_queue_enter(struct gen_handle *job)
+int router_queue_enter(struct job *job)
 {
     struct router_model *model = job->model;
     int rc = model->turns == NULL ? fair_new(MAX_DEBTORS, &model->turns) : 0;
@@ -60,7 +60,7 @@ int router_queue_enter(struct gen_handle *job)
     return job->place.flow != NULL ? 0 : E_NOMEM;
 }
 
-void router_queue_exit(struct gen_handle *job)
+void router_queue_exit(struct job *job)
 {
     if (job->place.flow == NULL)
         return;
@@ -71,7 +71,7 @@ void router_queue_exit(struct gen_handle *job)
     job->place.flow = NULL;
 }
 
-void router_queue_charge(struct gen_handle *job, uint64_t n_tokens)
+void router_queue_charge(struct job *job, uint64_t n_tokens)
 {
     if (job->sum.n_redispatched == 0) /* otherwise it was charged already */
         fair_charge(job->model->turns, job->place.flow, n_tokens > 0 ? n_tokens : 1, job->order.work.weight);
@@ -82,7 +82,7 @@ void router_queue_charge(struct gen_handle *job, uint64_t n_tokens)
     ++*fair_tally(job->place.flow);
 }
 
-void router_queue_begun(struct gen_handle *job)
+void router_queue_begun(struct job *job)
 {
     if (!job->place.is_ahead)
         return;
@@ -91,7 +91,7 @@ void router_queue_begun(struct gen_handle *job)
     --*fair_tally(job->place.flow);
 }
 
-bool router_queue_is_owed(struct gen_handle *job, uint32_t decode_slot)
+bool router_queue_is_owed(struct job *job, uint32_t decode_slot)
 {
     struct picker_worker worker;
 
@@ -103,7 +103,7 @@ bool router_queue_is_owed(struct gen_handle *job, uint32_t decode_slot)
 
 /* ---- in and out ---- */
 
-static void queue_count(struct gen_handle *job, bool is_more)
+static void queue_count(struct job *job, bool is_more)
 {
     struct router *router = job->router;
 
@@ -113,7 +113,7 @@ static void queue_count(struct gen_handle *job, bool is_more)
     metric_set(router->turns.m_tenants, fair_n_tenants(router->turns.crowd));
 }
 
-static void queue_leave_lines(struct gen_handle *job)
+static void queue_leave_lines(struct job *job)
 {
     struct router *router = job->router;
 
@@ -123,7 +123,7 @@ static void queue_leave_lines(struct gen_handle *job)
     job->place.crowd_flow = NULL;
 }
 
-void router_queue_add(struct gen_handle *job, bool is_again)
+void router_queue_add(struct job *job, bool is_again)
 {
     struct router *router = job->router;
 
@@ -147,7 +147,7 @@ void router_queue_add(struct gen_handle *job, bool is_again)
     queue_count(job, true);
 }
 
-void router_queue_remove(struct gen_handle *job, bool is_placed)
+void router_queue_remove(struct job *job, bool is_placed)
 {
     struct router *router = job->router;
 
@@ -165,7 +165,7 @@ void router_queue_remove(struct gen_handle *job, bool is_placed)
 
 /* ---- a full queue ---- */
 
-static void push_out(struct gen_handle *job)
+static void push_out(struct job *job)
 {
     struct router *router = job->router;
 
@@ -177,7 +177,7 @@ static void push_out(struct gen_handle *job)
         ev_timer_start(router->turns.push_turn, 0);
 }
 
-bool router_queue_has_room(struct gen_handle *job)
+bool router_queue_has_room(struct job *job)
 {
     struct router *router = job->router;
 
@@ -185,7 +185,7 @@ bool router_queue_has_room(struct gen_handle *job)
         return true;
     if (!fair_is_lighter(router->turns.crowd, tenant_number(job->order.work.tenant), job->order.work.weight))
         return false;
-    push_out(container_of(fair_heaviest(router->turns.crowd), struct gen_handle, place.seat));
+    push_out(container_of(fair_heaviest(router->turns.crowd), struct job, place.seat));
     return router->n_queued < router->conf->queue_max;
 }
 
@@ -193,7 +193,7 @@ void router_queue_tell(struct router *router)
 {
     while (!list_is_empty(&router->turns.pushed_out)) {
         metric_add(router->m_refused, 1);
-        router_job_fail(container_of(router->turns.pushed_out.next, struct gen_handle, waiting), 529,
+        router_job_fail(container_of(router->turns.pushed_out.next, struct job, waiting), 529,
                         "overloaded_error",
                         "Overloaded: the queue is full, and most of what waits in it is this tenant's", 1);
     }
@@ -202,13 +202,13 @@ void router_queue_tell(struct router *router)
 /* ---- turns ---- */
 
 /* Whether no connected worker of the model could ever run it. Other jobs must not wait for it. */
-static bool is_odd(const struct gen_handle *job, int rc)
+static bool is_odd(const struct job *job, int rc)
 {
     return rc == E_LIMIT ||
            (rc == E_NOT_FOUND && (!picker_slots_is_empty(&job->barred) || job->keeps_layout));
 }
 
-static void make_odd(struct gen_handle *job)
+static void make_odd(struct job *job)
 {
     queue_leave_lines(job);
     list_push_back(&job->router->turns.odd, &job->place.odd);
@@ -219,22 +219,22 @@ static void make_odd(struct gen_handle *job)
 
 static int turn_try(void *arg, struct fair_item *item)
 {
-    return router_job_place(container_of(item, struct gen_handle, place.turn));
+    return router_job_place(container_of(item, struct job, place.turn));
 }
 
 static bool turn_is_odd(void *arg, struct fair_item *item, int rc)
 {
-    return is_odd(container_of(item, struct gen_handle, place.turn), rc);
+    return is_odd(container_of(item, struct job, place.turn), rc);
 }
 
 static void turn_make_odd(void *arg, struct fair_item *item)
 {
-    make_odd(container_of(item, struct gen_handle, place.turn));
+    make_odd(container_of(item, struct job, place.turn));
 }
 
 static uint32_t *turn_passed(void *arg, struct fair_item *item)
 {
-    return &container_of(item, struct gen_handle, place.turn)->place.n_passed;
+    return &container_of(item, struct job, place.turn)->place.n_passed;
 }
 
 static bool place_next(struct router_model *model)
@@ -253,7 +253,7 @@ void router_place_queued(struct router *router)
     if (!list_is_empty(&router->queue))
         (void)router_chains_work(router);
     list_for_each_safe (node, spare, &router->turns.odd)
-        (void)router_job_place(container_of(node, struct gen_handle, place.odd));
+        (void)router_job_place(container_of(node, struct job, place.odd));
     for (uint32_t i = 0; i < router->n_models; i++)
         while (router->models[i].turns != NULL && fair_n_waiting(router->models[i].turns) > 0 &&
                place_next(&router->models[i]))

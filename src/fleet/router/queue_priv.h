@@ -8,7 +8,7 @@
 #include "base/event/loop.h"
 #include "base/metrics/metrics.h"
 
-struct gen_handle;
+struct job;
 struct router;
 
 struct queue_place {              /* a job's place in the queue */
@@ -34,25 +34,25 @@ struct router_queue {
 
 int router_queue_open(struct router *router);   /* E_NOMEM */
 void router_queue_close(struct router *router); /* requires that no job is left */
-int router_queue_enter(struct gen_handle *job); /* a new job: opens its tenant's account; E_NOMEM */
-void router_queue_exit(struct gen_handle *job); /* the job is freed: charges its answer */
+int router_queue_enter(struct job *job);        /* a new job: opens its tenant's account; E_NOMEM */
+void router_queue_exit(struct job *job);        /* the job is freed: charges its answer */
 /* Charges the tokens that its workers were given to compute. */
-void router_queue_charge(struct gen_handle *job, uint64_t n_tokens);
+void router_queue_charge(struct job *job, uint64_t n_tokens);
 /* Its worker has begun it, or the job goes: it is no longer dispatched ahead. May be repeated. */
-void router_queue_begun(struct gen_handle *job);
+void router_queue_begun(struct job *job);
 /* True if no placement keeps the objectives only because of other tenants' backlog at the workers. The job
  * takes its turn there before that backlog, so it need not wait here. */
-bool router_queue_is_owed(struct gen_handle *job, uint32_t decode_slot);
+bool router_queue_is_owed(struct job *job, uint32_t decode_slot);
 /* Adds the job to its tenant's line. is_again: it was placed before, so it goes to odd. */
-void router_queue_add(struct gen_handle *job, bool is_again);
-void router_queue_remove(struct gen_handle *job, bool is_placed); /* nothing if it is in no queue */
+void router_queue_add(struct job *job, bool is_again);
+void router_queue_remove(struct job *job, bool is_placed); /* nothing if it is in no queue */
 /* Whether there is room for one more job. If the queue is full and another tenant has more in it, that
  * tenant's newest job makes room. */
-bool router_queue_has_room(struct gen_handle *job);
+bool router_queue_has_room(struct job *job);
 void router_queue_tell(struct router *router);   /* fails the jobs in pushed_out */
 void router_place_queued(struct router *router); /* places as many as possible now */
 
 /* dispatch.c: tries to place the job now.  0, E_OVERLOADED, E_NOT_FOUND, E_LIMIT, E_NOMEM. */
-int router_job_place(struct gen_handle *job);
+int router_job_place(struct job *job);
 
 #endif

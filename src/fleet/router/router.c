@@ -81,7 +81,7 @@ static void on_tick(void *arg)
 static void on_turn(void *arg)
 {
     struct router *router = arg;
-    bool has_more = router_pending_work(router);
+    bool has_more = router_blocks_work(router);
 
     has_more |= router_chains_work(router);
     if (router->has_matched)
@@ -219,7 +219,15 @@ static int router_admin_act(void *arg, enum admin_verb verb, struct fault *fault
     return 0;
 }
 
-static const struct admin_calls admin_calls = {.status = router_admin_status, .act = router_admin_act};
+static int router_admin_set_role(void *arg, const struct admin_role *wanted, struct fault *fault)
+{
+    struct daemon *daemon = arg;
+
+    return router_role_order(&daemon->router, wanted, fault);
+}
+
+static const struct admin_calls admin_calls = {
+    .status = router_admin_status, .act = router_admin_act, .set_role = router_admin_set_role};
 
 /* ---- building ---- */
 
@@ -277,16 +285,15 @@ static int build_router(struct daemon *daemon, struct fault *fault)
 {
     struct router *router = &daemon->router;
 
-    list_init(&router->jobs);
     list_init(&router->unhashed);
-    list_init(&router->pending);
+    router_blocks_init(router);
     rng_system(&router->epoch, sizeof(router->epoch));
     router->order = (uint32_t)router->epoch;
     router->started_ns = clock_now_ns();
     router->next_number = 1;
     router_declare_metrics(router);
     if (hashmap_new_counted(&router->by_number) < 0 || router_queue_open(router) < 0 ||
-        picker_fleet_new(&router->fleet) < 0 ||
+        router_jobs_open(router) < 0 || picker_fleet_new(&router->fleet) < 0 ||
         picker_index_new((uint32_t)router->conf->index_entries, router->conf->index_lifetime_ns,
                          &router->index) < 0 ||
         ev_timer_new(router->loop, on_tick, router, &router->tick) < 0 ||
@@ -416,10 +423,11 @@ static void router_tear_down(struct daemon *daemon)
     ev_jobs_free(daemon->jobs);
     admin_free(daemon->admin);
     router_workers_close(router);
-    router_pending_drop(router, PICKER_NONE);
+    block_queue_fini(&router->pending);
     listener_close(router->links);
     while (!list_is_empty(&router->jobs))
-        router_job_free(container_of(router->jobs.next, struct gen_handle, all));
+        router_job_free(container_of(router->jobs.next, struct job, all));
+    gen_outbox_close(&router->outbox);
     router_models_free(router);
     router_queue_close(router);
     picker_index_free(router->index);

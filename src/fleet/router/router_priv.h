@@ -8,7 +8,8 @@
 #include "base/event/jobs.h"
 #include "base/event/loop.h"
 #include "base/event/service.h"
-#include "serve/endpoint/backend.h"
+#include "serve/endpoint/admin.h"
+#include "serve/endpoint/handle.h"
 #include "serve/prompt/scores.h"
 #include "base/metrics/metrics.h"
 #include "net/link/link.h"
@@ -16,7 +17,7 @@
 #include "fleet/picker/holder.h"
 #include "fleet/picker/index.h"
 #include "fleet/picker/place.h"
-#include "cache/prefix/block_events.h"
+#include "cache/prefix/block_queue.h"
 #include "proto/capabilities.h"
 #include "fleet/router/job_priv.h"
 #include "fleet/router/names_priv.h"
@@ -36,14 +37,13 @@ struct router {
     struct listener *links; /* listens for workers */
     struct link_opts link_opts;
     struct list jobs;
-    struct list queue; /* jobs that wait for a placement, by arrival */
+    struct gen_outbox outbox; /* the jobs' events for the front */
+    struct list queue;        /* jobs that wait for a placement, by arrival */
     struct router_queue turns;
-    struct list unhashed;  /* jobs whose chains are not DONE */
-    bool has_matched;      /* a queued job's chain left MATCHING: it can be placed */
-    struct list pending;   /* pending_events.c: pending block events */
-    size_t n_pending;      /* blocks in them */
-    struct ev_timer *turn; /* applies pending events; NULL: the owner calls router_pending_work() */
-    struct list *next_job; /* next job of the running loop over jobs; a job that is freed advances it */
+    struct list unhashed;       /* jobs whose chains are not DONE */
+    bool has_matched;           /* a queued job's chain left MATCHING: it can be placed */
+    struct block_queue pending; /* pending block events; its sources: worker slots */
+    struct ev_timer *turn;      /* applies pending events; NULL: the owner calls router_blocks_work() */
     uint32_t n_queued;
     struct hashmap *by_number;
     uint64_t n_freed; /* jobs freed since the start */
@@ -74,6 +74,10 @@ int router_workers_accept(struct router *router, int fd, struct stranger *strang
 void router_workers_close(struct router *router);
 int router_send(struct router *router, uint32_t slot, enum frame_type type, const ProtobufCMessage *message);
 bool router_worker_usable(const struct router_worker *worker);
+const char *router_role_text(enum picker_role role);
+/* Asks the worker to take the role; its next report confirms it. E_CLOSED, E_UNSUPPORTED, link_send's codes. */
+int router_worker_set_role(struct router *router, uint32_t slot, Baton__Role role, struct fault *fault);
+int router_role_order(struct router *router, const struct admin_role *wanted, struct fault *fault);
 
 /* models.c */
 int router_model_meet(struct router *router, const Baton__ModelInfo *info, uint32_t block_tokens,
@@ -88,78 +92,64 @@ void router_models_free(struct router *router);
 void router_worker_refresh(struct router *router, const struct router_worker *worker);
 /* The row of a worker that may serve a prefix fetch; a draining worker has one too. False: none. */
 bool router_worker_row(const struct router *router, uint32_t slot, struct picker_worker *out);
-int router_choose(struct gen_handle *job, struct picker_place *place); /* picker_place_choose()'s codes */
+int router_choose(struct job *job, struct picker_place *place); /* picker_place_choose()'s codes */
 /* The capabilities that the job needs and that no usable worker of its model has; the job then fails with
  * E_UNSUPPORTED. 0: one worker has all of them, or the model has no usable worker. */
-uint64_t router_job_lacks(const struct gen_handle *job);
+uint64_t router_job_lacks(const struct job *job);
 
 /* Whether its model has another usable worker than `slot` that has not failed the job. */
-bool router_job_has_other(const struct gen_handle *job, uint32_t slot);
+bool router_job_has_other(const struct job *job, uint32_t slot);
 
 /* blocks.c: the blocks that workers have cached */
-void router_blocks_up(struct router *router, uint32_t slot);   /* a worker's link is up */
+void router_blocks_init(struct router *router);              /* ended by block_queue_fini(&router->pending) */
+void router_blocks_up(struct router *router, uint32_t slot); /* a worker's link is up */
 void router_blocks_down(struct router *router, uint32_t slot); /* its link is down: forgets its blocks */
 void router_blocks_tick(struct router *router);
 void router_blocks_events(struct router *router, uint32_t slot, const Baton__BlockEvents *events);
-struct block_slice { /* a part of one worker's block events; borrowed */
-    uint32_t slot;
-    const struct block_hash *hashes; /* [n], n <= PICKER_SLICE */
-    const uint8_t *tiers;            /* [n] enum block_tier */
-    size_t n;
-    bool is_snapshot; /* part of a snapshot: lists the worker's blocks, reports no change */
-};
-
-/* Applies the slice to the index. */
-void router_blocks_apply(struct router *router, const struct block_slice *slice);
+bool router_blocks_work(
+    struct router *router); /* applies a slice of pending events; true: more are pending */
 /* Chooses the owner for a prefix fetch with this placement, and subtracts the tokens that it saves from
  * the choice. */
-void router_blocks_choose(struct gen_handle *job, struct picker_place *place);
-
-/* pending_events.c: pending block events, applied one slice at a time */
-void router_pending_add(struct router *router, uint32_t slot, const Baton__BlockEvents *events);
-void router_pending_drop(struct router *router, uint32_t slot); /* PICKER_NONE: all */
-bool router_pending_work(struct router *router); /* applies a slice; returns whether more waits */
+void router_blocks_choose(struct job *job, struct picker_place *place);
 
 /* job.c */
-void router_job_enter(struct gen_handle *job, enum job_state state); /* the only place that changes it */
+void router_job_enter(struct job *job, enum job_state state); /* the only place that changes it */
 
 /* dispatch.c: the backend, placement, and a job's end */
 struct backend router_backend(struct router *router);
+int router_jobs_open(struct router *router); /* with the outbox, which the owner closes; E_NOMEM */
 void router_expire_queued(struct router *router);
-void router_job_replace(struct gen_handle *job, uint32_t failed_slot); /* a worker failed it */
-void router_job_fail(struct gen_handle *job, int status, const char *type, const char *message,
-                     uint32_t retry_s);
-void router_job_end(struct gen_handle *job, enum gen_end end);
-void router_job_uncharge(struct gen_handle *job, struct job_part *part);
-void router_job_free(struct gen_handle *job);
+void router_job_replace(struct job *job, uint32_t failed_slot); /* a worker failed it */
+void router_job_fail(struct job *job, int status, const char *type, const char *message, uint32_t retry_s);
+void router_job_end(struct job *job, enum gen_end end);
+void router_job_uncharge(struct job *job, struct job_part *part);
+void router_job_free(struct job *job);
 
 /* chain.c */
 /* Hashes as much of the prompt as the placement needs, or a slice of it. E_NOMEM. */
-int router_chain_begin(struct gen_handle *job);
+int router_chain_begin(struct job *job);
 /* The job is being placed: how many blocks the index learns at once. It learns the others later. */
-size_t router_chain_booked(struct gen_handle *job);
-void router_chain_work(struct gen_handle *job); /* does a slice of what is left */
+size_t router_chain_booked(struct job *job);
+void router_chain_work(struct job *job); /* does a slice of what is left */
 /* Does a slice of all jobs. True: there is more to do. */
 bool router_chains_work(struct router *router);
 
 /* submit.c */
-int router_job_send(struct gen_handle *job,
-                    const struct picker_choice *choice); /* link_send's code, E_NOMEM */
+int router_job_send(struct job *job, const struct picker_choice *choice); /* link_send's code, E_NOMEM */
 
 /* stream.c */
 int router_stream_tokens(struct router *router, uint32_t slot, const Baton__Tokens *tokens);
 void router_stream_worker_lost(struct router *router, uint32_t slot);
 void router_stream_tick(struct router *router); /* ends the waits of JOB_TIMED that took too long */
-/* The prefill worker's report will not come, or not soon: tells the front that the job was accepted, by the
- * decode worker's own report, and delivers the tokens held. False: the job is gone. */
-bool router_job_release(struct gen_handle *job);
+/* The prefill worker's report will not come, or not soon: the front is told that the job was accepted, by the
+ * decode worker's own report, and gets the tokens held. */
+void router_job_release(struct job *job);
 
 /* tokens.c */
-uint32_t router_job_answered(const struct gen_handle *job); /* tokens received, delivered or not */
-void router_tokens_deliver(struct gen_handle *job);         /* to the front; may end the job */
+uint32_t router_job_answered(const struct job *job); /* tokens received, delivered or not */
 
 /* proof.c */
-void router_job_proof(const struct gen_handle *job, struct gen_proof *out);
+void router_job_proof(const struct job *job, struct gen_proof *out);
 
 /* status.c */
 int router_status_json(struct router *router, struct buf *out);

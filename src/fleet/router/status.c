@@ -18,7 +18,7 @@ static void put_worker(const struct router_worker *worker, const struct picker_l
     json_put_str(out, bytes_str(worker->node));
     buf_printf(out,
                ", \"role\": \"%s\", \"up\": %s, \"usable\": %s, \"draining\": %s, \"unfit\": %s, \"model\": ",
-               worker->role == PICKER_PREFILL ? "prefill" : "decode", is_up ? "true" : "false",
+               router_role_text(worker->role), is_up ? "true" : "false",
                router_worker_usable(worker) ? "true" : "false", worker->is_draining ? "true" : "false",
                worker->is_unfit ? "true" : "false");
     json_put_str(out, bytes_str(worker->model ? worker->model->gen.name : ""));

@@ -19,7 +19,7 @@
 
 #define PROOF_WAIT_NS (500 * NS_PER_MS)
 
-static struct job_part *job_part_of(struct gen_handle *job, uint32_t slot)
+static struct job_part *job_part_of(struct job *job, uint32_t slot)
 {
     if (job->decode.slot == slot)
         return &job->decode;
@@ -28,17 +28,17 @@ static struct job_part *job_part_of(struct gen_handle *job, uint32_t slot)
 
 /* ---- one worker's message about one job ---- */
 
-static void job_accept(struct gen_handle *job, uint32_t cached_tokens)
+static void job_accept(struct job *job, uint32_t cached_tokens)
 {
     if (!job_is_in(job, JOB_UNACCEPTED))
         return;
     router_job_enter(job, job_is_in(job, JOB_PROVES) ? JOB_PROVING : JOB_ANSWERING);
     router_queue_begun(job);
-    job->events.on_accepted(job->arg,
-                            cached_tokens < job->order.n_prompt ? cached_tokens : job->order.n_prompt);
+    gen_handle_accept(&job->handle,
+                      cached_tokens < job->order.n_prompt ? cached_tokens : job->order.n_prompt);
 }
 
-static void job_on_accepted(struct gen_handle *job, uint32_t slot, uint32_t cached_tokens)
+static void job_on_accepted(struct job *job, uint32_t slot, uint32_t cached_tokens)
 {
     /* In a pair the prefill worker knows how much was reused. */
     if (job->prefill.state == PART_RUNNING && slot != job->prefill.slot)
@@ -48,20 +48,14 @@ static void job_on_accepted(struct gen_handle *job, uint32_t slot, uint32_t cach
 
 /* The decode worker's tokens overtook the prefill worker's report on the prompt, which comes on another
  * link. */
-static bool is_overtaken(const struct gen_handle *job, const struct job_part *part)
+static bool is_overtaken(const struct job *job, const struct job_part *part)
 {
     return job_is_in(job, JOB_UNACCEPTED) && part == &job->decode && job->prefill.state == PART_RUNNING;
 }
 
-bool router_job_release(struct gen_handle *job)
+void router_job_release(struct job *job)
 {
-    struct router *router = job->router;
-    uint64_t number = job->number;
-
     job_accept(job, job->decode.has_proof ? job->decode.proof.reused_tokens : 0);
-    if (hashmap_get(router->by_number, &number) == job)
-        router_tokens_deliver(job);
-    return hashmap_get(router->by_number, &number) == job;
 }
 
 static enum gen_end end_of(Baton__Finish finish)
@@ -78,15 +72,18 @@ static bool is_end(Baton__Finish finish)
 }
 
 /* The prefill worker's serving stats are here, or will not come. */
-static void job_stop_proving(struct gen_handle *job)
+static void job_stop_proving(struct job *job)
 {
-    if (job_is_in(job, JOB_HOLDS))
-        (void)router_job_release(job);
-    else
-        router_tokens_deliver(job);
+    router_job_end(job, job->end);
 }
 
-static void on_prefill_finish(struct gen_handle *job, const Baton__Answer *answer)
+static void job_check_proving(struct job *job)
+{
+    if (job_is_in(job, JOB_PROVES) && job->prefill.has_proof)
+        job_stop_proving(job);
+}
+
+static void on_prefill_finish(struct job *job, const Baton__Answer *answer)
 {
     uint32_t slot = job->prefill.slot;
     Baton__Proceed proceed = BATON__PROCEED__INIT;
@@ -109,10 +106,10 @@ static void on_prefill_finish(struct gen_handle *job, const Baton__Answer *answe
     if (router_send(job->router, job->decode.slot, FRAME_PROCEED, &proceed.base) < 0)
         router_job_replace(job, job->decode.slot);
     else if (job_is_in(job, JOB_HOLDS))
-        (void)router_job_release(job);
+        router_job_release(job);
 }
 
-static void on_decode_finish(struct gen_handle *job, const Baton__Answer *answer)
+static void on_decode_finish(struct job *job, const Baton__Answer *answer)
 {
     const struct job_part *first = &job->prefill;
 
@@ -155,53 +152,50 @@ static void on_decode_finish(struct gen_handle *job, const Baton__Answer *answer
     router_job_replace(job, job->decode.slot);
 }
 
+/* E_PROTO, E_NOMEM: the worker failed the job. */
+static int job_take_tokens(struct job *job, struct job_part *part, const Baton__Answer *answer)
+{
+    int rc;
+
+    if (is_overtaken(job, part)) {
+        if (job->state == JOB_PLACED)
+            router_job_enter(job, JOB_HOLDING);
+    } else { /* otherwise its prefill worker was lost before it reported */
+        job_accept(job, part->has_proof ? part->proof.reused_tokens : 0);
+    }
+    rc = answer->is_prompt_logprobs ? router_scores_accept(job, answer) : router_tokens_accept(job, answer);
+    if (rc == 0)
+        picker_booking_started(job->router->fleet, &part->booking);
+    return rc;
+}
+
 static void job_on_answer(struct router *router, uint32_t slot, const Baton__Answer *answer)
 {
-    struct gen_handle *job = hashmap_get(router->by_number, &answer->request);
+    struct job *job = hashmap_get(router->by_number, &answer->request);
     struct job_part *part = job ? job_part_of(job, slot) : NULL;
-    uint64_t number = answer->request;
-    uint64_t n_freed = router->n_freed;
 
     if (part == NULL || part->state != PART_RUNNING)
         return; /* of an earlier attempt, or cancelled meanwhile */
     if (answer->proof != NULL)
         router_part_proof(part, answer->proof);
-    if (answer->is_accepted) {
-        bool has_waited = job_is_in(job, JOB_HOLDS);
-
+    if (answer->is_accepted)
         job_on_accepted(job, slot, answer->cached_tokens);
-        if (router_job_is_gone(router, job, number, n_freed))
-            return;
-        if (has_waited && job->state == JOB_ANSWERING)
-            router_tokens_deliver(job);
-        if (hashmap_get(router->by_number, &number) != job)
-            return;
-    }
-    if (answer->n_ids > 0) {
-        if (is_overtaken(job, part)) {
-            if (job->state == JOB_PLACED)
-                router_job_enter(job, JOB_HOLDING);
-        } else if (job_is_in(job, JOB_UNACCEPTED)) { /* its prefill worker was lost before it reported */
-            job_accept(job, part->has_proof ? part->proof.reused_tokens : 0);
-            if (router_job_is_gone(router, job, number, n_freed))
-                return;
-        }
-        if ((answer->is_prompt_logprobs ? router_scores_accept(job, answer)
-                                        : router_tokens_accept(job, answer)) < 0) {
-            router_job_replace(job, slot);
-            return;
-        }
-        picker_booking_started(router->fleet, &part->booking);
-        router_tokens_deliver(job);
-        if (router_job_is_gone(router, job, number, n_freed))
-            return;
-    }
-    if (answer->finish == BATON__FINISH__FINISH_NONE)
-        return;
-    if (part == &job->prefill)
+    if (answer->n_ids > 0 && job_take_tokens(job, part, answer) < 0)
+        router_job_replace(job, slot);
+    else if (answer->finish == BATON__FINISH__FINISH_NONE)
+        job_check_proving(job);
+    else if (part == &job->prefill)
         on_prefill_finish(job, answer);
     else
         on_decode_finish(job, answer);
+}
+
+/* Passes the events of one answer on while the job's lines are in the CPU cache. */
+static void stream_answer(struct router *router, uint32_t slot, const Baton__Answer *answer)
+{
+    gen_outbox_begin(&router->outbox);
+    job_on_answer(router, slot, answer);
+    gen_outbox_flush(&router->outbox);
 }
 
 /* ---- prefetch ---- */
@@ -217,8 +211,8 @@ static void job_on_answer(struct router *router, uint32_t slot, const Baton__Ans
 #define AHEAD_SOON 2 /* records from one step of on_soon to the next, and from the last one to now */
 
 struct ahead {
-    struct gen_handle *jobs[AHEAD_JOB]; /* of the records, by number modulo AHEAD_JOB; NULL: none */
-    uint64_t n_freed;                   /* router.n_freed at the look-up */
+    struct job *jobs[AHEAD_JOB]; /* of the records, by number modulo AHEAD_JOB; NULL: none */
+    uint64_t n_freed;            /* router.n_freed at the look-up */
 };
 
 static bool record_number(const ProtobufCBinaryData *singles, size_t record, uint64_t *out)
@@ -229,9 +223,9 @@ static bool record_number(const ProtobufCBinaryData *singles, size_t record, uin
     return true;
 }
 
-static void fetch_job(const struct gen_handle *job)
+static void fetch_job(const struct job *job)
 {
-    mem_prefetch(job, offsetof(struct gen_handle, prefill));
+    mem_prefetch(job, offsetof(struct job, prefill));
     mem_prefetch(&job->decode, offsetof(struct job_part, proof));
 }
 
@@ -239,7 +233,7 @@ static void fetch_job(const struct gen_handle *job)
 static void fetch_ahead(const struct router *router, struct ahead *ahead, const ProtobufCBinaryData *singles,
                         size_t record)
 {
-    struct gen_handle *job = NULL;
+    struct job *job = NULL;
     uint64_t number;
 
     if (ahead->n_freed != router->n_freed)
@@ -254,8 +248,8 @@ static void fetch_ahead(const struct router *router, struct ahead *ahead, const 
         fetch_job(job);
     for (unsigned step = 0; step < GEN_SOON_STEPS; step++) {
         job = ahead->jobs[(record + (GEN_SOON_STEPS - step) * AHEAD_SOON) % AHEAD_JOB];
-        if (job != NULL && job->events.on_soon != NULL)
-            job->events.on_soon(job->arg, step);
+        if (job != NULL && job->handle.events->on_soon != NULL)
+            job->handle.events->on_soon(job->handle.arg, step);
         if (job != NULL && step == 0)
             __builtin_prefetch(job->order.tokens + job->order.n_tokens, 1);
     }
@@ -274,16 +268,16 @@ int router_stream_tokens(struct router *router, uint32_t slot, const Baton__Toke
         single = frame_single_unpack(tokens->singles.data + at);
         answer.request = single.request;
         answer.first_index = single.index;
-        job_on_answer(router, slot, &answer);
+        stream_answer(router, slot, &answer);
     }
     for (size_t i = 0; i < tokens->n_answers; i++)
-        job_on_answer(router, slot, tokens->answers[i]);
+        stream_answer(router, slot, tokens->answers[i]);
     return 0;
 }
 
 /* ---- a worker is gone ---- */
 
-static void without_prefill(struct gen_handle *job)
+static void without_prefill(struct job *job)
 {
     Baton__Proceed proceed = BATON__PROCEED__INIT;
 
@@ -292,17 +286,14 @@ static void without_prefill(struct gen_handle *job)
     if (router_send(job->router, job->decode.slot, FRAME_PROCEED, &proceed.base) < 0)
         router_job_replace(job, job->decode.slot);
     else if (job_is_in(job, JOB_HOLDS))
-        (void)router_job_release(job);
+        router_job_release(job);
 }
 
 void router_stream_worker_lost(struct router *router, uint32_t slot)
 {
-    struct list *node = router->jobs.next;
+    list_for_each (node, &router->jobs) {
+        struct job *job = container_of(node, struct job, all);
 
-    for (; node != &router->jobs; node = router->next_job) {
-        struct gen_handle *job = container_of(node, struct gen_handle, all);
-
-        router->next_job = node->next;
         if (job->decode.slot == slot && job->decode.state == PART_RUNNING) {
             router_job_replace(job, slot);
         } else if (job->prefill.slot == slot && job->prefill.state == PART_RUNNING) {
@@ -314,25 +305,21 @@ void router_stream_worker_lost(struct router *router, uint32_t slot)
             job_stop_proving(job);
         }
     }
-    router->next_job = NULL;
     router_place_queued(router);
 }
 
 void router_stream_tick(struct router *router)
 {
-    struct list *node = router->jobs.next;
     uint64_t now_ns = clock_now_ns();
 
     if (router->n_timed == 0)
         return; /* no need to scan ten thousand jobs */
-    for (; node != &router->jobs; node = router->next_job) {
-        struct gen_handle *job = container_of(node, struct gen_handle, all);
+    list_for_each (node, &router->jobs) {
+        struct job *job = container_of(node, struct job, all);
 
-        router->next_job = node->next;
         if (job_is_in(job, JOB_HOLDS) && now_ns - job->held_ns > PROOF_WAIT_NS)
-            (void)router_job_release(job);
-        else if (job_is_in(job, JOB_PROVES) && !job->is_paused && now_ns - job->ended_ns > PROOF_WAIT_NS)
-            router_tokens_deliver(job);
+            router_job_release(job);
+        else if (job_is_in(job, JOB_PROVES) && now_ns - job->ended_ns > PROOF_WAIT_NS)
+            job_stop_proving(job);
     }
-    router->next_job = NULL;
 }

@@ -6,21 +6,13 @@
 
 #include "fleet/router/router_priv.h"
 
-/* Whether the job was freed during a call. n_freed is router->n_freed from before the call. This runs for
- * every token, and almost always no job was freed meanwhile, so the count is compared first. */
-static inline bool router_job_is_gone(const struct router *router, const struct gen_handle *job,
-                                      uint64_t number, uint64_t n_freed)
-{
-    return router->n_freed != n_freed && hashmap_get(router->by_number, &number) != job;
-}
-
 /* tokens.c */
 /* Appends the answer's tokens that were not received before. E_PROTO: a token that cannot be valid;
  * E_NOMEM. */
-int router_tokens_accept(struct gen_handle *job, const Baton__Answer *answer);
+int router_tokens_accept(struct job *job, const Baton__Answer *answer);
 /* The same for logprobs of given tokens: each prompt token once, in order, with the ids that were sent;
  * and one stop id after the answer. */
-int router_scores_accept(struct gen_handle *job, const Baton__Answer *answer);
+int router_scores_accept(struct job *job, const Baton__Answer *answer);
 
 /* proof.c */
 void router_part_proof(struct job_part *part, const Baton__Proof *proof); /* stores a worker's report */

@@ -7,7 +7,7 @@
 #include "compute/order/submit.h"
 #include "proto/token_list.h"
 
-static Baton__Peer *fill_peer(const struct gen_handle *job, uint32_t slot, Baton__Peer *peer)
+static Baton__Peer *fill_peer(const struct job *job, uint32_t slot, Baton__Peer *peer)
 {
     struct router_worker *worker = &job->router->workers[slot];
 
@@ -17,7 +17,7 @@ static Baton__Peer *fill_peer(const struct gen_handle *job, uint32_t slot, Baton
     return peer;
 }
 
-static int submit_to(struct gen_handle *job, uint32_t slot, Baton__SubmitMode mode, uint32_t peer_slot,
+static int submit_to(struct job *job, uint32_t slot, Baton__SubmitMode mode, uint32_t peer_slot,
                      Baton__Submit *submit)
 {
     Baton__Peer peer = BATON__PEER__INIT, holder = BATON__PEER__INIT;
@@ -33,7 +33,7 @@ static int submit_to(struct gen_handle *job, uint32_t slot, Baton__SubmitMode mo
 }
 
 /* The token width that both workers can read. */
-static unsigned token_bytes_for(const struct gen_handle *job, const struct picker_choice *choice)
+static unsigned token_bytes_for(const struct job *job, const struct picker_choice *choice)
 {
     const struct router_worker *workers = job->router->workers;
     uint64_t capabilities = workers[choice->decode].capabilities;
@@ -44,7 +44,7 @@ static unsigned token_bytes_for(const struct gen_handle *job, const struct picke
                                             : TOKEN_LIST_MAX_BYTES;
 }
 
-int router_job_send(struct gen_handle *job, const struct picker_choice *choice)
+int router_job_send(struct job *job, const struct picker_choice *choice)
 {
     struct work_order rest = job->order; /* borrows the order's heap members */
     struct work_submit packed;

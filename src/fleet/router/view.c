@@ -8,6 +8,22 @@
 #include "base/err.h"
 #include "fleet/picker/turn.h"
 
+/* A worker whose prompts were all short looks fast beside one that read long ones.  So both are compared by the
+ * cost of a token and of what it attends to; a worker that does not know the latter takes the model's. */
+static void fill_prompt_cost(const struct router_worker *worker, struct picker_worker *row)
+{
+    const Baton__LoadReport *report = &worker->report;
+    double pair_s = report->prompt_pair_s;
+
+    row->prefill_tokens_per_s = report->prefill_tokens_per_s;
+    if (pair_s <= 0)
+        pair_s = report->prompt_token_s * rate_level(&worker->model->pair_share);
+    if (pair_s > 0 && report->prompt_token_s > 0) {
+        row->prefill_tokens_per_s = 1 / report->prompt_token_s;
+        row->prefill_pair_s = pair_s;
+    }
+}
+
 static void fill_row(const struct router *router, const struct router_worker *worker,
                      struct picker_worker *row)
 {
@@ -26,7 +42,8 @@ static void fill_row(const struct router *router, const struct router_worker *wo
     row->max_seqs = worker->max_seqs;
     row->queued_prefill_tokens = report->queued_prefill_tokens;
     row->n_running = n_reported < UINT32_MAX ? (uint32_t)n_reported : UINT32_MAX;
-    row->prefill_tokens_per_s = report->prefill_tokens_per_s;
+    row->queued_prefill_s = report->queued_prefill_s;
+    fill_prompt_cost(worker, row);
     row->decode_step_s = report->decode_step_s;
     row->transfer_bytes_per_s = report->transfer_bytes_per_s;
     row->push_bytes_per_s = report->push_bytes_per_s;
@@ -66,7 +83,7 @@ static bool is_stale(struct router *router, uint32_t slot)
     return true;
 }
 
-static uint64_t needs_of(const struct gen_handle *job)
+static uint64_t needs_of(const struct job *job)
 {
     uint64_t needs = 0;
 
@@ -77,7 +94,7 @@ static uint64_t needs_of(const struct gen_handle *job)
 }
 
 /* Excludes workers that failed the job, and workers that lack a capability it needs. */
-static void bar(struct gen_handle *job)
+static void bar(struct job *job)
 {
     uint64_t needs = needs_of(job);
 
@@ -87,7 +104,7 @@ static void bar(struct gen_handle *job)
             job->barred.words[word] |= job->router->lacking[i].words[word];
 }
 
-uint64_t router_job_lacks(const struct gen_handle *job)
+uint64_t router_job_lacks(const struct job *job)
 {
     uint64_t needs = needs_of(job), lacks = 0;
 
@@ -103,7 +120,7 @@ uint64_t router_job_lacks(const struct gen_handle *job)
     return lacks;
 }
 
-bool router_job_has_other(const struct gen_handle *job, uint32_t slot)
+bool router_job_has_other(const struct job *job, uint32_t slot)
 {
     for (uint32_t i = 0; i < PICKER_MAX_WORKERS; i++)
         if (i != slot && router_worker_usable(&job->router->workers[i]) &&
@@ -112,7 +129,7 @@ bool router_job_has_other(const struct gen_handle *job, uint32_t slot)
     return false;
 }
 
-static enum picker_yield yield_for(const struct gen_handle *job)
+static enum picker_yield yield_for(const struct job *job)
 {
     const struct router_conf *conf = job->router->conf;
     struct picker_patience patience = {.ttft_slo_ns = conf->ttft_slo_ns,
@@ -125,7 +142,7 @@ static enum picker_yield yield_for(const struct gen_handle *job)
     return picker_yield_for(&patience);
 }
 
-int router_choose(struct gen_handle *job, struct picker_place *place)
+int router_choose(struct job *job, struct picker_place *place)
 {
     struct router *router = job->router;
     struct picker_goals goals = {.ttft_slo_s = (double)router->conf->ttft_slo_ns / 1e9,

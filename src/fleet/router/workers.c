@@ -14,6 +14,10 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "proto/role.h"
+
+#define PAIR_SHARE_ALPHA 0.2
+#define PAIR_SHARE_MAX   0.01 /* an attended token costs at most a hundredth of a prompt token */
 
 static const struct link_events link_calls;
 
@@ -169,12 +173,11 @@ static void worker_on_up(void *arg, struct link *link)
     struct router_worker *worker = link_user(link);
 
     router_worker_refresh(router, worker);
-    log_info("worker_up", LOG_STR("node", worker->node),
-             LOG_STR("role", worker->role == PICKER_PREFILL ? "prefill" : "decode"),
+    log_info("worker_up", LOG_STR("node", worker->node), LOG_STR("role", router_role_text(worker->role)),
              LOG_STR("model", worker->model->gen.name), LOG_STR("address", link_peer_address(link)),
              LOG_U64("blocks", worker->n_blocks));
     list_for_each (node, &router->jobs)
-        picker_slots_remove(&container_of(node, struct gen_handle, all)->excluded,
+        picker_slots_remove(&container_of(node, struct job, all)->excluded,
                             worker_slot(router, worker)); /* a new life */
     router_model_fetch(router, worker->model);
     router_blocks_up(router, worker_slot(router, worker));
@@ -184,6 +187,24 @@ static void worker_on_up(void *arg, struct link *link)
 static double rate(double reported)
 {
     return isfinite(reported) && reported > 0 ? reported : 0;
+}
+
+static enum picker_role role_of(Baton__Role role)
+{
+    return role == BATON__ROLE__ROLE_PREFILL  ? PICKER_PREFILL
+           : role == BATON__ROLE__ROLE_DECODE ? PICKER_DECODE
+                                              : PICKER_BOTH;
+}
+
+/* Requests at the worker go on as they were placed; the next placement counts it by its new role. */
+static void note_role(struct router_worker *worker, const Baton__LoadReport *load)
+{
+    enum picker_role role = role_is_worker(load->role) ? role_of(load->role) : worker->role;
+
+    if (role != worker->role)
+        log_info("worker_role", LOG_STR("node", worker->node),
+                 LOG_STR("from", router_role_text(worker->role)), LOG_STR("to", router_role_text(role)));
+    worker->role = role;
 }
 
 static void on_heartbeat(struct router *router, struct router_worker *worker, const Baton__Heartbeat *beat)
@@ -196,9 +217,16 @@ static void on_heartbeat(struct router *router, struct router_worker *worker, co
     worker->report = *load;
     worker->report.prefill_tokens_per_s = rate(load->prefill_tokens_per_s);
     worker->report.decode_step_s = rate(load->decode_step_s);
+    worker->report.prompt_token_s = rate(load->prompt_token_s);
+    worker->report.prompt_pair_s = rate(load->prompt_pair_s);
+    worker->report.queued_prefill_s = rate(load->queued_prefill_s);
     worker->report.transfer_bytes_per_s = rate(load->transfer_bytes_per_s);
     worker->report.push_bytes_per_s = rate(load->push_bytes_per_s);
     worker->report.read_bytes_per_s = rate(load->read_bytes_per_s);
+    if (worker->model != NULL && load->prompt_pair_s > 0 && load->prompt_token_s > 0)
+        rate_learn(&worker->model->pair_share,
+                   fmin(load->prompt_pair_s / load->prompt_token_s, PAIR_SHARE_MAX), PAIR_SHARE_ALPHA, 1,
+                   clock_now_ns());
     worker->report.base.unknown_fields = NULL;
     worker->report.base.n_unknown_fields = 0;
     worker->is_draining = load->is_draining;
@@ -206,6 +234,7 @@ static void on_heartbeat(struct router *router, struct router_worker *worker, co
         log_warn(load->is_unfit ? "worker_unfit" : "worker_fit", LOG_STR("node", worker->node),
                  LOG_STR("reason", load->is_unfit ? "its answers are not finite numbers" : ""));
     worker->is_unfit = load->is_unfit;
+    note_role(worker, load);
     worker->reported_ns = clock_now_ns();
     router_worker_refresh(router, worker);
     if (!was_usable || !list_is_empty(&router->queue))
@@ -250,6 +279,7 @@ static int worker_on_message(void *arg, struct link *link, enum frame_type type,
     case FRAME_ASK_REFUSED:
     case FRAME_BLOCKS_WANTED:
     case FRAME_BLOCKS_SOLE:
+    case FRAME_SET_ROLE:
         break;
     }
     /* A later worker may have a use for it. Closing the link would fail all of the worker's requests. */
@@ -272,6 +302,42 @@ static void worker_on_down(void *arg, struct link *link, const struct fault *why
     log_warn("worker_down", LOG_STR("node", worker->node), LOG_STR("reason", why->text));
     metric_add(router->m_lost, 1);
     worker_lose(router, worker);
+}
+
+const char *router_role_text(enum picker_role role)
+{
+    static const char *const names[] = {
+        [PICKER_PREFILL] = "prefill", [PICKER_DECODE] = "decode", [PICKER_BOTH] = "both"};
+
+    return names[role];
+}
+
+int router_worker_set_role(struct router *router, uint32_t slot, Baton__Role role, struct fault *fault)
+{
+    const struct router_worker *worker = &router->workers[slot];
+    Baton__SetRole wanted = BATON__SET_ROLE__INIT;
+    int rc;
+
+    if (worker->link == NULL || !link_is_up(worker->link))
+        return fault_set(fault, E_CLOSED, "worker %s is not connected", worker->node);
+    if ((worker->capabilities & CAPABILITY_ROLES) == 0)
+        return fault_set(fault, E_UNSUPPORTED, "worker %s is of an older version and keeps its role",
+                         worker->node);
+    wanted.role = role;
+    rc = router_send(router, slot, FRAME_SET_ROLE, &wanted.base);
+    return rc < 0 ? fault_set(fault, rc, "worker %s: %s", worker->node, err_text(rc)) : 0;
+}
+
+int router_role_order(struct router *router, const struct admin_role *wanted, struct fault *fault)
+{
+    Baton__Role role;
+
+    if (!role_read(wanted->role, &role))
+        return fault_set(fault, E_INVAL, "a worker's role is prefill, decode or both");
+    for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS; slot++)
+        if (router->workers[slot].is_taken && bytes_is(wanted->worker, router->workers[slot].node))
+            return router_worker_set_role(router, slot, role, fault);
+    return fault_set(fault, E_NOT_FOUND, "no worker of this name has registered here");
 }
 
 static const struct link_events link_calls = {.on_hello = worker_on_hello,

@@ -4,6 +4,7 @@
 #define FLEET_ROUTER_WORKERS_PRIV_H
 
 #include "base/fair.h"
+#include "base/rate.h"
 #include "serve/endpoint/backend.h"
 #include "net/link/link.h"
 #include "fleet/picker/picker.h"
@@ -19,8 +20,10 @@ struct router_model {
     uint32_t n_usable; /* workers serving it now */
     struct buf image;  /* while it arrives */
     uint64_t image_bytes;
-    struct link *source;        /* the link that sends it; NULL: none */
-    struct fair *turns;         /* the order of its jobs by tenant (queue.c); NULL: it had no job yet */
+    struct link *source; /* the link that sends it; NULL: none */
+    struct fair *turns;  /* the order of its jobs by tenant (queue.c); NULL: it had no job yet */
+    /* Cost of an attended token relative to a prompt token: for workers that saw no long prompt yet. */
+    struct rate pair_share;
     uint32_t n_queued, n_ahead; /* jobs that wait for a placement; jobs at workers that have not begun them */
 };
 

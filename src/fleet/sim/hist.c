@@ -36,18 +36,6 @@ void sim_hist_add(struct sim_hist *hist, uint64_t ns, uint64_t weight)
     hist->sum_ns += (double)ns * (double)weight;
 }
 
-void sim_hist_merge(struct sim_hist *to, const struct sim_hist *from)
-{
-    if (from->n == 0)
-        return;
-    for (unsigned i = 0; i < SIM_HIST_BUCKETS; i++)
-        to->counts[i] += from->counts[i];
-    to->least_ns = to->n == 0 || from->least_ns < to->least_ns ? from->least_ns : to->least_ns;
-    to->most_ns = from->most_ns > to->most_ns ? from->most_ns : to->most_ns;
-    to->n += from->n;
-    to->sum_ns += from->sum_ns;
-}
-
 double sim_hist_mean_s(const struct sim_hist *hist)
 {
     return hist->n > 0 ? hist->sum_ns / (double)hist->n / 1e9 : 0;

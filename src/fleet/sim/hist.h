@@ -18,7 +18,6 @@ struct sim_hist { /* zeroed: empty */
 };
 
 void sim_hist_add(struct sim_hist *hist, uint64_t ns, uint64_t weight);
-void sim_hist_merge(struct sim_hist *to, const struct sim_hist *from);
 double sim_hist_mean_s(const struct sim_hist *hist); /* 0: empty */
 /* The value below which the part q (0 to 1) of the weight lies, interpolated inside its bucket. */
 double sim_hist_quantile_s(const struct sim_hist *hist, double q);

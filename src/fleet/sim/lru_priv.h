@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The blocks in one tier of one simulated worker, in the order of eviction of cache/kv/shelf.c: blocks that
- * another worker has too count as twice as old as they are.  Memory grows with the blocks that are there. */
+/* The blocks in one tier of one simulated worker, in the order of eviction of cache/kv/eviction.c: blocks
+ * that another worker has too count as twice as old as they are.  Memory grows with the blocks that are
+ * there. */
 #ifndef FLEET_SIM_LRU_PRIV_H
 #define FLEET_SIM_LRU_PRIV_H
 

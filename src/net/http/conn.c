@@ -114,8 +114,7 @@ void http_conn_abort(struct http_conn *conn, enum http_abort why)
     conn->server->opts.handler->on_abort(conn->server->opts.handler_arg, x, why);
 }
 
-/* The outermost caller's last call: conn may be freed after it. */
-static void reap(struct http_conn *conn)
+void http_conn_reap(struct http_conn *conn)
 {
     if (conn->state == CONN_DEAD)
         http_conn_free(conn);
@@ -419,14 +418,26 @@ static void conn_run(struct http_conn *conn)
 static void conn_go_on(struct http_conn *conn)
 {
     conn_run(conn);
-    reap(conn);
+    http_conn_reap(conn);
+    ev_work_end();
+}
+
+/* Connections that wait for the next turn come first: then input and sent output wait behind them. So all
+ * connections together have HTTP_TURN_NS of a turn, once one of them has used it up. */
+static void conn_take_turn(struct http_conn *conn)
+{
+    if (conn->state == CONN_DEAD || list_is_empty(&conn->server->kicked)) {
+        conn_go_on(conn);
+        return;
+    }
+    http_conn_kick(conn);
     ev_work_end();
 }
 
 static void on_read(struct bufferevent *bev, void *arg)
 {
     ev_work_begin("http read");
-    conn_go_on(arg);
+    conn_take_turn(arg);
 }
 
 static void tell_pause(struct http_conn *conn)
@@ -453,7 +464,7 @@ static void on_write(struct bufferevent *bev, void *arg)
         shut_down_sending(conn);
     else if (conn->state == CONN_IDLE && unsent == 0)
         conn_enter(conn, CONN_IDLE); /* the idle time starts now */
-    conn_go_on(conn);
+    conn_take_turn(conn);
 }
 
 /* The TLS handshake is done: ALPN decides between HTTP/1 and HTTP/2. */
@@ -514,37 +525,7 @@ void http_conn_on_deadline(void *arg)
     } else {
         conn_enter(conn, CONN_DEAD);
     }
-    reap(conn);
-}
-
-void http_conn_on_stall(void *arg)
-{
-    struct http_conn *conn = arg;
-    uint64_t stall_ns = conn->server->limits.stall_ns;
-    uint64_t now = clock_now_ns();
-    uint64_t at = conn->progress_ns + stall_ns;
-
-    conn->is_stall_running = false;
-    if (http_conn_unsent(conn) == 0)
-        return;
-    if (conn->over_since_ns != 0 && conn->over_since_ns + stall_ns < at)
-        at = conn->over_since_ns + stall_ns;
-    if (now >= at) {
-        http_conn_abort(conn, HTTP_ABORT_SLOW_READER);
-    } else {
-        conn->is_stall_running = true;
-        ev_timer_start(conn->stall, at - now);
-    }
-    reap(conn);
-}
-
-static void on_output_change(struct evbuffer *output, const struct evbuffer_cb_info *info, void *arg)
-{
-    struct http_conn *conn = arg;
-
-    conn->has_unsent = info->orig_size + info->n_added > info->n_deleted;
-    if (info->n_deleted > 0 || info->orig_size == 0)
-        conn->progress_ns = clock_now_ns();
+    http_conn_reap(conn);
 }
 
 void http_conn_kick(struct http_conn *conn)
@@ -560,21 +541,7 @@ void http_conn_kicked(struct http_conn *conn)
 {
     tell_pause(conn);
     conn_run(conn);
-    reap(conn);
-}
-
-void http_conn_wrote(struct http_conn *conn)
-{
-    if (conn->is_stall_running)
-        return;
-    conn->is_stall_running = true;
-    conn->progress_ns = clock_now_ns();
-    ev_timer_start(conn->stall, conn->server->limits.stall_ns);
-}
-
-size_t http_conn_unsent(const struct http_conn *conn)
-{
-    return evbuffer_get_length(bufferevent_get_output(conn->bev));
+    http_conn_reap(conn);
 }
 
 void http_conn_drain(struct http_conn *conn)
@@ -589,7 +556,7 @@ void http_conn_drain(struct http_conn *conn)
     } else if (conn->state == CONN_LINGER) {
         http_conn_arm(conn);
     }
-    reap(conn);
+    http_conn_reap(conn);
 }
 
 int http_conn_start(struct http_conn *conn)
@@ -599,7 +566,7 @@ int http_conn_start(struct http_conn *conn)
     bufferevent_setcb(conn->bev, on_read, on_write, on_event, conn);
     bufferevent_setwatermark(conn->bev, EV_READ, 0, limits->max_pipeline_bytes);
     bufferevent_setwatermark(conn->bev, EV_WRITE, limits->max_queue_bytes / 4, 0);
-    if (evbuffer_add_cb(bufferevent_get_output(conn->bev), on_output_change, conn) == NULL ||
+    if (evbuffer_add_cb(bufferevent_get_output(conn->bev), http_conn_on_output, conn) == NULL ||
         bufferevent_enable(conn->bev, EV_READ | EV_WRITE) < 0)
         return E_NOMEM;
     conn_enter(conn, conn->ssl != NULL ? CONN_HANDSHAKE : CONN_IDLE);

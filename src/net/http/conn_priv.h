@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A server's connections. Shared by server.c (accepting), conn_open.c (making and freeing), conn.c (the
- * state machine), exchange.c (requests and answers), cors.c, body.c, direct.c, and the HTTP/2 files
+ * state machine), conn_stall.c (output), exchange.c (requests and answers), cors.c, body.c, direct.c, and the HTTP/2 files
  * (h2_priv.h). */
 #ifndef NET_HTTP_CONN_PRIV_H
 #define NET_HTTP_CONN_PRIV_H
 
+#include <event2/buffer.h>
 #include <event2/bufferevent.h>
 #include <event2/listener.h>
 #include <openssl/ssl.h>
@@ -140,12 +141,10 @@ void http_conn_shut_sending(struct http_conn *conn);
 /* Sets the callbacks of a new connection's bufferevent and timers, and its first state. */
 int http_conn_start(struct http_conn *conn); /* E_NOMEM */
 void http_conn_on_deadline(void *arg);
-void http_conn_on_stall(void *arg);
 void http_conn_abort(struct http_conn *conn, enum http_abort why);
 /* HTTP/2 is over: sends the rest of the output and ends. */
 void http_conn_end(struct http_conn *conn);
 void http_conn_arm(struct http_conn *conn); /* recomputes the deadline; it may have changed */
-struct evbuffer;
 /* exchange.c: queues a body and releases it once it is sent. E_NOMEM: the body was not taken. */
 int http_add_held(struct evbuffer *output, const struct http_held *held);
 /* A handler's call changed the connection: run its state machine at the next turn of the loop. */
@@ -153,10 +152,15 @@ void http_conn_kick(struct http_conn *conn);
 /* Called by the kick timer. */
 void http_conn_kicked(struct http_conn *conn);
 void http_conn_break(struct http_conn *conn, enum http_abort why);
-/* Output was added. */
-void http_conn_wrote(struct http_conn *conn);
-size_t http_conn_unsent(const struct http_conn *conn);
 void http_conn_drain(struct http_conn *conn);
+/* The outermost caller's last call: conn may be freed after it. */
+void http_conn_reap(struct http_conn *conn);
+
+/* conn_stall.c */
+void http_conn_wrote(struct http_conn *conn); /* output was added */
+size_t http_conn_unsent(const struct http_conn *conn);
+void http_conn_on_stall(void *arg);
+void http_conn_on_output(struct evbuffer *output, const struct evbuffer_cb_info *info, void *arg);
 
 /* direct.c */
 /* Sends a piece of a stream (with its chunk frame) straight to a plain socket whose output is empty. Bytes

@@ -3,7 +3,7 @@ noinst_LIBRARIES += libnet_http.a
 libnet_http_a_SOURCES = src/net/http/parse.h src/net/http/parse_priv.h src/net/http/parse.c src/net/http/parse_response.c \
 	src/net/http/chunked_priv.h src/net/http/chunked.c src/net/http/response.h src/net/http/response.c src/net/http/sse.h src/net/http/sse.c \
 	src/net/http/sse_parse.h src/net/http/sse_parse.c src/net/http/congestion.h src/net/http/congestion.c src/net/http/server.h src/net/http/server.c src/net/http/conn_priv.h \
-	src/net/http/conn.c src/net/http/body.c src/net/http/exchange.c src/net/http/direct.c src/net/http/conn_open.c src/net/http/cors.c \
+	src/net/http/conn.c src/net/http/body.c src/net/http/exchange.c src/net/http/direct.c src/net/http/conn_open.c src/net/http/conn_stall.c src/net/http/cors.c \
 	src/net/http/tls.h src/net/http/tls.c src/net/http/https.h src/net/http/https.c src/net/http/h2_budget_priv.h src/net/http/h2_budget.c \
 	src/net/http/h2_priv.h src/net/http/h2.c src/net/http/h2_stream.c src/net/http/h2_answer.c \
 	src/net/http/client.h src/net/http/client.c src/net/http/client_priv.h src/net/http/client_conn.c
@@ -12,10 +12,10 @@ libnet_http_a_SOURCES = src/net/http/parse.h src/net/http/parse_priv.h src/net/h
 link_http_tests = libnet_http.a libnet_link.a libbase_event.a libbase_metrics.a libbase.a $(EVENT_LIBS) $(SSL_LIBS) $(NGHTTP2_LIBS) -lpthread -lm
 if HAVE_CMOCKA
 check_PROGRAMS += tests/unit/net/http/test_parse tests/unit/net/http/test_chunked tests/unit/net/http/test_response \
-	tests/unit/net/http/test_sse tests/unit/net/http/test_server tests/unit/net/http/test_congestion tests/unit/net/http/test_attack tests/unit/net/http/test_tls tests/unit/net/http/test_h2 tests/unit/net/http/test_h2_attack tests/unit/net/http/test_neighbours tests/unit/net/http/test_lame_duck \
+	tests/unit/net/http/test_sse tests/unit/net/http/test_server tests/unit/net/http/test_congestion tests/unit/net/http/test_attack tests/unit/net/http/test_tls tests/unit/net/http/test_h2 tests/unit/net/http/test_h2_attack tests/unit/net/http/test_neighbours tests/unit/net/http/test_turns tests/unit/net/http/test_lame_duck \
 	tests/unit/net/http/test_client
 TESTS += tests/unit/net/http/test_parse tests/unit/net/http/test_chunked tests/unit/net/http/test_response \
-	tests/unit/net/http/test_sse tests/unit/net/http/test_server tests/unit/net/http/test_congestion tests/unit/net/http/test_attack tests/unit/net/http/test_tls tests/unit/net/http/test_h2 tests/unit/net/http/test_h2_attack tests/unit/net/http/test_neighbours tests/unit/net/http/test_lame_duck \
+	tests/unit/net/http/test_sse tests/unit/net/http/test_server tests/unit/net/http/test_congestion tests/unit/net/http/test_attack tests/unit/net/http/test_tls tests/unit/net/http/test_h2 tests/unit/net/http/test_h2_attack tests/unit/net/http/test_neighbours tests/unit/net/http/test_turns tests/unit/net/http/test_lame_duck \
 	tests/unit/net/http/test_client
 tests_unit_net_http_test_parse_SOURCES = tests/unit/net/http/test_parse.c
 tests_unit_net_http_test_parse_LDADD = $(link_http_tests) $(CMOCKA_LIBS)
@@ -43,6 +43,9 @@ tests_unit_net_http_test_h2_attack_SOURCES = tests/unit/net/http/test_h2_attack.
 tests_unit_net_http_test_h2_attack_LDADD = $(link_http_tests) $(CMOCKA_LIBS)
 tests_unit_net_http_test_neighbours_SOURCES = tests/unit/net/http/test_neighbours.c $(http_rig)
 tests_unit_net_http_test_neighbours_LDADD = $(link_http_tests) $(CMOCKA_LIBS)
+tests_unit_net_http_test_turns_SOURCES = tests/unit/net/http/test_turns.c $(http_h2peer) $(http_rig)
+tests_unit_net_http_test_turns_LDADD = $(link_http_tests) $(CMOCKA_LIBS)
+tests_unit_net_http_test_turns_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=clock_now_ns
 tests_unit_net_http_test_lame_duck_SOURCES = tests/unit/net/http/test_lame_duck.c $(http_h2peer) $(http_rig)
 tests_unit_net_http_test_lame_duck_LDADD = $(link_http_tests) $(CMOCKA_LIBS)
 tests_unit_net_http_test_client_SOURCES = tests/unit/net/http/test_client.c \

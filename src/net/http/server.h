@@ -8,7 +8,9 @@
  *
  * The handler gets on_head (authentication, routing), then on_request with the whole body, and answers now
  * or later. It may use the exchange until it has answered or on_abort has returned, whichever comes first.
- * No function of this header calls the handler, except http_server_free. Loop thread only. */
+ * No function of this header calls the handler, except http_server_free. Loop thread only.
+ *
+ * More than 15 functions: the server, and one accessor for each part of an exchange. */
 #ifndef NET_HTTP_SERVER_H
 #define NET_HTTP_SERVER_H
 

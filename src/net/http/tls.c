@@ -23,6 +23,7 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "net/link/tls_ctx.h"
 
 #define DEFAULT_POLL_NS   (10 * NS_PER_S)
 #define TICKET_KEYS_NS    (12 * 3600 * NS_PER_S)
@@ -79,22 +80,17 @@ static int choose_alpn(SSL *ssl, const unsigned char **out, unsigned char *out_l
 
 static SSL_CTX *new_ctx(enum http_tls_min min, bool has_http2)
 {
-    SSL_CTX *ctx = SSL_CTX_new(TLS_server_method());
+    const struct tls_ctx_opts opts = {.min_version = min == HTTP_TLS_1_3 ? TLS1_3_VERSION : TLS1_2_VERSION,
+                                      .groups = GROUPS,
+                                      .n_tickets = 1,
+                                      .more_options = SSL_OP_PRIORITIZE_CHACHA};
+    SSL_CTX *ctx = tls_ctx_new(TLS_server_method(), &opts);
 
     if (ctx == NULL)
         return NULL;
-    /* A connection cut without a closing alert is a normal end: HTTP knows where its messages end. */
-    SSL_CTX_set_options(ctx, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION |
-                                 SSL_OP_CIPHER_SERVER_PREFERENCE | SSL_OP_PRIORITIZE_CHACHA |
-                                 SSL_OP_IGNORE_UNEXPECTED_EOF);
-    SSL_CTX_set_mode(ctx, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
-                              SSL_MODE_RELEASE_BUFFERS);
-    SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
     SSL_CTX_set_timeout(ctx, TICKET_LIFETIME_S);
     SSL_CTX_set_alpn_select_cb(ctx, choose_alpn, has_http2 ? ctx : NULL);
-    if (SSL_CTX_set_min_proto_version(ctx, min == HTTP_TLS_1_3 ? TLS1_3_VERSION : TLS1_2_VERSION) == 1 &&
-        SSL_CTX_set_cipher_list(ctx, CIPHERS_1_2) == 1 && SSL_CTX_set1_groups_list(ctx, GROUPS) == 1 &&
-        SSL_CTX_set_num_tickets(ctx, 1) == 1 && SSL_CTX_set_max_early_data(ctx, 0) == 1)
+    if (SSL_CTX_set_cipher_list(ctx, CIPHERS_1_2) == 1)
         return ctx;
     SSL_CTX_free(ctx);
     return NULL;

@@ -239,6 +239,12 @@ static void on_beat(void *arg)
     link_leave(link);
 }
 
+void link_beat(struct link *link)
+{
+    if (link_is_up(link))
+        link_send_heartbeat(link);
+}
+
 /* ---- the connection ---- */
 
 /* TLS is done. The handshake succeeds only if the peer has the cluster key. */

@@ -242,7 +242,10 @@ static bool read_frame(struct link *link, struct evbuffer *input)
                        &fault, &message);
     evbuffer_drain(input, header.len_bytes);
     if (err != 0) {
-        link_fail(link, &fault);
+        if (link->state == LINK_GREETING && header.type == FRAME_HELLO)
+            refuse(link, &fault); /* it could be mended there, so the peer learns the field */
+        else
+            link_fail(link, &fault);
         return false;
     }
     said(link, header.type, message);

@@ -6,7 +6,8 @@ libnet_link_a_SOURCES = \
 	src/net/link/listen_check.c src/net/link/listen_check.h \
 	src/net/link/listener.c src/net/link/listener.h \
 	src/net/link/resolve.c src/net/link/resolve_priv.h \
-	src/net/link/stranger_counts.c src/net/link/stranger_counts.h src/net/link/tls.c src/net/link/tls.h
+	src/net/link/stranger_counts.c src/net/link/stranger_counts.h src/net/link/tls.c src/net/link/tls.h \
+	src/net/link/tls_ctx.c src/net/link/tls_ctx.h
 
 if HAVE_CMOCKA
 check_PROGRAMS += tests/unit/net/link/test_tls tests/unit/net/link/test_addr tests/unit/net/link/test_link

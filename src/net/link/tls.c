@@ -29,6 +29,7 @@
 #include "base/file.h"
 #include "base/rng.h"
 #include "base/str.h"
+#include "net/link/tls_ctx.h"
 
 #define IDENTITY  "baton cluster 1"
 #define SUITE     "TLS_AES_256_GCM_SHA384"
@@ -90,21 +91,13 @@ static int find_session(SSL *ssl, const unsigned char *id, size_t id_bytes, SSL_
 
 static SSL_CTX *new_ctx(const SSL_METHOD *method, struct tls_context *tls)
 {
-    SSL_CTX *ctx = SSL_CTX_new(method);
+    const struct tls_ctx_opts opts = {.min_version = TLS1_3_VERSION, .groups = GROUPS};
+    SSL_CTX *ctx = tls_ctx_new(method, &opts);
 
     if (ctx == NULL)
         return NULL;
-    /* A connection cut without a closing alert is a normal end: frames carry their lengths. */
-    SSL_CTX_set_options(ctx, SSL_OP_NO_TICKET | SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION |
-                                 SSL_OP_CIPHER_SERVER_PREFERENCE | SSL_OP_IGNORE_UNEXPECTED_EOF);
-    SSL_CTX_set_mode(ctx, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
-                              SSL_MODE_RELEASE_BUFFERS);
-    SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
-    if (SSL_CTX_set_min_proto_version(ctx, TLS1_3_VERSION) == 1 &&
-        SSL_CTX_set_max_proto_version(ctx, TLS1_3_VERSION) == 1 &&
-        SSL_CTX_set_ciphersuites(ctx, SUITE) == 1 && SSL_CTX_set1_groups_list(ctx, GROUPS) == 1 &&
-        SSL_CTX_set_num_tickets(ctx, 0) == 1 && SSL_CTX_set_max_early_data(ctx, 0) == 1 &&
-        SSL_CTX_set_ex_data(ctx, slot, tls) == 1)
+    if (SSL_CTX_set_max_proto_version(ctx, TLS1_3_VERSION) == 1 &&
+        SSL_CTX_set_ciphersuites(ctx, SUITE) == 1 && SSL_CTX_set_ex_data(ctx, slot, tls) == 1)
         return ctx;
     SSL_CTX_free(ctx);
     return NULL;

@@ -187,20 +187,17 @@ static int read_file(const char *path, struct fault *fault, struct buf *out)
     const char *why;
     FILE *file = file_open(path, &why);
     struct stat info;
-    char piece[4096];
-    size_t n;
     int rc = 0;
 
     if (file == NULL)
         return fault_set(fault, E_IO, "%s: %s", path, why);
     if (fstat(fileno(file), &info) == 0 && (info.st_mode & S_IROTH) != 0)
         rc = fault_set(fault, E_AUTH, "%s: readable by everybody (chmod o-r it)", path);
-    while (rc == 0 && (n = fread(piece, 1, sizeof(piece), file)) > 0)
-        rc = buf_append(out, piece, n) < 0 || out->len_bytes > MAX_FILE_BYTES
-                 ? fault_set(fault, E_LIMIT, "%s: too large", path)
-                 : 0;
-    if (rc == 0 && ferror(file))
-        rc = fault_set(fault, E_IO, "%s: %s", path, strerror(errno));
+    if (rc == 0 && (rc = file_read_rest(file, MAX_FILE_BYTES, out)) != 0)
+        fault_set(fault, rc, "%s: %s", path,
+                  rc == E_LIMIT ? "too large"
+                  : rc == E_IO  ? strerror(errno)
+                                : err_text(rc));
     fclose(file);
     return rc;
 }

@@ -53,6 +53,7 @@ static int parse_sampling(struct parse *parse, const json_t *root)
         (rc = parse_ranged(parse, root, "repetition_penalty", (double[]){0.01, 100}, &repetition)) < 0 ||
         (rc = parse_integer(parse, root, "top_k", &top_k, NULL)) < 0 ||
         (rc = parse_integer(parse, root, "seed", &seed, &parse->out->has_seed)) < 0 ||
+        (rc = parse_bool(parse, root, "ignore_eos", &parse->out->work.ignores_end)) < 0 ||
         (rc = parse_cache_salt(parse, root)) < 0)
         return rc;
     if (top_k < -1) /* -1: off, as other servers spell it */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Renders answers as JSON: whole messages, the data of stream events, counts and model lists.  Pure;
- * every function appends to out and returns 0 or E_NOMEM.  Output text is always valid UTF-8 on one line. */
+ * every function appends to out and returns 0 or E_NOMEM.  Output text is always valid UTF-8 on one line.
+ *
+ * More than 15 functions: one function for each event and object of the API. */
 #ifndef SERVE_API_RENDER_H
 #define SERVE_API_RENDER_H
 

@@ -102,12 +102,50 @@ static void act(struct admin *admin, struct http_exchange *exchange, enum admin_
     reply_text(exchange, rc < 0 ? 409 : 200, rc < 0 ? fault.text : "done");
 }
 
+static bool is_word(struct bytes text, const char *allowed)
+{
+    bool is_good = text.len_bytes > 0 && text.len_bytes < 64;
+
+    for (size_t i = 0; is_good && i < text.len_bytes; i++)
+        is_good = text.data[i] != '\0' && strchr(allowed, text.data[i]) != NULL;
+    return is_good;
+}
+
+bool admin_role_read(struct bytes path, struct admin_role *out)
+{
+    static const char prefix[] = "/admin/role/", letters[] = "abcdefghijklmnopqrstuvwxyz",
+                      names[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+    size_t at = sizeof(prefix) - 1, slash;
+    struct admin_role wanted;
+
+    if (path.len_bytes < at || memcmp(path.data, prefix, at) != 0)
+        return false;
+    slash = bytes_find(path, bytes_str("/"), at);
+    if (slash == SIZE_MAX)
+        return false;
+    wanted.role = bytes_of(path.data + at, slash - at);
+    wanted.worker = bytes_of(path.data + slash + 1, path.len_bytes - slash - 1);
+    if (!is_word(wanted.role, letters) || !is_word(wanted.worker, names))
+        return false;
+    *out = wanted;
+    return true;
+}
+
+static void set_role(struct admin *admin, struct http_exchange *exchange, const struct admin_role *wanted)
+{
+    struct fault fault = {0};
+    int rc = admin->calls->set_role(admin->calls_arg, wanted, &fault);
+
+    reply_text(exchange, rc < 0 ? 409 : 200, rc < 0 ? fault.text : "done");
+}
+
 static void on_request(void *arg, struct http_exchange *exchange)
 {
     static const char *const verbs[] = {
         [ADMIN_DRAIN] = "/admin/drain", [ADMIN_UNDRAIN] = "/admin/undrain", [ADMIN_RELOAD] = "/admin/reload"};
     struct bytes path = http_exchange_path(exchange);
     enum http_method method = http_exchange_method(exchange);
+    struct admin_role wanted;
 
     if (method == HTTP_GET && bytes_is(path, "/admin/status")) {
         show(arg, exchange, false);
@@ -122,6 +160,10 @@ static void on_request(void *arg, struct http_exchange *exchange)
             act(arg, exchange, (enum admin_verb)i);
             return;
         }
+    }
+    if (method == HTTP_POST && admin_role_read(path, &wanted)) {
+        set_role(arg, exchange, &wanted);
+        return;
     }
     reply_text(exchange, 404, "no such admin path");
 }

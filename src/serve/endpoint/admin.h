@@ -2,6 +2,7 @@
 /* The admin endpoint, the same for router and workers: a small HTTP server of its own for batonctl.
  *
  *   GET /admin/status (JSON)   GET /metrics   POST /admin/drain   POST /admin/undrain   POST /admin/reload
+ *   POST /admin/role/ROLE/WORKER
  *
  * Every request carries `authorization: Bearer <token>`.  The token is derived from the cluster's key, so
  * only those who can read that key can operate its daemons; access to the same host is not enough.  A
@@ -18,11 +19,17 @@
 
 enum admin_verb { ADMIN_DRAIN, ADMIN_UNDRAIN, ADMIN_RELOAD };
 
+struct admin_role {            /* an order to give a worker another role; borrowed from the request's path */
+    struct bytes role, worker; /* worker: a node's name */
+};
+
 struct admin_calls {
     /* Appends one JSON object. */
     int (*status)(void *arg, struct buf *out);
     /* 0 or an error; the operator sees the fault's text. */
     int (*act)(void *arg, enum admin_verb verb, struct fault *fault);
+    /* The same. */
+    int (*set_role)(void *arg, const struct admin_role *wanted, struct fault *fault);
 };
 
 struct admin;
@@ -39,6 +46,10 @@ struct admin_opts {
 
 int admin_new(const struct admin_opts *opts, struct fault *fault, struct admin **out);
 void admin_free(struct admin *admin); /* NULL is fine */
+
+/* Reads "/admin/role/ROLE/WORKER": a role of lower-case letters and a node's name, each of 1 to 63
+ * characters. False: the path is another one. */
+bool admin_role_read(struct bytes path, struct admin_role *out);
 
 uint16_t admin_port(const struct admin *admin);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The interface between the front and its backend.  The router's backend places requests on workers; a
- * worker's own backend runs them on its scheduler.  One loop thread.  submit() never calls an event. */
+ * worker's own backend runs them on its scheduler.  One loop thread. */
 #ifndef SERVE_ENDPOINT_BACKEND_H
 #define SERVE_ENDPOINT_BACKEND_H
 
@@ -43,7 +43,7 @@ struct gen_events { /* all on the front's loop thread; no event follows on_end o
     void (*on_failure)(void *arg, const struct gen_failure *failure);
 };
 
-struct gen_handle; /* a job that the backend holds */
+struct gen_handle; /* a job that the backend holds: handle.h */
 
 struct backend_ops {
     /* Finds the model called name, or with a NULL name the only model; NULL: not found.  Borrowed until the
@@ -55,14 +55,15 @@ struct backend_ops {
     void (*model_keep)(void *backend, const struct gen_model *model);
     void (*model_drop)(void *backend, const struct gen_model *model);
     /* 0, or E_OVERLOADED / E_LIMIT / E_NOMEM with the failure filled in.  Takes the order's heap members, also
-     * on failure, and leaves the order empty. */
+     * on failure, and leaves the order empty.  events: valid as long as the job. */
     int (*submit)(void *backend, const struct gen_model *model, struct work_order *order,
                   const struct gen_events *events, void *arg, struct gen_handle **out,
                   struct gen_failure *failure_out);
     /* Ends the work at once, because the client went away or a stop string matched.  No event follows.
      * proof_out (may be NULL) receives the serving stats so far. */
     void (*cancel)(void *backend, struct gen_handle *handle, struct gen_proof *proof_out);
-    /* Holds tokens back while the client reads too slowly, and releases them when it catches up. */
+    /* Holds tokens and end back while the client reads too slowly, and releases them when it catches up: in a
+     * later turn of the loop.  No call here calls an event. */
     void (*pause)(void *backend, struct gen_handle *handle, bool is_paused);
     /* True if ready to serve.  Appends "name: ok|why not" lines to detail (may be NULL). */
     bool (*is_ready)(void *backend, struct buf *detail);

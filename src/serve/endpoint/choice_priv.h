@@ -50,9 +50,9 @@ struct choice { /* one of a request's answers, with a job of its own; fields tha
 };
 
 /* choices.c: submitting choices to the backend and withdrawing them */
-void choices_submit(struct request *request);                /* once tokenised; may fail the request */
-void choices_withdraw(struct request *request);              /* withdraws all jobs from the backend */
-void choices_pause(struct request *request, bool is_paused); /* may end the request */
+void choices_submit(struct request *request);   /* once tokenised; may fail the request */
+void choices_withdraw(struct request *request); /* withdraws all jobs from the backend */
+void choices_pause(struct request *request, bool is_paused);
 void choices_fini(struct request *request);
 void choices_fail(struct request *request, const struct gen_failure *failure); /* ends the request */
 bool choice_is_repeated(const struct choice *choice); /* true if the previous choice has the same prompt */

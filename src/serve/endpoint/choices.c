@@ -9,8 +9,8 @@
  * one ends.
  *
  * choice_events.c handles the backend's events, choice_end.c the ends.  If one choice fails, the request
- * fails, because half of the answers are not an answer.  Choices are never submitted or withdrawn inside
- * the backend's own calls for another choice, except that a failure withdraws all. */
+ * fails, because half of the answers are not an answer.  Choices are never submitted inside
+ * the backend's events; a failure withdraws all. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -194,14 +194,9 @@ void choices_pause(struct request *request, bool is_paused)
     const struct backend *backend = request_backend(request);
 
     request->is_paused = is_paused;
-    /* The backend may deliver held tokens inside pause(), and these may end the request. */
-    request->is_held = true;
     for (uint32_t i = 0; i < request->n_choices; i++)
         if (request->choices[i].handle != NULL)
             backend->ops->pause(backend->self, request->choices[i].handle, is_paused);
-    request->is_held = false;
-    if (request->state >= REQUEST_DONE)
-        request_free(request);
 }
 
 void choices_fini(struct request *request)

@@ -102,7 +102,6 @@ struct request { /* fields that every token needs come first: ten thousand strea
     bool is_stream;    /* the answer is a stream and the 200 has been sent */
     bool is_mute;      /* the connection is broken; on_abort follows */
     bool is_paused;    /* the client reads too slowly */
-    bool is_held;      /* a caller still uses it, so its end must not free it */
     uint64_t event_ns; /* time of the last event sent */
     uint64_t last_ns;  /* time of the last tokens */
     struct model_metrics series;

@@ -4,7 +4,7 @@ libserve_endpoint_a_SOURCES = src/serve/endpoint/admin.c src/serve/endpoint/admi
 	src/serve/endpoint/admit_priv.h src/serve/endpoint/backend.h src/serve/endpoint/choice_end.c \
 	src/serve/endpoint/choice_events.c src/serve/endpoint/choice_job.c src/serve/endpoint/choice_priv.h \
 	src/serve/endpoint/choices.c src/serve/endpoint/front.c src/serve/endpoint/front.h \
-	src/serve/endpoint/front_priv.h src/serve/endpoint/logprobs.c src/serve/endpoint/logprobs_priv.h \
+	src/serve/endpoint/front_priv.h src/serve/endpoint/handle.c src/serve/endpoint/handle.h src/serve/endpoint/logprobs.c src/serve/endpoint/logprobs_priv.h \
 	src/serve/endpoint/output.c src/serve/endpoint/output_messages.c src/serve/endpoint/output_openai.c \
 	src/serve/endpoint/output_priv.h src/serve/endpoint/remains.c src/serve/endpoint/remains_priv.h \
 	src/serve/endpoint/reply.c src/serve/endpoint/report.c src/serve/endpoint/request.c src/serve/endpoint/stall.c \
@@ -23,9 +23,17 @@ TESTS += tests/unit/serve/endpoint/test_blocks tests/unit/serve/endpoint/test_an
 	tests/unit/serve/endpoint/test_front tests/unit/serve/endpoint/test_logprobs \
 	tests/unit/serve/endpoint/test_openai tests/unit/serve/endpoint/test_choices \
 	tests/unit/serve/endpoint/test_admit tests/unit/serve/endpoint/test_conversations
+check_PROGRAMS += tests/unit/serve/endpoint/test_admin
+TESTS += tests/unit/serve/endpoint/test_admin
+tests_unit_serve_endpoint_test_admin_SOURCES = tests/unit/serve/endpoint/test_admin.c
+tests_unit_serve_endpoint_test_admin_LDADD = $(link_serve_endpoint) $(CMOCKA_LIBS)
 tests_unit_serve_endpoint_test_logprobs_SOURCES = tests/unit/serve/endpoint/test_logprobs.c
 tests_unit_serve_endpoint_test_logprobs_LDADD = tests/unit/serve/endpoint/libsim.a $(link_serve_endpoint) \
 	$(CMOCKA_LIBS)
+check_PROGRAMS += tests/unit/serve/endpoint/test_handle
+TESTS += tests/unit/serve/endpoint/test_handle
+tests_unit_serve_endpoint_test_handle_SOURCES = tests/unit/serve/endpoint/test_handle.c
+tests_unit_serve_endpoint_test_handle_LDADD = $(link_serve_endpoint) $(CMOCKA_LIBS)
 front_rig_openai = tests/unit/serve/endpoint/rig_openai.c tests/unit/serve/endpoint/rig_openai.h $(front_rig)
 tests_unit_serve_endpoint_test_choices_SOURCES = tests/unit/serve/endpoint/test_choices.c $(front_rig_openai)
 tests_unit_serve_endpoint_test_choices_LDADD = tests/unit/serve/endpoint/libsim.a $(link_serve_endpoint) \

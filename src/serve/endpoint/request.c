@@ -139,8 +139,8 @@ void request_free(struct request *request)
     free(request);
 }
 
-/* Enters the last state and reports it.  Frees the request unless a job in the pool or a caller still
- * needs it. */
+/* Enters the last state and reports it.  Frees the request unless a job in the pool
+ * still needs it. */
 static void request_end(struct request *request, enum request_state state)
 {
     ev_timer_stop(request->ping);
@@ -148,7 +148,7 @@ static void request_end(struct request *request, enum request_state state)
     request_enter(request, state);
     report_end(request);
     admit_settle(request);
-    if ((!request->is_in_fair_queue || request->job.is_waiting) && !request->is_held)
+    if (!request->is_in_fair_queue || request->job.is_waiting)
         request_free(request);
 }
 

@@ -107,11 +107,12 @@ void constraint_tagged(struct constraint *constraint, const struct calls_tags *t
     end_named(constraint);
 }
 
+/* A "tagged" text needs an "until" of two characters; the pattern allows none of them. */
 void constraint_keyword(struct constraint *constraint)
 {
     begin_item(constraint);
     buf_append_str(constraint->out,
-                   "{\"tagged\":{\"pattern\":\"^[A-Za-z_][A-Za-z0-9_]{0,63}$\"},\"until\":\"=\"}");
+                   "{\"tagged\":{\"pattern\":\"^[A-Za-z_][A-Za-z0-9_]{0,63}$\"},\"until\":\"=(\"}");
 }
 
 void constraint_free(struct constraint *constraint, const char *const *until, uint32_t max_tokens)
@@ -373,6 +374,8 @@ int constraint_make(const struct gen_model *model, const struct gen_request *req
         api_fail(error, 503, "out of memory");
         return E_NOMEM;
     }
+    if (constraint.refusal[0] != '\0')
+        return api_fail(error, 400, "%s", constraint.refusal);
     if (out->len_bytes > CONSTRAINT_MAX_BYTES)
         return api_fail(error, 400, "the schemas of tools and answer come to more than 1 MiB");
     return constraint_has_schemas(request) ? constraint_check_whole(&constraint, model, error) : 0;

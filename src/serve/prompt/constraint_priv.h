@@ -12,7 +12,8 @@ struct constraint {
     const struct gen_request *request;
     const struct chat_format_info *format;
     struct buf *out;
-    char path[160]; /* path for errors in the schemas being written; empty: "$" */
+    char path[160];    /* path for errors in the schemas being written; empty: "$" */
+    char refusal[320]; /* the first thing that the format cannot write; empty: none */
 };
 
 /* Writers of constraint elements, in sequence in a list or after a member's colon.  They add commas

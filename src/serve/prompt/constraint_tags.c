@@ -236,6 +236,18 @@ static void put_keyword(struct place *place, const char *key, const json_t *sche
     place->has_needed |= is_needed;
 }
 
+/* The splitter cannot read an argument of such a name. */
+static void refuse_name(struct constraint *constraint, const char *key)
+{
+    bool is_long = strlen(key) > MAX_NAMED_BYTES;
+
+    if (constraint->refusal[0] == '\0')
+        snprintf(
+            constraint->refusal, sizeof(constraint->refusal),
+            "%s.properties%s%s: this model writes arguments as name=value, and this name cannot stand there",
+            constraint->path, is_long ? "" : ".", is_long ? "" : key);
+}
+
 static void put_property(struct place *place, const char *key, const json_t *schema)
 {
     struct constraint *constraint = place->constraint;
@@ -271,8 +283,10 @@ void constraint_tags(struct constraint *constraint, const struct calls_tags *tag
 
         if (constraint->out->len_bytes > CONSTRAINT_MAX_BYTES)
             break; /* too long, because each property may bring all of $defs; constraint_make() refuses it */
-        if (tags == NULL && !calls_is_keyword(bytes_str(key)))
-            continue; /* the splitter cannot read such a name */
+        if (tags == NULL && !calls_is_keyword(bytes_str(key))) {
+            refuse_name(constraint, key);
+            break;
+        }
         if (strlen(key) <= MAX_NAMED_BYTES)
             snprintf(constraint->path + n, sizeof(constraint->path) - n, ".properties.%s", key);
         if (!is_needed)

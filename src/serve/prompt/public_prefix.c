@@ -41,21 +41,15 @@ static int read_file(const char *path, struct fault *fault, struct buf *out)
 {
     const char *why;
     FILE *file = file_open(path, &why);
-    char piece[4096];
-    size_t n;
+    int rc;
 
     if (file == NULL)
         return fault_set(fault, E_IO, "%s: %s", path, why);
-    while ((n = fread(piece, 1, sizeof(piece), file)) > 0 && out->len_bytes <= MAX_FILE_BYTES)
-        buf_append(out, piece, n);
-    if (ferror(file)) {
-        fclose(file);
-        return fault_set(fault, E_IO, "%s: cannot be read", path);
-    }
+    rc = file_read_rest(file, MAX_FILE_BYTES, out);
     fclose(file);
-    if (out->len_bytes > MAX_FILE_BYTES)
-        return fault_set(fault, E_LIMIT, "%s: more than %u bytes", path, MAX_FILE_BYTES);
-    return out->is_bad ? fault_set(fault, E_NOMEM, "out of memory") : 0;
+    if (rc == E_LIMIT)
+        return fault_set(fault, rc, "%s: more than %u bytes", path, MAX_FILE_BYTES);
+    return rc != 0 ? fault_set(fault, rc, "%s: %s", path, rc == E_IO ? "cannot be read" : err_text(rc)) : 0;
 }
 
 /* Parses the beginning, followed by a question, as a request. */

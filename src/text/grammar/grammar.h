@@ -24,7 +24,9 @@
  * "path" beside "json" or "tagged" names the schema in faults, instead of "$".
  *
  * A stop id of the vocabulary is allowed where the constraint is complete.  Where the constraint cannot
- * continue, only a stop id is allowed. */
+ * continue, only a stop id is allowed.
+ *
+ * More than 15 functions: three objects (vocabulary, grammar, run) that are meaningless apart. */
 #ifndef TEXT_GRAMMAR_GRAMMAR_H
 #define TEXT_GRAMMAR_GRAMMAR_H
 

@@ -10,7 +10,9 @@
  *
  * Each byte of a text has a mark: who wrote it and which part of the conversation it belongs to. The marks
  * are marks[i], or one mark for the whole text. An operation that moves bytes moves their marks, so client
- * text is still known as client text after every filter. */
+ * text is still known as client text after every filter.
+ *
+ * More than 15 functions: one constructor and one accessor for each kind of value. */
 #ifndef TEXT_JINJA_VALUE_H
 #define TEXT_JINJA_VALUE_H
 

@@ -19,6 +19,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "text/toolcall/spell.h"
 
 #include <string.h>
 
@@ -28,6 +29,7 @@ struct context {
     const struct chat_extras *extras; /* may be NULL */
     bool is_reshaped;                 /* chat_message.number is set */
     struct jinja *jinja;
+    struct text *pieces; /* room for those of the message with the most */
 };
 
 /* The caller's number of message i; SIZE_MAX: chat_reshape() made the message. */
@@ -190,18 +192,43 @@ static struct value joined_text(const struct context *context, struct bytes syst
     return value;
 }
 
-static struct text piece_of(struct bytes text, size_t from, size_t to, uint32_t mark)
+struct content { /* a message's text in pieces, each with its mark */
+    const struct chat_message *message;
+    struct text *pieces;
+    size_t n, next_own;
+};
+
+/* Adds the text between from and to. The format's own bytes in it are not the client's. */
+static void content_add(struct content *content, size_t from, size_t to, uint32_t mark)
 {
-    return (struct text){.data = text.data + from, .len_bytes = to - from, .mark = mark};
+    const struct chat_message *message = content->message;
+    bool is_empty = from == to;
+
+    while (from < to || is_empty) {
+        const struct calls_span *own =
+            content->next_own < message->n_own ? &message->own[content->next_own] : NULL;
+        bool is_own = own != NULL && own->from <= from;
+        size_t end = own == NULL ? to : is_own ? own->to : own->from;
+
+        end = end < to ? end : to;
+        content->pieces[content->n++] = (struct text){.data = message->text.data + from,
+                                                      .len_bytes = end - from,
+                                                      .mark = is_own ? mark & ~(uint32_t)MARK_CLIENT : mark};
+        if (is_own && end == own->to)
+            content->next_own++;
+        from = end;
+        is_empty = false;
+    }
 }
 
-/* The message's text, cut into pieces at the places within it. */
+/* The message's text, cut into pieces at the places within it and around the format's own bytes. */
 static struct value content_value(const struct context *context, size_t i, uint32_t bits)
 {
-    struct bytes text = context->prompt->messages[i].text;
-    struct text pieces[CHAT_MAX_PLACES + 1];
+    struct content content = {.message = &context->prompt->messages[i]};
+    struct bytes text = content.message->text;
     size_t from = 0, n = 0;
 
+    content.pieces = context->pieces;
     for (size_t k = 0; context->extras != NULL && k < context->extras->n_places; k++) {
         const struct chat_place *place = &context->extras->places[k];
 
@@ -210,14 +237,14 @@ static struct value content_value(const struct context *context, size_t i, uint3
         size_t to = place->text_bytes < from             ? from
                     : place->text_bytes > text.len_bytes ? text.len_bytes
                                                          : place->text_bytes;
-        pieces[n] = piece_of(text, from, to, mark_of(context, i, PART_TEXT + n, bits));
+        content_add(&content, from, to, mark_of(context, i, PART_TEXT + n, bits));
         n++;
         from = to;
     }
-    if (n == 0)
+    if (content.n == 0 && content.message->n_own == 0)
         return text_value(context, text, mark_of(context, i, PART_TEXT, bits));
-    pieces[n] = piece_of(text, from, text.len_bytes, mark_of(context, i, PART_TEXT + n, bits));
-    return value_joined(context->jinja, pieces, n + 1);
+    content_add(&content, from, text.len_bytes, mark_of(context, i, PART_TEXT + n, bits));
+    return value_joined(context->jinja, content.pieces, content.n);
 }
 
 static struct value calls_value(const struct context *context, const struct chat_message *message,
@@ -366,6 +393,15 @@ static bool is_empty(const struct chat_message *message)
     return message->text.len_bytes == 0 && message->n_calls == 0;
 }
 
+static struct text *pieces_room(const struct chat_prompt *prompt, struct arena *arena)
+{
+    size_t max_own = 0;
+
+    for (size_t i = 0; i < prompt->n_messages; i++)
+        max_own = prompt->messages[i].n_own > max_own ? prompt->messages[i].n_own : max_own;
+    return arena_take(arena, (CHAT_MAX_PLACES + 1 + 2 * max_own) * sizeof(struct text));
+}
+
 int chat_run(const struct chat_format *format, const struct chat_prompt *prompt,
              const struct chat_extras *extras, struct fault *fault, struct chat_run *run, struct text *out)
 {
@@ -376,7 +412,8 @@ int chat_run(const struct chat_format *format, const struct chat_prompt *prompt,
 
     run->jinja = NULL;
     arena_init(&run->arena, 0);
-    if (chat_reshape(format, prompt, &run->arena, &shaped) < 0)
+    if (chat_reshape(format, prompt, &run->arena, &shaped) < 0 ||
+        (context.pieces = pieces_room(&shaped, &run->arena)) == NULL)
         return fault_set(fault, E_NOMEM, "out of memory");
     /* An answer that continues an empty message is a new answer. */
     if (stays_open(&shaped) && is_empty(&shaped.messages[shaped.n_messages - 1])) {

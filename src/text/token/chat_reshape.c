@@ -3,7 +3,8 @@
  *
  *     no tools at all           the tools are described in the system text; calls and results are written
  *                               into answers and questions, in the Hermes format, and parsed as such
- *     tools but no calls        likewise, but the template lists the tools
+ *     tools but no calls        the template lists the tools; calls are written in the template's own
+ *                               format where one is detected, results into questions
  *     one call per turn         a turn with more calls is split into turns, each with its result
  *     no text beside a call     the text becomes a turn before the call, or is left out if refused there too
  *     no answer without text    the answer is left out
@@ -24,6 +25,7 @@
 
 #include "base/err.h"
 #include "base/str.h"
+#include "text/toolcall/spell.h"
 
 #define MAX_REORDERED 256 /* limit on a turn's results that are matched to calls in any order */
 
@@ -149,14 +151,19 @@ static void put_tools(const struct chat_prompt *from, struct buf *out)
     buf_append_str(out, "</tools>\n");
 }
 
+/* True if calls are written in the format that the template's listing asks for. */
+static bool spells_natively(const struct chat_format *format)
+{
+    return format->lists_tools && format->detected != CALLS_PLAIN;
+}
+
 /* True if the system text explains how calls are written. A template that lists the tools and has a call
  * format explains it itself. */
 static bool describes_calls(const struct reshape *reshape)
 {
     const struct chat_format *format = reshape->format;
 
-    return reshape->is_generic && reshape->from->n_tools > 0 &&
-           !(format->lists_tools && format->detected != CALLS_PLAIN);
+    return reshape->is_generic && reshape->from->n_tools > 0 && !spells_natively(format);
 }
 
 static struct bytes describe_tools(struct reshape *reshape, struct bytes system)
@@ -171,6 +178,26 @@ static struct bytes describe_tools(struct reshape *reshape, struct bytes system)
                           "comes with the next message:\n<tool_call>\n{\"name\": \"NAME\", \"arguments\": "
                           "{...}}\n</tool_call>");
     return keep(reshape, &text);
+}
+
+/* Writes the calls behind the turn's text, in the format's own way. */
+static void spell_native_calls(struct reshape *reshape, struct chat_message *turn)
+{
+    enum calls_format calls = reshape->format->info.calls;
+    const struct calls_grammar *grammar = &calls_row_of(calls)->grammar;
+    struct calls_spelling spelling = {0};
+    struct bytes own;
+
+    buf_append(&spelling.text, turn->text.data, turn->text.len_bytes);
+    if (turn->text.len_bytes > 0 && !grammar->has_list)
+        buf_append_str(&spelling.text, grammar->between);
+    for (size_t i = 0; i < turn->n_calls; i++)
+        calls_spell(calls, turn->calls[i].name, turn->calls[i].arguments, &spelling);
+    calls_spell_end(calls, &spelling);
+    own = keep(reshape, &spelling.own);
+    turn->own = (const struct calls_span *)(const void *)own.data;
+    turn->n_own = own.len_bytes / sizeof(*turn->own);
+    turn->text = keep(reshape, &spelling.text);
 }
 
 static struct bytes spell_calls(struct reshape *reshape, const struct chat_message *message)
@@ -214,7 +241,10 @@ static void add_generic(struct reshape *reshape, const struct chat_message *mess
         turn->role = CHAT_USER;
         turn->text = wrap(reshape, "<tool_response>\n", message->text, "\n</tool_response>");
     } else if (message->n_calls > 0) {
-        turn->text = spell_calls(reshape, message);
+        if (spells_natively(reshape->format))
+            spell_native_calls(reshape, turn);
+        else
+            turn->text = spell_calls(reshape, message);
         turn->n_calls = 0;
     }
 }

@@ -186,23 +186,37 @@ int calls_mistral_header(struct calls *calls)
                                                   : named_header(calls, text, at);
 }
 
-int calls_list_tail(struct calls *calls)
+enum calls_next calls_list_next(struct calls *calls)
 {
     struct bytes text = buf_view(&calls->held);
     size_t at = calls_skip_blanks(text, 0);
 
     if (at == text.len_bytes)
-        return 0;
+        return CALLS_NEXT_MORE;
     if (calls->is_list && text.data[at] == ',') {
         buf_consume(&calls->held, at + 1);
         calls->opened = "";
         calls->state = CALLS_HEADER;
-        return 1;
+        return CALLS_NEXT_ITEM;
     }
-    if (calls->is_list && text.data[at] == ']')
-        at++;
-    buf_consume(&calls->held, at);
-    calls_begin_text(calls);
+    if (calls->is_list && text.data[at] == ']') {
+        buf_consume(&calls->held, at + 1);
+        calls->is_list = false;
+        return CALLS_NEXT_END;
+    }
+    return CALLS_NEXT_NONE;
+}
+
+int calls_list_tail(struct calls *calls)
+{
+    enum calls_next next = calls_list_next(calls);
+
+    if (next == CALLS_NEXT_MORE)
+        return 0;
+    if (next == CALLS_NEXT_NONE)
+        buf_consume(&calls->held, calls_skip_blanks(buf_view(&calls->held), 0));
+    if (next != CALLS_NEXT_ITEM)
+        calls_begin_text(calls);
     return 1;
 }
 

@@ -272,20 +272,9 @@ int calls_keywords_header(struct calls *calls)
 
 int calls_keywords_tail(struct calls *calls)
 {
-    struct bytes text = buf_view(&calls->held);
-    size_t at = calls_skip_blanks(text, 0);
+    enum calls_next next = calls_list_next(calls);
 
-    if (at == text.len_bytes)
+    if (next == CALLS_NEXT_MORE)
         return 0;
-    if (calls->is_list && text.data[at] == ',') {
-        buf_consume(&calls->held, at + 1);
-        calls->opened = "";
-        calls->state = CALLS_HEADER;
-        return 1;
-    }
-    if (calls->is_list && text.data[at] == ']') {
-        buf_consume(&calls->held, at + 1);
-        calls->is_list = false;
-    }
-    return calls_mark_tail(calls);
+    return next == CALLS_NEXT_ITEM ? 1 : calls_mark_tail(calls);
 }

@@ -79,7 +79,14 @@ struct calls {       /* fields used for every piece of text come first */
 int calls_object_header(struct calls *calls); /* {"name": "N", "arguments": {...} */
 int calls_mistral_header(struct calls *calls);
 int calls_deepseek_header(struct calls *calls);
-int calls_mark_tail(struct calls *calls);  /* a closing mark */
+int calls_mark_tail(struct calls *calls); /* a closing mark */
+enum calls_next {
+    CALLS_NEXT_MORE, /* more text is needed */
+    CALLS_NEXT_ITEM, /* a comma was taken; the state is HEADER */
+    CALLS_NEXT_END,  /* the closing bracket of the list was taken */
+    CALLS_NEXT_NONE  /* other text follows; nothing was taken */
+};
+enum calls_next calls_list_next(struct calls *calls);
 int calls_list_tail(struct calls *calls);  /* the next item of a list, or its end */
 int calls_llama_tail(struct calls *calls); /* a semicolon or a comma */
 /* calls_tags.c */

@@ -53,7 +53,6 @@ struct kvxfer_message {
     const kv_block_id *blocks; /* GRANT: borrowed for the call */
     uint32_t skip_blocks;      /* GRANT: leading blocks that the receiver already has */
     uint64_t ticket;           /* GRANT */
-    uint32_t deadline_ms;      /* GRANT */
     enum tr_kind transport;    /* GRANT: the transport that carries the pieces */
     int code;                  /* REFUSED, CANCEL, FETCH_REFUSED */
     uint32_t retry_after_ms;   /* REFUSED: offer again after this time; 0: never */

@@ -90,7 +90,6 @@ int kvxfer_recv_new(const struct kvxfer_recv_opts *opts, uint64_t now_ns, struct
                                                .n_blocks = recv->n_leased,
                                                .skip_blocks = opts->skip_blocks,
                                                .ticket = opts->ticket,
-                                               .deadline_ms = (uint32_t)(opts->timeout_ns / NS_PER_MS),
                                                .transport = opts->kind});
     return 0;
 }
@@ -236,9 +235,4 @@ void kvxfer_recv_tick(struct kvxfer_recv *recv, uint64_t now_ns)
 {
     if (now_ns - recv->moved_ns > recv->opts.timeout_ns)
         recv_give_up(recv, E_TIMEOUT);
-}
-
-bool kvxfer_recv_is_closed(const struct kvxfer_recv *recv)
-{
-    return recv->state == RECV_CLOSED;
 }

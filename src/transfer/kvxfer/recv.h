@@ -62,6 +62,5 @@ void kvxfer_recv_peer_lost(struct kvxfer_recv *recv);
 void kvxfer_recv_message(struct kvxfer_recv *recv, const struct kvxfer_message *message, uint64_t now_ns);
 void kvxfer_recv_event(struct kvxfer_recv *recv, const struct tr_event *event, uint64_t now_ns);
 void kvxfer_recv_tick(struct kvxfer_recv *recv, uint64_t now_ns);
-bool kvxfer_recv_is_closed(const struct kvxfer_recv *recv);
 
 #endif

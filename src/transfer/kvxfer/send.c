@@ -353,8 +353,3 @@ bool kvxfer_send_is_granted(const struct kvxfer_send *send)
 {
     return send->state == SEND_PUSHING || send->state == SEND_PUSHED;
 }
-
-bool kvxfer_send_is_closed(const struct kvxfer_send *send)
-{
-    return send->state == SEND_CLOSED;
-}

@@ -14,7 +14,7 @@ libtransfer_transport_a_SOURCES += src/transfer/transport/verbs_priv.h src/trans
 	src/transfer/transport/tr_rdma_priv.h src/transfer/transport/tr_rdma_qp_priv.h \
 	src/transfer/transport/tr_rdma.c src/transfer/transport/tr_rdma_fall.c src/transfer/transport/tr_rdma_mr.c src/transfer/transport/tr_rdma_qp.c \
 	src/transfer/transport/tr_rdma_rail.c src/transfer/transport/tr_rdma_rails.c src/transfer/transport/tr_rdma_recv.c \
-	src/transfer/transport/tr_rdma_send.c src/transfer/transport/tr_rdma_share.c
+	src/transfer/transport/tr_rdma_send.c src/transfer/transport/tr_rdma_connect.c
 else
 libtransfer_transport_a_SOURCES += src/transfer/transport/tr_rdma_none.c
 endif

@@ -17,7 +17,7 @@
  * values. On plain TCP and UNIX sockets PROOF is the authentication; under TLS it is a second safeguard. A
  * connection handles nothing else before it.
  *
- * Each state has one function; only conn_set_state() changes the state. A connection that dies is unlinked
+ * Each state has one function; only tr_conn_set_state() changes the state. A connection that dies is unlinked
  * at once. It is freed when the event that ended it is over (tr_conns_free_dead). */
 #include "transfer/transport/tr_priv.h"
 
@@ -42,9 +42,9 @@ static const char *const state_names[] = {"connecting", "shaking", "greeting", "
 
 static const char *const kind_names[] = {[TR_SHM] = "shm", [TR_TCP] = "tcp", [TR_RDMA] = "rdma"};
 
-static void step(struct tr_conn *conn);
+static void tr_conn_advance(struct tr_conn *conn);
 
-static void conn_set_state(struct tr_conn *conn, enum tr_conn_state state)
+static void tr_conn_set_state(struct tr_conn *conn, enum tr_conn_state state)
 {
     log_debug("kv_connection_state", LOG_STR("peer", tr_conn_name(conn)),
               LOG_STR("from", state_names[conn->state]), LOG_STR("to", state_names[state]));
@@ -60,20 +60,20 @@ const char *tr_conn_name(const struct tr_conn *conn)
 
 /* ---- making and ending ---- */
 
-static void on_ready_fd(void *arg, int fd, unsigned ready)
+static void tr_conn_on_ready_fd(void *arg, int fd, unsigned ready)
 {
-    step(arg);
+    tr_conn_advance(arg);
 }
 
-static void on_again(void *arg)
+static void tr_conn_on_again(void *arg)
 {
     struct tr_conn *conn = arg;
 
     conn->is_kicked = false;
-    step(conn);
+    tr_conn_advance(conn);
 }
 
-static void free_conn(struct tr_conn *conn)
+static void tr_conn_free_now(struct tr_conn *conn)
 {
     stranger_leave(conn->stranger);
     conn->ops->fini(conn);
@@ -101,12 +101,12 @@ int tr_conn_new(struct tr_node *node, enum tr_kind kind, int fd, struct tr_peer 
     conn->wants = EV_FD_READ;
     err = tr_stream_init(&conn->stream, fd, kind == TR_SHM, kind != TR_SHM ? tls : NULL, peer == NULL);
     if (err == 0)
-        err = ev_timer_new(node->loop, on_again, conn, &conn->again);
+        err = ev_timer_new(node->loop, tr_conn_on_again, conn, &conn->again);
     if (err == 0)
-        err = ev_fd_new(node->loop, fd, EV_FD_READ, on_ready_fd, conn, &conn->watch);
+        err = ev_fd_new(node->loop, fd, EV_FD_READ, tr_conn_on_ready_fd, conn, &conn->watch);
     if (err != 0) {
         conn->stream.fd = -1; /* the caller keeps fd */
-        free_conn(conn);
+        tr_conn_free_now(conn);
         return err;
     }
     list_push_back(&node->conns, &conn->node);
@@ -156,7 +156,7 @@ void tr_conns_free_dead(struct tr_node *node)
     struct list *at;
 
     while ((at = list_pop_front(&node->dead_conns)) != NULL)
-        free_conn(container_of(at, struct tr_conn, node));
+        tr_conn_free_now(container_of(at, struct tr_conn, node));
 }
 
 void tr_conns_free(struct tr_node *node)
@@ -164,7 +164,7 @@ void tr_conns_free(struct tr_node *node)
     struct list *at;
 
     while ((at = list_pop_front(&node->conns)) != NULL)
-        free_conn(container_of(at, struct tr_conn, node));
+        tr_conn_free_now(container_of(at, struct tr_conn, node));
     tr_conns_free_dead(node);
 }
 
@@ -217,7 +217,7 @@ int tr_conn_say(struct tr_conn *conn, const struct kv_frame *frame, struct fault
 }
 
 /* A listener does not know yet which kind the dialler wants: its HELLO names the kind of the socket. */
-static uint8_t kind_on_wire(enum tr_kind kind)
+static uint8_t tr_conn_kind_on_wire(enum tr_kind kind)
 {
     switch (kind) {
     case TR_SHM:
@@ -230,21 +230,21 @@ static uint8_t kind_on_wire(enum tr_kind kind)
     return 0;
 }
 
-static bool is_kind_expected(const struct tr_conn *conn, uint8_t kind)
+static bool tr_conn_is_kind_expected(const struct tr_conn *conn, uint8_t kind)
 {
     if (conn->kind == TR_SHM)
         return kind == KV_FRAME_SHM;
     return kind == KV_FRAME_TCP || (conn->peer == NULL && kind == KV_FRAME_RDMA);
 }
 
-static int say_hello(struct tr_conn *conn, struct fault *fault)
+static int tr_conn_send_hello(struct tr_conn *conn, struct fault *fault)
 {
     const struct tr_node *node = conn->owner;
     struct kv_frame frame = {.type = KV_FRAME_HELLO};
     struct kv_frame_hello *hello = &frame.as.hello;
 
     hello->version = KV_FRAME_VERSION;
-    hello->kind = kind_on_wire(conn->kind);
+    hello->kind = tr_conn_kind_on_wire(conn->kind);
     hello->side = conn->peer != NULL ? KV_FRAME_DIALER : KV_FRAME_ACCEPTOR;
     hello->n_layers = node->opts.geometry.n_layers;
     hello->piece_bytes = node->opts.geometry.piece_bytes;
@@ -256,12 +256,13 @@ static int say_hello(struct tr_conn *conn, struct fault *fault)
     return tr_conn_say(conn, &frame, fault);
 }
 
-static int check_hello(const struct tr_conn *conn, const struct kv_frame_hello *hello, struct fault *fault)
+static int tr_conn_check_hello(const struct tr_conn *conn, const struct kv_frame_hello *hello,
+                               struct fault *fault)
 {
     const struct tr_node *node = conn->owner;
     unsigned side = conn->peer != NULL ? KV_FRAME_ACCEPTOR : KV_FRAME_DIALER;
 
-    if (!is_kind_expected(conn, hello->kind) || hello->side != side)
+    if (!tr_conn_is_kind_expected(conn, hello->kind) || hello->side != side)
         return fault_set(fault, E_PROTO, "%s greets as kind %u, side %u", hello->node, hello->kind,
                          hello->side);
     if (hello->layout != node->opts.layout || hello->n_layers != node->opts.geometry.n_layers ||
@@ -277,7 +278,7 @@ static int check_hello(const struct tr_conn *conn, const struct kv_frame_hello *
 }
 
 /* mac = HMAC(key, label || side || speaker's HELLO || listener's HELLO) */
-static int compute_proof(const struct tr_conn *conn, bool of_peer, uint8_t out[KV_FRAME_PROOF_BYTES])
+static int tr_conn_compute_auth(const struct tr_conn *conn, bool of_peer, uint8_t out[KV_FRAME_PROOF_BYTES])
 {
     bool by_dialler = (conn->peer != NULL) != of_peer;
     uint8_t text[sizeof(PROOF_LABEL) + 2 * KV_FRAME_MAX_BYTES];
@@ -298,7 +299,7 @@ static int compute_proof(const struct tr_conn *conn, bool of_peer, uint8_t out[K
 
 /* ---- one function per state: 1: state changed, run the next; 0: wait; negative: fail ---- */
 
-static int in_connecting(struct tr_conn *conn, struct fault *fault)
+static int tr_conn_in_connecting(struct tr_conn *conn, struct fault *fault)
 {
     int why = 0;
     socklen_t len_bytes = sizeof(why);
@@ -312,23 +313,23 @@ static int in_connecting(struct tr_conn *conn, struct fault *fault)
         return 0;
     }
     conn->stream.is_blocked = false;
-    conn_set_state(conn, TR_CONN_SHAKING);
+    tr_conn_set_state(conn, TR_CONN_SHAKING);
     return 1;
 }
 
-static int in_shaking(struct tr_conn *conn, struct fault *fault)
+static int tr_conn_in_shaking(struct tr_conn *conn, struct fault *fault)
 {
     int rc = tr_stream_shake(&conn->stream, fault);
 
     if (rc <= 0)
         return rc;
-    if (say_hello(conn, fault) != 0)
+    if (tr_conn_send_hello(conn, fault) != 0)
         return fault->code;
-    conn_set_state(conn, TR_CONN_GREETING);
+    tr_conn_set_state(conn, TR_CONN_GREETING);
     return 1;
 }
 
-static int in_greeting(struct tr_conn *conn, struct fault *fault)
+static int tr_conn_in_greeting(struct tr_conn *conn, struct fault *fault)
 {
     struct kv_frame frame, proof = {.type = KV_FRAME_PROOF};
     int rc = tr_conn_read_frame(conn, fault, &frame);
@@ -337,7 +338,7 @@ static int in_greeting(struct tr_conn *conn, struct fault *fault)
         return rc;
     if (frame.type != KV_FRAME_HELLO)
         return fault_set(fault, E_PROTO, "frame type %d instead of HELLO", frame.type);
-    rc = check_hello(conn, &frame.as.hello, fault);
+    rc = tr_conn_check_hello(conn, &frame.as.hello, fault);
     if (rc != 0)
         return rc;
     conn->peer_geometry = frame.as.hello;
@@ -346,26 +347,26 @@ static int in_greeting(struct tr_conn *conn, struct fault *fault)
         conn->kind = TR_RDMA;
         conn->ops = &tr_rdma_ops;
     }
-    rc = compute_proof(conn, false, proof.as.proof.mac);
+    rc = tr_conn_compute_auth(conn, false, proof.as.proof.mac);
     if (rc != 0)
         return fault_set(fault, rc, "cannot compute a proof");
     rc = tr_conn_say(conn, &proof, fault);
     if (rc != 0)
         return rc;
-    conn_set_state(conn, TR_CONN_PROVING);
+    tr_conn_set_state(conn, TR_CONN_PROVING);
     return 1;
 }
 
-static int become_ready(struct tr_conn *conn, struct fault *fault)
+static int tr_conn_become_ready(struct tr_conn *conn, struct fault *fault)
 {
-    conn_set_state(conn, TR_CONN_READY);
+    tr_conn_set_state(conn, TR_CONN_READY);
     if (conn->peer == NULL)
         log_info("kv_connection_ready", LOG_STR("peer", conn->peer_geometry.node),
                  LOG_STR("kind", kind_names[conn->kind]));
     return conn->ops->ready(conn, fault);
 }
 
-static int in_proving(struct tr_conn *conn, struct fault *fault)
+static int tr_conn_in_proving(struct tr_conn *conn, struct fault *fault)
 {
     struct kv_frame frame;
     uint8_t mac[KV_FRAME_PROOF_BYTES];
@@ -373,26 +374,26 @@ static int in_proving(struct tr_conn *conn, struct fault *fault)
 
     if (rc <= 0)
         return rc;
-    if (frame.type != KV_FRAME_PROOF || compute_proof(conn, true, mac) != 0 ||
+    if (frame.type != KV_FRAME_PROOF || tr_conn_compute_auth(conn, true, mac) != 0 ||
         CRYPTO_memcmp(mac, frame.as.proof.mac, sizeof(mac)) != 0)
         return fault_set(fault, E_AUTH, "%s does not know the cluster's key", conn->peer_geometry.node);
     stranger_prove(conn->stranger);
     conn->stranger = NULL;
     if (conn->kind != TR_TCP) {
-        conn_set_state(conn, TR_CONN_SHARING);
+        tr_conn_set_state(conn, TR_CONN_SHARING);
         return 1;
     }
-    return become_ready(conn, fault);
+    return tr_conn_become_ready(conn, fault);
 }
 
-static int in_sharing(struct tr_conn *conn, struct fault *fault)
+static int tr_conn_in_sharing(struct tr_conn *conn, struct fault *fault)
 {
     struct kv_frame frame = {.type = KV_FRAME_SHARE};
     uint8_t bytes[KV_FRAME_MAX_BYTES];
     int rc;
 
     if (conn->kind == TR_RDMA) {
-        rc = tr_rdma_share(conn, fault);
+        rc = tr_rdma_connect(conn, fault);
     } else if (conn->peer != NULL) {
         const int fds[2] = {conn->owner->arena_fd, tr_control_fd(conn->owner->control)};
         size_t len_bytes = kv_frame_pack(&frame, bytes);
@@ -405,11 +406,11 @@ static int in_sharing(struct tr_conn *conn, struct fault *fault)
         if (rc > 0 && frame.type != KV_FRAME_SHARE)
             return fault_set(fault, E_PROTO, "frame type %d instead of SHARE", frame.type);
     }
-    return rc <= 0 ? rc : become_ready(conn, fault);
+    return rc <= 0 ? rc : tr_conn_become_ready(conn, fault);
 }
 
 /* Reads frames from the receiver: REJECT only. */
-static int read_rejects(struct tr_conn *conn, struct fault *fault)
+static int tr_conn_read_rejects(struct tr_conn *conn, struct fault *fault)
 {
     struct kv_frame frame;
     int rc;
@@ -422,7 +423,7 @@ static int read_rejects(struct tr_conn *conn, struct fault *fault)
     return rc;
 }
 
-static int in_ready(struct tr_conn *conn, struct fault *fault)
+static int tr_conn_in_ready(struct tr_conn *conn, struct fault *fault)
 {
     int rc = tr_stream_flush(&conn->stream);
 
@@ -430,32 +431,32 @@ static int in_ready(struct tr_conn *conn, struct fault *fault)
         return fault_set(fault, rc, "connection lost");
     if (conn->peer == NULL)
         return conn->ops->receive(conn, fault);
-    rc = conn->ops->listen != NULL ? conn->ops->listen(conn, fault) : read_rejects(conn, fault);
+    rc = conn->ops->listen != NULL ? conn->ops->listen(conn, fault) : tr_conn_read_rejects(conn, fault);
     return rc < 0 ? rc : conn->ops->send(conn, fault);
 }
 
-static int act(struct tr_conn *conn, struct fault *fault)
+static int tr_conn_act(struct tr_conn *conn, struct fault *fault)
 {
     switch (conn->state) {
     case TR_CONN_CONNECTING:
-        return in_connecting(conn, fault);
+        return tr_conn_in_connecting(conn, fault);
     case TR_CONN_SHAKING:
-        return in_shaking(conn, fault);
+        return tr_conn_in_shaking(conn, fault);
     case TR_CONN_GREETING:
-        return in_greeting(conn, fault);
+        return tr_conn_in_greeting(conn, fault);
     case TR_CONN_PROVING:
-        return in_proving(conn, fault);
+        return tr_conn_in_proving(conn, fault);
     case TR_CONN_SHARING:
-        return in_sharing(conn, fault);
+        return tr_conn_in_sharing(conn, fault);
     case TR_CONN_READY:
-        return in_ready(conn, fault);
+        return tr_conn_in_ready(conn, fault);
     case TR_CONN_DEAD:
         return 0;
     }
     return 0;
 }
 
-static void update_watch(struct tr_conn *conn)
+static void tr_conn_update_watch(struct tr_conn *conn)
 {
     bool wants_write = conn->stream.is_blocked || tr_stream_has_output(&conn->stream);
     unsigned wants = EV_FD_READ | (wants_write ? EV_FD_WRITE : 0);
@@ -466,14 +467,14 @@ static void update_watch(struct tr_conn *conn)
 }
 
 /* Runs the connection as far as it can go now. */
-static void step(struct tr_conn *conn)
+static void tr_conn_advance(struct tr_conn *conn)
 {
     struct tr_node *node = conn->owner;
     struct fault fault = {0};
     int rc;
 
     do
-        rc = act(conn, &fault);
+        rc = tr_conn_act(conn, &fault);
     while (rc > 0 && conn->state != TR_CONN_READY);
     if (rc > 0) /* READY: just became so, or its turn ended with work left */
         tr_conn_wake(conn);
@@ -485,7 +486,7 @@ static void step(struct tr_conn *conn)
             fault_set(&fault, rc, "%s", err_text(rc));
         tr_conn_fail(conn, &fault);
     } else {
-        update_watch(conn);
+        tr_conn_update_watch(conn);
     }
     tr_tickets_tell(node);
     tr_conns_free_dead(node);

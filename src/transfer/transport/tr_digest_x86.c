@@ -13,7 +13,7 @@
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-static void look(void)
+static void tr_digest_look(void)
 {
     XXH3_state_t *state = XXH3_createState();
 
@@ -26,7 +26,7 @@ static void look(void)
 
 void tr_digest_reset(XXH3_state_t *state)
 {
-    pthread_once(&once, look);
+    pthread_once(&once, tr_digest_look);
     XXH3_64bits_reset(state);
 }
 

@@ -32,8 +32,8 @@
 #define BATCH          64
 
 /* Parses "127.0.0.1:80" or "[::1]:80". Numeric only: this thread never looks a name up. */
-static int parse_address(const char *text, struct fault *fault, struct sockaddr_storage *out,
-                         socklen_t *len_out)
+static int tr_listen_parse_address(const char *text, struct fault *fault, struct sockaddr_storage *out,
+                                   socklen_t *len_out)
 {
     struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM};
     struct addrinfo *info = NULL;
@@ -53,7 +53,7 @@ static int parse_address(const char *text, struct fault *fault, struct sockaddr_
     return 0;
 }
 
-static int unix_address(const char *path, struct fault *fault, struct sockaddr_un *out)
+static int tr_listen_unix_address(const char *path, struct fault *fault, struct sockaddr_un *out)
 {
     *out = (struct sockaddr_un){.sun_family = AF_UNIX};
     if (path[0] == '\0' || strlen(path) >= sizeof(out->sun_path))
@@ -63,7 +63,7 @@ static int unix_address(const char *path, struct fault *fault, struct sockaddr_u
     return 0;
 }
 
-static void tune_tcp(const struct tr_node *node, int fd)
+static void tr_listen_tune_tcp(const struct tr_node *node, int fd)
 {
     const int on = 1, idle_s = 10, interval_s = 5, probes = 3;
     unsigned timeout_ms = (unsigned)(node->opts.io_timeout_ns / NS_PER_MS);
@@ -84,14 +84,14 @@ void tr_listen_know(struct tr_node *node, const char *address)
     struct sockaddr_storage sa;
     socklen_t sa_bytes;
 
-    if (node->tcp.strangers != NULL && parse_address(address, NULL, &sa, &sa_bytes) == 0)
+    if (node->tcp.strangers != NULL && tr_listen_parse_address(address, NULL, &sa, &sa_bytes) == 0)
         strangers_know(node->tcp.strangers, (const struct sockaddr *)&sa);
 }
 
 /* ---- dialling ---- */
 
-static int open_socket(const struct tr_node *node, enum tr_kind kind, const char *address,
-                       struct fault *fault)
+static int tr_listen_open_socket(const struct tr_node *node, enum tr_kind kind, const char *address,
+                                 struct fault *fault)
 {
     union {
         struct sockaddr sa;
@@ -99,8 +99,8 @@ static int open_socket(const struct tr_node *node, enum tr_kind kind, const char
         struct sockaddr_un un;
     } to = {0};
     socklen_t len_bytes = sizeof(to.un);
-    int err = kind == TR_SHM ? unix_address(address, fault, &to.un)
-                             : parse_address(address, fault, &to.storage, &len_bytes);
+    int err = kind == TR_SHM ? tr_listen_unix_address(address, fault, &to.un)
+                             : tr_listen_parse_address(address, fault, &to.storage, &len_bytes);
     int fd;
 
     if (err != 0)
@@ -109,7 +109,7 @@ static int open_socket(const struct tr_node *node, enum tr_kind kind, const char
     if (fd < 0)
         return fault_set(fault, E_IO, "no socket: %s", strerror(errno));
     if (kind != TR_SHM)
-        tune_tcp(node, fd);
+        tr_listen_tune_tcp(node, fd);
     if (connect(fd, &to.sa, len_bytes) != 0 && errno != EINPROGRESS) {
         err = fault_set(fault, E_CLOSED, "cannot connect to %s: %s", address, strerror(errno));
         close(fd);
@@ -120,7 +120,7 @@ static int open_socket(const struct tr_node *node, enum tr_kind kind, const char
 
 int tr_conn_dial(struct tr_node *node, struct tr_peer *peer, struct fault *fault)
 {
-    int fd = open_socket(node, peer->kind, peer->address, fault);
+    int fd = tr_listen_open_socket(node, peer->kind, peer->address, fault);
     struct tr_conn *conn;
     int err;
 
@@ -141,25 +141,25 @@ int tr_conn_dial(struct tr_node *node, struct tr_peer *peer, struct fault *fault
 
 /* ---- accepting ---- */
 
-static void rest(struct tr_listener *listener)
+static void tr_listen_rest(struct tr_listener *listener)
 {
     ev_fd_want(listener->watch, 0);
     ev_timer_start(listener->resume, REST_NS);
 }
 
-static void on_resume(void *arg)
+static void tr_listen_on_resume(void *arg)
 {
     struct tr_listener *listener = arg;
 
     ev_fd_want(listener->watch, EV_FD_READ);
 }
 
-static bool has_room(const struct tr_node *node)
+static bool tr_listen_has_room(const struct tr_node *node)
 {
     return atomic_load_explicit(&node->totals.connections_open, memory_order_relaxed) < TR_MAX_ACCEPTED;
 }
 
-static void on_evicted(void *owner)
+static void tr_listen_on_evicted(void *owner)
 {
     struct tr_conn *conn = owner;
     struct tr_node *node = conn->owner;
@@ -171,26 +171,26 @@ static void on_evicted(void *owner)
     tr_conns_free_dead(node);
 }
 
-static void on_begun(void *arg, int fd, const struct sockaddr *from, struct stranger *stranger)
+static void tr_listen_on_begun(void *arg, int fd, const struct sockaddr *from, struct stranger *stranger)
 {
     struct tr_listener *listener = arg;
     struct tr_node *node = listener->node;
     struct tr_conn *conn;
 
     if (listener->kind == TR_TCP)
-        tune_tcp(node, fd);
-    if ((!has_room(node) && !strangers_make_room(listener->strangers, NULL)) ||
+        tr_listen_tune_tcp(node, fd);
+    if ((!tr_listen_has_room(node) && !strangers_make_room(listener->strangers, NULL)) ||
         tr_conn_new(node, listener->kind, fd, NULL, &conn) != 0) {
         stranger_leave(stranger);
         close(fd);
         return;
     }
     conn->stranger = stranger;
-    stranger_bind(stranger, on_evicted, conn);
+    stranger_bind(stranger, tr_listen_on_evicted, conn);
     atomic_fetch_add_explicit(&node->totals.connections_accepted, 1, memory_order_relaxed);
 }
 
-static void on_end(void *arg, enum stranger_end why)
+static void tr_listen_on_end(void *arg, enum stranger_end why)
 {
     struct tr_listener *listener = arg;
     struct tr_totals *totals = &listener->node->totals;
@@ -199,7 +199,7 @@ static void on_end(void *arg, enum stranger_end why)
                               memory_order_relaxed);
 }
 
-static void on_acceptable(void *arg, int fd, unsigned ready)
+static void tr_listen_on_acceptable(void *arg, int fd, unsigned ready)
 {
     struct tr_listener *listener = arg;
 
@@ -214,13 +214,13 @@ static void on_acceptable(void *arg, int fd, unsigned ready)
             return;
         } else if (errno != EINTR && errno != ECONNABORTED && errno != EPROTO) {
             log_warn("kv_accept_failed", LOG_STR("error", strerror(errno)));
-            rest(listener);
+            tr_listen_rest(listener);
             return;
         }
     }
 }
 
-static int start_listening(struct tr_node *node, struct tr_listener *listener, enum tr_kind kind, int fd)
+static int tr_listen_start(struct tr_node *node, struct tr_listener *listener, enum tr_kind kind, int fd)
 {
     const struct strangers_opts opts = {.loop = node->loop,
                                         .port = kind == TR_SHM ? "kv.unix" : "kv.tcp",
@@ -228,8 +228,8 @@ static int start_listening(struct tr_node *node, struct tr_listener *listener, e
                                         .max_per_address = TR_MAX_STRANGERS / 4,
                                         .begin_ns = STRANGERS_BEGIN_NS,
                                         .awaits_hello = kind == TR_TCP && node->opts.tls_server != NULL,
-                                        .on_begun = on_begun,
-                                        .on_end = on_end,
+                                        .on_begun = tr_listen_on_begun,
+                                        .on_end = tr_listen_on_end,
                                         .arg = listener};
     int err;
 
@@ -239,9 +239,9 @@ static int start_listening(struct tr_node *node, struct tr_listener *listener, e
     listener->fd = fd;
     err = strangers_new(&opts, &listener->strangers);
     if (err == 0)
-        err = ev_timer_new(node->loop, on_resume, listener, &listener->resume);
+        err = ev_timer_new(node->loop, tr_listen_on_resume, listener, &listener->resume);
     if (err == 0)
-        err = ev_fd_new(node->loop, fd, EV_FD_READ, on_acceptable, listener, &listener->watch);
+        err = ev_fd_new(node->loop, fd, EV_FD_READ, tr_listen_on_acceptable, listener, &listener->watch);
     return err;
 }
 
@@ -251,7 +251,7 @@ int tr_listen_tcp(struct tr_node *node, const char *address, struct fault *fault
     socklen_t sa_bytes;
     const int on = 1;
     char host[64], port[8];
-    int err = parse_address(address, fault, &sa, &sa_bytes);
+    int err = tr_listen_parse_address(address, fault, &sa, &sa_bytes);
     int fd;
 
     if (err != 0)
@@ -271,10 +271,10 @@ int tr_listen_tcp(struct tr_node *node, const char *address, struct fault *fault
     }
     snprintf(node->tcp_address, sizeof(node->tcp_address),
              sa.ss_family == AF_INET ? "%s:%.6s" : "[%.50s]:%.6s", host, port);
-    return start_listening(node, &node->tcp, TR_TCP, fd);
+    return tr_listen_start(node, &node->tcp, TR_TCP, fd);
 }
 
-static bool is_left_over(const struct sockaddr_un *un)
+static bool tr_listen_is_left_over(const struct sockaddr_un *un)
 {
     struct stat st;
     int fd;
@@ -293,14 +293,14 @@ static bool is_left_over(const struct sockaddr_un *un)
 int tr_listen_unix(struct tr_node *node, const char *path, struct fault *fault)
 {
     struct sockaddr_un un;
-    int err = unix_address(path, fault, &un);
+    int err = tr_listen_unix_address(path, fault, &un);
     int fd;
 
     if (err != 0)
         return err;
     /* Another user may own the file. ENOENT is fine: the process that left it may remove it at the same
      * time. */
-    if (is_left_over(&un) && unlink(path) != 0 && errno != ENOENT)
+    if (tr_listen_is_left_over(&un) && unlink(path) != 0 && errno != ENOENT)
         return fault_set(fault, E_IO,
                          "cannot listen on %s: the socket that was left there cannot be removed: %s", path,
                          strerror(errno));
@@ -314,10 +314,10 @@ int tr_listen_unix(struct tr_node *node, const char *path, struct fault *fault)
         return err;
     }
     strcpy(node->unix_path, path);
-    return start_listening(node, &node->unix_, TR_SHM, fd);
+    return tr_listen_start(node, &node->unix_, TR_SHM, fd);
 }
 
-static void close_one(struct tr_listener *listener)
+static void tr_listen_close_one(struct tr_listener *listener)
 {
     ev_fd_free(listener->watch);
     ev_timer_free(listener->resume);
@@ -329,8 +329,8 @@ static void close_one(struct tr_listener *listener)
 
 void tr_listen_close(struct tr_node *node)
 {
-    close_one(&node->tcp);
-    close_one(&node->unix_);
+    tr_listen_close_one(&node->tcp);
+    tr_listen_close_one(&node->unix_);
     if (node->unix_path[0] != '\0')
         unlink(node->unix_path);
 }

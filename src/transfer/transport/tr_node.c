@@ -53,14 +53,14 @@ size_t tr_node_offset(uint32_t n_blocks, size_t piece_bytes, uint32_t layer, uin
     return ((size_t)layer * n_blocks + block) * piece_bytes;
 }
 
-static void free_command(struct command *command)
+static void tr_node_free_command(struct command *command)
 {
     free(command->blocks);
     free(command->job);
     free(command);
 }
 
-static void run_command(struct tr_node *node, struct command *command)
+static void tr_node_run_command(struct tr_node *node, struct command *command)
 {
     struct tr_target target = {
         .kind = command->target_kind, .address = command->address, .ticket = command->ticket};
@@ -90,7 +90,7 @@ static void run_command(struct tr_node *node, struct command *command)
 }
 
 /* True: more commands may be waiting. */
-static bool run_commands(struct tr_node *node, unsigned max)
+static bool tr_node_run_commands(struct tr_node *node, unsigned max)
 {
     for (unsigned n = 0; n < max; n++) {
         struct command *command = mailbox_receive(node->commands);
@@ -98,34 +98,34 @@ static bool run_commands(struct tr_node *node, unsigned max)
         if (command == NULL)
             return false;
         atomic_fetch_sub_explicit(&node->n_commands, 1, memory_order_relaxed);
-        run_command(node, command);
-        free_command(command);
+        tr_node_run_command(node, command);
+        tr_node_free_command(command);
     }
     return true;
 }
 
 void tr_node_catch_up(struct tr_node *node)
 {
-    run_commands(node, MAX_COMMANDS);
+    tr_node_run_commands(node, MAX_COMMANDS);
 }
 
-static void on_commands(void *arg, int fd, unsigned ready)
+static void tr_node_on_commands(void *arg, int fd, unsigned ready)
 {
     struct tr_node *node = arg;
 
     mailbox_drain_fd(node->commands);
-    if (run_commands(node, COMMANDS_PER_TURN))
+    if (tr_node_run_commands(node, COMMANDS_PER_TURN))
         mailbox_wake(node->commands);
     tr_conns_free_dead(node);
 }
 
-static void on_check(void *arg)
+static void tr_node_on_check(void *arg)
 {
     tr_conns_check(arg);
     tr_rdma_check(arg);
 }
 
-static void *thread_main(void *arg)
+static void *tr_node_thread_main(void *arg)
 {
     struct tr_node *node = arg;
     int err = ev_loop_run(node->loop);
@@ -137,7 +137,7 @@ static void *thread_main(void *arg)
 
 /* ---- making and ending ---- */
 
-static int check_opts(const struct tr_opts *opts, struct fault *fault)
+static int tr_node_check_opts(const struct tr_opts *opts, struct fault *fault)
 {
     const struct tr_geometry *geometry = &opts->geometry;
     size_t arena_bytes;
@@ -159,7 +159,7 @@ static int check_opts(const struct tr_opts *opts, struct fault *fault)
 
 /* Peers get a descriptor that they cannot map for writing. Opening it through /proc is the only way to
  * make one. */
-static int open_read_only(int fd)
+static int tr_node_open_read_only(int fd)
 {
     char path[64];
     int copy;
@@ -169,7 +169,7 @@ static int open_read_only(int fd)
     return copy >= 0 ? copy : fcntl(fd, F_DUPFD_CLOEXEC, 3);
 }
 
-static int open_parts(struct tr_node *node)
+static int tr_node_open_parts(struct tr_node *node)
 {
     int err = ev_loop_new(&node->loop);
 
@@ -180,29 +180,29 @@ static int open_parts(struct tr_node *node)
     if (err == 0)
         err = hashmap_new(sizeof(uint64_t), &node->pushes);
     if (err == 0)
-        err = ev_fd_new(node->loop, mailbox_fd(node->commands), EV_FD_READ, on_commands, node,
+        err = ev_fd_new(node->loop, mailbox_fd(node->commands), EV_FD_READ, tr_node_on_commands, node,
                         &node->commands_watch);
     if (err == 0)
-        err = ev_timer_new(node->loop, on_check, node, &node->check_timer);
+        err = ev_timer_new(node->loop, tr_node_on_check, node, &node->check_timer);
     if (err == 0 && (node->scratch = malloc(TR_SCRATCH_BYTES)) == NULL)
         err = E_NOMEM;
     if (err == 0 && node->opts.arena.fd >= 0) {
         err = tr_control_open(&node->control);
-        node->arena_fd = open_read_only(node->opts.arena.fd);
+        node->arena_fd = tr_node_open_read_only(node->opts.arena.fd);
         if (err == 0 && node->arena_fd < 0)
             err = E_IO;
     }
     return err;
 }
 
-static int start_thread(struct tr_node *node)
+static int tr_node_start_thread(struct tr_node *node)
 {
     sigset_t all, before;
     int rc;
 
     sigfillset(&all); /* the daemon's own thread handles signals */
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    rc = pthread_create(&node->thread, NULL, thread_main, node);
+    rc = pthread_create(&node->thread, NULL, tr_node_thread_main, node);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (rc != 0)
         return E_IO;
@@ -214,7 +214,7 @@ static int start_thread(struct tr_node *node)
 int tr_node_new(const struct tr_opts *opts, struct fault *fault, struct tr_node **out)
 {
     struct tr_node *node;
-    int err = check_opts(opts, fault);
+    int err = tr_node_check_opts(opts, fault);
 
     if (err != 0)
         return err;
@@ -234,7 +234,7 @@ int tr_node_new(const struct tr_opts *opts, struct fault *fault, struct tr_node 
     list_init(&node->peers);
     list_init(&node->conns);
     list_init(&node->dead_conns);
-    err = open_parts(node);
+    err = tr_node_open_parts(node);
     if (err != 0)
         fault_set(fault, err, "cannot set the transport up: %s", err_text(err));
     if (err == 0 && opts->tcp_listen != NULL)
@@ -245,7 +245,7 @@ int tr_node_new(const struct tr_opts *opts, struct fault *fault, struct tr_node 
         err = tr_rdma_open(node, fault);
     if (err == 0) {
         ev_timer_repeat(node->check_timer, node->opts.io_timeout_ns / 8 + NS_PER_MS);
-        err = start_thread(node);
+        err = tr_node_start_thread(node);
     }
     if (err != 0) {
         tr_node_free(node);
@@ -255,7 +255,7 @@ int tr_node_new(const struct tr_opts *opts, struct fault *fault, struct tr_node 
     return 0;
 }
 
-static void no_event(void *arg, const struct tr_event *event)
+static void tr_node_no_event(void *arg, const struct tr_event *event)
 {
 }
 
@@ -271,8 +271,8 @@ void tr_node_free(struct tr_node *node)
     }
     if (node->commands != NULL)
         while ((command = mailbox_receive(node->commands)) != NULL)
-            free_command(command);
-    node->opts.on_event = no_event;
+            tr_node_free_command(command);
+    node->opts.on_event = tr_node_no_event;
     tr_conns_free(node);
     tr_listen_close(node);
     tr_rdma_close(node);
@@ -335,7 +335,7 @@ void tr_node_counts(const struct tr_node *node, struct tr_counts *out)
 }
 
 /* Takes the command's members, also on failure. is_ending: may use the reserved room. */
-static int post(struct tr_node *node, const struct command *command, bool is_ending)
+static int tr_node_post(struct tr_node *node, const struct command *command, bool is_ending)
 {
     unsigned most = is_ending ? MAX_COMMANDS : MAX_COMMANDS / 4 * 3;
     struct command *copy = malloc(sizeof(*copy));
@@ -356,7 +356,7 @@ static int post(struct tr_node *node, const struct command *command, bool is_end
     return err;
 }
 
-static bool are_blocks(const struct tr_node *node, const uint32_t *blocks, uint32_t n)
+static bool tr_node_are_blocks(const struct tr_node *node, const uint32_t *blocks, uint32_t n)
 {
     if (n == 0 || n > node->opts.geometry.n_blocks)
         return false;
@@ -370,18 +370,18 @@ int tr_open_ticket(struct tr_node *node, uint64_t ticket, const uint32_t *blocks
 {
     struct command command = {.kind = OPEN_TICKET, .id = ticket, .n = n_blocks};
 
-    if (!are_blocks(node, blocks, n_blocks))
+    if (!tr_node_are_blocks(node, blocks, n_blocks))
         return E_INVAL;
     command.blocks = malloc(n_blocks * sizeof(*blocks));
     if (command.blocks == NULL)
         return E_NOMEM;
     memcpy(command.blocks, blocks, n_blocks * sizeof(*blocks));
-    return post(node, &command, false);
+    return tr_node_post(node, &command, false);
 }
 
 int tr_close_ticket(struct tr_node *node, uint64_t ticket)
 {
-    return post(node, &(struct command){.kind = CLOSE_TICKET, .id = ticket}, true);
+    return tr_node_post(node, &(struct command){.kind = CLOSE_TICKET, .id = ticket}, true);
 }
 
 int tr_start_push(struct tr_node *node, uint64_t push, const struct tr_target *target, uint32_t n_pieces)
@@ -391,7 +391,7 @@ int tr_start_push(struct tr_node *node, uint64_t push, const struct tr_target *t
 
     if (!str_copy(command.address, sizeof(command.address), target->address))
         return E_INVAL;
-    return post(node, &command, false);
+    return tr_node_post(node, &command, false);
 }
 
 int tr_push(struct tr_node *node, uint64_t push, uint32_t layer, uint32_t first_index, const uint32_t *blocks,
@@ -400,7 +400,7 @@ int tr_push(struct tr_node *node, uint64_t push, uint32_t layer, uint32_t first_
     struct command command = {.kind = PUSH, .id = push};
     struct tr_job *job;
 
-    if (!are_blocks(node, blocks, n) || layer >= node->opts.geometry.n_layers)
+    if (!tr_node_are_blocks(node, blocks, n) || layer >= node->opts.geometry.n_layers)
         return E_INVAL;
     job = malloc(sizeof(*job) + n * sizeof(job->blocks[0]));
     if (job == NULL)
@@ -409,12 +409,12 @@ int tr_push(struct tr_node *node, uint64_t push, uint32_t layer, uint32_t first_
     list_init(&job->node);
     memcpy(job->blocks, blocks, n * sizeof(*blocks));
     command.job = job;
-    return post(node, &command, false);
+    return tr_node_post(node, &command, false);
 }
 
 int tr_stop_push(struct tr_node *node, uint64_t push)
 {
-    return post(node, &(struct command){.kind = STOP_PUSH, .id = push}, true);
+    return tr_node_post(node, &(struct command){.kind = STOP_PUSH, .id = push}, true);
 }
 
 int tr_know_peer(struct tr_node *node, const char *address)
@@ -423,5 +423,5 @@ int tr_know_peer(struct tr_node *node, const char *address)
 
     if (!str_copy(command.address, sizeof(command.address), address))
         return E_INVAL;
-    return post(node, &command, false);
+    return tr_node_post(node, &command, false);
 }

@@ -50,7 +50,7 @@ struct tr_ticket {
     struct tr_conn *carriers[TR_MAX_CONNECTIONS];
     unsigned n_carriers;
     struct list dirty;   /* in node->dirty_tickets: has progress not yet reported */
-    unsigned n_holders;  /* connections that can write it by RDMA: CLOSED waits for them */
+    unsigned n_writers;  /* connections that can write it by RDMA: CLOSED waits for them */
     struct list closing; /* in node->closing_tickets: the owner closed it, but a connection holds it */
 };
 
@@ -62,8 +62,8 @@ void tr_ticket_close(struct tr_node *node, uint64_t id);
 int tr_ticket_claim(struct tr_node *node, struct tr_conn *conn, const struct kv_frame_data *run,
                     struct fault *fault, struct tr_ticket **out);
 /* Ends a claim. is_good: the pieces are written, count them. */
-void tr_ticket_settle(struct tr_node *node, struct tr_ticket *ticket, const struct kv_frame_data *run,
-                      bool is_good);
+void tr_ticket_end_claim(struct tr_node *node, struct tr_ticket *ticket, const struct kv_frame_data *run,
+                         bool is_good);
 /* Finds an open ticket; else E_NOT_FOUND or E_CLOSED. */
 int tr_ticket_find(struct tr_node *node, uint64_t id, struct tr_ticket **out);
 /* From now on the peer of conn can write the ticket without asking, until tr_ticket_let_go(). E_LIMIT. */
@@ -103,11 +103,11 @@ struct tr_push {
     uint64_t n_bytes, first_ns, last_ns;
     struct list jobs;
     bool is_failed;
-    bool is_held;                   /* a NIC may read its blocks: STOPPED waits until it is let go */
-    bool is_stopping;               /* its owner stopped it, but it is held; no longer in the table */
-    struct rdma_shipment *shipment; /* RDMA: the connection's state for this push */
-    unsigned carriers;              /* bit i: connection i of the peer carried some of its pieces */
-    uint32_t slot;                  /* slot in the control page of shared memory */
+    bool is_held;           /* a NIC may read its blocks: STOPPED waits until it is let go */
+    bool is_stopping;       /* its owner stopped it, but it is held; no longer in the table */
+    struct rdma_push *rdma; /* RDMA: the connection's state for this push */
+    unsigned carriers;      /* bit i: connection i of the peer carried some of its pieces */
+    uint32_t slot;          /* slot in the control page of shared memory */
     uint64_t generation;
 };
 
@@ -154,7 +154,7 @@ void tr_rdma_close(struct tr_node *node);
 void tr_rdma_check(struct tr_node *node);                             /* called periodically */
 bool tr_rdma_may_reach(const struct tr_node *node, const char *peer); /* a rail is up and not at rest */
 void tr_rdma_rest_all(struct tr_node *node, const char *peer);        /* the peer refused to pair rails */
-int tr_rdma_share(struct tr_conn *conn, struct fault *fault);         /* SHARING: 1: done, 0: wait */
+int tr_rdma_connect(struct tr_conn *conn, struct fault *fault);       /* SHARING: 1: done, 0: wait */
 
 /* ---- the node ---- */
 

@@ -33,8 +33,8 @@
 
 #define SHM_FRAME_BYTES ((size_t)4 << 20)
 
-static void send_event(struct tr_node *node, const struct tr_push *push, enum tr_event_kind kind,
-                       const struct fault *fault)
+static void tr_push_send_event(struct tr_node *node, const struct tr_push *push, enum tr_event_kind kind,
+                               const struct fault *fault)
 {
     struct tr_event event = {.kind = kind,
                              .id = push->id,
@@ -51,7 +51,7 @@ static void send_event(struct tr_node *node, const struct tr_push *push, enum tr
 /* ---- ending ---- */
 
 /* After this call the transport reads and sends no byte of the push. */
-static void silence(struct tr_node *node, struct tr_push *push)
+static void tr_push_silence(struct tr_node *node, struct tr_push *push)
 {
     struct list *at;
 
@@ -75,11 +75,11 @@ void tr_push_fail(struct tr_node *node, struct tr_push *push, const struct fault
     if (push->is_failed)
         return;
     push->is_failed = true;
-    silence(node, push);
-    send_event(node, push, TR_PUSH_FAILED, fault);
+    tr_push_silence(node, push);
+    tr_push_send_event(node, push, TR_PUSH_FAILED, fault);
 }
 
-static void free_peer_if_unused(struct tr_peer *peer)
+static void tr_peer_free_if_unused(struct tr_peer *peer)
 {
     if (!list_is_empty(&peer->conns) || !list_is_empty(&peer->pushes))
         return;
@@ -87,20 +87,20 @@ static void free_peer_if_unused(struct tr_peer *peer)
     free(peer);
 }
 
-static void free_push(struct tr_push *push)
+static void tr_push_free(struct tr_push *push)
 {
     struct tr_peer *peer = push->peer;
 
     list_remove(&push->node);
     free(push);
     if (peer != NULL)
-        free_peer_if_unused(peer);
+        tr_peer_free_if_unused(peer);
 }
 
-static void finish_stop(struct tr_node *node, struct tr_push *push)
+static void tr_push_finish_stop(struct tr_node *node, struct tr_push *push)
 {
-    send_event(node, push, TR_PUSH_STOPPED, NULL);
-    free_push(push);
+    tr_push_send_event(node, push, TR_PUSH_STOPPED, NULL);
+    tr_push_free(push);
 }
 
 void tr_push_stop(struct tr_node *node, uint64_t id)
@@ -112,23 +112,23 @@ void tr_push_stop(struct tr_node *node, uint64_t id)
         tr_node_event(node, &stopped);
         return;
     }
-    silence(node, push);
+    tr_push_silence(node, push);
     push->is_stopping = push->is_failed = true;
     if (!push->is_held)
-        finish_stop(node, push);
+        tr_push_finish_stop(node, push);
 }
 
 void tr_push_let_go(struct tr_node *node, struct tr_push *push)
 {
     push->is_held = false;
-    push->shipment = NULL;
+    push->rdma = NULL;
     if (push->is_stopping)
-        finish_stop(node, push);
+        tr_push_finish_stop(node, push);
 }
 
 /* ---- beginning ---- */
 
-static struct tr_peer *find_peer(struct tr_node *node, enum tr_kind kind, const char *address)
+static struct tr_peer *tr_peer_find(struct tr_node *node, enum tr_kind kind, const char *address)
 {
     struct tr_peer *peer;
 
@@ -149,7 +149,7 @@ static struct tr_peer *find_peer(struct tr_node *node, enum tr_kind kind, const 
 }
 
 /* Opens as many connections as the peer should have. Fails only if there is none at all. */
-static int connect_peer(struct tr_node *node, struct tr_peer *peer, struct fault *fault)
+static int tr_peer_connect(struct tr_node *node, struct tr_peer *peer, struct fault *fault)
 {
     unsigned n_wanted = peer->kind == TR_TCP ? node->opts.tcp_connections : 1, n = 0;
 
@@ -164,8 +164,8 @@ static int connect_peer(struct tr_node *node, struct tr_peer *peer, struct fault
     return 0;
 }
 
-static int begin(struct tr_node *node, struct tr_push *push, const struct tr_target *target,
-                 struct fault *fault)
+static int tr_push_begin(struct tr_node *node, struct tr_push *push, const struct tr_target *target,
+                         struct fault *fault)
 {
     enum tr_kind kind = target->kind;
     int err;
@@ -176,7 +176,7 @@ static int begin(struct tr_node *node, struct tr_push *push, const struct tr_tar
         return fault_set(fault, E_UNSUPPORTED, "only RDMA moves device memory, and it cannot be used now");
     if (target->kind == TR_SHM && (node->arena_fd < 0 || node->control == NULL))
         return fault_set(fault, E_UNSUPPORTED, "our arena is not shareable memory");
-    push->peer = find_peer(node, kind, target->address);
+    push->peer = tr_peer_find(node, kind, target->address);
     if (push->peer == NULL)
         return fault_set(fault, E_NOMEM, "no memory for a peer");
     list_push_back(&push->peer->pushes, &push->node);
@@ -185,7 +185,7 @@ static int begin(struct tr_node *node, struct tr_push *push, const struct tr_tar
         if (err != 0)
             return fault_set(fault, err, "no slot left in the control page");
     }
-    return connect_peer(node, push->peer, fault);
+    return tr_peer_connect(node, push->peer, fault);
 }
 
 void tr_push_start(struct tr_node *node, uint64_t id, const struct tr_target *target, uint32_t n_pieces)
@@ -209,7 +209,7 @@ void tr_push_start(struct tr_node *node, uint64_t id, const struct tr_target *ta
     push->id = id;
     push->ticket = target->ticket;
     push->n_total = n_pieces;
-    if (begin(node, push, target, &fault) != 0)
+    if (tr_push_begin(node, push, target, &fault) != 0)
         tr_push_fail(node, push, &fault);
 }
 
@@ -254,11 +254,11 @@ void tr_push_over_tcp(struct tr_node *node, struct tr_push *push, struct list *j
     list_remove(&push->node);
     if (node->opts.arena_kind != TR_ARENA_HOST)
         fault_set(&fault, E_UNSUPPORTED, "RDMA failed, and nothing else moves device memory");
-    else if ((push->peer = find_peer(node, TR_TCP, push->peer->address)) == NULL)
+    else if ((push->peer = tr_peer_find(node, TR_TCP, push->peer->address)) == NULL)
         fault_set(&fault, E_NOMEM, "no memory for a peer");
     if (push->peer != NULL)
         list_push_back(&push->peer->pushes, &push->node);
-    if (fault.code != 0 || connect_peer(node, push->peer, &fault) != 0)
+    if (fault.code != 0 || tr_peer_connect(node, push->peer, &fault) != 0)
         tr_push_fail(node, push, &fault);
     else
         tr_peer_wake(node, push->peer);
@@ -266,7 +266,7 @@ void tr_push_over_tcp(struct tr_node *node, struct tr_push *push, struct list *j
 
 /* ---- sending ---- */
 
-static uint32_t pieces_per_frame(const struct tr_node *node, enum tr_kind kind)
+static uint32_t tr_push_pieces_per_frame(const struct tr_node *node, enum tr_kind kind)
 {
     size_t n = (kind == TR_SHM ? SHM_FRAME_BYTES : TR_FRAME_BYTES) / node->opts.geometry.piece_bytes;
 
@@ -275,7 +275,7 @@ static uint32_t pieces_per_frame(const struct tr_node *node, enum tr_kind kind)
 
 bool tr_push_take_of(struct tr_node *node, struct tr_conn *conn, struct tr_push *push, struct tr_batch *out)
 {
-    uint32_t most = pieces_per_frame(node, conn->kind);
+    uint32_t most = tr_push_pieces_per_frame(node, conn->kind);
     struct tr_job *job;
 
     if (list_is_empty(&push->jobs))
@@ -325,7 +325,7 @@ void tr_push_sent(struct tr_node *node, const struct tr_batch *batch)
     atomic_fetch_add_explicit(&node->totals.bytes_sent, n_bytes, memory_order_relaxed);
     atomic_fetch_add_explicit(&node->totals.pieces_sent, batch->n, memory_order_relaxed);
     if (push->n_flying == 0 && list_is_empty(&push->jobs))
-        send_event(node, push, TR_PUSH_SENT, NULL);
+        tr_push_send_event(node, push, TR_PUSH_SENT, NULL);
 }
 
 void tr_push_rejected(struct tr_node *node, struct tr_peer *peer, uint64_t ticket, int code)
@@ -343,7 +343,7 @@ void tr_push_rejected(struct tr_node *node, struct tr_peer *peer, uint64_t ticke
 }
 
 /* RDMA could not be set up: all pushes move to TCP, which also finds out whether the peer exists at all. */
-static void leave_rdma(struct tr_node *node, struct tr_peer *peer, enum tr_conn_state reached)
+static void tr_push_leave_rdma(struct tr_node *node, struct tr_peer *peer, enum tr_conn_state reached)
 {
     struct list none;
 
@@ -354,7 +354,7 @@ static void leave_rdma(struct tr_node *node, struct tr_peer *peer, enum tr_conn_
     list_for_each_safe (at, spare, &peer->pushes) {
         struct tr_push *push = container_of(at, struct tr_push, node);
 
-        if (push->shipment == NULL) /* the others are on a connection that is closing */
+        if (push->rdma == NULL) /* the others are on a connection that is closing */
             tr_push_over_tcp(node, push, &none, push->n_sent);
     }
 }
@@ -370,8 +370,8 @@ void tr_peer_lost_connection(struct tr_node *node, struct tr_conn *conn, const s
     list_remove(&conn->peer_node);
     peer->used_indexes &= ~bit;
     if (peer->kind == TR_RDMA && conn->state != TR_CONN_READY) {
-        leave_rdma(node, peer, conn->state);
-        free_peer_if_unused(peer);
+        tr_push_leave_rdma(node, peer, conn->state);
+        tr_peer_free_if_unused(peer);
         return;
     }
     list_for_each (at, &peer->pushes) {
@@ -382,10 +382,10 @@ void tr_peer_lost_connection(struct tr_node *node, struct tr_conn *conn, const s
         push->carriers &= ~bit; /* a new connection may reuse the index */
         is_idle = is_idle && push->is_failed;
     }
-    if (!is_idle && list_is_empty(&peer->conns) && connect_peer(node, peer, &why) != 0)
+    if (!is_idle && list_is_empty(&peer->conns) && tr_peer_connect(node, peer, &why) != 0)
         list_for_each (at, &peer->pushes)
             tr_push_fail(node, container_of(at, struct tr_push, node), &why);
-    free_peer_if_unused(peer);
+    tr_peer_free_if_unused(peer);
 }
 
 void tr_pushes_free(struct tr_node *node)

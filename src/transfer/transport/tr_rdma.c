@@ -51,7 +51,7 @@ void rdma_side_moved(struct rdma_qp *qp)
 
 /* ---- input ---- */
 
-static int on_credit(struct rdma_side *side, const struct kv_frame_credit *credit, struct fault *fault)
+static int rdma_on_credit(struct rdma_side *side, const struct kv_frame_credit *credit, struct fault *fault)
 {
     struct rdma_pair *pair = &side->pairs[credit->rail];
     struct rdma_qp *qp;
@@ -68,24 +68,24 @@ static int on_credit(struct rdma_side *side, const struct kv_frame_credit *credi
 }
 
 /* The receiver's ticket is over: it has all our pieces, or it refused. */
-static void on_reject(struct rdma_side *side, const struct kv_frame_reject *reject)
+static void rdma_on_reject(struct rdma_side *side, const struct kv_frame_reject *reject)
 {
-    struct rdma_shipment *shipment = rdma_send_find(side, reject->ticket);
+    struct rdma_push *rdma_push = rdma_send_find(side, reject->ticket);
     struct tr_push *push;
 
-    if (shipment == NULL)
+    if (rdma_push == NULL)
         return;
-    push = shipment->push;
-    if (shipment->state == RDMA_WHICH && shipment->n_done == shipment->n_chunks) {
+    push = rdma_push->push;
+    if (rdma_push->state == RDMA_WHICH && rdma_push->n_done == rdma_push->n_chunks) {
         push->carriers = 0; /* all pieces arrived: the connection's end fails nothing */
-        rdma_shipment_end(side, shipment);
+        rdma_push_end(side, rdma_push);
     } else {
         tr_push_rejected(side->node, side->conn->peer, push->ticket, reject->code);
     }
 }
 
 /* A rail that failed at the receiver is unusable here too. */
-static void on_end(struct rdma_side *side, const struct kv_frame_end *end)
+static void rdma_on_end(struct rdma_side *side, const struct kv_frame_end *end)
 {
     const struct rdma_pair *pair = end->rail > 0 ? &side->pairs[end->rail - 1] : NULL;
 
@@ -100,8 +100,8 @@ static void on_end(struct rdma_side *side, const struct kv_frame_end *end)
         tr_rdma_rest_all(side->node, side->conn->peer->address);
 }
 
-static int begin_payload(struct rdma_side *side, const struct kv_frame *frame, size_t len_bytes,
-                         struct fault *fault)
+static int rdma_begin_payload(struct rdma_side *side, const struct kv_frame *frame, size_t len_bytes,
+                              struct fault *fault)
 {
     side->payload = malloc(len_bytes);
     if (side->payload == NULL)
@@ -112,36 +112,37 @@ static int begin_payload(struct rdma_side *side, const struct kv_frame *frame, s
     return 0;
 }
 
-static int on_frame_of_receiver(struct rdma_side *side, const struct kv_frame *frame, struct fault *fault)
+static int rdma_on_frame_of_receiver(struct rdma_side *side, const struct kv_frame *frame,
+                                     struct fault *fault)
 {
     const struct kv_frame_hello *peer = &side->conn->peer_geometry;
 
     switch ((unsigned)frame->type) {
     case KV_FRAME_REJECT:
-        on_reject(side, &frame->as.reject);
+        rdma_on_reject(side, &frame->as.reject);
         return 0;
     case KV_FRAME_SLOT:
         if (frame->as.slot.n_blocks > peer->n_blocks)
             return fault_set(fault, E_PROTO, "SLOT for %u blocks", frame->as.slot.n_blocks);
-        return begin_payload(side, frame, frame->as.slot.n_blocks * sizeof(uint32_t), fault);
+        return rdma_begin_payload(side, frame, frame->as.slot.n_blocks * sizeof(uint32_t), fault);
     case KV_FRAME_HAVE:
         if (frame->as.have.n_bits > (uint64_t)peer->n_blocks * peer->n_layers)
             return fault_set(fault, E_PROTO, "HAVE of %u bits", frame->as.have.n_bits);
-        return begin_payload(side, frame, ((size_t)frame->as.have.n_bits + 7) / 8, fault);
+        return rdma_begin_payload(side, frame, ((size_t)frame->as.have.n_bits + 7) / 8, fault);
     case KV_FRAME_CREDIT:
-        return on_credit(side, &frame->as.credit, fault);
+        return rdma_on_credit(side, &frame->as.credit, fault);
     case KV_FRAME_STOP:
         rdma_send_on_stop(side, frame->as.ticket.ticket);
         return 0;
     case KV_FRAME_END:
-        on_end(side, &frame->as.end);
+        rdma_on_end(side, &frame->as.end);
         return rdma_fall(side, fault);
     default:
         return fault_set(fault, E_PROTO, "frame type %d from a receiver", frame->type);
     }
 }
 
-static int on_frame_of_sender(struct rdma_side *side, const struct kv_frame *frame, struct fault *fault)
+static int rdma_on_frame_of_sender(struct rdma_side *side, const struct kv_frame *frame, struct fault *fault)
 {
     switch ((unsigned)frame->type) {
     case KV_FRAME_ASK:
@@ -159,7 +160,7 @@ static int on_frame_of_sender(struct rdma_side *side, const struct kv_frame *fra
 }
 
 /* 1: the payload has arrived and was used; 0: not yet. */
-static int read_payload(struct rdma_side *side, struct fault *fault)
+static int rdma_read_payload(struct rdma_side *side, struct fault *fault)
 {
     struct iovec iov = {.iov_base = side->payload + side->payload_at,
                         .iov_len = side->payload_bytes - side->payload_at};
@@ -181,7 +182,7 @@ static int read_payload(struct rdma_side *side, struct fault *fault)
     return rc < 0 ? rc : 1;
 }
 
-static int hear(struct tr_conn *conn, struct fault *fault)
+static int rdma_on_frame(struct tr_conn *conn, struct fault *fault)
 {
     struct rdma_side *side = conn->moving;
     struct kv_frame frame;
@@ -191,13 +192,13 @@ static int hear(struct tr_conn *conn, struct fault *fault)
         if (conn->stream.out.len_bytes - conn->stream.out_at > MAX_OUTPUT)
             return 0; /* the connection steps again when the output is sent */
         if (side->payload != NULL) {
-            rc = read_payload(side, fault);
+            rc = rdma_read_payload(side, fault);
             continue;
         }
         rc = tr_conn_read_frame(conn, fault, &frame);
         if (rc > 0) {
-            rc = side->is_dialler ? on_frame_of_receiver(side, &frame, fault)
-                                  : on_frame_of_sender(side, &frame, fault);
+            rc = side->is_dialler ? rdma_on_frame_of_receiver(side, &frame, fault)
+                                  : rdma_on_frame_of_sender(side, &frame, fault);
             rc = rc < 0 ? rc : 1;
         }
     }
@@ -206,7 +207,7 @@ static int hear(struct tr_conn *conn, struct fault *fault)
 
 /* ---- operations of the kind ---- */
 
-static int fall_if_broken(struct rdma_side *side, struct fault *fault)
+static int rdma_fall_if_broken(struct rdma_side *side, struct fault *fault)
 {
     if (side->is_mute) {
         *fault = side->fault;
@@ -222,20 +223,20 @@ static int rdma_ready(struct tr_conn *conn, struct fault *fault)
 
 static int rdma_receive(struct tr_conn *conn, struct fault *fault)
 {
-    int rc = fall_if_broken(conn->moving, fault);
+    int rc = rdma_fall_if_broken(conn->moving, fault);
 
-    return rc < 0 ? rc : hear(conn, fault);
+    return rc < 0 ? rc : rdma_on_frame(conn, fault);
 }
 
 static int rdma_send(struct tr_conn *conn, struct fault *fault)
 {
     struct rdma_side *side = conn->moving;
-    int rc = fall_if_broken(side, fault);
+    int rc = rdma_fall_if_broken(side, fault);
 
     if (rc < 0)
         return rc;
     if (side->is_dead)
-        return list_is_empty(&side->shipments) ? fault_set(fault, E_CLOSED, "left for TCP") : 0;
+        return list_is_empty(&side->pushes) ? fault_set(fault, E_CLOSED, "left for TCP") : 0;
     rdma_send_take(side);
     rdma_send_post(side);
     return 0;
@@ -245,7 +246,7 @@ static void rdma_forget_push(struct tr_conn *conn, const struct tr_push *push)
 {
     struct rdma_side *side = conn->moving;
 
-    if (push->shipment != NULL && push->shipment->side == side)
+    if (push->rdma != NULL && push->rdma->side == side)
         rdma_send_forget(side, push);
 }
 
@@ -273,7 +274,7 @@ const struct tr_conn_ops tr_rdma_ops = {
     .ready = rdma_ready,
     .receive = rdma_receive,
     .send = rdma_send,
-    .listen = hear,
+    .listen = rdma_on_frame,
     .forget_push = rdma_forget_push,
     .forget_ticket = rdma_forget_ticket,
     .lost = rdma_lost,

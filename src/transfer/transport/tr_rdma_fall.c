@@ -29,13 +29,13 @@
 
 /* ---- detection ---- */
 
-static void log_break(const struct rdma_qp *qp, const struct ibv_wc *wc, const char *what)
+static void rdma_fall_log_break(const struct rdma_qp *qp, const struct ibv_wc *wc, const char *what)
 {
     const struct rdma_side *side = qp->side;
     uint64_t ticket = 0;
 
     if (!qp->is_receiver && qp->n_flights > 0)
-        ticket = qp->flights[qp->first_flight].shipment->ticket;
+        ticket = qp->flights[qp->first_flight].rdma_push->ticket;
     log_warn("kv_rdma_failed", LOG_STR("peer", tr_conn_name(side->conn)), LOG_STR("rail", qp->rail->name),
              LOG_U64("qpn", qp->qp != NULL ? qp->qp->qp_num : 0), LOG_U64("peer_qpn", qp->peer_qpn),
              LOG_STR("side", side->is_dialler ? "sender" : "receiver"), LOG_STR("reason", what),
@@ -51,7 +51,7 @@ void rdma_break(struct rdma_qp *qp, const struct ibv_wc *wc, const char *what)
         return;
     side->is_broken = true;
     side->broken_rail = (uint8_t)(qp->rail_index + 1);
-    log_break(qp, wc, what);
+    rdma_fall_log_break(qp, wc, what);
     fault_set(&side->fault, E_IO, "RDMA with %s over %s failed: %s", tr_conn_name(side->conn), qp->rail->name,
               what);
     if (side->is_dialler)
@@ -94,10 +94,10 @@ bool rdma_kill_all(struct rdma_side *side)
     return is_done;
 }
 
-static void end_shipments(struct rdma_side *side)
+static void rdma_fall_end_pushes(struct rdma_side *side)
 {
-    while (!list_is_empty(&side->shipments))
-        rdma_shipment_end(side, container_of(side->shipments.next, struct rdma_shipment, node));
+    while (!list_is_empty(&side->pushes))
+        rdma_push_end(side, container_of(side->pushes.next, struct rdma_push, node));
 }
 
 void rdma_lost(struct tr_conn *conn)
@@ -108,14 +108,14 @@ void rdma_lost(struct tr_conn *conn)
         return;
     if (rdma_kill_all(side)) {
         rdma_recv_let_all_go(side);
-        end_shipments(side);
+        rdma_fall_end_pushes(side);
         return;
     }
-    list_for_each (at, &side->shipments) { /* their pushes fail; the shipments only have to be let go */
-        struct rdma_shipment *shipment = container_of(at, struct rdma_shipment, node);
+    list_for_each (at, &side->pushes) { /* their pushes fail; the pushes only have to be let go */
+        struct rdma_push *rdma_push = container_of(at, struct rdma_push, node);
 
-        list_remove(&shipment->due);
-        shipment->state = RDMA_STOPPED;
+        list_remove(&rdma_push->due);
+        rdma_push->state = RDMA_STOPPED;
     }
     conn->moving = NULL;
     side->conn = NULL;
@@ -133,7 +133,7 @@ void rdma_side_free(struct rdma_side *side)
             side); /* the node ends: closing the device ends its queue pairs, whatever it answers */
     side->is_dead = true;
     rdma_recv_let_all_go(side);
-    end_shipments(side);
+    rdma_fall_end_pushes(side);
     list_remove(&side->undead);
     for (unsigned p = 0; p < side->n_pairs; p++)
         free(side->pairs[p].regions);
@@ -147,24 +147,24 @@ void rdma_side_free(struct rdma_side *side)
 
 /* ---- the move to TCP ---- */
 
-static void leave_one(struct rdma_side *side, struct rdma_shipment *shipment)
+static void rdma_fall_leave_one(struct rdma_side *side, struct rdma_push *rdma_push)
 {
-    struct kv_frame which = {.type = KV_FRAME_WHICH, .as.ticket = {shipment->ticket}};
-    struct tr_push *push = shipment->push;
+    struct kv_frame which = {.type = KV_FRAME_WHICH, .as.ticket = {rdma_push->ticket}};
+    struct tr_push *push = rdma_push->push;
     struct list none;
 
-    switch (shipment->state) {
+    switch (rdma_push->state) {
     case RDMA_STOPPED:
-        rdma_shipment_end(side, shipment);
+        rdma_push_end(side, rdma_push);
         return;
     case RDMA_ASKED: /* no piece was taken from it */
         list_init(&none);
-        rdma_shipment_end(side, shipment);
+        rdma_push_end(side, rdma_push);
         tr_push_over_tcp(side->node, push, &none, 0);
         return;
     case RDMA_OPEN:
-        list_remove(&shipment->due);
-        shipment->state = RDMA_WHICH;
+        list_remove(&rdma_push->due);
+        rdma_push->state = RDMA_WHICH;
         rdma_say(side, &which);
         return;
     case RDMA_WHICH:
@@ -172,18 +172,18 @@ static void leave_one(struct rdma_side *side, struct rdma_shipment *shipment)
     }
 }
 
-static void leave_all(struct rdma_side *side)
+static void rdma_fall_leave_all(struct rdma_side *side)
 {
     struct tr_peer *peer = side->conn->peer;
     struct list none;
 
     list_init(&none);
-    list_for_each_safe (at, spare, &side->shipments)
-        leave_one(side, container_of(at, struct rdma_shipment, node));
+    list_for_each_safe (at, spare, &side->pushes)
+        rdma_fall_leave_one(side, container_of(at, struct rdma_push, node));
     list_for_each_safe (at, spare, &peer->pushes) {
         struct tr_push *push = container_of(at, struct tr_push, node);
 
-        if (push->shipment == NULL && !push->is_failed)
+        if (push->rdma == NULL && !push->is_failed)
             tr_push_over_tcp(side->node, push, &none, push->n_sent);
     }
 }
@@ -201,7 +201,7 @@ int rdma_fall(struct rdma_side *side, struct fault *fault)
     side->conn->is_leaving = true;
     rdma_say(side, &end);
     if (side->is_dialler) {
-        leave_all(side);
+        rdma_fall_leave_all(side);
     } else {
         rdma_recv_let_all_go(side);
         tr_tickets_forget_carrier(side->node, side->conn);
@@ -211,21 +211,22 @@ int rdma_fall(struct rdma_side *side, struct fault *fault)
     return 0;
 }
 
-static bool is_missing(const struct rdma_shipment *shipment, const uint8_t *bits, size_t i)
+static bool rdma_fall_is_missing(const struct rdma_push *rdma_push, const uint8_t *bits, size_t i)
 {
-    return shipment->source[i] != UINT32_MAX && (bits[i / 8] >> i % 8 & 1) == 0;
+    return rdma_push->source[i] != UINT32_MAX && (bits[i / 8] >> i % 8 & 1) == 0;
 }
 
 /* Makes jobs of the missing pieces, one per run within a layer. */
-static int add_jobs(const struct rdma_shipment *shipment, const uint8_t *bits, uint32_t layer,
-                    struct list *jobs)
+static int rdma_fall_add_jobs(const struct rdma_push *rdma_push, const uint8_t *bits, uint32_t layer,
+                              struct list *jobs)
 {
-    size_t base = (size_t)layer * shipment->n_blocks;
+    size_t base = (size_t)layer * rdma_push->n_blocks;
 
-    for (uint32_t first = 0, n; first < shipment->n_blocks; first += n) {
+    for (uint32_t first = 0, n; first < rdma_push->n_blocks; first += n) {
         struct tr_job *job;
 
-        for (n = 0; first + n < shipment->n_blocks && is_missing(shipment, bits, base + first + n); n++)
+        for (n = 0;
+             first + n < rdma_push->n_blocks && rdma_fall_is_missing(rdma_push, bits, base + first + n); n++)
             ;
         if (n == 0) {
             n = 1;
@@ -237,7 +238,7 @@ static int add_jobs(const struct rdma_shipment *shipment, const uint8_t *bits, u
         *job = (struct tr_job){.layer = layer, .first = first, .n = n};
         list_init(&job->node);
         for (uint32_t i = 0; i < n; i++)
-            job->blocks[i] = shipment->source[base + first + i];
+            job->blocks[i] = rdma_push->source[base + first + i];
         list_push_back(jobs, &job->node);
     }
     return 0;
@@ -246,28 +247,28 @@ static int add_jobs(const struct rdma_shipment *shipment, const uint8_t *bits, u
 int rdma_fall_on_have(struct rdma_side *side, const struct kv_frame_have *have, const uint8_t *bits,
                       struct fault *fault)
 {
-    struct rdma_shipment *shipment = rdma_send_find(side, have->ticket);
+    struct rdma_push *rdma_push = rdma_send_find(side, have->ticket);
     struct tr_push *push;
     struct list jobs, *at;
     uint32_t n_there = 0;
 
-    if (shipment == NULL)
+    if (rdma_push == NULL)
         return 0; /* stopped in the meantime */
-    if (shipment->state != RDMA_WHICH || have->n_bits != shipment->n_layers * shipment->n_blocks)
+    if (rdma_push->state != RDMA_WHICH || have->n_bits != rdma_push->n_layers * rdma_push->n_blocks)
         return fault_set(fault, E_PROTO, "HAVE of %u bits that nobody asked for", have->n_bits);
     list_init(&jobs);
-    for (uint32_t layer = 0; layer < shipment->n_layers; layer++)
-        if (add_jobs(shipment, bits, layer, &jobs) != 0) {
+    for (uint32_t layer = 0; layer < rdma_push->n_layers; layer++)
+        if (rdma_fall_add_jobs(rdma_push, bits, layer, &jobs) != 0) {
             while ((at = list_pop_front(&jobs)) != NULL)
                 free(container_of(at, struct tr_job, node));
             return fault_set(fault, E_NOMEM, "no memory for what is missing");
         }
     for (uint32_t i = 0; i < have->n_bits; i++)
         n_there += bits[i / 8] >> i % 8 & 1;
-    push = shipment->push;
+    push = rdma_push->push;
     log_info("kv_rdma_over_tcp", LOG_STR("peer", tr_conn_name(side->conn)), LOG_U64("ticket", have->ticket),
              LOG_U64("pieces_there", n_there), LOG_U64("pieces", have->n_bits));
-    rdma_shipment_end(side, shipment);
+    rdma_push_end(side, rdma_push);
     tr_push_over_tcp(side->node, push, &jobs, n_there);
     return 0;
 }

@@ -26,7 +26,7 @@
  * can be revoked without the region. */
 #define WINDOW_CAPS (IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B)
 
-static struct ibv_mr *register_part(struct rdma_rail *rail, size_t at, size_t len_bytes)
+static struct ibv_mr *rdma_mr_register_part(struct rdma_rail *rail, size_t at, size_t len_bytes)
 {
     const struct tr_opts *opts = &rail->node->opts;
     int access =
@@ -66,7 +66,7 @@ int rdma_regions_open(struct rdma_rail *rail, struct fault *fault)
     for (size_t at = 0; at < regions->len_bytes; at += most, regions->n++) {
         size_t len_bytes = regions->len_bytes - at < most ? regions->len_bytes - at : most;
 
-        regions->mrs[regions->n] = register_part(rail, at, len_bytes);
+        regions->mrs[regions->n] = rdma_mr_register_part(rail, at, len_bytes);
         if (regions->mrs[regions->n] == NULL)
             return fault_set(
                 fault, E_IO,

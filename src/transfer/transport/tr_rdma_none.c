@@ -34,7 +34,7 @@ void tr_rdma_rest_all(struct tr_node *node, const char *peer)
 {
 }
 
-int tr_rdma_share(struct tr_conn *conn, struct fault *fault)
+int tr_rdma_connect(struct tr_conn *conn, struct fault *fault)
 {
     return fault_set(fault, E_UNSUPPORTED, "built without libibverbs");
 }

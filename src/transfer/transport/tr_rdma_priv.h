@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The inside of RDMA. Everything here belongs to the transport thread.
  *
- *     tr_rdma.c        the connection kind: frames between the two ends once it is READY
- *     tr_rdma_share.c  how it becomes READY: pair the rails, connect the queue pairs
- *     tr_rdma_send.c   sender: shipments (pushes under way), chunks, posting, completions
- *     tr_rdma_recv.c   receiver: slots (tickets handed out), immediates, credits, stopping
- *     tr_rdma_fall.c   the end of the queue pairs, and the move to TCP
- *     tr_rdma_qp.c     one queue pair: make, connect, poll, kill
- *     tr_rdma_mr.c     the arena as registered regions; windows over them
- *     tr_rdma_rail.c   one port of a NIC: GID by address, registration, completion and event descriptors
- *     tr_rdma_rails.c  all rails of a node: the configured list, rest after failures
+ *     tr_rdma.c          the connection kind: frames between the two ends once it is READY
+ *     tr_rdma_connect.c  how it becomes READY: pair the rails, connect the queue pairs
+ *     tr_rdma_send.c     sender: pushes, chunks, posting, completions
+ *     tr_rdma_recv.c     receiver: slots (tickets handed out), immediates, credits, stopping
+ *     tr_rdma_fall.c     the end of the queue pairs, and the move to TCP
+ *     tr_rdma_qp.c       one queue pair: make, connect, poll, kill
+ *     tr_rdma_mr.c       the arena as registered regions; windows over them
+ *     tr_rdma_rail.c     one port of a NIC: GID by address, registration, completion and event descriptors
+ *     tr_rdma_rails.c    all rails of a node: the configured list, rest after failures
  *     verbs_system.c   libibverbs behind the table of verbs_priv.h
  *
  * Rails have no threads of their own. Payload bypasses the processor, so a rail costs one posted list and
@@ -44,17 +44,17 @@ struct rdma_slot {
     uint64_t deadline_ns; /* STOPPING: when to give up waiting */
 };
 
-enum rdma_shipment_state {
+enum rdma_push_state {
     RDMA_ASKED,   /* waits for SLOT */
     RDMA_OPEN,    /* chunks may be written */
     RDMA_STOPPED, /* its push is over; waits for the posted requests */
     RDMA_WHICH    /* the queue pairs are dead; waits for HAVE */
 };
 
-struct rdma_shipment {
-    struct list node; /* side->shipments */
+struct rdma_push {
+    struct list node; /* side->pushes */
     struct list due;  /* in side->due while it has chunks to post */
-    enum rdma_shipment_state state;
+    enum rdma_push_state state;
     struct rdma_side *side;
     struct tr_push *push; /* held */
     uint64_t ticket;
@@ -82,7 +82,7 @@ struct rdma_side { /* the RDMA state of one end of a connection */
     uint8_t *payload;
     size_t payload_bytes, payload_at;
     /* sender */
-    struct list shipments, due;
+    struct list pushes, due;
     /* receiver */
     struct rdma_slot *slots; /* [KV_RDMA_MAX_SLOTS], made with the first ASK */
     uint32_t *free_slots;    /* a ring: each slot rests as long as possible before reuse */
@@ -102,11 +102,11 @@ int rdma_send_on_slot(struct rdma_side *side, const struct kv_frame_slot *slot, 
 void rdma_send_on_stop(struct rdma_side *side, uint64_t ticket);
 void rdma_send_forget(struct rdma_side *side, const struct tr_push *push);
 bool rdma_send_is_busy(const struct rdma_side *side);
-/* Skips shipments that are stopping. */
-struct rdma_shipment *rdma_send_find(struct rdma_side *side, uint64_t ticket);
+/* Skips pushes that are stopping. */
+struct rdma_push *rdma_send_find(struct rdma_side *side, uint64_t ticket);
 /* No request reads its blocks any more; lets the push go. */
-void rdma_shipment_end(struct rdma_side *side, struct rdma_shipment *shipment);
-void rdma_shipment_free(struct rdma_shipment *shipment);
+void rdma_push_end(struct rdma_side *side, struct rdma_push *rdma_push);
+void rdma_push_free(struct rdma_push *rdma_push);
 
 /* tr_rdma_recv.c */
 int rdma_recv_on_ask(struct rdma_side *side, uint64_t ticket, struct fault *fault);

@@ -31,7 +31,7 @@
 #define POLL_BATCH    16
 #define DRAIN_BATCHES 256
 
-static int create(struct rdma_qp *qp, struct fault *fault)
+static int rdma_qp_create(struct rdma_qp *qp, struct fault *fault)
 {
     struct rdma_rail *rail = qp->rail;
     unsigned n_sends = qp->is_receiver ? rail->regions.n + 1 : TR_RDMA_SENDS;
@@ -78,7 +78,7 @@ int rdma_qp_new(struct rdma_side *side, struct rdma_rail *rail, bool is_receiver
     qp->n_receives = most < TR_RDMA_RECEIVES ? most : TR_RDMA_RECEIVES;
     rng_system(&qp->psn, sizeof(qp->psn));
     qp->psn &= 0xffffff;
-    err = create(qp, fault);
+    err = rdma_qp_create(qp, fault);
     if (err != 0) {
         rdma_qp_kill(qp); /* no peer can reach it yet; if the device refuses to end it, it leaks */
         return err;
@@ -87,7 +87,7 @@ int rdma_qp_new(struct rdma_side *side, struct rdma_rail *rail, bool is_receiver
     return 0;
 }
 
-static int to_rtr(struct rdma_qp *qp, const struct kv_frame_rail *peer)
+static int rdma_qp_to_rtr(struct rdma_qp *qp, const struct kv_frame_rail *peer)
 {
     const struct rdma_rail *rail = qp->rail;
     uint8_t mtu = (uint8_t)rail->port_attr.active_mtu;
@@ -122,7 +122,7 @@ int rdma_qp_connect(struct rdma_qp *qp, const struct kv_frame_rail *peer, struct
 
     qp->peer_qpn = peer->qpn[qp->index];
     qp->peer_psn = peer->psn[qp->index];
-    rc = to_rtr(qp, peer);
+    rc = rdma_qp_to_rtr(qp, peer);
     if (rc != 0)
         return fault_set(fault, E_IO, "%s: queue pair %u not to RTR (GID %u, peer's %u): %s", qp->rail->name,
                          qp->qp->qp_num, qp->rail->gid_index, qp->peer_qpn, strerror(rc));
@@ -157,7 +157,7 @@ int rdma_qp_post_receives(struct rdma_qp *qp, unsigned n, struct fault *fault)
 
 /* ---- completions ---- */
 
-static void take_good(struct rdma_qp *qp, const struct ibv_wc *wc)
+static void rdma_qp_take_good(struct rdma_qp *qp, const struct ibv_wc *wc)
 {
     switch ((unsigned)wc->opcode) {
     case IBV_WC_BIND_MW:
@@ -189,7 +189,7 @@ unsigned rdma_qp_poll(struct rdma_qp *qp)
     }
     for (int i = 0; i < n; i++)
         if (wcs[i].status == IBV_WC_SUCCESS)
-            take_good(qp, &wcs[i]);
+            rdma_qp_take_good(qp, &wcs[i]);
         else
             rdma_break(qp, &wcs[i], qp->rail->verbs->wc_status_str(wcs[i].status));
     return (unsigned)n;
@@ -198,7 +198,7 @@ unsigned rdma_qp_poll(struct rdma_qp *qp)
 /* ---- the end ---- */
 
 /* Polls the completions once more: chunks that arrived before the end still count. */
-static void drain(struct rdma_qp *qp)
+static void rdma_qp_drain(struct rdma_qp *qp)
 {
     struct ibv_wc wcs[POLL_BATCH];
 
@@ -224,7 +224,7 @@ bool rdma_qp_kill(struct rdma_qp *qp)
     if (qp->qp != NULL) {
         (void)verbs->modify_qp(qp->qp, &error,
                                IBV_QP_STATE); /* a device that is gone refuses; destroy_qp decides */
-        drain(qp);
+        rdma_qp_drain(qp);
         if (!rdma_windows_close(qp))
             return false;
         if (verbs->destroy_qp(qp->qp) != 0)

@@ -51,7 +51,7 @@ bool rdma_windows_close(struct rdma_qp *qp); /* revokes; false: the device refus
 /* ---- tr_rdma_qp.c ---- */
 
 struct rdma_flight { /* a chunk whose work requests are posted */
-    struct rdma_shipment *shipment;
+    struct rdma_push *rdma_push;
     uint32_t chunk;
     unsigned n_wrs;
     size_t n_bytes;

@@ -32,7 +32,7 @@
 
 /* ---- GID ---- */
 
-static bool gid_of_address(const char *address, uint8_t out[16])
+static bool rdma_rail_gid_of_address(const char *address, uint8_t out[16])
 {
     struct in_addr v4;
 
@@ -49,7 +49,7 @@ int rdma_gid_find(const struct ibv_gid_entry *entries, size_t n, uint8_t port, c
 {
     uint8_t wanted[16];
 
-    if (!gid_of_address(address, wanted))
+    if (!rdma_rail_gid_of_address(address, wanted))
         return E_NOT_FOUND;
     for (size_t i = 0; i < n; i++)
         if (entries[i].port_num == port && entries[i].gid_type == IBV_GID_TYPE_ROCE_V2 &&
@@ -58,7 +58,7 @@ int rdma_gid_find(const struct ibv_gid_entry *entries, size_t n, uint8_t port, c
     return E_NOT_FOUND;
 }
 
-static void show_table(const struct rdma_rail *rail, const struct ibv_gid_entry *entries, size_t n)
+static void rdma_rail_show_table(const struct rdma_rail *rail, const struct ibv_gid_entry *entries, size_t n)
 {
     static const char *const types[] = {"InfiniBand", "RoCE v1", "RoCE v2"};
 
@@ -75,7 +75,7 @@ static void show_table(const struct rdma_rail *rail, const struct ibv_gid_entry 
     }
 }
 
-static int choose_gid(struct rdma_rail *rail, struct fault *fault)
+static int rdma_rail_choose_gid(struct rdma_rail *rail, struct fault *fault)
 {
     struct ibv_gid_entry *entries;
     ssize_t n;
@@ -89,7 +89,7 @@ static int choose_gid(struct rdma_rail *rail, struct fault *fault)
     n = rail->verbs->query_gid_table(rail->context, entries, MAX_GIDS);
     index = n < 0 ? E_IO : rdma_gid_find(entries, (size_t)n, rail->port, rail->address);
     if (index < 0) {
-        show_table(rail, entries, n < 0 ? 0 : (size_t)n);
+        rdma_rail_show_table(rail, entries, n < 0 ? 0 : (size_t)n);
         fault_set(fault, E_NOT_FOUND, "%s has no RoCE v2 GID for %s", rail->name,
                   rail->address[0] != '\0' ? rail->address : "an address (name one: device:port@address)");
     } else {
@@ -110,7 +110,7 @@ void rdma_rail_heat(struct rdma_qp *qp)
     list_push_back(&qp->rail->hot, &qp->hot);
 }
 
-static unsigned poll_all(struct rdma_rail *rail)
+static unsigned rdma_rail_poll_all(struct rdma_rail *rail)
 {
     unsigned n = 0;
 
@@ -126,7 +126,7 @@ static unsigned poll_all(struct rdma_rail *rail)
 }
 
 /* Arms every hot queue pair. Queue pairs that stay silent then wait for the descriptor. */
-static void cool(struct rdma_rail *rail)
+static void rdma_rail_cool(struct rdma_rail *rail)
 {
     list_for_each_safe (at, spare, &rail->hot) {
         struct rdma_qp *qp = container_of(at, struct rdma_qp, hot);
@@ -142,28 +142,28 @@ static void cool(struct rdma_rail *rail)
     }
 }
 
-static void turn(struct rdma_rail *rail)
+static void rdma_rail_turn(struct rdma_rail *rail)
 {
     uint64_t begin_ns = clock_now_ns(), now_ns = begin_ns, moved_ns = begin_ns;
 
     while (!list_is_empty(&rail->hot) && now_ns - begin_ns < TR_RAIL_TURN_NS) {
-        if (poll_all(rail) > 0)
+        if (rdma_rail_poll_all(rail) > 0)
             moved_ns = clock_now_ns();
         now_ns = clock_now_ns();
         if (now_ns - moved_ns >= TR_RAIL_SPIN_NS)
-            cool(rail);
+            rdma_rail_cool(rail);
     }
     tr_tickets_tell(rail->node);
     if (!list_is_empty(&rail->hot))
         ev_timer_start(rail->again, 0);
 }
 
-static void on_again(void *arg)
+static void rdma_rail_on_again(void *arg)
 {
-    turn(arg);
+    rdma_rail_turn(arg);
 }
 
-static void on_channel(void *arg, int fd, unsigned ready)
+static void rdma_rail_on_channel(void *arg, int fd, unsigned ready)
 {
     struct rdma_rail *rail = arg;
     struct ibv_cq *cq;
@@ -173,12 +173,12 @@ static void on_channel(void *arg, int fd, unsigned ready)
         rail->verbs->ack_cq_events(cq, 1);
         rdma_rail_heat(context);
     }
-    turn(rail);
+    rdma_rail_turn(rail);
 }
 
 /* ---- events of the device ---- */
 
-static void set_up(struct rdma_rail *rail, bool is_up, const char *why)
+static void rdma_rail_set_up(struct rdma_rail *rail, bool is_up, const char *why)
 {
     if (rail->is_up == is_up)
         return;
@@ -193,20 +193,21 @@ static void set_up(struct rdma_rail *rail, bool is_up, const char *why)
     rdma_break_rail(rail, why);
 }
 
-static void on_port_change(struct rdma_rail *rail, const char *why)
+static void rdma_rail_on_port_change(struct rdma_rail *rail, const char *why)
 {
     struct fault fault = {0};
 
     if (rail->verbs->query_port(rail->context, rail->port, &rail->port_attr) != 0 ||
         rail->port_attr.state != IBV_PORT_ACTIVE)
-        set_up(rail, false, why);
-    else if (choose_gid(rail, &fault) != 0)
-        set_up(rail, false, fault.text);
+        rdma_rail_set_up(rail, false, why);
+    else if (rdma_rail_choose_gid(rail, &fault) != 0)
+        rdma_rail_set_up(rail, false, fault.text);
     else
-        set_up(rail, true, why);
+        rdma_rail_set_up(rail, true, why);
 }
 
-static void handle_event(struct rdma_rail *rail, enum ibv_event_type type, struct rdma_qp *qp, uint8_t port)
+static void rdma_rail_handle_event(struct rdma_rail *rail, enum ibv_event_type type, struct rdma_qp *qp,
+                                   uint8_t port)
 {
     const char *text = rail->verbs->event_type_str(type);
 
@@ -219,14 +220,14 @@ static void handle_event(struct rdma_rail *rail, enum ibv_event_type type, struc
         rdma_break(qp, NULL, text);
         return;
     case IBV_EVENT_DEVICE_FATAL:
-        set_up(rail, false, text);
+        rdma_rail_set_up(rail, false, text);
         return;
     case IBV_EVENT_PORT_ERR:
     case IBV_EVENT_PORT_ACTIVE:
     case IBV_EVENT_LID_CHANGE:
     case IBV_EVENT_GID_CHANGE:
         if (port == rail->port)
-            on_port_change(rail, text);
+            rdma_rail_on_port_change(rail, text);
         return;
     default:
         log_debug("kv_rdma_event", LOG_STR("rail", rail->name), LOG_STR("event", text));
@@ -234,7 +235,7 @@ static void handle_event(struct rdma_rail *rail, enum ibv_event_type type, struc
     }
 }
 
-static void on_async(void *arg, int fd, unsigned ready)
+static void rdma_rail_on_async(void *arg, int fd, unsigned ready)
 {
     struct rdma_rail *rail = arg;
     struct ibv_async_event event;
@@ -251,13 +252,13 @@ static void on_async(void *arg, int fd, unsigned ready)
         else
             port = (uint8_t)event.element.port_num;
         rail->verbs->ack_async_event(&event);
-        handle_event(rail, event.event_type, qp, port);
+        rdma_rail_handle_event(rail, event.event_type, qp, port);
     }
 }
 
 /* ---- opening ---- */
 
-static int query(struct rdma_rail *rail, struct fault *fault)
+static int rdma_rail_query(struct rdma_rail *rail, struct fault *fault)
 {
     if (rail->verbs->query_device(rail->context, &rail->device) != 0 || rail->port == 0 ||
         rail->port > rail->device.phys_port_cnt ||
@@ -268,32 +269,33 @@ static int query(struct rdma_rail *rail, struct fault *fault)
     if (rail->device.max_qp_wr < TR_RDMA_SENDS)
         return fault_set(fault, E_UNSUPPORTED, "%s: queues of %d are too short", rail->name,
                          rail->device.max_qp_wr);
-    return choose_gid(rail, fault);
+    return rdma_rail_choose_gid(rail, fault);
 }
 
-static int watch(struct rdma_rail *rail)
+static int rdma_rail_watch(struct rdma_rail *rail)
 {
     struct ev_loop *loop = rail->node->loop;
     int err;
 
     fcntl(rail->channel->fd, F_SETFL, fcntl(rail->channel->fd, F_GETFL) | O_NONBLOCK);
     fcntl(rail->context->async_fd, F_SETFL, fcntl(rail->context->async_fd, F_GETFL) | O_NONBLOCK);
-    err = ev_fd_new(loop, rail->channel->fd, EV_FD_READ, on_channel, rail, &rail->channel_watch);
+    err = ev_fd_new(loop, rail->channel->fd, EV_FD_READ, rdma_rail_on_channel, rail, &rail->channel_watch);
     if (err == 0)
-        err = ev_fd_new(loop, rail->context->async_fd, EV_FD_READ, on_async, rail, &rail->async_watch);
+        err = ev_fd_new(loop, rail->context->async_fd, EV_FD_READ, rdma_rail_on_async, rail,
+                        &rail->async_watch);
     if (err == 0)
-        err = ev_timer_new(loop, on_again, rail, &rail->again);
+        err = ev_timer_new(loop, rdma_rail_on_again, rail, &rail->again);
     return err;
 }
 
-static int open_parts(struct rdma_rail *rail, struct ibv_device *device, struct fault *fault)
+static int rdma_rail_open_parts(struct rdma_rail *rail, struct ibv_device *device, struct fault *fault)
 {
     int err;
 
     rail->context = rail->verbs->open_device(device);
     if (rail->context == NULL)
         return fault_set(fault, E_IO, "%s: cannot be opened: %s", rail->name, strerror(errno));
-    err = query(rail, fault);
+    err = rdma_rail_query(rail, fault);
     if (err != 0)
         return err;
     rail->pd = rail->verbs->alloc_pd(rail->context);
@@ -305,7 +307,7 @@ static int open_parts(struct rdma_rail *rail, struct ibv_device *device, struct 
     rail->channel = rail->verbs->create_comp_channel(rail->context);
     if (rail->channel == NULL)
         return fault_set(fault, E_IO, "%s: no completion channel: %s", rail->name, strerror(errno));
-    err = watch(rail);
+    err = rdma_rail_watch(rail);
     return err != 0 ? fault_set(fault, err, "%s: %s", rail->name, err_text(err)) : 0;
 }
 
@@ -323,7 +325,7 @@ int rdma_rail_open(struct tr_node *node, struct ibv_device *device, uint8_t port
     rail->port = port;
     snprintf(rail->name, sizeof(rail->name), "%s:%u", rail->verbs->get_device_name(device), port);
     str_copy(rail->address, sizeof(rail->address), address);
-    err = open_parts(rail, device, fault);
+    err = rdma_rail_open_parts(rail, device, fault);
     if (err != 0) {
         rdma_rail_close(rail);
         return err;

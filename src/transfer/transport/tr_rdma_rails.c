@@ -66,7 +66,7 @@ int rdma_rail_name_parse(struct bytes text, struct fault *fault, struct rdma_rai
 }
 
 /* The listener's address; "" if it listens on all addresses. */
-static void own_address(const struct tr_node *node, char *out, size_t out_bytes)
+static void rdma_rails_own_address(const struct tr_node *node, char *out, size_t out_bytes)
 {
     size_t from = node->tcp_address[0] == '[';
     const char *colon = strrchr(node->tcp_address, ':');
@@ -83,22 +83,22 @@ static void own_address(const struct tr_node *node, char *out, size_t out_bytes)
 
 /* ---- opening ---- */
 
-static void note(struct tr_node *node, const char *text)
+static void rdma_rails_note(struct tr_node *node, const char *text)
 {
     size_t used = strlen(node->rdma_text);
 
     snprintf(node->rdma_text + used, sizeof(node->rdma_text) - used, "%s%s", used > 0 ? "; " : "", text);
 }
 
-static const char *mtu_text(enum ibv_mtu mtu)
+static const char *rdma_rails_mtu_text(enum ibv_mtu mtu)
 {
     static const char *const texts[] = {"?", "256", "512", "1024", "2048", "4096"};
 
     return texts[mtu >= 1 && mtu <= 5 ? mtu : 0];
 }
 
-static int open_one(struct tr_node *node, struct ibv_device *device, uint8_t port, const char *address,
-                    struct fault *fault)
+static int rdma_rails_open_one(struct tr_node *node, struct ibv_device *device, uint8_t port,
+                               const char *address, struct fault *fault)
 {
     struct tr_rdma *rdma = node->rdma;
     struct rdma_rail *rail;
@@ -112,12 +112,14 @@ static int open_one(struct tr_node *node, struct ibv_device *device, uint8_t por
         return err;
     rail->index = rdma->n_rails;
     rdma->rails[rdma->n_rails++] = rail;
-    snprintf(
-        text, sizeof(text), "%s %s MTU %s, %s", rail->name, address, mtu_text(rail->port_attr.active_mtu),
-        rail->regions.has_windows ? "windows" : "keys of the whole arena (the device has no type-2 windows)");
-    note(node, text);
+    snprintf(text, sizeof(text), "%s %s MTU %s, %s", rail->name, address,
+             rdma_rails_mtu_text(rail->port_attr.active_mtu),
+             rail->regions.has_windows ? "windows"
+                                       : "keys of the whole arena (the device has no type-2 windows)");
+    rdma_rails_note(node, text);
     log_info("kv_rdma_rail", LOG_STR("rail", rail->name), LOG_STR("address", address),
-             LOG_U64("gid_index", rail->gid_index), LOG_STR("mtu", mtu_text(rail->port_attr.active_mtu)),
+             LOG_U64("gid_index", rail->gid_index),
+             LOG_STR("mtu", rdma_rails_mtu_text(rail->port_attr.active_mtu)),
              LOG_U64("regions", rail->regions.n), LOG_BOOL("windows", rail->regions.has_windows));
     if (!rail->regions.has_windows)
         log_warn("kv_rdma_no_windows", LOG_STR("rail", rail->name),
@@ -127,13 +129,14 @@ static int open_one(struct tr_node *node, struct ibv_device *device, uint8_t por
 }
 
 /* Opens every port whose GID matches our address. InfiniBand ports have no such GID and must be named. */
-static void open_auto(struct tr_node *node, struct ibv_device **devices, int n)
+static void rdma_rails_open_auto(struct tr_node *node, struct ibv_device **devices, int n)
 {
     char address[48];
 
-    own_address(node, address, sizeof(address));
+    rdma_rails_own_address(node, address, sizeof(address));
     if (address[0] == '\0') {
-        note(node, "auto needs one address: kv.tcp_listen has every one of the host, so name the rails");
+        rdma_rails_note(node,
+                        "auto needs one address: kv.tcp_listen has every one of the host, so name the rails");
         return;
     }
     for (int i = 0; i < n; i++) {
@@ -149,35 +152,35 @@ static void open_auto(struct tr_node *node, struct ibv_device **devices, int n)
             struct fault fault;
 
             fault_set(&fault, E_IO, "%s cannot be opened", node->rdma->verbs->get_device_name(devices[i]));
-            note(node, fault.text);
+            rdma_rails_note(node, fault.text);
         }
         for (unsigned port = 1; port <= n_ports; port++) {
             struct fault fault = {0};
 
-            if (open_one(node, devices[i], (uint8_t)port, address, &fault) != 0)
-                note(node, fault.text);
+            if (rdma_rails_open_one(node, devices[i], (uint8_t)port, address, &fault) != 0)
+                rdma_rails_note(node, fault.text);
         }
     }
 }
 
-static void open_named(struct tr_node *node, struct ibv_device **devices, int n,
-                       const struct rdma_rail_name *name)
+static void rdma_rails_open_named(struct tr_node *node, struct ibv_device **devices, int n,
+                                  const struct rdma_rail_name *name)
 {
     struct fault fault = {0};
     char address[48];
 
-    own_address(node, address, sizeof(address));
+    rdma_rails_own_address(node, address, sizeof(address));
     fault_set(&fault, E_NOT_FOUND, "there is no RDMA device '%s'", name->device);
     for (int i = 0; i < n; i++)
         if (strcmp(node->rdma->verbs->get_device_name(devices[i]), name->device) == 0 &&
-            open_one(node, devices[i], name->port, name->address[0] != '\0' ? name->address : address,
-                     &fault) == 0)
+            rdma_rails_open_one(node, devices[i], name->port,
+                                name->address[0] != '\0' ? name->address : address, &fault) == 0)
             return;
-    note(node, fault.text);
+    rdma_rails_note(node, fault.text);
     log_warn("kv_rdma_rail_refused", LOG_STR("rail", name->device), LOG_STR("reason", fault.text));
 }
 
-static int open_list(struct tr_node *node, struct ibv_device **devices, int n, struct fault *fault)
+static int rdma_rails_open_list(struct tr_node *node, struct ibv_device **devices, int n, struct fault *fault)
 {
     const char *at = node->opts.rdma_devices;
 
@@ -187,12 +190,12 @@ static int open_list(struct tr_node *node, struct ibv_device **devices, int n, s
         int err;
 
         if (len_bytes == 4 && memcmp(at, "auto", 4) == 0) {
-            open_auto(node, devices, n);
+            rdma_rails_open_auto(node, devices, n);
         } else {
             err = rdma_rail_name_parse(bytes_of(at, len_bytes), fault, &name);
             if (err != 0)
                 return err;
-            open_named(node, devices, n, &name);
+            rdma_rails_open_named(node, devices, n, &name);
         }
         at += len_bytes;
     }
@@ -206,7 +209,7 @@ int tr_rdma_open(struct tr_node *node, struct fault *fault)
     int n = 0, err;
 
     if (node->opts.rdma_devices == NULL || node->opts.rdma_devices[0] == '\0') {
-        note(node, "none: not configured");
+        rdma_rails_note(node, "none: not configured");
         return 0;
     }
     rdma = calloc(1, sizeof(*rdma));
@@ -218,8 +221,8 @@ int tr_rdma_open(struct tr_node *node, struct fault *fault)
     node->rdma = rdma;
     devices = rdma->verbs->get_device_list(&n);
     if (devices == NULL || n == 0)
-        note(node, "none: this host has no RDMA device");
-    err = open_list(node, devices, devices != NULL ? n : 0, fault);
+        rdma_rails_note(node, "none: this host has no RDMA device");
+    err = rdma_rails_open_list(node, devices, devices != NULL ? n : 0, fault);
     if (devices != NULL)
         rdma->verbs->free_device_list(devices);
     node->n_rdma_opened = rdma->n_rails;
@@ -281,7 +284,8 @@ void tr_rdma_check(struct tr_node *node)
 
 /* ---- resting ---- */
 
-static struct rdma_rest *find_rest(const struct tr_node *node, const struct rdma_rail *rail, const char *peer)
+static struct rdma_rest *rdma_rails_find_rest(const struct tr_node *node, const struct rdma_rail *rail,
+                                              const char *peer)
 {
     list_for_each (at, &node->rdma->rests) {
         struct rdma_rest *rest = container_of(at, struct rdma_rest, node);
@@ -294,7 +298,7 @@ static struct rdma_rest *find_rest(const struct tr_node *node, const struct rdma
 
 bool rdma_may_use(const struct tr_node *node, const struct rdma_rail *rail, const char *peer)
 {
-    const struct rdma_rest *rest = find_rest(node, rail, peer);
+    const struct rdma_rest *rest = rdma_rails_find_rest(node, rail, peer);
 
     return rail->is_up && (rest == NULL || clock_now_ns() - rest->since_ns >= rest->rest_ns);
 }
@@ -307,7 +311,8 @@ bool tr_rdma_may_reach(const struct tr_node *node, const char *peer)
     return false;
 }
 
-static struct rdma_rest *new_rest(struct tr_node *node, const struct rdma_rail *rail, const char *peer)
+static struct rdma_rest *rdma_rails_new_rest(struct tr_node *node, const struct rdma_rail *rail,
+                                             const char *peer)
 {
     struct rdma_rest *rest;
     unsigned n = 0;
@@ -334,13 +339,13 @@ void tr_rdma_rest_all(struct tr_node *node, const char *peer)
 void rdma_let_rest(struct tr_node *node, const struct rdma_rail *rail, const char *peer)
 {
     uint64_t first_ns = node->opts.rdma_rest_ns != 0 ? node->opts.rdma_rest_ns : 30 * NS_PER_S;
-    struct rdma_rest *rest = find_rest(node, rail, peer);
+    struct rdma_rest *rest = rdma_rails_find_rest(node, rail, peer);
     uint64_t now_ns = clock_now_ns();
 
     if (rest != NULL && now_ns - rest->since_ns < rest->rest_ns)
         return; /* the second queue pair of the same failure */
     if (rest == NULL)
-        rest = new_rest(node, rail, peer);
+        rest = rdma_rails_new_rest(node, rail, peer);
     if (rest == NULL)
         return; /* harmless: the rail is only tried again too soon */
     if (rest->rest_ns == 0 || now_ns - rest->since_ns > FORGIVE_NS)

@@ -2,7 +2,7 @@
 /* The receiving half of an RDMA connection: which senders may write, and how that permission ends.
  *
  *     ASK --> slot OPEN: block ids go out, the ticket is held
- *               |  each immediate: one chunk is in memory, its pieces are claimed and settled at once
+ *               |  each immediate: one chunk is in memory, its pieces are claimed and counted at once
  *               |
  *               +-- whole, then closed by its owner ------------> FREE     every write of it has arrived
  *               +-- STOPPED of the sender, asked or not --------> FREE     none of its writes is left
@@ -26,9 +26,9 @@
 
 /* ---- slots ---- */
 
-static void on_stop_timer(void *arg);
+static void rdma_recv_on_stop_timer(void *arg);
 
-static int make_slots(struct rdma_side *side)
+static int rdma_recv_make_slots(struct rdma_side *side)
 {
     int err = 0;
 
@@ -41,7 +41,7 @@ static int make_slots(struct rdma_side *side)
     if (err == 0)
         err = hashmap_new(sizeof(uint64_t), &side->by_ticket);
     if (err == 0)
-        err = ev_timer_new(side->node->loop, on_stop_timer, side, &side->stop_timer);
+        err = ev_timer_new(side->node->loop, rdma_recv_on_stop_timer, side, &side->stop_timer);
     if (err != 0)
         return err;
     for (uint32_t i = 0; i < KV_RDMA_MAX_SLOTS; i++)
@@ -49,12 +49,12 @@ static int make_slots(struct rdma_side *side)
     return 0;
 }
 
-static struct rdma_slot *find_slot(const struct rdma_side *side, uint64_t ticket)
+static struct rdma_slot *rdma_recv_find_slot(const struct rdma_side *side, uint64_t ticket)
 {
     return side->by_ticket != NULL ? hashmap_get(side->by_ticket, &ticket) : NULL;
 }
 
-static void free_slot(struct rdma_side *side, struct rdma_slot *slot)
+static void rdma_recv_free_slot(struct rdma_side *side, struct rdma_slot *slot)
 {
     struct tr_ticket *ticket = slot->ticket;
 
@@ -67,12 +67,12 @@ static void free_slot(struct rdma_side *side, struct rdma_slot *slot)
     tr_ticket_let_go(side->node, ticket);
 }
 
-static int take_slot(struct rdma_side *side, struct tr_ticket *ticket, struct rdma_slot **out)
+static int rdma_recv_take_slot(struct rdma_side *side, struct tr_ticket *ticket, struct rdma_slot **out)
 {
     const struct tr_geometry *geometry = &side->node->opts.geometry;
     size_t n_per_chunk = TR_RDMA_CHUNK / geometry->piece_bytes;
     struct rdma_slot *slot;
-    int err = make_slots(side);
+    int err = rdma_recv_make_slots(side);
 
     if (err != 0 || side->n_free == 0)
         return err != 0 ? err : E_LIMIT;
@@ -110,13 +110,13 @@ int rdma_recv_on_ask(struct rdma_side *side, uint64_t ticket_id, struct fault *f
 
     if (side->is_dead)
         return 0; /* END is about to go to the sender */
-    if (find_slot(side, ticket_id) != NULL)
+    if (rdma_recv_find_slot(side, ticket_id) != NULL)
         return fault_set(fault, E_PROTO, "%s asks twice for a ticket", tr_conn_name(side->conn));
     err = tr_ticket_find(side->node, ticket_id, &ticket);
     if (err == 0 && ticket->state != TR_TICKET_IS_OPEN)
         err = E_CLOSED;
     if (err == 0)
-        err = take_slot(side, ticket, &slot);
+        err = rdma_recv_take_slot(side, ticket, &slot);
     if (err != 0) {
         tr_conn_reject(side->conn, ticket_id, err);
         return 0;
@@ -162,7 +162,7 @@ void rdma_recv_arrived(struct rdma_qp *qp, uint32_t immediate)
         slot->n_blocks - run.first < slot->n_per_chunk ? slot->n_blocks - run.first : slot->n_per_chunk;
     run.payload_bytes = run.n_pieces * (uint64_t)side->node->opts.geometry.piece_bytes;
     if (tr_ticket_claim(side->node, side->conn, &run, &fault, &ticket) == 0)
-        tr_ticket_settle(side->node, ticket, &run, true);
+        tr_ticket_end_claim(side->node, ticket, &run, true);
     else
         atomic_fetch_add_explicit(&side->node->totals.frames_rejected, 1, memory_order_relaxed);
 }
@@ -190,7 +190,7 @@ void rdma_recv_credit(struct rdma_qp *qp)
 
 /* ---- ending ---- */
 
-static void on_stop_timer(void *arg)
+static void rdma_recv_on_stop_timer(void *arg)
 {
     struct rdma_side *side = arg;
     uint64_t now_ns = clock_now_ns();
@@ -210,13 +210,13 @@ static void on_stop_timer(void *arg)
 
 void rdma_recv_forget(struct rdma_side *side, const struct tr_ticket *ticket)
 {
-    struct rdma_slot *slot = find_slot(side, ticket->id);
+    struct rdma_slot *slot = rdma_recv_find_slot(side, ticket->id);
     struct kv_frame frame = {.type = KV_FRAME_STOP, .as.ticket = {ticket->id}};
 
     if (slot == NULL || slot->ticket != ticket || slot->state != RDMA_SLOT_OPEN)
         return;
     if (ticket->state == TR_TICKET_IS_WHOLE) {
-        free_slot(side, slot);
+        rdma_recv_free_slot(side, slot);
         return;
     }
     slot->state = RDMA_SLOT_STOPPING;
@@ -237,16 +237,16 @@ void rdma_recv_on_stopped(struct rdma_side *side, uint64_t ticket)
                 ;
             rdma_recv_credit(side->pairs[p].qps[i]);
         }
-    slot = find_slot(side, ticket);
+    slot = rdma_recv_find_slot(side, ticket);
     if (slot != NULL)
-        free_slot(side, slot);
+        rdma_recv_free_slot(side, slot);
 }
 
 void rdma_recv_let_all_go(struct rdma_side *side)
 {
     for (uint32_t i = 0; side->slots != NULL && i < KV_RDMA_MAX_SLOTS; i++)
         if (side->slots[i].state != RDMA_SLOT_FREE)
-            free_slot(side, &side->slots[i]);
+            rdma_recv_free_slot(side, &side->slots[i]);
     if (side->stop_timer != NULL)
         ev_timer_stop(side->stop_timer);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The sending half of an RDMA connection. Hot path: no malloc, no log, no system call but the doorbell.
  *
- *     push --take--> shipment --pieces filed--> chunk whole --> ready[]
+ *     tr_push --> rdma_push --pieces filed--> chunk whole --> ready[]
  *          ready[] --post--> flights of a queue pair --> done
  *
  *          ASKED --SLOT--> OPEN --push over--> STOPPED --nothing posted is left--> STOPPED frame, let go
@@ -28,124 +28,125 @@
 
 #define NOT_GIVEN UINT32_MAX
 
-/* ---- shipments ---- */
+/* ---- pushes ---- */
 
-void rdma_shipment_free(struct rdma_shipment *shipment)
+void rdma_push_free(struct rdma_push *rdma_push)
 {
-    list_remove(&shipment->node);
-    list_remove(&shipment->due);
-    free(shipment->there);
-    free(shipment->source);
-    free(shipment->n_given);
-    free(shipment->ready);
-    free(shipment);
+    list_remove(&rdma_push->node);
+    list_remove(&rdma_push->due);
+    free(rdma_push->there);
+    free(rdma_push->source);
+    free(rdma_push->n_given);
+    free(rdma_push->ready);
+    free(rdma_push);
 }
 
-struct rdma_shipment *rdma_send_find(struct rdma_side *side, uint64_t ticket)
+struct rdma_push *rdma_send_find(struct rdma_side *side, uint64_t ticket)
 {
-    list_for_each (at, &side->shipments) {
-        struct rdma_shipment *shipment = container_of(at, struct rdma_shipment, node);
+    list_for_each (at, &side->pushes) {
+        struct rdma_push *rdma_push = container_of(at, struct rdma_push, node);
 
-        if (shipment->ticket == ticket && shipment->state != RDMA_STOPPED)
-            return shipment;
+        if (rdma_push->ticket == ticket && rdma_push->state != RDMA_STOPPED)
+            return rdma_push;
     }
     return NULL;
 }
 
 /* No request reads its blocks any more. */
-void rdma_shipment_end(struct rdma_side *side, struct rdma_shipment *shipment)
+void rdma_push_end(struct rdma_side *side, struct rdma_push *rdma_push)
 {
-    struct tr_push *push = shipment->push;
-    struct kv_frame frame = {.type = KV_FRAME_STOPPED, .as.ticket = {shipment->ticket}};
+    struct tr_push *push = rdma_push->push;
+    struct kv_frame frame = {.type = KV_FRAME_STOPPED, .as.ticket = {rdma_push->ticket}};
 
     if (!side->is_dead && side->conn != NULL)
         rdma_say(side, &frame);
-    rdma_shipment_free(shipment);
+    rdma_push_free(rdma_push);
     if (side->conn != NULL)
         tr_conn_wake(side->conn); /* the next step may have waited for this end */
     tr_push_let_go(side->node, push);
 }
 
-static void begin_shipment(struct rdma_side *side, struct tr_push *push)
+static void rdma_push_begin(struct rdma_side *side, struct tr_push *push)
 {
-    struct rdma_shipment *shipment = calloc(1, sizeof(*shipment));
+    struct rdma_push *rdma_push = calloc(1, sizeof(*rdma_push));
     struct kv_frame frame = {.type = KV_FRAME_ASK, .as.ticket = {push->ticket}};
     struct fault fault;
 
-    if (shipment == NULL || rdma_send_find(side, push->ticket) != NULL) {
-        free(shipment);
-        fault_set(&fault, shipment == NULL ? E_NOMEM : E_EXISTS, "push not begun: %s",
-                  shipment == NULL ? "no memory" : "another one writes the ticket");
+    if (rdma_push == NULL || rdma_send_find(side, push->ticket) != NULL) {
+        free(rdma_push);
+        fault_set(&fault, rdma_push == NULL ? E_NOMEM : E_EXISTS, "push not begun: %s",
+                  rdma_push == NULL ? "no memory" : "another one writes the ticket");
         tr_push_fail(side->node, push, &fault);
         return;
     }
-    list_init(&shipment->due);
-    list_push_back(&side->shipments, &shipment->node);
-    shipment->state = RDMA_ASKED;
-    shipment->side = side;
-    shipment->push = push;
-    shipment->ticket = push->ticket;
-    push->shipment = shipment;
+    list_init(&rdma_push->due);
+    list_push_back(&side->pushes, &rdma_push->node);
+    rdma_push->state = RDMA_ASKED;
+    rdma_push->side = side;
+    rdma_push->push = push;
+    rdma_push->ticket = push->ticket;
+    push->rdma = rdma_push;
     push->is_held = true;
     push->carriers |= 1u << side->conn->index;
     side->conn->progress_ns = clock_now_ns();
     rdma_say(side, &frame);
 }
 
-static uint32_t chunk_pieces(const struct rdma_shipment *shipment, uint32_t chunk)
+static uint32_t rdma_send_chunk_pieces(const struct rdma_push *rdma_push, uint32_t chunk)
 {
-    uint32_t first = chunk % shipment->n_groups * shipment->n_per_chunk;
-    uint32_t left = shipment->n_blocks - first;
+    uint32_t first = chunk % rdma_push->n_groups * rdma_push->n_per_chunk;
+    uint32_t left = rdma_push->n_blocks - first;
 
-    return left < shipment->n_per_chunk ? left : shipment->n_per_chunk;
+    return left < rdma_push->n_per_chunk ? left : rdma_push->n_per_chunk;
 }
 
 /* Files one given piece; ignores a piece that was given before. */
-static void file_piece(struct rdma_side *side, struct rdma_shipment *shipment, uint32_t layer, uint32_t index,
-                       uint32_t block)
+static void rdma_send_file_piece(struct rdma_side *side, struct rdma_push *rdma_push, uint32_t layer,
+                                 uint32_t index, uint32_t block)
 {
-    uint32_t chunk = layer * shipment->n_groups + index / shipment->n_per_chunk;
-    uint32_t *source = &shipment->source[(size_t)layer * shipment->n_blocks + index];
+    uint32_t chunk = layer * rdma_push->n_groups + index / rdma_push->n_per_chunk;
+    uint32_t *source = &rdma_push->source[(size_t)layer * rdma_push->n_blocks + index];
 
     if (*source != NOT_GIVEN) {
-        shipment->push->n_flying--;
+        rdma_push->push->n_flying--;
         return;
     }
     *source = block;
-    shipment->n_given[chunk]++;
-    if (shipment->n_given[chunk] < chunk_pieces(shipment, chunk))
+    rdma_push->n_given[chunk]++;
+    if (rdma_push->n_given[chunk] < rdma_send_chunk_pieces(rdma_push, chunk))
         return;
-    shipment->ready[shipment->n_ready++] = chunk;
-    if (list_is_empty(&shipment->due))
-        list_push_back(&side->due, &shipment->due);
+    rdma_push->ready[rdma_push->n_ready++] = chunk;
+    if (list_is_empty(&rdma_push->due))
+        list_push_back(&side->due, &rdma_push->due);
 }
 
-static void take_jobs(struct rdma_side *side, struct rdma_shipment *shipment)
+static void rdma_send_take_jobs(struct rdma_side *side, struct rdma_push *rdma_push)
 {
     struct tr_batch batch;
 
-    while (shipment->state == RDMA_OPEN && tr_push_take_of(side->node, side->conn, shipment->push, &batch)) {
-        if (batch.layer >= shipment->n_layers || batch.first >= shipment->n_blocks ||
-            batch.n > shipment->n_blocks - batch.first) {
+    while (rdma_push->state == RDMA_OPEN &&
+           tr_push_take_of(side->node, side->conn, rdma_push->push, &batch)) {
+        if (batch.layer >= rdma_push->n_layers || batch.first >= rdma_push->n_blocks ||
+            batch.n > rdma_push->n_blocks - batch.first) {
             struct fault fault;
 
             fault_set(&fault, E_PROTO, "pieces %u to %u of a ticket for %u blocks", batch.first,
-                      batch.first + batch.n, shipment->n_blocks);
-            tr_push_fail(side->node, shipment->push, &fault);
-            return; /* the shipment may be freed */
+                      batch.first + batch.n, rdma_push->n_blocks);
+            tr_push_fail(side->node, rdma_push->push, &fault);
+            return; /* the rdma_push may be freed */
         }
         for (uint32_t i = 0; i < batch.n; i++)
-            file_piece(side, shipment, batch.layer, batch.first + i, batch.blocks[i]);
+            rdma_send_file_piece(side, rdma_push, batch.layer, batch.first + i, batch.blocks[i]);
     }
 }
 
 /* True: an earlier push had the ticket, and its STOPPED is not sent yet. */
-static bool is_stopping(const struct rdma_side *side, uint64_t ticket)
+static bool rdma_send_is_stopping(const struct rdma_side *side, uint64_t ticket)
 {
-    list_for_each (at, &side->shipments) {
-        const struct rdma_shipment *shipment = container_of(at, struct rdma_shipment, node);
+    list_for_each (at, &side->pushes) {
+        const struct rdma_push *rdma_push = container_of(at, struct rdma_push, node);
 
-        if (shipment->ticket == ticket && shipment->state == RDMA_STOPPED)
+        if (rdma_push->ticket == ticket && rdma_push->state == RDMA_STOPPED)
             return true;
     }
     return false;
@@ -158,11 +159,11 @@ void rdma_send_take(struct rdma_side *side)
 
         if (push->is_failed || list_is_empty(&push->jobs))
             continue;
-        if (push->shipment == NULL) {
-            if (!tr_stream_has_output(&side->conn->stream) && !is_stopping(side, push->ticket))
-                begin_shipment(side, push); /* else wait for a later turn */
-        } else if (push->shipment->state == RDMA_OPEN && push->shipment->side == side) {
-            take_jobs(side, push->shipment);
+        if (push->rdma == NULL) {
+            if (!tr_stream_has_output(&side->conn->stream) && !rdma_send_is_stopping(side, push->ticket))
+                rdma_push_begin(side, push); /* else wait for a later turn */
+        } else if (push->rdma->state == RDMA_OPEN && push->rdma->side == side) {
+            rdma_send_take_jobs(side, push->rdma);
         }
     }
 }
@@ -178,8 +179,8 @@ struct writes { /* the work requests of one chunk */
 
 /* Adds bytes that are contiguous in one local and one remote region. Joins them to the previous request if
  * they follow it. */
-static void add_run(struct writes *writes, uint64_t from, uint32_t lkey, uint64_t to, uint32_t rkey,
-                    size_t len_bytes)
+static void rdma_send_add_run(struct writes *writes, uint64_t from, uint32_t lkey, uint64_t to, uint32_t rkey,
+                              size_t len_bytes)
 {
     struct ibv_send_wr *last = writes->n > 0 ? &writes->wrs[writes->n - 1] : NULL;
 
@@ -208,35 +209,37 @@ static void add_run(struct writes *writes, uint64_t from, uint32_t lkey, uint64_
     }
 }
 
-static void make_writes(const struct rdma_qp *qp, const struct rdma_shipment *shipment, uint32_t chunk,
-                        struct writes *out)
+static void rdma_send_make_writes(const struct rdma_qp *qp, const struct rdma_push *rdma_push, uint32_t chunk,
+                                  struct writes *out)
 {
     const struct tr_node *node = qp->rail->node;
     const struct rdma_regions *regions = &qp->rail->regions;
     const struct rdma_pair *pair = &qp->side->pairs[qp->rail_index];
     size_t piece_bytes = node->opts.geometry.piece_bytes;
-    uint32_t layer = chunk / shipment->n_groups, first = chunk % shipment->n_groups * shipment->n_per_chunk;
-    uint32_t n = chunk_pieces(shipment, chunk), n_theirs = qp->side->conn->peer_geometry.n_blocks;
+    uint32_t layer = chunk / rdma_push->n_groups,
+             first = chunk % rdma_push->n_groups * rdma_push->n_per_chunk;
+    uint32_t n = rdma_send_chunk_pieces(rdma_push, chunk), n_theirs = qp->side->conn->peer_geometry.n_blocks;
     struct ibv_send_wr *last;
 
     out->n = 0;
     out->n_bytes = 0;
     for (uint32_t i = first; i < first + n; i++) {
         size_t from = tr_node_offset(node->opts.geometry.n_blocks, piece_bytes, layer,
-                                     shipment->source[(size_t)layer * shipment->n_blocks + i]);
-        size_t to = tr_node_offset(n_theirs, piece_bytes, layer, shipment->there[i]);
+                                     rdma_push->source[(size_t)layer * rdma_push->n_blocks + i]);
+        size_t to = tr_node_offset(n_theirs, piece_bytes, layer, rdma_push->there[i]);
         const struct kv_frame_region *theirs = &pair->regions[to / pair->regions[0].len_bytes];
 
-        add_run(out, (uintptr_t)node->opts.arena.base + from, regions->mrs[from / regions->each_bytes]->lkey,
-                theirs->address + to % pair->regions[0].len_bytes, theirs->rkey[qp->index], piece_bytes);
+        rdma_send_add_run(
+            out, (uintptr_t)node->opts.arena.base + from, regions->mrs[from / regions->each_bytes]->lkey,
+            theirs->address + to % pair->regions[0].len_bytes, theirs->rkey[qp->index], piece_bytes);
     }
     last = &out->wrs[out->n - 1];
     last->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-    last->imm_data = htonl(kv_rdma_immediate(shipment->slot, chunk));
+    last->imm_data = htonl(kv_rdma_immediate(rdma_push->slot, chunk));
     last->send_flags = IBV_SEND_SIGNALED;
 }
 
-static struct rdma_qp *pick_qp(struct rdma_side *side, size_t n_bytes)
+static struct rdma_qp *rdma_send_pick_qp(struct rdma_side *side, size_t n_bytes)
 {
     struct rdma_qp *best = NULL;
 
@@ -253,24 +256,25 @@ static struct rdma_qp *pick_qp(struct rdma_side *side, size_t n_bytes)
     return best;
 }
 
-static bool post_chunk(struct rdma_side *side, struct rdma_shipment *shipment)
+static bool rdma_send_post_chunk(struct rdma_side *side, struct rdma_push *rdma_push)
 {
-    uint32_t chunk = shipment->ready[shipment->n_posted];
-    struct rdma_qp *qp = pick_qp(side, chunk_pieces(shipment, chunk) * side->node->opts.geometry.piece_bytes);
+    uint32_t chunk = rdma_push->ready[rdma_push->n_posted];
+    struct rdma_qp *qp = rdma_send_pick_qp(side, rdma_send_chunk_pieces(rdma_push, chunk) *
+                                                     side->node->opts.geometry.piece_bytes);
     struct writes writes;
     struct ibv_send_wr *bad;
 
     if (qp == NULL)
         return false;
-    make_writes(qp, shipment, chunk, &writes);
+    rdma_send_make_writes(qp, rdma_push, chunk, &writes);
     if (qp->n_flights == 0)
         side->conn->progress_ns = clock_now_ns();
     qp->flights[(qp->first_flight + qp->n_flights++) % TR_RDMA_SENDS] = (struct rdma_flight){
-        .shipment = shipment, .chunk = chunk, .n_wrs = writes.n, .n_bytes = writes.n_bytes};
+        .rdma_push = rdma_push, .chunk = chunk, .n_wrs = writes.n, .n_bytes = writes.n_bytes};
     qp->n_wrs += writes.n;
     qp->n_bytes += writes.n_bytes;
     qp->n_immediates++;
-    shipment->n_posted++;
+    rdma_push->n_posted++;
     if (qp->rail->verbs->post_send(qp->qp, writes.wrs, &bad) != 0) {
         rdma_break(qp, NULL, "a write cannot be posted");
         return false;
@@ -281,13 +285,13 @@ static bool post_chunk(struct rdma_side *side, struct rdma_shipment *shipment)
 void rdma_send_post(struct rdma_side *side)
 {
     while (!list_is_empty(&side->due) && !side->is_broken && !side->is_dead) {
-        struct rdma_shipment *shipment = container_of(side->due.next, struct rdma_shipment, due);
+        struct rdma_push *rdma_push = container_of(side->due.next, struct rdma_push, due);
 
-        if (!post_chunk(side, shipment))
+        if (!rdma_send_post_chunk(side, rdma_push))
             return;
-        list_remove(&shipment->due);
-        if (shipment->n_posted < shipment->n_ready)
-            list_push_back(&side->due, &shipment->due); /* other shipments get a turn */
+        list_remove(&rdma_push->due);
+        if (rdma_push->n_posted < rdma_push->n_ready)
+            list_push_back(&side->due, &rdma_push->due); /* other pushes get a turn */
     }
 }
 
@@ -306,45 +310,45 @@ void rdma_send_done(struct rdma_qp *qp)
     qp->n_flights--;
     qp->n_wrs -= flight.n_wrs;
     qp->n_bytes -= flight.n_bytes;
-    flight.shipment->n_done++;
+    flight.rdma_push->n_done++;
     if (side->conn != NULL)
         side->conn->progress_ns = clock_now_ns();
-    if (flight.shipment->state == RDMA_OPEN) {
-        batch.push = flight.shipment->push;
-        batch.n = chunk_pieces(flight.shipment, flight.chunk);
+    if (flight.rdma_push->state == RDMA_OPEN) {
+        batch.push = flight.rdma_push->push;
+        batch.n = rdma_send_chunk_pieces(flight.rdma_push, flight.chunk);
         tr_push_sent(side->node, &batch);
-    } else if (flight.shipment->state == RDMA_STOPPED &&
-               flight.shipment->n_done == flight.shipment->n_posted) {
-        rdma_shipment_end(side, flight.shipment);
+    } else if (flight.rdma_push->state == RDMA_STOPPED &&
+               flight.rdma_push->n_done == flight.rdma_push->n_posted) {
+        rdma_push_end(side, flight.rdma_push);
     }
 }
 
 /* ---- input from the receiver ---- */
 
-static int open_shipment(struct rdma_shipment *shipment, const struct kv_frame_slot *slot)
+static int rdma_push_open(struct rdma_push *rdma_push, const struct kv_frame_slot *slot)
 {
-    size_t n_pieces = (size_t)shipment->n_layers * slot->n_blocks;
+    size_t n_pieces = (size_t)rdma_push->n_layers * slot->n_blocks;
 
-    shipment->slot = slot->slot;
-    shipment->n_blocks = slot->n_blocks;
-    shipment->n_per_chunk = slot->n_per_chunk;
-    shipment->n_groups = (slot->n_blocks - 1) / slot->n_per_chunk + 1;
-    shipment->n_chunks = shipment->n_layers * shipment->n_groups;
-    shipment->there = calloc(slot->n_blocks, sizeof(*shipment->there));
-    shipment->source = malloc(n_pieces * sizeof(*shipment->source));
-    shipment->n_given = calloc(shipment->n_chunks, sizeof(*shipment->n_given));
-    shipment->ready = calloc(shipment->n_chunks, sizeof(*shipment->ready));
-    if (shipment->there == NULL || shipment->source == NULL || shipment->n_given == NULL ||
-        shipment->ready == NULL)
+    rdma_push->slot = slot->slot;
+    rdma_push->n_blocks = slot->n_blocks;
+    rdma_push->n_per_chunk = slot->n_per_chunk;
+    rdma_push->n_groups = (slot->n_blocks - 1) / slot->n_per_chunk + 1;
+    rdma_push->n_chunks = rdma_push->n_layers * rdma_push->n_groups;
+    rdma_push->there = calloc(slot->n_blocks, sizeof(*rdma_push->there));
+    rdma_push->source = malloc(n_pieces * sizeof(*rdma_push->source));
+    rdma_push->n_given = calloc(rdma_push->n_chunks, sizeof(*rdma_push->n_given));
+    rdma_push->ready = calloc(rdma_push->n_chunks, sizeof(*rdma_push->ready));
+    if (rdma_push->there == NULL || rdma_push->source == NULL || rdma_push->n_given == NULL ||
+        rdma_push->ready == NULL)
         return E_NOMEM;
-    memset(shipment->source, 0xff, n_pieces * sizeof(*shipment->source)); /* NOT_GIVEN */
+    memset(rdma_push->source, 0xff, n_pieces * sizeof(*rdma_push->source)); /* NOT_GIVEN */
     return 0;
 }
 
 int rdma_send_on_slot(struct rdma_side *side, const struct kv_frame_slot *slot, const uint8_t *ids,
                       struct fault *fault)
 {
-    struct rdma_shipment *shipment = rdma_send_find(side, slot->ticket);
+    struct rdma_push *rdma_push = rdma_send_find(side, slot->ticket);
     uint32_t n_layers = side->node->opts.geometry.n_layers;
     size_t piece_bytes = side->node->opts.geometry.piece_bytes;
 
@@ -352,54 +356,54 @@ int rdma_send_on_slot(struct rdma_side *side, const struct kv_frame_slot *slot, 
         (uint64_t)n_layers * ((slot->n_blocks - 1) / slot->n_per_chunk + 1) > KV_RDMA_MAX_CHUNKS ||
         (slot->n_per_chunk > 1 && slot->n_per_chunk * piece_bytes > TR_RDMA_CHUNK))
         return fault_set(fault, E_PROTO, "SLOT for %u blocks, %u a chunk", slot->n_blocks, slot->n_per_chunk);
-    if (shipment == NULL || side->is_dead)
+    if (rdma_push == NULL || side->is_dead)
         return 0; /* its push is over */
-    if (shipment->state != RDMA_ASKED)
+    if (rdma_push->state != RDMA_ASKED)
         return fault_set(fault, E_PROTO, "SLOT for a ticket that has one");
-    shipment->n_layers = n_layers;
-    if (open_shipment(shipment, slot) != 0)
+    rdma_push->n_layers = n_layers;
+    if (rdma_push_open(rdma_push, slot) != 0)
         return fault_set(fault, E_NOMEM, "no memory for a push");
     for (uint32_t i = 0; i < slot->n_blocks; i++) {
-        shipment->there[i] = get_u32(ids + i * sizeof(uint32_t));
-        if (shipment->there[i] >= side->conn->peer_geometry.n_blocks)
-            return fault_set(fault, E_PROTO, "block %u of an arena of %u", shipment->there[i],
+        rdma_push->there[i] = get_u32(ids + i * sizeof(uint32_t));
+        if (rdma_push->there[i] >= side->conn->peer_geometry.n_blocks)
+            return fault_set(fault, E_PROTO, "block %u of an arena of %u", rdma_push->there[i],
                              side->conn->peer_geometry.n_blocks);
     }
-    shipment->state = RDMA_OPEN;
+    rdma_push->state = RDMA_OPEN;
     return 0;
 }
 
 void rdma_send_forget(struct rdma_side *side, const struct tr_push *push)
 {
-    struct rdma_shipment *shipment = push->shipment;
+    struct rdma_push *rdma_push = push->rdma;
 
-    if (shipment == NULL || shipment->state == RDMA_STOPPED)
+    if (rdma_push == NULL || rdma_push->state == RDMA_STOPPED)
         return;
-    list_remove(&shipment->due);
-    shipment->state = RDMA_STOPPED;
-    if (shipment->n_done == shipment->n_posted || side->is_dead)
-        rdma_shipment_end(side, shipment);
+    list_remove(&rdma_push->due);
+    rdma_push->state = RDMA_STOPPED;
+    if (rdma_push->n_done == rdma_push->n_posted || side->is_dead)
+        rdma_push_end(side, rdma_push);
 }
 
 void rdma_send_on_stop(struct rdma_side *side, uint64_t ticket)
 {
-    struct rdma_shipment *shipment = rdma_send_find(side, ticket);
+    struct rdma_push *rdma_push = rdma_send_find(side, ticket);
     struct fault fault;
 
-    if (shipment == NULL || side->is_dead)
+    if (rdma_push == NULL || side->is_dead)
         return; /* STOPPED was sent, or will be */
     fault_set(&fault, E_NOT_FOUND, "%s closed the ticket", tr_conn_name(side->conn));
-    tr_push_fail(side->node, shipment->push, &fault);
+    tr_push_fail(side->node, rdma_push->push, &fault);
 }
 
 bool rdma_send_is_busy(const struct rdma_side *side)
 {
     if (!list_is_empty(&side->due))
         return true;
-    list_for_each (at, &side->shipments) {
-        const struct rdma_shipment *shipment = container_of(at, struct rdma_shipment, node);
+    list_for_each (at, &side->pushes) {
+        const struct rdma_push *rdma_push = container_of(at, struct rdma_push, node);
 
-        if (shipment->state != RDMA_OPEN || shipment->n_posted != shipment->n_done)
+        if (rdma_push->state != RDMA_OPEN || rdma_push->n_posted != rdma_push->n_done)
             return true;
     }
     return false;

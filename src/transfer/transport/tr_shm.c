@@ -81,7 +81,7 @@ struct moving {
 
 /* Map the page before F_SEAL_FUTURE_WRITE: after it no process, this one included, can map or write it
  * anew. */
-static int open_page(struct tr_control *control)
+static int shm_open_page(struct tr_control *control)
 {
     size_t len_bytes = TR_CONTROL_SLOTS * sizeof(struct slot);
     void *base;
@@ -107,7 +107,7 @@ int tr_control_open(struct tr_control **out)
     if (control == NULL)
         return E_NOMEM;
     control->fd = -1;
-    err = open_page(control);
+    err = shm_open_page(control);
     if (err != 0) {
         tr_control_close(control);
         return err;
@@ -160,7 +160,7 @@ void tr_control_revoke(struct tr_control *control, uint32_t slot)
 
 /* ---- the peer's memory, receiver's side ---- */
 
-static int map_sealed(int fd, size_t len_bytes, const char *what, struct fault *fault, void **out)
+static int shm_map_sealed(int fd, size_t len_bytes, const char *what, struct fault *fault, void **out)
 {
     struct stat st;
     int seals = fcntl(fd, F_GET_SEALS);
@@ -179,7 +179,7 @@ static int map_sealed(int fd, size_t len_bytes, const char *what, struct fault *
     return 0;
 }
 
-static int map_peer(struct tr_conn *conn, struct moving *moving, struct fault *fault)
+static int shm_map_peer(struct tr_conn *conn, struct moving *moving, struct fault *fault)
 {
     const struct kv_frame_hello *peer = &conn->peer_geometry;
     size_t arena_bytes, page_bytes = TR_CONTROL_SLOTS * sizeof(struct slot);
@@ -194,11 +194,11 @@ static int map_peer(struct tr_conn *conn, struct moving *moving, struct fault *f
         arena_bytes > SIZE_MAX / 4)
         return fault_set(fault, E_PROTO, "an arena of %u blocks of %llu bytes in %u layers", peer->n_blocks,
                          (unsigned long long)peer->piece_bytes, peer->n_layers);
-    err = map_sealed(conn->stream.fds[0], arena_bytes, "arena", fault, &moving->arena.base);
+    err = shm_map_sealed(conn->stream.fds[0], arena_bytes, "arena", fault, &moving->arena.base);
     if (err != 0)
         return err;
     moving->arena.len_bytes = arena_bytes;
-    err = map_sealed(conn->stream.fds[1], page_bytes, "control page", fault, &slots);
+    err = shm_map_sealed(conn->stream.fds[1], page_bytes, "control page", fault, &slots);
     if (err != 0)
         return err;
     moving->slots = slots;
@@ -215,7 +215,7 @@ static int shm_ready(struct tr_conn *conn, struct fault *fault)
     if (moving == NULL)
         return fault_set(fault, E_NOMEM, "no memory for a connection");
     conn->moving = moving;
-    err = conn->peer == NULL ? map_peer(conn, moving, fault) : 0;
+    err = conn->peer == NULL ? shm_map_peer(conn, moving, fault) : 0;
     return err != 0 ? err : 1;
 }
 
@@ -244,7 +244,7 @@ static bool shm_is_busy(const struct tr_conn *conn)
 
 /* ---- sender ---- */
 
-static void begin_announce(struct tr_conn *conn, struct moving *moving)
+static void shm_begin_announce(struct tr_conn *conn, struct moving *moving)
 {
     const struct tr_batch *batch = &moving->batch;
     struct kv_frame frame = {.type = KV_FRAME_ANNOUNCE};
@@ -274,7 +274,7 @@ static int shm_send(struct tr_conn *conn, struct fault *fault)
         if (!moving->has_batch) {
             if (!tr_push_take(conn->owner, conn, &moving->batch))
                 return 0;
-            begin_announce(conn, moving);
+            shm_begin_announce(conn, moving);
         }
         iov.iov_base = moving->frame + moving->at_bytes;
         iov.iov_len = moving->frame_bytes - moving->at_bytes;
@@ -307,7 +307,7 @@ static void shm_forget_push(struct tr_conn *conn, const struct tr_push *push)
 
 /* ---- receiver ---- */
 
-static int copy_head(struct tr_conn *conn, struct moving *moving, struct fault *fault)
+static int shm_copy_head(struct tr_conn *conn, struct moving *moving, struct fault *fault)
 {
     const struct kv_frame_announce *announce = &moving->announce;
     struct kv_frame frame;
@@ -339,7 +339,7 @@ static int copy_head(struct tr_conn *conn, struct moving *moving, struct fault *
     return 1;
 }
 
-static ssize_t copy_ids(struct tr_conn *conn, struct moving *moving, struct fault *fault)
+static ssize_t shm_copy_ids(struct tr_conn *conn, struct moving *moving, struct fault *fault)
 {
     size_t want_bytes = moving->run.n_pieces * sizeof(uint32_t);
     struct iovec iov = {.iov_base = moving->ids + moving->at_bytes, .iov_len = want_bytes - moving->at_bytes};
@@ -358,13 +358,13 @@ static ssize_t copy_ids(struct tr_conn *conn, struct moving *moving, struct faul
     return n;
 }
 
-static bool is_still_valid(const struct moving *moving)
+static bool shm_is_still_valid(const struct moving *moving)
 {
     return atomic_load_explicit(&moving->slots[moving->announce.slot].generation, memory_order_relaxed) ==
            moving->announce.generation;
 }
 
-static void end_announce(struct tr_conn *conn, struct moving *moving)
+static void shm_end_announce(struct tr_conn *conn, struct moving *moving)
 {
     bool is_good;
 
@@ -372,22 +372,22 @@ static void end_announce(struct tr_conn *conn, struct moving *moving)
     if (moving->ticket == NULL)
         return;
     atomic_thread_fence(memory_order_acquire); /* R2 */
-    is_good = is_still_valid(moving);          /* R3 */
+    is_good = shm_is_still_valid(moving);      /* R3 */
     if (!is_good)
         atomic_fetch_add_explicit(&conn->owner->totals.copies_revoked, 1, memory_order_relaxed);
-    tr_ticket_settle(conn->owner, moving->ticket, &moving->run, is_good);
+    tr_ticket_end_claim(conn->owner, moving->ticket, &moving->run, is_good);
     moving->ticket = NULL;
 }
 
 /* Copies one piece; the last piece ends the frame. */
-static ssize_t copy_piece(struct tr_conn *conn, struct moving *moving)
+static ssize_t shm_copy_piece(struct tr_conn *conn, struct moving *moving)
 {
     size_t piece_bytes = conn->owner->opts.geometry.piece_bytes;
     uint32_t i = moving->n_copied;
     const uint8_t *source;
 
-    if (moving->ticket == NULL || (i == 0 && !is_still_valid(moving))) {
-        end_announce(conn, moving); /* not wanted here, or the push ended before the copy began */
+    if (moving->ticket == NULL || (i == 0 && !shm_is_still_valid(moving))) {
+        shm_end_announce(conn, moving); /* not wanted here, or the push ended before the copy began */
         return 1;
     }
     source = (const uint8_t *)moving->arena.base +
@@ -399,26 +399,26 @@ static ssize_t copy_piece(struct tr_conn *conn, struct moving *moving)
     moving->n_copied++;
     conn->stream.has_moved = true;
     if (moving->n_copied == moving->run.n_pieces)
-        end_announce(conn, moving);
+        shm_end_announce(conn, moving);
     return (ssize_t)piece_bytes;
 }
 
-static ssize_t copy_move(struct tr_conn *conn, struct moving *moving, struct fault *fault)
+static ssize_t shm_copy_move(struct tr_conn *conn, struct moving *moving, struct fault *fault)
 {
     switch (moving->copying) {
     case COPY_HEAD:
-        return copy_head(conn, moving, fault);
+        return shm_copy_head(conn, moving, fault);
     case COPY_IDS:
-        return copy_ids(conn, moving, fault);
+        return shm_copy_ids(conn, moving, fault);
     case COPY_PIECES:
-        return copy_piece(conn, moving);
+        return shm_copy_piece(conn, moving);
     }
     return 0;
 }
 
 static int shm_receive(struct tr_conn *conn, struct fault *fault)
 {
-    return tr_conn_receive_runs(conn, copy_move, fault);
+    return tr_conn_receive_runs(conn, shm_copy_move, fault);
 }
 
 static void shm_forget_ticket(struct tr_conn *conn, const struct tr_ticket *ticket)

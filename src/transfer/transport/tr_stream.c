@@ -35,39 +35,39 @@
 static pthread_once_t method_once = PTHREAD_ONCE_INIT;
 static BIO_METHOD *method;
 
-static int out_write(BIO *bio, const char *data, int len_bytes)
+static int tr_stream_out_write(BIO *bio, const char *data, int len_bytes)
 {
     struct tr_stream *stream = BIO_get_data(bio);
 
     return buf_append(&stream->out, data, (size_t)len_bytes) == 0 ? len_bytes : -1;
 }
 
-static long out_ctrl(BIO *bio, int command, long number, void *pointer)
+static long tr_stream_out_ctrl(BIO *bio, int command, long number, void *pointer)
 {
     return command == BIO_CTRL_FLUSH;
 }
 
-static int out_create(BIO *bio)
+static int tr_stream_out_create(BIO *bio)
 {
     BIO_set_init(bio, 1);
     return 1;
 }
 
-static void make_method(void)
+static void tr_stream_make_method(void)
 {
     method = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "baton out");
     if (method != NULL) {
-        BIO_meth_set_write(method, out_write);
-        BIO_meth_set_ctrl(method, out_ctrl);
-        BIO_meth_set_create(method, out_create);
+        BIO_meth_set_write(method, tr_stream_out_write);
+        BIO_meth_set_ctrl(method, tr_stream_out_ctrl);
+        BIO_meth_set_create(method, tr_stream_out_create);
     }
 }
 
-static int init_tls(struct tr_stream *stream, SSL_CTX *tls, bool is_server)
+static int tr_stream_init_tls(struct tr_stream *stream, SSL_CTX *tls, bool is_server)
 {
     BIO *in, *out;
 
-    pthread_once(&method_once, make_method);
+    pthread_once(&method_once, tr_stream_make_method);
     if (method == NULL)
         return E_NOMEM;
     stream->ssl = SSL_new(tls);
@@ -94,7 +94,7 @@ static int init_tls(struct tr_stream *stream, SSL_CTX *tls, bool is_server)
 int tr_stream_init(struct tr_stream *stream, int fd, bool is_unix, SSL_CTX *tls, bool is_server)
 {
     *stream = (struct tr_stream){.fd = fd, .is_unix = is_unix, .fds = {-1, -1}};
-    return tls != NULL ? init_tls(stream, tls, is_server) : 0;
+    return tls != NULL ? tr_stream_init_tls(stream, tls, is_server) : 0;
 }
 
 void tr_stream_fini(struct tr_stream *stream)
@@ -112,7 +112,7 @@ void tr_stream_fini(struct tr_stream *stream)
 }
 
 /* Translates the result rc of an SSL_ call; 0: not now. */
-static int tls_result(struct tr_stream *stream, int rc)
+static int tr_stream_tls_result(struct tr_stream *stream, int rc)
 {
     switch (SSL_get_error(stream->ssl, rc)) {
     case SSL_ERROR_WANT_READ:
@@ -134,7 +134,7 @@ int tr_stream_shake(struct tr_stream *stream, struct fault *fault)
         return 1;
     ERR_clear_error();
     rc = SSL_do_handshake(stream->ssl);
-    err = rc == 1 ? 1 : tls_result(stream, rc);
+    err = rc == 1 ? 1 : tr_stream_tls_result(stream, rc);
     if (err < 0) {
         reason = ERR_peek_error();
         fault_set(fault, reason != 0 ? E_AUTH : E_CLOSED, "TLS: %s",
@@ -149,7 +149,7 @@ int tr_stream_shake(struct tr_stream *stream, struct fault *fault)
 
 /* ---- reading ---- */
 
-static void keep_descriptors(struct tr_stream *stream, struct msghdr *message)
+static void tr_stream_keep_descriptors(struct tr_stream *stream, struct msghdr *message)
 {
     for (struct cmsghdr *part = CMSG_FIRSTHDR(message); part != NULL; part = CMSG_NXTHDR(message, part)) {
         size_t n;
@@ -169,7 +169,7 @@ static void keep_descriptors(struct tr_stream *stream, struct msghdr *message)
     }
 }
 
-static ssize_t read_plain(struct tr_stream *stream, const struct iovec *iov, int n_iov)
+static ssize_t tr_stream_read_plain(struct tr_stream *stream, const struct iovec *iov, int n_iov)
 {
     union {
         struct cmsghdr align;
@@ -188,11 +188,11 @@ static ssize_t read_plain(struct tr_stream *stream, const struct iovec *iov, int
     if (n < 0)
         return errno == EAGAIN ? 0 : E_IO;
     if (stream->is_unix)
-        keep_descriptors(stream, &message);
+        tr_stream_keep_descriptors(stream, &message);
     return n > 0 ? n : E_CLOSED;
 }
 
-static ssize_t read_tls(struct tr_stream *stream, const struct iovec *iov, int n_iov)
+static ssize_t tr_stream_read_tls(struct tr_stream *stream, const struct iovec *iov, int n_iov)
 {
     ssize_t total = 0;
 
@@ -204,7 +204,7 @@ static ssize_t read_tls(struct tr_stream *stream, const struct iovec *iov, int n
             ERR_clear_error();
             rc = SSL_read_ex(stream->ssl, (uint8_t *)iov[i].iov_base + at, iov[i].iov_len - at, &n);
             if (rc != 1) {
-                int err = tls_result(stream, rc);
+                int err = tr_stream_tls_result(stream, rc);
 
                 /* A persistent error comes again at the next call. */
                 return total > 0 || err == 0 ? total : err;
@@ -217,7 +217,8 @@ static ssize_t read_tls(struct tr_stream *stream, const struct iovec *iov, int n
 
 ssize_t tr_stream_read(struct tr_stream *stream, const struct iovec *iov, int n_iov)
 {
-    ssize_t n = stream->ssl != NULL ? read_tls(stream, iov, n_iov) : read_plain(stream, iov, n_iov);
+    ssize_t n = stream->ssl != NULL ? tr_stream_read_tls(stream, iov, n_iov)
+                                    : tr_stream_read_plain(stream, iov, n_iov);
 
     if (n > 0)
         stream->has_moved = true;
@@ -226,7 +227,7 @@ ssize_t tr_stream_read(struct tr_stream *stream, const struct iovec *iov, int n_
 
 /* ---- writing ---- */
 
-static ssize_t send_message(struct tr_stream *stream, struct msghdr *message)
+static ssize_t tr_stream_send_message(struct tr_stream *stream, struct msghdr *message)
 {
     ssize_t n;
 
@@ -250,7 +251,7 @@ int tr_stream_flush(struct tr_stream *stream)
         struct iovec iov = {.iov_base = stream->out.data + stream->out_at,
                             .iov_len = stream->out.len_bytes - stream->out_at};
         struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
-        ssize_t n = send_message(stream, &message);
+        ssize_t n = tr_stream_send_message(stream, &message);
 
         if (n <= 0)
             return (int)n;
@@ -261,7 +262,7 @@ int tr_stream_flush(struct tr_stream *stream)
     return stream->out.is_bad ? E_NOMEM : 1;
 }
 
-static ssize_t write_tls(struct tr_stream *stream, const struct iovec *iov, int n_iov)
+static ssize_t tr_stream_write_tls(struct tr_stream *stream, const struct iovec *iov, int n_iov)
 {
     size_t total = 0;
 
@@ -291,8 +292,8 @@ ssize_t tr_stream_write(struct tr_stream *stream, const struct iovec *iov, int n
     if (n <= 0)
         return n;
     if (stream->ssl == NULL)
-        return send_message(stream, &message);
-    n = write_tls(stream, iov, n_iov);
+        return tr_stream_send_message(stream, &message);
+    n = tr_stream_write_tls(stream, iov, n_iov);
     if (n > 0) {
         int err = tr_stream_flush(stream);
 
@@ -339,7 +340,7 @@ int tr_stream_send_fds(struct tr_stream *stream, struct bytes with, const int fd
     part->cmsg_type = SCM_RIGHTS;
     part->cmsg_len = CMSG_LEN(sizeof(int) * 2);
     memcpy(CMSG_DATA(part), fds, sizeof(int) * 2);
-    n = send_message(stream, &message);
+    n = tr_stream_send_message(stream, &message);
     if (n <= 0)
         return (int)n;
     /* The kernel takes so few bytes whole or not at all. If it takes a part, the rest goes through `out`. */

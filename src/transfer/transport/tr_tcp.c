@@ -9,7 +9,7 @@
  * mid-frame: it then sends zeros, ends with "void", and reads no more bytes of the blocks. The digest is
  * computed while the bytes pass, when they are in the cache anyway.
  *
- * Sending copies. vmsplice or splice could lend pages to the socket instead, but the kernel reads lent
+ * Sending copies. vmsplice or splice could pass pages to the socket instead, but the kernel reads passed
  * pages until the far end has read the last byte (on another host: acknowledged it). STOPPED would then
  * have to wait for the network. And the receiver is the bottleneck: with lent pages the bytes that it
  * copies are no longer in a cache (docs/lab/2026-11-22-moving-kv.md has the figures).
@@ -91,12 +91,12 @@ static bool tcp_is_busy(const struct tr_conn *conn)
 
 /* ---- sender ---- */
 
-static uint64_t end_of_call(const struct moving *moving, uint64_t at)
+static uint64_t tcp_end_of_call(const struct moving *moving, uint64_t at)
 {
     return moving->payload_bytes - at < CALL_BYTES ? moving->payload_bytes : at + CALL_BYTES;
 }
 
-static void begin_frame(struct tr_conn *conn, struct moving *moving)
+static void tcp_begin_frame(struct tr_conn *conn, struct moving *moving)
 {
     const struct tr_batch *batch = &moving->batch;
     struct kv_frame frame = {.type = KV_FRAME_DATA,
@@ -117,7 +117,7 @@ static void begin_frame(struct tr_conn *conn, struct moving *moving)
         tr_digest_reset(moving->digest);
 }
 
-static uint8_t *source_piece(const struct tr_conn *conn, const struct tr_batch *batch, uint32_t i)
+static uint8_t *tcp_source_piece(const struct tr_conn *conn, const struct tr_batch *batch, uint32_t i)
 {
     const struct tr_opts *opts = &conn->owner->opts;
 
@@ -126,12 +126,12 @@ static uint8_t *source_piece(const struct tr_conn *conn, const struct tr_batch *
 }
 
 /* Gathers the payload from offset at, up to the number of entries and CALL_BYTES. */
-static int gather_payload(const struct tr_conn *conn, uint64_t at, struct iovec *iov, int n_iov)
+static int tcp_gather_payload(const struct tr_conn *conn, uint64_t at, struct iovec *iov, int n_iov)
 {
     static const uint8_t zeros[TR_SCRATCH_BYTES];
     const struct moving *moving = conn->moving;
     size_t piece_bytes = conn->owner->opts.geometry.piece_bytes;
-    uint64_t end = end_of_call(moving, at);
+    uint64_t end = tcp_end_of_call(moving, at);
     int n = 0;
 
     while (n < n_iov && at < end) {
@@ -142,7 +142,7 @@ static int gather_payload(const struct tr_conn *conn, uint64_t at, struct iovec 
             iov[n].iov_base = (void *)(uintptr_t)zeros;
         } else {
             len_bytes = end - at < piece_bytes - within ? (size_t)(end - at) : piece_bytes - within;
-            iov[n].iov_base = source_piece(conn, &moving->batch, (uint32_t)(at / piece_bytes)) + within;
+            iov[n].iov_base = tcp_source_piece(conn, &moving->batch, (uint32_t)(at / piece_bytes)) + within;
         }
         iov[n++].iov_len = len_bytes;
         at += len_bytes;
@@ -150,7 +150,7 @@ static int gather_payload(const struct tr_conn *conn, uint64_t at, struct iovec 
     return n;
 }
 
-static void update_digest(struct moving *moving, const struct iovec *iov, size_t len_bytes)
+static void tcp_update_digest(struct moving *moving, const struct iovec *iov, size_t len_bytes)
 {
     if (moving->digest == NULL || moving->is_void)
         return;
@@ -162,7 +162,7 @@ static void update_digest(struct moving *moving, const struct iovec *iov, size_t
     }
 }
 
-static ssize_t send_some(struct tr_conn *conn, struct moving *moving)
+static ssize_t tcp_send_some(struct tr_conn *conn, struct moving *moving)
 {
     struct iovec iov[TR_MAX_IOV];
     uint64_t at = moving->at_bytes;
@@ -172,17 +172,17 @@ static ssize_t send_some(struct tr_conn *conn, struct moving *moving)
 
     if (head_bytes > 0)
         iov[n_iov++] = (struct iovec){.iov_base = moving->header + at, .iov_len = head_bytes};
-    n_iov += gather_payload(conn, at + head_bytes - HEADER_BYTES, iov + n_iov, TR_MAX_IOV - n_iov);
+    n_iov += tcp_gather_payload(conn, at + head_bytes - HEADER_BYTES, iov + n_iov, TR_MAX_IOV - n_iov);
     n = tr_stream_write(&conn->stream, iov, n_iov);
     if (n <= 0)
         return n;
     moving->at_bytes += (uint64_t)n;
     if ((size_t)n > head_bytes)
-        update_digest(moving, iov + (head_bytes > 0), (size_t)n - head_bytes);
+        tcp_update_digest(moving, iov + (head_bytes > 0), (size_t)n - head_bytes);
     return n;
 }
 
-static void begin_trailer(struct moving *moving)
+static void tcp_begin_trailer(struct moving *moving)
 {
     struct kv_frame_trailer trailer = {.status = moving->is_void ? KV_FRAME_VOID : KV_FRAME_GOOD};
 
@@ -193,7 +193,7 @@ static void begin_trailer(struct moving *moving)
     moving->sending = SEND_ENDING;
 }
 
-static ssize_t send_trailer(struct tr_conn *conn, struct moving *moving)
+static ssize_t tcp_send_trailer(struct tr_conn *conn, struct moving *moving)
 {
     struct iovec iov = {.iov_base = moving->trailer + moving->at_bytes,
                         .iov_len = sizeof(moving->trailer) - (size_t)moving->at_bytes};
@@ -205,7 +205,7 @@ static ssize_t send_trailer(struct tr_conn *conn, struct moving *moving)
 }
 
 /* One send. Returns bytes; 0: wait for room; negative: the connection is lost. */
-static ssize_t send_move(struct tr_conn *conn, struct moving *moving)
+static ssize_t tcp_send_move(struct tr_conn *conn, struct moving *moving)
 {
     ssize_t n = 0;
 
@@ -213,12 +213,12 @@ static ssize_t send_move(struct tr_conn *conn, struct moving *moving)
     case SEND_IDLE:
         break;
     case SEND_SENDING:
-        n = send_some(conn, moving);
+        n = tcp_send_some(conn, moving);
         if (n > 0 && moving->at_bytes == HEADER_BYTES + moving->payload_bytes)
-            begin_trailer(moving);
+            tcp_begin_trailer(moving);
         break;
     case SEND_ENDING:
-        n = send_trailer(conn, moving);
+        n = tcp_send_trailer(conn, moving);
         if (n > 0 && moving->at_bytes == sizeof(moving->trailer))
             moving->sending = SEND_FLUSHING;
         break;
@@ -246,9 +246,9 @@ static int tcp_send(struct tr_conn *conn, struct fault *fault)
         if (moving->sending == SEND_IDLE) {
             if (!tr_push_take(conn->owner, conn, &moving->batch))
                 return 0;
-            begin_frame(conn, moving);
+            tcp_begin_frame(conn, moving);
         }
-        n = send_move(conn, moving);
+        n = tcp_send_move(conn, moving);
         if (n < 0)
             return fault_set(fault, (int)n, "%s: connection lost while sending", tr_conn_name(conn));
         if (n == 0)
@@ -275,7 +275,7 @@ static void tcp_forget_push(struct tr_conn *conn, const struct tr_push *push)
 
 /* ---- receiver ---- */
 
-static int receive_head(struct tr_conn *conn, struct moving *moving, struct fault *fault)
+static int tcp_receive_head(struct tr_conn *conn, struct moving *moving, struct fault *fault)
 {
     struct kv_frame frame;
     int rc = tr_conn_read_frame(conn, fault, &frame);
@@ -302,10 +302,10 @@ static int receive_head(struct tr_conn *conn, struct moving *moving, struct faul
     return 1;
 }
 
-static int scatter_payload(const struct tr_conn *conn, const struct moving *moving, struct iovec *iov)
+static int tcp_scatter_payload(const struct tr_conn *conn, const struct moving *moving, struct iovec *iov)
 {
     size_t piece_bytes = conn->owner->opts.geometry.piece_bytes;
-    uint64_t at = moving->at_bytes, end = end_of_call(moving, at);
+    uint64_t at = moving->at_bytes, end = tcp_end_of_call(moving, at);
     int n = 0;
 
     if (moving->ticket == NULL) {
@@ -327,15 +327,15 @@ static int scatter_payload(const struct tr_conn *conn, const struct moving *movi
     return n;
 }
 
-static ssize_t receive_body(struct tr_conn *conn, struct moving *moving)
+static ssize_t tcp_receive_body(struct tr_conn *conn, struct moving *moving)
 {
     struct iovec iov[TR_MAX_IOV];
-    ssize_t n = tr_stream_read(&conn->stream, iov, scatter_payload(conn, moving, iov));
+    ssize_t n = tr_stream_read(&conn->stream, iov, tcp_scatter_payload(conn, moving, iov));
 
     if (n <= 0)
         return n;
     if (moving->ticket != NULL)
-        update_digest(moving, iov, (size_t)n);
+        tcp_update_digest(moving, iov, (size_t)n);
     moving->at_bytes += (uint64_t)n;
     if (moving->at_bytes == moving->payload_bytes) {
         moving->receiving = RECV_TAIL;
@@ -344,7 +344,7 @@ static ssize_t receive_body(struct tr_conn *conn, struct moving *moving)
     return n;
 }
 
-static int end_frame(struct tr_conn *conn, struct moving *moving, struct fault *fault)
+static int tcp_end_frame(struct tr_conn *conn, struct moving *moving, struct fault *fault)
 {
     struct kv_frame_trailer trailer;
     int err = kv_frame_trailer_unpack(moving->trailer, fault, &trailer);
@@ -358,12 +358,12 @@ static int end_frame(struct tr_conn *conn, struct moving *moving, struct fault *
         trailer.digest != XXH3_64bits_digest(moving->digest))
         return fault_set(fault, E_PROTO, "%s: the digest of layer %u from %u does not match",
                          tr_conn_name(conn), moving->run.layer, moving->run.first);
-    tr_ticket_settle(conn->owner, moving->ticket, &moving->run, trailer.status == KV_FRAME_GOOD);
+    tr_ticket_end_claim(conn->owner, moving->ticket, &moving->run, trailer.status == KV_FRAME_GOOD);
     moving->ticket = NULL;
     return 0;
 }
 
-static ssize_t receive_tail(struct tr_conn *conn, struct moving *moving, struct fault *fault)
+static ssize_t tcp_receive_tail(struct tr_conn *conn, struct moving *moving, struct fault *fault)
 {
     struct iovec iov = {.iov_base = moving->trailer + moving->at_bytes,
                         .iov_len = sizeof(moving->trailer) - (size_t)moving->at_bytes};
@@ -375,26 +375,26 @@ static ssize_t receive_tail(struct tr_conn *conn, struct moving *moving, struct 
     moving->at_bytes += (uint64_t)n;
     if (moving->at_bytes < sizeof(moving->trailer))
         return n;
-    err = end_frame(conn, moving, fault);
+    err = tcp_end_frame(conn, moving, fault);
     return err != 0 ? err : n;
 }
 
-static ssize_t receive_move(struct tr_conn *conn, struct moving *moving, struct fault *fault)
+static ssize_t tcp_receive_move(struct tr_conn *conn, struct moving *moving, struct fault *fault)
 {
     switch (moving->receiving) {
     case RECV_HEAD:
-        return receive_head(conn, moving, fault);
+        return tcp_receive_head(conn, moving, fault);
     case RECV_BODY:
-        return receive_body(conn, moving);
+        return tcp_receive_body(conn, moving);
     case RECV_TAIL:
-        return receive_tail(conn, moving, fault);
+        return tcp_receive_tail(conn, moving, fault);
     }
     return 0;
 }
 
 static int tcp_receive(struct tr_conn *conn, struct fault *fault)
 {
-    return tr_conn_receive_runs(conn, receive_move, fault);
+    return tr_conn_receive_runs(conn, tcp_receive_move, fault);
 }
 
 static void tcp_forget_ticket(struct tr_conn *conn, const struct tr_ticket *ticket)

@@ -28,8 +28,8 @@
 #include "base/clock.h"
 #include "base/err.h"
 
-static void send_event(struct tr_node *node, const struct tr_ticket *ticket, enum tr_event_kind kind,
-                       const struct fault *fault)
+static void tr_ticket_send_event(struct tr_node *node, const struct tr_ticket *ticket,
+                                 enum tr_event_kind kind, const struct fault *fault)
 {
     struct tr_event event = {.kind = kind,
                              .id = ticket->id,
@@ -44,7 +44,7 @@ static void send_event(struct tr_node *node, const struct tr_ticket *ticket, enu
     tr_node_event(node, &event);
 }
 
-static void free_ticket(struct tr_ticket *ticket)
+static void tr_ticket_free_now(struct tr_ticket *ticket)
 {
     if (ticket == NULL)
         return;
@@ -56,7 +56,7 @@ static void free_ticket(struct tr_ticket *ticket)
     free(ticket);
 }
 
-static struct tr_ticket *new_ticket(struct tr_node *node, uint64_t id, uint32_t *blocks, uint32_t n_blocks)
+static struct tr_ticket *tr_ticket_new(struct tr_node *node, uint64_t id, uint32_t *blocks, uint32_t n_blocks)
 {
     struct tr_ticket *ticket = calloc(1, sizeof(*ticket));
     size_t n_pieces = (size_t)n_blocks * node->opts.geometry.n_layers;
@@ -73,7 +73,7 @@ static struct tr_ticket *new_ticket(struct tr_node *node, uint64_t id, uint32_t 
     ticket->claimed = calloc((n_pieces + 63) / 64, sizeof(uint64_t));
     ticket->n_layers = calloc(n_blocks, sizeof(uint32_t));
     if (ticket->claimed == NULL || ticket->n_layers == NULL) {
-        free_ticket(ticket);
+        tr_ticket_free_now(ticket);
         return NULL;
     }
     return ticket;
@@ -82,7 +82,7 @@ static struct tr_ticket *new_ticket(struct tr_node *node, uint64_t id, uint32_t 
 void tr_ticket_open(struct tr_node *node, uint64_t id, uint32_t *blocks, uint32_t n_blocks)
 {
     struct tr_event failed = {.kind = TR_TICKET_FAILED, .id = id};
-    struct tr_ticket *ticket = new_ticket(node, id, blocks, n_blocks);
+    struct tr_ticket *ticket = tr_ticket_new(node, id, blocks, n_blocks);
     int err = ticket == NULL                            ? E_NOMEM
               : hashmap_get(node->tickets, &id) != NULL ? E_EXISTS
               : hashmap_count(node->tickets) >= TR_MAX_TICKETS
@@ -91,12 +91,12 @@ void tr_ticket_open(struct tr_node *node, uint64_t id, uint32_t *blocks, uint32_
 
     if (err == 0)
         return;
-    free_ticket(ticket);
+    tr_ticket_free_now(ticket);
     fault_set(&failed.fault, err, "ticket not opened: %s", err_text(err));
     tr_node_event(node, &failed);
 }
 
-static void forget_everywhere(struct tr_node *node, const struct tr_ticket *ticket)
+static void tr_ticket_forget_everywhere(struct tr_node *node, const struct tr_ticket *ticket)
 {
     list_for_each (at, &node->conns) {
         struct tr_conn *conn = container_of(at, struct tr_conn, node);
@@ -115,43 +115,43 @@ void tr_ticket_close(struct tr_node *node, uint64_t id)
         tr_node_event(node, &closed);
         return;
     }
-    forget_everywhere(node, ticket);
-    if (ticket->n_holders > 0) {
+    tr_ticket_forget_everywhere(node, ticket);
+    if (ticket->n_writers > 0) {
         list_push_back(&node->closing_tickets, &ticket->closing);
         return;
     }
-    send_event(node, ticket, TR_TICKET_CLOSED, NULL);
-    free_ticket(ticket);
+    tr_ticket_send_event(node, ticket, TR_TICKET_CLOSED, NULL);
+    tr_ticket_free_now(ticket);
 }
 
 void tr_ticket_let_go(struct tr_node *node, struct tr_ticket *ticket)
 {
-    ASSERT(ticket->n_holders > 0);
-    ticket->n_holders--;
-    if (ticket->n_holders > 0 || list_is_empty(&ticket->closing))
+    ASSERT(ticket->n_writers > 0);
+    ticket->n_writers--;
+    if (ticket->n_writers > 0 || list_is_empty(&ticket->closing))
         return;
-    send_event(node, ticket, TR_TICKET_CLOSED, NULL);
-    free_ticket(ticket);
+    tr_ticket_send_event(node, ticket, TR_TICKET_CLOSED, NULL);
+    tr_ticket_free_now(ticket);
 }
 
-static void break_ticket(struct tr_node *node, struct tr_ticket *ticket, const struct fault *fault)
+static void tr_ticket_break(struct tr_node *node, struct tr_ticket *ticket, const struct fault *fault)
 {
     if (ticket->state != TR_TICKET_IS_OPEN)
         return;
     ticket->state = TR_TICKET_IS_BROKEN;
     list_remove(&ticket->dirty);
-    forget_everywhere(node, ticket);
-    send_event(node, ticket, TR_TICKET_FAILED, fault);
+    tr_ticket_forget_everywhere(node, ticket);
+    tr_ticket_send_event(node, ticket, TR_TICKET_FAILED, fault);
 }
 
-static bool get_bit(const uint64_t *bits, size_t at)
+static bool tr_ticket_get_bit(const uint64_t *bits, size_t at)
 {
     return (bits[at / 64] >> at % 64 & 1) != 0;
 }
 
 bool tr_ticket_has(const struct tr_ticket *ticket, uint32_t layer, uint32_t index)
 {
-    return get_bit(ticket->claimed, (size_t)layer * ticket->n_blocks + index);
+    return tr_ticket_get_bit(ticket->claimed, (size_t)layer * ticket->n_blocks + index);
 }
 
 int tr_ticket_find(struct tr_node *node, uint64_t id, struct tr_ticket **out)
@@ -170,7 +170,7 @@ int tr_ticket_find(struct tr_node *node, uint64_t id, struct tr_ticket **out)
     return 0;
 }
 
-static bool is_carrier(const struct tr_ticket *ticket, const struct tr_conn *conn)
+static bool tr_ticket_is_carrier(const struct tr_ticket *ticket, const struct tr_conn *conn)
 {
     for (unsigned i = 0; i < ticket->n_carriers; i++)
         if (ticket->carriers[i] == conn)
@@ -178,9 +178,9 @@ static bool is_carrier(const struct tr_ticket *ticket, const struct tr_conn *con
     return false;
 }
 
-static int add_carrier(struct tr_ticket *ticket, struct tr_conn *conn)
+static int tr_ticket_add_carrier(struct tr_ticket *ticket, struct tr_conn *conn)
 {
-    if (is_carrier(ticket, conn))
+    if (tr_ticket_is_carrier(ticket, conn))
         return 0;
     if (ticket->n_carriers == TR_MAX_CONNECTIONS)
         return E_LIMIT;
@@ -190,10 +190,10 @@ static int add_carrier(struct tr_ticket *ticket, struct tr_conn *conn)
 
 int tr_ticket_hold(struct tr_ticket *ticket, struct tr_conn *conn)
 {
-    int err = add_carrier(ticket, conn);
+    int err = tr_ticket_add_carrier(ticket, conn);
 
     if (err == 0)
-        ticket->n_holders++;
+        ticket->n_writers++;
     return err;
 }
 
@@ -241,9 +241,9 @@ int tr_ticket_claim(struct tr_node *node, struct tr_conn *conn, const struct kv_
 
     from = (size_t)run->layer * ticket->n_blocks + run->first;
     for (size_t i = from; i < from + run->n_pieces; i++)
-        if (get_bit(ticket->claimed, i))
+        if (tr_ticket_get_bit(ticket->claimed, i))
             return E_EXISTS;
-    if (add_carrier(ticket, conn) != 0)
+    if (tr_ticket_add_carrier(ticket, conn) != 0)
         return E_LIMIT;
     for (size_t i = from; i < from + run->n_pieces; i++)
         ticket->claimed[i / 64] |= UINT64_C(1) << i % 64;
@@ -253,8 +253,8 @@ int tr_ticket_claim(struct tr_node *node, struct tr_conn *conn, const struct kv_
     return 0;
 }
 
-void tr_ticket_settle(struct tr_node *node, struct tr_ticket *ticket, const struct kv_frame_data *run,
-                      bool is_good)
+void tr_ticket_end_claim(struct tr_node *node, struct tr_ticket *ticket, const struct kv_frame_data *run,
+                         bool is_good)
 {
     const struct tr_geometry *geometry = &node->opts.geometry;
     size_t from = (size_t)run->layer * ticket->n_blocks + run->first;
@@ -277,7 +277,7 @@ void tr_ticket_settle(struct tr_node *node, struct tr_ticket *ticket, const stru
     if (ticket->n_leading == ticket->n_blocks) {
         ticket->state = TR_TICKET_IS_WHOLE;
         list_remove(&ticket->dirty);
-        send_event(node, ticket, TR_TICKET_COMPLETE, NULL);
+        tr_ticket_send_event(node, ticket, TR_TICKET_COMPLETE, NULL);
     } else {
         list_remove(&ticket->dirty);
         list_push_back(&node->dirty_tickets, &ticket->dirty);
@@ -302,8 +302,8 @@ void tr_tickets_lost_connection(struct tr_node *node, const struct tr_conn *conn
     void *value;
 
     while (hashmap_next(node->tickets, &cursor, &key, &value))
-        if (is_carrier(value, conn))
-            break_ticket(node, value, fault);
+        if (tr_ticket_is_carrier(value, conn))
+            tr_ticket_break(node, value, fault);
 }
 
 void tr_tickets_tell(struct tr_node *node)
@@ -311,7 +311,7 @@ void tr_tickets_tell(struct tr_node *node)
     struct list *at;
 
     while ((at = list_pop_front(&node->dirty_tickets)) != NULL)
-        send_event(node, container_of(at, struct tr_ticket, dirty), TR_PIECES_ARRIVED, NULL);
+        tr_ticket_send_event(node, container_of(at, struct tr_ticket, dirty), TR_PIECES_ARRIVED, NULL);
 }
 
 void tr_tickets_free(struct tr_node *node)
@@ -323,11 +323,11 @@ void tr_tickets_free(struct tr_node *node)
     struct list *at;
 
     while ((at = list_pop_front(&node->closing_tickets)) != NULL)
-        free_ticket(container_of(at, struct tr_ticket, closing));
+        tr_ticket_free_now(container_of(at, struct tr_ticket, closing));
     if (node->tickets == NULL)
         return;
     while (hashmap_next(node->tickets, &cursor, &key, &value))
-        free_ticket(value);
+        tr_ticket_free_now(value);
     hashmap_free(node->tickets);
     node->tickets = NULL;
 }

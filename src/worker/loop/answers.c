@@ -72,7 +72,7 @@ static void lists_fini(struct lists *lists)
     free(lists->singles);
 }
 
-static void fill_proof(const struct answer *from, Baton__Proof *proof)
+static void fill_proof(const struct task_answer *from, Baton__Proof *proof)
 {
     baton__proof__init(proof);
     proof->computed = from->stats.n_computed;
@@ -109,7 +109,7 @@ static void fill_draws(struct lists *lists, const struct sample_result *draws, u
     lists->n_top += (uint32_t)to->n_top_ids;
 }
 
-static void fill_answer(const struct report *report, const struct answer *from, struct lists *lists,
+static void fill_answer(const struct report *report, const struct task_answer *from, struct lists *lists,
                         uint32_t at)
 {
     Baton__Answer *to = &lists->answers[at];
@@ -141,7 +141,7 @@ static size_t bytes_of_answer(const Baton__Answer *answer)
 }
 
 /* Whether the answer is one token and nothing else, and may be read before the rest of the frame. */
-static bool is_single(const struct answer *answer, const struct frame *frame)
+static bool is_single(const struct task_answer *answer, const struct frame *frame)
 {
     if (answer->n_ids != 1 || answer->is_accepted || answer->is_prompt_logprobs || answer->n_draws > 0 ||
         answer->has_proof || answer->error != 0 || answer->finish != BATON__FINISH__FINISH_NONE ||
@@ -153,7 +153,7 @@ static bool is_single(const struct answer *answer, const struct frame *frame)
     return true;
 }
 
-static void add_single(const struct report *report, const struct answer *from, const struct lists *lists,
+static void add_single(const struct report *report, const struct task_answer *from, const struct lists *lists,
                        struct frame *frame)
 {
     const struct frame_single single = {
@@ -190,7 +190,7 @@ void worker_routers_answers(struct worker *worker, const struct report *report)
     }
     frame = (struct frame){.answers = lists.pointers};
     for (uint32_t i = 0; i < report->n_answers; i++) {
-        const struct answer *answer = &report->answers[i];
+        const struct task_answer *answer = &report->answers[i];
 
         if (answer->router_epoch != router->epoch)
             continue; /* a former life of the router asked; its numbers mean other requests now */

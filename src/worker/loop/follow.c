@@ -85,10 +85,10 @@ void worker_follow_up(struct worker *worker, struct worker_peer *peer)
 
 static bool tell(struct worker_peer *peer, const Baton__BlockEvents *events, bool is_anew)
 {
-    struct peer_blocks *blocks = events != NULL
-                                     ? peer_blocks_new(number_of(peer), events->hashes.data,
-                                                       events->tiers.data, (uint32_t)events->tiers.len)
-                                     : peer_blocks_new(number_of(peer), NULL, NULL, 0);
+    struct block_list *blocks = events != NULL
+                                    ? block_list_new(number_of(peer), events->hashes.data, events->tiers.data,
+                                                     (uint32_t)events->tiers.len)
+                                    : block_list_new(number_of(peer), NULL, NULL, 0);
 
     if (blocks == NULL)
         return false;

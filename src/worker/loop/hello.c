@@ -45,7 +45,9 @@ const ProtobufCMessage *worker_make_hello(void *arg)
     fill_kv(worker);
     baton__hello__init(hello);
     hello->protocol = LINK_PROTOCOL;
-    hello->role = worker->role == WORKER_PREFILL ? BATON__ROLE__ROLE_PREFILL : BATON__ROLE__ROLE_DECODE;
+    /* a router without ROLE_BOTH would refuse it; the load report has the role itself */
+    hello->role =
+        worker->role == BATON__ROLE__ROLE_PREFILL ? BATON__ROLE__ROLE_PREFILL : BATON__ROLE__ROLE_DECODE;
     hello->node = worker->conf->node;
     hello->epoch = worker->epoch;
     hello->build = PACKAGE_VERSION;
@@ -74,6 +76,9 @@ const ProtobufCMessage *worker_make_heartbeat(void *arg)
     load->queued_prefill_tokens = worker->load.sched.queued_prefill_tokens;
     load->decode_context_tokens = worker->load.sched.decode_tokens_context;
     load->prefill_tokens_per_s = worker->load.sched.prefill_tokens_per_s;
+    load->prompt_token_s = worker->load.sched.prompt_token_s;
+    load->prompt_pair_s = worker->load.sched.prompt_pair_s;
+    load->queued_prefill_s = worker->load.sched.queued_prefill_s;
     load->decode_step_s = worker->load.sched.decode_step_s;
     load->blocks_free = worker->load.blocks_available;
     load->blocks_total = worker->load.blocks_total;
@@ -83,5 +88,7 @@ const ProtobufCMessage *worker_make_heartbeat(void *arg)
     load->blocks_on_disk = worker->load.disk.n_blocks;
     load->is_draining = worker->life != DAEMON_SERVING;
     load->is_unfit = worker->load.is_unfit;
+    load->role = worker->role;
+    load->role_age_ms = worker_role_age_ms(worker);
     return &load->base;
 }

@@ -6,38 +6,60 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/err.h"
 #include "base/hashmap.h"
 #include "base/str.h"
-#include "serve/prompt/scores.h"
 
-struct gen_handle { /* a local job */
+struct local_job {
+    struct gen_handle handle;
+    struct work_order order; /* the answer's tokens only: the prompt is with the engine thread */
     struct worker *worker;
     uint64_t number;
     uint32_t n_prompt;
-    uint32_t n_delivered;
-    bool is_paused;
-    struct gen_events events;
-    void *arg;
-    token_id *held; /* tokens held while the client is paused */
-    uint32_t n_held, cap_held;
-    struct sample_result *held_draws; /* [cap_held], if wanted */
-    bool wants_logprob;
-    struct scores scores; /* held while the client is paused */
-    bool has_ended;
-    enum gen_end end;
     struct gen_proof proof;
-    uint64_t submitted_ns, first_token_ns;
 };
 
-static void job_free(struct gen_handle *job)
+static struct local_job *local_job_of(struct gen_handle *handle)
+{
+    return container_of(handle, struct local_job, handle);
+}
+
+static void local_job_free(struct local_job *job)
 {
     hashmap_remove(job->worker->local_jobs, &job->number);
-    free(job->held);
-    free(job->held_draws);
-    scores_fini(&job->scores);
+    gen_handle_fini(&job->handle);
+    work_order_fini(&job->order);
     free(job);
+}
+
+static void local_job_proof(const struct local_job *job, struct gen_proof *out)
+{
+    *out = job->proof;
+    out->prompt_tokens = job->n_prompt;
+    gen_handle_proof(&job->handle, out);
+    str_copy(out->decode_worker, sizeof(out->decode_worker), job->worker->conf->node);
+}
+
+static void local_job_close(struct gen_handle *handle, struct gen_proof *proof_out)
+{
+    struct local_job *job = local_job_of(handle);
+
+    if (proof_out != NULL)
+        local_job_proof(job, proof_out);
+    local_job_free(job);
+}
+
+int worker_local_open(struct worker *worker)
+{
+    int rc = hashmap_new(sizeof(uint64_t), &worker->local_jobs);
+
+    return rc < 0 ? rc : gen_outbox_open(&worker->local_outbox, worker->loop, local_job_close);
+}
+
+void worker_local_close(struct worker *worker)
+{
+    gen_outbox_close(&worker->local_outbox);
+    hashmap_free(worker->local_jobs);
 }
 
 /* ---- backend ---- */
@@ -56,7 +78,7 @@ static const struct gen_model *local_model_at(void *self, size_t index)
     return index == 0 ? &worker->model : NULL;
 }
 
-static int send_submit(struct worker *worker, struct gen_handle *job, struct work_order *order)
+static int send_submit(struct worker *worker, struct local_job *job, struct work_order *order)
 {
     struct command *command = command_new(COMMAND_SUBMIT, ORIGIN_LOCAL);
 
@@ -76,17 +98,15 @@ static int local_submit(void *self, const struct gen_model *model, struct work_o
                         struct gen_failure *failure_out)
 {
     struct worker *worker = self;
-    struct gen_handle *job = calloc(1, sizeof(*job));
+    struct local_job *job = calloc(1, sizeof(*job));
     int rc = E_NOMEM;
 
     if (job != NULL) {
         job->worker = worker;
         job->number = ++worker->next_local;
         job->n_prompt = order->n_tokens;
-        job->wants_logprob = order->work.sample.wants_logprob;
-        job->events = *events;
-        job->arg = arg;
-        job->submitted_ns = clock_now_ns();
+        job->order.work.sample.wants_logprob = order->work.sample.wants_logprob;
+        gen_handle_init(&job->handle, &worker->local_outbox, &job->order, events, arg);
         rc = hashmap_put(worker->local_jobs, &job->number, job, NULL);
         if (rc == 0)
             rc = send_submit(worker, job, order);
@@ -94,96 +114,33 @@ static int local_submit(void *self, const struct gen_model *model, struct work_o
     work_order_fini(order);
     if (rc < 0) {
         if (job != NULL)
-            job_free(job);
+            local_job_free(job);
         *failure_out = (struct gen_failure){
             .status = 529, .type = "overloaded_error", .message = "Overloaded", .retry_after_s = 1};
         return rc;
     }
-    *out = job;
+    *out = &job->handle;
     return 0;
 }
 
-static void local_cancel(void *self, struct gen_handle *job, struct gen_proof *proof_out)
+static void local_cancel(void *self, struct gen_handle *handle, struct gen_proof *proof_out)
 {
     struct worker *worker = self;
+    struct local_job *job = local_job_of(handle);
     struct command *command = command_new(COMMAND_CANCEL, ORIGIN_LOCAL);
 
-    if (proof_out != NULL) {
-        *proof_out = job->proof;
-        proof_out->prompt_tokens = job->n_prompt;
-        proof_out->drawn_tokens = job->n_delivered;
-        proof_out->total_ns = clock_now_ns() - job->submitted_ns;
-        proof_out->ttft_ns = job->first_token_ns ? job->first_token_ns - job->submitted_ns : 0;
-        str_copy(proof_out->decode_worker, sizeof(proof_out->decode_worker), worker->conf->node);
-    }
+    if (proof_out != NULL)
+        local_job_proof(job, proof_out);
     if (command != NULL) {
         command->key.request = job->number;
         (void)worker_engine_send(worker->engine, command);
     }
-    job_free(job);
+    local_job_free(job);
 }
 
-/* Delivers prompt logprobs. False: the callback cancelled the job. */
-static bool deliver_scores(struct gen_handle *job, const struct sample_result *scores, uint32_t n)
+static void local_pause(void *self, struct gen_handle *handle, bool is_paused)
 {
-    struct worker *worker = job->worker;
-    uint64_t number = job->number;
-
-    if (n == 0)
-        return true;
-    job->events.on_tokens(job->arg,
-                          &(struct gen_tokens){.draws = scores, .n = n, .is_prompt_logprobs = true});
-    return hashmap_get(worker->local_jobs, &number) == job;
-}
-
-static void deliver(struct gen_handle *job)
-{
-    struct worker *worker = job->worker;
-    uint64_t number = job->number;
-    uint32_t n_scores = job->scores.n;
-
-    if (job->is_paused)
-        return;
-    job->scores.n = 0;
-    if (!deliver_scores(job, job->scores.held, n_scores))
-        return;
-    if (job->n_held > 0) {
-        uint32_t n = job->n_held;
-
-        if (job->first_token_ns == 0)
-            job->first_token_ns = clock_now_ns();
-        job->n_held = 0;
-        job->n_delivered += n;
-        job->events.on_tokens(job->arg,
-                              &(struct gen_tokens){.ids = job->held, .n = n, .draws = job->held_draws});
-        if (hashmap_get(worker->local_jobs, &number) != job)
-            return; /* the callback cancelled it */
-    }
-    if (job->scores.has_stop) {
-        job->scores.has_stop = false;
-        if (!deliver_scores(job, &job->scores.stop, 1))
-            return;
-    }
-    if (job->has_ended) {
-        struct gen_events events = job->events;
-        void *arg = job->arg;
-        struct gen_proof proof = job->proof;
-        enum gen_end end = job->end;
-
-        proof.prompt_tokens = job->n_prompt;
-        proof.drawn_tokens = job->n_delivered;
-        proof.total_ns = clock_now_ns() - job->submitted_ns;
-        proof.ttft_ns = job->first_token_ns ? job->first_token_ns - job->submitted_ns : 0;
-        str_copy(proof.decode_worker, sizeof(proof.decode_worker), worker->conf->node);
-        job_free(job);
-        events.on_end(arg, end, &proof);
-    }
-}
-
-static void local_pause(void *self, struct gen_handle *job, bool is_paused)
-{
-    job->is_paused = is_paused;
-    deliver(job);
+    gen_handle_pause(handle, is_paused);
 }
 
 static bool local_is_ready(void *self, struct buf *detail)
@@ -218,14 +175,12 @@ struct backend worker_backend(struct worker *worker)
 
 /* ---- reports of the engine thread ---- */
 
-static void fail(struct gen_handle *job, int error, const char *text)
+static void local_job_fail(struct local_job *job, int error, const char *text)
 {
     struct gen_failure failure = {.status = 529,
                                   .type = "overloaded_error",
                                   .message = "Overloaded: the worker cannot take this request now",
                                   .retry_after_s = 1};
-    struct gen_events events = job->events;
-    void *arg = job->arg;
 
     if (error == E_LIMIT)
         failure = (struct gen_failure){.status = 400,
@@ -241,40 +196,42 @@ static void fail(struct gen_handle *job, int error, const char *text)
         failure = (struct gen_failure){.status = 500, .type = "api_error", .message = text};
     else if (error != E_OVERLOADED && error != E_KV_FULL)
         failure = (struct gen_failure){.status = 500, .type = "api_error", .message = "The engine failed"};
-    job_free(job);
-    events.on_failure(arg, &failure);
+    gen_handle_fail(&job->handle, &failure);
 }
 
-static bool grow_held(struct gen_handle *job, uint32_t cap)
+/* The report has sampling results if the request wants them, and if there was memory for them. */
+static int local_job_hold(struct local_job *job, const struct report *report,
+                          const struct task_answer *answer)
 {
-    token_id *grown = realloc(job->held, cap * sizeof(*grown));
+    const token_id *ids = report->ids + answer->ids_at;
 
-    if (grown == NULL)
-        return false;
-    job->held = grown;
-    if (job->wants_logprob) {
-        struct sample_result *draws = realloc(job->held_draws, cap * sizeof(*draws));
+    for (uint32_t i = 0; i < answer->n_ids; i++) {
+        if (job->order.work.sample.wants_logprob) {
+            struct sample_result *draw = gen_handle_draw(&job->handle);
 
-        if (draws == NULL)
-            return false;
-        job->held_draws = draws;
+            if (draw == NULL)
+                return E_NOMEM;
+            *draw = answer->n_draws > 0 ? report->draws[answer->draws_at + i]
+                                        : (struct sample_result){.id = ids[i]};
+        }
+        if (gen_handle_token(&job->handle, ids[i]) < 0)
+            return E_NOMEM;
     }
-    job->cap_held = cap;
-    return true;
+    return 0;
 }
 
-/* draws: NULL if not wanted, or without memory for them. */
-static void hold(struct gen_handle *job, const token_id *ids, const struct sample_result *draws, uint32_t n)
+static int local_job_hold_scores(struct local_job *job, const struct report *report,
+                                 const struct task_answer *answer)
 {
-    if (job->n_held + n > job->cap_held && !grow_held(job, (job->n_held + n) * 2))
-        return;
-    memcpy(job->held + job->n_held, ids, n * sizeof(*ids));
-    for (uint32_t i = 0; job->wants_logprob && i < n; i++)
-        job->held_draws[job->n_held + i] = draws ? draws[i] : (struct sample_result){.id = ids[i]};
-    job->n_held += n;
+    if (answer->n_draws == 0)
+        return E_NOMEM;
+    if (answer->first_index < job->n_prompt)
+        return gen_handle_scores(&job->handle, report->draws + answer->draws_at, answer->n_draws);
+    gen_handle_stop_score(&job->handle, &report->draws[answer->draws_at]);
+    return 0;
 }
 
-static void take_proof(struct gen_handle *job, const struct answer *answer)
+static void local_job_take_proof(struct local_job *job, const struct task_answer *answer)
 {
     const struct seq_stats *stats = &answer->stats;
 
@@ -292,51 +249,33 @@ static void take_proof(struct gen_handle *job, const struct answer *answer)
     job->proof.decode_ns = stats->decode_ns;
 }
 
-static void on_answer(struct worker *worker, const struct report *report, const struct answer *answer)
+static void local_job_on_answer(struct worker *worker, const struct report *report,
+                                const struct task_answer *answer)
 {
-    struct gen_handle *job = hashmap_get(worker->local_jobs, &answer->request);
-    uint64_t number = answer->request;
+    struct local_job *job = hashmap_get(worker->local_jobs, &answer->request);
 
-    if (job == NULL)
+    if (job == NULL || job->handle.outcome != GEN_RUNNING)
         return;
     if (answer->has_proof)
-        take_proof(job, answer);
-    if (answer->is_accepted) {
-        job->events.on_accepted(job->arg, answer->cached_tokens);
-        job = hashmap_get(worker->local_jobs, &number);
-        if (job == NULL)
-            return;
-    }
-    if (answer->is_prompt_logprobs && answer->n_draws == 0) {
-        fail(job, E_NOMEM, "");
-        return;
-    }
-    if (answer->is_prompt_logprobs && answer->first_index >= job->n_prompt) {
-        job->scores.stop = report->draws[answer->draws_at];
-        job->scores.has_stop = true;
-    } else if (answer->is_prompt_logprobs) {
-        if (scores_add(&job->scores, report->draws + answer->draws_at, answer->n_draws) < 0) {
-            fail(job, E_NOMEM, "");
-            return;
-        }
-    } else if (answer->n_ids > 0)
-        hold(job, report->ids + answer->ids_at, answer->n_draws > 0 ? report->draws + answer->draws_at : NULL,
-             answer->n_ids);
-    if (answer->finish == BATON__FINISH__FINISH_FAILED) {
-        fail(job, answer->error, answer->error_text != NULL ? answer->error_text : err_text(answer->error));
-        return;
-    }
-    if (answer->finish != BATON__FINISH__FINISH_NONE) {
-        job->has_ended = true;
-        job->end = answer->finish == BATON__FINISH__FINISH_LENGTH    ? GEN_END_LENGTH
-                   : answer->finish == BATON__FINISH__FINISH_CONTEXT ? GEN_END_CONTEXT
-                                                                     : GEN_END_STOP_TOKEN;
-    }
-    deliver(job);
+        local_job_take_proof(job, answer);
+    if (answer->is_accepted)
+        gen_handle_accept(&job->handle, answer->cached_tokens);
+    if ((answer->is_prompt_logprobs ? local_job_hold_scores(job, report, answer)
+                                    : local_job_hold(job, report, answer)) < 0)
+        local_job_fail(job, E_NOMEM, "");
+    else if (answer->finish == BATON__FINISH__FINISH_FAILED)
+        local_job_fail(job, answer->error,
+                       answer->error_text != NULL ? answer->error_text : err_text(answer->error));
+    else if (answer->finish != BATON__FINISH__FINISH_NONE)
+        gen_handle_end(&job->handle, answer->finish == BATON__FINISH__FINISH_LENGTH    ? GEN_END_LENGTH
+                                     : answer->finish == BATON__FINISH__FINISH_CONTEXT ? GEN_END_CONTEXT
+                                                                                       : GEN_END_STOP_TOKEN);
 }
 
 void worker_local_answers(struct worker *worker, const struct report *report)
 {
+    gen_outbox_begin(&worker->local_outbox);
     for (uint32_t i = 0; i < report->n_answers; i++)
-        on_answer(worker, report, &report->answers[i]);
+        local_job_on_answer(worker, report, &report->answers[i]);
+    gen_outbox_flush(&worker->local_outbox);
 }

@@ -29,18 +29,10 @@ static const enum bf16_math bf16_maths[] = {[WORKER_BF16_AUTO] = BF16_AUTO,
 
 static void name_model(struct worker *worker)
 {
-    const char *path = worker->conf->model_path;
-    const char *slash = strrchr(path, '/');
-    const char *base = slash ? slash + 1 : path;
-    size_t len = strlen(base);
-
-    if (worker->conf->model_name[0]) {
+    if (worker->conf->model_name[0])
         str_copy(worker->model.name, sizeof(worker->model.name), worker->conf->model_name);
-        return;
-    }
-    str_copy(worker->model.name, sizeof(worker->model.name), base);
-    if (len > 5 && len < sizeof(worker->model.name) && strcmp(base + len - 5, ".gguf") == 0)
-        worker->model.name[len - 5] = '\0';
+    else
+        gguf_model_name(worker->conf->model_path, worker->model.name, sizeof(worker->model.name));
 }
 
 int worker_model_open(struct worker *worker, struct fault *fault)
@@ -172,6 +164,20 @@ struct kv_layout worker_sim_layout(const struct worker_conf *conf)
                               .type = (enum kv_type)conf->kv_type};
 }
 
+/* The configured context, or the model's own, up to the most tokens that a request can have between daemons. */
+static uint32_t context_of(const struct worker *worker)
+{
+    uint64_t own = tokenizer_context_length(worker->model.tokenizer);
+
+    if (worker->conf->context != 0)
+        return (uint32_t)worker->conf->context;
+    if (own <= FRAME_MAX_TOKENS)
+        return (uint32_t)own;
+    log_warn("context_limited", LOG_U64("of_the_model", own), LOG_U64("served", FRAME_MAX_TOKENS),
+             LOG_STR("reason", "no request is longer; model.context sets a shorter one"));
+    return (uint32_t)FRAME_MAX_TOKENS;
+}
+
 static int build_sim(struct worker *worker, struct worker_engine_opts *opts, struct fault *fault)
 {
     const struct worker_conf *conf = worker->conf;
@@ -187,8 +193,7 @@ static int build_sim(struct worker *worker, struct worker_engine_opts *opts, str
     int rc;
 
     sim.layout = worker_sim_layout(conf);
-    sim.context_length =
-        (uint32_t)(conf->context ? conf->context : tokenizer_context_length(worker->model.tokenizer));
+    sim.context_length = context_of(worker);
     while (sim.first_text_id < sim.vocab_size &&
            tokenizer_is_control(worker->model.tokenizer, sim.first_text_id))
         sim.first_text_id++;
@@ -281,6 +286,7 @@ static int build_cpu(struct worker *worker, struct worker_engine_opts *opts, str
     struct engine_model *model = NULL;
     int rc = make_team(conf, &opts->team, fault);
 
+    load.context_length = context_of(worker);
     load.team = opts->team;
     load.on_progress = on_progress;
     load.progress_arg = &progress;

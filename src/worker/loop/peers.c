@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "proto/capabilities.h"
+#include "proto/role.h"
 #include "cache/kv/layout.h"
 
 static const struct link_events peer_calls;
@@ -83,6 +84,7 @@ static int on_hello(void *arg, struct link *link, const ProtobufCMessage *messag
                          "node %s keeps KV in another layout (kv.type, kv.block_tokens, kernels)",
                          hello->node);
     str_copy(peer->node, sizeof(peer->node), hello->node);
+    peer->role = hello->role;
     peer->can_tell =
         (capabilities_read(hello->capabilities) & CAPABILITY_TELLS) != 0 && hello->epoch != worker->epoch;
     struct command *command = command_new(COMMAND_PEER_UP, (uint32_t)(peer - worker->peers));
@@ -152,6 +154,12 @@ static int peer_to_engine(struct worker *worker, struct worker_peer *peer, enum 
     return worker_engine_send(worker->engine, command);
 }
 
+static void note_role(struct worker_peer *peer, const Baton__LoadReport *load)
+{
+    if (load != NULL && role_is_worker(load->role))
+        peer->role = load->role;
+}
+
 static int on_message(void *arg, struct link *link, enum frame_type type, const ProtobufCMessage *message)
 {
     struct worker *worker = arg;
@@ -160,6 +168,7 @@ static int on_message(void *arg, struct link *link, enum frame_type type, const 
     thread_owner_check(&worker->loop_thread);
     switch (type) {
     case FRAME_HEARTBEAT:
+        note_role(peer, ((const Baton__Heartbeat *)message)->load);
         worker_follow_load(peer, ((const Baton__Heartbeat *)message)->load);
         return 0;
     case FRAME_GOODBYE:
@@ -189,6 +198,7 @@ static int on_message(void *arg, struct link *link, enum frame_type type, const 
     case FRAME_TOKENS:
     case FRAME_PROCEED:
     case FRAME_BLOCKS_SOLE:
+    case FRAME_SET_ROLE:
         break;
     }
     /* A later peer may have a use for it. Closing the link would end all transfers over it. */

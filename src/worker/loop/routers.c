@@ -221,6 +221,9 @@ static int on_message(void *arg, struct link *link, enum frame_type type, const 
         return on_blocks_wanted(router, (const Baton__BlocksWanted *)message);
     case FRAME_BLOCKS_SOLE:
         return on_sole(router, (const Baton__BlocksSole *)message);
+    case FRAME_SET_ROLE:
+        worker_role_set(router->worker, ((const Baton__SetRole *)message)->role, router->node);
+        return 0;
     case FRAME_HEARTBEAT:
     case FRAME_GOODBYE:
         return 0;

@@ -7,6 +7,7 @@
 #include "base/err.h"
 #include "base/str.h"
 #include "net/link/stranger_counts.h"
+#include "proto/role.h"
 
 static void put_load(const struct load_report *load, struct buf *out)
 {
@@ -17,6 +18,8 @@ static void put_load(const struct load_report *load, struct buf *out)
                ", \"prefill_tokens_per_s\": %.1f, \"decode_step_ms\": %.3f, \"transfer_bytes_per_s\": %.0f",
                load->sched.n_running, load->sched.n_waiting, load->sched.queued_prefill_tokens,
                load->sched.prefill_tokens_per_s, load->sched.decode_step_s * 1e3, load->transfer_bytes_per_s);
+    buf_printf(out, ", \"prompt_token_us\": %.3f, \"prompt_pair_ns\": %.4f", load->sched.prompt_token_s * 1e6,
+               load->sched.prompt_pair_s * 1e9);
     buf_printf(out,
                ", \"chunk_tokens\": %u, \"steps\": %" PRIu64 ", \"draft_steps\": %" PRIu64
                ", \"drafted_tokens\": %" PRIu64 ", \"accepted_tokens\": %" PRIu64,
@@ -87,6 +90,8 @@ static void put_links(const struct worker *worker, struct buf *out)
         json_put_str(out, bytes_str(peer->node));
         buf_printf(out, ", \"up\": %s, \"dialled\": %s", peer->is_up ? "true" : "false",
                    peer->is_dialled ? "true" : "false");
+        if (role_is_worker(peer->role))
+            buf_printf(out, ", \"role\": \"%s\"", role_text(peer->role));
         if (peer->is_up)
             buf_printf(out, ", \"transport\": \"%s\", \"transport_why\": \"%s\"",
                        worker_transport_name(peer->transport), peer->transport_why);
@@ -98,8 +103,8 @@ static void put_links(const struct worker *worker, struct buf *out)
 
 int worker_status_json(struct worker *worker, struct buf *out)
 {
-    buf_printf(
-        out, "{\"daemon\": \"baton-%s\", \"node\": ", worker->role == WORKER_PREFILL ? "prefill" : "decode");
+    buf_printf(out, "{\"daemon\": \"%s\", \"role\": \"%s\", \"node\": ", worker->daemon,
+               role_text(worker->role));
     json_put_str(out, bytes_str(worker->conf->node));
     buf_append_str(out, ", \"model\": ");
     json_put_str(out, bytes_str(worker->model.name));

@@ -217,7 +217,13 @@ static int admin_act(void *arg, enum admin_verb verb, struct fault *fault)
     return 0;
 }
 
-static const struct admin_calls admin_calls = {.status = admin_status, .act = admin_act};
+static int admin_set_role(void *arg, const struct admin_role *wanted, struct fault *fault)
+{
+    return worker_role_order(arg, wanted, fault);
+}
+
+static const struct admin_calls admin_calls = {
+    .status = admin_status, .act = admin_act, .set_role = admin_set_role};
 
 /* ---- building ---- */
 
@@ -305,7 +311,7 @@ static int build_front(struct worker *worker, struct fault *fault)
     int rc;
 
     if (ev_jobs_new(1, 1024, &worker->jobs) < 0 || worker_compiles_open(worker) < 0 ||
-        hashmap_new(sizeof(uint64_t), &worker->local_jobs) < 0)
+        worker_local_open(worker) < 0)
         return fault_set(fault, E_NOMEM, "out of memory");
     rc = https_open(&https, worker->loop, worker->metrics, fault, &worker->https);
     if (rc < 0)
@@ -380,6 +386,7 @@ static int start(struct worker *worker, struct fault *fault)
         ev_timer_new(worker->loop, on_drain_look, worker, &worker->drain_timer) < 0 ||
         ev_timer_new(worker->loop, on_drain_limit, worker, &worker->drain_limit) < 0)
         return fault_set(fault, E_NOMEM, "out of memory");
+    worker_role_open(worker);
     rng_system(&worker->epoch, sizeof(worker->epoch));
     read_host_id(worker->host_id);
     rc = build_keys(worker, fault);
@@ -417,7 +424,7 @@ static void tear_down(struct worker *worker)
     admin_free(worker->admin);
     ev_fd_free(worker->reports_fd);
     worker_engine_free(worker->engine);
-    hashmap_free(worker->local_jobs);
+    worker_local_close(worker);
     worker_model_close(worker);
     ev_timer_free(worker->drain_timer);
     ev_timer_free(worker->drain_limit);
@@ -438,7 +445,7 @@ int worker_run(const struct worker_opts *opts, struct fault *fault)
     if (worker == NULL)
         return fault_set(fault, E_NOMEM, "out of memory");
     list_init(&worker->compiles);
-    worker->role = opts->role;
+    worker->daemon = opts->daemon;
     worker->conf = opts->conf;
     worker->reload = opts->reload;
     worker->reload_arg = opts->reload_arg;

@@ -8,10 +8,8 @@
 #include "worker/runner/engine_thread.h"
 #include "worker/loop/worker_conf.h"
 
-enum worker_role { WORKER_PREFILL, WORKER_DECODE };
-
 struct worker_opts {
-    enum worker_role role;
+    const char *daemon; /* the program's name */
     const struct worker_conf *conf;
     /* Called on SIGHUP: returns a new snapshot, or NULL to keep the old one. */
     const struct worker_conf *(*reload)(void *arg);

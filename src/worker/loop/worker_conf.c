@@ -16,6 +16,10 @@
      "This worker's name in the cluster; unique: letters, digits, '.', '_' and '-'. Empty: " "HOST-" role    \
      "-PORT, of this host's name and the port of http.admin, which two workers of a "                        \
      "host cannot share. A router refuses a second worker of a name."},                                      \
+    {"node", "role", CONFIG_ENUM, KEY(start_role), role, 0, 0, "prefill|decode|both", false,                 \
+     "What the worker is for when it starts: prefill computes prompts and hands over, decode writes "        \
+     "answers, both computes prompts in chunks beside the answers that it writes. 'batonctl role' and a "    \
+     "router with placement.roles = auto change it while the worker runs, until it restarts."},              \
     {"model", "path", CONFIG_PATH, KEY(model_path), "", 0, 0, NULL, false,                                   \
      "The GGUF file to serve. Every worker of a model has the same file; a fingerprint of its "              \
      "contents is compared."},                                                                               \

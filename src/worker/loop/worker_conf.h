@@ -6,6 +6,7 @@
 
 #include "base/config/config.h"
 
+enum worker_role { WORKER_PREFILL, WORKER_DECODE, WORKER_BOTH };
 enum worker_engine_kind { WORKER_ENGINE_CPU, WORKER_ENGINE_SIM };
 enum { WORKER_SIM_BLOCK_STEP = 8 }; /* tokens; ENGINE_BLOCK_STEP with engine.kind = cpu */
 enum worker_bf16 { WORKER_BF16_AUTO, WORKER_BF16_TILES, WORKER_BF16_DOTS, WORKER_BF16_EXACT };
@@ -20,6 +21,7 @@ enum worker_transport {
 
 struct worker_conf {
     char *node;
+    int start_role; /* enum worker_role */
     char *model_path, *model_name;
     uint64_t context;
     int engine_kind;

@@ -11,6 +11,7 @@
 #include "base/event/service.h"
 #include "serve/endpoint/admin.h"
 #include "serve/endpoint/front.h"
+#include "serve/endpoint/handle.h"
 #include "gguf/gguf.h"
 #include "net/link/link.h"
 #include "net/link/listener.h"
@@ -35,6 +36,7 @@ struct worker_peer { /* a link to another worker, dialled by either side */
     bool is_dialled;
     bool is_up;
     char node[64];
+    Baton__Role role; /* by its latest report, or its HELLO */
     uint64_t used_ns;
     enum tr_kind transport;         /* the transport for KV from this peer, chosen when the link came up */
     const char *transport_why;      /* static */
@@ -47,7 +49,9 @@ struct worker_peer { /* a link to another worker, dialled by either side */
 };
 
 struct worker { /* one process */
-    enum worker_role role;
+    const char *daemon;
+    Baton__Role role;
+    uint64_t role_since_ns; /* when it changed; 0: it did not */
     const struct worker_conf *conf;
     struct ev_loop *loop;
     struct thread_owner loop_thread; /* claimed before it runs */
@@ -88,7 +92,8 @@ struct worker { /* one process */
     enum daemon_life life;
     uint32_t n_quiet_looks; /* looks of the drain timer in a row that found no work */
     /* own endpoint */
-    struct hashmap *local_jobs; /* request number -> struct gen_handle */
+    struct hashmap *local_jobs; /* request number -> struct local_job */
+    struct gen_outbox local_outbox;
     uint64_t next_local;
     const struct worker_conf *(*reload)(void *arg);
     void *reload_arg;
@@ -131,6 +136,13 @@ int worker_compiles_open(struct worker *worker);
 void worker_compile(struct worker *worker, struct report *report); /* takes the report's text */
 void worker_compiles_close(struct worker *worker);                 /* call after the job pool is freed */
 
+/* role.c */
+void worker_role_open(struct worker *worker); /* the configured role */
+/* Takes a worker's role at once: nothing that runs is touched, and routers and peers are told. */
+void worker_role_set(struct worker *worker, Baton__Role role, const char *by);
+int worker_role_order(struct worker *worker, const struct admin_role *wanted, struct fault *fault);
+uint64_t worker_role_age_ms(const struct worker *worker);
+
 /* answers.c */
 void worker_routers_answers(struct worker *worker, const struct report *report);
 
@@ -159,6 +171,8 @@ bool worker_peers_have_room(const struct worker *worker);
 void worker_peers_send(struct worker *worker, const struct report *report);
 
 /* local.c */
+int worker_local_open(struct worker *worker); /* E_NOMEM */
+void worker_local_close(struct worker *worker);
 struct backend worker_backend(struct worker *worker);
 void worker_local_answers(struct worker *worker, const struct report *report);
 

@@ -23,9 +23,9 @@ struct map_choice {    /* the owner for a prefix fetch */
 
 int worker_map_open(struct worker_engine *engine); /* 0 also when it is switched off; E_INVAL, E_NOMEM */
 void worker_map_close(struct worker_engine *engine);
-void worker_map_add(struct worker_engine *engine, struct peer_blocks *blocks); /* takes */
+void worker_map_add(struct worker_engine *engine, struct block_list *blocks); /* takes */
 void worker_map_load(struct worker_engine *engine, uint32_t peer, const struct peer_load *load);
-/* Applies some pending events, a few slices of PICKER_SLICE blocks. True: more are pending. */
+/* Applies some pending events, a few slices of BLOCK_SLICE blocks. True: more are pending. */
 bool worker_map_turn(struct worker_engine *engine);
 bool worker_map_is_empty(const struct worker_engine *engine); /* empty, or switched off */
 /* Changes the choice only if a peer has more than the pool and fetching from it is expected to pay. */

@@ -14,6 +14,7 @@
 
 #include <stdlib.h>
 
+#include "cache/kv/pool_cache.h"
 #include "worker/runner/block_map_priv.h"
 #include "worker/runner/disk_priv.h"
 #include "worker/runner/transfers_priv.h"
@@ -71,7 +72,7 @@ static void command_run(struct worker_engine *engine, struct command *command)
         break;
     case COMMAND_BLOCKS_SOLE:
         for (uint32_t i = 0; i < command->as.sole.n; i++)
-            kv_unshare(engine->pool, &command->as.sole.hashes[i]);
+            kv_clear_replicated(engine->pool, &command->as.sole.hashes[i]);
         break;
     case COMMAND_DRAIN:
         sched_set_draining(engine->sched, command->flag);

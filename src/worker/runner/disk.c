@@ -27,6 +27,9 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "cache/kv/pool_cache.h"
+#include "cache/kv/pool_quota.h"
+#include "cache/kv/pool_writeback.h"
 #include "cache/kv/tier.h"
 #include "cache/prefix/tenant.h"
 #include "worker/runner/block_map_priv.h"
@@ -309,24 +312,19 @@ uint64_t worker_disk_fetch(struct worker_engine *engine, uint64_t tenant, const 
     return read->number;
 }
 
-bool worker_disk_wait(struct worker_engine *engine, struct task *task, const struct prefix_roots *roots)
+bool worker_disk_wait(struct worker_engine *engine, struct task *task)
 {
     struct worker_disk *disk = engine->disk;
-    uint32_t block_tokens = engine->opts.engine.info.layout.block_tokens, n;
-    struct block_hash *hashes;
     struct disk_read *read;
+    uint32_t n;
 
-    if (disk == NULL || task->spec.mode == TASK_DECODE || task->spec.order.n_tokens <= block_tokens ||
-        task->n_disk_looks >= LOOKS_PER_TASK || disk->n_waiting >= engine->opts.max_queue)
+    if (disk == NULL || task->spec.mode == TASK_DECODE || task->n_disk_looks >= LOOKS_PER_TASK ||
+        disk->n_waiting >= engine->opts.max_queue)
         return false;
-    n = (task->spec.order.n_tokens - 1) / block_tokens; /* the last token is always computed */
-    hashes = malloc(n * sizeof(*hashes));
-    if (hashes == NULL)
+    n = worker_chain_hash(engine, task);
+    if (n == 0)
         return false;
-    n = (uint32_t)prefix_roots_chain(roots, task->spec.order.tokens, (size_t)n * block_tokens, block_tokens,
-                                     hashes);
-    read = read_for(engine, tenant_number(task->spec.order.work.tenant), hashes, n);
-    free(hashes);
+    read = read_for(engine, tenant_number(task->spec.order.work.tenant), task->chain.hashes, n);
     if (read == NULL || read->is_let_go)
         return false;
     task->n_disk_looks++;
@@ -398,13 +396,13 @@ static bool save_one(struct worker_engine *engine, uint64_t now_ns)
 {
     struct worker_disk *disk = engine->disk;
     struct kv_save save;
-    uint64_t wanted_unix_ns;
+    uint64_t pin_end_unix_ns;
     int rc;
 
     if (!kv_save_next(engine->pool, &save))
         return false;
-    wanted_unix_ns = save.keep_ns > now_ns ? clock_unix_ns() + (save.keep_ns - now_ns) : 0;
-    rc = kv_tier_write(disk->tier, save.tenant, save.id, &save.hash, wanted_unix_ns);
+    pin_end_unix_ns = save.pin_end_ns > now_ns ? clock_unix_ns() + (save.pin_end_ns - now_ns) : 0;
+    rc = kv_tier_write(disk->tier, save.tenant, save.id, &save.hash, pin_end_unix_ns);
     if (rc == 0) {
         disk->n_saving++;
         return true;

@@ -12,7 +12,7 @@ void worker_disk_close(struct worker_engine *engine);
 
 /* True: the task waits for blocks of its prompt, and worker_tasks_read() will be called. False: no block
  * is on disk, or reading does not pay. */
-bool worker_disk_wait(struct worker_engine *engine, struct task *task, const struct prefix_roots *roots);
+bool worker_disk_wait(struct worker_engine *engine, struct task *task);
 void worker_disk_stop_waiting(struct worker_engine *engine, struct task *task); /* waiting or not */
 /* Completes finished reads and writes, and writes newly cached blocks. Called before and after each step. */
 void worker_disk_turn(struct worker_engine *engine);

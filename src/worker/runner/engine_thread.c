@@ -107,11 +107,11 @@ enum tr_kind worker_engine_kind_for(const struct worker_engine *engine, uint32_t
 
 /* ---- reports ---- */
 
-struct answer *worker_engine_answer(struct worker_engine *engine, uint32_t origin, const token_id *ids,
-                                    uint32_t n_ids)
+struct task_answer *worker_engine_answer(struct worker_engine *engine, uint32_t origin, const token_id *ids,
+                                         uint32_t n_ids)
 {
     uint32_t slot = origin == ORIGIN_LOCAL ? WORKER_MAX_ROUTERS : origin;
-    struct answer *answer;
+    struct task_answer *answer;
 
     thread_owner_check(&engine->engine_thread);
     if (engine->pending[slot] == NULL)
@@ -457,9 +457,9 @@ int worker_engine_send(struct worker_engine *engine, struct command *command)
     return rc;
 }
 
-int worker_engine_tell(struct worker_engine *engine, struct peer_blocks *blocks)
+int worker_engine_tell(struct worker_engine *engine, struct block_list *blocks)
 {
-    struct command *command = command_new(COMMAND_PEER_BLOCKS, blocks->peer);
+    struct command *command = command_new(COMMAND_PEER_BLOCKS, blocks->source);
     uint32_t n = blocks->n + 1;
     int rc;
 

@@ -6,7 +6,9 @@
  *                   |            |
  *                   |            +-- on_layer, on_prefilled -> KV send -> transport
  *                   +-- peer messages, transport events -> transfer table -> KV send, KV receive,
- *                                                          prefix fetch, prefix serve (transfers_priv.h) */
+ *                                                          prefix fetch, prefix serve (transfers_priv.h)
+ *
+ * More than 15 functions: the thread for worker/loop, and its services for the transfers of this folder. */
 #ifndef WORKER_RUNNER_ENGINE_THREAD_H
 #define WORKER_RUNNER_ENGINE_THREAD_H
 
@@ -36,6 +38,8 @@ struct task { /* one submitted job on this worker; engine thread; the drawing is
     struct list all;
     enum task_state state;         /* changed by worker_tasks_set_state() only */
     struct task_spec spec;         /* its tokens move to the sequence */
+    struct prefix_roots roots;     /* of its tokens, once chain.tokens is set (chain.c) ... */
+    struct prefix_chain chain;     /* ... and their block hashes; freed with the tokens */
     struct seq *seq;               /* from SCHEDULED on */
     uint64_t grammar_number;       /* COMPILING: of the grammar */
     struct fair_item grammar_wait; /* COMPILING: in engine.grammar_waits */
@@ -96,7 +100,7 @@ void worker_engine_free(struct worker_engine *engine); /* stops and joins */
 int worker_engine_send(struct worker_engine *engine, struct command *command); /* takes; E_FULL frees it */
 /* Adds a peer's block events to the peer map, in order. Takes them, also on failure. E_FULL: too many wait
  * already, and these are lost (never an empty message, which only says to forget the peer). E_NOMEM. */
-int worker_engine_tell(struct worker_engine *engine, struct peer_blocks *blocks);
+int worker_engine_tell(struct worker_engine *engine, struct block_list *blocks);
 struct mailbox *worker_engine_reports(struct worker_engine *engine);
 uint64_t worker_engine_beats(const struct worker_engine *engine); /* advances while the thread lives */
 bool worker_engine_is_busy(const struct worker_engine *engine);

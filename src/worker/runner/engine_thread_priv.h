@@ -119,6 +119,13 @@ void worker_tasks_go_on(struct worker_engine *engine, struct task *task);
 void worker_tasks_compiled(struct worker_engine *engine, uint64_t number, struct grammar *grammar,
                            const struct grammar_command *why);
 
+/* chain.c: the block hashes of a task's tokens */
+int worker_chain_begin(const struct worker_engine *engine, struct task *task); /* derives the roots, once */
+/* Hashes all full blocks into task.chain, once. Returns how many of them a cache may supply: the last token is
+ * always computed. 0: none, or no memory. */
+uint32_t worker_chain_hash(const struct worker_engine *engine, struct task *task);
+void worker_chain_free(struct task *task);
+
 /* grammars.c */
 /* 0: the compiled grammar in out, borrowed until the next call. E_AGAIN: it is being compiled, and
  * worker_tasks_compiled() will be called with the number. E_OVERLOADED, E_NOMEM. */
@@ -150,8 +157,8 @@ void worker_measure_age(struct worker_engine *engine, uint64_t now_ns);
 void worker_engine_observe_push(struct worker_engine *engine, uint64_t bytes, uint64_t elapsed_ns);
 
 /* engine_thread.c */
-struct answer *worker_engine_answer(struct worker_engine *engine, uint32_t origin, const token_id *ids,
-                                    uint32_t n_ids);
+struct task_answer *worker_engine_answer(struct worker_engine *engine, uint32_t origin, const token_id *ids,
+                                         uint32_t n_ids);
 /* Sets the sampling results of the tokens of this origin's latest answer. */
 void worker_engine_draws(struct worker_engine *engine, uint32_t origin, const struct sample_result *draws);
 

@@ -24,6 +24,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "cache/kv/pool_cache.h"
 #include "transfer/kvxfer/send.h"
 
 enum kv_send_state {
@@ -106,7 +107,7 @@ static void kv_send_share_blocks(const struct kv_send *send)
     const kv_block_id *table = seq_blocks(send->task->seq, &n, NULL);
 
     for (uint32_t i = 0; i < n && i < send->n_blocks; i++)
-        kv_share(send->engine->pool, table[i], true);
+        kv_set_replicated(send->engine->pool, table[i], true);
 }
 
 static void kv_send_on_over(void *arg, int result)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 noinst_LIBRARIES += libworker_runner.a
-libworker_runner_a_SOURCES = src/worker/runner/block_map_priv.h src/worker/runner/commands.c src/worker/runner/disk.c \
+libworker_runner_a_SOURCES = src/worker/runner/block_map_priv.h src/worker/runner/chain.c \
+	src/worker/runner/commands.c src/worker/runner/disk.c \
 	src/worker/runner/disk_priv.h src/worker/runner/engine_thread.c src/worker/runner/engine_thread.h \
 	src/worker/runner/engine_thread_priv.h src/worker/runner/health.c src/worker/runner/kv_receive.c \
 	src/worker/runner/kv_send.c \
@@ -26,7 +27,7 @@ check_PROGRAMS += tests/unit/worker/runner/test_share
 TESTS += tests/unit/worker/runner/test_share
 # The test fakes the transport, the clock and the rest of the worker.
 tests_unit_worker_runner_test_share_SOURCES = tests/unit/worker/runner/test_share.c tests/unit/worker/runner/share_rig.h \
-	tests/unit/worker/runner/share_transport.c src/worker/runner/kv_receive.c \
+	tests/unit/worker/runner/share_transport.c src/worker/runner/chain.c src/worker/runner/kv_receive.c \
 	src/worker/runner/kv_send.c src/worker/runner/prefix_fetch.c src/worker/runner/prefix_serve.c \
 	src/worker/runner/transfers.c src/worker/runner/transport_choice.c
 tests_unit_worker_runner_test_share_LDADD = libtransfer_kvxfer.a libproto.a libbase_metrics.a $(link_compute_sched) $(CMOCKA_LIBS)
@@ -46,6 +47,11 @@ check_PROGRAMS += tests/unit/worker/runner/test_disk
 TESTS += tests/unit/worker/runner/test_disk
 tests_unit_worker_runner_test_disk_SOURCES = tests/unit/worker/runner/test_disk.c
 tests_unit_worker_runner_test_disk_LDADD = $(link_worker_runner) $(CMOCKA_LIBS)
+check_PROGRAMS += tests/unit/worker/runner/test_chain
+TESTS += tests/unit/worker/runner/test_chain
+tests_unit_worker_runner_test_chain_SOURCES = tests/unit/worker/runner/test_chain.c
+tests_unit_worker_runner_test_chain_LDADD = libworker_runner.a $(link_worker_runner) $(CMOCKA_LIBS)
+tests_unit_worker_runner_test_chain_LDFLAGS = -Wl,--wrap=prefix_roots_extend -Wl,--wrap=prefix_roots_chain
 check_PROGRAMS += tests/unit/worker/runner/test_relay
 TESTS += tests/unit/worker/runner/test_relay
 tests_unit_worker_runner_test_relay_SOURCES = tests/unit/worker/runner/test_relay.c

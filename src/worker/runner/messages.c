@@ -22,24 +22,6 @@ struct command *command_new(enum command_kind kind, uint32_t number)
     return command;
 }
 
-struct peer_blocks *peer_blocks_new(uint32_t peer, const uint8_t *hashes, const uint8_t *tiers, uint32_t n)
-{
-    struct peer_blocks *blocks = calloc(1, sizeof(*blocks) + (size_t)n * (sizeof(blocks->hashes[0]) + 1));
-    uint8_t *copied;
-
-    if (blocks == NULL)
-        return NULL;
-    list_init(&blocks->pending);
-    blocks->peer = peer;
-    blocks->n = n;
-    blocks->tiers = copied = (uint8_t *)(blocks->hashes + n);
-    if (n > 0) {
-        memcpy(blocks->hashes, hashes, n * sizeof(blocks->hashes[0]));
-        memcpy(copied, tiers, n);
-    }
-    return blocks;
-}
-
 void command_free(struct command *command)
 {
     if (command == NULL)
@@ -100,9 +82,9 @@ static bool grow(void **items, uint32_t *cap, uint32_t want, size_t item_bytes)
     return true;
 }
 
-struct answer *report_answer(struct report *report, const token_id *ids, uint32_t n_ids)
+struct task_answer *report_answer(struct report *report, const token_id *ids, uint32_t n_ids)
 {
-    struct answer *answer;
+    struct task_answer *answer;
 
     if (!grow((void **)&report->answers, &report->cap_answers, report->n_answers + 1,
               sizeof(*report->answers)) ||
@@ -125,7 +107,7 @@ static float sayable(float logprob)
 
 int report_draws(struct report *report, const struct sample_result *draws)
 {
-    struct answer *answer = &report->answers[report->n_answers - 1];
+    struct task_answer *answer = &report->answers[report->n_answers - 1];
 
     if (!grow((void **)&report->draws, &report->cap_draws, report->n_draws + answer->n_ids,
               sizeof(*report->draws)))

@@ -8,7 +8,7 @@
 #include "base/list.h"
 #include "cache/kv/tier.h"
 #include "transfer/kvxfer/kvxfer.h"
-#include "cache/prefix/block_events.h"
+#include "cache/prefix/block_queue.h"
 #include "proto/frame.h"
 #include "compute/sched/sched.h"
 #include "compute/order/work.h"
@@ -76,15 +76,6 @@ struct grammar_command { /* a grammar that the engine thread ordered, compiled *
     char reason[400];
 };
 
-struct peer_blocks {     /* a peer's block events, in order; heap */
-    struct list pending; /* engine thread: link in the queue of peer_map.c */
-    uint32_t peer;
-    bool is_anew;               /* the map forgets the peer's blocks first */
-    uint32_t n, at;             /* n events; those before `at` are applied */
-    const uint8_t *tiers;       /* [n] enum block_tier */
-    struct block_hash hashes[]; /* [n], followed by the tiers */
-};
-
 struct peer_load { /* from its latest heartbeat */
     uint32_t n_running;
     double decode_step_s, read_bytes_per_s;
@@ -106,14 +97,14 @@ struct command {
         struct peer_facts facts;
         struct tr_event transport;
         struct grammar_command compiled;
-        struct hash_list sole;      /* BLOCKS_SOLE */
-        uint32_t max_on_disk;       /* BLOCKS_WANTED, whose number is a reader's */
-        struct peer_blocks *blocks; /* PEER_BLOCKS; owned */
+        struct hash_list sole;     /* BLOCKS_SOLE */
+        uint32_t max_on_disk;      /* BLOCKS_WANTED, whose number is a reader's */
+        struct block_list *blocks; /* PEER_BLOCKS: a peer's events; owned */
         struct peer_load peer_load;
     } as;
 };
 
-struct answer {            /* an update on one request */
+struct task_answer {       /* an update on one request */
     uint64_t router_epoch; /* of the router's life that submitted it; another life uses the same numbers
                             * for other requests */
     uint64_t request;
@@ -155,7 +146,7 @@ struct load_report {
 struct report {
     enum report_kind kind;
     uint32_t number; /* router (or ORIGIN_LOCAL), or peer */
-    struct answer *answers;
+    struct task_answer *answers;
     uint32_t n_answers, cap_answers;
     token_id *ids;
     uint32_t n_ids, cap_ids;
@@ -172,14 +163,12 @@ struct report {
     bool is_snapshot;     /* for reader `number`; otherwise the events are for all readers */
 };
 
-/* Copies n events; hashes may be unaligned. Heap, owned by the caller; NULL: no memory. */
-struct peer_blocks *peer_blocks_new(uint32_t peer, const uint8_t *hashes, const uint8_t *tiers, uint32_t n);
 struct command *command_new(enum command_kind kind, uint32_t number); /* NULL: no memory */
 void command_free(struct command *command);
 struct report *report_new(enum report_kind kind, uint32_t number);
 void report_free(struct report *report);
 /* Adds an answer with n_ids tokens. NULL: no memory. */
-struct answer *report_answer(struct report *report, const token_id *ids, uint32_t n_ids);
+struct task_answer *report_answer(struct report *report, const token_id *ids, uint32_t n_ids);
 /* Adds the sampling results of the latest answer's n_ids tokens. The log probability of an impossible
  * token becomes the least value that the wire format carries. E_NOMEM: nothing was changed. */
 int report_draws(struct report *report, const struct sample_result *draws);

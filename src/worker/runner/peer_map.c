@@ -11,7 +11,8 @@
  * are the peers' link slots.
  *
  * A peer may send events of a hundred thousand blocks at once. So events wait here, and a few are applied
- * between two steps, or all while the worker is idle. worker_engine_tell() bounds how many may wait. The
+ * between two steps, or all while the worker is idle
+ * (cache/prefix/block_queue.h). worker_engine_tell() bounds how many may wait. The
  * index has its own bound.
  *
  * Tenants stay apart here too: lookups use the hashes of the task's own tokens under its own tenant's
@@ -26,12 +27,12 @@
 #include "worker/runner/disk_priv.h"
 #include "worker/runner/block_map_priv.h"
 
-#define TURN_BLOCKS   (8 * PICKER_SLICE)
+#define TURN_BLOCKS   (8 * BLOCK_SLICE)
 #define SWEEP_ENTRIES 4096 /* entries swept per report, also in quiet times */
 
 struct peer_map {
     struct picker_index *index; /* its slots: peers */
-    struct list pending;        /* struct peer_blocks */
+    struct block_queue pending; /* its sources: peers */
     struct peer_load loads[WORKER_MAX_PEERS];
     uint64_t n_fetches;
     struct metric *m_fetches;
@@ -45,36 +46,45 @@ _Static_assert(WORKER_MAX_PEERS <= PICKER_MAX_WORKERS, "a slot for each peer");
 
 /* ---- received events ---- */
 
-static void peer_map_drop(struct worker_engine *engine, struct peer_blocks *blocks)
+/* As worker_engine_tell() counts. */
+static uint32_t peer_map_n_pending(const struct peer_map *map)
 {
-    atomic_fetch_sub_explicit(&engine->n_pending_events, blocks->n + 1, memory_order_relaxed);
-    list_remove(&blocks->pending);
-    free(blocks);
+    return (uint32_t)(map->pending.n_blocks + map->pending.n_lists);
 }
 
-/* Returns the number of blocks applied. */
-static uint32_t peer_map_apply_slice(struct worker_engine *engine, struct peer_blocks *blocks)
+static void peer_map_count_off(struct worker_engine *engine, uint32_t n)
 {
-    struct picker_index *index = engine->map->index;
-    uint32_t n = blocks->n - blocks->at < PICKER_SLICE ? blocks->n - blocks->at : PICKER_SLICE;
+    atomic_fetch_sub_explicit(&engine->n_pending_events, n, memory_order_relaxed);
+}
 
-    if (blocks->is_anew)
-        picker_index_forget(index, blocks->peer);
-    blocks->is_anew = false;
-    (void)picker_index_apply(index, blocks->peer, blocks->hashes + blocks->at, blocks->tiers + blocks->at, n,
+static void peer_map_apply(void *arg, const struct block_slice *slice)
+{
+    struct peer_map *map = arg;
+
+    (void)picker_index_apply(map->index, slice->source, slice->hashes, slice->tiers, slice->n,
                              clock_now_ns());
-    blocks->at += n;
-    if (blocks->at == blocks->n)
-        peer_map_drop(engine, blocks);
-    return n + 1;
 }
 
-void worker_map_add(struct worker_engine *engine, struct peer_blocks *blocks)
+static void peer_map_forget(void *arg, uint32_t peer)
 {
-    if (engine->map == NULL || blocks->peer >= WORKER_MAX_PEERS)
-        peer_map_drop(engine, blocks);
-    else
-        list_push_back(&engine->map->pending, &blocks->pending);
+    struct peer_map *map = arg;
+
+    picker_index_forget(map->index, peer);
+}
+
+void worker_map_add(struct worker_engine *engine, struct block_list *blocks)
+{
+    struct peer_map *map = engine->map;
+    uint32_t n = blocks->n + 1;
+
+    if (map == NULL || blocks->source >= WORKER_MAX_PEERS) {
+        free(blocks);
+        peer_map_count_off(engine, n);
+        return;
+    }
+    n += peer_map_n_pending(map);
+    block_queue_add(&map->pending, blocks);
+    peer_map_count_off(engine, n - peer_map_n_pending(map));
 }
 
 void worker_map_load(struct worker_engine *engine, uint32_t peer, const struct peer_load *load)
@@ -86,12 +96,15 @@ void worker_map_load(struct worker_engine *engine, uint32_t peer, const struct p
 bool worker_map_turn(struct worker_engine *engine)
 {
     struct peer_map *map = engine->map;
+    uint32_t n;
+    bool has_more;
 
     if (map == NULL)
         return false;
-    for (uint32_t n = 0; n < TURN_BLOCKS && !list_is_empty(&map->pending);)
-        n += peer_map_apply_slice(engine, container_of(map->pending.next, struct peer_blocks, pending));
-    return !list_is_empty(&map->pending);
+    n = peer_map_n_pending(map);
+    has_more = block_queue_work(&map->pending, TURN_BLOCKS);
+    peer_map_count_off(engine, n - peer_map_n_pending(map));
+    return has_more;
 }
 
 /* ---- choice of an owner ---- */
@@ -220,7 +233,7 @@ int worker_map_open(struct worker_engine *engine)
     map = calloc(1, sizeof(*map));
     if (map == NULL)
         return E_NOMEM;
-    list_init(&map->pending);
+    block_queue_init(&map->pending, &(struct block_queue_calls){peer_map_apply, peer_map_forget, map});
     rc = picker_index_new(engine->opts.peer_blocks, WORKER_MAP_LIFETIME_NS, &map->index);
     if (rc < 0) {
         free(map);
@@ -238,8 +251,8 @@ void worker_map_close(struct worker_engine *engine)
 
     if (map == NULL)
         return;
-    while (!list_is_empty(&map->pending))
-        peer_map_drop(engine, container_of(map->pending.next, struct peer_blocks, pending));
+    peer_map_count_off(engine, peer_map_n_pending(map));
+    block_queue_fini(&map->pending);
     picker_index_free(map->index);
     free(map);
     engine->map = NULL;

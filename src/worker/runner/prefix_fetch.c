@@ -28,6 +28,8 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "base/str.h"
+#include "cache/kv/pool_cache.h"
+#include "cache/kv/pool_quota.h"
 #include "transfer/kvxfer/recv.h"
 #include "cache/prefix/tenant.h"
 #include "proto/capabilities.h"
@@ -165,7 +167,7 @@ static void prefix_fetch_on_arrived(void *arg, const struct kvxfer_arrival *arri
 
     for (uint32_t i = 0; i < arrival->n_blocks; i++) {
         kv_seal(pool, fetch->blocks[fetch->n_here + i], &fetch->hashes[fetch->n_here + i]);
-        kv_share(pool, fetch->blocks[fetch->n_here + i], true);
+        kv_set_replicated(pool, fetch->blocks[fetch->n_here + i], true);
     }
     fetch->n_arrived = arrival->n_blocks;
     metric_add(fetch->engine->prefix_fetches->m_bytes, (double)arrival->n_bytes);
@@ -198,24 +200,6 @@ static void prefix_fetch_request(struct prefix_fetch *fetch)
     worker_engine_to_peer(fetch->engine, fetch->transfer.peer, &message);
 }
 
-/* The number of blocks of the task's prompt that a cache may supply; their hashes in *out, heap. */
-static uint32_t prefix_fetch_hash_prompt(const struct worker_engine *engine, const struct task *task,
-                                         struct block_hash **out)
-{
-    const struct task_spec *spec = &task->spec;
-    uint32_t n = (spec->order.n_tokens - 1) / prefix_fetch_block_tokens(engine);
-    struct prefix_roots roots;
-
-    *out = calloc(n + (size_t)1, sizeof(**out));
-    if (*out == NULL ||
-        prefix_roots_derive(engine->opts.prefix_key, engine->opts.model_fingerprint, spec->order.work.tenant,
-                            spec->order.work.public_tokens, &roots) < 0)
-        return 0;
-    return (uint32_t)prefix_roots_chain(&roots, spec->order.tokens,
-                                        (size_t)n * prefix_fetch_block_tokens(engine),
-                                        prefix_fetch_block_tokens(engine), *out);
-}
-
 static void prefix_fetch_join(struct prefix_fetch *fetch, struct task *task)
 {
     task->fetch = fetch;
@@ -238,21 +222,24 @@ static struct prefix_fetch *prefix_fetch_find_same(const struct prefix_fetches *
     return NULL;
 }
 
-/* Takes the hashes. */
+/* Copies the hashes: the fetch may outlive the task. */
 static struct prefix_fetch *prefix_fetch_new(struct worker_engine *engine, const struct map_choice *choice,
-                                             struct block_hash *hashes, uint32_t n_hashes)
+                                             const struct block_hash *hashes, uint32_t n_hashes)
 {
     struct prefix_fetch *fetch = calloc(1, sizeof(*fetch));
 
-    if (fetch != NULL)
-        fetch->blocks = calloc(n_hashes, sizeof(*fetch->blocks));
-    if (fetch == NULL || fetch->blocks == NULL) {
+    if (fetch == NULL)
+        return NULL;
+    fetch->blocks = calloc(n_hashes, sizeof(*fetch->blocks));
+    fetch->hashes = calloc(n_hashes, sizeof(*fetch->hashes));
+    if (fetch->blocks == NULL || fetch->hashes == NULL) {
+        free(fetch->blocks);
+        free(fetch->hashes);
         free(fetch);
-        free(hashes);
         return NULL;
     }
+    memcpy(fetch->hashes, hashes, n_hashes * sizeof(*hashes));
     fetch->engine = engine;
-    fetch->hashes = hashes;
     fetch->n_hashes = n_hashes;
     fetch->transfer = (struct transfer){.side = TRANSFER_PREFIX_FETCH, .peer = choice->peer};
     fetch->began_ns = clock_now_ns();
@@ -286,11 +273,11 @@ static struct map_choice prefix_fetch_named(const struct worker_engine *engine, 
     return choice;
 }
 
-/* Begins a fetch for this task. Takes the hashes. False: the task computes. */
+/* Begins a fetch of this task's prompt, n_hashes blocks. False: the task computes. */
 static bool prefix_fetch_begin(struct worker_engine *engine, struct task *task,
-                               const struct map_choice *choice, struct block_hash *hashes, uint32_t n_hashes)
+                               const struct map_choice *choice, uint32_t n_hashes)
 {
-    struct prefix_fetch *fetch = prefix_fetch_new(engine, choice, hashes, n_hashes);
+    struct prefix_fetch *fetch = prefix_fetch_new(engine, choice, task->chain.hashes, n_hashes);
 
     if (fetch == NULL)
         return false;
@@ -309,27 +296,23 @@ bool worker_prefix_fetch_begin(struct worker_engine *engine, struct task *task)
     const struct task_spec *spec = &task->spec;
     struct map_choice choice = prefix_fetch_named(engine, spec);
     struct map_question question = {.n_tokens = spec->order.n_tokens};
-    struct block_hash *hashes;
     struct prefix_fetch *same;
 
     if (spec->mode == TASK_DECODE || spec->order.n_tokens == 0 || spec->order.work.score_from > 0 ||
         engine->prefix_fetches->n >= MAX_FETCHES || engine->n_fetching >= engine->opts.max_queue ||
         (choice.peer == PEER_NONE && worker_map_is_empty(engine)))
         return false;
-    question.n_hashes = prefix_fetch_hash_prompt(engine, task, &hashes);
-    question.hashes = hashes;
-    question.n_here = kv_peek(engine->pool, hashes, question.n_hashes);
+    question.n_hashes = worker_chain_hash(engine, task);
+    question.hashes = task->chain.hashes;
+    question.n_here = kv_peek(engine->pool, question.hashes, question.n_hashes);
     if (question.n_here < question.n_hashes)
         worker_map_choose(engine, &question, &choice);
     if (choice.peer == PEER_NONE || question.n_here >= question.n_hashes ||
-        question.n_here * prefix_fetch_block_tokens(engine) >= choice.tokens) {
-        free(hashes);
+        question.n_here * prefix_fetch_block_tokens(engine) >= choice.tokens)
         return false; /* no peer has more, or not enough to pay */
-    }
-    same = prefix_fetch_find_same(engine->prefix_fetches, hashes, question.n_here);
+    same = prefix_fetch_find_same(engine->prefix_fetches, question.hashes, question.n_here);
     if (same == NULL)
-        return prefix_fetch_begin(engine, task, &choice, hashes, question.n_hashes);
-    free(hashes);
+        return prefix_fetch_begin(engine, task, &choice, question.n_hashes);
     prefix_fetch_join(same, task);
     return true;
 }

@@ -23,6 +23,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "cache/kv/pool_cache.h"
 #include "transfer/kvxfer/send.h"
 #include "worker/runner/disk_priv.h"
 

@@ -19,6 +19,7 @@
 
 #include "base/err.h"
 #include "base/log.h"
+#include "cache/kv/pool_cache.h"
 #include "worker/runner/disk_priv.h"
 #include "worker/runner/block_map_priv.h"
 

@@ -64,7 +64,7 @@ struct task *worker_engine_task_of(struct seq *seq)
 
 /* ---- answers ---- */
 
-static void task_name_answer(struct answer *answer, const struct task_spec *spec)
+static void task_name_answer(struct task_answer *answer, const struct task_spec *spec)
 {
     answer->router_epoch = spec->key.router_epoch;
     answer->request = spec->key.request;
@@ -74,7 +74,7 @@ static void task_name_answer(struct answer *answer, const struct task_spec *spec
 static void task_answer_failed_for(struct worker_engine *engine, const struct task_spec *spec, int error,
                                    const char *reason)
 {
-    struct answer *answer = worker_engine_answer(engine, spec->origin, NULL, 0);
+    struct task_answer *answer = worker_engine_answer(engine, spec->origin, NULL, 0);
 
     if (answer == NULL)
         return;
@@ -93,7 +93,7 @@ static void task_answer_failed(struct worker_engine *engine, const struct task_s
     task_answer_failed_for(engine, spec, error, "");
 }
 
-static void task_put_proof(const struct task *task, struct answer *answer)
+static void task_put_proof(const struct task *task, struct task_answer *answer)
 {
     answer->has_proof = true;
     answer->stats = *seq_stats(task->seq);
@@ -126,6 +126,7 @@ static void task_free(struct worker_engine *engine, struct task *task)
     hashmap_remove(engine->by_key, &task->spec.key);
     list_remove(&task->all);
     engine->n_tasks--;
+    worker_chain_free(task);
     work_order_fini(&task->spec.order);
     free(task);
 }
@@ -141,7 +142,7 @@ static int task_submit_seq(struct worker_engine *engine, struct task *task, stru
                            .n_prompt = spec->order.n_prompt,
                            .work = *work,
                            .stop_ids = engine->opts.stop_ids,
-                           .n_stop_ids = (uint32_t)engine->opts.n_stop_ids,
+                           .n_stop_ids = work->ignores_end ? 0 : (uint32_t)engine->opts.n_stop_ids,
                            .grammar = grammar,
                            .fetched_from = task->fetched_from,
                            .fetched_to = task->fetched_to,
@@ -149,16 +150,16 @@ static int task_submit_seq(struct worker_engine *engine, struct task *task, stru
                            .departs = spec->mode == TASK_PREFILL,
                            .arrives = spec->mode == TASK_DECODE,
                            .user = task};
-    struct prefix_roots roots;
-    int rc = prefix_roots_derive(engine->opts.prefix_key, engine->opts.model_fingerprint, work->tenant,
-                                 work->public_tokens, &roots);
+    int rc = worker_chain_begin(engine, task);
 
     if (rc < 0)
         return rc;
-    seq.prefix_key = roots.own;
-    seq.public_key = roots.open;
-    if (work->score_from == 0 && worker_disk_wait(engine, task, &roots))
+    if (work->score_from == 0 && worker_disk_wait(engine, task))
         return E_AGAIN;
+    seq.prefix_key = task->roots.own;
+    seq.public_key = task->roots.open;
+    seq.hashes = task->chain.hashes;
+    seq.n_hashes = (uint32_t)task->chain.n;
     rc = sched_submit(engine->sched, &seq, &task->seq);
     if ((rc == E_KV_FULL || rc == E_OVERLOADED) && spec->mode == TASK_DECODE) {
         task->spec.mode = TASK_LOCAL; /* no room to receive KV now: compute when there is */
@@ -196,6 +197,7 @@ static void task_begin(struct worker_engine *engine, struct task *task, struct g
         return;
     }
     worker_tasks_set_state(engine, task, TASK_SCHEDULED);
+    worker_chain_free(task);
     work_order_free_tokens(&task->spec.order);
     if (task->spec.mode != TASK_DECODE)
         return;
@@ -359,7 +361,7 @@ static void task_on_admitted(void *arg, struct seq *seq)
 {
     struct worker_engine *engine = arg;
     struct task *task = worker_engine_task_of(seq);
-    struct answer *answer;
+    struct task_answer *answer;
 
     if (task == NULL)
         return;
@@ -377,7 +379,7 @@ static void task_on_token(void *arg, struct seq *seq, const struct sample_result
 {
     struct worker_engine *engine = arg;
     struct task *task = worker_engine_task_of(seq);
-    struct answer *answer;
+    struct task_answer *answer;
 
     if (task == NULL)
         return;
@@ -411,7 +413,7 @@ static void task_on_prompt_logprobs(void *arg, struct seq *seq, uint32_t from,
     if (task == NULL)
         return;
     for (uint32_t at = 0, n_part; at < n; at += n_part) {
-        struct answer *answer;
+        struct task_answer *answer;
 
         n_part = n - at < SCORES_PER_ANSWER ? n - at : SCORES_PER_ANSWER;
         for (uint32_t i = 0; i < n_part; i++)
@@ -479,7 +481,7 @@ static void task_on_done(void *arg, struct seq *seq, enum seq_finish finish)
 {
     struct worker_engine *engine = arg;
     struct task *task = worker_engine_task_of(seq);
-    struct answer *answer;
+    struct task_answer *answer;
 
     if (task == NULL) { /* the warm-up, or a probe */
         worker_health_probed(engine, finish);

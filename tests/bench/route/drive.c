@@ -27,6 +27,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/rng.h"
+#include "cache/prefix/block_queue.h"
 #include "tests/bench/route/route.h"
 
 #define RESYNC_GAP_NS (200 * NS_PER_US)
@@ -174,9 +175,9 @@ static void stored(struct drive *drive, uint64_t at_ns, uint32_t slot, const str
 
 static void resync(struct drive *drive, const struct event *event)
 {
-    struct block_hash made[PICKER_SLICE];
+    struct block_hash made[BLOCK_SLICE];
     const struct block_hash *hashes = made;
-    uint32_t n = event->n < PICKER_SLICE ? event->n : PICKER_SLICE, n_told, n_listed;
+    uint32_t n = event->n < BLOCK_SLICE ? event->n : BLOCK_SLICE, n_told, n_listed;
     uint64_t began_ns;
 
     n_told = drive->opts->resync_blocks - event->n;

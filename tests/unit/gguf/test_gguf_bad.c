@@ -133,7 +133,7 @@ static void bad_tensors_are_named(void **state)
     struct buf image = {0};
 
     bad_tensor("tensor 'blk.0.w' at byte 24: dimension 0 is 0", E_FORMAT, 0, DTYPE_F32, 0);
-    bad_tensor("type 16 (IQ2_XXS) is not supported", E_UNSUPPORTED, 32, 16, 0);
+    bad_tensor("type 31 (Q4_0_4_4) is not supported", E_UNSUPPORTED, 32, 31, 0);
     bad_tensor("type 99 (unknown) is not supported", E_UNSUPPORTED, 32, 99, 0);
     bad_tensor("a row of 33 weights is not whole Q8_0 blocks of 32", E_FORMAT, 33, DTYPE_Q8_0, 0);
     bad_tensor("overflows", E_RANGE, UINT64_MAX, DTYPE_F32, 0);

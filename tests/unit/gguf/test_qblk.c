@@ -3,6 +3,7 @@
  * promises of the parts: their geometry, their range, and that float and double differ by one rounding only.
  */
 #include "gguf/qblk.h"
+#include "qblk_digests.h"
 #include "qblk_vectors.h"
 
 #include "base/check.h"
@@ -18,8 +19,10 @@
 #include <cmocka.h>
 
 static const enum dtype quantised[] = {
-    DTYPE_Q4_0, DTYPE_Q4_1, DTYPE_Q5_0, DTYPE_Q5_1,   DTYPE_Q8_0,   DTYPE_Q2_K,  DTYPE_Q3_K,
-    DTYPE_Q4_K, DTYPE_Q5_K, DTYPE_Q6_K, DTYPE_IQ4_NL, DTYPE_IQ4_XS, DTYPE_MXFP4,
+    DTYPE_Q4_0,    DTYPE_Q4_1,  DTYPE_Q5_0,  DTYPE_Q5_1,    DTYPE_Q8_0,   DTYPE_Q2_K,
+    DTYPE_Q3_K,    DTYPE_Q4_K,  DTYPE_Q5_K,  DTYPE_Q6_K,    DTYPE_IQ4_NL, DTYPE_IQ4_XS,
+    DTYPE_MXFP4,   DTYPE_IQ1_S, DTYPE_IQ1_M, DTYPE_IQ2_XXS, DTYPE_IQ2_XS, DTYPE_IQ2_S,
+    DTYPE_IQ3_XXS, DTYPE_IQ3_S, DTYPE_TQ1_0, DTYPE_TQ2_0,   DTYPE_NVFP4,
 };
 
 static uint32_t bits_of(float value)
@@ -45,7 +48,7 @@ static size_t from_hex(const char *hex, uint8_t *out)
 
 static void rows_are_read_as_worked_out_elsewhere(void **state)
 {
-    assert_int_equal(ARRAY_LEN(qblk_vectors), ARRAY_LEN(quantised));
+    assert_int_equal(ARRAY_LEN(qblk_vectors) + ARRAY_LEN(qblk_digests), ARRAY_LEN(quantised));
     for (size_t v = 0; v < ARRAY_LEN(qblk_vectors); v++) {
         const struct qblk_vector *vector = &qblk_vectors[v];
         const struct dtype_info *info = dtype_info(vector->type);
@@ -66,6 +69,42 @@ static void rows_are_read_as_worked_out_elsewhere(void **state)
                 fail_msg("%s weight %zu: %.9g", info->name, i, (double)got[i]);
             assert_true(bits_of((float)exact[i] + 0.0F) == bits);
         }
+    }
+}
+
+/* The generator of make_qblk_digests.py. */
+static void generate(uint64_t *state, int scale_top, uint32_t n, uint8_t *qblk)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        qblk[i] = (uint8_t)(*state >> 56) & ((int)i == scale_top ? 0xbf : 0xff);
+    }
+}
+
+static void every_lattice_point_is_as_worked_out_elsewhere(void **state)
+{
+    for (size_t v = 0; v < ARRAY_LEN(qblk_digests); v++) {
+        const struct dtype_info *info = dtype_info(qblk_digests[v].type);
+        uint64_t random = 1, digest = UINT64_C(0xcbf29ce484222325);
+
+        for (int block = 0; block < 512; block++) {
+            uint8_t qblk[256];
+            float weights[256];
+            double exact[256];
+
+            generate(&random, qblk_digests[v].scale_top, info->qblk_bytes, qblk);
+            assert_int_equal(qblk_row_f32(qblk_digests[v].type, qblk, info->qblk_weights, weights), 0);
+            assert_int_equal(qblk_row_f64(qblk_digests[v].type, qblk, info->qblk_weights, exact), 0);
+            for (uint32_t i = 0; i < info->qblk_weights; i++) {
+                uint32_t bits = bits_of(weights[i] + 0.0F);
+
+                assert_true(bits_of((float)exact[i] + 0.0F) == bits);
+                for (int byte = 0; byte < 4; byte++)
+                    digest = (digest ^ (bits >> 8 * byte & 255)) * UINT64_C(0x100000001b3);
+            }
+        }
+        if (digest != qblk_digests[v].digest)
+            fail_msg("%s has other weights", info->name);
     }
 }
 
@@ -102,7 +141,8 @@ static void parts_keep_to_the_form(void **state)
             for (uint32_t i = 0; i < form->weights; i++)
                 assert_in_range(parts.quants[i] + 128, form->quant_low + 128, form->quant_high + 128);
             for (uint32_t s = 0; s < form->n_subs; s++) {
-                assert_true((double)qblk_sub_scale(&parts, s) == (double)parts.scale * parts.sub_scales[s]);
+                assert_true((double)qblk_sub_scale(&parts, s) ==
+                            (double)parts.scale * parts.own_scales[s] * parts.sub_scales[s]);
                 assert_true((double)qblk_sub_min(&parts, s) == (double)parts.min * parts.sub_mins[s]);
                 assert_true(form->has_min || (parts.min == 0 && parts.sub_mins[s] == 0));
                 assert_in_range(parts.sub_mins[s], 0, 63);
@@ -145,8 +185,9 @@ static void fields_and_parts_agree(void **state)
         }
         assert_memory_equal(parts.sub_scales, fields.sub_scales, form->n_subs);
         assert_memory_equal(parts.sub_mins, fields.sub_mins, form->n_subs);
-        assert_true(parts.scale ==
-                    (quantised[t] == DTYPE_MXFP4 ? bf16_to_f32(fields.scale) : f16_to_f32(fields.scale)));
+        if (!form->has_sub_halves)
+            assert_true(parts.scale * (float)(1 << form->unit_bits) ==
+                        (quantised[t] == DTYPE_MXFP4 ? bf16_to_f32(fields.scale) : f16_to_f32(fields.scale)));
         assert_true(!form->has_min || parts.min == f16_to_f32(fields.min));
     }
 }
@@ -201,9 +242,13 @@ static void plain_rows_and_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_are_read_as_worked_out_elsewhere),   cmocka_unit_test(parts_keep_to_the_form),
-        cmocka_unit_test(a_power_of_two_comes_from_each_exponent), cmocka_unit_test(fields_and_parts_agree),
-        cmocka_unit_test(floats_are_the_doubles_rounded_once),     cmocka_unit_test(plain_rows_and_refusals),
+        cmocka_unit_test(rows_are_read_as_worked_out_elsewhere),
+        cmocka_unit_test(every_lattice_point_is_as_worked_out_elsewhere),
+        cmocka_unit_test(parts_keep_to_the_form),
+        cmocka_unit_test(a_power_of_two_comes_from_each_exponent),
+        cmocka_unit_test(fields_and_parts_agree),
+        cmocka_unit_test(floats_are_the_doubles_rounded_once),
+        cmocka_unit_test(plain_rows_and_refusals),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,6 +2,7 @@
 /* Control frames: the header, every message there and back, and every limit of frame_check.c from both sides.
  */
 #include "proto/frame.h"
+#include "proto/role.h"
 
 #include "base/err.h"
 
@@ -480,6 +481,28 @@ static void blocks_come_as_whole_hashes(void **state)
     assert_refused(FRAME_BLOCKS_SOLE, &sole, "BlocksSole.hashes");
 }
 
+static void a_role_is_a_workers(void **state)
+{
+    Baton__SetRole wanted = BATON__SET_ROLE__INIT;
+    Baton__Role role = BATON__ROLE__ROLE_ROUTER;
+
+    for (int i = BATON__ROLE__ROLE_PREFILL; i <= BATON__ROLE__ROLE_BOTH; i++) {
+        wanted.role = (Baton__Role)i;
+        assert_passes(FRAME_SET_ROLE, &wanted);
+        assert_true(role_read(bytes_str(role_text(wanted.role)), &role));
+        assert_int_equal(role, i);
+    }
+    wanted.role = BATON__ROLE__ROLE_ROUTER;
+    assert_refused(FRAME_SET_ROLE, &wanted, "SetRole.role");
+    wanted.role = (Baton__Role)77;
+    assert_refused(FRAME_SET_ROLE, &wanted, "SetRole.role");
+    assert_string_equal(role_text(BATON__ROLE__ROLE_ROUTER), "");
+    assert_string_equal(role_text((Baton__Role)-1), "");
+    assert_false(role_read(bytes_str("router"), &role));
+    assert_false(role_read(bytes_str(""), &role));
+    assert_int_equal(role, BATON__ROLE__ROLE_BOTH);
+}
+
 static void vocabulary_part_stays_inside(void **state)
 {
     Baton__VocabularyPart part = BATON__VOCABULARY_PART__INIT;
@@ -536,6 +559,7 @@ int main(void)
         cmocka_unit_test(tokens_there_and_back),
         cmocka_unit_test(grant_limits),
         cmocka_unit_test(blocks_come_as_whole_hashes),
+        cmocka_unit_test(a_role_is_a_workers),
         cmocka_unit_test(vocabulary_part_stays_inside),
         cmocka_unit_test(empty_elements_do_not_explode),
         cmocka_unit_test(too_long_is_refused),

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "cache/kv/pool.h"
+#include "cache/kv/pool_cache.h"
 
 #define N_BLOCKS 8
 
@@ -297,13 +298,13 @@ static void marks_keep_blocks_longer_and_make_them_go_last(void **state)
 
         kv_seal(pool, ids[i], &hash);
     }
-    kv_keep(pool, ids[0], fake_now_ns + 60 * minute_ns);
-    kv_keep(pool, ids[0], fake_now_ns + 5 * minute_ns); /* the longer one stands */
-    kv_keep(pool, ids[1], fake_now_ns + 5 * minute_ns);
+    kv_pin(pool, ids[0], fake_now_ns + 60 * minute_ns);
+    kv_pin(pool, ids[0], fake_now_ns + 5 * minute_ns); /* the longer one stands */
+    kv_pin(pool, ids[1], fake_now_ns + 5 * minute_ns);
     for (uint32_t i = 3; i > 0; i--)
         kv_unref(pool, ids[i - 1]);
     kv_pool_counts(pool, &counts);
-    assert_int_equal(counts.n_kept, 2);
+    assert_int_equal(counts.n_pinned, 2);
 
     cache_one(pool, 7); /* used later than all of them, and yet goes before those that are kept */
     assert_int_equal(kv_take(pool, N_BLOCKS - 2, got), 0);
@@ -325,13 +326,13 @@ static void marks_keep_blocks_longer_and_make_them_go_last(void **state)
         kv_unref(pool, got[i]);
 }
 
-static void share(struct kv_pool *pool, uint32_t n, bool is_shared)
+static void set_replicated(struct kv_pool *pool, uint32_t n, bool is_replicated)
 {
     struct block_hash hash = hash_of(n);
     kv_block_id id;
 
     assert_int_equal(kv_match(pool, &hash, 1, &id), 1);
-    kv_share(pool, id, is_shared);
+    kv_set_replicated(pool, id, is_replicated);
     kv_unref(pool, id);
 }
 
@@ -347,7 +348,7 @@ static void evict_one(struct kv_pool *pool)
 }
 
 /* What others hold too goes first, unless it was used much later than what only this pool has. */
-static void shared_blocks_count_as_twice_as_old(void **state)
+static void replicated_blocks_count_as_twice_as_old(void **state)
 {
     struct kv_pool *pool = *state;
     struct kv_pool_counts counts;
@@ -355,9 +356,9 @@ static void shared_blocks_count_as_twice_as_old(void **state)
     cache_one(pool, 1);
     fake_now_ns += 10;
     cache_one(pool, 2);
-    share(pool, 2, true);
+    set_replicated(pool, 2, true);
     kv_pool_counts(pool, &counts);
-    assert_int_equal(counts.n_shared, 1);
+    assert_int_equal(counts.n_replicated, 1);
     fake_now_ns += 9; /* 19 and 2 x 9 */
     evict_one(pool);
     assert_false(is_found(pool, 1));
@@ -365,8 +366,8 @@ static void shared_blocks_count_as_twice_as_old(void **state)
     fake_now_ns = 2000;
     cache_one(pool, 3);
     fake_now_ns += 10;
-    share(pool, 2, true); /* and is_found() above made it young */
-    fake_now_ns += 10;    /* 20 and 2 x 10 */
+    set_replicated(pool, 2, true); /* and is_found() above made it young */
+    fake_now_ns += 10;             /* 20 and 2 x 10 */
     evict_one(pool);
     assert_false(is_found(pool, 2));
     assert_true(is_found(pool, 3));
@@ -378,12 +379,12 @@ static void the_last_copy_goes_first_no_more(void **state)
     struct block_hash hash = hash_of(1);
 
     cache_one(pool, 1);
-    share(pool, 1, true);
+    set_replicated(pool, 1, true);
     fake_now_ns += 10;
     cache_one(pool, 2);
-    kv_unshare(pool, &hash);
+    kv_clear_replicated(pool, &hash);
     hash = hash_of(99);
-    kv_unshare(pool, &hash); /* not here: a hint that came late */
+    kv_clear_replicated(pool, &hash); /* not here: a hint that came late */
     evict_one(pool);
     assert_true(is_found(pool, 1));
     assert_false(is_found(pool, 2));
@@ -456,7 +457,7 @@ static void senseless_pools_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        POOL_TEST(shared_blocks_count_as_twice_as_old),
+        POOL_TEST(replicated_blocks_count_as_twice_as_old),
         POOL_TEST(the_last_copy_goes_first_no_more),
         POOL_TEST(whoever_listens_hears_of_each_block_that_comes_and_goes),
         POOL_TEST(take_is_all_or_none),

@@ -16,6 +16,7 @@
 #include "base/err.h"
 #include "base/rng.h"
 #include "cache/kv/pool.h"
+#include "cache/kv/pool_cache.h"
 
 #define N_MAX       70
 #define N_CONTENTS  40
@@ -31,16 +32,16 @@ struct model_block {
     uint32_t content;
     uint64_t used; /* serial number of the moment it became cached, or was touched */
     uint64_t used_ns;
-    uint64_t keep_ns; /* marked until then; 0: never */
-    bool is_shared;   /* others hold it too */
-    bool went_shared; /* and did when it was put on the shelf */
-    bool is_last;     /* and no more while it lay there */
+    uint64_t pin_end_ns; /* marked until then; 0: never */
+    bool is_replicated;  /* others hold it too */
+    bool was_replicated; /* and did when it was put on the queue */
+    bool is_last;        /* and no more while it lay there */
 };
 
 static struct model_block model[N_MAX];
 static uint32_t n_blocks;
 static uint64_t mark_one_in; /* of those that could be kept */
-static uint64_t serial, fake_now_ns, n_evicted, n_expired, n_kept_evicted, n_outlived, n_shared_choices;
+static uint64_t serial, fake_now_ns, n_evicted, n_expired, n_pinned_evicted, n_outlived, n_replicated_choices;
 
 static uint64_t fake_now(void)
 {
@@ -93,7 +94,7 @@ static void touch(struct model_block *b)
 {
     b->used = ++serial;
     b->used_ns = fake_now_ns;
-    b->went_shared = b->is_shared;
+    b->was_replicated = b->is_replicated;
     b->is_last = false;
 }
 
@@ -110,8 +111,8 @@ static void model_settle(struct model_block *b)
     if (holder == NULL) {
         b->is_findable = true;
     } else if (holder != b) {
-        if (b->keep_ns > holder->keep_ns)
-            holder->keep_ns = b->keep_ns;
+        if (b->pin_end_ns > holder->pin_end_ns)
+            holder->pin_end_ns = b->pin_end_ns;
         if (model_state(holder) == KV_CACHED)
             touch(holder);
         model_drop(b);
@@ -124,7 +125,7 @@ static void model_expire(void)
 {
     for (uint32_t i = 0; i < n_blocks; i++) {
         if (model_state(&model[i]) == KV_CACHED && fake_now_ns - model[i].used_ns >= LIFETIME_NS &&
-            model[i].keep_ns <= fake_now_ns) {
+            model[i].pin_end_ns <= fake_now_ns) {
             model_drop(&model[i]);
             n_expired++;
         }
@@ -134,9 +135,9 @@ static void model_expire(void)
 /* Never marked, then marked for a time that is over (or the last copy), then marked for longer. */
 static uint64_t model_worth(const struct model_block *b)
 {
-    if (b->keep_ns == 0)
-        return b->went_shared && b->is_last ? 1 : 0;
-    return b->keep_ns <= fake_now_ns ? 1 : b->keep_ns;
+    if (b->pin_end_ns == 0)
+        return b->was_replicated && b->is_last ? 1 : 0;
+    return b->pin_end_ns <= fake_now_ns ? 1 : b->pin_end_ns;
 }
 
 static bool model_goes_before(const struct model_block *a, const struct model_block *b)
@@ -146,26 +147,26 @@ static bool model_goes_before(const struct model_block *a, const struct model_bl
     return a->used < b->used;
 }
 
-/* The one that goes first among those never marked, shared or not. */
-static struct model_block *model_oldest(bool is_shared)
+/* The one that goes first among those never marked, replicated or not. */
+static struct model_block *model_oldest(bool is_replicated)
 {
     struct model_block *first = NULL;
 
     for (uint32_t i = 0; i < n_blocks; i++)
         if (model_state(&model[i]) == KV_CACHED && model_worth(&model[i]) == 0 &&
-            model[i].went_shared == is_shared && (first == NULL || model[i].used < first->used))
+            model[i].was_replicated == is_replicated && (first == NULL || model[i].used < first->used))
             first = &model[i];
     return first;
 }
 
 static struct model_block *model_first_unmarked(void)
 {
-    struct model_block *shared = model_oldest(true), *plain = model_oldest(false);
+    struct model_block *replicated = model_oldest(true), *plain = model_oldest(false);
 
-    if (shared == NULL || plain == NULL)
-        return shared ? shared : plain;
-    n_shared_choices++;
-    return 2 * (fake_now_ns - shared->used_ns) >= fake_now_ns - plain->used_ns ? shared : plain;
+    if (replicated == NULL || plain == NULL)
+        return replicated ? replicated : plain;
+    n_replicated_choices++;
+    return 2 * (fake_now_ns - replicated->used_ns) >= fake_now_ns - plain->used_ns ? replicated : plain;
 }
 
 static void model_evict_one(void)
@@ -179,7 +180,7 @@ static void model_evict_one(void)
             first = &model[i];
     }
     assert_non_null(first);
-    n_kept_evicted += model_worth(first) > 1;
+    n_pinned_evicted += model_worth(first) > 1;
     model_drop(first);
     n_evicted++;
 }
@@ -193,7 +194,7 @@ static void assert_agrees(struct kv_pool *pool)
         assert_int_equal(kv_state_of(pool, i), model_state(&model[i]));
         n_leased += model[i].leases > 0;
         n_outlived += model_state(&model[i]) == KV_CACHED && fake_now_ns - model[i].used_ns >= LIFETIME_NS &&
-                      model[i].keep_ns > fake_now_ns;
+                      model[i].pin_end_ns > fake_now_ns;
     }
     kv_pool_counts(pool, &counts);
     assert_int_equal(counts.n_free, model_count(KV_FREE));
@@ -257,15 +258,15 @@ static void mark_one_block(struct kv_pool *pool, struct rng *rng, kv_block_id id
     switch (what) {
     case 10:
         if (b->refs) {
-            b->is_shared = rng_below(rng, 2);
-            kv_share(pool, id, b->is_shared);
+            b->is_replicated = rng_below(rng, 2);
+            kv_set_replicated(pool, id, b->is_replicated);
         }
         break;
     case 9:
         if (b->is_findable && rng_below(rng, 16) == 0) {
             hash = hash_of(b->content);
-            kv_unshare(pool, &hash);
-            b->is_shared = false;
+            kv_clear_replicated(pool, &hash);
+            b->is_replicated = false;
             b->is_last = true;
         }
         break;
@@ -273,8 +274,8 @@ static void mark_one_block(struct kv_pool *pool, struct rng *rng, kv_block_id id
         if (b->refs && rng_below(rng, mark_one_in) == 0) {
             uint64_t until_ns = fake_now_ns + rng_below(rng, (rng_below(rng, 2) ? 3 : 60) * LIFETIME_NS);
 
-            kv_keep(pool, id, until_ns);
-            b->keep_ns = until_ns > b->keep_ns ? until_ns : b->keep_ns;
+            kv_pin(pool, id, until_ns);
+            b->pin_end_ns = until_ns > b->pin_end_ns ? until_ns : b->pin_end_ns;
         }
         break;
     case 7:
@@ -385,12 +386,12 @@ static void random_operations_agree_with_the_model(void **state)
 {
     for (uint64_t seed = 1; seed <= 12; seed++)
         run(seed);
-    print_message("%llu kept ones evicted, %llu outlived, %llu choices of shared or plain\n",
-                  (unsigned long long)n_kept_evicted, (unsigned long long)n_outlived,
-                  (unsigned long long)n_shared_choices);
-    assert_true(n_kept_evicted > 100); /* marks were in the way, and they did keep */
+    print_message("%llu kept ones evicted, %llu outlived, %llu choices of replicated or plain\n",
+                  (unsigned long long)n_pinned_evicted, (unsigned long long)n_outlived,
+                  (unsigned long long)n_replicated_choices);
+    assert_true(n_pinned_evicted > 100); /* marks were in the way, and they did keep */
     assert_true(n_outlived > 200);
-    assert_true(n_shared_choices > 100);
+    assert_true(n_replicated_choices > 100);
 }
 
 int main(void)

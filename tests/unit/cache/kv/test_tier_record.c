@@ -16,8 +16,10 @@ enum { CHECKED = 120 }; /* bytes that mean something */
 
 static struct tier_head sample(void)
 {
-    struct tier_head head = {
-        .n_slots = 3, .payload_bytes = 3000, .made_unix_ns = UINT64_C(1) << 60, .retention = TIER_KEPT_LONG};
+    struct tier_head head = {.n_slots = 3,
+                             .payload_bytes = 3000,
+                             .made_unix_ns = UINT64_C(1) << 60,
+                             .retention = TIER_PINNED_LONG};
 
     memset(head.generation, 9, sizeof(head.generation));
     memset(head.salt, 7, sizeof(head.salt));

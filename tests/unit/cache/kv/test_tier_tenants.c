@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Several tenants on one disk tier, on real files: who floods takes nothing that another has within his
- * share, before and after restarts; marks keep their order within what a tenant has; and what stands in heads
+ * quota, before and after restarts; marks keep their order within what a tenant has; and what stands in heads
  * about tenants is believed only when it is true. */
 #include <fcntl.h>
 #include <setjmp.h>
@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/rng.h"
+#include "cache/kv/pool_quota.h"
 #include "cache/kv/tier_priv.h"
 #include "tier_help.h"
 
@@ -57,13 +58,13 @@ static uint64_t in_a_moment(void) /* that ends while the test goes on */
 }
 
 /* So many blocks; the number of the first. */
-static uint64_t flood(struct rig *rig, kv_tenant tenant, uint32_t n, uint64_t wanted_unix_ns)
+static uint64_t flood(struct rig *rig, kv_tenant tenant, uint32_t n, uint64_t pin_end_unix_ns)
 {
     uint64_t first = next_number;
 
     rig->tenant = tenant;
     for (uint32_t i = 0; i < n; i++)
-        assert_int_equal(rig_write(rig, next_number++, wanted_unix_ns), 0);
+        assert_int_equal(rig_write(rig, next_number++, pin_end_unix_ns), 0);
     return first;
 }
 
@@ -147,7 +148,7 @@ static void marks_keep_their_order_within_a_tenant(void **state)
     five = flood(rig, CALM, 40, in_five_minutes());
     hour = flood(rig, CALM, (uint32_t)n_hour, in_an_hour());
     plain = flood(rig, CALM, 200, 0);
-    for (unsigned i = 0; i < 30; i++) { /* the calm one had all, and is brought down to its share */
+    for (unsigned i = 0; i < 30; i++) { /* the calm one had all, and is brought down to its quota */
         flood(rig, LOUD, 10, 0);
         plain_left = count(rig, plain, 200);
         five_left = count(rig, five, 40);
@@ -179,9 +180,9 @@ static void check_first(struct kv_tier *tier, unsigned at, uint64_t now_unix_ns)
 
     list_for_each (node, &tier->segments) {
         const struct tier_segment *segment = container_of(node, const struct tier_segment, all);
-        unsigned rank = segment->wanted_unix_ns > now_unix_ns ? segment->head.retention : TIER_PLAIN;
+        unsigned rank = segment->pin_end_unix_ns > now_unix_ns ? segment->head.retention : TIER_PLAIN;
 
-        if (segment->is_leaving || segment->slots == NULL || segment->share != at)
+        if (segment->is_leaving || segment->slots == NULL || segment->quota != at)
             continue;
         if (best == NULL || rank < best_rank || (rank == best_rank && best->is_open && !segment->is_open)) {
             best = segment;
@@ -208,24 +209,24 @@ static void check_books(struct kv_tier *tier)
         if (segment->is_leaving || segment->slots == NULL)
             continue;
         assert_true(segment->n_used > 0);
-        assert_memory_equal(segment->head.tenant, tier->shares.all[segment->share].digest, TIER_TENANT_BYTES);
-        bytes[segment->share] += segment->charged_bytes;
-        n_files[segment->share]++;
+        assert_memory_equal(segment->head.tenant, tier->quotas.all[segment->quota].digest, TIER_TENANT_BYTES);
+        bytes[segment->quota] += segment->charged_bytes;
+        n_files[segment->quota]++;
         if (segment->is_open)
-            assert_ptr_equal(tier->open[segment->share][segment->head.retention], segment);
+            assert_ptr_equal(tier->open[segment->quota][segment->head.retention], segment);
     }
     assert_true(total == tier->total_bytes && leaving == tier->leaving_bytes);
     assert_true(in_files == tier->file_bytes);
     for (unsigned at = 0; at < TIER_PLACES; at++) {
         check_first(tier, at, now_unix_ns);
-        assert_int_equal(bytes[at], tier->shares.all[at].bytes);
-        assert_int_equal(n_files[at], tier->shares.all[at].n_files);
+        assert_int_equal(bytes[at], tier->quotas.all[at].bytes);
+        assert_int_equal(n_files[at], tier->quotas.all[at].n_files);
     }
 }
 
 /* Random floods, marks and restarts: after each write the books are right, and nobody has lost what was
- * within his share, but for a part of a file to one who has no more. */
-static void no_flood_takes_anothers_share(void **state)
+ * within his quota, but for a part of a file to one who has no more. */
+static void no_flood_takes_anothers_quota(void **state)
 {
     struct rig *rig = *state;
     uint64_t before[TIER_PLACES], n_lost = 0;
@@ -239,7 +240,7 @@ static void no_flood_takes_anothers_share(void **state)
         if (rng_below(&rng, 6) == 0)
             rig_reopen(rig);
         for (uint32_t i = 0; i < n; i++) {
-            const struct tier_shares *shares = &rig->tier->shares;
+            const struct tier_quotas *quotas = &rig->tier->quotas;
             uint32_t how = mark < 4 ? mark : (uint32_t)rng_below(&rng, 4);
             uint64_t marks[] = {0, in_five_minutes(), in_an_hour(), in_a_moment()};
             uint64_t each, has;
@@ -247,18 +248,18 @@ static void no_flood_takes_anothers_share(void **state)
             int rc;
 
             for (unsigned other = 0; other < TIER_PLACES; other++)
-                before[other] = shares->all[other].n_files > 0 ? shares->all[other].bytes : 0;
+                before[other] = quotas->all[other].n_files > 0 ? quotas->all[other].bytes : 0;
             rig->tenant = tenant;
             rc = rig_write(rig, next_number++, marks[how]);
             assert_true(rc == 0 || rc == E_FULL);
             if (rng_below(&rng, 3) == 0)
                 rig_read(rig, 0, next_number - rng_below(&rng, 200)); /* it may be gone */
             check_books(rig->tier);
-            at = tier_shares_find(shares, tenant);
-            has = at == TIER_NO_PLACE ? 0 : shares->all[at].bytes;
+            at = tier_quotas_find(quotas, tenant);
+            has = at == TIER_NO_PLACE ? 0 : quotas->all[at].bytes;
             each = rig->opts.size_bytes / tenants(rig);
             for (unsigned other = 1; other < TIER_PLACES; other++) {
-                uint64_t left = shares->all[other].n_files > 0 ? shares->all[other].bytes : 0;
+                uint64_t left = quotas->all[other].n_files > 0 ? quotas->all[other].bytes : 0;
 
                 if (other == at || left >= before[other])
                     continue;
@@ -272,7 +273,7 @@ static void no_flood_takes_anothers_share(void **state)
     assert_true(rig_bytes(rig) <= rig->opts.size_bytes);
 }
 
-static void those_beyond_the_last_place_have_one_share(void **state)
+static void those_beyond_the_last_place_have_one_quota(void **state)
 {
     struct rig *rig = *state;
     uint64_t calm;
@@ -426,8 +427,8 @@ int main(void)
                                        T(who_is_alone_has_everything),
                                        T(a_restart_forgets_nobody),
                                        T(marks_keep_their_order_within_a_tenant),
-                                       T(no_flood_takes_anothers_share),
-                                       T(those_beyond_the_last_place_have_one_share),
+                                       T(no_flood_takes_anothers_quota),
+                                       T(those_beyond_the_last_place_have_one_quota),
                                        T(files_are_no_more_than_descriptors_allow),
                                        T(older_files_are_kept_and_leave_first),
                                        T(a_forged_tenant_is_not_believed),

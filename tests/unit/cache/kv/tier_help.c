@@ -160,7 +160,7 @@ struct kv_tier_event rig_wait(struct rig *rig)
     return event;
 }
 
-int rig_write(struct rig *rig, uint64_t number, uint64_t wanted_unix_ns)
+int rig_write(struct rig *rig, uint64_t number, uint64_t pin_end_unix_ns)
 {
     struct block_hash hash = rig_hash(number);
     int rc;
@@ -168,7 +168,7 @@ int rig_write(struct rig *rig, uint64_t number, uint64_t wanted_unix_ns)
     rig_fill(rig, RIG_BLOCKS - 1, number);
     /* E_AGAIN: what leaves has not gone yet. */
     for (int i = 0;
-         (rc = kv_tier_write(rig->tier, rig->tenant, RIG_BLOCKS - 1, &hash, wanted_unix_ns)) == E_AGAIN;
+         (rc = kv_tier_write(rig->tier, rig->tenant, RIG_BLOCKS - 1, &hash, pin_end_unix_ns)) == E_AGAIN;
          i++) {
         struct kv_tier_event none;
 

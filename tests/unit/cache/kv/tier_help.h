@@ -4,6 +4,7 @@
 #define TESTS_UNIT_KV_TIER_HELP_H
 
 #include "cache/kv/tier.h"
+#include "cache/kv/pool_quota.h"
 
 enum { RIG_BLOCKS = 64, RIG_LAYERS = 3, RIG_PIECE = 1000 };
 
@@ -26,7 +27,7 @@ void rig_fill(struct rig *rig, kv_block_id id, uint64_t number);     /* with thi
 bool rig_is(const struct rig *rig, kv_block_id id, uint64_t number); /* whether they are */
 struct kv_tier_event rig_wait(struct rig *rig); /* the next result; fails after a minute */
 /* Writes a block and waits; reads one into id and waits.  The result. */
-int rig_write(struct rig *rig, uint64_t number, uint64_t wanted_unix_ns);
+int rig_write(struct rig *rig, uint64_t number, uint64_t pin_end_unix_ns);
 int rig_read(struct rig *rig, kv_block_id id, uint64_t number);
 /* Files in the folder; the path of one, in order of name. */
 unsigned rig_n_files(const struct rig *rig);

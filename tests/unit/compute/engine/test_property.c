@@ -63,13 +63,21 @@ static uint32_t draw_types(struct rng *rng, uint64_t turn, enum dtype types[3])
     return unit;
 }
 
+static bool has_windows(const char *arch)
+{
+    static const char *const NAMES[] = {"llama",   "gemma2",  "gemma3",   "phi3",       "olmo2",
+                                        "gpt-oss", "exaone4", "mistral3", "starcoder2", "cohere2"};
+
+    for (size_t i = 0; i < ARRAY_LEN(NAMES); i++)
+        if (strcmp(arch, NAMES[i]) == 0)
+            return true;
+    return false;
+}
+
 static void draw_shape(struct rng *rng, uint64_t turn, const char *arch, struct drawn *d)
 {
     struct tiny_shape *s = &d->shape;
-    bool is_windowed = strcmp(arch, "llama") == 0 || strcmp(arch, "gemma3") == 0 ||
-                       strcmp(arch, "phi3") == 0 || strcmp(arch, "olmo2") == 0 ||
-                       strcmp(arch, "gpt-oss") == 0 || strcmp(arch, "exaone4") == 0 ||
-                       strcmp(arch, "mistral3") == 0;
+    bool is_windowed = has_windows(arch);
 
     *s = tiny_shape(arch);
     d->unit = draw_types(rng, turn, s->types);
@@ -87,13 +95,17 @@ static void draw_shape(struct rng *rng, uint64_t turn, const char *arch, struct 
     s->n_layers = is_windowed ? 1 + (uint32_t)rng_below(rng, 7) : 1 + (uint32_t)rng_below(rng, 4);
     s->context = TRIAL_MAX_TOKENS;
     s->is_tied = rng_below(rng, 2) == 0;
-    s->has_bias = strncmp(arch, "qwen2", 5) == 0 || strcmp(arch, "gpt-oss") == 0 ||
+    s->has_bias = s->has_bias || strncmp(arch, "qwen2", 5) == 0 ||
                   (strcmp(arch, "llama") == 0 && rng_below(rng, 2) == 0);
     s->has_rope_freqs = rng_below(rng, 3) == 0;
     if (strcmp(arch, "mistral3") == 0) { /* queries grow within the sequence */
         draw_key(d, "rope.scaling.original_context_length", 16);
         draw_key(d, "attention.temperature_scale", 1);
     }
+    if (strcmp(arch, "gemma2") == 0)
+        draw_key(d, "attn_logit_softcapping", 1);
+    if (strcmp(arch, "command-r") == 0 || strcmp(arch, "cohere2") == 0)
+        draw_key(d, "logit_scale", 2);
     if (rng_below(rng, 4) == 0 && strcmp(arch, "deepseek2") != 0)
         draw_key(d, "rope.dimension_count", s->head_dim / 4 * 2);
     if (is_windowed && rng_below(rng, 4) > 0)
@@ -151,15 +163,14 @@ static void draw(struct rng *rng, uint64_t turn, const char *arch, struct drawn 
 {
     memset(d, 0, sizeof(*d));
     draw_shape(rng, turn, arch, d);
-    draw_experts(rng, arch, d);
-    d->shape.set = d->set;
-    d->shape.seed = rng_u64(rng) >> 33;
     d->longest = SHORT;
     if (rng_below(rng, 5) == 0) { /* so long that its attention is split among ranks, and chunks of 512 */
         d->longest = TRIAL_MAX_TOKENS;
         d->shape.n_layers = 1;
-        d->shape.n_dense = d->shape.n_dense > 1 ? 1 : d->shape.n_dense;
     }
+    draw_experts(rng, arch, d);
+    d->shape.set = d->set;
+    d->shape.seed = rng_u64(rng) >> 33;
     d->opts.kv_type = (enum kv_type)PICK(rng, KV_F32, KV_F16, KV_F16, KV_BF16, KV_Q8_0, KV_Q4_0);
     d->opts.block_tokens = PICK(rng, 16, 32, 32, 48, 64);
     d->opts.bf16 = (enum bf16_math)PICK(rng, BF16_TILES, BF16_TILES, BF16_DOTS, BF16_EXACT);

@@ -153,7 +153,6 @@ static const struct hostile HOSTILE[] = {
      E_UNSUPPORTED,
      "softcapping"},
     {{.fault = TINY_KEY_BOOL, .name = "llama.attention.causal", .value = 0}, E_UNSUPPORTED, "causal"},
-    {{.fault = TINY_KEY_U32, .name = "split.count", .value = 3}, E_UNSUPPORTED, "merge"},
     {{.fault = TINY_NO_TENSOR, .name = "token_embd.weight"}, E_FORMAT, "token_embd.weight"},
     {{.fault = TINY_NO_TENSOR, .name = "output_norm.weight"}, E_FORMAT, "output_norm.weight"},
     {{.fault = TINY_NO_TENSOR, .name = "blk.1.attn_v.weight"}, E_FORMAT, "blk.1.attn_v.weight is missing"},
@@ -253,6 +252,12 @@ static void each_architecture_needs_its_tensors(void **state)
         {"glm4", "blk.0.post_attention_norm.weight", "blk.0.ffn_gate.weight"},
         {"internlm2", "blk.1.attn_q.weight", "blk.0.attn_qkv.weight"},
         {"ernie4_5", "blk.1.ffn_up.weight", "blk.0.attn_q_norm.weight"},
+        {"llama", "blk.0.ffn_norm.weight", "output_norm.bias"},
+        {"gemma2", "blk.1.post_ffw_norm.weight", "position_embd.weight"},
+        {"starcoder2", "blk.0.ffn_up.bias", "blk.0.ffn_gate.weight"},
+        {"phi2", "output.bias", "blk.0.ffn_norm.weight"},
+        {"gpt2", "position_embd.weight", "output.bias"},
+        {"falcon", "output_norm.bias", "blk.0.attn_qkv.bias"},
     };
 
     for (size_t i = 0; i < sizeof(CASES) / sizeof(CASES[0]); i++) {
@@ -324,6 +329,8 @@ static void the_pattern_of_windows_is_read(void **state)
         {"llama", {.fault = TINY_WHOLE}, 7, 7},
         {"gemma3", {.fault = TINY_WHOLE}, 13, 11},
         {"olmo2", {.fault = TINY_WHOLE}, 9, 7},
+        {"gemma2", {.fault = TINY_WHOLE}, 5, 3},
+        {"starcoder2", {.fault = TINY_WHOLE}, 3, 3},
         {"gemma3", {TINY_KEY_U32, "gemma3.attention.sliding_window_pattern", 2, 0, NULL}, 7, 4},
         {"olmo2", {TINY_KEY_FLAGS, "olmo2.attention.sliding_window_pattern", 0, 0, "10010"}, 5, 2},
     };

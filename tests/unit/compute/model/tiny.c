@@ -32,6 +32,16 @@ struct writing {
     uint32_t n_matrices;
 };
 
+static bool has_layer_norm(const char *arch)
+{
+    static const char *const NAMES[] = {"starcoder2", "phi2", "gpt2", "falcon", "command-r", "cohere2"};
+
+    for (size_t i = 0; i < sizeof(NAMES) / sizeof(NAMES[0]); i++)
+        if (strcmp(arch, NAMES[i]) == 0)
+            return true;
+    return false;
+}
+
 struct tiny_shape tiny_shape(const char *arch)
 {
     return (struct tiny_shape){.arch = arch,
@@ -44,7 +54,8 @@ struct tiny_shape tiny_shape(const char *arch)
                                .vocab = 50,
                                .context = 256,
                                .types = {DTYPE_F32, DTYPE_F32, DTYPE_F32},
-                               .has_bias = strcmp(arch, "qwen2") == 0 || strcmp(arch, "gpt-oss") == 0,
+                               .has_bias = strcmp(arch, "qwen2") == 0 || strcmp(arch, "gpt-oss") == 0 ||
+                                           has_layer_norm(arch),
                                .seed = 1};
 }
 
@@ -165,6 +176,9 @@ static void keys(struct writing *w)
         key_u32(w, "attention.q_lora_rank", s->q_latent);
     snprintf(key, sizeof(key), "%s.attention.layer_norm_rms_epsilon", s->arch);
     if (!twisted(w, TINY_NO_KEY, key) && !twisted(w, TINY_KEY_F32, key))
+        assert_int_equal(gguf_put_f32(w->writer, key, 1e-5f), 0);
+    snprintf(key, sizeof(key), "%s.attention.layer_norm_epsilon", s->arch);
+    if (has_layer_norm(s->arch))
         assert_int_equal(gguf_put_f32(w->writer, key, 1e-5f), 0);
     for (size_t i = 0; s->set && s->set[i]; i++)
         set_key(w, s->set[i]);

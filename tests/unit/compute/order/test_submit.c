@@ -28,6 +28,7 @@ static struct work_order order_full(void)
                                         .keep_1h_tokens = 2,
                                         .public_tokens = 1,
                                         .score_from = 4,
+                                        .ignores_end = true,
                                         .sample = {.temperature = 0.5f,
                                                    .top_p = 0.75f,
                                                    .min_p = 0.25f,

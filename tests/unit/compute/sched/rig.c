@@ -50,6 +50,18 @@ static void check_item(const struct rig *rig, const struct engine_item *item, ui
     }
 }
 
+/* Replaces drawn results as an engine does whose logits are not finite there. */
+static void spoil(const struct rig *rig, const struct engine_batch *batch, struct sample_result *results)
+{
+    for (uint32_t i = 0; i < batch->n_items && rig->spoil_after > 0; i++) {
+        const struct engine_item *item = &batch->items[i];
+
+        if (item->n_drafts >= rig->spoil_after && results[rig->spoil_after].id != TOKEN_NONE)
+            results[rig->spoil_after] = (struct sample_result){.id = TOKEN_NONE, .is_spoilt = true};
+        results += 1 + item->n_drafts;
+    }
+}
+
 static int step(void *self, const struct engine_batch *batch, struct sample_result *results_out)
 {
     struct rig *rig = self;
@@ -80,7 +92,11 @@ static int step(void *self, const struct engine_batch *batch, struct sample_resu
 
     int code = rig->fail_with;
     rig->fail_with = 0;
-    return code ? code : engine_step(&rig->sim, batch, results_out);
+    if (code == 0)
+        code = engine_step(&rig->sim, batch, results_out);
+    if (code == 0)
+        spoil(rig, batch, results_out);
+    return code;
 }
 
 static const struct engine_ops wrapped_ops = {.step = step};

@@ -60,7 +60,8 @@ struct rig {
     struct rig_batch batches[RIG_STEPS_MAX];
     uint32_t n_steps;
     uint32_t n_layers_seen;
-    int fail_with; /* the next step fails with this code */
+    int fail_with;        /* the next step fails with this code */
+    uint32_t spoil_after; /* the result after that many draft tokens of an item is spoilt; 0: none */
     void (*on_layer)(struct rig *rig, uint32_t layer);
     void *arg;
 };

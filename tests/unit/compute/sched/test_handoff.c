@@ -247,9 +247,9 @@ static void both_sides_keep_what_is_marked(void **state)
     assert_int_equal(sched_arrived(d.sched, at_d.seq, 18, &at_p.draws[0], false), 0);
     rig_run(&d);
     kv_pool_counts(p.pool, &counts);
-    assert_int_equal(counts.n_kept, 3);
+    assert_int_equal(counts.n_pinned, 3);
     kv_pool_counts(d.pool, &counts);
-    assert_int_equal(counts.n_kept, 3);
+    assert_int_equal(counts.n_pinned, 3);
     rig_now_ns += 6 * 60 * NS_PER_S;
     kv_expire(p.pool);
     kv_expire(d.pool);

@@ -186,12 +186,52 @@ static void debts_of_speculation_are_bounded(void **state)
     rig_close(&rig);
 }
 
+/* Prompts cost 2 ms a token and 1 us a pair; the second long one has a chunk of 1,000 times its time. */
+static void prompts_at_depth_are_predicted(void **state)
+{
+    struct prompt_cost cost = {0};
+    uint64_t now_ns = 0;
+
+    for (int i = 0; i < 4; i++) /* short prompts only: attention is not known, and not invented */
+        prompt_cost_learn(&cost, 64, cost_pairs(0, 64), 64 * 2e-3 + cost_pairs(0, 64) * 1e-6, 0.2, now_ns++);
+    assert_true(rate_level(&cost.pair_s) == 0);
+    for (int i = 0; i < 2; i++) {
+        double whole = 0;
+
+        for (uint32_t from = 0; from < 60000; from += 512) {
+            double seconds = 512 * 2e-3 + cost_pairs(from, 512) * 1e-6;
+            bool is_bad = i == 1 && from == 30208;
+
+            whole += seconds;
+            now_ns += NS_PER_S;
+            prompt_cost_learn(&cost, 512, cost_pairs(from, 512), is_bad ? 1000 * seconds : seconds, 1,
+                              now_ns);
+            assert_true(!is_bad || rate_level(&cost.pair_s) < 1.2e-6);
+        }
+        assert_near(rate_level(&cost.token_s), 2e-3, 1.25);
+        assert_near(prompt_cost_s(&cost, 0, 60416), whole, 1.1);
+        assert_near(prompt_cost_s(&cost, 50000, 512), 512 * 2e-3 + cost_pairs(50000, 512) * 1e-6, 1.1);
+    }
+}
+
+/* All prompts continue long ones: until a short one comes, the pairs' part counts as the tokens'. */
+static void deep_prompts_alone_are_predicted(void **state)
+{
+    struct prompt_cost cost = {0};
+
+    for (int i = 0; i < 20; i++)
+        prompt_cost_learn(&cost, 512, cost_pairs(20000, 512), 10, 1, (uint64_t)i * NS_PER_S);
+    assert_near(prompt_cost_s(&cost, 20000, 512), 10, 1.1);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_pause_in_any_step_spoils_nothing),
         cmocka_unit_test(a_slow_worker_is_learned),
         cmocka_unit_test(a_step_of_no_time_is_not_believed),
+        cmocka_unit_test(prompts_at_depth_are_predicted),
+        cmocka_unit_test(deep_prompts_alone_are_predicted),
         cmocka_unit_test(debts_of_speculation_are_bounded),
     };
 

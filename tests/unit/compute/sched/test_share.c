@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "tests/unit/compute/sched/rig.h"
+#include "cache/kv/pool_quota.h"
 
 enum { CALM = 1, LOUD = 2, OTHER = 3, N_BLOCKS = 40, PROMPT = 40, FLOOD = 6 };
 

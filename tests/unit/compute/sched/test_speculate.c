@@ -224,6 +224,33 @@ static void it_pays_or_costs_next_to_nothing(void **state)
     }
 }
 
+/* The row after an accepted draft token has NaN logits: the answer keeps the tokens before it and ends with
+ * the error, and its blocks leave the prefix cache. Rows after a rejected draft token do not count. */
+static void a_spoilt_draft_row_ends_the_answer(void **state)
+{
+    for (uint32_t after = 1; after <= 4; after++) {
+        struct seq_spec spec = rig_spec(prompt, 10, 120, 1);
+        struct track track = {0}, alone = {0}, again = {0};
+
+        begin(&(struct rig_opts){.speculate = SPECULATE_ALWAYS, .context_length = 256}, 90);
+        rig.spoil_after = after;
+        assert_int_equal(rig_submit(&rig, spec, &track), 0);
+        rig_run(&rig);
+        assert_true(track.is_done);
+        assert_int_equal(track.finish, SEQ_FINISH_SPOILT);
+        assert_true(track.stats.n_accepted >= after);
+        rig_alone(&spec, 256, 0, &alone);
+        assert_true(track.n_answer > after && track.n_answer < alone.n_answer);
+        assert_memory_equal(track.answer, alone.answer, track.n_answer * sizeof(track.answer[0]));
+        rig.spoil_after = 0;
+        assert_int_equal(rig_submit(&rig, spec, &again), 0);
+        rig_run(&rig);
+        assert_int_equal(again.stats.n_reused, 0);
+        rig_assert_same(&again, &alone);
+        rig_close(&rig);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -231,6 +258,7 @@ int main(void)
         cmocka_unit_test(off_drafts_nothing),
         cmocka_unit_test(answers_end_where_they_end),
         cmocka_unit_test(cancelled_between_two_tokens_of_a_step),
+        cmocka_unit_test(a_spoilt_draft_row_ends_the_answer),
         cmocka_unit_test(rejected_drafts_reach_no_cache),
         cmocka_unit_test(drafts_preempt_nobody),
         cmocka_unit_test(it_pays_or_costs_next_to_nothing),

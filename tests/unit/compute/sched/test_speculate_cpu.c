@@ -11,6 +11,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "base/check.h"
@@ -279,10 +281,95 @@ static void drafts_change_no_token(void **state)
     free_grammars();
 }
 
+/* A model whose input row of one token is NaN: all logits after that token are. */
+static struct model *model_spoilt_at(const struct tiny_shape *shape, token_id id,
+                                     const struct model_opts *opts)
+{
+    struct gguf *gguf = tiny_gguf(shape, NULL);
+    const struct gguf_tensor *rows = gguf_tensor_find(gguf, "token_embd.weight");
+    size_t row_bytes = rows->len_bytes / shape->vocab, page = (size_t)sysconf(_SC_PAGESIZE);
+    uint8_t *row = (uint8_t *)(uintptr_t)rows->data + id * row_bytes;
+    uint8_t *from = row - (uintptr_t)row % page;
+    struct fault fault = {0};
+    struct model *model = NULL;
+
+    assert_int_equal(mprotect(from, (size_t)(row + row_bytes - from), PROT_READ | PROT_WRITE), 0);
+    memset(row, 0xff, row_bytes);
+    if (model_new(gguf, world.teams[0], opts, &fault, &model) < 0)
+        fail_msg("%s", fault.text);
+    gguf_close(gguf);
+    return model;
+}
+
+static bool is_first(const struct answer *answer, uint32_t at)
+{
+    for (uint32_t i = 0; i < at; i++)
+        if (answer->tokens[i].id == answer->tokens[at].id)
+            return false;
+    return true;
+}
+
+/* The first request's answer ends with the error behind token at. */
+static void run_spoilt(const struct setting *setting, uint32_t at)
+{
+    const struct request *request = &world.requests[0];
+
+    run(setting, 0, 1, false);
+    assert_int_equal(request->got.finish, SEQ_FINISH_SPOILT);
+    assert_int_equal(request->got.n, at + 1);
+    assert_memory_equal(request->got.tokens, request->expected.tokens,
+                        (at + 1) * sizeof(request->got.tokens[0]));
+}
+
+/* The grammar forces much of the text, which is fed as draft tokens. Each token in turn is the one after which
+ * all logits are NaN, fed as a draft token or not: the answer ends with the error behind it. */
+static void a_draft_of_nan_logits_is_an_error(void **state)
+{
+    const struct setting alone = {1, MAX_BLOCKS, PROMPT_TOKENS, SPECULATE_OFF},
+                         drafts = {1, MAX_BLOCKS, PROMPT_TOKENS, SPECULATE_ALWAYS};
+    struct model_opts opts = {.kernels = "auto", .kv_type = KV_F32, .block_tokens = BLOCK_TOKENS};
+    struct request *request = &world.requests[0];
+    struct tiny_shape shape = tiny_shape("llama");
+
+    (void)state;
+    shape.vocab = VOCAB;
+    shape.context = CONTEXT;
+    make_grammars();
+    assert_int_equal(team_new(&(struct team_opts){.n_threads = 1}, &world.teams[0]), 0);
+    world.teams[1] = world.teams[0];
+    world.model = tiny_model(&shape, world.teams[0], &opts);
+    world.arena = calloc(MAX_BLOCKS, kv_layout_block_bytes(model_kv_layout(world.model)));
+    assert_non_null(world.arena);
+    memset(request, 0, sizeof(*request));
+    request->prompt[0] = 7;
+    request->spec = (struct seq_spec){.tokens = request->prompt,
+                                      .n_tokens = 1,
+                                      .n_prompt = 1,
+                                      .work.max_new_tokens = 20,
+                                      .work.sample = {.top_p = 1},
+                                      .grammar = world.grammars[0]};
+    run(&alone, 0, 1, true);
+    assert_true(request->expected.n > 2);
+    model_free(world.model);
+    for (uint32_t at = 0; at + 1 < request->expected.n; at++) {
+        if (!is_first(&request->expected, at))
+            continue;
+        world.model = model_spoilt_at(&shape, request->expected.tokens[at].id, &opts);
+        run_spoilt(&alone, at);
+        run_spoilt(&drafts, at);
+        model_free(world.model);
+    }
+    assert_true(world.n_drafted > 0);
+    free(world.arena);
+    team_free(world.teams[0]);
+    free_grammars();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(drafts_change_no_token),
+        cmocka_unit_test(a_draft_of_nan_logits_is_an_error),
     };
 
     log_setup("test", LOG_LEVEL_ERROR, LOG_FORMAT_TEXT);

@@ -5,6 +5,7 @@
 #include "tests/unit/check.h"
 
 #include "base/err.h"
+#include "cache/kv/pool_quota.h"
 #include "tests/unit/compute/sched/rig.h"
 
 enum { CALM = 1, LOUD = 2, N_TEXTS = 24, MAX_PROMPT = 160 };

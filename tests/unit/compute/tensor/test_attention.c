@@ -8,6 +8,7 @@ struct shape {
     enum dtype type;
     uint32_t window;
     bool v_in_k, has_sinks;
+    float cap;
 };
 
 /* One sequence: its q, k, v for all tokens, and a paged arena of its own in shuffled blocks. */
@@ -177,6 +178,7 @@ static void attend(struct team *team, const struct kern_table *table, const stru
                                         .window = shape.window,
                                         .sinks = shape.has_sinks ? seq->sinks : NULL,
                                         .scale = 1.0f / sqrtf((float)shape.k_dim),
+                                        .cap = shape.cap,
                                         .items = items,
                                         .n_items = n_items,
                                         .scratch = scratch,
@@ -231,6 +233,8 @@ static double reference(const struct sequence *seq, uint32_t token, uint32_t hea
             for (uint32_t i = 0; i < shape.k_dim; i++)
                 score += (double)q[i] * seq->held_k[at * shape.k_dim + i];
             score /= sqrt(shape.k_dim);
+            if (shape.cap != 0)
+                score = shape.cap * tanh(score / shape.cap);
             if (pass == 0) {
                 top = fmax(top, score);
                 continue;
@@ -254,22 +258,40 @@ static void compare_with_float64(const struct sequence *seq, const float *out, s
     }
 }
 
-/* Heads, KV heads, widths, block; type; window, values in keys, sinks. */
+/* Heads, KV heads, widths, block; type; window, values in keys, sinks, cap. */
 static const struct shape shapes[] = {
-    {1, 1, 32, 32, 16, DTYPE_F32, 0, false, false},   {4, 2, 64, 64, 32, DTYPE_F16, 0, false, false},
-    {6, 2, 80, 80, 16, DTYPE_F16, 0, false, false},   {4, 1, 96, 96, 32, DTYPE_F32, 0, false, true},
-    {2, 2, 128, 128, 32, DTYPE_F16, 0, false, false}, {8, 2, 8, 8, 32, DTYPE_BF16, 0, false, false},
-    {3, 3, 8, 8, 16, DTYPE_F32, 5, false, false},     {16, 4, 24, 24, 48, DTYPE_F32, 0, false, false},
-    {5, 1, 16, 16, 128, DTYPE_F16, 0, false, false},  {4, 2, 64, 64, 32, DTYPE_Q8_0, 0, false, false},
-    {7, 1, 64, 64, 16, DTYPE_Q4_0, 100, false, true}, {4, 4, 72, 40, 48, DTYPE_Q8_0, 64, false, false},
-    {2, 1, 24, 56, 32, DTYPE_Q4_0, 0, false, false},  {16, 1, 96, 64, 32, DTYPE_F16, 0, true, false},
-    {130, 1, 72, 40, 32, DTYPE_F32, 30, true, true},  {10, 1, 160, 96, 16, DTYPE_Q8_0, 0, true, false},
-    {12, 1, 64, 64, 64, DTYPE_Q4_0, 17, true, false}, {4, 2, 192, 128, 32, DTYPE_BF16, 129, false, true},
-    {4, 1, 576, 512, 32, DTYPE_F16, 0, true, false},  {2, 1, 256, 256, 32, DTYPE_BF16, 1, false, true},
-    {16, 2, 64, 80, 32, DTYPE_F16, 0, false, false},  {7, 1, 40, 128, 32, DTYPE_Q8_0, 0, false, false},
-    {16, 1, 56, 48, 16, DTYPE_Q4_0, 0, false, true},  {11, 1, 64, 32, 32, DTYPE_BF16, 70, false, false},
-    {16, 1, 40, 40, 32, DTYPE_F16, 0, true, false},   {9, 1, 32, 16, 64, DTYPE_F32, 0, false, false},
-    {13, 1, 40, 32, 32, DTYPE_Q4_0, 0, true, false},  {12, 4, 64, 96, 32, DTYPE_Q4_0, 0, false, false},
+    {1, 1, 32, 32, 16, DTYPE_F32, 0, false, false, 0},
+    {4, 2, 64, 64, 32, DTYPE_F16, 0, false, false, 0},
+    {6, 2, 80, 80, 16, DTYPE_F16, 0, false, false, 0},
+    {4, 1, 96, 96, 32, DTYPE_F32, 0, false, true, 0},
+    {2, 2, 128, 128, 32, DTYPE_F16, 0, false, false, 0},
+    {8, 2, 8, 8, 32, DTYPE_BF16, 0, false, false, 0},
+    {3, 3, 8, 8, 16, DTYPE_F32, 5, false, false, 0},
+    {16, 4, 24, 24, 48, DTYPE_F32, 0, false, false, 0},
+    {5, 1, 16, 16, 128, DTYPE_F16, 0, false, false, 0},
+    {4, 2, 64, 64, 32, DTYPE_Q8_0, 0, false, false, 0},
+    {7, 1, 64, 64, 16, DTYPE_Q4_0, 100, false, true, 0},
+    {4, 4, 72, 40, 48, DTYPE_Q8_0, 64, false, false, 0},
+    {2, 1, 24, 56, 32, DTYPE_Q4_0, 0, false, false, 0},
+    {16, 1, 96, 64, 32, DTYPE_F16, 0, true, false, 0},
+    {130, 1, 72, 40, 32, DTYPE_F32, 30, true, true, 0},
+    {10, 1, 160, 96, 16, DTYPE_Q8_0, 0, true, false, 0},
+    {12, 1, 64, 64, 64, DTYPE_Q4_0, 17, true, false, 0},
+    {4, 2, 192, 128, 32, DTYPE_BF16, 129, false, true, 0},
+    {4, 1, 576, 512, 32, DTYPE_F16, 0, true, false, 0},
+    {2, 1, 256, 256, 32, DTYPE_BF16, 1, false, true, 0},
+    {16, 2, 64, 80, 32, DTYPE_F16, 0, false, false, 0},
+    {7, 1, 40, 128, 32, DTYPE_Q8_0, 0, false, false, 0},
+    {16, 1, 56, 48, 16, DTYPE_Q4_0, 0, false, true, 0},
+    {11, 1, 64, 32, 32, DTYPE_BF16, 70, false, false, 0},
+    {16, 1, 40, 40, 32, DTYPE_F16, 0, true, false, 0},
+    {9, 1, 32, 16, 64, DTYPE_F32, 0, false, false, 0},
+    {13, 1, 40, 32, 32, DTYPE_Q4_0, 0, true, false, 0},
+    {12, 4, 64, 96, 32, DTYPE_Q4_0, 0, false, false, 0},
+    {8, 4, 48, 48, 32, DTYPE_F16, 0, false, false, 0.7f},
+    {4, 1, 24, 24, 32, DTYPE_F32, 40, false, false, 1.5f},
+    {16, 1, 64, 64, 32, DTYPE_Q8_0, 0, true, false, 0.3f},
+    {7, 1, 32, 32, 16, DTYPE_BF16, 90, false, true, 2},
 };
 enum { N_SHAPES = sizeof(shapes) / sizeof(shapes[0]) };
 #ifdef CHECK_EMULATED
@@ -394,7 +416,7 @@ static void neighbours_do_not_matter(void **state)
 static void extreme_scores_are_fine(void **state)
 {
     struct rng rng;
-    struct shape shape = {2, 1, 32, 32, 16, DTYPE_F32, 0, false, false};
+    struct shape shape = {2, 1, 32, 32, 16, DTYPE_F32, 0, false, false, 0};
 
     rng_init(&rng, 15);
     struct sequence seq = make_sequence(&rng, shape, 60);
@@ -436,7 +458,7 @@ static void nothing_to_do_is_fine(void **state)
 /* The layout in the arena is a contract between workers. */
 static void layout_is_as_written(void **state)
 {
-    struct shape shape = {4, 2, 24, 24, 16, DTYPE_F16, 0, false, false};
+    struct shape shape = {4, 2, 24, 24, 16, DTYPE_F16, 0, false, false, 0};
     struct rng rng;
 
     (void)state;

@@ -81,6 +81,48 @@ static void rms_norm_is_near_float64(void **state)
     }
 }
 
+/* Rows far from zero, too; with a bias and without one. */
+static void layer_norm_is_near_float64(void **state)
+{
+    struct rng rng;
+    float x[MAX_LENGTH], gain[MAX_LENGTH], bias[MAX_LENGTH];
+
+    (void)state;
+    rng_init(&rng, 27);
+    for (int i = 0; i < 2 * N_LENGTHS; i++) {
+        uint32_t n = lengths[i / 2];
+        struct layer_gain by = {gain, i % 2 ? bias : NULL};
+        const struct kern_table *table;
+        float *first = NULL;
+        double mean = 0, squares = 0;
+
+        check_fill(&rng, x, n);
+        check_fill(&rng, gain, n);
+        check_fill(&rng, bias, n);
+        for (uint32_t j = 0; j < n; j++)
+            mean += (x[j] += 3) / (double)n;
+        for (uint32_t j = 0; j < n; j++)
+            squares += (x[j] - mean) * (x[j] - mean);
+        for (uint32_t k = 0; (table = kern_table_at(k)) != NULL; k++) {
+            float *out = check_floats(n);
+
+            layer_norm(table, x, &by, n, 1e-5f, out);
+            check_guard(out, n);
+            for (uint32_t j = 0; j < n; j++) {
+                double exact = (x[j] - mean) / sqrt(squares / n + 1e-5) * gain[j] + (i % 2 ? bias[j] : 0);
+                assert_true(fabs(out[j] - exact) <= 4e-6 * (1 + fabs(exact)));
+            }
+            if (first == NULL)
+                first = out;
+            else
+                assert_memory_equal(out, first, n * sizeof(float));
+            if (out != first)
+                free(out);
+        }
+        free(first);
+    }
+}
+
 static void add_adds(void **state)
 {
     struct rng rng;
@@ -205,6 +247,91 @@ static void vec_scale_is_a_product(void **state)
             free(x);
             free(by);
         }
+    }
+}
+
+/* x Phi(x) to a share of the result; far below zero next to nothing is left. */
+static void gelu_is_near_float64(void **state)
+{
+    struct rng rng;
+    float start[MAX_LENGTH], ones[MAX_LENGTH];
+
+    (void)state;
+    rng_init(&rng, 28);
+    for (int i = 0; i < N_LENGTHS; i++) {
+        uint32_t n = lengths[i];
+        const struct kern_table *table;
+        float *first = NULL;
+
+        for (uint32_t j = 0; j < n; j++) {
+            start[j] = (float)((rng_unit(&rng) * 24 - 12) * (j % 3 ? 1 : 1e-3));
+            ones[j] = 1;
+        }
+        for (uint32_t k = 0; (table = kern_table_at(k)) != NULL; k++) {
+            float *x = check_floats(n), *tanh_form = check_floats(n), *gated = check_floats(n);
+
+            memcpy(x, start, n * sizeof(float));
+            memcpy(tanh_form, start, n * sizeof(float));
+            memcpy(gated, start, n * sizeof(float));
+            gelu_exact(table, x, n);
+            gelu(table, tanh_form, n);
+            geglu(table, gated, ones, n);
+            check_guard(x, n);
+            assert_memory_equal(tanh_form, gated, (n + GUARD) * sizeof(float));
+            for (uint32_t j = 0; j < n; j++) {
+                double exact = start[j] * erfc(-start[j] / sqrt(2)) / 2;
+                double tail = start[j] < 0 ? start[j] * start[j] / 2 : 0; /* whose rounding shows */
+
+                assert_true(fabs(x[j] - exact) <= (8e-7 + 2e-7 * tail) * fabs(exact) + 1e-30);
+            }
+            if (first == NULL)
+                first = x;
+            else
+                assert_memory_equal(x, first, n * sizeof(float));
+            if (x != first)
+                free(x);
+            free(tanh_form);
+            free(gated);
+        }
+        free(first);
+    }
+}
+
+/* From tiny values, which a cap leaves as they are, to far beyond the cap. */
+static void vec_cap_is_near_float64(void **state)
+{
+    struct rng rng;
+    float start[MAX_LENGTH];
+
+    (void)state;
+    rng_init(&rng, 26);
+    for (int i = 0; i < N_LENGTHS; i++) {
+        uint32_t n = lengths[i];
+        const struct kern_table *table;
+        float *first = NULL, cap = i % 2 ? 50 : 2.5f;
+
+        for (uint32_t j = 0; j < n; j++)
+            start[j] = (float)((rng_unit(&rng) - 0.5) * exp2(j % 40 - 30.0));
+        start[0] = i % 3 ? 1e30f : -INFINITY;
+        for (uint32_t k = 0; (table = kern_table_at(k)) != NULL; k++) {
+            float *x = check_floats(n);
+
+            memcpy(x, start, n * sizeof(float));
+            vec_cap(table, x, cap, n);
+            check_guard(x, n);
+            for (uint32_t j = 0; j < n; j++) {
+                double exact = cap * tanh((double)start[j] / cap);
+
+                assert_true(fabs(x[j] - exact) <= 4e-7 * fabs(exact));
+            }
+            if (first == NULL)
+                first = x;
+            else
+                assert_memory_equal(x, first, n * sizeof(float));
+            if (x != first)
+                free(x);
+        }
+        free(first);
     }
 }
 
@@ -357,11 +484,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(exp2_is_exact_to_a_bit),     cmocka_unit_test(exp2_has_clean_ends),
-        cmocka_unit_test(rms_norm_is_near_float64),   cmocka_unit_test(add_adds),
+        cmocka_unit_test(rms_norm_is_near_float64),   cmocka_unit_test(layer_norm_is_near_float64),
+        cmocka_unit_test(gelu_is_near_float64),       cmocka_unit_test(add_adds),
         cmocka_unit_test(swiglu_is_near_float64),     cmocka_unit_test(geglu_is_near_float64),
-        cmocka_unit_test(vec_scale_is_a_product),     cmocka_unit_test(rope_turns_pairs),
-        cmocka_unit_test(halves_are_widened_exactly), cmocka_unit_test(halves_are_rounded_to_even),
-        cmocka_unit_test(tables_are_found_by_name),
+        cmocka_unit_test(vec_scale_is_a_product),     cmocka_unit_test(vec_cap_is_near_float64),
+        cmocka_unit_test(rope_turns_pairs),           cmocka_unit_test(halves_are_widened_exactly),
+        cmocka_unit_test(halves_are_rounded_to_even), cmocka_unit_test(tables_are_found_by_name),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

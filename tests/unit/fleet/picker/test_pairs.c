@@ -159,7 +159,8 @@ static struct option make_alone(const struct world *world, uint32_t i, uint32_t 
         .prefill = PICKER_NONE, .decode = world->slot_of[i], .uncached_tokens = n, .read_tokens = n_read};
     it.cost_ns = ttft_ns + answer(world) * itl;
     if (!is_short(world, row, n))
-        it.cost_ns += own_ns * running + whole_ns(world->goals.ttft_slo_s * 1e9) / 2;
+        it.cost_ns +=
+            own_ns * running + (row->role == PICKER_BOTH ? 0 : whole_ns(world->goals.ttft_slo_s * 1e9) / 2);
     it.level = level_of(world, NULL, row, keeps_ttft(world, ttft_ns, alone_ns), least);
     return it;
 }
@@ -233,7 +234,7 @@ static int try_everything(const struct world *world, struct picker_choice *out)
 
     for (uint32_t i = 0; i < world->n; i++) {
         has_any |= is_allowed(world, i);
-        has_decode |= is_open(world, i) && world->rows[i].role == PICKER_DECODE;
+        has_decode |= is_open(world, i) && world->rows[i].role != PICKER_PREFILL;
     }
     for (uint32_t p = 0; p < world->n; p++) {
         uint32_t n_read = read_tokens(world, &world->rows[p]);
@@ -244,7 +245,7 @@ static int try_everything(const struct world *world, struct picker_choice *out)
         for (uint32_t d = 0; d < world->n && world->rows[p].role == PICKER_PREFILL; d++) {
             const struct picker_worker *decode = &world->rows[d];
 
-            if (!is_open(world, d) || decode->role != PICKER_DECODE ||
+            if (!is_open(world, d) || decode->role == PICKER_PREFILL ||
                 decode->layout != world->rows[p].layout || is_short(world, decode, missing(world, decode)))
                 continue;
             consider(world, make_pair(world, p, d, 0), &best);
@@ -272,7 +273,7 @@ static struct picker_worker random_row(struct rng *rng, uint32_t n_layouts)
 {
     struct picker_worker row = {
         .is_usable = rng_below(rng, 10) > 0,
-        .role = rng_below(rng, 3) ? PICKER_DECODE : PICKER_PREFILL,
+        .role = (enum picker_role[]){PICKER_PREFILL, PICKER_DECODE, PICKER_BOTH}[rng_below(rng, 3)],
         .group = rng_below(rng, 12) == 0,
         .layout = rng_below(rng, n_layouts),
         .block_tokens = (uint32_t)ONE_OF(rng, 16, 32, 32, 512),

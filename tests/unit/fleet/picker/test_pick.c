@@ -508,6 +508,52 @@ static void a_worker_that_only_decodes_computes_nothing(void **state)
     assert_int_equal(choose(workers, 2, 400, E_OVERLOADED).decode, 1);
 }
 
+static void a_worker_of_both_roles_takes_long_prompts(void **state)
+{
+    struct picker_worker workers[] = {worker(PICKER_DECODE), worker(PICKER_BOTH)};
+    struct picker_choice choice;
+
+    workers[1].prefill_tokens_per_s =
+        900; /* the decode worker is a little faster, and is kept for decoding */
+    choice = choose(workers, 2, 400, 0);
+    assert_int_equal(choice.prefill, PICKER_NONE);
+    assert_int_equal(choice.decode, 1);
+    workers[1].n_running = 3; /* their delay counts against it */
+    assert_int_equal(choose(workers, 2, 400, 0).decode, 0);
+    workers[0].role = PICKER_PREFILL; /* beside a prefill worker it receives */
+    choice = choose(workers, 2, 400, 0);
+    assert_int_equal(choice.prefill, 0);
+    assert_int_equal(choice.decode, 1);
+    assert_int_equal(choose(&workers[1], 1, 400, 0).decode, 0); /* and alone it does everything */
+}
+
+/* The row moves between the pools; the ledger stays. */
+static void a_changed_role_counts_at_once(void **state)
+{
+    struct picker_worker workers[] = {worker(PICKER_PREFILL), worker(PICKER_DECODE)};
+    struct picker_request request = {.n_tokens = 400, .max_new_tokens = 100};
+    struct picker_charge charge = {.prefill_tokens = 50, .context_tokens = 50};
+    struct picker_choice choice;
+    struct picker_fleet *fleet;
+
+    assert_int_equal(picker_fleet_new(&fleet), 0);
+    for (uint32_t i = 0; i < 2; i++)
+        assert_int_equal(picker_fleet_set(fleet, i, &workers[i]), 0);
+    picker_fleet_charge(fleet, 0, &charge);
+    for (int turn = 0; turn < 8; turn++) {
+        assert_int_equal(picker_pick(fleet, &goals, &request, &choice), 0);
+        assert_int_equal(choice.prefill, turn % 2);
+        assert_int_equal(choice.decode, 1 - turn % 2);
+        assert_int_equal(picker_fleet_n_usable(fleet, 0), 2);
+        for (uint32_t i = 0; i < 2; i++) {
+            workers[i].role = workers[i].role == PICKER_PREFILL ? PICKER_DECODE : PICKER_PREFILL;
+            assert_int_equal(picker_fleet_set(fleet, i, &workers[i]), 0);
+        }
+    }
+    assert_int_equal(picker_fleet_ledger(fleet, 0)->prefill_tokens, 50);
+    picker_fleet_free(fleet);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -539,6 +585,8 @@ int main(void)
         cmocka_unit_test(attention_makes_long_prompts_dearer),
         cmocka_unit_test(a_queue_shrinks_with_time),
         cmocka_unit_test(a_worker_that_only_decodes_computes_nothing),
+        cmocka_unit_test(a_worker_of_both_roles_takes_long_prompts),
+        cmocka_unit_test(a_changed_role_counts_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -217,9 +217,9 @@ int rig_open(struct rig *rig)
                                      .index_entries = 1000};
     router->conf = &rig->conf;
     router->next_number = 1;
-    list_init(&router->jobs);
+    ASSERT(router_jobs_open(router) == 0);
     list_init(&router->unhashed);
-    list_init(&router->pending);
+    router_blocks_init(router);
     if (rig->clients == NULL || metrics_new(&router->metrics) < 0 || sim_model_open(4096, &rig->sim) < 0 ||
         hashmap_new(sizeof(uint64_t), &router->by_number) < 0 || router_queue_open(router) < 0 ||
         picker_index_new(1000, NS_PER_S, &router->index) < 0 || picker_fleet_new(&router->fleet) < 0)
@@ -242,9 +242,9 @@ void rig_close(struct rig *rig)
     struct router *router = &rig->router;
 
     router_workers_close(router);
-    router_pending_drop(router, PICKER_NONE);
+    block_queue_fini(&router->pending);
     while (!list_is_empty(&router->jobs))
-        router_job_free(container_of(router->jobs.next, struct gen_handle, all));
+        router_job_free(container_of(router->jobs.next, struct job, all));
     for (uint32_t i = 0; i < router->n_models; i++)
         fair_free(router->models[i].turns);
     router_queue_close(router);
@@ -309,6 +309,7 @@ struct link *rig_worker(struct rig *rig, const char *node, enum picker_role role
     link->is_up = true;
     link->opts.events->on_up(&rig->router, link);
     rig_beat(rig, link, &load);
+    rig_flush(rig);
     return link;
 }
 
@@ -324,6 +325,7 @@ void rig_lose(struct rig *rig, struct link *link)
     link->is_up = false;
     link->opts.events->on_down(&rig->router, link, &why);
     free(link);
+    rig_flush(rig);
 }
 
 /* ---- answers ---- */
@@ -452,6 +454,12 @@ bool rig_ledgers_are_empty(const struct rig *rig)
 
 /* ---- clients ---- */
 
+void rig_flush(struct rig *rig)
+{
+    if (!rig->router.outbox.is_open) /* not inside an event */
+        gen_outbox_flush(&rig->router.outbox);
+}
+
 void rig_cancel(struct rig_client *client)
 {
     struct backend backend = router_backend(&client->rig->router);
@@ -459,6 +467,15 @@ void rig_cancel(struct rig_client *client)
 
     client->handle = NULL;
     backend.ops->cancel(backend.self, handle, &client->proof);
+    rig_flush(client->rig);
+}
+
+void rig_pause(struct rig_client *client, bool is_paused)
+{
+    struct backend backend = router_backend(&client->rig->router);
+
+    backend.ops->pause(backend.self, client->handle, is_paused);
+    rig_flush(client->rig);
 }
 
 static void on_accepted(void *arg, uint32_t cached_tokens)
@@ -474,7 +491,6 @@ static void on_accepted(void *arg, uint32_t cached_tokens)
 static void on_tokens(void *arg, const struct gen_tokens *tokens)
 {
     struct rig_client *client = arg;
-    struct backend backend = router_backend(&client->rig->router);
 
     if ((tokens->draws != NULL) != client->wants_logprob)
         abort();
@@ -487,7 +503,7 @@ static void on_tokens(void *arg, const struct gen_tokens *tokens)
         client->tokens[client->n_tokens++] = tokens->ids[i];
     }
     if (client->pauses_on_tokens)
-        backend.ops->pause(backend.self, client->handle, true);
+        rig_pause(client, true);
     if (client->cancels_other_on_tokens != NULL && client->cancels_other_on_tokens->handle != NULL)
         rig_cancel(client->cancels_other_on_tokens);
     if (client->cancels_on_tokens)
@@ -562,6 +578,7 @@ struct rig_client *rig_submit_model(struct rig *rig, uint32_t model, uint32_t n_
         client->status = failure.status;
         str_copy(client->message, sizeof(client->message), failure.message);
     }
+    rig_flush(rig);
     return client;
 }
 

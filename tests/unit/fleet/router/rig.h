@@ -82,6 +82,9 @@ struct rig_client *rig_submit_model(struct rig *rig, uint32_t model, uint32_t n_
                                     uint32_t max_new_tokens);
 struct rig_client *rig_submit(struct rig *rig, uint32_t n_tokens, uint32_t max_new_tokens);
 void rig_cancel(struct rig_client *client);
+void rig_pause(struct rig_client *client, bool is_paused);
+/* The loop's next turn: the front's events.  The functions above call it. */
+void rig_flush(struct rig *rig);
 
 void rig_answer(struct rig *rig, struct link *link, Baton__Answer *answer);
 void rig_accept(struct rig *rig, struct link *link, uint32_t cached_tokens);

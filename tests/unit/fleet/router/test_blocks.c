@@ -48,8 +48,8 @@ static void open_world(void)
     p0 = rig_worker(&rig, "p0", PICKER_PREFILL, 1, 1000);
     d0 = rig_worker(&rig, "d0", PICKER_DECODE, 2, 1000);
     client = rig_submit(&rig, N_TOKENS, 20);
-    assert_true(client->handle->n_hashes >= N_BLOCKS);
-    memcpy(hashes, client->handle->hashes, sizeof(hashes));
+    assert_true(job_of(client->handle)->n_hashes >= N_BLOCKS);
+    memcpy(hashes, job_of(client->handle)->hashes, sizeof(hashes));
     assert_string_equal(rig_last(p0)->holder, "");
     rig_finish(&rig, p0, BATON__FINISH__FINISH_HANDED_OFF, 0);
     rig_finish(&rig, d0, BATON__FINISH__FINISH_STOP, 0);
@@ -220,9 +220,9 @@ static const char *placed(uint32_t *read_out)
 
     tell_all(d1, 1, 0); /* else it has the whole prompt, as far as is known, and needs nobody */
     client = rig_submit(&rig, N_TOKENS, 20);
-    assert_int_not_equal(client->handle->prefill.slot, PICKER_NONE);
-    node = rig.router.workers[client->handle->prefill.slot].node;
-    *read_out = client->handle->estimate.read_tokens;
+    assert_int_not_equal(job_of(client->handle)->prefill.slot, PICKER_NONE);
+    node = rig.router.workers[job_of(client->handle)->prefill.slot].node;
+    *read_out = job_of(client->handle)->estimate.read_tokens;
     rig_cancel(client);
     return node;
 }
@@ -363,16 +363,16 @@ static void a_long_message_is_applied_in_slices(void **state)
     tell_events(d0, 1, 10, BLOCK_IN_MEMORY); /* in the order in which they came */
     assert_string_equal(again()->holder, "");
     forget_the_others();
-    assert_true(router_pending_work(&rig.router));
-    assert_int_equal(n_at("p0"), PICKER_SLICE);
-    assert_true(router_pending_work(&rig.router));
-    assert_true(router_pending_work(&rig.router));
+    assert_true(router_blocks_work(&rig.router));
+    assert_int_equal(n_at("p0"), BLOCK_SLICE);
+    assert_true(router_blocks_work(&rig.router));
+    assert_true(router_blocks_work(&rig.router));
     assert_int_equal(n_at("p0"), MANY);
     assert_string_equal(again()->holder, "");
     forget_the_others();
-    assert_false(router_pending_work(&rig.router));
+    assert_false(router_blocks_work(&rig.router));
     assert_string_equal(again()->holder, "d0");
-    assert_int_equal(rig.router.n_pending, 0);
+    assert_int_equal(rig.router.pending.n_blocks, 0);
 }
 
 static void what_a_lost_worker_told_is_not_applied(void **state)
@@ -382,17 +382,17 @@ static void what_a_lost_worker_told_is_not_applied(void **state)
     tell_all(d0, 1, 0);
     tell_many(p0, 1, BLOCK_IN_MEMORY);
     tell_many(d0, 1, BLOCK_IN_MEMORY);
-    assert_true(router_pending_work(&rig.router));
-    assert_int_equal(n_at("p0"), PICKER_SLICE);
+    assert_true(router_blocks_work(&rig.router));
+    assert_int_equal(n_at("p0"), BLOCK_SLICE);
     rig_lose(&rig, p0);
-    assert_int_equal(rig.router.n_pending, MANY);
-    while (router_pending_work(&rig.router))
+    assert_int_equal(rig.router.pending.n_blocks, MANY);
+    while (router_blocks_work(&rig.router))
         ;
     assert_int_equal(n_at("d0"), MANY);
     tell_many(d0, MANY + 1, BLOCK_GONE);
-    assert_int_equal(rig.router.n_pending, MANY);
+    assert_int_equal(rig.router.pending.n_blocks, MANY);
     tell_all(d0, 1, 3); /* a snapshot: what waited is of no use any more */
-    assert_int_equal(rig.router.n_pending, 0);
+    assert_int_equal(rig.router.pending.n_blocks, 0);
     assert_int_equal(n_at("d0"), 0);
 }
 

@@ -117,9 +117,11 @@ static void who_waits_for_a_capability_is_no_obstacle(void **state)
     assert_false(scored->has_failed || plain->has_failed);
     old = worker("d0", 1, 0);
     router_place_queued(&rig.router);
+    rig_flush(&rig);
     assert_int_equal(rig_last(old)->n_tokens, 11);
     able = worker("d1", 2, capabilities_own());
     router_place_queued(&rig.router);
+    rig_flush(&rig);
     assert_int_equal(rig_last(able)->n_tokens, 10);
     assert_int_equal(rig_last(able)->score_from, 1);
     assert_null(rig_sent(old, 1));
@@ -153,6 +155,7 @@ static void tokens_go_in_few_bytes_to_who_can_read_them(void **state)
         rig_lose(&rig, old);
         able = worker("d0", 2 * i + 2, capabilities_own()); /* which the request is sent to again */
         router_place_queued(&rig.router);
+        rig_flush(&rig);
         assert_sent(able, prompts[i].token_bytes, digest);
         rig_lose(&rig, able);
         for (uint32_t k = 0; k < rig.n_clients; k++)
@@ -244,7 +247,6 @@ static void what_cannot_be_a_score_is_a_fault(void **state)
 static void a_paused_client_gets_them_in_order(void **state)
 {
     struct link *d = worker("d0", 1, capabilities_own());
-    struct backend backend = router_backend(&rig.router);
     Baton__Answer answer = BATON__ANSWER__INIT;
     struct rig_client *client;
     uint32_t id = 3;
@@ -252,7 +254,7 @@ static void a_paused_client_gets_them_in_order(void **state)
     ask_scores();
     client = rig_submit(&rig, 10, 5);
     rig_accept(&rig, d, 0);
-    backend.ops->pause(backend.self, client->handle, true);
+    rig_pause(client, true);
     rig_scores(&rig, d, 1, 4);
     rig_scores(&rig, d, 5, 5);
     rig_tokens(&rig, d, 0, 2);
@@ -265,7 +267,7 @@ static void a_paused_client_gets_them_in_order(void **state)
     rig_answer(&rig, d, &answer);
     rig_finish(&rig, d, BATON__FINISH__FINISH_STOP, 0);
     assert_int_equal(client->n_scores, 0);
-    backend.ops->pause(backend.self, client->handle, false);
+    rig_pause(client, false);
     assert_int_equal(client->n_scores, 10);
     assert_int_equal(client->n_tokens, 2);
     assert_int_equal(client->scores[9].id, 3);

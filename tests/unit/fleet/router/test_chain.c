@@ -16,7 +16,7 @@ static struct rig rig;
 static struct link *workers[2];
 static struct block_hash whole[N_BLOCKS];
 
-static struct prefix_roots roots_of(const struct gen_handle *job)
+static struct prefix_roots roots_of(const struct job *job)
 {
     struct prefix_roots roots;
 
@@ -39,8 +39,8 @@ static int open_rig(void **state)
     rig.conf.local_prefill_tokens = 1000000;
     workers[0] = rig_worker(&rig, "d0", PICKER_DECODE, 1, 10000);
     client = rig_submit(&rig, N_TOKENS, 20);
-    roots = roots_of(client->handle);
-    prefix_roots_chain(&roots, client->handle->order.tokens, N_TOKENS, 32, whole);
+    roots = roots_of(job_of(client->handle));
+    prefix_roots_chain(&roots, job_of(client->handle)->order.tokens, N_TOKENS, 32, whole);
     return 0;
 }
 
@@ -51,9 +51,9 @@ static int close_rig(void **state)
 }
 
 /* The first prompt; the others of these tests begin as it does. */
-static struct gen_handle *first(void)
+static struct job *first(void)
 {
-    return rig.clients[0].handle;
+    return job_of(rig.clients[0].handle);
 }
 
 static void forget_all(void)
@@ -83,12 +83,12 @@ static void the_next_one_finds_all_of_it(void **state)
 
     second = rig_submit(&rig, N_TOKENS, 20);
     assert_int_equal(first()->n_hashes, N_BLOCKS);
-    assert_int_equal(second->handle->n_hashes, N_BLOCKS); /* known to the end */
+    assert_int_equal(job_of(second->handle)->n_hashes, N_BLOCKS); /* known to the end */
     assert_true(list_is_empty(&rig.router.unhashed));
 }
 
 /* What of the prompt each worker is thought to have, by the job's hashes and by all. */
-static void assert_found_alike(const struct gen_handle *job, uint32_t n_slots)
+static void assert_found_alike(const struct job *job, uint32_t n_slots)
 {
     static struct picker_found part, all;
     uint64_t now_ns = clock_now_ns();
@@ -111,7 +111,7 @@ static void nothing_that_counts_is_left_out(void **state)
     rng_init(&rng, 5);
     workers[1] = rig_worker(&rig, "d1", PICKER_DECODE, 2, 10000);
     for (int round = 0; round < 300; round++) {
-        struct gen_handle job = {.router = &rig.router, .model = first()->model, .order = first()->order};
+        struct job job = {.router = &rig.router, .model = first()->model, .order = first()->order};
 
         (void)router_chains_work(&rig.router);
         forget_all();
@@ -169,8 +169,8 @@ static struct rig_client *submit_long(struct block_hash *hashes_out)
     picker_index_free(rig.router.index);
     assert_int_equal(picker_index_new(3 * LONG_BLOCKS, 3600 * NS_PER_S, &rig.router.index), 0);
     client = rig_submit(&rig, LONG_TOKENS, 20);
-    roots = roots_of(client->handle);
-    prefix_roots_chain(&roots, client->handle->order.tokens, LONG_TOKENS, 32, hashes_out);
+    roots = roots_of(job_of(client->handle));
+    prefix_roots_chain(&roots, job_of(client->handle)->order.tokens, LONG_TOKENS, 32, hashes_out);
     return client;
 }
 
@@ -178,7 +178,7 @@ static struct rig_client *submit_long(struct block_hash *hashes_out)
 static void a_long_prompt_is_hashed_in_slices(void **state)
 {
     static struct block_hash hashes[LONG_BLOCKS];
-    const struct gen_handle *job = submit_long(hashes)->handle;
+    const struct job *job = job_of(submit_long(hashes)->handle);
     unsigned n_calls = 0;
     bool has_more = true;
 
@@ -203,19 +203,19 @@ static void a_long_known_prompt_waits_for_its_chain(void **state)
 {
     static struct block_hash hashes[LONG_BLOCKS];
     struct rig_client *known = submit_long(hashes), *again, *other;
-    uint32_t slot = known->handle->decode.slot;
-    const struct gen_handle *job;
+    uint32_t slot = job_of(known->handle)->decode.slot;
+    const struct job *job;
 
     while (router_chains_work(&rig.router))
         ;
     rig_cancel(known);
     again = rig_submit(&rig, LONG_TOKENS, 20);
-    job = again->handle;
+    job = job_of(again->handle);
     assert_int_equal(job->state, JOB_QUEUED);
     assert_in_range(job->n_hashes, SLICE, 2 * SLICE + 256); /* one as it came, one as it was queued */
     rig.tenant = "another";
     other = rig_submit(&rig, 40, 20);
-    assert_int_equal(other->handle->state, JOB_PLACED);
+    assert_int_equal(job_of(other->handle)->state, JOB_PLACED);
     assert_int_equal(job->state, JOB_QUEUED);
     rig.router.has_matched = false;
     for (unsigned i = 0; i < LONG_BLOCKS / SLICE + 1 && !rig.router.has_matched; i++)

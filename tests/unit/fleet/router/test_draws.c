@@ -85,17 +85,16 @@ static void all_workers_are_asked_for_the_same(void **state)
 static void a_paused_client_gets_its_draws_later(void **state)
 {
     struct link *d = rig_worker(&rig, "d0", PICKER_DECODE, 1, 100);
-    struct backend backend = router_backend(&rig.router);
     struct rig_client *client;
 
     rig.sample.wants_logprob = true;
     client = rig_submit(&rig, 10, 60);
     rig_tokens(&rig, d, 0, 2);
-    backend.ops->pause(backend.self, client->handle, true);
+    rig_pause(client, true);
     for (uint32_t i = 2; i < 50; i += 3)
         rig_tokens(&rig, d, i, 3);
     assert_draws(client, 2);
-    backend.ops->pause(backend.self, client->handle, false);
+    rig_pause(client, false);
     assert_draws(client, 50);
     rig_cancel(client);
 }

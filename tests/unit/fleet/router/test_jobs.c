@@ -104,6 +104,7 @@ static void nobody_waits_long_for_a_word(void **state)
     assert_int_equal(client->n_tokens, 0);
     clock_sleep_ns(600 * NS_PER_MS);
     router_stream_tick(&rig.router);
+    rig_flush(&rig);
     assert_int_equal(client->n_accepted, 1);
     assert_int_equal(client->n_tokens, 4);
     rig_cancel(client);
@@ -121,7 +122,7 @@ static void held_tokens_come_before_the_end(void **state)
     d = rig_worker(&rig, "d", PICKER_DECODE, 1, 1000);
     client = rig_submit(&rig, 200, 4);
     rig_tokens(&rig, d, 0, 4);
-    assert_int_equal(client->handle->state, JOB_HOLDING);
+    assert_int_equal(job_of(client->handle)->state, JOB_HOLDING);
     rig_lose(&rig, d);
     assert_int_equal(client->n_accepted, 1);
     assert_int_equal(client->n_tokens, 4);
@@ -184,6 +185,7 @@ static void the_queue_ends_by_time(void **state)
     rig.conf.queue_timeout_ns = 0;
     a->cancels_on_failure = b; /* the next one in the list goes away during the walk */
     router_expire_queued(&rig.router);
+    rig_flush(&rig);
     assert_int_equal(a->status, 529);
     assert_false(b->has_failed);
     assert_int_equal(c->status, 529);
@@ -231,6 +233,7 @@ static void waiting_for_better_ends(void **state)
     rig.conf.queue_max = 1;
     clock_sleep_ns(60 * NS_PER_MS);
     router_place_queued(&rig.router);
+    rig_flush(&rig);
     assert_int_equal(rig.router.n_queued, 0);
     assert_non_null(rig_last(d));
     rig.conf.queue_max = 0;
@@ -250,6 +253,7 @@ static void a_begun_answer_is_not_bound_by_the_queue(void **state)
     assert_int_equal(rig.router.n_queued, 2);
     rig.conf.queue_timeout_ns = 0;
     router_expire_queued(&rig.router);
+    rig_flush(&rig);
     assert_int_equal(fresh->status, 503); /* all its workers are away */
     assert_false(client->has_failed);
     other = rig_worker(&rig, "d1", PICKER_DECODE, 2, 100);
@@ -269,9 +273,11 @@ static void a_forsaken_answer_ends(void **state)
     rig_tokens(&rig, d, 0, 3);
     rig_lose(&rig, d);
     router_expire_queued(&rig.router);
+    rig_flush(&rig);
     assert_false(client->has_failed);
     clock_sleep_ns(30 * NS_PER_MS);
     router_expire_queued(&rig.router);
+    rig_flush(&rig);
     assert_int_equal(client->status, 529);
     assert_non_null(strstr(client->message, "go on with this answer"));
     assert_true(rig_ledgers_are_empty(&rig));
@@ -286,10 +292,12 @@ static void who_failed_once_is_asked_again(void **state)
     rig_tokens(&rig, d, 0, 3);
     rig_finish(&rig, d, BATON__FINISH__FINISH_FAILED, E_INTERNAL);
     router_place_queued(&rig.router);
+    rig_flush(&rig);
     assert_int_equal(rig.router.n_queued, 1);
     clock_sleep_ns(1100 * NS_PER_MS);
     router_place_queued(&rig.router);
     router_place_queued(&rig.router);
+    rig_flush(&rig);
     assert_int_equal(rig.router.n_queued, 0);
     assert_int_equal(rig_last(d)->n_tokens, 13);
     rig_cancel(client);
@@ -310,6 +318,7 @@ static void a_model_whose_workers_are_gone_is_away(void **state)
     assert_false(waits->has_failed); /* it may come back at once */
     rig.conf.queue_timeout_ns = 0;
     router_expire_queued(&rig.router);
+    rig_flush(&rig);
     assert_int_equal(waits->status, 503);
     assert_non_null(strstr(waits->message, "No worker"));
     rig.conf.queue_max = 0;
@@ -493,7 +502,6 @@ static void a_paused_stream_is_resumed_at_its_length(void **state)
     struct link *d0 = rig_worker(&rig, "d0", PICKER_DECODE, 1, 100);
     struct link *d1 = rig_worker(&rig, "d1", PICKER_DECODE, 2, 100);
     struct rig_client *client = rig_submit(&rig, 10, 20);
-    struct backend backend = router_backend(&rig.router);
 
     client->pauses_on_tokens = true;
     rig_tokens(&rig, d0, 0, 2);
@@ -507,7 +515,7 @@ static void a_paused_stream_is_resumed_at_its_length(void **state)
     assert_false(client->has_ended);
     assert_true(rig_ledgers_are_empty(&rig)); /* the worker is done, the client is not */
     rig_lose(&rig, d1);
-    backend.ops->pause(backend.self, client->handle, false);
+    rig_pause(client, false);
     assert_true(client->has_ended);
     assert_answer(client, 20);
 }
@@ -612,7 +620,7 @@ static void a_failure_may_cancel_the_next_job(void **state)
     a = rig_submit(&rig, 10, 20);
     b = rig_submit(&rig, 10, 20);
     c = rig_submit(&rig, 10, 20);
-    a->handle->sum.n_redispatched = 100; /* one more and it fails */
+    job_of(a->handle)->sum.n_redispatched = 100; /* one more and it fails */
     a->cancels_on_failure = b;
     rig_lose(&rig, d);
     assert_true(a->has_failed);

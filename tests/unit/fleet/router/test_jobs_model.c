@@ -88,7 +88,6 @@ static void step(void)
 {
     uint32_t at = (uint32_t)rng_below(&dice, N_WORKERS);
     struct rig_client *client = any_client();
-    struct backend backend = router_backend(&rig.router);
 
     switch (rng_below(&dice, 16)) {
     case 0:
@@ -101,7 +100,7 @@ static void step(void)
         return;
     case 3:
         if (client != NULL)
-            backend.ops->pause(backend.self, client->handle, rng_below(&dice, 2) == 0);
+            rig_pause(client, rng_below(&dice, 2) == 0);
         return;
     case 4:
         if (links[at] != NULL && rng_below(&dice, 3) == 0) {
@@ -120,6 +119,7 @@ static void step(void)
         router_place_queued(&rig.router);
         router_queue_tell(&rig.router);
         router_expire_queued(&rig.router);
+        rig_flush(&rig);
         return;
     default:
         if (links[at] != NULL)

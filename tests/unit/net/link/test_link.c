@@ -144,6 +144,27 @@ static void refusal_carries_its_reason(void **state)
     assert_true(world_run(world, both_up, SOON_MS));
 }
 
+static bool dialler_knows_field(struct world *world)
+{
+    return world->dialler.link != NULL &&
+           strstr(link_why_down(world->dialler.link)->text, "refuses: ") != NULL;
+}
+
+/* A HELLO with a field out of its range: the peer learns which. */
+static void a_bad_field_is_named_to_the_peer(void **state)
+{
+    struct world *world = *state;
+    char node[] = "d\x07";
+
+    world->dialler.hello.build = node;
+    world_dial(world);
+    assert_true(world_run_polling(world, dialler_knows_field, SOON_MS));
+    assert_non_null(strstr(link_why_down(world->dialler.link)->text, "Hello.build: 'd?' has characters"));
+    assert_int_equal(link_why_down(world->dialler.link)->code, E_PROTO);
+    assert_int_equal(world->dialler.n_up, 0);
+    world->dialler.hello.build = NULL;
+}
+
 static void refusal_by_the_dialler_ends_the_accepted(void **state)
 {
     struct world *world = *state;
@@ -441,6 +462,7 @@ int main(void)
         CASE(messages_arrive_in_order),
         CASE(long_messages_pass),
         CASE(refusal_carries_its_reason),
+        CASE(a_bad_field_is_named_to_the_peer),
         CASE(refusal_by_the_dialler_ends_the_accepted),
         CASE(other_protocol_is_refused),
         CASE(other_key_is_refused),

@@ -96,6 +96,7 @@ static const struct {
     /* numbers */
     {API_CHAT, WITH("'temperature':2.01"), "temperature: Input should be between 0 and 2"},
     {API_CHAT, WITH("'top_p':-1"), "top_p: Input should be between 0 and 1"},
+    {API_CHAT, WITH("'ignore_eos':1"), "ignore_eos: Input should be a valid boolean"},
     {API_CHAT, WITH("'min_p':2"), "min_p: Input should be between 0 and 1"},
     {API_CHAT, WITH("'top_k':-2"), "top_k: Input should be greater than or equal to -1"},
     {API_CHAT, WITH("'frequency_penalty':2.5"), "frequency_penalty: Input should be between -2 and 2"},
@@ -300,7 +301,8 @@ static void fields_arrive(void **state)
             "'top_logprobs':20,'n':3,'seed':-1,'stop':['a','b'],'frequency_penalty':1.5,'presence_penalty':-"
             "2,"
             "'repetition_penalty':1.25,'logit_bias':{'9':-100,'3':0.5},'top_k':-1,'min_p':0.25,'top_p':0.5,"
-            "'temperature':0.5,'max_tokens':5,'max_completion_tokens':7,'reasoning_effort':'high'"),
+            "'temperature':0.5,'max_tokens':5,'max_completion_tokens':7,'ignore_eos':true,'reasoning_effort':"
+            "'high'"),
         &r);
     assert_int_equal(r.n_tools, 2);
     assert_true(r.tools[0].is_strict && !r.tools[1].is_strict);
@@ -325,6 +327,7 @@ static void fields_arrive(void **state)
     assert_true(r.work.sample.top_k == 0 && r.work.sample.min_p == 0.25 && r.work.sample.top_p == 0.5 &&
                 r.work.sample.temperature == 0.5);
     assert_int_equal(r.work.max_new_tokens, 7);
+    assert_true(r.work.ignores_end);
     assert_true(bytes_is(r.effort, "high"));
     assert_int_equal(r.thinking, GEN_THINKING_UNSAID);
     gen_request_fini(&r);

@@ -10,13 +10,15 @@
 #include "base/err.h"
 #include "base/list.h"
 #include "base/str.h"
+#include "serve/endpoint/handle.h"
 
 #define MAX_CACHED     64
 #define FLOOD_PER_TURN 64
 
 enum script { SAY, HANG, WAIT, BREAK, FLOOD };
 
-struct gen_handle {
+struct sim_job {
+    struct gen_handle handle; /* its outbox is unused: the timer calls the front */
     struct list node;
     struct sim *sim;
     struct gen_events events;
@@ -47,7 +49,7 @@ struct sim {
     struct sim_counts counts;
 };
 
-static void job_free(struct gen_handle *job)
+static void job_free(struct sim_job *job)
 {
     list_remove(&job->node);
     ev_timer_free(job->timer);
@@ -56,7 +58,7 @@ static void job_free(struct gen_handle *job)
     free(job);
 }
 
-static void fill_proof(const struct gen_handle *job, struct gen_proof *proof)
+static void fill_proof(const struct sim_job *job, struct gen_proof *proof)
 {
     memset(proof, 0, sizeof(*proof));
     proof->prompt_tokens = job->n_prompt;
@@ -73,7 +75,7 @@ static void fill_proof(const struct gen_handle *job, struct gen_proof *proof)
     snprintf(proof->transport, sizeof(proof->transport), "shm");
 }
 
-static void end_job(struct gen_handle *job, enum gen_end end)
+static void end_job(struct sim_job *job, enum gen_end end)
 {
     struct gen_events events = job->events;
     void *arg = job->arg;
@@ -85,7 +87,7 @@ static void end_job(struct gen_handle *job, enum gen_end end)
     events.on_end(arg, end, &proof);
 }
 
-static void break_job(struct gen_handle *job)
+static void break_job(struct sim_job *job)
 {
     struct gen_failure failure = {529, "overloaded_error", "the sim broke as it was told to", 1};
     struct gen_events events = job->events;
@@ -96,7 +98,7 @@ static void break_job(struct gen_handle *job)
 }
 
 /* Of token number n: -n/8, and of the likeliest, which are it and the ids after it, one less each. */
-static void fill_draw(const struct gen_handle *job, token_id id, struct sample_result *draw)
+static void fill_draw(const struct sim_job *job, token_id id, struct sample_result *draw)
 {
     uint32_t vocab_size = tokenizer_vocab_size(job->sim->opts.model->tokenizer);
 
@@ -109,7 +111,7 @@ static void fill_draw(const struct gen_handle *job, token_id id, struct sample_r
 }
 
 /* Gives one token; false when the job is over or was cancelled from inside. */
-static bool give_token(struct gen_handle *job)
+static bool give_token(struct sim_job *job)
 {
     struct sim *sim = job->sim;
     unsigned cancelled = sim->counts.n_cancelled;
@@ -133,7 +135,7 @@ static bool give_token(struct gen_handle *job)
 
 static void on_timer(void *arg)
 {
-    struct gen_handle *job = arg;
+    struct sim_job *job = arg;
     struct sim *sim = job->sim;
 
     if (!job->is_accepted) {
@@ -191,13 +193,13 @@ static void last_user_text(const struct sim *sim, const struct work_order *job, 
     buf_fini(&all);
 }
 
-static int set_answer(struct gen_handle *job, const char *text)
+static int set_answer(struct sim_job *job, const char *text)
 {
     return tokenizer_encode(job->sim->opts.model->tokenizer, bytes_str(text), TOKEN_PARSE_SPECIAL,
                             SIZE_MAX / 8, &job->answer);
 }
 
-static int set_count(struct gen_handle *job, unsigned n)
+static int set_count(struct sim_job *job, unsigned n)
 {
     struct buf text = {0};
     int rc;
@@ -209,7 +211,7 @@ static int set_count(struct gen_handle *job, unsigned n)
     return rc;
 }
 
-static int choose_script(struct gen_handle *job, const char *user)
+static int choose_script(struct sim_job *job, const char *user)
 {
     struct buf text = {0};
     int rc;
@@ -295,7 +297,7 @@ static int sim_submit(void *self, const struct gen_model *model, struct work_ord
                       struct gen_failure *failure_out)
 {
     struct sim *sim = self;
-    struct gen_handle *job = calloc(1, sizeof(*job));
+    struct sim_job *job = calloc(1, sizeof(*job));
     struct buf user = {0};
     int rc;
 
@@ -331,13 +333,14 @@ static int sim_submit(void *self, const struct gen_model *model, struct work_ord
         return E_NOMEM;
     }
     ev_timer_start(job->timer, sim->opts.accept_ns);
-    *out = job;
+    *out = &job->handle;
     return 0;
 }
 
-static void sim_cancel(void *self, struct gen_handle *job, struct gen_proof *proof_out)
+static void sim_cancel(void *self, struct gen_handle *handle, struct gen_proof *proof_out)
 {
     struct sim *sim = self;
+    struct sim_job *job = container_of(handle, struct sim_job, handle);
 
     if (proof_out != NULL)
         fill_proof(job, proof_out);
@@ -345,11 +348,11 @@ static void sim_cancel(void *self, struct gen_handle *job, struct gen_proof *pro
     job_free(job);
 }
 
-static void sim_pause(void *self, struct gen_handle *job, bool is_paused)
+static void sim_pause(void *self, struct gen_handle *handle, bool is_paused)
 {
     struct sim *sim = self;
 
-    job->is_paused = is_paused;
+    container_of(handle, struct sim_job, handle)->is_paused = is_paused;
     if (is_paused)
         sim->counts.n_pauses++;
     else
@@ -399,7 +402,7 @@ void sim_free(struct sim *sim)
     if (sim == NULL)
         return;
     list_for_each_safe (node, spare, &sim->jobs)
-        job_free(container_of(node, struct gen_handle, node));
+        job_free(container_of(node, struct sim_job, node));
     for (unsigned i = 0; i < MAX_CACHED; i++)
         token_ids_fini(&sim->cached[i]);
     free(sim);

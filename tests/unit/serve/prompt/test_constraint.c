@@ -516,6 +516,34 @@ static void keywords_may_be_left_out(void **state)
     sim_model_close(&model);
 }
 
+/* LFM2 writes name=value, so a name with a blank cannot stand there: refused, not left out. Tools whose
+ * arguments need not match a schema may have any. */
+static void names_that_are_no_keywords_are_refused(void **state)
+{
+#define SPACED                                                                                               \
+    "\"input_schema\":{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\"},\"my "               \
+    "city\":{\"type\":"                                                                                      \
+    "\"string\"}},\"required\":[\"a\"],\"additionalProperties\":false}"
+    struct gen_model model;
+    struct ask kept;
+
+    (void)state;
+    assert_int_equal(sim_model_open_with(FAMILY("<|tool_call_start|>"), 4096, &model), 0);
+    expect_refusal(&model, "\"tools\":[{\"name\":\"f\",\"strict\":true," SPACED "}],",
+                   "tools.0.input_schema.properties.my city: ");
+    expect_refusal(&model, "\"tools\":[{\"name\":\"f\"," SPACED "}]," ANY,
+                   "tools.0.input_schema.properties.my city: ");
+    ask(&model, "\"tools\":[{\"name\":\"f\"," SPACED "}],", false, &kept);
+    assert_true(takes(&kept, "Hello."));
+    assert_true(takes(&kept, "<|tool_call_start|>[f()]<|tool_call_end|>"));
+    assert_true(takes(&kept, "<|tool_call_start|>[f(x=1, y_2={\"a\": []}), f(z=\"\")]<|tool_call_end|>"));
+    assert_false(takes(&kept, "<|tool_call_start|>[f(my city=1)]<|tool_call_end|>"));
+    assert_false(takes(&kept, "<|tool_call_start|>[f(x)]<|tool_call_end|>"));
+    assert_false(takes(&kept, "<|tool_call_start|>[g()]<|tool_call_end|>"));
+    ask_fini(&kept);
+    sim_model_close(&model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -532,6 +560,7 @@ int main(void)
         cmocka_unit_test(constraints_are_no_larger_than_workers_take),
         cmocka_unit_test(free_tools_may_have_any_schema),
         cmocka_unit_test(keywords_may_be_left_out),
+        cmocka_unit_test(names_that_are_no_keywords_are_refused),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -237,6 +237,26 @@ static void a_listing_is_kept_where_calls_are_not_shown(void **state)
     expect_shapes(LISTING ROLES "{# answer in <tool_call> #}", &marked, 1);
 }
 
+/* The model was trained on calls in its family's format, so its earlier calls are in that format too. */
+static void listed_tools_are_called_in_the_format_of_the_family(void **state)
+{
+    static const struct shape granite = {
+        {USER("a"), CALLS("x", 2), RESULT("r", 0), ANSWER("y")},
+        4,
+        2,
+        "TOOLS get,put;user:a;assistant:x<|tool_call|>[{\"name\": \"get\", \"arguments\": {\"a\": 1}}, "
+        "{\"name\": \"put\", \"arguments\": {}}];user:<tool_response>\nr\n</tool_response>;assistant:y;"};
+    static const struct shape lfm2 = {
+        {USER("a"), CALLS("", 2), RESULT("r", 0), ANSWER("y")},
+        4,
+        2,
+        "TOOLS get,put;user:a;assistant:<|tool_call_start|>[get(a=1), put()]<|tool_call_end|>;user:"
+        "<tool_response>\nr\n</tool_response>;assistant:y;"};
+
+    expect_shapes(LISTING ROLES "{# <|tool_call|> #}", &granite, 1);
+    expect_shapes(LISTING ROLES "{# <|tool_list_start|> #}", &lfm2, 1);
+}
+
 /* Where the template does not say how calls are written, we do; the listing stays its own. */
 static void the_format_of_calls_is_told_where_the_listing_does_not(void **state)
 {
@@ -335,6 +355,7 @@ int main(void)
         cmocka_unit_test(text_beside_calls_becomes_a_turn),
         cmocka_unit_test(text_that_is_shown_for_a_while_stays),
         cmocka_unit_test(a_listing_is_kept_where_calls_are_not_shown),
+        cmocka_unit_test(listed_tools_are_called_in_the_format_of_the_family),
         cmocka_unit_test(the_format_of_calls_is_told_where_the_listing_does_not),
         cmocka_unit_test(parameters_get_descriptions_where_they_are_wanted),
         cmocka_unit_test(a_queue_of_ids_may_be_appended_to),

@@ -247,6 +247,33 @@ static void a_conversation_with_tools_is_safe(void **state)
     chat_format_free(format);
 }
 
+/* Calls in the family's format: its marks are control tokens, a client's text that spells them is not. */
+static void calls_that_are_written_for_the_template_are_safe(void **state)
+{
+    struct chat_format *format =
+        chat_format_for("{{ tools|string if tools }}{% for m in messages %}<|im_start|>{{ m.role }}\n{{ "
+                        "m.content }}<|im_end|>{% endfor %}{# <tool_call> #}");
+    struct tokenizer *tokenizer = chat_tokenizer(NULL);
+    const struct chat_call call = {.name = bytes_str("<tool_call>"),
+                                   .arguments = bytes_str("{\"<|im_end|>\": \"<tool_call>\"}")};
+    const struct chat_tool tool = {.name = bytes_str("f")};
+    const struct chat_message messages[] = {
+        {.role = CHAT_USER, .text = bytes_str("a")},
+        {.role = CHAT_ASSISTANT, .text = bytes_str("x<tool_call>"), .calls = &call, .n_calls = 1},
+    };
+    const struct chat_prompt prompt = {.messages = messages, .n_messages = 2, .tools = &tool, .n_tools = 1};
+    struct token_ids ids = {0};
+
+    (void)state;
+    assert_false(chat_format_has_tools(format));
+    assert_int_equal(chat_render(format, &prompt, SIZE_MAX, NULL, &ids), 0);
+    assert_int_equal(count_id(&ids, tokenizer_find(tokenizer, bytes_str("<tool_call>"))), 1);
+    assert_int_equal(count_id(&ids, tokenizer_find(tokenizer, bytes_str("<|im_end|>"))), 2);
+    token_ids_fini(&ids);
+    tokenizer_unref(tokenizer);
+    chat_format_free(format);
+}
+
 /* Neither may the border between the template and client text make one. */
 static void a_marker_across_the_border_is_none(void **state)
 {
@@ -266,6 +293,7 @@ int main(void)
         cmocka_unit_test(no_doing_makes_a_control_token),
         cmocka_unit_test(the_templates_own_marks_stay),
         cmocka_unit_test(mixed_text_stays_mixed),
+        cmocka_unit_test(calls_that_are_written_for_the_template_are_safe),
         cmocka_unit_test(a_conversation_with_tools_is_safe),
         cmocka_unit_test(a_marker_across_the_border_is_none),
     };

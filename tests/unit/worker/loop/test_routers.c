@@ -64,6 +64,10 @@ const char *link_peer_address(const struct link *link)
     return "test";
 }
 
+void link_beat(struct link *link)
+{
+}
+
 int link_send(struct link *link, enum frame_type type, const ProtobufCMessage *message)
 {
     const Baton__Tokens *tokens = (const Baton__Tokens *)message;
@@ -188,9 +192,9 @@ static void answers_for_a_former_life_stay_here(void **state)
     report_free(report);
 }
 
-static struct answer *add_answer(struct report *report, uint64_t request, uint32_t index, token_id id)
+static struct task_answer *add_answer(struct report *report, uint64_t request, uint32_t index, token_id id)
 {
-    struct answer *answer = report_answer(report, &id, 1);
+    struct task_answer *answer = report_answer(report, &id, 1);
 
     answer->router_epoch = 5;
     answer->request = request;
@@ -240,7 +244,7 @@ static void much_news_goes_in_several_frames(void **state)
     for (uint32_t k = 0; k < SAMPLE_MAX_TOP; k++)
         draw.top[k] = (struct sample_top){.id = 4000000000u - k, .logprob = -1.5f * (float)k};
     for (uint32_t i = 0; i < 10000; i++) {
-        struct answer *answer = report_answer(report, &draw.id, 1);
+        struct task_answer *answer = report_answer(report, &draw.id, 1);
 
         answer->router_epoch = i % 100 == 7 ? 4 : 5;
         answer->request = UINT64_MAX - i;

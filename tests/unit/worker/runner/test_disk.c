@@ -12,6 +12,8 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "cache/kv/pool_cache.h"
+#include "cache/kv/pool_quota.h"
 #include "cache/kv/tier.h"
 #include "cache/prefix/tenant.h"
 #include "worker/runner/disk_priv.h"
@@ -81,7 +83,7 @@ void kv_tier_each(const struct kv_tier *self, uint32_t most,
 }
 
 int kv_tier_write(struct kv_tier *self, kv_tenant tenant, kv_block_id id, const struct block_hash *hash,
-                  uint64_t wanted_unix_ns)
+                  uint64_t pin_end_unix_ns)
 {
     self->written_for = tenant;
     self->n_writes++;
@@ -176,6 +178,8 @@ static int setup(void **state)
     engine.opts.n_blocks = N_BLOCKS;
     engine.opts.max_queue = 3;
     engine.opts.disk.path = "played";
+    memcpy(engine.opts.prefix_key, key, sizeof(key));
+    strcpy(engine.opts.model_fingerprint, "00");
     engine.opts.engine.info.layout =
         (struct kv_layout){.n_layers = 1, .n_kv_heads = 1, .k_dim = 32, .v_dim = 32, .block_tokens = TOKENS};
     worker_disk_open(&engine);
@@ -198,6 +202,8 @@ static int teardown(void **state)
     tier.n_done = tier.n_begun; /* whatever is under way ends */
     tier.write_with = E_EXISTS;
     worker_disk_turn(&engine);
+    for (uint32_t i = 0; i < N_TASKS; i++)
+        worker_chain_free(&tasks[i]);
     kv_pool_counts(engine.pool, &counts);
     assert_int_equal(counts.n_leased + counts.n_filling + counts.n_sealed + counts.n_zombie, 0);
     worker_disk_close(&engine);
@@ -216,7 +222,7 @@ static void put_on_disk(uint32_t n)
 
 static bool waits(uint32_t task)
 {
-    return worker_disk_wait(&engine, &tasks[task], &roots);
+    return worker_disk_wait(&engine, &tasks[task]);
 }
 
 /* ---- tests ---- */

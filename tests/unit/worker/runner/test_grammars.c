@@ -47,7 +47,7 @@ static struct heard heard[64];
 static void hear(const struct report *report)
 {
     for (uint32_t i = 0; i < report->n_answers; i++) {
-        const struct answer *answer = &report->answers[i];
+        const struct task_answer *answer = &report->answers[i];
         struct heard *of = &heard[answer->request];
 
         for (uint32_t k = 0; k < answer->n_ids; k++)

@@ -133,7 +133,7 @@ static void a_report_holds_how_tokens_were_drawn(void **state)
     token_id id = 4;
 
     for (uint32_t i = 0; i < 100; i++) {
-        struct answer *answer = report_answer(report, &id, 1);
+        struct task_answer *answer = report_answer(report, &id, 1);
 
         assert_non_null(answer);
         if (i % 2)

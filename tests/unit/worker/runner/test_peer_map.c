@@ -45,7 +45,7 @@ size_t link_queued_bytes(const struct link *link)
     return queued_bytes;
 }
 
-int worker_engine_tell(struct worker_engine *to, struct peer_blocks *blocks)
+int worker_engine_tell(struct worker_engine *to, struct block_list *blocks)
 {
     if (is_full && blocks->n > 0) {
         free(blocks);

@@ -3,8 +3,10 @@
  * moves nothing and confirms everything: the whole way of a hand-off, and what may go wrong with it. */
 #include "tests/unit/check.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/err.h"
@@ -20,10 +22,12 @@
 struct side {
     struct worker_engine engine;
     struct side *other;
+    struct engine sim;
+    bool is_spoilt; /* all logits are NaN */
     bool link_is_up;
     struct tr_event events[256]; /* of the transport, to come */
     uint32_t n_events;
-    struct answer answers[MAX_WORD];
+    struct task_answer answers[MAX_WORD];
     uint32_t n_answers, n_drawn, ids[MAX_WORD];
 };
 
@@ -120,6 +124,22 @@ int tr_stop_push(struct tr_node *node, uint64_t id)
 
 /* ---- two workers ---- */
 
+/* The simulated engine, or one whose logits are not finite. */
+static int step(void *self, const struct engine_batch *batch, struct sample_result *results_out)
+{
+    struct side *side = self;
+    int rc = engine_step(&side->sim, batch, results_out);
+
+    for (uint32_t i = 0; i < batch->n_items && rc == 0 && side->is_spoilt; i++) {
+        if (batch->items[i].wants_token)
+            results_out[0] = (struct sample_result){.id = TOKEN_NONE, .is_spoilt = true};
+        results_out += 1 + batch->items[i].n_drafts;
+    }
+    return rc;
+}
+
+static const struct engine_ops engine_ops = {.step = step};
+
 static void open_side(struct side *side, struct side *other, struct metrics *metrics)
 {
     struct worker_engine *engine = &side->engine;
@@ -141,7 +161,8 @@ static void open_side(struct side *side, struct side *other, struct metrics *met
     side->link_is_up = true;
     sim.layout = (struct kv_layout){
         .n_layers = 2, .n_kv_heads = 1, .k_dim = 32, .v_dim = 32, .type = KV_F16, .block_tokens = 16};
-    assert_int_equal(engine_sim_new(&sim, &engine->opts.engine), 0);
+    assert_int_equal(engine_sim_new(&sim, &side->sim), 0);
+    engine->opts.engine = (struct engine){.ops = &engine_ops, .self = side, .info = side->sim.info};
     engine->opts.grant_timeout_ns = 10 * NS_PER_S;
     engine->opts.metrics = metrics;
     engine->opts.n_blocks = N_BLOCKS;
@@ -152,6 +173,7 @@ static void open_side(struct side *side, struct side *other, struct metrics *met
         metric_single(metrics, METRIC_COUNTER, "test_total", "Test.");
     assert_int_equal(mailbox_new(1024, &engine->reports), 0);
     assert_int_equal(mailbox_new(1024, &engine->commands), 0);
+    worker_health_open(engine);
     assert_int_equal(worker_tasks_open(engine), 0);
     assert_int_equal(worker_transfers_open(engine), 0);
     assert_int_equal(kv_pool_new(&pool, &engine->pool), 0);
@@ -173,7 +195,7 @@ static void close_side(struct side *side)
     report_free(engine->pending[0]);
     mailbox_free(engine->reports);
     mailbox_free(engine->commands);
-    engine_free(&engine->opts.engine);
+    engine_free(&side->sim);
 }
 
 static struct metrics *metrics;
@@ -204,7 +226,7 @@ static void take_answers(struct side *side)
 
     side->engine.pending[0] = NULL;
     for (uint32_t i = 0; report != NULL && i < report->n_answers; i++) {
-        const struct answer *answer = &report->answers[i];
+        const struct task_answer *answer = &report->answers[i];
 
         for (uint32_t k = 0; k < answer->n_ids; k++)
             side->ids[answer->first_index + k] = report->ids[answer->ids_at + k];
@@ -263,7 +285,7 @@ static void submit(struct side *side, enum task_mode mode, uint64_t request, uin
     free(spec.order.tokens);
 }
 
-static const struct answer *last_word(const struct side *side, uint64_t request)
+static const struct task_answer *last_word(const struct side *side, uint64_t request)
 {
     for (uint32_t i = side->n_answers; i > 0; i--)
         if (side->answers[i - 1].request == request && side->answers[i - 1].finish != 0)
@@ -430,6 +452,70 @@ static void a_peer_cannot_end_an_answer(void **state)
     assert_quiet(&d);
 }
 
+/* Turns both; true if the log then has an error of that name. */
+static bool turn_and_log(uint32_t n, const char *event)
+{
+    char log[4096] = "";
+    FILE *file = tmpfile();
+    int saved = dup(STDERR_FILENO);
+
+    dup2(fileno(file), STDERR_FILENO);
+    turn_both(n);
+    dup2(saved, STDERR_FILENO);
+    close(saved);
+    rewind(file);
+    log[fread(log, 1, sizeof(log) - 1, file)] = '\0';
+    fclose(file);
+    return strstr(log, event) != NULL;
+}
+
+static void assert_spoilt(const struct side *side, uint64_t request)
+{
+    const struct task_answer *word = last_word(side, request);
+
+    assert_non_null(word);
+    assert_int_equal(word->finish, BATON__FINISH__FINISH_FAILED);
+    assert_int_equal(word->error, E_NUMERICS);
+    assert_true(metric_value(side->engine.health.m_spoilt) == 1);
+}
+
+/* The prefill worker's logits are NaN: it reports the error instead of a token, and pushes nothing that it
+ * computed. The decode worker computes the whole prompt. */
+static void spoilt_logits_of_the_first_worker_are_an_error(void **state)
+{
+    p.is_spoilt = true;
+    submit(&d, TASK_DECODE, 1, 100, 10);
+    submit(&p, TASK_PREFILL, 1, 100, 10);
+    assert_true(turn_and_log(40, "answer_spoilt"));
+    assert_spoilt(&p, 1);
+    assert_int_equal(p.n_drawn, 0);
+    assert_int_equal(last_word(&d, 1)->finish, BATON__FINISH__FINISH_LENGTH);
+    assert_int_equal(d.n_drawn, 10);
+    assert_int_equal(last_word(&d, 1)->stats.n_transferred, 0);
+    assert_quiet(&p);
+    assert_quiet(&d);
+}
+
+/* The handed-over blocks make the decode worker's logits NaN: the answer ends with the error behind the first
+ * worker's token, and the received blocks are not found by the next prompt. */
+static void spoilt_blocks_of_the_first_worker_are_an_error(void **state)
+{
+    d.is_spoilt = true;
+    submit(&d, TASK_DECODE, 1, 100, 10);
+    submit(&p, TASK_PREFILL, 1, 100, 10);
+    assert_true(turn_and_log(40, "answer_spoilt"));
+    assert_int_equal(last_word(&p, 1)->finish, BATON__FINISH__FINISH_HANDED_OFF);
+    assert_spoilt(&d, 1);
+    assert_int_equal(last_word(&d, 1)->stats.n_transferred, 100);
+    d.is_spoilt = false;
+    submit(&d, TASK_LOCAL, 301, 100, 10); /* the same tokens */
+    turn_both(40);
+    assert_int_equal(last_word(&d, 301)->finish, BATON__FINISH__FINISH_LENGTH);
+    assert_int_equal(last_word(&d, 301)->stats.n_reused, 0);
+    assert_quiet(&p);
+    assert_quiet(&d);
+}
+
 static void twice_is_refused_and_harmless(void **state)
 {
     submit(&d, TASK_LOCAL, 1, 20, 5);
@@ -498,6 +584,8 @@ int main(void)
         T(proceed_of_an_unknown_request_is_answered),
         T(a_refused_ticket_leaves_no_trace),
         T(a_peer_cannot_end_an_answer),
+        T(spoilt_logits_of_the_first_worker_are_an_error),
+        T(spoilt_blocks_of_the_first_worker_are_an_error),
         T(twice_is_refused_and_harmless),
         T(a_former_life_is_forgotten),
         T(anything_ends),

@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "cache/kv/pool_cache.h"
 #include "proto/capabilities.h"
 #include "tests/unit/worker/runner/share_rig.h"
 #include "worker/runner/block_map_priv.h"
@@ -238,6 +239,7 @@ void worker_tasks_go_on(struct worker_engine *engine, struct task *task)
     n_fetched += task->fetched_to - task->fetched_from;
     assert_right(node, hashes, n);
     compute(node, hashes, n);
+    worker_chain_free(task);
     free(task->spec.order.tokens);
 }
 
@@ -275,6 +277,7 @@ static void cancel_task(struct node *node)
     worker_prefix_fetch_leave(&node->engine, &client->task);
     assert_null(client->task.fetch);
     client->is_used = client->is_waiting = false;
+    worker_chain_free(&client->task);
     free(client->task.spec.order.tokens);
     n_cancelled++;
 }

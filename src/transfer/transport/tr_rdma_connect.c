@@ -20,14 +20,14 @@
 #include "base/err.h"
 #include "base/log.h"
 
-static int make_side(struct tr_conn *conn, struct fault *fault)
+static int rdma_connect_make_side(struct tr_conn *conn, struct fault *fault)
 {
     struct rdma_side *side = calloc(1, sizeof(*side));
 
     if (side == NULL)
         return fault_set(fault, E_NOMEM, "no memory for a connection");
     list_init(&side->undead);
-    list_init(&side->shipments);
+    list_init(&side->pushes);
     list_init(&side->due);
     side->node = conn->owner;
     side->conn = conn;
@@ -36,7 +36,7 @@ static int make_side(struct tr_conn *conn, struct fault *fault)
     return 0;
 }
 
-static void drop_pair(struct rdma_pair *pair)
+static void rdma_connect_drop_pair(struct rdma_pair *pair)
 {
     unsigned n_left = 0;
 
@@ -49,7 +49,8 @@ static void drop_pair(struct rdma_pair *pair)
     pair->rail = NULL;
 }
 
-static int make_qps(struct rdma_side *side, struct rdma_pair *pair, unsigned n, struct fault *fault)
+static int rdma_connect_make_qps(struct rdma_side *side, struct rdma_pair *pair, unsigned n,
+                                 struct fault *fault)
 {
     for (unsigned i = 0; i < n; i++) {
         int err = rdma_qp_new(side, pair->rail, !side->is_dialler, fault, &pair->qps[i]);
@@ -63,7 +64,7 @@ static int make_qps(struct rdma_side *side, struct rdma_pair *pair, unsigned n, 
     return 0;
 }
 
-static int say_rail(struct rdma_side *side, const struct rdma_pair *pair, unsigned n_rails)
+static int rdma_connect_send_rail(struct rdma_side *side, const struct rdma_pair *pair, unsigned n_rails)
 {
     struct kv_frame frame = {.type = KV_FRAME_RAIL};
     struct kv_frame_rail *rail = &frame.as.rail;
@@ -93,7 +94,7 @@ static int say_rail(struct rdma_side *side, const struct rdma_pair *pair, unsign
 
 /* ---- dialler ---- */
 
-static int offer(struct rdma_side *side, struct fault *fault)
+static int rdma_connect_offer(struct rdma_side *side, struct fault *fault)
 {
     struct tr_rdma *rdma = side->node->rdma;
     unsigned n = 0;
@@ -104,24 +105,25 @@ static int offer(struct rdma_side *side, struct fault *fault)
         if (!rdma_may_use(side->node, rdma->rails[i], side->conn->peer->address))
             continue;
         pair->rail = rdma->rails[i];
-        if (make_qps(side, pair, TR_RDMA_QPS, fault) != 0) {
+        if (rdma_connect_make_qps(side, pair, TR_RDMA_QPS, fault) != 0) {
             log_warn("kv_rdma_rail_unused", LOG_STR("rail", pair->rail->name),
                      LOG_STR("reason", fault->text));
-            drop_pair(pair);
+            rdma_connect_drop_pair(pair);
             continue;
         }
         n++;
     }
     side->n_pairs = n;
     for (unsigned i = 0; i < n; i++)
-        if (say_rail(side, &side->pairs[i], n) != 0)
+        if (rdma_connect_send_rail(side, &side->pairs[i], n) != 0)
             return fault_set(fault, E_IO, "connection lost");
     return n > 0
                ? 0
                : fault_set(fault, E_UNSUPPORTED, "no rail can be used towards %s", tr_conn_name(side->conn));
 }
 
-static int on_rail_answer(struct rdma_side *side, const struct kv_frame_rail *rail, struct fault *fault)
+static int rdma_connect_on_rail_answer(struct rdma_side *side, const struct kv_frame_rail *rail,
+                                       struct fault *fault)
 {
     struct rdma_pair *pair = &side->pairs[rail->index];
 
@@ -133,7 +135,7 @@ static int on_rail_answer(struct rdma_side *side, const struct kv_frame_rail *ra
     pair->theirs = *rail;
     side->n_answered++;
     if (rail->n_qps == 0) {
-        drop_pair(pair);
+        rdma_connect_drop_pair(pair);
         return 0;
     }
     while (pair->n_qps > rail->n_qps)
@@ -144,7 +146,8 @@ static int on_rail_answer(struct rdma_side *side, const struct kv_frame_rail *ra
 
 /* Checks that regions come in order, without a gap, have one length except the last, consist of whole
  * pieces, and cover exactly the arena. */
-static int on_region(struct rdma_side *side, const struct kv_frame_region *region, struct fault *fault)
+static int rdma_connect_on_region(struct rdma_side *side, const struct kv_frame_region *region,
+                                  struct fault *fault)
 {
     const struct kv_frame_hello *peer = &side->conn->peer_geometry;
     struct rdma_pair *pair = &side->pairs[region->rail];
@@ -167,7 +170,7 @@ static int on_region(struct rdma_side *side, const struct kv_frame_region *regio
     return 0;
 }
 
-static bool has_all_answers(const struct rdma_side *side)
+static bool rdma_connect_has_all_answers(const struct rdma_side *side)
 {
     if (side->n_answered < side->n_pairs)
         return false;
@@ -177,7 +180,7 @@ static bool has_all_answers(const struct rdma_side *side)
     return true;
 }
 
-static int connect_all(struct rdma_side *side, struct fault *fault)
+static int rdma_connect_connect_all(struct rdma_side *side, struct fault *fault)
 {
     unsigned n = 0;
 
@@ -195,32 +198,33 @@ static int connect_all(struct rdma_side *side, struct fault *fault)
     return 1;
 }
 
-static int share_as_dialler(struct rdma_side *side, struct fault *fault)
+static int rdma_connect_as_dialler(struct rdma_side *side, struct fault *fault)
 {
     struct kv_frame frame;
-    int rc = side->n_pairs == 0 ? offer(side, fault) : 0;
+    int rc = side->n_pairs == 0 ? rdma_connect_offer(side, fault) : 0;
 
     if (rc != 0)
         return rc;
-    while (!has_all_answers(side)) {
+    while (!rdma_connect_has_all_answers(side)) {
         rc = tr_conn_read_frame(side->conn, fault, &frame);
         if (rc <= 0)
             return rc;
         if (frame.type == KV_FRAME_RAIL)
-            rc = on_rail_answer(side, &frame.as.rail, fault);
+            rc = rdma_connect_on_rail_answer(side, &frame.as.rail, fault);
         else if (frame.type == KV_FRAME_REGION)
-            rc = on_region(side, &frame.as.region, fault);
+            rc = rdma_connect_on_region(side, &frame.as.region, fault);
         else
             rc = fault_set(fault, E_PROTO, "frame type %d while rails are paired", frame.type);
         if (rc < 0)
             return rc;
     }
-    return connect_all(side, fault);
+    return rdma_connect_connect_all(side, fault);
 }
 
 /* ---- acceptor ---- */
 
-static struct rdma_rail *choose_rail(const struct rdma_side *side, const struct kv_frame_rail *theirs)
+static struct rdma_rail *rdma_connect_choose_rail(const struct rdma_side *side,
+                                                  const struct kv_frame_rail *theirs)
 {
     const struct tr_rdma *rdma = side->node->rdma;
     struct rdma_rail *best = NULL;
@@ -239,10 +243,10 @@ static struct rdma_rail *choose_rail(const struct rdma_side *side, const struct 
     return best;
 }
 
-static int accept_pair(struct rdma_side *side, struct rdma_pair *pair, struct fault *fault)
+static int rdma_connect_accept_pair(struct rdma_side *side, struct rdma_pair *pair, struct fault *fault)
 {
     unsigned n = pair->theirs.n_qps < TR_RDMA_QPS ? pair->theirs.n_qps : TR_RDMA_QPS;
-    int err = make_qps(side, pair, n, fault);
+    int err = rdma_connect_make_qps(side, pair, n, fault);
 
     for (unsigned i = 0; i < pair->n_qps && err == 0; i++) {
         err = rdma_qp_post_receives(pair->qps[i], pair->qps[i]->n_receives, fault);
@@ -255,7 +259,8 @@ static int accept_pair(struct rdma_side *side, struct rdma_pair *pair, struct fa
     return err;
 }
 
-static int on_rail_offer(struct rdma_side *side, const struct kv_frame_rail *rail, struct fault *fault)
+static int rdma_connect_on_rail_offer(struct rdma_side *side, const struct kv_frame_rail *rail,
+                                      struct fault *fault)
 {
     struct rdma_pair *pair = &side->pairs[side->n_pairs];
     int err;
@@ -264,20 +269,20 @@ static int on_rail_offer(struct rdma_side *side, const struct kv_frame_rail *rai
         (side->n_pairs > 0 && rail->n_rails != side->pairs[0].theirs.n_rails) || rail->n_qps == 0)
         return fault_set(fault, E_PROTO, "RAIL %u of %u out of turn", rail->index, rail->n_rails);
     pair->theirs = *rail;
-    pair->rail = choose_rail(side, rail);
+    pair->rail = rdma_connect_choose_rail(side, rail);
     side->n_pairs++;
     if (pair->rail == NULL)
         return 0;
-    err = accept_pair(side, pair, fault);
+    err = rdma_connect_accept_pair(side, pair, fault);
     if (err != 0) {
         log_warn("kv_rdma_rail_unused", LOG_STR("rail", pair->rail->name),
                  LOG_STR("peer", tr_conn_name(side->conn)), LOG_STR("reason", fault->text));
-        drop_pair(pair);
+        rdma_connect_drop_pair(pair);
     }
     return 0;
 }
 
-static bool is_all_bound(const struct rdma_side *side)
+static bool rdma_connect_is_all_bound(const struct rdma_side *side)
 {
     for (unsigned p = 0; p < side->n_pairs; p++)
         for (unsigned i = 0; i < side->pairs[p].n_qps; i++)
@@ -286,7 +291,7 @@ static bool is_all_bound(const struct rdma_side *side)
     return true;
 }
 
-static int say_regions(struct rdma_side *side, const struct rdma_pair *pair)
+static int rdma_connect_send_regions(struct rdma_side *side, const struct rdma_pair *pair)
 {
     const struct rdma_regions *regions = &pair->rail->regions;
     int err = 0;
@@ -306,7 +311,7 @@ static int say_regions(struct rdma_side *side, const struct rdma_pair *pair)
     return err;
 }
 
-static int share_as_acceptor(struct rdma_side *side, struct fault *fault)
+static int rdma_connect_as_acceptor(struct rdma_side *side, struct fault *fault)
 {
     struct kv_frame frame;
     int rc;
@@ -316,33 +321,33 @@ static int share_as_acceptor(struct rdma_side *side, struct fault *fault)
         if (rc <= 0)
             return rc;
         rc = frame.type == KV_FRAME_RAIL
-                 ? on_rail_offer(side, &frame.as.rail, fault)
+                 ? rdma_connect_on_rail_offer(side, &frame.as.rail, fault)
                  : fault_set(fault, E_PROTO, "frame type %d instead of RAIL", frame.type);
         if (rc < 0)
             return rc;
     }
-    if (!is_all_bound(side))
+    if (!rdma_connect_is_all_bound(side))
         return 0; /* a completion wakes this connection */
     for (unsigned i = 0; i < side->n_pairs; i++) {
-        rc = say_rail(side, &side->pairs[i], side->n_pairs);
+        rc = rdma_connect_send_rail(side, &side->pairs[i], side->n_pairs);
         if (rc == 0 && side->pairs[i].n_qps > 0)
-            rc = say_regions(side, &side->pairs[i]);
+            rc = rdma_connect_send_regions(side, &side->pairs[i]);
         if (rc != 0)
             return fault_set(fault, rc, "connection lost");
     }
     return 1;
 }
 
-int tr_rdma_share(struct tr_conn *conn, struct fault *fault)
+int tr_rdma_connect(struct tr_conn *conn, struct fault *fault)
 {
     struct rdma_side *side;
 
-    if (conn->moving == NULL && make_side(conn, fault) != 0)
+    if (conn->moving == NULL && rdma_connect_make_side(conn, fault) != 0)
         return fault->code;
     side = conn->moving;
     if (side->is_broken) {
         *fault = side->fault;
         return fault->code;
     }
-    return side->is_dialler ? share_as_dialler(side, fault) : share_as_acceptor(side, fault);
+    return side->is_dialler ? rdma_connect_as_dialler(side, fault) : rdma_connect_as_acceptor(side, fault);
 }

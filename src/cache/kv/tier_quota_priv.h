@@ -10,18 +10,18 @@
  * when its last file is gone.
  *
  * No I/O, no state but the table; engine thread only. */
-#ifndef CACHE_KV_TIER_SHARE_PRIV_H
-#define CACHE_KV_TIER_SHARE_PRIV_H
+#ifndef CACHE_KV_TIER_QUOTA_PRIV_H
+#define CACHE_KV_TIER_QUOTA_PRIV_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "cache/kv/pool.h"
+#include "cache/kv/pool_quota.h"
 #include "cache/kv/tier_record_priv.h"
 
 enum { TIER_PLACES = KV_MAX_TENANTS, TIER_NO_PLACE = TIER_PLACES };
 
-struct tier_share { /* of one tenant */
+struct tier_quota { /* of one tenant */
     uint8_t digest[TIER_TENANT_BYTES];
     kv_tenant number; /* when is_known */
     bool is_known;
@@ -29,21 +29,21 @@ struct tier_share { /* of one tenant */
     uint64_t bytes; /* charged bytes of its files */
 };
 
-struct tier_shares {
-    struct tier_share all[TIER_PLACES]; /* [0]: anonymous, and tenants that found no place */
+struct tier_quotas {
+    struct tier_quota all[TIER_PLACES]; /* [0]: anonymous, and tenants that found no place */
     unsigned n_seen;                    /* places ever used */
 };
 
-void tier_shares_init(struct tier_shares *shares, const uint8_t nobody[TIER_TENANT_BYTES]);
+void tier_quotas_init(struct tier_quotas *quotas, const uint8_t nobody[TIER_TENANT_BYTES]);
 /* The place of a tenant that has files and whose number is known (or of KV_TENANT_NONE), or TIER_NO_PLACE. */
-unsigned tier_shares_find(const struct tier_shares *shares, kv_tenant tenant);
+unsigned tier_quotas_find(const struct tier_quotas *quotas, kv_tenant tenant);
 /* The place of a digest; a tenant without files gets a new one.  0 when no place is left. */
-unsigned tier_shares_place(struct tier_shares *shares, const uint8_t digest[TIER_TENANT_BYTES]);
+unsigned tier_quotas_place(struct tier_quotas *quotas, const uint8_t digest[TIER_TENANT_BYTES]);
 /* Stores the tenant's number at its place; does nothing for [0]. */
-void tier_shares_name(struct tier_shares *shares, unsigned at, kv_tenant tenant);
+void tier_quotas_name(struct tier_quotas *quotas, unsigned at, kv_tenant tenant);
 /* Adds n_files and their charged bytes to a place; both may be negative. */
-void tier_shares_add(struct tier_shares *shares, unsigned at, int32_t n_files, int64_t bytes);
-uint32_t tier_shares_tenants(const struct tier_shares *shares); /* tenants that have files */
+void tier_quotas_add(struct tier_quotas *quotas, unsigned at, int32_t n_files, int64_t bytes);
+uint32_t tier_quotas_tenants(const struct tier_quotas *quotas); /* tenants that have files */
 
 /* A request for room: for which tenant and for what. */
 struct tier_wish {
@@ -59,9 +59,9 @@ struct tier_first { /* the tenant's next segment to evict */
 };
 
 /* The quota: an equal part of the disk for each tenant that has files, and for the one that wants room. */
-uint64_t tier_shares_each(const struct tier_shares *shares, const struct tier_wish *wish);
+uint64_t tier_quotas_each(const struct tier_quotas *quotas, const struct tier_wish *wish);
 /* The place whose next file is evicted.  TIER_NO_PLACE: no file may be. */
-unsigned tier_shares_victim(const struct tier_shares *shares, const struct tier_first firsts[TIER_PLACES],
+unsigned tier_quotas_victim(const struct tier_quotas *quotas, const struct tier_first firsts[TIER_PLACES],
                             const struct tier_wish *wish);
 
 #endif

@@ -9,7 +9,8 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "cache/kv/tier_share_priv.h"
+#include "cache/kv/pool_quota.h"
+#include "cache/kv/tier_quota_priv.h"
 
 enum { DISK = 100000, N_TENANTS = 6, MAX_FILES = 512, FILE_BYTES = 1000, N_RANKS = 3 };
 
@@ -19,7 +20,7 @@ struct file {
 };
 
 static struct file files[MAX_FILES]; /* bytes 0: none */
-static struct tier_shares shares;
+static struct tier_quotas quotas;
 static uint64_t now;
 
 static void digest_of(kv_tenant tenant, uint8_t out[TIER_TENANT_BYTES])
@@ -34,8 +35,8 @@ static unsigned place(kv_tenant tenant)
     unsigned at;
 
     digest_of(tenant, digest);
-    at = tier_shares_place(&shares, digest);
-    tier_shares_name(&shares, at, tenant);
+    at = tier_quotas_place(&quotas, digest);
+    tier_quotas_name(&quotas, at, tenant);
     return at;
 }
 
@@ -45,7 +46,7 @@ static int begin(void **state)
 
     (void)state;
     digest_of(0, nobody);
-    tier_shares_init(&shares, nobody);
+    tier_quotas_init(&quotas, nobody);
     memset(files, 0, sizeof(files));
     now = 0;
     return 0;
@@ -62,9 +63,9 @@ static uint64_t used_bytes(void)
 
 static uint64_t has(kv_tenant tenant)
 {
-    unsigned at = tier_shares_find(&shares, tenant);
+    unsigned at = tier_quotas_find(&quotas, tenant);
 
-    return at == TIER_NO_PLACE ? 0 : shares.all[at].bytes;
+    return at == TIER_NO_PLACE ? 0 : quotas.all[at].bytes;
 }
 
 /* A tenant's file that goes first: the lowest rank, then the oldest. */
@@ -83,16 +84,16 @@ static unsigned first_of(unsigned at)
 /* What must be true of every file that leaves. */
 static void check_victim(const struct tier_wish *wish, unsigned victim, const struct tier_first *firsts)
 {
-    uint64_t each = tier_shares_each(&shares, wish), bytes = shares.all[victim].bytes;
-    uint64_t taker = shares.all[wish->at].bytes + wish->more_bytes, left = bytes - firsts[victim].bytes;
+    uint64_t each = tier_quotas_each(&quotas, wish), bytes = quotas.all[victim].bytes;
+    uint64_t taker = quotas.all[wish->at].bytes + wish->more_bytes, left = bytes - firsts[victim].bytes;
 
     if (victim == wish->at) {
         assert_true(firsts[victim].rank <= wish->rank); /* one's own never for what is wanted less */
         return;
     }
-    assert_true(bytes > each); /* who has his share or less is left alone */
+    assert_true(bytes > each); /* who has his quota or less is left alone */
     assert_true(left >= each || (left >= taker && each - left < firsts[victim].bytes));
-    if (taker > each) { /* who has his share already takes from those who have more, and nothing dearer */
+    if (taker > each) { /* who has his quota already takes from those who have more, and nothing dearer */
         assert_true(bytes >= taker && left >= each);
         assert_true(firsts[victim].rank <= wish->rank);
     }
@@ -108,24 +109,24 @@ static bool write_file(kv_tenant tenant, unsigned rank, uint64_t bytes)
         struct tier_first firsts[TIER_PLACES] = {{0}};
         unsigned victim, gone;
 
-        for (unsigned other = 0; other < shares.n_seen; other++) {
+        for (unsigned other = 0; other < quotas.n_seen; other++) {
             unsigned file = first_of(other);
 
             if (file < MAX_FILES)
                 firsts[other] = (struct tier_first){.rank = files[file].rank, .bytes = files[file].bytes};
         }
-        victim = tier_shares_victim(&shares, firsts, &wish);
+        victim = tier_quotas_victim(&quotas, firsts, &wish);
         if (victim == TIER_NO_PLACE)
             return false;
         check_victim(&wish, victim, firsts);
         gone = first_of(victim);
-        tier_shares_add(&shares, victim, -1, -(int64_t)files[gone].bytes);
+        tier_quotas_add(&quotas, victim, -1, -(int64_t)files[gone].bytes);
         files[gone].bytes = 0;
     }
     while (files[i].bytes > 0)
         i++;
     files[i] = (struct file){.at = at, .rank = rank, .bytes = bytes, .used = ++now};
-    tier_shares_add(&shares, at, 1, (int64_t)bytes);
+    tier_quotas_add(&quotas, at, 1, (int64_t)bytes);
     return true;
 }
 
@@ -139,7 +140,7 @@ static void who_is_alone_has_everything(void **state)
     }
 }
 
-static void a_flood_ends_at_the_others_share(void **state)
+static void a_flood_ends_at_the_others_quota(void **state)
 {
     (void)state;
     for (unsigned i = 0; i < 30; i++)
@@ -149,7 +150,7 @@ static void a_flood_ends_at_the_others_share(void **state)
         assert_int_equal(has(1), 30 * FILE_BYTES);
     }
     assert_int_equal(has(2), DISK - 30 * FILE_BYTES);
-    /* The other comes by its share, though the first one marked everything for longer. */
+    /* The other comes by its quota, though the first one marked everything for longer. */
     for (unsigned i = 0; i < 100; i++)
         write_file(1, 0, FILE_BYTES);
     assert_int_equal(has(1), DISK / 2);
@@ -159,7 +160,7 @@ static void a_flood_ends_at_the_others_share(void **state)
     assert_int_equal(has(1), DISK / 2);
 }
 
-static void what_is_wanted_more_stays_for_who_has_his_share(void **state)
+static void what_is_wanted_more_stays_for_who_has_the_quota(void **state)
 {
     (void)state;
     for (unsigned i = 0; i < DISK / FILE_BYTES; i++)
@@ -167,7 +168,7 @@ static void what_is_wanted_more_stays_for_who_has_his_share(void **state)
     assert_false(write_file(1, 1, FILE_BYTES)); /* his own are wanted more */
     assert_true(write_file(1, 2, FILE_BYTES));
     for (unsigned i = 0; i < 10; i++)
-        assert_true(write_file(2, 0, FILE_BYTES)); /* another's share is his, marked or not */
+        assert_true(write_file(2, 0, FILE_BYTES)); /* another's quota is his, marked or not */
     assert_int_equal(has(1), DISK - 10 * FILE_BYTES);
 }
 
@@ -187,8 +188,8 @@ static void the_greediest_gives_what_it_wants_least(void **state)
 }
 
 /* Random floods with files of all sizes: check_victim() looks at every one that leaves.  In the end whoever
- * floods has his share, but for a file, whoever does not has what he had, up to that. */
-static void shares_hold(void **state)
+ * floods has his quota, but for a file, whoever does not has what he had, up to that. */
+static void quotas_hold(void **state)
 {
     struct rng rng;
 
@@ -208,7 +209,7 @@ static void shares_hold(void **state)
                            1 + rng_below(&rng, FILE_BYTES));
             for (kv_tenant t = 1; t <= N_TENANTS; t++) {
                 struct tier_wish wish = {.at = place(tenant), .size_bytes = DISK};
-                uint64_t each = tier_shares_each(&shares, &wish), least = low[t] < each ? low[t] : each;
+                uint64_t each = tier_quotas_each(&quotas, &wish), least = low[t] < each ? low[t] : each;
 
                 if (t != tenant && n > 0)
                     assert_true(has(t) >= least || has(t) + FILE_BYTES > each);
@@ -221,7 +222,7 @@ static void shares_hold(void **state)
     }
 }
 
-/* Files of a disk that was larger, when few were there: larger than a share. */
+/* Files of a disk that was larger, when few were there: larger than a quota. */
 static void large_files_of_old_do_not_keep_others_out(void **state)
 {
     (void)state;
@@ -241,19 +242,19 @@ static void places_are_found_by_number_or_digest(void **state)
     unsigned at;
 
     (void)state;
-    assert_int_equal(tier_shares_find(&shares, KV_TENANT_NONE), 0);
-    assert_int_equal(tier_shares_find(&shares, 7), TIER_NO_PLACE);
+    assert_int_equal(tier_quotas_find(&quotas, KV_TENANT_NONE), 0);
+    assert_int_equal(tier_quotas_find(&quotas, 7), TIER_NO_PLACE);
     digest_of(7, digest); /* found on disk: nobody knows yet who that is */
-    at = tier_shares_place(&shares, digest);
-    tier_shares_add(&shares, at, 1, 10);
+    at = tier_quotas_place(&quotas, digest);
+    tier_quotas_add(&quotas, at, 1, 10);
     assert_int_not_equal(at, 0);
-    assert_int_equal(tier_shares_find(&shares, 7), TIER_NO_PLACE);
+    assert_int_equal(tier_quotas_find(&quotas, 7), TIER_NO_PLACE);
     assert_int_equal(place(7), at);
-    assert_int_equal(tier_shares_find(&shares, 7), at);
-    tier_shares_add(&shares, at, -1, -10); /* gone: the place is another's */
-    assert_int_equal(tier_shares_find(&shares, 7), TIER_NO_PLACE);
+    assert_int_equal(tier_quotas_find(&quotas, 7), at);
+    tier_quotas_add(&quotas, at, -1, -10); /* gone: the place is another's */
+    assert_int_equal(tier_quotas_find(&quotas, 7), TIER_NO_PLACE);
     assert_int_equal(place(8), at);
-    assert_int_equal(tier_shares_find(&shares, 7), TIER_NO_PLACE);
+    assert_int_equal(tier_quotas_find(&quotas, 7), TIER_NO_PLACE);
 }
 
 static void those_beyond_the_last_place_are_nobody(void **state)
@@ -261,13 +262,13 @@ static void those_beyond_the_last_place_are_nobody(void **state)
     (void)state;
     for (kv_tenant t = 1; t < TIER_PLACES; t++)
         assert_true(write_file(t, 0, FILE_BYTES / 2));
-    assert_int_equal(tier_shares_tenants(&shares), TIER_PLACES - 1);
+    assert_int_equal(tier_quotas_tenants(&quotas), TIER_PLACES - 1);
     assert_int_equal(place(500), 0);
     assert_true(write_file(500, 0, FILE_BYTES / 2) && write_file(501, 0, FILE_BYTES / 2));
-    assert_int_equal(shares.all[0].bytes, FILE_BYTES);
-    assert_int_equal(shares.all[0].number, KV_TENANT_NONE); /* it took nobody's name */
-    assert_int_equal(tier_shares_tenants(&shares), TIER_PLACES);
-    for (unsigned i = 0; i < 3000; i++) { /* together they have one share */
+    assert_int_equal(quotas.all[0].bytes, FILE_BYTES);
+    assert_int_equal(quotas.all[0].number, KV_TENANT_NONE); /* it took nobody's name */
+    assert_int_equal(tier_quotas_tenants(&quotas), TIER_PLACES);
+    for (unsigned i = 0; i < 3000; i++) { /* together they have one quota */
         write_file(500 + i % 50, 2, FILE_BYTES / 2);
         assert_true(has(1) == FILE_BYTES / 2 && has(TIER_PLACES - 1) == FILE_BYTES / 2);
     }
@@ -279,22 +280,22 @@ static void a_smaller_disk_is_obeyed(void **state)
     struct tier_wish wish = {.at = TIER_NO_PLACE, .size_bytes = DISK / 10};
 
     (void)state;
-    assert_int_equal(tier_shares_victim(&shares, firsts, &wish), TIER_NO_PLACE);
+    assert_int_equal(tier_quotas_victim(&quotas, firsts, &wish), TIER_NO_PLACE);
     for (unsigned i = 0; i < 3; i++)
         assert_true(write_file(1 + i, 2, DISK / 4));
     while (used_bytes() > wish.size_bytes) {
         unsigned victim;
 
-        for (unsigned at = 0; at < shares.n_seen; at++) {
+        for (unsigned at = 0; at < quotas.n_seen; at++) {
             unsigned file = first_of(at);
 
             firsts[at] = file < MAX_FILES
                              ? (struct tier_first){.rank = files[file].rank, .bytes = files[file].bytes}
                              : (struct tier_first){0};
         }
-        victim = tier_shares_victim(&shares, firsts, &wish);
-        assert_int_not_equal(victim, TIER_NO_PLACE); /* somebody has more than a share of what is too much */
-        tier_shares_add(&shares, victim, -1, -(int64_t)firsts[victim].bytes);
+        victim = tier_quotas_victim(&quotas, firsts, &wish);
+        assert_int_not_equal(victim, TIER_NO_PLACE); /* somebody has more than a quota of what is too much */
+        tier_quotas_add(&quotas, victim, -1, -(int64_t)firsts[victim].bytes);
         files[first_of(victim)].bytes = 0;
     }
 }
@@ -303,10 +304,10 @@ int main(void)
 {
 #define T(name) cmocka_unit_test_setup(name, begin)
     const struct CMUnitTest tests[] = {T(who_is_alone_has_everything),
-                                       T(a_flood_ends_at_the_others_share),
-                                       T(what_is_wanted_more_stays_for_who_has_his_share),
+                                       T(a_flood_ends_at_the_others_quota),
+                                       T(what_is_wanted_more_stays_for_who_has_the_quota),
                                        T(the_greediest_gives_what_it_wants_least),
-                                       T(shares_hold),
+                                       T(quotas_hold),
                                        T(large_files_of_old_do_not_keep_others_out),
                                        T(places_are_found_by_number_or_digest),
                                        T(those_beyond_the_last_place_are_nobody),

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tenants' shares of the pool, against a model that counts everything anew each time.
+/* Tenants' quotas of the pool, against a model that counts everything anew each time.
  *
  * Random tenants take, seal, mark, give back and match blocks.  After each operation the pool's figures for
- * each tenant must be the model's; a take within kv_available_to() must bring nobody else below his share;
+ * each tenant must be the model's; a take within kv_available_to() must bring nobody else below his quota;
  * and of one tenant's blocks nothing that was marked goes before what was not. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,6 +15,9 @@
 #include "base/err.h"
 #include "base/rng.h"
 #include "cache/kv/pool.h"
+#include "cache/kv/pool_cache.h"
+#include "cache/kv/pool_quota.h"
+#include "cache/kv/pool_writeback.h"
 
 enum { N_BLOCKS = 60, N_TENANTS = 5, N_STEPS = 20000 };
 
@@ -29,7 +32,7 @@ struct owned { /* the model's block */
     kv_tenant owner;
     uint32_t refs;
     bool is_sealed;
-    uint64_t content, keep_ns;
+    uint64_t content, pin_end_ns;
 };
 
 static struct owned model[N_BLOCKS];
@@ -64,7 +67,7 @@ static uint32_t count(kv_tenant tenant, bool cached_only)
     return n;
 }
 
-static uint32_t share_for(kv_tenant tenant)
+static uint32_t quota_of(kv_tenant tenant)
 {
     uint32_t n = 0;
 
@@ -75,7 +78,7 @@ static uint32_t share_for(kv_tenant tenant)
 
 static uint32_t room_for(kv_tenant tenant)
 {
-    uint32_t n = count(tenant, true), each = share_for(tenant);
+    uint32_t n = count(tenant, true), each = quota_of(tenant);
 
     for (uint32_t id = 0; id < N_BLOCKS; id++)
         n += kv_state_of(pool, id) == KV_FREE;
@@ -90,12 +93,12 @@ static uint32_t room_for(kv_tenant tenant)
 
 static bool is_marked(uint32_t id)
 {
-    return model[id].keep_ns > fake_now_ns;
+    return model[id].pin_end_ns > fake_now_ns;
 }
 
 static void take(kv_tenant tenant, uint32_t n)
 {
-    uint32_t before[N_TENANTS + 1], each = share_for(tenant), room = room_for(tenant),
+    uint32_t before[N_TENANTS + 1], each = quota_of(tenant), room = room_for(tenant),
                                     n_plain[N_TENANTS + 1] = {0};
     enum kv_state states[N_BLOCKS];
     kv_block_id ids[N_BLOCKS];
@@ -105,7 +108,7 @@ static void take(kv_tenant tenant, uint32_t n)
     for (uint32_t id = 0; id < N_BLOCKS; id++)
         states[id] = kv_state_of(pool, id);
     assert_int_equal(kv_available_to(pool, tenant), room);
-    assert_int_equal(kv_tenant_share(pool, tenant), each);
+    assert_int_equal(kv_tenant_quota(pool, tenant), each);
     if (kv_take_for(pool, tenant, n, ids) < 0) {
         assert_true(n > kv_available(pool));
         return;
@@ -161,8 +164,8 @@ static void step(struct rng *rng, uint64_t *content)
             kv_seal(pool, id, &hash);
             model[id].is_sealed = true;
             if (rng_below(rng, 3) == 0) {
-                model[id].keep_ns = fake_now_ns + rng_below(rng, 2000);
-                kv_keep(pool, id, model[id].keep_ns);
+                model[id].pin_end_ns = fake_now_ns + rng_below(rng, 2000);
+                kv_pin(pool, id, model[id].pin_end_ns);
             }
         }
         break;
@@ -185,7 +188,7 @@ static void step(struct rng *rng, uint64_t *content)
     fake_now_ns += rng_below(rng, 3);
 }
 
-static void shares_hold(void **state)
+static void quotas_hold(void **state)
 {
     uint64_t content = 0;
 
@@ -208,7 +211,7 @@ static void shares_hold(void **state)
 }
 
 /* n blocks, sealed and cached. */
-static void cache(kv_tenant tenant, uint32_t n, uint64_t first_content, uint64_t keep_ns)
+static void cache(kv_tenant tenant, uint32_t n, uint64_t first_content, uint64_t pin_end_ns)
 {
     for (uint32_t i = 0; i < n; i++) {
         struct block_hash hash = hash_of(first_content + i);
@@ -216,13 +219,13 @@ static void cache(kv_tenant tenant, uint32_t n, uint64_t first_content, uint64_t
 
         assert_int_equal(kv_take_for(pool, tenant, 1, &id), 0);
         kv_seal(pool, id, &hash);
-        if (keep_ns > 0)
-            kv_keep(pool, id, keep_ns);
+        if (pin_end_ns > 0)
+            kv_pin(pool, id, pin_end_ns);
         kv_unref(pool, id);
     }
 }
 
-static void a_flood_ends_at_the_others_share(void **state)
+static void a_flood_ends_at_the_others_quota(void **state)
 {
     struct block_hash first = hash_of(100), last = hash_of(119), hour = hash_of(500);
 
@@ -232,8 +235,8 @@ static void a_flood_ends_at_the_others_share(void **state)
     cache(2, 1000, 10000, 0); /* the flood */
     assert_int_equal(kv_tenant_blocks(pool, 1), 20);
     assert_int_equal(kv_peek(pool, &first, 1) + kv_peek(pool, &last, 1), 2);
-    assert_int_equal(kv_tenant_share(pool, 2), N_BLOCKS / 2);
-    cache(1, 20, 200, 0); /* grows up to its share, at the flood's cost, then at its own */
+    assert_int_equal(kv_tenant_quota(pool, 2), N_BLOCKS / 2);
+    cache(1, 20, 200, 0); /* grows up to its quota, at the flood's cost, then at its own */
     assert_int_equal(kv_tenant_blocks(pool, 1), N_BLOCKS / 2);
     assert_int_equal(kv_peek(pool, &first, 1), 0);
     /* What is marked for an hour outlives what is not, in a tenant's own flood. */
@@ -244,7 +247,7 @@ static void a_flood_ends_at_the_others_share(void **state)
     kv_pool_free(pool);
 }
 
-/* Of two above their shares, the one whose blocks are wanted less gives first, though it has fewer. */
+/* Of two above their quotas, the one whose blocks are wanted less gives first, though it has fewer. */
 static void marks_count_among_the_greedy(void **state)
 {
     kv_block_id ids[8];
@@ -253,7 +256,7 @@ static void marks_count_among_the_greedy(void **state)
     make(N_BLOCKS, false);
     cache(1, 31, 100, fake_now_ns + 3600);
     cache(2, 29, 1000, 0);
-    assert_int_equal(kv_take_for(pool, 3, 8, ids), 0); /* shares are 20 now */
+    assert_int_equal(kv_take_for(pool, 3, 8, ids), 0); /* quotas are 20 now */
     assert_int_equal(kv_tenant_blocks(pool, 1), 31);
     assert_int_equal(kv_tenant_blocks(pool, 2), 21);
     for (uint32_t i = 0; i < 8; i++)
@@ -293,7 +296,7 @@ static void blocks_are_offered_to_the_tier_once(void **state)
     assert_int_equal(counts.n_unsaved, 4);
     assert_true(kv_save_next(pool, &save));
     assert_int_equal(get_u64(save.hash.bytes), 7);
-    assert_int_equal(save.keep_ns, 0);
+    assert_int_equal(save.pin_end_ns, 0);
     assert_int_equal(kv_state_of(pool, save.id), KV_SEALED);
     assert_int_equal(kv_available(pool), 7); /* nobody takes it meanwhile */
     kv_save_end(pool, save.id, false);
@@ -306,7 +309,7 @@ static void blocks_are_offered_to_the_tier_once(void **state)
     kv_unref(pool, more[0]);
     assert_true(kv_save_next(pool, &save));
     assert_int_equal(get_u64(save.hash.bytes), 10);
-    assert_int_equal(save.keep_ns, fake_now_ns + 50);
+    assert_int_equal(save.pin_end_ns, fake_now_ns + 50);
     kv_save_end(pool, save.id, false);
     assert_true(kv_save_next(pool, &save));
     assert_int_equal(get_u64(save.hash.bytes), 9);
@@ -329,7 +332,7 @@ static void blocks_are_offered_to_the_tier_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shares_hold), cmocka_unit_test(a_flood_ends_at_the_others_share),
+        cmocka_unit_test(quotas_hold), cmocka_unit_test(a_flood_ends_at_the_others_quota),
         cmocka_unit_test(marks_count_among_the_greedy), cmocka_unit_test(more_tenants_than_places_share_one),
         cmocka_unit_test(blocks_are_offered_to_the_tier_once)};
 

@@ -10,7 +10,7 @@
  * size divided by least_bytes.  The charge ends when the deletion was handed to the writer thread.  That
  * thread works in order: data written in its place is written after the file is gone.
  *
- * tier_share.c chooses the tenant whose segment is evicted, tier_queue.c the segment. */
+ * tier_quota.c chooses the tenant whose segment is evicted, tier_queue.c the segment. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,19 +21,19 @@
 
 #define SYNCS_AIM 16 /* syncs while as many bytes are written as the folder may hold */
 
-static uint64_t charge(const struct kv_tier *tier, uint64_t file_bytes)
+static uint64_t segment_charge(const struct kv_tier *tier, uint64_t file_bytes)
 {
     return file_bytes > tier->least_bytes ? file_bytes : tier->least_bytes;
 }
 
-static bool is_ours(const struct tier_segment *segment)
+static bool segment_is_ours(const struct tier_segment *segment)
 {
     return segment->slots != NULL;
 }
 
-static struct tier_segment **open_at(struct kv_tier *tier, const struct tier_segment *segment)
+static struct tier_segment **tier_open_at(struct kv_tier *tier, const struct tier_segment *segment)
 {
-    return &tier->open[segment->share][segment->head.retention];
+    return &tier->open[segment->quota][segment->head.retention];
 }
 
 /* Inserts by last use: a scan finds segments in the order of their names. */
@@ -45,16 +45,16 @@ void tier_segment_add(struct kv_tier *tier, struct tier_segment *segment)
            container_of(at, struct tier_segment, all)->used_unix_ns > segment->used_unix_ns)
         at = at->prev;
     list_insert_before(at->next, &segment->all);
-    segment->charged_bytes = charge(tier, segment->file_bytes);
+    segment->charged_bytes = segment_charge(tier, segment->file_bytes);
     tier->total_bytes += segment->charged_bytes;
     tier->file_bytes += segment->file_bytes;
     tier->counts.n_segments++;
-    if (is_ours(segment))
-        tier_shares_add(&tier->shares, segment->share, 1, (int64_t)segment->charged_bytes);
+    if (segment_is_ours(segment))
+        tier_quotas_add(&tier->quotas, segment->quota, 1, (int64_t)segment->charged_bytes);
 }
 
 /* Syncs all full segments together.  They are small: one by one, the writer would mostly wait. */
-static void sync_full_ones(struct kv_tier *tier)
+static void tier_sync_full_ones(struct kv_tier *tier)
 {
     tier->unsynced_bytes = 0;
     list_for_each (node, &tier->segments) {
@@ -71,12 +71,12 @@ void tier_segment_close(struct kv_tier *tier, struct tier_segment *segment)
     if (!segment->is_open)
         return;
     segment->is_open = false;
-    *open_at(tier, segment) = NULL;
+    *tier_open_at(tier, segment) = NULL;
     tier_queue_add(tier, segment, clock_unix_ns());
     segment->is_unsynced = true;
     tier->unsynced_bytes += segment->file_bytes;
     if (tier->unsynced_bytes >= tier->opts.size_bytes / SYNCS_AIM)
-        sync_full_ones(tier);
+        tier_sync_full_ones(tier);
 }
 
 void tier_segment_drop(struct kv_tier *tier, struct tier_segment *segment)
@@ -105,14 +105,14 @@ void tier_segment_leave(struct kv_tier *tier, struct tier_segment *segment)
 {
     if (segment->is_open) {
         segment->is_open = false;
-        *open_at(tier, segment) = NULL;
+        *tier_open_at(tier, segment) = NULL;
     }
     list_remove(&segment->queue);
     tier->counts.n_dropped += segment->n_there;
-    for (uint32_t i = 0; is_ours(segment) && i < segment->n_used; i++)
+    for (uint32_t i = 0; segment_is_ours(segment) && i < segment->n_used; i++)
         tier_forget(tier, &segment->slots[i]);
-    if (is_ours(segment))
-        tier_shares_add(&tier->shares, segment->share, -1, -(int64_t)segment->charged_bytes);
+    if (segment_is_ours(segment))
+        tier_quotas_add(&tier->quotas, segment->quota, -1, -(int64_t)segment->charged_bytes);
     segment->is_leaving = true;
     tier->leaving_bytes += segment->charged_bytes;
     tier_segment_drop(tier, segment);
@@ -121,7 +121,7 @@ void tier_segment_leave(struct kv_tier *tier, struct tier_segment *segment)
 /* ---- room ---- */
 
 /* Unreadable segments first, then by the quotas; NULL: no segment may be evicted. */
-static struct tier_segment *next_to_leave(struct kv_tier *tier, const struct tier_wish *wish)
+static struct tier_segment *tier_next_to_leave(struct kv_tier *tier, const struct tier_wish *wish)
 {
     struct tier_segment *segments[TIER_PLACES] = {NULL};
     struct tier_first firsts[TIER_PLACES] = {{0}};
@@ -130,18 +130,18 @@ static struct tier_segment *next_to_leave(struct kv_tier *tier, const struct tie
 
     if (!list_is_empty(&tier->unread))
         return container_of(tier->unread.next, struct tier_segment, queue);
-    for (at = 0; at < tier->shares.n_seen; at++) {
+    for (at = 0; at < tier->quotas.n_seen; at++) {
         segments[at] = tier_queue_first(tier, at, now_unix_ns, &firsts[at].rank);
         firsts[at].bytes = segments[at] == NULL ? 0 : segments[at]->charged_bytes;
     }
-    at = tier_shares_victim(&tier->shares, firsts, wish);
+    at = tier_quotas_victim(&tier->quotas, firsts, wish);
     return at == TIER_NO_PLACE ? NULL : segments[at];
 }
 
 int tier_make_room(struct kv_tier *tier, const struct tier_wish *wish)
 {
     while (tier->total_bytes - tier->leaving_bytes + wish->more_bytes > tier->opts.size_bytes) {
-        struct tier_segment *segment = next_to_leave(tier, wish);
+        struct tier_segment *segment = tier_next_to_leave(tier, wish);
 
         if (segment == NULL)
             return E_FULL;
@@ -152,7 +152,7 @@ int tier_make_room(struct kv_tier *tier, const struct tier_wish *wish)
 
 /* ---- slots ---- */
 
-static struct tier_head head_for(const struct kv_tier *tier, unsigned at, enum tier_retention retention)
+static struct tier_head tier_head_for(const struct kv_tier *tier, unsigned at, enum tier_retention retention)
 {
     struct tier_head head = {.n_slots = tier->slots_per_segment,
                              .payload_bytes = tier->payload_bytes,
@@ -160,20 +160,20 @@ static struct tier_head head_for(const struct kv_tier *tier, unsigned at, enum t
                              .retention = retention};
 
     memcpy(head.generation, tier->generation, sizeof(head.generation));
-    memcpy(head.tenant, tier->shares.all[at].digest, sizeof(head.tenant));
+    memcpy(head.tenant, tier->quotas.all[at].digest, sizeof(head.tenant));
     return head;
 }
 
-static int begin_segment(struct kv_tier *tier, unsigned at, enum tier_retention retention)
+static int tier_segment_begin(struct kv_tier *tier, unsigned at, enum tier_retention retention)
 {
     struct tier_segment *segment = calloc(1, sizeof(*segment));
 
     if (segment == NULL)
         return E_NOMEM;
-    *segment = (struct tier_segment){.head = head_for(tier, at, retention),
+    *segment = (struct tier_segment){.head = tier_head_for(tier, at, retention),
                                      .number = tier->next_number,
                                      .fd = -1,
-                                     .share = at,
+                                     .quota = at,
                                      .slots = calloc(tier->slots_per_segment, sizeof(*segment->slots)),
                                      .is_open = true};
     segment->used_unix_ns = segment->head.made_unix_ns;
@@ -188,30 +188,32 @@ static int begin_segment(struct kv_tier *tier, unsigned at, enum tier_retention 
     tier->next_number++;
     segment->n_use = ++tier->n_uses;
     tier_segment_add(tier, segment);
-    *open_at(tier, segment) = segment;
+    *tier_open_at(tier, segment) = segment;
     return 0;
 }
 
 /* The bytes that one more slot adds to the tenant's charge. */
-static uint64_t cost(const struct kv_tier *tier, const struct tier_segment *segment)
+static uint64_t segment_slot_cost(const struct kv_tier *tier, const struct tier_segment *segment)
 {
     struct tier_head head = {.n_slots = tier->slots_per_segment, .payload_bytes = tier->payload_bytes};
 
     if (segment == NULL)
-        return charge(tier, tier_segment_bytes(&head, 1));
-    return charge(tier, tier_segment_bytes(&segment->head, segment->n_used + 1)) - segment->charged_bytes;
+        return segment_charge(tier, tier_segment_bytes(&head, 1));
+    return segment_charge(tier, tier_segment_bytes(&segment->head, segment->n_used + 1)) -
+           segment->charged_bytes;
 }
 
-static void grow(struct kv_tier *tier, struct tier_segment *segment)
+static void tier_segment_grow(struct kv_tier *tier, struct tier_segment *segment)
 {
-    uint64_t more_bytes = segment->n_used > 0 ? cost(tier, segment) : 0; /* creation charged the first */
+    uint64_t more_bytes =
+        segment->n_used > 0 ? segment_slot_cost(tier, segment) : 0; /* creation charged the first */
     uint64_t before_bytes = segment->file_bytes;
 
     segment->file_bytes = tier_segment_bytes(&segment->head, ++segment->n_used);
     tier->file_bytes += segment->file_bytes - before_bytes;
     segment->charged_bytes += more_bytes;
     tier->total_bytes += more_bytes;
-    tier_shares_add(&tier->shares, segment->share, 0, (int64_t)more_bytes);
+    tier_quotas_add(&tier->quotas, segment->quota, 0, (int64_t)more_bytes);
 }
 
 int tier_slot_take(struct kv_tier *tier, unsigned at, enum tier_retention retention, struct tier_slot **out)
@@ -221,19 +223,19 @@ int tier_slot_take(struct kv_tier *tier, unsigned at, enum tier_retention retent
     do { /* making room may evict the open segment itself */
         struct tier_wish wish = {.at = at,
                                  .rank = (unsigned)retention,
-                                 .more_bytes = cost(tier, *open),
+                                 .more_bytes = segment_slot_cost(tier, *open),
                                  .size_bytes = tier->opts.size_bytes};
         int rc;
 
         segment = *open;
         rc = tier_make_room(tier, &wish);
         if (rc == 0 && *open == NULL && segment == NULL)
-            rc = begin_segment(tier, at, retention);
+            rc = tier_segment_begin(tier, at, retention);
         if (rc < 0)
             return rc;
     } while (*open == NULL);
     segment = *open;
-    grow(tier, segment);
+    tier_segment_grow(tier, segment);
     *out = &segment->slots[segment->n_used - 1];
     **out = (struct tier_slot){.segment = segment, .is_writing = true};
     return 0;

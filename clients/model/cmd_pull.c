@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* baton-model pull: fetches a model from a hub or a web server, and prints the path of its file.
+ *
+ * The hub's list says which files a repository has, how long they are and their SHA-256. One model is chosen by its
+ * quantisation; all of its parts are fetched, one file after another (clients/pull). */
+#include "clients/model/model_cli.h"
+
+#include "base/err.h"
+#include "base/str.h"
+#include "clients/model/rig.h"
+#include "clients/pull/pull.h"
+#include "gguf/gguf.h"
+
+#include <ctype.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char NAME[] = "pull";
+
+static const char HELP[] =
+    "Usage: baton-model pull [OPTIONS] hf:OWNER/NAME[:QUANT] | https://HOST/FILE.gguf\n"
+    "Fetch a model unless it is there, check it, and print the path of its (first) file.\n"
+    "\n"
+    "  --to FOLDER        where models are kept (default: /var/lib/baton/models if it exists and can be\n"
+    "                     written, else $XDG_CACHE_HOME/baton/models or ~/.cache/baton/models)\n"
+    "  --offline          ask no server: only what is there\n"
+    "  --connections N    at the same time, 1 to 16 (default 4)\n"
+    "  --timeout SECONDS  a connection without a byte for this long is cut (default 30)\n"
+    "  --sha256 HEX       what a single file from an address must have\n"
+    "  --quiet            no progress\n"
+    "  --help             this text\n"
+    "\n"
+    "QUANT is a quantisation such as Q4_K_M, or a file of the repository. An interrupted download is "
+    "continued by\n"
+    "the same command. Environment: HF_TOKEN, sent to the hub only; HF_ENDPOINT, a hub in place of\n"
+    "https://huggingface.co.\n";
+
+enum { MAX_PAGES = 50 };
+
+struct pull_args {
+    struct pull_name name;
+    struct pull_opts opts;
+    const char *text, *to;
+    char endpoint[PULL_URL_BYTES];
+    char sha256[65];
+    bool is_offline, is_help;
+};
+
+struct pulling {
+    const struct pull_args *args;
+    struct buf folder; /* of all models, then of this one */
+    struct pull_list list;
+    struct buf options; /* the models there are, when the name is not enough */
+};
+
+/* ---- the hub ---- */
+
+/* Appends a path with the bytes escaped that an address must not have. */
+static void put_escaped(struct buf *out, const char *path)
+{
+    for (; *path != '\0'; path++) {
+        if (isalnum((unsigned char)*path) || strchr("-_.~/", *path) != NULL)
+            buf_append_byte(out, (uint8_t)*path);
+        else
+            buf_printf(out, "%%%02X", (unsigned char)*path);
+    }
+}
+
+static int list_hub(struct pulling *p, struct fault *fault)
+{
+    const struct pull_args *args = p->args;
+    struct buf body = {0};
+    char next[PULL_URL_BYTES];
+    int rc = 0;
+
+    int n = snprintf(next, sizeof(next), "%s/api/models/%s/%s/tree/main?recursive=true", args->endpoint,
+                     args->name.owner, args->name.repo);
+    if (n >= (int)sizeof(next))
+        return fault_set(fault, E_LIMIT, "the address is too long");
+    for (int page = 0; rc == 0 && next[0] != '\0' && page < MAX_PAGES; page++) {
+        rc = pull_http_page(&args->opts, next, &body, next, fault);
+        if (rc == 0)
+            rc = pull_list_read(&p->list, buf_view(&body), fault);
+    }
+    buf_fini(&body);
+    return rc;
+}
+
+/* The address of file i. For a web address the parts of a split model differ in their numbers. */
+static void put_url(const struct pulling *p, size_t i, struct buf *out)
+{
+    const struct pull_args *args = p->args;
+    const char *path = p->list.files[i].path, *slash = strrchr(path, '/');
+
+    if (args->name.is_hub) {
+        buf_printf(out, "%s/%s/%s/resolve/main/", args->endpoint, args->name.owner, args->name.repo);
+        put_escaped(out, path);
+        return;
+    }
+    size_t n = strcspn(args->name.url, "?#"), file_bytes = strlen(slash != NULL ? slash + 1 : path);
+    buf_append(out, args->name.url, n - file_bytes);
+    buf_printf(out, "%s%s", slash != NULL ? slash + 1 : path, args->name.url + n);
+}
+
+/* ---- an address ---- */
+
+static int list_url(struct pulling *p, struct fault *fault)
+{
+    const char *path = p->args->name.path;
+    struct gguf_part part = {.count = 1};
+    bool is_part = gguf_part_name(bytes_str(path), &part);
+    int rc = 0;
+
+    if (part.count > 4096)
+        return fault_set(fault, E_LIMIT, "%u parts", part.count);
+    for (uint32_t i = 1; i <= part.count && rc == 0; i++) {
+        struct buf name = {0};
+
+        if (is_part)
+            gguf_part_path(&part, i, &name);
+        else
+            buf_append_str(&name, path);
+        rc = name.is_bad ? E_NOMEM : pull_list_add(&p->list, buf_view(&name), 0, p->args->sha256);
+        buf_fini(&name);
+    }
+    return rc < 0 ? fault_set(fault, rc, "%s", err_text(rc)) : 0;
+}
+
+/* ---- fetching ---- */
+
+static int fetch_one(struct pulling *p, size_t i, const char *path, struct fault *fault)
+{
+    struct buf url = {0};
+    int rc;
+
+    put_url(p, i, &url);
+    rc = url.is_bad ? fault_set(fault, E_NOMEM, "out of memory")
+                    : pull_get(&p->args->opts, (const char *)url.data, path, &p->list.files[i], fault);
+    buf_fini(&url);
+    return rc;
+}
+
+static int fetch_all(struct pulling *p, struct buf *first_out, struct fault *fault)
+{
+    int rc = 0;
+
+    for (size_t i = 0; i < p->list.n && rc == 0; i++) {
+        struct buf path = {0};
+
+        buf_printf(&path, "%s/%s", (const char *)p->folder.data, p->list.files[i].path);
+        if (path.is_bad)
+            rc = fault_set(fault, E_NOMEM, "out of memory");
+        else if (pull_store_has((const char *)path.data, &p->list.files[i]))
+            rc = 0;
+        else if (p->args->is_offline)
+            rc = fault_set(fault, E_NOT_FOUND, "%.300s is not there, and --offline forbids to fetch it",
+                           (const char *)path.data);
+        else
+            rc = fetch_one(p, i, (const char *)path.data, fault);
+        if (i == 0 && rc == 0)
+            buf_append_str(first_out, (const char *)path.data);
+        buf_fini(&path);
+    }
+    return rc;
+}
+
+/* Fills the list with the files to have. */
+static int choose(struct pulling *p, struct fault *fault)
+{
+    const struct pull_args *args = p->args;
+    int rc = pull_store_folder(args->to, &p->folder, fault);
+
+    if (rc == 0 && !args->name.is_hub)
+        return list_url(p, fault);
+    if (rc != 0)
+        return rc;
+    buf_printf(&p->folder, "/%s/%s", args->name.owner, args->name.repo);
+    if (p->folder.is_bad)
+        return fault_set(fault, E_NOMEM, "out of memory");
+    if (!args->is_offline) {
+        rc = list_hub(p, fault);
+    } else {
+        rc = pull_store_list((const char *)p->folder.data, &p->list);
+        if (rc == 0 && p->list.n == 0)
+            rc = fault_set(fault, E_NOT_FOUND, "nothing in %.300s, and --offline forbids to fetch it",
+                           (const char *)p->folder.data);
+    }
+    return rc == 0 ? pull_list_choose(&p->list, args->name.pick, &p->options, fault) : rc;
+}
+
+static int pull(struct pulling *p, struct buf *first_out, struct fault *fault)
+{
+    struct gguf *gguf = NULL;
+    int rc = pull_http_init();
+
+    if (rc == 0)
+        rc = choose(p, fault);
+    if (rc == 0)
+        rc = fetch_all(p, first_out, fault);
+    if (rc == 0)
+        rc = gguf_open((const char *)first_out->data, fault, &gguf);
+    gguf_close(gguf);
+    return rc;
+}
+
+/* ---- the command ---- */
+
+static const struct option OPTIONS[] = {{"to", required_argument, NULL, 't'},
+                                        {"offline", no_argument, NULL, 'o'},
+                                        {"connections", required_argument, NULL, 'c'},
+                                        {"timeout", required_argument, NULL, 'T'},
+                                        {"sha256", required_argument, NULL, 's'},
+                                        {"quiet", no_argument, NULL, 'q'},
+                                        {"help", no_argument, NULL, 'h'},
+                                        {NULL, 0, NULL, 0}};
+
+static bool take_number(uint64_t most, uint32_t *out)
+{
+    uint64_t value;
+
+    if (str_to_u64(bytes_str(optarg), &value) != 0 || value == 0 || value > most)
+        return false;
+    *out = (uint32_t)value;
+    return true;
+}
+
+static bool take_option(int option, struct pull_args *args)
+{
+    uint8_t digest[32];
+
+    switch (option) {
+    case 't':
+        args->to = optarg;
+        return optarg[0] != '\0';
+    case 'o':
+        args->is_offline = true;
+        return true;
+    case 'c':
+        return take_number(16, &args->opts.n_connections);
+    case 'T':
+        return take_number(3600, &args->opts.stall_s);
+    case 's':
+        if (hex_decode(bytes_str(optarg), digest, sizeof(digest)) != 0)
+            return false;
+        hex_encode(digest, sizeof(digest), args->sha256);
+        return true;
+    case 'q':
+        args->opts.is_quiet = true;
+        return true;
+    default:
+        return false;
+    }
+}
+
+static bool parse(int argc, char **argv, struct pull_args *args)
+{
+    const char *endpoint = getenv("HF_ENDPOINT");
+    struct fault fault;
+    int option;
+
+    *args =
+        (struct pull_args){.opts = {.n_connections = 4, .stall_s = 30, .is_cancelled = rig_is_interrupted}};
+    while ((option = getopt_long(argc, argv, "h", OPTIONS, NULL)) != -1) {
+        if (option == 'h')
+            args->is_help = true;
+        else if (!take_option(option, args))
+            return false;
+    }
+    if (args->is_help)
+        return true;
+    if (argc - optind != 1)
+        return false;
+    args->text = argv[optind];
+    if (pull_name_read(args->text, &args->name, &fault) != 0) {
+        fprintf(stderr, "baton-model %s: %s: %s\n", NAME, args->text, fault.text);
+        return false;
+    }
+    endpoint = endpoint != NULL && endpoint[0] != '\0' ? endpoint : "https://huggingface.co";
+    if (!str_copy(args->endpoint, sizeof(args->endpoint), endpoint) || strchr(endpoint, '@') != NULL) {
+        fprintf(stderr, "baton-model %s: HF_ENDPOINT is no usable address\n", NAME);
+        return false;
+    }
+    for (size_t n = strlen(args->endpoint); n > 0 && args->endpoint[n - 1] == '/'; n--)
+        args->endpoint[n - 1] = '\0';
+    args->opts.endpoint = args->endpoint;
+    args->opts.token = getenv("HF_TOKEN");
+    return true;
+}
+
+int cmd_pull(int argc, char **argv)
+{
+    struct pull_args args;
+    struct pulling p = {.args = &args};
+    struct fault fault = {0};
+    struct buf first = {0};
+    int status, rc;
+
+    if (!parse(argc, argv, &args))
+        return cli_usage(NAME, NULL);
+    if (args.is_help) {
+        fputs(HELP, stdout);
+        return cli_done(NAME);
+    }
+    rig_catch_interrupt();
+    signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is an error of the write */
+    rc = pull(&p, &first, &fault);
+    if (rc == E_CANCELLED) {
+        fprintf(stderr, "baton-model %s: interrupted; the same command continues\n", NAME);
+        status = rig_interrupt_status();
+    } else if (rc < 0) {
+        status = cli_failed(NAME, args.text, &fault);
+        fwrite(p.options.data, 1, p.options.len_bytes, stderr);
+    } else {
+        puts((const char *)first.data);
+        status = cli_done(NAME);
+    }
+    pull_list_fini(&p.list);
+    buf_fini(&p.folder);
+    buf_fini(&p.options);
+    buf_fini(&first);
+    return status;
+}

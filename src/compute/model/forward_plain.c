@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The feed-forward half of a layer without a gate, as in GPT-2. Hot path.
+ *
+ *     normed [n][hidden] = norm(x)
+ *     up     [n][F]      = act(normed . Wup^T + bias)      act is gelu, in either form; F = ffn
+ *     x                 += up . Wdown^T + bias
+ *
+ * `up` lies where the gated half has gate and up. */
+#include "compute/model/model_priv.h"
+
+static void activate_rows(const struct forward *f, uint32_t from, uint32_t to)
+{
+    const struct kern_table *table = f->model->table;
+    const float *bias = f->layer->vectors[SLOT_UP_BIAS];
+    uint32_t ffn = f->model->config.ffn;
+
+    for (size_t row = from; row < to; row++) {
+        float *up = f->state->gate_up + row * ffn;
+
+        if (bias)
+            vec_add(table, up, bias, ffn);
+        if (f->model->arch->activation == ACT_GELU_EXACT)
+            gelu_exact(table, up, ffn);
+        else
+            gelu(table, up, ffn);
+    }
+}
+
+static void down_bias_rows(const struct forward *f, uint32_t from, uint32_t to)
+{
+    uint32_t hidden = f->model->config.hidden;
+
+    for (size_t row = from; row < to; row++)
+        vec_add(f->model->table, f->state->normed + row * hidden, f->layer->vectors[SLOT_DOWN_BIAS], hidden);
+}
+
+static void forward_plain(struct forward *f, uint32_t layer)
+{
+    const struct model_config *c = &f->model->config;
+    struct model_state *state = f->state;
+    const float *input = forward_norm(f, forward_ffn_norm(f));
+
+    f->next = forward_first(f, f->layer, GROUP_DOWN);
+    forward_matmul(f, &f->layer->groups[GROUP_GATE_UP], input, c->hidden, state->gate_up);
+    forward_rows(f, activate_rows);
+    f->next = forward_beyond(f, layer);
+    forward_matmul(f, &f->layer->groups[GROUP_DOWN], state->gate_up, c->ffn, state->normed);
+    if (f->layer->vectors[SLOT_DOWN_BIAS])
+        forward_rows(f, down_bias_rows);
+    forward_finish(f, f->layer->vectors[SLOT_POST_FFN_NORM]);
+}
+
+static void lay_out(const struct model *model, struct model_state *state, struct carving *carving)
+{
+    state->gate_up = carve(carving, (size_t)state->max_tokens * model->config.ffn * sizeof(float));
+}
+
+const struct half ffn_plain = {
+    .name = "plain",
+    .first = GROUP_GATE_UP,
+    .needs = SLOT_BIT(UP) | SLOT_BIT(DOWN),
+    .forward = forward_plain,
+    .lay_out = lay_out,
+};
+
+const struct half ffn_plain_biased = {
+    .name = "plain, with biases",
+    .first = GROUP_GATE_UP,
+    .needs = SLOT_BIT(UP) | SLOT_BIT(DOWN) | SLOT_BIT(UP_BIAS) | SLOT_BIT(DOWN_BIAS),
+    .forward = forward_plain,
+    .lay_out = lay_out,
+};

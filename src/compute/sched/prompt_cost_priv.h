@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The cost of prompt tokens, split into a part per token and a part per attended pair.
+ *
+ *    seconds = token_s x tokens + pair_s x pairs
+ *
+ * cost_priv.h fits all terms of a step for the next step.  These two are for long predictions: a router
+ * multiplies them by a whole prompt.  So a term is learned only from chunks that show it: token_s from
+ * chunks that attend to few tokens, pair_s from chunks that attend to many.  Pure; any one thread. */
+#ifndef COMPUTE_SCHED_PROMPT_COST_PRIV_H
+#define COMPUTE_SCHED_PROMPT_COST_PRIV_H
+
+#include "base/rate.h"
+
+struct prompt_cost { /* zeroed: has learned nothing */
+    struct rate token_s, pair_s;
+};
+
+/* Learns from n_tokens > 0 that attended to n_pairs tokens in all.  weight: 0..1, as in rate_learn(). */
+void prompt_cost_learn(struct prompt_cost *cost, uint32_t n_tokens, double n_pairs, double seconds,
+                       double weight, uint64_t now_ns);
+/* Seconds for n tokens behind `from` tokens; 0 until a chunk was observed. */
+double prompt_cost_s(const struct prompt_cost *cost, uint32_t from, uint32_t n_tokens);
+
+#endif

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reads the types of one to three bits, and NVFP4.
+ *
+ * IQ types store the number of a lattice point for every eight (IQ1, IQ2) or four (IQ3) weights, and signs beside it.
+ * Here each weight becomes an index to a table of its levels, the sign included:
+ *
+ *     IQ1    8 g + 1 and 8 g - 1 for g = -1, 0, 1: the shift of an eighth, which a bit chooses, is in the table
+ *     IQ2    8, 25, 43 and their negatives
+ *     IQ3    eight levels and their negatives
+ *
+ * Their scales count in eighths (IQ1, IQ2) or quarters (IQ3) of the 16-bit float (qblk_form.unit_bits), so that all
+ * other numbers are whole. TQ types have the digits 0, 1, 2, less 1. */
+#include "gguf/qblk_priv.h"
+
+#include "base/bytes.h"
+#include "base/wide.h"
+
+#include <string.h>
+
+_Static_assert(sizeof(struct qblk_iq1_s) == 50, "IQ1_S in a GGUF");
+_Static_assert(sizeof(struct qblk_iq1_m) == 56, "IQ1_M in a GGUF");
+_Static_assert(sizeof(struct qblk_iq2_xxs) == 66, "IQ2_XXS in a GGUF");
+_Static_assert(sizeof(struct qblk_iq2_xs) == 74, "IQ2_XS in a GGUF");
+_Static_assert(sizeof(struct qblk_iq2_s) == 82, "IQ2_S in a GGUF");
+_Static_assert(sizeof(struct qblk_iq3_xxs) == 98, "IQ3_XXS in a GGUF");
+_Static_assert(sizeof(struct qblk_iq3_s) == 110, "IQ3_S in a GGUF");
+_Static_assert(sizeof(struct qblk_tq1_0) == 54, "TQ1_0 in a GGUF");
+_Static_assert(sizeof(struct qblk_tq2_0) == 66, "TQ2_0 in a GGUF");
+_Static_assert(sizeof(struct qblk_nvfp4) == 36, "NVFP4 in a GGUF");
+
+enum { SUBS_32 = 8, SUBS_16 = 16 }; /* sub-blocks of 32 and of 16 in 256 weights */
+
+const int8_t qblk_levels_iq1[16] = {-7, 1, 9, 0, -9, -1, 7, 0};
+const int8_t qblk_levels_iq2[16] = {8, 25, 43, 0, -8, -25, -43, 0};
+const int8_t qblk_levels_iq3_xxs[16] = {4, 12, 20, 28, 36, 44, 52, 62, -4, -12, -20, -28, -36, -44, -52, -62};
+const int8_t qblk_levels_iq3_s[16] = {1, 3, 5, 7, 9, 11, 13, 15, -1, -3, -5, -7, -9, -11, -13, -15};
+
+static void begin(uint16_t scale, struct qblk_fields *out)
+{
+    out->scale = scale;
+    out->min = 0;
+    memset(out->sub_mins, 0, sizeof(out->sub_mins));
+}
+
+/* Eight weights: two bits of the point for each, and above them its sign. */
+static void put_eight(uint16_t point, uint8_t signs, uint8_t out[8])
+{
+    for (unsigned i = 0; i < 8; i++)
+        out[i] = (uint8_t)((point >> 2 * i & 3) | (signs >> i & 1) << 2);
+}
+
+/* Four weights: three bits of the point for each, and above them its sign. */
+static void put_four(uint16_t point, unsigned signs, uint8_t out[4])
+{
+    for (unsigned i = 0; i < 4; i++)
+        out[i] = (uint8_t)((point >> 3 * i & 7) | (signs >> i & 1) << 3);
+}
+
+/* Signs of eight weights from seven bits: the eighth makes their number even. */
+static uint8_t even_signs(unsigned seven)
+{
+    return (uint8_t)(seven | (unsigned)__builtin_parity(seven) << 7);
+}
+
+static int8_t odd(unsigned scale)
+{
+    return (int8_t)(2 * scale + 1);
+}
+
+/* ---- IQ1 ---- */
+
+void qblk_read_iq1_s(const void *qblk, struct qblk_fields *out)
+{
+    const struct qblk_iq1_s *q = qblk;
+
+    begin(get_u16(q->scale), out);
+    for (unsigned s = 0; s < SUBS_32; s++) {
+        unsigned top = get_u16(q->top + 2 * s);
+
+        out->sub_scales[s] = odd(top >> 12 & 7);
+        for (unsigned i = 0; i < 4; i++)
+            put_eight(qblk_grid_iq1[q->low[4 * s + i] | (top >> 3 * i & 7) << 8], top >> 15 ? 255 : 0,
+                      out->u + 32 * s + 8 * i);
+    }
+}
+
+void qblk_read_iq1_m(const void *qblk, struct qblk_fields *out)
+{
+    const struct qblk_iq1_m *q = qblk;
+    unsigned scale = 0;
+
+    for (unsigned i = 0; i < 4; i++)
+        scale |= (get_u16(q->subs + 2 * i) >> 12 & 15u) << 4 * i;
+    begin((uint16_t)scale, out);
+    for (unsigned s = 0; s < SUBS_16; s++)
+        out->sub_scales[s] = odd(get_u16(q->subs + s / 4 * 2) >> s % 4 * 3 & 7);
+    for (unsigned i = 0; i < 32; i++) {
+        unsigned top = q->top[i / 2] >> i % 2 * 4;
+
+        put_eight(qblk_grid_iq1[q->low[i] | (top & 7) << 8], top & 8 ? 255 : 0, out->u + 8 * i);
+    }
+}
+
+/* ---- IQ2 ---- */
+
+void qblk_read_iq2_xxs(const void *qblk, struct qblk_fields *out)
+{
+    const struct qblk_iq2_xxs *q = qblk;
+
+    begin(get_u16(q->scale), out);
+    for (unsigned s = 0; s < SUBS_32; s++) {
+        const uint8_t *points = q->quants + 8 * s;
+        uint32_t signs = get_u32(points + 4);
+
+        out->sub_scales[s] = odd(signs >> 28);
+        for (unsigned i = 0; i < 4; i++)
+            put_eight(qblk_grid_iq2_xxs[points[i]], even_signs(signs >> 7 * i & 127),
+                      out->u + 32 * s + 8 * i);
+    }
+}
+
+static void nibble_scales(const uint8_t *subs, struct qblk_fields *out)
+{
+    for (unsigned s = 0; s < SUBS_16; s++)
+        out->sub_scales[s] = odd(subs[s / 2] >> s % 2 * 4 & 15u);
+}
+
+void qblk_read_iq2_xs(const void *qblk, struct qblk_fields *out)
+{
+    const struct qblk_iq2_xs *q = qblk;
+
+    begin(get_u16(q->scale), out);
+    nibble_scales(q->subs, out);
+    for (unsigned i = 0; i < 32; i++) {
+        unsigned word = get_u16(q->quants + 2 * i);
+
+        put_eight(qblk_grid_iq2_xs[word & 511], even_signs(word >> 9), out->u + 8 * i);
+    }
+}
+
+void qblk_read_iq2_s(const void *qblk, struct qblk_fields *out)
+{
+    const struct qblk_iq2_s *q = qblk;
+
+    begin(get_u16(q->scale), out);
+    nibble_scales(q->subs, out);
+    for (unsigned i = 0; i < 32; i++)
+        put_eight(qblk_grid_iq2_s[q->low[i] | (q->top[i / 4] >> i % 4 * 2 & 3u) << 8], q->signs[i],
+                  out->u + 8 * i);
+}
+
+/* ---- IQ3 ---- */
+
+void qblk_read_iq3_xxs(const void *qblk, struct qblk_fields *out)
+{
+    const struct qblk_iq3_xxs *q = qblk;
+
+    begin(get_u16(q->scale), out);
+    for (unsigned s = 0; s < SUBS_32; s++) {
+        uint32_t word = get_u32(q->signs + 4 * s);
+
+        out->sub_scales[s] = odd(word >> 28);
+        for (unsigned i = 0; i < 8; i++) {
+            unsigned signs = even_signs(word >> i / 2 * 7 & 127);
+
+            put_four(qblk_grid_iq3_xxs[q->points[8 * s + i]], signs >> i % 2 * 4, out->u + 32 * s + 4 * i);
+        }
+    }
+}
+
+/* Its sub-scales are four times as large as the file's, since the scale counts in quarters. */
+void qblk_read_iq3_s(const void *qblk, struct qblk_fields *out)
+{
+    const struct qblk_iq3_s *q = qblk;
+
+    begin(get_u16(q->scale), out);
+    for (unsigned s = 0; s < SUBS_32; s++) {
+        out->sub_scales[s] = (int8_t)(4 * odd(q->subs[s / 2] >> s % 2 * 4 & 15u));
+        for (unsigned i = 0; i < 8; i++) {
+            unsigned point = q->low[8 * s + i] | (q->top[s] >> i & 1u) << 8;
+
+            put_four(qblk_grid_iq3_s[point], q->signs[4 * s + i / 2] >> i % 2 * 4, out->u + 32 * s + 4 * i);
+        }
+    }
+}
+
+/* ---- TQ ---- */
+
+/* The formula's min is the scale: d * digit - d. */
+static void begin_ternary(const uint8_t scale[2], struct qblk_fields *out)
+{
+    out->scale = get_u16(scale);
+    out->min = out->scale;
+    memset(out->sub_scales, 1, sizeof(out->sub_scales));
+    memset(out->sub_mins, 1, sizeof(out->sub_mins));
+}
+
+/* Digit `place` of n bytes, each a fraction of 256 in base 3. */
+static void digits(const uint8_t *bytes, unsigned n, unsigned place, uint8_t *out)
+{
+    static const uint8_t powers[5] = {1, 3, 9, 27, 81};
+
+    for (unsigned i = 0; i < n; i++)
+        out[i] = (uint8_t)((uint8_t)(bytes[i] * powers[place]) * 3u >> 8);
+}
+
+void qblk_read_tq1_0(const void *qblk, struct qblk_fields *out)
+{
+    const struct qblk_tq1_0 *q = qblk;
+
+    begin_ternary(q->scale, out);
+    for (unsigned place = 0; place < 5; place++) {
+        digits(q->fives, 32, place, out->u + 32 * place);
+        digits(q->fives + 32, 16, place, out->u + 160 + 16 * place);
+    }
+    for (unsigned place = 0; place < 4; place++)
+        digits(q->fours, 4, place, out->u + 240 + 4 * place);
+}
+
+void qblk_read_tq2_0(const void *qblk, struct qblk_fields *out)
+{
+    const struct qblk_tq2_0 *q = qblk;
+
+    begin_ternary(q->scale, out);
+    for (unsigned i = 0; i < 256; i++)
+        out->u[i] = q->quants[i / 128 * 32 + i % 32] >> i % 128 / 32 * 2 & 3;
+}
+
+/* ---- NVFP4 ---- */
+
+/* Half of an unsigned E4M3 as an F16, exactly. Its NaN counts as 0, and the top bit is ignored. */
+static uint16_t half_of_e4m3(uint8_t bits)
+{
+    unsigned exponent = bits >> 3 & 15, mantissa = bits & 7;
+
+    if (bits == 0x7f)
+        return 0;
+    return exponent > 0 ? (uint16_t)((exponent + 7) << 10 | mantissa << 7)
+                        : f32_to_f16((float)mantissa * 0x1p-10F);
+}
+
+void qblk_read_nvfp4(const void *qblk, struct qblk_fields *out)
+{
+    const struct qblk_nvfp4 *q = qblk;
+
+    begin(0, out);
+    for (unsigned s = 0; s < 4; s++) {
+        out->sub_halves[s] = half_of_e4m3(q->scales[s]);
+        out->sub_scales[s] = 1;
+        for (unsigned i = 0; i < 8; i++) {
+            out->u[16 * s + i] = q->low[8 * s + i] & 15;
+            out->u[16 * s + 8 + i] = q->low[8 * s + i] >> 4;
+        }
+    }
+}

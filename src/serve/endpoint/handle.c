@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The outbox is a list of handles that may have an event.  A flush takes the first handle, makes one call, and looks
+ * at the list again: if the call freed the handle, the handle has left the list.  A handle without an event leaves
+ * the list when the flush comes to it. */
+#include "serve/endpoint/handle.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/err.h"
+
+/* ---- the outbox ---- */
+
+static void gen_outbox_on_turn(void *arg)
+{
+    gen_outbox_flush(arg);
+}
+
+int gen_outbox_open(struct gen_outbox *outbox, struct ev_loop *loop, gen_close close)
+{
+    *outbox = (struct gen_outbox){.close = close};
+    list_init(&outbox->due);
+    return loop != NULL ? ev_timer_new(loop, gen_outbox_on_turn, outbox, &outbox->turn) : 0;
+}
+
+void gen_outbox_close(struct gen_outbox *outbox)
+{
+    ev_timer_free(outbox->turn);
+    outbox->turn = NULL;
+}
+
+void gen_outbox_begin(struct gen_outbox *outbox)
+{
+    outbox->is_open = true;
+}
+
+static void gen_handle_due(struct gen_handle *handle)
+{
+    struct gen_outbox *outbox = handle->outbox;
+
+    if (!list_is_empty(&handle->due))
+        return;
+    if (!outbox->is_open && outbox->turn != NULL && list_is_empty(&outbox->due))
+        ev_timer_start(outbox->turn, 0);
+    list_push_back(&outbox->due, &handle->due);
+}
+
+/* ---- what the backend adds ---- */
+
+void gen_handle_init(struct gen_handle *handle, struct gen_outbox *outbox, struct work_order *order,
+                     const struct gen_events *events, void *arg)
+{
+    *handle = (struct gen_handle){.outbox = outbox,
+                                  .order = order,
+                                  .events = events,
+                                  .arg = arg,
+                                  .cap_tokens = order->n_tokens,
+                                  .submitted_ns = clock_now_ns()};
+    list_init(&handle->due);
+}
+
+void gen_handle_fini(struct gen_handle *handle)
+{
+    list_remove(&handle->due);
+    free(handle->draws);
+    free(handle->failure_text);
+    scores_fini(&handle->scores);
+}
+
+void gen_handle_accept(struct gen_handle *handle, uint32_t cached_tokens)
+{
+    handle->has_acceptance = true;
+    handle->cached_tokens = cached_tokens;
+    gen_handle_due(handle);
+}
+
+int gen_handle_token(struct gen_handle *handle, token_id id)
+{
+    struct work_order *order = handle->order;
+
+    if (order->n_tokens == handle->cap_tokens) {
+        uint32_t cap = handle->cap_tokens + handle->cap_tokens / 4 + 256;
+        token_id *grown = realloc(order->tokens, (size_t)cap * sizeof(*grown));
+
+        if (grown == NULL)
+            return E_NOMEM;
+        order->tokens = grown;
+        handle->cap_tokens = cap;
+    }
+    order->tokens[order->n_tokens++] = id;
+    gen_handle_due(handle);
+    return 0;
+}
+
+struct sample_result *gen_handle_draw(struct gen_handle *handle)
+{
+    uint32_t at = gen_handle_answered(handle) - handle->n_delivered;
+
+    if (at >= handle->cap_draws) {
+        uint32_t cap = 2 * at + 8;
+        struct sample_result *grown = realloc(handle->draws, (size_t)cap * sizeof(*grown));
+
+        if (grown == NULL)
+            return NULL;
+        handle->draws = grown;
+        handle->cap_draws = cap;
+    }
+    return &handle->draws[at];
+}
+
+int gen_handle_scores(struct gen_handle *handle, const struct sample_result *scores, uint32_t n)
+{
+    int rc = scores_add(&handle->scores, scores, n);
+
+    if (rc == 0)
+        gen_handle_due(handle);
+    return rc;
+}
+
+void gen_handle_stop_score(struct gen_handle *handle, const struct sample_result *score)
+{
+    handle->scores.stop = *score;
+    handle->scores.has_stop = true;
+    gen_handle_due(handle);
+}
+
+void gen_handle_end(struct gen_handle *handle, enum gen_end end)
+{
+    ASSERT(handle->outcome == GEN_RUNNING);
+    handle->outcome = GEN_ENDED;
+    handle->end = end;
+    gen_handle_due(handle);
+}
+
+void gen_handle_fail(struct gen_handle *handle, const struct gen_failure *failure)
+{
+    ASSERT(handle->outcome == GEN_RUNNING);
+    handle->outcome = GEN_FAILED;
+    handle->failure = *failure;
+    handle->failure_text = strdup(failure->message);
+    handle->failure.message = handle->failure_text != NULL ? handle->failure_text : "Out of memory";
+    gen_handle_due(handle);
+}
+
+void gen_handle_pause(struct gen_handle *handle, bool is_paused)
+{
+    handle->is_paused = is_paused;
+    if (!is_paused)
+        gen_handle_due(handle);
+}
+
+void gen_handle_hold(struct gen_handle *handle, bool is_held)
+{
+    if (handle->is_held && !is_held)
+        gen_handle_due(handle);
+    handle->is_held = is_held;
+}
+
+void gen_handle_proof(const struct gen_handle *handle, struct gen_proof *proof)
+{
+    proof->drawn_tokens = handle->n_delivered;
+    proof->ttft_ns = handle->first_token_ns ? handle->first_token_ns - handle->submitted_ns : 0;
+    proof->total_ns = clock_now_ns() - handle->submitted_ns;
+}
+
+/* ---- delivery: the handle may be freed by each call ---- */
+
+static void gen_handle_deliver_scores(struct gen_handle *handle, const struct sample_result *scores,
+                                      uint32_t n)
+{
+    const struct gen_tokens tokens = {.draws = scores, .n = n, .is_prompt_logprobs = true};
+
+    handle->events->on_tokens(handle->arg, &tokens);
+}
+
+static void gen_handle_deliver_tokens(struct gen_handle *handle, uint32_t n)
+{
+    const struct gen_tokens tokens = {.ids = handle->order->tokens + handle->order->n_prompt +
+                                             handle->n_delivered,
+                                      .n = n,
+                                      .draws = handle->draws};
+
+    handle->n_delivered += n;
+    if (handle->first_token_ns == 0)
+        handle->first_token_ns = clock_now_ns();
+    if (handle->outcome == GEN_RUNNING)
+        list_remove(&handle->due); /* nothing else is due: saves a look at each token */
+    handle->events->on_tokens(handle->arg, &tokens);
+}
+
+static void gen_handle_deliver_end(struct gen_handle *handle)
+{
+    const struct gen_events *events = handle->events;
+    struct gen_proof proof = {0};
+    enum gen_end end = handle->end;
+    void *arg = handle->arg;
+
+    handle->outbox->close(handle, &proof);
+    events->on_end(arg, end, &proof);
+}
+
+static void gen_handle_deliver_failure(struct gen_handle *handle)
+{
+    const struct gen_events *events = handle->events;
+    struct gen_failure failure = handle->failure;
+    char *text = handle->failure_text;
+    void *arg = handle->arg;
+
+    handle->failure_text = NULL;
+    handle->outbox->close(handle, NULL);
+    events->on_failure(arg, &failure);
+    free(text);
+}
+
+/* Makes one call, or takes the handle off the list. */
+static void gen_handle_deliver(struct gen_handle *handle)
+{
+    bool is_open = !handle->is_paused && !handle->is_held;
+    uint32_t n = gen_handle_answered(handle) - handle->n_delivered, n_scores = handle->scores.n;
+
+    if (handle->has_acceptance) {
+        handle->has_acceptance = false;
+        handle->events->on_accepted(handle->arg, handle->cached_tokens);
+    } else if (is_open && n_scores > 0) {
+        handle->scores.n = 0;
+        gen_handle_deliver_scores(handle, handle->scores.held, n_scores);
+    } else if (is_open && n > 0) {
+        gen_handle_deliver_tokens(handle, n);
+    } else if (is_open && handle->scores.has_stop && handle->outcome == GEN_ENDED) {
+        handle->scores.has_stop = false;
+        gen_handle_deliver_scores(handle, &handle->scores.stop, 1);
+    } else if (handle->outcome == GEN_FAILED) {
+        gen_handle_deliver_failure(handle);
+    } else if (is_open && handle->outcome == GEN_ENDED) {
+        gen_handle_deliver_end(handle);
+    } else {
+        list_remove(&handle->due);
+    }
+}
+
+void gen_outbox_flush(struct gen_outbox *outbox)
+{
+    outbox->is_open = true;
+    while (!list_is_empty(&outbox->due))
+        gen_handle_deliver(container_of(outbox->due.next, struct gen_handle, due));
+    outbox->is_open = false;
+}

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A job as the front knows it: the answer's tokens, and the events that wait for the front.  Each backend's job
+ * embeds one.
+ *
+ *    backend: accept, token, end, fail --> gen_handle, due in the outbox --gen_outbox_flush()--> the front's events
+ *    front:   pause -------------------------^ tokens and the end wait
+ *
+ * Events are deferred.  The functions that add an event never call the front.  gen_outbox_flush() calls it, one event
+ * after another, and no code below it uses the job.  So the front may cancel any job inside an event, and no caller
+ * has to ask whether its job still exists.
+ *
+ * Order: on_accepted, prompt logprobs, tokens, the stop id's logprob, then on_end.  A failure does not wait for a
+ * paused front; tokens that were not delivered are dropped.
+ *
+ * More than 15 functions: one for each thing that a worker's message may add, and the outbox beside them.
+ *
+ * For backends; one loop thread. */
+#ifndef SERVE_ENDPOINT_HANDLE_H
+#define SERVE_ENDPOINT_HANDLE_H
+
+#include "base/list.h"
+#include "base/event/loop.h"
+#include "serve/endpoint/backend.h"
+#include "serve/prompt/scores.h"
+
+/* Frees the job around the handle.  proof_out (NULL: a failure) receives its serving stats first. */
+typedef void (*gen_close)(struct gen_handle *handle, struct gen_proof *proof_out);
+
+struct gen_outbox {        /* of one backend */
+    struct list due;       /* handles with events, by gen_handle.due */
+    struct ev_timer *turn; /* flushes in the loop's next turn; NULL: the owner calls gen_outbox_flush() */
+    bool is_open;          /* the caller flushes itself */
+    gen_close close;
+};
+
+enum gen_outcome {
+    GEN_RUNNING,
+    GEN_ENDED, /* on_end is due once the tokens are delivered */
+    GEN_FAILED /* on_failure is due */
+};
+
+struct gen_handle { /* fields that every token needs come first */
+    struct gen_outbox *outbox;
+    struct list due;          /* in outbox.due while it may have an event */
+    struct work_order *order; /* the job's; its tokens from n_prompt on are the answer, and grow with it */
+    const struct gen_events *events;
+    void *arg;
+    uint32_t n_delivered; /* answer tokens passed to the front */
+    uint32_t cap_tokens;  /* of order.tokens */
+    enum gen_outcome outcome;
+    bool is_paused;              /* the client reads no tokens now */
+    bool is_held;                /* the backend holds tokens and end back */
+    bool has_acceptance;         /* on_accepted is due */
+    uint32_t cached_tokens;      /* its argument */
+    uint32_t cap_draws;          /* [cap_draws], sampling results of the undelivered tokens ... */
+    struct sample_result *draws; /* ... if wanted */
+    uint64_t submitted_ns, first_token_ns;
+    enum gen_end end;           /* ENDED */
+    struct gen_failure failure; /* FAILED */
+    char *failure_text;         /* heap: failure.message */
+    struct scores scores;       /* prompt logprobs, not delivered yet */
+};
+
+int gen_outbox_open(struct gen_outbox *outbox, struct ev_loop *loop,
+                    gen_close close);             /* loop NULL: no timer */
+void gen_outbox_close(struct gen_outbox *outbox); /* opened or zeroed */
+/* Between these two no timer is needed: events are due at once, and gen_outbox_flush() makes the calls. */
+void gen_outbox_begin(struct gen_outbox *outbox);
+void gen_outbox_flush(struct gen_outbox *outbox);
+
+/* order: the job's, with n_prompt and n_tokens set.  events: valid as long as the job. */
+void gen_handle_init(struct gen_handle *handle, struct gen_outbox *outbox, struct work_order *order,
+                     const struct gen_events *events, void *arg);
+void gen_handle_fini(struct gen_handle *handle); /* drops all events; the order stays */
+
+void gen_handle_accept(struct gen_handle *handle, uint32_t cached_tokens);
+/* Appends an answer token.  E_NOMEM. */
+int gen_handle_token(struct gen_handle *handle, token_id id);
+/* Room for the sampling result of the token that gen_handle_token() appends next.  NULL: no memory. */
+struct sample_result *gen_handle_draw(struct gen_handle *handle);
+/* Prompt logprobs.  E_NOMEM. */
+int gen_handle_scores(struct gen_handle *handle, const struct sample_result *scores, uint32_t n);
+void gen_handle_stop_score(struct gen_handle *handle, const struct sample_result *score);
+void gen_handle_end(struct gen_handle *handle, enum gen_end end);
+void gen_handle_fail(struct gen_handle *handle, const struct gen_failure *failure); /* copies the text */
+void gen_handle_pause(struct gen_handle *handle, bool is_paused);
+void gen_handle_hold(struct gen_handle *handle, bool is_held);
+
+/* Sets the serving stats that a handle knows: drawn tokens, time to the first token, total time. */
+void gen_handle_proof(const struct gen_handle *handle, struct gen_proof *proof);
+
+static inline uint32_t gen_handle_answered(const struct gen_handle *handle)
+{
+    return handle->order->n_tokens - handle->order->n_prompt;
+}
+
+#endif

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Calls as text. Arguments have one of three forms:
+ *
+ *     a JSON object                {"city": "Oslo", "days": 3}
+ *     tags                         key tag, value, tag; a string stands without quotes
+ *     keywords, as in Python       city="Oslo", days=3; a name that is no identifier: **{"my city": "Oslo"}
+ *
+ * The row's text is recorded as own, so that its marks become control tokens. The client's text is not. */
+#include "text/toolcall/spell.h"
+
+#include <string.h>
+
+#include "base/str.h"
+#include "text/json/json_text.h"
+#include "text/toolcall/calls_types.h"
+
+/* ---- text ---- */
+
+static void spell_own(struct calls_spelling *out, const char *text)
+{
+    struct calls_span span = {.from = out->text.len_bytes, .to = out->text.len_bytes + strlen(text)};
+    size_t n = out->own.len_bytes / sizeof(span);
+    struct calls_span *last = n > 0 ? (struct calls_span *)(void *)out->own.data + n - 1 : NULL;
+
+    buf_append_str(&out->text, text);
+    if (last != NULL && last->to == span.from)
+        last->to = span.to;
+    else if (span.to > span.from)
+        buf_append(&out->own, &span, sizeof(span));
+}
+
+static void spell_given(struct calls_spelling *out, struct bytes text)
+{
+    buf_append(&out->text, text.data, text.len_bytes);
+}
+
+static void spell_pieces(struct calls_spelling *out, const struct calls_piece *pieces)
+{
+    for (unsigned i = 0; i < CALLS_MAX_PIECES && pieces[i].kind != CALLS_PIECE_END; i++)
+        if (pieces[i].text != NULL)
+            spell_own(out, pieces[i].text);
+}
+
+/* ---- arguments ---- */
+
+static void spell_tag(struct calls_spelling *out, const struct calls_tags *tags, struct bytes key,
+                      struct bytes value)
+{
+    spell_own(out, tags->key_open);
+    (void)json_unquote(key, &out->text); /* json_next() found strings; no memory sets is_bad */
+    spell_own(out, tags->key_written);
+    if (value.data[0] == '"')
+        (void)json_unquote(value, &out->text);
+    else
+        spell_given(out, value);
+    spell_own(out, tags->value_written);
+    spell_own(out, "\n");
+}
+
+static void spell_keyword(struct calls_spelling *out, struct bytes key, struct bytes value)
+{
+    struct bytes name = bytes_of(key.data + 1, key.len_bytes - 2);
+    bool is_keyword = calls_is_keyword(name);
+
+    if (!is_keyword)
+        spell_own(out, "**{");
+    spell_given(out, is_keyword ? name : key);
+    spell_own(out, is_keyword ? "=" : ": ");
+    spell_given(out, value);
+    if (!is_keyword)
+        spell_own(out, "}");
+}
+
+/* Arguments that are no JSON object stand as they are. */
+static void spell_arguments(struct calls_spelling *out, const struct calls_grammar *grammar,
+                            struct bytes arguments)
+{
+    struct buf spaced = {0};
+    bool is_object = json_respace(arguments, &spaced) == 0 && spaced.data[0] == '{';
+    struct bytes key, value;
+    size_t at = 0;
+
+    if (!is_object || (grammar->tags == NULL && !grammar->has_keywords)) {
+        spell_given(out, is_object ? buf_view(&spaced) : arguments);
+        buf_fini(&spaced);
+        return;
+    }
+    for (bool is_first = true; json_next(buf_view(&spaced), &at, &key, &value); is_first = false) {
+        if (grammar->has_keywords && !is_first)
+            spell_own(out, ", ");
+        if (grammar->has_keywords)
+            spell_keyword(out, key, value);
+        else
+            spell_tag(out, grammar->tags, key, value);
+    }
+    buf_fini(&spaced);
+}
+
+/* ---- calls ---- */
+
+/* A name that stands in a JSON string is escaped. */
+static void spell_name(struct calls_spelling *out, const char *before, struct bytes name)
+{
+    size_t n = strlen(before);
+    struct buf quoted = {0};
+
+    if (n == 0 || before[n - 1] != '"') {
+        spell_given(out, name);
+        return;
+    }
+    json_put_str(&quoted, name);
+    out->text.is_bad |= quoted.is_bad;
+    if (!quoted.is_bad)
+        spell_given(out, bytes_of(quoted.data + 1, quoted.len_bytes - 2));
+    buf_fini(&quoted);
+}
+
+void calls_spell(enum calls_format format, struct bytes name, struct bytes arguments,
+                 struct calls_spelling *out)
+{
+    const struct calls_grammar *grammar = &calls_row_of(format)->grammar;
+
+    if (out->n_calls++ == 0)
+        spell_pieces(out, grammar->open);
+    else
+        spell_own(out, grammar->between);
+    spell_pieces(out, grammar->call_open);
+    spell_own(out, grammar->name_before);
+    spell_name(out, grammar->name_before, name);
+    spell_own(out, grammar->name_after);
+    spell_pieces(out, grammar->name_end);
+    spell_arguments(out, grammar, arguments);
+    spell_pieces(out, grammar->call_close);
+}
+
+void calls_spell_end(enum calls_format format, struct calls_spelling *out)
+{
+    if (out->n_calls > 0)
+        spell_pieces(out, calls_row_of(format)->grammar.close);
+}

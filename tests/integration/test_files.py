@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A model in several files through the daemons: any part's name will do, and a folder that lacks one is refused."""
+import os
+import shutil
+import subprocess
+
+from cluster import BUILD, MODEL, Cluster, main, patience
+
+TOOL = os.path.join(BUILD, "baton-model")
+PROMPT = "Tell me what a hand-off is in Baton, and why it matters, and what a prefill worker does. " * 3
+
+
+def split(folder, n=3):
+    subprocess.run([TOOL, "split", "--parts", str(n), MODEL, os.path.join(folder, "tiny")], check=True, timeout=patience(60))
+    return [os.path.join(folder, f"tiny-{i:05}-of-{n:05}.gguf") for i in range(1, n + 1)]
+
+
+def logits(path):
+    run = subprocess.run([TOOL, "logits", "--ids", "1,2,3", "--top", "5", path], capture_output=True, text=True,
+                         timeout=patience(60), check=True)
+    return run.stdout
+
+
+def two_workers_serve_it_by_different_parts():
+    """Prefill is told part 2, decode part 3: the same fingerprint, so the KV is handed over, and the same text."""
+    with Cluster() as c:
+        parts = split(c.dir)
+        c.router()
+        c.worker("prefill", model__path=parts[1])
+        c.worker("decode", model__path=parts[2])
+        c.wait_ready(prefill=1, decode=1)
+        answer = c.ask(PROMPT, model="tiny", max_tokens=24)
+        assert answer.proof["transferred"] > 0, answer.proof
+        with Cluster() as whole:
+            whole.router()
+            for role in ("prefill", "decode"):
+                whole.worker(role)
+            whole.wait_ready(prefill=1, decode=1)
+            assert whole.ask(PROMPT, max_tokens=24).text == answer.text, answer.text
+
+
+def a_missing_part_ends_the_start_with_its_name():
+    with Cluster() as c:
+        parts = split(c.dir)
+        os.unlink(parts[1])
+        conf = os.path.join(c.dir, "empty.conf")
+        open(conf, "w").close()
+        line = [os.path.join(BUILD, "baton-decode"), "--config", conf, "--check-config", "--set", f"model.path={parts[0]}",
+                "--set", f"link.cluster_key={c.key}"]
+        run = subprocess.run(line, capture_output=True, text=True, timeout=patience(20))
+        assert run.returncode != 0, run
+        assert "part 'tiny-00002-of-00003.gguf': cannot open" in run.stdout + run.stderr, run
+
+
+def merged_parts_are_the_model_again():
+    with Cluster() as c:
+        parts = split(c.dir, 5)
+        whole = os.path.join(c.dir, "whole.gguf")
+        subprocess.run([TOOL, "merge", parts[3], whole], check=True, timeout=patience(60))
+        again = subprocess.run([TOOL, "merge", parts[3], whole], capture_output=True, text=True, timeout=patience(60))
+        assert again.returncode == 1 and "exists already" in again.stderr, again
+        assert logits(whole) == logits(parts[2]) == logits(MODEL)
+        smaller = os.path.join(c.dir, "q4.gguf")
+        subprocess.run([TOOL, "quantize", "--type", "Q4_0", parts[4], smaller], check=True, capture_output=True,
+                       timeout=patience(60))
+        shutil.move(smaller, os.path.join(c.dir, "elsewhere.gguf"))  # one file: its name is free
+        assert "token" in logits(os.path.join(c.dir, "elsewhere.gguf"))
+
+
+if __name__ == "__main__":
+    main([two_workers_serve_it_by_different_parts, a_missing_part_ends_the_start_with_its_name, merged_parts_are_the_model_again])

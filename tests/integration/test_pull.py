@@ -1,0 +1,406 @@
+# SPDX-License-Identifier: Apache-2.0
+"""baton-model pull against a stand-in of the hub on loopback, which breaks in every way that a network does.
+
+Two servers: the hub (list of files, addresses of files) and the store that it redirects to, as the real hub does."""
+import hashlib
+import http.server
+import json
+import os
+import re
+import resource
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+import urllib.parse
+
+from cluster import BUILD, MODEL, main, patience
+
+TOOL = os.path.join(BUILD, "baton-model")
+TOKEN = "hf_secret"
+with open(MODEL, "rb") as opened:
+    BYTES = opened.read()
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *arguments):
+        pass
+
+    def answer(self, status, body=b"", **fields):
+        self.send_response(status)
+        for name, value in fields.items():
+            self.send_header(name.replace("_", "-"), str(value))
+        if "Content_Length" not in fields:
+            self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_GET(self):
+        server, hub = self.server, self.server.hub
+        path = urllib.parse.unquote(self.path.split("?")[0])
+        with hub.lock:
+            hub.asked.append((server.role, path, self.headers.get("Range"), self.headers.get("Authorization")))
+            fault = next((f for f in hub.faults if f["role"] == server.role and f.get("n", 1) > 0 and f.get("in", "") in path), None)
+            if fault:
+                fault["n"] = fault.get("n", 1) - 1
+        if fault and "status" in fault:
+            return self.answer(fault["status"], b"no", **fault.get("fields", {}))
+        if server.role == "hub":
+            return self.hub_get(hub, path)
+        return self.file(hub, hub.files[path[1:]], fault or {})
+
+    def hub_get(self, hub, path):
+        if path == "/api/models/o/m/tree/main":
+            return self.answer(200, json.dumps(hub.tree).encode(), Content_Type="application/json")
+        name = path.removeprefix("/o/m/resolve/main/")
+        if name == path or name not in hub.files:
+            return self.answer(404, b"no")
+        body = hub.files[name]
+        self.answer(302, b"", Location=hub.location or f"{hub.store_url}/{urllib.parse.quote(name)}?signature=x",
+                    X_Linked_Size=hub.linked_size or len(body), X_Linked_Etag=f'"{hub.hash(name)}"')
+
+    def file(self, hub, body, fault):
+        first, last, status = 0, len(body) - 1, 200
+        asked = re.match(r"bytes=(\d+)-(\d+)$", self.headers.get("Range") or "")
+        if asked and hub.has_ranges:
+            first, last, status = int(asked[1]), min(int(asked[2]), last), 206
+        fields = {"ETag": '"v1"'}
+        if status == 206:
+            fields["Content_Range"] = f"bytes {first + fault.get('shift', 0)}-{last + fault.get('shift', 0)}/{hub.total or len(body)}"
+        body = body[first:last + 1]
+        self.send_response(status)
+        for key, value in fields.items():
+            self.send_header(key.replace("_", "-"), value)
+        self.send_header("Content-Length", str(len(body) + fault.get("more", 0)))
+        self.end_headers()
+        end = min(len(body), fault.get("cut", len(body)))
+        for at in range(0, end, 16384):
+            if hub.slow:
+                time.sleep(hub.slow)
+            try:
+                self.wfile.write(body[at:min(at + 16384, end)])
+            except OSError:
+                break
+            with hub.lock:
+                hub.sent += min(at + 16384, end) - at
+        if end < len(body) or fault.get("more"):
+            self.close_connection = True
+
+
+class Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, hub, role):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.hub, self.role = hub, role
+        threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
+
+    def handle_error(self, request, address):
+        pass
+
+
+class Hub:
+    """The stand-in and a folder for models."""
+
+    def __init__(self, **files):
+        self.files = {"tiny-Q8_0.gguf": BYTES} if not files else {k.replace("__", "-") + ".gguf": v for k, v in files.items()}
+        self.lock, self.faults, self.asked = threading.Lock(), [], []
+        self.sent = self.slow = self.total = self.linked_size = 0
+        self.has_ranges, self.location, self.hashes = True, None, {}
+
+    def __enter__(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.dir = self.folder.name
+        self.servers = [Server(self, "hub"), Server(self, "store")]
+        self.url, self.store_url = (f"http://127.0.0.1:{s.server_address[1]}" for s in self.servers)
+        self.tree = [{"type": "directory", "path": "folder", "size": 0}, {"type": "file", "path": "README.md", "size": 3, "oid": "0"}]
+        self.tree += [{"type": "file", "path": n, "size": len(b), "lfs": {"oid": self.hash(n), "size": len(b)}} for n, b in self.files.items()]
+        return self
+
+    def __exit__(self, *_):
+        for server in self.servers:
+            server.shutdown()
+            server.server_close()
+        self.folder.cleanup()
+
+    def hash(self, name):
+        return self.hashes.get(name) or hashlib.sha256(self.files[name]).hexdigest()
+
+    def start(self, *arguments, **more):
+        environment = {**os.environ, "HF_ENDPOINT": self.url, "HF_TOKEN": TOKEN, "http_proxy": "", "no_proxy": "*"}
+        line = [TOOL, "pull", "--to", self.dir, *arguments]
+        return subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, **more)
+
+    def pull(self, *arguments, status=0, says="", **more):
+        run = self.start(*arguments, **more)
+        out, err = run.communicate(timeout=patience(60))
+        assert run.returncode == status and says in err, (run.returncode, out, err)
+        assert TOKEN not in out + err
+        if status != 0:
+            assert not self.final(), self.final()
+        return out.strip(), err
+
+    def final(self):
+        return [f for _, _, fs in os.walk(self.dir) for f in fs if f.endswith(".gguf")]
+
+    def left(self):
+        return [f for _, _, fs in os.walk(self.dir) for f in fs if ".part" in f]
+
+    def asked_of(self, role, text=""):
+        return [a for a in self.asked if a[0] == role and text in a[1]]
+
+
+def same(path, body=BYTES):
+    with open(path, "rb") as f:
+        assert f.read() == body, path
+
+
+def it_is_fetched_checked_and_kept():
+    with Hub() as hub:
+        path, err = hub.pull("hf:o/m")
+        assert path == f"{hub.dir}/o/m/tiny-Q8_0.gguf" and "100 %" in err, (path, err)
+        same(path)
+        assert not hub.left(), hub.left()
+        subprocess.run(["sha256sum", "-c", "--quiet", path + ".sha256"], cwd=os.path.dirname(path), check=True)
+        assert len({a[2] for a in hub.asked_of("store")}) > 4, "no parallel ranges"
+        n = len(hub.asked_of("store"))
+        assert hub.pull("hf:o/m:q8_0")[0] == path and len(hub.asked_of("store")) == n, "fetched again"
+        n = len(hub.asked)
+        assert hub.pull("--offline", "hf:o/m:Q8_0")[0] == path and len(hub.asked) == n, "a server was asked"
+        assert hub.pull("--offline", "hf:o/m")[0] == path
+    with Hub() as hub:
+        hub.pull("--offline", "hf:o/m", status=1, says="--offline forbids to fetch it")
+        assert not hub.asked
+
+
+def a_new_version_is_fetched():
+    with Hub() as hub:
+        path, _ = hub.pull("hf:o/m")
+        os.rename(path, path + ".old")
+        with open(path, "wb") as f:
+            f.write(BYTES[:-1] + b"\0")
+        os.unlink(path + ".sha256")
+        os.unlink(path + ".old")
+        same(hub.pull("hf:o/m")[0])
+
+
+def cut_connections_are_continued():
+    with Hub() as hub:
+        hub.faults += [{"role": "store", "cut": 100_000, "n": 3}]
+        same(hub.pull("hf:o/m")[0])
+        assert hub.sent < len(BYTES) * 1.05, hub.sent
+
+
+def a_killed_download_continues():
+    """Cut three times: by SIGINT, by SIGKILL, and by a server that goes away; every byte travels about once."""
+    with Hub() as hub:
+        hub.slow = 0.01
+        for number, status in ((signal.SIGINT, 130), (signal.SIGKILL, -9)):
+            before = hub.sent
+            run = hub.start("hf:o/m", "--connections", "2")
+            until = time.monotonic() + patience(30)
+            while hub.sent < before + len(BYTES) // 4 and time.monotonic() < until:
+                time.sleep(0.02)
+            time.sleep(1.2 if number == signal.SIGKILL else 0)
+            run.send_signal(number)
+            _, err = run.communicate(timeout=patience(20))
+            assert run.returncode == status, (run.returncode, err)
+            assert not hub.final() and sorted(hub.left()) == ["tiny-Q8_0.gguf.part", "tiny-Q8_0.gguf.part.state"], hub.left()
+        hub.faults += [{"role": "store", "status": 503, "n": 100}]
+        hub.pull("hf:o/m", status=1, says="given up after 6 failures, the last: status 503")
+        hub.faults.clear()
+        hub.slow = 0
+        path, err = hub.pull("hf:o/m")
+        assert "continues at" in err, err
+        same(path)
+        assert hub.sent < len(BYTES) * 1.6, hub.sent
+
+
+def two_at_once_do_not_meet():
+    with Hub() as hub:
+        hub.slow = 0.02
+        first = hub.start("hf:o/m")
+        until = time.monotonic() + patience(20)
+        while not hub.sent and time.monotonic() < until:
+            time.sleep(0.02)
+        hub.pull("hf:o/m", status=1, says="another process downloads")
+        hub.slow = 0
+        assert first.wait(patience(30)) == 0
+        first.communicate()
+
+
+def wrong_bytes_are_thrown_away():
+    with Hub() as hub:
+        hub.hashes["tiny-Q8_0.gguf"] = "ab" * 32
+        hub.tree[2]["lfs"]["oid"] = "ab" * 32
+        hub.pull("hf:o/m", status=1, says="the hub says abab")
+        assert not hub.left(), hub.left()
+    with Hub() as hub:
+        hub.pull("--sha256", "cd" * 32, f"{hub.store_url}/tiny-Q8_0.gguf", status=1, says="the hub says cdcd")
+
+
+def the_token_stays_with_the_hub():
+    with Hub() as hub:
+        hub.pull("hf:o/m")
+        assert all(a[3] == f"Bearer {TOKEN}" for a in hub.asked_of("hub")), hub.asked
+        assert hub.asked_of("store") and not any(a[3] for a in hub.asked_of("store")), hub.asked
+    with Hub() as hub:
+        environment = {**os.environ, "HF_ENDPOINT": "http://hub.example", "HF_TOKEN": TOKEN}
+        run = subprocess.run([TOOL, "pull", "--to", hub.dir, "hf:o/m"], env=environment, capture_output=True, text=True, timeout=patience(20))
+        assert run.returncode == 1 and "HF_TOKEN would travel unencrypted" in run.stderr, run
+
+
+def redirects_end():
+    with Hub() as hub:
+        hub.location = f"{hub.url}/o/m/resolve/main/tiny-Q8_0.gguf"
+        hub.pull("hf:o/m", status=1, says="more than 8 redirects")
+        hub.location = "file:///etc/passwd"
+        hub.pull("hf:o/m", status=1)
+
+
+def refusals_are_explained():
+    for status, says in ((401, "the token is not accepted (401)"), (403, "no access (403)"), (404, "not found (404)"),
+                         (429, "too many requests (429)"), (500, "status 500")):
+        with Hub() as hub:
+            hub.faults += [{"role": "hub", "status": status, "n": 100}]
+            hub.pull("hf:o/m", status=1, says=says)
+    with Hub() as hub:
+        hub.faults += [{"role": "hub", "in": "resolve", "status": 403, "n": 100}]
+        hub.pull("hf:o/m", status=1, says="the model's page may ask for consent")
+
+
+def a_busy_server_is_waited_for():
+    with Hub() as hub:
+        hub.faults += [{"role": "store", "n": 1}, {"role": "store", "status": 429, "n": 2, "fields": {"Retry_After": 1}}]
+        began = time.monotonic()
+        same(hub.pull("hf:o/m")[0])
+        assert time.monotonic() - began > 1
+
+
+def an_expired_address_is_renewed():
+    with Hub() as hub:
+        run = hub.start("hf:o/m", "--connections", "1")
+        until = time.monotonic() + patience(20)
+        while len(hub.asked_of("store")) < 2 and time.monotonic() < until:
+            time.sleep(0.001)
+        hub.faults += [{"role": "store", "status": 403, "n": 1}]
+        out, err = run.communicate(timeout=patience(30))
+        assert run.returncode == 0, err
+        same(out.strip())
+        assert hub.faults[0]["n"] == 1 or len(hub.asked_of("hub", "resolve")) == 2, hub.asked
+
+
+def a_server_without_ranges_is_read_in_one():
+    with Hub() as hub:
+        hub.has_ranges = False
+        same(hub.pull("hf:o/m")[0])
+        assert len(hub.asked_of("store")) == 2, hub.asked
+    with Hub() as hub:
+        hub.has_ranges = False
+        hub.faults += [{"role": "store", "cut": 1_000_000, "n": 2}]
+        same(hub.pull("hf:o/m")[0])
+
+
+def wrong_lengths_are_refused():
+    with Hub() as hub:
+        hub.total = len(BYTES) + 7
+        hub.pull("hf:o/m", status=1, says="the hub says 5649120 bytes, the server of the file 5649127")
+    with Hub() as hub:
+        hub.tree[2]["lfs"]["size"] += 1
+        hub.pull("hf:o/m", status=1, says="the hub lists 5649121 bytes")
+    with Hub() as hub:
+        hub.faults += [{"role": "store", "n": 1}, {"role": "store", "shift": 1, "n": 100}]
+        hub.pull("hf:o/m", status=1, says="the server answers with another range")
+    with Hub() as hub:
+        hub.has_ranges = False
+        hub.faults += [{"role": "store", "n": 1}, {"role": "store", "cut": 5000, "n": 100}]
+        hub.pull("hf:o/m", status=1, says="given up after 6 failures")
+
+
+def a_full_disk_is_named():
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2_000_000, 2_000_000))
+
+    with Hub() as hub:
+        hub.pull("hf:o/m", status=1, says="cannot make room in", preexec_fn=limit)
+        same(hub.pull("hf:o/m")[0])
+    with Hub() as hub:
+        if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "none", hub.dir], capture_output=True).returncode:
+            return  # the limit above stands for it
+        try:
+            hub.pull("hf:o/m", status=1, says="GB are needed, the disk has")
+        finally:
+            subprocess.run(["umount", hub.dir], check=True)
+
+
+def parts():
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([TOOL, "split", "--parts", "3", MODEL, os.path.join(folder, "big-Q4_K_M")], check=True, timeout=patience(60))
+        result = {}
+        for i in (1, 2, 3):
+            with open(os.path.join(folder, f"big-Q4_K_M-0000{i}-of-00003.gguf"), "rb") as f:
+                result[f"Q4_K_M/big-Q4_K_M-0000{i}-of-00003"] = f.read()
+        return result
+
+
+def split_models_come_whole():
+    files = parts()
+    with Hub(**files, **{"big-Q4_K_S": BYTES, "mmproj-f16": BYTES}) as hub:
+        path, _ = hub.pull("hf:o/m:Q4_K_M")
+        assert path == f"{hub.dir}/o/m/Q4_K_M/big-Q4_K_M-00001-of-00003.gguf", path
+        for name, body in files.items():
+            same(f"{hub.dir}/o/m/{name}.gguf", body)
+        run = subprocess.run([TOOL, "info", path], capture_output=True, text=True, timeout=patience(20))
+        assert run.returncode == 0 and len(hub.final()) == 3, (run, hub.final())
+        url = f"{hub.store_url}/Q4_K_M/big-Q4_K_M-00002-of-00003.gguf?x=1"
+        assert hub.pull(url)[0].endswith("/Q4_K_M/big-Q4_K_M-00001-of-00003.gguf") and len(hub.final()) == 6
+    files.popitem()
+    with Hub(**files) as hub:
+        hub.pull("hf:o/m", status=1, says="2 of 3 parts of Q4_K_M/big-Q4_K_M are there")
+
+
+def a_choice_is_asked_for():
+    with Hub(**{"m-Q4_K_M": BYTES, "m-Q4_K_S": BYTES, "m-UD-Q4_K_M": BYTES, "mmproj-f16": BYTES}) as hub:
+        _, err = hub.pull("hf:o/m", status=1, says="3 models; name one after a colon:\n")
+        assert [line.split()[-1] for line in err.splitlines()[1:]] == ["m-Q4_K_M.gguf", "m-Q4_K_S.gguf", "m-UD-Q4_K_M.gguf"], err
+        _, err = hub.pull("hf:o/m:Q4_K_M", status=1, says="'Q4_K_M' fits 2 models")
+        assert "Q4_K_S" not in err.split("\n", 1)[1], err
+        hub.pull("hf:o/m:Q4_K", status=1, says="no model is called 'Q4_K'")
+        hub.pull("hf:o/m:m-Q4_K_M.gguf")
+    with Hub(**{"m-Q4_K_M": BYTES, "m-Q4_K_S": BYTES}) as hub:
+        assert hub.pull("hf:o/m:q4_k_s")[0].endswith("m-Q4_K_S.gguf")
+
+
+def hostile_lists_are_refused():
+    for path in ("../../x.gguf", "/x.gguf", ".x.gguf", "a/../b.gguf", "a\nb.gguf"):
+        with Hub() as hub:
+            hub.tree[2]["path"] = path
+            hub.pull("hf:o/m", status=1, says="a file with an unusable name")
+    for tree, says in (({"error": "x"}, "is no list"), ([], "there is no GGUF file"), ([{"type": "file", "path": "x.gguf"}], "lists no size")):
+        with Hub() as hub:
+            hub.tree = tree
+            hub.pull("hf:o/m", status=1, says=says)
+
+
+def wrong_names_are_refused():
+    for name in ("hf:m", "hf:o/m:", "hf:../m", "hf:o/m/x", "m.gguf", "ftp://h/x.gguf", "http://h/", "https://u:p@h/x.gguf"):
+        with Hub() as hub:
+            hub.pull(name, status=2)
+            assert not hub.asked
+    with Hub() as hub:
+        same(hub.pull(f"{hub.store_url}/tiny-Q8_0.gguf")[0])
+        hub.files["x.gguf"] = b"not a model at all"
+        run = hub.start(f"{hub.store_url}/x.gguf")
+        _, err = run.communicate(timeout=patience(20))
+        assert run.returncode == 1 and "not a GGUF file" in err, err
+
+
+if __name__ == "__main__":
+    main([it_is_fetched_checked_and_kept, a_new_version_is_fetched, cut_connections_are_continued, a_killed_download_continues,
+          two_at_once_do_not_meet, wrong_bytes_are_thrown_away, the_token_stays_with_the_hub, redirects_end, refusals_are_explained,
+          a_busy_server_is_waited_for, an_expired_address_is_renewed, a_server_without_ranges_is_read_in_one,
+          wrong_lengths_are_refused, a_full_disk_is_named, split_models_come_whole, a_choice_is_asked_for,
+          hostile_lists_are_refused, wrong_names_are_refused])

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Families with LayerNorm; their reference is their published implementation in Hugging Face transformers, in float64.
+
+Each function below gives the configuration and the tensors of one family, from the keys and tensors of the GGUF: what
+llama.cpp's converter does, backwards. Written with transformers 5.23.0 and torch 2.15.0 (CPU)."""
+import torch
+import transformers
+
+
+def norm(state, at, w, name):
+    for part in ("weight", "bias"):
+        key = name if part == "weight" else f"{name}.bias"
+        if key in w:
+            state[f"{at}.{part}"] = w[key]
+
+
+def linear(state, at, w, name):
+    norm(state, at, w, name)
+
+
+def whole(model, embedding, final, head):
+    state = {f"{embedding}.weight": model.tensors["token_embd.weight"], f"{head}.weight": model.head}
+    w = {k.removesuffix(".weight"): v for k, v in model.tensors.items()}
+    norm(state, final, w, "output_norm")
+    if "output.bias" in w:
+        state[f"{head}.bias"] = w["output.bias"]
+    return state
+
+
+def common_settings(model):
+    dim = model.key("attention.key_length")
+    rope = {"rope_type": "default", "rope_theta": model.key("rope.freq_base", 10000.0),
+            "partial_rotary_factor": model.key("rope.dimension_count", dim) / dim}
+    return {"vocab_size": model.tensors["token_embd.weight"].shape[0], "hidden_size": model.key("embedding_length"),
+            "intermediate_size": model.key("feed_forward_length"), "num_hidden_layers": model.key("block_count"),
+            "num_attention_heads": model.key("attention.head_count"),
+            "num_key_value_heads": model.key("attention.head_count_kv"), "rope_parameters": rope,
+            "max_position_embeddings": model.key("context_length"), "tie_word_embeddings": False,
+            "pad_token_id": None, "bos_token_id": None, "eos_token_id": None, "_attn_implementation": "eager"}
+
+
+def qkv_parts(model, w):
+    dim = model.key("attention.key_length")
+    sizes = [model.key("attention.head_count") * dim] + 2 * [model.key("attention.head_count_kv") * dim]
+    parts = dict(zip(("attn_q", "attn_k", "attn_v"), w["attn_qkv"].split(sizes)))
+    if "attn_qkv.bias" in w:
+        parts.update(zip(("attn_q.bias", "attn_k.bias", "attn_v.bias"), w["attn_qkv.bias"].split(sizes)))
+    return parts
+
+
+def starcoder2(model):
+    eps, window = model.key("attention.layer_norm_epsilon"), model.key("attention.sliding_window", 4096)
+    state = whole(model, "model.embed_tokens", "model.norm", "lm_head")
+    for i in range(model.key("block_count")):
+        w, at = model.layer(i), f"model.layers.{i}"
+        norm(state, f"{at}.input_layernorm", w, "attn_norm")
+        norm(state, f"{at}.post_attention_layernorm", w, "ffn_norm")
+        for theirs, ours in (("q_proj", "attn_q"), ("k_proj", "attn_k"), ("v_proj", "attn_v"), ("o_proj", "attn_output")):
+            linear(state, f"{at}.self_attn.{theirs}", w, ours)
+        linear(state, f"{at}.mlp.c_fc", w, "ffn_up")
+        linear(state, f"{at}.mlp.c_proj", w, "ffn_down")
+    config = transformers.Starcoder2Config(**common_settings(model), norm_epsilon=eps, sliding_window=window)
+    return transformers.Starcoder2ForCausalLM(config), state
+
+
+def phi2(model):
+    state = whole(model, "model.embed_tokens", "model.final_layernorm", "lm_head")
+    for i in range(model.key("block_count")):
+        w, at = model.layer(i), f"model.layers.{i}"
+        if "attn_qkv" in w:
+            w.update(qkv_parts(model, w))
+        norm(state, f"{at}.input_layernorm", w, "attn_norm")
+        for theirs, ours in (("self_attn.q_proj", "attn_q"), ("self_attn.k_proj", "attn_k"),
+                             ("self_attn.v_proj", "attn_v"), ("self_attn.dense", "attn_output"),
+                             ("mlp.fc1", "ffn_up"), ("mlp.fc2", "ffn_down")):
+            linear(state, f"{at}.{theirs}", w, ours)
+    config = transformers.PhiConfig(**common_settings(model), layer_norm_eps=model.key("attention.layer_norm_epsilon"))
+    return transformers.PhiForCausalLM(config), state
+
+
+def gpt2(model):
+    state = whole(model, "transformer.wte", "transformer.ln_f", "lm_head")
+    state["transformer.wpe.weight"] = model.tensors["position_embd.weight"]
+    for i in range(model.key("block_count")):
+        w, at = model.layer(i), f"transformer.h.{i}"
+        norm(state, f"{at}.ln_1", w, "attn_norm")
+        norm(state, f"{at}.ln_2", w, "ffn_norm")
+        for theirs, ours in (("attn.c_attn", "attn_qkv"), ("attn.c_proj", "attn_output"), ("mlp.c_fc", "ffn_up"),
+                             ("mlp.c_proj", "ffn_down")):  # Conv1D keeps its matrix the other way around
+            linear(state, f"{at}.{theirs}", w, ours)
+            state[f"{at}.{theirs}.weight"] = w[ours].T.contiguous()
+    s = common_settings(model)
+    config = transformers.GPT2Config(
+        vocab_size=s["vocab_size"], n_positions=s["max_position_embeddings"], n_embd=s["hidden_size"],
+        n_layer=s["num_hidden_layers"], n_head=s["num_attention_heads"], n_inner=s["intermediate_size"],
+        layer_norm_epsilon=model.key("attention.layer_norm_epsilon"), tie_word_embeddings=False,
+        bos_token_id=None, eos_token_id=None, _attn_implementation="eager")
+    return transformers.GPT2LMHeadModel(config), state
+
+
+def falcon(model):
+    state = whole(model, "transformer.word_embeddings", "transformer.ln_f", "lm_head")
+    s = common_settings(model)
+    heads, kv, is_new = s["num_attention_heads"], s["num_key_value_heads"], s["num_key_value_heads"] > 1
+    for i in range(model.key("block_count")):
+        w, at = model.layer(i), f"transformer.h.{i}"
+        if "attn_norm_2" in w:
+            norm(state, f"{at}.ln_mlp", w, "attn_norm")
+            norm(state, f"{at}.ln_attn", w, "attn_norm_2")
+        else:
+            norm(state, f"{at}.input_layernorm", w, "attn_norm")
+        parts = qkv_parts(model, w)
+        if is_new:  # the heads of a group with their key and value
+            q, k, v = (parts[f"attn_{m}"].unflatten(0, (kv, -1, model.key("attention.key_length"))) for m in "qkv")
+            state[f"{at}.self_attention.query_key_value.weight"] = torch.cat((q, k, v), 1).flatten(0, 2)
+        else:
+            state[f"{at}.self_attention.query_key_value.weight"] = w["attn_qkv"]
+        linear(state, f"{at}.self_attention.dense", w, "attn_output")
+        linear(state, f"{at}.mlp.dense_h_to_4h", w, "ffn_up")
+        linear(state, f"{at}.mlp.dense_4h_to_h", w, "ffn_down")
+    config = transformers.FalconConfig(
+        vocab_size=s["vocab_size"], hidden_size=s["hidden_size"], num_hidden_layers=s["num_hidden_layers"],
+        num_attention_heads=heads, num_kv_heads=kv, new_decoder_architecture=is_new, multi_query=not is_new,
+        num_ln_in_parallel_attn=2 if f"{at}.ln_mlp.weight" in state else 1 if is_new else None,
+        ffn_hidden_size=s["intermediate_size"], rope_parameters=s["rope_parameters"],
+        max_position_embeddings=s["max_position_embeddings"], layer_norm_epsilon=model.key("attention.layer_norm_epsilon"),
+        tie_word_embeddings=False, bos_token_id=None, eos_token_id=None, _attn_implementation="eager")
+    return transformers.FalconForCausalLM(config), state
+
+
+def cohere(model, name, besides):
+    state = whole(model, "model.embed_tokens", "model.norm", "lm_head")
+    for i in range(model.key("block_count")):
+        w, at = model.layer(i), f"model.layers.{i}"
+        norm(state, f"{at}.input_layernorm", w, "attn_norm")
+        for theirs, ours in (("self_attn.q_proj", "attn_q"), ("self_attn.k_proj", "attn_k"),
+                             ("self_attn.v_proj", "attn_v"), ("self_attn.o_proj", "attn_output"),
+                             ("self_attn.q_norm", "attn_q_norm"), ("self_attn.k_norm", "attn_k_norm"),
+                             ("mlp.gate_proj", "ffn_gate"), ("mlp.up_proj", "ffn_up"), ("mlp.down_proj", "ffn_down")):
+            linear(state, f"{at}.{theirs}", w, ours)
+    config = getattr(transformers, name + "Config")(
+        **common_settings(model), **besides, logit_scale=model.key("logit_scale"),
+        layer_norm_eps=model.key("attention.layer_norm_epsilon"))
+    return getattr(transformers, name + "ForCausalLM")(config), state
+
+
+def command_r(model):
+    return cohere(model, "Cohere", {"use_qk_norm": "blk.0.attn_q_norm.weight" in model.tensors})
+
+
+def cohere2(model):
+    kinds = ["full_attention" if i % 4 == 3 else "sliding_attention" for i in range(model.key("block_count"))]
+    return cohere(model, "Cohere2", {"sliding_window": model.key("attention.sliding_window"), "layer_types": kinds})
+
+
+FAMILIES = {"starcoder2": starcoder2, "phi2": phi2, "gpt2": gpt2, "falcon": falcon, "command-r": command_r,
+            "cohere2": cohere2}
+
+
+def forward(model, tokens):
+    network, state = FAMILIES[model.arch](model)
+    network = network.double().eval()
+    network.load_state_dict(state, strict=True)
+    with torch.no_grad():
+        return network(tokens[None]).logits[0]

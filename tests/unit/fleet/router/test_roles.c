@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A worker's role comes with its reports; the next placement uses it, and requests under way stay where they
+ * are.  An order to change it goes to workers that know it. */
+#include "tests/unit/check.h"
+
+#include "base/err.h"
+#include "rig.h"
+
+static struct rig rig;
+
+static int open_rig(void **state)
+{
+    rig.capabilities = capabilities_own();
+    return rig_open(&rig);
+}
+
+static int close_rig(void **state)
+{
+    rig_close(&rig);
+    return 0;
+}
+
+static void report(struct link *link, Baton__Role role)
+{
+    Baton__LoadReport load = BATON__LOAD_REPORT__INIT;
+
+    load.blocks_free = load.blocks_total = 1000;
+    load.role = role;
+    rig_beat(&rig, link, &load);
+}
+
+static void placements_follow_the_report(void **state)
+{
+    struct link *a, *b;
+    struct rig_client *before;
+
+    rig.capabilities = capabilities_own();
+    a = rig_worker(&rig, "a", PICKER_PREFILL, 1, 1000);
+    b = rig_worker(&rig, "b", PICKER_DECODE, 2, 1000);
+    before = rig_submit(&rig, 1000, 20);
+    assert_int_equal(rig_last(a)->mode, BATON__SUBMIT_MODE__SUBMIT_PREFILL);
+    report(a, BATON__ROLE__ROLE_DECODE);
+    report(b, BATON__ROLE__ROLE_PREFILL);
+    assert_false(rig_last(a)->is_over); /* nothing was taken back */
+    rig_submit(&rig, 1100, 20);
+    assert_int_equal(rig_last(a)->mode, BATON__SUBMIT_MODE__SUBMIT_DECODE);
+    assert_int_equal(rig_last(b)->mode, BATON__SUBMIT_MODE__SUBMIT_PREFILL);
+    report(a, BATON__ROLE__ROLE_BOTH);
+    assert_int_equal(rig.router.workers[0].role, PICKER_BOTH);
+    report(b, BATON__ROLE__ROLE_DECODE);
+    rig_submit(&rig, 1200, 20);
+    assert_int_equal(rig_last(a)->mode, BATON__SUBMIT_MODE__SUBMIT_LOCAL);
+    assert_int_equal(rig_last(a)->n_tokens, 1200);
+    report(a, BATON__ROLE__ROLE_UNKNOWN); /* an older worker says nothing */
+    assert_int_equal(rig.router.workers[0].role, PICKER_BOTH);
+    report(a, BATON__ROLE__ROLE_ROUTER);
+    assert_int_equal(rig.router.workers[0].role, PICKER_BOTH);
+    assert_false(before->has_ended || before->has_failed);
+}
+
+static int order(const char *node, const char *role, struct fault *fault)
+{
+    struct admin_role wanted = {.role = bytes_str(role), .worker = bytes_str(node)};
+
+    return router_role_order(&rig.router, &wanted, fault);
+}
+
+static void orders_go_to_workers_that_know_them(void **state)
+{
+    struct fault fault = {0};
+    struct link *gone;
+
+    rig.capabilities = capabilities_own() & ~(uint64_t)CAPABILITY_ROLES;
+    assert_non_null(rig_worker(&rig, "old", PICKER_DECODE, 1, 1000));
+    rig.capabilities = capabilities_own();
+    assert_non_null(rig_worker(&rig, "new", PICKER_DECODE, 2, 1000));
+    gone = rig_worker(&rig, "gone", PICKER_DECODE, 3, 1000);
+    rig_lose(&rig, gone);
+    assert_int_equal(order("new", "prefill", &fault), 0);
+    assert_int_equal(rig.router.workers[1].role, PICKER_DECODE); /* until the worker reports it */
+    assert_int_equal(order("old", "prefill", &fault), E_UNSUPPORTED);
+    assert_int_equal(order("gone", "prefill", &fault), E_CLOSED);
+    assert_int_equal(order("nobody", "prefill", &fault), E_NOT_FOUND);
+    assert_int_equal(order("new", "router", &fault), E_INVAL);
+}
+
+#define T(name) cmocka_unit_test_setup_teardown(name, open_rig, close_rig)
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {T(placements_follow_the_report),
+                                              T(orders_go_to_workers_that_know_them)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Calls written from the table of formats: the texts of the rows whose templates show no calls, and for every
+ * format that its own parser reads back what was written. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "tests/unit/text/toolcall/calls_sink.h"
+#include "text/toolcall/spell.h"
+
+#define ARGUMENTS "{\"city\": \"Oslo \\\"x\\\"\", \"days\": 3, \"deep\": {\"a\": [true, null]}}"
+
+static void spell(enum calls_format format, const char *arguments, unsigned n, struct calls_spelling *out)
+{
+    memset(out, 0, sizeof(*out));
+    for (unsigned i = 0; i < n; i++)
+        calls_spell(format, bytes_str("get"), bytes_str(arguments), out);
+    calls_spell_end(format, out);
+    assert_false(out->text.is_bad || out->own.is_bad);
+}
+
+static void fini(struct calls_spelling *spelling)
+{
+    buf_fini(&spelling->text);
+    buf_fini(&spelling->own);
+}
+
+static void texts_are_the_formats_own(void **state)
+{
+    static const struct {
+        enum calls_format format;
+        unsigned n;
+        const char *arguments, *expected;
+    } cases[] = {
+        {CALLS_GRANITE, 2, "{\"a\":1}",
+         "<|tool_call|>[{\"name\": \"get\", \"arguments\": {\"a\": 1}}, {\"name\": \"get\", \"arguments\": "
+         "{\"a\": 1}}]"},
+        {CALLS_LFM2, 1, ARGUMENTS,
+         "<|tool_call_start|>[get(city=\"Oslo \\\"x\\\"\", days=3, deep={\"a\": [true, "
+         "null]})]<|tool_call_end|>"},
+        {CALLS_LFM2, 2, "{\"my city\": \"Oslo\", \"n\": 1}",
+         "<|tool_call_start|>[get(**{\"my city\": \"Oslo\"}, n=1), get(**{\"my city\": \"Oslo\"}, "
+         "n=1)]<|tool_call_end|>"},
+        {CALLS_LFM2, 1, "{}", "<|tool_call_start|>[get()]<|tool_call_end|>"},
+        {CALLS_HERMES, 2, "{}",
+         "<tool_call>\n{\"name\": \"get\", \"arguments\": {}}\n</tool_call>\n<tool_call>\n{\"name\": "
+         "\"get\", "
+         "\"arguments\": {}}\n</tool_call>"},
+        {CALLS_XML, 1, "{\"city\":\"a\\nb\",\"days\":3}",
+         "<tool_call>\n<function=get>\n<parameter=city>\na\nb\n</parameter>\n<parameter=days>\n3\n</"
+         "parameter>\n</function>\n</tool_call>"},
+        {CALLS_GRANITE, 1, "no object", "<|tool_call|>[{\"name\": \"get\", \"arguments\": no object}]"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct calls_spelling spelling;
+
+        spell(cases[i].format, cases[i].arguments, cases[i].n, &spelling);
+        buf_append_byte(&spelling.text, '\0');
+        assert_string_equal((const char *)spelling.text.data, cases[i].expected);
+        fini(&spelling);
+    }
+}
+
+/* The client's name and values are outside of the format's own bytes, its marks inside. */
+static void own_bytes_are_the_formats(void **state)
+{
+    struct calls_spelling spelling;
+    char shown[512] = "";
+    size_t n = 0, from = 0;
+
+    (void)state;
+    spell(CALLS_LFM2, "{\"a\": \"<|tool_call_end|>\"}", 1, &spelling);
+    for (size_t i = 0; i < spelling.own.len_bytes / sizeof(struct calls_span); i++) {
+        struct calls_span span;
+
+        memcpy(&span, spelling.own.data + i * sizeof(span), sizeof(span));
+        assert_true(span.from >= from && span.to > span.from && span.to <= spelling.text.len_bytes);
+        n += (size_t)snprintf(shown + n, sizeof(shown) - n, "%.*s#", (int)(span.to - span.from),
+                              (const char *)spelling.text.data + span.from);
+        from = span.to;
+    }
+    assert_string_equal(shown, "<|tool_call_start|>[#(#=#)]<|tool_call_end|>#");
+    fini(&spelling);
+}
+
+static void every_parser_reads_its_own_calls(void **state)
+{
+    static const char expected[] = "[get:" ARGUMENTS "]";
+
+    (void)state;
+    for (unsigned format = CALLS_PLAIN + 1; format < CALLS_FORMAT_COUNT; format++) {
+        struct calls_sink sink = {0};
+        struct calls_opts opts = {.format = (enum calls_format)format};
+        struct calls_spelling spelling;
+
+        spell((enum calls_format)format, ARGUMENTS, 1, &spelling);
+        calls_sink_run(&sink, &opts, buf_view(&spelling.text), 7, false);
+        buf_append_byte(&sink.out, '\0');
+        print_message("%u %s\n", format, (const char *)sink.out.data);
+        assert_string_equal((const char *)sink.out.data, expected);
+        buf_fini(&sink.out);
+        fini(&spelling);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(texts_are_the_formats_own),
+        cmocka_unit_test(own_bytes_are_the_formats),
+        cmocka_unit_test(every_parser_reads_its_own_calls),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

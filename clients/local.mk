@@ -71,11 +71,22 @@ baton_sim_SOURCES = clients/sim/main.c clients/sim/options.h clients/sim/options
 	clients/sim/measured.h clients/sim/measured.c
 baton_sim_LDADD = libbench.a libclients.a $(link_fleet_sim) $(link_net_http) $(JANSSON_LIBS)
 
+bin_SCRIPTS += baton
+CLEANFILES += baton
+EXTRA_DIST += clients/baton/baton.in
+baton: clients/baton/baton.in
+	$(AM_V_GEN)sed -e 's|[@]VERSION[@]|$(VERSION)|; s|[@]bindir[@]|$(bindir)|; s|[@]sbindir[@]|$(sbindir)|; s|[@]pkgdatadir[@]|$(pkgdatadir)|' \
+		$(top_srcdir)/clients/baton/baton.in > $@.tmp && chmod +x $@.tmp && mv $@.tmp $@
+
 examples = clients/examples/ask.sh clients/examples/ask.py clients/examples/ask.c clients/examples/ask.mjs \
 	clients/examples/openai.mjs clients/examples/agent.mjs
 EXTRA_DIST += $(examples)
 
 # The commands against a stub of the endpoint; with real daemons they are tested in tests/integration.
+if PLAIN_BUILD
+dist_check_SCRIPTS += tests/clients/check-completion
+TESTS += tests/clients/check-completion
+endif
 client_tests = tests/clients/test_chat.py tests/clients/test_ctl.py tests/clients/test_bench.py \
 	tests/clients/test_plan.py tests/clients/test_sim.py
 TESTS += $(client_tests)

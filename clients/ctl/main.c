@@ -14,38 +14,55 @@
 
 struct command {
     const char *name;
+    const char *arguments;
     const char *text;
+    const char *options; /* lines of its --help, or NULL */
     int (*run)(const struct ctl *ctl, int argc, char **argv);
 };
 
 static const struct command commands[] = {
-    {"status", "how a router or worker is: status [--json | --line]", cmd_status},
-    {"top", "the same, again and again; q quits: top [--interval 1s]", cmd_top},
-    {"metrics", "the daemon's metrics as Prometheus text", cmd_metrics},
-    {"drain", "leave service, finish what runs (a router: be not ready): drain [--wait [--timeout 5min]]",
+    {"status", "[--json | --line]", "how a router or worker is",
+     "  -j, --json   the whole status as JSON\n"
+     "  -l, --line   one line\n",
+     cmd_status},
+    {"top", "[--interval TIME]", "the same, again and again; q quits",
+     "  -i, --interval TIME   between two looks (1s)\n", cmd_top},
+    {"metrics", "", "the daemon's metrics as Prometheus text", NULL, cmd_metrics},
+    {"drain", "[--wait [--timeout TIME]]", "leave service, finish what runs (a router: be not ready)",
+     "  -w, --wait           return when nothing runs any more, or when the daemon has exited\n"
+     "  -t, --timeout TIME   wait no longer than this (5min)\n",
      cmd_drain},
-    {"undrain", "take requests again", cmd_verb},
-    {"role", "give a worker another role while it runs: role WORKER prefill|decode|both", cmd_role},
-    {"reload", "read the configuration again, as SIGHUP does", cmd_verb},
-    {"new-key", "make an API key: new-key [--tenant NAME] [--id NAME] [LIMIT=VALUE]...", cmd_new_key},
-    {"keys", "what a key file allows, without its secrets: keys FILE", cmd_keys},
-    {"metrics-token", "the bearer token that reads /metrics on http.admin, for Prometheus",
+    {"undrain", "", "take requests again", NULL, cmd_verb},
+    {"role", "WORKER prefill|decode|both", "give a worker another role while it runs", NULL, cmd_role},
+    {"reload", "", "read the configuration again, as SIGHUP does", NULL, cmd_verb},
+    {"new-key", "[--tenant NAME] [--id NAME] [LIMIT=VALUE]...", "make an API key",
+     "  -t, --tenant NAME   whose key it is\n"
+     "  -i, --id NAME       what logs and metrics call it\n",
+     cmd_new_key},
+    {"keys", "FILE", "what a key file allows, without its secrets", NULL, cmd_keys},
+    {"metrics-token", "", "the bearer token that reads /metrics on http.admin, for Prometheus", NULL,
      cmd_metrics_token},
-    {"new-cluster-key", "make the key that a cluster's daemons share: new-cluster-key FILE",
-     cmd_new_cluster_key},
+    {"new-cluster-key", "FILE", "make the key that a cluster's daemons share", NULL, cmd_new_cluster_key},
 };
 
 static void print_help(void)
 {
     printf("usage: batonctl [OPTION]... COMMAND [ARGUMENT]...\n\n");
     for (size_t i = 0; i < ARRAY_LEN(commands); i++)
-        printf("  %-16s %s\n", commands[i].name, commands[i].text);
+        printf("  %-16s %s%s%s\n", commands[i].name, commands[i].text, commands[i].arguments[0] ? ": " : "",
+               commands[i].arguments);
     printf("\n"
            "  -a, --admin HOST:PORT   the daemon's http.admin address (127.0.0.1:8081)\n"
            "  -k, --cluster-key FILE  the cluster's key ($BATON_CLUSTER_KEY, %s/cluster.key)\n"
-           "  -h, --help              this text\n"
+           "  -h, --help              this text, or after a command that command's\n"
            "  -V, --version           the version\n",
            BATON_SYSCONFDIR);
+}
+
+static void print_command(const struct command *command)
+{
+    printf("usage: batonctl [OPTION]... %s %s\n\n%s.\n\n%s  -h, --help   this text\n", command->name,
+           command->arguments, command->text, command->options != NULL ? command->options : "");
 }
 
 struct admin_door *ctl_open(const struct ctl *ctl)
@@ -58,11 +75,21 @@ struct admin_door *ctl_open(const struct ctl *ctl)
     return door;
 }
 
+static bool wants_help(int argc, char **argv)
+{
+    return argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0);
+}
+
 static int run_command(const struct ctl *ctl, int argc, char **argv)
 {
-    for (size_t i = 0; i < ARRAY_LEN(commands); i++)
-        if (strcmp(argv[0], commands[i].name) == 0)
+    for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
+        if (strcmp(argv[0], commands[i].name) != 0)
+            continue;
+        if (!wants_help(argc, argv))
             return commands[i].run(ctl, argc, argv);
+        print_command(&commands[i]);
+        return finish_output(CTL_NAME);
+    }
     return complain_usage(CTL_NAME, "no such command: %s", argv[0]);
 }
 

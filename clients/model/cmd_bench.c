@@ -28,22 +28,22 @@ static const char HELP[] =
     "       baton-model bench --tune [--threads N] [--kernels NAME]\n"
     "Time prefill, decode and batches beside the machine's limits.\n"
     "\n"
-    "  --pp LIST        prompt lengths (default 512; 0: none)\n"
-    "  --tg LIST        tokens to draw, one sequence (default 128; 0: none)\n"
-    "  --batch LIST     sequences that draw together (default: none)\n"
-    "  --depth LIST     repeat --tg and --batch after contexts this long\n"
-    "  --chunk N        most tokens of a prompt per step (default 512)\n"
-    "  --repeat N       measured runs of each test (default 3)\n"
-    "  --kv TYPE        keys and values: f16 (default), f32, bf16, q8_0, q4_0\n"
-    "  --threads N      compute threads (default: all CPUs)\n"
-    "  --kernels NAME   auto, scalar, avx2 or avx512\n"
-    "  --bf16 MATH      BF16 weights times BF16 activations: tiles or dots, or F32: exact\n"
-    "                   (default: auto, tiles with AMX, else dots)\n"
-    "  --convert-f16 T  bf16: F16 weights are rounded to BF16 (default: no)\n"
-    "  --tune           measure anew which variants of kernels and copies are fastest here, and\n"
-    "                   print them; without a MODEL this is all\n"
-    "  --json           one JSON object instead of a table\n"
-    "  --help           this text\n";
+    "      --pp LIST        prompt lengths (default 512; 0: none)\n"
+    "      --tg LIST        tokens to draw, one sequence (default 128; 0: none)\n"
+    "      --batch LIST     sequences that draw together (default: none)\n"
+    "      --depth LIST     repeat --tg and --batch after contexts this long\n"
+    "      --chunk N        most tokens of a prompt per step (default 512)\n"
+    "      --repeat N       measured runs of each test (default 3)\n"
+    "      --kv TYPE        keys and values: f16 (default), f32, bf16, q8_0, q4_0\n"
+    "  -t, --threads N      compute threads (default: all CPUs)\n"
+    "      --kernels NAME   auto, scalar, avx2 or avx512\n"
+    "      --bf16 MATH      BF16 weights times BF16 activations: tiles or dots, or F32: exact\n"
+    "                       (default: auto, tiles with AMX, else dots)\n"
+    "      --convert-f16 T  bf16: F16 weights are rounded to BF16 (default: no)\n"
+    "      --tune           measure anew which variants of kernels and copies are fastest here, and\n"
+    "                       print them; without a MODEL this is all\n"
+    "      --json           one JSON object instead of a table\n"
+    "  -h, --help           this text\n";
 
 enum { MAX_LIST = 12, MAX_REPEAT = 100, MAX_CHUNK = 65536 };
 
@@ -153,7 +153,7 @@ static bool parse(int argc, char **argv, struct bench_args *args)
 
     *args = (struct bench_args){
         .rig.kv_type = KV_F16, .pp = {{512}, 1}, .tg = {{128}, 1}, .chunk = 512, .repeat = 3};
-    while ((option = getopt_long(argc, argv, "h", OPTIONS, NULL)) != -1)
+    while ((option = getopt_long(argc, argv, RIG_SHORT_OPTIONS, OPTIONS, NULL)) != -1)
         if (!take_option(option, args))
             return false;
     if (args->is_help)

@@ -26,27 +26,30 @@ static const char HELP[] =
     "Usage: baton-model generate [OPTIONS] MODEL.gguf\n"
     "Continue a prompt or answer a chat turn.\n"
     "\n"
-    "  --prompt TEXT        continue this text\n"
-    "  --chat TEXT          answer this, in the model's chat format\n"
-    "  --system TEXT        with --chat: the system's words before it\n"
-    "  --from-ids LIST      continue these token ids: 1,403,407\n"
-    "  --special            control tokens spelled out in --prompt count as such\n"
-    "  --max N              at most N tokens (default 256)\n"
-    "  --greedy             always the likeliest token\n"
-    "  --temperature X      default 0.7; 0 is --greedy\n"
-    "  --top-k N, --top-p X, --min-p X   draw among fewer tokens (default: all)\n"
-    "  --seed N             of the draw (default 0)\n"
-    "  --ids                print token ids instead of text\n"
-    "  --ignore-stop        go on after tokens that end an answer\n"
-    "  --quiet              no figures on stderr\n"
-    "  --speculate HOW      draft repeated text: off, auto (default) or always\n"
-    "  --kv TYPE            keys and values: f16 (default), f32, bf16, q8_0, q4_0\n"
-    "  --threads N          compute threads (default: all CPUs)\n"
-    "  --kernels NAME       auto, scalar, avx2 or avx512\n"
-    "  --bf16 MATH          BF16 weights times BF16 activations: tiles or dots, or F32: exact\n"
-    "                       (default: auto, tiles with AMX, else dots)\n"
-    "  --convert-f16 T      bf16: F16 weights are rounded to BF16 (default: no)\n"
-    "  --help               this text\n";
+    "  -m, --model FILE         the model, in place of the argument\n"
+    "  -p, --prompt TEXT        continue this text\n"
+    "      --chat TEXT          answer this, in the model's chat format\n"
+    "  -s, --system TEXT        with --chat: the system's words before it\n"
+    "      --from-ids LIST      continue these token ids: 1,403,407\n"
+    "      --special            control tokens spelled out in --prompt count as such\n"
+    "  -n, --max-tokens N       at most N tokens (default 256; --max is the same)\n"
+    "      --greedy             always the likeliest token\n"
+    "      --temperature X      default 0.7; 0 is --greedy\n"
+    "      --top-k N            draw among the N likeliest tokens (default: all)\n"
+    "      --top-p X            among the likeliest with this probability together\n"
+    "      --min-p X            among those with this share of the likeliest one's probability\n"
+    "      --seed N             of the draw (default 0)\n"
+    "      --ids                print token ids instead of text\n"
+    "      --ignore-stop        go on after tokens that end an answer\n"
+    "      --quiet              no figures on stderr\n"
+    "      --speculate HOW      draft repeated text: off, auto (default) or always\n"
+    "      --kv TYPE            keys and values: f16 (default), f32, bf16, q8_0, q4_0\n"
+    "  -t, --threads N          compute threads (default: all CPUs)\n"
+    "      --kernels NAME       auto, scalar, avx2 or avx512\n"
+    "      --bf16 MATH          BF16 weights times BF16 activations: tiles or dots, or F32: exact\n"
+    "                           (default: auto, tiles with AMX, else dots)\n"
+    "      --convert-f16 T      bf16: F16 weights are rounded to BF16 (default: no)\n"
+    "  -h, --help               this text\n";
 
 struct generate_args {
     struct prompt_source prompt;
@@ -60,12 +63,12 @@ struct generate_args {
 };
 
 enum option_id {
-    OPT_PROMPT = 256,
-    OPT_CHAT,
-    OPT_SYSTEM,
+    OPT_PROMPT = 'p',
+    OPT_SYSTEM = 's',
+    OPT_MAX = 'n',
+    OPT_CHAT = 256,
     OPT_FROM_IDS,
     OPT_SPECIAL,
-    OPT_MAX,
     OPT_GREEDY,
     OPT_TEMPERATURE,
     OPT_TOP_K,
@@ -83,6 +86,7 @@ static const struct option OPTIONS[] = {{"prompt", required_argument, NULL, OPT_
                                         {"system", required_argument, NULL, OPT_SYSTEM},
                                         {"from-ids", required_argument, NULL, OPT_FROM_IDS},
                                         {"special", no_argument, NULL, OPT_SPECIAL},
+                                        {"max-tokens", required_argument, NULL, OPT_MAX},
                                         {"max", required_argument, NULL, OPT_MAX},
                                         {"greedy", no_argument, NULL, OPT_GREEDY},
                                         {"temperature", required_argument, NULL, OPT_TEMPERATURE},
@@ -129,7 +133,7 @@ static bool take_number(int option, struct generate_args *args)
 {
     switch (option) {
     case OPT_MAX:
-        return rig_parse_u32(NAME, "max", optarg, 1u << 30, &args->max);
+        return rig_parse_u32(NAME, "max-tokens", optarg, 1u << 30, &args->max);
     case OPT_TEMPERATURE:
         return rig_parse_f32(NAME, "temperature", optarg, &args->sample.temperature);
     case OPT_TOP_K:
@@ -190,7 +194,7 @@ static bool parse(int argc, char **argv, struct generate_args *args)
                                    .speculate = SPECULATE_AUTO,
                                    .rig.kv_type = KV_F16,
                                    .sample = {.temperature = 0.7f, .top_p = 1}};
-    while ((option = getopt_long(argc, argv, "h", OPTIONS, NULL)) != -1)
+    while ((option = getopt_long(argc, argv, RIG_SHORT_OPTIONS "p:s:n:", OPTIONS, NULL)) != -1)
         if (!take_option(option, args))
             return false;
     return args->is_help || rig_take_path(NAME, argc, argv, &args->rig);

@@ -26,19 +26,19 @@ static const char HELP[] =
     "Usage: baton-model logits [OPTIONS] MODEL.gguf\n"
     "Print the logits after a prompt.\n"
     "\n"
-    "  --ids LIST       the prompt as token ids: 1,403,407\n"
-    "  --prompt TEXT    the prompt as text\n"
-    "  --special        control tokens spelled out in TEXT count as such\n"
-    "  --top N          how many to print, best first (default 10, 0: none)\n"
-    "  --out FILE.f32   write the logits as raw little-endian float32\n"
-    "  --every          with --out: a row after each token, not only the last\n"
-    "  --kv TYPE        keys and values: f16 (default), f32, bf16, q8_0, q4_0\n"
-    "  --threads N      compute threads (default: all CPUs)\n"
-    "  --kernels NAME   auto, scalar, avx2 or avx512\n"
-    "  --bf16 MATH      BF16 weights times BF16 activations: tiles or dots, or F32: exact\n"
-    "                   (default: auto, tiles with AMX, else dots)\n"
-    "  --convert-f16 T  bf16: F16 weights are rounded to BF16 (default: no)\n"
-    "  --help           this text\n";
+    "      --ids LIST       the prompt as token ids: 1,403,407\n"
+    "      --prompt TEXT    the prompt as text\n"
+    "      --special        control tokens spelled out in TEXT count as such\n"
+    "      --top N          how many to print, best first (default 10, 0: none)\n"
+    "      --out FILE.f32   write the logits as raw little-endian float32\n"
+    "      --every          with --out: a row after each token, not only the last\n"
+    "      --kv TYPE        keys and values: f16 (default), f32, bf16, q8_0, q4_0\n"
+    "  -t, --threads N      compute threads (default: all CPUs)\n"
+    "      --kernels NAME   auto, scalar, avx2 or avx512\n"
+    "      --bf16 MATH      BF16 weights times BF16 activations: tiles or dots, or F32: exact\n"
+    "                       (default: auto, tiles with AMX, else dots)\n"
+    "      --convert-f16 T  bf16: F16 weights are rounded to BF16 (default: no)\n"
+    "  -h, --help           this text\n";
 
 struct logits_args {
     struct prompt_source prompt;
@@ -95,7 +95,7 @@ static bool parse(int argc, char **argv, struct logits_args *args)
     int option;
 
     *args = (struct logits_args){.top = 10, .rig.kv_type = KV_F16};
-    while ((option = getopt_long(argc, argv, "h", OPTIONS, NULL)) != -1)
+    while ((option = getopt_long(argc, argv, RIG_SHORT_OPTIONS, OPTIONS, NULL)) != -1)
         if (!take_option(option, args))
             return false;
     return args->is_help || rig_take_path(NAME, argc, argv, &args->rig);

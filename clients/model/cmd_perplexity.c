@@ -36,17 +36,17 @@ static const char NAME[] = "perplexity";
 static const char HELP[] = "Usage: baton-model perplexity [OPTIONS] MODEL.gguf\n"
                            "Measure how well a model foretells a text.\n"
                            "\n"
-                           "  --text FILE      the text (default: one that comes with Baton; -: stdin)\n"
-                           "  --special        control tokens spelled out in it count as such\n"
-                           "  --context N      tokens of a window (default 512)\n"
-                           "  --stride N       tokens between windows (default: half a window)\n"
-                           "  --windows N      stop after so many\n"
-                           "  --kl BASE.gguf   compare with this file of the same model too\n"
-                           "  --kv TYPE        storage of keys and values: f16 (default) or f32\n"
-                           "  --threads N      compute threads (default: all CPUs)\n"
-                           "  --kernels NAME   auto, scalar, avx2 or avx512\n"
-                           "  --json           print one JSON object\n"
-                           "  --help           this text\n";
+                           "      --text FILE      the text (default: one that comes with Baton; -: stdin)\n"
+                           "      --special        control tokens spelled out in it count as such\n"
+                           "      --context N      tokens of a window (default 512)\n"
+                           "      --stride N       tokens between windows (default: half a window)\n"
+                           "      --windows N      stop after so many\n"
+                           "      --kl BASE.gguf   compare with this file of the same model too\n"
+                           "      --kv TYPE        storage of keys and values: f16 (default) or f32\n"
+                           "  -t, --threads N      compute threads (default: all CPUs)\n"
+                           "      --kernels NAME   auto, scalar, avx2 or avx512\n"
+                           "      --json           print one JSON object\n"
+                           "  -h, --help           this text\n";
 
 enum { MAX_TEXT_BYTES = 64 << 20, BATCH = 512, ROWS = 64 /* places foretold in one step */ };
 
@@ -121,7 +121,7 @@ static bool parse(int argc, char **argv, struct perplexity_args *args)
     int option;
 
     *args = (struct perplexity_args){.rig.kv_type = KV_F16};
-    while ((option = getopt_long(argc, argv, "h", OPTIONS, NULL)) != -1)
+    while ((option = getopt_long(argc, argv, RIG_SHORT_OPTIONS, OPTIONS, NULL)) != -1)
         if (!take_option(option, args))
             return false;
     return args->is_help || rig_take_path(NAME, argc, argv, &args->rig);

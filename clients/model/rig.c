@@ -279,6 +279,9 @@ bool rig_take_option(const char *command, int option, struct rig_opts *opts)
     static const char *const TYPES[] = {"no", "bf16"};
 
     switch (option) {
+    case RIG_OPT_MODEL:
+        opts->path = optarg;
+        return true;
     case RIG_OPT_KV:
         return parse_kv(command, optarg, &opts->kv_type);
     case RIG_OPT_THREADS:
@@ -297,7 +300,9 @@ bool rig_take_option(const char *command, int option, struct rig_opts *opts)
 
 bool rig_take_path(const char *command, int argc, char **argv, struct rig_opts *opts)
 {
-    if (optind != argc - 1) {
+    if (opts->path != NULL && optind == argc)
+        return true; /* --model */
+    if (opts->path != NULL || optind != argc - 1) {
         fprintf(stderr, "baton-model %s: name one model file\n", command);
         return false;
     }

@@ -70,9 +70,18 @@ bool rig_parse_f32(const char *command, const char *option, const char *text, fl
 
 /* The common options of commands with a rig: rows for getopt_long, and the function that takes their arguments
  * (optarg).  False: an error was printed, or the option is another one. */
-enum rig_option { RIG_OPT_KV = 1024, RIG_OPT_THREADS, RIG_OPT_KERNELS, RIG_OPT_BF16, RIG_OPT_CONVERT };
+enum rig_option {
+    RIG_OPT_MODEL = 'm',
+    RIG_OPT_THREADS = 't',
+    RIG_OPT_KV = 1024,
+    RIG_OPT_KERNELS,
+    RIG_OPT_BF16,
+    RIG_OPT_CONVERT
+};
+#define RIG_SHORT_OPTIONS "hm:t:"
 #define RIG_OPTIONS                                                                                          \
-    {"kv", required_argument, NULL, RIG_OPT_KV}, {"threads", required_argument, NULL, RIG_OPT_THREADS},      \
+    {"kv", required_argument, NULL, RIG_OPT_KV}, {"model", required_argument, NULL, RIG_OPT_MODEL},          \
+        {"threads", required_argument, NULL, RIG_OPT_THREADS},                                               \
     {                                                                                                        \
         "kernels", required_argument, NULL, RIG_OPT_KERNELS                                                  \
     }

@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The command baton: it finds the other programs, and serves a model on loopback until it is stopped."""
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import urllib.request
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from cluster import BUILD, SOURCE, main, patience  # noqa: E402
+
+BATON = os.path.join(BUILD, "baton")
+
+
+def environment(folder):
+    return dict(os.environ, BATON_PROGRAMS=BUILD, BATON_DEMO=os.path.join(SOURCE, "share", "baton-demo.gguf"),
+                XDG_RUNTIME_DIR=folder, TMPDIR=folder)
+
+
+def call(folder, *words, status=0):
+    done = subprocess.run([BATON, *words], capture_output=True, text=True, timeout=patience(60), env=environment(folder),
+                          check=False)
+    assert done.returncode == status, (words, done.returncode, done.stdout, done.stderr)
+    return done.stdout + done.stderr
+
+
+def programs_are_found():
+    with tempfile.TemporaryDirectory() as folder:
+        assert "usage: baton-chat" in call(folder, "chat", "--help")
+        assert "usage: batonctl" in call(folder, "ctl", "--help")
+        assert re.fullmatch(r"baton \S+\n", call(folder, "--version"))
+        for words, said in ((["fly"], "no such command: fly"), (["run", "--fly"], "no such option: --fly"),
+                            (["run", "-n", "none"], "wants a number"), (["run", "-m"], "wants a value"),
+                            (["run", "a.gguf", "-m", "b.gguf"], "one model"), ([], "usage: baton")):
+            assert said in call(folder, *words, status=2), words
+        assert "no such file" in call(folder, "run", "missing.gguf", status=1)
+
+
+def a_relay_answers_once():
+    with tempfile.TemporaryDirectory() as folder:
+        said = call(folder, "run", "--once", "-n", "20", "--prompt=What is a KV cache, and what is it good for in a server?")
+        assert re.search(r"KV of [1-9][0-9]* prompt tokens travelled", said), said
+        assert os.listdir(folder) in ([], [f"baton-run-{os.getuid()}"]), os.listdir(folder)
+
+
+def a_second_start_names_the_first():
+    with tempfile.TemporaryDirectory() as folder:
+        first = subprocess.Popen([BATON, "run", "--both", "-t1", "-n5", "-p", "Hello"], stdout=subprocess.PIPE, text=True,
+                                 stderr=subprocess.STDOUT, env=environment(folder))
+        said = []
+        for line in first.stdout:
+            said.append(line)
+            if "Ctrl-C stops all" in line:
+                break
+        url = re.search(r"http://[0-9.:]+", "".join(said))[0]
+        assert urllib.request.urlopen(url + "/readyz", timeout=patience(10)).status == 200
+        second = call(folder, "run", "--both", "--once", "-t1", "-n5", "-p", "Hello")
+        assert f"already running:\n  {url}, model baton-demo, process {first.pid}" in second, second
+        first.send_signal(signal.SIGTERM)
+        assert first.wait(patience(30)) == 0
+        assert "stopping" in first.stdout.read()
+        assert "already running" not in call(folder, "run", "--both", "--once", "-t1", "-n5", "-p", "Hello")
+
+
+if __name__ == "__main__":
+    main([programs_are_found, a_relay_answers_once, a_second_start_names_the_first])

@@ -123,7 +123,7 @@ bin_PROGRAMS += baton-plan
 baton_plan_SOURCES = clients/plan/main.c clients/plan/plan_cli.h clients/plan/plan_cli.c \
 	clients/plan/cmd_list.c clients/plan/cmd_validate.c clients/plan/cmd_calibrate.c clients/plan/cmd_ratio.c \
 	clients/plan/calibrate.h clients/plan/calibrate_load.c clients/plan/load.h clients/plan/load.c \
-	clients/plan/plan_job.h clients/plan/cmd_plan.c clients/plan/plan_report.c clients/plan/plan_explain.c \
+	clients/plan/plan_job.h clients/plan/plan_options.c clients/plan/plan_prepare.c clients/plan/cmd_plan.c clients/plan/plan_report.c clients/plan/plan_explain.c \
 	clients/plan/plan_trace.c clients/plan/plan_html.c clients/plan/svg.h clients/plan/svg.c \
 	clients/plan/plan_conf.c
 baton_plan_LDADD = libfleet_plan.a libbench.a $(link_clients) libtext_json.a libgguf.a libbase.a $(JANSSON_LIBS) $(XXHASH_LIBS) -lpthread -lm

@@ -9,7 +9,17 @@
 
 #define PLAN_MAX_DEVICES 64
 
+struct plan_opts { /* as given; plan_options_read() */
+    const char *model, *constants, *more_devices, *more_models, *trace, *link, *html, *conf;
+    const char *devices[PLAN_MAX_DEVICES];
+    const char *prices[PLAN_MAX_DEVICES], *watts[PLAN_MAX_DEVICES];
+    size_t n_prices, n_watts;
+    double growth;
+    bool is_json, is_csv, is_explained, has_model;
+};
+
 struct plan_job {
+    bool has_constants;
     struct plan_books books;
     struct plan_constants constants;
     struct plan_model model;
@@ -27,6 +37,13 @@ struct plan_job {
     struct plan_answer answer;
     size_t n_shown;
 };
+
+/* Reads the options into a zeroed job.  The texts in opts are argv's.  Returns EXIT_DONE, or the exit status after
+ * an error message. */
+int plan_options_read(int argc, char **argv, struct plan_job *job, struct plan_opts *opts, bool *is_help_out);
+/* Reads tables, model, devices and trace, and searches.  False after an error message.  Close it either way. */
+bool plan_job_open(struct plan_job *job, const struct plan_opts *opts);
+void plan_job_close(struct plan_job *job);
 
 /* Ranked table, CSV, JSON on stdout. */
 void plan_report_table(const struct plan_job *job);

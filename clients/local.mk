@@ -125,5 +125,7 @@ baton_plan_SOURCES = clients/plan/main.c clients/plan/plan_cli.h clients/plan/pl
 	clients/plan/calibrate.h clients/plan/calibrate_load.c clients/plan/load.h clients/plan/load.c \
 	clients/plan/plan_job.h clients/plan/plan_options.c clients/plan/plan_prepare.c clients/plan/cmd_plan.c clients/plan/plan_report.c clients/plan/plan_explain.c \
 	clients/plan/plan_trace.c clients/plan/plan_html.c clients/plan/svg.h clients/plan/svg.c \
-	clients/plan/plan_conf.c
-baton_plan_LDADD = libfleet_plan.a libbench.a $(link_clients) libtext_json.a libgguf.a libbase.a $(JANSSON_LIBS) $(XXHASH_LIBS) -lpthread -lm
+	clients/plan/plan_conf.c clients/plan/simulate.h clients/plan/simulate_fleet.c clients/plan/simulate_load.c \
+	clients/plan/simulate_args.h clients/plan/simulate_args.c clients/plan/cmd_simulate.c clients/plan/cmd_sweep.c \
+	clients/sim/replay.h clients/sim/replay.c
+baton_plan_LDADD = libfleet_plan.a $(link_fleet_sim) libbench.a $(link_clients) libtext_json.a libgguf.a libbase.a $(JANSSON_LIBS) $(XXHASH_LIBS) -lpthread -lm

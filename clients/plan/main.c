@@ -14,6 +14,8 @@ static const struct command {
     const char *summary;
 } COMMANDS[] = {
     {"plan", cmd_plan, "how many workers meet the objectives"},
+    {"simulate", cmd_simulate, "the planned fleet in the simulator, beside the plan"},
+    {"sweep", cmd_sweep, "the simulated fleet with one thing varied"},
     {"ratio", cmd_ratio, "workers from measured rates"},
     {"devices", cmd_devices, "the devices that it knows, with sources"},
     {"links", cmd_links, "the links that it knows"},

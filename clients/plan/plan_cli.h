@@ -9,6 +9,8 @@
 #define PLAN_NAME "baton-plan"
 
 int cmd_plan(int argc, char **argv);
+int cmd_simulate(int argc, char **argv);
+int cmd_sweep(int argc, char **argv);
 int cmd_ratio(int argc, char **argv);
 int cmd_devices(int argc, char **argv);
 int cmd_links(int argc, char **argv);

@@ -67,8 +67,8 @@ int plan_work_check(struct plan_work *work, struct fault *fault)
     return 0;
 }
 
-/* sigma of the log-normal with that mean and 90 % point: ln(p90 / mean) = z s - s^2 / 2. */
-static double work_sigma(double mean, double p90)
+/* ln(p90 / mean) = z s - s^2 / 2. */
+double plan_work_sigma(double mean, double p90)
 {
     double ratio = log(p90 / mean), root = P90_NORMAL * P90_NORMAL - 2 * ratio;
 
@@ -102,7 +102,7 @@ static void prefill_moments(const struct plan_pool *pool, const struct plan_work
     static const double POINTS[] = {-1.6448536, -0.6744898, 0, 0.6744898,
                                     1.6448536}; /* 5, 25, 50, 75, 95 % */
     static const double WEIGHTS[] = {0.1, 0.25, 0.3, 0.25, 0.1};
-    double sigma = work_sigma(work->isl, work->isl_p90), mean = 0, second = 0;
+    double sigma = plan_work_sigma(work->isl, work->isl_p90), mean = 0, second = 0;
 
     for (size_t i = 0; i < 5; i++) {
         double t = prompt_time(pool, work, work->isl * exp(sigma * POINTS[i] - sigma * sigma / 2));

@@ -76,6 +76,8 @@ struct plan_answer {
 const char *plan_bound_name(enum plan_bound bound);
 /* Checks the work and fills in what is 0.  E_INVAL with the field's name. */
 int plan_work_check(struct plan_work *work, struct fault *fault);
+/* sigma of the log-normal length with that mean and 90 % point; 0: all lengths are equal. */
+double plan_work_sigma(double mean, double p90);
 
 /* Sides of one pool.  Returns false when no load meets the objectives; why_out says which stands against it. */
 bool plan_prefill_side(const struct plan_pool *pool, const struct plan_work *work, double budget_s,

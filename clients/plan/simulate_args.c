@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Options of simulate and sweep beside those of plan: they are taken out of argv before plan's are read. */
+#include "clients/plan/simulate_args.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Whether argv[i] is the option; its value is in the same or in the next argument. */
+static bool args_is(char **argv, int argc, int i, const char *name, const char **value_out, int *n_used_out)
+{
+    size_t len = strlen(name);
+
+    *n_used_out = 1;
+    if (strncmp(argv[i], name, len) != 0)
+        return false;
+    if (argv[i][len] == '=') {
+        *value_out = argv[i] + len + 1;
+        return true;
+    }
+    *n_used_out = 2;
+    *value_out = i + 1 < argc ? argv[i + 1] : NULL;
+    return argv[i][len] == '\0';
+}
+
+int simulate_args_take(int *argc, char **argv, const struct simulate_arg *args, size_t n)
+{
+    int n_kept = 1;
+
+    for (int i = 1; i < *argc;) {
+        const char *value = NULL;
+        size_t at = 0;
+        int n_used = 1;
+
+        while (at < n && !args_is(argv, *argc, i, args[at].name, &value, &n_used))
+            at++;
+        if (at == n) {
+            argv[n_kept++] = argv[i++];
+            continue;
+        }
+        if (value == NULL)
+            return complain_usage(PLAN_NAME, "%s: %s wants a value", argv[0], args[at].name);
+        *args[at].text_out = value;
+        i += n_used;
+    }
+    argv[n_kept] = NULL;
+    *argc = n_kept;
+    return EXIT_DONE;
+}
+
+bool simulate_args_count(const char *name, const char *text, double *out)
+{
+    uint64_t n;
+
+    if (text == NULL)
+        return true;
+    if (!option_u64(PLAN_NAME, name, text, &n) || n == 0 || n > 1000000) {
+        complain(PLAN_NAME, "--%s: a number from 1 to 1000000 is wanted", name);
+        return false;
+    }
+    *out = (double)n;
+    return true;
+}
+
+bool simulate_trace_open(const char *path, struct trace *trace)
+{
+    struct fault fault = {0};
+
+    if (path == NULL)
+        return true;
+    if (trace_load(path, &fault, trace) == 0 && trace->entries[trace->n_entries - 1].at_ns > 0)
+        return true;
+    complain(PLAN_NAME, "%s",
+             fault.code != 0 ? fault.text : "a trace that lasts no time cannot be simulated");
+    return false;
+}
+
+const struct plan_candidate *simulate_candidate(const struct plan_job *job, size_t rank)
+{
+    for (size_t i = 0; i < job->answer.n; i++)
+        if (job->answer.list[i].decode != SIZE_MAX && rank-- == 0)
+            return &job->answer.list[i];
+    return NULL;
+}

@@ -21,3 +21,8 @@ install-data-hook:
 uninstall-hook:
 	for name in baton $(completion_commands); do \
 		rm -f "$(DESTDIR)$(bashcompletiondir)/$$name" "$(DESTDIR)$(fishcompletiondir)/$$name.fish"; done
+
+monitoringdir = $(pkgdatadir)/monitoring
+dist_monitoring_DATA = share/monitoring/prometheus.yml share/monitoring/rules.yml share/monitoring/dashboard-cache.json \
+	share/monitoring/dashboard-endpoint.json share/monitoring/dashboard-fleet.json share/monitoring/dashboard-handoff.json
+EXTRA_DIST += share/monitoring/make-dashboards share/monitoring/rules_test.yml

@@ -49,8 +49,10 @@ _baton_table() {
     'baton-model merge') options='--force --help' words='' files='''' values='''' ;;
     'baton-model perplexity') options='--text --special --context --stride --windows --kl --kv -t --threads --kernels --json -h --help' words='' files='--text' values='--context|--stride|--windows|--kl|--kv|-t|--threads|--kernels' ;;
     'baton-model bench') options='--pp --tg --batch --depth --chunk --repeat --kv -t --threads --kernels --bf16 --convert-f16 --tune --json -h --help' words='' files='''' values='--pp|--tg|--batch|--depth|--chunk|--repeat|--kv|-t|--threads|--kernels|--bf16|--convert-f16' ;;
-    'baton-plan') options='' words='plan ratio devices links models validate calibrate' files='''' values='''' ;;
+    'baton-plan') options='' words='plan simulate sweep ratio devices links models validate calibrate' files='''' values='''' ;;
     'baton-plan plan') options='-m --model -d --device --prefill-device --decode-device -w --weights --kv --engine --isl --osl --hit -r --rate --growth --trace --ttft --itl --percentile --link --whole-transfer --reserve --load --spare --price --tp --wide-ep -c --constants --devices --json --explain --html --conf' words='' files='-m|--model|--trace|-c|--constants|--html|--conf' values='-d|--device|--prefill-device|--decode-device|-w|--weights|--kv|--engine|--isl|--osl|--hit|-r|--rate|--growth|--ttft|--itl|--percentile|--link|--reserve|--load|--spare|--price|--tp' ;;
+    'baton-plan simulate') options='--rank --prefill --decode --search --seed --json -h --help' words='' files='''' values='--rank|--prefill|--decode|--search|--seed' ;;
+    'baton-plan sweep') options='--vary --values --rank --total --seed --json -h --help' words='' files='''' values='--vary|--values|--rank|--total|--seed' ;;
     'baton-plan ratio') options='--per' words='' files='''' values='--per' ;;
     'baton-plan devices') options='' words='' files='''' values='''' ;;
     'baton-plan links') options='' words='' files='''' values='''' ;;

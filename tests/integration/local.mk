@@ -27,6 +27,11 @@ TEST_EXTENSIONS = .py .vm
 PY_LOG_COMPILER = env BATON_BUILD=$(abs_top_builddir) BATON_SOURCE=$(abs_top_srcdir) PYTHONDONTWRITEBYTECODE=1 python3
 TESTS += tests/integration/test_share.py tests/integration/test_disk_index.py tests/integration/test_peers.py
 EXTRA_DIST += tests/integration/test_share.py tests/integration/test_disk_index.py tests/integration/test_peers.py
+if PLAIN_BUILD
+TESTS += tests/integration/test_prometheus.py
+endif
+EXTRA_DIST += tests/integration/test_prometheus.py
+tests/integration/test_prometheus.log: baton-bench batonctl
 TESTS += tests/integration/test_baton.py
 EXTRA_DIST += tests/integration/test_baton.py
 tests/integration/test_baton.log: baton baton-chat batonctl

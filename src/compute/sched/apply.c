@@ -46,7 +46,7 @@ void seq_end(struct sched *sched, struct seq *seq, enum seq_finish finish)
     seq_free(sched, seq);
 }
 
-static void hold(struct sched *sched, struct seq *seq)
+static void apply_hold(struct sched *sched, struct seq *seq)
 {
     seq->state = SEQ_HELD;
     queue_got(sched, seq);
@@ -104,7 +104,7 @@ bool apply_token(struct sched *sched, struct seq *seq, const struct sample_resul
 
     if (!seq->is_cancelled && seq->n_left > 0 && seq->spec.n_tokens < sched->context_tokens &&
         seq->spec.departs) {
-        hold(sched, seq);
+        apply_hold(sched, seq);
         return false;
     }
     seq->is_busy = false;
@@ -123,7 +123,7 @@ bool apply_token(struct sched *sched, struct seq *seq, const struct sample_resul
 static void end_prefill_only(struct sched *sched, struct seq *seq)
 {
     if (seq->spec.departs) {
-        hold(sched, seq);
+        apply_hold(sched, seq);
         return;
     }
     seq->is_busy = false;

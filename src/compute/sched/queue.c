@@ -118,7 +118,7 @@ uint32_t queue_room(const struct sched *sched, const struct seq *seq)
     return kv_available(sched->opts.pool);
 }
 
-static void admit(struct sched *sched, struct seq *seq)
+static void sched_queue_admit(struct sched *sched, struct seq *seq)
 {
     bool is_first = seq->stats.n_preempted == 0;
 
@@ -155,7 +155,7 @@ static bool admit_one(struct sched *sched, uint32_t budget)
         fair_rewind(sched->fair);
         sched->is_short = code < 0;
         if (code == 0)
-            admit(sched, seq);
+            sched_queue_admit(sched, seq);
         return code == 0;
     }
     fair_rewind(sched->fair);

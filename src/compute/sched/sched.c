@@ -19,7 +19,7 @@
 
 #define MAX_DEBTORS 1024 /* remembered tenants without sequences, served more than waiting ones */
 
-static int opts_check(const struct sched_opts *opts)
+static int sched_opts_check(const struct sched_opts *opts)
 {
     const struct engine_info *info = &opts->engine->info;
     uint32_t pool_block_tokens = kv_pool_block_tokens(opts->pool);
@@ -35,7 +35,7 @@ static int opts_check(const struct sched_opts *opts)
 int sched_new(const struct sched_opts *opts, struct sched **out)
 {
     const struct engine_info *info = &opts->engine->info;
-    int code = opts_check(opts);
+    int code = sched_opts_check(opts);
 
     if (code < 0)
         return code;

@@ -186,7 +186,7 @@ uint32_t seq_n_shareable(const struct sched *sched, const struct seq *seq)
 }
 
 /* Pins blocks [from, to) as the request asks. Only whole blocks are pinned. */
-static void keep(struct sched *sched, struct seq *seq, uint32_t from, uint32_t to)
+static void seq_keep(struct sched *sched, struct seq *seq, uint32_t from, uint32_t to)
 {
     for (uint32_t block = from; block < to; block++) {
         uint64_t end = ((uint64_t)block + 1) * sched->block_tokens;
@@ -235,7 +235,7 @@ int seq_settle(struct sched *sched, struct seq *seq, uint32_t n_spare)
     }
     seq->n_matched = seq->n_sealed = seq->n_blocks;
     seq->n_blocks = n_total;
-    keep(sched, seq, 0, seq->n_matched);
+    seq_keep(sched, seq, 0, seq->n_matched);
     seq->n_computed = seq->n_matched * sched->block_tokens;
     if (seq->n_computed > seq->n_reached) {
         count_found(seq, seq->n_reached, seq->n_computed);
@@ -278,7 +278,7 @@ void seq_seal(struct sched *sched, struct seq *seq)
             seq->n_hashes++;
         }
         kv_seal(sched->opts.pool, seq->blocks[block], &seq->hashes[block]);
-        keep(sched, seq, block, block + 1);
+        seq_keep(sched, seq, block, block + 1);
     }
 }
 

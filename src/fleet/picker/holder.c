@@ -53,8 +53,8 @@ double picker_push_token_s(const struct picker_worker *to)
     return to->can_push && seconds * MARGIN < picker_prefill_s(to, 1) ? seconds : 0;
 }
 
-static bool is_better(const struct picker_worker *row, const struct picker_worker *than,
-                      const struct picker_worker *asker)
+static bool picker_holder_is_better(const struct picker_worker *row, const struct picker_worker *than,
+                                    const struct picker_worker *asker)
 {
     bool is_near = row->host == asker->host, than_is_near = than->host == asker->host;
 
@@ -102,7 +102,7 @@ static uint32_t best_in_memory(const struct picker_world *world, const struct pi
         const struct picker_worker *row = &world->workers[i];
 
         if (may_push(row, to) && row->cached_tokens > 0 &&
-            (best == PICKER_NONE || is_better(row, &world->workers[best], to)))
+            (best == PICKER_NONE || picker_holder_is_better(row, &world->workers[best], to)))
             best = i;
     }
     return best;
@@ -120,15 +120,16 @@ static uint32_t best_on_disk(const struct picker_world *world, const struct pick
             continue;
         than = best != PICKER_NONE ? &world->workers[best] : NULL;
         if (than == NULL || row->stored_tokens > than->stored_tokens ||
-            (row->stored_tokens == than->stored_tokens && is_better(row, than, to)))
+            (row->stored_tokens == than->stored_tokens && picker_holder_is_better(row, than, to)))
             best = i;
     }
     return best;
 }
 
 /* The estimate for a fetch from this worker; slot PICKER_NONE if it would bring nothing. */
-static struct picker_holder weigh(const struct picker_world *world, const struct picker_request *request,
-                                  uint32_t asker, uint32_t slot, bool has_to_read)
+static struct picker_holder picker_holder_weigh(const struct picker_world *world,
+                                                const struct picker_request *request, uint32_t asker,
+                                                uint32_t slot, bool has_to_read)
 {
     const struct picker_worker *to = &world->workers[asker];
     struct picker_holder found = {.slot = PICKER_NONE, .has_to_read = has_to_read};
@@ -165,8 +166,8 @@ struct picker_holder picker_find_holder(const struct picker_world *world,
 
     if (share == PICKER_SHARE_OFF || request->n_tokens == 0)
         return none;
-    found[0] = weigh(world, request, asker, best_in_memory(world, to), false);
-    found[1] = weigh(world, request, asker, best_on_disk(world, to), true);
+    found[0] = picker_holder_weigh(world, request, asker, best_in_memory(world, to), false);
+    found[1] = picker_holder_weigh(world, request, asker, best_on_disk(world, to), true);
     for (int i = 0; i < 2; i++)
         if (share == PICKER_SHARE_AUTO && found[i].push_s * MARGIN > found[i].computed_s)
             found[i] = none;

@@ -25,7 +25,7 @@ void prefix_match_init(struct prefix_match *match, const struct picker_index *in
 }
 
 /* The workers of the set have n blocks of the chain in memory. */
-static void note(const struct prefix_match *match, const struct index_set *set, uint32_t n)
+static void prefix_match_note(const struct prefix_match *match, const struct index_set *set, uint32_t n)
 {
     for (uint32_t i = 0; i < INDEX_WORDS; i++)
         for (uint64_t left = set->words[i]; left != 0; left &= left - 1) {
@@ -60,11 +60,11 @@ static void drop_out(const struct prefix_match *match, const struct index_set *s
         }
         note_fallen(match, &fell, n);
     }
-    note(match, &whole, n);
+    prefix_match_note(match, &whole, n);
 }
 
 /* The workers that have block n on disk only fall. */
-static void fall(struct prefix_match *match, const struct index_set *on_disk, uint32_t n)
+static void prefix_match_fall(struct prefix_match *match, const struct index_set *on_disk, uint32_t n)
 {
     struct index_set fell;
 
@@ -75,7 +75,7 @@ static void fall(struct prefix_match *match, const struct index_set *on_disk, ui
         fell.words[i] = match->live.words[i] & on_disk->words[i] & ~match->fallen.words[i];
         match->fallen.words[i] |= fell.words[i];
     }
-    note(match, &fell, n);
+    prefix_match_note(match, &fell, n);
 }
 
 bool prefix_match_narrow(struct prefix_match *match, const struct index_entry *entry, uint32_t n)
@@ -93,7 +93,7 @@ bool prefix_match_narrow(struct prefix_match *match, const struct index_entry *e
     if (any_gone != 0)
         drop_out(match, &gone, n);
     if (has_disk)
-        fall(match, &on_disk, n);
+        prefix_match_fall(match, &on_disk, n);
     return any_live != 0;
 }
 
@@ -105,7 +105,7 @@ void prefix_match_begin(struct prefix_match *match, const struct index_entry *fi
     for (uint32_t i = 0; i < INDEX_WORDS; i++)
         match->live.words[i] &= ~match->index->dead.words[i];
     if (has_disk)
-        fall(match, &on_disk, 0);
+        prefix_match_fall(match, &on_disk, 0);
 }
 
 void prefix_match_end(const struct prefix_match *match, uint32_t n)

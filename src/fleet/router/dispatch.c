@@ -75,7 +75,7 @@ static bool is_deserted(const struct job *job)
 
 /* Clears the list of workers that failed the job: when two workers fail at once, the cause is more likely
  * the workers than the request. MAX_ATTEMPTS bounds the attempts. */
-static void forgive(struct job *job)
+static void dispatch_forgive(struct job *job)
 {
     if (job_is_in(job, JOB_WAITS) && clock_now_ns() - job->queued_ns > TRIED_AGAIN_NS)
         job->excluded = (struct picker_slots){{0}};
@@ -94,7 +94,7 @@ int router_job_place(struct job *job)
     if (rc == E_OVERLOADED && (job_is_in(job, JOB_BEGUN) || router_queue_is_owed(job, choice->decode)))
         rc = 0; /* a stream that has begun does not wait for objectives: continue at the least bad worker */
     if (rc < 0) {
-        forgive(job);
+        dispatch_forgive(job);
         return rc;
     }
     router_blocks_choose(job, &found);

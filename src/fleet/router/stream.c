@@ -58,7 +58,7 @@ void router_job_release(struct job *job)
     job_accept(job, job->decode.has_proof ? job->decode.proof.reused_tokens : 0);
 }
 
-static enum gen_end end_of(Baton__Finish finish)
+static enum gen_end router_stream_end_of(Baton__Finish finish)
 {
     return finish == BATON__FINISH__FINISH_LENGTH    ? GEN_END_LENGTH
            : finish == BATON__FINISH__FINISH_CONTEXT ? GEN_END_CONTEXT
@@ -96,7 +96,7 @@ static void on_prefill_finish(struct job *job, const Baton__Answer *answer)
     if (answer->finish == BATON__FINISH__FINISH_HANDED_OFF)
         return;
     if (is_end(answer->finish)) { /* the first token ended the answer: there is nothing to hand off */
-        router_job_end(job, end_of(answer->finish));
+        router_job_end(job, router_stream_end_of(answer->finish));
         return;
     }
     /* The prefill failed; the decode worker has the request and computes the missing blocks. */
@@ -117,14 +117,14 @@ static void on_decode_finish(struct job *job, const Baton__Answer *answer)
     if (is_end(answer->finish) && first->state == PART_RUNNING && !first->has_proof) {
         /* A short answer overtook the prefill worker's last message on the other link: wait for its
          * serving stats. */
-        job->end = end_of(answer->finish);
+        job->end = router_stream_end_of(answer->finish);
         router_job_enter(job, job->state == JOB_PLACED    ? JOB_PROVING_PLACED
                               : job->state == JOB_HOLDING ? JOB_PROVING_HOLDING
                                                           : JOB_PROVING);
         return;
     }
     if (is_end(answer->finish)) {
-        router_job_end(job, end_of(answer->finish));
+        router_job_end(job, router_stream_end_of(answer->finish));
         return;
     }
     if (answer->error == E_LIMIT && router_job_answered(job) > 0) {
@@ -191,7 +191,7 @@ static void job_on_answer(struct router *router, uint32_t slot, const Baton__Ans
 }
 
 /* Passes the events of one answer on while the job's lines are in the CPU cache. */
-static void stream_answer(struct router *router, uint32_t slot, const Baton__Answer *answer)
+static void router_stream_answer(struct router *router, uint32_t slot, const Baton__Answer *answer)
 {
     gen_outbox_begin(&router->outbox);
     job_on_answer(router, slot, answer);
@@ -268,10 +268,10 @@ int router_stream_tokens(struct router *router, uint32_t slot, const Baton__Toke
         single = frame_single_unpack(tokens->singles.data + at);
         answer.request = single.request;
         answer.first_index = single.index;
-        stream_answer(router, slot, &answer);
+        router_stream_answer(router, slot, &answer);
     }
     for (size_t i = 0; i < tokens->n_answers; i++)
-        stream_answer(router, slot, tokens->answers[i]);
+        router_stream_answer(router, slot, tokens->answers[i]);
     return 0;
 }
 

@@ -94,7 +94,7 @@ static uint64_t needs_of(const struct job *job)
 }
 
 /* Excludes workers that failed the job, and workers that lack a capability it needs. */
-static void bar(struct job *job)
+static void view_bar(struct job *job)
 {
     uint64_t needs = needs_of(job);
 
@@ -154,7 +154,7 @@ int router_choose(struct job *job, struct picker_place *place)
     bool is_again;
     int rc;
 
-    bar(job);
+    view_bar(job);
     place->fleet = router->fleet;
     place->index = router->index;
     place->hashes = job->hashes;

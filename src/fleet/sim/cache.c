@@ -9,7 +9,7 @@
 #define PUSH_ALPHA 0.3
 #define READ_ALPHA 0.1
 
-static uint64_t mix(uint64_t x)
+static uint64_t sim_cache_mix(uint64_t x)
 {
     x = (x ^ x >> 32) * UINT64_C(0xd6e8feb86659fd93);
     x = (x ^ x >> 32) * UINT64_C(0xd6e8feb86659fd93);
@@ -19,9 +19,9 @@ static uint64_t mix(uint64_t x)
 uint64_t sim_block_id(const struct sim_request *request, uint32_t i)
 {
     if (request->ids != NULL)
-        return mix(request->ids[i] ^ request->salt);
-    return mix((i < request->n_public ? request->public_salt : request->salt) +
-               (uint64_t)i * UINT64_C(0x9e3779b97f4a7c15));
+        return sim_cache_mix(request->ids[i] ^ request->salt);
+    return sim_cache_mix((i < request->n_public ? request->public_salt : request->salt) +
+                         (uint64_t)i * UINT64_C(0x9e3779b97f4a7c15));
 }
 
 struct block_hash sim_block_hash(uint64_t id)

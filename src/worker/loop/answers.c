@@ -134,7 +134,7 @@ static void fill_answer(const struct report *report, const struct task_answer *f
     }
 }
 
-static size_t bytes_of_answer(const Baton__Answer *answer)
+static size_t answers_bytes_of_answer(const Baton__Answer *answer)
 {
     return ANSWER_BYTES + TOKEN_BYTES * answer->n_ids + TOP_BYTES * answer->n_top_ids +
            strlen(answer->error_text);
@@ -164,7 +164,7 @@ static void add_single(const struct report *report, const struct task_answer *fr
 }
 
 /* Sends the frame's content, if any, and continues with the rest of the arrays. */
-static void send_frame(struct worker_router *router, const struct lists *lists, struct frame *frame)
+static void answers_send_frame(struct worker_router *router, const struct lists *lists, struct frame *frame)
 {
     Baton__Tokens tokens = BATON__TOKENS__INIT;
 
@@ -195,17 +195,17 @@ void worker_routers_answers(struct worker *worker, const struct report *report)
         if (answer->router_epoch != router->epoch)
             continue; /* a former life of the router asked; its numbers mean other requests now */
         if (frame.n_bytes + FRAME_SINGLE_BYTES > FRAME_BYTES)
-            send_frame(router, &lists, &frame);
+            answers_send_frame(router, &lists, &frame);
         if (is_single(answer, &frame)) {
             add_single(report, answer, &lists, &frame);
             continue;
         }
         fill_answer(report, answer, &lists, i);
-        if (frame.n_bytes + bytes_of_answer(&lists.answers[i]) > FRAME_BYTES)
-            send_frame(router, &lists, &frame);
-        frame.n_bytes += bytes_of_answer(&lists.answers[i]);
+        if (frame.n_bytes + answers_bytes_of_answer(&lists.answers[i]) > FRAME_BYTES)
+            answers_send_frame(router, &lists, &frame);
+        frame.n_bytes += answers_bytes_of_answer(&lists.answers[i]);
         frame.answers[frame.n++] = &lists.answers[i];
     }
-    send_frame(router, &lists, &frame);
+    answers_send_frame(router, &lists, &frame);
     lists_fini(&lists);
 }

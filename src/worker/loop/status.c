@@ -9,7 +9,7 @@
 #include "net/link/stranger_counts.h"
 #include "proto/role.h"
 
-static void put_load(const struct load_report *load, struct buf *out)
+static void worker_status_put_load(const struct load_report *load, struct buf *out)
 {
     const struct kv_pool_counts *blocks = &load->blocks;
 
@@ -34,7 +34,7 @@ static void put_load(const struct load_report *load, struct buf *out)
                blocks->n_hits, blocks->n_misses);
 }
 
-static void put_disk(const struct load_report *load, struct buf *out)
+static void worker_status_put_disk(const struct load_report *load, struct buf *out)
 {
     const struct kv_tier_counts *disk = &load->disk;
 
@@ -52,7 +52,7 @@ static void put_disk(const struct load_report *load, struct buf *out)
                disk->n_write_failed + disk->n_read_failed, disk->n_damaged);
 }
 
-static void put_peer_blocks(const struct worker *worker, struct buf *out)
+static void worker_status_put_peer_blocks(const struct worker *worker, struct buf *out)
 {
     if (worker->conf_share == PICKER_SHARE_OFF)
         return;
@@ -63,7 +63,7 @@ static void put_peer_blocks(const struct worker *worker, struct buf *out)
                worker->conf->peer_blocks, worker->load.n_own_fetches, metric_value(worker->m_peer_resyncs));
 }
 
-static void put_links(const struct worker *worker, struct buf *out)
+static void worker_status_put_links(const struct worker *worker, struct buf *out)
 {
     const char *comma = "";
 
@@ -119,20 +119,20 @@ int worker_status_json(struct worker *worker, struct buf *out)
         json_put_str(out, bytes_str(chat_format_warning(worker->model.chat)));
         buf_append_str(out, ", ");
     }
-    put_load(&worker->load, out);
-    put_disk(&worker->load, out);
+    worker_status_put_load(&worker->load, out);
+    worker_status_put_disk(&worker->load, out);
     buf_printf(out, ", \"kv_tcp\": \"%s\", \"kv_unix\": \"%s\"", worker_engine_tcp_address(worker->engine),
                worker_engine_unix_path(worker->engine));
     buf_append_str(out, ", \"kv_rdma\": ");
     json_put_str(out, bytes_str(worker_engine_rdma_text(worker->engine)));
     buf_printf(out, ", \"kv_rdma_rails_up\": %u", worker_engine_rdma_rails(worker->engine));
-    put_peer_blocks(worker, out);
-    put_links(worker, out);
+    worker_status_put_peer_blocks(worker, out);
+    worker_status_put_links(worker, out);
     buf_append_str(out, "}\n");
     return out->is_bad ? E_NOMEM : 0;
 }
 
-static void set_gauge(struct worker *worker, const char *name, const char *help, double value)
+static void worker_status_set_gauge(struct worker *worker, const char *name, const char *help, double value)
 {
     metric_set(metric_single(worker->metrics, METRIC_GAUGE, name, help), value);
 }
@@ -159,8 +159,8 @@ static void note_rdma(struct worker *worker)
     tr_node_counts(worker_engine_transport(worker->engine), &counts);
     metric_add(failures, (double)(counts.rdma_failures - worker->rdma_failures_told));
     worker->rdma_failures_told = counts.rdma_failures;
-    set_gauge(worker, "baton_kv_rdma_rails", "RDMA rails that are up.",
-              worker_engine_rdma_rails(worker->engine));
+    worker_status_set_gauge(worker, "baton_kv_rdma_rails", "RDMA rails that are up.",
+                            worker_engine_rdma_rails(worker->engine));
 }
 
 static void note_evicted_at(struct worker *worker, const char *port, const uint64_t n[STRANGER_N_ENDS])
@@ -192,18 +192,19 @@ void worker_metrics_load(struct worker *worker, const struct load_report *load)
     metric_set(metric_series(blocks, (const char *const[]){"sealed"}), n->n_sealed);
     metric_set(metric_series(blocks, (const char *const[]){"cached"}), n->n_cached);
     metric_set(metric_series(blocks, (const char *const[]){"leased"}), n->n_leased);
-    set_gauge(worker, "baton_kv_cache_usage_ratio", "Share of KV blocks that running sequences hold.",
-              load->blocks_total ? 1.0 - (double)load->blocks_available / load->blocks_total : 0);
-    set_gauge(worker, "baton_worker_running", "Sequences running.", load->sched.n_running);
-    set_gauge(worker, "baton_worker_waiting", "Sequences waiting.", load->sched.n_waiting);
-    set_gauge(worker, "baton_worker_waiting_tenants", "Tenants with prompts to compute, waiting or begun.",
-              load->sched.n_tenants);
-    set_gauge(worker, "baton_worker_prefill_tokens_per_second", "Learned prefill speed.",
-              load->sched.prefill_tokens_per_s);
-    set_gauge(worker, "baton_worker_decode_step_seconds", "Learned time of a decode step.",
-              load->sched.decode_step_s);
-    set_gauge(worker, "baton_transfer_bytes_per_second", "Learned speed of KV transfers that arrived here.",
-              load->transfer_bytes_per_s);
+    worker_status_set_gauge(
+        worker, "baton_kv_cache_usage_ratio", "Share of KV blocks that running sequences hold.",
+        load->blocks_total ? 1.0 - (double)load->blocks_available / load->blocks_total : 0);
+    worker_status_set_gauge(worker, "baton_worker_running", "Sequences running.", load->sched.n_running);
+    worker_status_set_gauge(worker, "baton_worker_waiting", "Sequences waiting.", load->sched.n_waiting);
+    worker_status_set_gauge(worker, "baton_worker_waiting_tenants",
+                            "Tenants with prompts to compute, waiting or begun.", load->sched.n_tenants);
+    worker_status_set_gauge(worker, "baton_worker_prefill_tokens_per_second", "Learned prefill speed.",
+                            load->sched.prefill_tokens_per_s);
+    worker_status_set_gauge(worker, "baton_worker_decode_step_seconds", "Learned time of a decode step.",
+                            load->sched.decode_step_s);
+    worker_status_set_gauge(worker, "baton_transfer_bytes_per_second",
+                            "Learned speed of KV transfers that arrived here.", load->transfer_bytes_per_s);
     note_rdma(worker);
     note_evicted(worker);
     note_peer_blocks(worker, load);

@@ -21,7 +21,7 @@ struct running {
     uint64_t began_ns;
 };
 
-static void on_interrupt(void *arg)
+static void turn_on_interrupt(void *arg)
 {
     struct running *run = arg;
 
@@ -49,7 +49,7 @@ static void keep_call(struct running *run, enum answer_part part, struct bytes t
     }
 }
 
-static void on_piece(void *arg, enum answer_part part, struct bytes text)
+static void turn_on_piece(void *arg, enum answer_part part, struct bytes text)
 {
     struct running *run = arg;
     struct turn *turn = run->turn;
@@ -63,7 +63,7 @@ static void on_piece(void *arg, enum answer_part part, struct bytes text)
     run->opts->on_piece(run->opts->arg, part, text);
 }
 
-static void on_over(void *arg, const struct answer *answer)
+static void turn_on_over(void *arg, const struct answer *answer)
 {
     struct running *run = arg;
 
@@ -81,11 +81,11 @@ void turn_run(const struct stream_opts *opts, struct turn *turn)
     int rc;
 
     *turn = (struct turn){0};
-    own.on_piece = on_piece;
-    own.on_over = on_over;
+    own.on_piece = turn_on_piece;
+    own.on_over = turn_on_over;
     own.arg = &run;
     run.began_ns = clock_now_ns();
-    rc = ev_signal_new(opts->loop, SIGINT, on_interrupt, &run, &interrupt);
+    rc = ev_signal_new(opts->loop, SIGINT, turn_on_interrupt, &run, &interrupt);
     if (rc == 0)
         rc = stream_start(&own, &run.stream);
     if (rc == 0)

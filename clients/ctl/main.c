@@ -35,7 +35,7 @@ static const struct command commands[] = {
      cmd_new_cluster_key},
 };
 
-static void print_help(void)
+static void ctl_main_print_help(void)
 {
     printf("usage: batonctl [OPTION]... COMMAND [ARGUMENT]...\n\n");
     for (size_t i = 0; i < ARRAY_LEN(commands); i++)
@@ -58,7 +58,7 @@ struct admin_door *ctl_open(const struct ctl *ctl)
     return door;
 }
 
-static int run_command(const struct ctl *ctl, int argc, char **argv)
+static int ctl_main_run_command(const struct ctl *ctl, int argc, char **argv)
 {
     for (size_t i = 0; i < ARRAY_LEN(commands); i++)
         if (strcmp(argv[0], commands[i].name) == 0)
@@ -89,7 +89,7 @@ int main(int argc, char **argv)
             ctl.door.key_path = optarg;
             break;
         case 'h':
-            print_help();
+            ctl_main_print_help();
             return finish_output(CTL_NAME);
         case 'V':
             printf("batonctl %s\n", PACKAGE_VERSION);
@@ -103,5 +103,5 @@ int main(int argc, char **argv)
     argc -= optind;
     argv += optind;
     optind = 0; /* the command reads its own options */
-    return run_command(&ctl, argc, argv);
+    return ctl_main_run_command(&ctl, argc, argv);
 }

@@ -192,7 +192,7 @@ static bool set_preset(struct sim_cli *cli)
 
 /* ---- reading ---- */
 
-static void print_help(void)
+static void sim_options_print_help(void)
 {
     printf("usage: %s [OPTION]... --trace FILE | --generate KIND\n"
            "Replays a load against a simulated fleet, placed by the router's own code, and reports.\n",
@@ -292,7 +292,7 @@ static int index_of(const char *text, const char *const *names, int n)
 }
 
 /* Two passes: the preset first, so that the other options change it at any position. */
-static bool read_all(int argc, char **argv, struct sim_cli *cli, bool is_preset)
+static bool sim_options_read_all(int argc, char **argv, struct sim_cli *cli, bool is_preset)
 {
     for (int i = 1; i < argc; i++) {
         const struct option_row *row = find_row(argv[i]);
@@ -352,17 +352,17 @@ int sim_options_read(int argc, char **argv, struct sim_cli *cli, int *status_out
         if (strcmp(argv[i], "--version") == 0)
             printf("%s %s\n", SIM_NAME, PACKAGE_VERSION);
         else
-            print_help();
+            sim_options_print_help();
         *status_out = finish_output(SIM_NAME);
         return 0;
     }
-    if (!read_all(argc, argv, cli, true))
+    if (!sim_options_read_all(argc, argv, cli, true))
         return 0;
     if (!set_preset(cli)) {
         complain_usage(SIM_NAME, "--preset: %s is none of 70b, mooncake, demo", cli->preset);
         return 0;
     }
-    if (!read_all(argc, argv, cli, false))
+    if (!sim_options_read_all(argc, argv, cli, false))
         return 0;
     policy = index_of(cli->policy, policies, 6);
     share = index_of(cli->share, shares, 3);

@@ -137,7 +137,7 @@ static const struct limits table[] = {
           {"top_ids", COUNT, 0, 65536},
           {"top_logprobs", COUNT, 0, 65536},
           {"error_text", TEXT, 0, 511})},
-    {&baton__proof__descriptor, ROWS({"transport", TEXT, 0, 15})},
+    {&baton__serving__descriptor, ROWS({"transport", TEXT, 0, 15})},
     {&baton__offer__descriptor, ROWS({"n_tokens", RANGE, 1, MAX_TOKENS}, {"n_blocks", RANGE, 1, MAX_BLOCKS})},
     {&baton__block_run__descriptor, ROWS({"first", RANGE, 0, MAX_BLOCKS}, {"count", RANGE, 1, MAX_BLOCKS})},
     {&baton__grant__descriptor,

@@ -132,15 +132,15 @@ static void put_shares(const struct bench_opts *opts, const struct tally *tally,
                ttft, itl, 100 * report_share(tally->n_both_kept, n),
                100 * report_share(tally->n_ttft_kept, n), 100 * report_share(tally->n_itl_kept, n),
                per_s(tally, tally->n_both_kept));
-    if (tally->n_proofs > 0)
+    if (tally->n_served > 0)
         buf_printf(out,
                    "handed off %.1f %% of answers (%" PRIu64 " of %" PRIu64 "); %" PRIu64
                    " redispatched, %" PRIu64 " preempted\n",
-                   100 * report_share(tally->n_handed_off, tally->n_proofs), tally->n_handed_off,
-                   tally->n_proofs, tally->n_redispatched, tally->n_preempted);
+                   100 * report_share(tally->n_handed_off, tally->n_served), tally->n_handed_off,
+                   tally->n_served, tally->n_redispatched, tally->n_preempted);
     buf_printf(out, "prompts    %" PRIu64 " tokens: %.1f %% reused from caches", tally->prompt_tokens,
                100 * report_share(tally->reused_tokens, tally->prompt_tokens));
-    if (tally->n_proofs > 0)
+    if (tally->n_served > 0)
         buf_printf(out, ", %" PRIu64 " computed, %" PRIu64 " transferred", tally->computed_tokens,
                    tally->transferred_tokens);
     buf_printf(out, "\nanswers    %" PRIu64 " tokens\n", tally->answer_tokens);
@@ -207,8 +207,8 @@ static json_t *json_of_counts(const struct report *report)
 
 static json_t *json_of_server(const struct tally *tally)
 {
-    return json_pack("{s:I, s:f, s:f, s:I, s:I}", "proofs", (json_int_t)tally->n_proofs, "handed_off_share",
-                     report_share(tally->n_handed_off, tally->n_proofs), "reused_share",
+    return json_pack("{s:I, s:f, s:f, s:I, s:I}", "with_serving_stats", (json_int_t)tally->n_served,
+                     "handed_off_share", report_share(tally->n_handed_off, tally->n_served), "reused_share",
                      report_share(tally->reused_tokens, tally->prompt_tokens), "redispatched",
                      (json_int_t)tally->n_redispatched, "preempted", (json_int_t)tally->n_preempted);
 }

@@ -87,29 +87,29 @@ static void run_on_piece(void *arg, enum answer_part part, struct bytes text)
     ask->last_ns = now_ns;
 }
 
-static void count_proof(struct tally *tally, const struct answer *answer)
+static void count_serving(struct tally *tally, const struct answer *answer)
 {
-    const struct answer_proof *proof = &answer->proof;
+    const struct answer_serving *serving = &answer->serving;
 
     tally->answer_tokens += answer->output_tokens;
-    if (!proof->is_there) {
+    if (!serving->is_there) {
         tally->prompt_tokens +=
             answer->input_tokens + answer->cache_read_tokens + answer->cache_creation_tokens;
         tally->reused_tokens += answer->cache_read_tokens;
         return;
     }
-    tally->n_proofs++;
-    tally->n_handed_off += proof->transferred > 0;
-    tally->n_redispatched += proof->redispatched;
-    tally->n_preempted += proof->preempted;
-    tally->prompt_tokens += proof->prompt;
-    tally->computed_tokens += proof->computed;
-    tally->reused_tokens += proof->reused;
-    tally->transferred_tokens += proof->transferred;
-    series_add(&tally->queue, proof->queue_ms);
-    series_add(&tally->prefill, proof->prefill_ms);
-    series_add(&tally->transfer, proof->transfer_ms);
-    series_add(&tally->decode, proof->decode_ms);
+    tally->n_served++;
+    tally->n_handed_off += serving->transferred > 0;
+    tally->n_redispatched += serving->redispatched;
+    tally->n_preempted += serving->preempted;
+    tally->prompt_tokens += serving->prompt;
+    tally->computed_tokens += serving->computed;
+    tally->reused_tokens += serving->reused;
+    tally->transferred_tokens += serving->transferred;
+    series_add(&tally->queue, serving->queue_ms);
+    series_add(&tally->prefill, serving->prefill_ms);
+    series_add(&tally->transfer, serving->transfer_ms);
+    series_add(&tally->decode, serving->decode_ms);
 }
 
 static void count_whole(struct run *run, const struct ask *ask, const struct answer *answer, uint64_t now_ns)
@@ -131,7 +131,7 @@ static void count_whole(struct run *run, const struct ask *ask, const struct ans
     tally->n_ttft_kept += keeps_ttft;
     tally->n_itl_kept += keeps_itl;
     tally->n_both_kept += keeps_ttft && keeps_itl;
-    count_proof(tally, answer);
+    count_serving(tally, answer);
 }
 
 static void run_ask_free(struct ask *ask)

@@ -47,38 +47,38 @@ static void member_str(const json_t *object, const char *name, char *out, size_t
         str_copy(out, cap, value);
 }
 
-static void take_proof(struct answer_proof *proof, const json_t *from)
+static void take_serving(struct answer_serving *serving, const json_t *from)
 {
-    proof->is_there = true;
-    proof->prompt = member_u64(from, "prompt", 0);
-    proof->computed = member_u64(from, "computed", 0);
-    proof->reused = member_u64(from, "reused", 0);
-    proof->transferred = member_u64(from, "transferred", 0);
-    proof->drawn = member_u64(from, "drawn", 0);
-    proof->redispatched = member_u64(from, "redispatched", 0);
-    proof->preempted = member_u64(from, "preempted", 0);
-    proof->queue_ms = member_ms(from, "queue_ms");
-    proof->prefill_ms = member_ms(from, "prefill_ms");
-    proof->transfer_ms = member_ms(from, "transfer_ms");
-    proof->decode_ms = member_ms(from, "decode_ms");
-    proof->ttft_ms = member_ms(from, "ttft_ms");
-    proof->total_ms = member_ms(from, "total_ms");
-    member_str(from, "prefill", proof->prefill, sizeof(proof->prefill));
-    member_str(from, "decode", proof->decode, sizeof(proof->decode));
-    member_str(from, "transport", proof->transport, sizeof(proof->transport));
+    serving->is_there = true;
+    serving->prompt = member_u64(from, "prompt", 0);
+    serving->computed = member_u64(from, "computed", 0);
+    serving->reused = member_u64(from, "reused", 0);
+    serving->transferred = member_u64(from, "transferred", 0);
+    serving->drawn = member_u64(from, "drawn", 0);
+    serving->redispatched = member_u64(from, "redispatched", 0);
+    serving->preempted = member_u64(from, "preempted", 0);
+    serving->queue_ms = member_ms(from, "queue_ms");
+    serving->prefill_ms = member_ms(from, "prefill_ms");
+    serving->transfer_ms = member_ms(from, "transfer_ms");
+    serving->decode_ms = member_ms(from, "decode_ms");
+    serving->ttft_ms = member_ms(from, "ttft_ms");
+    serving->total_ms = member_ms(from, "total_ms");
+    member_str(from, "prefill", serving->prefill, sizeof(serving->prefill));
+    member_str(from, "decode", serving->decode, sizeof(serving->decode));
+    member_str(from, "transport", serving->transport, sizeof(serving->transport));
 }
 
 static void take_usage(struct answer *answer, const json_t *usage)
 {
-    const json_t *proof = json_object_get(usage, "baton");
+    const json_t *serving = json_object_get(usage, "baton");
 
     answer->input_tokens = member_u64(usage, "input_tokens", answer->input_tokens);
     answer->output_tokens = member_u64(usage, "output_tokens", answer->output_tokens);
     answer->cache_read_tokens = member_u64(usage, "cache_read_input_tokens", answer->cache_read_tokens);
     answer->cache_creation_tokens =
         member_u64(usage, "cache_creation_input_tokens", answer->cache_creation_tokens);
-    if (json_is_object(proof))
-        take_proof(&answer->proof, proof);
+    if (json_is_object(serving))
+        take_serving(&answer->serving, serving);
 }
 
 static int take_delta(struct answer *answer, const json_t *delta)

@@ -128,21 +128,21 @@ def a_holder_that_hangs_or_dies_costs_no_answer():
         def computed_by_the_holder(n):
             use_only(c, [holder.name])
             answer = c.ask(text(n))
-            assert answer.proof["decode"] == holder.name, answer.proof
+            assert answer.serving["decode"] == holder.name, answer.serving
             use_only(c, [asker.name])
             return answer
 
         want = computed_by_the_holder(1)
         got = c.ask(text(1))
-        assert got.text == want.text and got.proof["transferred"] > 300, got.proof
-        assert got.proof["computed"] + got.proof["transferred"] + got.proof["reused"] == got.proof["prompt"], got.proof
+        assert got.text == want.text and got.serving["transferred"] > 300, got.serving
+        assert got.serving["computed"] + got.serving["transferred"] + got.serving["reused"] == got.serving["prompt"], got.serving
         n_received = received()
-        assert n_received == got.proof["transferred"], (n_received, got.proof)
+        assert n_received == got.serving["transferred"], (n_received, got.serving)
 
         want = computed_by_the_holder(2)
         holder.kill(signal.SIGSTOP)
         got = c.ask(text(2))  # until the link counts as dead
-        assert got.text == want.text and got.proof["transferred"] == 0, got.proof
+        assert got.text == want.text and got.serving["transferred"] == 0, got.serving
         assert asker.metric('baton_prefix_fetches_total{result="empty"}') == 1
         holder.kill(signal.SIGCONT)
 
@@ -174,8 +174,8 @@ def a_push_is_asked_for_where_it_pays():
             got = c.ask(words, max_tokens=8)
             assert got.text == want.text, (got.text, want.text)
             n_asks = c.routers[0].metric("baton_router_asks_total")
-            print(f"{share}: {got.proof['prompt']} tokens computed in {want.proof['prefill_ms']:.0f} ms; then "
-                  f"{got.proof['computed']} computed, {got.proof['transferred']} transferred")
+            print(f"{share}: {got.serving['prompt']} tokens computed in {want.serving['prefill_ms']:.0f} ms; then "
+                  f"{got.serving['computed']} computed, {got.serving['transferred']} transferred")
             assert n_asks == (1 if share == "auto" else 0), (share, n_asks)
             c.assert_quiet()
 

@@ -8,7 +8,7 @@ the same: whoever computes lacks the blocks, asks the worker that has them, and 
     prefill0 asks decode0      open are prefill0 and decode1: what was asked for is handed on
 
 The answer must be the one that the holder gave; the engine is the simulated one, which checks the KV it stands on in every step.
-That verbs carried the blocks is said by the proof, by both workers' status, by the kernel's list of queue pairs, by the packets that the
+That verbs carried the blocks is said by the serving stats, by both workers' status, by the kernel's list of queue pairs, by the packets that the
 devices counted, and by the loopback device, over which the KV would have gone by TCP.
 """
 from cluster import Cluster, main
@@ -43,23 +43,23 @@ def came_over_verbs(asker, holder):
 
 
 def ask_again(cluster, holder, asker, prompt, workers):
-    """The prompt on its holder alone, then by the router on these workers.  Returns the second answer's proof and how many of its tokens
+    """The prompt on its holder alone, then by the router on these workers.  Returns the second answer's serving stats and how many of its tokens
     were asked for: every whole block but the one of the last token, which is computed in any case."""
     alone = cluster.ask(prompt, port=holder.http, **ASK)
-    assert alone.proof["computed"] == alone.proof["prompt"], alone.proof
+    assert alone.serving["computed"] == alone.serving["prompt"], alone.serving
     use_only(cluster, workers)
     before = counters(cluster)
     packets, loopback = packets_received(), bytes_over_loopback()
     answer = cluster.ask(prompt, **ASK)
     packets, loopback = packets_received() - packets, bytes_over_loopback() - loopback
     gained = {name: {key: now[key] - before[name][key] for key in now} for name, now in counters(cluster).items()}
-    proof = answer.proof
-    n_asked = (proof["prompt"] - 1) // BLOCK_TOKENS * BLOCK_TOKENS
+    serving = answer.serving
+    n_asked = (serving["prompt"] - 1) // BLOCK_TOKENS * BLOCK_TOKENS
     asked_bytes = n_asked // BLOCK_TOKENS * BLOCK_BYTES
-    print(f"  {asker.name} asked {holder.name}: {proof['prompt']} prompt tokens, {proof['computed']} computed, {n_asked} asked for, "
+    print(f"  {asker.name} asked {holder.name}: {serving['prompt']} prompt tokens, {serving['computed']} computed, {n_asked} asked for, "
           f"{gained[asker.name][ASKED[1]]} bytes; {packets} packets, {loopback} bytes over the loopback device", flush=True)
-    assert alone.text and answer.text == alone.text, (answer.text, alone.text, proof)
-    assert proof["computed"] == proof["prompt"] - n_asked and proof["transport"] == "rdma", (proof, gained, asker.tail(30))
+    assert alone.text and answer.text == alone.text, (answer.text, alone.text, serving)
+    assert serving["computed"] == serving["prompt"] - n_asked and serving["transport"] == "rdma", (serving, gained, asker.tail(30))
 
     handed_bytes = sum(row[HANDED[0]] for row in gained.values())
     for name, row in gained.items():
@@ -67,7 +67,7 @@ def ask_again(cluster, holder, asker, prompt, workers):
         assert [row[key] for key in LENT] == ([n_asked, 1] if name == holder.name else [0, 0]), (name, gained)
     assert packets * PACKET_BYTES >= asked_bytes + handed_bytes and loopback < asked_bytes, (packets, loopback, gained)
     came_over_verbs(asker, holder)
-    return proof, n_asked, handed_bytes
+    return serving, n_asked, handed_bytes
 
 
 def asked_in_both_directions():
@@ -76,13 +76,13 @@ def asked_in_both_directions():
         prefill, decode, _ = (c.worker(role, **{**SIM, **SETTINGS, **QUICK}) for role in ("prefill", "decode", "decode"))
         c.wait_ready(prefill=1, decode=2)
 
-        proof, n_asked, handed_bytes = ask_again(c, prefill, decode, "One. " + LONG, ["decode0"])
-        assert (proof["prefill"], proof["decode"], handed_bytes) == ("", "decode0", 0), (proof, handed_bytes)
-        assert proof["transferred"] == n_asked, (proof, n_asked)
+        serving, n_asked, handed_bytes = ask_again(c, prefill, decode, "One. " + LONG, ["decode0"])
+        assert (serving["prefill"], serving["decode"], handed_bytes) == ("", "decode0", 0), (serving, handed_bytes)
+        assert serving["transferred"] == n_asked, (serving, n_asked)
 
-        proof, n_asked, handed_bytes = ask_again(c, decode, prefill, "Two. " + LONG, ["prefill0", "decode1"])
-        assert (proof["prefill"], proof["decode"]) == ("prefill0", "decode1"), proof
-        assert handed_bytes == -(-proof["prompt"] // BLOCK_TOKENS) * BLOCK_BYTES, (proof, handed_bytes)
+        serving, n_asked, handed_bytes = ask_again(c, decode, prefill, "Two. " + LONG, ["prefill0", "decode1"])
+        assert (serving["prefill"], serving["decode"]) == ("prefill0", "decode1"), serving
+        assert handed_bytes == -(-serving["prompt"] // BLOCK_TOKENS) * BLOCK_BYTES, (serving, handed_bytes)
 
         assert sum(w.metric("baton_kv_rdma_failures_total") for w in c.workers) == 0
         c.assert_quiet()

@@ -148,8 +148,8 @@ void router_job_release(struct job *job);
 /* tokens.c */
 uint32_t router_job_answered(const struct job *job); /* tokens received, delivered or not */
 
-/* proof.c */
-void router_job_proof(const struct job *job, struct gen_proof *out);
+/* serving.c */
+void router_job_serving(const struct job *job, struct gen_serving *out);
 
 /* status.c */
 int router_status_json(struct router *router, struct buf *out);

@@ -217,39 +217,39 @@ static void put_ms(struct buf *out, const char *name, uint64_t ns)
                (unsigned long long)(ns % NS_PER_MS / NS_PER_US));
 }
 
-void api_put_proof(struct buf *out, const struct gen_proof *proof)
+void api_put_serving(struct buf *out, const struct gen_serving *serving)
 {
     buf_printf(out,
                ",\"baton\":{\"prompt\":%u,\"computed\":%u,\"reused\":%u,\"transferred\":%u,\"drawn\":%u,"
                "\"redispatched\":%u,\"preempted\":%u,\"drafted\":%u,\"accepted\":%u,",
-               proof->prompt_tokens, proof->computed_tokens, proof->reused_tokens, proof->transferred_tokens,
-               proof->drawn_tokens, proof->n_redispatched, proof->n_preempted, proof->drafted_tokens,
-               proof->accepted_tokens);
-    put_ms(out, "queue_ms", proof->queue_ns);
-    put_ms(out, "prefill_ms", proof->prefill_ns);
-    put_ms(out, "transfer_ms", proof->transfer_ns);
-    put_ms(out, "exposed_ms", proof->exposed_ns);
-    put_ms(out, "decode_ms", proof->decode_ns);
-    put_ms(out, "ttft_ms", proof->ttft_ns);
-    put_ms(out, "total_ms", proof->total_ns);
-    put_str_member(out, "prefill", bytes_str(proof->prefill_worker));
+               serving->prompt_tokens, serving->computed_tokens, serving->reused_tokens,
+               serving->transferred_tokens, serving->drawn_tokens, serving->n_redispatched,
+               serving->n_preempted, serving->drafted_tokens, serving->accepted_tokens);
+    put_ms(out, "queue_ms", serving->queue_ns);
+    put_ms(out, "prefill_ms", serving->prefill_ns);
+    put_ms(out, "transfer_ms", serving->transfer_ns);
+    put_ms(out, "exposed_ms", serving->exposed_ns);
+    put_ms(out, "decode_ms", serving->decode_ns);
+    put_ms(out, "ttft_ms", serving->ttft_ns);
+    put_ms(out, "total_ms", serving->total_ns);
+    put_str_member(out, "prefill", bytes_str(serving->prefill_worker));
     buf_append_byte(out, ',');
-    put_str_member(out, "decode", bytes_str(proof->decode_worker));
+    put_str_member(out, "decode", bytes_str(serving->decode_worker));
     buf_append_byte(out, ',');
-    put_str_member(out, "transport", bytes_str(proof->transport));
+    put_str_member(out, "transport", bytes_str(serving->transport));
     buf_append_byte(out, '}');
 }
 
 int api_put_message_delta(struct buf *out, enum gen_stop stop, struct bytes stop_sequence,
-                          const struct api_usage *usage, const struct gen_proof *proof)
+                          const struct api_usage *usage, const struct gen_serving *serving)
 {
     buf_append_str(out, "{\"type\":\"message_delta\",\"delta\":{");
     put_stop(out, stop, stop_sequence);
     buf_append_str(out, "},");
     open_usage(out, usage);
     put_details(out, usage);
-    if (proof != NULL)
-        api_put_proof(out, proof);
+    if (serving != NULL)
+        api_put_serving(out, serving);
     return buf_append_str(out, "}}");
 }
 

@@ -182,8 +182,8 @@ static int close_chunk(struct buf *out, const struct api_chunk *chunk, const cha
         buf_printf(out, ",\"finish_reason\":\"%s\"}]", finish);
     if (chunk->has_usage)
         buf_append_str(out, ",\"usage\":null");
-    if (chunk->proof != NULL)
-        api_put_proof(out, chunk->proof);
+    if (chunk->serving != NULL)
+        api_put_serving(out, chunk->serving);
     buf_append_byte(out, '}');
     return render_openai_result(out);
 }
@@ -239,8 +239,8 @@ int api_put_chunk_usage(struct buf *out, const struct api_chunk *chunk, const st
     render_openai_put_head(out, chunk, chunk->is_chat ? "chat.completion.chunk" : "text_completion");
     buf_append_byte(out, ']');
     put_usage(out, usage);
-    if (chunk->proof != NULL)
-        api_put_proof(out, chunk->proof);
+    if (chunk->serving != NULL)
+        api_put_serving(out, chunk->serving);
     buf_append_byte(out, '}');
     return render_openai_result(out);
 }

@@ -181,14 +181,14 @@ static void on_tokens(void *arg, const struct gen_tokens *tokens)
     on_pushed(choice, choice_events_push(choice, tokens));
 }
 
-static void choice_events_on_end(void *arg, enum gen_end end, const struct gen_proof *proof)
+static void choice_events_on_end(void *arg, enum gen_end end, const struct gen_serving *serving)
 {
     struct choice *choice = arg;
     struct request *request = choice->request;
     enum gen_stop why = GEN_STOP_END_TURN;
 
     choice->handle = NULL;
-    choice->proof = *proof;
+    choice->serving = *serving;
     on_accepted(choice, 0);
     if (end == GEN_END_CONTEXT || (end == GEN_END_LENGTH && choice->is_clamped))
         why = GEN_STOP_CONTEXT;

@@ -235,7 +235,7 @@ static void end_whole(struct request *request)
         api_fail(&request->error, 503, "out of memory");
         reply_error(request->exchange, &request->error, request->id, NULL);
     } else {
-        report_proof_fields(request, &fields);
+        report_serving_fields(request, &fields);
         reply_json(request->exchange, request->id, &fields, buf_view(&body));
     }
     http_fields_fini(&fields);

@@ -107,7 +107,7 @@ static void output_messages_end(struct request *request)
     struct buf *json = output_begin_event(request, "message_delta");
 
     api_put_message_delta(json, choice->stop, choice->stop_sequence, &request->usage,
-                          request->wants_proof ? &request->proof : NULL);
+                          request->wants_serving ? &request->serving : NULL);
     output_end_event(request);
     sse_put_event(output_text(request), "message_stop", bytes_str(API_MESSAGE_STOP));
 }

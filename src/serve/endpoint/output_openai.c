@@ -155,7 +155,7 @@ static void end_choice(struct choice *choice)
         output_openai_put_logprobs(choice, &logprobs);
         chunk.logprobs = buf_view(&logprobs);
     }
-    chunk.proof = is_last && request->wants_proof ? &request->proof : NULL;
+    chunk.serving = is_last && request->wants_serving ? &request->serving : NULL;
     api_put_chunk_end(output_begin_event(request, NULL), &chunk, choice->stop);
     output_end_event(request);
     buf_fini(&logprobs);
@@ -166,7 +166,7 @@ static void output_openai_end(struct request *request)
     struct api_chunk chunk = output_openai_chunk_of(request, 0);
 
     if (request->gen.wants_usage) {
-        chunk.proof = request->wants_proof ? &request->proof : NULL;
+        chunk.serving = request->wants_serving ? &request->serving : NULL;
         api_put_chunk_usage(output_begin_event(request, NULL), &chunk, &request->usage);
         output_end_event(request);
     }

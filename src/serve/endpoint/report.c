@@ -235,23 +235,23 @@ static void report_answered(struct request *request)
                                    : strcmp(request->reason, "max_tokens") == 0 ? "length"
                                                                                 : request->reason};
     struct model_metrics *s = &request->series;
-    const struct gen_proof *proof = &request->proof;
+    const struct gen_serving *serving = &request->serving;
 
     metric_add(metric_series(request->front->metrics.v_success, labels), 1);
-    metric_add(s->prompt_tokens, proof->prompt_tokens);
+    metric_add(s->prompt_tokens, serving->prompt_tokens);
     metric_add(s->cached_tokens, request->usage.cache_read_tokens);
-    metric_add(s->computed_tokens, proof->computed_tokens);
-    metric_add(s->transferred_tokens, proof->transferred_tokens);
+    metric_add(s->computed_tokens, serving->computed_tokens);
+    metric_add(s->transferred_tokens, serving->transferred_tokens);
     metric_observe(s->e2e, s_of(request->last_ns - request->received_ns));
     if (request->n_output > 1)
         metric_observe(s->tpot, s_of(request->last_ns - request->first_ns) / (request->n_output - 1));
-    metric_observe(s->queue, s_of(proof->queue_ns));
-    metric_observe(s->prefill, s_of(proof->prefill_ns));
-    if (proof->transferred_tokens > 0) {
-        metric_observe(s->transfer, s_of(proof->transfer_ns));
-        metric_observe(s->exposed, s_of(proof->exposed_ns));
+    metric_observe(s->queue, s_of(serving->queue_ns));
+    metric_observe(s->prefill, s_of(serving->prefill_ns));
+    if (serving->transferred_tokens > 0) {
+        metric_observe(s->transfer, s_of(serving->transfer_ns));
+        metric_observe(s->exposed, s_of(serving->exposed_ns));
     }
-    metric_observe(s->decode, s_of(proof->decode_ns));
+    metric_observe(s->decode, s_of(serving->decode_ns));
     count_answers(request);
 }
 
@@ -266,7 +266,7 @@ static const char *const call_names[] = {
 
 static void log_access(const struct request *request)
 {
-    const struct gen_proof *proof = &request->proof;
+    const struct gen_serving *serving = &request->serving;
     uint64_t n_prompt =
         request->is_in_fair_queue ? 0 : request->prompt.ids.n; /* a running job owns the prompt */
 
@@ -281,19 +281,19 @@ static void log_access(const struct request *request)
              LOG_BOOL("stream", request->is_stream), LOG_U64("tokens_in", n_prompt),
              LOG_U64("tokens_out", request->n_output),
              LOG_U64("tokens_cached", request->usage.cache_read_tokens),
-             LOG_U64("computed", proof->computed_tokens), LOG_U64("reused", proof->reused_tokens),
-             LOG_U64("transferred", proof->transferred_tokens),
-             LOG_U64("redispatched", proof->n_redispatched), LOG_U64("preempted", proof->n_preempted),
+             LOG_U64("computed", serving->computed_tokens), LOG_U64("reused", serving->reused_tokens),
+             LOG_U64("transferred", serving->transferred_tokens),
+             LOG_U64("redispatched", serving->n_redispatched), LOG_U64("preempted", serving->n_preempted),
              LOG_U64("tokenise_us", us_between(request->received_ns, request->tokenised_ns)),
-             LOG_U64("queue_us", proof->queue_ns / NS_PER_US),
-             LOG_U64("prefill_us", proof->prefill_ns / NS_PER_US),
-             LOG_U64("transfer_us", proof->transfer_ns / NS_PER_US),
-             LOG_U64("exposed_us", proof->exposed_ns / NS_PER_US),
+             LOG_U64("queue_us", serving->queue_ns / NS_PER_US),
+             LOG_U64("prefill_us", serving->prefill_ns / NS_PER_US),
+             LOG_U64("transfer_us", serving->transfer_ns / NS_PER_US),
+             LOG_U64("exposed_us", serving->exposed_ns / NS_PER_US),
              LOG_U64("ttft_us", us_between(request->received_ns, request->first_ns)),
-             LOG_U64("decode_us", proof->decode_ns / NS_PER_US),
+             LOG_U64("decode_us", serving->decode_ns / NS_PER_US),
              LOG_U64("total_us", us_between(request->received_ns, request->last_ns)),
-             LOG_STR("prefill_worker", proof->prefill_worker), LOG_STR("decode_worker", proof->decode_worker),
-             LOG_STR("transport", proof->transport));
+             LOG_STR("prefill_worker", serving->prefill_worker),
+             LOG_STR("decode_worker", serving->decode_worker), LOG_STR("transport", serving->transport));
 }
 
 void report_conversation(struct front *front, enum conversations_take result)
@@ -336,23 +336,23 @@ static double ms_of(uint64_t ns)
     return (double)ns / 1e6;
 }
 
-void report_proof_fields(const struct request *request, struct http_fields *fields)
+void report_serving_fields(const struct request *request, struct http_fields *fields)
 {
-    const struct gen_proof *proof = &request->proof;
+    const struct gen_serving *serving = &request->serving;
 
     http_fields_addf(fields, "server-timing",
                      "tokenise;dur=%.3f, queue;dur=%.3f, prefill;dur=%.3f, transfer;dur=%.3f, "
                      "exposed;dur=%.3f, decode;dur=%.3f, "
                      "ttft;dur=%.3f, total;dur=%.3f",
                      request->tokenised_ns > 0 ? ms_of(request->tokenised_ns - request->received_ns) : 0,
-                     ms_of(proof->queue_ns), ms_of(proof->prefill_ns), ms_of(proof->transfer_ns),
-                     ms_of(proof->exposed_ns), ms_of(proof->decode_ns), ms_of(proof->ttft_ns),
-                     ms_of(proof->total_ns));
+                     ms_of(serving->queue_ns), ms_of(serving->prefill_ns), ms_of(serving->transfer_ns),
+                     ms_of(serving->exposed_ns), ms_of(serving->decode_ns), ms_of(serving->ttft_ns),
+                     ms_of(serving->total_ns));
     http_fields_addf(
         fields, "baton-proof",
         "prompt=%u; computed=%u; reused=%u; transferred=%u; drawn=%u; redispatched=%u; preempted=%u; "
         "drafted=%u; accepted=%u; prefill=%s; decode=%s; transport=%s",
-        proof->prompt_tokens, proof->computed_tokens, proof->reused_tokens, proof->transferred_tokens,
-        proof->drawn_tokens, proof->n_redispatched, proof->n_preempted, proof->drafted_tokens,
-        proof->accepted_tokens, proof->prefill_worker, proof->decode_worker, proof->transport);
+        serving->prompt_tokens, serving->computed_tokens, serving->reused_tokens, serving->transferred_tokens,
+        serving->drawn_tokens, serving->n_redispatched, serving->n_preempted, serving->drafted_tokens,
+        serving->accepted_tokens, serving->prefill_worker, serving->decode_worker, serving->transport);
 }

@@ -90,7 +90,7 @@ int request_new(struct front *front, struct http_exchange *exchange, enum api_ca
     request->created_unix_s = clock_unix_ns() / NS_PER_S;
     request->who = *who;
     request->received_ns = http_exchange_began_ns(exchange);
-    request->wants_proof = bytes_is(http_exchange_field(exchange, "baton-proof"), "stream");
+    request->wants_serving = bytes_is(http_exchange_field(exchange, "baton-proof"), "stream");
     ids_make("req_", request->id);
     ids_make(request->dialect->id_prefix, request->message_id);
     ids_trace(http_exchange_field(exchange, "traceparent"), request->trace_id);
@@ -551,7 +551,7 @@ static void tokenise_done(void *arg)
     }
     request->tokenised_ns = clock_now_ns();
     request_enter(request, REQUEST_TOKENISED);
-    request->proof.prompt_tokens = (uint32_t)request->prompt.ids.n;
+    request->serving.prompt_tokens = (uint32_t)request->prompt.ids.n;
     if (!api_call_generates(request->call)) {
         finish_counted(request);
         return;

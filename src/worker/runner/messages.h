@@ -108,7 +108,7 @@ struct task_answer {       /* an update on one request */
     uint64_t router_epoch; /* of the router's life that submitted it; another life uses the same numbers
                             * for other requests */
     uint64_t request;
-    bool is_accepted, has_proof;
+    bool is_accepted, has_serving;
     bool is_prompt_logprobs; /* ids are prompt tokens, or a stop id; first_index is in the prompt */
     uint32_t cached_tokens;
     uint32_t first_index;

@@ -380,7 +380,7 @@ static void tokens_there_and_back(void **state)
 {
     uint32_t ids[3] = {5, 6, UINT32_MAX};
     Baton__Answer answer = BATON__ANSWER__INIT;
-    Baton__Proof proof = BATON__PROOF__INIT;
+    Baton__Serving serving = BATON__SERVING__INIT;
     Baton__Answer *answers[1] = {&answer};
     Baton__Tokens tokens = BATON__TOKENS__INIT, singles = BATON__TOKENS__INIT;
     uint8_t bytes[2 * FRAME_SINGLE_BYTES];
@@ -391,7 +391,7 @@ static void tokens_there_and_back(void **state)
     answer.n_ids = 3;
     answer.ids = ids;
     answer.finish = BATON__FINISH__FINISH_HANDED_OFF;
-    answer.proof = &proof;
+    answer.serving = &serving;
     tokens.n_answers = 1;
     tokens.answers = answers;
     assert_int_equal(through(FRAME_TOKENS, &tokens, NULL, &message), 0);
@@ -411,9 +411,9 @@ static void tokens_there_and_back(void **state)
     singles.singles.len--;
     assert_refused(FRAME_TOKENS, &singles, "Tokens.singles");
 
-    proof.transport = "a transport of many letters";
-    assert_refused(FRAME_TOKENS, &tokens, "Proof.transport");
-    answer.proof = NULL;
+    serving.transport = "a transport of many letters";
+    assert_refused(FRAME_TOKENS, &tokens, "Serving.transport");
+    answer.serving = NULL;
     answer.finish = (Baton__Finish)100;
     assert_refused(FRAME_TOKENS, &tokens, "Answer.finish");
 }

@@ -334,7 +334,7 @@ void rig_lose(struct rig *rig, struct link *link)
 static bool is_single(const Baton__Answer *answer)
 {
     return answer->n_ids == 1 && !answer->is_accepted && !answer->is_prompt_logprobs &&
-           answer->n_logprobs == 0 && answer->proof == NULL && answer->finish == BATON__FINISH__FINISH_NONE;
+           answer->n_logprobs == 0 && answer->serving == NULL && answer->finish == BATON__FINISH__FINISH_NONE;
 }
 
 void rig_answer(struct rig *rig, struct link *link, Baton__Answer *answer)
@@ -466,7 +466,7 @@ void rig_cancel(struct rig_client *client)
     struct gen_handle *handle = client->handle;
 
     client->handle = NULL;
-    backend.ops->cancel(backend.self, handle, &client->proof);
+    backend.ops->cancel(backend.self, handle, &client->serving);
     rig_flush(client->rig);
 }
 
@@ -520,14 +520,14 @@ static void on_soon(const void *arg, unsigned step)
     client->rig->n_soon[step]++;
 }
 
-static void on_end(void *arg, enum gen_end end, const struct gen_proof *proof)
+static void on_end(void *arg, enum gen_end end, const struct gen_serving *serving)
 {
     struct rig_client *client = arg;
 
     client->handle = NULL;
     client->has_ended = true;
     client->end = end;
-    client->proof = *proof;
+    client->serving = *serving;
 }
 
 static void on_failure(void *arg, const struct gen_failure *failure)

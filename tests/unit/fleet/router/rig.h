@@ -37,7 +37,7 @@ struct rig_client { /* one request as the front sees it */
     enum gen_end end;
     int status;
     char message[200];
-    struct gen_proof proof;
+    struct gen_serving serving;
     bool cancels_on_accepted, cancels_on_tokens, pauses_on_tokens;
     struct rig_client *cancels_on_failure; /* another one */
     struct rig_client *cancels_other_on_tokens;

@@ -110,7 +110,7 @@ static const struct limits table[] = {
           {"keep_tokens", RANGE, 0, MAX_TOKENS},
           {"keep_1h_tokens", RANGE, 0, MAX_TOKENS},
           {"public_tokens", RANGE, 0, MAX_TOKENS},
-          {"holder_tokens", RANGE, 0, MAX_TOKENS},
+          {"owner_tokens", RANGE, 0, MAX_TOKENS},
           {"ask_limit_ms", RANGE, 0, MAX_PAUSE_MS},
           {"score_from", RANGE, 0, MAX_TOKENS},
           {"token_bytes", RANGE, 0, TOKEN_LIST_MAX_BYTES},
@@ -157,7 +157,7 @@ static const struct limits table[] = {
           {"hashes", HASHES, 0, HASH_BYTES *MAX_EVENTS},
           {"tiers", BYTES, 0, MAX_EVENTS},
           {"part", RANGE, 0, MAX_BLOCKS})},
-    {&baton__blocks_sole__descriptor, ROWS({"hashes", HASHES, HASH_BYTES, HASH_BYTES *MAX_EVENTS})},
+    {&baton__blocks_last__descriptor, ROWS({"hashes", HASHES, HASH_BYTES, HASH_BYTES *MAX_EVENTS})},
     {&baton__set_role__descriptor, ROWS({"role", RANGE, BATON__ROLE__ROLE_PREFILL, BATON__ROLE__ROLE_BOTH})},
 };
 /* clang-format on */

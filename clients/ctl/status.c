@@ -134,7 +134,7 @@ static void put_worker_row(const json_t *worker, struct buf *out)
 /* Lists workers whose name another one has. */
 static void put_refused(const json_t *list, struct buf *out)
 {
-    char node[64], address[64], holder[64];
+    char node[64], address[64], current[64];
     size_t i;
     json_t *one;
 
@@ -143,7 +143,7 @@ static void put_refused(const json_t *list, struct buf *out)
                    "\nrefused: %s at %s, the name is taken by the worker at %s (%" PRIu64 " times in %" PRIu64
                    " s); give it another node.name\n",
                    status_text_of(one, "node", node), status_text_of(one, "address", address),
-                   status_text_of(one, "holder", holder), status_count_of(one, "times"),
+                   status_text_of(one, "current", current), status_count_of(one, "times"),
                    status_count_of(one, "since_s"));
 }
 
@@ -241,7 +241,7 @@ static void status_put_disk(const json_t *disk, struct buf *out)
         buf_printf(
             out, "  disk      %" PRIu64 " blocks in %.1f MB, read at %.1f MB/s; %" PRIu64 " to be saved%s\n",
             status_count_of(disk, "blocks"), real_of(disk, "bytes") / 1e6,
-            real_of(disk, "read_bytes_per_s") / 1e6, status_count_of(disk, "unsaved"),
+            real_of(disk, "read_bytes_per_s") / 1e6, status_count_of(disk, "writeback"),
             is_set(disk, "resting") ? ", failing" : "");
 }
 

@@ -38,7 +38,7 @@ struct fair_flow {
     uint64_t start;   /* virtual time of its next service */
     uint64_t arrived; /* arrival number at which it began to wait */
     uint64_t load;    /* sum of UNIT / weight over its waiting items */
-    uint32_t n_holders;
+    uint32_t n_refs;
     uint32_t tally; /* counter for the caller (fair_tally) */
     struct list items;
     uint32_t at[N_HEAPS]; /* its place in each heap; NOWHERE: none */
@@ -239,13 +239,13 @@ struct fair_flow *fair_hold(struct fair *fair, uint64_t tenant)
         fair->n_flows++;
     }
     fair_heap_remove(fair, HEAP_DEBTS, flow);
-    flow->n_holders++;
+    flow->n_refs++;
     return flow;
 }
 
 void fair_drop(struct fair *fair, struct fair_flow *flow)
 {
-    if (flow == NULL || --flow->n_holders > 0)
+    if (flow == NULL || --flow->n_refs > 0)
         return;
     ASSERT(list_is_empty(&flow->items));
     fair_heap_add(fair, HEAP_DEBTS, flow);

@@ -128,10 +128,10 @@ bool rate_pause_spoils(struct rate_pause *pause, const struct rate_step *step)
     double expected_s = step->expected_s;
     bool is_stopped = expected_s > 0 && step->wall_s > LATE * expected_s && step->cpu_s >= 0 &&
                       step->wall_s - step->cpu_s > IDLE_SHARE * step->wall_s;
-    bool is_cold = pause->n_unsettled > 0 && expected_s > 0 && step->wall_s > LATE_AT_FIRST * expected_s;
+    bool is_cold = pause->n_cold > 0 && expected_s > 0 && step->wall_s > LATE_AT_FIRST * expected_s;
 
-    if (pause->n_unsettled > 0)
-        pause->n_unsettled--;
+    if (pause->n_cold > 0)
+        pause->n_cold--;
     if (!is_stopped && !is_cold) {
         pause->n_skipped = 0;
         return false;
@@ -146,5 +146,5 @@ bool rate_pause_spoils(struct rate_pause *pause, const struct rate_step *step)
 
 void rate_pause_note(struct rate_pause *pause)
 {
-    pause->n_unsettled = FIRST_STEPS;
+    pause->n_cold = FIRST_STEPS;
 }

@@ -3,7 +3,7 @@
 evicted the prompt, the same prompt goes to it and is read from its disk, although the other worker is idle.  No
 worker asks it to push a prompt that it has on disk only.  The index forgets blocks that a disk drops."""
 from cluster import Cluster, main
-from test_share import use_only
+from test_prefix_fetch import use_only
 from test_tier import BLOCK, TEXT, disk, ready, saved, until
 
 PROMPTS = [f"{i}: {TEXT}" for i in range(3)]
@@ -118,7 +118,7 @@ def an_evicted_prompt_is_read_back():
 
 def who_has_it_on_disk_is_not_asked():
     with Cluster() as c:
-        router, reader, other = start(c, placement__share="always")
+        router, reader, other = start(c, placement__prefix_fetch="always")
         first = ask_reader(c, reader, other, PROMPTS[:1])[0]
         reader.kill()
         ready(reader.start())
@@ -157,7 +157,7 @@ def what_a_disk_drops_is_forgotten():
 
 
 def saved_or_full(worker):
-    until("blocks are not saved", lambda: worker.status()["disk"]["unsaved"] == 0 == worker.status()["disk"]["writing"])
+    until("blocks are not saved", lambda: worker.status()["disk"]["writeback"] == 0 == worker.status()["disk"]["writing"])
 
 
 if __name__ == "__main__":

@@ -11,10 +11,10 @@ from test_caching import BLOCK, PUBLIC, reads, two_tenants
 from test_tier import TEXT, ready, saved, until
 
 
-def pair(cluster, share="auto", first=None, second=None, transport="auto"):
+def pair(cluster, fetch="auto", first=None, second=None, transport="auto"):
     """Two workers without a router: link.peers of the second names the first."""
-    a = cluster.worker("decode", **{"cache.share": share, "kv.transport": transport, **(first or {})})
-    b = cluster.worker("decode", **{"cache.share": share, "kv.transport": transport, "link.peers": f"127.0.0.1:{a.link}",
+    a = cluster.worker("decode", **{"cache.prefix_fetch": fetch, "kv.transport": transport, **(first or {})})
+    b = cluster.worker("decode", **{"cache.prefix_fetch": fetch, "kv.transport": transport, "link.peers": f"127.0.0.1:{a.link}",
                                     **(second or {})})
     for worker in (a, b):
         ready(worker)
@@ -44,11 +44,11 @@ def assert_adds_up(answer):
     assert answer.usage["cache_read_input_tokens"] == serving["reused"] + serving["transferred"], (answer.usage, serving)
 
 
-def assert_pushed(cluster, asker, holder, want, text):
+def assert_pushed(cluster, asker, owner, want, text):
     """All whole blocks of the prompt arrive, and every counter shows it."""
     n_asks, n_computed = asks(asker), computed(asker)
     before = {name: worker.metric(name) for worker, name in ((asker, "baton_prefix_fetch_tokens_total"),
-                                                            (holder, "baton_prefix_serve_tokens_total"),
+                                                            (owner, "baton_prefix_serve_tokens_total"),
                                                             (asker, "baton_prefix_fetches_own_total"))}
     got = cluster.ask(text, asker.http, max_tokens=8)
     n_whole = (want.serving["prompt"] - 1) // BLOCK * BLOCK
@@ -62,7 +62,7 @@ def assert_pushed(cluster, asker, holder, want, text):
                                (asker, "baton_prefix_fetches_own_total", 1)):
         assert worker.metric(name) == before[name] + more, name
     until("the loan is not over",
-          lambda: holder.metric("baton_prefix_serve_tokens_total") == before["baton_prefix_serve_tokens_total"] + n_whole)
+          lambda: owner.metric("baton_prefix_serve_tokens_total") == before["baton_prefix_serve_tokens_total"] + n_whole)
     return got
 
 
@@ -137,7 +137,7 @@ def a_peer_that_is_gone_costs_nothing():
 def who_switches_it_off_asks_nobody():
     for first, second in (("auto", "off"), ("off", "auto"), ("off", "off")):
         with Cluster() as c:
-            a, b = pair(c, first={"cache.share": first}, second={"cache.share": second})
+            a, b = pair(c, first={"cache.prefix_fetch": first}, second={"cache.prefix_fetch": second})
             want = c.ask(TEXT, a.http, max_tokens=8)
             time.sleep(0.5)
             got = c.ask(TEXT, b.http, max_tokens=8)
@@ -153,7 +153,7 @@ def tenants_stay_apart():
     with Cluster() as c:
         keys, public, ann, bob = two_tenants(c)
         conf = {"http.api_keys": keys, "cache.public_prefix": public}
-        a, b = pair(c, share="always", first=conf, second=conf)
+        a, b = pair(c, fetch="always", first=conf, second=conf)
 
         def received():  # the admin port: the other one needs a client's key
             lines = fetch(b.admin, "GET", "/metrics", headers={"authorization": f"Bearer {c.admin_token()}"})[2].decode().splitlines()
@@ -186,7 +186,7 @@ def a_pair_follows_each_other_over_its_link():
 def a_router_that_does_not_know_is_helped():
     """A SUBMIT that names no owner: the worker searches its own map of peers' blocks."""
     with Cluster() as c:
-        c.router(placement__share="off", placement__local_prefill_tokens="100000")
+        c.router(placement__prefix_fetch="off", placement__local_prefill_tokens="100000")
         a = c.worker("decode")
         b = c.worker("decode", link__peers=f"127.0.0.1:{a.link}")
         c.wait_ready(decode=2)

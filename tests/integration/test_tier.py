@@ -45,7 +45,7 @@ def saved(worker):
     """Waits until all cached blocks are on disk."""
     def is_saved():
         status = worker.status()
-        return status["disk"]["blocks"] >= status["blocks"]["cached"] > 0 == status["disk"]["unsaved"]
+        return status["disk"]["blocks"] >= status["blocks"]["cached"] > 0 == status["disk"]["writeback"]
     until("blocks are not saved", is_saved)
     until("not counted", lambda: disk(worker, "written") > 0)
 
@@ -230,13 +230,13 @@ def a_flood_leaves_others_alone_on_disk():
         assert again.serving["reused"] > 0
         for i in range(6):
             say_as(c, worker, "loud", f"{i} {TEXT}")
-            until("not all is saved", lambda: worker.status()["disk"]["unsaved"] == 0 == worker.status()["disk"]["writing"])
+            until("not all is saved", lambda: worker.status()["disk"]["writeback"] == 0 == worker.status()["disk"]["writing"])
             if i == 2:  # the next process learns the tenants only from the disk
                 worker.kill()
                 ready(worker.start())
         # The last prompt's blocks are freed, and so queued for the disk, soon after its answer.
         until("too few dropped", lambda: worker.status()["disk"]["dropped"] * 98304 > 6 << 20)
-        until("not all is saved", lambda: worker.status()["disk"]["unsaved"] == 0 == worker.status()["disk"]["writing"])
+        until("not all is saved", lambda: worker.status()["disk"]["writeback"] == 0 == worker.status()["disk"]["writing"])
         disk_now = worker.status()["disk"]
         assert disk_now["tenants"] == 2 and disk_now["bytes"] <= 6 << 20, disk_now
         worker.kill()

@@ -203,7 +203,7 @@ static int engine_cpu_build(struct engine_cpu *engine)
         .max_tokens = engine->opts.max_batch_tokens,
         .max_items = engine->opts.max_items,
         .max_logits = engine->opts.max_draws > LEAST_LOGITS ? engine->opts.max_draws : LEAST_LOGITS,
-        .share_from_bytes = engine->opts.share_from_bytes};
+        .team_from_bytes = engine->opts.team_from_bytes};
     int rc;
 
     engine->max_context = config->context_length;

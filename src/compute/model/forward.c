@@ -43,7 +43,7 @@ static void rows_on_rank(void *arg, unsigned rank, unsigned n_ranks)
 
 struct team *forward_team(const struct forward *f, uint64_t work_bytes)
 {
-    return work_bytes < f->state->share_from_bytes ? f->state->solo : f->pass->team;
+    return work_bytes < f->state->team_from_bytes ? f->state->solo : f->pass->team;
 }
 
 void forward_rows(const struct forward *f, row_job job)

@@ -17,7 +17,7 @@
 
 enum {
     ALIGN_BYTES = 64,
-    SHARE_FROM_BYTES = 512 * 1024 /* one core reads and computes these in about 20 microseconds */
+    TEAM_FROM_BYTES = 512 * 1024 /* one core reads and computes these in about 20 microseconds */
 };
 
 void *carve(struct carving *carving, size_t len_bytes)
@@ -180,7 +180,7 @@ int model_state_new(const struct model *model, struct team *team, const struct m
     state->max_items = opts->max_items;
     state->max_logits = opts->max_logits ? opts->max_logits : opts->max_items;
     state->max_context = opts->max_context ? opts->max_context : model->config.context_length;
-    state->share_from_bytes = opts->share_from_bytes ? opts->share_from_bytes : SHARE_FROM_BYTES;
+    state->team_from_bytes = opts->team_from_bytes ? opts->team_from_bytes : TEAM_FROM_BYTES;
     state->n_ranks = team_size(team);
     state->vocab = model->config.vocab;
     rc = model_state_allocate(model, state);

@@ -177,10 +177,10 @@ void sample_state_pop(struct sample_state *state, const token_id *ids, uint32_t 
         sample_state_mark_of(state, ids[i], NULL)->n_drawn--;
 }
 
-void sample_state_settle(struct sample_state *state)
+void sample_state_commit(struct sample_state *state)
 {
     if (state != NULL && state->run != NULL)
-        grammar_settle(state->run);
+        grammar_commit(state->run);
 }
 
 /* ---- the grammar ---- */

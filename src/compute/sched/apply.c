@@ -76,7 +76,7 @@ static enum seq_finish take_token(struct seq *seq, token_id id)
         return SEQ_FINISH_STOP;
     if (id == TOKEN_NONE || sample_state_push(seq->past, id) < 0)
         return SEQ_FINISH_CONSTRAINT;
-    sample_state_settle(seq->past);
+    sample_state_commit(seq->past);
     return SEQ_FINISH_NONE;
 }
 

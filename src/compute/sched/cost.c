@@ -181,7 +181,7 @@ void cost_observe(struct cost_model *model, const struct cost_step *step, double
 
     if (!(seconds > 1e-9))
         seconds = 1e-9;
-    if (cost_is_settled(model) && predicted > 0)
+    if (cost_is_learned(model) && predicted > 0)
         seconds = fmin(fmax(seconds, predicted / OUTLIER), predicted * OUTLIER);
     if (model->n_seen > 0 && predicted > 0)
         rate_observe(&model->error, fmin(fabs(seconds - predicted) / predicted, 1), ERROR_ALPHA);
@@ -205,7 +205,7 @@ double cost_predict(const struct cost_model *model, const struct cost_step *step
     return fit_of(model, x) * shape_of(model, step);
 }
 
-bool cost_is_settled(const struct cost_model *model)
+bool cost_is_learned(const struct cost_model *model)
 {
     return model->n_seen > SETTLED_AT;
 }

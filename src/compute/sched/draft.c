@@ -120,7 +120,7 @@ void draft_learn(struct sched *sched, struct seq *seq, uint32_t n_drafts, uint32
 
 /* ---- the speculation budget ---- */
 
-void draft_settle(struct sched *sched, const struct plan *plan, uint32_t n_accepted)
+void draft_book(struct sched *sched, const struct plan *plan, uint32_t n_accepted)
 {
     struct cost_step plain = {0}, step = {.n_rows = plan->n_decode + plan->n_drafts};
 
@@ -281,7 +281,7 @@ static void draft_choose(const struct sched *sched, struct choice *choices, uint
 }
 
 /* Takes blocks for n draft tokens. If another sequence took the room first, there are fewer. */
-static void settle_in(struct sched *sched, struct seq *seq, uint32_t n)
+static void draft_take_blocks(struct sched *sched, struct seq *seq, uint32_t n)
 {
     while (seq->n_blocks * sched->block_tokens < seq->spec.n_tokens + n) {
         if (kv_available(sched->opts.pool) <= queue_n_active(sched) || queue_room(sched, seq) == 0 ||
@@ -345,7 +345,7 @@ void draft_propose(struct sched *sched)
     for (uint32_t i = 0; i < n; i++) {
         uint32_t n_drafts = is_auto ? choices[i].n_best : choices[i].n_most;
 
-        settle_in(sched, choices[i].seq, n_drafts < room ? n_drafts : room);
+        draft_take_blocks(sched, choices[i].seq, n_drafts < room ? n_drafts : room);
         room -= choices[i].seq->draft.n;
     }
 }

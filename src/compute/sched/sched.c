@@ -117,7 +117,7 @@ int sched_submit(struct sched *sched, const struct seq_spec *spec, struct seq **
             return code;
         }
     } else {
-        uint32_t n_most = seq->score_next > 0 ? seq_n_shareable(sched, seq) : seq->n_hashes;
+        uint32_t n_most = seq->score_next > 0 ? seq_n_matchable(sched, seq) : seq->n_hashes;
 
         seq->n_cached_estimate = kv_peek(sched->opts.pool, seq->hashes, n_most) * sched->block_tokens;
         queue_wait(sched, seq);
@@ -212,7 +212,7 @@ static void book_step(struct sched *sched, const struct load_clock *began)
     sched->n_drafted += plan->n_drafts;
     sched->n_accepted += n_accepted;
     load_observe(sched, plan, n_accepted, began);
-    draft_settle(sched, plan, n_accepted);
+    draft_book(sched, plan, n_accepted);
 }
 
 int sched_run_step(struct sched *sched)

@@ -17,7 +17,7 @@
 #include "base/check.h"
 #include "base/err.h"
 #include "fleet/picker/fleet_priv.h"
-#include "fleet/picker/holder.h"
+#include "fleet/picker/owner.h"
 
 #define MORE_ROWS 16
 #define RACE_NS   UINT64_C(5000000) /* a dispatch and a report may cross on their way */

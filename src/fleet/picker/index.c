@@ -2,7 +2,7 @@
 /* A hash table from block hash to the workers that have the block, in memory or on disk.
  *
  *    table     [ tag,entry | 0 | tag,entry | tag,entry | 0 ... ]   8 bytes a place, at most half of them
- * taken entries   [ hash, holders, neighbours by use ... ]            one cache line each, never moved
+ * taken entries   [ hash, owners, neighbours by use ... ]            one cache line each, never moved
  *
  * The table is made for max_entries at the start and never rehashed; unused memory is not committed yet. A
  * tag is 32 bits of the hash under a random key of this index. The tag determines where a search begins,
@@ -78,7 +78,7 @@ int picker_index_new(uint32_t max_entries, uint64_t lifetime_ns, struct picker_i
     index->pass = 1;
     rng_system(index->seed, sizeof(index->seed));
     for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS; slot++)
-        index->column_of[slot] = index->owner[slot] = (uint16_t)slot;
+        index->column_of[slot] = index->slot_of[slot] = (uint16_t)slot;
     for (uint32_t column = PICKER_MAX_WORKERS; column < INDEX_COLUMNS; column++)
         index->free_columns[index->n_free_columns++] = (uint16_t)column;
     *out = index;
@@ -272,7 +272,7 @@ static void link_newest(struct picker_index *index, struct index_entry *entry, e
 
 void index_cool(struct picker_index *index, struct index_entry *entry)
 {
-    if (entry->list == INDEX_COLD || index_holders_any_in_memory(&index->pages, entry))
+    if (entry->list == INDEX_COLD || index_owners_any_in_memory(&index->pages, entry))
         return;
     unlink_entry(index, entry);
     link_newest(index, entry, INDEX_COLD);
@@ -285,7 +285,7 @@ static void drop_at(struct picker_index *index, uint32_t place)
 
     picker_index_vacate(index, place);
     unlink_entry(index, entry);
-    index_holders_clear(&index->pages, entry);
+    index_owners_clear(&index->pages, entry);
     entry->newer = index->free;
     index->free = at;
     index->n_live--;
@@ -350,7 +350,7 @@ static struct index_entry *picker_index_add(struct picker_index *index, const st
         at = index->n_made++;
     entry = &index->entries[at];
     entry->hash = *hash;
-    entry->n_holders = 0;
+    entry->n_owners = 0;
     entry->page = INDEX_NONE;
     link_newest(index, entry, list);
     index->table[picker_index_find(index, hash, tag, &ignored)] = (uint64_t)tag << 32 | (at + 1);
@@ -410,7 +410,7 @@ static inline __attribute__((always_inline)) void index_learn(struct picker_inde
         ask_neighbours(&ahead, step + AHEAD / 4);
         for (int i = 0; i < 2; i++)
             if (columns[i] != INDEX_NO_COLUMN)
-                index_holders_put(&index->pages, entry, columns[i], list == INDEX_COLD, &index->dead);
+                index_owners_put(&index->pages, entry, columns[i], list == INDEX_COLD, &index->dead);
         if (list == INDEX_COLD)
             index_cool(index, entry);
     }
@@ -454,8 +454,8 @@ void picker_index_unlearn(struct picker_index *index, uint32_t slot, const struc
         ask_neighbours(&ahead, i + AHEAD / 4);
         if (at == INDEX_NONE)
             continue;
-        index_holders_remove(&index->pages, &index->entries[at], column);
-        if (index->entries[at].n_holders == 0)
+        index_owners_remove(&index->pages, &index->entries[at], column);
+        if (index->entries[at].n_owners == 0)
             drop_at(index, place);
         else
             index_cool(index, &index->entries[at]);
@@ -480,7 +480,7 @@ void picker_index_match(struct picker_index *index, const struct block_hash *has
             break;
         if (last == NULL)
             prefix_match_begin(&match, entry);
-        else if (!prefix_match_has_same_holders(entry, last) &&
+        else if (!prefix_match_has_same_owners(entry, last) &&
                  !prefix_match_narrow(&match, entry, (uint32_t)i))
             return;
     }
@@ -493,24 +493,24 @@ bool picker_index_knows(struct picker_index *index, const struct block_hash *has
     return find_live(index, hash, tag_of(index, hash), now_ns) != NULL;
 }
 
-uint32_t picker_index_sole(struct picker_index *index, const struct block_hash *hash, uint64_t now_ns)
+uint32_t picker_index_last_replica(struct picker_index *index, const struct block_hash *hash, uint64_t now_ns)
 {
     const struct index_entry *entry = find_live(index, hash, tag_of(index, hash), now_ns);
-    struct index_set holders, on_disk;
+    struct index_set owners, on_disk;
     uint32_t found = PICKER_NONE;
     bool has_disk;
 
     if (entry == NULL)
         return PICKER_NONE;
-    has_disk = index_holders_load(&index->pages, entry, &holders, &on_disk);
+    has_disk = index_owners_load(&index->pages, entry, &owners, &on_disk);
     for (uint32_t i = 0; i < INDEX_WORDS; i++) {
-        uint64_t left = holders.words[i] & ~index->dead.words[i] & ~(has_disk ? on_disk.words[i] : 0);
+        uint64_t left = owners.words[i] & ~index->dead.words[i] & ~(has_disk ? on_disk.words[i] : 0);
 
         if (left == 0)
             continue;
         if (found != PICKER_NONE || (left & (left - 1)) != 0)
             return PICKER_NONE;
-        found = index->owner[64 * i + (uint32_t)__builtin_ctzll(left)];
+        found = index->slot_of[64 * i + (uint32_t)__builtin_ctzll(left)];
     }
     return found;
 }

@@ -24,7 +24,7 @@
  *
  * Pushes. A prefill worker may also get the blocks that it lacks from another worker (prefix fetch). It counts
  * the push instead of the computation where that is less, plus a share of the time saved, so that requests still
- * prefer the worker that has the blocks. fleet/picker/holder.h chooses the owner afterwards.
+ * prefer the worker that has the blocks. fleet/picker/owner.h chooses the owner afterwards.
  *
  * An objective that even an idle worker could not keep is no reason to refuse: the TTFT limit is the
  * larger of the objective and twice the prompt's time alone. Nor do workers idle because no placement

@@ -29,7 +29,7 @@ static void prefix_match_note(const struct prefix_match *match, const struct ind
 {
     for (uint32_t i = 0; i < INDEX_WORDS; i++)
         for (uint64_t left = set->words[i]; left != 0; left &= left - 1) {
-            uint32_t slot = match->index->owner[64 * i + (uint32_t)__builtin_ctzll(left)];
+            uint32_t slot = match->index->slot_of[64 * i + (uint32_t)__builtin_ctzll(left)];
 
             if (slot < match->n_slots)
                 match->found->in_memory[slot] = n;
@@ -41,7 +41,7 @@ static void note_fallen(const struct prefix_match *match, const struct index_set
 {
     for (uint32_t i = 0; i < INDEX_WORDS; i++)
         for (uint64_t left = set->words[i]; left != 0; left &= left - 1) {
-            uint32_t slot = match->index->owner[64 * i + (uint32_t)__builtin_ctzll(left)];
+            uint32_t slot = match->index->slot_of[64 * i + (uint32_t)__builtin_ctzll(left)];
 
             if (slot < match->n_slots)
                 match->found->runs[match->found->n_runs++] = (struct picker_run){slot, n};
@@ -80,13 +80,13 @@ static void prefix_match_fall(struct prefix_match *match, const struct index_set
 
 bool prefix_match_narrow(struct prefix_match *match, const struct index_entry *entry, uint32_t n)
 {
-    struct index_set holders, on_disk, gone;
-    bool has_disk = index_holders_load(&match->index->pages, entry, &holders, &on_disk);
+    struct index_set owners, on_disk, gone;
+    bool has_disk = index_owners_load(&match->index->pages, entry, &owners, &on_disk);
     uint64_t any_live = 0, any_gone = 0;
 
     for (uint32_t i = 0; i < INDEX_WORDS; i++) {
-        gone.words[i] = match->live.words[i] & ~holders.words[i];
-        match->live.words[i] &= holders.words[i];
+        gone.words[i] = match->live.words[i] & ~owners.words[i];
+        match->live.words[i] &= owners.words[i];
         any_gone |= gone.words[i];
         any_live |= match->live.words[i];
     }
@@ -100,7 +100,7 @@ bool prefix_match_narrow(struct prefix_match *match, const struct index_entry *e
 void prefix_match_begin(struct prefix_match *match, const struct index_entry *first)
 {
     struct index_set on_disk;
-    bool has_disk = index_holders_load(&match->index->pages, first, &match->live, &on_disk);
+    bool has_disk = index_owners_load(&match->index->pages, first, &match->live, &on_disk);
 
     for (uint32_t i = 0; i < INDEX_WORDS; i++)
         match->live.words[i] &= ~match->index->dead.words[i];

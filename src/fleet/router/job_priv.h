@@ -5,7 +5,7 @@
 
 #include "base/list.h"
 #include "serve/endpoint/handle.h"
-#include "fleet/picker/holder.h"
+#include "fleet/picker/owner.h"
 #include "fleet/picker/place.h"
 #include "fleet/router/queue_priv.h"
 
@@ -97,7 +97,7 @@ struct job { /* the fields that every token needs come first */
     uint64_t queued_ns;         /* 0: never queued */
     uint64_t forsaken_ns;       /* when it entered FORSAKEN */
     struct picker_choice estimate;
-    struct picker_holder holder; /* the owner that the computing worker may fetch cached blocks from; slot
+    struct picker_owner owner; /* the owner that the computing worker may fetch cached blocks from; slot
                                   * PICKER_NONE: none */
     uint32_t ask_limit_ms;
 };

@@ -14,7 +14,7 @@
 #include "base/metrics/metrics.h"
 #include "net/link/link.h"
 #include "net/link/listener.h"
-#include "fleet/picker/holder.h"
+#include "fleet/picker/owner.h"
 #include "fleet/picker/index.h"
 #include "fleet/picker/place.h"
 #include "cache/prefix/block_queue.h"

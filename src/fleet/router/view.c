@@ -160,7 +160,7 @@ int router_choose(struct job *job, struct picker_place *place)
     place->hashes = job->hashes;
     place->n_hashes = job->n_hashes; /* no worker has the blocks behind them */
     place->now_ns = clock_now_ns();
-    place->may_push = router->conf->share != PICKER_SHARE_OFF && job->score_next == 0;
+    place->may_push = router->conf->prefix_fetch != PICKER_FETCH_OFF && job->score_next == 0;
     place->request =
         (struct picker_request){.n_tokens = job->order.n_tokens,
                                 .max_new_tokens = job->order.work.max_new_tokens - router_job_answered(job),

@@ -278,7 +278,7 @@ static int worker_on_message(void *arg, struct link *link, enum frame_type type,
     case FRAME_ASK:
     case FRAME_ASK_REFUSED:
     case FRAME_BLOCKS_WANTED:
-    case FRAME_BLOCKS_SOLE:
+    case FRAME_BLOCKS_LAST:
     case FRAME_SET_ROLE:
         break;
     }

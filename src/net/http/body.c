@@ -114,7 +114,7 @@ int http_body_take(struct http_conn *conn)
     return x->is_body_whole;
 }
 
-void http_body_settle(struct http_exchange *x)
+void http_body_uncount(struct http_exchange *x)
 {
     x->conn->server->bodies_bytes -= x->counted_bytes;
     x->counted_bytes = 0;

@@ -155,7 +155,7 @@ static void finish_exchange(struct http_conn *conn)
     conn->over_since_ns = 0;
     conn->is_pause_told = false;
     conn->n_requests++;
-    http_body_settle(x);
+    http_body_uncount(x);
     buf_fini(&x->body);
     if (conn->is_closing) {
         http_conn_end(conn);
@@ -330,7 +330,7 @@ static bool run_body(struct http_conn *conn)
             http_conn_abort(conn, HTTP_ABORT_CLIENT);
         return false;
     } else {
-        http_body_settle(x);
+        http_body_uncount(x);
         conn_enter(conn, CONN_RUNNING);
         conn->server->opts.handler->on_request(conn->server->opts.handler_arg, x);
     }

@@ -168,7 +168,7 @@ static void h2_answer_finish(struct h2_stream *stream)
 {
     stream->exchange.answer = ANSWER_DONE;
     /* The stream may stay until the client has read the whole answer; the request's memory is freed now. */
-    http_body_settle(&stream->exchange);
+    http_body_uncount(&stream->exchange);
     buf_fini(&stream->exchange.body);
     stream->is_out_ended = true;
     stream->over_since_ns = 0;

@@ -25,7 +25,7 @@ void h2_stream_free(struct h2_stream *stream)
 {
     if (stream == NULL)
         return;
-    http_body_settle(&stream->exchange);
+    http_body_uncount(&stream->exchange);
     list_remove(&stream->node);
     http_exchange_fini(&stream->exchange);
     buf_fini(&stream->method);
@@ -89,7 +89,7 @@ void h2_stream_refuse(struct h2_stream *stream, int status, const char *why)
 
     if (x->answer != ANSWER_NONE)
         return;
-    http_body_settle(x);
+    http_body_uncount(x);
     buf_fini(&x->body);
     http_server_count_refusal(x->conn->server, status);
     server->opts.handler->on_refused(server->opts.handler_arg, x, status, why);
@@ -354,7 +354,7 @@ static void finish_body(struct h2_stream *stream)
 
     x->is_body_whole = true;
     stream->h2->is_stale = true;
-    http_body_settle(x);
+    http_body_uncount(x);
     if (x->answer == ANSWER_NONE)
         server->opts.handler->on_request(server->opts.handler_arg, x);
 }

@@ -231,16 +231,16 @@ static int parse_stop(struct parse *parse, const json_t *root)
 
 static int parse_schema(struct parse *parse, const json_t *format)
 {
-    const json_t *holder = parse_member(format, "json_schema");
-    const json_t *schema = parse_member(holder, "schema");
+    const json_t *wrapper = parse_member(format, "json_schema");
+    const json_t *schema = parse_member(wrapper, "schema");
     struct bytes name = {0};
     int rc;
 
-    if (!json_is_object(holder))
+    if (!json_is_object(wrapper))
         return parse_fail(parse, "json_schema",
-                          holder == NULL ? "Field required" : "Input should be an object");
+                          wrapper == NULL ? "Field required" : "Input should be an object");
     parse_push(parse, "json_schema");
-    if ((rc = parse_string(parse, holder, "name", true, &name)) < 0)
+    if ((rc = parse_string(parse, wrapper, "name", true, &name)) < 0)
         return rc;
     if (schema == NULL)
         return parse_fail(parse, "schema", "Field required");

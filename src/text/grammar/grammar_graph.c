@@ -329,7 +329,7 @@ static uint32_t dist_now(const struct graph *graph, uint32_t pc)
 }
 
 /* Nodes in the order of their distances (Knuth's generalisation of Dijkstra's algorithm).  A node's distance
- * is never less than a part of it, so the nearest unsettled node can be settled. */
+ * is never less than a part of it, so the distance of the nearest open node is final. */
 struct nearest {
     uint64_t *heap; /* distance << 32 | pc */
     size_t n, cap;

@@ -310,7 +310,7 @@ static bool has_values(json_t *schema)
 }
 
 /* Comparing charges steps; when none are left, the values count as shared. */
-static bool share_a_value(struct schema *s, json_t *left, json_t *right)
+static bool have_common_value(struct schema *s, json_t *left, json_t *right)
 {
     json_t *mine, *theirs;
 
@@ -363,7 +363,7 @@ static bool are_apart(struct schema *s, json_t *left, json_t *right)
     if (schema_spend(s, STEPS_OF_VALUE + n_values) != 0)
         return false;
     return (kinds_left(left) & kinds_left(right)) == 0 ||
-           (has_values(left) && has_values(right) && !share_a_value(s, left, right));
+           (has_values(left) && has_values(right) && !have_common_value(s, left, right));
 }
 
 /* True if left requires a property that right rules out. */

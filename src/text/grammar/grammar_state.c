@@ -362,7 +362,7 @@ uint32_t machine_add_state(struct machine *machine, uint32_t hash)
 }
 
 /* Finds or makes the state of the found configs. */
-uint32_t machine_settle(struct machine *machine)
+uint32_t machine_intern(struct machine *machine)
 {
     struct table *table = &machine->state_table;
     uint32_t hash = grammar_state_mix(machine->found_end, machine->found_escape);

@@ -81,7 +81,7 @@ int chat_format_new(const struct tokenizer *tokenizer, struct fault *fault, stru
 
     if (format == NULL)
         return fault_set(fault, E_NOMEM, "out of memory");
-    /* The reference count is the only part of a tokenizer that changes, so a holder of a const one may take
+    /* The reference count is the only part of a tokenizer that changes, so the owner of a const one may take
      * another reference. */
     format->tokenizer = tokenizer_ref((struct tokenizer *)tokenizer);
     int rc = open_template(format, fault);

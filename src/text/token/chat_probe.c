@@ -6,7 +6,7 @@
  * The source of a template does not tell.
  *
  * So the probe renders small conversations with made-up words and searches the output for those words. It
- * settles each property before it tries the next. It needs at most forty renderings of a few words, once,
+ * decides each property before it tries the next. It needs at most forty renderings of a few words, once,
  * when a model is opened. */
 #include "text/token/chat_priv.h"
 

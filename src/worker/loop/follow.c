@@ -28,7 +28,7 @@
 
 static bool is_on(const struct worker *worker)
 {
-    return worker->conf_share != PICKER_SHARE_OFF;
+    return worker->conf_prefix_fetch != PICKER_FETCH_OFF;
 }
 
 static uint32_t worker_follow_number_of(const struct worker_peer *peer)
@@ -201,7 +201,7 @@ int worker_follow_open(struct worker *worker)
 {
     int rc;
 
-    worker->conf_share = worker->conf->share;
+    worker->conf_prefix_fetch = worker->conf->prefix_fetch;
     if (!is_on(worker))
         return 0;
     worker->m_peer_resyncs =

@@ -88,7 +88,7 @@ static int send_submit(struct worker *worker, struct local_job *job, struct work
                                             .origin = ORIGIN_LOCAL,
                                             .mode = TASK_LOCAL,
                                             .peer = PEER_NONE,
-                                            .holder = PEER_NONE,
+                                            .owner = PEER_NONE,
                                             .order = work_order_move(order)};
     return worker_engine_send(worker->engine, command);
 }

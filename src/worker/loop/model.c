@@ -347,7 +347,7 @@ int worker_engine_build(struct worker *worker, struct fault *fault)
     const struct worker_conf *conf = worker->conf;
     struct worker_engine_opts opts = {.arena = {.fd = -1},
                                       .kv_lifetime_ns = conf->kv_lifetime_ns,
-                                      .share = (enum picker_share)conf->share,
+                                      .prefix_fetch = (enum picker_fetch)conf->prefix_fetch,
                                       .peer_blocks = (uint32_t)conf->peer_blocks,
                                       .disk = {.path = conf->disk_path,
                                                .size_bytes = conf->disk_size,

@@ -102,14 +102,14 @@ static void worker_routers_refuse(struct worker_router *router, uint64_t request
 }
 
 /* Without a slot for the owner, the prompt is computed. */
-static void read_holder(struct worker_router *router, const Baton__Submit *submit, struct task_spec *spec)
+static void read_owner(struct worker_router *router, const Baton__Submit *submit, struct task_spec *spec)
 {
-    spec->holder = PEER_NONE;
-    if (submit->holder == NULL || submit->holder_tokens == 0 || spec->mode == TASK_DECODE ||
+    spec->owner = PEER_NONE;
+    if (submit->owner == NULL || submit->owner_tokens == 0 || spec->mode == TASK_DECODE ||
         spec->order.work.score_from > 0 || !worker_peers_have_room(router->worker))
         return;
-    spec->holder = worker_peer_for(router->worker, submit->holder);
-    spec->holder_tokens = submit->holder_tokens;
+    spec->owner = worker_peer_for(router->worker, submit->owner);
+    spec->owner_tokens = submit->owner_tokens;
     spec->ask_limit_ns = submit->ask_limit_ms * NS_PER_MS;
 }
 
@@ -131,7 +131,7 @@ static int read_submit(struct worker_router *router, const Baton__Submit *submit
         if (spec->peer == PEER_NONE)
             return E_LIMIT;
     }
-    read_holder(router, submit, spec);
+    read_owner(router, submit, spec);
     return 0;
 }
 
@@ -170,18 +170,18 @@ static int on_blocks_wanted(struct worker_router *router, const Baton__BlocksWan
     return worker_engine_send(router->worker->engine, command);
 }
 
-static int on_sole(struct worker_router *router, const Baton__BlocksSole *sole)
+static int routers_on_blocks_last(struct worker_router *router, const Baton__BlocksLast *last)
 {
-    struct command *command = command_new(COMMAND_BLOCKS_SOLE, worker_routers_number_of(router));
+    struct command *command = command_new(COMMAND_BLOCKS_LAST, worker_routers_number_of(router));
 
     if (command != NULL)
-        command->as.sole.hashes = malloc(sole->hashes.len);
-    if (command == NULL || command->as.sole.hashes == NULL) {
+        command->as.last.hashes = malloc(last->hashes.len);
+    if (command == NULL || command->as.last.hashes == NULL) {
         command_free(command);
         return 0; /* a hint */
     }
-    memcpy(command->as.sole.hashes, sole->hashes.data, sole->hashes.len);
-    command->as.sole.n = (uint32_t)(sole->hashes.len / sizeof(struct block_hash));
+    memcpy(command->as.last.hashes, last->hashes.data, last->hashes.len);
+    command->as.last.n = (uint32_t)(last->hashes.len / sizeof(struct block_hash));
     (void)worker_engine_send(router->worker->engine, command);
     return 0;
 }
@@ -221,8 +221,8 @@ static int worker_routers_on_message(void *arg, struct link *link, enum frame_ty
         return send_vocabulary(router);
     case FRAME_BLOCKS_WANTED:
         return on_blocks_wanted(router, (const Baton__BlocksWanted *)message);
-    case FRAME_BLOCKS_SOLE:
-        return on_sole(router, (const Baton__BlocksSole *)message);
+    case FRAME_BLOCKS_LAST:
+        return routers_on_blocks_last(router, (const Baton__BlocksLast *)message);
     case FRAME_SET_ROLE:
         worker_role_set(router->worker, ((const Baton__SetRole *)message)->role, router->node);
         return 0;

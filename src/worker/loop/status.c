@@ -43,18 +43,18 @@ static void worker_status_put_disk(const struct load_report *load, struct buf *o
     buf_printf(out,
                ", \"disk\": {\"blocks\": %" PRIu64 ", \"bytes\": %" PRIu64
                ", \"read_bytes_per_s\": %.0f, \"files\": %u, \"writing\": %u, "
-               "\"reading\": %u, \"tenants\": %u, \"resting\": %s, \"unsaved\": %u, \"written\": %" PRIu64
+               "\"reading\": %u, \"tenants\": %u, \"resting\": %s, \"writeback\": %u, \"written\": %" PRIu64
                ", \"read\": %" PRIu64 ", \"dropped\": %" PRIu64 ", \"refused\": %" PRIu64
                ", \"failed\": %" PRIu64 ", \"damaged\": %" PRIu64 "}",
                disk->n_blocks, disk->used_bytes, disk->read_bytes_per_s, disk->n_segments, disk->n_writing,
-               disk->n_reading, disk->n_tenants, disk->is_resting ? "true" : "false", load->blocks.n_unsaved,
-               disk->n_written, disk->n_read, disk->n_dropped, disk->n_refused,
+               disk->n_reading, disk->n_tenants, disk->is_resting ? "true" : "false",
+               load->blocks.n_writeback, disk->n_written, disk->n_read, disk->n_dropped, disk->n_refused,
                disk->n_write_failed + disk->n_read_failed, disk->n_damaged);
 }
 
 static void worker_status_put_peer_blocks(const struct worker *worker, struct buf *out)
 {
-    if (worker->conf_share == PICKER_SHARE_OFF)
+    if (worker->conf_prefix_fetch == PICKER_FETCH_OFF)
         return;
     buf_printf(out,
                ", \"peer_blocks\": {\"followed\": %u, \"in_memory\": %" PRIu64 ", \"on_disk_only\": %" PRIu64
@@ -141,7 +141,7 @@ static void note_peer_blocks(struct worker *worker, const struct load_report *lo
 {
     struct metric_family *known;
 
-    if (worker->conf_share == PICKER_SHARE_OFF)
+    if (worker->conf_prefix_fetch == PICKER_FETCH_OFF)
         return;
     known = metric_family(worker->metrics, METRIC_GAUGE, "baton_peer_blocks_known",
                           "Blocks that peers are known to have, by the best tier of any.", "tier");

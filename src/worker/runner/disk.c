@@ -104,7 +104,7 @@ static void worker_disk_declare(struct worker_disk *disk, struct metrics *m)
     disk->m_read = events_of(m, "read");
     disk->m_hit = events_of(m, "hit");
     disk->m_slow = events_of(m, "not_worth_reading");
-    disk->m_lost = events_of(m, "evicted_unsaved");
+    disk->m_lost = events_of(m, "evicted_unwritten");
     disk->m_dropped = events_of(m, "dropped");
     disk->m_refused = events_of(m, "refused");
     disk->m_failed = events_of(m, "failed");

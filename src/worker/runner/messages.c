@@ -30,8 +30,8 @@ void command_free(struct command *command)
         work_order_fini(&command->as.submit.order);
     if (command->kind == COMMAND_GRAMMAR)
         grammar_unref(command->as.compiled.grammar);
-    if (command->kind == COMMAND_BLOCKS_SOLE)
-        free(command->as.sole.hashes);
+    if (command->kind == COMMAND_BLOCKS_LAST)
+        free(command->as.last.hashes);
     if (command->kind == COMMAND_PEER_MESSAGE)
         peer_message_fini(&command->as.peer);
     if (command->kind == COMMAND_PEER_BLOCKS)

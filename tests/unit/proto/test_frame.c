@@ -442,11 +442,11 @@ static void blocks_come_as_whole_hashes(void **state)
 {
     uint8_t hashes[64] = {1}, tiers[4] = {BATON__BLOCK_TIER__TIER_MEMORY, BATON__BLOCK_TIER__TIER_DISK};
     Baton__BlockEvents events = BATON__BLOCK_EVENTS__INIT;
-    Baton__BlocksSole sole = BATON__BLOCKS_SOLE__INIT;
+    Baton__BlocksLast last = BATON__BLOCKS_LAST__INIT;
     Baton__Ask ask = BATON__ASK__INIT;
 
     ask.ask = 5;
-    ask.hashes = sole.hashes = events.hashes = (ProtobufCBinaryData){.data = hashes, .len = 64};
+    ask.hashes = last.hashes = events.hashes = (ProtobufCBinaryData){.data = hashes, .len = 64};
     assert_passes(FRAME_ASK, &ask);
     ask.ask = 0;
     assert_refused(FRAME_ASK, &ask, "Ask.ask");
@@ -476,9 +476,9 @@ static void blocks_come_as_whole_hashes(void **state)
     events.hashes.len = events.tiers.len = 0; /* an empty snapshot */
     assert_passes(FRAME_BLOCK_EVENTS, &events);
 
-    assert_passes(FRAME_BLOCKS_SOLE, &sole);
-    sole.hashes.len = 17;
-    assert_refused(FRAME_BLOCKS_SOLE, &sole, "BlocksSole.hashes");
+    assert_passes(FRAME_BLOCKS_LAST, &last);
+    last.hashes.len = 17;
+    assert_refused(FRAME_BLOCKS_LAST, &last, "BlocksLast.hashes");
 }
 
 static void a_role_is_a_workers(void **state)

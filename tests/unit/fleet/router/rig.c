@@ -20,7 +20,7 @@ struct link {
     bool is_up, fails;
     struct rig_submit sent[RIG_MAX_SENT];
     uint32_t n_sent;
-    uint32_t n_wanted, n_sole, max_on_disk;
+    uint32_t n_wanted, n_last_replicas, max_on_disk;
 };
 
 /* ---- net/, scripted ---- */
@@ -117,10 +117,10 @@ static void note_submit(struct link *link, const Baton__Submit *submit)
                                                      .keep_tokens = submit->keep_tokens,
                                                      .keep_1h_tokens = submit->keep_1h_tokens,
                                                      .score_from = submit->score_from,
-                                                     .holder_tokens = submit->holder_tokens};
+                                                     .owner_tokens = submit->owner_tokens};
     note_tokens(&link->sent[link->n_sent - 1], submit);
-    if (submit->holder != NULL)
-        str_copy(link->sent[link->n_sent - 1].holder, sizeof(link->sent->holder), submit->holder->node);
+    if (submit->owner != NULL)
+        str_copy(link->sent[link->n_sent - 1].owner, sizeof(link->sent->owner), submit->owner->node);
     link->sent[link->n_sent - 1].sample =
         (struct sample_opts){.wants_logprob = submit->sampling->wants_logprob,
                              .n_top = submit->sampling->n_top,
@@ -150,8 +150,8 @@ int link_send(struct link *link, enum frame_type type, const ProtobufCMessage *m
         link->n_wanted++;
         link->max_on_disk = ((const Baton__BlocksWanted *)message)->max_on_disk;
     }
-    if (type == FRAME_BLOCKS_SOLE)
-        link->n_sole += (uint32_t)(((const Baton__BlocksSole *)message)->hashes.len / 16);
+    if (type == FRAME_BLOCKS_LAST)
+        link->n_last_replicas += (uint32_t)(((const Baton__BlocksLast *)message)->hashes.len / 16);
     if (type == FRAME_CANCEL && (sent = find_sent(link, ((const Baton__Cancel *)message)->request)) != NULL)
         sent->is_over = true;
     if (type == FRAME_PROCEED && (sent = find_sent(link, ((const Baton__Proceed *)message)->request)) != NULL)
@@ -169,9 +169,9 @@ uint32_t rig_max_on_disk(const struct link *link)
     return link->max_on_disk;
 }
 
-uint32_t rig_n_sole(const struct link *link)
+uint32_t rig_n_last_replicas(const struct link *link)
 {
-    return link->n_sole;
+    return link->n_last_replicas;
 }
 
 void rig_fail_sends(struct link *link, bool fails)

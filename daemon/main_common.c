@@ -28,7 +28,7 @@ static const struct option options_long[] = {{"config", required_argument, NULL,
                                              {"version", no_argument, NULL, 'V'},
                                              {NULL, 0, NULL, 0}};
 
-static void print_help(const struct main_options *options)
+static void main_common_print_help(const struct main_options *options)
 {
     const struct config_table *table = options->table;
 
@@ -110,7 +110,7 @@ static void *load_unchecked(const struct main_options *options)
 
 /* Prints every value with its origin, even if a value is wrong: people ask for this when something is
  * wrong. */
-static int dump(const struct main_options *options)
+static int main_common_dump(const struct main_options *options)
 {
     void *conf = load_unchecked(options);
 
@@ -122,7 +122,7 @@ static int dump(const struct main_options *options)
 }
 
 /* Measures the machine only, so the rest of the configuration may be incomplete. */
-static int tune(const struct main_options *options)
+static int main_common_tune(const struct main_options *options)
 {
     struct buf table = {0};
     struct fault fault = {0};
@@ -140,7 +140,8 @@ static int tune(const struct main_options *options)
     return rc;
 }
 
-static int parse(int argc, char **argv, struct main_options *options, int *question, int *status_out)
+static int main_common_parse(int argc, char **argv, struct main_options *options, int *question,
+                             int *status_out)
 {
     int c;
 
@@ -177,7 +178,7 @@ static int parse(int argc, char **argv, struct main_options *options, int *quest
             config_write_manual(options->table, stdout);
             return 0;
         case 'h':
-            print_help(options);
+            main_common_print_help(options);
             return 0;
         case 'V':
             printf("%s %s\n", options->table->daemon, PACKAGE_VERSION);
@@ -206,7 +207,7 @@ int main_begin(int argc, char **argv, const struct config_table *table, struct m
     options->table = table;
     *status_out = 0;
     signal(SIGPIPE, SIG_IGN);
-    if (parse(argc, argv, options, &question, status_out) == 0)
+    if (main_common_parse(argc, argv, options, &question, status_out) == 0)
         return 0;
     if (options->config_path == NULL) {
         snprintf(standard, sizeof(standard), "%s/%s", BATON_SYSCONFDIR, table->file_name);
@@ -214,7 +215,7 @@ int main_begin(int argc, char **argv, const struct config_table *table, struct m
             options->config_path = standard;
     }
     if (question == OPT_DUMP || question == OPT_TUNE) {
-        *status_out = question == OPT_DUMP ? dump(options) : tune(options);
+        *status_out = question == OPT_DUMP ? main_common_dump(options) : main_common_tune(options);
         return 0;
     }
     if (load_checked(options, false, &options->warnings, conf_out) < 0) {

@@ -11,12 +11,12 @@ struct state {
     struct router_conf *conf, *old;
 };
 
-static char **cluster_key(void *conf)
+static char **router_main_cluster_key(void *conf)
 {
     return &((struct router_conf *)conf)->cluster_key;
 }
 
-static const struct router_conf *reload(void *arg)
+static const struct router_conf *router_main_reload(void *arg)
 {
     struct state *state = arg;
     struct router_conf *conf = main_load_again(&state->options);
@@ -42,8 +42,9 @@ static void keep_memory(void)
 
 int main(int argc, char **argv)
 {
-    struct state state = {
-        .options = {.check = router_check, .cluster_key = cluster_key, .libraries = router_libraries}};
+    struct state state = {.options = {.check = router_check,
+                                      .cluster_key = router_main_cluster_key,
+                                      .libraries = router_libraries}};
     struct fault fault = {0};
     void *conf;
     int status = 0;
@@ -54,7 +55,7 @@ int main(int argc, char **argv)
     state.conf = conf;
     log_setup("baton-router", (enum log_level)state.conf->log_level, (enum log_format)state.conf->log_format);
     main_log_warnings(&state.options);
-    if (router_run(state.conf, reload, &state, &fault) < 0)
+    if (router_run(state.conf, router_main_reload, &state, &fault) < 0)
         status = main_failed(&state.options, state.conf, &fault);
     config_free(&router_conf_table, state.old);
     config_free(&router_conf_table, state.conf);

@@ -17,7 +17,7 @@ struct state {
     struct worker_conf *conf, *old;
 };
 
-static char **cluster_key(void *conf)
+static char **worker_main_cluster_key(void *conf)
 {
     return &((struct worker_conf *)conf)->cluster_key;
 }
@@ -62,7 +62,7 @@ static void name_node(const struct main_options *options, void *arg)
         abort();
 }
 
-static const struct worker_conf *reload(void *arg)
+static const struct worker_conf *worker_main_reload(void *arg)
 {
     struct state *state = arg;
     struct worker_conf *conf = main_load_again(&state->options);
@@ -79,12 +79,12 @@ static const struct worker_conf *reload(void *arg)
 int worker_main(int argc, char **argv, const struct config_table *table)
 {
     struct state state = {.options = {.check = worker_check,
-                                      .cluster_key = cluster_key,
+                                      .cluster_key = worker_main_cluster_key,
                                       .complete = name_node,
                                       .libraries = worker_libraries,
                                       .tune = worker_tune}};
     struct fault fault = {0};
-    struct worker_opts opts = {.daemon = table->daemon, .reload = reload, .reload_arg = &state};
+    struct worker_opts opts = {.daemon = table->daemon, .reload = worker_main_reload, .reload_arg = &state};
     void *conf;
     int status = 0;
 

@@ -12,7 +12,7 @@
 #define CAPABILITY_LIST(X)                                                                                   \
     X(GRAMMARS, 1, "constrained answers")           /* Submit.constraint */                                  \
     X(LOGPROBS, 2, "log probabilities")             /* Sampling.wants_logprob, n_top */                      \
-    X(ASKED, 3, "asked pushes")                     /* the worker accepts ASK and Submit.holder */           \
+    X(ASKED, 3, "asked pushes")                     /* the worker accepts ASK and Submit.owner */            \
     X(SCORES, 4, "log probabilities of the prompt") /* Submit.score_from */                                  \
     X(NARROW, 5, "tokens of two or three bytes")    /* Submit.token_bytes */                                 \
     X(TELLS, 6, "block events for peers")           /* BLOCKS_WANTED from a peer, and Ask.tenant */          \

@@ -137,7 +137,7 @@ static void *budget_alloc(void *arg, size_t len_bytes)
     return malloc(len_bytes);
 }
 
-static void budget_free(void *arg, void *memory)
+static void frame_budget_free(void *arg, void *memory)
 {
     (void)arg;
     free(memory);
@@ -147,7 +147,8 @@ int frame_unpack(enum frame_type type, struct bytes payload, struct fault *fault
 {
     const ProtobufCMessageDescriptor *descriptor = descriptor_of((uint16_t)type);
     struct budget budget = {.left_bytes = MEMORY_FLOOR + MEMORY_FACTOR * payload.len_bytes};
-    ProtobufCAllocator allocator = {.alloc = budget_alloc, .free = budget_free, .allocator_data = &budget};
+    ProtobufCAllocator allocator = {
+        .alloc = budget_alloc, .free = frame_budget_free, .allocator_data = &budget};
     ProtobufCMessage *message;
     int err;
 

@@ -42,7 +42,7 @@
     X(ASK_REFUSED, 41, AskRefused, ask_refused, 4 << 10)                                                     \
     X(BLOCK_EVENTS, 50, BlockEvents, block_events, 1 << 20)                                                  \
     X(BLOCKS_WANTED, 51, BlocksWanted, blocks_wanted, 4 << 10)                                               \
-    X(BLOCKS_SOLE, 52, BlocksSole, blocks_sole, 1 << 20)                                                     \
+    X(BLOCKS_LAST, 52, BlocksLast, blocks_last, 1 << 20)                                                     \
     X(SET_ROLE, 60, SetRole, set_role, 4 << 10)
 
 enum frame_type {

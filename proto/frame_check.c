@@ -110,7 +110,7 @@ static const struct limits table[] = {
           {"keep_tokens", RANGE, 0, MAX_TOKENS},
           {"keep_1h_tokens", RANGE, 0, MAX_TOKENS},
           {"public_tokens", RANGE, 0, MAX_TOKENS},
-          {"holder_tokens", RANGE, 0, MAX_TOKENS},
+          {"owner_tokens", RANGE, 0, MAX_TOKENS},
           {"ask_limit_ms", RANGE, 0, MAX_PAUSE_MS},
           {"score_from", RANGE, 0, MAX_TOKENS},
           {"token_bytes", RANGE, 0, TOKEN_LIST_MAX_BYTES},
@@ -137,7 +137,7 @@ static const struct limits table[] = {
           {"top_ids", COUNT, 0, 65536},
           {"top_logprobs", COUNT, 0, 65536},
           {"error_text", TEXT, 0, 511})},
-    {&baton__proof__descriptor, ROWS({"transport", TEXT, 0, 15})},
+    {&baton__serving__descriptor, ROWS({"transport", TEXT, 0, 15})},
     {&baton__offer__descriptor, ROWS({"n_tokens", RANGE, 1, MAX_TOKENS}, {"n_blocks", RANGE, 1, MAX_BLOCKS})},
     {&baton__block_run__descriptor, ROWS({"first", RANGE, 0, MAX_BLOCKS}, {"count", RANGE, 1, MAX_BLOCKS})},
     {&baton__grant__descriptor,
@@ -157,7 +157,7 @@ static const struct limits table[] = {
           {"hashes", HASHES, 0, HASH_BYTES *MAX_EVENTS},
           {"tiers", BYTES, 0, MAX_EVENTS},
           {"part", RANGE, 0, MAX_BLOCKS})},
-    {&baton__blocks_sole__descriptor, ROWS({"hashes", HASHES, HASH_BYTES, HASH_BYTES *MAX_EVENTS})},
+    {&baton__blocks_last__descriptor, ROWS({"hashes", HASHES, HASH_BYTES, HASH_BYTES *MAX_EVENTS})},
     {&baton__set_role__descriptor, ROWS({"role", RANGE, BATON__ROLE__ROLE_PREFILL, BATON__ROLE__ROLE_BOTH})},
 };
 /* clang-format on */
@@ -183,7 +183,7 @@ int frame_check(const ProtobufCMessage *message, struct fault *fault)
     return err != 0 ? err : check_relations(message, fault);
 }
 
-static const struct limit *limits_of(const ProtobufCMessageDescriptor *descriptor)
+static const struct limit *frame_check_limits_of(const ProtobufCMessageDescriptor *descriptor)
 {
     static const struct limit none[1];
 
@@ -196,7 +196,7 @@ static const struct limit *limits_of(const ProtobufCMessageDescriptor *descripto
 static int check_message(const ProtobufCMessage *message, unsigned depth, struct fault *fault)
 {
     const ProtobufCMessageDescriptor *descriptor = message->descriptor;
-    const struct limit *row = limits_of(descriptor);
+    const struct limit *row = frame_check_limits_of(descriptor);
 
     if (depth > MAX_DEPTH)
         return fault_set(fault, E_PROTO, "%s: nested too deep", descriptor->short_name);
@@ -277,17 +277,17 @@ static int check_field(const ProtobufCMessage *message, const ProtobufCFieldDesc
     return 0;
 }
 
-static bool is_name(const char *text)
+static bool frame_check_is_name(const char *text)
 {
     return text[strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")] == '\0';
 }
 
-static bool is_hex(const char *text)
+static bool frame_check_is_hex(const char *text)
 {
     return text[strspn(text, "0123456789abcdef")] == '\0';
 }
 
-static bool is_printable(const char *text)
+static bool frame_check_is_printable(const char *text)
 {
     for (; *text != '\0'; text++)
         if ((unsigned char)*text < 0x20 || *text == 0x7f)
@@ -305,8 +305,8 @@ static int check_text(const struct check *check, const char *text, const struct 
         return fault_set(check->fault, E_PROTO, "%s.%s: %zu bytes of text, allowed are %llu to %llu",
                          check->message, check->field, len_bytes, (unsigned long long)min,
                          (unsigned long long)max);
-    if ((limit != NULL && limit->rule == NAME && !is_name(text)) ||
-        (limit != NULL && limit->rule == HEX && !is_hex(text)) || !is_printable(text))
+    if ((limit != NULL && limit->rule == NAME && !frame_check_is_name(text)) ||
+        (limit != NULL && limit->rule == HEX && !frame_check_is_hex(text)) || !frame_check_is_printable(text))
         return fault_set(check->fault, E_PROTO, "%s.%s: '%s' has characters not allowed there",
                          check->message, check->field, text);
     return 0;
@@ -426,7 +426,7 @@ static int check_submit(const Baton__Submit *submit, struct fault *fault)
 
 /* Log probabilities are there for all tokens of an answer or for none, and so are the most likely
  * alternatives. */
-static int check_answer(const Baton__Answer *answer, struct fault *fault)
+static int frame_check_answer(const Baton__Answer *answer, struct fault *fault)
 {
     uint64_t n_top = 0;
 
@@ -445,12 +445,12 @@ static int check_answer(const Baton__Answer *answer, struct fault *fault)
     return 0;
 }
 
-static int check_tokens(const Baton__Tokens *tokens, struct fault *fault)
+static int frame_check_tokens(const Baton__Tokens *tokens, struct fault *fault)
 {
     int err = 0;
 
     for (size_t i = 0; i < tokens->n_answers && err == 0; i++)
-        err = check_answer(tokens->answers[i], fault);
+        err = frame_check_answer(tokens->answers[i], fault);
     return err;
 }
 
@@ -472,7 +472,7 @@ static int check_relations(const ProtobufCMessage *message, struct fault *fault)
     if (message->descriptor == &baton__submit__descriptor)
         return check_submit((const Baton__Submit *)message, fault);
     if (message->descriptor == &baton__tokens__descriptor)
-        return check_tokens((const Baton__Tokens *)message, fault);
+        return frame_check_tokens((const Baton__Tokens *)message, fault);
     if (message->descriptor == &baton__block_events__descriptor)
         return check_events((const Baton__BlockEvents *)message, fault);
     if (message->descriptor == &baton__prefill_done__descriptor) {

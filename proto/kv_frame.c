@@ -57,7 +57,7 @@ static int body_bytes(unsigned type)
         return KV_FRAME_HELLO_BYTES;
     case KV_FRAME_PROOF:
         return KV_FRAME_PROOF_BYTES;
-    case KV_FRAME_SHARE:
+    case KV_FRAME_MEMORY:
         return 0;
     case KV_FRAME_DATA:
     case KV_FRAME_ANNOUNCE:
@@ -120,7 +120,7 @@ size_t kv_frame_pack(const struct kv_frame *frame, uint8_t out[KV_FRAME_MAX_BYTE
     case KV_FRAME_PROOF:
         memcpy(body, frame->as.proof.mac, sizeof(frame->as.proof.mac));
         break;
-    case KV_FRAME_SHARE:
+    case KV_FRAME_MEMORY:
         break;
     case KV_FRAME_DATA:
         pack_run(frame->as.data.ticket, frame->as.data.layer, frame->as.data.first, frame->as.data.n_pieces,
@@ -227,7 +227,7 @@ static int unpack_body(const uint8_t *body, struct fault *fault, struct kv_frame
     case KV_FRAME_PROOF:
         memcpy(out->as.proof.mac, body, sizeof(out->as.proof.mac));
         return 0;
-    case KV_FRAME_SHARE:
+    case KV_FRAME_MEMORY:
         return 0;
     case KV_FRAME_DATA:
         return unpack_data(body, fault, &out->as.data);

@@ -10,7 +10,7 @@
  *    HELLO     0 version  2 kind  3 side  4 n_layers  8 piece_bytes  16 layout  24 n_blocks  28 n_slots
  *              32 nonce[32]  64 node[64]
  *    PROOF     0 mac[32]
- *    SHARE     (empty; two descriptors travel with it: the arena and the control page)
+ *    MEMORY    (empty; two descriptors travel with it: the arena and the control page)
  *    DATA      0 ticket  8 layer  12 first  16 n_pieces  20 reserved  24 payload_bytes, then the payload,
  *              then a trailer
  *    trailer   0 digest  8 status  12 reserved
@@ -42,7 +42,7 @@
 enum kv_frame_type {
     KV_FRAME_HELLO = 1,
     KV_FRAME_PROOF = 2,
-    KV_FRAME_SHARE = 3,
+    KV_FRAME_MEMORY = 3,
     KV_FRAME_DATA = 4,
     KV_FRAME_ANNOUNCE = 5,
     KV_FRAME_REJECT = 6,

@@ -74,7 +74,7 @@ int kv_frame_rdma_body_bytes(unsigned type)
     return -1;
 }
 
-static bool is_zero(const uint8_t *at, size_t len_bytes)
+static bool kv_frame_rdma_is_zero(const uint8_t *at, size_t len_bytes)
 {
     for (size_t i = 0; i < len_bytes; i++)
         if (at[i] != 0)
@@ -110,7 +110,7 @@ static int unpack_rail(const uint8_t *body, struct fault *fault, struct kv_frame
     memcpy(out->gid, body + RAIL_GID, sizeof(out->gid));
     out->n_receives = get_u32(body + RAIL_N_RECEIVES);
     out->n_regions = get_u32(body + RAIL_N_REGIONS);
-    if (body[RAIL_RESERVED] != 0 || !is_zero(body + RAIL_RESERVED2, RAIL_QPS - RAIL_RESERVED2))
+    if (body[RAIL_RESERVED] != 0 || !kv_frame_rdma_is_zero(body + RAIL_RESERVED2, RAIL_QPS - RAIL_RESERVED2))
         return fault_set(fault, E_PROTO, "KV RAIL: reserved bytes are set");
     if (out->n_rails == 0 || out->n_rails > KV_RDMA_MAX_RAILS || out->index >= out->n_rails ||
         out->n_qps > KV_RDMA_MAX_QPS || out->mtu < 1 || out->mtu > 5 || out->link < KV_RDMA_INFINIBAND ||
@@ -146,8 +146,8 @@ static int unpack_region(const uint8_t *body, struct fault *fault, struct kv_fra
     out->address = get_u64(body + REGION_ADDRESS);
     for (unsigned i = 0; i < KV_RDMA_MAX_QPS; i++)
         out->rkey[i] = get_u32(body + REGION_KEYS + i * 4);
-    if (!is_zero(body + REGION_RESERVED, REGION_INDEX - REGION_RESERVED) ||
-        !is_zero(body + REGION_RESERVED2, REGION_KEYS - REGION_RESERVED2))
+    if (!kv_frame_rdma_is_zero(body + REGION_RESERVED, REGION_INDEX - REGION_RESERVED) ||
+        !kv_frame_rdma_is_zero(body + REGION_RESERVED2, REGION_KEYS - REGION_RESERVED2))
         return fault_set(fault, E_PROTO, "KV REGION: reserved bytes are set");
     if (out->rail >= KV_RDMA_MAX_RAILS || out->index >= KV_RDMA_MAX_REGIONS || out->len_bytes == 0 ||
         out->address > UINT64_MAX - out->len_bytes)
@@ -228,7 +228,7 @@ static int unpack_end(const uint8_t *body, struct fault *fault, struct kv_frame_
     out->rail = body[END_RAIL];
     if (out->rail > KV_RDMA_MAX_RAILS)
         return fault_set(fault, E_PROTO, "KV END of rail %u", out->rail);
-    if (!is_zero(body + END_RESERVED, END_END - END_RESERVED))
+    if (!kv_frame_rdma_is_zero(body + END_RESERVED, END_END - END_RESERVED))
         return fault_set(fault, E_PROTO, "KV END: reserved bytes are set");
     return 0;
 }

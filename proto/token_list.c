@@ -29,7 +29,7 @@ unsigned token_list_width(const uint32_t *ids, size_t n)
 }
 
 /* Four bytes, inline, because the loops below must be tight. */
-static inline void put_id(uint8_t *at, uint32_t id)
+static inline void token_list_put_id(uint8_t *at, uint32_t id)
 {
     id = htole32(id);
     memcpy(at, &id, sizeof(id));
@@ -77,7 +77,7 @@ static void unpack_two(const uint8_t *packed, size_t n, uint32_t *ids)
 static void pack_three(const uint32_t *ids, size_t n, uint8_t *out)
 {
     for (size_t i = 0; i + 1 < n; i++)
-        put_id(out + 3 * i, ids[i]);
+        token_list_put_id(out + 3 * i, ids[i]);
     if (n > 0)
         for (unsigned k = 0; k < 3; k++)
             out[3 * (n - 1) + k] = (uint8_t)(ids[n - 1] >> 8 * k);
@@ -105,7 +105,7 @@ void token_list_pack(const uint32_t *ids, size_t n, unsigned width, uint8_t *out
         pack_three(ids, n, out);
     else
         for (size_t i = 0; i < n; i++)
-            put_id(out + 4 * i, ids[i]);
+            token_list_put_id(out + 4 * i, ids[i]);
 }
 
 int token_list_count(struct bytes packed, uint32_t width, size_t *n_out)

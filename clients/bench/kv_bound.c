@@ -24,7 +24,7 @@ static const uint8_t key[32] = {1};
 static const uint8_t nonce[12] = {2};
 static const uint8_t head[5] = {23, 3, 3, 0x40, 0x11}; /* of a TLS 1.3 record, its additional data */
 
-static uint64_t used_ns(void)
+static uint64_t kv_bound_used_ns(void)
 {
     struct timespec used;
 
@@ -80,10 +80,10 @@ double kv_bound_tls(const struct kv_bench *bench)
 {
     uint64_t (*const pieces[])(const struct kv_bench *) = {kv_reference_seal, kv_reference_open,
                                                            kv_reference_sockets};
-    uint64_t begin_ns = used_ns();
+    uint64_t begin_ns = kv_bound_used_ns();
 
     for (size_t i = 0; i < sizeof(pieces) / sizeof(pieces[0]); i++)
         if (pieces[i](bench) == 0)
             kv_die("the bound of tls could not be measured");
-    return kv_bound_cores() * (double)bench->total_bytes / (double)(used_ns() - begin_ns);
+    return kv_bound_cores() * (double)bench->total_bytes / (double)(kv_bound_used_ns() - begin_ns);
 }

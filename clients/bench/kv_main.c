@@ -58,7 +58,7 @@ void kv_die(const char *format, ...)
     exit(EXIT_FAILED);
 }
 
-static double median(struct series *series)
+static double kv_main_median(struct series *series)
 {
     double value = series_percentile(series, 0.5);
 
@@ -78,8 +78,9 @@ static void add_ends(struct ends *ends, const struct kv_move *move, size_t total
 }
 
 /* False: this kind is not available here. */
-static bool measure(const struct kv_bench *bench, enum kv_kind kind, const char *name, const char *reference,
-                    uint64_t (*reference_ns)(const struct kv_bench *bench), struct row *out)
+static bool kv_main_measure(const struct kv_bench *bench, enum kv_kind kind, const char *name,
+                            const char *reference, uint64_t (*reference_ns)(const struct kv_bench *bench),
+                            struct row *out)
 {
     struct series gbs = {0}, reference_gbs = {0}, fractions = {0}, bounds = {0};
     struct row row = {.name = name, .reference = reference};
@@ -103,18 +104,18 @@ static bool measure(const struct kv_bench *bench, enum kv_kind kind, const char 
             series_add(&bounds, kv_bound_tls(bench));
     }
     kv_pair_close(pair);
-    row.gbs = median(&gbs);
-    row.reference_gbs = median(&reference_gbs);
-    row.fraction = median(&fractions);
-    row.bound_gbs = median(&bounds);
-    row.from_ns = median(&ends.from_ns);
-    row.to_ns = median(&ends.to_ns);
-    row.busy = median(&ends.busy);
+    row.gbs = kv_main_median(&gbs);
+    row.reference_gbs = kv_main_median(&reference_gbs);
+    row.fraction = kv_main_median(&fractions);
+    row.bound_gbs = kv_main_median(&bounds);
+    row.from_ns = kv_main_median(&ends.from_ns);
+    row.to_ns = kv_main_median(&ends.to_ns);
+    row.busy = kv_main_median(&ends.busy);
     *out = row;
     return true;
 }
 
-static void print_row(const struct row *row)
+static void kv_main_print_row(const struct row *row)
 {
     printf("%-9s %6.2f GB/s   %5.1f %% of %6.2f GB/s   %s", row->name, row->gbs, 100 * row->fraction,
            row->reference_gbs, row->reference);
@@ -165,7 +166,7 @@ static const struct line lines[] = {
     {"shm", KV_SHM, "memcpy, one core", kv_reference_memcpy, false},
     {"rdma", KV_RDMA, "sockets between the same arenas", kv_reference_sockets, false}};
 
-static int run(struct kv_bench *bench)
+static int kv_main_run(struct kv_bench *bench)
 {
     bool has_iperf3;
     json_t *root = json_object();
@@ -182,13 +183,14 @@ static int run(struct kv_bench *bench)
         bool is_bare = line->is_of_iperf3 && !has_iperf3;
         struct row row;
 
-        if (!measure(bench, line->kind, line->name, is_bare ? "sockets (no iperf3 here)" : line->reference,
-                     is_bare ? kv_reference_sockets : line->reference_ns, &row)) {
+        if (!kv_main_measure(bench, line->kind, line->name,
+                             is_bare ? "sockets (no iperf3 here)" : line->reference,
+                             is_bare ? kv_reference_sockets : line->reference_ns, &row)) {
             json_object_set_new(root, line->name, json_null());
             continue;
         }
         if (!bench->is_json)
-            print_row(&row);
+            kv_main_print_row(&row);
         add_json(root, &row);
     }
     if (bench->is_json) {
@@ -202,7 +204,7 @@ static int run(struct kv_bench *bench)
     return status;
 }
 
-static void print_help(void)
+static void kv_main_print_help(void)
 {
     printf("usage: baton-bench kv [OPTION]...\n\n"
            "Moves KV between two transport nodes of this process, each with a thread of its own, and sets "
@@ -224,7 +226,8 @@ static void print_help(void)
            "share of the transfer in which the busier of them ran.\n");
 }
 
-static bool read_number(const char *option, const char *text, uint64_t min, uint64_t max, uint64_t *out)
+static bool kv_main_read_number(const char *option, const char *text, uint64_t min, uint64_t max,
+                                uint64_t *out)
 {
     if (!option_u64(BENCH_NAME, option, text, out))
         return false;
@@ -263,13 +266,13 @@ int kv_main(int argc, char **argv)
     while (is_good && (c = getopt_long(argc, argv, "c:h", longs, NULL)) != -1) {
         switch (c) {
         case 'm':
-            is_good = read_number("--mib", optarg, 2, 1 << 20, &mib);
+            is_good = kv_main_read_number("--mib", optarg, 2, 1 << 20, &mib);
             break;
         case 'c':
-            is_good = read_number("--connections", optarg, 1, 8, &n_connections);
+            is_good = kv_main_read_number("--connections", optarg, 1, 8, &n_connections);
             break;
         case 'r':
-            is_good = read_number("--rounds", optarg, 1, KV_MAX_ROUNDS, &n_rounds);
+            is_good = kv_main_read_number("--rounds", optarg, 1, KV_MAX_ROUNDS, &n_rounds);
             break;
         case 'a':
             bench.address = optarg;
@@ -281,7 +284,7 @@ int kv_main(int argc, char **argv)
             bench.is_json = true;
             break;
         case 'h':
-            print_help();
+            kv_main_print_help();
             return finish_output(BENCH_NAME);
         default:
             is_good = false;
@@ -297,5 +300,5 @@ int kv_main(int argc, char **argv)
     bench.n_rounds = (unsigned)n_rounds;
     bench.total_bytes = (size_t)mib << 20;
     log_setup(BENCH_NAME, LOG_LEVEL_WARN, LOG_FORMAT_TEXT);
-    return run(&bench);
+    return kv_main_run(&bench);
 }

@@ -32,7 +32,7 @@ struct kv_pair {
 };
 
 /* Runs on the end's transport thread. */
-static void on_event(void *arg, const struct tr_event *event)
+static void kv_nodes_on_event(void *arg, const struct tr_event *event)
 {
     struct end *end = arg;
     bool has_left = event->kind == TR_PUSH_SENT && event->n_pieces == event->n_total;
@@ -48,7 +48,7 @@ static void on_event(void *arg, const struct tr_event *event)
     sem_post(&end->is_done);
 }
 
-static uint64_t used_ns(const struct end *end)
+static uint64_t kv_nodes_used_ns(const struct end *end)
 {
     struct timespec used = {0};
 
@@ -72,7 +72,7 @@ static void open_end(struct kv_pair *pair, const struct kv_bench *bench, unsigne
         .tls_server = pair->tls != NULL ? tls_server(pair->tls) : NULL,
         .tls_client = pair->tls != NULL ? tls_client(pair->tls) : NULL,
         .tcp_connections = bench->n_connections,
-        .on_event = on_event,
+        .on_event = kv_nodes_on_event,
         .on_event_arg = end};
     struct fault fault;
 
@@ -130,7 +130,7 @@ struct kv_move kv_pair_move(struct kv_pair *pair, const struct kv_bench *bench)
                                .address =
                                    pair->kind == TR_SHM ? tr_node_unix_path(to) : tr_node_tcp_address(to),
                                .ticket = id};
-    struct kv_move move = {.used_ns = {used_ns(&pair->ends[0]), used_ns(&pair->ends[1])}};
+    struct kv_move move = {.used_ns = {kv_nodes_used_ns(&pair->ends[0]), kv_nodes_used_ns(&pair->ends[1])}};
     uint64_t begin_ns = clock_now_ns();
 
     if (tr_open_ticket(to, id, pair->blocks, pair->n_blocks) != 0 ||
@@ -144,7 +144,7 @@ struct kv_move kv_pair_move(struct kv_pair *pair, const struct kv_bench *bench)
             ; /* a signal */
     move.took_ns = pair->arrived_ns - begin_ns;
     for (unsigned i = 0; i < 2; i++)
-        move.used_ns[i] = used_ns(&pair->ends[i]) - move.used_ns[i];
+        move.used_ns[i] = kv_nodes_used_ns(&pair->ends[i]) - move.used_ns[i];
     tr_stop_push(from, id);
     tr_close_ticket(to, id);
     check_and_clear(from, bench);

@@ -150,7 +150,7 @@ uint64_t kv_reference_sockets(const struct kv_bench *bench)
 
 /* ---- iperf3 ---- */
 
-static pid_t start(char *const argv[], int out)
+static pid_t kv_reference_start(char *const argv[], int out)
 {
     posix_spawn_file_actions_t actions;
     pid_t pid = -1;
@@ -198,13 +198,13 @@ uint64_t kv_reference_iperf3(const struct kv_bench *bench)
     close(listen_on_loopback(&number)); /* the port is free now; another process is unlikely to take it */
     snprintf(port, sizeof(port), "%u", (unsigned)number);
     snprintf(n, sizeof(n), "%u", bench->n_connections);
-    server_pid = start(server, -1);
+    server_pid = kv_reference_start(server, -1);
     if (server_pid < 0)
         return 0;
     for (unsigned tries = 0; tries < 20 && bytes_per_s <= 0; tries++) { /* until the server listens */
         if (pipe2(fds, O_CLOEXEC) != 0)
             break;
-        client_pid = start(client, fds[1]);
+        client_pid = kv_reference_start(client, fds[1]);
         close(fds[1]);
         bytes_per_s = client_pid < 0 ? 0 : read_rate(fds[0]);
         close(fds[0]);

@@ -85,7 +85,7 @@ static int64_t count_tokens(struct bench *bench, unsigned n_times, uint64_t *n_w
     return tokens;
 }
 
-static void calibrate(struct bench *bench)
+static void bench_main_calibrate(struct bench *bench)
 {
     uint64_t n_few;
     uint64_t n_many;
@@ -105,7 +105,7 @@ static void calibrate(struct bench *bench)
         bench->maker.overhead_tokens = 0;
 }
 
-static int prepare(struct bench *bench)
+static int bench_main_prepare(struct bench *bench)
 {
     const struct bench_opts *opts = &bench->opts;
     const struct server_opts server = {
@@ -120,13 +120,13 @@ static int prepare(struct bench *bench)
     if (rc == EXIT_DONE)
         rc = server_model(&bench->server, opts->model, &bench->model);
     if (rc == EXIT_DONE) {
-        calibrate(bench);
+        bench_main_calibrate(bench);
         plan_init(&bench->plan, opts, &bench->trace);
     }
     return rc;
 }
 
-static int print_report(struct bench *bench, bool is_interrupted)
+static int bench_main_print_report(struct bench *bench, bool is_interrupted)
 {
     const struct report report = {.opts = &bench->opts,
                                   .model = bench->model,
@@ -144,7 +144,7 @@ static int print_report(struct bench *bench, bool is_interrupted)
     return status == EXIT_DONE ? finish_output(BENCH_NAME) : status;
 }
 
-static int measure(struct bench *bench)
+static int bench_main_measure(struct bench *bench)
 {
     char path[SERVER_PATH_BYTES];
     const struct run_opts run = {.bench = &bench->opts,
@@ -162,7 +162,7 @@ static int measure(struct bench *bench)
     rc = run_bench(&run, &bench->tally);
     if (rc < 0 && rc != E_CANCELLED)
         complain(BENCH_NAME, "the run broke off: %s", err_text(rc));
-    status = print_report(bench, rc == E_CANCELLED);
+    status = bench_main_print_report(bench, rc == E_CANCELLED);
     if (status != EXIT_DONE)
         return status;
     return (rc == 0 || rc == E_CANCELLED) && bench->tally.n_whole > 0 ? EXIT_DONE : EXIT_FAILED;
@@ -179,9 +179,9 @@ int main(int argc, char **argv)
     if (bench_options_read(argc, argv, &bench.opts, &status) == 0)
         return status;
     raise_descriptor_limit();
-    status = prepare(&bench);
+    status = bench_main_prepare(&bench);
     if (status == EXIT_DONE)
-        status = measure(&bench);
+        status = bench_main_measure(&bench);
     server_close(&bench.server);
     trace_fini(&bench.trace);
     tally_fini(&bench.tally);

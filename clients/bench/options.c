@@ -53,7 +53,7 @@ static const struct option options_long[] = {{"url", required_argument, NULL, 'u
                                              {"version", no_argument, NULL, 'V'},
                                              {NULL, 0, NULL, 0}};
 
-static void print_help(void)
+static void bench_options_print_help(void)
 {
     printf(
         "usage: baton-bench [OPTION]...\n"
@@ -108,7 +108,7 @@ static bool read_range(const char *option, const char *text, struct bench_range 
     return true;
 }
 
-static bool read_count(const char *option, const char *text, uint64_t max, uint64_t *out)
+static bool bench_options_read_count(const char *option, const char *text, uint64_t max, uint64_t *out)
 {
     if (!option_u64(BENCH_NAME, option, text, out))
         return false;
@@ -138,7 +138,7 @@ static int read_load(int c, struct bench_opts *opts, unsigned *n_loads)
     case 'c':
         ++*n_loads;
         opts->load = BENCH_CLOSED;
-        is_good = read_count("--concurrency", optarg, MAX_CONCURRENCY, &count);
+        is_good = bench_options_read_count("--concurrency", optarg, MAX_CONCURRENCY, &count);
         opts->concurrency = (uint32_t)count;
         return is_good;
     case 'r':
@@ -153,7 +153,7 @@ static int read_load(int c, struct bench_opts *opts, unsigned *n_loads)
     case OPT_SPEED:
         return read_positive("--speed", optarg, &opts->speed);
     case 'n':
-        return read_count("--requests", optarg, UINT64_MAX, &opts->n_requests);
+        return bench_options_read_count("--requests", optarg, UINT64_MAX, &opts->n_requests);
     case 'd':
         return option_duration(BENCH_NAME, "--duration", optarg, &opts->duration_ns);
     case 'p':
@@ -161,13 +161,13 @@ static int read_load(int c, struct bench_opts *opts, unsigned *n_loads)
     case 'a':
         return read_range("--answer-tokens", optarg, &opts->answer);
     case OPT_SHARED:
-        is_good = read_count("--shared-prefix-tokens", optarg, MAX_TOKENS, &count);
+        is_good = bench_options_read_count("--shared-prefix-tokens", optarg, MAX_TOKENS, &count);
         opts->shared_prefix_tokens = (uint32_t)count;
         return is_good;
     case OPT_SEED:
-        return read_count("--seed", optarg, UINT64_MAX, &opts->seed);
+        return bench_options_read_count("--seed", optarg, UINT64_MAX, &opts->seed);
     case OPT_WARMUP:
-        return read_count("--warmup", optarg, UINT64_MAX, &opts->n_warmup);
+        return bench_options_read_count("--warmup", optarg, UINT64_MAX, &opts->n_warmup);
     default:
         return -1;
     }
@@ -201,7 +201,7 @@ static int read_rest(int c, struct bench_opts *opts)
     }
 }
 
-static int complete(struct bench_opts *opts, unsigned n_loads)
+static int bench_options_complete(struct bench_opts *opts, unsigned n_loads)
 {
     if (n_loads > 1)
         return complain_usage(BENCH_NAME, "--concurrency, --rate and --trace exclude each other");
@@ -246,7 +246,7 @@ int bench_options_read(int argc, char **argv, struct bench_opts *opts, int *stat
 
         if (c == 'h' || c == 'V') {
             if (c == 'h')
-                print_help();
+                bench_options_print_help();
             else
                 printf("%s %s\n", BENCH_NAME, PACKAGE_VERSION);
             *status_out = finish_output(BENCH_NAME);
@@ -263,6 +263,6 @@ int bench_options_read(int argc, char **argv, struct bench_opts *opts, int *stat
     if (optind < argc)
         *status_out = complain_usage(BENCH_NAME, "unexpected argument: %s", argv[optind]);
     else
-        *status_out = complete(opts, n_loads);
+        *status_out = bench_options_complete(opts, n_loads);
     return *status_out == EXIT_DONE;
 }

@@ -27,7 +27,7 @@ enum { N_WORDS = sizeof(words) / sizeof(words[0]) };
 
 enum stream_kind { STREAM_PREFIX = 1, STREAM_BLOCK, STREAM_OWN };
 
-static uint64_t stream_of(uint64_t seed, enum stream_kind kind, uint64_t number)
+static uint64_t plan_stream_of(uint64_t seed, enum stream_kind kind, uint64_t number)
 {
     uint32_t out[4];
 
@@ -35,7 +35,7 @@ static uint64_t stream_of(uint64_t seed, enum stream_kind kind, uint64_t number)
     return (uint64_t)out[0] << 32 | out[1];
 }
 
-static int put_word(const char *word, struct buf *out)
+static int plan_put_word(const char *word, struct buf *out)
 {
     if (out->len_bytes > 0)
         buf_append_byte(out, ' ');
@@ -46,7 +46,7 @@ uint64_t prompt_put_sample(unsigned n_times, struct buf *out)
 {
     for (unsigned i = 0; i < n_times; i++)
         for (size_t w = 0; w < N_WORDS; w++)
-            put_word(words[w], out);
+            plan_put_word(words[w], out);
     return (uint64_t)n_times * N_WORDS;
 }
 
@@ -57,7 +57,7 @@ static int put_words(uint64_t stream, uint64_t n_words, struct buf *out)
 
     rng_init(&rng, stream);
     for (uint64_t i = 0; i < n_words && rc == 0; i++)
-        rc = put_word(words[rng_below(&rng, N_WORDS)], out);
+        rc = plan_put_word(words[rng_below(&rng, N_WORDS)], out);
     return rc;
 }
 
@@ -71,7 +71,7 @@ struct filling {
 
 /* Appends up to n_tokens more of one kind.  The request's own part has at least one word, so no prompt is
  * empty. */
-static int fill(struct filling *filling, uint64_t stream, uint32_t n_tokens, bool is_own)
+static int plan_fill(struct filling *filling, uint64_t stream, uint32_t n_tokens, bool is_own)
 {
     double wanted;
     uint64_t n_words = 0;
@@ -95,12 +95,13 @@ int prompt_put(const struct prompt_maker *maker, const struct planned *planned, 
     int rc = 0;
 
     if (maker->shared_prefix_tokens > 0)
-        rc = fill(&filling, stream_of(maker->seed, STREAM_PREFIX, 0), maker->shared_prefix_tokens, false);
+        rc = plan_fill(&filling, plan_stream_of(maker->seed, STREAM_PREFIX, 0), maker->shared_prefix_tokens,
+                       false);
     for (uint32_t i = 0; i < planned->n_blocks && rc == 0; i++)
-        rc = fill(&filling, stream_of(maker->seed, STREAM_BLOCK, planned->block_ids[i]), TRACE_BLOCK_TOKENS,
-                  false);
+        rc = plan_fill(&filling, plan_stream_of(maker->seed, STREAM_BLOCK, planned->block_ids[i]),
+                       TRACE_BLOCK_TOKENS, false);
     if (rc == 0)
-        rc = fill(&filling, stream_of(maker->seed, STREAM_OWN, planned->index), filling.left, true);
+        rc = plan_fill(&filling, plan_stream_of(maker->seed, STREAM_OWN, planned->index), filling.left, true);
     return rc;
 }
 
@@ -112,12 +113,12 @@ void plan_init(struct plan *plan, const struct bench_opts *opts, const struct tr
     rng_init(&plan->rng, opts->seed);
 }
 
-static uint32_t draw(struct rng *rng, const struct bench_range *range)
+static uint32_t plan_draw(struct rng *rng, const struct bench_range *range)
 {
     return range->low + (uint32_t)rng_below(rng, (uint64_t)range->high - range->low + 1);
 }
 
-static uint32_t clamp(uint32_t tokens, const struct bench_range *range)
+static uint32_t plan_clamp(uint32_t tokens, const struct bench_range *range)
 {
     if (range->high > 0 && tokens > range->high)
         tokens = range->high;
@@ -129,8 +130,8 @@ static void plan_from_trace(const struct plan *plan, struct planned *out)
     const struct trace_entry *entry = &plan->trace->entries[plan->n_given];
 
     out->at_ns = (uint64_t)((double)entry->at_ns / plan->opts->speed);
-    out->prompt_tokens = clamp(entry->prompt_tokens, &plan->opts->prompt);
-    out->answer_tokens = clamp(entry->answer_tokens, &plan->opts->answer);
+    out->prompt_tokens = plan_clamp(entry->prompt_tokens, &plan->opts->prompt);
+    out->answer_tokens = plan_clamp(entry->answer_tokens, &plan->opts->answer);
     out->n_blocks = entry->n_blocks;
     out->block_ids = entry->n_blocks > 0 ? plan->trace->block_ids + entry->first_block : NULL;
 }
@@ -147,8 +148,8 @@ bool plan_next(struct plan *plan, struct planned *out)
             return false;
         plan_from_trace(plan, &planned);
     } else {
-        planned.prompt_tokens = draw(&plan->rng, &opts->prompt);
-        planned.answer_tokens = draw(&plan->rng, &opts->answer);
+        planned.prompt_tokens = plan_draw(&plan->rng, &opts->prompt);
+        planned.answer_tokens = plan_draw(&plan->rng, &opts->answer);
         if (opts->load == BENCH_POISSON) {
             plan->at_s += -log1p(-rng_unit(&plan->rng)) / opts->rate_per_s;
             planned.at_ns = (uint64_t)(plan->at_s * (double)NS_PER_S);

@@ -37,26 +37,26 @@ static void list_figures(struct tally *tally, struct figure out[N_FIGURES])
         out[i] = all[i];
 }
 
-static double share(uint64_t part, uint64_t whole)
+static double report_share(uint64_t part, uint64_t whole)
 {
     return whole > 0 ? (double)part / (double)whole : 0;
 }
 
-static double seconds_of(const struct tally *tally)
+static double report_seconds_of(const struct tally *tally)
 {
     return tally->ended_ns > tally->began_ns ? (double)(tally->ended_ns - tally->began_ns) / 1e9 : 0;
 }
 
 static double per_s(const struct tally *tally, uint64_t count)
 {
-    double seconds = seconds_of(tally);
+    double seconds = report_seconds_of(tally);
 
     return seconds > 0 ? (double)count / seconds : 0;
 }
 
 /* ---- table ---- */
 
-static void put_load(const struct bench_opts *opts, struct buf *out)
+static void report_put_load(const struct bench_opts *opts, struct buf *out)
 {
     switch (opts->load) {
     case BENCH_CLOSED:
@@ -95,7 +95,7 @@ static void put_counts(const struct tally *tally, struct buf *out)
         buf_printf(out, ", %" PRIu64 " broken off", tally->n_cut);
     if (tally->n_warmup > 0)
         buf_printf(out, " (and %" PRIu64 " to warm up)", tally->n_warmup);
-    buf_printf(out, " in %.2f s\n", seconds_of(tally));
+    buf_printf(out, " in %.2f s\n", report_seconds_of(tally));
     buf_printf(out, "throughput %.2f requests/s, %.1f prompt tokens/s, %.1f answer tokens/s\n\n",
                per_s(tally, tally->n_whole), per_s(tally, tally->prompt_tokens),
                per_s(tally, tally->answer_tokens));
@@ -129,17 +129,18 @@ static void put_shares(const struct bench_opts *opts, const struct tally *tally,
     buf_printf(out,
                "objectives TTFT <= %s and %s per token: %.1f %% of requests kept both (%.1f %%, %.1f %%); "
                "%.2f good requests/s\n",
-               ttft, itl, 100 * share(tally->n_both_kept, n), 100 * share(tally->n_ttft_kept, n),
-               100 * share(tally->n_itl_kept, n), per_s(tally, tally->n_both_kept));
-    if (tally->n_proofs > 0)
+               ttft, itl, 100 * report_share(tally->n_both_kept, n),
+               100 * report_share(tally->n_ttft_kept, n), 100 * report_share(tally->n_itl_kept, n),
+               per_s(tally, tally->n_both_kept));
+    if (tally->n_served > 0)
         buf_printf(out,
                    "handed off %.1f %% of answers (%" PRIu64 " of %" PRIu64 "); %" PRIu64
                    " redispatched, %" PRIu64 " preempted\n",
-                   100 * share(tally->n_handed_off, tally->n_proofs), tally->n_handed_off, tally->n_proofs,
-                   tally->n_redispatched, tally->n_preempted);
+                   100 * report_share(tally->n_handed_off, tally->n_served), tally->n_handed_off,
+                   tally->n_served, tally->n_redispatched, tally->n_preempted);
     buf_printf(out, "prompts    %" PRIu64 " tokens: %.1f %% reused from caches", tally->prompt_tokens,
-               100 * share(tally->reused_tokens, tally->prompt_tokens));
-    if (tally->n_proofs > 0)
+               100 * report_share(tally->reused_tokens, tally->prompt_tokens));
+    if (tally->n_served > 0)
         buf_printf(out, ", %" PRIu64 " computed, %" PRIu64 " transferred", tally->computed_tokens,
                    tally->transferred_tokens);
     buf_printf(out, "\nanswers    %" PRIu64 " tokens\n", tally->answer_tokens);
@@ -151,7 +152,7 @@ int report_put_table(const struct report *report, struct buf *out)
 
     buf_printf(out, "%s, model %s%s\nload       ", report->opts->url, report->model,
                report->is_interrupted ? " (interrupted)" : "");
-    put_load(report->opts, out);
+    report_put_load(report->opts, out);
     buf_append_str(out, "\n");
     put_lengths(report->opts, out);
     put_counts(tally, out);
@@ -201,14 +202,14 @@ static json_t *json_of_counts(const struct report *report)
     return json_pack("{s:I, s:I, s:I, s:I, s:I, s:b, s:f}", "sent", (json_int_t)tally->n_sent, "whole",
                      (json_int_t)tally->n_whole, "failed", (json_int_t)tally->n_failed, "broken_off",
                      (json_int_t)tally->n_cut, "warmup", (json_int_t)tally->n_warmup, "interrupted",
-                     report->is_interrupted, "seconds", seconds_of(tally));
+                     report->is_interrupted, "seconds", report_seconds_of(tally));
 }
 
 static json_t *json_of_server(const struct tally *tally)
 {
-    return json_pack("{s:I, s:f, s:f, s:I, s:I}", "proofs", (json_int_t)tally->n_proofs, "handed_off_share",
-                     share(tally->n_handed_off, tally->n_proofs), "reused_share",
-                     share(tally->reused_tokens, tally->prompt_tokens), "redispatched",
+    return json_pack("{s:I, s:f, s:f, s:I, s:I}", "with_serving_stats", (json_int_t)tally->n_served,
+                     "handed_off_share", report_share(tally->n_handed_off, tally->n_served), "reused_share",
+                     report_share(tally->reused_tokens, tally->prompt_tokens), "redispatched",
                      (json_int_t)tally->n_redispatched, "preempted", (json_int_t)tally->n_preempted);
 }
 
@@ -225,9 +226,10 @@ static json_t *json_of_objectives(const struct bench_opts *opts, const struct ta
     uint64_t n = tally->n_whole + tally->n_failed;
 
     return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f}", "ttft_ms", (double)opts->ttft_slo_ns / 1e6, "itl_ms",
-                     (double)opts->itl_slo_ns / 1e6, "kept_share", share(tally->n_both_kept, n),
-                     "ttft_kept_share", share(tally->n_ttft_kept, n), "itl_kept_share",
-                     share(tally->n_itl_kept, n), "good_requests_per_s", per_s(tally, tally->n_both_kept));
+                     (double)opts->itl_slo_ns / 1e6, "kept_share", report_share(tally->n_both_kept, n),
+                     "ttft_kept_share", report_share(tally->n_ttft_kept, n), "itl_kept_share",
+                     report_share(tally->n_itl_kept, n), "good_requests_per_s",
+                     per_s(tally, tally->n_both_kept));
 }
 
 int report_put_json(const struct report *report, struct buf *out)

@@ -62,12 +62,12 @@ static void send_due(void *arg);
 
 /* ---- one request ---- */
 
-static double ms(uint64_t ns)
+static double run_ms(uint64_t ns)
 {
     return (double)ns / 1e6;
 }
 
-static void on_piece(void *arg, enum answer_part part, struct bytes text)
+static void run_on_piece(void *arg, enum answer_part part, struct bytes text)
 {
     struct ask *ask = arg;
     struct run *run = ask->run;
@@ -78,38 +78,38 @@ static void on_piece(void *arg, enum answer_part part, struct bytes text)
     run->n_pieces++;
     if (ask->first_ns == 0) {
         ask->first_ns = now_ns;
-        rate_observe(&run->ttft_ms, ms(now_ns - ask->sent_ns), 0.1);
+        rate_observe(&run->ttft_ms, run_ms(now_ns - ask->sent_ns), 0.1);
     } else {
-        rate_observe(&run->gap_ms, ms(now_ns - ask->last_ns), 0.02);
+        rate_observe(&run->gap_ms, run_ms(now_ns - ask->last_ns), 0.02);
         if (ask->is_counted)
-            series_add(&run->tally->itl, ms(now_ns - ask->last_ns));
+            series_add(&run->tally->itl, run_ms(now_ns - ask->last_ns));
     }
     ask->last_ns = now_ns;
 }
 
-static void count_proof(struct tally *tally, const struct answer *answer)
+static void count_serving(struct tally *tally, const struct answer *answer)
 {
-    const struct answer_proof *proof = &answer->proof;
+    const struct answer_serving *serving = &answer->serving;
 
     tally->answer_tokens += answer->output_tokens;
-    if (!proof->is_there) {
+    if (!serving->is_there) {
         tally->prompt_tokens +=
             answer->input_tokens + answer->cache_read_tokens + answer->cache_creation_tokens;
         tally->reused_tokens += answer->cache_read_tokens;
         return;
     }
-    tally->n_proofs++;
-    tally->n_handed_off += proof->transferred > 0;
-    tally->n_redispatched += proof->redispatched;
-    tally->n_preempted += proof->preempted;
-    tally->prompt_tokens += proof->prompt;
-    tally->computed_tokens += proof->computed;
-    tally->reused_tokens += proof->reused;
-    tally->transferred_tokens += proof->transferred;
-    series_add(&tally->queue, proof->queue_ms);
-    series_add(&tally->prefill, proof->prefill_ms);
-    series_add(&tally->transfer, proof->transfer_ms);
-    series_add(&tally->decode, proof->decode_ms);
+    tally->n_served++;
+    tally->n_handed_off += serving->transferred > 0;
+    tally->n_redispatched += serving->redispatched;
+    tally->n_preempted += serving->preempted;
+    tally->prompt_tokens += serving->prompt;
+    tally->computed_tokens += serving->computed;
+    tally->reused_tokens += serving->reused;
+    tally->transferred_tokens += serving->transferred;
+    series_add(&tally->queue, serving->queue_ms);
+    series_add(&tally->prefill, serving->prefill_ms);
+    series_add(&tally->transfer, serving->transfer_ms);
+    series_add(&tally->decode, serving->decode_ms);
 }
 
 static void count_whole(struct run *run, const struct ask *ask, const struct answer *answer, uint64_t now_ns)
@@ -121,34 +121,34 @@ static void count_whole(struct run *run, const struct ask *ask, const struct ans
     bool keeps_itl;
 
     if (answer->output_tokens > 1 && ask->first_ns > 0) {
-        per_token_ms = ms(ask->last_ns - first_ns) / (double)(answer->output_tokens - 1);
+        per_token_ms = run_ms(ask->last_ns - first_ns) / (double)(answer->output_tokens - 1);
         series_add(&tally->per_token, per_token_ms);
     }
-    keeps_itl = per_token_ms <= ms(run->opts->bench->itl_slo_ns);
-    series_add(&tally->ttft, ms(first_ns - ask->sent_ns));
-    series_add(&tally->e2e, ms(now_ns - ask->sent_ns));
+    keeps_itl = per_token_ms <= run_ms(run->opts->bench->itl_slo_ns);
+    series_add(&tally->ttft, run_ms(first_ns - ask->sent_ns));
+    series_add(&tally->e2e, run_ms(now_ns - ask->sent_ns));
     tally->n_whole++;
     tally->n_ttft_kept += keeps_ttft;
     tally->n_itl_kept += keeps_itl;
     tally->n_both_kept += keeps_ttft && keeps_itl;
-    count_proof(tally, answer);
+    count_serving(tally, answer);
 }
 
-static void ask_free(struct ask *ask)
+static void run_ask_free(struct ask *ask)
 {
     list_remove(&ask->in_live);
     ask->run->n_live--;
     free(ask);
 }
 
-static void finish(struct run *run, int result)
+static void run_finish(struct run *run, int result)
 {
     run->is_over = true;
     run->result = result;
     ev_loop_stop(run->opts->loop);
 }
 
-static void on_over(void *arg, const struct answer *answer)
+static void run_on_over(void *arg, const struct answer *answer)
 {
     struct ask *ask = arg;
     struct run *run = ask->run;
@@ -165,13 +165,13 @@ static void on_over(void *arg, const struct answer *answer)
             tally_error(run->tally, answer->error_type, answer->error_text);
         }
     }
-    ask_free(ask);
+    run_ask_free(ask);
     if (run->is_over)
         return;
     if (run->opts->bench->load == BENCH_CLOSED)
         send_due(run);
     if (!run->has_next && run->n_live == 0 && !run->is_over)
-        finish(run, 0);
+        run_finish(run, 0);
 }
 
 /* ---- sending ---- */
@@ -203,8 +203,8 @@ static int send_one(struct run *run, const struct planned *planned)
                                  .path = opts->path,
                                  .fields = opts->fields,
                                  .timeout_ns = opts->bench->timeout_ns,
-                                 .on_piece = on_piece,
-                                 .on_over = on_over};
+                                 .on_piece = run_on_piece,
+                                 .on_over = run_on_over};
     struct ask *ask = calloc(1, sizeof(*ask));
     struct buf body = {0};
     int rc = ask == NULL ? E_NOMEM : put_body(run, planned, &body);
@@ -232,7 +232,7 @@ static int send_one(struct run *run, const struct planned *planned)
     if (run->tally->n_sent++ == 0)
         run->tally->began_ns = ask->sent_ns;
     if (opts->bench->load != BENCH_CLOSED)
-        series_add(&run->tally->lag, ms(ask->sent_ns - run->began_ns) - ms(planned->at_ns));
+        series_add(&run->tally->lag, run_ms(ask->sent_ns - run->began_ns) - run_ms(planned->at_ns));
     return 0;
 }
 
@@ -272,18 +272,18 @@ static void send_due(void *arg)
         }
         rc = send_one(run, &run->next);
         if (rc < 0) {
-            finish(run, rc);
+            run_finish(run, rc);
             return;
         }
         run->has_next = plan_next(run->opts->plan, &run->next);
     }
     if (!run->has_next && run->n_live == 0)
-        finish(run, run->result);
+        run_finish(run, run->result);
 }
 
 /* ---- progress ---- */
 
-static void on_progress(void *arg)
+static void run_on_progress(void *arg)
 {
     struct run *run = arg;
     uint64_t now_ns = clock_now_ns();
@@ -301,11 +301,11 @@ static void on_progress(void *arg)
     run->n_pieces_shown = run->n_pieces;
 }
 
-static void on_interrupt(void *arg)
+static void run_on_interrupt(void *arg)
 {
     struct run *run = arg;
 
-    finish(run, E_CANCELLED);
+    run_finish(run, E_CANCELLED);
 }
 
 /* Requests that still run at the end are cancelled, and counted as such. */
@@ -321,7 +321,7 @@ static void cut_live(struct run *run)
             run->tally->n_cut++;
             run->tally->ended_ns = clock_now_ns();
         }
-        ask_free(ask);
+        run_ask_free(ask);
     }
 }
 
@@ -332,9 +332,9 @@ int run_bench(const struct run_opts *opts, struct tally *tally)
 
     list_init(&run.live);
     if (rc == 0)
-        rc = ev_timer_new(opts->loop, on_progress, &run, &run.progress);
+        rc = ev_timer_new(opts->loop, run_on_progress, &run, &run.progress);
     if (rc == 0)
-        rc = ev_signal_new(opts->loop, SIGINT, on_interrupt, &run, &run.interrupt);
+        rc = ev_signal_new(opts->loop, SIGINT, run_on_interrupt, &run, &run.interrupt);
     if (rc == 0) {
         run.began_ns = run.shown_ns = clock_now_ns();
         ev_timer_repeat(run.progress, run.is_terminal ? NS_PER_S / 2 : 10 * NS_PER_S);

@@ -39,7 +39,7 @@ double series_mean(const struct series *series)
     return series->n > 0 ? series->sum / (double)series->n : 0;
 }
 
-static int by_value(const void *a, const void *b)
+static int stats_by_value(const void *a, const void *b)
 {
     float x = *(const float *)a;
     float y = *(const float *)b;
@@ -56,7 +56,7 @@ double series_percentile(struct series *series, double q)
     if (series->n == 0)
         return 0;
     if (series->n_sorted != series->n)
-        qsort(series->values, series->n, sizeof(series->values[0]), by_value);
+        qsort(series->values, series->n, sizeof(series->values[0]), stats_by_value);
     series->n_sorted = series->n;
     at = fmin(fmax(q, 0), 1) * (double)(series->n - 1);
     below = (size_t)at;

@@ -37,7 +37,7 @@ struct tally { /* of counted requests; times in ms */
     struct series lag;                              /* delay from the planned to the real time of sending */
     uint64_t n_sent, n_whole, n_failed, n_cut;      /* n_cut: cancelled at the end of the run */
     uint64_t n_warmup;                              /* counted nowhere else */
-    uint64_t n_proofs, n_handed_off, n_redispatched, n_preempted;
+    uint64_t n_served, n_handed_off, n_redispatched, n_preempted;
     uint64_t n_ttft_kept, n_itl_kept, n_both_kept;
     uint64_t prompt_tokens, computed_tokens, reused_tokens, transferred_tokens, answer_tokens;
     uint64_t began_ns, ended_ns; /* first sent, last ended */

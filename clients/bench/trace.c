@@ -37,7 +37,7 @@ void trace_fini(struct trace *trace)
     *trace = (struct trace){0};
 }
 
-static int add_entry(struct builder *builder, struct trace_entry entry)
+static int trace_add_entry(struct builder *builder, struct trace_entry entry)
 {
     struct trace *trace = &builder->trace;
 
@@ -86,7 +86,7 @@ static int64_t days_of(int64_t year, unsigned month, unsigned day)
     return era * 146097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719468;
 }
 
-static bool take_number(struct bytes text, size_t *at, size_t n_digits, unsigned *out)
+static bool trace_take_number(struct bytes text, size_t *at, size_t n_digits, unsigned *out)
 {
     unsigned value = 0;
 
@@ -104,7 +104,7 @@ static bool take_number(struct bytes text, size_t *at, size_t n_digits, unsigned
     return true;
 }
 
-static bool take_char(struct bytes text, size_t *at, const char *any_of)
+static bool trace_take_char(struct bytes text, size_t *at, const char *any_of)
 {
     if (*at >= text.len_bytes || text.data[*at] == '\0' || strchr(any_of, text.data[*at]) == NULL)
         return false;
@@ -113,26 +113,26 @@ static bool take_char(struct bytes text, size_t *at, const char *any_of)
 }
 
 /* "2023-11-16 18:17:03.9799600"; also with 'T', without a fraction, or with "Z" or "+00:00" at the end. */
-static bool parse_time(struct bytes text, uint64_t *ns_out)
+static bool trace_parse_time(struct bytes text, uint64_t *ns_out)
 {
     unsigned year, month, day, hour, minute, second, digit;
     uint64_t fraction_ns = 0;
     size_t at = 0;
 
-    if (!take_number(text, &at, 4, &year) || !take_char(text, &at, "-") ||
-        !take_number(text, &at, 2, &month) || !take_char(text, &at, "-") ||
-        !take_number(text, &at, 2, &day) || !take_char(text, &at, " T") ||
-        !take_number(text, &at, 2, &hour) || !take_char(text, &at, ":") ||
-        !take_number(text, &at, 2, &minute) || !take_char(text, &at, ":") ||
-        !take_number(text, &at, 2, &second))
+    if (!trace_take_number(text, &at, 4, &year) || !trace_take_char(text, &at, "-") ||
+        !trace_take_number(text, &at, 2, &month) || !trace_take_char(text, &at, "-") ||
+        !trace_take_number(text, &at, 2, &day) || !trace_take_char(text, &at, " T") ||
+        !trace_take_number(text, &at, 2, &hour) || !trace_take_char(text, &at, ":") ||
+        !trace_take_number(text, &at, 2, &minute) || !trace_take_char(text, &at, ":") ||
+        !trace_take_number(text, &at, 2, &second))
         return false;
     if (year < 1970 || month < 1 || month > 12 || day < 1 || day > 31 || hour > 23 || minute > 59 ||
         second > 60)
         return false;
-    if (take_char(text, &at, "."))
-        for (uint64_t unit = NS_PER_S / 10; take_number(text, &at, 1, &digit); unit /= 10)
+    if (trace_take_char(text, &at, "."))
+        for (uint64_t unit = NS_PER_S / 10; trace_take_number(text, &at, 1, &digit); unit /= 10)
             fraction_ns += unit * digit;
-    if (!take_char(text, &at, "Z") && text.len_bytes - at == 6)
+    if (!trace_take_char(text, &at, "Z") && text.len_bytes - at == 6)
         at += bytes_equal(bytes_of(text.data + at, 6), bytes_str("+00:00")) ? 6 : 0;
     *ns_out = (((uint64_t)days_of(year, month, day) * 24 + hour) * 60 + minute) * 60 * NS_PER_S +
               second * NS_PER_S + fraction_ns;
@@ -157,13 +157,13 @@ static int take_azure_line(struct builder *builder, struct bytes line, const cha
     size_t at = 0;
 
     *why = "wants a time and two numbers of tokens";
-    if (!parse_time(next_cell(line, &at), &entry.at_ns) || str_to_u64(next_cell(line, &at), &prompt) < 0 ||
-        str_to_u64(next_cell(line, &at), &answer) < 0 || at != line.len_bytes || prompt > MAX_TOKENS ||
-        answer > MAX_TOKENS)
+    if (!trace_parse_time(next_cell(line, &at), &entry.at_ns) ||
+        str_to_u64(next_cell(line, &at), &prompt) < 0 || str_to_u64(next_cell(line, &at), &answer) < 0 ||
+        at != line.len_bytes || prompt > MAX_TOKENS || answer > MAX_TOKENS)
         return E_FORMAT;
     entry.prompt_tokens = (uint32_t)prompt;
     entry.answer_tokens = (uint32_t)answer;
-    return add_entry(builder, entry);
+    return trace_add_entry(builder, entry);
 }
 
 /* ---- Mooncake ---- */
@@ -205,7 +205,7 @@ static int take_object(struct builder *builder, const json_t *object, const char
     entry.at_ns = at_ms * NS_PER_MS;
     entry.prompt_tokens = (uint32_t)prompt;
     entry.answer_tokens = (uint32_t)answer;
-    return add_entry(builder, entry);
+    return trace_add_entry(builder, entry);
 }
 
 static int take_mooncake_line(struct builder *builder, struct bytes line, const char **why)
@@ -222,7 +222,7 @@ static int take_mooncake_line(struct builder *builder, struct bytes line, const 
 
 /* ---- files ---- */
 
-static int by_time(const void *a, const void *b)
+static int trace_by_time(const void *a, const void *b)
 {
     const struct trace_entry *x = a;
     const struct trace_entry *y = b;
@@ -230,20 +230,20 @@ static int by_time(const void *a, const void *b)
     return x->at_ns < y->at_ns ? -1 : x->at_ns > y->at_ns;
 }
 
-static int finish(const char *name, struct trace *trace, struct fault *fault)
+static int trace_finish(const char *name, struct trace *trace, struct fault *fault)
 {
     uint64_t first_ns;
 
     if (trace->n_entries == 0)
         return fault_set(fault, E_FORMAT, "%s: no requests in it", name);
-    qsort(trace->entries, trace->n_entries, sizeof(trace->entries[0]), by_time);
+    qsort(trace->entries, trace->n_entries, sizeof(trace->entries[0]), trace_by_time);
     first_ns = trace->entries[0].at_ns;
     for (size_t i = 0; i < trace->n_entries; i++)
         trace->entries[i].at_ns -= first_ns;
     return 0;
 }
 
-static struct bytes next_line(struct bytes text, size_t *at)
+static struct bytes trace_next_line(struct bytes text, size_t *at)
 {
     const uint8_t *lf = memchr(text.data + *at, '\n', text.len_bytes - *at);
     size_t end = lf == NULL ? text.len_bytes : (size_t)(lf - text.data);
@@ -269,7 +269,7 @@ int trace_parse(const char *name, struct bytes text, struct fault *fault, struct
                          "TIMESTAMP,ContextTokens,GeneratedTokens) nor Mooncake's JSON lines",
                          name);
     while (rc == 0 && at < text.len_bytes) {
-        struct bytes line = next_line(text, &at);
+        struct bytes line = trace_next_line(text, &at);
         const char *why = "";
 
         n_line++;
@@ -280,7 +280,7 @@ int trace_parse(const char *name, struct bytes text, struct fault *fault, struct
             fault_set(fault, rc, "%s:%u: %s", name, n_line, rc == E_FORMAT ? why : err_text(rc));
     }
     if (rc == 0)
-        rc = finish(name, &builder.trace, fault);
+        rc = trace_finish(name, &builder.trace, fault);
     if (rc < 0) {
         trace_fini(&builder.trace);
         return rc;

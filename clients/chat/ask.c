@@ -33,7 +33,7 @@ void chat_put_safe(struct bytes text, struct buf *out)
     }
 }
 
-static void show(void *arg, enum answer_part part, struct bytes text)
+static void chat_ask_show(void *arg, enum answer_part part, struct bytes text)
 {
     struct chat *chat = arg;
     struct buf safe = {0};
@@ -52,7 +52,7 @@ static void show(void *arg, enum answer_part part, struct bytes text)
     buf_fini(&safe);
 }
 
-static void report(struct chat *chat, const struct turn *turn)
+static void chat_ask_report(struct chat *chat, const struct turn *turn)
 {
     struct buf line = {0};
 
@@ -84,7 +84,7 @@ static struct bytes input_of(const struct turn_call *call)
 }
 
 /* Renders the text and the calls of an answer as the blocks of an assistant's message. */
-static void put_answer(const struct turn *turn, struct buf *out)
+static void chat_ask_put_answer(const struct turn *turn, struct buf *out)
 {
     buf_append_str(out, "[");
     if (turn->text.len_bytes > 0) {
@@ -141,7 +141,7 @@ static void run_call(struct chat *chat, const struct turn_call *call, struct buf
     buf_fini(&result);
 }
 
-static bool wants_tools(const struct chat *chat, const struct turn *turn)
+static bool chat_ask_wants_tools(const struct chat *chat, const struct turn *turn)
 {
     return chat->has_tools && turn->answer.is_whole && !turn->is_aborted && turn->n_calls > 0 &&
            strcmp(turn->answer.stop_reason, "tool_use") == 0;
@@ -154,7 +154,7 @@ static bool answer_calls(struct chat *chat, const struct turn *turn)
     struct buf results = {0};
     bool is_kept;
 
-    put_answer(turn, &said);
+    chat_ask_put_answer(turn, &said);
     buf_append_str(&results, "[");
     for (size_t i = 0; i < turn->n_calls; i++)
         run_call(chat, &turn->calls[i], &results);
@@ -173,7 +173,7 @@ static bool answer_calls(struct chat *chat, const struct turn *turn)
 }
 
 /* Keeps question and answer in the session, both or neither. */
-static void keep(struct chat *chat, const struct turn *turn)
+static void chat_ask_keep(struct chat *chat, const struct turn *turn)
 {
     if (turn->text.len_bytes == 0 || session_add(&chat->session, true, buf_view(&turn->text)) < 0)
         session_drop_last(&chat->session);
@@ -186,7 +186,7 @@ static bool ask_once(struct chat *chat, struct turn *turn)
                                .client = chat->server.client,
                                .fields = &chat->server.fields,
                                .silence_ns = SILENCE_NS,
-                               .on_piece = show,
+                               .on_piece = chat_ask_show,
                                .arg = chat};
     struct buf body = {0};
     char path[SERVER_PATH_BYTES];
@@ -201,7 +201,7 @@ static bool ask_once(struct chat *chat, struct turn *turn)
     opts.body = buf_view(&body);
     chat->ends_line = true;
     turn_run(&opts, turn);
-    report(chat, turn);
+    chat_ask_report(chat, turn);
     buf_fini(&body);
     return true;
 }
@@ -220,15 +220,15 @@ bool chat_ask(struct chat *chat, struct bytes text)
 
         if (!ask_once(chat, &turn))
             return false;
-        goes_on = wants_tools(chat, &turn) && round < chat->max_rounds;
-        if (wants_tools(chat, &turn) && !goes_on)
+        goes_on = chat_ask_wants_tools(chat, &turn) && round < chat->max_rounds;
+        if (chat_ask_wants_tools(chat, &turn) && !goes_on)
             fprintf(stderr, "[stopped after %llu rounds of tools; --max-rounds allows more]\n",
                     (unsigned long long)round);
         if (goes_on)
             goes_on = answer_calls(chat, &turn);
         else
-            keep(chat, &turn);
-        is_whole = turn.answer.is_whole && !turn.is_aborted && !wants_tools(chat, &turn);
+            chat_ask_keep(chat, &turn);
+        is_whole = turn.answer.is_whole && !turn.is_aborted && !chat_ask_wants_tools(chat, &turn);
         turn_fini(&turn);
         if (!goes_on)
             return is_whole;

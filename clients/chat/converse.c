@@ -2,12 +2,12 @@
 /* The conversation, from a terminal or from any other stdin.
  *
  * On a terminal libedit edits lines and keeps a history in the user's state folder.  It reads characters
- * through read_char() below: Ctrl-C must drop the current line and nothing else, but libedit's own reader
+ * through chat_converse_read_char() below: Ctrl-C must drop the current line and nothing else, but libedit's own reader
  * tries again after the first interrupt.  While an answer streams, Ctrl-C belongs to turn.c.
  *
  * The terminal is configured before the prompt is shown; libedit would do it after.  A user who sees the
  * prompt may type at once.  A Ctrl-D typed before the configuration reaches this program as a NUL, also one
- * that is typed while an answer streams.  read_char() turns it back.
+ * that is typed while an answer streams.  chat_converse_read_char() turns it back.
  *
  * A line that ends in a backslash continues in the next one.  Lines that begin with '/' are commands. */
 #include "clients/chat/chat.h"
@@ -40,7 +40,7 @@ struct talk {
     int status;
 };
 
-static volatile sig_atomic_t was_interrupted; /* set by the handler, read by read_char() */
+static volatile sig_atomic_t was_interrupted; /* set by the handler, read by chat_converse_read_char() */
 static int n_typed_ahead; /* bytes that came before the terminal was made ready, not read yet */
 
 static void on_sigint(int number)
@@ -121,7 +121,7 @@ static void do_help(struct talk *talk, const char *rest)
     fprintf(stderr, "  A backslash at the end of a line continues it.  Ctrl-C stops an answer.\n");
 }
 
-static void run_command(struct talk *talk, const char *line)
+static void chat_converse_run_command(struct talk *talk, const char *line)
 {
     size_t len = strcspn(line, " \t");
     const char *rest = line + len + strspn(line + len, " \t");
@@ -139,7 +139,7 @@ static void run_command(struct talk *talk, const char *line)
 
 /* For libedit: reads the next character; -1 ends the line with an error, 0 is the end of input.  poll() comes
  * first: a signal interrupts it whatever the handler's flags are; libedit makes read() restart. */
-static int read_char(EditLine *editor, wchar_t *out)
+static int chat_converse_read_char(EditLine *editor, wchar_t *out)
 {
     struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
     mbstate_t state = {0};
@@ -177,7 +177,7 @@ static char *prompt_of(EditLine *editor)
 }
 
 /* Appends one line without its newline.  Returns 1; 0: end of input; E_CANCELLED: Ctrl-C. */
-static int next_line(struct talk *talk, struct buf *out)
+static int chat_converse_next_line(struct talk *talk, struct buf *out)
 {
     static char *line; /* getline's */
     static size_t cap;
@@ -212,7 +212,7 @@ static int next_input(struct talk *talk, struct buf *out)
     talk->prompt = "> ";
     buf_clear(out);
     for (;;) {
-        rc = next_line(talk, out);
+        rc = chat_converse_next_line(talk, out);
         if (rc <= 0 || out->len_bytes == 0 || out->data[out->len_bytes - 1] != '\\')
             break;
         out->data[out->len_bytes - 1] = '\n';
@@ -224,7 +224,7 @@ static int next_input(struct talk *talk, struct buf *out)
 /* ---- history ---- */
 
 /* Makes every folder on the way to path; whether it can be used. */
-static bool make_folders(char *path)
+static bool chat_converse_make_folders(char *path)
 {
     for (char *slash = strchr(path + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
         *slash = '\0';
@@ -248,11 +248,11 @@ static void find_history(struct talk *talk)
     else if (home != NULL && *home == '/')
         n = snprintf(talk->history_path, sizeof(talk->history_path), "%s/.local/state/baton/chat_history",
                      home);
-    if (n < 0 || (size_t)n >= sizeof(talk->history_path) || !make_folders(talk->history_path))
+    if (n < 0 || (size_t)n >= sizeof(talk->history_path) || !chat_converse_make_folders(talk->history_path))
         talk->history_path[0] = '\0';
 }
 
-static void remember(struct talk *talk, const struct buf *input)
+static void chat_converse_remember(struct talk *talk, const struct buf *input)
 {
     HistEvent event;
 
@@ -280,7 +280,7 @@ static int open_editor(struct talk *talk)
     el_set(talk->editor, EL_PROMPT, prompt_of);
     el_set(talk->editor, EL_EDITOR, "emacs");
     el_set(talk->editor, EL_SIGNAL, 1);
-    el_set(talk->editor, EL_GETCFN, read_char);
+    el_set(talk->editor, EL_GETCFN, chat_converse_read_char);
     el_set(talk->editor, EL_HIST, history, talk->history);
     el_set(talk->editor, EL_BIND, "^R", "em-inc-search-prev", NULL);
     el_source(talk->editor, NULL);
@@ -297,15 +297,15 @@ static void close_editor(struct talk *talk)
 
 /* ---- the conversation ---- */
 
-static void take_input(struct talk *talk, struct buf *input)
+static void chat_converse_take_input(struct talk *talk, struct buf *input)
 {
     const char *text = (const char *)input->data;
 
     if (input->len_bytes == 0 || strspn(text, " \t\n") == input->len_bytes)
         return;
-    remember(talk, input);
+    chat_converse_remember(talk, input);
     if (text[0] == '/')
-        run_command(talk, text);
+        chat_converse_run_command(talk, text);
     else if (!chat_ask(talk->chat, buf_view(input)))
         talk->status = EXIT_FAILED;
 }
@@ -333,7 +333,7 @@ int chat_converse(struct chat *chat)
         if (rc == E_CANCELLED)
             putchar('\n');
         else
-            take_input(&talk, &input);
+            chat_converse_take_input(&talk, &input);
     }
     if (talk.editor != NULL && !talk.is_over)
         putchar('\n');

@@ -73,7 +73,7 @@ static int check_path(struct bytes path, struct fault *fault)
     return 0;
 }
 
-static int fail(struct bytes path, struct fault *fault)
+static int folder_fail(struct bytes path, struct fault *fault)
 {
     int rc = errno == ENOENT || errno == ENOTDIR ? E_NOT_FOUND : errno == ENOMEM ? E_NOMEM : E_IO;
 
@@ -82,7 +82,7 @@ static int fail(struct bytes path, struct fault *fault)
 }
 
 /* Steps from one folder into the next and closes fd.  makes: creates the next one when it is missing. */
-static int step_into(int fd, const char *name, bool makes)
+static int folder_step_into(int fd, const char *name, bool makes)
 {
     int into = -1;
 
@@ -110,23 +110,23 @@ static int open_parent(const struct folder *folder, struct bytes path, bool make
     fd = fcntl(folder->fd, F_DUPFD_CLOEXEC, 0);
     while (fd >= 0 && next_name(&rest, &name)) {
         if (last[0] != '\0')
-            fd = step_into(fd, last, makes);
+            fd = folder_step_into(fd, last, makes);
         memcpy(last, name.data, name.len_bytes);
         last[name.len_bytes] = '\0';
     }
-    return fd >= 0 ? fd : fail(path, fault);
+    return fd >= 0 ? fd : folder_fail(path, fault);
 }
 
 /* ---- files ---- */
 
-static int read_all(int fd, struct bytes path, struct fault *fault, struct buf *out)
+static int folder_read_all(int fd, struct bytes path, struct fault *fault, struct buf *out)
 {
     struct stat facts;
     uint8_t chunk[4096];
     ssize_t n;
 
     if (fstat(fd, &facts) < 0)
-        return fail(path, fault);
+        return folder_fail(path, fault);
     if (!S_ISREG(facts.st_mode))
         return fault_set(fault, E_FORMAT, "%.*s: not a file", (int)path.len_bytes, (const char *)path.data);
     while ((n = read(fd, chunk, sizeof(chunk))) > 0) {
@@ -136,7 +136,7 @@ static int read_all(int fd, struct bytes path, struct fault *fault, struct buf *
         if (buf_append(out, chunk, (size_t)n) < 0)
             return fault_set(fault, E_NOMEM, "out of memory");
     }
-    return n < 0 ? fail(path, fault) : 0;
+    return n < 0 ? folder_fail(path, fault) : 0;
 }
 
 int folder_read(const struct folder *folder, struct bytes path, struct fault *fault, struct buf *out)
@@ -149,14 +149,14 @@ int folder_read(const struct folder *folder, struct bytes path, struct fault *fa
     if (parent < 0)
         return parent;
     fd = openat(parent, last[0] == '\0' ? "." : last, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    rc = fd < 0 ? fail(path, fault) : read_all(fd, path, fault, out);
+    rc = fd < 0 ? folder_fail(path, fault) : folder_read_all(fd, path, fault, out);
     if (fd >= 0)
         close(fd);
     close(parent);
     return rc;
 }
 
-static bool write_all(int fd, struct bytes text)
+static bool folder_write_all(int fd, struct bytes text)
 {
     for (size_t at = 0; at < text.len_bytes;) {
         ssize_t n = write(fd, text.data + at, text.len_bytes - at);
@@ -185,11 +185,11 @@ int folder_write(const struct folder *folder, struct bytes path, struct bytes te
     }
     unlinkat(parent, temporary, 0);
     fd = openat(parent, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
-    is_written = fd >= 0 && write_all(fd, text);
+    is_written = fd >= 0 && folder_write_all(fd, text);
     if (fd >= 0)
         is_written = close(fd) == 0 && is_written;
     if (!is_written || renameat(parent, temporary, parent, last) < 0) {
-        rc = fail(path, fault);
+        rc = folder_fail(path, fault);
         unlinkat(parent, temporary, 0);
     }
     close(parent);
@@ -217,7 +217,7 @@ static int is_shown(const struct dirent *entry)
 
 static int walk_into(struct walk *walk, int parent, const char *name, struct buf *path, unsigned depth);
 
-static int visit(struct walk *walk, int fd, const char *name, struct buf *path, unsigned depth)
+static int folder_visit(struct walk *walk, int fd, const char *name, struct buf *path, unsigned depth)
 {
     size_t before = path->len_bytes;
     struct stat facts;
@@ -245,11 +245,11 @@ static int walk_into(struct walk *walk, int parent, const char *name, struct buf
     int n;
 
     if (fd < 0)
-        return fail(buf_view(path), walk->fault);
+        return folder_fail(buf_view(path), walk->fault);
     n = scandirat(fd, ".", &entries, is_shown, by_name);
     for (int i = 0; i < n; i++) {
         if (rc == 0)
-            rc = visit(walk, fd, entries[i]->d_name, path, depth);
+            rc = folder_visit(walk, fd, entries[i]->d_name, path, depth);
         free(entries[i]);
     }
     free(entries);

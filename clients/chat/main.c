@@ -25,7 +25,7 @@ struct options {
     const char *test_command;
 };
 
-static void print_help(void)
+static void chat_main_print_help(void)
 {
     printf("usage: baton-chat [OPTION]...\n\n"
            "Talks to a Messages endpoint; without --ask, a conversation (/help lists its commands).\n\n"
@@ -132,7 +132,7 @@ static int read_options(int argc, char **argv, struct options *options, struct c
         case 'h':
         case 'V':
             if (c == 'h')
-                print_help();
+                chat_main_print_help();
             else
                 printf("%s %s\n", CHAT_NAME, PACKAGE_VERSION);
             *is_over_out = true;
@@ -167,7 +167,7 @@ static int prepare_tools(struct chat *chat, const struct options *options)
     return EXIT_DONE;
 }
 
-static int prepare(struct chat *chat, const struct options *options)
+static int chat_main_prepare(struct chat *chat, const struct options *options)
 {
     const struct server_opts server = {
         .program = CHAT_NAME, .url = options->url, .api_key = options->api_key};
@@ -205,7 +205,7 @@ int main(int argc, char **argv)
     status = read_options(argc, argv, &options, &chat, &is_over);
     if (status != EXIT_DONE || is_over)
         return status;
-    status = prepare(&chat, &options);
+    status = chat_main_prepare(&chat, &options);
     if (status == EXIT_DONE && options.question != NULL)
         status = chat_ask(&chat, bytes_str(options.question)) ? finish_output(CHAT_NAME) : EXIT_FAILED;
     else if (status == EXIT_DONE)

@@ -18,7 +18,7 @@
 #define MAX_OUTPUT_BYTES 65536
 #define PATIENCE_NS      (120 * NS_PER_S)
 
-static void become(int folder_fd, const char *command, int output)
+static void run_tests_become(int folder_fd, const char *command, int output)
 {
     int nothing = open("/dev/null", O_RDONLY);
 
@@ -71,7 +71,7 @@ int run_tests_in(int folder_fd, const char *command, struct fault *fault, struct
         return fault_set(fault, E_IO, "%s", strerror(errno));
     child = fork();
     if (child == 0)
-        become(folder_fd, command, pipes[1]);
+        run_tests_become(folder_fd, command, pipes[1]);
     close(pipes[1]);
     if (child < 0) {
         close(pipes[0]);

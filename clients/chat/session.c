@@ -51,7 +51,7 @@ static char *clean_copy(struct bytes text)
 }
 
 /* Takes ownership of text, which may be NULL after a failed allocation. */
-static int add(struct session *session, struct session_message message)
+static int chat_session_add(struct session *session, struct session_message message)
 {
     if (message.text != NULL && session->n_messages == session->cap_messages) {
         size_t cap = session->cap_messages > 0 ? session->cap_messages * 2 : 16;
@@ -72,13 +72,15 @@ static int add(struct session *session, struct session_message message)
 
 int session_add(struct session *session, bool is_answer, struct bytes text)
 {
-    return add(session, (struct session_message){.is_answer = is_answer, .text = clean_copy(text)});
+    return chat_session_add(session,
+                            (struct session_message){.is_answer = is_answer, .text = clean_copy(text)});
 }
 
 int session_add_blocks(struct session *session, bool is_answer, struct bytes json)
 {
-    return add(session,
-               (struct session_message){.is_answer = is_answer, .is_blocks = true, .text = clean_copy(json)});
+    return chat_session_add(
+        session,
+        (struct session_message){.is_answer = is_answer, .is_blocks = true, .text = clean_copy(json)});
 }
 
 void session_drop_last(struct session *session)

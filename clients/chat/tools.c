@@ -24,7 +24,7 @@ struct call {
 
 /* ---- the tools; 0, or a failure with the fault filled ---- */
 
-static int put_name(void *arg, struct bytes path)
+static int tools_put_name(void *arg, struct bytes path)
 {
     struct buf *out = arg;
 
@@ -35,7 +35,7 @@ static int put_name(void *arg, struct bytes path)
 static int list_files(struct call *call)
 {
     size_t before = call->out->len_bytes;
-    int rc = folder_walk(&call->tools->folder, call->args[0], &call->fault, put_name, call->out);
+    int rc = folder_walk(&call->tools->folder, call->args[0], &call->fault, tools_put_name, call->out);
 
     if (rc == 0 && call->out->len_bytes == before)
         buf_append_str(call->out, "(empty)\n");
@@ -69,7 +69,7 @@ static int grep_file(void *arg, struct bytes path)
     return 0;
 }
 
-static int grep(struct call *call)
+static int tools_grep(struct call *call)
 {
     int rc;
 
@@ -81,12 +81,12 @@ static int grep(struct call *call)
     return rc;
 }
 
-static int read_file(struct call *call)
+static int tools_read_file(struct call *call)
 {
     return folder_read(&call->tools->folder, call->args[0], &call->fault, call->out);
 }
 
-static int write_file(struct call *call)
+static int tools_write_file(struct call *call)
 {
     int rc = folder_write(&call->tools->folder, call->args[0], call->args[1], &call->fault);
 
@@ -145,8 +145,8 @@ static const struct tool {
     {"grep",
      "Search the code",
      {{"pattern", "What to look for", true}, {"path", "Folder to search", false}},
-     grep},
-    {"read_file", "Read a file", {{"path", "Path of the file", true}}, read_file},
+     tools_grep},
+    {"read_file", "Read a file", {{"path", "Path of the file", true}}, tools_read_file},
     {"edit_file",
      "Replace text in a file",
      {{"path", "Path of the file", true},
@@ -156,7 +156,7 @@ static const struct tool {
     {"write_file",
      "Write text to a file",
      {{"path", "Path of the file", true}, {"content", "Text to write", true}},
-     write_file},
+     tools_write_file},
     {"list_files", "List the files in a folder", {{"path", "The folder", false}}, list_files},
     {"run_tests", "Run the tests", {{NULL, NULL, false}}, run_tests},
 };
@@ -225,7 +225,7 @@ static const struct tool *find_tool(const struct tools *tools, struct bytes name
 }
 
 /* Appends the result as the model gets it: valid UTF-8, bounded, without the last newline. */
-static void deliver(const struct buf *from, struct buf *out)
+static void tools_deliver(const struct buf *from, struct buf *out)
 {
     struct bytes text = buf_view(from);
     bool is_cut = text.len_bytes > TOOLS_MAX_RESULT_BYTES;
@@ -261,7 +261,7 @@ bool tools_run(const struct tools *tools, struct bytes name, struct bytes input,
     if (rc == 0)
         rc = tool->run(&call);
     if (rc == 0)
-        deliver(&result, out);
+        tools_deliver(&result, out);
     else
         buf_printf(out, "error: %s", call.fault.text[0] != '\0' ? call.fault.text : err_text(rc));
     buf_fini(&result);

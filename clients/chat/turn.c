@@ -21,7 +21,7 @@ struct running {
     uint64_t began_ns;
 };
 
-static void on_interrupt(void *arg)
+static void turn_on_interrupt(void *arg)
 {
     struct running *run = arg;
 
@@ -49,7 +49,7 @@ static void keep_call(struct running *run, enum answer_part part, struct bytes t
     }
 }
 
-static void on_piece(void *arg, enum answer_part part, struct bytes text)
+static void turn_on_piece(void *arg, enum answer_part part, struct bytes text)
 {
     struct running *run = arg;
     struct turn *turn = run->turn;
@@ -63,7 +63,7 @@ static void on_piece(void *arg, enum answer_part part, struct bytes text)
     run->opts->on_piece(run->opts->arg, part, text);
 }
 
-static void on_over(void *arg, const struct answer *answer)
+static void turn_on_over(void *arg, const struct answer *answer)
 {
     struct running *run = arg;
 
@@ -81,11 +81,11 @@ void turn_run(const struct stream_opts *opts, struct turn *turn)
     int rc;
 
     *turn = (struct turn){0};
-    own.on_piece = on_piece;
-    own.on_over = on_over;
+    own.on_piece = turn_on_piece;
+    own.on_over = turn_on_over;
     own.arg = &run;
     run.began_ns = clock_now_ns();
-    rc = ev_signal_new(opts->loop, SIGINT, on_interrupt, &run, &interrupt);
+    rc = ev_signal_new(opts->loop, SIGINT, turn_on_interrupt, &run, &interrupt);
     if (rc == 0)
         rc = stream_start(&own, &run.stream);
     if (rc == 0)
@@ -117,32 +117,32 @@ static double per_token(double first_ms, double total_ms, uint64_t tokens)
 
 void turn_put_timings(const struct turn *turn, struct buf *out)
 {
-    const struct answer_proof *proof = &turn->answer.proof;
-    uint64_t tokens = proof->is_there ? proof->drawn : turn->answer.output_tokens;
-    double first_ms = proof->is_there ? proof->ttft_ms : (double)turn->first_ns / 1e6;
-    double total_ms = proof->is_there ? proof->total_ms : (double)turn->total_ns / 1e6;
+    const struct answer_serving *serving = &turn->answer.serving;
+    uint64_t tokens = serving->is_there ? serving->drawn : turn->answer.output_tokens;
+    double first_ms = serving->is_there ? serving->ttft_ms : (double)turn->first_ns / 1e6;
+    double total_ms = serving->is_there ? serving->total_ms : (double)turn->total_ns / 1e6;
     double gap_ms = per_token(first_ms, total_ms, tokens);
 
     buf_printf(out, "[TTFT %.0f ms, ITL %.1f ms", first_ms, gap_ms);
     if (gap_ms > 0)
         buf_printf(out, " (%.0f tokens/s)", 1000 / gap_ms);
     buf_printf(out, ", %" PRIu64 " tokens in %.0f ms", tokens, total_ms);
-    if (!proof->is_there) {
-        buf_append_str(out, "; measured here, the server gave no proof]\n");
+    if (!serving->is_there) {
+        buf_append_str(out, "; measured here, the server gave no serving stats]\n");
         return;
     }
     buf_printf(out, "; prompt %" PRIu64 ": computed %" PRIu64 ", reused %" PRIu64 ", transferred %" PRIu64,
-               proof->prompt, proof->computed, proof->reused, proof->transferred);
-    if (proof->transport[0] != '\0')
-        buf_printf(out, " over %s", proof->transport);
-    if (proof->prefill[0] != '\0')
-        buf_printf(out, "; %s -> %s", proof->prefill, proof->decode);
-    else if (proof->decode[0] != '\0')
-        buf_printf(out, "; %s alone", proof->decode);
-    buf_printf(out, "; queue %.1f, prefill %.1f, transfer %.1f, decode %.1f ms", proof->queue_ms,
-               proof->prefill_ms, proof->transfer_ms, proof->decode_ms);
-    if (proof->redispatched > 0 || proof->preempted > 0)
-        buf_printf(out, "; redispatched %" PRIu64 ", preempted %" PRIu64, proof->redispatched,
-                   proof->preempted);
+               serving->prompt, serving->computed, serving->reused, serving->transferred);
+    if (serving->transport[0] != '\0')
+        buf_printf(out, " over %s", serving->transport);
+    if (serving->prefill[0] != '\0')
+        buf_printf(out, "; %s -> %s", serving->prefill, serving->decode);
+    else if (serving->decode[0] != '\0')
+        buf_printf(out, "; %s alone", serving->decode);
+    buf_printf(out, "; queue %.1f, prefill %.1f, transfer %.1f, decode %.1f ms", serving->queue_ms,
+               serving->prefill_ms, serving->transfer_ms, serving->decode_ms);
+    if (serving->redispatched > 0 || serving->preempted > 0)
+        buf_printf(out, "; redispatched %" PRIu64 ", preempted %" PRIu64, serving->redispatched,
+                   serving->preempted);
     buf_append_str(out, "]\n");
 }

@@ -16,7 +16,7 @@
 
 #define MAX_EVENT_BYTES (1u << 20)
 
-static int broken(struct answer *answer, const char *why)
+static int answer_broken(struct answer *answer, const char *why)
 {
     answer->is_failed = true;
     str_copy(answer->error_type, sizeof(answer->error_type), "protocol_error");
@@ -47,38 +47,38 @@ static void member_str(const json_t *object, const char *name, char *out, size_t
         str_copy(out, cap, value);
 }
 
-static void take_proof(struct answer_proof *proof, const json_t *from)
+static void take_serving(struct answer_serving *serving, const json_t *from)
 {
-    proof->is_there = true;
-    proof->prompt = member_u64(from, "prompt", 0);
-    proof->computed = member_u64(from, "computed", 0);
-    proof->reused = member_u64(from, "reused", 0);
-    proof->transferred = member_u64(from, "transferred", 0);
-    proof->drawn = member_u64(from, "drawn", 0);
-    proof->redispatched = member_u64(from, "redispatched", 0);
-    proof->preempted = member_u64(from, "preempted", 0);
-    proof->queue_ms = member_ms(from, "queue_ms");
-    proof->prefill_ms = member_ms(from, "prefill_ms");
-    proof->transfer_ms = member_ms(from, "transfer_ms");
-    proof->decode_ms = member_ms(from, "decode_ms");
-    proof->ttft_ms = member_ms(from, "ttft_ms");
-    proof->total_ms = member_ms(from, "total_ms");
-    member_str(from, "prefill", proof->prefill, sizeof(proof->prefill));
-    member_str(from, "decode", proof->decode, sizeof(proof->decode));
-    member_str(from, "transport", proof->transport, sizeof(proof->transport));
+    serving->is_there = true;
+    serving->prompt = member_u64(from, "prompt", 0);
+    serving->computed = member_u64(from, "computed", 0);
+    serving->reused = member_u64(from, "reused", 0);
+    serving->transferred = member_u64(from, "transferred", 0);
+    serving->drawn = member_u64(from, "drawn", 0);
+    serving->redispatched = member_u64(from, "redispatched", 0);
+    serving->preempted = member_u64(from, "preempted", 0);
+    serving->queue_ms = member_ms(from, "queue_ms");
+    serving->prefill_ms = member_ms(from, "prefill_ms");
+    serving->transfer_ms = member_ms(from, "transfer_ms");
+    serving->decode_ms = member_ms(from, "decode_ms");
+    serving->ttft_ms = member_ms(from, "ttft_ms");
+    serving->total_ms = member_ms(from, "total_ms");
+    member_str(from, "prefill", serving->prefill, sizeof(serving->prefill));
+    member_str(from, "decode", serving->decode, sizeof(serving->decode));
+    member_str(from, "transport", serving->transport, sizeof(serving->transport));
 }
 
 static void take_usage(struct answer *answer, const json_t *usage)
 {
-    const json_t *proof = json_object_get(usage, "baton");
+    const json_t *serving = json_object_get(usage, "baton");
 
     answer->input_tokens = member_u64(usage, "input_tokens", answer->input_tokens);
     answer->output_tokens = member_u64(usage, "output_tokens", answer->output_tokens);
     answer->cache_read_tokens = member_u64(usage, "cache_read_input_tokens", answer->cache_read_tokens);
     answer->cache_creation_tokens =
         member_u64(usage, "cache_creation_input_tokens", answer->cache_creation_tokens);
-    if (json_is_object(proof))
-        take_proof(&answer->proof, proof);
+    if (json_is_object(serving))
+        take_serving(&answer->serving, serving);
 }
 
 static int take_delta(struct answer *answer, const json_t *delta)
@@ -93,14 +93,14 @@ static int take_delta(struct answer *answer, const json_t *delta)
     const char *type = json_string_value(json_object_get(delta, "type"));
 
     if (type == NULL)
-        return broken(answer, "a delta without a type");
+        return answer_broken(answer, "a delta without a type");
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
         const json_t *text = json_object_get(delta, kinds[i].member);
 
         if (strcmp(type, kinds[i].type) != 0)
             continue;
         if (!json_is_string(text))
-            return broken(answer, "a delta without its text");
+            return answer_broken(answer, "a delta without its text");
         if (answer->call != NULL && json_string_length(text) > 0)
             answer->call(answer->arg, kinds[i].part,
                          bytes_of(json_string_value(text), json_string_length(text)));
@@ -119,7 +119,7 @@ static int take_block_start(struct answer *answer, const json_t *block)
     if (type == NULL || strcmp(type, "tool_use") != 0)
         return 0;
     if (!json_is_string(name) || id == NULL || strlen(id) >= sizeof(answer->tool_id))
-        return broken(answer, "a tool call without its name and id");
+        return answer_broken(answer, "a tool call without its name and id");
     str_copy(answer->tool_id, sizeof(answer->tool_id), id);
     if (answer->call != NULL)
         answer->call(answer->arg, ANSWER_TOOL, bytes_of(json_string_value(name), json_string_length(name)));
@@ -127,7 +127,7 @@ static int take_block_start(struct answer *answer, const json_t *block)
 }
 
 /* These texts are printed: they must not hold terminal control characters or half a character. */
-static void disarm(char *text)
+static void answer_disarm(char *text)
 {
     text[utf8_valid_prefix(bytes_str(text))] = '\0';
     for (char *c = text; *c != '\0'; c++)
@@ -142,8 +142,8 @@ static void take_error(struct answer *answer, const json_t *error)
     answer->error_text[0] = '\0';
     member_str(error, "type", answer->error_type, sizeof(answer->error_type));
     member_str(error, "message", answer->error_text, sizeof(answer->error_text));
-    disarm(answer->error_type);
-    disarm(answer->error_text);
+    answer_disarm(answer->error_type);
+    answer_disarm(answer->error_text);
     if (answer->error_type[0] == '\0')
         str_copy(answer->error_type, sizeof(answer->error_type), "api_error");
     if (answer->error_text[0] == '\0')
@@ -153,14 +153,14 @@ static void take_error(struct answer *answer, const json_t *error)
 static int take_event(struct answer *answer, struct bytes name, const json_t *event)
 {
     if (answer->is_whole)
-        return broken(answer, "an event after message_stop");
+        return answer_broken(answer, "an event after message_stop");
     if (bytes_is(name, "error")) {
         take_error(answer, json_object_get(event, "error"));
         return E_PROTO;
     }
     if (bytes_is(name, "message_start")) {
         if (answer->is_begun)
-            return broken(answer, "a second message_start");
+            return answer_broken(answer, "a second message_start");
         answer->is_begun = true;
         take_usage(answer, json_object_get(json_object_get(event, "message"), "usage"));
         return 0;
@@ -168,7 +168,7 @@ static int take_event(struct answer *answer, struct bytes name, const json_t *ev
     if (bytes_is(name, "ping"))
         return 0;
     if (!answer->is_begun)
-        return broken(answer, "an event before message_start");
+        return answer_broken(answer, "an event before message_start");
     if (bytes_is(name, "content_block_start"))
         return take_block_start(answer, json_object_get(event, "content_block"));
     if (bytes_is(name, "content_block_stop") && answer->call != NULL)
@@ -184,14 +184,14 @@ static int take_event(struct answer *answer, struct bytes name, const json_t *ev
     return 0;
 }
 
-static int on_event(void *arg, struct bytes name, struct bytes data)
+static int answer_on_event(void *arg, struct bytes name, struct bytes data)
 {
     struct answer *answer = arg;
     json_t *event = json_loadb((const char *)data.data, data.len_bytes, JSON_ALLOW_NUL, NULL);
     int rc;
 
     if (!json_is_object(event))
-        rc = broken(answer, "an event that is not a JSON object");
+        rc = answer_broken(answer, "an event that is not a JSON object");
     else
         rc = take_event(answer, name, event);
     json_decref(event);
@@ -201,7 +201,7 @@ static int on_event(void *arg, struct bytes name, struct bytes data)
 int answer_init(struct answer *answer, answer_call call, void *arg)
 {
     *answer = (struct answer){.call = call, .arg = arg};
-    return sse_parser_new(MAX_EVENT_BYTES, on_event, answer, &answer->sse);
+    return sse_parser_new(MAX_EVENT_BYTES, answer_on_event, answer, &answer->sse);
 }
 
 void answer_fini(struct answer *answer)
@@ -215,7 +215,7 @@ int answer_feed(struct answer *answer, struct bytes text)
     int rc = sse_parser_feed(answer->sse, text);
 
     if (rc < 0 && !answer->is_failed) {
-        broken(answer, "");
+        answer_broken(answer, "");
         snprintf(answer->error_text, sizeof(answer->error_text), "the event stream cannot be read: %s",
                  err_text(rc));
     }

@@ -18,7 +18,7 @@ enum answer_part {
 /* A piece of the answer: whole UTF-8 characters, valid during the call. */
 typedef void (*answer_call)(void *arg, enum answer_part part, struct bytes text);
 
-struct answer_proof { /* the server's serving stats of one request (header baton-proof: stream) */
+struct answer_serving { /* the server's serving stats of one request (header baton-proof: stream) */
     bool is_there;
     uint64_t prompt, computed, reused, transferred, drawn; /* tokens */
     uint64_t redispatched, preempted;                      /* times */
@@ -39,7 +39,7 @@ struct answer {
     char stop_reason[48];
     char error_type[48];
     char error_text[512];
-    struct answer_proof proof;
+    struct answer_serving serving;
 };
 
 int answer_init(struct answer *answer, answer_call call, void *arg); /* E_NOMEM; call may be NULL */

@@ -15,21 +15,21 @@ struct fetching {
     bool is_over;
 };
 
-static void on_head(void *arg, const struct http_head *head, struct bytes text)
+static void fetch_on_head(void *arg, const struct http_head *head, struct bytes text)
 {
     struct fetching *fetching = arg;
 
     fetching->status = head->status;
 }
 
-static void stop(struct fetching *fetching, int result)
+static void fetch_stop(struct fetching *fetching, int result)
 {
     fetching->result = result;
     fetching->is_over = true;
     ev_loop_stop(fetching->opts->loop);
 }
 
-static void on_body(void *arg, struct bytes piece)
+static void fetch_on_body(void *arg, struct bytes piece)
 {
     struct fetching *fetching = arg;
     int rc = buf_append(fetching->body, piece.data, piece.len_bytes);
@@ -39,22 +39,23 @@ static void on_body(void *arg, struct bytes piece)
     if (rc == 0)
         return;
     http_call_cancel(fetching->call);
-    stop(fetching, fault_set(fetching->fault, rc, "the answer is too long (over %zu bytes)",
-                             fetching->opts->max_bytes));
+    fetch_stop(fetching, fault_set(fetching->fault, rc, "the answer is too long (over %zu bytes)",
+                                   fetching->opts->max_bytes));
 }
 
-static void on_end(void *arg, int result, const struct fault *fault)
+static void fetch_on_end(void *arg, int result, const struct fault *fault)
 {
     struct fetching *fetching = arg;
 
     if (result < 0)
         fault_set(fetching->fault, result, "%s", fault->text);
-    stop(fetching, result);
+    fetch_stop(fetching, result);
 }
 
 int fetch(const struct fetch_opts *opts, struct fault *fault, struct buf *body_out)
 {
-    static const struct http_call_events events = {.on_head = on_head, .on_body = on_body, .on_end = on_end};
+    static const struct http_call_events events = {
+        .on_head = fetch_on_head, .on_body = fetch_on_body, .on_end = fetch_on_end};
     struct fetching fetching = {.opts = opts, .body = body_out, .fault = fault};
     struct http_call_opts call = {.method = opts->method,
                                   .path = opts->path,

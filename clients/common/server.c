@@ -61,7 +61,8 @@ void server_path(const struct server *server, const char *path, char out[SERVER_
     snprintf(out, SERVER_PATH_BYTES, "%s%s", server->url.base, path);
 }
 
-static int explain(const struct server *server, int status, const char *path, const struct fault *fault)
+static int server_explain(const struct server *server, int status, const char *path,
+                          const struct fault *fault)
 {
     if (status == E_IO)
         return complain(server->program, "cannot connect to %s; is a daemon running there (--url)?",
@@ -107,7 +108,7 @@ int server_model(struct server *server, const char *name, char **out)
     if (status == 200)
         root = json_loadb((const char *)body.data, body.len_bytes, 0, NULL);
     name = json_string_value(json_object_get(json_array_get(json_object_get(root, "data"), 0), "id"));
-    rc = name != NULL ? copy_name(server, name, out) : explain(server, status, path, &fault);
+    rc = name != NULL ? copy_name(server, name, out) : server_explain(server, status, path, &fault);
     json_decref(root);
     buf_fini(&body);
     return rc;

@@ -63,25 +63,25 @@ static void on_silence(void *arg)
     stream_over(stream);
 }
 
-static void heard(struct stream *stream)
+static void stream_heard(struct stream *stream)
 {
     if (stream->silence != NULL)
         ev_timer_start(stream->silence, stream->opts.silence_ns);
 }
 
-static void on_head(void *arg, const struct http_head *head, struct bytes text)
+static void stream_on_head(void *arg, const struct http_head *head, struct bytes text)
 {
     struct stream *stream = arg;
 
     stream->status = head->status;
-    heard(stream);
+    stream_heard(stream);
 }
 
-static void on_body(void *arg, struct bytes piece)
+static void stream_on_body(void *arg, struct bytes piece)
 {
     struct stream *stream = arg;
 
-    heard(stream);
+    stream_heard(stream);
     if (stream->status != 200) {
         if (stream->refusal.len_bytes < MAX_REFUSAL_BYTES)
             buf_append(&stream->refusal, piece.data, piece.len_bytes);
@@ -110,7 +110,7 @@ static const char *failure_type(int result)
     }
 }
 
-static void on_end(void *arg, int result, const struct fault *fault)
+static void stream_on_end(void *arg, int result, const struct fault *fault)
 {
     struct stream *stream = arg;
     struct answer *answer = &stream->answer;
@@ -132,7 +132,8 @@ static void on_end(void *arg, int result, const struct fault *fault)
 
 int stream_start(const struct stream_opts *opts, struct stream **out)
 {
-    static const struct http_call_events events = {.on_head = on_head, .on_body = on_body, .on_end = on_end};
+    static const struct http_call_events events = {
+        .on_head = stream_on_head, .on_body = stream_on_body, .on_end = stream_on_end};
     struct stream *stream = calloc(1, sizeof(*stream));
     struct http_call_opts call = {.method = HTTP_POST,
                                   .path = opts->path,
@@ -156,7 +157,7 @@ int stream_start(const struct stream_opts *opts, struct stream **out)
         stream_free(stream);
         return rc;
     }
-    heard(stream);
+    stream_heard(stream);
     *out = stream;
     return 0;
 }

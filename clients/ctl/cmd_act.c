@@ -19,7 +19,7 @@
 #define ROLE_POLL_NS (10 * NS_PER_MS)
 #define ROLE_MOST_NS (5 * NS_PER_S)
 
-static int act(const struct ctl *ctl, struct admin_door *door, const char *verb)
+static int cmd_act(const struct ctl *ctl, struct admin_door *door, const char *verb)
 {
     struct fault fault = {0};
     struct buf body = {0};
@@ -42,7 +42,7 @@ int cmd_verb(const struct ctl *ctl, int argc, char **argv)
     door = ctl_open(ctl);
     if (door == NULL)
         return EXIT_FAILED;
-    status = act(ctl, door, argv[0]);
+    status = cmd_act(ctl, door, argv[0]);
     admin_door_close(door);
     return status;
 }
@@ -119,7 +119,7 @@ int cmd_drain(const struct ctl *ctl, int argc, char **argv)
     door = ctl_open(ctl);
     if (door == NULL)
         return EXIT_FAILED;
-    status = act(ctl, door, "drain");
+    status = cmd_act(ctl, door, "drain");
     if (status == EXIT_DONE && waits)
         status = wait_until_quiet(door, timeout_ns);
     admin_door_close(door);
@@ -173,7 +173,7 @@ int cmd_role(const struct ctl *ctl, int argc, char **argv)
     door = ctl_open(ctl);
     if (door == NULL)
         return EXIT_FAILED;
-    status = act(ctl, door, verb);
+    status = cmd_act(ctl, door, verb);
     if (status == EXIT_DONE)
         status = wait_for_role(door, argv[1], argv[2]);
     admin_door_close(door);

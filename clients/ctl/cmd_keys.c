@@ -55,7 +55,7 @@ int cmd_metrics_token(const struct ctl *ctl, int argc, char **argv)
     return finish_output(CTL_NAME);
 }
 
-static bool is_name(const char *text)
+static bool cmd_keys_is_name(const char *text)
 {
     size_t n = strlen(text);
 
@@ -105,7 +105,7 @@ int cmd_new_key(const struct ctl *ctl, int argc, char **argv)
     while ((c = getopt_long(argc, argv, "i:t:", options, NULL)) != -1) {
         if (c == '?')
             return EXIT_USAGE;
-        if (!is_name(optarg))
+        if (!cmd_keys_is_name(optarg))
             return complain_usage(CTL_NAME, "%s: a name has 1 to 63 letters, digits, '.', '_' or '-'",
                                   optarg);
         if (c == 't')

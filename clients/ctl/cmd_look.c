@@ -10,7 +10,7 @@
 
 enum look { LOOK_TABLE, LOOK_LINE, LOOK_AS_IS };
 
-static int show(const struct ctl *ctl, const char *path, enum look look)
+static int cmd_look_show(const struct ctl *ctl, const char *path, enum look look)
 {
     struct admin_door *door = ctl_open(ctl);
     struct fault fault = {0};
@@ -53,12 +53,12 @@ int cmd_status(const struct ctl *ctl, int argc, char **argv)
     }
     if (optind < argc)
         return complain_usage(CTL_NAME, "status: unexpected argument: %s", argv[optind]);
-    return show(ctl, "/admin/status", look);
+    return cmd_look_show(ctl, "/admin/status", look);
 }
 
 int cmd_metrics(const struct ctl *ctl, int argc, char **argv)
 {
     if (argc > 1)
         return complain_usage(CTL_NAME, "metrics: unexpected argument: %s", argv[1]);
-    return show(ctl, "/metrics", LOOK_AS_IS);
+    return cmd_look_show(ctl, "/metrics", LOOK_AS_IS);
 }

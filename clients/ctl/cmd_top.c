@@ -41,7 +41,7 @@ struct top {
     double placed_per_s;
 };
 
-static void on_tick(void *arg)
+static void cmd_top_on_tick(void *arg)
 {
     struct top *top = arg;
 
@@ -101,7 +101,7 @@ static void take_status(struct top *top, struct bytes body)
     top->failure.code = 0;
 }
 
-static void ask(struct top *top)
+static void cmd_top_ask(struct top *top)
 {
     struct buf body = {0};
 
@@ -110,7 +110,7 @@ static void ask(struct top *top)
     buf_fini(&body);
 }
 
-static void draw(const struct top *top)
+static void cmd_top_draw(const struct top *top)
 {
     time_t now = (time_t)(clock_unix_ns() / NS_PER_S);
     struct tm tm;
@@ -137,11 +137,11 @@ static void draw(const struct top *top)
     buf_fini(&screen);
 }
 
-static int watch(struct top *top)
+static int cmd_top_watch(struct top *top)
 {
     static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
     struct ev_loop *loop = admin_door_loop(top->door);
-    int rc = ev_timer_new(loop, on_tick, top, &top->tick);
+    int rc = ev_timer_new(loop, cmd_top_on_tick, top, &top->tick);
 
     if (rc == 0)
         rc = ev_fd_new(loop, STDIN_FILENO, EV_FD_READ, on_key, top, &top->keys);
@@ -151,10 +151,10 @@ static int watch(struct top *top)
         return complain(CTL_NAME, "top: %s", err_text(rc));
     set_screen(top, true);
     while (!top->is_over) {
-        ask(top);
+        cmd_top_ask(top);
         if (top->is_over)
             break;
-        draw(top);
+        cmd_top_draw(top);
         ev_timer_start(top->tick, top->interval_ns);
         ev_loop_run(loop);
         ev_timer_stop(top->tick);
@@ -182,7 +182,7 @@ int cmd_top(const struct ctl *ctl, int argc, char **argv)
     top.door = ctl_open(ctl);
     if (top.door == NULL)
         return EXIT_FAILED;
-    status = watch(&top);
+    status = cmd_top_watch(&top);
     for (size_t i = 0; i < sizeof(top.signals) / sizeof(top.signals[0]); i++)
         ev_signal_free(top.signals[i]);
     ev_fd_free(top.keys);

@@ -45,7 +45,7 @@ static const struct command commands[] = {
     {"new-cluster-key", "FILE", "make the key that a cluster's daemons share", NULL, cmd_new_cluster_key},
 };
 
-static void print_help(void)
+static void ctl_main_print_help(void)
 {
     printf("usage: batonctl [OPTION]... COMMAND [ARGUMENT]...\n\n");
     for (size_t i = 0; i < ARRAY_LEN(commands); i++)
@@ -59,7 +59,7 @@ static void print_help(void)
            BATON_SYSCONFDIR);
 }
 
-static void print_command(const struct command *command)
+static void ctl_main_print_command(const struct command *command)
 {
     printf("usage: batonctl [OPTION]... %s %s\n\n%s.\n\n%s  -h, --help   this text\n", command->name,
            command->arguments, command->text, command->options != NULL ? command->options : "");
@@ -75,19 +75,19 @@ struct admin_door *ctl_open(const struct ctl *ctl)
     return door;
 }
 
-static bool wants_help(int argc, char **argv)
+static bool ctl_main_wants_help(int argc, char **argv)
 {
     return argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0);
 }
 
-static int run_command(const struct ctl *ctl, int argc, char **argv)
+static int ctl_main_run_command(const struct ctl *ctl, int argc, char **argv)
 {
     for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
         if (strcmp(argv[0], commands[i].name) != 0)
             continue;
-        if (!wants_help(argc, argv))
+        if (!ctl_main_wants_help(argc, argv))
             return commands[i].run(ctl, argc, argv);
-        print_command(&commands[i]);
+        ctl_main_print_command(&commands[i]);
         return finish_output(CTL_NAME);
     }
     return complain_usage(CTL_NAME, "no such command: %s", argv[0]);
@@ -116,7 +116,7 @@ int main(int argc, char **argv)
             ctl.door.key_path = optarg;
             break;
         case 'h':
-            print_help();
+            ctl_main_print_help();
             return finish_output(CTL_NAME);
         case 'V':
             printf("batonctl %s\n", PACKAGE_VERSION);
@@ -130,5 +130,5 @@ int main(int argc, char **argv)
     argc -= optind;
     argv += optind;
     optind = 0; /* the command reads its own options */
-    return run_command(&ctl, argc, argv);
+    return ctl_main_run_command(&ctl, argc, argv);
 }

@@ -16,7 +16,7 @@
 #include "base/err.h"
 #include "base/str.h"
 
-static uint64_t count_of(const json_t *object, const char *name)
+static uint64_t status_count_of(const json_t *object, const char *name)
 {
     double value = json_number_value(json_object_get(object, name));
 
@@ -48,12 +48,12 @@ static const char *long_text_of(const json_t *object, const char *name, size_t c
     return out;
 }
 
-static const char *text_of(const json_t *object, const char *name, char out[64])
+static const char *status_text_of(const json_t *object, const char *name, char out[64])
 {
     return long_text_of(object, name, 64, out);
 }
 
-static double percent(uint64_t part, uint64_t whole)
+static double status_percent(uint64_t part, uint64_t whole)
 {
     return whole > 0 ? 100.0 * (double)part / (double)whole : 0;
 }
@@ -65,16 +65,17 @@ static void put_worker_brief(const json_t *worker, struct buf *out)
     char node[64];
     char role[64];
 
-    buf_printf(out, " | %s", text_of(worker, "node", node));
+    buf_printf(out, " | %s", status_text_of(worker, "node", node));
     if (!is_set(worker, "up"))
         buf_append_str(out, " down");
     else if (is_set(worker, "draining"))
         buf_append_str(out, " draining");
-    else if (strcmp(text_of(worker, "role", role), "prefill") == 0)
+    else if (strcmp(status_text_of(worker, "role", role), "prefill") == 0)
         buf_printf(out, " %.0f tok/s", real_of(worker, "prefill_tokens_per_s"));
     else
-        buf_printf(out, " %.1f ms/token, %.0f%% blocks free", real_of(worker, "decode_step_ms"),
-                   percent(count_of(worker, "blocks_free"), count_of(worker, "blocks_total")));
+        buf_printf(
+            out, " %.1f ms/token, %.0f%% blocks free", real_of(worker, "decode_step_ms"),
+            status_percent(status_count_of(worker, "blocks_free"), status_count_of(worker, "blocks_total")));
 }
 
 static void put_router_line(const json_t *root, struct buf *out)
@@ -87,15 +88,16 @@ static void put_router_line(const json_t *root, struct buf *out)
 
     json_array_foreach(workers, i, worker)
     {
-        running += count_of(worker, "running");
+        running += status_count_of(worker, "running");
         up += is_set(worker, "up");
     }
     buf_printf(out, "router: %" PRIu64 " worker%s, %" PRIu64 " running, %" PRIu64 " queued", up,
-               up == 1 ? "" : "s", running, count_of(root, "queued"));
+               up == 1 ? "" : "s", running, status_count_of(root, "queued"));
     if (is_set(root, "draining"))
         buf_append_str(out, ", draining");
     buf_printf(out, " | handed off %" PRIu64 ", local %" PRIu64 ", redispatched %" PRIu64,
-               count_of(root, "handed_off"), count_of(root, "local"), count_of(root, "redispatched"));
+               status_count_of(root, "handed_off"), status_count_of(root, "local"),
+               status_count_of(root, "redispatched"));
     json_array_foreach(workers, i, worker) put_worker_brief(worker, out);
     if (json_array_size(json_object_get(root, "refused")) > 0)
         buf_printf(out, " | %zu refused, name taken", json_array_size(json_object_get(root, "refused")));
@@ -119,20 +121,20 @@ static void put_worker_row(const json_t *worker, struct buf *out)
     char role[64];
 
     buf_printf(out, "%-20s %-8s %-9s %7" PRIu64 " %7" PRIu64 " %8" PRIu64 " %10.0f %9.2f",
-               text_of(worker, "node", node), text_of(worker, "role", role), worker_state(worker),
-               count_of(worker, "running"), count_of(worker, "waiting"),
-               count_of(worker, "queued_prefill_tokens"), real_of(worker, "prefill_tokens_per_s"),
+               status_text_of(worker, "node", node), status_text_of(worker, "role", role),
+               worker_state(worker), status_count_of(worker, "running"), status_count_of(worker, "waiting"),
+               status_count_of(worker, "queued_prefill_tokens"), real_of(worker, "prefill_tokens_per_s"),
                real_of(worker, "decode_step_ms"));
     buf_printf(out, " %6" PRIu64 "/%-6" PRIu64 " %8" PRIu64 " %8.2f %8" PRIu64 " %5" PRIu64 "\n",
-               count_of(worker, "blocks_free"), count_of(worker, "blocks_total"),
-               count_of(worker, "blocks_on_disk"), real_of(worker, "rtt_us") / 1000,
-               count_of(worker, "dispatched"), count_of(worker, "lost"));
+               status_count_of(worker, "blocks_free"), status_count_of(worker, "blocks_total"),
+               status_count_of(worker, "blocks_on_disk"), real_of(worker, "rtt_us") / 1000,
+               status_count_of(worker, "dispatched"), status_count_of(worker, "lost"));
 }
 
 /* Lists workers whose name another one has. */
 static void put_refused(const json_t *list, struct buf *out)
 {
-    char node[64], address[64], holder[64];
+    char node[64], address[64], current[64];
     size_t i;
     json_t *one;
 
@@ -140,8 +142,9 @@ static void put_refused(const json_t *list, struct buf *out)
         buf_printf(out,
                    "\nrefused: %s at %s, the name is taken by the worker at %s (%" PRIu64 " times in %" PRIu64
                    " s); give it another node.name\n",
-                   text_of(one, "node", node), text_of(one, "address", address),
-                   text_of(one, "holder", holder), count_of(one, "times"), count_of(one, "since_s"));
+                   status_text_of(one, "node", node), status_text_of(one, "address", address),
+                   status_text_of(one, "current", current), status_count_of(one, "times"),
+                   status_count_of(one, "since_s"));
 }
 
 static void put_router_table(const json_t *root, struct buf *out)
@@ -151,15 +154,15 @@ static void put_router_table(const json_t *root, struct buf *out)
     size_t i;
     json_t *worker;
 
-    buf_printf(out, "baton-router %s%s\n", text_of(root, "node", node),
+    buf_printf(out, "baton-router %s%s\n", status_text_of(root, "node", node),
                is_set(root, "draining") ? ", draining" : "");
     buf_printf(out,
                "  requests  %" PRIu64 " handed off, %" PRIu64 " local, %" PRIu64 " redispatched, %" PRIu64
                " queued now\n",
-               count_of(root, "handed_off"), count_of(root, "local"), count_of(root, "redispatched"),
-               count_of(root, "queued"));
+               status_count_of(root, "handed_off"), status_count_of(root, "local"),
+               status_count_of(root, "redispatched"), status_count_of(root, "queued"));
     buf_printf(out, "  index     %" PRIu64 " cached blocks known, %" PRIu64 " of them on disk only\n\n",
-               count_of(root, "indexed_blocks"), count_of(root, "indexed_on_disk_only"));
+               status_count_of(root, "indexed_blocks"), status_count_of(root, "indexed_on_disk_only"));
     if (json_array_size(workers) == 0) {
         buf_append_str(out, "no worker has registered; a worker's link.routers must name this router's "
                             "link.listen address\n");
@@ -181,19 +184,20 @@ static void put_worker_line(const json_t *root, struct buf *out)
     char daemon[64];
     char node[64];
 
-    buf_printf(out, "%s %s: ", text_of(root, "daemon", daemon), text_of(root, "node", node));
+    buf_printf(out, "%s %s: ", status_text_of(root, "daemon", daemon), status_text_of(root, "node", node));
     if (is_set(root, "draining"))
         buf_append_str(out, "draining, ");
     buf_printf(out,
                "%" PRIu64 " running, %" PRIu64
                " waiting | %.0f tok/s prefill, %.1f ms/token | %.0f%% blocks free, %" PRIu64 " cached\n",
-               count_of(root, "running"), count_of(root, "waiting"), real_of(root, "prefill_tokens_per_s"),
-               real_of(root, "decode_step_ms"),
-               percent(count_of(blocks, "free") + count_of(blocks, "cached"), count_of(blocks, "total")),
-               count_of(blocks, "cached"));
+               status_count_of(root, "running"), status_count_of(root, "waiting"),
+               real_of(root, "prefill_tokens_per_s"), real_of(root, "decode_step_ms"),
+               status_percent(status_count_of(blocks, "free") + status_count_of(blocks, "cached"),
+                              status_count_of(blocks, "total")),
+               status_count_of(blocks, "cached"));
 }
 
-static void put_links(const json_t *list, const char *what, const char *name, struct buf *out)
+static void status_put_links(const json_t *list, const char *what, const char *name, struct buf *out)
 {
     char text[64];
     size_t i;
@@ -202,8 +206,9 @@ static void put_links(const json_t *list, const char *what, const char *name, st
     buf_printf(out, "  %-10s", what);
     if (json_array_size(list) == 0)
         buf_append_str(out, "none");
-    json_array_foreach(list, i, link) buf_printf(
-        out, "%s%s (%s)", i > 0 ? ", " : "", text_of(link, name, text), is_set(link, "up") ? "up" : "down");
+    json_array_foreach(list, i, link)
+        buf_printf(out, "%s%s (%s)", i > 0 ? ", " : "", status_text_of(link, name, text),
+                   is_set(link, "up") ? "up" : "down");
     buf_append_str(out, "\n");
 }
 
@@ -226,83 +231,88 @@ static void put_kv_from(const json_t *peers, struct buf *out)
     json_t *peer;
 
     json_array_foreach(peers, i, peer) if (json_object_get(peer, "transport") != NULL)
-        buf_printf(out, "  kv from   %s over %s (%s)\n", text_of(peer, "node", node),
-                   text_of(peer, "transport", transport), text_of(peer, "transport_why", why));
+        buf_printf(out, "  kv from   %s over %s (%s)\n", status_text_of(peer, "node", node),
+                   status_text_of(peer, "transport", transport), status_text_of(peer, "transport_why", why));
 }
 
-static void put_disk(const json_t *disk, struct buf *out)
+static void status_put_disk(const json_t *disk, struct buf *out)
 {
     if (disk != NULL)
         buf_printf(
             out, "  disk      %" PRIu64 " blocks in %.1f MB, read at %.1f MB/s; %" PRIu64 " to be saved%s\n",
-            count_of(disk, "blocks"), real_of(disk, "bytes") / 1e6, real_of(disk, "read_bytes_per_s") / 1e6,
-            count_of(disk, "unsaved"), is_set(disk, "resting") ? ", failing" : "");
+            status_count_of(disk, "blocks"), real_of(disk, "bytes") / 1e6,
+            real_of(disk, "read_bytes_per_s") / 1e6, status_count_of(disk, "writeback"),
+            is_set(disk, "resting") ? ", failing" : "");
 }
 
 /* Appends the number of peers' blocks that this worker knows. */
-static void put_peer_blocks(const json_t *known, struct buf *out)
+static void status_put_peer_blocks(const json_t *known, struct buf *out)
 {
     if (known != NULL)
         buf_printf(out,
                    "  peers'    %" PRIu64 " cached blocks known of %" PRIu64 " workers, %" PRIu64
                    " more on disk only; %" PRIu64 " fetches by that, %" PRIu64 " resyncs\n",
-                   count_of(known, "in_memory"), count_of(known, "followed"), count_of(known, "on_disk_only"),
-                   count_of(known, "fetches"), count_of(known, "resyncs"));
+                   status_count_of(known, "in_memory"), status_count_of(known, "followed"),
+                   status_count_of(known, "on_disk_only"), status_count_of(known, "fetches"),
+                   status_count_of(known, "resyncs"));
 }
 
 static void put_worker_table(const json_t *root, struct buf *out)
 {
     const json_t *blocks = json_object_get(root, "blocks");
-    uint64_t hits = count_of(blocks, "hits");
+    uint64_t hits = status_count_of(blocks, "hits");
     bool has_role = json_object_get(root, "role") != NULL;
     char role[64];
     char one[64];
     char two[64];
     char rails[512];
 
-    buf_printf(out, "%s %s%s%s%s%s\n", text_of(root, "daemon", one), text_of(root, "node", two),
-               has_role ? ", role " : "", has_role ? text_of(root, "role", role) : "",
+    buf_printf(out, "%s %s%s%s%s%s\n", status_text_of(root, "daemon", one), status_text_of(root, "node", two),
+               has_role ? ", role " : "", has_role ? status_text_of(root, "role", role) : "",
                is_set(root, "draining") ? ", draining" : "",
                is_set(root, "unfit") ? ", unfit: its logits are not finite numbers" : "");
-    buf_printf(out, "  model     %s on engine %s\n", text_of(root, "model", one),
-               text_of(root, "engine", two));
+    buf_printf(out, "  model     %s on engine %s\n", status_text_of(root, "model", one),
+               status_text_of(root, "engine", two));
     buf_printf(out,
                "  requests  %" PRIu64 " running, %" PRIu64 " waiting (%" PRIu64
                " tokens to prefill), %" PRIu64 " tasks\n",
-               count_of(root, "running"), count_of(root, "waiting"), count_of(root, "queued_prefill_tokens"),
-               count_of(root, "tasks"));
+               status_count_of(root, "running"), status_count_of(root, "waiting"),
+               status_count_of(root, "queued_prefill_tokens"), status_count_of(root, "tasks"));
     buf_printf(out, "  speed     prefill %.0f tokens/s, decode step %.2f ms, transfer %.1f MB/s\n",
                real_of(root, "prefill_tokens_per_s"), real_of(root, "decode_step_ms"),
                real_of(root, "transfer_bytes_per_s") / 1e6);
-    buf_printf(out,
-               "  steps     %" PRIu64 ", %" PRIu64 " with drafts: %" PRIu64 " tokens drafted, %" PRIu64
-               " right (%.0f%%); %" PRIu64 " prompt tokens at most in the last\n",
-               count_of(root, "steps"), count_of(root, "draft_steps"), count_of(root, "drafted_tokens"),
-               count_of(root, "accepted_tokens"),
-               percent(count_of(root, "accepted_tokens"), count_of(root, "drafted_tokens")),
-               count_of(root, "chunk_tokens"));
+    buf_printf(
+        out,
+        "  steps     %" PRIu64 ", %" PRIu64 " with drafts: %" PRIu64 " tokens drafted, %" PRIu64
+        " right (%.0f%%); %" PRIu64 " prompt tokens at most in the last\n",
+        status_count_of(root, "steps"), status_count_of(root, "draft_steps"),
+        status_count_of(root, "drafted_tokens"), status_count_of(root, "accepted_tokens"),
+        status_percent(status_count_of(root, "accepted_tokens"), status_count_of(root, "drafted_tokens")),
+        status_count_of(root, "chunk_tokens"));
     buf_printf(out,
                "  blocks    %" PRIu64 " of %" PRIu64 " free, %" PRIu64 " cached, %" PRIu64
                " filling, %" PRIu64 " sealed, %" PRIu64 " leased, %" PRIu64 " zombie\n",
-               count_of(blocks, "free"), count_of(blocks, "total"), count_of(blocks, "cached"),
-               count_of(blocks, "filling"), count_of(blocks, "sealed"), count_of(blocks, "leased"),
-               count_of(blocks, "zombie"));
+               status_count_of(blocks, "free"), status_count_of(blocks, "total"),
+               status_count_of(blocks, "cached"), status_count_of(blocks, "filling"),
+               status_count_of(blocks, "sealed"), status_count_of(blocks, "leased"),
+               status_count_of(blocks, "zombie"));
     buf_printf(out,
                "  cache     %" PRIu64 " hits, %" PRIu64 " misses (%.0f%%), %" PRIu64 " evicted, %" PRIu64
                " expired\n",
-               hits, count_of(blocks, "misses"), percent(hits, hits + count_of(blocks, "misses")),
-               count_of(blocks, "evicted"), count_of(blocks, "expired"));
-    put_disk(json_object_get(root, "disk"), out);
-    put_peer_blocks(json_object_get(root, "peer_blocks"), out);
-    buf_printf(out, "  transfer  tcp %s, unix %s\n", text_of(root, "kv_tcp", one),
-               text_of(root, "kv_unix", two));
+               hits, status_count_of(blocks, "misses"),
+               status_percent(hits, hits + status_count_of(blocks, "misses")),
+               status_count_of(blocks, "evicted"), status_count_of(blocks, "expired"));
+    status_put_disk(json_object_get(root, "disk"), out);
+    status_put_peer_blocks(json_object_get(root, "peer_blocks"), out);
+    buf_printf(out, "  transfer  tcp %s, unix %s\n", status_text_of(root, "kv_tcp", one),
+               status_text_of(root, "kv_unix", two));
     if (json_object_get(root, "kv_rdma") != NULL)
-        buf_printf(out, "  rdma      %" PRIu64 " up: %s\n", count_of(root, "kv_rdma_rails_up"),
+        buf_printf(out, "  rdma      %" PRIu64 " up: %s\n", status_count_of(root, "kv_rdma_rails_up"),
                    long_text_of(root, "kv_rdma", sizeof(rails), rails));
     put_kv_from(json_object_get(root, "peers"), out);
-    put_links(json_object_get(root, "routers"), "routers", "address", out);
+    status_put_links(json_object_get(root, "routers"), "routers", "address", out);
     put_why_down(json_object_get(root, "routers"), out);
-    put_links(json_object_get(root, "peers"), "peers", "node", out);
+    status_put_links(json_object_get(root, "peers"), "peers", "node", out);
 }
 
 int status_render(struct bytes json, bool is_line, struct buf *out)
@@ -330,9 +340,9 @@ int status_work(struct bytes json, struct status_work *out)
     json_t *worker;
     bool is_status = json_is_string(json_object_get(root, "daemon"));
 
-    work.n_running = count_of(root, "queued") + count_of(root, "tasks");
-    json_array_foreach(workers, i, worker) work.n_running += count_of(worker, "inflight");
-    work.n_placed = count_of(root, "handed_off") + count_of(root, "local");
+    work.n_running = status_count_of(root, "queued") + status_count_of(root, "tasks");
+    json_array_foreach(workers, i, worker) work.n_running += status_count_of(worker, "inflight");
+    work.n_placed = status_count_of(root, "handed_off") + status_count_of(root, "local");
     json_decref(root);
     if (!is_status)
         return E_FORMAT;
@@ -349,15 +359,15 @@ int status_role(struct bytes json, const char *node, char role_out[64])
     size_t i;
     json_t *worker;
 
-    if (rc == E_NOT_FOUND && workers == NULL && strcmp(text_of(root, "node", name), node) == 0) {
-        text_of(root, "role", role_out);
+    if (rc == E_NOT_FOUND && workers == NULL && strcmp(status_text_of(root, "node", name), node) == 0) {
+        status_text_of(root, "role", role_out);
         rc = 0;
     }
     json_array_foreach(workers, i, worker)
     {
-        if (rc != E_NOT_FOUND || strcmp(text_of(worker, "node", name), node) != 0)
+        if (rc != E_NOT_FOUND || strcmp(status_text_of(worker, "node", name), node) != 0)
             continue;
-        text_of(worker, "role", role_out);
+        status_text_of(worker, "role", role_out);
         rc = 0;
     }
     json_decref(root);

@@ -16,7 +16,7 @@ struct text { /* grows */
     size_t len;
 };
 
-static size_t keep(const char *data, size_t size, size_t n, void *arg)
+static size_t examples_ask_keep(const char *data, size_t size, size_t n, void *arg)
 {
     struct text *text = arg;
     char *grown = realloc(text->data, text->len + n * size + 1);
@@ -43,13 +43,13 @@ static void show_event(const char *line)
 }
 
 /* Lines may be cut anywhere: whole ones are shown, the rest waits. */
-static size_t show(const char *data, size_t size, size_t n, void *arg)
+static size_t examples_ask_show(const char *data, size_t size, size_t n, void *arg)
 {
     struct text *rest = arg;
     char *from;
     char *end;
 
-    if (keep(data, size, n, rest) == 0)
+    if (examples_ask_keep(data, size, n, rest) == 0)
         return 0;
     for (from = rest->data; (end = strchr(from, '\n')) != NULL; from = end + 1) {
         *end = '\0';
@@ -62,7 +62,7 @@ static size_t show(const char *data, size_t size, size_t n, void *arg)
 }
 
 /* GET, or POST when there is a body.  Whether the server answered 200. */
-static int request(const char *path, const char *body, curl_write_callback each, void *arg)
+static int examples_ask_request(const char *path, const char *body, curl_write_callback each, void *arg)
 {
     const char *url = getenv("BATON_URL");
     const char *key = getenv("BATON_API_KEY");
@@ -98,7 +98,7 @@ int main(int argc, char **argv)
     char *json = NULL;
     int is_good;
 
-    is_good = request("/v1/models", NULL, (curl_write_callback)keep, &models);
+    is_good = examples_ask_request("/v1/models", NULL, (curl_write_callback)examples_ask_keep, &models);
     if (is_good)
         list = json_loads(models.data, 0, NULL);
     is_good = is_good && json_is_string(json_object_get(list, "first_id"));
@@ -108,7 +108,8 @@ int main(int argc, char **argv)
                          "content", argc > 1 ? argv[1] : "What is a hand-off?");
     if (body != NULL)
         json = json_dumps(body, 0);
-    is_good = json != NULL && request("/v1/messages", json, (curl_write_callback)show, &rest);
+    is_good = json != NULL &&
+              examples_ask_request("/v1/messages", json, (curl_write_callback)examples_ask_show, &rest);
     putchar('\n');
     free(json);
     json_decref(body);

@@ -43,7 +43,7 @@ int cli_done(const char *command)
     return CLI_FAILED;
 }
 
-static int read_all(FILE *file, size_t limit_bytes, struct fault *fault, struct buf *out)
+static int cli_read_all(FILE *file, size_t limit_bytes, struct fault *fault, struct buf *out)
 {
     int rc = file_read_rest(file, limit_bytes, out);
 
@@ -58,12 +58,12 @@ static int read_all(FILE *file, size_t limit_bytes, struct fault *fault, struct 
 int cli_read(const char *path, size_t limit_bytes, struct fault *fault, struct buf *out)
 {
     if (strcmp(path, "-") == 0)
-        return read_all(stdin, limit_bytes, fault, out);
+        return cli_read_all(stdin, limit_bytes, fault, out);
 
     FILE *file = fopen(path, "rbe");
     if (file == NULL)
         return fault_set(fault, E_IO, "cannot open: %s", strerror(errno));
-    int rc = read_all(file, limit_bytes, fault, out);
+    int rc = cli_read_all(file, limit_bytes, fault, out);
     fclose(file);
     return rc;
 }

@@ -96,7 +96,7 @@ static const struct option OPTIONS[] = {{"pp", required_argument, NULL, OPT_PP},
                                         {NULL, 0, NULL, 0}};
 
 /* "512,1024"; zeros are left out. */
-static bool parse_list(const char *option, const char *text, struct list *out)
+static bool cmd_bench_parse_list(const char *option, const char *text, struct list *out)
 {
     const char *at = text;
 
@@ -118,17 +118,17 @@ static bool parse_list(const char *option, const char *text, struct list *out)
     }
 }
 
-static bool take_option(int option, struct bench_args *args)
+static bool cmd_bench_take_option(int option, struct bench_args *args)
 {
     switch (option) {
     case OPT_PP:
-        return parse_list("pp", optarg, &args->pp);
+        return cmd_bench_parse_list("pp", optarg, &args->pp);
     case OPT_TG:
-        return parse_list("tg", optarg, &args->tg);
+        return cmd_bench_parse_list("tg", optarg, &args->tg);
     case OPT_BATCH:
-        return parse_list("batch", optarg, &args->batch);
+        return cmd_bench_parse_list("batch", optarg, &args->batch);
     case OPT_DEPTH:
-        return parse_list("depth", optarg, &args->depth);
+        return cmd_bench_parse_list("depth", optarg, &args->depth);
     case OPT_CHUNK:
         return rig_parse_u32(NAME, "chunk", optarg, MAX_CHUNK, &args->chunk);
     case OPT_REPEAT:
@@ -147,14 +147,14 @@ static bool take_option(int option, struct bench_args *args)
     }
 }
 
-static bool parse(int argc, char **argv, struct bench_args *args)
+static bool cmd_bench_parse(int argc, char **argv, struct bench_args *args)
 {
     int option;
 
     *args = (struct bench_args){
         .rig.kv_type = KV_F16, .pp = {{512}, 1}, .tg = {{128}, 1}, .chunk = 512, .repeat = 3};
     while ((option = getopt_long(argc, argv, RIG_SHORT_OPTIONS, OPTIONS, NULL)) != -1)
-        if (!take_option(option, args))
+        if (!cmd_bench_take_option(option, args))
             return false;
     if (args->is_help)
         return true;
@@ -189,7 +189,7 @@ static void list_tests(struct benching *b)
     }
 }
 
-static int by_value(const void *a, const void *b)
+static int cmd_bench_by_value(const void *a, const void *b)
 {
     double left = *(const double *)a, right = *(const double *)b;
 
@@ -226,8 +226,8 @@ static int run_test(struct benching *b, uint32_t index, struct fault *fault)
     }
     if (rc < 0)
         return rc;
-    qsort(rates, repeat, sizeof(rates[0]), by_value);
-    qsort(fractions, repeat, sizeof(fractions[0]), by_value);
+    qsort(rates, repeat, sizeof(rates[0]), cmd_bench_by_value);
+    qsort(fractions, repeat, sizeof(fractions[0]), cmd_bench_by_value);
     result->limit_fraction = (fractions[(repeat - 1) / 2] + fractions[repeat / 2]) / 2;
     result->min = rates[0];
     result->max = rates[repeat - 1];
@@ -284,7 +284,7 @@ static struct bytes model_name(const struct benching *b)
     return bytes_str(slash ? slash + 1 : b->args->rig.path);
 }
 
-static int print_json(const struct benching *b)
+static int cmd_bench_print_json(const struct benching *b)
 {
     struct buf out = {0};
     int rc;
@@ -344,7 +344,7 @@ static int print_table(const struct benching *b)
 }
 
 /* Where a JSON object is to come, stdout is its. */
-static int tune(const struct bench_args *args, struct fault *fault)
+static int cmd_bench_tune(const struct bench_args *args, struct fault *fault)
 {
     struct buf table = {0};
     int rc = rig_tune(&args->rig, fault, &table);
@@ -363,7 +363,7 @@ int cmd_bench(int argc, char **argv)
     struct fault fault = {0};
     int rc = 0;
 
-    if (!parse(argc, argv, &args))
+    if (!cmd_bench_parse(argc, argv, &args))
         return cli_usage(NAME, NULL);
     if (args.is_help) {
         fputs(HELP, stdout);
@@ -371,7 +371,7 @@ int cmd_bench(int argc, char **argv)
     }
     rig_catch_interrupt();
     if (args.is_tuned)
-        rc = tune(&args, &fault);
+        rc = cmd_bench_tune(&args, &fault);
     if (args.rig.path == NULL)
         return rc < 0 ? cli_failed(NAME, NULL, &fault) : cli_done(NAME);
     if (rc == 0)
@@ -379,7 +379,7 @@ int cmd_bench(int argc, char **argv)
     if (rc == 0)
         rc = run_all(&benching, &fault);
     if (rc == 0)
-        rc = args.is_json ? print_json(&benching) : print_table(&benching);
+        rc = args.is_json ? cmd_bench_print_json(&benching) : print_table(&benching);
     rig_close(&rig);
     if (rc == E_CANCELLED)
         return rig_interrupt_status();

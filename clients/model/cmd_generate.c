@@ -129,7 +129,7 @@ static bool take_speculate(struct generate_args *args)
 }
 
 /* Options with a number, and the rig's; false also for unknown ones. */
-static bool take_number(int option, struct generate_args *args)
+static bool cmd_generate_take_number(int option, struct generate_args *args)
 {
     switch (option) {
     case OPT_MAX:
@@ -149,7 +149,7 @@ static bool take_number(int option, struct generate_args *args)
     }
 }
 
-static bool take_option(int option, struct generate_args *args)
+static bool cmd_generate_take_option(int option, struct generate_args *args)
 {
     struct {
         int option;
@@ -183,10 +183,10 @@ static bool take_option(int option, struct generate_args *args)
         args->sample.temperature = 0;
         return true;
     }
-    return option == OPT_SPECULATE ? take_speculate(args) : take_number(option, args);
+    return option == OPT_SPECULATE ? take_speculate(args) : cmd_generate_take_number(option, args);
 }
 
-static bool parse(int argc, char **argv, struct generate_args *args)
+static bool cmd_generate_parse(int argc, char **argv, struct generate_args *args)
 {
     int option;
 
@@ -195,7 +195,7 @@ static bool parse(int argc, char **argv, struct generate_args *args)
                                    .rig.kv_type = KV_F16,
                                    .sample = {.temperature = 0.7f, .top_p = 1}};
     while ((option = getopt_long(argc, argv, RIG_SHORT_OPTIONS "p:s:n:", OPTIONS, NULL)) != -1)
-        if (!take_option(option, args))
+        if (!cmd_generate_take_option(option, args))
             return false;
     return args->is_help || rig_take_path(NAME, argc, argv, &args->rig);
 }
@@ -216,7 +216,7 @@ struct answer { /* one generation in progress */
     struct seq_stats stats;
 };
 
-static int show(struct answer *answer, token_id id)
+static int cmd_generate_show(struct answer *answer, token_id id)
 {
     int rc;
 
@@ -241,12 +241,12 @@ static void on_token(void *arg, struct seq *seq, const struct sample_result *tok
 
     answer->n_drawn++;
     if (answer->rc == 0)
-        answer->rc = show(answer, token->id);
+        answer->rc = cmd_generate_show(answer, token->id);
     if (answer->rc < 0)
         sched_cancel(answer->sched, seq);
 }
 
-static void on_done(void *arg, struct seq *seq, enum seq_finish finish)
+static void cmd_generate_on_done(void *arg, struct seq *seq, enum seq_finish finish)
 {
     struct answer *answer = arg;
 
@@ -300,7 +300,7 @@ static int run_steps(struct answer *answer, const struct token_ids *ids)
     return rc < 0 ? rc : answer->rc;
 }
 
-static int start(struct answer *answer, uint32_t n_prompt, struct fault *fault)
+static int cmd_generate_start(struct answer *answer, uint32_t n_prompt, struct fault *fault)
 {
     uint32_t context = model_config(answer->rig->model)->context_length, max = answer->args->max;
     struct rig_seats seats = {
@@ -311,7 +311,7 @@ static int start(struct answer *answer, uint32_t n_prompt, struct fault *fault)
                               .chunk_tokens = BATCH_TOKENS,
                               .speculate = answer->args->speculate,
                               .max_drafts = DRAFTS_MAX,
-                              .events = {.on_token = on_token, .on_done = on_done},
+                              .events = {.on_token = on_token, .on_done = cmd_generate_on_done},
                               .events_arg = answer};
     int rc;
 
@@ -329,9 +329,9 @@ static int start(struct answer *answer, uint32_t n_prompt, struct fault *fault)
     return rc < 0 ? fault_set(fault, rc, "%s", err_text(rc)) : 0;
 }
 
-static int run(struct answer *answer, const struct token_ids *ids, struct fault *fault)
+static int cmd_generate_run(struct answer *answer, const struct token_ids *ids, struct fault *fault)
 {
-    int rc = start(answer, (uint32_t)ids->n, fault);
+    int rc = cmd_generate_start(answer, (uint32_t)ids->n, fault);
 
     if (rc < 0)
         return rc;
@@ -361,7 +361,7 @@ int cmd_generate(int argc, char **argv)
     struct answer answer = {.args = &args, .rig = &rig};
     int rc;
 
-    if (!parse(argc, argv, &args))
+    if (!cmd_generate_parse(argc, argv, &args))
         return cli_usage(NAME, NULL);
     if (args.is_help) {
         fputs(HELP, stdout);
@@ -378,7 +378,7 @@ int cmd_generate(int argc, char **argv)
         answer.tokenizer = tokenizer;
         if (tokenizer)
             detok_init(&answer.detok, tokenizer, args.prompt.text != NULL);
-        rc = run(&answer, &ids, &fault);
+        rc = cmd_generate_run(&answer, &ids, &fault);
     }
     sched_free(answer.sched);
     kv_pool_free(answer.pool);

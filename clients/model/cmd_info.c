@@ -94,7 +94,7 @@ static void collect_tensors(struct info *info)
     }
 }
 
-static void collect(struct info *info)
+static void cmd_info_collect(struct info *info)
 {
     gguf_get_str(info->gguf, "general.name", NULL, &info->name);
     gguf_get_str(info->gguf, "general.architecture", NULL, &info->arch);
@@ -112,7 +112,7 @@ static void collect(struct info *info)
 /* ---- for people ---- */
 
 /* Text of the file is quoted as JSON, so that it cannot control the terminal; then the quotes are removed. */
-static void print_text(struct bytes text)
+static void cmd_info_print_text(struct bytes text)
 {
     struct buf quoted = {0};
 
@@ -169,7 +169,7 @@ static void print_token_id(const struct info *info, const char *role, token_id i
     if (id == TOKEN_NONE)
         return;
     printf(", %s %u ", role, id);
-    print_text(tokenizer_piece(info->tokenizer, id));
+    cmd_info_print_text(tokenizer_piece(info->tokenizer, id));
 }
 
 static void print_tokenizer(const struct info *info)
@@ -181,10 +181,10 @@ static void print_tokenizer(const struct info *info)
         printf("not usable: %s\n", info->token_fault.text);
         return;
     }
-    print_text(info->token_model);
+    cmd_info_print_text(info->token_model);
     if (info->token_rule.len_bytes > 0) {
         printf(" (");
-        print_text(info->token_rule);
+        cmd_info_print_text(info->token_rule);
         printf(")");
     }
     printf(", %u tokens", tokenizer_vocab_size(info->tokenizer));
@@ -195,7 +195,7 @@ static void print_tokenizer(const struct info *info)
     print_label("an answer ends at");
     for (size_t i = 0; i < n_stops; i++) {
         printf("%s%u ", i == 0 ? "" : ", ", stops[i]);
-        print_text(tokenizer_piece(info->tokenizer, stops[i]));
+        cmd_info_print_text(tokenizer_piece(info->tokenizer, stops[i]));
     }
     printf("%s\n", n_stops == 0 ? "no token known" : "");
 }
@@ -203,10 +203,10 @@ static void print_tokenizer(const struct info *info)
 static void print_summary(const struct info *info)
 {
     print_label("name");
-    print_text(info->name.len_bytes > 0 ? info->name : bytes_str("(none)"));
+    cmd_info_print_text(info->name.len_bytes > 0 ? info->name : bytes_str("(none)"));
     printf("\n");
     print_label("architecture");
-    print_text(info->arch.len_bytes > 0 ? info->arch : bytes_str("(none)"));
+    cmd_info_print_text(info->arch.len_bytes > 0 ? info->arch : bytes_str("(none)"));
     printf("\n");
     print_label("fingerprint");
     printf("%s\n", info->fingerprint);
@@ -235,7 +235,7 @@ static void print_summary(const struct info *info)
                chat_format_has_tools(info->chat) ? "with" : "without");
     if (info->chat != NULL && chat_format_warning(info->chat) != NULL) {
         print_label("");
-        print_text(bytes_str(chat_format_warning(info->chat)));
+        cmd_info_print_text(bytes_str(chat_format_warning(info->chat)));
         printf("\n");
     }
 }
@@ -253,7 +253,7 @@ static void print_keys(const struct info *info)
         if (gguf_key_at(info->gguf, i, &name, &kind) != 0 || gguf_key_text(info->gguf, i, &text) != 0)
             continue;
         printf("  ");
-        print_text(name);
+        cmd_info_print_text(name);
         printf(" = %.*s\n", (int)text.len_bytes, (char *)text.data);
     }
     buf_fini(&text);
@@ -269,57 +269,57 @@ static void print_tensors(const struct info *info)
         for (uint32_t k = 0; k < tensor->n_dims; k++)
             printf("%s%" PRIu64, k == 0 ? "" : " x ", tensor->dims[k]);
         printf("  ");
-        print_text(tensor->name);
+        cmd_info_print_text(tensor->name);
         printf("\n");
     }
 }
 
 /* ---- as JSON ---- */
 
-static void put_name(struct buf *out, const char *name)
+static void cmd_info_put_name(struct buf *out, const char *name)
 {
     if (out->len_bytes > 0 && strchr("{[", out->data[out->len_bytes - 1]) == NULL)
         buf_append_byte(out, ',');
     buf_printf(out, "\"%s\":", name);
 }
 
-static void put_text(struct buf *out, const char *name, struct bytes text)
+static void cmd_info_put_text(struct buf *out, const char *name, struct bytes text)
 {
-    put_name(out, name);
+    cmd_info_put_name(out, name);
     json_put_str(out, text);
 }
 
-static void put_number(struct buf *out, const char *name, uint64_t number)
+static void cmd_info_put_number(struct buf *out, const char *name, uint64_t number)
 {
-    put_name(out, name);
+    cmd_info_put_name(out, name);
     buf_printf(out, "%" PRIu64, number);
 }
 
-static void put_id(struct buf *out, const char *name, token_id id)
+static void cmd_info_put_id(struct buf *out, const char *name, token_id id)
 {
     if (id != TOKEN_NONE)
-        put_number(out, name, id);
+        cmd_info_put_number(out, name, id);
 }
 
 static void put_tokenizer(struct buf *out, const struct info *info)
 {
     size_t n_stops;
 
-    put_name(out, "tokenizer");
+    cmd_info_put_name(out, "tokenizer");
     buf_append_byte(out, '{');
     if (info->tokenizer == NULL) {
-        put_text(out, "error", bytes_str(info->token_fault.text));
+        cmd_info_put_text(out, "error", bytes_str(info->token_fault.text));
         buf_append_byte(out, '}');
         return;
     }
-    put_text(out, "model", info->token_model);
-    put_text(out, "pre", info->token_rule);
-    put_number(out, "tokens", tokenizer_vocab_size(info->tokenizer));
-    put_id(out, "bos", tokenizer_bos(info->tokenizer));
-    put_id(out, "eos", tokenizer_eos(info->tokenizer));
-    put_name(out, "adds_bos");
+    cmd_info_put_text(out, "model", info->token_model);
+    cmd_info_put_text(out, "pre", info->token_rule);
+    cmd_info_put_number(out, "tokens", tokenizer_vocab_size(info->tokenizer));
+    cmd_info_put_id(out, "bos", tokenizer_bos(info->tokenizer));
+    cmd_info_put_id(out, "eos", tokenizer_eos(info->tokenizer));
+    cmd_info_put_name(out, "adds_bos");
     buf_append_str(out, tokenizer_adds_bos(info->tokenizer) ? "true" : "false");
-    put_name(out, "stops");
+    cmd_info_put_name(out, "stops");
     const token_id *stops = tokenizer_stop_ids(info->tokenizer, &n_stops);
     buf_append_byte(out, '[');
     for (size_t i = 0; i < n_stops; i++)
@@ -329,31 +329,31 @@ static void put_tokenizer(struct buf *out, const struct info *info)
 
 static void put_chat(struct buf *out, const struct info *info)
 {
-    put_name(out, "chat_format");
+    cmd_info_put_name(out, "chat_format");
     buf_append_byte(out, '{');
     if (info->chat == NULL) {
-        put_text(out, "error", bytes_str(info->chat_fault.text));
+        cmd_info_put_text(out, "error", bytes_str(info->chat_fault.text));
     } else {
-        put_text(out, "name", bytes_str(chat_format_name(info->chat)));
-        put_name(out, "tools");
+        cmd_info_put_text(out, "name", bytes_str(chat_format_name(info->chat)));
+        cmd_info_put_name(out, "tools");
         buf_append_str(out, chat_format_has_tools(info->chat) ? "true" : "false");
         if (chat_format_warning(info->chat) != NULL)
-            put_text(out, "warning", bytes_str(chat_format_warning(info->chat)));
+            cmd_info_put_text(out, "warning", bytes_str(chat_format_warning(info->chat)));
     }
     buf_append_byte(out, '}');
 }
 
-static void put_types(struct buf *out, const struct info *info)
+static void cmd_info_put_types(struct buf *out, const struct info *info)
 {
-    put_name(out, "types");
+    cmd_info_put_name(out, "types");
     buf_append_byte(out, '{');
     for (uint32_t type = 0; type < MAX_TYPES; type++) {
         if (info->types[type].n_tensors == 0)
             continue;
-        put_name(out, dtype_info(type)->name);
+        cmd_info_put_name(out, dtype_info(type)->name);
         buf_append_byte(out, '{');
-        put_number(out, "tensors", info->types[type].n_tensors);
-        put_number(out, "bytes", info->types[type].len_bytes);
+        cmd_info_put_number(out, "tensors", info->types[type].n_tensors);
+        cmd_info_put_number(out, "bytes", info->types[type].len_bytes);
         buf_append_byte(out, '}');
     }
     buf_append_byte(out, '}');
@@ -363,7 +363,7 @@ static void put_keys(struct buf *out, const struct info *info)
 {
     struct buf text = {0};
 
-    put_name(out, "keys");
+    cmd_info_put_name(out, "keys");
     buf_append_byte(out, '[');
     for (uint64_t i = 0; i < gguf_key_count(info->gguf); i++) {
         struct bytes name;
@@ -373,8 +373,8 @@ static void put_keys(struct buf *out, const struct info *info)
         if (gguf_key_at(info->gguf, i, &name, &kind) != 0 || gguf_key_text(info->gguf, i, &text) != 0)
             continue;
         buf_append_str(out, i == 0 ? "{" : ",{");
-        put_text(out, "name", name);
-        put_text(out, "value", buf_view(&text)); /* as a text for reading, whatever its kind */
+        cmd_info_put_text(out, "name", name);
+        cmd_info_put_text(out, "value", buf_view(&text)); /* as a text for reading, whatever its kind */
         buf_append_byte(out, '}');
     }
     buf_append_byte(out, ']');
@@ -383,43 +383,43 @@ static void put_keys(struct buf *out, const struct info *info)
 
 static void put_tensors(struct buf *out, const struct info *info)
 {
-    put_name(out, "tensors");
+    cmd_info_put_name(out, "tensors");
     buf_append_byte(out, '[');
     for (uint64_t i = 0; i < gguf_tensor_count(info->gguf); i++) {
         const struct gguf_tensor *tensor = gguf_tensor_at(info->gguf, i);
 
         buf_append_str(out, i == 0 ? "{" : ",{");
-        put_text(out, "name", tensor->name);
-        put_text(out, "type", bytes_str(dtype_info(tensor->type)->name));
-        put_name(out, "dims");
+        cmd_info_put_text(out, "name", tensor->name);
+        cmd_info_put_text(out, "type", bytes_str(dtype_info(tensor->type)->name));
+        cmd_info_put_name(out, "dims");
         for (uint32_t k = 0; k < tensor->n_dims; k++)
             buf_printf(out, "%s%" PRIu64, k == 0 ? "[" : ",", tensor->dims[k]);
         buf_append_str(out, tensor->n_dims == 0 ? "[]" : "]");
-        put_number(out, "bytes", tensor->len_bytes);
+        cmd_info_put_number(out, "bytes", tensor->len_bytes);
         buf_append_byte(out, '}');
     }
     buf_append_byte(out, ']');
 }
 
-static void print_json(const struct info *info)
+static void cmd_info_print_json(const struct info *info)
 {
     struct buf out = {0};
 
     buf_append_byte(&out, '{');
-    put_text(&out, "file", bytes_str(info->path));
-    put_number(&out, "file_bytes", gguf_file_bytes(info->gguf));
-    put_text(&out, "fingerprint", bytes_str(info->fingerprint));
-    put_text(&out, "name", info->name);
-    put_text(&out, "architecture", info->arch);
-    put_number(&out, "parameters", info->n_parameters);
-    put_number(&out, "tensor_count", gguf_tensor_count(info->gguf));
-    put_number(&out, "tensor_bytes", info->tensor_bytes);
-    put_types(&out, info);
-    put_name(&out, "shape");
+    cmd_info_put_text(&out, "file", bytes_str(info->path));
+    cmd_info_put_number(&out, "file_bytes", gguf_file_bytes(info->gguf));
+    cmd_info_put_text(&out, "fingerprint", bytes_str(info->fingerprint));
+    cmd_info_put_text(&out, "name", info->name);
+    cmd_info_put_text(&out, "architecture", info->arch);
+    cmd_info_put_number(&out, "parameters", info->n_parameters);
+    cmd_info_put_number(&out, "tensor_count", gguf_tensor_count(info->gguf));
+    cmd_info_put_number(&out, "tensor_bytes", info->tensor_bytes);
+    cmd_info_put_types(&out, info);
+    cmd_info_put_name(&out, "shape");
     buf_append_byte(&out, '{');
     for (size_t i = 0; i < ARRAY_LEN(SHAPE); i++) {
         if (info->has_shape[i])
-            put_number(&out, SHAPE[i].name, info->shape[i]);
+            cmd_info_put_number(&out, SHAPE[i].name, info->shape[i]);
     }
     buf_append_byte(&out, '}');
     put_tokenizer(&out, info);
@@ -436,15 +436,15 @@ static void print_json(const struct info *info)
 
 /* ---- the command ---- */
 
-static int show(struct info *info)
+static int cmd_info_show(struct info *info)
 {
     struct fault fault = {0};
 
     if (gguf_open(info->path, &fault, &info->gguf) != 0)
         return cli_failed(NAME, info->path, &fault);
-    collect(info);
+    cmd_info_collect(info);
     if (info->is_json) {
-        print_json(info);
+        cmd_info_print_json(info);
     } else {
         print_summary(info);
         if (info->shows_keys)
@@ -482,5 +482,5 @@ int cmd_info(int argc, char **argv)
     if (optind + 1 != argc)
         return cli_usage(NAME, "name one model file");
     info.path = argv[optind];
-    return show(&info);
+    return cmd_info_show(&info);
 }

@@ -62,7 +62,7 @@ static const struct option OPTIONS[] = {{"ids", required_argument, NULL, OPT_IDS
                                         {"help", no_argument, NULL, 'h'},
                                         {NULL, 0, NULL, 0}};
 
-static bool take_option(int option, struct logits_args *args)
+static bool cmd_logits_take_option(int option, struct logits_args *args)
 {
     switch (option) {
     case OPT_IDS:
@@ -90,13 +90,13 @@ static bool take_option(int option, struct logits_args *args)
     }
 }
 
-static bool parse(int argc, char **argv, struct logits_args *args)
+static bool cmd_logits_parse(int argc, char **argv, struct logits_args *args)
 {
     int option;
 
     *args = (struct logits_args){.top = 10, .rig.kv_type = KV_F16};
     while ((option = getopt_long(argc, argv, RIG_SHORT_OPTIONS, OPTIONS, NULL)) != -1)
-        if (!take_option(option, args))
+        if (!cmd_logits_take_option(option, args))
             return false;
     return args->is_help || rig_take_path(NAME, argc, argv, &args->rig);
 }
@@ -182,8 +182,8 @@ static int feed_and_write(struct rig *rig, const struct logits_args *args, const
     return rc;
 }
 
-static int run(const struct logits_args *args, struct rig *rig, const struct tokenizer *tokenizer,
-               const struct token_ids *ids, struct fault *fault)
+static int cmd_logits_run(const struct logits_args *args, struct rig *rig, const struct tokenizer *tokenizer,
+                          const struct token_ids *ids, struct fault *fault)
 {
     uint32_t n = (uint32_t)ids->n;
     struct rig_seats seats = {
@@ -216,7 +216,7 @@ int cmd_logits(int argc, char **argv)
     struct fault fault = {0};
     int rc;
 
-    if (!parse(argc, argv, &args))
+    if (!cmd_logits_parse(argc, argv, &args))
         return cli_usage(NAME, NULL);
     if (args.is_help) {
         fputs(HELP, stdout);
@@ -230,7 +230,7 @@ int cmd_logits(int argc, char **argv)
         rc = prompt_read(&args.prompt, tokenizer, &fault, &ids);
     }
     if (rc == 0)
-        rc = run(&args, &rig, tokenizer, &ids, &fault);
+        rc = cmd_logits_run(&args, &rig, tokenizer, &ids, &fault);
     token_ids_fini(&ids);
     tokenizer_unref(tokenizer);
     rig_close(&rig);

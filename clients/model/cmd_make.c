@@ -107,7 +107,7 @@ static bool take_type(struct make_args *args)
     return true;
 }
 
-static bool take_number(int option, struct make_args *args)
+static bool cmd_make_take_number(int option, struct make_args *args)
 {
     struct make_shape *shape = &args->shape;
     const struct {
@@ -133,7 +133,7 @@ static bool take_number(int option, struct make_args *args)
     return false;
 }
 
-static bool take_text(const char *name, const char **list, size_t max)
+static bool cmd_make_take_text(const char *name, const char **list, size_t max)
 {
     size_t n = 0;
 
@@ -147,7 +147,7 @@ static bool take_text(const char *name, const char **list, size_t max)
     return true;
 }
 
-static bool is_known(const char *arch)
+static bool cmd_make_is_known(const char *arch)
 {
     const char *name;
 
@@ -161,12 +161,12 @@ static bool is_known(const char *arch)
     return false;
 }
 
-static bool take_option(int option, struct make_args *args)
+static bool cmd_make_take_option(int option, struct make_args *args)
 {
     switch (option) {
     case OPT_ARCH:
         args->shape.arch = optarg;
-        return is_known(optarg);
+        return cmd_make_is_known(optarg);
     case OPT_VOCAB_FROM:
         args->vocab_from = optarg;
         return true;
@@ -176,14 +176,14 @@ static bool take_option(int option, struct make_args *args)
         args->shape.is_tied = true;
         return true;
     case OPT_WITH:
-        return take_text("with", args->optional, MAX_OPTIONAL);
+        return cmd_make_take_text("with", args->optional, MAX_OPTIONAL);
     case OPT_SET:
-        return take_text("set", args->set, MAX_SET);
+        return cmd_make_take_text("set", args->set, MAX_SET);
     case 'h':
         args->is_help = true;
         return true;
     default:
-        return take_number(option, args);
+        return cmd_make_take_number(option, args);
     }
 }
 
@@ -207,7 +207,7 @@ static const char *wrong_with(const struct make_shape *shape)
     return NULL;
 }
 
-static bool parse(int argc, char **argv, struct make_args *args)
+static bool cmd_make_parse(int argc, char **argv, struct make_args *args)
 {
     struct make_shape *shape = &args->shape;
     const char *wrong;
@@ -221,7 +221,7 @@ static bool parse(int argc, char **argv, struct make_args *args)
                                          .context = 4096,
                                          .type = DTYPE_Q8_0}};
     while ((option = getopt_long(argc, argv, "h", OPTIONS, NULL)) != -1)
-        if (!take_option(option, args))
+        if (!cmd_make_take_option(option, args))
             return false;
     if (args->is_help)
         return true;
@@ -281,7 +281,7 @@ static int make_up_vocabulary(struct gguf_writer *writer, struct make_args *args
     return rc < 0 ? fault_set(fault, rc, "%s", err_text(rc)) : 0;
 }
 
-static int make(struct make_args *args, struct fault *fault, uint64_t *bytes_out)
+static int model_cmd_make(struct make_args *args, struct fault *fault, uint64_t *bytes_out)
 {
     struct gguf_writer *writer;
     int rc = gguf_writer_new(&writer);
@@ -306,14 +306,14 @@ int cmd_make(int argc, char **argv)
     char size[24];
     int rc;
 
-    if (!parse(argc, argv, &args))
+    if (!cmd_make_parse(argc, argv, &args))
         return cli_usage(NAME, NULL);
     if (args.is_help) {
         fputs(HELP, stdout);
         return cli_done(NAME);
     }
     rig_catch_interrupt();
-    rc = make(&args, &fault, &len_bytes);
+    rc = model_cmd_make(&args, &fault, &len_bytes);
     if (rc == E_CANCELLED)
         return rig_interrupt_status();
     if (rc < 0)

@@ -87,7 +87,7 @@ static const struct option OPTIONS[] = {{"text", required_argument, NULL, OPT_TE
                                         {"help", no_argument, NULL, 'h'},
                                         {NULL, 0, NULL, 0}};
 
-static bool take_option(int option, struct perplexity_args *args)
+static bool cmd_perplexity_take_option(int option, struct perplexity_args *args)
 {
     switch (option) {
     case OPT_TEXT:
@@ -116,20 +116,20 @@ static bool take_option(int option, struct perplexity_args *args)
     }
 }
 
-static bool parse(int argc, char **argv, struct perplexity_args *args)
+static bool cmd_perplexity_parse(int argc, char **argv, struct perplexity_args *args)
 {
     int option;
 
     *args = (struct perplexity_args){.rig.kv_type = KV_F16};
     while ((option = getopt_long(argc, argv, RIG_SHORT_OPTIONS, OPTIONS, NULL)) != -1)
-        if (!take_option(option, args))
+        if (!cmd_perplexity_take_option(option, args))
             return false;
     return args->is_help || rig_take_path(NAME, argc, argv, &args->rig);
 }
 
 /* ---- the text ---- */
 
-static int read_text(struct measuring *m, struct fault *fault)
+static int cmd_perplexity_read_text(struct measuring *m, struct fault *fault)
 {
     const char *path = m->args->text_path;
     struct buf text = {0};
@@ -186,7 +186,7 @@ static void fill_window(struct measuring *m, uint32_t *from_out, uint32_t *n_out
 }
 
 /* Feeds n tokens from position at, each as an item of its own; items 0..n-1 have their logits. */
-static int foretell(struct rig *rig, const token_id *tokens, uint32_t at, uint32_t n)
+static int cmd_perplexity_foretell(struct rig *rig, const token_id *tokens, uint32_t at, uint32_t n)
 {
     struct engine_item items[ROWS];
     struct sample_result drawn[ROWS];
@@ -226,13 +226,13 @@ static int score_rows(struct measuring *m, uint32_t at, uint32_t n)
     int rc = 0;
 
     if (m->args->base_path != NULL) {
-        rc = foretell(&m->base, m->tokens, at, n);
+        rc = cmd_perplexity_foretell(&m->base, m->tokens, at, n);
         for (uint32_t i = 0; rc == 0 && i < n; i++)
             memcpy(m->kept + (size_t)i * vocab, m->base.engine.ops->logits(m->base.engine.self, i),
                    vocab * sizeof(float));
     }
     if (rc == 0)
-        rc = foretell(&m->model, m->tokens, at, n);
+        rc = cmd_perplexity_foretell(&m->model, m->tokens, at, n);
     for (uint32_t i = 0; rc == 0 && i < n; i++)
         rc = score_add(&m->score, m->model.engine.ops->logits(m->model.engine.self, i),
                        m->args->base_path != NULL ? m->kept + (size_t)i * vocab : NULL, vocab,
@@ -240,7 +240,7 @@ static int score_rows(struct measuring *m, uint32_t at, uint32_t n)
     return rc;
 }
 
-static void show(const struct measuring *m)
+static void cmd_perplexity_show(const struct measuring *m)
 {
     if (isatty(STDERR_FILENO))
         fprintf(stderr, "\rwindow %llu of %llu: perplexity %.4f%s", (unsigned long long)m->window + 1,
@@ -265,7 +265,7 @@ static int run_window(struct measuring *m)
     return rc;
 }
 
-static int run(struct measuring *m, struct fault *fault)
+static int cmd_perplexity_run(struct measuring *m, struct fault *fault)
 {
     /* ROWS items at once, and blocks for one context among them all. */
     struct rig_seats seats = {
@@ -287,14 +287,14 @@ static int run(struct measuring *m, struct fault *fault)
     for (m->window = 0; m->window < m->n_windows && rc == 0; m->window++) {
         rc = run_window(m);
         if (rc == 0)
-            show(m);
+            cmd_perplexity_show(m);
     }
     return rc < 0 ? fault_set(fault, rc, "%s", err_text(rc)) : 0;
 }
 
 /* ---- the result ---- */
 
-static void print_text(const struct measuring *m, double rate)
+static void cmd_perplexity_print_text(const struct measuring *m, double rate)
 {
     const struct score *s = &m->score;
 
@@ -309,7 +309,7 @@ static void print_text(const struct measuring *m, double rate)
            score_error(&s->kl), s->kl_most, 100.0 * (double)s->n_same / (double)s->kl.n);
 }
 
-static void print_json(const struct measuring *m, double rate)
+static void cmd_perplexity_print_json(const struct measuring *m, double rate)
 {
     const struct score *s = &m->score;
     struct buf out = {0};
@@ -336,7 +336,7 @@ static void print_json(const struct measuring *m, double rate)
     buf_fini(&out);
 }
 
-static int measure(struct measuring *m, struct fault *fault)
+static int cmd_perplexity_measure(struct measuring *m, struct fault *fault)
 {
     struct rig_opts base = m->args->rig;
     int rc = rig_load(&m->args->rig, fault, &m->model);
@@ -352,10 +352,10 @@ static int measure(struct measuring *m, struct fault *fault)
     if (rc == 0)
         rc = tokenizer_new(m->model.gguf, fault, &m->tokenizer);
     if (rc == 0)
-        rc = read_text(m, fault);
+        rc = cmd_perplexity_read_text(m, fault);
     if (rc == 0)
         rc = plan_windows(m, fault);
-    return rc == 0 ? run(m, fault) : rc;
+    return rc == 0 ? cmd_perplexity_run(m, fault) : rc;
 }
 
 int cmd_perplexity(int argc, char **argv)
@@ -364,21 +364,21 @@ int cmd_perplexity(int argc, char **argv)
     struct measuring m = {.args = &args};
     struct fault fault = {0};
 
-    if (!parse(argc, argv, &args))
+    if (!cmd_perplexity_parse(argc, argv, &args))
         return cli_usage(NAME, NULL);
     if (args.is_help) {
         fputs(HELP, stdout);
         return cli_done(NAME);
     }
     rig_catch_interrupt();
-    int rc = measure(&m, &fault);
+    int rc = cmd_perplexity_measure(&m, &fault);
     if (rc == 0) {
         double rate = (double)m.fed * NS_PER_S / (double)(clock_now_ns() - m.began_ns + 1);
 
         if (args.is_json)
-            print_json(&m, rate);
+            cmd_perplexity_print_json(&m, rate);
         else
-            print_text(&m, rate);
+            cmd_perplexity_print_text(&m, rate);
     }
     rig_close(&m.model);
     rig_close(&m.base);

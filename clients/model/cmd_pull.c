@@ -60,7 +60,7 @@ struct pulling {
 /* ---- the hub ---- */
 
 /* Appends a path with the bytes escaped that an address must not have. */
-static void put_escaped(struct buf *out, const char *path)
+static void cmd_pull_put_escaped(struct buf *out, const char *path)
 {
     for (; *path != '\0'; path++) {
         if (isalnum((unsigned char)*path) || strchr("-_.~/", *path) != NULL)
@@ -98,7 +98,7 @@ static void put_url(const struct pulling *p, size_t i, struct buf *out)
 
     if (args->name.is_hub) {
         buf_printf(out, "%s/%s/%s/resolve/main/", args->endpoint, args->name.owner, args->name.repo);
-        put_escaped(out, path);
+        cmd_pull_put_escaped(out, path);
         return;
     }
     size_t n = strcspn(args->name.url, "?#"), file_bytes = strlen(slash != NULL ? slash + 1 : path);
@@ -169,7 +169,7 @@ static int fetch_all(struct pulling *p, struct buf *first_out, struct fault *fau
 }
 
 /* Fills the list with the files to have. */
-static int choose(struct pulling *p, struct fault *fault)
+static int cmd_pull_choose(struct pulling *p, struct fault *fault)
 {
     const struct pull_args *args = p->args;
     int rc = pull_store_folder(args->to, &p->folder, fault);
@@ -192,13 +192,13 @@ static int choose(struct pulling *p, struct fault *fault)
     return rc == 0 ? pull_list_choose(&p->list, args->name.pick, &p->options, fault) : rc;
 }
 
-static int pull(struct pulling *p, struct buf *first_out, struct fault *fault)
+static int model_cmd_pull(struct pulling *p, struct buf *first_out, struct fault *fault)
 {
     struct gguf *gguf = NULL;
     int rc = pull_http_init();
 
     if (rc == 0)
-        rc = choose(p, fault);
+        rc = cmd_pull_choose(p, fault);
     if (rc == 0)
         rc = fetch_all(p, first_out, fault);
     if (rc == 0)
@@ -218,7 +218,7 @@ static const struct option OPTIONS[] = {{"to", required_argument, NULL, 't'},
                                         {"help", no_argument, NULL, 'h'},
                                         {NULL, 0, NULL, 0}};
 
-static bool take_number(uint64_t most, uint32_t *out)
+static bool cmd_pull_take_number(uint64_t most, uint32_t *out)
 {
     uint64_t value;
 
@@ -228,7 +228,7 @@ static bool take_number(uint64_t most, uint32_t *out)
     return true;
 }
 
-static bool take_option(int option, struct pull_args *args)
+static bool cmd_pull_take_option(int option, struct pull_args *args)
 {
     uint8_t digest[32];
 
@@ -240,9 +240,9 @@ static bool take_option(int option, struct pull_args *args)
         args->is_offline = true;
         return true;
     case 'c':
-        return take_number(16, &args->opts.n_connections);
+        return cmd_pull_take_number(16, &args->opts.n_connections);
     case 'T':
-        return take_number(3600, &args->opts.stall_s);
+        return cmd_pull_take_number(3600, &args->opts.stall_s);
     case 's':
         if (hex_decode(bytes_str(optarg), digest, sizeof(digest)) != 0)
             return false;
@@ -256,7 +256,7 @@ static bool take_option(int option, struct pull_args *args)
     }
 }
 
-static bool parse(int argc, char **argv, struct pull_args *args)
+static bool cmd_pull_parse(int argc, char **argv, struct pull_args *args)
 {
     const char *endpoint = getenv("HF_ENDPOINT");
     struct fault fault;
@@ -267,7 +267,7 @@ static bool parse(int argc, char **argv, struct pull_args *args)
     while ((option = getopt_long(argc, argv, "h", OPTIONS, NULL)) != -1) {
         if (option == 'h')
             args->is_help = true;
-        else if (!take_option(option, args))
+        else if (!cmd_pull_take_option(option, args))
             return false;
     }
     if (args->is_help)
@@ -299,7 +299,7 @@ int cmd_pull(int argc, char **argv)
     struct buf first = {0};
     int status, rc;
 
-    if (!parse(argc, argv, &args))
+    if (!cmd_pull_parse(argc, argv, &args))
         return cli_usage(NAME, NULL);
     if (args.is_help) {
         fputs(HELP, stdout);
@@ -307,7 +307,7 @@ int cmd_pull(int argc, char **argv)
     }
     rig_catch_interrupt();
     signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is an error of the write */
-    rc = pull(&p, &first, &fault);
+    rc = model_cmd_pull(&p, &first, &fault);
     if (rc == E_CANCELLED) {
         fprintf(stderr, "baton-model %s: interrupted; the same command continues\n", NAME);
         status = rig_interrupt_status();

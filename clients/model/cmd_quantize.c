@@ -108,7 +108,7 @@ static bool take_dtype(const char *option, int *out)
     return true;
 }
 
-static bool take_option(int option, struct quantize_args *args)
+static bool cmd_quantize_take_option(int option, struct quantize_args *args)
 {
     switch (option) {
     case OPT_TYPE:
@@ -139,14 +139,14 @@ static bool take_option(int option, struct quantize_args *args)
     }
 }
 
-static bool parse(int argc, char **argv, struct quantize_args *args)
+static bool cmd_quantize_parse(int argc, char **argv, struct quantize_args *args)
 {
     int option;
 
     *args =
         (struct quantize_args){.mix = {.mix = mix_find("Q4_K_M"), .output_type = -1, .embedding_type = -1}};
     while ((option = getopt_long(argc, argv, "h", OPTIONS, NULL)) != -1)
-        if (!take_option(option, args))
+        if (!cmd_quantize_take_option(option, args))
             return false;
     if (args->is_help)
         return true;
@@ -195,7 +195,7 @@ static int choose_type(struct quantizing *q, uint64_t i, struct fault *fault)
     return 0;
 }
 
-static int declare(struct quantizing *q, struct gguf_writer *writer, uint64_t i)
+static int cmd_quantize_declare(struct quantizing *q, struct gguf_writer *writer, uint64_t i)
 {
     const struct gguf_tensor *tensor = gguf_tensor_at(q->gguf, i);
     char name[1032];
@@ -205,7 +205,7 @@ static int declare(struct quantizing *q, struct gguf_writer *writer, uint64_t i)
     return gguf_declare_tensor(writer, name, q->types[i], tensor->n_dims, tensor->dims);
 }
 
-static int plan(struct quantizing *q, struct gguf_writer *writer, struct fault *fault)
+static int cmd_quantize_plan(struct quantizing *q, struct gguf_writer *writer, struct fault *fault)
 {
     uint64_t n = gguf_tensor_count(q->gguf);
     int rc = gguf_put_u32(writer, "general.file_type", q->args->mix.mix->file_type);
@@ -222,7 +222,7 @@ static int plan(struct quantizing *q, struct gguf_writer *writer, struct fault *
         return fault_set(fault, rc, "%s", err_text(rc));
     for (uint64_t i = 0; i < n && rc == 0; i++) {
         rc = choose_type(q, i, fault);
-        if (rc == 0 && (rc = declare(q, writer, i)) < 0)
+        if (rc == 0 && (rc = cmd_quantize_declare(q, writer, i)) < 0)
             fault_set(fault, rc, "%s", err_text(rc));
     }
     return rc;
@@ -265,7 +265,7 @@ static void quantize_share(void *arg, unsigned rank, unsigned n_ranks)
         job->rcs[rank] = quantize_row(job, row, x, x + job->tensor->dims[0]);
 }
 
-static void show(struct quantizing *q, size_t more_bytes)
+static void cmd_quantize_show(struct quantizing *q, size_t more_bytes)
 {
     q->done_bytes += more_bytes;
     unsigned percent = (unsigned)(q->done_bytes * 100 / (q->in_bytes ? q->in_bytes : 1));
@@ -290,11 +290,12 @@ static int run_chunk(struct quantizing *q, struct gguf_writer *writer, double *e
         *error += job->errors[row];
         *squares += job->squares[row];
     }
-    show(q, job->n_rows * job->row_bytes_in);
+    cmd_quantize_show(q, job->n_rows * job->row_bytes_in);
     return gguf_writer_data(writer, job->out, job->n_rows * job->row_bytes_out);
 }
 
-static int convert(struct quantizing *q, struct gguf_writer *writer, double *error, double *squares)
+static int cmd_quantize_convert(struct quantizing *q, struct gguf_writer *writer, double *error,
+                                double *squares)
 {
     struct job *job = &q->job;
     const struct gguf_tensor *tensor = job->tensor;
@@ -338,7 +339,7 @@ static void print_tensor(const struct quantizing *q, uint64_t i, double error, d
     putchar('\n');
 }
 
-static int fill(void *arg, uint64_t index, struct gguf_writer *writer)
+static int cmd_quantize_fill(void *arg, uint64_t index, struct gguf_writer *writer)
 {
     struct quantizing *q = arg;
     const struct gguf_tensor *tensor = gguf_tensor_at(q->gguf, index);
@@ -349,11 +350,11 @@ static int fill(void *arg, uint64_t index, struct gguf_writer *writer)
     q->n_weights += n;
     q->out_bytes += n / tensor->dims[0] * row_bytes(q->types[index], tensor->dims[0]);
     if (q->types[index] == tensor->type) {
-        show(q, tensor->len_bytes);
+        cmd_quantize_show(q, tensor->len_bytes);
         rc = rig_is_interrupted() ? E_CANCELLED : gguf_writer_data(writer, tensor->data, tensor->len_bytes);
     } else {
         q->job = (struct job){.tensor = tensor, .type = q->types[index]};
-        rc = convert(q, writer, &error, &squares);
+        rc = cmd_quantize_convert(q, writer, &error, &squares);
         q->error += error;
         q->squares += squares;
         q->n_changed += n;
@@ -390,7 +391,7 @@ static void print_replaced(const struct quantizing *q)
     }
 }
 
-static void print_report(const struct quantizing *q, uint64_t began_ns)
+static void cmd_quantize_print_report(const struct quantizing *q, uint64_t began_ns)
 {
     print_replaced(q);
     printf("%s: %.2f MiB of %s from %.2f MiB, %.3f bits a weight\n", q->args->to,
@@ -416,7 +417,7 @@ static void look_at(struct quantizing *q, struct quantize_args *args)
     args->mix.is_tied = gguf_tensor_find(q->gguf, "output.weight") == NULL;
 }
 
-static int quantize(struct quantizing *q, struct quantize_args *args, struct fault *fault)
+static int model_cmd_quantize(struct quantizing *q, struct quantize_args *args, struct fault *fault)
 {
     struct gguf_writer *writer = NULL;
     int rc = gguf_open(args->from, fault, &q->gguf);
@@ -430,10 +431,10 @@ static int quantize(struct quantizing *q, struct quantize_args *args, struct fau
     if (rc < 0)
         fault_set(fault, rc, "%s", err_text(rc));
     else
-        rc = plan(q, writer, fault);
+        rc = cmd_quantize_plan(q, writer, fault);
     if (rc == 0) {
         q->at = args->to;
-        rc = gguf_writer_save(writer, args->to, fill, q, fault);
+        rc = gguf_writer_save(writer, args->to, cmd_quantize_fill, q, fault);
     }
     gguf_writer_free(writer);
     return rc;
@@ -446,7 +447,7 @@ int cmd_quantize(int argc, char **argv)
     struct fault fault = {0};
     uint64_t began_ns = clock_now_ns();
 
-    if (!parse(argc, argv, &args))
+    if (!cmd_quantize_parse(argc, argv, &args))
         return cli_usage(NAME, NULL);
     if (args.is_help) {
         fputs(HELP, stdout);
@@ -458,9 +459,9 @@ int cmd_quantize(int argc, char **argv)
     }
     rig_catch_interrupt();
     q.at = args.from;
-    int rc = quantize(&q, &args, &fault);
+    int rc = model_cmd_quantize(&q, &args, &fault);
     if (rc == 0)
-        print_report(&q, began_ns);
+        cmd_quantize_print_report(&q, began_ns);
     free(q.types);
     free(q.wanted);
     team_free(q.team);

@@ -132,7 +132,7 @@ static int print_rendered(const struct render_args *args, const struct gen_model
     return cli_done(NAME);
 }
 
-static int render(const struct render_args *args)
+static int model_cmd_render(const struct render_args *args)
 {
     struct gen_request request = {0};
     struct gen_model model = {0};
@@ -159,7 +159,7 @@ static const struct option OPTIONS[] = {
     {"continue", no_argument, NULL, 'c'},     {"thinking", required_argument, NULL, 'k'},
     {"help", no_argument, NULL, 'h'},         {NULL, 0, NULL, 0}};
 
-static void take_option(int option, struct render_args *args)
+static void cmd_render_take_option(int option, struct render_args *args)
 {
     if (option == 'f')
         args->conversation_path = optarg;
@@ -188,7 +188,7 @@ int cmd_render(int argc, char **argv)
         }
         if (option == '?')
             return cli_usage(NAME, NULL);
-        take_option(option, &args);
+        cmd_render_take_option(option, &args);
     }
     if (optind + 1 != argc)
         return cli_usage(NAME, "name one model file");
@@ -197,5 +197,5 @@ int cmd_render(int argc, char **argv)
         return cli_usage(NAME, "give a conversation (--file) or a question (--user)");
     if (args.system != NULL && args.user == NULL)
         return cli_usage(NAME, "--system goes with --user");
-    return render(&args);
+    return model_cmd_render(&args);
 }

@@ -46,7 +46,7 @@ struct copy { /* tensors that go to one file */
     uint64_t first, n;
 };
 
-static int fill(void *arg, uint64_t index, struct gguf_writer *writer)
+static int cmd_split_fill(void *arg, uint64_t index, struct gguf_writer *writer)
 {
     const struct copy *copy = arg;
     const struct gguf_tensor *tensor = gguf_tensor_at(copy->gguf, copy->first + index);
@@ -56,7 +56,7 @@ static int fill(void *arg, uint64_t index, struct gguf_writer *writer)
     return rc;
 }
 
-static int declare(struct gguf_writer *writer, const struct copy *copy)
+static int cmd_split_declare(struct gguf_writer *writer, const struct copy *copy)
 {
     for (uint64_t i = 0; i < copy->n; i++) {
         const struct gguf_tensor *tensor = gguf_tensor_at(copy->gguf, copy->first + i);
@@ -78,8 +78,8 @@ static int declare(struct gguf_writer *writer, const struct copy *copy)
 }
 
 /* Writes one file; part: its number from 0. */
-static int write_file(const struct copy *copy, const struct split_args *args, uint64_t part, const char *path,
-                      struct fault *fault)
+static int cmd_split_write_file(const struct copy *copy, const struct split_args *args, uint64_t part,
+                                const char *path, struct fault *fault)
 {
     struct gguf_writer *writer = NULL;
     int rc = gguf_writer_new(&writer);
@@ -96,19 +96,19 @@ static int write_file(const struct copy *copy, const struct split_args *args, ui
         }
     }
     if (rc == 0)
-        rc = declare(writer, copy);
+        rc = cmd_split_declare(writer, copy);
     if (rc != 0)
         fault_set(fault, rc, "%s", err_text(rc));
     else
-        rc = gguf_writer_save(writer, path, fill, (void *)copy, fault);
+        rc = gguf_writer_save(writer, path, cmd_split_fill, (void *)copy, fault);
     gguf_writer_free(writer);
     return rc;
 }
 
 /* The end of part `number` (from 1): the first tensor whose middle lies behind this share of all bytes. Every
  * part gets a tensor at least. */
-static uint64_t end_of(const struct gguf *gguf, const struct split_args *args, uint64_t number,
-                       uint64_t first)
+static uint64_t cmd_split_end_of(const struct gguf *gguf, const struct split_args *args, uint64_t number,
+                                 uint64_t first)
 {
     uint64_t n = gguf_tensor_count(gguf), left = args->n_parts - number, all = 0, at = 0, i = 0;
 
@@ -126,7 +126,8 @@ static uint64_t end_of(const struct gguf *gguf, const struct split_args *args, u
     return i > first ? i : first + 1;
 }
 
-static int save(const struct gguf *gguf, const struct split_args *args, struct buf *path, struct fault *fault)
+static int cmd_split_save(const struct gguf *gguf, const struct split_args *args, struct buf *path,
+                          struct fault *fault)
 {
     struct gguf_part part = {.prefix = bytes_str(args->to), .count = (uint32_t)args->n_parts};
     uint64_t n_files = args->n_parts > 0 ? args->n_parts : 1;
@@ -143,19 +144,19 @@ static int save(const struct gguf *gguf, const struct split_args *args, struct b
         else
             buf_append_str(path, args->to);
         buf_append_byte(path, '\0');
-        copy.n =
-            args->n_parts > 0 ? end_of(gguf, args, i + 1, copy.first) - copy.first : gguf_tensor_count(gguf);
+        copy.n = args->n_parts > 0 ? cmd_split_end_of(gguf, args, i + 1, copy.first) - copy.first
+                                   : gguf_tensor_count(gguf);
         if (path->is_bad)
             return fault_set(fault, E_NOMEM, "out of memory");
         if (!args->is_forced && access((const char *)path->data, F_OK) == 0)
             return fault_set(fault, E_EXISTS, "exists already; --force overwrites it");
-        rc = write_file(&copy, args, i, (const char *)path->data, fault);
+        rc = cmd_split_write_file(&copy, args, i, (const char *)path->data, fault);
         copy.first += copy.n;
     }
     return rc;
 }
 
-static bool parse(int argc, char **argv, struct split_args *args)
+static bool cmd_split_parse(int argc, char **argv, struct split_args *args)
 {
     static const struct option options[] = {{"parts", required_argument, NULL, 'p'},
                                             {"force", no_argument, NULL, 'f'},
@@ -181,14 +182,14 @@ static bool parse(int argc, char **argv, struct split_args *args)
     return true;
 }
 
-static int run(int argc, char **argv, const char *help)
+static int cmd_split_run(int argc, char **argv, const char *help)
 {
     struct split_args args = {.command = argv[0]};
     struct gguf *gguf = NULL;
     struct fault fault = {0};
     struct buf path = {0};
 
-    if (!parse(argc, argv, &args))
+    if (!cmd_split_parse(argc, argv, &args))
         return cli_usage(args.command, NULL);
     if (args.is_help) {
         fputs(help, stdout);
@@ -197,7 +198,7 @@ static int run(int argc, char **argv, const char *help)
     rig_catch_interrupt();
     int rc = gguf_open(args.from, &fault, &gguf);
     if (rc == 0)
-        rc = save(gguf, &args, &path, &fault);
+        rc = cmd_split_save(gguf, &args, &path, &fault);
     int status =
         rc == E_CANCELLED ? rig_interrupt_status()
         : rc < 0 ? cli_failed(args.command, path.len_bytes > 0 ? (const char *)path.data : args.from, &fault)
@@ -209,10 +210,10 @@ static int run(int argc, char **argv, const char *help)
 
 int cmd_split(int argc, char **argv)
 {
-    return run(argc, argv, SPLIT_HELP);
+    return cmd_split_run(argc, argv, SPLIT_HELP);
 }
 
 int cmd_merge(int argc, char **argv)
 {
-    return run(argc, argv, MERGE_HELP);
+    return cmd_split_run(argc, argv, MERGE_HELP);
 }

@@ -127,7 +127,7 @@ static int print_tokens(const struct tokens_args *args, const struct tokenizer *
     return cli_done("tokenize");
 }
 
-static int tokenize(const struct tokens_args *args)
+static int cmd_tokens_tokenize(const struct tokens_args *args)
 {
     struct tokenizer *tokenizer = NULL;
     struct fault fault = {0};
@@ -177,7 +177,7 @@ int cmd_tokenize(int argc, char **argv)
         return cli_usage("tokenize", "give the text or a file, not both");
     if (args.text_path == NULL)
         args.text_path = "-";
-    return tokenize(&args);
+    return cmd_tokens_tokenize(&args);
 }
 
 /* ---- detokenize ---- */
@@ -187,8 +187,8 @@ static bool is_between(uint8_t c)
     return c == ' ' || c == ',' || c == '\t' || c == '\n' || c == '\r';
 }
 
-static int read_ids(struct bytes text, const struct tokenizer *tokenizer, struct token_ids *out,
-                    struct fault *fault)
+static int cmd_tokens_read_ids(struct bytes text, const struct tokenizer *tokenizer, struct token_ids *out,
+                               struct fault *fault)
 {
     for (size_t at = 0; at < text.len_bytes;) {
         size_t end = at;
@@ -210,8 +210,8 @@ static int read_ids(struct bytes text, const struct tokenizer *tokenizer, struct
     return 0;
 }
 
-static int print_text(const struct tokens_args *args, const struct tokenizer *tokenizer,
-                      const struct token_ids *ids)
+static int cmd_tokens_print_text(const struct tokens_args *args, const struct tokenizer *tokenizer,
+                                 const struct token_ids *ids)
 {
     struct detok detok;
     struct buf text = {0};
@@ -235,7 +235,7 @@ static int print_text(const struct tokens_args *args, const struct tokenizer *to
 }
 
 /* ids: n arguments, or none: stdin. */
-static int detokenize(const struct tokens_args *args, char **ids, int n)
+static int cmd_tokens_detokenize(const struct tokens_args *args, char **ids, int n)
 {
     struct tokenizer *tokenizer = NULL;
     struct token_ids list = {0};
@@ -251,8 +251,8 @@ static int detokenize(const struct tokens_args *args, char **ids, int n)
     if (n == 0)
         rc = cli_read("-", MAX_INPUT_BYTES, &fault, &input);
     if (rc == 0)
-        rc = read_ids(buf_view(&input), tokenizer, &list, &fault);
-    status = rc == 0 ? print_text(args, tokenizer, &list) : cli_failed("detokenize", NULL, &fault);
+        rc = cmd_tokens_read_ids(buf_view(&input), tokenizer, &list, &fault);
+    status = rc == 0 ? cmd_tokens_print_text(args, tokenizer, &list) : cli_failed("detokenize", NULL, &fault);
     buf_fini(&input);
     token_ids_fini(&list);
     tokenizer_unref(tokenizer);
@@ -281,5 +281,5 @@ int cmd_detokenize(int argc, char **argv)
     if (optind == argc)
         return cli_usage("detokenize", "name a model file");
     args.model = argv[optind];
-    return detokenize(&args, argv + optind + 1, argc - optind - 1);
+    return cmd_tokens_detokenize(&args, argv + optind + 1, argc - optind - 1);
 }

@@ -29,7 +29,7 @@ static const struct command {
     {"bench", cmd_bench, "time prefill, decode and batches beside the machine's limits"},
 };
 
-static void print_help(FILE *file)
+static void model_main_print_help(FILE *file)
 {
     fputs("Usage: baton-model COMMAND [OPTIONS] FILE.gguf\n"
           "Look into, try, make, quantise, judge and time models in GGUF files.\n"
@@ -43,7 +43,7 @@ static void print_help(FILE *file)
           file);
 }
 
-static int unknown(const char *name)
+static int model_main_unknown(const char *name)
 {
     const struct command *nearest = NULL;
     unsigned best = 4; /* further off, a suggestion would be a riddle */
@@ -66,11 +66,11 @@ static int unknown(const char *name)
 int main(int argc, char **argv)
 {
     if (argc < 2) {
-        print_help(stderr);
+        model_main_print_help(stderr);
         return CLI_USAGE;
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
-        print_help(stdout);
+        model_main_print_help(stdout);
         return cli_done("help");
     }
     if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0) {
@@ -80,5 +80,5 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < ARRAY_LEN(COMMANDS); i++)
         if (strcmp(argv[1], COMMANDS[i].name) == 0)
             return COMMANDS[i].run(argc - 1, argv + 1);
-    return unknown(argv[1]);
+    return model_main_unknown(argv[1]);
 }

@@ -98,7 +98,7 @@ static const struct own_key OWN_KEYS[] = {
 };
 
 /* Digits alone are an unsigned number, true and false flags, other numbers floats, anything else text. */
-static int put_value(struct gguf_writer *writer, const char *key, const char *value)
+static int make_keys_put_value(struct gguf_writer *writer, const char *key, const char *value)
 {
     uint64_t whole;
     char *end;
@@ -119,7 +119,7 @@ static int put_own(struct gguf_writer *writer, const char *arch, const char *suf
     char key[128];
 
     snprintf(key, sizeof(key), "%s.%s", arch, suffix);
-    return put_value(writer, key, value);
+    return make_keys_put_value(writer, key, value);
 }
 
 static int put_set(struct gguf_writer *writer, const char *arch, const char *text, struct fault *fault)

@@ -70,7 +70,7 @@ static void spell_pair(unsigned pair, char out[8])
     strncat(out, &LETTERS[pair % N_LETTERS], 1);
 }
 
-static void merge_at(uint32_t index, char left[8], char right[8])
+static void make_vocab_merge_at(uint32_t index, char left[8], char right[8])
 {
     if (index < N_PAIRS) {
         spell_symbol(index / N_LETTERS, left);
@@ -91,7 +91,7 @@ struct lists {
     int32_t *types;       /* [vocab] */
 };
 
-static struct bytes keep(struct lists *lists, const char *text)
+static struct bytes make_vocab_keep(struct lists *lists, const char *text)
 {
     struct bytes view = bytes_str(text);
 
@@ -112,19 +112,19 @@ static void fill_lists(struct lists *lists, uint32_t vocab)
 
         utf8_put(byte_spelling((uint8_t)byte), spelled);
         lists->types[n] = 1; /* a normal token */
-        lists->tokens[n++] = keep(lists, (const char *)spelled);
+        lists->tokens[n++] = make_vocab_keep(lists, (const char *)spelled);
     }
     for (uint32_t i = 0; i < n_merges; i++) {
-        merge_at(i, left, right);
+        make_vocab_merge_at(i, left, right);
         snprintf(whole, sizeof(whole), "%s %s", left, right);
-        lists->merges[i] = keep(lists, whole);
+        lists->merges[i] = make_vocab_keep(lists, whole);
         snprintf(whole, sizeof(whole), "%s%s", left, right);
         lists->types[n] = 1;
-        lists->tokens[n++] = keep(lists, whole);
+        lists->tokens[n++] = make_vocab_keep(lists, whole);
     }
     for (size_t i = 0; i < 3; i++) {
         lists->types[n] = 3; /* a control token */
-        lists->tokens[n++] = keep(lists, CONTROL[i]);
+        lists->tokens[n++] = make_vocab_keep(lists, CONTROL[i]);
     }
 }
 

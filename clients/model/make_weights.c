@@ -86,7 +86,7 @@ static void choose_values(const struct make_shape *shape, struct tensor_plan *pl
     }
 }
 
-static int plan(void *arg, const struct model_tensor *tensor)
+static int make_weights_plan(void *arg, const struct model_tensor *tensor)
 {
     struct making *making = arg;
     const struct dtype_info *info;
@@ -131,7 +131,7 @@ static int plan_all(struct making *making, const struct gguf_writer *writer)
     if (rc == 0)
         rc = gguf_open_memory(buf_view(&image), making->fault, &keys);
     if (rc == 0)
-        rc = model_tensors(keys, making->fault, plan, making);
+        rc = model_tensors(keys, making->fault, make_weights_plan, making);
     gguf_close(keys);
     buf_fini(&image);
     return rc;
@@ -162,7 +162,7 @@ struct draws {
     unsigned n_left;
 };
 
-static unsigned draw(struct draws *draws)
+static unsigned make_weights_draw(struct draws *draws)
 {
     unsigned value;
 
@@ -207,11 +207,11 @@ static size_t fill_plain(enum dtype type, const struct table *table, struct draw
 {
     if (type == DTYPE_F32) {
         for (size_t i = 0; i < n; i++)
-            put_u32(out + 4 * i, table->words[draw(draws)]);
+            put_u32(out + 4 * i, table->words[make_weights_draw(draws)]);
         return 4 * n;
     }
     for (size_t i = 0; i < n; i++)
-        put_u16(out + 2 * i, (uint16_t)table->words[draw(draws)]);
+        put_u16(out + 2 * i, (uint16_t)table->words[make_weights_draw(draws)]);
     return 2 * n;
 }
 
@@ -222,13 +222,13 @@ static size_t fill_q8_0(const struct table *table, struct draws *draws, size_t n
     for (size_t i = 0; i < n; i += 32) {
         put_u16(at, table->scale);
         for (unsigned j = 0; j < 32; j++)
-            at[2 + j] = (uint8_t)table->words[draw(draws)];
+            at[2 + j] = (uint8_t)table->words[make_weights_draw(draws)];
         at += 34;
     }
     return (size_t)(at - out);
 }
 
-static void show(struct making *making, size_t wrote_bytes)
+static void make_weights_show(struct making *making, size_t wrote_bytes)
 {
     unsigned percent;
 
@@ -241,7 +241,7 @@ static void show(struct making *making, size_t wrote_bytes)
     fflush(stderr);
 }
 
-static int fill(void *arg, uint64_t index, struct gguf_writer *writer)
+static int make_weights_fill(void *arg, uint64_t index, struct gguf_writer *writer)
 {
     struct making *making = arg;
     const struct tensor_plan *at = &making->plans[index];
@@ -264,7 +264,7 @@ static int fill(void *arg, uint64_t index, struct gguf_writer *writer)
                                                     : fill_plain(at->type, table, &draws, n, chunk);
 
         rc = rig_is_interrupted() ? E_CANCELLED : gguf_writer_data(writer, chunk, len_bytes);
-        show(making, len_bytes);
+        make_weights_show(making, len_bytes);
         left -= n;
     }
     free(pool.qblks);
@@ -294,7 +294,7 @@ int make_weights(struct gguf_writer *writer, const struct make_shape *shape, con
         rc = gguf_declare_tensor(writer, at->tensor.name, at->type, at->tensor.n_dims, at->tensor.dims);
     }
     if (rc == 0) {
-        rc = gguf_writer_save(writer, path, fill, making, fault);
+        rc = gguf_writer_save(writer, path, make_weights_fill, making, fault);
         *bytes_out = making->total_bytes;
     } else if (fault->code == 0) {
         fault_set(fault, rc, "%s", err_text(rc));

@@ -8,7 +8,7 @@
 
 enum { MAX_PROMPT = 1 << 24 };
 
-static int read_ids(const char *text, struct fault *fault, struct token_ids *out)
+static int prompt_read_ids(const char *text, struct fault *fault, struct token_ids *out)
 {
     for (const char *at = text; *at != '\0';) {
         const char *end = at;
@@ -47,8 +47,8 @@ static int read_chat(const struct prompt_source *source, const struct tokenizer 
     return rc < 0 ? fault_set(fault, rc, "the prompt cannot be rendered: %s", inner.text) : 0;
 }
 
-static int read_text(const struct prompt_source *source, const struct tokenizer *tokenizer,
-                     struct fault *fault, struct token_ids *out)
+static int prompt_read_text(const struct prompt_source *source, const struct tokenizer *tokenizer,
+                            struct fault *fault, struct token_ids *out)
 {
     unsigned flags = TOKEN_ADD_BOS | (source->parses_special ? TOKEN_PARSE_SPECIAL : 0u);
     int rc = tokenizer_encode(tokenizer, bytes_str(source->text), flags, MAX_PROMPT, out);
@@ -69,11 +69,11 @@ int prompt_read(const struct prompt_source *source, const struct tokenizer *toke
         return fault_set(fault, E_UNSUPPORTED, "this file's tokeniser cannot be used (%s); give token ids",
                          source->refusal.text);
     if (source->ids)
-        rc = read_ids(source->ids, fault, out);
+        rc = prompt_read_ids(source->ids, fault, out);
     else if (source->chat)
         rc = read_chat(source, tokenizer, fault, out);
     else
-        rc = read_text(source, tokenizer, fault, out);
+        rc = prompt_read_text(source, tokenizer, fault, out);
     if (rc == 0 && out->n == 0)
         rc = fault_set(fault, E_INVAL, "the prompt has no tokens");
     return rc;

@@ -99,7 +99,7 @@ const char *mix_names(void)
 
 /* ---- a tensor's type ---- */
 
-static bool ends_with(struct bytes name, const char *tail)
+static bool quantize_mix_ends_with(struct bytes name, const char *tail)
 {
     size_t len_bytes = strlen(tail);
 
@@ -111,10 +111,10 @@ bool mix_is_matrix(const struct gguf_tensor *tensor)
 {
     static const char *const kept[] = {"_norm.weight", "ffn_gate_inp.weight", "position_embd.weight"};
 
-    if (tensor->n_dims < 2 || tensor->dims[1] < 2 || !ends_with(tensor->name, ".weight"))
+    if (tensor->n_dims < 2 || tensor->dims[1] < 2 || !quantize_mix_ends_with(tensor->name, ".weight"))
         return false;
     for (size_t i = 0; i < ARRAY_LEN(kept); i++)
-        if (ends_with(tensor->name, kept[i]))
+        if (quantize_mix_ends_with(tensor->name, kept[i]))
             return false;
     return true;
 }

@@ -44,7 +44,7 @@ static enum api_call api_of(const json_t *root)
 }
 
 /* "arguments" as text. */
-static int spell_arguments(json_t *function)
+static int render_body_spell_arguments(json_t *function)
 {
     json_t *arguments = json_object_get(function, "arguments");
     struct buf text = {0};
@@ -98,7 +98,7 @@ static int order_calls(json_t *calls, size_t *n_calls)
     for (size_t i = 0; i < json_array_size(calls) && rc == 0; i++) {
         rc = wrap_function(calls, i);
         if (rc == 0)
-            rc = spell_arguments(json_object_get(json_array_get(calls, i), "function"));
+            rc = render_body_spell_arguments(json_object_get(json_array_get(calls, i), "function"));
         if (rc == 0 && json_is_object(json_array_get(calls, i)))
             rc = set_id(json_array_get(calls, i), "id", (*n_calls)++);
     }
@@ -152,7 +152,7 @@ static int order_tools(json_t *tools)
 
 /* ---- the request ---- */
 
-static json_t *question(const struct render_body *body)
+static json_t *render_body_question(const struct render_body *body)
 {
     if (body->system == NULL)
         return json_pack("{s:[{s:s, s:s}]}", "messages", "role", "user", "content", body->user);
@@ -160,16 +160,16 @@ static json_t *question(const struct render_body *body)
                      "role", "user", "content", body->user);
 }
 
-static int load(const struct render_body *body, struct fault *fault, json_t **out)
+static int render_body_load(const struct render_body *body, struct fault *fault, json_t **out)
 {
     if (body->user == NULL)
         return api_json_load(body->text, fault, out);
-    *out = question(body);
+    *out = render_body_question(body);
     return *out != NULL ? 0 : fault_set(fault, E_FORMAT, "the question is not UTF-8");
 }
 
 /* Everything that the parser wants and a file may lack. */
-static int order(json_t *root, enum api_call call, bool continues_last)
+static int render_body_order(json_t *root, enum api_call call, bool continues_last)
 {
     int rc = 0;
 
@@ -190,12 +190,12 @@ int render_body_read(const struct render_body *body, struct gen_request *out, st
     struct buf text = {0};
     json_t *root = NULL;
     enum api_call call;
-    int rc = load(body, fault, &root);
+    int rc = render_body_load(body, fault, &root);
 
     if (rc < 0)
         return rc;
     call = api_of(root);
-    rc = json_is_object(root) ? order(root, call, body->continues_last) : 0;
+    rc = json_is_object(root) ? render_body_order(root, call, body->continues_last) : 0;
     if (rc == 0)
         rc = api_json_put(&text, root);
     json_decref(root);

@@ -22,14 +22,14 @@
 
 static volatile sig_atomic_t interrupted_by; /* a signal's number */
 
-static void on_interrupt(int number)
+static void rig_on_interrupt(int number)
 {
     interrupted_by = number;
 }
 
 void rig_catch_interrupt(void)
 {
-    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
+    struct sigaction action = {.sa_handler = rig_on_interrupt, .sa_flags = (int)SA_RESETHAND};
 
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
@@ -117,7 +117,7 @@ int rig_tune(const struct rig_opts *opts, struct fault *fault, struct buf *table
     return 0;
 }
 
-static void stop(struct rig *rig)
+static void rig_stop(struct rig *rig)
 {
     engine_free(&rig->engine);
     free(rig->blocks);
@@ -134,7 +134,7 @@ int rig_start(struct rig *rig, const struct rig_seats *seats, struct fault *faul
     uint64_t n_blocks;
     int rc;
 
-    stop(rig);
+    rig_stop(rig);
     if (seats->n_tokens > context)
         return fault_set(fault, E_RANGE, "%u tokens are more than the model's context of %u", seats->n_tokens,
                          context);
@@ -166,7 +166,7 @@ int rig_start(struct rig *rig, const struct rig_seats *seats, struct fault *faul
 
 void rig_close(struct rig *rig)
 {
-    stop(rig);
+    rig_stop(rig);
     model_free(rig->model);
     if (rig->team)
         team_free(rig->team);

@@ -57,7 +57,7 @@ struct load_ask {
     int status;
 };
 
-static void ask_free(struct load_ask *ask)
+static void load_ask_free(struct load_ask *ask)
 {
     list_remove(&ask->in_live);
     sse_parser_free(ask->events);
@@ -145,7 +145,7 @@ static void ask_on_end(void *arg, int result, const struct fault *fault)
         fault_set(load->fault, E_PEER, "the server said %d: %.*s", ask->status,
                   (int)(ask->error.len_bytes < LOAD_ERROR_BYTES ? ask->error.len_bytes : LOAD_ERROR_BYTES),
                   ask->error.len_bytes == 0 ? "" : (const char *)ask->error.data);
-    ask_free(ask);
+    load_ask_free(ask);
     load->n_ended++;
     if (!is_good)
         load_stop(load, E_PEER);
@@ -231,7 +231,7 @@ static int load_send(struct load *load)
     buf_fini(&body);
     if (rc != 0) {
         if (ask != NULL)
-            ask_free(ask);
+            load_ask_free(ask);
         return rc;
     }
     list_push_back(&load->live, &ask->in_live);
@@ -355,7 +355,7 @@ void load_close(struct load *load)
     if (load->client != NULL)
         http_client_free(load->client); /* cancels what is under way */
     while (load->live.next != &load->live)
-        ask_free(container_of(load->live.next, struct load_ask, in_live));
+        load_ask_free(container_of(load->live.next, struct load_ask, in_live));
     if (load->loop != NULL) {
         ev_loop_drain(load->loop);
         ev_loop_free(load->loop);

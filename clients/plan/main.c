@@ -24,7 +24,7 @@ static const struct command {
     {"calibrate", cmd_calibrate, "fit constants to measurements"},
 };
 
-static void print_help(FILE *file)
+static void plan_main_print_help(FILE *file)
 {
     fputs("Usage: baton-plan COMMAND [OPTIONS]\n"
           "Plans clusters for disaggregated and aggregated serving from published figures.\n"
@@ -38,7 +38,7 @@ static void print_help(FILE *file)
           file);
 }
 
-static int unknown(const char *name)
+static int plan_main_unknown(const char *name)
 {
     const char *nearest = NULL;
     unsigned best = 4;
@@ -58,11 +58,11 @@ static int unknown(const char *name)
 int main(int argc, char **argv)
 {
     if (argc < 2) {
-        print_help(stderr);
+        plan_main_print_help(stderr);
         return EXIT_USAGE;
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
-        print_help(stdout);
+        plan_main_print_help(stdout);
         return finish_output(PLAN_NAME);
     }
     if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0) {
@@ -72,5 +72,5 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < ARRAY_LEN(COMMANDS); i++)
         if (strcmp(argv[1], COMMANDS[i].name) == 0)
             return COMMANDS[i].run(argc - 1, argv + 1);
-    return unknown(argv[1]);
+    return plan_main_unknown(argv[1]);
 }

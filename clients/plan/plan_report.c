@@ -68,7 +68,7 @@ static void print_money(double value)
         printf(" %8.3f", value);
 }
 
-static void print_row(const struct plan_job *job, const struct plan_candidate *c)
+static void plan_report_print_row(const struct plan_job *job, const struct plan_candidate *c)
 {
     char p[96], d[96];
 
@@ -102,12 +102,12 @@ void plan_report_table(const struct plan_job *job)
            "decode", "P", "D", "device", "   (90 %)", "TTFT", "   ms", "ITL", "   ms", "P use", "D use",
            "bound", "$/M in", "$/M out", "tok/s/d", "tok/s/u", "J/token");
     for (size_t i = 0; i < job->answer.n && i < job->n_shown; i++)
-        print_row(job, &job->answer.list[i]);
+        plan_report_print_row(job, &job->answer.list[i]);
     const struct plan_candidate *one = plan_best(job, true), *two = plan_best(job, false);
     if (one != NULL && (size_t)(one - job->answer.list) >= job->n_shown)
-        print_row(job, one);
+        plan_report_print_row(job, one);
     if (two != NULL && (size_t)(two - job->answer.list) >= job->n_shown)
-        print_row(job, two);
+        plan_report_print_row(job, two);
     plan_verdict(job, text, sizeof(text));
     printf("\n%s\n", text);
     if (two != NULL)

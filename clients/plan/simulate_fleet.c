@@ -115,7 +115,7 @@ static void fleet_opts(const struct plan_job *job, const struct plan_candidate *
         .queue_timeout_ns = (uint64_t)(fmax(10, 5 * work->ttft_s) * 1e9),
         .queue_max = 1000000,
         .index_entries = 1 << 20,
-        .share = PICKER_SHARE_AUTO,
+        .prefix_fetch = PICKER_FETCH_AUTO,
         .decodes_only = true,
         .seed = change->seed,
         .n_columns = 1,
@@ -191,8 +191,8 @@ static int simulate_drawn(const struct plan_job *job, const struct sim_opts *opt
     return rc;
 }
 
-static int simulate_trace(const struct sim_opts *opts, const struct trace *trace, double rate,
-                          struct fault *fault, struct sim_result *result)
+static int simulate_traced(const struct sim_opts *opts, const struct trace *trace, double rate,
+                           struct fault *fault, struct sim_result *result)
 {
     double span_s = (double)trace->entries[trace->n_entries - 1].at_ns / 1e9;
     struct replay_opts replay_opts = {.speed = rate / ((double)trace->n_entries / span_s), .n_replicas = 1};
@@ -228,7 +228,7 @@ int simulate_run(const struct plan_job *job, const struct plan_candidate *candid
     opts.n_decode = (uint32_t)fmax(1, round(change->decode * decode->lanes * slice));
     opts.block_tokens = trace != NULL && trace->n_block_ids > 0 ? TRACE_BLOCK : DRAWN_BLOCK;
     rc = trace == NULL ? simulate_drawn(job, &opts, rate, fault, &result)
-                       : simulate_trace(&opts, trace, rate, fault, &result);
+                       : simulate_traced(&opts, trace, rate, fault, &result);
     if (rc == 0) {
         simulate_read(&job->work, &opts, &result, out);
         out->slice = slice;

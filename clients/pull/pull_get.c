@@ -109,7 +109,7 @@ static int fail_io(struct get *get, const char *what)
 }
 
 /* Gives PATH.part its size. Refuses at once if the disk has no room for the rest. */
-static int make_room(struct get *get)
+static int pull_get_make_room(struct get *get)
 {
     struct statvfs disk;
     struct stat status;
@@ -130,7 +130,7 @@ static int make_room(struct get *get)
 
 /* ---- one connection ---- */
 
-static size_t on_head(char *data, size_t size, size_t n, void *arg)
+static size_t pull_get_on_head(char *data, size_t size, size_t n, void *arg)
 {
     struct piece *piece = arg;
 
@@ -139,7 +139,7 @@ static size_t on_head(char *data, size_t size, size_t n, void *arg)
 }
 
 /* Before the first byte: is this the range that was asked for? Returns false for an error page. */
-static bool check_answer(struct piece *piece)
+static bool pull_get_check_answer(struct piece *piece)
 {
     struct get *get = piece->get;
     struct pull_range range;
@@ -163,13 +163,13 @@ static bool check_answer(struct piece *piece)
     return false;
 }
 
-static size_t on_body(char *data, size_t size, size_t n, void *arg)
+static size_t pull_get_on_body(char *data, size_t size, size_t n, void *arg)
 {
     struct piece *piece = arg;
     struct get *get = piece->get;
     size_t written = 0;
 
-    if (!piece->is_checked && !check_answer(piece))
+    if (!piece->is_checked && !pull_get_check_answer(piece))
         return 0;
     if (n > piece->end - piece->at) {
         get->rc = fault_set(get->fault, E_PROTO, "the server sends more bytes than it announced: %.300s",
@@ -206,9 +206,9 @@ static int open_piece(struct piece *piece)
              (unsigned long long)piece->end - 1);
     if (get->source.has_ranges)
         curl_easy_setopt(piece->easy, CURLOPT_RANGE, range);
-    curl_easy_setopt(piece->easy, CURLOPT_HEADERFUNCTION, on_head);
+    curl_easy_setopt(piece->easy, CURLOPT_HEADERFUNCTION, pull_get_on_head);
     curl_easy_setopt(piece->easy, CURLOPT_HEADERDATA, piece);
-    curl_easy_setopt(piece->easy, CURLOPT_WRITEFUNCTION, on_body);
+    curl_easy_setopt(piece->easy, CURLOPT_WRITEFUNCTION, pull_get_on_body);
     curl_easy_setopt(piece->easy, CURLOPT_WRITEDATA, piece);
     curl_easy_setopt(piece->easy, CURLOPT_PRIVATE, piece);
     if (curl_multi_add_handle(get->multi, piece->easy) != CURLM_OK)
@@ -304,7 +304,7 @@ static const char *id_of(const struct get *get)
 }
 
 /* Finds the file's address, at the start and after the last one expired. */
-static int find(struct get *get)
+static int pull_get_find(struct get *get)
 {
     bool is_first = get->source.size_bytes == 0;
     char before[sizeof(get->state->id)];
@@ -337,7 +337,7 @@ static int find(struct get *get)
     get->done_at_failure = pull_state_done(get->state);
     pull_progress_start(&get->progress, get->expected->path, get->done_at_failure, get->source.size_bytes,
                         get->opts->is_quiet);
-    return make_room(get);
+    return pull_get_make_room(get);
 }
 
 static bool is_taken(const struct get *get, uint32_t segment)
@@ -379,7 +379,7 @@ static int open_pieces(struct get *get)
     return rc;
 }
 
-static int step(struct get *get)
+static int pull_get_step(struct get *get)
 {
     uint64_t now_ns = clock_now_ns();
     int n_running = 0, rc = 0;
@@ -387,7 +387,7 @@ static int step(struct get *get)
     if (get->opts->is_cancelled())
         return fault_set(get->fault, E_CANCELLED, "cancelled");
     if (now_ns >= get->wait_until_ns) {
-        rc = get->is_found ? 0 : find(get);
+        rc = get->is_found ? 0 : pull_get_find(get);
         if (rc == 0 && get->is_found)
             rc = open_pieces(get);
     }
@@ -411,12 +411,12 @@ static int step(struct get *get)
     return get->rc;
 }
 
-static int fetch(struct get *get)
+static int pull_get_fetch(struct get *get)
 {
     int rc = 0;
 
     while (rc == 0 && (!get->is_found || pull_state_done(get->state) < get->source.size_bytes))
-        rc = step(get);
+        rc = pull_get_step(get);
     for (uint32_t i = 0; i < MAX_CONNECTIONS; i++)
         close_piece(&get->pieces[i]);
     if (get->source.size_bytes != 0) {
@@ -428,7 +428,7 @@ static int fetch(struct get *get)
     return rc;
 }
 
-static int open_part(struct get *get, const char *path)
+static int pull_get_open_part(struct get *get, const char *path)
 {
     buf_printf(&get->part_path, "%s.part", path);
     buf_printf(&get->state_path, "%s.part.state", path);
@@ -453,9 +453,9 @@ int pull_get(const struct pull_opts *opts, const char *url, const char *path,
     int rc = pull_store_make_folders(path, fault);
 
     if (rc == 0)
-        rc = open_part(&get, path);
+        rc = pull_get_open_part(&get, path);
     if (rc == 0)
-        rc = fetch(&get);
+        rc = pull_get_fetch(&get);
     if (rc == 0)
         rc = fsync(get.fd) == 0 ? 0 : fail_io(&get, "cannot write");
     if (rc == 0)

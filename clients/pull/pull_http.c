@@ -52,7 +52,7 @@ static bool is_loopback(const char *url)
            strncmp(url, "http://[::1]", 12) == 0;
 }
 
-static int on_progress(void *arg, curl_off_t a, curl_off_t b, curl_off_t c, curl_off_t d)
+static int pull_http_on_progress(void *arg, curl_off_t a, curl_off_t b, curl_off_t c, curl_off_t d)
 {
     const struct pull_opts *opts = arg;
 
@@ -84,7 +84,7 @@ CURL *pull_http_easy(const struct pull_opts *opts, const char *url, struct fault
     curl_easy_setopt(easy, CURLOPT_LOW_SPEED_TIME, (long)opts->stall_s);
     curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(easy, CURLOPT_NOPROGRESS, 0L);
-    curl_easy_setopt(easy, CURLOPT_XFERINFOFUNCTION, on_progress);
+    curl_easy_setopt(easy, CURLOPT_XFERINFOFUNCTION, pull_http_on_progress);
     curl_easy_setopt(easy, CURLOPT_XFERINFODATA, (void *)opts);
     if (has_token) {
         curl_easy_setopt(easy, CURLOPT_HTTPAUTH, CURLAUTH_BEARER);
@@ -160,7 +160,7 @@ void pull_heads_read(struct pull_heads *heads, struct bytes line)
     keep_head(line, "link", heads->link, sizeof(heads->link));
 }
 
-static size_t on_head(char *data, size_t size, size_t n, void *arg)
+static size_t pull_http_on_head(char *data, size_t size, size_t n, void *arg)
 {
     struct answer *answer = arg;
 
@@ -168,7 +168,7 @@ static size_t on_head(char *data, size_t size, size_t n, void *arg)
     return n;
 }
 
-static size_t on_body(char *data, size_t size, size_t n, void *arg)
+static size_t pull_http_on_body(char *data, size_t size, size_t n, void *arg)
 {
     struct answer *answer = arg;
 
@@ -180,8 +180,9 @@ static size_t on_body(char *data, size_t size, size_t n, void *arg)
 }
 
 /* One request without following. status_out: of an answer; next_out: where a redirect leads, or "". */
-static int ask(const struct pull_opts *opts, const char *url, const char *range, struct answer *answer,
-               long *status_out, char next_out[static PULL_URL_BYTES * 4], struct fault *fault)
+static int pull_http_ask(const struct pull_opts *opts, const char *url, const char *range,
+                         struct answer *answer, long *status_out, char next_out[static PULL_URL_BYTES * 4],
+                         struct fault *fault)
 {
     CURL *easy = pull_http_easy(opts, url, fault);
     char *next = NULL;
@@ -191,9 +192,9 @@ static int ask(const struct pull_opts *opts, const char *url, const char *range,
     answer->is_cut = false;
     answer->body->len_bytes = 0;
     curl_easy_setopt(easy, CURLOPT_RANGE, range);
-    curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, on_head);
+    curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, pull_http_on_head);
     curl_easy_setopt(easy, CURLOPT_HEADERDATA, answer);
-    curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body);
+    curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, pull_http_on_body);
     curl_easy_setopt(easy, CURLOPT_WRITEDATA, answer);
 
     CURLcode code = curl_easy_perform(easy);
@@ -250,7 +251,7 @@ int pull_http_page(const struct pull_opts *opts, const char *url, struct buf *bo
     if (!str_copy(at, sizeof(at), url))
         return fault_set(fault, E_LIMIT, "the address is too long");
     for (int i = 0;; i++) {
-        int rc = ask(opts, at, NULL, &answer, &status, next, fault);
+        int rc = pull_http_ask(opts, at, NULL, &answer, &status, next, fault);
 
         if (rc == 0 && next[0] != '\0')
             rc = check_redirect(at, next, i, fault);
@@ -333,7 +334,7 @@ int pull_http_find(const struct pull_opts *opts, const char *url, struct pull_so
                  : fault_set(fault, E_LIMIT, "the address is too long");
 
     for (int i = 0; rc == 0; i++) {
-        rc = ask(opts, source.url, "0-0", &answer, &status, next, fault);
+        rc = pull_http_ask(opts, source.url, "0-0", &answer, &status, next, fault);
         if (rc == 0 && pull_is_same_origin(source.url, url))
             take_linked(&answer.heads, &source);
         if (rc != 0 || next[0] == '\0')

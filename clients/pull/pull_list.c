@@ -64,7 +64,7 @@ static bool is_model(struct bytes path)
 }
 
 /* Adds one entry of the tree if it is a model file. */
-static int add_entry(struct pull_list *list, const json_t *entry, struct fault *fault)
+static int pull_list_add_entry(struct pull_list *list, const json_t *entry, struct fault *fault)
 {
     struct bytes path = api_json_str(json_object_get(entry, "path"));
     const json_t *lfs = json_object_get(entry, "lfs");
@@ -96,7 +96,7 @@ int pull_list_read(struct pull_list *list, struct bytes json, struct fault *faul
     if (!json_is_array(tree))
         rc = fault_set(fault, E_FORMAT, "the hub's list of files is no list");
     for (size_t i = 0; rc == 0 && i < json_array_size(tree); i++)
-        rc = add_entry(list, json_array_get(tree, i), fault);
+        rc = pull_list_add_entry(list, json_array_get(tree, i), fault);
     json_decref(tree);
     return rc;
 }
@@ -128,7 +128,7 @@ static bool is_edge(char byte)
 }
 
 /* Whether pick is the file's path or base name, or a whole word of its path: Q4_K is no word of m-Q4_K_M. */
-static bool is_picked(const char *path, const char *pick)
+static bool pull_list_is_picked(const char *path, const char *pick)
 {
     size_t stem = stem_bytes(path), n = strlen(pick);
 
@@ -158,7 +158,7 @@ static size_t put_models(const struct pull_list *list, const char *pick, size_t 
         bool is_first = true;
         uint64_t size_bytes = 0;
 
-        if (!is_picked(list->files[i].path, pick))
+        if (!pull_list_is_picked(list->files[i].path, pick))
             continue;
         for (size_t k = 0; k < list->n; k++) {
             if (!is_same_model(list->files[i].path, list->files[k].path))
@@ -177,7 +177,7 @@ static size_t put_models(const struct pull_list *list, const char *pick, size_t 
 }
 
 /* Drops all files but those of model `chosen`, which must be complete. */
-static int keep(struct pull_list *list, size_t chosen, struct fault *fault)
+static int pull_list_keep(struct pull_list *list, size_t chosen, struct fault *fault)
 {
     struct gguf_part part = {.count = 1};
     size_t n = 0;
@@ -212,7 +212,7 @@ int pull_list_choose(struct pull_list *list, const char *pick, struct buf *optio
     n_models = put_models(list, pick, &chosen, options_out);
     if (n_models == 1) {
         buf_clear(options_out);
-        return keep(list, chosen, fault);
+        return pull_list_keep(list, chosen, fault);
     }
     if (n_models == 0) {
         put_models(list, "", &chosen, options_out);

@@ -61,7 +61,7 @@ int pull_state_put(const struct pull_state *state, struct buf *out)
 }
 
 /* Takes the text up to end, which must come; false at the first mistake. */
-static bool take(struct bytes *text, const char *begin, char end, struct bytes *out)
+static bool pull_state_take(struct bytes *text, const char *begin, char end, struct bytes *out)
 {
     const uint8_t *found;
     size_t n = strlen(begin);
@@ -98,8 +98,9 @@ int pull_state_read(struct bytes text, struct pull_state *out)
     struct pull_state state = {0};
     struct bytes size, segment, id, done;
 
-    if (!take(&text, "baton pull 1\nsize ", ' ', &size) || !take(&text, "segment ", '\n', &segment) ||
-        !take(&text, "id ", '\n', &id) || !take(&text, "done ", '\n', &done) || text.len_bytes != 0)
+    if (!pull_state_take(&text, "baton pull 1\nsize ", ' ', &size) ||
+        !pull_state_take(&text, "segment ", '\n', &segment) || !pull_state_take(&text, "id ", '\n', &id) ||
+        !pull_state_take(&text, "done ", '\n', &done) || text.len_bytes != 0)
         return E_FORMAT;
     if (str_to_u64(size, &state.size_bytes) != 0 || str_to_u64(segment, &state.segment_bytes) != 0 ||
         state.size_bytes == 0 || state.size_bytes > INT64_MAX || state.segment_bytes == 0 ||

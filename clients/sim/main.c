@@ -6,7 +6,7 @@
 #include "clients/common/cli.h"
 #include "clients/sim/report.h"
 
-static int print_report(const struct sim_cli *cli, const struct sim_result *result)
+static int sim_main_print_report(const struct sim_cli *cli, const struct sim_result *result)
 {
     struct buf out = {0};
     int rc = cli->is_json ? sim_report_json(cli, result, &out) : sim_report_text(cli, result, &out);
@@ -17,7 +17,7 @@ static int print_report(const struct sim_cli *cli, const struct sim_result *resu
     return rc < 0 ? complain(SIM_NAME, "%s", err_text(rc)) : finish_output(SIM_NAME);
 }
 
-static int simulate(const struct sim_cli *cli, struct sim_load *load)
+static int sim_main_simulate(const struct sim_cli *cli, struct sim_load *load)
 {
     struct sim_result result;
     struct fault fault = {0};
@@ -26,7 +26,7 @@ static int simulate(const struct sim_cli *cli, struct sim_load *load)
     if (sim_run(&cli->sim, load, &fault, &result) < 0)
         status = complain(SIM_NAME, "%s", fault.text);
     else
-        status = print_report(cli, &result);
+        status = sim_main_print_report(cli, &result);
     sim_result_fini(&result);
     return status;
 }
@@ -47,7 +47,7 @@ static int simulate_trace(const struct sim_cli *cli)
                           rc == E_RANGE ? "lasts more than a hundred years" : err_text(rc));
     } else {
         load = replay_load(replay);
-        status = simulate(cli, &load);
+        status = sim_main_simulate(cli, &load);
     }
     replay_free(replay);
     trace_fini(&trace);
@@ -63,7 +63,7 @@ static int simulate_generated(const struct sim_cli *cli)
     if (generate_new(&cli->generate, &generate) < 0)
         return complain(SIM_NAME, "%s", err_text(E_NOMEM));
     load = generate_load(generate);
-    status = simulate(cli, &load);
+    status = sim_main_simulate(cli, &load);
     generate_free(generate);
     return status;
 }

@@ -70,7 +70,7 @@ static const struct option_row rows[] = {
 
     {NULL, NULL, "Router", OPT_FLAG, 0, 0, 0},
     {"--policy", "NAME", "ours (the router's), random, round-robin, load, cache-aware or global", OPT_TEXT, AT(policy), 0, 0},
-    {"--share", "WHICH", "prefix fetches between workers: off, auto or always (default auto)", OPT_TEXT, AT(share), 0, 0},
+    {"--prefix-fetch", "WHICH", "prefix fetches between workers: off, auto or always (default auto)", OPT_TEXT, AT(prefix_fetch), 0, 0},
     {"--ttft", "TIME", "objective for the time to first token", OPT_TIME, AT(sim.ttft_slo_ns), 0.001, 86400},
     {"--itl", "TIME", "objective for the time between tokens", OPT_TIME, AT(sim.itl_slo_ns), 0.0001, 86400},
     {"--queue", "N", "requests that may wait", OPT_U32, AT(sim.queue_max), 0, 4e9},
@@ -88,7 +88,7 @@ static const struct option_row rows[] = {
 /* clang-format on */
 
 static const char *const policies[] = {"ours", "random", "round-robin", "load", "cache-aware", "global"};
-static const char *const shares[] = {"off", "auto", "always"};
+static const char *const FETCHES[] = {"off", "auto", "always"};
 
 const char *sim_policy_name(enum sim_policy policy)
 {
@@ -115,7 +115,7 @@ static void preset_router(struct sim_opts *sim)
                              .queue_max = 256,
                              .local_prefill_tokens = 128,
                              .index_entries = 1000000,
-                             .share = PICKER_SHARE_AUTO,
+                             .prefix_fetch = PICKER_FETCH_AUTO,
                              .seed = 1,
                              .n_columns = 60};
 }
@@ -192,7 +192,7 @@ static bool set_preset(struct sim_cli *cli)
 
 /* ---- reading ---- */
 
-static void print_help(void)
+static void sim_options_print_help(void)
 {
     printf("usage: %s [OPTION]... --trace FILE | --generate KIND\n"
            "Replays a load against a simulated fleet, placed by the router's own code, and reports.\n",
@@ -292,7 +292,7 @@ static int index_of(const char *text, const char *const *names, int n)
 }
 
 /* Two passes: the preset first, so that the other options change it at any position. */
-static bool read_all(int argc, char **argv, struct sim_cli *cli, bool is_preset)
+static bool sim_options_read_all(int argc, char **argv, struct sim_cli *cli, bool is_preset)
 {
     for (int i = 1; i < argc; i++) {
         const struct option_row *row = find_row(argv[i]);
@@ -333,7 +333,7 @@ static bool check_load(struct sim_cli *cli)
 int sim_options_read(int argc, char **argv, struct sim_cli *cli, int *status_out)
 {
     struct fault fault = {0};
-    int policy, share;
+    int policy, prefix_fetch;
 
     *cli = (struct sim_cli){.replay = {.speed = 1, .n_replicas = 1},
                             .generate = {.rate_per_s = 1,
@@ -344,7 +344,7 @@ int sim_options_read(int argc, char **argv, struct sim_cli *cli, int *status_out
                                          .wait_s = 5},
                             .policy = "ours",
                             .preset = "70b",
-                            .share = "auto"};
+                            .prefix_fetch = "auto"};
     *status_out = EXIT_USAGE;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--help") != 0 && strcmp(argv[i], "-h") != 0 && strcmp(argv[i], "--version") != 0)
@@ -352,27 +352,27 @@ int sim_options_read(int argc, char **argv, struct sim_cli *cli, int *status_out
         if (strcmp(argv[i], "--version") == 0)
             printf("%s %s\n", SIM_NAME, PACKAGE_VERSION);
         else
-            print_help();
+            sim_options_print_help();
         *status_out = finish_output(SIM_NAME);
         return 0;
     }
-    if (!read_all(argc, argv, cli, true))
+    if (!sim_options_read_all(argc, argv, cli, true))
         return 0;
     if (!set_preset(cli)) {
         complain_usage(SIM_NAME, "--preset: %s is none of 70b, mooncake, demo", cli->preset);
         return 0;
     }
-    if (!read_all(argc, argv, cli, false))
+    if (!sim_options_read_all(argc, argv, cli, false))
         return 0;
     policy = index_of(cli->policy, policies, 6);
-    share = index_of(cli->share, shares, 3);
-    if (policy < 0 || share < 0) {
-        complain_usage(SIM_NAME, policy < 0 ? "--policy: %s is unknown" : "--share: %s is unknown",
-                       policy < 0 ? cli->policy : cli->share);
+    prefix_fetch = index_of(cli->prefix_fetch, FETCHES, 3);
+    if (policy < 0 || prefix_fetch < 0) {
+        complain_usage(SIM_NAME, policy < 0 ? "--policy: %s is unknown" : "--prefix-fetch: %s is unknown",
+                       policy < 0 ? cli->policy : cli->prefix_fetch);
         return 0;
     }
     cli->sim.policy = (enum sim_policy)policy;
-    cli->sim.share = (enum picker_share)share;
+    cli->sim.prefix_fetch = (enum picker_fetch)prefix_fetch;
     if (cli->measured_path != NULL && measured_load(cli->measured_path, &fault, &cli->sim.decode_times) < 0) {
         *status_out = complain(SIM_NAME, "%s", fault.text);
         return 0;

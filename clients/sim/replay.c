@@ -35,7 +35,7 @@ static bool cursor_is_before(const struct cursor *a, const struct cursor *b)
     return a->at_ns != b->at_ns ? a->at_ns < b->at_ns : a->replica < b->replica;
 }
 
-static void cursor_settle(struct replay *replay, uint32_t at, struct cursor cursor)
+static void cursor_sift(struct replay *replay, uint32_t at, struct cursor cursor)
 {
     for (;;) {
         uint32_t child = 2 * at + 1;
@@ -81,7 +81,7 @@ static void replay_take(void *self, struct sim_request *out)
         cursor = replay->heap[--replay->n_cursors];
     else
         cursor.at_ns = cursor_time(replay, &cursor);
-    cursor_settle(replay, 0, cursor);
+    cursor_sift(replay, 0, cursor);
 }
 
 int replay_new(const struct trace *trace, const struct replay_opts *opts, struct replay **out)
@@ -121,7 +121,7 @@ int replay_new(const struct trace *trace, const struct replay_opts *opts, struct
     replay->n_cursors = opts->n_replicas;
     for (uint32_t i = opts->n_replicas / 2 + 1; i-- > 0;)
         if (i < replay->n_cursors)
-            cursor_settle(replay, i, replay->heap[i]);
+            cursor_sift(replay, i, replay->heap[i]);
     *out = replay;
     return 0;
 }

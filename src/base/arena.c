@@ -85,7 +85,7 @@ static struct arena_page *page_with_room(struct arena *arena, size_t len_bytes)
     return page;
 }
 
-static bool is_within(const struct arena *arena, size_t len_bytes)
+static bool arena_is_within(const struct arena *arena, size_t len_bytes)
 {
     return arena->limit_bytes == 0 ||
            (arena->used_bytes <= arena->limit_bytes && len_bytes <= arena->limit_bytes - arena->used_bytes);
@@ -98,7 +98,7 @@ void *arena_take(struct arena *arena, size_t len_bytes)
     len_bytes = (len_bytes + ALIGN - 1) / ALIGN * ALIGN;
     if (len_bytes == 0)
         len_bytes = ALIGN; /* each piece needs its own address */
-    if (!is_within(arena, len_bytes))
+    if (!arena_is_within(arena, len_bytes))
         return NULL;
 
     struct arena_page *page = page_with_room(arena, len_bytes);
@@ -112,7 +112,7 @@ void *arena_take(struct arena *arena, size_t len_bytes)
 
 void *arena_keep(struct arena *arena, void *memory, size_t len_bytes)
 {
-    struct arena_kept *kept = is_within(arena, len_bytes) ? arena_take(arena, sizeof(*kept)) : NULL;
+    struct arena_kept *kept = arena_is_within(arena, len_bytes) ? arena_take(arena, sizeof(*kept)) : NULL;
 
     if (kept == NULL) {
         free(memory);

@@ -70,12 +70,12 @@ void buf_clear(struct buf *buf)
         buf->data[0] = '\0';
 }
 
-static bool has_room(const struct buf *buf, size_t more_bytes)
+static bool bytes_has_room(const struct buf *buf, size_t more_bytes)
 {
     return !buf->is_bad && buf->data != NULL && more_bytes < buf->cap_bytes - buf->len_bytes;
 }
 
-static int grow(struct buf *buf, size_t more_bytes)
+static int bytes_grow(struct buf *buf, size_t more_bytes)
 {
     if (buf->is_bad)
         return E_NOMEM;
@@ -101,12 +101,12 @@ bad:
 
 int buf_reserve(struct buf *buf, size_t more_bytes)
 {
-    return has_room(buf, more_bytes) ? 0 : grow(buf, more_bytes);
+    return bytes_has_room(buf, more_bytes) ? 0 : bytes_grow(buf, more_bytes);
 }
 
 int buf_append(struct buf *buf, const void *data, size_t len_bytes)
 {
-    if (!has_room(buf, len_bytes) && grow(buf, len_bytes) < 0)
+    if (!bytes_has_room(buf, len_bytes) && bytes_grow(buf, len_bytes) < 0)
         return E_NOMEM;
     if (len_bytes > 0)
         memcpy(buf->data + buf->len_bytes, data, len_bytes);
@@ -117,7 +117,7 @@ int buf_append(struct buf *buf, const void *data, size_t len_bytes)
 
 int buf_append_byte(struct buf *buf, uint8_t byte)
 {
-    if (!has_room(buf, 1) && grow(buf, 1) < 0)
+    if (!bytes_has_room(buf, 1) && bytes_grow(buf, 1) < 0)
         return E_NOMEM;
     buf->data[buf->len_bytes++] = byte;
     buf->data[buf->len_bytes] = '\0';

@@ -9,7 +9,7 @@
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct cpu_features features;
 
-static void ask(void)
+static void cpu_arm_ask(void)
 {
     features.has_arm_dot = (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
     features.has_arm_i8mm = (getauxval(AT_HWCAP2) & HWCAP2_I8MM) != 0;
@@ -17,7 +17,7 @@ static void ask(void)
 
 const struct cpu_features *cpu_features_get(void)
 {
-    pthread_once(&once, ask);
+    pthread_once(&once, cpu_arm_ask);
     return &features;
 }
 

@@ -38,7 +38,7 @@ struct fair_flow {
     uint64_t start;   /* virtual time of its next service */
     uint64_t arrived; /* arrival number at which it began to wait */
     uint64_t load;    /* sum of UNIT / weight over its waiting items */
-    uint32_t n_holders;
+    uint32_t n_refs;
     uint32_t tally; /* counter for the caller (fair_tally) */
     struct list items;
     uint32_t at[N_HEAPS]; /* its place in each heap; NOWHERE: none */
@@ -102,7 +102,7 @@ static void heap_sink(struct heap *heap, enum heap_kind kind, uint32_t at)
     heap_put(heap, kind, at, flow);
 }
 
-static void heap_add(struct fair *fair, enum heap_kind kind, struct fair_flow *flow)
+static void fair_heap_add(struct fair *fair, enum heap_kind kind, struct fair_flow *flow)
 {
     struct heap *heap = &fair->heaps[kind];
 
@@ -110,7 +110,7 @@ static void heap_add(struct fair *fair, enum heap_kind kind, struct fair_flow *f
     heap_rise(heap, kind, heap->n++);
 }
 
-static void heap_remove(struct fair *fair, enum heap_kind kind, struct fair_flow *flow)
+static void fair_heap_remove(struct fair *fair, enum heap_kind kind, struct fair_flow *flow)
 {
     struct heap *heap = &fair->heaps[kind];
     uint32_t at = flow->at[kind];
@@ -162,7 +162,7 @@ int fair_new(uint32_t max_debtors, struct fair **out)
 
 static void flow_forget(struct fair *fair, struct fair_flow *flow)
 {
-    heap_remove(fair, HEAP_DEBTS, flow);
+    fair_heap_remove(fair, HEAP_DEBTS, flow);
     hashmap_remove(fair->by_tenant, &flow->tenant);
     fair->n_flows--;
     free(flow);
@@ -185,7 +185,7 @@ void fair_free(struct fair *fair)
 }
 
 /* Makes room for one more flow in every table. */
-static bool has_room(struct fair *fair)
+static bool fair_has_room(struct fair *fair)
 {
     uint32_t cap = fair->cap > 0 ? 2 * fair->cap : 16;
     struct fair_flow **grown;
@@ -224,7 +224,7 @@ struct fair_flow *fair_hold(struct fair *fair, uint64_t tenant)
     struct fair_flow *flow = hashmap_get(fair->by_tenant, &tenant);
 
     if (flow == NULL) {
-        flow = has_room(fair) ? calloc(1, sizeof(*flow)) : NULL;
+        flow = fair_has_room(fair) ? calloc(1, sizeof(*flow)) : NULL;
         if (flow == NULL)
             return NULL;
         flow->tenant = tenant;
@@ -238,17 +238,17 @@ struct fair_flow *fair_hold(struct fair *fair, uint64_t tenant)
         }
         fair->n_flows++;
     }
-    heap_remove(fair, HEAP_DEBTS, flow);
-    flow->n_holders++;
+    fair_heap_remove(fair, HEAP_DEBTS, flow);
+    flow->n_refs++;
     return flow;
 }
 
 void fair_drop(struct fair *fair, struct fair_flow *flow)
 {
-    if (flow == NULL || --flow->n_holders > 0)
+    if (flow == NULL || --flow->n_refs > 0)
         return;
     ASSERT(list_is_empty(&flow->items));
-    heap_add(fair, HEAP_DEBTS, flow);
+    fair_heap_add(fair, HEAP_DEBTS, flow);
     forget_debtors(fair);
 }
 
@@ -264,7 +264,7 @@ static struct fair_item *item_of(struct list *node)
     return container_of(node, struct fair_item, node);
 }
 
-static uint32_t clamp(uint32_t weight)
+static uint32_t fair_clamp(uint32_t weight)
 {
     return weight == 0 ? 1 : weight < FAIR_MAX_WEIGHT ? weight : FAIR_MAX_WEIGHT;
 }
@@ -285,7 +285,7 @@ void fair_wait(struct fair *fair, struct fair_flow *flow, struct fair_item *item
     fair_rewind(fair);
     item->flow = flow;
     item->order = order;
-    item->weight = clamp(weight);
+    item->weight = fair_clamp(weight);
     while (at != &flow->items && item_of(at)->order > order)
         at = at->prev;
     list_insert_before(at->next, &item->node);
@@ -298,8 +298,8 @@ void fair_wait(struct fair *fair, struct fair_flow *flow, struct fair_item *item
     if (flow->start < fair->time)
         flow->start = fair->time;
     flow->arrived = fair->n_arrivals++;
-    heap_add(fair, HEAP_TURNS, flow);
-    heap_add(fair, HEAP_LOADS, flow);
+    fair_heap_add(fair, HEAP_TURNS, flow);
+    fair_heap_add(fair, HEAP_LOADS, flow);
 }
 
 void fair_leave(struct fair *fair, struct fair_item *item)
@@ -317,8 +317,8 @@ void fair_leave(struct fair *fair, struct fair_item *item)
         heap_move(fair, HEAP_LOADS, flow);
         return;
     }
-    heap_remove(fair, HEAP_TURNS, flow);
-    heap_remove(fair, HEAP_LOADS, flow);
+    fair_heap_remove(fair, HEAP_TURNS, flow);
+    fair_heap_remove(fair, HEAP_LOADS, flow);
 }
 
 uint32_t fair_n_waiting(const struct fair *fair)
@@ -353,7 +353,7 @@ struct fair_item *fair_skip(struct fair *fair, const struct fair_item *item)
 {
     struct fair_flow *flow = item->flow;
 
-    heap_remove(fair, HEAP_TURNS, flow);
+    fair_heap_remove(fair, HEAP_TURNS, flow);
     fair->passed[fair->n_passed++] = flow;
     return top_item(fair);
 }
@@ -361,7 +361,7 @@ struct fair_item *fair_skip(struct fair *fair, const struct fair_item *item)
 void fair_rewind(struct fair *fair)
 {
     while (fair->n_passed > 0)
-        heap_add(fair, HEAP_TURNS, fair->passed[--fair->n_passed]);
+        fair_heap_add(fair, HEAP_TURNS, fair->passed[--fair->n_passed]);
 }
 
 struct fair_item *fair_heaviest(const struct fair *fair)
@@ -380,7 +380,7 @@ bool fair_is_lighter(const struct fair *fair, uint64_t tenant, uint32_t weight)
 {
     const struct fair_flow *heaviest = heap_top(fair, HEAP_LOADS);
     const struct fair_flow *flow = hashmap_get(fair->by_tenant, &tenant);
-    uint64_t load = (flow != NULL ? flow->load : 0) + UNIT / clamp(weight);
+    uint64_t load = (flow != NULL ? flow->load : 0) + UNIT / fair_clamp(weight);
 
     return heaviest != NULL && heaviest != flow && load < heaviest->load;
 }
@@ -397,7 +397,7 @@ void fair_charge(struct fair *fair, struct fair_flow *flow, uint64_t n_tokens, u
         fair->time = next->start;
     if (list_is_empty(&flow->items) && flow->start < fair->time)
         flow->start = fair->time;
-    flow->start += n_tokens * UNIT / clamp(weight);
+    flow->start += n_tokens * UNIT / fair_clamp(weight);
     if (next == NULL && flow->start > fair->time)
         fair->time = flow->start;
     heap_move(fair, HEAP_TURNS, flow);

@@ -38,7 +38,7 @@ struct hashmap {
 static char tombstone_mark;
 #define TOMBSTONE ((void *)&tombstone_mark)
 
-static uint64_t rotl(uint64_t x, int k)
+static uint64_t hashmap_rotl(uint64_t x, int k)
 {
     return x << k | x >> (64 - k);
 }
@@ -46,15 +46,15 @@ static uint64_t rotl(uint64_t x, int k)
 static void sip_round(uint64_t v[4])
 {
     v[0] += v[1];
-    v[1] = rotl(v[1], 13) ^ v[0];
-    v[0] = rotl(v[0], 32);
+    v[1] = hashmap_rotl(v[1], 13) ^ v[0];
+    v[0] = hashmap_rotl(v[0], 32);
     v[2] += v[3];
-    v[3] = rotl(v[3], 16) ^ v[2];
+    v[3] = hashmap_rotl(v[3], 16) ^ v[2];
     v[0] += v[3];
-    v[3] = rotl(v[3], 21) ^ v[0];
+    v[3] = hashmap_rotl(v[3], 21) ^ v[0];
     v[2] += v[1];
-    v[1] = rotl(v[1], 17) ^ v[2];
-    v[2] = rotl(v[2], 32);
+    v[1] = hashmap_rotl(v[1], 17) ^ v[2];
+    v[2] = hashmap_rotl(v[2], 32);
 }
 
 static uint64_t hash_counted(const uint8_t *key)
@@ -93,7 +93,7 @@ static uint64_t hash_chosen(const struct hashmap *map, const uint8_t *key)
     return v[0] ^ v[1] ^ v[2] ^ v[3];
 }
 
-static uint64_t hash_key(const struct hashmap *map, const uint8_t *key)
+static uint64_t hashmap_hash_key(const struct hashmap *map, const uint8_t *key)
 {
     return map->is_counted ? hash_counted(key) : hash_chosen(map, key);
 }
@@ -154,7 +154,7 @@ static size_t find_slot(const struct hashmap *map, const void *key, size_t *free
     size_t mask = map->n_slots - 1;
     size_t first_free = SIZE_MAX;
 
-    for (size_t slot = hash_key(map, key) & mask;; slot = (slot + 1) & mask) {
+    for (size_t slot = hashmap_hash_key(map, key) & mask;; slot = (slot + 1) & mask) {
         void *value = map->values[slot];
 
         if (value != NULL && value != TOMBSTONE) {
@@ -187,12 +187,12 @@ void hashmap_prefetch(const struct hashmap *map, const void *key)
 
     if (map->n_live == 0)
         return;
-    slot = hash_key(map, key) & (map->n_slots - 1);
+    slot = hashmap_hash_key(map, key) & (map->n_slots - 1);
     __builtin_prefetch(&map->values[slot]);
     __builtin_prefetch(key_at(map, slot));
 }
 
-static int rehash(struct hashmap *map)
+static int hashmap_rehash(struct hashmap *map)
 {
     struct hashmap next = *map;
 
@@ -232,7 +232,7 @@ int hashmap_put(struct hashmap *map, const void *key, void *value, void **old_ou
         slot = find_slot(map, key, &free_slot);
     if (slot == SIZE_MAX) {
         if ((map->n_used + 1) * 4 > map->n_slots * 3) {
-            int rc = rehash(map);
+            int rc = hashmap_rehash(map);
             if (rc != 0)
                 return rc;
         }

@@ -150,7 +150,7 @@ int log_set_limit(const char *event, unsigned lines_per_s)
     return rc;
 }
 
-static void write_all(const uint8_t *data, size_t len_bytes)
+static void log_write_all(const uint8_t *data, size_t len_bytes)
 {
     while (len_bytes > 0) {
         ssize_t n = write(STDERR_FILENO, data, len_bytes);
@@ -180,7 +180,7 @@ static bool send_to_journal(const struct log_line *line)
     return n >= 0;
 }
 
-static void emit(enum log_level level, const char *event, const struct log_field *fields)
+static void log_emit(enum log_level level, const char *event, const struct log_field *fields)
 {
     struct log_line line = {
         .program = state.program,
@@ -202,7 +202,7 @@ static void emit(enum log_level level, const char *event, const struct log_field
         log_format_json(&line, &state.scratch);
     }
     if (!state.scratch.is_bad)
-        write_all(state.scratch.data, state.scratch.len_bytes);
+        log_write_all(state.scratch.data, state.scratch.len_bytes);
 }
 
 /* At the first line of a new second: resets the counts and reports the suppressed lines. */
@@ -219,8 +219,8 @@ static void turn_second(void)
         entry->n_lines = 0;
         if (entry->n_suppressed == 0)
             continue;
-        emit(LOG_LEVEL_WARN, "log_suppressed",
-             LOG_FIELDS(LOG_STR("of_event", entry->event), LOG_U64("lines", entry->n_suppressed)));
+        log_emit(LOG_LEVEL_WARN, "log_suppressed",
+                 LOG_FIELDS(LOG_STR("of_event", entry->event), LOG_U64("lines", entry->n_suppressed)));
         entry->n_suppressed = 0;
     }
 }
@@ -240,7 +240,7 @@ void log_write(enum log_level level, const char *event, const struct log_field *
         entry->n_suppressed++;
     } else {
         entry->n_lines++;
-        emit(level, event, fields);
+        log_emit(level, event, fields);
     }
     pthread_mutex_unlock(&state.lock);
     errno = errno_before;

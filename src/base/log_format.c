@@ -52,7 +52,7 @@ int log_priority(enum log_level level)
     return 5;
 }
 
-static bool is_plain(struct bytes text)
+static bool log_format_is_plain(struct bytes text)
 {
     for (size_t i = 0; i < text.len_bytes; i++)
         if (!isalnum(text.data[i]) && strchr("-_.:/+@%,[]", text.data[i]) == NULL)
@@ -75,13 +75,13 @@ static void put_str(struct buf *out, const char *value, bool may_be_bare)
         buf_fini(&cut);
         return;
     }
-    if (may_be_bare && is_plain(text))
+    if (may_be_bare && log_format_is_plain(text))
         buf_append(out, text.data, text.len_bytes);
     else
         json_put_str(out, text);
 }
 
-static void put_value(struct buf *out, const struct log_field *field, bool may_be_bare)
+static void log_format_put_value(struct buf *out, const struct log_field *field, bool may_be_bare)
 {
     switch (field->kind) {
     case LOG_KIND_STR:
@@ -113,7 +113,7 @@ static void put_sentence(const struct log_line *line, struct buf *out)
         buf_append_byte(out, ' ');
         put_str(out, field->key, true);
         buf_append_byte(out, '=');
-        put_value(out, field, true);
+        log_format_put_value(out, field, true);
     }
 }
 
@@ -131,7 +131,7 @@ void log_format_json(const struct log_line *line, struct buf *out)
         buf_append_byte(out, ',');
         put_str(out, field->key, false);
         buf_append_byte(out, ':');
-        put_value(out, field, false);
+        log_format_put_value(out, field, false);
     }
     buf_append_str(out, "}\n");
 }
@@ -175,7 +175,7 @@ void log_format_journal(const struct log_line *line, struct buf *out)
     for (const struct log_field *field = line->fields; field->key != NULL; field++) {
         put_journal_name(out, field->key);
         buf_append_byte(out, '=');
-        put_value(out, field, true);
+        log_format_put_value(out, field, true);
         buf_append_byte(out, '\n');
     }
 }

@@ -90,7 +90,7 @@ static void *map_aligned(size_t len_bytes, size_t align_bytes, int fd)
 
 /* Touches every page now.  The kernel reports missing memory as an error; a plain store would get the
  * process killed. */
-static int populate(void *base, size_t len_bytes)
+static int mem_populate(void *base, size_t len_bytes)
 {
     if (madvise(base, len_bytes, MADV_POPULATE_WRITE) == 0)
         return 0;
@@ -124,7 +124,7 @@ int mem_region_open(size_t len_bytes, bool is_shareable, bool is_populated, cons
     madvise(region.base, region.len_bytes, MADV_DONTDUMP);
     if (align_bytes == HUGE_BYTES)
         madvise(region.base, region.len_bytes, MADV_HUGEPAGE);
-    if (is_populated && populate(region.base, region.len_bytes) != 0)
+    if (is_populated && mem_populate(region.base, region.len_bytes) != 0)
         goto fail;
     *out = region;
     return 0;

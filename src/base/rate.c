@@ -53,7 +53,7 @@ double rate_get(const struct rate_mean *mean, double if_none)
 
 /* ---- levels ---- */
 
-static double age(const struct rate *rate, uint64_t now_ns, uint64_t half_ns)
+static double rate_age(const struct rate *rate, uint64_t now_ns, uint64_t half_ns)
 {
     return now_ns > rate->at_ns ? (double)(now_ns - rate->at_ns) / (double)half_ns : 0;
 }
@@ -88,7 +88,7 @@ void rate_learn(struct rate *rate, double sample, double alpha, double weight, u
     if (!isfinite(sample) || sample <= 0 || weight <= 0)
         return;
     alpha *= weight;
-    old = age(rate, now_ns, HALF_LIFE_NS);
+    old = rate_age(rate, now_ns, HALF_LIFE_NS);
     rate->at_ns = now_ns;
     if (rate->level <= 0) {
         rate_begin(rate, sample, alpha);
@@ -118,7 +118,7 @@ double rate_hope(const struct rate *rate, double prior, uint64_t now_ns)
         return prior;
     if (rate->level >= prior)
         return rate->level;
-    return prior * pow(rate->level / prior, exp2(-age(rate, now_ns, HOPE_NS)));
+    return prior * pow(rate->level / prior, exp2(-rate_age(rate, now_ns, HOPE_NS)));
 }
 
 /* ---- pauses ---- */
@@ -128,10 +128,10 @@ bool rate_pause_spoils(struct rate_pause *pause, const struct rate_step *step)
     double expected_s = step->expected_s;
     bool is_stopped = expected_s > 0 && step->wall_s > LATE * expected_s && step->cpu_s >= 0 &&
                       step->wall_s - step->cpu_s > IDLE_SHARE * step->wall_s;
-    bool is_cold = pause->n_unsettled > 0 && expected_s > 0 && step->wall_s > LATE_AT_FIRST * expected_s;
+    bool is_cold = pause->n_cold > 0 && expected_s > 0 && step->wall_s > LATE_AT_FIRST * expected_s;
 
-    if (pause->n_unsettled > 0)
-        pause->n_unsettled--;
+    if (pause->n_cold > 0)
+        pause->n_cold--;
     if (!is_stopped && !is_cold) {
         pause->n_skipped = 0;
         return false;
@@ -146,5 +146,5 @@ bool rate_pause_spoils(struct rate_pause *pause, const struct rate_step *step)
 
 void rate_pause_note(struct rate_pause *pause)
 {
-    pause->n_unsettled = FIRST_STEPS;
+    pause->n_cold = FIRST_STEPS;
 }

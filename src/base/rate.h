@@ -36,8 +36,8 @@ double rate_hope(const struct rate *rate, double prior, uint64_t now_ns);
 
 /* Tells a step whose thread was stopped from a step that is slow.  Start with a zeroed struct. */
 struct rate_pause {
-    uint32_t n_unsettled; /* how many of the next steps still count as the first after a pause */
-    uint32_t n_skipped;   /* steps in a row that were ignored */
+    uint32_t n_cold;    /* how many of the next steps still count as the first after a pause */
+    uint32_t n_skipped; /* steps in a row that were ignored */
 };
 
 struct rate_step {

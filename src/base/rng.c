@@ -15,7 +15,7 @@
 
 #include "base/check.h"
 
-static uint64_t rotl(uint64_t x, int k)
+static uint64_t rng_rotl(uint64_t x, int k)
 {
     return x << k | x >> (64 - k);
 }
@@ -34,11 +34,11 @@ void rng_init(struct rng *rng, uint64_t seed)
 uint64_t rng_u64(struct rng *rng)
 {
     uint64_t a = rng->state[0], b = rng->state[1];
-    uint64_t value = rotl(a + b, 17) + a;
+    uint64_t value = rng_rotl(a + b, 17) + a;
 
     b ^= a;
-    rng->state[0] = rotl(a, 49) ^ b ^ b << 21;
-    rng->state[1] = rotl(b, 28);
+    rng->state[0] = rng_rotl(a, 49) ^ b ^ b << 21;
+    rng->state[1] = rng_rotl(b, 28);
     return value;
 }
 

@@ -50,7 +50,7 @@ static const struct unit duration_units[] = {
     {"d", 86400 * NS_PER_S},
 };
 
-static bool is_digit(uint8_t byte)
+static bool str_is_digit(uint8_t byte)
 {
     return byte >= '0' && byte <= '9';
 }
@@ -62,7 +62,7 @@ int str_to_u64(struct bytes text, uint64_t *out)
     if (text.len_bytes == 0)
         return E_FORMAT;
     for (size_t i = 0; i < text.len_bytes; i++)
-        if (!is_digit(text.data[i]))
+        if (!str_is_digit(text.data[i]))
             return E_FORMAT;
     for (size_t i = 0; i < text.len_bytes; i++)
         if (__builtin_mul_overflow(value, 10, &value) ||
@@ -116,7 +116,7 @@ static int split_number(struct bytes text, uint64_t *whole, uint64_t *fraction, 
 {
     size_t at = 0;
 
-    while (at < text.len_bytes && is_digit(text.data[at]))
+    while (at < text.len_bytes && str_is_digit(text.data[at]))
         at++;
     int rc = str_to_u64(bytes_of(text.data, at), whole);
     if (rc != 0)
@@ -127,7 +127,7 @@ static int split_number(struct bytes text, uint64_t *whole, uint64_t *fraction, 
     if (at < text.len_bytes && text.data[at] == '.') {
         size_t from = ++at;
 
-        while (at < text.len_bytes && is_digit(text.data[at]))
+        while (at < text.len_bytes && str_is_digit(text.data[at]))
             at++;
         if (at == from || at - from > 18)
             return E_FORMAT;
@@ -216,9 +216,9 @@ void hex_encode(const void *data, size_t len_bytes, char *out)
     out[2 * len_bytes] = '\0';
 }
 
-static int hex_digit(uint8_t byte)
+static int str_hex_digit(uint8_t byte)
 {
-    if (is_digit(byte))
+    if (str_is_digit(byte))
         return byte - '0';
     if (byte >= 'a' && byte <= 'f')
         return byte - 'a' + 10;
@@ -232,10 +232,10 @@ int hex_decode(struct bytes text, uint8_t *out, size_t len_bytes)
     if (text.len_bytes / 2 != len_bytes || text.len_bytes % 2 != 0)
         return E_FORMAT;
     for (size_t i = 0; i < text.len_bytes; i++)
-        if (hex_digit(text.data[i]) < 0)
+        if (str_hex_digit(text.data[i]) < 0)
             return E_FORMAT;
     for (size_t i = 0; i < len_bytes; i++)
-        out[i] = (uint8_t)(hex_digit(text.data[2 * i]) << 4 | hex_digit(text.data[2 * i + 1]));
+        out[i] = (uint8_t)(str_hex_digit(text.data[2 * i]) << 4 | str_hex_digit(text.data[2 * i + 1]));
     return 0;
 }
 

@@ -127,7 +127,7 @@ size_t utf8_missing(struct bytes text)
     return missing;
 }
 
-static int put_escaped(struct buf *buf, uint32_t code_point)
+static int utf8_put_escaped(struct buf *buf, uint32_t code_point)
 {
     switch (code_point) {
     case '"':
@@ -146,7 +146,7 @@ static int put_escaped(struct buf *buf, uint32_t code_point)
 }
 
 /* Whether the byte goes into a JSON string unescaped. */
-static bool is_plain(uint8_t byte)
+static bool utf8_is_plain(uint8_t byte)
 {
     return byte >= 0x20 && byte < 0x7f && byte != '"' && byte != '\\';
 }
@@ -158,7 +158,7 @@ int json_put_str(struct buf *buf, struct bytes text)
     buf_append_byte(buf, '"');
     for (; at < text.len_bytes; at += len_bytes) {
         len_bytes = 1;
-        if (is_plain(text.data[at]))
+        if (utf8_is_plain(text.data[at]))
             continue;
         uint32_t code_point = utf8_next(text, at, &len_bytes);
         bool is_invalid = code_point == 0xfffd && len_bytes == 1;
@@ -170,7 +170,7 @@ int json_put_str(struct buf *buf, struct bytes text)
         if (is_invalid)
             buf_append(buf, "\xef\xbf\xbd", 3);
         else
-            put_escaped(buf, code_point);
+            utf8_put_escaped(buf, code_point);
         plain_from = at + len_bytes;
     }
     if (at > plain_from)

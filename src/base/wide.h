@@ -14,7 +14,7 @@
 
 typedef uint64_t wide __attribute__((vector_size(16)));
 
-static inline wide load16(const uint8_t *from)
+static inline wide wide_load16(const uint8_t *from)
 {
     wide bytes;
 
@@ -22,17 +22,17 @@ static inline wide load16(const uint8_t *from)
     return bytes;
 }
 
-static inline void store16(wide bytes, uint8_t *to)
+static inline void wide_store16(wide bytes, uint8_t *to)
 {
     memcpy(to, &bytes, 16);
 }
 
-static inline void store8(uint64_t bytes, uint8_t *to)
+static inline void wide_store8(uint64_t bytes, uint8_t *to)
 {
     memcpy(to, &bytes, 8);
 }
 
-static inline uint32_t load4(const uint8_t *from)
+static inline uint32_t wide_load4(const uint8_t *from)
 {
     uint32_t bytes;
 
@@ -40,7 +40,7 @@ static inline uint32_t load4(const uint8_t *from)
     return bytes;
 }
 
-static inline void store4(uint32_t bytes, uint8_t *to)
+static inline void wide_store4(uint32_t bytes, uint8_t *to)
 {
     memcpy(to, &bytes, 4);
 }

@@ -72,7 +72,7 @@ int gguf_read_name(struct reader *reader, const char *what, uint64_t number, str
     return 0;
 }
 
-static int read_text(struct reader *reader, const struct place *place, struct bytes *out)
+static int directory_read_text(struct reader *reader, const struct place *place, struct bytes *out)
 {
     uint64_t len_bytes = read_u64(reader);
     size_t left_bytes = reader->len_bytes - reader->at_bytes;
@@ -125,7 +125,7 @@ static int read_strings(struct reader *reader, struct gguf_key *key, const struc
         struct bytes text;
 
         key->item_at[i] = reader->at_bytes - from;
-        int rc = read_text(reader, place, &text);
+        int rc = directory_read_text(reader, place, &text);
         if (rc != 0)
             return rc;
     }
@@ -150,7 +150,7 @@ static int read_array(struct reader *reader, struct gguf_key *key, const struct 
     return read_fixed(reader, key, key->item_kind, key->n_items, place);
 }
 
-static int read_value(struct reader *reader, struct gguf_key *key, const struct place *place)
+static int directory_read_value(struct reader *reader, struct gguf_key *key, const struct place *place)
 {
     uint32_t kind = read_u32(reader);
 
@@ -160,7 +160,7 @@ static int read_value(struct reader *reader, struct gguf_key *key, const struct 
         return FAIL(place, E_FORMAT, "unknown kind %u", kind);
     key->kind = (enum gguf_kind)kind;
     if (kind == GGUF_STRING)
-        return read_text(reader, place, &key->value);
+        return directory_read_text(reader, place, &key->value);
     if (kind == GGUF_ARRAY)
         return read_array(reader, key, place);
     return read_fixed(reader, key, key->kind, 1, place);
@@ -186,7 +186,7 @@ int gguf_read_keys(struct gguf *gguf, struct reader *reader, uint64_t count, str
 
         int rc = gguf_read_name(reader, "key", i, fault, &key->name);
         if (rc == 0)
-            rc = read_value(reader, key, &place);
+            rc = directory_read_value(reader, key, &place);
         if (rc != 0)
             return rc;
         key->entry = bytes_of(reader->data + place.at_bytes, reader->at_bytes - place.at_bytes);

@@ -74,7 +74,7 @@ static uint32_t bits_of(float value)
     return bits;
 }
 
-static float float_of(uint32_t bits)
+static float dtype_float_of(uint32_t bits)
 {
     float value;
 
@@ -89,15 +89,15 @@ float f16_to_f32(uint16_t half)
     uint32_t mantissa = half & 0x3ff;
 
     if (exponent == 0x1f)
-        return float_of(sign | 0x7f800000 | (mantissa == 0 ? 0 : 0x400000 | mantissa << 13));
+        return dtype_float_of(sign | 0x7f800000 | (mantissa == 0 ? 0 : 0x400000 | mantissa << 13));
     if (exponent != 0)
-        return float_of(sign | (exponent + 112) << 23 | mantissa << 13);
+        return dtype_float_of(sign | (exponent + 112) << 23 | mantissa << 13);
     if (mantissa == 0)
-        return float_of(sign);
+        return dtype_float_of(sign);
 
     /* Subnormal: mantissa * 2^-24.  Shift until the leading one is at the place of the implicit one. */
     uint32_t shift = (uint32_t)__builtin_clz(mantissa) - 21;
-    return float_of(sign | (113 - shift) << 23 | (mantissa << shift & 0x3ff) << 13);
+    return dtype_float_of(sign | (113 - shift) << 23 | (mantissa << shift & 0x3ff) << 13);
 }
 
 /* value / 2^shift to the nearest, ties to even; shift 1..31. */
@@ -132,7 +132,7 @@ uint16_t f32_to_f16(float value)
 
 float bf16_to_f32(uint16_t brain)
 {
-    return float_of((uint32_t)brain << 16);
+    return dtype_float_of((uint32_t)brain << 16);
 }
 
 uint16_t f32_to_bf16(float value)

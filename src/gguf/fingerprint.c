@@ -14,7 +14,7 @@
 #define SAMPLE_BYTES 4096
 
 /* running = hash(running, hash of data) */
-static void fold(XXH128_canonical_t *running, const void *data, size_t len_bytes)
+static void gguf_fingerprint_fold(XXH128_canonical_t *running, const void *data, size_t len_bytes)
 {
     XXH128_canonical_t both[2] = {*running};
 
@@ -26,16 +26,16 @@ void gguf_fingerprint(const struct gguf *gguf, char out[33])
 {
     XXH128_canonical_t running = {0};
 
-    fold(&running, gguf->image.data, gguf->directory_len_bytes);
+    gguf_fingerprint_fold(&running, gguf->image.data, gguf->directory_len_bytes);
     for (uint32_t i = 1; i < gguf->n_parts; i++)
-        fold(&running, gguf->parts[i]->image.data, gguf->parts[i]->directory_len_bytes);
+        gguf_fingerprint_fold(&running, gguf->parts[i]->image.data, gguf->parts[i]->directory_len_bytes);
     for (uint32_t i = 0; i < gguf->n_tensors; i++) {
         const struct gguf_tensor *tensor = &gguf->tensors[i];
         const uint8_t *data = tensor->data;
         size_t sample_bytes = tensor->len_bytes < SAMPLE_BYTES ? tensor->len_bytes : SAMPLE_BYTES;
 
-        fold(&running, data, sample_bytes);
-        fold(&running, data + tensor->len_bytes - sample_bytes, sample_bytes);
+        gguf_fingerprint_fold(&running, data, sample_bytes);
+        gguf_fingerprint_fold(&running, data + tensor->len_bytes - sample_bytes, sample_bytes);
     }
     _Static_assert(sizeof(running.digest) == 16, "32 hexadecimal digits");
     hex_encode(running.digest, sizeof(running.digest), out);

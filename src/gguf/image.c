@@ -8,7 +8,7 @@
 
 #include "base/err.h"
 
-static bool ends_with(struct bytes name, struct bytes tail)
+static bool gguf_image_ends_with(struct bytes name, struct bytes tail)
 {
     return name.len_bytes >= tail.len_bytes &&
            bytes_equal(bytes_of(name.data + name.len_bytes - tail.len_bytes, tail.len_bytes), tail);
@@ -17,7 +17,7 @@ static bool ends_with(struct bytes name, struct bytes tail)
 static bool is_kept(struct bytes name)
 {
     return bytes_starts_with(name, "general.") || bytes_starts_with(name, "tokenizer.") ||
-           ends_with(name, bytes_str(".context_length"));
+           gguf_image_ends_with(name, bytes_str(".context_length"));
 }
 
 int gguf_vocabulary_image(const struct gguf *gguf, struct buf *image_out)

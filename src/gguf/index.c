@@ -33,8 +33,8 @@ void gguf_index_fini(struct gguf_index *index)
 }
 
 /* The slot that holds name, or the free slot for it. */
-static uint32_t slot_of(const struct gguf_index *index, const struct gguf *gguf, gguf_name_of name_of,
-                        struct bytes name)
+static uint32_t gguf_index_slot_of(const struct gguf_index *index, const struct gguf *gguf,
+                                   gguf_name_of name_of, struct bytes name)
 {
     uint32_t mask = index->n_slots - 1;
     uint32_t slot = (uint32_t)XXH3_64bits_withSeed(name.data, name.len_bytes, index->seed) & mask;
@@ -46,7 +46,7 @@ static uint32_t slot_of(const struct gguf_index *index, const struct gguf *gguf,
 
 int gguf_index_add(struct gguf_index *index, const struct gguf *gguf, gguf_name_of name_of, uint32_t number)
 {
-    uint32_t slot = slot_of(index, gguf, name_of, name_of(gguf, number));
+    uint32_t slot = gguf_index_slot_of(index, gguf, name_of, name_of(gguf, number));
 
     if (index->slots[slot] != 0)
         return E_EXISTS;
@@ -59,5 +59,5 @@ uint32_t gguf_index_find(const struct gguf_index *index, const struct gguf *gguf
 {
     if (index->slots == NULL)
         return UINT32_MAX;
-    return index->slots[slot_of(index, gguf, name_of, name)] - 1;
+    return index->slots[gguf_index_slot_of(index, gguf, name_of, name)] - 1;
 }

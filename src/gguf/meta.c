@@ -72,7 +72,7 @@ static int fail_kind(const struct gguf *gguf, const struct gguf_key *key, const 
                      (size_t)(key->entry.data - gguf->image.data), gguf_kind_name(key->kind), wanted);
 }
 
-static const struct gguf_key *find(const struct gguf *gguf, const char *name, struct fault *fault)
+static const struct gguf_key *meta_find(const struct gguf *gguf, const char *name, struct fault *fault)
 {
     const struct gguf_key *key = gguf_find_key(gguf, bytes_str(name));
 
@@ -83,7 +83,7 @@ static const struct gguf_key *find(const struct gguf *gguf, const char *name, st
 
 static int find_integer(const struct gguf *gguf, const char *name, struct fault *fault, struct number *out)
 {
-    const struct gguf_key *key = find(gguf, name, fault);
+    const struct gguf_key *key = meta_find(gguf, name, fault);
 
     if (key == NULL)
         return E_NOT_FOUND;
@@ -122,7 +122,7 @@ int gguf_get_i64(const struct gguf *gguf, const char *key, struct fault *fault, 
 
 int gguf_get_f64(const struct gguf *gguf, const char *key, struct fault *fault, double *out)
 {
-    const struct gguf_key *found = find(gguf, key, fault);
+    const struct gguf_key *found = meta_find(gguf, key, fault);
 
     if (found == NULL)
         return E_NOT_FOUND;
@@ -137,7 +137,7 @@ int gguf_get_f64(const struct gguf *gguf, const char *key, struct fault *fault, 
 
 int gguf_get_bool(const struct gguf *gguf, const char *key, struct fault *fault, bool *out)
 {
-    const struct gguf_key *found = find(gguf, key, fault);
+    const struct gguf_key *found = meta_find(gguf, key, fault);
 
     if (found == NULL)
         return E_NOT_FOUND;
@@ -149,7 +149,7 @@ int gguf_get_bool(const struct gguf *gguf, const char *key, struct fault *fault,
 
 int gguf_get_str(const struct gguf *gguf, const char *key, struct fault *fault, struct bytes *out)
 {
-    const struct gguf_key *found = find(gguf, key, fault);
+    const struct gguf_key *found = meta_find(gguf, key, fault);
 
     if (found == NULL)
         return E_NOT_FOUND;

@@ -47,18 +47,18 @@ static const int8_t nonlinear[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                      1,    13,   25,  38,  53,  69,  89,  113};
 static const int8_t e2m1_twice[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
-static uint16_t le16(const uint8_t bytes[2])
+static uint16_t qblk_le16(const uint8_t bytes[2])
 {
     return (uint16_t)(bytes[0] | bytes[1] << 8);
 }
 
 /* Extracts the same field of each of n bytes (a multiple of 16). mask: of a byte, after the shift.  All
  * arguments except pointers should be constants, here and in the functions below. */
-static inline __attribute__((always_inline)) void fields(const uint8_t *bytes, unsigned n, unsigned shift,
-                                                         uint8_t mask, uint8_t *out)
+static inline __attribute__((always_inline)) void gguf_qblk_fields(const uint8_t *bytes, unsigned n,
+                                                                   unsigned shift, uint8_t mask, uint8_t *out)
 {
     for (unsigned i = 0; i < n; i += 16)
-        store16(load16(bytes + i) >> shift & bytes_each(mask), out + i);
+        wide_store16(wide_load16(bytes + i) >> shift & bytes_each(mask), out + i);
 }
 
 struct field {
@@ -72,16 +72,16 @@ static inline __attribute__((always_inline)) void two_fields(const uint8_t *lows
                                                              unsigned to, uint8_t *out)
 {
     for (unsigned i = 0; i < 32; i += 16)
-        store16((load16(lows + i) >> low.shift & bytes_each(low.mask)) |
-                    (load16(tops + i) >> top.shift & bytes_each(top.mask)) << to,
-                out + i);
+        wide_store16((wide_load16(lows + i) >> low.shift & bytes_each(low.mask)) |
+                         (wide_load16(tops + i) >> top.shift & bytes_each(top.mask)) << to,
+                     out + i);
 }
 
 /* Extracts 32 nibbles: low ones first. */
-static void nibbles(const uint8_t bytes[16], uint8_t out[32])
+static void qblk_nibbles(const uint8_t bytes[16], uint8_t out[32])
 {
-    fields(bytes, 16, 0, 15, out);
-    fields(bytes, 16, 4, 15, out + 16);
+    gguf_qblk_fields(bytes, 16, 0, 15, out);
+    gguf_qblk_fields(bytes, 16, 4, 15, out + 16);
 }
 
 /* Makes sixteen bytes with one bit of these two in each, as its fifth bit; the lowest bit goes to the first
@@ -91,22 +91,22 @@ static inline wide spread_bits(const uint8_t bytes[2])
     static const uint8_t bit_of[16] = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
     wide each = {bytes_each(bytes[0]), bytes_each(bytes[1])};
 
-    each = (each & load16(bit_of)) + bytes_each(127); /* no carry: the sum is at most 0x80 + 0x7f */
+    each = (each & wide_load16(bit_of)) + bytes_each(127); /* no carry: the sum is at most 0x80 + 0x7f */
     return each >> 3 & bytes_each(16);
 }
 
-/* Makes 32 numbers: four bits of each as in nibbles(), and one bit above. */
+/* Makes 32 numbers: four bits of each as in qblk_nibbles(), and one bit above. */
 static void fifth_nibbles(const uint8_t low[16], const uint8_t fifth[4], uint8_t out[32])
 {
-    store16((load16(low) & bytes_each(15)) | spread_bits(fifth), out);
-    store16((load16(low) >> 4 & bytes_each(15)) | spread_bits(fifth + 2), out + 16);
+    wide_store16((wide_load16(low) & bytes_each(15)) | spread_bits(fifth), out);
+    wide_store16((wide_load16(low) >> 4 & bytes_each(15)) | spread_bits(fifth + 2), out + 16);
 }
 
 /* ---- 32 weights ---- */
 
 static void one_sub(const uint8_t scale[2], struct qblk_fields *out)
 {
-    out->scale = le16(scale);
+    out->scale = qblk_le16(scale);
     out->min = 0;
     out->sub_scales[0] = 1;
     out->sub_mins[0] = 0;
@@ -115,7 +115,7 @@ static void one_sub(const uint8_t scale[2], struct qblk_fields *out)
 /* The type adds a base, while the formula subtracts a min. */
 static void add_base(const uint8_t base[2], struct qblk_fields *out)
 {
-    out->min = le16(base) ^ SIGN_BIT;
+    out->min = qblk_le16(base) ^ SIGN_BIT;
     out->sub_mins[0] = 1;
 }
 
@@ -124,7 +124,7 @@ static void read_q4_0(const void *qblk, struct qblk_fields *out)
     const struct qblk_q4_0 *q = qblk;
 
     one_sub(q->scale, out);
-    nibbles(q->low, out->u);
+    qblk_nibbles(q->low, out->u);
 }
 
 static void read_q4_1(const void *qblk, struct qblk_fields *out)
@@ -133,7 +133,7 @@ static void read_q4_1(const void *qblk, struct qblk_fields *out)
 
     one_sub(q->scale, out);
     add_base(q->base, out);
-    nibbles(q->low, out->u);
+    qblk_nibbles(q->low, out->u);
 }
 
 static void read_q5_0(const void *qblk, struct qblk_fields *out)
@@ -159,7 +159,8 @@ static void read_q8_0(const void *qblk, struct qblk_fields *out)
 
     one_sub(q->scale, out);
     for (unsigned i = 0; i < 32; i += 16)
-        store16(load16((const uint8_t *)q->quants + i) ^ bytes_each(128), out->u + i); /* adds 128 to each */
+        wide_store16(wide_load16((const uint8_t *)q->quants + i) ^ bytes_each(128),
+                     out->u + i); /* adds 128 to each */
 }
 
 static void read_mxfp4(const void *qblk, struct qblk_fields *out)
@@ -171,7 +172,7 @@ static void read_mxfp4(const void *qblk, struct qblk_fields *out)
     out->min = 0;
     out->sub_scales[0] = 1;
     out->sub_mins[0] = 0;
-    nibbles(q->low, out->u);
+    qblk_nibbles(q->low, out->u);
 }
 
 /* ---- 256 weights ---- */
@@ -180,10 +181,10 @@ static void read_mxfp4(const void *qblk, struct qblk_fields *out)
 static void two_bits(const uint8_t bytes[64], uint8_t out[256])
 {
     for (unsigned half = 0; half < 2; half++, bytes += 32, out += 128) {
-        fields(bytes, 32, 0, 3, out);
-        fields(bytes, 32, 2, 3, out + 32);
-        fields(bytes, 32, 4, 3, out + 64);
-        fields(bytes, 32, 6, 3, out + 96);
+        gguf_qblk_fields(bytes, 32, 0, 3, out);
+        gguf_qblk_fields(bytes, 32, 2, 3, out + 32);
+        gguf_qblk_fields(bytes, 32, 4, 3, out + 64);
+        gguf_qblk_fields(bytes, 32, 6, 3, out + 96);
     }
 }
 
@@ -206,8 +207,8 @@ static void three_bits(const uint8_t bytes[64], const uint8_t tops[32], uint8_t 
 static void quarter_nibbles(const uint8_t bytes[128], uint8_t out[256])
 {
     for (unsigned quarter = 0; quarter < 4; quarter++) {
-        fields(bytes + quarter * 32, 32, 0, 15, out + quarter * 64);
-        fields(bytes + quarter * 32, 32, 4, 15, out + quarter * 64 + 32);
+        gguf_qblk_fields(bytes + quarter * 32, 32, 0, 15, out + quarter * 64);
+        gguf_qblk_fields(bytes + quarter * 32, 32, 4, 15, out + quarter * 64 + 32);
     }
 }
 
@@ -228,10 +229,10 @@ static void read_q2_k(const void *qblk, struct qblk_fields *out)
 {
     const struct qblk_q2_k *q = qblk;
 
-    out->scale = le16(q->scale);
-    out->min = le16(q->min);
-    fields(q->subs, 16, 0, 15, (uint8_t *)out->sub_scales);
-    fields(q->subs, 16, 4, 15, out->sub_mins);
+    out->scale = qblk_le16(q->scale);
+    out->min = qblk_le16(q->min);
+    gguf_qblk_fields(q->subs, 16, 0, 15, (uint8_t *)out->sub_scales);
+    gguf_qblk_fields(q->subs, 16, 4, 15, out->sub_mins);
     two_bits(q->quants, out->u);
 }
 
@@ -239,35 +240,36 @@ static void read_q3_k(const void *qblk, struct qblk_fields *out)
 {
     const struct qblk_q3_k *q = qblk;
 
-    out->scale = le16(q->scale);
+    out->scale = qblk_le16(q->scale);
     out->min = 0;
     memset(out->sub_mins, 0, sizeof(out->sub_mins));
     for (unsigned i = 0; i < 4; i++) {
-        uint32_t low = load4(q->subs + i % 2 * 4) >> i / 2 * 4 & bytes_each4(15);
-        uint32_t top = load4(q->subs + 8) >> i * 2 & bytes_each4(3);
+        uint32_t low = wide_load4(q->subs + i % 2 * 4) >> i / 2 * 4 & bytes_each4(15);
+        uint32_t top = wide_load4(q->subs + 8) >> i * 2 & bytes_each4(3);
         uint32_t raised = (low | top << 4 | bytes_each4(128)) - bytes_each4(32); /* by 128: no borrow */
 
-        store4(raised ^ bytes_each4(128), (uint8_t *)out->sub_scales + 4 * i);
+        wide_store4(raised ^ bytes_each4(128), (uint8_t *)out->sub_scales + 4 * i);
     }
     three_bits(q->quants, q->third, out->u);
 }
 
 static void six_bit_subs(const uint8_t subs[12], struct qblk_fields *out)
 {
-    uint32_t scales = load4(subs), mins = load4(subs + 4), rest = load4(subs + 8);
+    uint32_t scales = wide_load4(subs), mins = wide_load4(subs + 4), rest = wide_load4(subs + 8);
 
-    store4(scales & bytes_each4(63), (uint8_t *)out->sub_scales);
-    store4(mins & bytes_each4(63), out->sub_mins);
-    store4((rest & bytes_each4(15)) | (scales >> 6 & bytes_each4(3)) << 4, (uint8_t *)out->sub_scales + 4);
-    store4((rest >> 4 & bytes_each4(15)) | (mins >> 6 & bytes_each4(3)) << 4, out->sub_mins + 4);
+    wide_store4(scales & bytes_each4(63), (uint8_t *)out->sub_scales);
+    wide_store4(mins & bytes_each4(63), out->sub_mins);
+    wide_store4((rest & bytes_each4(15)) | (scales >> 6 & bytes_each4(3)) << 4,
+                (uint8_t *)out->sub_scales + 4);
+    wide_store4((rest >> 4 & bytes_each4(15)) | (mins >> 6 & bytes_each4(3)) << 4, out->sub_mins + 4);
 }
 
 static void read_q4_k(const void *qblk, struct qblk_fields *out)
 {
     const struct qblk_q4_k *q = qblk;
 
-    out->scale = le16(q->scale);
-    out->min = le16(q->min);
+    out->scale = qblk_le16(q->scale);
+    out->min = qblk_le16(q->min);
     six_bit_subs(q->subs, out);
     quarter_nibbles(q->quants, out->u);
 }
@@ -276,8 +278,8 @@ static void read_q5_k(const void *qblk, struct qblk_fields *out)
 {
     const struct qblk_q5_k *q = qblk;
 
-    out->scale = le16(q->scale);
-    out->min = le16(q->min);
+    out->scale = qblk_le16(q->scale);
+    out->min = qblk_le16(q->min);
     six_bit_subs(q->subs, out);
     five_bits(q->quants, q->fifth, out->u);
 }
@@ -286,7 +288,7 @@ static void read_q6_k(const void *qblk, struct qblk_fields *out)
 {
     const struct qblk_q6_k *q = qblk;
 
-    out->scale = le16(q->scale);
+    out->scale = qblk_le16(q->scale);
     out->min = 0;
     memcpy(out->sub_scales, q->subs, sizeof(q->subs));
     memset(out->sub_mins, 0, sizeof(out->sub_mins));
@@ -305,15 +307,15 @@ static void read_iq4_xs(const void *qblk, struct qblk_fields *out)
 {
     const struct qblk_iq4_xs *q = qblk;
 
-    out->scale = le16(q->scale);
+    out->scale = qblk_le16(q->scale);
     out->min = 0;
     for (unsigned s = 0; s < 8; s++) {
         int low = q->subs_low[s / 2] >> s % 2 * 4 & 15;
-        int top = le16(q->subs_top) >> s * 2 & 3;
+        int top = qblk_le16(q->subs_top) >> s * 2 & 3;
 
         out->sub_scales[s] = (int8_t)((low | top << 4) - 32);
         out->sub_mins[s] = 0;
-        nibbles(q->low + s * 16, out->u + s * 32);
+        qblk_nibbles(q->low + s * 16, out->u + s * 32);
     }
 }
 
@@ -410,7 +412,7 @@ static float plain_value(enum dtype type, const void *row, size_t i)
     return type == DTYPE_F16 ? f16_to_f32(half) : bf16_to_f32(half);
 }
 
-static bool is_plain(enum dtype type)
+static bool qblk_is_plain(enum dtype type)
 {
     return type == DTYPE_F32 || type == DTYPE_F16 || type == DTYPE_BF16;
 }
@@ -420,7 +422,7 @@ int qblk_row_f32(enum dtype type, const void *row, size_t n, float *out)
     const struct qblk_form *form = qblk_form(type);
     struct qblk_parts parts;
 
-    if (form == NULL && !is_plain(type))
+    if (form == NULL && !qblk_is_plain(type))
         return E_UNSUPPORTED;
     if (form == NULL) {
         for (size_t i = 0; i < n; i++)
@@ -446,7 +448,7 @@ int qblk_row_f64(enum dtype type, const void *row, size_t n, double *out)
     const struct qblk_form *form = qblk_form(type);
     struct qblk_parts parts;
 
-    if (form == NULL && !is_plain(type))
+    if (form == NULL && !qblk_is_plain(type))
         return E_UNSUPPORTED;
     if (form == NULL) {
         for (size_t i = 0; i < n; i++)

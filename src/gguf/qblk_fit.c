@@ -34,13 +34,13 @@ struct line { /* x is about scale * quant - min */
     float min;
 };
 
-static float clamp(float value, float low, float high)
+static float qblk_fit_clamp(float value, float low, float high)
 {
     return value < low ? low : value > high ? high : value;
 }
 
 /* To the nearest whole number, ties to even; |value| below 2^22. */
-static float whole(float value)
+static float qblk_fit_whole(float value)
 {
     return value + 0x1.8p23F - 0x1.8p23F;
 }
@@ -76,7 +76,7 @@ static void sum_quants(const struct fit *fit, uint32_t from, uint32_t n, struct 
 
     for (const float *end = x + n; x < end; x += LANES, importance += LANES) {
         for (int k = 0; k < LANES; k++) {
-            float q = whole(clamp(grid.scale * (x[k] + grid.min), low, high));
+            float q = qblk_fit_whole(qblk_fit_clamp(grid.scale * (x[k] + grid.min), low, high));
             float wq = importance[k] * q;
 
             q1[k] += wq;
@@ -117,7 +117,7 @@ static float fit_symmetric(const struct fit *fit, uint32_t from, uint32_t n)
 
 /* Finds the scale and min with the least residue and returns the residue.  If bounded, the min must not be
  * negative. */
-static double solve(const struct sums *s, bool is_bounded, struct line *out)
+static double qblk_fit_solve(const struct sums *s, bool is_bounded, struct line *out)
 {
     double det = s->w * s->qq - s->q * s->q;
 
@@ -162,7 +162,7 @@ static struct line fit_affine(const struct fit *fit, uint32_t from, uint32_t n)
         struct sums sums = fixed;
 
         sum_quants(fit, from, n, (struct line){inverse, -least}, &sums);
-        double here = solve(&sums, is_bounded, &line);
+        double here = qblk_fit_solve(&sums, is_bounded, &line);
         if (here < residue && line.scale > 0) {
             residue = here;
             best = line;
@@ -182,10 +182,10 @@ static double round_to(const struct fit *fit, uint32_t from, uint32_t n, struct 
     float error[LANES] = {0};
 
     for (uint32_t i = 0; i < n && quants != NULL; i++)
-        quants[i] = (int8_t)whole(clamp(inverse * (x[i] + line.min), low, high));
+        quants[i] = (int8_t)qblk_fit_whole(qblk_fit_clamp(inverse * (x[i] + line.min), low, high));
     for (const float *end = x + n; x < end; x += LANES, importance += LANES) {
         for (int k = 0; k < LANES; k++) {
-            float q = whole(clamp(inverse * (x[k] + line.min), low, high));
+            float q = qblk_fit_whole(qblk_fit_clamp(inverse * (x[k] + line.min), low, high));
             float off = line.scale * q - line.min - x[k];
 
             error[k] += importance[k] * off * off;
@@ -206,10 +206,12 @@ static double choose_sub(struct fit *fit, uint32_t sub, struct line wanted)
     struct qblk_parts *parts = &fit->parts;
     uint32_t n = fit->form->sub_weights, from = sub * n;
     float low = fit->form->has_min ? 0 : (float)-fit->max_sub_scale - 1;
-    int scale = parts->scale == 0
-                    ? 0
-                    : (int)whole(clamp(wanted.scale / parts->scale, low, (float)fit->max_sub_scale));
-    int min = parts->min == 0 ? 0 : (int)whole(clamp(wanted.min / parts->min, 0, (float)fit->max_sub_min));
+    int scale = parts->scale == 0 ? 0
+                                  : (int)qblk_fit_whole(qblk_fit_clamp(wanted.scale / parts->scale, low,
+                                                                       (float)fit->max_sub_scale));
+    int min = parts->min == 0
+                  ? 0
+                  : (int)qblk_fit_whole(qblk_fit_clamp(wanted.min / parts->min, 0, (float)fit->max_sub_min));
     int best_scale = scale, best_min = min;
     double least = INFINITY;
 
@@ -243,7 +245,7 @@ static double choose_subs(struct fit *fit, const struct line *wanted)
 /* ---- a whole qblk ---- */
 
 /* Computes scale and min of the qblk by least squares, with all integers fixed. */
-static struct line polish(const struct fit *fit)
+static struct line qblk_fit_polish(const struct fit *fit)
 {
     const struct qblk_parts *parts = &fit->parts;
     double uu = 0, uv = 0, vv = 0, xu = 0, xv = 0; /* u = scale * quant, v = min of the sub-block */
@@ -286,7 +288,7 @@ static void fit_super(struct fit *fit)
 
     double error = choose_subs(fit, wanted);
     struct qblk_parts before = fit->parts;
-    struct line line = polish(fit);
+    struct line line = qblk_fit_polish(fit);
     if (!isfinite(line.scale) || !isfinite(line.min) || line.min < 0)
         return;
     fit->parts.scale = line.scale;

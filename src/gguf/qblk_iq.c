@@ -35,7 +35,7 @@ const int8_t qblk_levels_iq2[16] = {8, 25, 43, 0, -8, -25, -43, 0};
 const int8_t qblk_levels_iq3_xxs[16] = {4, 12, 20, 28, 36, 44, 52, 62, -4, -12, -20, -28, -36, -44, -52, -62};
 const int8_t qblk_levels_iq3_s[16] = {1, 3, 5, 7, 9, 11, 13, 15, -1, -3, -5, -7, -9, -11, -13, -15};
 
-static void begin(uint16_t scale, struct qblk_fields *out)
+static void qblk_iq_begin(uint16_t scale, struct qblk_fields *out)
 {
     out->scale = scale;
     out->min = 0;
@@ -62,7 +62,7 @@ static uint8_t even_signs(unsigned seven)
     return (uint8_t)(seven | (unsigned)__builtin_parity(seven) << 7);
 }
 
-static int8_t odd(unsigned scale)
+static int8_t qblk_iq_odd(unsigned scale)
 {
     return (int8_t)(2 * scale + 1);
 }
@@ -73,11 +73,11 @@ void qblk_read_iq1_s(const void *qblk, struct qblk_fields *out)
 {
     const struct qblk_iq1_s *q = qblk;
 
-    begin(get_u16(q->scale), out);
+    qblk_iq_begin(get_u16(q->scale), out);
     for (unsigned s = 0; s < SUBS_32; s++) {
         unsigned top = get_u16(q->top + 2 * s);
 
-        out->sub_scales[s] = odd(top >> 12 & 7);
+        out->sub_scales[s] = qblk_iq_odd(top >> 12 & 7);
         for (unsigned i = 0; i < 4; i++)
             put_eight(qblk_grid_iq1[q->low[4 * s + i] | (top >> 3 * i & 7) << 8], top >> 15 ? 255 : 0,
                       out->u + 32 * s + 8 * i);
@@ -91,9 +91,9 @@ void qblk_read_iq1_m(const void *qblk, struct qblk_fields *out)
 
     for (unsigned i = 0; i < 4; i++)
         scale |= (get_u16(q->subs + 2 * i) >> 12 & 15u) << 4 * i;
-    begin((uint16_t)scale, out);
+    qblk_iq_begin((uint16_t)scale, out);
     for (unsigned s = 0; s < SUBS_16; s++)
-        out->sub_scales[s] = odd(get_u16(q->subs + s / 4 * 2) >> s % 4 * 3 & 7);
+        out->sub_scales[s] = qblk_iq_odd(get_u16(q->subs + s / 4 * 2) >> s % 4 * 3 & 7);
     for (unsigned i = 0; i < 32; i++) {
         unsigned top = q->top[i / 2] >> i % 2 * 4;
 
@@ -107,12 +107,12 @@ void qblk_read_iq2_xxs(const void *qblk, struct qblk_fields *out)
 {
     const struct qblk_iq2_xxs *q = qblk;
 
-    begin(get_u16(q->scale), out);
+    qblk_iq_begin(get_u16(q->scale), out);
     for (unsigned s = 0; s < SUBS_32; s++) {
         const uint8_t *points = q->quants + 8 * s;
         uint32_t signs = get_u32(points + 4);
 
-        out->sub_scales[s] = odd(signs >> 28);
+        out->sub_scales[s] = qblk_iq_odd(signs >> 28);
         for (unsigned i = 0; i < 4; i++)
             put_eight(qblk_grid_iq2_xxs[points[i]], even_signs(signs >> 7 * i & 127),
                       out->u + 32 * s + 8 * i);
@@ -122,14 +122,14 @@ void qblk_read_iq2_xxs(const void *qblk, struct qblk_fields *out)
 static void nibble_scales(const uint8_t *subs, struct qblk_fields *out)
 {
     for (unsigned s = 0; s < SUBS_16; s++)
-        out->sub_scales[s] = odd(subs[s / 2] >> s % 2 * 4 & 15u);
+        out->sub_scales[s] = qblk_iq_odd(subs[s / 2] >> s % 2 * 4 & 15u);
 }
 
 void qblk_read_iq2_xs(const void *qblk, struct qblk_fields *out)
 {
     const struct qblk_iq2_xs *q = qblk;
 
-    begin(get_u16(q->scale), out);
+    qblk_iq_begin(get_u16(q->scale), out);
     nibble_scales(q->subs, out);
     for (unsigned i = 0; i < 32; i++) {
         unsigned word = get_u16(q->quants + 2 * i);
@@ -142,7 +142,7 @@ void qblk_read_iq2_s(const void *qblk, struct qblk_fields *out)
 {
     const struct qblk_iq2_s *q = qblk;
 
-    begin(get_u16(q->scale), out);
+    qblk_iq_begin(get_u16(q->scale), out);
     nibble_scales(q->subs, out);
     for (unsigned i = 0; i < 32; i++)
         put_eight(qblk_grid_iq2_s[q->low[i] | (q->top[i / 4] >> i % 4 * 2 & 3u) << 8], q->signs[i],
@@ -155,11 +155,11 @@ void qblk_read_iq3_xxs(const void *qblk, struct qblk_fields *out)
 {
     const struct qblk_iq3_xxs *q = qblk;
 
-    begin(get_u16(q->scale), out);
+    qblk_iq_begin(get_u16(q->scale), out);
     for (unsigned s = 0; s < SUBS_32; s++) {
         uint32_t word = get_u32(q->signs + 4 * s);
 
-        out->sub_scales[s] = odd(word >> 28);
+        out->sub_scales[s] = qblk_iq_odd(word >> 28);
         for (unsigned i = 0; i < 8; i++) {
             unsigned signs = even_signs(word >> i / 2 * 7 & 127);
 
@@ -173,9 +173,9 @@ void qblk_read_iq3_s(const void *qblk, struct qblk_fields *out)
 {
     const struct qblk_iq3_s *q = qblk;
 
-    begin(get_u16(q->scale), out);
+    qblk_iq_begin(get_u16(q->scale), out);
     for (unsigned s = 0; s < SUBS_32; s++) {
-        out->sub_scales[s] = (int8_t)(4 * odd(q->subs[s / 2] >> s % 2 * 4 & 15u));
+        out->sub_scales[s] = (int8_t)(4 * qblk_iq_odd(q->subs[s / 2] >> s % 2 * 4 & 15u));
         for (unsigned i = 0; i < 8; i++) {
             unsigned point = q->low[8 * s + i] | (q->top[s] >> i & 1u) << 8;
 
@@ -196,7 +196,7 @@ static void begin_ternary(const uint8_t scale[2], struct qblk_fields *out)
 }
 
 /* Digit `place` of n bytes, each a fraction of 256 in base 3. */
-static void digits(const uint8_t *bytes, unsigned n, unsigned place, uint8_t *out)
+static void qblk_iq_digits(const uint8_t *bytes, unsigned n, unsigned place, uint8_t *out)
 {
     static const uint8_t powers[5] = {1, 3, 9, 27, 81};
 
@@ -210,11 +210,11 @@ void qblk_read_tq1_0(const void *qblk, struct qblk_fields *out)
 
     begin_ternary(q->scale, out);
     for (unsigned place = 0; place < 5; place++) {
-        digits(q->fives, 32, place, out->u + 32 * place);
-        digits(q->fives + 32, 16, place, out->u + 160 + 16 * place);
+        qblk_iq_digits(q->fives, 32, place, out->u + 32 * place);
+        qblk_iq_digits(q->fives + 32, 16, place, out->u + 160 + 16 * place);
     }
     for (unsigned place = 0; place < 4; place++)
-        digits(q->fours, 4, place, out->u + 240 + 4 * place);
+        qblk_iq_digits(q->fours, 4, place, out->u + 240 + 4 * place);
 }
 
 void qblk_read_tq2_0(const void *qblk, struct qblk_fields *out)
@@ -243,7 +243,7 @@ void qblk_read_nvfp4(const void *qblk, struct qblk_fields *out)
 {
     const struct qblk_nvfp4 *q = qblk;
 
-    begin(0, out);
+    qblk_iq_begin(0, out);
     for (unsigned s = 0; s < 4; s++) {
         out->sub_halves[s] = half_of_e4m3(q->scales[s]);
         out->sub_scales[s] = 1;

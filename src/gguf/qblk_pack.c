@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-static void put_half(uint8_t out[2], float value)
+static void qblk_pack_put_half(uint8_t out[2], float value)
 {
     uint16_t half = f32_to_f16(value);
 
@@ -34,7 +34,7 @@ static void pack_q4_0(const struct qblk_parts *parts, void *qblk)
 {
     struct qblk_q4_0 *q = qblk;
 
-    put_half(q->scale, parts->scale);
+    qblk_pack_put_half(q->scale, parts->scale);
     put_nibbles(q->low, parts->quants, 8);
 }
 
@@ -42,8 +42,8 @@ static void pack_q4_1(const struct qblk_parts *parts, void *qblk)
 {
     struct qblk_q4_1 *q = qblk;
 
-    put_half(q->scale, parts->scale);
-    put_half(q->base, -parts->min);
+    qblk_pack_put_half(q->scale, parts->scale);
+    qblk_pack_put_half(q->base, -parts->min);
     put_nibbles(q->low, parts->quants, 0);
 }
 
@@ -51,7 +51,7 @@ static void pack_q5_0(const struct qblk_parts *parts, void *qblk)
 {
     struct qblk_q5_0 *q = qblk;
 
-    put_half(q->scale, parts->scale);
+    qblk_pack_put_half(q->scale, parts->scale);
     put_nibbles(q->low, parts->quants, 16);
     put_fifth(q->fifth, parts->quants, 16);
 }
@@ -60,8 +60,8 @@ static void pack_q5_1(const struct qblk_parts *parts, void *qblk)
 {
     struct qblk_q5_1 *q = qblk;
 
-    put_half(q->scale, parts->scale);
-    put_half(q->base, -parts->min);
+    qblk_pack_put_half(q->scale, parts->scale);
+    qblk_pack_put_half(q->base, -parts->min);
     put_nibbles(q->low, parts->quants, 0);
     put_fifth(q->fifth, parts->quants, 0);
 }
@@ -70,7 +70,7 @@ static void pack_q8_0(const struct qblk_parts *parts, void *qblk)
 {
     struct qblk_q8_0 *q = qblk;
 
-    put_half(q->scale, parts->scale);
+    qblk_pack_put_half(q->scale, parts->scale);
     memcpy(q->quants, parts->quants, sizeof(q->quants));
 }
 
@@ -115,8 +115,8 @@ static void pack_q2_k(const struct qblk_parts *parts, void *qblk)
 {
     struct qblk_q2_k *q = qblk;
 
-    put_half(q->scale, parts->scale);
-    put_half(q->min, parts->min);
+    qblk_pack_put_half(q->scale, parts->scale);
+    qblk_pack_put_half(q->min, parts->min);
     for (unsigned s = 0; s < 16; s++)
         q->subs[s] = (uint8_t)(parts->sub_scales[s] | parts->sub_mins[s] << 4);
     put_two_bits(q->quants, parts->quants, 0, 0);
@@ -126,7 +126,7 @@ static void pack_q3_k(const struct qblk_parts *parts, void *qblk)
 {
     struct qblk_q3_k *q = qblk;
 
-    put_half(q->scale, parts->scale);
+    qblk_pack_put_half(q->scale, parts->scale);
     memset(q->subs, 0, sizeof(q->subs));
     for (unsigned s = 0; s < 16; s++) {
         unsigned scale = (unsigned)(parts->sub_scales[s] + 32);
@@ -142,8 +142,8 @@ static void pack_q4_k(const struct qblk_parts *parts, void *qblk)
 {
     struct qblk_q4_k *q = qblk;
 
-    put_half(q->scale, parts->scale);
-    put_half(q->min, parts->min);
+    qblk_pack_put_half(q->scale, parts->scale);
+    qblk_pack_put_half(q->min, parts->min);
     put_six_bit_subs(q->subs, parts);
     put_quarter_nibbles(q->quants, parts->quants);
 }
@@ -152,8 +152,8 @@ static void pack_q5_k(const struct qblk_parts *parts, void *qblk)
 {
     struct qblk_q5_k *q = qblk;
 
-    put_half(q->scale, parts->scale);
-    put_half(q->min, parts->min);
+    qblk_pack_put_half(q->scale, parts->scale);
+    qblk_pack_put_half(q->min, parts->min);
     put_six_bit_subs(q->subs, parts);
     put_quarter_nibbles(q->quants, parts->quants);
     put_bit(q->fifth, parts->quants, 0, 4);
@@ -163,7 +163,7 @@ static void pack_q6_k(const struct qblk_parts *parts, void *qblk)
 {
     struct qblk_q6_k *q = qblk;
 
-    put_half(q->scale, parts->scale);
+    qblk_pack_put_half(q->scale, parts->scale);
     memcpy(q->subs, parts->sub_scales, sizeof(q->subs));
     memset(q->low, 0, sizeof(q->low));
     for (unsigned i = 0; i < 256; i++)

@@ -25,7 +25,7 @@
 _Static_assert(GGUF_PART_TAIL_BYTES == sizeof("-00001-of-00005.gguf") - 1, "a part's name");
 
 /* Exactly DIGITS digits. */
-static bool read_number(const uint8_t *at, uint32_t *out)
+static bool gguf_split_read_number(const uint8_t *at, uint32_t *out)
 {
     uint32_t value = 0;
 
@@ -47,8 +47,9 @@ bool gguf_part_name(struct bytes name, struct gguf_part *out)
     part.prefix = bytes_of(name.data, name.len_bytes - GGUF_PART_TAIL_BYTES);
 
     const uint8_t *tail = name.data + part.prefix.len_bytes;
-    if (tail[0] != '-' || !read_number(tail + 1, &part.number) || memcmp(tail + 6, "-of-", 4) != 0 ||
-        !read_number(tail + 10, &part.count) || memcmp(tail + 15, ".gguf", 5) != 0)
+    if (tail[0] != '-' || !gguf_split_read_number(tail + 1, &part.number) ||
+        memcmp(tail + 6, "-of-", 4) != 0 || !gguf_split_read_number(tail + 10, &part.count) ||
+        memcmp(tail + 15, ".gguf", 5) != 0)
         return false;
     if (part.number == 0 || part.number > part.count || part.prefix.data[part.prefix.len_bytes - 1] == '/')
         return false;
@@ -104,7 +105,7 @@ static int fail_part(uint32_t number, uint32_t count, int rc, struct fault *faul
 }
 
 /* Later parts repeat some of the first part's keys or none. Only split.no may differ. */
-static int check_keys(const struct gguf *first, const struct gguf *part, struct fault *fault)
+static int gguf_split_check_keys(const struct gguf *first, const struct gguf *part, struct fault *fault)
 {
     for (uint32_t i = 0; i < part->n_keys; i++) {
         const struct gguf_key *key = &part->keys[i];
@@ -138,10 +139,10 @@ static int check_part(const struct gguf *first, const struct gguf_split *whole, 
         return fault_set(fault, E_FORMAT,
                          "its model has %llu tensors, the first part's %llu: it belongs to another model",
                          (unsigned long long)split.n_tensors, (unsigned long long)whole->n_tensors);
-    return number == 0 ? 0 : check_keys(first, part, fault);
+    return number == 0 ? 0 : gguf_split_check_keys(first, part, fault);
 }
 
-static struct bytes tensor_name(const struct gguf *gguf, uint32_t number)
+static struct bytes gguf_split_tensor_name(const struct gguf *gguf, uint32_t number)
 {
     return gguf->tensors[number].name;
 }
@@ -153,7 +154,7 @@ static int add_tensors(struct gguf *first, const struct gguf *part, struct fault
         const struct gguf_tensor *tensor = &part->tensors[i];
 
         first->tensors[first->n_tensors] = *tensor;
-        if (gguf_index_add(&first->tensor_index, first, tensor_name, first->n_tensors) != 0)
+        if (gguf_index_add(&first->tensor_index, first, gguf_split_tensor_name, first->n_tensors) != 0)
             return fault_set(fault, E_FORMAT, "tensor '%.*s' is in an earlier part too", SHOWN(tensor->name));
         first->n_tensors++;
     }
@@ -161,7 +162,7 @@ static int add_tensors(struct gguf *first, const struct gguf *part, struct fault
 }
 
 /* Room for n tensors in the first part's table and index. */
-static int make_room(struct gguf *first, uint32_t n, struct fault *fault)
+static int gguf_split_make_room(struct gguf *first, uint32_t n, struct fault *fault)
 {
     struct gguf_tensor *tensors = realloc(first->tensors, ((size_t)n + 1) * sizeof(*tensors));
     struct gguf_index index;
@@ -171,7 +172,7 @@ static int make_room(struct gguf *first, uint32_t n, struct fault *fault)
     if (tensors == NULL || gguf_index_init(&index, n) != 0)
         return fault_set(fault, E_NOMEM, "out of memory");
     for (uint32_t i = 0; i < first->n_tensors; i++)
-        gguf_index_add(&index, first, tensor_name, i);
+        gguf_index_add(&index, first, gguf_split_tensor_name, i);
     gguf_index_fini(&first->tensor_index);
     first->tensor_index = index;
     return 0;
@@ -199,7 +200,7 @@ int gguf_join(struct gguf **parts, uint32_t n, struct fault *fault)
         return fault_set(fault, E_FORMAT,
                          "the parts have %llu tensors together; key 'split.tensors.count' says %llu",
                          (unsigned long long)n_tensors, (unsigned long long)whole.n_tensors);
-    rc = make_room(first, (uint32_t)n_tensors, fault);
+    rc = gguf_split_make_room(first, (uint32_t)n_tensors, fault);
     for (uint32_t i = 1; i < n && rc == 0; i++) {
         rc = add_tensors(first, parts[i], fault);
         if (rc != 0)
@@ -222,7 +223,8 @@ static const char *base_name(const char *path)
 }
 
 /* Opens part `number` (from 0) beside the named one. */
-static int open_part(const struct gguf_part *name, uint32_t number, struct fault *fault, struct gguf **out)
+static int gguf_split_open_part(const struct gguf_part *name, uint32_t number, struct fault *fault,
+                                struct gguf **out)
 {
     struct buf path = {0};
 
@@ -240,7 +242,7 @@ static int open_part(const struct gguf_part *name, uint32_t number, struct fault
 }
 
 /* Opens all parts; *named is one of them, open already, and becomes the first. */
-static int open_parts(const struct gguf_part *name, struct gguf **named, struct fault *fault)
+static int gguf_split_open_parts(const struct gguf_part *name, struct gguf **named, struct fault *fault)
 {
     struct gguf **parts = calloc(name->count, sizeof(struct gguf *));
     int rc = 0;
@@ -250,7 +252,7 @@ static int open_parts(const struct gguf_part *name, struct gguf **named, struct 
     parts[name->number - 1] = *named;
     for (uint32_t i = 0; i < name->count && rc == 0; i++) {
         if (parts[i] == NULL)
-            rc = open_part(name, i, fault, &parts[i]);
+            rc = gguf_split_open_part(name, i, fault, &parts[i]);
     }
     if (rc == 0)
         rc = gguf_join(parts, name->count, fault);
@@ -266,8 +268,8 @@ static int open_parts(const struct gguf_part *name, struct gguf **named, struct 
     return rc;
 }
 
-static int check_name(const char *path, const struct gguf_split *split, struct gguf_part *out,
-                      struct fault *fault)
+static int gguf_split_check_name(const char *path, const struct gguf_split *split, struct gguf_part *out,
+                                 struct fault *fault)
 {
     if (!gguf_part_name(bytes_str(path), out))
         return fault_set(fault, E_FORMAT,
@@ -292,9 +294,9 @@ int gguf_open(const char *path, struct fault *fault, struct gguf **out)
         return rc;
     rc = gguf_split_read(gguf, &split, fault);
     if (rc == 0 && split.count > 1) {
-        rc = check_name(path, &split, &name, fault);
+        rc = gguf_split_check_name(path, &split, &name, fault);
         if (rc == 0)
-            rc = open_parts(&name, &gguf, fault);
+            rc = gguf_split_open_parts(&name, &gguf, fault);
     }
     if (rc != 0) {
         gguf_close(gguf);

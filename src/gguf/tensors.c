@@ -47,7 +47,7 @@ static int read_dims(struct reader *reader, struct gguf_tensor *tensor, const st
     return 0;
 }
 
-static int size_of(struct gguf_tensor *tensor, uint32_t type, const struct place *place)
+static int gguf_tensors_size_of(struct gguf_tensor *tensor, uint32_t type, const struct place *place)
 {
     const struct dtype_info *info = dtype_info(type);
     size_t len_bytes;
@@ -84,10 +84,10 @@ static int read_tensor(struct gguf *gguf, struct reader *reader, uint32_t number
     *offset_out = read_u64(reader);
     if (reader->is_bad)
         return FAIL(&place, E_TRUNCATED, "%s", "the file ends inside its declaration");
-    return size_of(tensor, type, &place);
+    return gguf_tensors_size_of(tensor, type, &place);
 }
 
-static struct bytes tensor_name(const struct gguf *gguf, uint32_t number)
+static struct bytes gguf_tensors_tensor_name(const struct gguf *gguf, uint32_t number)
 {
     return gguf->tensors[number].name;
 }
@@ -116,14 +116,15 @@ static int place_tensor(struct gguf *gguf, struct gguf_tensor *tensor, uint64_t 
     return 0;
 }
 
-static int read_all(struct gguf *gguf, struct reader *reader, uint64_t *offsets, struct fault *fault)
+static int gguf_tensors_read_all(struct gguf *gguf, struct reader *reader, uint64_t *offsets,
+                                 struct fault *fault)
 {
     size_t end_bytes = 0;
     int rc = 0;
 
     for (uint32_t i = 0; i < gguf->n_tensors && rc == 0; i++) {
         rc = read_tensor(gguf, reader, i, fault, &offsets[i]);
-        if (rc == 0 && gguf_index_add(&gguf->tensor_index, gguf, tensor_name, i) != 0) {
+        if (rc == 0 && gguf_index_add(&gguf->tensor_index, gguf, gguf_tensors_tensor_name, i) != 0) {
             struct bytes name = gguf->tensors[i].name;
             rc = fault_set(fault, E_FORMAT, "tensor '%.*s' at byte %zu: the name appears twice", SHOWN(name),
                            (size_t)(name.data - gguf->image.data) - 8);
@@ -143,7 +144,7 @@ int gguf_read_tensors(struct gguf *gguf, struct reader *reader, uint64_t count, 
     gguf->n_tensors = (uint32_t)count;
     int rc = gguf->tensors == NULL || offsets == NULL || gguf_index_init(&gguf->tensor_index, count) != 0
                  ? fault_set(fault, E_NOMEM, "out of memory")
-                 : read_all(gguf, reader, offsets, fault);
+                 : gguf_tensors_read_all(gguf, reader, offsets, fault);
     free(offsets);
     return rc;
 }
@@ -160,7 +161,7 @@ const struct gguf_tensor *gguf_tensor_at(const struct gguf *gguf, uint64_t index
 
 const struct gguf_tensor *gguf_tensor_find(const struct gguf *gguf, const char *name)
 {
-    uint32_t number = gguf_index_find(&gguf->tensor_index, gguf, tensor_name, bytes_str(name));
+    uint32_t number = gguf_index_find(&gguf->tensor_index, gguf, gguf_tensors_tensor_name, bytes_str(name));
 
     return number == UINT32_MAX ? NULL : &gguf->tensors[number];
 }

@@ -46,7 +46,7 @@ struct gguf_writer {
     uint64_t due_bytes;      /* bytes that fill has yet to write of its tensor */
 };
 
-static uint64_t padded(uint64_t len_bytes)
+static uint64_t write_padded(uint64_t len_bytes)
 {
     return (len_bytes + GGUF_ALIGN_DEFAULT - 1) & ~(uint64_t)(GGUF_ALIGN_DEFAULT - 1);
 }
@@ -323,7 +323,7 @@ int gguf_declare_tensor(struct gguf_writer *writer, const char *name, enum dtype
     memcpy(tensor->dims, dims, n_dims * sizeof(*dims));
     tensor->offset = writer->data_len_bytes;
     tensor->len_bytes = len_bytes;
-    writer->data_len_bytes += padded(len_bytes);
+    writer->data_len_bytes += write_padded(len_bytes);
     writer->n_tensors++;
     return 0;
 }
@@ -353,7 +353,7 @@ int gguf_writer_header(const struct gguf_writer *writer, struct buf *out)
         append_u64(out, tensor->offset);
     }
     if (writer->n_tensors > 0)
-        buf_append(out, zeros, (size_t)(padded(out->len_bytes - from) - (out->len_bytes - from)));
+        buf_append(out, zeros, (size_t)(write_padded(out->len_bytes - from) - (out->len_bytes - from)));
     return out->is_bad ? E_NOMEM : 0;
 }
 
@@ -383,7 +383,7 @@ static int write_tensor(struct gguf_writer *writer, uint32_t number, gguf_fill f
     if (writer->due_bytes != 0)
         return fault_set(fault, E_INVAL, "tensor '%s': %llu of its %llu bytes were not written", tensor->name,
                          (unsigned long long)writer->due_bytes, (unsigned long long)tensor->len_bytes);
-    writer->due_bytes = padded(tensor->len_bytes) - tensor->len_bytes;
+    writer->due_bytes = write_padded(tensor->len_bytes) - tensor->len_bytes;
     rc = gguf_writer_data(writer, zeros, (size_t)writer->due_bytes);
     return rc == 0 ? 0 : fault_set(fault, rc, "cannot write: %s", strerror(errno));
 }

@@ -67,7 +67,7 @@ def fields_of(text, separator):
 
 
 def ask(router, ids, n_tokens=2):
-    """One answer: its times in milliseconds and its proof; None where the model ended it early."""
+    """One answer: its times in milliseconds and its serving stats; None where the model ended it early."""
     body = json.dumps({"model": "bench", "prompt": ids, "max_tokens": n_tokens, "temperature": 0})
     connection = http.client.HTTPConnection("127.0.0.1", router.http, timeout=600)
     connection.request("POST", "/v1/completions", body, {"content-type": "application/json"})
@@ -76,8 +76,8 @@ def ask(router, ids, n_tokens=2):
     connection.close()
     assert response.status == 200, answer
     timing = {name: float(ms) for name, ms in re.findall(r"(\w+);dur=([0-9.]+)", response.headers["server-timing"])}
-    proof = fields_of(response.headers["baton-proof"], ";")
-    return (timing, proof) if int(proof["drawn"]) == n_tokens else None
+    serving = fields_of(response.headers["baton-proof"], ";")
+    return (timing, serving) if int(serving["drawn"]) == n_tokens else None
 
 
 class Bench:
@@ -102,7 +102,7 @@ class Bench:
         return ask(router, ids)
 
     def pairs(self, n_tokens, n_pairs, vocabulary):
-        """[(one, pair)] of (timing, proof)."""
+        """[(one, pair)] of (timing, serving)."""
         found, computed_by = [], "prefill0"
         while len(found) < n_pairs:
             ids = [[random.randrange(LEAST_ID, vocabulary - LAST_IDS) for _ in range(n_tokens)] for _ in range(2)]
@@ -124,10 +124,10 @@ def ratio(pairs, name):
 
 def report(transport, n_tokens, n_layers, pairs):
     median = lambda side, name: statistics.median(p[side][0].get(name, 0) for p in pairs)
-    proof = pairs[-1][1][1]
+    serving = pairs[-1][1][1]
     show = lambda q: f"{q[1]:.3f} ({q[0]:.2f}-{q[2]:.2f})"
     layer = median(1, "prefill") / n_layers
-    print(f"{transport:4} {n_tokens:6} {proof['transferred']:>6} {median(0, 'ttft'):9.1f} {median(1, 'ttft'):9.1f}  "
+    print(f"{transport:4} {n_tokens:6} {serving['transferred']:>6} {median(0, 'ttft'):9.1f} {median(1, 'ttft'):9.1f}  "
           f"{show(ratio(pairs, 'ttft')):18} {median(0, 'total'):9.1f} {median(1, 'total'):9.1f}  {show(ratio(pairs, 'total')):18} "
           f"{median(1, 'transfer'):9.1f} {median(1, 'exposed'):8.2f} {layer:8.2f}", flush=True)
 

@@ -8,7 +8,7 @@ import json
 import threading
 import time
 
-PROOF = {"prompt": 210, "computed": 82, "reused": 128, "transferred": 210, "drawn": 3, "redispatched": 0, "preempted": 0,
+SERVING = {"prompt": 210, "computed": 82, "reused": 128, "transferred": 210, "drawn": 3, "redispatched": 0, "preempted": 0,
          "queue_ms": 0.5, "prefill_ms": 20.0, "transfer_ms": 3.25, "decode_ms": 40.0, "ttft_ms": 25.0, "total_ms": 65.0,
          "prefill": "prefill0", "decode": "decode0", "transport": "shm"}
 
@@ -143,8 +143,8 @@ class Stub:
             for piece in (text[:5], text[5:]):
                 event("content_block_delta", index=i + 1, delta={"type": "input_json_delta", "partial_json": piece})
             event("content_block_stop", index=i + 1)
-        proof = {"baton": dict(PROOF, drawn=len(self.words))} if self.fields[-1].get("baton-proof") == "stream" else {}
+        serving = {"baton": dict(SERVING, drawn=len(self.words))} if self.fields[-1].get("baton-proof") == "stream" else {}
         event("message_delta", delta={"stop_reason": "tool_use" if calls else "end_turn", "stop_sequence": None},
-              usage={"output_tokens": len(self.words), **proof})
+              usage={"output_tokens": len(self.words), **serving})
         event("message_stop")
         h.wfile.write(b"0\r\n\r\n")

@@ -31,7 +31,7 @@ def keys_are_sent():
         assert ask(stub, "--api-key", "sk\r\nx: y").returncode == 1
 
 
-def timings_come_from_the_proof():
+def timings_come_from_the_serving():
     with Stub() as stub:
         done = ask(stub, "--timings")
         assert done.returncode == 0
@@ -207,7 +207,7 @@ def interrupted_question_fails():
         assert time.monotonic() - began < 8
 
 
-main([one_question, keys_are_sent, timings_come_from_the_proof, only_whole_answers_are_good,
+main([one_question, keys_are_sent, timings_come_from_the_serving, only_whole_answers_are_good,
       tools_work_in_a_folder, rounds_of_tools_are_bounded, wrong_command_lines, lines_without_a_terminal, a_question_without_an_answer_is_forgotten, a_conversation_on_a_terminal,
       leaving_while_an_answer_streams, a_prompt_can_be_answered_at_once, interrupting_an_answer,
       answers_cannot_command_a_terminal, interrupted_question_fails])

@@ -105,7 +105,7 @@ def symbols(path):
 def the_router_links_the_same_objects():
     """Each function of the picker, and the fair queue's and the rates', has the same size in both programs."""
     ours, theirs = symbols(SIM), symbols(os.path.join(BUILD, "baton-router"))
-    names = [n for n in ours if n.startswith(("picker_", "fair_", "rate_", "index_holders_", "prefix_match_"))]
+    names = [n for n in ours if n.startswith(("picker_", "fair_", "rate_", "index_owners_", "prefix_match_"))]
     assert len(names) > 40 and "picker_pick" in names and "picker_turn_next" in names, names
     for name in names:
         if name in theirs:  # the linker may leave out functions that one of them does not call

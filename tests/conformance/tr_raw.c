@@ -158,7 +158,7 @@ static void make_proof(const struct raw *raw, const struct raw_lies *lies, uint8
 
 bool raw_share(struct raw *raw, const int *fds, unsigned n_fds)
 {
-    struct kv_frame frame = {.type = KV_FRAME_SHARE};
+    struct kv_frame frame = {.type = KV_FRAME_MEMORY};
     uint8_t bytes[KV_FRAME_MAX_BYTES];
     _Alignas(struct cmsghdr) char control[CMSG_SPACE(16 * sizeof(int))] = {0};
     struct iovec iov = {.iov_base = bytes, .iov_len = kv_frame_pack(&frame, bytes)};

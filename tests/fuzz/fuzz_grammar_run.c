@@ -101,7 +101,7 @@ static void go(struct grammar_run *run, const uint8_t *data, size_t size)
             n_accepted = 0;
             left = left < 3 ? left : 3; /* what is back at the start may need more than is left */
         } else if (data[i] % 16 == 6) {
-            grammar_settle(run);
+            grammar_commit(run);
             n_accepted = 0;
         } else if (data[i] % 16 == 7) { /* any token: as the widest mask says */
             token_id other = (token_id)(data[i] + i * 3) % N_TOKENS;

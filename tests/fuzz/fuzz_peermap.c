@@ -25,7 +25,7 @@ enum { N_PEERS = 4, TOKENS = 32, MOST_BLOCKS = 1000, MOST_TOLD = 4096, MAX_PROMP
 
 static struct worker_engine engine;
 static struct worker worker;
-static struct worker_conf conf = {.share = PICKER_SHARE_ALWAYS, .peer_blocks = MOST_BLOCKS};
+static struct worker_conf conf = {.prefix_fetch = PICKER_FETCH_ALWAYS, .peer_blocks = MOST_BLOCKS};
 static uint32_t n_sent;
 
 /* ---- the rest of the worker, played ---- */
@@ -59,13 +59,13 @@ static void begin(void)
 {
     memset(&engine, 0, sizeof(engine));
     memset(&worker, 0, sizeof(worker));
-    engine.opts.share = PICKER_SHARE_ALWAYS;
+    engine.opts.prefix_fetch = PICKER_FETCH_ALWAYS;
     engine.opts.peer_blocks = MOST_BLOCKS;
     engine.opts.engine.info.layout = (struct kv_layout){
         .n_layers = 1, .n_kv_heads = 1, .k_dim = 64, .v_dim = 64, .block_tokens = TOKENS, .type = KV_F16};
     ASSERT(metrics_new(&engine.opts.metrics) == 0 && worker_map_open(&engine) == 0);
     worker.conf = &conf;
-    worker.conf_share = conf.share;
+    worker.conf_prefix_fetch = conf.prefix_fetch;
     worker.engine = &engine;
     worker.m_peer_resyncs = metric_single(engine.opts.metrics, METRIC_COUNTER, "resyncs", "");
     log_set_level(LOG_LEVEL_ERROR);

@@ -209,7 +209,7 @@ class Stream:
 class Answer:
     def __init__(self):
         self.text, self.usage, self.stop, self.error, self.names, self.is_whole = "", {}, None, None, [], False
-        self.proof = {}
+        self.serving = {}
 
     def add(self, name, data):
         self.names.append(name)
@@ -220,7 +220,7 @@ class Answer:
         elif name == "message_delta":
             self.stop = data["delta"]["stop_reason"]
             self.usage.update(data["usage"])
-            self.proof = data["usage"].get("baton", {})
+            self.serving = data["usage"].get("baton", {})
         elif name == "message_stop":
             self.is_whole = True
         elif name == "error":

@@ -25,8 +25,8 @@ TESTS += $(integration_tests)
 EXTRA_DIST += $(integration_tests) tests/integration/cluster.py
 TEST_EXTENSIONS = .py .vm
 PY_LOG_COMPILER = env BATON_BUILD=$(abs_top_builddir) BATON_SOURCE=$(abs_top_srcdir) PYTHONDONTWRITEBYTECODE=1 python3
-TESTS += tests/integration/test_share.py tests/integration/test_disk_index.py tests/integration/test_peers.py
-EXTRA_DIST += tests/integration/test_share.py tests/integration/test_disk_index.py tests/integration/test_peers.py
+TESTS += tests/integration/test_prefix_fetch.py tests/integration/test_disk_index.py tests/integration/test_peers.py
+EXTRA_DIST += tests/integration/test_prefix_fetch.py tests/integration/test_disk_index.py tests/integration/test_peers.py
 if PLAIN_BUILD
 TESTS += tests/integration/test_prometheus.py
 endif

@@ -95,9 +95,9 @@ class Loop:
 
     def whole(self):
         answer, headers = self.post(self.request(False))
-        proof = dict(item.strip().split("=") for item in headers["baton-proof"].split(";"))
-        return answer["content"], answer["usage"], {k: int(proof[k]) for k in ("prompt", "computed", "reused")} | {
-            "workers": (proof["prefill"], proof["decode"])}
+        serving = dict(item.strip().split("=") for item in headers["baton-proof"].split(";"))
+        return answer["content"], answer["usage"], {k: int(serving[k]) for k in ("prompt", "computed", "reused")} | {
+            "workers": (serving["prefill"], serving["decode"])}
 
     def streamed(self):
         content, start, end = [], None, None
@@ -118,19 +118,19 @@ class Loop:
                 block["text"] = piece
             else:
                 block["input"] = json.loads(piece or "{}")
-        proof = end["baton"]
+        serving = end["baton"]
         return content, dict(start, output_tokens=end["output_tokens"]), {
-            **{k: proof[k] for k in ("prompt", "computed", "reused")}, "workers": (proof["prefill"], proof["decode"])}
+            **{k: serving[k] for k in ("prompt", "computed", "reused")}, "workers": (serving["prefill"], serving["decode"])}
 
     def turn(self, n):
         counted = self.count()
-        content, usage, proof = self.streamed() if n % 2 else self.whole()
+        content, usage, serving = self.streamed() if n % 2 else self.whole()
         created = usage["cache_creation"]
         row = {"prompt": usage["input_tokens"] + usage["cache_read_input_tokens"] + usage["cache_creation_input_tokens"],
                "read": usage["cache_read_input_tokens"], "created": usage["cache_creation_input_tokens"],
-               "input": usage["input_tokens"], "output": usage["output_tokens"], "computed": proof["computed"],
-               "workers": proof["workers"]}
-        assert row["prompt"] == counted == proof["prompt"], (row, counted, proof)
+               "input": usage["input_tokens"], "output": usage["output_tokens"], "computed": serving["computed"],
+               "workers": serving["workers"]}
+        assert row["prompt"] == counted == serving["prompt"], (row, counted, serving)
         assert created["ephemeral_5m_input_tokens"] + created["ephemeral_1h_input_tokens"] == row["created"], usage
         self.rows.append(row)
         self.messages.append({"role": "assistant", "content": content})
@@ -315,7 +315,7 @@ def every_request_is_billed_what_was_counted():
                     status, headers, answer = fetch(port, "POST", "/v1/messages", body)
                     assert status == 200, answer
                     usage = json.loads(answer)["usage"]
-                    proof = dict(item.strip().split("=") for item in headers["baton-proof"].split(";"))
+                    serving = dict(item.strip().split("=") for item in headers["baton-proof"].split(";"))
                 else:
                     loop = Loop(port)
                     start = next(d["message"]["usage"] for e, d in loop.post(json.dumps(dict(body, stream=True)))[0]
@@ -327,8 +327,8 @@ def every_request_is_billed_what_was_counted():
                 assert total == json.loads(counted)["input_tokens"], (n, usage, counted)
                 assert created == sum(usage["cache_creation"].values()), usage
                 if turn == 0:
-                    assert usage["cache_read_input_tokens"] == int(proof["reused"]), (usage, proof)
-                    assert int(proof["computed"]) == total - int(proof["reused"]), (usage, proof)
+                    assert usage["cache_read_input_tokens"] == int(serving["reused"]), (usage, serving)
+                    assert int(serving["computed"]) == total - int(serving["reused"]), (usage, serving)
             if n == len(requests) - 1:
                 assert json.loads(answer)["usage"]["cache_read_input_tokens"] == last // BLOCK * BLOCK - (last % BLOCK == 0) * BLOCK, \
                     "another attribution block lost the prefix"

@@ -239,7 +239,7 @@ def the_router_refuses():
     with tempfile.TemporaryDirectory(prefix="baton-it.") as folder:
         bench = Bench(folder)
         for key, value in (("slo.ttft", "0"), ("queue.timeout", "-1s"), ("http.max_body", "1"), ("http.job_threads", "0"),
-                           ("placement.share", "sometimes"), ("http.max_per_address", "0")):
+                           ("placement.prefix_fetch", "sometimes"), ("http.max_per_address", "0")):
             refused(bench, "router", {key: value}, key)
         accepted(bench, "router", {})
         accepted(bench, "router", {"slo.ttft": "50ms", "slo.itl": "500ms"}, "slo.itl: warning: ")

@@ -3,7 +3,7 @@
 evicted the prompt, the same prompt goes to it and is read from its disk, although the other worker is idle.  No
 worker asks it to push a prompt that it has on disk only.  The index forgets blocks that a disk drops."""
 from cluster import Cluster, main
-from test_share import use_only
+from test_prefix_fetch import use_only
 from test_tier import BLOCK, TEXT, disk, ready, saved, until
 
 PROMPTS = [f"{i}: {TEXT}" for i in range(3)]
@@ -44,13 +44,13 @@ def assert_read_back(cluster, router, reader, other, first, text):
     before = disk(reader, "read"), computed(other), router.metric("baton_router_reads_total")
     answer = ask(cluster, text)
     assert answer.text == first.text
-    assert answer.proof["reused"] > BLOCK and answer.usage["cache_read_input_tokens"] > BLOCK, (answer.proof, answer.usage)
-    assert answer.proof["transferred"] == 0, answer.proof
-    assert answer.usage["cache_read_input_tokens"] == answer.proof["reused"], (answer.proof, answer.usage)
+    assert answer.serving["reused"] > BLOCK and answer.usage["cache_read_input_tokens"] > BLOCK, (answer.serving, answer.usage)
+    assert answer.serving["transferred"] == 0, answer.serving
+    assert answer.usage["cache_read_input_tokens"] == answer.serving["reused"], (answer.serving, answer.usage)
     until("not counted", lambda: disk(reader, "read") > before[0])
     assert computed(other) == before[1], "the idle one computed it"
     assert router.metric("baton_router_reads_total") == before[2] + 1
-    return answer.proof["reused"] // BLOCK
+    return answer.serving["reused"] // BLOCK
 
 
 def a_restarted_worker_gets_its_prompts_back():
@@ -97,7 +97,7 @@ def a_prefill_worker_reads_for_its_pair():
         before = computed(other)
         answer = ask(c, PROMPTS[0])
         assert answer.text == first.text
-        assert answer.proof["reused"] > BLOCK and answer.proof["transferred"] > 0, answer.proof
+        assert answer.serving["reused"] > BLOCK and answer.serving["transferred"] > 0, answer.serving
         assert answer.usage["cache_read_input_tokens"] > BLOCK, answer.usage
         until("not counted", lambda: disk(reader, "read") > 0)
         assert computed(other) == before and router.metric("baton_router_reads_total") == 1
@@ -118,19 +118,19 @@ def an_evicted_prompt_is_read_back():
 
 def who_has_it_on_disk_is_not_asked():
     with Cluster() as c:
-        router, reader, other = start(c, placement__share="always")
+        router, reader, other = start(c, placement__prefix_fetch="always")
         first = ask_reader(c, reader, other, PROMPTS[:1])[0]
         reader.kill()
         ready(reader.start())
         use_only(c, [other.name])
         until("its disk is not known", lambda: known(router)["disk"] > 0)
         answer = ask(c, PROMPTS[0])
-        assert answer.text == first.text and answer.proof["reused"] == answer.proof["transferred"] == 0, answer.proof
+        assert answer.text == first.text and answer.serving["reused"] == answer.serving["transferred"] == 0, answer.serving
         assert router.metric("baton_router_asks_total") == 0
         # Now the other has it in memory: who has it on disk too may be sent it, and computes nothing.
         use_only(c, [reader.name])
         answer = ask(c, PROMPTS[0])
-        assert answer.text == first.text and answer.proof["computed"] < 2 * BLOCK, answer.proof
+        assert answer.text == first.text and answer.serving["computed"] < 2 * BLOCK, answer.serving
         assert router.metric("baton_router_asks_total") == 1
         c.assert_quiet()
 
@@ -157,7 +157,7 @@ def what_a_disk_drops_is_forgotten():
 
 
 def saved_or_full(worker):
-    until("blocks are not saved", lambda: worker.status()["disk"]["unsaved"] == 0 == worker.status()["disk"]["writing"])
+    until("blocks are not saved", lambda: worker.status()["disk"]["writeback"] == 0 == worker.status()["disk"]["writing"])
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ def disturbed(c, hurt, after_tokens, prompt=PROMPT, max_tokens=60):
                 if n == after_tokens:
                     hurt()
             if name == "message_delta":
-                box["proof"] = data["usage"].get("baton", {})
+                box["serving"] = data["usage"].get("baton", {})
         return text
 
     def hurt_early():
@@ -54,7 +54,7 @@ def disturbed(c, hurt, after_tokens, prompt=PROMPT, max_tokens=60):
             hurt()
 
     text, _ = in_threads([ask, hurt_early])
-    return text, box.get("proof", {})
+    return text, box.get("serving", {})
 
 
 def busy(workers):
@@ -71,7 +71,7 @@ def prefill_dies_while_it_reads():
     with Cluster() as c:
         start(c)
         want = reference(c, PROMPT)
-        text, proof = disturbed(c, c.workers[0].kill, 0, "x " + PROMPT)
+        text, serving = disturbed(c, c.workers[0].kill, 0, "x " + PROMPT)
         assert text == c.ask("x " + PROMPT, port=c.workers[1].http, max_tokens=60, temperature=1, seed=3).text
         assert want
         c.assert_quiet()
@@ -80,7 +80,7 @@ def prefill_dies_while_it_reads():
 def prefill_dies_after_the_first_token():
     with Cluster() as c:
         start(c)
-        text, proof = disturbed(c, c.workers[0].kill, 1)
+        text, serving = disturbed(c, c.workers[0].kill, 1)
         assert text == c.ask(PROMPT, port=c.workers[1].http, max_tokens=60, temperature=1, seed=3).text
         c.assert_quiet()
 
@@ -90,9 +90,9 @@ def decode_dies_in_mid_answer_and_another_goes_on():
         start(c, decode=2)
         want = reference(c)
 
-        text, proof = disturbed(c, lambda: busy(c.workers[1:]).kill(), 10)
+        text, serving = disturbed(c, lambda: busy(c.workers[1:]).kill(), 10)
         assert text == want, (text, want)
-        assert proof["redispatched"] >= 1, proof
+        assert serving["redispatched"] >= 1, serving
         c.assert_quiet()
 
 
@@ -219,7 +219,7 @@ def a_drained_worker_finishes_and_takes_no_more():
             worker.is_hurt = True
             worker.kill(signal.SIGTERM)
 
-        text, proof = disturbed(c, hurt, 5, max_tokens=100)
+        text, serving = disturbed(c, hurt, 5, max_tokens=100)
         assert text == want
         drained = next(w for w in c.workers[1:] if getattr(w, "is_hurt", False))
         assert drained.process.wait(patience(10)) == 0

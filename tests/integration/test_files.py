@@ -30,7 +30,7 @@ def two_workers_serve_it_by_different_parts():
         c.worker("decode", model__path=parts[2])
         c.wait_ready(prefill=1, decode=1)
         answer = c.ask(PROMPT, model="tiny", max_tokens=24)
-        assert answer.proof["transferred"] > 0, answer.proof
+        assert answer.serving["transferred"] > 0, answer.serving
         with Cluster() as whole:
             whole.router()
             for role in ("prefill", "decode"):

@@ -38,7 +38,7 @@ FAULTS = (("none", 55), ("cancel", 20), ("link", 9), ("data", 6), ("stop", 7), (
 class Rig:
     def __init__(self, c, chance):
         self.c, self.chance, self.wires, self.counts = c, chance, [], {}
-        c.router(link__heartbeat="300ms", placement__share="always", placement__local_prefill_tokens="1", cache__replay_memory="0")
+        c.router(link__heartbeat="300ms", placement__prefix_fetch="always", placement__local_prefill_tokens="1", cache__replay_memory="0")
         for role in ("prefill", "decode") * 2:
             wire, kv_port = Wire(0), cluster.free_port()
             slow = {"engine__sim_prefill_token": "1ms"} if role == "decode" else {} # so that a pair pays

@@ -238,15 +238,15 @@ def ask_and_strike(rig, cell, prompt, answer):
     stream.connection.close()
 
 
-def check_proof(cell, answer):
+def check_serving(cell, answer):
     """Each prompt token was computed, found cached, or transferred from a worker that can no longer report that it
     computed it.  A failed placement may compute a token once more; the sum then shows it."""
-    proof = answer.proof
-    here = proof["computed"] + proof["reused"]
-    most = (proof["prompt"] + proof["drawn"]) * (1 + proof["redispatched"]) # a placement in mid-answer also computes the answer so far
-    assert proof["transferred"] <= most, (str(cell), proof)
-    assert here + proof["transferred"] >= proof["prompt"], (str(cell), proof)
-    assert here <= most + proof["prompt"], (str(cell), proof)
+    serving = answer.serving
+    here = serving["computed"] + serving["reused"]
+    most = (serving["prompt"] + serving["drawn"]) * (1 + serving["redispatched"]) # a placement in mid-answer also computes the answer so far
+    assert serving["transferred"] <= most, (str(cell), serving)
+    assert here + serving["transferred"] >= serving["prompt"], (str(cell), serving)
+    assert here <= most + serving["prompt"], (str(cell), serving)
 
 
 def run_cell(rig, cell):
@@ -273,7 +273,7 @@ def run_cell(rig, cell):
         rig.check_transfer(cell, answer, rig.n_failed() - n_failed)
         want = reference(rig, prompt)
         assert answer.text == want, (str(cell), answer.text, want)
-        check_proof(cell, answer)
+        check_serving(cell, answer)
         cell.result = "same tokens"
     elif answer.error is not None:
         assert cell.victim == "router", (str(cell), answer.error)
@@ -354,7 +354,7 @@ def another_layout_is_refused_with_a_reason(**settings):
         c.worker("decode", **{**settings, "kv__type": "f32"})
         c.wait_ready(prefill=1, decode=1)
         got = c.ask("other " + PROMPT, max_tokens=8)
-        assert got.proof["transferred"] == 0, got.proof
+        assert got.serving["transferred"] == 0, got.serving
         stranger = c.worker("decode", **{**settings, "kv__block_tokens": "16"})
         until = time.monotonic() + patience(20)
         while "another block size" not in open(stranger.log_path, errors="replace").read():

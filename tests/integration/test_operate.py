@@ -87,7 +87,7 @@ def drain_and_undrain():
         assert ctl(c.workers[0], "drain").returncode == 0
         c.wait_ready(decode=1)
         for i in range(4):
-            assert c.ask(f"hello {i}").proof["decode"] == "decode1"
+            assert c.ask(f"hello {i}").serving["decode"] == "decode1"
         assert ctl(c.workers[0], "undrain").returncode == 0
         c.wait_ready(decode=2)
 
@@ -158,7 +158,7 @@ def shared_memory_between_users():
                      kv__transport="shm")
         c.wait_ready(prefill=1, decode=1)
         answer = c.ask(LONG)
-        assert answer.proof["transport"] == "shm" and answer.proof["transferred"] > 0, answer.proof
+        assert answer.serving["transport"] == "shm" and answer.serving["transferred"] > 0, answer.serving
 
 
 def a_small_pool_says_which_key_to_raise():

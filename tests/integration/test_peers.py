@@ -11,10 +11,10 @@ from test_caching import BLOCK, PUBLIC, reads, two_tenants
 from test_tier import TEXT, ready, saved, until
 
 
-def pair(cluster, share="auto", first=None, second=None, transport="auto"):
+def pair(cluster, fetch="auto", first=None, second=None, transport="auto"):
     """Two workers without a router: link.peers of the second names the first."""
-    a = cluster.worker("decode", **{"cache.share": share, "kv.transport": transport, **(first or {})})
-    b = cluster.worker("decode", **{"cache.share": share, "kv.transport": transport, "link.peers": f"127.0.0.1:{a.link}",
+    a = cluster.worker("decode", **{"cache.prefix_fetch": fetch, "kv.transport": transport, **(first or {})})
+    b = cluster.worker("decode", **{"cache.prefix_fetch": fetch, "kv.transport": transport, "link.peers": f"127.0.0.1:{a.link}",
                                     **(second or {})})
     for worker in (a, b):
         ready(worker)
@@ -39,30 +39,30 @@ def computed(worker):
 
 
 def assert_adds_up(answer):
-    proof = answer.proof
-    assert proof["computed"] + proof["reused"] + proof["transferred"] == proof["prompt"], proof
-    assert answer.usage["cache_read_input_tokens"] == proof["reused"] + proof["transferred"], (answer.usage, proof)
+    serving = answer.serving
+    assert serving["computed"] + serving["reused"] + serving["transferred"] == serving["prompt"], serving
+    assert answer.usage["cache_read_input_tokens"] == serving["reused"] + serving["transferred"], (answer.usage, serving)
 
 
-def assert_pushed(cluster, asker, holder, want, text):
+def assert_pushed(cluster, asker, owner, want, text):
     """All whole blocks of the prompt arrive, and every counter shows it."""
     n_asks, n_computed = asks(asker), computed(asker)
     before = {name: worker.metric(name) for worker, name in ((asker, "baton_prefix_fetch_tokens_total"),
-                                                            (holder, "baton_prefix_serve_tokens_total"),
+                                                            (owner, "baton_prefix_serve_tokens_total"),
                                                             (asker, "baton_prefix_fetches_own_total"))}
     got = cluster.ask(text, asker.http, max_tokens=8)
-    n_whole = (want.proof["prompt"] - 1) // BLOCK * BLOCK
+    n_whole = (want.serving["prompt"] - 1) // BLOCK * BLOCK
     assert got.text == want.text, (got.text, want.text)
     assert_adds_up(got)
-    assert got.proof["transferred"] == n_whole and got.proof["transport"] in ("shm", "tcp"), (got.proof, n_whole)
-    assert got.proof["transfer_ms"] > 0 and got.proof["computed"] == want.proof["prompt"] - n_whole, got.proof
+    assert got.serving["transferred"] == n_whole and got.serving["transport"] in ("shm", "tcp"), (got.serving, n_whole)
+    assert got.serving["transfer_ms"] > 0 and got.serving["computed"] == want.serving["prompt"] - n_whole, got.serving
     assert asks(asker) == {"done": n_asks["done"] + 1, "empty": n_asks["empty"]}, asks(asker)
-    assert computed(asker) - n_computed == got.proof["computed"]
+    assert computed(asker) - n_computed == got.serving["computed"]
     for worker, name, more in ((asker, "baton_prefix_fetch_tokens_total", n_whole),
                                (asker, "baton_prefix_fetches_own_total", 1)):
         assert worker.metric(name) == before[name] + more, name
     until("the loan is not over",
-          lambda: holder.metric("baton_prefix_serve_tokens_total") == before["baton_prefix_serve_tokens_total"] + n_whole)
+          lambda: owner.metric("baton_prefix_serve_tokens_total") == before["baton_prefix_serve_tokens_total"] + n_whole)
     return got
 
 
@@ -72,16 +72,16 @@ def a_prompt_of_one_endpoint_is_pushed_to_another():
         with Cluster() as c:
             a, b = pair(c, transport=transport)
             want = c.ask(TEXT, a.http, max_tokens=8)
-            assert want.proof["transferred"] == 0, want.proof
-            until("not told", lambda: known(b)["memory"] >= want.proof["prompt"] // BLOCK)
+            assert want.serving["transferred"] == 0, want.serving
+            until("not told", lambda: known(b)["memory"] >= want.serving["prompt"] // BLOCK)
             got = assert_pushed(c, b, a, want, TEXT)
-            print(f"{transport}: {want.proof['prompt']} tokens computed in {want.proof['prefill_ms']:.0f} ms by one; by the other "
-                  f"{got.proof['transferred']} pushed, {got.proof['computed']} computed, answer after {got.proof['ttft_ms']:.0f} ms")
+            print(f"{transport}: {want.serving['prompt']} tokens computed in {want.serving['prefill_ms']:.0f} ms by one; by the other "
+                  f"{got.serving['transferred']} pushed, {got.serving['computed']} computed, answer after {got.serving['ttft_ms']:.0f} ms")
             want = c.ask("Other: " + TEXT, b.http, max_tokens=8)
-            until("not told", lambda: known(a)["memory"] >= want.proof["prompt"] // BLOCK)
+            until("not told", lambda: known(a)["memory"] >= want.serving["prompt"] // BLOCK)
             assert_pushed(c, a, b, want, "Other: " + TEXT)
             again = c.ask("Other: " + TEXT, a.http, max_tokens=8)  # it has it now
-            assert again.proof["reused"] > 0 == again.proof["transferred"] and asks(a)["done"] == 1, again.proof
+            assert again.serving["reused"] > 0 == again.serving["transferred"] and asks(a)["done"] == 1, again.serving
             c.assert_quiet()
             until("not all is told", lambda: known(b)["memory"] == a.status()["blocks"]["cached"])
             status = b.status()["peer_blocks"]
@@ -100,12 +100,12 @@ def a_restarted_peer_pushes_from_disk():
             a.stop() if how == "stop" else a.kill()
             until("its loss is not known", lambda: known(b) == {"memory": 0, "disk": 0})
             ready(a.start())
-            until("its disk is not known", lambda: known(b)["disk"] >= want.proof["prompt"] // BLOCK)
+            until("its disk is not known", lambda: known(b)["disk"] >= want.serving["prompt"] // BLOCK)
             assert known(b)["memory"] == 0
             n_read = a.metric('baton_kv_disk_blocks_total{what="read"}')
             assert_pushed(c, b, a, want, TEXT)
             until("not counted", lambda: a.metric('baton_kv_disk_blocks_total{what="read"}') - n_read
-                  == (want.proof["prompt"] - 1) // BLOCK)
+                  == (want.serving["prompt"] - 1) // BLOCK)
             assert computed(a) == 0
             b.stop()  # the pushed blocks are in its cache now
             ready(b.start())
@@ -117,19 +117,19 @@ def a_peer_that_is_gone_costs_nothing():
     with Cluster() as c:
         a, b = pair(c)
         want = c.ask(TEXT, a.http, max_tokens=8)
-        until("not told", lambda: known(b)["memory"] >= want.proof["prompt"] // BLOCK)
+        until("not told", lambda: known(b)["memory"] >= want.serving["prompt"] // BLOCK)
         a.kill(signal.SIGSTOP)  # until the link is known to be dead, the time of computing is the bound
         began = time.monotonic()
         got = c.ask(TEXT, b.http, max_tokens=8)
         took_s = time.monotonic() - began
-        assert got.text == want.text and got.proof["transferred"] == 0, got.proof
+        assert got.text == want.text and got.serving["transferred"] == 0, got.serving
         assert_adds_up(got)
         assert asks(b) == {"done": 0, "empty": 1}, asks(b)
         assert took_s < patience(10), took_s
         a.kill()
         until("its loss is not known", lambda: known(b) == {"memory": 0, "disk": 0})
         got = c.ask("Fresh: " + TEXT, b.http, max_tokens=8)
-        assert got.proof["transferred"] == 0 and got.proof["computed"] == got.proof["prompt"], got.proof
+        assert got.serving["transferred"] == 0 and got.serving["computed"] == got.serving["prompt"], got.serving
         assert sum(asks(b).values()) == 1 and b.metric("baton_prefix_fetches_own_total") == 1, asks(b)
         c.assert_quiet()
 
@@ -137,11 +137,11 @@ def a_peer_that_is_gone_costs_nothing():
 def who_switches_it_off_asks_nobody():
     for first, second in (("auto", "off"), ("off", "auto"), ("off", "off")):
         with Cluster() as c:
-            a, b = pair(c, first={"cache.share": first}, second={"cache.share": second})
+            a, b = pair(c, first={"cache.prefix_fetch": first}, second={"cache.prefix_fetch": second})
             want = c.ask(TEXT, a.http, max_tokens=8)
             time.sleep(0.5)
             got = c.ask(TEXT, b.http, max_tokens=8)
-            assert got.text == want.text and got.proof["computed"] == got.proof["prompt"], got.proof
+            assert got.text == want.text and got.serving["computed"] == got.serving["prompt"], got.serving
             assert sum(asks(b).values()) == 0 and sum(known(b).values()) == 0, (asks(b), known(b))
             assert ("peer_blocks" in b.status()) == (second != "off")
             c.assert_quiet()
@@ -153,7 +153,7 @@ def tenants_stay_apart():
     with Cluster() as c:
         keys, public, ann, bob = two_tenants(c)
         conf = {"http.api_keys": keys, "cache.public_prefix": public}
-        a, b = pair(c, share="always", first=conf, second=conf)
+        a, b = pair(c, fetch="always", first=conf, second=conf)
 
         def received():  # the admin port: the other one needs a client's key
             lines = fetch(b.admin, "GET", "/metrics", headers={"authorization": f"Bearer {c.admin_token()}"})[2].decode().splitlines()
@@ -175,9 +175,9 @@ def a_pair_follows_each_other_over_its_link():
     with Cluster() as c:
         c.relay(placement__local_prefill_tokens="1")
         prefill, decode = c.workers
-        assert c.ask("A short one, to be handed over. " * 4).proof["transferred"] > 0
+        assert c.ask("A short one, to be handed over. " * 4).serving["transferred"] > 0
         want = c.ask(TEXT, prefill.http, max_tokens=8)
-        until("not told", lambda: known(decode)["memory"] >= want.proof["prompt"] // BLOCK)
+        until("not told", lambda: known(decode)["memory"] >= want.serving["prompt"] // BLOCK)
         assert decode.status()["peer_blocks"]["followed"] == prefill.status()["peer_blocks"]["followed"] == 1
         assert_pushed(c, decode, prefill, want, TEXT)
         c.assert_quiet()
@@ -186,20 +186,20 @@ def a_pair_follows_each_other_over_its_link():
 def a_router_that_does_not_know_is_helped():
     """A SUBMIT that names no owner: the worker searches its own map of peers' blocks."""
     with Cluster() as c:
-        c.router(placement__share="off", placement__local_prefill_tokens="100000")
+        c.router(placement__prefix_fetch="off", placement__local_prefill_tokens="100000")
         a = c.worker("decode")
         b = c.worker("decode", link__peers=f"127.0.0.1:{a.link}")
         c.wait_ready(decode=2)
         linked(a, b)
         want = c.ask(TEXT, a.http, max_tokens=8)
-        until("not told", lambda: known(b)["memory"] >= want.proof["prompt"] // BLOCK)
+        until("not told", lambda: known(b)["memory"] >= want.serving["prompt"] // BLOCK)
         drain = subprocess.run([f"{BUILD}/batonctl", "--cluster-key", c.key, "--admin", f"127.0.0.1:{a.admin}", "drain"],
                                capture_output=True, timeout=patience(10))
         assert drain.returncode == 0, drain.stderr
         until("still open", lambda: not any(row["usable"] for row in c.routers[0].status()["workers"] if row["node"] == a.name))
         got = c.ask(TEXT, max_tokens=8)
-        assert got.text == want.text and got.proof["decode"] == b.name, got.proof
-        assert got.proof["transferred"] == (want.proof["prompt"] - 1) // BLOCK * BLOCK, got.proof
+        assert got.text == want.text and got.serving["decode"] == b.name, got.serving
+        assert got.serving["transferred"] == (want.serving["prompt"] - 1) // BLOCK * BLOCK, got.serving
         assert b.metric("baton_prefix_fetches_own_total") == 1 and c.routers[0].metric("baton_router_asks_total") == 0
         c.assert_quiet()
 

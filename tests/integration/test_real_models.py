@@ -108,8 +108,8 @@ def a_chat_is_answered_as_the_tool_answers_it():
         want = generated(LONG, 24).strip()
         first = ask(c, LONG)
         assert first.text, "an empty answer"
-        assert first.proof["transferred"] > 0, first.proof
-        assert first.proof["prefill"] == "prefill0" and first.proof["decode"] == "decode0", first.proof
+        assert first.serving["transferred"] > 0, first.serving
+        assert first.serving["prefill"] == "prefill0" and first.serving["decode"] == "decode0", first.serving
         again = ask(c, LONG)
         assert again.usage["cache_read_input_tokens"] > 0, again.usage
         direct = ask(c, LONG, port=decode.http)

@@ -19,10 +19,10 @@ def handed_off(transport, **settings):
         prefill, decode = c.workers
         direct = c.ask(LONG, port=decode.http)
         fresh = c.ask("Once more, and differently. " + LONG)
-        assert fresh.proof["transferred"] > 0, fresh.proof
-        assert fresh.proof["transport"] == transport, fresh.proof
-        assert fresh.proof["prefill"] == "prefill0" and fresh.proof["decode"] == "decode0", fresh.proof
-        assert fresh.proof["computed"] + fresh.proof["reused"] == fresh.proof["prompt"], fresh.proof
+        assert fresh.serving["transferred"] > 0, fresh.serving
+        assert fresh.serving["transport"] == transport, fresh.serving
+        assert fresh.serving["prefill"] == "prefill0" and fresh.serving["decode"] == "decode0", fresh.serving
+        assert fresh.serving["computed"] + fresh.serving["reused"] == fresh.serving["prompt"], fresh.serving
         again = c.ask("Once more, and differently. " + LONG, port=prefill.http)
         assert fresh.text == again.text, (fresh.text, again.text)
         assert direct.text, "an empty answer"
@@ -78,11 +78,11 @@ def short_prompts_stay_on_the_decode_worker():
     with Cluster() as c:
         c.relay(placement__local_prefill_tokens="500")
         answer = c.ask("Hello!")
-        assert answer.proof["transferred"] == 0 and answer.proof["decode"] == "decode0", answer.proof
-        assert answer.proof["prefill"] == "", answer.proof
+        assert answer.serving["transferred"] == 0 and answer.serving["decode"] == "decode0", answer.serving
+        assert answer.serving["prefill"] == "", answer.serving
 
 
-def answers_without_stream_carry_their_proof():
+def answers_without_stream_carry_their_serving():
     with Cluster() as c:
         three(c)
         status, headers, body = fetch(c.routers[0].http, "POST", "/v1/messages", c.body(LONG))
@@ -91,8 +91,8 @@ def answers_without_stream_carry_their_proof():
         exposed = float(headers["server-timing"].split("exposed;dur=")[1].split(",")[0])
         assert 0 < exposed < 1000, headers
         assert "transferred=" in headers["baton-proof"], headers
-        proof = dict(part.split("=", 1) for part in headers["baton-proof"].split("; "))
-        assert 0 <= int(proof["accepted"]) <= int(proof["drafted"]), headers
+        serving = dict(part.split("=", 1) for part in headers["baton-proof"].split("; "))
+        assert 0 <= int(serving["accepted"]) <= int(serving["drafted"]), headers
         assert headers["request-id"].startswith("req_")
 
 
@@ -122,11 +122,11 @@ def many_at_once():
         three(c)
         answers = in_threads([lambda i=i: c.ask(f"{i}: " + LONG, max_tokens=24) for i in range(24)])
         assert all(a.is_whole for a in answers)
-        assert sum(a.proof["transferred"] > 0 for a in answers) > 0
+        assert sum(a.serving["transferred"] > 0 for a in answers) > 0
         c.assert_quiet()
 
 
 main([hand_off_over_shared_memory, hand_off_over_encrypted_tcp, hand_off_over_plain_tcp, hand_off_in_every_kv_type,
       the_same_tokens_however_served,
-      cached_prefixes_are_reported, short_prompts_stay_on_the_decode_worker, answers_without_stream_carry_their_proof,
+      cached_prefixes_are_reported, short_prompts_stay_on_the_decode_worker, answers_without_stream_carry_their_serving,
       every_daemon_answers, a_worker_alone_serves_through_the_router, many_at_once])

@@ -46,7 +46,7 @@ def roles_change_and_are_seen():
         c.relay()
         router, prefill, decode = c.routers[0], *c.workers
         alone = c.ask(LONG)
-        assert (alone.proof["prefill"], alone.proof["decode"]) == ("prefill0", "decode0"), alone.proof
+        assert (alone.serving["prefill"], alone.serving["decode"]) == ("prefill0", "decode0"), alone.serving
         # the two workers change places: one through the router, one through its own admin port
         set_role(router, "prefill0", "decode")
         set_role(decode, "decode0", "prefill")
@@ -57,7 +57,7 @@ def roles_change_and_are_seen():
         assert prefill.metric('baton_worker_role{role="prefill"}') == 0
         assert prefill.metric("baton_worker_role_changes_total") == 1
         back = c.ask("Now the other way round. " + LONG)
-        assert (back.proof["prefill"], back.proof["decode"]) == ("decode0", "prefill0"), back.proof
+        assert (back.serving["prefill"], back.serving["decode"]) == ("decode0", "prefill0"), back.serving
         assert any(p["node"] == "prefill0" and p.get("role") == "decode" for p in decode.status()["peers"]), decode.status()["peers"]
         # the cache was kept: the prompt of the first request is still on both
         again = c.ask(LONG)
@@ -69,7 +69,7 @@ def roles_change_and_are_seen():
         assert b"workers of both roles: 1" in detail and b"prefill workers: 0" in detail, detail
         for i in range(3):
             both = c.ask(f"And one worker for both, {i}. " + LONG)
-            assert both.proof["decode"] == "prefill0" and not both.proof.get("prefill"), both.proof
+            assert both.serving["decode"] == "prefill0" and not both.serving.get("prefill"), both.serving
         c.assert_quiet()
 
 
@@ -156,10 +156,10 @@ def flips_under_streams():
         flipper.join()
         assert [a.text for a in answers] == expected
         assert router.status()["redispatched"] == 0, "a flip moved a request"
-        ways = {(a.proof.get("prefill", ""), a.proof["decode"]) for a in answers}
+        ways = {(a.serving.get("prefill", ""), a.serving["decode"]) for a in answers}
         assert len(took) >= 10 and len(ways) > 1, (took, ways)
         for a in answers:
-            assert a.proof["computed"] + a.proof["reused"] + a.proof["transferred"] > 0, a.proof
+            assert a.serving["computed"] + a.serving["reused"] + a.serving["transferred"] > 0, a.serving
         c.assert_quiet()
         if not os.environ.get("BATON_SLOW"):
             print(f"{len(took)} flips, the slowest seen after {max(took):.2f} s; placements {sorted(ways)}")
@@ -172,7 +172,7 @@ def a_flip_in_the_middle_of_a_hand_off():
         c.relay()
         router, (prefill, decode) = c.routers[0], c.workers
         expected = c.ask("Once more. " + LONG, max_tokens=96)
-        assert expected.proof["transferred"] > 0, expected.proof
+        assert expected.serving["transferred"] > 0, expected.serving
     with Cluster() as c:
         c.relay(link__heartbeat="1s")
         router, (prefill, decode) = c.routers[0], c.workers
@@ -187,8 +187,8 @@ def a_flip_in_the_middle_of_a_hand_off():
         set_role(router, "decode0", "prefill")
         answer = stream.finish()
         assert answer.is_whole and answer.text == expected.text, (answer.error, answer.text)
-        assert (answer.proof["prefill"], answer.proof["decode"]) == ("prefill0", "decode0"), answer.proof
-        assert answer.proof["transferred"] > 0 and answer.proof["redispatched"] == 0, answer.proof
+        assert (answer.serving["prefill"], answer.serving["decode"]) == ("prefill0", "decode0"), answer.serving
+        assert answer.serving["transferred"] > 0 and answer.serving["redispatched"] == 0, answer.serving
         c.assert_quiet()
 
 
@@ -207,7 +207,7 @@ def one_worker_for_both_phases():
             time.sleep(0.05)
         answers = in_threads([lambda text=text: c.ask(text, max_tokens=96) for text in texts])
         assert [a.text for a in answers] == expected
-        assert all(a.proof["decode"] == "decode0" and not a.proof.get("prefill") for a in answers)
+        assert all(a.serving["decode"] == "decode0" and not a.serving.get("prefill") for a in answers)
         c.assert_quiet()
 
 

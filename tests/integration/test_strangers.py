@@ -109,7 +109,7 @@ def hand_off_beside_strangers(n, first, hosts, encrypt="yes"):
             c.wait_ready(prefill=1, decode=1)
             for i in range(12):
                 answer = c.ask(f"Story {i}. " + WORDS * 8, max_tokens=4)
-                assert answer.proof["transferred"] > 0, (i, answer.proof)
+                assert answer.serving["transferred"] > 0, (i, answer.serving)
         until(lambda: evicted(decode, "kv.tcp") >= n / 3, "evictions at kv.tcp_listen are counted")
         print(f"12 of 12 handed over beside {n} strangers, evicted:", evicted(decode, "kv.tcp"))
 
@@ -142,7 +142,7 @@ def kv_unix_socket_beside_strangers():
         c.wait_ready(prefill=1, decode=1)
         for i in range(3):
             answer = c.ask(f"Story {i}. " + WORDS * 8, max_tokens=4)
-            assert answer.proof["transferred"] > 0, answer.proof
+            assert answer.serving["transferred"] > 0, answer.serving
         until(lambda: evicted(decode, "kv.unix") > 0, "evictions at kv.unix_path are counted")
         for s in sockets:
             s.close()

@@ -45,7 +45,7 @@ def saved(worker):
     """Waits until all cached blocks are on disk."""
     def is_saved():
         status = worker.status()
-        return status["disk"]["blocks"] >= status["blocks"]["cached"] > 0 == status["disk"]["unsaved"]
+        return status["disk"]["blocks"] >= status["blocks"]["cached"] > 0 == status["disk"]["writeback"]
     until("blocks are not saved", is_saved)
     until("not counted", lambda: disk(worker, "written") > 0)
 
@@ -58,18 +58,18 @@ def restarts_read_from_disk():
     with Cluster() as c:
         worker = start(c)
         first = ask(c, worker)
-        assert first.proof["reused"] == 0, first.proof
+        assert first.serving["reused"] == 0, first.serving
         again = ask(c, worker)
         saved(worker)
-        assert again.proof["reused"] > 0 and disk(worker, "read") == 0
+        assert again.serving["reused"] > 0 and disk(worker, "read") == 0
         for how in ("stop", "kill"):
             worker.stop() if how == "stop" else worker.kill()
             ready(worker.start())
             answer = ask(c, worker)
-            n_blocks = answer.proof["reused"] // BLOCK
+            n_blocks = answer.serving["reused"] // BLOCK
             # All blocks of the prompt except the last token's; none of them was in memory.
-            assert answer.proof["reused"] == again.proof["reused"], (how, answer.proof, again.proof)
-            assert answer.proof["computed"] + answer.proof["reused"] == first.proof["computed"], answer.proof
+            assert answer.serving["reused"] == again.serving["reused"], (how, answer.serving, again.serving)
+            assert answer.serving["computed"] + answer.serving["reused"] == first.serving["computed"], answer.serving
             assert (answer.text, answer.usage["output_tokens"]) == (first.text, first.usage["output_tokens"]), how
             until("not counted", lambda: disk(worker, "read") == disk(worker, "hit") == n_blocks)
             assert disk(worker, "damaged") == disk(worker, "failed") == 0
@@ -89,7 +89,7 @@ def evicted_blocks_come_back():
         answer = ask(c, worker)
         assert answer.text == first.text
         until("nothing was read", lambda: disk(worker, "read") > 0)
-        assert answer.proof["reused"] >= BLOCK, answer.proof
+        assert answer.serving["reused"] >= BLOCK, answer.serving
         c.assert_quiet()
 
 
@@ -107,7 +107,7 @@ def neighbours_wait_for_the_same_reads():
         for stream in streams[2:]:
             answer = stream.finish()
             assert answer.text == first.text, answer.error
-        n_blocks = first.proof["computed"] // BLOCK
+        n_blocks = first.serving["computed"] // BLOCK
         until("not counted", lambda: 0 < disk(worker, "read"))
         assert disk(worker, "read") <= n_blocks, (disk(worker, "read"), n_blocks)
         c.assert_quiet()
@@ -174,8 +174,8 @@ def transfers_shrink_alike():
             decode = c.worker("decode", kv__type=kind)
             c.wait_ready(prefill=1, decode=1)
             answer = c.ask(TEXT, max_tokens=4)
-            assert answer.proof["transferred"] > 0, answer.proof
-            blocks = -(-answer.proof["transferred"] // BLOCK)
+            assert answer.serving["transferred"] > 0, answer.serving
+            blocks = -(-answer.serving["transferred"] // BLOCK)
             bytes_of[kind] = decode.metric("baton_transfer_received_bytes_total") / blocks / BLOCK
     print("bytes per token on the wire:", bytes_of)
     assert bytes_of["q8_0"] / bytes_of["f16"] < 0.56, bytes_of
@@ -208,14 +208,14 @@ def a_flood_leaves_others_alone():
 
         calm = TEXT[:1200]
         say("calm", calm)
-        before = say("calm", calm).proof["reused"]
+        before = say("calm", calm).serving["reused"]
         assert before > 0
         for i in range(4):
             say("loud", f"{i} {TEXT}")
         assert worker.status()["blocks"]["evicted"] > 0
-        assert say("calm", calm).proof["reused"] == before
+        assert say("calm", calm).serving["reused"] == before
         # Alone it would have had to go: the loud one's own first prompt has.
-        assert say("loud", f"0 {TEXT}").proof["reused"] < 2 * BLOCK
+        assert say("loud", f"0 {TEXT}").serving["reused"] < 2 * BLOCK
 
 
 def a_flood_leaves_others_alone_on_disk():
@@ -227,25 +227,25 @@ def a_flood_leaves_others_alone_on_disk():
 
         first = say_as(c, worker, "calm", calm)
         again = say_as(c, worker, "calm", calm)
-        assert again.proof["reused"] > 0
+        assert again.serving["reused"] > 0
         for i in range(6):
             say_as(c, worker, "loud", f"{i} {TEXT}")
-            until("not all is saved", lambda: worker.status()["disk"]["unsaved"] == 0 == worker.status()["disk"]["writing"])
+            until("not all is saved", lambda: worker.status()["disk"]["writeback"] == 0 == worker.status()["disk"]["writing"])
             if i == 2:  # the next process learns the tenants only from the disk
                 worker.kill()
                 ready(worker.start())
         # The last prompt's blocks are freed, and so queued for the disk, soon after its answer.
         until("too few dropped", lambda: worker.status()["disk"]["dropped"] * 98304 > 6 << 20)
-        until("not all is saved", lambda: worker.status()["disk"]["unsaved"] == 0 == worker.status()["disk"]["writing"])
+        until("not all is saved", lambda: worker.status()["disk"]["writeback"] == 0 == worker.status()["disk"]["writing"])
         disk_now = worker.status()["disk"]
         assert disk_now["tenants"] == 2 and disk_now["bytes"] <= 6 << 20, disk_now
         worker.kill()
         ready(worker.start())
         answer = say_as(c, worker, "calm", calm)
-        assert answer.proof["reused"] == again.proof["reused"], (answer.proof, again.proof)
+        assert answer.serving["reused"] == again.serving["reused"], (answer.serving, again.serving)
         assert answer.text == first.text
-        until("not counted", lambda: worker.status()["disk"]["read"] == answer.proof["reused"] // BLOCK)
-        assert say_as(c, worker, "loud", f"0 {TEXT}").proof["reused"] < 2 * BLOCK
+        until("not counted", lambda: worker.status()["disk"]["read"] == answer.serving["reused"] // BLOCK)
+        assert say_as(c, worker, "loud", f"0 {TEXT}").serving["reused"] < 2 * BLOCK
 
 
 if __name__ == "__main__":

@@ -228,7 +228,7 @@ def the_second_worker_of_a_name_is_refused():
         second = c.worker("decode", node__name="decode")
         refused = until(lambda: router.status().get("refused"), "nobody is refused")
         time.sleep(3)
-        assert refused[0]["node"] == "decode" and refused[0]["address"] != refused[0]["holder"], refused
+        assert refused[0]["node"] == "decode" and refused[0]["address"] != refused[0]["current"], refused
         assert len(logged(router, "worker_up")) == 1, logged(router, "worker_up")
         assert first.status()["routers"][0]["up"] and not second.status()["routers"][0]["up"]
         # Both logs and both statuses name both addresses.

@@ -173,7 +173,7 @@ class RdmaRig(test_matrix.Rig):
             return
         # Both lost before it was granted: the grant may say TCP at once.
         kinds = ("rdma", "tcp") if cell.victim == "rails" and cell.phase == "before the grant" else ("rdma",)
-        assert answer.proof["redispatched"] == 0 and answer.proof["transport"] in kinds and n_failed == 0, (str(cell), answer.proof)
+        assert answer.serving["redispatched"] == 0 and answer.serving["transport"] in kinds and n_failed == 0, (str(cell), answer.serving)
         if cell.phase == "mid-transfer":
             left = [said for _, _, said in said_since(self.prefill, cell.struck_at, ("info",)) if said["event"] == "kv_rdma_over_tcp"]
             cell.is_late = not left
@@ -188,10 +188,10 @@ class RdmaRig(test_matrix.Rig):
         """At once, or by the transfer after the one that met the old connection leaving."""
         for _ in range(3):
             before = packets_received()
-            proof = self.c.ask(self.prompt(), **dict(test_matrix.ASK, max_tokens=2)).proof
+            serving = self.c.ask(self.prompt(), **dict(test_matrix.ASK, max_tokens=2)).serving
             if packets_received() > before + PROBE_PACKETS:
                 return
-        raise AssertionError(("RDMA is not used again", before, packets_received(), proof))
+        raise AssertionError(("RDMA is not used again", before, packets_received(), serving))
 
     def look_at_descriptors(self, first):
         super().look_at_descriptors(first)

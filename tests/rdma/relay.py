@@ -20,14 +20,14 @@ SMALL = {"model__context": "48", "kv__block_tokens": "16", "kv__memory": "1MiB",
 
 
 def ask(daemon):
-    """The answer of a daemon, its tokens' log probabilities, and the proof of how it was made."""
+    """The answer of a daemon, its tokens' log probabilities, and the serving stats."""
     body = {"model": "baton-demo", "max_tokens": 8, "temperature": 0, "logprobs": True, "top_logprobs": 4,
             "messages": [{"role": "user", "content": PROMPT}]}
     status, headers, answer = fetch(daemon.http, "POST", "/v1/chat/completions", body, {"content-type": "application/json"})
     assert status == 200, (status, answer)
     choice = json.loads(answer)["choices"][0]
-    proof = dict(part.split("=", 1) for part in headers["baton-proof"].split("; "))
-    return choice["message"]["content"], choice["logprobs"]["content"], proof
+    serving = dict(part.split("=", 1) for part in headers["baton-proof"].split("; "))
+    return choice["message"]["content"], choice["logprobs"]["content"], serving
 
 
 def handed_off():
@@ -40,11 +40,11 @@ def handed_off():
         c.wait_ready(prefill=1, decode=1)
         print(f"  ready after {time.monotonic() - began:.1f} s", flush=True)
         prefill, decode = c.workers
-        text, draws, proof = ask(c.routers[0])
-        print(f"  {proof}", flush=True)
-        assert proof["transport"] == TRANSPORT and int(proof["transferred"]) > 0, (proof, decode.tail(30), prefill.tail(30))
-        assert proof["prefill"] == "prefill0" and proof["decode"] == "decode0", proof
-        assert int(proof["computed"]) + int(proof["reused"]) == int(proof["prompt"]), proof
+        text, draws, serving = ask(c.routers[0])
+        print(f"  {serving}", flush=True)
+        assert serving["transport"] == TRANSPORT and int(serving["transferred"]) > 0, (serving, decode.tail(30), prefill.tail(30))
+        assert serving["prefill"] == "prefill0" and serving["decode"] == "decode0", serving
+        assert int(serving["computed"]) + int(serving["reused"]) == int(serving["prompt"]), serving
         alone, draws_alone, _ = ask(prefill)
         assert text and text == alone, (text, alone)
         assert len(draws) == 8 and draws == draws_alone, (draws, draws_alone)

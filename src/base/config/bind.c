@@ -23,7 +23,7 @@
 
 enum { MAX_CPUS_LISTED = 8192, MAX_CHOICES = 32, MAX_CHOICE_BYTES = 32 };
 
-static void *member(const struct config_key *key, const void *config)
+static void *config_bind_member(const struct config_key *key, const void *config)
 {
     return (char *)config + key->offset;
 }
@@ -78,7 +78,7 @@ static size_t split_choices(const char *choices, char words[MAX_CHOICES][MAX_CHO
     return n;
 }
 
-static int refuse(struct buf *why, struct bytes value, const char *expected)
+static int config_bind_refuse(struct buf *why, struct bytes value, const char *expected)
 {
     char shown[64];
 
@@ -90,7 +90,7 @@ static int refuse(struct buf *why, struct bytes value, const char *expected)
 }
 
 /* Formats a limit of the table for a message. */
-static void put_number(const struct config_key *key, double value, struct buf *out)
+static void config_bind_put_number(const struct config_key *key, double value, struct buf *out)
 {
     char text[24];
 
@@ -103,7 +103,7 @@ static void put_number(const struct config_key *key, double value, struct buf *o
     buf_append_str(out, text);
 }
 
-static void limits_of(const struct config_key *key, double *min, double *max)
+static void config_bind_limits_of(const struct config_key *key, double *min, double *max)
 {
     bool is_open = key->type == CONFIG_F64;
 
@@ -122,18 +122,18 @@ void config_describe_range(const struct config_key *key, struct buf *out)
     if (key->type != CONFIG_U64 && key->type != CONFIG_F64 && key->type != CONFIG_RATIO &&
         key->type != CONFIG_SIZE && key->type != CONFIG_DURATION)
         return;
-    limits_of(key, &min, &max);
+    config_bind_limits_of(key, &min, &max);
     if (isfinite(min) && isfinite(max)) {
         buf_append_str(out, "between ");
-        put_number(key, min, out);
+        config_bind_put_number(key, min, out);
         buf_append_str(out, " and ");
-        put_number(key, max, out);
+        config_bind_put_number(key, max, out);
     } else if (isfinite(max)) {
         buf_append_str(out, "at most ");
-        put_number(key, max, out);
+        config_bind_put_number(key, max, out);
     } else if (isfinite(min) && min != 0) {
         buf_append_str(out, "at least ");
-        put_number(key, min, out);
+        config_bind_put_number(key, min, out);
     }
 }
 
@@ -142,7 +142,7 @@ static int check_range(const struct config_key *key, double number, struct bytes
     double min, max;
     char shown[64];
 
-    limits_of(key, &min, &max);
+    config_bind_limits_of(key, &min, &max);
     if (number >= min && number <= max)
         return 0;
     buf_printf(why, "'%s' is out of range: it must be ", config_shown(value, shown));
@@ -160,7 +160,7 @@ static int bind_bool(struct bytes value, bool *out, struct buf *why)
             *out = i % 2 == 1;
             return 0;
         }
-    return refuse(why, value, "yes or no");
+    return config_bind_refuse(why, value, "yes or no");
 }
 
 static int bind_u64(const struct config_key *key, struct bytes value, uint64_t *out, struct buf *why)
@@ -175,10 +175,10 @@ static int bind_u64(const struct config_key *key, struct bytes value, uint64_t *
         return rc;
     }
     if (rc != 0)
-        return refuse(why, value,
-                      key->type == CONFIG_SIZE       ? "a size (like 512, 64KiB, 1.5GiB)"
-                      : key->type == CONFIG_DURATION ? "a duration (like 500ms, 30s, 5min, 1h)"
-                                                     : "a whole number");
+        return config_bind_refuse(why, value,
+                                  key->type == CONFIG_SIZE       ? "a size (like 512, 64KiB, 1.5GiB)"
+                                  : key->type == CONFIG_DURATION ? "a duration (like 500ms, 30s, 5min, 1h)"
+                                                                 : "a whole number");
     rc = check_range(key, (double)number, value, why);
     if (rc == 0)
         *out = number;
@@ -192,7 +192,8 @@ static int bind_f64(const struct config_key *key, struct bytes value, double *ou
     double number;
 
     if (str_to_f64(bytes_of(value.data, value.len_bytes - is_percent), &number) != 0)
-        return refuse(why, value, key->type == CONFIG_RATIO ? "a share (like 0.25 or 25%)" : "a number");
+        return config_bind_refuse(why, value,
+                                  key->type == CONFIG_RATIO ? "a share (like 0.25 or 25%)" : "a number");
     if (is_percent)
         number /= 100;
     int rc = check_range(key, number, value, why);
@@ -257,24 +258,24 @@ static int check_address(struct bytes value, struct buf *why)
         return 0;
     if (bytes_starts_with(value, "unix:")) {
         if (value.len_bytes < 7 || value.data[5] != '/')
-            return refuse(why, value, "a socket's address: unix: wants an absolute path");
+            return config_bind_refuse(why, value, "a socket's address: unix: wants an absolute path");
         if (value.len_bytes - 5 >= sizeof(unix_address->sun_path))
-            return refuse(why, value, "a socket's address: the path is too long");
+            return config_bind_refuse(why, value, "a socket's address: the path is too long");
         return 0;
     }
     while (host.len_bytes > 0 && host.data[host.len_bytes - 1] != ':')
         host.len_bytes--;
     struct bytes digits = bytes_of(value.data + host.len_bytes, value.len_bytes - host.len_bytes);
     if (host.len_bytes == 0 || str_to_u64(digits, &port) != 0 || port > 65535)
-        return refuse(why, value, "an address with a port (host:port, [v6]:port, unix:/path)");
+        return config_bind_refuse(why, value, "an address with a port (host:port, [v6]:port, unix:/path)");
     host.len_bytes--;
     bool is_right = host.len_bytes > 2 && host.data[0] == '[' && host.data[host.len_bytes - 1] == ']'
                         ? is_v6(bytes_of(host.data + 1, host.len_bytes - 2))
                         : is_host(host);
-    return is_right ? 0 : refuse(why, value, "an address (host:port, [v6]:port, unix:/path)");
+    return is_right ? 0 : config_bind_refuse(why, value, "an address (host:port, [v6]:port, unix:/path)");
 }
 
-static int check_cpus(struct bytes value, struct buf *why)
+static int config_bind_check_cpus(struct bytes value, struct buf *why)
 {
     if (value.len_bytes == 0)
         return 0;
@@ -283,13 +284,13 @@ static int check_cpus(struct bytes value, struct buf *why)
         return E_NOMEM;
     int n = cpu_list_parse(value, cpus, MAX_CPUS_LISTED);
     free(cpus);
-    return n > 0 ? 0 : refuse(why, value, "a list of CPUs (like 0-3,8)");
+    return n > 0 ? 0 : config_bind_refuse(why, value, "a list of CPUs (like 0-3,8)");
 }
 
 static int bind_str(const struct config_key *key, struct bytes value, char **out, struct buf *why)
 {
     int rc = key->type == CONFIG_ADDRESS ? check_address(value, why)
-             : key->type == CONFIG_CPUS  ? check_cpus(value, why)
+             : key->type == CONFIG_CPUS  ? config_bind_check_cpus(value, why)
                                          : 0;
     if (rc != 0)
         return rc;
@@ -320,7 +321,7 @@ static int bind_list(struct bytes value, struct config_list *list)
 
 int config_bind(const struct config_key *key, struct bytes value, void *config, struct buf *why)
 {
-    void *to = member(key, config);
+    void *to = config_bind_member(key, config);
 
     switch (key->type) {
     case CONFIG_BOOL:
@@ -370,16 +371,16 @@ size_t config_member_bytes(enum config_type type)
     return 0;
 }
 
-static bool is_text(enum config_type type)
+static bool config_bind_is_text(enum config_type type)
 {
     return type == CONFIG_STR || type == CONFIG_ADDRESS || type == CONFIG_PATH || type == CONFIG_CPUS;
 }
 
 void config_unbind(const struct config_key *key, void *config)
 {
-    void *at = member(key, config);
+    void *at = config_bind_member(key, config);
 
-    if (is_text(key->type)) {
+    if (config_bind_is_text(key->type)) {
         free(*(char **)at);
     } else if (key->type == CONFIG_LIST) {
         struct config_list *list = at;
@@ -393,9 +394,9 @@ void config_unbind(const struct config_key *key, void *config)
 
 bool config_same(const struct config_key *key, const void *a, const void *b)
 {
-    const void *one = member(key, a), *two = member(key, b);
+    const void *one = config_bind_member(key, a), *two = config_bind_member(key, b);
 
-    if (is_text(key->type))
+    if (config_bind_is_text(key->type))
         return strcmp(*(char *const *)one, *(char *const *)two) == 0;
     if (key->type != CONFIG_LIST)
         return memcmp(one, two, config_member_bytes(key->type)) == 0;
@@ -424,7 +425,7 @@ static int put_f64(double value, struct buf *out)
 
 int config_text(const struct config_key *key, const void *config, size_t item, struct buf *out)
 {
-    const void *at = member(key, config);
+    const void *at = config_bind_member(key, config);
     char words[MAX_CHOICES][MAX_CHOICE_BYTES], text[24];
 
     switch (key->type) {

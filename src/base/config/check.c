@@ -43,7 +43,7 @@ static const char *place_at(const void *config, size_t index, size_t item)
     return place == NULL ? "default" : place;
 }
 
-static const char *place_of(const struct config_check *check, const char *key, size_t item)
+static const char *config_check_place_of(const struct config_check *check, const char *key, size_t item)
 {
     size_t index = key_find(check->table, key, strlen(key));
 
@@ -78,7 +78,7 @@ static void put_refusal(struct config_check *check, const char *key, size_t item
 
     vsnprintf(text, sizeof(text), format, args);
     check->n_refused++;
-    put_finding(check, place_of(check, key, item), key, text);
+    put_finding(check, config_check_place_of(check, key, item), key, text);
 }
 
 void config_refuse(struct config_check *check, const char *key, const char *format, ...)
@@ -109,5 +109,5 @@ void config_warn(struct config_check *check, const char *key, const char *format
     vsnprintf(text + used, sizeof(text) - used, format, args);
     va_end(args);
     check->n_warned++;
-    put_finding(check, place_of(check, key, SIZE_MAX), key, text);
+    put_finding(check, config_check_place_of(check, key, SIZE_MAX), key, text);
 }

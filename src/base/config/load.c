@@ -137,7 +137,7 @@ void config_keep_fixed(const struct config_table *table, void *running, void *fr
 }
 
 /* Appends one error line, "place: message".  After a hundred lines it only says that there are more. */
-static void report(struct draft *draft, const char *place, const char *message)
+static void config_load_report(struct draft *draft, const char *place, const char *message)
 {
     draft->n_errors++;
     if (draft->n_errors <= MAX_ERRORS)
@@ -147,7 +147,7 @@ static void report(struct draft *draft, const char *place, const char *message)
 }
 
 /* Appends "router.conf:12", or "command line" for line 0. */
-static char *place_of(const struct draft *draft, unsigned line)
+static char *config_load_place_of(const struct draft *draft, unsigned line)
 {
     struct buf place = {0};
 
@@ -159,9 +159,9 @@ static char *place_of(const struct draft *draft, unsigned line)
 
 static void report_line(struct draft *draft, unsigned line, const char *message)
 {
-    char *place = place_of(draft, line);
+    char *place = config_load_place_of(draft, line);
 
-    report(draft, place == NULL ? draft->file_name : place, message);
+    config_load_report(draft, place == NULL ? draft->file_name : place, message);
     free(place);
 }
 
@@ -260,7 +260,7 @@ static void set_key(struct draft *draft, size_t index, unsigned line, struct byt
         report_line(draft, line, (char *)why.data);
     } else {
         free(draft->snapshot->origins[index]);
-        draft->snapshot->origins[index] = place_of(draft, line);
+        draft->snapshot->origins[index] = config_load_place_of(draft, line);
         draft->is_out_of_memory |= draft->snapshot->origins[index] == NULL;
         if (is_list && value.len_bytes > 0 && draft->snapshot->origins[index] != NULL)
             draft->is_out_of_memory |=
@@ -297,7 +297,7 @@ static void on_value(void *arg, unsigned line, struct bytes name, struct bytes v
         set_key(draft, index, line, value);
 }
 
-static void read_text(struct draft *draft, const char *file_name, struct bytes text)
+static void config_load_read_text(struct draft *draft, const char *file_name, struct bytes text)
 {
     const struct config_reader reader = {
         .arg = draft, .section = on_section, .value = on_value, .error = on_error};
@@ -309,7 +309,7 @@ static void read_text(struct draft *draft, const char *file_name, struct bytes t
     config_parse(text, &reader);
 }
 
-static void read_file(struct draft *draft, const char *path)
+static void config_load_read_file(struct draft *draft, const char *path)
 {
     struct buf text = {0};
     const char *fault = NULL;
@@ -327,9 +327,9 @@ static void read_file(struct draft *draft, const char *path)
     if (file != NULL)
         fclose(file);
     if (fault != NULL)
-        report(draft, path, fault);
+        config_load_report(draft, path, fault);
     else if (!draft->is_out_of_memory)
-        read_text(draft, path, buf_view(&text));
+        config_load_read_text(draft, path, buf_view(&text));
     buf_fini(&text);
 }
 
@@ -357,12 +357,12 @@ static void read_drop_ins(struct draft *draft, const char *path)
     }
     int n = scandir((char *)folder.data, &entries, is_drop_in, by_bytes);
     if (n < 0 && errno != ENOENT && errno != ENOTDIR)
-        report(draft, (char *)folder.data, strerror(errno));
+        config_load_report(draft, (char *)folder.data, strerror(errno));
     for (int i = 0; i < n; i++) {
         struct buf file = {0};
 
         if (buf_printf(&file, "%s/%s", (char *)folder.data, entries[i]->d_name) == 0)
-            read_file(draft, (char *)file.data);
+            config_load_read_file(draft, (char *)file.data);
         else
             draft->is_out_of_memory = true;
         buf_fini(&file);
@@ -383,7 +383,7 @@ static void read_override(struct draft *draft, const char *text)
 
     if (equals == NULL || dot == NULL || dot > equals) {
         fault_set(&fault, E_FORMAT, "'%s' is not section.key=value", config_shown(bytes_str(text), shown));
-        report(draft, draft->file_name, fault.text);
+        config_load_report(draft, draft->file_name, fault.text);
         return;
     }
     struct bytes name = bytes_of(dot + 1, (size_t)(equals - dot - 1));
@@ -477,7 +477,7 @@ int config_load(const struct config_table *table, const char *path, const char *
     if (path != NULL) {
         draft.snapshot->file = strdup(path);
         draft.is_out_of_memory |= draft.snapshot->file == NULL;
-        read_file(&draft, path);
+        config_load_read_file(&draft, path);
         read_drop_ins(&draft, path);
     }
     draft.file++;
@@ -495,6 +495,6 @@ int config_load_text(const struct config_table *table, const char *name, struct 
 
     if (rc != 0)
         return rc;
-    read_text(&draft, name, text);
+    config_load_read_text(&draft, name, text);
     return draft_close(&draft, out);
 }

@@ -13,16 +13,16 @@
 
 enum { MAX_LINE_BYTES = 8192 };
 
-static bool is_blank(uint8_t byte)
+static bool config_parse_is_blank(uint8_t byte)
 {
     return byte == ' ' || byte == '\t';
 }
 
-static struct bytes trim(struct bytes text)
+static struct bytes config_parse_trim(struct bytes text)
 {
-    while (text.len_bytes > 0 && is_blank(text.data[0]))
+    while (text.len_bytes > 0 && config_parse_is_blank(text.data[0]))
         text = bytes_of(text.data + 1, text.len_bytes - 1);
-    while (text.len_bytes > 0 && is_blank(text.data[text.len_bytes - 1]))
+    while (text.len_bytes > 0 && config_parse_is_blank(text.data[text.len_bytes - 1]))
         text.len_bytes--;
     return text;
 }
@@ -53,7 +53,7 @@ static void parse_section(struct bytes line, unsigned number, const struct confi
                       "there is something after the ] (comments stand on lines of their own)");
         return;
     }
-    struct bytes name = trim(bytes_of(line.data + 1, close - 1));
+    struct bytes name = config_parse_trim(bytes_of(line.data + 1, close - 1));
     if (name.len_bytes == 0)
         reader->error(reader->arg, number, "the section has no name");
     else
@@ -68,7 +68,7 @@ static void parse_line(struct bytes line, unsigned number, const struct config_r
         reader->error(reader->arg, number, fault);
         return;
     }
-    line = trim(line);
+    line = config_parse_trim(line);
     if (line.len_bytes == 0 || line.data[0] == '#' || line.data[0] == ';')
         return;
     if (line.data[0] == '[') {
@@ -81,8 +81,8 @@ static void parse_line(struct bytes line, unsigned number, const struct config_r
         reader->error(reader->arg, number, "neither [section] nor key = value");
         return;
     }
-    struct bytes name = trim(bytes_of(line.data, equals));
-    struct bytes value = trim(bytes_of(line.data + equals + 1, line.len_bytes - equals - 1));
+    struct bytes name = config_parse_trim(bytes_of(line.data, equals));
+    struct bytes value = config_parse_trim(bytes_of(line.data + equals + 1, line.len_bytes - equals - 1));
     if (name.len_bytes == 0)
         reader->error(reader->arg, number, "there is no key before the =");
     else

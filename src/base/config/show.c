@@ -44,7 +44,7 @@ static bool begins_section(const struct config_table *table, size_t i)
 }
 
 /* Appends "size, between 1MiB and 4GiB; reload". */
-static void describe(const struct config_key *key, struct buf *out)
+static void config_show_describe(const struct config_key *key, struct buf *out)
 {
     struct buf range = {0};
 
@@ -81,7 +81,7 @@ void config_write_sample(const struct config_table *table, FILE *out)
         if (begins_section(table, i))
             fprintf(out, "[%s]\n", key->section);
         write_wrapped(out, "#", key->help);
-        describe(key, &kind);
+        config_show_describe(key, &kind);
         if (!kind.is_bad)
             fprintf(out, "# (%s)\n", (char *)kind.data);
         write_standard(out, key);
@@ -154,7 +154,7 @@ void config_write_manual(const struct config_table *table, FILE *out)
             fprintf(out, "%s.Ss [%s]\n.Bl -tag -width Ds\n", i == 0 ? "" : ".El\n", key->section);
         fprintf(out, ".It Cm %s\n", key->name);
         write_roff(out, key->help);
-        describe(key, &kind);
+        config_show_describe(key, &kind);
         fputs(".Pp\nValue: ", out);
         write_roff(out, kind.is_bad ? "" : (char *)kind.data);
         fputs(".Pp\nDefault: ", out);

@@ -216,7 +216,7 @@ static struct timeval timeval_of(uint64_t ns)
     return (struct timeval){.tv_sec = (time_t)(us / 1000000), .tv_usec = (suseconds_t)(us % 1000000)};
 }
 
-static void on_timer(evutil_socket_t fd, short what, void *arg)
+static void event_loop_on_timer(evutil_socket_t fd, short what, void *arg)
 {
     struct ev_timer *timer = arg;
 
@@ -225,12 +225,12 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
     ev_work_end();
 }
 
-static void arm(struct ev_timer *timer, uint64_t ns, short flags)
+static void event_loop_arm(struct ev_timer *timer, uint64_t ns, short flags)
 {
     struct timeval delay = timeval_of(ns);
 
     event_del(&timer->event);
-    event_assign(&timer->event, timer->base, -1, flags, on_timer, timer);
+    event_assign(&timer->event, timer->base, -1, flags, event_loop_on_timer, timer);
     ASSERT(event_add(&timer->event, &delay) == 0);
 }
 
@@ -243,7 +243,7 @@ int ev_timer_new(struct ev_loop *loop, ev_call call, void *arg, struct ev_timer 
     timer->base = loop->base;
     timer->call = call;
     timer->arg = arg;
-    event_assign(&timer->event, loop->base, -1, 0, on_timer, timer);
+    event_assign(&timer->event, loop->base, -1, 0, event_loop_on_timer, timer);
     *out = timer;
     return 0;
 }
@@ -258,13 +258,13 @@ void ev_timer_free(struct ev_timer *timer)
 
 void ev_timer_start(struct ev_timer *timer, uint64_t delay_ns)
 {
-    arm(timer, delay_ns, 0);
+    event_loop_arm(timer, delay_ns, 0);
 }
 
 void ev_timer_repeat(struct ev_timer *timer, uint64_t period_ns)
 {
     ASSERT(period_ns > 0);
-    arm(timer, period_ns, EV_PERSIST);
+    event_loop_arm(timer, period_ns, EV_PERSIST);
 }
 
 void ev_timer_stop(struct ev_timer *timer)

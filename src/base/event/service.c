@@ -82,7 +82,7 @@ static void on_alarm(int number)
     _exit(EXIT_FAILURE);
 }
 
-static int handle(int number, void (*handler)(int))
+static int service_handle(int number, void (*handler)(int))
 {
     struct sigaction action;
 
@@ -176,8 +176,8 @@ int service_new(struct ev_loop *loop, const struct service_calls *calls, void *a
     signals.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (signals.fd < 0 ||
         ev_fd_new(loop, signals.fd, EV_FD_READ, on_stops, service, &service->stops_watch) < 0 ||
-        handle(SIGALRM, on_alarm) < 0 || handle(SIGTERM, on_stop_signal) < 0 ||
-        handle(SIGINT, on_stop_signal) < 0 ||
+        service_handle(SIGALRM, on_alarm) < 0 || service_handle(SIGTERM, on_stop_signal) < 0 ||
+        service_handle(SIGINT, on_stop_signal) < 0 ||
         ev_signal_new(loop, SIGHUP, on_reload_signal, service, &service->hangup) < 0 ||
         ev_timer_new(loop, on_watchdog, service, &service->watchdog) < 0 ||
         ev_timer_new(loop, on_lame_duck_over, service, &service->lame_duck) < 0) {
@@ -195,8 +195,8 @@ void service_free(struct service *service)
     if (service == NULL)
         return;
     /* From here on a signal ends the process: it need not free the rest. */
-    handle(SIGTERM, SIG_DFL);
-    handle(SIGINT, SIG_DFL);
+    service_handle(SIGTERM, SIG_DFL);
+    service_handle(SIGINT, SIG_DFL);
     ev_fd_free(service->stops_watch);
     if (signals.fd >= 0)
         close(signals.fd);

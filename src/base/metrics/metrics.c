@@ -82,7 +82,7 @@ void metrics_free(struct metrics *metrics)
     free(metrics);
 }
 
-static bool is_name(const char *name)
+static bool metrics_is_name(const char *name)
 {
     for (size_t i = 0; name[i] != '\0'; i++)
         if (!isalpha((unsigned char)name[i]) && strchr("_:", name[i]) == NULL &&
@@ -102,7 +102,7 @@ static int split_labels(struct metric_family *family, const char *labels)
         if (name == NULL)
             return E_NOMEM;
         family->label_names[family->n_labels++] = name;
-        ASSERT(is_name(name));
+        ASSERT(metrics_is_name(name));
         at += len_bytes;
     }
     return 0;
@@ -145,12 +145,12 @@ static struct metric_family *find_family(struct metric_family *head, const struc
     return NULL;
 }
 
-static struct metric_family *declare(struct metrics *metrics, const struct metric_family *like)
+static struct metric_family *metrics_declare(struct metrics *metrics, const struct metric_family *like)
 {
     struct metric_family *head = atomic_load(&metrics->families);
     struct metric_family *found = find_family(head, NULL, like);
 
-    ASSERT(is_name(like->name));
+    ASSERT(metrics_is_name(like->name));
     if (found != NULL)
         return found;
     struct metric_family *family = family_new(like);
@@ -172,12 +172,12 @@ struct metric_family *metric_family(struct metrics *metrics, enum metric_kind ki
                                     const char *help, const char *labels)
 {
     ASSERT(kind != METRIC_HISTOGRAM);
-    return declare(metrics, &(struct metric_family){
-                                .kind = kind,
-                                .name = (char *)name,
-                                .help = (char *)help,
-                                .labels = (char *)labels,
-                            });
+    return metrics_declare(metrics, &(struct metric_family){
+                                        .kind = kind,
+                                        .name = (char *)name,
+                                        .help = (char *)help,
+                                        .labels = (char *)labels,
+                                    });
 }
 
 struct metric_family *metric_histogram_family(struct metrics *metrics, const char *name, const char *help,
@@ -186,14 +186,14 @@ struct metric_family *metric_histogram_family(struct metrics *metrics, const cha
     ASSERT(n_bounds > 0);
     for (unsigned i = 0; i < n_bounds; i++)
         ASSERT(isfinite(bounds[i]) && (i == 0 || bounds[i] > bounds[i - 1]));
-    return declare(metrics, &(struct metric_family){
-                                .kind = METRIC_HISTOGRAM,
-                                .name = (char *)name,
-                                .help = (char *)help,
-                                .labels = (char *)labels,
-                                .bounds = (double *)bounds,
-                                .n_bounds = n_bounds,
-                            });
+    return metrics_declare(metrics, &(struct metric_family){
+                                        .kind = METRIC_HISTOGRAM,
+                                        .name = (char *)name,
+                                        .help = (char *)help,
+                                        .labels = (char *)labels,
+                                        .bounds = (double *)bounds,
+                                        .n_bounds = n_bounds,
+                                    });
 }
 
 void metric_family_alias(struct metrics *metrics, struct metric_family *family, const char *name,
@@ -204,13 +204,13 @@ void metric_family_alias(struct metrics *metrics, struct metric_family *family, 
     if (family == NULL)
         return;
     ASSERT(family->original == NULL);
-    alias = declare(metrics, &(struct metric_family){
-                                 .kind = family->kind,
-                                 .name = (char *)name,
-                                 .help = (char *)help,
-                                 .labels = (char *)labels,
-                                 .original = family,
-                             });
+    alias = metrics_declare(metrics, &(struct metric_family){
+                                         .kind = family->kind,
+                                         .name = (char *)name,
+                                         .help = (char *)help,
+                                         .labels = (char *)labels,
+                                         .original = family,
+                                     });
     ASSERT(alias == NULL || alias->n_labels == family->n_labels);
 }
 
@@ -264,7 +264,8 @@ static struct metric *find_series(struct metric *head, const struct metric *stop
 }
 
 /* Adds the new series to the list, or frees it when another thread added the same one first. */
-static struct metric *publish(struct metric_family *family, struct metric *metric, struct metric *head)
+static struct metric *metrics_publish(struct metric_family *family, struct metric *metric,
+                                      struct metric *head)
 {
     metric->next = head;
     while (!atomic_compare_exchange_weak(&family->series, &head, metric)) {
@@ -308,7 +309,7 @@ struct metric *metric_series(struct metric_family *family, const char *const *va
         series_free(metric);
         return found;
     }
-    return publish(family, metric, head);
+    return metrics_publish(family, metric, head);
 }
 
 struct metric *metric_single(struct metrics *metrics, enum metric_kind kind, const char *name,

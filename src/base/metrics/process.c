@@ -15,7 +15,7 @@
 
 #include "base/clock.h"
 
-static void set_gauge(struct metrics *metrics, const char *name, const char *help, double value)
+static void process_set_gauge(struct metrics *metrics, const char *name, const char *help, double value)
 {
     metric_set(metric_single(metrics, METRIC_GAUGE, name, help), value);
 }
@@ -71,12 +71,12 @@ void metrics_read_process(struct metrics *metrics)
         double up_s = (double)boot.tv_sec + (double)boot.tv_nsec * 1e-9;
         double age_s = up_s - (double)start_ticks / (double)sysconf(_SC_CLK_TCK);
 
-        set_gauge(metrics, "process_start_time_seconds", "Start, seconds since 1970.",
-                  (double)clock_unix_ns() * 1e-9 - age_s);
-        set_gauge(metrics, "process_resident_memory_bytes", "Memory in RAM, mapped files included.",
-                  (double)resident_pages * (double)sysconf(_SC_PAGESIZE));
+        process_set_gauge(metrics, "process_start_time_seconds", "Start, seconds since 1970.",
+                          (double)clock_unix_ns() * 1e-9 - age_s);
+        process_set_gauge(metrics, "process_resident_memory_bytes", "Memory in RAM, mapped files included.",
+                          (double)resident_pages * (double)sysconf(_SC_PAGESIZE));
     }
     int n_fds = count_descriptors();
     if (n_fds >= 0)
-        set_gauge(metrics, "process_open_fds", "Open descriptors.", n_fds);
+        process_set_gauge(metrics, "process_open_fds", "Open descriptors.", n_fds);
 }

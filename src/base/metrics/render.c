@@ -21,7 +21,7 @@
 
 #include "base/err.h"
 
-static void put_escaped(struct buf *out, const char *text, bool is_label)
+static void metrics_render_put_escaped(struct buf *out, const char *text, bool is_label)
 {
     for (; *text != '\0'; text++) {
         if (*text == '\n')
@@ -35,7 +35,7 @@ static void put_escaped(struct buf *out, const char *text, bool is_label)
     }
 }
 
-static void put_number(struct buf *out, double value)
+static void metrics_render_put_number(struct buf *out, double value)
 {
     if (isnan(value))
         buf_append_str(out, "NaN");
@@ -48,8 +48,8 @@ static void put_number(struct buf *out, double value)
 }
 
 /* Writes name, suffix, {labels,le="..."} and a blank. bound NULL: no le. */
-static void put_head(struct buf *out, const struct metric_family *family, const struct metric *metric,
-                     const char *suffix, const double *bound)
+static void metrics_render_put_head(struct buf *out, const struct metric_family *family,
+                                    const struct metric *metric, const char *suffix, const double *bound)
 {
     const char *separator = "{";
 
@@ -57,12 +57,12 @@ static void put_head(struct buf *out, const struct metric_family *family, const 
     buf_append_str(out, suffix);
     for (unsigned i = 0; i < family->n_labels; i++, separator = ",") {
         buf_printf(out, "%s%s=\"", separator, family->label_names[i]);
-        put_escaped(out, metric->values[i], true);
+        metrics_render_put_escaped(out, metric->values[i], true);
         buf_append_byte(out, '"');
     }
     if (bound != NULL) {
         buf_printf(out, "%sle=\"", separator);
-        put_number(out, *bound);
+        metrics_render_put_number(out, *bound);
         buf_append_byte(out, '"');
         separator = ",";
     }
@@ -78,13 +78,13 @@ static void put_histogram(struct buf *out, const struct metric_family *family, c
         double bound = i < n_bounds ? metric->family->bounds[i] : INFINITY;
 
         n += atomic_load_explicit(&metric->bucket_count[i], memory_order_relaxed);
-        put_head(out, family, metric, "_bucket", &bound);
+        metrics_render_put_head(out, family, metric, "_bucket", &bound);
         buf_printf(out, "%" PRIu64 "\n", n);
     }
-    put_head(out, family, metric, "_sum", NULL);
-    put_number(out, metric_value(metric));
+    metrics_render_put_head(out, family, metric, "_sum", NULL);
+    metrics_render_put_number(out, metric_value(metric));
     buf_append_byte(out, '\n');
-    put_head(out, family, metric, "_count", NULL);
+    metrics_render_put_head(out, family, metric, "_count", NULL);
     buf_printf(out, "%" PRIu64 "\n", n);
 }
 
@@ -118,15 +118,15 @@ static int put_family(struct buf *out, const struct metric_family *family)
     qsort(sorted, n, sizeof(struct metric *), compare_series);
 
     buf_printf(out, "# HELP %s ", family->name);
-    put_escaped(out, family->help, false);
+    metrics_render_put_escaped(out, family->help, false);
     buf_printf(out, "\n# TYPE %s %s\n", family->name, kinds[family->kind]);
     for (size_t i = 0; i < n; i++) {
         if (family->kind == METRIC_HISTOGRAM) {
             put_histogram(out, family, sorted[i]);
             continue;
         }
-        put_head(out, family, sorted[i], "", NULL);
-        put_number(out, metric_value(sorted[i]));
+        metrics_render_put_head(out, family, sorted[i], "", NULL);
+        metrics_render_put_number(out, metric_value(sorted[i]));
         buf_append_byte(out, '\n');
     }
     free(sorted);

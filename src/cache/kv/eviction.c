@@ -82,12 +82,12 @@ static void heap_sift(struct eviction_queue *queue, struct eviction_heap *heap, 
     heap_set(queue, heap, at, id);
 }
 
-static void heap_add(struct eviction_queue *queue, struct eviction_heap *heap, kv_block_id id)
+static void eviction_heap_add(struct eviction_queue *queue, struct eviction_heap *heap, kv_block_id id)
 {
     heap_sift(queue, heap, heap->n++, id);
 }
 
-static void heap_remove(struct eviction_queue *queue, struct eviction_heap *heap, kv_block_id id)
+static void eviction_heap_remove(struct eviction_queue *queue, struct eviction_heap *heap, kv_block_id id)
 {
     kv_block_id last = heap->ids[--heap->n];
 
@@ -145,7 +145,7 @@ void eviction_put(struct eviction_queue *queue, kv_block_id id, uint64_t now_ns)
     if (place->where == PLAIN)
         eviction_list_add(queue, id);
     else
-        heap_add(queue, eviction_heap_of(queue, place->where), id);
+        eviction_heap_add(queue, eviction_heap_of(queue, place->where), id);
 }
 
 void eviction_remove(struct eviction_queue *queue, kv_block_id id)
@@ -156,7 +156,7 @@ void eviction_remove(struct eviction_queue *queue, kv_block_id id)
     if (place->where == PLAIN)
         eviction_list_remove(queue, id);
     else
-        heap_remove(queue, eviction_heap_of(queue, place->where), id);
+        eviction_heap_remove(queue, eviction_heap_of(queue, place->where), id);
     place->where = NOWHERE;
 }
 
@@ -176,9 +176,9 @@ void eviction_set_replicated(struct eviction_queue *queue, kv_block_id id, bool 
     place->is_replicated = is_replicated;
     if (place->where != REPLICATED || is_replicated)
         return;
-    heap_remove(queue, &queue->replicated, id);
+    eviction_heap_remove(queue, &queue->replicated, id);
     place->where = PIN_ENDED;
-    heap_add(queue, &queue->pin_ended, id);
+    eviction_heap_add(queue, &queue->pin_ended, id);
 }
 
 void eviction_reset(struct eviction_queue *queue, kv_block_id id)
@@ -193,9 +193,9 @@ static void eviction_end_pins(struct eviction_queue *queue, uint64_t now_ns)
     while (queue->pinned.n > 0 && queue->places[queue->pinned.ids[0]].pin_end_ns <= now_ns) {
         kv_block_id id = queue->pinned.ids[0];
 
-        heap_remove(queue, &queue->pinned, id);
+        eviction_heap_remove(queue, &queue->pinned, id);
         queue->places[id].where = PIN_ENDED;
-        heap_add(queue, &queue->pin_ended, id);
+        eviction_heap_add(queue, &queue->pin_ended, id);
     }
 }
 

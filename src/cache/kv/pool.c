@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Blocks and their states.
  *
- * The pool hands out ids; cache/kv/layout places the bytes.  A block's state follows from its holders and
+ * The pool hands out ids; cache/kv/layout places the bytes.  A block's state follows from its references and
  * from whether it was sealed:
  *
  *                     references > 0      only leases      no owner
@@ -526,7 +526,7 @@ void kv_pool_counts(const struct kv_pool *pool, struct kv_pool_counts *out)
         .n_hits = pool->n_hits,
         .n_misses = pool->n_misses,
         .n_lost = pool->n_lost,
-        .n_unsaved = pool->writeback.n,
+        .n_writeback = pool->writeback.n,
         .n_tenants = n_tenants,
     };
 }

@@ -65,9 +65,9 @@ struct kv_pool_counts { /* blocks by state; cumulative counters */
     uint32_t n_pinned;                               /* of the cached ones: pinned, as of the last look */
     uint32_t n_replicated;                           /* of the cached ones: other workers have a duplicate */
     uint64_t n_evicted, n_expired, n_hits, n_misses; /* in blocks */
-    uint64_t n_lost;    /* with a tier: evicted or expired before they were saved */
-    uint32_t n_unsaved; /* with a tier: in the writeback queue */
-    uint32_t n_tenants; /* that have blocks */
+    uint64_t n_lost;      /* with a tier: evicted or expired before they were saved */
+    uint32_t n_writeback; /* with a tier: in the writeback queue */
+    uint32_t n_tenants;   /* that have blocks */
 };
 
 int kv_pool_new(const struct kv_pool_opts *opts, struct kv_pool **out); /* E_INVAL, E_NOMEM */

@@ -15,7 +15,7 @@ struct kv_save { /* a block to be saved */
     uint64_t pin_end_ns; /* the pin's end, as of kv_pin(); 0: not pinned */
 };
 
-/* With a tier: returns the cached block, without other holders, that has waited longest in the writeback
+/* With a tier: returns the cached block, without other references, that has waited longest in the writeback
  * queue.  It has a reference and a lease until kv_save_end() says that its bytes were read.  A block is
  * offered once; with has_failed it is offered again if it is still, or once more, cached.  False: the queue
  * is empty. */

@@ -12,7 +12,7 @@
  * Files are evicted whole, so a tenant above its quota by less than a file would fall below it.  Such a
  * tenant gives a file only to a taker that will have no more than what it keeps.  So a tenant falls below its
  * quota by at most one file, and never for a better-off tenant.  And a tenant with nothing reaches its quota,
- * or to within a file of it.  Two tenants that write without end settle there: neither takes back the bytes
+ * or to within a file of it.  Two tenants that write without end stay there: neither takes back the bytes
  * that the other took. */
 #include "cache/kv/tier_quota_priv.h"
 

@@ -9,7 +9,7 @@
  * u32, little endian.  tests/unit/cache/prefix/vectors.py has the same in ten lines of Python.
  *
  * Why keyed: a block hash answers the question "has this tenant sent this text here before?" to anyone who
- * can compute it and watch a cache.  Only holders of the cluster key can compute it, so hashes may travel and
+ * can compute it and watch a cache.  Only daemons with the cluster key can compute it, so hashes may travel and
  * be logged.  The root fills SHA-256's first block, so all later input goes through a function that only the
  * root's owner knows.  Half of the state is withheld, so without the root no chain can be continued from a
  * hash.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Content addresses of KV blocks: SHA-256 truncated to 128 bits, keyed with the cluster's prefix key, chained
- * over (model fingerprint, tenant salt, parent, tokens).  Equal hashes mean equal prefixes, and only a holder
- * of the key can make or test one.  Only a full block has a hash; the unfinished tail has none.
+ * over (model fingerprint, tenant salt, parent, tokens).  Equal hashes mean equal prefixes, and only a daemon
+ * with the key can make or test one.  Only a full block has a hash; the unfinished tail has none.
  *
  * Pure functions; any thread.  block_hash.c gives the byte strings that are hashed. */
 #ifndef CACHE_PREFIX_BLOCK_HASH_H

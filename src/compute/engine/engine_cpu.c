@@ -96,8 +96,8 @@ static int check_batch(const struct engine_cpu *engine, const struct engine_batc
 /* Samples each token from its own row of logits at its own position. A token is sampled only if the tokens
  * before it are those that one-step-at-a-time decoding would have fed. The state advances along the tokens
  * and returns to its start. */
-static void draw(struct engine_cpu *engine, uint32_t index, const struct engine_item *item,
-                 struct sample_result *results_out)
+static void engine_cpu_draw(struct engine_cpu *engine, uint32_t index, const struct engine_item *item,
+                            struct sample_result *results_out)
 {
     const token_id *drafts = item->tokens + item->n_tokens - item->n_drafts;
     struct sample_place place = {.position = (uint64_t)item->position + item->n_tokens - item->n_drafts,
@@ -126,7 +126,7 @@ struct scoring {
     const struct engine_batch *batch;
 };
 
-static void score(void *arg, uint32_t index, uint32_t at, uint32_t n, float *logits)
+static void engine_cpu_score(void *arg, uint32_t index, uint32_t at, uint32_t n, float *logits)
 {
     const struct scoring *scoring = arg;
     const struct engine_item *item = &scoring->batch->items[index];
@@ -137,7 +137,7 @@ static void score(void *arg, uint32_t index, uint32_t at, uint32_t n, float *log
                       item->sample.n_top, &item->scores[at + i - item->score_at]);
 }
 
-static int step(void *self, const struct engine_batch *batch, struct sample_result *results_out)
+static int engine_cpu_step(void *self, const struct engine_batch *batch, struct sample_result *results_out)
 {
     struct engine_cpu *engine = self;
     struct scoring scoring = {engine, batch};
@@ -164,18 +164,18 @@ static int step(void *self, const struct engine_batch *batch, struct sample_resu
                                             .on_layer = batch->on_layer,
                                             .on_layer_arg = batch->on_layer_arg,
                                             .is_given_up = batch->is_given_up,
-                                            .on_logits = score,
+                                            .on_logits = engine_cpu_score,
                                             .on_logits_arg = &scoring});
     if (rc < 0)
         return rc;
     for (uint32_t i = 0; i < batch->n_items; i++) {
-        draw(engine, i, &batch->items[i], results_out);
+        engine_cpu_draw(engine, i, &batch->items[i], results_out);
         results_out += 1 + batch->items[i].n_drafts;
     }
     return 0;
 }
 
-static const float *logits(void *self, uint32_t index)
+static const float *engine_cpu_logits(void *self, uint32_t index)
 {
     const struct engine_cpu *engine = self;
 
@@ -194,7 +194,7 @@ static void engine_cpu_free(void *self)
     free(engine);
 }
 
-static int build(struct engine_cpu *engine)
+static int engine_cpu_build(struct engine_cpu *engine)
 {
     const struct model_config *config = model_config(engine->opts.model);
     uint64_t arena_tokens =
@@ -203,7 +203,7 @@ static int build(struct engine_cpu *engine)
         .max_tokens = engine->opts.max_batch_tokens,
         .max_items = engine->opts.max_items,
         .max_logits = engine->opts.max_draws > LEAST_LOGITS ? engine->opts.max_draws : LEAST_LOGITS,
-        .share_from_bytes = engine->opts.share_from_bytes};
+        .team_from_bytes = engine->opts.team_from_bytes};
     int rc;
 
     engine->max_context = config->context_length;
@@ -222,7 +222,8 @@ static int build(struct engine_cpu *engine)
 
 int engine_cpu_new(const struct engine_cpu_opts *opts, struct engine *out)
 {
-    static const struct engine_ops OPS = {.step = step, .logits = logits, .free = engine_cpu_free};
+    static const struct engine_ops OPS = {
+        .step = engine_cpu_step, .logits = engine_cpu_logits, .free = engine_cpu_free};
     const struct model_config *config = model_config(opts->model);
     struct engine_cpu *engine;
     int rc;
@@ -235,7 +236,7 @@ int engine_cpu_new(const struct engine_cpu_opts *opts, struct engine *out)
     engine->opts = *opts;
     if (engine->opts.max_draws < opts->max_items)
         engine->opts.max_draws = opts->max_items;
-    rc = build(engine);
+    rc = engine_cpu_build(engine);
     if (rc < 0) {
         engine_cpu_free(engine);
         return rc;

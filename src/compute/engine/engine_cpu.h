@@ -15,7 +15,7 @@ struct engine_cpu_opts {
     uint32_t max_batch_tokens; /* most tokens of a step; scratch is sized for it */
     uint32_t max_items;        /* most sequences of a step */
     uint32_t max_draws;        /* most tokens sampled per step, all draft tokens counted; 0: max_items */
-    uint64_t share_from_bytes; /* as in struct model_state_opts; 0: default */
+    uint64_t team_from_bytes;  /* as in struct model_state_opts; 0: default */
 };
 
 /* Allocates all memory that a step needs; a step allocates nothing. */

@@ -45,7 +45,7 @@ static void sim_free(void *self);
 
 static const struct engine_ops sim_ops = {.step = sim_step, .logits = sim_logits, .free = sim_free};
 
-static int opts_check(const struct engine_sim_opts *opts)
+static int engine_sim_opts_check(const struct engine_sim_opts *opts)
 {
     const struct kv_layout *layout = &opts->layout;
 
@@ -64,7 +64,7 @@ static int opts_check(const struct engine_sim_opts *opts)
 
 int engine_sim_new(const struct engine_sim_opts *opts, struct engine *out)
 {
-    if (opts_check(opts) < 0)
+    if (engine_sim_opts_check(opts) < 0)
         return E_INVAL;
 
     struct sim *sim = calloc(1, sizeof(*sim));
@@ -110,7 +110,7 @@ static const float *sim_logits(void *self, uint32_t index)
 
 /* ---- KV ---- */
 
-static uint64_t mix(uint64_t x)
+static uint64_t engine_sim_mix(uint64_t x)
 {
     x = (x ^ x >> 32) * UINT64_C(0xd6e8feb86659fd93);
     x = (x ^ x >> 32) * UINT64_C(0xd6e8feb86659fd93);
@@ -119,7 +119,7 @@ static uint64_t mix(uint64_t x)
 
 static uint64_t chain_next(uint64_t chain, uint32_t position, token_id token)
 {
-    return mix(chain ^ mix((uint64_t)position << 32 | token));
+    return engine_sim_mix(chain ^ engine_sim_mix((uint64_t)position << 32 | token));
 }
 
 /* Row number: half x heads + head; half 0 is K, 1 is V. */
@@ -134,7 +134,7 @@ static uint8_t *row_at(const struct sim *sim, uint32_t layer, uint32_t row, kv_b
 
 static uint64_t row_word(uint64_t chain, uint32_t layer, uint32_t row, size_t word)
 {
-    return mix(chain + ((uint64_t)layer << 44 | (uint64_t)row << 24 | word));
+    return engine_sim_mix(chain + ((uint64_t)layer << 44 | (uint64_t)row << 24 | word));
 }
 
 static size_t row_begin(uint32_t layer, uint32_t row)
@@ -293,7 +293,8 @@ static void layer_write(const struct sim *sim, const struct engine_batch *batch,
     }
 }
 
-static void draw(const struct sim *sim, const struct engine_item *item, struct sample_result *results_out)
+static void engine_sim_draw_token(const struct sim *sim, const struct engine_item *item,
+                                  struct sample_result *results_out)
 {
     const token_id *drafts = item->tokens + item->n_tokens - item->n_drafts;
     uint32_t n_sure = item->n_tokens - item->n_drafts, n_pushed = 0;
@@ -333,7 +334,7 @@ static int sim_step(void *self, const struct engine_batch *batch, struct sample_
         }
     }
     for (uint32_t i = 0; i < batch->n_items; i++) {
-        draw(sim, &batch->items[i], results_out);
+        engine_sim_draw_token(sim, &batch->items[i], results_out);
         results_out += 1 + batch->items[i].n_drafts;
     }
     return 0;

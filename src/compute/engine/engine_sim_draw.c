@@ -34,7 +34,7 @@ static bool has_stop_among_text(const struct engine_sim_opts *opts)
 }
 
 /* A text token from one word of the generator; never the stop id. */
-static token_id text_of(const struct engine_sim_opts *opts, uint64_t n, uint32_t word)
+static token_id engine_sim_draw_text_of(const struct engine_sim_opts *opts, uint64_t n, uint32_t word)
 {
     token_id id = opts->first_text_id + (token_id)(n * word >> 32);
 
@@ -54,9 +54,9 @@ static token_id text_token(const struct dice *dice)
 
     if (opts->echo > 0 && dice->words[2] % 100 < opts->echo) { /* repeats what followed elsewhere */
         rng_counter(dice->seed, UINT64_MAX, dice->last, again);
-        return text_of(opts, n < ECHO_WORDS ? n : ECHO_WORDS, again[1]);
+        return engine_sim_draw_text_of(opts, n < ECHO_WORDS ? n : ECHO_WORDS, again[1]);
     }
-    return text_of(opts, n, dice->words[1]);
+    return engine_sim_draw_text_of(opts, n, dice->words[1]);
 }
 
 /* Of a few candidates, the one with the highest logit after penalties and bias. */
@@ -70,7 +70,7 @@ static token_id bent_token(const struct dice *dice, const struct sample_state *s
     for (unsigned i = 1; i < PROPOSED; i++) {
         float logit;
 
-        id = text_of(dice->opts, n_text(dice->opts), words[i]);
+        id = engine_sim_draw_text_of(dice->opts, n_text(dice->opts), words[i]);
         logit = sample_state_bent(state, id, 1 - FALL * (float)i);
         if (logit > highest) {
             highest = logit;
@@ -80,7 +80,7 @@ static token_id bent_token(const struct dice *dice, const struct sample_state *s
     return sample_state_most(state, highest, best);
 }
 
-static bool is_allowed(const uint64_t *mask, token_id id)
+static bool engine_sim_draw_is_allowed(const uint64_t *mask, token_id id)
 {
     return mask == NULL || (mask[id / 64] >> id % 64 & 1) != 0;
 }
@@ -111,7 +111,7 @@ static float made_up(uint32_t word)
     return -(float)(word >> 12) / 65536.0f;
 }
 
-static void put_logprobs(const struct dice *dice, uint32_t n_top, struct sample_result *out)
+static void engine_sim_draw_put_logprobs(const struct dice *dice, uint32_t n_top, struct sample_result *out)
 {
     const struct engine_sim_opts *opts = dice->opts;
     uint32_t words[4];
@@ -119,7 +119,7 @@ static void put_logprobs(const struct dice *dice, uint32_t n_top, struct sample_
     out->logprob = made_up(dice->words[3]);
     for (uint32_t i = 0; i < n_top && i < SAMPLE_MAX_TOP && i < n_text(opts); i++) {
         rng_counter(dice->seed ^ 2, dice->position, i, words);
-        out->top[i] = (struct sample_top){.id = text_of(opts, n_text(opts), words[0]),
+        out->top[i] = (struct sample_top){.id = engine_sim_draw_text_of(opts, n_text(opts), words[0]),
                                           .logprob = made_up(words[1]) / 256.0f - (float)i};
         out->n_top++;
     }
@@ -142,11 +142,11 @@ void sim_draw(const struct engine_sim_opts *opts, const struct engine_item *item
         id = opts->stop_id;
     else
         id = sample_state_is_bent(item->state) ? bent_token(&dice, item->state) : text_token(&dice);
-    if (!is_allowed(mask, id))
+    if (!engine_sim_draw_is_allowed(mask, id))
         id = masked_token(&dice, mask);
     *out = (struct sample_result){.id = id};
     if (item->sample.wants_logprob)
-        put_logprobs(&dice, item->sample.n_top, out);
+        engine_sim_draw_put_logprobs(&dice, item->sample.n_top, out);
 }
 
 void sim_score(const struct engine_sim_opts *opts, const struct engine_item *item, uint32_t n_fed,
@@ -159,5 +159,5 @@ void sim_score(const struct engine_sim_opts *opts, const struct engine_item *ite
 
     rng_counter(dice.seed, dice.position, dice.last, dice.words);
     *out = (struct sample_result){.id = item->tokens[n_fed]};
-    put_logprobs(&dice, item->sample.n_top, out);
+    engine_sim_draw_put_logprobs(&dice, item->sample.n_top, out);
 }

@@ -59,7 +59,7 @@ static void draw_trial(struct trial *trial, struct rng *rng, uint32_t exponent, 
 }
 
 /* The first slice begins at zero, the others go on from y.  The smaller the exponent, the more is flushed. */
-static bool trial_agrees(struct trial *trial, struct rng *rng, uint32_t exponent, uint32_t n_tokens)
+static bool amx_trial_agrees(struct trial *trial, struct rng *rng, uint32_t exponent, uint32_t n_tokens)
 {
     struct tile tile = {.panel_step = TRIAL_COLS / 2 * PANEL_ROWS,
                         .y = trial->by_tiles[0],
@@ -103,7 +103,7 @@ static void try_tiles(void)
     tiles_are_usable = true;
     for (int i = 0; i < TRIALS; i++)
         for (uint32_t n = 1; n <= TILES_TOKENS && tiles_are_usable; n++)
-            tiles_are_usable = trial_agrees(&trial, &rng, i % 2 ? 127 : 64, n);
+            tiles_are_usable = amx_trial_agrees(&trial, &rng, i % 2 ? 127 : 64, n);
     kern_tiles_close();
 }
 

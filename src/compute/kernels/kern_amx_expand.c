@@ -49,8 +49,8 @@ INLINED __m512i pair_of_bytes(__m512i fours, int pair, uint32_t zero)
 
 /* ---- chunks ---- */
 
-INLINED void expand_qblk(struct quant_form form, const struct chunk *chunk, struct sub_at at, __m512i table,
-                         uint8_t *out)
+INLINED void amx_expand_qblk(struct quant_form form, const struct chunk *chunk, struct sub_at at,
+                             __m512i table, uint8_t *out)
 {
     const bool is_field = form.bits <= 5 && !form.is_table;
     const uint32_t shift = field_shift(form, at.parity, 0);
@@ -76,7 +76,7 @@ INLINED void expand_qblk(struct quant_form form, const struct chunk *chunk, stru
         v16_store(floats + PANEL_ROWS, chunk_min(form, chunk, 0, at));
 }
 
-INLINED void expand_form(const struct expand *expand, struct quant_form form)
+INLINED void amx_expand_form(const struct expand *expand, struct quant_form form)
 {
     struct chunk chunk = {.at = expand->chunk, .lookup = expand->lookup};
     const __m512i table = table_of(form.zero);
@@ -84,11 +84,11 @@ INLINED void expand_form(const struct expand *expand, struct quant_form form)
 
     chunk_open(form, expand->n_qblks, 1, &chunk);
     for (uint32_t qblk = 0; qblk < expand->n_qblks; qblk++, out += quant_tiles_bytes(form.has_min)) {
-        expand_qblk(form, &chunk, (struct sub_at){qblk, 0, 0}, table, out);
+        amx_expand_qblk(form, &chunk, (struct sub_at){qblk, 0, 0}, table, out);
         if (++qblk == expand->n_qblks)
             break;
         out += quant_tiles_bytes(form.has_min);
-        expand_qblk(form, &chunk, (struct sub_at){qblk, 1, 0}, table, out);
+        amx_expand_qblk(form, &chunk, (struct sub_at){qblk, 1, 0}, table, out);
     }
 }
 
@@ -98,7 +98,7 @@ void kern_tiles_quant_expand(const struct expand *expand)
 #define CASE(type)                                                                                           \
     case type:                                                                                               \
         if (quant_form(type).n_subs == 1)                                                                    \
-            expand_form(expand, quant_form(type));                                                           \
+            amx_expand_form(expand, quant_form(type));                                                       \
         break;
         QUANT_TYPES(CASE)
 #undef CASE

@@ -275,7 +275,7 @@ void kern_tiles_quant_block(const struct tile_block *block)
 /* ---- activations ---- */
 
 /* Each four columns as their places in the weights want them. */
-INLINED __m512i paired(__m512i columns)
+INLINED __m512i amx_paired(__m512i columns)
 {
     const __m128i places = _mm_setr_epi8(0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15);
 
@@ -283,8 +283,8 @@ INLINED __m512i paired(__m512i columns)
 }
 
 /* NaN and infinity, and what is too large, become NaN by `step` or are NaN already. */
-INLINED void pack_qblk(const struct pack *pack, struct quant_form form, const float *x,
-                       const struct act_scales *scales, uint32_t i, struct act_place place)
+INLINED void amx_pack_qblk(const struct pack *pack, struct quant_form form, const float *x,
+                           const struct act_scales *scales, uint32_t i, struct act_place place)
 {
     const size_t at = (size_t)place.qblk * pack->n_tokens + place.token;
     const v16 magic = v16_set1(ACT_MAGIC), step = v16_set1(scales->step[i]);
@@ -292,12 +292,12 @@ INLINED void pack_qblk(const struct pack *pack, struct quant_form form, const fl
     v16 high = v16_sub(act_quantize(x + 16, scales->by[i]), magic);
 
     _mm512_store_si512((uint8_t *)pack->out + at * AMX_ROW_BYTES,
-                       paired((__m512i)_mm512_cvtne2ps_pbh(v16_mul(high, step), v16_mul(low, step))));
+                       amx_paired((__m512i)_mm512_cvtne2ps_pbh(v16_mul(high, step), v16_mul(low, step))));
     if (form.has_min)
         pack->base[at] = -scales->step[i] * v16_sum(v16_add(low, high));
 }
 
 void kern_tiles_quant_pack(const struct pack *pack)
 {
-    act_pack_each(pack, quant_form(pack->type), pack_qblk);
+    act_pack_each(pack, quant_form(pack->type), amx_pack_qblk);
 }

@@ -65,7 +65,7 @@ static uint32_t row_position(const struct walk *walk, uint32_t row)
     return walk->unit->item->position + walk->unit->first_token + row / walk->unit->n_heads;
 }
 
-static uint32_t within(const struct walk *walk, uint32_t key)
+static uint32_t kern_attn_within(const struct walk *walk, uint32_t key)
 {
     if (key < walk->key)
         return 0;
@@ -77,8 +77,8 @@ static struct range row_keys(const struct walk *walk, uint32_t row)
 {
     uint32_t position = row_position(walk, row);
 
-    return (struct range){within(walk, attn_first_key(walk->unit->args, position)),
-                          within(walk, position + 1)};
+    return (struct range){kern_attn_within(walk, attn_first_key(walk->unit->args, position)),
+                          kern_attn_within(walk, position + 1)};
 }
 
 static float *row_state(const struct walk *walk, uint32_t row)
@@ -86,7 +86,7 @@ static float *row_state(const struct walk *walk, uint32_t row)
     return walk->unit->space.state + (size_t)row * walk->state_floats;
 }
 
-static void scale_queries(const struct walk *walk)
+static void kern_attn_scale_queries(const struct walk *walk)
 {
     const struct attn_unit *unit = walk->unit;
     const struct attn_args *args = unit->args;
@@ -154,7 +154,7 @@ static inline void soften_all(float *scores, float *state, uint32_t v_pad)
 }
 
 /* The same of some keys. */
-static void soften(float *scores, struct range keys, float *state, uint32_t v_pad)
+static void kern_attn_soften(float *scores, struct range keys, float *state, uint32_t v_pad)
 {
     v16 nothing = v16_set1(-INFINITY);
     v16 top = nothing;
@@ -340,13 +340,13 @@ static void attend_rows(const struct walk *walk, uint32_t row, uint32_t end, con
     find_scores(walk, row, end,
                 (struct range){row_keys(walk, row).from / 16, (row_keys(walk, end - 1).to + 15) / 16}, ahead);
     for (uint32_t r = row; r < end; r++)
-        soften(space->scores + (size_t)(r - row) * ATTN_TILE_KEYS, row_keys(walk, r), row_state(walk, r),
-               walk->v_pad);
+        kern_attn_soften(space->scores + (size_t)(r - row) * ATTN_TILE_KEYS, row_keys(walk, r),
+                         row_state(walk, r), walk->v_pad);
     attend_values(walk, row, end - row);
 }
 
 /* total = total then part:  m' = max; each side is weighed by 2^(its m - m'). */
-static void join(float *total, const float *part, uint32_t v_pad)
+static void kern_attn_join(float *total, const float *part, uint32_t v_pad)
 {
     float m = total[PART_M] > part[PART_M] ? total[PART_M] : part[PART_M];
     v16 a = v16_exp2(v16_set1(total[PART_M] - m)), b = v16_exp2(v16_set1(part[PART_M] - m));
@@ -384,7 +384,7 @@ static void close_row(const struct walk *walk, uint32_t row, uint32_t split)
     if (split == row_first_split(walk, row))
         memcpy(total, part, walk->part_floats * sizeof(float));
     else
-        join(total, part, walk->v_pad);
+        kern_attn_join(total, part, walk->v_pad);
 }
 
 static void walk_split(struct walk *walk, uint32_t split)
@@ -405,7 +405,7 @@ static void walk_split(struct walk *walk, uint32_t split)
     walk->key = first_seen > begin ? first_seen / ATTN_TILE_KEYS * ATTN_TILE_KEYS : begin;
     uint32_t all_from = attn_first_key(unit->args, end_of_rows - 1), all_to = row_position(walk, 0) + 1;
     for (; walk->key < end; walk->key += ATTN_TILE_KEYS) {
-        struct range seen = {within(walk, first_seen), within(walk, end)};
+        struct range seen = {kern_attn_within(walk, first_seen), kern_attn_within(walk, end)};
         bool all = walk->key >= all_from && walk->key + ATTN_TILE_KEYS <= all_to;
 
         struct kv_tile tile = {.blocks = unit->item->blocks,
@@ -485,7 +485,7 @@ void KERN(attn_unit)(const struct attn_unit *unit)
 {
     struct walk walk = walk_of(unit);
 
-    scale_queries(&walk);
+    kern_attn_scale_queries(&walk);
     for (uint32_t split = unit->first_split; split < unit->end_split; split++)
         walk_split(&walk, split);
     for (uint32_t row = 0; row < walk.n_rows && unit->partials == NULL; row++)
@@ -503,7 +503,7 @@ void KERN(attn_merge)(const struct attn_unit *unit)
 
         for (float *part = total + walk.part_floats; part <= parts + (size_t)last * walk.part_floats;
              part += walk.part_floats)
-            join(total, part, walk.v_pad);
+            kern_attn_join(total, part, walk.v_pad);
         write_row(&walk, row, total);
     }
 }

@@ -36,7 +36,8 @@ KV_INLINED uint32_t vectors_for(uint32_t n_rows)
 }
 
 /* A line of each of n places. */
-KV_INLINED void fetch(const struct attn_direct *tile, const char *const *from, uint32_t n, size_t at)
+KV_INLINED void kern_attn_fetch(const struct attn_direct *tile, const char *const *from, uint32_t n,
+                                size_t at)
 {
     if (tile->fetches_far) {
 #pragma GCC unroll 4
@@ -87,7 +88,7 @@ KV_INLINED void scores_span(const struct attn_direct *tile, uint32_t group, stru
         for (uint32_t j = 0; j < form.n_vectors; j++)
             lanes[j] = kv_key(form.type, &span[j], i, is_high);
         if (i % again == 0)
-            fetch(tile, ahead, form.n_vectors, i * ahead_step);
+            kern_attn_fetch(tile, ahead, form.n_vectors, i * ahead_step);
         add_products(form, q, d + i, lanes, sums);
     }
 }
@@ -158,7 +159,7 @@ KV_INLINED void values_group(const struct attn_direct *tile, uint32_t group, uin
         for (uint32_t j = 0; j < form.n_vectors; j++) /* vector is even, where there are several */
             lanes[j] = kv_value(form.type, row, scales + i * n_runs, vector + j,
                                 (form.n_vectors > 1 ? j : vector) % 2 != 0);
-        fetch(tile, ahead, n_lines, i * row_bytes);
+        kern_attn_fetch(tile, ahead, n_lines, i * row_bytes);
         add_products(form, p, group * ATTN_GROUP_KEYS + i, lanes, sums);
         row += row_bytes;
     }

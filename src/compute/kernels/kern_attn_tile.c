@@ -25,7 +25,7 @@ struct attn_sums {
 };
 
 /* Vectors side by side for so many rows: as the registers allow. */
-static inline __attribute__((always_inline)) uint32_t vectors_for(uint32_t n_rows)
+static inline __attribute__((always_inline)) uint32_t kern_attn_tile_vectors_for(uint32_t n_rows)
 {
     if (TILE_TOKENS == 1)
         return 1;
@@ -47,9 +47,9 @@ struct fetch {
 };
 
 /* sums += x[row][i] * w[i] for i in [0, n). */
-static inline __attribute__((always_inline)) void multiply(const float *x, size_t x_step, const float *w,
-                                                           size_t w_step, uint32_t n, struct form form,
-                                                           const struct fetch *fetch, struct attn_sums *sums)
+static inline __attribute__((always_inline)) void
+kern_attn_tile_multiply(const float *x, size_t x_step, const float *w, size_t w_step, uint32_t n,
+                        struct form form, const struct fetch *fetch, struct attn_sums *sums)
 {
     const uint32_t n_rows = form.n_rows, n_vectors = form.n_vectors;
     const float *rows[ATTN_TILE_ROWS];
@@ -82,8 +82,9 @@ static inline __attribute__((always_inline)) void multiply(const float *x, size_
     }
 }
 
-static inline __attribute__((always_inline)) void scores_part(const struct attn_scores *tile, uint32_t group,
-                                                              struct form form, const struct fetch *fetch)
+static inline __attribute__((always_inline)) void kern_attn_tile_scores_part(const struct attn_scores *tile,
+                                                                             uint32_t group, struct form form,
+                                                                             const struct fetch *fetch)
 {
     struct attn_sums sums;
 
@@ -92,7 +93,8 @@ static inline __attribute__((always_inline)) void scores_part(const struct attn_
 #pragma GCC unroll 4
         for (uint32_t j = 0; j < form.n_vectors; j++)
             sums.at[r][j] = v16_zero();
-    multiply(tile->q, tile->q_step, tile->k + group * 16, ATTN_TILE_KEYS, tile->n_k, form, fetch, &sums);
+    kern_attn_tile_multiply(tile->q, tile->q_step, tile->k + group * 16, ATTN_TILE_KEYS, tile->n_k, form,
+                            fetch, &sums);
 #pragma GCC unroll 6
     for (uint32_t r = 0; r < form.n_rows; r++)
 #pragma GCC unroll 4
@@ -100,8 +102,10 @@ static inline __attribute__((always_inline)) void scores_part(const struct attn_
             v16_store(tile->s + r * ATTN_TILE_KEYS + (group + j) * 16, sums.at[r][j]);
 }
 
-static inline __attribute__((always_inline)) void values_part(const struct attn_values *tile, uint32_t vector,
-                                                              struct form form, const struct fetch *fetch)
+static inline __attribute__((always_inline)) void kern_attn_tile_values_part(const struct attn_values *tile,
+                                                                             uint32_t vector,
+                                                                             struct form form,
+                                                                             const struct fetch *fetch)
 {
     const float *v = tile->v + tile->from * tile->v_step + (size_t)vector * 16;
     float *o = tile->o + (size_t)vector * 16;
@@ -112,8 +116,8 @@ static inline __attribute__((always_inline)) void values_part(const struct attn_
 #pragma GCC unroll 4
         for (uint32_t j = 0; j < form.n_vectors; j++)
             sums.at[r][j] = v16_load(o + r * tile->o_step + j * 16);
-    multiply(tile->p + tile->from, ATTN_TILE_KEYS, v, tile->v_step, tile->to - tile->from, form, fetch,
-             &sums);
+    kern_attn_tile_multiply(tile->p + tile->from, ATTN_TILE_KEYS, v, tile->v_step, tile->to - tile->from,
+                            form, fetch, &sums);
 #pragma GCC unroll 6
     for (uint32_t r = 0; r < form.n_rows; r++)
 #pragma GCC unroll 4
@@ -121,27 +125,29 @@ static inline __attribute__((always_inline)) void values_part(const struct attn_
             v16_store(o + r * tile->o_step + j * 16, sums.at[r][j]);
 }
 
-static inline __attribute__((always_inline)) void scores_of(const struct attn_scores *tile, uint32_t n_rows)
+static inline __attribute__((always_inline)) void kern_attn_tile_scores_of(const struct attn_scores *tile,
+                                                                           uint32_t n_rows)
 {
-    const uint32_t most = vectors_for(n_rows);
+    const uint32_t most = kern_attn_tile_vectors_for(n_rows);
     uint32_t group = tile->from;
 
     if (tile->ahead != NULL && group + most <= tile->to) { /* all is fetched with the first groups */
         struct fetch fetch = {.step_bytes = tile->ahead->k_bytes / tile->n_k};
 
         memcpy(fetch.from, tile->ahead->k, sizeof(fetch.from));
-        scores_part(tile, group, (struct form){n_rows, most, true}, &fetch);
+        kern_attn_tile_scores_part(tile, group, (struct form){n_rows, most, true}, &fetch);
         group += most;
     }
     for (; group + most <= tile->to; group += most)
-        scores_part(tile, group, (struct form){n_rows, most, false}, NULL);
+        kern_attn_tile_scores_part(tile, group, (struct form){n_rows, most, false}, NULL);
     for (; group < tile->to; group++)
-        scores_part(tile, group, (struct form){n_rows, 1, false}, NULL);
+        kern_attn_tile_scores_part(tile, group, (struct form){n_rows, 1, false}, NULL);
 }
 
-static inline __attribute__((always_inline)) void values_of(const struct attn_values *tile, uint32_t n_rows)
+static inline __attribute__((always_inline)) void kern_attn_tile_values_of(const struct attn_values *tile,
+                                                                           uint32_t n_rows)
 {
-    const uint32_t most = vectors_for(n_rows);
+    const uint32_t most = kern_attn_tile_vectors_for(n_rows);
     const size_t step_bytes = MEM_CACHE_LINE, most_bytes = ATTN_TILE_KEYS * step_bytes;
     size_t fetched_bytes = 0, all_bytes = tile->ahead != NULL ? tile->ahead->v_bytes : 0;
     uint32_t vector = 0;
@@ -153,13 +159,13 @@ static inline __attribute__((always_inline)) void values_of(const struct attn_va
 
         for (uint32_t g = 0; g < ATTN_TILE_GROUPS; g++)
             fetch.from[g] = tile->ahead->v[g] + fetched_bytes;
-        values_part(tile, vector, (struct form){n_rows, most, true}, &fetch);
+        kern_attn_tile_values_part(tile, vector, (struct form){n_rows, most, true}, &fetch);
         fetched_bytes += most_bytes;
     }
     for (; vector + most <= tile->n_vectors; vector += most)
-        values_part(tile, vector, (struct form){n_rows, most, false}, NULL);
+        kern_attn_tile_values_part(tile, vector, (struct form){n_rows, most, false}, NULL);
     for (; vector < tile->n_vectors; vector++)
-        values_part(tile, vector, (struct form){n_rows, 1, false}, NULL);
+        kern_attn_tile_values_part(tile, vector, (struct form){n_rows, 1, false}, NULL);
 }
 
 /* One expansion per height, with the height a constant. */
@@ -170,7 +176,7 @@ void KERN(attn_scores)(const struct attn_scores *tile, uint32_t n_rows)
     switch (n_rows) {
 #define CASE(height)                                                                                         \
     case height:                                                                                             \
-        scores_of(tile, height);                                                                             \
+        kern_attn_tile_scores_of(tile, height);                                                              \
         break;
         HEIGHTS(CASE)
 #undef CASE
@@ -182,7 +188,7 @@ void KERN(attn_values)(const struct attn_values *tile, uint32_t n_rows)
     switch (n_rows) {
 #define CASE(height)                                                                                         \
     case height:                                                                                             \
-        values_of(tile, height);                                                                             \
+        kern_attn_tile_values_of(tile, height);                                                              \
         break;
         HEIGHTS(CASE)
 #undef CASE

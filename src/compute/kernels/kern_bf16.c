@@ -116,7 +116,7 @@ static inline __m512i load_pairs(const float *x, uint32_t n)
 }
 
 /* Rows become columns: of 16 x 16 words, in four rounds that swap blocks of 1, 2, 4 and 8. */
-static inline void transpose(__m512i rows[16])
+static inline void kern_bf16_transpose(__m512i rows[16])
 {
     __m512i to[16];
 
@@ -158,7 +158,7 @@ void kern_dots_pack(const struct pack *pack)
         }
         for (uint32_t t = 0; t < 16; t++)
             rows[t] = t < pack->n_tokens ? load_pairs(x + t * pack->x_stride, n) : _mm512_setzero_si512();
-        transpose(rows);
+        kern_bf16_transpose(rows);
         for (uint32_t i = 0; i < (n + 1) / 2; i++, out += pack->n_tokens)
             _mm512_mask_storeu_epi32(out, tokens, rows[i]);
     }

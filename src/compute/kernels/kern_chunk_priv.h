@@ -87,7 +87,7 @@ INLINED void chunk_open(struct quant_form form, uint32_t n_qblks, uint32_t n_pan
 }
 
 /* A field of a row, either left at its shift or moved to bit 0. */
-INLINED b64 field(b64 row, uint32_t shift, uint8_t mask, bool is_moved)
+INLINED b64 b64_field(b64 row, uint32_t shift, uint8_t mask, bool is_moved)
 {
     return is_moved ? b64_right(row, shift, mask) : b64_right(row, 0, (uint8_t)(mask << shift));
 }
@@ -99,7 +99,7 @@ INLINED b64 four_of_3(const uint8_t *at, uint32_t i, bool is_moved)
     b64 row = b64_load(at + (size_t)f * 64), more = b64_load(at + (size_t)(4 + f % 2) * 64);
 
     if (i < 8)
-        return field(row, i < 4 ? 0 : 3, 7, is_moved);
+        return b64_field(row, i < 4 ? 0 : 3, 7, is_moved);
     if (i < 12)
         return b64_right(more, 3 * (f / 2), 0x07);
     row = b64_join(row, 0xc0, b64_right(more, 1 + f / 2, 0x20));
@@ -140,7 +140,7 @@ INLINED b64 chunk_four(struct quant_form form, const struct chunk *chunk, uint32
         return b64_load(at + ((size_t)qblk * FOURS + four) * 64);
     at += (size_t)(qblk / 2) * 2 * form.bits * 64;
     if (form.bits == 2)
-        return field(b64_load(at + (size_t)(i % 4) * 64), i / 4 * 2, 3, is_narrow(form));
+        return b64_field(b64_load(at + (size_t)(i % 4) * 64), i / 4 * 2, 3, is_narrow(form));
     if (form.bits == 3)
         return four_of_3(at, i, is_narrow(form));
     if (form.bits == 5)
@@ -149,7 +149,7 @@ INLINED b64 chunk_four(struct quant_form form, const struct chunk *chunk, uint32
         return four_of_6(at, i, is_narrow(form));
     if (form.is_table)
         return b64_lookup(b64_right(b64_load(at + (size_t)four * 64), 4 * parity, 15), chunk->lookup);
-    return field(b64_load(at + (size_t)four * 64), 4 * parity, 15, is_narrow(form));
+    return b64_field(b64_load(at + (size_t)four * 64), 4 * parity, 15, is_narrow(form));
 }
 
 /* Place of a sub; parity and sub are constants after inlining. */

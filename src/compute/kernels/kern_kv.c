@@ -299,7 +299,7 @@ static v16 to_whole(v16 x)
     return v16_add(x, v16_set1(0x1.8p23f));
 }
 
-static v16 clamp(v16 x, float most)
+static v16 kern_kv_clamp(v16 x, float most)
 {
     v16 low = v16_max(x, v16_set1(-most)), minus = v16_sub(v16_zero(), low);
 
@@ -316,8 +316,8 @@ static void store_q8_0(const float *x, uint32_t dim, const struct place *place)
         v16 low = v16_load(numbers), high = v16_load(numbers + 16);
         float top = v16_top(v16_max(v16_abs(low), v16_abs(high)));
         v16 by = v16_set1(scale_to_f16(top / 127.0f, place->scales + run * place->scale_step));
-        v16_store_low8(quants, to_whole(clamp(v16_mul(low, by), 127.0f)));
-        v16_store_low8(quants + 16, to_whole(clamp(v16_mul(high, by), 127.0f)));
+        v16_store_low8(quants, to_whole(kern_kv_clamp(v16_mul(low, by), 127.0f)));
+        v16_store_low8(quants + 16, to_whole(kern_kv_clamp(v16_mul(high, by), 127.0f)));
         for (uint32_t i = 0; i < KV_RUN; i++)
             place->base[place->at + (run * KV_RUN + i) * place->step] = (char)quants[i];
     }
@@ -336,8 +336,8 @@ static void store_q4_0(const float *x, uint32_t dim, const struct place *place)
             v16_max(v16_sub(v16_zero(), v16_load(numbers)), v16_sub(v16_zero(), v16_load(numbers + 16)));
         top = v16_top(most) > v16_top(least) ? v16_top(most) : -v16_top(least);
         v16 by = v16_set1(scale_to_f16(top / -8.0f, place->scales + run * place->scale_step));
-        v16_store_low8(low, to_whole(clamp(v16_mul(v16_load(numbers), by), 8.0f)));
-        v16_store_low8(high, to_whole(clamp(v16_mul(v16_load(numbers + 16), by), 8.0f)));
+        v16_store_low8(low, to_whole(kern_kv_clamp(v16_mul(v16_load(numbers), by), 8.0f)));
+        v16_store_low8(high, to_whole(kern_kv_clamp(v16_mul(v16_load(numbers + 16), by), 8.0f)));
         for (uint32_t i = 0; i < 16; i++) {
             uint32_t a = (uint32_t)(low[i] > 7 ? 7 : low[i]) + 8,
                      b = (uint32_t)(high[i] > 7 ? 7 : high[i]) + 8;

@@ -79,7 +79,7 @@ void Q8(tile_q8)(const struct tile_q8 *tile)
 enum { PEAK_AGAIN = 8 }; /* dots of each chain in a round of the peak */
 
 /* Sixteen quants, and as floats. */
-static inline v16 quantize(const float *x, float by, int8_t quants[16])
+static inline v16 kern_q8_quantize(const float *x, float by, int8_t quants[16])
 {
     v16 shifted = act_quantize(x, by);
 
@@ -87,7 +87,7 @@ static inline v16 quantize(const float *x, float by, int8_t quants[16])
     return v16_sub(shifted, v16_set1(ACT_MAGIC));
 }
 
-static inline float float_of(uint32_t bits)
+static inline float kern_q8_float_of(uint32_t bits)
 {
     float value;
 
@@ -104,7 +104,7 @@ INLINED void pack_sub(struct quant_form form, uint32_t magic_bits, float sum, ui
     /* NaN and infinity reach every output by way of magic; the cast must not see them. */
     magic_bits = is_number ? magic_bits - (shift << 23) : ACT_NAN_BITS;
     *start_out = (int32_t)magic_bits - (is_number ? ((int32_t)form.zero << shift) * (int32_t)sum : 0);
-    *magic_out = float_of(magic_bits);
+    *magic_out = kern_q8_float_of(magic_bits);
 }
 
 INLINED void pack_qblk(const struct pack *pack, struct quant_form form, const float *x,
@@ -115,7 +115,8 @@ INLINED void pack_qblk(const struct pack *pack, struct quant_form form, const fl
     int32_t *start = (int32_t *)(out + (size_t)FOURS * n_tokens * quant_bytes);
     float *magic = (float *)(start + form.n_subs * n_tokens), *base = magic + form.n_subs * n_tokens;
     int8_t quants[QBLK_WEIGHTS];
-    v16 low = quantize(x, scales->by[i], quants), high = quantize(x + 16, scales->by[i], quants + 16);
+    v16 low = kern_q8_quantize(x, scales->by[i], quants),
+        high = kern_q8_quantize(x + 16, scales->by[i], quants + 16);
     float sums[2] = {form.n_subs == 1 ? v16_sum(v16_add(low, high)) : v16_sum(low), 0};
 
     if (form.n_subs == 2)

@@ -76,8 +76,8 @@ static inline struct fetch fetch_at(const struct tile *tile, const char *own, si
 }
 
 /* One group of panels; the shape is a constant wherever this is expanded. */
-static inline __attribute__((always_inline)) void tile_group(const struct tile *tile, struct shape shape,
-                                                             uint32_t panel)
+static inline __attribute__((always_inline)) void kern_tile_group(const struct tile *tile, struct shape shape,
+                                                                  uint32_t panel)
 {
     const size_t element_bytes = shape.source == FROM_F32 ? 4 : 2;
     float *y = tile->y + (size_t)panel * PANEL_ROWS;
@@ -116,11 +116,11 @@ static inline __attribute__((always_inline)) void tile_panels_all(const struct t
     uint32_t p = 0;
 
     for (; p + most <= tile->n_panels; p += most)
-        tile_group(tile, (struct shape){source, most, n_tokens}, p);
+        kern_tile_group(tile, (struct shape){source, most, n_tokens}, p);
     for (; most > 2 && p + 2 <= tile->n_panels; p += 2)
-        tile_group(tile, (struct shape){source, 2, n_tokens}, p);
+        kern_tile_group(tile, (struct shape){source, 2, n_tokens}, p);
     for (; p < tile->n_panels; p++)
-        tile_group(tile, (struct shape){source, 1, n_tokens}, p);
+        kern_tile_group(tile, (struct shape){source, 1, n_tokens}, p);
 }
 
 static inline __attribute__((always_inline)) void tile_by_height(const struct tile *tile, enum source source)

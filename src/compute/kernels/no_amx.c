@@ -9,12 +9,12 @@ bool kern_has_amx_bf16(void)
     return false;
 }
 
-static bool never(void)
+static bool no_amx_never(void)
 {
     return false;
 }
 
-const struct kern_dots kern_tiles_amx = {.is_usable = never};
+const struct kern_dots kern_tiles_amx = {.is_usable = no_amx_never};
 
 kern_peak kern_tiles_peak(void)
 {

@@ -13,7 +13,7 @@
 extern const struct kern_vec kern_vec_scalar, kern_vec_neon;
 extern const struct kern_q8 kern_q8_scalar, kern_q8_sdot, kern_q8_usdot;
 
-static bool always(void)
+static bool tables_arm_always(void)
 {
     return true;
 }
@@ -34,14 +34,14 @@ const struct kern_table kern_tables[] = {
         .family = "scalar",
         .vec = &kern_vec_scalar,
         .q8 = &kern_q8_scalar,
-        .is_usable = always,
+        .is_usable = tables_arm_always,
     },
     {
         .name = "neon",
         .family = "neon",
         .vec = &kern_vec_neon,
         .q8 = &kern_q8_scalar,
-        .is_usable = always,
+        .is_usable = tables_arm_always,
     },
     {
         .name = "neon-dot",

@@ -5,7 +5,7 @@
 extern const struct kern_vec kern_vec_scalar;
 extern const struct kern_q8 kern_q8_scalar;
 
-static bool always(void)
+static bool tables_other_always(void)
 {
     return true;
 }
@@ -15,6 +15,6 @@ const struct kern_table kern_tables[] = {
      .family = "scalar",
      .vec = &kern_vec_scalar,
      .q8 = &kern_q8_scalar,
-     .is_usable = always},
+     .is_usable = tables_other_always},
 };
 const uint32_t kern_n_tables = sizeof(kern_tables) / sizeof(kern_tables[0]);

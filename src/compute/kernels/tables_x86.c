@@ -73,7 +73,7 @@ uint16_t kern_trial_number(struct rng *rng, uint32_t exponent)
 }
 
 /* One tile of one token by the instruction and by FMAs.  The smaller the exponent, the more is flushed. */
-static bool trial_agrees(struct rng *rng, uint32_t exponent)
+static bool tables_x86_trial_agrees(struct rng *rng, uint32_t exponent)
 {
     uint16_t w[TRIAL_PAIRS][PANEL_ROWS][2], x[TRIAL_PAIRS][2];
     uint16_t w_swapped[TRIAL_PAIRS][2][PANEL_ROWS];
@@ -118,7 +118,7 @@ static void try_dots(void)
     rng_init(&rng, 1);
     dots_are_usable = true;
     for (int i = 0; i < TRIALS && dots_are_usable; i++)
-        dots_are_usable = trial_agrees(&rng, i % 2 ? 127 : 64);
+        dots_are_usable = tables_x86_trial_agrees(&rng, i % 2 ? 127 : 64);
 }
 
 static bool has_dots(void)

@@ -36,7 +36,7 @@ struct reading {
     char text[400];    /* complaints, joined by "; " */
 };
 
-void complain(struct reading *r, int code, const char *format, ...)
+void arch_complain(struct reading *r, int code, const char *format, ...)
 {
     va_list args;
     int wrote;
@@ -91,13 +91,13 @@ void read_number(struct reading *r, const char *suffix, enum need need, const do
     }
     if (rc == E_NOT_FOUND) {
         if (need == REQUIRED)
-            complain(r, E_FORMAT, "key %s is missing", key);
+            arch_complain(r, E_FORMAT, "key %s is missing", key);
         return;
     }
     if (rc < 0)
-        complain(r, rc, "%s", why.text);
+        arch_complain(r, rc, "%s", why.text);
     else if (!(value >= bounds[0] && value <= bounds[1]))
-        complain(r, E_FORMAT, "key %s is %g, outside %g..%g", key, value, bounds[0], bounds[1]);
+        arch_complain(r, E_FORMAT, "key %s is %g, outside %g..%g", key, value, bounds[0], bounds[1]);
     else
         *out = value;
 }
@@ -111,13 +111,13 @@ void read_count(struct reading *r, const char *suffix, enum need need, uint32_t 
 
     if (rc == E_NOT_FOUND) {
         if (need == REQUIRED)
-            complain(r, E_FORMAT, "key %s is missing", key);
+            arch_complain(r, E_FORMAT, "key %s is missing", key);
         return;
     }
     if (rc < 0)
-        complain(r, rc, "%s", why.text);
+        arch_complain(r, rc, "%s", why.text);
     else if (value < 1 || value > max)
-        complain(r, E_FORMAT, "key %s is %llu, outside 1..%u", key, (unsigned long long)value, max);
+        arch_complain(r, E_FORMAT, "key %s is %llu, outside 1..%u", key, (unsigned long long)value, max);
     else
         *out = (uint32_t)value;
 }
@@ -129,7 +129,7 @@ void read_whole(struct reading *r, const char *suffix, uint32_t max, uint32_t *o
 
     read_number(r, suffix, OPTIONAL, bounds, &value);
     if (value != floor(value))
-        complain(r, E_FORMAT, "key %s.%s is %g, not a whole number", r->arch->name, suffix, value);
+        arch_complain(r, E_FORMAT, "key %s.%s is %g, not a whole number", r->arch->name, suffix, value);
     else
         *out = (uint32_t)value;
 }
@@ -144,12 +144,12 @@ void read_flag(struct reading *r, const char *suffix, bool *out)
     if (rc == 0)
         *out = value;
     else if (rc != E_NOT_FOUND)
-        complain(r, rc, "%s", why.text);
+        arch_complain(r, rc, "%s", why.text);
 }
 
 /* ---- unsupported keys ---- */
 
-static bool heeds(const struct arch *arch, const char *suffix)
+static bool arch_heeds(const struct arch *arch, const char *suffix)
 {
     for (size_t i = 0; arch->keys && arch->keys[i]; i++)
         if (strcmp(arch->keys[i], suffix) == 0)
@@ -181,7 +181,7 @@ static void refuse_unimplemented(struct reading *r)
     bool flag;
 
     for (size_t i = 0; i < ARRAY_LEN(KEYS); i++) {
-        if (heeds(r->arch, KEYS[i].suffix))
+        if (arch_heeds(r->arch, KEYS[i].suffix))
             continue;
         full_key(r, KEYS[i].suffix, key);
         if (gguf_get_f64(r->gguf, key, NULL, &number) < 0) {
@@ -190,12 +190,12 @@ static void refuse_unimplemented(struct reading *r)
             number = (double)whole;
         }
         if (number != KEYS[i].harmless)
-            complain(r, E_UNSUPPORTED, "key %s is %g: %s is not supported", key, number, KEYS[i].what);
+            arch_complain(r, E_UNSUPPORTED, "key %s is %g: %s is not supported", key, number, KEYS[i].what);
     }
     if (gguf_get_bool(r->gguf, full_key(r, "attention.causal", key), NULL, &flag) == 0 && !flag)
-        complain(r, E_UNSUPPORTED, "key %s is false: only causal attention is supported", key);
+        arch_complain(r, E_UNSUPPORTED, "key %s is false: only causal attention is supported", key);
     if (gguf_get_bool(r->gguf, full_key(r, "use_parallel_residual", key), NULL, &flag) == 0 && flag)
-        complain(r, E_UNSUPPORTED, "key %s is true: parallel residuals are not supported", key);
+        arch_complain(r, E_UNSUPPORTED, "key %s is true: parallel residuals are not supported", key);
 }
 
 /* ---- shapes ---- */
@@ -209,16 +209,16 @@ static void read_head_dim(struct reading *r, struct model_config *config)
     if (r->code != 0)
         return;
     if (key_length == 0 && config->hidden % config->n_heads != 0) {
-        complain(r, E_FORMAT, "%s.embedding_length %u is not a multiple of head_count %u", r->arch->name,
-                 config->hidden, config->n_heads);
+        arch_complain(r, E_FORMAT, "%s.embedding_length %u is not a multiple of head_count %u", r->arch->name,
+                      config->hidden, config->n_heads);
         return;
     }
     config->head_dim = key_length ? key_length : config->hidden / config->n_heads;
     if (value_length != 0 && value_length != config->head_dim)
-        complain(r, E_UNSUPPORTED, "keys of %u and values of %u: only equal lengths are supported",
-                 config->head_dim, value_length);
+        arch_complain(r, E_UNSUPPORTED, "keys of %u and values of %u: only equal lengths are supported",
+                      config->head_dim, value_length);
     if (config->head_dim > 1024)
-        complain(r, E_UNSUPPORTED, "heads of %u: at most 1024 are supported", config->head_dim);
+        arch_complain(r, E_UNSUPPORTED, "heads of %u: at most 1024 are supported", config->head_dim);
 }
 
 /* A file counts the layers that draft tokens among its blocks. They stand behind the last, and are left out.
@@ -226,12 +226,12 @@ static void read_head_dim(struct reading *r, struct model_config *config)
 static void read_layers(struct reading *r, struct model_config *config)
 {
     read_count(r, "block_count", REQUIRED, 4096, &config->n_layers);
-    if (r->code != 0 || !heeds(r->arch, "nextn_predict_layers"))
+    if (r->code != 0 || !arch_heeds(r->arch, "nextn_predict_layers"))
         return;
     read_whole(r, "nextn_predict_layers", 4096, &config->n_nextn_layers);
     if (config->n_nextn_layers >= config->n_layers)
-        complain(r, E_FORMAT, "key %s.nextn_predict_layers is %u of %u layers", r->arch->name,
-                 config->n_nextn_layers, config->n_layers);
+        arch_complain(r, E_FORMAT, "key %s.nextn_predict_layers is %u of %u layers", r->arch->name,
+                      config->n_nextn_layers, config->n_layers);
     else
         config->n_layers -= config->n_nextn_layers;
 }
@@ -256,9 +256,9 @@ static void read_shapes(struct reading *r, struct model_config *config)
     if (r->code != 0)
         return;
     if (config->n_heads % config->n_kv_heads != 0)
-        complain(r, E_FORMAT, "%s.attention.head_count %u is not a multiple of head_count_kv %u",
-                 r->arch->name, config->n_heads, config->n_kv_heads);
-    if (heeds(r->arch, "attention.kv_lora_rank"))
+        arch_complain(r, E_FORMAT, "%s.attention.head_count %u is not a multiple of head_count_kv %u",
+                      r->arch->name, config->n_heads, config->n_kv_heads);
+    if (arch_heeds(r->arch, "attention.kv_lora_rank"))
         latent_read_heads(r, config);
     else
         read_head_dim(r, config);
@@ -277,21 +277,22 @@ static void read_vocab(struct reading *r, struct model_config *config)
         return;
     }
     if (embedding == NULL) {
-        complain(r, E_FORMAT, "tensor token_embd.weight is missing");
+        arch_complain(r, E_FORMAT, "tensor token_embd.weight is missing");
         return;
     }
     if (embedding->n_dims != 2 || embedding->dims[1] < 1 || embedding->dims[1] > (1u << 24)) {
-        complain(r, E_FORMAT, "tensor token_embd.weight has an absurd shape");
+        arch_complain(r, E_FORMAT, "tensor token_embd.weight has an absurd shape");
         return;
     }
     config->vocab = (uint32_t)embedding->dims[1];
     read_count(r, "vocab_size", OPTIONAL, 1u << 24, &stated);
     if (stated != 0 && stated != config->vocab)
-        complain(r, E_FORMAT, "key %s.vocab_size is %u but token_embd.weight has %u rows", r->arch->name,
-                 stated, config->vocab);
+        arch_complain(r, E_FORMAT, "key %s.vocab_size is %u but token_embd.weight has %u rows", r->arch->name,
+                      stated, config->vocab);
     if (gguf_array_len(r->gguf, "tokenizer.ggml.tokens", &kind, &n_tokens) == 0 && n_tokens > config->vocab)
-        complain(r, E_FORMAT, "key tokenizer.ggml.tokens has %llu entries but token_embd.weight has %u rows",
-                 (unsigned long long)n_tokens, config->vocab);
+        arch_complain(r, E_FORMAT,
+                      "key tokenizer.ggml.tokens has %llu entries but token_embd.weight has %u rows",
+                      (unsigned long long)n_tokens, config->vocab);
 }
 
 /* ---- RoPE ---- */
@@ -306,7 +307,7 @@ static void read_scaling_type(struct reading *r, struct rope_params *rope)
     if (rc == E_NOT_FOUND) /* files older than the key scale linearly by their factor */
         rope->scaling = rope->factor != 1 ? ROPE_SCALE_LINEAR : ROPE_SCALE_NONE;
     else if (rc < 0)
-        complain(r, rc, "%s", why.text);
+        arch_complain(r, rc, "%s", why.text);
     else if (bytes_is(type, "none"))
         rope->scaling = ROPE_SCALE_NONE;
     else if (bytes_is(type, "linear"))
@@ -316,8 +317,8 @@ static void read_scaling_type(struct reading *r, struct rope_params *rope)
     else if (bytes_is(type, "longrope"))
         rope->scaling = ROPE_SCALE_LONGROPE;
     else
-        complain(r, E_UNSUPPORTED, "key %s is \"%.*s\"; supported are none, linear, yarn and longrope", key,
-                 (int)(type.len_bytes < 32 ? type.len_bytes : 32), (const char *)type.data);
+        arch_complain(r, E_UNSUPPORTED, "key %s is \"%.*s\"; supported are none, linear, yarn and longrope",
+                      key, (int)(type.len_bytes < 32 ? type.len_bytes : 32), (const char *)type.data);
 }
 
 static void read_rope(struct reading *r, struct model_config *config, struct rope_params *rope)
@@ -342,8 +343,8 @@ static void read_rope(struct reading *r, struct model_config *config, struct rop
     config->rope_dims = config->latent ? config->rope_dims : config->head_dim;
     read_count(r, "rope.dimension_count", OPTIONAL, 1024, &config->rope_dims);
     if (config->rope_dims % 2 != 0 || config->rope_dims > config->head_dim)
-        complain(r, E_FORMAT, "key %s.rope.dimension_count is %u; it must be even and at most %u",
-                 r->arch->name, config->rope_dims, config->head_dim);
+        arch_complain(r, E_FORMAT, "key %s.rope.dimension_count is %u; it must be even and at most %u",
+                      r->arch->name, config->rope_dims, config->head_dim);
     read_number(r, "rope.freq_base", OPTIONAL, BASE, &rope->freq_base);
     config->rope_freq_base = (float)rope->freq_base;
     read_number(r, "rope.scale_linear", OPTIONAL, FACTOR, &rope->factor);
@@ -380,13 +381,13 @@ static void mark_local_layers(struct reading *r, struct model *model)
             if (gguf_array_i64(r->gguf, key, i, &flag) == 0)
                 model->layers[i].is_local = flag != 0;
             else if (i == 0 || i == n_flags) { /* one complaint is enough */
-                complain(r, E_FORMAT, "key %s is no list of %u flags", key, n_layers);
+                arch_complain(r, E_FORMAT, "key %s is no list of %u flags", key, n_layers);
                 return;
             }
         return;
     }
     if (gguf_get_u64(r->gguf, key, NULL, &period) == E_FORMAT)
-        complain(r, E_FORMAT, "key %s is neither a number nor a list of flags", key);
+        arch_complain(r, E_FORMAT, "key %s is neither a number nor a list of flags", key);
     for (uint32_t i = 0; i < n_layers; i++)
         model->layers[i].is_local = period == 0 || i % period < period - 1;
 }
@@ -400,11 +401,11 @@ static void read_windows(struct reading *r, struct model *model)
     int rc = gguf_get_u64(r->gguf, full_key(r, "attention.sliding_window", key), NULL, &window);
 
     if (rc == E_FORMAT)
-        complain(r, E_UNSUPPORTED, "key %s is not one number: such windows are not supported", key);
+        arch_complain(r, E_UNSUPPORTED, "key %s is not one number: such windows are not supported", key);
     else if (rc == 0 && window > 0 && window < context_length && !r->arch->has_windows)
-        complain(r, E_UNSUPPORTED,
-                 "key %s is %llu, less than the context of %u: sliding windows are not supported in %s", key,
-                 (unsigned long long)window, context_length, r->arch->name);
+        arch_complain(r, E_UNSUPPORTED,
+                      "key %s is %llu, less than the context of %u: sliding windows are not supported in %s",
+                      key, (unsigned long long)window, context_length, r->arch->name);
     if ((rc < 0 && rc != E_NOT_FOUND) || window == 0 || !r->arch->has_windows)
         return;
     mark_local_layers(r, model);
@@ -470,13 +471,13 @@ static void set_layers(struct reading *r, struct model *model)
     uint64_t n_tensors = gguf_tensor_count(r->gguf);
 
     if (n_tensors > 0 && model->config.n_layers > n_tensors / 4) {
-        complain(r, E_FORMAT, "%u layers are more than the file's %llu tensors can make",
-                 model->config.n_layers, (unsigned long long)n_tensors);
+        arch_complain(r, E_FORMAT, "%u layers are more than the file's %llu tensors can make",
+                      model->config.n_layers, (unsigned long long)n_tensors);
         return;
     }
     model->layers = calloc(model->config.n_layers, sizeof(*model->layers));
     if (model->layers == NULL) {
-        complain(r, E_NOMEM, "no memory for %u layers", model->config.n_layers);
+        arch_complain(r, E_NOMEM, "no memory for %u layers", model->config.n_layers);
         return;
     }
     for (uint32_t i = 0; i < model->config.n_layers; i++) {

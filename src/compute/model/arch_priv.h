@@ -239,7 +239,8 @@ void use_local_rope(struct model *model, double freq_base);
 /* Like read_count for an optional count that may be 0. */
 void read_whole(struct reading *r, const char *suffix, uint32_t max, uint32_t *out);
 void read_flag(struct reading *r, const char *suffix, bool *out); /* optional */
-__attribute__((format(printf, 3, 4))) void complain(struct reading *r, int code, const char *format, ...);
+__attribute__((format(printf, 3, 4))) void arch_complain(struct reading *r, int code, const char *format,
+                                                         ...);
 bool has_complaints(const struct reading *r);
 const char *arch_name(const struct reading *r);
 bool has_tensor(const struct reading *r, const char *name);

@@ -43,7 +43,7 @@ static void rows_on_rank(void *arg, unsigned rank, unsigned n_ranks)
 
 struct team *forward_team(const struct forward *f, uint64_t work_bytes)
 {
-    return work_bytes < f->state->share_from_bytes ? f->state->solo : f->pass->team;
+    return work_bytes < f->state->team_from_bytes ? f->state->solo : f->pass->team;
 }
 
 void forward_rows(const struct forward *f, row_job job)
@@ -195,7 +195,7 @@ static void place_items(struct forward *f)
 }
 
 /* Looks up the token of each row and the sines of its position. */
-static void embed(const struct forward *f, uint32_t from, uint32_t to)
+static void forward_embed(const struct forward *f, uint32_t from, uint32_t to)
 {
     const struct model *model = f->model;
     struct model_state *state = f->state;
@@ -331,7 +331,7 @@ int model_forward(const struct model *model, struct model_state *state, const st
     place_items(&f);
     if (f.n_rows == 0)
         return 0;
-    forward_rows(&f, embed);
+    forward_rows(&f, forward_embed);
     for (uint32_t layer = 0; layer < model->config.n_layers; layer++) {
         if (pass->is_given_up && atomic_load_explicit(pass->is_given_up, memory_order_relaxed)) {
             state->n_items = 0;

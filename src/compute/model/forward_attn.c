@@ -89,7 +89,7 @@ static void bias_norm_rotate(const struct forward *f, uint32_t from, uint32_t to
     }
 }
 
-static void store(const struct forward *f, uint32_t from, uint32_t to)
+static void forward_attn_store(const struct forward *f, uint32_t from, uint32_t to)
 {
     const struct model *model = f->model;
     struct qkv_shape shape = qkv_shape(&model->config);
@@ -121,7 +121,7 @@ static void store(const struct forward *f, uint32_t from, uint32_t to)
 }
 
 /* Scales queries by their position, for models that do. */
-static void scale_queries(const struct forward *f, uint32_t from, uint32_t to)
+static void forward_attn_scale_queries(const struct forward *f, uint32_t from, uint32_t to)
 {
     const struct model *model = f->model;
     const struct rope *rope = &model->ropes[ROPE_GLOBAL];
@@ -141,12 +141,12 @@ static void scale_queries(const struct forward *f, uint32_t from, uint32_t to)
 static void prepare_and_store(const struct forward *f, uint32_t from, uint32_t to)
 {
     bias_norm_rotate(f, from, to);
-    scale_queries(f, from, to);
-    store(f, from, to);
+    forward_attn_scale_queries(f, from, to);
+    forward_attn_store(f, from, to);
 }
 
 /* Bytes of the keys and values that all queries of the step read. */
-static uint64_t attend_bytes(const struct forward *f, size_t q_floats)
+static uint64_t forward_attn_attend_bytes(const struct forward *f, size_t q_floats)
 {
     const struct kv_layout *layout = &f->model->layout;
     uint64_t n_keys = 0;
@@ -162,11 +162,11 @@ static uint64_t attend_bytes(const struct forward *f, size_t q_floats)
     return n_keys * q_floats * 2 * kv_layout_row_bytes(layout->type, layout->k_dim) / layout->k_dim;
 }
 
-static void attend(const struct forward *f)
+static void forward_attn_attend(const struct forward *f)
 {
     const struct model *model = f->model;
     struct qkv_shape shape = qkv_shape(&model->config);
-    struct team *team = forward_team(f, attend_bytes(f, shape.q));
+    struct team *team = forward_team(f, forward_attn_attend_bytes(f, shape.q));
     const struct weight *next = f->n_rows == 1 ? forward_first(f, f->layer, GROUP_OUT) : NULL;
 
     attention(team, &(struct attn_args){.table = model->table,
@@ -211,7 +211,7 @@ static void forward_attn(struct forward *f, uint32_t layer)
     const float *input = /* x, if the model norms only outputs */
         forward_norm(f, vectors[SLOT_ATTN_NORM_2] ? SLOT_ATTN_NORM_2 : SLOT_ATTN_NORM);
 
-    if (attend_bytes(f, shape.q) < FEW_KEYS_BYTES)
+    if (forward_attn_attend_bytes(f, shape.q) < FEW_KEYS_BYTES)
         f->next = forward_first(f, f->layer, GROUP_OUT);
     forward_matmul(f, &f->layer->groups[GROUP_QKV], input, f->model->config.hidden, state->qkv);
     f->kv_layer = (uint8_t *)pass->kv_arena + kv_layout_offset(&f->model->layout, pass->n_blocks, layer, 0);
@@ -222,7 +222,7 @@ static void forward_attn(struct forward *f, uint32_t layer)
         forward_narrow(f, state->qkv, shape.q, shape.stride);
     if (f->n_rows == 0)
         return;
-    attend(f);
+    forward_attn_attend(f);
     f->next = forward_first(f, f->layer, f->layer->ffn->first);
     forward_matmul(f, &f->layer->groups[GROUP_OUT], state->attended, shape.q,
                    state->branch ? state->branch : state->normed);

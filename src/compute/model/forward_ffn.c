@@ -11,14 +11,14 @@
 #include "compute/model/model_priv.h"
 #include "compute/tensor/gated.h"
 
-static gated_act activation(const struct model *model)
+static gated_act forward_ffn_activation(const struct model *model)
 {
     return model->arch->activation == ACT_GELU ? geglu : swiglu;
 }
 
 static void gate_rows(const struct forward *f, uint32_t from, uint32_t to)
 {
-    gated_act act = activation(f->model);
+    gated_act act = forward_ffn_activation(f->model);
     size_t ffn = f->model->config.ffn;
 
     for (size_t row = from; row < to; row++) {
@@ -36,7 +36,7 @@ static void gate_at_once(const struct forward *f, const float *input)
     matmul_gated(forward_team(f, (uint64_t)gate_up->len_bytes * f->n_rows),
                  &(struct gated_args){.gate_up = gate_up,
                                       .down = &f->layer->groups[GROUP_DOWN].parts[0],
-                                      .act = activation(f->model),
+                                      .act = forward_ffn_activation(f->model),
                                       .x = input,
                                       .x_stride = c->hidden,
                                       .n = f->n_rows,
@@ -77,7 +77,7 @@ bool ffn_is_gated(const struct layer *layer)
 }
 
 /* Only one of the two ways runs at a time, so both use the same memory. */
-static void lay_out(const struct model *model, struct model_state *state, struct carving *carving)
+static void forward_ffn_lay_out(const struct model *model, struct model_state *state, struct carving *carving)
 {
     uint32_t rows = state->max_tokens < FFN_FEW_TOKENS ? state->max_tokens : FFN_FEW_TOKENS;
     size_t most_bytes = 0, len_bytes;
@@ -106,7 +106,7 @@ const struct half ffn_dense = {
     .first = GROUP_GATE_UP,
     .needs = SLOT_BIT(GATE) | SLOT_BIT(UP) | SLOT_BIT(DOWN),
     .forward = forward_ffn,
-    .lay_out = lay_out,
+    .lay_out = forward_ffn_lay_out,
 };
 
 const struct half ffn_dense_fused = {
@@ -114,5 +114,5 @@ const struct half ffn_dense_fused = {
     .first = GROUP_GATE_UP,
     .needs = SLOT_BIT(GATE_UP) | SLOT_BIT(DOWN),
     .forward = forward_ffn,
-    .lay_out = lay_out,
+    .lay_out = forward_ffn_lay_out,
 };

@@ -35,7 +35,7 @@ static uint32_t low_width(const struct model_config *c)
 
 /* ---- before attention ---- */
 
-static void store(const struct forward *f, uint32_t from, uint32_t to)
+static void forward_mla_store(const struct forward *f, uint32_t from, uint32_t to)
 {
     const struct model *model = f->model;
     const struct model_config *c = &model->config;
@@ -82,7 +82,7 @@ static void norm_and_store(const struct forward *f, uint32_t from, uint32_t to)
                     c->rope_dims, f->state->cos[ROPE_GLOBAL] + row * pairs,
                     f->state->sin[ROPE_GLOBAL] + row * pairs);
     }
-    store(f, from, to);
+    forward_mla_store(f, from, to);
 }
 
 /* Address of the queries before they are mapped into the latent space. */
@@ -169,7 +169,7 @@ static void out_of_latent(const struct forward *f)
 /* ---- the half ---- */
 
 /* Work of all queries of the step, expressed as bytes read. */
-static uint64_t attend_bytes(const struct forward *f)
+static uint64_t forward_mla_attend_bytes(const struct forward *f)
 {
     const struct model_config *c = &f->model->config;
     uint64_t n_keys = 0;
@@ -182,12 +182,12 @@ static uint64_t attend_bytes(const struct forward *f)
     return n_keys * c->n_heads * key_width(c) * 2;
 }
 
-static void attend(const struct forward *f)
+static void forward_mla_attend(const struct forward *f)
 {
     const struct model *model = f->model;
     const struct model_config *c = &model->config;
 
-    attention(forward_team(f, attend_bytes(f)),
+    attention(forward_team(f, forward_mla_attend_bytes(f)),
               &(struct attn_args){.table = model->table,
                                   .q = f->state->latent.q,
                                   .q_stride = (size_t)c->n_heads * key_width(c),
@@ -225,7 +225,7 @@ static void forward_latent(struct forward *f, uint32_t layer)
         forward_matmul(f, &f->layer->groups[GROUP_Q_B], state->latent.low, low_width(c), state->qkv);
     forward_rows(f, turn_queries);
     into_latent(f);
-    attend(f);
+    forward_mla_attend(f);
     out_of_latent(f);
     f->next = forward_first(f, f->layer, f->layer->ffn->first);
     forward_matmul(f, &f->layer->groups[GROUP_OUT], state->latent.values, (size_t)c->n_heads * c->value_dim,
@@ -233,7 +233,7 @@ static void forward_latent(struct forward *f, uint32_t layer)
     forward_finish(f, NULL);
 }
 
-static void lay_out(const struct model *model, struct model_state *state, struct carving *carving)
+static void forward_mla_lay_out(const struct model *model, struct model_state *state, struct carving *carving)
 {
     const struct model_config *c = &model->config;
     struct latent_state *latent = &state->latent;
@@ -257,8 +257,8 @@ static void lay_out(const struct model *model, struct model_state *state, struct
     {                                                                                                        \
         .name = text,                                                                                        \
         .needs = (queries) | (from_latent) | SLOT_BIT(KV_A) | SLOT_BIT(KV_A_NORM) | SLOT_BIT(OUT_VALUES),    \
-        .may = SLOT_BIT(KV_B), .first = GROUP_QKV, .forward = forward_latent, .lay_out = lay_out,            \
-        .pack = latent_pack, .layer_fini = latent_layer_fini                                                 \
+        .may = SLOT_BIT(KV_B), .first = GROUP_QKV, .forward = forward_latent,                                \
+        .lay_out = forward_mla_lay_out, .pack = latent_pack, .layer_fini = latent_layer_fini                 \
     }
 
 const struct half attn_latent = HALF("latent", QUERIES, JOINED);

@@ -293,7 +293,7 @@ static void forward_moe(struct forward *f, uint32_t layer)
     forward_finish(f, f->layer->vectors[SLOT_POST_FFN_NORM]);
 }
 
-static void lay_out(const struct model *model, struct model_state *state, struct carving *carving)
+static void forward_moe_lay_out(const struct model *model, struct model_state *state, struct carving *carving)
 {
     const struct model_config *c = &model->config;
     struct moe_state *moe = &state->moe;
@@ -323,7 +323,7 @@ const struct half ffn_moe = {
     .needs = EXPERTS,
     .may = SLOT_BIT(CHOICE_BIAS),
     .forward = forward_moe,
-    .lay_out = lay_out,
+    .lay_out = forward_moe_lay_out,
     .pack = moe_pack,
     .layer_fini = moe_layer_fini,
 };
@@ -333,7 +333,7 @@ const struct half ffn_moe_shared = {
     .needs = EXPERTS | SHARED,
     .may = SLOT_BIT(CHOICE_BIAS),
     .forward = forward_moe,
-    .lay_out = lay_out,
+    .lay_out = forward_moe_lay_out,
     .pack = moe_pack,
     .layer_fini = moe_layer_fini,
 };
@@ -343,7 +343,7 @@ const struct half ffn_moe_shared_gated = {
     .needs = EXPERTS | SHARED | SLOT_BIT(SHARED_GATE),
     .may = SLOT_BIT(CHOICE_BIAS),
     .forward = forward_moe,
-    .lay_out = lay_out,
+    .lay_out = forward_moe_lay_out,
     .pack = moe_pack,
     .layer_fini = moe_layer_fini,
 };
@@ -352,7 +352,7 @@ const struct half ffn_moe_loose = {
     .name = "experts, a tensor each",
     .needs = SLOT_BIT(ROUTER),
     .forward = forward_moe,
-    .lay_out = lay_out,
+    .lay_out = forward_moe_lay_out,
     .bind = moe_bind_loose,
     .knows = moe_knows_loose,
     .pack = moe_pack_loose,
@@ -364,7 +364,7 @@ const struct half ffn_moe_biased = {
     .needs = EXPERTS | SLOT_BIT(ROUTER_BIAS) | SLOT_BIT(GATE_EXPERTS_BIAS) | SLOT_BIT(UP_EXPERTS_BIAS) |
              SLOT_BIT(DOWN_EXPERTS_BIAS),
     .forward = forward_moe,
-    .lay_out = lay_out,
+    .lay_out = forward_moe_lay_out,
     .pack = moe_pack_biased,
     .layer_fini = moe_layer_fini,
 };

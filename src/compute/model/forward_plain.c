@@ -50,7 +50,8 @@ static void forward_plain(struct forward *f, uint32_t layer)
     forward_finish(f, f->layer->vectors[SLOT_POST_FFN_NORM]);
 }
 
-static void lay_out(const struct model *model, struct model_state *state, struct carving *carving)
+static void forward_plain_lay_out(const struct model *model, struct model_state *state,
+                                  struct carving *carving)
 {
     state->gate_up = carve(carving, (size_t)state->max_tokens * model->config.ffn * sizeof(float));
 }
@@ -60,7 +61,7 @@ const struct half ffn_plain = {
     .first = GROUP_GATE_UP,
     .needs = SLOT_BIT(UP) | SLOT_BIT(DOWN),
     .forward = forward_plain,
-    .lay_out = lay_out,
+    .lay_out = forward_plain_lay_out,
 };
 
 const struct half ffn_plain_biased = {
@@ -68,5 +69,5 @@ const struct half ffn_plain_biased = {
     .first = GROUP_GATE_UP,
     .needs = SLOT_BIT(UP) | SLOT_BIT(DOWN) | SLOT_BIT(UP_BIAS) | SLOT_BIT(DOWN_BIAS),
     .forward = forward_plain,
-    .lay_out = lay_out,
+    .lay_out = forward_plain_lay_out,
 };

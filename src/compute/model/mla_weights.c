@@ -41,13 +41,13 @@ void latent_read_heads(struct reading *r, struct model_config *config)
     config->value_dim = value;
     config->n_kv_heads = 1;
     if (config->rope_dims >= key)
-        complain(r, E_FORMAT, "keys of %u with %u turned: nothing is left for the latent part", key,
-                 config->rope_dims);
+        arch_complain(r, E_FORMAT, "keys of %u with %u turned: nothing is left for the latent part", key,
+                      config->rope_dims);
     else if (config->latent % 16 != 0 || value % 16 != 0 || config->latent + config->rope_dims > ATTN_MAX_DIM)
-        complain(r, E_UNSUPPORTED, "latents of %u and values of %u: must be multiples of 16, at most %u",
-                 config->latent, value, ATTN_MAX_DIM - config->rope_dims);
+        arch_complain(r, E_UNSUPPORTED, "latents of %u and values of %u: must be multiples of 16, at most %u",
+                      config->latent, value, ATTN_MAX_DIM - config->rope_dims);
     else if (value > key)
-        complain(r, E_UNSUPPORTED, "values of %u are longer than keys of %u", value, key);
+        arch_complain(r, E_UNSUPPORTED, "values of %u are longer than keys of %u", value, key);
 }
 
 /* These models leave the sines unscaled and multiply q . k by (1 + m ln factor)^2 instead. */
@@ -69,8 +69,9 @@ void latent_read_scale(struct reading *r, struct model *model)
 
 /* ---- weights ---- */
 
-static int pack(struct loading *load, const struct gguf_tensor *from, enum dtype type,
-                const struct weight_part *parts, uint32_t n_parts, uint32_t cols, struct weight *out)
+static int mla_weights_pack(struct loading *load, const struct gguf_tensor *from, enum dtype type,
+                            const struct weight_part *parts, uint32_t n_parts, uint32_t cols,
+                            struct weight *out)
 {
     int rc = weights_matrix(load, from, type, parts, n_parts, cols, out);
 
@@ -84,7 +85,7 @@ static int pack_as_it_is(struct loading *load, const struct gguf_tensor *tensor,
 {
     struct weight_part part = {.data = tensor->data, .rows = (uint32_t)(tensor->dims[1] * tensor->dims[2])};
 
-    return pack(load, tensor, tensor->type, &part, 1, (uint32_t)tensor->dims[0], out);
+    return mla_weights_pack(load, tensor, tensor->type, &part, 1, (uint32_t)tensor->dims[0], out);
 }
 
 static void put_weight(enum dtype type, float value, uint8_t *at)
@@ -98,7 +99,8 @@ static void put_weight(enum dtype type, float value, uint8_t *at)
 }
 
 /* The key rows of each head of kv_b, transposed, in the file format. */
-static void turn_keys(const struct model_config *c, const struct weight *kv_b, enum dtype type, uint8_t *out)
+static void mla_weights_turn_keys(const struct model_config *c, const struct weight *kv_b, enum dtype type,
+                                  uint8_t *out)
 {
     uint32_t nope = c->head_dim - c->rope_dims, each_bytes = type == DTYPE_F32 ? 4 : 2;
     float row[ATTN_MAX_DIM];
@@ -131,10 +133,10 @@ static int pack_turned(struct loading *load, const struct gguf_tensor *tensor, s
         return fault_set(load->fault, rc, "tensor %.*s cannot be read: %s", (int)tensor->name.len_bytes,
                          (const char *)tensor->name.data, err_text(rc));
     }
-    turn_keys(c, &kv_b, type, turned);
+    mla_weights_turn_keys(c, &kv_b, type, turned);
     weight_fini(&kv_b);
     part = (struct weight_part){.data = turned, .rows = c->n_heads * c->latent};
-    rc = pack(load, tensor, type, &part, 1, nope, out);
+    rc = mla_weights_pack(load, tensor, type, &part, 1, nope, out);
     free(turned);
     return rc;
 }
@@ -154,7 +156,7 @@ static int pack_values(struct loading *load, const struct gguf_tensor *tensor, s
         parts[h] = (struct weight_part){.data = (const uint8_t *)tensor->data +
                                                 ((size_t)h * each + nope) * row_bytes,
                                         .rows = c->value_dim};
-    rc = pack(load, tensor, tensor->type, parts, c->n_heads, c->latent, out);
+    rc = mla_weights_pack(load, tensor, tensor->type, parts, c->n_heads, c->latent, out);
     free(parts);
     return rc;
 }

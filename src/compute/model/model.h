@@ -129,7 +129,7 @@ struct model_state_opts {
     uint32_t max_context; /* most tokens of a sequence; 0: the model's context_length */
     /* Work on fewer bytes than this stays on the calling thread. 0: default; 1: all work is shared, for
      * tests. */
-    uint64_t share_from_bytes;
+    uint64_t team_from_bytes;
 };
 
 int model_state_new(const struct model *model, struct team *team, const struct model_state_opts *opts,

@@ -148,7 +148,7 @@ enum dtype model_kv_dtype(const struct model *model);
 struct model_state {
     uint32_t max_tokens, max_items, max_logits, max_context;
     uint32_t n_ranks;
-    uint64_t share_from_bytes;
+    uint64_t team_from_bytes;
     struct team *solo;        /* a team of the calling thread alone, for work too small to share; owned */
     struct team **solos;      /* [n_ranks] a team of one per rank; the first is solo; owned */
     struct mem_region memory; /* owns all arrays below */

@@ -33,7 +33,8 @@ static void read_rule(struct reading *r, struct model *model)
     if (gate != 0) /* some writers' value for "default" */
         rule->gate = (enum route_gate)gate;
     if (gate > ROUTE_SOFTMAX_CHOSEN)
-        complain(r, E_UNSUPPORTED, "key %s.expert_gating_func is %u; known are 1 to 3", arch_name(r), gate);
+        arch_complain(r, E_UNSUPPORTED, "key %s.expert_gating_func is %u; known are 1 to 3", arch_name(r),
+                      gate);
     read_flag(r, "expert_weights_norm", &rule->is_normed);
     read_number(r, "expert_weights_scale", OPTIONAL, SCALE, &scale);
     rule->scale = scale == 0 ? 1 : (float)scale;
@@ -45,11 +46,11 @@ static void read_rule(struct reading *r, struct model *model)
     if (has_complaints(r))
         return;
     if (rule->n_experts % rule->n_groups != 0 || rule->n_groups_used > rule->n_groups)
-        complain(r, E_FORMAT, "%u experts in %u groups of which %u are used", rule->n_experts, rule->n_groups,
-                 rule->n_groups_used);
+        arch_complain(r, E_FORMAT, "%u experts in %u groups of which %u are used", rule->n_experts,
+                      rule->n_groups, rule->n_groups_used);
     else if (rule->n_used > rule->n_experts / rule->n_groups * rule->n_groups_used)
-        complain(r, E_FORMAT, "key %s.expert_used_count is %u, more than there are to choose from",
-                 arch_name(r), rule->n_used);
+        arch_complain(r, E_FORMAT, "key %s.expert_used_count is %u, more than there are to choose from",
+                      arch_name(r), rule->n_used);
 }
 
 static void read_widths(struct reading *r, struct model_config *config)
@@ -62,10 +63,10 @@ static void read_widths(struct reading *r, struct model_config *config)
     config->shared_ffn = n_shared * config->expert_ffn;
     read_whole(r, "expert_shared_feed_forward_length", 1u << 22, &config->shared_ffn);
     if (config->shared_ffn > 1u << 22)
-        complain(r, E_FORMAT, "%u shared experts are absurd", n_shared);
+        arch_complain(r, E_FORMAT, "%u shared experts are absurd", n_shared);
     if (config->expert_ffn % 16 != 0 || config->hidden % 16 != 0)
-        complain(r, E_UNSUPPORTED, "experts of %u in a model of %u: must be multiples of 16",
-                 config->expert_ffn, config->hidden);
+        arch_complain(r, E_UNSUPPORTED, "experts of %u in a model of %u: must be multiples of 16",
+                      config->expert_ffn, config->hidden);
 }
 
 void moe_read(struct reading *r, struct model *model, uint32_t n_dense, bool is_required)
@@ -76,7 +77,7 @@ void moe_read(struct reading *r, struct model *model, uint32_t n_dense, bool is_
     read_whole(r, "expert_count", ROUTE_MAX_EXPERTS, &rule->n_experts);
     if (rule->n_experts == 0) {
         if (is_required)
-            complain(r, E_FORMAT, "key %s.expert_count is missing", arch_name(r));
+            arch_complain(r, E_FORMAT, "key %s.expert_count is missing", arch_name(r));
         return;
     }
     rule->scale = 1;
@@ -100,8 +101,8 @@ void moe_read(struct reading *r, struct model *model, uint32_t n_dense, bool is_
 
 /* ---- weights ---- */
 
-static int pack(struct loading *load, const struct gguf_tensor *like, const struct weight_part *parts,
-                uint32_t n, struct weight *out)
+static int moe_weights_pack(struct loading *load, const struct gguf_tensor *like,
+                            const struct weight_part *parts, uint32_t n, struct weight *out)
 {
     const struct route_rule *rule = &load->model->route;
     int rc = weights_matrix(load, like, like->type, parts, n, (uint32_t)like->dims[0], out);
@@ -118,7 +119,8 @@ struct source {
     uint32_t n_tensors;                 /* 1 or n_experts */
 };
 
-static struct weight_part part_of(const struct source *source, uint32_t expert, uint32_t n_experts)
+static struct weight_part moe_weights_part_of(const struct source *source, uint32_t expert,
+                                              uint32_t n_experts)
 {
     const struct gguf_tensor *first = source->tensors[0];
     const void *data = source->n_tensors > 1
@@ -139,8 +141,8 @@ static int pack_sources(struct loading *load, const struct source *sources, uint
     if (parts == NULL)
         return fault_set(load->fault, E_NOMEM, "no memory for %u experts", n);
     for (uint32_t i = 0; i < n_sources * n; i++)
-        parts[i] = part_of(&sources[i % n_sources], i / n_sources, n);
-    rc = pack(load, sources[0].tensors[0], parts, n_sources * n, out);
+        parts[i] = moe_weights_part_of(&sources[i % n_sources], i / n_sources, n);
+    rc = moe_weights_pack(load, sources[0].tensors[0], parts, n_sources * n, out);
     free(parts);
     for (uint32_t i = 0; i < n_sources && rc == 0; i++)
         rc = weights_packed(load, sources[i].tensors, sources[i].n_tensors);

@@ -98,7 +98,7 @@ float rope_temperature(const struct rope *rope, uint32_t position)
     return (float)(1 + rope->temperature_scale * log(1 + floor(position / rope->original_context)));
 }
 
-static uint64_t mixed(uint64_t digest, float value)
+static uint64_t rope_mixed(uint64_t digest, float value)
 {
     uint32_t bits;
 
@@ -118,10 +118,10 @@ uint64_t rope_digest(const struct rope *rope)
 
         for (uint32_t position = 1; position < 1u << 20; position = position * 3 + i % 7) {
             rope_angles(&pair, position, &cosine, &sine);
-            digest = mixed(mixed(digest, cosine), sine);
+            digest = rope_mixed(rope_mixed(digest, cosine), sine);
         }
     }
     for (uint32_t n = 1; rope->temperature_scale != 0 && n < 1024; n++)
-        digest = mixed(digest, rope_temperature(rope, (uint32_t)(n * rope->original_context)));
+        digest = rope_mixed(digest, rope_temperature(rope, (uint32_t)(n * rope->original_context)));
     return digest;
 }

@@ -185,8 +185,8 @@ slot_set layer_may(const struct model *model, uint32_t layer)
 
 /* ---- for programs that write files ---- */
 
-static struct model_tensor describe(const struct model_config *config, const struct slot_info *info,
-                                    const char *name)
+static struct model_tensor slots_describe(const struct model_config *config, const struct slot_info *info,
+                                          const char *name)
 {
     struct model_tensor tensor = {.role = info->role};
 
@@ -209,7 +209,7 @@ static int visit_all(const struct model *model, int (*visit)(void *arg, const st
     for (unsigned g = 0; g < N_GLOBALS && rc == 0; g++) {
         if (!global_is_allowed(model->arch, g))
             continue;
-        tensor = describe(&model->config, &GLOBALS[g], GLOBALS[g].suffix);
+        tensor = slots_describe(&model->config, &GLOBALS[g], GLOBALS[g].suffix);
         tensor.is_optional = !global_is_required(model->arch, g);
         rc = visit(arg, &tensor);
     }
@@ -217,7 +217,7 @@ static int visit_all(const struct model *model, int (*visit)(void *arg, const st
         for (unsigned s = 0; s < N_SLOTS && rc == 0; s++) {
             if (!(layer_may(model, layer) >> s & 1))
                 continue;
-            tensor = describe(&model->config, &SLOTS[s], slot_name(layer, s, name));
+            tensor = slots_describe(&model->config, &SLOTS[s], slot_name(layer, s, name));
             tensor.is_optional = !(layer_needs(model, layer) >> s & 1);
             rc = visit(arg, &tensor);
         }

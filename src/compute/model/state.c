@@ -17,7 +17,7 @@
 
 enum {
     ALIGN_BYTES = 64,
-    SHARE_FROM_BYTES = 512 * 1024 /* one core reads and computes these in about 20 microseconds */
+    TEAM_FROM_BYTES = 512 * 1024 /* one core reads and computes these in about 20 microseconds */
 };
 
 void *carve(struct carving *carving, size_t len_bytes)
@@ -119,7 +119,7 @@ static void lay_out_turns(const struct model *model, struct model_state *state, 
     carving->used_bytes = end;
 }
 
-static void lay_out(const struct model *model, struct model_state *state, struct carving *carving)
+static void model_state_lay_out(const struct model *model, struct model_state *state, struct carving *carving)
 {
     const struct model_config *c = &model->config;
     size_t rows = state->max_tokens, items = state->max_items;
@@ -140,7 +140,7 @@ static void lay_out(const struct model *model, struct model_state *state, struct
     lay_out_turns(model, state, carving);
 }
 
-static int allocate(const struct model *model, struct model_state *state)
+static int model_state_allocate(const struct model *model, struct model_state *state)
 {
     struct carving carving = {0};
 
@@ -154,13 +154,13 @@ static int allocate(const struct model *model, struct model_state *state)
             return rc;
     }
     state->solo = state->solos[0];
-    lay_out(model, state, &carving);
+    model_state_lay_out(model, state, &carving);
     /* Touches the pages now, on huge pages if available, so that no step waits for the kernel. */
     int rc = mem_region_open(carving.used_bytes, false, true, "activations", &state->memory);
     if (rc < 0)
         return rc;
     carving = (struct carving){.base = state->memory.base};
-    lay_out(model, state, &carving);
+    model_state_lay_out(model, state, &carving);
     return 0;
 }
 
@@ -180,10 +180,10 @@ int model_state_new(const struct model *model, struct team *team, const struct m
     state->max_items = opts->max_items;
     state->max_logits = opts->max_logits ? opts->max_logits : opts->max_items;
     state->max_context = opts->max_context ? opts->max_context : model->config.context_length;
-    state->share_from_bytes = opts->share_from_bytes ? opts->share_from_bytes : SHARE_FROM_BYTES;
+    state->team_from_bytes = opts->team_from_bytes ? opts->team_from_bytes : TEAM_FROM_BYTES;
     state->n_ranks = team_size(team);
     state->vocab = model->config.vocab;
-    rc = allocate(model, state);
+    rc = model_state_allocate(model, state);
     if (rc < 0) {
         model_state_free(state);
         return rc;

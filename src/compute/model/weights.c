@@ -118,7 +118,7 @@ static int bind_layer(struct loading *load, uint32_t layer)
 }
 
 /* True for a name that this model's binding looks for. */
-static bool is_known(const struct loading *load, struct bytes name)
+static bool weights_is_known(const struct loading *load, struct bytes name)
 {
     size_t dot = bytes_find(name, bytes_str("."), 4);
     uint64_t layer;
@@ -149,7 +149,7 @@ static int refuse_unbound(struct loading *load)
     for (uint64_t i = 0; i < n && load->n_bound != n; i++) {
         struct bytes name = gguf_tensor_at(load->gguf, i)->name;
 
-        if (!is_known(load, name))
+        if (!weights_is_known(load, name))
             return fault_set(load->fault, E_UNSUPPORTED,
                              "tensor %.*s has no place in a %s model of %u layers as known here",
                              (int)(name.len_bytes < 96 ? name.len_bytes : 96), (const char *)name.data,
@@ -253,8 +253,8 @@ int weights_matrix(struct loading *load, const struct gguf_tensor *from, enum dt
     return 0;
 }
 
-static int pack(struct loading *load, const struct gguf_tensor *const *tensors, uint32_t n,
-                struct weight *out)
+static int weights_pack(struct loading *load, const struct gguf_tensor *const *tensors, uint32_t n,
+                        struct weight *out)
 {
     struct weight_part parts[3] = {0};
     int rc;
@@ -275,7 +275,7 @@ static int pack_group(struct loading *load, const struct gguf_tensor *const *ten
 
         while (to < n && tensors[to]->type == tensors[from]->type)
             to++;
-        rc = pack(load, tensors + from, to - from, &out->parts[out->n_parts]);
+        rc = weights_pack(load, tensors + from, to - from, &out->parts[out->n_parts]);
         if (rc < 0)
             return rc;
         out->rows += out->parts[out->n_parts].rows;
@@ -323,11 +323,11 @@ static int pack_all(struct loading *load)
     if (model->vectors == NULL)
         return fault_set(load->fault, E_NOMEM, "no memory for norms and biases");
     load->next_vector = model->vectors;
-    rc = pack(load, &load->globals[GLOBAL_EMBEDDING], 1, &model->embedding);
+    rc = weights_pack(load, &load->globals[GLOBAL_EMBEDDING], 1, &model->embedding);
     if (rc == 0 && load->globals[GLOBAL_HEAD])
-        rc = pack(load, &load->globals[GLOBAL_HEAD], 1, &model->head);
+        rc = weights_pack(load, &load->globals[GLOBAL_HEAD], 1, &model->head);
     if (rc == 0 && load->globals[GLOBAL_POSITIONS])
-        rc = pack(load, &load->globals[GLOBAL_POSITIONS], 1, &model->positions);
+        rc = weights_pack(load, &load->globals[GLOBAL_POSITIONS], 1, &model->positions);
     for (uint32_t i = 0; i < config->n_layers && rc == 0; i++)
         rc = pack_layer(load, i);
     if (rc < 0)

@@ -15,7 +15,7 @@ struct work_submit { /* a SUBMIT message and the arrays that it points into */
 };
 
 /* Packs the order with token_bytes for each token (proto/token_list.h). The message borrows the order. Where the
- * message goes (request, mode, peer, holder) is for the caller to fill in. Must stay where it is until
+ * message goes (request, mode, peer, owner) is for the caller to fill in. Must stay where it is until
  * work_submit_fini(). E_NOMEM. */
 int work_submit_pack(const struct work_order *order, unsigned token_bytes, struct work_submit *out);
 void work_submit_fini(struct work_submit *packed); /* also after a failure */

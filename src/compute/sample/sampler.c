@@ -50,7 +50,7 @@
 #define DRAW_DOMAIN 0 /* counter_high: other uses of a request's seed have other values */
 
 struct span {
-    float max; /* logit after the rules of clean() */
+    float max; /* logit after the rules of sampler_clean() */
     uint64_t sum;
 };
 
@@ -110,7 +110,7 @@ void sampler_free(struct sampler *sampler)
 /* ---- logits ---- */
 
 /* A logit after the rules: NaN is -inf, +inf the largest float, -0 is 0. */
-static float clean(float logit)
+static float sampler_clean(float logit)
 {
     if (!(logit >= -FLT_MAX))
         return -INFINITY;
@@ -155,16 +155,17 @@ static float max_of(const float *logits, uint32_t n, float *spoilt)
         max = lanes[lane] > max ? lanes[lane] : max;
         *spoilt += odd[lane];
     }
-    return clean(max);
+    return sampler_clean(max);
 }
 
-static bool is_allowed(const struct view *view, token_id id)
+static bool sampler_is_allowed(const struct view *view, token_id id)
 {
     return view->mask == NULL || (view->mask[id / SPAN] >> id % SPAN & 1) != 0;
 }
 
 /* The span's logits, -INFINITY for tokens that are forbidden or beyond the end. */
-static void load(const struct sampler *sampler, const struct view *view, uint32_t span, float out[SPAN])
+static void sampler_load(const struct sampler *sampler, const struct view *view, uint32_t span,
+                         float out[SPAN])
 {
     uint32_t n = span_len(sampler, span);
     uint64_t allowed = view->mask != NULL ? view->mask[span] : UINT64_MAX;
@@ -185,7 +186,7 @@ static float max_of_span(const struct sampler *sampler, struct view *view, uint3
         return max_of(own, span_len(sampler, span), &view->spoilt);
     if (view->mask[span] == 0)
         return -INFINITY;
-    load(sampler, view, span, logits);
+    sampler_load(sampler, view, span, logits);
     for (uint32_t i = 0; i < span_len(sampler, span); i++)
         view->spoilt += own[i] - own[i];
     return max_of(logits, SPAN, &forbidden);
@@ -205,11 +206,11 @@ static token_id find_highest(struct sampler *sampler, struct view *view)
     }
     if (sampler->spans[best].max > -INFINITY) {
         id = best * SPAN;
-        while (!is_allowed(view, id) || clean(view->logits[id]) != sampler->spans[best].max)
+        while (!sampler_is_allowed(view, id) || sampler_clean(view->logits[id]) != sampler->spans[best].max)
             id++;
         return id;
     }
-    while (id < sampler->vocab_size && !is_allowed(view, id))
+    while (id < sampler->vocab_size && !sampler_is_allowed(view, id))
         id++;
     return id < sampler->vocab_size ? id : TOKEN_NONE;
 }
@@ -226,14 +227,14 @@ static inline double exponent_of(const struct view *view, float logit)
 }
 
 /* Weights of a span; 0 for tokens that are forbidden or beyond its end. Returns their sum. */
-static uint64_t weigh(const struct sampler *sampler, const struct view *view, uint32_t span,
-                      uint64_t weights_out[SPAN])
+static uint64_t sampler_weigh(const struct sampler *sampler, const struct view *view, uint32_t span,
+                              uint64_t weights_out[SPAN])
 {
     float logits[SPAN];
     double x[SPAN];
     uint64_t sum = 0;
 
-    load(sampler, view, span, logits);
+    sampler_load(sampler, view, span, logits);
     for (uint32_t i = 0; i < SPAN; i++)
         x[i] = exponent_of(view, logits[i]);
     for (uint32_t i = 0; i < SPAN; i++)
@@ -257,7 +258,7 @@ static uint64_t weigh_all(struct sampler *sampler, const struct view *view, uint
         uint64_t sum = 0;
 
         if (sampler->spans[s].max > -INFINITY && heaviest_of(sampler, view, s) >= at_least) {
-            sum = weigh(sampler, view, s, weights);
+            sum = sampler_weigh(sampler, view, s, weights);
             for (uint32_t i = 0; at_least > 0 && i < SPAN; i++)
                 sum -= weights[i] < at_least ? weights[i] : 0;
         }
@@ -309,7 +310,7 @@ static void keep_best(struct sampler *sampler, enum measure measure, uint64_t go
     sampler->n = n;
 }
 
-static void append(struct sampler *sampler, token_id id, float logit, uint64_t weight)
+static void sampler_append(struct sampler *sampler, token_id id, float logit, uint64_t weight)
 {
     sampler->candidates[sampler->n++] = (struct candidate){order_key(logit), id, weight};
 }
@@ -323,7 +324,7 @@ static uint32_t floor_under(struct sampler *sampler, uint32_t k)
         return 0;
     sampler->n = 0;
     for (uint32_t s = 0; s < sampler->n_spans; s++)
-        append(sampler, s, sampler->spans[s].max, 0);
+        sampler_append(sampler, s, sampler->spans[s].max, 0);
     keep_best(sampler, BY_COUNT, k);
     for (uint32_t i = 0; i < sampler->n; i++)
         key = sampler->candidates[i].key < key ? sampler->candidates[i].key : key;
@@ -340,12 +341,12 @@ static void gather_highest(struct sampler *sampler, const struct view *view, uin
     for (uint32_t s = 0; s < sampler->n_spans; s++) {
         if (order_key(sampler->spans[s].max) < floor_key || sampler->spans[s].max == -INFINITY)
             continue;
-        load(sampler, view, s, logits);
+        sampler_load(sampler, view, s, logits);
         for (uint32_t i = 0; i < SPAN; i++) {
-            float logit = clean(logits[i]);
+            float logit = sampler_clean(logits[i]);
 
             if (order_key(logit) >= floor_key && logit > -INFINITY)
-                append(sampler, s * SPAN + i, logit, weight_of(exponent_of(view, logit)));
+                sampler_append(sampler, s * SPAN + i, logit, weight_of(exponent_of(view, logit)));
         }
     }
     if (sampler->n > k)
@@ -392,10 +393,10 @@ static uint64_t gather_top_p(struct sampler *sampler, const struct view *view, f
     for (uint32_t s = 0; s < sampler->n_spans; s++) {
         if (heaviest_of(sampler, view, s) <= too_light)
             continue;
-        weigh(sampler, view, s, weights);
+        sampler_weigh(sampler, view, s, weights);
         for (uint32_t i = 0; i < SPAN; i++) {
             if (weights[i] > too_light)
-                append(sampler, s * SPAN + i, clean(view->logits[s * SPAN + i]), weights[i]);
+                sampler_append(sampler, s * SPAN + i, sampler_clean(view->logits[s * SPAN + i]), weights[i]);
         }
     }
     return goal;
@@ -436,14 +437,14 @@ static token_id draw_any(struct sampler *sampler, const struct view *view, const
 
     for (; sampler->spans[s].sum <= r; s++)
         r -= sampler->spans[s].sum;
-    weigh(sampler, view, s, weights);
+    sampler_weigh(sampler, view, s, weights);
     while ((sum += weights[i] >= at_least ? weights[i] : 0) <= r)
         i++;
     return s * SPAN + i;
 }
 
-static token_id sample(struct sampler *sampler, const struct view *view, const struct sample_opts *opts,
-                       uint64_t position)
+static token_id sampler_sample(struct sampler *sampler, const struct view *view,
+                               const struct sample_opts *opts, uint64_t position)
 {
     uint64_t at_least = 0;
 
@@ -474,7 +475,7 @@ static float logprob_of(const struct outlook *outlook, float logit)
 {
     if (!outlook->has_any)
         return -INFINITY;
-    return (float)((double)clean(logit) - outlook->highest - outlook->log_sum);
+    return (float)((double)sampler_clean(logit) - outlook->highest - outlook->log_sum);
 }
 
 /* Likeliest first; of equal ones the lowest id. */
@@ -492,7 +493,7 @@ static void put_tops(struct sampler *sampler, const struct view *view, const str
         struct candidate best = sampler->candidates[i];
         uint32_t at = out->n_top++;
 
-        for (; at > 0 && order_key(clean(view->logits[out->top[at - 1].id])) < best.key; at--)
+        for (; at > 0 && order_key(sampler_clean(view->logits[out->top[at - 1].id])) < best.key; at--)
             out->top[at] = out->top[at - 1];
         out->top[at] =
             (struct sample_top){.id = best.id, .logprob = logprob_of(outlook, view->logits[best.id])};
@@ -501,8 +502,8 @@ static void put_tops(struct sampler *sampler, const struct view *view, const str
 
 /* Everything but the log probability of the sampled token. highest is the highest logit, and the spans'
  * maxima belong to these logits. */
-static struct outlook look(struct sampler *sampler, const float *logits, double highest,
-                           const struct sample_opts *opts, struct sample_result *out)
+static struct outlook sampler_look(struct sampler *sampler, const float *logits, double highest,
+                                   const struct sample_opts *opts, struct sample_result *out)
 {
     struct view view = {.logits = logits, .highest = highest, .per_temperature = 1};
     struct outlook outlook = {.highest = highest, .has_any = highest > -INFINITY};
@@ -522,10 +523,10 @@ static token_id draw_from(struct sampler *sampler, struct view *view, const stru
 
     if (id == TOKEN_NONE)
         return id;
-    view->highest = (double)clean(view->logits[id]);
+    view->highest = (double)sampler_clean(view->logits[id]);
     if (view->highest > -INFINITY && opts->temperature > 0) {
         view->per_temperature = 1 / (double)opts->temperature;
-        id = sample(sampler, view, opts, position);
+        id = sampler_sample(sampler, view, opts, position);
     }
     return id;
 }
@@ -538,7 +539,7 @@ void sampler_draw(struct sampler *sampler, const float *logits, const struct sam
     *out = (struct sample_result){.id = draw_from(sampler, &view, opts, position)};
     out->is_spoilt = isnan(view.spoilt);
     if (opts->wants_logprob) {
-        struct outlook outlook = look(sampler, logits, view.highest, opts, out);
+        struct outlook outlook = sampler_look(sampler, logits, view.highest, opts, out);
 
         out->logprob = logprob_of(&outlook, logits[out->id]);
     }
@@ -554,7 +555,8 @@ int sampler_score(struct sampler *sampler, const float *logits, token_id id, uin
     if (id >= sampler->vocab_size)
         return E_INVAL;
     *out = (struct sample_result){.id = id};
-    outlook = look(sampler, logits, (double)clean(logits[find_highest(sampler, &view)]), &opts, out);
+    outlook = sampler_look(sampler, logits, (double)sampler_clean(logits[find_highest(sampler, &view)]),
+                           &opts, out);
     out->logprob = logprob_of(&outlook, logits[id]);
     out->is_spoilt = isnan(view.spoilt);
     return 0;
@@ -580,7 +582,8 @@ void sampler_draw_at(struct sampler *sampler, float *logits, const struct sample
     }
     *out = (struct sample_result){0};
     if (opts->wants_logprob)
-        outlook = look(sampler, logits, (double)clean(logits[find_highest(sampler, &view)]), opts, out);
+        outlook = sampler_look(sampler, logits, (double)sampler_clean(logits[find_highest(sampler, &view)]),
+                               opts, out);
     view.mask = sample_state_mask(place->state, place->tokens_left);
     sample_state_bend(place->state, logits);
     out->id = draw_from(sampler, &view, opts, place->position);

@@ -38,7 +38,7 @@ struct sample_state {
     uint32_t n_mask_words;   /* words of the grammar's mask */
 };
 
-static struct mark *mark_of(const struct sample_state *state, token_id id, uint32_t **slot_out)
+static struct mark *sample_state_mark_of(const struct sample_state *state, token_id id, uint32_t **slot_out)
 {
     uint32_t at = id * UINT32_C(2654435769) & state->mask;
 
@@ -52,7 +52,7 @@ static struct mark *mark_of(const struct sample_state *state, token_id id, uint3
 static struct mark *make_mark(struct sample_state *state, token_id id)
 {
     uint32_t *slot;
-    struct mark *mark = mark_of(state, id, &slot);
+    struct mark *mark = sample_state_mark_of(state, id, &slot);
 
     if (mark == NULL) {
         mark = &state->marks[state->n_marks];
@@ -174,13 +174,13 @@ void sample_state_pop(struct sample_state *state, const token_id *ids, uint32_t 
     if (state->run != NULL)
         grammar_rewind(state->run, n);
     for (uint32_t i = 0; state->counts_drawn && i < n; i++)
-        mark_of(state, ids[i], NULL)->n_drawn--;
+        sample_state_mark_of(state, ids[i], NULL)->n_drawn--;
 }
 
-void sample_state_settle(struct sample_state *state)
+void sample_state_commit(struct sample_state *state)
 {
     if (state != NULL && state->run != NULL)
-        grammar_settle(state->run);
+        grammar_commit(state->run);
 }
 
 /* ---- the grammar ---- */
@@ -215,7 +215,7 @@ bool sample_state_has_grammar(const struct sample_state *state)
 
 /* ---- logits ---- */
 
-static float bend(const struct sample_state *state, const struct mark *mark, float logit)
+static float sample_state_bend_mark(const struct sample_state *state, const struct mark *mark, float logit)
 {
     if (mark->is_in_prompt || mark->n_drawn > 0)
         logit = logit > 0 ? logit / state->repetition : logit * state->repetition;
@@ -232,7 +232,7 @@ void sample_state_bend(struct sample_state *state, float *logits)
         struct mark *mark = &state->marks[i];
 
         mark->saved = logits[mark->id];
-        logits[mark->id] = bend(state, mark, mark->saved);
+        logits[mark->id] = sample_state_bend_mark(state, mark, mark->saved);
     }
 }
 
@@ -252,8 +252,8 @@ token_id sample_state_most(const struct sample_state *state, float highest, toke
     for (uint32_t i = 0; state != NULL && i < state->n_marks; i++) {
         const struct mark *mark = &state->marks[i];
 
-        if (mark->bias != 0 && bend(state, mark, 0) > highest) {
-            highest = bend(state, mark, 0);
+        if (mark->bias != 0 && sample_state_bend_mark(state, mark, 0) > highest) {
+            highest = sample_state_bend_mark(state, mark, 0);
             best = mark->id;
         }
     }
@@ -262,7 +262,8 @@ token_id sample_state_most(const struct sample_state *state, float highest, toke
 
 float sample_state_bent(const struct sample_state *state, token_id id, float logit)
 {
-    const struct mark *mark = state != NULL && state->slots != NULL ? mark_of(state, id, NULL) : NULL;
+    const struct mark *mark =
+        state != NULL && state->slots != NULL ? sample_state_mark_of(state, id, NULL) : NULL;
 
-    return mark != NULL ? bend(state, mark, logit) : logit;
+    return mark != NULL ? sample_state_bend_mark(state, mark, logit) : logit;
 }

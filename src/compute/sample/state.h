@@ -37,9 +37,9 @@ void sample_state_prompt(struct sample_state *state, const token_id *ids, uint32
  * changed). E_NOMEM. */
 int sample_state_push(struct sample_state *state, token_id id);
 /* Removes the last n pushed tokens, ids[0] the first of them. All were pushed after the last
- * sample_state_settle(). */
+ * sample_state_commit(). */
 void sample_state_pop(struct sample_state *state, const token_id *ids, uint32_t n);
-void sample_state_settle(struct sample_state *state); /* makes the pushed tokens final */
+void sample_state_commit(struct sample_state *state); /* makes the pushed tokens final */
 
 /* As grammar_mask(): one bit per token, NULL: all allowed. Valid until the next call with any state of
  * this grammar. */

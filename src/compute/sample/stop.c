@@ -44,7 +44,7 @@ struct stop {
     bool is_matched;
 };
 
-static uint32_t child_of(const struct stop *stop, uint32_t node, uint8_t byte)
+static uint32_t stop_child_of(const struct stop *stop, uint32_t node, uint8_t byte)
 {
     uint32_t child = stop->nodes[node].child;
 
@@ -53,10 +53,10 @@ static uint32_t child_of(const struct stop *stop, uint32_t node, uint8_t byte)
     return child;
 }
 
-static uint32_t step(const struct stop *stop, uint32_t node, uint8_t byte)
+static uint32_t stop_step(const struct stop *stop, uint32_t node, uint8_t byte)
 {
     for (;;) {
-        uint32_t child = child_of(stop, node, byte);
+        uint32_t child = stop_child_of(stop, node, byte);
 
         if (child != NO_NODE)
             return child;
@@ -84,7 +84,7 @@ static void add_string(struct stop *stop, struct bytes text, int index)
     uint32_t node = ROOT;
 
     for (size_t i = 0; i < text.len_bytes; i++) {
-        uint32_t child = child_of(stop, node, text.data[i]);
+        uint32_t child = stop_child_of(stop, node, text.data[i]);
 
         node = child != NO_NODE ? child : add_child(stop, node, text.data[i]);
     }
@@ -107,7 +107,8 @@ static int link_fallbacks(struct stop *stop)
         for (uint32_t id = stop->nodes[parent].child; id != NO_NODE; id = stop->nodes[id].sibling) {
             struct node *node = &stop->nodes[id];
 
-            node->fallback = parent == ROOT ? ROOT : step(stop, stop->nodes[parent].fallback, node->byte);
+            node->fallback =
+                parent == ROOT ? ROOT : stop_step(stop, stop->nodes[parent].fallback, node->byte);
             if (node->string == NO_STRING)
                 node->string = stop->nodes[node->fallback].string;
             queue[n_queued++] = id;
@@ -164,7 +165,7 @@ void stop_free(struct stop *stop)
 }
 
 /* Delivers the first len_bytes of the held text. */
-static int deliver(struct stop *stop, size_t len_bytes, struct buf *out)
+static int stop_deliver(struct stop *stop, size_t len_bytes, struct buf *out)
 {
     if (buf_append(out, stop->held.data, len_bytes) < 0)
         return E_NOMEM;
@@ -181,7 +182,7 @@ int stop_feed(struct stop *stop, struct bytes text, struct buf *out)
     if (buf_append(&stop->held, text.data, text.len_bytes) < 0)
         return E_NOMEM;
     for (size_t i = stop->held.len_bytes - text.len_bytes; i < stop->held.len_bytes; i++) {
-        stop->at = step(stop, stop->at, stop->held.data[i]);
+        stop->at = stop_step(stop, stop->at, stop->held.data[i]);
 
         int string = stop->nodes[stop->at].string;
         if (string != NO_STRING && i + 1 - stop->lengths[string] < match_begin) {
@@ -192,7 +193,7 @@ int stop_feed(struct stop *stop, struct bytes text, struct buf *out)
 
     stop->is_matched = match != NO_STRING;
     size_t ready = stop->is_matched ? match_begin : stop->held.len_bytes - stop->nodes[stop->at].depth;
-    int code = deliver(stop, ready, out);
+    int code = stop_deliver(stop, ready, out);
     return code < 0 ? code : match;
 }
 
@@ -200,5 +201,5 @@ int stop_flush(struct stop *stop, struct buf *out)
 {
     ASSERT(!stop->is_matched);
     stop->at = ROOT;
-    return deliver(stop, stop->held.len_bytes, out);
+    return stop_deliver(stop, stop->held.len_bytes, out);
 }

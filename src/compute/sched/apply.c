@@ -46,7 +46,7 @@ void seq_end(struct sched *sched, struct seq *seq, enum seq_finish finish)
     seq_free(sched, seq);
 }
 
-static void hold(struct sched *sched, struct seq *seq)
+static void apply_hold(struct sched *sched, struct seq *seq)
 {
     seq->state = SEQ_HELD;
     queue_got(sched, seq);
@@ -76,7 +76,7 @@ static enum seq_finish take_token(struct seq *seq, token_id id)
         return SEQ_FINISH_STOP;
     if (id == TOKEN_NONE || sample_state_push(seq->past, id) < 0)
         return SEQ_FINISH_CONSTRAINT;
-    sample_state_settle(seq->past);
+    sample_state_commit(seq->past);
     return SEQ_FINISH_NONE;
 }
 
@@ -104,7 +104,7 @@ bool apply_token(struct sched *sched, struct seq *seq, const struct sample_resul
 
     if (!seq->is_cancelled && seq->n_left > 0 && seq->spec.n_tokens < sched->context_tokens &&
         seq->spec.departs) {
-        hold(sched, seq);
+        apply_hold(sched, seq);
         return false;
     }
     seq->is_busy = false;
@@ -123,7 +123,7 @@ bool apply_token(struct sched *sched, struct seq *seq, const struct sample_resul
 static void end_prefill_only(struct sched *sched, struct seq *seq)
 {
     if (seq->spec.departs) {
-        hold(sched, seq);
+        apply_hold(sched, seq);
         return;
     }
     seq->is_busy = false;

@@ -52,7 +52,7 @@ static uint32_t log_size(uint32_t n)
 }
 
 /* Index of a step's size among shapes; decode-only steps and steps with prompts are separate. */
-static uint32_t size_of(const struct cost_step *step)
+static uint32_t cost_size_of(const struct cost_step *step)
 {
     uint32_t n = step->n_rows + step->n_prompt, at;
 
@@ -90,7 +90,7 @@ static double shape_of(const struct cost_model *model, const struct cost_step *s
 {
     uint32_t first = step->n_prompt > 0 ? PROMPT_SIZES_AT : 0;
     uint32_t end = step->n_prompt > 0 ? COST_SIZES : PROMPT_SIZES_AT;
-    uint32_t at = size_of(step), below = at, above = at;
+    uint32_t at = cost_size_of(step), below = at, above = at;
 
     while (below > first && model->shapes[below].seen_at == 0)
         below--;
@@ -116,7 +116,7 @@ static void shape_observe(struct cost_shape *shape, const double x[COST_TERMS], 
 }
 
 /* A term that appears for the first time gets the part of this step that the other terms do not explain. */
-static void meet(struct cost_model *model, const double x[COST_TERMS], double seconds)
+static void cost_meet(struct cost_model *model, const double x[COST_TERMS], double seconds)
 {
     double left = seconds - fit_of(model, x);
     int n_new = 0;
@@ -134,7 +134,7 @@ static void meet(struct cost_model *model, const double x[COST_TERMS], double se
 }
 
 /* Solves a x = b in place; a is symmetric and positive definite. */
-static void solve(double a[COST_TERMS][COST_TERMS], double b[COST_TERMS])
+static void cost_solve(double a[COST_TERMS][COST_TERMS], double b[COST_TERMS])
 {
     for (int i = 0; i < COST_TERMS; i++) {
         for (int row = i + 1; row < COST_TERMS; row++) {
@@ -152,7 +152,7 @@ static void solve(double a[COST_TERMS][COST_TERMS], double b[COST_TERMS])
     }
 }
 
-static void refit(struct cost_model *model)
+static void cost_refit(struct cost_model *model)
 {
     double a[COST_TERMS][COST_TERMS], b[COST_TERMS];
 
@@ -170,7 +170,7 @@ static void refit(struct cost_model *model)
         a[i][i] += pull;
         b[i] += pull * model->terms[i];
     }
-    solve(a, b);
+    cost_solve(a, b);
     for (int i = 0; i < COST_TERMS; i++)
         model->terms[i] = b[i] > 0 ? b[i] : 0;
 }
@@ -181,20 +181,20 @@ void cost_observe(struct cost_model *model, const struct cost_step *step, double
 
     if (!(seconds > 1e-9))
         seconds = 1e-9;
-    if (cost_is_settled(model) && predicted > 0)
+    if (cost_is_learned(model) && predicted > 0)
         seconds = fmin(fmax(seconds, predicted / OUTLIER), predicted * OUTLIER);
     if (model->n_seen > 0 && predicted > 0)
         rate_observe(&model->error, fmin(fabs(seconds - predicted) / predicted, 1), ERROR_ALPHA);
     inputs_of(step, x);
-    meet(model, x, seconds);
+    cost_meet(model, x, seconds);
     for (int i = 0; i < COST_TERMS; i++) {
         for (int j = 0; j < COST_TERMS; j++)
             model->products[i][j] = FADE * model->products[i][j] + x[i] * x[j] / (seconds * seconds);
         model->moments[i] = FADE * model->moments[i] + x[i] / seconds;
     }
-    refit(model);
+    cost_refit(model);
 
-    shape_observe(&model->shapes[size_of(step)], x, seconds, ++model->n_seen);
+    shape_observe(&model->shapes[cost_size_of(step)], x, seconds, ++model->n_seen);
 }
 
 double cost_predict(const struct cost_model *model, const struct cost_step *step)
@@ -205,7 +205,7 @@ double cost_predict(const struct cost_model *model, const struct cost_step *step
     return fit_of(model, x) * shape_of(model, step);
 }
 
-bool cost_is_settled(const struct cost_model *model)
+bool cost_is_learned(const struct cost_model *model)
 {
     return model->n_seen > SETTLED_AT;
 }

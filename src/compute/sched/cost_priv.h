@@ -48,7 +48,7 @@ void cost_observe(struct cost_model *model, const struct cost_step *step, double
 /* Seconds; 0 until a step was observed. */
 double cost_predict(const struct cost_model *model, const struct cost_step *step);
 /* Whether enough steps were observed to recognise an unusual one. */
-bool cost_is_settled(const struct cost_model *model);
+bool cost_is_learned(const struct cost_model *model);
 bool cost_knows_prompts(const struct cost_model *model);
 double cost_per_prompt_token(const struct cost_model *model); /* seconds, without attention */
 /* Factor by which a step may exceed its prediction, about one step in a hundred: 1.02 to 1.5. */

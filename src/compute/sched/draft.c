@@ -50,7 +50,7 @@ static const double PRIOR[DRAFT_KINDS] = {0.3, 0.3, 0.5, 0.6, 0.7, 0.8, 1}; /* i
 
 enum { KIND_RESUMED, KIND_2, KIND_3, KIND_4, KIND_6, KIND_12, KIND_FORCED };
 
-static unsigned kind_of(uint32_t length)
+static unsigned draft_kind_of(uint32_t length)
 {
     return length >= 12  ? KIND_12
            : length >= 6 ? KIND_6
@@ -120,7 +120,7 @@ void draft_learn(struct sched *sched, struct seq *seq, uint32_t n_drafts, uint32
 
 /* ---- the speculation budget ---- */
 
-void draft_settle(struct sched *sched, const struct plan *plan, uint32_t n_accepted)
+void draft_book(struct sched *sched, const struct plan *plan, uint32_t n_accepted)
 {
     struct cost_step plain = {0}, step = {.n_rows = plan->n_decode + plan->n_drafts};
 
@@ -149,7 +149,7 @@ void draft_settle(struct sched *sched, const struct plan *plan, uint32_t n_accep
 /* ---- finding ---- */
 
 /* Position from which the next token would be copied; 0: none. */
-static uint32_t find(struct seq *seq)
+static uint32_t draft_find(struct seq *seq)
 {
     struct draft *draft = &seq->draft;
     uint32_t length, at = 0;
@@ -158,7 +158,7 @@ static uint32_t find(struct seq *seq)
         at = ngram_find(&draft->index, seq->tokens, seq->spec.n_tokens, &length);
     if (at > 0) {
         draft->n_lost = 0;
-        draft->kind = kind_of(length);
+        draft->kind = draft_kind_of(length);
     } else if (draft->resume > 0 && draft->resume < seq->spec.n_tokens && draft->n_lost++ < RESUME_MAX) {
         draft->kind = KIND_RESUMED;
         at = draft->resume;
@@ -216,7 +216,7 @@ static uint32_t draft_forced(struct seq *seq, token_id *drafts, uint32_t n_most)
  * their number. */
 static uint32_t draft_for_seq(const struct sched *sched, struct seq *seq)
 {
-    uint32_t n_most = draft_limit(sched, seq), source = find(seq), n;
+    uint32_t n_most = draft_limit(sched, seq), source = draft_find(seq), n;
     token_id *drafts = seq->tokens + seq->spec.n_tokens;
 
     n = n_most > 0 ? draft_forced(seq, drafts, n_most) : 0;
@@ -241,7 +241,7 @@ struct choice { /* one sequence while draft tokens are distributed */
     uint32_t n_most, n, n_best;
 };
 
-static struct choice *likeliest(struct choice *choices, uint32_t n_choices)
+static struct choice *draft_likeliest(struct choice *choices, uint32_t n_choices)
 {
     struct choice *best = NULL;
 
@@ -254,14 +254,14 @@ static struct choice *likeliest(struct choice *choices, uint32_t n_choices)
 
 /* Distributes draft tokens by falling probability; n_best is set where expected tokens per second are
  * largest. */
-static void choose(const struct sched *sched, struct choice *choices, uint32_t n_choices, uint32_t room)
+static void draft_choose(const struct sched *sched, struct choice *choices, uint32_t n_choices, uint32_t room)
 {
     struct cost_step step = plan_decode_cost(sched);
     double plain_s = cost_predict(&sched->cost, &step), all_s = plain_s, tokens = step.n_rows;
     double best = plain_s > 0 ? GAIN_MIN * tokens / plain_s : 0;
 
     for (uint32_t i = 0; i < room && best > 0; i++) {
-        struct choice *next = likeliest(choices, n_choices);
+        struct choice *next = draft_likeliest(choices, n_choices);
 
         if (next == NULL || next->next < CHANCE_MIN)
             return;
@@ -281,7 +281,7 @@ static void choose(const struct sched *sched, struct choice *choices, uint32_t n
 }
 
 /* Takes blocks for n draft tokens. If another sequence took the room first, there are fewer. */
-static void settle_in(struct sched *sched, struct seq *seq, uint32_t n)
+static void draft_take_blocks(struct sched *sched, struct seq *seq, uint32_t n)
 {
     while (seq->n_blocks * sched->block_tokens < seq->spec.n_tokens + n) {
         if (kv_available(sched->opts.pool) <= queue_n_active(sched) || queue_room(sched, seq) == 0 ||
@@ -307,7 +307,7 @@ static uint32_t room_for_drafts(const struct sched *sched, uint32_t n_decode)
 
 /* Collects sequences that have draft tokens; with more than MAX_CHOICES of them, drafting hardly ever
  * pays. */
-static uint32_t gather(const struct sched *sched, struct choice *choices, uint32_t *n_decode_out)
+static uint32_t draft_gather(const struct sched *sched, struct choice *choices, uint32_t *n_decode_out)
 {
     uint32_t n = 0;
 
@@ -338,14 +338,14 @@ void draft_propose(struct sched *sched)
 
     if (sched->max_drafts == 0 || sched->opts.max_drafts == 0 || (is_auto && !sched->has_speculation_budget))
         return;
-    n = gather(sched, choices, &n_decode);
+    n = draft_gather(sched, choices, &n_decode);
     room = room_for_drafts(sched, n_decode);
     if (is_auto)
-        choose(sched, choices, n, room);
+        draft_choose(sched, choices, n, room);
     for (uint32_t i = 0; i < n; i++) {
         uint32_t n_drafts = is_auto ? choices[i].n_best : choices[i].n_most;
 
-        settle_in(sched, choices[i].seq, n_drafts < room ? n_drafts : room);
+        draft_take_blocks(sched, choices[i].seq, n_drafts < room ? n_drafts : room);
         room -= choices[i].seq->draft.n;
     }
 }

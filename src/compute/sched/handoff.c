@@ -21,7 +21,7 @@ int handoff_admit(struct sched *sched, struct seq *seq)
 
     if (sched->n_running >= sched->opts.max_seqs || others_wait)
         return E_OVERLOADED;
-    if (seq_settle(sched, seq, queue_n_active(sched)) < 0)
+    if (seq_take_blocks(sched, seq, queue_n_active(sched)) < 0)
         return E_KV_FULL;
     queue_run(sched, seq, SEQ_ARRIVING);
     return 0;

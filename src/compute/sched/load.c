@@ -42,7 +42,7 @@ static bool load_is_spoilt(struct sched *sched, const struct cost_step *step, co
     struct rate_step times = {
         .wall_s = load_seconds(began->now_ns, ended->now_ns),
         .cpu_s = sched->opts.cpu_ns != NULL ? load_seconds(began->cpu_ns, ended->cpu_ns) : -1,
-        .expected_s = cost_is_settled(&sched->cost) ? cost_predict(&sched->cost, step) : 0,
+        .expected_s = cost_is_learned(&sched->cost) ? cost_predict(&sched->cost, step) : 0,
     };
 
     if (began->now_ns > sched->step_end_ns + COLD_AFTER_NS)

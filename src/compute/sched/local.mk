@@ -23,12 +23,12 @@ tests_unit_compute_sched_test_handoff_LDADD = $(link_compute_sched) $(CMOCKA_LIB
 tests_unit_compute_sched_test_sched_model_SOURCES = tests/unit/compute/sched/test_sched_model.c tests/unit/compute/sched/rig.h \
 	tests/unit/compute/sched/rig.c $(grammar_test_help)
 tests_unit_compute_sched_test_sched_model_LDADD = $(link_compute_sched) $(CMOCKA_LIBS)
-check_PROGRAMS += tests/unit/compute/sched/test_share tests/unit/compute/sched/test_turns
-TESTS += tests/unit/compute/sched/test_share tests/unit/compute/sched/test_turns
+check_PROGRAMS += tests/unit/compute/sched/test_quota tests/unit/compute/sched/test_turns
+TESTS += tests/unit/compute/sched/test_quota tests/unit/compute/sched/test_turns
 tests_unit_compute_sched_test_turns_SOURCES = tests/unit/compute/sched/test_turns.c tests/unit/compute/sched/rig.h tests/unit/compute/sched/rig.c
 tests_unit_compute_sched_test_turns_LDADD = $(link_compute_sched) $(CMOCKA_LIBS)
-tests_unit_compute_sched_test_share_SOURCES = tests/unit/compute/sched/test_share.c tests/unit/compute/sched/rig.h tests/unit/compute/sched/rig.c
-tests_unit_compute_sched_test_share_LDADD = $(link_compute_sched) $(CMOCKA_LIBS)
+tests_unit_compute_sched_test_quota_SOURCES = tests/unit/compute/sched/test_quota.c tests/unit/compute/sched/rig.h tests/unit/compute/sched/rig.c
+tests_unit_compute_sched_test_quota_LDADD = $(link_compute_sched) $(CMOCKA_LIBS)
 check_PROGRAMS += tests/unit/compute/sched/test_learned
 TESTS += tests/unit/compute/sched/test_learned
 tests_unit_compute_sched_test_learned_SOURCES = tests/unit/compute/sched/test_learned.c tests/unit/compute/sched/rig.h tests/unit/compute/sched/rig.c

@@ -11,7 +11,7 @@
 #define EXTEND_MAX  16384 /* tokens indexed per call: some tenths of a millisecond */
 #define LOOK_AT_MAX 12    /* positions that are compared */
 
-static uint32_t slot(const struct ngram *index, const token_id *end, unsigned n)
+static uint32_t ngram_slot(const struct ngram *index, const token_id *end, unsigned n)
 {
     uint32_t h = end[0] * 0x9e3779b1u;
 
@@ -57,9 +57,9 @@ bool ngram_extend(struct ngram *index, const token_id *tokens, uint32_t n_tokens
         to = index->n_indexed + EXTEND_MAX;
     for (uint32_t at = index->n_indexed; at < to; at++) {
         if (at >= 1)
-            index->pairs[slot(index, tokens + at, 2)] = at + 1;
+            index->pairs[ngram_slot(index, tokens + at, 2)] = at + 1;
         if (at >= 2) {
-            uint32_t *head = &index->triples[slot(index, tokens + at, 3)];
+            uint32_t *head = &index->triples[ngram_slot(index, tokens + at, 3)];
 
             index->links[at] = *head;
             *head = at + 1;
@@ -71,7 +71,7 @@ bool ngram_extend(struct ngram *index, const token_id *tokens, uint32_t n_tokens
 }
 
 /* How many tokens before and including positions a and b are equal; a < b. */
-static uint32_t common(const token_id *tokens, uint32_t a, uint32_t b)
+static uint32_t ngram_common(const token_id *tokens, uint32_t a, uint32_t b)
 {
     uint32_t n = 0;
 
@@ -87,9 +87,9 @@ uint32_t ngram_find(const struct ngram *index, const token_id *tokens, uint32_t 
 
     if (index->links == NULL || n_tokens < 3)
         return 0;
-    uint32_t at = index->triples[slot(index, tokens + last, 3)];
+    uint32_t at = index->triples[ngram_slot(index, tokens + last, 3)];
     for (unsigned i = 0; at > 0 && i < LOOK_AT_MAX && length < NGRAM_LENGTH_MAX; i++) {
-        uint32_t n = common(tokens, at - 1, last);
+        uint32_t n = ngram_common(tokens, at - 1, last);
 
         if (n > length) {
             length = n;
@@ -97,9 +97,9 @@ uint32_t ngram_find(const struct ngram *index, const token_id *tokens, uint32_t 
         }
         at = index->links[at - 1];
     }
-    at = index->pairs[slot(index, tokens + last, 2)];
+    at = index->pairs[ngram_slot(index, tokens + last, 2)];
     if (at > 0 && length < 2) {
-        length = common(tokens, at - 1, last);
+        length = ngram_common(tokens, at - 1, last);
         best = length >= 2 ? at : 0;
     }
     *length_out = length;

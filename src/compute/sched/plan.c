@@ -137,7 +137,7 @@ static uint32_t prefill_budget(const struct sched *sched)
                          (double)goal_ns / (double)NS_PER_S / cost_margin(&sched->cost));
 }
 
-static uint32_t chunk_of(const struct sched *sched, const struct seq *seq, uint32_t budget)
+static uint32_t plan_chunk_of(const struct sched *sched, const struct seq *seq, uint32_t budget)
 {
     uint32_t left = seq->spec.n_tokens - seq->n_computed;
 
@@ -158,11 +158,11 @@ uint32_t plan_budget(struct sched *sched)
 uint32_t plan_budget_left(const struct sched *sched, const struct seq *seq, uint32_t budget)
 {
     for (uint32_t i = 0; i < sched->n_line && fair_is_before(&sched->line[i]->turn, &seq->turn); i++)
-        budget -= chunk_of(sched, sched->line[i], budget);
+        budget -= plan_chunk_of(sched, sched->line[i], budget);
     return budget;
 }
 
-static void add(struct plan *plan, struct seq *seq, uint32_t n_tokens)
+static void plan_add(struct plan *plan, struct seq *seq, uint32_t n_tokens)
 {
     plan->items[plan->n_items++] =
         (struct plan_item){.seq = seq, .n_tokens = n_tokens + seq->draft.n, .n_drafts = seq->draft.n};
@@ -174,15 +174,15 @@ void plan_make(struct sched *sched, struct plan *plan)
     plan->n_items = plan->n_drafts = plan->n_prefill_tokens = 0;
     list_for_each (at, &sched->running) {
         if (seq_of(at)->state == SEQ_DECODE)
-            add(plan, seq_of(at), 1);
+            plan_add(plan, seq_of(at), 1);
     }
     plan->n_decode = plan->n_items;
 
     uint32_t budget = plan->budget = plan_budget(sched);
     for (uint32_t i = 0; i < sched->n_line && budget > 0; i++) {
-        uint32_t n_tokens = chunk_of(sched, sched->line[i], budget);
+        uint32_t n_tokens = plan_chunk_of(sched, sched->line[i], budget);
 
-        add(plan, sched->line[i], n_tokens);
+        plan_add(plan, sched->line[i], n_tokens);
         plan->n_prefill_tokens += n_tokens;
         budget -= n_tokens;
     }

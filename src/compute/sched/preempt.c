@@ -30,7 +30,7 @@ static struct seq *youngest_active(const struct sched *sched, const kv_tenant *t
     return NULL;
 }
 
-static void preempt(struct sched *sched, struct seq *seq)
+static void sched_preempt(struct sched *sched, struct seq *seq)
 {
     seq_give_back(sched, seq);
     sched->n_running--;
@@ -56,7 +56,7 @@ static bool give_spare_back(struct sched *sched)
 }
 
 /* Returns whether seq still runs. */
-static bool grow(struct sched *sched, struct seq *seq)
+static bool preempt_grow(struct sched *sched, struct seq *seq)
 {
     const kv_tenant *tenant = &seq->spec.tenant;
 
@@ -72,7 +72,7 @@ static bool grow(struct sched *sched, struct seq *seq)
 
         struct seq *victim = youngest_active(sched, is_modest ? NULL : tenant);
 
-        preempt(sched, victim);
+        sched_preempt(sched, victim);
         if (victim == seq)
             return false;
     }
@@ -84,7 +84,7 @@ void preempt_make_room(struct sched *sched)
     for (struct list *at = sched->running.next; at != &sched->running; at = at->next) {
         struct seq *seq = seq_of(at);
 
-        if (seq->state == SEQ_DECODE && !grow(sched, seq))
+        if (seq->state == SEQ_DECODE && !preempt_grow(sched, seq))
             at = &sched->running; /* seq left the list: restart; the sequences before it have room */
     }
 }

@@ -92,7 +92,7 @@ uint32_t queue_n_active(const struct sched *sched)
  * sequence makes progress or is preempted, so seq never waits forever. */
 static bool is_under_way(const struct sched *sched, const struct seq *seq)
 {
-    uint32_t n_most = seq_n_shareable(sched, seq);
+    uint32_t n_most = seq_n_matchable(sched, seq);
     uint32_t n_cached = kv_peek(sched->opts.pool, seq->hashes, n_most);
     uint64_t end = ((uint64_t)n_cached + 1) * sched->block_tokens;
 
@@ -118,7 +118,7 @@ uint32_t queue_room(const struct sched *sched, const struct seq *seq)
     return kv_available(sched->opts.pool);
 }
 
-static void admit(struct sched *sched, struct seq *seq)
+static void sched_queue_admit(struct sched *sched, struct seq *seq)
 {
     bool is_first = seq->stats.n_preempted == 0;
 
@@ -145,9 +145,10 @@ static bool admit_one(struct sched *sched, uint32_t budget)
         }
         if (plan_budget_left(sched, seq, budget) == 0)
             break;
-        code = is_under_way(sched, seq)                   ? E_OVERLOADED
-               : sched->n_running >= sched->opts.max_seqs ? E_KV_FULL
-                                                          : seq_settle(sched, seq, queue_n_active(sched));
+        code = is_under_way(sched, seq) ? E_OVERLOADED
+               : sched->n_running >= sched->opts.max_seqs
+                   ? E_KV_FULL
+                   : seq_take_blocks(sched, seq, queue_n_active(sched));
         if (code == E_OVERLOADED) {
             at = fair_skip(sched->fair, at);
             continue;
@@ -155,7 +156,7 @@ static bool admit_one(struct sched *sched, uint32_t budget)
         fair_rewind(sched->fair);
         sched->is_short = code < 0;
         if (code == 0)
-            admit(sched, seq);
+            sched_queue_admit(sched, seq);
         return code == 0;
     }
     fair_rewind(sched->fair);

@@ -19,7 +19,7 @@
 
 #define MAX_DEBTORS 1024 /* remembered tenants without sequences, served more than waiting ones */
 
-static int opts_check(const struct sched_opts *opts)
+static int sched_opts_check(const struct sched_opts *opts)
 {
     const struct engine_info *info = &opts->engine->info;
     uint32_t pool_block_tokens = kv_pool_block_tokens(opts->pool);
@@ -35,7 +35,7 @@ static int opts_check(const struct sched_opts *opts)
 int sched_new(const struct sched_opts *opts, struct sched **out)
 {
     const struct engine_info *info = &opts->engine->info;
-    int code = opts_check(opts);
+    int code = sched_opts_check(opts);
 
     if (code < 0)
         return code;
@@ -117,7 +117,7 @@ int sched_submit(struct sched *sched, const struct seq_spec *spec, struct seq **
             return code;
         }
     } else {
-        uint32_t n_most = seq->score_next > 0 ? seq_n_shareable(sched, seq) : seq->n_hashes;
+        uint32_t n_most = seq->score_next > 0 ? seq_n_matchable(sched, seq) : seq->n_hashes;
 
         seq->n_cached_estimate = kv_peek(sched->opts.pool, seq->hashes, n_most) * sched->block_tokens;
         queue_wait(sched, seq);
@@ -212,7 +212,7 @@ static void book_step(struct sched *sched, const struct load_clock *began)
     sched->n_drafted += plan->n_drafts;
     sched->n_accepted += n_accepted;
     load_observe(sched, plan, n_accepted, began);
-    draft_settle(sched, plan, n_accepted);
+    draft_book(sched, plan, n_accepted);
 }
 
 int sched_run_step(struct sched *sched)

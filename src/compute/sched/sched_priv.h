@@ -151,11 +151,11 @@ int seq_new(struct sched *sched, const struct seq_spec *spec, struct seq **out);
 void seq_free(struct sched *sched, struct seq *seq);
 uint32_t sched_blocks_for(const struct sched *sched, uint32_t n_tokens);
 /* Number of leading blocks that the sequence may take from the cache. */
-uint32_t seq_n_shareable(const struct sched *sched, const struct seq *seq);
+uint32_t seq_n_matchable(const struct sched *sched, const struct seq *seq);
 /* Takes the cached prefix and fresh blocks for all tokens; leaves n_spare blocks for other sequences.
  * E_KV_FULL. E_OVERLOADED: the blocks would come out of other tenants' quotas and the tenant has another
  * sequence running. */
-int seq_settle(struct sched *sched, struct seq *seq, uint32_t n_spare);
+int seq_take_blocks(struct sched *sched, struct seq *seq, uint32_t n_spare);
 void seq_give_back(struct sched *sched, struct seq *seq);
 void seq_seal(struct sched *sched, struct seq *seq);
 /* Counts tokens [n_computed, to) as computed here. */
@@ -193,7 +193,7 @@ void draft_propose(struct sched *sched);
 uint32_t draft_accepted(const struct plan_item *item, const struct sample_result *results);
 void draft_learn(struct sched *sched, struct seq *seq, uint32_t n_drafts, uint32_t n_accepted);
 /* Books the cost and gain of the step's draft tokens in the speculation budget. */
-void draft_settle(struct sched *sched, const struct plan *plan, uint32_t n_accepted);
+void draft_book(struct sched *sched, const struct plan *plan, uint32_t n_accepted);
 
 /* ---- plan.c ---- */
 /* The cost inputs of the coming step without its prompts. */

@@ -73,7 +73,7 @@ static int make_state(const struct sched *sched, const struct seq_spec *spec, st
     sample_state_prompt(seq->past, seq->tokens, spec->n_prompt);
     for (uint32_t i = spec->n_prompt; rc == 0 && i < spec->n_tokens; i++)
         rc = sample_state_push(seq->past, seq->tokens[i]);
-    sample_state_settle(seq->past);
+    sample_state_commit(seq->past);
     seq->spec.work.sample.bias = NULL; /* the state holds them */
     seq->spec.work.sample.n_bias = 0;
     seq->spec.grammar = NULL;
@@ -176,7 +176,7 @@ bool seq_may_draw(struct seq *seq, token_id id)
 
 /* ---- blocks ---- */
 
-uint32_t seq_n_shareable(const struct sched *sched, const struct seq *seq)
+uint32_t seq_n_matchable(const struct sched *sched, const struct seq *seq)
 {
     uint32_t n_most = seq->spec.n_tokens - 1;
 
@@ -186,7 +186,7 @@ uint32_t seq_n_shareable(const struct sched *sched, const struct seq *seq)
 }
 
 /* Pins blocks [from, to) as the request asks. Only whole blocks are pinned. */
-static void keep(struct sched *sched, struct seq *seq, uint32_t from, uint32_t to)
+static void seq_keep(struct sched *sched, struct seq *seq, uint32_t from, uint32_t to)
 {
     for (uint32_t block = from; block < to; block++) {
         uint64_t end = ((uint64_t)block + 1) * sched->block_tokens;
@@ -211,11 +211,11 @@ static void count_found(struct seq *seq, uint32_t from, uint32_t to)
     seq->stats.n_reused += to - from - n_fetched;
 }
 
-int seq_settle(struct sched *sched, struct seq *seq, uint32_t n_spare)
+int seq_take_blocks(struct sched *sched, struct seq *seq, uint32_t n_spare)
 {
     struct kv_pool *pool = sched->opts.pool;
     uint32_t n_total = sched_blocks_for(sched, seq->spec.n_tokens);
-    uint32_t n_most = seq_n_shareable(sched, seq);
+    uint32_t n_most = seq_n_matchable(sched, seq);
 
     /* First a check without side effects: the sequence at the head of the queue comes here before every
      * step. */
@@ -235,7 +235,7 @@ int seq_settle(struct sched *sched, struct seq *seq, uint32_t n_spare)
     }
     seq->n_matched = seq->n_sealed = seq->n_blocks;
     seq->n_blocks = n_total;
-    keep(sched, seq, 0, seq->n_matched);
+    seq_keep(sched, seq, 0, seq->n_matched);
     seq->n_computed = seq->n_matched * sched->block_tokens;
     if (seq->n_computed > seq->n_reached) {
         count_found(seq, seq->n_reached, seq->n_computed);
@@ -246,13 +246,13 @@ int seq_settle(struct sched *sched, struct seq *seq, uint32_t n_spare)
 
 void seq_give_back(struct sched *sched, struct seq *seq)
 {
-    bool is_sole = false;
+    bool is_last_replica = false;
 
     while (seq->n_blocks > 0) {
         kv_block_id id = seq->blocks[--seq->n_blocks];
 
-        is_sole |= seq->n_blocks < seq->n_sealed && !kv_is_replicated(sched->opts.pool, id);
-        if (is_sole)
+        is_last_replica |= seq->n_blocks < seq->n_sealed && !kv_is_replicated(sched->opts.pool, id);
+        if (is_last_replica)
             kv_set_replicated(sched->opts.pool, id, false);
         kv_unref(sched->opts.pool, id);
     }
@@ -278,7 +278,7 @@ void seq_seal(struct sched *sched, struct seq *seq)
             seq->n_hashes++;
         }
         kv_seal(sched->opts.pool, seq->blocks[block], &seq->hashes[block]);
-        keep(sched, seq, block, block + 1);
+        seq_keep(sched, seq, block, block + 1);
     }
 }
 

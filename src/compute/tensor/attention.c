@@ -67,7 +67,7 @@ size_t kv_row_bytes(enum dtype type, uint32_t dim)
     return attn_row_bytes(type, dim);
 }
 
-static float *carve(float *base, size_t *used, size_t n)
+static float *attention_carve(float *base, size_t *used, size_t n)
 {
     size_t at = *used;
 
@@ -76,16 +76,16 @@ static float *carve(float *base, size_t *used, size_t n)
 }
 
 /* Lays out one rank's space; returns its size in floats. */
-static size_t lay_out(float *base, uint32_t k_dim, uint32_t v_dim, struct attn_space *space)
+static size_t attention_lay_out(float *base, uint32_t k_dim, uint32_t v_dim, struct attn_space *space)
 {
     size_t used = 0;
 
-    space->scores = carve(base, &used, ATTN_DIRECT_ROWS * ATTN_TILE_KEYS);
-    space->k = carve(base, &used, (size_t)k_dim * ATTN_TILE_KEYS);
-    space->v = carve(base, &used, (size_t)attn_v_step(v_dim) * ATTN_TILE_KEYS);
-    space->state = carve(base, &used, (size_t)ATTN_UNIT_ROWS * attn_state_floats(v_dim));
-    space->total = carve(base, &used, (size_t)ATTN_UNIT_ROWS * attn_part_floats(v_dim));
-    space->q = carve(base, &used, (size_t)ATTN_UNIT_ROWS * attn_pad(k_dim));
+    space->scores = attention_carve(base, &used, ATTN_DIRECT_ROWS * ATTN_TILE_KEYS);
+    space->k = attention_carve(base, &used, (size_t)k_dim * ATTN_TILE_KEYS);
+    space->v = attention_carve(base, &used, (size_t)attn_v_step(v_dim) * ATTN_TILE_KEYS);
+    space->state = attention_carve(base, &used, (size_t)ATTN_UNIT_ROWS * attn_state_floats(v_dim));
+    space->total = attention_carve(base, &used, (size_t)ATTN_UNIT_ROWS * attn_part_floats(v_dim));
+    space->q = attention_carve(base, &used, (size_t)ATTN_UNIT_ROWS * attn_pad(k_dim));
     return used;
 }
 
@@ -93,7 +93,7 @@ static size_t space_floats(uint32_t k_dim, uint32_t v_dim)
 {
     struct attn_space space;
 
-    return lay_out(NULL, k_dim, v_dim, &space);
+    return attention_lay_out(NULL, k_dim, v_dim, &space);
 }
 
 size_t attn_scratch_bytes(const struct attn_sizes *sizes)
@@ -206,7 +206,7 @@ static void attn_job_run(void *arg, unsigned rank, unsigned n_ranks)
     struct attn_space space;
     uint32_t index;
 
-    lay_out(job->spaces + rank * job->space_floats, job->args->k_dim, job->args->v_dim, &space);
+    attention_lay_out(job->spaces + rank * job->space_floats, job->args->k_dim, job->args->v_dim, &space);
     while (work_next(job->work, rank, n_ranks, &index))
         do_unit(job, index, &space);
     matmul_ahead(job->team, rank, job->args->next);

@@ -66,7 +66,7 @@ static int by_size(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-static double seconds_of(struct team *team, team_job job, struct measuring *measuring)
+static double tensor_limits_seconds_of(struct team *team, team_job job, struct measuring *measuring)
 {
     uint64_t start_ns = clock_now_ns();
 
@@ -79,7 +79,7 @@ static double median_seconds(struct team *team, team_job job, struct measuring *
     double seconds[RUNS];
 
     for (int i = 0; i < measuring->effort->n_runs; i++)
-        seconds[i] = seconds_of(team, job, measuring);
+        seconds[i] = tensor_limits_seconds_of(team, job, measuring);
     qsort(seconds, (size_t)measuring->effort->n_runs, sizeof(seconds[0]), by_size);
     return seconds[measuring->effort->n_runs / 2];
 }
@@ -93,7 +93,7 @@ static double measure_peak(struct team *team, const struct effort *effort, kern_
         return 0.0;
     /* Twice, because the first run raises the machine's clock. */
     for (int i = 0; i < 2; i++) {
-        double seconds = seconds_of(team, peak_job, &measuring);
+        double seconds = tensor_limits_seconds_of(team, peak_job, &measuring);
         double rounds = measuring.rounds * ((double)effort->run_ns / (double)NS_PER_S) / seconds;
 
         measuring.rounds = rounds < 1000 ? 1000 : rounds > 1e9 ? 1000000000 : (uint32_t)rounds;
@@ -127,8 +127,8 @@ static double measure_reading(struct team *team, const struct effort *effort, co
     return (double)len_bytes / least;
 }
 
-static void measure(struct team *team, const struct effort *effort, const struct kern_table *table,
-                    struct tensor_limits *out)
+static void tensor_limits_measure_with(struct team *team, const struct effort *effort,
+                                       const struct kern_table *table, struct tensor_limits *out)
 {
     const struct kern_q8 *q8 = table->q8;
     const bool has_vectors = table->has_int8_dot || q8->narrow_peak != NULL;
@@ -156,10 +156,10 @@ bool tensor_is_narrow(const struct kern_table *table, enum dtype type)
 
 void tensor_limits_measure(struct team *team, const struct kern_table *table, struct tensor_limits *out)
 {
-    measure(team, &thorough, table, out);
+    tensor_limits_measure_with(team, &thorough, table, out);
 }
 
 void tensor_limits_glance(struct team *team, const struct kern_table *table, struct tensor_limits *out)
 {
-    measure(team, &glance, table, out);
+    tensor_limits_measure_with(team, &glance, table, out);
 }

@@ -220,7 +220,7 @@ static void widen_region(const struct product *product, struct region *region, f
 }
 
 /* Sets up the prefetch of the same slice of other panels during this region. */
-static void fetch_next(const struct product *product, struct region *region, uint32_t panel)
+static void matmul_fetch_next(const struct product *product, struct region *region, uint32_t panel)
 {
     region->next = region_of(product, panel, 1, region->k, region->n_k).w;
     region->next_k_bytes = PANEL_ROWS * product->element_bytes;
@@ -241,7 +241,7 @@ static void run_sliced(const struct product *product, uint32_t from, uint32_t to
             uint32_t n_panels = to - panel < product->slice_panels ? to - panel : product->slice_panels;
             struct region region = region_of(product, panel, n_panels, k, n_k);
 
-            fetch_next(product, &region, panel + n_panels < to ? panel + n_panels : from);
+            matmul_fetch_next(product, &region, panel + n_panels < to ? panel + n_panels : from);
             widen_region(product, &region, buffer);
             for (uint32_t i = first_tile; i < end_tile; i++)
                 run_tile(product, &region, tile_at(product, i), 1);
@@ -341,7 +341,7 @@ static void run_panels(const struct product *product, unsigned rank, uint32_t fr
 
 /* Panels per unit. Several units per rank let ranks end together, and a unit should fill a tile function's
  * group of panels. If both are not possible, every rank gets a unit. */
-static uint32_t unit_panels(uint32_t n_panels, unsigned n_ranks, uint32_t units_per_rank)
+static uint32_t matmul_unit_panels(uint32_t n_panels, unsigned n_ranks, uint32_t units_per_rank)
 {
     uint32_t each = n_panels / (n_ranks * units_per_rank) / GROUP_PANELS * GROUP_PANELS;
 
@@ -355,7 +355,7 @@ static uint32_t unit_panels(uint32_t n_panels, unsigned n_ranks, uint32_t units_
 static uint32_t direct_unit_panels(const struct weight *weight, unsigned n_ranks)
 {
     uint32_t n_panels = weight_n_panels(weight->rows), each = GROUP_PANELS;
-    uint32_t most = unit_panels(n_panels, n_ranks, UNITS_PER_RANK);
+    uint32_t most = matmul_unit_panels(n_panels, n_ranks, UNITS_PER_RANK);
 
     while (each < most && each * weight_panel_bytes(weight) < DIRECT_UNIT_BYTES)
         each += GROUP_PANELS;
@@ -380,7 +380,7 @@ void matmul_ahead(struct team *team, unsigned rank, const struct weight *weight)
                len_bytes < NEXT_BYTES ? len_bytes : NEXT_BYTES);
 }
 
-static void run_unit(const struct product *product, unsigned rank, uint32_t from, uint32_t to)
+static void matmul_run_unit(const struct product *product, unsigned rank, uint32_t from, uint32_t to)
 {
     uint32_t n_whole = product->has_blocks ? product->n_panels : product->args->weight->rows / PANEL_ROWS;
     uint32_t whole_to = to < n_whole ? to : n_whole;
@@ -399,7 +399,7 @@ void matmul_units(const struct product *product, unsigned rank, unsigned n_ranks
     uint32_t unit;
 
     while (work_next(&product->scratch->work, rank, n_ranks, &unit))
-        run_unit(product, rank, unit * product->unit_panels, (unit + 1) * product->unit_panels);
+        matmul_run_unit(product, rank, unit * product->unit_panels, (unit + 1) * product->unit_panels);
 }
 
 void matmul_rows(const struct product *product, unsigned rank, struct panel_range panels, float *y,
@@ -415,7 +415,7 @@ void matmul_rows(const struct product *product, unsigned rank, struct panel_rang
     args.y_stride = y_stride;
     part.args = &args;
     part.n_panels = n_panels;
-    run_unit(&part, rank, 0, n_panels);
+    matmul_run_unit(&part, rank, 0, n_panels);
 }
 
 static void product_job(void *arg, unsigned rank, unsigned n_ranks)
@@ -560,10 +560,10 @@ void matmul_open(struct product *product, struct team *team, const struct matmul
         product->slice_k = matmul_block_slice(product);
         product->sums = sums_behind(args->scratch, weight, args->n);
     }
-    product->unit_panels =
-        product->is_direct && product->n_tiles == 1
-            ? direct_unit_panels(weight, team_size(team))
-            : unit_panels(product->n_panels, team_size(team), is_q8 ? UNITS_PER_RANK : FLOAT_UNITS_PER_RANK);
+    product->unit_panels = product->is_direct && product->n_tiles == 1
+                               ? direct_unit_panels(weight, team_size(team))
+                               : matmul_unit_panels(product->n_panels, team_size(team),
+                                                    is_q8 ? UNITS_PER_RANK : FLOAT_UNITS_PER_RANK);
     /* One row of floats needs no packing. */
     product->x = !is_q8 && !weight->is_dots && args->n == 1 ? args->x : product->scratch->x;
     work_init(&product->scratch->work, (product->n_panels + product->unit_panels - 1) / product->unit_panels,

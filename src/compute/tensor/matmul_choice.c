@@ -22,7 +22,7 @@ enum {
     LONG_SLICE = 2048,       /* columns per slice for several tiles, without expansion */
 };
 
-static bool chose(enum kern_field field, uint32_t variant)
+static bool matmul_choice_chose(enum kern_field field, uint32_t variant)
 {
     return kern_choice_get()->at[field] == variant;
 }
@@ -32,7 +32,7 @@ static bool chose(enum kern_field field, uint32_t variant)
 uint32_t matmul_tile_tokens(const struct weight *weight, uint32_t n_tokens)
 {
     const struct kern_q8 *q8 = weight->table->q8;
-    const bool is_all = chose(KERN_WIDE, WIDE_ALL);
+    const bool is_all = matmul_choice_chose(KERN_WIDE, WIDE_ALL);
     const uint32_t wide = q8->wide_tokens, least = is_all ? q8->wide_least : WIDE_LEAST;
 
     if (wide == 0 || n_tokens > WIDE_TOKENS || (!is_all && quant_form(weight->type).bits == 8))
@@ -62,7 +62,7 @@ uint32_t matmul_direct_panels(const struct weight *weight, uint32_t tile_tokens,
 {
     const struct kern_q8 *q8 = weight->table->q8;
 
-    return tile_tokens > q8->tile_tokens || (n_tiles == 1 && chose(KERN_PANELS, PANELS_ONE))
+    return tile_tokens > q8->tile_tokens || (n_tiles == 1 && matmul_choice_chose(KERN_PANELS, PANELS_ONE))
                ? 1
                : q8->direct_panels;
 }
@@ -72,7 +72,7 @@ uint32_t matmul_direct_panels(const struct weight *weight, uint32_t tile_tokens,
 uint32_t matmul_slice_panels(const struct weight *weight, bool is_direct, uint32_t direct_panels,
                              uint32_t *cols_out)
 {
-    const bool is_long = is_direct && direct_panels == 1 && chose(KERN_SLICES, SLICES_LONG);
+    const bool is_long = is_direct && direct_panels == 1 && matmul_choice_chose(KERN_SLICES, SLICES_LONG);
 
     *cols_out = is_long ? LONG_SLICE : MATMUL_SLICE_CHUNKS * CHUNK_COLS;
     return is_long ? 1 : weight->table->q8->tile_panels;
@@ -87,16 +87,16 @@ struct fetch_ahead matmul_fetch_ahead(const struct weight *weight, uint32_t n_to
                                              .is_told_near = true};
     const uint32_t bits = quant_form(weight->type).bits;
 
-    if (!chose(KERN_FETCH, FETCH_NEAR))
+    if (!matmul_choice_chose(KERN_FETCH, FETCH_NEAR))
         return (struct fetch_ahead){.near_bytes = 4096,
                                     .far_bytes = 12288,
-                                    .is_spread =
-                                        chose(KERN_FETCH, FETCH_SPREAD) || (n_tokens == 1 && bits == 8)};
+                                    .is_spread = matmul_choice_chose(KERN_FETCH, FETCH_SPREAD) ||
+                                                 (n_tokens == 1 && bits == 8)};
     /* With one token, fields of four bits leave time to prefetch twice. */
     return n_tokens == 1 && bits == 4 ? fours : once;
 }
 
 bool matmul_fetches_near(bool is_told)
 {
-    return !is_told && chose(KERN_PLAIN, CACHE_FIRST);
+    return !is_told && matmul_choice_chose(KERN_PLAIN, CACHE_FIRST);
 }

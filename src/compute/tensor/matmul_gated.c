@@ -43,14 +43,14 @@ bool gated_takes(const struct weight *gate_up, const struct weight *down)
     return n_gate(gate_up) % QBLK_WEIGHTS == 0 && gate_up->rows == 2 * down->cols && down->rows > 0;
 }
 
-static uint32_t unit_panels(uint32_t n_panels, uint32_t n_ranks)
+static uint32_t matmul_gated_unit_panels(uint32_t n_panels, uint32_t n_ranks)
 {
     uint32_t each = n_panels / (n_ranks * UNITS_PER_RANK) / LEAST_PANELS * LEAST_PANELS;
 
     return each < LEAST_PANELS ? LEAST_PANELS : each < MAX_UNIT_PANELS ? each : MAX_UNIT_PANELS;
 }
 
-static size_t aligned(size_t len_bytes)
+static size_t matmul_gated_aligned(size_t len_bytes)
 {
     return (len_bytes + 63) / 64 * 64;
 }
@@ -75,12 +75,12 @@ size_t gated_scratch_bytes(const struct weight *gate_up, const struct weight *do
 {
     uint32_t n_panels = most_panels(n_gate(gate_up) / PANEL_ROWS, n_ranks);
 
-    return aligned(matmul_scratch_bytes(gate_up, max_tokens, n_ranks)) +
-           aligned(matmul_scratch_bytes(down, max_tokens, n_ranks)) +
+    return matmul_gated_aligned(matmul_scratch_bytes(gate_up, max_tokens, n_ranks)) +
+           matmul_gated_aligned(matmul_scratch_bytes(down, max_tokens, n_ranks)) +
            buffer_len(max_tokens, n_panels) * sizeof(float);
 }
 
-static void run_unit(const struct gated *gated, unsigned rank, uint32_t unit)
+static void matmul_gated_run_unit(const struct gated *gated, unsigned rank, uint32_t unit)
 {
     const struct gated_args *args = gated->args;
     uint32_t from = unit * gated->unit_panels, left = gated->n_panels - from;
@@ -106,7 +106,7 @@ static void gated_job(void *arg, unsigned rank, unsigned n_ranks)
     matmul_pack_share(&gated->in, rank, n_ranks);
     team_barrier(team, rank);
     while (work_next(&gated->in.scratch->work, rank, n_ranks, &unit))
-        run_unit(gated, rank, unit);
+        matmul_gated_run_unit(gated, rank, unit);
     if (gated->in.close != NULL)
         gated->in.close();
     team_barrier(team, rank);
@@ -125,10 +125,10 @@ void matmul_gated(struct team *team, const struct gated_args *args)
     ASSERT(args->n > 1 && gated_takes(args->gate_up, args->down));
     if (gated.n_panels == 0)
         return;
-    down = in + aligned(matmul_scratch_bytes(args->gate_up, args->n, n_ranks));
-    buffers = down + aligned(matmul_scratch_bytes(args->down, args->n, n_ranks));
+    down = in + matmul_gated_aligned(matmul_scratch_bytes(args->gate_up, args->n, n_ranks));
+    buffers = down + matmul_gated_aligned(matmul_scratch_bytes(args->down, args->n, n_ranks));
     gated.buffers = (float *)buffers;
-    gated.unit_panels = unit_panels(gated.n_panels, n_ranks);
+    gated.unit_panels = matmul_gated_unit_panels(gated.n_panels, n_ranks);
     matmul_open(
         &gated.in, team,
         &(struct matmul_args){

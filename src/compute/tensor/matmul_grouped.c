@@ -36,24 +36,25 @@ struct grouped {
     size_t space_bytes;
 };
 
-static size_t aligned(size_t len_bytes)
+static size_t matmul_grouped_aligned(size_t len_bytes)
 {
     return (len_bytes + 63) / 64 * 64;
 }
 
 static size_t slice_bytes(uint32_t max_cols)
 {
-    return aligned((size_t)SLICE_TOKENS * max_cols * sizeof(float));
+    return matmul_grouped_aligned((size_t)SLICE_TOKENS * max_cols * sizeof(float));
 }
 
 static size_t space_bytes(uint32_t max_cols)
 {
-    return slice_bytes(max_cols) + aligned(matmul_scratch_most(SLICE_TOKENS, max_cols, 1));
+    return slice_bytes(max_cols) + matmul_grouped_aligned(matmul_scratch_most(SLICE_TOKENS, max_cols, 1));
 }
 
 size_t grouped_scratch_bytes(uint32_t max_pieces, uint32_t max_cols, uint32_t n_ranks)
 {
-    return aligned(sizeof(struct work)) + aligned(((size_t)max_pieces + 1) * sizeof(uint32_t)) +
+    return matmul_grouped_aligned(sizeof(struct work)) +
+           matmul_grouped_aligned(((size_t)max_pieces + 1) * sizeof(uint32_t)) +
            n_ranks * space_bytes(max_cols);
 }
 
@@ -63,7 +64,7 @@ static uint64_t work_of(const struct grouped_piece *piece)
 }
 
 /* Numbers the units; returns their number. */
-static uint32_t plan(const struct grouped *grouped, unsigned n_ranks)
+static uint32_t matmul_grouped_plan(const struct grouped *grouped, unsigned n_ranks)
 {
     const struct grouped_args *args = grouped->args;
     uint64_t total = 0;
@@ -84,8 +85,8 @@ static uint32_t plan(const struct grouped *grouped, unsigned n_ranks)
     return n_units;
 }
 
-static void multiply(const struct grouped *grouped, unsigned rank, const struct grouped_piece *piece,
-                     uint32_t from, uint32_t to)
+static void matmul_grouped_multiply(const struct grouped *grouped, unsigned rank,
+                                    const struct grouped_piece *piece, uint32_t from, uint32_t to)
 {
     struct weight part = weight_rows(piece->weight, piece->first_row + from, to - from);
     char *space = grouped->spaces + rank * grouped->space_bytes;
@@ -122,7 +123,7 @@ static void grouped_job(void *arg, unsigned rank, unsigned n_ranks)
         team_split(piece->n_rows, (uint64_t)MIN_UNIT_PANELS * PANEL_ROWS, unit - grouped->first_unit[i],
                    n_units, &from, &to);
         if (from < to)
-            multiply(grouped, rank, piece, (uint32_t)from, (uint32_t)to);
+            matmul_grouped_multiply(grouped, rank, piece, (uint32_t)from, (uint32_t)to);
     }
 }
 
@@ -135,10 +136,10 @@ void matmul_grouped(struct team *team, const struct grouped_args *args)
 
     ASSERT((uintptr_t)args->scratch % 64 == 0);
     grouped.work = (struct work *)at;
-    at += aligned(sizeof(struct work));
+    at += matmul_grouped_aligned(sizeof(struct work));
     grouped.first_unit = (uint32_t *)at;
-    grouped.spaces = at + aligned(((size_t)args->n_pieces + 1) * sizeof(uint32_t));
-    n_units = plan(&grouped, n_ranks);
+    grouped.spaces = at + matmul_grouped_aligned(((size_t)args->n_pieces + 1) * sizeof(uint32_t));
+    n_units = matmul_grouped_plan(&grouped, n_ranks);
     if (n_units == 0)
         return;
     work_init(grouped.work, n_units, n_ranks);

@@ -70,7 +70,7 @@ void tuned_line(const struct tuned *tuned, struct buf *out)
                    kern_choice_variant_name((enum kern_field)field, tuned->choice.at[field]));
 }
 
-static void table_row(struct buf *out, const char *field, const char *variant, bool is_chosen)
+static void tensor_tune_table_row(struct buf *out, const char *field, const char *variant, bool is_chosen)
 {
     buf_printf(out, "%-8s %-12s %-8s", field, variant, is_chosen ? "chosen" : "");
 }
@@ -89,16 +89,16 @@ void tuned_table(const struct tuned *tuned, struct buf *out)
 
     buf_append_str(out, "what     method                GB/s\n");
     for (uint32_t i = 0; (method = mem_copy_method_at(i)) != NULL; i++) {
-        table_row(out, "copy", method->name, method == tuned->copy);
+        tensor_tune_table_row(out, "copy", method->name, method == tuned->copy);
         buf_printf(out, "%8.1f\n", tuned->copy_gbs[i]);
     }
     buf_append_str(out, "\nwhat     variant               time (1: as the variant it was compared with)\n");
-    table_row(out, "all", "second", false);
+    tensor_tune_table_row(out, "all", "second", false);
     table_ratio(out, tuned->start_ratio);
     for (int i = 0; i < KERN_N_FIELDS; i++)
         for (uint32_t j = 0; j < kern_choice_n_variants((enum kern_field)i); j++) {
-            table_row(out, kern_choice_field_name((enum kern_field)i),
-                      kern_choice_variant_name((enum kern_field)i, j), j == tuned->choice.at[i]);
+            tensor_tune_table_row(out, kern_choice_field_name((enum kern_field)i),
+                                  kern_choice_variant_name((enum kern_field)i, j), j == tuned->choice.at[i]);
             table_ratio(out, tuned->ratios[i][j]);
         }
     buf_printf(out, "\n%.0f ms; ", (double)tuned->took_ns / (double)NS_PER_MS);

@@ -30,7 +30,7 @@ void tune_key(const struct kern_table *table, unsigned n_ranks, char out[TUNE_KE
 /* ---- text ---- */
 
 /* Takes text up to and including a byte, or all of it. */
-static struct bytes cut(struct bytes *rest, char end)
+static struct bytes tune_file_cut(struct bytes *rest, char end)
 {
     struct bytes piece = *rest;
     const void *at = rest->len_bytes > 0 ? memchr(rest->data, end, rest->len_bytes) : NULL;
@@ -45,7 +45,7 @@ static struct bytes cut(struct bytes *rest, char end)
 /* "name=value": the value, or an empty view. */
 static struct bytes value_of(struct bytes word, const char *name)
 {
-    struct bytes given = cut(&word, '=');
+    struct bytes given = tune_file_cut(&word, '=');
 
     return bytes_is(given, name) ? word : bytes_of(NULL, 0);
 }
@@ -78,12 +78,12 @@ static bool read_choices(struct bytes text, struct kern_choice *choice_out,
                          const struct mem_copy_method **copy_out)
 {
     struct kern_choice choice = {{0}};
-    const struct mem_copy_method *copy = read_copy(cut(&text, ' '));
+    const struct mem_copy_method *copy = read_copy(tune_file_cut(&text, ' '));
 
     if (copy == NULL || text.len_bytes == 0 || text.data[text.len_bytes - 1] == ' ')
         return false;
     for (int field = 0; field < KERN_N_FIELDS; field++)
-        if (!read_variant(cut(&text, ' '), (enum kern_field)field, &choice.at[field]))
+        if (!read_variant(tune_file_cut(&text, ' '), (enum kern_field)field, &choice.at[field]))
             return false;
     if (text.len_bytes > 0)
         return false;
@@ -109,7 +109,7 @@ static bool open_text(struct bytes *text)
 {
     if (text->len_bytes > TUNE_FILE_BYTES || !bytes_starts_with(*text, HEAD))
         return false;
-    cut(text, '\n');
+    tune_file_cut(text, '\n');
     return true;
 }
 
@@ -121,13 +121,13 @@ bool tune_record_find(struct bytes text, const char *key, struct kern_choice *ch
     if (!open_text(&text))
         return false;
     while (text.len_bytes > 0)
-        if (split_record(cut(&text, '\n'), &choices, &whom) && bytes_is(whom, key))
+        if (split_record(tune_file_cut(&text, '\n'), &choices, &whom) && bytes_is(whom, key))
             return read_choices(choices, choice_out, copy_out);
     return false;
 }
 
 /* Whether a line is printable and not too long; its choices may be of another processor or version. */
-static bool is_plain(struct bytes line)
+static bool tune_file_is_plain(struct bytes line)
 {
     for (size_t i = 0; i < line.len_bytes; i++)
         if (line.data[i] < ' ' || line.data[i] > '~')
@@ -146,9 +146,9 @@ void tune_record_put(struct bytes text, const char *key, const struct tuned *tun
     if (!open_text(&text))
         return;
     while (text.len_bytes > 0 && n < TUNE_MAX_RECORDS) {
-        struct bytes line = cut(&text, '\n');
+        struct bytes line = tune_file_cut(&text, '\n');
 
-        if (!is_plain(line) || !split_record(line, &choices, &whom) || bytes_is(whom, key))
+        if (!tune_file_is_plain(line) || !split_record(line, &choices, &whom) || bytes_is(whom, key))
             continue;
         buf_append(out, line.data, line.len_bytes);
         buf_append_byte(out, '\n');
@@ -201,7 +201,7 @@ void tune_file_read(const char *path, struct buf *out)
 }
 
 /* Creates the parent folder of a path, and before it that folder's parent, if possible. */
-static void make_folders(const char *path, int levels)
+static void tune_file_make_folders(const char *path, int levels)
 {
     char folder[512];
     char *slash;
@@ -210,12 +210,12 @@ static void make_folders(const char *path, int levels)
         return;
     *slash = '\0';
     if (mkdir(folder, 0700) < 0 && errno == ENOENT && levels > 1) {
-        make_folders(folder, levels - 1);
+        tune_file_make_folders(folder, levels - 1);
         (void)mkdir(folder, 0700);
     }
 }
 
-static bool write_all(int fd, struct bytes text)
+static bool tune_file_write_all(int fd, struct bytes text)
 {
     while (text.len_bytes > 0) {
         ssize_t n = write(fd, text.data, text.len_bytes);
@@ -234,12 +234,12 @@ bool tune_file_write(const char *path, struct bytes text)
     char fresh[512 + 8];
     int fd;
 
-    make_folders(path, 2);
+    tune_file_make_folders(path, 2);
     snprintf(fresh, sizeof(fresh), "%s.XXXXXX", path);
     fd = mkostemp(fresh, O_CLOEXEC);
     if (fd < 0)
         return false;
-    bool is_written = write_all(fd, text);
+    bool is_written = tune_file_write_all(fd, text);
     is_written = close(fd) == 0 && is_written && rename(fresh, path) == 0;
     if (!is_written)
         (void)unlink(fresh);

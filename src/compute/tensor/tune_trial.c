@@ -292,7 +292,7 @@ static uint64_t trial_ns(struct trials *trials, const struct trial_case *trial,
 
 /* ---- comparing two choices ---- */
 
-static int by_time(const void *a, const void *b)
+static int tune_trial_by_time(const void *a, const void *b)
 {
     const uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
 
@@ -313,7 +313,7 @@ static double trials_ratio_of(struct trials *trials, const struct trial_case *tr
         ns[which][turn / 2] = trial_ns(trials, trial, both[which]);
     }
     for (int i = 0; i < 2; i++)
-        qsort(ns[i], (size_t)n_rounds, sizeof(ns[i][0]), by_time);
+        qsort(ns[i], (size_t)n_rounds, sizeof(ns[i][0]), tune_trial_by_time);
     return (double)ns[1][(n_rounds - 1) / 2] / (double)ns[0][(n_rounds - 1) / 2];
 }
 

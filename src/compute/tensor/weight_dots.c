@@ -14,7 +14,7 @@
 #include "base/check.h"
 
 /* Offset from lane 0 of column 0, in elements of 16 bits. */
-static size_t place_of(const struct weight *weight, uint32_t k, uint32_t lane)
+static size_t weight_dots_place_of(const struct weight *weight, uint32_t k, uint32_t lane)
 {
     if (weight->is_paired)
         return ((size_t)k / 2 * PANEL_ROWS + lane) * 2 + k % 2;
@@ -54,13 +54,13 @@ void weight_dots_pack(const struct weight *weight, enum dtype source, const stru
         from = rounded;
     }
     for (; weight->is_paired && i + 2 <= n; i += 2)
-        memcpy(panel + place_of(weight, to->from + i, to->lane), from + i, 2 * sizeof(*from));
+        memcpy(panel + weight_dots_place_of(weight, to->from + i, to->lane), from + i, 2 * sizeof(*from));
     for (; i < n; i++)
-        panel[place_of(weight, to->from + i, to->lane)] = from[i];
+        panel[weight_dots_place_of(weight, to->from + i, to->lane)] = from[i];
 }
 
 void weight_dots_row(const struct weight *weight, const void *panel, uint32_t lane, float *out)
 {
     for (uint32_t k = 0; k < weight->cols; k++)
-        out[k] = bf16_to_f32(((const uint16_t *)panel)[place_of(weight, k, lane)]);
+        out[k] = bf16_to_f32(((const uint16_t *)panel)[weight_dots_place_of(weight, k, lane)]);
 }

@@ -31,7 +31,7 @@ void quant_lookup(enum dtype type, uint8_t lookup[16])
         lookup[i] = table != NULL ? (uint8_t)(table[i] + quant_form(type).zero) : 0;
 }
 
-static void put_half(uint8_t *to, uint32_t lane, uint16_t value)
+static void weight_quant_put_half(uint8_t *to, uint32_t lane, uint16_t value)
 {
     memcpy(to + lane * sizeof(value), &value, sizeof(value));
 }
@@ -49,15 +49,16 @@ static size_t small_at(struct quant_form form, size_t sub, uint32_t lane)
 static inline __attribute__((always_inline)) void
 pack_small(struct quant_form form, const struct qblk_fields *fields, uint32_t sub, uint8_t *to)
 {
-    uint32_t scales = load4((const uint8_t *)fields->sub_scales + sub), mins = load4(fields->sub_mins + sub);
+    uint32_t scales = wide_load4((const uint8_t *)fields->sub_scales + sub),
+             mins = wide_load4(fields->sub_mins + sub);
 
     if (form.scale == SCALE_NIBBLES) {
-        store4(scales | mins << 4, to);
+        wide_store4(scales | mins << 4, to);
         return;
     }
     scales ^= bytes_each4(SMALL_BIAS); /* adds the bias to each */
     if (!form.has_min) {
-        store4(scales, to);
+        wide_store4(scales, to);
         return;
     }
     memcpy(to, &scales, 2);
@@ -75,37 +76,38 @@ static inline __attribute__((always_inline)) void pack_scales(struct quant_form 
     const size_t first = (size_t)q * PANEL_ROWS;
 
     if (form.scale == SCALE_F16 || form.scale == SCALE_BF16) {
-        put_half(chunk + at.scale + first * 2, lane, fields->scale);
+        weight_quant_put_half(chunk + at.scale + first * 2, lane, fields->scale);
         if (form.has_min)
-            put_half(chunk + at.min + first * 2, lane, fields->min);
+            weight_quant_put_half(chunk + at.min + first * 2, lane, fields->min);
         return;
     }
     for (uint32_t sub = 0; sub < CHUNK_QBLKS * form.n_subs; sub += 4)
         pack_small(form, fields, sub, chunk + at.scale + small_at(form, sub, lane));
-    put_half(chunk + at.d, lane, fields->scale);
+    weight_quant_put_half(chunk + at.d, lane, fields->scale);
     if (form.has_min)
-        put_half(chunk + at.dmin, lane, fields->min);
+        weight_quant_put_half(chunk + at.dmin, lane, fields->min);
 }
 
 /* ---- u of two qblks, a and b, as the words of a lane ---- */
 
 static void join_2(const uint8_t *a, const uint8_t *b, uint8_t *out)
 {
-    store16(load16(a) | load16(a + 16) << 2 | load16(b) << 4 | load16(b + 16) << 6, out);
+    wide_store16(wide_load16(a) | wide_load16(a + 16) << 2 | wide_load16(b) << 4 | wide_load16(b + 16) << 6,
+                 out);
 }
 
 static void join_3(const uint8_t *a, const uint8_t *b, uint8_t *out)
 {
-    store16(load16(a) | load16(a + 16) << 3 | (load16(b + 16) & bytes_each(6)) << 5, out);
-    store8(bytes_load8(b) | bytes_load8(b + 8) << 3 | (bytes_load8(b + 16) & bytes_each(1)) << 6 |
-               (bytes_load8(b + 24) & bytes_each(1)) << 7,
-           out + 16);
+    wide_store16(wide_load16(a) | wide_load16(a + 16) << 3 | (wide_load16(b + 16) & bytes_each(6)) << 5, out);
+    wide_store8(bytes_load8(b) | bytes_load8(b + 8) << 3 | (bytes_load8(b + 16) & bytes_each(1)) << 6 |
+                    (bytes_load8(b + 24) & bytes_each(1)) << 7,
+                out + 16);
 }
 
 static void join_4(const uint8_t *a, const uint8_t *b, uint8_t *out)
 {
-    store16(load16(a) | load16(b) << 4, out);
-    store16(load16(a + 16) | load16(b + 16) << 4, out + 16);
+    wide_store16(wide_load16(a) | wide_load16(b) << 4, out);
+    wide_store16(wide_load16(a + 16) | wide_load16(b + 16) << 4, out + 16);
 }
 
 /* The two lower bits of each byte of four. */
@@ -116,21 +118,21 @@ static inline uint32_t two_of(uint32_t four)
 
 static void join_5(const uint8_t *a, const uint8_t *b, uint8_t *out)
 {
-    store16(load16(a) | (load16(b) & bytes_each(28)) << 3, out);
-    store16(load16(a + 16) | (load16(b + 16) & bytes_each(28)) << 3, out + 16);
+    wide_store16(wide_load16(a) | (wide_load16(b) & bytes_each(28)) << 3, out);
+    wide_store16(wide_load16(a + 16) | (wide_load16(b + 16) & bytes_each(28)) << 3, out + 16);
     for (uint32_t row = 0; row < 2; row++, b += 16, out += 4)
-        store4(two_of(load4(b)) | two_of(load4(b + 4)) << 2 | two_of(load4(b + 8)) << 4 |
-                   two_of(load4(b + 12)) << 6,
-               out + 32);
+        wide_store4(two_of(wide_load4(b)) | two_of(wide_load4(b + 4)) << 2 | two_of(wide_load4(b + 8)) << 4 |
+                        two_of(wide_load4(b + 12)) << 6,
+                    out + 32);
 }
 
 static void join_6(const uint8_t *a, const uint8_t *b, uint8_t *out)
 {
-    wide spread = load16(b + 16);
+    wide spread = wide_load16(b + 16);
 
-    store16(load16(a) | (spread & bytes_each(48)) << 2, out);
-    store16(load16(a + 16) | (spread & bytes_each(12)) << 4, out + 16);
-    store16(load16(b) | (spread & bytes_each(3)) << 6, out + 32);
+    wide_store16(wide_load16(a) | (spread & bytes_each(48)) << 2, out);
+    wide_store16(wide_load16(a + 16) | (spread & bytes_each(12)) << 4, out + 16);
+    wide_store16(wide_load16(b) | (spread & bytes_each(3)) << 6, out + 32);
 }
 
 /* Writes n_words of a lane to as many lines. */
@@ -138,7 +140,7 @@ static inline __attribute__((always_inline)) void spread_words(const uint8_t *wo
                                                                uint32_t lane, uint8_t *lines)
 {
     for (uint32_t i = 0; i < n_words; i++)
-        store4(load4(words + (size_t)i * 4), lines + (size_t)i * FOUR_BYTES + lane * 4);
+        wide_store4(wide_load4(words + (size_t)i * 4), lines + (size_t)i * FOUR_BYTES + lane * 4);
 }
 
 /* Writes u of two qblks to a lane's words in the lines that they share. a, b: [QBLK_WEIGHTS] */
@@ -271,7 +273,7 @@ static uint32_t places_of(uint32_t bits, uint32_t i, struct place places[MAX_PLA
     return 1;
 }
 
-static uint8_t mask_of(struct place place)
+static uint8_t weight_quant_mask_of(struct place place)
 {
     return (uint8_t)((1u << place.n) - 1);
 }
@@ -317,7 +319,7 @@ static uint32_t u_at(const struct weight *weight, const uint8_t *chunk, uint32_t
     for (uint32_t j = 0; j < n; j++) {
         uint32_t byte = rows[(size_t)places[j].row * FOUR_BYTES + lane * 4 + i % 4];
 
-        u |= (byte >> places[j].bit & mask_of(places[j])) << places[j].from;
+        u |= (byte >> places[j].bit & weight_quant_mask_of(places[j])) << places[j].from;
     }
     return form.is_table ? weight->lookup[u] : u;
 }

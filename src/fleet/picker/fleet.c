@@ -17,7 +17,7 @@
 #include "base/check.h"
 #include "base/err.h"
 #include "fleet/picker/fleet_priv.h"
-#include "fleet/picker/holder.h"
+#include "fleet/picker/owner.h"
 
 #define MORE_ROWS 16
 #define RACE_NS   UINT64_C(5000000) /* a dispatch and a report may cross on their way */
@@ -70,7 +70,7 @@ void picker_fleet_row(const struct picker_fleet *fleet, uint32_t slot, struct pi
         out->n_running = ledger->n_seqs;
 }
 
-static void unbound(struct pick_pool *pool)
+static void picker_fleet_unbound(struct pick_pool *pool)
 {
     pool->has_both = false;
     pool->least_total = UINT64_MAX;
@@ -80,7 +80,7 @@ static void unbound(struct pick_pool *pool)
     pool->most_block_tokens = 0;
 }
 
-static void bound(struct pick_pool *pool, const struct pick_brief *brief, uint64_t total_tokens)
+static void picker_fleet_bound(struct pick_pool *pool, const struct pick_brief *brief, uint64_t total_tokens)
 {
     if (total_tokens < pool->least_total)
         pool->least_total = total_tokens;
@@ -96,7 +96,7 @@ static void bound(struct pick_pool *pool, const struct pick_brief *brief, uint64
         pool->most_block_tokens = brief->block_tokens;
 }
 
-static void refresh(struct picker_fleet *fleet, uint32_t slot)
+static void picker_fleet_refresh(struct picker_fleet *fleet, uint32_t slot)
 {
     uint32_t at = fleet->slots[slot].at;
     struct picker_worker worker;
@@ -138,7 +138,7 @@ static void refresh(struct picker_fleet *fleet, uint32_t slot)
         pool->briefs[at].rate_ns = row->prefill_ns;
         pool->briefs[at].fixed_ns = row->queue_ns;
     }
-    bound(pool, &pool->briefs[at], row->total_tokens);
+    picker_fleet_bound(pool, &pool->briefs[at], row->total_tokens);
 }
 
 /* ---- when a worker's prompts are done, in a timed fleet ---- */
@@ -166,7 +166,7 @@ void picker_fleet_busy(struct picker_fleet *fleet, uint32_t slot, uint64_t prefi
     }
     it->late_ns += prefill_ns;
     it->free_ns = (it->free_ns > now_ns ? it->free_ns : now_ns) + prefill_ns;
-    refresh(fleet, slot);
+    picker_fleet_refresh(fleet, slot);
 }
 
 /* ---- pools ---- */
@@ -238,7 +238,7 @@ static void leave_pool(struct picker_fleet *fleet, uint32_t slot)
     it->pool = PICKER_NONE;
 }
 
-static int grow(struct pick_pool *pool)
+static int picker_fleet_grow(struct pick_pool *pool)
 {
     uint32_t cap = pool->cap + MORE_ROWS;
     struct pick_row *rows = mem_aligned(MEM_CACHE_LINE, cap * sizeof(*rows));
@@ -266,10 +266,10 @@ static int enter_pool(struct picker_fleet *fleet, uint32_t slot)
     uint32_t at = pool_for(fleet, &fleet->slots[slot].reported);
     struct pick_pool *pool = &fleet->pools[at];
 
-    if (pool->n == pool->cap && grow(pool) < 0)
+    if (pool->n == pool->cap && picker_fleet_grow(pool) < 0)
         return E_NOMEM;
     if (pool->n == 0)
-        unbound(pool);
+        picker_fleet_unbound(pool);
     fleet->slots[slot].pool = at;
     fleet->slots[slot].at = pool->n++;
     return 0;
@@ -289,7 +289,7 @@ int picker_fleet_set(struct picker_fleet *fleet, uint32_t slot, const struct pic
         ASSERT(reported->block_tokens > 0);
         if (it->pool == PICKER_NONE)
             rc = enter_pool(fleet, slot);
-        refresh(fleet, slot);
+        picker_fleet_refresh(fleet, slot);
     }
     return rc;
 }
@@ -313,7 +313,7 @@ void picker_fleet_charge(struct picker_fleet *fleet, uint32_t slot, const struct
     ledger->read_tokens += charge->read_tokens;
     ledger->context_tokens += charge->context_tokens;
     ledger->n_seqs++;
-    refresh(fleet, slot);
+    picker_fleet_refresh(fleet, slot);
 }
 
 void picker_fleet_discharge(struct picker_fleet *fleet, uint32_t slot, const struct picker_charge *charge)
@@ -323,13 +323,13 @@ void picker_fleet_discharge(struct picker_fleet *fleet, uint32_t slot, const str
     ledger->prefill_tokens -= charge->prefill_tokens;
     ledger->read_tokens -= charge->read_tokens;
     ledger->context_tokens -= charge->context_tokens;
-    refresh(fleet, slot);
+    picker_fleet_refresh(fleet, slot);
 }
 
 void picker_fleet_leave(struct picker_fleet *fleet, uint32_t slot)
 {
     fleet->slots[slot].ledger.n_seqs--;
-    refresh(fleet, slot);
+    picker_fleet_refresh(fleet, slot);
 }
 
 const struct picker_ledger *picker_fleet_ledger(const struct picker_fleet *fleet, uint32_t slot)

@@ -2,7 +2,7 @@
 /* A hash table from block hash to the workers that have the block, in memory or on disk.
  *
  *    table     [ tag,entry | 0 | tag,entry | tag,entry | 0 ... ]   8 bytes a place, at most half of them
- * taken entries   [ hash, holders, neighbours by use ... ]            one cache line each, never moved
+ * taken entries   [ hash, owners, neighbours by use ... ]            one cache line each, never moved
  *
  * The table is made for max_entries at the start and never rehashed; unused memory is not committed yet. A
  * tag is 32 bits of the hash under a random key of this index. The tag determines where a search begins,
@@ -78,7 +78,7 @@ int picker_index_new(uint32_t max_entries, uint64_t lifetime_ns, struct picker_i
     index->pass = 1;
     rng_system(index->seed, sizeof(index->seed));
     for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS; slot++)
-        index->column_of[slot] = index->owner[slot] = (uint16_t)slot;
+        index->column_of[slot] = index->slot_of[slot] = (uint16_t)slot;
     for (uint32_t column = PICKER_MAX_WORKERS; column < INDEX_COLUMNS; column++)
         index->free_columns[index->n_free_columns++] = (uint16_t)column;
     *out = index;
@@ -130,7 +130,7 @@ static uint32_t tag_of(const struct picker_index *index, const struct block_hash
     return (uint32_t)(folded ^ folded >> 32);
 }
 
-static bool is_same(const struct block_hash *a, const struct block_hash *b)
+static bool picker_index_is_same(const struct block_hash *a, const struct block_hash *b)
 {
     uint64_t x[2], y[2];
 
@@ -140,15 +140,15 @@ static bool is_same(const struct block_hash *a, const struct block_hash *b)
 }
 
 /* The place of the hash in the table, or the free place where it would go (then *entry_out is INDEX_NONE). */
-static uint32_t find(const struct picker_index *index, const struct block_hash *hash, uint32_t tag,
-                     uint32_t *entry_out)
+static uint32_t picker_index_find(const struct picker_index *index, const struct block_hash *hash,
+                                  uint32_t tag, uint32_t *entry_out)
 {
     uint32_t at = tag & index->mask;
 
     for (; index->table[at] != 0; at = (at + 1) & index->mask) {
         uint32_t entry = (uint32_t)index->table[at] - 1;
 
-        if (index->table[at] >> 32 != tag || !is_same(&index->entries[entry].hash, hash))
+        if (index->table[at] >> 32 != tag || !picker_index_is_same(&index->entries[entry].hash, hash))
             continue;
         *entry_out = entry;
         return at;
@@ -157,7 +157,7 @@ static uint32_t find(const struct picker_index *index, const struct block_hash *
     return at;
 }
 
-static void vacate(struct picker_index *index, uint32_t hole)
+static void picker_index_vacate(struct picker_index *index, uint32_t hole)
 {
     uint32_t mask = index->mask;
 
@@ -272,7 +272,7 @@ static void link_newest(struct picker_index *index, struct index_entry *entry, e
 
 void index_cool(struct picker_index *index, struct index_entry *entry)
 {
-    if (entry->list == INDEX_COLD || index_holders_any_in_memory(&index->pages, entry))
+    if (entry->list == INDEX_COLD || index_owners_any_in_memory(&index->pages, entry))
         return;
     unlink_entry(index, entry);
     link_newest(index, entry, INDEX_COLD);
@@ -283,9 +283,9 @@ static void drop_at(struct picker_index *index, uint32_t place)
     uint32_t at = (uint32_t)index->table[place] - 1;
     struct index_entry *entry = &index->entries[at];
 
-    vacate(index, place);
+    picker_index_vacate(index, place);
     unlink_entry(index, entry);
-    index_holders_clear(&index->pages, entry);
+    index_owners_clear(&index->pages, entry);
     entry->newer = index->free;
     index->free = at;
     index->n_live--;
@@ -295,7 +295,7 @@ void index_drop(struct picker_index *index, const struct index_entry *entry)
 {
     uint32_t at;
 
-    drop_at(index, find(index, &entry->hash, tag_of(index, &entry->hash), &at));
+    drop_at(index, picker_index_find(index, &entry->hash, tag_of(index, &entry->hash), &at));
 }
 
 static bool is_expired(const struct picker_index *index, const struct index_entry *entry, uint64_t now_ns)
@@ -306,7 +306,7 @@ static bool is_expired(const struct picker_index *index, const struct index_entr
 static struct index_entry *find_live(struct picker_index *index, const struct block_hash *hash, uint32_t tag,
                                      uint64_t now_ns)
 {
-    uint32_t at, place = find(index, hash, tag, &at);
+    uint32_t at, place = picker_index_find(index, hash, tag, &at);
 
     if (at == INDEX_NONE)
         return NULL;
@@ -319,7 +319,7 @@ static struct index_entry *find_live(struct picker_index *index, const struct bl
 
 /* Evicts one entry for a new one that goes to list `more`: the least recently used entry of the list whose
  * turn it is. Prefetches for the next evictions. */
-static void evict(struct picker_index *index, enum index_list more)
+static void picker_index_evict(struct picker_index *index, enum index_list more)
 {
     uint32_t n_cold = index->n_cold + (more == INDEX_COLD);
     enum index_list list = n_cold > index->max_entries / 2 && index->n_cold > 0 ? INDEX_COLD : INDEX_HOT;
@@ -335,14 +335,14 @@ static void evict(struct picker_index *index, enum index_list more)
 }
 
 /* A new entry without columns: the caller adds one at once. */
-static struct index_entry *add(struct picker_index *index, const struct block_hash *hash, uint32_t tag,
-                               enum index_list list)
+static struct index_entry *picker_index_add(struct picker_index *index, const struct block_hash *hash,
+                                            uint32_t tag, enum index_list list)
 {
     uint32_t at, ignored;
     struct index_entry *entry;
 
     if (index->n_live == index->max_entries)
-        evict(index, list);
+        picker_index_evict(index, list);
     at = index->free;
     if (at != INDEX_NONE)
         index->free = index->entries[at].newer;
@@ -350,10 +350,10 @@ static struct index_entry *add(struct picker_index *index, const struct block_ha
         at = index->n_made++;
     entry = &index->entries[at];
     entry->hash = *hash;
-    entry->n_holders = 0;
+    entry->n_owners = 0;
     entry->page = INDEX_NONE;
     link_newest(index, entry, list);
-    index->table[find(index, hash, tag, &ignored)] = (uint64_t)tag << 32 | (at + 1);
+    index->table[picker_index_find(index, hash, tag, &ignored)] = (uint64_t)tag << 32 | (at + 1);
     index->n_live++;
     return entry;
 }
@@ -362,13 +362,13 @@ static struct index_entry *add(struct picker_index *index, const struct block_ha
 
 /* The block's entry, which becomes the newest of this list; made if it is not known. A hot entry that a
  * worker has on disk keeps its place. */
-static struct index_entry *touch(struct picker_index *index, const struct block_hash *hash, uint32_t tag,
-                                 uint64_t now_ns, enum index_list list)
+static struct index_entry *picker_index_touch(struct picker_index *index, const struct block_hash *hash,
+                                              uint32_t tag, uint64_t now_ns, enum index_list list)
 {
     struct index_entry *entry = find_live(index, hash, tag, now_ns);
 
     if (entry == NULL) {
-        entry = add(index, hash, tag, list);
+        entry = picker_index_add(index, hash, tag, list);
     } else if ((entry->list == list || list == INDEX_HOT) &&
                index->newest[list] != (uint32_t)(entry - index->entries)) {
         unlink_entry(index, entry);
@@ -388,9 +388,10 @@ static uint16_t column_to_learn(struct picker_index *index, uint32_t slot)
 }
 
 /* Inlined, so that neither list's look-ups pay for the other's. */
-static inline __attribute__((always_inline)) void learn(struct picker_index *index, const uint32_t slots[2],
-                                                        const struct block_hash *hashes, size_t n,
-                                                        uint64_t now_ns, enum index_list list)
+static inline __attribute__((always_inline)) void index_learn(struct picker_index *index,
+                                                              const uint32_t slots[2],
+                                                              const struct block_hash *hashes, size_t n,
+                                                              uint64_t now_ns, enum index_list list)
 {
     uint32_t n_slots = (slots[0] != PICKER_NONE) + (slots[1] != PICKER_NONE);
     uint16_t columns[2];
@@ -404,12 +405,12 @@ static inline __attribute__((always_inline)) void learn(struct picker_index *ind
     ahead_init(&ahead, index, hashes, n, true);
     for (size_t step = 0; step < n; step++) {
         uint32_t tag = ahead_step(&ahead, step);
-        struct index_entry *entry = touch(index, &hashes[n - 1 - step], tag, now_ns, list);
+        struct index_entry *entry = picker_index_touch(index, &hashes[n - 1 - step], tag, now_ns, list);
 
         ask_neighbours(&ahead, step + AHEAD / 4);
         for (int i = 0; i < 2; i++)
             if (columns[i] != INDEX_NO_COLUMN)
-                index_holders_put(&index->pages, entry, columns[i], list == INDEX_COLD, &index->dead);
+                index_owners_put(&index->pages, entry, columns[i], list == INDEX_COLD, &index->dead);
         if (list == INDEX_COLD)
             index_cool(index, entry);
     }
@@ -418,19 +419,19 @@ static inline __attribute__((always_inline)) void learn(struct picker_index *ind
 void picker_index_learn_pair(struct picker_index *index, const uint32_t slots[2],
                              const struct block_hash *hashes, size_t n, uint64_t now_ns)
 {
-    learn(index, slots, hashes, n, now_ns, INDEX_HOT);
+    index_learn(index, slots, hashes, n, now_ns, INDEX_HOT);
 }
 
 void picker_index_learn(struct picker_index *index, uint32_t slot, const struct block_hash *hashes, size_t n,
                         uint64_t now_ns)
 {
-    learn(index, (const uint32_t[2]){slot, PICKER_NONE}, hashes, n, now_ns, INDEX_HOT);
+    index_learn(index, (const uint32_t[2]){slot, PICKER_NONE}, hashes, n, now_ns, INDEX_HOT);
 }
 
 void picker_index_learn_on_disk(struct picker_index *index, uint32_t slot, const struct block_hash *hashes,
                                 size_t n, uint64_t now_ns)
 {
-    learn(index, (const uint32_t[2]){slot, PICKER_NONE}, hashes, n, now_ns, INDEX_COLD);
+    index_learn(index, (const uint32_t[2]){slot, PICKER_NONE}, hashes, n, now_ns, INDEX_COLD);
 }
 
 void picker_index_unlearn(struct picker_index *index, uint32_t slot, const struct block_hash *hashes,
@@ -448,13 +449,13 @@ void picker_index_unlearn(struct picker_index *index, uint32_t slot, const struc
         return;
     ahead_init(&ahead, index, hashes, n, false);
     for (size_t i = 0; i < n; i++) {
-        uint32_t at, place = find(index, &hashes[i], ahead_step(&ahead, i), &at);
+        uint32_t at, place = picker_index_find(index, &hashes[i], ahead_step(&ahead, i), &at);
 
         ask_neighbours(&ahead, i + AHEAD / 4);
         if (at == INDEX_NONE)
             continue;
-        index_holders_remove(&index->pages, &index->entries[at], column);
-        if (index->entries[at].n_holders == 0)
+        index_owners_remove(&index->pages, &index->entries[at], column);
+        if (index->entries[at].n_owners == 0)
             drop_at(index, place);
         else
             index_cool(index, &index->entries[at]);
@@ -479,7 +480,7 @@ void picker_index_match(struct picker_index *index, const struct block_hash *has
             break;
         if (last == NULL)
             prefix_match_begin(&match, entry);
-        else if (!prefix_match_has_same_holders(entry, last) &&
+        else if (!prefix_match_has_same_owners(entry, last) &&
                  !prefix_match_narrow(&match, entry, (uint32_t)i))
             return;
     }
@@ -492,24 +493,24 @@ bool picker_index_knows(struct picker_index *index, const struct block_hash *has
     return find_live(index, hash, tag_of(index, hash), now_ns) != NULL;
 }
 
-uint32_t picker_index_sole(struct picker_index *index, const struct block_hash *hash, uint64_t now_ns)
+uint32_t picker_index_last_replica(struct picker_index *index, const struct block_hash *hash, uint64_t now_ns)
 {
     const struct index_entry *entry = find_live(index, hash, tag_of(index, hash), now_ns);
-    struct index_set holders, on_disk;
+    struct index_set owners, on_disk;
     uint32_t found = PICKER_NONE;
     bool has_disk;
 
     if (entry == NULL)
         return PICKER_NONE;
-    has_disk = index_holders_load(&index->pages, entry, &holders, &on_disk);
+    has_disk = index_owners_load(&index->pages, entry, &owners, &on_disk);
     for (uint32_t i = 0; i < INDEX_WORDS; i++) {
-        uint64_t left = holders.words[i] & ~index->dead.words[i] & ~(has_disk ? on_disk.words[i] : 0);
+        uint64_t left = owners.words[i] & ~index->dead.words[i] & ~(has_disk ? on_disk.words[i] : 0);
 
         if (left == 0)
             continue;
         if (found != PICKER_NONE || (left & (left - 1)) != 0)
             return PICKER_NONE;
-        found = index->owner[64 * i + (uint32_t)__builtin_ctzll(left)];
+        found = index->slot_of[64 * i + (uint32_t)__builtin_ctzll(left)];
     }
     return found;
 }

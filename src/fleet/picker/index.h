@@ -53,7 +53,8 @@ bool picker_index_apply(struct picker_index *index, uint32_t slot, const struct 
 /* Whether any worker has this block, in any tier. */
 bool picker_index_knows(struct picker_index *index, const struct block_hash *hash, uint64_t now_ns);
 /* The slot of the only worker that has this block in memory. PICKER_NONE: no worker has it, or several do. */
-uint32_t picker_index_sole(struct picker_index *index, const struct block_hash *hash, uint64_t now_ns);
+uint32_t picker_index_last_replica(struct picker_index *index, const struct block_hash *hash,
+                                   uint64_t now_ns);
 /* The worker does not have hashes[from..n) in any tier. */
 void picker_index_unlearn(struct picker_index *index, uint32_t slot, const struct block_hash *hashes,
                           size_t from, size_t n);

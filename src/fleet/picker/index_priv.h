@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which workers have a block, and in which tier: sets of columns, as the index keeps them in its entries
- * (`holders`).
+ * (`owners`).
  *
  * A worker in the set has the block in memory, or on disk only. A column stands for one life of one
  * worker. When the index forgets a worker, its column is dead: the index masks it out of every answer at
@@ -28,11 +28,11 @@ enum index_list { INDEX_HOT, INDEX_COLD }; /* COLD: all its workers have it on d
 struct index_entry { /* one cache line */
     struct block_hash hash;
     uint64_t used_ns;
-    uint32_t older, newer;   /* neighbours by use in its list; in a free entry newer is the next free one */
-    uint32_t page;           /* INDEX_NONE: the columns are in this entry */
-    uint16_t n_holders : 15; /* dead ones included; 0: the entry is free */
-    uint16_t list : 1;       /* enum index_list */
-    uint16_t holders[INDEX_INLINE]; /* column and INDEX_ON_DISK; with a page: see holders.c */
+    uint32_t older, newer;  /* neighbours by use in its list; in a free entry newer is the next free one */
+    uint32_t page;          /* INDEX_NONE: the columns are in this entry */
+    uint16_t n_owners : 15; /* dead ones included; 0: the entry is free */
+    uint16_t list : 1;      /* enum index_list */
+    uint16_t owners[INDEX_INLINE]; /* column and INDEX_ON_DISK; with a page: see owners.c */
 };
 
 _Static_assert(sizeof(struct index_entry) == MEM_CACHE_LINE, "one entry, one cache line");
@@ -57,18 +57,18 @@ int index_pages_open(uint32_t max_entries, struct index_pages *out); /* E_NOMEM 
 void index_pages_close(struct index_pages *pages);
 
 /* Adds a column, or changes the tier of one in the set. Columns in dead are stripped when room is needed. */
-void index_holders_put(struct index_pages *pages, struct index_entry *entry, uint16_t column, bool is_on_disk,
-                       const struct index_set *dead);
+void index_owners_put(struct index_pages *pages, struct index_entry *entry, uint16_t column, bool is_on_disk,
+                      const struct index_set *dead);
 /* A caller that removes the last column drops the entry. */
-void index_holders_remove(struct index_pages *pages, struct index_entry *entry, uint16_t column);
-void index_holders_strip(struct index_pages *pages, struct index_entry *entry, const struct index_set *dead);
-void index_holders_clear(struct index_pages *pages, struct index_entry *entry);
+void index_owners_remove(struct index_pages *pages, struct index_entry *entry, uint16_t column);
+void index_owners_strip(struct index_pages *pages, struct index_entry *entry, const struct index_set *dead);
+void index_owners_clear(struct index_pages *pages, struct index_entry *entry);
 /* Stores all columns in out. Returns whether any has the block on disk only. If so, those are in
  * on_disk_out; otherwise on_disk_out is left alone. */
-bool index_holders_load(const struct index_pages *pages, const struct index_entry *entry,
-                        struct index_set *out, struct index_set *on_disk_out);
+bool index_owners_load(const struct index_pages *pages, const struct index_entry *entry,
+                       struct index_set *out, struct index_set *on_disk_out);
 /* Whether any worker in the set, dead or not, has the block in memory. */
-bool index_holders_any_in_memory(const struct index_pages *pages, const struct index_entry *entry);
+bool index_owners_any_in_memory(const struct index_pages *pages, const struct index_entry *entry);
 
 struct picker_index {
     struct mem_region table_region, entries_region;
@@ -84,7 +84,7 @@ struct picker_index {
 
     /* INDEX_NO_COLUMN: the slot waits for the sweep, and nothing is learned of its worker */
     uint16_t column_of[PICKER_MAX_WORKERS];
-    uint16_t owner[INDEX_COLUMNS];
+    uint16_t slot_of[INDEX_COLUMNS];
     bool is_used[INDEX_COLUMNS]; /* an entry may hold this column */
     uint16_t free_columns[INDEX_COLUMNS];
     uint32_t n_free_columns, n_dead, n_without;
@@ -132,10 +132,10 @@ void prefix_match_begin(struct prefix_match *match, const struct index_entry *fi
 bool prefix_match_narrow(struct prefix_match *match, const struct index_entry *entry, uint32_t n);
 void prefix_match_end(const struct prefix_match *match, uint32_t n);
 /* Nearly always true from one block to the next. */
-static inline bool prefix_match_has_same_holders(const struct index_entry *a, const struct index_entry *b)
+static inline bool prefix_match_has_same_owners(const struct index_entry *a, const struct index_entry *b)
 {
-    return a->page == INDEX_NONE && b->page == INDEX_NONE && a->n_holders == b->n_holders &&
-           memcmp(a->holders, b->holders, a->n_holders * sizeof(a->holders[0])) == 0;
+    return a->page == INDEX_NONE && b->page == INDEX_NONE && a->n_owners == b->n_owners &&
+           memcmp(a->owners, b->owners, a->n_owners * sizeof(a->owners[0])) == 0;
 }
 
 #endif

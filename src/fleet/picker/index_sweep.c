@@ -14,7 +14,7 @@ static void give_column(struct picker_index *index, uint32_t slot)
 
     index->column_of[slot] = column;
     if (column != INDEX_NO_COLUMN)
-        index->owner[column] = (uint16_t)slot;
+        index->slot_of[column] = (uint16_t)slot;
     index->n_without += column == INDEX_NO_COLUMN;
 }
 
@@ -66,10 +66,10 @@ uint32_t picker_index_sweep(struct picker_index *index, uint32_t n_entries)
             continue;
         }
         struct index_entry *entry = &index->entries[index->cursor++];
-        if (entry->n_holders == 0)
+        if (entry->n_owners == 0)
             continue;
-        index_holders_strip(&index->pages, entry, &index->dead);
-        if (entry->n_holders == 0)
+        index_owners_strip(&index->pages, entry, &index->dead);
+        if (entry->n_owners == 0)
             index_drop(index, entry);
         else
             index_cool(index, entry);

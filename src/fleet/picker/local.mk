@@ -2,9 +2,9 @@
 noinst_LIBRARIES += libfleet_picker.a
 libfleet_picker_a_SOURCES = src/fleet/picker/picker.h src/fleet/picker/pick.c src/fleet/picker/estimate.c \
 	src/fleet/picker/index.h src/fleet/picker/index.c src/fleet/picker/index_events.c src/fleet/picker/index_sweep.c
-libfleet_picker_a_SOURCES += src/fleet/picker/index_priv.h src/fleet/picker/holders.c src/fleet/picker/prefix_match.c src/fleet/picker/fleet.h src/fleet/picker/fleet_priv.h \
+libfleet_picker_a_SOURCES += src/fleet/picker/index_priv.h src/fleet/picker/owners.c src/fleet/picker/prefix_match.c src/fleet/picker/fleet.h src/fleet/picker/fleet_priv.h \
 	src/fleet/picker/fleet.c src/fleet/picker/place.h src/fleet/picker/place.c
-libfleet_picker_a_SOURCES += src/fleet/picker/holder.h src/fleet/picker/holder.c src/fleet/picker/turn.h src/fleet/picker/turn.c src/fleet/picker/pick_priv.h
+libfleet_picker_a_SOURCES += src/fleet/picker/owner.h src/fleet/picker/owner.c src/fleet/picker/turn.h src/fleet/picker/turn.c src/fleet/picker/pick_priv.h
 
 if HAVE_CMOCKA
 picker_tests = tests/unit/fleet/picker/test_pick tests/unit/fleet/picker/test_index
@@ -19,8 +19,8 @@ tests_unit_fleet_picker_test_pairs_SOURCES = tests/unit/fleet/picker/test_pairs.
 tests_unit_fleet_picker_test_pairs_LDADD = $(link_fleet_picker) $(CMOCKA_LIBS)
 tests_unit_fleet_picker_test_place_SOURCES = tests/unit/fleet/picker/test_place.c
 tests_unit_fleet_picker_test_place_LDADD = $(link_fleet_picker) $(CMOCKA_LIBS)
-check_PROGRAMS += tests/unit/fleet/picker/test_holder
-TESTS += tests/unit/fleet/picker/test_holder
-tests_unit_fleet_picker_test_holder_SOURCES = tests/unit/fleet/picker/test_holder.c
-tests_unit_fleet_picker_test_holder_LDADD = $(link_fleet_picker) $(CMOCKA_LIBS)
+check_PROGRAMS += tests/unit/fleet/picker/test_owner
+TESTS += tests/unit/fleet/picker/test_owner
+tests_unit_fleet_picker_test_owner_SOURCES = tests/unit/fleet/picker/test_owner.c
+tests_unit_fleet_picker_test_owner_LDADD = $(link_fleet_picker) $(CMOCKA_LIBS)
 endif

@@ -24,7 +24,7 @@
  *
  * Pushes. A prefill worker may also get the blocks that it lacks from another worker (prefix fetch). It counts
  * the push instead of the computation where that is less, plus a share of the time saved, so that requests still
- * prefer the worker that has the blocks. fleet/picker/holder.h chooses the owner afterwards.
+ * prefer the worker that has the blocks. fleet/picker/owner.h chooses the owner afterwards.
  *
  * An objective that even an idle worker could not keep is no reason to refuse: the TTFT limit is the
  * larger of the objective and twice the prompt's time alone. Nor do workers idle because no placement
@@ -70,7 +70,8 @@ static inline void take_side(const struct pick_row *row, int64_t cost_ns, uint32
     *best = (struct side){cost_ns, row->n_running, row, n_read};
 }
 
-static bool is_better(const struct scan *scan, const struct candidate *a, const struct candidate *than)
+static bool picker_pick_is_better(const struct scan *scan, const struct candidate *a,
+                                  const struct candidate *than)
 {
     if (than->decode == NULL)
         return true;
@@ -81,26 +82,26 @@ static bool is_better(const struct scan *scan, const struct candidate *a, const 
     if ((a->prefill != NULL) != (than->prefill != NULL))
         return a->prefill == NULL;
     if (a->prefill != than->prefill)
-        return rank(scan, a->prefill->slot) < rank(scan, than->prefill->slot);
-    return rank(scan, a->decode->slot) < rank(scan, than->decode->slot);
+        return pick_rank(scan, a->prefill->slot) < pick_rank(scan, than->prefill->slot);
+    return pick_rank(scan, a->decode->slot) < pick_rank(scan, than->decode->slot);
 }
 
-static void offer(struct scan *scan, const struct candidate *candidate)
+static void picker_pick_offer(struct scan *scan, const struct candidate *candidate)
 {
-    if (is_better(scan, candidate, &scan->best))
+    if (picker_pick_is_better(scan, candidate, &scan->best))
         scan->best = *candidate;
 }
 
 /* ---- one worker ---- */
 
 /* Blocks for the uncached tokens, the answer and one more: (n + answer) / block_tokens + 1 <= free. */
-static inline bool has_room(const struct scan *scan, const struct pick_row *row, uint32_t n)
+static inline bool picker_pick_has_room(const struct scan *scan, const struct pick_row *row, uint32_t n)
 {
     return (uint64_t)n + scan->answer_tokens < row->free_tokens ||
            (scan->pass > KEEPING && row->n_running == 0);
 }
 
-static inline bool is_allowed(const struct scan *scan, const struct pick_row *row)
+static inline bool picker_pick_is_allowed(const struct scan *scan, const struct pick_row *row)
 {
     return scan->excluded == NULL || !picker_slots_has(scan->excluded, row->slot);
 }
@@ -129,7 +130,7 @@ static inline bool keeps_itl(const struct scan *scan, const struct pick_row *row
  * second time. It had better wait in the router's queue. */
 static inline bool keeps_decode(const struct scan *scan, const struct pick_row *row, uint32_t n)
 {
-    return keeps_itl(scan, row) && row->has_seat && has_room(scan, row, n);
+    return keeps_itl(scan, row) && row->has_seat && picker_pick_has_room(scan, row, n);
 }
 
 /* The prompt's time, once for each sequence that it delays. */
@@ -142,7 +143,7 @@ static inline int64_t held_up_ns(int64_t own_ns, uint32_t n_running)
 static inline bool is_short(const struct scan *scan, uint32_t n, double prefill_ns, float pair_ns,
                             uint32_t n_running)
 {
-    int64_t own_ns = compute_ns(scan, n, prefill_ns, pair_ns);
+    int64_t own_ns = pick_compute_ns(scan, n, prefill_ns, pair_ns);
 
     return n <= scan->local_tokens || own_ns + held_up_ns(own_ns, n_running) <= scan->local_ns;
 }
@@ -150,7 +151,7 @@ static inline bool is_short(const struct scan *scan, uint32_t n, double prefill_
 static inline void try_alone(const struct scan *scan, const struct pick_row *row, struct need need,
                              struct side *best)
 {
-    int64_t own_ns = compute_ns(scan, need.n, row->prefill_ns, row->pair_ns);
+    int64_t own_ns = pick_compute_ns(scan, need.n, row->prefill_ns, row->pair_ns);
 
     int64_t alone_ns = need.read_ns + own_ns + row->itl_ns;
     int64_t ttft_ns = queue_ns(scan, row->queue_ns) + alone_ns,
@@ -169,12 +170,13 @@ static inline void try_prefill(const struct scan *scan, const struct pick_row *r
                                const struct pick_brief *brief, struct need need, struct side *best)
 {
     int64_t alone_ns =
-        need.read_ns + (need.n_read > 0 ? compute_ns(scan, need.n, row->prefill_ns, row->pair_ns)
+        need.read_ns + (need.n_read > 0 ? pick_compute_ns(scan, need.n, row->prefill_ns, row->pair_ns)
                                         : lack_ns(scan, brief, need.n));
     int64_t cost_ns = queue_ns(scan, row->queue_ns) + alone_ns;
 
     if (is_first(scan, row->slot, row->n_running, cost_ns, best) &&
-        (scan->pass == ANY || (cost_ns <= limit_ns(scan, alone_ns) && has_room(scan, row, need.n_missing))))
+        (scan->pass == ANY ||
+         (cost_ns <= limit_ns(scan, alone_ns) && picker_pick_has_room(scan, row, need.n_missing))))
         take_side(row, cost_ns, need.n_read, best);
 }
 
@@ -193,14 +195,15 @@ static inline void try_decode(const struct scan *scan, const struct pick_row *ro
 static void offer_alone(struct scan *scan, const struct side *side)
 {
     if (side->row != NULL)
-        offer(scan, &(struct candidate){side->cost_ns, side->n_running, NULL, side->row, side->n_read});
+        picker_pick_offer(scan,
+                          &(struct candidate){side->cost_ns, side->n_running, NULL, side->row, side->n_read});
 }
 
 static void offer_pair(struct scan *scan, const struct side *p, const struct side *d)
 {
     if (p->row != NULL && d->row != NULL)
-        offer(scan, &(struct candidate){p->cost_ns + d->cost_ns, p->n_running + d->n_running, p->row, d->row,
-                                        p->n_read});
+        picker_pick_offer(scan, &(struct candidate){p->cost_ns + d->cost_ns, p->n_running + d->n_running,
+                                                    p->row, d->row, p->n_read});
 }
 
 enum what {
@@ -220,7 +223,7 @@ static inline __attribute__((always_inline)) void try_row(const struct scan *sca
 
     if (!is_large(scan, row))
         return;
-    n = uncached(scan, row->slot, row->block_tokens);
+    n = pick_uncached(scan, row->slot, row->block_tokens);
     if (what == PREFILL_HALVES)
         try_prefill(scan, row, &pool->briefs[at], (struct need){.n_missing = n, .n = n}, half);
     else if (is_short(scan, n, row->prefill_ns, row->pair_ns, row->n_running) == (what == DECODE_HALVES))
@@ -233,7 +236,7 @@ static inline __attribute__((always_inline)) void try_row(const struct scan *sca
 static bool weigh_run(const struct scan *scan, const struct pick_row *row, const struct picker_run *run,
                       struct need *out)
 {
-    uint32_t n = uncached(scan, row->slot, row->block_tokens), n_read;
+    uint32_t n = pick_uncached(scan, row->slot, row->block_tokens), n_read;
     uint64_t stored = (uint64_t)run->n_blocks * row->block_tokens, most = row->total_tokens / POOL_SHARE_READ;
     struct picker_worker worker;
 
@@ -263,7 +266,7 @@ static void try_runs(const struct scan *scan, const struct pick_pool *pool, enum
         if (at->pool == PICKER_NONE || &scan->fleet->pools[at->pool] != pool)
             continue;
         row = &pool->rows[at->at];
-        if (!is_allowed(scan, row) || !is_large(scan, row) || !weigh_run(scan, row, run, &need))
+        if (!picker_pick_is_allowed(scan, row) || !is_large(scan, row) || !weigh_run(scan, row, run, &need))
             continue;
         if (what == PREFILL_HALVES)
             try_prefill(scan, row, &pool->briefs[at->at], need, half);
@@ -297,7 +300,7 @@ struct few {
 /* The most sequences beside which the fastest workers of the pool compute the whole prompt quickly; -1: none. */
 static inline int64_t sure_running(const struct scan *scan, const struct pick_pool *pool)
 {
-    int64_t own_ns = compute_ns(scan, scan->n_tokens, pool->least_prefill_ns, pool->least_pair_ns);
+    int64_t own_ns = pick_compute_ns(scan, scan->n_tokens, pool->least_prefill_ns, pool->least_pair_ns);
 
     if (scan->n_tokens <= scan->local_tokens || own_ns == 0)
         return INT64_MAX;
@@ -311,7 +314,7 @@ static inline struct few know_few(const struct scan *scan, const struct pick_poo
     uint64_t cached = (uint64_t)few_blocks * pool->most_block_tokens;
     uint32_t n = cached < scan->n_tokens ? scan->n_tokens - (uint32_t)cached : 1;
     struct few few = {.few_blocks = few_blocks,
-                      .alone_ns = compute_ns(scan, n, pool->least_prefill_ns, pool->least_pair_ns),
+                      .alone_ns = pick_compute_ns(scan, n, pool->least_prefill_ns, pool->least_pair_ns),
                       .is_known = what == DECODE_HALVES || scan->request->pushable_blocks <= few_blocks};
 
     few.may_alone =
@@ -355,7 +358,7 @@ scan_briefs(const struct scan *scan, const struct pick_pool *pool, enum what wha
 
         if (few.is_known && is_behind(scan, brief, &few, what, sides))
             continue;
-        n = uncached(scan, brief->slot, brief->block_tokens);
+        n = pick_uncached(scan, brief->slot, brief->block_tokens);
         cost_ns = what == PREFILL_HALVES ? lack_ns(scan, brief, n) + queue_ns(scan, brief->fixed_ns)
                                          : pick_ns(n * brief->rate_ns) + times * brief->fixed_ns;
         if (!is_first(scan, brief->slot, brief->n_running, cost_ns, &sides[1]) &&
@@ -379,7 +382,7 @@ static inline __attribute__((always_inline)) void scan_pool(struct scan *all, co
         scan_briefs(&scan, pool, what, sides);
     } else {
         for (uint32_t i = 0; i < pool->n; i++) {
-            if (!is_allowed(&scan, &pool->rows[i]))
+            if (!picker_pick_is_allowed(&scan, &pool->rows[i]))
                 continue;
             has_any = true;
             try_row(&scan, pool, i, what, sides);
@@ -414,8 +417,8 @@ static void scan_overflow(struct scan *scan, const struct pick_pool *pool)
     scan_pool(scan, pool, ALONE_BY_OVERFLOW, &none);
 }
 
-static bool concerns(const struct pick_pool *pool, const struct picker_request *request,
-                     enum picker_role role)
+static bool picker_pick_concerns(const struct pick_pool *pool, const struct picker_request *request,
+                                 enum picker_role role)
 {
     return pool->n > 0 && pool->role == role && pool->group == request->group &&
            (!request->keeps_layout || pool->layout == request->layout);
@@ -426,7 +429,7 @@ static bool has_open(const struct scan *scan, const struct pick_pool *pool)
     bool is_found = false;
 
     for (uint32_t i = 0; i < pool->n && !is_found; i++)
-        is_found = is_allowed(scan, &pool->rows[i]) && is_large(scan, &pool->rows[i]);
+        is_found = picker_pick_is_allowed(scan, &pool->rows[i]) && is_large(scan, &pool->rows[i]);
     return is_found;
 }
 
@@ -436,11 +439,12 @@ static void scan_pairs(struct scan *scan, const struct picker_fleet *fleet)
     struct side prefill, decode;
 
     for (uint32_t i = 0; i < fleet->n_pools; i++) {
-        if (concerns(&pools[i], scan->request, PICKER_DECODE)) {
+        if (picker_pick_concerns(&pools[i], scan->request, PICKER_DECODE)) {
             uint32_t partner = pools[i].partner;
 
             scan_decode(scan, &pools[i], &decode);
-            if (partner == PICKER_NONE || !concerns(&pools[partner], scan->request, PICKER_PREFILL))
+            if (partner == PICKER_NONE ||
+                !picker_pick_concerns(&pools[partner], scan->request, PICKER_PREFILL))
                 continue;
             if (decode.row == NULL && scan->has_any)
                 continue; /* no half to pair with */
@@ -456,7 +460,7 @@ static void scan_lone(struct scan *scan, const struct picker_fleet *fleet, enum 
     struct side none;
 
     for (uint32_t i = 0; i < fleet->n_pools; i++) {
-        if (!concerns(&fleet->pools[i], scan->request, role))
+        if (!picker_pick_concerns(&fleet->pools[i], scan->request, role))
             continue;
         scan_decode(scan, &fleet->pools[i], &none);
         scan_overflow(scan, &fleet->pools[i]);
@@ -473,8 +477,8 @@ static void scan_all(struct scan *scan, const struct picker_fleet *fleet)
         return;
     }
     for (uint32_t i = 0; i < fleet->n_pools && !has_decode; i++)
-        has_decode =
-            concerns(&fleet->pools[i], scan->request, PICKER_DECODE) && has_open(scan, &fleet->pools[i]);
+        has_decode = picker_pick_concerns(&fleet->pools[i], scan->request, PICKER_DECODE) &&
+                     has_open(scan, &fleet->pools[i]);
     /* a prefill worker decodes only when no decode worker can, and then it does both phases */
     if (!has_decode || scan->pass == LEAST_BAD)
         scan_lone(scan, fleet, PICKER_PREFILL);
@@ -485,7 +489,7 @@ static void scan_all(struct scan *scan, const struct picker_fleet *fleet)
         int64_t least_ns = (pool->has_both ? 0 : scan->ttft_slo_ns / OVERFLOW_DIVISOR) +
                            (scan->answer_tokens + 1) * pool->least_itl_ns;
 
-        if (concerns(pool, scan->request, PICKER_DECODE) &&
+        if (picker_pick_concerns(pool, scan->request, PICKER_DECODE) &&
             (scan->best.decode == NULL || scan->best.cost_ns >= least_ns))
             scan_overflow(scan, pool);
     }
@@ -533,16 +537,16 @@ int picker_pick(const struct picker_fleet *fleet, const struct picker_goals *goa
     if (scan.best.decode == NULL)
         return scan.has_any ? E_LIMIT : E_NOT_FOUND;
     first = scan.best.prefill ? scan.best.prefill : scan.best.decode;
-    n = uncached(&scan, first->slot, first->block_tokens) - scan.best.n_read;
+    n = pick_uncached(&scan, first->slot, first->block_tokens) - scan.best.n_read;
     choice_out->prefill = scan.best.prefill ? scan.best.prefill->slot : PICKER_NONE;
     choice_out->decode = scan.best.decode->slot;
     choice_out->uncached_tokens = n;
     choice_out->read_tokens = scan.best.n_read;
     choice_out->itl_s = (double)scan.best.decode->itl_ns / 1e9;
-    choice_out->ttft_s =
-        (double)(queue_ns(&scan, first->queue_ns) + compute_ns(&scan, n, first->prefill_ns, first->pair_ns)) /
-            1e9 +
-        (scan.best.prefill ? 0 : choice_out->itl_s);
+    choice_out->ttft_s = (double)(queue_ns(&scan, first->queue_ns) +
+                                  pick_compute_ns(&scan, n, first->prefill_ns, first->pair_ns)) /
+                             1e9 +
+                         (scan.best.prefill ? 0 : choice_out->itl_s);
     if (scan.best.n_read > 0) {
         picker_fleet_row(fleet, first->slot, &worker);
         choice_out->ttft_s += picker_read_s(&worker, scan.best.n_read);

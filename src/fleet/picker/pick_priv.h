@@ -47,7 +47,7 @@ struct scan {
 /* ---- the order ---- */
 
 /* An odd factor makes it a permutation of all slots. */
-static inline uint32_t rank(const struct scan *scan, uint32_t slot)
+static inline uint32_t pick_rank(const struct scan *scan, uint32_t slot)
 {
     return (slot + scan->order) * (2 * scan->order + 1) & SLOT_MASK;
 }
@@ -61,12 +61,12 @@ static inline bool is_first(const struct scan *scan, uint32_t slot, uint32_t n_r
         return cost_ns < best->cost_ns;
     if (n_running != best->n_running)
         return n_running < best->n_running;
-    return rank(scan, slot) < rank(scan, best->row->slot);
+    return pick_rank(scan, slot) < pick_rank(scan, best->row->slot);
 }
 
 /* ---- what a prompt costs ---- */
 
-static inline uint32_t uncached(const struct scan *scan, uint32_t slot, uint32_t block_tokens)
+static inline uint32_t pick_uncached(const struct scan *scan, uint32_t slot, uint32_t block_tokens)
 {
     uint32_t n_tokens = scan->n_tokens;
     uint64_t cached = (uint64_t)scan->cached_blocks[slot] * block_tokens;
@@ -82,7 +82,7 @@ static inline int64_t queue_ns(const struct scan *scan, int64_t reported_ns)
 }
 
 /* Time to compute the last n tokens of the prompt. */
-static inline int64_t compute_ns(const struct scan *scan, uint32_t n, double prefill_ns, float pair_ns)
+static inline int64_t pick_compute_ns(const struct scan *scan, uint32_t n, double prefill_ns, float pair_ns)
 {
     double from = scan->n_tokens - n;
 
@@ -93,7 +93,7 @@ static inline int64_t compute_ns(const struct scan *scan, uint32_t n, double pre
  * worker has, if that is less. */
 static inline int64_t lack_ns(const struct scan *scan, const struct pick_brief *brief, uint32_t n)
 {
-    int64_t own_ns = compute_ns(scan, n, brief->prefill_ns, brief->pair_ns), pushed_ns;
+    int64_t own_ns = pick_compute_ns(scan, n, brief->prefill_ns, brief->pair_ns), pushed_ns;
     uint64_t pushable = (uint64_t)scan->request->pushable_blocks * brief->block_tokens;
     uint32_t left;
 
@@ -101,7 +101,7 @@ static inline int64_t lack_ns(const struct scan *scan, const struct pick_brief *
         return own_ns;
     left = pushable < scan->n_tokens ? scan->n_tokens - (uint32_t)pushable : 1;
     pushed_ns = PUSH_NS + pick_ns((n - left) * (double)brief->push_ns) +
-                compute_ns(scan, left, brief->prefill_ns, brief->pair_ns);
+                pick_compute_ns(scan, left, brief->prefill_ns, brief->pair_ns);
     pushed_ns += own_ns > pushed_ns ? (own_ns - pushed_ns) / COPY_DIVISOR : 0;
     return pushed_ns < own_ns ? pushed_ns : own_ns;
 }

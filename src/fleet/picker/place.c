@@ -38,7 +38,8 @@ static void book_time(const struct picker_place *place, uint32_t slot)
 }
 
 /* computes: this worker prefills; otherwise its KV comes from the worker that does. */
-static void book(const struct picker_place *place, uint32_t slot, bool computes, struct picker_booking *out)
+static void place_book(const struct picker_place *place, uint32_t slot, bool computes,
+                       struct picker_booking *out)
 {
     *out = (struct picker_booking){.slot = slot, .charge = {.context_tokens = place->request.n_tokens}};
     if (computes) {
@@ -58,8 +59,8 @@ void picker_place_book(const struct picker_place *place, struct picker_booking *
                             place->n_hashes, place->now_ns);
     *prefill_out = (struct picker_booking){.slot = PICKER_NONE};
     if (choice->prefill != PICKER_NONE)
-        book(place, choice->prefill, true, prefill_out);
-    book(place, choice->decode, choice->prefill == PICKER_NONE, decode_out);
+        place_book(place, choice->prefill, true, prefill_out);
+    place_book(place, choice->decode, choice->prefill == PICKER_NONE, decode_out);
 }
 
 void picker_booking_started(struct picker_fleet *fleet, struct picker_booking *booking)

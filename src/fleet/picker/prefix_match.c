@@ -25,11 +25,11 @@ void prefix_match_init(struct prefix_match *match, const struct picker_index *in
 }
 
 /* The workers of the set have n blocks of the chain in memory. */
-static void note(const struct prefix_match *match, const struct index_set *set, uint32_t n)
+static void prefix_match_note(const struct prefix_match *match, const struct index_set *set, uint32_t n)
 {
     for (uint32_t i = 0; i < INDEX_WORDS; i++)
         for (uint64_t left = set->words[i]; left != 0; left &= left - 1) {
-            uint32_t slot = match->index->owner[64 * i + (uint32_t)__builtin_ctzll(left)];
+            uint32_t slot = match->index->slot_of[64 * i + (uint32_t)__builtin_ctzll(left)];
 
             if (slot < match->n_slots)
                 match->found->in_memory[slot] = n;
@@ -41,7 +41,7 @@ static void note_fallen(const struct prefix_match *match, const struct index_set
 {
     for (uint32_t i = 0; i < INDEX_WORDS; i++)
         for (uint64_t left = set->words[i]; left != 0; left &= left - 1) {
-            uint32_t slot = match->index->owner[64 * i + (uint32_t)__builtin_ctzll(left)];
+            uint32_t slot = match->index->slot_of[64 * i + (uint32_t)__builtin_ctzll(left)];
 
             if (slot < match->n_slots)
                 match->found->runs[match->found->n_runs++] = (struct picker_run){slot, n};
@@ -60,11 +60,11 @@ static void drop_out(const struct prefix_match *match, const struct index_set *s
         }
         note_fallen(match, &fell, n);
     }
-    note(match, &whole, n);
+    prefix_match_note(match, &whole, n);
 }
 
 /* The workers that have block n on disk only fall. */
-static void fall(struct prefix_match *match, const struct index_set *on_disk, uint32_t n)
+static void prefix_match_fall(struct prefix_match *match, const struct index_set *on_disk, uint32_t n)
 {
     struct index_set fell;
 
@@ -75,37 +75,37 @@ static void fall(struct prefix_match *match, const struct index_set *on_disk, ui
         fell.words[i] = match->live.words[i] & on_disk->words[i] & ~match->fallen.words[i];
         match->fallen.words[i] |= fell.words[i];
     }
-    note(match, &fell, n);
+    prefix_match_note(match, &fell, n);
 }
 
 bool prefix_match_narrow(struct prefix_match *match, const struct index_entry *entry, uint32_t n)
 {
-    struct index_set holders, on_disk, gone;
-    bool has_disk = index_holders_load(&match->index->pages, entry, &holders, &on_disk);
+    struct index_set owners, on_disk, gone;
+    bool has_disk = index_owners_load(&match->index->pages, entry, &owners, &on_disk);
     uint64_t any_live = 0, any_gone = 0;
 
     for (uint32_t i = 0; i < INDEX_WORDS; i++) {
-        gone.words[i] = match->live.words[i] & ~holders.words[i];
-        match->live.words[i] &= holders.words[i];
+        gone.words[i] = match->live.words[i] & ~owners.words[i];
+        match->live.words[i] &= owners.words[i];
         any_gone |= gone.words[i];
         any_live |= match->live.words[i];
     }
     if (any_gone != 0)
         drop_out(match, &gone, n);
     if (has_disk)
-        fall(match, &on_disk, n);
+        prefix_match_fall(match, &on_disk, n);
     return any_live != 0;
 }
 
 void prefix_match_begin(struct prefix_match *match, const struct index_entry *first)
 {
     struct index_set on_disk;
-    bool has_disk = index_holders_load(&match->index->pages, first, &match->live, &on_disk);
+    bool has_disk = index_owners_load(&match->index->pages, first, &match->live, &on_disk);
 
     for (uint32_t i = 0; i < INDEX_WORDS; i++)
         match->live.words[i] &= ~match->index->dead.words[i];
     if (has_disk)
-        fall(match, &on_disk, 0);
+        prefix_match_fall(match, &on_disk, 0);
 }
 
 void prefix_match_end(const struct prefix_match *match, uint32_t n)

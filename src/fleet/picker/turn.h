@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which waiting request is tried next, and what it may settle for: the rules of the router's queue, without
+/* Which waiting request is tried next, and which placement it accepts: the rules of the router's queue, without
  * the queue.  Pure functions over base/fair.h; the router and the simulator call the same code. */
 #ifndef FLEET_PICKER_TURN_H
 #define FLEET_PICKER_TURN_H

@@ -46,11 +46,11 @@ double plan_constant_high(enum plan_constant constant)
 void plan_constants_init(struct plan_constants *constants)
 {
     static const double START[PC_N] = {
-        [PC_ETA_C] = 0.75,    [PC_ETA_B] = 0.8,      [PC_ETA_KV] = 0.7,     [PC_ETA_A] = 0.3,
-        [PC_ETA_CM] = 0.4,    [PC_ETA_BM] = 0.7,     [PC_TAU_LAYER] = 5e-5, [PC_TAU_MOE] = 1e-5,
-        [PC_TAU_STEP] = 3e-4, [PC_TAU_TOKEN] = 1e-6, [PC_ALPHA] = 8e-6,     [PC_ETA_N] = 0.4,
-        [PC_M_H] = 35,        [PC_SKEW] = 1.2,       [PC_FP4] = 0.7,        [PC_MIX] = 1,
-        [PC_SHARE] = 0.05,    [PC_T0] = 0.03,        [PC_TTFT_X] = 1.5,     [PC_TTFT_Y] = 0.1,
+        [PC_ETA_C] = 0.75,     [PC_ETA_B] = 0.8,      [PC_ETA_KV] = 0.7,     [PC_ETA_A] = 0.3,
+        [PC_ETA_CM] = 0.4,     [PC_ETA_BM] = 0.7,     [PC_TAU_LAYER] = 5e-5, [PC_TAU_MOE] = 1e-5,
+        [PC_TAU_STEP] = 3e-4,  [PC_TAU_TOKEN] = 1e-6, [PC_ALPHA] = 8e-6,     [PC_ETA_N] = 0.4,
+        [PC_M_H] = 35,         [PC_SKEW] = 1.2,       [PC_FP4] = 0.7,        [PC_MIX] = 1,
+        [PC_SAME_HOST] = 0.05, [PC_T0] = 0.03,        [PC_TTFT_X] = 1.5,     [PC_TTFT_Y] = 0.1,
     };
 
     *constants = (struct plan_constants){.name = "start", .source = "values to begin a fit with"};

@@ -27,7 +27,7 @@
     X(PC_SKEW, "skew", 1, 4, "load of the busiest rank of expert parallelism, of the mean")                  \
     X(PC_FP4, "fp4", 0.15, 1.5, "factor of eta_c and eta_cm when weights of 4 bits compute in FP4")          \
     X(PC_MIX, "mix", 0.1, 3, "part of the prefill time that delays running sequences")                       \
-    X(PC_SHARE, "share", 1e-3, 5, "slow-down of decode by a busy prefill worker on the same host")           \
+    X(PC_SAME_HOST, "same_host", 1e-3, 5, "slow-down of decode by a busy prefill worker on the same host")   \
     X(PC_T0, "ttft_start", 1e-4, 1, "seconds before the first prefill step of a request")                    \
     X(PC_TTFT_X, "ttft_prefill", 0.1, 10, "prefill time to first token, of the time of a step alone")        \
     X(PC_TTFT_Y, "ttft_crowd", 1e-3, 3, "part of half the other prompts that a prompt waits for")

@@ -218,7 +218,7 @@ static void predict_split(const struct plan_row *row, const struct plan_cost *co
     for (int round = 0; round < SPLIT_ROUNDS; round++) {
         double queue = 0, rate = 0;
 
-        step = plan_cost_decode(cost, fmax(1, batch), context) * (1 + k[PC_SHARE] * busy);
+        step = plan_cost_decode(cost, fmax(1, batch), context) * (1 + k[PC_SAME_HOST] * busy);
         for (int i = 1; i <= n; i++) {
             wait = service * (1 + queue);
             rate = i / (k[PC_T0] + wait + step * row->osl);

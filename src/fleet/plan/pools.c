@@ -40,8 +40,8 @@ static int pools_push(struct plan_pools *pools, const struct plan_pool *pool, st
     return 0;
 }
 
-static int pool_init(const struct plan_pools_ask *ask, const struct plan_device *device,
-                     const struct layout *layout, struct fault *fault, struct plan_pool *out)
+static int plan_pools_pool_init(const struct plan_pools_ask *ask, const struct plan_device *device,
+                                const struct layout *layout, struct fault *fault, struct plan_pool *out)
 {
     struct plan_pool pool = {
         .price = device->at[DEV_PRICE],
@@ -78,7 +78,7 @@ static int pools_try(struct plan_pools *pools, const struct plan_pools_ask *ask,
 {
     struct plan_pool pool;
     const struct plan_work *work = ask->work;
-    int rc = pool_init(ask, like->cost.setup.device, layout, fault, &pool);
+    int rc = plan_pools_pool_init(ask, like->cost.setup.device, layout, fault, &pool);
 
     if (rc != 0)
         return rc;
@@ -141,7 +141,8 @@ static int pools_add_chips(struct plan_pools *pools, const struct plan_pools_ask
 {
     const struct plan_work *work = ask->work;
     struct plan_pool one;
-    int rc = pool_init(ask, like->cost.setup.device, &(struct layout){1, 1, 1, 2, 1, false}, fault, &one);
+    int rc = plan_pools_pool_init(ask, like->cost.setup.device, &(struct layout){1, 1, 1, 2, 1, false}, fault,
+                                  &one);
 
     if (rc != 0)
         return rc;

@@ -123,7 +123,7 @@ static void prefill_moments(const struct plan_pool *pool, const struct plan_work
 }
 
 /* The percentile of the wait at that load, among as many servers as the rate then needs. */
-static double queue_wait(const struct plan_side *side, double load, const struct plan_work *work)
+static double plan_search_queue_wait(const struct plan_side *side, double load, const struct plan_work *work)
 {
     double servers = fmax(1, work->rate_per_s * side->time_s / load);
     double waits = pow(load, sqrt(2 * (servers + 1)) - 1), missed = 1 - work->percentile;
@@ -147,7 +147,7 @@ bool plan_prefill_side(const struct plan_pool *pool, const struct plan_work *wor
     }
     double low = 0, high = work->max_load;
     for (int i = 0; i < 30; i++) {
-        double load = i == 0 ? high : (low + high) / 2, wait = queue_wait(out, load, work);
+        double load = i == 0 ? high : (low + high) / 2, wait = plan_search_queue_wait(out, load, work);
         bool is_met = out->time_s + hypot(wait, out->spread_s) <= budget_s;
 
         if (is_met)
@@ -161,7 +161,7 @@ bool plan_prefill_side(const struct plan_pool *pool, const struct plan_work *wor
     if (low <= 0)
         return false;
     out->load = low;
-    out->wait_s = queue_wait(out, low, work);
+    out->wait_s = plan_search_queue_wait(out, low, work);
     out->rate =
         low / out->time_s * pool->lanes * pool->cost.setup.pp; /* stages work on prompts one behind another */
     out->workers = work->rate_per_s / out->rate;

@@ -3,7 +3,7 @@
  *
  *    BLOCK_EVENTS --follower--> pending (cache/prefix/block_queue.h) --> fleet/picker/index
  *                           +-> a gap: ask for all
- *    placement ---------------> fleet/picker/holder: the owner that the computing worker fetches from
+ *    placement ---------------> fleet/picker/owner: the owner that the computing worker fetches from
  *
  * The number of pending blocks is bounded. When a worker sends more, the oldest are applied first, and its link
  * waits.
@@ -80,7 +80,7 @@ static int by_slot(const void *a, const void *b)
 }
 
 /* For the blocks that left a worker's memory: a message to each worker that has the last replica. */
-static void tell_sole(struct router *router, const struct block_slice *slice)
+static void tell_last_replica(struct router *router, const struct block_slice *slice)
 {
     struct last_copy copies[BLOCK_SLICE];
     struct block_hash list[BLOCK_SLICE];
@@ -89,7 +89,7 @@ static void tell_sole(struct router *router, const struct block_slice *slice)
 
     for (size_t i = 0; i < slice->n; i++) {
         uint32_t slot = slice->tiers[i] != BLOCK_IN_MEMORY
-                            ? picker_index_sole(router->index, &slice->hashes[i], now_ns)
+                            ? picker_index_last_replica(router->index, &slice->hashes[i], now_ns)
                             : PICKER_NONE;
 
         if (slot != PICKER_NONE)
@@ -97,13 +97,13 @@ static void tell_sole(struct router *router, const struct block_slice *slice)
     }
     qsort(copies, n_copies, sizeof(*copies), by_slot);
     for (size_t from = 0; from < n_copies; from = to) {
-        Baton__BlocksSole sole = BATON__BLOCKS_SOLE__INIT;
+        Baton__BlocksLast last = BATON__BLOCKS_LAST__INIT;
 
         for (to = from; to < n_copies && copies[to].slot == copies[from].slot; to++)
             list[to - from] = slice->hashes[copies[to].at];
-        sole.hashes.data = list[0].bytes;
-        sole.hashes.len = (to - from) * sizeof(list[0]);
-        (void)router_send(router, copies[from].slot, FRAME_BLOCKS_SOLE, &sole.base); /* a hint */
+        last.hashes.data = list[0].bytes;
+        last.hashes.len = (to - from) * sizeof(list[0]);
+        (void)router_send(router, copies[from].slot, FRAME_BLOCKS_LAST, &last.base); /* a hint */
     }
 }
 
@@ -116,7 +116,7 @@ static void blocks_apply(void *arg, const struct block_slice *slice)
     has_gone = picker_index_apply(router->index, slice->source, slice->hashes, slice->tiers, slice->n,
                                   clock_now_ns());
     if (has_gone && !slice->is_snapshot)
-        tell_sole(router, slice);
+        tell_last_replica(router, slice);
 }
 
 static void blocks_forget(void *arg, uint32_t slot)
@@ -268,23 +268,23 @@ static void take_off(struct picker_choice *choice, uint32_t n_tokens, uint32_t h
 
 void router_blocks_choose(struct job *job, struct picker_place *place)
 {
-    enum picker_share share = (enum picker_share)job->router->conf->share;
+    enum picker_fetch prefix_fetch = (enum picker_fetch)job->router->conf->prefix_fetch;
     struct picker_choice *choice = &place->choice;
     uint32_t asker = choice->prefill != PICKER_NONE ? choice->prefill : choice->decode;
     struct picker_worker rows[MAX_ASKED];
     uint32_t slots[MAX_ASKED];
     struct picker_world world = {rows, 0};
 
-    job->holder.slot = PICKER_NONE;
-    if (share != PICKER_SHARE_OFF && job->score_next == 0)
+    job->owner.slot = PICKER_NONE;
+    if (prefix_fetch != PICKER_FETCH_OFF && job->score_next == 0)
         world.n = blocks_gather(job, place, asker, rows, slots);
     if (world.n < 2)
         return;
-    job->holder = picker_find_holder(&world, &place->request, 0, share);
-    if (job->holder.slot == PICKER_NONE)
+    job->owner = picker_find_owner(&world, &place->request, 0, prefix_fetch);
+    if (job->owner.slot == PICKER_NONE)
         return;
-    job->holder.slot = slots[job->holder.slot];
-    job->ask_limit_ms = (uint32_t)(1e3 * picker_ask_limit_s(&job->holder, share));
-    take_off(choice, place->request.n_tokens, job->holder.tokens);
+    job->owner.slot = slots[job->owner.slot];
+    job->ask_limit_ms = (uint32_t)(1e3 * picker_ask_limit_s(&job->owner, prefix_fetch));
+    take_off(choice, place->request.n_tokens, job->owner.tokens);
     metric_add(job->router->m_asks, 1);
 }

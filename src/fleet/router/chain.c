@@ -31,7 +31,7 @@
 #define ROUND_BLOCKS 256  /* at most */
 #define SLICE_BLOCKS 1024 /* hashed or learned in one call: a third of a millisecond */
 
-static int extend(struct job *job, size_t n_blocks)
+static int router_chain_extend(struct job *job, size_t n_blocks)
 {
     struct prefix_chain chain = {.tokens = job->order.tokens,
                                  .block_tokens = job->model->gen.block_tokens,
@@ -48,7 +48,7 @@ static int extend(struct job *job, size_t n_blocks)
     return 0;
 }
 
-static size_t least(size_t a, size_t b)
+static size_t router_chain_least(size_t a, size_t b)
 {
     return a < b ? a : b;
 }
@@ -71,10 +71,10 @@ static void chain_enter(struct job *job, enum chain_state state)
 static int chain_match(struct job *job, size_t most)
 {
     uint64_t now_ns = clock_now_ns();
-    size_t begun = job->n_hashes, end = least(begun + most, job->n_blocks);
+    size_t begun = job->n_hashes, end = router_chain_least(begun + most, job->n_blocks);
 
     while (job->n_hashes < job->n_blocks) {
-        size_t round = job->n_hashes == 0 ? FIRST_BLOCKS : least(job->n_hashes, ROUND_BLOCKS);
+        size_t round = job->n_hashes == 0 ? FIRST_BLOCKS : router_chain_least(job->n_hashes, ROUND_BLOCKS);
         int rc;
 
         if (job->n_hashes > 0 &&
@@ -84,7 +84,7 @@ static int chain_match(struct job *job, size_t most)
         }
         if (job->n_hashes >= end)
             return (int)(job->n_hashes - begun);
-        rc = extend(job, least(job->n_hashes + round, job->n_blocks));
+        rc = router_chain_extend(job, router_chain_least(job->n_hashes + round, job->n_blocks));
         if (rc < 0)
             return rc;
     }
@@ -138,8 +138,8 @@ static size_t chain_slice(struct job *job, size_t most)
         n = rc < 0 ? 0 : (size_t)rc;
         break;
     case CHAIN_HASHING:
-        n = least(most, job->n_blocks - job->n_hashes);
-        if (extend(job, job->n_hashes + n) < 0) {
+        n = router_chain_least(most, job->n_blocks - job->n_hashes);
+        if (router_chain_extend(job, job->n_hashes + n) < 0) {
             chain_enter(job, CHAIN_DONE);
             return 0;
         }
@@ -149,7 +149,7 @@ static size_t chain_slice(struct job *job, size_t most)
         }
         break;
     case CHAIN_LEARNING:
-        n = least(most, job->learn_to - job->learn_from);
+        n = router_chain_least(most, job->learn_to - job->learn_from);
         job->learn_to -= n;
         chain_learn(job, job->learn_to, n);
         if (job->learn_to == job->learn_from)
@@ -163,7 +163,7 @@ static size_t chain_slice(struct job *job, size_t most)
 
 size_t router_chain_booked(struct job *job)
 {
-    job->learn_from = least(job->n_hashes, SLICE_BLOCKS);
+    job->learn_from = router_chain_least(job->n_hashes, SLICE_BLOCKS);
     job->learn_to = job->n_hashes;
     if (job->chain != CHAIN_HASHING && job->learn_from < job->learn_to)
         chain_enter(job, CHAIN_LEARNING);
@@ -177,7 +177,7 @@ static size_t chain_work(struct job *job, size_t left)
     while (left > 0 && job->chain != CHAIN_DONE) {
         size_t n = chain_slice(job, left);
 
-        left -= least(left, n > 0 ? n : 1);
+        left -= router_chain_least(left, n > 0 ? n : 1);
     }
     return left;
 }

@@ -75,7 +75,7 @@ static bool is_deserted(const struct job *job)
 
 /* Clears the list of workers that failed the job: when two workers fail at once, the cause is more likely
  * the workers than the request. MAX_ATTEMPTS bounds the attempts. */
-static void forgive(struct job *job)
+static void dispatch_forgive(struct job *job)
 {
     if (job_is_in(job, JOB_WAITS) && clock_now_ns() - job->queued_ns > TRIED_AGAIN_NS)
         job->excluded = (struct picker_slots){{0}};
@@ -94,7 +94,7 @@ int router_job_place(struct job *job)
     if (rc == E_OVERLOADED && (job_is_in(job, JOB_BEGUN) || router_queue_is_owed(job, choice->decode)))
         rc = 0; /* a stream that has begun does not wait for objectives: continue at the least bad worker */
     if (rc < 0) {
-        forgive(job);
+        dispatch_forgive(job);
         return rc;
     }
     router_blocks_choose(job, &found);
@@ -370,13 +370,13 @@ static void job_leave(struct job *job, enum job_state state)
     job_cancel_part(job, &job->decode);
 }
 
-static void backend_cancel(void *self, struct gen_handle *handle, struct gen_proof *proof_out)
+static void backend_cancel(void *self, struct gen_handle *handle, struct gen_serving *serving_out)
 {
     struct router *router = self;
     struct job *job = job_of(handle);
 
-    if (proof_out != NULL)
-        router_job_proof(job, proof_out);
+    if (serving_out != NULL)
+        router_job_serving(job, serving_out);
     job_leave(job, JOB_OVER);
     router_job_free(job);
     router_place_queued(router);
@@ -438,12 +438,12 @@ void router_job_end(struct job *job, enum gen_end end)
 }
 
 /* The front is about to be told of the end or the failure. */
-static void job_close(struct gen_handle *handle, struct gen_proof *proof_out)
+static void job_close(struct gen_handle *handle, struct gen_serving *serving_out)
 {
     struct job *job = job_of(handle);
 
-    if (proof_out != NULL)
-        router_job_proof(job, proof_out);
+    if (serving_out != NULL)
+        router_job_serving(job, serving_out);
     router_job_enter(job, JOB_OVER);
     router_job_free(job);
 }
@@ -456,20 +456,20 @@ int router_jobs_open(struct router *router)
 
 void router_job_replace(struct job *job, uint32_t failed_slot)
 {
-    struct gen_proof proof;
+    struct gen_serving serving;
 
     if (job_is_in(job, JOB_HOLDS))
         router_job_release(job); /* the report that its tokens wait for comes from a worker that failed */
-    if (job_is_in(job, JOB_PROVES)) { /* only serving stats are missing */
+    if (job_is_in(job, JOB_REPORTS)) { /* only serving stats are missing */
         router_job_end(job, job->end);
         return;
     }
-    router_job_proof(job, &proof);
+    router_job_serving(job, &serving);
     picker_slots_add(&job->excluded, failed_slot);
     job_cancel_part(job, &job->prefill);
     job_cancel_part(job, &job->decode);
     job->prefill = job->decode = (struct job_part){.slot = PICKER_NONE}; /* their stats are in the sum now */
-    job->sum = proof;
+    job->sum = serving;
     job->keeps_layout |= router_job_answered(job) > 0 || job->score_next > 1;
     if (++job->sum.n_redispatched > MAX_ATTEMPTS) {
         router_job_fail(job, 500, "api_error", "The request failed on every worker that tried it", 0);

@@ -15,8 +15,8 @@
  *                              v  |
  *                              REQUEUED <--some worker can, no worker can--> FORSAKEN
  *
- *      PLACED, HOLDING, ANSWERING ---the end, without stats---> PROVING_PLACED, PROVING_HOLDING, PROVING
- *      PROVING_PLACED, PROVING_HOLDING ---the report, or the wait is over---> PROVING
+ *      PLACED, HOLDING, ANSWERING ---the end, without stats---> REPORTING_PLACED, REPORTING_HOLDING, REPORTING
+ *      REPORTING_PLACED, REPORTING_HOLDING ---the report, or the wait is over---> REPORTING
  *      any ---ended---> ENDED, ---failed for good---> FAILED: the front is told
  *      any ---told, refused, cancelled---> OVER
  *
@@ -38,9 +38,9 @@ static const char *job_state_name(enum job_state state)
         [JOB_ANSWERING] = "answering",
         [JOB_REQUEUED] = "requeued",
         [JOB_FORSAKEN] = "forsaken",
-        [JOB_PROVING_PLACED] = "proving_placed",
-        [JOB_PROVING_HOLDING] = "proving_holding",
-        [JOB_PROVING] = "proving",
+        [JOB_REPORTING_PLACED] = "proving_placed",
+        [JOB_REPORTING_HOLDING] = "proving_holding",
+        [JOB_REPORTING] = "reporting",
         [JOB_ENDED] = "ended",
         [JOB_FAILED] = "failed",
         [JOB_OVER] = "over",
@@ -51,7 +51,7 @@ static const char *job_state_name(enum job_state state)
 
 void router_job_enter(struct job *job, enum job_state state)
 {
-    bool was_timed = job_is_in(job, JOB_TIMED), was_proving = job_is_in(job, JOB_PROVES);
+    bool was_timed = job_is_in(job, JOB_TIMED), was_reporting = job_is_in(job, JOB_REPORTS);
 
     ASSERT(job->state != JOB_OVER);
     log_debug("job_state", LOG_STR("request", job->order.work.request_id),
@@ -65,6 +65,6 @@ void router_job_enter(struct job *job, enum job_state state)
         job->held_ns = clock_now_ns();
     if (state == JOB_FORSAKEN)
         job->forsaken_ns = clock_now_ns();
-    if (job_is_in(job, JOB_PROVES) && !was_proving)
+    if (job_is_in(job, JOB_REPORTS) && !was_reporting)
         job->ended_ns = clock_now_ns();
 }

@@ -5,30 +5,30 @@
 
 #include "base/list.h"
 #include "serve/endpoint/handle.h"
-#include "fleet/picker/holder.h"
+#include "fleet/picker/owner.h"
 #include "fleet/picker/place.h"
 #include "fleet/router/queue_priv.h"
 
 struct router;
 struct router_model;
 
-/* The states; job.c draws the transitions. HOLDING and PROVING... last for a bounded time. "The report" is
+/* The states; job.c draws the transitions. HOLDING and REPORTING... last for a bounded time. "The report" is
  * the prefill worker's message that says how much of the prompt was cached. */
 enum job_state {
-    JOB_NEW,             /* in no queue and at no worker */
-    JOB_QUEUED,          /* waits for a placement; its client has received nothing */
-    JOB_PUSHED_OUT,      /* lost its place in the full queue; the loop's next turn refuses it */
-    JOB_PLACED,          /* at its workers; they reported nothing yet */
-    JOB_HOLDING,         /* as PLACED; the decode worker's tokens came, and wait for the report */
-    JOB_ANSWERING,       /* at its workers; the front was told that it was accepted */
-    JOB_REQUEUED,        /* waits for workers that continue its answer */
-    JOB_FORSAKEN,        /* as REQUEUED, but since forsaken_ns no worker could continue it */
-    JOB_PROVING_PLACED,  /* as PLACED; the end came, and waits for the prefill worker's serving stats */
-    JOB_PROVING_HOLDING, /* as HOLDING; the end came and waits too */
-    JOB_PROVING,         /* as ANSWERING; the end came and waits too */
-    JOB_ENDED,           /* its workers are free; the front is told of the end unless it pauses */
-    JOB_FAILED,          /* its workers are free; the front is told of the failure */
-    JOB_OVER,            /* its workers are free, and the job is about to be freed */
+    JOB_NEW,               /* in no queue and at no worker */
+    JOB_QUEUED,            /* waits for a placement; its client has received nothing */
+    JOB_PUSHED_OUT,        /* lost its place in the full queue; the loop's next turn refuses it */
+    JOB_PLACED,            /* at its workers; they reported nothing yet */
+    JOB_HOLDING,           /* as PLACED; the decode worker's tokens came, and wait for the report */
+    JOB_ANSWERING,         /* at its workers; the front was told that it was accepted */
+    JOB_REQUEUED,          /* waits for workers that continue its answer */
+    JOB_FORSAKEN,          /* as REQUEUED, but since forsaken_ns no worker could continue it */
+    JOB_REPORTING_PLACED,  /* as PLACED; the end came, and waits for the prefill worker's serving stats */
+    JOB_REPORTING_HOLDING, /* as HOLDING; the end came and waits too */
+    JOB_REPORTING,         /* as ANSWERING; the end came and waits too */
+    JOB_ENDED,             /* its workers are free; the front is told of the end unless it pauses */
+    JOB_FAILED,            /* its workers are free; the front is told of the failure */
+    JOB_OVER,              /* its workers are free, and the job is about to be freed */
     JOB_N_STATES
 };
 
@@ -36,13 +36,13 @@ enum job_state {
 #define JOB_BIT(state) (1u << JOB_##state)
 enum {
     JOB_WAITS = JOB_BIT(QUEUED) | JOB_BIT(REQUEUED) | JOB_BIT(FORSAKEN), /* in router.queue */
-    JOB_HOLDS = JOB_BIT(HOLDING) | JOB_BIT(PROVING_HOLDING),             /* its tokens wait for the report */
-    JOB_PROVES = JOB_BIT(PROVING_PLACED) | JOB_BIT(PROVING_HOLDING) | JOB_BIT(PROVING),
-    JOB_TIMED = JOB_HOLDS | JOB_PROVES, /* router_stream_tick() ends the state */
+    JOB_HOLDS = JOB_BIT(HOLDING) | JOB_BIT(REPORTING_HOLDING),           /* its tokens wait for the report */
+    JOB_REPORTS = JOB_BIT(REPORTING_PLACED) | JOB_BIT(REPORTING_HOLDING) | JOB_BIT(REPORTING),
+    JOB_TIMED = JOB_HOLDS | JOB_REPORTS, /* router_stream_tick() ends the state */
     /* The front was not told that it was accepted, and must be before it gets a token. */
-    JOB_UNACCEPTED = JOB_BIT(PLACED) | JOB_BIT(PROVING_PLACED) | JOB_HOLDS,
+    JOB_UNACCEPTED = JOB_BIT(PLACED) | JOB_BIT(REPORTING_PLACED) | JOB_HOLDS,
     /* The front was told: a stream that has begun is not refused for objectives. */
-    JOB_BEGUN = JOB_BIT(ANSWERING) | JOB_BIT(REQUEUED) | JOB_BIT(FORSAKEN) | JOB_BIT(PROVING)
+    JOB_BEGUN = JOB_BIT(ANSWERING) | JOB_BIT(REQUEUED) | JOB_BIT(FORSAKEN) | JOB_BIT(REPORTING)
 };
 
 enum part_state {
@@ -54,9 +54,9 @@ enum part_state {
 struct job_part { /* one worker's part of the current attempt */
     enum part_state state;
     uint32_t slot; /* PICKER_NONE: state is NONE */
-    bool has_proof;
+    bool has_serving;
     struct picker_booking booking; /* its charge in the worker's ledger */
-    struct gen_proof proof;
+    struct gen_serving serving;
 };
 
 /* The states of a prompt's block hashes (chain.c). */
@@ -75,8 +75,8 @@ struct job { /* the fields that every token needs come first */
                           * not wanted */
     uint64_t number;     /* of this attempt, in messages */
     uint64_t held_ns;    /* when it entered HOLDING */
-    uint64_t ended_ns;   /* when it entered one of JOB_PROVES */
-    enum gen_end end;    /* JOB_PROVES: how the answer ended */
+    uint64_t ended_ns;   /* when it entered one of JOB_REPORTS */
+    enum gen_end end;    /* JOB_REPORTS: how the answer ended */
     struct work_order order;  /* its tokens grow with the answer */
     struct gen_handle handle; /* the front's events; tokens that were not delivered */
     struct job_part prefill, decode;
@@ -93,11 +93,11 @@ struct job { /* the fields that every token needs come first */
     struct picker_slots barred; /* excluded, and workers that lack a capability it needs */
     uint64_t layout;            /* of the workers of its latest placement */
     bool keeps_layout;          /* set once workers of that layout answered a part */
-    struct gen_proof sum;       /* serving stats of earlier attempts */
+    struct gen_serving sum;     /* serving stats of earlier attempts */
     uint64_t queued_ns;         /* 0: never queued */
     uint64_t forsaken_ns;       /* when it entered FORSAKEN */
     struct picker_choice estimate;
-    struct picker_holder holder; /* the owner that the computing worker may fetch cached blocks from; slot
+    struct picker_owner owner; /* the owner that the computing worker may fetch cached blocks from; slot
                                   * PICKER_NONE: none */
     uint32_t ask_limit_ms;
 };

@@ -30,17 +30,17 @@ static bool is_same_address(const char *a, const char *b)
     return end_a != NULL && end_b != NULL && end_a - a == end_b - b && memcmp(a, b, (size_t)(end_a - a)) == 0;
 }
 
-static bool is_started_again(const struct router_worker *holder, const struct link *link,
+static bool is_started_again(const struct router_worker *current, const struct link *link,
                              const Baton__Hello *hello)
 {
     uint64_t host = str_digest(hello->host_id);
 
-    if (hello->host_id[0] != '\0' && holder->host != str_digest("") && host != holder->host)
+    if (hello->host_id[0] != '\0' && current->host != str_digest("") && host != current->host)
         return false;
-    if (hello->instance == 0 || holder->instance == 0)
+    if (hello->instance == 0 || current->instance == 0)
         return true;
-    return hello->instance == holder->instance &&
-           is_same_address(link_peer_address(link), link_peer_address(holder->link));
+    return hello->instance == current->instance &&
+           is_same_address(link_peer_address(link), link_peer_address(current->link));
 }
 
 static struct router_rival *rival_for(struct router *router, const char *node, const char *address)
@@ -61,26 +61,26 @@ static struct router_rival *rival_for(struct router *router, const char *node, c
     return oldest;
 }
 
-int router_names_check(struct router *router, const struct router_worker *holder, const struct link *link,
+int router_names_check(struct router *router, const struct router_worker *current, const struct link *link,
                        const Baton__Hello *hello, struct fault *fault)
 {
-    const char *ours = link_peer_address(holder->link), *theirs = link_peer_address(link);
+    const char *ours = link_peer_address(current->link), *theirs = link_peer_address(link);
     struct router_rival *rival;
 
-    if (holder->epoch == hello->epoch)
+    if (current->epoch == hello->epoch)
         return fault_set(fault, E_EXISTS, "node %s is registered already, from %s; this link comes from %s",
                          hello->node, ours, theirs);
-    if (is_started_again(holder, link, hello))
+    if (is_started_again(current, link, hello))
         return 0;
     rival = rival_for(router, hello->node, theirs);
     rival->n_refused++;
     rival->last_ns = clock_now_ns();
     str_copy(rival->address, sizeof(rival->address), theirs);
-    str_copy(rival->holder, sizeof(rival->holder), ours);
+    str_copy(rival->current, sizeof(rival->current), ours);
     return fault_set(fault, E_EXISTS,
                      "node.name %s is taken by the worker at %s (link.listen %s); the one at %s (link.listen "
                      "%s) needs another name",
-                     hello->node, ours, holder->link_address, theirs, hello->kv->link_address);
+                     hello->node, ours, current->link_address, theirs, hello->kv->link_address);
 }
 
 void router_names_put(const struct router *router, struct buf *out)
@@ -98,8 +98,8 @@ void router_names_put(const struct router *router, struct buf *out)
         json_put_str(out, bytes_str(rival->node));
         buf_append_str(out, ", \"address\": ");
         json_put_str(out, bytes_str(rival->address));
-        buf_append_str(out, ", \"holder\": ");
-        json_put_str(out, bytes_str(rival->holder));
+        buf_append_str(out, ", \"current\": ");
+        json_put_str(out, bytes_str(rival->current));
         buf_printf(out, ", \"times\": %" PRIu64 ", \"since_s\": %" PRIu64 ", \"last_s\": %" PRIu64 "}",
                    rival->n_refused, (now_ns - rival->first_ns) / NS_PER_S,
                    (now_ns - rival->last_ns) / NS_PER_S);

@@ -60,7 +60,7 @@ static const ProtobufCMessage *make_hello(void *arg)
     return &hello->base;
 }
 
-static void on_tick(void *arg)
+static void router_on_tick(void *arg)
 {
     struct router *router = arg;
 
@@ -296,7 +296,7 @@ static int build_router(struct daemon *daemon, struct fault *fault)
         router_jobs_open(router) < 0 || picker_fleet_new(&router->fleet) < 0 ||
         picker_index_new((uint32_t)router->conf->index_entries, router->conf->index_lifetime_ns,
                          &router->index) < 0 ||
-        ev_timer_new(router->loop, on_tick, router, &router->tick) < 0 ||
+        ev_timer_new(router->loop, router_on_tick, router, &router->tick) < 0 ||
         ev_timer_new(router->loop, on_turn, router, &router->turn) < 0 ||
         ev_timer_new(router->loop, on_push_turn, router, &router->turns.push_turn) < 0 ||
         ev_timer_new(router->loop, router_on_drain_limit, daemon, &daemon->drain_limit) < 0)

@@ -113,12 +113,12 @@ static const struct config_key keys[] = {
     {"placement", "local_prefill_time", CONFIG_DURATION, KEY(local_prefill_ns), "500ms", 0, S(60), NULL, true,
      "So are longer ones that it is expected to compute within so long, where a hand-off would add a good "
      "part to so short a time; each answer it is writing counts as much again. 0: none."},
-    {"placement", "share", CONFIG_ENUM, KEY(share), "auto", 0, 0, "off|auto|always", true,
+    {"placement", "prefix_fetch", CONFIG_ENUM, KEY(prefix_fetch), "auto", 0, 0, "off|auto|always", true,
      "Whether a worker that lacks a prefix asks another one to push its cached KV. auto: where that is "
      "expected to beat computing it; always: wherever a block is to be had (for tests and measurements)."},
     {"placement", "index_entries", CONFIG_U64, KEY(index_entries), "1000000", 1000, 1e8, NULL, false,
-     "Prefix blocks the router remembers the holders of (up to 112 bytes each, whatever the number of "
-     "holders; reserved at the start, used as they come)."},
+     "Prefix blocks the router remembers the owners of (up to 112 bytes each, whatever the number of "
+     "owners; reserved at the start, used as they come)."},
     {"placement", "index_lifetime", CONFIG_DURATION, KEY(index_lifetime_ns), "5min", S(1), S(86400), NULL,
      false, "How long it believes them; the workers' cache lifetime."},
     {"stop", "lame_duck", CONFIG_DURATION, KEY(lame_duck_ns), "5s", 0, S(3600), NULL, true,

@@ -28,7 +28,7 @@ struct router_conf {
     uint64_t ttft_slo_ns, itl_slo_ns;
     uint64_t queue_max, queue_timeout_ns, queue_resume_ns;
     uint64_t local_prefill_tokens, local_prefill_ns;
-    int share; /* enum picker_share */
+    int prefix_fetch; /* enum picker_fetch */
     uint64_t index_entries, index_lifetime_ns;
     uint64_t default_max_tokens;
     uint64_t lame_duck_ns;

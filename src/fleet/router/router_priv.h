@@ -14,7 +14,7 @@
 #include "base/metrics/metrics.h"
 #include "net/link/link.h"
 #include "net/link/listener.h"
-#include "fleet/picker/holder.h"
+#include "fleet/picker/owner.h"
 #include "fleet/picker/index.h"
 #include "fleet/picker/place.h"
 #include "cache/prefix/block_queue.h"
@@ -148,8 +148,8 @@ void router_job_release(struct job *job);
 /* tokens.c */
 uint32_t router_job_answered(const struct job *job); /* tokens received, delivered or not */
 
-/* proof.c */
-void router_job_proof(const struct job *job, struct gen_proof *out);
+/* serving.c */
+void router_job_serving(const struct job *job, struct gen_serving *out);
 
 /* status.c */
 int router_status_json(struct router *router, struct buf *out);

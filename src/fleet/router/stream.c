@@ -2,7 +2,7 @@
 /* Workers' messages about running jobs: tokens, ends, failures; and lost workers.
  *
  *      frame of a step -> records -> on_answer -> accepted, tokens (tokens.c), end or failure
- *                                                 serving stats (proof.c)
+ *                                                 serving stats (serving.c)
  *
  * In a pair the prefill worker sends the first token. The decode worker sends all tokens, the first one
  * again; the earlier copy counts. The two links are independent, so each may overtake the other. Tokens
@@ -17,7 +17,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 
-#define PROOF_WAIT_NS (500 * NS_PER_MS)
+#define SERVING_WAIT_NS (500 * NS_PER_MS)
 
 static struct job_part *job_part_of(struct job *job, uint32_t slot)
 {
@@ -32,7 +32,7 @@ static void job_accept(struct job *job, uint32_t cached_tokens)
 {
     if (!job_is_in(job, JOB_UNACCEPTED))
         return;
-    router_job_enter(job, job_is_in(job, JOB_PROVES) ? JOB_PROVING : JOB_ANSWERING);
+    router_job_enter(job, job_is_in(job, JOB_REPORTS) ? JOB_REPORTING : JOB_ANSWERING);
     router_queue_begun(job);
     gen_handle_accept(&job->handle,
                       cached_tokens < job->order.n_prompt ? cached_tokens : job->order.n_prompt);
@@ -55,10 +55,10 @@ static bool is_overtaken(const struct job *job, const struct job_part *part)
 
 void router_job_release(struct job *job)
 {
-    job_accept(job, job->decode.has_proof ? job->decode.proof.reused_tokens : 0);
+    job_accept(job, job->decode.has_serving ? job->decode.serving.reused_tokens : 0);
 }
 
-static enum gen_end end_of(Baton__Finish finish)
+static enum gen_end router_stream_end_of(Baton__Finish finish)
 {
     return finish == BATON__FINISH__FINISH_LENGTH    ? GEN_END_LENGTH
            : finish == BATON__FINISH__FINISH_CONTEXT ? GEN_END_CONTEXT
@@ -79,7 +79,7 @@ static void job_stop_proving(struct job *job)
 
 static void job_check_proving(struct job *job)
 {
-    if (job_is_in(job, JOB_PROVES) && job->prefill.has_proof)
+    if (job_is_in(job, JOB_REPORTS) && job->prefill.has_serving)
         job_stop_proving(job);
 }
 
@@ -89,14 +89,14 @@ static void on_prefill_finish(struct job *job, const Baton__Answer *answer)
     Baton__Proceed proceed = BATON__PROCEED__INIT;
 
     router_job_uncharge(job, &job->prefill);
-    if (job_is_in(job, JOB_PROVES)) {
+    if (job_is_in(job, JOB_REPORTS)) {
         job_stop_proving(job);
         return;
     }
     if (answer->finish == BATON__FINISH__FINISH_HANDED_OFF)
         return;
     if (is_end(answer->finish)) { /* the first token ended the answer: there is nothing to hand off */
-        router_job_end(job, end_of(answer->finish));
+        router_job_end(job, router_stream_end_of(answer->finish));
         return;
     }
     /* The prefill failed; the decode worker has the request and computes the missing blocks. */
@@ -114,17 +114,17 @@ static void on_decode_finish(struct job *job, const Baton__Answer *answer)
     const struct job_part *first = &job->prefill;
 
     router_job_uncharge(job, &job->decode);
-    if (is_end(answer->finish) && first->state == PART_RUNNING && !first->has_proof) {
+    if (is_end(answer->finish) && first->state == PART_RUNNING && !first->has_serving) {
         /* A short answer overtook the prefill worker's last message on the other link: wait for its
          * serving stats. */
-        job->end = end_of(answer->finish);
-        router_job_enter(job, job->state == JOB_PLACED    ? JOB_PROVING_PLACED
-                              : job->state == JOB_HOLDING ? JOB_PROVING_HOLDING
-                                                          : JOB_PROVING);
+        job->end = router_stream_end_of(answer->finish);
+        router_job_enter(job, job->state == JOB_PLACED    ? JOB_REPORTING_PLACED
+                              : job->state == JOB_HOLDING ? JOB_REPORTING_HOLDING
+                                                          : JOB_REPORTING);
         return;
     }
     if (is_end(answer->finish)) {
-        router_job_end(job, end_of(answer->finish));
+        router_job_end(job, router_stream_end_of(answer->finish));
         return;
     }
     if (answer->error == E_LIMIT && router_job_answered(job) > 0) {
@@ -161,7 +161,7 @@ static int job_take_tokens(struct job *job, struct job_part *part, const Baton__
         if (job->state == JOB_PLACED)
             router_job_enter(job, JOB_HOLDING);
     } else { /* otherwise its prefill worker was lost before it reported */
-        job_accept(job, part->has_proof ? part->proof.reused_tokens : 0);
+        job_accept(job, part->has_serving ? part->serving.reused_tokens : 0);
     }
     rc = answer->is_prompt_logprobs ? router_scores_accept(job, answer) : router_tokens_accept(job, answer);
     if (rc == 0)
@@ -176,8 +176,8 @@ static void job_on_answer(struct router *router, uint32_t slot, const Baton__Ans
 
     if (part == NULL || part->state != PART_RUNNING)
         return; /* of an earlier attempt, or cancelled meanwhile */
-    if (answer->proof != NULL)
-        router_part_proof(part, answer->proof);
+    if (answer->serving != NULL)
+        router_part_serving(part, answer->serving);
     if (answer->is_accepted)
         job_on_accepted(job, slot, answer->cached_tokens);
     if (answer->n_ids > 0 && job_take_tokens(job, part, answer) < 0)
@@ -191,7 +191,7 @@ static void job_on_answer(struct router *router, uint32_t slot, const Baton__Ans
 }
 
 /* Passes the events of one answer on while the job's lines are in the CPU cache. */
-static void stream_answer(struct router *router, uint32_t slot, const Baton__Answer *answer)
+static void router_stream_answer(struct router *router, uint32_t slot, const Baton__Answer *answer)
 {
     gen_outbox_begin(&router->outbox);
     job_on_answer(router, slot, answer);
@@ -226,7 +226,7 @@ static bool record_number(const ProtobufCBinaryData *singles, size_t record, uin
 static void fetch_job(const struct job *job)
 {
     mem_prefetch(job, offsetof(struct job, prefill));
-    mem_prefetch(&job->decode, offsetof(struct job_part, proof));
+    mem_prefetch(&job->decode, offsetof(struct job_part, serving));
 }
 
 /* Called before each record: the next prefetch steps for those that follow. */
@@ -268,10 +268,10 @@ int router_stream_tokens(struct router *router, uint32_t slot, const Baton__Toke
         single = frame_single_unpack(tokens->singles.data + at);
         answer.request = single.request;
         answer.first_index = single.index;
-        stream_answer(router, slot, &answer);
+        router_stream_answer(router, slot, &answer);
     }
     for (size_t i = 0; i < tokens->n_answers; i++)
-        stream_answer(router, slot, tokens->answers[i]);
+        router_stream_answer(router, slot, tokens->answers[i]);
     return 0;
 }
 
@@ -297,7 +297,7 @@ void router_stream_worker_lost(struct router *router, uint32_t slot)
         if (job->decode.slot == slot && job->decode.state == PART_RUNNING) {
             router_job_replace(job, slot);
         } else if (job->prefill.slot == slot && job->prefill.state == PART_RUNNING) {
-            if (!job_is_in(job, JOB_PROVES)) {
+            if (!job_is_in(job, JOB_REPORTS)) {
                 without_prefill(job);
                 continue;
             }
@@ -317,9 +317,9 @@ void router_stream_tick(struct router *router)
     list_for_each (node, &router->jobs) {
         struct job *job = container_of(node, struct job, all);
 
-        if (job_is_in(job, JOB_HOLDS) && now_ns - job->held_ns > PROOF_WAIT_NS)
+        if (job_is_in(job, JOB_HOLDS) && now_ns - job->held_ns > SERVING_WAIT_NS)
             router_job_release(job);
-        else if (job_is_in(job, JOB_PROVES) && now_ns - job->ended_ns > PROOF_WAIT_NS)
+        else if (job_is_in(job, JOB_REPORTS) && now_ns - job->ended_ns > SERVING_WAIT_NS)
             job_stop_proving(job);
     }
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by the files that process workers' messages about jobs: stream.c finds the job and handles its
- * states, tokens.c the tokens, proof.c the serving stats. */
+ * states, tokens.c the tokens, serving.c the serving stats. */
 #ifndef FLEET_ROUTER_STREAM_PRIV_H
 #define FLEET_ROUTER_STREAM_PRIV_H
 
@@ -14,7 +14,7 @@ int router_tokens_accept(struct job *job, const Baton__Answer *answer);
  * and one stop id after the answer. */
 int router_scores_accept(struct job *job, const Baton__Answer *answer);
 
-/* proof.c */
-void router_part_proof(struct job_part *part, const Baton__Proof *proof); /* stores a worker's report */
+/* serving.c */
+void router_part_serving(struct job_part *part, const Baton__Serving *serving); /* stores a worker's report */
 
 #endif

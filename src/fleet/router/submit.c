@@ -20,13 +20,13 @@ static Baton__Peer *fill_peer(const struct job *job, uint32_t slot, Baton__Peer 
 static int submit_to(struct job *job, uint32_t slot, Baton__SubmitMode mode, uint32_t peer_slot,
                      Baton__Submit *submit)
 {
-    Baton__Peer peer = BATON__PEER__INIT, holder = BATON__PEER__INIT;
-    bool may_ask = mode != BATON__SUBMIT_MODE__SUBMIT_DECODE && job->holder.slot != PICKER_NONE;
+    Baton__Peer peer = BATON__PEER__INIT, owner = BATON__PEER__INIT;
+    bool may_ask = mode != BATON__SUBMIT_MODE__SUBMIT_DECODE && job->owner.slot != PICKER_NONE;
 
     submit->mode = mode;
     submit->peer = peer_slot != PICKER_NONE ? fill_peer(job, peer_slot, &peer) : NULL;
-    submit->holder = may_ask ? fill_peer(job, job->holder.slot, &holder) : NULL;
-    submit->holder_tokens = may_ask ? job->holder.tokens : 0;
+    submit->owner = may_ask ? fill_peer(job, job->owner.slot, &owner) : NULL;
+    submit->owner_tokens = may_ask ? job->owner.tokens : 0;
     submit->ask_limit_ms = may_ask ? job->ask_limit_ms : 0;
     job->router->workers[slot].n_dispatched++;
     return router_send(job->router, slot, FRAME_SUBMIT, &submit->base);

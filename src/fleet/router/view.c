@@ -94,7 +94,7 @@ static uint64_t needs_of(const struct job *job)
 }
 
 /* Excludes workers that failed the job, and workers that lack a capability it needs. */
-static void bar(struct job *job)
+static void view_bar(struct job *job)
 {
     uint64_t needs = needs_of(job);
 
@@ -154,13 +154,13 @@ int router_choose(struct job *job, struct picker_place *place)
     bool is_again;
     int rc;
 
-    bar(job);
+    view_bar(job);
     place->fleet = router->fleet;
     place->index = router->index;
     place->hashes = job->hashes;
     place->n_hashes = job->n_hashes; /* no worker has the blocks behind them */
     place->now_ns = clock_now_ns();
-    place->may_push = router->conf->share != PICKER_SHARE_OFF && job->score_next == 0;
+    place->may_push = router->conf->prefix_fetch != PICKER_FETCH_OFF && job->score_next == 0;
     place->request =
         (struct picker_request){.n_tokens = job->order.n_tokens,
                                 .max_new_tokens = job->order.work.max_new_tokens - router_job_answered(job),

@@ -184,7 +184,7 @@ static void worker_on_up(void *arg, struct link *link)
 }
 
 /* Rates come from outside: an invalid one counts as unknown. */
-static double rate(double reported)
+static double router_workers_rate(double reported)
 {
     return isfinite(reported) && reported > 0 ? reported : 0;
 }
@@ -197,7 +197,7 @@ static enum picker_role role_of(Baton__Role role)
 }
 
 /* Requests at the worker go on as they were placed; the next placement counts it by its new role. */
-static void note_role(struct router_worker *worker, const Baton__LoadReport *load)
+static void router_workers_note_role(struct router_worker *worker, const Baton__LoadReport *load)
 {
     enum picker_role role = role_is_worker(load->role) ? role_of(load->role) : worker->role;
 
@@ -215,14 +215,14 @@ static void on_heartbeat(struct router *router, struct router_worker *worker, co
     if (load == NULL)
         return;
     worker->report = *load;
-    worker->report.prefill_tokens_per_s = rate(load->prefill_tokens_per_s);
-    worker->report.decode_step_s = rate(load->decode_step_s);
-    worker->report.prompt_token_s = rate(load->prompt_token_s);
-    worker->report.prompt_pair_s = rate(load->prompt_pair_s);
-    worker->report.queued_prefill_s = rate(load->queued_prefill_s);
-    worker->report.transfer_bytes_per_s = rate(load->transfer_bytes_per_s);
-    worker->report.push_bytes_per_s = rate(load->push_bytes_per_s);
-    worker->report.read_bytes_per_s = rate(load->read_bytes_per_s);
+    worker->report.prefill_tokens_per_s = router_workers_rate(load->prefill_tokens_per_s);
+    worker->report.decode_step_s = router_workers_rate(load->decode_step_s);
+    worker->report.prompt_token_s = router_workers_rate(load->prompt_token_s);
+    worker->report.prompt_pair_s = router_workers_rate(load->prompt_pair_s);
+    worker->report.queued_prefill_s = router_workers_rate(load->queued_prefill_s);
+    worker->report.transfer_bytes_per_s = router_workers_rate(load->transfer_bytes_per_s);
+    worker->report.push_bytes_per_s = router_workers_rate(load->push_bytes_per_s);
+    worker->report.read_bytes_per_s = router_workers_rate(load->read_bytes_per_s);
     if (worker->model != NULL && load->prompt_pair_s > 0 && load->prompt_token_s > 0)
         rate_learn(&worker->model->pair_share,
                    fmin(load->prompt_pair_s / load->prompt_token_s, PAIR_SHARE_MAX), PAIR_SHARE_ALPHA, 1,
@@ -234,7 +234,7 @@ static void on_heartbeat(struct router *router, struct router_worker *worker, co
         log_warn(load->is_unfit ? "worker_unfit" : "worker_fit", LOG_STR("node", worker->node),
                  LOG_STR("reason", load->is_unfit ? "its answers are not finite numbers" : ""));
     worker->is_unfit = load->is_unfit;
-    note_role(worker, load);
+    router_workers_note_role(worker, load);
     worker->reported_ns = clock_now_ns();
     router_worker_refresh(router, worker);
     if (!was_usable || !list_is_empty(&router->queue))
@@ -278,7 +278,7 @@ static int worker_on_message(void *arg, struct link *link, enum frame_type type,
     case FRAME_ASK:
     case FRAME_ASK_REFUSED:
     case FRAME_BLOCKS_WANTED:
-    case FRAME_BLOCKS_SOLE:
+    case FRAME_BLOCKS_LAST:
     case FRAME_SET_ROLE:
         break;
     }

@@ -33,13 +33,13 @@ static double baseline_prefill_s(const struct sim *sim, const struct sim_worker 
 
 struct best {
     double cost;
-    uint32_t slot, holder;
+    uint32_t slot, owner;
 };
 
-static void baseline_offer(struct best *best, uint32_t slot, double cost, uint32_t holder)
+static void baseline_offer(struct best *best, uint32_t slot, double cost, uint32_t owner)
 {
     if (best->slot == PICKER_NONE || cost < best->cost)
-        *best = (struct best){cost, slot, holder};
+        *best = (struct best){cost, slot, owner};
 }
 
 /* Least time to the first token; is_global: also with another worker's blocks pushed first. */
@@ -90,11 +90,11 @@ static struct best baseline_nth(struct sim *sim, uint64_t n)
     for (uint32_t i = 0; i < sim->n_workers; i++)
         if (sim->workers[i].role == PICKER_PREFILL && sim->workers[i].is_up)
             up[n_up++] = i;
-    return (struct best){.slot = n_up > 0 ? up[n % n_up] : PICKER_NONE, .holder = PICKER_NONE};
+    return (struct best){.slot = n_up > 0 ? up[n % n_up] : PICKER_NONE, .owner = PICKER_NONE};
 }
 
 int sim_baseline_choose(struct sim *sim, struct sim_job *job, struct picker_choice *out,
-                        struct picker_holder *holder_out)
+                        struct picker_owner *owner_out)
 {
     struct best prefill = {.slot = PICKER_NONE}, decode = baseline_least(sim, PICKER_DECODE);
 
@@ -118,6 +118,6 @@ int sim_baseline_choose(struct sim *sim, struct sim_job *job, struct picker_choi
     if (prefill.slot == PICKER_NONE || decode.slot == PICKER_NONE)
         return E_NOT_FOUND;
     *out = (struct picker_choice){.prefill = prefill.slot, .decode = decode.slot};
-    holder_out->slot = prefill.holder;
+    owner_out->slot = prefill.owner;
     return 0;
 }

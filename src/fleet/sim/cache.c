@@ -9,7 +9,7 @@
 #define PUSH_ALPHA 0.3
 #define READ_ALPHA 0.1
 
-static uint64_t mix(uint64_t x)
+static uint64_t sim_cache_mix(uint64_t x)
 {
     x = (x ^ x >> 32) * UINT64_C(0xd6e8feb86659fd93);
     x = (x ^ x >> 32) * UINT64_C(0xd6e8feb86659fd93);
@@ -19,9 +19,9 @@ static uint64_t mix(uint64_t x)
 uint64_t sim_block_id(const struct sim_request *request, uint32_t i)
 {
     if (request->ids != NULL)
-        return mix(request->ids[i] ^ request->salt);
-    return mix((i < request->n_public ? request->public_salt : request->salt) +
-               (uint64_t)i * UINT64_C(0x9e3779b97f4a7c15));
+        return sim_cache_mix(request->ids[i] ^ request->salt);
+    return sim_cache_mix((i < request->n_public ? request->public_salt : request->salt) +
+                         (uint64_t)i * UINT64_C(0x9e3779b97f4a7c15));
 }
 
 struct block_hash sim_block_hash(uint64_t id)
@@ -46,7 +46,7 @@ static void cache_evict(struct sim *sim, struct sim_worker *worker)
 {
     uint64_t id = sim_lru_evict(&worker->memory, sim->now_ns);
     struct block_hash hash = sim_block_hash(id);
-    uint32_t sole;
+    uint32_t last;
 
     if (sim->opts->disk_tokens == 0) {
         picker_index_unlearn(sim->index, worker->slot, &hash, 0, 1);
@@ -55,9 +55,9 @@ static void cache_evict(struct sim *sim, struct sim_worker *worker)
             sim->rc = E_NOMEM;
         picker_index_learn_on_disk(sim->index, worker->slot, &hash, 1, sim->now_ns);
     }
-    sole = picker_index_sole(sim->index, &hash, sim->now_ns);
-    if (sole != PICKER_NONE) /* the router tells the worker with the last replica */
-        sim_lru_share(&sim->workers[sole].memory, id, false);
+    last = picker_index_last_replica(sim->index, &hash, sim->now_ns);
+    if (last != PICKER_NONE) /* the router tells the worker with the last replica */
+        sim_lru_set_replicated(&sim->workers[last].memory, id, false);
     if ((uint64_t)worker->disk.n * sim->opts->block_tokens <= sim->opts->disk_tokens)
         return;
     hash = sim_block_hash(sim_lru_evict(&worker->disk, sim->now_ns));
@@ -90,7 +90,7 @@ void sim_cache_store(struct sim *sim, struct sim_worker *worker, const struct si
 void sim_cache_share(struct sim_worker *worker, const struct sim_request *request, uint32_t n_blocks)
 {
     for (uint32_t i = 0; i < n_blocks; i++)
-        sim_lru_share(&worker->memory, sim_block_id(request, i), true);
+        sim_lru_set_replicated(&worker->memory, sim_block_id(request, i), true);
 }
 
 /* ---- where a prompt's tokens come from ---- */
@@ -114,10 +114,10 @@ static uint32_t cache_stored(const struct sim_worker *worker, const struct sim_r
     return n;
 }
 
-static uint32_t cache_push(struct sim *sim, struct sim_job *job, struct sim_worker *worker, uint32_t holder,
+static uint32_t cache_push(struct sim *sim, struct sim_job *job, struct sim_worker *worker, uint32_t owner,
                            uint32_t has)
 {
-    struct sim_worker *from = &sim->workers[holder];
+    struct sim_worker *from = &sim->workers[owner];
     uint32_t n = cache_tokens(sim, job, sim_cache_held(from, &job->request));
     double bytes;
     uint64_t asked_ns, end_ns;
@@ -158,15 +158,15 @@ static uint32_t cache_read(struct sim *sim, struct sim_job *job, struct sim_work
     return n;
 }
 
-void sim_cache_begin(struct sim *sim, struct sim_job *job, const struct picker_holder *holder)
+void sim_cache_begin(struct sim *sim, struct sim_job *job, const struct picker_owner *owner)
 {
     struct sim_worker *worker = &sim->workers[job->prefill != SIM_NONE ? job->prefill : job->decode];
     uint32_t n_blocks = sim_cache_held(worker, &job->request);
     uint32_t held = cache_tokens(sim, job, n_blocks), has = held;
 
     job->ready_ns = sim->now_ns + sim->opts->latency_ns;
-    if (holder->slot != PICKER_NONE)
-        has = cache_push(sim, job, worker, holder->slot, has);
+    if (owner->slot != PICKER_NONE)
+        has = cache_push(sim, job, worker, owner->slot, has);
     else if (worker->disk.n > 0 && sim->place.choice.read_tokens > 0)
         has = cache_read(sim, job, worker, has, n_blocks);
     job->n_left = job->n_given - has;

@@ -19,7 +19,7 @@
 #define EXPIRE_EACH_NS (20 * NS_PER_MS)
 #define TRANSFER_ALPHA 0.2
 
-static void front_place(struct sim *sim, uint32_t i, struct picker_holder *holder);
+static void front_place(struct sim *sim, uint32_t i, struct picker_owner *owner);
 
 /* ---- jobs ---- */
 
@@ -149,7 +149,7 @@ static bool front_hashes(struct sim *sim, const struct sim_job *job)
     return true;
 }
 
-static int front_choose(struct sim *sim, struct sim_job *job, struct picker_holder *holder_out)
+static int front_choose(struct sim *sim, struct sim_job *job, struct picker_owner *owner_out)
 {
     const struct sim_opts *opts = sim->opts;
     struct picker_goals goals = {.ttft_slo_s = (double)opts->ttft_slo_ns / 1e9,
@@ -165,18 +165,18 @@ static int front_choose(struct sim *sim, struct sim_job *job, struct picker_hold
     sim->place.fleet = sim->fleet;
     sim->place.index = sim->index;
     sim->place.now_ns = sim->now_ns;
-    sim->place.may_push = opts->share != PICKER_SHARE_OFF;
+    sim->place.may_push = opts->prefix_fetch != PICKER_FETCH_OFF;
     sim->place.request = (struct picker_request){
         .n_tokens = job->n_given, .max_new_tokens = job->request.answer_tokens - job->n_answered};
-    *holder_out = (struct picker_holder){.slot = PICKER_NONE};
+    *owner_out = (struct picker_owner){.slot = PICKER_NONE};
     if (opts->policy != SIM_OURS)
-        return sim_baseline_choose(sim, job, &sim->place.choice, holder_out);
+        return sim_baseline_choose(sim, job, &sim->place.choice, owner_out);
     rc = picker_place_choose(&sim->place, &goals);
     return rc == E_OVERLOADED && job->is_again ? 0 : rc; /* a stream that has begun does not wait */
 }
 
 /* Rows of the asker and of the workers with most of the prompt, as fleet/router/blocks.c gathers them. */
-static void front_find_holder(struct sim *sim, struct picker_holder *out)
+static void front_find_owner(struct sim *sim, struct picker_owner *out)
 {
     struct picker_choice *choice = &sim->place.choice;
     uint32_t asker = choice->prefill != PICKER_NONE ? choice->prefill : choice->decode, most = 0;
@@ -184,7 +184,7 @@ static void front_find_holder(struct sim *sim, struct picker_holder *out)
     uint32_t slots[MAX_ASKED];
     struct picker_world world = {rows, 1};
 
-    if (sim->opts->share == PICKER_SHARE_OFF || sim->place.n_hashes == 0)
+    if (sim->opts->prefix_fetch == PICKER_FETCH_OFF || sim->place.n_hashes == 0)
         return;
     picker_fleet_row(sim->fleet, asker, &rows[0]);
     rows[0].cached_tokens = rows[0].stored_tokens = sim->place.found.in_memory[asker] * rows[0].block_tokens;
@@ -207,7 +207,7 @@ static void front_find_holder(struct sim *sim, struct picker_holder *out)
     }
     if (world.n < 2)
         return;
-    *out = picker_find_holder(&world, &sim->place.request, 0, sim->opts->share);
+    *out = picker_find_owner(&world, &sim->place.request, 0, sim->opts->prefix_fetch);
     if (out->slot == PICKER_NONE)
         return;
     out->slot = slots[out->slot];
@@ -217,14 +217,14 @@ static void front_find_holder(struct sim *sim, struct picker_holder *out)
 }
 
 /* Sends the chosen placement to its workers. */
-static void front_place(struct sim *sim, uint32_t i, struct picker_holder *holder)
+static void front_place(struct sim *sim, uint32_t i, struct picker_owner *owner)
 {
     struct sim_job *job = sim_job_at(sim, i);
     const struct picker_choice *choice = &sim->place.choice;
     struct sim_worker *worker;
 
     if (sim->opts->policy == SIM_OURS)
-        front_find_holder(sim, holder);
+        front_find_owner(sim, owner);
     picker_place_book(&sim->place, &job->booked[0], &job->booked[1]);
     front_dequeue(sim, job);
     job->prefill = choice->prefill;
@@ -237,7 +237,7 @@ static void front_place(struct sim *sim, uint32_t i, struct picker_holder *holde
     if (job->prefill != SIM_NONE)
         sim->workers[job->prefill].n_running++;
     *(job->prefill != SIM_NONE ? &sim->result->n_pairs : &sim->result->n_alone) += 1;
-    sim_cache_begin(sim, job, holder);
+    sim_cache_begin(sim, job, owner);
     worker = &sim->workers[job->prefill != SIM_NONE ? job->prefill : job->decode];
     sim_worker_prompt(sim, worker, i);
 }
@@ -245,11 +245,11 @@ static void front_place(struct sim *sim, uint32_t i, struct picker_holder *holde
 /* Tries to place the job now: 0, or the picker's code. */
 static int front_try(struct sim *sim, struct sim_job *job)
 {
-    struct picker_holder holder;
-    int rc = front_choose(sim, job, &holder);
+    struct picker_owner owner;
+    int rc = front_choose(sim, job, &owner);
 
     if (rc == 0)
-        front_place(sim, job->number, &holder);
+        front_place(sim, job->number, &owner);
     return rc;
 }
 

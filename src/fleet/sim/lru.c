@@ -120,7 +120,7 @@ bool sim_lru_remove(struct sim_lru *lru, uint64_t id)
     return true;
 }
 
-void sim_lru_share(struct sim_lru *lru, uint64_t id, bool is_shared)
+void sim_lru_set_replicated(struct sim_lru *lru, uint64_t id, bool is_shared)
 {
     uint32_t i = lru->n > 0 ? lru->table[lru_find(lru, id)] : 0;
 

@@ -23,7 +23,7 @@ struct sim_lru {                   /* zeroed: empty */
 /* Adds the block or makes it the newest.  E_NOMEM; 1: it was there; 0: it is new. */
 int sim_lru_touch(struct sim_lru *lru, uint64_t id, uint64_t now_ns);
 /* Another worker has the block too, or none has any more.  Nothing if it is not here. */
-void sim_lru_share(struct sim_lru *lru, uint64_t id, bool is_shared);
+void sim_lru_set_replicated(struct sim_lru *lru, uint64_t id, bool is_shared);
 bool sim_lru_has(const struct sim_lru *lru, uint64_t id);
 bool sim_lru_remove(struct sim_lru *lru, uint64_t id);        /* false: was not there */
 uint64_t sim_lru_evict(struct sim_lru *lru, uint64_t now_ns); /* it is not empty */

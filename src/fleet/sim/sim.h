@@ -13,7 +13,7 @@
 #define FLEET_SIM_SIM_H
 
 #include "base/fault.h"
-#include "fleet/picker/holder.h"
+#include "fleet/picker/owner.h"
 #include "fleet/sim/hist.h"
 #include "fleet/sim/times.h"
 
@@ -50,7 +50,7 @@ struct sim_opts {
     enum sim_policy policy;
     uint64_t ttft_slo_ns, itl_slo_ns, queue_timeout_ns, local_prefill_ns;
     uint32_t queue_max, local_prefill_tokens, index_entries;
-    enum picker_share share;
+    enum picker_fetch prefix_fetch;
     uint64_t seed;
     uint32_t n_columns; /* of the timeline */
 };

@@ -147,7 +147,7 @@ void sim_cache_store(struct sim *sim, struct sim_worker *worker, const struct si
 void sim_cache_share(struct sim_worker *worker, const struct sim_request *request, uint32_t n_blocks);
 void sim_cache_trim(struct sim *sim, struct sim_worker *worker);
 /* The prompt's tokens on its worker: sets n_left and ready_ns, and starts pushes and reads. */
-void sim_cache_begin(struct sim *sim, struct sim_job *job, const struct picker_holder *holder);
+void sim_cache_begin(struct sim *sim, struct sim_job *job, const struct picker_owner *owner);
 
 void sim_cache_again(struct sim *sim, struct sim_worker *worker, struct sim_job *job); /* it begins */
 struct block_hash sim_block_hash(uint64_t id);
@@ -171,6 +171,6 @@ void sim_front_report(struct sim *sim, uint32_t slot);
 double sim_worker_queue_s(const struct sim *sim, const struct sim_worker *worker); /* time of its prompts */
 /* 0 or E_NOT_FOUND */
 int sim_baseline_choose(struct sim *sim, struct sim_job *job, struct picker_choice *out,
-                        struct picker_holder *holder_out);
+                        struct picker_owner *owner_out);
 
 #endif

@@ -12,7 +12,7 @@
 #define RESERVE_FROM_BYTES ((size_t)256 << 10)
 #define MAX_TURN_BYTES     ((size_t)256 << 10) /* past the input, per turn; then others have their turn */
 
-static void count(struct http_exchange *x, size_t n)
+static void http_body_count(struct http_exchange *x, size_t n)
 {
     x->counted_bytes += n;
     x->conn->server->bodies_bytes += n;
@@ -44,7 +44,7 @@ int http_body_add(struct http_exchange *x, struct bytes piece)
     rc = piece.len_bytes == 0 ? 0 : buf_append(&x->body, piece.data, piece.len_bytes);
     if (rc < 0)
         return rc;
-    count(x, piece.len_bytes);
+    http_body_count(x, piece.len_bytes);
     return x->body_received_bytes > server->limits.max_body_bytes ? E_RANGE : 0;
 }
 
@@ -63,7 +63,7 @@ static int take_now(struct http_conn *conn)
             return rc;
         x->body_left_bytes -= n;
         x->body_received_bytes += n;
-        count(x, n);
+        http_body_count(x, n);
     }
     x->is_body_whole = x->body_left_bytes == 0;
     return 0;
@@ -114,7 +114,7 @@ int http_body_take(struct http_conn *conn)
     return x->is_body_whole;
 }
 
-void http_body_settle(struct http_exchange *x)
+void http_body_uncount(struct http_exchange *x)
 {
     x->conn->server->bodies_bytes -= x->counted_bytes;
     x->counted_bytes = 0;

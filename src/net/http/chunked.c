@@ -61,7 +61,8 @@ static int take_size(struct http_chunked *chunked, uint8_t c)
     return 0;
 }
 
-static int take_text(struct http_chunked *chunked, uint8_t c, uint32_t max_bytes, enum chunked_state after_cr)
+static int http_chunked_take_text(struct http_chunked *chunked, uint8_t c, uint32_t max_bytes,
+                                  enum chunked_state after_cr)
 {
     if (c == '\r') {
         chunked->state = (uint8_t)after_cr;
@@ -115,7 +116,7 @@ static int take_byte(struct http_chunked *chunked, uint8_t c)
     case CHUNK_SIZE:
         return take_size(chunked, c);
     case CHUNK_EXTENSION:
-        return take_text(chunked, c, MAX_EXTENSION_BYTES, CHUNK_SIZE_LF);
+        return http_chunked_take_text(chunked, c, MAX_EXTENSION_BYTES, CHUNK_SIZE_LF);
     case CHUNK_SIZE_LF:
         chunked->line_bytes = 0;
         return take_lf(chunked, c, chunked->left_bytes == 0 ? CHUNK_TRAILER : CHUNK_DATA);
@@ -133,7 +134,7 @@ static int take_byte(struct http_chunked *chunked, uint8_t c)
     case CHUNK_TRAILER_NAME:
         return take_trailer_name(chunked, c);
     case CHUNK_TRAILER_TEXT:
-        return take_text(chunked, c, MAX_TRAILER_BYTES, CHUNK_TRAILER_LF);
+        return http_chunked_take_text(chunked, c, MAX_TRAILER_BYTES, CHUNK_TRAILER_LF);
     case CHUNK_TRAILER_LF:
         return take_lf(chunked, c, CHUNK_TRAILER);
     case CHUNK_END_LF:

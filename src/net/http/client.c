@@ -16,7 +16,7 @@
 
 /* ---- the client ---- */
 
-static int look_up(struct http_client *client, const struct addr *addr, struct fault *fault)
+static int http_client_look_up(struct http_client *client, const struct addr *addr, struct fault *fault)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG};
     struct addrinfo *list;
@@ -72,7 +72,7 @@ int http_client_new(const struct http_client_opts *opts, struct fault *fault, st
     str_copy(client->host, sizeof(client->host), opts->address);
     list_init(&client->conns);
     list_init(&client->idle);
-    rc = look_up(client, &addr, fault);
+    rc = http_client_look_up(client, &addr, fault);
     if (rc < 0) {
         free(client);
         return rc;

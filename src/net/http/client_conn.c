@@ -102,7 +102,7 @@ static void conn_send(struct client_conn *conn)
 }
 
 /* Makes a socket that connects to the next address. Returns its descriptor, or -1 with errno. */
-static int dial(const struct server_address *address)
+static int http_client_conn_dial(const struct server_address *address)
 {
     int one = 1;
     int fd = socket(address->sa.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -127,7 +127,8 @@ void http_client_conn_open(struct client_conn *conn)
 
     conn->state = CLIENT_CONN_CONNECTING;
     while (fd < 0 && conn->n_tried < client->n_addresses) {
-        fd = dial(&client->addresses[(client->good_address + conn->n_tried) % client->n_addresses]);
+        fd = http_client_conn_dial(
+            &client->addresses[(client->good_address + conn->n_tried) % client->n_addresses]);
         if (fd < 0) {
             conn->connect_errno = errno;
             conn->n_tried++;
@@ -203,7 +204,8 @@ static void conn_rest(struct client_conn *conn)
 
 /* ---- the answer ---- */
 
-static int take_head(struct client_conn *conn, struct http_call *call, struct evbuffer *input)
+static int http_client_conn_take_head(struct client_conn *conn, struct http_call *call,
+                                      struct evbuffer *input)
 {
     struct http_head head;
     size_t len = evbuffer_get_length(input);
@@ -297,7 +299,7 @@ static void take_answer(struct client_conn *conn)
         if (evbuffer_get_length(input) > 0)
             call->has_bytes = true;
         if (!call->has_head) {
-            rc = take_head(conn, call, input);
+            rc = http_client_conn_take_head(conn, call, input);
             again = rc == 1;
             rc = rc == 1 ? 0 : rc;
         } else {

@@ -155,7 +155,7 @@ static void finish_exchange(struct http_conn *conn)
     conn->over_since_ns = 0;
     conn->is_pause_told = false;
     conn->n_requests++;
-    http_body_settle(x);
+    http_body_uncount(x);
     buf_fini(&x->body);
     if (conn->is_closing) {
         http_conn_end(conn);
@@ -170,7 +170,7 @@ static void finish_exchange(struct http_conn *conn)
 }
 
 /* The server itself refuses the request. The connection ends with this answer. */
-static void refuse(struct http_conn *conn, int status, const char *why)
+static void http_conn_refuse(struct http_conn *conn, int status, const char *why)
 {
     struct http_exchange *x = &conn->exchange;
 
@@ -214,11 +214,11 @@ static bool begin_body(struct http_conn *conn)
         return true;
     }
     if (x->head.framing == HTTP_BODY_LENGTH && x->head.content_length > limits->max_body_bytes) {
-        refuse(conn, 413, "request body too large");
+        http_conn_refuse(conn, 413, "request body too large");
         return true;
     }
     if (x->head.framing != HTTP_BODY_NONE && conn->server->bodies_bytes > limits->max_bodies_bytes) {
-        refuse(conn, 503, "too many request bodies are being received");
+        http_conn_refuse(conn, 503, "too many request bodies are being received");
         return true;
     }
     if (x->head.expects_continue && evbuffer_get_length(bufferevent_get_input(conn->bev)) == 0) {
@@ -232,7 +232,7 @@ static bool begin_body(struct http_conn *conn)
     return true;
 }
 
-static bool take_head(struct http_conn *conn, struct bytes text)
+static bool http_conn_take_head(struct http_conn *conn, struct bytes text)
 {
     struct http_exchange *x = &conn->exchange;
     struct evbuffer *input = bufferevent_get_input(conn->bev);
@@ -295,7 +295,7 @@ static bool run_head(struct http_conn *conn)
     conn->scanned_bytes = len;
     if (rc < 0) {
         http_exchange_blank_head(x);
-        refuse(conn, refusal.status, refusal.why);
+        http_conn_refuse(conn, refusal.status, refusal.why);
         return true;
     }
     if (rc == 0) {
@@ -303,7 +303,7 @@ static bool run_head(struct http_conn *conn)
             conn_enter(conn, CONN_DEAD);
         return false;
     }
-    return take_head(conn, text);
+    return http_conn_take_head(conn, text);
 }
 
 static bool run_body(struct http_conn *conn)
@@ -318,19 +318,19 @@ static bool run_body(struct http_conn *conn)
     rc = x->is_body_whole ? 1 : http_body_take(conn);
 
     if (rc == E_RANGE) {
-        refuse(conn, 413, "request body too large");
+        http_conn_refuse(conn, 413, "request body too large");
     } else if (rc == E_NOMEM) {
-        refuse(conn, 503, "out of memory");
+        http_conn_refuse(conn, 503, "out of memory");
     } else if (rc < 0) {
-        refuse(conn, 400, "malformed chunked body");
+        http_conn_refuse(conn, 400, "malformed chunked body");
     } else if (conn->server->bodies_bytes > conn->server->limits.max_bodies_bytes) {
-        refuse(conn, 503, "too many request bodies are being received");
+        http_conn_refuse(conn, 503, "too many request bodies are being received");
     } else if (rc == 0) {
         if (conn->is_eof)
             http_conn_abort(conn, HTTP_ABORT_CLIENT);
         return false;
     } else {
-        http_body_settle(x);
+        http_body_uncount(x);
         conn_enter(conn, CONN_RUNNING);
         conn->server->opts.handler->on_request(conn->server->opts.handler_arg, x);
     }
@@ -372,7 +372,7 @@ static bool run_linger(struct http_conn *conn)
     return false;
 }
 
-static bool run_state(struct http_conn *conn)
+static bool http_conn_run_state(struct http_conn *conn)
 {
     switch (conn->state) {
     case CONN_HANDSHAKE:
@@ -402,7 +402,7 @@ static void conn_run(struct http_conn *conn)
 {
     uint64_t begun_ns = clock_now_ns();
 
-    while (!conn->is_broken && run_state(conn)) {
+    while (!conn->is_broken && http_conn_run_state(conn)) {
         /* One that sends many requests at once is not the only one: the next turn goes on. */
         if (conn->state == CONN_IDLE && clock_now_ns() - begun_ns > HTTP_TURN_NS) {
             http_conn_kick(conn);
@@ -434,13 +434,13 @@ static void conn_take_turn(struct http_conn *conn)
     ev_work_end();
 }
 
-static void on_read(struct bufferevent *bev, void *arg)
+static void http_conn_on_read(struct bufferevent *bev, void *arg)
 {
     ev_work_begin("http read");
     conn_take_turn(arg);
 }
 
-static void tell_pause(struct http_conn *conn)
+static void http_conn_tell_pause(struct http_conn *conn)
 {
     bool is_over = conn->over_since_ns != 0;
 
@@ -459,7 +459,7 @@ static void on_write(struct bufferevent *bev, void *arg)
     ev_work_begin("http write");
     if (unsent <= conn->server->limits.max_queue_bytes / 4)
         conn->over_since_ns = 0;
-    tell_pause(conn);
+    http_conn_tell_pause(conn);
     if (conn->state == CONN_LINGER && unsent == 0)
         shut_down_sending(conn);
     else if (conn->state == CONN_IDLE && unsent == 0)
@@ -481,13 +481,13 @@ static void finish_handshake(struct http_conn *conn)
 }
 
 /* True: a handler works for this connection and must stop if the client goes away. */
-static bool is_wanted(const struct http_conn *conn)
+static bool http_conn_is_wanted(const struct http_conn *conn)
 {
     return conn->state == CONN_HANDSHAKE || conn->state == CONN_H2 ||
            (conn->state == CONN_RUNNING && conn->exchange.answer != ANSWER_DONE);
 }
 
-static void on_event(struct bufferevent *bev, short what, void *arg)
+static void http_conn_on_event(struct bufferevent *bev, short what, void *arg)
 {
     struct http_conn *conn = arg;
 
@@ -501,7 +501,7 @@ static void on_event(struct bufferevent *bev, short what, void *arg)
         if (conn->ssl != NULL)
             bufferevent_enable(bev, EV_WRITE);
     }
-    if ((what & BEV_EVENT_ERROR) || ((what & BEV_EVENT_EOF) && is_wanted(conn)))
+    if ((what & BEV_EVENT_ERROR) || ((what & BEV_EVENT_EOF) && http_conn_is_wanted(conn)))
         http_conn_abort(conn, HTTP_ABORT_CLIENT);
     conn_go_on(conn);
 }
@@ -517,7 +517,7 @@ void http_conn_on_deadline(void *arg)
     if (conn->state == CONN_HEAD || conn->state == CONN_BODY) {
         if (conn->state == CONN_HEAD)
             http_exchange_blank_head(&conn->exchange);
-        refuse(conn, 408, "the request took too long to arrive");
+        http_conn_refuse(conn, 408, "the request took too long to arrive");
         conn_run(conn);
     } else if (conn->state == CONN_H2) {
         h2_expire(conn->h2);
@@ -539,7 +539,7 @@ void http_conn_kick(struct http_conn *conn)
 
 void http_conn_kicked(struct http_conn *conn)
 {
-    tell_pause(conn);
+    http_conn_tell_pause(conn);
     conn_run(conn);
     http_conn_reap(conn);
 }
@@ -563,7 +563,7 @@ int http_conn_start(struct http_conn *conn)
 {
     const struct http_limits *limits = &conn->server->limits;
 
-    bufferevent_setcb(conn->bev, on_read, on_write, on_event, conn);
+    bufferevent_setcb(conn->bev, http_conn_on_read, on_write, http_conn_on_event, conn);
     bufferevent_setwatermark(conn->bev, EV_READ, 0, limits->max_pipeline_bytes);
     bufferevent_setwatermark(conn->bev, EV_WRITE, limits->max_queue_bytes / 4, 0);
     if (evbuffer_add_cb(bufferevent_get_output(conn->bev), http_conn_on_output, conn) == NULL ||

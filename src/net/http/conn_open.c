@@ -84,7 +84,7 @@ void http_conn_free(struct http_conn *conn)
     conn->stranger = NULL;
     http_conn_abort(conn, HTTP_ABORT_SERVER);
     h2_free(conn->h2);
-    http_body_settle(&conn->exchange);
+    http_body_uncount(&conn->exchange);
     list_remove(&conn->node);
     list_remove(&conn->kicked);
     ev_timer_free(conn->deadline);

@@ -177,7 +177,7 @@ int http_body_take(struct http_conn *conn);
 /* Adds a piece to the body and counts it. E_RANGE, E_NOMEM. */
 int http_body_add(struct http_exchange *x, struct bytes piece);
 /* The body is complete, refused or given up: it no longer counts against bodies_bytes. */
-void http_body_settle(struct http_exchange *x);
+void http_body_uncount(struct http_exchange *x);
 
 /* server.c */
 /* The only place that makes bufferevents; *ssl_out is NULL for cleartext. */

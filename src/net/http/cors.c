@@ -40,7 +40,7 @@ static const char *allowed_origin(const struct http_exchange *exchange)
     return NULL;
 }
 
-static bool is_any(const struct http_exchange *exchange)
+static bool http_cors_is_any(const struct http_exchange *exchange)
 {
     const struct http_server_opts *opts = &exchange->conn->server->opts;
 
@@ -57,7 +57,7 @@ void http_cors_add(const struct http_exchange *exchange, struct http_fields *fie
     if (exchange->conn->server->opts.n_origins == 0)
         return;
     /* A cache must not give one origin's answer to another origin. */
-    if (!is_any(exchange))
+    if (!http_cors_is_any(exchange))
         http_fields_add_str(fields, "vary", "origin");
     if (origin == NULL)
         return;

@@ -60,24 +60,24 @@ enum http_method http_exchange_method(const struct http_exchange *exchange)
     return exchange->head.method;
 }
 
-static struct bytes text_of(const struct http_exchange *exchange)
+static struct bytes http_exchange_text_of(const struct http_exchange *exchange)
 {
     return buf_view(&exchange->head_text);
 }
 
 struct bytes http_exchange_path(const struct http_exchange *exchange)
 {
-    return http_span_of(exchange->head.path, text_of(exchange));
+    return http_span_of(exchange->head.path, http_exchange_text_of(exchange));
 }
 
 struct bytes http_exchange_query(const struct http_exchange *exchange)
 {
-    return http_span_of(exchange->head.query, text_of(exchange));
+    return http_span_of(exchange->head.query, http_exchange_text_of(exchange));
 }
 
 struct bytes http_exchange_field(const struct http_exchange *exchange, const char *name)
 {
-    return http_head_get(&exchange->head, text_of(exchange), name, NULL);
+    return http_head_get(&exchange->head, http_exchange_text_of(exchange), name, NULL);
 }
 
 const char *http_exchange_peer(const struct http_exchange *exchange)
@@ -129,8 +129,8 @@ static bool is_body_droppable(const struct http_exchange *x)
 }
 
 /* length_bytes: length of the body, or UINT64_MAX for a streamed answer. */
-static int put_head(struct http_exchange *x, int status, const struct http_fields *fields,
-                    uint64_t length_bytes)
+static int http_exchange_put_head(struct http_exchange *x, int status, const struct http_fields *fields,
+                                  uint64_t length_bytes)
 {
     struct http_conn *conn = x->conn;
     struct http_fields extra = {0};
@@ -164,7 +164,7 @@ static int put_head(struct http_exchange *x, int status, const struct http_field
     return rc;
 }
 
-static void finish(struct http_exchange *x)
+static void http_exchange_finish(struct http_exchange *x)
 {
     struct http_conn *conn = x->conn;
 
@@ -183,11 +183,11 @@ void http_reply(struct http_exchange *exchange, int status, const struct http_fi
         h2_reply(exchange->stream, status, fields, body);
         return;
     }
-    if (!conn->is_broken && put_head(exchange, status, fields, body.len_bytes) == 0 &&
+    if (!conn->is_broken && http_exchange_put_head(exchange, status, fields, body.len_bytes) == 0 &&
         exchange->head.method != HTTP_HEAD && body.len_bytes > 0 &&
         bufferevent_write(conn->bev, body.data, body.len_bytes) < 0)
         http_conn_break(conn, HTTP_ABORT_SERVER);
-    finish(exchange);
+    http_exchange_finish(exchange);
 }
 
 static void release_held(const void *data, size_t len_bytes, void *arg)
@@ -221,13 +221,13 @@ void http_reply_held(struct http_exchange *exchange, int status, const struct ht
     if (exchange->stream != NULL) {
         is_taken = h2_reply_held(exchange->stream, status, fields, held);
     } else {
-        if (!conn->is_broken && put_head(exchange, status, fields, held->body.len_bytes) == 0 &&
+        if (!conn->is_broken && http_exchange_put_head(exchange, status, fields, held->body.len_bytes) == 0 &&
             exchange->head.method != HTTP_HEAD) {
             is_taken = http_add_held(bufferevent_get_output(conn->bev), held) == 0;
             if (!is_taken)
                 http_conn_break(conn, HTTP_ABORT_SERVER);
         }
-        finish(exchange);
+        http_exchange_finish(exchange);
     }
     if (!is_taken)
         held->release(held->arg);
@@ -244,7 +244,7 @@ int http_reply_begin(struct http_exchange *exchange, int status, const struct ht
         return h2_reply_begin(exchange->stream, status, fields);
     if (conn->is_broken)
         return E_CLOSED;
-    rc = put_head(exchange, status, fields, UINT64_MAX);
+    rc = http_exchange_put_head(exchange, status, fields, UINT64_MAX);
     http_conn_wrote(conn);
     return rc;
 }
@@ -307,5 +307,5 @@ void http_reply_end(struct http_exchange *exchange)
     if (exchange->is_chunking && exchange->head.method != HTTP_HEAD && !conn->is_broken &&
         bufferevent_write(conn->bev, "0\r\n\r\n", 5) < 0)
         http_conn_break(conn, HTTP_ABORT_SERVER);
-    finish(exchange);
+    http_exchange_finish(exchange);
 }

@@ -49,7 +49,7 @@ static int new_session(struct h2 *h2)
     return rc;
 }
 
-static int greet(struct h2 *h2)
+static int h2_greet(struct h2 *h2)
 {
     const struct http_limits *limits = &h2->conn->server->limits;
     const nghttp2_settings_entry settings[] = {
@@ -76,7 +76,7 @@ int h2_new(struct http_conn *conn, struct h2 **out)
     list_init(&h2->streams);
     h2->idle_since_ns = clock_now_ns();
     h2_budget_init(&h2->budget, h2->idle_since_ns);
-    if (new_session(h2) < 0 || greet(h2) < 0) {
+    if (new_session(h2) < 0 || h2_greet(h2) < 0) {
         h2_free(h2);
         return E_NOMEM;
     }
@@ -147,7 +147,7 @@ void h2_calm(struct h2 *h2, const char *why)
 }
 
 /* The session is over. */
-static void end(struct h2 *h2)
+static void h2_end(struct h2 *h2)
 {
     h2_abort(h2, HTTP_ABORT_CLIENT);
     http_conn_end(h2->conn);
@@ -157,7 +157,7 @@ static void end(struct h2 *h2)
 
 /* Takes input for HTTP_TURN_NS: a read may hold a hundred requests. The next turn goes on. The pieces are
  * small, because a request takes twenty bytes. False: the session must end. */
-static bool take_input(struct h2 *h2)
+static bool h2_take_input(struct h2 *h2)
 {
     struct evbuffer *input = bufferevent_get_input(h2->conn->bev);
     uint64_t begun_ns = clock_now_ns();
@@ -207,7 +207,7 @@ static bool send_output(struct h2 *h2)
     return n >= 0;
 }
 
-static void tell_pause(struct h2_stream *stream)
+static void h2_tell_pause(struct h2_stream *stream)
 {
     const struct http_server *server = stream->h2->conn->server;
     bool is_over = stream->over_since_ns != 0;
@@ -227,7 +227,7 @@ static void look_at_streams(struct h2 *h2)
         if (stream->is_broken)
             h2_stream_reset(stream, stream->break_why);
         else
-            tell_pause(stream);
+            h2_tell_pause(stream);
     }
 }
 
@@ -235,9 +235,9 @@ void h2_run(struct h2 *h2)
 {
     struct http_conn *conn = h2->conn;
 
-    if (!take_input(h2)) {
+    if (!h2_take_input(h2)) {
         (void)send_output(h2);
-        end(h2);
+        h2_end(h2);
         return;
     }
     if (h2->is_stale)
@@ -248,7 +248,7 @@ void h2_run(struct h2 *h2)
     }
     /* nghttp2 wants nothing more once GOAWAY is sent and no stream is left, or at once after a fault. */
     if (!nghttp2_session_want_read(h2->session) && !nghttp2_session_want_write(h2->session)) {
-        end(h2);
+        h2_end(h2);
         return;
     }
     if (h2->is_stale) {
@@ -260,7 +260,7 @@ void h2_run(struct h2 *h2)
 
 /* ---- deadlines ---- */
 
-static uint64_t earlier(uint64_t a, uint64_t b)
+static uint64_t h2_earlier(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
 }
@@ -274,9 +274,9 @@ uint64_t h2_deadline(const struct h2 *h2)
     if (h2->n_streams == 0)
         at = h2->idle_since_ns + (h2->n_opened == 0 ? limits->head_ns : limits->idle_ns);
     if (h2->head_began_ns != 0)
-        at = earlier(at, h2->head_began_ns + limits->head_ns);
+        at = h2_earlier(at, h2->head_began_ns + limits->head_ns);
     list_for_each (node, &h2->streams)
-        at = earlier(at, h2_stream_deadline(container_of(node, struct h2_stream, node), now));
+        at = h2_earlier(at, h2_stream_deadline(container_of(node, struct h2_stream, node), now));
     return at;
 }
 

@@ -21,7 +21,7 @@ size_t h2_stream_unsent(const struct h2_stream *stream)
     return stream->out == NULL ? 0 : evbuffer_get_length(stream->out);
 }
 
-static void wake(struct h2_stream *stream)
+static void h2_answer_wake(struct h2_stream *stream)
 {
     stream->h2->is_stale = true;
     http_conn_kick(stream->h2->conn);
@@ -31,7 +31,7 @@ static void break_stream(struct h2_stream *stream, enum http_abort why)
 {
     stream->is_broken = true;
     stream->break_why = why;
-    wake(stream);
+    h2_answer_wake(stream);
 }
 
 /* ---- the head ---- */
@@ -142,7 +142,7 @@ void h2_reply_continue(struct h2_stream *stream)
 
 /* ---- the body ---- */
 
-static int queue(struct h2_stream *stream, struct bytes piece, const struct http_held *held)
+static int h2_answer_queue(struct h2_stream *stream, struct bytes piece, const struct http_held *held)
 {
     size_t max_bytes = stream->h2->conn->server->limits.max_queue_bytes;
 
@@ -164,11 +164,11 @@ static int queue(struct h2_stream *stream, struct bytes piece, const struct http
     return 0;
 }
 
-static void finish(struct h2_stream *stream)
+static void h2_answer_finish(struct h2_stream *stream)
 {
     stream->exchange.answer = ANSWER_DONE;
     /* The stream may stay until the client has read the whole answer; the request's memory is freed now. */
-    http_body_settle(&stream->exchange);
+    http_body_uncount(&stream->exchange);
     buf_fini(&stream->exchange.body);
     stream->is_out_ended = true;
     stream->over_since_ns = 0;
@@ -177,15 +177,16 @@ static void finish(struct h2_stream *stream)
         stream->is_deferred = false;
         (void)nghttp2_session_resume_data(stream->h2->session, stream->id);
     }
-    wake(stream);
+    h2_answer_wake(stream);
 }
 
 void h2_reply(struct h2_stream *stream, int status, const struct http_fields *fields, struct bytes body)
 {
     if (!stream->is_broken && submit_head(stream, status, fields, body.len_bytes) == 0 &&
-        body.len_bytes > 0 && stream->exchange.head.method != HTTP_HEAD && queue(stream, body, NULL) < 0)
+        body.len_bytes > 0 && stream->exchange.head.method != HTTP_HEAD &&
+        h2_answer_queue(stream, body, NULL) < 0)
         break_stream(stream, HTTP_ABORT_SERVER);
-    finish(stream);
+    h2_answer_finish(stream);
 }
 
 bool h2_reply_held(struct h2_stream *stream, int status, const struct http_fields *fields,
@@ -195,11 +196,11 @@ bool h2_reply_held(struct h2_stream *stream, int status, const struct http_field
 
     if (!stream->is_broken && submit_head(stream, status, fields, held->body.len_bytes) == 0 &&
         stream->exchange.head.method != HTTP_HEAD) {
-        is_taken = queue(stream, held->body, held) == 0;
+        is_taken = h2_answer_queue(stream, held->body, held) == 0;
         if (!is_taken)
             break_stream(stream, HTTP_ABORT_SERVER);
     }
-    finish(stream);
+    h2_answer_finish(stream);
     return is_taken;
 }
 
@@ -207,7 +208,7 @@ int h2_reply_begin(struct h2_stream *stream, int status, const struct http_field
 {
     int rc = stream->is_broken ? E_CLOSED : submit_head(stream, status, fields, UINT64_MAX);
 
-    wake(stream);
+    h2_answer_wake(stream);
     return rc;
 }
 
@@ -219,7 +220,7 @@ int h2_reply_write(struct h2_stream *stream, struct bytes piece)
         return E_CLOSED;
     if (piece.len_bytes == 0 || stream->exchange.head.method == HTTP_HEAD)
         return 0;
-    if (queue(stream, piece, NULL) < 0) {
+    if (h2_answer_queue(stream, piece, NULL) < 0) {
         break_stream(stream, HTTP_ABORT_SERVER);
         return E_NOMEM;
     }
@@ -227,11 +228,11 @@ int h2_reply_write(struct h2_stream *stream, struct bytes piece)
         break_stream(stream, HTTP_ABORT_SLOW_READER);
         return E_FULL;
     }
-    wake(stream);
+    h2_answer_wake(stream);
     return 0;
 }
 
 void h2_reply_end(struct h2_stream *stream)
 {
-    finish(stream);
+    h2_answer_finish(stream);
 }

@@ -19,7 +19,7 @@ void h2_budget_give(struct h2_budget *budget, uint32_t tokens)
     budget->tokens = tokens > H2_BUDGET_TOKENS - budget->tokens ? H2_BUDGET_TOKENS : budget->tokens + tokens;
 }
 
-static void fill(struct h2_budget *budget, uint64_t now_ns)
+static void h2_budget_fill(struct h2_budget *budget, uint64_t now_ns)
 {
     const uint64_t period_ns = NS_PER_S / H2_BUDGET_TOKENS_PER_S;
     uint64_t n = (now_ns - budget->filled_ns) / period_ns;
@@ -30,7 +30,7 @@ static void fill(struct h2_budget *budget, uint64_t now_ns)
 
 bool h2_budget_take(struct h2_budget *budget, uint64_t now_ns, uint32_t cost)
 {
-    fill(budget, now_ns);
+    h2_budget_fill(budget, now_ns);
     if (budget->tokens < cost)
         return false;
     budget->tokens -= cost;

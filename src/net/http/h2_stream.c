@@ -25,7 +25,7 @@ void h2_stream_free(struct h2_stream *stream)
 {
     if (stream == NULL)
         return;
-    http_body_settle(&stream->exchange);
+    http_body_uncount(&stream->exchange);
     list_remove(&stream->node);
     http_exchange_fini(&stream->exchange);
     buf_fini(&stream->method);
@@ -37,12 +37,12 @@ void h2_stream_free(struct h2_stream *stream)
     free(stream);
 }
 
-static struct h2_stream *stream_of(nghttp2_session *session, int32_t id)
+static struct h2_stream *h2_stream_of(nghttp2_session *session, int32_t id)
 {
     return nghttp2_session_get_stream_user_data(session, id);
 }
 
-static void charge(struct h2 *h2, uint32_t cost, const char *why)
+static void h2_stream_charge(struct h2 *h2, uint32_t cost, const char *why)
 {
     if (!h2_budget_take(&h2->budget, clock_now_ns(), cost))
         h2_calm(h2, why);
@@ -89,7 +89,7 @@ void h2_stream_refuse(struct h2_stream *stream, int status, const char *why)
 
     if (x->answer != ANSWER_NONE)
         return;
-    http_body_settle(x);
+    http_body_uncount(x);
     buf_fini(&x->body);
     http_server_count_refusal(x->conn->server, status);
     server->opts.handler->on_refused(server->opts.handler_arg, x, status, why);
@@ -126,14 +126,14 @@ uint64_t h2_stream_deadline(const struct h2_stream *stream, uint64_t now_ns)
 
 static int on_stream_close(nghttp2_session *session, int32_t id, uint32_t error, void *arg)
 {
-    struct h2_stream *stream = stream_of(session, id);
+    struct h2_stream *stream = h2_stream_of(session, id);
     struct h2 *h2 = arg;
 
     if (stream == NULL)
         return 0;
     if (stream->exchange.answer != ANSWER_DONE) {
         h2_stream_tell_abort(stream, HTTP_ABORT_CLIENT);
-        charge(h2, H2_COST_RESET, "streams cancelled");
+        h2_stream_charge(h2, H2_COST_RESET, "streams cancelled");
     }
     nghttp2_session_set_stream_user_data(session, id, NULL);
     h2_stream_free(stream);
@@ -184,7 +184,7 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
 }
 
 /* The text holds no line end: nghttp2 has checked it, and the parser checks again. */
-static void put_field(struct h2_stream *stream, struct bytes name, struct bytes value)
+static void h2_stream_put_field(struct h2_stream *stream, struct bytes name, struct bytes value)
 {
     struct buf *pseudo = NULL;
 
@@ -214,7 +214,7 @@ static void put_field(struct h2_stream *stream, struct bytes name, struct bytes 
 static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name,
                      size_t name_len, const uint8_t *value, size_t value_len, uint8_t flags, void *arg)
 {
-    struct h2_stream *stream = stream_of(session, frame->hd.stream_id);
+    struct h2_stream *stream = h2_stream_of(session, frame->hd.stream_id);
     struct h2 *h2 = arg;
     const struct http_limits *limits = &h2->conn->server->limits;
 
@@ -228,7 +228,7 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const
     if (stream->head_bytes > limits->max_head_bytes || stream->n_fields >= limits->max_fields)
         stream->is_head_too_large = true;
     if (!stream->is_head_too_large && !stream->is_head_whole)
-        put_field(stream, bytes_of(name, name_len), bytes_of(value, value_len));
+        h2_stream_put_field(stream, bytes_of(name, name_len), bytes_of(value, value_len));
     return 0;
 }
 
@@ -236,14 +236,14 @@ static int on_invalid_header(nghttp2_session *session, const nghttp2_frame *fram
                              size_t name_len, const uint8_t *value, size_t value_len, uint8_t flags,
                              void *arg)
 {
-    struct h2_stream *stream = stream_of(session, frame->hd.stream_id);
+    struct h2_stream *stream = h2_stream_of(session, frame->hd.stream_id);
 
     if (stream != NULL)
         stream->is_head_bad = true;
     return 0;
 }
 
-static bool is_plain(const struct buf *text)
+static bool h2_stream_is_plain(const struct buf *text)
 {
     for (size_t i = 0; i < text->len_bytes; i++)
         if (text->data[i] <= ' ' || text->data[i] == 0x7f)
@@ -257,7 +257,7 @@ static int write_down(struct h2_stream *stream)
     struct buf *text = &stream->exchange.head_text;
     const struct buf *target = stream->path.len_bytes > 0 ? &stream->path : &stream->authority;
 
-    if (stream->is_head_bad || !is_plain(&stream->method) || !is_plain(target))
+    if (stream->is_head_bad || !h2_stream_is_plain(&stream->method) || !h2_stream_is_plain(target))
         return E_FORMAT;
     buf_append(text, stream->method.data, stream->method.len_bytes);
     buf_append_byte(text, ' ');
@@ -296,7 +296,7 @@ static void parse_head(struct h2_stream *stream)
     h2_stream_refuse(stream, refusal.status, refusal.why);
 }
 
-static void begin(struct h2_stream *stream, bool has_body)
+static void h2_stream_begin(struct h2_stream *stream, bool has_body)
 {
     struct http_exchange *x = &stream->exchange;
     const struct http_server *server = x->conn->server;
@@ -324,7 +324,7 @@ static void begin(struct h2_stream *stream, bool has_body)
 static int on_data(nghttp2_session *session, uint8_t flags, int32_t id, const uint8_t *data, size_t len,
                    void *arg)
 {
-    struct h2_stream *stream = stream_of(session, id);
+    struct h2_stream *stream = h2_stream_of(session, id);
     struct http_exchange *x;
     const struct http_server *server;
     int rc;
@@ -354,7 +354,7 @@ static void finish_body(struct h2_stream *stream)
 
     x->is_body_whole = true;
     stream->h2->is_stale = true;
-    http_body_settle(x);
+    http_body_uncount(x);
     if (x->answer == ANSWER_NONE)
         server->opts.handler->on_request(server->opts.handler_arg, x);
 }
@@ -372,14 +372,14 @@ static int on_begin_frame(nghttp2_session *session, const nghttp2_frame_hd *hd, 
         break;
     case NGHTTP2_DATA:
         if (hd->length == 0 && (hd->flags & NGHTTP2_FLAG_END_STREAM) == 0)
-            charge(h2, H2_COST_FRAME, "empty DATA frames");
+            h2_stream_charge(h2, H2_COST_FRAME, "empty DATA frames");
         break;
     case NGHTTP2_WINDOW_UPDATE:
         if (!h2_budget_take_window_update(&h2->budget, clock_now_ns()))
             h2_calm(h2, "window updates");
         break;
     default:
-        charge(h2, H2_COST_FRAME, "control frames");
+        h2_stream_charge(h2, H2_COST_FRAME, "control frames");
         break;
     }
     return 0;
@@ -396,11 +396,11 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
     } else if (frame->hd.type != NGHTTP2_DATA) {
         return 0;
     }
-    stream = stream_of(session, frame->hd.stream_id);
+    stream = h2_stream_of(session, frame->hd.stream_id);
     if (stream == NULL || h2->state == H2_CALMED)
         return 0;
     if (!stream->is_head_whole)
-        begin(stream, (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) == 0);
+        h2_stream_begin(stream, (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) == 0);
     if ((frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0)
         finish_body(stream);
     return 0;
@@ -412,7 +412,7 @@ static int on_invalid_frame(nghttp2_session *session, const nghttp2_frame *frame
 
     if (frame->hd.type == NGHTTP2_HEADERS)
         h2->head_began_ns = 0;
-    charge(h2, error == NGHTTP2_ERR_REFUSED_STREAM ? H2_COST_RESET : H2_COST_BAD, "invalid frames");
+    h2_stream_charge(h2, error == NGHTTP2_ERR_REFUSED_STREAM ? H2_COST_RESET : H2_COST_BAD, "invalid frames");
     return 0;
 }
 
@@ -424,7 +424,7 @@ static int on_sent(nghttp2_session *session, const nghttp2_frame *frame, void *a
     if ((frame->hd.type != NGHTTP2_HEADERS && frame->hd.type != NGHTTP2_DATA) ||
         (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) == 0)
         return 0;
-    stream = stream_of(session, frame->hd.stream_id);
+    stream = h2_stream_of(session, frame->hd.stream_id);
     if (stream == NULL || stream->exchange.is_body_whole)
         return 0;
     if (stream->exchange.head.framing == HTTP_BODY_LENGTH &&

@@ -22,7 +22,7 @@
 /* Empty lines allowed before a request line: some clients end a body with one too many. */
 #define MAX_EMPTY_LINES 4
 
-static int refuse(struct http_refusal *refusal, int status, const char *why)
+static int http_parse_refuse(struct http_refusal *refusal, int status, const char *why)
 {
     refusal->status = status;
     refusal->why = why;
@@ -97,9 +97,9 @@ static int parse_version(struct bytes text, uint8_t *minor_out, struct http_refu
 
     if (text.len_bytes != 8 || memcmp(d, "HTTP/", 5) != 0 || d[6] != '.' || d[5] < '0' || d[5] > '9' ||
         d[7] < '0' || d[7] > '9')
-        return refuse(refusal, 400, "malformed HTTP version");
+        return http_parse_refuse(refusal, 400, "malformed HTTP version");
     if (d[5] != '1')
-        return refuse(refusal, 505, "only HTTP/1.0 and HTTP/1.1 are spoken here");
+        return http_parse_refuse(refusal, 505, "only HTTP/1.0 and HTTP/1.1 are spoken here");
     *minor_out = d[7] == '0' ? 0 : 1;
     return 0;
 }
@@ -139,7 +139,7 @@ static int parse_absolute(struct bytes text, struct http_span target, struct htt
             head->path = (struct http_span){target.at + skip - 1, 1};
         return 0;
     }
-    return refuse(refusal, 400, "malformed request target");
+    return http_parse_refuse(refusal, 400, "malformed request target");
 }
 
 static int parse_target(struct bytes text, struct http_span target, struct http_head *head,
@@ -149,7 +149,7 @@ static int parse_target(struct bytes text, struct http_span target, struct http_
 
     for (uint32_t i = 0; i < target.len; i++)
         if (d[i] <= ' ' || d[i] >= 0x7f || d[i] == '#')
-            return refuse(refusal, 400, "malformed request target");
+            return http_parse_refuse(refusal, 400, "malformed request target");
     if (d[0] == '/') {
         split_query(text, target, head);
         return 0;
@@ -175,11 +175,11 @@ static int parse_request_line(struct bytes text, struct http_span line, struct h
     while (method_len < line.len && http_is_token_char(d[method_len]))
         method_len++;
     if (method_len == 0 || method_len == line.len || d[method_len] != ' ')
-        return refuse(refusal, 400, "malformed request line");
+        return http_parse_refuse(refusal, 400, "malformed request line");
     for (target_end = line.len; target_end > method_len + 1 && d[target_end - 1] != ' ';)
         target_end--;
     if (target_end <= method_len + 2)
-        return refuse(refusal, 400, "malformed request line");
+        return http_parse_refuse(refusal, 400, "malformed request line");
     head->method_text = (struct http_span){line.at, method_len};
     head->method = method_of(http_span_of(head->method_text, text));
     target = (struct http_span){line.at + method_len + 1, target_end - 1 - (method_len + 1)};
@@ -244,17 +244,17 @@ static int check_host(const struct http_head *head, struct bytes text, struct ht
     struct bytes host = http_head_get(head, text, "host", NULL);
 
     if (n > 1)
-        return refuse(refusal, 400, "more than one Host header");
+        return http_parse_refuse(refusal, 400, "more than one Host header");
     if (n == 0 && head->minor >= 1)
-        return refuse(refusal, 400, "no Host header");
+        return http_parse_refuse(refusal, 400, "no Host header");
     for (size_t i = 0; i < host.len_bytes; i++)
         if (host.data[i] <= ' ' || host.data[i] >= 0x7f || strchr("/?#@\\\"<>{}|^`,", host.data[i]) != NULL)
-            return refuse(refusal, 400, "malformed Host header");
+            return http_parse_refuse(refusal, 400, "malformed Host header");
     return 0;
 }
 
 /* Finds the body's framing: RFC 9112 section 6.3, with every ambiguity refused. */
-static int find_framing(struct http_head *head, struct bytes text, struct http_refusal *refusal)
+static int http_parse_find_framing(struct http_head *head, struct bytes text, struct http_refusal *refusal)
 {
     unsigned n_lengths = http_count_fields(head, text, "content-length");
     unsigned n_codings = http_count_fields(head, text, "transfer-encoding");
@@ -264,19 +264,19 @@ static int find_framing(struct http_head *head, struct bytes text, struct http_r
         struct bytes coding = http_head_get(head, text, "transfer-encoding", NULL);
 
         if (n_lengths > 0)
-            return refuse(refusal, 400, "both Content-Length and Transfer-Encoding");
+            return http_parse_refuse(refusal, 400, "both Content-Length and Transfer-Encoding");
         if (head->minor == 0)
-            return refuse(refusal, 400, "Transfer-Encoding in HTTP/1.0");
+            return http_parse_refuse(refusal, 400, "Transfer-Encoding in HTTP/1.0");
         if (n_codings > 1 || coding.len_bytes == 0)
-            return refuse(refusal, 400, "malformed Transfer-Encoding");
+            return http_parse_refuse(refusal, 400, "malformed Transfer-Encoding");
         if (!http_is_word(coding, "chunked"))
-            return refuse(refusal, 501, "the only transfer coding known here is chunked");
+            return http_parse_refuse(refusal, 501, "the only transfer coding known here is chunked");
         head->framing = HTTP_BODY_CHUNKED;
     } else if (n_lengths > 0) {
         if (n_lengths > 1)
-            return refuse(refusal, 400, "more than one Content-Length");
+            return http_parse_refuse(refusal, 400, "more than one Content-Length");
         if (http_parse_length(http_head_get(head, text, "content-length", NULL), &head->content_length) < 0)
-            return refuse(refusal, 400, "malformed Content-Length");
+            return http_parse_refuse(refusal, 400, "malformed Content-Length");
         if (head->content_length > 0)
             head->framing = HTTP_BODY_LENGTH;
     }
@@ -288,12 +288,12 @@ static int finish_request(struct http_head *head, struct bytes text, struct http
     bool is_given;
     struct bytes expect = http_head_get(head, text, "expect", &is_given);
 
-    if (check_host(head, text, refusal) < 0 || find_framing(head, text, refusal) < 0)
+    if (check_host(head, text, refusal) < 0 || http_parse_find_framing(head, text, refusal) < 0)
         return E_FORMAT;
     http_find_keep_alive(head, text);
     if (is_given && head->minor >= 1) {
         if (http_count_fields(head, text, "expect") > 1 || !http_is_word(expect, "100-continue"))
-            return refuse(refusal, 417, "the only expectation known here is 100-continue");
+            return http_parse_refuse(refusal, 417, "the only expectation known here is 100-continue");
         head->expects_continue = true;
     }
     return 1;
@@ -329,7 +329,7 @@ int http_parse_request(struct bytes text, const struct http_head_limits *limits,
     int rc = skip_empty_lines(text, &at);
 
     if (rc < 0)
-        return refuse(refusal_out, 400, "malformed request line");
+        return http_parse_refuse(refusal_out, 400, "malformed request line");
     if (rc == 0)
         return 0;
     memset(out, 0, sizeof(*out));
@@ -339,11 +339,11 @@ int http_parse_request(struct bytes text, const struct http_head_limits *limits,
 
         rc = http_next_line(text, &at, &line);
         if (!has_request_line && (rc != 0 ? at : text.len_bytes) - from > limits->max_line_bytes)
-            return refuse(refusal_out, 414, "request line too long");
+            return http_parse_refuse(refusal_out, 414, "request line too long");
         if ((rc != 0 ? at : text.len_bytes) > limits->max_head_bytes)
-            return refuse(refusal_out, 431, "request head too large");
+            return http_parse_refuse(refusal_out, 431, "request head too large");
         if (rc < 0)
-            return refuse(refusal_out, 400, "line not ended by CR LF");
+            return http_parse_refuse(refusal_out, 400, "line not ended by CR LF");
         if (rc == 0)
             return 0;
         if (!has_request_line) {
@@ -355,10 +355,10 @@ int http_parse_request(struct bytes text, const struct http_head_limits *limits,
         if (line.len == 0)
             break;
         if (out->n_fields >= limits->max_fields || out->n_fields >= HTTP_MAX_FIELDS)
-            return refuse(refusal_out, 431, "too many header fields");
+            return http_parse_refuse(refusal_out, 431, "too many header fields");
         why = http_parse_field(text, line, &out->fields[out->n_fields]);
         if (why != NULL)
-            return refuse(refusal_out, 400, why);
+            return http_parse_refuse(refusal_out, 400, why);
         out->n_fields++;
     }
     out->len_bytes = (uint32_t)at;

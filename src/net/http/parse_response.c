@@ -28,7 +28,7 @@ static int parse_status_line(struct bytes line, struct http_head *head)
     return head->status >= 100 ? 0 : E_FORMAT;
 }
 
-static int find_framing(struct http_head *head, struct bytes text, bool is_for_head)
+static int http_parse_response_find_framing(struct http_head *head, struct bytes text, bool is_for_head)
 {
     unsigned n_codings = http_count_fields(head, text, "transfer-encoding");
     unsigned n_lengths = http_count_fields(head, text, "content-length");
@@ -83,10 +83,10 @@ int http_parse_response(struct bytes text, bool is_for_head, struct http_head *o
     }
     out->len_bytes = (uint32_t)at;
     http_find_keep_alive(out, text);
-    return find_framing(out, text, is_for_head) < 0 ? E_FORMAT : 1;
+    return http_parse_response_find_framing(out, text, is_for_head) < 0 ? E_FORMAT : 1;
 }
 
-static int hex_digit(uint8_t c)
+static int http_parse_response_hex_digit(uint8_t c)
 {
     if (c >= '0' && c <= '9')
         return c - '0';
@@ -105,8 +105,8 @@ int http_percent_decode(struct bytes text, char *out, size_t cap)
         uint8_t c = text.data[i];
 
         if (c == '%') {
-            int high = i + 2 < text.len_bytes ? hex_digit(text.data[i + 1]) : -1;
-            int low = high >= 0 ? hex_digit(text.data[i + 2]) : -1;
+            int high = i + 2 < text.len_bytes ? http_parse_response_hex_digit(text.data[i + 1]) : -1;
+            int low = high >= 0 ? http_parse_response_hex_digit(text.data[i + 2]) : -1;
 
             if (low < 0)
                 return E_FORMAT;

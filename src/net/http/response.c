@@ -25,7 +25,7 @@ static bool is_value(struct bytes value)
     return true;
 }
 
-static bool is_name(const char *name)
+static bool http_response_is_name(const char *name)
 {
     for (const char *c = name; *c != '\0'; c++)
         if (!http_is_token_char((uint8_t)*c))
@@ -37,7 +37,7 @@ int http_fields_add(struct http_fields *fields, const char *name, struct bytes v
 {
     int rc;
 
-    if (!is_name(name) || !is_value(value))
+    if (!http_response_is_name(name) || !is_value(value))
         return E_INVAL;
     rc = buf_reserve(&fields->text, strlen(name) + value.len_bytes + 5);
     if (rc < 0)

@@ -36,8 +36,8 @@ static const char default_busy_answer[] =
     "HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 1\r\n"
     "content-length: 0\r\n\r\n";
 
-static void on_begun(void *arg, int fd, const struct sockaddr *from, struct stranger *stranger);
-static void on_stranger_end(void *arg, enum stranger_end why);
+static void http_server_on_begun(void *arg, int fd, const struct sockaddr *from, struct stranger *stranger);
+static void http_server_on_stranger_end(void *arg, enum stranger_end why);
 
 static void set_default_u32(uint32_t *value, uint32_t if_zero)
 {
@@ -126,7 +126,7 @@ static void make_metrics(struct http_server *server)
                                          "Connections cut because the client read too slowly.");
 }
 
-static int open_strangers(struct http_server *server)
+static int http_server_open_strangers(struct http_server *server)
 {
     const struct http_limits *limits = &server->limits;
     const struct strangers_opts opts = {
@@ -137,8 +137,8 @@ static int open_strangers(struct http_server *server)
         .max_per_address = limits->max_conns_per_address,
         .begin_ns = server->opts.tls != NULL ? limits->begin_ns : 0,
         .awaits_hello = server->opts.tls != NULL,
-        .on_begun = on_begun,
-        .on_end = on_stranger_end,
+        .on_begun = http_server_on_begun,
+        .on_end = http_server_on_stranger_end,
         .arg = server};
 
     stranger_counts_init(&server->stranger_counts, server->opts.port_metrics, opts.port);
@@ -158,7 +158,7 @@ int http_server_new(const struct http_server_opts *opts, struct http_server **ou
         server->opts.busy_answer = bytes_str(default_busy_answer);
     list_init(&server->conns);
     list_init(&server->kicked);
-    if (hashmap_new(16, &server->addresses) < 0 || open_strangers(server) < 0 ||
+    if (hashmap_new(16, &server->addresses) < 0 || http_server_open_strangers(server) < 0 ||
         ev_timer_new(opts->loop, on_kick, server, &server->kick) < 0 ||
         ev_timer_new(opts->loop, on_accept_again, server, &server->accept_again) < 0) {
         http_server_free(server);
@@ -275,7 +275,8 @@ static bool count_conn(struct http_server *server, const struct sockaddr *from, 
 }
 
 /* Takes fd and stranger. */
-static int adopt(struct http_server *server, int fd, const struct sockaddr *from, struct stranger *stranger)
+static int http_server_adopt_from(struct http_server *server, int fd, const struct sockaddr *from,
+                                  struct stranger *stranger)
 {
     struct http_address *address = NULL;
     struct http_conn *conn;
@@ -303,12 +304,12 @@ static int adopt(struct http_server *server, int fd, const struct sockaddr *from
     return 0;
 }
 
-static void on_begun(void *arg, int fd, const struct sockaddr *from, struct stranger *stranger)
+static void http_server_on_begun(void *arg, int fd, const struct sockaddr *from, struct stranger *stranger)
 {
-    (void)adopt(arg, fd, from, stranger);
+    (void)http_server_adopt_from(arg, fd, from, stranger);
 }
 
-static void on_stranger_end(void *arg, enum stranger_end why)
+static void http_server_on_stranger_end(void *arg, enum stranger_end why)
 {
     const struct http_server *server = arg;
 
@@ -325,10 +326,10 @@ int http_server_adopt(struct http_server *server, int fd)
         close(fd);
         return E_NOMEM;
     }
-    return adopt(server, fd, (const struct sockaddr *)&from, NULL);
+    return http_server_adopt_from(server, fd, (const struct sockaddr *)&from, NULL);
 }
 
-static void rest(struct http_server *server, uint64_t for_ns)
+static void http_server_rest(struct http_server *server, uint64_t for_ns)
 {
     for (unsigned i = 0; i < server->n_listeners; i++)
         evconnlistener_disable(server->listeners[i]);
@@ -343,7 +344,7 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
     ev_work_begin("http accept");
     strangers_take(server->strangers, fd, from);
     if (++server->n_accepted >= ACCEPTS_PER_TURN && server->state != SERVER_DRAINING)
-        rest(server, 0); /* libevent would accept for as long as a flood lasts */
+        http_server_rest(server, 0); /* libevent would accept for as long as a flood lasts */
     ev_work_end();
 }
 
@@ -352,7 +353,7 @@ static void on_accept_error(struct evconnlistener *listener, void *arg)
     int error = errno;
 
     log_warn("http_accept_failed", LOG_STR("reason", strerror(error)));
-    rest(arg, ACCEPT_PAUSE_NS);
+    http_server_rest(arg, ACCEPT_PAUSE_NS);
 }
 
 /* On failure it takes neither fd nor any other argument. */

@@ -48,7 +48,7 @@ void sse_parser_free(struct sse_parser *parser)
     free(parser);
 }
 
-static int dispatch(struct sse_parser *parser)
+static int sse_parse_dispatch(struct sse_parser *parser)
 {
     struct bytes name = parser->name.len_bytes > 0 ? buf_view(&parser->name) : bytes_str("message");
     int rc = 0;
@@ -87,7 +87,7 @@ static int end_line(struct sse_parser *parser)
         line = bytes_of(line.data + 3, line.len_bytes - 3);
     parser->is_begun = true;
     if (line.len_bytes == 0) {
-        rc = dispatch(parser);
+        rc = sse_parse_dispatch(parser);
     } else {
         colon = memchr(line.data, ':', line.len_bytes);
         if (colon == NULL) {

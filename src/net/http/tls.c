@@ -78,7 +78,7 @@ static int choose_alpn(SSL *ssl, const unsigned char **out, unsigned char *out_l
     return SSL_TLSEXT_ERR_OK;
 }
 
-static SSL_CTX *new_ctx(enum http_tls_min min, bool has_http2)
+static SSL_CTX *http_tls_new_ctx(enum http_tls_min min, bool has_http2)
 {
     const struct tls_ctx_opts opts = {.min_version = min == HTTP_TLS_1_3 ? TLS1_3_VERSION : TLS1_2_VERSION,
                                       .groups = GROUPS,
@@ -180,10 +180,10 @@ static int load_into(SSL_CTX *ctx, const struct http_tls_files *files, struct fa
     return rc < 0 ? rc : check_dates(files->certificate, SSL_CTX_get0_certificate(ctx), fault, expiry_out);
 }
 
-static int load(const struct http_tls_files *files, bool has_http2, struct fault *fault, SSL_CTX **out,
-                uint64_t *expiry_out)
+static int http_tls_load(const struct http_tls_files *files, bool has_http2, struct fault *fault,
+                         SSL_CTX **out, uint64_t *expiry_out)
 {
-    SSL_CTX *ctx = new_ctx(files->min, has_http2);
+    SSL_CTX *ctx = http_tls_new_ctx(files->min, has_http2);
     int rc;
 
     if (ctx == NULL)
@@ -200,7 +200,7 @@ int http_tls_check(const struct http_tls_files *files, struct fault *fault)
 {
     uint64_t expiry;
     SSL_CTX *ctx;
-    int rc = load(files, true, fault, &ctx, &expiry);
+    int rc = http_tls_load(files, true, fault, &ctx, &expiry);
 
     if (rc == 0)
         SSL_CTX_free(ctx);
@@ -265,7 +265,7 @@ int http_tls_reload(struct http_tls *tls, const struct http_tls_files *files, st
     int rc;
 
     mark_files(files, tls->marks);
-    rc = load(files, tls->has_http2, fault, &ctx, &expiry);
+    rc = http_tls_load(files, tls->has_http2, fault, &ctx, &expiry);
     if (rc < 0)
         return rc;
     if (files != &tls->files && take_files(tls, files) < 0) {

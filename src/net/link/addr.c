@@ -11,7 +11,7 @@
 #include "base/err.h"
 #include "base/str.h"
 
-static int split(const char *text, struct fault *fault, struct bytes *host_out, struct bytes *port_out)
+static int addr_split(const char *text, struct fault *fault, struct bytes *host_out, struct bytes *port_out)
 {
     const char *colon = strrchr(text, ':');
     size_t host_bytes;
@@ -52,7 +52,7 @@ int addr_parse(const char *text, struct fault *fault, struct addr *out)
     struct addr addr = {.port = 0};
     struct bytes host = {0}, port = {0};
     uint64_t number;
-    int err = split(text, fault, &host, &port);
+    int err = addr_split(text, fault, &host, &port);
 
     if (err != 0)
         return err;

@@ -71,7 +71,7 @@ static void drop_connection(struct link *link)
     link->has_heard = false;
 }
 
-static void destroy(struct link *link)
+static void link_destroy(struct link *link)
 {
     ev_timer_free(link->timer);
     ev_timer_free(link->beat);
@@ -88,7 +88,7 @@ void link_leave(struct link *link)
 {
     ASSERT(link->depth > 0);
     if (--link->depth == 0 && link->is_closed)
-        destroy(link);
+        link_destroy(link);
 }
 
 void link_close(struct link *link)
@@ -185,7 +185,7 @@ void link_goodbye(struct link *link, const char *text)
 
 /* ---- timers ---- */
 
-static void on_timer(void *arg)
+static void link_on_timer(void *arg)
 {
     struct link *link = arg;
     struct fault fault;
@@ -272,7 +272,7 @@ void link_went_up(struct link *link)
         link->opts.events->on_up(link->opts.events_arg, link);
 }
 
-static void on_readable(struct bufferevent *bev, void *arg)
+static void link_on_readable(struct bufferevent *bev, void *arg)
 {
     struct link *link = arg;
 
@@ -294,7 +294,7 @@ static void on_flushed(struct bufferevent *bev, void *arg)
         shutdown(bufferevent_getfd(bev), SHUT_WR);
 }
 
-static void explain(struct link *link, short what, struct fault *out)
+static void link_explain(struct link *link, short what, struct fault *out)
 {
     unsigned long tls_error = link->opts.is_plaintext ? 0 : bufferevent_get_openssl_error(link->bev);
     /* If a connection fails below TLS, libevent reports SSL_ERROR_SYSCALL here, which is not an error of
@@ -316,7 +316,7 @@ static void explain(struct link *link, short what, struct fault *out)
     ERR_clear_error();
 }
 
-static void on_event(struct bufferevent *bev, short what, void *arg)
+static void link_on_event(struct bufferevent *bev, short what, void *arg)
 {
     struct link *link = arg;
     struct fault fault;
@@ -329,7 +329,7 @@ static void on_event(struct bufferevent *bev, short what, void *arg)
         if (link->state == LINK_LEAVING)
             fault = link->why;
         else
-            explain(link, what, &fault);
+            link_explain(link, what, &fault);
         link_fail(link, &fault);
     }
     link_leave(link);
@@ -338,7 +338,7 @@ static void on_event(struct bufferevent *bev, short what, void *arg)
 
 void link_set_callbacks(struct link *link)
 {
-    bufferevent_setcb(link->bev, on_readable, on_flushed, on_event, link);
+    bufferevent_setcb(link->bev, link_on_readable, on_flushed, link_on_event, link);
     bufferevent_enable(link->bev, EV_READ | EV_WRITE);
 }
 
@@ -368,11 +368,11 @@ static int new_link(const struct link_opts *opts, struct link **out)
         link->opts.max_queue_bytes = (size_t)64 << 20;
     rng_system(&seed, sizeof(seed)); /* daemons that restart together must not dial in step */
     rng_init(&link->rng, seed);
-    err = ev_timer_new(opts->loop, on_timer, link, &link->timer);
+    err = ev_timer_new(opts->loop, link_on_timer, link, &link->timer);
     if (err == 0)
         err = ev_timer_new(opts->loop, on_beat, link, &link->beat);
     if (err != 0) {
-        destroy(link);
+        link_destroy(link);
         return err;
     }
     *out = link;
@@ -431,7 +431,7 @@ int link_accept(const struct link_opts *opts, int fd, struct link **out)
         close(fd);
         stranger_leave(opts->stranger);
         if (link != NULL)
-            destroy(link);
+            link_destroy(link);
         return err;
     }
     link->stranger = opts->stranger;

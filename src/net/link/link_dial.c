@@ -100,7 +100,7 @@ static void on_resolved(void *arg, const struct addr *list, unsigned n, const st
     link_leave(link);
 }
 
-static void look_up(struct link *link)
+static void link_dial_look_up(struct link *link)
 {
     int err = resolve_new(link->opts.loop, &link->addr, on_resolved, link, &link->lookup);
 
@@ -116,5 +116,5 @@ void link_start_dialling(struct link *link)
     if (link->addr.is_numeric)
         connect_to(link, (const struct sockaddr *)&link->addr.sa, (int)link->addr.sa_bytes);
     else
-        look_up(link);
+        link_dial_look_up(link);
 }

@@ -85,7 +85,7 @@ static void fail_with(struct link *link, int code, const char *text)
     link_fail(link, &fault);
 }
 
-static void refuse(struct link *link, const struct fault *why)
+static void link_frame_refuse(struct link *link, const struct fault *why)
 {
     Baton__Refused refused = BATON__REFUSED__INIT;
 
@@ -137,7 +137,7 @@ static void in_greeting(struct link *link, enum frame_type type, const ProtobufC
     if (err != 0) {
         if (fault.code == 0)
             fault_set(&fault, err, "%s", err_text(err));
-        refuse(link, &fault);
+        link_frame_refuse(link, &fault);
         return;
     }
     link_set_state(link, LINK_GREETED);
@@ -173,7 +173,7 @@ static void in_up(struct link *link, enum frame_type type, const ProtobufCMessag
         fail_with(link, err, err_text(err));
 }
 
-static void said(struct link *link, enum frame_type type, const ProtobufCMessage *message)
+static void link_frame_said(struct link *link, enum frame_type type, const ProtobufCMessage *message)
 {
     if (type == FRAME_GOODBYE) {
         struct fault fault;
@@ -224,7 +224,7 @@ static bool read_frame(struct link *link, struct evbuffer *input)
         err = fault_set(&fault, E_PROTO, "%s: %s instead of HELLO", link->address,
                         frame_type_name(header.type));
     if (err == E_VERSION) {
-        refuse(link, &fault);
+        link_frame_refuse(link, &fault);
         return false;
     }
     if (err != 0) {
@@ -243,12 +243,12 @@ static bool read_frame(struct link *link, struct evbuffer *input)
     evbuffer_drain(input, header.len_bytes);
     if (err != 0) {
         if (link->state == LINK_GREETING && header.type == FRAME_HELLO)
-            refuse(link, &fault); /* it could be mended there, so the peer learns the field */
+            link_frame_refuse(link, &fault); /* it could be mended there, so the peer learns the field */
         else
             link_fail(link, &fault);
         return false;
     }
-    said(link, header.type, message);
+    link_frame_said(link, header.type, message);
     frame_message_free(message);
     return true;
 }

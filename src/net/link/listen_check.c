@@ -46,7 +46,7 @@ int listen_check(const char *text, struct fault *fault, struct addr *out)
     return try_bind(out, text, fault);
 }
 
-static bool is_any(const struct addr *addr)
+static bool listen_check_is_any(const struct addr *addr)
 {
     if (addr->sa.ss_family == AF_INET6)
         return IN6_IS_ADDR_UNSPECIFIED(&((const struct sockaddr_in6 *)(const void *)&addr->sa)->sin6_addr);
@@ -75,5 +75,5 @@ bool listen_same(const struct addr *a, const struct addr *b)
         return true; /* one socket for both families */
     if (a->sa.ss_family != b->sa.ss_family)
         return false;
-    return is_any(a) || is_any(b) || is_same_host(a, b);
+    return listen_check_is_any(a) || listen_check_is_any(b) || is_same_host(a, b);
 }

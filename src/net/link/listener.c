@@ -46,14 +46,14 @@ struct listener {
 };
 
 /* Strangers have their own limits. When one sends bytes, another may be evicted to make room. */
-static bool has_room(const struct listener *listener)
+static bool listener_has_room(const struct listener *listener)
 {
     return listener->strangers != NULL || listener->n_connections < listener->opts.max_connections;
 }
 
 static void update_watch(struct listener *listener)
 {
-    bool is_on = !listener->is_paused && !listener->is_resting && has_room(listener);
+    bool is_on = !listener->is_paused && !listener->is_resting && listener_has_room(listener);
 
     ev_fd_want(listener->watch, is_on ? EV_FD_READ : 0);
 }
@@ -66,7 +66,7 @@ static void on_resume(void *arg)
     update_watch(listener);
 }
 
-static void destroy(struct listener *listener)
+static void listener_destroy(struct listener *listener)
 {
     ev_fd_free(listener->watch);
     ev_timer_free(listener->resume);
@@ -85,7 +85,7 @@ static void hand_over(struct listener *listener, int fd, const struct sockaddr *
     listener->opts.on_accept(listener->opts.arg, fd, peer, stranger);
 }
 
-static void on_begun(void *arg, int fd, const struct sockaddr *sa, struct stranger *stranger)
+static void listener_on_begun(void *arg, int fd, const struct sockaddr *sa, struct stranger *stranger)
 {
     struct listener *listener = arg;
 
@@ -99,12 +99,12 @@ static void on_begun(void *arg, int fd, const struct sockaddr *sa, struct strang
     hand_over(listener, fd, sa, stranger);
     listener->is_accepting = false;
     if (listener->is_closed)
-        destroy(listener);
+        listener_destroy(listener);
     else
         update_watch(listener);
 }
 
-static void on_stranger_end(void *arg, enum stranger_end why)
+static void listener_on_stranger_end(void *arg, enum stranger_end why)
 {
     struct listener *listener = arg;
 
@@ -135,10 +135,10 @@ static bool accept_one(struct listener *listener)
         strangers_take(listener->strangers, fd, (struct sockaddr *)&sa);
     else
         hand_over(listener, fd, (struct sockaddr *)&sa, NULL);
-    return !listener->is_closed && !listener->is_paused && has_room(listener);
+    return !listener->is_closed && !listener->is_paused && listener_has_room(listener);
 }
 
-static void on_readable(void *arg, int fd, unsigned ready)
+static void listener_on_readable(void *arg, int fd, unsigned ready)
 {
     struct listener *listener = arg;
 
@@ -147,7 +147,7 @@ static void on_readable(void *arg, int fd, unsigned ready)
         ;
     listener->is_accepting = false;
     if (listener->is_closed)
-        destroy(listener);
+        listener_destroy(listener);
     else
         update_watch(listener);
 }
@@ -179,7 +179,7 @@ static int bind_socket(const struct listener_opts *opts, struct fault *fault)
     return fd;
 }
 
-static int open_strangers(struct listener *listener)
+static int listener_open_strangers(struct listener *listener)
 {
     const struct strangers_opts opts = {.loop = listener->opts.loop,
                                         .port = listener->opts.name,
@@ -187,8 +187,8 @@ static int open_strangers(struct listener *listener)
                                         .max_per_address = listener->opts.max_strangers_per_address,
                                         .begin_ns = STRANGERS_BEGIN_NS,
                                         .awaits_hello = true,
-                                        .on_begun = on_begun,
-                                        .on_end = on_stranger_end,
+                                        .on_begun = listener_on_begun,
+                                        .on_end = listener_on_stranger_end,
                                         .arg = listener};
 
     if (opts.max == 0)
@@ -227,16 +227,17 @@ int listener_open(const struct listener_opts *opts, struct fault *fault, struct 
     listener->opts.address = NULL; /* borrowed during this call only */
     err = ev_timer_new(opts->loop, on_resume, listener, &listener->resume);
     if (err == 0)
-        err = open_strangers(listener);
+        err = listener_open_strangers(listener);
     if (err == 0)
-        err = ev_fd_new(opts->loop, listener->fd, EV_FD_READ, on_readable, listener, &listener->watch);
+        err =
+            ev_fd_new(opts->loop, listener->fd, EV_FD_READ, listener_on_readable, listener, &listener->watch);
     if (err != 0)
         goto fail;
     *out = listener;
     return 0;
 
 fail:
-    destroy(listener);
+    listener_destroy(listener);
     return err;
 }
 
@@ -247,7 +248,7 @@ void listener_close(struct listener *listener)
     if (listener->is_accepting)
         listener->is_closed = true;
     else
-        destroy(listener);
+        listener_destroy(listener);
 }
 
 void listener_release(struct listener *listener)

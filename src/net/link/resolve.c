@@ -51,7 +51,7 @@ static void lookup_unref(struct lookup *lookup)
     free(lookup);
 }
 
-static void *look_up(void *arg)
+static void *resolve_look_up(void *arg)
 {
     struct lookup *lookup = arg;
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV | AI_ADDRCONFIG};
@@ -79,7 +79,7 @@ static void *look_up(void *arg)
     return NULL;
 }
 
-static void on_done(void *arg, int fd, unsigned ready)
+static void resolve_on_done(void *arg, int fd, unsigned ready)
 {
     struct resolve *resolve = arg;
     struct lookup *lookup = resolve->lookup;
@@ -106,7 +106,7 @@ static int start_thread(struct lookup *lookup)
         return E_NOMEM;
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
     atomic_fetch_add(&lookup->refs, 1);
-    rc = pthread_create(&thread, &attr, look_up, lookup);
+    rc = pthread_create(&thread, &attr, resolve_look_up, lookup);
     pthread_attr_destroy(&attr);
     if (rc == 0)
         return 0;
@@ -133,7 +133,7 @@ int resolve_new(struct ev_loop *loop, const struct addr *name, resolve_call call
     err = E_IO;
     if (resolve->lookup->fd < 0)
         goto fail;
-    err = ev_fd_new(loop, resolve->lookup->fd, EV_FD_READ, on_done, resolve, &resolve->watch);
+    err = ev_fd_new(loop, resolve->lookup->fd, EV_FD_READ, resolve_on_done, resolve, &resolve->watch);
     if (err == 0)
         err = start_thread(resolve->lookup);
     if (err != 0)

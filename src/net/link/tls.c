@@ -89,7 +89,7 @@ static int find_session(SSL *ssl, const unsigned char *id, size_t id_bytes, SSL_
     return *out != NULL;
 }
 
-static SSL_CTX *new_ctx(const SSL_METHOD *method, struct tls_context *tls)
+static SSL_CTX *tls_new_ctx(const SSL_METHOD *method, struct tls_context *tls)
 {
     const struct tls_ctx_opts opts = {.min_version = TLS1_3_VERSION, .groups = GROUPS};
     SSL_CTX *ctx = tls_ctx_new(method, &opts);
@@ -112,8 +112,8 @@ int tls_context_new(const uint8_t key[32], struct fault *fault, struct tls_conte
     pthread_once(&slot_once, take_slot);
     if (slot < 0 || cluster_key_derive(key, "link", tls->psk) != 0)
         goto fail;
-    tls->server = new_ctx(TLS_server_method(), tls);
-    tls->client = new_ctx(TLS_client_method(), tls);
+    tls->server = tls_new_ctx(TLS_server_method(), tls);
+    tls->client = tls_new_ctx(TLS_client_method(), tls);
     if (tls->server == NULL || tls->client == NULL)
         goto fail;
     SSL_CTX_set_psk_find_session_callback(tls->server, find_session);

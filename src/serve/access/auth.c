@@ -44,7 +44,7 @@ struct auth_keys {
     struct entries tenants; /* tenants that have a line of their own */
 };
 
-static void hash_key(struct bytes key, uint8_t out[HASH_BYTES])
+static void auth_hash_key(struct bytes key, uint8_t out[HASH_BYTES])
 {
     unsigned len = HASH_BYTES;
 
@@ -56,11 +56,11 @@ void auth_key_hash(struct bytes key, char out[65])
 {
     uint8_t hash[HASH_BYTES];
 
-    hash_key(key, hash);
+    auth_hash_key(key, hash);
     hex_encode(hash, HASH_BYTES, out);
 }
 
-static bool is_name(const char *text)
+static bool auth_is_name(const char *text)
 {
     size_t n = strlen(text);
 
@@ -68,7 +68,7 @@ static bool is_name(const char *text)
            strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-") == n;
 }
 
-static int add_entry(struct entries *list, const struct entry *entry)
+static int auth_add_entry(struct entries *list, const struct entry *entry)
 {
     if (list->n == MAX_KEYS)
         return E_LIMIT;
@@ -111,7 +111,7 @@ static int parse_rule(struct entry *entry, const char *word, char **rest, struct
     return 0;
 }
 
-static int parse_line(struct auth_keys *keys, char *line, struct fault *fault, const char *place)
+static int auth_parse_line(struct auth_keys *keys, char *line, struct fault *fault, const char *place)
 {
     struct entry entry = {0};
     char *rest = NULL;
@@ -129,11 +129,11 @@ static int parse_line(struct auth_keys *keys, char *line, struct fault *fault, c
         (strlen(hash) != 2 * HASH_BYTES || hex_decode(bytes_str(hash), entry.hash, HASH_BYTES) < 0))
         return fault_set(fault, E_FORMAT,
                          "%s: the first word must be a SHA-256 in 64 hex digits, or \"tenant\"", place);
-    if (tenant == NULL || !is_name(tenant))
+    if (tenant == NULL || !auth_is_name(tenant))
         return fault_set(fault, E_FORMAT, "%s: the second word must name a tenant ([A-Za-z0-9._-]{1,63})",
                          place);
     if (!is_tenant && word != NULL && strchr(word, '=') == NULL) {
-        if (!is_name(word))
+        if (!auth_is_name(word))
             return fault_set(fault, E_FORMAT, "%s: the third word must name the key ([A-Za-z0-9._-]{1,63})",
                              place);
         str_copy(entry.name, sizeof(entry.name), word);
@@ -144,7 +144,7 @@ static int parse_line(struct auth_keys *keys, char *line, struct fault *fault, c
 
     if (rc < 0)
         return rc;
-    if (add_entry(is_tenant ? &keys->tenants : &keys->keys, &entry) < 0) {
+    if (auth_add_entry(is_tenant ? &keys->tenants : &keys->keys, &entry) < 0) {
         free(entry.rule);
         return fault_set(fault, E_LIMIT, "%s: too many keys", place);
     }
@@ -172,7 +172,7 @@ int auth_keys_parse(const char *name, struct bytes text, struct fault *fault, st
         }
         memcpy(line, text.data + at, end - at);
         line[end - at] = '\0';
-        rc = parse_line(keys, line, fault, place);
+        rc = auth_parse_line(keys, line, fault, place);
         at = end + 1;
     }
     if (rc < 0)
@@ -182,7 +182,7 @@ int auth_keys_parse(const char *name, struct bytes text, struct fault *fault, st
     return rc;
 }
 
-static int read_file(const char *path, struct fault *fault, struct buf *out)
+static int auth_read_file(const char *path, struct fault *fault, struct buf *out)
 {
     const char *why;
     FILE *file = file_open(path, &why);
@@ -205,7 +205,7 @@ static int read_file(const char *path, struct fault *fault, struct buf *out)
 int auth_keys_load(const char *path, struct fault *fault, struct auth_keys **out)
 {
     struct buf text = {0};
-    int rc = read_file(path, fault, &text);
+    int rc = auth_read_file(path, fault, &text);
 
     if (rc == 0)
         rc = auth_keys_parse(path, buf_view(&text), fault, out);
@@ -260,7 +260,7 @@ int auth_check(const struct auth_keys *keys, struct bytes key, struct auth_key *
 
     if (key.len_bytes > MAX_KEY_BYTES)
         key.len_bytes = MAX_KEY_BYTES; /* no key is longer, so limit the work of hashing */
-    hash_key(key, hash);
+    auth_hash_key(key, hash);
     for (size_t i = 0; i < keys->keys.n; i++) {
         size_t is_same = (size_t)(CRYPTO_memcmp(hash, keys->keys.items[i].hash, HASH_BYTES) == 0);
 

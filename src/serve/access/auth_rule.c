@@ -26,7 +26,7 @@ static const struct {
     {"weight", offsetof(struct auth_rule, weight), FAIR_MAX_WEIGHT},
 };
 
-static int parse_number(const char *text, uint64_t max, uint64_t *out)
+static int auth_rule_parse_number(const char *text, uint64_t max, uint64_t *out)
 {
     size_t n = strlen(text);
     uint64_t unit = 1;
@@ -41,7 +41,7 @@ static int parse_number(const char *text, uint64_t max, uint64_t *out)
 }
 
 /* Parses two decimal digits. */
-static int two(const char *at, unsigned low, unsigned high, unsigned *out)
+static int auth_rule_two(const char *at, unsigned low, unsigned high, unsigned *out)
 {
     if (at[0] < '0' || at[0] > '9' || at[1] < '0' || at[1] > '9')
         return E_FORMAT;
@@ -65,7 +65,7 @@ static uint64_t days_before(unsigned year, unsigned month)
 }
 
 /* Parses "2027-01-31" or "2027-01-31T12:00:00Z", UTC. */
-static int parse_time(const char *text, uint64_t *out)
+static int auth_rule_parse_time(const char *text, uint64_t *out)
 {
     static const char shape[] = "....-..-..T..:..:..Z";
     static const unsigned lengths[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
@@ -78,14 +78,15 @@ static int parse_time(const char *text, uint64_t *out)
     for (size_t i = 0; i < n; i++)
         if (shape[i] != '.' && text[i] != shape[i])
             return E_FORMAT;
-    if (two(text, 19, 29, &century) < 0 || two(text + 2, 0, 99, &year) < 0 ||
-        two(text + 5, 1, 12, &month) < 0 || two(text + 8, 1, 31, &day) < 0)
+    if (auth_rule_two(text, 19, 29, &century) < 0 || auth_rule_two(text + 2, 0, 99, &year) < 0 ||
+        auth_rule_two(text + 5, 1, 12, &month) < 0 || auth_rule_two(text + 8, 1, 31, &day) < 0)
         return E_FORMAT;
     year += century * 100;
     if (year < 1970 || day > lengths[month - 1] + (month == 2 && is_leap(year)))
         return E_FORMAT;
-    if (n == 20 && (two(text + 11, 0, 23, &hour) < 0 || two(text + 14, 0, 59, &minute) < 0 ||
-                    two(text + 17, 0, 59, &second) < 0))
+    if (n == 20 &&
+        (auth_rule_two(text + 11, 0, 23, &hour) < 0 || auth_rule_two(text + 14, 0, 59, &minute) < 0 ||
+         auth_rule_two(text + 17, 0, 59, &second) < 0))
         return E_FORMAT;
     *out = ((days_before(year, month) + day - 1) * 24 + hour) * 3600 + minute * 60 + second;
     return 0;
@@ -119,7 +120,8 @@ int auth_rule_parse(struct auth_rule *rule, const char *word, struct fault *faul
     for (size_t i = 0; i < ARRAY_LEN(numbers); i++) {
         if (!bytes_is(bytes_of(word, n), numbers[i].name))
             continue;
-        if (parse_number(value, numbers[i].max, (uint64_t *)((char *)rule + numbers[i].offset)) == 0)
+        if (auth_rule_parse_number(value, numbers[i].max, (uint64_t *)((char *)rule + numbers[i].offset)) ==
+            0)
             return 0;
         if (numbers[i].max < MAX_NUMBER)
             return fault_set(fault, E_FORMAT, "%.60s: a whole number from 1 to %u is wanted", word,
@@ -128,7 +130,7 @@ int auth_rule_parse(struct auth_rule *rule, const char *word, struct fault *faul
                          word);
     }
     if (bytes_is(bytes_of(word, n), "expires"))
-        return parse_time(value, &rule->expires_unix_s) == 0
+        return auth_rule_parse_time(value, &rule->expires_unix_s) == 0
                    ? 0
                    : fault_set(fault, E_FORMAT, "%.60s: a time is written 2027-01-31 or 2027-01-31T12:00:00Z",
                                word);

@@ -52,7 +52,7 @@ int failed_logins_new(uint32_t per_min, uint32_t max_addresses, struct failed_lo
     return 0;
 }
 
-static void forget(struct failed_logins *logins, struct login_source *source)
+static void failed_logins_forget(struct failed_logins *logins, struct login_source *source)
 {
     hashmap_remove(logins->by_address, source->address);
     list_remove(&source->node);
@@ -64,7 +64,7 @@ void failed_logins_free(struct failed_logins *logins)
     if (logins == NULL)
         return;
     while (!list_is_empty(&logins->by_use))
-        forget(logins, container_of(logins->by_use.next, struct login_source, node));
+        failed_logins_forget(logins, container_of(logins->by_use.next, struct login_source, node));
     hashmap_free(logins->by_address);
     free(logins);
 }
@@ -99,7 +99,8 @@ static int read_address(const char *peer, uint8_t out[ADDRESS_BYTES])
     return 0;
 }
 
-static double used_at(const struct failed_logins *logins, const struct login_source *source, uint64_t now_ns)
+static double failed_logins_used_at(const struct failed_logins *logins, const struct login_source *source,
+                                    uint64_t now_ns)
 {
     double sunk =
         now_ns > source->at_ns ? (double)(now_ns - source->at_ns) * logins->per_min / (double)MINUTE_NS : 0;
@@ -118,18 +119,19 @@ uint32_t failed_logins_wait_s(const struct failed_logins *logins, const char *pe
     source = hashmap_get(logins->by_address, address);
     if (source == NULL)
         return 0;
-    over = used_at(logins, source, now_ns) + 1 - logins->per_min;
+    over = failed_logins_used_at(logins, source, now_ns) + 1 - logins->per_min;
     return over <= 0 ? 0 : (uint32_t)ceil(over * 60 / logins->per_min);
 }
 
-static struct login_source *add(struct failed_logins *logins, const uint8_t address[ADDRESS_BYTES])
+static struct login_source *failed_logins_add(struct failed_logins *logins,
+                                              const uint8_t address[ADDRESS_BYTES])
 {
     struct login_source *source = calloc(1, sizeof(*source));
 
     if (source == NULL)
         return NULL;
     if (hashmap_count(logins->by_address) >= logins->max_addresses)
-        forget(logins, container_of(logins->by_use.next, struct login_source, node));
+        failed_logins_forget(logins, container_of(logins->by_use.next, struct login_source, node));
     memcpy(source->address, address, ADDRESS_BYTES);
     list_init(&source->node);
     if (hashmap_put(logins->by_address, address, source, NULL) < 0) {
@@ -139,7 +141,7 @@ static struct login_source *add(struct failed_logins *logins, const uint8_t addr
     return source;
 }
 
-static uint64_t hash_key(const struct failed_logins *logins, struct bytes key)
+static uint64_t failed_logins_hash_key(const struct failed_logins *logins, struct bytes key)
 {
     uint8_t hash[EVP_MAX_MD_SIZE];
     EVP_MD_CTX *context = EVP_MD_CTX_new();
@@ -162,13 +164,13 @@ void failed_logins_note(struct failed_logins *logins, const char *peer, struct b
 
     if (logins->per_min == 0 || key.len_bytes == 0 || read_address(peer, address) < 0)
         return;
-    hash = hash_key(logins, key);
+    hash = failed_logins_hash_key(logins, key);
     source = hashmap_get(logins->by_address, address);
     if (source == NULL)
-        source = add(logins, address);
+        source = failed_logins_add(logins, address);
     if (source == NULL)
         return; /* out of memory: this wrong key is not counted */
-    source->used = used_at(logins, source, now_ns) + (source->last_key != hash);
+    source->used = failed_logins_used_at(logins, source, now_ns) + (source->last_key != hash);
     source->at_ns = now_ns;
     source->last_key = hash;
     list_remove(&source->node);

@@ -77,7 +77,7 @@ static struct owner *find_owner(struct fair_queue *queue, const void *key)
 }
 
 /* Takes the job out of its owner's queue. */
-static void unqueue(struct fair_queue *queue, struct owner *owner, struct fair_queue_job *job)
+static void fair_queue_unqueue(struct fair_queue *queue, struct owner *owner, struct fair_queue_job *job)
 {
     list_remove(&job->node);
     job->is_waiting = false;
@@ -123,7 +123,7 @@ static void begin_more(struct fair_queue *queue)
         list_push_back(&queue->turns, &owner->node);
         if (ev_jobs_submit(queue->opts.jobs, queue->opts.loop, work_job, done_job, job) < 0)
             return; /* other jobs fill the threads; the next end calls this again */
-        unqueue(queue, owner, job);
+        fair_queue_unqueue(queue, owner, job);
         queue->n_begun++;
     }
 }
@@ -161,6 +161,6 @@ bool fair_queue_withdraw(struct fair_queue_job *job)
 {
     if (!job->is_waiting)
         return false;
-    unqueue(job->queue, hashmap_get(job->queue->by_key, &job->owner), job);
+    fair_queue_unqueue(job->queue, hashmap_get(job->queue->by_key, &job->owner), job);
     return true;
 }

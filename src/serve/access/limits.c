@@ -54,7 +54,7 @@ struct limits {
 
 /* ---- buckets ---- */
 
-static uint64_t limit_of(const struct auth_rule *rule, enum limit_kind kind)
+static uint64_t limits_limit_of(const struct auth_rule *rule, enum limit_kind kind)
 {
     if (rule == NULL)
         return 0;
@@ -73,7 +73,7 @@ static uint64_t limit_of(const struct auth_rule *rule, enum limit_kind kind)
     return rule->concurrent;
 }
 
-static double used_at(const struct bucket *bucket, uint64_t limit, uint64_t now_ns)
+static double limits_used_at(const struct bucket *bucket, uint64_t limit, uint64_t now_ns)
 {
     double sunk = (double)(now_ns - bucket->at_ns) * (double)limit / (double)MINUTE_NS;
 
@@ -83,17 +83,17 @@ static double used_at(const struct bucket *bucket, uint64_t limit, uint64_t now_
 }
 
 /* Returns how far n more would exceed the limit. */
-static double excess(const struct bucket *bucket, uint64_t limit, uint64_t n, uint64_t now_ns)
+static double limits_excess(const struct bucket *bucket, uint64_t limit, uint64_t n, uint64_t now_ns)
 {
-    return used_at(bucket, limit, now_ns) + (double)(n < limit ? n : limit) - (double)limit;
+    return limits_used_at(bucket, limit, now_ns) + (double)(n < limit ? n : limit) - (double)limit;
 }
 
 static void add_used(struct limit_account *account, enum limit_kind kind, double by, uint64_t now_ns)
 {
     struct bucket *bucket = &account->buckets[kind];
-    uint64_t limit = limit_of(account->rule, kind);
+    uint64_t limit = limits_limit_of(account->rule, kind);
 
-    bucket->used = limit == 0 ? 0 : used_at(bucket, limit, now_ns) + by;
+    bucket->used = limit == 0 ? 0 : limits_used_at(bucket, limit, now_ns) + by;
     if (bucket->used < 0)
         bucket->used = 0;
     if (bucket->at_ns < now_ns)
@@ -108,13 +108,13 @@ static uint32_t wait_s(double tokens, uint64_t limit)
 }
 
 /* Keeps the refusal if it lasts longer than the one kept so far. */
-static int refuse(const struct limit_account *account, enum limit_kind kind, uint32_t retry_after_s,
-                  struct limit_refusal *refusal)
+static int limits_refuse(const struct limit_account *account, enum limit_kind kind, uint32_t retry_after_s,
+                         struct limit_refusal *refusal)
 {
     if (retry_after_s > refusal->retry_after_s)
         *refusal = (struct limit_refusal){.kind = kind,
                                           .tenant = account->tenant == NULL ? account->name : NULL,
-                                          .limit = limit_of(account->rule, kind),
+                                          .limit = limits_limit_of(account->rule, kind),
                                           .retry_after_s = retry_after_s};
     return E_LIMIT;
 }
@@ -122,10 +122,10 @@ static int refuse(const struct limit_account *account, enum limit_kind kind, uin
 static int check_bucket(const struct limit_account *account, enum limit_kind kind, uint64_t n,
                         uint64_t now_ns, struct limit_refusal *refusal)
 {
-    uint64_t limit = limit_of(account->rule, kind);
-    double over = limit == 0 || n == 0 ? 0 : excess(&account->buckets[kind], limit, n, now_ns);
+    uint64_t limit = limits_limit_of(account->rule, kind);
+    double over = limit == 0 || n == 0 ? 0 : limits_excess(&account->buckets[kind], limit, n, now_ns);
 
-    return over > 0 ? refuse(account, kind, wait_s(over, limit), refusal) : 0;
+    return over > 0 ? limits_refuse(account, kind, wait_s(over, limit), refusal) : 0;
 }
 
 /* ---- accounts ---- */
@@ -331,10 +331,11 @@ void limits_find(const struct limits *limits, struct auth_key *who)
 
 static int check_begin(const struct limit_account *account, uint64_t now_ns, struct limit_refusal *refusal)
 {
-    uint64_t limit = limit_of(account->rule, LIMIT_CONCURRENT);
+    uint64_t limit = limits_limit_of(account->rule, LIMIT_CONCURRENT);
     int rc = check_bucket(account, LIMIT_REQUESTS, 1, now_ns, refusal);
 
-    return limit > 0 && account->n_running >= limit ? refuse(account, LIMIT_CONCURRENT, 1, refusal) : rc;
+    return limit > 0 && account->n_running >= limit ? limits_refuse(account, LIMIT_CONCURRENT, 1, refusal)
+                                                    : rc;
 }
 
 int limits_begin(struct limit_lease *lease, struct limit_account *account, uint64_t now_ns,
@@ -431,12 +432,12 @@ struct told { /* the state of one limit */
 };
 
 /* Keeps the tighter of told and the account's own limits. */
-static void tell(const struct limit_account *account, enum limit_kind kind, uint64_t now_ns,
-                 struct told *told)
+static void limits_tell(const struct limit_account *account, enum limit_kind kind, uint64_t now_ns,
+                        struct told *told)
 {
     for (; account != NULL; account = account->tenant) {
-        uint64_t limit = limit_of(account->rule, kind);
-        double used = limit == 0 ? 0 : used_at(&account->buckets[kind], limit, now_ns);
+        uint64_t limit = limits_limit_of(account->rule, kind);
+        double used = limit == 0 ? 0 : limits_used_at(&account->buckets[kind], limit, now_ns);
         double share = 1 - used / (double)(limit == 0 ? 1 : limit);
 
         if (limit == 0 || (told->limit > 0 && told->share <= share))
@@ -488,7 +489,7 @@ void limits_put_fields(const struct limit_account *account, enum limit_dialect d
     struct told *all = &told[LIMIT_TOKENS];
 
     for (int kind = 0; kind < LIMIT_N_BUCKETS; kind++)
-        tell(account, (enum limit_kind)kind, now_ns, &told[kind]);
+        limits_tell(account, (enum limit_kind)kind, now_ns, &told[kind]);
     /* "tokens" reports the token limit with the smallest remaining share. */
     for (int kind = LIMIT_INPUT; kind <= LIMIT_OUTPUT; kind++)
         if (told[kind].limit > 0 && (all->limit == 0 || told[kind].share < all->share))

@@ -11,7 +11,7 @@
 #define PIECE_BYTES 16384
 #define GZIP_ONLY   (15 + 16) /* window bits, plus the flag that requires a gzip header */
 
-static size_t bound(struct bytes in, size_t max_bytes)
+static size_t unzip_bound(struct bytes in, size_t max_bytes)
 {
     size_t by_ratio = in.len_bytes > SIZE_MAX / UNZIP_MAX_RATIO ? SIZE_MAX : in.len_bytes * UNZIP_MAX_RATIO;
 
@@ -47,7 +47,7 @@ int unzip_body(struct bytes in, size_t max_bytes, struct buf *out)
     z_stream stream;
     int rc = 0;
 
-    max_bytes = bound(in, max_bytes);
+    max_bytes = unzip_bound(in, max_bytes);
     if (in.len_bytes == 0 || in.len_bytes > UINT32_MAX || out->len_bytes > max_bytes)
         return in.len_bytes == 0 ? E_FORMAT : E_RANGE;
     memset(&stream, 0, sizeof(stream));

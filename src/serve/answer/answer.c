@@ -78,7 +78,7 @@ static int close_block(struct answer *answer, enum calls_end how)
 
 /* ---- from the splitter ---- */
 
-static int on_text(void *arg, struct bytes text)
+static int answer_on_text(void *arg, struct bytes text)
 {
     struct answer *answer = arg;
     int match;
@@ -108,7 +108,7 @@ static int end_text(struct answer *answer)
     return rc;
 }
 
-static int on_thinking(void *arg, struct bytes text)
+static int answer_on_thinking(void *arg, struct bytes text)
 {
     struct answer *answer = arg;
     int rc = 0;
@@ -154,14 +154,14 @@ static int on_begin(void *arg, struct bytes name)
     return answer->sink->open_call(answer->arg, id, name);
 }
 
-static int on_arguments(void *arg, struct bytes piece)
+static int answer_on_arguments(void *arg, struct bytes piece)
 {
     struct answer *answer = arg;
 
     return answer->sink->arguments(answer->arg, piece);
 }
 
-static int on_end(void *arg, enum calls_end how)
+static int answer_on_end(void *arg, enum calls_end how)
 {
     struct answer *answer = arg;
     int rc = close_block(answer, how);
@@ -172,7 +172,8 @@ static int on_end(void *arg, enum calls_end how)
     return rc;
 }
 
-static const struct calls_events events = {on_text, on_thinking, on_thought, on_begin, on_arguments, on_end};
+static const struct calls_events events = {answer_on_text, answer_on_thinking,  on_thought,
+                                           on_begin,       answer_on_arguments, answer_on_end};
 
 /* ---- making ---- */
 

@@ -110,7 +110,7 @@ static struct written *open_block(struct transcript *transcript, enum gen_block_
     return &transcript->blocks[transcript->n_blocks++];
 }
 
-static void add_text(struct transcript *transcript, struct bytes text)
+static void transcript_add_text(struct transcript *transcript, struct bytes text)
 {
     if (!transcript->is_bad)
         transcript->is_bad =
@@ -125,11 +125,11 @@ static int on_open_text(void *arg)
     return transcript->sink->open_text(transcript->arg);
 }
 
-static int on_text(void *arg, struct bytes text)
+static int transcript_on_text(void *arg, struct bytes text)
 {
     struct transcript *transcript = arg;
 
-    add_text(transcript, text);
+    transcript_add_text(transcript, text);
     return transcript->sink->text(transcript->arg, text);
 }
 
@@ -141,11 +141,11 @@ static int on_open_thinking(void *arg)
     return transcript->sink->open_thinking(transcript->arg);
 }
 
-static int on_thinking(void *arg, struct bytes text)
+static int transcript_on_thinking(void *arg, struct bytes text)
 {
     struct transcript *transcript = arg;
 
-    add_text(transcript, text);
+    transcript_add_text(transcript, text);
     return transcript->sink->thinking(transcript->arg, text);
 }
 
@@ -168,11 +168,11 @@ static int on_open_call(void *arg, const char *id, struct bytes name)
     return transcript->sink->open_call(transcript->arg, id, name);
 }
 
-static int on_arguments(void *arg, struct bytes json)
+static int transcript_on_arguments(void *arg, struct bytes json)
 {
     struct transcript *transcript = arg;
 
-    add_text(transcript, json);
+    transcript_add_text(transcript, json);
     return transcript->sink->arguments(transcript->arg, json);
 }
 
@@ -187,15 +187,16 @@ static int on_close(void *arg, enum calls_end how)
     return transcript->sink->close(transcript->arg, how);
 }
 
-const struct answer_sink transcript_sink = {on_open_text, on_text,      on_open_thinking, on_thinking,
-                                            on_signature, on_open_call, on_arguments,     on_close};
+const struct answer_sink transcript_sink = {
+    on_open_text, transcript_on_text, on_open_thinking,        transcript_on_thinking,
+    on_signature, on_open_call,       transcript_on_arguments, on_close};
 
 /* ---- which tokens ---- */
 
 /* Writes the text of all ids and the end of each in it: [n + 1], ends[0] is 0.  An id that ends within a
  * character ends where the character begins. */
-static int spell(const struct transcript *transcript, const struct tokenizer *tokenizer, bool is_continuation,
-                 struct buf *text, size_t *ends)
+static int transcript_spell(const struct transcript *transcript, const struct tokenizer *tokenizer,
+                            bool is_continuation, struct buf *text, size_t *ends)
 {
     struct detok detok;
     int rc = 0;
@@ -218,7 +219,8 @@ static int count_inside(const struct transcript *transcript, const struct transc
     size_t *ends = calloc(transcript->ids.n + 1, sizeof(*ends));
     struct buf text = {0};
     int rc = ends == NULL ? E_NOMEM
-                          : spell(transcript, end->model->tokenizer, end->prefill.len_bytes > 0, &text, ends);
+                          : transcript_spell(transcript, end->model->tokenizer, end->prefill.len_bytes > 0,
+                                             &text, ends);
     size_t from = SIZE_MAX, n = transcript->ids.n;
 
     for (size_t at = 0; rc == 0 && (at = bytes_find(buf_view(&text), last, at)) != SIZE_MAX; at++)
@@ -256,7 +258,8 @@ static int count_ids(const struct transcript *transcript, const struct transcrip
 
 /* ---- the answer ---- */
 
-static bool copy(struct cached_answer *answer, struct bytes before, struct bytes text, struct bytes *out)
+static bool transcript_copy(struct cached_answer *answer, struct bytes before, struct bytes text,
+                            struct bytes *out)
 {
     uint8_t *room = cached_answer_take(answer, before.len_bytes + text.len_bytes + 1);
 
@@ -282,8 +285,8 @@ static int copy_input(struct cached_answer *answer, struct bytes arguments, stru
     if (rc < 0)
         return rc == E_NOMEM ? rc : E_UNSUPPORTED;
     if (api_json_put(&input, value) < 0 || api_json_put_sorted(&sorted, value) < 0 ||
-        !copy(answer, nothing, buf_view(&input), &block->input) ||
-        !copy(answer, nothing, buf_view(&sorted), sorted_out))
+        !transcript_copy(answer, nothing, buf_view(&input), &block->input) ||
+        !transcript_copy(answer, nothing, buf_view(&sorted), sorted_out))
         rc = E_NOMEM;
     json_decref(value);
     buf_fini(&input);
@@ -299,14 +302,15 @@ static int copy_block(struct cached_answer *answer, const struct written *from, 
 
     if (from->kind == GEN_THINKING) {
         answer->has_thinking = true;
-        return copy(answer, answer->thinking, buf_view(&from->text), &answer->thinking) ? 0 : E_NOMEM;
+        return transcript_copy(answer, answer->thinking, buf_view(&from->text), &answer->thinking) ? 0
+                                                                                                   : E_NOMEM;
     }
     block->kind = from->kind;
     answer->n_blocks++;
     if (from->kind == GEN_TEXT)
-        return copy(answer, before, buf_view(&from->text), &block->text) ? 0 : E_NOMEM;
-    if (!copy(answer, nothing, bytes_str(from->id), &block->id) ||
-        !copy(answer, nothing, buf_view(&from->name), &block->name))
+        return transcript_copy(answer, before, buf_view(&from->text), &block->text) ? 0 : E_NOMEM;
+    if (!transcript_copy(answer, nothing, bytes_str(from->id), &block->id) ||
+        !transcript_copy(answer, nothing, buf_view(&from->name), &block->name))
         return E_NOMEM;
     return copy_input(answer, buf_view(&from->text), block, sorted);
 }
@@ -346,7 +350,7 @@ static int copy_ids(const struct transcript *transcript, const struct transcript
     if (rc < 0)
         return rc;
     answer->ids = cached_answer_take(answer, (n_opening + n + 1) * sizeof(*answer->ids));
-    if (answer->ids == NULL || !copy(answer, rest, bytes_of(NULL, 0), &answer->rest))
+    if (answer->ids == NULL || !transcript_copy(answer, rest, bytes_of(NULL, 0), &answer->rest))
         return E_NOMEM;
     memcpy(answer->ids, prompt->ids.ids + prompt->base_tokens, n_opening * sizeof(*answer->ids));
     if (n > 0)
@@ -366,7 +370,7 @@ static int copy_drawn_ids(const struct transcript *transcript, const struct tran
     size_t *ends = calloc(transcript->ids.n + 1, sizeof(*ends)), n = 0;
     struct buf text = {0};
     json_t *list = NULL;
-    int rc = ends == NULL ? E_NOMEM : spell(transcript, end->model->tokenizer, false, &text, ends);
+    int rc = ends == NULL ? E_NOMEM : transcript_spell(transcript, end->model->tokenizer, false, &text, ends);
     size_t marker = bytes_find(buf_view(&text), bytes_str("[TOOL_CALLS]"), 0); /* text, not a token */
     size_t from = bytes_find(buf_view(&text), bytes_str("["), marker == SIZE_MAX ? 0 : marker + 12);
 
@@ -381,7 +385,7 @@ static int copy_drawn_ids(const struct transcript *transcript, const struct tran
         if (answer->blocks[i].kind != GEN_TOOL_USE)
             continue;
         id = api_json_str(json_object_get(json_array_get(list, n++), "id"));
-        if (!copy(answer, id, bytes_of(NULL, 0), &answer->drawn_ids[i]))
+        if (!transcript_copy(answer, id, bytes_of(NULL, 0), &answer->drawn_ids[i]))
             rc = E_NOMEM;
     }
     json_decref(list);

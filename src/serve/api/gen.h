@@ -113,7 +113,7 @@ enum gen_stop { /* why an answer ended */
                 GEN_STOP_CONTEXT
 };
 
-struct gen_proof { /* serving stats of an answer, summed over all workers that took part */
+struct gen_serving { /* serving stats of an answer, summed over all workers that took part */
     uint32_t prompt_tokens;
     uint32_t computed_tokens;    /* prompt tokens computed, on any worker */
     uint32_t reused_tokens;      /* prompt tokens found in a prefix cache */

@@ -28,7 +28,7 @@ void ids_make(const char *prefix, char out[IDS_BYTES])
 }
 
 /* True if text is n lower-case hex digits, not all zero. */
-static bool is_hex(const uint8_t *text, size_t n)
+static bool ids_is_hex(const uint8_t *text, size_t n)
 {
     bool is_zero = true;
 
@@ -47,7 +47,8 @@ void ids_trace(struct bytes traceparent, char out[33])
     out[0] = '\0';
     /* 00-<32>-<16>-<2> */
     if (traceparent.len_bytes != 55 || memcmp(d, "00-", 3) != 0 || d[35] != '-' || d[52] != '-' ||
-        !is_hex(d + 3, 32) || !is_hex(d + 36, 16) || (!is_hex(d + 53, 2) && memcmp(d + 53, "00", 2) != 0))
+        !ids_is_hex(d + 3, 32) || !ids_is_hex(d + 36, 16) ||
+        (!ids_is_hex(d + 53, 2) && memcmp(d + 53, "00", 2) != 0))
         return;
     memcpy(out, d + 3, 32);
     out[32] = '\0';

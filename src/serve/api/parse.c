@@ -335,7 +335,7 @@ int parse_cache_salt(struct parse *parse, const json_t *root)
     return parse_string(parse, root, "cache_salt", false, &parse->out->cache_salt);
 }
 
-static bool is_blank(struct bytes text)
+static bool parse_is_blank(struct bytes text)
 {
     for (size_t i = 0; i < text.len_bytes; i++)
         if (text.data[i] != ' ' && (text.data[i] < '\t' || text.data[i] > '\r'))
@@ -365,7 +365,7 @@ static int parse_stops(struct parse *parse, const json_t *root)
 
         if (!json_is_string(item))
             return parse_fail(parse, NULL, "Input should be a valid string");
-        if (is_blank(api_json_str(item)))
+        if (parse_is_blank(api_json_str(item)))
             return parse_fail(parse, NULL, "each stop sequence must contain non-whitespace");
         n_bytes += json_string_length(item);
         if (n_bytes > MAX_STOP_BYTES)
@@ -501,7 +501,7 @@ static void clamp_mark(const struct gen_request *request, struct gen_mark *mark)
 }
 
 /* Moves blocks into the arena and points the messages at them. */
-static int finish(struct parse *parse)
+static int parse_finish(struct parse *parse)
 {
     struct gen_request *out = parse->out;
     struct gen_block *blocks = arena_take(&out->arena, (parse->n_blocks + 1) * sizeof(*blocks));
@@ -544,7 +544,7 @@ static int parse_body(struct parse *parse, json_t *root, struct bytes history)
     if (rc == 0)
         rc = parse_root(parse, root);
     if (rc == 0)
-        rc = finish(parse);
+        rc = parse_finish(parse);
     if (rc == 0 && parse->out->thread != GEN_THREAD_NONE && parse->call == API_MESSAGES)
         rc = parse_thread_history(parse, root);
     return rc;

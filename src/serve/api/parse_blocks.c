@@ -66,7 +66,7 @@ static int put_texts(struct parse *parse, const json_t *object, const char *name
     return 0;
 }
 
-static int put_document(struct parse *parse, const json_t *block, struct buf *out)
+static int parse_blocks_put_document(struct parse *parse, const json_t *block, struct buf *out)
 {
     const json_t *source = parse_member(block, "source");
     struct bytes type = api_json_str(parse_member(source, "type"));
@@ -110,7 +110,7 @@ static int refuse_type(struct parse *parse, struct bytes type)
 
 /* ---- top-level blocks ---- */
 
-static int add_text(struct parse *parse, struct parse_origin origin, struct bytes text)
+static int parse_blocks_add_text(struct parse *parse, struct parse_origin origin, struct bytes text)
 {
     struct gen_block *block;
 
@@ -128,7 +128,7 @@ static int parse_text(struct parse *parse, const json_t *block, struct parse_ori
         return parse_fail(parse, "text", "Field required");
     if (!json_is_string(text))
         return parse_fail(parse, "text", "Input should be a valid string");
-    return add_text(parse, origin, api_json_str(text));
+    return parse_blocks_add_text(parse, origin, api_json_str(text));
 }
 
 /* Accepts any signature, and no signature. */
@@ -164,14 +164,14 @@ static int parse_as_text(struct parse *parse, const json_t *block, struct parse_
     int rc = put(parse, block, &text);
 
     if (rc == 0)
-        rc = text.is_bad ? parse_no_memory(parse) : add_text(parse, origin, buf_view(&text));
+        rc = text.is_bad ? parse_no_memory(parse) : parse_blocks_add_text(parse, origin, buf_view(&text));
     buf_fini(&text);
     return rc;
 }
 
 static int parse_document(struct parse *parse, const json_t *block, struct parse_origin origin)
 {
-    return parse_as_text(parse, block, origin, put_document);
+    return parse_as_text(parse, block, origin, parse_blocks_put_document);
 }
 
 static int parse_search_result(struct parse *parse, const json_t *block, struct parse_origin origin)
@@ -220,7 +220,7 @@ static int put_result_item(struct parse *parse, const json_t *item, struct buf *
     if (bytes_is(type, "text"))
         rc = put_member(parse, item, "text", true, out);
     else if (bytes_is(type, "document"))
-        rc = put_document(parse, item, out);
+        rc = parse_blocks_put_document(parse, item, out);
     else if (bytes_is(type, "search_result"))
         rc = put_search_result(parse, item, out);
     else if (bytes_is(type, "tool_reference"))

@@ -20,7 +20,7 @@
 
 /* ---- content ---- */
 
-static int put_part(struct parse *parse, const json_t *part, struct buf *out)
+static int parse_chat_put_part(struct parse *parse, const json_t *part, struct buf *out)
 {
     struct bytes type = api_json_str(parse_member(part, "type"));
     const char *name = bytes_is(type, "refusal") ? "refusal" : "text";
@@ -59,7 +59,7 @@ static int put_content(struct parse *parse, const json_t *message, bool is_requi
     was = parse_push(parse, "content");
     for (size_t i = 0; i < json_array_size(content); i++) {
         size_t outer = parse_push_index(parse, i);
-        int rc = put_part(parse, json_array_get(content, i), out);
+        int rc = parse_chat_put_part(parse, json_array_get(content, i), out);
 
         if (rc < 0)
             return rc;
@@ -70,8 +70,8 @@ static int put_content(struct parse *parse, const json_t *message, bool is_requi
 }
 
 /* Adds a block with this text, unless it is empty. */
-static int add_text(struct parse *parse, enum gen_block_kind kind, struct parse_origin origin,
-                    struct bytes text)
+static int parse_chat_add_text(struct parse *parse, enum gen_block_kind kind, struct parse_origin origin,
+                               struct bytes text)
 {
     struct gen_block *block;
 
@@ -88,7 +88,8 @@ static int add_content(struct parse *parse, const json_t *message, bool is_requi
     int rc = put_content(parse, message, is_required, &text);
 
     if (rc == 0)
-        rc = text.is_bad ? parse_no_memory(parse) : add_text(parse, GEN_TEXT, origin, buf_view(&text));
+        rc = text.is_bad ? parse_no_memory(parse)
+                         : parse_chat_add_text(parse, GEN_TEXT, origin, buf_view(&text));
     buf_fini(&text);
     return rc;
 }
@@ -197,7 +198,7 @@ static int parse_assistant(struct parse *parse, const json_t *message, struct pa
     if (parse_member(message, "function_call") != NULL)
         return parse_fail(parse, "function_call", "not supported by this server; use tool_calls");
     enter_turn(parse, GEN_ASSISTANT);
-    if ((rc = add_text(parse, GEN_THINKING, origin, reasoning)) < 0 ||
+    if ((rc = parse_chat_add_text(parse, GEN_THINKING, origin, reasoning)) < 0 ||
         (rc = add_content(parse, message, !has_calls && parse_member(message, "refusal") == NULL, origin)) <
             0)
         return rc;
@@ -236,7 +237,7 @@ static int parse_instructions(struct parse *parse, const json_t *message, struct
     return put_content(parse, message, true, system);
 }
 
-static int parse_message(struct parse *parse, const json_t *item, size_t index, struct buf *system)
+static int parse_chat_parse_message(struct parse *parse, const json_t *item, size_t index, struct buf *system)
 {
     const struct parse_origin origin = {(uint32_t)index, 0};
     struct bytes role = api_json_str(parse_member(item, "role"));
@@ -258,12 +259,12 @@ static int parse_message(struct parse *parse, const json_t *item, size_t index, 
     return add_content(parse, item, true, origin);
 }
 
-static int parse_list(struct parse *parse, const json_t *list, struct buf *system)
+static int parse_chat_parse_list(struct parse *parse, const json_t *list, struct buf *system)
 {
     parse_push(parse, "messages");
     for (size_t i = 0; i < json_array_size(list); i++) {
         size_t was = parse_push_index(parse, i);
-        int rc = parse_message(parse, json_array_get(list, i), i, system);
+        int rc = parse_chat_parse_message(parse, json_array_get(list, i), i, system);
 
         if (rc < 0)
             return rc;
@@ -296,7 +297,7 @@ static int parse_chat_messages(struct parse *parse, const json_t *root)
     parse->first_block = calloc(n, sizeof(*parse->first_block));
     if (parse->out->messages == NULL || parse->first_block == NULL)
         return parse_no_memory(parse);
-    rc = parse_list(parse, list, &system);
+    rc = parse_chat_parse_list(parse, list, &system);
     buf_fini(&system);
     return rc;
 }

@@ -148,7 +148,7 @@ static int parse_content(struct parse *parse, const json_t *content, enum gen_ro
     return 0;
 }
 
-static int parse_message(struct parse *parse, const json_t *item, size_t index)
+static int parse_content_parse_message(struct parse *parse, const json_t *item, size_t index)
 {
     struct gen_request *out = parse->out;
     enum gen_role role = GEN_USER;
@@ -186,7 +186,7 @@ int parse_messages(struct parse *parse, const json_t *root)
     for (size_t i = 0; i < n; i++) {
         size_t index = i < parse->n_earlier ? i : i - parse->n_earlier; /* in the client's numbering */
         size_t was = parse_push_index(parse, index);
-        int rc = parse_message(parse, json_array_get(list, i), index);
+        int rc = parse_content_parse_message(parse, json_array_get(list, i), index);
 
         if (rc < 0)
             return rc;

@@ -36,7 +36,7 @@ static int parse_ranged(struct parse *parse, const json_t *root, const char *nam
     return 0;
 }
 
-static int parse_sampling(struct parse *parse, const json_t *root)
+static int parse_openai_parse_sampling(struct parse *parse, const json_t *root)
 {
     struct sample_opts *sample = &parse->out->work.sample;
     double temperature = (double)NAN, top_p = 1, min_p = 0;
@@ -183,7 +183,7 @@ static int parse_logprobs(struct parse *parse, const json_t *root)
 
 /* ---- stops ---- */
 
-static int add_stop(struct parse *parse, const json_t *item, size_t *n_bytes)
+static int parse_openai_add_stop(struct parse *parse, const json_t *item, size_t *n_bytes)
 {
     struct gen_request *out = parse->out;
 
@@ -214,11 +214,11 @@ static int parse_stop(struct parse *parse, const json_t *root)
         return parse_no_memory(parse);
     parse_push(parse, "stop");
     if (json_is_string(stop))
-        rc = add_stop(parse, stop, &n_bytes);
+        rc = parse_openai_add_stop(parse, stop, &n_bytes);
     for (size_t i = 0; i < json_array_size(stop) && rc == 0; i++) {
         size_t was = parse_push_index(parse, i);
 
-        rc = add_stop(parse, json_array_get(stop, i), &n_bytes);
+        rc = parse_openai_add_stop(parse, json_array_get(stop, i), &n_bytes);
         if (rc == 0)
             parse_pop(parse, was);
     }
@@ -231,16 +231,16 @@ static int parse_stop(struct parse *parse, const json_t *root)
 
 static int parse_schema(struct parse *parse, const json_t *format)
 {
-    const json_t *holder = parse_member(format, "json_schema");
-    const json_t *schema = parse_member(holder, "schema");
+    const json_t *wrapper = parse_member(format, "json_schema");
+    const json_t *schema = parse_member(wrapper, "schema");
     struct bytes name = {0};
     int rc;
 
-    if (!json_is_object(holder))
+    if (!json_is_object(wrapper))
         return parse_fail(parse, "json_schema",
-                          holder == NULL ? "Field required" : "Input should be an object");
+                          wrapper == NULL ? "Field required" : "Input should be an object");
     parse_push(parse, "json_schema");
-    if ((rc = parse_string(parse, holder, "name", true, &name)) < 0)
+    if ((rc = parse_string(parse, wrapper, "name", true, &name)) < 0)
         return rc;
     if (schema == NULL)
         return parse_fail(parse, "schema", "Field required");
@@ -250,7 +250,7 @@ static int parse_schema(struct parse *parse, const json_t *format)
     return parse_serialise(parse, schema, &parse->out->schema);
 }
 
-static int parse_format(struct parse *parse, const json_t *root)
+static int parse_openai_parse_format(struct parse *parse, const json_t *root)
 {
     const json_t *format = parse_member(root, "response_format");
     struct bytes type = {0};
@@ -319,11 +319,11 @@ int parse_openai_fields(struct parse *parse, const json_t *root)
 
     if ((rc = parse_bool(parse, root, "stream", &parse->out->is_stream)) < 0 ||
         (rc = parse_limit(parse, root)) < 0 || (rc = parse_count(parse, root)) < 0 ||
-        (rc = parse_sampling(parse, root)) < 0 || (rc = parse_bias(parse, root)) < 0 ||
+        (rc = parse_openai_parse_sampling(parse, root)) < 0 || (rc = parse_bias(parse, root)) < 0 ||
         (rc = parse_logprobs(parse, root)) < 0 || (rc = parse_stop(parse, root)) < 0)
         return rc;
     if (parse->call == API_CHAT &&
-        ((rc = parse_format(parse, root)) < 0 || (rc = parse_reasoning(parse, root)) < 0 ||
+        ((rc = parse_openai_parse_format(parse, root)) < 0 || (rc = parse_reasoning(parse, root)) < 0 ||
          (rc = check_modalities(parse, root)) < 0))
         return rc;
     if (options == NULL)

@@ -46,7 +46,7 @@ int parse_thread(struct parse *parse, const json_t *root)
 
 /* ---- continuing ---- */
 
-static int take_member(json_t *root, json_t *history, const char *name)
+static int parse_thread_take_member(json_t *root, json_t *history, const char *name)
 {
     json_t *value = json_object_get(history, name);
 
@@ -83,7 +83,7 @@ int parse_thread_join(struct parse *parse, json_t *root, struct bytes history)
     if (api_json_load(history, NULL, &kept) < 0)
         return parse_no_memory(parse);
     for (int i = 0; i < 2 && rc == 0; i++)
-        if (take_member(root, kept, fixed[i]) < 0)
+        if (parse_thread_take_member(root, kept, fixed[i]) < 0)
             rc = parse_no_memory(parse);
     if (rc == 0)
         rc = join_messages(parse, root, kept);

@@ -12,7 +12,7 @@
 #include "base/err.h"
 #include "base/str.h"
 
-static int result(const struct buf *out)
+static int api_render_result(const struct buf *out)
 {
     return out->is_bad ? E_NOMEM : 0;
 }
@@ -73,7 +73,7 @@ static void put_stop(struct buf *out, enum gen_stop stop, struct bytes stop_sequ
         buf_append_str(out, "null");
 }
 
-static void put_block(struct buf *out, const struct gen_block *block)
+static void api_render_put_block(struct buf *out, const struct gen_block *block)
 {
     if (block->kind == GEN_TEXT) {
         buf_append_str(out, "{\"type\":\"text\",");
@@ -103,7 +103,7 @@ static void put_blocks(struct buf *out, const struct gen_block *blocks, size_t n
         if (blocks[i].kind == GEN_TEXT && blocks[i].text.len_bytes == 0)
             continue;
         buf_append_str(out, separator);
-        put_block(out, &blocks[i]);
+        api_render_put_block(out, &blocks[i]);
         separator = ",";
     }
 }
@@ -217,39 +217,39 @@ static void put_ms(struct buf *out, const char *name, uint64_t ns)
                (unsigned long long)(ns % NS_PER_MS / NS_PER_US));
 }
 
-void api_put_proof(struct buf *out, const struct gen_proof *proof)
+void api_put_serving(struct buf *out, const struct gen_serving *serving)
 {
     buf_printf(out,
                ",\"baton\":{\"prompt\":%u,\"computed\":%u,\"reused\":%u,\"transferred\":%u,\"drawn\":%u,"
                "\"redispatched\":%u,\"preempted\":%u,\"drafted\":%u,\"accepted\":%u,",
-               proof->prompt_tokens, proof->computed_tokens, proof->reused_tokens, proof->transferred_tokens,
-               proof->drawn_tokens, proof->n_redispatched, proof->n_preempted, proof->drafted_tokens,
-               proof->accepted_tokens);
-    put_ms(out, "queue_ms", proof->queue_ns);
-    put_ms(out, "prefill_ms", proof->prefill_ns);
-    put_ms(out, "transfer_ms", proof->transfer_ns);
-    put_ms(out, "exposed_ms", proof->exposed_ns);
-    put_ms(out, "decode_ms", proof->decode_ns);
-    put_ms(out, "ttft_ms", proof->ttft_ns);
-    put_ms(out, "total_ms", proof->total_ns);
-    put_str_member(out, "prefill", bytes_str(proof->prefill_worker));
+               serving->prompt_tokens, serving->computed_tokens, serving->reused_tokens,
+               serving->transferred_tokens, serving->drawn_tokens, serving->n_redispatched,
+               serving->n_preempted, serving->drafted_tokens, serving->accepted_tokens);
+    put_ms(out, "queue_ms", serving->queue_ns);
+    put_ms(out, "prefill_ms", serving->prefill_ns);
+    put_ms(out, "transfer_ms", serving->transfer_ns);
+    put_ms(out, "exposed_ms", serving->exposed_ns);
+    put_ms(out, "decode_ms", serving->decode_ns);
+    put_ms(out, "ttft_ms", serving->ttft_ns);
+    put_ms(out, "total_ms", serving->total_ns);
+    put_str_member(out, "prefill", bytes_str(serving->prefill_worker));
     buf_append_byte(out, ',');
-    put_str_member(out, "decode", bytes_str(proof->decode_worker));
+    put_str_member(out, "decode", bytes_str(serving->decode_worker));
     buf_append_byte(out, ',');
-    put_str_member(out, "transport", bytes_str(proof->transport));
+    put_str_member(out, "transport", bytes_str(serving->transport));
     buf_append_byte(out, '}');
 }
 
 int api_put_message_delta(struct buf *out, enum gen_stop stop, struct bytes stop_sequence,
-                          const struct api_usage *usage, const struct gen_proof *proof)
+                          const struct api_usage *usage, const struct gen_serving *serving)
 {
     buf_append_str(out, "{\"type\":\"message_delta\",\"delta\":{");
     put_stop(out, stop, stop_sequence);
     buf_append_str(out, "},");
     open_usage(out, usage);
     put_details(out, usage);
-    if (proof != NULL)
-        api_put_proof(out, proof);
+    if (serving != NULL)
+        api_put_serving(out, serving);
     return buf_append_str(out, "}}");
 }
 
@@ -275,10 +275,10 @@ int api_put_model(struct buf *out, const struct api_model *model)
                "\"object\":\"model\",\"created\":%llu,\"owned_by\":\"local\"}",
                created, model->context_length, model->context_length,
                (unsigned long long)model->created_unix_s);
-    return result(out);
+    return api_render_result(out);
 }
 
-static void put_id(struct buf *out, const char *name, const struct api_model *model)
+static void api_render_put_id(struct buf *out, const char *name, const struct api_model *model)
 {
     buf_printf(out, ",\"%s\":", name);
     if (model == NULL)
@@ -287,7 +287,7 @@ static void put_id(struct buf *out, const char *name, const struct api_model *mo
         json_put_str(out, bytes_str(model->name));
 }
 
-static size_t find_model(const struct api_model *models, size_t n, const char *name)
+static size_t api_render_find_model(const struct api_model *models, size_t n, const char *name)
 {
     size_t i = 0;
 
@@ -304,11 +304,11 @@ int api_put_models(struct buf *out, const struct api_model *models, size_t n, co
 
     /* A cursor that names no model gives an empty page. */
     if (page->after != NULL) {
-        from = find_model(models, n, page->after);
+        from = api_render_find_model(models, n, page->after);
         from = from < n ? from + 1 : n;
     }
     if (page->before != NULL) {
-        to = find_model(models, n, page->before);
+        to = api_render_find_model(models, n, page->before);
         to = to < n ? to : 0;
     }
     if (from > to)
@@ -330,7 +330,7 @@ int api_put_models(struct buf *out, const struct api_model *models, size_t n, co
     buf_printf(out, "],\"has_more\":%s",
                (page->before != NULL && page->after == NULL ? from > 0 && to > from : to < all_to) ? "true"
                                                                                                    : "false");
-    put_id(out, "first_id", to > from ? &models[from] : NULL);
-    put_id(out, "last_id", to > from ? &models[to - 1] : NULL);
+    api_render_put_id(out, "first_id", to > from ? &models[from] : NULL);
+    api_render_put_id(out, "last_id", to > from ? &models[to - 1] : NULL);
     return buf_append_byte(out, '}');
 }

@@ -42,11 +42,11 @@ int api_put_signature_delta(struct buf *out, unsigned index, struct bytes signat
 int api_put_call_start(struct buf *out, unsigned index, const char *id, struct bytes name);
 int api_put_call_delta(struct buf *out, unsigned index, struct bytes partial_json);
 int api_put_block_stop(struct buf *out, unsigned index);
-/* proof: the serving stats, added as usage.baton; NULL: none. */
+/* serving: the serving stats, added as usage.baton; NULL: none. */
 int api_put_message_delta(struct buf *out, enum gen_stop stop, struct bytes stop_sequence,
-                          const struct api_usage *usage, const struct gen_proof *proof);
+                          const struct api_usage *usage, const struct gen_serving *serving);
 /* Only the member: ,"baton":{...} */
-void api_put_proof(struct buf *out, const struct gen_proof *proof);
+void api_put_serving(struct buf *out, const struct gen_serving *serving);
 #define API_PING         "{\"type\":\"ping\"}"
 #define API_MESSAGE_STOP "{\"type\":\"message_stop\"}"
 

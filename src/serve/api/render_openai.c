@@ -9,7 +9,7 @@
 #include "base/err.h"
 #include "base/str.h"
 
-static int result(const struct buf *out)
+static int render_openai_result(const struct buf *out)
 {
     return out->is_bad ? E_NOMEM : 0;
 }
@@ -31,7 +31,7 @@ const char *api_finish_reason(enum gen_stop stop)
 
 /* ---- parts ---- */
 
-static void put_head(struct buf *out, const struct api_chunk *chunk, const char *object)
+static void render_openai_put_head(struct buf *out, const struct api_chunk *chunk, const char *object)
 {
     buf_append_str(out, "{\"id\":");
     json_put_str(out, bytes_str(chunk->id));
@@ -51,7 +51,7 @@ static void put_head(struct buf *out, const struct api_chunk *chunk, const char 
     buf_append_str(out, ",\"choices\":[");
 }
 
-static void put_logprobs(struct buf *out, struct bytes logprobs)
+static void render_openai_put_logprobs(struct buf *out, struct bytes logprobs)
 {
     buf_append_str(out, ",\"logprobs\":");
     if (logprobs.data == NULL)
@@ -142,7 +142,7 @@ static void put_message(struct buf *out, const struct api_choice *choice)
 int api_put_completion(struct buf *out, const struct api_chunk *common, const struct api_choice *choices,
                        size_t n, const struct api_usage *usage)
 {
-    put_head(out, common, common->is_chat ? "chat.completion" : "text_completion");
+    render_openai_put_head(out, common, common->is_chat ? "chat.completion" : "text_completion");
     for (size_t i = 0; i < n; i++) {
         buf_printf(out, "%s{\"index\":%zu,", i == 0 ? "" : ",", i);
         if (common->is_chat) {
@@ -151,20 +151,20 @@ int api_put_completion(struct buf *out, const struct api_chunk *common, const st
             buf_append_str(out, "\"text\":");
             put_joined(out, &choices[i], GEN_TEXT);
         }
-        put_logprobs(out, choices[i].logprobs);
+        render_openai_put_logprobs(out, choices[i].logprobs);
         buf_printf(out, ",\"finish_reason\":\"%s\"}", api_finish_reason(choices[i].stop));
     }
     buf_append_byte(out, ']');
     put_usage(out, usage);
     buf_append_byte(out, '}');
-    return result(out);
+    return render_openai_result(out);
 }
 
 /* ---- chunks ---- */
 
 static void open_chunk(struct buf *out, const struct api_chunk *chunk)
 {
-    put_head(out, chunk, chunk->is_chat ? "chat.completion.chunk" : "text_completion");
+    render_openai_put_head(out, chunk, chunk->is_chat ? "chat.completion.chunk" : "text_completion");
     buf_append_str(out, "{\"index\":");
     buf_append_u64(out, chunk->index);
     buf_append_str(out, chunk->is_chat ? ",\"delta\":{" : ",\"text\":");
@@ -175,17 +175,17 @@ static int close_chunk(struct buf *out, const struct api_chunk *chunk, const cha
 {
     if (chunk->is_chat)
         buf_append_byte(out, '}');
-    put_logprobs(out, chunk->logprobs);
+    render_openai_put_logprobs(out, chunk->logprobs);
     if (finish == NULL)
         buf_append_str(out, ",\"finish_reason\":null}]");
     else
         buf_printf(out, ",\"finish_reason\":\"%s\"}]", finish);
     if (chunk->has_usage)
         buf_append_str(out, ",\"usage\":null");
-    if (chunk->proof != NULL)
-        api_put_proof(out, chunk->proof);
+    if (chunk->serving != NULL)
+        api_put_serving(out, chunk->serving);
     buf_append_byte(out, '}');
-    return result(out);
+    return render_openai_result(out);
 }
 
 int api_put_chunk_role(struct buf *out, const struct api_chunk *chunk)
@@ -236,13 +236,13 @@ int api_put_chunk_end(struct buf *out, const struct api_chunk *chunk, enum gen_s
 
 int api_put_chunk_usage(struct buf *out, const struct api_chunk *chunk, const struct api_usage *usage)
 {
-    put_head(out, chunk, chunk->is_chat ? "chat.completion.chunk" : "text_completion");
+    render_openai_put_head(out, chunk, chunk->is_chat ? "chat.completion.chunk" : "text_completion");
     buf_append_byte(out, ']');
     put_usage(out, usage);
-    if (chunk->proof != NULL)
-        api_put_proof(out, chunk->proof);
+    if (chunk->serving != NULL)
+        api_put_serving(out, chunk->serving);
     buf_append_byte(out, '}');
-    return result(out);
+    return render_openai_result(out);
 }
 
 /* ---- tokens ---- */

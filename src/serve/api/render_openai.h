@@ -11,12 +11,12 @@ struct api_chunk { /* the fields that every answer and every stream chunk carrie
     bool is_chat;  /* chat completion; false: text completion */
     const char *id;
     uint64_t created_unix_s;
-    struct bytes model;            /* as the client named it */
-    const char *fingerprint;       /* of the model; empty: left out */
-    bool has_usage;                /* chunks carry usage: null, because a chunk with the usage follows */
-    uint32_t index;                /* of the choice */
-    struct bytes logprobs;         /* of a chunk's text: an object as JSON; data NULL: null */
-    const struct gen_proof *proof; /* serving stats, added as "baton"; NULL: none */
+    struct bytes model;                /* as the client named it */
+    const char *fingerprint;           /* of the model; empty: left out */
+    bool has_usage;                    /* chunks carry usage: null, because a chunk with the usage follows */
+    uint32_t index;                    /* of the choice */
+    struct bytes logprobs;             /* of a chunk's text: an object as JSON; data NULL: null */
+    const struct gen_serving *serving; /* serving stats, added as "baton"; NULL: none */
 };
 
 struct api_choice {

@@ -25,7 +25,7 @@ struct answer_cache {
     size_t bytes, max_bytes;
 };
 
-static size_t bytes_of_answer(const struct cached_answer *answer)
+static size_t answer_cache_bytes_of_answer(const struct cached_answer *answer)
 {
     return sizeof(*answer) + answer->bytes + OVERHEAD_BYTES;
 }
@@ -47,11 +47,11 @@ int answer_cache_new(size_t max_bytes, struct answer_cache **out)
     return 0;
 }
 
-static void forget(struct answer_cache *cache, struct cached_answer *answer)
+static void answer_cache_forget(struct answer_cache *cache, struct cached_answer *answer)
 {
     hashmap_remove(cache->map, &answer->key);
     list_remove(&answer->node);
-    cache->bytes -= bytes_of_answer(answer);
+    cache->bytes -= answer_cache_bytes_of_answer(answer);
     cached_answer_unref(answer);
 }
 
@@ -60,7 +60,7 @@ void answer_cache_free(struct answer_cache *cache)
     if (cache == NULL)
         return;
     list_for_each_safe (node, spare, &cache->by_use)
-        forget(cache, container_of(node, struct cached_answer, node));
+        answer_cache_forget(cache, container_of(node, struct cached_answer, node));
     hashmap_free(cache->map);
     pthread_mutex_destroy(&cache->lock);
     free(cache);
@@ -71,16 +71,17 @@ static void put_locked(struct answer_cache *cache, const struct answer_key *key,
     struct cached_answer *older = hashmap_get(cache->map, key);
 
     if (older != NULL)
-        forget(cache, older);
+        answer_cache_forget(cache, older);
     answer->key = *key;
-    if (bytes_of_answer(answer) > cache->max_bytes || hashmap_put(cache->map, key, answer, NULL) < 0) {
+    if (answer_cache_bytes_of_answer(answer) > cache->max_bytes ||
+        hashmap_put(cache->map, key, answer, NULL) < 0) {
         cached_answer_unref(answer);
         return;
     }
     list_push_back(&cache->by_use, &answer->node);
-    cache->bytes += bytes_of_answer(answer);
+    cache->bytes += answer_cache_bytes_of_answer(answer);
     while (cache->bytes > cache->max_bytes)
-        forget(cache, container_of(cache->by_use.next, struct cached_answer, node));
+        answer_cache_forget(cache, container_of(cache->by_use.next, struct cached_answer, node));
 }
 
 void answer_cache_put(struct answer_cache *cache, const struct answer_key *key, struct cached_answer *answer)

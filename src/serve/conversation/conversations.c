@@ -53,7 +53,7 @@ static size_t bytes_of_conversation(const struct conversation *conversation)
     return sizeof(*conversation) + conversation->text.cap_bytes + OVERHEAD_BYTES;
 }
 
-static void forget(struct conversations *conversations, struct conversation *conversation)
+static void conversations_forget(struct conversations *conversations, struct conversation *conversation)
 {
     hashmap_remove(conversations->map, conversation->id);
     list_remove(&conversation->node);
@@ -62,21 +62,21 @@ static void forget(struct conversations *conversations, struct conversation *con
     free(conversation);
 }
 
-static struct conversation *oldest(struct conversations *conversations)
+static struct conversation *conversations_oldest(struct conversations *conversations)
 {
     return list_is_empty(&conversations->by_use)
                ? NULL
                : container_of(conversations->by_use.next, struct conversation, node);
 }
 
-static void sweep(struct conversations *conversations, uint64_t now_ns)
+static void conversations_sweep(struct conversations *conversations, uint64_t now_ns)
 {
     struct conversation *conversation;
 
-    while ((conversation = oldest(conversations)) != NULL &&
+    while ((conversation = conversations_oldest(conversations)) != NULL &&
            (now_ns - conversation->used_ns > conversations->life_ns ||
             conversations->bytes > conversations->max_bytes))
-        forget(conversations, conversation);
+        conversations_forget(conversations, conversation);
 }
 
 void conversations_free(struct conversations *conversations)
@@ -85,17 +85,18 @@ void conversations_free(struct conversations *conversations)
 
     if (conversations == NULL)
         return;
-    while ((conversation = oldest(conversations)) != NULL)
-        forget(conversations, conversation);
+    while ((conversation = conversations_oldest(conversations)) != NULL)
+        conversations_forget(conversations, conversation);
     hashmap_free(conversations->map);
     free(conversations);
 }
 
-static void use(struct conversations *conversations, struct conversation *conversation, uint64_t now_ns)
+static void conversations_use(struct conversations *conversations, struct conversation *conversation,
+                              uint64_t now_ns)
 {
     conversation->used_ns = now_ns;
     list_push_back(&conversations->by_use, &conversation->node);
-    sweep(conversations, now_ns);
+    conversations_sweep(conversations, now_ns);
 }
 
 void conversations_put(struct conversations *conversations, const char *id, const char *owner,
@@ -119,7 +120,7 @@ void conversations_put(struct conversations *conversations, const char *id, cons
         return;
     }
     conversations->bytes += bytes_of_conversation(conversation);
-    use(conversations, conversation, now_ns);
+    conversations_use(conversations, conversation, now_ns);
 }
 
 enum conversations_take conversations_take(struct conversations *conversations, struct bytes id,
@@ -128,7 +129,7 @@ enum conversations_take conversations_take(struct conversations *conversations, 
     char key[IDS_BYTES] = {0};
     struct conversation *conversation;
 
-    sweep(conversations, now_ns);
+    conversations_sweep(conversations, now_ns);
     if (id.len_bytes == 0 || id.len_bytes >= sizeof(key))
         return CONVERSATIONS_UNKNOWN;
     memcpy(key, id.data, id.len_bytes);
@@ -161,7 +162,7 @@ void conversations_give_back(struct conversations *conversations, struct convers
         conversation->is_continued = true;
         conversations->bytes += bytes_of_conversation(conversation);
     }
-    use(conversations, conversation, now_ns);
+    conversations_use(conversations, conversation, now_ns);
 }
 
 size_t conversations_count(const struct conversations *conversations)

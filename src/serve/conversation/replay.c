@@ -27,14 +27,14 @@
 
 #define BLOCK_COST 64 /* hashing a block without text costs as much as this many bytes of text */
 
-static bool is_blank(uint8_t c)
+static bool replay_is_blank(uint8_t c)
 {
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
 /* ---- keys ---- */
 
-static void put_text(struct buf *out, struct bytes text)
+static void replay_put_text(struct buf *out, struct bytes text)
 {
     uint8_t len[4];
 
@@ -46,24 +46,24 @@ static void put_text(struct buf *out, struct bytes text)
 static void put_dense(struct buf *out, struct bytes text)
 {
     for (size_t i = 0, from; i < text.len_bytes;) {
-        while (i < text.len_bytes && is_blank(text.data[i]))
+        while (i < text.len_bytes && replay_is_blank(text.data[i]))
             i++;
         from = i;
-        while (i < text.len_bytes && !is_blank(text.data[i]))
+        while (i < text.len_bytes && !replay_is_blank(text.data[i]))
             i++;
         buf_append(out, text.data + from, i - from);
     }
 }
 
-static void put_block(struct buf *out, const struct gen_block *block)
+static void replay_put_block(struct buf *out, const struct gen_block *block)
 {
     buf_append_byte(out, (uint8_t)('a' + block->kind));
-    put_text(out, block->text);
-    put_text(out, block->id);
+    replay_put_text(out, block->text);
+    replay_put_text(out, block->id);
     buf_append_byte(out, block->is_error ? '!' : '.');
 }
 
-static void put_answer(struct buf *out, const struct gen_message *message)
+static void replay_put_answer(struct buf *out, const struct gen_message *message)
 {
     for (size_t i = 0; i < message->n_blocks; i++)
         if (message->blocks[i].kind == GEN_TEXT)
@@ -72,12 +72,12 @@ static void put_answer(struct buf *out, const struct gen_message *message)
     for (size_t i = 0; i < message->n_blocks; i++) {
         if (message->blocks[i].kind != GEN_TOOL_USE)
             continue;
-        put_text(out, message->blocks[i].id);
-        put_text(out, message->blocks[i].name);
+        replay_put_text(out, message->blocks[i].id);
+        replay_put_text(out, message->blocks[i].name);
     }
 }
 
-static int hash(const struct buf *text, struct answer_key *out)
+static int replay_hash(const struct buf *text, struct answer_key *out)
 {
     unsigned len = sizeof(out->bytes);
 
@@ -93,15 +93,15 @@ static int next_key(const struct answer_key *before, const struct gen_message *m
     buf_append(room, before->bytes, sizeof(before->bytes));
     buf_append_byte(room, (uint8_t)('0' + message->role));
     if (message->role == GEN_ASSISTANT) {
-        put_answer(room, message);
+        replay_put_answer(room, message);
     } else {
         for (size_t i = 0; i < message->n_blocks; i++)
-            put_block(room, &message->blocks[i]);
+            replay_put_block(room, &message->blocks[i]);
     }
-    return hash(room, out);
+    return replay_hash(room, out);
 }
 
-static size_t cost(const struct gen_message *message)
+static size_t replay_cost(const struct gen_message *message)
 {
     size_t n = 0;
 
@@ -115,8 +115,9 @@ static size_t n_now(const struct gen_request *request)
 {
     size_t n = request->n_messages, left = REPLAY_LATER_BYTES;
 
-    while (n > 0 && request->messages[n - 1].role != GEN_ASSISTANT && cost(&request->messages[n - 1]) <= left)
-        left -= cost(&request->messages[--n]);
+    while (n > 0 && request->messages[n - 1].role != GEN_ASSISTANT &&
+           replay_cost(&request->messages[n - 1]) <= left)
+        left -= replay_cost(&request->messages[--n]);
     return n;
 }
 
@@ -132,8 +133,8 @@ int replay_read(struct gen_request *request, struct replay *out)
     replay.answers = arena_take(&request->arena, (replay.n + 1) * sizeof(struct cached_answer *));
     if (replay.keys == NULL || replay.answers == NULL)
         return E_NOMEM;
-    put_text(&room, request->system);
-    rc = hash(&room, &key);
+    replay_put_text(&room, request->system);
+    rc = replay_hash(&room, &key);
     for (size_t i = 0; i < n_first && rc == 0; i++) {
         rc = next_key(&key, &request->messages[i], &room, &replay.keys[i]);
         key = replay.keys[i];
@@ -193,9 +194,9 @@ void replay_owner(const char *tenant, struct bytes salt, char out[64])
         str_copy(out, 64, tenant);
         return;
     }
-    put_text(&text, bytes_str(tenant));
-    put_text(&text, salt);
-    if (hash(&text, &key) < 0) /* an owner of no request: finds nothing and shares nothing */
+    replay_put_text(&text, bytes_str(tenant));
+    replay_put_text(&text, salt);
+    if (replay_hash(&text, &key) < 0) /* an owner of no request: finds nothing and shares nothing */
         rng_system(&key, sizeof(key));
     buf_fini(&text);
     tenant_salted_name(tenant, key.bytes, out);
@@ -234,13 +235,13 @@ struct reading { /* the texts of some blocks, concatenated */
 };
 
 /* Drops the blanks at both ends of a block, which do not count. */
-static struct bytes trimmed(struct bytes text)
+static struct bytes replay_trimmed(struct bytes text)
 {
-    while (text.len_bytes > 0 && is_blank(text.data[0])) {
+    while (text.len_bytes > 0 && replay_is_blank(text.data[0])) {
         text.data++;
         text.len_bytes--;
     }
-    while (text.len_bytes > 0 && is_blank(text.data[text.len_bytes - 1]))
+    while (text.len_bytes > 0 && replay_is_blank(text.data[text.len_bytes - 1]))
         text.len_bytes--;
     return text;
 }
@@ -250,7 +251,7 @@ static struct bytes text_now(struct reading *reading)
 {
     for (; reading->block < reading->n_blocks; reading->block++, reading->at = 0) {
         const struct gen_block *block = &reading->blocks[reading->block];
-        struct bytes text = block->kind == GEN_TEXT ? trimmed(block->text) : (struct bytes){0};
+        struct bytes text = block->kind == GEN_TEXT ? replay_trimmed(block->text) : (struct bytes){0};
 
         if (reading->at < text.len_bytes)
             return text;
@@ -258,9 +259,9 @@ static struct bytes text_now(struct reading *reading)
     return (struct bytes){0};
 }
 
-static void skip_blanks(struct reading *reading, struct bytes text)
+static void replay_skip_blanks(struct reading *reading, struct bytes text)
 {
-    while (reading->at < text.len_bytes && is_blank(text.data[reading->at]))
+    while (reading->at < text.len_bytes && replay_is_blank(text.data[reading->at]))
         reading->at++;
 }
 
@@ -276,9 +277,9 @@ static bool are_texts_equal(const struct cached_answer *answer, const struct gen
             return x.len_bytes == y.len_bytes;
         /* Where a block begins on one side, the other side may have any blanks. */
         if (a.at == 0)
-            skip_blanks(&b, y);
+            replay_skip_blanks(&b, y);
         if (b.at == 0)
-            skip_blanks(&a, x);
+            replay_skip_blanks(&a, x);
         size_t n = x.len_bytes - a.at < y.len_bytes - b.at ? x.len_bytes - a.at : y.len_bytes - b.at;
         if (memcmp(x.data + a.at, y.data + b.at, n) != 0)
             return false;
@@ -321,7 +322,7 @@ static bool are_calls_equal(const struct cached_answer *answer, const struct gen
 static bool is_thinking_equal(const struct cached_answer *answer, const struct gen_message *message)
 {
     for (size_t i = 0; i < message->n_blocks; i++) {
-        struct bytes text = trimmed(message->blocks[i].text);
+        struct bytes text = replay_trimmed(message->blocks[i].text);
 
         if (message->blocks[i].kind == GEN_THINKING && text.len_bytes > 0 &&
             bytes_find(answer->thinking, text, 0) == SIZE_MAX)

@@ -27,7 +27,7 @@ void admin_token(const uint8_t key[32], char out[ADMIN_TOKEN_BYTES])
     hex_encode(key, 32, out);
 }
 
-static void reply(struct http_exchange *exchange, int status, const char *type, struct bytes body)
+static void admin_reply(struct http_exchange *exchange, int status, const char *type, struct bytes body)
 {
     struct http_fields fields = {0};
 
@@ -46,7 +46,7 @@ static void reply_text(struct http_exchange *exchange, int status, const char *t
     (void)buf_append_str(&body, ", \"message\": ");
     (void)json_put_str(&body, bytes_str(text));
     (void)buf_append_str(&body, "}\n");
-    reply(exchange, status, "application/json", buf_view(&body));
+    admin_reply(exchange, status, "application/json", buf_view(&body));
     buf_fini(&body);
 }
 
@@ -65,21 +65,21 @@ static bool is_for_metrics(const struct http_exchange *exchange)
     return http_exchange_method(exchange) == HTTP_GET && bytes_is(http_exchange_path(exchange), "/metrics");
 }
 
-static bool is_allowed(const struct admin *admin, const struct http_exchange *exchange)
+static bool admin_is_allowed(const struct admin *admin, const struct http_exchange *exchange)
 {
     return has_token(exchange, admin->token) ||
            (is_for_metrics(exchange) && has_token(exchange, admin->metrics_token));
 }
 
-static void on_head(void *arg, struct http_exchange *exchange)
+static void admin_on_head(void *arg, struct http_exchange *exchange)
 {
-    if (is_allowed(arg, exchange))
+    if (admin_is_allowed(arg, exchange))
         http_exchange_prove(exchange);
     else
         reply_text(exchange, 401, "the admin token is missing or wrong (batonctl takes --cluster-key FILE)");
 }
 
-static void show(struct admin *admin, struct http_exchange *exchange, bool is_metrics)
+static void admin_show(struct admin *admin, struct http_exchange *exchange, bool is_metrics)
 {
     struct buf body = {0};
     int rc;
@@ -90,11 +90,12 @@ static void show(struct admin *admin, struct http_exchange *exchange, bool is_me
     if (rc < 0)
         reply_text(exchange, 500, err_text(rc));
     else
-        reply(exchange, 200, is_metrics ? "text/plain; version=0.0.4" : "application/json", buf_view(&body));
+        admin_reply(exchange, 200, is_metrics ? "text/plain; version=0.0.4" : "application/json",
+                    buf_view(&body));
     buf_fini(&body);
 }
 
-static void act(struct admin *admin, struct http_exchange *exchange, enum admin_verb verb)
+static void endpoint_admin_act(struct admin *admin, struct http_exchange *exchange, enum admin_verb verb)
 {
     struct fault fault = {0};
     int rc = admin->calls->act(admin->calls_arg, verb, &fault);
@@ -102,7 +103,7 @@ static void act(struct admin *admin, struct http_exchange *exchange, enum admin_
     reply_text(exchange, rc < 0 ? 409 : 200, rc < 0 ? fault.text : "done");
 }
 
-static bool is_word(struct bytes text, const char *allowed)
+static bool admin_is_word(struct bytes text, const char *allowed)
 {
     bool is_good = text.len_bytes > 0 && text.len_bytes < 64;
 
@@ -125,7 +126,7 @@ bool admin_role_read(struct bytes path, struct admin_role *out)
         return false;
     wanted.role = bytes_of(path.data + at, slash - at);
     wanted.worker = bytes_of(path.data + slash + 1, path.len_bytes - slash - 1);
-    if (!is_word(wanted.role, letters) || !is_word(wanted.worker, names))
+    if (!admin_is_word(wanted.role, letters) || !admin_is_word(wanted.worker, names))
         return false;
     *out = wanted;
     return true;
@@ -139,7 +140,7 @@ static void set_role(struct admin *admin, struct http_exchange *exchange, const 
     reply_text(exchange, rc < 0 ? 409 : 200, rc < 0 ? fault.text : "done");
 }
 
-static void on_request(void *arg, struct http_exchange *exchange)
+static void admin_on_request(void *arg, struct http_exchange *exchange)
 {
     static const char *const verbs[] = {
         [ADMIN_DRAIN] = "/admin/drain", [ADMIN_UNDRAIN] = "/admin/undrain", [ADMIN_RELOAD] = "/admin/reload"};
@@ -148,16 +149,16 @@ static void on_request(void *arg, struct http_exchange *exchange)
     struct admin_role wanted;
 
     if (method == HTTP_GET && bytes_is(path, "/admin/status")) {
-        show(arg, exchange, false);
+        admin_show(arg, exchange, false);
         return;
     }
     if (is_for_metrics(exchange)) {
-        show(arg, exchange, true);
+        admin_show(arg, exchange, true);
         return;
     }
     for (size_t i = 0; i < ARRAY_LEN(verbs); i++) {
         if (method == HTTP_POST && bytes_is(path, verbs[i])) {
-            act(arg, exchange, (enum admin_verb)i);
+            endpoint_admin_act(arg, exchange, (enum admin_verb)i);
             return;
         }
     }
@@ -168,26 +169,26 @@ static void on_request(void *arg, struct http_exchange *exchange)
     reply_text(exchange, 404, "no such admin path");
 }
 
-static void on_refused(void *arg, struct http_exchange *exchange, int status, const char *why)
+static void admin_on_refused(void *arg, struct http_exchange *exchange, int status, const char *why)
 {
     reply_text(exchange, status, why);
 }
 
-static void on_abort(void *arg, struct http_exchange *exchange, enum http_abort why)
+static void admin_on_abort(void *arg, struct http_exchange *exchange, enum http_abort why)
 {
     /* every request is answered at once, so none can be aborted */
 }
 
-static void on_pause(void *arg, struct http_exchange *exchange, bool is_paused)
+static void admin_on_pause(void *arg, struct http_exchange *exchange, bool is_paused)
 {
     /* answers are small; the server's own limit ends a stalled client */
 }
 
-static const struct http_handler handler = {.on_head = on_head,
-                                            .on_request = on_request,
-                                            .on_refused = on_refused,
-                                            .on_abort = on_abort,
-                                            .on_pause = on_pause};
+static const struct http_handler handler = {.on_head = admin_on_head,
+                                            .on_request = admin_on_request,
+                                            .on_refused = admin_on_refused,
+                                            .on_abort = admin_on_abort,
+                                            .on_pause = admin_on_pause};
 
 int admin_new(const struct admin_opts *opts, struct fault *fault, struct admin **out)
 {

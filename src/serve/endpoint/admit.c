@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 
-static struct bytes bearer(struct bytes value)
+static struct bytes admit_bearer(struct bytes value)
 {
     static const char scheme[] = "bearer ";
     size_t n = sizeof(scheme) - 1;
@@ -37,7 +37,7 @@ int admit_key(struct front *front, const struct http_exchange *exchange, struct 
               struct api_error *error)
 {
     struct bytes keys[2] = {http_exchange_field(exchange, "x-api-key"),
-                            bearer(http_exchange_field(exchange, "authorization"))};
+                            admit_bearer(http_exchange_field(exchange, "authorization"))};
     const char *peer = http_exchange_peer(exchange);
     uint64_t now_ns = clock_now_ns();
     uint32_t wait_s;
@@ -68,7 +68,7 @@ int admit_key(struct front *front, const struct http_exchange *exchange, struct 
     return 0;
 }
 
-static int refuse(struct request *request, const struct limit_refusal *refusal, struct api_error *error)
+static int admit_refuse(struct request *request, const struct limit_refusal *refusal, struct api_error *error)
 {
     const char *whose = refusal->tenant == NULL ? "this API key's" : "this tenant's";
 
@@ -92,7 +92,7 @@ int admit_begin(struct request *request, struct api_error *error)
     struct limit_refusal refusal;
 
     if (limits_begin(&request->lease, request->who.account, clock_now_ns(), &refusal) < 0)
-        return refuse(request, &refusal, error);
+        return admit_refuse(request, &refusal, error);
     return 0;
 }
 
@@ -120,7 +120,7 @@ int admit_reserve(struct request *request, struct api_error *error)
         most += request->gen.work.max_new_tokens < room ? request->gen.work.max_new_tokens : room;
     }
     if (limits_reserve(&request->lease, n_all, most * n_choices, clock_now_ns(), &refusal) < 0)
-        return refuse(request, &refusal, error);
+        return admit_refuse(request, &refusal, error);
     return 0;
 }
 

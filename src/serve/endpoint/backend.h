@@ -39,7 +39,7 @@ struct gen_events { /* all on the front's loop thread; no event follows on_end o
      * between. Each step prefetches into the CPU cache what the tokens need.  Optional; it changes no state.
      */
     void (*on_soon)(const void *arg, unsigned step);
-    void (*on_end)(void *arg, enum gen_end end, const struct gen_proof *proof);
+    void (*on_end)(void *arg, enum gen_end end, const struct gen_serving *serving);
     void (*on_failure)(void *arg, const struct gen_failure *failure);
 };
 
@@ -60,8 +60,8 @@ struct backend_ops {
                   const struct gen_events *events, void *arg, struct gen_handle **out,
                   struct gen_failure *failure_out);
     /* Ends the work at once, because the client went away or a stop string matched.  No event follows.
-     * proof_out (may be NULL) receives the serving stats so far. */
-    void (*cancel)(void *backend, struct gen_handle *handle, struct gen_proof *proof_out);
+     * serving_out (may be NULL) receives the serving stats so far. */
+    void (*cancel)(void *backend, struct gen_handle *handle, struct gen_serving *serving_out);
     /* Holds tokens and end back while the client reads too slowly, and releases them when it catches up: in a
      * later turn of the loop.  No call here calls an event. */
     void (*pause)(void *backend, struct gen_handle *handle, bool is_paused);

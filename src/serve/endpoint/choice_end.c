@@ -19,7 +19,7 @@ static uint64_t later_of(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-static void add_proof(const struct gen_proof *one, struct gen_proof *sum)
+static void add_serving(const struct gen_serving *one, struct gen_serving *sum)
 {
     sum->computed_tokens += one->computed_tokens;
     sum->reused_tokens += one->reused_tokens;
@@ -41,21 +41,21 @@ static void add_proof(const struct gen_proof *one, struct gen_proof *sum)
         memcpy(sum->transport, one->transport, sizeof(sum->transport));
 }
 
-void choices_sum_proof(struct request *request)
+void choices_sum_serving(struct request *request)
 {
-    struct gen_proof sum = {0};
+    struct gen_serving sum = {0};
 
     for (uint32_t i = 0; i < request->n_choices; i++) {
         const struct choice *choice = &request->choices[i];
 
-        add_proof(&choice->proof, &sum);
+        add_serving(&choice->serving, &sum);
         if (choice->state != CHOICE_WAITING)
             sum.prompt_tokens += (uint32_t)choice->prompt->ids.n;
     }
     sum.drawn_tokens = request->n_output;
     sum.ttft_ns = request->first_ns > 0 ? request->first_ns - request->received_ns : 0;
     sum.total_ns = clock_now_ns() - request->received_ns;
-    request->proof = sum;
+    request->serving = sum;
 }
 
 /* ---- answer cache and conversations ---- */
@@ -125,7 +125,7 @@ void choice_finish(struct choice *choice, enum gen_stop why, struct bytes stop_s
     request->usage.thinking_tokens += answer_thinking_tokens(choice->answer);
     if (request->n_over == request->n_choices) {
         request->usage.output_tokens = request->n_output;
-        choices_sum_proof(request);
+        choices_sum_serving(request);
         output_end_choice(choice);
         request_finish(request);
         return;

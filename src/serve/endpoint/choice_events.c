@@ -75,7 +75,7 @@ static int push_scores(struct choice *choice, const struct gen_tokens *tokens)
 }
 
 /* With logprobs each token is pushed alone, so that its text can be told from that of other tokens. */
-static int push(struct choice *choice, const struct gen_tokens *tokens)
+static int choice_events_push(struct choice *choice, const struct gen_tokens *tokens)
 {
     struct request *request = choice->request;
     int rc = 0;
@@ -95,7 +95,7 @@ static int push(struct choice *choice, const struct gen_tokens *tokens)
 
 /* ---- the backend's events ---- */
 
-static void account(struct choice *choice, uint32_t cached_tokens)
+static void choice_events_account(struct choice *choice, uint32_t cached_tokens)
 {
     struct request *request = choice->request;
     struct api_usage usage = {0};
@@ -116,7 +116,7 @@ static void on_accepted(void *arg, uint32_t cached_tokens)
         return;
     choice->state = CHOICE_RUNNING;
     if (!choice_is_repeated(choice)) /* a prompt shared by choices is billed once */
-        account(choice, cached_tokens);
+        choice_events_account(choice, cached_tokens);
     if (request->state == REQUEST_PLACED) {
         request_enter(request, REQUEST_PREFILLING);
         if (request->gen.is_stream) {
@@ -178,17 +178,17 @@ static void on_tokens(void *arg, const struct gen_tokens *tokens)
     request->n_output += (uint32_t)tokens->n;
     if (choice->transcript != NULL)
         transcript_tokens(choice->transcript, tokens->ids, tokens->n);
-    on_pushed(choice, push(choice, tokens));
+    on_pushed(choice, choice_events_push(choice, tokens));
 }
 
-static void on_end(void *arg, enum gen_end end, const struct gen_proof *proof)
+static void choice_events_on_end(void *arg, enum gen_end end, const struct gen_serving *serving)
 {
     struct choice *choice = arg;
     struct request *request = choice->request;
     enum gen_stop why = GEN_STOP_END_TURN;
 
     choice->handle = NULL;
-    choice->proof = *proof;
+    choice->serving = *serving;
     on_accepted(choice, 0);
     if (end == GEN_END_CONTEXT || (end == GEN_END_LENGTH && choice->is_clamped))
         why = GEN_STOP_CONTEXT;
@@ -238,4 +238,4 @@ static void on_soon(const void *arg, unsigned step)
     transcript_fetch(choice->transcript, true);
 }
 
-const struct gen_events choice_events = {on_accepted, on_tokens, on_soon, on_end, on_failure};
+const struct gen_events choice_events = {on_accepted, on_tokens, on_soon, choice_events_on_end, on_failure};

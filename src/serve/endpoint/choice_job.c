@@ -15,7 +15,7 @@ uint32_t choices_per_prompt(const struct request *request)
 }
 
 /* Returns the choice's number among the choices with its prompt. */
-static uint32_t number_of(const struct choice *choice)
+static uint32_t choice_job_number_of(const struct choice *choice)
 {
     return choice->index % choices_per_prompt(choice->request);
 }
@@ -27,7 +27,7 @@ static uint64_t seed_of(const struct choice *choice)
 
     /* The same request with the same seed gives the same choices; the choices differ from each other. */
     if (gen->has_seed)
-        return gen->work.sample.seed + number_of(choice) * UINT64_C(0x9e3779b97f4a7c15);
+        return gen->work.sample.seed + choice_job_number_of(choice) * UINT64_C(0x9e3779b97f4a7c15);
     rng_system(&seed, sizeof(seed));
     return seed;
 }

@@ -38,7 +38,7 @@ struct choice { /* one of a request's answers, with a job of its own; fields tha
     bool is_clamped;             /* max_tokens was cut to the remaining context */
     const struct prompt *prompt; /* one of the request's prompts */
     struct gen_handle *handle;   /* NULL: the backend does not hold it */
-    struct gen_proof proof;
+    struct gen_serving serving;
     enum gen_stop stop;         /* valid once it is over ... */
     struct bytes stop_sequence; /* ... and the stop sequence that matched */
 
@@ -71,7 +71,7 @@ void choice_finish_early(struct choice *choice); /* the same, when the answer's 
 void choice_remember(struct choice *choice, enum gen_stop why, bool is_early);
 /* Sets the request's serving stats.  Tokens add up over choices; each choice's prompt counts, since each
  * was computed or reused.  Times overlap, so the longest counts. */
-void choices_sum_proof(struct request *request);
+void choices_sum_serving(struct request *request);
 
 /* choice_job.c: the job that a choice submits */
 uint32_t choices_per_prompt(const struct request *request);

@@ -177,7 +177,7 @@ void choice_withdraw(struct choice *choice)
 
     choice->handle = NULL;
     if (handle != NULL)
-        backend->ops->cancel(backend->self, handle, &choice->proof);
+        backend->ops->cancel(backend->self, handle, &choice->serving);
 }
 
 void choices_withdraw(struct request *request)
@@ -186,7 +186,7 @@ void choices_withdraw(struct request *request)
         return;
     for (uint32_t i = 0; i < request->n_choices; i++)
         choice_withdraw(&request->choices[i]);
-    choices_sum_proof(request);
+    choices_sum_serving(request);
 }
 
 void choices_pause(struct request *request, bool is_paused)

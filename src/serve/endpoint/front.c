@@ -104,7 +104,7 @@ static void show_metrics(struct front *front, struct http_exchange *exchange)
     buf_fini(&text);
 }
 
-static struct api_model describe(const struct front *front, const struct gen_model *model)
+static struct api_model front_describe(const struct front *front, const struct gen_model *model)
 {
     return (struct api_model){.name = model->name,
                               .context_length = model->context_length,
@@ -166,7 +166,7 @@ static void list_models(struct front *front, struct http_exchange *exchange)
                            (model = backend->ops->model_at(backend->self, i)) != NULL;
              i++)
             if (limits_allow_model(who.account, model->name))
-                models[n++] = describe(front, model);
+                models[n++] = front_describe(front, model);
         api_put_models(&body, models, n, &page);
         reply_limited(exchange, &who, buf_view(&body));
     }
@@ -200,7 +200,7 @@ static void show_model(struct front *front, struct http_exchange *exchange)
         reply_error(exchange, &error, NULL, NULL);
         return;
     }
-    const struct api_model described = describe(front, model);
+    const struct api_model described = front_describe(front, model);
 
     api_put_model(&body, &described);
     reply_limited(exchange, &who, buf_view(&body));
@@ -238,8 +238,8 @@ static const struct route *find_route(const struct http_exchange *exchange)
 
 /* ---- the server's calls ---- */
 
-static void refuse(struct front *front, struct http_exchange *exchange, const struct api_error *error,
-                   const char *allow)
+static void endpoint_front_refuse(struct front *front, struct http_exchange *exchange,
+                                  const struct api_error *error, const char *allow)
 {
     struct bytes path = http_exchange_path(exchange);
     uint64_t now_s = clock_now_ns() / NS_PER_S;
@@ -260,7 +260,7 @@ static void refuse(struct front *front, struct http_exchange *exchange, const st
     reply_error(exchange, error, NULL, allow);
 }
 
-static bool is_word(struct bytes text, const char *word)
+static bool front_is_word(struct bytes text, const char *word)
 {
     return text.len_bytes == strlen(word) && strncasecmp((const char *)text.data, word, text.len_bytes) == 0;
 }
@@ -269,21 +269,21 @@ static void begin_request(struct front *front, struct http_exchange *exchange, c
                           const struct auth_key *who)
 {
     struct bytes coding = http_exchange_field(exchange, "content-encoding");
-    bool is_gzip = is_word(coding, "gzip") || is_word(coding, "x-gzip");
+    bool is_gzip = front_is_word(coding, "gzip") || front_is_word(coding, "x-gzip");
     struct request *request;
     struct api_error error;
     int rc;
 
-    if (coding.len_bytes > 0 && !is_gzip && !is_word(coding, "identity")) {
+    if (coding.len_bytes > 0 && !is_gzip && !front_is_word(coding, "identity")) {
         api_fail(&error, 400, "content-encoding: only gzip and identity are decoded by this server");
         error.code = "request_body_encoding_unsupported";
-        refuse(front, exchange, &error, NULL);
+        endpoint_front_refuse(front, exchange, &error, NULL);
         return;
     }
     rc = request_new(front, exchange, route->api, who, &request);
     if (rc < 0) {
         api_fail(&error, rc == E_OVERLOADED ? 529 : 503, rc == E_OVERLOADED ? "Overloaded" : "out of memory");
-        refuse(front, exchange, &error, NULL);
+        endpoint_front_refuse(front, exchange, &error, NULL);
         return;
     }
     request->is_gzip = is_gzip;
@@ -294,7 +294,7 @@ static void begin_request(struct front *front, struct http_exchange *exchange, c
     }
 }
 
-static void on_head(void *arg, struct http_exchange *exchange)
+static void front_on_head(void *arg, struct http_exchange *exchange)
 {
     struct front *front = arg;
     const struct route *route = find_route(exchange);
@@ -305,17 +305,17 @@ static void on_head(void *arg, struct http_exchange *exchange)
 
     if (route == NULL || (route->access == METRICS && !front->opts.has_metrics)) {
         api_fail(&error, 404, "there is nothing at this path");
-        refuse(front, exchange, &error, NULL);
+        endpoint_front_refuse(front, exchange, &error, NULL);
         return;
     }
     if (route->is_post ? method != HTTP_POST : method != HTTP_GET && method != HTTP_HEAD) {
         api_fail(&error, 405, "the method is not allowed here");
-        refuse(front, exchange, &error, route->is_post ? "POST" : "GET, HEAD");
+        endpoint_front_refuse(front, exchange, &error, route->is_post ? "POST" : "GET, HEAD");
         return;
     }
     needs_key = route->access == KEYED || (route->access == METRICS && !front->opts.has_open_metrics);
     if (needs_key && admit_key(front, exchange, &who, &error) < 0) {
-        refuse(front, exchange, &error, NULL);
+        endpoint_front_refuse(front, exchange, &error, NULL);
         return;
     }
     if (needs_key)
@@ -324,7 +324,7 @@ static void on_head(void *arg, struct http_exchange *exchange)
         begin_request(front, exchange, route, &who);
 }
 
-static void on_request(void *arg, struct http_exchange *exchange)
+static void front_on_request(void *arg, struct http_exchange *exchange)
 {
     struct request *request = http_exchange_user(exchange);
 
@@ -334,7 +334,7 @@ static void on_request(void *arg, struct http_exchange *exchange)
         find_route(exchange)->call(arg, exchange);
 }
 
-static void on_refused(void *arg, struct http_exchange *exchange, int status, const char *why)
+static void front_on_refused(void *arg, struct http_exchange *exchange, int status, const char *why)
 {
     struct request *request = http_exchange_user(exchange);
     struct front *front = arg;
@@ -344,10 +344,10 @@ static void on_refused(void *arg, struct http_exchange *exchange, int status, co
     if (request != NULL)
         request_refused(request, &error);
     else
-        refuse(front, exchange, &error, NULL);
+        endpoint_front_refuse(front, exchange, &error, NULL);
 }
 
-static void on_abort(void *arg, struct http_exchange *exchange, enum http_abort why)
+static void front_on_abort(void *arg, struct http_exchange *exchange, enum http_abort why)
 {
     struct request *request = http_exchange_user(exchange);
 
@@ -355,7 +355,7 @@ static void on_abort(void *arg, struct http_exchange *exchange, enum http_abort 
         request_abort(request, why);
 }
 
-static void on_pause(void *arg, struct http_exchange *exchange, bool is_paused)
+static void front_on_pause(void *arg, struct http_exchange *exchange, bool is_paused)
 {
     struct request *request = http_exchange_user(exchange);
 
@@ -371,7 +371,8 @@ static void add_id(void *arg, struct http_fields *fields)
     http_fields_add_str(fields, "request-id", id);
 }
 
-static const struct http_handler handler = {on_head, on_request, on_refused, on_abort, on_pause};
+static const struct http_handler handler = {front_on_head, front_on_request, front_on_refused, front_on_abort,
+                                            front_on_pause};
 
 /* ---- the front ---- */
 

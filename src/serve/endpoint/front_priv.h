@@ -116,7 +116,7 @@ struct request { /* fields that every token needs come first: ten thousand strea
     struct auth_key who;
     char owner[64]; /* owner of cached KV and cached answers: see replay_owner() */
     struct limit_lease lease;
-    bool wants_proof; /* serving stats in the stream */
+    bool wants_serving; /* serving stats in the stream */
 
     /* While the pool has a job of the request, only that job touches body, gen, error and prompts. */
     bool is_in_fair_queue; /* running in the pool or waiting for it */
@@ -137,7 +137,7 @@ struct request { /* fields that every token needs come first: ten thousand strea
     struct choice *choices;        /* [n_choices]; NULL before they are submitted */
     struct ev_timer *later;        /* submits the waiting choices; NULL with one choice */
     struct api_usage usage;
-    struct gen_proof proof; /* serving stats of all choices together */
+    struct gen_serving serving; /* serving stats of all choices together */
     struct ev_timer *ping;
 
     int status; /* HTTP status of the answer; 499: none */
@@ -187,6 +187,6 @@ void report_tokens(struct choice *choice, uint64_t now_ns, size_t n);
 void report_conversation(struct front *front,
                          enum conversations_take result); /* of continuing a conversation */
 void report_end(struct request *request);
-void report_proof_fields(const struct request *request, struct http_fields *fields);
+void report_serving_fields(const struct request *request, struct http_fields *fields);
 
 #endif

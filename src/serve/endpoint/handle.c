@@ -158,11 +158,11 @@ void gen_handle_hold(struct gen_handle *handle, bool is_held)
     handle->is_held = is_held;
 }
 
-void gen_handle_proof(const struct gen_handle *handle, struct gen_proof *proof)
+void gen_handle_serving(const struct gen_handle *handle, struct gen_serving *serving)
 {
-    proof->drawn_tokens = handle->n_delivered;
-    proof->ttft_ns = handle->first_token_ns ? handle->first_token_ns - handle->submitted_ns : 0;
-    proof->total_ns = clock_now_ns() - handle->submitted_ns;
+    serving->drawn_tokens = handle->n_delivered;
+    serving->ttft_ns = handle->first_token_ns ? handle->first_token_ns - handle->submitted_ns : 0;
+    serving->total_ns = clock_now_ns() - handle->submitted_ns;
 }
 
 /* ---- delivery: the handle may be freed by each call ---- */
@@ -193,12 +193,12 @@ static void gen_handle_deliver_tokens(struct gen_handle *handle, uint32_t n)
 static void gen_handle_deliver_end(struct gen_handle *handle)
 {
     const struct gen_events *events = handle->events;
-    struct gen_proof proof = {0};
+    struct gen_serving serving = {0};
     enum gen_end end = handle->end;
     void *arg = handle->arg;
 
-    handle->outbox->close(handle, &proof);
-    events->on_end(arg, end, &proof);
+    handle->outbox->close(handle, &serving);
+    events->on_end(arg, end, &serving);
 }
 
 static void gen_handle_deliver_failure(struct gen_handle *handle)

@@ -23,8 +23,8 @@
 #include "serve/endpoint/backend.h"
 #include "serve/prompt/scores.h"
 
-/* Frees the job around the handle.  proof_out (NULL: a failure) receives its serving stats first. */
-typedef void (*gen_close)(struct gen_handle *handle, struct gen_proof *proof_out);
+/* Frees the job around the handle.  serving_out (NULL: a failure) receives its serving stats first. */
+typedef void (*gen_close)(struct gen_handle *handle, struct gen_serving *serving_out);
 
 struct gen_outbox {        /* of one backend */
     struct list due;       /* handles with events, by gen_handle.due */
@@ -87,7 +87,7 @@ void gen_handle_pause(struct gen_handle *handle, bool is_paused);
 void gen_handle_hold(struct gen_handle *handle, bool is_held);
 
 /* Sets the serving stats that a handle knows: drawn tokens, time to the first token, total time. */
-void gen_handle_proof(const struct gen_handle *handle, struct gen_proof *proof);
+void gen_handle_serving(const struct gen_handle *handle, struct gen_serving *serving);
 
 static inline uint32_t gen_handle_answered(const struct gen_handle *handle)
 {

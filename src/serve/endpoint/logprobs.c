@@ -70,7 +70,7 @@ void logprobs_free(struct logprobs *logprobs)
     free(logprobs);
 }
 
-static int grow(struct logprobs *logprobs)
+static int logprobs_grow(struct logprobs *logprobs)
 {
     size_t cap = logprobs->cap == 0 ? 16 : logprobs->cap * 2;
     struct entry *entries = realloc(logprobs->entries, cap * sizeof(*entries));
@@ -97,7 +97,7 @@ int logprobs_push(struct logprobs *logprobs, const struct sample_result *draw)
     uint32_t n_top = draw->n_top < logprobs->n_top ? draw->n_top : logprobs->n_top;
     size_t start = logprobs->held.len_bytes;
 
-    if (logprobs->n == logprobs->cap && grow(logprobs) < 0)
+    if (logprobs->n == logprobs->cap && logprobs_grow(logprobs) < 0)
         return E_NOMEM;
     if (detok_push(&logprobs->detok, draw->id, &logprobs->held) < 0)
         return E_NOMEM;
@@ -127,7 +127,7 @@ int logprobs_push_prompt(struct logprobs *logprobs, const struct sample_result *
     uint32_t n_top = score->n_top < logprobs->n_top ? score->n_top : logprobs->n_top;
     struct buf text = {0};
 
-    if (logprobs->n == logprobs->cap && grow(logprobs) < 0)
+    if (logprobs->n == logprobs->cap && logprobs_grow(logprobs) < 0)
         return E_NOMEM;
     if (detok_push(&logprobs->given, score->id, &text) < 0) {
         buf_fini(&text);
@@ -154,7 +154,7 @@ void logprobs_end_prompt(struct logprobs *logprobs, struct bytes text)
 /* ---- from pending to ready ---- */
 
 /* Moves entry i to the end of the kept entries. */
-static void keep(struct logprobs *logprobs, size_t i, size_t *n_kept)
+static void logprobs_keep(struct logprobs *logprobs, size_t i, size_t *n_kept)
 {
     if (*n_kept != i) {
         logprobs->entries[*n_kept] = logprobs->entries[i];
@@ -188,7 +188,7 @@ void logprobs_text(struct logprobs *logprobs, struct bytes text)
         logprobs->n_ready += entry->start < to && entry->end <= to;
         entry->start -= entry->start < to ? entry->start : to;
         entry->end -= entry->end < to ? entry->end : to;
-        keep(logprobs, i, &n_kept);
+        logprobs_keep(logprobs, i, &n_kept);
     }
     logprobs->n = n_kept;
     logprobs->n_chars += count_chars(text.data, text.len_bytes);
@@ -201,7 +201,7 @@ void logprobs_skip(struct logprobs *logprobs)
 
     for (size_t i = logprobs->n_ready; i < logprobs->n; i++)
         if (logprobs->entries[i].is_begun)
-            keep(logprobs, i, &n_kept);
+            logprobs_keep(logprobs, i, &n_kept);
     logprobs->n = logprobs->n_ready = n_kept;
     buf_clear(&logprobs->held);
 }
@@ -220,11 +220,11 @@ static void forget_ready(struct logprobs *logprobs)
 
     logprobs->n_ready = 0;
     for (size_t i = n_ready; i < logprobs->n; i++)
-        keep(logprobs, i, &n_kept);
+        logprobs_keep(logprobs, i, &n_kept);
     logprobs->n = n_kept;
 }
 
-static void put_value(struct buf *out, float logprob)
+static void logprobs_put_value(struct buf *out, float logprob)
 {
     if (isfinite(logprob))
         buf_printf(out, "%.9g", logprob == 0 ? 0.0 : (double)logprob); /* never "-0" */
@@ -239,7 +239,7 @@ static void put_token(struct logprobs *logprobs, token_id id, float logprob, str
     buf_append_str(out, "\"token\":");
     json_put_str(out, piece);
     buf_append_str(out, ",\"logprob\":");
-    put_value(out, logprob);
+    logprobs_put_value(out, logprob);
     buf_append_str(out, ",\"bytes\":[");
     for (size_t i = 0; i < piece.len_bytes; i++)
         buf_printf(out, "%s%u", i == 0 ? "" : ",", piece.data[i]);
@@ -269,7 +269,7 @@ int logprobs_put_chat(struct logprobs *logprobs, struct buf *out)
 }
 
 /* Writes a token as a string that distinguishes it from other tokens, even if it is half a character. */
-static void put_name(struct logprobs *logprobs, token_id id, struct buf *out)
+static void logprobs_put_name(struct logprobs *logprobs, token_id id, struct buf *out)
 {
     struct bytes piece = tokenizer_piece(logprobs->tokenizer, id);
     struct buf name = {0};
@@ -285,7 +285,7 @@ static void put_name(struct logprobs *logprobs, token_id id, struct buf *out)
     buf_fini(&name);
 }
 
-static bool is_among(const struct sample_top *tops, uint32_t n, token_id id)
+static bool logprobs_is_among(const struct sample_top *tops, uint32_t n, token_id id)
 {
     for (uint32_t i = 0; i < n; i++)
         if (tops[i].id == id)
@@ -303,16 +303,16 @@ static void put_map(struct logprobs *logprobs, size_t i, struct buf *out)
     for (uint32_t k = 0; k < entry->n_top; k++) {
         if (k > 0)
             buf_append_byte(out, ',');
-        put_name(logprobs, tops[k].id, out);
+        logprobs_put_name(logprobs, tops[k].id, out);
         buf_append_byte(out, ':');
-        put_value(out, tops[k].logprob);
+        logprobs_put_value(out, tops[k].logprob);
     }
-    if (!is_among(tops, entry->n_top, entry->id)) {
+    if (!logprobs_is_among(tops, entry->n_top, entry->id)) {
         if (entry->n_top > 0)
             buf_append_byte(out, ',');
-        put_name(logprobs, entry->id, out);
+        logprobs_put_name(logprobs, entry->id, out);
         buf_append_byte(out, ':');
-        put_value(out, entry->logprob);
+        logprobs_put_value(out, entry->logprob);
     }
     buf_append_byte(out, '}');
 }
@@ -324,7 +324,7 @@ int logprobs_put_text(struct logprobs *logprobs, struct buf *out)
     buf_append_str(out, "{\"tokens\":[");
     for (size_t i = 0; i < n; i++) {
         buf_append_str(out, i == 0 ? "" : ",");
-        put_name(logprobs, logprobs->entries[i].id, out);
+        logprobs_put_name(logprobs, logprobs->entries[i].id, out);
     }
     buf_append_str(out, "],\"token_logprobs\":[");
     for (size_t i = 0; i < n; i++) {
@@ -332,7 +332,7 @@ int logprobs_put_text(struct logprobs *logprobs, struct buf *out)
         if (logprobs->entries[i].is_unknown)
             buf_append_str(out, "null");
         else
-            put_value(out, logprobs->entries[i].logprob);
+            logprobs_put_value(out, logprobs->entries[i].logprob);
     }
     buf_append_str(out, logprobs->n_top == 0 ? "],\"top_logprobs\":null" : "],\"top_logprobs\":[");
     for (size_t i = 0; i < n && logprobs->n_top > 0; i++) {

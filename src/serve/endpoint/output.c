@@ -113,7 +113,7 @@ void output_end_choice(struct choice *choice)
 /* ---- collecting ---- */
 
 #define HELD_BODY_BYTES (64u << 10) /* shorter bodies are copied */
-static struct collected *add_block(struct choice *choice, enum gen_block_kind kind)
+static struct collected *output_add_block(struct choice *choice, enum gen_block_kind kind)
 {
     struct collected *grown = realloc(choice->blocks, (choice->n_blocks + 1) * sizeof(*grown));
 
@@ -127,7 +127,7 @@ static struct collected *add_block(struct choice *choice, enum gen_block_kind ki
 
 static int whole_open_text(void *arg)
 {
-    return add_block(arg, GEN_TEXT) == NULL ? E_NOMEM : 0;
+    return output_add_block(arg, GEN_TEXT) == NULL ? E_NOMEM : 0;
 }
 
 static void skip_logprobs(struct choice *choice)
@@ -154,7 +154,7 @@ static int whole_text(void *arg, struct bytes text)
 
 static int whole_open_thinking(void *arg)
 {
-    return add_block(arg, GEN_THINKING) == NULL ? E_NOMEM : 0;
+    return output_add_block(arg, GEN_THINKING) == NULL ? E_NOMEM : 0;
 }
 
 static int whole_signature(void *arg, struct bytes signature)
@@ -166,7 +166,7 @@ static int whole_signature(void *arg, struct bytes signature)
 
 static int whole_open_call(void *arg, const char *id, struct bytes name)
 {
-    struct collected *block = add_block(arg, GEN_TOOL_USE);
+    struct collected *block = output_add_block(arg, GEN_TOOL_USE);
 
     skip_logprobs(arg);
     if (block == NULL)
@@ -235,7 +235,7 @@ static void end_whole(struct request *request)
         api_fail(&request->error, 503, "out of memory");
         reply_error(request->exchange, &request->error, request->id, NULL);
     } else {
-        report_proof_fields(request, &fields);
+        report_serving_fields(request, &fields);
         reply_json(request->exchange, request->id, &fields, buf_view(&body));
     }
     http_fields_fini(&fields);

@@ -17,7 +17,7 @@ static int stream_open_text(void *arg)
     return output_end_event(choice->request);
 }
 
-static int stream_text(void *arg, struct bytes text)
+static int output_messages_stream_text(void *arg, struct bytes text)
 {
     struct choice *choice = arg;
     struct buf *json = output_begin_event(choice->request, "content_block_delta");
@@ -35,7 +35,7 @@ static int stream_open_thinking(void *arg)
     return output_end_event(choice->request);
 }
 
-static int stream_thinking(void *arg, struct bytes text)
+static int output_messages_stream_thinking(void *arg, struct bytes text)
 {
     struct choice *choice = arg;
     struct buf *json = output_begin_event(choice->request, "content_block_delta");
@@ -44,7 +44,7 @@ static int stream_thinking(void *arg, struct bytes text)
     return output_end_event(choice->request);
 }
 
-static int stream_signature(void *arg, struct bytes signature)
+static int output_messages_stream_signature(void *arg, struct bytes signature)
 {
     struct choice *choice = arg;
     struct buf *json = output_begin_event(choice->request, "content_block_delta");
@@ -53,7 +53,7 @@ static int stream_signature(void *arg, struct bytes signature)
     return output_end_event(choice->request);
 }
 
-static int stream_open_call(void *arg, const char *id, struct bytes name)
+static int output_messages_stream_open_call(void *arg, const char *id, struct bytes name)
 {
     struct choice *choice = arg;
     struct buf *json = output_begin_event(choice->request, "content_block_start");
@@ -62,7 +62,7 @@ static int stream_open_call(void *arg, const char *id, struct bytes name)
     return output_end_event(choice->request);
 }
 
-static int stream_arguments(void *arg, struct bytes piece)
+static int output_messages_stream_arguments(void *arg, struct bytes piece)
 {
     struct choice *choice = arg;
     struct buf *json = output_begin_event(choice->request, "content_block_delta");
@@ -71,7 +71,7 @@ static int stream_arguments(void *arg, struct bytes piece)
     return output_end_event(choice->request);
 }
 
-static int stream_close(void *arg, enum calls_end how)
+static int output_messages_stream_close(void *arg, enum calls_end how)
 {
     struct choice *choice = arg;
     struct buf *json = output_begin_event(choice->request, "content_block_stop");
@@ -80,13 +80,18 @@ static int stream_close(void *arg, enum calls_end how)
     return output_end_event(choice->request);
 }
 
-static const struct answer_sink stream_sink = {stream_open_text, stream_text,      stream_open_thinking,
-                                               stream_thinking,  stream_signature, stream_open_call,
-                                               stream_arguments, stream_close};
+static const struct answer_sink stream_sink = {stream_open_text,
+                                               output_messages_stream_text,
+                                               stream_open_thinking,
+                                               output_messages_stream_thinking,
+                                               output_messages_stream_signature,
+                                               output_messages_stream_open_call,
+                                               output_messages_stream_arguments,
+                                               output_messages_stream_close};
 
 /* ---- the start and end of a stream ---- */
 
-static void begin(struct request *request)
+static void output_messages_begin(struct request *request)
 {
     struct api_usage usage = request->usage;
     struct buf *json = output_begin_event(request, "message_start");
@@ -96,23 +101,23 @@ static void begin(struct request *request)
     output_end_event(request);
 }
 
-static void end(struct request *request)
+static void output_messages_end(struct request *request)
 {
     const struct choice *choice = &request->choices[0];
     struct buf *json = output_begin_event(request, "message_delta");
 
     api_put_message_delta(json, choice->stop, choice->stop_sequence, &request->usage,
-                          request->wants_proof ? &request->proof : NULL);
+                          request->wants_serving ? &request->serving : NULL);
     output_end_event(request);
     sse_put_event(output_text(request), "message_stop", bytes_str(API_MESSAGE_STOP));
 }
 
-static void ping(struct request *request)
+static void output_messages_ping(struct request *request)
 {
     sse_put_event(output_text(request), "ping", bytes_str(API_PING));
 }
 
-static void error_event(struct request *request, const struct api_error *error)
+static void output_messages_error_event(struct request *request, const struct api_error *error)
 {
     struct buf *json = output_begin_event(request, "error");
 
@@ -122,7 +127,7 @@ static void error_event(struct request *request, const struct api_error *error)
 
 /* ---- a whole answer ---- */
 
-static int whole(struct request *request, struct buf *body)
+static int output_messages_whole(struct request *request, struct buf *body)
 {
     const struct choice *choice = &request->choices[0];
     struct gen_block *blocks = calloc(choice->n_blocks + 1, sizeof(*blocks));
@@ -154,8 +159,8 @@ static int whole(struct request *request, struct buf *body)
 
 const struct output_dialect output_messages = {.id_prefix = "msg_",
                                                .stream_sink = &stream_sink,
-                                               .begin = begin,
-                                               .end = end,
-                                               .ping = ping,
-                                               .error = error_event,
-                                               .whole = whole};
+                                               .begin = output_messages_begin,
+                                               .end = output_messages_end,
+                                               .ping = output_messages_ping,
+                                               .error = output_messages_error_event,
+                                               .whole = output_messages_whole};

@@ -14,7 +14,7 @@
 #include "base/err.h"
 #include "serve/endpoint/output_priv.h"
 
-static struct api_chunk chunk_of(const struct request *request, uint32_t index)
+static struct api_chunk output_openai_chunk_of(const struct request *request, uint32_t index)
 {
     return (struct api_chunk){.is_chat = request->call == API_CHAT,
                               .id = request->message_id,
@@ -25,7 +25,7 @@ static struct api_chunk chunk_of(const struct request *request, uint32_t index)
                               .index = index};
 }
 
-static int put_logprobs(struct choice *choice, struct buf *out)
+static int output_openai_put_logprobs(struct choice *choice, struct buf *out)
 {
     return choice->request->call == API_CHAT ? logprobs_put_chat(choice->logprobs, out)
                                              : logprobs_put_text(choice->logprobs, out);
@@ -38,14 +38,14 @@ static int stream_nothing(void *arg)
     return 0;
 }
 
-static int put_text(struct choice *choice, enum gen_block_kind kind, struct bytes text)
+static int output_openai_put_text(struct choice *choice, enum gen_block_kind kind, struct bytes text)
 {
-    struct api_chunk chunk = chunk_of(choice->request, choice->index);
+    struct api_chunk chunk = output_openai_chunk_of(choice->request, choice->index);
     struct buf logprobs = {0};
     struct buf *json;
 
     if (kind == GEN_TEXT && choice->has_logprobs) {
-        put_logprobs(choice, &logprobs);
+        output_openai_put_logprobs(choice, &logprobs);
         chunk.logprobs = buf_view(&logprobs);
     }
     json = output_begin_event(choice->request, NULL);
@@ -58,36 +58,36 @@ static int put_text(struct choice *choice, enum gen_block_kind kind, struct byte
 /* Sends logprobs in chunks without text, because the prompt's text has been sent as a whole. */
 static void put_scores(struct choice *choice)
 {
-    (void)put_text(choice, GEN_TEXT, bytes_str(""));
+    (void)output_openai_put_text(choice, GEN_TEXT, bytes_str(""));
 }
 
-static int stream_text(void *arg, struct bytes text)
+static int output_openai_stream_text(void *arg, struct bytes text)
 {
     struct choice *choice = arg;
 
     if (choice->has_logprobs)
         logprobs_text(choice->logprobs, text);
-    return put_text(choice, GEN_TEXT, text);
+    return output_openai_put_text(choice, GEN_TEXT, text);
 }
 
-static int stream_thinking(void *arg, struct bytes text)
+static int output_openai_stream_thinking(void *arg, struct bytes text)
 {
     struct choice *choice = arg;
 
     if (choice->has_logprobs)
         logprobs_skip(choice->logprobs);
-    return put_text(choice, GEN_THINKING, text);
+    return output_openai_put_text(choice, GEN_THINKING, text);
 }
 
-static int stream_signature(void *arg, struct bytes signature)
+static int output_openai_stream_signature(void *arg, struct bytes signature)
 {
     return 0;
 }
 
-static int stream_open_call(void *arg, const char *id, struct bytes name)
+static int output_openai_stream_open_call(void *arg, const char *id, struct bytes name)
 {
     struct choice *choice = arg;
-    const struct api_chunk chunk = chunk_of(choice->request, choice->index);
+    const struct api_chunk chunk = output_openai_chunk_of(choice->request, choice->index);
 
     if (choice->has_logprobs)
         logprobs_skip(choice->logprobs);
@@ -95,10 +95,10 @@ static int stream_open_call(void *arg, const char *id, struct bytes name)
     return output_end_event(choice->request);
 }
 
-static int stream_arguments(void *arg, struct bytes piece)
+static int output_openai_stream_arguments(void *arg, struct bytes piece)
 {
     struct choice *choice = arg;
-    const struct api_chunk chunk = chunk_of(choice->request, choice->index);
+    const struct api_chunk chunk = output_openai_chunk_of(choice->request, choice->index);
 
     if (choice->has_logprobs)
         logprobs_skip(choice->logprobs);
@@ -106,7 +106,7 @@ static int stream_arguments(void *arg, struct bytes piece)
     return output_end_event(choice->request);
 }
 
-static int stream_close(void *arg, enum calls_end how)
+static int output_openai_stream_close(void *arg, enum calls_end how)
 {
     struct choice *choice = arg;
 
@@ -115,17 +115,22 @@ static int stream_close(void *arg, enum calls_end how)
     return 0;
 }
 
-static const struct answer_sink stream_sink = {stream_nothing,   stream_text,      stream_nothing,
-                                               stream_thinking,  stream_signature, stream_open_call,
-                                               stream_arguments, stream_close};
+static const struct answer_sink stream_sink = {stream_nothing,
+                                               output_openai_stream_text,
+                                               stream_nothing,
+                                               output_openai_stream_thinking,
+                                               output_openai_stream_signature,
+                                               output_openai_stream_open_call,
+                                               output_openai_stream_arguments,
+                                               output_openai_stream_close};
 
-static void begin(struct request *request)
+static void output_openai_begin(struct request *request)
 {
 }
 
 static void begin_choice(struct choice *choice)
 {
-    const struct api_chunk chunk = chunk_of(choice->request, choice->index);
+    const struct api_chunk chunk = output_openai_chunk_of(choice->request, choice->index);
     struct bytes prompt = buf_view(&choice->prompt->text);
     struct buf *json;
 
@@ -142,38 +147,38 @@ static void begin_choice(struct choice *choice)
 static void end_choice(struct choice *choice)
 {
     struct request *request = choice->request;
-    struct api_chunk chunk = chunk_of(request, choice->index);
+    struct api_chunk chunk = output_openai_chunk_of(request, choice->index);
     bool is_last = request->n_over == request->n_choices && !request->gen.wants_usage;
     struct buf logprobs = {0};
 
     if (choice->has_logprobs && logprobs_is_ready(choice->logprobs)) {
-        put_logprobs(choice, &logprobs);
+        output_openai_put_logprobs(choice, &logprobs);
         chunk.logprobs = buf_view(&logprobs);
     }
-    chunk.proof = is_last && request->wants_proof ? &request->proof : NULL;
+    chunk.serving = is_last && request->wants_serving ? &request->serving : NULL;
     api_put_chunk_end(output_begin_event(request, NULL), &chunk, choice->stop);
     output_end_event(request);
     buf_fini(&logprobs);
 }
 
-static void end(struct request *request)
+static void output_openai_end(struct request *request)
 {
-    struct api_chunk chunk = chunk_of(request, 0);
+    struct api_chunk chunk = output_openai_chunk_of(request, 0);
 
     if (request->gen.wants_usage) {
-        chunk.proof = request->wants_proof ? &request->proof : NULL;
+        chunk.serving = request->wants_serving ? &request->serving : NULL;
         api_put_chunk_usage(output_begin_event(request, NULL), &chunk, &request->usage);
         output_end_event(request);
     }
     sse_put_event(output_text(request), NULL, bytes_str(API_DONE));
 }
 
-static void ping(struct request *request)
+static void output_openai_ping(struct request *request)
 {
     buf_append_str(output_text(request), ": ping\n\n");
 }
 
-static void error_event(struct request *request, const struct api_error *error)
+static void output_openai_error_event(struct request *request, const struct api_error *error)
 {
     api_put_openai_error(output_begin_event(request, NULL), error);
     output_end_event(request);
@@ -202,15 +207,15 @@ static int fill_choice(struct choice *from, struct api_choice *to, struct buf *l
     }
     if (!from->has_logprobs)
         return 0;
-    if (put_logprobs(from, logprobs) < 0)
+    if (output_openai_put_logprobs(from, logprobs) < 0)
         return E_NOMEM;
     to->logprobs = buf_view(logprobs);
     return 0;
 }
 
-static int whole(struct request *request, struct buf *body)
+static int output_openai_whole(struct request *request, struct buf *body)
 {
-    const struct api_chunk common = chunk_of(request, 0);
+    const struct api_chunk common = output_openai_chunk_of(request, 0);
     struct api_choice *choices = calloc(request->n_choices, sizeof(*choices));
     struct buf *logprobs = calloc(request->n_choices, sizeof(*logprobs));
     int rc = choices == NULL || logprobs == NULL ? E_NOMEM : 0;
@@ -232,21 +237,21 @@ static int whole(struct request *request, struct buf *body)
 
 const struct output_dialect output_chat = {.id_prefix = "chatcmpl-",
                                            .stream_sink = &stream_sink,
-                                           .begin = begin,
+                                           .begin = output_openai_begin,
                                            .begin_choice = begin_choice,
                                            .end_choice = end_choice,
-                                           .end = end,
-                                           .ping = ping,
-                                           .error = error_event,
-                                           .whole = whole};
+                                           .end = output_openai_end,
+                                           .ping = output_openai_ping,
+                                           .error = output_openai_error_event,
+                                           .whole = output_openai_whole};
 
 const struct output_dialect output_completions = {.id_prefix = "cmpl-",
                                                   .stream_sink = &stream_sink,
-                                                  .begin = begin,
+                                                  .begin = output_openai_begin,
                                                   .begin_choice = begin_choice,
                                                   .end_choice = end_choice,
                                                   .scores = put_scores,
-                                                  .end = end,
-                                                  .ping = ping,
-                                                  .error = error_event,
-                                                  .whole = whole};
+                                                  .end = output_openai_end,
+                                                  .ping = output_openai_ping,
+                                                  .error = output_openai_error_event,
+                                                  .whole = output_openai_whole};

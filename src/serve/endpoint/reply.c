@@ -15,7 +15,7 @@ static bool is_retryable(int status)
 }
 
 /* True for OpenAI's paths, including those that this server does not serve. */
-static bool is_openai(const struct http_exchange *exchange)
+static bool reply_is_openai(const struct http_exchange *exchange)
 {
     static const char *const roots[] = {
         "/v1/chat/",       "/v1/completions", "/v1/embeddings",    "/v1/responses",
@@ -33,7 +33,7 @@ static bool is_openai(const struct http_exchange *exchange)
 void reply_add_id(struct http_fields *fields, const struct http_exchange *exchange, const char *id)
 {
     http_fields_add_str(fields, "request-id", id);
-    if (is_openai(exchange))
+    if (reply_is_openai(exchange))
         http_fields_add_str(fields, "x-request-id", id);
 }
 
@@ -63,7 +63,7 @@ void reply_error(struct http_exchange *exchange, const struct api_error *error, 
         http_fields_add_str(&fields, "allow", allow);
     if (error->status == 401)
         http_fields_add_str(&fields, "www-authenticate", "Bearer");
-    if (is_openai(exchange))
+    if (reply_is_openai(exchange))
         api_put_openai_error(&body, error);
     else
         api_put_error(&body, error, id);

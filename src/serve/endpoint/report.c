@@ -15,20 +15,20 @@
 static const char *const stage_names[REQUEST_N_STAGES] = {"received", "tokenised", "placed", "prefilling",
                                                           "streaming"};
 
-static struct metric_family *counter(struct front *front, const char *name, const char *help,
-                                     const char *labels)
+static struct metric_family *report_counter(struct front *front, const char *name, const char *help,
+                                            const char *labels)
 {
     return metric_family(front->opts.metrics, METRIC_COUNTER, name, help, labels);
 }
 
-static struct metric_family *gauge(struct front *front, const char *name, const char *help,
-                                   const char *labels)
+static struct metric_family *report_gauge(struct front *front, const char *name, const char *help,
+                                          const char *labels)
 {
     return metric_family(front->opts.metrics, METRIC_GAUGE, name, help, labels);
 }
 
-static struct metric_family *seconds(struct front *front, const char *name, const char *help,
-                                     bool is_per_token)
+static struct metric_family *report_seconds(struct front *front, const char *name, const char *help,
+                                            bool is_per_token)
 {
     return metric_histogram_family(front->opts.metrics, name, help, "model",
                                    is_per_token ? metric_itl_bounds_s : metric_ttft_bounds_s,
@@ -37,42 +37,46 @@ static struct metric_family *seconds(struct front *front, const char *name, cons
 
 static void init_own(struct front *front, struct front_metrics *m)
 {
-    m->requests = counter(front, "baton_requests_total", "Requests ended, by status code and reason.",
-                          "model code reason");
-    m->running =
-        gauge(front, "baton_requests_running", "Requests whose prompt or answer is being computed.", "model");
-    m->waiting = gauge(front, "baton_requests_waiting",
-                       "Requests accepted by the endpoint and not yet placed.", "model");
-    m->ttft = seconds(front, "baton_time_to_first_token_seconds",
-                      "From a request's first byte to its first token.", false);
-    m->itl = seconds(front, "baton_inter_token_latency_seconds", "Between two tokens of an answer.", true);
-    m->tpot =
-        seconds(front, "baton_time_per_output_token_seconds", "Mean time per token after the first.", true);
-    m->e2e =
-        seconds(front, "baton_e2e_request_latency_seconds", "From a request's first byte to its end.", false);
-    m->queue = seconds(front, "baton_request_queue_seconds", "Time in workers' queues.", false);
-    m->prefill = seconds(front, "baton_request_prefill_seconds", "Time computing the prompt.", false);
-    m->transfer =
-        seconds(front, "baton_request_transfer_seconds", "From the first to the last byte of KV.", false);
-    m->exposed = seconds(front, "baton_request_exposed_transfer_seconds",
-                         "What answers waited for KV when their prefill was over.", true);
-    m->decode = seconds(front, "baton_request_decode_seconds", "Time from first to last token.", false);
+    m->requests = report_counter(front, "baton_requests_total", "Requests ended, by status code and reason.",
+                                 "model code reason");
+    m->running = report_gauge(front, "baton_requests_running",
+                              "Requests whose prompt or answer is being computed.", "model");
+    m->waiting = report_gauge(front, "baton_requests_waiting",
+                              "Requests accepted by the endpoint and not yet placed.", "model");
+    m->ttft = report_seconds(front, "baton_time_to_first_token_seconds",
+                             "From a request's first byte to its first token.", false);
+    m->itl =
+        report_seconds(front, "baton_inter_token_latency_seconds", "Between two tokens of an answer.", true);
+    m->tpot = report_seconds(front, "baton_time_per_output_token_seconds",
+                             "Mean time per token after the first.", true);
+    m->e2e = report_seconds(front, "baton_e2e_request_latency_seconds",
+                            "From a request's first byte to its end.", false);
+    m->queue = report_seconds(front, "baton_request_queue_seconds", "Time in workers' queues.", false);
+    m->prefill = report_seconds(front, "baton_request_prefill_seconds", "Time computing the prompt.", false);
+    m->transfer = report_seconds(front, "baton_request_transfer_seconds",
+                                 "From the first to the last byte of KV.", false);
+    m->exposed = report_seconds(front, "baton_request_exposed_transfer_seconds",
+                                "What answers waited for KV when their prefill was over.", true);
+    m->decode =
+        report_seconds(front, "baton_request_decode_seconds", "Time from first to last token.", false);
     m->prompt_tokens =
-        counter(front, "baton_prompt_tokens_total", "Prompt tokens of finished requests.", "model");
-    m->generation_tokens = counter(front, "baton_generation_tokens_total", "Tokens answered.", "model");
-    m->cached_tokens =
-        counter(front, "baton_prompt_tokens_cached_total", "Prompt tokens found in a prefix cache.", "model");
+        report_counter(front, "baton_prompt_tokens_total", "Prompt tokens of finished requests.", "model");
+    m->generation_tokens =
+        report_counter(front, "baton_generation_tokens_total", "Tokens answered.", "model");
+    m->cached_tokens = report_counter(front, "baton_prompt_tokens_cached_total",
+                                      "Prompt tokens found in a prefix cache.", "model");
     m->computed_tokens =
-        counter(front, "baton_prompt_tokens_computed_total", "Prompt tokens computed.", "model");
-    m->transferred_tokens = counter(front, "baton_prompt_tokens_transferred_total",
-                                    "Prompt tokens whose KV went from one worker to another.", "model");
+        report_counter(front, "baton_prompt_tokens_computed_total", "Prompt tokens computed.", "model");
+    m->transferred_tokens =
+        report_counter(front, "baton_prompt_tokens_transferred_total",
+                       "Prompt tokens whose KV went from one worker to another.", "model");
 }
 
 /* Metrics of the answer cache and conversations, for choosing their size limits. */
 static void init_memory(struct front *front, struct front_metrics *m)
 {
     static const char *const outcomes[] = {"yes", "no"};
-    struct metric_family *answers = counter(
+    struct metric_family *answers = report_counter(
         front, "baton_prompt_answers_total",
         "Assistant's messages in prompts, by whether their own tokens stood in the prompt.", "replayed");
 
@@ -82,8 +86,8 @@ static void init_memory(struct front *front, struct front_metrics *m)
                                     "Memory for answers that may come back (cache.replay_memory).");
     m->conversation_bytes = metric_single(front->opts.metrics, METRIC_GAUGE, "baton_conversations_bytes",
                                           "Memory for conversations (cache.thread_memory).");
-    m->conversations = counter(front, "baton_conversations_continued_total",
-                               "Requests to continue a conversation, by result.", "result");
+    m->conversations = report_counter(front, "baton_conversations_continued_total",
+                                      "Requests to continue a conversation, by result.", "result");
 }
 
 /* Metric names of another server, which dashboards and gateways look for. */
@@ -107,15 +111,15 @@ static void init_compatible(struct front *front, struct front_metrics *m)
     for (size_t i = 0; i < ARRAY_LEN(aliases); i++)
         metric_family_alias(front->opts.metrics, aliases[i].family, aliases[i].name, aliases[i].help,
                             "model_name");
-    m->v_success = counter(front, "vllm:request_success_total", "Requests finished, by reason.",
-                           "model_name finished_reason");
+    m->v_success = report_counter(front, "vllm:request_success_total", "Requests finished, by reason.",
+                                  "model_name finished_reason");
 }
 
 void report_init(struct front *front)
 {
     struct front_metrics *m = &front->metrics;
     struct metric_family *stages =
-        gauge(front, "baton_requests_in_flight", "Requests by the stage they are in.", "stage");
+        report_gauge(front, "baton_requests_in_flight", "Requests by the stage they are in.", "stage");
 
     for (unsigned i = 0; i < REQUEST_N_STAGES; i++)
         m->stages[i] = metric_series(stages, &stage_names[i]);
@@ -123,9 +127,9 @@ void report_init(struct front *front)
                                      "Requests without a valid key.");
     m->aborts = metric_single(front->opts.metrics, METRIC_COUNTER, "baton_client_aborts_total",
                               "Requests whose client went away before the end.");
-    m->limit_refusals =
-        counter(front, "baton_limit_refusals_total",
-                "Requests refused by a key's or tenant's rule, or for failed logins.", "tenant reason");
+    m->limit_refusals = report_counter(front, "baton_limit_refusals_total",
+                                       "Requests refused by a key's or tenant's rule, or for failed logins.",
+                                       "tenant reason");
     init_own(front, m);
     init_memory(front, m);
     init_compatible(front, m);
@@ -231,23 +235,23 @@ static void report_answered(struct request *request)
                                    : strcmp(request->reason, "max_tokens") == 0 ? "length"
                                                                                 : request->reason};
     struct model_metrics *s = &request->series;
-    const struct gen_proof *proof = &request->proof;
+    const struct gen_serving *serving = &request->serving;
 
     metric_add(metric_series(request->front->metrics.v_success, labels), 1);
-    metric_add(s->prompt_tokens, proof->prompt_tokens);
+    metric_add(s->prompt_tokens, serving->prompt_tokens);
     metric_add(s->cached_tokens, request->usage.cache_read_tokens);
-    metric_add(s->computed_tokens, proof->computed_tokens);
-    metric_add(s->transferred_tokens, proof->transferred_tokens);
+    metric_add(s->computed_tokens, serving->computed_tokens);
+    metric_add(s->transferred_tokens, serving->transferred_tokens);
     metric_observe(s->e2e, s_of(request->last_ns - request->received_ns));
     if (request->n_output > 1)
         metric_observe(s->tpot, s_of(request->last_ns - request->first_ns) / (request->n_output - 1));
-    metric_observe(s->queue, s_of(proof->queue_ns));
-    metric_observe(s->prefill, s_of(proof->prefill_ns));
-    if (proof->transferred_tokens > 0) {
-        metric_observe(s->transfer, s_of(proof->transfer_ns));
-        metric_observe(s->exposed, s_of(proof->exposed_ns));
+    metric_observe(s->queue, s_of(serving->queue_ns));
+    metric_observe(s->prefill, s_of(serving->prefill_ns));
+    if (serving->transferred_tokens > 0) {
+        metric_observe(s->transfer, s_of(serving->transfer_ns));
+        metric_observe(s->exposed, s_of(serving->exposed_ns));
     }
-    metric_observe(s->decode, s_of(proof->decode_ns));
+    metric_observe(s->decode, s_of(serving->decode_ns));
     count_answers(request);
 }
 
@@ -262,7 +266,7 @@ static const char *const call_names[] = {
 
 static void log_access(const struct request *request)
 {
-    const struct gen_proof *proof = &request->proof;
+    const struct gen_serving *serving = &request->serving;
     uint64_t n_prompt =
         request->is_in_fair_queue ? 0 : request->prompt.ids.n; /* a running job owns the prompt */
 
@@ -277,19 +281,19 @@ static void log_access(const struct request *request)
              LOG_BOOL("stream", request->is_stream), LOG_U64("tokens_in", n_prompt),
              LOG_U64("tokens_out", request->n_output),
              LOG_U64("tokens_cached", request->usage.cache_read_tokens),
-             LOG_U64("computed", proof->computed_tokens), LOG_U64("reused", proof->reused_tokens),
-             LOG_U64("transferred", proof->transferred_tokens),
-             LOG_U64("redispatched", proof->n_redispatched), LOG_U64("preempted", proof->n_preempted),
+             LOG_U64("computed", serving->computed_tokens), LOG_U64("reused", serving->reused_tokens),
+             LOG_U64("transferred", serving->transferred_tokens),
+             LOG_U64("redispatched", serving->n_redispatched), LOG_U64("preempted", serving->n_preempted),
              LOG_U64("tokenise_us", us_between(request->received_ns, request->tokenised_ns)),
-             LOG_U64("queue_us", proof->queue_ns / NS_PER_US),
-             LOG_U64("prefill_us", proof->prefill_ns / NS_PER_US),
-             LOG_U64("transfer_us", proof->transfer_ns / NS_PER_US),
-             LOG_U64("exposed_us", proof->exposed_ns / NS_PER_US),
+             LOG_U64("queue_us", serving->queue_ns / NS_PER_US),
+             LOG_U64("prefill_us", serving->prefill_ns / NS_PER_US),
+             LOG_U64("transfer_us", serving->transfer_ns / NS_PER_US),
+             LOG_U64("exposed_us", serving->exposed_ns / NS_PER_US),
              LOG_U64("ttft_us", us_between(request->received_ns, request->first_ns)),
-             LOG_U64("decode_us", proof->decode_ns / NS_PER_US),
+             LOG_U64("decode_us", serving->decode_ns / NS_PER_US),
              LOG_U64("total_us", us_between(request->received_ns, request->last_ns)),
-             LOG_STR("prefill_worker", proof->prefill_worker), LOG_STR("decode_worker", proof->decode_worker),
-             LOG_STR("transport", proof->transport));
+             LOG_STR("prefill_worker", serving->prefill_worker),
+             LOG_STR("decode_worker", serving->decode_worker), LOG_STR("transport", serving->transport));
 }
 
 void report_conversation(struct front *front, enum conversations_take result)
@@ -332,23 +336,23 @@ static double ms_of(uint64_t ns)
     return (double)ns / 1e6;
 }
 
-void report_proof_fields(const struct request *request, struct http_fields *fields)
+void report_serving_fields(const struct request *request, struct http_fields *fields)
 {
-    const struct gen_proof *proof = &request->proof;
+    const struct gen_serving *serving = &request->serving;
 
     http_fields_addf(fields, "server-timing",
                      "tokenise;dur=%.3f, queue;dur=%.3f, prefill;dur=%.3f, transfer;dur=%.3f, "
                      "exposed;dur=%.3f, decode;dur=%.3f, "
                      "ttft;dur=%.3f, total;dur=%.3f",
                      request->tokenised_ns > 0 ? ms_of(request->tokenised_ns - request->received_ns) : 0,
-                     ms_of(proof->queue_ns), ms_of(proof->prefill_ns), ms_of(proof->transfer_ns),
-                     ms_of(proof->exposed_ns), ms_of(proof->decode_ns), ms_of(proof->ttft_ns),
-                     ms_of(proof->total_ns));
+                     ms_of(serving->queue_ns), ms_of(serving->prefill_ns), ms_of(serving->transfer_ns),
+                     ms_of(serving->exposed_ns), ms_of(serving->decode_ns), ms_of(serving->ttft_ns),
+                     ms_of(serving->total_ns));
     http_fields_addf(
         fields, "baton-proof",
         "prompt=%u; computed=%u; reused=%u; transferred=%u; drawn=%u; redispatched=%u; preempted=%u; "
         "drafted=%u; accepted=%u; prefill=%s; decode=%s; transport=%s",
-        proof->prompt_tokens, proof->computed_tokens, proof->reused_tokens, proof->transferred_tokens,
-        proof->drawn_tokens, proof->n_redispatched, proof->n_preempted, proof->drafted_tokens,
-        proof->accepted_tokens, proof->prefill_worker, proof->decode_worker, proof->transport);
+        serving->prompt_tokens, serving->computed_tokens, serving->reused_tokens, serving->transferred_tokens,
+        serving->drawn_tokens, serving->n_redispatched, serving->n_preempted, serving->drafted_tokens,
+        serving->accepted_tokens, serving->prefill_worker, serving->decode_worker, serving->transport);
 }

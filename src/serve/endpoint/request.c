@@ -90,7 +90,7 @@ int request_new(struct front *front, struct http_exchange *exchange, enum api_ca
     request->created_unix_s = clock_unix_ns() / NS_PER_S;
     request->who = *who;
     request->received_ns = http_exchange_began_ns(exchange);
-    request->wants_proof = bytes_is(http_exchange_field(exchange, "baton-proof"), "stream");
+    request->wants_serving = bytes_is(http_exchange_field(exchange, "baton-proof"), "stream");
     ids_make("req_", request->id);
     ids_make(request->dialect->id_prefix, request->message_id);
     ids_trace(http_exchange_field(exchange, "traceparent"), request->trace_id);
@@ -214,7 +214,7 @@ void request_pause(struct request *request, bool is_paused)
 /* ---- work, on the loop or in the pool ---- */
 
 /* Replaces the body by its decoded form. */
-static int unpack(struct request *request)
+static int request_unpack(struct request *request)
 {
     size_t max_bytes = request->front->opts.limits.max_body_bytes;
     struct buf plain = {0};
@@ -244,7 +244,7 @@ static bool awaits_conversation(const struct request *request)
     return request->gen.thread == GEN_THREAD_CONTINUE && request->conversation == NULL;
 }
 
-static int parse_body(struct request *request)
+static int request_parse_body(struct request *request)
 {
     struct bytes body = buf_view(&request->body);
 
@@ -259,9 +259,9 @@ static void parse_work(void *arg)
     struct request *request = arg;
 
     if (!atomic_load(&request->is_abandoned))
-        request->work_rc = unpack(request);
+        request->work_rc = request_unpack(request);
     if (!atomic_load(&request->is_abandoned) && request->work_rc == 0)
-        request->work_rc = parse_body(request);
+        request->work_rc = request_parse_body(request);
     if (request->work_rc < 0 || !awaits_conversation(request)) {
         if (request->work_rc == 0 && request->front->answer_cache != NULL &&
             !atomic_load(&request->is_abandoned))
@@ -308,7 +308,7 @@ static int check_bias(struct request *request)
     return 0;
 }
 
-static int tokenise(struct request *request)
+static int request_tokenise(struct request *request)
 {
     const struct gen_model *model = request->model;
     int rc = check_bias(request);
@@ -333,7 +333,7 @@ static void tokenise_work(void *arg)
     struct request *request = arg;
 
     if (!atomic_load(&request->is_abandoned))
-        request->work_rc = tokenise(request);
+        request->work_rc = request_tokenise(request);
     atomic_store(&request->is_working, false);
 }
 
@@ -347,7 +347,7 @@ static size_t never_inline(const struct request *request, size_t size_bytes)
 }
 
 /* size_bytes: a rough measure of the time; work above inline_bytes goes to the pool. */
-static void run(struct request *request, size_t size_bytes, ev_call work, ev_call done)
+static void request_run(struct request *request, size_t size_bytes, ev_call work, ev_call done)
 {
     struct api_error error;
     int rc;
@@ -395,11 +395,11 @@ void request_begin(struct request *request)
     n = request->body.len_bytes;
     if (request->is_gzip) /* its decoded size is unknown, so never decode on the loop */
         n = never_inline(request, n * GZIP_WORK);
-    run(request, n, parse_work, parse_done);
+    request_run(request, n, parse_work, parse_done);
 }
 
 /* NULL: not found; the error gives the reason. */
-static const struct gen_model *find_model(const struct request *request, struct api_error *error)
+static const struct gen_model *request_find_model(const struct request *request, struct api_error *error)
 {
     const struct backend *backend = request_backend(request);
     struct bytes wanted = request->gen.model;
@@ -463,8 +463,8 @@ static void continue_conversation(struct request *request)
 
     remains_give_back(&remains, request->front->opts.jobs, request->front->opts.loop);
     memset(&request->gen, 0, sizeof(request->gen));
-    run(request, request->body.len_bytes + conversation_text(request->conversation).len_bytes, parse_work,
-        parse_done);
+    request_run(request, request->body.len_bytes + conversation_text(request->conversation).len_bytes,
+                parse_work, parse_done);
 }
 
 static void parse_done(void *arg)
@@ -490,7 +490,7 @@ static void parse_done(void *arg)
         continue_conversation(request);
         return;
     }
-    request->model = find_model(request, &error);
+    request->model = request_find_model(request, &error);
     if (request->model != NULL && admit_model(request, request->model->name, &error) < 0) {
         request->model = NULL;
         request_fail(request, &error);
@@ -506,7 +506,7 @@ static void parse_done(void *arg)
     n = request->gen.arena.used_bytes;
     if (constraint_has_schemas(&request->gen)) /* a pattern of few bytes may take long to compile */
         n = never_inline(request, n);
-    run(request, n, tokenise_work, tokenise_done);
+    request_run(request, n, tokenise_work, tokenise_done);
 }
 
 /* Answers a request that needs no backend. */
@@ -551,7 +551,7 @@ static void tokenise_done(void *arg)
     }
     request->tokenised_ns = clock_now_ns();
     request_enter(request, REQUEST_TOKENISED);
-    request->proof.prompt_tokens = (uint32_t)request->prompt.ids.n;
+    request->serving.prompt_tokens = (uint32_t)request->prompt.ids.n;
     if (!api_call_generates(request->call)) {
         finish_counted(request);
         return;

@@ -186,7 +186,7 @@ static bool forbids_thinking(const struct constraint *constraint, bool begins_th
              (constraint->format->think_open != NULL || constraint->format->calls == CALLS_HARMONY)));
 }
 
-static bool is_wanted(const struct constraint *constraint, bool begins_thinking)
+static bool constraint_is_wanted(const struct constraint *constraint, bool begins_thinking)
 {
     const struct gen_request *request = constraint->request;
 
@@ -197,7 +197,7 @@ static bool is_wanted(const struct constraint *constraint, bool begins_thinking)
             (constraint->format->think_open != NULL || constraint->format->calls == CALLS_HARMONY));
 }
 
-static void put_document(struct constraint *constraint)
+static void constraint_put_document(struct constraint *constraint)
 {
     constraint_json(constraint, constraint->request->format == GEN_FORMAT_JSON_SCHEMA
                                     ? constraint->request->schema
@@ -293,7 +293,7 @@ static void put_plain(struct constraint *constraint, bool begins_thinking)
         constraint_open_any(constraint);
         if (request->n_tools > 0 && request->tool_choice != GEN_TOOLS_NONE)
             constraint_calls(constraint, false, !request->is_single_call);
-        put_document(constraint);
+        constraint_put_document(constraint);
         constraint_close(constraint);
     } else {
         put_open_answer(constraint, thinks);
@@ -348,7 +348,7 @@ static void put_harmony(struct constraint *constraint)
         constraint_open_seq(constraint);
         put_channel(constraint, "final");
         if (request->format != GEN_FORMAT_TEXT)
-            put_document(constraint);
+            constraint_put_document(constraint);
         else
             constraint_free(constraint, until, 0);
         constraint_close(constraint);
@@ -364,7 +364,7 @@ int constraint_make(const struct gen_model *model, const struct gen_request *req
     int rc = constraint_check_schemas(&constraint, model->verdicts, error);
 
     if (rc < 0 || request->n_prompts > 0 || request->work.max_new_tokens == 0 ||
-        !is_wanted(&constraint, begins_thinking))
+        !constraint_is_wanted(&constraint, begins_thinking))
         return rc;
     if (constraint.format->calls != CALLS_HARMONY)
         put_plain(&constraint, begins_thinking);

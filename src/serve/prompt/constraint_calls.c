@@ -31,7 +31,7 @@ bool constraint_may_call(const struct constraint *constraint, const struct gen_t
 /* ---- fixed text ---- */
 
 /* Models such as Mistral's give their calls ids, which no client needs. */
-static void put_id(struct constraint *constraint)
+static void constraint_calls_put_id(struct constraint *constraint)
 {
     constraint_open_rep(constraint);
     constraint_open_seq(constraint);
@@ -49,7 +49,7 @@ static void put_pieces(struct constraint *constraint, const struct calls_piece *
         else if (pieces[i].kind == CALLS_PIECE_MARK)
             constraint_mark(constraint, pieces[i].text);
         else
-            put_id(constraint);
+            constraint_calls_put_id(constraint);
     }
 }
 
@@ -99,7 +99,7 @@ static void put_arguments(struct constraint *constraint, const struct gen_tool *
 }
 
 /* A choice among the tools. */
-static void put_tools(struct constraint *constraint, bool is_held)
+static void constraint_calls_put_tools(struct constraint *constraint, bool is_held)
 {
     const struct calls_grammar *grammar = constraint_grammar(constraint);
     const struct gen_request *request = constraint->request;
@@ -126,7 +126,7 @@ static void put_call(struct constraint *constraint, bool is_held)
 
     constraint_open_seq(constraint);
     put_pieces(constraint, grammar->call_open);
-    put_tools(constraint, is_held);
+    constraint_calls_put_tools(constraint, is_held);
     put_pieces(constraint, grammar->call_close);
     constraint_close(constraint);
 }

@@ -34,23 +34,25 @@ bool constraint_has_schemas(const struct gen_request *request)
     return has_strict || constraint_is_forced(request) || request->format == GEN_FORMAT_JSON_SCHEMA;
 }
 
-static bool is_openai(const struct gen_request *request)
+static bool constraint_check_is_openai(const struct gen_request *request)
 {
     return request->call_prefix != NULL;
 }
 
 void constraint_tool_path(const struct gen_request *request, size_t tool, char *out, size_t out_bytes)
 {
-    snprintf(out, out_bytes, is_openai(request) ? "tools.%zu.function.parameters" : "tools.%zu.input_schema",
+    snprintf(out, out_bytes,
+             constraint_check_is_openai(request) ? "tools.%zu.function.parameters" : "tools.%zu.input_schema",
              tool);
 }
 
 static const char *format_path(const struct gen_request *request)
 {
-    return is_openai(request) ? "response_format.json_schema.schema" : "output_config.format.schema";
+    return constraint_check_is_openai(request) ? "response_format.json_schema.schema"
+                                               : "output_config.format.schema";
 }
 
-static int refuse(struct api_error *error, int rc, const struct fault *fault)
+static int constraint_check_refuse(struct api_error *error, int rc, const struct fault *fault)
 {
     if (rc == E_NOMEM) {
         api_fail(error, 503, "out of memory");
@@ -66,7 +68,7 @@ struct checks { /* the schemas of a request that must be enforced */
     size_t n;
 };
 
-static int collect(const struct constraint *constraint, struct checks *checks)
+static int constraint_check_collect(const struct constraint *constraint, struct checks *checks)
 {
     const struct gen_request *request = constraint->request;
 
@@ -121,12 +123,12 @@ int constraint_check_schemas(const struct constraint *constraint, struct verdict
 
     if (!constraint_has_schemas(constraint->request))
         return 0;
-    rc = collect(constraint, &checks);
+    rc = constraint_check_collect(constraint, &checks);
     if (rc == 0 && checks.n > 0)
         rc = check_all(&checks, verdicts, &fault);
     free(checks.list);
     free(checks.paths);
-    return rc == 0 ? 0 : refuse(error, rc, &fault);
+    return rc == 0 ? 0 : constraint_check_refuse(error, rc, &fault);
 }
 
 /* An error in a property between tags has its path; an error of the whole gets the tools' path, or the
@@ -154,5 +156,5 @@ int constraint_check_whole(const struct constraint *constraint, const struct gen
             name_whole(constraint->request, rc, &fault);
         verdicts_keep(model->verdicts, &key, rc, &fault);
     }
-    return rc == 0 ? 0 : refuse(error, rc, &fault);
+    return rc == 0 ? 0 : constraint_check_refuse(error, rc, &fault);
 }

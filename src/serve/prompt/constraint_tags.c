@@ -32,13 +32,13 @@ struct place { /* the place of the value being written */
     bool has_needed;    /* keywords: a required one was written, so the next one follows a comma */
 };
 
-static struct bytes text_of(const json_t *value)
+static struct bytes constraint_tags_text_of(const json_t *value)
 {
     return bytes_of(json_string_value(value), json_string_length(value));
 }
 
 /* Writes a schema as JSON, with the definitions that its references may name. */
-static void put_json(struct place *place, const json_t *schema, const char *type)
+static void constraint_tags_put_json(struct place *place, const json_t *schema, const char *type)
 {
     static const char *const shared[] = {"$defs", "definitions"};
     json_t *whole = json_is_object(schema) ? json_copy((json_t *)schema) : json_object();
@@ -117,13 +117,13 @@ static bool is_read_otherwise(const struct place *place, struct bytes word)
 
 /* Writes a word of an enum.  Words that could be read as another type, or that hold the closing tag, are
  * left out. */
-static void put_word(struct place *place, const json_t *word)
+static void constraint_tags_put_word(struct place *place, const json_t *word)
 {
     const struct bytes nothing = {0};
     json_t *lone;
 
     if (json_is_string(word)) {
-        struct bytes text = text_of(word);
+        struct bytes text = constraint_tags_text_of(word);
 
         if (!is_read_otherwise(place, text) &&
             bytes_find(text, bytes_str(place->tags->value_close), 0) == SIZE_MAX)
@@ -134,30 +134,30 @@ static void put_word(struct place *place, const json_t *word)
     if (lone == NULL)
         place->constraint->out->is_bad = true;
     else
-        put_json(place, lone, NULL);
+        constraint_tags_put_json(place, lone, NULL);
     json_decref(lone);
 }
 
-static void put_value(struct place *place, const json_t *schema, unsigned depth);
+static void constraint_tags_put_value(struct place *place, const json_t *schema, unsigned depth);
 
 static void put_each(struct place *place, const json_t *list, unsigned depth)
 {
     constraint_open_any(place->constraint);
     for (size_t i = 0; i < json_array_size(list); i++)
-        put_value(place, json_array_get(list, i), depth + 1);
+        constraint_tags_put_value(place, json_array_get(list, i), depth + 1);
     constraint_close(place->constraint);
 }
 
-static void put_types(struct place *place, const json_t *schema, const json_t *types)
+static void constraint_tags_put_types(struct place *place, const json_t *schema, const json_t *types)
 {
     constraint_open_any(place->constraint);
     for (size_t i = 0; i < json_array_size(types); i++) {
-        struct bytes type = text_of(json_array_get(types, i));
+        struct bytes type = constraint_tags_text_of(json_array_get(types, i));
 
         if (bytes_is(type, "string"))
             put_string(place, schema);
         else
-            put_json(place, schema, json_string_value(json_array_get(types, i)));
+            constraint_tags_put_json(place, schema, json_string_value(json_array_get(types, i)));
     }
     constraint_close(place->constraint);
 }
@@ -177,35 +177,35 @@ static bool is_choice(const json_t *schema, const char *name)
     return true;
 }
 
-static void put_value(struct place *place, const json_t *schema, unsigned depth)
+static void constraint_tags_put_value(struct place *place, const json_t *schema, unsigned depth)
 {
     const json_t *type, *words, *ref = json_object_get(schema, "$ref");
 
     if (place->constraint->out->len_bytes > CONSTRAINT_MAX_BYTES)
         return; /* too long: it is refused later anyway */
     for (unsigned i = 0; i < MAX_DEPTH && json_is_string(ref); i++) {
-        schema = calls_follow_ref(place->root, text_of(ref));
+        schema = calls_follow_ref(place->root, constraint_tags_text_of(ref));
         ref = json_object_get(schema, "$ref");
     }
     type = json_object_get(schema, "type");
     words = json_object_get(schema, "enum");
     if (json_is_string(json_object_get(schema, "const"))) {
-        put_word(place, json_object_get(schema, "const"));
+        constraint_tags_put_word(place, json_object_get(schema, "const"));
     } else if (json_array_size(words) > 0 && (calls_types_of(place->root, schema) & CALLS_AS_STRING)) {
         constraint_open_any(place->constraint);
         for (size_t i = 0; i < json_array_size(words); i++)
-            put_word(place, json_array_get(words, i));
+            constraint_tags_put_word(place, json_array_get(words, i));
         constraint_close(place->constraint);
     } else if (bytes_is(api_json_str(type), "string")) {
         put_string(place, schema);
     } else if (json_is_array(type)) {
-        put_types(place, schema, type);
+        constraint_tags_put_types(place, schema, type);
     } else if (depth < MAX_DEPTH && is_choice(schema, "anyOf")) {
         put_each(place, json_object_get(schema, "anyOf"), depth);
     } else if (depth < MAX_DEPTH && is_choice(schema, "oneOf")) {
         put_each(place, json_object_get(schema, "oneOf"), depth);
     } else {
-        put_json(place, schema, NULL);
+        constraint_tags_put_json(place, schema, NULL);
     }
 }
 
@@ -229,7 +229,7 @@ static void put_keyword(struct place *place, const char *key, const json_t *sche
 
     constraint_open_seq(constraint);
     constraint_bytes(constraint, bytes_str(place->has_needed ? ", " : ""), bytes_str(key), bytes_str("="));
-    put_json(place, schema, NULL);
+    constraint_tags_put_json(place, schema, NULL);
     if (!place->has_needed && !is_needed)
         constraint_text(constraint, ", ");
     constraint_close(constraint);
@@ -256,7 +256,7 @@ static void put_property(struct place *place, const char *key, const json_t *sch
     constraint_open_seq(constraint);
     constraint_bytes(constraint, bytes_str(place->tags->key_open), bytes_str(key),
                      bytes_str(place->tags->key_written));
-    put_value(place, schema, 0);
+    constraint_tags_put_value(place, schema, 0);
     constraint_text(constraint, place->tags->value_written);
     constraint_text(constraint, "\n");
     constraint_close(constraint);

@@ -46,7 +46,7 @@ struct build { /* and the positions to be found */
     struct chat_place mark, mark_1h, base;
 };
 
-static struct chat_message *add_turn(struct turns *turns, enum chat_role role)
+static struct chat_message *prompt_add_turn(struct turns *turns, enum chat_role role)
 {
     if (turns->n == turns->cap) {
         turns->is_bad = true;
@@ -105,12 +105,12 @@ static void add_user(struct turns *turns, const struct gen_message *message, enu
         if (i < n_blocks && message->blocks[i].kind == GEN_TEXT)
             continue;
         if (i > from || n_blocks == 0) {
-            turn = add_turn(turns, role);
+            turn = prompt_add_turn(turns, role);
             if (turn != NULL)
                 turn->text = join_texts(turns, GEN_TEXT, message->blocks + from, i - from);
         }
         if (i < n_blocks) {
-            turn = add_turn(turns, CHAT_TOOL);
+            turn = prompt_add_turn(turns, CHAT_TOOL);
             if (turn != NULL) {
                 turn->text = message->blocks[i].text;
                 turn->call_id = message->blocks[i].id;
@@ -134,7 +134,7 @@ static void add_assistant(struct turns *turns, const struct gen_message *message
                           const struct cached_answer *answer)
 {
     size_t n_blocks = message->n_blocks;
-    struct chat_message *turn = add_turn(turns, CHAT_ASSISTANT);
+    struct chat_message *turn = prompt_add_turn(turns, CHAT_ASSISTANT);
     struct chat_call *calls = arena_take(turns->arena, (n_blocks + 1) * sizeof(*calls));
 
     if (turn == NULL || calls == NULL) {
@@ -256,7 +256,7 @@ static void add_answer(struct build *build, size_t i)
     build->drawn[build->n_drawn++] = drawn_of(answer, build->turns.n - 1);
 }
 
-static void add_message(struct build *build, size_t i)
+static void prompt_add_message(struct build *build, size_t i)
 {
     const struct gen_message *message = &build->request->messages[i];
 
@@ -295,11 +295,11 @@ static int build_turns(struct build *build, struct chat_prompt *out)
     if (turns->list == NULL || tools == NULL)
         return E_NOMEM;
     if (request->system.len_bytes > 0)
-        add_turn(turns, CHAT_SYSTEM)->text = request->system;
+        prompt_add_turn(turns, CHAT_SYSTEM)->text = request->system;
     build->mark = place_in_system(&request->mark, turns);
     build->mark_1h = place_in_system(request->mark_1h.is_set ? &request->mark_1h : &request->mark, turns);
     for (size_t i = 0; i < request->n_messages; i++)
-        add_message(build, i);
+        prompt_add_message(build, i);
     build->base.n_messages = turns->n;
     for (size_t i = 0; i < request->n_tools; i++)
         tools[i] = (struct chat_tool){request->tools[i].name, request->tools[i].description,
@@ -310,7 +310,7 @@ static int build_turns(struct build *build, struct chat_prompt *out)
                                 .effort = effort_of(request),
                                 .adds_generation = true};
     if (request->prefill.len_bytes > 0) {
-        struct chat_message *last = add_turn(turns, CHAT_ASSISTANT);
+        struct chat_message *last = prompt_add_turn(turns, CHAT_ASSISTANT);
 
         if (last != NULL)
             last->text = request->prefill;
@@ -324,7 +324,7 @@ static int build_turns(struct build *build, struct chat_prompt *out)
 /* ---- rendering ---- */
 
 /* Makes room for the answers that were found, if any. */
-static int prepare(struct build *build)
+static int prompt_prepare(struct build *build)
 {
     struct arena *arena = &build->request->arena;
     size_t n = 0;
@@ -382,9 +382,10 @@ static int render_once(const struct gen_model *model, struct build *build, struc
     return 0;
 }
 
-static int render(const struct gen_model *model, struct build *build, struct fault *fault, struct prompt *out)
+static int prompt_render(const struct gen_model *model, struct build *build, struct fault *fault,
+                         struct prompt *out)
 {
-    int rc = prepare(build);
+    int rc = prompt_prepare(build);
 
     /* Without its hint an answer is not inserted; then later answers may not be inserted either. */
     for (size_t i = 0; rc == 0; i++) {
@@ -428,7 +429,7 @@ static bool opens_thinking(const struct gen_model *model, const struct gen_reque
     return mark != NULL && request->prefill.len_bytes == 0 && ends_in(model, ids, mark);
 }
 
-static int fail(struct api_error *error, int rc, const struct fault *fault)
+static int prompt_fail(struct api_error *error, int rc, const struct fault *fault)
 {
     if (rc == E_NOMEM)
         api_fail(error, 503, "out of memory");
@@ -463,10 +464,10 @@ int prompt_make(const struct gen_model *model, struct gen_request *request, cons
     struct fault fault = {0};
     int rc;
 
-    rc = render(model, &build, &fault, &prompt);
+    rc = prompt_render(model, &build, &fault, &prompt);
     if (rc < 0) {
         prompt_fini(&prompt);
-        return fail(error, rc, &fault);
+        return prompt_fail(error, rc, &fault);
     }
     prompt.opens_thinking = opens_thinking(model, request, &prompt.ids);
     rc = constraint_make(model, request, prompt.opens_thinking, &prompt.constraint, error);
@@ -498,7 +499,7 @@ int prompt_show(const struct gen_model *model, struct gen_request *request, unsi
     token_ids_fini(&ids);
     if (rc == 0 && out->is_bad)
         rc = E_NOMEM;
-    return rc < 0 ? fail(error, rc, &fault) : 0;
+    return rc < 0 ? prompt_fail(error, rc, &fault) : 0;
 }
 
 void prompt_fini(struct prompt *prompt)
@@ -510,7 +511,7 @@ void prompt_fini(struct prompt *prompt)
 
 /* Returns the tokens between the reused ones and the mark, if the prefix is long enough to be cached at
  * all. */
-static uint32_t created(uint32_t mark_tokens, uint32_t cached_tokens, uint32_t block_tokens)
+static uint32_t prompt_created(uint32_t mark_tokens, uint32_t cached_tokens, uint32_t block_tokens)
 {
     if (mark_tokens < block_tokens || mark_tokens <= cached_tokens)
         return 0;
@@ -522,8 +523,8 @@ void prompt_account(const struct prompt *prompt, uint32_t cached_tokens, uint32_
 {
     uint32_t n = (uint32_t)prompt->ids.n;
     uint32_t read = cached_tokens < n ? cached_tokens : n;
-    uint32_t all = created(prompt->mark_tokens, read, block_tokens);
-    uint32_t in_1h = created(prompt->mark_1h_tokens, read, block_tokens);
+    uint32_t all = prompt_created(prompt->mark_tokens, read, block_tokens);
+    uint32_t in_1h = prompt_created(prompt->mark_1h_tokens, read, block_tokens);
 
     usage->cache_read_tokens = read;
     usage->created_1h_tokens = in_1h < all ? in_1h : all;

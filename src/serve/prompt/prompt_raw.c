@@ -13,7 +13,8 @@ static int no_memory(struct api_error *error)
     return E_NOMEM;
 }
 
-static int check_tokens(const struct gen_model *model, const struct gen_prompt *from, struct api_error *error)
+static int prompt_raw_check_tokens(const struct gen_model *model, const struct gen_prompt *from,
+                                   struct api_error *error)
 {
     uint32_t vocab_size = tokenizer_vocab_size(model->tokenizer);
 
@@ -24,7 +25,7 @@ static int check_tokens(const struct gen_model *model, const struct gen_prompt *
     return 0;
 }
 
-static int put_text(const struct gen_model *model, const struct gen_prompt *from, struct buf *out)
+static int prompt_raw_put_text(const struct gen_model *model, const struct gen_prompt *from, struct buf *out)
 {
     struct detok detok;
     int rc = 0;
@@ -44,7 +45,7 @@ int prompt_make_raw(const struct gen_model *model, const struct gen_request *req
     const struct gen_prompt *from = &request->prompts[index];
     unsigned flags = request->adds_special ? TOKEN_ADD_BOS : 0;
     struct prompt prompt = {0};
-    int rc = check_tokens(model, from, error);
+    int rc = prompt_raw_check_tokens(model, from, error);
 
     if (rc < 0)
         return rc;
@@ -53,7 +54,7 @@ int prompt_make_raw(const struct gen_model *model, const struct gen_request *req
     else
         rc = tokenizer_encode(model->tokenizer, from->text, flags, MAX_PROMPT_TOKENS, &prompt.ids);
     if (rc == 0 && request->echoes)
-        rc = put_text(model, from, &prompt.text);
+        rc = prompt_raw_put_text(model, from, &prompt.text);
     if (rc < 0) {
         prompt_fini(&prompt);
         return rc == E_NOMEM ? no_memory(error) : api_fail(error, 400, "prompt: too many tokens");
@@ -73,11 +74,11 @@ int prompt_put_detokenized(const struct gen_model *model, const struct gen_reque
                            struct api_error *error)
 {
     struct buf text = {0};
-    int rc = check_tokens(model, &request->prompts[0], error);
+    int rc = prompt_raw_check_tokens(model, &request->prompts[0], error);
 
     if (rc < 0)
         return rc;
-    rc = put_text(model, &request->prompts[0], &text);
+    rc = prompt_raw_put_text(model, &request->prompts[0], &text);
     if (rc == 0)
         rc = api_put_detokenized(out, buf_view(&text));
     buf_fini(&text);

@@ -37,7 +37,7 @@ struct public_prefix {
 
 /* ---- the file ---- */
 
-static int read_file(const char *path, struct fault *fault, struct buf *out)
+static int public_prefix_read_file(const char *path, struct fault *fault, struct buf *out)
 {
     const char *why;
     FILE *file = file_open(path, &why);
@@ -70,7 +70,7 @@ static int parse_with(const json_t *beginning, const char *question, struct gen_
     return rc;
 }
 
-static int check(const json_t *beginnings, const char *path, struct fault *fault)
+static int public_prefix_check(const json_t *beginnings, const char *path, struct fault *fault)
 {
     if (json_array_size(beginnings) > MAX_BEGINNINGS)
         return fault_set(fault, E_LIMIT, "%s: more than %d beginnings", path, MAX_BEGINNINGS);
@@ -92,12 +92,12 @@ static int check(const json_t *beginnings, const char *path, struct fault *fault
     return 0;
 }
 
-static int load(const char *path, struct fault *fault, struct public_prefix *prefix)
+static int prompt_public_prefix_load(const char *path, struct fault *fault, struct public_prefix *prefix)
 {
     struct fault inner = {0};
     struct buf text = {0};
     json_t *root = NULL;
-    int rc = read_file(path, fault, &text);
+    int rc = public_prefix_read_file(path, fault, &text);
 
     if (rc == 0 && (rc = api_json_load(buf_view(&text), &inner, &root)) < 0)
         rc = fault_set(fault, rc, "%s: %s", path, inner.text);
@@ -108,7 +108,7 @@ static int load(const char *path, struct fault *fault, struct public_prefix *pre
     json_decref(root);
     if (prefix->beginnings == NULL)
         return fault_set(fault, E_NOMEM, "out of memory");
-    return check(prefix->beginnings, path, fault);
+    return public_prefix_check(prefix->beginnings, path, fault);
 }
 
 int public_prefix_load(const char *path, struct fault *fault, struct public_prefix **out)
@@ -118,7 +118,7 @@ int public_prefix_load(const char *path, struct fault *fault, struct public_pref
 
     if (prefix == NULL)
         return fault_set(fault, E_NOMEM, "out of memory");
-    rc = load(path, fault, prefix);
+    rc = prompt_public_prefix_load(path, fault, prefix);
     if (rc < 0)
         public_prefix_free(prefix);
     else
@@ -145,7 +145,7 @@ void public_prefix_free(struct public_prefix *prefix)
 
 /* ---- for a model ---- */
 
-static size_t common(const struct token_ids *a, const struct token_ids *b)
+static size_t public_prefix_common(const struct token_ids *a, const struct token_ids *b)
 {
     size_t n = 0;
 
@@ -170,14 +170,14 @@ static int render_with(const json_t *beginning, const char *question, enum gen_t
 }
 
 /* If the template cannot render this beginning, no prompt that starts with it is public. */
-static void render(const json_t *beginning, enum gen_thinking thinking, const struct gen_model *model,
-                   struct rendered *rendered)
+static void public_prefix_render(const json_t *beginning, enum gen_thinking thinking,
+                                 const struct gen_model *model, struct rendered *rendered)
 {
     struct prompt a = {0}, b = {0};
 
     if (render_with(beginning, "a", thinking, model, &a) == 0 &&
         render_with(beginning, "b", thinking, model, &b) == 0 &&
-        token_ids_append(&rendered->ids[rendered->n], a.ids.ids, common(&a.ids, &b.ids)) == 0)
+        token_ids_append(&rendered->ids[rendered->n], a.ids.ids, public_prefix_common(&a.ids, &b.ids)) == 0)
         rendered->n++;
     prompt_fini(&a);
     prompt_fini(&b);
@@ -200,7 +200,7 @@ static const struct rendered *rendered_for(struct public_prefix *prefix, const s
     str_copy(rendered->fingerprint, sizeof(rendered->fingerprint), model->fingerprint);
     for (size_t i = 0; i < json_array_size(prefix->beginnings); i++)
         for (size_t k = 0; k < N_SETTINGS; k++)
-            render(json_array_get(prefix->beginnings, i), settings[k], model, rendered);
+            public_prefix_render(json_array_get(prefix->beginnings, i), settings[k], model, rendered);
     prefix->models[prefix->n_models++] = rendered;
     return rendered;
 }
@@ -212,7 +212,7 @@ uint32_t public_prefix_tokens(struct public_prefix *prefix, const struct gen_mod
     size_t most = 0;
 
     for (size_t i = 0; rendered != NULL && i < rendered->n; i++) {
-        size_t n = common(&rendered->ids[i], prompt);
+        size_t n = public_prefix_common(&rendered->ids[i], prompt);
 
         most = n > most ? n : most;
     }

@@ -16,7 +16,7 @@
 #include "net/link/tls.h"
 #include "serve/setup/setup.h"
 
-static void check_keys(struct config_check *check, const char *path)
+static void setup_files_check_keys(struct config_check *check, const char *path)
 {
     struct auth_keys *keys = NULL;
     struct fault fault = {0};
@@ -73,7 +73,7 @@ void setup_check_files(struct config_check *check, const struct setup_common *co
     struct public_prefix *prefix = NULL;
     struct fault fault = {0};
 
-    check_keys(check, common->api_keys);
+    setup_files_check_keys(check, common->api_keys);
     check_tls(check, common);
     check_cluster_key(check, common->cluster_key);
     if (common->public_prefix[0] != '\0' && public_prefix_load(common->public_prefix, &fault, &prefix) < 0)

@@ -8,7 +8,8 @@
 #include "net/link/listen_check.h"
 #include "serve/setup/setup.h"
 
-static void note(struct config_check *check, struct setup_listens *listens, const struct setup_listen *one)
+static void listens_note(struct config_check *check, struct setup_listens *listens,
+                         const struct setup_listen *one)
 {
     for (unsigned i = 0; i < listens->n; i++) {
         const struct setup_listen *other = &listens->all[i];
@@ -35,11 +36,11 @@ void setup_check_listen(struct config_check *check, struct setup_listens *listen
     else if (listen_check(text, &fault, &one.addr) < 0)
         config_refuse(check, key, "%s", fault.text);
     else
-        note(check, listens, &one);
+        listens_note(check, listens, &one);
 }
 
 /* Resolves a name.  Only the front's listener accepts names; the other listeners do not. */
-static int look_up(const struct addr *addr, const char *text, struct fault *fault)
+static int listens_look_up(const struct addr *addr, const char *text, struct fault *fault)
 {
     const struct addrinfo hints = {.ai_flags = AI_PASSIVE, .ai_socktype = SOCK_STREAM};
     struct addrinfo *found = NULL;
@@ -60,7 +61,7 @@ static void check_front(struct config_check *check, const struct setup_common *c
     int rc = addr_parse(text, &fault, &one.addr);
 
     if (rc == 0 && !one.addr.is_numeric && common->api_keys[0] != '\0' && !check->is_reload)
-        rc = look_up(&one.addr, text, &fault);
+        rc = listens_look_up(&one.addr, text, &fault);
     else if (rc < 0 || one.addr.is_numeric)
         rc = listen_check(text, &fault, &one.addr);
     if (rc < 0) {
@@ -71,7 +72,7 @@ static void check_front(struct config_check *check, const struct setup_common *c
         config_refuse_item(
             check, "http.listen", item,
             "%.200s is not loopback: give http.api_keys a key file first, or listen on 127.0.0.1", text);
-    note(check, listens, &one);
+    listens_note(check, listens, &one);
 }
 
 void setup_check_listens(struct config_check *check, const struct setup_common *common,

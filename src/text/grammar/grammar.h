@@ -75,9 +75,9 @@ void grammar_run_free(struct grammar_run *run);
 const uint64_t *grammar_mask(struct grammar_run *run, uint32_t tokens_left);
 /* Advances the run by the drawn token.  0; E_INVAL when it is not allowed (the run stays).  E_NOMEM. */
 int grammar_accept(struct grammar_run *run, token_id id);
-/* Takes back the last n tokens accepted since the run was new or since grammar_settle(). */
+/* Takes back the last n tokens accepted since the run was new or since grammar_commit(). */
 void grammar_rewind(struct grammar_run *run, uint32_t n);
-void grammar_settle(struct grammar_run *run);
+void grammar_commit(struct grammar_run *run);
 bool grammar_is_complete(const struct grammar_run *run); /* the answer may end here */
 /* The tokens that must come next whatever the logits say, at most max: draft tokens that are always right.
  * Returns their number (0: none). */

@@ -77,13 +77,13 @@ struct build {
     uint64_t work, max_work;
 };
 
-static bool has(const uint64_t *set, uint32_t node)
+static bool grammar_auto_has(const uint64_t *set, uint32_t node)
 {
     return set[node / 64] >> (node % 64) & 1;
 }
 
 /* Adds node and all nodes that it leads to without a character. */
-static void reach(struct build *b, uint64_t *set, uint32_t node, bool is_begin, bool is_end)
+static void grammar_auto_reach(struct build *b, uint64_t *set, uint32_t node, bool is_begin, bool is_end)
 {
     uint32_t n = 0;
 
@@ -93,7 +93,7 @@ static void reach(struct build *b, uint64_t *set, uint32_t node, bool is_begin, 
         const struct nfa_node *at = &b->nfa->nodes[now];
 
         b->work++;
-        if (has(set, now))
+        if (grammar_auto_has(set, now))
             continue;
         set[now / 64] |= UINT64_C(1) << (now % 64);
         if (at->kind == NFA_GO || at->kind == NFA_SPLIT || (at->kind == NFA_BEGIN && is_begin) ||
@@ -111,7 +111,7 @@ static bool is_final(struct build *b, const uint64_t *set, bool is_begin)
     memset(b->end_set, 0, b->words * sizeof(*b->end_set));
     for (uint32_t i = 0; i < b->words; i++)
         for (uint64_t word = set[i] & b->ends[i]; word != 0; word &= word - 1)
-            reach(b, b->end_set, i * 64 + (uint32_t)__builtin_ctzll(word), is_begin, true);
+            grammar_auto_reach(b, b->end_set, i * 64 + (uint32_t)__builtin_ctzll(word), is_begin, true);
     for (uint32_t i = 0; i < b->words; i++)
         is_match |= ((set[i] | b->end_set[i]) & b->matches[i]) != 0;
     b->work += b->words;
@@ -158,9 +158,9 @@ static int state_of_set(struct build *b, bool is_begin, uint32_t *out)
 
     if (rc != 0)
         return rc;
-    if (b->nfa->anything != UINT32_MAX && has(b->set, b->nfa->anything)) {
+    if (b->nfa->anything != UINT32_MAX && grammar_auto_has(b->set, b->nfa->anything)) {
         memset(b->set, 0, words * sizeof(*b->set));
-        reach(b, b->set, b->nfa->anything, false, false);
+        grammar_auto_reach(b, b->set, b->nfa->anything, false, false);
     }
     b->work += STEPS_OF_SET + words;
     uint32_t at = hash_set(b->set, words) & b->slot_mask;
@@ -236,7 +236,7 @@ static bool set_holds(const struct nfa *nfa, const struct nfa_node *node, uint32
     return false;
 }
 
-static int add_edge(struct build *b, uint32_t from, struct dfa_edge edge)
+static int grammar_auto_add_edge(struct build *b, uint32_t from, struct dfa_edge edge)
 {
     struct dfa *dfa = b->dfa;
     struct dfa_state *state = &dfa->states[from];
@@ -271,7 +271,7 @@ static uint32_t list_readers(struct build *b, const uint64_t *set)
 }
 
 /* Chooses the readers that accept code, as bits in b->chosen; returns their number. */
-static uint32_t choose(struct build *b, uint32_t n_readers, uint32_t code)
+static uint32_t grammar_auto_choose(struct build *b, uint32_t n_readers, uint32_t code)
 {
     uint32_t n = 0;
 
@@ -294,19 +294,19 @@ static uint32_t choose(struct build *b, uint32_t n_readers, uint32_t code)
 }
 
 /* The state that the chosen readers lead to together. */
-static int follow(struct build *b, uint32_t n_readers, uint32_t *out)
+static int grammar_auto_follow(struct build *b, uint32_t n_readers, uint32_t *out)
 {
     memset(b->set, 0, b->words * sizeof(*b->set));
     b->work += b->words / 8;
     for (uint32_t i = 0; i < (n_readers + 63) / 64; i++)
         for (uint64_t word = b->chosen[i]; word != 0; word &= word - 1) {
             uint32_t reader = b->readers[i * 64 + (uint32_t)__builtin_ctzll(word)];
-            reach(b, b->set, b->nfa->nodes[reader].next, false, false);
+            grammar_auto_reach(b, b->set, b->nfa->nodes[reader].next, false, false);
         }
     return state_of_set(b, false, out);
 }
 
-static int expand(struct build *b, uint32_t from)
+static int grammar_auto_expand(struct build *b, uint32_t from)
 {
     uint32_t n_readers = list_readers(b, b->sets + (size_t)from * b->words), to = 0, n_before = 0;
     size_t chosen_bytes = (n_readers + 63) / 64 * sizeof(*b->chosen);
@@ -314,18 +314,18 @@ static int expand(struct build *b, uint32_t from)
 
     b->dfa->states[from].edges = b->dfa->n_edges;
     for (uint32_t cut = 0; rc == 0 && cut + 1 < b->n_cuts; cut++) {
-        uint32_t n_chosen = choose(b, n_readers, b->cuts[cut]);
+        uint32_t n_chosen = grammar_auto_choose(b, n_readers, b->cuts[cut]);
 
         if (b->work > b->max_work)
             return E_LIMIT;
         if (n_chosen == 0)
             continue;
         if (n_chosen != n_before || memcmp(b->chosen, b->before, chosen_bytes) != 0)
-            rc = follow(b, n_readers, &to);
+            rc = grammar_auto_follow(b, n_readers, &to);
         memcpy(b->before, b->chosen, chosen_bytes);
         n_before = n_chosen;
         if (rc == 0)
-            rc = add_edge(b, from, (struct dfa_edge){b->cuts[cut], b->cuts[cut + 1] - 1, to});
+            rc = grammar_auto_add_edge(b, from, (struct dfa_edge){b->cuts[cut], b->cuts[cut + 1] - 1, to});
     }
     return rc;
 }
@@ -366,11 +366,11 @@ int dfa_build(const struct nfa *nfa, uint64_t *budget, struct dfa *dfa)
     if (b.slots != NULL && b.set != NULL && b.end_set != NULL && b.ends != NULL && b.todo != NULL &&
         b.readers != NULL && b.looks != NULL && b.chosen != NULL && b.before != NULL) {
         mark_kinds(&b);
-        reach(&b, b.set, nfa->start, true, false);
+        grammar_auto_reach(&b, b.set, nfa->start, true, false);
         rc = state_of_set(&b, true, &start);
     }
     for (uint32_t i = 0; rc == 0 && i < dfa->n_states; i++)
-        rc = b.work > b.max_work ? E_LIMIT : expand(&b, i);
+        rc = b.work > b.max_work ? E_LIMIT : grammar_auto_expand(&b, i);
     b.work /= WORK_PER_STEP;
     *budget -= b.work < *budget ? b.work : *budget;
     free(b.looks);

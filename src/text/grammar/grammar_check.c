@@ -15,7 +15,7 @@
 #include "text/grammar/grammar_priv.h"
 
 /* Puts the schema's path at the beginning of the fault's text, in place of the compiler's "$". */
-static int check_name(const char *path, int rc, struct fault *fault)
+static int grammar_check_name(const char *path, int rc, struct fault *fault)
 {
     struct fault found = *fault;
     size_t n = path == NULL ? 0 : strlen(path);
@@ -36,7 +36,7 @@ static int check_schema(struct compile_ctx *ctx, const struct grammar_schema *sc
     if (rc == 0)
         rc = compile_schema(ctx, json, schema->is_closed, rule_out);
     json_decref(json);
-    return check_name(schema->path, rc, ctx->fault);
+    return grammar_check_name(schema->path, rc, ctx->fault);
 }
 
 struct checked { /* a schema in the graph */
@@ -54,11 +54,11 @@ static int check_end(struct graph *graph, const struct grammar_schema *schemas, 
     if (rc != 0) {
         while (i + 1 < n && pc >= checked[i].end)
             i++;
-        return check_name(schemas[i].path, rc, fault);
+        return grammar_check_name(schemas[i].path, rc, fault);
     }
     for (; i < n && rc == 0; i++)
         if (graph->dist[graph->rules[checked[i].rule]] >= GRAPH_FAR)
-            rc = check_name(schemas[i].path, fault_set(fault, E_FORMAT, GRAPH_NO_END), fault);
+            rc = grammar_check_name(schemas[i].path, fault_set(fault, E_FORMAT, GRAPH_NO_END), fault);
     return rc;
 }
 

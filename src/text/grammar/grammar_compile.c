@@ -21,7 +21,7 @@
 #define MAX_MARKS  64u
 
 /* Bounds depth and number of values by the brackets and commas outside strings, a cheap upper bound. */
-static int measure(struct graph *graph, struct bytes text, struct fault *fault)
+static int grammar_compile_measure(struct graph *graph, struct bytes text, struct fault *fault)
 {
     size_t depth = 0, n_values = 1;
     bool is_string = false;
@@ -57,7 +57,7 @@ int compile_load(struct graph *graph, struct bytes text, struct fault *fault, js
 
     if (text.len_bytes > GRAPH_MAX_TEXT_BYTES)
         return fault_set(fault, E_LIMIT, "$: more than %u bytes", GRAPH_MAX_TEXT_BYTES);
-    int rc = measure(graph, text, fault);
+    int rc = grammar_compile_measure(graph, text, fault);
     if (rc != 0)
         return rc;
     rc = api_json_load(text, &why, out);
@@ -105,14 +105,15 @@ int compile_schema(struct compile_ctx *ctx, json_t *schema, bool is_closed, uint
     return rc == 0 ? known_keep(ctx, &key, *rule_out) : rc;
 }
 
-static int compile(struct compile_ctx *ctx, json_t *constraint, uint32_t next, uint32_t *pc_out);
+static int grammar_compile_compile(struct compile_ctx *ctx, json_t *constraint, uint32_t next,
+                                   uint32_t *pc_out);
 
-static int refuse(struct compile_ctx *ctx, const char *what)
+static int grammar_compile_refuse(struct compile_ctx *ctx, const char *what)
 {
     return fault_set(ctx->fault, E_FORMAT, "constraint: %s", what);
 }
 
-static struct bytes text_of(const json_t *json)
+static struct bytes grammar_compile_text_of(const json_t *json)
 {
     return bytes_of(json_string_value(json), json_string_length(json));
 }
@@ -128,16 +129,16 @@ static token_id mark_id(const struct compile_ctx *ctx, struct bytes spelling)
 static int compile_mark(struct compile_ctx *ctx, json_t *text, uint32_t next, uint32_t *pc_out)
 {
     if (!json_is_string(text) || json_string_length(text) == 0)
-        return refuse(ctx, "a mark is a text");
+        return grammar_compile_refuse(ctx, "a mark is a text");
 
-    token_id id = mark_id(ctx, text_of(text));
+    token_id id = mark_id(ctx, grammar_compile_text_of(text));
     *pc_out = id == TOKEN_NONE
-                  ? graph_text(ctx->graph, text_of(text), next)
+                  ? graph_text(ctx->graph, grammar_compile_text_of(text), next)
                   : graph_node(ctx->graph, (struct node){.kind = NODE_TOKEN, .a = id, .next = next});
     return 0;
 }
 
-static int compile_free(struct compile_ctx *ctx, json_t *free_text, uint32_t next, uint32_t *pc_out)
+static int grammar_compile_free(struct compile_ctx *ctx, json_t *free_text, uint32_t next, uint32_t *pc_out)
 {
     json_t *until = json_object_get(free_text, "until"), *most = json_object_get(free_text, "max_tokens");
     struct bytes marks[MAX_MARKS];
@@ -147,17 +148,18 @@ static int compile_free(struct compile_ctx *ctx, json_t *free_text, uint32_t nex
 
     if (!json_is_object(free_text) || (until != NULL && !json_is_array(until)) ||
         json_array_size(until) > MAX_MARKS || (most != NULL && !json_is_integer(most)))
-        return refuse(ctx, "free text has until: [text, ...] and max_tokens: number");
+        return grammar_compile_refuse(ctx, "free text has until: [text, ...] and max_tokens: number");
     for (size_t i = 0; i < json_array_size(until); i++) {
         json_t *mark = json_array_get(until, i);
         if (!json_is_string(mark) || json_string_length(mark) == 0)
-            return refuse(ctx, "a mark is a text");
-        if (mark_id(ctx, text_of(mark)) == TOKEN_NONE) /* free text has no control tokens anyway */
-            marks[n++] = text_of(mark);
+            return grammar_compile_refuse(ctx, "a mark is a text");
+        if (mark_id(ctx, grammar_compile_text_of(mark)) ==
+            TOKEN_NONE) /* free text has no control tokens anyway */
+            marks[n++] = grammar_compile_text_of(mark);
     }
     if (most != NULL) {
         if (json_integer_value(most) < 0 || json_integer_value(most) >= GRAPH_UNBOUNDED)
-            return refuse(ctx, "max_tokens out of range");
+            return grammar_compile_refuse(ctx, "max_tokens out of range");
         max_tokens = (uint32_t)json_integer_value(most);
     }
     if (!known_find(ctx, "free", free_text, &key, &index)) {
@@ -180,15 +182,15 @@ static int compile_rep(struct compile_ctx *ctx, json_t *constraint, uint32_t nex
 
     if ((min != NULL && (!json_is_integer(min) || json_integer_value(min) < 0)) ||
         (max != NULL && (!json_is_integer(max) || json_integer_value(max) < 0)))
-        return refuse(ctx, "min and max are numbers");
+        return grammar_compile_refuse(ctx, "min and max are numbers");
     if (json_integer_value(min) > GRAPH_MAX_REPEAT || json_integer_value(max) > GRAPH_MAX_REPEAT)
         return fault_set(ctx->fault, E_LIMIT, "constraint: repeated more than %u times", GRAPH_MAX_REPEAT);
     times.min = (uint32_t)json_integer_value(min);
     if (max != NULL)
         times.max = (uint32_t)json_integer_value(max);
     if (times.min > times.max)
-        return refuse(ctx, "min is more than max");
-    int rc = compile(ctx, body, PC_RET, &pc);
+        return grammar_compile_refuse(ctx, "min is more than max");
+    int rc = grammar_compile_compile(ctx, body, PC_RET, &pc);
     if (rc != 0)
         return rc;
     if (!ctx->graph->is_full)
@@ -202,9 +204,9 @@ static int compile_list(struct compile_ctx *ctx, json_t *list, bool is_seq, uint
     uint32_t ways = PC_DEAD, pc;
 
     if (!json_is_array(list) || (!is_seq && json_array_size(list) == 0))
-        return refuse(ctx, "seq and any hold a list of constraints");
+        return grammar_compile_refuse(ctx, "seq and any hold a list of constraints");
     for (size_t i = json_array_size(list); i > 0; i--) {
-        int rc = compile(ctx, json_array_get(list, i - 1), next, &pc);
+        int rc = grammar_compile_compile(ctx, json_array_get(list, i - 1), next, &pc);
         if (rc != 0)
             return rc;
         if (is_seq)
@@ -217,21 +219,22 @@ static int compile_list(struct compile_ctx *ctx, json_t *list, bool is_seq, uint
 }
 
 /* Recursion is safe: constraints nest no deeper than the text, whose depth was checked. */
-static int compile(struct compile_ctx *ctx, json_t *constraint, uint32_t next, uint32_t *pc_out)
+static int grammar_compile_compile(struct compile_ctx *ctx, json_t *constraint, uint32_t next,
+                                   uint32_t *pc_out)
 {
     json_t *part;
     uint32_t rule;
 
     if ((part = json_object_get(constraint, "text")) != NULL) {
         if (!json_is_string(part))
-            return refuse(ctx, "a text is a text");
-        *pc_out = graph_text(ctx->graph, text_of(part), next);
+            return grammar_compile_refuse(ctx, "a text is a text");
+        *pc_out = graph_text(ctx->graph, grammar_compile_text_of(part), next);
         return 0;
     }
     if ((part = json_object_get(constraint, "mark")) != NULL)
         return compile_mark(ctx, part, next, pc_out);
     if ((part = json_object_get(constraint, "free")) != NULL)
-        return compile_free(ctx, part, next, pc_out);
+        return grammar_compile_free(ctx, part, next, pc_out);
     if ((part = json_object_get(constraint, "seq")) != NULL)
         return compile_list(ctx, part, true, next, pc_out);
     if ((part = json_object_get(constraint, "any")) != NULL)
@@ -248,7 +251,7 @@ static int compile(struct compile_ctx *ctx, json_t *constraint, uint32_t next, u
     }
     if (json_object_get(constraint, "tagged") != NULL)
         return compile_tagged(ctx, constraint, next, pc_out);
-    return refuse(ctx, "none of text, mark, json, tagged, free, seq, any, rep");
+    return grammar_compile_refuse(ctx, "none of text, mark, json, tagged, free, seq, any, rep");
 }
 
 int compile_constraint(struct compile_ctx *ctx, struct bytes text)
@@ -259,7 +262,7 @@ int compile_constraint(struct compile_ctx *ctx, struct bytes text)
 
     ctx->known = json_object();
     if (rc == 0)
-        rc = ctx->known == NULL ? E_NOMEM : compile(ctx, constraint, PC_RET, &pc);
+        rc = ctx->known == NULL ? E_NOMEM : grammar_compile_compile(ctx, constraint, PC_RET, &pc);
     json_decref(constraint);
     json_decref(ctx->known);
     ctx->known = NULL;

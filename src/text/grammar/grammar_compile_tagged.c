@@ -21,12 +21,13 @@ struct wanted {
     bool is_inner;
 };
 
-static struct bytes text_of(const json_t *json)
+static struct bytes grammar_compile_tagged_text_of(const json_t *json)
 {
     return bytes_of(json_string_value(json), json_string_length(json));
 }
 
-static int fail(struct compile_ctx *ctx, int code, const char *keyword, const char *reason)
+static int grammar_compile_tagged_fail(struct compile_ctx *ctx, int code, const char *keyword,
+                                       const char *reason)
 {
     return code == E_NOMEM ? code
                            : fault_set(ctx->fault, code, "%s.%s: %s", ctx->path != NULL ? ctx->path : "$",
@@ -42,7 +43,7 @@ static int read_length(struct compile_ctx *ctx, json_t *schema, const char *keyw
     if (!json_is_number(value) || json_number_value(value) < 0 ||
         json_number_value(value) !=
             (double)(uint64_t)(json_number_value(value) < 1e15 ? json_number_value(value) : 0))
-        return fail(ctx, E_FORMAT, keyword, "must be a whole number from 0");
+        return grammar_compile_tagged_fail(ctx, E_FORMAT, keyword, "must be a whole number from 0");
     *out = json_number_value(value) < MAX_LENGTH ? (uint32_t)json_number_value(value) : MAX_LENGTH;
     return 0;
 }
@@ -60,8 +61,8 @@ static int read_wanted(struct compile_ctx *ctx, json_t *constraint, struct wante
                          "constraint: tagged has a schema, and until: a text of letters after one");
     *wanted = (struct wanted){.keyword = "maxLength",
                               .chars = {0, GRAPH_UNBOUNDED},
-                              .until = text_of(until),
-                              .banned = text_of(json_object_get(constraint, "not")),
+                              .until = grammar_compile_tagged_text_of(until),
+                              .banned = grammar_compile_tagged_text_of(json_object_get(constraint, "not")),
                               .is_inner = json_is_true(json_object_get(constraint, "inner"))};
     for (size_t i = 0; i < wanted->until.len_bytes; i++)
         if (wanted->until.data[i] >= 0x80)
@@ -72,20 +73,24 @@ static int read_wanted(struct compile_ctx *ctx, json_t *constraint, struct wante
     if (rc != 0)
         return rc;
     if (wanted->chars.min == MAX_LENGTH)
-        return fail(ctx, E_LIMIT, "minLength", "so much cannot be held to between tags");
+        return grammar_compile_tagged_fail(ctx, E_LIMIT, "minLength",
+                                           "so much cannot be held to between tags");
     if ((pattern != NULL && !json_is_string(pattern)) || (format != NULL && !json_is_string(format)))
-        return fail(ctx, E_FORMAT, pattern != NULL ? "pattern" : "format", "must be a text");
+        return grammar_compile_tagged_fail(ctx, E_FORMAT, pattern != NULL ? "pattern" : "format",
+                                           "must be a text");
     if (pattern != NULL && format != NULL)
-        return fail(ctx, E_UNSUPPORTED, "pattern", "cannot be held to together with a format");
+        return grammar_compile_tagged_fail(ctx, E_UNSUPPORTED, "pattern",
+                                           "cannot be held to together with a format");
     wanted->keyword = pattern != NULL ? "pattern" : format != NULL ? "format" : wanted->keyword;
     if (format != NULL && format_pattern(json_string_value(format)) == NULL)
-        return fail(ctx, E_UNSUPPORTED, "format", "is not known");
-    wanted->pattern =
-        format != NULL ? bytes_str(format_pattern(json_string_value(format))) : text_of(pattern);
+        return grammar_compile_tagged_fail(ctx, E_UNSUPPORTED, "format", "is not known");
+    wanted->pattern = format != NULL ? bytes_str(format_pattern(json_string_value(format)))
+                                     : grammar_compile_tagged_text_of(pattern);
     return 0;
 }
 
-static int automaton(struct bytes pattern, uint64_t *budget, const char **reason, struct dfa *out)
+static int grammar_compile_tagged_automaton(struct bytes pattern, uint64_t *budget, const char **reason,
+                                            struct dfa *out)
 {
     struct nfa nfa;
     int rc = regex_parse(pattern, &nfa, reason);
@@ -122,22 +127,24 @@ static int write_wanted(struct compile_ctx *ctx, const struct wanted *wanted, ui
     uint64_t *budget = &ctx->graph->steps;
     const char *reason = "";
     struct dfa text, banned;
-    int rc = automaton(wanted->pattern, budget, &reason, &text);
+    int rc = grammar_compile_tagged_automaton(wanted->pattern, budget, &reason, &text);
 
     if (rc != 0)
-        return fail(ctx, rc, wanted->keyword, reason);
+        return grammar_compile_tagged_fail(ctx, rc, wanted->keyword, reason);
     if (wanted->banned.len_bytes > 0) {
-        rc = automaton(wanted->banned, budget, &reason, &banned);
+        rc = grammar_compile_tagged_automaton(wanted->banned, budget, &reason, &banned);
         if (rc != 0) {
             dfa_fini(&text);
-            return fail(ctx, rc, "not", reason);
+            return grammar_compile_tagged_fail(ctx, rc, "not", reason);
         }
     }
     rc = write_text(ctx, wanted, &text, wanted->banned.len_bytes > 0 ? &banned : NULL, pc);
     if (wanted->banned.len_bytes > 0)
         dfa_fini(&banned);
     dfa_fini(&text);
-    return rc == 0 ? 0 : fail(ctx, rc, wanted->keyword, "too long or too complex between tags");
+    return rc == 0 ? 0
+                   : grammar_compile_tagged_fail(ctx, rc, wanted->keyword,
+                                                 "too long or too complex between tags");
 }
 
 /* Compiles the text into a rule of its own. */

@@ -107,7 +107,7 @@ struct fraction { /* digits after the point; "" and no limit: any digits */
     bool is_lo_open, is_hi_open;
 };
 
-static bool is_zero(const char *digits)
+static bool grammar_digits_is_zero(const char *digits)
 {
     return strspn(digits, "0") == strlen(digits);
 }
@@ -119,8 +119,8 @@ static uint32_t write_part(struct graph *graph, const struct fraction *f, uint32
 {
     bool has_lo = texts->min != GRAPH_UNBOUNDED, has_hi = texts->max != GRAPH_UNBOUNDED;
     const char *lo = has_lo ? f->lo + texts->min : "", *hi = has_hi ? f->hi + texts->max : "";
-    bool may_end =
-        (!has_lo || (is_zero(lo) && !f->is_lo_open)) && (!has_hi || !is_zero(hi) || !f->is_hi_open);
+    bool may_end = (!has_lo || (grammar_digits_is_zero(lo) && !f->is_lo_open)) &&
+                   (!has_hi || !grammar_digits_is_zero(hi) || !f->is_hi_open);
     uint32_t ways = may_end ? next : PC_DEAD;
 
     if (at == PART_DIGITS)
@@ -150,8 +150,8 @@ static uint32_t write_part(struct graph *graph, const struct fraction *f, uint32
 static uint32_t write_fraction(struct graph *graph, const struct fraction *f, uint32_t next)
 {
     struct bounds whole = {f->lo == NULL ? GRAPH_UNBOUNDED : 0, f->hi == NULL ? GRAPH_UNBOUNDED : 0}, after;
-    bool may_end = (f->lo == NULL || (is_zero(f->lo) && !f->is_lo_open)) &&
-                   (f->hi == NULL || !is_zero(f->hi) || !f->is_hi_open);
+    bool may_end = (f->lo == NULL || (grammar_digits_is_zero(f->lo) && !f->is_lo_open)) &&
+                   (f->hi == NULL || !grammar_digits_is_zero(f->hi) || !f->is_hi_open);
     uint32_t ways = PC_DEAD;
 
     /* the first digit is written here, because a point needs one */
@@ -175,7 +175,7 @@ struct magnitude {                                                   /* not nega
 };
 
 /* Spells the shortest decimal that reads back as value; false: it needs too many digits. */
-static bool spell(double value, char out[DIGITS + PART_DIGITS + 8])
+static bool grammar_digits_spell(double value, char out[DIGITS + PART_DIGITS + 8])
 {
     for (int digits = 0; digits <= (int)PART_DIGITS; digits++) {
         snprintf(out, DIGITS + PART_DIGITS + 8, "%.*f", digits, value);
@@ -235,8 +235,8 @@ static int write_decimal(struct graph *graph, const struct number_bounds *b, uin
     }
     if (graph_spend(graph, STEPS_OF_DECIMAL) != 0)
         return E_LIMIT;
-    if (!spell(lo > 0 ? lo : 0, up.lo) || !spell(hi > 0 ? hi : 0, up.hi) ||
-        !spell(hi < 0 ? -hi : 0, down.lo) || !spell(lo < 0 ? -lo : 0, down.hi))
+    if (!grammar_digits_spell(lo > 0 ? lo : 0, up.lo) || !grammar_digits_spell(hi > 0 ? hi : 0, up.hi) ||
+        !grammar_digits_spell(hi < 0 ? -hi : 0, down.lo) || !grammar_digits_spell(lo < 0 ? -lo : 0, down.hi))
         return E_UNSUPPORTED;
     /* "-0.0" would be accepted below zero, so the negative side excludes 0 */
     down.is_lo_open |= hi >= 0;

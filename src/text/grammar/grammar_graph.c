@@ -39,7 +39,7 @@ bool graph_grow(void *array, uint32_t *cap, uint32_t n, size_t size)
     return true;
 }
 
-static uint32_t fail(struct graph *graph, int code)
+static uint32_t grammar_graph_fail(struct graph *graph, int code)
 {
     if (!graph->is_full)
         graph->code = code;
@@ -81,16 +81,16 @@ int graph_spend(struct graph *graph, uint64_t steps)
         return 0;
     }
     graph->steps = 0;
-    fail(graph, E_LIMIT);
+    grammar_graph_fail(graph, E_LIMIT);
     return E_LIMIT;
 }
 
 uint32_t graph_node(struct graph *graph, struct node node)
 {
     if (graph->n_nodes >= GRAPH_MAX_NODES || graph_spend(graph, STEPS_OF_NODE) != 0)
-        return fail(graph, E_LIMIT);
+        return grammar_graph_fail(graph, E_LIMIT);
     if (graph->is_full || !graph_grow(&graph->nodes, &graph->cap_nodes, graph->n_nodes + 1, sizeof(node)))
-        return fail(graph, E_NOMEM);
+        return grammar_graph_fail(graph, E_NOMEM);
     graph->nodes[graph->n_nodes] = node;
     return graph->n_nodes++;
 }
@@ -107,9 +107,9 @@ uint32_t graph_rule_of(struct graph *graph, uint32_t pc)
 uint32_t graph_rule(struct graph *graph)
 {
     if (graph->n_rules >= GRAPH_MAX_RULES || graph_spend(graph, STEPS_OF_NODE) != 0)
-        return fail(graph, E_LIMIT), RULE_STR;
+        return grammar_graph_fail(graph, E_LIMIT), RULE_STR;
     if (graph->is_full || !graph_grow(&graph->rules, &graph->cap_rules, graph->n_rules + 1, sizeof(uint32_t)))
-        return fail(graph, E_NOMEM), RULE_STR;
+        return grammar_graph_fail(graph, E_NOMEM), RULE_STR;
     graph->rules[graph->n_rules] = PC_DEAD;
     return graph->n_rules++;
 }
@@ -118,7 +118,7 @@ static uint32_t add_bounds(struct graph *graph, struct bounds bounds)
 {
     if (graph->is_full ||
         !graph_grow(&graph->bounds, &graph->cap_bounds, graph->n_bounds + 1, sizeof(bounds)))
-        return fail(graph, E_NOMEM), 0;
+        return grammar_graph_fail(graph, E_NOMEM), 0;
     graph->bounds[graph->n_bounds] = bounds;
     return graph->n_bounds++;
 }
@@ -293,7 +293,7 @@ int graph_status(const struct graph *graph, struct fault *fault)
                                             : "grammar too large");
 }
 
-static uint32_t sum(uint64_t a, uint64_t b)
+static uint32_t grammar_graph_sum(uint64_t a, uint64_t b)
 {
     return a + b >= GRAPH_FAR ? GRAPH_FAR : (uint32_t)(a + b);
 }
@@ -306,30 +306,30 @@ static uint32_t dist_now(const struct graph *graph, uint32_t pc)
 
     switch ((enum node_kind)node->kind) {
     case NODE_STR:
-        return sum(string_dist((uint8_t)pc), 1);
+        return grammar_graph_sum(string_dist((uint8_t)pc), 1);
     case NODE_RET:
         return 0;
     case NODE_DEAD:
         return GRAPH_FAR;
     case NODE_BYTE:
     case NODE_TOKEN:
-        return sum(1, dist[node->next]);
+        return grammar_graph_sum(1, dist[node->next]);
     case NODE_FREE:
         return dist[node->next];
     case NODE_SPLIT:
         return dist[node->next] < dist[node->a] ? dist[node->next] : dist[node->a];
     case NODE_CALL:
         min = node->a == RULE_STR ? graph->bounds[node->b].min : 0;
-        return sum(sum(min, dist[graph->rules[node->a]]), dist[node->next]);
+        return grammar_graph_sum(grammar_graph_sum(min, dist[graph->rules[node->a]]), dist[node->next]);
     case NODE_LOOP:
         min = graph->bounds[node->b].min;
-        return sum(min == 0 ? 0 : min * dist[graph->rules[node->a]], dist[node->next]);
+        return grammar_graph_sum(min == 0 ? 0 : min * dist[graph->rules[node->a]], dist[node->next]);
     }
     return GRAPH_FAR;
 }
 
 /* Nodes in the order of their distances (Knuth's generalisation of Dijkstra's algorithm).  A node's distance
- * is never less than a part of it, so the nearest unsettled node can be settled. */
+ * is never less than a part of it, so the distance of the nearest open node is final. */
 struct nearest {
     uint64_t *heap; /* distance << 32 | pc */
     size_t n, cap;
@@ -337,7 +337,7 @@ struct nearest {
     uint32_t *from;
 };
 
-static bool heap_push(struct nearest *nearest, uint64_t item)
+static bool grammar_graph_heap_push(struct nearest *nearest, uint64_t item)
 {
     if (nearest->n == nearest->cap) {
         size_t cap = nearest->cap == 0 ? 256 : nearest->cap * 2;
@@ -354,7 +354,7 @@ static bool heap_push(struct nearest *nearest, uint64_t item)
     return true;
 }
 
-static uint64_t heap_pop(struct nearest *nearest)
+static uint64_t grammar_graph_heap_pop(struct nearest *nearest)
 {
     uint64_t top = nearest->heap[0], item = nearest->heap[--nearest->n];
     size_t at = 0;
@@ -424,9 +424,9 @@ static int find_distances(struct graph *graph)
     for (uint32_t i = 0; i < graph->n_nodes && is_well; i++)
         graph->dist[i] = GRAPH_FAR;
     for (uint32_t pc = 0; pc <= PC_RET && is_well; pc++)
-        is_well = heap_push(&nearest, (uint64_t)dist_now(graph, pc) << 32 | pc);
+        is_well = grammar_graph_heap_push(&nearest, (uint64_t)dist_now(graph, pc) << 32 | pc);
     while (is_well && nearest.n > 0) {
-        uint64_t top = heap_pop(&nearest);
+        uint64_t top = grammar_graph_heap_pop(&nearest);
         uint32_t pc = (uint32_t)top;
 
         if (graph->dist[pc] < GRAPH_FAR || top >> 32 >= GRAPH_FAR)
@@ -435,7 +435,7 @@ static int find_distances(struct graph *graph)
         for (uint32_t i = nearest.from[pc]; i < nearest.from[pc + 1] && is_well; i++) {
             uint32_t user = nearest.users[i], dist = dist_now(graph, user);
             if (dist < GRAPH_FAR && graph->dist[user] >= GRAPH_FAR)
-                is_well = heap_push(&nearest, (uint64_t)dist << 32 | user);
+                is_well = grammar_graph_heap_push(&nearest, (uint64_t)dist << 32 | user);
         }
     }
     free(nearest.heap);
@@ -448,7 +448,7 @@ static int find_distances(struct graph *graph)
  * it. */
 enum { UNSEEN, OPEN, DONE };
 
-static uint32_t onward(const struct graph *graph, uint32_t pc, uint32_t which)
+static uint32_t grammar_graph_onward(const struct graph *graph, uint32_t pc, uint32_t which)
 {
     const struct node *node = &graph->nodes[pc];
     bool is_empty;
@@ -481,7 +481,7 @@ static int look_from(const struct graph *graph, uint32_t pc, uint8_t *marks, uin
     way[depth] = pc;
     marks[pc] = OPEN;
     for (uint8_t which = 0;;) {
-        uint32_t to = which < 2 ? onward(graph, way[depth], which) : PC_DEAD;
+        uint32_t to = which < 2 ? grammar_graph_onward(graph, way[depth], which) : PC_DEAD;
 
         if (to != PC_DEAD && marks[to] == OPEN)
             return E_UNSUPPORTED;
@@ -499,7 +499,7 @@ static int look_from(const struct graph *graph, uint32_t pc, uint8_t *marks, uin
         if (depth == 0)
             return 0;
         /* back in the caller: take the second way if the first led here */
-        which = onward(graph, way[depth - 1], 0) == way[depth] ? 1 : 2;
+        which = grammar_graph_onward(graph, way[depth - 1], 0) == way[depth] ? 1 : 2;
         depth--;
     }
 }

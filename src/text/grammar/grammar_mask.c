@@ -173,7 +173,7 @@ static void walk_below(struct walk *walk, uint32_t node, uint32_t state)
 
 /* ---- parts ---- */
 
-static void fill_string(struct walk *walk, const struct config *key)
+static void grammar_mask_fill_string(struct walk *walk, const struct config *key)
 {
     const struct grammar_vocab *vocab = walk->grammar->vocab;
     uint32_t room = key->room;
@@ -240,7 +240,7 @@ static bool fill_part(struct grammar *grammar, struct part *part)
     if (is_free)
         fill_free(&walk, &part->key, state);
     else if (from.pc == 0)
-        fill_string(&walk, &part->key);
+        grammar_mask_fill_string(&walk, &part->key);
     if (!is_free)
         walk_below(&walk, 0, state);
     part->mask.far = walk.far;
@@ -248,7 +248,7 @@ static bool fill_part(struct grammar *grammar, struct part *part)
     return keep_bits(grammar, walk.bits, &part->mask) && !grammar->machine.is_bad;
 }
 
-static struct config key_of(const struct grammar *grammar, const struct config *config)
+static struct config grammar_mask_key_of(const struct grammar *grammar, const struct config *config)
 {
     uint32_t most = grammar->vocab->all.max_depth;
     struct config key = *config;
@@ -261,7 +261,7 @@ static struct config key_of(const struct grammar *grammar, const struct config *
     return key;
 }
 
-static uint32_t hash_key(const struct config *key)
+static uint32_t grammar_mask_hash_key(const struct config *key)
 {
     uint64_t hash = ((uint64_t)key->pc << 32 | key->need) * UINT64_C(0x9e3779b97f4a7c15);
 
@@ -279,7 +279,7 @@ static bool grow_parts(struct grammar *grammar)
     for (uint32_t i = 0; i < grammar->cap_parts; i++) {
         if (grammar->parts[i] == NULL)
             continue;
-        uint32_t at = hash_key(&grammar->parts[i]->key) & (cap - 1);
+        uint32_t at = grammar_mask_hash_key(&grammar->parts[i]->key) & (cap - 1);
         while (grown[at] != NULL)
             at = (at + 1) & (cap - 1);
         grown[at] = grammar->parts[i];
@@ -302,13 +302,13 @@ static struct part *go_on_with(struct grammar *grammar, struct part *part)
 }
 
 /* The part of config, cached; NULL: no memory. */
-static struct part *part_of(struct grammar *grammar, const struct config *config)
+static struct part *grammar_mask_part_of(struct grammar *grammar, const struct config *config)
 {
-    struct config key = key_of(grammar, config);
+    struct config key = grammar_mask_key_of(grammar, config);
 
     if (grammar->n_parts * 2 >= grammar->cap_parts && !grow_parts(grammar))
         return NULL;
-    uint32_t at = hash_key(&key) & (grammar->cap_parts - 1);
+    uint32_t at = grammar_mask_hash_key(&key) & (grammar->cap_parts - 1);
     for (; grammar->parts[at] != NULL; at = (at + 1) & (grammar->cap_parts - 1))
         if (memcmp(&grammar->parts[at]->key, &key, sizeof(key)) == 0)
             return go_on_with(grammar, grammar->parts[at]);
@@ -337,7 +337,7 @@ static void add_config(struct walk *walk, const struct config *config)
 {
     struct grammar *grammar = walk->grammar;
     struct machine *machine = &grammar->machine;
-    const struct part *part = part_of(grammar, config);
+    const struct part *part = grammar_mask_part_of(grammar, config);
 
     if (part == NULL) {
         machine->is_bad = true;
@@ -395,14 +395,14 @@ static bool parts_suffice(struct walk *walk, uint32_t state)
         struct config config = machine->configs[machine->states[state].configs + i];
         if (grammar->graph.nodes[config.pc].kind == NODE_TOKEN)
             continue;
-        const struct part *part = part_of(grammar, &config);
+        const struct part *part = grammar_mask_part_of(grammar, &config);
         if (part == NULL || part_far(grammar, part, &config) > walk->left)
             return false;
     }
     return true;
 }
 
-static void walk_state(struct walk *walk, uint32_t state)
+static void grammar_mask_walk_state(struct walk *walk, uint32_t state)
 {
     struct machine *machine = &walk->grammar->machine;
 
@@ -420,7 +420,7 @@ static void walk_state(struct walk *walk, uint32_t state)
 }
 
 /* Adds the first token of the shortest way, even where the search was cut short or few tokens are left. */
-static void rest(struct walk *walk, uint32_t state)
+static void grammar_mask_rest(struct walk *walk, uint32_t state)
 {
     struct machine *machine = &walk->grammar->machine;
     bool is_wanted = machine->is_tired || walk->left < GRAPH_FAR;
@@ -442,7 +442,7 @@ static void forget_mask(struct state *state)
     state->mask = NULL;
 }
 
-static bool is_empty(const struct grammar *grammar, const uint64_t *bits)
+static bool grammar_mask_is_empty(const struct grammar *grammar, const uint64_t *bits)
 {
     for (uint32_t i = 0; i < grammar->vocab->n_words; i++)
         if (bits[i] != 0)
@@ -461,12 +461,12 @@ const struct mask *mask_of(struct grammar *grammar, uint32_t state)
         forget_mask(&machine->states[state]);
     machine->n_visits = 0;
     memset(walk.bits, 0, grammar->vocab->n_words * sizeof(*walk.bits));
-    walk_state(&walk, state);
+    grammar_mask_walk_state(&walk, state);
     bool is_cut = machine->is_tired;
-    rest(&walk, state);
+    grammar_mask_rest(&walk, state);
     if (machine->states[state].is_complete)
         add_stops(grammar, walk.bits);
-    else if (is_empty(grammar, walk.bits)) { /* the vocabulary lacks necessary bytes */
+    else if (grammar_mask_is_empty(grammar, walk.bits)) { /* the vocabulary lacks necessary bytes */
         machine->states[state].is_stuck = true;
         add_stops(grammar, walk.bits);
     }
@@ -490,8 +490,8 @@ void mask_within(struct grammar *grammar, uint32_t state, uint32_t left, uint64_
 
     memset(bits, 0, grammar->vocab->n_words * sizeof(*bits));
     grammar->machine.n_visits = 0;
-    walk_state(&walk, state);
-    rest(&walk, state);
+    grammar_mask_walk_state(&walk, state);
+    grammar_mask_rest(&walk, state);
     if (grammar->machine.states[state].is_complete)
         add_stops(grammar, bits);
 }

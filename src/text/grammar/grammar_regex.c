@@ -37,7 +37,7 @@ struct regex {
 
 static struct part read_choice(struct regex *r);
 
-static void fail(struct regex *r, int rc, const char *reason)
+static void grammar_regex_fail(struct regex *r, int rc, const char *reason)
 {
     if (r->rc == 0) {
         r->rc = rc;
@@ -50,48 +50,48 @@ static bool is_more(const struct regex *r)
     return r->rc == 0 && r->at < r->text.len_bytes;
 }
 
-static bool sees(const struct regex *r, const char *text)
+static bool grammar_regex_sees(const struct regex *r, const char *text)
 {
     size_t n = strlen(text);
 
     return r->text.len_bytes - r->at >= n && memcmp(r->text.data + r->at, text, n) == 0;
 }
 
-static bool skips(struct regex *r, const char *text)
+static bool grammar_regex_skips(struct regex *r, const char *text)
 {
-    if (!sees(r, text))
+    if (!grammar_regex_sees(r, text))
         return false;
     r->at += strlen(text);
     return true;
 }
 
-static uint32_t node(struct regex *r, struct nfa_node made)
+static uint32_t grammar_regex_node(struct regex *r, struct nfa_node made)
 {
     uint32_t index = r->rc == 0 ? nfa_node(r->nfa, made) : NO_NODE;
 
     if (index == NO_NODE)
-        fail(r, E_LIMIT, "too large");
+        grammar_regex_fail(r, E_LIMIT, "too large");
     return index == NO_NODE ? 0 : index;
 }
 
-static struct part empty(struct regex *r)
+static struct part grammar_regex_empty(struct regex *r)
 {
-    uint32_t go = node(r, (struct nfa_node){.kind = NFA_GO});
+    uint32_t go = grammar_regex_node(r, (struct nfa_node){.kind = NFA_GO});
 
     return (struct part){go, go};
 }
 
-static void connect(struct regex *r, uint32_t from, uint32_t to)
+static void grammar_regex_connect(struct regex *r, uint32_t from, uint32_t to)
 {
     if (r->rc == 0)
         r->nfa->nodes[from].next = to;
 }
 
-static struct part guarded(struct regex *r, enum nfa_kind kind)
+static struct part grammar_regex_guarded(struct regex *r, enum nfa_kind kind)
 {
-    struct part end = empty(r);
+    struct part end = grammar_regex_empty(r);
 
-    return (struct part){node(r, (struct nfa_node){.kind = kind, .next = end.from}), end.to};
+    return (struct part){grammar_regex_node(r, (struct nfa_node){.kind = kind, .next = end.from}), end.to};
 }
 
 /* ---- sets of characters ---- */
@@ -101,15 +101,15 @@ struct set { /* disjoint and ascending after tidying */
     uint32_t n;
 };
 
-static void add(struct regex *r, struct set *set, uint32_t lo, uint32_t hi)
+static void grammar_regex_add(struct regex *r, struct set *set, uint32_t lo, uint32_t hi)
 {
     if (set->n == sizeof(set->ranges) / sizeof(set->ranges[0]))
-        fail(r, E_LIMIT, "a class with too many ranges");
+        grammar_regex_fail(r, E_LIMIT, "a class with too many ranges");
     else
         set->ranges[set->n++] = (struct code_range){lo, hi};
 }
 
-static void tidy(struct set *set)
+static void grammar_regex_tidy(struct set *set)
 {
     uint32_t n = 0;
 
@@ -131,33 +131,33 @@ static void tidy(struct set *set)
     set->n = n;
 }
 
-static void invert(struct regex *r, struct set *set)
+static void grammar_regex_invert(struct regex *r, struct set *set)
 {
     struct set other = {.n = 0};
     uint32_t from = 0;
 
-    tidy(set);
+    grammar_regex_tidy(set);
     for (uint32_t i = 0; i < set->n; i++) {
         if (set->ranges[i].lo > from)
-            add(r, &other, from, set->ranges[i].lo - 1);
+            grammar_regex_add(r, &other, from, set->ranges[i].lo - 1);
         from = set->ranges[i].hi + 1;
     }
     if (from <= AUTO_LAST_CODE)
-        add(r, &other, from, AUTO_LAST_CODE);
+        grammar_regex_add(r, &other, from, AUTO_LAST_CODE);
     *set = other;
 }
 
 static struct part of_set(struct regex *r, struct set *set)
 {
-    struct part end = empty(r);
+    struct part end = grammar_regex_empty(r);
     struct nfa_node made = {.kind = NFA_SET, .next = end.from, .set = r->nfa->n_ranges};
 
-    tidy(set);
+    grammar_regex_tidy(set);
     made.n_set = set->n;
     for (uint32_t i = 0; i < set->n && r->rc == 0; i++)
         if (nfa_range(r->nfa, set->ranges[i].lo, set->ranges[i].hi) != 0)
-            fail(r, E_LIMIT, "too large");
-    return (struct part){node(r, made), end.to};
+            grammar_regex_fail(r, E_LIMIT, "too large");
+    return (struct part){grammar_regex_node(r, made), end.to};
 }
 
 /* Adds \d \w \s or an opposite; false: it is none of them. */
@@ -167,33 +167,33 @@ static bool add_shorthand(struct regex *r, struct set *set, uint8_t name)
 
     switch (name | 0x20) {
     case 'd':
-        add(r, &own, '0', '9');
+        grammar_regex_add(r, &own, '0', '9');
         break;
     case 'w':
-        add(r, &own, '0', '9');
-        add(r, &own, 'A', 'Z');
-        add(r, &own, '_', '_');
-        add(r, &own, 'a', 'z');
+        grammar_regex_add(r, &own, '0', '9');
+        grammar_regex_add(r, &own, 'A', 'Z');
+        grammar_regex_add(r, &own, '_', '_');
+        grammar_regex_add(r, &own, 'a', 'z');
         break;
     case 's':
-        add(r, &own, '\t', '\r');
-        add(r, &own, ' ', ' ');
-        add(r, &own, 0xa0, 0xa0);
-        add(r, &own, 0x1680, 0x1680);
-        add(r, &own, 0x2000, 0x200a);
-        add(r, &own, 0x2028, 0x2029);
-        add(r, &own, 0x202f, 0x202f);
-        add(r, &own, 0x205f, 0x205f);
-        add(r, &own, 0x3000, 0x3000);
-        add(r, &own, 0xfeff, 0xfeff);
+        grammar_regex_add(r, &own, '\t', '\r');
+        grammar_regex_add(r, &own, ' ', ' ');
+        grammar_regex_add(r, &own, 0xa0, 0xa0);
+        grammar_regex_add(r, &own, 0x1680, 0x1680);
+        grammar_regex_add(r, &own, 0x2000, 0x200a);
+        grammar_regex_add(r, &own, 0x2028, 0x2029);
+        grammar_regex_add(r, &own, 0x202f, 0x202f);
+        grammar_regex_add(r, &own, 0x205f, 0x205f);
+        grammar_regex_add(r, &own, 0x3000, 0x3000);
+        grammar_regex_add(r, &own, 0xfeff, 0xfeff);
         break;
     default:
         return false;
     }
     if (name < 'a')
-        invert(r, &own);
+        grammar_regex_invert(r, &own);
     for (uint32_t i = 0; i < own.n; i++)
-        add(r, set, own.ranges[i].lo, own.ranges[i].hi);
+        grammar_regex_add(r, set, own.ranges[i].lo, own.ranges[i].hi);
     return true;
 }
 
@@ -212,7 +212,7 @@ static uint32_t read_hex(struct regex *r, uint32_t n)
         else if (low >= 'a' && low <= 'f')
             code = code * 16 + (low - 'a' + 10u);
         else {
-            fail(r, E_FORMAT, "an escape without its hexadecimal digits");
+            grammar_regex_fail(r, E_FORMAT, "an escape without its hexadecimal digits");
             return 0;
         }
     }
@@ -223,25 +223,25 @@ static uint32_t read_unicode(struct regex *r)
 {
     uint32_t n = 0;
 
-    if (!skips(r, "{")) {
+    if (!grammar_regex_skips(r, "{")) {
         uint32_t code = read_hex(r, 4);
         if (code < 0xd800 || code > 0xdfff)
             return code;
-        uint32_t low = code < 0xdc00 && skips(r, "\\u") ? read_hex(r, 4) : 0;
+        uint32_t low = code < 0xdc00 && grammar_regex_skips(r, "\\u") ? read_hex(r, 4) : 0;
         if (low < 0xdc00 || low > 0xdfff)
-            fail(r, E_FORMAT, "half of a surrogate pair");
+            grammar_regex_fail(r, E_FORMAT, "half of a surrogate pair");
         return 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
     }
     while (n < 8 && r->at + n < r->text.len_bytes && r->text.data[r->at + n] != '}')
         n++;
     uint32_t code = n == 0 || n > 6 ? AUTO_LAST_CODE + 1 : read_hex(r, n);
-    if (code > AUTO_LAST_CODE || (code >= 0xd800 && code <= 0xdfff) || !skips(r, "}"))
-        fail(r, E_FORMAT, "\\u{...} is no character");
+    if (code > AUTO_LAST_CODE || (code >= 0xd800 && code <= 0xdfff) || !grammar_regex_skips(r, "}"))
+        grammar_regex_fail(r, E_FORMAT, "\\u{...} is no character");
     return code;
 }
 
 /* Reads the rest of an escape: one character. */
-static uint32_t read_escape(struct regex *r)
+static uint32_t grammar_regex_read_escape(struct regex *r)
 {
     static const char letters[] = "tnrfv", meant[] = "\t\n\r\f\v";
     uint8_t byte = r->text.data[r->at++];
@@ -258,26 +258,26 @@ static uint32_t read_escape(struct regex *r)
         if (r->at < r->text.len_bytes &&
             ((r->text.data[r->at] | 0x20) >= 'a' && (r->text.data[r->at] | 0x20) <= 'z'))
             return r->text.data[r->at++] & 0x1f;
-        fail(r, E_FORMAT, "\\c without its letter");
+        grammar_regex_fail(r, E_FORMAT, "\\c without its letter");
         return 0;
     case '0':
         return 0;
     case 'k':
-        fail(r, E_UNSUPPORTED, "back-references are not supported");
+        grammar_regex_fail(r, E_UNSUPPORTED, "back-references are not supported");
         return 0;
     case 'p':
     case 'P':
-        fail(r, E_UNSUPPORTED, "character properties (\\p) are not supported");
+        grammar_regex_fail(r, E_UNSUPPORTED, "character properties (\\p) are not supported");
         return 0;
     case 'b':
     case 'B':
-        fail(r, E_UNSUPPORTED, "word boundaries (\\b) are not supported");
+        grammar_regex_fail(r, E_UNSUPPORTED, "word boundaries (\\b) are not supported");
         return 0;
     }
     if (byte >= '1' && byte <= '9')
-        fail(r, E_UNSUPPORTED, "back-references are not supported");
+        grammar_regex_fail(r, E_UNSUPPORTED, "back-references are not supported");
     else if ((byte | 0x20) >= 'a' && (byte | 0x20) <= 'z')
-        fail(r, E_FORMAT, "an escape that is not known");
+        grammar_regex_fail(r, E_FORMAT, "an escape that is not known");
     else if (byte >= 0x80)
         r->at--;
     else
@@ -292,10 +292,10 @@ static uint32_t read_character(struct regex *r)
     if (r->text.data[r->at] == '\\') {
         r->at++;
         if (r->at == r->text.len_bytes) {
-            fail(r, E_FORMAT, "ends in a backslash");
+            grammar_regex_fail(r, E_FORMAT, "ends in a backslash");
             return 0;
         }
-        return read_escape(r);
+        return grammar_regex_read_escape(r);
     }
     uint32_t code = utf8_next(r->text, r->at, &n);
     r->at += n;
@@ -324,30 +324,30 @@ static bool read_class_item(struct regex *r, struct set *set, uint32_t *code_out
 static struct part read_class(struct regex *r)
 {
     struct set set = {.n = 0};
-    bool is_inverted = skips(r, "^");
+    bool is_inverted = grammar_regex_skips(r, "^");
 
-    while (is_more(r) && !sees(r, "]")) {
+    while (is_more(r) && !grammar_regex_sees(r, "]")) {
         uint32_t lo, hi;
 
         if (read_class_item(r, &set, &lo) || r->rc != 0)
             continue;
         hi = lo;
-        if (sees(r, "-") && r->at + 1 < r->text.len_bytes && r->text.data[r->at + 1] != ']') {
+        if (grammar_regex_sees(r, "-") && r->at + 1 < r->text.len_bytes && r->text.data[r->at + 1] != ']') {
             r->at++;
             if (read_class_item(r, &set, &hi)) {
-                add(r, &set, '-', '-');
+                grammar_regex_add(r, &set, '-', '-');
                 hi = lo;
             }
         }
         if (lo > hi)
-            fail(r, E_FORMAT, "a range that ends before it begins");
+            grammar_regex_fail(r, E_FORMAT, "a range that ends before it begins");
         else
-            add(r, &set, lo, hi);
+            grammar_regex_add(r, &set, lo, hi);
     }
-    if (!skips(r, "]"))
-        fail(r, E_FORMAT, "a class without its ]");
+    if (!grammar_regex_skips(r, "]"))
+        grammar_regex_fail(r, E_FORMAT, "a class without its ]");
     if (is_inverted)
-        invert(r, &set);
+        grammar_regex_invert(r, &set);
     return of_set(r, &set);
 }
 
@@ -355,25 +355,26 @@ static struct part read_class(struct regex *r)
 
 static struct part read_group(struct regex *r)
 {
-    if (skips(r, "?=") || skips(r, "?!") || skips(r, "?<=") || skips(r, "?<!")) {
-        fail(r, E_UNSUPPORTED, "look-around is not supported");
-    } else if (skips(r, "?<")) {
-        while (is_more(r) && !sees(r, ">"))
+    if (grammar_regex_skips(r, "?=") || grammar_regex_skips(r, "?!") || grammar_regex_skips(r, "?<=") ||
+        grammar_regex_skips(r, "?<!")) {
+        grammar_regex_fail(r, E_UNSUPPORTED, "look-around is not supported");
+    } else if (grammar_regex_skips(r, "?<")) {
+        while (is_more(r) && !grammar_regex_sees(r, ">"))
             r->at++;
-        if (!skips(r, ">"))
-            fail(r, E_FORMAT, "a group's name without its >");
-    } else if (!skips(r, "?:") && sees(r, "?")) {
-        fail(r, E_UNSUPPORTED, "flags and other (?...) groups are not supported");
+        if (!grammar_regex_skips(r, ">"))
+            grammar_regex_fail(r, E_FORMAT, "a group's name without its >");
+    } else if (!grammar_regex_skips(r, "?:") && grammar_regex_sees(r, "?")) {
+        grammar_regex_fail(r, E_UNSUPPORTED, "flags and other (?...) groups are not supported");
     }
     if (r->depth >= MAX_GROUPS)
-        fail(r, E_LIMIT, "groups nested too deeply");
+        grammar_regex_fail(r, E_LIMIT, "groups nested too deeply");
     if (r->rc != 0)
-        return empty(r);
+        return grammar_regex_empty(r);
     r->depth++;
     struct part part = read_choice(r);
     r->depth--;
-    if (!skips(r, ")"))
-        fail(r, E_FORMAT, "a ( without its )");
+    if (!grammar_regex_skips(r, ")"))
+        grammar_regex_fail(r, E_FORMAT, "a ( without its )");
     return part;
 }
 
@@ -381,24 +382,24 @@ static struct part read_atom(struct regex *r)
 {
     struct set set = {.n = 0};
 
-    if (skips(r, "("))
+    if (grammar_regex_skips(r, "("))
         return read_group(r);
-    if (skips(r, "["))
+    if (grammar_regex_skips(r, "["))
         return read_class(r);
-    if (skips(r, "^"))
-        return guarded(r, NFA_BEGIN);
-    if (skips(r, "$"))
-        return guarded(r, NFA_END);
-    if (skips(r, ".")) {
-        add(r, &set, '\n', '\n');
-        add(r, &set, '\r', '\r');
-        add(r, &set, 0x2028, 0x2029);
-        invert(r, &set);
+    if (grammar_regex_skips(r, "^"))
+        return grammar_regex_guarded(r, NFA_BEGIN);
+    if (grammar_regex_skips(r, "$"))
+        return grammar_regex_guarded(r, NFA_END);
+    if (grammar_regex_skips(r, ".")) {
+        grammar_regex_add(r, &set, '\n', '\n');
+        grammar_regex_add(r, &set, '\r', '\r');
+        grammar_regex_add(r, &set, 0x2028, 0x2029);
+        grammar_regex_invert(r, &set);
         return of_set(r, &set);
     }
-    if (sees(r, "*") || sees(r, "+") || sees(r, "?")) {
-        fail(r, E_FORMAT, "nothing to repeat");
-        return empty(r);
+    if (grammar_regex_sees(r, "*") || grammar_regex_sees(r, "+") || grammar_regex_sees(r, "?")) {
+        grammar_regex_fail(r, E_FORMAT, "nothing to repeat");
+        return grammar_regex_empty(r);
     }
     if (r->text.data[r->at] == '\\' && r->at + 1 < r->text.len_bytes &&
         add_shorthand(r, &set, r->text.data[r->at + 1])) {
@@ -406,11 +407,11 @@ static struct part read_atom(struct regex *r)
         return of_set(r, &set);
     }
     uint32_t code = read_character(r);
-    add(r, &set, code, code);
+    grammar_regex_add(r, &set, code, code);
     return of_set(r, &set);
 }
 
-static bool read_number(struct regex *r, uint32_t *out)
+static bool grammar_regex_read_number(struct regex *r, uint32_t *out)
 {
     uint32_t number = 0;
     size_t from = r->at;
@@ -429,52 +430,54 @@ static bool read_quantifier(struct regex *r, struct bounds *times)
 {
     size_t from = r->at;
 
-    if (skips(r, "*")) {
+    if (grammar_regex_skips(r, "*")) {
         *times = (struct bounds){0, GRAPH_UNBOUNDED};
-    } else if (skips(r, "+")) {
+    } else if (grammar_regex_skips(r, "+")) {
         *times = (struct bounds){1, GRAPH_UNBOUNDED};
-    } else if (skips(r, "?")) {
+    } else if (grammar_regex_skips(r, "?")) {
         *times = (struct bounds){0, 1};
-    } else if (skips(r, "{")) {
-        if (!read_number(r, &times->min)) {
+    } else if (grammar_regex_skips(r, "{")) {
+        if (!grammar_regex_read_number(r, &times->min)) {
             r->at = from; /* a literal { */
             return false;
         }
         times->max = times->min;
-        if (skips(r, ",") && !read_number(r, &times->max))
+        if (grammar_regex_skips(r, ",") && !grammar_regex_read_number(r, &times->max))
             times->max = GRAPH_UNBOUNDED;
-        if (!skips(r, "}")) {
+        if (!grammar_regex_skips(r, "}")) {
             r->at = from;
             return false;
         }
         if (times->min > times->max)
-            fail(r, E_FORMAT, "a repetition with its bounds the wrong way round");
+            grammar_regex_fail(r, E_FORMAT, "a repetition with its bounds the wrong way round");
     } else {
         return false;
     }
-    skips(r, "?"); /* lazy: matches the same texts */
+    grammar_regex_skips(r, "?"); /* lazy: matches the same texts */
     return true;
 }
 
 /* part or nothing. */
-static struct part optional(struct regex *r, struct part part)
+static struct part grammar_regex_optional(struct regex *r, struct part part)
 {
-    return (struct part){node(r, (struct nfa_node){.kind = NFA_SPLIT, .next = part.from, .other = part.to}),
-                         part.to};
+    return (struct part){
+        grammar_regex_node(r, (struct nfa_node){.kind = NFA_SPLIT, .next = part.from, .other = part.to}),
+        part.to};
 }
 
-static struct part repeated(struct regex *r, struct part part)
+static struct part grammar_regex_repeated(struct regex *r, struct part part)
 {
-    struct part end = empty(r);
-    uint32_t fork = node(r, (struct nfa_node){.kind = NFA_SPLIT, .next = part.from, .other = end.from});
+    struct part end = grammar_regex_empty(r);
+    uint32_t fork =
+        grammar_regex_node(r, (struct nfa_node){.kind = NFA_SPLIT, .next = part.from, .other = end.from});
 
-    connect(r, part.to, fork);
+    grammar_regex_connect(r, part.to, fork);
     return (struct part){fork, end.to};
 }
 
 /* Copies the nodes begin .. end.  They lead only to each other and out of their part's end, which each copy
  * connects anew.  Copies share their sets. */
-static struct part copied(struct regex *r, struct part part, uint32_t begin, uint32_t end)
+static struct part grammar_regex_copied(struct regex *r, struct part part, uint32_t begin, uint32_t end)
 {
     uint32_t shift = r->nfa->n_nodes - begin;
 
@@ -485,7 +488,7 @@ static struct part copied(struct regex *r, struct part part, uint32_t begin, uin
             made.next += shift;
         if (made.other >= begin && made.other < end)
             made.other += shift;
-        node(r, made);
+        grammar_regex_node(r, made);
     }
     return (struct part){part.from + shift, part.to + shift};
 }
@@ -502,17 +505,17 @@ static struct part read_piece(struct regex *r)
         return part;
     uint32_t n = times.max == GRAPH_UNBOUNDED ? times.min + 1 : times.max;
     if (n > AUTO_MAX_NODES / 2)
-        fail(r, E_LIMIT, "repeated too often");
+        grammar_regex_fail(r, E_LIMIT, "repeated too often");
     uint32_t end = r->nfa->n_nodes;
-    struct part first = part, whole = empty(r);
+    struct part first = part, whole = grammar_regex_empty(r);
     for (uint32_t i = 0; i < n && r->rc == 0; i++) {
         if (i > 0)
-            part = copied(r, first, begin, end);
+            part = grammar_regex_copied(r, first, begin, end);
         if (times.max == GRAPH_UNBOUNDED && i == times.min)
-            part = repeated(r, part);
+            part = grammar_regex_repeated(r, part);
         else if (i >= times.min)
-            part = optional(r, part);
-        connect(r, whole.to, part.from);
+            part = grammar_regex_optional(r, part);
+        grammar_regex_connect(r, whole.to, part.from);
         whole.to = part.to;
     }
     return whole;
@@ -520,11 +523,11 @@ static struct part read_piece(struct regex *r)
 
 static struct part read_sequence(struct regex *r)
 {
-    struct part whole = empty(r);
+    struct part whole = grammar_regex_empty(r);
 
-    while (is_more(r) && !sees(r, "|") && !sees(r, ")")) {
+    while (is_more(r) && !grammar_regex_sees(r, "|") && !grammar_regex_sees(r, ")")) {
         struct part piece = read_piece(r);
-        connect(r, whole.to, piece.from);
+        grammar_regex_connect(r, whole.to, piece.from);
         whole.to = piece.to;
     }
     return whole;
@@ -534,23 +537,23 @@ static struct part read_choice(struct regex *r)
 {
     struct part whole = read_sequence(r);
 
-    while (r->rc == 0 && skips(r, "|")) {
-        struct part other = read_sequence(r), end = empty(r);
-        uint32_t fork =
-            node(r, (struct nfa_node){.kind = NFA_SPLIT, .next = whole.from, .other = other.from});
-        connect(r, whole.to, end.from);
-        connect(r, other.to, end.from);
+    while (r->rc == 0 && grammar_regex_skips(r, "|")) {
+        struct part other = read_sequence(r), end = grammar_regex_empty(r);
+        uint32_t fork = grammar_regex_node(
+            r, (struct nfa_node){.kind = NFA_SPLIT, .next = whole.from, .other = other.from});
+        grammar_regex_connect(r, whole.to, end.from);
+        grammar_regex_connect(r, other.to, end.from);
         whole = (struct part){fork, end.to};
     }
     return whole;
 }
 
-static struct part anything(struct regex *r)
+static struct part grammar_regex_anything(struct regex *r)
 {
     struct set set = {.n = 0};
 
-    add(r, &set, 0, AUTO_LAST_CODE);
-    return repeated(r, of_set(r, &set));
+    grammar_regex_add(r, &set, 0, AUTO_LAST_CODE);
+    return grammar_regex_repeated(r, of_set(r, &set));
 }
 
 int regex_parse(struct bytes pattern, struct nfa *nfa, const char **reason_out)
@@ -559,15 +562,16 @@ int regex_parse(struct bytes pattern, struct nfa *nfa, const char **reason_out)
 
     *nfa = (struct nfa){.anything = UINT32_MAX};
     if (pattern.len_bytes > MAX_PATTERN_BYTES)
-        fail(&r, E_LIMIT, "too long");
+        grammar_regex_fail(&r, E_LIMIT, "too long");
     else if (utf8_valid_prefix(pattern) != pattern.len_bytes)
-        fail(&r, E_FORMAT, "not UTF-8");
-    struct part before = anything(&r), found = read_choice(&r), after = anything(&r);
+        grammar_regex_fail(&r, E_FORMAT, "not UTF-8");
+    struct part before = grammar_regex_anything(&r), found = read_choice(&r),
+                after = grammar_regex_anything(&r);
     if (r.rc == 0 && r.at < pattern.len_bytes)
-        fail(&r, E_FORMAT, "a ) without its (");
-    connect(&r, before.to, found.from);
-    connect(&r, found.to, after.from);
-    connect(&r, after.to, node(&r, (struct nfa_node){.kind = NFA_MATCH}));
+        grammar_regex_fail(&r, E_FORMAT, "a ) without its (");
+    grammar_regex_connect(&r, before.to, found.from);
+    grammar_regex_connect(&r, found.to, after.from);
+    grammar_regex_connect(&r, after.to, grammar_regex_node(&r, (struct nfa_node){.kind = NFA_MATCH}));
     nfa->start = before.from;
     nfa->anything = after.from;
     if (r.rc != 0)

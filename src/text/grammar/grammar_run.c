@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A compiled constraint, and an answer's way through it.
  *
- *     steps:  [ state | state | state ]      accept() adds one, rewind() drops some, settle() keeps the last
+ *     steps:  [ state | state | state ]      accept() adds one, rewind() drops some, commit() keeps the last
  *
  * A run is only its list of states, so taking tokens back is free.  States and masks belong to the grammar,
  * which all runs of one constraint share.  When the grammar holds too much, it drops all states but the
@@ -20,7 +20,7 @@
 #define KEPT_CONFIGS_MAX (4u << 20) /* 64 MiB */
 #define KEPT_FRAMES_MAX  (2u << 20)
 
-static int compile(struct grammar *grammar, struct bytes text, struct fault *fault)
+static int grammar_run_compile(struct grammar *grammar, struct bytes text, struct fault *fault)
 {
     const struct grammar_vocab *vocab = grammar->vocab;
     struct compile_ctx ctx = {.graph = &grammar->graph, .fault = fault, .tokenizer = vocab->tokenizer};
@@ -55,7 +55,7 @@ int grammar_new(struct grammar_vocab *vocab, struct bytes text, struct fault *fa
         return fault_set(fault, E_NOMEM, "out of memory");
     grammar->refs = 1;
     grammar->vocab = grammar_vocab_hold(vocab);
-    int rc = compile(grammar, text, fault);
+    int rc = grammar_run_compile(grammar, text, fault);
     if (rc != 0) {
         grammar_unref(grammar);
         return rc;
@@ -93,7 +93,7 @@ uint32_t grammar_vocab_size(const struct grammar *grammar)
 
 /* ---- forgetting ---- */
 
-static int rebuild(struct grammar *grammar)
+static int grammar_run_rebuild(struct grammar *grammar)
 {
     struct machine fresh;
     int rc = machine_init(&fresh, &grammar->graph);
@@ -118,14 +118,14 @@ static int rebuild(struct grammar *grammar)
     return 0;
 }
 
-static void tidy(struct grammar *grammar)
+static void grammar_run_tidy(struct grammar *grammar)
 {
     struct machine *machine = &grammar->machine;
 
     machine->is_bad = false;
     if (machine->n_states > grammar->states_max || machine->n_rows > ROWS_MAX ||
         machine->n_configs > grammar->configs_max || machine->n_frames > grammar->frames_max)
-        rebuild(grammar); /* without memory, nothing changes */
+        grammar_run_rebuild(grammar); /* without memory, nothing changes */
     if (grammar->mask_bytes > MASK_BYTES_MAX)
         masks_forget(grammar);
 }
@@ -167,7 +167,7 @@ int grammar_run_new(struct grammar *grammar, struct grammar_run **out)
 
     if (run == NULL)
         return E_NOMEM;
-    tidy(grammar);
+    grammar_run_tidy(grammar);
     uint32_t pc = grammar->graph.rules[grammar->graph.start];
     struct grammar_step first = {.state = machine_start(&grammar->machine, (struct config){.pc = pc})};
     first = count_free(grammar, first);
@@ -198,7 +198,7 @@ void grammar_run_free(struct grammar_run *run)
     free(run);
 }
 
-static bool is_stop(const struct grammar_vocab *vocab, token_id id)
+static bool grammar_run_is_stop(const struct grammar_vocab *vocab, token_id id)
 {
     size_t n;
     const token_id *stops = tokenizer_stop_ids(vocab->tokenizer, &n);
@@ -217,7 +217,7 @@ static struct grammar_step step_after(struct grammar *grammar, struct grammar_st
 
     if (id >= vocab->n_tokens)
         return (struct grammar_step){STATE_DEAD, 0};
-    if (is_stop(vocab, id) &&
+    if (grammar_run_is_stop(vocab, id) &&
         (machine->states[step.state].is_complete || machine->states[step.state].is_stuck))
         return (struct grammar_step){STATE_ENDED, 0};
     if (vocab->text[id / 64] >> (id % 64) & 1) {
@@ -233,7 +233,7 @@ static struct grammar_step step_after(struct grammar *grammar, struct grammar_st
 
 int grammar_accept(struct grammar_run *run, token_id id)
 {
-    tidy(run->grammar);
+    grammar_run_tidy(run->grammar);
 
     struct grammar_step after = step_after(run->grammar, run->steps[run->n_steps - 1], id);
     if (run->grammar->machine.is_bad)
@@ -249,7 +249,7 @@ void grammar_rewind(struct grammar_run *run, uint32_t n)
     run->n_steps -= n;
 }
 
-void grammar_settle(struct grammar_run *run)
+void grammar_commit(struct grammar_run *run)
 {
     run->steps[0] = run->steps[run->n_steps - 1];
     run->n_steps = 1;
@@ -264,7 +264,7 @@ const uint64_t *grammar_mask(struct grammar_run *run, uint32_t tokens_left)
 {
     struct grammar *grammar = run->grammar;
 
-    tidy(grammar);
+    grammar_run_tidy(grammar);
     uint32_t state = run->steps[run->n_steps - 1].state;
     const struct mask *mask = mask_of(grammar, state);
     if (mask == NULL) { /* no memory: no token is allowed, so the answer ends */
@@ -284,10 +284,10 @@ uint32_t grammar_forced(struct grammar_run *run, token_id *ids_out, uint32_t max
     struct grammar *grammar = run->grammar;
     uint32_t n = 0;
 
-    tidy(grammar);
+    grammar_run_tidy(grammar);
     for (struct grammar_step step = run->steps[run->n_steps - 1]; n < max; n++) {
         const struct mask *mask = mask_of(grammar, step.state);
-        if (mask == NULL || mask->n != 1 || is_stop(grammar->vocab, mask->ids[0]))
+        if (mask == NULL || mask->n != 1 || grammar_run_is_stop(grammar->vocab, mask->ids[0]))
             break;
         step = step_after(grammar, step, mask->ids[0]);
         if (step.state == STATE_DEAD || grammar->machine.is_bad)

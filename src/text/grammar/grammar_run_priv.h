@@ -125,11 +125,11 @@ struct machine {
 
 int machine_init(struct machine *machine, const struct graph *graph);
 void machine_fini(struct machine *machine);
-/* Parts of a step (grammar_state.c): begin, reach or keep some configs, settle on their state. */
+/* Parts of a step (grammar_state.c): begin, reach or keep some configs, find their state. */
 void machine_begin(struct machine *machine);
 void machine_reach(struct machine *machine, struct config config); /* adds it and its closure */
 void machine_keep(struct machine *machine, const struct config *config);
-uint32_t machine_settle(struct machine *machine);
+uint32_t machine_intern(struct machine *machine);
 uint32_t machine_add_state(struct machine *machine, uint32_t hash); /* without a look-up of equal states */
 uint32_t machine_frame(struct machine *machine, uint32_t pc, uint32_t count, uint32_t parent);
 uint32_t machine_config_dist(const struct machine *machine, const struct config *config);

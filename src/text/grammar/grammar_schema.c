@@ -60,21 +60,22 @@ int schema_copy(struct schema *s, json_t *value, json_t **out)
 }
 
 /* Recursion is safe: the parser bounded the depth. */
-static uint64_t weight(const json_t *value)
+static uint64_t grammar_schema_weight(const json_t *value)
 {
     uint64_t steps = STEPS_OF_VALUE + json_string_length(value) / STEPS_PER_BYTES;
     const char *name;
     json_t *member;
     size_t i;
 
-    json_array_foreach(value, i, member) steps += weight(member);
-    json_object_foreach((json_t *)value, name, member) steps += steps_of_name(name) + weight(member);
+    json_array_foreach(value, i, member) steps += grammar_schema_weight(member);
+    json_object_foreach((json_t *)value, name, member) steps +=
+        steps_of_name(name) + grammar_schema_weight(member);
     return steps;
 }
 
 int schema_weigh(struct schema *s, const json_t *value)
 {
-    return schema_spend(s, weight(value));
+    return schema_spend(s, grammar_schema_weight(value));
 }
 
 bool schema_equal(struct schema *s, json_t *left, json_t *right)
@@ -181,7 +182,7 @@ int schema_rule(struct schema *s, json_t *schema, const char *step, uint32_t *ru
 
 /* ---- references ---- */
 
-static json_t *step_into(json_t *at, const char *step, size_t len_bytes)
+static json_t *grammar_schema_step_into(json_t *at, const char *step, size_t len_bytes)
 {
     char name[512];
     size_t n = 0;
@@ -208,7 +209,7 @@ static json_t *step_into(json_t *at, const char *step, size_t len_bytes)
 }
 
 /* Follows one $ref, "#" or "#/a/b". */
-static int follow(struct schema *s, json_t *schema, json_t **out)
+static int grammar_schema_follow(struct schema *s, json_t *schema, json_t **out)
 {
     json_t *ref = json_object_get(schema, "$ref"), *at = s->root;
     const char *text = json_string_value(ref);
@@ -221,7 +222,7 @@ static int follow(struct schema *s, json_t *schema, json_t **out)
         return schema_fault(s, E_UNSUPPORTED, "$ref", "'%.60s' is not within this schema (#/...)", text);
     for (text++; *text == '/' && at != NULL;) {
         size_t len_bytes = strcspn(text + 1, "/");
-        at = step_into(at, text + 1, len_bytes);
+        at = grammar_schema_step_into(at, text + 1, len_bytes);
         text += 1 + len_bytes;
     }
     if (at == NULL || !(json_is_object(at) || json_is_boolean(at)))
@@ -255,7 +256,7 @@ int schema_deref(struct schema *s, json_t *schema, json_t **out)
             break;
         if (n > SCHEMA_MAX_NESTING)
             return schema_fault(s, E_UNSUPPORTED, "$ref", "refers to itself with nothing before it");
-        int rc = follow(s, schema, &schema);
+        int rc = grammar_schema_follow(s, schema, &schema);
         if (rc != 0)
             return rc;
     }
@@ -271,7 +272,7 @@ static int value_of_ref(struct schema *s, json_t *schema, uint32_t *pc_out)
     int rc = schema_copy(s, schema, &rest);
 
     if (rc == 0)
-        rc = follow(s, schema, &target);
+        rc = grammar_schema_follow(s, schema, &target);
     if (rc != 0)
         return rc;
     json_object_del(rest, "$ref");

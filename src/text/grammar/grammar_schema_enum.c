@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static unsigned kind_of(const json_t *value)
+static unsigned grammar_schema_enum_kind_of(const json_t *value)
 {
     switch (json_typeof(value)) {
     case JSON_OBJECT:
@@ -38,7 +38,7 @@ static int refuse_beside(struct schema *s, json_t *schema, const char *const *na
     return 0;
 }
 
-static bool is_within(json_t *schema, double number, const char *least, const char *most)
+static bool grammar_schema_enum_is_within(json_t *schema, double number, const char *least, const char *most)
 {
     json_t *lo = json_object_get(schema, least), *hi = json_object_get(schema, most);
 
@@ -56,7 +56,7 @@ static bool is_apart(json_t *schema, double number)
 }
 
 /* Checks value against the keywords beside enum.  1, 0, or the fault of an unsupported keyword. */
-static int is_allowed(struct schema *s, json_t *schema, json_t *value)
+static int grammar_schema_enum_is_allowed(struct schema *s, json_t *schema, json_t *value)
 {
     static const char *const text[] = {"pattern", "format", NULL}, *const number[] = {"multipleOf", NULL};
     static const char *const parts[] = {"properties",
@@ -76,12 +76,15 @@ static int is_allowed(struct schema *s, json_t *schema, json_t *value)
         for (size_t i = 0; i < json_string_length(value); i++)
             n_chars += (json_string_value(value)[i] & 0xc0) != 0x80;
         rc = refuse_beside(s, schema, text);
-        return rc != 0 ? rc : is_within(schema, (double)n_chars, "minLength", "maxLength");
+        return rc != 0 ? rc
+                       : grammar_schema_enum_is_within(schema, (double)n_chars, "minLength", "maxLength");
     }
     if (json_is_number(value)) {
         double is = json_number_value(value);
         rc = refuse_beside(s, schema, number);
-        return rc != 0 ? rc : is_within(schema, is, "minimum", "maximum") && is_apart(schema, is);
+        return rc != 0
+                   ? rc
+                   : grammar_schema_enum_is_within(schema, is, "minimum", "maximum") && is_apart(schema, is);
     }
     if (json_is_object(value) || json_is_array(value))
         rc = refuse_beside(s, schema, parts);
@@ -105,11 +108,12 @@ int schema_enum(struct schema *s, json_t *schema, uint32_t *pc_out)
         rc = schema_spend(s, STEPS_OF_VALUE);
         if (rc != 0)
             break;
-        if ((kind_of(value) & kinds) == 0 || (values != NULL && one != NULL && !schema_equal(s, value, one)))
+        if ((grammar_schema_enum_kind_of(value) & kinds) == 0 ||
+            (values != NULL && one != NULL && !schema_equal(s, value, one)))
             continue;
         rc = schema_weigh(s, value);
         if (rc == 0)
-            rc = is_allowed(s, schema, value);
+            rc = grammar_schema_enum_is_allowed(s, schema, value);
         if (rc < 0)
             break;
         if (rc == 0)

@@ -65,7 +65,7 @@ static const struct keyword {
     {"$recursiveRef", 0, true},
 };
 
-static const struct keyword *find(const char *name)
+static const struct keyword *grammar_schema_keywords_find(const char *name)
 {
     for (size_t i = 0; i < sizeof(keywords) / sizeof(keywords[0]); i++)
         if (keywords[i].name[0] == name[0] && strcmp(keywords[i].name, name) == 0)
@@ -75,7 +75,7 @@ static const struct keyword *find(const char *name)
 
 bool schema_is_assertion(const char *keyword)
 {
-    return find(keyword) != NULL;
+    return grammar_schema_keywords_find(keyword) != NULL;
 }
 
 static unsigned kinds_of_name(const char *name)
@@ -124,7 +124,7 @@ unsigned schema_kinds(json_t *schema)
         kinds = kinds_of_type(type);
     json_object_foreach(schema, name, value)
     {
-        const struct keyword *keyword = find(name);
+        const struct keyword *keyword = grammar_schema_keywords_find(name);
         if (keyword != NULL && type == NULL)
             kinds |= keyword->kinds;
     }
@@ -147,7 +147,7 @@ int schema_check_keywords(struct schema *s, json_t *schema)
     unsigned kinds = schema_kinds(schema);
     json_object_foreach(schema, name, value)
     {
-        const struct keyword *keyword = find(name);
+        const struct keyword *keyword = grammar_schema_keywords_find(name);
         bool is_vain = keyword != NULL && keyword->kinds != 0 && (keyword->kinds & kinds) == 0;
 
         if (keyword != NULL && keyword->is_refused && !is_vain)

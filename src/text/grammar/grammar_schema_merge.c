@@ -16,7 +16,7 @@
 #define ONE_OF_MAX 200u
 
 /* An allOf of both, merged later. */
-static json_t *both(json_t *left, json_t *right)
+static json_t *grammar_schema_merge_both(json_t *left, json_t *right)
 {
     if (left == NULL || json_is_true(left))
         return json_incref(right == NULL ? json_true() : right);
@@ -63,15 +63,17 @@ static int merge_objects(struct schema *s, json_t *left, json_t *right, json_t *
     json_object_foreach(mine, name, value)
     {
         json_t *other = json_object_get(theirs, name);
-        rc |= json_object_set_new(all, name, both(value, other != NULL ? other : others_of(right)));
+        rc |= json_object_set_new(all, name,
+                                  grammar_schema_merge_both(value, other != NULL ? other : others_of(right)));
     }
     json_object_foreach(theirs, name, value) if (json_object_get(mine, name) == NULL) rc |=
-        json_object_set_new(all, name, both(others_of(left), value));
+        json_object_set_new(all, name, grammar_schema_merge_both(others_of(left), value));
     if (mine != NULL || theirs != NULL)
         rc |= json_object_set(merged, "properties", all);
     if (json_object_get(left, "additionalProperties") != NULL ||
         json_object_get(right, "additionalProperties") != NULL)
-        rc |= json_object_set_new(merged, "additionalProperties", both(others_of(left), others_of(right)));
+        rc |= json_object_set_new(merged, "additionalProperties",
+                                  grammar_schema_merge_both(others_of(left), others_of(right)));
     return rc == 0 ? 0 : E_NOMEM;
 }
 
@@ -186,7 +188,7 @@ static int merge_keyword(struct schema *s, const char *keyword, json_t *left, js
         return 0;
     }
     if (strcmp(keyword, "items") == 0) {
-        *out = both(left, right);
+        *out = grammar_schema_merge_both(left, right);
         return schema_keep(s, *out);
     }
     if (sense != 0 && json_is_number(left) && json_is_number(right)) {
@@ -308,7 +310,7 @@ static bool has_values(json_t *schema)
 }
 
 /* Comparing charges steps; when none are left, the values count as shared. */
-static bool share_a_value(struct schema *s, json_t *left, json_t *right)
+static bool have_common_value(struct schema *s, json_t *left, json_t *right)
 {
     json_t *mine, *theirs;
 
@@ -326,7 +328,7 @@ struct branch {
     json_t *required; /* object with the required names as keys */
 };
 
-static bool requires(const struct branch *branch, const char *name)
+static bool grammar_schema_merge_requires(const struct branch *branch, const char *name)
 {
     return json_object_get(branch->required, name) != NULL;
 }
@@ -361,7 +363,7 @@ static bool are_apart(struct schema *s, json_t *left, json_t *right)
     if (schema_spend(s, STEPS_OF_VALUE + n_values) != 0)
         return false;
     return (kinds_left(left) & kinds_left(right)) == 0 ||
-           (has_values(left) && has_values(right) && !share_a_value(s, left, right));
+           (has_values(left) && has_values(right) && !have_common_value(s, left, right));
 }
 
 /* True if left requires a property that right rules out. */
@@ -377,7 +379,7 @@ static bool is_ruled_out(struct schema *s, const struct branch *left, const stru
     {
         if (schema_spend(s, STEPS_OF_VALUE + strlen(name) / STEPS_PER_BYTES) != 0)
             return false;
-        if (requires(left, name) && json_object_get(theirs, name) == NULL)
+        if (grammar_schema_merge_requires(left, name) && json_object_get(theirs, name) == NULL)
             return true;
     }
     return false;
@@ -399,8 +401,9 @@ static bool exclude_each_other(struct schema *s, const struct branch *left, cons
         json_t *other = json_object_get(theirs, name);
         if (schema_spend(s, STEPS_OF_VALUE + strlen(name) / STEPS_PER_BYTES) != 0)
             return false;
-        if (other == NULL || !requires(left, name) || !requires(right, name) ||
-            schema_deref(s, value, &value) != 0 || schema_deref(s, other, &other) != 0)
+        if (other == NULL || !grammar_schema_merge_requires(left, name) ||
+            !grammar_schema_merge_requires(right, name) || schema_deref(s, value, &value) != 0 ||
+            schema_deref(s, other, &other) != 0)
             continue;
         if (are_apart(s, value, other))
             return true;

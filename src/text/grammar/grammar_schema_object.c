@@ -55,12 +55,12 @@ static uint32_t colon_value(struct schema *s, uint32_t rule, uint32_t next)
                       graph_split(s->graph, value, graph_byte(s->graph, ' ', ' ', value)));
 }
 
-static uint32_t comma(struct schema *s, uint32_t next)
+static uint32_t grammar_schema_object_comma(struct schema *s, uint32_t next)
 {
     return graph_byte(s->graph, ',', ',', schema_blank(s, next));
 }
 
-static uint32_t closing(struct schema *s, uint8_t bracket)
+static uint32_t grammar_schema_object_closing(struct schema *s, uint8_t bracket)
 {
     return schema_blank(s, graph_byte(s->graph, bracket, bracket, PC_RET));
 }
@@ -254,7 +254,7 @@ static int write_properties(struct schema *s, struct object *object)
                 graph_rule_of(s->graph, graph_text(s->graph, buf_view(&text), colon_value(s, rule, PC_RET)));
             pc = graph_call(s->graph, pair, object->rest);
             object->first = is_optional ? graph_split(s->graph, pc, object->first) : pc;
-            pc = comma(s, pc);
+            pc = grammar_schema_object_comma(s, pc);
             object->rest = is_optional ? graph_split(s->graph, pc, object->rest) : pc;
         }
         buf_fini(&text);
@@ -267,7 +267,7 @@ static int write_others(struct schema *s, struct object *object)
 {
     uint32_t value, pair = RULE_STR;
 
-    object->rest = closing(s, '}');
+    object->rest = grammar_schema_object_closing(s, '}');
     object->first = graph_byte(s->graph, '}', '}', PC_RET);
     if (object->others == NULL || object->n_others.max == 0)
         return 0;
@@ -277,7 +277,8 @@ static int write_others(struct schema *s, struct object *object)
         rc = other_property(s, object->properties, value, &pair);
     if (rc != 0)
         return rc;
-    uint32_t more = graph_rule_of(s->graph, comma(s, graph_call(s->graph, pair, PC_RET)));
+    uint32_t more =
+        graph_rule_of(s->graph, grammar_schema_object_comma(s, graph_call(s->graph, pair, PC_RET)));
     struct bounds times = {0, object->n_others.max};
     uint32_t whole = graph_loop(s->graph, more, times, object->rest);
     if (times.max != GRAPH_UNBOUNDED)
@@ -324,7 +325,7 @@ int schema_object(struct schema *s, json_t *schema, uint32_t *pc_out)
 /* Writes the items that each have a schema of their own. */
 static int write_prefix(struct schema *s, json_t *prefix, struct bounds n, uint32_t rest, uint32_t *pc_out)
 {
-    uint32_t tail = closing(s, ']'), rule;
+    uint32_t tail = grammar_schema_object_closing(s, ']'), rule;
 
     for (size_t i = json_array_size(prefix); i > 0; i--) {
         char step[48];
@@ -335,7 +336,7 @@ static int write_prefix(struct schema *s, json_t *prefix, struct bounds n, uint3
             return rc;
         rest = i - 1 < n.max ? graph_call(s->graph, rule, rest) : PC_DEAD;
         if (i > 1)
-            rest = comma(s, rest);
+            rest = grammar_schema_object_comma(s, rest);
         if (i > 1 && i - 1 >= n.min)
             rest = graph_split(s->graph, rest, tail);
     }
@@ -371,10 +372,12 @@ int schema_array(struct schema *s, json_t *schema, uint32_t *pc_out)
                                                                    : n.max > n_before       ? n.max - n_before
                                                                                             : 0};
     bool has_more = !json_is_false(items) && more.max > 0;
-    uint32_t tail = closing(s, ']'), rest = has_more || more.min == 0 ? tail : PC_DEAD;
+    uint32_t tail = grammar_schema_object_closing(s, ']'), rest = has_more || more.min == 0 ? tail : PC_DEAD;
     if (has_more)
-        rest = graph_loop(s->graph, graph_rule_of(s->graph, comma(s, graph_call(s->graph, rule, PC_RET))),
-                          more, tail);
+        rest = graph_loop(
+            s->graph,
+            graph_rule_of(s->graph, grammar_schema_object_comma(s, graph_call(s->graph, rule, PC_RET))), more,
+            tail);
     if (n_prefix > 0)
         rc = write_prefix(s, prefix, n, rest, &pc);
     else if (n.max > 0 && !json_is_false(items))

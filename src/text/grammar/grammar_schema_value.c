@@ -16,7 +16,7 @@
 /* ---- numbers ---- */
 
 /* Writes up to n digits, then next. */
-static uint32_t digits(struct graph *graph, uint32_t n, uint32_t next)
+static uint32_t grammar_schema_value_digits(struct graph *graph, uint32_t n, uint32_t next)
 {
     uint32_t pc = next;
 
@@ -27,8 +27,9 @@ static uint32_t digits(struct graph *graph, uint32_t n, uint32_t next)
 
 static uint32_t whole_number(struct graph *graph, uint32_t next)
 {
-    uint32_t whole = graph_split(graph, graph_byte(graph, '0', '0', next),
-                                 graph_byte(graph, '1', '9', digits(graph, DIGITS_MAX - 1, next)));
+    uint32_t whole =
+        graph_split(graph, graph_byte(graph, '0', '0', next),
+                    graph_byte(graph, '1', '9', grammar_schema_value_digits(graph, DIGITS_MAX - 1, next)));
 
     return graph_split(graph, whole, graph_byte(graph, '-', '-', whole));
 }
@@ -42,13 +43,14 @@ static uint32_t number_rule(struct schema *s, bool is_integer)
         return *rule;
     uint32_t next = PC_RET;
     if (!is_integer) {
-        uint32_t power = graph_byte(graph, '0', '9', digits(graph, 1, PC_RET));
+        uint32_t power = graph_byte(graph, '0', '9', grammar_schema_value_digits(graph, 1, PC_RET));
         power = graph_split(
             graph, power,
             graph_split(graph, graph_byte(graph, '-', '-', power), graph_byte(graph, '+', '+', power)));
         power = graph_split(graph, graph_byte(graph, 'e', 'e', power), graph_byte(graph, 'E', 'E', power));
         next = graph_split(graph, PC_RET, power);
-        uint32_t parts = graph_byte(graph, '0', '9', digits(graph, DIGITS_MAX - 2, next));
+        uint32_t parts =
+            graph_byte(graph, '0', '9', grammar_schema_value_digits(graph, DIGITS_MAX - 2, next));
         next = graph_split(graph, next, graph_byte(graph, '.', '.', parts));
     }
     *rule = graph_rule_of(s->graph, whole_number(graph, next));
@@ -151,8 +153,8 @@ static int build_texts(struct schema *s, struct bytes pattern, struct bounds cha
 }
 
 /* Writes the strings of a pattern; equal ones are written once. */
-static int patterned(struct schema *s, struct bytes pattern, const char *keyword, struct bounds chars,
-                     uint32_t *pc_out)
+static int grammar_schema_value_patterned(struct schema *s, struct bytes pattern, const char *keyword,
+                                          struct bounds chars, uint32_t *pc_out)
 {
     const char *reason = NULL;
     struct buf key = {0};
@@ -202,14 +204,14 @@ int schema_string(struct schema *s, json_t *schema, uint32_t *pc_out)
     if (pattern != NULL && format != NULL)
         return schema_fault(s, E_UNSUPPORTED, "pattern", "cannot be held to together with a format");
     if (pattern != NULL)
-        return patterned(s, bytes_of(json_string_value(pattern), json_string_length(pattern)), "pattern",
-                         chars, pc_out);
+        return grammar_schema_value_patterned(
+            s, bytes_of(json_string_value(pattern), json_string_length(pattern)), "pattern", chars, pc_out);
     if (format != NULL) {
         const char *text = format_pattern(json_string_value(format));
         if (text == NULL)
             return schema_fault(s, E_UNSUPPORTED, "format", "'%.40s' is not known",
                                 json_string_value(format));
-        return patterned(s, bytes_str(text), "format", chars, pc_out);
+        return grammar_schema_value_patterned(s, bytes_str(text), "format", chars, pc_out);
     }
     *pc_out = graph_byte(s->graph, '"', '"', graph_string(s->graph, chars, PC_RET));
     return 0;

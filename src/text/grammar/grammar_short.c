@@ -51,7 +51,7 @@ static bool find_way(struct grammar *grammar, uint32_t state, struct way *way)
     return true;
 }
 
-static uint32_t child_of(const struct trie *trie, uint32_t node, uint8_t byte)
+static uint32_t grammar_short_child_of(const struct trie *trie, uint32_t node, uint8_t byte)
 {
     uint32_t end = trie->nodes[node].skip;
 
@@ -69,7 +69,7 @@ static uint32_t fewest_from(const struct trie *trie, const struct way *way, uint
     if (way->symbols[at] >= 256)
         return way->tokens[at + 1] + 1;
     for (uint32_t i = at; i < way->n && way->symbols[i] < 256; i++) {
-        node = child_of(trie, node, (uint8_t)way->symbols[i]);
+        node = grammar_short_child_of(trie, node, (uint8_t)way->symbols[i]);
         if (node == 0)
             break;
         if (trie->nodes[node].ids < trie->nodes[node + 1].ids && way->tokens[i + 1] + 1 < fewest)
@@ -88,7 +88,7 @@ token_id mask_first_token(struct grammar *grammar, uint32_t state)
 
         if (symbol >= 256)
             return node == 0 ? symbol - 256 : TOKEN_NONE;
-        node = child_of(trie, node, (uint8_t)symbol);
+        node = grammar_short_child_of(trie, node, (uint8_t)symbol);
         at = machine_next(&grammar->machine, at, (uint8_t)symbol);
         if (node == 0 || at == STATE_DEAD)
             return TOKEN_NONE;

@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint32_t mix(uint32_t hash, uint32_t value)
+static uint32_t grammar_state_mix(uint32_t hash, uint32_t value)
 {
     hash = (hash ^ value) * 0x9e3779b1u;
     return hash ^ (hash >> 15);
@@ -80,7 +80,7 @@ static uint32_t add_far(uint32_t a, uint32_t b)
 uint32_t machine_frame(struct machine *machine, uint32_t pc, uint32_t count, uint32_t parent)
 {
     const struct node *node = &machine->graph->nodes[pc];
-    uint32_t hash = mix(mix(mix(0, pc), count), parent);
+    uint32_t hash = grammar_state_mix(grammar_state_mix(grammar_state_mix(0, pc), count), parent);
     struct table *table = &machine->frame_table;
 
     if (table->n * 2 >= table->mask && !table_grow(table, frame_hash, machine)) {
@@ -122,7 +122,7 @@ uint32_t machine_config_dist(const struct machine *machine, const struct config 
 
 /* ---- closures ---- */
 
-static bool is_same(const struct config *a, const struct config *b)
+static bool grammar_state_is_same(const struct config *a, const struct config *b)
 {
     return a->pc == b->pc && a->frame == b->frame && a->need == b->need && a->room == b->room;
 }
@@ -130,7 +130,9 @@ static bool is_same(const struct config *a, const struct config *b)
 /* True the first time that config is seen in this round. */
 static bool is_new(struct machine *machine, const struct config *config)
 {
-    uint32_t at = mix(mix(mix(mix(1, config->pc), config->need), config->room), config->frame);
+    uint32_t at = grammar_state_mix(
+        grammar_state_mix(grammar_state_mix(grammar_state_mix(1, config->pc), config->need), config->room),
+        config->frame);
 
     for (uint32_t tries = 0; tries < 64; tries++) {
         struct seen *seen = &machine->seen[(at + tries) & machine->seen_mask];
@@ -138,13 +140,13 @@ static bool is_new(struct machine *machine, const struct config *config)
             *seen = (struct seen){*config, machine->round};
             return true;
         }
-        if (is_same(&seen->config, config))
+        if (grammar_state_is_same(&seen->config, config))
             return false;
     }
     return false; /* table too full: left out, like configs beyond CONFIGS_MAX */
 }
 
-static void push(struct machine *machine, uint32_t *n, struct config config)
+static void grammar_state_push(struct machine *machine, uint32_t *n, struct config config)
 {
     if (!graph_grow(&machine->todo, &machine->cap_todo, *n + 1, sizeof(config)))
         machine->is_bad = true;
@@ -170,12 +172,12 @@ static void enter_loop(struct machine *machine, uint32_t *n, const struct config
     uint32_t count = config->need;
 
     if (count >= bounds.min)
-        push(machine, n, (struct config){.pc = node->next, .frame = config->frame});
+        grammar_state_push(machine, n, (struct config){.pc = node->next, .frame = config->frame});
     if (count < bounds.max && graph->dist[graph->rules[node->a]] < GRAPH_FAR) {
         /* without a maximum, all counts beyond the minimum are equal */
         uint32_t after = bounds.max == GRAPH_UNBOUNDED && count >= bounds.min ? bounds.min : count + 1;
         uint32_t frame = machine_frame(machine, config->pc, after, config->frame);
-        push(machine, n, (struct config){.pc = graph->rules[node->a], .frame = frame});
+        grammar_state_push(machine, n, (struct config){.pc = graph->rules[node->a], .frame = frame});
     }
 }
 
@@ -193,7 +195,7 @@ static void enter_call(struct machine *machine, uint32_t *n, const struct config
         called.need = graph->bounds[node->b].min;
         called.room = graph->bounds[node->b].max;
     }
-    push(machine, n, called);
+    grammar_state_push(machine, n, called);
 }
 
 static void leave_rule(struct machine *machine, uint32_t *n, uint32_t index)
@@ -205,10 +207,11 @@ static void leave_rule(struct machine *machine, uint32_t *n, uint32_t index)
     else if (index == FRAME_BOTTOM)
         machine->found_escape = true;
     else /* a loop gets the count back as its need */
-        push(machine, n, (struct config){.pc = frame->pc, .need = frame->count, .frame = frame->parent});
+        grammar_state_push(machine, n,
+                           (struct config){.pc = frame->pc, .need = frame->count, .frame = frame->parent});
 }
 
-static void visit(struct machine *machine, uint32_t *n, const struct config *config)
+static void grammar_state_visit(struct machine *machine, uint32_t *n, const struct config *config)
 {
     const struct graph *graph = machine->graph;
     const struct node *node = &graph->nodes[config->pc];
@@ -223,14 +226,14 @@ static void visit(struct machine *machine, uint32_t *n, const struct config *con
         break;
     case NODE_FREE:
         machine_keep(machine, config);
-        push(machine, n, (struct config){.pc = node->next, .frame = config->frame});
+        grammar_state_push(machine, n, (struct config){.pc = node->next, .frame = config->frame});
         break;
     case NODE_RET:
         leave_rule(machine, n, config->frame);
         break;
     case NODE_SPLIT:
-        push(machine, n, (struct config){.pc = node->a, .frame = config->frame});
-        push(machine, n, (struct config){.pc = node->next, .frame = config->frame});
+        grammar_state_push(machine, n, (struct config){.pc = node->a, .frame = config->frame});
+        grammar_state_push(machine, n, (struct config){.pc = node->next, .frame = config->frame});
         break;
     case NODE_CALL:
         enter_call(machine, n, config);
@@ -258,17 +261,17 @@ void machine_reach(struct machine *machine, struct config config)
 {
     uint32_t n = 0;
 
-    push(machine, &n, config);
+    grammar_state_push(machine, &n, config);
     while (n > 0 && !machine->is_bad) {
         struct config now = machine->todo[--n];
         machine->n_visits++;
         if (is_new(machine, &now))
-            visit(machine, &n, &now);
+            grammar_state_visit(machine, &n, &now);
     }
 }
 
 /* Too deep: keeps only the configs nearest to the end. */
-static void prune(struct machine *machine)
+static void grammar_state_prune(struct machine *machine)
 {
     uint32_t n = 0, nearest = GRAPH_FAR;
     bool is_deep = false;
@@ -359,18 +362,21 @@ uint32_t machine_add_state(struct machine *machine, uint32_t hash)
 }
 
 /* Finds or makes the state of the found configs. */
-uint32_t machine_settle(struct machine *machine)
+uint32_t machine_intern(struct machine *machine)
 {
     struct table *table = &machine->state_table;
-    uint32_t hash = mix(machine->found_end, machine->found_escape);
+    uint32_t hash = grammar_state_mix(machine->found_end, machine->found_escape);
 
-    prune(machine);
+    grammar_state_prune(machine);
     if (machine->is_bad || (machine->n_found == 0 && !machine->found_end && !machine->found_escape))
         return STATE_DEAD;
     sort_found(machine);
     for (uint32_t i = 0; i < machine->n_found; i++) {
         const struct config *config = &machine->found[i];
-        hash = mix(mix(mix(mix(hash, config->pc), config->frame), config->need), config->room);
+        hash = grammar_state_mix(
+            grammar_state_mix(grammar_state_mix(grammar_state_mix(hash, config->pc), config->frame),
+                              config->need),
+            config->room);
     }
     if (table->n * 2 >= table->mask && !table_grow(table, state_hash, machine)) {
         machine->is_bad = true;

@@ -17,7 +17,7 @@ uint32_t machine_start(struct machine *machine, struct config config)
 {
     machine_begin(machine);
     machine_reach(machine, config);
-    return machine_settle(machine);
+    return machine_intern(machine);
 }
 
 uint32_t machine_return(struct machine *machine, uint32_t frame)
@@ -79,7 +79,7 @@ uint32_t machine_step(struct machine *machine, uint32_t state, uint8_t byte)
         struct config config = machine->configs[machine->states[state].configs + i];
         read_byte(machine, &config, byte);
     }
-    uint32_t to = machine_settle(machine);
+    uint32_t to = machine_intern(machine);
     if (!machine->is_bad)
         machine->states[state].row[byte] = to;
     return to;
@@ -94,7 +94,7 @@ uint32_t machine_token(struct machine *machine, uint32_t state, token_id id)
         if (node->kind == NODE_TOKEN && node->a == id)
             machine_reach(machine, (struct config){.pc = node->next, .frame = config.frame});
     }
-    return machine_settle(machine);
+    return machine_intern(machine);
 }
 
 uint32_t machine_close(struct machine *machine, uint32_t state, uint32_t n_tokens)
@@ -110,7 +110,7 @@ uint32_t machine_close(struct machine *machine, uint32_t state, uint32_t n_token
         if (node->kind != NODE_FREE || graph->frees[node->a].max_tokens > n_tokens)
             machine_keep(machine, &config);
     }
-    return machine_settle(machine);
+    return machine_intern(machine);
 }
 
 uint32_t machine_best(const struct machine *machine, uint32_t index)
@@ -206,5 +206,5 @@ uint32_t machine_move(struct machine *to, const struct machine *from, uint32_t i
         config.frame = move_frame(to, from, config.frame);
         machine_keep(to, &config);
     }
-    return machine_settle(to);
+    return machine_intern(to);
 }

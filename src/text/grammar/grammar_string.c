@@ -68,7 +68,7 @@ static uint8_t after_plain(uint8_t byte)
     return byte == 0xf0 ? UF0 : byte == 0xf4 ? UF4 : U3;
 }
 
-static uint8_t within(uint8_t byte, uint8_t lo, uint8_t hi, uint8_t place)
+static uint8_t grammar_string_within(uint8_t byte, uint8_t lo, uint8_t hi, uint8_t place)
 {
     return byte >= lo && byte <= hi ? place : STR_DEAD;
 }
@@ -125,19 +125,19 @@ uint8_t string_next(uint8_t place, uint8_t byte, bool *is_char_out)
         *is_char_out = to < STR_CLOSE;
         return to;
     case U1:
-        return within(byte, 0x80, 0xbf, PLAIN);
+        return grammar_string_within(byte, 0x80, 0xbf, PLAIN);
     case U2:
-        return within(byte, 0x80, 0xbf, U1);
+        return grammar_string_within(byte, 0x80, 0xbf, U1);
     case U3:
-        return within(byte, 0x80, 0xbf, U2);
+        return grammar_string_within(byte, 0x80, 0xbf, U2);
     case UE0:
-        return within(byte, 0xa0, 0xbf, U1);
+        return grammar_string_within(byte, 0xa0, 0xbf, U1);
     case UED:
-        return within(byte, 0x80, 0x9f, U1);
+        return grammar_string_within(byte, 0x80, 0x9f, U1);
     case UF0:
-        return within(byte, 0x90, 0xbf, U2);
+        return grammar_string_within(byte, 0x90, 0xbf, U2);
     case UF4:
-        return within(byte, 0x80, 0x8f, U2);
+        return grammar_string_within(byte, 0x80, 0x8f, U2);
     case ESCAPE:
         if (byte == 'u')
             return H1;

@@ -61,7 +61,8 @@ static int state_of(struct product *product, struct tuple tuple, uint32_t *out)
 }
 
 /* The last code up to hi that leads to the same tuple as lo. */
-static uint32_t run_end(const struct product *product, const struct tuple *from, uint32_t lo, uint32_t hi)
+static uint32_t grammar_tagged_run_end(const struct product *product, const struct tuple *from, uint32_t lo,
+                                       uint32_t hi)
 {
     const struct dfa *banned = product->tagged->banned;
     struct bytes until = product->tagged->until;
@@ -117,7 +118,7 @@ static bool read_code(const struct product *product, const struct tuple *from, u
 }
 
 /* Adds an edge to a state whose edges begin at first; merges neighbours with the same target. */
-static int add_edge(struct dfa *dfa, uint32_t first, struct dfa_edge edge)
+static int grammar_tagged_add_edge(struct dfa *dfa, uint32_t first, struct dfa_edge edge)
 {
     struct dfa_edge *last = dfa->n_edges > first ? &dfa->edges[dfa->n_edges - 1] : NULL;
 
@@ -131,7 +132,7 @@ static int add_edge(struct dfa *dfa, uint32_t first, struct dfa_edge edge)
     return 0;
 }
 
-static int spend(struct product *product, uint64_t steps)
+static int grammar_tagged_spend(struct product *product, uint64_t steps)
 {
     uint64_t *budget = product->tagged->budget;
 
@@ -139,7 +140,7 @@ static int spend(struct product *product, uint64_t steps)
     return *budget > 0 ? 0 : E_LIMIT;
 }
 
-static int walk_state(struct product *product, uint32_t state)
+static int grammar_tagged_walk_state(struct product *product, uint32_t state)
 {
     const struct tuple from = product->tuples[state];
     const struct dfa_state *at = &product->text->states[from.text];
@@ -155,13 +156,13 @@ static int walk_state(struct product *product, uint32_t state)
             struct tuple to = {.text = edge->to};
             uint32_t number;
 
-            rc = spend(product, product->steps_of_run);
-            hi = run_end(product, &from, lo, edge->hi);
+            rc = grammar_tagged_spend(product, product->steps_of_run);
+            hi = grammar_tagged_run_end(product, &from, lo, edge->hi);
             if (rc != 0 || !read_code(product, &from, lo, &to))
                 continue;
             rc = state_of(product, to, &number);
             if (rc == 0)
-                rc = add_edge(product->out, first, (struct dfa_edge){lo, hi, number});
+                rc = grammar_tagged_add_edge(product->out, first, (struct dfa_edge){lo, hi, number});
         }
     }
     product->out->states[state] =
@@ -172,7 +173,7 @@ static int walk_state(struct product *product, uint32_t state)
 }
 
 /* Removes edges to states from which no text ends. */
-static int prune(struct product *product)
+static int grammar_tagged_prune(struct product *product)
 {
     struct dfa *dfa = product->out;
     int rc = 0;
@@ -181,7 +182,7 @@ static int prune(struct product *product)
 
     while (is_new && rc == 0) {
         is_new = false;
-        rc = spend(product, dfa->n_states + dfa->n_edges);
+        rc = grammar_tagged_spend(product, dfa->n_states + dfa->n_edges);
         for (uint32_t i = dfa->n_states; i > 0; i--) {
             const struct dfa_state *state = &dfa->states[i - 1];
             bool has = state->is_final;
@@ -226,9 +227,9 @@ int dfa_tag(const struct dfa *text, const struct tagged *tagged, struct dfa *out
                              sizeof(*product.numbers));
     rc = product.numbers == NULL ? E_NOMEM : state_of(&product, (struct tuple){.side = SIDE_BEGIN}, &start);
     for (uint32_t i = 0; rc == 0 && i < out->n_states; i++)
-        rc = walk_state(&product, i);
+        rc = grammar_tagged_walk_state(&product, i);
     if (rc == 0)
-        rc = prune(&product);
+        rc = grammar_tagged_prune(&product);
     free(product.numbers);
     free(product.tuples);
     if (rc != 0)

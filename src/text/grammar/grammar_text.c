@@ -21,7 +21,8 @@
 #define STEPS_OF_EDGE  4u      /* besides its nodes */
 
 /* Writes the byte strings from lo[0..n) to hi[0..n), all of one length. */
-static uint32_t between(struct graph *graph, const uint8_t *lo, const uint8_t *hi, size_t n, uint32_t next)
+static uint32_t grammar_text_between(struct graph *graph, const uint8_t *lo, const uint8_t *hi, size_t n,
+                                     uint32_t next)
 {
     static const uint8_t least[] = {0x80, 0x80, 0x80}, most[] = {0xbf, 0xbf, 0xbf};
     uint32_t ways = PC_DEAD;
@@ -29,23 +30,24 @@ static uint32_t between(struct graph *graph, const uint8_t *lo, const uint8_t *h
     if (n == 1)
         return graph_byte(graph, lo[0], hi[0], next);
     if (lo[0] == hi[0])
-        return graph_byte(graph, lo[0], lo[0], between(graph, lo + 1, hi + 1, n - 1, next));
+        return graph_byte(graph, lo[0], lo[0], grammar_text_between(graph, lo + 1, hi + 1, n - 1, next));
 
     bool is_low_whole = memcmp(lo + 1, least, n - 1) == 0, is_high_whole = memcmp(hi + 1, most, n - 1) == 0;
     unsigned from = lo[0] + (is_low_whole ? 0u : 1u), to = hi[0] - (is_high_whole ? 0u : 1u);
     if (!is_low_whole)
-        ways = graph_byte(graph, lo[0], lo[0], between(graph, lo + 1, most, n - 1, next));
+        ways = graph_byte(graph, lo[0], lo[0], grammar_text_between(graph, lo + 1, most, n - 1, next));
     if (from <= to)
+        ways = graph_split(graph, ways,
+                           graph_byte(graph, (uint8_t)from, (uint8_t)to,
+                                      grammar_text_between(graph, least, most, n - 1, next)));
+    if (!is_high_whole)
         ways = graph_split(
             graph, ways,
-            graph_byte(graph, (uint8_t)from, (uint8_t)to, between(graph, least, most, n - 1, next)));
-    if (!is_high_whole)
-        ways = graph_split(graph, ways,
-                           graph_byte(graph, hi[0], hi[0], between(graph, least, hi + 1, n - 1, next)));
+            graph_byte(graph, hi[0], hi[0], grammar_text_between(graph, least, hi + 1, n - 1, next)));
     return ways;
 }
 
-static uint32_t wide(struct graph *graph, uint32_t lo, uint32_t hi, uint32_t next)
+static uint32_t grammar_text_wide(struct graph *graph, uint32_t lo, uint32_t hi, uint32_t next)
 {
     static const struct code_range lengths[] = {
         {0x80, 0x7ff}, {0x800, 0xd7ff}, {0xe000, 0xffff}, {0x10000, AUTO_LAST_CODE}};
@@ -59,7 +61,7 @@ static uint32_t wide(struct graph *graph, uint32_t lo, uint32_t hi, uint32_t nex
             continue;
         size_t n = utf8_put(from, first);
         utf8_put(to, last);
-        ways = graph_split(graph, ways, between(graph, first, last, n, next));
+        ways = graph_split(graph, ways, grammar_text_between(graph, first, last, n, next));
     }
     return ways;
 }
@@ -95,7 +97,7 @@ static uint32_t write_raw_edge(struct graph *graph, const struct style *style, c
     return graph_split(graph, ways,
                        edge->lo <= 0x80 && edge->hi == AUTO_LAST_CODE
                            ? graph_call(graph, style->beyond_ascii, next)
-                           : wide(graph, edge->lo, edge->hi, next));
+                           : grammar_text_wide(graph, edge->lo, edge->hi, next));
 }
 
 static uint32_t write_edge(struct graph *graph, const struct dfa_edge *edge, uint32_t next)
@@ -110,7 +112,8 @@ static uint32_t write_edge(struct graph *graph, const struct dfa_edge *edge, uin
     ways = graph_byte(graph, '\\', '\\', short_ways);
     static const struct code_range plain[] = {{0x20, '"' - 1}, {'"' + 1, '\\' - 1}, {'\\' + 1, 0x7f}};
     ways = graph_split(graph, ways, plain_bytes(graph, edge, plain, 3, next));
-    return edge->hi < 0x80 ? ways : graph_split(graph, ways, wide(graph, edge->lo, edge->hi, next));
+    return edge->hi < 0x80 ? ways
+                           : graph_split(graph, ways, grammar_text_wide(graph, edge->lo, edge->hi, next));
 }
 
 struct places {
@@ -120,7 +123,7 @@ struct places {
 };
 
 /* Finds or makes a place's node. */
-static uint32_t place_of(struct graph *graph, struct places *places, uint32_t index)
+static uint32_t grammar_text_place_of(struct graph *graph, struct places *places, uint32_t index)
 {
     if (places->pcs[index] != 0)
         return places->pcs[index];
@@ -143,7 +146,7 @@ static void write_place(struct graph *graph, const struct dfa *dfa, struct bound
     for (uint32_t i = 0; i < at->n_edges && count < chars.max && !graph->is_full; i++) {
         (void)graph_spend(graph, STEPS_OF_EDGE);
         const struct dfa_edge *edge = &dfa->edges[at->edges + i];
-        uint32_t to = place_of(graph, places, after * n + edge->to);
+        uint32_t to = grammar_text_place_of(graph, places, after * n + edge->to);
         ways =
             graph_split(graph, ways,
                         style->is_raw ? write_raw_edge(graph, style, edge, to) : write_edge(graph, edge, to));
@@ -152,8 +155,8 @@ static void write_place(struct graph *graph, const struct dfa *dfa, struct bound
         graph->nodes[places->pcs[index]].next = ways;
 }
 
-static int write_all(struct graph *graph, const struct dfa *dfa, struct bounds chars,
-                     const struct style *style, uint32_t *pc_out)
+static int grammar_text_write_all(struct graph *graph, const struct dfa *dfa, struct bounds chars,
+                                  const struct style *style, uint32_t *pc_out)
 {
     uint32_t n_counts = (chars.max == GRAPH_UNBOUNDED ? chars.min : chars.max) + 1;
 
@@ -167,7 +170,7 @@ static int write_all(struct graph *graph, const struct dfa *dfa, struct bounds c
     places.pcs = calloc(n_places, sizeof(*places.pcs));
     if (places.pcs == NULL)
         return E_NOMEM;
-    *pc_out = place_of(graph, &places, 0);
+    *pc_out = grammar_text_place_of(graph, &places, 0);
     for (uint32_t i = 0; i < places.n && !graph->is_full; i++) {
         uint32_t index = places.met[i];
 
@@ -187,16 +190,16 @@ int dfa_write(struct graph *graph, const struct dfa *dfa, struct bounds chars, u
 {
     const struct style style = {.end = graph_byte(graph, '"', '"', next)};
 
-    return write_all(graph, dfa, chars, &style, pc_out);
+    return grammar_text_write_all(graph, dfa, chars, &style, pc_out);
 }
 
 int dfa_write_raw(struct graph *graph, const struct dfa *dfa, struct bounds chars, uint32_t next,
                   uint32_t *pc_out)
 {
-    const struct style style = {.is_raw = true,
-                                .end = next,
-                                .beyond_ascii =
-                                    graph_rule_of(graph, wide(graph, 0x80, AUTO_LAST_CODE, PC_RET))};
+    const struct style style = {
+        .is_raw = true,
+        .end = next,
+        .beyond_ascii = graph_rule_of(graph, grammar_text_wide(graph, 0x80, AUTO_LAST_CODE, PC_RET))};
 
-    return write_all(graph, dfa, chars, &style, pc_out);
+    return grammar_text_write_all(graph, dfa, chars, &style, pc_out);
 }

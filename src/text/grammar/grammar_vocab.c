@@ -97,7 +97,7 @@ static void trie_fini(struct trie *trie)
     free(trie->ids);
 }
 
-static bool is_stop(const struct tokenizer *tokenizer, token_id id)
+static bool grammar_vocab_is_stop(const struct tokenizer *tokenizer, token_id id)
 {
     size_t n;
     const token_id *stops = tokenizer_stop_ids(tokenizer, &n);
@@ -150,7 +150,7 @@ static int read_pieces(struct grammar_vocab *vocab)
         struct bytes piece = tokenizer_piece(vocab->tokenizer, id);
 
         if (!tokenizer_is_text(vocab->tokenizer, id) || piece.len_bytes == 0 || piece.len_bytes > DEPTH_MAX ||
-            is_stop(vocab->tokenizer, id))
+            grammar_vocab_is_stop(vocab->tokenizer, id))
             continue;
         sort_out(vocab, id, piece);
         words[n++] = (struct word){piece, id};

@@ -117,7 +117,7 @@ struct value value_attribute(struct jinja *jinja, struct value value, struct tex
     return (struct value){.kind = VALUE_METHOD, .method = method};
 }
 
-static struct value element(struct jinja *jinja, struct value value, int64_t index)
+static struct value eval_element(struct jinja *jinja, struct value value, int64_t index)
 {
     size_t n = value_len(jinja, value);
 
@@ -139,7 +139,7 @@ struct value value_item(struct jinja *jinja, struct value value, struct value ke
     if (value.kind == VALUE_UNDEFINED && key.kind != VALUE_TEXT)
         return value_attribute(jinja, value, (struct text){0});
     if ((value_is_sequence(value) || value.kind == VALUE_TEXT) && value_index(key, &index))
-        return element(jinja, value, index);
+        return eval_element(jinja, value, index);
     if (value.kind == VALUE_DICT && key.kind != VALUE_LIST && key.kind != VALUE_DICT) {
         const struct value *item = dict_get(jinja, value, key);
 
@@ -267,7 +267,7 @@ static struct value eval_attribute(struct jinja *jinja, const struct node *node)
 
 /* ---- filters, tests, logic ---- */
 
-static const struct callable *known(struct jinja *jinja, const struct node *node)
+static const struct callable *eval_known(struct jinja *jinja, const struct node *node)
 {
     jinja->line = node->line;
     if (node->callable == NULL)
@@ -286,7 +286,7 @@ struct value eval_filters(struct jinja *jinja, const struct node *node, struct v
     if (node->a != NULL)
         self = node->a->kind == NODE_FILTER ? eval_filters(jinja, node->a, self) : jinja_eval(jinja, node->a);
     eval_args(jinja, node->args, &call);
-    const struct callable *callable = jinja->rc == 0 ? known(jinja, node) : NULL;
+    const struct callable *callable = jinja->rc == 0 ? eval_known(jinja, node) : NULL;
     self = callable == NULL ? value_undefined(NULL) : callable_call(jinja, callable, self, &call);
     jinja_leave(jinja);
     return self;
@@ -298,7 +298,7 @@ static struct value eval_test(struct jinja *jinja, const struct node *node)
     struct call call;
 
     eval_args(jinja, node->args, &call);
-    const struct callable *callable = jinja->rc == 0 ? known(jinja, node) : NULL;
+    const struct callable *callable = jinja->rc == 0 ? eval_known(jinja, node) : NULL;
     return callable == NULL ? value_undefined(NULL) : callable_call(jinja, callable, self, &call);
 }
 

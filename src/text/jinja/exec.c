@@ -19,7 +19,7 @@ struct value jinja_capture(struct jinja *jinja, const struct node *body)
     return build_end(&build);
 }
 
-static void unpack(struct jinja *jinja, const struct node *target, struct value value)
+static void jinja_exec_unpack(struct jinja *jinja, const struct node *target, struct value value)
 {
     struct value all = value_elements(jinja, value);
 
@@ -38,7 +38,7 @@ void jinja_assign(struct jinja *jinja, const struct node *target, struct value v
     if (target->kind == NODE_NAME) {
         scope_set(jinja, jinja->scope, target->name, value);
     } else if (target->kind == NODE_TUPLE) {
-        unpack(jinja, target, value);
+        jinja_exec_unpack(jinja, target, value);
     } else {
         struct value space = jinja_eval(jinja, target->a);
 

@@ -187,7 +187,8 @@ void list_sort(struct jinja *jinja, struct value list, const struct value *keys,
 
 /* The sort key of an element: an attribute of it (or several, with commas), in lower case unless case
  * matters. */
-static struct value key_of(struct jinja *jinja, struct value value, struct value path, bool keeps_case)
+static struct value filters_list_key_of(struct jinja *jinja, struct value value, struct value path,
+                                        bool keeps_case)
 {
     struct text text = text_in(path);
     size_t comma = bytes_find(text_bytes(text), bytes_str(","), 0), from = 0;
@@ -202,7 +203,7 @@ static struct value key_of(struct jinja *jinja, struct value value, struct value
             struct value part =
                 value_text(jinja, text_part(text, from, comma == SIZE_MAX ? text.len_bytes : comma));
 
-            list_push(jinja, keys, key_of(jinja, value, part, keeps_case));
+            list_push(jinja, keys, filters_list_key_of(jinja, value, part, keeps_case));
             if (comma == SIZE_MAX)
                 break;
         }
@@ -215,15 +216,15 @@ static struct value key_of(struct jinja *jinja, struct value value, struct value
     return value;
 }
 
-static struct value sorted(struct jinja *jinja, struct value list, struct value path, bool keeps_case,
-                           bool is_reverse)
+static struct value filters_list_sorted(struct jinja *jinja, struct value list, struct value path,
+                                        bool keeps_case, bool is_reverse)
 {
     struct value *keys = jinja->rc == 0 ? jinja_take(jinja, (list.list->n + 1) * sizeof(*keys)) : NULL;
 
     if (keys == NULL)
         return list;
     for (size_t i = 0; i < list.list->n && jinja_charge(jinja, 1); i++)
-        keys[i] = key_of(jinja, list.list->items[i], path, keeps_case);
+        keys[i] = filters_list_key_of(jinja, list.list->items[i], path, keeps_case);
     if (jinja->rc == 0)
         list_sort(jinja, list, keys, is_reverse);
     return list;
@@ -232,8 +233,8 @@ static struct value sorted(struct jinja *jinja, struct value list, struct value 
 /* reverse case_sensitive attribute */
 static struct value filter_sort(struct jinja *jinja, struct value self, struct call *call)
 {
-    return sorted(jinja, filter_list(jinja, self, call), call->bound[2], value_is_true(call->bound[1]),
-                  value_is_true(call->bound[0]));
+    return filters_list_sorted(jinja, filter_list(jinja, self, call), call->bound[2],
+                               value_is_true(call->bound[1]), value_is_true(call->bound[0]));
 }
 
 /* case_sensitive by reverse */
@@ -241,8 +242,8 @@ static struct value filter_dictsort(struct jinja *jinja, struct value self, stru
 {
     bool by_value = call->bound[1].kind == VALUE_TEXT && text_is(*call->bound[1].text, "value");
 
-    return sorted(jinja, filter_items(jinja, self, call), value_int(by_value), value_is_true(call->bound[0]),
-                  value_is_true(call->bound[2]));
+    return filters_list_sorted(jinja, filter_items(jinja, self, call), value_int(by_value),
+                               value_is_true(call->bound[0]), value_is_true(call->bound[2]));
 }
 
 /* case_sensitive attribute */
@@ -251,7 +252,8 @@ static struct value filter_unique(struct jinja *jinja, struct value self, struct
     struct value all = value_elements(jinja, self), list = value_list(jinja, 0), seen = value_dict(jinja);
 
     for (size_t i = 0; jinja->rc == 0 && i < all.list->n; i++) {
-        struct value key = key_of(jinja, all.list->items[i], call->bound[1], value_is_true(call->bound[0]));
+        struct value key =
+            filters_list_key_of(jinja, all.list->items[i], call->bound[1], value_is_true(call->bound[0]));
 
         if (dict_get(jinja, seen, key) != NULL)
             continue;
@@ -262,12 +264,14 @@ static struct value filter_unique(struct jinja *jinja, struct value self, struct
 }
 
 /* case_sensitive attribute */
-static struct value extreme(struct jinja *jinja, struct value self, struct call *call, int wanted)
+static struct value filters_list_extreme(struct jinja *jinja, struct value self, struct call *call,
+                                         int wanted)
 {
     struct value all = value_elements(jinja, self), best = value_undefined("it"), best_key = best;
 
     for (size_t i = 0; jinja->rc == 0 && i < all.list->n; i++) {
-        struct value key = key_of(jinja, all.list->items[i], call->bound[1], value_is_true(call->bound[0]));
+        struct value key =
+            filters_list_key_of(jinja, all.list->items[i], call->bound[1], value_is_true(call->bound[0]));
 
         if (i > 0 && value_compare(jinja, key, best_key) != wanted)
             continue;
@@ -279,12 +283,12 @@ static struct value extreme(struct jinja *jinja, struct value self, struct call 
 
 static struct value filter_min(struct jinja *jinja, struct value self, struct call *call)
 {
-    return extreme(jinja, self, call, -1);
+    return filters_list_extreme(jinja, self, call, -1);
 }
 
 static struct value filter_max(struct jinja *jinja, struct value self, struct call *call)
 {
-    return extreme(jinja, self, call, 1);
+    return filters_list_extreme(jinja, self, call, 1);
 }
 
 /* attribute start */
@@ -307,11 +311,12 @@ static struct value filter_sum(struct jinja *jinja, struct value self, struct ca
 static struct value filter_groupby(struct jinja *jinja, struct value self, struct call *call)
 {
     bool keeps_case = value_is_true(call->bound[2]);
-    struct value all = sorted(jinja, filter_list(jinja, self, call), call->bound[0], keeps_case, false);
+    struct value all =
+        filters_list_sorted(jinja, filter_list(jinja, self, call), call->bound[0], keeps_case, false);
     struct value groups = value_list(jinja, 0), group = groups, before = value_none();
 
     for (size_t i = 0; jinja->rc == 0 && i < all.list->n; i++) {
-        struct value key = key_of(jinja, all.list->items[i], call->bound[0], keeps_case);
+        struct value key = filters_list_key_of(jinja, all.list->items[i], call->bound[0], keeps_case);
 
         if (i == 0 || !value_equal(jinja, key, before)) {
             struct value both = value_tuple(jinja, 2);

@@ -21,7 +21,7 @@ const struct callable *filter_find(struct bytes name)
 }
 
 /* The call without its first n arguments. */
-static struct call without(const struct call *call, size_t n)
+static struct call filters_pick_without(const struct call *call, size_t n)
 {
     struct call rest = *call;
 
@@ -32,13 +32,13 @@ static struct call without(const struct call *call, size_t n)
 }
 
 /* A false value has no elements, even if it is not iterable (none, 0). */
-static struct value elements(struct jinja *jinja, struct value self)
+static struct value filters_pick_elements(struct jinja *jinja, struct value self)
 {
     return value_is_true(self) ? value_elements(jinja, self) : value_list(jinja, 0);
 }
 
-static bool is_picked(struct jinja *jinja, const struct callable *test, struct value value,
-                      const struct call *rest, int how)
+static bool filters_pick_is_picked(struct jinja *jinja, const struct callable *test, struct value value,
+                                   const struct call *rest, int how)
 {
     struct call call = *rest;
     bool is_true = value_is_true(test == NULL ? value : callable_call(jinja, test, value, &call));
@@ -46,12 +46,12 @@ static bool is_picked(struct jinja *jinja, const struct callable *test, struct v
     return is_true != ((how & IS_REJECT) != 0);
 }
 
-static struct value pick(struct jinja *jinja, struct value self, struct call *call, int how)
+static struct value filters_pick(struct jinja *jinja, struct value self, struct call *call, int how)
 {
-    struct value all = elements(jinja, self), list = value_list(jinja, 0);
+    struct value all = filters_pick_elements(jinja, self), list = value_list(jinja, 0);
     size_t n_used = (how & BY_ATTRIBUTE) != 0;
     const struct callable *test = NULL;
-    struct call rest = without(call, n_used);
+    struct call rest = filters_pick_without(call, n_used);
 
     if (rest.n_args > 0) {
         struct text name = text_in(rest.args[0]);
@@ -61,14 +61,14 @@ static struct value pick(struct jinja *jinja, struct value self, struct call *ca
             jinja_fail(jinja, E_UNSUPPORTED, "unknown test \"%.*s\"",
                        name.len_bytes > 64 ? 64 : (int)name.len_bytes,
                        name.len_bytes == 0 ? "" : (const char *)name.data);
-        rest = without(&rest, 1);
+        rest = filters_pick_without(&rest, 1);
     }
     for (size_t i = 0; jinja->rc == 0 && i < all.list->n; i++) {
         struct value one = all.list->items[i];
 
         if (n_used > 0)
             one = value_path(jinja, one, call->args[0]);
-        if (is_picked(jinja, test, one, &rest, how))
+        if (filters_pick_is_picked(jinja, test, one, &rest, how))
             list_push(jinja, list, all.list->items[i]);
     }
     return list;
@@ -76,22 +76,22 @@ static struct value pick(struct jinja *jinja, struct value self, struct call *ca
 
 static struct value filter_select(struct jinja *jinja, struct value self, struct call *call)
 {
-    return pick(jinja, self, call, 0);
+    return filters_pick(jinja, self, call, 0);
 }
 
 static struct value filter_reject(struct jinja *jinja, struct value self, struct call *call)
 {
-    return pick(jinja, self, call, IS_REJECT);
+    return filters_pick(jinja, self, call, IS_REJECT);
 }
 
 static struct value filter_selectattr(struct jinja *jinja, struct value self, struct call *call)
 {
-    return pick(jinja, self, call, BY_ATTRIBUTE);
+    return filters_pick(jinja, self, call, BY_ATTRIBUTE);
 }
 
 static struct value filter_rejectattr(struct jinja *jinja, struct value self, struct call *call)
 {
-    return pick(jinja, self, call, BY_ATTRIBUTE | IS_REJECT);
+    return filters_pick(jinja, self, call, BY_ATTRIBUTE | IS_REJECT);
 }
 
 static struct value keyword_of(const struct call *call, const char *name)
@@ -120,7 +120,7 @@ static struct value map_attribute(struct jinja *jinja, struct value all, struct 
 
 static struct value filter_map(struct jinja *jinja, struct value self, struct call *call)
 {
-    struct value all = elements(jinja, self), list = value_list(jinja, 0);
+    struct value all = filters_pick_elements(jinja, self), list = value_list(jinja, 0);
     struct value path = keyword_of(call, "attribute");
 
     if (jinja->rc != 0)
@@ -136,7 +136,7 @@ static struct value filter_map(struct jinja *jinja, struct value self, struct ca
         return list;
     }
     for (size_t i = 0; jinja->rc == 0 && i < all.list->n; i++) {
-        struct call rest = without(call, 1);
+        struct call rest = filters_pick_without(call, 1);
 
         list_push(jinja, list, callable_call(jinja, filter, all.list->items[i], &rest));
     }

@@ -84,7 +84,7 @@ static struct value filter_string(struct jinja *jinja, struct value self, struct
 }
 
 /* Marks a text as safe: it is not escaped again. */
-static struct value markup(struct jinja *jinja, struct value value)
+static struct value filters_text_markup(struct jinja *jinja, struct value value)
 {
     struct text text = text_in(value);
 
@@ -95,7 +95,7 @@ static struct value markup(struct jinja *jinja, struct value value)
 static struct value filter_safe(struct jinja *jinja, struct value self, struct call *call)
 {
     (void)call;
-    return markup(jinja, value_to_text(jinja, self));
+    return filters_text_markup(jinja, value_to_text(jinja, self));
 }
 
 static struct value filter_forceescape(struct jinja *jinja, struct value self, struct call *call)
@@ -105,7 +105,7 @@ static struct value filter_forceescape(struct jinja *jinja, struct value self, s
 
     (void)call;
     print_html(&build, text_in(whole));
-    return markup(jinja, build_end(&build));
+    return filters_text_markup(jinja, build_end(&build));
 }
 
 static struct value filter_escape(struct jinja *jinja, struct value self, struct call *call)

@@ -48,7 +48,8 @@ static void put_padded(struct build *build, const struct spec *spec, struct text
 }
 
 /* Writes the digits of a number of this type, without sign. False: the value is no such number. */
-static bool digits_of(struct jinja *jinja, const struct spec *spec, struct value value, struct build *out)
+static bool jinja_format_digits_of(struct jinja *jinja, const struct spec *spec, struct value value,
+                                   struct build *out)
 {
     int precision = spec->precision < 0 ? 6 : spec->precision;
     uint64_t whole = 0;
@@ -107,7 +108,7 @@ static bool digits_of(struct jinja *jinja, const struct spec *spec, struct value
     return true;
 }
 
-static void put_number(struct build *build, const struct spec *spec, struct value value)
+static void jinja_format_put_number(struct build *build, const struct spec *spec, struct value value)
 {
     struct jinja *jinja = build->jinja;
     struct build whole = build_begin(jinja);
@@ -117,7 +118,7 @@ static void put_number(struct build *build, const struct spec *spec, struct valu
 
     if (spec->align != '=' && sign != 0)
         build_raw(&whole, &sign, 1, MARK_OWN);
-    if (!digits_of(jinja, spec, value, &whole))
+    if (!jinja_format_digits_of(jinja, spec, value, &whole))
         jinja_fail(jinja, E_FORMAT, "a %s where a number is to be written", value_type(value));
     struct text text = text_in(build_end(&whole));
     if (spec->align == '=' && sign != 0) { /* padding goes between sign and digits */
@@ -127,8 +128,8 @@ static void put_number(struct build *build, const struct spec *spec, struct valu
     put_padded(build, &inner, text, spec->align == 0 || spec->align == '=' ? '>' : spec->align);
 }
 
-static void put_text(struct build *build, const struct spec *spec, struct value value, bool is_repr,
-                     char align)
+static void jinja_format_put_text(struct build *build, const struct spec *spec, struct value value,
+                                  bool is_repr, char align)
 {
     struct build whole = build_begin(build->jinja);
 
@@ -233,11 +234,11 @@ static void put_conversion(struct build *build, struct text format, size_t *at, 
         return;
     if (spec.type == 's' || spec.type == 'r') {
         spec.fill[0] = ' ';
-        put_text(build, &spec, value, spec.type == 'r', spec.align == '<' ? '<' : '>');
+        jinja_format_put_text(build, &spec, value, spec.type == 'r', spec.align == '<' ? '<' : '>');
     } else if (spec.type == 'c' && value.kind == VALUE_TEXT) {
-        put_text(build, &spec, value, false, '>');
+        jinja_format_put_text(build, &spec, value, false, '>');
     } else {
-        put_number(build, &spec, value);
+        jinja_format_put_number(build, &spec, value);
     }
 }
 
@@ -323,7 +324,7 @@ static struct spec read_spec(struct jinja *jinja, struct text text)
     return spec;
 }
 
-static void put_field(struct build *build, struct text field, struct call *call, size_t *n_auto)
+static void jinja_format_put_field(struct build *build, struct text field, struct call *call, size_t *n_auto)
 {
     struct jinja *jinja = build->jinja;
     size_t colon = bytes_find(text_bytes(field), bytes_str(":"), 0);
@@ -343,12 +344,12 @@ static void put_field(struct build *build, struct text field, struct call *call,
     if (bang == SIZE_MAX && value.kind == VALUE_INT && spec.type == 0)
         spec.type = 'd';
     if (spec.type != 0 && spec.type != 's')
-        put_number(build, &spec, value);
+        jinja_format_put_number(build, &spec, value);
     else
-        put_text(build, &spec, value, is_repr,
-                 spec.align != 0             ? spec.align == '=' ? '>' : spec.align
-                 : value.kind == VALUE_FLOAT ? '>'
-                                             : '<');
+        jinja_format_put_text(build, &spec, value, is_repr,
+                              spec.align != 0             ? spec.align == '=' ? '>' : spec.align
+                              : value.kind == VALUE_FLOAT ? '>'
+                                                          : '<');
 }
 
 struct value text_format_braces(struct jinja *jinja, struct text format, struct call *call)
@@ -372,7 +373,7 @@ struct value text_format_braces(struct jinja *jinja, struct text format, struct 
                 jinja_fail(jinja, E_FORMAT, "a single brace in a format");
                 break;
             }
-            put_field(&build, text_part(format, at + 1, end), call, &n_auto);
+            jinja_format_put_field(&build, text_part(format, at + 1, end), call, &n_auto);
             at = end;
         }
         from = at + 1;

@@ -50,7 +50,7 @@ void jinja_fail(struct jinja *jinja, int rc, const char *format, ...)
         jinja->rc = fault_set(jinja->fault, rc, "line %u: %s", jinja->line, text);
 }
 
-static void fail_memory(struct jinja *jinja)
+static void jinja_fail_memory(struct jinja *jinja)
 {
     jinja_fail(jinja, E_LIMIT, "rendering takes more than %zu bytes of memory", jinja->arena.limit_bytes);
 }
@@ -61,7 +61,7 @@ void *jinja_take(struct jinja *jinja, size_t len_bytes)
         return NULL;
     void *piece = arena_take(&jinja->arena, len_bytes);
     if (piece == NULL)
-        fail_memory(jinja);
+        jinja_fail_memory(jinja);
     return piece;
 }
 
@@ -73,7 +73,7 @@ const void *jinja_keep(struct jinja *jinja, struct buf *buf)
         kept = arena_keep(&jinja->arena, buf->data, buf->len_bytes);
         *buf = (struct buf){0};
         if (kept == NULL)
-            fail_memory(jinja);
+            jinja_fail_memory(jinja);
     }
     return kept;
 }

@@ -23,7 +23,8 @@ struct json_style {
     bool is_indented, is_ascii, is_sorted;
 };
 
-static void put_json(struct build *build, const struct json_style *style, struct value value, unsigned depth);
+static void jinja_json_put_json(struct build *build, const struct json_style *style, struct value value,
+                                unsigned depth);
 
 static void put_escape(struct build *build, uint32_t code, uint32_t mark)
 {
@@ -72,7 +73,7 @@ static void put_line(struct build *build, const struct json_style *style, unsign
         build_text(build, style->indent);
 }
 
-static void put_key(struct build *build, const struct json_style *style, struct value key)
+static void jinja_json_put_key(struct build *build, const struct json_style *style, struct value key)
 {
     struct build name = build_begin(build->jinja);
 
@@ -83,12 +84,12 @@ static void put_key(struct build *build, const struct json_style *style, struct 
     if (key.kind == VALUE_TUPLE)
         jinja_fail(build->jinja, E_FORMAT, "a tuple cannot be a key of JSON");
     else
-        put_json(&name, style, key, 0);
+        jinja_json_put_json(&name, style, key, 0);
     put_json_text(build, style, text_in(build_end(&name)));
 }
 
-static void put_object(struct build *build, const struct json_style *style, struct value value,
-                       unsigned depth)
+static void jinja_json_put_object(struct build *build, const struct json_style *style, struct value value,
+                                  unsigned depth)
 {
     struct jinja *jinja = build->jinja;
     struct value keys = value_elements(jinja, value);
@@ -109,10 +110,10 @@ static void put_object(struct build *build, const struct json_style *style, stru
         if (i > 0)
             build_text(build, style->item_separator);
         put_line(build, style, depth + 1);
-        put_key(build, style, keys.list->items[i]);
+        jinja_json_put_key(build, style, keys.list->items[i]);
         build_text(build, style->key_separator);
         if (one != NULL)
-            put_json(build, style, *one, depth + 1);
+            jinja_json_put_json(build, style, *one, depth + 1);
     }
     if (jinja->rc == 0 && keys.list->n > 0)
         put_line(build, style, depth);
@@ -127,7 +128,7 @@ static void put_array(struct build *build, const struct json_style *style, const
         if (i > 0)
             build_text(build, style->item_separator);
         put_line(build, style, depth + 1);
-        put_json(build, style, list->items[i], depth + 1);
+        jinja_json_put_json(build, style, list->items[i], depth + 1);
     }
     if (list->n > 0)
         put_line(build, style, depth);
@@ -162,14 +163,15 @@ static void put_json_value(struct build *build, const struct json_style *style, 
         put_array(build, style, value.list, depth);
         break;
     case VALUE_DICT:
-        put_object(build, style, value, depth);
+        jinja_json_put_object(build, style, value, depth);
         break;
     default:
         jinja_fail(build->jinja, E_FORMAT, "tojson of a %s", value_type(value));
     }
 }
 
-static void put_json(struct build *build, const struct json_style *style, struct value value, unsigned depth)
+static void jinja_json_put_json(struct build *build, const struct json_style *style, struct value value,
+                                unsigned depth)
 {
     if (!jinja_enter(build->jinja))
         return;
@@ -197,7 +199,7 @@ struct value value_to_json(struct jinja *jinja, struct value value, const struct
         style.item_separator = text_in(options[2].list->items[0]);
         style.key_separator = text_in(options[2].list->items[1]);
     }
-    put_json(&build, &style, value, 0);
+    jinja_json_put_json(&build, &style, value, 0);
     return build_end(&build);
 }
 
@@ -208,9 +210,9 @@ struct json_reader {
     uint32_t mark;
 };
 
-static struct value read_value(const struct json_reader *reader, struct bytes json);
+static struct value jinja_json_read_value(const struct json_reader *reader, struct bytes json);
 
-static struct value read_text(const struct json_reader *reader, struct bytes quoted)
+static struct value jinja_json_read_text(const struct json_reader *reader, struct bytes quoted)
 {
     struct buf text = {0};
     struct build build = build_begin(reader->jinja);
@@ -226,7 +228,7 @@ static struct value read_text(const struct json_reader *reader, struct bytes quo
     return build_end(&build);
 }
 
-static struct value read_items(const struct json_reader *reader, struct bytes json)
+static struct value jinja_json_read_items(const struct json_reader *reader, struct bytes json)
 {
     struct jinja *jinja = reader->jinja;
     bool is_object = json_is_object(json);
@@ -237,16 +239,16 @@ static struct value read_items(const struct json_reader *reader, struct bytes js
     while (jinja->rc == 0 && json_next(json, &at, &key, &one)) {
         if (!jinja_charge(jinja, 1 + one.len_bytes / 64))
             break;
-        struct value value = read_value(reader, one);
+        struct value value = jinja_json_read_value(reader, one);
         if (is_object)
-            dict_set(jinja, all, read_text(reader, key), value);
+            dict_set(jinja, all, jinja_json_read_text(reader, key), value);
         else
             list_push(jinja, all, value);
     }
     return all;
 }
 
-static struct value read_number(const struct json_reader *reader, struct bytes json)
+static struct value jinja_json_read_number(const struct json_reader *reader, struct bytes json)
 {
     bool is_real = false;
     int64_t integer;
@@ -273,23 +275,23 @@ static struct value read_number(const struct json_reader *reader, struct bytes j
     return value;
 }
 
-static struct value read_value(const struct json_reader *reader, struct bytes json)
+static struct value jinja_json_read_value(const struct json_reader *reader, struct bytes json)
 {
     if (json.len_bytes == 0)
         return value_none();
     switch (json.data[0]) {
     case '{':
     case '[':
-        return read_items(reader, json);
+        return jinja_json_read_items(reader, json);
     case '"':
-        return read_text(reader, json);
+        return jinja_json_read_text(reader, json);
     case 't':
     case 'f':
         return value_bool(json.data[0] == 't');
     case 'n':
         return value_none();
     default:
-        return read_number(reader, json);
+        return jinja_json_read_number(reader, json);
     }
 }
 
@@ -312,7 +314,7 @@ struct value value_of_json(struct jinja *jinja, struct bytes json, uint32_t mark
         if (copy != NULL) {
             memcpy(copy, spaced.data, spaced.len_bytes);
             struct json_reader reader = {.jinja = jinja, .mark = mark};
-            value = read_value(&reader, bytes_of(copy, spaced.len_bytes));
+            value = jinja_json_read_value(&reader, bytes_of(copy, spaced.len_bytes));
         }
     }
     buf_fini(&spaced);

@@ -33,7 +33,7 @@ struct lexer {
     int rc;
 };
 
-static void fail(struct lexer *lexer, const char *what)
+static void lex_fail(struct lexer *lexer, const char *what)
 {
     if (lexer->rc == 0)
         lexer->rc = fault_set(lexer->fault, E_FORMAT, "line %u: %s", lexer->line, what);
@@ -46,7 +46,7 @@ static void count_lines(struct lexer *lexer, size_t upto)
         lexer->line += lexer->source[lexer->counted] == '\n';
 }
 
-static void emit(struct lexer *lexer, enum lexeme_kind kind, const char *text, size_t len)
+static void lex_emit(struct lexer *lexer, enum lexeme_kind kind, const char *text, size_t len)
 {
     if (lexer->rc != 0)
         return;
@@ -66,24 +66,25 @@ static void emit(struct lexer *lexer, enum lexeme_kind kind, const char *text, s
     lexer->list[lexer->n++] = (struct lexeme){.kind = kind, .line = lexer->line, .text = bytes_of(text, len)};
 }
 
-static bool is_blank(char c)
+static bool lex_is_blank(char c)
 {
     return c == ' ' || (c >= '\t' && c <= '\r') || (c >= 0x1c && c <= 0x1f);
 }
 
-static bool is_digit(char c)
+static bool lex_is_digit(char c)
 {
     return c >= '0' && c <= '9';
 }
 
-static bool is_word(char c)
+static bool lex_is_word(char c)
 {
-    return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (uint8_t)c >= 0x80;
+    return lex_is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
+           (uint8_t)c >= 0x80;
 }
 
-static void skip_blanks(struct lexer *lexer)
+static void lex_skip_blanks(struct lexer *lexer)
 {
-    while (lexer->at < lexer->len && is_blank(lexer->source[lexer->at]))
+    while (lexer->at < lexer->len && lex_is_blank(lexer->source[lexer->at]))
         lexer->at++;
 }
 
@@ -95,7 +96,7 @@ static void end_tag(struct lexer *lexer, char sign, bool trims_line)
 {
     lexer->at += 2;
     if (sign == '-')
-        skip_blanks(lexer);
+        lex_skip_blanks(lexer);
     else if (sign != '+' && trims_line && lexer->source[lexer->at] == '\n')
         lexer->at++;
 }
@@ -103,12 +104,12 @@ static void end_tag(struct lexer *lexer, char sign, bool trims_line)
 /* Matches the word ("raw" or "endraw") after "{%". Returns the offset behind it and its blanks, or 0. */
 static size_t raw_begin(const struct lexer *lexer, size_t at, const char *word)
 {
-    while (is_blank(lexer->source[at]))
+    while (lex_is_blank(lexer->source[at]))
         at++;
     if (strncmp(lexer->source + at, word, strlen(word)) != 0)
         return 0;
     at += strlen(word);
-    while (is_blank(lexer->source[at]))
+    while (lex_is_blank(lexer->source[at]))
         at++;
     return at;
 }
@@ -117,18 +118,18 @@ static size_t raw_begin(const struct lexer *lexer, size_t at, const char *word)
 static void emit_data(struct lexer *lexer, size_t from, size_t to, char sign, bool strips_line)
 {
     if (sign == '-') {
-        while (to > from && is_blank(lexer->source[to - 1]))
+        while (to > from && lex_is_blank(lexer->source[to - 1]))
             to--;
     } else if (sign != '+' && strips_line) {
         size_t at = to;
 
-        while (at > from && is_blank(lexer->source[at - 1]) && lexer->source[at - 1] != '\n')
+        while (at > from && lex_is_blank(lexer->source[at - 1]) && lexer->source[at - 1] != '\n')
             at--;
         if (at == 0 || lexer->source[at - 1] == '\n')
             to = at;
     }
     if (to > from)
-        emit(lexer, LEX_DATA, lexer->source + from, to - from);
+        lex_emit(lexer, LEX_DATA, lexer->source + from, to - from);
 }
 
 static char sign_at(const struct lexer *lexer, size_t at)
@@ -143,7 +144,7 @@ static void skip_comment(struct lexer *lexer, size_t from)
     const char *end = strstr(lexer->source + from, "#}");
 
     if (end == NULL) {
-        fail(lexer, "a comment has no end");
+        lex_fail(lexer, "a comment has no end");
         return;
     }
     size_t at = (size_t)(end - lexer->source);
@@ -169,7 +170,7 @@ static void lex_raw(struct lexer *lexer)
         end_tag(lexer, end_sign, true);
         return;
     }
-    fail(lexer, "{% raw %} has no {% endraw %}");
+    lex_fail(lexer, "{% raw %} has no {% endraw %}");
 }
 
 /* Reads a raw block if the tag begins one. */
@@ -208,7 +209,7 @@ static void lex_data(struct lexer *lexer)
     if (kind == '#') {
         skip_comment(lexer, lexer->at);
     } else if (kind == '{' || !take_raw(lexer, lexer->at)) {
-        emit(lexer, kind == '{' ? LEX_VARIABLE_BEGIN : LEX_BLOCK_BEGIN, lexer->source + at, 2);
+        lex_emit(lexer, kind == '{' ? LEX_VARIABLE_BEGIN : LEX_BLOCK_BEGIN, lexer->source + at, 2);
         lex_inside(lexer, kind == '{');
     }
 }
@@ -259,7 +260,7 @@ static size_t take_escape(struct lexer *lexer, uint8_t *out)
     if (c == 'x' || c == 'u' || c == 'U') {
         if (take_hex(lexer, c == 'x' ? 2 : c == 'u' ? 4 : 8, &code))
             return utf8_put(code >= 0xd800 && code <= 0xdfff ? 0xfffd : code, out);
-        fail(lexer, "an escape in a string is cut short");
+        lex_fail(lexer, "an escape in a string is cut short");
         return 0;
     }
     out[0] = '\\'; /* unknown escape: backslash and character both stay */
@@ -275,7 +276,7 @@ static void lex_string(struct lexer *lexer)
     while (end < lexer->len && lexer->source[end] != quote)
         end += lexer->source[end] == '\\' ? 2 : 1;
     if (end >= lexer->len) {
-        fail(lexer, "a string has no end");
+        lex_fail(lexer, "a string has no end");
         return;
     }
     uint8_t *text = arena_take(lexer->arena, end - lexer->at + 8);
@@ -291,7 +292,7 @@ static void lex_string(struct lexer *lexer)
         else
             text[n++] = (uint8_t)c;
     }
-    emit(lexer, LEX_STRING, (const char *)text, n);
+    lex_emit(lexer, LEX_STRING, (const char *)text, n);
     lexer->at = end + 1;
 }
 
@@ -303,23 +304,23 @@ static size_t number_len(const char *text, bool *is_real_out)
     *is_real_out = false;
     if (text[0] == '0' && (text[1] == 'x' || text[1] == 'X' || text[1] == 'b' || text[1] == 'B' ||
                            text[1] == 'o' || text[1] == 'O')) {
-        for (n = 2; is_word(text[n]) && (uint8_t)text[n] < 0x80; n++)
+        for (n = 2; lex_is_word(text[n]) && (uint8_t)text[n] < 0x80; n++)
             ;
         return n;
     }
-    while (is_digit(text[n]) || (text[n] == '_' && is_digit(text[n + 1])))
+    while (lex_is_digit(text[n]) || (text[n] == '_' && lex_is_digit(text[n + 1])))
         n++;
-    if (text[n] == '.' && is_digit(text[n + 1])) {
+    if (text[n] == '.' && lex_is_digit(text[n + 1])) {
         *is_real_out = true;
-        for (n++; is_digit(text[n]) || (text[n] == '_' && is_digit(text[n + 1])); n++)
+        for (n++; lex_is_digit(text[n]) || (text[n] == '_' && lex_is_digit(text[n + 1])); n++)
             ;
     }
     if ((text[n] | 0x20) == 'e') {
         size_t at = n + 1 + (text[n + 1] == '-' || text[n + 1] == '+');
 
-        if (is_digit(text[at])) {
+        if (lex_is_digit(text[at])) {
             *is_real_out = true;
-            for (n = at; is_digit(text[n]); n++)
+            for (n = at; lex_is_digit(text[n]); n++)
                 ;
         }
     }
@@ -334,11 +335,11 @@ static void lex_number(struct lexer *lexer)
 
     /* After a dot comes an index, never a fraction: a.0.1 */
     if (lexer->n > 0 && lexer->at > 0 && text[-1] == '.' && is_real) {
-        for (len = 0; is_digit(text[len]); len++)
+        for (len = 0; lex_is_digit(text[len]); len++)
             ;
         is_real = false;
     }
-    emit(lexer, is_real ? LEX_REAL : LEX_INTEGER, text, len);
+    lex_emit(lexer, is_real ? LEX_REAL : LEX_INTEGER, text, len);
     lexer->at += len;
 }
 
@@ -348,12 +349,12 @@ static void track_bracket(struct lexer *lexer, char c)
 
     if (c != 0 && open != NULL) {
         if (lexer->n_brackets == MAX_BRACKETS)
-            fail(lexer, "brackets nest too deep");
+            lex_fail(lexer, "brackets nest too deep");
         else
             lexer->brackets[lexer->n_brackets++] = ")]}"[open - "([{"];
     } else if (c != 0 && close != NULL) {
         if (lexer->n_brackets == 0 || lexer->brackets[lexer->n_brackets - 1] != c)
-            fail(lexer, "a bracket closes that was not opened");
+            lex_fail(lexer, "a bracket closes that was not opened");
         else
             lexer->n_brackets--;
     }
@@ -366,17 +367,17 @@ static void lex_operator(struct lexer *lexer)
 
     for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
         if (strncmp(text, pairs[i], 2) == 0) {
-            emit(lexer, LEX_OPERATOR, text, 2);
+            lex_emit(lexer, LEX_OPERATOR, text, 2);
             lexer->at += 2;
             return;
         }
     }
     if (text[0] == 0 || strchr("+-/*%~[](){}><=.:|,;", text[0]) == NULL) {
-        fail(lexer, "a character that means nothing here");
+        lex_fail(lexer, "a character that means nothing here");
         return;
     }
     track_bracket(lexer, text[0]);
-    emit(lexer, LEX_OPERATOR, text, 1);
+    lex_emit(lexer, LEX_OPERATOR, text, 1);
     lexer->at++;
 }
 
@@ -390,7 +391,7 @@ static bool take_end(struct lexer *lexer, bool is_variable)
     if (strncmp(lexer->source + lexer->at + (sign != 0), is_variable ? "}}" : "%}", 2) != 0)
         return false;
     lexer->at += sign != 0;
-    emit(lexer, is_variable ? LEX_VARIABLE_END : LEX_BLOCK_END, lexer->source + lexer->at, 2);
+    lex_emit(lexer, is_variable ? LEX_VARIABLE_END : LEX_BLOCK_END, lexer->source + lexer->at, 2);
     end_tag(lexer, sign, !is_variable);
     return true;
 }
@@ -399,10 +400,10 @@ static void lex_inside(struct lexer *lexer, bool is_variable)
 {
     lexer->n_brackets = 0;
     while (lexer->rc == 0) {
-        skip_blanks(lexer);
+        lex_skip_blanks(lexer);
         count_lines(lexer, lexer->at);
         if (lexer->at >= lexer->len) {
-            fail(lexer, "a tag has no end");
+            lex_fail(lexer, "a tag has no end");
             return;
         }
         char c = lexer->source[lexer->at];
@@ -410,14 +411,14 @@ static void lex_inside(struct lexer *lexer, bool is_variable)
             return;
         if (c == '\'' || c == '"') {
             lex_string(lexer);
-        } else if (is_digit(c)) {
+        } else if (lex_is_digit(c)) {
             lex_number(lexer);
-        } else if (is_word(c)) {
+        } else if (lex_is_word(c)) {
             size_t from = lexer->at;
 
-            while (is_word(lexer->source[lexer->at]))
+            while (lex_is_word(lexer->source[lexer->at]))
                 lexer->at++;
-            emit(lexer, LEX_WORD, lexer->source + from, lexer->at - from);
+            lex_emit(lexer, LEX_WORD, lexer->source + from, lexer->at - from);
         } else {
             lex_operator(lexer);
         }
@@ -427,7 +428,7 @@ static void lex_inside(struct lexer *lexer, bool is_variable)
 /* ---- the whole template ---- */
 
 /* Copies the source with "\n" for every line end, without the last one. */
-static int normalise(struct lexer *lexer, struct bytes source)
+static int lex_normalise(struct lexer *lexer, struct bytes source)
 {
     char *text = arena_take(lexer->arena, source.len_bytes + 4); /* room for look-ahead behind the end */
     size_t n = 0;
@@ -454,7 +455,7 @@ static int normalise(struct lexer *lexer, struct bytes source)
 int template_lex(struct arena *arena, struct bytes source, struct fault *fault, struct lexeme **out)
 {
     struct lexer lexer = {.arena = arena, .fault = fault, .line = 1};
-    int rc = normalise(&lexer, source);
+    int rc = lex_normalise(&lexer, source);
 
     if (rc != 0)
         return rc;
@@ -462,7 +463,7 @@ int template_lex(struct arena *arena, struct bytes source, struct fault *fault, 
         lex_data(&lexer);
         count_lines(&lexer, lexer.at);
     }
-    emit(&lexer, LEX_END, "", 0);
+    lex_emit(&lexer, LEX_END, "", 0);
     *out = lexer.list;
     return lexer.rc;
 }

@@ -18,11 +18,11 @@ struct loop {
     struct value changed; /* the arguments of the last loop.changed() */
 };
 
-static void run(struct jinja *jinja, const struct node *node, struct value items, size_t depth);
+static void loop_run(struct jinja *jinja, const struct node *node, struct value items, size_t depth);
 
 /* ---- the loop variable ---- */
 
-static struct value neighbour(const struct loop *loop, bool is_next)
+static struct value loop_neighbour(const struct loop *loop, bool is_next)
 {
     size_t n = loop->items.list->n;
 
@@ -50,8 +50,8 @@ struct value loop_attribute(struct jinja *jinja, struct loop *loop, struct text 
         {"length", value_int(n)},
         {"depth", value_int((int64_t)loop->depth + 1)},
         {"depth0", value_int((int64_t)loop->depth)},
-        {"previtem", neighbour(loop, false)},
-        {"nextitem", neighbour(loop, true)},
+        {"previtem", loop_neighbour(loop, false)},
+        {"nextitem", loop_neighbour(loop, true)},
     };
 
     for (size_t i = 0; i < ARRAY_LEN(all); i++) {
@@ -98,7 +98,7 @@ struct value loop_call(struct jinja *jinja, struct loop *loop, struct call *call
         return value_undefined(NULL);
     jinja->out = &build;
     jinja->scope = loop->scope;
-    run(jinja, loop->node, call->args[0], loop->depth + 1);
+    loop_run(jinja, loop->node, call->args[0], loop->depth + 1);
     jinja->scope = scope;
     jinja->out = out;
     jinja_leave(jinja);
@@ -116,7 +116,7 @@ static struct scope *turn_scope(struct jinja *jinja, struct scope *before, struc
     return before;
 }
 
-static struct value filtered(struct jinja *jinja, const struct node *node, struct value items)
+static struct value loop_filtered(struct jinja *jinja, const struct node *node, struct value items)
 {
     struct scope *outer = jinja->scope;
     struct value kept = value_list(jinja, 0);
@@ -154,13 +154,13 @@ static void run_turns(struct jinja *jinja, struct loop *loop)
     jinja->scope = loop->scope;
 }
 
-static void run(struct jinja *jinja, const struct node *node, struct value items, size_t depth)
+static void loop_run(struct jinja *jinja, const struct node *node, struct value items, size_t depth)
 {
     struct loop *loop = jinja_take(jinja, sizeof(*loop));
 
     items = value_elements(jinja, items);
     if (node->c != NULL && jinja->rc == 0)
-        items = filtered(jinja, node, items);
+        items = loop_filtered(jinja, node, items);
     if (jinja->rc != 0)
         return;
     *loop = (struct loop){.node = node, .items = items, .depth = depth, .scope = jinja->scope};
@@ -174,5 +174,5 @@ void exec_for(struct jinja *jinja, const struct node *node)
     struct value items = jinja_eval(jinja, node->b);
 
     if (jinja->rc == 0)
-        run(jinja, node, items, 0);
+        loop_run(jinja, node, items, 0);
 }

@@ -15,7 +15,7 @@
 
 enum { UPPER, LOWER, TITLE, CAPITALIZE, SWAP };
 
-static bool is_letter(uint32_t code)
+static bool methods_is_letter(uint32_t code)
 {
     if (code < 0x80)
         return (code | 0x20) >= 'a' && (code | 0x20) <= 'z';
@@ -106,8 +106,8 @@ static bool is_of_class(uint32_t code, char class)
     if (class == 'd' || class == 'n')
         return (code >= '0' && code <= '9') ||
                (code >= 0x80 && utf8proc_category((utf8proc_int32_t)code) == UTF8PROC_CATEGORY_ND) ||
-               (class == 'n' && is_letter(code));
-    return is_letter(code);
+               (class == 'n' && methods_is_letter(code));
+    return methods_is_letter(code);
 }
 
 static struct value all_are(struct text text, char class)
@@ -181,7 +181,8 @@ static struct value method_islower(struct jinja *jinja, struct value self, struc
 
 /* ---- ends of texts ---- */
 
-static struct value strip(struct jinja *jinja, struct value self, struct call *call, bool left, bool right)
+static struct value methods_strip(struct jinja *jinja, struct value self, struct call *call, bool left,
+                                  bool right)
 {
     struct text chars = text_in(call->bound[0]);
 
@@ -192,20 +193,20 @@ static struct value strip(struct jinja *jinja, struct value self, struct call *c
 
 static struct value method_strip(struct jinja *jinja, struct value self, struct call *call)
 {
-    return strip(jinja, self, call, true, true);
+    return methods_strip(jinja, self, call, true, true);
 }
 
 static struct value method_lstrip(struct jinja *jinja, struct value self, struct call *call)
 {
-    return strip(jinja, self, call, true, false);
+    return methods_strip(jinja, self, call, true, false);
 }
 
 static struct value method_rstrip(struct jinja *jinja, struct value self, struct call *call)
 {
-    return strip(jinja, self, call, false, true);
+    return methods_strip(jinja, self, call, false, true);
 }
 
-static struct value pad(struct jinja *jinja, struct value self, struct call *call, char side)
+static struct value methods_pad(struct jinja *jinja, struct value self, struct call *call, char side)
 {
     struct text fill = call->bound[1].kind == VALUE_TEXT ? *call->bound[1].text : text_str(" ");
     struct build build = build_begin(jinja);
@@ -225,17 +226,17 @@ static struct value pad(struct jinja *jinja, struct value self, struct call *cal
 
 static struct value method_ljust(struct jinja *jinja, struct value self, struct call *call)
 {
-    return pad(jinja, self, call, 'l');
+    return methods_pad(jinja, self, call, 'l');
 }
 
 static struct value method_rjust(struct jinja *jinja, struct value self, struct call *call)
 {
-    return pad(jinja, self, call, 'r');
+    return methods_pad(jinja, self, call, 'r');
 }
 
 static struct value method_center(struct jinja *jinja, struct value self, struct call *call)
 {
-    return pad(jinja, self, call, 'c');
+    return methods_pad(jinja, self, call, 'c');
 }
 
 static struct value method_zfill(struct jinja *jinja, struct value self, struct call *call)
@@ -320,7 +321,7 @@ static struct value list_extend(struct jinja *jinja, struct value self, struct c
 }
 
 /* The position of a Python index, counted from the end when negative. */
-static int64_t place_of(struct jinja *jinja, struct value self, struct value index)
+static int64_t methods_place_of(struct jinja *jinja, struct value self, struct value index)
 {
     int64_t at = -1;
 
@@ -331,7 +332,7 @@ static int64_t place_of(struct jinja *jinja, struct value self, struct value ind
 
 static struct value list_insert(struct jinja *jinja, struct value self, struct call *call)
 {
-    int64_t at = is_open(jinja, self) ? place_of(jinja, self, call->bound[0]) : 0;
+    int64_t at = is_open(jinja, self) ? methods_place_of(jinja, self, call->bound[0]) : 0;
 
     if (jinja->rc != 0)
         return value_none();
@@ -346,7 +347,7 @@ static struct value list_insert(struct jinja *jinja, struct value self, struct c
 
 static struct value list_pop(struct jinja *jinja, struct value self, struct call *call)
 {
-    int64_t at = is_open(jinja, self) ? place_of(jinja, self, call->bound[0]) : 0;
+    int64_t at = is_open(jinja, self) ? methods_place_of(jinja, self, call->bound[0]) : 0;
 
     if (jinja->rc == 0 && (at < 0 || (uint64_t)at >= self.list->n))
         jinja_fail(jinja, E_FORMAT, "there is no such element to pop");
@@ -390,7 +391,7 @@ static struct value list_count(struct jinja *jinja, struct value self, struct ca
     return value_int(n);
 }
 
-static struct value pair(struct jinja *jinja, struct value a, struct value b)
+static struct value methods_pair(struct jinja *jinja, struct value a, struct value b)
 {
     struct value both = value_tuple(jinja, 2);
 
@@ -405,7 +406,7 @@ static struct value dict_items(struct jinja *jinja, struct value self, struct ca
 
     (void)call;
     for (size_t i = 0; i < self.dict->n && jinja->rc == 0; i++)
-        list_push(jinja, list, pair(jinja, self.dict->entries[i].key, self.dict->entries[i].value));
+        list_push(jinja, list, methods_pair(jinja, self.dict->entries[i].key, self.dict->entries[i].value));
     return list;
 }
 

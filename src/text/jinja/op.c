@@ -36,7 +36,7 @@ double value_real(struct value value)
     return (double)integer;
 }
 
-static struct value overflow(struct jinja *jinja)
+static struct value op_overflow(struct jinja *jinja)
 {
     jinja_fail(jinja, E_RANGE, "an integer result does not fit into 64 bits");
     return value_undefined(NULL);
@@ -57,9 +57,9 @@ static struct value power_of(struct jinja *jinja, int64_t base, int64_t exponent
     }
     for (; exponent > 0; exponent >>= 1) {
         if ((exponent & 1) != 0 && __builtin_mul_overflow(result, base, &result))
-            return overflow(jinja);
+            return op_overflow(jinja);
         if (exponent > 1 && __builtin_mul_overflow(base, base, &base))
-            return overflow(jinja);
+            return op_overflow(jinja);
     }
     return value_int(result);
 }
@@ -75,7 +75,7 @@ static struct value divide_integers(struct jinja *jinja, enum op op, int64_t a, 
     if (b == -1) {
         if (op == OP_MOD)
             return value_int(0);
-        return a == INT64_MIN ? overflow(jinja) : value_int(-a);
+        return a == INT64_MIN ? op_overflow(jinja) : value_int(-a);
     }
     int64_t rest = a % b;
     bool is_rounded = rest != 0 && (rest < 0) != (b < 0);
@@ -97,7 +97,7 @@ static struct value on_integers(struct jinja *jinja, enum op op, int64_t a, int6
         return power_of(jinja, a, b);
     else
         return divide_integers(jinja, op, a, b);
-    return is_over ? overflow(jinja) : value_int(result);
+    return is_over ? op_overflow(jinja) : value_int(result);
 }
 
 static struct value on_reals(struct jinja *jinja, enum op op, double a, double b)
@@ -132,7 +132,7 @@ static struct value on_reals(struct jinja *jinja, enum op op, double a, double b
 
 /* ---- texts and lists ---- */
 
-static struct value repeated(struct jinja *jinja, struct value value, int64_t times)
+static struct value op_repeated(struct jinja *jinja, struct value value, int64_t times)
 {
     if (value.kind == VALUE_TEXT) {
         struct build build = build_begin(jinja);
@@ -161,7 +161,7 @@ static struct value joined_lists(struct jinja *jinja, struct value a, struct val
     return list;
 }
 
-static struct value refuse(struct jinja *jinja, enum op op, struct value a, struct value b)
+static struct value op_refuse(struct jinja *jinja, enum op op, struct value a, struct value b)
 {
     static const char *const signs[] = {[OP_ADD] = "+",    [OP_SUB] = "-", [OP_MUL] = "*", [OP_DIV] = "/",
                                         [OP_FLOOR] = "//", [OP_MOD] = "%", [OP_POW] = "**"};
@@ -190,12 +190,12 @@ struct value op_binary(struct jinja *jinja, enum op op, struct value a, struct v
     if (op == OP_ADD && value_is_sequence(a) && a.kind == b.kind)
         return joined_lists(jinja, a, b);
     if (op == OP_MUL && (a.kind == VALUE_TEXT || value_is_sequence(a)) && value_index(b, &y))
-        return repeated(jinja, a, y);
+        return op_repeated(jinja, a, y);
     if (op == OP_MUL && (b.kind == VALUE_TEXT || value_is_sequence(b)) && value_index(a, &x))
-        return repeated(jinja, b, x);
+        return op_repeated(jinja, b, x);
     if (op == OP_MOD && a.kind == VALUE_TEXT && b.kind != VALUE_UNDEFINED)
         return text_format(jinja, *a.text, b);
-    return refuse(jinja, op, a, b);
+    return op_refuse(jinja, op, a, b);
 }
 
 struct value op_unary(struct jinja *jinja, enum op op, struct value a)
@@ -208,12 +208,12 @@ struct value op_unary(struct jinja *jinja, enum op op, struct value a)
         return value_float(op == OP_NEGATE ? -a.real : a.real);
     if (!value_index(a, &x)) {
         if (a.kind == VALUE_UNDEFINED)
-            return refuse(jinja, OP_SUB, a, a);
+            return op_refuse(jinja, OP_SUB, a, a);
         jinja_fail(jinja, E_FORMAT, "the sign of a %s", value_type(a));
         return value_undefined(NULL);
     }
     if (op == OP_NEGATE && x == INT64_MIN)
-        return overflow(jinja);
+        return op_overflow(jinja);
     return value_int(op == OP_NEGATE ? -x : x);
 }
 
@@ -323,12 +323,12 @@ int value_compare(struct jinja *jinja, struct value a, struct value b)
         return order;
     }
     if (a.kind == VALUE_UNDEFINED || b.kind == VALUE_UNDEFINED)
-        refuse(jinja, OP_SUB, a, b);
+        op_refuse(jinja, OP_SUB, a, b);
     jinja_fail(jinja, E_FORMAT, "a %s and a %s have no order", value_type(a), value_type(b));
     return 0;
 }
 
-static bool contains(struct jinja *jinja, struct value item, struct value container)
+static bool op_contains(struct jinja *jinja, struct value item, struct value container)
 {
     switch (container.kind) {
     case VALUE_UNDEFINED:
@@ -357,7 +357,7 @@ static bool contains(struct jinja *jinja, struct value item, struct value contai
 bool op_compare(struct jinja *jinja, enum op op, struct value a, struct value b)
 {
     if (op == OP_IN || op == OP_NOT_IN)
-        return contains(jinja, a, b) == (op == OP_IN);
+        return op_contains(jinja, a, b) == (op == OP_IN);
     if (op == OP_EQ || op == OP_NE)
         return value_equal(jinja, a, b) == (op == OP_EQ);
     int order = value_compare(jinja, a, b);

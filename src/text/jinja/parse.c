@@ -29,19 +29,19 @@ struct node *parser_fail(struct parser *parser, const char *format, ...)
     return NULL;
 }
 
-static void fail_memory(struct parser *parser, int rc, const char *what)
+static void jinja_parse_fail_memory(struct parser *parser, int rc, const char *what)
 {
     if (parser->rc == 0)
         parser->rc = fault_set(parser->fault, rc, "line %u: %s", parser->at->line, what);
     parser->at = &at_end;
 }
 
-static void *take(struct parser *parser, size_t len_bytes)
+static void *jinja_parse_take(struct parser *parser, size_t len_bytes)
 {
     void *piece = arena_take(&parser->parsed->arena, len_bytes);
 
     if (piece == NULL)
-        fail_memory(parser, E_NOMEM, "out of memory");
+        jinja_parse_fail_memory(parser, E_NOMEM, "out of memory");
     return piece;
 }
 
@@ -52,9 +52,9 @@ struct node *parser_node(struct parser *parser, enum node_kind kind)
     struct node *node = NULL;
 
     if (parser->parsed->n_nodes == TEMPLATE_MAX_NODES)
-        fail_memory(parser, E_LIMIT, "the template is too large");
+        jinja_parse_fail_memory(parser, E_LIMIT, "the template is too large");
     if (parser->rc == 0)
-        node = take(parser, sizeof(*node));
+        node = jinja_parse_take(parser, sizeof(*node));
     if (node == NULL)
         return &nobody;
     parser->parsed->n_nodes++;
@@ -67,7 +67,7 @@ void parser_push(struct parser *parser, struct nodes *nodes, struct node *node)
 {
     if (nodes->n == nodes->cap) {
         size_t cap = nodes->cap == 0 ? 4 : nodes->cap * 2;
-        struct node **items = take(parser, cap * sizeof(*items));
+        struct node **items = jinja_parse_take(parser, cap * sizeof(*items));
 
         if (items == NULL)
             return;
@@ -98,11 +98,11 @@ const struct name *parser_name(struct parser *parser, struct bytes text)
             return name;
     }
     if (parsed->n_names == TEMPLATE_MAX_NAMES)
-        fail_memory(parser, E_LIMIT, "the template has too many names");
-    struct name *name = parser->rc == 0 ? take(parser, sizeof(*name)) : NULL;
+        jinja_parse_fail_memory(parser, E_LIMIT, "the template has too many names");
+    struct name *name = parser->rc == 0 ? jinja_parse_take(parser, sizeof(*name)) : NULL;
     char *copy = name == NULL ? NULL : arena_str(&parsed->arena, text);
     if (copy == NULL) {
-        fail_memory(parser, E_NOMEM, "out of memory");
+        jinja_parse_fail_memory(parser, E_NOMEM, "out of memory");
         return NULL;
     }
     name->str = copy;
@@ -181,7 +181,7 @@ bool parser_enter(struct parser *parser)
 
 /* ---- the whole template ---- */
 
-static int parse(struct jinja_template *parsed, struct bytes source, struct fault *fault)
+static int jinja_parse(struct jinja_template *parsed, struct bytes source, struct fault *fault)
 {
     static const char *const no_ends[] = {NULL};
     struct parser parser = {.parsed = parsed, .fault = fault};
@@ -212,7 +212,7 @@ int template_new(struct bytes source, struct fault *fault, struct jinja_template
     if (parsed == NULL)
         return fault_set(fault, E_NOMEM, "out of memory");
     arena_init(&parsed->arena, (size_t)256 << 20);
-    int rc = parse(parsed, source, fault);
+    int rc = jinja_parse(parsed, source, fault);
     if (rc != 0) {
         template_free(parsed);
         return rc;

@@ -14,7 +14,8 @@
 
 #include <string.h>
 
-static struct node *with(struct parser *parser, enum node_kind kind, struct node *a, struct node *b)
+static struct node *parse_expr_with(struct parser *parser, enum node_kind kind, struct node *a,
+                                    struct node *b)
 {
     struct node *node = parser_node(parser, kind);
 
@@ -26,7 +27,7 @@ static struct node *with(struct parser *parser, enum node_kind kind, struct node
 /* ---- what follows a primary ---- */
 
 /* Reads after "[": an index, or a slice whose parts may be missing. */
-static struct node *subscript(struct parser *parser)
+static struct node *parse_expr_subscript(struct parser *parser)
 {
     struct node *parts[3] = {NULL};
     size_t n = 0;
@@ -50,15 +51,15 @@ static struct node *subscript(struct parser *parser)
     return node;
 }
 
-static struct node *dotted(struct parser *parser, struct node *node)
+static struct node *parse_expr_dotted(struct parser *parser, struct node *node)
 {
     char seen[64];
 
     if (parser->at->kind == LEX_INTEGER)
-        return with(parser, NODE_ITEM, node, parser_number(parser));
+        return parse_expr_with(parser, NODE_ITEM, node, parser_number(parser));
     if (parser->at->kind != LEX_WORD)
         return parser_fail(parser, "expected a name after '.', found %s", parser_seen(parser, seen));
-    struct node *attribute = with(parser, NODE_ATTRIBUTE, node, NULL);
+    struct node *attribute = parse_expr_with(parser, NODE_ATTRIBUTE, node, NULL);
     attribute->name = parser_name(parser, parser->at->text);
     parser_next(parser);
     return attribute;
@@ -106,9 +107,9 @@ struct node_args *parser_args(struct parser *parser)
     return args;
 }
 
-static struct node *call(struct parser *parser, struct node *callee)
+static struct node *parse_expr_call(struct parser *parser, struct node *callee)
 {
-    struct node *node = with(parser, NODE_CALL, callee, NULL);
+    struct node *node = parse_expr_with(parser, NODE_CALL, callee, NULL);
 
     node->args = parser_args(parser);
     return node;
@@ -148,7 +149,7 @@ static void find_callable(struct parser *parser, struct node *node, const char *
 struct node *parser_filters(struct parser *parser, struct node *node, bool begins_inline)
 {
     while (parser->rc == 0 && (begins_inline || parser_skip_op(parser, "|"))) {
-        struct node *filter = with(parser, NODE_FILTER, node, NULL);
+        struct node *filter = parse_expr_with(parser, NODE_FILTER, node, NULL);
 
         filter->name = parser_name(parser, dotted_name(parser));
         find_callable(parser, filter, "filter");
@@ -171,10 +172,10 @@ static bool begins_operand(const struct parser *parser)
 }
 
 /* Reads after "is". */
-static struct node *test(struct parser *parser, struct node *operand)
+static struct node *parse_expr_test(struct parser *parser, struct node *operand)
 {
     bool is_negated = parser_skip_word(parser, "not");
-    struct node *node = with(parser, NODE_TEST, operand, NULL);
+    struct node *node = parse_expr_with(parser, NODE_TEST, operand, NULL);
 
     node->name = parser_name(parser, dotted_name(parser));
     find_callable(parser, node, "test");
@@ -194,7 +195,7 @@ static struct node *test(struct parser *parser, struct node *operand)
     }
     if (!is_negated)
         return node;
-    struct node *negated = with(parser, NODE_UNARY, node, NULL);
+    struct node *negated = parse_expr_with(parser, NODE_UNARY, node, NULL);
     negated->op = OP_NOT;
     return negated;
 }
@@ -203,12 +204,12 @@ struct node *parser_postfix(struct parser *parser, struct node *node)
 {
     while (parser->rc == 0) {
         if (parser_skip_op(parser, ".")) {
-            node = dotted(parser, node);
+            node = parse_expr_dotted(parser, node);
         } else if (parser_skip_op(parser, "[")) {
-            node = with(parser, NODE_ITEM, node, subscript(parser));
+            node = parse_expr_with(parser, NODE_ITEM, node, parse_expr_subscript(parser));
             parser_expect_op(parser, "]");
         } else if (parser_skip_op(parser, "(")) {
-            node = call(parser, node);
+            node = parse_expr_call(parser, node);
         } else {
             break;
         }
@@ -222,9 +223,9 @@ static struct node *filters_and_tests(struct parser *parser, struct node *node)
         if (parser_is_op(parser, "|"))
             node = parser_filters(parser, node, false);
         else if (parser_skip_word(parser, "is"))
-            node = test(parser, node);
+            node = parse_expr_test(parser, node);
         else if (parser_skip_op(parser, "("))
-            node = call(parser, node);
+            node = parse_expr_call(parser, node);
         else
             break;
     }
@@ -241,7 +242,7 @@ struct node *parser_unary(struct parser *parser, bool with_filters)
         bool is_minus = parser_is_op(parser, "-");
 
         parser_next(parser);
-        node = with(parser, NODE_UNARY, parser_unary(parser, false), NULL);
+        node = parse_expr_with(parser, NODE_UNARY, parser_unary(parser, false), NULL);
         node->op = is_minus ? OP_NEGATE : OP_PLUS;
     } else {
         node = parser_primary(parser);
@@ -255,34 +256,34 @@ struct node *parser_unary(struct parser *parser, bool with_filters)
 
 /* ---- operators ---- */
 
-static struct node *binary(struct parser *parser, enum op op, struct node *a, struct node *b)
+static struct node *parse_expr_binary(struct parser *parser, enum op op, struct node *a, struct node *b)
 {
-    struct node *node = with(parser, NODE_BINARY, a, b);
+    struct node *node = parse_expr_with(parser, NODE_BINARY, a, b);
 
     node->op = op;
     return node;
 }
 
-static struct node *power(struct parser *parser)
+static struct node *parse_expr_power(struct parser *parser)
 {
     struct node *node = parser_unary(parser, true);
 
     while (parser_skip_op(parser, "**"))
-        node = binary(parser, OP_POW, node, parser_unary(parser, true));
+        node = parse_expr_binary(parser, OP_POW, node, parser_unary(parser, true));
     return node;
 }
 
-static struct node *product(struct parser *parser)
+static struct node *parse_expr_product(struct parser *parser)
 {
     static const struct {
         const char *text;
         enum op op;
     } ops[] = {{"*", OP_MUL}, {"/", OP_DIV}, {"//", OP_FLOOR}, {"%", OP_MOD}};
-    struct node *node = power(parser);
+    struct node *node = parse_expr_power(parser);
 
     for (size_t i = 0; i < ARRAY_LEN(ops);) {
         if (parser_skip_op(parser, ops[i].text)) {
-            node = binary(parser, ops[i].op, node, power(parser));
+            node = parse_expr_binary(parser, ops[i].op, node, parse_expr_power(parser));
             i = 0;
         } else {
             i++;
@@ -291,31 +292,31 @@ static struct node *product(struct parser *parser)
     return node;
 }
 
-static struct node *concatenation(struct parser *parser)
+static struct node *parse_expr_concatenation(struct parser *parser)
 {
-    struct node *first = product(parser);
+    struct node *first = parse_expr_product(parser);
     struct nodes items = {0};
 
     if (!parser_is_op(parser, "~"))
         return first;
     parser_push(parser, &items, first);
     while (parser_skip_op(parser, "~"))
-        parser_push(parser, &items, product(parser));
+        parser_push(parser, &items, parse_expr_product(parser));
     struct node *node = parser_node(parser, NODE_CONCAT);
     node->items = items.items;
     node->n_items = items.n;
     return node;
 }
 
-static struct node *sum(struct parser *parser)
+static struct node *parse_expr_sum(struct parser *parser)
 {
-    struct node *node = concatenation(parser);
+    struct node *node = parse_expr_concatenation(parser);
 
     for (;;) {
         if (parser_skip_op(parser, "+"))
-            node = binary(parser, OP_ADD, node, concatenation(parser));
+            node = parse_expr_binary(parser, OP_ADD, node, parse_expr_concatenation(parser));
         else if (parser_skip_op(parser, "-"))
-            node = binary(parser, OP_SUB, node, concatenation(parser));
+            node = parse_expr_binary(parser, OP_SUB, node, parse_expr_concatenation(parser));
         else
             return node;
     }
@@ -347,9 +348,9 @@ static bool comparison_op(struct parser *parser, enum op *out)
     return false;
 }
 
-static struct node *comparison(struct parser *parser)
+static struct node *parse_expr_comparison(struct parser *parser)
 {
-    struct node *first = sum(parser);
+    struct node *first = parse_expr_sum(parser);
     struct nodes items = {0};
     enum op ops[16], op;
     size_t n = 0;
@@ -360,7 +361,7 @@ static struct node *comparison(struct parser *parser)
         ops[n++] = op;
         if (n == 1)
             parser_push(parser, &items, first);
-        parser_push(parser, &items, sum(parser));
+        parser_push(parser, &items, parse_expr_sum(parser));
     }
     if (n == 0)
         return first;
@@ -374,34 +375,34 @@ static struct node *comparison(struct parser *parser)
     return node;
 }
 
-static struct node *negation(struct parser *parser)
+static struct node *parse_expr_negation(struct parser *parser)
 {
     if (!parser_is_word(parser, "not"))
-        return comparison(parser);
+        return parse_expr_comparison(parser);
     if (!parser_enter(parser))
         return parser_node(parser, NODE_CONST);
     parser_next(parser);
-    struct node *node = with(parser, NODE_UNARY, negation(parser), NULL);
+    struct node *node = parse_expr_with(parser, NODE_UNARY, parse_expr_negation(parser), NULL);
     node->op = OP_NOT;
     parser->depth--;
     return node;
 }
 
-static struct node *conjunction(struct parser *parser)
+static struct node *parse_expr_conjunction(struct parser *parser)
 {
-    struct node *node = negation(parser);
+    struct node *node = parse_expr_negation(parser);
 
     while (parser_skip_word(parser, "and"))
-        node = with(parser, NODE_AND, node, negation(parser));
+        node = parse_expr_with(parser, NODE_AND, node, parse_expr_negation(parser));
     return node;
 }
 
-static struct node *disjunction(struct parser *parser)
+static struct node *parse_expr_disjunction(struct parser *parser)
 {
-    struct node *node = conjunction(parser);
+    struct node *node = parse_expr_conjunction(parser);
 
     while (parser_skip_word(parser, "or"))
-        node = with(parser, NODE_OR, node, conjunction(parser));
+        node = parse_expr_with(parser, NODE_OR, node, parse_expr_conjunction(parser));
     return node;
 }
 
@@ -409,12 +410,12 @@ struct node *parser_expression(struct parser *parser, bool with_condition)
 {
     if (!parser_enter(parser))
         return parser_node(parser, NODE_CONST);
-    struct node *node = disjunction(parser);
+    struct node *node = parse_expr_disjunction(parser);
 
     while (with_condition && parser_skip_word(parser, "if")) {
-        struct node *choice = with(parser, NODE_CONDITION, NULL, node);
+        struct node *choice = parse_expr_with(parser, NODE_CONDITION, NULL, node);
 
-        choice->a = disjunction(parser);
+        choice->a = parse_expr_disjunction(parser);
         if (parser_skip_word(parser, "else"))
             choice->c = parser_expression(parser, true);
         node = choice;
@@ -433,7 +434,7 @@ struct node *parser_target(struct parser *parser, bool with_namespace)
         struct node *name = parser_word(parser);
 
         parser_next(parser);
-        return dotted(parser, name);
+        return parse_expr_dotted(parser, name);
     }
     struct nodes items = {0};
     bool is_tuple = false;

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-static struct node *constant(struct parser *parser, struct value value)
+static struct node *parse_literal_constant(struct parser *parser, struct value value)
 {
     struct node *node = parser_node(parser, NODE_CONST);
 
@@ -35,11 +35,11 @@ static struct node *text_literal(struct parser *parser)
     text->len_bytes = len;
     for (size_t at = 0; joined != NULL && from < parser->at; at += from->text.len_bytes, from++)
         memcpy(joined + at, from->text.data, from->text.len_bytes);
-    return constant(parser, (struct value){.kind = VALUE_TEXT, .text = text});
+    return parse_literal_constant(parser, (struct value){.kind = VALUE_TEXT, .text = text});
 }
 
 /* The digits without underscores; NULL: too long. */
-static const char *digits_of(struct bytes text, char out[64])
+static const char *parse_literal_digits_of(struct bytes text, char out[64])
 {
     size_t n = 0;
 
@@ -56,7 +56,7 @@ static const char *digits_of(struct bytes text, char out[64])
 struct node *parser_number(struct parser *parser)
 {
     char room[64];
-    const char *digits = digits_of(parser->at->text, room);
+    const char *digits = parse_literal_digits_of(parser->at->text, room);
     struct value value = value_none();
     bool is_good = digits != NULL;
 
@@ -80,7 +80,7 @@ struct node *parser_number(struct parser *parser)
     if (!is_good)
         return parser_fail(parser, "a number that does not fit into 64 bits");
     parser_next(parser);
-    return constant(parser, value);
+    return parse_literal_constant(parser, value);
 }
 
 static struct node *list_literal(struct parser *parser)
@@ -159,7 +159,7 @@ struct node *parser_tuple(struct parser *parser, bool with_condition, const char
     return tuple_rest(parser, with_condition, end, false);
 }
 
-static struct node *parenthesised(struct parser *parser)
+static struct node *parse_literal_parenthesised(struct parser *parser)
 {
     struct node *node = tuple_rest(parser, true, NULL, true);
 
@@ -181,7 +181,7 @@ struct node *parser_word(struct parser *parser)
 
     for (size_t i = 0; i < ARRAY_LEN(words); i++) {
         if (parser_skip_word(parser, words[i].word))
-            return constant(parser, words[i].value);
+            return parse_literal_constant(parser, words[i].value);
     }
     struct node *node = parser_node(parser, NODE_NAME);
     node->name = parser_name(parser, parser->at->text);
@@ -207,7 +207,7 @@ struct node *parser_primary(struct parser *parser)
         break;
     }
     if (parser_skip_op(parser, "("))
-        return parenthesised(parser);
+        return parse_literal_parenthesised(parser);
     if (parser_skip_op(parser, "["))
         return list_literal(parser);
     if (parser_skip_op(parser, "{"))

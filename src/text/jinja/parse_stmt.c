@@ -107,7 +107,7 @@ static struct node *set_statement(struct parser *parser)
 }
 
 /* Reads after "(": the parameters of a macro or a call block. */
-static struct node_args *parameters(struct parser *parser)
+static struct node_args *parse_stmt_parameters(struct parser *parser)
 {
     struct node_args *args = arena_take(&parser->parsed->arena, sizeof(*args));
     struct nodes names = {0}, defaults = {0};
@@ -146,7 +146,7 @@ static struct node *macro_statement(struct parser *parser)
     node->name = parser_name(parser, parser->at->text);
     parser_next(parser);
     parser_expect_op(parser, "(");
-    node->args = parameters(parser);
+    node->args = parse_stmt_parameters(parser);
     parser->loops = 0;
     node->c = body_until(parser, "endmacro");
     parser->loops = loops;
@@ -159,7 +159,7 @@ static struct node *call_statement(struct parser *parser)
     unsigned loops = parser->loops;
 
     if (parser_skip_op(parser, "("))
-        node->args = parameters(parser);
+        node->args = parse_stmt_parameters(parser);
     node->a = parser_expression(parser, true);
     if (parser->rc == 0 && node->a->kind != NODE_CALL)
         return parser_fail(parser, "expected a call");
@@ -233,7 +233,7 @@ static const struct {
 };
 
 /* Reads after "{%": the statement and the end of its tag. */
-static struct node *statement(struct parser *parser)
+static struct node *parse_stmt_statement(struct parser *parser)
 {
     struct node *node = NULL;
     char seen[64];
@@ -289,7 +289,7 @@ struct node *parser_body(struct parser *parser, const char *const *ends)
             parser_next(parser); /* "{%" */
             if (is_one_of(parser, ends))
                 break;
-            one = statement(parser);
+            one = parse_stmt_statement(parser);
         }
         parser_push(parser, &items, one);
     }

@@ -71,7 +71,7 @@ void print_float(struct build *build, double real)
 
 /* ---- strings in quotes ---- */
 
-static bool is_printable(uint32_t code)
+static bool print_is_printable(uint32_t code)
 {
     if (code < 0x7f)
         return code >= 0x20;
@@ -90,7 +90,7 @@ static bool is_printable(uint32_t code)
     }
 }
 
-static void put_escaped(struct build *build, uint32_t code, uint32_t mark)
+static void print_put_escaped(struct build *build, uint32_t code, uint32_t mark)
 {
     char text[16];
 
@@ -113,13 +113,13 @@ static void put_quoted(struct build *build, struct text text)
         uint32_t code = text_code(text, at, &len);
         bool is_special = code == (uint32_t)quote || code == '\\';
 
-        if (!is_special && is_printable(code))
+        if (!is_special && print_is_printable(code))
             continue;
         build_text(build, text_part(text, from, at));
         if (is_special)
             build_raw(build, "\\", 1, text_mark_at(text, at));
         else
-            put_escaped(build, code, text_mark_at(text, at));
+            print_put_escaped(build, code, text_mark_at(text, at));
         from = is_special ? at : at + len;
     }
     build_text(build, text_part(text, from, text.len_bytes));
@@ -155,7 +155,7 @@ static void put_entries(struct build *build, const struct value_dict *dict)
     build_str(build, "}");
 }
 
-static void put_value(struct build *build, struct value value)
+static void print_put_value(struct build *build, struct value value)
 {
     char text[32];
 
@@ -210,7 +210,7 @@ void print_repr(struct build *build, struct value value)
 {
     if (!jinja_enter(build->jinja))
         return;
-    put_value(build, value);
+    print_put_value(build, value);
     jinja_leave(build->jinja);
 }
 
@@ -253,7 +253,7 @@ void print_html(struct build *build, struct text text)
     build_text(build, text_part(text, from, text.len_bytes));
 }
 
-static void put_part(struct build *build, struct text text, bool is_markup)
+static void print_put_part(struct build *build, struct text text, bool is_markup)
 {
     if (is_markup && !text.is_markup)
         print_html(build, text);
@@ -267,8 +267,8 @@ struct value text_add(struct jinja *jinja, struct value a, struct value b)
     bool is_markup = text_in(a).is_markup || text_in(b).is_markup;
     struct build build = build_begin(jinja);
 
-    put_part(&build, text_in(a), is_markup);
-    put_part(&build, text_in(b), is_markup);
+    print_put_part(&build, text_in(a), is_markup);
+    print_put_part(&build, text_in(b), is_markup);
     struct value whole = build_end(&build);
     if (!is_markup || jinja->rc != 0)
         return whole;

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-static size_t find(struct text text, struct text what, size_t from)
+static size_t jinja_search_find(struct text text, struct text what, size_t from)
 {
     return bytes_find(text_bytes(text), text_bytes(what), from);
 }
@@ -32,14 +32,14 @@ static size_t find_last(struct jinja *jinja, struct text text, struct text what,
     }
 }
 
-static bool is_text(struct jinja *jinja, struct value value)
+static bool jinja_search_is_text(struct jinja *jinja, struct value value)
 {
     if (value.kind != VALUE_TEXT)
         jinja_fail(jinja, E_FORMAT, "expected a string, not a %s", value_type(value));
     return jinja->rc == 0;
 }
 
-static int64_t limit_of(struct jinja *jinja, struct value value)
+static int64_t jinja_search_limit_of(struct jinja *jinja, struct value value)
 {
     int64_t limit = -1;
 
@@ -59,7 +59,7 @@ static bool matches_end(struct jinja *jinja, struct text text, struct value what
         }
         return false;
     }
-    if (!is_text(jinja, what) || what.text->len_bytes > text.len_bytes)
+    if (!jinja_search_is_text(jinja, what) || what.text->len_bytes > text.len_bytes)
         return false;
     size_t from = is_start ? 0 : text.len_bytes - what.text->len_bytes;
     return bytes_equal(text_bytes(text_part(text, from, from + what.text->len_bytes)),
@@ -110,11 +110,11 @@ static size_t range_end(struct jinja *jinja, struct text text, struct value valu
 }
 
 /* Index in characters, or -1. */
-static int64_t place(struct jinja *jinja, struct value self, struct call *call, bool is_last)
+static int64_t jinja_search_place(struct jinja *jinja, struct value self, struct call *call, bool is_last)
 {
     struct text text = *self.text;
 
-    if (!is_text(jinja, call->bound[0]) || !jinja_charge(jinja, 1 + text.len_bytes / 32))
+    if (!jinja_search_is_text(jinja, call->bound[0]) || !jinja_charge(jinja, 1 + text.len_bytes / 32))
         return -1;
     size_t from = range_end(jinja, text, call->bound[1], 0);
     size_t to = range_end(jinja, text, call->bound[2], text.len_bytes), at;
@@ -122,22 +122,22 @@ static int64_t place(struct jinja *jinja, struct value self, struct call *call, 
         at = find_last(jinja, text_part(text, 0, to), *call->bound[0].text, to);
         at = at < from ? SIZE_MAX : at;
     } else {
-        at = find(text_part(text, 0, to), *call->bound[0].text, from);
+        at = jinja_search_find(text_part(text, 0, to), *call->bound[0].text, from);
     }
     return at == SIZE_MAX ? -1 : (int64_t)text_length(text_part(text, 0, at));
 }
 
 static struct value method_find_first(struct jinja *jinja, struct value self, struct call *call)
 {
-    return value_int(place(jinja, self, call, false));
+    return value_int(jinja_search_place(jinja, self, call, false));
 }
 
 static struct value method_rfind(struct jinja *jinja, struct value self, struct call *call)
 {
-    return value_int(place(jinja, self, call, true));
+    return value_int(jinja_search_place(jinja, self, call, true));
 }
 
-static struct value found(struct jinja *jinja, int64_t index)
+static struct value jinja_search_found(struct jinja *jinja, int64_t index)
 {
     if (index < 0)
         jinja_fail(jinja, E_FORMAT, "the string does not have it");
@@ -146,24 +146,24 @@ static struct value found(struct jinja *jinja, int64_t index)
 
 static struct value method_index(struct jinja *jinja, struct value self, struct call *call)
 {
-    return found(jinja, place(jinja, self, call, false));
+    return jinja_search_found(jinja, jinja_search_place(jinja, self, call, false));
 }
 
 static struct value method_rindex(struct jinja *jinja, struct value self, struct call *call)
 {
-    return found(jinja, place(jinja, self, call, true));
+    return jinja_search_found(jinja, jinja_search_place(jinja, self, call, true));
 }
 
 static struct value method_count(struct jinja *jinja, struct value self, struct call *call)
 {
     int64_t n = 0;
 
-    if (!is_text(jinja, call->bound[0]) || !jinja_charge(jinja, 1 + self.text->len_bytes / 32))
+    if (!jinja_search_is_text(jinja, call->bound[0]) || !jinja_charge(jinja, 1 + self.text->len_bytes / 32))
         return value_int(0);
     struct text what = *call->bound[0].text;
     if (what.len_bytes == 0)
         return value_int((int64_t)text_length(*self.text) + 1);
-    for (size_t at = 0; (at = find(*self.text, what, at)) != SIZE_MAX; at += what.len_bytes)
+    for (size_t at = 0; (at = jinja_search_find(*self.text, what, at)) != SIZE_MAX; at += what.len_bytes)
         n++;
     return value_int(n);
 }
@@ -198,7 +198,7 @@ static struct value split_blanks(struct jinja *jinja, struct text text, int64_t 
     return list;
 }
 
-static struct value reversed(struct jinja *jinja, struct value list)
+static struct value jinja_search_reversed(struct jinja *jinja, struct value list)
 {
     struct value out = value_list(jinja, jinja->rc == 0 ? list.list->n : 0);
 
@@ -228,12 +228,12 @@ static struct value rsplit_blanks(struct jinja *jinja, struct text text, int64_t
         text = text_part(text, 0, from);
         limit -= limit > 0;
     }
-    return reversed(jinja, list);
+    return jinja_search_reversed(jinja, list);
 }
 
 static bool is_separator(struct jinja *jinja, struct value value)
 {
-    if (is_text(jinja, value) && value.text->len_bytes == 0)
+    if (jinja_search_is_text(jinja, value) && value.text->len_bytes == 0)
         jinja_fail(jinja, E_FORMAT, "an empty separator");
     return jinja->rc == 0;
 }
@@ -241,7 +241,7 @@ static bool is_separator(struct jinja *jinja, struct value value)
 static struct value method_split(struct jinja *jinja, struct value self, struct call *call)
 {
     struct text text = *self.text;
-    int64_t limit = limit_of(jinja, call->bound[1]);
+    int64_t limit = jinja_search_limit_of(jinja, call->bound[1]);
     size_t from = 0, at;
 
     jinja_charge(jinja, text.len_bytes / 32);
@@ -250,7 +250,8 @@ static struct value method_split(struct jinja *jinja, struct value self, struct 
     if (!is_separator(jinja, call->bound[0]))
         return value_undefined(NULL);
     struct value list = value_list(jinja, 0);
-    for (; limit != 0 && jinja->rc == 0 && (at = find(text, *call->bound[0].text, from)) != SIZE_MAX;
+    for (; limit != 0 && jinja->rc == 0 &&
+           (at = jinja_search_find(text, *call->bound[0].text, from)) != SIZE_MAX;
          limit -= limit > 0) {
         push_part(jinja, list, text, from, at);
         from = at + call->bound[0].text->len_bytes;
@@ -262,7 +263,7 @@ static struct value method_split(struct jinja *jinja, struct value self, struct 
 static struct value method_rsplit(struct jinja *jinja, struct value self, struct call *call)
 {
     struct text text = *self.text;
-    int64_t limit = limit_of(jinja, call->bound[1]);
+    int64_t limit = jinja_search_limit_of(jinja, call->bound[1]);
     size_t to = text.len_bytes, at;
 
     if (limit < 0)
@@ -280,7 +281,7 @@ static struct value method_rsplit(struct jinja *jinja, struct value self, struct
         to = at;
     }
     push_part(jinja, list, text, 0, to);
-    return reversed(jinja, list);
+    return jinja_search_reversed(jinja, list);
 }
 
 static bool ends_line(uint32_t code)
@@ -318,7 +319,7 @@ static struct value cut_in_three(struct jinja *jinja, struct value self, struct 
     if (!is_separator(jinja, call->bound[0]) || !jinja_charge(jinja, text.len_bytes / 32))
         return three;
     struct text what = *call->bound[0].text;
-    size_t at = is_last ? find_last(jinja, text, what, text.len_bytes) : find(text, what, 0);
+    size_t at = is_last ? find_last(jinja, text, what, text.len_bytes) : jinja_search_find(text, what, 0);
     size_t end = at == SIZE_MAX ? 0 : at + what.len_bytes;
     if (at == SIZE_MAX)
         at = end = is_last ? 0 : text.len_bytes;
@@ -361,10 +362,10 @@ static struct value insert_everywhere(struct jinja *jinja, struct text text, str
 static struct value method_replace(struct jinja *jinja, struct value self, struct call *call)
 {
     struct build build = build_begin(jinja);
-    int64_t limit = limit_of(jinja, call->bound[2]);
+    int64_t limit = jinja_search_limit_of(jinja, call->bound[2]);
     size_t from = 0, at;
 
-    if (!is_text(jinja, call->bound[0]) || !is_text(jinja, call->bound[1]))
+    if (!jinja_search_is_text(jinja, call->bound[0]) || !jinja_search_is_text(jinja, call->bound[1]))
         return value_undefined(NULL);
     struct text text = *self.text, old = *call->bound[0].text, new = *call->bound[1].text;
     uint32_t added = text_marks(new);
@@ -372,7 +373,7 @@ static struct value method_replace(struct jinja *jinja, struct value self, struc
     if (old.len_bytes == 0)
         return insert_everywhere(jinja, text, new, limit);
     jinja_charge(jinja, text.len_bytes / 32);
-    for (; limit != 0 && (at = find(text, old, from)) != SIZE_MAX && jinja_charge(jinja, 1);
+    for (; limit != 0 && (at = jinja_search_find(text, old, from)) != SIZE_MAX && jinja_charge(jinja, 1);
          limit -= limit > 0) {
         uint32_t taken = text_marks(text_part(text, at, at + old.len_bytes));
 
@@ -395,7 +396,7 @@ static struct value method_join(struct jinja *jinja, struct value self, struct c
     for (size_t i = 0; jinja->rc == 0 && i < all.list->n; i++) {
         if (i > 0)
             build_text(&build, *self.text);
-        if (is_text(jinja, all.list->items[i]))
+        if (jinja_search_is_text(jinja, all.list->items[i]))
             build_text(&build, *all.list->items[i].text);
     }
     return build_end(&build);

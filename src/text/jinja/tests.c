@@ -170,7 +170,7 @@ static struct value test_sameas(struct jinja *jinja, struct value self, struct c
                       (self.kind <= VALUE_TEXT ? value_equal(jinja, self, other) : self.list == other.list));
 }
 
-static struct value cased(struct jinja *jinja, struct value self, struct call *call, const char *method)
+static struct value tests_cased(struct jinja *jinja, struct value self, struct call *call, const char *method)
 {
     struct value text = value_to_text(jinja, self);
 
@@ -179,12 +179,12 @@ static struct value cased(struct jinja *jinja, struct value self, struct call *c
 
 static struct value test_lower(struct jinja *jinja, struct value self, struct call *call)
 {
-    return cased(jinja, self, call, "islower");
+    return tests_cased(jinja, self, call, "islower");
 }
 
 static struct value test_upper(struct jinja *jinja, struct value self, struct call *call)
 {
-    return cased(jinja, self, call, "isupper");
+    return tests_cased(jinja, self, call, "isupper");
 }
 
 static struct value test_filter(struct jinja *jinja, struct value self, struct call *call)

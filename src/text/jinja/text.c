@@ -160,7 +160,7 @@ struct build build_begin(struct jinja *jinja)
 }
 
 /* Checks that there is room for len_bytes more; false after a failure. */
-static bool has_room(struct build *build, size_t len_bytes)
+static bool text_has_room(struct build *build, size_t len_bytes)
 {
     struct jinja *jinja = build->jinja;
 
@@ -190,9 +190,9 @@ static void put_marks(struct build *build, const uint32_t *marks, uint32_t mark,
     buf->len_bytes += n * sizeof(mark);
 }
 
-static void put(struct build *build, struct text text)
+static void text_put(struct build *build, struct text text)
 {
-    if (text.len_bytes == 0 || !has_room(build, text.len_bytes))
+    if (text.len_bytes == 0 || !text_has_room(build, text.len_bytes))
         return;
     if (build->data.len_bytes == 0 && !build->is_mixed)
         build->mark = text.mark;
@@ -210,17 +210,17 @@ static void put(struct build *build, struct text text)
 
 void build_text(struct build *build, struct text text)
 {
-    put(build, text);
+    text_put(build, text);
 }
 
 void build_raw(struct build *build, const void *data, size_t len_bytes, uint32_t mark)
 {
-    put(build, (struct text){.data = data, .len_bytes = len_bytes, .mark = mark});
+    text_put(build, (struct text){.data = data, .len_bytes = len_bytes, .mark = mark});
 }
 
 void build_str(struct build *build, const char *text)
 {
-    put(build, text_str(text));
+    text_put(build, text_str(text));
 }
 
 void build_char(struct build *build, uint32_t code, uint32_t mark)

@@ -187,7 +187,7 @@ static void index_entry(struct jinja *jinja, struct value_dict *dict, size_t i)
 }
 
 /* Makes room for one more entry; false after a failure. */
-static bool grow(struct jinja *jinja, struct value_dict *dict)
+static bool value_grow(struct jinja *jinja, struct value_dict *dict)
 {
     if (dict->n < dict->cap)
         return true;
@@ -221,7 +221,7 @@ void dict_set(struct jinja *jinja, struct value dict, struct value key, struct v
 
     if (at != SIZE_MAX) {
         dict.dict->entries[at].value = value;
-    } else if (jinja->rc == 0 && grow(jinja, dict.dict)) {
+    } else if (jinja->rc == 0 && value_grow(jinja, dict.dict)) {
         dict.dict->entries[dict.dict->n++] = (struct value_entry){.key = key, .value = value, .hash = hash};
         if (dict.dict->slots != NULL)
             index_entry(jinja, dict.dict, dict.dict->n - 1);
@@ -338,7 +338,7 @@ size_t value_len(struct jinja *jinja, struct value value)
     }
 }
 
-static struct value characters(struct jinja *jinja, struct text text)
+static struct value value_characters(struct jinja *jinja, struct text text)
 {
     struct value list = value_list(jinja, 0);
     size_t len;
@@ -361,7 +361,7 @@ struct value value_elements(struct jinja *jinja, struct value value)
     case VALUE_UNDEFINED:
         return value_list(jinja, 0);
     case VALUE_TEXT:
-        return characters(jinja, *value.text);
+        return value_characters(jinja, *value.text);
     case VALUE_DICT:
         list = value_list(jinja, value.dict->n);
         for (size_t i = 0; i < value.dict->n && jinja->rc == 0; i++)

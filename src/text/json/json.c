@@ -74,7 +74,7 @@ static int load_once(struct bytes text, size_t flags, size_t limit_bytes, struct
     return fault_set(fault, E_FORMAT, "not valid JSON: %s at byte %d", error.text, error.position);
 }
 
-static int load(struct bytes text, size_t limit_bytes, struct fault *fault, json_t **out)
+static int api_json_load_from(struct bytes text, size_t limit_bytes, struct fault *fault, json_t **out)
 {
     const size_t flags = JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL;
     int rc = load_once(text, flags, limit_bytes, fault, out);
@@ -93,7 +93,7 @@ static int load_cut(struct bytes text, const struct json_longs *longs, struct fa
     int rc = json_longs_cut(longs, text, &cut);
 
     if (rc == 0)
-        rc = load(buf_view(&cut), memory_bound(text.len_bytes), fault, &root);
+        rc = api_json_load_from(buf_view(&cut), memory_bound(text.len_bytes), fault, &root);
     buf_fini(&cut);
     if (rc < 0)
         return rc;
@@ -119,7 +119,7 @@ int api_json_load(struct bytes text, struct fault *fault, json_t **out)
         if (rc == E_LIMIT || rc == E_NOMEM)
             fault_set(fault, rc, "%s", rc == E_LIMIT ? inner.text : "out of memory");
         else if (rc < 0)
-            rc = load(text, memory_bound(text.len_bytes), fault, &root);
+            rc = api_json_load_from(text, memory_bound(text.len_bytes), fault, &root);
     }
     json_longs_fini(&longs);
     if (rc == 0)
@@ -127,7 +127,7 @@ int api_json_load(struct bytes text, struct fault *fault, json_t **out)
     return rc;
 }
 
-static int put_real(struct buf *out, double value)
+static int api_json_put_real(struct buf *out, double value)
 {
     char text[40];
 
@@ -141,7 +141,7 @@ static int put_real(struct buf *out, double value)
     return buf_append_str(out, text);
 }
 
-static int put_object(struct buf *out, const json_t *object)
+static int api_json_put_object(struct buf *out, const json_t *object)
 {
     const char *key;
     const char *separator = "";
@@ -165,7 +165,7 @@ int api_json_put(struct buf *out, const json_t *value)
 {
     switch (json_typeof(value)) {
     case JSON_OBJECT:
-        put_object(out, value);
+        api_json_put_object(out, value);
         break;
     case JSON_ARRAY:
         buf_append_byte(out, '[');
@@ -183,7 +183,7 @@ int api_json_put(struct buf *out, const json_t *value)
         buf_printf(out, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
         break;
     case JSON_REAL:
-        put_real(out, json_real_value(value));
+        api_json_put_real(out, json_real_value(value));
         break;
     case JSON_TRUE:
         buf_append_str(out, "true");

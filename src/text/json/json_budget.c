@@ -88,7 +88,7 @@ static void *budget_malloc(size_t len_bytes)
     return at;
 }
 
-static void budget_free(void *at)
+static void json_budget_free(void *at)
 {
     if (budget.is_on && at != NULL)
         budget_give_back(at);
@@ -98,7 +98,7 @@ static void budget_free(void *at)
 /* Runs before any thread that could use the library exists. */
 __attribute__((constructor)) static void install(void)
 {
-    json_set_alloc_funcs(budget_malloc, budget_free);
+    json_set_alloc_funcs(budget_malloc, json_budget_free);
 }
 
 static enum json_budget_end budget_abandon(void)

@@ -82,7 +82,7 @@ int json_longs_cut(const struct json_longs *longs, struct bytes text, struct buf
 /* ---- decoding a string ---- */
 
 /* The walk has checked the four digits. */
-static uint32_t hex4(const uint8_t *digits)
+static uint32_t json_long_hex4(const uint8_t *digits)
 {
     uint32_t code = 0;
 
@@ -96,7 +96,7 @@ static uint32_t hex4(const uint8_t *digits)
 
 /* Decodes the escape at raw[at], which is a backslash. Returns where the text continues; 0: the escape stands
  * for no character. */
-static size_t unescape(struct bytes raw, size_t at, uint8_t **to)
+static size_t json_long_unescape(struct bytes raw, size_t at, uint8_t **to)
 {
     static const uint8_t meant[256] = {['b'] = '\b', ['f'] = '\f', ['n'] = '\n', ['r'] = '\r',
                                        ['t'] = '\t', ['"'] = '"',  ['/'] = '/',  ['\\'] = '\\'};
@@ -107,14 +107,14 @@ static size_t unescape(struct bytes raw, size_t at, uint8_t **to)
         *(*to)++ = meant[c];
         return at + 2;
     }
-    code = hex4(raw.data + at + 2);
+    code = json_long_hex4(raw.data + at + 2);
     at += 6;
     if (code >= 0xdc00 && code <= 0xdfff)
         return 0;
     if (code >= 0xd800 && code <= 0xdbff) {
         if (raw.len_bytes - at < 6 || raw.data[at] != '\\' || raw.data[at + 1] != 'u')
             return 0;
-        low = hex4(raw.data + at + 2);
+        low = json_long_hex4(raw.data + at + 2);
         if (low < 0xdc00 || low > 0xdfff)
             return 0;
         code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
@@ -143,7 +143,7 @@ static size_t copy_plain(struct bytes raw, size_t at, uint8_t **to)
 }
 
 /* out has room for raw, so it never grows. E_FORMAT. */
-static int decode(struct bytes raw, uint8_t *out, size_t *len_out)
+static int json_long_decode(struct bytes raw, uint8_t *out, size_t *len_out)
 {
     uint8_t *to = out;
     size_t at = 0;
@@ -151,7 +151,7 @@ static int decode(struct bytes raw, uint8_t *out, size_t *len_out)
     if (utf8_valid_prefix(raw) != raw.len_bytes)
         return E_FORMAT;
     while ((at = copy_plain(raw, at, &to)) < raw.len_bytes)
-        if ((at = unescape(raw, at, &to)) == 0)
+        if ((at = json_long_unescape(raw, at, &to)) == 0)
             return E_FORMAT;
     *len_out = (size_t)(to - out);
     return 0;
@@ -166,7 +166,7 @@ struct filling {
     size_t next, n_strings;
 };
 
-static int fill_string(struct filling *filling, json_t *value)
+static int json_long_fill_string(struct filling *filling, json_t *value)
 {
     const struct json_long *string = &filling->longs->list[filling->next];
     size_t len_bytes;
@@ -175,27 +175,27 @@ static int fill_string(struct filling *filling, json_t *value)
     if (filling->n_strings++ != string->number)
         return 0;
     filling->next++;
-    rc = decode(bytes_of(filling->text.data + string->from, string->to - string->from), filling->room,
-                &len_bytes);
+    rc = json_long_decode(bytes_of(filling->text.data + string->from, string->to - string->from),
+                          filling->room, &len_bytes);
     if (rc == 0 && json_string_setn_nocheck(value, (const char *)filling->room, len_bytes) < 0)
         rc = E_NOMEM;
     return rc;
 }
 
 /* Recursion is bounded: the walk allows at most JSON_WALK_MAX_DEPTH levels. */
-static int fill(struct filling *filling, json_t *value)
+static int json_long_fill(struct filling *filling, json_t *value)
 {
     int rc = 0;
 
     if (json_is_string(value))
-        return fill_string(filling, value);
+        return json_long_fill_string(filling, value);
     if (json_is_object(value)) {
         for (void *at = json_object_iter(value); at != NULL && rc == 0; at = json_object_iter_next(value, at))
             if (filling->next < filling->longs->n)
-                rc = fill(filling, json_object_iter_value(at));
+                rc = json_long_fill(filling, json_object_iter_value(at));
     } else if (json_is_array(value)) {
         for (size_t i = 0; i < json_array_size(value) && filling->next < filling->longs->n && rc == 0; i++)
-            rc = fill(filling, json_array_get(value, i));
+            rc = json_long_fill(filling, json_array_get(value, i));
     }
     return rc;
 }
@@ -212,7 +212,7 @@ int json_longs_fill(const struct json_longs *longs, struct bytes text, json_t *r
     filling.room = malloc(longest + 1);
     if (filling.room == NULL)
         return E_NOMEM;
-    rc = longs->n > 0 ? fill(&filling, root) : 0;
+    rc = longs->n > 0 ? json_long_fill(&filling, root) : 0;
     free(filling.room);
     return rc;
 }

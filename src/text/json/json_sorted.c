@@ -24,7 +24,7 @@ static int compare_members(const void *a, const void *b)
     return strcmp(((const struct member *)a)->key, ((const struct member *)b)->key);
 }
 
-static void put_real(struct buf *out, double real)
+static void json_sorted_put_real(struct buf *out, double real)
 {
     if (real == floor(real) && fabs(real) < 9e18)
         buf_printf(out, "%" PRId64, (int64_t)real);
@@ -32,9 +32,9 @@ static void put_real(struct buf *out, double real)
         buf_printf(out, "%.17g", real);
 }
 
-static void put_value(struct buf *out, const json_t *value);
+static void json_sorted_put_value(struct buf *out, const json_t *value);
 
-static void put_object(struct buf *out, const json_t *object)
+static void json_sorted_put_object(struct buf *out, const json_t *object)
 {
     size_t n = json_object_size(object), i = 0;
     struct member *members = calloc(n + 1, sizeof(*members));
@@ -57,30 +57,30 @@ static void put_object(struct buf *out, const json_t *object)
             buf_append_byte(out, ',');
         json_put_str(out, bytes_str(members[i].key));
         buf_append_byte(out, ':');
-        put_value(out, members[i].value);
+        json_sorted_put_value(out, members[i].value);
     }
     buf_append_byte(out, '}');
     free(members);
 }
 
 /* Recursion is bounded: a loaded document nests at most JSON_WALK_MAX_DEPTH deep. */
-static void put_value(struct buf *out, const json_t *value)
+static void json_sorted_put_value(struct buf *out, const json_t *value)
 {
     switch (json_typeof(value)) {
     case JSON_OBJECT:
-        put_object(out, value);
+        json_sorted_put_object(out, value);
         break;
     case JSON_ARRAY:
         buf_append_byte(out, '[');
         for (size_t i = 0; i < json_array_size(value); i++) {
             if (i > 0)
                 buf_append_byte(out, ',');
-            put_value(out, json_array_get(value, i));
+            json_sorted_put_value(out, json_array_get(value, i));
         }
         buf_append_byte(out, ']');
         break;
     case JSON_REAL:
-        put_real(out, json_real_value(value));
+        json_sorted_put_real(out, json_real_value(value));
         break;
     case JSON_INTEGER:
     case JSON_STRING:
@@ -94,7 +94,7 @@ static void put_value(struct buf *out, const json_t *value)
 
 int api_json_put_sorted(struct buf *out, const json_t *value)
 {
-    put_value(out, value);
+    json_sorted_put_value(out, value);
     return out->is_bad ? E_NOMEM : 0;
 }
 

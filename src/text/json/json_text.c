@@ -25,18 +25,18 @@ struct json { /* the reader's state */
     unsigned depth;
 };
 
-static int read_value(struct json *json);
+static int json_text_read_value(struct json *json);
 
-static int peek(const struct json *json)
+static int json_text_peek(const struct json *json)
 {
     return json->at < json->text.len_bytes ? json->text.data[json->at] : -1;
 }
 
-static void skip_blanks(struct json *json)
+static void json_text_skip_blanks(struct json *json)
 {
     int c;
 
-    while ((c = peek(json)) == ' ' || c == '\t' || c == '\n' || c == '\r')
+    while ((c = json_text_peek(json)) == ' ' || c == '\t' || c == '\n' || c == '\r')
         json->at++;
 }
 
@@ -98,11 +98,11 @@ static int read_unicode_escape(struct json *json, uint32_t *out)
 }
 
 /* Reads after the backslash. */
-static int read_escape(struct json *json, uint32_t *out)
+static int json_text_read_escape(struct json *json, uint32_t *out)
 {
     static const char from[] = "\"\\/bfnrt";
     static const char to[] = "\"\\/\b\f\n\r\t";
-    int c = peek(json);
+    int c = json_text_peek(json);
 
     json->at++;
     if (c == 'u')
@@ -115,17 +115,17 @@ static int read_escape(struct json *json, uint32_t *out)
 }
 
 /* Reads one character of a string and decodes escapes; *is_end_out at the closing quote. */
-static int read_char(struct json *json, uint32_t *out, bool *is_end_out)
+static int json_text_read_char(struct json *json, uint32_t *out, bool *is_end_out)
 {
     size_t len_bytes;
-    int c = peek(json);
+    int c = json_text_peek(json);
 
     if (c < 0x20) /* true at the end of the text too */
         return E_FORMAT;
     *is_end_out = c == '"';
     if (c == '"' || c == '\\') {
         json->at++;
-        return c == '"' ? 0 : read_escape(json, out);
+        return c == '"' ? 0 : json_text_read_escape(json, out);
     }
     *out = utf8_next(json->text, json->at, &len_bytes);
     json->at += len_bytes;
@@ -137,12 +137,12 @@ static int read_string(struct json *json)
     bool is_end = false;
     uint32_t code;
 
-    if (peek(json) != '"')
+    if (json_text_peek(json) != '"')
         return E_FORMAT;
     json->at++;
     buf_append_byte(json->out, '"');
     while (!is_end) {
-        int rc = read_char(json, &code, &is_end);
+        int rc = json_text_read_char(json, &code, &is_end);
         if (rc != 0)
             return rc;
         if (!is_end)
@@ -160,7 +160,7 @@ int json_unquote(struct bytes quoted, struct buf *out)
     uint8_t raw[4];
 
     for (;;) {
-        int rc = read_char(&json, &code, &is_end);
+        int rc = json_text_read_char(&json, &code, &is_end);
         if (rc != 0)
             return rc;
         if (is_end)
@@ -175,29 +175,29 @@ static bool skip_digits(struct json *json)
 {
     size_t from = json->at;
 
-    while (peek(json) >= '0' && peek(json) <= '9')
+    while (json_text_peek(json) >= '0' && json_text_peek(json) <= '9')
         json->at++;
     return json->at > from;
 }
 
-static int read_number(struct json *json)
+static int json_text_read_number(struct json *json)
 {
     size_t from = json->at;
 
-    if (peek(json) == '-')
+    if (json_text_peek(json) == '-')
         json->at++;
-    if (peek(json) == '0')
+    if (json_text_peek(json) == '0')
         json->at++;
     else if (!skip_digits(json))
         return E_FORMAT;
-    if (peek(json) == '.') {
+    if (json_text_peek(json) == '.') {
         json->at++;
         if (!skip_digits(json))
             return E_FORMAT;
     }
-    if (peek(json) == 'e' || peek(json) == 'E') {
+    if (json_text_peek(json) == 'e' || json_text_peek(json) == 'E') {
         json->at++;
-        if (peek(json) == '+' || peek(json) == '-')
+        if (json_text_peek(json) == '+' || json_text_peek(json) == '-')
             json->at++;
         if (!skip_digits(json))
             return E_FORMAT;
@@ -223,40 +223,40 @@ static int read_member_name(struct json *json)
 
     if (rc != 0)
         return rc;
-    skip_blanks(json);
-    if (peek(json) != ':')
+    json_text_skip_blanks(json);
+    if (json_text_peek(json) != ':')
         return E_FORMAT;
     json->at++;
     buf_append_str(json->out, ": ");
-    skip_blanks(json);
+    json_text_skip_blanks(json);
     return 0;
 }
 
 /* Reads an object or an array, from its opening bracket. */
-static int read_items(struct json *json, bool is_object)
+static int json_text_read_items(struct json *json, bool is_object)
 {
     int close = is_object ? '}' : ']', rc = 0;
 
     if (++json->depth > MAX_DEPTH)
         return E_LIMIT;
     buf_append_byte(json->out, json->text.data[json->at++]);
-    skip_blanks(json);
-    if (peek(json) != close) {
+    json_text_skip_blanks(json);
+    if (json_text_peek(json) != close) {
         for (;;) {
             rc = is_object ? read_member_name(json) : 0;
             if (rc == 0)
-                rc = read_value(json);
+                rc = json_text_read_value(json);
             if (rc != 0)
                 return rc;
-            skip_blanks(json);
-            if (peek(json) != ',')
+            json_text_skip_blanks(json);
+            if (json_text_peek(json) != ',')
                 break;
             json->at++;
             buf_append_str(json->out, ", ");
-            skip_blanks(json);
+            json_text_skip_blanks(json);
         }
     }
-    if (peek(json) != close)
+    if (json_text_peek(json) != close)
         return E_FORMAT;
     json->at++;
     buf_append_byte(json->out, (uint8_t)close);
@@ -264,13 +264,13 @@ static int read_items(struct json *json, bool is_object)
     return 0;
 }
 
-static int read_value(struct json *json)
+static int json_text_read_value(struct json *json)
 {
-    switch (peek(json)) {
+    switch (json_text_peek(json)) {
     case '{':
-        return read_items(json, true);
+        return json_text_read_items(json, true);
     case '[':
-        return read_items(json, false);
+        return json_text_read_items(json, false);
     case '"':
         return read_string(json);
     case 't':
@@ -280,7 +280,7 @@ static int read_value(struct json *json)
     case 'n':
         return read_word(json, "null");
     default:
-        return read_number(json);
+        return json_text_read_number(json);
     }
 }
 
@@ -289,10 +289,10 @@ int json_respace(struct bytes json, struct buf *out)
     struct json reading = {.text = json, .out = out};
     size_t before = out->len_bytes;
 
-    skip_blanks(&reading);
-    int rc = read_value(&reading);
+    json_text_skip_blanks(&reading);
+    int rc = json_text_read_value(&reading);
     if (rc == 0) {
-        skip_blanks(&reading);
+        json_text_skip_blanks(&reading);
         rc = reading.at == json.len_bytes ? 0 : E_FORMAT;
     }
     if (rc == 0 && out->is_bad)

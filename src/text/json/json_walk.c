@@ -38,12 +38,12 @@ enum walk_state {
 
 static const char *const literals[] = {"true", "false", "null"};
 
-static bool is_digit(uint8_t c)
+static bool json_walk_is_digit(uint8_t c)
 {
     return c >= '0' && c <= '9';
 }
 
-static bool is_blank(uint8_t c)
+static bool json_walk_is_blank(uint8_t c)
 {
     return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
@@ -62,7 +62,7 @@ static enum json_walk_result end_value(struct json_walk *walk)
     return walk->depth == 0 ? JSON_WALK_DONE : JSON_WALK_MORE;
 }
 
-static enum json_walk_result open(struct json_walk *walk, bool is_object)
+static enum json_walk_result json_walk_open(struct json_walk *walk, bool is_object)
 {
     if (walk->depth == JSON_WALK_MAX_DEPTH)
         return JSON_WALK_DEEP;
@@ -72,7 +72,7 @@ static enum json_walk_result open(struct json_walk *walk, bool is_object)
     return JSON_WALK_MORE;
 }
 
-static enum json_walk_result close(struct json_walk *walk, bool is_object)
+static enum json_walk_result json_json_walk_close(struct json_walk *walk, bool is_object)
 {
     if (walk->depth == 0 || walk->is_object[walk->depth - 1] != is_object)
         return JSON_WALK_BAD;
@@ -92,9 +92,9 @@ static enum json_walk_result begin_value(struct json_walk *walk, uint8_t c)
     walk->n_values++;
     switch (c) {
     case '{':
-        return open(walk, true);
+        return json_walk_open(walk, true);
     case '[':
-        return open(walk, false);
+        return json_walk_open(walk, false);
     case '"':
         return begin_string(walk, false);
     case '-':
@@ -106,7 +106,7 @@ static enum json_walk_result begin_value(struct json_walk *walk, uint8_t c)
     default:
         break;
     }
-    if (is_digit(c)) {
+    if (json_walk_is_digit(c)) {
         walk->state = WALK_INTEGER;
         return JSON_WALK_MORE;
     }
@@ -123,10 +123,10 @@ static enum json_walk_result begin_value(struct json_walk *walk, uint8_t c)
 
 static enum json_walk_result after_value(struct json_walk *walk, uint8_t c)
 {
-    if (is_blank(c))
+    if (json_walk_is_blank(c))
         return JSON_WALK_MORE;
     if (c == '}' || c == ']')
-        return close(walk, c == '}');
+        return json_json_walk_close(walk, c == '}');
     if (c != ',' || walk->depth == 0)
         return JSON_WALK_BAD;
     walk->state = walk->is_object[walk->depth - 1] ? WALK_KEY : WALK_VALUE;
@@ -147,7 +147,7 @@ static enum json_walk_result in_string(struct json_walk *walk, uint8_t c)
                    ? JSON_WALK_MORE
                    : JSON_WALK_BAD;
     case WALK_UNICODE:
-        if (!is_digit(c) && !(c >= 'a' && c <= 'f') && !(c >= 'A' && c <= 'F'))
+        if (!json_walk_is_digit(c) && !(c >= 'a' && c <= 'f') && !(c >= 'A' && c <= 'F'))
             return JSON_WALK_BAD;
         if (--walk->digits == 0)
             walk->state = WALK_STRING;
@@ -172,7 +172,7 @@ static enum json_walk_result end_number(struct json_walk *walk, uint8_t c)
 {
     if (walk->depth == 0) {
         walk->state = WALK_END;
-        return is_blank(c) ? JSON_WALK_DONE : JSON_WALK_BAD;
+        return json_walk_is_blank(c) ? JSON_WALK_DONE : JSON_WALK_BAD;
     }
     walk->state = WALK_AFTER;
     walk->safe_bytes = walk->n_bytes - 1;
@@ -186,7 +186,7 @@ static enum json_walk_result in_number(struct json_walk *walk, uint8_t c)
     bool may_point = state == WALK_ZERO || state == WALK_INTEGER;
     bool may_e = may_point || state == WALK_FRACTION;
 
-    if (is_digit(c)) {
+    if (json_walk_is_digit(c)) {
         if (state == WALK_ZERO)
             return JSON_WALK_BAD;
         if (state == WALK_MINUS)
@@ -220,14 +220,14 @@ static enum json_walk_result in_literal(struct json_walk *walk, uint8_t c)
 
 static enum json_walk_result between_values(struct json_walk *walk, uint8_t c)
 {
-    if (is_blank(c))
+    if (json_walk_is_blank(c))
         return JSON_WALK_MORE;
     switch ((enum walk_state)walk->state) {
     case WALK_FIRST_ITEM:
-        return c == ']' ? close(walk, false) : begin_value(walk, c);
+        return c == ']' ? json_json_walk_close(walk, false) : begin_value(walk, c);
     case WALK_FIRST_KEY:
         if (c == '}')
-            return close(walk, true);
+            return json_json_walk_close(walk, true);
         return c == '"' ? begin_string(walk, true) : JSON_WALK_BAD;
     case WALK_KEY:
         return c == '"' ? begin_string(walk, true) : JSON_WALK_BAD;
@@ -269,7 +269,7 @@ enum json_walk_result json_walk_byte(struct json_walk *walk, uint8_t c)
     case WALK_END:
         break;
     }
-    return is_blank(c) ? JSON_WALK_DONE : JSON_WALK_BAD;
+    return json_walk_is_blank(c) ? JSON_WALK_DONE : JSON_WALK_BAD;
 }
 
 /* The index of the first of eight bytes that is a control byte, a quote or a backslash; 8: none. */

@@ -39,7 +39,7 @@ static int check_markers(const struct tokenizer *tokenizer, struct fault *fault)
 }
 
 /* Rewords the fault, so that it names the chat template as its source. */
-static int retell(struct fault *fault, const struct fault *inner)
+static int chat_retell(struct fault *fault, const struct fault *inner)
 {
     const char *text = inner->text, *colon = strstr(text, ": ");
 
@@ -72,7 +72,7 @@ static int open_template(struct chat_format *format, struct fault *fault)
         format->asks_thinking = format->info.calls == CALLS_HARMONY ||
                                 bytes_find(source, bytes_str("reasoning_content"), 0) != SIZE_MAX;
     }
-    return rc == 0 ? 0 : retell(fault, &inner);
+    return rc == 0 ? 0 : chat_retell(fault, &inner);
 }
 
 int chat_format_new(const struct tokenizer *tokenizer, struct fault *fault, struct chat_format **out)
@@ -81,7 +81,7 @@ int chat_format_new(const struct tokenizer *tokenizer, struct fault *fault, stru
 
     if (format == NULL)
         return fault_set(fault, E_NOMEM, "out of memory");
-    /* The reference count is the only part of a tokenizer that changes, so a holder of a const one may take
+    /* The reference count is the only part of a tokenizer that changes, so the owner of a const one may take
      * another reference. */
     format->tokenizer = tokenizer_ref((struct tokenizer *)tokenizer);
     int rc = open_template(format, fault);
@@ -124,14 +124,14 @@ const struct chat_format_info *chat_format_info(const struct chat_format *format
 
 /* ---- rendering ---- */
 
-static int render(const struct chat_format *format, const struct chat_prompt *prompt,
-                  const struct chat_extras *extras, struct fault *fault, struct chat_run *run,
-                  struct text *out)
+static int token_chat_render(const struct chat_format *format, const struct chat_prompt *prompt,
+                             const struct chat_extras *extras, struct fault *fault, struct chat_run *run,
+                             struct text *out)
 {
     struct fault inner = {0};
     int rc = chat_run(format, prompt, extras, &inner, run, out);
 
-    return rc == 0 ? 0 : retell(fault, &inner);
+    return rc == 0 ? 0 : chat_retell(fault, &inner);
 }
 
 int chat_render_extras(const struct chat_format *format, const struct chat_prompt *prompt,
@@ -139,7 +139,7 @@ int chat_render_extras(const struct chat_format *format, const struct chat_promp
 {
     struct chat_run run;
     struct text text;
-    int rc = render(format, prompt, extras, fault, &run, &text);
+    int rc = token_chat_render(format, prompt, extras, fault, &run, &text);
 
     if (rc == 0) {
         rc = chat_splice(format, prompt, text, extras, out);
@@ -163,7 +163,7 @@ int chat_render_text(const struct chat_format *format, const struct chat_prompt 
 {
     struct chat_run run;
     struct text text;
-    int rc = render(format, prompt, NULL, fault, &run, &text);
+    int rc = token_chat_render(format, prompt, NULL, fault, &run, &text);
 
     if (rc == 0 && buf_append(out, text.data, text.len_bytes) != 0)
         rc = fault_set(fault, E_NOMEM, "out of memory");

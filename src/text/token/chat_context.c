@@ -33,14 +33,14 @@ struct context {
 };
 
 /* The caller's number of message i; SIZE_MAX: chat_reshape() made the message. */
-static size_t number_of(const struct context *context, size_t i)
+static size_t chat_context_number_of(const struct context *context, size_t i)
 {
     return context->is_reshaped ? context->prompt->messages[i].number : i;
 }
 
-static uint32_t mark_of(const struct context *context, size_t i, size_t part, uint32_t bits)
+static uint32_t chat_context_mark_of(const struct context *context, size_t i, size_t part, uint32_t bits)
 {
-    size_t number = number_of(context, i);
+    size_t number = chat_context_number_of(context, i);
 
     return (number == SIZE_MAX ? 0 : PART_OF(number, part) << MARK_PART_SHIFT) | bits;
 }
@@ -50,7 +50,7 @@ static struct value text_value(const struct context *context, struct bytes text,
     return value_bytes(context->jinja, text, mark);
 }
 
-static struct value own(const struct context *context, const char *text)
+static struct value chat_context_own(const struct context *context, const char *text)
 {
     return value_str(context->jinja, text);
 }
@@ -59,7 +59,7 @@ static struct value function_value(const struct context *context, struct value f
 {
     struct value tool = value_dict(context->jinja);
 
-    dict_set_str(context->jinja, tool, "type", own(context, "function"));
+    dict_set_str(context->jinja, tool, "type", chat_context_own(context, "function"));
     dict_set_str(context->jinja, tool, "function", function);
     return tool;
 }
@@ -76,7 +76,7 @@ static void describe_fields(const struct context *context, struct value paramete
         struct value field = fields->dict->entries[i].value;
 
         if (field.kind == VALUE_DICT && dict_get_str(jinja, field, "description") == NULL)
-            dict_set_str(jinja, field, "description", own(context, ""));
+            dict_set_str(jinja, field, "description", chat_context_own(context, ""));
     }
 }
 
@@ -232,18 +232,18 @@ static struct value content_value(const struct context *context, size_t i, uint3
     for (size_t k = 0; context->extras != NULL && k < context->extras->n_places; k++) {
         const struct chat_place *place = &context->extras->places[k];
 
-        if (place->n_messages != number_of(context, i) || place->text_bytes == 0)
+        if (place->n_messages != chat_context_number_of(context, i) || place->text_bytes == 0)
             continue;
         size_t to = place->text_bytes < from             ? from
                     : place->text_bytes > text.len_bytes ? text.len_bytes
                                                          : place->text_bytes;
-        content_add(&content, from, to, mark_of(context, i, PART_TEXT + n, bits));
+        content_add(&content, from, to, chat_context_mark_of(context, i, PART_TEXT + n, bits));
         n++;
         from = to;
     }
     if (content.n == 0 && content.message->n_own == 0)
-        return text_value(context, text, mark_of(context, i, PART_TEXT, bits));
-    content_add(&content, from, text.len_bytes, mark_of(context, i, PART_TEXT + n, bits));
+        return text_value(context, text, chat_context_mark_of(context, i, PART_TEXT, bits));
+    content_add(&content, from, text.len_bytes, chat_context_mark_of(context, i, PART_TEXT + n, bits));
     return value_joined(context->jinja, content.pieces, content.n);
 }
 
@@ -263,7 +263,7 @@ static void set_thinking(const struct context *context, size_t i, struct value o
 {
     const struct chat_message *message = &context->prompt->messages[i];
     struct value thinking =
-        text_value(context, message->thinking, mark_of(context, i, PART_THINKING, MARK_CLIENT));
+        text_value(context, message->thinking, chat_context_mark_of(context, i, PART_THINKING, MARK_CLIENT));
 
     if (context->format->info.calls != CALLS_HARMONY)
         dict_set_str(context->jinja, one, "reasoning_content", thinking);
@@ -275,18 +275,19 @@ static struct value message_value(const struct context *context, size_t i, struc
 {
     const struct chat_message *message = &context->prompt->messages[i];
     bool is_last = i + 1 == context->prompt->n_messages && stays_open(context->prompt);
-    uint32_t other = mark_of(context, i, PART_OTHER, MARK_CLIENT);
+    uint32_t other = chat_context_mark_of(context, i, PART_OTHER, MARK_CLIENT);
     struct value content = content_value(context, i, MARK_CLIENT | (is_last ? MARK_LAST : 0));
     struct jinja *jinja = context->jinja;
     struct value one = value_dict(jinja);
 
     if (system.len_bytes > 0)
-        content = joined_text(context, system, message->text, mark_of(context, i, PART_TEXT, MARK_CLIENT));
+        content = joined_text(context, system, message->text,
+                              chat_context_mark_of(context, i, PART_TEXT, MARK_CLIENT));
     if (message->n_calls > 0 && message->text.len_bytes == 0 && context->format->wants_no_content)
         content = value_none();
-    dict_set_str(
-        jinja, one, "role",
-        text_value(context, bytes_str(role_name(message->role)), mark_of(context, i, PART_OTHER, MARK_OWN)));
+    dict_set_str(jinja, one, "role",
+                 text_value(context, bytes_str(role_name(message->role)),
+                            chat_context_mark_of(context, i, PART_OTHER, MARK_OWN)));
     dict_set_str(jinja, one, "content", content);
     if (message->thinking.len_bytes > 0 && context->format->asks_thinking)
         set_thinking(context, i, one);
@@ -352,7 +353,7 @@ static void set_variables(const struct context *context)
         jinja_set(jinja, "thinking", value_bool(prompt->thinking == CHAT_THINKING_ON));
     }
     if (prompt->effort != NULL)
-        jinja_set(jinja, "reasoning_effort", own(context, prompt->effort));
+        jinja_set(jinja, "reasoning_effort", chat_context_own(context, prompt->effort));
 }
 
 /* Cuts the text after the last byte of the last message. */
@@ -388,7 +389,7 @@ static size_t input_bytes(const struct chat_prompt *prompt)
     return n;
 }
 
-static bool is_empty(const struct chat_message *message)
+static bool chat_context_is_empty(const struct chat_message *message)
 {
     return message->text.len_bytes == 0 && message->n_calls == 0;
 }
@@ -416,7 +417,7 @@ int chat_run(const struct chat_format *format, const struct chat_prompt *prompt,
         (context.pieces = pieces_room(&shaped, &run->arena)) == NULL)
         return fault_set(fault, E_NOMEM, "out of memory");
     /* An answer that continues an empty message is a new answer. */
-    if (stays_open(&shaped) && is_empty(&shaped.messages[shaped.n_messages - 1])) {
+    if (stays_open(&shaped) && chat_context_is_empty(&shaped.messages[shaped.n_messages - 1])) {
         shaped.n_messages--;
         shaped.adds_generation = true;
         shaped.continues_last = false;

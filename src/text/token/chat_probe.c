@@ -6,7 +6,7 @@
  * The source of a template does not tell.
  *
  * So the probe renders small conversations with made-up words and searches the output for those words. It
- * settles each property before it tries the next. It needs at most forty renderings of a few words, once,
+ * decides each property before it tries the next. It needs at most forty renderings of a few words, once,
  * when a model is opened. */
 #include "text/token/chat_priv.h"
 
@@ -22,8 +22,8 @@
 #define NOON          1735732800 /* an arbitrary day */
 
 /* Renders and searches for the words; a failed rendering counts as "not shown". */
-static bool shows(const struct chat_format *format, const struct chat_prompt *prompt,
-                  const char *const *words, size_t n_words, struct fault *fault)
+static bool chat_probe_shows(const struct chat_format *format, const struct chat_prompt *prompt,
+                             const char *const *words, size_t n_words, struct fault *fault)
 {
     struct chat_run run;
     struct text text;
@@ -45,7 +45,7 @@ static int probe_question(struct chat_format *format, struct fault *fault)
 
     for (int i = 0; i < 2; i++) {
         format->leaves_tools_out = i > 0;
-        if (shows(format, &prompt, NULL, 0, &last))
+        if (chat_probe_shows(format, &prompt, NULL, 0, &last))
             return 0;
     }
     return fault_set(fault, last.code, "not even one question renders: %s", last.text);
@@ -57,7 +57,7 @@ static void probe_system(struct chat_format *format)
     const struct chat_prompt prompt = {.messages = messages, .n_messages = 2, .now_unix_s = NOON};
     static const char *const words[] = {SYSTEM_WORD};
 
-    format->has_no_system = !shows(format, &prompt, words, 1, NULL);
+    format->has_no_system = !chat_probe_shows(format, &prompt, words, 1, NULL);
 }
 
 static bool shows_tool(const struct chat_format *format, const char *parameters)
@@ -73,7 +73,7 @@ static bool shows_tool(const struct chat_format *format, const char *parameters)
 
     if (parameters != NULL)
         tool.parameters = bytes_str(parameters);
-    return shows(format, &prompt, words, 1, NULL);
+    return chat_probe_shows(format, &prompt, words, 1, NULL);
 }
 
 /* Tries a tool that has only a name, and one whose parameter has no description. */
@@ -109,7 +109,7 @@ static bool probe_calls(struct chat_format *format)
     for (unsigned i = 0; i < 4; i++) {
         format->wants_text_calls = (i & 2) != 0;
         format->wants_no_content = (i & 1) != 0;
-        if (shows(format, &prompt, words, 3, NULL))
+        if (chat_probe_shows(format, &prompt, words, 3, NULL))
             return true;
     }
     return false;
@@ -129,7 +129,7 @@ static bool shows_turns(const struct chat_format *format, const struct chat_mess
                                        .n_tools = format->lists_tools ? 1 : 0,
                                        .now_unix_s = NOON};
 
-    return shows(format, &prompt, &word, 1, NULL);
+    return chat_probe_shows(format, &prompt, &word, 1, NULL);
 }
 
 static void probe_turns(struct chat_format *format)
@@ -156,7 +156,7 @@ static void probe_answers(struct chat_format *format)
     struct fault fault = {0};
     const struct chat_prompt prompt = {.messages = plain, .n_messages = 3, .now_unix_s = NOON};
 
-    if (!shows(format, &prompt, NULL, 0, &fault))
+    if (!chat_probe_shows(format, &prompt, NULL, 0, &fault))
         snprintf(format->warning, sizeof(format->warning),
                  "it fails on every turn of the assistant, so only first questions can be answered: %.160s",
                  fault.text);

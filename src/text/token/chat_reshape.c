@@ -41,7 +41,7 @@ struct reshape {
 
 /* ---- does the conversation need a change? ---- */
 
-static bool wants_tools(const struct chat_prompt *prompt)
+static bool chat_reshape_wants_tools(const struct chat_prompt *prompt)
 {
     bool wants = prompt->n_tools > 0;
 
@@ -68,9 +68,9 @@ static bool wants_question(const struct chat_format *format, const struct chat_p
     return format->has_no_first_answer || (i == 1 && format->has_no_system);
 }
 
-static bool is_plain(const struct chat_format *format, const struct chat_prompt *prompt)
+static bool chat_reshape_is_plain(const struct chat_format *format, const struct chat_prompt *prompt)
 {
-    if (!format->has_tools && wants_tools(prompt))
+    if (!format->has_tools && chat_reshape_wants_tools(prompt))
         return false;
     for (size_t i = 0; i < prompt->n_messages; i++) {
         const struct chat_message *message = &prompt->messages[i];
@@ -90,7 +90,7 @@ static bool is_plain(const struct chat_format *format, const struct chat_prompt 
 /* ---- texts ---- */
 
 /* Concatenates n pieces in the arena. */
-static struct bytes join(struct reshape *reshape, const struct bytes *pieces, size_t n)
+static struct bytes chat_reshape_join(struct reshape *reshape, const struct bytes *pieces, size_t n)
 {
     size_t len = 0;
     uint8_t *text;
@@ -111,17 +111,18 @@ static struct bytes join(struct reshape *reshape, const struct bytes *pieces, si
     return bytes_of(text, len);
 }
 
-static struct bytes wrap(struct reshape *reshape, const char *before, struct bytes text, const char *after)
+static struct bytes chat_reshape_wrap(struct reshape *reshape, const char *before, struct bytes text,
+                                      const char *after)
 {
     const struct bytes pieces[] = {bytes_str(before), text, bytes_str(after)};
 
-    return join(reshape, pieces, 3);
+    return chat_reshape_join(reshape, pieces, 3);
 }
 
-static struct bytes keep(struct reshape *reshape, struct buf *text)
+static struct bytes chat_reshape_keep(struct reshape *reshape, struct buf *text)
 {
     struct bytes view = buf_view(text);
-    struct bytes kept = join(reshape, &view, 1);
+    struct bytes kept = chat_reshape_join(reshape, &view, 1);
 
     reshape->is_bad |= text->is_bad;
     buf_fini(text);
@@ -130,7 +131,7 @@ static struct bytes keep(struct reshape *reshape, struct buf *text)
 
 /* ---- a template without tools ---- */
 
-static void put_tools(const struct chat_prompt *from, struct buf *out)
+static void chat_reshape_put_tools(const struct chat_prompt *from, struct buf *out)
 {
     buf_append_str(out, "These tools can be called, one JSON object a line:\n<tools>\n");
     for (size_t i = 0; i < from->n_tools; i++) {
@@ -173,11 +174,11 @@ static struct bytes describe_tools(struct reshape *reshape, struct bytes system)
     buf_append(&text, system.data, system.len_bytes);
     buf_append_str(&text, system.len_bytes == 0 ? "" : "\n\n");
     if (!reshape->format->lists_tools)
-        put_tools(reshape->from, &text);
+        chat_reshape_put_tools(reshape->from, &text);
     buf_append_str(&text, "A call is written like this, each in marks of its own, and its result "
                           "comes with the next message:\n<tool_call>\n{\"name\": \"NAME\", \"arguments\": "
                           "{...}}\n</tool_call>");
-    return keep(reshape, &text);
+    return chat_reshape_keep(reshape, &text);
 }
 
 /* Writes the calls behind the turn's text, in the format's own way. */
@@ -194,10 +195,10 @@ static void spell_native_calls(struct reshape *reshape, struct chat_message *tur
     for (size_t i = 0; i < turn->n_calls; i++)
         calls_spell(calls, turn->calls[i].name, turn->calls[i].arguments, &spelling);
     calls_spell_end(calls, &spelling);
-    own = keep(reshape, &spelling.own);
+    own = chat_reshape_keep(reshape, &spelling.own);
     turn->own = (const struct calls_span *)(const void *)own.data;
     turn->n_own = own.len_bytes / sizeof(*turn->own);
-    turn->text = keep(reshape, &spelling.text);
+    turn->text = chat_reshape_keep(reshape, &spelling.text);
 }
 
 static struct bytes spell_calls(struct reshape *reshape, const struct chat_message *message)
@@ -213,12 +214,12 @@ static struct bytes spell_calls(struct reshape *reshape, const struct chat_messa
         buf_append(&text, message->calls[i].arguments.data, message->calls[i].arguments.len_bytes);
         buf_append_str(&text, "}\n</tool_call>");
     }
-    return keep(reshape, &text);
+    return chat_reshape_keep(reshape, &text);
 }
 
 /* ---- messages to turns ---- */
 
-static struct chat_message *add(struct reshape *reshape, const struct chat_message *message)
+static struct chat_message *chat_reshape_add(struct reshape *reshape, const struct chat_message *message)
 {
     struct chat_message *turn = &reshape->turns[reshape->n++];
 
@@ -235,11 +236,11 @@ static void add_made(struct reshape *reshape, enum chat_role role, struct bytes 
 
 static void add_generic(struct reshape *reshape, const struct chat_message *message)
 {
-    struct chat_message *turn = add(reshape, message);
+    struct chat_message *turn = chat_reshape_add(reshape, message);
 
     if (message->role == CHAT_TOOL) {
         turn->role = CHAT_USER;
-        turn->text = wrap(reshape, "<tool_response>\n", message->text, "\n</tool_response>");
+        turn->text = chat_reshape_wrap(reshape, "<tool_response>\n", message->text, "\n</tool_response>");
     } else if (message->n_calls > 0) {
         if (spells_natively(reshape->format))
             spell_native_calls(reshape, turn);
@@ -265,12 +266,12 @@ static size_t find_result(const struct chat_message *results, size_t n, struct b
 static void add_calls(struct reshape *reshape, const struct chat_message *message, size_t n_calls)
 {
     enum chat_call_text how = reshape->format->call_text;
-    struct chat_message *turn = add(reshape, message);
+    struct chat_message *turn = chat_reshape_add(reshape, message);
 
     if (message->text.len_bytes > 0 && how == CHAT_TEXT_BEFORE) {
         turn->calls = NULL;
         turn->n_calls = 0;
-        turn = add(reshape, message);
+        turn = chat_reshape_add(reshape, message);
         turn->thinking = bytes_of(NULL, 0);
     }
     if (how != CHAT_TEXT_BESIDE)
@@ -293,19 +294,19 @@ static size_t add_one_by_one(struct reshape *reshape, size_t at)
         if (i == 0) {
             add_calls(reshape, message, 1);
         } else {
-            struct chat_message *turn = add(reshape, message);
+            struct chat_message *turn = chat_reshape_add(reshape, message);
 
             turn->calls = message->calls + i;
             turn->n_calls = 1;
             turn->text = turn->thinking = bytes_of(NULL, 0);
         }
         if (result != SIZE_MAX)
-            add(reshape, &results[result]);
+            chat_reshape_add(reshape, &results[result]);
     }
     return n;
 }
 
-static void add_message(struct reshape *reshape, size_t *at)
+static void chat_reshape_add_message(struct reshape *reshape, size_t *at)
 {
     const struct chat_message *message = &reshape->from->messages[*at];
     const struct chat_format *format = reshape->format;
@@ -316,12 +317,12 @@ static void add_message(struct reshape *reshape, size_t *at)
         !(reshape->from->continues_last && *at + 1 == reshape->from->n_messages))
         return;
     if (message->role == CHAT_SYSTEM && *at > 0 && format->has_no_late_system) {
-        struct chat_message *turn = add(reshape, message);
+        struct chat_message *turn = chat_reshape_add(reshape, message);
 
         turn->role = CHAT_USER;
-        turn->text = wrap(reshape, "<system-reminder>\n", message->text, "\n</system-reminder>");
+        turn->text = chat_reshape_wrap(reshape, "<system-reminder>\n", message->text, "\n</system-reminder>");
     } else if (message->role == CHAT_SYSTEM && *at == 0 && describes_calls(reshape)) {
-        add(reshape, message)->text = describe_tools(reshape, message->text);
+        chat_reshape_add(reshape, message)->text = describe_tools(reshape, message->text);
     } else if (reshape->is_generic) {
         add_generic(reshape, message);
     } else if (message->n_calls > 1 && format->has_one_call) {
@@ -329,7 +330,7 @@ static void add_message(struct reshape *reshape, size_t *at)
     } else if (message->n_calls > 0) {
         add_calls(reshape, message, message->n_calls);
     } else {
-        add(reshape, message);
+        chat_reshape_add(reshape, message);
     }
 }
 
@@ -365,7 +366,7 @@ static void join_turns(struct reshape *reshape)
                 pieces[n_pieces++] = reshape->turns[k].text;
             }
             reshape->is_bad |= pieces == NULL;
-            reshape->turns[n].text = join(reshape, pieces, n_pieces);
+            reshape->turns[n].text = chat_reshape_join(reshape, pieces, n_pieces);
         }
         n++;
     }
@@ -381,18 +382,18 @@ int chat_reshape(const struct chat_format *format, const struct chat_prompt *fro
     size_t cap = 2 * from->n_messages + 2;
 
     *out = *from;
-    if (is_plain(format, from))
+    if (chat_reshape_is_plain(format, from))
         return 0;
     for (size_t i = 0; i < from->n_messages; i++)
         cap += 2 * from->messages[i].n_calls;
     reshape.turns = arena_take(arena, cap * sizeof(*reshape.turns));
     if (reshape.turns == NULL)
         return E_NOMEM;
-    reshape.is_generic = !format->has_tools && wants_tools(from);
+    reshape.is_generic = !format->has_tools && chat_reshape_wants_tools(from);
     if (describes_calls(&reshape) && (from->n_messages == 0 || from->messages[0].role != CHAT_SYSTEM))
         add_made(&reshape, CHAT_SYSTEM, describe_tools(&reshape, bytes_of(NULL, 0)));
     for (size_t i = 0; i < from->n_messages; i++)
-        add_message(&reshape, &i);
+        chat_reshape_add_message(&reshape, &i);
     join_turns(&reshape);
     out->messages = reshape.turns;
     out->n_messages = reshape.n;

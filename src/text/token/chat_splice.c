@@ -77,7 +77,7 @@ static uint32_t mark_at(const struct splice *splice, size_t at)
 }
 
 /* Returns where the run of bytes with the same mark ends. */
-static size_t run_end(const struct splice *splice, size_t at)
+static size_t chat_splice_run_end(const struct splice *splice, size_t at)
 {
     uint32_t mark = mark_at(splice, at);
 
@@ -134,7 +134,7 @@ static int read_marks(struct splice *splice, struct chat_extras *extras, size_t 
         uint32_t mark = mark_at(splice, at), part = mark >> MARK_PART_SHIFT;
         size_t piece = 0;
 
-        end = run_end(splice, at);
+        end = chat_splice_run_end(splice, at);
         if ((mark & MARK_CLIENT) != 0)
             rc = add_span(splice, &cap, at, end);
         if (part == 0)
@@ -152,7 +152,7 @@ static int read_marks(struct splice *splice, struct chat_extras *extras, size_t 
     return rc;
 }
 
-static int read_text(struct splice *splice, struct chat_extras *extras, size_t *piece_ends)
+static int chat_splice_read_text(struct splice *splice, struct chat_extras *extras, size_t *piece_ends)
 {
     splice->extents = calloc(splice->n_messages + 1, sizeof(*splice->extents));
     splice->next_first = calloc(splice->n_messages + 1, sizeof(*splice->next_first));
@@ -170,7 +170,7 @@ static int read_text(struct splice *splice, struct chat_extras *extras, size_t *
     return rc;
 }
 
-static bool is_blank(uint8_t c)
+static bool chat_splice_is_blank(uint8_t c)
 {
     return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
@@ -208,7 +208,7 @@ static size_t find_boundary(const struct splice *splice, size_t n_messages, bool
     size_t close = find_close(splice, from, to, &len_bytes);
     if (close < to) {
         boundary = close + len_bytes;
-        while (boundary < to && is_blank(text.data[boundary]))
+        while (boundary < to && chat_splice_is_blank(text.data[boundary]))
             boundary++;
     } else {
         boundary = from;
@@ -371,7 +371,7 @@ int chat_splice(const struct chat_format *format, const struct chat_prompt *prom
                             .sum = XXH3_createState(),
                             .out = out};
     size_t piece_ends[CHAT_MAX_PLACES] = {0};
-    int rc = splice.sum == NULL ? E_NOMEM : read_text(&splice, extras, piece_ends);
+    int rc = splice.sum == NULL ? E_NOMEM : chat_splice_read_text(&splice, extras, piece_ends);
 
     if (rc == 0)
         sum_again(&splice);

@@ -43,7 +43,7 @@ struct run { /* state of one call */
     bool takes_control; /* search for control tokens */
 };
 
-static int emit(struct run *run, token_id id)
+static int tokenizer_encode_emit(struct run *run, token_id id)
 {
     struct token_ids *out = run->out;
 
@@ -71,7 +71,7 @@ static int emit_known(struct run *run, const token_id *ids, unsigned n)
 }
 
 /* Call it before encoding text that ends at end. Watched places before end get the current number of ids. */
-static void pass(struct run *run, size_t end)
+static void tokenizer_encode_pass(struct run *run, size_t end)
 {
     for (; run->n_watches > 0 && run->watches->at < run->from + end; run->n_watches--)
         run->watches++->n = run->out->n;
@@ -102,7 +102,7 @@ static int merge_word(struct run *run, struct bytes word)
     if (tokenizer->ignores_merges) {
         token_id id = find_word(tokenizer, word);
         if (id != TOKEN_NONE)
-            return emit(run, id);
+            return tokenizer_encode_emit(run, id);
     }
 
     merge_work_clear(&run->work);
@@ -113,7 +113,7 @@ static int merge_word(struct run *run, struct bytes word)
         return rc;
     merge_work_run(&run->work, &tokenizer->pairs);
     for (uint32_t at = 0; at != UINT32_MAX && rc == 0; at = run->work.symbols[at].next)
-        rc = emit(run, run->work.symbols[at].symbol);
+        rc = tokenizer_encode_emit(run, run->work.symbols[at].symbol);
     return rc;
 }
 
@@ -128,7 +128,7 @@ static int encode_word(struct run *run, struct bytes text, size_t at, size_t end
     if (end - at == 1) {
         token_id id = run->tokenizer->byte_ids[text.data[at]];
 
-        return id == TOKEN_NONE ? 0 : emit(run, id);
+        return id == TOKEN_NONE ? 0 : tokenizer_encode_emit(run, id);
     }
     n = word_cache_get(run->cache, text, at, end - at, &ids);
     if (n > 0)
@@ -147,7 +147,7 @@ static int encode_words(struct run *run, struct bytes text, size_t from)
     pretok_begin(&words, run->tokenizer->pretok, text);
     for (size_t at = 0, end; at < text.len_bytes && rc == 0; at = end) {
         end = pretok_next(&words);
-        pass(run, from + end);
+        tokenizer_encode_pass(run, from + end);
         rc = encode_word(run, text, at, end);
     }
     return rc;
@@ -168,9 +168,9 @@ static int emit_code(struct run *run, uint32_t code)
     else
         len_bytes = utf8_put(code, raw);
     if (byte_ids[raw[0]] == run->tokenizer->unknown)
-        return emit(run, run->tokenizer->unknown);
+        return tokenizer_encode_emit(run, run->tokenizer->unknown);
     for (size_t i = 0; i < len_bytes && rc == 0; i++)
-        rc = emit(run, byte_ids[raw[i]]);
+        rc = tokenizer_encode_emit(run, byte_ids[raw[i]]);
     return rc;
 }
 
@@ -181,13 +181,13 @@ static int flush_piece(struct run *run)
 
     if (run->work.n == 0)
         return 0;
-    pass(run, run->piece_end);
+    tokenizer_encode_pass(run, run->piece_end);
     merge_work_run(&run->work, &tokenizer->pairs);
     for (uint32_t at = 0; at != UINT32_MAX && rc == 0; at = run->work.symbols[at].next) {
         uint32_t symbol = run->work.symbols[at].symbol;
 
         rc = symbol < tokenizer->n_tokens
-                 ? emit(run, symbol)
+                 ? tokenizer_encode_emit(run, symbol)
                  : emit_code(run, tokenizer->extra_codes[symbol - tokenizer->n_tokens]);
     }
     merge_work_clear(&run->work);
@@ -207,7 +207,7 @@ static int add_code(struct run *run, uint32_t code)
     }
     if (symbol != TOKEN_NONE)
         return merge_work_push(&run->work, symbol);
-    pass(run, run->piece_end + 1);
+    tokenizer_encode_pass(run, run->piece_end + 1);
     return emit_code(run, code);
 }
 
@@ -232,7 +232,8 @@ static int encode_pieces(struct run *run, struct bytes text, size_t from)
 /* ---- specials ---- */
 
 /* from never decreases between calls, so passed spans can be dropped. */
-static bool is_allowed(struct run *run, const struct special *special, size_t from, size_t to)
+static bool tokenizer_encode_is_allowed(struct run *run, const struct special *special, size_t from,
+                                        size_t to)
 {
     if (!special->is_user && !run->takes_control)
         return false;
@@ -265,7 +266,7 @@ static uint32_t first_at_least(const struct tokenizer *tokenizer, uint32_t low, 
 }
 
 /* Returns the longest special at text[at], or NULL. */
-static const struct special *match(struct run *run, struct bytes text, size_t at)
+static const struct special *tokenizer_encode_match(struct run *run, struct bytes text, size_t at)
 {
     const struct tokenizer *tokenizer = run->tokenizer;
     const struct special *best = NULL;
@@ -276,7 +277,7 @@ static const struct special *match(struct run *run, struct bytes text, size_t at
         const struct special *shortest = &tokenizer->specials[low];
 
         if (pool_get(&tokenizer->spellings, shortest->id).len_bytes == depth &&
-            is_allowed(run, shortest, at, at + depth))
+            tokenizer_encode_is_allowed(run, shortest, at, at + depth))
             best = shortest;
         if (at + depth >= text.len_bytes)
             break;
@@ -312,22 +313,22 @@ static int encode_text(struct run *run, struct bytes text)
             at++;
         if (at == text.len_bytes)
             break;
-        special = match(run, text, at);
+        special = tokenizer_encode_match(run, text, at);
         if (special == NULL) {
             at++;
             continue;
         }
         rc = encode_segment(run, text, from, at);
         at += pool_get(&run->tokenizer->spellings, special->id).len_bytes;
-        pass(run, at);
+        tokenizer_encode_pass(run, at);
         if (rc == 0)
-            rc = emit(run, special->id);
+            rc = tokenizer_encode_emit(run, special->id);
         from = at;
     }
     return rc == 0 ? encode_segment(run, text, from, text.len_bytes) : rc;
 }
 
-static int run_text(struct run *run, struct bytes text, size_t max_ids, bool adds_bos)
+static int tokenizer_encode_run_text(struct run *run, struct bytes text, size_t max_ids, bool adds_bos)
 {
     size_t before = run->out->n;
     int rc = text.len_bytes > TOKEN_MAX_TEXT_BYTES ? E_LIMIT : 0;
@@ -343,12 +344,12 @@ static int run_text(struct run *run, struct bytes text, size_t max_ids, bool add
         rc = rc != 0 ? rc : token_ids_reserve(run->out, estimate < max_ids ? estimate : max_ids);
     }
     if (rc == 0 && adds_bos)
-        rc = emit(run, run->tokenizer->bos);
+        rc = tokenizer_encode_emit(run, run->tokenizer->bos);
     if (rc == 0)
         rc = encode_text(run, text);
     if (rc != 0)
         run->out->n = before;
-    pass(run, text.len_bytes + 1);
+    tokenizer_encode_pass(run, text.len_bytes + 1);
     merge_work_fini(&run->work);
     word_cache_free(run->cache);
     return rc;
@@ -363,7 +364,8 @@ int tokenizer_encode(const struct tokenizer *tokenizer, struct bytes text, unsig
         .takes_control = (flags & TOKEN_PARSE_SPECIAL) != 0,
     };
 
-    return run_text(&run, text, max_ids, (flags & TOKEN_ADD_BOS) != 0 && tokenizer_adds_bos(tokenizer));
+    return tokenizer_encode_run_text(&run, text, max_ids,
+                                     (flags & TOKEN_ADD_BOS) != 0 && tokenizer_adds_bos(tokenizer));
 }
 
 int token_encode_stretch(const struct tokenizer *tokenizer, struct bytes text,
@@ -380,12 +382,13 @@ int token_encode_stretch(const struct tokenizer *tokenizer, struct bytes text,
         .takes_control = true,
     };
 
-    return run_text(&run, bytes_of(text.data + stretch->from, stretch->to - stretch->from), max_ids, false);
+    return tokenizer_encode_run_text(&run, bytes_of(text.data + stretch->from, stretch->to - stretch->from),
+                                     max_ids, false);
 }
 
 bool token_begins_at(const struct tokenizer *tokenizer, struct bytes text, size_t at)
 {
     struct run run = {.tokenizer = tokenizer, .takes_control = true};
 
-    return at < text.len_bytes && match(&run, text, at) != NULL;
+    return at < text.len_bytes && tokenizer_encode_match(&run, text, at) != NULL;
 }

@@ -40,7 +40,7 @@ void merge_work_clear(struct merge_work *work)
     work->n = 0;
 }
 
-static int grow(struct merge_work *work)
+static int merge_grow(struct merge_work *work)
 {
     size_t cap = work->cap == 0 ? 64 : work->cap * 2;
     struct merge_symbol *symbols = realloc(work->symbols, cap * sizeof(*symbols));
@@ -58,7 +58,7 @@ static int grow(struct merge_work *work)
 
 int merge_work_push(struct merge_work *work, uint32_t symbol)
 {
-    if (work->n == work->cap && grow(work) != 0)
+    if (work->n == work->cap && merge_grow(work) != 0)
         return E_NOMEM;
     work->symbols[work->n++].symbol = symbol;
     return 0;
@@ -95,7 +95,7 @@ static void sift_down(uint64_t *heap, size_t n, size_t at)
     heap[at] = moving;
 }
 
-static void heap_push(uint64_t *heap, size_t *n, uint64_t entry)
+static void merge_heap_push(uint64_t *heap, size_t *n, uint64_t entry)
 {
     size_t at = (*n)++;
 
@@ -106,7 +106,7 @@ static void heap_push(uint64_t *heap, size_t *n, uint64_t entry)
     heap[at] = entry;
 }
 
-static uint64_t heap_pop(uint64_t *heap, size_t *n)
+static uint64_t merge_heap_pop(uint64_t *heap, size_t *n)
 {
     uint64_t least = heap[0];
 
@@ -175,10 +175,10 @@ static void run_small(struct merge_work *work, const struct pair_table *pairs)
     }
 }
 
-static void enter(struct merge_work *work, size_t *n_heap, uint32_t at)
+static void merge_enter(struct merge_work *work, size_t *n_heap, uint32_t at)
 {
     if (work->symbols[at].pair.rank != PAIR_NONE)
-        heap_push(work->heap, n_heap, (uint64_t)work->symbols[at].pair.rank << 32 | at);
+        merge_heap_push(work->heap, n_heap, (uint64_t)work->symbols[at].pair.rank << 32 | at);
 }
 
 void merge_by_heap(struct merge_work *work, const struct pair_table *pairs)
@@ -196,15 +196,15 @@ void merge_by_heap(struct merge_work *work, const struct pair_table *pairs)
     }
 
     while (n_heap > 0) {
-        uint64_t entry = heap_pop(work->heap, &n_heap);
+        uint64_t entry = merge_heap_pop(work->heap, &n_heap);
         uint32_t at = (uint32_t)entry;
 
         if (symbols[at].pair.rank != entry >> 32)
             continue;
         merge_at(symbols, at, pairs);
-        enter(work, &n_heap, at);
+        merge_enter(work, &n_heap, at);
         if (symbols[at].prev != MERGE_NOWHERE)
-            enter(work, &n_heap, symbols[at].prev);
+            merge_enter(work, &n_heap, symbols[at].prev);
     }
 }
 

@@ -86,7 +86,7 @@ static void ranks_fini(struct ranks *ranks)
 }
 
 /* Appends a block to a ring. */
-static void add_block(struct ranks *ranks, struct ring *ring)
+static void merge_large_add_block(struct ranks *ranks, struct ring *ring)
 {
     uint32_t added = ranks->spare, last = ring->last;
 
@@ -115,7 +115,7 @@ static bool wait_at(struct ranks *ranks, uint32_t at, int64_t done)
     if (ring->n == 0)
         ranks->waits[rank / 64] |= (uint64_t)1 << rank % 64;
     if (ring->n == 0 || ring->n == BLOCK_POSITIONS)
-        add_block(ranks, ring);
+        merge_large_add_block(ranks, ring);
     ranks->blocks[ring->last].positions[ring->n++] = at;
     return true;
 }
@@ -127,7 +127,7 @@ static int by_position(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-static void sort(uint32_t *positions, size_t n)
+static void merge_large_sort(uint32_t *positions, size_t n)
 {
     bool is_sorted = true;
 
@@ -150,7 +150,7 @@ static void sort(uint32_t *positions, size_t n)
 }
 
 /* Moves the positions of a rank's ring to ranks->positions, and returns their number. */
-static size_t collect(struct ranks *ranks, uint32_t rank)
+static size_t merge_large_collect(struct ranks *ranks, uint32_t rank)
 {
     struct ring *ring = &ranks->rings[rank];
     struct block *last = &ranks->blocks[ring->last];
@@ -168,7 +168,7 @@ static size_t collect(struct ranks *ranks, uint32_t rank)
     ranks->spare = first;
     *ring = (struct ring){0};
     ranks->waits[rank / 64] &= ~((uint64_t)1 << rank % 64);
-    sort(ranks->positions, n);
+    merge_large_sort(ranks->positions, n);
     return n;
 }
 
@@ -214,7 +214,7 @@ static bool do_rank(struct ranks *ranks, uint32_t rank, const struct pair_table 
 {
     struct merge_symbol *symbols = ranks->symbols;
     const uint32_t *positions = ranks->positions;
-    size_t n = collect(ranks, rank);
+    size_t n = merge_large_collect(ranks, rank);
 
     foresee_ranks(ranks, rank);
     for (size_t i = 0; i < n && i < PAIRS_AHEAD; i++)

@@ -38,23 +38,23 @@ void pairs_fini(struct pair_table *table)
 }
 
 /* The slot at which the search for a key begins. */
-static size_t place_of(const struct pair_table *table, uint64_t key)
+static size_t pairs_place_of(const struct pair_table *table, uint64_t key)
 {
     return (size_t)((key ^ key >> 32) * table->multiplier >> (64 - table->bits));
 }
 
 /* The slot that holds the key, or the free slot where it belongs. */
-static struct pair_slot *slot_of(const struct pair_table *table, uint64_t key)
+static struct pair_slot *pairs_slot_of(const struct pair_table *table, uint64_t key)
 {
     size_t mask = ((size_t)1 << table->bits) - 1;
-    size_t at = place_of(table, key);
+    size_t at = pairs_place_of(table, key);
 
     while (table->slots[at].key != key && table->slots[at].key != UINT64_MAX)
         at = (at + 1) & mask;
     return &table->slots[at];
 }
 
-static int grow(struct pair_table *table)
+static int pairs_grow(struct pair_table *table)
 {
     struct pair_table larger = *table;
 
@@ -64,7 +64,7 @@ static int grow(struct pair_table *table)
         return E_NOMEM;
     for (size_t i = 0; i < (size_t)1 << table->bits; i++) {
         if (table->slots[i].key != UINT64_MAX)
-            *slot_of(&larger, table->slots[i].key) = table->slots[i];
+            *pairs_slot_of(&larger, table->slots[i].key) = table->slots[i];
     }
     free(table->slots);
     *table = larger;
@@ -75,10 +75,10 @@ int pairs_add(struct pair_table *table, uint32_t left, uint32_t right, struct pa
 {
     uint64_t key = (uint64_t)left << 32 | right;
 
-    if (table->n >= (size_t)1 << (table->bits - 1) && grow(table) != 0)
+    if (table->n >= (size_t)1 << (table->bits - 1) && pairs_grow(table) != 0)
         return E_NOMEM;
 
-    struct pair_slot *slot = slot_of(table, key);
+    struct pair_slot *slot = pairs_slot_of(table, key);
     table->n_ranks = pair.rank >= table->n_ranks ? pair.rank + 1 : table->n_ranks;
     if (slot->key == key) {
         if (pair.rank < slot->pair.rank)
@@ -93,12 +93,12 @@ int pairs_add(struct pair_table *table, uint32_t left, uint32_t right, struct pa
 struct pair pairs_get(const struct pair_table *table, uint32_t left, uint32_t right)
 {
     uint64_t key = (uint64_t)left << 32 | right;
-    const struct pair_slot *slot = slot_of(table, key);
+    const struct pair_slot *slot = pairs_slot_of(table, key);
 
     return slot->key == key ? slot->pair : (struct pair){.rank = PAIR_NONE};
 }
 
 void pairs_prefetch(const struct pair_table *table, uint32_t left, uint32_t right)
 {
-    __builtin_prefetch(&table->slots[place_of(table, (uint64_t)left << 32 | right)]);
+    __builtin_prefetch(&table->slots[pairs_place_of(table, (uint64_t)left << 32 | right)]);
 }

@@ -130,7 +130,7 @@ static size_t char_end(struct bytes text, size_t at)
 }
 
 /* Finds the next match of a pass in the rest of its piece; the piece's end when there is none. */
-static void find(const struct pretok_pass *pass, struct bytes text, struct pretok_level *level)
+static void pretok_find(const struct pretok_pass *pass, struct bytes text, struct pretok_level *level)
 {
     level->hit_end = level->end;
     if (pass->match == NULL) {
@@ -158,7 +158,7 @@ static size_t next_piece(struct pretok_cursor *cursor, unsigned n)
     if (is_new)
         level->end = next_piece(cursor, n - 1);
     if (is_new || level->hit < level->at)
-        find(&cursor->passes[n - 1], bytes_of(cursor->text, level->end), level);
+        pretok_find(&cursor->passes[n - 1], bytes_of(cursor->text, level->end), level);
     level->at = level->hit > level->at ? level->hit : level->hit_end;
     return level->at;
 }

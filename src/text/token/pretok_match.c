@@ -88,7 +88,7 @@ static struct peek look_wide(struct bytes text, size_t at)
 }
 
 /* Nearly all characters are ASCII, so this part is inlined at each call. */
-static inline __attribute__((always_inline)) struct peek look(struct bytes text, size_t at)
+static inline __attribute__((always_inline)) struct peek pretok_match_look(struct bytes text, size_t at)
 {
     if (at >= text.len_bytes)
         return (struct peek){.end = at, .class = CLASS_END};
@@ -102,7 +102,7 @@ static bool is_newline(uint32_t code)
     return code == '\r' || code == '\n';
 }
 
-static bool is_letter(uint32_t code)
+static bool pretok_match_is_letter(uint32_t code)
 {
     return class_of(code) == CLASS_LETTER;
 }
@@ -116,7 +116,7 @@ static bool is_mark(uint32_t code)
 
 static bool is_letter_or_mark(uint32_t code)
 {
-    return is_letter(code) || is_mark(code);
+    return pretok_match_is_letter(code) || is_mark(code);
 }
 
 static bool is_punctuation(uint32_t code)
@@ -205,18 +205,18 @@ static size_t letters_end(struct bytes text, size_t at)
 }
 
 /* The end of the run of this class that begins at this offset, at most max characters. */
-static size_t run_end(struct bytes text, size_t at, enum char_class class, size_t max)
+static size_t pretok_match_run_end(struct bytes text, size_t at, enum char_class class, size_t max)
 {
     struct peek here;
 
-    for (; max > 0 && (here = look(text, at)).class == class; max--)
+    for (; max > 0 && (here = pretok_match_look(text, at)).class == class; max--)
         at = here.end;
     return at;
 }
 
 static size_t set_end(struct bytes text, size_t at, bool (*is_in)(uint32_t code))
 {
-    for (struct peek here; (here = look(text, at)).class != CLASS_END && is_in(here.code);)
+    for (struct peek here; (here = pretok_match_look(text, at)).class != CLASS_END && is_in(here.code);)
         at = here.end;
     return at;
 }
@@ -224,7 +224,7 @@ static size_t set_end(struct bytes text, size_t at, bool (*is_in)(uint32_t code)
 /* \s?[set]+ */
 static size_t spaced_set_end(struct bytes text, size_t at, bool (*is_in)(uint32_t code))
 {
-    struct peek here = look(text, at);
+    struct peek here = pretok_match_look(text, at);
 
     if (here.class == CLASS_SPACE) {
         size_t end = set_end(text, here.end, is_in);
@@ -250,7 +250,7 @@ static size_t contraction_end(struct bytes text, size_t at, bool ignores_case)
     if (at >= text.len_bytes || text.data[at] != '\'')
         return at;
     for (size_t i = 0, from = at + 1; i < 2; i++, from = ends[i - 1]) {
-        struct peek here = look(text, from);
+        struct peek here = pretok_match_look(text, from);
 
         if (here.class != CLASS_LETTER)
             break;
@@ -275,7 +275,7 @@ static size_t whitespace_end(struct bytes text, size_t at, bool keeps_newlines)
     size_t last = at, newline_end = at, end = at;
     struct peek here;
 
-    while ((here = look(text, end)).class == CLASS_SPACE) {
+    while ((here = pretok_match_look(text, end)).class == CLASS_SPACE) {
         last = end;
         end = here.end;
         if (is_newline(here.code)) {
@@ -301,7 +301,7 @@ size_t trailing_space(struct bytes text, size_t from)
 
         while (at > from && (text.data[at] & 0xc0) == 0x80)
             at--;
-        struct peek here = look(text, at);
+        struct peek here = pretok_match_look(text, at);
         if (here.class != CLASS_SPACE || here.end != begin)
             break;
         begin = at;
@@ -313,7 +313,7 @@ size_t trailing_space(struct bytes text, size_t from)
 
 size_t match_gpt2(struct bytes text, size_t at, unsigned param)
 {
-    struct peek here = look(text, at);
+    struct peek here = pretok_match_look(text, at);
 
     (void)param;
     if (here.code == '\'') {
@@ -322,16 +322,16 @@ size_t match_gpt2(struct bytes text, size_t at, unsigned param)
             return end;
     }
 
-    struct peek word = here.code == ' ' ? look(text, here.end) : here;
+    struct peek word = here.code == ' ' ? pretok_match_look(text, here.end) : here;
     if (word.class == CLASS_SPACE || word.class == CLASS_END)
         return whitespace_end(text, at, false);
     return word.class == CLASS_LETTER ? letters_end(text, word.end)
-                                      : run_end(text, word.end, word.class, SIZE_MAX);
+                                      : pretok_match_run_end(text, word.end, word.class, SIZE_MAX);
 }
 
 size_t match_llama3(struct bytes text, size_t at, unsigned param)
 {
-    struct peek here = look(text, at);
+    struct peek here = pretok_match_look(text, at);
 
     if (here.code == '\'') {
         size_t end = contraction_end(text, at, true);
@@ -341,16 +341,16 @@ size_t match_llama3(struct bytes text, size_t at, unsigned param)
     if (here.class == CLASS_LETTER)
         return letters_end(text, here.end);
     if (here.class == CLASS_NUMBER)
-        return run_end(text, here.end, CLASS_NUMBER, param - 1);
+        return pretok_match_run_end(text, here.end, CLASS_NUMBER, param - 1);
 
-    struct peek next = look(text, here.end);
+    struct peek next = pretok_match_look(text, here.end);
     if (!is_newline(here.code) && next.class == CLASS_LETTER)
         return letters_end(text, next.end);
 
     struct peek other = here.code == ' ' ? next : here;
     if (other.class != CLASS_OTHER)
         return whitespace_end(text, at, true);
-    return newlines_end(text, run_end(text, other.end, CLASS_OTHER, SIZE_MAX), false);
+    return newlines_end(text, pretok_match_run_end(text, other.end, CLASS_OTHER, SIZE_MAX), false);
 }
 
 /* True for a character that is no letter, number, mark or whitespace. */
@@ -361,7 +361,7 @@ static bool is_plain_other(uint32_t code)
 
 size_t match_qwen35(struct bytes text, size_t at, unsigned param)
 {
-    struct peek here = look(text, at);
+    struct peek here = pretok_match_look(text, at);
 
     if (here.code == '\'') {
         size_t end = contraction_end(text, at, true);
@@ -369,7 +369,7 @@ size_t match_qwen35(struct bytes text, size_t at, unsigned param)
             return end;
     }
     if (here.class == CLASS_NUMBER)
-        return run_end(text, here.end, CLASS_NUMBER, param - 1);
+        return pretok_match_run_end(text, here.end, CLASS_NUMBER, param - 1);
     if (is_letter_or_mark(here.code))
         return set_end(text, here.end, is_letter_or_mark);
 
@@ -393,7 +393,7 @@ static size_t cased_end(struct bytes text, size_t at)
     size_t end = at, last_both_end = at;
     struct peek here;
 
-    for (; (here = look(text, end)).class != CLASS_END; end = here.end) {
+    for (; (here = pretok_match_look(text, end)).class != CLASS_END; end = here.end) {
         if (is_capital(here.code))
             continue;
         if (is_small(here.code) || !is_letter_or_mark(here.code))
@@ -401,7 +401,7 @@ static size_t cased_end(struct bytes text, size_t at)
         last_both_end = here.end;
     }
     if (here.class != CLASS_END && is_small(here.code)) {
-        while ((here = look(text, end)).class != CLASS_END && is_letter_or_mark(here.code) &&
+        while ((here = pretok_match_look(text, end)).class != CLASS_END && is_letter_or_mark(here.code) &&
                !is_capital(here.code))
             end = here.end;
         return end;
@@ -413,7 +413,7 @@ static size_t cased_end(struct bytes text, size_t at)
  * character before and without it, then the second alternative in the same way. */
 static size_t cased_word_end(struct bytes text, size_t at)
 {
-    struct peek here = look(text, at);
+    struct peek here = pretok_match_look(text, at);
 
     if (here.class == CLASS_NUMBER || here.class == CLASS_END || is_newline(here.code))
         return at;
@@ -427,7 +427,7 @@ static size_t cased_word_end(struct bytes text, size_t at)
      * wins, unless only capitals follow: then the first alternative matches the mark alone. */
     struct peek last = {.code = 0};
     for (size_t k = here.end; k < end; k = last.end) {
-        last = look(text, k);
+        last = pretok_match_look(text, k);
         if (!is_capital(last.code))
             return end;
     }
@@ -436,23 +436,23 @@ static size_t cased_word_end(struct bytes text, size_t at)
 
 size_t match_cased(struct bytes text, size_t at, unsigned param)
 {
-    struct peek here = look(text, at);
+    struct peek here = pretok_match_look(text, at);
     size_t end = cased_word_end(text, at);
 
     if (end > at)
         return param == 3 ? contraction_end(text, end, true) : end;
     if (here.class == CLASS_NUMBER)
-        return run_end(text, here.end, CLASS_NUMBER, param - 1);
+        return pretok_match_run_end(text, here.end, CLASS_NUMBER, param - 1);
 
-    struct peek other = here.code == ' ' ? look(text, here.end) : here;
+    struct peek other = here.code == ' ' ? pretok_match_look(text, here.end) : here;
     if (other.class != CLASS_OTHER)
         return whitespace_end(text, at, true);
-    return newlines_end(text, run_end(text, other.end, CLASS_OTHER, SIZE_MAX), true);
+    return newlines_end(text, pretok_match_run_end(text, other.end, CLASS_OTHER, SIZE_MAX), true);
 }
 
 size_t match_deepseek3(struct bytes text, size_t at, unsigned param)
 {
-    struct peek here = look(text, at), next = look(text, here.end);
+    struct peek here = pretok_match_look(text, at), next = pretok_match_look(text, here.end);
 
     (void)param;
     if (here.code < 0x80 && next.code < 0x80 && here.class == CLASS_OTHER && here.code > ' ' &&
@@ -484,7 +484,7 @@ size_t match_newline(struct bytes text, size_t at, unsigned param)
 
 size_t match_numbers(struct bytes text, size_t at, unsigned param)
 {
-    return run_end(text, at, CLASS_NUMBER, param == 0 ? SIZE_MAX : param);
+    return pretok_match_run_end(text, at, CLASS_NUMBER, param == 0 ? SIZE_MAX : param);
 }
 
 size_t match_three_digits(struct bytes text, size_t at, unsigned param)
@@ -500,7 +500,7 @@ size_t match_three_digits(struct bytes text, size_t at, unsigned param)
 size_t match_letters(struct bytes text, size_t at, unsigned param)
 {
     (void)param;
-    return spaced_set_end(text, at, is_letter);
+    return spaced_set_end(text, at, pretok_match_is_letter);
 }
 
 size_t match_punctuation(struct bytes text, size_t at, unsigned param)

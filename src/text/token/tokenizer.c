@@ -84,7 +84,7 @@ static int read_switch(const struct gguf *gguf, const char *key, struct fault *f
     return rc == E_NOT_FOUND ? 0 : rc;
 }
 
-static int read_text(const struct gguf *gguf, const char *key, struct fault *fault, struct buf *out)
+static int tokenizer_read_text(const struct gguf *gguf, const char *key, struct fault *fault, struct buf *out)
 {
     struct bytes text;
     int rc = gguf_get_str(gguf, key, fault, &text);
@@ -108,7 +108,7 @@ static int read_context_length(struct tokenizer *tokenizer, const struct gguf *g
     return rc == E_NOT_FOUND ? 0 : rc;
 }
 
-static int read_all(struct tokenizer *tokenizer, const struct gguf *gguf, struct fault *fault)
+static int tokenizer_read_all(struct tokenizer *tokenizer, const struct gguf *gguf, struct fault *fault)
 {
     int rc = choose_family(tokenizer, gguf, fault);
 
@@ -122,7 +122,7 @@ static int read_all(struct tokenizer *tokenizer, const struct gguf *gguf, struct
         rc = tokenizer->family == TOKEN_FAMILY_BPE ? merges_read(tokenizer, gguf, fault)
                                                    : pieces_read(tokenizer, gguf, fault);
     if (rc == 0)
-        rc = read_text(gguf, "tokenizer.chat_template", fault, &tokenizer->chat_template);
+        rc = tokenizer_read_text(gguf, "tokenizer.chat_template", fault, &tokenizer->chat_template);
     if (rc == 0)
         rc = read_context_length(tokenizer, gguf, fault);
     return rc;
@@ -135,7 +135,7 @@ int tokenizer_new(const struct gguf *gguf, struct fault *fault, struct tokenizer
     if (tokenizer == NULL)
         return fault_set(fault, E_NOMEM, "out of memory");
     atomic_init(&tokenizer->refs, 1);
-    int rc = read_all(tokenizer, gguf, fault);
+    int rc = tokenizer_read_all(tokenizer, gguf, fault);
     if (rc != 0) {
         tokenizer_unref(tokenizer);
         return rc;

@@ -31,7 +31,7 @@ struct bytes pool_get(const struct text_pool *pool, uint32_t i)
     return bytes_of(pool->text.data + pool->at[i], pool->at[i + 1] - pool->at[i]);
 }
 
-static int pool_init(struct text_pool *pool, uint32_t n)
+static int vocab_pool_init(struct text_pool *pool, uint32_t n)
 {
     pool->at = calloc((size_t)n + 1, sizeof(*pool->at));
     return pool->at == NULL ? E_NOMEM : buf_reserve(&pool->text, (size_t)n * 8);
@@ -56,7 +56,7 @@ static int read_spellings(struct tokenizer *tokenizer, const struct gguf *gguf, 
         return fault_set(fault, E_LIMIT, "key '" KEY_TOKENS "': %llu tokens; allowed are 1 to %u",
                          (unsigned long long)n, TOKEN_MAX_TOKENS);
     tokenizer->n_tokens = (uint32_t)n;
-    if (pool_init(&tokenizer->spellings, tokenizer->n_tokens) != 0)
+    if (vocab_pool_init(&tokenizer->spellings, tokenizer->n_tokens) != 0)
         return fault_set(fault, E_NOMEM, "out of memory");
 
     struct text_pool *pool = &tokenizer->spellings;
@@ -107,7 +107,7 @@ static int read_types(struct tokenizer *tokenizer, const struct gguf *gguf, stru
 
 /* ---- pieces ---- */
 
-static int hex_digit(uint8_t c)
+static int vocab_hex_digit(uint8_t c)
 {
     if (c >= '0' && c <= '9')
         return c - '0';
@@ -120,7 +120,7 @@ static int byte_of_spelling(struct bytes spelling)
 {
     if (spelling.len_bytes != 6 || !bytes_starts_with(spelling, "<0x") || spelling.data[5] != '>')
         return -1;
-    int high = hex_digit(spelling.data[3]), low = hex_digit(spelling.data[4]);
+    int high = vocab_hex_digit(spelling.data[3]), low = vocab_hex_digit(spelling.data[4]);
     return high < 0 || low < 0 ? -1 : high * 16 + low;
 }
 
@@ -162,7 +162,7 @@ static int make_pieces(struct tokenizer *tokenizer, struct fault *fault)
 {
     struct text_pool *pool = &tokenizer->pieces;
 
-    if (pool_init(pool, tokenizer->n_tokens) != 0)
+    if (vocab_pool_init(pool, tokenizer->n_tokens) != 0)
         return fault_set(fault, E_NOMEM, "out of memory");
     for (uint32_t i = 0; i < tokenizer->n_tokens; i++) {
         struct bytes spelling = pool_get(&tokenizer->spellings, i);
@@ -189,8 +189,8 @@ static int make_pieces(struct tokenizer *tokenizer, struct fault *fault)
 /* ---- the index ---- */
 
 /* The slot that holds the spelling, or the free slot where it belongs. */
-static struct spell_slot *slot_of(const struct tokenizer *tokenizer, struct bytes spelling,
-                                  uint64_t *hash_out)
+static struct spell_slot *vocab_slot_of(const struct tokenizer *tokenizer, struct bytes spelling,
+                                        uint64_t *hash_out)
 {
     const struct spell_index *index = &tokenizer->index;
     uint64_t hash = XXH3_64bits_withSeed(spelling.data, spelling.len_bytes, index->seed);
@@ -222,7 +222,7 @@ static int make_index(struct tokenizer *tokenizer)
 
     for (uint32_t i = 0; i < tokenizer->n_tokens; i++) {
         uint64_t hash;
-        struct spell_slot *slot = slot_of(tokenizer, pool_get(&tokenizer->spellings, i), &hash);
+        struct spell_slot *slot = vocab_slot_of(tokenizer, pool_get(&tokenizer->spellings, i), &hash);
         if (slot->id == TOKEN_NONE)
             *slot = (struct spell_slot){.tag = (uint32_t)(hash >> 32), .id = i};
     }
@@ -306,7 +306,7 @@ static int read_role(const struct tokenizer *tokenizer, const struct gguf *gguf,
     return 0;
 }
 
-static void add_stop(struct tokenizer *tokenizer, token_id id)
+static void vocab_add_stop(struct tokenizer *tokenizer, token_id id)
 {
     for (size_t i = 0; i < tokenizer->n_stop_ids; i++) {
         if (tokenizer->stop_ids[i] == id)
@@ -340,14 +340,14 @@ static int read_roles(struct tokenizer *tokenizer, const struct gguf *gguf, stru
     tokenizer->stop_ids = calloc(ARRAY_LEN(ends) + 2, sizeof(*tokenizer->stop_ids));
     if (tokenizer->stop_ids == NULL)
         return fault_set(fault, E_NOMEM, "out of memory");
-    add_stop(tokenizer, tokenizer->eos);
+    vocab_add_stop(tokenizer, tokenizer->eos);
     if (turn_end != harmony_end)
-        add_stop(tokenizer, turn_end);
+        vocab_add_stop(tokenizer, turn_end);
     for (size_t i = 0; i < ARRAY_LEN(ends); i++) {
         token_id id = tokenizer_find(tokenizer, bytes_str(ends[i]));
 
         if (id != TOKEN_NONE && id != harmony_end && tokenizer->types[id] == TOKEN_CONTROL)
-            add_stop(tokenizer, id);
+            vocab_add_stop(tokenizer, id);
     }
     return 0;
 }
@@ -430,5 +430,5 @@ token_id tokenizer_find(const struct tokenizer *tokenizer, struct bytes spelling
 {
     uint64_t hash;
 
-    return slot_of(tokenizer, spelling, &hash)->id;
+    return vocab_slot_of(tokenizer, spelling, &hash)->id;
 }

@@ -15,7 +15,7 @@
 #define N_SETS 2048 /* 256 KiB in total, so it stays in a near cache */
 
 struct slot {         /* one cache line */
-    uint64_t word[2]; /* the key from find() */
+    uint64_t word[2]; /* the key from word_cache_find() */
     uint8_t len_bytes;
     uint8_t n; /* number of ids; 0: free slot */
     token_id ids[WORD_CACHE_IDS];
@@ -38,7 +38,7 @@ void word_cache_free(struct word_cache *cache)
 }
 
 /* Loads sixteen bytes from text.data + at; bytes after the text's end are zero. */
-static void load(struct bytes text, size_t at, uint64_t out[2])
+static void word_cache_load(struct bytes text, size_t at, uint64_t out[2])
 {
     size_t left = text.len_bytes - at;
 
@@ -53,19 +53,19 @@ static void load(struct bytes text, size_t at, uint64_t out[2])
 
 /* Makes the key: the word's bytes, then zeros. Key and length identify the word. There are no branches,
  * because a CPU cannot predict the length of a word. */
-static size_t find(struct bytes text, size_t at, size_t n_bytes, uint64_t key[2])
+static size_t word_cache_find(struct bytes text, size_t at, size_t n_bytes, uint64_t key[2])
 {
     unsigned n_low = n_bytes < 8 ? (unsigned)n_bytes : 8, n_high = (unsigned)n_bytes - n_low;
     uint64_t mixed;
 
-    load(text, at, key);
+    word_cache_load(text, at, key);
     key[0] &= UINT64_MAX >> (64 - 8 * n_low);
     key[1] &= (UINT64_C(1) << 7 * n_high << n_high) - 1; /* two shifts, because a shift by 64 is undefined */
     mixed = (key[0] ^ (key[1] + n_bytes) * UINT64_C(0x9e3779b97f4a7c15)) * UINT64_C(0xff51afd7ed558ccd);
     return (size_t)(mixed >> 40) % N_SETS;
 }
 
-static inline bool holds(const struct slot *slot, const uint64_t key[2], size_t n_bytes)
+static inline bool word_cache_holds(const struct slot *slot, const uint64_t key[2], size_t n_bytes)
 {
     return ((slot->word[0] ^ key[0]) | (slot->word[1] ^ key[1]) | (slot->len_bytes ^ n_bytes)) == 0;
 }
@@ -78,9 +78,9 @@ unsigned word_cache_get(const struct word_cache *cache, struct bytes text, size_
 
     if (cache == NULL || n_bytes > WORD_CACHE_BYTES)
         return 0;
-    set = cache->sets[find(text, at, n_bytes, key)];
+    set = cache->sets[word_cache_find(text, at, n_bytes, key)];
     slot = set;
-    if (!holds(slot, key, n_bytes) && !holds(++slot, key, n_bytes))
+    if (!word_cache_holds(slot, key, n_bytes) && !word_cache_holds(++slot, key, n_bytes))
         return 0;
     *ids_out = slot->ids;
     return slot->n;
@@ -94,7 +94,7 @@ void word_cache_put(struct word_cache *cache, struct bytes text, size_t at, size
 
     if (cache == NULL || n_bytes > WORD_CACHE_BYTES || n == 0 || n > WORD_CACHE_IDS)
         return;
-    set = cache->sets[find(text, at, n_bytes, key)];
+    set = cache->sets[word_cache_find(text, at, n_bytes, key)];
     set[1] = set[0];
     set[0].word[0] = key[0];
     set[0].word[1] = key[1];

@@ -205,7 +205,7 @@ static struct find find_marks(const struct calls *calls)
     return find;
 }
 
-static bool is_among(const char *mark, const char *const *list, size_t n)
+static bool calls_is_among(const char *mark, const char *const *list, size_t n)
 {
     for (size_t i = 0; i < n && list[i] != NULL; i++)
         if (list[i] == mark)
@@ -214,9 +214,9 @@ static bool is_among(const char *mark, const char *const *list, size_t n)
 }
 
 /* Enters the state of a mark; the mark is the beginning of the held text. */
-static int enter(struct calls *calls, const char *mark)
+static int calls_enter(struct calls *calls, const char *mark)
 {
-    if (is_among(mark, calls->parser->opens, 3)) {
+    if (calls_is_among(mark, calls->parser->opens, 3)) {
         calls->state = CALLS_HEADER;
         calls->opened = mark;
         calls->is_bare = calls->is_list = false;
@@ -251,7 +251,7 @@ static int enter_bare(struct calls *calls)
     return 1;
 }
 
-static int run_text(struct calls *calls)
+static int calls_run_text(struct calls *calls)
 {
     int rc = enter_bare(calls);
     struct find find;
@@ -266,7 +266,7 @@ static int run_text(struct calls *calls)
         rc = pass_text(calls, n);
     else if (find.mark != NULL)
         buf_consume(&calls->held, n);
-    return rc != 0 || find.mark == NULL ? rc : enter(calls, find.mark);
+    return rc != 0 || find.mark == NULL ? rc : calls_enter(calls, find.mark);
 }
 
 /* ---- thinking ---- */
@@ -432,11 +432,11 @@ static int run_tail(struct calls *calls)
 /* ---- feeding ---- */
 
 /* Runs the current state: 1 to go on, 0 when more text is needed, else an error. */
-static int run_state(struct calls *calls)
+static int calls_run_state(struct calls *calls)
 {
     switch (calls->state) {
     case CALLS_TEXT:
-        return run_text(calls);
+        return calls_run_text(calls);
     case CALLS_THINKING:
         return run_thinking(calls);
     case CALLS_HEADER:
@@ -460,7 +460,7 @@ static int run_held(struct calls *calls)
     int rc;
 
     do
-        rc = calls->held.len_bytes > 0 ? run_state(calls) : 0;
+        rc = calls->held.len_bytes > 0 ? calls_run_state(calls) : 0;
     while (rc == 1);
     return rc;
 }

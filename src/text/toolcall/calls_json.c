@@ -22,7 +22,7 @@ struct header {
 };
 
 /* 1: c is the next character after blanks and was skipped; 0: the text ends too early; -1: another one. */
-static int take_char(struct header *header, uint8_t c)
+static int calls_json_take_char(struct header *header, uint8_t c)
 {
     header->at = calls_skip_blanks(header->text, header->at);
     if (header->at == header->text.len_bytes)
@@ -36,7 +36,7 @@ static int take_char(struct header *header, uint8_t c)
 /* Takes a string without escapes. */
 static int take_string(struct header *header, struct bytes *out)
 {
-    int rc = take_char(header, '"');
+    int rc = calls_json_take_char(header, '"');
     size_t from = header->at;
 
     for (; rc == 1 && header->at < header->text.len_bytes; header->at++) {
@@ -54,18 +54,18 @@ static int take_string(struct header *header, struct bytes *out)
 }
 
 /* Takes one member up to its comma, or up to the brace of the arguments (2). */
-static int take_member(struct header *header, struct bytes *name)
+static int calls_json_take_member(struct header *header, struct bytes *name)
 {
     struct bytes key = {0};
     struct bytes value = {0};
     int rc = take_string(header, &key);
 
     if (rc == 1)
-        rc = take_char(header, ':');
+        rc = calls_json_take_char(header, ':');
     if (rc != 1)
         return rc;
     if (bytes_is(key, "arguments") || bytes_is(key, "parameters")) {
-        rc = name->len_bytes == 0 ? -1 : take_char(header, '{');
+        rc = name->len_bytes == 0 ? -1 : calls_json_take_char(header, '{');
         return rc == 1 ? 2 : rc;
     }
     if (!bytes_is(key, "name") && !bytes_is(key, "type") && !bytes_is(key, "id"))
@@ -75,17 +75,17 @@ static int take_member(struct header *header, struct bytes *name)
         *name = value;
         rc = calls_is_name(value) ? 1 : -1;
     }
-    return rc == 1 ? take_char(header, ',') : rc;
+    return rc == 1 ? calls_json_take_char(header, ',') : rc;
 }
 
 int calls_object_header(struct calls *calls)
 {
     struct header header = {.text = buf_view(&calls->held)};
     struct bytes name = {0};
-    int rc = take_char(&header, '{');
+    int rc = calls_json_take_char(&header, '{');
 
     while (rc == 1)
-        rc = take_member(&header, &name);
+        rc = calls_json_take_member(&header, &name);
     if (rc != 2)
         return rc;
     rc = calls_begin_call(calls, name, CALLS_ARGUMENTS);

@@ -43,7 +43,7 @@ static void learn_schema(struct calls *calls, struct bytes name)
 
 /* ---- beginnings ---- */
 
-static int begin(struct calls *calls, struct bytes name, size_t n)
+static int calls_tags_begin(struct calls *calls, struct bytes name, size_t n)
 {
     int rc;
 
@@ -85,7 +85,7 @@ int calls_xml_header(struct calls *calls)
         at += sizeof(function) - 1;
     }
     end = bytes_find(text, bytes_str(">"), at);
-    return end == SIZE_MAX ? 0 : begin(calls, bytes_of(text.data + at, end - at), end + 1);
+    return end == SIZE_MAX ? 0 : calls_tags_begin(calls, bytes_of(text.data + at, end - at), end + 1);
 }
 
 int calls_glm_header(struct calls *calls)
@@ -100,12 +100,12 @@ int calls_glm_header(struct calls *calls)
         return 0;
     if (at == from || (text.data[at] != '<' && !calls_is_blank(text.data[at])))
         return -1;
-    return begin(calls, bytes_of(text.data + from, at - from), at);
+    return calls_tags_begin(calls, bytes_of(text.data + from, at - from), at);
 }
 
 /* ---- between values ---- */
 
-static int put_key(struct calls *calls)
+static int calls_tags_put_key(struct calls *calls)
 {
     buf_clear(&calls->good);
     if (calls->n_values++ > 0)
@@ -145,7 +145,7 @@ static int take_key(struct calls *calls, size_t at)
     calls->state = CALLS_VALUE;
     rc = calls_take(calls, at);
     if (rc == 0)
-        rc = put_key(calls);
+        rc = calls_tags_put_key(calls);
     return rc < 0 ? rc : 1;
 }
 
@@ -178,7 +178,7 @@ int calls_run_values(struct calls *calls)
 /* ---- a value ---- */
 
 /* Puts out the JSON text of a collected value. */
-static int put_value(struct calls *calls)
+static int calls_tags_put_value(struct calls *calls)
 {
     static const char *const words[][2] = {{"True", "true"}, {"False", "false"}, {"None", "null"}};
     struct bytes text = buf_view(&calls->value);
@@ -245,7 +245,8 @@ int calls_run_value(struct calls *calls)
     rc = add_to_value(calls, n);
     if (rc < 0 || at == SIZE_MAX)
         return rc;
-    rc = calls->is_string ? calls->events->on_arguments(calls->arg, bytes_str("\"")) : put_value(calls);
+    rc = calls->is_string ? calls->events->on_arguments(calls->arg, bytes_str("\""))
+                          : calls_tags_put_value(calls);
     if (rc == 0)
         rc = calls_take(calls, at - n + strlen(close));
     calls->state = CALLS_VALUES;

@@ -388,7 +388,7 @@ static int tr_conn_in_proving(struct tr_conn *conn, struct fault *fault)
 
 static int tr_conn_in_sharing(struct tr_conn *conn, struct fault *fault)
 {
-    struct kv_frame frame = {.type = KV_FRAME_SHARE};
+    struct kv_frame frame = {.type = KV_FRAME_MEMORY};
     uint8_t bytes[KV_FRAME_MAX_BYTES];
     int rc;
 
@@ -403,7 +403,7 @@ static int tr_conn_in_sharing(struct tr_conn *conn, struct fault *fault)
             return fault_set(fault, rc, "cannot hand descriptors over");
     } else {
         rc = tr_conn_read_frame(conn, fault, &frame);
-        if (rc > 0 && frame.type != KV_FRAME_SHARE)
+        if (rc > 0 && frame.type != KV_FRAME_MEMORY)
             return fault_set(fault, E_PROTO, "frame type %d instead of SHARE", frame.type);
     }
     return rc <= 0 ? rc : tr_conn_become_ready(conn, fault);

@@ -25,7 +25,7 @@
 struct lists { /* arrays of all answers of a report, which the messages point into */
     Baton__Answer *answers;
     Baton__Answer **pointers;
-    Baton__Proof *proofs;
+    Baton__Serving *servings;
     float *logprobs;
     uint32_t *n_tops;
     uint32_t *top_ids;
@@ -48,13 +48,13 @@ static int lists_init(struct lists *lists, const struct report *report)
         n_top += report->draws[i].n_top;
     *lists = (struct lists){.answers = calloc(n, sizeof(*lists->answers)),
                             .pointers = calloc(n, sizeof(Baton__Answer *)),
-                            .proofs = calloc(n, sizeof(*lists->proofs)),
+                            .servings = calloc(n, sizeof(*lists->servings)),
                             .logprobs = calloc(n_draws + 1, sizeof(float)),
                             .n_tops = calloc(n_draws + 1, sizeof(uint32_t)),
                             .top_ids = calloc(n_top + 1, sizeof(uint32_t)),
                             .top_logprobs = calloc(n_top + 1, sizeof(float)),
                             .singles = calloc(n, FRAME_SINGLE_BYTES)};
-    return lists->answers && lists->pointers && lists->proofs && lists->logprobs && lists->n_tops &&
+    return lists->answers && lists->pointers && lists->servings && lists->logprobs && lists->n_tops &&
                    lists->top_ids && lists->top_logprobs && lists->singles
                ? 0
                : E_NOMEM;
@@ -64,7 +64,7 @@ static void lists_fini(struct lists *lists)
 {
     free(lists->answers);
     free(lists->pointers);
-    free(lists->proofs);
+    free(lists->servings);
     free(lists->logprobs);
     free(lists->n_tops);
     free(lists->top_ids);
@@ -72,22 +72,22 @@ static void lists_fini(struct lists *lists)
     free(lists->singles);
 }
 
-static void fill_proof(const struct task_answer *from, Baton__Proof *proof)
+static void fill_serving(const struct task_answer *from, Baton__Serving *serving)
 {
-    baton__proof__init(proof);
-    proof->computed = from->stats.n_computed;
-    proof->reused = from->stats.n_reused;
-    proof->transferred = from->stats.n_transferred;
-    proof->drawn = from->stats.n_drawn;
-    proof->preempted = from->stats.n_preempted;
-    proof->drafted = from->stats.n_drafted;
-    proof->accepted = from->stats.n_accepted;
-    proof->queue_ns = from->stats.queue_ns;
-    proof->prefill_ns = from->stats.prefill_ns;
-    proof->decode_ns = from->stats.decode_ns;
-    proof->transfer_ns = from->transfer_ns;
-    proof->exposed_ns = from->exposed_ns;
-    proof->transport = (char *)from->transport;
+    baton__serving__init(serving);
+    serving->computed = from->stats.n_computed;
+    serving->reused = from->stats.n_reused;
+    serving->transferred = from->stats.n_transferred;
+    serving->drawn = from->stats.n_drawn;
+    serving->preempted = from->stats.n_preempted;
+    serving->drafted = from->stats.n_drafted;
+    serving->accepted = from->stats.n_accepted;
+    serving->queue_ns = from->stats.queue_ns;
+    serving->prefill_ns = from->stats.prefill_ns;
+    serving->decode_ns = from->stats.decode_ns;
+    serving->transfer_ns = from->transfer_ns;
+    serving->exposed_ns = from->exposed_ns;
+    serving->transport = (char *)from->transport;
 }
 
 static void fill_draws(struct lists *lists, const struct sample_result *draws, uint32_t n, Baton__Answer *to)
@@ -128,13 +128,13 @@ static void fill_answer(const struct report *report, const struct task_answer *f
         to->error_text = from->error_text;
     if (from->n_draws > 0)
         fill_draws(lists, report->draws + from->draws_at, from->n_draws, to);
-    if (from->has_proof) {
-        fill_proof(from, &lists->proofs[at]);
-        to->proof = &lists->proofs[at];
+    if (from->has_serving) {
+        fill_serving(from, &lists->servings[at]);
+        to->serving = &lists->servings[at];
     }
 }
 
-static size_t bytes_of_answer(const Baton__Answer *answer)
+static size_t answers_bytes_of_answer(const Baton__Answer *answer)
 {
     return ANSWER_BYTES + TOKEN_BYTES * answer->n_ids + TOP_BYTES * answer->n_top_ids +
            strlen(answer->error_text);
@@ -144,7 +144,7 @@ static size_t bytes_of_answer(const Baton__Answer *answer)
 static bool is_single(const struct task_answer *answer, const struct frame *frame)
 {
     if (answer->n_ids != 1 || answer->is_accepted || answer->is_prompt_logprobs || answer->n_draws > 0 ||
-        answer->has_proof || answer->error != 0 || answer->finish != BATON__FINISH__FINISH_NONE ||
+        answer->has_serving || answer->error != 0 || answer->finish != BATON__FINISH__FINISH_NONE ||
         frame->n > MAX_LOOK)
         return false;
     for (size_t i = 0; i < frame->n; i++)
@@ -164,7 +164,7 @@ static void add_single(const struct report *report, const struct task_answer *fr
 }
 
 /* Sends the frame's content, if any, and continues with the rest of the arrays. */
-static void send_frame(struct worker_router *router, const struct lists *lists, struct frame *frame)
+static void answers_send_frame(struct worker_router *router, const struct lists *lists, struct frame *frame)
 {
     Baton__Tokens tokens = BATON__TOKENS__INIT;
 
@@ -195,17 +195,17 @@ void worker_routers_answers(struct worker *worker, const struct report *report)
         if (answer->router_epoch != router->epoch)
             continue; /* a former life of the router asked; its numbers mean other requests now */
         if (frame.n_bytes + FRAME_SINGLE_BYTES > FRAME_BYTES)
-            send_frame(router, &lists, &frame);
+            answers_send_frame(router, &lists, &frame);
         if (is_single(answer, &frame)) {
             add_single(report, answer, &lists, &frame);
             continue;
         }
         fill_answer(report, answer, &lists, i);
-        if (frame.n_bytes + bytes_of_answer(&lists.answers[i]) > FRAME_BYTES)
-            send_frame(router, &lists, &frame);
-        frame.n_bytes += bytes_of_answer(&lists.answers[i]);
+        if (frame.n_bytes + answers_bytes_of_answer(&lists.answers[i]) > FRAME_BYTES)
+            answers_send_frame(router, &lists, &frame);
+        frame.n_bytes += answers_bytes_of_answer(&lists.answers[i]);
         frame.answers[frame.n++] = &lists.answers[i];
     }
-    send_frame(router, &lists, &frame);
+    answers_send_frame(router, &lists, &frame);
     lists_fini(&lists);
 }

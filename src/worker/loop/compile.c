@@ -32,8 +32,8 @@ static void compile_free(struct worker_compile *compile)
     free(compile);
 }
 
-static void answer(struct worker *worker, uint64_t number, int code, const char *reason,
-                   struct grammar *grammar)
+static void worker_compile_answer(struct worker *worker, uint64_t number, int code, const char *reason,
+                                  struct grammar *grammar)
 {
     struct command *command = command_new(COMMAND_GRAMMAR, 0);
 
@@ -48,7 +48,7 @@ static void answer(struct worker *worker, uint64_t number, int code, const char 
     (void)worker_engine_send(worker->engine, command);
 }
 
-static void work(void *arg)
+static void worker_compile_work(void *arg)
 {
     struct worker_compile *compile = arg;
 
@@ -56,14 +56,14 @@ static void work(void *arg)
                               &compile->grammar);
 }
 
-static void done(void *arg)
+static void worker_compile_done(void *arg)
 {
     struct worker_compile *compile = arg;
     struct grammar *grammar = compile->rc < 0 ? NULL : compile->grammar;
 
     if (grammar != NULL)
         compile->grammar = NULL;
-    answer(compile->worker, compile->number, compile->rc, compile->fault.text, grammar);
+    worker_compile_answer(compile->worker, compile->number, compile->rc, compile->fault.text, grammar);
     compile_free(compile);
 }
 
@@ -90,15 +90,16 @@ void worker_compile(struct worker *worker, struct report *report)
         list_push_back(&worker->compiles, &compile->all);
         compile->job = (struct fair_queue_job){.owner = (const void *)(uintptr_t)report->grammar_tenant,
                                                .size_bytes = compile->text.len_bytes,
-                                               .work = work,
-                                               .done = done,
+                                               .work = worker_compile_work,
+                                               .done = worker_compile_done,
                                                .arg = compile};
         rc = fair_queue_submit(worker->compile_queue, &compile->job);
         if (rc < 0)
             compile_free(compile);
     }
     if (rc < 0)
-        answer(worker, report->grammar_number, E_OVERLOADED, "too many grammars are being compiled", NULL);
+        worker_compile_answer(worker, report->grammar_number, E_OVERLOADED,
+                              "too many grammars are being compiled", NULL);
 }
 
 void worker_compiles_close(struct worker *worker)

@@ -28,10 +28,10 @@
 
 static bool is_on(const struct worker *worker)
 {
-    return worker->conf_share != PICKER_SHARE_OFF;
+    return worker->conf_prefix_fetch != PICKER_FETCH_OFF;
 }
 
-static uint32_t number_of(const struct worker_peer *peer)
+static uint32_t worker_follow_number_of(const struct worker_peer *peer)
 {
     return (uint32_t)(peer - peer->worker->peers);
 }
@@ -48,7 +48,7 @@ uint32_t worker_follow_count(const struct worker *worker)
 }
 
 /* All peers' disks together may fill half of the map. More would only evict blocks of other peers. */
-static void ask(struct worker_peer *peer)
+static void worker_follow_ask(struct worker_peer *peer)
 {
     uint32_t n = worker_follow_count(peer->worker), most = (uint32_t)(peer->worker->conf->peer_blocks / 2);
     Baton__BlocksWanted wanted = BATON__BLOCKS_WANTED__INIT;
@@ -69,26 +69,26 @@ static bool is_followed(const struct worker_peer *peer)
     return false;
 }
 
-static void begin(struct worker_peer *peer)
+static void worker_follow_begin(struct worker_peer *peer)
 {
     if (!peer->is_up || !peer->can_tell || is_followed(peer))
         return;
     block_follower_begin(&peer->follower, clock_now_ns());
-    ask(peer);
+    worker_follow_ask(peer);
 }
 
 void worker_follow_up(struct worker *worker, struct worker_peer *peer)
 {
     if (is_on(worker))
-        begin(peer);
+        worker_follow_begin(peer);
 }
 
-static bool tell(struct worker_peer *peer, const Baton__BlockEvents *events, bool is_anew)
+static bool worker_follow_tell(struct worker_peer *peer, const Baton__BlockEvents *events, bool is_anew)
 {
     struct block_list *blocks = events != NULL
-                                    ? block_list_new(number_of(peer), events->hashes.data, events->tiers.data,
-                                                     (uint32_t)events->tiers.len)
-                                    : block_list_new(number_of(peer), NULL, NULL, 0);
+                                    ? block_list_new(worker_follow_number_of(peer), events->hashes.data,
+                                                     events->tiers.data, (uint32_t)events->tiers.len)
+                                    : block_list_new(worker_follow_number_of(peer), NULL, NULL, 0);
 
     if (blocks == NULL)
         return false;
@@ -103,27 +103,27 @@ void worker_follow_down(struct worker *worker, struct worker_peer *peer)
         return;
     block_follower_end(&peer->follower);
     /* If this is lost, the next peer in the slot begins anew, and a peer without a link is not asked. */
-    if (!tell(peer, NULL, true))
+    if (!worker_follow_tell(peer, NULL, true))
         log_warn("peer_blocks_stay", LOG_STR("node", peer->node), LOG_STR("reason", "no room to say so"));
     for (uint32_t i = 0; i < WORKER_MAX_PEERS; i++)
         if (&worker->peers[i] != peer && worker->peers[i].link != NULL &&
             strcmp(worker->peers[i].node, peer->node) == 0)
-            begin(&worker->peers[i]);
+            worker_follow_begin(&worker->peers[i]);
 }
 
-static void look(void *arg)
+static void worker_follow_look(void *arg)
 {
     struct worker *worker = arg;
     uint64_t now_ns = clock_now_ns();
 
     for (uint32_t i = 0; i < WORKER_MAX_PEERS; i++)
         if (block_follower_is_due(&worker->peers[i].follower, WORKER_MAP_LIFETIME_NS / 2, now_ns))
-            ask(&worker->peers[i]);
+            worker_follow_ask(&worker->peers[i]);
 }
 
 /* ---- events from peers ---- */
 
-static void missed(struct worker_peer *peer, const char *why)
+static void worker_follow_missed(struct worker_peer *peer, const char *why)
 {
     log_info("peer_block_events_missed", LOG_STR("node", peer->node), LOG_STR("reason", why));
     metric_add(peer->worker->m_peer_resyncs, 1);
@@ -143,16 +143,16 @@ void worker_follow_events(struct worker_peer *peer, const Baton__BlockEvents *ev
     case FOLLOW_DROP:
         return;
     case FOLLOW_ASK:
-        missed(peer, "a gap");
-        ask(peer);
+        worker_follow_missed(peer, "a gap");
+        worker_follow_ask(peer);
         return;
     case FOLLOW_REPLACE:
     case FOLLOW_APPLY:
         break;
     }
-    if (tell(peer, events, what == FOLLOW_REPLACE))
+    if (worker_follow_tell(peer, events, what == FOLLOW_REPLACE))
         return;
-    missed(peer, "too many at once");
+    worker_follow_missed(peer, "too many at once");
     block_follower_begin(&peer->follower, now_ns);
 }
 
@@ -162,7 +162,7 @@ void worker_follow_load(struct worker_peer *peer, const Baton__LoadReport *load)
 
     if (load == NULL || peer->follower.state == FOLLOWER_IDLE)
         return;
-    command = command_new(COMMAND_PEER_LOAD, number_of(peer));
+    command = command_new(COMMAND_PEER_LOAD, worker_follow_number_of(peer));
     if (command == NULL)
         return;
     command->as.peer_load = (struct peer_load){.n_running = load->running,
@@ -181,7 +181,7 @@ void worker_follow_wanted(struct worker_peer *peer, const Baton__BlocksWanted *w
     if (!is_on(peer->worker) || (peer->is_told && now_ns - peer->told_ns < TELL_ALL_NS) ||
         !worker_follow_has_room(peer))
         return; /* the peer asks again */
-    command = command_new(COMMAND_BLOCKS_WANTED, READER_PEER + number_of(peer));
+    command = command_new(COMMAND_BLOCKS_WANTED, READER_PEER + worker_follow_number_of(peer));
     if (command == NULL)
         return;
     command->as.max_on_disk = wanted->max_on_disk;
@@ -201,13 +201,13 @@ int worker_follow_open(struct worker *worker)
 {
     int rc;
 
-    worker->conf_share = worker->conf->share;
+    worker->conf_prefix_fetch = worker->conf->prefix_fetch;
     if (!is_on(worker))
         return 0;
     worker->m_peer_resyncs =
         metric_single(worker->metrics, METRIC_COUNTER, "baton_peer_block_resyncs_total",
                       "Times that block events of a peer were missed, and everything was asked for.");
-    rc = ev_timer_new(worker->loop, look, worker, &worker->follow_timer);
+    rc = ev_timer_new(worker->loop, worker_follow_look, worker, &worker->follow_timer);
     if (rc == 0)
         ev_timer_repeat(worker->follow_timer, LOOK_NS);
     return rc;

@@ -58,7 +58,7 @@ const ProtobufCMessage *worker_make_hello(void *arg)
     hello->is_draining = worker->life != DAEMON_SERVING;
     hello->was_registered = worker_lost_router(worker);
     hello->capabilities = capabilities_own();
-    if (worker->conf_share == PICKER_SHARE_OFF)
+    if (worker->conf_prefix_fetch == PICKER_FETCH_OFF)
         hello->capabilities &= ~(uint64_t)CAPABILITY_TELLS;
     return &hello->base;
 }

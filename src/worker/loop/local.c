@@ -16,7 +16,7 @@ struct local_job {
     struct worker *worker;
     uint64_t number;
     uint32_t n_prompt;
-    struct gen_proof proof;
+    struct gen_serving serving;
 };
 
 static struct local_job *local_job_of(struct gen_handle *handle)
@@ -32,20 +32,20 @@ static void local_job_free(struct local_job *job)
     free(job);
 }
 
-static void local_job_proof(const struct local_job *job, struct gen_proof *out)
+static void local_job_serving(const struct local_job *job, struct gen_serving *out)
 {
-    *out = job->proof;
+    *out = job->serving;
     out->prompt_tokens = job->n_prompt;
-    gen_handle_proof(&job->handle, out);
+    gen_handle_serving(&job->handle, out);
     str_copy(out->decode_worker, sizeof(out->decode_worker), job->worker->conf->node);
 }
 
-static void local_job_close(struct gen_handle *handle, struct gen_proof *proof_out)
+static void local_job_close(struct gen_handle *handle, struct gen_serving *serving_out)
 {
     struct local_job *job = local_job_of(handle);
 
-    if (proof_out != NULL)
-        local_job_proof(job, proof_out);
+    if (serving_out != NULL)
+        local_job_serving(job, serving_out);
     local_job_free(job);
 }
 
@@ -88,7 +88,7 @@ static int send_submit(struct worker *worker, struct local_job *job, struct work
                                             .origin = ORIGIN_LOCAL,
                                             .mode = TASK_LOCAL,
                                             .peer = PEER_NONE,
-                                            .holder = PEER_NONE,
+                                            .owner = PEER_NONE,
                                             .order = work_order_move(order)};
     return worker_engine_send(worker->engine, command);
 }
@@ -123,14 +123,14 @@ static int local_submit(void *self, const struct gen_model *model, struct work_o
     return 0;
 }
 
-static void local_cancel(void *self, struct gen_handle *handle, struct gen_proof *proof_out)
+static void local_cancel(void *self, struct gen_handle *handle, struct gen_serving *serving_out)
 {
     struct worker *worker = self;
     struct local_job *job = local_job_of(handle);
     struct command *command = command_new(COMMAND_CANCEL, ORIGIN_LOCAL);
 
-    if (proof_out != NULL)
-        local_job_proof(job, proof_out);
+    if (serving_out != NULL)
+        local_job_serving(job, serving_out);
     if (command != NULL) {
         command->key.request = job->number;
         (void)worker_engine_send(worker->engine, command);
@@ -231,22 +231,22 @@ static int local_job_hold_scores(struct local_job *job, const struct report *rep
     return 0;
 }
 
-static void local_job_take_proof(struct local_job *job, const struct task_answer *answer)
+static void local_job_take_serving(struct local_job *job, const struct task_answer *answer)
 {
     const struct seq_stats *stats = &answer->stats;
 
-    job->proof.computed_tokens = stats->n_computed;
-    job->proof.reused_tokens = stats->n_reused;
-    job->proof.transferred_tokens = stats->n_transferred;
-    job->proof.transfer_ns = answer->transfer_ns;
-    job->proof.exposed_ns = answer->exposed_ns;
-    str_copy(job->proof.transport, sizeof(job->proof.transport), answer->transport);
-    job->proof.n_preempted = stats->n_preempted;
-    job->proof.drafted_tokens = stats->n_drafted;
-    job->proof.accepted_tokens = stats->n_accepted;
-    job->proof.queue_ns = stats->queue_ns;
-    job->proof.prefill_ns = stats->prefill_ns;
-    job->proof.decode_ns = stats->decode_ns;
+    job->serving.computed_tokens = stats->n_computed;
+    job->serving.reused_tokens = stats->n_reused;
+    job->serving.transferred_tokens = stats->n_transferred;
+    job->serving.transfer_ns = answer->transfer_ns;
+    job->serving.exposed_ns = answer->exposed_ns;
+    str_copy(job->serving.transport, sizeof(job->serving.transport), answer->transport);
+    job->serving.n_preempted = stats->n_preempted;
+    job->serving.drafted_tokens = stats->n_drafted;
+    job->serving.accepted_tokens = stats->n_accepted;
+    job->serving.queue_ns = stats->queue_ns;
+    job->serving.prefill_ns = stats->prefill_ns;
+    job->serving.decode_ns = stats->decode_ns;
 }
 
 static void local_job_on_answer(struct worker *worker, const struct report *report,
@@ -256,8 +256,8 @@ static void local_job_on_answer(struct worker *worker, const struct report *repo
 
     if (job == NULL || job->handle.outcome != GEN_RUNNING)
         return;
-    if (answer->has_proof)
-        local_job_take_proof(job, answer);
+    if (answer->has_serving)
+        local_job_take_serving(job, answer);
     if (answer->is_accepted)
         gen_handle_accept(&job->handle, answer->cached_tokens);
     if ((answer->is_prompt_logprobs ? local_job_hold_scores(job, report, answer)

@@ -79,7 +79,7 @@ struct progress {
     uint64_t said_ns;
 };
 
-static bool on_progress(void *arg, uint64_t done_bytes, uint64_t total_bytes)
+static bool worker_model_on_progress(void *arg, uint64_t done_bytes, uint64_t total_bytes)
 {
     struct progress *progress = arg;
     uint64_t now_ns = clock_now_ns();
@@ -238,7 +238,7 @@ struct engine_load_opts worker_load_opts(const struct worker_conf *conf, struct 
                                      .converts_f16 = conf->convert_f16 == WORKER_CONVERT_BF16};
 }
 
-static void tune(const struct worker_conf *conf, struct team *team)
+static void worker_model_tune(const struct worker_conf *conf, struct team *team)
 {
     static const enum tune_mode modes[] = {
         [WORKER_TUNE_AUTO] = TUNE_AUTO, [WORKER_TUNE_OFF] = TUNE_OFF, [WORKER_TUNE_REDO] = TUNE_REDO};
@@ -288,10 +288,10 @@ static int build_cpu(struct worker *worker, struct worker_engine_opts *opts, str
 
     load.context_length = context_of(worker);
     load.team = opts->team;
-    load.on_progress = on_progress;
+    load.on_progress = worker_model_on_progress;
     load.progress_arg = &progress;
     if (rc == 0) {
-        tune(conf, opts->team);
+        worker_model_tune(conf, opts->team);
         rc = engine_model_load(&load, fault, &model);
         if (rc < 0)
             fault_set(fault, rc, "model.path: %.200s: %s", conf->model_path, fault->text);
@@ -347,7 +347,7 @@ int worker_engine_build(struct worker *worker, struct fault *fault)
     const struct worker_conf *conf = worker->conf;
     struct worker_engine_opts opts = {.arena = {.fd = -1},
                                       .kv_lifetime_ns = conf->kv_lifetime_ns,
-                                      .share = (enum picker_share)conf->share,
+                                      .prefix_fetch = (enum picker_fetch)conf->prefix_fetch,
                                       .peer_blocks = (uint32_t)conf->peer_blocks,
                                       .disk = {.path = conf->disk_path,
                                                .size_bytes = conf->disk_size,

@@ -52,7 +52,7 @@ static void check_weights(struct config_check *check, const struct worker_conf *
     check_memory(check, conf, &layout);
 }
 
-static void check_name(struct config_check *check, const struct worker_conf *conf)
+static void model_check_name(struct config_check *check, const struct worker_conf *conf)
 {
     const char *slash = strrchr(conf->model_path, '/');
     const char *name = conf->model_name[0] ? conf->model_name : slash ? slash + 1 : conf->model_path;
@@ -73,7 +73,7 @@ void worker_check_model(struct config_check *check, const struct worker_conf *co
         config_refuse(check, "model.path", "not set; name the GGUF file to serve");
         return;
     }
-    check_name(check, conf);
+    model_check_name(check, conf);
     if (gguf_open(conf->model_path, &fault, &gguf) < 0) {
         config_refuse(check, "model.path", "%.200s: %s", conf->model_path, fault.text);
         return;

@@ -21,7 +21,7 @@
 
 static const struct link_events peer_calls;
 
-static struct worker_peer *find(struct worker *worker, const struct link *link)
+static struct worker_peer *worker_peers_find(struct worker *worker, const struct link *link)
 {
     for (uint32_t i = 0; i < WORKER_MAX_PEERS; i++)
         if (worker->peers[i].link == link)
@@ -39,7 +39,7 @@ static void tell_down(struct worker *worker, const struct worker_peer *peer)
 
 static struct worker_peer *free_slot(struct worker *worker)
 {
-    return find(worker, NULL);
+    return worker_peers_find(worker, NULL);
 }
 
 static struct worker_peer *spare_slot(struct worker *worker)
@@ -67,10 +67,11 @@ static struct worker_peer *spare_slot(struct worker *worker)
     return oldest;
 }
 
-static int on_hello(void *arg, struct link *link, const ProtobufCMessage *message, struct fault *fault)
+static int worker_peers_on_hello(void *arg, struct link *link, const ProtobufCMessage *message,
+                                 struct fault *fault)
 {
     struct worker *worker = arg;
-    struct worker_peer *peer = find(worker, link);
+    struct worker_peer *peer = worker_peers_find(worker, link);
     const Baton__Hello *hello = (const Baton__Hello *)message;
     const struct engine_info *info = worker_engine_info(worker->engine);
 
@@ -104,7 +105,7 @@ static int on_hello(void *arg, struct link *link, const ProtobufCMessage *messag
 
 /* This peer will send KV here and dial this port: the listeners prefer it to strangers when these flood
  * them. */
-static void know(struct worker *worker, const struct link *link, const struct peer_facts *facts)
+static void worker_peers_know(struct worker *worker, const struct link *link, const struct peer_facts *facts)
 {
     struct tr_node *transport = worker_engine_transport(worker->engine);
     struct addr address;
@@ -116,17 +117,17 @@ static void know(struct worker *worker, const struct link *link, const struct pe
         listener_know(worker->peer_listener, &address);
 }
 
-static void on_up(void *arg, struct link *link)
+static void worker_peers_on_up(void *arg, struct link *link)
 {
     struct worker *worker = arg;
-    struct worker_peer *peer = find(worker, link);
+    struct worker_peer *peer = worker_peers_find(worker, link);
     struct command *command = link_user(link);
 
     struct transport_offer offer = worker_engine_offer(worker->engine);
 
     link_set_user(link, NULL);
     peer->is_up = true;
-    know(worker, link, &command->as.facts);
+    worker_peers_know(worker, link, &command->as.facts);
     peer->transport = worker_choose_transport(&offer, &command->as.facts, &peer->transport_why);
     log_info("peer_up", LOG_STR("node", peer->node), LOG_STR("address", link_peer_address(link)),
              LOG_BOOL("dialled", peer->is_dialled),
@@ -154,21 +155,22 @@ static int peer_to_engine(struct worker *worker, struct worker_peer *peer, enum 
     return worker_engine_send(worker->engine, command);
 }
 
-static void note_role(struct worker_peer *peer, const Baton__LoadReport *load)
+static void worker_peers_note_role(struct worker_peer *peer, const Baton__LoadReport *load)
 {
     if (load != NULL && role_is_worker(load->role))
         peer->role = load->role;
 }
 
-static int on_message(void *arg, struct link *link, enum frame_type type, const ProtobufCMessage *message)
+static int worker_peers_on_message(void *arg, struct link *link, enum frame_type type,
+                                   const ProtobufCMessage *message)
 {
     struct worker *worker = arg;
-    struct worker_peer *peer = find(worker, link);
+    struct worker_peer *peer = worker_peers_find(worker, link);
 
     thread_owner_check(&worker->loop_thread);
     switch (type) {
     case FRAME_HEARTBEAT:
-        note_role(peer, ((const Baton__Heartbeat *)message)->load);
+        worker_peers_note_role(peer, ((const Baton__Heartbeat *)message)->load);
         worker_follow_load(peer, ((const Baton__Heartbeat *)message)->load);
         return 0;
     case FRAME_GOODBYE:
@@ -197,7 +199,7 @@ static int on_message(void *arg, struct link *link, enum frame_type type, const 
     case FRAME_CANCEL:
     case FRAME_TOKENS:
     case FRAME_PROCEED:
-    case FRAME_BLOCKS_SOLE:
+    case FRAME_BLOCKS_LAST:
     case FRAME_SET_ROLE:
         break;
     }
@@ -206,10 +208,10 @@ static int on_message(void *arg, struct link *link, enum frame_type type, const 
     return 0;
 }
 
-static void on_down(void *arg, struct link *link, const struct fault *why)
+static void worker_peers_on_down(void *arg, struct link *link, const struct fault *why)
 {
     struct worker *worker = arg;
-    struct worker_peer *peer = find(worker, link);
+    struct worker_peer *peer = worker_peers_find(worker, link);
     struct command *command = link_user(link);
 
     link_set_user(link, NULL);
@@ -231,8 +233,10 @@ static void on_down(void *arg, struct link *link, const struct fault *why)
     }
 }
 
-static const struct link_events peer_calls = {
-    .on_hello = on_hello, .on_up = on_up, .on_message = on_message, .on_down = on_down};
+static const struct link_events peer_calls = {.on_hello = worker_peers_on_hello,
+                                              .on_up = worker_peers_on_up,
+                                              .on_message = worker_peers_on_message,
+                                              .on_down = worker_peers_on_down};
 
 int worker_peers_accept(struct worker *worker, int fd, struct stranger *stranger)
 {
@@ -314,7 +318,7 @@ bool worker_peers_have_room(const struct worker *worker)
     return n_used < WORKER_MAX_PEERS * 3 / 4;
 }
 
-static int send_frame(void *arg, enum frame_type type, const ProtobufCMessage *wire)
+static int worker_peers_send_frame(void *arg, enum frame_type type, const ProtobufCMessage *wire)
 {
     struct worker_peer *peer = arg;
 
@@ -328,7 +332,7 @@ void worker_peers_send(struct worker *worker, const struct report *report)
     if (peer->link == NULL || !peer->is_up)
         return; /* the engine thread will learn of the lost link */
     peer->used_ns = clock_now_ns();
-    (void)peer_message_send(&report->peer, send_frame, peer);
+    (void)peer_message_send(&report->peer, worker_peers_send_frame, peer);
 }
 
 void worker_peers_close(struct worker *worker)

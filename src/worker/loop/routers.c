@@ -15,12 +15,12 @@
 
 #define VOCABULARY_PART_BYTES (256u << 10)
 
-static uint32_t number_of(const struct worker_router *router)
+static uint32_t worker_routers_number_of(const struct worker_router *router)
 {
     return (uint32_t)(router - router->worker->routers);
 }
 
-static struct worker_router *find(struct worker *worker, const struct link *link)
+static struct worker_router *worker_routers_find(struct worker *worker, const struct link *link)
 {
     for (uint32_t i = 0; i < worker->n_routers; i++)
         if (worker->routers[i].link == link)
@@ -28,9 +28,10 @@ static struct worker_router *find(struct worker *worker, const struct link *link
     return NULL;
 }
 
-static int on_hello(void *arg, struct link *link, const ProtobufCMessage *message, struct fault *fault)
+static int worker_routers_on_hello(void *arg, struct link *link, const ProtobufCMessage *message,
+                                   struct fault *fault)
 {
-    struct worker_router *router = find(arg, link);
+    struct worker_router *router = worker_routers_find(arg, link);
     const Baton__Hello *hello = (const Baton__Hello *)message;
 
     if (hello->role != BATON__ROLE__ROLE_ROUTER)
@@ -52,9 +53,9 @@ bool worker_lost_router(const struct worker *worker)
 }
 
 /* Cancels the tasks of the router's earlier lives (except_epoch 0: of all lives). */
-static void forget(struct worker_router *router, uint64_t except_epoch)
+static void worker_routers_forget(struct worker_router *router, uint64_t except_epoch)
 {
-    struct command *command = command_new(COMMAND_ROUTER_DOWN, number_of(router));
+    struct command *command = command_new(COMMAND_ROUTER_DOWN, worker_routers_number_of(router));
 
     if (command == NULL)
         return;
@@ -62,18 +63,18 @@ static void forget(struct worker_router *router, uint64_t except_epoch)
     (void)worker_engine_send(router->worker->engine, command);
 }
 
-static void on_up(void *arg, struct link *link)
+static void worker_routers_on_up(void *arg, struct link *link)
 {
-    struct worker_router *router = find(arg, link);
+    struct worker_router *router = worker_routers_find(arg, link);
 
     router->was_up = true;
     log_info("router_up", LOG_STR("node", router->node), LOG_STR("address", router->address));
-    forget(router, router->epoch);
+    worker_routers_forget(router, router->epoch);
 }
 
-static void on_down(void *arg, struct link *link, const struct fault *why)
+static void worker_routers_on_down(void *arg, struct link *link, const struct fault *why)
 {
-    struct worker_router *router = find(arg, link);
+    struct worker_router *router = worker_routers_find(arg, link);
 
     if (router == NULL || router->epoch == 0) {
         log_debug("router_unreachable", LOG_STR("address", link_peer_address(link)),
@@ -82,12 +83,12 @@ static void on_down(void *arg, struct link *link, const struct fault *why)
     }
     log_warn("router_down", LOG_STR("node", router->node), LOG_STR("reason", why->text));
     router->epoch = 0;
-    forget(router, 0);
+    worker_routers_forget(router, 0);
 }
 
 /* ---- messages from routers ---- */
 
-static void refuse(struct worker_router *router, uint64_t request, int error)
+static void worker_routers_refuse(struct worker_router *router, uint64_t request, int error)
 {
     Baton__Tokens tokens = BATON__TOKENS__INIT;
     Baton__Answer answer = BATON__ANSWER__INIT, *list = &answer;
@@ -101,14 +102,14 @@ static void refuse(struct worker_router *router, uint64_t request, int error)
 }
 
 /* Without a slot for the owner, the prompt is computed. */
-static void read_holder(struct worker_router *router, const Baton__Submit *submit, struct task_spec *spec)
+static void read_owner(struct worker_router *router, const Baton__Submit *submit, struct task_spec *spec)
 {
-    spec->holder = PEER_NONE;
-    if (submit->holder == NULL || submit->holder_tokens == 0 || spec->mode == TASK_DECODE ||
+    spec->owner = PEER_NONE;
+    if (submit->owner == NULL || submit->owner_tokens == 0 || spec->mode == TASK_DECODE ||
         spec->order.work.score_from > 0 || !worker_peers_have_room(router->worker))
         return;
-    spec->holder = worker_peer_for(router->worker, submit->holder);
-    spec->holder_tokens = submit->holder_tokens;
+    spec->owner = worker_peer_for(router->worker, submit->owner);
+    spec->owner_tokens = submit->owner_tokens;
     spec->ask_limit_ns = submit->ask_limit_ms * NS_PER_MS;
 }
 
@@ -117,7 +118,7 @@ static int read_submit(struct worker_router *router, const Baton__Submit *submit
     int rc;
 
     spec->key = (struct task_key){.router_epoch = router->epoch, .request = submit->request};
-    spec->origin = number_of(router);
+    spec->origin = worker_routers_number_of(router);
     spec->mode = submit->mode == BATON__SUBMIT_MODE__SUBMIT_PREFILL  ? TASK_PREFILL
                  : submit->mode == BATON__SUBMIT_MODE__SUBMIT_DECODE ? TASK_DECODE
                                                                      : TASK_LOCAL;
@@ -130,28 +131,28 @@ static int read_submit(struct worker_router *router, const Baton__Submit *submit
         if (spec->peer == PEER_NONE)
             return E_LIMIT;
     }
-    read_holder(router, submit, spec);
+    read_owner(router, submit, spec);
     return 0;
 }
 
 static int on_submit(struct worker_router *router, const Baton__Submit *submit)
 {
-    struct command *command = command_new(COMMAND_SUBMIT, number_of(router));
+    struct command *command = command_new(COMMAND_SUBMIT, worker_routers_number_of(router));
     int rc;
 
     if (command == NULL || (rc = read_submit(router, submit, &command->as.submit)) < 0) {
-        refuse(router, submit->request, command == NULL ? E_NOMEM : rc);
+        worker_routers_refuse(router, submit->request, command == NULL ? E_NOMEM : rc);
         command_free(command);
         return 0;
     }
     if (worker_engine_send(router->worker->engine, command) < 0)
-        refuse(router, submit->request, E_OVERLOADED);
+        worker_routers_refuse(router, submit->request, E_OVERLOADED);
     return 0;
 }
 
 static int on_request_word(struct worker_router *router, enum command_kind kind, uint64_t request)
 {
-    struct command *command = command_new(kind, number_of(router));
+    struct command *command = command_new(kind, worker_routers_number_of(router));
 
     if (command == NULL)
         return E_NOMEM;
@@ -161,7 +162,7 @@ static int on_request_word(struct worker_router *router, enum command_kind kind,
 
 static int on_blocks_wanted(struct worker_router *router, const Baton__BlocksWanted *wanted)
 {
-    struct command *command = command_new(COMMAND_BLOCKS_WANTED, number_of(router));
+    struct command *command = command_new(COMMAND_BLOCKS_WANTED, worker_routers_number_of(router));
 
     if (command == NULL)
         return E_NOMEM;
@@ -169,18 +170,18 @@ static int on_blocks_wanted(struct worker_router *router, const Baton__BlocksWan
     return worker_engine_send(router->worker->engine, command);
 }
 
-static int on_sole(struct worker_router *router, const Baton__BlocksSole *sole)
+static int routers_on_blocks_last(struct worker_router *router, const Baton__BlocksLast *last)
 {
-    struct command *command = command_new(COMMAND_BLOCKS_SOLE, number_of(router));
+    struct command *command = command_new(COMMAND_BLOCKS_LAST, worker_routers_number_of(router));
 
     if (command != NULL)
-        command->as.sole.hashes = malloc(sole->hashes.len);
-    if (command == NULL || command->as.sole.hashes == NULL) {
+        command->as.last.hashes = malloc(last->hashes.len);
+    if (command == NULL || command->as.last.hashes == NULL) {
         command_free(command);
         return 0; /* a hint */
     }
-    memcpy(command->as.sole.hashes, sole->hashes.data, sole->hashes.len);
-    command->as.sole.n = (uint32_t)(sole->hashes.len / sizeof(struct block_hash));
+    memcpy(command->as.last.hashes, last->hashes.data, last->hashes.len);
+    command->as.last.n = (uint32_t)(last->hashes.len / sizeof(struct block_hash));
     (void)worker_engine_send(router->worker->engine, command);
     return 0;
 }
@@ -203,9 +204,10 @@ static int send_vocabulary(struct worker_router *router)
     return rc;
 }
 
-static int on_message(void *arg, struct link *link, enum frame_type type, const ProtobufCMessage *message)
+static int worker_routers_on_message(void *arg, struct link *link, enum frame_type type,
+                                     const ProtobufCMessage *message)
 {
-    struct worker_router *router = find(arg, link);
+    struct worker_router *router = worker_routers_find(arg, link);
 
     thread_owner_check(&router->worker->loop_thread);
     switch (type) {
@@ -219,8 +221,8 @@ static int on_message(void *arg, struct link *link, enum frame_type type, const 
         return send_vocabulary(router);
     case FRAME_BLOCKS_WANTED:
         return on_blocks_wanted(router, (const Baton__BlocksWanted *)message);
-    case FRAME_BLOCKS_SOLE:
-        return on_sole(router, (const Baton__BlocksSole *)message);
+    case FRAME_BLOCKS_LAST:
+        return routers_on_blocks_last(router, (const Baton__BlocksLast *)message);
     case FRAME_SET_ROLE:
         worker_role_set(router->worker, ((const Baton__SetRole *)message)->role, router->node);
         return 0;
@@ -249,8 +251,10 @@ static int on_message(void *arg, struct link *link, enum frame_type type, const 
     return 0;
 }
 
-static const struct link_events router_calls = {
-    .on_hello = on_hello, .on_up = on_up, .on_message = on_message, .on_down = on_down};
+static const struct link_events router_calls = {.on_hello = worker_routers_on_hello,
+                                                .on_up = worker_routers_on_up,
+                                                .on_message = worker_routers_on_message,
+                                                .on_down = worker_routers_on_down};
 
 int worker_routers_open(struct worker *worker, struct fault *fault)
 {

@@ -9,7 +9,7 @@
 #include "net/link/stranger_counts.h"
 #include "proto/role.h"
 
-static void put_load(const struct load_report *load, struct buf *out)
+static void worker_status_put_load(const struct load_report *load, struct buf *out)
 {
     const struct kv_pool_counts *blocks = &load->blocks;
 
@@ -34,7 +34,7 @@ static void put_load(const struct load_report *load, struct buf *out)
                blocks->n_hits, blocks->n_misses);
 }
 
-static void put_disk(const struct load_report *load, struct buf *out)
+static void worker_status_put_disk(const struct load_report *load, struct buf *out)
 {
     const struct kv_tier_counts *disk = &load->disk;
 
@@ -43,18 +43,18 @@ static void put_disk(const struct load_report *load, struct buf *out)
     buf_printf(out,
                ", \"disk\": {\"blocks\": %" PRIu64 ", \"bytes\": %" PRIu64
                ", \"read_bytes_per_s\": %.0f, \"files\": %u, \"writing\": %u, "
-               "\"reading\": %u, \"tenants\": %u, \"resting\": %s, \"unsaved\": %u, \"written\": %" PRIu64
+               "\"reading\": %u, \"tenants\": %u, \"resting\": %s, \"writeback\": %u, \"written\": %" PRIu64
                ", \"read\": %" PRIu64 ", \"dropped\": %" PRIu64 ", \"refused\": %" PRIu64
                ", \"failed\": %" PRIu64 ", \"damaged\": %" PRIu64 "}",
                disk->n_blocks, disk->used_bytes, disk->read_bytes_per_s, disk->n_segments, disk->n_writing,
-               disk->n_reading, disk->n_tenants, disk->is_resting ? "true" : "false", load->blocks.n_unsaved,
-               disk->n_written, disk->n_read, disk->n_dropped, disk->n_refused,
+               disk->n_reading, disk->n_tenants, disk->is_resting ? "true" : "false",
+               load->blocks.n_writeback, disk->n_written, disk->n_read, disk->n_dropped, disk->n_refused,
                disk->n_write_failed + disk->n_read_failed, disk->n_damaged);
 }
 
-static void put_peer_blocks(const struct worker *worker, struct buf *out)
+static void worker_status_put_peer_blocks(const struct worker *worker, struct buf *out)
 {
-    if (worker->conf_share == PICKER_SHARE_OFF)
+    if (worker->conf_prefix_fetch == PICKER_FETCH_OFF)
         return;
     buf_printf(out,
                ", \"peer_blocks\": {\"followed\": %u, \"in_memory\": %" PRIu64 ", \"on_disk_only\": %" PRIu64
@@ -63,7 +63,7 @@ static void put_peer_blocks(const struct worker *worker, struct buf *out)
                worker->conf->peer_blocks, worker->load.n_own_fetches, metric_value(worker->m_peer_resyncs));
 }
 
-static void put_links(const struct worker *worker, struct buf *out)
+static void worker_status_put_links(const struct worker *worker, struct buf *out)
 {
     const char *comma = "";
 
@@ -119,20 +119,20 @@ int worker_status_json(struct worker *worker, struct buf *out)
         json_put_str(out, bytes_str(chat_format_warning(worker->model.chat)));
         buf_append_str(out, ", ");
     }
-    put_load(&worker->load, out);
-    put_disk(&worker->load, out);
+    worker_status_put_load(&worker->load, out);
+    worker_status_put_disk(&worker->load, out);
     buf_printf(out, ", \"kv_tcp\": \"%s\", \"kv_unix\": \"%s\"", worker_engine_tcp_address(worker->engine),
                worker_engine_unix_path(worker->engine));
     buf_append_str(out, ", \"kv_rdma\": ");
     json_put_str(out, bytes_str(worker_engine_rdma_text(worker->engine)));
     buf_printf(out, ", \"kv_rdma_rails_up\": %u", worker_engine_rdma_rails(worker->engine));
-    put_peer_blocks(worker, out);
-    put_links(worker, out);
+    worker_status_put_peer_blocks(worker, out);
+    worker_status_put_links(worker, out);
     buf_append_str(out, "}\n");
     return out->is_bad ? E_NOMEM : 0;
 }
 
-static void set_gauge(struct worker *worker, const char *name, const char *help, double value)
+static void worker_status_set_gauge(struct worker *worker, const char *name, const char *help, double value)
 {
     metric_set(metric_single(worker->metrics, METRIC_GAUGE, name, help), value);
 }
@@ -141,7 +141,7 @@ static void note_peer_blocks(struct worker *worker, const struct load_report *lo
 {
     struct metric_family *known;
 
-    if (worker->conf_share == PICKER_SHARE_OFF)
+    if (worker->conf_prefix_fetch == PICKER_FETCH_OFF)
         return;
     known = metric_family(worker->metrics, METRIC_GAUGE, "baton_peer_blocks_known",
                           "Blocks that peers are known to have, by the best tier of any.", "tier");
@@ -159,8 +159,8 @@ static void note_rdma(struct worker *worker)
     tr_node_counts(worker_engine_transport(worker->engine), &counts);
     metric_add(failures, (double)(counts.rdma_failures - worker->rdma_failures_told));
     worker->rdma_failures_told = counts.rdma_failures;
-    set_gauge(worker, "baton_kv_rdma_rails", "RDMA rails that are up.",
-              worker_engine_rdma_rails(worker->engine));
+    worker_status_set_gauge(worker, "baton_kv_rdma_rails", "RDMA rails that are up.",
+                            worker_engine_rdma_rails(worker->engine));
 }
 
 static void note_evicted_at(struct worker *worker, const char *port, const uint64_t n[STRANGER_N_ENDS])
@@ -192,18 +192,19 @@ void worker_metrics_load(struct worker *worker, const struct load_report *load)
     metric_set(metric_series(blocks, (const char *const[]){"sealed"}), n->n_sealed);
     metric_set(metric_series(blocks, (const char *const[]){"cached"}), n->n_cached);
     metric_set(metric_series(blocks, (const char *const[]){"leased"}), n->n_leased);
-    set_gauge(worker, "baton_kv_cache_usage_ratio", "Share of KV blocks that running sequences hold.",
-              load->blocks_total ? 1.0 - (double)load->blocks_available / load->blocks_total : 0);
-    set_gauge(worker, "baton_worker_running", "Sequences running.", load->sched.n_running);
-    set_gauge(worker, "baton_worker_waiting", "Sequences waiting.", load->sched.n_waiting);
-    set_gauge(worker, "baton_worker_waiting_tenants", "Tenants with prompts to compute, waiting or begun.",
-              load->sched.n_tenants);
-    set_gauge(worker, "baton_worker_prefill_tokens_per_second", "Learned prefill speed.",
-              load->sched.prefill_tokens_per_s);
-    set_gauge(worker, "baton_worker_decode_step_seconds", "Learned time of a decode step.",
-              load->sched.decode_step_s);
-    set_gauge(worker, "baton_transfer_bytes_per_second", "Learned speed of KV transfers that arrived here.",
-              load->transfer_bytes_per_s);
+    worker_status_set_gauge(
+        worker, "baton_kv_cache_usage_ratio", "Share of KV blocks that running sequences hold.",
+        load->blocks_total ? 1.0 - (double)load->blocks_available / load->blocks_total : 0);
+    worker_status_set_gauge(worker, "baton_worker_running", "Sequences running.", load->sched.n_running);
+    worker_status_set_gauge(worker, "baton_worker_waiting", "Sequences waiting.", load->sched.n_waiting);
+    worker_status_set_gauge(worker, "baton_worker_waiting_tenants",
+                            "Tenants with prompts to compute, waiting or begun.", load->sched.n_tenants);
+    worker_status_set_gauge(worker, "baton_worker_prefill_tokens_per_second", "Learned prefill speed.",
+                            load->sched.prefill_tokens_per_s);
+    worker_status_set_gauge(worker, "baton_worker_decode_step_seconds", "Learned time of a decode step.",
+                            load->sched.decode_step_s);
+    worker_status_set_gauge(worker, "baton_transfer_bytes_per_second",
+                            "Learned speed of KV transfers that arrived here.", load->transfer_bytes_per_s);
     note_rdma(worker);
     note_evicted(worker);
     note_peer_blocks(worker, load);

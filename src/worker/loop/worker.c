@@ -152,7 +152,7 @@ static struct https_conf https_conf(const struct worker_conf *conf)
                                conf->congestion_control};
 }
 
-static int reload(struct worker *worker, struct fault *fault)
+static int worker_reload(struct worker *worker, struct fault *fault)
 {
     const struct worker_conf *conf = worker->reload(worker->reload_arg);
     struct https_conf https;
@@ -172,7 +172,7 @@ static void on_reload(void *arg)
 {
     struct fault fault = {0};
 
-    if (reload(arg, &fault) < 0)
+    if (worker_reload(arg, &fault) < 0)
         log_error("reload_failed", LOG_STR("reason", fault.text));
     else
         log_info("reloaded");
@@ -206,7 +206,7 @@ static int admin_act(void *arg, enum admin_verb verb, struct fault *fault)
 
     switch (verb) {
     case ADMIN_RELOAD:
-        return reload(worker, fault);
+        return worker_reload(worker, fault);
     case ADMIN_DRAIN:
     case ADMIN_UNDRAIN:
         break;
@@ -376,7 +376,7 @@ static int build_links(struct worker *worker, struct fault *fault)
     return rc < 0 ? rc : worker_routers_open(worker, fault);
 }
 
-static int start(struct worker *worker, struct fault *fault)
+static int loop_worker_start(struct worker *worker, struct fault *fault)
 {
     int rc;
 
@@ -449,7 +449,7 @@ int worker_run(const struct worker_opts *opts, struct fault *fault)
     worker->conf = opts->conf;
     worker->reload = opts->reload;
     worker->reload_arg = opts->reload_arg;
-    rc = start(worker, fault);
+    rc = loop_worker_start(worker, fault);
     if (rc == 0) {
         log_info("worker_ready", LOG_STR("node", worker->conf->node), LOG_STR("model", worker->model.name),
                  LOG_STR("links", listener_address(worker->peer_listener)),

@@ -31,7 +31,7 @@ static struct setup_common common_of(const struct worker_conf *conf)
 
 /* ---- [engine] ---- */
 
-static void check_cpus(struct config_check *check, const struct worker_conf *conf)
+static void worker_check_cpus(struct config_check *check, const struct worker_conf *conf)
 {
     int cpus[MAX_CPUS];
     int n = conf->cpus[0] ? cpu_list_parse(bytes_str(conf->cpus), cpus, MAX_CPUS) : 0;
@@ -61,7 +61,7 @@ static void check_engine(struct config_check *check, const struct worker_conf *c
     if (conf->engine_kind == WORKER_ENGINE_CPU && !engine_has_kernels(opts.kernels))
         config_refuse(check, "engine.kernels", "this CPU does not run %s; auto takes the best that it runs",
                       opts.kernels);
-    check_cpus(check, conf);
+    worker_check_cpus(check, conf);
 }
 
 /* ---- [kv] ---- */

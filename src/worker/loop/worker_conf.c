@@ -65,7 +65,7 @@
     {"cache", "public_prefix", CONFIG_PATH, KEY(public_prefix), "", 0, 0, NULL, false,                       \
      "JSON file with beginnings of prompts (system, tools) whose cached KV all tenants of this "             \
      "worker's own " "endpoint share. Empty: they share nothing."},                                          \
-    {"cache", "share", CONFIG_ENUM, KEY(share), "auto", 0, 0, "off|auto|always", false,                      \
+    {"cache", "prefix_fetch", CONFIG_ENUM, KEY(prefix_fetch), "auto", 0, 0, "off|auto|always", false,                      \
      "Whether this worker follows which blocks its peers have, tells them of its own, and "                  \
      "asks them by what it knows itself, beside what a router names: for its own endpoint, and behind "      \
      "a router that does not know yet. auto: where a push is expected to beat computing; always: "           \
@@ -141,7 +141,7 @@
     {"link", "peers", CONFIG_LIST, KEY(peers), "", 0, 0, NULL, false,                                        \
      "Workers of the same model to link to at the start, by their link.listen, host:port; "                  \
      "repeat the key for more (64). Others are met as routers name them. Each of two that are linked "       \
-     "may ask the other for cached blocks (cache.share); one of them has to name the other."},               \
+     "may ask the other for cached blocks (cache.prefix_fetch); one of them has to name the other."},               \
     {"link", "listen", CONFIG_ADDRESS, KEY(link_listen), "127.0.0.1:" link_port, 0, 0, NULL, false,          \
      "Where peers dial for the control of hand-offs."},                                                      \
     {"link", "advertise", CONFIG_STR, KEY(link_advertise), "", 0, 0, NULL, false,                            \

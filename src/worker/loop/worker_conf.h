@@ -43,7 +43,7 @@ struct worker_conf {
     uint64_t itl_ns, draft_tokens;
     int speculate;
     struct config_list routers, peers;
-    int share; /* enum picker_share */
+    int prefix_fetch; /* enum picker_fetch */
     uint64_t peer_blocks;
     char *link_listen, *link_advertise, *cluster_key;
     uint64_t link_heartbeat_ns;

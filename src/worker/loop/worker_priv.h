@@ -84,7 +84,7 @@ struct worker { /* one process */
     uint32_t n_routers;
     struct worker_peer peers[WORKER_MAX_PEERS];
     struct load_report load;
-    int conf_share; /* enum picker_share, value at the start */
+    int conf_prefix_fetch; /* enum picker_fetch, value at the start */
     struct ev_timer *follow_timer;
     struct metric *m_peer_resyncs;
     uint64_t rdma_failures_told; /* already in the metrics */

@@ -70,9 +70,9 @@ static void command_run(struct worker_engine *engine, struct command *command)
     case COMMAND_BLOCKS_WANTED:
         worker_publish_all(engine, command->number, command->as.max_on_disk);
         break;
-    case COMMAND_BLOCKS_SOLE:
-        for (uint32_t i = 0; i < command->as.sole.n; i++)
-            kv_clear_replicated(engine->pool, &command->as.sole.hashes[i]);
+    case COMMAND_BLOCKS_LAST:
+        for (uint32_t i = 0; i < command->as.last.n; i++)
+            kv_clear_replicated(engine->pool, &command->as.last.hashes[i]);
         break;
     case COMMAND_DRAIN:
         sched_set_draining(engine->sched, command->flag);

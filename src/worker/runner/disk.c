@@ -90,7 +90,7 @@ static struct metric *bytes_of_way(struct metrics *metrics, const char *way)
                          &way);
 }
 
-static struct metric *seconds_of(struct metrics *metrics, const char *name, const char *help)
+static struct metric *worker_disk_seconds_of(struct metrics *metrics, const char *name, const char *help)
 {
     static const double bounds[] = {1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1, 3, 10};
 
@@ -98,13 +98,13 @@ static struct metric *seconds_of(struct metrics *metrics, const char *name, cons
         metric_histogram_family(metrics, name, help, "", bounds, sizeof(bounds) / sizeof(bounds[0])), NULL);
 }
 
-static void declare(struct worker_disk *disk, struct metrics *m)
+static void worker_disk_declare(struct worker_disk *disk, struct metrics *m)
 {
     disk->m_written = events_of(m, "written");
     disk->m_read = events_of(m, "read");
     disk->m_hit = events_of(m, "hit");
     disk->m_slow = events_of(m, "not_worth_reading");
-    disk->m_lost = events_of(m, "evicted_unsaved");
+    disk->m_lost = events_of(m, "evicted_unwritten");
     disk->m_dropped = events_of(m, "dropped");
     disk->m_refused = events_of(m, "refused");
     disk->m_failed = events_of(m, "failed");
@@ -113,10 +113,10 @@ static void declare(struct worker_disk *disk, struct metrics *m)
     disk->m_bytes_read = bytes_of_way(m, "read");
     disk->m_blocks = metric_single(m, METRIC_GAUGE, "baton_kv_disk_blocks", "Blocks in the disk tier.");
     disk->m_bytes = metric_single(m, METRIC_GAUGE, "baton_kv_disk_bytes", "Bytes of the disk tier's files.");
-    disk->m_wait_s =
-        seconds_of(m, "baton_kv_disk_wait_seconds", "How long prompts waited for blocks from disk.");
-    disk->m_write_s =
-        seconds_of(m, "baton_kv_disk_write_seconds", "From a block's turn to be saved until it was.");
+    disk->m_wait_s = worker_disk_seconds_of(m, "baton_kv_disk_wait_seconds",
+                                            "How long prompts waited for blocks from disk.");
+    disk->m_write_s = worker_disk_seconds_of(m, "baton_kv_disk_write_seconds",
+                                             "From a block's turn to be saved until it was.");
 }
 
 static void on_wake(void *arg)
@@ -169,7 +169,7 @@ void worker_disk_open(struct worker_engine *engine)
         return;
     }
     list_init(&disk->reads);
-    declare(disk, engine->opts.metrics);
+    worker_disk_declare(disk, engine->opts.metrics);
     engine->disk = disk;
     kv_tier_counts(disk->tier, &counts);
     log_info("kv_disk_ready", LOG_U64("blocks", counts.n_blocks), LOG_U64("bytes", counts.used_bytes),
@@ -362,7 +362,7 @@ static void end_read(struct worker_engine *engine, struct disk_read *read)
     free(read);
 }
 
-static void on_read(struct worker_engine *engine, const struct kv_tier_event *event)
+static void worker_disk_on_read(struct worker_engine *engine, const struct kv_tier_event *event)
 {
     struct disk_block *block = event->user;
     struct disk_read *read = block->read;
@@ -425,7 +425,7 @@ void worker_disk_turn(struct worker_engine *engine)
         return;
     while (kv_tier_poll(disk->tier, &event)) {
         if (event.kind == KV_TIER_READ)
-            on_read(engine, &event);
+            worker_disk_on_read(engine, &event);
         else
             on_written(engine, &event);
     }
@@ -438,7 +438,7 @@ void worker_disk_turn(struct worker_engine *engine)
 
 /* ---- timers ---- */
 
-static void count(struct worker_engine *engine)
+static void disk_count(struct worker_engine *engine)
 {
     struct worker_disk *disk = engine->disk;
     struct kv_tier_counts now, *was = &disk->counted;
@@ -477,7 +477,7 @@ void worker_disk_tick(struct worker_engine *engine, uint64_t now_ns)
     if (now_ns - disk->expired_ns >= NS_PER_S / 10) {
         disk->expired_ns = now_ns;
         kv_tier_expire(disk->tier);
-        count(engine);
+        disk_count(engine);
     }
 }
 

@@ -130,7 +130,7 @@ void worker_engine_draws(struct worker_engine *engine, uint32_t origin, const st
         log_error("out_of_memory", LOG_STR("lost", "log probabilities"));
 }
 
-static void flush(struct worker_engine *engine)
+static void engine_thread_flush(struct worker_engine *engine)
 {
     worker_publish_flush(engine);
     for (uint32_t i = 0; i < N_ORIGINS; i++)
@@ -138,7 +138,7 @@ static void flush(struct worker_engine *engine)
             engine->pending[i] = NULL;
 }
 
-static void *copy(const void *from, size_t len_bytes)
+static void *engine_thread_copy(const void *from, size_t len_bytes)
 {
     void *to = malloc(len_bytes);
 
@@ -160,9 +160,9 @@ void worker_engine_to_peer(struct worker_engine *engine, uint32_t peer, const st
     report->peer.blocks = NULL;
     report->peer.hashes = NULL;
     if ((message->blocks != NULL && len_bytes > 0 &&
-         (report->peer.blocks = copy(message->blocks, len_bytes)) == NULL) ||
+         (report->peer.blocks = engine_thread_copy(message->blocks, len_bytes)) == NULL) ||
         (message->hashes != NULL && hash_bytes > 0 &&
-         (report->peer.hashes = copy(message->hashes, hash_bytes)) == NULL)) {
+         (report->peer.hashes = engine_thread_copy(message->hashes, hash_bytes)) == NULL)) {
         report_free(report);
         return;
     }
@@ -208,7 +208,7 @@ static void report_load(struct worker_engine *engine)
 
 /* ---- the thread ---- */
 
-static void tick(struct worker_engine *engine)
+static void engine_thread_tick(struct worker_engine *engine)
 {
     uint64_t now_ns = clock_now_ns();
 
@@ -234,7 +234,7 @@ static void note_busy(struct worker_engine *engine)
     atomic_store_explicit(&engine->is_busy, engine->n_tasks > 0, memory_order_release);
 }
 
-static void *run(void *arg)
+static void *engine_thread_run(void *arg)
 {
     struct worker_engine *engine = arg;
 
@@ -251,10 +251,10 @@ static void *run(void *arg)
         if (n_fed < 0 && !atomic_load_explicit(&engine->is_given_up, memory_order_relaxed))
             log_error("step_failed", LOG_ERR(n_fed));
         atomic_fetch_add_explicit(&engine->beats, 1, memory_order_relaxed);
-        flush(engine);
+        engine_thread_flush(engine);
         worker_disk_turn(engine);
-        tick(engine);
-        flush(engine);
+        engine_thread_tick(engine);
+        engine_thread_flush(engine);
         note_busy(engine);
         has_pending = worker_commands_wait(engine);
         for (uint32_t i = 0; i < N_ORIGINS; i++)
@@ -321,7 +321,7 @@ static void declare_metrics(struct worker_engine *engine)
     worker_health_open(engine);
 }
 
-static int open_parts(struct worker_engine *engine, struct fault *fault)
+static int engine_thread_open_parts(struct worker_engine *engine, struct fault *fault)
 {
     const struct engine_info *info = &engine->opts.engine.info;
     struct kv_pool_opts pool = {.n_blocks = engine->opts.n_blocks,
@@ -378,12 +378,12 @@ int worker_engine_new(const struct worker_engine_opts *opts, struct fault *fault
     }
     engine->opts = *opts;
     declare_metrics(engine);
-    rc = open_parts(engine, fault);
+    rc = engine_thread_open_parts(engine, fault);
     if (rc == 0) {
         worker_measure_start(engine);
         kv_clear(engine->pool); /* the warm-up's blocks belong to no prompt */
         worker_disk_open(engine);
-        if (pthread_create(&engine->thread, NULL, run, engine) != 0)
+        if (pthread_create(&engine->thread, NULL, engine_thread_run, engine) != 0)
             rc = fault_set(fault, E_NOMEM, "cannot start the engine thread");
     }
     if (rc < 0) {

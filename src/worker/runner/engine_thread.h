@@ -17,7 +17,7 @@
 #include "base/mem.h"
 #include "base/team.h"
 #include "base/metrics/metrics.h"
-#include "fleet/picker/holder.h"
+#include "fleet/picker/owner.h"
 #include "worker/runner/messages.h"
 
 #define WORKER_MAP_LIFETIME_NS (10 * 60 * NS_PER_S) /* of peer map entries; peers resend twice in it */
@@ -74,8 +74,8 @@ struct worker_engine_opts {
     uint32_t n_blocks;
     uint64_t kv_lifetime_ns;
     struct worker_disk_opts disk;
-    enum picker_share share; /* when this worker fetches prefixes by its own peer map */
-    uint32_t peer_blocks;    /* bound on the blocks in the peer map */
+    enum picker_fetch prefix_fetch; /* when this worker fetches prefixes by its own peer map */
+    uint32_t peer_blocks;           /* bound on the blocks in the peer map */
     uint32_t max_seqs, max_queue, chunk_tokens, draft_tokens;
     uint64_t itl_ns;
     enum sched_speculate speculate;

@@ -56,7 +56,8 @@ static void grammar_entry_free(struct worker_engine *engine, struct grammar_entr
     free(entry);
 }
 
-static struct grammar_entry *find(struct worker_engine *engine, struct bytes text, uint64_t digest)
+static struct grammar_entry *worker_grammars_find(struct worker_engine *engine, struct bytes text,
+                                                  uint64_t digest)
 {
     list_for_each (node, &engine->grammars)
         if (grammar_entry_of(node)->digest == digest &&
@@ -65,7 +66,8 @@ static struct grammar_entry *find(struct worker_engine *engine, struct bytes tex
     return NULL;
 }
 
-static uint32_t count_of(const struct worker_engine *engine, uint64_t tenant, bool is_compiled)
+static uint32_t worker_grammars_count_of(const struct worker_engine *engine, uint64_t tenant,
+                                         bool is_compiled)
 {
     uint32_t n = 0;
 
@@ -83,7 +85,7 @@ static struct grammar_entry *least_wanted(const struct worker_engine *engine)
 
     for (struct list *node = engine->grammars.prev; node != &engine->grammars; node = node->prev) {
         struct grammar_entry *entry = grammar_entry_of(node);
-        uint32_t n = entry->grammar == NULL ? 0 : count_of(engine, entry->tenant, true);
+        uint32_t n = entry->grammar == NULL ? 0 : worker_grammars_count_of(engine, entry->tenant, true);
 
         if (n > most) {
             most = n;
@@ -93,7 +95,7 @@ static struct grammar_entry *least_wanted(const struct worker_engine *engine)
     return least;
 }
 
-static void make_room(struct worker_engine *engine, size_t more_bytes)
+static void worker_grammars_make_room(struct worker_engine *engine, size_t more_bytes)
 {
     while (engine->n_grammars >= GRAMMARS_MAX || engine->grammar_bytes + more_bytes > GRAMMARS_MAX_BYTES) {
         struct grammar_entry *entry = least_wanted(engine);
@@ -104,13 +106,15 @@ static void make_room(struct worker_engine *engine, size_t more_bytes)
     }
 }
 
-static int order(struct worker_engine *engine, struct bytes text, uint64_t tenant, struct grammar_entry **out)
+static int worker_grammars_order(struct worker_engine *engine, struct bytes text, uint64_t tenant,
+                                 struct grammar_entry **out)
 {
     struct report *report;
     struct grammar_entry *entry;
 
-    make_room(engine, text.len_bytes);
-    if (engine->n_grammars >= GRAMMARS_MAX || count_of(engine, tenant, false) >= GRAMMARS_MAX / 2)
+    worker_grammars_make_room(engine, text.len_bytes);
+    if (engine->n_grammars >= GRAMMARS_MAX ||
+        worker_grammars_count_of(engine, tenant, false) >= GRAMMARS_MAX / 2)
         return E_OVERLOADED; /* all of them are being compiled */
     report = report_new(REPORT_GRAMMAR, 0);
     entry = calloc(1, sizeof(*entry));
@@ -142,8 +146,10 @@ int worker_grammars_get(struct worker_engine *engine, const struct task_spec *sp
 {
     struct bytes text = buf_view(&spec->order.constraint);
     uint64_t digest = XXH3_64bits(text.data, text.len_bytes);
-    struct grammar_entry *entry = find(engine, text, digest);
-    int rc = entry == NULL ? order(engine, text, tenant_number(spec->order.work.tenant), &entry) : 0;
+    struct grammar_entry *entry = worker_grammars_find(engine, text, digest);
+    int rc = entry == NULL
+                 ? worker_grammars_order(engine, text, tenant_number(spec->order.work.tenant), &entry)
+                 : 0;
 
     if (rc < 0)
         return rc;

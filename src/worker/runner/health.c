@@ -29,7 +29,7 @@ void worker_health_open(struct worker_engine *engine)
                       "1 while the worker takes no requests because its logits are not finite.");
 }
 
-static void enter(struct worker_engine *engine, enum health_state state)
+static void worker_health_enter(struct worker_engine *engine, enum health_state state)
 {
     struct health *health = &engine->health;
 
@@ -60,7 +60,7 @@ void worker_health_probed(struct worker_engine *engine, enum seq_finish finish)
                       : health->rest_ns < REST_MAX_NS / 2 ? 2 * health->rest_ns
                                                           : REST_MAX_NS;
     health->n_spoilt_in_row = IN_ROW - 1; /* so one more spoilt answer makes it unfit again */
-    enter(engine, HEALTH_FIT);
+    worker_health_enter(engine, HEALTH_FIT);
 }
 
 void worker_health_note(struct worker_engine *engine, const char *request, bool is_spoilt)
@@ -70,7 +70,7 @@ void worker_health_note(struct worker_engine *engine, const char *request, bool 
     if (!is_spoilt) {
         health->n_spoilt_in_row = 0;
         health->rest_ns = 0;
-        enter(engine, HEALTH_FIT);
+        worker_health_enter(engine, HEALTH_FIT);
         return;
     }
     metric_add(health->m_spoilt, 1);
@@ -78,7 +78,7 @@ void worker_health_note(struct worker_engine *engine, const char *request, bool 
     log_error("answer_spoilt", LOG_STR("request", request), LOG_STR("reason", err_text(E_NUMERICS)),
               LOG_U64("in_a_row", health->n_spoilt_in_row));
     if (health->n_spoilt_in_row >= IN_ROW)
-        enter(engine, HEALTH_UNFIT);
+        worker_health_enter(engine, HEALTH_UNFIT);
 }
 
 void worker_health_tick(struct worker_engine *engine, uint64_t now_ns)

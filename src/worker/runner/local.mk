@@ -23,14 +23,14 @@ tests_unit_worker_runner_test_messages_SOURCES = tests/unit/worker/runner/test_m
 tests_unit_worker_runner_test_messages_LDADD = $(link_worker_runner) $(CMOCKA_LIBS)
 tests_unit_worker_runner_test_grammars_SOURCES = tests/unit/worker/runner/test_grammars.c $(grammar_test_help)
 tests_unit_worker_runner_test_grammars_LDADD = $(link_worker_runner) $(CMOCKA_LIBS)
-check_PROGRAMS += tests/unit/worker/runner/test_share
-TESTS += tests/unit/worker/runner/test_share
+check_PROGRAMS += tests/unit/worker/runner/test_prefix_fetch
+TESTS += tests/unit/worker/runner/test_prefix_fetch
 # The test fakes the transport, the clock and the rest of the worker.
-tests_unit_worker_runner_test_share_SOURCES = tests/unit/worker/runner/test_share.c tests/unit/worker/runner/share_rig.h \
-	tests/unit/worker/runner/share_transport.c src/worker/runner/chain.c src/worker/runner/kv_receive.c \
+tests_unit_worker_runner_test_prefix_fetch_SOURCES = tests/unit/worker/runner/test_prefix_fetch.c tests/unit/worker/runner/prefix_fetch_rig.h \
+	tests/unit/worker/runner/prefix_fetch_transport.c src/worker/runner/chain.c src/worker/runner/kv_receive.c \
 	src/worker/runner/kv_send.c src/worker/runner/prefix_fetch.c src/worker/runner/prefix_serve.c \
 	src/worker/runner/transfers.c src/worker/runner/transport_choice.c
-tests_unit_worker_runner_test_share_LDADD = libtransfer_kvxfer.a libproto.a libbase_metrics.a $(link_compute_sched) $(CMOCKA_LIBS)
+tests_unit_worker_runner_test_prefix_fetch_LDADD = libtransfer_kvxfer.a libproto.a libbase_metrics.a $(link_compute_sched) $(CMOCKA_LIBS)
 check_PROGRAMS += tests/unit/worker/runner/test_peer_map
 TESTS += tests/unit/worker/runner/test_peer_map
 # The test fakes the links and the engine thread.

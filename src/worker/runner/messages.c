@@ -30,8 +30,8 @@ void command_free(struct command *command)
         work_order_fini(&command->as.submit.order);
     if (command->kind == COMMAND_GRAMMAR)
         grammar_unref(command->as.compiled.grammar);
-    if (command->kind == COMMAND_BLOCKS_SOLE)
-        free(command->as.sole.hashes);
+    if (command->kind == COMMAND_BLOCKS_LAST)
+        free(command->as.last.hashes);
     if (command->kind == COMMAND_PEER_MESSAGE)
         peer_message_fini(&command->as.peer);
     if (command->kind == COMMAND_PEER_BLOCKS)
@@ -65,7 +65,7 @@ void report_free(struct report *report)
     free(report);
 }
 
-static bool grow(void **items, uint32_t *cap, uint32_t want, size_t item_bytes)
+static bool messages_grow(void **items, uint32_t *cap, uint32_t want, size_t item_bytes)
 {
     uint32_t bigger = *cap ? *cap * 2 : 16;
     void *grown;
@@ -86,9 +86,9 @@ struct task_answer *report_answer(struct report *report, const token_id *ids, ui
 {
     struct task_answer *answer;
 
-    if (!grow((void **)&report->answers, &report->cap_answers, report->n_answers + 1,
-              sizeof(*report->answers)) ||
-        !grow((void **)&report->ids, &report->cap_ids, report->n_ids + n_ids, sizeof(*report->ids)))
+    if (!messages_grow((void **)&report->answers, &report->cap_answers, report->n_answers + 1,
+                       sizeof(*report->answers)) ||
+        !messages_grow((void **)&report->ids, &report->cap_ids, report->n_ids + n_ids, sizeof(*report->ids)))
         return NULL;
     answer = &report->answers[report->n_answers++];
     memset(answer, 0, sizeof(*answer));
@@ -100,7 +100,7 @@ struct task_answer *report_answer(struct report *report, const token_id *ids, ui
     return answer;
 }
 
-static float sayable(float logprob)
+static float messages_sayable(float logprob)
 {
     return logprob >= -FLT_MAX && logprob <= FLT_MAX ? logprob : -FLT_MAX;
 }
@@ -109,8 +109,8 @@ int report_draws(struct report *report, const struct sample_result *draws)
 {
     struct task_answer *answer = &report->answers[report->n_answers - 1];
 
-    if (!grow((void **)&report->draws, &report->cap_draws, report->n_draws + answer->n_ids,
-              sizeof(*report->draws)))
+    if (!messages_grow((void **)&report->draws, &report->cap_draws, report->n_draws + answer->n_ids,
+                       sizeof(*report->draws)))
         return E_NOMEM;
     answer->draws_at = report->n_draws;
     answer->n_draws = answer->n_ids;
@@ -118,9 +118,9 @@ int report_draws(struct report *report, const struct sample_result *draws)
         struct sample_result *draw = &report->draws[report->n_draws++];
 
         *draw = draws[i];
-        draw->logprob = sayable(draw->logprob);
+        draw->logprob = messages_sayable(draw->logprob);
         for (uint32_t k = 0; k < draw->n_top; k++)
-            draw->top[k].logprob = sayable(draw->top[k].logprob);
+            draw->top[k].logprob = messages_sayable(draw->top[k].logprob);
     }
     return 0;
 }
@@ -309,7 +309,7 @@ static int send_grant(const struct kvxfer_message *message, wire_send send, void
     return rc;
 }
 
-static int send_offer(const struct kvxfer_message *message, wire_send send, void *arg)
+static int messages_send_offer(const struct kvxfer_message *message, wire_send send, void *arg)
 {
     Baton__Offer offer = BATON__OFFER__INIT;
 
@@ -338,10 +338,10 @@ static int send_prefill_done(const struct kvxfer_message *message, wire_send sen
     struct kvxfer_first first = message->first;
 
     for (uint32_t i = 0; i < first.n_top; i++)
-        first.top_logprobs[i] = sayable(first.top_logprobs[i]);
+        first.top_logprobs[i] = messages_sayable(first.top_logprobs[i]);
     done.transfer = message->transfer;
     done.first_token = first.id;
-    done.logprob = sayable(first.logprob);
+    done.logprob = messages_sayable(first.logprob);
     done.top_ids = first.top_ids;
     done.top_logprobs = first.top_logprobs;
     done.n_top_ids = done.n_top_logprobs = first.n_top;
@@ -395,7 +395,7 @@ int peer_message_send(const struct kvxfer_message *message, wire_send send, void
 {
     switch (message->kind) {
     case KVXFER_OFFER:
-        return send_offer(message, send, arg);
+        return messages_send_offer(message, send, arg);
     case KVXFER_GRANT:
         return send_grant(message, send, arg);
     case KVXFER_REFUSED:

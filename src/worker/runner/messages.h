@@ -33,9 +33,9 @@ struct task_spec {
     struct task_key key;
     uint32_t origin; /* router number or ORIGIN_LOCAL */
     enum task_mode mode;
-    uint32_t peer;   /* PREFILL: the link to the decode worker */
-    uint32_t holder; /* LOCAL, PREFILL: the link to the owner for a prefix fetch; PEER_NONE: none */
-    uint32_t holder_tokens;
+    uint32_t peer;  /* PREFILL: the link to the decode worker */
+    uint32_t owner; /* LOCAL, PREFILL: the link to the owner for a prefix fetch; PEER_NONE: none */
+    uint32_t owner_tokens;
     uint64_t ask_limit_ns;   /* blocks that have not arrived by then are computed */
     struct work_order order; /* owned */
 };
@@ -64,7 +64,7 @@ enum command_kind {
     COMMAND_TRANSPORT,
     COMMAND_GRAMMAR,
     COMMAND_BLOCKS_WANTED,
-    COMMAND_BLOCKS_SOLE,
+    COMMAND_BLOCKS_LAST,
     COMMAND_DRAIN,
     COMMAND_STOP
 };
@@ -97,7 +97,7 @@ struct command {
         struct peer_facts facts;
         struct tr_event transport;
         struct grammar_command compiled;
-        struct hash_list sole;     /* BLOCKS_SOLE */
+        struct hash_list last;     /* BLOCKS_LAST */
         uint32_t max_on_disk;      /* BLOCKS_WANTED, whose number is a reader's */
         struct block_list *blocks; /* PEER_BLOCKS: a peer's events; owned */
         struct peer_load peer_load;
@@ -108,7 +108,7 @@ struct task_answer {       /* an update on one request */
     uint64_t router_epoch; /* of the router's life that submitted it; another life uses the same numbers
                             * for other requests */
     uint64_t request;
-    bool is_accepted, has_proof;
+    bool is_accepted, has_serving;
     bool is_prompt_logprobs; /* ids are prompt tokens, or a stop id; first_index is in the prompt */
     uint32_t cached_tokens;
     uint32_t first_index;

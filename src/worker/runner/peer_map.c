@@ -7,7 +7,7 @@
  *
  * A router names an owner with each request that it places, if it knows one. Requests to this worker's own
  * endpoint, or from a router that has just started, have none, so they are looked up here. The map uses
- * the router's index and estimate (fleet/picker/index.h, fleet/picker/holder.h); the slots of the index
+ * the router's index and estimate (fleet/picker/index.h, fleet/picker/owner.h); the slots of the index
  * are the peers' link slots.
  *
  * A peer may send events of a hundred thousand blocks at once. So events wait here, and a few are applied
@@ -21,7 +21,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
-#include "fleet/picker/holder.h"
+#include "fleet/picker/owner.h"
 #include "fleet/picker/index.h"
 #include "proto/capabilities.h"
 #include "worker/runner/disk_priv.h"
@@ -182,9 +182,9 @@ void worker_map_choose(struct worker_engine *engine, const struct map_question *
 {
     struct peer_map *map = engine->map;
     struct picker_request request = {.n_tokens = question->n_tokens};
-    enum picker_share share = engine->opts.share;
+    enum picker_fetch prefix_fetch = engine->opts.prefix_fetch;
     struct picker_world world;
-    struct picker_holder found;
+    struct picker_owner found;
 
     if (worker_map_is_empty(engine))
         return;
@@ -192,15 +192,15 @@ void worker_map_choose(struct worker_engine *engine, const struct map_question *
     picker_index_match(map->index, question->hashes, question->n_hashes, clock_now_ns(), &map->found,
                        WORKER_MAX_PEERS);
     world = (struct picker_world){map->rows, peer_map_gather(engine)};
-    found = picker_find_holder(&world, &request, 0, share);
+    found = picker_find_owner(&world, &request, 0, prefix_fetch);
     if (found.slot == PICKER_NONE || (choice->peer != PEER_NONE && found.tokens <= choice->tokens))
         return;
-    *choice =
-        (struct map_choice){.peer = map->peers[found.slot],
-                            .tokens = found.tokens,
-                            .is_own = true,
-                            .has_to_read = found.has_to_read,
-                            .limit_ns = (uint64_t)(picker_ask_limit_s(&found, share) * (double)NS_PER_S)};
+    *choice = (struct map_choice){
+        .peer = map->peers[found.slot],
+        .tokens = found.tokens,
+        .is_own = true,
+        .has_to_read = found.has_to_read,
+        .limit_ns = (uint64_t)(picker_ask_limit_s(&found, prefix_fetch) * (double)NS_PER_S)};
 }
 
 void worker_map_used(struct worker_engine *engine)
@@ -228,7 +228,7 @@ int worker_map_open(struct worker_engine *engine)
     struct peer_map *map;
     int rc;
 
-    if (engine->opts.share == PICKER_SHARE_OFF)
+    if (engine->opts.prefix_fetch == PICKER_FETCH_OFF)
         return 0;
     map = calloc(1, sizeof(*map));
     if (map == NULL)

@@ -267,9 +267,9 @@ static struct map_choice prefix_fetch_named(const struct worker_engine *engine, 
 {
     struct map_choice choice = {.peer = PEER_NONE};
 
-    if (spec->holder != PEER_NONE && spec->holder_tokens > 0 && prefix_fetch_is_served(engine, spec->holder))
+    if (spec->owner != PEER_NONE && spec->owner_tokens > 0 && prefix_fetch_is_served(engine, spec->owner))
         choice = (struct map_choice){
-            .peer = spec->holder, .tokens = spec->holder_tokens, .limit_ns = spec->ask_limit_ns};
+            .peer = spec->owner, .tokens = spec->owner_tokens, .limit_ns = spec->ask_limit_ns};
     return choice;
 }
 

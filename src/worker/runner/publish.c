@@ -65,7 +65,7 @@ void worker_publish_flush(struct worker_engine *engine)
     send_report(engine, report);
 }
 
-static void visit(void *arg, const struct block_hash *hash)
+static void worker_publish_visit(void *arg, const struct block_hash *hash)
 {
     struct report *report = arg;
 
@@ -100,6 +100,6 @@ void worker_publish_all(struct worker_engine *engine, uint32_t reader, uint32_t 
         return; /* the reader asks again */
     }
     worker_disk_each(engine, n_on_disk, visit_disk, report);
-    kv_each(engine->pool, visit, report);
+    kv_each(engine->pool, worker_publish_visit, report);
     send_report(engine, report);
 }

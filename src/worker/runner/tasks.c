@@ -93,9 +93,9 @@ static void task_answer_failed(struct worker_engine *engine, const struct task_s
     task_answer_failed_for(engine, spec, error, "");
 }
 
-static void task_put_proof(const struct task *task, struct task_answer *answer)
+static void task_put_serving(const struct task *task, struct task_answer *answer)
 {
-    answer->has_proof = true;
+    answer->has_serving = true;
     answer->stats = *seq_stats(task->seq);
     answer->transfer_ns = task->transfer_ns;
     answer->exposed_ns = task->exposed_ns;
@@ -391,7 +391,7 @@ static void task_on_token(void *arg, struct seq *seq, const struct sample_result
         answer->first_index = task->n_answered;
         if (task->state == TASK_SCHEDULED) {
             task->seq = seq;
-            task_put_proof(task, answer);
+            task_put_serving(task, answer);
         }
     }
     task->n_answered++;
@@ -506,7 +506,7 @@ static void task_on_done(void *arg, struct seq *seq, enum seq_finish finish)
                 answer->error = E_NUMERICS;
                 answer->error_text = strdup(WORKER_SPOILT_TEXT);
             }
-            task_put_proof(task, answer);
+            task_put_serving(task, answer);
         }
     }
     worker_kv_send_end(task);

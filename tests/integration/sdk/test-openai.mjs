@@ -21,7 +21,7 @@ assert.ok(root, "BASE_URL is not set");
 const user = (content) => [{ role: "user", content }];
 const parameters = { type: "object", properties: { city: { type: "string" } }, required: ["city"], additionalProperties: false };
 const weather = { type: "function", function: { name: "get_weather", description: "The weather at a place.", parameters } };
-const proofOf = (text) => Object.fromEntries(text.split("; ").map((pair) => pair.split("=")));
+const servingOf = (text) => Object.fromEntries(text.split("; ").map((pair) => pair.split("=")));
 
 // Requests that the server is working on, from its metrics; null where they cannot be read.
 async function running() {
@@ -54,7 +54,7 @@ for (const [generation, sdk, zodFormat, zodFunction] of [["7", sdk7, format7, fu
       isSim = model === "sim";
     });
 
-    test("a whole answer, with its proof", async () => {
+    test("a whole answer, with its serving stats", async () => {
       const { data, response } = await chat
         .create({ ...ask("say Hello, Ada."), messages: [{ role: "developer", content: "Be brief." }, ...user("say Hello, Ada.")] })
         .withResponse();
@@ -72,9 +72,9 @@ for (const [generation, sdk, zodFormat, zodFunction] of [["7", sdk7, format7, fu
       const u = data.usage;
       assert.equal(u.total_tokens, u.prompt_tokens + u.completion_tokens);
       assert.ok(u.completion_tokens > 0 && u.prompt_tokens > 0);
-      const proof = proofOf(response.headers.get("baton-proof"));
-      assert.equal(Number(proof.prompt), u.prompt_tokens);
-      assert.equal(Number(proof.computed) + Number(proof.reused), u.prompt_tokens);
+      const serving = servingOf(response.headers.get("baton-proof"));
+      assert.equal(Number(serving.prompt), u.prompt_tokens);
+      assert.equal(Number(serving.computed) + Number(serving.reused), u.prompt_tokens);
       assert.match(response.headers.get("server-timing"), /ttft;dur=/);
       if (isSim) assert.equal(choice.message.content, "Hello, Ada.");
     });
@@ -115,9 +115,9 @@ for (const [generation, sdk, zodFormat, zodFunction] of [["7", sdk7, format7, fu
       assert.equal(streamed.usage.total_tokens, whole.usage.total_tokens);
     });
 
-    test("the proof in the stream does not disturb", async () => {
+    test("the serving stats in the stream do not disturb", async () => {
       for (const stream_options of [undefined, { include_usage: true }]) {
-        const stream = await chat.create(ask("say proof", { stream: true, stream_options }), { headers: { "baton-proof": "stream" } });
+        const stream = await chat.create(ask("say serving", { stream: true, stream_options }), { headers: { "baton-proof": "stream" } });
         const chunks = [];
         for await (const chunk of stream) chunks.push(chunk);
         assert.ok(chunks.at(-1).baton.prompt > 0);
@@ -160,9 +160,9 @@ for (const [generation, sdk, zodFormat, zodFunction] of [["7", sdk7, format7, fu
       const one = await chat.create({ ...request, n: 1 });
       assert.equal(whole.usage.prompt_tokens, one.usage.prompt_tokens);
       assert.equal(whole.choices[0].message.content, one.choices[0].message.content);
-      const proof = proofOf(response.headers.get("baton-proof"));
-      assert.equal(Number(proof.prompt), 2 * whole.usage.prompt_tokens);
-      assert.equal(Number(proof.computed) + Number(proof.reused), Number(proof.prompt));
+      const serving = servingOf(response.headers.get("baton-proof"));
+      assert.equal(Number(serving.prompt), 2 * whole.usage.prompt_tokens);
+      assert.equal(Number(serving.computed) + Number(serving.reused), Number(serving.prompt));
       const streamed = await chat.stream({ ...request, stream_options: { include_usage: true } }).finalChatCompletion();
       assert.deepEqual(
         streamed.choices.map((c) => c.message.content),

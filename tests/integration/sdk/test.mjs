@@ -95,8 +95,8 @@ for (const [generation, sdk] of [["1.x", sdk1], ["0.x", sdk0]]) {
       assert.match(stream.request_id ?? "", /^req_/);
     });
 
-    test("the proof in the stream does not disturb", async () => {
-      const stream = client.messages.stream(ask("say proof"), { headers: { "baton-proof": "stream" } });
+    test("the serving stats in the stream do not disturb", async () => {
+      const stream = client.messages.stream(ask("say serving"), { headers: { "baton-proof": "stream" } });
       const message = await stream.finalMessage();
       assert.ok(message.stop_reason);
       assert.ok(message.usage.output_tokens > 0);

@@ -82,11 +82,11 @@ static void a_whole_answer(void **state)
         assert_int_equal(answer->cache_read_tokens, 4);
         assert_int_equal(answer->output_tokens, 3);
         assert_string_equal(answer->stop_reason, "end_turn");
-        assert_true(answer->proof.is_there);
-        assert_int_equal(answer->proof.transferred, 13);
-        assert_int_equal(answer->proof.redispatched, 1);
-        assert_true(answer->proof.queue_ms == 0.25 && answer->proof.ttft_ms == 7);
-        assert_string_equal(answer->proof.transport, "shm");
+        assert_true(answer->serving.is_there);
+        assert_int_equal(answer->serving.transferred, 13);
+        assert_int_equal(answer->serving.redispatched, 1);
+        assert_true(answer->serving.queue_ms == 0.25 && answer->serving.ttft_ms == 7);
+        assert_string_equal(answer->serving.transport, "shm");
         forget(&seen);
     }
 }

@@ -131,7 +131,7 @@ static void a_worker_in_a_table(void **state)
         "\"tasks\": 2, \"running\": 1, \"waiting\": 1, \"blocks\": {\"total\": 100, "
         "\"free\": 50, \"cached\": 25, "
         "\"hits\": 3, \"misses\": 1}, \"disk\": {\"blocks\": 9, \"bytes\": 2500000, "
-        "\"read_bytes_per_s\": 1500000000, \"unsaved\": 2}, \"routers\": [{\"address\": \"127.0.0.1:1\", "
+        "\"read_bytes_per_s\": 1500000000, \"writeback\": 2}, \"routers\": [{\"address\": \"127.0.0.1:1\", "
         "\"up\": true}], \"peers\": []}";
     struct buf text = {0};
 

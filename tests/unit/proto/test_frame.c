@@ -380,7 +380,7 @@ static void tokens_there_and_back(void **state)
 {
     uint32_t ids[3] = {5, 6, UINT32_MAX};
     Baton__Answer answer = BATON__ANSWER__INIT;
-    Baton__Proof proof = BATON__PROOF__INIT;
+    Baton__Serving serving = BATON__SERVING__INIT;
     Baton__Answer *answers[1] = {&answer};
     Baton__Tokens tokens = BATON__TOKENS__INIT, singles = BATON__TOKENS__INIT;
     uint8_t bytes[2 * FRAME_SINGLE_BYTES];
@@ -391,7 +391,7 @@ static void tokens_there_and_back(void **state)
     answer.n_ids = 3;
     answer.ids = ids;
     answer.finish = BATON__FINISH__FINISH_HANDED_OFF;
-    answer.proof = &proof;
+    answer.serving = &serving;
     tokens.n_answers = 1;
     tokens.answers = answers;
     assert_int_equal(through(FRAME_TOKENS, &tokens, NULL, &message), 0);
@@ -411,9 +411,9 @@ static void tokens_there_and_back(void **state)
     singles.singles.len--;
     assert_refused(FRAME_TOKENS, &singles, "Tokens.singles");
 
-    proof.transport = "a transport of many letters";
-    assert_refused(FRAME_TOKENS, &tokens, "Proof.transport");
-    answer.proof = NULL;
+    serving.transport = "a transport of many letters";
+    assert_refused(FRAME_TOKENS, &tokens, "Serving.transport");
+    answer.serving = NULL;
     answer.finish = (Baton__Finish)100;
     assert_refused(FRAME_TOKENS, &tokens, "Answer.finish");
 }
@@ -442,11 +442,11 @@ static void blocks_come_as_whole_hashes(void **state)
 {
     uint8_t hashes[64] = {1}, tiers[4] = {BATON__BLOCK_TIER__TIER_MEMORY, BATON__BLOCK_TIER__TIER_DISK};
     Baton__BlockEvents events = BATON__BLOCK_EVENTS__INIT;
-    Baton__BlocksSole sole = BATON__BLOCKS_SOLE__INIT;
+    Baton__BlocksLast last = BATON__BLOCKS_LAST__INIT;
     Baton__Ask ask = BATON__ASK__INIT;
 
     ask.ask = 5;
-    ask.hashes = sole.hashes = events.hashes = (ProtobufCBinaryData){.data = hashes, .len = 64};
+    ask.hashes = last.hashes = events.hashes = (ProtobufCBinaryData){.data = hashes, .len = 64};
     assert_passes(FRAME_ASK, &ask);
     ask.ask = 0;
     assert_refused(FRAME_ASK, &ask, "Ask.ask");
@@ -476,9 +476,9 @@ static void blocks_come_as_whole_hashes(void **state)
     events.hashes.len = events.tiers.len = 0; /* an empty snapshot */
     assert_passes(FRAME_BLOCK_EVENTS, &events);
 
-    assert_passes(FRAME_BLOCKS_SOLE, &sole);
-    sole.hashes.len = 17;
-    assert_refused(FRAME_BLOCKS_SOLE, &sole, "BlocksSole.hashes");
+    assert_passes(FRAME_BLOCKS_LAST, &last);
+    last.hashes.len = 17;
+    assert_refused(FRAME_BLOCKS_LAST, &last, "BlocksLast.hashes");
 }
 
 static void a_role_is_a_workers(void **state)

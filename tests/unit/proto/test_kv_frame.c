@@ -99,7 +99,7 @@ static void there_and_back(void **state)
         hello_frame(),
         data_frame(),
         {.type = KV_FRAME_PROOF, .as.proof.mac = {1, 2, 3}},
-        {.type = KV_FRAME_SHARE},
+        {.type = KV_FRAME_MEMORY},
         {.type = KV_FRAME_ANNOUNCE, .as.announce = {7, 1, 2, 1024, 5, 6}},
         {.type = KV_FRAME_REJECT, .as.reject = {.ticket = 8, .code = -1}},
     };

@@ -203,7 +203,7 @@ static void leased_blocks_are_never_free(void **state)
     assert_int_equal(kv_state_of(pool, ids[1]), KV_CACHED);
 }
 
-static void twin_takes_over_when_the_first_is_gone(void **state)
+static void duplicate_takes_over_when_the_first_is_gone(void **state)
 {
     struct kv_pool *pool = *state;
     struct block_hash one = hash_of(1);
@@ -220,7 +220,7 @@ static void twin_takes_over_when_the_first_is_gone(void **state)
     assert_true(is_found(pool, 1));
 }
 
-static void twin_keeps_the_first_young(void **state)
+static void duplicate_keeps_the_first_young(void **state)
 {
     struct kv_pool *pool = *state;
     struct block_hash one = hash_of(1);
@@ -412,19 +412,19 @@ static void whoever_listens_hears_of_each_block_that_comes_and_goes(void **state
     struct kv_pool_opts opts = {.n_blocks = 4, .now_ns = fake_now, .on_block = note_block};
     struct block_hash hash = hash_of(0);
     struct kv_pool *pool;
-    kv_block_id twins[2], id;
+    kv_block_id duplicates[2], id;
     int32_t n_found = 0;
 
     told = (struct told){0};
     assert_int_equal(kv_pool_new(&opts, &pool), 0);
-    assert_int_equal(kv_take(pool, 2, twins), 0);
-    kv_seal(pool, twins[0], &hash);
-    kv_seal(pool, twins[1], &hash); /* cannot be found: no news */
+    assert_int_equal(kv_take(pool, 2, duplicates), 0);
+    kv_seal(pool, duplicates[0], &hash);
+    kv_seal(pool, duplicates[1], &hash); /* cannot be found: no news */
     assert_int_equal(told.n_came, 1);
-    kv_forget(pool, twins[0]);
+    kv_forget(pool, duplicates[0]);
     assert_int_equal(told.n_went, 1);
-    kv_unref(pool, twins[0]);
-    kv_unref(pool, twins[1]); /* it takes the name over */
+    kv_unref(pool, duplicates[0]);
+    kv_unref(pool, duplicates[1]); /* it takes the name over */
     assert_int_equal(told.n_came, 2);
     for (uint32_t i = 1; i < 9; i++) {
         cache_one(pool, i);
@@ -467,8 +467,8 @@ int main(void)
         POOL_TEST(eviction_takes_the_least_recently_used),
         POOL_TEST(lifetimes_end),
         POOL_TEST(leased_blocks_are_never_free),
-        POOL_TEST(twin_takes_over_when_the_first_is_gone),
-        POOL_TEST(twin_keeps_the_first_young),
+        POOL_TEST(duplicate_takes_over_when_the_first_is_gone),
+        POOL_TEST(duplicate_keeps_the_first_young),
         POOL_TEST(forgotten_blocks_are_not_found),
         POOL_TEST(marks_keep_blocks_longer_and_make_them_go_last),
         cmocka_unit_test(takes_adjacent_runs),

@@ -4,7 +4,7 @@
  * The model keeps for each block its references, leases, content, mark and time of last use in plain arrays
  * and answers every question by looking at all of them.  Random operations go to both, and after each the
  * pool must be in one of the states the model allows: exactly the same for everything, except which free ids
- * a take returns.  Few different contents make twins frequent, a short lifetime makes expiry frequent, leases
+ * a take returns.  Few different contents make duplicates frequent, a short lifetime makes expiry frequent, leases
  * outlive references. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -76,7 +76,7 @@ static uint32_t model_count(enum kv_state state)
     return n;
 }
 
-static struct model_block *model_holder(uint32_t content)
+static struct model_block *model_owner(uint32_t content)
 {
     for (uint32_t i = 0; i < n_blocks; i++) {
         if (model[i].is_findable && model[i].content == content)
@@ -99,7 +99,7 @@ static void touch(struct model_block *b)
 }
 
 /* After a reference or lease went. */
-static void model_settle(struct model_block *b)
+static void model_resolve(struct model_block *b)
 {
     if (b->refs || b->leases)
         return;
@@ -107,14 +107,14 @@ static void model_settle(struct model_block *b)
         model_drop(b);
         return;
     }
-    struct model_block *holder = model_holder(b->content);
-    if (holder == NULL) {
+    struct model_block *owner = model_owner(b->content);
+    if (owner == NULL) {
         b->is_findable = true;
-    } else if (holder != b) {
-        if (b->pin_end_ns > holder->pin_end_ns)
-            holder->pin_end_ns = b->pin_end_ns;
-        if (model_state(holder) == KV_CACHED)
-            touch(holder);
+    } else if (owner != b) {
+        if (b->pin_end_ns > owner->pin_end_ns)
+            owner->pin_end_ns = b->pin_end_ns;
+        if (model_state(owner) == KV_CACHED)
+            touch(owner);
         model_drop(b);
         return;
     }
@@ -239,12 +239,12 @@ static void do_match(struct kv_pool *pool, struct rng *rng)
         hashes[i] = hash_of(contents[i]);
     }
     model_expire();
-    while (expected < n && model_holder(contents[expected]))
+    while (expected < n && model_owner(contents[expected]))
         expected++;
     assert_int_equal(kv_peek(pool, hashes, n), expected);
     assert_int_equal(kv_match(pool, hashes, n, ids), expected);
     for (uint32_t i = 0; i < expected; i++) {
-        assert_ptr_equal(&model[ids[i]], model_holder(contents[i]));
+        assert_ptr_equal(&model[ids[i]], model_owner(contents[i]));
         model[ids[i]].refs++;
     }
 }
@@ -308,7 +308,7 @@ static void do_one_block(struct kv_pool *pool, struct rng *rng)
             hash = hash_of(b->content);
             kv_seal(pool, id, &hash);
             model_expire();
-            b->is_findable = model_holder(b->content) == NULL;
+            b->is_findable = model_owner(b->content) == NULL;
             b->is_sealed = true;
         }
         break;
@@ -323,7 +323,7 @@ static void do_one_block(struct kv_pool *pool, struct rng *rng)
         if (b->leases) {
             kv_unlease(pool, id);
             b->leases--;
-            model_settle(b);
+            model_resolve(b);
         }
         break;
     case 5:
@@ -331,7 +331,7 @@ static void do_one_block(struct kv_pool *pool, struct rng *rng)
         if (b->refs) {
             kv_unref(pool, id);
             b->refs--;
-            model_settle(b);
+            model_resolve(b);
         }
         break;
     default:

@@ -293,7 +293,7 @@ static void blocks_are_offered_to_the_tier_once(void **state)
     cache(1, 3, 7, 0);
     cache(1, 1, 10, fake_now_ns + 50);
     kv_pool_counts(pool, &counts);
-    assert_int_equal(counts.n_unsaved, 4);
+    assert_int_equal(counts.n_writeback, 4);
     assert_true(kv_save_next(pool, &save));
     assert_int_equal(get_u64(save.hash.bytes), 7);
     assert_int_equal(save.pin_end_ns, 0);
@@ -321,10 +321,10 @@ static void blocks_are_offered_to_the_tier_once(void **state)
     kv_set_saved(pool, id);
     kv_unref(pool, id);
     kv_pool_counts(pool, &counts);
-    assert_int_equal(counts.n_unsaved, 1);
+    assert_int_equal(counts.n_writeback, 1);
     assert_int_equal(kv_take(pool, 8, more), 0);
     kv_pool_counts(pool, &counts);
-    assert_int_equal(counts.n_unsaved, 0);
+    assert_int_equal(counts.n_writeback, 0);
     assert_int_equal(counts.n_lost, 1);
     kv_pool_free(pool);
 }

@@ -213,12 +213,12 @@ static void every_lost_byte_is_found(void **state)
 static void foreign_blocks_are_found(void **state)
 {
     struct fixture *f = *state;
-    static const token_id twin[] = {11, 12, 13, 99};
+    static const token_id other[] = {11, 12, 13, 99};
     struct sample_result result;
 
     assert_int_equal(feed(f, 0, 8, &result), 0);
     assert_int_equal(engine_sim_verify(&f->engine, prompt, 4, table), 0);
-    assert_int_equal(engine_sim_verify(&f->engine, twin, 4, table), E_INTERNAL);
+    assert_int_equal(engine_sim_verify(&f->engine, other, 4, table), E_INTERNAL);
 
     /* The second block's KV in place of the first's: sound in itself, in the wrong place. */
     const kv_block_id swapped[] = {table[1], table[1], table[2]};

@@ -73,7 +73,7 @@ static struct engine new_engine(struct trial_bench *b, unsigned n_threads)
                                                  .n_blocks = TRIAL_ARENA_BLOCKS,
                                                  .max_batch_tokens = TRIAL_SEQUENCES * TRIAL_MAX_TOKENS,
                                                  .max_items = TRIAL_SEQUENCES,
-                                                 .share_from_bytes = rng_below(&b->rng, 4) > 0},
+                                                 .team_from_bytes = rng_below(&b->rng, 4) > 0},
                        &engine),
         0);
     return engine;

@@ -117,7 +117,7 @@ static float *logits_of(struct gguf *gguf, struct team *team)
     uint32_t tokens[N_TOKENS];
     struct model_item item = {.tokens = tokens, .n_tokens = N_TOKENS, .blocks = &BLOCK, .n_logits = 1};
     struct model_state_opts opts = {
-        .max_tokens = N_TOKENS, .max_items = 1, .max_context = 32, .share_from_bytes = 1};
+        .max_tokens = N_TOKENS, .max_items = 1, .max_context = 32, .team_from_bytes = 1};
     struct model_state *state = NULL;
     struct model *model = NULL;
     struct fault fault = {0};

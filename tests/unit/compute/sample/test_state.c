@@ -47,7 +47,7 @@ static void nothing_asked_for_is_no_state(void **state)
     sample_state_prompt(none, (token_id[]){1}, 1);
     assert_int_equal(sample_state_push(none, 1), 0);
     sample_state_pop(none, (token_id[]){1}, 1);
-    sample_state_settle(none);
+    sample_state_commit(none);
     assert_null(sample_state_mask(none, 1));
     assert_true(sample_state_is_complete(none));
     assert_int_equal(sample_state_forced(none, NULL, 4), 0);
@@ -185,7 +185,7 @@ static void walk(struct sample_state *past, const struct history *history)
         }
         sample_state_pop(past, drafts, n);
         assert_int_equal(sample_state_push(past, history->tokens[i]), 0);
-        sample_state_settle(past);
+        sample_state_commit(past);
     }
 }
 

@@ -181,7 +181,7 @@ static void debts_of_speculation_are_bounded(void **state)
     item.seq = &seq;
     item.n_tokens = 61;
     rig.sched->speculation_budget_s = -1000; /* a thousand steps would not pay it off */
-    draft_settle(rig.sched, &plan, 0);
+    draft_book(rig.sched, &plan, 0);
     assert_true(rig.sched->speculation_budget_s > -0.01);
     rig_close(&rig);
 }

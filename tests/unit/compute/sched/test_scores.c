@@ -103,7 +103,7 @@ static void open_engine(unsigned n_threads, uint32_t n_blocks, uint32_t max_batc
                                                               .n_blocks = n_blocks,
                                                               .max_batch_tokens = max_batch_tokens,
                                                               .max_items = N_SEQS,
-                                                              .share_from_bytes = 1},
+                                                              .team_from_bytes = 1},
                                     out),
                      0);
 }

@@ -121,7 +121,7 @@ static void run(const struct setting *setting, uint32_t first, uint32_t n, bool 
                                                               .max_batch_tokens = setting->max_batch_tokens,
                                                               .max_items = N_SEQS,
                                                               .max_draws = N_SEQS + 20,
-                                                              .share_from_bytes = 1},
+                                                              .team_from_bytes = 1},
                                     &engine),
                      0);
     assert_int_equal(

@@ -50,26 +50,26 @@ static uint32_t stored(uint32_t slot)
     return n;
 }
 
-static void knows_the_last_holder(void **state)
+static void knows_the_last_owner(void **state)
 {
     struct picker_index *index;
     struct block_hash a[2];
 
     assert_int_equal(picker_index_new(100, LIFETIME_NS, &index), 0);
     make_chain(a, 1, 2, 2);
-    assert_int_equal(picker_index_sole(index, &a[0], 10), PICKER_NONE);
+    assert_int_equal(picker_index_last_replica(index, &a[0], 10), PICKER_NONE);
     picker_index_learn(index, 7, a, 2, 10);
-    assert_int_equal(picker_index_sole(index, &a[0], 10), 7);
+    assert_int_equal(picker_index_last_replica(index, &a[0], 10), 7);
     picker_index_learn(index, 900, a, 1, 10);
-    assert_int_equal(picker_index_sole(index, &a[0], 10), PICKER_NONE);
-    assert_int_equal(picker_index_sole(index, &a[1], 10), 7);
+    assert_int_equal(picker_index_last_replica(index, &a[0], 10), PICKER_NONE);
+    assert_int_equal(picker_index_last_replica(index, &a[1], 10), 7);
     picker_index_forget(index, 7);
-    assert_int_equal(picker_index_sole(index, &a[0], 10), 900);
-    assert_int_equal(picker_index_sole(index, &a[1], 10), PICKER_NONE);
+    assert_int_equal(picker_index_last_replica(index, &a[0], 10), 900);
+    assert_int_equal(picker_index_last_replica(index, &a[1], 10), PICKER_NONE);
     picker_index_unlearn(index, 900, a, 0, 1);
-    assert_int_equal(picker_index_sole(index, &a[0], 10), PICKER_NONE);
+    assert_int_equal(picker_index_last_replica(index, &a[0], 10), PICKER_NONE);
     picker_index_learn(index, 3, a, 2, 10);
-    assert_int_equal(picker_index_sole(index, &a[0], 11 + LIFETIME_NS), PICKER_NONE);
+    assert_int_equal(picker_index_last_replica(index, &a[0], 11 + LIFETIME_NS), PICKER_NONE);
     picker_index_free(index);
 }
 
@@ -168,10 +168,10 @@ static void a_block_may_be_held_by_all(void **state)
     picker_index_free(index);
 }
 
-/* More blocks with many holders than there are pages: the index knows some of them, never a wrong one. */
+/* More blocks with many owners than there are pages: the index knows some of them, never a wrong one. */
 static void where_no_page_is_left_it_knows_less(void **state)
 {
-    enum { N = 32, HOLDERS = 30 };
+    enum { N = 32, OWNERS = 30 };
     struct picker_index *index;
     struct block_hash chain[N];
     uint32_t n_known = 0;
@@ -179,18 +179,18 @@ static void where_no_page_is_left_it_knows_less(void **state)
     assert_int_equal(picker_index_new(N, LIFETIME_NS, &index), 0);
     for (uint32_t i = 0; i < N; i++) {
         make_chain(&chain[i], (uint8_t)(i + 1), 0, 1);
-        for (uint32_t slot = 0; slot < HOLDERS; slot++)
+        for (uint32_t slot = 0; slot < OWNERS; slot++)
             picker_index_learn(index, slot, &chain[i], 1, 1);
-        assert_int_equal(matched(index, HOLDERS - 1, &chain[i], 1, 1), 1); /* the latest is known */
+        assert_int_equal(matched(index, OWNERS - 1, &chain[i], 1, 1), 1); /* the latest is known */
     }
     for (uint32_t i = 0; i < N; i++) {
         picker_index_match(index, &chain[i], 1, 1, &found, PICKER_MAX_WORKERS);
         for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS; slot++) {
             n_known += found.in_memory[slot];
-            assert_true(found.in_memory[slot] == 0 || slot < HOLDERS);
+            assert_true(found.in_memory[slot] == 0 || slot < OWNERS);
         }
     }
-    assert_true(n_known >= 13 * N && n_known < HOLDERS * N);
+    assert_true(n_known >= 13 * N && n_known < OWNERS * N);
     picker_index_free(index);
 }
 
@@ -230,7 +230,7 @@ static void memory_ends_where_disk_begins(void **state)
     picker_index_free(index);
 }
 
-static void who_has_it_on_disk_is_no_sole_holder(void **state)
+static void who_has_it_on_disk_has_no_last_replica(void **state)
 {
     struct picker_index *index;
     struct block_hash a[1];
@@ -238,11 +238,11 @@ static void who_has_it_on_disk_is_no_sole_holder(void **state)
     assert_int_equal(picker_index_new(100, LIFETIME_NS, &index), 0);
     make_chain(a, 1, 0, 1);
     picker_index_learn_on_disk(index, 3, a, 1, 10);
-    assert_int_equal(picker_index_sole(index, a, 10), PICKER_NONE);
+    assert_int_equal(picker_index_last_replica(index, a, 10), PICKER_NONE);
     picker_index_learn(index, 4, a, 1, 10);
-    assert_int_equal(picker_index_sole(index, a, 10), 4);
+    assert_int_equal(picker_index_last_replica(index, a, 10), 4);
     picker_index_learn(index, 3, a, 1, 10);
-    assert_int_equal(picker_index_sole(index, a, 10), PICKER_NONE);
+    assert_int_equal(picker_index_last_replica(index, a, 10), PICKER_NONE);
     picker_index_free(index);
 }
 
@@ -312,7 +312,7 @@ static void neither_tier_floods_the_other(void **state)
 /* Many on disk, and no page to say so: fewer are known, none wrongly. */
 static void where_no_page_is_left_disks_are_not_known(void **state)
 {
-    enum { N = 40, HOLDERS = 30 };
+    enum { N = 40, OWNERS = 30 };
     struct picker_index *index;
     struct block_hash chain[1];
     uint32_t n_known = 0;
@@ -320,22 +320,22 @@ static void where_no_page_is_left_disks_are_not_known(void **state)
     assert_int_equal(picker_index_new(N, LIFETIME_NS, &index), 0);
     for (uint32_t i = 0; i < N; i++) {
         make_chain(chain, (uint8_t)(i + 1), 0, 1);
-        for (uint32_t slot = 0; slot < HOLDERS; slot++)
+        for (uint32_t slot = 0; slot < OWNERS; slot++)
             picker_index_learn(index, slot, chain, 1, 1);
-        for (uint32_t slot = 0; slot < HOLDERS; slot += 2)
+        for (uint32_t slot = 0; slot < OWNERS; slot += 2)
             picker_index_learn_on_disk(index, slot, chain, 1, 1);
     }
     for (uint32_t i = 0; i < N; i++) {
         make_chain(chain, (uint8_t)(i + 1), 0, 1);
         picker_index_match(index, chain, 1, 1, &found, PICKER_MAX_WORKERS);
         for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS; slot++)
-            assert_true(found.in_memory[slot] == 0 || (slot < HOLDERS && slot % 2 == 1));
+            assert_true(found.in_memory[slot] == 0 || (slot < OWNERS && slot % 2 == 1));
         for (uint32_t k = 0; k < found.n_runs; k++)
             assert_int_equal(found.runs[k].slot % 2, 0);
         n_known += found.n_runs;
     }
-    assert_true(n_known > 0 && n_known < N * HOLDERS / 2);
-    for (uint32_t slot = 0; slot < HOLDERS; slot++) /* all pages are given back */
+    assert_true(n_known > 0 && n_known < N * OWNERS / 2);
+    for (uint32_t slot = 0; slot < OWNERS; slot++) /* all pages are given back */
         picker_index_forget(index, slot);
     while (picker_index_sweep(index, 10) > 0)
         ;
@@ -491,7 +491,7 @@ static void assert_same_counts(struct picker_index *index, uint64_t now_ns)
 
     for (uint32_t family = 0; family < N_FAMILIES; family++)
         for (uint32_t i = 0; i < CHAIN; i++) {
-            picker_index_sole(index, &model.chains[family][i], now_ns); /* what is too old goes */
+            picker_index_last_replica(index, &model.chains[family][i], now_ns); /* what is too old goes */
             (void)model_knows(id_of(family, i), now_ns);
         }
 
@@ -563,13 +563,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(matches_the_leading_run_per_worker),
-        cmocka_unit_test(knows_the_last_holder),
+        cmocka_unit_test(knows_the_last_owner),
         cmocka_unit_test(forgets_by_age_by_worker_and_by_bound),
         cmocka_unit_test(ends_go_before_beginnings),
         cmocka_unit_test(a_block_may_be_held_by_all),
         cmocka_unit_test(where_no_page_is_left_it_knows_less),
         cmocka_unit_test(memory_ends_where_disk_begins),
-        cmocka_unit_test(who_has_it_on_disk_is_no_sole_holder),
+        cmocka_unit_test(who_has_it_on_disk_has_no_last_replica),
         cmocka_unit_test(known_by_tier_is_counted),
         cmocka_unit_test(neither_tier_floods_the_other),
         cmocka_unit_test(where_no_page_is_left_disks_are_not_known),

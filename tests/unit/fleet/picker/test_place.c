@@ -106,7 +106,7 @@ static void a_burst_of_different_prompts_spreads_evenly(void **state)
     close_site(&site);
 }
 
-/* They all know one beginning, which draws them to its holder until waiting there costs more than computing
+/* They all know one beginning, which draws them to its owner until waiting there costs more than computing
  * it. */
 static void a_burst_of_equal_prompts_spreads_too(void **state)
 {

@@ -20,7 +20,7 @@ struct link {
     bool is_up, fails;
     struct rig_submit sent[RIG_MAX_SENT];
     uint32_t n_sent;
-    uint32_t n_wanted, n_sole, max_on_disk;
+    uint32_t n_wanted, n_last_replicas, max_on_disk;
 };
 
 /* ---- net/, scripted ---- */
@@ -117,10 +117,10 @@ static void note_submit(struct link *link, const Baton__Submit *submit)
                                                      .keep_tokens = submit->keep_tokens,
                                                      .keep_1h_tokens = submit->keep_1h_tokens,
                                                      .score_from = submit->score_from,
-                                                     .holder_tokens = submit->holder_tokens};
+                                                     .owner_tokens = submit->owner_tokens};
     note_tokens(&link->sent[link->n_sent - 1], submit);
-    if (submit->holder != NULL)
-        str_copy(link->sent[link->n_sent - 1].holder, sizeof(link->sent->holder), submit->holder->node);
+    if (submit->owner != NULL)
+        str_copy(link->sent[link->n_sent - 1].owner, sizeof(link->sent->owner), submit->owner->node);
     link->sent[link->n_sent - 1].sample =
         (struct sample_opts){.wants_logprob = submit->sampling->wants_logprob,
                              .n_top = submit->sampling->n_top,
@@ -150,8 +150,8 @@ int link_send(struct link *link, enum frame_type type, const ProtobufCMessage *m
         link->n_wanted++;
         link->max_on_disk = ((const Baton__BlocksWanted *)message)->max_on_disk;
     }
-    if (type == FRAME_BLOCKS_SOLE)
-        link->n_sole += (uint32_t)(((const Baton__BlocksSole *)message)->hashes.len / 16);
+    if (type == FRAME_BLOCKS_LAST)
+        link->n_last_replicas += (uint32_t)(((const Baton__BlocksLast *)message)->hashes.len / 16);
     if (type == FRAME_CANCEL && (sent = find_sent(link, ((const Baton__Cancel *)message)->request)) != NULL)
         sent->is_over = true;
     if (type == FRAME_PROCEED && (sent = find_sent(link, ((const Baton__Proceed *)message)->request)) != NULL)
@@ -169,9 +169,9 @@ uint32_t rig_max_on_disk(const struct link *link)
     return link->max_on_disk;
 }
 
-uint32_t rig_n_sole(const struct link *link)
+uint32_t rig_n_last_replicas(const struct link *link)
 {
-    return link->n_sole;
+    return link->n_last_replicas;
 }
 
 void rig_fail_sends(struct link *link, bool fails)
@@ -334,7 +334,7 @@ void rig_lose(struct rig *rig, struct link *link)
 static bool is_single(const Baton__Answer *answer)
 {
     return answer->n_ids == 1 && !answer->is_accepted && !answer->is_prompt_logprobs &&
-           answer->n_logprobs == 0 && answer->proof == NULL && answer->finish == BATON__FINISH__FINISH_NONE;
+           answer->n_logprobs == 0 && answer->serving == NULL && answer->finish == BATON__FINISH__FINISH_NONE;
 }
 
 void rig_answer(struct rig *rig, struct link *link, Baton__Answer *answer)
@@ -466,7 +466,7 @@ void rig_cancel(struct rig_client *client)
     struct gen_handle *handle = client->handle;
 
     client->handle = NULL;
-    backend.ops->cancel(backend.self, handle, &client->proof);
+    backend.ops->cancel(backend.self, handle, &client->serving);
     rig_flush(client->rig);
 }
 
@@ -520,14 +520,14 @@ static void on_soon(const void *arg, unsigned step)
     client->rig->n_soon[step]++;
 }
 
-static void on_end(void *arg, enum gen_end end, const struct gen_proof *proof)
+static void on_end(void *arg, enum gen_end end, const struct gen_serving *serving)
 {
     struct rig_client *client = arg;
 
     client->handle = NULL;
     client->has_ended = true;
     client->end = end;
-    client->proof = *proof;
+    client->serving = *serving;
 }
 
 static void on_failure(void *arg, const struct gen_failure *failure)

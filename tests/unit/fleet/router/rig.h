@@ -19,8 +19,8 @@ struct rig_submit { /* what a worker was asked to do */
     uint64_t digest;           /* of bias and shape */
     uint32_t keep_tokens, keep_1h_tokens;
     uint32_t score_from;
-    char holder[64]; /* who may be asked; empty: nobody */
-    uint32_t holder_tokens;
+    char owner[64]; /* who may be asked; empty: nobody */
+    uint32_t owner_tokens;
     bool is_over, may_proceed;
 };
 
@@ -37,7 +37,7 @@ struct rig_client { /* one request as the front sees it */
     enum gen_end end;
     int status;
     char message[200];
-    struct gen_proof proof;
+    struct gen_serving serving;
     bool cancels_on_accepted, cancels_on_tokens, pauses_on_tokens;
     struct rig_client *cancels_on_failure; /* another one */
     struct rig_client *cancels_other_on_tokens;
@@ -74,9 +74,9 @@ void rig_lose(struct rig *rig, struct link *link);
 void rig_fail_sends(struct link *link, bool fails);
 struct rig_submit *rig_sent(struct link *link, uint32_t index); /* NULL beyond */
 struct rig_submit *rig_last(struct link *link);
-uint32_t rig_n_wanted(const struct link *link);    /* snapshots that the router asked for */
-uint32_t rig_max_on_disk(const struct link *link); /* of what is on disk, by the last of these */
-uint32_t rig_n_sole(const struct link *link);      /* blocks it called the last copies */
+uint32_t rig_n_wanted(const struct link *link);        /* snapshots that the router asked for */
+uint32_t rig_max_on_disk(const struct link *link);     /* of what is on disk, by the last of these */
+uint32_t rig_n_last_replicas(const struct link *link); /* blocks it called the last copies */
 
 struct rig_client *rig_submit_model(struct rig *rig, uint32_t model, uint32_t n_tokens,
                                     uint32_t max_new_tokens);

@@ -43,14 +43,14 @@ static void open_world(void)
 {
     struct rig_client *client;
 
-    rig.conf.share = PICKER_SHARE_ALWAYS;
+    rig.conf.prefix_fetch = PICKER_FETCH_ALWAYS;
     rig.has_same_prompts = true;
     p0 = rig_worker(&rig, "p0", PICKER_PREFILL, 1, 1000);
     d0 = rig_worker(&rig, "d0", PICKER_DECODE, 2, 1000);
     client = rig_submit(&rig, N_TOKENS, 20);
     assert_true(job_of(client->handle)->n_hashes >= N_BLOCKS);
     memcpy(hashes, job_of(client->handle)->hashes, sizeof(hashes));
-    assert_string_equal(rig_last(p0)->holder, "");
+    assert_string_equal(rig_last(p0)->owner, "");
     rig_finish(&rig, p0, BATON__FINISH__FINISH_HANDED_OFF, 0);
     rig_finish(&rig, d0, BATON__FINISH__FINISH_STOP, 0);
     p1 = rig_worker(&rig, "p1", PICKER_PREFILL, 3, 1000);
@@ -97,7 +97,7 @@ static const struct rig_submit *again(void)
 {
     struct rig_client *client = rig_submit(&rig, N_TOKENS, 20);
 
-    assert_string_equal(rig_last(d1)->holder, ""); /* it gets everything from p1 */
+    assert_string_equal(rig_last(d1)->owner, ""); /* it gets everything from p1 */
     rig_cancel(client);
     return rig_last(p1);
 }
@@ -111,8 +111,8 @@ static void forget_the_others(void)
 static void what_was_dispatched_is_asked_for(void **state)
 {
     open_world();
-    assert_true(strcmp(again()->holder, "p0") == 0 || strcmp(rig_last(p1)->holder, "d0") == 0);
-    assert_int_equal(rig_last(p1)->holder_tokens, N_BLOCKS * 32);
+    assert_true(strcmp(again()->owner, "p0") == 0 || strcmp(rig_last(p1)->owner, "d0") == 0);
+    assert_int_equal(rig_last(p1)->owner_tokens, N_BLOCKS * 32);
 }
 
 static void events_say_who_is_asked(void **state)
@@ -120,23 +120,23 @@ static void events_say_who_is_asked(void **state)
     open_world();
     tell_all(p0, 1, 0); /* nothing of it is there after all */
     tell_all(d0, 1, 0);
-    assert_string_equal(again()->holder, "");
+    assert_string_equal(again()->owner, "");
     forget_the_others();
     tell_events(d0, 1, 10, BLOCK_IN_MEMORY);
-    assert_string_equal(again()->holder, "d0");
-    assert_int_equal(rig_last(p1)->holder_tokens, 320);
+    assert_string_equal(again()->owner, "d0");
+    assert_int_equal(rig_last(p1)->owner_tokens, 320);
     forget_the_others();
     tell_events(p0, 1, 12, BLOCK_IN_MEMORY);
-    assert_string_equal(again()->holder, "p0");
+    assert_string_equal(again()->owner, "p0");
     forget_the_others();
     tell_events(p0, 13, 12, BLOCK_ON_DISK); /* it cannot push those */
-    assert_string_equal(again()->holder, "d0");
+    assert_string_equal(again()->owner, "d0");
     forget_the_others();
     tell_events(p0, 25, 12, BLOCK_GONE);
-    assert_string_equal(again()->holder, "d0");
-    rig.conf.share = PICKER_SHARE_OFF;
+    assert_string_equal(again()->owner, "d0");
+    rig.conf.prefix_fetch = PICKER_FETCH_OFF;
     forget_the_others();
-    assert_string_equal(again()->holder, "");
+    assert_string_equal(again()->owner, "");
 }
 
 static void a_gap_is_followed_by_a_snapshot(void **state)
@@ -147,14 +147,14 @@ static void a_gap_is_followed_by_a_snapshot(void **state)
     assert_int_equal(rig_n_wanted(d0), 1); /* the snapshot is on its way */
     tell_all(d0, 6, 5);
     tell_all(p0, 1, 0);
-    assert_int_equal(again()->holder_tokens, 160);
+    assert_int_equal(again()->owner_tokens, 160);
     forget_the_others();
     tell_events(d0, 7, 15, BLOCK_IN_MEMORY); /* number 6 is missing */
     assert_int_equal(rig_n_wanted(d0), 2);
-    assert_int_equal(again()->holder_tokens, 160);
+    assert_int_equal(again()->owner_tokens, 160);
     forget_the_others();
     tell_all(d0, 22, 15);
-    assert_int_equal(again()->holder_tokens, 480);
+    assert_int_equal(again()->owner_tokens, 480);
     assert_int_equal(rig_n_wanted(d0), 2);
 }
 
@@ -163,10 +163,10 @@ static void a_lost_worker_has_nothing(void **state)
     open_world();
     tell_all(p0, 1, 0);
     tell_all(d0, 1, 15);
-    assert_string_equal(again()->holder, "d0");
+    assert_string_equal(again()->owner, "d0");
     forget_the_others();
     rig_lose(&rig, d0);
-    assert_string_equal(again()->holder, "");
+    assert_string_equal(again()->owner, "");
 }
 
 static void the_last_copy_is_told_so(void **state)
@@ -176,13 +176,13 @@ static void the_last_copy_is_told_so(void **state)
     tell_all(d0, 1, 8);
     forget_the_others();
     tell_events(p0, 1, 3, BLOCK_GONE);
-    assert_int_equal(rig_n_sole(d0), 3);
-    assert_int_equal(rig_n_sole(p0), 0);
+    assert_int_equal(rig_n_last_replicas(d0), 3);
+    assert_int_equal(rig_n_last_replicas(p0), 0);
     tell_all(d1, 1, 8);
     tell_events(p0, 4, 8, BLOCK_GONE); /* d0 and d1 have them */
-    assert_int_equal(rig_n_sole(d0), 3);
+    assert_int_equal(rig_n_last_replicas(d0), 3);
     tell_events(d0, 1, 8, BLOCK_GONE);
-    assert_int_equal(rig_n_sole(d1), 8);
+    assert_int_equal(rig_n_last_replicas(d1), 8);
 }
 
 /* What is on a disk cannot be asked for. */
@@ -193,12 +193,12 @@ static void the_last_copy_in_memory_is_told_so(void **state)
     tell_all(d0, 1, 8);
     forget_the_others();
     tell_events(p0, 1, 3, BLOCK_ON_DISK);
-    assert_int_equal(rig_n_sole(d0), 3);
+    assert_int_equal(rig_n_last_replicas(d0), 3);
     tell_all_in(p0, 4, 8, BLOCK_ON_DISK); /* nothing left anybody */
-    assert_int_equal(rig_n_sole(d0), 3);
+    assert_int_equal(rig_n_last_replicas(d0), 3);
     tell_events(p0, 4, 1, BLOCK_IN_MEMORY);
     tell_events(d0, 1, 8, BLOCK_ON_DISK);
-    assert_int_equal(rig_n_sole(p0), 1);
+    assert_int_equal(rig_n_last_replicas(p0), 1);
 }
 
 /* ---- disks ---- */
@@ -245,7 +245,7 @@ static void a_prompt_goes_where_a_disk_has_it(void **state)
         assert_int_equal(picker_index_on_disk(rig.router.index), N_BLOCKS);
         assert_string_equal(placed(&n_read), node);
         assert_int_equal(n_read, N_BLOCKS * 32);
-        assert_string_equal(rig_last(at)->holder, "");
+        assert_string_equal(rig_last(at)->owner, "");
 
         tell_all_in(at, 1, N_BLOCKS, BLOCK_ON_DISK); /* it was believed to be computed there */
         tell_all(other, 1, N_BLOCKS / 3 * 2);        /* in memory, and more than half */
@@ -346,7 +346,7 @@ static unsigned n_at(const char *node)
     unsigned n = 0;
 
     for (size_t i = 0; i < MANY; i++) {
-        uint32_t slot = picker_index_sole(rig.router.index, &many[i], clock_now_ns());
+        uint32_t slot = picker_index_last_replica(rig.router.index, &many[i], clock_now_ns());
 
         n += slot != PICKER_NONE && strcmp(rig.router.workers[slot].node, node) == 0;
     }
@@ -361,17 +361,17 @@ static void a_long_message_is_applied_in_slices(void **state)
     tell_many(p0, 1, BLOCK_IN_MEMORY);
     assert_int_equal(n_at("p0"), 0);
     tell_events(d0, 1, 10, BLOCK_IN_MEMORY); /* in the order in which they came */
-    assert_string_equal(again()->holder, "");
+    assert_string_equal(again()->owner, "");
     forget_the_others();
     assert_true(router_blocks_work(&rig.router));
     assert_int_equal(n_at("p0"), BLOCK_SLICE);
     assert_true(router_blocks_work(&rig.router));
     assert_true(router_blocks_work(&rig.router));
     assert_int_equal(n_at("p0"), MANY);
-    assert_string_equal(again()->holder, "");
+    assert_string_equal(again()->owner, "");
     forget_the_others();
     assert_false(router_blocks_work(&rig.router));
-    assert_string_equal(again()->holder, "d0");
+    assert_string_equal(again()->owner, "d0");
     assert_int_equal(rig.router.pending.n_blocks, 0);
 }
 

@@ -153,7 +153,7 @@ static void a_job_that_is_sent_again_is_hashed_whole(void **state)
     assert_int_equal(first()->n_hashes, N_BLOCKS);
     assert_true(list_is_empty(&rig.router.unhashed));
     for (uint32_t i = 0; i < N_BLOCKS; i++)
-        assert_int_equal(picker_index_sole(rig.router.index, &whole[i], clock_now_ns()),
+        assert_int_equal(picker_index_last_replica(rig.router.index, &whole[i], clock_now_ns()),
                          first()->decode.slot);
 }
 
@@ -195,7 +195,8 @@ static void a_long_prompt_is_hashed_in_slices(void **state)
     assert_int_equal(job->chain, CHAIN_DONE);
     assert_memory_equal(job->hashes, hashes, sizeof(hashes));
     for (size_t i = 0; i < LONG_BLOCKS; i++)
-        assert_int_equal(picker_index_sole(rig.router.index, &hashes[i], clock_now_ns()), job->decode.slot);
+        assert_int_equal(picker_index_last_replica(rig.router.index, &hashes[i], clock_now_ns()),
+                         job->decode.slot);
 }
 
 /* Known for longer than a slice: it waits until all that counts is hashed, and short ones pass it. */

@@ -157,26 +157,26 @@ static void a_shape_that_a_worker_refuses_is_the_request_s_end(void **state)
     assert_true(rig_ledgers_are_empty(&rig));
 }
 
-static void drafts_are_in_the_proof(void **state)
+static void drafts_are_in_the_serving_stats(void **state)
 {
     struct link *p = rig_worker(&rig, "p0", PICKER_PREFILL, 1, 100);
     struct link *d = rig_worker(&rig, "d0", PICKER_DECODE, 2, 100);
     struct rig_client *client = rig_submit(&rig, 500, 20);
-    Baton__Proof proof = BATON__PROOF__INIT;
+    Baton__Serving serving = BATON__SERVING__INIT;
     Baton__Answer answer = BATON__ANSWER__INIT;
 
     rig_tokens(&rig, p, 0, 1);
     rig_tokens(&rig, d, 0, 5);
     answer.request = rig_last(d)->request;
-    answer.proof = &proof;
+    answer.serving = &serving;
     rig_answer(&rig, p, &answer);
-    proof.drafted = 9;
-    proof.accepted = 4;
+    serving.drafted = 9;
+    serving.accepted = 4;
     answer.finish = BATON__FINISH__FINISH_STOP;
     rig_answer(&rig, d, &answer);
     assert_true(client->has_ended);
-    assert_int_equal(client->proof.drafted_tokens, 9);
-    assert_int_equal(client->proof.accepted_tokens, 4);
+    assert_int_equal(client->serving.drafted_tokens, 9);
+    assert_int_equal(client->serving.accepted_tokens, 4);
 }
 
 #define T(name) cmocka_unit_test_setup_teardown(name, open_rig, close_rig)
@@ -188,7 +188,7 @@ int main(void)
         T(a_paused_client_gets_its_draws_later),
         T(a_worker_that_says_nothing_of_its_draws_is_left),
         T(a_shape_that_a_worker_refuses_is_the_request_s_end),
-        T(drafts_are_in_the_proof),
+        T(drafts_are_in_the_serving_stats),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

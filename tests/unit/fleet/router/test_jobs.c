@@ -57,15 +57,15 @@ static void a_pair_answers(void **state)
 }
 
 /* The decode worker's whole answer may overtake the prefill worker's first word: it waits for what that says
- * was reused, which the client is told first, and its end for the proof. */
-static void a_short_answer_waits_for_its_proof(void **state)
+ * was reused, which the client is told first, and its end for the serving stats. */
+static void a_short_answer_waits_for_its_serving_stats(void **state)
 {
     struct link *p = rig_worker(&rig, "p", PICKER_PREFILL, 1, 1000);
     struct link *d = rig_worker(&rig, "d", PICKER_DECODE, 1, 1000);
 
     for (int is_lost = 0; is_lost < 2; is_lost++) {
         struct rig_client *client = rig_submit(&rig, 200 + is_lost, 4);
-        Baton__Proof proof = BATON__PROOF__INIT;
+        Baton__Serving serving = BATON__SERVING__INIT;
         Baton__Answer first = BATON__ANSWER__INIT;
         uint32_t id = 'a';
 
@@ -74,12 +74,12 @@ static void a_short_answer_waits_for_its_proof(void **state)
         assert_int_equal(client->n_accepted, 0);
         assert_int_equal(client->n_tokens, 0);
         assert_false(client->has_ended);
-        proof.computed = 136;
-        proof.reused = 64;
+        serving.computed = 136;
+        serving.reused = 64;
         first.request = rig_last(p)->request;
         first.n_ids = 1;
         first.ids = &id;
-        first.proof = &proof;
+        first.serving = &serving;
         if (is_lost)
             rig_lose(&rig, p);
         else
@@ -88,7 +88,7 @@ static void a_short_answer_waits_for_its_proof(void **state)
         assert_int_equal(client->n_tokens, 4);
         assert_int_equal(client->n_accepted, 1);
         assert_int_equal(client->cached_tokens, is_lost ? 0 : 64);
-        assert_int_equal(client->proof.computed_tokens, is_lost ? 0 : 136);
+        assert_int_equal(client->serving.computed_tokens, is_lost ? 0 : 136);
     }
     assert_true(rig_ledgers_are_empty(&rig));
 }
@@ -389,7 +389,7 @@ static void gaps_and_foreign_ids_move_the_job(void **state)
     rig_finish(&rig, d2, BATON__FINISH__FINISH_STOP, 0);
     assert_true(client->has_ended);
     assert_answer(client, 5);
-    assert_int_equal(client->proof.n_redispatched, 2);
+    assert_int_equal(client->serving.n_redispatched, 2);
     assert_true(rig_ledgers_are_empty(&rig));
 }
 
@@ -417,13 +417,13 @@ static void an_end_that_is_none_moves_the_job(void **state)
     rig_cancel(client);
 }
 
-static void absurd_proofs_are_cut(void **state)
+static void absurd_serving_stats_are_cut(void **state)
 {
     struct link *p = rig_worker(&rig, "p0", PICKER_PREFILL, 1, 100);
     struct link *d = rig_worker(&rig, "d0", PICKER_DECODE, 2, 100);
     struct rig_client *client = rig_submit(&rig, 500, 20);
     Baton__Answer answer = BATON__ANSWER__INIT;
-    Baton__Proof proof = BATON__PROOF__INIT;
+    Baton__Serving serving = BATON__SERVING__INIT;
     uint32_t id = 'a';
 
     rig_lose(&rig, p);
@@ -431,14 +431,14 @@ static void absurd_proofs_are_cut(void **state)
     answer.request = rig_last(d)->request;
     answer.ids = &id;
     answer.n_ids = 1;
-    answer.proof = &proof;
-    proof.reused = 1u << 30;
-    proof.transport = (char *)"x\r\nset-cookie: y";
+    answer.serving = &serving;
+    serving.reused = 1u << 30;
+    serving.transport = (char *)"x\r\nset-cookie: y";
     rig_answer(&rig, d, &answer);
     assert_int_equal(client->n_accepted, 1);
     assert_true(client->cached_tokens <= 500);
     rig_finish(&rig, d, BATON__FINISH__FINISH_STOP, 0);
-    assert_string_equal(client->proof.transport, "");
+    assert_string_equal(client->serving.transport, "");
 }
 
 static void absurd_reports_are_cut(void **state)
@@ -538,19 +538,19 @@ static void work_is_counted_once(void **state)
     struct link *d = rig_worker(&rig, "d0", PICKER_DECODE, 1, 100);
     struct rig_client *client = rig_submit(&rig, 10, 20);
     Baton__Answer answer = BATON__ANSWER__INIT;
-    Baton__Proof proof = BATON__PROOF__INIT;
+    Baton__Serving serving = BATON__SERVING__INIT;
     uint32_t id = 'a';
 
     answer.request = rig_last(d)->request;
     answer.ids = &id;
     answer.n_ids = 1;
-    answer.proof = &proof;
-    proof.computed = 10;
+    answer.serving = &serving;
+    serving.computed = 10;
     rig_answer(&rig, d, &answer);
     rig_lose(&rig, d); /* nobody else: it waits */
     assert_int_equal(rig.router.n_queued, 1);
     rig_cancel(client);
-    assert_int_equal(client->proof.computed_tokens, 10);
+    assert_int_equal(client->serving.computed_tokens, 10);
 }
 
 static void callbacks_may_cancel(void **state)
@@ -705,7 +705,7 @@ int main(void)
 #define T(name) cmocka_unit_test_setup_teardown(name, open_rig, close_rig)
     static const struct CMUnitTest tests[] = {
         T(a_pair_answers),
-        T(a_short_answer_waits_for_its_proof),
+        T(a_short_answer_waits_for_its_serving_stats),
         T(nobody_waits_long_for_a_word),
         T(held_tokens_come_before_the_end),
         T(a_model_without_workers_keeps_nobody_else_waiting),
@@ -724,7 +724,7 @@ int main(void)
         T(gaps_and_foreign_ids_move_the_job),
         T(an_answer_is_never_longer_than_asked),
         T(an_end_that_is_none_moves_the_job),
-        T(absurd_proofs_are_cut),
+        T(absurd_serving_stats_are_cut),
         T(absurd_reports_are_cut),
         T(many_workers_share_the_work),
         T(hellos_are_looked_at),

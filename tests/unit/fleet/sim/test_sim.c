@@ -48,7 +48,7 @@ static struct sim_opts options(void)
         .local_prefill_tokens = 64,
         .local_prefill_ns = 100 * NS_PER_MS,
         .index_entries = 100000,
-        .share = PICKER_SHARE_AUTO,
+        .prefix_fetch = PICKER_FETCH_AUTO,
         .seed = 7,
         .n_columns = 10};
 }
@@ -179,7 +179,7 @@ static void a_slow_disk_and_a_fast_one(void **state)
     struct sim_result result;
 
     opts.kv_tokens = 20000;
-    opts.share = PICKER_SHARE_OFF;
+    opts.prefix_fetch = PICKER_FETCH_OFF;
     opts.disk_tokens = 10000000;
     opts.disk_bytes_per_s = 1e11;
     result = run(&opts, &load);
@@ -257,12 +257,12 @@ static void eviction_takes_what_others_have_first(void **state)
     for (uint64_t i = 0; i < 6; i++)
         assert_int_equal(sim_lru_touch(&lru, 1000 + i, i * 10), 0);
     assert_int_equal(sim_lru_touch(&lru, 1000, 60), 1);
-    sim_lru_share(&lru, 1003, true);
+    sim_lru_set_replicated(&lru, 1003, true);
     assert_int_equal(sim_lru_evict(&lru, 60), 1003); /* 30 old and shared, 1001 is 50 old */
     assert_int_equal(sim_lru_evict(&lru, 60), 1001);
-    sim_lru_share(&lru, 1005, true);
+    sim_lru_set_replicated(&lru, 1005, true);
     assert_int_equal(sim_lru_evict(&lru, 60), 1002);
-    sim_lru_share(&lru, 1005, false);
+    sim_lru_set_replicated(&lru, 1005, false);
     assert_true(sim_lru_has(&lru, 1005));
     assert_false(sim_lru_has(&lru, 1001));
     assert_int_equal(lru.n, 3);

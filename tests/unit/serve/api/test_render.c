@@ -166,12 +166,12 @@ static void block_events_have_their_shapes(void **state)
 
 static void message_events_have_their_shapes(void **state)
 {
-    struct gen_proof proof = {.computed_tokens = 5,
-                              .transferred_tokens = 4,
-                              .drafted_tokens = 9,
-                              .accepted_tokens = 3,
-                              .prefill_worker = "p\"1",
-                              .transport = "shm"};
+    struct gen_serving serving = {.computed_tokens = 5,
+                                  .transferred_tokens = 4,
+                                  .drafted_tokens = 9,
+                                  .accepted_tokens = 3,
+                                  .prefill_worker = "p\"1",
+                                  .transport = "shm"};
     struct buf text = {0};
     json_t *root;
 
@@ -190,7 +190,7 @@ static void message_events_have_their_shapes(void **state)
     assert_null(json_object_get(json_object_get(root, "usage"), "baton"));
     json_decref(root);
 
-    api_put_message_delta(&text, GEN_STOP_CONTEXT, bytes_str(""), &usage, &proof);
+    api_put_message_delta(&text, GEN_STOP_CONTEXT, bytes_str(""), &usage, &serving);
     root = load(&text);
     assert_int_equal(num(json_object_get(json_object_get(root, "usage"), "baton"), "transferred"), 4);
     assert_int_equal(num(json_object_get(json_object_get(root, "usage"), "baton"), "drafted"), 9);

@@ -142,11 +142,11 @@ static void chunks_have_their_shapes(void **state)
 static void a_model_without_a_fingerprint_has_none(void **state)
 {
     struct api_chunk chunk = chunk_of(true, 0);
-    struct gen_proof proof = {.prompt_tokens = 3};
+    struct gen_serving serving = {.prompt_tokens = 3};
     struct buf text = {0};
 
     chunk.fingerprint = "";
-    chunk.proof = &proof;
+    chunk.serving = &serving;
     assert_int_equal(api_put_chunk_end(&text, &chunk, GEN_STOP_END_TURN), 0);
     assert_non_null(strstr((const char *)text.data, "\"system_fingerprint\":null,"));
     assert_non_null(strstr((const char *)text.data, "}],\"baton\":{\"prompt\":3,"));

@@ -121,7 +121,7 @@ static void take_choice(struct chunks *chunks, json_t *choice)
 static int take_chunk(void *arg, struct bytes name, struct bytes text)
 {
     struct chunks *chunks = arg;
-    json_t *data, *proof, *choice;
+    json_t *data, *serving, *choice;
 
     assert_true(bytes_is(name, "message")); /* no event line */
     assert_false(chunks->is_done || chunks->error[0] != '\0');
@@ -136,13 +136,13 @@ static int take_chunk(void *arg, struct bytes name, struct bytes text)
         json_decref(data);
         return 0;
     }
-    assert_null(chunks->proof);
+    assert_null(chunks->serving);
     assert_null(chunks->usage);
     if (chunks->id[0] == '\0')
         snprintf(chunks->id, sizeof(chunks->id), "%s", str_at(data, "id", NULL));
     assert_string_equal(chunks->id, str_at(data, "id", NULL));
-    proof = json_object_get(data, "baton");
-    chunks->proof = json_incref(proof);
+    serving = json_object_get(data, "baton");
+    chunks->serving = json_incref(serving);
     choice = json_array_get(json_object_get(data, "choices"), 0);
     if (choice != NULL)
         take_choice(chunks, choice);
@@ -202,7 +202,7 @@ void chunks_fini(struct chunks *chunks)
         buf_fini(&chunks->texts[i]);
     buf_fini(&chunks->arguments);
     json_decref(chunks->usage);
-    json_decref(chunks->proof);
+    json_decref(chunks->serving);
 }
 
 bool says(const struct chunks *chunks, int index, const char *text)

@@ -24,7 +24,7 @@ struct chunks { /* what a stream said, checked on the way */
     bool has_role[MAX_CHOICES];
     size_t n_logprobs;
     int n_calls;
-    json_t *usage, *proof;
+    json_t *usage, *serving;
     char error[128];
     bool is_done;
 };

@@ -58,33 +58,33 @@ static void job_free(struct sim_job *job)
     free(job);
 }
 
-static void fill_proof(const struct sim_job *job, struct gen_proof *proof)
+static void fill_serving(const struct sim_job *job, struct gen_serving *serving)
 {
-    memset(proof, 0, sizeof(*proof));
-    proof->prompt_tokens = job->n_prompt;
-    proof->reused_tokens = job->n_cached;
-    proof->computed_tokens = job->n_prompt - job->n_cached;
-    proof->transferred_tokens = job->n_prompt;
-    proof->drawn_tokens = (uint32_t)job->n_given;
-    proof->drafted_tokens = 8;
-    proof->accepted_tokens = 6;
-    proof->prefill_ns = job->first_ns > 0 ? job->first_ns - job->submitted_ns : 0;
-    proof->decode_ns = job->first_ns > 0 ? clock_now_ns() - job->first_ns : 0;
-    snprintf(proof->prefill_worker, sizeof(proof->prefill_worker), "sim-p");
-    snprintf(proof->decode_worker, sizeof(proof->decode_worker), "sim-d");
-    snprintf(proof->transport, sizeof(proof->transport), "shm");
+    memset(serving, 0, sizeof(*serving));
+    serving->prompt_tokens = job->n_prompt;
+    serving->reused_tokens = job->n_cached;
+    serving->computed_tokens = job->n_prompt - job->n_cached;
+    serving->transferred_tokens = job->n_prompt;
+    serving->drawn_tokens = (uint32_t)job->n_given;
+    serving->drafted_tokens = 8;
+    serving->accepted_tokens = 6;
+    serving->prefill_ns = job->first_ns > 0 ? job->first_ns - job->submitted_ns : 0;
+    serving->decode_ns = job->first_ns > 0 ? clock_now_ns() - job->first_ns : 0;
+    snprintf(serving->prefill_worker, sizeof(serving->prefill_worker), "sim-p");
+    snprintf(serving->decode_worker, sizeof(serving->decode_worker), "sim-d");
+    snprintf(serving->transport, sizeof(serving->transport), "shm");
 }
 
 static void end_job(struct sim_job *job, enum gen_end end)
 {
     struct gen_events events = job->events;
     void *arg = job->arg;
-    struct gen_proof proof;
+    struct gen_serving serving;
 
-    fill_proof(job, &proof);
+    fill_serving(job, &serving);
     job->sim->counts.n_ended++;
     job_free(job);
-    events.on_end(arg, end, &proof);
+    events.on_end(arg, end, &serving);
 }
 
 static void break_job(struct sim_job *job)
@@ -337,13 +337,13 @@ static int sim_submit(void *self, const struct gen_model *model, struct work_ord
     return 0;
 }
 
-static void sim_cancel(void *self, struct gen_handle *handle, struct gen_proof *proof_out)
+static void sim_cancel(void *self, struct gen_handle *handle, struct gen_serving *serving_out)
 {
     struct sim *sim = self;
     struct sim_job *job = container_of(handle, struct sim_job, handle);
 
-    if (proof_out != NULL)
-        fill_proof(job, proof_out);
+    if (serving_out != NULL)
+        fill_serving(job, serving_out);
     sim->counts.n_cancelled++;
     job_free(job);
 }

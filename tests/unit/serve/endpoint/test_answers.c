@@ -19,7 +19,7 @@
 #include "base/err.h"
 #include "base/log.h"
 
-static void a_whole_answer_has_its_proof(void **state)
+static void a_whole_answer_has_its_serving_stats(void **state)
 {
     struct buf request = {0};
     struct buf head;
@@ -278,10 +278,14 @@ static void metrics_tell_what_happened(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_whole_answer_has_its_proof),     cmocka_unit_test(a_stream_tells_the_same),
-        cmocka_unit_test(counts_agree_and_caches_show),     cmocka_unit_test(stop_sequences_end_text),
-        cmocka_unit_test(limits_have_their_reasons),        cmocka_unit_test(calls_become_blocks),
-        cmocka_unit_test(failures_come_as_status_or_event), cmocka_unit_test(metrics_tell_what_happened),
+        cmocka_unit_test(a_whole_answer_has_its_serving_stats),
+        cmocka_unit_test(a_stream_tells_the_same),
+        cmocka_unit_test(counts_agree_and_caches_show),
+        cmocka_unit_test(stop_sequences_end_text),
+        cmocka_unit_test(limits_have_their_reasons),
+        cmocka_unit_test(calls_become_blocks),
+        cmocka_unit_test(failures_come_as_status_or_event),
+        cmocka_unit_test(metrics_tell_what_happened),
     };
 
     log_setup("test", LOG_LEVEL_ERROR, LOG_FORMAT_TEXT);

@@ -39,10 +39,10 @@ static void several_choices_are_several_jobs(void **state)
         assert_string_equal(chunks.finish[i], "stop");
     }
     assert_int_equal(rig.counts->n_cancelled, 4);
-    /* The proof counts each job's prompt, the bill one; all but the first reuse the first's. */
-    assert_int_equal(json_integer_value(json_object_get(chunks.proof, "prompt")),
+    /* The serving stats count each job's prompt, the bill one; all but the first reuse the first's. */
+    assert_int_equal(json_integer_value(json_object_get(chunks.serving, "prompt")),
                      4 * json_integer_value(json_object_get(chunks.usage, "prompt_tokens")));
-    assert_true(json_integer_value(json_object_get(chunks.proof, "reused")) >= 3 * 32);
+    assert_true(json_integer_value(json_object_get(chunks.serving, "reused")) >= 3 * 32);
     chunks_fini(&chunks);
     rig_end(&rig);
 }

@@ -22,7 +22,7 @@ struct client { /* the front's side of a job */
     struct job *job;
     struct buf log; /* one letter for each event */
     uint32_t n_tokens, n_scores;
-    struct gen_proof proof;
+    struct gen_serving serving;
     char message[64];
     char cancels_at;        /* this letter, ... */
     struct client *cancels; /* ... this one's job */
@@ -42,10 +42,10 @@ static void job_free(struct job *job)
     n_jobs--;
 }
 
-static void close_job(struct gen_handle *handle, struct gen_proof *proof_out)
+static void close_job(struct gen_handle *handle, struct gen_serving *serving_out)
 {
-    if (proof_out != NULL)
-        gen_handle_proof(handle, proof_out);
+    if (serving_out != NULL)
+        gen_handle_serving(handle, serving_out);
     job_free(container_of(handle, struct job, handle));
 }
 
@@ -93,12 +93,12 @@ static void on_tokens(void *arg, const struct gen_tokens *tokens)
     note(client, 't');
 }
 
-static void on_end(void *arg, enum gen_end end, const struct gen_proof *proof)
+static void on_end(void *arg, enum gen_end end, const struct gen_serving *serving)
 {
     struct client *client = arg;
 
     client->job = NULL;
-    client->proof = *proof;
+    client->serving = *serving;
     note(client, 'e');
 }
 
@@ -191,7 +191,7 @@ static void events_come_in_order(void **state)
     assert_log(client, "astSe");
     assert_int_equal(client->n_tokens, 600);
     assert_int_equal(client->n_scores, 3);
-    assert_int_equal(client->proof.drawn_tokens, 600);
+    assert_int_equal(client->serving.drawn_tokens, 600);
     assert_int_equal(n_jobs, 0);
 }
 

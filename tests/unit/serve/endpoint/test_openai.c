@@ -51,11 +51,11 @@ static void a_stream_tells_the_same(void **state)
     assert_true(says(&chunks, 0, "Gr\xc3\xbc\xc3\x9f dich, \xf0\x9f\x98\x80!"));
     assert_string_equal(chunks.finish[0], "stop");
     assert_null(chunks.usage);
-    assert_true(json_integer_value(json_object_get(chunks.proof, "prompt")) > 0);
+    assert_true(json_integer_value(json_object_get(chunks.serving, "prompt")) > 0);
     chunks_fini(&chunks);
     stream_chat(&rig, "say Hi", ",'stream_options':{'include_usage':true}", &chunks);
     assert_int_equal(json_integer_value(json_object_get(chunks.usage, "completion_tokens")), 2);
-    assert_non_null(chunks.proof); /* in the chunk with the usage */
+    assert_non_null(chunks.serving); /* in the chunk with the usage */
     chunks_fini(&chunks);
     rig_end(&rig);
 }

@@ -126,7 +126,7 @@ static void rewinding_takes_back(void **state)
     grammar_rewind(run, (uint32_t)ids.n - 1);
     assert_false(grammar_is_complete(run));
     assert_memory_equal(before, grammar_mask(run, 100), mask_bytes);
-    grammar_settle(run);
+    grammar_commit(run);
     grammar_rewind(run, 0);
     for (size_t i = 1; i < ids.n; i++)
         assert_int_equal(grammar_accept(run, ids.ids[i]), 0);
@@ -159,7 +159,7 @@ static void what_is_forgotten_comes_back(void **state)
             if (n < 50)
                 assert_int_equal(grammar_accept(whole, (token_id)*at), 0);
         }
-        grammar_settle(settled);
+        grammar_commit(settled);
         most = grammar->machine.n_states > most ? grammar->machine.n_states : most;
         n_bytes += 5;
     }

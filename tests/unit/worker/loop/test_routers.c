@@ -248,7 +248,7 @@ static void much_news_goes_in_several_frames(void **state)
 
         answer->router_epoch = i % 100 == 7 ? 4 : 5;
         answer->request = UINT64_MAX - i;
-        answer->has_proof = i % 10 == 0;
+        answer->has_serving = i % 10 == 0;
         assert_int_equal(report_draws(report, &draw), 0);
     }
     worker_routers_answers(&worker, report);

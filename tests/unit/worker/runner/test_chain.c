@@ -207,8 +207,8 @@ static void submit(uint32_t owner, uint32_t score_from)
                                                 .score_from = score_from,
                                                 .public_tokens = 3 * TOKENS,
                                                 .sample = {.temperature = 1, .top_p = 1, .seed = 5}}},
-                             .holder = owner,
-                             .holder_tokens = N_TOKENS,
+                             .owner = owner,
+                             .owner_tokens = N_TOKENS,
                              .ask_limit_ns = NS_PER_S};
     struct prefix_roots roots;
 

@@ -404,7 +404,7 @@ static void cached_blocks_are_saved_a_few_at_a_time(void **state)
     worker_disk_turn(&engine);
     assert_int_equal(tier.n_writes, PROMPT_BLOCKS); /* each once */
     kv_pool_counts(engine.pool, &counts);
-    assert_int_equal(counts.n_unsaved, 0);
+    assert_int_equal(counts.n_writeback, 0);
     assert_int_equal(counts.n_cached, PROMPT_BLOCKS);
 }
 
@@ -419,7 +419,7 @@ static void what_cannot_be_saved_stays_cached(void **state)
     assert_int_equal(tier.n_writes, 1); /* asked once, then left alone for a while */
     kv_pool_counts(engine.pool, &counts);
     assert_int_equal(counts.n_cached, 4);
-    assert_int_equal(counts.n_unsaved, 4);
+    assert_int_equal(counts.n_writeback, 4);
 }
 
 static void blocks_that_failed_are_tried_again(void **state)
@@ -457,7 +457,7 @@ static void what_has_no_room_is_not_offered_again(void **state)
     assert_int_equal(tier.n_writes, 3);
     kv_pool_counts(engine.pool, &counts);
     assert_int_equal(counts.n_cached, 3);
-    assert_int_equal(counts.n_unsaved, 0);
+    assert_int_equal(counts.n_writeback, 0);
 }
 
 /* ---- what routers are told ---- */

@@ -136,7 +136,7 @@ static void assert_known(uint64_t in_memory, uint64_t on_disk)
     assert_int_equal(report.peers_on_disk, on_disk);
 }
 
-static int setup_with(enum picker_share share)
+static int setup_with(enum picker_fetch prefix_fetch)
 {
     struct rng rng;
 
@@ -152,7 +152,7 @@ static int setup_with(enum picker_share share)
     is_full = false;
     log_set_level(LOG_LEVEL_ERROR);
     assert_int_equal(metrics_new(&engine->opts.metrics), 0);
-    engine->opts.share = share;
+    engine->opts.prefix_fetch = prefix_fetch;
     engine->opts.peer_blocks = MOST_BLOCKS;
     engine->push_bytes_per_s = 1e9;
     engine->opts.engine.info.layout = (struct kv_layout){.n_layers = 16,
@@ -162,9 +162,9 @@ static int setup_with(enum picker_share share)
                                                          .block_tokens = TOKENS,
                                                          .type = KV_F16}; /* 64 KiB a token */
     assert_int_equal(worker_map_open(engine), 0);
-    conf = (struct worker_conf){.share = share, .peer_blocks = MOST_BLOCKS};
+    conf = (struct worker_conf){.prefix_fetch = prefix_fetch, .peer_blocks = MOST_BLOCKS};
     worker->conf = &conf;
-    worker->conf_share = share;
+    worker->conf_prefix_fetch = prefix_fetch;
     worker->engine = engine;
     worker->m_peer_resyncs =
         metric_single(engine->opts.metrics, METRIC_COUNTER, "baton_peer_block_resyncs_total", "");
@@ -173,12 +173,12 @@ static int setup_with(enum picker_share share)
 
 static int setup(void **state)
 {
-    return setup_with(PICKER_SHARE_AUTO);
+    return setup_with(PICKER_FETCH_AUTO);
 }
 
 static int setup_off(void **state)
 {
-    return setup_with(PICKER_SHARE_OFF);
+    return setup_with(PICKER_FETCH_OFF);
 }
 
 static int teardown(void **state)

@@ -66,13 +66,13 @@ static uint32_t disk_page(const struct index_entry *entry)
 {
     uint32_t page;
 
-    memcpy(&page, entry->holders, sizeof(page));
+    memcpy(&page, entry->owners, sizeof(page));
     return page;
 }
 
 static void set_disk_page(struct index_entry *entry, uint32_t page)
 {
-    memcpy(entry->holders, &page, sizeof(page));
+    memcpy(entry->owners, &page, sizeof(page));
 }
 
 static void give_pages(struct index_pages *pages, struct index_entry *entry)
@@ -89,7 +89,7 @@ static bool move_out(struct index_pages *pages, struct index_entry *entry)
 
     if (page == INDEX_NONE)
         return false;
-    if (index_holders_load(pages, entry, &pages->pages[page], &on_disk)) {
+    if (index_owners_load(pages, entry, &pages->pages[page], &on_disk)) {
         of_disk = take_page(pages);
         if (of_disk == INDEX_NONE) {
             give_page(pages, page);
@@ -109,16 +109,16 @@ static void move_in(struct index_pages *pages, struct index_entry *entry)
     bool has_disk;
     uint32_t n = 0;
 
-    if (entry->n_holders > INDEX_BACK_INLINE)
+    if (entry->n_owners > INDEX_BACK_INLINE)
         return;
-    has_disk = index_holders_load(pages, entry, &all, &on_disk);
+    has_disk = index_owners_load(pages, entry, &all, &on_disk);
     give_pages(pages, entry);
     for (uint32_t i = 0; i < INDEX_WORDS; i++)
         for (uint64_t left = all.words[i]; left != 0; left &= left - 1) {
             uint32_t column = 64 * i + (uint32_t)__builtin_ctzll(left);
             bool is_on_disk = has_disk && index_set_has(&on_disk, column);
 
-            entry->holders[n++] = (uint16_t)(column | (is_on_disk ? INDEX_ON_DISK : 0));
+            entry->owners[n++] = (uint16_t)(column | (is_on_disk ? INDEX_ON_DISK : 0));
         }
 }
 
@@ -155,7 +155,7 @@ static void put_in_pages(struct index_pages *pages, struct index_entry *entry, u
         uint32_t page = take_page(pages);
 
         if (page == INDEX_NONE) {
-            index_holders_remove(pages, entry, column);
+            index_owners_remove(pages, entry, column);
             return;
         }
         memset(&pages->pages[page], 0, sizeof(pages->pages[page]));
@@ -163,7 +163,7 @@ static void put_in_pages(struct index_pages *pages, struct index_entry *entry, u
     }
     if (!index_set_has(&pages->pages[entry->page], column)) {
         index_set_add(&pages->pages[entry->page], column);
-        entry->n_holders++;
+        entry->n_owners++;
     }
     if (is_on_disk)
         index_set_add(&pages->pages[disk_page(entry)], column);
@@ -173,59 +173,58 @@ static void put_in_pages(struct index_pages *pages, struct index_entry *entry, u
 
 /* ---- with a page or without ---- */
 
-void index_holders_put(struct index_pages *pages, struct index_entry *entry, uint16_t column, bool is_on_disk,
-                       const struct index_set *dead)
+void index_owners_put(struct index_pages *pages, struct index_entry *entry, uint16_t column, bool is_on_disk,
+                      const struct index_set *dead)
 {
-    uint16_t holder = (uint16_t)(column | (is_on_disk ? INDEX_ON_DISK : 0));
+    uint16_t owner = (uint16_t)(column | (is_on_disk ? INDEX_ON_DISK : 0));
 
-    for (uint32_t i = 0; entry->page == INDEX_NONE && i < entry->n_holders; i++)
-        if ((entry->holders[i] & ~INDEX_ON_DISK) == column) {
-            entry->holders[i] = holder;
+    for (uint32_t i = 0; entry->page == INDEX_NONE && i < entry->n_owners; i++)
+        if ((entry->owners[i] & ~INDEX_ON_DISK) == column) {
+            entry->owners[i] = owner;
             return;
         }
-    if (entry->page == INDEX_NONE && entry->n_holders == INDEX_INLINE) {
-        index_holders_strip(pages, entry, dead);
-        if (entry->n_holders == INDEX_INLINE && !move_out(pages, entry)) {
-            entry->holders[pages->victim++ % INDEX_INLINE] = holder;
+    if (entry->page == INDEX_NONE && entry->n_owners == INDEX_INLINE) {
+        index_owners_strip(pages, entry, dead);
+        if (entry->n_owners == INDEX_INLINE && !move_out(pages, entry)) {
+            entry->owners[pages->victim++ % INDEX_INLINE] = owner;
             return;
         }
     }
     if (entry->page == INDEX_NONE)
-        entry->holders[entry->n_holders++] = holder;
+        entry->owners[entry->n_owners++] = owner;
     else
         put_in_pages(pages, entry, column, is_on_disk);
 }
 
-void index_holders_remove(struct index_pages *pages, struct index_entry *entry, uint16_t column)
+void index_owners_remove(struct index_pages *pages, struct index_entry *entry, uint16_t column)
 {
     if (entry->page != INDEX_NONE) {
         if (!index_set_has(&pages->pages[entry->page], column))
             return;
         index_set_remove(&pages->pages[entry->page], column);
         leave_disk_page(pages, entry, column);
-        entry->n_holders--;
+        entry->n_owners--;
         move_in(pages, entry);
         return;
     }
-    for (uint32_t i = 0; i < entry->n_holders; i++) {
-        if ((entry->holders[i] & ~INDEX_ON_DISK) != column)
+    for (uint32_t i = 0; i < entry->n_owners; i++) {
+        if ((entry->owners[i] & ~INDEX_ON_DISK) != column)
             continue;
-        entry->n_holders--;
-        memmove(&entry->holders[i], &entry->holders[i + 1],
-                (entry->n_holders - i) * sizeof(entry->holders[0]));
+        entry->n_owners--;
+        memmove(&entry->owners[i], &entry->owners[i + 1], (entry->n_owners - i) * sizeof(entry->owners[0]));
         return;
     }
 }
 
-void index_holders_strip(struct index_pages *pages, struct index_entry *entry, const struct index_set *dead)
+void index_owners_strip(struct index_pages *pages, struct index_entry *entry, const struct index_set *dead)
 {
     uint32_t n = 0, of_disk;
 
     if (entry->page == INDEX_NONE) {
-        for (uint32_t i = 0; i < entry->n_holders; i++)
-            if (!index_set_has(dead, entry->holders[i] & ~INDEX_ON_DISK))
-                entry->holders[n++] = entry->holders[i];
-        entry->n_holders = (uint16_t)n;
+        for (uint32_t i = 0; i < entry->n_owners; i++)
+            if (!index_set_has(dead, entry->owners[i] & ~INDEX_ON_DISK))
+                entry->owners[n++] = entry->owners[i];
+        entry->n_owners = (uint16_t)n;
         return;
     }
     struct index_set *set = &pages->pages[entry->page];
@@ -236,20 +235,20 @@ void index_holders_strip(struct index_pages *pages, struct index_entry *entry, c
         if (of_disk != INDEX_NONE)
             pages->pages[of_disk].words[i] &= ~dead->words[i];
     }
-    entry->n_holders = (uint16_t)n;
+    entry->n_owners = (uint16_t)n;
     tidy_disk_page(pages, entry);
     move_in(pages, entry);
 }
 
-void index_holders_clear(struct index_pages *pages, struct index_entry *entry)
+void index_owners_clear(struct index_pages *pages, struct index_entry *entry)
 {
     if (entry->page != INDEX_NONE)
         give_pages(pages, entry);
-    entry->n_holders = 0;
+    entry->n_owners = 0;
 }
 
-bool index_holders_load(const struct index_pages *pages, const struct index_entry *entry,
-                        struct index_set *out, struct index_set *on_disk_out)
+bool index_owners_load(const struct index_pages *pages, const struct index_entry *entry,
+                       struct index_set *out, struct index_set *on_disk_out)
 {
     uint16_t marks = 0;
 
@@ -262,20 +261,20 @@ bool index_holders_load(const struct index_pages *pages, const struct index_entr
         return of_disk != INDEX_NONE;
     }
     memset(out, 0, sizeof(*out));
-    for (uint32_t i = 0; i < entry->n_holders; i++) {
-        index_set_add(out, entry->holders[i] & ~INDEX_ON_DISK);
-        marks |= entry->holders[i];
+    for (uint32_t i = 0; i < entry->n_owners; i++) {
+        index_set_add(out, entry->owners[i] & ~INDEX_ON_DISK);
+        marks |= entry->owners[i];
     }
     if ((marks & INDEX_ON_DISK) == 0)
         return false;
     memset(on_disk_out, 0, sizeof(*on_disk_out));
-    for (uint32_t i = 0; i < entry->n_holders; i++)
-        if (entry->holders[i] & INDEX_ON_DISK)
-            index_set_add(on_disk_out, entry->holders[i] & ~INDEX_ON_DISK);
+    for (uint32_t i = 0; i < entry->n_owners; i++)
+        if (entry->owners[i] & INDEX_ON_DISK)
+            index_set_add(on_disk_out, entry->owners[i] & ~INDEX_ON_DISK);
     return true;
 }
 
-bool index_holders_any_in_memory(const struct index_pages *pages, const struct index_entry *entry)
+bool index_owners_any_in_memory(const struct index_pages *pages, const struct index_entry *entry)
 {
     if (entry->page != INDEX_NONE) {
         uint32_t of_disk = disk_page(entry);
@@ -285,8 +284,8 @@ bool index_holders_any_in_memory(const struct index_pages *pages, const struct i
             any |= pages->pages[entry->page].words[i] & ~pages->pages[of_disk].words[i];
         return of_disk == INDEX_NONE || any != 0;
     }
-    for (uint32_t i = 0; i < entry->n_holders; i++)
-        if ((entry->holders[i] & INDEX_ON_DISK) == 0)
+    for (uint32_t i = 0; i < entry->n_owners; i++)
+        if ((entry->owners[i] & INDEX_ON_DISK) == 0)
             return true;
     return false;
 }

@@ -3,7 +3,7 @@
  * rates. */
 #include "tests/unit/check.h"
 
-#include "fleet/picker/holder.h"
+#include "fleet/picker/owner.h"
 
 enum { ASKER, NEAR, FAR, N };
 
@@ -26,68 +26,68 @@ static int set_up(void **state)
     return 0;
 }
 
-static struct picker_holder find(enum picker_share share)
+static struct picker_owner find(enum picker_fetch prefix_fetch)
 {
-    return picker_find_holder(&world, &request, ASKER, share);
+    return picker_find_owner(&world, &request, ASKER, prefix_fetch);
 }
 
 static void who_has_most_is_asked(void **state)
 {
     rows[NEAR].cached_tokens = 320;
     rows[FAR].cached_tokens = 640;
-    assert_int_equal(find(PICKER_SHARE_AUTO).slot, FAR);
-    assert_int_equal(find(PICKER_SHARE_AUTO).tokens, 640);
+    assert_int_equal(find(PICKER_FETCH_AUTO).slot, FAR);
+    assert_int_equal(find(PICKER_FETCH_AUTO).tokens, 640);
     rows[NEAR].cached_tokens = 640;
-    assert_int_equal(find(PICKER_SHARE_AUTO).slot, NEAR); /* shared memory */
+    assert_int_equal(find(PICKER_FETCH_AUTO).slot, NEAR); /* shared memory */
     rows[NEAR].host = 2;
     rows[NEAR].n_running = 3;
     rows[NEAR].decode_step_s = 0.001;
-    assert_int_equal(find(PICKER_SHARE_AUTO).slot, FAR); /* has less to do */
+    assert_int_equal(find(PICKER_FETCH_AUTO).slot, FAR); /* has less to do */
 }
 
 static void only_what_is_missing_counts(void **state)
 {
     rows[NEAR].cached_tokens = 640;
     rows[ASKER].cached_tokens = 640;
-    assert_int_equal(find(PICKER_SHARE_ALWAYS).slot, PICKER_NONE);
+    assert_int_equal(find(PICKER_FETCH_ALWAYS).slot, PICKER_NONE);
     rows[ASKER].cached_tokens = 608;
-    assert_int_equal(find(PICKER_SHARE_ALWAYS).slot, NEAR);
-    assert_true(find(PICKER_SHARE_ALWAYS).computed_s < 0.033);
+    assert_int_equal(find(PICKER_FETCH_ALWAYS).slot, NEAR);
+    assert_true(find(PICKER_FETCH_ALWAYS).computed_s < 0.033);
     rows[ASKER].cached_tokens = 0;
     rows[ASKER].prefill_tokens_per_s = 640;
-    assert_true(find(PICKER_SHARE_ALWAYS).computed_s > 0.99);
+    assert_true(find(PICKER_FETCH_ALWAYS).computed_s > 0.99);
 }
 
 /* 640 tokens are 42 MB: 42 ms to push, and at 1 GB/s as much to read; computing them takes 640 ms. */
 static void who_has_to_read_is_asked_where_that_pays_too(void **state)
 {
-    struct picker_holder found;
+    struct picker_owner found;
 
     rows[FAR].stored_tokens = 640;
-    assert_int_equal(find(PICKER_SHARE_AUTO).slot, PICKER_NONE); /* without a rate it reads nothing */
+    assert_int_equal(find(PICKER_FETCH_AUTO).slot, PICKER_NONE); /* without a rate it reads nothing */
     rows[FAR].read_bytes_per_s = 1e9;
     rows[FAR].kv_bytes_per_token = 65536;
-    found = find(PICKER_SHARE_AUTO);
+    found = find(PICKER_FETCH_AUTO);
     assert_int_equal(found.slot, FAR);
     assert_true(found.has_to_read && found.tokens == 640);
     assert_true(found.push_s > 0.084 && found.push_s < 0.090);
     rows[NEAR].cached_tokens = 640; /* memory before disk */
-    assert_int_equal(find(PICKER_SHARE_AUTO).slot, NEAR);
-    assert_false(find(PICKER_SHARE_AUTO).has_to_read);
+    assert_int_equal(find(PICKER_FETCH_AUTO).slot, NEAR);
+    assert_false(find(PICKER_FETCH_AUTO).has_to_read);
     rows[NEAR].cached_tokens = 608; /* a block more for 42 ms of reading: no */
-    assert_int_equal(find(PICKER_SHARE_AUTO).slot, NEAR);
-    assert_int_equal(find(PICKER_SHARE_ALWAYS).slot, FAR);
+    assert_int_equal(find(PICKER_FETCH_AUTO).slot, NEAR);
+    assert_int_equal(find(PICKER_FETCH_ALWAYS).slot, FAR);
     rows[NEAR].cached_tokens = 320; /* 320 ms of computing for them: yes */
-    assert_int_equal(find(PICKER_SHARE_AUTO).slot, FAR);
+    assert_int_equal(find(PICKER_FETCH_AUTO).slot, FAR);
     rows[FAR].cached_tokens = 608; /* it has nearly all of it in memory: one block is read */
-    found = find(PICKER_SHARE_AUTO);
+    found = find(PICKER_FETCH_AUTO);
     assert_true(found.slot == FAR && found.has_to_read && found.push_s < 0.050);
     rows[FAR].cached_tokens = 0;
     rows[FAR].read_bytes_per_s = 1e6; /* 42 s: those in memory are asked for all the same */
-    found = find(PICKER_SHARE_AUTO);
+    found = find(PICKER_FETCH_AUTO);
     assert_true(found.slot == NEAR && found.tokens == 320);
     rows[NEAR].cached_tokens = 0;
-    assert_int_equal(find(PICKER_SHARE_AUTO).slot, PICKER_NONE);
+    assert_int_equal(find(PICKER_FETCH_AUTO).slot, PICKER_NONE);
 }
 
 /* What the asker has itself nobody reads for it. */
@@ -97,54 +97,54 @@ static void only_what_is_missing_is_read(void **state)
     rows[FAR].stored_tokens = 640;
     rows[FAR].read_bytes_per_s = 1e9;
     rows[FAR].kv_bytes_per_token = 65536;
-    assert_int_equal(find(PICKER_SHARE_AUTO).slot, FAR);
-    assert_true(find(PICKER_SHARE_AUTO).push_s < 0.050);
+    assert_int_equal(find(PICKER_FETCH_AUTO).slot, FAR);
+    assert_true(find(PICKER_FETCH_AUTO).push_s < 0.050);
     rows[ASKER].cached_tokens = 640;
-    assert_int_equal(find(PICKER_SHARE_ALWAYS).slot, PICKER_NONE);
+    assert_int_equal(find(PICKER_FETCH_ALWAYS).slot, PICKER_NONE);
 }
 
 /* 640 tokens are 42 MB: at 1 GB/s 42 ms and at 10 MB/s 4 s; computing them takes 640 ms. */
 static void a_push_must_beat_computing(void **state)
 {
     rows[NEAR].cached_tokens = 640;
-    assert_int_equal(find(PICKER_SHARE_AUTO).slot, NEAR);
+    assert_int_equal(find(PICKER_FETCH_AUTO).slot, NEAR);
     rows[ASKER].push_bytes_per_s = 1e7;
-    assert_int_equal(find(PICKER_SHARE_AUTO).slot, PICKER_NONE);
-    assert_int_equal(find(PICKER_SHARE_ALWAYS).slot, NEAR);
-    assert_int_equal(find(PICKER_SHARE_OFF).slot, PICKER_NONE);
+    assert_int_equal(find(PICKER_FETCH_AUTO).slot, PICKER_NONE);
+    assert_int_equal(find(PICKER_FETCH_ALWAYS).slot, NEAR);
+    assert_int_equal(find(PICKER_FETCH_OFF).slot, PICKER_NONE);
     rows[ASKER].prefill_tokens_per_s = 10;
-    assert_int_equal(find(PICKER_SHARE_AUTO).slot, NEAR);
+    assert_int_equal(find(PICKER_FETCH_AUTO).slot, NEAR);
 }
 
 static void an_unknown_rate_is_tried(void **state)
 {
     rows[NEAR].cached_tokens = 640;
     rows[ASKER].push_bytes_per_s = 0;
-    assert_int_equal(find(PICKER_SHARE_AUTO).slot, NEAR);
+    assert_int_equal(find(PICKER_FETCH_AUTO).slot, NEAR);
     rows[ASKER].transfer_bytes_per_s = 1e6; /* of a hand-off: as slow as its prefill was */
-    assert_int_equal(find(PICKER_SHARE_AUTO).slot, NEAR);
+    assert_int_equal(find(PICKER_FETCH_AUTO).slot, NEAR);
 }
 
-/* One block of 32 tokens is 32 ms of computing, or 2 ms and 2 steps of the holder. */
-static void a_busy_holder_answers_late(void **state)
+/* One block of 32 tokens is 32 ms of computing, or 2 ms and 2 steps of the owner. */
+static void a_busy_owner_answers_late(void **state)
 {
     rows[NEAR].cached_tokens = 32;
-    assert_int_equal(find(PICKER_SHARE_AUTO).slot, NEAR);
+    assert_int_equal(find(PICKER_FETCH_AUTO).slot, NEAR);
     rows[NEAR].decode_step_s = 0.05;
-    assert_int_equal(find(PICKER_SHARE_AUTO).slot, NEAR); /* it decodes nothing */
+    assert_int_equal(find(PICKER_FETCH_AUTO).slot, NEAR); /* it decodes nothing */
     rows[NEAR].n_running = 1;
-    assert_int_equal(find(PICKER_SHARE_AUTO).slot, PICKER_NONE);
+    assert_int_equal(find(PICKER_FETCH_AUTO).slot, PICKER_NONE);
 }
 
 static void the_last_token_is_computed_in_any_case(void **state)
 {
     request.n_tokens = 64;
     rows[NEAR].cached_tokens = 64;
-    assert_int_equal(find(PICKER_SHARE_ALWAYS).tokens, 32);
+    assert_int_equal(find(PICKER_FETCH_ALWAYS).tokens, 32);
     rows[ASKER].cached_tokens = 32;
-    assert_int_equal(find(PICKER_SHARE_ALWAYS).slot, PICKER_NONE);
+    assert_int_equal(find(PICKER_FETCH_ALWAYS).slot, PICKER_NONE);
     request.n_tokens = 0;
-    assert_int_equal(find(PICKER_SHARE_ALWAYS).slot, PICKER_NONE);
+    assert_int_equal(find(PICKER_FETCH_ALWAYS).slot, PICKER_NONE);
 }
 
 static void only_who_can_push_is_asked(void **state)
@@ -152,11 +152,11 @@ static void only_who_can_push_is_asked(void **state)
     rows[NEAR].cached_tokens = 640;
     rows[FAR].cached_tokens = 320;
     rows[NEAR].can_push = false;
-    assert_int_equal(find(PICKER_SHARE_AUTO).slot, FAR);
+    assert_int_equal(find(PICKER_FETCH_AUTO).slot, FAR);
     rows[FAR].is_usable = false; /* draining */
-    assert_int_equal(find(PICKER_SHARE_AUTO).slot, FAR);
+    assert_int_equal(find(PICKER_FETCH_AUTO).slot, FAR);
     rows[FAR].layout = 8;
-    assert_int_equal(find(PICKER_SHARE_AUTO).slot, PICKER_NONE);
+    assert_int_equal(find(PICKER_FETCH_AUTO).slot, PICKER_NONE);
 }
 
 /* 640 tokens: pushed in 44 ms, computed in 640 ms; read at 1 GB/s in 43 ms. */
@@ -164,21 +164,21 @@ static void what_its_own_disk_has_need_not_be_pushed(void **state)
 {
     rows[NEAR].cached_tokens = 640;
     rows[ASKER].stored_tokens = 640;
-    assert_int_equal(find(PICKER_SHARE_AUTO).slot, NEAR); /* its disk is not known to be read */
+    assert_int_equal(find(PICKER_FETCH_AUTO).slot, NEAR); /* its disk is not known to be read */
     rows[ASKER].read_bytes_per_s = 1e9;
-    assert_int_equal(find(PICKER_SHARE_AUTO).slot, PICKER_NONE);
+    assert_int_equal(find(PICKER_FETCH_AUTO).slot, PICKER_NONE);
     rows[ASKER].read_bytes_per_s = 1e8;
-    assert_int_equal(find(PICKER_SHARE_AUTO).slot, NEAR);
-    assert_true(find(PICKER_SHARE_AUTO).computed_s < 0.43);
+    assert_int_equal(find(PICKER_FETCH_AUTO).slot, NEAR);
+    assert_true(find(PICKER_FETCH_AUTO).computed_s < 0.43);
     rows[ASKER].read_bytes_per_s = 1e7; /* nobody reads what is computed sooner */
-    assert_true(find(PICKER_SHARE_AUTO).computed_s > 0.63 && find(PICKER_SHARE_AUTO).computed_s < 0.65);
+    assert_true(find(PICKER_FETCH_AUTO).computed_s > 0.63 && find(PICKER_FETCH_AUTO).computed_s < 0.65);
     rows[ASKER].read_bytes_per_s = 1e9; /* half of it only, the rest would be computed */
     rows[ASKER].stored_tokens = 320;
-    assert_int_equal(find(PICKER_SHARE_AUTO).slot, NEAR);
-    rows[NEAR].stored_tokens = 960; /* what a holder has on disk is of no use to others */
-    assert_int_equal(find(PICKER_SHARE_AUTO).tokens, 640);
+    assert_int_equal(find(PICKER_FETCH_AUTO).slot, NEAR);
+    rows[NEAR].stored_tokens = 960; /* what an owner has on disk is of no use to others */
+    assert_int_equal(find(PICKER_FETCH_AUTO).tokens, 640);
     rows[NEAR].cached_tokens = 0;
-    assert_int_equal(find(PICKER_SHARE_ALWAYS).slot, PICKER_NONE);
+    assert_int_equal(find(PICKER_FETCH_ALWAYS).slot, PICKER_NONE);
 }
 
 int main(void)
@@ -190,7 +190,7 @@ int main(void)
         cmocka_unit_test_setup(who_has_to_read_is_asked_where_that_pays_too, set_up),
         cmocka_unit_test_setup(only_what_is_missing_is_read, set_up),
         cmocka_unit_test_setup(an_unknown_rate_is_tried, set_up),
-        cmocka_unit_test_setup(a_busy_holder_answers_late, set_up),
+        cmocka_unit_test_setup(a_busy_owner_answers_late, set_up),
         cmocka_unit_test_setup(the_last_token_is_computed_in_any_case, set_up),
         cmocka_unit_test_setup(only_who_can_push_is_asked, set_up),
         cmocka_unit_test_setup(what_its_own_disk_has_need_not_be_pushed, set_up),

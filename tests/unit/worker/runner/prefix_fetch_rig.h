@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the two files of test_share have in common: two workers, and the dice. */
-#ifndef TESTS_UNIT_WORKER_SHARE_RIG_H
-#define TESTS_UNIT_WORKER_SHARE_RIG_H
+/* The part that both files of test_prefix_fetch need: two workers, and the dice. */
+#ifndef TESTS_UNIT_WORKER_PREFIX_FETCH_RIG_H
+#define TESTS_UNIT_WORKER_PREFIX_FETCH_RIG_H
 
 #include "base/rng.h"
 #include "worker/runner/transfers_priv.h"
@@ -57,7 +57,7 @@ extern bool link_is_up, is_calm;
 
 bool happens(uint32_t one_in); /* never while all is calm */
 
-/* share_transport.c */
+/* prefix_fetch_transport.c */
 void transport_reset(void);
 void transport_turn(void);
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which worker should push the part of a prompt that another worker lacks? Chooses the owner of a prefix
  * fetch. Pure functions, as in all of the picker. */
-#ifndef FLEET_PICKER_HOLDER_H
-#define FLEET_PICKER_HOLDER_H
+#ifndef FLEET_PICKER_OWNER_H
+#define FLEET_PICKER_OWNER_H
 
 #include "fleet/picker/picker.h"
 
-enum picker_share {
-    PICKER_SHARE_OFF,
-    PICKER_SHARE_AUTO,  /* where the push is expected to beat computing */
-    PICKER_SHARE_ALWAYS /* wherever a peer has a block: for tests and measurements */
+enum picker_fetch {
+    PICKER_FETCH_OFF,
+    PICKER_FETCH_AUTO,  /* where the push is expected to beat computing */
+    PICKER_FETCH_ALWAYS /* wherever a peer has a block: for tests and measurements */
 };
 
 struct picker_world { /* the worker that lacks blocks, and the workers that may have them */
@@ -17,7 +17,7 @@ struct picker_world { /* the worker that lacks blocks, and the workers that may 
     uint32_t n;
 };
 
-struct picker_holder {
+struct picker_owner {
     uint32_t slot;     /* PICKER_NONE: compute */
     uint32_t tokens;   /* leading tokens of the prompt that it has; more than the asker has */
     bool has_to_read;  /* some of them are on its disk only */
@@ -36,12 +36,11 @@ double picker_push_token_s(const struct picker_worker *to);
  * worker of the same layout whose row has cached_tokens, whatever its role, draining ones included. A row
  * with more stored_tokens is a candidate too, if reading these from disk first also pays. (In a router,
  * rows of other workers have no stored_tokens: only the asker's own disk counts there.) */
-struct picker_holder picker_find_holder(const struct picker_world *world,
-                                        const struct picker_request *request, uint32_t asker,
-                                        enum picker_share share);
+struct picker_owner picker_find_owner(const struct picker_world *world, const struct picker_request *request,
+                                      uint32_t asker, enum picker_fetch prefix_fetch);
 
 /* How long the asker may wait for the fetch, in seconds: the estimate for computing, at least 20 ms and at
- * most 10 s. With PICKER_SHARE_ALWAYS it is 10 s. */
-double picker_ask_limit_s(const struct picker_holder *holder, enum picker_share share);
+ * most 10 s. With PICKER_FETCH_ALWAYS it is 10 s. */
+double picker_ask_limit_s(const struct picker_owner *owner, enum picker_fetch prefix_fetch);
 
 #endif

@@ -17,7 +17,7 @@
  *
  * An owner that must read a part from its disk first is asked only if its additional tokens, compared with
  * the best other owner, save more time than the read costs. */
-#include "fleet/picker/holder.h"
+#include "fleet/picker/owner.h"
 
 #include <math.h>
 
@@ -53,8 +53,8 @@ double picker_push_token_s(const struct picker_worker *to)
     return to->can_push && seconds * MARGIN < picker_prefill_s(to, 1) ? seconds : 0;
 }
 
-static bool is_better(const struct picker_worker *row, const struct picker_worker *than,
-                      const struct picker_worker *asker)
+static bool picker_owner_is_better(const struct picker_worker *row, const struct picker_worker *than,
+                                   const struct picker_worker *asker)
 {
     bool is_near = row->host == asker->host, than_is_near = than->host == asker->host;
 
@@ -102,7 +102,7 @@ static uint32_t best_in_memory(const struct picker_world *world, const struct pi
         const struct picker_worker *row = &world->workers[i];
 
         if (may_push(row, to) && row->cached_tokens > 0 &&
-            (best == PICKER_NONE || is_better(row, &world->workers[best], to)))
+            (best == PICKER_NONE || picker_owner_is_better(row, &world->workers[best], to)))
             best = i;
     }
     return best;
@@ -120,18 +120,19 @@ static uint32_t best_on_disk(const struct picker_world *world, const struct pick
             continue;
         than = best != PICKER_NONE ? &world->workers[best] : NULL;
         if (than == NULL || row->stored_tokens > than->stored_tokens ||
-            (row->stored_tokens == than->stored_tokens && is_better(row, than, to)))
+            (row->stored_tokens == than->stored_tokens && picker_owner_is_better(row, than, to)))
             best = i;
     }
     return best;
 }
 
 /* The estimate for a fetch from this worker; slot PICKER_NONE if it would bring nothing. */
-static struct picker_holder weigh(const struct picker_world *world, const struct picker_request *request,
-                                  uint32_t asker, uint32_t slot, bool has_to_read)
+static struct picker_owner picker_owner_weigh(const struct picker_world *world,
+                                              const struct picker_request *request, uint32_t asker,
+                                              uint32_t slot, bool has_to_read)
 {
     const struct picker_worker *to = &world->workers[asker];
-    struct picker_holder found = {.slot = PICKER_NONE, .has_to_read = has_to_read};
+    struct picker_owner found = {.slot = PICKER_NONE, .has_to_read = has_to_read};
     uint32_t here = usable_tokens(to, to->cached_tokens, request);
     const struct picker_worker *row;
     uint32_t pushed_at_once;
@@ -151,38 +152,37 @@ static struct picker_holder weigh(const struct picker_world *world, const struct
     return found;
 }
 
-static double saved_s(const struct picker_holder *found)
+static double saved_s(const struct picker_owner *found)
 {
     return found->computed_s - found->push_s;
 }
 
-struct picker_holder picker_find_holder(const struct picker_world *world,
-                                        const struct picker_request *request, uint32_t asker,
-                                        enum picker_share share)
+struct picker_owner picker_find_owner(const struct picker_world *world, const struct picker_request *request,
+                                      uint32_t asker, enum picker_fetch prefix_fetch)
 {
     const struct picker_worker *to = &world->workers[asker];
-    struct picker_holder none = {.slot = PICKER_NONE}, found[2];
+    struct picker_owner none = {.slot = PICKER_NONE}, found[2];
 
-    if (share == PICKER_SHARE_OFF || request->n_tokens == 0)
+    if (prefix_fetch == PICKER_FETCH_OFF || request->n_tokens == 0)
         return none;
-    found[0] = weigh(world, request, asker, best_in_memory(world, to), false);
-    found[1] = weigh(world, request, asker, best_on_disk(world, to), true);
+    found[0] = picker_owner_weigh(world, request, asker, best_in_memory(world, to), false);
+    found[1] = picker_owner_weigh(world, request, asker, best_on_disk(world, to), true);
     for (int i = 0; i < 2; i++)
-        if (share == PICKER_SHARE_AUTO && found[i].push_s * MARGIN > found[i].computed_s)
+        if (prefix_fetch == PICKER_FETCH_AUTO && found[i].push_s * MARGIN > found[i].computed_s)
             found[i] = none;
     if (found[1].slot == PICKER_NONE)
         return found[0];
     if (found[0].slot == PICKER_NONE)
         return found[1];
     return found[1].tokens > found[0].tokens &&
-                   (share == PICKER_SHARE_ALWAYS || saved_s(&found[1]) > saved_s(&found[0]))
+                   (prefix_fetch == PICKER_FETCH_ALWAYS || saved_s(&found[1]) > saved_s(&found[0]))
                ? found[1]
                : found[0];
 }
 
-double picker_ask_limit_s(const struct picker_holder *holder, enum picker_share share)
+double picker_ask_limit_s(const struct picker_owner *owner, enum picker_fetch prefix_fetch)
 {
-    if (share == PICKER_SHARE_ALWAYS || holder->computed_s > LIMIT_MOST_S)
+    if (prefix_fetch == PICKER_FETCH_ALWAYS || owner->computed_s > LIMIT_MOST_S)
         return LIMIT_MOST_S;
-    return holder->computed_s > LIMIT_LEAST_S ? holder->computed_s : LIMIT_LEAST_S;
+    return owner->computed_s > LIMIT_LEAST_S ? owner->computed_s : LIMIT_LEAST_S;
 }

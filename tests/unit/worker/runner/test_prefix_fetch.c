@@ -22,7 +22,7 @@
 #include "base/log.h"
 #include "cache/kv/pool_cache.h"
 #include "proto/capabilities.h"
-#include "tests/unit/worker/runner/share_rig.h"
+#include "tests/unit/worker/runner/prefix_fetch_rig.h"
 #include "worker/runner/block_map_priv.h"
 #include "worker/runner/disk_priv.h"
 
@@ -258,8 +258,8 @@ static void begin_task(struct node *node)
     for (uint32_t i = 0; i < spec->order.n_tokens; i++) /* two by two they begin alike */
         spec->order.tokens[i] = i + 100 * (i < 3 * BLOCK_TOKENS ? conversation / 2 : conversation);
     spec->order.work.tenant[0] = (char)('a' + rng_below(&rng, 2));
-    spec->holder = rng_below(&rng, 10) == 0 ? PEER_NONE : 1 - node->transport.number;
-    spec->holder_tokens = (uint32_t)rng_below(&rng, MAX_PROMPT * BLOCK_TOKENS + 1);
+    spec->owner = rng_below(&rng, 10) == 0 ? PEER_NONE : 1 - node->transport.number;
+    spec->owner_tokens = (uint32_t)rng_below(&rng, MAX_PROMPT * BLOCK_TOKENS + 1);
     spec->ask_limit_ns = (1 + rng_below(&rng, 60)) * NS_PER_MS;
     n_begun++;
     if (worker_prefix_fetch_begin(&node->engine, &client->task))

@@ -50,7 +50,7 @@ def computed(cluster):
 def ten_turns(transport, places, **settings):
     """One conversation; places lists the open workers of each turn."""
     with Cluster() as c:
-        c.router(placement__share="always", **settings)
+        c.router(placement__prefix_fetch="always", **settings)
         for role in ("prefill", "decode") * 2:
             c.worker(role, kv__transport=transport)
         c.wait_ready(prefill=2, decode=2)
@@ -116,44 +116,44 @@ def leave_early(cluster, asker, words):
     connection.close()
 
 
-def a_holder_that_hangs_or_dies_costs_no_answer():
+def a_owner_that_hangs_or_dies_costs_no_answer():
     """The owner is stopped during a fetch, its client leaves, then it is killed: the prompt is computed with the same
     answer, and nothing stays pinned."""
     with Cluster() as c:
-        c.router(placement__share="always", placement__local_prefill_tokens="100000")
-        holder, asker = c.worker("decode"), c.worker("decode")
+        c.router(placement__prefix_fetch="always", placement__local_prefill_tokens="100000")
+        owner, asker = c.worker("decode"), c.worker("decode")
         c.wait_ready(decode=2)
         received = lambda: asker.metric("baton_prefix_fetch_tokens_total")
 
-        def computed_by_the_holder(n):
-            use_only(c, [holder.name])
+        def computed_by_the_owner(n):
+            use_only(c, [owner.name])
             answer = c.ask(text(n))
-            assert answer.proof["decode"] == holder.name, answer.proof
+            assert answer.serving["decode"] == owner.name, answer.serving
             use_only(c, [asker.name])
             return answer
 
-        want = computed_by_the_holder(1)
+        want = computed_by_the_owner(1)
         got = c.ask(text(1))
-        assert got.text == want.text and got.proof["transferred"] > 300, got.proof
-        assert got.proof["computed"] + got.proof["transferred"] + got.proof["reused"] == got.proof["prompt"], got.proof
+        assert got.text == want.text and got.serving["transferred"] > 300, got.serving
+        assert got.serving["computed"] + got.serving["transferred"] + got.serving["reused"] == got.serving["prompt"], got.serving
         n_received = received()
-        assert n_received == got.proof["transferred"], (n_received, got.proof)
+        assert n_received == got.serving["transferred"], (n_received, got.serving)
 
-        want = computed_by_the_holder(2)
-        holder.kill(signal.SIGSTOP)
+        want = computed_by_the_owner(2)
+        owner.kill(signal.SIGSTOP)
         got = c.ask(text(2))  # until the link counts as dead
-        assert got.text == want.text and got.proof["transferred"] == 0, got.proof
+        assert got.text == want.text and got.serving["transferred"] == 0, got.serving
         assert asker.metric('baton_prefix_fetches_total{result="empty"}') == 1
-        holder.kill(signal.SIGCONT)
+        owner.kill(signal.SIGCONT)
 
-        want = computed_by_the_holder(3)
-        holder.kill(signal.SIGSTOP)
+        want = computed_by_the_owner(3)
+        owner.kill(signal.SIGSTOP)
         leave_early(c, asker, text(3))
-        holder.kill(signal.SIGCONT)
+        owner.kill(signal.SIGCONT)
         c.assert_quiet()
 
-        want = computed_by_the_holder(4)
-        holder.kill()
+        want = computed_by_the_owner(4)
+        owner.kill()
         got = c.ask(text(4))
         assert got.text == want.text, (got.text, want.text)
         c.assert_quiet()
@@ -162,9 +162,9 @@ def a_holder_that_hangs_or_dies_costs_no_answer():
 def a_push_is_asked_for_where_it_pays():
     """The default: pushing a thousand tokens is faster than computing them, on any machine; with "off" no worker asks."""
     words = " ".join(text(n) for n in (7, 8, 9))
-    for share in ("auto", "off"):
+    for fetch in ("auto", "off"):
         with Cluster() as c:
-            c.router(placement__share=share, placement__local_prefill_tokens="100000")
+            c.router(placement__prefix_fetch=fetch, placement__local_prefill_tokens="100000")
             c.worker("decode")
             c.worker("decode")
             c.wait_ready(decode=2)
@@ -174,9 +174,9 @@ def a_push_is_asked_for_where_it_pays():
             got = c.ask(words, max_tokens=8)
             assert got.text == want.text, (got.text, want.text)
             n_asks = c.routers[0].metric("baton_router_asks_total")
-            print(f"{share}: {got.proof['prompt']} tokens computed in {want.proof['prefill_ms']:.0f} ms; then "
-                  f"{got.proof['computed']} computed, {got.proof['transferred']} transferred")
-            assert n_asks == (1 if share == "auto" else 0), (share, n_asks)
+            print(f"{fetch}: {got.serving['prompt']} tokens computed in {want.serving['prefill_ms']:.0f} ms; then "
+                  f"{got.serving['computed']} computed, {got.serving['transferred']} transferred")
+            assert n_asks == (1 if fetch == "auto" else 0), (fetch, n_asks)
             c.assert_quiet()
 
 
@@ -184,7 +184,7 @@ def tenants_stay_apart_and_what_is_public_is_pushed():
     question = "What is the KV cache? " * 20
     with Cluster() as c:
         keys, public, ann, bob = two_tenants(c)
-        port = c.router(placement__share="always", placement__local_prefill_tokens="100000", http__api_keys=keys,
+        port = c.router(placement__prefix_fetch="always", placement__local_prefill_tokens="100000", http__api_keys=keys,
                         cache__public_prefix=public).http
         c.worker("decode")
         c.worker("decode")
@@ -205,5 +205,5 @@ def tenants_stay_apart_and_what_is_public_is_pushed():
 
 if __name__ == "__main__":
     main([a_conversation_is_computed_once_over_shm, a_conversation_is_computed_once_over_tcp,
-          decode_workers_ask_each_other, a_holder_that_hangs_or_dies_costs_no_answer,
+          decode_workers_ask_each_other, a_owner_that_hangs_or_dies_costs_no_answer,
           a_push_is_asked_for_where_it_pays, tenants_stay_apart_and_what_is_public_is_pushed])

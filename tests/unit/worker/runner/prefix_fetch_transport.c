@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "tests/unit/worker/runner/share_rig.h"
+#include "tests/unit/worker/runner/prefix_fetch_rig.h"
 
 struct ticket {
     bool is_open, is_closing, is_said, is_failed;

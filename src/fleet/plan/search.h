@@ -74,7 +74,7 @@ struct plan_answer {
 };
 
 const char *plan_bound_name(enum plan_bound bound);
-/* Checks the work and fills in what is 0.  E_INVAL with the field's name. */
+/* Checks the work and fills in the fields that are 0.  E_INVAL with the field's name. */
 int plan_work_check(struct plan_work *work, struct fault *fault);
 
 /* Sides of one pool.  Returns false when no load meets the objectives; why_out says which stands against it. */

@@ -15,9 +15,10 @@ TEXT = " ".join(f"Line {i} of a long document that is asked about more than once
 
 def until(what, true, timeout=30):
     end = time.monotonic() + patience(timeout)
-    while not true():
+    while not (found := true()):
         assert time.monotonic() < end, what
         time.sleep(0.05)
+    return found
 
 
 def ready(worker):
@@ -39,6 +40,12 @@ def start(cluster, **settings):
 
 def disk(worker, what):
     return worker.metric('baton_kv_disk_blocks_total{what="%s"}' % what)
+
+
+def at_rest(worker):
+    """The disk tier's status if no block waits for it or is being written, of one moment; else None."""
+    status = worker.status()["disk"]
+    return status if status["writeback"] == 0 == status["writing"] else None
 
 
 def saved(worker):
@@ -230,14 +237,13 @@ def a_flood_leaves_others_alone_on_disk():
         assert again.serving["reused"] > 0
         for i in range(6):
             say_as(c, worker, "loud", f"{i} {TEXT}")
-            until("not all is saved", lambda: worker.status()["disk"]["writeback"] == 0 == worker.status()["disk"]["writing"])
+            until("not all is saved", lambda: at_rest(worker))
             if i == 2:  # the next process learns the tenants only from the disk
                 worker.kill()
                 ready(worker.start())
         # The last prompt's blocks are freed, and so queued for the disk, soon after its answer.
         until("too few dropped", lambda: worker.status()["disk"]["dropped"] * 98304 > 6 << 20)
-        until("not all is saved", lambda: worker.status()["disk"]["writeback"] == 0 == worker.status()["disk"]["writing"])
-        disk_now = worker.status()["disk"]
+        disk_now = until("not all is saved", lambda: at_rest(worker))
         assert disk_now["tenants"] == 2 and disk_now["bytes"] <= 6 << 20, disk_now
         worker.kill()
         ready(worker.start())

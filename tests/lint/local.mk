@@ -8,6 +8,7 @@ source_checks = \
 	tests/lint/check-layers \
 	tests/lint/check-lint \
 	tests/lint/check-names \
+	tests/lint/check-references \
 	tests/lint/check-sizes \
 	tests/lint/check-spdx \
 	tests/lint/check-words

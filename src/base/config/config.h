@@ -88,7 +88,7 @@ struct config_check {
     unsigned n_refused, n_warned;
 };
 
-/* Adds an error. key is "section.name" of the table; the text says what is wrong and how to fix it.  The
+/* Adds an error. key is "section.name" of the table; the text says the fault and how to mend it.  The
  * place is the value's file and line, or the file that leaves the key at its default.  It is "command line
  * (--set)" for an override, and "default" when there is no file. */
 __attribute__((format(printf, 3, 4))) void config_refuse(struct config_check *check, const char *key,

@@ -115,7 +115,7 @@ INLINED void add_turn(const struct walk *walk, const struct turn *turn, uint32_t
 
 /* ---- a turn ---- */
 
-/* Activations are loaded as what is not used again soon: the weights shall stay. */
+/* Loads activations with the hint "not used again soon", so that the weights stay in the cache. */
 INLINED void load_a(const struct walk *walk, const struct turn *turn, uint32_t step, int tile)
 {
     if (tile == 4)
@@ -181,7 +181,7 @@ INLINED void do_turn(const struct walk *walk, const struct turn *now, const stru
     do_step(walk, now, now, before, before, 1, has_min);
 }
 
-/* The first two and what is left after the last. */
+/* The first two products, and those after the last pair. */
 static void edge_turn(const struct walk *walk, const struct turn *now, const struct turn *before,
                       const struct turn *last, bool has_min)
 {
@@ -190,7 +190,7 @@ static void edge_turn(const struct walk *walk, const struct turn *now, const str
 
 /* ---- blocks ---- */
 
-/* What each turn, counted from the block's first, fetches of what comes next: a few lines of weights and
+/* Prefetches for the next block: in each turn, counted from the block's first, a few lines of weights and
  * activations.  n_turns: of a tile of tokens. */
 INLINED void fetch_next(const struct tile_block *block, uint32_t turn, uint32_t n_turns)
 {
@@ -282,7 +282,7 @@ INLINED __m512i amx_paired(__m512i columns)
     return _mm512_shuffle_epi8(columns, _mm512_broadcast_i32x4(places));
 }
 
-/* NaN and infinity, and what is too large, become NaN by `step` or are NaN already. */
+/* NaN, infinity and values that are too large become NaN by `step`, or are NaN already. */
 INLINED void amx_pack_qblk(const struct pack *pack, struct quant_form form, const float *x,
                            const struct act_scales *scales, uint32_t i, struct act_place place)
 {

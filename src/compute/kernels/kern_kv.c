@@ -194,7 +194,7 @@ void KERN(kv_ahead)(const struct attn_args *args, const struct kv_tile *tile, st
     for (uint32_t group = 0; group < ATTN_TILE_GROUPS; group++) {
         uint32_t key = tile->key + ATTN_TILE_KEYS + group * ATTN_GROUP_KEYS, at = key % args->block_tokens;
 
-        if (key >= tile->end) { /* nothing there: what is near already */
+        if (key >= tile->end) { /* no key follows: fetch a line that is near already */
             ahead_out->k[group] = ahead_out->v[group] = (const char *)tile->k;
             continue;
         }

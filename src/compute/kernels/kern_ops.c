@@ -41,7 +41,7 @@ void KERN(rms_norm)(const float *x, const float *gain, uint32_t n, float eps, fl
         store_at(out, i, n, v16_mul(v16_mul(load_at(x, i, n), by), load_at(gain, i, n)));
 }
 
-/* Two passes over the row: the mean, then the squares of what is left. */
+/* Two passes over the row: the mean, then the squares of the differences from it. */
 void KERN(layer_norm)(const float *x, const struct layer_gain *gain, uint32_t n, float eps, float *out)
 {
     v16 sum = v16_zero(), squares = v16_zero();

@@ -108,7 +108,7 @@ static inline __attribute__((always_inline)) void kern_tile_group(const struct t
     sums_close(&sums, y, tile->y_step, shape.n_panels, shape.n_tokens);
 }
 
-/* As many panels at once as go with the height, then what is left. */
+/* Computes as many panels at once as the height allows, then the rest. */
 static inline __attribute__((always_inline)) void tile_panels_all(const struct tile *tile, enum source source,
                                                                   uint32_t n_tokens)
 {

@@ -28,7 +28,7 @@ struct work {                  /* plain values: a struct copy is a full copy, bu
     uint32_t score_from;       /* not 0: report prompt logprobs from this prompt token on */
 };
 
-struct work_order {        /* a work description with its tokens; whoever holds it owns the heap members */
+struct work_order {        /* a work description with its tokens; its owner owns the heap members */
     token_id *tokens;      /* heap, [n_tokens]: the prompt, then the answer so far */
     uint32_t n_tokens;     /* grows with the answer in the router */
     uint32_t n_prompt;     /* <= n_tokens: where the answer begins */

@@ -51,7 +51,7 @@
  * that keep their objectives finds the best pair, with one comparison per layout. If there is none, a
  * second pass looks at all workers: no pair keeps the objectives, so all are equal in that. Most workers
  * are not the best half so far; struct pick_brief shows that without reading the row.
- * tests/unit/picker/test_pairs checks all pairs. */
+ * tests/unit/fleet/picker/test_pairs checks all pairs. */
 #include "fleet/picker/picker.h"
 
 #include "base/err.h"

@@ -69,7 +69,7 @@ int plan_model_from_gguf(const char *path, struct fault *fault, struct plan_mode
 /* "layers=32,hidden=4096,...", or "llama-3-8b,layers=40" to change a known model. */
 int plan_model_inline(const struct plan_models *models, const char *text, struct fault *fault,
                       struct plan_model *out);
-/* Fills in what has a usual value and refuses what is impossible, with the field's name. */
+/* Fills in usual values for missing fields, and refuses impossible values with the field's name. */
 int plan_model_check(struct plan_model *model, struct fault *fault);
 
 /* ---- counts; all of a checked model ---- */

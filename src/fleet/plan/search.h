@@ -74,7 +74,7 @@ struct plan_answer {
 };
 
 const char *plan_bound_name(enum plan_bound bound);
-/* Checks the work and fills in what is 0.  E_INVAL with the field's name. */
+/* Checks the work and fills in the fields that are 0.  E_INVAL with the field's name. */
 int plan_work_check(struct plan_work *work, struct fault *fault);
 /* sigma of the log-normal length with that mean and 90 % point; 0: all lengths are equal. */
 double plan_work_sigma(double mean, double p90);

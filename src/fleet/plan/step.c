@@ -77,7 +77,7 @@ double plan_type_bytes(const char *type)
     return found == NULL ? NAN : found->bytes;
 }
 
-/* How well large matmuls run beside the devices that the constants were fitted on; 1 where nobody measured. */
+/* How well large matmuls run beside the devices that the constants were fitted on; 1 without a measurement. */
 static double cost_matmul(const struct plan_device *device, const struct type *type)
 {
     double bf16 = device->at[DEV_MATMUL_BF16] / FITTED_BF16, fp8 = device->at[DEV_MATMUL_FP8] / FITTED_FP8;

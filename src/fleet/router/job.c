@@ -57,7 +57,7 @@ void router_job_enter(struct job *job, enum job_state state)
     log_debug("job_state", LOG_STR("request", job->order.work.request_id),
               LOG_STR("from", job_state_name(job->state)), LOG_STR("to", job_state_name(state)));
     job->state = state;
-    if (state != JOB_FAILED && state != JOB_OVER) /* then nobody releases tokens that were held */
+    if (state != JOB_FAILED && state != JOB_OVER) /* a job that failed or is over releases no held tokens */
         gen_handle_hold(&job->handle, job_is_in(job, JOB_HOLDS));
     job->router->n_timed += job_is_in(job, JOB_TIMED);
     job->router->n_timed -= was_timed;

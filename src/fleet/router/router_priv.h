@@ -130,7 +130,7 @@ void router_job_free(struct job *job);
 int router_chain_begin(struct job *job);
 /* The job is being placed: how many blocks the index learns at once. It learns the others later. */
 size_t router_chain_booked(struct job *job);
-void router_chain_work(struct job *job); /* does a slice of what is left */
+void router_chain_work(struct job *job); /* does a slice of the remaining work */
 /* Does a slice of all jobs. True: there is more to do. */
 bool router_chains_work(struct router *router);
 

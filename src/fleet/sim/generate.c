@@ -17,7 +17,7 @@
 
 struct session {
     uint64_t salt, tenant;
-    uint32_t context; /* tokens of the next prompt, without what is new in it */
+    uint32_t context; /* tokens of the next prompt, without its new ones */
     uint32_t n_left;
     uint32_t next_free;
 };
@@ -149,7 +149,7 @@ static void generate_fill(struct generate *generate, uint64_t at_ns, struct sim_
         .public_salt = opts->seed,
         .n_public = opts->shared_tokens / opts->block_tokens,
         .session = SIM_NONE};
-    out->n_blocks = out->n_public; /* what is drawn for one request alone is worth no place in a cache */
+    out->n_blocks = out->n_public; /* blocks of one request alone are never reused */
 }
 
 static void generate_take(void *self, struct sim_request *out)

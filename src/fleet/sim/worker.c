@@ -460,7 +460,7 @@ void sim_worker_steps_end(struct sim *sim, struct sim_worker *worker)
     worker_plan(sim, worker);
 }
 
-/* ---- what comes and goes ---- */
+/* ---- arrivals and departures ---- */
 
 void sim_worker_prompt(struct sim *sim, struct sim_worker *worker, uint32_t i)
 {

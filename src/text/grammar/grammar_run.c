@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A compiled constraint, and an answer's way through it.
  *
- *     steps:  [ state | state | state ]      accept() adds one, rewind() drops some, commit() keeps the last
+ *     steps:  [ state | state | state ]      accept adds one, rewind drops some, commit keeps the last
  *
  * A run is only its list of states, so taking tokens back is free.  States and masks belong to the grammar,
  * which all runs of one constraint share.  When the grammar holds too much, it drops all states but the

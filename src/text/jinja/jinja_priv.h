@@ -91,7 +91,7 @@ uint64_t bytes_hash(struct bytes bytes);
 /* ---- print.c, json.c ---- */
 
 void print_str(struct build *build, struct value value);                    /* as str() */
-void print_repr(struct build *build, struct value value);                   /* as repr() */
+void print_repr(struct build *build, struct value value);                   /* as repr */
 void print_html(struct build *build, struct text text);                     /* with & < > " ' escaped */
 struct value text_add(struct jinja *jinja, struct value a, struct value b); /* joins two texts */
 struct value value_to_text(struct jinja *jinja, struct value value);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Values as text, in the form of Python's str() and repr().
+/* Values as text, in the form of Python's str() and repr.
  *
  * A float is written with the fewest digits that read back as the same number, with a point or an exponent. A
  * string inside a list or dict is quoted, and its unprintable characters are escaped. The bytes keep their

@@ -18,7 +18,7 @@ void chat_family_thinking(const struct tokenizer *tokenizer, struct chat_format_
 
 /* ---- properties of a template ---- */
 
-enum chat_describe { /* what is added to tools when the client gave less than the template needs */
+enum chat_describe { /* parts that are added to a tool that lacks something the template needs */
                      CHAT_DESCRIBE_NOTHING,
                      CHAT_DESCRIBE_TOOL,   /* a description and parameters */
                      CHAT_DESCRIBE_FIELDS, /* and a description of each parameter */

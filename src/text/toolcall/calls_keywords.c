@@ -196,7 +196,7 @@ static size_t keywords_part(struct calls *calls, struct bytes text)
                                                      : keywords_value(calls, text);
 }
 
-/* Walks good from this byte on, and drops what is no JSON. */
+/* Walks calls->good from this byte on, and drops bytes that are no JSON. */
 static enum json_walk_result keywords_walk(struct calls *calls, size_t from)
 {
     enum json_walk_result result = JSON_WALK_MORE;

@@ -3,7 +3,7 @@
  * says so.
  *
  *     tr_node.c    the thread, its mailbox, the calls of transport.h
- *     tr_ticket.c  receiver: who may write where, and which pieces have arrived
+ *     tr_ticket.c  receiver: which peer may write which blocks, and which pieces have arrived
  *     tr_push.c    sender: the pieces to send, their peer, and the connection that sends them next
  *     tr_conn.c    the life of a data connection: dial, accept, prove, die
  *     tr_stream.c  bytes in and out of a socket, with or without TLS

@@ -41,6 +41,7 @@ include tests/fuzz/api.mk
 include tests/fuzz/calls.mk
 include tests/fuzz/constraint.mk
 include tests/fuzz/openai.mk
+include tests/fuzz/responses.mk
 include tests/fuzz/admit.mk
 include tests/fuzz/kvframe.mk
 include tests/fuzz/tokenlist.mk

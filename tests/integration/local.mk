@@ -35,6 +35,18 @@ tests/integration/test_prometheus.log: baton-bench batonctl
 TESTS += tests/integration/test_baton.py
 EXTRA_DIST += tests/integration/test_baton.py
 tests/integration/test_baton.log: baton baton-chat batonctl
+TESTS += tests/integration/test_responses.py tests/integration/test_responses_clients.py
+EXTRA_DIST += tests/integration/test_responses.py tests/integration/test_responses_clients.py tests/integration/responses/clients.py \
+	tests/integration/responses/package.json tests/integration/responses/package-lock.json \
+	tests/integration/responses/requirements.txt tests/integration/responses/test-responses.mjs
+tests/integration/test_responses_clients.log: tests/integration/front_sim
+# LiteLLM in front of real daemons; no part of make check, because it installs 200 MB
+EXTRA_DIST += tests/integration/responses/check_litellm.py tests/integration/responses/check_codex.py
+.PHONY: tests/integration/check-litellm tests/integration/check-codex
+tests/integration/check-litellm: all
+	$(PY_LOG_COMPILER) $(srcdir)/tests/integration/responses/check_litellm.py
+tests/integration/check-codex: tests/integration/front_sim
+	$(PY_LOG_COMPILER) $(srcdir)/tests/integration/responses/check_codex.py
 TESTS += tests/integration/test_roles.py
 EXTRA_DIST += tests/integration/test_roles.py
 TESTS += tests/integration/test_calibrate.py
@@ -48,4 +60,4 @@ EXTRA_DIST += tests/integration/test_real_models.py
 clean-local: clean-real-models
 .PHONY: clean-real-models
 clean-real-models:
-	rm -rf tests/integration/real-models
+	rm -rf tests/integration/real-models tests/integration/responses-work

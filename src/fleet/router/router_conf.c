@@ -77,7 +77,8 @@ static const struct config_key keys[] = {
      "so that its KV is found however the client spells it. 0: answers are rendered as they are sent."},
     {"cache", "thread_memory", CONFIG_SIZE, KEY(conversation_bytes), "64MiB", 0, 1e12, NULL, false,
      "Memory for conversations that requests continue by id, so that the client sends only what is "
-     "new. Needs replay_memory. 0: such requests are refused, and clients send whole conversations."},
+     "new, and the same for kept responses of /v1/responses. Needs replay_memory. 0: such requests are "
+     "refused, and clients send whole conversations."},
     {"cache", "public_prefix", CONFIG_PATH, KEY(public_prefix), "", 0, 0, NULL, false,
      "JSON file with beginnings of prompts (system, tools) whose cached KV all tenants share. Empty: tenants "
      "share nothing."},

@@ -106,11 +106,11 @@ static size_t path_length(const char *message)
 }
 
 /* "messages.0.content.1" -> "messages[0].content[1]" */
-static void put_param(struct buf *out, const char *path, size_t len)
+void api_put_openai_path(struct buf *out, const char *path, size_t len_bytes)
 {
     struct buf text = {0};
 
-    for (size_t at = 0; at < len;) {
+    for (size_t at = 0; at < len_bytes;) {
         size_t n = strcspn(path + at, ".:");
         bool is_index = n > 0 && strspn(path + at, "0123456789") == n;
 
@@ -138,7 +138,7 @@ int api_put_openai_error(struct buf *out, const struct api_error *error)
     if (n_path == 0)
         buf_append_str(out, "null");
     else
-        put_param(out, error->message, n_path);
+        api_put_openai_path(out, error->message, n_path);
     if (code == NULL)
         buf_append_str(out, ",\"code\":null}}");
     else

@@ -25,6 +25,9 @@ __attribute__((format(printf, 3, 4))) int api_fail(struct api_error *error, int 
  * OpenAI's form ("messages[0].role"). */
 int api_put_openai_error(struct buf *out, const struct api_error *error);
 
+/* Appends the path of a field in OpenAI's form, as a JSON string. */
+void api_put_openai_path(struct buf *out, const char *path, size_t len_bytes);
+
 /* Appends {"type":"error","error":{...},"request_id":"..."}.  A NULL request_id is left out (error
  * events). */
 int api_put_error(struct buf *out, const struct api_error *error, const char *request_id);

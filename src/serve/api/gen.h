@@ -62,6 +62,20 @@ struct gen_prompt { /* a prompt without a conversation: text or tokens */
     size_t n_tokens;
 };
 
+struct gen_response {      /* what /v1/responses asks besides a prompt */
+    bool is_stored;        /* keep the response for later requests */
+    bool wants_summary;    /* thinking is given as a summary, not as content */
+    bool wants_signature;  /* include: reasoning.encrypted_content */
+    bool truncates;        /* drop the oldest turns of a conversation that exceeds the context */
+    struct bytes previous; /* previous_response_id; empty: none */
+    struct bytes *wanted;  /* [n_wanted]: ids of kept responses that the parser needs first */
+    size_t n_wanted;       /* 0: the request is complete */
+    struct bytes items;    /* all input items as they are kept: JSON objects, ",\n" between them */
+    struct bytes echo;     /* the members of the response that repeat the request: ,"name":value ... */
+    struct bytes warnings; /* a JSON list; empty: none */
+    struct bytes left_out; /* types of the tools that were left out, for the log; empty: none */
+};
+
 enum gen_thread { GEN_THREAD_NONE, GEN_THREAD_CREATE, GEN_THREAD_CONTINUE };
 
 struct gen_request { /* all memory comes from the arena */
@@ -98,11 +112,12 @@ struct gen_request { /* all memory comes from the arena */
     const char *call_prefix; /* prefix of call ids; static; NULL: "toolu_" */
     struct bytes *stop_sequences;
     size_t n_stop_sequences;
-    enum gen_thread thread;  /* keep the conversation for later requests, or continue a kept one */
-    struct bytes thread_id;  /* GEN_THREAD_CONTINUE: the id of the message that the request continues */
-    struct bytes history;    /* of a conversation: the history that api_put_thread() takes */
-    struct bytes user_id;    /* metadata.user_id */
-    struct bytes cache_salt; /* splits a tenant's cache: other salts share nothing; empty: none */
+    enum gen_thread thread;        /* keep the conversation for later requests, or continue a kept one */
+    struct bytes thread_id;        /* GEN_THREAD_CONTINUE: the id of the message that the request continues */
+    struct bytes history;          /* of a conversation: the history that api_put_thread() takes */
+    struct gen_response *response; /* of /v1/responses; NULL: another API */
+    struct bytes user_id;          /* metadata.user_id */
+    struct bytes cache_salt;       /* splits a tenant's cache: other salts share nothing; empty: none */
 };
 
 enum gen_stop { /* why an answer ended */
@@ -110,7 +125,8 @@ enum gen_stop { /* why an answer ended */
                 GEN_STOP_MAX_TOKENS,
                 GEN_STOP_SEQUENCE,
                 GEN_STOP_TOOL_USE,
-                GEN_STOP_CONTEXT
+                GEN_STOP_CONTEXT,
+                GEN_STOP_CANCELLED /* the client cancelled it by its id */
 };
 
 struct gen_serving { /* serving stats of an answer, summed over all workers that took part */

@@ -3,6 +3,7 @@
  * likely. */
 #include "serve/api/ids.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/rng.h"
@@ -25,6 +26,35 @@ void ids_make(const char *prefix, char out[IDS_BYTES])
                 out[at + n++] = alphabet[random[i] % 62];
     }
     out[at + n] = '\0';
+}
+
+#define RESPONSE_PREFIX "resp_"
+
+void ids_make_item(const char *prefix, const char *response_id, unsigned index, char out[IDS_BYTES])
+{
+    const char *letters = strchr(response_id, '_');
+
+    snprintf(out, IDS_BYTES, "%.3s_%.24s_%u", prefix, letters == NULL ? "" : letters + 1, index);
+}
+
+static bool ids_is_letter(uint8_t c)
+{
+    return c != 0 && strchr(alphabet, c) != NULL;
+}
+
+bool ids_response_of(struct bytes item_id, char out[IDS_BYTES])
+{
+    const char *text = (const char *)item_id.data;
+    size_t at = 0, n = 0;
+
+    while (at < item_id.len_bytes && at < 4 && text[at] != '_')
+        at++;
+    while (at + 1 + n < item_id.len_bytes && n < N_LETTERS && ids_is_letter((uint8_t)text[at + 1 + n]))
+        n++;
+    if (n != N_LETTERS || text[at] != '_' || at + 1 + n >= item_id.len_bytes || text[at + 1 + n] != '_')
+        return false;
+    snprintf(out, IDS_BYTES, "%s%.24s", RESPONSE_PREFIX, text + at + 1);
+    return true;
 }
 
 /* True if text is n lower-case hex digits, not all zero. */

@@ -446,7 +446,7 @@ static int parse_message_request(struct parse *parse, const json_t *root)
     return parse_check_pairs(parse);
 }
 
-static int parse_root(struct parse *parse, const json_t *root)
+static int parse_root(struct parse *parse, json_t *root)
 {
     if (!json_is_object(root))
         return parse_fail(parse, "body", "Input should be an object");
@@ -462,6 +462,9 @@ static int parse_root(struct parse *parse, const json_t *root)
         return parse_tokenize(parse, root);
     case API_DETOKENIZE:
         return parse_detokenize(parse, root);
+    case API_RESPONSES:
+    case API_INPUT_TOKENS:
+        return parse_responses(parse, root);
     }
     return E_INVAL;
 }
@@ -524,9 +527,14 @@ bool api_call_is_openai(enum api_call call)
     return call != API_MESSAGES && call != API_COUNT_TOKENS;
 }
 
+bool api_call_is_response(enum api_call call)
+{
+    return call == API_RESPONSES || call == API_INPUT_TOKENS;
+}
+
 bool api_call_generates(enum api_call call)
 {
-    return call == API_MESSAGES || call == API_CHAT || call == API_COMPLETIONS;
+    return call == API_MESSAGES || call == API_CHAT || call == API_COMPLETIONS || call == API_RESPONSES;
 }
 
 /* Parses the whole body.  If its conversation's history is missing, parses only the fields that find it. */
@@ -541,6 +549,10 @@ static int parse_body(struct parse *parse, json_t *root, struct bytes history)
             return parse_cache_salt(parse, root);
         rc = parse_thread_join(parse, root, history);
     }
+    if (rc == 0 && api_call_is_response(parse->call) && json_is_object(root))
+        rc = parse_responses_join(parse, root, history);
+    if (rc > 0)
+        return 0;
     if (rc == 0)
         rc = parse_root(parse, root);
     if (rc == 0)
@@ -569,6 +581,8 @@ int api_parse_continued(struct bytes body, struct bytes history, enum api_call c
     free(parse.blocks);
     free(parse.origins);
     free(parse.first_block);
+    buf_fini(&parse.warnings);
+    buf_fini(&parse.left_out);
     if (rc < 0)
         gen_request_fini(out);
     return rc;

@@ -12,19 +12,24 @@ enum api_call {
     API_CHAT,         /* /v1/chat/completions */
     API_COMPLETIONS,  /* /v1/completions */
     API_TOKENIZE,     /* /tokenize: one prompt, or messages */
-    API_DETOKENIZE    /* /detokenize: one prompt, of tokens */
+    API_DETOKENIZE,   /* /detokenize: one prompt, of tokens */
+    API_RESPONSES,    /* /v1/responses */
+    API_INPUT_TOKENS  /* /v1/responses/input_tokens: the same body; counts its tokens */
 };
 
 bool api_call_is_openai(enum api_call call);
-bool api_call_generates(enum api_call call); /* true if the model generates an answer */
+bool api_call_is_response(enum api_call call); /* true if the body is that of /v1/responses */
+bool api_call_generates(enum api_call call);   /* true if the model generates an answer */
 
 /* On success the caller frees *out with gen_request_fini.  On failure (E_FORMAT with the error filled,
  * E_NOMEM as a 503) *out holds nothing.  A request that continues a conversation yields only thread_id
- * and cache_salt: the caller looks the conversation up and parses the body again with its history. */
+ * and cache_salt: the caller looks the conversation up and parses the body again with its history.  A
+ * request that needs kept responses yields only response->wanted, and is parsed again in the same way. */
 int api_parse_request(struct bytes body, enum api_call call, struct gen_request *out,
                       struct api_error *error);
-/* history: the text that api_put_thread() wrote.  The result and errors are as above, for the whole
- * conversation. */
+/* history: the text that api_put_thread() wrote, or for /v1/responses
+ * {"previous":[items],"items":[items]}: the conversation before the input, and items that references
+ * name.  The result and errors are as above, for the whole conversation. */
 int api_parse_continued(struct bytes body, struct bytes history, enum api_call call, struct gen_request *out,
                         struct api_error *error);
 /* Refuses a conversation id with the error that makes clients resend the whole conversation without an

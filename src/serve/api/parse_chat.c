@@ -69,9 +69,8 @@ static int put_content(struct parse *parse, const json_t *message, bool is_requi
     return 0;
 }
 
-/* Adds a block with this text, unless it is empty. */
-static int parse_chat_add_text(struct parse *parse, enum gen_block_kind kind, struct parse_origin origin,
-                               struct bytes text)
+int parse_add_text(struct parse *parse, enum gen_block_kind kind, struct parse_origin origin,
+                   struct bytes text)
 {
     struct gen_block *block;
 
@@ -88,15 +87,14 @@ static int add_content(struct parse *parse, const json_t *message, bool is_requi
     int rc = put_content(parse, message, is_required, &text);
 
     if (rc == 0)
-        rc = text.is_bad ? parse_no_memory(parse)
-                         : parse_chat_add_text(parse, GEN_TEXT, origin, buf_view(&text));
+        rc = text.is_bad ? parse_no_memory(parse) : parse_add_text(parse, GEN_TEXT, origin, buf_view(&text));
     buf_fini(&text);
     return rc;
 }
 
 /* ---- calls ---- */
 
-static int parse_arguments(struct parse *parse, struct bytes text, struct bytes *out)
+int parse_arguments(struct parse *parse, struct bytes text, struct bytes *out)
 {
     struct buf quoted = {0};
     struct fault fault;
@@ -179,7 +177,7 @@ static int parse_calls(struct parse *parse, const json_t *message, struct parse_
 
 /* ---- messages ---- */
 
-static void enter_turn(struct parse *parse, enum gen_role role)
+void parse_enter_turn(struct parse *parse, enum gen_role role)
 {
     struct gen_request *out = parse->out;
 
@@ -197,8 +195,8 @@ static int parse_assistant(struct parse *parse, const json_t *message, struct pa
 
     if (parse_member(message, "function_call") != NULL)
         return parse_fail(parse, "function_call", "not supported by this server; use tool_calls");
-    enter_turn(parse, GEN_ASSISTANT);
-    if ((rc = parse_chat_add_text(parse, GEN_THINKING, origin, reasoning)) < 0 ||
+    parse_enter_turn(parse, GEN_ASSISTANT);
+    if ((rc = parse_add_text(parse, GEN_THINKING, origin, reasoning)) < 0 ||
         (rc = add_content(parse, message, !has_calls && parse_member(message, "refusal") == NULL, origin)) <
             0)
         return rc;
@@ -211,7 +209,7 @@ static int parse_tool_message(struct parse *parse, const json_t *message, struct
     struct buf text = {0};
     int rc;
 
-    enter_turn(parse, GEN_USER);
+    parse_enter_turn(parse, GEN_USER);
     block = parse_add_block(parse, GEN_TOOL_RESULT, origin);
     if (block == NULL)
         return parse_no_memory(parse);
@@ -229,7 +227,7 @@ static int parse_instructions(struct parse *parse, const json_t *message, struct
                               struct buf *system)
 {
     if (parse->out->n_messages > 0) {
-        enter_turn(parse, GEN_SYSTEM);
+        parse_enter_turn(parse, GEN_SYSTEM);
         return add_content(parse, message, true, origin);
     }
     if (system->len_bytes > 0)
@@ -255,7 +253,7 @@ static int parse_chat_parse_message(struct parse *parse, const json_t *item, siz
     if (!bytes_is(role, "user"))
         return parse_fail(parse, "role",
                           "Input should be 'system', 'developer', 'user', 'assistant' or 'tool'");
-    enter_turn(parse, GEN_USER);
+    parse_enter_turn(parse, GEN_USER);
     return add_content(parse, item, true, origin);
 }
 
@@ -304,7 +302,7 @@ static int parse_chat_messages(struct parse *parse, const json_t *root)
 
 /* ---- tools ---- */
 
-static int parse_function(struct parse *parse, const json_t *function, struct gen_tool *tool)
+int parse_function(struct parse *parse, const json_t *function, struct gen_tool *tool)
 {
     const json_t *parameters = parse_member(function, "parameters");
     const json_t *type = parse_member(parameters, "type");

@@ -227,20 +227,24 @@ static int parse_stop(struct parse *parse, const json_t *root)
     return rc;
 }
 
+int parse_openai_sampling(struct parse *parse, const json_t *root)
+{
+    int rc;
+
+    if ((rc = parse_openai_parse_sampling(parse, root)) < 0 || (rc = parse_bias(parse, root)) < 0)
+        return rc;
+    return parse_stop(parse, root);
+}
+
 /* ---- response format and thinking ---- */
 
-static int parse_schema(struct parse *parse, const json_t *format)
+int parse_json_schema(struct parse *parse, const json_t *described)
 {
-    const json_t *wrapper = parse_member(format, "json_schema");
-    const json_t *schema = parse_member(wrapper, "schema");
+    const json_t *schema = parse_member(described, "schema");
     struct bytes name = {0};
     int rc;
 
-    if (!json_is_object(wrapper))
-        return parse_fail(parse, "json_schema",
-                          wrapper == NULL ? "Field required" : "Input should be an object");
-    parse_push(parse, "json_schema");
-    if ((rc = parse_string(parse, wrapper, "name", true, &name)) < 0)
+    if ((rc = parse_string(parse, described, "name", true, &name)) < 0)
         return rc;
     if (schema == NULL)
         return parse_fail(parse, "schema", "Field required");
@@ -248,6 +252,17 @@ static int parse_schema(struct parse *parse, const json_t *format)
         return parse_fail(parse, "schema", "Input should be an object");
     parse->out->format = GEN_FORMAT_JSON_SCHEMA;
     return parse_serialise(parse, schema, &parse->out->schema);
+}
+
+static int parse_schema(struct parse *parse, const json_t *format)
+{
+    const json_t *wrapper = parse_member(format, "json_schema");
+
+    if (!json_is_object(wrapper))
+        return parse_fail(parse, "json_schema",
+                          wrapper == NULL ? "Field required" : "Input should be an object");
+    parse_push(parse, "json_schema");
+    return parse_json_schema(parse, wrapper);
 }
 
 static int parse_openai_parse_format(struct parse *parse, const json_t *root)
@@ -319,8 +334,7 @@ int parse_openai_fields(struct parse *parse, const json_t *root)
 
     if ((rc = parse_bool(parse, root, "stream", &parse->out->is_stream)) < 0 ||
         (rc = parse_limit(parse, root)) < 0 || (rc = parse_count(parse, root)) < 0 ||
-        (rc = parse_openai_parse_sampling(parse, root)) < 0 || (rc = parse_bias(parse, root)) < 0 ||
-        (rc = parse_logprobs(parse, root)) < 0 || (rc = parse_stop(parse, root)) < 0)
+        (rc = parse_openai_sampling(parse, root)) < 0 || (rc = parse_logprobs(parse, root)) < 0)
         return rc;
     if (parse->call == API_CHAT &&
         ((rc = parse_openai_parse_format(parse, root)) < 0 || (rc = parse_reasoning(parse, root)) < 0 ||

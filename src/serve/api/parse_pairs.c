@@ -58,6 +58,9 @@ static int fail_missing(struct parse *parse, struct call *calls, size_t n)
     buf_append_byte(&ids, '\0');
     if (ids.is_bad)
         rc = parse_no_memory(parse);
+    else if (api_call_is_response(parse->call))
+        rc = api_fail(parse->error, 400, "input.%u: No tool output found for function call %s.", message,
+                      (const char *)ids.data);
     else if (api_call_is_openai(parse->call))
         rc = api_fail(parse->error, 400,
                       "messages.%u: An assistant message with 'tool_calls' must be followed by tool messages "
@@ -76,6 +79,10 @@ static int fail_missing(struct parse *parse, struct call *calls, size_t n)
 
 static int fail_orphan(struct parse *parse, struct bytes id, struct parse_origin origin)
 {
+    if (api_call_is_response(parse->call))
+        return api_fail(
+            parse->error, 400, "input.%u: No tool call found for function call output with call_id %.*s.",
+            origin.message, (int)(id.len_bytes < 200 ? id.len_bytes : 200), (const char *)id.data);
     if (api_call_is_openai(parse->call))
         return api_fail(parse->error, 400,
                         "messages.%u: Messages with role 'tool' must be a response to a preceding message "
@@ -101,8 +108,12 @@ static int collect_calls(struct parse *parse, size_t i, struct call *calls, size
     qsort(calls, n, sizeof(*calls), compare_calls);
     for (size_t c = 1; c < n; c++)
         if (compare_calls(&calls[c - 1], &calls[c]) == 0)
-            return api_fail(parse->error, 400, "messages.%u.content.%u.id: `tool_use` ids must be unique",
-                            calls[c].origin.message, calls[c].origin.block);
+            return api_call_is_response(parse->call)
+                       ? api_fail(parse->error, 400, "input.%u.call_id: the ids of calls must be unique",
+                                  calls[c].origin.message)
+                       : api_fail(parse->error, 400,
+                                  "messages.%u.content.%u.id: `tool_use` ids must be unique",
+                                  calls[c].origin.message, calls[c].origin.block);
     *n_out = n;
     return 0;
 }

@@ -28,6 +28,8 @@ struct parse {
     bool has_5m_mark;
     size_t system_bytes; /* of the system text before the current block; 0 outside the system text */
     bool keeps_last;     /* a last assistant message is a turn of its own, not the beginning of the answer */
+    struct buf warnings; /* of /v1/responses: a JSON list without its brackets */
+    struct buf left_out; /* the same: types of tools */
     bool thinks;         /* thinking.type is enabled, so its constraints apply */
     int64_t thinking_budget;
 };
@@ -85,6 +87,28 @@ int parse_completions(struct parse *parse, const json_t *root);   /* parse_promp
 int parse_tokenize(struct parse *parse, const json_t *root);      /* parse_prompts.c */
 int parse_detokenize(struct parse *parse, const json_t *root);    /* parse_prompts.c */
 int parse_openai_fields(struct parse *parse, const json_t *root); /* parse_openai.c */
+/* Parts of these routes that /v1/responses shares. */
+int parse_openai_sampling(struct parse *parse,
+                          const json_t *root); /* also biases and stops; parse_openai.c */
+int parse_json_schema(struct parse *parse, const json_t *described); /* {"name", "schema"}; parse_openai.c */
+int parse_function(struct parse *parse, const json_t *function, struct gen_tool *tool); /* parse_chat.c */
+int parse_arguments(struct parse *parse, struct bytes text, struct bytes *out);         /* parse_chat.c */
+void parse_enter_turn(struct parse *parse, enum gen_role role);                         /* parse_chat.c */
+/* Adds a block with this text, unless it is empty.  parse_chat.c */
+int parse_add_text(struct parse *parse, enum gen_block_kind kind, struct parse_origin origin,
+                   struct bytes text);
+/* The body of /v1/responses.  parse_responses.c: puts kept items before and into the input; 1: responses are
+ * needed first, and nothing else was parsed.  Then the whole body. */
+int parse_responses_join(struct parse *parse, json_t *root, struct bytes history);
+int parse_responses(struct parse *parse, json_t *root);
+int parse_response_items(struct parse *parse, json_t *list);        /* parse_response_items.c */
+int parse_response_keep(struct parse *parse, json_t *list);         /* parse_response_items.c */
+int parse_response_tools(struct parse *parse, const json_t *root);  /* parse_response_tools.c */
+int parse_response_choice(struct parse *parse, const json_t *root); /* parse_response_tools.c */
+int parse_response_echo(struct parse *parse, const json_t *root);   /* parse_response_echo.c */
+/* Adds a warning about the current place to the answer.  code: static. */
+int parse_response_warn(struct parse *parse, const char *code,
+                        const char *message); /* parse_response_echo.c */
 /* Parses one content block of a message with this role.  parse_blocks.c */
 int parse_block(struct parse *parse, const json_t *block, enum gen_role role, struct parse_origin origin);
 /* Appends a block to the current message.  NULL: no memory.  parse_content.c */

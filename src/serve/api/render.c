@@ -30,6 +30,8 @@ const char *api_stop_reason(enum gen_stop stop)
         return "tool_use";
     case GEN_STOP_CONTEXT:
         return "model_context_window_exceeded";
+    case GEN_STOP_CANCELLED:
+        return "cancelled";
     }
     return "end_turn";
 }

@@ -19,6 +19,7 @@ const char *api_finish_reason(enum gen_stop stop)
     switch (stop) {
     case GEN_STOP_END_TURN:
     case GEN_STOP_SEQUENCE:
+    case GEN_STOP_CANCELLED: /* only responses can be cancelled */
         return "stop";
     case GEN_STOP_MAX_TOKENS:
     case GEN_STOP_CONTEXT:

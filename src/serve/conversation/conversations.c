@@ -123,18 +123,28 @@ void conversations_put(struct conversations *conversations, const char *id, cons
     conversations_use(conversations, conversation, now_ns);
 }
 
-enum conversations_take conversations_take(struct conversations *conversations, struct bytes id,
-                                           const char *owner, uint64_t now_ns, struct conversation **out)
+/* NULL: unknown. */
+static struct conversation *conversations_find(struct conversations *conversations, struct bytes id,
+                                               const char *owner)
 {
     char key[IDS_BYTES] = {0};
     struct conversation *conversation;
 
-    conversations_sweep(conversations, now_ns);
     if (id.len_bytes == 0 || id.len_bytes >= sizeof(key))
-        return CONVERSATIONS_UNKNOWN;
+        return NULL;
     memcpy(key, id.data, id.len_bytes);
     conversation = hashmap_get(conversations->map, key);
-    if (conversation == NULL || strcmp(conversation->owner, owner) != 0)
+    return conversation == NULL || strcmp(conversation->owner, owner) != 0 ? NULL : conversation;
+}
+
+enum conversations_take conversations_take(struct conversations *conversations, struct bytes id,
+                                           const char *owner, uint64_t now_ns, struct conversation **out)
+{
+    struct conversation *conversation;
+
+    conversations_sweep(conversations, now_ns);
+    conversation = conversations_find(conversations, id, owner);
+    if (conversation == NULL)
         return CONVERSATIONS_UNKNOWN;
     if (conversation->is_continued)
         return CONVERSATIONS_CONTINUED;
@@ -163,6 +173,31 @@ void conversations_give_back(struct conversations *conversations, struct convers
         conversations->bytes += bytes_of_conversation(conversation);
     }
     conversations_use(conversations, conversation, now_ns);
+}
+
+bool conversations_peek(struct conversations *conversations, struct bytes id, const char *owner,
+                        uint64_t now_ns, struct bytes *out)
+{
+    struct conversation *conversation;
+
+    conversations_sweep(conversations, now_ns);
+    conversation = conversations_find(conversations, id, owner);
+    if (conversation == NULL || conversation->is_held || conversation->is_continued)
+        return false;
+    list_remove(&conversation->node);
+    conversations_use(conversations, conversation, now_ns);
+    *out = buf_view(&conversation->text);
+    return true;
+}
+
+bool conversations_remove(struct conversations *conversations, struct bytes id, const char *owner)
+{
+    struct conversation *conversation = conversations_find(conversations, id, owner);
+
+    if (conversation == NULL || conversation->is_held)
+        return false;
+    conversations_forget(conversations, conversation);
+    return true;
 }
 
 size_t conversations_count(const struct conversations *conversations)

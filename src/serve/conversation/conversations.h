@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Conversations: each is kept under the id of its last answer and can be continued once.
+/* Conversations: each is kept under the id of its last answer and can be continued once.  Responses are kept
+ * in a store of their own: they are read, any number of times, and removed, but never taken.
  *
  * The store is bounded in bytes and drops the least recently used conversation first.  Each conversation
  * also expires some minutes after its last use.  Nothing survives a restart.  If a conversation is gone,
@@ -35,6 +36,11 @@ struct bytes conversation_text(const struct conversation *conversation);
 /* Releases a conversation.  is_continued: it cannot be taken again, and only that fact is kept. */
 void conversations_give_back(struct conversations *conversations, struct conversation *conversation,
                              bool is_continued, uint64_t now_ns);
+/* Reads a text and counts as a use; the view is valid until the next call.  False: unknown. */
+bool conversations_peek(struct conversations *conversations, struct bytes id, const char *owner,
+                        uint64_t now_ns, struct bytes *out);
+/* Removes a text that nobody holds.  False: unknown. */
+bool conversations_remove(struct conversations *conversations, struct bytes id, const char *owner);
 size_t conversations_count(const struct conversations *conversations);
 size_t conversations_bytes(const struct conversations *conversations);
 

@@ -144,6 +144,8 @@ static enum limit_dialect dialect_of(const struct http_exchange *exchange)
     for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
         if (bytes_is(path, others[i]))
             return LIMIT_OPENAI;
+    if (bytes_starts_with(path, "/v1/responses"))
+        return LIMIT_OPENAI;
     return LIMIT_MESSAGES;
 }
 

@@ -196,6 +196,7 @@ static void choice_events_on_end(void *arg, enum gen_end end, const struct gen_s
         why = GEN_STOP_MAX_TOKENS;
     if (request->gen.work.max_new_tokens == 0)
         why = GEN_STOP_MAX_TOKENS;
+    choice->stop = why; /* for the sink, which closes the last block */
     if (answer_finish(choice->answer, why) < 0) {
         request_fail_no_memory(request);
         return;

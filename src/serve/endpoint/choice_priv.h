@@ -11,8 +11,10 @@
 struct collected { /* a block of an answer that is sent whole */
     enum gen_block_kind kind;
     char id[IDS_BYTES];
-    struct buf name; /* or the signature of thinking */
-    struct buf text; /* or a call's arguments */
+    struct buf name;     /* or the signature of thinking */
+    struct buf text;     /* or a call's arguments */
+    struct buf logprobs; /* of text, as items of a JSON list; only of a Responses stream */
+    bool is_cut;         /* a limit cut it, or its arguments are no JSON */
 };
 
 enum choice_state {
@@ -32,6 +34,7 @@ struct choice { /* one of a request's answers, with a job of its own; fields tha
     uint64_t last_ns;              /* time of the last tokens */
     uint32_t n_output;
     unsigned n_blocks;         /* started so far */
+    uint32_t n_events;         /* numbered events of a Responses stream so far */
     struct logprobs *logprobs; /* NULL: not requested */
     bool has_logprobs;         /* the backend delivers them */
 
@@ -39,14 +42,14 @@ struct choice { /* one of a request's answers, with a job of its own; fields tha
     const struct prompt *prompt; /* one of the request's prompts */
     struct gen_handle *handle;   /* NULL: the backend does not hold it */
     struct gen_serving serving;
-    enum gen_stop stop;         /* valid once it is over ... */
+    enum gen_stop stop;         /* a limit, while the answer is closed; final once it is over ... */
     struct bytes stop_sequence; /* ... and the stop sequence that matched */
 
     uint32_t n_prompt_logprobs; /* prompt tokens with logprobs so far */
     bool has_stop_score;
     struct sample_result stop_score; /* logprob of the stop id that ended it */
     unsigned n_calls;
-    struct collected *blocks; /* [n_blocks]; NULL in a stream */
+    struct collected *blocks; /* [n_blocks]; NULL in a stream, except for Responses */
 };
 
 /* choices.c: submitting choices to the backend and withdrawing them */

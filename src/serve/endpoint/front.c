@@ -18,11 +18,13 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "serve/endpoint/admit_priv.h"
+#include "serve/endpoint/responses_priv.h"
 
 #define MAX_LISTED_MODELS    1000
 #define MAX_LOGGED_REFUSALS  10 /* per second */
 #define MAX_LOGIN_SOURCES    65536
-#define CONVERSATION_LIFE_NS (300 * NS_PER_S) /* after the last use; clients expect this time */
+#define CONVERSATION_LIFE_NS (300 * NS_PER_S)       /* after the last use; clients expect this time */
+#define RESPONSE_LIFE_NS     (24 * 3600 * NS_PER_S) /* after the last use; memory usually ends it before */
 
 /* ---- routes ---- */
 
@@ -31,7 +33,7 @@ typedef void (*route_call)(struct front *front, struct http_exchange *exchange);
 struct route {
     const char *path;
     bool is_prefix; /* the path may continue after it */
-    bool is_post;   /* POST only; false: GET and HEAD */
+    bool is_post;   /* POST only; false: GET and HEAD, or what the call allows */
     enum { OPEN, KEYED, METRICS } access;
     route_call call; /* NULL: makes a request object */
     enum api_call api;
@@ -207,11 +209,27 @@ static void show_model(struct front *front, struct http_exchange *exchange)
     buf_fini(&body);
 }
 
+/* Files of embedders are refused when a worker loads them, so no model here can answer. */
+static void front_refuse_embeddings(struct front *front, struct http_exchange *exchange)
+{
+    struct api_error error;
+
+    api_fail(&error, 404, "model: no model of this server is an embedder; embeddings are not computed");
+    error.code = "embeddings_unsupported";
+    reply_error(exchange, &error, NULL, NULL);
+}
+
+#define RESPONSES "/v1/responses/"
+
 static const struct route routes[] = {
     {"/v1/messages", false, true, KEYED, NULL, API_MESSAGES},
     {"/v1/messages/count_tokens", false, true, KEYED, NULL, API_COUNT_TOKENS},
     {"/v1/chat/completions", false, true, KEYED, NULL, API_CHAT},
     {"/v1/completions", false, true, KEYED, NULL, API_COMPLETIONS},
+    {"/v1/responses", false, true, KEYED, NULL, API_RESPONSES},
+    {"/v1/responses/input_tokens", false, true, KEYED, NULL, API_INPUT_TOKENS},
+    {RESPONSES, true, false, KEYED, responses_serve, 0},
+    {"/v1/embeddings", false, true, KEYED, front_refuse_embeddings, 0},
     {"/tokenize", false, true, KEYED, NULL, API_TOKENIZE},
     {"/detokenize", false, true, KEYED, NULL, API_DETOKENIZE},
     {"/v1/models", false, false, KEYED, list_models, 0},
@@ -294,11 +312,19 @@ static void begin_request(struct front *front, struct http_exchange *exchange, c
     }
 }
 
+static bool front_allows(const struct route *route, const struct http_exchange *exchange)
+{
+    enum http_method method = http_exchange_method(exchange);
+
+    if (route->call == responses_serve)
+        return responses_allow(method, http_exchange_path(exchange));
+    return route->is_post ? method == HTTP_POST : method == HTTP_GET || method == HTTP_HEAD;
+}
+
 static void front_on_head(void *arg, struct http_exchange *exchange)
 {
     struct front *front = arg;
     const struct route *route = find_route(exchange);
-    enum http_method method = http_exchange_method(exchange);
     struct auth_key who = {0};
     struct api_error error;
     bool needs_key;
@@ -308,9 +334,12 @@ static void front_on_head(void *arg, struct http_exchange *exchange)
         endpoint_front_refuse(front, exchange, &error, NULL);
         return;
     }
-    if (route->is_post ? method != HTTP_POST : method != HTTP_GET && method != HTTP_HEAD) {
+    if (!front_allows(route, exchange)) {
         api_fail(&error, 405, "the method is not allowed here");
-        endpoint_front_refuse(front, exchange, &error, route->is_post ? "POST" : "GET, HEAD");
+        endpoint_front_refuse(front, exchange, &error,
+                              route->call == responses_serve ? "GET, HEAD, DELETE, POST"
+                              : route->is_post               ? "POST"
+                                                             : "GET, HEAD");
         return;
     }
     needs_key = route->access == KEYED || (route->access == METRICS && !front->opts.has_open_metrics);
@@ -445,6 +474,9 @@ int front_new(const struct front_opts *opts, struct fault *fault, struct front *
     if (rc == 0 && front->answer_cache != NULL && opts->conversation_bytes > 0 &&
         conversations_new(opts->conversation_bytes, CONVERSATION_LIFE_NS, &front->conversations) < 0)
         rc = fault_set(fault, E_NOMEM, "out of memory");
+    if (rc == 0 && front->conversations != NULL &&
+        conversations_new(opts->conversation_bytes, RESPONSE_LIFE_NS, &front->responses) < 0)
+        rc = fault_set(fault, E_NOMEM, "out of memory");
     if (rc == 0 && opts->public_prefix != NULL)
         rc = public_prefix_load(opts->public_prefix, fault, &front->public_prefix);
     if (rc == 0 && open_server(front) < 0)
@@ -472,6 +504,7 @@ void front_free(struct front *front)
     limits_free(front->limits);
     auth_keys_free(front->keys);
     conversations_free(front->conversations);
+    conversations_free(front->responses);
     answer_cache_free(front->answer_cache);
     public_prefix_free(front->public_prefix);
     buf_fini(&front->busy_answer);

@@ -2,8 +2,9 @@
 /* The endpoint: the Messages API and OpenAI's API over a backend.  It owns the routes, API keys, the life
  * of each request, metrics and the access log.
  *
- *   POST /v1/messages, /v1/messages/count_tokens, /v1/chat/completions, /v1/completions, /tokenize,
- *        /detokenize
+ *   POST /v1/messages, /v1/messages/count_tokens, /v1/chat/completions, /v1/completions, /v1/embeddings,
+ *        /tokenize, /detokenize
+ *   POST /v1/responses, /v1/responses/input_tokens  GET, DELETE /v1/responses/ID, GET .../input_items, POST .../cancel
  *   GET /v1/models, /v1/models/ID
  *   GET /livez, /readyz[?verbose], /health, /metrics (has_metrics)  HEAD /, GET /, HEAD /api/hello
  *

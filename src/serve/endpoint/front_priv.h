@@ -75,6 +75,7 @@ struct front {
     struct fair_queue *fair_queue;       /* NULL: all work runs inline */
     struct answer_cache *answer_cache;   /* NULL: none */
     struct conversations *conversations; /* NULL: requests for them are refused */
+    struct conversations *responses;     /* kept responses; NULL: none are kept */
     struct stall *stall;
     struct public_prefix *public_prefix; /* NULL: tenants share nothing */
     struct list requests;
@@ -129,7 +130,9 @@ struct request { /* fields that every token needs come first: ten thousand strea
     struct gen_request gen;
     struct api_error error;
     struct conversation *conversation; /* the conversation that it continues, held */
-    struct replay replay;              /* our own answers in it */
+    struct buf recalled;               /* kept items that a Responses request needs, for the parser */
+    bool has_recalled;
+    struct replay replay; /* our own answers in it */
     struct prompt prompt;
     struct prompt *more_prompts; /* [gen.n_prompts - 1] */
 

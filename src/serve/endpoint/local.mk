@@ -6,9 +6,10 @@ libserve_endpoint_a_SOURCES = src/serve/endpoint/admin.c src/serve/endpoint/admi
 	src/serve/endpoint/choices.c src/serve/endpoint/front.c src/serve/endpoint/front.h \
 	src/serve/endpoint/front_priv.h src/serve/endpoint/handle.c src/serve/endpoint/handle.h src/serve/endpoint/logprobs.c src/serve/endpoint/logprobs_priv.h \
 	src/serve/endpoint/output.c src/serve/endpoint/output_messages.c src/serve/endpoint/output_openai.c \
-	src/serve/endpoint/output_priv.h src/serve/endpoint/remains.c src/serve/endpoint/remains_priv.h \
+	src/serve/endpoint/output_priv.h src/serve/endpoint/output_responses.c src/serve/endpoint/responses.c src/serve/endpoint/responses_priv.h \
+	src/serve/endpoint/remains.c src/serve/endpoint/remains_priv.h \
 	src/serve/endpoint/reply.c src/serve/endpoint/report.c src/serve/endpoint/request.c src/serve/endpoint/stall.c \
-	src/serve/endpoint/stall_priv.h
+	src/serve/endpoint/stall_priv.h src/serve/endpoint/truncate.c
 # A scripted backend with a small model.  Tests use it; front_sim runs it behind a real server.
 check_LIBRARIES += tests/unit/serve/endpoint/libsim.a
 tests_unit_serve_endpoint_libsim_a_SOURCES = tests/unit/serve/endpoint/sim_backend.c tests/unit/serve/endpoint/sim_backend.h \
@@ -37,6 +38,11 @@ tests_unit_serve_endpoint_test_handle_LDADD = $(link_serve_endpoint) $(CMOCKA_LI
 front_rig_openai = tests/unit/serve/endpoint/rig_openai.c tests/unit/serve/endpoint/rig_openai.h $(front_rig)
 tests_unit_serve_endpoint_test_choices_SOURCES = tests/unit/serve/endpoint/test_choices.c $(front_rig_openai)
 tests_unit_serve_endpoint_test_choices_LDADD = tests/unit/serve/endpoint/libsim.a $(link_serve_endpoint) \
+	$(CMOCKA_LIBS)
+check_PROGRAMS += tests/unit/serve/endpoint/test_responses
+TESTS += tests/unit/serve/endpoint/test_responses
+tests_unit_serve_endpoint_test_responses_SOURCES = tests/unit/serve/endpoint/test_responses.c $(front_rig_openai)
+tests_unit_serve_endpoint_test_responses_LDADD = tests/unit/serve/endpoint/libsim.a $(link_serve_endpoint) \
 	$(CMOCKA_LIBS)
 tests_unit_serve_endpoint_test_openai_SOURCES = tests/unit/serve/endpoint/test_openai.c $(front_rig_openai)
 tests_unit_serve_endpoint_test_openai_LDADD = tests/unit/serve/endpoint/libsim.a $(link_serve_endpoint) $(CMOCKA_LIBS)

@@ -246,9 +246,8 @@ static void put_token(struct logprobs *logprobs, token_id id, float logprob, str
     buf_append_byte(out, ']');
 }
 
-int logprobs_put_chat(struct logprobs *logprobs, struct buf *out)
+int logprobs_put_items(struct logprobs *logprobs, struct buf *out)
 {
-    buf_append_str(out, "{\"content\":[");
     for (size_t i = 0; i < logprobs->n_ready; i++) {
         const struct entry *entry = &logprobs->entries[i];
         const struct sample_top *tops = tops_of(logprobs, i);
@@ -263,9 +262,15 @@ int logprobs_put_chat(struct logprobs *logprobs, struct buf *out)
         }
         buf_append_str(out, "]}");
     }
-    buf_append_str(out, "],\"refusal\":null}");
     forget_ready(logprobs);
     return out->is_bad ? E_NOMEM : 0;
+}
+
+int logprobs_put_chat(struct logprobs *logprobs, struct buf *out)
+{
+    buf_append_str(out, "{\"content\":[");
+    logprobs_put_items(logprobs, out);
+    return buf_append_str(out, "],\"refusal\":null}");
 }
 
 /* Writes a token as a string that distinguishes it from other tokens, even if it is half a character. */

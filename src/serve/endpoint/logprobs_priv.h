@@ -34,6 +34,8 @@ bool logprobs_is_ready(const struct logprobs *logprobs); /* true if anything is 
 
 /* Append the ready tokens and forget them: {"content":[...],"refusal":null} or {"tokens":[...],
  * "token_logprobs":[...],"top_logprobs":[...],"text_offset":[...]}.  E_NOMEM. */
+/* The same as the items of a JSON list: {...},{...}. */
+int logprobs_put_items(struct logprobs *logprobs, struct buf *out);
 int logprobs_put_chat(struct logprobs *logprobs, struct buf *out);
 int logprobs_put_text(struct logprobs *logprobs, struct buf *out);
 

@@ -16,6 +16,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "serve/api/render_responses.h"
 #include "serve/endpoint/admit_priv.h"
 #include "serve/endpoint/output_priv.h"
 
@@ -181,6 +182,7 @@ static void drop_block(struct choice *choice)
 
     buf_fini(&block->name);
     buf_fini(&block->text);
+    buf_fini(&block->logprobs);
 }
 
 /* Closes the largest object that the arguments so far begin. */
@@ -207,6 +209,8 @@ static int whole_close(void *arg, enum calls_end how)
     skip_logprobs(choice);
     if (how == CALLS_BROKEN)
         drop_block(choice);
+    if (how == CALLS_CUT)
+        choice->blocks[choice->n_blocks - 1].is_cut = true;
     if (how == CALLS_CUT)
         return close_cut_call(&choice->blocks[choice->n_blocks - 1]);
     return 0;
@@ -314,7 +318,10 @@ void output_count(struct request *request)
     struct http_fields fields = {0};
     struct buf body = {0};
 
-    api_put_count(&body, (uint32_t)request->prompt.ids.n);
+    if (request->call == API_INPUT_TOKENS)
+        api_put_input_tokens(&body, (uint32_t)request->prompt.ids.n);
+    else
+        api_put_count(&body, (uint32_t)request->prompt.ids.n);
     reply_json(request->exchange, request->id, &fields, buf_view(&body));
     http_fields_fini(&fields);
     buf_fini(&body);

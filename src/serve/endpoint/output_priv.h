@@ -40,5 +40,6 @@ struct output_dialect {
 };
 extern const struct output_dialect output_messages;                 /* output_messages.c */
 extern const struct output_dialect output_chat, output_completions; /* output_openai.c */
+extern const struct output_dialect output_responses;                /* output_responses.c */
 
 #endif

@@ -84,8 +84,9 @@ static void init_memory(struct front *front, struct front_metrics *m)
     m->answers_missed = metric_series(answers, &outcomes[1]);
     m->answer_bytes = metric_single(front->opts.metrics, METRIC_GAUGE, "baton_answers_remembered_bytes",
                                     "Memory for answers that may come back (cache.replay_memory).");
-    m->conversation_bytes = metric_single(front->opts.metrics, METRIC_GAUGE, "baton_conversations_bytes",
-                                          "Memory for conversations (cache.thread_memory).");
+    m->conversation_bytes =
+        metric_single(front->opts.metrics, METRIC_GAUGE, "baton_conversations_bytes",
+                      "Memory for conversations and kept responses (cache.thread_memory).");
     m->conversations = report_counter(front, "baton_conversations_continued_total",
                                       "Requests to continue a conversation, by result.", "result");
 }
@@ -262,7 +263,8 @@ static uint64_t us_between(uint64_t from_ns, uint64_t to_ns)
 
 static const char *const call_names[] = {
     [API_MESSAGES] = "messages",       [API_COUNT_TOKENS] = "count_tokens", [API_CHAT] = "chat_completions",
-    [API_COMPLETIONS] = "completions", [API_TOKENIZE] = "tokenize",         [API_DETOKENIZE] = "detokenize"};
+    [API_COMPLETIONS] = "completions", [API_TOKENIZE] = "tokenize",         [API_DETOKENIZE] = "detokenize",
+    [API_RESPONSES] = "responses",     [API_INPUT_TOKENS] = "input_tokens"};
 
 static void log_access(const struct request *request)
 {
@@ -311,7 +313,8 @@ static void measure_memory(const struct front *front)
     if (front->answer_cache != NULL)
         metric_set(front->metrics.answer_bytes, (double)answer_cache_bytes(front->answer_cache));
     if (front->conversations != NULL)
-        metric_set(front->metrics.conversation_bytes, (double)conversations_bytes(front->conversations));
+        metric_set(front->metrics.conversation_bytes, (double)(conversations_bytes(front->conversations) +
+                                                               conversations_bytes(front->responses)));
 }
 
 void report_end(struct request *request)

@@ -22,6 +22,7 @@
 #include "base/event/work.h"
 #include "serve/endpoint/admit_priv.h"
 #include "serve/endpoint/output_priv.h"
+#include "serve/endpoint/responses_priv.h"
 #include "serve/prompt/constraint.h"
 #include "serve/access/unzip.h"
 
@@ -86,6 +87,7 @@ int request_new(struct front *front, struct http_exchange *exchange, enum api_ca
     request->call = call;
     request->dialect = call == API_CHAT          ? &output_chat
                        : call == API_COMPLETIONS ? &output_completions
+                       : call == API_RESPONSES   ? &output_responses
                                                  : &output_messages;
     request->created_unix_s = clock_unix_ns() / NS_PER_S;
     request->who = *who;
@@ -135,6 +137,7 @@ void request_free(struct request *request)
                                 request->state == REQUEST_DONE && api_call_generates(request->call),
                                 clock_now_ns());
     request_give_back(request);
+    buf_fini(&request->recalled);
     output_drop(request);
     free(request);
 }
@@ -238,9 +241,12 @@ static int request_unpack(struct request *request)
     return rc;
 }
 
-/* True if the request only names a conversation: the loop must look it up and the body be parsed again. */
+/* True if the request only names a conversation or kept responses: the loop must look them up and the body
+ * be parsed again. */
 static bool awaits_conversation(const struct request *request)
 {
+    if (request->gen.response != NULL)
+        return request->gen.response->n_wanted > 0;
     return request->gen.thread == GEN_THREAD_CONTINUE && request->conversation == NULL;
 }
 
@@ -248,6 +254,9 @@ static int request_parse_body(struct request *request)
 {
     struct bytes body = buf_view(&request->body);
 
+    if (request->has_recalled)
+        return api_parse_continued(body, buf_view(&request->recalled), request->call, &request->gen,
+                                   &request->error);
     return request->conversation == NULL
                ? api_parse_request(body, request->call, &request->gen, &request->error)
                : api_parse_continued(body, conversation_text(request->conversation), request->call,
@@ -267,6 +276,7 @@ static void parse_work(void *arg)
             !atomic_load(&request->is_abandoned))
             replay_read(&request->gen, &request->replay); /* on failure no answers are found */
         buf_fini(&request->body);
+        buf_fini(&request->recalled);
     }
     atomic_store(&request->is_working, false);
 }
@@ -317,12 +327,14 @@ static int request_tokenise(struct request *request)
         return rc;
     if (request->front->answer_cache != NULL)
         replay_find(&request->replay, request->front->answer_cache, request->owner, model->fingerprint,
-                    request->call != API_COUNT_TOKENS && request->call != API_TOKENIZE);
+                    api_call_generates(request->call));
     if (request->call == API_DETOKENIZE)
         return prompt_put_detokenized(model, &request->gen, &request->body, &request->error);
     rc = request->gen.n_prompts > 0
              ? tokenise_prompts(request)
              : prompt_make(model, &request->gen, &request->replay, &request->prompt, &request->error);
+    if (rc == 0)
+        rc = responses_truncate(request);
     if (rc == 0 && request->call == API_TOKENIZE)
         rc = prompt_put_tokens(model, &request->prompt, &request->body, &request->error);
     return rc;
@@ -453,18 +465,20 @@ static int take_conversation(struct request *request, struct api_error *error)
 /* Parses again with the conversation's history, or fails the request. */
 static void continue_conversation(struct request *request)
 {
+    bool is_response = request->gen.response != NULL;
     struct api_error error;
+    size_t n;
 
-    if (take_conversation(request, &error) < 0) {
+    if ((is_response ? responses_recall(request, &error) : take_conversation(request, &error)) < 0) {
         request_fail(request, &error);
         return;
     }
+    n = is_response ? request->recalled.len_bytes : conversation_text(request->conversation).len_bytes;
     struct remains remains = {.gen = request->gen};
 
     remains_give_back(&remains, request->front->opts.jobs, request->front->opts.loop);
     memset(&request->gen, 0, sizeof(request->gen));
-    request_run(request, request->body.len_bytes + conversation_text(request->conversation).len_bytes,
-                parse_work, parse_done);
+    request_run(request, request->body.len_bytes + n, parse_work, parse_done);
 }
 
 static void parse_done(void *arg)
@@ -503,6 +517,7 @@ static void parse_done(void *arg)
     if (backend->ops->model_keep != NULL)
         backend->ops->model_keep(backend->self, request->model);
     report_model(request);
+    responses_report(request);
     n = request->gen.arena.used_bytes;
     if (constraint_has_schemas(&request->gen)) /* a pattern of few bytes may take long to compile */
         n = never_inline(request, n);
@@ -514,7 +529,7 @@ static void finish_counted(struct request *request)
 {
     request->status = 200;
     request->reason = "counted";
-    if (request->call == API_COUNT_TOKENS)
+    if (request->call == API_COUNT_TOKENS || request->call == API_INPUT_TOKENS)
         output_count(request);
     else
         output_body(request);

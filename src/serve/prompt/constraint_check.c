@@ -42,12 +42,16 @@ static bool constraint_check_is_openai(const struct gen_request *request)
 void constraint_tool_path(const struct gen_request *request, size_t tool, char *out, size_t out_bytes)
 {
     snprintf(out, out_bytes,
-             constraint_check_is_openai(request) ? "tools.%zu.function.parameters" : "tools.%zu.input_schema",
+             request->response != NULL             ? "tools.%zu.parameters"
+             : constraint_check_is_openai(request) ? "tools.%zu.function.parameters"
+                                                   : "tools.%zu.input_schema",
              tool);
 }
 
 static const char *format_path(const struct gen_request *request)
 {
+    if (request->response != NULL)
+        return "text.format.schema";
     return constraint_check_is_openai(request) ? "response_format.json_schema.schema"
                                                : "output_config.format.schema";
 }

@@ -60,8 +60,8 @@
      "Memory for the tokens of recent answers of this worker's own endpoint: a conversation that comes "     \
      "back " "continues with exactly these. 0: answers are rendered as they are sent."},                     \
     {"cache", "thread_memory", CONFIG_SIZE, KEY(conversation_bytes), "64MiB", 0, 1e12, NULL, false,          \
-     "Memory for conversations (threads) of this worker's own endpoint. Needs replay_memory. 0: threads are "\
-     "refused."},                                                                                            \
+     "Memory for conversations (threads) of this worker's own endpoint, and the same for kept responses of "\
+     "/v1/responses. Needs replay_memory. 0: threads are refused, and no responses are kept."},\
     {"cache", "public_prefix", CONFIG_PATH, KEY(public_prefix), "", 0, 0, NULL, false,                       \
      "JSON file with beginnings of prompts (system, tools) whose cached KV all tenants of this "             \
      "worker's own " "endpoint share. Empty: they share nothing."},                                          \

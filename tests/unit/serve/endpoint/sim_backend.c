@@ -211,10 +211,22 @@ static int set_count(struct sim_job *job, unsigned n)
     return rc;
 }
 
+/* Agents put text of their own before the user's, and a script then begins a paragraph. */
+static const char *find_script(const char *user)
+{
+    const char *found = strstr(user, "\n\ncall ");
+
+    if (strncmp(user, "<", 1) != 0)
+        return user;
+    return found != NULL ? found + 2 : user;
+}
+
 static int choose_script(struct sim_job *job, const char *user)
 {
     struct buf text = {0};
     int rc;
+
+    user = find_script(user);
 
     job->script = SAY;
     if (strncmp(user, "say ", 4) == 0)

@@ -6,6 +6,8 @@
  * hello hang          accepted, then silence   wait          never accepted break N       fails after N
  * tokens     flood         answers without end, as fast as it is read anything else answers "You said: ..."
  *
+ * A call may also begin a later paragraph, behind an agent's own text, which begins with "<".
+ *
  * A prompt that is no conversation says the same by its whole text.  Log probabilities, when wanted, are -n/8
  * for token number n.  It finds cached prefixes as a worker would: in whole blocks of what earlier prompts
  * held. */

@@ -409,8 +409,8 @@ static void has_openai_shape(const struct buf *answer, const struct buf *body, i
 static bool is_openai(const char *text)
 {
     static const char *const broken[] = {"Encoding: gzip\r\n\r\n", "Expect: nothing", "Length: x\r\n"};
-    static const char *const paths[] = {" /v1/chat/", " /v1/completions ", " /v1/embeddings ", " /tokenize ",
-                                        " /detokenize "};
+    static const char *const paths[] = {" /v1/chat/",     " /v1/completions ", " /v1/embeddings ",
+                                        " /v1/responses", " /tokenize ",       " /detokenize "};
 
     for (size_t i = 0; i < ARRAY_LEN(broken); i++)
         if (strstr(text, broken[i]) != NULL)
@@ -478,6 +478,9 @@ static void sweep_routes(struct sweep *sweep)
                                         "/v1/chat/completions",
                                         "/v1/completions",
                                         "/v1/embeddings",
+                                        "/v1/responses",
+                                        "/v1/responses/resp_1",
+                                        "/v1/responses/resp_1/cancel",
                                         "/tokenize",
                                         "/detokenize",
                                         "/v1/messages/batches",

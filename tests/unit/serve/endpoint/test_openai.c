@@ -260,9 +260,12 @@ static void every_error_has_the_shape(void **state)
         {"POST /v1/completions HTTP/1.1\r\nHost: a\r\nx-api-key: k\r\nContent-Length: 2\r\n\r\n{}", 401},
         {"GET /v1/chat/completions HTTP/1.1\r\nHost: a\r\n\r\n", 405},
         {"GET /tokenize HTTP/1.1\r\nHost: a\r\n\r\n", 405},
-        {"POST /v1/embeddings HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}", 404},
-        {"POST /v1/responses HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}", 404},
-        {"GET /v1/responses/resp_1 HTTP/1.1\r\nHost: a\r\n\r\n", 404},
+        {"POST /v1/embeddings HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}", 401},
+        {"POST /v1/responses HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}", 401},
+        {"GET /v1/responses/resp_1 HTTP/1.1\r\nHost: a\r\n\r\n", 401},
+        {"GET /v1/responses/resp_1 HTTP/1.1\r\nHost: a\r\nx-api-key: secret\r\n\r\n", 404},
+        {"POST /v1/audio/speech HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}", 404},
+        {"GET /v1/files/file_1 HTTP/1.1\r\nHost: a\r\n\r\n", 404},
         {"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer secret\r\nContent-Length: "
          "2\r\n"
          "\r\n{}",

@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Kept responses, and the routes under /v1/responses/ID.
+ *
+ *     GET ID                the response                POST ID/cancel    ends a stream that is being sent
+ *     GET ID/input_items    what it answered            DELETE ID         forgets it
+ *
+ * A response is kept as one text under its id, for the tenant that asked for it:
+ *
+ *     lengths (12 bytes) | the response as JSON, with the output items in it | the input items, ",\n" between
+ *
+ * A request that continues a response gets input and output items of it, and one that refers to an item gets
+ * its response's output items.  Both are then JSON lists for the parser.  What a client may keep is bounded
+ * (4 MiB a conversation), so every copy here takes about a millisecond of the loop. */
+#include <string.h>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "serve/api/render_responses.h"
+#include "serve/endpoint/admit_priv.h"
+#include "serve/endpoint/output_priv.h"
+#include "serve/endpoint/responses_priv.h"
+
+#define ROUTE              "/v1/responses/"
+#define HEAD_BYTES         12
+#define MAX_KEPT_BYTES     ((size_t)4 << 20) /* of a response; its input has the same bound */
+#define MAX_RECALLED_BYTES ((size_t)4 << 20)
+#define MAX_RECALLED       4096 /* responses that one request refers to */
+#define DEFAULT_ITEMS      20
+#define MAX_ITEMS          100
+
+/* ---- keeping ---- */
+
+struct kept { /* views into a kept text */
+    struct bytes response, output, items;
+};
+
+void responses_keep(struct request *request, struct bytes text, struct bytes output)
+{
+    struct front *front = request->front;
+    struct bytes items = request->gen.response->items;
+    struct buf kept = {0};
+    uint8_t head[HEAD_BYTES];
+
+    if (front->responses == NULL || text.len_bytes > MAX_KEPT_BYTES)
+        return;
+    put_u32(head, (uint32_t)text.len_bytes);
+    put_u32(head + 4, (uint32_t)(output.data - text.data));
+    put_u32(head + 8, (uint32_t)output.len_bytes);
+    buf_reserve(&kept, sizeof(head) + text.len_bytes + items.len_bytes);
+    buf_append(&kept, head, sizeof(head));
+    buf_append(&kept, text.data, text.len_bytes);
+    buf_append(&kept, items.data, items.len_bytes);
+    conversations_put(front->responses, request->message_id, request->who.tenant, &kept, clock_now_ns());
+}
+
+/* False: it is not kept. */
+static bool responses_find_kept(struct front *front, struct bytes id, const char *owner, struct kept *out)
+{
+    struct bytes text;
+    size_t n, at, len;
+
+    if (front->responses == NULL || !conversations_peek(front->responses, id, owner, clock_now_ns(), &text))
+        return false;
+    ASSERT(text.len_bytes >= HEAD_BYTES);
+    n = get_u32(text.data);
+    at = get_u32(text.data + 4);
+    len = get_u32(text.data + 8);
+    out->response = bytes_of(text.data + HEAD_BYTES, n);
+    out->output = bytes_of(text.data + HEAD_BYTES + at, len);
+    out->items = bytes_of(text.data + HEAD_BYTES + n, text.len_bytes - HEAD_BYTES - n);
+    return true;
+}
+
+/* ---- recalling ---- */
+
+static int responses_refuse_previous(struct request *request, struct api_error *error)
+{
+    struct bytes id = request->gen.response->previous;
+
+    api_fail(error, 400, "previous_response_id: Previous response with id '%.*s' not found.",
+             (int)(id.len_bytes > 100 ? 100 : id.len_bytes), (const char *)id.data);
+    error->code = "previous_response_not_found";
+    return E_FORMAT;
+}
+
+static void responses_append_list(struct buf *out, struct bytes items)
+{
+    if (items.len_bytes == 0)
+        return;
+    if (out->len_bytes > 0 && out->data[out->len_bytes - 1] != '[')
+        buf_append_byte(out, ',');
+    buf_append(out, items.data, items.len_bytes);
+}
+
+static int responses_refuse_size(struct api_error *error)
+{
+    return api_fail(error, 400,
+                    "input: the kept items that it refers to are longer than %zu bytes or of more "
+                    "than %d responses; send them",
+                    MAX_RECALLED_BYTES, MAX_RECALLED);
+}
+
+/* Appends the items of the responses that references name. */
+static int responses_recall_items(struct request *request, size_t first, struct api_error *error)
+{
+    const struct gen_response *asked = request->gen.response;
+    struct buf *out = &request->recalled;
+    struct kept kept;
+
+    for (size_t i = first; i < asked->n_wanted; i++) {
+        struct bytes id = asked->wanted[i];
+
+        if (!responses_find_kept(request->front, id, request->who.tenant, &kept))
+            return api_fail(error, 400, "input: it refers to an item of '%.*s', which is not kept",
+                            (int)(id.len_bytes > 100 ? 100 : id.len_bytes), (const char *)id.data);
+        if (out->len_bytes + kept.output.len_bytes > MAX_RECALLED_BYTES)
+            return responses_refuse_size(error);
+        responses_append_list(out, kept.output);
+    }
+    return 0;
+}
+
+int responses_recall(struct request *request, struct api_error *error)
+{
+    const struct gen_response *asked = request->gen.response;
+    bool has_previous = asked->previous.len_bytes > 0;
+    struct buf *out = &request->recalled;
+    struct kept kept;
+    int rc;
+
+    if (asked->n_wanted > MAX_RECALLED)
+        return responses_refuse_size(error);
+    buf_append_str(out, "{\"previous\":[");
+    if (has_previous) {
+        if (!responses_find_kept(request->front, asked->previous, request->who.tenant, &kept))
+            return responses_refuse_previous(request, error);
+        responses_append_list(out, kept.items);
+        responses_append_list(out, kept.output);
+    }
+    buf_append_str(out, "],\"items\":[");
+    if ((rc = responses_recall_items(request, has_previous ? 1 : 0, error)) < 0)
+        return rc;
+    buf_append_str(out, "]}");
+    if (out->is_bad) {
+        api_fail(error, 503, "out of memory");
+        return E_NOMEM;
+    }
+    request->has_recalled = true;
+    return 0;
+}
+
+void responses_report(const struct request *request)
+{
+    const struct gen_response *asked = request->gen.response;
+    char text[256];
+
+    if (asked == NULL || asked->left_out.len_bytes == 0)
+        return;
+    snprintf(text, sizeof(text), "%.*s", (int)asked->left_out.len_bytes, (const char *)asked->left_out.data);
+    log_info("tools_left_out", LOG_STR("request_id", request->id), LOG_STR("types", text));
+}
+
+/* ---- the routes ---- */
+
+enum verb { VERB_RESPONSE, VERB_ITEMS, VERB_CANCEL, VERB_NONE };
+
+/* Splits the path behind the route. */
+static enum verb responses_read_path(struct bytes path, struct bytes *id_out)
+{
+    static const char *const verbs[] = {
+        [VERB_RESPONSE] = "", [VERB_ITEMS] = "/input_items", [VERB_CANCEL] = "/cancel"};
+    struct bytes rest = bytes_of(path.data + strlen(ROUTE), path.len_bytes - strlen(ROUTE));
+    const uint8_t *slash = memchr(rest.data, '/', rest.len_bytes);
+    size_t n = slash == NULL ? rest.len_bytes : (size_t)(slash - rest.data);
+
+    *id_out = bytes_of(rest.data, n);
+    rest = bytes_of(rest.data + n, rest.len_bytes - n);
+    for (size_t i = 0; i < ARRAY_LEN(verbs); i++)
+        if (bytes_is(rest, verbs[i]))
+            return (enum verb)i;
+    return VERB_NONE;
+}
+
+bool responses_allow(enum http_method method, struct bytes path)
+{
+    struct bytes id;
+
+    switch (responses_read_path(path, &id)) {
+    case VERB_RESPONSE:
+        return method == HTTP_GET || method == HTTP_HEAD || method == HTTP_DELETE;
+    case VERB_ITEMS:
+        return method == HTTP_GET || method == HTTP_HEAD;
+    case VERB_CANCEL:
+        return method == HTTP_POST;
+    case VERB_NONE:
+        return true; /* there is nothing at this path */
+    }
+    return true;
+}
+
+static void responses_reply_missing(struct http_exchange *exchange, struct bytes id)
+{
+    struct api_error error;
+
+    api_fail(&error, 404, "Response with id '%.*s' not found.",
+             (int)(id.len_bytes > 100 ? 100 : id.len_bytes), id.data == NULL ? "" : (const char *)id.data);
+    reply_error(exchange, &error, NULL, NULL);
+}
+
+/* Sends JSON with the rate-limit fields of the key. */
+static void responses_reply_text(struct http_exchange *exchange, const struct auth_key *who,
+                                 struct bytes body)
+{
+    struct http_fields fields = {0};
+    char id[IDS_BYTES];
+
+    ids_make("req_", id);
+    admit_put_fields_of(exchange, who, &fields);
+    reply_json(exchange, id, &fields, body);
+    http_fields_fini(&fields);
+}
+
+static int responses_parse_page(struct http_exchange *exchange, char after[256], struct api_item_page *page,
+                                struct api_error *error)
+{
+    struct bytes query = http_exchange_query(exchange);
+    uint64_t limit = DEFAULT_ITEMS;
+    char text[16];
+
+    *page = (struct api_item_page){0};
+    if (http_query_get(query, "limit", text, sizeof(text)) &&
+        (str_to_u64(bytes_str(text), &limit) < 0 || limit < 1 || limit > MAX_ITEMS))
+        return api_fail(error, 400, "limit: Input should be between 1 and %d", MAX_ITEMS);
+    page->limit = (uint32_t)limit;
+    if (http_query_get(query, "order", text, sizeof(text))) {
+        page->is_ascending = strcmp(text, "asc") == 0;
+        if (!page->is_ascending && strcmp(text, "desc") != 0)
+            return api_fail(error, 400, "order: Input should be 'asc' or 'desc'");
+    }
+    if (http_query_get(query, "after", after, 256))
+        page->after = bytes_str(after);
+    return 0;
+}
+
+static void responses_show_items(struct http_exchange *exchange, const struct auth_key *who, struct bytes id,
+                                 const struct kept *kept)
+{
+    char after[256], name[IDS_BYTES];
+    struct api_item_page page;
+    struct api_error error;
+    struct buf body = {0};
+    int rc = responses_parse_page(exchange, after, &page, &error);
+
+    memcpy(name, id.data, id.len_bytes); /* it is kept, so it is short */
+    name[id.len_bytes] = '\0';
+    if (rc == 0) {
+        rc = api_put_input_items(&body, name, kept->items, &page);
+        if (rc == E_NOT_FOUND)
+            api_fail(&error, 400, "after: the response has no such item");
+        else if (rc < 0)
+            api_fail(&error, 503, "out of memory");
+    }
+    if (rc < 0)
+        reply_error(exchange, &error, NULL, NULL);
+    else
+        responses_reply_text(exchange, who, buf_view(&body));
+    buf_fini(&body);
+}
+
+static void responses_show_response(struct http_exchange *exchange, const struct auth_key *who,
+                                    const struct kept *kept)
+{
+    struct api_error error;
+    char text[8];
+
+    if (!http_query_get(http_exchange_query(exchange), "stream", text, sizeof(text)) ||
+        strcmp(text, "true") != 0) {
+        responses_reply_text(exchange, who, kept->response);
+        return;
+    }
+    api_fail(&error, 400, "stream: events are not kept by this server; ask for the response as a whole");
+    reply_error(exchange, &error, NULL, NULL);
+}
+
+static void responses_delete_response(struct front *front, struct http_exchange *exchange,
+                                      const struct auth_key *who, struct bytes id)
+{
+    struct buf body = {0};
+    char name[IDS_BYTES];
+
+    memcpy(name, id.data, id.len_bytes);
+    name[id.len_bytes] = '\0';
+    conversations_remove(front->responses, id, who->tenant);
+    api_put_response_deleted(&body, name);
+    responses_reply_text(exchange, who, buf_view(&body));
+    buf_fini(&body);
+}
+
+/* ---- cancelling ---- */
+
+/* Finds the stream that is sending this response to the same tenant.  NULL: none is. */
+static struct request *responses_find_stream(struct front *front, struct bytes id, const char *tenant)
+{
+    list_for_each (node, &front->requests) {
+        struct request *request = container_of(node, struct request, node);
+
+        if (request->call == API_RESPONSES && request->is_stream && request->exchange != NULL &&
+            request->state < REQUEST_DONE && bytes_is(id, request->message_id) &&
+            strcmp(request->who.tenant, tenant) == 0)
+            return request;
+    }
+    return NULL;
+}
+
+static void responses_cancel(struct request *request, struct buf *body)
+{
+    struct choice *choice = &request->choices[0];
+    struct api_response response = {.id = request->message_id,
+                                    .created_unix_s = request->created_unix_s,
+                                    .model = request->gen.model,
+                                    .asked = request->gen.response,
+                                    .status = API_RESPONSE_CANCELLED};
+
+    api_put_response(body, &response, NULL);
+    choice_withdraw(choice);
+    choice->stop = GEN_STOP_CANCELLED;
+    /* Closes the open item.  No memory: the client gets no event of it. */
+    (void)answer_finish(choice->answer, GEN_STOP_MAX_TOKENS);
+    output_flush(request);
+    choice_finish(choice, GEN_STOP_CANCELLED, bytes_of(NULL, 0));
+}
+
+static void responses_cancel_response(struct front *front, struct http_exchange *exchange,
+                                      const struct auth_key *who, struct bytes id)
+{
+    struct request *request = responses_find_stream(front, id, who->tenant);
+    struct api_error error;
+    struct buf body = {0};
+    struct kept kept;
+
+    if (request != NULL) {
+        responses_cancel(request, &body);
+        responses_reply_text(exchange, who, buf_view(&body));
+    } else if (responses_find_kept(front, id, who->tenant, &kept)) {
+        api_fail(&error, 400, "Cannot cancel a completed response.");
+        reply_error(exchange, &error, NULL, NULL);
+    } else {
+        responses_reply_missing(exchange, id);
+    }
+    buf_fini(&body);
+}
+
+void responses_serve(struct front *front, struct http_exchange *exchange)
+{
+    struct bytes id;
+    enum verb verb = responses_read_path(http_exchange_path(exchange), &id);
+    struct auth_key who;
+    struct api_error error;
+    struct kept kept;
+
+    if (admit_key(front, exchange, &who, &error) < 0) {
+        reply_error(exchange, &error, NULL, NULL);
+    } else if (verb == VERB_NONE) {
+        api_fail(&error, 404, "there is nothing at this path");
+        reply_error(exchange, &error, NULL, NULL);
+    } else if (verb == VERB_CANCEL) {
+        responses_cancel_response(front, exchange, &who, id);
+    } else if (!responses_find_kept(front, id, who.tenant, &kept)) {
+        responses_reply_missing(exchange, id);
+    } else if (http_exchange_method(exchange) == HTTP_DELETE) {
+        responses_delete_response(front, exchange, &who, id);
+    } else if (verb == VERB_ITEMS) {
+        responses_show_items(exchange, &who, id, &kept);
+    } else {
+        responses_show_response(exchange, &who, &kept);
+    }
+}

@@ -16,9 +16,10 @@
     X(SCORES, 4, "log probabilities of the prompt") /* Submit.score_from */                                  \
     X(NARROW, 5, "tokens of two or three bytes")    /* Submit.token_bytes */                                 \
     X(TELLS, 6, "block events for peers")           /* BLOCKS_WANTED from a peer, and Ask.tenant */          \
-    X(ROLES, 7, "roles that change")                /* SET_ROLE */
+    X(ROLES, 7, "roles that change")                /* SET_ROLE */                                           \
+    X(PIECES, 8, "prompts in pieces")               /* Submit.n_tokens_later, SUBMIT_TOKENS */
 
-#define CAPABILITY_N          8 /* including CAPABILITY_STATED */
+#define CAPABILITY_N          9 /* including CAPABILITY_STATED */
 #define X(name, number, text) CAPABILITY_##name = 1 << (number),
 enum capability { CAPABILITY_STATED = 1, CAPABILITY_LIST(X) };
 #undef X

@@ -31,6 +31,7 @@
     X(CANCEL, 21, Cancel, cancel, 4 << 10)                                                                   \
     X(TOKENS, 22, Tokens, tokens, 1 << 20)                                                                   \
     X(PROCEED, 23, Proceed, proceed, 4 << 10)                                                                \
+    X(SUBMIT_TOKENS, 25, SubmitTokens, submit_tokens, 1 << 20)                                               \
     X(OFFER, 30, Offer, offer, 64 << 10)                                                                     \
     X(GRANT, 31, Grant, grant, 1 << 20)                                                                      \
     X(GRANT_REFUSED, 32, GrantRefused, grant_refused, 4 << 10)                                               \
@@ -61,6 +62,9 @@ struct frame_header {
 
 /* Tokens of a prompt, and of a worker's context: as many as SUBMIT's 16 MiB can hold. */
 #define FRAME_MAX_TOKENS (UINT64_C(4) << 20)
+
+/* Tokens of one SUBMIT to a worker that takes prompts in pieces, and of one SUBMIT_TOKENS at most. */
+#define FRAME_PIECE_TOKENS (UINT64_C(64) << 10)
 
 struct frame_single { /* an Answer of one token, packed in Tokens.singles */
     uint64_t request;

@@ -114,7 +114,11 @@ static const struct limits table[] = {
           {"ask_limit_ms", RANGE, 0, MAX_PAUSE_MS},
           {"score_from", RANGE, 0, MAX_TOKENS},
           {"token_bytes", RANGE, 0, TOKEN_LIST_MAX_BYTES},
-          {"weight", RANGE, 0, MAX_WEIGHT})},
+          {"weight", RANGE, 0, MAX_WEIGHT},
+          {"n_tokens_later", RANGE, 0, MAX_TOKENS})},
+    {&baton__submit_tokens__descriptor,
+     ROWS({"tokens", BYTES, TOKEN_LIST_MIN_BYTES, TOKEN_LIST_MAX_BYTES *FRAME_PIECE_TOKENS},
+          {"token_bytes", RANGE, TOKEN_LIST_MIN_BYTES, TOKEN_LIST_MAX_BYTES})},
     {&baton__peer__descriptor, ROWS({"node", NODE_NAME}, {"link_address", TEXT, 1, MAX_TEXT})},
     {&baton__sampling__descriptor,
      ROWS({"temperature", RANGE, 0, 100},
@@ -407,6 +411,9 @@ static int check_submit(const Baton__Submit *submit, struct fault *fault)
         n > MAX_TOKENS)
         return fault_set(fault, E_PROTO, "Submit.tokens: %zu bytes are no tokens of %u bytes",
                          submit->tokens.len, frame_token_bytes(submit));
+    if (submit->n_tokens_later > MAX_TOKENS - n)
+        return fault_set(fault, E_PROTO, "Submit.n_tokens_later: %u after %zu", submit->n_tokens_later, n);
+    n += submit->n_tokens_later;
     if (submit->n_prompt > n)
         return fault_set(fault, E_PROTO, "Submit.n_prompt: %u of %zu tokens", submit->n_prompt, n);
     if (submit->mode != BATON__SUBMIT_MODE__SUBMIT_LOCAL && submit->peer == NULL)
@@ -471,6 +478,14 @@ static int check_relations(const ProtobufCMessage *message, struct fault *fault)
 {
     if (message->descriptor == &baton__submit__descriptor)
         return check_submit((const Baton__Submit *)message, fault);
+    if (message->descriptor == &baton__submit_tokens__descriptor) {
+        const Baton__SubmitTokens *more = (const Baton__SubmitTokens *)message;
+        size_t n;
+
+        if (token_list_count(bytes_of(more->tokens.data, more->tokens.len), more->token_bytes, &n) < 0)
+            return fault_set(fault, E_PROTO, "SubmitTokens.tokens: %zu bytes are no tokens of %u bytes",
+                             more->tokens.len, more->token_bytes);
+    }
     if (message->descriptor == &baton__tokens__descriptor)
         return frame_check_tokens((const Baton__Tokens *)message, fault);
     if (message->descriptor == &baton__block_events__descriptor)

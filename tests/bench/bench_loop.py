@@ -4,7 +4,7 @@
 
     BATON_BUILD=build python3 tests/bench/bench_loop.py [WORD...]      only kinds whose names hold one of the words
 
-A router and a decode worker are asked the same, one request at a time, over HTTP/1.1 and, where curl can, over HTTP/2.  The
+A router and a decode worker are asked the same (a worker's figure is of both), one request at a time, over HTTP/1.1 and, where curl can, over HTTP/2.  The
 figures are the loops' own (loop_work in the log, serve/endpoint/stall.c): processor time of the loop's thread in one call of its, so a
 machine with other work only makes them somewhat larger.  The longest of three.  BENCH_SERVED: workers are simulated and have a
 context of 4,194,304 tokens, so that long prompts are served and not refused."""
@@ -209,14 +209,16 @@ def post_http2(port, path, data, headers):
         return int(subprocess.run(line, stdout=subprocess.PIPE, check=False).stdout or 0)
 
 
-def measure(daemon, post, path, data, headers):
-    best, status = (0.0, ""), None
+def measure(daemon, others, post, path, data, headers):
+    """(status, longest work of the daemon that is asked, longest work of the others)"""
+    best, status = [(0.0, ""), (0.0, "")], None
     for _ in range(N_TIMES):
-        ear = Ear(daemon)
+        ear, ears = Ear(daemon), [Ear(o) for o in others]
         status = post(daemon.http, path, data, headers)
         time.sleep(0.05)
-        best = max(best, ear.longest())
-    return status, best
+        best[0] = max(best[0], ear.longest())
+        best[1] = max([best[1]] + [e.longest() for e in ears])
+    return status, best[0], best[1]
 
 
 def show(best):
@@ -232,11 +234,11 @@ def run(c, names, posts):
     todo += [(name, "/v1/messages", encode(user("x")), extra) for name, extra in heads()
              if not names or any(n in name for n in names)]
     for name, path, data, headers in todo:
-        status, router = measure(c.routers[0], posts[0], path, data, headers)
-        _, worker = measure(c.workers[-1], posts[0], path, data, headers)
+        status, router, worker = measure(c.routers[0], c.workers, posts[0], path, data, headers)
+        worker = max(worker, measure(c.workers[-1], [], posts[0], path, data, headers)[1])
         line = f"| {name} | {status} | {show(router)} | {show(worker)} |"
         if len(posts) > 1:
-            line += f" {show(measure(c.routers[0], posts[1], path, data, headers)[1])} |"
+            line += f" {show(measure(c.routers[0], [], posts[1], path, data, headers)[1])} |"
         print(line, flush=True)
 
 

@@ -29,11 +29,13 @@ static void try_gzip(struct bytes in)
     buf_fini(&again);
 }
 
-static void spend(struct limits *limits, const struct auth_keys *keys, size_t index)
+/* A load while the request runs: both count in one usage. */
+static void spend(const struct limits *limits, const struct auth_keys *keys, size_t index)
 {
     struct auth_key who = {.index = index};
     struct limit_refusal refusal;
     struct limit_lease lease;
+    struct limits *fresh;
 
     limits_find(limits, &who);
     ASSERT(who.account != NULL);
@@ -42,8 +44,11 @@ static void spend(struct limits *limits, const struct auth_keys *keys, size_t in
     if (limits_begin(&lease, who.account, NS_PER_S, &refusal) == 0 &&
         limits_reserve(&lease, 100, 1000, NS_PER_S, &refusal) < 0)
         ASSERT(refusal.retry_after_s >= 1 && refusal.retry_after_s <= 60);
-    ASSERT(limits_load(limits, keys) == 0);
+    ASSERT(limits_make(keys, limits, &fresh) == 0);
+    ASSERT(!limits_are_idle(limits) && limits_are_idle(fresh));
     limits_settle(&lease, 90, 10, 2 * NS_PER_S);
+    ASSERT(limits_are_idle(limits));
+    limits_free(fresh);
 }
 
 static void try_keys(struct bytes text)
@@ -58,8 +63,7 @@ static void try_keys(struct bytes text)
         ASSERT(strncmp(fault.text, "f:", 2) == 0);
         return;
     }
-    ASSERT(limits_new(&limits) == 0);
-    ASSERT(limits_load(limits, keys) == 0);
+    ASSERT(limits_make(keys, NULL, &limits) == 0);
     for (size_t i = 0; i < 4 && auth_key_at(keys, i, &entry); i++)
         spend(limits, keys, i);
     limits_free(limits);

@@ -147,10 +147,15 @@ static void on_reload_signal(void *arg)
     struct service *service = arg;
 
     if (service->state != SERVICE_RUNNING)
-        return; /* READY would cancel STOPPING */
+        return;
     sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%" PRIu64, clock_now_ns() / NS_PER_US);
     service->calls->reload(service->arg);
-    sd_notify(0, "READY=1");
+}
+
+void service_reloaded(struct service *service)
+{
+    if (service->state == SERVICE_RUNNING) /* READY would cancel STOPPING */
+        sd_notify(0, "READY=1");
 }
 
 static void on_watchdog(void *arg)

@@ -33,9 +33,9 @@ struct service_calls {
     /* A stop signal came.  Announces it to the senders of work, and returns for how long (ns) to serve on
      * before drain. 0, or NULL: drain at once. */
     uint64_t (*lame_duck)(void *arg);
-    void (*drain)(void *arg); /* starts the drain; calls ev_loop_stop() when done */
-    void (*stop)(void *arg);  /* stops now; the service calls ev_loop_stop() after it */
-    void (*reload)(void *arg);
+    void (*drain)(void *arg);        /* starts the drain; calls ev_loop_stop() when done */
+    void (*stop)(void *arg);         /* stops now; the service calls ev_loop_stop() after it */
+    void (*reload)(void *arg);       /* begins a reload; service_reloaded() tells its end */
     bool (*has_progress)(void *arg); /* NULL: turns of the loop are enough */
 };
 
@@ -53,6 +53,7 @@ void service_release(struct service *service);
 void service_ending(struct service *service, unsigned within_s);
 
 void service_ready(struct service *service);
+void service_reloaded(struct service *service); /* whoever asked for it */
 __attribute__((format(printf, 2, 3))) void service_status(struct service *service, const char *format, ...);
 /* Asks the service manager for more time to start or stop. */
 void service_extend(struct service *service, uint64_t by_ns);

@@ -103,9 +103,10 @@ static int tokens_unpack(const Baton__Submit *submit, struct work_order *order)
     struct bytes packed = bytes_of(submit->tokens.data, submit->tokens.len);
     size_t n = 0;
 
-    if (token_list_count(packed, frame_token_bytes(submit), &n) < 0 || n == 0 || submit->n_prompt > n)
+    if (token_list_count(packed, frame_token_bytes(submit), &n) < 0 || n == 0 ||
+        submit->n_prompt > n + submit->n_tokens_later)
         return E_PROTO;
-    order->tokens = malloc(n * sizeof(*order->tokens));
+    order->tokens = malloc((n + submit->n_tokens_later) * sizeof(*order->tokens));
     if (order->tokens == NULL)
         return E_NOMEM;
     token_list_unpack(packed, frame_token_bytes(submit), n, order->tokens);
@@ -155,4 +156,16 @@ int work_submit_unpack(const Baton__Submit *submit, struct work_order *out)
         buf_append(&out->constraint, submit->constraint.data, submit->constraint.len) < 0)
         return E_NOMEM;
     return tokens_unpack(submit, out);
+}
+
+int work_tokens_unpack(const Baton__SubmitTokens *more, uint32_t n_most, struct work_order *order)
+{
+    struct bytes packed = bytes_of(more->tokens.data, more->tokens.len);
+    size_t n = 0;
+
+    if (token_list_count(packed, more->token_bytes, &n) < 0 || n > n_most)
+        return E_PROTO;
+    token_list_unpack(packed, more->token_bytes, n, order->tokens + order->n_tokens);
+    order->n_tokens += (uint32_t)n;
+    return (int)n;
 }

@@ -21,7 +21,11 @@ int work_submit_pack(const struct work_order *order, unsigned token_bytes, struc
 void work_submit_fini(struct work_submit *packed); /* also after a failure */
 
 /* Unpacks a checked message into an empty order, which owns its copies. E_PROTO (bad token list), E_NOMEM: free
- * what is in the order with work_order_fini(). */
+ * what is in the order with work_order_fini(). With submit.n_tokens_later, the order has room for the tokens that
+ * follow, and n_tokens counts those that it has. */
 int work_submit_unpack(const Baton__Submit *submit, struct work_order *out);
+/* Appends the tokens of a checked message, at most n_most, for which the order has room. Returns their number.
+ * E_PROTO: more than that. */
+int work_tokens_unpack(const Baton__SubmitTokens *more, uint32_t n_most, struct work_order *order);
 
 #endif

@@ -32,6 +32,7 @@ struct work_order {        /* a work description with its tokens; its owner owns
     token_id *tokens;      /* heap, [n_tokens]: the prompt, then the answer so far */
     uint32_t n_tokens;     /* grows with the answer in the router */
     uint32_t n_prompt;     /* <= n_tokens: where the answer begins */
+    uint32_t cap_tokens;   /* room in tokens; 0: as many as there are */
     struct buf constraint; /* the answer's constraint as text (text/grammar/grammar.h), heap; empty: none */
     struct work work;      /* its sample.bias is heap */
 };

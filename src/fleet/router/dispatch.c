@@ -257,6 +257,7 @@ static int make_job(struct router *router, const struct gen_model *model, struct
     fair_item_init(&job->place.turn);
     fair_item_init(&job->place.seat);
     list_init(&job->unhashed);
+    list_init(&job->unsent);
     job->prefill.slot = job->decode.slot = PICKER_NONE;
     if (router_queue_enter(job) < 0 || router_chain_begin(job) < 0) {
         router_job_free(job);
@@ -275,6 +276,7 @@ void router_job_free(struct job *job)
         hashmap_remove(job->router->by_number, &job->number);
     list_remove(&job->all);
     list_remove(&job->unhashed);
+    list_remove(&job->unsent);
     job->router->n_freed++;
     job->router->n_timed -= job_is_in(job, JOB_TIMED);
     work_order_fini(&job->order);

@@ -57,6 +57,8 @@ void router_job_enter(struct job *job, enum job_state state)
     log_debug("job_state", LOG_STR("request", job->order.work.request_id),
               LOG_STR("from", job_state_name(job->state)), LOG_STR("to", job_state_name(state)));
     job->state = state;
+    if ((JOB_AT_WORKERS >> state & 1) == 0)
+        list_remove(&job->unsent);
     if (state != JOB_FAILED && state != JOB_OVER) /* a job that failed or is over releases no held tokens */
         gen_handle_hold(&job->handle, job_is_in(job, JOB_HOLDS));
     job->router->n_timed += job_is_in(job, JOB_TIMED);

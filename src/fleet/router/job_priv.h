@@ -41,6 +41,8 @@ enum {
     JOB_TIMED = JOB_HOLDS | JOB_REPORTS, /* router_stream_tick() ends the state */
     /* The front was not told that it was accepted, and must be before it gets a token. */
     JOB_UNACCEPTED = JOB_BIT(PLACED) | JOB_BIT(REPORTING_PLACED) | JOB_HOLDS,
+    /* It has workers, or waits for their reports. */
+    JOB_AT_WORKERS = JOB_BIT(PLACED) | JOB_BIT(ANSWERING) | JOB_TIMED,
     /* The front was told: a stream that has begun is not refused for objectives. */
     JOB_BEGUN = JOB_BIT(ANSWERING) | JOB_BIT(REQUEUED) | JOB_BIT(FORSAKEN) | JOB_BIT(REPORTING)
 };
@@ -89,6 +91,8 @@ struct job { /* the fields that every token needs come first */
     enum chain_state chain;
     size_t learn_from, learn_to; /* LEARNING: the index does not know these blocks yet */
     struct list unhashed;        /* in router.unhashed until its chain is DONE */
+    struct list unsent; /* in router.unsent while its workers lack tokens of the prompt (submit.c) ... */
+    uint32_t n_sent, n_to_send; /* ... after the first n_sent */
     struct picker_slots excluded;
     struct picker_slots barred; /* excluded, and workers that lack a capability it needs */
     uint64_t layout;            /* of the workers of its latest placement */

@@ -8,7 +8,8 @@ libfleet_router_a_SOURCES = src/fleet/router/router.h src/fleet/router/router.c 
 libfleet_router_a_SOURCES += src/fleet/router/blocks.c src/fleet/router/chain.c
 
 if HAVE_CMOCKA
-router_tests = tests/unit/fleet/router/test_turns tests/unit/fleet/router/test_capabilities tests/unit/fleet/router/test_jobs tests/unit/fleet/router/test_draws tests/unit/fleet/router/test_jobs_model tests/unit/fleet/router/test_chain
+router_tests = tests/unit/fleet/router/test_turns tests/unit/fleet/router/test_capabilities tests/unit/fleet/router/test_jobs tests/unit/fleet/router/test_draws tests/unit/fleet/router/test_jobs_model tests/unit/fleet/router/test_chain \
+	tests/unit/fleet/router/test_models
 check_PROGRAMS += $(router_tests)
 TESTS += $(router_tests)
 router_rig = tests/unit/fleet/router/rig.c tests/unit/fleet/router/rig.h
@@ -16,6 +17,8 @@ tests_unit_fleet_router_test_turns_SOURCES = tests/unit/fleet/router/test_turns.
 tests_unit_fleet_router_test_turns_LDADD = tests/unit/serve/endpoint/libsim.a $(link_fleet_router) $(CMOCKA_LIBS)
 tests_unit_fleet_router_test_jobs_SOURCES = tests/unit/fleet/router/test_jobs.c $(router_rig)
 tests_unit_fleet_router_test_jobs_LDADD = tests/unit/serve/endpoint/libsim.a $(link_fleet_router) $(CMOCKA_LIBS)
+tests_unit_fleet_router_test_models_SOURCES = tests/unit/fleet/router/test_models.c $(router_rig)
+tests_unit_fleet_router_test_models_LDADD = tests/unit/serve/endpoint/libsim.a $(link_fleet_router) $(CMOCKA_LIBS)
 tests_unit_fleet_router_test_capabilities_SOURCES = tests/unit/fleet/router/test_capabilities.c $(router_rig)
 tests_unit_fleet_router_test_capabilities_LDADD = tests/unit/serve/endpoint/libsim.a $(link_fleet_router) $(CMOCKA_LIBS)
 tests_unit_fleet_router_test_chain_SOURCES = tests/unit/fleet/router/test_chain.c $(router_rig)

@@ -5,11 +5,14 @@
  *    a worker registers with an unknown fingerprint
  *        -> VOCABULARY_WANTED -> VOCABULARY_PART ... -> checked, built, ready
  *
+ * A job thread builds: 150,000 tokens take a tenth of a second, and streams of other models go on.
+ *
  * A model stays for the router's life (requests borrow it), so the number of models is bounded. The image
  * comes from an authenticated peer but is treated as hostile: sizes are bounded, and every offset is
  * checked when it is read. */
 #include "fleet/router/router_priv.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/err.h"
@@ -72,7 +75,7 @@ void router_model_fetch(struct router *router, struct router_model *model)
 {
     Baton__VocabularyWanted wanted = BATON__VOCABULARY_WANTED__INIT;
 
-    if (model->is_ready || model->is_failed || model->source != NULL)
+    if (model->is_ready || model->is_failed || model->build != NULL || model->source != NULL)
         return;
     for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS; slot++) {
         struct router_worker *worker = &router->workers[slot];
@@ -88,30 +91,103 @@ void router_model_fetch(struct router *router, struct router_model *model)
     }
 }
 
-static void model_build(struct router *router, struct router_model *model)
-{
-    struct fault fault = {0};
+struct model_build { /* in the hands of a job thread */
+    struct router *router;
+    struct router_model *model;
+    struct buf image;
+    struct tokenizer *tokenizer;
+    struct chat_format *chat;
+    struct verdicts *verdicts;
+    struct fault fault;
+    int rc;
+};
 
-    if (tokenizer_new_from_image(buf_view(&model->image), &fault, &model->gen.tokenizer) < 0 ||
-        chat_format_new(model->gen.tokenizer, &fault, &model->gen.chat) < 0 ||
-        verdicts_new(VERDICTS_KEPT, &model->gen.verdicts) < 0) {
-        log_error("model_refused", LOG_STR("model", model->gen.name), LOG_STR("reason", fault.text));
-        model->is_failed = true;
+static void model_build_free(struct model_build *build)
+{
+    if (build == NULL)
+        return;
+    verdicts_free(build->verdicts);
+    chat_format_free(build->chat);
+    tokenizer_unref(build->tokenizer);
+    buf_fini(&build->image);
+    free(build);
+}
+
+static void model_build_work(void *arg)
+{
+    struct model_build *build = arg;
+
+    build->rc = tokenizer_new_from_image(buf_view(&build->image), &build->fault, &build->tokenizer);
+    if (build->rc == 0)
+        build->rc = chat_format_new(build->tokenizer, &build->fault, &build->chat);
+    if (build->rc == 0)
+        build->rc = verdicts_new(VERDICTS_KEPT, &build->verdicts);
+    buf_fini(&build->image);
+}
+
+static void model_take(struct router_model *model, struct model_build *build)
+{
+    struct router *router = build->router;
+
+    model->gen.tokenizer = build->tokenizer;
+    model->gen.chat = build->chat;
+    model->gen.verdicts = build->verdicts;
+    build->tokenizer = NULL;
+    build->chat = NULL;
+    build->verdicts = NULL;
+    model->is_ready = true;
+    if (chat_format_warning(model->gen.chat) != NULL)
+        log_warn("chat_template", LOG_STR("model", model->gen.name),
+                 LOG_STR("reason", chat_format_warning(model->gen.chat)));
+    for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS; slot++)
+        if (router->workers[slot].model == model)
+            router_worker_refresh(router, &router->workers[slot]);
+    log_info("model_ready", LOG_STR("model", model->gen.name), LOG_STR("fingerprint", model->gen.fingerprint),
+             LOG_STR("chat", chat_format_name(model->gen.chat)),
+             LOG_U64("context", model->gen.context_length));
+}
+
+static void model_built(void *arg)
+{
+    struct model_build *build = arg;
+    struct router *router = build->router;
+    struct router_model *model = build->model;
+
+    model->build = NULL;
+    if (build->rc == 0) {
+        model_take(model, build);
     } else {
-        model->is_ready = true;
-        if (chat_format_warning(model->gen.chat) != NULL)
-            log_warn("chat_template", LOG_STR("model", model->gen.name),
-                     LOG_STR("reason", chat_format_warning(model->gen.chat)));
-        for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS; slot++)
-            if (router->workers[slot].model == model)
-                router_worker_refresh(router, &router->workers[slot]);
-        log_info("model_ready", LOG_STR("model", model->gen.name),
-                 LOG_STR("fingerprint", model->gen.fingerprint),
-                 LOG_STR("chat", chat_format_name(model->gen.chat)),
-                 LOG_U64("context", model->gen.context_length));
+        log_error("model_refused", LOG_STR("model", model->gen.name),
+                  LOG_STR("reason", build->fault.text[0] ? build->fault.text : err_text(build->rc)));
+        model->is_failed = true;
     }
-    buf_fini(&model->image);
+    model_build_free(build);
     router_place_queued(router);
+}
+
+/* Takes the image. E_NOMEM, E_FULL: router_model_fetch() will ask for it again. */
+static int model_build_begin(struct router *router, struct router_model *model)
+{
+    struct model_build *build = calloc(1, sizeof(*build));
+    int rc = 0;
+
+    if (build == NULL)
+        return E_NOMEM;
+    build->router = router;
+    build->model = model;
+    build->image = model->image;
+    model->image = (struct buf){0};
+    if (router->job_threads == NULL) {
+        model_build_work(build);
+        model_built(build);
+        return 0;
+    }
+    rc = ev_jobs_submit(router->job_threads, router->loop, model_build_work, model_built, build);
+    if (rc < 0)
+        model_build_free(build);
+    else
+        model->build = build;
+    return rc;
 }
 
 int router_model_part(struct router *router, struct link *from, const Baton__VocabularyPart *part)
@@ -123,12 +199,15 @@ int router_model_part(struct router *router, struct link *from, const Baton__Voc
     if (part->offset != model->image.len_bytes || part->total_bytes != model->image_bytes ||
         part->data.len > model->image_bytes - part->offset)
         return E_PROTO;
+    if (model->image.len_bytes == 0 && buf_reserve(&model->image, model->image_bytes) < 0)
+        return E_NOMEM; /* reserved as a whole: growing it would copy megabytes on the loop */
     if (buf_append(&model->image, part->data.data, part->data.len) < 0)
         return E_NOMEM;
-    if (model->image.len_bytes == model->image_bytes) {
-        model->source = NULL;
-        model_build(router, model);
-    }
+    if (model->image.len_bytes < model->image_bytes)
+        return 0;
+    model->source = NULL;
+    if (model_build_begin(router, model) < 0)
+        log_warn("model_postponed", LOG_STR("model", model->gen.name));
     return 0;
 }
 
@@ -141,6 +220,7 @@ void router_models_free(struct router *router)
         chat_format_free(model->gen.chat);
         tokenizer_unref(model->gen.tokenizer);
         buf_fini(&model->image);
+        model_build_free(model->build); /* its job has ended, and the loop too */
         fair_free(model->turns);
     }
     router->n_models = 0;

@@ -20,6 +20,7 @@
 #include "base/event/service.h"
 #include "serve/endpoint/admin.h"
 #include "serve/endpoint/front.h"
+#include "serve/endpoint/reload.h"
 #include "net/http/https.h"
 #include "net/link/addr.h"
 #include "net/link/listener.h"
@@ -42,6 +43,7 @@ struct daemon {
     bool is_abandoned; /* the limit was reached: final errors are on their way */
     const struct router_conf *(*reload)(void *arg);
     void *reload_arg;
+    struct reload *reloads;
     Baton__Hello hello;
 };
 
@@ -84,6 +86,7 @@ static void on_turn(void *arg)
     bool has_more = router_blocks_work(router);
 
     has_more |= router_chains_work(router);
+    has_more |= router_jobs_send(router);
     if (router->has_matched)
         router_place_queued(router);
     router->has_matched = false;
@@ -160,31 +163,50 @@ static struct https_conf router_https_conf(const struct router_conf *conf)
                                conf->congestion_control};
 }
 
-static int router_reload(struct daemon *daemon, struct fault *fault)
+static const void *router_read_conf(void *arg)
 {
-    const struct router_conf *conf = daemon->reload(daemon->reload_arg);
-    struct https_conf https;
-    int rc;
+    struct daemon *daemon = arg;
 
-    if (conf == NULL)
-        return fault_set(fault, E_FORMAT,
-                         "the new configuration is refused, the old one stays; the log says why");
-    daemon->router.conf = conf;
-    log_set_level((enum log_level)conf->log_level);
-    rc = front_reload_keys(daemon->front, conf->api_keys[0] ? conf->api_keys : NULL, fault);
-    https = router_https_conf(conf);
-    return rc < 0 ? rc : https_reload(daemon->https, &https, fault);
+    return daemon->reload(daemon->reload_arg);
 }
+
+static struct reload_files router_conf_files(const void *conf)
+{
+    const struct router_conf *fresh = conf;
+
+    return (struct reload_files){.api_keys = fresh->api_keys, .https = router_https_conf(fresh)};
+}
+
+static void router_take_conf(void *arg, const void *conf)
+{
+    struct daemon *daemon = arg;
+
+    daemon->router.conf = conf;
+    log_set_level((enum log_level)daemon->router.conf->log_level);
+}
+
+static void router_on_reloaded(void *arg, const struct fault *fault)
+{
+    struct daemon *daemon = arg;
+
+    if (fault != NULL)
+        log_error("reload_failed", LOG_STR("reason", fault->text));
+    else
+        log_info("reloaded");
+    service_reloaded(daemon->service);
+    admin_acted(daemon->admin, fault);
+}
+
+static const struct reload_calls reload_calls = {.read = router_read_conf,
+                                                 .files = router_conf_files,
+                                                 .take = router_take_conf,
+                                                 .done = router_on_reloaded};
 
 static void router_on_reload(void *arg)
 {
     struct daemon *daemon = arg;
-    struct fault fault = {0};
 
-    if (router_reload(daemon, &fault) < 0)
-        log_error("reload_failed", LOG_STR("reason", fault.text));
-    else
-        log_info("reloaded");
+    reload_begin(daemon->reloads);
 }
 
 static const struct service_calls service_calls = {.lame_duck = router_on_lame_duck,
@@ -207,7 +229,8 @@ static int router_admin_act(void *arg, enum admin_verb verb, struct fault *fault
 
     switch (verb) {
     case ADMIN_RELOAD:
-        return router_reload(daemon, fault);
+        reload_begin(daemon->reloads);
+        return 1;
     case ADMIN_DRAIN:
     case ADMIN_UNDRAIN:
         break;
@@ -286,6 +309,7 @@ static int build_router(struct daemon *daemon, struct fault *fault)
     struct router *router = &daemon->router;
 
     list_init(&router->unhashed);
+    list_init(&router->unsent);
     router_blocks_init(router);
     rng_system(&router->epoch, sizeof(router->epoch));
     router->order = (uint32_t)router->epoch;
@@ -370,6 +394,18 @@ static void set_limits(const struct router_conf *conf, struct http_limits *limit
     limits->stall_ns = conf->http_write_timeout_ns;
 }
 
+static int router_build_reload(struct daemon *daemon, struct fault *fault)
+{
+    const struct reload_opts opts = {.loop = daemon->router.loop,
+                                     .jobs = daemon->jobs,
+                                     .front = daemon->front,
+                                     .tls = daemon->https,
+                                     .calls = &reload_calls,
+                                     .arg = daemon};
+
+    return reload_new(&opts, &daemon->reloads) < 0 ? fault_set(fault, E_NOMEM, "out of memory") : 0;
+}
+
 static int router_build_front(struct daemon *daemon, struct fault *fault)
 {
     const struct router_conf *conf = daemon->router.conf;
@@ -398,8 +434,10 @@ static int router_build_front(struct daemon *daemon, struct fault *fault)
     set_limits(conf, &opts.limits);
     if (ev_jobs_new((unsigned)conf->http_job_threads, 4096, &daemon->jobs) < 0)
         return fault_set(fault, E_NOMEM, "cannot start job threads");
-    opts.jobs = daemon->jobs;
+    opts.jobs = daemon->router.job_threads = daemon->jobs;
     rc = front_new(&opts, fault, &daemon->front);
+    if (rc == 0)
+        rc = router_build_reload(daemon, fault);
     for (size_t i = 0; rc == 0 && i < conf->http_listen.n; i++) {
         const char *address = conf->http_listen.items[i];
 
@@ -421,6 +459,7 @@ static void router_tear_down(struct daemon *daemon)
     front_free(daemon->front);
     http_tls_free(daemon->https);
     ev_jobs_free(daemon->jobs);
+    reload_free(daemon->reloads);
     admin_free(daemon->admin);
     router_workers_close(router);
     block_queue_fini(&router->pending);

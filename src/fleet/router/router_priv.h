@@ -32,6 +32,7 @@
 struct router {
     const struct router_conf *conf;
     struct ev_loop *loop;
+    struct ev_jobs *job_threads; /* NULL: the loop builds models itself */
     struct ev_timer *tick;
     struct metrics *metrics;
     struct listener *links; /* listens for workers */
@@ -41,6 +42,7 @@ struct router {
     struct list queue;        /* jobs that wait for a placement, by arrival */
     struct router_queue turns;
     struct list unhashed;       /* jobs whose chains are not DONE */
+    struct list unsent;         /* placed jobs whose workers lack tokens */
     bool has_matched;           /* a queued job's chain left MATCHING: it can be placed */
     struct block_queue pending; /* pending block events; its sources: worker slots */
     struct ev_timer *turn;      /* applies pending events; NULL: the owner calls router_blocks_work() */
@@ -136,6 +138,8 @@ bool router_chains_work(struct router *router);
 
 /* submit.c */
 int router_job_send(struct job *job, const struct picker_choice *choice); /* link_send's code, E_NOMEM */
+/* Sends the next piece of one long prompt. True: there are more. */
+bool router_jobs_send(struct router *router);
 
 /* stream.c */
 int router_stream_tokens(struct router *router, uint32_t slot, const Baton__Tokens *tokens);

@@ -1,9 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sends a placed job to its worker or its pair: the SUBMIT message, with all of the job's sampling
  * options. A job that is placed again in mid-answer brings the tokens answered so far. Workers derive all
- * state from these tokens: penalties, the position in the answer's grammar. */
+ * state from these tokens: penalties, the position in the answer's grammar.
+ *
+ * A prompt of more than FRAME_PIECE_TOKENS goes in pieces, one in a turn of the loop: the whole of it would
+ * stop all streams for milliseconds, here and at the workers. The jobs with such prompts take turns. */
 #include "fleet/router/router_priv.h"
 
+#include <stdlib.h>
+
+#include "base/err.h"
 #include "compute/order/submit.h"
 #include "proto/token_list.h"
 
@@ -32,30 +38,36 @@ static int submit_to(struct job *job, uint32_t slot, Baton__SubmitMode mode, uin
     return router_send(job->router, slot, FRAME_SUBMIT, &submit->base);
 }
 
-/* The token width that both workers can read. */
-static unsigned token_bytes_for(const struct job *job, const struct picker_choice *choice)
+static uint64_t capabilities_of(const struct job *job, const struct picker_choice *choice)
 {
     const struct router_worker *workers = job->router->workers;
     uint64_t capabilities = workers[choice->decode].capabilities;
 
     if (choice->prefill != PICKER_NONE)
         capabilities &= workers[choice->prefill].capabilities;
-    return capabilities & CAPABILITY_NARROW ? token_list_width(job->order.tokens, job->order.n_tokens)
-                                            : TOKEN_LIST_MAX_BYTES;
+    return capabilities;
 }
 
 int router_job_send(struct job *job, const struct picker_choice *choice)
 {
     struct work_order rest = job->order; /* borrows the order's heap members */
     struct work_submit packed;
+    uint64_t capabilities = capabilities_of(job, choice);
     bool is_pair = choice->prefill != PICKER_NONE;
     int rc;
 
     rest.work.max_new_tokens -= router_job_answered(job);
     rest.work.score_from = job->score_next;
-    rc = work_submit_pack(&rest, token_bytes_for(job, choice), &packed);
+    if (rest.n_tokens > FRAME_PIECE_TOKENS && (capabilities & CAPABILITY_PIECES) != 0)
+        rest.n_tokens = FRAME_PIECE_TOKENS;
+    rc = work_submit_pack(&rest,
+                          (capabilities & CAPABILITY_NARROW) != 0
+                              ? token_list_width(rest.tokens, rest.n_tokens)
+                              : TOKEN_LIST_MAX_BYTES,
+                          &packed);
     if (rc == 0) {
         packed.submit.request = job->number;
+        packed.submit.n_tokens_later = job->order.n_tokens - rest.n_tokens;
         rc = submit_to(job, choice->decode,
                        is_pair ? BATON__SUBMIT_MODE__SUBMIT_DECODE : BATON__SUBMIT_MODE__SUBMIT_LOCAL,
                        choice->prefill, &packed.submit);
@@ -65,5 +77,51 @@ int router_job_send(struct job *job, const struct picker_choice *choice)
                             &packed.submit);
     }
     work_submit_fini(&packed);
+    list_remove(&job->unsent);
+    job->n_sent = rest.n_tokens;
+    job->n_to_send = job->order.n_tokens;
+    if (rc == 0 && job->n_sent < job->n_to_send) {
+        list_push_back(&job->router->unsent, &job->unsent);
+        if (job->router->turn != NULL)
+            ev_timer_start(job->router->turn, 0);
+    }
     return rc;
+}
+
+/* ---- the rest of a long prompt ---- */
+
+static void tokens_to(const struct job *job, const struct job_part *part, const Baton__SubmitTokens *more)
+{
+    if (part->state == PART_RUNNING) /* a failure brings the link down; the loss handles it */
+        (void)router_send(job->router, part->slot, FRAME_SUBMIT_TOKENS, &more->base);
+}
+
+bool router_jobs_send(struct router *router)
+{
+    struct job *job;
+    Baton__SubmitTokens more = BATON__SUBMIT_TOKENS__INIT;
+    uint32_t n;
+
+    if (list_is_empty(&router->unsent))
+        return false;
+    job = container_of(list_pop_front(&router->unsent), struct job, unsent);
+    n = job->n_to_send - job->n_sent;
+    if (n > FRAME_PIECE_TOKENS)
+        n = FRAME_PIECE_TOKENS;
+    more.request = job->number;
+    more.token_bytes = token_list_width(job->order.tokens + job->n_sent, n);
+    more.tokens.len = (size_t)n * more.token_bytes;
+    more.tokens.data = malloc(more.tokens.len);
+    if (more.tokens.data == NULL) { /* its workers would wait for ever */
+        router_job_fail(job, 500, "api_error", "Out of memory", 0);
+        return !list_is_empty(&router->unsent);
+    }
+    token_list_pack(job->order.tokens + job->n_sent, n, more.token_bytes, more.tokens.data);
+    tokens_to(job, &job->decode, &more);
+    tokens_to(job, &job->prefill, &more);
+    free(more.tokens.data);
+    job->n_sent += n;
+    if (job->n_sent < job->n_to_send)
+        list_push_back(&router->unsent, &job->unsent);
+    return !list_is_empty(&router->unsent);
 }

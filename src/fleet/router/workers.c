@@ -266,6 +266,7 @@ static int worker_on_message(void *arg, struct link *link, enum frame_type type,
     case FRAME_REFUSED:
     case FRAME_VOCABULARY_WANTED: /* these go from routers to workers, or between workers */
     case FRAME_SUBMIT:
+    case FRAME_SUBMIT_TOKENS:
     case FRAME_CANCEL:
     case FRAME_PROCEED:
     case FRAME_OFFER:

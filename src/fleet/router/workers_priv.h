@@ -20,8 +20,9 @@ struct router_model {
     uint32_t n_usable; /* workers serving it now */
     struct buf image;  /* while it arrives */
     uint64_t image_bytes;
-    struct link *source; /* the link that sends it; NULL: none */
-    struct fair *turns;  /* the order of its jobs by tenant (queue.c); NULL: it had no job yet */
+    struct link *source;       /* the link that sends it; NULL: none */
+    struct model_build *build; /* a job thread builds it (models.c); NULL: none */
+    struct fair *turns;        /* the order of its jobs by tenant (queue.c); NULL: it had no job yet */
     /* Cost of an attended token relative to a prompt token: for workers that saw no long prompt yet. */
     struct rate pair_share;
     uint32_t n_queued, n_ahead; /* jobs that wait for a placement; jobs at workers that have not begun them */

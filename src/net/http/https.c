@@ -50,16 +50,16 @@ int https_open(const struct https_conf *conf, struct ev_loop *loop, struct metri
     return rc < 0 || !has_text(conf->certificate) ? rc : http_tls_new(&opts, fault, out);
 }
 
-int https_reload(struct http_tls *tls, const struct https_conf *conf, struct fault *fault)
+int https_read(const struct https_conf *conf, bool has_tls, struct fault *fault, struct http_tls_fresh **out)
 {
     struct http_tls_files files = files_of(conf);
     int rc = check_pair(conf, fault);
 
     if (rc < 0)
         return rc;
-    if ((tls != NULL) != has_text(conf->certificate))
+    if (has_tls != has_text(conf->certificate))
         return fault_set(fault, E_UNSUPPORTED, "TLS can be neither begun nor ended by a reload; restart");
-    return tls == NULL ? 0 : http_tls_reload(tls, &files, fault);
+    return has_tls ? http_tls_read(&files, conf->has_http2, fault, out) : 0;
 }
 
 int https_may_listen(const char *address, bool has_keys, bool has_tls, struct fault *fault)

@@ -17,8 +17,9 @@ struct https_conf {
 /* *out stays NULL if no certificate is configured. */
 int https_open(const struct https_conf *conf, struct ev_loop *loop, struct metrics *metrics,
                struct fault *fault, struct http_tls **out);
-/* Reload: reads new files, or the same files again. It turns TLS neither on nor off. */
-int https_reload(struct http_tls *tls, const struct https_conf *conf, struct fault *fault);
+/* Reload: reads new files, or the same files again, for http_tls_take(). It turns TLS neither on nor off. *out stays
+ * NULL without TLS. Any thread. */
+int https_read(const struct https_conf *conf, bool has_tls, struct fault *fault, struct http_tls_fresh **out);
 /* Without API keys only loopback addresses are allowed (E_AUTH). On other addresses without TLS, anyone on
  * the path can read keys and prompts, so the daemon logs a warning. */
 int https_may_listen(const char *address, bool has_keys, bool has_tls, struct fault *fault);

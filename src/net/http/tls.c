@@ -51,6 +51,13 @@ struct http_tls {
     struct metric *expiry_gauge;
 };
 
+struct http_tls_fresh {
+    SSL_CTX *ctx;
+    struct http_tls_files files; /* owned copies */
+    struct file_mark marks[2];
+    uint64_t expiry_unix_s;
+};
+
 static int tls_fault(struct fault *fault, int code, const char *path, const char *what)
 {
     unsigned long error = ERR_peek_last_error();
@@ -242,42 +249,60 @@ static void tell_expiry(struct http_tls *tls)
              LOG_U64("days_left", left_s > 0 ? (uint64_t)(left_s / 86400) : 0));
 }
 
-static int take_files(struct http_tls *tls, const struct http_tls_files *files)
+void http_tls_fresh_free(struct http_tls_fresh *fresh)
 {
-    char *certificate = strdup(files->certificate);
-    char *key = strdup(files->key);
+    if (fresh == NULL)
+        return;
+    SSL_CTX_free(fresh->ctx);
+    free((char *)fresh->files.certificate);
+    free((char *)fresh->files.key);
+    free(fresh);
+}
 
-    if (certificate == NULL || key == NULL) {
-        free(certificate);
-        free(key);
-        return E_NOMEM;
-    }
+int http_tls_read(const struct http_tls_files *files, bool has_http2, struct fault *fault,
+                  struct http_tls_fresh **out)
+{
+    struct http_tls_fresh *fresh = calloc(1, sizeof(*fresh));
+    int rc;
+
+    if (fresh == NULL)
+        return fault_set(fault, E_NOMEM, "out of memory");
+    mark_files(files, fresh->marks);
+    fresh->files = (struct http_tls_files){strdup(files->certificate), strdup(files->key), files->min};
+    rc = fresh->files.certificate == NULL || fresh->files.key == NULL
+             ? fault_set(fault, E_NOMEM, "out of memory")
+             : http_tls_load(files, has_http2, fault, &fresh->ctx, &fresh->expiry_unix_s);
+    if (rc < 0)
+        http_tls_fresh_free(fresh);
+    else
+        *out = fresh;
+    return rc;
+}
+
+void http_tls_take(struct http_tls *tls, struct http_tls_fresh *fresh)
+{
+    SSL_CTX_free(tls->ctx); /* open connections hold their own reference */
     free((char *)tls->files.certificate);
     free((char *)tls->files.key);
-    tls->files = (struct http_tls_files){certificate, key, files->min};
-    return 0;
+    tls->ctx = fresh->ctx;
+    tls->files = fresh->files;
+    tls->expiry_unix_s = fresh->expiry_unix_s;
+    memcpy(tls->marks, fresh->marks, sizeof(tls->marks));
+    tls->loaded_ns = clock_now_ns();
+    free(fresh);
+    tell_expiry(tls);
 }
 
 int http_tls_reload(struct http_tls *tls, const struct http_tls_files *files, struct fault *fault)
 {
-    SSL_CTX *ctx;
-    uint64_t expiry;
+    struct http_tls_fresh *fresh;
     int rc;
 
-    mark_files(files, tls->marks);
-    rc = http_tls_load(files, tls->has_http2, fault, &ctx, &expiry);
-    if (rc < 0)
-        return rc;
-    if (files != &tls->files && take_files(tls, files) < 0) {
-        SSL_CTX_free(ctx);
-        return fault_set(fault, E_NOMEM, "out of memory");
-    }
-    SSL_CTX_free(tls->ctx); /* open connections hold their own reference */
-    tls->ctx = ctx;
-    tls->expiry_unix_s = expiry;
-    tls->loaded_ns = clock_now_ns();
-    tell_expiry(tls);
-    return 0;
+    mark_files(files, tls->marks); /* a refused file is read again once it changes */
+    rc = http_tls_read(files, tls->has_http2, fault, &fresh);
+    if (rc == 0)
+        http_tls_take(tls, fresh);
+    return rc;
 }
 
 static void on_watch(void *arg)

@@ -3,7 +3,7 @@
  *
  * TLS 1.3 and, unless configured otherwise, TLS 1.2 with ephemeral keys and authenticated ciphers only. No
  * compression, no renegotiation, no early data. Ticket keys are replaced with every load, and every 12
- * hours without a load. Loop thread only, except http_tls_check. */
+ * hours without a load. Loop thread only, except http_tls_check and http_tls_read. */
 #ifndef NET_HTTP_TLS_H
 #define NET_HTTP_TLS_H
 
@@ -14,6 +14,7 @@
 #include "base/metrics/metrics.h"
 
 struct http_tls;
+struct http_tls_fresh; /* files that were read, not in use yet */
 
 enum http_tls_min { HTTP_TLS_1_2, HTTP_TLS_1_3 };
 
@@ -40,6 +41,11 @@ int http_tls_new(const struct http_tls_opts *opts, struct fault *fault, struct h
 void http_tls_free(struct http_tls *tls); /* accepts NULL; open connections keep their certificate */
 /* Reads these files (paths may have changed) for new connections. On failure the old certificate stays. */
 int http_tls_reload(struct http_tls *tls, const struct http_tls_files *files, struct fault *fault);
+/* The same in two parts: any thread reads, the loop takes what was read. */
+int http_tls_read(const struct http_tls_files *files, bool has_http2, struct fault *fault,
+                  struct http_tls_fresh **out);
+void http_tls_take(struct http_tls *tls, struct http_tls_fresh *fresh); /* frees fresh */
+void http_tls_fresh_free(struct http_tls_fresh *fresh);                 /* accepts NULL */
 /* Makes the SSL of one accepted connection; the caller owns it. NULL: out of memory. */
 SSL *http_tls_accept(struct http_tls *tls);
 /* The time when the current certificate expires. */

@@ -70,7 +70,7 @@ bool auth_tenant_at(const struct auth_keys *keys, size_t index, struct auth_entr
 int auth_rule_parse(struct auth_rule *rule, const char *word, struct fault *fault);
 bool auth_rule_allows(const struct auth_rule *rule, const char *model);
 
-/* Finds the key's entry.  It takes the same time for every key, known or unknown.  0 or E_AUTH. */
+/* Finds the key's entry, in the same time whatever the number of keys.  0 or E_AUTH. */
 int auth_check(const struct auth_keys *keys, struct bytes key, struct auth_key *out);
 /* Writes the hash that begins a key's line: 64 hex digits and NUL. */
 void auth_key_hash(struct bytes key, char out[65]);

@@ -6,17 +6,18 @@
  *          |   _/  | \__       settle: gives back what was reserved and not used
  *          +--------------->
  *
- * A bucket stores the usage, not the remainder, so a reload that changes a limit leaves the count as it
- * is.  A request larger than its limit passes when the bucket is empty and leaves the bucket in debt;
+ * A bucket stores the usage, not the remainder, so a load that changes a limit leaves the count as it is.
+ * The accounts of the old and of the new limits share one usage, so both count during a load.  A request larger than its limit passes when the bucket is empty and leaves the bucket in debt;
  * such a request is slow but possible.  A request reserves its whole output (max_tokens) before it is
  * submitted.  However many requests start at once, together they cannot exceed the limit.
  *
- * Accounts are reference-counted.  The list of keys, the accounts of keys (for their tenant) and running
- * requests hold references.  A running request's account therefore survives a reload that removes its
- * key. */
+ * Accounts are part of their limits, which therefore live as long as the last request that began under them.
+ * Usages live in slabs, one for each load, with room for the keys and tenants that were new.  Few large pieces of
+ * memory instead of many small ones: a loop that allocates sorts what another thread has freed.  */
 #include "serve/access/limits.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,14 +36,24 @@ struct bucket {
     uint64_t at_ns;
 };
 
-struct limit_account {
-    unsigned n_refs;
-    struct auth_rule *rule;  /* NULL: none */
-    struct auth_rule *fresh; /* the new rule during a load */
-    struct bucket buckets[LIMIT_N_BUCKETS];
+struct limit_usage {
+    struct usage_slab *slab;
+    atomic_uint n_refs; /* accounts; a job thread drops those of old limits */
     uint64_t n_running;
+    struct bucket buckets[LIMIT_N_BUCKETS];
+};
+
+struct usage_slab {
+    atomic_size_t n_refs; /* usages with accounts, and the load itself while it runs */
+    struct limit_usage items[];
+};
+
+struct limit_account {
+    struct limits *limits;
+    const struct auth_rule *rule; /* NULL: none */
+    struct limit_usage *usage;
     struct limit_account *tenant; /* of a key; NULL: this account is a tenant */
-    char name[TENANT_BYTES];      /* the tenant's name */
+    const char *name;             /* the tenant's */
 };
 
 struct limits {
@@ -50,6 +61,9 @@ struct limits {
     struct hashmap *tenants; /* by name */
     struct limit_account **by_index;
     size_t n;
+    struct limit_account *accounts; /* [n_accounts] */
+    size_t n_accounts;
+    uint64_t n_leases;
 };
 
 /* ---- buckets ---- */
@@ -90,10 +104,12 @@ static double limits_excess(const struct bucket *bucket, uint64_t limit, uint64_
 
 static void add_used(struct limit_account *account, enum limit_kind kind, double by, uint64_t now_ns)
 {
-    struct bucket *bucket = &account->buckets[kind];
+    struct bucket *bucket = &account->usage->buckets[kind];
     uint64_t limit = limits_limit_of(account->rule, kind);
 
-    bucket->used = limit == 0 ? 0 : limits_used_at(bucket, limit, now_ns) + by;
+    if (limit == 0)
+        return;
+    bucket->used = limits_used_at(bucket, limit, now_ns) + by;
     if (bucket->used < 0)
         bucket->used = 0;
     if (bucket->at_ns < now_ns)
@@ -123,36 +139,12 @@ static int check_bucket(const struct limit_account *account, enum limit_kind kin
                         uint64_t now_ns, struct limit_refusal *refusal)
 {
     uint64_t limit = limits_limit_of(account->rule, kind);
-    double over = limit == 0 || n == 0 ? 0 : limits_excess(&account->buckets[kind], limit, n, now_ns);
+    double over = limit == 0 || n == 0 ? 0 : limits_excess(&account->usage->buckets[kind], limit, n, now_ns);
 
     return over > 0 ? limits_refuse(account, kind, wait_s(over, limit), refusal) : 0;
 }
 
 /* ---- accounts ---- */
-
-static struct limit_account *account_new(struct limit_account *tenant, const char *name)
-{
-    struct limit_account *account = calloc(1, sizeof(*account));
-
-    if (account == NULL)
-        return NULL;
-    account->n_refs = 1;
-    account->tenant = tenant;
-    memcpy(account->name, name, strlen(name) + 1);
-    if (tenant != NULL)
-        tenant->n_refs++;
-    return account;
-}
-
-static void account_unref(struct limit_account *account)
-{
-    if (account == NULL || --account->n_refs > 0)
-        return;
-    account_unref(account->tenant);
-    free(account->rule);
-    free(account->fresh);
-    free(account);
-}
 
 bool limits_expired(const struct limit_account *account, uint64_t unix_s)
 {
@@ -173,7 +165,7 @@ bool limits_allow_model(const struct limit_account *account, const char *model)
 
 const void *limits_tenant(const struct limit_account *account)
 {
-    return account == NULL ? NULL : account->tenant;
+    return account == NULL ? NULL : account->tenant->usage; /* it outlives a load, the account does not */
 }
 
 uint32_t limits_weight(const struct limit_account *account)
@@ -186,114 +178,110 @@ uint32_t limits_weight(const struct limit_account *account)
 
 /* ---- loading ---- */
 
-int limits_new(struct limits **out)
+static void slab_unref(struct usage_slab *slab)
 {
-    struct limits *limits = calloc(1, sizeof(*limits));
-
-    if (limits == NULL)
-        return E_NOMEM;
-    if (hashmap_new(AUTH_HASH_BYTES, &limits->keys) < 0 || hashmap_new(TENANT_BYTES, &limits->tenants) < 0) {
-        limits_free(limits);
-        return E_NOMEM;
-    }
-    *out = limits;
-    return 0;
+    if (slab != NULL && atomic_fetch_sub(&slab->n_refs, 1) == 1)
+        free(slab);
 }
 
-static void drop_all(struct hashmap *map)
+bool limits_are_idle(const struct limits *limits)
 {
-    const void *key;
-    void *value;
-    size_t cursor = 0;
-
-    while (map != NULL && hashmap_next(map, &cursor, &key, &value))
-        account_unref(value);
-    hashmap_free(map);
+    return limits->n_leases == 0;
 }
 
 void limits_free(struct limits *limits)
 {
     if (limits == NULL)
         return;
-    drop_all(limits->keys);
-    drop_all(limits->tenants);
+    for (size_t i = 0; i < limits->n_accounts; i++) {
+        struct limit_usage *usage = limits->accounts[i].usage;
+
+        if (atomic_fetch_sub(&usage->n_refs, 1) == 1)
+            slab_unref(usage->slab);
+    }
+    hashmap_free(limits->keys);
+    hashmap_free(limits->tenants);
     free(limits->by_index);
+    free(limits->accounts);
     free(limits);
 }
 
-/* Ends a load: each account of the new lists takes its new rule (is_good) or drops it. */
-static void change_rules(struct hashmap *map, bool is_good)
+struct loading {
+    struct limits *fresh;
+    const struct limits *old; /* NULL: none */
+    struct usage_slab *slab;
+    size_t n_usages; /* taken from the slab */
+};
+
+/* A key that moved to another tenant starts without usage. */
+static struct limit_usage *old_usage(const struct hashmap *map, const void *key, const char *tenant)
 {
-    const void *key;
-    void *value;
-    size_t cursor = 0;
+    struct limit_account *old = hashmap_get(map, key);
 
-    while (hashmap_next(map, &cursor, &key, &value)) {
-        struct limit_account *account = value;
-        struct auth_rule *old = is_good ? account->rule : account->fresh;
-
-        if (is_good)
-            account->rule = account->fresh;
-        account->fresh = NULL;
-        free(old);
-    }
+    return old != NULL && strcmp(old->name, tenant) == 0 ? old->usage : NULL;
 }
 
-/* Takes the account from the new list or the old one, or makes it.  A key that moved to another tenant
- * starts with no usage. */
-static struct limit_account *list_account(const struct hashmap *old, struct hashmap *fresh, const void *key,
+static struct limit_usage *limits_take_usage(struct loading *loading, struct limit_usage *old)
+{
+    struct limit_usage *usage = old;
+
+    if (old == NULL) {
+        usage = &loading->slab->items[loading->n_usages++];
+        usage->slab = loading->slab;
+        atomic_fetch_add(&loading->slab->n_refs, 1);
+    }
+    atomic_fetch_add(&usage->n_refs, 1);
+    return usage;
+}
+
+/* Takes the account of this name, or makes it. */
+static struct limit_account *list_account(struct loading *loading, const void *key,
                                           struct limit_account *tenant, const struct auth_entry *entry)
 {
-    struct limit_account *account = hashmap_get(fresh, key);
+    struct limits *fresh = loading->fresh;
+    struct hashmap *map = tenant == NULL ? fresh->tenants : fresh->keys;
+    const struct hashmap *old = loading->old == NULL ? NULL
+                                : tenant == NULL     ? loading->old->tenants
+                                                     : loading->old->keys;
+    struct limit_account *account = hashmap_get(map, key);
 
     if (account == NULL) {
-        account = hashmap_get(old, key);
-        if (account != NULL && account->tenant == tenant)
-            account->n_refs++;
-        else
-            account = account_new(tenant, entry->tenant);
-        if (account == NULL || hashmap_put(fresh, key, account, NULL) < 0) {
-            account_unref(account);
+        account = &fresh->accounts[fresh->n_accounts];
+        if (hashmap_put(map, key, account, NULL) < 0)
             return NULL;
-        }
+        fresh->n_accounts++;
+        *account = (struct limit_account){
+            .limits = fresh,
+            .usage = limits_take_usage(loading, old == NULL ? NULL : old_usage(old, key, entry->tenant)),
+            .tenant = tenant,
+            .name = entry->tenant};
     }
-    if (entry->rule != NULL) {
-        struct auth_rule *rule = malloc(sizeof(*rule));
-
-        if (rule == NULL)
-            return NULL;
-        *rule = *entry->rule;
-        free(account->fresh); /* from an earlier line for the same name */
-        account->fresh = rule;
-    }
+    if (entry->rule != NULL)
+        account->rule = entry->rule;
     return account;
 }
 
-static struct limit_account *list_tenant(const struct limits *old, struct limits *fresh,
-                                         struct auth_entry entry, bool has_rule)
+static struct limit_account *list_tenant(struct loading *loading, struct auth_entry entry, bool has_rule)
 {
     char name[TENANT_BYTES] = "";
 
     memcpy(name, entry.tenant, strlen(entry.tenant));
     if (!has_rule)
         entry.rule = NULL;
-    return list_account(old->tenants, fresh->tenants, name, NULL, &entry);
+    return list_account(loading, name, NULL, &entry);
 }
 
-static int list_all(const struct limits *old, struct limits *fresh, const struct auth_keys *keys)
+static int list_all(struct loading *loading, const struct auth_keys *keys)
 {
+    struct limits *fresh = loading->fresh;
     struct auth_entry entry;
 
-    fresh->by_index = calloc(auth_keys_count(keys) + 1, sizeof(struct limit_account *));
-    if (fresh->by_index == NULL)
-        return E_NOMEM;
     for (size_t i = 0; auth_tenant_at(keys, i, &entry); i++)
-        if (list_tenant(old, fresh, entry, true) == NULL)
+        if (list_tenant(loading, entry, true) == NULL)
             return E_NOMEM;
     for (; auth_key_at(keys, fresh->n, &entry); fresh->n++) {
-        struct limit_account *tenant = list_tenant(old, fresh, entry, false);
-        struct limit_account *key =
-            tenant == NULL ? NULL : list_account(old->keys, fresh->keys, entry.hash, tenant, &entry);
+        struct limit_account *tenant = list_tenant(loading, entry, false);
+        struct limit_account *key = tenant == NULL ? NULL : list_account(loading, entry.hash, tenant, &entry);
 
         if (key == NULL)
             return E_NOMEM;
@@ -302,23 +290,52 @@ static int list_all(const struct limits *old, struct limits *fresh, const struct
     return 0;
 }
 
-int limits_load(struct limits *limits, const struct auth_keys *keys)
+/* How many usages the load may need, and accounts (most_out). */
+static size_t count_new(const struct limits *old, const struct auth_keys *keys, size_t *most_out)
 {
-    struct limits *fresh;
-    struct limits old;
-    int rc = limits_new(&fresh);
+    struct auth_entry entry;
+    size_t n_new = 0, n = 0;
 
-    if (rc < 0)
-        return rc;
-    rc = list_all(limits, fresh, keys);
-    change_rules(fresh->keys, rc == 0);
-    change_rules(fresh->tenants, rc == 0);
-    if (rc == 0) {
-        old = *limits;
-        *limits = *fresh;
-        *fresh = old;
+    for (size_t i = 0; auth_tenant_at(keys, i, &entry); i++, n++) {
+        char name[TENANT_BYTES] = "";
+
+        memcpy(name, entry.tenant, strlen(entry.tenant));
+        n_new += old == NULL || hashmap_get(old->tenants, name) == NULL;
     }
-    limits_free(fresh);
+    for (size_t i = 0; auth_key_at(keys, i, &entry); i++, n += 2) {
+        char name[TENANT_BYTES] = "";
+
+        memcpy(name, entry.tenant, strlen(entry.tenant));
+        n_new += old == NULL || hashmap_get(old->tenants, name) == NULL;
+        n_new += old == NULL || old_usage(old->keys, entry.hash, entry.tenant) == NULL;
+    }
+    *most_out = n;
+    return n_new;
+}
+
+int limits_make(const struct auth_keys *keys, const struct limits *old, struct limits **out)
+{
+    struct loading loading = {.fresh = calloc(1, sizeof(struct limits)), .old = old};
+    struct limits *fresh = loading.fresh;
+    size_t n_accounts;
+    size_t n_new = count_new(old, keys, &n_accounts);
+    int rc = E_NOMEM;
+
+    if (fresh == NULL)
+        return E_NOMEM;
+    loading.slab = calloc(1, sizeof(*loading.slab) + n_new * sizeof(loading.slab->items[0]));
+    fresh->accounts = calloc(n_accounts + 1, sizeof(*fresh->accounts));
+    fresh->by_index = calloc(auth_keys_count(keys) + 1, sizeof(*fresh->by_index));
+    if (loading.slab != NULL)
+        atomic_init(&loading.slab->n_refs, 1);
+    if (loading.slab != NULL && fresh->accounts != NULL && fresh->by_index != NULL &&
+        hashmap_new(AUTH_HASH_BYTES, &fresh->keys) == 0 && hashmap_new(TENANT_BYTES, &fresh->tenants) == 0)
+        rc = list_all(&loading, keys);
+    if (rc < 0)
+        limits_free(fresh);
+    else
+        *out = fresh;
+    slab_unref(loading.slab);
     return rc;
 }
 
@@ -334,8 +351,9 @@ static int check_begin(const struct limit_account *account, uint64_t now_ns, str
     uint64_t limit = limits_limit_of(account->rule, LIMIT_CONCURRENT);
     int rc = check_bucket(account, LIMIT_REQUESTS, 1, now_ns, refusal);
 
-    return limit > 0 && account->n_running >= limit ? limits_refuse(account, LIMIT_CONCURRENT, 1, refusal)
-                                                    : rc;
+    return limit > 0 && account->usage->n_running >= limit
+               ? limits_refuse(account, LIMIT_CONCURRENT, 1, refusal)
+               : rc;
 }
 
 int limits_begin(struct limit_lease *lease, struct limit_account *account, uint64_t now_ns,
@@ -348,14 +366,14 @@ int limits_begin(struct limit_lease *lease, struct limit_account *account, uint6
     lease->account = account;
     if (account == NULL)
         return 0;
-    account->n_refs++;
+    account->limits->n_leases++;
     for (struct limit_account *a = account; a != NULL; a = a->tenant)
         rc |= check_begin(a, now_ns, refusal);
     if (rc < 0)
         return E_LIMIT;
     lease->is_running = true;
     for (struct limit_account *a = account; a != NULL; a = a->tenant) {
-        a->n_running++;
+        a->usage->n_running++;
         add_used(a, LIMIT_REQUESTS, 1, now_ns);
     }
     return 0;
@@ -394,14 +412,15 @@ void limits_settle(struct limit_lease *lease, uint64_t input_tokens, uint64_t ou
 
     for (struct limit_account *a = account; a != NULL; a = a->tenant) {
         if (lease->is_running)
-            a->n_running--;
+            a->usage->n_running--;
         if (!was_reserved)
             continue;
         add_used(a, LIMIT_TOKENS, input + output, now_ns);
         add_used(a, LIMIT_INPUT, input, now_ns);
         add_used(a, LIMIT_OUTPUT, output, now_ns);
     }
-    account_unref(account);
+    if (account != NULL)
+        account->limits->n_leases--;
     memset(lease, 0, sizeof(*lease));
 }
 
@@ -437,7 +456,7 @@ static void limits_tell(const struct limit_account *account, enum limit_kind kin
 {
     for (; account != NULL; account = account->tenant) {
         uint64_t limit = limits_limit_of(account->rule, kind);
-        double used = limit == 0 ? 0 : limits_used_at(&account->buckets[kind], limit, now_ns);
+        double used = limit == 0 ? 0 : limits_used_at(&account->usage->buckets[kind], limit, now_ns);
         double share = 1 - used / (double)(limit == 0 ? 1 : limit);
 
         if (limit == 0 || (told->limit > 0 && told->share <= share))

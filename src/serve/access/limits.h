@@ -7,7 +7,8 @@
  *
  * A request must fit both the key's own rule and its tenant's.  The counts belong to this process: with
  * several routers, each router allows the whole limit.  The caller gives the time (ns of any one clock).
- * Loop thread only. */
+ * A load of keys makes new limits, puts them in place and frees the old ones.  Loop thread only, but for
+ * limits_make and limits_free. */
 #ifndef SERVE_ACCESS_LIMITS_H
 #define SERVE_ACCESS_LIMITS_H
 
@@ -24,7 +25,7 @@ enum limit_kind {
 };
 
 struct limits;
-struct limit_account; /* of a key or of a tenant; reference-counted */
+struct limit_account; /* of a key or of a tenant; part of its limits */
 
 struct limit_refusal {
     enum limit_kind kind;
@@ -41,12 +42,13 @@ struct limit_lease { /* what one request holds; zeroed: nothing */
 
 enum limit_dialect { LIMIT_MESSAGES, LIMIT_OPENAI };
 
-int limits_new(struct limits **out);
-/* Leases may outlive the limits.  NULL is fine. */
+/* Limits of these keys, which must live longer.  Keys and tenants that old (may be NULL) has too share their
+ * usage with it.  Any thread; old stays in use meanwhile.  E_NOMEM. */
+int limits_make(const struct auth_keys *keys, const struct limits *old, struct limits **out);
+/* False: a request holds a lease of them, so they cannot be freed yet. */
+bool limits_are_idle(const struct limits *limits);
+/* Any thread, when idle.  NULL is fine. */
 void limits_free(struct limits *limits);
-/* Applies the rules of these keys from now on.  Keys and tenants that remain keep their usage.  On
- * failure (E_NOMEM) the old rules stay. */
-int limits_load(struct limits *limits, const struct auth_keys *keys);
 /* Fills in who->account (borrowed until the next load).  NULL: the key is not among the loaded keys. */
 void limits_find(const struct limits *limits, struct auth_key *who);
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 noinst_LIBRARIES += libserve_access.a
-libserve_access_a_SOURCES = src/serve/access/auth.c src/serve/access/auth.h src/serve/access/auth_rule.c \
+libserve_access_a_SOURCES = src/serve/access/access_keys.c src/serve/access/access_keys.h src/serve/access/auth.c src/serve/access/auth.h src/serve/access/auth_rule.c \
 	src/serve/access/failed_logins.c src/serve/access/failed_logins.h src/serve/access/limits.c src/serve/access/limits.h \
 	src/serve/access/fair_queue.c src/serve/access/fair_queue.h src/serve/access/sign.c src/serve/access/sign.h \
 	src/serve/access/unzip.c src/serve/access/unzip.h

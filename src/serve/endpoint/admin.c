@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Admin requests are tiny and rare, so the loop answers each at once by a call into the daemon. */
+/* Admin requests are tiny and rare, so the loop answers each at once by a call into the daemon.  One that reads
+ * files (reload) waits for admin_acted(). */
 #include "serve/endpoint/admin.h"
 
 #include <openssl/crypto.h>
@@ -8,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/err.h"
+#include "base/list.h"
 #include "base/log.h"
 #include "base/str.h"
 #include "net/http/response.h"
@@ -20,6 +22,12 @@ struct admin {
     void *calls_arg;
     char token[ADMIN_TOKEN_BYTES];
     char metrics_token[ADMIN_TOKEN_BYTES]; /* "": none */
+    struct list waiting;                   /* admin_wait */
+};
+
+struct admin_wait { /* a request that waits for admin_acted() */
+    struct list node;
+    struct http_exchange *exchange;
 };
 
 void admin_token(const uint8_t key[32], char out[ADMIN_TOKEN_BYTES])
@@ -95,12 +103,44 @@ static void admin_show(struct admin *admin, struct http_exchange *exchange, bool
     buf_fini(&body);
 }
 
+static void reply_acted(struct http_exchange *exchange, const struct fault *fault)
+{
+    reply_text(exchange, fault != NULL ? 409 : 200, fault != NULL ? fault->text : "done");
+}
+
 static void endpoint_admin_act(struct admin *admin, struct http_exchange *exchange, enum admin_verb verb)
 {
+    struct admin_wait *wait = calloc(1, sizeof(*wait));
     struct fault fault = {0};
-    int rc = admin->calls->act(admin->calls_arg, verb, &fault);
+    int rc;
 
-    reply_text(exchange, rc < 0 ? 409 : 200, rc < 0 ? fault.text : "done");
+    if (wait == NULL) {
+        reply_text(exchange, 500, err_text(E_NOMEM));
+        return;
+    }
+    wait->exchange = exchange;
+    list_push_back(&admin->waiting, &wait->node); /* act may call admin_acted() */
+    rc = admin->calls->act(admin->calls_arg, verb, &fault);
+    if (rc == 1)
+        return;
+    list_remove(&wait->node);
+    free(wait);
+    reply_acted(exchange, rc < 0 ? &fault : NULL);
+}
+
+void admin_acted(struct admin *admin, const struct fault *fault)
+{
+    struct list *node;
+
+    if (admin == NULL)
+        return;
+    while ((node = list_pop_front(&admin->waiting)) != NULL) {
+        struct admin_wait *wait = container_of(node, struct admin_wait, node);
+        struct http_exchange *exchange = wait->exchange;
+
+        free(wait);
+        reply_acted(exchange, fault);
+    }
 }
 
 static bool admin_is_word(struct bytes text, const char *allowed)
@@ -176,7 +216,17 @@ static void admin_on_refused(void *arg, struct http_exchange *exchange, int stat
 
 static void admin_on_abort(void *arg, struct http_exchange *exchange, enum http_abort why)
 {
-    /* every request is answered at once, so none can be aborted */
+    struct admin *admin = arg;
+
+    list_for_each (node, &admin->waiting) {
+        struct admin_wait *wait = container_of(node, struct admin_wait, node);
+
+        if (wait->exchange != exchange)
+            continue;
+        list_remove(&wait->node);
+        free(wait);
+        return;
+    }
 }
 
 static void admin_on_pause(void *arg, struct http_exchange *exchange, bool is_paused)
@@ -202,6 +252,7 @@ int admin_new(const struct admin_opts *opts, struct fault *fault, struct admin *
 
     if (admin == NULL)
         return fault_set(fault, E_NOMEM, "out of memory");
+    list_init(&admin->waiting);
     server.limits.max_body_bytes = 4096;
     server.limits.max_conns = 256; /* idle connections without the token are dropped for new ones */
     admin->metrics = opts->metrics;
@@ -231,6 +282,8 @@ void admin_free(struct admin *admin)
     if (admin == NULL)
         return;
     http_server_free(admin->server);
+    while (!list_is_empty(&admin->waiting))
+        free(container_of(list_pop_front(&admin->waiting), struct admin_wait, node));
     OPENSSL_cleanse(admin->token, sizeof(admin->token));
     OPENSSL_cleanse(admin->metrics_token, sizeof(admin->metrics_token));
     free(admin);

@@ -26,7 +26,7 @@ struct admin_role {            /* an order to give a worker another role; borrow
 struct admin_calls {
     /* Appends one JSON object. */
     int (*status)(void *arg, struct buf *out);
-    /* 0 or an error; the operator sees the fault's text. */
+    /* 0 or an error; the operator sees the fault's text.  1: admin_acted() tells the end. */
     int (*act)(void *arg, enum admin_verb verb, struct fault *fault);
     /* The same. */
     int (*set_role)(void *arg, const struct admin_role *wanted, struct fault *fault);
@@ -46,6 +46,9 @@ struct admin_opts {
 
 int admin_new(const struct admin_opts *opts, struct fault *fault, struct admin **out);
 void admin_free(struct admin *admin); /* NULL is fine */
+
+/* Answers all requests whose act returned 1.  fault NULL: it is done.  A NULL admin has none. */
+void admin_acted(struct admin *admin, const struct fault *fault);
 
 /* Reads "/admin/role/ROLE/WORKER": a role of lower-case letters and a node's name, each of 1 to 63
  * characters. False: the path is another one. */

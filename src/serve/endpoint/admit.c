@@ -52,14 +52,14 @@ int admit_key(struct front *front, const struct http_exchange *exchange, struct 
         error->retry_after_s = wait_s;
         return E_LIMIT;
     }
-    if (auth_check(front->keys, keys[0], who) < 0 && auth_check(front->keys, keys[1], who) < 0) {
+    if (auth_check(front->keys->auth, keys[0], who) < 0 && auth_check(front->keys->auth, keys[1], who) < 0) {
         failed_logins_note(front->failed_logins, peer, keys[0], now_ns);
         failed_logins_note(front->failed_logins, peer, keys[1], now_ns);
         metric_add(front->metrics.auth_failures, 1);
         api_fail(error, 401, "invalid x-api-key or authorization");
         return E_AUTH;
     }
-    limits_find(front->limits, who);
+    limits_find(front->keys->limits, who);
     if (limits_expired(who->account, clock_unix_ns() / NS_PER_S)) {
         count_refusal(front, who->tenant, "expired");
         api_fail(error, 401, "this API key has expired");

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Builds the work order of one choice: a copy of the request's work description, the values of this choice, its
- * prompt and its constraint. */
+ * prompt and its constraint.
+ *
+ * The copy of a long prompt takes milliseconds, most of it page faults, so it is made in slices. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,22 +66,38 @@ static void choice_job_work(struct choice *choice, struct work *work)
     work->score_from = choice_scores_prompt(choice) ? 1 : 0;
 }
 
-int choice_job(struct choice *choice, struct work_order *order)
+static int choice_order_new(struct choice *choice)
 {
     const struct sample_opts *asked = &choice->request->gen.work.sample;
     const struct prompt *prompt = choice->prompt;
-    size_t n_bytes = prompt->ids.n * sizeof(*order->tokens);
+    struct work_order *order = &choice->order;
+    size_t cap = prompt->ids.n;
 
-    *order = (struct work_order){.work = choice->request->gen.work,
-                                 .tokens = malloc(n_bytes),
-                                 .n_tokens = (uint32_t)prompt->ids.n,
-                                 .n_prompt = (uint32_t)prompt->ids.n};
+    *order = (struct work_order){.work = choice->request->gen.work, .n_prompt = (uint32_t)prompt->ids.n};
     choice_job_work(choice, &order->work);
+    if (cap > CHOICE_SLICE_TOKENS) /* a copy for the answer's first token would take as long as this one */
+        cap += order->work.max_new_tokens;
+    order->tokens = malloc(cap * sizeof(*order->tokens));
+    order->cap_tokens = (uint32_t)cap;
     if (work_order_copy_bias(order, asked->bias, asked->n_bias) == 0 && order->tokens != NULL &&
-        buf_append(&order->constraint, prompt->constraint.data, prompt->constraint.len_bytes) == 0) {
-        memcpy(order->tokens, prompt->ids.ids, n_bytes);
+        buf_append(&order->constraint, prompt->constraint.data, prompt->constraint.len_bytes) == 0)
         return 0;
-    }
     work_order_fini(order);
     return E_NOMEM;
+}
+
+int choice_order_work(struct choice *choice)
+{
+    struct work_order *order = &choice->order;
+    const struct token_ids *ids = &choice->prompt->ids;
+    size_t n;
+
+    if (order->tokens == NULL && choice_order_new(choice) < 0)
+        return E_NOMEM;
+    n = ids->n - order->n_tokens;
+    if (n > CHOICE_SLICE_TOKENS)
+        n = CHOICE_SLICE_TOKENS;
+    memcpy(order->tokens + order->n_tokens, ids->ids + order->n_tokens, n * sizeof(*order->tokens));
+    order->n_tokens += (uint32_t)n;
+    return order->n_tokens == ids->n;
 }

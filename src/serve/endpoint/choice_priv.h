@@ -17,6 +17,8 @@ struct collected { /* a block of an answer that is sent whole */
     bool is_cut;         /* a limit cut it, or its arguments are no JSON */
 };
 
+#define CHOICE_SLICE_TOKENS ((size_t)128 << 10) /* of a prompt, copied in one turn of the loop */
+
 enum choice_state {
     CHOICE_WAITING, /* not submitted: another choice computes the shared prompt first */
     CHOICE_PLACED,  /* the backend has it */
@@ -40,6 +42,7 @@ struct choice { /* one of a request's answers, with a job of its own; fields tha
 
     bool is_clamped;             /* max_tokens was cut to the remaining context */
     const struct prompt *prompt; /* one of the request's prompts */
+    struct work_order order;     /* WAITING: as far as it is made */
     struct gen_handle *handle;   /* NULL: the backend does not hold it */
     struct gen_serving serving;
     enum gen_stop stop;         /* a limit, while the answer is closed; final once it is over ... */
@@ -79,7 +82,7 @@ void choices_sum_serving(struct request *request);
 /* choice_job.c: the job that a choice submits */
 uint32_t choices_per_prompt(const struct request *request);
 bool choice_scores_prompt(const struct choice *choice); /* true if prompt logprobs are requested */
-/* Makes the choice's work order and sets is_clamped.  The caller owns the order.  E_NOMEM. */
-int choice_job(struct choice *choice, struct work_order *order);
+/* Makes the choice's work order, or a slice of it, and sets is_clamped.  1: the order is whole.  E_NOMEM. */
+int choice_order_work(struct choice *choice);
 
 #endif

@@ -29,6 +29,7 @@ bool choice_is_repeated(const struct choice *choice)
     return choice->index > 0 && choice[-1].prompt == choice->prompt;
 }
 
+/* Returns 1: a slice of its order is made; call it again in a later turn. */
 static int submit_one(struct choice *choice, struct gen_failure *failure)
 {
     struct request *request = choice->request;
@@ -39,7 +40,6 @@ static int submit_one(struct choice *choice, struct gen_failure *failure)
                                      .model = request->model,
                                      .request = &request->gen,
                                      .begins_thinking = choice->prompt->opens_thinking};
-    struct work_order order;
     int rc;
 
     if (request->front->answer_cache != NULL && choice->prompt->base_tokens > 0 && choice->transcript == NULL)
@@ -49,13 +49,17 @@ static int submit_one(struct choice *choice, struct gen_failure *failure)
     *failure = (struct gen_failure){
         .status = 503, .type = "api_error", .message = "the request could not be placed"};
     void *arg = choice->transcript != NULL ? (void *)choice->transcript : choice;
-    if ((choice->answer == NULL && answer_new(&opts, sink, arg, &choice->answer) < 0) ||
-        choice_begin_logprobs(choice) < 0 || choice_job(choice, &order) < 0) {
+    rc = choice_order_work(choice);
+    if (rc == 0)
+        return 1;
+    if (rc < 0 || (choice->answer == NULL && answer_new(&opts, sink, arg, &choice->answer) < 0) ||
+        choice_begin_logprobs(choice) < 0) {
         failure->message = "out of memory";
         return E_NOMEM;
     }
-    rc = backend->ops->submit(backend->self, request->model, &order, &choice_events, choice, &choice->handle,
-                              failure);
+    rc = backend->ops->submit(backend->self, request->model, &choice->order, &choice_events, choice,
+                              &choice->handle, failure);
+    choice->order = (struct work_order){0};
     if (rc < 0) {
         choice->handle = NULL;
         return rc;
@@ -111,6 +115,12 @@ static void on_later(void *arg)
         }
         n_bytes += choice->prompt->ids.n * sizeof(token_id) + choice->prompt->constraint.len_bytes;
         rc = submit_one(choice, &failure);
+        if (rc == 1) {
+            ev_timer_start(request->later, 0);
+            return;
+        }
+        if (rc == 0 && request->state < REQUEST_PLACED)
+            request_enter(request, REQUEST_PLACED);
         if (rc == 0)
             continue;
         if (rc != E_OVERLOADED || !is_running(request))
@@ -140,7 +150,9 @@ static int make_choices(struct request *request)
         request->choices[i].index = i;
         request->choices[i].prompt = request_prompt(request, i / choices_per_prompt(request));
     }
-    return n > 1 ? ev_timer_new(request->front->opts.loop, on_later, request, &request->later) : 0;
+    return n > 1 || request->prompt.ids.n > CHOICE_SLICE_TOKENS
+               ? ev_timer_new(request->front->opts.loop, on_later, request, &request->later)
+               : 0;
 }
 
 void choices_submit(struct request *request)
@@ -149,6 +161,7 @@ void choices_submit(struct request *request)
     struct gen_failure failure = {.status = 529,
                                   .type = "overloaded_error",
                                   .message = "Overloaded: too many answers are being written"};
+    int rc;
 
     if (n > 1 && n - 1 > request->front->opts.max_requests - request->front->n_running) {
         choices_fail(request, &failure);
@@ -159,12 +172,14 @@ void choices_submit(struct request *request)
         return;
     }
     request->submitted_ns = clock_now_ns();
-    if (submit_one(&request->choices[0], &failure) < 0) {
+    rc = submit_one(&request->choices[0], &failure);
+    if (rc < 0) {
         choices_fail(request, &failure);
         return;
     }
-    request_enter(request, REQUEST_PLACED);
-    if (request_n_prompts(request) > 1) /* submits the other prompts, a few per turn */
+    if (rc == 0)
+        request_enter(request, REQUEST_PLACED);
+    if (rc == 1 || request_n_prompts(request) > 1) /* submits the other prompts, a few per turn */
         ev_timer_start(request->later, 0);
 }
 
@@ -210,6 +225,7 @@ void choices_fini(struct request *request)
         transcript_free(request->choices[i].transcript);
         logprobs_free(request->choices[i].logprobs);
         output_fini_choice(&request->choices[i]);
+        work_order_fini(&request->choices[i].order);
     }
     free(request->choices);
     request->choices = NULL;

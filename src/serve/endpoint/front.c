@@ -463,12 +463,11 @@ int front_new(const struct front_opts *opts, struct fault *fault, struct front *
     front->opts = *opts;
     list_init(&front->requests);
     report_init(front);
-    if (limits_new(&front->limits) < 0 ||
-        failed_logins_new(opts->failed_logins_per_min, MAX_LOGIN_SOURCES, &front->failed_logins) < 0 ||
+    if (failed_logins_new(opts->failed_logins_per_min, MAX_LOGIN_SOURCES, &front->failed_logins) < 0 ||
         open_fair_queue(front) < 0 || stall_new(opts->loop, opts->metrics, &front->stall) < 0)
         rc = fault_set(fault, E_NOMEM, "out of memory");
     if (rc == 0 && opts->keys_path != NULL)
-        rc = front_reload_keys(front, opts->keys_path, fault);
+        rc = front_load_keys(front, opts->keys_path, fault);
     if (rc == 0 && opts->replay_bytes > 0 && answer_cache_new(opts->replay_bytes, &front->answer_cache) < 0)
         rc = fault_set(fault, E_NOMEM, "out of memory");
     if (rc == 0 && front->answer_cache != NULL && opts->conversation_bytes > 0 &&
@@ -501,8 +500,7 @@ void front_free(struct front *front)
     fair_queue_free(front->fair_queue);
     stall_free(front->stall);
     failed_logins_free(front->failed_logins);
-    limits_free(front->limits);
-    auth_keys_free(front->keys);
+    access_keys_free(front->keys);
     conversations_free(front->conversations);
     conversations_free(front->responses);
     answer_cache_free(front->answer_cache);
@@ -523,24 +521,28 @@ uint16_t front_port(const struct front *front)
     return http_server_port(front->server);
 }
 
-int front_reload_keys(struct front *front, const char *keys_path, struct fault *fault)
+int front_load_keys(struct front *front, const char *keys_path, struct fault *fault)
 {
-    struct auth_keys *keys = NULL;
-    int rc = keys_path == NULL ? 0 : auth_keys_load(keys_path, fault, &keys);
+    struct access_keys *keys;
+    int rc = access_keys_load(keys_path, front->keys, fault, &keys);
 
-    if (keys_path == NULL && front->keys != NULL) /* keys may be all that guards a listener */
-        return fault_set(fault, E_AUTH, "http.api_keys cannot be taken away by a reload; restart");
-    if (rc == 0 && keys != NULL && limits_load(front->limits, keys) < 0) {
-        auth_keys_free(keys);
-        rc = fault_set(fault, E_NOMEM, "out of memory");
-    }
-    if (rc < 0)
-        return rc;
-    auth_keys_free(front->keys);
-    front->keys = keys;
-    if (keys != NULL)
-        log_info("api_keys_loaded", LOG_U64("keys", auth_keys_count(keys)));
-    return 0;
+    if (rc == 0)
+        access_keys_free(front_swap_keys(front, keys));
+    return rc;
+}
+
+const struct access_keys *front_keys(const struct front *front)
+{
+    return front->keys;
+}
+
+struct access_keys *front_swap_keys(struct front *front, struct access_keys *fresh)
+{
+    struct access_keys *old = front->keys;
+
+    front->keys = fresh;
+    log_info("api_keys_loaded", LOG_U64("keys", auth_keys_count(fresh->auth)));
+    return old;
 }
 
 void front_set_lame_duck(struct front *front, bool is_on)

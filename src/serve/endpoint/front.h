@@ -31,6 +31,7 @@
 #include "net/http/server.h"
 #include "base/metrics/metrics.h"
 
+struct access_keys; /* serve/access/access_keys.h */
 struct front;
 
 enum front_metrics_for { FRONT_METRICS_ADMIN, FRONT_METRICS_CLIENTS }; /* values of http.metrics */
@@ -76,8 +77,12 @@ void front_free(struct front *front);
 int front_listen(struct front *front, const char *address, struct fault *fault);
 uint16_t front_port(const struct front *front); /* of the first listener */
 
-/* Reads the key file again.  Keys keep their usage.  On failure the old keys stay. */
-int front_reload_keys(struct front *front, const char *keys_path, struct fault *fault);
+/* Loads the key file.  Keys keep their usage.  On failure the old keys stay.  It reads the whole file, so a loop
+ * that serves uses the two functions that follow (serve/endpoint/reload.h). */
+int front_load_keys(struct front *front, const char *keys_path, struct fault *fault);
+const struct access_keys *front_keys(const struct front *front); /* in place until a swap; NULL: none */
+/* Takes fresh and returns the old keys, which the caller owns. */
+struct access_keys *front_swap_keys(struct front *front, struct access_keys *fresh);
 
 /* Turns /readyz to 503 or back.  Requests are still answered, each as the last of its connection. */
 void front_set_lame_duck(struct front *front, bool is_on);

@@ -14,7 +14,7 @@
 #include "serve/endpoint/front.h"
 #include "serve/access/failed_logins.h"
 #include "serve/api/ids.h"
-#include "serve/access/limits.h"
+#include "serve/access/access_keys.h"
 #include "serve/access/fair_queue.h"
 #include "serve/prompt/prompt.h"
 #include "serve/prompt/public_prefix.h"
@@ -69,8 +69,7 @@ enum front_state {
 struct front {
     struct front_opts opts;
     struct http_server *server;
-    struct auth_keys *keys; /* NULL: no key is required */
-    struct limits *limits;
+    struct access_keys *keys; /* NULL: no key is required */
     struct failed_logins *failed_logins;
     struct fair_queue *fair_queue;       /* NULL: all work runs inline */
     struct answer_cache *answer_cache;   /* NULL: none */

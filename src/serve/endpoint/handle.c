@@ -56,7 +56,8 @@ void gen_handle_init(struct gen_handle *handle, struct gen_outbox *outbox, struc
                                   .order = order,
                                   .events = events,
                                   .arg = arg,
-                                  .cap_tokens = order->n_tokens,
+                                  .cap_tokens = order->cap_tokens > order->n_tokens ? order->cap_tokens
+                                                                                    : order->n_tokens,
                                   .submitted_ns = clock_now_ns()};
     list_init(&handle->due);
 }

@@ -8,7 +8,7 @@ libserve_endpoint_a_SOURCES = src/serve/endpoint/admin.c src/serve/endpoint/admi
 	src/serve/endpoint/output.c src/serve/endpoint/output_messages.c src/serve/endpoint/output_openai.c \
 	src/serve/endpoint/output_priv.h src/serve/endpoint/output_responses.c src/serve/endpoint/responses.c src/serve/endpoint/responses_priv.h \
 	src/serve/endpoint/remains.c src/serve/endpoint/remains_priv.h \
-	src/serve/endpoint/reply.c src/serve/endpoint/report.c src/serve/endpoint/request.c src/serve/endpoint/stall.c \
+	src/serve/endpoint/reload.c src/serve/endpoint/reload.h src/serve/endpoint/reply.c src/serve/endpoint/report.c src/serve/endpoint/request.c src/serve/endpoint/stall.c \
 	src/serve/endpoint/stall_priv.h src/serve/endpoint/truncate.c
 # A scripted backend with a small model.  Tests use it; front_sim runs it behind a real server.
 check_LIBRARIES += tests/unit/serve/endpoint/libsim.a
@@ -31,6 +31,10 @@ tests_unit_serve_endpoint_test_admin_LDADD = $(link_serve_endpoint) $(CMOCKA_LIB
 tests_unit_serve_endpoint_test_logprobs_SOURCES = tests/unit/serve/endpoint/test_logprobs.c
 tests_unit_serve_endpoint_test_logprobs_LDADD = tests/unit/serve/endpoint/libsim.a $(link_serve_endpoint) \
 	$(CMOCKA_LIBS)
+check_PROGRAMS += tests/unit/serve/endpoint/test_orders
+TESTS += tests/unit/serve/endpoint/test_orders
+tests_unit_serve_endpoint_test_orders_SOURCES = tests/unit/serve/endpoint/test_orders.c
+tests_unit_serve_endpoint_test_orders_LDADD = $(link_serve_endpoint) $(CMOCKA_LIBS)
 check_PROGRAMS += tests/unit/serve/endpoint/test_handle
 TESTS += tests/unit/serve/endpoint/test_handle
 tests_unit_serve_endpoint_test_handle_SOURCES = tests/unit/serve/endpoint/test_handle.c
@@ -58,6 +62,14 @@ tests_unit_serve_endpoint_test_front_LDADD = tests/unit/serve/endpoint/libsim.a 
 tests_unit_serve_endpoint_test_conversations_SOURCES = tests/unit/serve/endpoint/test_conversations.c $(front_rig)
 tests_unit_serve_endpoint_test_conversations_LDADD = tests/unit/serve/endpoint/libsim.a $(link_serve_endpoint) \
 	$(CMOCKA_LIBS)
+check_PROGRAMS += tests/unit/serve/endpoint/test_loop_work
+TESTS += tests/unit/serve/endpoint/test_loop_work
+tests_unit_serve_endpoint_test_loop_work_SOURCES = tests/unit/serve/endpoint/test_loop_work.c $(front_rig)
+tests_unit_serve_endpoint_test_loop_work_LDADD = tests/unit/serve/endpoint/libsim.a $(link_serve_endpoint) $(CMOCKA_LIBS)
+check_PROGRAMS += tests/unit/serve/endpoint/test_reload
+TESTS += tests/unit/serve/endpoint/test_reload
+tests_unit_serve_endpoint_test_reload_SOURCES = tests/unit/serve/endpoint/test_reload.c $(front_rig)
+tests_unit_serve_endpoint_test_reload_LDADD = tests/unit/serve/endpoint/libsim.a $(link_serve_endpoint) $(CMOCKA_LIBS)
 tests_unit_serve_endpoint_test_admit_SOURCES = tests/unit/serve/endpoint/test_admit.c $(front_rig)
 tests_unit_serve_endpoint_test_admit_LDADD = tests/unit/serve/endpoint/libsim.a $(link_serve_endpoint) $(CMOCKA_LIBS)
 endif

@@ -196,6 +196,7 @@ static int worker_peers_on_message(void *arg, struct link *link, enum frame_type
     case FRAME_VOCABULARY_WANTED: /* these are between a router and a worker */
     case FRAME_VOCABULARY_PART:
     case FRAME_SUBMIT:
+    case FRAME_SUBMIT_TOKENS:
     case FRAME_CANCEL:
     case FRAME_TOKENS:
     case FRAME_PROCEED:

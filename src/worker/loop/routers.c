@@ -82,6 +82,8 @@ static void worker_routers_on_down(void *arg, struct link *link, const struct fa
         return;
     }
     log_warn("router_down", LOG_STR("node", router->node), LOG_STR("reason", why->text));
+    worker_parts_drop(router);
+    ev_timer_stop(router->vocabulary_turn);
     router->epoch = 0;
     worker_routers_forget(router, 0);
 }
@@ -145,8 +147,12 @@ static int on_submit(struct worker_router *router, const Baton__Submit *submit)
         command_free(command);
         return 0;
     }
-    if (worker_engine_send(router->worker->engine, command) < 0)
-        worker_routers_refuse(router, submit->request, E_OVERLOADED);
+    if (submit->n_tokens_later > 0)
+        rc = worker_parts_add(router, command, submit->n_tokens_later);
+    else
+        rc = worker_engine_send(router->worker->engine, command) < 0 ? E_OVERLOADED : 0;
+    if (rc < 0)
+        worker_routers_refuse(router, submit->request, rc);
     return 0;
 }
 
@@ -158,6 +164,29 @@ static int on_request_word(struct worker_router *router, enum command_kind kind,
         return E_NOMEM;
     command->key = (struct task_key){.router_epoch = router->epoch, .request = request};
     return worker_engine_send(router->worker->engine, command);
+}
+
+static int on_submit_tokens(struct worker_router *router, const Baton__SubmitTokens *more)
+{
+    struct command *command;
+    bool is_proceeding;
+    int rc = worker_parts_tokens(router, more, &command, &is_proceeding);
+
+    if (rc == 1)
+        rc = worker_engine_send(router->worker->engine, command) < 0 ? E_OVERLOADED : 1;
+    if (rc < 0)
+        worker_routers_refuse(router, more->request, rc);
+    return rc == 1 && is_proceeding ? on_request_word(router, COMMAND_PROCEED, more->request) : 0;
+}
+
+static int on_cancel(struct worker_router *router, uint64_t request)
+{
+    return worker_parts_cancel(router, request) ? 0 : on_request_word(router, COMMAND_CANCEL, request);
+}
+
+static int on_proceed(struct worker_router *router, uint64_t request)
+{
+    return worker_parts_proceed(router, request) ? 0 : on_request_word(router, COMMAND_PROCEED, request);
 }
 
 static int on_blocks_wanted(struct worker_router *router, const Baton__BlocksWanted *wanted)
@@ -186,22 +215,22 @@ static int routers_on_blocks_last(struct worker_router *router, const Baton__Blo
     return 0;
 }
 
-static int send_vocabulary(struct worker_router *router)
+/* One part a turn of the loop. The router asks again if it does not get all of them. */
+static void send_vocabulary(void *arg)
 {
+    struct worker_router *router = arg;
     struct worker *worker = router->worker;
     Baton__VocabularyPart part = BATON__VOCABULARY_PART__INIT;
-    size_t total = worker->vocabulary.len_bytes;
-    int rc = 0;
+    size_t total = worker->vocabulary.len_bytes, at = router->vocabulary_at;
 
     part.fingerprint = worker->model.fingerprint;
     part.total_bytes = total;
-    for (size_t at = 0; at < total && rc >= 0; at += part.data.len) {
-        part.offset = at;
-        part.data.data = worker->vocabulary.data + at;
-        part.data.len = total - at < VOCABULARY_PART_BYTES ? total - at : VOCABULARY_PART_BYTES;
-        rc = link_send(router->link, FRAME_VOCABULARY_PART, &part.base);
-    }
-    return rc;
+    part.offset = at;
+    part.data.data = worker->vocabulary.data + at;
+    part.data.len = total - at < VOCABULARY_PART_BYTES ? total - at : VOCABULARY_PART_BYTES;
+    router->vocabulary_at += part.data.len;
+    if (link_send(router->link, FRAME_VOCABULARY_PART, &part.base) == 0 && router->vocabulary_at < total)
+        ev_timer_start(router->vocabulary_turn, 0);
 }
 
 static int worker_routers_on_message(void *arg, struct link *link, enum frame_type type,
@@ -213,12 +242,16 @@ static int worker_routers_on_message(void *arg, struct link *link, enum frame_ty
     switch (type) {
     case FRAME_SUBMIT:
         return on_submit(router, (const Baton__Submit *)message);
+    case FRAME_SUBMIT_TOKENS:
+        return on_submit_tokens(router, (const Baton__SubmitTokens *)message);
     case FRAME_CANCEL:
-        return on_request_word(router, COMMAND_CANCEL, ((const Baton__Cancel *)message)->request);
+        return on_cancel(router, ((const Baton__Cancel *)message)->request);
     case FRAME_PROCEED:
-        return on_request_word(router, COMMAND_PROCEED, ((const Baton__Proceed *)message)->request);
+        return on_proceed(router, ((const Baton__Proceed *)message)->request);
     case FRAME_VOCABULARY_WANTED:
-        return send_vocabulary(router);
+        router->vocabulary_at = 0;
+        ev_timer_start(router->vocabulary_turn, 0);
+        return 0;
     case FRAME_BLOCKS_WANTED:
         return on_blocks_wanted(router, (const Baton__BlocksWanted *)message);
     case FRAME_BLOCKS_LAST:
@@ -266,10 +299,15 @@ int worker_routers_open(struct worker *worker, struct fault *fault)
         int rc;
 
         router->worker = worker;
+        list_init(&router->parts);
         str_copy(router->address, sizeof(router->address), addresses->items[i]);
+        if (ev_timer_new(worker->loop, send_vocabulary, router, &router->vocabulary_turn) < 0)
+            return fault_set(fault, E_NOMEM, "out of memory");
         rc = link_dial(&worker->router_link_opts, router->address, fault, &router->link);
-        if (rc < 0)
+        if (rc < 0) {
+            ev_timer_free(router->vocabulary_turn);
             return rc;
+        }
         worker->n_routers++;
     }
     return 0;
@@ -305,6 +343,8 @@ void worker_routers_close(struct worker *worker)
     for (uint32_t i = 0; i < worker->n_routers; i++) {
         link_close(worker->routers[i].link);
         worker->routers[i].link = NULL;
+        worker_parts_drop(&worker->routers[i]);
+        ev_timer_free(worker->routers[i].vocabulary_turn);
     }
     worker->n_routers = 0;
 }

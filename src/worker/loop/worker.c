@@ -152,30 +152,48 @@ static struct https_conf https_conf(const struct worker_conf *conf)
                                conf->congestion_control};
 }
 
-static int worker_reload(struct worker *worker, struct fault *fault)
+static const void *read_conf(void *arg)
 {
-    const struct worker_conf *conf = worker->reload(worker->reload_arg);
-    struct https_conf https;
-    int rc;
+    struct worker *worker = arg;
 
-    if (conf == NULL)
-        return fault_set(fault, E_FORMAT,
-                         "the new configuration is refused, the old one stays; the log says why");
-    worker->conf = conf;
-    log_set_level((enum log_level)conf->log_level);
-    rc = front_reload_keys(worker->front, conf->api_keys[0] ? conf->api_keys : NULL, fault);
-    https = https_conf(conf);
-    return rc < 0 ? rc : https_reload(worker->https, &https, fault);
+    return worker->reload(worker->reload_arg);
 }
+
+static struct reload_files conf_files(const void *conf)
+{
+    const struct worker_conf *fresh = conf;
+
+    return (struct reload_files){.api_keys = fresh->api_keys, .https = https_conf(fresh)};
+}
+
+static void take_conf(void *arg, const void *conf)
+{
+    struct worker *worker = arg;
+
+    worker->conf = conf;
+    log_set_level((enum log_level)worker->conf->log_level);
+}
+
+static void on_reloaded(void *arg, const struct fault *fault)
+{
+    struct worker *worker = arg;
+
+    if (fault != NULL)
+        log_error("reload_failed", LOG_STR("reason", fault->text));
+    else
+        log_info("reloaded");
+    service_reloaded(worker->service);
+    admin_acted(worker->admin, fault);
+}
+
+static const struct reload_calls reload_calls = {
+    .read = read_conf, .files = conf_files, .take = take_conf, .done = on_reloaded};
 
 static void on_reload(void *arg)
 {
-    struct fault fault = {0};
+    struct worker *worker = arg;
 
-    if (worker_reload(arg, &fault) < 0)
-        log_error("reload_failed", LOG_STR("reason", fault.text));
-    else
-        log_info("reloaded");
+    reload_begin(worker->reloads);
 }
 
 /* The engine thread advances its counter in every turn and after every layer. */
@@ -206,7 +224,8 @@ static int admin_act(void *arg, enum admin_verb verb, struct fault *fault)
 
     switch (verb) {
     case ADMIN_RELOAD:
-        return worker_reload(worker, fault);
+        reload_begin(worker->reloads);
+        return 1;
     case ADMIN_DRAIN:
     case ADMIN_UNDRAIN:
         break;
@@ -303,6 +322,18 @@ static int build_admin(struct worker *worker, struct fault *fault)
     return rc;
 }
 
+static int build_reload(struct worker *worker, struct fault *fault)
+{
+    const struct reload_opts opts = {.loop = worker->loop,
+                                     .jobs = worker->jobs,
+                                     .front = worker->front,
+                                     .tls = worker->https,
+                                     .calls = &reload_calls,
+                                     .arg = worker};
+
+    return reload_new(&opts, &worker->reloads) < 0 ? fault_set(fault, E_NOMEM, "out of memory") : 0;
+}
+
 static int build_front(struct worker *worker, struct fault *fault)
 {
     const struct worker_conf *conf = worker->conf;
@@ -332,6 +363,8 @@ static int build_front(struct worker *worker, struct fault *fault)
     opts.conversation_bytes = conf->conversation_bytes;
     opts.public_prefix = conf->public_prefix[0] ? conf->public_prefix : NULL;
     rc = front_new(&opts, fault, &worker->front);
+    if (rc == 0)
+        rc = build_reload(worker, fault);
     for (size_t i = 0; rc == 0 && i < conf->http_listen.n; i++) {
         rc = https_may_listen(conf->http_listen.items[i], opts.keys_path != NULL, opts.tls != NULL, fault);
         if (rc == 0)
@@ -420,6 +453,7 @@ static void tear_down(struct worker *worker)
     front_free(worker->front);
     http_tls_free(worker->https);
     ev_jobs_free(worker->jobs);
+    reload_free(worker->reloads);
     worker_compiles_close(worker);
     admin_free(worker->admin);
     ev_fd_free(worker->reports_fd);

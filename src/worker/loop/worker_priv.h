@@ -12,6 +12,7 @@
 #include "serve/endpoint/admin.h"
 #include "serve/endpoint/front.h"
 #include "serve/endpoint/handle.h"
+#include "serve/endpoint/reload.h"
 #include "gguf/gguf.h"
 #include "net/link/link.h"
 #include "net/link/listener.h"
@@ -25,9 +26,13 @@ struct worker_router { /* a router that this worker registers with */
     struct link *link;
     char address[288]; /* a copy: a reload frees the configuration */
     char node[64];
-    uint64_t epoch; /* of the router's current life, from its HELLO on; 0: no HELLO yet, or the link is
+    uint64_t epoch;    /* of the router's current life, from its HELLO on; 0: no HELLO yet, or the link is
                      * down */
-    bool was_up;    /* an earlier link to it was up */
+    bool was_up;       /* an earlier link to it was up */
+    struct list parts; /* requests whose prompts come in pieces (parts.c) */
+    uint32_t n_parts;
+    struct ev_timer *vocabulary_turn; /* runs while the vocabulary is sent ... */
+    size_t vocabulary_at;             /* ... from here on */
 };
 
 struct worker_peer { /* a link to another worker, dialled by either side */
@@ -97,6 +102,7 @@ struct worker { /* one process */
     uint64_t next_local;
     const struct worker_conf *(*reload)(void *arg);
     void *reload_arg;
+    struct reload *reloads;
     Baton__Hello hello;
     Baton__ModelInfo hello_model;
     Baton__KvInfo hello_kv;
@@ -130,6 +136,18 @@ bool worker_router_is_up(const struct worker_router *router);
 const char *worker_router_why(const struct worker_router *router); /* "ok", or the reason why it is not up */
 size_t worker_routers_queued_bytes(const struct worker *worker);
 void worker_routers_close(struct worker *worker);
+
+/* parts.c: prompts in pieces */
+/* Takes a SUBMIT command of which n_missing tokens will follow. E_OVERLOADED, E_NOMEM. */
+int worker_parts_add(struct worker_router *router, struct command *command, uint32_t n_missing);
+/* 1: the command has all of its tokens and changes owner; a PROCEED follows it if is_proceeding. 0: more to come, or
+ * an unknown request. E_PROTO: too many tokens; the request is dropped. */
+int worker_parts_tokens(struct worker_router *router, const Baton__SubmitTokens *more,
+                        struct command **command_out, bool *is_proceeding_out);
+/* True: the request was among them. */
+bool worker_parts_cancel(struct worker_router *router, uint64_t request);
+bool worker_parts_proceed(struct worker_router *router, uint64_t request);
+void worker_parts_drop(struct worker_router *router); /* all of this router */
 
 /* compile.c: grammars for the engine thread */
 int worker_compiles_open(struct worker *worker);

@@ -194,6 +194,41 @@ static void submit_tokens(void **state)
     assert_passes(FRAME_SUBMIT, &submit);
 }
 
+/* What comes later counts as tokens of the prompt, and all together have the same limit. */
+static void submit_tokens_later(void **state)
+{
+    static uint8_t many[4 * FRAME_PIECE_TOKENS + 4];
+    Baton__Submit submit = BATON__SUBMIT__INIT;
+    Baton__Sampling sampling = BATON__SAMPLING__INIT;
+    Baton__SubmitTokens more = BATON__SUBMIT_TOKENS__INIT;
+
+    submit.sampling = &sampling;
+    submit.tokens = (ProtobufCBinaryData){.data = many, .len = 8};
+    submit.n_prompt = 5;
+    assert_refused(FRAME_SUBMIT, &submit, "Submit.n_prompt");
+    submit.n_tokens_later = 3;
+    assert_passes(FRAME_SUBMIT, &submit);
+    submit.n_tokens_later = FRAME_MAX_TOKENS - 2;
+    assert_passes(FRAME_SUBMIT, &submit);
+    submit.n_tokens_later++;
+    assert_refused(FRAME_SUBMIT, &submit, "Submit.n_tokens_later");
+    submit.n_tokens_later = UINT32_MAX;
+    assert_refused(FRAME_SUBMIT, &submit, "Submit.n_tokens_later");
+
+    more.tokens = (ProtobufCBinaryData){.data = many, .len = 6};
+    assert_refused(FRAME_SUBMIT_TOKENS, &more, "SubmitTokens.token_bytes");
+    more.token_bytes = 3;
+    assert_passes(FRAME_SUBMIT_TOKENS, &more);
+    more.token_bytes = 4;
+    assert_refused(FRAME_SUBMIT_TOKENS, &more, "SubmitTokens.tokens");
+    more.tokens.len = sizeof(many) - 4;
+    assert_passes(FRAME_SUBMIT_TOKENS, &more);
+    more.tokens.len = sizeof(many);
+    assert_refused(FRAME_SUBMIT_TOKENS, &more, "SubmitTokens.tokens");
+    more.tokens.len = 0;
+    assert_refused(FRAME_SUBMIT_TOKENS, &more, "SubmitTokens.tokens");
+}
+
 static void submit_limits(void **state)
 {
     Baton__Submit submit = BATON__SUBMIT__INIT;
@@ -553,6 +588,7 @@ int main(void)
         cmocka_unit_test_setup(hello_limits, set_up),
         cmocka_unit_test(submit_limits),
         cmocka_unit_test(submit_tokens),
+        cmocka_unit_test(submit_tokens_later),
         cmocka_unit_test(sampling_limits),
         cmocka_unit_test(neighbouring_versions_understand_each_other),
         cmocka_unit_test(draws_fit_their_tokens),

@@ -130,6 +130,22 @@ static void note_submit(struct link *link, const Baton__Submit *submit)
                              .repetition_penalty = submit->sampling->repetition_penalty};
 }
 
+static void note_more_tokens(struct rig_submit *sent, const Baton__SubmitTokens *more)
+{
+    struct bytes packed = bytes_of(more->tokens.data, more->tokens.len);
+    uint32_t *ids;
+    size_t n;
+
+    if (token_list_count(packed, more->token_bytes, &n) < 0 || n > FRAME_PIECE_TOKENS)
+        abort();
+    ids = calloc(n, sizeof(*ids));
+    token_list_unpack(packed, more->token_bytes, n, ids);
+    sent->n_tokens += (uint32_t)n;
+    sent->n_pieces++;
+    sent->tokens_digest = digest_of(sent->tokens_digest, ids, n * sizeof(*ids));
+    free(ids);
+}
+
 static struct rig_submit *find_sent(struct link *link, uint64_t request)
 {
     for (uint32_t i = link->n_sent; i > 0; i--)
@@ -146,6 +162,9 @@ int link_send(struct link *link, enum frame_type type, const ProtobufCMessage *m
         return E_CLOSED;
     if (type == FRAME_SUBMIT)
         note_submit(link, (const Baton__Submit *)message);
+    if (type == FRAME_SUBMIT_TOKENS &&
+        (sent = find_sent(link, ((const Baton__SubmitTokens *)message)->request)) != NULL)
+        note_more_tokens(sent, (const Baton__SubmitTokens *)message);
     if (type == FRAME_BLOCKS_WANTED) {
         link->n_wanted++;
         link->max_on_disk = ((const Baton__BlocksWanted *)message)->max_on_disk;
@@ -219,6 +238,7 @@ int rig_open(struct rig *rig)
     router->next_number = 1;
     ASSERT(router_jobs_open(router) == 0);
     list_init(&router->unhashed);
+    list_init(&router->unsent);
     router_blocks_init(router);
     if (rig->clients == NULL || metrics_new(&router->metrics) < 0 || sim_model_open(4096, &rig->sim) < 0 ||
         hashmap_new(sizeof(uint64_t), &router->by_number) < 0 || router_queue_open(router) < 0 ||

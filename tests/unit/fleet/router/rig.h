@@ -14,6 +14,7 @@ struct rig_submit { /* what a worker was asked to do */
     Baton__SubmitMode mode;
     uint32_t n_tokens, n_prompt, max_new_tokens;
     uint32_t token_bytes;
+    uint32_t n_pieces;         /* after the SUBMIT */
     uint64_t tokens_digest;    /* of the ids, however they were packed */
     struct sample_opts sample; /* but for the bias */
     uint64_t digest;           /* of bias and shape */

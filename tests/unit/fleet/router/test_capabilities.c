@@ -183,6 +183,91 @@ static void a_pair_of_two_versions_is_told_the_same(void **state)
     assert_sent(d, 2, rig_last(p)->tokens_digest);
 }
 
+#define N_LONG ((uint32_t)(3 * FRAME_PIECE_TOKENS + 7))
+
+static uint32_t n_turns_to_send(void)
+{
+    uint32_t n = 1;
+
+    while (router_jobs_send(&rig.router))
+        n++;
+    return n;
+}
+
+/* One turn of the loop packs and sends one piece, whatever the prompt's length. */
+static void a_long_prompt_goes_in_pieces(void **state)
+{
+    struct link *old, *p, *d;
+    struct rig_client *client;
+    uint64_t digest;
+
+    rig.has_same_prompts = true;
+    old = rig_worker(&rig, "d0", PICKER_DECODE, 1, 100000);
+    rig_submit(&rig, N_LONG, 5);
+    assert_int_equal(rig_last(old)->n_tokens, N_LONG);
+    assert_false(router_jobs_send(&rig.router));
+    digest = rig_last(old)->tokens_digest;
+    rig_cancel(&rig.clients[0]);
+    rig_lose(&rig, old);
+
+    rig.capabilities = capabilities_own();
+    p = rig_worker(&rig, "p0", PICKER_PREFILL, 2, 100000);
+    d = rig_worker(&rig, "d0", PICKER_DECODE, 3, 100000);
+    client = rig_submit(&rig, N_LONG, 5);
+    assert_int_equal(rig_last(d)->mode, BATON__SUBMIT_MODE__SUBMIT_DECODE);
+    assert_int_equal(rig_last(d)->n_tokens, FRAME_PIECE_TOKENS);
+    assert_int_equal(rig_last(d)->n_prompt, N_LONG);
+    assert_int_equal(n_turns_to_send(), 3);
+    assert_int_equal(rig_last(p)->n_pieces, 3);
+    assert_int_equal(rig_last(p)->n_tokens, N_LONG);
+    assert_true(rig_last(p)->tokens_digest == digest && rig_last(d)->tokens_digest == digest);
+    assert_false(client->has_failed);
+}
+
+static void pieces_stop_with_their_job(void **state)
+{
+    struct link *a, *b;
+    struct rig_client *gone, *moved;
+
+    rig.capabilities = capabilities_own();
+    a = rig_worker(&rig, "a", PICKER_DECODE, 1, 100000);
+    gone = rig_submit(&rig, N_LONG, 5);
+    assert_true(router_jobs_send(&rig.router));
+    rig_cancel(gone);
+    assert_false(router_jobs_send(&rig.router));
+    assert_int_equal(rig_last(a)->n_pieces, 1);
+
+    moved = rig_submit(&rig, N_LONG, 5);
+    assert_true(router_jobs_send(&rig.router));
+    b = rig_worker(&rig, "b", PICKER_DECODE, 2, 100000);
+    rig_lose(&rig, a); /* in the middle of it: the other worker gets all of it */
+    router_place_queued(&rig.router);
+    rig_flush(&rig);
+    assert_int_equal(rig_last(b)->n_tokens, FRAME_PIECE_TOKENS);
+    assert_int_equal(n_turns_to_send(), 3);
+    assert_int_equal(rig_last(b)->n_tokens, N_LONG);
+    assert_false(moved->has_failed);
+}
+
+/* Each turn serves another job, so a short one of them does not wait for a long one. */
+static void long_prompts_take_turns(void **state)
+{
+    struct link *a, *b;
+
+    rig.capabilities = capabilities_own();
+    a = rig_worker(&rig, "a", PICKER_DECODE, 1, 100000);
+    rig_submit(&rig, N_LONG, 5);
+    assert_int_equal(rig_last(a)->n_tokens, FRAME_PIECE_TOKENS);
+    b = rig_worker(&rig, "b", PICKER_DECODE, 2, 100000);
+    rig_submit(&rig, FRAME_PIECE_TOKENS + 1, 5);
+    assert_int_equal(rig_last(b)->n_tokens, FRAME_PIECE_TOKENS);
+    assert_true(router_jobs_send(&rig.router));
+    assert_true(router_jobs_send(&rig.router));
+    assert_int_equal(rig_last(a)->n_pieces, 1);
+    assert_int_equal(rig_last(b)->n_tokens, FRAME_PIECE_TOKENS + 1);
+    assert_int_equal(n_turns_to_send(), 2);
+}
+
 static void scores_come_from_one_worker_of_either_role(void **state)
 {
     struct link *p, *d;
@@ -285,6 +370,9 @@ int main(void)
         T(who_waits_for_a_capability_is_no_obstacle),
         T(tokens_go_in_few_bytes_to_who_can_read_them),
         T(a_pair_of_two_versions_is_told_the_same),
+        T(a_long_prompt_goes_in_pieces),
+        T(pieces_stop_with_their_job),
+        T(long_prompts_take_turns),
         T(scores_come_from_one_worker_of_either_role),
         T(what_cannot_be_a_score_is_a_fault),
         T(a_paused_client_gets_them_in_order),

@@ -17,9 +17,12 @@
 #include "base/rng.h"
 #include "serve/access/failed_logins.h"
 
+#define MAX_LOADS 8
+
 struct world {
-    struct auth_keys *keys;
-    struct limits *limits;
+    struct auth_keys *keys, *all_keys[MAX_LOADS];
+    struct limits *limits, *all_limits[MAX_LOADS]; /* with every earlier load: leases may hold them */
+    unsigned n_loads;
     uint64_t now_ns;
 };
 
@@ -45,25 +48,28 @@ static struct auth_keys *parse(const char *text)
 
 static void load(struct world *world, const char *text)
 {
-    struct auth_keys *old = world->keys;
+    struct limits *old = world->limits;
 
-    world->keys = parse(text);
-    assert_int_equal(limits_load(world->limits, world->keys), 0);
-    auth_keys_free(old);
+    assert_true(world->n_loads < MAX_LOADS);
+    world->keys = world->all_keys[world->n_loads] = parse(text);
+    assert_int_equal(limits_make(world->keys, old, &world->limits), 0);
+    world->all_limits[world->n_loads++] = world->limits;
 }
 
 static void begin(struct world *world, const char *text)
 {
     memset(world, 0, sizeof(*world));
     world->now_ns = 1000 * NS_PER_S;
-    assert_int_equal(limits_new(&world->limits), 0);
     load(world, text);
 }
 
 static void end(struct world *world)
 {
-    limits_free(world->limits);
-    auth_keys_free(world->keys);
+    for (unsigned i = 0; i < world->n_loads; i++) {
+        assert_true(limits_are_idle(world->all_limits[i]));
+        limits_free(world->all_limits[i]);
+        auth_keys_free(world->all_keys[i]);
+    }
 }
 
 static struct limit_account *account(struct world *world, const char *key)

@@ -179,7 +179,7 @@ static void reload(void *arg)
 {
     struct reload *reload = arg;
 
-    reload->rc = front_reload_keys(reload->rig->front, keys_path, NULL);
+    reload->rc = front_load_keys(reload->rig->front, keys_path, NULL);
 }
 
 static void a_reload_keeps_counts(void **state)

@@ -23,6 +23,7 @@ static uint32_t n_frames, n_answers, n_all_answers; /* n_answers: of the last fr
 static uint32_t n_singles;
 static struct frame_single first_single;
 static size_t most_bytes;
+static uint64_t n_vocabulary_bytes, n_vocabulary_turns, last_vocabulary_turn;
 static uint64_t first_request;
 static int32_t first_error;
 
@@ -68,10 +69,24 @@ void link_beat(struct link *link)
 {
 }
 
+static void note_part(const Baton__VocabularyPart *part)
+{
+    uint64_t turn = ev_loop_turns(worker.loop);
+
+    assert_int_equal(part->offset, n_vocabulary_bytes);
+    n_vocabulary_bytes += part->data.len;
+    n_vocabulary_turns += turn != last_vocabulary_turn;
+    last_vocabulary_turn = turn;
+    if (n_vocabulary_bytes == part->total_bytes)
+        ev_loop_stop(worker.loop);
+}
+
 int link_send(struct link *link, enum frame_type type, const ProtobufCMessage *message)
 {
     const Baton__Tokens *tokens = (const Baton__Tokens *)message;
 
+    if (type == FRAME_VOCABULARY_PART)
+        note_part((const Baton__VocabularyPart *)message);
     if (type != FRAME_TOKENS)
         return 0;
     size_t n_bytes = protobuf_c_message_get_packed_size(message);
@@ -154,7 +169,7 @@ static int open_worker(void **state)
     n_frames = n_all_answers = 0;
     most_bytes = 0;
     last_command = NULL;
-    if (worker_routers_open(&worker, &fault) < 0)
+    if (ev_loop_new(&worker.loop) < 0 || worker_routers_open(&worker, &fault) < 0)
         return -1;
     memset(addresses[0], 'x', strlen(addresses[0])); /* a reload frees what was configured */
     free(addresses[0]);
@@ -164,6 +179,7 @@ static int open_worker(void **state)
 static int close_worker(void **state)
 {
     worker_routers_close(&worker);
+    ev_loop_free(worker.loop);
     command_free(last_command);
     return 0;
 }
@@ -287,6 +303,114 @@ static void tokens_come_in_whatever_their_width(void **state)
     assert_int_equal(n_frames, 2);
 }
 
+/* ---- prompts in pieces ---- */
+
+static void submit_begun(uint64_t request, uint32_t n_later)
+{
+    static const uint32_t tokens[2] = {70000, 70001};
+    Baton__Submit message = BATON__SUBMIT__INIT;
+
+    message.request = request;
+    message.tokens = (ProtobufCBinaryData){.data = (uint8_t *)tokens, .len = sizeof(tokens)};
+    message.n_prompt = 2 + n_later;
+    message.n_tokens_later = n_later;
+    assert_int_equal(dialled->events->on_message(dialled->arg, dialled, FRAME_SUBMIT, &message.base), 0);
+}
+
+static void submit_more(uint64_t request, uint32_t n)
+{
+    static const uint16_t tokens[4] = {1, 2, 3, 4};
+    Baton__SubmitTokens message = BATON__SUBMIT_TOKENS__INIT;
+
+    message.request = request;
+    message.tokens = (ProtobufCBinaryData){.data = (uint8_t *)tokens, .len = 2 * n};
+    message.token_bytes = 2;
+    assert_int_equal(dialled->events->on_message(dialled->arg, dialled, FRAME_SUBMIT_TOKENS, &message.base),
+                     0);
+}
+
+static void send_word(enum frame_type type, uint64_t request)
+{
+    Baton__Cancel cancel = BATON__CANCEL__INIT;
+    Baton__Proceed proceed = BATON__PROCEED__INIT;
+
+    cancel.request = proceed.request = request;
+    assert_int_equal(dialled->events->on_message(dialled->arg, dialled, type,
+                                                 type == FRAME_CANCEL ? &cancel.base : &proceed.base),
+                     0);
+}
+
+static void a_prompt_in_pieces_is_one_command(void **state)
+{
+    static const uint32_t all[7] = {70000, 70001, 1, 2, 3, 4, 1};
+
+    submit_begun(9, 5);
+    submit_begun(10, 4);
+    submit_more(9, 4);
+    assert_null(last_command);
+    submit_more(9, 1);
+    assert_int_equal(last_command->kind, COMMAND_SUBMIT);
+    assert_int_equal(last_command->as.submit.key.request, 9);
+    assert_int_equal(last_command->as.submit.order.n_tokens, 7);
+    assert_memory_equal(last_command->as.submit.order.tokens, all, sizeof(all));
+    submit_more(10, 4);
+    assert_int_equal(last_command->as.submit.key.request, 10);
+    assert_int_equal(n_frames, 0); /* nothing was refused */
+}
+
+/* The engine thread does not know the request before its last piece. */
+static void what_comes_before_the_last_piece_is_not_lost(void **state)
+{
+    submit_begun(9, 4);
+    send_word(FRAME_PROCEED, 9);
+    assert_null(last_command);
+    submit_more(9, 4);
+    assert_int_equal(last_command->kind, COMMAND_PROCEED); /* behind the SUBMIT */
+    assert_int_equal(last_command->key.request, 9);
+
+    command_free(last_command);
+    last_command = NULL;
+    submit_begun(11, 4);
+    send_word(FRAME_CANCEL, 11);
+    submit_more(11, 4);
+    assert_null(last_command);
+    send_word(FRAME_CANCEL, 11); /* of a request that is not among them */
+    assert_int_equal(last_command->kind, COMMAND_CANCEL);
+    assert_int_equal(n_frames, 0);
+}
+
+static void bad_pieces_end_their_request(void **state)
+{
+    submit_begun(9, 3);
+    submit_more(9, 4); /* more than it said */
+    assert_int_equal(first_error, E_PROTO);
+    assert_int_equal(first_request, 9);
+    submit_more(9, 1); /* unknown by now */
+    submit_more(77, 1);
+    assert_int_equal(n_frames, 1);
+    for (uint64_t i = 0; i < 64; i++)
+        submit_begun(100 + i, 3);
+    assert_int_equal(n_frames, 1);
+    submit_begun(200, 3); /* one too many */
+    assert_int_equal(first_error, E_OVERLOADED);
+    assert_int_equal(first_request, 200);
+    assert_null(last_command);
+}
+
+static void pieces_of_a_router_that_went_are_freed(void **state)
+{
+    struct fault why = {.code = E_CLOSED};
+
+    submit_begun(9, 4);
+    dialled->events->on_down(dialled->arg, dialled, &why);
+    assert_int_equal(worker.routers[0].n_parts, 0);
+    assert_int_equal(hello(6), 0);
+    command_free(last_command);
+    last_command = NULL;
+    submit_more(9, 4);
+    assert_null(last_command);
+}
+
 static void what_is_asked_of_the_sampler_comes_in(void **state)
 {
     Baton__Submit message = BATON__SUBMIT__INIT;
@@ -348,6 +472,22 @@ static void absurd_submits_are_refused(void **state)
     assert_int_equal(submit(tokens, 12, 2), 0);
 }
 
+static void a_vocabulary_goes_in_parts_one_a_turn(void **state)
+{
+    static uint8_t vocabulary[(1 << 20) + 1];
+    Baton__VocabularyWanted wanted = BATON__VOCABULARY_WANTED__INIT;
+
+    n_vocabulary_bytes = n_vocabulary_turns = 0;
+    last_vocabulary_turn = UINT64_MAX;
+    worker.vocabulary = (struct buf){.data = vocabulary, .len_bytes = sizeof(vocabulary)};
+    assert_int_equal(
+        dialled->events->on_message(dialled->arg, dialled, FRAME_VOCABULARY_WANTED, &wanted.base), 0);
+    assert_int_equal(n_vocabulary_bytes, 0);
+    assert_int_equal(ev_loop_run(worker.loop), 0);
+    assert_int_equal(n_vocabulary_bytes, sizeof(vocabulary));
+    assert_int_equal(n_vocabulary_turns, 5);
+}
+
 static void a_message_of_no_use_here_is_ignored(void **state)
 {
     Baton__Offer offer = BATON__OFFER__INIT;
@@ -367,10 +507,15 @@ int main(void)
         T(many_single_tokens_go_in_several_frames),
         T(much_news_goes_in_several_frames),
         T(tokens_come_in_whatever_their_width),
+        T(a_prompt_in_pieces_is_one_command),
+        T(what_comes_before_the_last_piece_is_not_lost),
+        T(bad_pieces_end_their_request),
+        T(pieces_of_a_router_that_went_are_freed),
         T(what_is_asked_of_the_sampler_comes_in),
         T(a_new_life_ends_what_the_old_one_asked_for),
         T(a_router_has_an_epoch),
         T(absurd_submits_are_refused),
+        T(a_vocabulary_goes_in_parts_one_a_turn),
         T(a_message_of_no_use_here_is_ignored),
     };
 

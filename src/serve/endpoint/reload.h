@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A reload: configuration, API keys and certificate, read on a job thread and put in place by the loop.
+ *
+ * All of it or nothing is taken, but for the configuration itself, whose checks have passed by then.  Loop
+ * thread only, except read. */
+#ifndef SERVE_ENDPOINT_RELOAD_H
+#define SERVE_ENDPOINT_RELOAD_H
+
+#include "base/event/jobs.h"
+#include "net/http/https.h"
+#include "serve/endpoint/front.h"
+
+struct reload;
+
+struct reload_files {     /* borrowed from the configuration */
+    const char *api_keys; /* "": none */
+    struct https_conf https;
+};
+
+struct reload_calls {
+    /* Reads and checks the configuration on a job thread.  NULL: refused, and the log says why.  It stays valid
+     * until the call after the next one. */
+    const void *(*read)(void *arg);
+    struct reload_files (*files)(const void *conf);     /* any thread */
+    void (*take)(void *arg, const void *conf);          /* the loop uses this configuration from now on */
+    void (*done)(void *arg, const struct fault *fault); /* fault NULL: applied */
+};
+
+struct reload_opts {
+    struct ev_loop *loop; /* this and the following are borrowed */
+    struct ev_jobs *jobs;
+    struct front *front;
+    struct http_tls *tls; /* NULL: cleartext */
+    const struct reload_calls *calls;
+    void *arg;
+};
+
+int reload_new(const struct reload_opts *opts, struct reload **out); /* E_NOMEM */
+/* After the pool of job threads.  NULL is fine. */
+void reload_free(struct reload *reload);
+/* Begins a reload; calls->done comes later.  During one, another one follows it, and done comes once for both. */
+void reload_begin(struct reload *reload);
+
+#endif

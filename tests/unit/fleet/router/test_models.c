@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Vocabularies that arrive: a job thread builds them, and the loop goes on meanwhile. */
+#include "tests/unit/check.h"
+
+#include <semaphore.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "rig.h"
+
+#define IMAGE_BYTES 3000
+
+static struct rig rig;
+static sem_t may_build;
+static atomic_bool is_hanging;
+
+static void hang(void *arg)
+{
+    (void)arg;
+    atomic_store(&is_hanging, true);
+    while (sem_wait(&may_build) != 0)
+        continue;
+}
+
+static void nothing(void *arg)
+{
+    (void)arg;
+}
+
+static int part(struct link *from, uint64_t offset, size_t n)
+{
+    static uint8_t data[IMAGE_BYTES];
+    Baton__VocabularyPart message = BATON__VOCABULARY_PART__INIT;
+
+    message.fingerprint = rig.router.models[1].gen.fingerprint;
+    message.offset = offset;
+    message.total_bytes = IMAGE_BYTES;
+    message.data = (ProtobufCBinaryData){.data = data, .len = n};
+    return router_model_part(&rig.router, from, &message);
+}
+
+static void the_loop_does_not_build(void **state)
+{
+    struct router *router = &rig.router;
+    struct router_model *model = &router->models[1];
+    struct link *link;
+
+    assert_int_equal(rig_open(&rig), 0);
+    log_set_level(LOG_LEVEL_ERROR);
+    assert_int_equal(ev_loop_new(&router->loop), 0);
+    assert_int_equal(ev_jobs_new(1, 16, &router->job_threads), 0);
+    assert_int_equal(sem_init(&may_build, 0, 0), 0);
+    assert_int_equal(ev_jobs_submit(router->job_threads, router->loop, hang, nothing, NULL), 0);
+    link = rig_worker(&rig, "d0", PICKER_DECODE, 1, 1000);
+    model->is_ready = false;
+    model->image_bytes = IMAGE_BYTES;
+    model->source = link;
+
+    assert_int_equal(part(link, 5, 100), E_PROTO); /* not the first one */
+    assert_int_equal(part(link, 0, 1000), 0);
+    assert_int_equal(part(link, 1000, IMAGE_BYTES - 1000), 0);
+    assert_non_null(model->build);
+    assert_false(model->is_failed);
+    router_model_fetch(router, model); /* on its way: not again */
+    assert_null(model->source);
+    assert_false(rig_submit(&rig, 10, 1)->has_failed); /* of another model */
+
+    sem_post(&may_build);
+    ev_jobs_free(router->job_threads); /* ends what was begun */
+    router->job_threads = NULL;
+    ev_loop_drain(router->loop);
+    assert_null(model->build);
+    assert_true(model->is_failed); /* zeros are no vocabulary */
+    (void)state;
+    ev_loop_free(router->loop);
+    rig_close(&rig);
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {cmocka_unit_test(the_loop_does_not_build)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

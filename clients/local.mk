@@ -79,7 +79,7 @@ baton: clients/baton/baton.in
 		$(top_srcdir)/clients/baton/baton.in > $@.tmp && chmod +x $@.tmp && mv $@.tmp $@
 
 examples = clients/examples/ask.sh clients/examples/ask.py clients/examples/ask.c clients/examples/ask.mjs \
-	clients/examples/openai.mjs clients/examples/agent.mjs
+	clients/examples/openai.mjs clients/examples/agent.mjs clients/examples/resume.mjs
 EXTRA_DIST += $(examples)
 
 # The commands against a stub of the endpoint; with real daemons they are tested in tests/integration.

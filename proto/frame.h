@@ -32,6 +32,8 @@
     X(TOKENS, 22, Tokens, tokens, 1 << 20)                                                                   \
     X(PROCEED, 23, Proceed, proceed, 4 << 10)                                                                \
     X(SUBMIT_TOKENS, 25, SubmitTokens, submit_tokens, 1 << 20)                                               \
+    X(RESUME, 26, Resume, resume, 4 << 10)                                                                   \
+    X(RESUMED, 27, Resumed, resumed, (16 << 20) + 1024)                                                      \
     X(OFFER, 30, Offer, offer, 64 << 10)                                                                     \
     X(GRANT, 31, Grant, grant, 1 << 20)                                                                      \
     X(GRANT_REFUSED, 32, GrantRefused, grant_refused, 4 << 10)                                               \

@@ -119,6 +119,8 @@ static const struct limits table[] = {
     {&baton__submit_tokens__descriptor,
      ROWS({"tokens", BYTES, TOKEN_LIST_MIN_BYTES, TOKEN_LIST_MAX_BYTES *FRAME_PIECE_TOKENS},
           {"token_bytes", RANGE, TOKEN_LIST_MIN_BYTES, TOKEN_LIST_MAX_BYTES})},
+    {&baton__resume_note__descriptor, ROWS({"message_id", TEXT, 0, 39}, {"body_digest", BYTES, 0, 32})},
+    {&baton__resume__descriptor, ROWS({"request_id", TEXT, 1, 39}, {"tenant", TEXT, 0, 63}, {"body_digest", BYTES, 0, 32})},
     {&baton__peer__descriptor, ROWS({"node", NODE_NAME}, {"link_address", TEXT, 1, MAX_TEXT})},
     {&baton__sampling__descriptor,
      ROWS({"temperature", RANGE, 0, 100},
@@ -474,6 +476,13 @@ static int check_events(const Baton__BlockEvents *events, struct fault *fault)
     return 0;
 }
 
+static int check_resumed(const Baton__Resumed *resumed, struct fault *fault)
+{
+    if (resumed->is_here && resumed->submit == NULL)
+        return fault_set(fault, E_PROTO, "Resumed.submit: missing");
+    return resumed->submit != NULL ? check_submit(resumed->submit, fault) : 0;
+}
+
 static int check_relations(const ProtobufCMessage *message, struct fault *fault)
 {
     if (message->descriptor == &baton__submit__descriptor)
@@ -486,6 +495,8 @@ static int check_relations(const ProtobufCMessage *message, struct fault *fault)
             return fault_set(fault, E_PROTO, "SubmitTokens.tokens: %zu bytes are no tokens of %u bytes",
                              more->tokens.len, more->token_bytes);
     }
+    if (message->descriptor == &baton__resumed__descriptor)
+        return check_resumed((const Baton__Resumed *)message, fault);
     if (message->descriptor == &baton__tokens__descriptor)
         return frame_check_tokens((const Baton__Tokens *)message, fault);
     if (message->descriptor == &baton__block_events__descriptor)

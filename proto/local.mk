@@ -31,4 +31,9 @@ tests_unit_proto_test_frame_SOURCES = tests/unit/proto/test_frame.c
 tests_unit_proto_test_frame_LDADD = $(link_proto) $(CMOCKA_LIBS)
 tests_unit_proto_test_kv_frame_SOURCES = tests/unit/proto/test_kv_frame.c
 tests_unit_proto_test_kv_frame_LDADD = $(link_proto) $(CMOCKA_LIBS)
+check_PROGRAMS += tests/unit/proto/test_wire
+TESTS += tests/unit/proto/test_wire
+tests_unit_proto_test_wire_SOURCES = tests/unit/proto/test_wire.c
+tests_unit_proto_test_wire_LDADD = $(link_proto) $(CMOCKA_LIBS)
+EXTRA_DIST += tests/unit/proto/wire-1.txt
 endif

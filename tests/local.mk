@@ -45,6 +45,7 @@ include tests/fuzz/responses.mk
 include tests/fuzz/admit.mk
 include tests/fuzz/kvframe.mk
 include tests/fuzz/tokenlist.mk
+include tests/fuzz/eventid.mk
 include tests/fuzz/trace.mk
 include tests/fuzz/tier.mk
 include tests/fuzz/peermap.mk

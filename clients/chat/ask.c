@@ -185,6 +185,9 @@ static bool ask_once(struct chat *chat, struct turn *turn)
     struct stream_opts opts = {.loop = chat->server.loop,
                                .client = chat->server.client,
                                .fields = &chat->server.fields,
+                               .others = chat->server.others,
+                               .n_others = chat->server.n_others,
+                               .max_resumes = 10,
                                .silence_ns = SILENCE_NS,
                                .on_piece = chat_ask_show,
                                .arg = chat};

@@ -16,7 +16,10 @@ enum { OPT_TOP_P = 256, OPT_API_KEY, OPT_ASK, OPT_TOOLS, OPT_TEST, OPT_ROUNDS };
 
 struct options {
     const char *url;
+    bool has_url;
     const char *model;
+    const char *more_urls[SERVER_MAX_OTHERS];
+    size_t n_more;
     const char *system;
     const char *api_key;
     const char *question;
@@ -29,7 +32,8 @@ static void chat_main_print_help(void)
 {
     printf("usage: baton-chat [OPTION]...\n\n"
            "Talks to a Messages endpoint; without --ask, a conversation (/help lists its commands).\n\n"
-           "  -u, --url URL          the server (http://127.0.0.1:8080)\n"
+           "  -u, --url URL          the server (http://127.0.0.1:8080); again: another router of the same\n"
+           "                         cluster, where an answer goes on if the first is lost\n"
            "  -m, --model NAME       the model (the first that the server lists)\n"
            "  -s, --system TEXT      the system prompt\n"
            "  -n, --max-tokens N     at most so many tokens per answer (1024)\n"
@@ -79,6 +83,21 @@ static bool set_sampling(struct session *session, int c, const char *text)
     }
 }
 
+static bool set_url(struct options *options, const char *url)
+{
+    if (!options->has_url) {
+        options->has_url = true;
+        options->url = url;
+        return true;
+    }
+    if (options->n_more == SERVER_MAX_OTHERS) {
+        complain_usage(CHAT_NAME, "--url: at most %d", SERVER_MAX_OTHERS + 1);
+        return false;
+    }
+    options->more_urls[options->n_more++] = url;
+    return true;
+}
+
 static bool set_tools(struct options *options, struct chat *chat, int c)
 {
     if (c == OPT_ROUNDS)
@@ -99,7 +118,8 @@ static int read_options(int argc, char **argv, struct options *options, struct c
     while ((c = getopt_long(argc, argv, "u:m:s:n:T:thV", options_long, NULL)) != -1) {
         switch (c) {
         case 'u':
-            options->url = optarg;
+            if (!set_url(options, optarg))
+                return EXIT_USAGE;
             break;
         case 'm':
             options->model = optarg;
@@ -169,8 +189,11 @@ static int prepare_tools(struct chat *chat, const struct options *options)
 
 static int chat_main_prepare(struct chat *chat, const struct options *options)
 {
-    const struct server_opts server = {
-        .program = CHAT_NAME, .url = options->url, .api_key = options->api_key};
+    const struct server_opts server = {.program = CHAT_NAME,
+                                       .url = options->url,
+                                       .more_urls = options->more_urls,
+                                       .n_more = options->n_more,
+                                       .api_key = options->api_key};
     int rc = server_open(&server, &chat->server);
 
     if (rc == EXIT_DONE)

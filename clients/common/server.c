@@ -26,6 +26,24 @@ static int make_fields(struct server *server, const char *api_key)
     return EXIT_DONE;
 }
 
+static int server_open_others(struct server *server, const struct server_opts *opts)
+{
+    struct fault fault = {0};
+
+    for (size_t i = 0; i < opts->n_more && i < SERVER_MAX_OTHERS; i++) {
+        struct server_url url;
+        struct http_client_opts client = {.loop = server->loop, .address = url.address};
+
+        if (server_url_parse(opts->more_urls[i], &fault, &url) < 0 || strcmp(url.base, server->url.base) != 0)
+            return complain_usage(opts->program, "--url %s: %s", opts->more_urls[i],
+                                  fault.text[0] != '\0' ? fault.text : "another path than the first");
+        if (http_client_new(&client, &fault, &server->others[i]) < 0)
+            return complain(opts->program, "--url %s: %s", opts->more_urls[i], fault.text);
+        server->n_others++;
+    }
+    return EXIT_DONE;
+}
+
 int server_open(const struct server_opts *opts, struct server *server)
 {
     struct http_client_opts client = {.address = server->url.address, .max_idle_conns = opts->max_idle_conns};
@@ -45,11 +63,15 @@ int server_open(const struct server_opts *opts, struct server *server)
     rc = http_client_new(&client, &fault, &server->client);
     if (rc == E_FORMAT)
         return complain_usage(opts->program, "--url %s: %s", opts->url, fault.text);
-    return rc < 0 ? complain(opts->program, "--url %s: %s", opts->url, fault.text) : EXIT_DONE;
+    if (rc < 0)
+        return complain(opts->program, "--url %s: %s", opts->url, fault.text);
+    return server_open_others(server, opts);
 }
 
 void server_close(struct server *server)
 {
+    for (size_t i = 0; i < server->n_others; i++)
+        http_client_free(server->others[i]);
     http_client_free(server->client);
     ev_loop_free(server->loop);
     http_fields_fini(&server->fields);

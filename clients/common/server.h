@@ -6,10 +6,14 @@
 #include "clients/common/cli.h"
 #include "net/http/client.h"
 
+#define SERVER_MAX_OTHERS 7
+
 struct server {
     const char *program; /* for error messages */
     struct ev_loop *loop;
     struct http_client *client;
+    struct http_client *others[SERVER_MAX_OTHERS]; /* [n_others] */
+    size_t n_others;
     struct http_fields fields;
     struct server_url url;
 };
@@ -17,6 +21,8 @@ struct server {
 struct server_opts {
     const char *program;
     const char *url;
+    const char *const *more_urls; /* [n_more]: other routers of the cluster, where a stream may go on */
+    size_t n_more;
     const char *api_key;     /* NULL or "": none */
     uint32_t max_idle_conns; /* 0: the client's default */
 };

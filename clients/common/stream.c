@@ -6,16 +6,22 @@
  *
  * An answer is whole when its message_stop came, even if the connection breaks after it.  It is not whole when
  * the body ended properly without one.  The server pings at least every ten seconds, so silence means a dead
- * server or network. */
+ * server or network.
+ *
+ * With max_resumes a lost connection ends nothing: the same request with the header last-event-id gets the rest,
+ * from another server of the list or from the same address once a router is back behind it. */
 #include "clients/common/stream.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/str.h"
+
+#define RESUME_PAUSE_NS (250 * NS_PER_MS) /* times the resumptions in a row without a new event */
 
 enum { MAX_REFUSAL_BYTES = 64 * 1024 };
 
@@ -24,13 +30,18 @@ struct stream {
     struct answer answer;
     struct http_call *call; /* NULL: ended */
     struct ev_timer *silence;
-    struct buf refusal; /* the body of a status other than 200 */
+    struct ev_timer *pause; /* before a resumption; NULL: none */
+    unsigned n_resumes;     /* in a row without a new event */
+    size_t n_clients;       /* tried so far */
+    char resumed_at[256];   /* id of the last event at the latest resumption */
+    struct buf refusal;     /* the body of a status other than 200 */
     int status;
 };
 
 static void stream_free(struct stream *stream)
 {
     ev_timer_free(stream->silence);
+    ev_timer_free(stream->pause);
     answer_fini(&stream->answer);
     buf_fini(&stream->refusal);
     free(stream);
@@ -59,7 +70,8 @@ static void on_silence(void *arg)
     snprintf(text, sizeof(text), "no sign of life from the server for %" PRIu64 " s",
              stream->opts.silence_ns / NS_PER_S);
     set_failure(stream, "timed_out", text);
-    http_call_cancel(stream->call);
+    if (stream->call != NULL)
+        http_call_cancel(stream->call);
     stream_over(stream);
 }
 
@@ -110,6 +122,62 @@ static const char *failure_type(int result)
     }
 }
 
+static void stream_on_end(void *arg, int result, const struct fault *fault);
+
+static int stream_call(struct stream *stream, struct http_client *client, const struct http_fields *fields)
+{
+    static const struct http_call_events events = {
+        .on_head = stream_on_head, .on_body = stream_on_body, .on_end = stream_on_end};
+    struct http_call_opts call = {.method = HTTP_POST,
+                                  .path = stream->opts.path,
+                                  .fields = fields,
+                                  .body = stream->opts.body,
+                                  .timeout_ns = stream->opts.timeout_ns,
+                                  .may_repeat = true, /* a second call has no effect */
+                                  .events = &events,
+                                  .arg = stream};
+
+    stream->status = 0;
+    buf_clear(&stream->refusal);
+    return http_client_start(client, &call, &stream->call);
+}
+
+/* A router that has just started answers 404 or 503 for a moment, as does one whose workers are on their way. */
+static bool stream_may_resume(struct stream *stream, int result)
+{
+    const char *last_id = sse_parser_last_id(stream->answer.sse);
+    bool is_lost = result < 0 || stream->status == 200 || stream->status == 404 || stream->status >= 500;
+
+    if (strcmp(last_id, stream->resumed_at) != 0)
+        stream->n_resumes = 0;
+    str_copy(stream->resumed_at, sizeof(stream->resumed_at), last_id);
+    return !stream->answer.is_whole && !stream->answer.is_failed && last_id[0] != '\0' && is_lost &&
+           stream->n_resumes < stream->opts.max_resumes;
+}
+
+static void stream_on_pause_over(void *arg)
+{
+    struct stream *stream = arg;
+    size_t at = stream->n_clients++ % (stream->opts.n_others + 1);
+    struct http_client *client = at < stream->opts.n_others ? stream->opts.others[at] : stream->opts.client;
+    struct http_fields fields = {0};
+    struct bytes own = buf_view(&stream->opts.fields->text);
+    int rc = buf_append(&fields.text, own.data, own.len_bytes);
+
+    if (rc == 0)
+        rc = http_fields_add_str(&fields, "last-event-id", sse_parser_last_id(stream->answer.sse));
+    sse_parser_restart(stream->answer.sse);
+    if (rc == 0)
+        rc = stream_call(stream, client, &fields);
+    http_fields_fini(&fields);
+    if (rc == 0) {
+        stream_heard(stream);
+        return;
+    }
+    set_failure(stream, "client_error", err_text(rc));
+    stream_over(stream);
+}
+
 static void stream_on_end(void *arg, int result, const struct fault *fault)
 {
     struct stream *stream = arg;
@@ -117,6 +185,10 @@ static void stream_on_end(void *arg, int result, const struct fault *fault)
     char text[sizeof(answer->error_text)];
 
     stream->call = NULL;
+    if (stream->opts.max_resumes > 0 && stream_may_resume(stream, result)) {
+        ev_timer_start(stream->pause, RESUME_PAUSE_NS * stream->n_resumes++);
+        return;
+    }
     if (result == 0 && stream->status != 200) {
         answer_refused(answer, stream->status, buf_view(&stream->refusal));
     } else if (!answer->is_whole && result == E_IO) {
@@ -132,17 +204,7 @@ static void stream_on_end(void *arg, int result, const struct fault *fault)
 
 int stream_start(const struct stream_opts *opts, struct stream **out)
 {
-    static const struct http_call_events events = {
-        .on_head = stream_on_head, .on_body = stream_on_body, .on_end = stream_on_end};
     struct stream *stream = calloc(1, sizeof(*stream));
-    struct http_call_opts call = {.method = HTTP_POST,
-                                  .path = opts->path,
-                                  .fields = opts->fields,
-                                  .body = opts->body,
-                                  .timeout_ns = opts->timeout_ns,
-                                  .may_repeat = true, /* a second call has no effect */
-                                  .events = &events,
-                                  .arg = stream};
     int rc;
 
     if (stream == NULL)
@@ -151,8 +213,10 @@ int stream_start(const struct stream_opts *opts, struct stream **out)
     rc = answer_init(&stream->answer, opts->on_piece, opts->arg);
     if (rc == 0 && opts->silence_ns > 0)
         rc = ev_timer_new(opts->loop, on_silence, stream, &stream->silence);
+    if (rc == 0 && opts->max_resumes > 0)
+        rc = ev_timer_new(opts->loop, stream_on_pause_over, stream, &stream->pause);
     if (rc == 0)
-        rc = http_client_start(opts->client, &call, &stream->call);
+        rc = stream_call(stream, opts->client, opts->fields);
     if (rc < 0) {
         stream_free(stream);
         return rc;

@@ -17,6 +17,11 @@ struct stream_opts {
     struct bytes body;                /* copied; asks for a stream */
     uint64_t timeout_ns;              /* for the whole request; 0: none */
     uint64_t silence_ns;              /* the longest silence before the server counts as dead; 0: no bound */
+    /* Where the stream goes on when its connection is lost: at these in turn, then at client again, by the id of
+     * the last event. fields and body are borrowed until on_over then. */
+    struct http_client *const *others; /* [n_others], on the same loop */
+    size_t n_others;
+    unsigned max_resumes; /* in a row without a new event; 0: a lost connection is a failure */
     answer_call on_piece;
     /* Called last, and once.  The answer is whole, or its error fields give the reason.  error_type is the
      * server's, or one of connect_failed, timed_out, cut_off, malformed_answer, protocol_error, http_error.

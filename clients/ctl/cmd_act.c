@@ -99,18 +99,21 @@ static int wait_until_quiet(struct admin_door *door, uint64_t timeout_ns)
 
 int cmd_drain(const struct ctl *ctl, int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"wait", no_argument, NULL, 'w'}, {"timeout", required_argument, NULL, 't'}, {NULL, 0, NULL, 0}};
+    static const struct option options[] = {{"wait", no_argument, NULL, 'w'},
+                                            {"move", no_argument, NULL, 'm'},
+                                            {"timeout", required_argument, NULL, 't'},
+                                            {NULL, 0, NULL, 0}};
     struct admin_door *door;
     uint64_t timeout_ns = 0;
-    bool waits = false;
+    bool waits = false, moves = false;
     int status;
     int c;
 
-    while ((c = getopt_long(argc, argv, "wt:", options, NULL)) != -1) {
+    while ((c = getopt_long(argc, argv, "wmt:", options, NULL)) != -1) {
         if (c == '?' || (c == 't' && !option_duration(CTL_NAME, "--timeout", optarg, &timeout_ns)))
             return EXIT_USAGE;
         waits = waits || c == 'w';
+        moves = moves || c == 'm';
     }
     if (optind < argc)
         return complain_usage(CTL_NAME, "drain: unexpected argument: %s", argv[optind]);
@@ -119,7 +122,7 @@ int cmd_drain(const struct ctl *ctl, int argc, char **argv)
     door = ctl_open(ctl);
     if (door == NULL)
         return EXIT_FAILED;
-    status = cmd_act(ctl, door, "drain");
+    status = cmd_act(ctl, door, moves ? "drain-move" : "drain");
     if (status == EXIT_DONE && waits)
         status = wait_until_quiet(door, timeout_ns);
     admin_door_close(door);

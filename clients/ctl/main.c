@@ -28,7 +28,9 @@ static const struct command commands[] = {
     {"top", "[--interval TIME]", "the same, again and again; q quits",
      "  -i, --interval TIME   between two looks (1s)\n", cmd_top},
     {"metrics", "", "the daemon's metrics as Prometheus text", NULL, cmd_metrics},
-    {"drain", "[--wait [--timeout TIME]]", "leave service, finish what runs (a router: be not ready)",
+    {"drain", "[--move] [--wait [--timeout TIME]]",
+     "leave service, finish what runs (a router: be not ready)",
+     "  -m, --move           a worker: hand running answers to other workers, too\n"
      "  -w, --wait           return when nothing runs any more, or when the daemon has exited\n"
      "  -t, --timeout TIME   wait no longer than this (5min)\n",
      cmd_drain},

@@ -96,7 +96,7 @@ class Daemon:
             sets["kv.grant_timeout"] = f"{patience(2)}s"
             sets["engine.threads"] = "1"
         sets.update(self.settings)
-        line = [os.path.join(BUILD, "baton-" + self.role), "--config", self.conf]
+        line = [os.path.join(self.cluster.build or BUILD, "baton-" + self.role), "--config", self.conf]
         if self.user is not None:
             line = ["setpriv", "--reuid", str(self.user), "--regid", str(self.user), "--clear-groups"] + line
         for key, value in sets.items():
@@ -233,6 +233,7 @@ class Cluster:
         self.key = os.path.join(self.dir, "cluster.key")
         subprocess.run([os.path.join(BUILD, "batonctl"), "new-cluster-key", self.key], check=True, stdout=subprocess.DEVNULL)
         self.routers, self.workers = [], []
+        self.build = None  # of the daemons that start from now on; None: BUILD
 
     def __enter__(self):
         return self

@@ -47,8 +47,10 @@ tests/integration/check-litellm: all
 	$(PY_LOG_COMPILER) $(srcdir)/tests/integration/responses/check_litellm.py
 tests/integration/check-codex: tests/integration/front_sim
 	$(PY_LOG_COMPILER) $(srcdir)/tests/integration/responses/check_codex.py
-TESTS += tests/integration/test_roles.py
-EXTRA_DIST += tests/integration/test_roles.py
+TESTS += tests/integration/test_upgrade.py
+EXTRA_DIST += tests/integration/test_upgrade.py
+TESTS += tests/integration/test_roles.py tests/integration/test_resume.py tests/integration/test_move.py
+EXTRA_DIST += tests/integration/test_roles.py tests/integration/test_resume.py tests/integration/test_move.py
 TESTS += tests/integration/test_calibrate.py
 EXTRA_DIST += tests/integration/test_calibrate.py
 tests/integration/test_calibrate.log: baton-plan

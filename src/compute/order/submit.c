@@ -4,6 +4,7 @@
 #include "compute/order/submit.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/err.h"
 #include "base/str.h"
@@ -35,6 +36,23 @@ static void work_unpack(const Baton__Submit *submit, struct work *work)
     work->public_tokens = submit->public_tokens;
     work->score_from = submit->score_from;
     work->ignores_end = submit->ignores_end;
+}
+
+static void resume_pack(const struct work_resume *resume, Baton__ResumeNote *note)
+{
+    note->message_id = (char *)resume->message_id;
+    note->created_unix_s = resume->created_unix_s;
+    note->body_digest.data = (uint8_t *)resume->body_digest;
+    note->body_digest.len = sizeof(resume->body_digest);
+}
+
+static void resume_unpack(const Baton__ResumeNote *note, struct work_resume *resume)
+{
+    resume->is_kept = true;
+    str_copy(resume->message_id, sizeof(resume->message_id), note->message_id);
+    resume->created_unix_s = note->created_unix_s;
+    if (note->body_digest.len == sizeof(resume->body_digest))
+        memcpy(resume->body_digest, note->body_digest.data, sizeof(resume->body_digest));
 }
 
 static void sample_pack(const struct sample_opts *sample, Baton__Sampling *sampling)
@@ -119,7 +137,8 @@ static int tokens_unpack(const Baton__Submit *submit, struct work_order *order)
 
 int work_submit_pack(const struct work_order *order, unsigned token_bytes, struct work_submit *out)
 {
-    *out = (struct work_submit){.submit = BATON__SUBMIT__INIT, .sampling = BATON__SAMPLING__INIT};
+    *out = (struct work_submit){
+        .submit = BATON__SUBMIT__INIT, .sampling = BATON__SAMPLING__INIT, .resume = BATON__RESUME_NOTE__INIT};
     if (arrays_pack(order, token_bytes, out) < 0)
         return E_NOMEM;
     work_pack(&order->work, &out->submit);
@@ -132,6 +151,8 @@ int work_submit_pack(const struct work_order *order, unsigned token_bytes, struc
     out->submit.tokens.len = (size_t)token_bytes * order->n_tokens;
     out->submit.token_bytes = token_bytes == TOKEN_LIST_MAX_BYTES ? 0 : token_bytes;
     out->submit.n_prompt = order->n_prompt;
+    resume_pack(&order->work.resume, &out->resume);
+    out->submit.resume = order->work.resume.is_kept ? &out->resume : NULL;
     out->submit.constraint.data = order->constraint.data;
     out->submit.constraint.len = order->constraint.len_bytes;
     return 0;
@@ -147,6 +168,8 @@ void work_submit_fini(struct work_submit *packed)
 int work_submit_unpack(const Baton__Submit *submit, struct work_order *out)
 {
     work_unpack(submit, &out->work);
+    if (submit->resume != NULL)
+        resume_unpack(submit->resume, &out->work.resume);
     if (submit->sampling != NULL) {
         sample_unpack(submit->sampling, &out->work.sample);
         if (bias_unpack(submit->sampling, &out->work.sample) < 0)

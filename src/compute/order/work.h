@@ -15,6 +15,14 @@
 #include "base/bytes.h"
 #include "compute/sample/sampler.h"
 
+/* What another router needs to go on with the answer's stream (docs/http.md), beside the order. */
+struct work_resume {
+    bool is_kept;            /* workers keep the answer's tail, also when the router is gone */
+    char message_id[40];     /* the answer's id in its events ... */
+    uint64_t created_unix_s; /* ... and its time */
+    uint8_t body_digest[32]; /* SHA-256 of the client's body */
+};
+
 struct work {                  /* plain values: a struct copy is a full copy, but for sample.bias */
     char request_id[40];       /* "req_...", for logs */
     char tenant[64];           /* pays for blocks and tokens; "": the anonymous tenant */
@@ -26,6 +34,7 @@ struct work {                  /* plain values: a struct copy is a full copy, bu
     uint32_t public_tokens;    /* so many first tokens are public: tenants share their KV */
     bool ignores_end;          /* a token that ends answers does not end this one: for load tests */
     uint32_t score_from;       /* not 0: report prompt logprobs from this prompt token on */
+    struct work_resume resume; /* an answer without a stream has none */
 };
 
 struct work_order {        /* a work description with its tokens; its owner owns the heap members */

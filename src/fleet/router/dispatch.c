@@ -53,7 +53,7 @@ void router_job_uncharge(struct job *job, struct job_part *part)
 
 /* ---- placement ---- */
 
-static void number_job(struct job *job)
+void router_job_number(struct job *job)
 {
     struct router *router = job->router;
 
@@ -98,7 +98,7 @@ int router_job_place(struct job *job)
         return rc;
     }
     router_blocks_choose(job, &found);
-    number_job(job);
+    router_job_number(job);
     if (hashmap_put(router->by_number, &job->number, job, NULL) < 0)
         return E_NOMEM;
     job->estimate = *choice;
@@ -208,7 +208,7 @@ static const struct gen_model *backend_model_at(void *self, size_t index)
     return NULL;
 }
 
-static bool is_returning(const struct router *router)
+bool router_is_returning(const struct router *router)
 {
     return router->is_restarted && clock_now_ns() - router->started_ns < router->conf->link_return_ns;
 }
@@ -229,7 +229,8 @@ static const char *backend_why_not_yet(void *self, const char *name)
     }
     for (uint32_t i = 0; i < router->n_models; i++) {
         if (router->models[i].is_ready)
-            return is_returning(router) ? "the router has restarted, and workers may still come back" : NULL;
+            return router_is_returning(router) ? "the router has restarted, and workers may still come back"
+                                               : NULL;
         if (!router->models[i].is_failed)
             return "the router is fetching the first vocabulary from a worker";
         why = "the router could not read the vocabulary of any worker; its log says why";
@@ -237,7 +238,7 @@ static const char *backend_why_not_yet(void *self, const char *name)
     return why;
 }
 
-static int make_job(struct router *router, const struct gen_model *model, struct work_order *order,
+int router_job_make(struct router *router, const struct gen_model *model, struct work_order *order,
                     struct job **out)
 {
     struct job *job = calloc(1, sizeof(*job));
@@ -333,7 +334,7 @@ static int backend_submit(void *self, const struct gen_model *model, struct work
     int rc;
 
     (void)router_chains_work(router); /* of earlier jobs, which may have the same prefix */
-    rc = make_job(router, model, order, &job);
+    rc = router_job_make(router, model, order, &job);
     if (rc < 0) {
         *failure_out = (struct gen_failure){.status = 500, .type = "api_error", .message = "Out of memory"};
         return rc;
@@ -359,7 +360,9 @@ static void job_cancel_part(struct job *job, struct job_part *part)
     if (part->state != PART_RUNNING)
         return;
     cancel.request = job->number;
-    (void)router_send(job->router, part->slot, FRAME_CANCEL, &cancel.base);
+    cancel.is_complete = job->handle.is_complete;
+    if (!job->handle.is_left)
+        (void)router_send(job->router, part->slot, FRAME_CANCEL, &cancel.base);
     router_job_uncharge(job, part);
 }
 
@@ -412,6 +415,7 @@ struct backend router_backend(struct router *router)
                                            .model_at = backend_model_at,
                                            .why_not_yet = backend_why_not_yet,
                                            .submit = backend_submit,
+                                           .resume = router_resume,
                                            .cancel = backend_cancel,
                                            .pause = backend_pause,
                                            .is_ready = backend_is_ready};

@@ -20,6 +20,8 @@
  *      any ---ended---> ENDED, ---failed for good---> FAILED: the front is told
  *      any ---told, refused, cancelled---> OVER
  *
+ *      NEW ---its client comes back for a stream---> RESUMING ---a worker has it---> PLACED
+ *
  * A job that HOLDS leaves that state before it is placed again or ends: the front gets the tokens first. */
 #include "fleet/router/router_priv.h"
 
@@ -31,6 +33,7 @@ static const char *job_state_name(enum job_state state)
 {
     static const char *const names[JOB_N_STATES] = {
         [JOB_NEW] = "new",
+        [JOB_RESUMING] = "resuming",
         [JOB_QUEUED] = "queued",
         [JOB_PUSHED_OUT] = "pushed_out",
         [JOB_PLACED] = "placed",
@@ -63,7 +66,7 @@ void router_job_enter(struct job *job, enum job_state state)
         gen_handle_hold(&job->handle, job_is_in(job, JOB_HOLDS));
     job->router->n_timed += job_is_in(job, JOB_TIMED);
     job->router->n_timed -= was_timed;
-    if (state == JOB_HOLDING)
+    if (state == JOB_HOLDING || state == JOB_RESUMING)
         job->held_ns = clock_now_ns();
     if (state == JOB_FORSAKEN)
         job->forsaken_ns = clock_now_ns();

@@ -16,6 +16,7 @@ struct router_model;
  * the prefill worker's message that says how much of the prompt was cached. */
 enum job_state {
     JOB_NEW,               /* in no queue and at no worker */
+    JOB_RESUMING,          /* asks the workers for the tail of its answer (resume.c) */
     JOB_QUEUED,            /* waits for a placement; its client has received nothing */
     JOB_PUSHED_OUT,        /* lost its place in the full queue; the loop's next turn refuses it */
     JOB_PLACED,            /* at its workers; they reported nothing yet */
@@ -38,7 +39,7 @@ enum {
     JOB_WAITS = JOB_BIT(QUEUED) | JOB_BIT(REQUEUED) | JOB_BIT(FORSAKEN), /* in router.queue */
     JOB_HOLDS = JOB_BIT(HOLDING) | JOB_BIT(REPORTING_HOLDING),           /* its tokens wait for the report */
     JOB_REPORTS = JOB_BIT(REPORTING_PLACED) | JOB_BIT(REPORTING_HOLDING) | JOB_BIT(REPORTING),
-    JOB_TIMED = JOB_HOLDS | JOB_REPORTS, /* router_stream_tick() ends the state */
+    JOB_TIMED = JOB_HOLDS | JOB_REPORTS | JOB_BIT(RESUMING), /* router_stream_tick() ends the state */
     /* The front was not told that it was accepted, and must be before it gets a token. */
     JOB_UNACCEPTED = JOB_BIT(PLACED) | JOB_BIT(REPORTING_PLACED) | JOB_HOLDS,
     /* It has workers, or waits for their reports. */
@@ -76,7 +77,7 @@ struct job { /* the fields that every token needs come first */
     uint32_t score_next; /* index of the next prompt token whose logprob is expected; 0: prompt logprobs are
                           * not wanted */
     uint64_t number;     /* of this attempt, in messages */
-    uint64_t held_ns;    /* when it entered HOLDING */
+    uint64_t held_ns;    /* when it entered HOLDING or RESUMING */
     uint64_t ended_ns;   /* when it entered one of JOB_REPORTS */
     enum gen_end end;    /* JOB_REPORTS: how the answer ended */
     struct work_order order;  /* its tokens grow with the answer */
@@ -104,6 +105,7 @@ struct job { /* the fields that every token needs come first */
     struct picker_owner owner; /* the owner that the computing worker may fetch cached blocks from; slot
                                   * PICKER_NONE: none */
     uint32_t ask_limit_ms;
+    uint32_t n_asked; /* RESUMING: workers that have not answered */
 };
 
 static inline bool job_is_in(const struct job *job, unsigned states)

@@ -231,6 +231,9 @@ static int router_admin_act(void *arg, enum admin_verb verb, struct fault *fault
     case ADMIN_RELOAD:
         reload_begin(daemon->reloads);
         return 1;
+    case ADMIN_DRAIN_MOVE:
+        return fault_set(fault, E_UNSUPPORTED,
+                         "a router holds no answers that could move: drain --move is a worker's");
     case ADMIN_DRAIN:
     case ADMIN_UNDRAIN:
         break;
@@ -283,6 +286,8 @@ static void router_declare_metrics(struct router *router)
     declare_queue(router);
     router->m_redispatched = metric_single(m, METRIC_COUNTER, "baton_router_redispatched_total",
                                            "Requests moved to another worker.");
+    router->m_resumed = metric_single(m, METRIC_COUNTER, "baton_router_resumed_total",
+                                      "Streams of other routers that this one went on with.");
     router->m_handed_off = metric_single(m, METRIC_COUNTER, "baton_router_handed_off_total",
                                          "Requests placed on a prefill and a decode worker.");
     router->m_local =
@@ -377,6 +382,8 @@ static int router_build_links(struct daemon *daemon, struct fault *fault)
                                            .tls = daemon->tls,
                                            .make_hello = make_hello,
                                            .heartbeat_ns = router->conf->link_heartbeat_ns};
+    if (rc == 0 && cluster_key_derive(key, "sign", router->sign_key) < 0)
+        rc = fault_set(fault, E_INTERNAL, "key derivation failed");
     if (rc == 0)
         rc = router_build_admin(daemon, key, fault);
     OPENSSL_cleanse(key, sizeof(key));
@@ -428,6 +435,8 @@ static int router_build_front(struct daemon *daemon, struct fault *fault)
     opts.has_metrics = conf->metrics_for == FRONT_METRICS_CLIENTS;
     opts.replay_bytes = conf->replay_bytes;
     opts.conversation_bytes = conf->conversation_bytes;
+    opts.keeps_streams = conf->keeps_streams;
+    opts.sign_key = daemon->router.sign_key;
     opts.public_prefix = conf->public_prefix[0] ? conf->public_prefix : NULL;
     opts.max_requests = (uint32_t)conf->http_max_requests;
     opts.failed_logins_per_min = (uint32_t)conf->http_wrong_keys;
@@ -481,6 +490,7 @@ static void router_tear_down(struct daemon *daemon)
     ev_loop_free(router->loop);
     metrics_free(router->metrics);
     OPENSSL_cleanse(router->prefix_key, sizeof(router->prefix_key));
+    OPENSSL_cleanse(router->sign_key, sizeof(router->sign_key));
     free(daemon);
 }
 

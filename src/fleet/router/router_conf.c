@@ -122,6 +122,9 @@ static const struct config_key keys[] = {
      "owners; reserved at the start, used as they come)."},
     {"placement", "index_lifetime", CONFIG_DURATION, KEY(index_lifetime_ns), "5min", S(1), S(86400), NULL,
      false, "How long it believes them; the workers' cache lifetime."},
+    {"stream", "resume", CONFIG_BOOL, KEY(keeps_streams), "yes", 0, 0, NULL, false,
+     "Give the events of streams ids, with which a client whose router is gone goes on at any router of the "
+     "cluster. How long workers keep an answer for it: their stream.grace."},
     {"stop", "lame_duck", CONFIG_DURATION, KEY(lame_duck_ns), "5s", 0, S(3600), NULL, true,
      "On SIGTERM, first: how long it still accepts and answers, with /readyz at 503 and each answer its "
      "connection's "

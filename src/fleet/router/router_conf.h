@@ -26,6 +26,7 @@ struct router_conf {
     char *cluster_key;
     uint64_t link_heartbeat_ns, link_return_ns;
     uint64_t ttft_slo_ns, itl_slo_ns;
+    bool keeps_streams;
     uint64_t queue_max, queue_timeout_ns, queue_resume_ns;
     uint64_t local_prefill_tokens, local_prefill_ns;
     int prefix_fetch; /* enum picker_fetch */

@@ -51,7 +51,7 @@ struct router {
     uint64_t n_freed; /* jobs freed since the start */
     uint32_t n_timed; /* jobs in one of JOB_TIMED */
     uint64_t next_number, epoch;
-    uint8_t prefix_key[32];
+    uint8_t prefix_key[32], sign_key[32];
     struct router_worker workers[PICKER_MAX_WORKERS];
     struct link *greeting[ROUTER_MAX_LINKS];       /* accepted, no HELLO yet */
     struct router_rival rivals[ROUTER_MAX_RIVALS]; /* a new one replaces the oldest; n_refused 0: free */
@@ -64,6 +64,7 @@ struct router {
     struct picker_slots lacking[CAPABILITY_N]; /* workers without that capability bit */
     uint32_t order;                            /* of equal workers; each router has its own */
     enum daemon_life life;
+    struct metric *m_resumed;
     struct metric *m_queued, *m_redispatched, *m_handed_off, *m_local, *m_refused, *m_lost;
     struct metric *m_asks, *m_resyncs, *m_reads;
     struct metric *m_known_in_memory, *m_known_on_disk;
@@ -126,6 +127,20 @@ void router_job_fail(struct job *job, int status, const char *type, const char *
 void router_job_end(struct job *job, enum gen_end end);
 void router_job_uncharge(struct job *job, struct job_part *part);
 void router_job_free(struct job *job);
+/* A job in no queue and at no worker; takes the order, also on failure. E_NOMEM. */
+int router_job_make(struct router *router, const struct gen_model *model, struct work_order *order,
+                    struct job **out);
+void router_job_number(struct job *job); /* a new number, not in by_number yet; no workers */
+/* It replaces an earlier router, and workers of that may still come back. */
+bool router_is_returning(const struct router *router);
+
+/* resume.c: streams that another router began */
+int router_resume(void *self, const struct gen_model *model, struct work_order *order,
+                  const struct gen_events *events, void *arg, struct gen_handle **out,
+                  struct gen_failure *failure_out); /* backend_ops.resume */
+void router_resume_answer(struct router *router, uint32_t slot, const Baton__Resumed *resumed);
+void router_resume_worker_up(struct job *job, uint32_t slot);
+void router_resume_tick(struct job *job, uint64_t now_ns); /* RESUMING */
 
 /* chain.c */
 /* Hashes as much of the prompt as the placement needs, or a slice of it. E_NOMEM. */

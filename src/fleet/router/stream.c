@@ -127,6 +127,10 @@ static void on_decode_finish(struct job *job, const Baton__Answer *answer)
         router_job_end(job, router_stream_end_of(answer->finish));
         return;
     }
+    if (answer->finish == BATON__FINISH__FINISH_MOVED) {
+        router_job_fail(job, 409, "conflict_error", "The stream was resumed on another connection", 0);
+        return;
+    }
     if (answer->error == E_LIMIT && router_job_answered(job) > 0) {
         router_job_end(job, GEN_END_CONTEXT); /* its tokens so far fill the worker */
         return;
@@ -317,7 +321,9 @@ void router_stream_tick(struct router *router)
     list_for_each (node, &router->jobs) {
         struct job *job = container_of(node, struct job, all);
 
-        if (job_is_in(job, JOB_HOLDS) && now_ns - job->held_ns > SERVING_WAIT_NS)
+        if (job->state == JOB_RESUMING)
+            router_resume_tick(job, now_ns);
+        else if (job_is_in(job, JOB_HOLDS) && now_ns - job->held_ns > SERVING_WAIT_NS)
             router_job_release(job);
         else if (job_is_in(job, JOB_REPORTS) && now_ns - job->ended_ns > SERVING_WAIT_NS)
             job_stop_proving(job);

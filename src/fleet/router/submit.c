@@ -68,6 +68,8 @@ int router_job_send(struct job *job, const struct picker_choice *choice)
     if (rc == 0) {
         packed.submit.request = job->number;
         packed.submit.n_tokens_later = job->order.n_tokens - rest.n_tokens;
+        if (packed.submit.n_tokens_later > 0)
+            packed.submit.resume = NULL; /* the worker would keep an order without its tokens */
         rc = submit_to(job, choice->decode,
                        is_pair ? BATON__SUBMIT_MODE__SUBMIT_DECODE : BATON__SUBMIT_MODE__SUBMIT_LOCAL,
                        choice->prefill, &packed.submit);

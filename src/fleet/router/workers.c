@@ -176,9 +176,12 @@ static void worker_on_up(void *arg, struct link *link)
     log_info("worker_up", LOG_STR("node", worker->node), LOG_STR("role", router_role_text(worker->role)),
              LOG_STR("model", worker->model->gen.name), LOG_STR("address", link_peer_address(link)),
              LOG_U64("blocks", worker->n_blocks));
-    list_for_each (node, &router->jobs)
-        picker_slots_remove(&container_of(node, struct job, all)->excluded,
-                            worker_slot(router, worker)); /* a new life */
+    list_for_each (node, &router->jobs) {
+        struct job *job = container_of(node, struct job, all);
+
+        picker_slots_remove(&job->excluded, worker_slot(router, worker)); /* a new life */
+        router_resume_worker_up(job, worker_slot(router, worker));
+    }
     router_model_fetch(router, worker->model);
     router_blocks_up(router, worker_slot(router, worker));
 }
@@ -253,6 +256,9 @@ static int worker_on_message(void *arg, struct link *link, enum frame_type type,
         return 0;
     case FRAME_TOKENS:
         return router_stream_tokens(router, worker_slot(router, worker), (const Baton__Tokens *)message);
+    case FRAME_RESUMED:
+        router_resume_answer(router, worker_slot(router, worker), (const Baton__Resumed *)message);
+        return 0;
     case FRAME_VOCABULARY_PART:
         return router_model_part(router, link, (const Baton__VocabularyPart *)message);
     case FRAME_BLOCK_EVENTS:
@@ -269,6 +275,7 @@ static int worker_on_message(void *arg, struct link *link, enum frame_type type,
     case FRAME_SUBMIT_TOKENS:
     case FRAME_CANCEL:
     case FRAME_PROCEED:
+    case FRAME_RESUME:
     case FRAME_OFFER:
     case FRAME_GRANT:
     case FRAME_GRANT_REFUSED:

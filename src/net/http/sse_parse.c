@@ -12,6 +12,8 @@
 
 #include "base/err.h"
 
+#define SSE_ID_BYTES 256 /* a longer id counts as none */
+
 struct sse_parser {
     size_t max_event_bytes;
     sse_event_call call;
@@ -20,8 +22,9 @@ struct sse_parser {
     struct buf name;
     struct buf data;
     bool has_data;
-    bool is_after_cr; /* a following LF belongs to the line end already seen */
-    bool is_begun;    /* the first line was checked for a byte order mark */
+    bool is_after_cr;                             /* a following LF belongs to the line end already seen */
+    bool is_begun;                                /* the first line was checked for a byte order mark */
+    char id[SSE_ID_BYTES], last_id[SSE_ID_BYTES]; /* of the open event; of the last complete one */
     int failure;
 };
 
@@ -55,6 +58,7 @@ static int sse_parse_dispatch(struct sse_parser *parser)
 
     if (parser->has_data)
         rc = parser->call(parser->arg, name, buf_view(&parser->data));
+    memcpy(parser->last_id, parser->id, sizeof(parser->last_id));
     buf_clear(&parser->name);
     buf_clear(&parser->data);
     parser->has_data = false;
@@ -66,6 +70,13 @@ static int take_field(struct sse_parser *parser, struct bytes name, struct bytes
     if (bytes_is(name, "event")) {
         buf_clear(&parser->name);
         return buf_append(&parser->name, value.data, value.len_bytes);
+    }
+    if (bytes_is(name, "id") && (value.len_bytes == 0 || memchr(value.data, '\0', value.len_bytes) == NULL)) {
+        size_t n = value.len_bytes < sizeof(parser->id) ? value.len_bytes : 0;
+
+        memcpy(parser->id, n > 0 ? (const char *)value.data : "", n);
+        parser->id[n] = '\0';
+        return 0;
     }
     if (!bytes_is(name, "data"))
         return 0;
@@ -104,6 +115,20 @@ static int end_line(struct sse_parser *parser)
     }
     buf_clear(&parser->line);
     return rc;
+}
+
+const char *sse_parser_last_id(const struct sse_parser *parser)
+{
+    return parser->last_id;
+}
+
+void sse_parser_restart(struct sse_parser *parser)
+{
+    buf_clear(&parser->line);
+    buf_clear(&parser->name);
+    buf_clear(&parser->data);
+    memcpy(parser->id, parser->last_id, sizeof(parser->id));
+    parser->has_data = parser->is_after_cr = parser->is_begun = false;
 }
 
 int sse_parser_feed(struct sse_parser *parser, struct bytes text)

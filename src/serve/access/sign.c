@@ -6,6 +6,7 @@
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/err.h"
@@ -15,9 +16,31 @@ static const uint8_t kind[3] = {'b', 't', 1};
 static uint8_t key[32];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
+static bool has_key;
+
 static void draw_key(void)
 {
-    rng_system(key, sizeof(key));
+    if (!has_key)
+        rng_system(key, sizeof(key));
+}
+
+void sign_use_key(const uint8_t given[32])
+{
+    memcpy(key, given, sizeof(key));
+    has_key = true;
+}
+
+uint32_t sign_event(const char *request_id, uint32_t number)
+{
+    char text[128];
+    uint8_t hash[32];
+    unsigned len = sizeof(hash);
+    int n = snprintf(text, sizeof(text), "event %.63s %u", request_id, number);
+
+    pthread_once(&once, draw_key);
+    if (HMAC(EVP_sha256(), key, sizeof(key), (const uint8_t *)text, (size_t)n, hash, &len) == NULL)
+        return 0;
+    return (uint32_t)hash[0] << 24 | (uint32_t)hash[1] << 16 | (uint32_t)hash[2] << 8 | hash[3];
 }
 
 int sign_thinking(struct bytes text, char out[SIGN_CHARS + 1])

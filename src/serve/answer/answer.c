@@ -41,7 +41,8 @@ struct answer { /* fields that every token needs come first */
     token_id marks[MAX_MARKS]; /* control tokens that the splitter must see ... */
 
     const char *spellings[MAX_MARKS]; /* ... and their text */
-    const char *call_prefix;
+    const char *call_prefix, *id_seed;
+    uint32_t n_ids;     /* made for calls */
     struct buf thought; /* the text of the open thinking block, to be signed */
     unsigned n_calls;   /* complete calls */
     size_t stop_index;
@@ -149,7 +150,10 @@ static int on_begin(void *arg, struct bytes name)
 
     if (rc < 0)
         return rc;
-    ids_make(answer->call_prefix, id);
+    if (answer->id_seed != NULL)
+        ids_derive(answer->call_prefix, answer->id_seed, answer->n_ids++, id);
+    else
+        ids_make(answer->call_prefix, id);
     answer->open = OPEN_CALL;
     return answer->sink->open_call(answer->arg, id, name);
 }
@@ -232,6 +236,7 @@ int answer_new(const struct answer_opts *opts, const struct answer_sink *sink, v
     answer->sink = sink;
     answer->scratch = opts->scratch;
     answer->arg = arg;
+    answer->id_seed = opts->id_seed;
     answer->call_prefix = request->call_prefix != NULL ? request->call_prefix : "toolu_";
     answer->is_single_call = request->is_single_call;
     answer->is_forced = request->tool_choice == GEN_TOOLS_ANY || request->tool_choice == GEN_TOOLS_ONE;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/rng.h"
+#include "base/str.h"
 
 #define N_LETTERS 24
 
@@ -55,6 +56,21 @@ bool ids_response_of(struct bytes item_id, char out[IDS_BYTES])
         return false;
     snprintf(out, IDS_BYTES, "%s%.24s", RESPONSE_PREFIX, text + at + 1);
     return true;
+}
+
+void ids_derive(const char *prefix, const char *seed, uint32_t number, char out[IDS_BYTES])
+{
+    uint64_t key = str_digest(seed);
+    size_t at = strlen(prefix);
+    uint32_t words[4] = {0};
+
+    memcpy(out, prefix, at);
+    for (unsigned i = 0; i < N_LETTERS; i++) {
+        if (i % 4 == 0)
+            rng_counter(key, number, i / 4, words);
+        out[at + i] = alphabet[words[i % 4] % 62];
+    }
+    out[at + N_LETTERS] = '\0';
 }
 
 /* True if text is n lower-case hex digits, not all zero. */

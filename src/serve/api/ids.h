@@ -14,6 +14,8 @@ void ids_make(const char *prefix, char out[IDS_BYTES]);
 void ids_make_item(const char *prefix, const char *response_id, unsigned index, char out[IDS_BYTES]);
 /* Writes the id of the response that an output item's id names.  False: it is no such id. */
 bool ids_response_of(struct bytes item_id, char out[IDS_BYTES]);
+/* Writes prefix and 24 of [A-Za-z0-9] that follow from seed and number: the same in every process. */
+void ids_derive(const char *prefix, const char *seed, uint32_t number, char out[IDS_BYTES]);
 
 /* Writes the trace id of a W3C traceparent (version 00, strict): 32 lower-case hex digits and NUL.
  * Writes an empty string when the header is absent or malformed. */

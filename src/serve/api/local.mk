@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 noinst_LIBRARIES += libserve_api.a
-libserve_api_a_SOURCES = src/serve/api/error.c src/serve/api/error.h src/serve/api/gen.h src/serve/api/ids.c \
+libserve_api_a_SOURCES = src/serve/api/error.c src/serve/api/error.h src/serve/api/gen.h src/serve/api/event_id.c src/serve/api/event_id.h src/serve/api/ids.c \
 	src/serve/api/ids.h src/serve/api/parse.c src/serve/api/parse.h src/serve/api/parse_blocks.c \
 	src/serve/api/parse_chat.c src/serve/api/parse_content.c src/serve/api/parse_openai.c \
 	src/serve/api/parse_pairs.c src/serve/api/parse_priv.h src/serve/api/parse_prompts.c \
@@ -25,4 +25,8 @@ tests_unit_serve_api_test_parse_SOURCES = tests/unit/serve/api/test_parse.c
 tests_unit_serve_api_test_parse_LDADD = $(link_serve_api) $(CMOCKA_LIBS)
 tests_unit_serve_api_test_render_SOURCES = tests/unit/serve/api/test_render.c
 tests_unit_serve_api_test_render_LDADD = $(link_serve_api) $(CMOCKA_LIBS)
+check_PROGRAMS += tests/unit/serve/api/test_event_id
+TESTS += tests/unit/serve/api/test_event_id
+tests_unit_serve_api_test_event_id_SOURCES = tests/unit/serve/api/test_event_id.c
+tests_unit_serve_api_test_event_id_LDADD = $(link_serve_api) $(CMOCKA_LIBS)
 endif

@@ -182,8 +182,10 @@ static void set_role(struct admin *admin, struct http_exchange *exchange, const 
 
 static void admin_on_request(void *arg, struct http_exchange *exchange)
 {
-    static const char *const verbs[] = {
-        [ADMIN_DRAIN] = "/admin/drain", [ADMIN_UNDRAIN] = "/admin/undrain", [ADMIN_RELOAD] = "/admin/reload"};
+    static const char *const verbs[] = {[ADMIN_DRAIN] = "/admin/drain",
+                                        [ADMIN_DRAIN_MOVE] = "/admin/drain-move",
+                                        [ADMIN_UNDRAIN] = "/admin/undrain",
+                                        [ADMIN_RELOAD] = "/admin/reload"};
     struct bytes path = http_exchange_path(exchange);
     enum http_method method = http_exchange_method(exchange);
     struct admin_role wanted;

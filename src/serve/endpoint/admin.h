@@ -2,7 +2,7 @@
 /* The admin endpoint, the same for router and workers: a small HTTP server of its own for batonctl.
  *
  *   GET /admin/status (JSON)   GET /metrics   POST /admin/drain   POST /admin/undrain   POST /admin/reload
- *   POST /admin/role/ROLE/WORKER
+ *   POST /admin/drain-move (workers)   POST /admin/role/ROLE/WORKER
  *
  * Every request carries `authorization: Bearer <token>`.  The token is derived from the cluster's key, so
  * only those who can read that key can operate its daemons; access to the same host is not enough.  A
@@ -17,7 +17,7 @@
 
 #define ADMIN_TOKEN_BYTES 65 /* 64 hex digits and NUL */
 
-enum admin_verb { ADMIN_DRAIN, ADMIN_UNDRAIN, ADMIN_RELOAD };
+enum admin_verb { ADMIN_DRAIN, ADMIN_DRAIN_MOVE, ADMIN_UNDRAIN, ADMIN_RELOAD };
 
 struct admin_role {            /* an order to give a worker another role; borrowed from the request's path */
     struct bytes role, worker; /* worker: a node's name */

@@ -41,6 +41,9 @@ struct gen_events { /* all on the front's loop thread; no event follows on_end o
     void (*on_soon)(const void *arg, unsigned step);
     void (*on_end)(void *arg, enum gen_end end, const struct gen_serving *serving);
     void (*on_failure)(void *arg, const struct gen_failure *failure);
+    /* A resumed job was found: its order, with the prompt and the notes of the first router, borrowed for the
+     * call.  Before all other events.  Only for jobs of backend_ops.resume. */
+    void (*on_resumed)(void *arg, const struct work_order *order);
 };
 
 struct gen_handle; /* a job that the backend holds: handle.h */
@@ -57,6 +60,11 @@ struct backend_ops {
     /* 0, or E_OVERLOADED / E_LIMIT / E_NOMEM with the failure filled in.  Takes the order's heap members, also
      * on failure, and leaves the order empty.  events: valid as long as the job. */
     int (*submit)(void *backend, const struct gen_model *model, struct work_order *order,
+                  const struct gen_events *events, void *arg, struct gen_handle **out,
+                  struct gen_failure *failure_out);
+    /* The same for a stream that another router began: the order names it (request_id, tenant).  All tokens of
+     * its answer come again.  on_failure with 404 if no worker keeps it.  The call may be NULL: none are kept. */
+    int (*resume)(void *backend, const struct gen_model *model, struct work_order *order,
                   const struct gen_events *events, void *arg, struct gen_handle **out,
                   struct gen_failure *failure_out);
     /* Ends the work at once, because the client went away or a stop string matched.  No event follows.

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "serve/endpoint/handle.h"
 #include "serve/endpoint/output_priv.h"
 
 /* ---- serving stats ---- */
@@ -95,7 +96,8 @@ void choice_remember(struct choice *choice, enum gen_stop why, bool is_early)
     struct gen_message message;
     struct answer_key key;
 
-    if (choice->transcript == NULL || transcript_finish(choice->transcript, &end, &answer) < 0)
+    if (choice->transcript == NULL || request->resume.has_other_prompt ||
+        transcript_finish(choice->transcript, &end, &answer) < 0)
         return;
     keep_conversation(request, answer, why);
     message =
@@ -141,6 +143,8 @@ void choice_finish_early(struct choice *choice)
     const struct gen_request *gen = &choice->request->gen;
 
     choice_remember(choice, why, true);
+    if (choice->handle != NULL)
+        choice->handle->is_complete = true;
     choice_withdraw(choice);
     choice_finish(choice, why,
                   why == GEN_STOP_SEQUENCE ? gen->stop_sequences[answer_stop_index(choice->answer)]

@@ -74,6 +74,17 @@ static int push_scores(struct choice *choice, const struct gen_tokens *tokens)
     return rc;
 }
 
+/* A stream that may be resumed has the same events however its tokens came. */
+static int push_plain(struct choice *choice, const struct gen_tokens *tokens)
+{
+    size_t n_at_once = choice->request->resume.is_kept ? 1 : tokens->n;
+    int rc = 0;
+
+    for (size_t i = 0; i < tokens->n && rc == 0; i += n_at_once)
+        rc = answer_push(choice->answer, tokens->ids + i, n_at_once);
+    return rc;
+}
+
 /* With logprobs each token is pushed alone, so that its text can be told from that of other tokens. */
 static int choice_events_push(struct choice *choice, const struct gen_tokens *tokens)
 {
@@ -82,7 +93,7 @@ static int choice_events_push(struct choice *choice, const struct gen_tokens *to
 
     choice->has_logprobs |= choice->logprobs != NULL && tokens->draws != NULL;
     if (!choice->has_logprobs || tokens->draws == NULL)
-        return answer_push(choice->answer, tokens->ids, tokens->n);
+        return push_plain(choice, tokens);
     if (count_logprobs(request, tokens->n) < 0)
         return E_LIMIT;
     for (size_t i = 0; i < tokens->n && rc == 0; i++) {
@@ -115,6 +126,7 @@ static void on_accepted(void *arg, uint32_t cached_tokens)
     if (choice->state != CHOICE_PLACED)
         return;
     choice->state = CHOICE_RUNNING;
+    cached_tokens = resume_accept(request, cached_tokens);
     if (!choice_is_repeated(choice)) /* a prompt shared by choices is billed once */
         choice_events_account(choice, cached_tokens);
     if (request->state == REQUEST_PLACED) {
@@ -239,4 +251,12 @@ static void on_soon(const void *arg, unsigned step)
     transcript_fetch(choice->transcript, true);
 }
 
-const struct gen_events choice_events = {on_accepted, on_tokens, on_soon, choice_events_on_end, on_failure};
+static void on_resumed(void *arg, const struct work_order *order)
+{
+    struct choice *choice = arg;
+
+    resume_on_found(choice->request, order);
+}
+
+const struct gen_events choice_events = {on_accepted,          on_tokens,  on_soon,
+                                         choice_events_on_end, on_failure, on_resumed};

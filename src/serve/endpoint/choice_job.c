@@ -63,6 +63,7 @@ static void choice_job_work(struct choice *choice, struct work *work)
     if (request->front->public_prefix != NULL)
         work->public_tokens =
             public_prefix_tokens(request->front->public_prefix, request->model, &choice->prompt->ids);
+    resume_fill_work(request, &work->resume);
     work->score_from = choice_scores_prompt(choice) ? 1 : 0;
 }
 

@@ -56,7 +56,9 @@ struct choice { /* one of a request's answers, with a job of its own; fields tha
 };
 
 /* choices.c: submitting choices to the backend and withdrawing them */
-void choices_submit(struct request *request);   /* once tokenised; may fail the request */
+void choices_submit(struct request *request); /* once tokenised; may fail the request */
+/* The same, but the work goes on: another router resumes the stream. */
+void choices_leave(struct request *request);
 void choices_withdraw(struct request *request); /* withdraws all jobs from the backend */
 void choices_pause(struct request *request, bool is_paused);
 void choices_fini(struct request *request);

@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "serve/endpoint/handle.h"
 #include "serve/endpoint/output_priv.h"
 
 #define MAX_TURN_BYTES ((size_t)4 << 20) /* submitted in one turn of the loop: links bound their queues */
@@ -39,6 +40,7 @@ static int submit_one(struct choice *choice, struct gen_failure *failure)
     const struct answer_opts opts = {.scratch = &request->front->scratch,
                                      .model = request->model,
                                      .request = &request->gen,
+                                     .id_seed = request->resume.is_kept ? request->message_id : NULL,
                                      .begins_thinking = choice->prompt->opens_thinking};
     int rc;
 
@@ -57,8 +59,8 @@ static int submit_one(struct choice *choice, struct gen_failure *failure)
         failure->message = "out of memory";
         return E_NOMEM;
     }
-    rc = backend->ops->submit(backend->self, request->model, &choice->order, &choice_events, choice,
-                              &choice->handle, failure);
+    rc = (request->resume.is_again ? backend->ops->resume : backend->ops->submit)(
+        backend->self, request->model, &choice->order, &choice_events, choice, &choice->handle, failure);
     choice->order = (struct work_order){0};
     if (rc < 0) {
         choice->handle = NULL;
@@ -202,6 +204,14 @@ void choices_withdraw(struct request *request)
     for (uint32_t i = 0; i < request->n_choices; i++)
         choice_withdraw(&request->choices[i]);
     choices_sum_serving(request);
+}
+
+void choices_leave(struct request *request)
+{
+    for (uint32_t i = 0; i < request->n_choices; i++)
+        if (request->choices[i].handle != NULL)
+            request->choices[i].handle->is_left = true;
+    choices_withdraw(request);
 }
 
 void choices_pause(struct request *request, bool is_paused)

@@ -5,6 +5,7 @@
  *
  * The key check comes before the body, so a client without a key cannot make the server read a body.
  * Probes need no key and reveal nothing confidential. */
+#include "serve/access/sign.h"
 #include "serve/endpoint/front.h"
 
 #include <stdio.h>
@@ -461,6 +462,8 @@ int front_new(const struct front_opts *opts, struct fault *fault, struct front *
     if (front == NULL)
         return fault_set(fault, E_NOMEM, "out of memory");
     front->opts = *opts;
+    if (opts->sign_key != NULL)
+        sign_use_key(opts->sign_key);
     list_init(&front->requests);
     report_init(front);
     if (failed_logins_new(opts->failed_logins_per_min, MAX_LOGIN_SOURCES, &front->failed_logins) < 0 ||

@@ -53,6 +53,9 @@ struct front_opts {
     const char *congestion;     /* TCP congestion control, borrowed; NULL or "": the system's default */
     const char *const *origins; /* borrowed: origins allowed by CORS; see net/http/server.h */
     size_t n_origins;
+    const uint8_t
+        *sign_key; /* borrowed, 32 bytes: routers sign alike (serve/access/sign.h); NULL: a key of its own */
+    bool keeps_streams;         /* events have ids, and clients may resume streams (resume.c) */
     bool shares_port;           /* several fronts listen on the same address */
     uint64_t ping_ns;           /* idle time of a stream before a ping event */
     uint32_t max_requests;      /* in flight at once, of all kinds; beyond: 529 */

@@ -19,6 +19,7 @@
 #include "serve/prompt/prompt.h"
 #include "serve/prompt/public_prefix.h"
 #include "serve/endpoint/remains_priv.h"
+#include "serve/endpoint/resume_priv.h"
 #include "serve/conversation/replay.h"
 #include "serve/endpoint/stall_priv.h"
 #include "serve/conversation/conversations.h"
@@ -117,6 +118,7 @@ struct request { /* fields that every token needs come first: ten thousand strea
     char owner[64]; /* owner of cached KV and cached answers: see replay_owner() */
     struct limit_lease lease;
     bool wants_serving; /* serving stats in the stream */
+    struct resume resume;
 
     /* While the pool has a job of the request, only that job touches body, gen, error and prompts. */
     bool is_in_fair_queue; /* running in the pool or waiting for it */

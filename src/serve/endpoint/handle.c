@@ -70,6 +70,12 @@ void gen_handle_fini(struct gen_handle *handle)
     scores_fini(&handle->scores);
 }
 
+void gen_handle_resume(struct gen_handle *handle)
+{
+    handle->has_resumption = handle->events->on_resumed != NULL;
+    gen_handle_due(handle);
+}
+
 void gen_handle_accept(struct gen_handle *handle, uint32_t cached_tokens)
 {
     handle->has_acceptance = true;
@@ -221,7 +227,10 @@ static void gen_handle_deliver(struct gen_handle *handle)
     bool is_open = !handle->is_paused && !handle->is_held;
     uint32_t n = gen_handle_answered(handle) - handle->n_delivered, n_scores = handle->scores.n;
 
-    if (handle->has_acceptance) {
+    if (handle->has_resumption) {
+        handle->has_resumption = false;
+        handle->events->on_resumed(handle->arg, handle->order);
+    } else if (handle->has_acceptance) {
         handle->has_acceptance = false;
         handle->events->on_accepted(handle->arg, handle->cached_tokens);
     } else if (is_open && n_scores > 0) {

@@ -50,6 +50,9 @@ struct gen_handle { /* fields that every token needs come first */
     enum gen_outcome outcome;
     bool is_paused;              /* the client reads no tokens now */
     bool is_held;                /* the backend holds tokens and end back */
+    bool has_resumption;         /* on_resumed is due */
+    bool is_complete;            /* set by the front before it cancels: the answer ended in its text ... */
+    bool is_left;                /* ... or another router goes on with it: the workers are not told */
     bool has_acceptance;         /* on_accepted is due */
     uint32_t cached_tokens;      /* its argument */
     uint32_t cap_draws;          /* [cap_draws], sampling results of the undelivered tokens ... */
@@ -73,6 +76,7 @@ void gen_handle_init(struct gen_handle *handle, struct gen_outbox *outbox, struc
                      const struct gen_events *events, void *arg);
 void gen_handle_fini(struct gen_handle *handle); /* drops all events; the order stays */
 
+void gen_handle_resume(struct gen_handle *handle); /* the order is another router's now */
 void gen_handle_accept(struct gen_handle *handle, uint32_t cached_tokens);
 /* Appends an answer token.  E_NOMEM. */
 int gen_handle_token(struct gen_handle *handle, token_id id);

@@ -35,13 +35,38 @@ struct buf *output_begin_event(struct request *request, const char *name)
 {
     struct buf *out = output_text(request);
 
+    resume_begin_event(request, out);
     request->front->event = sse_begin_event(out, name);
     return out;
 }
 
 int output_end_event(struct request *request)
 {
-    return sse_end_event(output_text(request), request->front->event);
+    struct buf *out = output_text(request);
+    int rc = sse_end_event(out, request->front->event);
+
+    resume_end_event(request, out, rc == 0);
+    return rc;
+}
+
+void output_put_event(struct request *request, const char *name, struct bytes data)
+{
+    struct buf *out = output_begin_event(request, name);
+
+    buf_append(out, data.data, data.len_bytes);
+    (void)output_end_event(request);
+}
+
+void output_put_error(struct request *request, const char *name, const struct api_error *error)
+{
+    struct buf json = {0};
+
+    if (name != NULL)
+        api_put_error(&json, error, NULL);
+    else
+        api_put_openai_error(&json, error);
+    sse_put_event(output_text(request), name, buf_view(&json));
+    buf_fini(&json);
 }
 
 void output_flush(struct request *request)
@@ -53,7 +78,7 @@ void output_flush(struct request *request)
     ASSERT(front->writer == request);
     request->event_ns = clock_now_ns();
     /* A failure here means that the connection is broken; on_abort reports it from the loop. */
-    if (request->exchange != NULL && !request->is_mute)
+    if (request->exchange != NULL && !request->is_mute && front->out.len_bytes > 0)
         request->is_mute =
             front->out.is_bad || http_reply_write(request->exchange, buf_view(&front->out)) < 0;
     output_drop(request);

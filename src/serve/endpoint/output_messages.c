@@ -109,7 +109,7 @@ static void output_messages_end(struct request *request)
     api_put_message_delta(json, choice->stop, choice->stop_sequence, &request->usage,
                           request->wants_serving ? &request->serving : NULL);
     output_end_event(request);
-    sse_put_event(output_text(request), "message_stop", bytes_str(API_MESSAGE_STOP));
+    output_put_event(request, "message_stop", bytes_str(API_MESSAGE_STOP));
 }
 
 static void output_messages_ping(struct request *request)
@@ -119,10 +119,7 @@ static void output_messages_ping(struct request *request)
 
 static void output_messages_error_event(struct request *request, const struct api_error *error)
 {
-    struct buf *json = output_begin_event(request, "error");
-
-    api_put_error(json, error, NULL);
-    output_end_event(request);
+    output_put_error(request, "error", error);
 }
 
 /* ---- a whole answer ---- */

@@ -170,7 +170,7 @@ static void output_openai_end(struct request *request)
         api_put_chunk_usage(output_begin_event(request, NULL), &chunk, &request->usage);
         output_end_event(request);
     }
-    sse_put_event(output_text(request), NULL, bytes_str(API_DONE));
+    output_put_event(request, NULL, bytes_str(API_DONE));
 }
 
 static void output_openai_ping(struct request *request)
@@ -180,8 +180,7 @@ static void output_openai_ping(struct request *request)
 
 static void output_openai_error_event(struct request *request, const struct api_error *error)
 {
-    api_put_openai_error(output_begin_event(request, NULL), error);
-    output_end_event(request);
+    output_put_error(request, NULL, error);
 }
 
 /* ---- a whole answer ---- */

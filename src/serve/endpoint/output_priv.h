@@ -22,6 +22,9 @@ void output_fini_choice(struct choice *choice);
 struct buf *output_text(struct request *request); /* the send buffer, for output that is not an event */
 struct buf *output_begin_event(struct request *request, const char *name);
 int output_end_event(struct request *request);
+void output_put_event(struct request *request, const char *name, struct bytes data);
+/* An error is no event of the answer: it has no id.  name NULL: OpenAI's form. */
+void output_put_error(struct request *request, const char *name, const struct api_error *error);
 extern const struct answer_sink output_whole_sink; /* collects blocks in the choice */
 
 /* The format of an API's answers: one table for each API.  Its functions write into request.out; the

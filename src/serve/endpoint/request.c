@@ -96,6 +96,8 @@ int request_new(struct front *front, struct http_exchange *exchange, enum api_ca
     ids_make("req_", request->id);
     ids_make(request->dialect->id_prefix, request->message_id);
     ids_trace(http_exchange_field(exchange, "traceparent"), request->trace_id);
+    if (front->opts.keeps_streams && api_call_generates(call))
+        resume_read_head(request);
     memcpy(request->peer, http_exchange_peer(exchange), strlen(http_exchange_peer(exchange)) + 1);
     list_push_back(&front->requests, &request->node);
     front->n_running++;
@@ -198,14 +200,29 @@ void request_abort(struct request *request, enum http_abort why)
     request_end(request, REQUEST_CANCELLED);
 }
 
+/* The stream goes on at another router, so its end here is no error. */
+static void request_leave(struct request *request)
+{
+    choices_leave(request);
+    request->status = 200;
+    request->reason = "left";
+    http_reply_end(request->exchange);
+    request->exchange = NULL;
+    request_end(request, REQUEST_CANCELLED);
+}
+
 void request_abandon(struct request *request)
 {
     struct api_error error;
 
     if (request->state >= REQUEST_DONE)
         return;
-    api_fail(&error, 503, "the server is shutting down");
     atomic_store(&request->is_abandoned, true);
+    if (request->resume.is_kept && request->is_stream && request->exchange != NULL) {
+        request_leave(request);
+        return;
+    }
+    api_fail(&error, 503, "the server is shutting down");
     request_fail(request, &error);
 }
 
@@ -269,6 +286,8 @@ static void parse_work(void *arg)
 
     if (!atomic_load(&request->is_abandoned))
         request->work_rc = request_unpack(request);
+    if (!atomic_load(&request->is_abandoned) && request->work_rc == 0)
+        request->work_rc = resume_digest_body(request);
     if (!atomic_load(&request->is_abandoned) && request->work_rc == 0)
         request->work_rc = request_parse_body(request);
     if (request->work_rc < 0 || !awaits_conversation(request)) {
@@ -579,7 +598,7 @@ static void tokenise_done(void *arg)
             return;
         }
     }
-    if (admit_reserve(request, &error) < 0)
+    if (resume_begin(request, &error) < 0 || admit_reserve(request, &error) < 0)
         request_fail(request, &error);
     else
         choices_submit(request);

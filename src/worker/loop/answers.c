@@ -177,35 +177,56 @@ static void answers_send_frame(struct worker_router *router, const struct lists 
     *frame = (struct frame){.answers = frame->answers + frame->n};
 }
 
-void worker_routers_answers(struct worker *worker, const struct report *report)
+/* Sends those of the answers that go to this router; frame is empty. */
+static void answers_send_to(struct worker_router *router, const struct report *report, struct lists *lists,
+                    struct frame *frame)
 {
-    struct worker_router *router = &worker->routers[report->number];
+    uint32_t number = (uint32_t)(router - router->worker->routers);
+
+    for (uint32_t i = 0; i < report->n_answers; i++) {
+        const struct task_answer *answer = &report->answers[i];
+
+        if (answer->to != number || answer->router_epoch != router->epoch)
+            continue; /* a former life of the router asked; its numbers mean other requests now */
+        if (frame->n_bytes + FRAME_SINGLE_BYTES > FRAME_BYTES)
+            answers_send_frame(router, lists, frame);
+        if (is_single(answer, frame)) {
+            add_single(report, answer, lists, frame);
+            continue;
+        }
+        fill_answer(report, answer, lists, i);
+        if (frame->n_bytes + answers_bytes_of_answer(&lists->answers[i]) > FRAME_BYTES)
+            answers_send_frame(router, lists, frame);
+        frame->n_bytes += answers_bytes_of_answer(&lists->answers[i]);
+        frame->answers[frame->n++] = &lists->answers[i];
+    }
+    answers_send_frame(router, lists, frame);
+}
+
+void worker_routers_send(struct worker *worker, const struct report *report)
+{
     struct lists lists;
     struct frame frame;
+    uint32_t routers = 0; /* bits */
 
+    _Static_assert(WORKER_MAX_ROUTERS <= 32, "routers has a bit for each");
     if (lists_init(&lists, report) < 0) {
         log_error("out_of_memory", LOG_STR("lost", "answers"));
         lists_fini(&lists);
         return;
     }
+    for (uint32_t i = 0; i < report->n_answers; i++)
+        if (report->answers[i].to < worker->n_routers)
+            routers |= UINT32_C(1) << report->answers[i].to;
     frame = (struct frame){.answers = lists.pointers};
-    for (uint32_t i = 0; i < report->n_answers; i++) {
-        const struct task_answer *answer = &report->answers[i];
-
-        if (answer->router_epoch != router->epoch)
-            continue; /* a former life of the router asked; its numbers mean other requests now */
-        if (frame.n_bytes + FRAME_SINGLE_BYTES > FRAME_BYTES)
-            answers_send_frame(router, &lists, &frame);
-        if (is_single(answer, &frame)) {
-            add_single(report, answer, &lists, &frame);
-            continue;
-        }
-        fill_answer(report, answer, &lists, i);
-        if (frame.n_bytes + answers_bytes_of_answer(&lists.answers[i]) > FRAME_BYTES)
-            answers_send_frame(router, &lists, &frame);
-        frame.n_bytes += answers_bytes_of_answer(&lists.answers[i]);
-        frame.answers[frame.n++] = &lists.answers[i];
-    }
-    answers_send_frame(router, &lists, &frame);
+    for (uint32_t i = 0; i < worker->n_routers; i++)
+        if (routers >> i & 1)
+            answers_send_to(&worker->routers[i], report, &lists, &frame);
     lists_fini(&lists);
+}
+
+void worker_routers_answers(struct worker *worker, struct report *report)
+{
+    worker_tails_report(worker, report);
+    worker_routers_send(worker, report);
 }

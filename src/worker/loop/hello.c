@@ -60,6 +60,8 @@ const ProtobufCMessage *worker_make_hello(void *arg)
     hello->capabilities = capabilities_own();
     if (worker->conf_prefix_fetch == PICKER_FETCH_OFF)
         hello->capabilities &= ~(uint64_t)CAPABILITY_TELLS;
+    if (worker->conf->tails_grace_ns == 0)
+        hello->capabilities &= ~(uint64_t)CAPABILITY_RESUMES;
     return &hello->base;
 }
 

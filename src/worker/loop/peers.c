@@ -200,6 +200,8 @@ static int worker_peers_on_message(void *arg, struct link *link, enum frame_type
     case FRAME_CANCEL:
     case FRAME_TOKENS:
     case FRAME_PROCEED:
+    case FRAME_RESUME:
+    case FRAME_RESUMED:
     case FRAME_BLOCKS_LAST:
     case FRAME_SET_ROLE:
         break;

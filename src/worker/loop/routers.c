@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Links to routers: the worker dials, registers, takes jobs and reports tokens.
  *
- * When a router goes away, its requests are cancelled: their clients are gone. */
+ * When a router goes away, its requests are cancelled: their clients are gone. Streams that another router may
+ * resume run on for a while (tails.c). */
 #include "worker/loop/worker_priv.h"
 
 #include <stdlib.h>
@@ -70,6 +71,7 @@ static void worker_routers_on_up(void *arg, struct link *link)
     router->was_up = true;
     log_info("router_up", LOG_STR("node", router->node), LOG_STR("address", router->address));
     worker_routers_forget(router, router->epoch);
+    worker_tails_router_up(router->worker, worker_routers_number_of(router), router->epoch);
 }
 
 static void worker_routers_on_down(void *arg, struct link *link, const struct fault *why)
@@ -85,12 +87,13 @@ static void worker_routers_on_down(void *arg, struct link *link, const struct fa
     worker_parts_drop(router);
     ev_timer_stop(router->vocabulary_turn);
     router->epoch = 0;
+    worker_tails_router_down(router->worker, worker_routers_number_of(router));
     worker_routers_forget(router, 0);
 }
 
 /* ---- messages from routers ---- */
 
-static void worker_routers_refuse(struct worker_router *router, uint64_t request, int error)
+void worker_routers_refuse(struct worker_router *router, uint64_t request, int error)
 {
     Baton__Tokens tokens = BATON__TOKENS__INIT;
     Baton__Answer answer = BATON__ANSWER__INIT, *list = &answer;
@@ -139,6 +142,7 @@ static int read_submit(struct worker_router *router, const Baton__Submit *submit
 
 static int on_submit(struct worker_router *router, const Baton__Submit *submit)
 {
+    const struct task_key key = {.router_epoch = router->epoch, .request = submit->request};
     struct command *command = command_new(COMMAND_SUBMIT, worker_routers_number_of(router));
     int rc;
 
@@ -147,10 +151,14 @@ static int on_submit(struct worker_router *router, const Baton__Submit *submit)
         command_free(command);
         return 0;
     }
-    if (submit->n_tokens_later > 0)
+    if (submit->n_tokens_later > 0) { /* a prompt in pieces has no tail: the note came without its tokens */
         rc = worker_parts_add(router, command, submit->n_tokens_later);
-    else
+    } else {
+        command->as.submit.has_tail = worker_tails_add(router, &command->as.submit, submit);
         rc = worker_engine_send(router->worker->engine, command) < 0 ? E_OVERLOADED : 0;
+        if (rc < 0)
+            worker_tails_cancelled(router->worker, &key, false);
+    }
     if (rc < 0)
         worker_routers_refuse(router, submit->request, rc);
     return 0;
@@ -158,11 +166,12 @@ static int on_submit(struct worker_router *router, const Baton__Submit *submit)
 
 static int on_request_word(struct worker_router *router, enum command_kind kind, uint64_t request)
 {
+    const struct task_key job = {.router_epoch = router->epoch, .request = request};
     struct command *command = command_new(kind, worker_routers_number_of(router));
 
     if (command == NULL)
         return E_NOMEM;
-    command->key = (struct task_key){.router_epoch = router->epoch, .request = request};
+    command->key = worker_tails_task(router->worker, &job);
     return worker_engine_send(router->worker->engine, command);
 }
 
@@ -179,9 +188,16 @@ static int on_submit_tokens(struct worker_router *router, const Baton__SubmitTok
     return rc == 1 && is_proceeding ? on_request_word(router, COMMAND_PROCEED, more->request) : 0;
 }
 
-static int on_cancel(struct worker_router *router, uint64_t request)
+static int on_cancel(struct worker_router *router, const Baton__Cancel *cancel)
 {
-    return worker_parts_cancel(router, request) ? 0 : on_request_word(router, COMMAND_CANCEL, request);
+    const struct task_key job = {.router_epoch = router->epoch, .request = cancel->request};
+    int rc;
+
+    if (worker_parts_cancel(router, cancel->request))
+        return 0;
+    rc = on_request_word(router, COMMAND_CANCEL, cancel->request);
+    worker_tails_cancelled(router->worker, &job, cancel->is_complete);
+    return rc;
 }
 
 static int on_proceed(struct worker_router *router, uint64_t request)
@@ -245,9 +261,12 @@ static int worker_routers_on_message(void *arg, struct link *link, enum frame_ty
     case FRAME_SUBMIT_TOKENS:
         return on_submit_tokens(router, (const Baton__SubmitTokens *)message);
     case FRAME_CANCEL:
-        return on_cancel(router, ((const Baton__Cancel *)message)->request);
+        return on_cancel(router, (const Baton__Cancel *)message);
     case FRAME_PROCEED:
         return on_proceed(router, ((const Baton__Proceed *)message)->request);
+    case FRAME_RESUME:
+        worker_tails_resume(router, (const Baton__Resume *)message);
+        return 0;
     case FRAME_VOCABULARY_WANTED:
         router->vocabulary_at = 0;
         ev_timer_start(router->vocabulary_turn, 0);
@@ -266,6 +285,7 @@ static int worker_routers_on_message(void *arg, struct link *link, enum frame_ty
     case FRAME_REFUSED:
     case FRAME_VOCABULARY_PART: /* these go from workers to routers, or between workers */
     case FRAME_TOKENS:
+    case FRAME_RESUMED:
     case FRAME_OFFER:
     case FRAME_GRANT:
     case FRAME_GRANT_REFUSED:

@@ -107,6 +107,17 @@ static void set_life(struct worker *worker, enum daemon_life life)
     (void)worker_engine_send(worker->engine, command);
 }
 
+/* Gives the routers' jobs back to them, which place each at another worker, from its tokens so far. The heartbeat
+ * goes first: a router must know that this worker takes none. */
+static void move_answers(struct worker *worker)
+{
+    struct command *command = command_new(COMMAND_MOVE, 0);
+
+    worker_role_tell(worker);
+    if (command != NULL)
+        (void)worker_engine_send(worker->engine, command);
+}
+
 static void on_drain_limit(void *arg)
 {
     struct worker *worker = arg;
@@ -227,12 +238,15 @@ static int admin_act(void *arg, enum admin_verb verb, struct fault *fault)
         reload_begin(worker->reloads);
         return 1;
     case ADMIN_DRAIN:
+    case ADMIN_DRAIN_MOVE:
     case ADMIN_UNDRAIN:
         break;
     }
     if (worker->life >= DAEMON_LAME_DUCK)
         return fault_set(fault, E_UNSUPPORTED, "the worker is stopping");
-    set_life(worker, verb == ADMIN_DRAIN ? DAEMON_DRAINED : DAEMON_SERVING);
+    set_life(worker, verb == ADMIN_UNDRAIN ? DAEMON_SERVING : DAEMON_DRAINED);
+    if (verb == ADMIN_DRAIN_MOVE)
+        move_answers(worker);
     return 0;
 }
 
@@ -438,6 +452,8 @@ static int loop_worker_start(struct worker *worker, struct fault *fault)
         rc = build_admin(worker, fault);
     if (rc == 0)
         rc = build_front(worker, fault);
+    if (rc == 0 && worker_tails_open(worker) < 0)
+        rc = fault_set(fault, E_NOMEM, "out of memory");
     if (rc == 0)
         rc = build_links(worker, fault);
     return rc;
@@ -450,6 +466,7 @@ static void tear_down(struct worker *worker)
     worker_peers_close(worker);
     worker_follow_close(worker);
     listener_close(worker->peer_listener);
+    worker_tails_close(worker);
     front_free(worker->front);
     http_tls_free(worker->https);
     ev_jobs_free(worker->jobs);

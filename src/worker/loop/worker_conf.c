@@ -176,6 +176,11 @@
     {"http", "metrics", CONFIG_ENUM, KEY(metrics_for), "admin", 0, 0, "admin|clients", false,                \
      "Who may read /metrics, whose labels name tenants, models and workers. admin: who has the admin "       \
      "token, on http.admin. clients: also every client with an API key, on http.listen."},                   \
+    {"stream", "grace", CONFIG_DURATION, KEY(tails_grace_ns), "30s", 0, S(3600), NULL, false,                \
+     "How long an answer whose router is gone, or that has ended, waits for a client that comes back for "   \
+     "its stream at any router. Then its work ends. 0: answers end with their router."},                     \
+    {"stream", "tail_memory", CONFIG_SIZE, KEY(tails_bytes), "64MiB", 65536, 1e12, NULL, false,              \
+     "Memory for what such clients would get. Beyond it the tenant that holds most loses its oldest."},      \
     {"stop", "lame_duck", CONFIG_DURATION, KEY(lame_duck_ns), "5s", 0, S(3600), NULL, true,                  \
      "On SIGTERM, first, with http.listen: how long it still accepts and answers, with /readyz at 503 "      \
      "and each answer its connection's last."},                                                              \

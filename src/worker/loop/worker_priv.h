@@ -87,6 +87,7 @@ struct worker { /* one process */
     struct link_opts router_link_opts, peer_link_opts;
     struct worker_router routers[WORKER_MAX_ROUTERS];
     uint32_t n_routers;
+    struct tails *tails; /* tails_priv.h */
     struct worker_peer peers[WORKER_MAX_PEERS];
     struct load_report load;
     int conf_prefix_fetch; /* enum picker_fetch, value at the start */
@@ -137,6 +138,7 @@ const char *worker_router_why(const struct worker_router *router); /* "ok", or t
 size_t worker_routers_queued_bytes(const struct worker *worker);
 void worker_routers_close(struct worker *worker);
 
+void worker_routers_refuse(struct worker_router *router, uint64_t request, int error); /* fails the job */
 /* parts.c: prompts in pieces */
 /* Takes a SUBMIT command of which n_missing tokens will follow. E_OVERLOADED, E_NOMEM. */
 int worker_parts_add(struct worker_router *router, struct command *command, uint32_t n_missing);
@@ -159,10 +161,28 @@ void worker_role_open(struct worker *worker); /* the configured role */
 /* Takes a worker's role at once: nothing that runs is touched, and routers and peers are told. */
 void worker_role_set(struct worker *worker, Baton__Role role, const char *by);
 int worker_role_order(struct worker *worker, const struct admin_role *wanted, struct fault *fault);
+/* Sends a heartbeat to routers and peers now. */
+void worker_role_tell(struct worker *worker);
 uint64_t worker_role_age_ms(const struct worker *worker);
 
 /* answers.c */
-void worker_routers_answers(struct worker *worker, const struct report *report);
+void worker_routers_answers(struct worker *worker, struct report *report);
+void worker_routers_send(struct worker *worker, const struct report *report); /* by each answer's `to` */
+
+/* tails.c, tail_resume.c: the tails of answers whose streams may outlive their router */
+int worker_tails_open(struct worker *worker); /* E_NOMEM; closed also after a failure */
+void worker_tails_close(struct worker *worker);
+/* A job comes. True: its task must not end with its router. */
+bool worker_tails_add(struct worker_router *router, const struct task_spec *spec,
+                      const Baton__Submit *submit);
+/* The engine thread's name of a router's job. */
+struct task_key worker_tails_task(const struct worker *worker, const struct task_key *job);
+void worker_tails_cancelled(struct worker *worker, const struct task_key *job, bool is_complete);
+void worker_tails_router_down(struct worker *worker, uint32_t router);
+void worker_tails_router_up(struct worker *worker, uint32_t router, uint64_t epoch);
+/* Adds the answers to their tails, and sets the router and the job that each goes to. */
+void worker_tails_report(struct worker *worker, struct report *report);
+void worker_tails_resume(struct worker_router *router, const Baton__Resume *resume);
 
 /* send_blocks.c */
 void worker_tell_blocks(struct worker *worker, const struct report *report); /* to all readers, or to one */

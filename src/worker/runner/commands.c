@@ -77,6 +77,9 @@ static void command_run(struct worker_engine *engine, struct command *command)
     case COMMAND_DRAIN:
         sched_set_draining(engine->sched, command->flag);
         break;
+    case COMMAND_MOVE:
+        worker_tasks_move(engine);
+        break;
     case COMMAND_STOP:
         engine->is_stopping = true;
         break;

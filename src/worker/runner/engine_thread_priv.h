@@ -107,6 +107,8 @@ void worker_tasks_cancel(struct worker_engine *engine, const struct task_key *ke
 /* Reports FAILED when there is no such task. */
 void worker_tasks_proceed(struct worker_engine *engine, uint32_t origin, const struct task_key *key);
 /* Cancels this router's tasks of all epochs except except_epoch (0: of all epochs). */
+void worker_tasks_move(
+    struct worker_engine *engine); /* fails all tasks of routers: they place them elsewhere */
 void worker_tasks_router_down(struct worker_engine *engine, uint32_t router, uint64_t except_epoch);
 /* The blocks that tasks wait for have been read, or will not be read in time. */
 void worker_tasks_read(struct worker_engine *engine, uint64_t number);

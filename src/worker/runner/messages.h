@@ -36,6 +36,7 @@ struct task_spec {
     uint32_t peer;  /* PREFILL: the link to the decode worker */
     uint32_t owner; /* LOCAL, PREFILL: the link to the owner for a prefix fetch; PEER_NONE: none */
     uint32_t owner_tokens;
+    bool has_tail;           /* its stream may outlive its router: it is not cancelled when that is gone */
     uint64_t ask_limit_ns;   /* blocks that have not arrived by then are computed */
     struct work_order order; /* owned */
 };
@@ -66,6 +67,7 @@ enum command_kind {
     COMMAND_BLOCKS_WANTED,
     COMMAND_BLOCKS_LAST,
     COMMAND_DRAIN,
+    COMMAND_MOVE, /* routers place their jobs elsewhere */
     COMMAND_STOP
 };
 
@@ -104,7 +106,10 @@ struct command {
     } as;
 };
 
+#define ANSWER_TO_NONE UINT32_MAX
+
 struct task_answer {       /* an update on one request */
+    uint32_t to;           /* loop thread: the router that it is sent to; ANSWER_TO_NONE: to none */
     uint64_t router_epoch; /* of the router's life that submitted it; another life uses the same numbers
                             * for other requests */
     uint64_t request;

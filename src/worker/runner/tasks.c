@@ -344,8 +344,24 @@ void worker_tasks_router_down(struct worker_engine *engine, uint32_t router, uin
     list_for_each_safe (node, spare, &engine->tasks) {
         struct task *task = container_of(node, struct task, all);
 
-        if (task->spec.origin == router && task->spec.key.router_epoch != except_epoch)
+        if (task->spec.origin == router && task->spec.key.router_epoch != except_epoch &&
+            !task->spec.has_tail)
             task_cancel(engine, task);
+    }
+}
+
+/* Blocks of the answers so far stay cached, and a worker that goes on with an answer fetches them. */
+void worker_tasks_move(struct worker_engine *engine)
+{
+    list_for_each_safe (node, spare, &engine->tasks) {
+        struct task *task = container_of(node, struct task, all);
+
+        if (task->spec.origin == ORIGIN_LOCAL)
+            continue; /* only its own endpoint knows it */
+        if (task_is_waiting(task))
+            task_refuse(engine, task, E_CLOSED, "");
+        else
+            worker_engine_fail_task(engine, task, E_CLOSED);
     }
 }
 

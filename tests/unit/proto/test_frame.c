@@ -516,6 +516,23 @@ static void blocks_come_as_whole_hashes(void **state)
     assert_refused(FRAME_BLOCKS_LAST, &last, "BlocksLast.hashes");
 }
 
+static void a_resumed_stream_brings_its_submit(void **state)
+{
+    Baton__Resume resume = BATON__RESUME__INIT;
+    Baton__Resumed resumed = BATON__RESUMED__INIT;
+    uint8_t digest[33] = {0};
+
+    assert_refused(FRAME_RESUME, &resume, "Resume.request_id");
+    resume.request_id = (char *)"req_1";
+    resume.body_digest = (ProtobufCBinaryData){.data = digest, .len = 32};
+    assert_passes(FRAME_RESUME, &resume);
+    resume.body_digest.len = 33;
+    assert_refused(FRAME_RESUME, &resume, "Resume.body_digest");
+    assert_passes(FRAME_RESUMED, &resumed);
+    resumed.is_here = true;
+    assert_refused(FRAME_RESUMED, &resumed, "Resumed.submit");
+}
+
 static void a_role_is_a_workers(void **state)
 {
     Baton__SetRole wanted = BATON__SET_ROLE__INIT;
@@ -595,6 +612,7 @@ int main(void)
         cmocka_unit_test(tokens_there_and_back),
         cmocka_unit_test(grant_limits),
         cmocka_unit_test(blocks_come_as_whole_hashes),
+        cmocka_unit_test(a_resumed_stream_brings_its_submit),
         cmocka_unit_test(a_role_is_a_workers),
         cmocka_unit_test(vocabulary_part_stays_inside),
         cmocka_unit_test(empty_elements_do_not_explode),

@@ -563,7 +563,7 @@ static void on_failure(void *arg, const struct gen_failure *failure)
         rig_cancel(other);
 }
 
-static const struct gen_events events = {on_accepted, on_tokens, on_soon, on_end, on_failure};
+static const struct gen_events events = {on_accepted, on_tokens, on_soon, on_end, on_failure, NULL};
 
 struct rig_client *rig_submit_model(struct rig *rig, uint32_t model, uint32_t n_tokens,
                                     uint32_t max_new_tokens)

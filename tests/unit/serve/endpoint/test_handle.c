@@ -111,7 +111,7 @@ static void on_failure(void *arg, const struct gen_failure *failure)
     note(client, 'f');
 }
 
-static const struct gen_events events = {on_accepted, on_tokens, NULL, on_end, on_failure};
+static const struct gen_events events = {on_accepted, on_tokens, NULL, on_end, on_failure, NULL};
 
 static struct client *begin(uint32_t at)
 {

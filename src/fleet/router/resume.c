@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Goes on with a stream that another router began, or this one in an earlier life.
+ *
+ *      the client's request --> RESUMING: RESUME to each worker of the model that keeps tails
+ *                                  |            | RESUMED: here
+ *                                  |            v
+ *                                  |         PLACED at that worker: the job is as if this router had sent it there
+ *                                  |            | TOKENS: all of the answer so far, then what comes
+ *                                  |            v
+ *                                  |         ANSWERING
+ *                                  '--no worker has it--> 404
+ *
+ * The worker's SUBMIT replaces the order that the front made from the client's body: it has the seed, and the
+ * prompt as the first router read it. So the job can be placed again like any other. After a restart not all
+ * workers are back yet; the job then waits for them as long as an unknown model does (link.return_grace). */
+#include "fleet/router/router_priv.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "compute/order/submit.h"
+
+#define RESUME_WAIT_NS (2 * NS_PER_S)
+
+static const struct gen_failure not_kept = {
+    .status = 404,
+    .type = "not_found_error",
+    .message = "No worker keeps this stream: it is not this key's, the body is not the one that began it, "
+               "its time to "
+               "come back is over, or its worker is gone",
+};
+
+static void resume_ask(struct job *job, uint32_t slot)
+{
+    const struct router_worker *worker = &job->router->workers[slot];
+    Baton__Resume resume = BATON__RESUME__INIT;
+
+    if (worker->link == NULL || !link_is_up(worker->link) || worker->model != job->model ||
+        (worker->capabilities & CAPABILITY_RESUMES) == 0)
+        return;
+    resume.request = job->number;
+    resume.request_id = job->order.work.request_id;
+    resume.tenant = job->order.work.tenant;
+    resume.body_digest.data = job->order.work.resume.body_digest;
+    resume.body_digest.len = sizeof(job->order.work.resume.body_digest);
+    job->n_asked += router_send(job->router, slot, FRAME_RESUME, &resume.base) == 0;
+}
+
+int router_resume(void *self, const struct gen_model *model, struct work_order *order,
+                  const struct gen_events *events, void *arg, struct gen_handle **out,
+                  struct gen_failure *failure_out)
+{
+    struct router *router = self;
+    struct job *job;
+    int rc = router_job_make(router, model, order, &job);
+
+    *failure_out = (struct gen_failure){.status = 500, .type = "api_error", .message = "Out of memory"};
+    if (rc < 0)
+        return rc;
+    job->handle.events = events;
+    job->handle.arg = arg;
+    router_job_number(job);
+    router_job_enter(job, JOB_RESUMING);
+    rc = hashmap_put(router->by_number, &job->number, job, NULL);
+    for (uint32_t slot = 0; rc == 0 && slot < PICKER_MAX_WORKERS; slot++)
+        resume_ask(job, slot);
+    if (rc == 0 && job->n_asked == 0 && !router_is_returning(router)) {
+        *failure_out = not_kept;
+        rc = E_NOT_FOUND;
+    }
+    if (rc < 0) {
+        router_job_enter(job, JOB_OVER);
+        router_job_free(job);
+        return rc;
+    }
+    *out = &job->handle;
+    return 0;
+}
+
+static void resume_fail(struct job *job)
+{
+    router_job_fail(job, not_kept.status, not_kept.type, not_kept.message, 0);
+}
+
+void router_resume_worker_up(struct job *job, uint32_t slot)
+{
+    if (job->state == JOB_RESUMING)
+        resume_ask(job, slot);
+}
+
+void router_resume_tick(struct job *job, uint64_t now_ns)
+{
+    if (now_ns - job->held_ns > RESUME_WAIT_NS && !router_is_returning(job->router))
+        resume_fail(job);
+}
+
+/* ---- the worker's answer ---- */
+
+static void resume_decline(struct router *router, uint32_t slot, uint64_t number)
+{
+    Baton__Cancel cancel = BATON__CANCEL__INIT;
+
+    cancel.request = number;
+    (void)router_send(router, slot, FRAME_CANCEL, &cancel.base);
+}
+
+/* E_PROTO, E_NOMEM, E_UNSUPPORTED: log probabilities of tokens before the tail's are lost. */
+static int router_resume_unpack(const struct job *job, const Baton__Submit *submit, struct work_order *out)
+{
+    uint32_t vocab_size = tokenizer_vocab_size(job->model->gen.tokenizer);
+    int rc = work_submit_unpack(submit, out);
+
+    if (rc < 0)
+        return rc;
+    if (out->n_tokens > job->model->gen.context_length ||
+        strcmp(out->work.request_id, job->order.work.request_id) != 0 ||
+        strcmp(out->work.tenant, job->order.work.tenant) != 0 || out->work.score_from > 0)
+        return E_PROTO;
+    for (uint32_t i = 0; i < out->n_tokens; i++)
+        if (out->tokens[i] >= vocab_size)
+            return E_PROTO;
+    if (out->work.sample.wants_logprob && out->n_tokens > out->n_prompt)
+        return E_UNSUPPORTED;
+    out->work.max_new_tokens += out->n_tokens - out->n_prompt;
+    return 0;
+}
+
+/* The first router may have read the prompt with other cached answers: then its hashes differ too. E_NOMEM. */
+static int resume_take_order(struct job *job, struct work_order *order)
+{
+    bool is_same = order->n_prompt == job->order.n_prompt &&
+                   memcmp(order->tokens, job->order.tokens, order->n_prompt * sizeof(*order->tokens)) == 0;
+
+    work_order_fini(&job->order);
+    job->order = work_order_move(order);
+    job->handle.cap_tokens = job->order.n_tokens;
+    if (is_same)
+        return 0;
+    list_remove(&job->unhashed);
+    free(job->hashes);
+    job->hashes = NULL;
+    job->n_blocks = job->n_hashes = 0;
+    return router_chain_begin(job);
+}
+
+static int resume_adopt(struct job *job, uint32_t slot, const Baton__Submit *submit)
+{
+    struct router *router = job->router;
+    struct work_order order = {0};
+    int rc = router_resume_unpack(job, submit, &order);
+
+    if (rc < 0) {
+        work_order_fini(&order);
+        return rc;
+    }
+    rc = resume_take_order(job, &order);
+    if (rc < 0)
+        return rc;
+    job->decode = (struct job_part){
+        .state = PART_RUNNING,
+        .slot = slot,
+        .booking = {.slot = slot, .charge = {.context_tokens = job->order.n_tokens}},
+    };
+    picker_fleet_charge(router->fleet, slot, &job->decode.booking.charge);
+    job->layout = router->workers[slot].layout;
+    job->keeps_layout = true;
+    router->workers[slot].n_dispatched++;
+    router_queue_charge(job, 1);
+    router_job_enter(job, JOB_PLACED);
+    gen_handle_resume(&job->handle);
+    return 0;
+}
+
+void router_resume_answer(struct router *router, uint32_t slot, const Baton__Resumed *resumed)
+{
+    struct job *job = hashmap_get(router->by_number, &resumed->request);
+    int rc;
+
+    if (job == NULL || job->state != JOB_RESUMING) { /* its client left, or another worker has it too */
+        if (resumed->is_here && (job == NULL || job->decode.slot != slot))
+            resume_decline(router, slot, resumed->request);
+        return;
+    }
+    job->n_asked -= job->n_asked > 0;
+    if (!resumed->is_here) {
+        if (job->n_asked == 0 && !router_is_returning(router))
+            resume_fail(job);
+        return;
+    }
+    rc = resume_adopt(job, slot, resumed->submit);
+    if (rc == 0) {
+        metric_add(router->m_resumed, 1);
+        log_info("stream_resumed", LOG_STR("request", job->order.work.request_id),
+                 LOG_STR("worker", router->workers[slot].node));
+        return;
+    }
+    log_warn("resume_failed", LOG_STR("request", job->order.work.request_id),
+             LOG_STR("worker", router->workers[slot].node), LOG_ERR(rc));
+    resume_decline(router, slot, resumed->request);
+    resume_fail(job);
+}

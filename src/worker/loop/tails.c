@@ -1,0 +1,509 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Keeps the tail of each answer whose stream may outlive its router.
+ *
+ *      SUBMIT with a note --> STREAMING --its router is gone--> ORPHANED --the grace is over--> cancelled
+ *                              |  ^  |                            |
+ *                     no memory|  |  +----RESUME from any router--+--> REPLAYING
+ *                              v  |                                       |
+ *                            BARE +--------------all tokens were sent-----+
+ *
+ *      any --the end--> ENDED --RESUME--> REPLAYING --all was sent--> ENDED --the grace is over--> forgotten
+ *      any --CANCEL: the client left--> forgotten
+ *
+ * The engine thread knows nothing of this: a task keeps the name that its first router gave it, and runs on when
+ * that router is gone (task_spec.has_tail). This file hears every answer before it is sent. It adds the tokens to
+ * the tail, and names the router and the job that the answer goes to now.
+ *
+ * A tail is found by (request id, tenant, digest of the body) only. All tails together have tails.memory. Beyond it the tenant that
+ * holds most loses its oldest tail, ended ones first; an answer without a tail ends with its router, as all did
+ * before. */
+#include "worker/loop/tails_priv.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/log.h"
+
+#define TICK_NS (250 * NS_PER_MS)
+
+static const char *const tail_states[] = {"streaming", "replaying", "orphaned", "bare", "ended"};
+
+static struct tails *tails_of(const struct tail *tail)
+{
+    return tail->worker->tails;
+}
+
+static uint64_t grace_end_ns(const struct worker *worker)
+{
+    return clock_now_ns() + worker->conf->tails_grace_ns;
+}
+
+void tail_enter(struct tail *tail, enum tail_state state)
+{
+    log_debug("tail_state", LOG_STR("request", tail->id), LOG_STR("from", tail_states[tail->state]),
+              LOG_STR("to", tail_states[state]));
+    tail->state = state;
+    if (state == TAIL_ORPHANED || state == TAIL_ENDED)
+        tail->until_ns = grace_end_ns(tail->worker);
+}
+
+/* ---- memory ---- */
+
+size_t tail_bytes(const struct tail *tail)
+{
+    size_t token_bytes;
+
+    if (tail->state == TAIL_BARE)
+        return 0; /* a small part of its task */
+    token_bytes = sizeof(*tail->ids) + (tail->draws != NULL ? sizeof(*tail->draws) : 0);
+
+    return sizeof(*tail) + tail->submit.len_bytes + tail->cap_ids * token_bytes;
+}
+
+static void tails_count(struct tails *tails)
+{
+    metric_set(tails->m_count, (double)hashmap_count(tails->by_id));
+    metric_set(tails->m_bytes, (double)tails->n_bytes);
+}
+
+static void tail_drop_content(struct tail *tail)
+{
+    buf_fini(&tail->submit);
+    free(tail->ids);
+    free(tail->draws);
+    tail->ids = NULL;
+    tail->draws = NULL;
+    tail->n_ids = tail->cap_ids = 0;
+}
+
+void tail_free(struct tail *tail)
+{
+    struct tails *tails = tails_of(tail);
+
+    tails->n_bytes -= tail_bytes(tail);
+    tail_drop_content(tail);
+    list_remove(&tail->node);
+    if (hashmap_get(tails->by_task, &tail->task) == tail)
+        hashmap_remove(tails->by_task, &tail->task);
+    if (hashmap_get(tails->by_job, &tail->job) == tail)
+        hashmap_remove(tails->by_job, &tail->job);
+    if (hashmap_get(tails->by_id, tail->id) == tail)
+        hashmap_remove(tails->by_id, tail->id);
+    tails_count(tails);
+    free(tail->end.error_text);
+    free(tail);
+}
+
+/* The tail is given up, its answer is not. */
+static void tail_drop(struct tail *tail)
+{
+    struct tails *tails = tails_of(tail);
+
+    metric_add(tails->m_dropped, 1);
+    if (tail->state == TAIL_ENDED) {
+        tail_free(tail);
+        return;
+    }
+    if (tail->state == TAIL_ORPHANED || tail->state == TAIL_REPLAYING) { /* no client could get it any more */
+        if (tail->state == TAIL_REPLAYING)
+            worker_routers_refuse(&tail->worker->routers[tail->router], tail->job.request, E_NOMEM);
+        tail_cancel_task(tail);
+        tail_free(tail);
+        return;
+    }
+    tails->n_bytes -= tail_bytes(tail);
+    tail_drop_content(tail);
+    tail_enter(tail, TAIL_BARE);
+}
+
+static size_t tenant_bytes(const struct tails *tails, const char *tenant)
+{
+    size_t n = 0;
+
+    list_for_each (node, &tails->all) {
+        const struct tail *tail = container_of(node, struct tail, node);
+
+        n += strcmp(tail->tenant, tenant) == 0 && tail->state != TAIL_BARE ? tail_bytes(tail) : 0;
+    }
+    return n;
+}
+
+/* The oldest tail of the tenant that holds most, an ended one if there is one. Looks at the tenants of the
+ * oldest tails only: a tenant that holds most of the memory holds many of these. */
+static struct tail *tails_victim(struct tails *tails)
+{
+    const char *largest = NULL;
+    struct tail *oldest = NULL;
+    size_t most = 0;
+    unsigned n_looks = 0;
+
+    list_for_each (node, &tails->all) {
+        struct tail *tail = container_of(node, struct tail, node);
+        size_t n;
+
+        if (tail->state == TAIL_BARE || tail->state == TAIL_REPLAYING ||
+            (largest != NULL && strcmp(tail->tenant, largest) == 0))
+            continue;
+        if (n_looks++ == 4)
+            break;
+        n = tenant_bytes(tails, tail->tenant);
+        if (n > most) {
+            most = n;
+            largest = tail->tenant;
+        }
+    }
+    list_for_each (node, &tails->all) {
+        struct tail *tail = container_of(node, struct tail, node);
+
+        if (largest == NULL || tail->state == TAIL_BARE || tail->state == TAIL_REPLAYING ||
+            strcmp(tail->tenant, largest) != 0)
+            continue;
+        if (tail->state == TAIL_ENDED)
+            return tail;
+        oldest = oldest != NULL ? oldest : tail;
+    }
+    return oldest;
+}
+
+/* Frees an eighth more than is needed, so that not each token looks for a victim. */
+static void tails_make_room(struct worker *worker)
+{
+    struct tails *tails = worker->tails;
+    size_t most = worker->conf->tails_bytes;
+    struct tail *victim;
+
+    if (tails->n_bytes <= most)
+        return;
+    while (tails->n_bytes > most - most / 8 && (victim = tails_victim(tails)) != NULL)
+        tail_drop(victim);
+    tails_count(tails);
+}
+
+/* ---- a new answer ---- */
+
+static int tail_pack_submit(const Baton__Submit *submit, struct buf *out)
+{
+    Baton__Submit plain = *submit;
+    size_t n;
+
+    plain.mode = BATON__SUBMIT_MODE__SUBMIT_LOCAL;
+    plain.peer = plain.owner = NULL;
+    plain.owner_tokens = plain.ask_limit_ms = 0;
+    n = protobuf_c_message_get_packed_size(&plain.base);
+    if (buf_reserve(out, n) != 0)
+        return E_NOMEM;
+    protobuf_c_message_pack(&plain.base, out->data);
+    out->len_bytes = n;
+    return 0;
+}
+
+static void id_key(const char *id, char key[TAIL_ID_BYTES])
+{
+    memset(key, 0, TAIL_ID_BYTES);
+    memcpy(key, id, strnlen(id, TAIL_ID_BYTES - 1));
+}
+
+static struct tail *tail_make(struct worker_router *router, const struct task_spec *spec,
+                              const Baton__Submit *submit)
+{
+    struct tail *tail = calloc(1, sizeof(*tail));
+
+    if (tail == NULL)
+        return NULL;
+    list_init(&tail->node);
+    tail->worker = router->worker;
+    tail->task = tail->job = spec->key;
+    tail->router = spec->origin;
+    id_key(spec->order.work.request_id, tail->id);
+    memcpy(tail->tenant, spec->order.work.tenant, sizeof(tail->tenant));
+    memcpy(tail->body_digest, spec->order.work.resume.body_digest, sizeof(tail->body_digest));
+    tail->first_index = spec->order.n_tokens - spec->order.n_prompt;
+    tail->wants_draws = spec->order.work.sample.wants_logprob;
+    if (tail_pack_submit(submit, &tail->submit) < 0) {
+        free(tail);
+        return NULL;
+    }
+    return tail;
+}
+
+static struct tail *tail_by_id(const struct worker *worker, const char *id)
+{
+    char key[TAIL_ID_BYTES];
+
+    id_key(id, key);
+    return hashmap_get(worker->tails->by_id, key);
+}
+
+bool worker_tails_add(struct worker_router *router, const struct task_spec *spec, const Baton__Submit *submit)
+{
+    struct tails *tails = router->worker->tails;
+    struct tail *tail, *earlier;
+
+    if (!spec->order.work.resume.is_kept || spec->order.work.request_id[0] == '\0' ||
+        router->worker->conf->tails_grace_ns == 0)
+        return false;
+    if (spec->mode == TASK_PREFILL)
+        return true; /* the decode worker has the tail; this part ends by itself */
+    earlier = tail_by_id(router->worker, spec->order.work.request_id);
+    if (earlier != NULL && strcmp(earlier->tenant, spec->order.work.tenant) != 0)
+        return false;      /* an id of another tenant stays that tenant's */
+    if (earlier != NULL) { /* the router placed it here again */
+        tail_cancel_task(earlier);
+        tail_free(earlier);
+    }
+    tail = tail_make(router, spec, submit);
+    if (tail == NULL)
+        return false;
+    if (hashmap_put(tails->by_id, tail->id, tail, NULL) < 0 ||
+        hashmap_put(tails->by_task, &tail->task, tail, NULL) < 0 ||
+        hashmap_put(tails->by_job, &tail->job, tail, NULL) < 0) {
+        tails->n_bytes += tail_bytes(tail);
+        tail_free(tail);
+        return false;
+    }
+    list_push_back(&tails->all, &tail->node);
+    tails->n_bytes += tail_bytes(tail);
+    tails_make_room(router->worker);
+    tails_count(tails);
+    return true;
+}
+
+void tail_cancel_task(struct tail *tail)
+{
+    struct command *command = tail->has_end ? NULL : command_new(COMMAND_CANCEL, tail->router);
+
+    if (command == NULL)
+        return;
+    command->key = tail->task;
+    (void)worker_engine_send(tail->worker->engine, command);
+}
+
+/* ---- what routers say ---- */
+
+struct task_key worker_tails_task(const struct worker *worker, const struct task_key *job)
+{
+    const struct tail *tail = hashmap_get(worker->tails->by_job, job);
+
+    return tail != NULL ? tail->task : *job;
+}
+
+void worker_tails_cancelled(struct worker *worker, const struct task_key *job, bool is_complete)
+{
+    struct tail *tail = hashmap_get(worker->tails->by_job, job);
+
+    if (tail == NULL)
+        return;
+    if (!is_complete || tail->state == TAIL_BARE) {
+        tail_free(tail);
+        return;
+    }
+    tail->has_end = true; /* the router saw a stop in its text, and will see it again */
+    tail->end = (struct task_answer){.finish = BATON__FINISH__FINISH_STOP};
+    if (tail->state != TAIL_REPLAYING)
+        tail_enter(tail, TAIL_ENDED);
+}
+
+void worker_tails_router_down(struct worker *worker, uint32_t router)
+{
+    list_for_each_safe (node, spare, &worker->tails->all) {
+        struct tail *tail = container_of(node, struct tail, node);
+
+        if (tail->router != router)
+            continue;
+        if (tail->state == TAIL_BARE) {
+            tail_cancel_task(tail);
+            tail_free(tail);
+        } else if (tail->state != TAIL_ENDED && tail->state != TAIL_ORPHANED) {
+            tail_enter(tail, tail->has_end ? TAIL_ENDED : TAIL_ORPHANED);
+        }
+    }
+}
+
+void worker_tails_router_up(struct worker *worker, uint32_t router, uint64_t epoch)
+{
+    list_for_each_safe (node, spare, &worker->tails->all) {
+        struct tail *tail = container_of(node, struct tail, node);
+
+        if (tail->router != router || tail->state != TAIL_ORPHANED || tail->job.router_epoch != epoch)
+            continue;
+        tail_cancel_task(tail); /* only the link was gone: the router has placed the job elsewhere */
+        tail_free(tail);
+    }
+}
+
+/* ---- what the engine thread says ---- */
+
+/* E_NOMEM. */
+static int tail_grow(struct tail *tail, uint32_t n)
+{
+    uint32_t cap = tail->cap_ids + tail->cap_ids / 2 + n + 64;
+    token_id *ids;
+    struct sample_result *draws;
+
+    if (tail->n_ids + n <= tail->cap_ids)
+        return 0;
+    ids = realloc(tail->ids, cap * sizeof(*ids));
+    if (ids == NULL)
+        return E_NOMEM;
+    tail->ids = ids;
+    if (tail->wants_draws) {
+        draws = realloc(tail->draws, cap * sizeof(*draws));
+        if (draws == NULL)
+            return E_NOMEM;
+        tail->draws = draws;
+    }
+    tail->cap_ids = cap;
+    return 0;
+}
+
+/* E_NOMEM, E_PROTO: tokens are missing, so the tail is of no use. */
+static int tail_add_tokens(struct tail *tail, const struct report *report, const struct task_answer *answer)
+{
+    struct tails *tails = tails_of(tail);
+
+    if (answer->first_index != tail->first_index + tail->n_ids ||
+        (tail->wants_draws && answer->n_draws != answer->n_ids))
+        return E_PROTO;
+    tails->n_bytes -= tail_bytes(tail);
+    int rc = tail_grow(tail, answer->n_ids);
+    tails->n_bytes += tail_bytes(tail);
+    if (rc < 0)
+        return rc;
+    memcpy(tail->ids + tail->n_ids, report->ids + answer->ids_at, answer->n_ids * sizeof(*tail->ids));
+    if (tail->wants_draws)
+        memcpy(tail->draws + tail->n_ids, report->draws + answer->draws_at,
+               answer->n_ids * sizeof(*tail->draws));
+    tail->n_ids += answer->n_ids;
+    return 0;
+}
+
+static void tail_note_end(struct tail *tail, const struct task_answer *answer)
+{
+    tail->has_end = true;
+    tail->end = *answer;
+    tail->end.n_ids = tail->end.n_draws = 0;
+    tail->end.error_text = answer->error_text != NULL ? strdup(answer->error_text) : NULL;
+    hashmap_remove(tails_of(tail)->by_task, &tail->task);
+    if (tail->state == TAIL_STREAMING || tail->state == TAIL_ORPHANED)
+        tail_enter(tail, TAIL_ENDED);
+}
+
+/* Whether the answer goes to the tail's router now. */
+static bool tail_note(struct tail *tail, const struct report *report, const struct task_answer *answer)
+{
+    bool is_sent = tail->state == TAIL_STREAMING || tail->state == TAIL_BARE;
+
+    if (answer->is_accepted) {
+        tail->is_accepted = true;
+        tail->cached_tokens = answer->cached_tokens;
+    }
+    if (tail->state == TAIL_BARE) {
+        if (answer->finish != BATON__FINISH__FINISH_NONE)
+            tail_free(tail);
+        return true;
+    }
+    if (tail->has_end)
+        return is_sent; /* a straggler after the router's own end */
+    if (answer->n_ids > 0 && tail_add_tokens(tail, report, answer) < 0) {
+        tail_drop(tail);
+        return is_sent;
+    }
+    if (answer->finish == BATON__FINISH__FINISH_FAILED && is_sent)
+        tail_free(tail); /* its router places the job elsewhere */
+    else if (answer->finish != BATON__FINISH__FINISH_NONE)
+        tail_note_end(tail, answer);
+    return is_sent;
+}
+
+void worker_tails_report(struct worker *worker, struct report *report)
+{
+    for (uint32_t i = 0; i < report->n_answers; i++) {
+        struct task_answer *answer = &report->answers[i];
+        const struct task_key task = {.router_epoch = answer->router_epoch, .request = answer->request};
+        struct tail *tail =
+            hashmap_count(worker->tails->by_task) > 0 ? hashmap_get(worker->tails->by_task, &task) : NULL;
+        struct task_key job;
+        uint32_t router;
+
+        answer->to = report->number;
+        if (tail == NULL)
+            continue;
+        job = tail->job;
+        router = tail->router;
+        answer->to = tail_note(tail, report, answer) ? router : ANSWER_TO_NONE;
+        answer->router_epoch = job.router_epoch;
+        answer->request = job.request;
+    }
+    tails_make_room(worker);
+}
+
+/* ---- time ---- */
+
+static void tails_tick(void *arg)
+{
+    struct worker *worker = arg;
+    uint64_t now_ns = clock_now_ns();
+
+    list_for_each_safe (node, spare, &worker->tails->all) {
+        struct tail *tail = container_of(node, struct tail, node);
+
+        if ((tail->state != TAIL_ORPHANED && tail->state != TAIL_ENDED) || now_ns < tail->until_ns)
+            continue;
+        if (tail->state == TAIL_ORPHANED) {
+            metric_add(worker->tails->m_expired, 1);
+            log_info("orphan_cancelled", LOG_STR("request", tail->id), LOG_U64("tokens", tail->n_ids));
+            tail_cancel_task(tail);
+        }
+        tail_free(tail);
+    }
+    tails_count(worker->tails);
+}
+
+int worker_tails_open(struct worker *worker)
+{
+    struct tails *tails = calloc(1, sizeof(*tails));
+
+    if (tails == NULL)
+        return E_NOMEM;
+    worker->tails = tails;
+    list_init(&tails->all);
+    tails->m_count = metric_single(worker->metrics, METRIC_GAUGE, "baton_worker_tails",
+                                   "Answers whose streams another router could go on with.");
+    tails->m_bytes = metric_single(worker->metrics, METRIC_GAUGE, "baton_worker_tail_bytes",
+                                   "Memory of the tails of answers.");
+    tails->m_resumed = metric_single(worker->metrics, METRIC_COUNTER, "baton_worker_tails_resumed_total",
+                                     "Streams that another router went on with.");
+    tails->m_expired = metric_single(worker->metrics, METRIC_COUNTER, "baton_worker_orphans_cancelled_total",
+                                     "Answers that ended because their router was gone and no client came "
+                                     "back for them.");
+    tails->m_dropped = metric_single(worker->metrics, METRIC_COUNTER, "baton_worker_tails_dropped_total",
+                                     "Tails that were dropped for lack of memory.");
+    if (hashmap_new(sizeof(struct task_key), &tails->by_task) < 0 ||
+        hashmap_new(sizeof(struct task_key), &tails->by_job) < 0 ||
+        hashmap_new(TAIL_ID_BYTES, &tails->by_id) < 0 ||
+        ev_timer_new(worker->loop, tails_tick, worker, &tails->tick) < 0 ||
+        ev_timer_new(worker->loop, tails_replay, worker, &tails->replay) < 0)
+        return E_NOMEM;
+    ev_timer_repeat(tails->tick, TICK_NS);
+    return 0;
+}
+
+void worker_tails_close(struct worker *worker)
+{
+    struct tails *tails = worker->tails;
+
+    if (tails == NULL)
+        return;
+    while (!list_is_empty(&tails->all))
+        tail_free(container_of(tails->all.next, struct tail, node));
+    ev_timer_free(tails->tick);
+    ev_timer_free(tails->replay);
+    hashmap_free(tails->by_task);
+    hashmap_free(tails->by_job);
+    hashmap_free(tails->by_id);
+    free(tails);
+    worker->tails = NULL;
+}

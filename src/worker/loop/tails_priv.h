@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The tails of answers: what a router needs to go on with a stream that another router began. Loop thread. */
+#ifndef WORKER_LOOP_TAILS_PRIV_H
+#define WORKER_LOOP_TAILS_PRIV_H
+
+#include "base/hashmap.h"
+#include "base/list.h"
+#include "worker/loop/worker_priv.h"
+
+/* tails.c draws the transitions. */
+enum tail_state {
+    TAIL_STREAMING, /* the answer grows, and goes to a router */
+    TAIL_REPLAYING, /* a router resumed it; it gets the tokens so far, and then what comes */
+    TAIL_ORPHANED,  /* the answer grows, and its router is gone: until until_ns */
+    TAIL_BARE,      /* the answer goes to a router; the tail was dropped for lack of memory */
+    TAIL_ENDED      /* the answer is complete and was sent to a router, or there is none: until until_ns */
+};
+
+#define TAIL_ID_BYTES 40
+
+struct tail {
+    struct list node; /* in tails.all, oldest first */
+    struct worker *worker;
+    enum tail_state state;
+    struct task_key task; /* the engine thread's name for it: the job of its first router */
+    struct task_key job;  /* of the router that it goes to now */
+    uint32_t router;      /* number of that router */
+    char id[TAIL_ID_BYTES];
+    char tenant[64];
+    uint8_t body_digest[32];
+    uint64_t until_ns;
+    struct buf submit;           /* the SUBMIT without peer and owner, packed; empty in BARE */
+    token_id *ids;               /* heap, [n_ids]: answer tokens from first_index on */
+    struct sample_result *draws; /* heap, [n_ids]; NULL unless wanted */
+    uint32_t first_index, n_ids, cap_ids;
+    uint32_t n_replayed;    /* REPLAYING: tokens sent to the router */
+    bool is_accepted;       /* the engine thread reported ... */
+    uint32_t cached_tokens; /* ... this */
+    bool wants_draws;
+    bool has_end;           /* the engine thread reported the end ... */
+    struct task_answer end; /* ... here, without tokens; its error_text is heap */
+};
+
+struct tails {                        /* of one worker */
+    struct hashmap *by_task, *by_job; /* struct task_key -> tail */
+    struct hashmap *by_id;            /* char[TAIL_ID_BYTES] -> tail */
+    struct list all;
+    struct ev_timer *tick, *replay;
+    size_t n_bytes;
+    struct metric *m_count, *m_bytes, *m_resumed, *m_expired, *m_dropped;
+};
+
+size_t tail_bytes(const struct tail *tail);
+void tail_enter(struct tail *tail, enum tail_state state); /* the only place that changes it */
+void tail_free(struct tail *tail);
+void tail_cancel_task(struct tail *tail); /* ends its work at the engine thread */
+/* tail_resume.c: sends the tails that REPLAY, a slice of each. */
+void tails_replay(void *arg);
+
+#endif

@@ -1,0 +1,319 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Streams outlive their router: clients come back to another one with Last-Event-ID and go on at the next byte."""
+import hashlib
+import http.client
+import json
+import os
+import re
+import shutil
+import subprocess
+import threading
+import time
+
+from cluster import BUILD, SOURCE, Cluster, fetch, main, patience
+
+PROMPT = "The relay hands the baton over: who reads the prompt, who writes the answer, and what moves between the two? "
+
+
+class Client:
+    """One stream, read as bytes.  Goes on at the next of `ports` when a connection ends before the stream does."""
+
+    def __init__(self, path, body, headers=None):
+        self.path, self.body, self.headers = path, json.dumps(dict(body, stream=True)), headers or {}
+        self.events, self.n_resumed, self.request_id, self.status = [], 0, None, None
+
+    def last_id(self):
+        return re.match(rb"id: (\S+)\n", self.events[-1]).group(1).decode() if self.events else None
+
+    def is_over(self):
+        return bool(self.events) and (b"message_stop" in self.events[-1] or b"[DONE]" in self.events[-1])
+
+    def read(self, port, most=None, again=None):
+        """Reads events until the stream or the connection ends, or there are `most`."""
+        headers = {"content-type": "application/json", **self.headers}
+        if again is not None:
+            headers["last-event-id"] = again
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=patience(60))
+        try:
+            connection.request("POST", self.path, self.body, headers)
+            response = connection.getresponse()
+            self.status, self.request_id = response.status, response.getheader("request-id")
+            if self.status != 200:
+                self.error = json.loads(response.read())
+                return
+            block = b""
+            while most is None or len(self.events) < most:
+                line = response.readline()
+                if not line:
+                    return
+                block += line
+                if line == b"\n":
+                    if block.startswith(b"id: "):
+                        self.events.append(block)
+                    assert b"event: error" not in block, block
+                    block = b""
+        except (OSError, http.client.HTTPException):
+            pass
+        finally:
+            connection.close()
+
+    def run(self, ports):
+        self.read(ports[0])
+        for port in ports[1:] * 50:
+            if self.is_over():
+                return self
+            self.n_resumed += 1
+            self.read(port, again=self.last_id() or self.request_id)
+            if self.status != 200 and self.status != 404 and self.status != 503:
+                break
+            time.sleep(0.05)
+        assert self.is_over(), (self.status, self.events[-1:], getattr(self, "error", None))
+        return self
+
+    def bytes(self):
+        return b"".join(self.events)
+
+    def n_tokens(self):
+        return int(re.findall(rb'"(?:output_tokens|completion_tokens)": ?(\d+)', self.bytes())[-1])
+
+    def text(self):
+        said = ""
+        for event in self.events:
+            data = json.loads(re.search(rb"data: (\{.*)", event).group(1)) if b"data: {" in event else {}
+            said += data.get("delta", {}).get("text", "")
+            for choice in data.get("choices", []):
+                said += choice["delta"].get("content") or ""
+        return said
+
+
+def two_routers(c, **settings):
+    """Two routers, and workers that register with both."""
+    c.router(**settings)
+    c.router(**settings)
+    return [f"127.0.0.1:{r.link}" for r in c.routers]
+
+
+def wait_both(c, prefill, decode):
+    c.wait_ready(prefill=prefill, decode=decode)
+    c.routers.reverse()
+    c.wait_ready(prefill=prefill, decode=decode)
+    c.routers.reverse()
+
+
+def whole_of(port, client):
+    """The stream from its first byte."""
+    again = Client(client.path, {})
+    again.body, again.headers = client.body, client.headers
+    again.read(port, again=client.last_id().rsplit(".", 1)[0] + ".0")
+    assert again.status == 200, again.error
+    return again
+
+
+def assert_same(one, other):
+    for a, b in zip(one.events, other.events):
+        assert a == b, (a, b)
+    assert len(one.events) == len(other.events), (one.events[-1], other.events[-1])
+
+
+def messages(text, **fields):
+    return "/v1/messages", {"model": "baton-demo", "max_tokens": 48, "messages": [{"role": "user", "content": text}], **fields}
+
+
+def chat(text, **fields):
+    return "/v1/chat/completions", {"model": "baton-demo", "max_tokens": 48, "stream_options": {"include_usage": True},
+                                    "messages": [{"role": "user", "content": text}], **fields}
+
+
+def streams_survive_a_killed_router():
+    """Both APIs, one worker and pairs, sampled and greedy, log probabilities, stop strings, tools."""
+    with Cluster() as c:
+        links = two_routers(c)
+        c.worker("prefill", link__routers=links)
+        c.worker("decode", link__routers=links, sched__speculate="off")
+        wait_both(c, 1, 1)
+        ports = [r.http for r in c.routers]
+        asks = []
+        for i in range(4):
+            asks.append(messages(f"{i} {PROMPT * (1 + i)}", temperature=1))
+            asks.append(chat(f"{i} {PROMPT * (1 + i)}", seed=i))
+        asks.append(messages("stop " + PROMPT, temperature=0, stop_sequences=["e"], max_tokens=200))
+        asks.append(chat("likely " + PROMPT, logprobs=True, top_logprobs=3))
+        asks.append(messages("tool " + PROMPT, tools=[{"name": "look", "input_schema": {"type": "object", "properties": {
+            "where": {"type": "string"}}}}], tool_choice={"type": "any"}))
+        clients = [Client(*ask) for ask in asks]
+        threads = [threading.Thread(target=client.run, args=(ports,)) for client in clients]
+        for thread in threads:
+            thread.start()
+        until = time.monotonic() + patience(30)
+        while sum(len(client.events) > 4 for client in clients) < len(clients) // 2:
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        c.routers[0].kill()
+        for thread in threads:
+            thread.join()
+        assert all(client.is_over() for client in clients)
+        n = sum(client.n_resumed > 0 for client in clients)
+        assert n > 0, "no stream was open when the router was killed"
+        for client in clients:
+            numbers = [int(re.match(rb"id: \S+\.(\d+)\n", event).group(1)) for event in client.events]
+            assert numbers == list(range(1, len(numbers) + 1)), numbers
+            if client.n_resumed > 0:
+                assert_same(whole_of(ports[1], client), client)
+        # the same requests without a fault say the same (those with a seed of their own, and greedy ones)
+        for client in clients:
+            if "seed" in client.body or '"temperature": 0' in client.body:
+                fresh = Client(client.path, {})
+                fresh.body = client.body
+                assert fresh.run([ports[1]]).text() == client.text()
+        c.assert_quiet()
+
+
+def many_streams_survive():
+    """A hundred streams and more on simulated workers.  Nothing is computed twice."""
+    n = 90
+    with Cluster() as c:
+        links = two_routers(c, http__max_per_address="2000", queue__max="1000")
+        for _ in range(2):
+            c.worker("decode", link__routers=links, engine__kind="sim", sched__max_seqs="256", engine__sim_step="5ms",
+                     engine__sim_decode_seq="10us", engine__sim_answer_tokens="2000", kv__memory="256MiB")
+        wait_both(c, 0, 2)
+        ports = [r.http for r in c.routers]
+        clients = [Client(*(messages if i % 2 else chat)(f"question {i}", max_tokens=200)) for i in range(n)]
+        threads = [threading.Thread(target=client.run, args=(ports,)) for client in clients]
+        for thread in threads:
+            thread.start()
+        until = time.monotonic() + patience(30)
+        while sum(len(client.events) > 3 or client.is_over() for client in clients) < n:
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        c.routers[0].kill()
+        for thread in threads:
+            thread.join()
+        assert all(client.is_over() for client in clients)
+        resumed = [client for client in clients if client.n_resumed > 0]
+        assert len(resumed) > n // 4, len(resumed)
+        for client in resumed[::5]:
+            assert_same(whole_of(ports[1], client), client)
+        said = sum(client.n_tokens() for client in clients)
+        drawn = sum(w.metric("baton_worker_drawn_tokens_total") for w in c.workers)
+        assert said <= drawn <= said + 3 * n, (said, drawn)  # an answer may have a stop token; the warm-up draws a few
+        assert c.routers[1].metric("baton_router_redispatched_total") == 0
+        assert sum(w.metric("baton_worker_tails_resumed_total") for w in c.workers) >= len(resumed)
+        assert sum(w.metric("baton_worker_orphans_cancelled_total") for w in c.workers) == 0
+        c.assert_quiet()
+
+
+def a_stream_is_its_keys():
+    """Another tenant, another body, a made-up id: 404 or 400, and the stream goes on for its owner."""
+    with Cluster() as c:
+        keys = f"{c.dir}/keys"
+        with open(keys, "w") as f:
+            for tenant in ("a", "b"):
+                f.write(f"{hashlib.sha256(tenant.encode()).hexdigest()}  team-{tenant}\n")
+        os.chmod(keys, 0o600)
+        links = two_routers(c, http__api_keys=keys)
+        c.worker("decode", link__routers=links, stream__grace="2s", engine__kind="sim", engine__sim_step="20ms")
+        wait_both(c, 0, 1)
+        ports = [r.http for r in c.routers]
+        mine = Client(*messages("mine " + PROMPT, max_tokens=400), headers={"x-api-key": "a"})
+        mine.read(ports[0], most=10)
+        # its connection is closed: the living router ends the work, and no tail is left
+        time.sleep(0.3)
+        c.assert_quiet()
+        mine.read(ports[1], again=mine.last_id())
+        assert mine.status == 404, mine.status
+        mine = Client(*messages("mine " + PROMPT, max_tokens=400), headers={"x-api-key": "a"})
+        reader = threading.Thread(target=mine.read, args=(ports[0],))
+        reader.start()
+        while len(mine.events) < 10:
+            time.sleep(0.01)
+        c.routers[0].kill()
+        reader.join()
+        last = mine.last_id()
+        for body, key, again, status in ((mine.body, "b", last, 404), (mine.body.replace("mine", "mind"), "a", last, 404),
+                                         (mine.body, "a", last[:-1] + "x", 400), (mine.body, "a", last.replace(".", ".1", 1), 400),
+                                         (mine.body.replace('"stream": true', '"stream": false'), "a", last, 400)):
+            other = Client(mine.path, {}, headers={"x-api-key": key})
+            other.body = body
+            other.read(ports[1], again=again)
+            assert other.status == status, (other.status, status, again)
+        mine.read(ports[1], most=20, again=last)
+        assert len(mine.events) == 20 and mine.status == 200
+        c.assert_quiet()
+
+
+def work_ends_with_the_grace():
+    with Cluster() as c:
+        links = two_routers(c)
+        worker = c.worker("decode", link__routers=links, stream__grace="1s", engine__kind="sim", engine__sim_step="20ms",
+                          engine__sim_answer_tokens="100000")
+        wait_both(c, 0, 1)
+        client = Client(*messages("long " + PROMPT, max_tokens=3000))
+        reader = threading.Thread(target=client.read, args=(c.routers[0].http,))
+        reader.start()
+        while len(client.events) < 5:
+            time.sleep(0.01)
+        c.routers[0].kill()
+        reader.join()
+        time.sleep(0.3)
+        assert worker.status()["tasks"] == 1
+        c.assert_quiet(timeout=5)
+        assert worker.metric("baton_worker_orphans_cancelled_total") == 1
+        client.read(c.routers[1].http, again=client.last_id())
+        assert client.status == 404, client.status
+        status, _, body = fetch(c.routers[1].http, "POST", client.path, json.loads(client.body) | {"max_tokens": 3, "stream": False})
+        assert status == 200, body
+
+
+def a_stopped_router_leaves_its_streams():
+    """Streams longer than stop.drain_timeout (2 s here) are no errors: they end without their last event, and go on."""
+    with Cluster() as c:
+        links = two_routers(c)
+        c.worker("decode", link__routers=links, engine__kind="sim", engine__sim_step="20ms", engine__sim_answer_tokens="100000")
+        wait_both(c, 0, 1)
+        ports = [r.http for r in c.routers]
+        clients = [Client(*(messages if i % 2 else chat)(f"question {i}", max_tokens=150)) for i in range(6)]
+        threads = [threading.Thread(target=client.run, args=(ports,)) for client in clients]
+        for thread in threads:
+            thread.start()
+        while not all(len(client.events) > 3 or client.is_over() for client in clients):
+            time.sleep(0.02)
+        assert c.routers[0].stop() == 0
+        for thread in threads:
+            thread.join()
+        assert sum(client.n_resumed > 0 for client in clients) >= len(clients) // 2  # some answers are short
+        for client in clients:
+            assert_same(whole_of(ports[1], client), client)
+        assert sum(w.metric("baton_worker_drawn_tokens_total") for w in c.workers) <= 150 * len(clients) + 3 * len(clients)
+
+
+def clients_come_back_by_themselves():
+    """baton-chat and the JavaScript example: the text is that of a run without a fault."""
+    with Cluster() as c:
+        links = two_routers(c)
+        c.worker("decode", link__routers=links, engine__kind="sim", engine__sim_step="10ms", engine__sim_answer_tokens="100000")
+        wait_both(c, 0, 1)
+        urls = [f"http://127.0.0.1:{r.http}" for r in c.routers]
+        chat = [os.path.join(BUILD, "baton-chat"), "--seed", "7", "-n", "90", "--ask", PROMPT]
+        runs = [(chat + ["-u", urls[0], "-u", urls[1]], chat + ["-u", urls[1]], {})]
+        if shutil.which("node"):
+            example = ["node", os.path.join(SOURCE, "clients", "examples", "resume.mjs"), PROMPT]
+            runs.append((example, example, {"BATON_FIELDS": '{"max_tokens": 90, "seed": 7}'}))
+        broken = [subprocess.Popen(run, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   env={**os.environ, **more, "BATON_URLS": ",".join(urls)}) for run, _, more in runs]
+        until = time.monotonic() + patience(30)
+        while sum(w.status()["tasks"] for w in c.workers) < len(runs):
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        time.sleep(0.3)
+        c.routers[0].kill()
+        for process, (_, run, more) in zip(broken, runs):
+            said, errors = process.communicate(timeout=patience(60))
+            assert process.returncode == 0, (errors, said)
+            whole = subprocess.run(run, capture_output=True, timeout=patience(60), env={**os.environ, **more, "BATON_URLS": urls[1]})
+            assert whole.returncode == 0 and len(said) > 50, (whole.stderr, said)
+            assert said == whole.stdout, (run, said, whole.stdout)
+        assert c.routers[1].metric("baton_router_resumed_total") == len(runs)
+
+
+main([streams_survive_a_killed_router, many_streams_survive, a_stopped_router_leaves_its_streams, clients_come_back_by_themselves, a_stream_is_its_keys, work_ends_with_the_grace])

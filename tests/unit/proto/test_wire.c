@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rolling upgrades: frames that earlier versions sent are still read, field by field, and a later version's
+ * unknown fields are ignored.  tests/unit/proto/wire-*.txt holds the frames. */
+#include "tests/unit/check.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "proto/frame.h"
+
+#define MAX_LINE 8192
+
+static bool seen[64];
+
+static size_t read_hex(const char *text, uint8_t *out)
+{
+    size_t n = 0;
+    unsigned byte;
+
+    while (sscanf(text + 2 * n, "%2x", &byte) == 1)
+        out[n++] = (uint8_t)byte;
+    return n;
+}
+
+static void assert_reads(enum frame_type type, struct bytes payload, bool packs_the_same)
+{
+    struct fault fault = {0};
+    struct buf frame = {0};
+    ProtobufCMessage *message;
+
+    if (frame_unpack(type, payload, &fault, &message) < 0)
+        fail_msg("%s: %s", frame_type_name(type), fault.text);
+    if (packs_the_same) {
+        assert_int_equal(message->n_unknown_fields, 0);
+        assert_int_equal(frame_pack(type, message, &frame), 0);
+        assert_int_equal(frame.len_bytes - FRAME_HEADER_BYTES, payload.len_bytes);
+        assert_memory_equal(frame.data + FRAME_HEADER_BYTES, payload.data, payload.len_bytes);
+    }
+    buf_fini(&frame);
+    frame_message_free(message);
+}
+
+static void each_line(const char *name, void (*call)(enum frame_type type, struct bytes payload))
+{
+    const char *folder = getenv("srcdir");
+    char path[1024], line[MAX_LINE];
+    uint8_t payload[MAX_LINE / 2 + 16];
+    int type, at, n_lines = 0;
+    FILE *file;
+
+    snprintf(path, sizeof(path), "%s/tests/unit/proto/%s", folder != NULL ? folder : ".", name);
+    file = fopen(path, "r");
+    if (file == NULL)
+        fail_msg("%s cannot be read", path);
+    while (fgets(line, sizeof(line), file) != NULL) {
+        if (line[0] == '#' || sscanf(line, "%d %n", &type, &at) != 1)
+            continue;
+        assert_true(frame_type_known((uint16_t)type));
+        call((enum frame_type)type, bytes_of(payload, read_hex(line + at, payload)));
+        seen[type] = true;
+        n_lines++;
+    }
+    fclose(file);
+    assert_true(n_lines > 0);
+}
+
+static void read_one(enum frame_type type, struct bytes payload)
+{
+    assert_reads(type, payload, true);
+}
+
+/* Field 1000, a varint: no version has it yet. */
+static void read_one_of_the_future(enum frame_type type, struct bytes payload)
+{
+    uint8_t more[MAX_LINE / 2 + 16];
+
+    memcpy(more, payload.data, payload.len_bytes);
+    memcpy(more + payload.len_bytes, "\xc0\x3e\x07", 3);
+    assert_reads(type, bytes_of(more, payload.len_bytes + 3), false);
+}
+
+static void frames_of_earlier_versions_are_read(void **state)
+{
+    each_line("wire-1.txt", read_one);
+#define X(name, number, ctype, snake, max_bytes)                                                             \
+    if (!seen[number] && number != FRAME_SUBMIT_TOKENS && number != FRAME_RESUME && number != FRAME_RESUMED) \
+        fail_msg("no frame of " #name " was kept");
+    FRAME_TABLE(X)
+#undef X
+}
+
+static void fields_of_later_versions_are_ignored(void **state)
+{
+    each_line("wire-1.txt", read_one_of_the_future);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(frames_of_earlier_versions_are_read),
+                                       cmocka_unit_test(fields_of_later_versions_are_ignored)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

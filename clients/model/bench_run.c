@@ -97,11 +97,12 @@ static int run_decode(struct rig *rig, const struct bench_test *test, const toke
 static int run_batch(struct rig *rig, const struct bench_test *test, const token_id *tokens)
 {
     struct engine_item *items = calloc(test->n, sizeof(*items));
+    struct kv_state_cut *cuts = calloc(test->n, sizeof(*cuts));
     struct sample_result *drawn = calloc(test->n, sizeof(*drawn));
-    int rc = items && drawn ? 0 : E_NOMEM;
+    int rc = items && cuts && drawn ? 0 : E_NOMEM;
 
     for (uint32_t step = 0; step < BENCH_BATCH_STEPS && rc == 0; step++) {
-        for (uint32_t i = 0; i < test->n; i++)
+        for (uint32_t i = 0; i < test->n; i++) {
             items[i] = (struct engine_item){.tokens = tokens + i,
                                             .n_tokens = 1,
                                             .position = first_position(test) + step,
@@ -109,12 +110,15 @@ static int run_batch(struct rig *rig, const struct bench_test *test, const token
                                             .n_blocks = rig->per_sequence,
                                             .wants_token = true,
                                             .sample = {.top_p = 1}};
+            rig_put_state(rig, i, &items[i], &cuts[i]);
+        }
         rc = rig_is_interrupted()
                  ? E_CANCELLED
                  : engine_step(&rig->engine, &(struct engine_batch){.items = items, .n_items = test->n},
                                drawn);
     }
     free(items);
+    free(cuts);
     free(drawn);
     return rc;
 }

@@ -185,11 +185,13 @@ static void fill_window(struct measuring *m, uint32_t *from_out, uint32_t *n_out
     *n_out = n_bos + n;
 }
 
-/* Feeds n tokens from position at, each as an item of its own; items 0..n-1 have their logits. */
+/* Feeds n tokens from position at, each as an item of its own; items 0..n-1 have their logits.  A token's
+ * recurrent state must be there before the next: then n is 1. */
 static int cmd_perplexity_foretell(struct rig *rig, const token_id *tokens, uint32_t at, uint32_t n)
 {
     struct engine_item items[ROWS];
     struct sample_result drawn[ROWS];
+    struct kv_state_cut cut;
 
     for (uint32_t i = 0; i < n; i++)
         items[i] = (struct engine_item){.tokens = tokens + at + i,
@@ -199,6 +201,7 @@ static int cmd_perplexity_foretell(struct rig *rig, const token_id *tokens, uint
                                         .n_blocks = rig->per_sequence * ROWS,
                                         .wants_token = true,
                                         .sample.top_p = 1};
+    rig_put_state(rig, 0, &items[0], &cut);
     return engine_step(&rig->engine, &(struct engine_batch){.items = items, .n_items = n}, drawn);
 }
 
@@ -214,7 +217,9 @@ static int feed_context(struct rig *rig, const token_id *tokens, uint32_t n)
                                    .position = at,
                                    .blocks = rig->blocks,
                                    .n_blocks = rig->per_sequence * ROWS};
+        struct kv_state_cut cut;
 
+        rig_put_state(rig, 0, &item, &cut);
         rc = engine_step(&rig->engine, &(struct engine_batch){.items = &item, .n_items = 1}, &drawn);
     }
     return rc;
@@ -250,14 +255,14 @@ static void cmd_perplexity_show(const struct measuring *m)
 
 static int run_window(struct measuring *m)
 {
-    uint32_t from, n;
+    uint32_t from, n, rows = m->model.n_state > 0 || m->base.n_state > 0 ? 1 : ROWS;
 
     fill_window(m, &from, &n);
     int rc = feed_context(&m->model, m->tokens, from - 1);
     if (rc == 0 && m->args->base_path != NULL)
         rc = feed_context(&m->base, m->tokens, from - 1);
-    for (uint32_t at = from - 1; at + 1 < n && rc == 0; at += ROWS) {
-        rc = score_rows(m, at, n - 1 - at < ROWS ? n - 1 - at : ROWS);
+    for (uint32_t at = from - 1; at + 1 < n && rc == 0; at += rows) {
+        rc = score_rows(m, at, n - 1 - at < rows ? n - 1 - at : rows);
         if (rig_is_interrupted())
             rc = E_CANCELLED;
     }

@@ -81,6 +81,43 @@ static const struct own_key OWN_KEYS[] = {
     {"cohere2", "attention.layer_norm_epsilon", "1e-5"},
     {"cohere2", "attention.sliding_window", "4096"},
     {"cohere2", "logit_scale", "0.25"},
+    {"lfm2", "rope.freq_base", "1000000.0"},
+    {"lfm2", "shortconv.l_cache", "3"},
+    {"lfm2moe", "rope.freq_base", "1000000.0"},
+    {"lfm2moe", "shortconv.l_cache", "3"},
+    {"lfm2moe", "leading_dense_block_count", "2"},
+    {"lfm2moe", "expert_count", "32"},
+    {"lfm2moe", "expert_used_count", "4"},
+    {"lfm2moe", "expert_feed_forward_length", "1792"},
+    {"qwen35", "rope.freq_base", "10000000.0"},
+    {"qwen35", "ssm.conv_kernel", "4"},
+    {"qwen35", "ssm.inner_size", "2048"},
+    {"qwen35", "ssm.state_size", "128"},
+    {"qwen35", "ssm.time_step_rank", "16"},
+    {"qwen35", "ssm.group_count", "16"},
+    {"qwen35", "full_attention_interval", "4"},
+    {"qwen35moe", "rope.freq_base", "10000000.0"},
+    {"qwen35moe", "ssm.conv_kernel", "4"},
+    {"qwen35moe", "ssm.inner_size", "2048"},
+    {"qwen35moe", "ssm.state_size", "128"},
+    {"qwen35moe", "ssm.time_step_rank", "16"},
+    {"qwen35moe", "ssm.group_count", "16"},
+    {"qwen35moe", "full_attention_interval", "4"},
+    {"qwen35moe", "expert_count", "64"},
+    {"qwen35moe", "expert_used_count", "8"},
+    {"qwen35moe", "expert_feed_forward_length", "512"},
+    {"qwen35moe", "expert_shared_feed_forward_length", "512"},
+    {"qwen3next", "rope.freq_base", "10000000.0"},
+    {"qwen3next", "ssm.conv_kernel", "4"},
+    {"qwen3next", "ssm.inner_size", "2048"},
+    {"qwen3next", "ssm.state_size", "128"},
+    {"qwen3next", "ssm.time_step_rank", "16"},
+    {"qwen3next", "ssm.group_count", "16"},
+    {"qwen3next", "full_attention_interval", "4"},
+    {"qwen3next", "expert_count", "64"},
+    {"qwen3next", "expert_used_count", "8"},
+    {"qwen3next", "expert_feed_forward_length", "512"},
+    {"qwen3next", "expert_shared_feed_forward_length", "512"},
     {"gpt-oss", "rope.freq_base", "150000.0"},
     {"gpt-oss", "attention.sliding_window", "128"},
     {"gpt-oss", "expert_count", "32"},
@@ -97,7 +134,27 @@ static const struct own_key OWN_KEYS[] = {
     {"deepseek2", "expert_feed_forward_length", "1408"},
 };
 
-/* Digits alone are an unsigned number, true and false flags, other numbers floats, anything else text. */
+/* Whole numbers with commas between them. */
+static int put_list(struct gguf_writer *writer, const char *key, const char *value)
+{
+    int32_t list[4096];
+    uint32_t n = 0;
+
+    for (const char *at = value; n < ARRAY_LEN(list); n++, at++) {
+        char *end;
+        long number = strtol(at, &end, 10);
+
+        if (end == at || number < 0 || number > INT32_MAX || (*end != ',' && *end != '\0'))
+            return E_INVAL;
+        list[n] = (int32_t)number;
+        at = end;
+        if (*end == '\0')
+            return gguf_put_i32_array(writer, key, list, n + 1);
+    }
+    return E_LIMIT;
+}
+
+/* Digits alone are an unsigned number, digits with commas a list, true and false flags, other numbers floats, anything else text. */
 static int make_keys_put_value(struct gguf_writer *writer, const char *key, const char *value)
 {
     uint64_t whole;
@@ -106,6 +163,8 @@ static int make_keys_put_value(struct gguf_writer *writer, const char *key, cons
 
     if (str_to_u64(bytes_str(value), &whole) == 0 && whole <= UINT32_MAX)
         return gguf_put_u32(writer, key, (uint32_t)whole);
+    if (strchr(value, ',') != NULL && strspn(value, "0123456789,") == strlen(value))
+        return put_list(writer, key, value);
     if (strcmp(value, "true") == 0 || strcmp(value, "false") == 0)
         return gguf_put_bool(writer, key, value[0] == 't');
     number = strtof(value, &end);

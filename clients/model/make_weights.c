@@ -64,6 +64,10 @@ static void choose_values(const struct make_shape *shape, struct tensor_plan *pl
         plan->mean = 1;
         plan->deviation = 0.1;
         break;
+    case MODEL_DECAY: /* negative: the quantiles end before four deviations */
+        plan->mean = -1;
+        plan->deviation = 0.2;
+        break;
     case MODEL_BIAS:
         plan->deviation = 0.1;
         break;

@@ -139,7 +139,8 @@ int rig_start(struct rig *rig, const struct rig_seats *seats, struct fault *faul
         return fault_set(fault, E_RANGE, "%u tokens are more than the model's context of %u", seats->n_tokens,
                          context);
     rig->per_sequence = (seats->n_tokens + layout->block_tokens - 1) / layout->block_tokens;
-    n_blocks = (uint64_t)rig->per_sequence * seats->n_sequences;
+    rig->n_state = kv_layout_state_blocks(layout);
+    n_blocks = (uint64_t)(rig->per_sequence + rig->n_state) * seats->n_sequences;
     if (n_blocks == 0 || n_blocks >= KV_BLOCK_NONE)
         return fault_set(fault, E_RANGE, "%u sequences of %u tokens", seats->n_sequences, seats->n_tokens);
     rig->batch_tokens = seats->batch_tokens;
@@ -149,6 +150,7 @@ int rig_start(struct rig *rig, const struct rig_seats *seats, struct fault *faul
         rig->blocks[i] = i;
     if (rc == 0 && rig->blocks == NULL)
         rc = E_NOMEM;
+    rig->states = rig->blocks ? rig->blocks + (size_t)rig->per_sequence * seats->n_sequences : NULL;
     if (rc == 0)
         rc = engine_cpu_new(&(struct engine_cpu_opts){.model = rig->model,
                                                       .team = rig->team,
@@ -177,6 +179,19 @@ void rig_close(struct rig *rig)
 
 /* ---- running ---- */
 
+void rig_put_state(const struct rig *rig, uint32_t sequence, struct engine_item *item,
+                   struct kv_state_cut *cut)
+{
+    const kv_block_id *state = rig->states + (size_t)sequence * rig->n_state;
+
+    if (rig->n_state == 0)
+        return;
+    *cut = (struct kv_state_cut){.n_tokens = item->n_tokens, .blocks = state};
+    item->recurrent = item->position > 0 ? state : NULL;
+    item->cuts = cut;
+    item->n_cuts = 1;
+}
+
 int rig_feed(struct rig *rig, const struct rig_feed *feed, struct sample_result *result_out)
 {
     struct sample_result result = {.id = TOKEN_NONE};
@@ -190,8 +205,10 @@ int rig_feed(struct rig *rig, const struct rig_feed *feed, struct sample_result 
                                    .blocks = rig->blocks + (size_t)feed->sequence * rig->per_sequence,
                                    .n_blocks = rig->per_sequence,
                                    .wants_token = n == left && feed->sample};
+        struct kv_state_cut cut;
         int rc;
 
+        rig_put_state(rig, feed->sequence, &item, &cut);
         if (rig_is_interrupted())
             return E_CANCELLED;
         if (feed->sample)

@@ -35,6 +35,8 @@ struct rig { /* a zeroed one is empty */
     enum bf16_math bf16; /* as asked for */
     bool converts_f16;   /* as asked for */
     uint32_t per_sequence;
+    kv_block_id *states; /* [n_sequences * n_state], behind the other blocks */
+    uint32_t n_state;    /* blocks of a recurrent state */
     uint32_t batch_tokens;
     struct engine engine;
 };
@@ -57,6 +59,10 @@ struct rig_feed {
     uint32_t position;
     const struct sample_opts *sample;
 };
+/* The sequence's recurrent state, if the model has one: the item reads it and writes it in place.  cut stays valid
+ * for the step. */
+void rig_put_state(const struct rig *rig, uint32_t sequence, struct engine_item *item,
+                   struct kv_state_cut *cut);
 int rig_feed(struct rig *rig, const struct rig_feed *feed, struct sample_result *result_out);
 
 /* From now on Ctrl-C, SIGTERM and SIGHUP only set a flag; a second signal of the same kind kills as usual. */

@@ -30,6 +30,8 @@ TINY = "--type F32 --hidden 48 --heads 4 --kv-heads 2 --ffn 80 --vocab 259 --con
 LATENT = ("--set attention.kv_lora_rank=32 --set attention.key_length=24 --set attention.value_length=16 "
           "--set rope.dimension_count=8 --set expert_count=8 --set expert_used_count=3 --set expert_shared_count=2 "
           "--set expert_feed_forward_length=16")
+DELTA = ("--head-dim 16 --set rope.dimension_count=8 --set ssm.conv_kernel=4 --set ssm.state_size=12 "
+         "--set ssm.group_count=2 --set ssm.time_step_rank=4 --set ssm.inner_size=40 --set full_attention_interval=3")
 NARROW = "--set expert_count=8 --set expert_used_count=3 --set expert_feed_forward_length=32"
 CASES = {
     "llama": ("llama", f"--arch llama --layers 2 {TINY}"),
@@ -113,6 +115,12 @@ CASES = {
     "command-r": ("hf_norm", f"--arch command-r --layers 2 --tied {TINY}"),
     "command-r-plus": ("hf_norm", "--arch command-r --layers 2 --tied --with attn_q_norm --with attn_k_norm "
                        f"--set logit_scale=0.5 {TINY}"),
+    "lfm2": ("hf_hybrid", f"--arch lfm2 --layers 4 --tied --set attention.head_count_kv=0,2,0,0 {TINY}"),
+    "lfm2moe": ("hf_hybrid", "--arch lfm2moe --layers 3 --tied --with exp_probs_b --set attention.head_count_kv=0,2,0 "
+                f"--set shortconv.l_cache=4 {NARROW} --set leading_dense_block_count=1 {TINY}"),
+    "qwen3next": ("hf_hybrid", f"--arch qwen3next --layers 4 {DELTA} {NARROW} --set expert_shared_feed_forward_length=48 {TINY}"),
+    "qwen35": ("hf_hybrid", f"--arch qwen35 --layers 4 {DELTA} {TINY}"),
+    "qwen35moe": ("hf_hybrid", f"--arch qwen35moe --layers 3 {DELTA} {NARROW} --set expert_shared_feed_forward_length=48 {TINY}"),
     "cohere2": ("hf_norm", f"--arch cohere2 --layers 5 --tied --set attention.sliding_window=7 {TINY}"),
 }
 N_TOKENS, SHOWN = 40, (0, 13, 39)

@@ -73,7 +73,8 @@ size_t kv_layout_offset(const struct kv_layout *layout, uint32_t n_blocks, uint3
 
 uint64_t kv_layout_fingerprint(const struct kv_layout *layout, uint64_t numerics_id)
 {
-    uint8_t image[8 + 6 * 4 + 8] = "baton/kv";
+    uint8_t image[8 + 6 * 4 + 8 + 8] = "baton/kv";
+    const size_t plain_bytes = sizeof(image) - 8; /* without recurrent state */
 
     put_u32(image + 8, layout->n_layers);
     put_u32(image + 12, layout->n_kv_heads);
@@ -82,5 +83,6 @@ uint64_t kv_layout_fingerprint(const struct kv_layout *layout, uint64_t numerics
     put_u32(image + 24, layout->block_tokens);
     put_u32(image + 28, (uint32_t)layout->type);
     put_u64(image + 32, numerics_id);
-    return XXH3_64bits(image, sizeof(image));
+    put_u64(image + 40, layout->state_bytes);
+    return XXH3_64bits(image, layout->state_bytes == 0 ? plain_bytes : sizeof(image));
 }

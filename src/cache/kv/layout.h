@@ -19,12 +19,13 @@ typedef uint32_t kv_block_id;
 enum kv_type { KV_F32 = 0, KV_F16 = 1, KV_BF16 = 2, KV_Q8_0 = 3, KV_Q4_0 = 4 };
 
 struct kv_layout {
-    uint32_t n_layers;
+    uint32_t n_layers; /* with keys and values */
     uint32_t n_kv_heads;
     uint32_t k_dim; /* numbers in a key */
     uint32_t v_dim; /* numbers in a value; 0: values are parts of the keys */
     uint32_t block_tokens;
     enum kv_type type;
+    size_t state_bytes; /* recurrent state of a sequence, all layers; 0: none.  It lies in blocks: state.h */
 };
 
 size_t kv_layout_row_bytes(enum kv_type type, uint32_t dim); /* one key or value; the average over a block */

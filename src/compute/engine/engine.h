@@ -13,7 +13,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "cache/kv/layout.h"
+#include "cache/kv/state.h"
 #include "compute/sample/sampler.h"
 #include "compute/sample/state.h"
 
@@ -23,6 +23,11 @@ struct engine_item {           /* one sequence's part of a step; all pointers ar
     uint32_t position;         /* position of tokens[0] in its sequence; KV of all tokens before is present */
     const kv_block_id *blocks; /* block table, covers position + n_tokens */
     uint32_t n_blocks;
+    /* Only with layout.state_bytes: the blocks of the state before tokens[0] (NULL at position 0), and where
+     * the step writes the state, in order.  The last cut may write the blocks that `recurrent` names. */
+    const kv_block_id *recurrent;
+    const struct kv_state_cut *cuts;
+    uint32_t n_cuts;
     bool wants_token; /* sample a token after the last fed one */
     /* With wants_token: the last n_drafts of tokens are draft tokens, fewer than n_tokens. Sample after
      * the last non-draft token; continue while samples match the drafts. KV of rejected draft tokens is

@@ -39,6 +39,28 @@ static bool blocks_ok(const struct engine_cpu *engine, const struct engine_item 
     return true;
 }
 
+static bool states_ok(const struct engine_cpu *engine, const struct engine_item *item)
+{
+    uint32_t n = kv_layout_state_blocks(model_kv_layout(engine->opts.model)), at = 0;
+
+    if (n == 0)
+        return item->n_cuts == 0;
+    if (item->position > 0 && item->recurrent == NULL)
+        return false;
+    for (uint32_t k = 0; item->recurrent && k < n; k++)
+        if (item->recurrent[k] >= engine->opts.n_blocks)
+            return false;
+    for (uint32_t i = 0; i < item->n_cuts; i++) {
+        if (item->cuts[i].n_tokens < at || item->cuts[i].n_tokens > item->n_tokens)
+            return false;
+        at = item->cuts[i].n_tokens;
+        for (uint32_t k = 0; k < n; k++)
+            if (item->cuts[i].blocks[k] >= engine->opts.n_blocks)
+                return false;
+    }
+    return true;
+}
+
 /* Most tokens that an item may sample. */
 static uint32_t n_draws(const struct engine_item *item)
 {
@@ -73,7 +95,7 @@ static bool item_ok(const struct engine_cpu *engine, const struct engine_item *i
     for (uint32_t i = 0; i < item->n_tokens; i++)
         if (item->tokens[i] >= vocab)
             return false;
-    return scores_ok(item, vocab) && blocks_ok(engine, item);
+    return scores_ok(item, vocab) && blocks_ok(engine, item) && states_ok(engine, item);
 }
 
 static int check_batch(const struct engine_cpu *engine, const struct engine_batch *batch)
@@ -152,6 +174,9 @@ static int engine_cpu_step(void *self, const struct engine_batch *batch, struct 
                                                .n_tokens = item->n_tokens,
                                                .position = item->position,
                                                .blocks = item->blocks,
+                                               .recurrent = item->recurrent,
+                                               .cuts = item->cuts,
+                                               .n_cuts = item->n_cuts,
                                                .n_logits = n_draws(item),
                                                .n_prompt_logits = n_prompt_logits(item)};
     }

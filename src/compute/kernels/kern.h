@@ -88,6 +88,8 @@ struct pack {
     float *base;       /* output for quant_pack: column 0 of the bases, [qblk][token] */
 };
 
+struct conv_args; /* recurrent.h */
+struct delta_args;
 struct attn_unit;  /* attn.h */
 struct tile_block; /* tile_block.h */
 struct tile_give;
@@ -139,6 +141,9 @@ struct kern_vec {
     void (*vec_scale)(float *x, float by, uint32_t n);
     void (*vec_cap)(float *x, float cap, uint32_t n);
     void (*rope)(const struct rope_args *args);
+    void (*conv_rows)(const struct conv_args *args);
+    void (*delta_rows)(const struct delta_args *args);
+    void (*vec_gate)(float *x, const float *gate, uint32_t n);
     void (*mix_rows)(const float *const *rows, const float *weights, uint32_t n_rows, uint32_t n, float *out);
 
     /* 64-aligned, whole KiB */

@@ -8,6 +8,7 @@
 
 #include "compute/kernels/attn.h"
 #include "compute/kernels/kern.h"
+#include "compute/kernels/recurrent.h"
 
 #ifndef KERN_V16
 #define KERN_V16 "compute/kernels/v16_scalar_priv.h"
@@ -45,6 +46,9 @@ void KERN(gelu_exact)(float *x, uint32_t n);
 void KERN(vec_scale)(float *x, float by, uint32_t n);
 void KERN(vec_cap)(float *x, float cap, uint32_t n);
 void KERN(rope)(const struct rope_args *args);
+void KERN(conv_rows)(const struct conv_args *args);
+void KERN(delta_rows)(const struct delta_args *args);
+void KERN(vec_gate)(float *x, const float *gate, uint32_t n);
 void KERN(mix_rows)(const float *const *rows, const float *weights, uint32_t n_rows, uint32_t n, float *out);
 
 float KERN(read_memory)(const void *from, size_t len_bytes, struct reading reading);

@@ -6,6 +6,7 @@
  * Two more ids are for models that multiply with BF16 dots or tiles, which round activations and add
  * products in another order. */
 #include "compute/kernels/kern.h"
+#include "compute/kernels/recurrent.h"
 
 #include <string.h>
 
@@ -134,6 +135,21 @@ void rope_rotate(const struct kern_table *table, enum rope_pairs pairs, float *x
                  uint32_t head_dim, uint32_t dims, const float *cos, const float *sin)
 {
     table->vec->rope(&(struct rope_args){pairs, x, n_heads, head_dim, dims, cos, sin});
+}
+
+void conv_rows(const struct kern_table *table, const struct conv_args *args)
+{
+    table->vec->conv_rows(args);
+}
+
+void delta_rows(const struct kern_table *table, const struct delta_args *args)
+{
+    table->vec->delta_rows(args);
+}
+
+void vec_gate(const struct kern_table *table, float *x, const float *gate, uint32_t n)
+{
+    table->vec->vec_gate(x, gate, n);
 }
 
 void kv_store(const struct kv_store_args *args)

@@ -236,6 +236,75 @@ static void read_layers(struct reading *r, struct model_config *config)
         config->n_layers -= config->n_nextn_layers;
 }
 
+/* A number; or one for each layer, where 0 means a recurrent layer and all others are equal. */
+static void read_kv_heads(struct reading *r, struct model_config *config)
+{
+    enum gguf_kind kind;
+    uint64_t n;
+    int64_t value;
+    uint32_t n_heads = 0;
+    char key[128];
+
+    full_key(r, "attention.head_count_kv", key);
+    if (gguf_array_len(r->gguf, key, &kind, &n) < 0 || r->code != 0) {
+        read_count(r, "attention.head_count_kv", OPTIONAL, 1u << 12, &config->n_kv_heads);
+        return;
+    }
+    for (uint32_t i = 0; i < config->n_layers; i++) {
+        if (gguf_array_i64(r->gguf, key, i, &value) < 0 || value < 0 || value > 1 << 12) {
+            arch_complain(r, E_FORMAT, "key %s is no list of %u numbers of heads", key, config->n_layers);
+            return;
+        }
+        if (value != 0 && n_heads != 0 && n_heads != value) {
+            arch_complain(r, E_UNSUPPORTED, "key %s: layers with %u and %lld heads are not supported", key,
+                          n_heads, (long long)value);
+            return;
+        }
+        if (value == 0 && !arch_heeds(r->arch, "attention.head_count_kv")) {
+            arch_complain(r, E_UNSUPPORTED, "key %s: layers without attention are not supported in %s", key,
+                          r->arch->name);
+            return;
+        }
+        n_heads = value != 0 ? (uint32_t)value : n_heads;
+    }
+    if (n_heads == 0)
+        arch_complain(r, E_UNSUPPORTED, "key %s: no layer has attention", key);
+    else
+        config->n_kv_heads = n_heads;
+}
+
+void use_recurrent(struct reading *r, struct model *model, const struct half *half)
+{
+    int64_t n_heads;
+    char key[128];
+
+    full_key(r, "attention.head_count_kv", key);
+    for (uint32_t i = 0; i < model->config.n_layers; i++)
+        if (gguf_array_i64(r->gguf, key, i, &n_heads) == 0 && n_heads == 0)
+            model->layers[i].attn = half;
+}
+
+/* Numbers the layers with keys and values, and places the others in the state. */
+static void place_state(struct model *model)
+{
+    struct model_config *config = &model->config;
+    uint32_t n_kv_layers = 0;
+    size_t state_bytes = 0;
+
+    for (uint32_t i = 0; i < config->n_layers; i++) {
+        struct layer *layer = &model->layers[i];
+
+        layer->kv_index = n_kv_layers;
+        layer->state_at = state_bytes;
+        if (layer->attn->state_bytes)
+            state_bytes += layer->attn->state_bytes(config);
+        else
+            n_kv_layers++;
+    }
+    config->n_recurrent_layers = config->n_layers - n_kv_layers;
+    model->layout.state_bytes = state_bytes;
+}
+
 static void read_shapes(struct reading *r, struct model_config *config)
 {
     static const double EPS[2] = {0, 0.1};
@@ -247,7 +316,7 @@ static void read_shapes(struct reading *r, struct model_config *config)
     read_count(r, "feed_forward_length", REQUIRED, 1u << 22, &config->ffn);
     read_count(r, "attention.head_count", REQUIRED, 1u << 12, &config->n_heads);
     config->n_kv_heads = config->n_heads;
-    read_count(r, "attention.head_count_kv", OPTIONAL, 1u << 12, &config->n_kv_heads);
+    read_kv_heads(r, config);
     read_number(
         r, r->arch->norm == NORM_LAYER ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon",
         REQUIRED, EPS, &eps);
@@ -511,6 +580,9 @@ int arch_read(const struct gguf *gguf, uint32_t context_length, struct fault *fa
         r.arch->read(&r, model);
     if (r.code != 0)
         return fault_set(fault, r.code, "%s", r.text);
+    place_state(model);
+    if (model->config.n_recurrent_layers == model->config.n_layers)
+        return fault_set(fault, E_UNSUPPORTED, "no layer of this %s has attention", r.arch->name);
     if (context_length > config->context_length)
         return fault_set(fault, E_RANGE, "a context of %u is more than the model's %u", context_length,
                          config->context_length);

@@ -12,135 +12,8 @@
 #define COMPUTE_MODEL_ARCH_PRIV_H
 
 #include "compute/model/model.h"
+#include "compute/model/slots_priv.h"
 #include "compute/tensor/tensor.h"
-
-/* ---- slots: the tensors of a layer ---- */
-
-enum slot { /* vectors used as one (the biases of q, k and v) are neighbours; so are a LayerNorm's gain and bias */
-            SLOT_ATTN_NORM,
-            SLOT_ATTN_NORM_BIAS,
-            SLOT_ATTN_NORM_2, /* attention's own, where SLOT_ATTN_NORM is the feed-forward's (falcon) */
-            SLOT_ATTN_NORM_2_BIAS,
-            SLOT_Q,
-            SLOT_K,
-            SLOT_V,
-            SLOT_QKV, /* q, k and v in one tensor */
-            SLOT_Q_BIAS,
-            SLOT_K_BIAS,
-            SLOT_V_BIAS,
-            SLOT_QKV_BIAS,
-            SLOT_Q_NORM, /* per head */
-            SLOT_K_NORM,
-            SLOT_Q_NORM_WIDE, /* over all heads together */
-            SLOT_K_NORM_WIDE,
-            SLOT_Q_NORM_HEADS, /* a gain for each head (command-r) */
-            SLOT_K_NORM_HEADS,
-            SLOT_OUT,
-            SLOT_OUT_BIAS,
-            SLOT_POST_ATTN_NORM, /* of attention's output, before it is added */
-            SLOT_FFN_NORM,
-            SLOT_FFN_NORM_BIAS,
-            SLOT_GATE,
-            SLOT_UP,
-            SLOT_GATE_UP, /* gate and up in one tensor */
-            SLOT_DOWN,
-            SLOT_UP_BIAS,
-            SLOT_DOWN_BIAS,
-            SLOT_POST_FFN_NORM,
-            SLOT_ROUTER, /* experts: forward_moe.c */
-            SLOT_CHOICE_BIAS,
-            SLOT_GATE_EXPERTS,
-            SLOT_UP_EXPERTS,
-            SLOT_DOWN_EXPERTS,
-            SLOT_GATE_SHARED,
-            SLOT_UP_SHARED,
-            SLOT_DOWN_SHARED,
-            SLOT_SHARED_GATE, /* weighs the shared experts by a sigmoid */
-            SLOT_Q_A,         /* latent attention: forward_mla.c */
-            SLOT_Q_A_NORM,
-            SLOT_Q_B,
-            SLOT_KV_A,
-            SLOT_KV_A_NORM,
-            SLOT_KV_B,
-            SLOT_K_B, /* the two halves of SLOT_KV_B */
-            SLOT_V_B,
-            SLOT_OUT_VALUES,
-            SLOT_SINKS, /* gpt-oss */
-            SLOT_FFN_NORM_LATE,
-            SLOT_ROUTER_BIAS,
-            SLOT_GATE_EXPERTS_BIAS,
-            SLOT_UP_EXPERTS_BIAS,
-            SLOT_DOWN_EXPERTS_BIAS,
-            N_SLOTS
-};
-
-typedef uint64_t slot_set;
-#define SLOT_BIT(name) (UINT64_C(1) << SLOT_##name)
-
-enum dim {           /* widths, which dim_of() computes from the configuration */
-           DIM_NONE, /* rows of a vector */
-           DIM_HIDDEN,
-           DIM_Q,
-           DIM_KV,
-           DIM_QKV,
-           DIM_HEAD,
-           DIM_FFN,
-           DIM_2_FFN,
-           DIM_VOCAB,
-           DIM_ROPE_PAIRS,
-           DIM_EXPERTS,
-           DIM_EXPERT_FFN,
-           DIM_SHARED_FFN,
-           DIM_HEADS,
-           DIM_KV_HEADS,
-           DIM_POSITIONS,
-           DIM_Q_LATENT,
-           DIM_LATENT,
-           DIM_LATENT_KEY,
-           DIM_NOPE,
-           DIM_VALUE,
-           DIM_VALUES,
-           DIM_KV_B
-};
-
-/* Matrices of one group are stacked and multiplied together. */
-enum group {
-    GROUP_NONE /* a vector, or packed by its half */,
-    GROUP_QKV,
-    GROUP_OUT,
-    GROUP_GATE_UP,
-    GROUP_DOWN,
-    GROUP_ROUTER,
-    GROUP_Q_B,
-    N_GROUPS
-};
-
-struct slot_info {
-    const char *suffix; /* after "blk.N.", or the whole name of a global tensor */
-    enum dim rows;      /* DIM_NONE: a vector of cols */
-    enum dim cols;
-    enum dim count; /* DIM_NONE: one matrix; else this many, one after another */
-    enum group group;
-    enum model_role role;
-};
-
-enum global { /* tensors outside the layers */
-              GLOBAL_EMBEDDING,
-              GLOBAL_FINAL_NORM,
-              GLOBAL_HEAD,
-              GLOBAL_ROPE_FREQS,
-              GLOBAL_ROPE_LONG,
-              GLOBAL_ROPE_SHORT,
-              GLOBAL_FINAL_NORM_BIAS, /* these only where the architecture's row names them */
-              GLOBAL_HEAD_BIAS,
-              GLOBAL_POSITIONS, /* learned embeddings of positions */
-              N_GLOBALS
-};
-
-extern const struct slot_info SLOTS[N_SLOTS];
-extern const struct slot_info GLOBALS[N_GLOBALS];
-uint64_t dim_of(const struct model_config *config, enum dim dim);
-const char *slot_name(uint32_t layer, enum slot slot, char out[64]);
 
 /* ---- halves of a layer ---- */
 
@@ -166,15 +39,22 @@ struct half { /* a way to compute attention or the feed-forward network */
     /* Packs the half's matrices in GROUP_NONE; NULL: it has none. */
     int (*pack)(struct loading *load, uint32_t layer);
     void (*layer_fini)(struct layer *layer); /* NULL: nothing to free */
+    /* Bytes of recurrent state of a layer with this half of attention; NULL: it has keys and values. */
+    size_t (*state_bytes)(const struct model_config *config);
 };
 
 extern const struct half attn_grouped;        /* forward_attn.c: multi-head, grouped or multi-query */
 extern const struct half attn_grouped_fused;  /* its matrices in one tensor */
 extern const struct half attn_grouped_biased; /* with biases on all matrices */
 extern const struct half attn_grouped_fused_biased;
-extern const struct half ffn_dense;       /* forward_ffn.c: gate, up, down */
-extern const struct half ffn_dense_fused; /* gate and up in one tensor */
-extern const struct half ffn_plain;       /* forward_plain.c: up and down, without a gate */
+extern const struct half attn_grouped_normed; /* with norms on the heads of q and k */
+extern const struct half attn_gated;          /* and a gate for each head's output */
+extern const struct half attn_conv;           /* forward_conv.c: a gated short convolution */
+extern const struct half attn_delta_grouped;  /* with beta and alpha in one tensor, by groups */
+extern const struct half attn_delta;          /* forward_delta.c: a gated delta net */
+extern const struct half ffn_dense;           /* forward_ffn.c: gate, up, down */
+extern const struct half ffn_dense_fused;     /* gate and up in one tensor */
+extern const struct half ffn_plain;           /* forward_plain.c: up and down, without a gate */
 extern const struct half ffn_plain_biased;
 extern const struct half attn_latent;       /* forward_mla.c: one latent holds keys and values of all heads */
 extern const struct half attn_latent_split; /* with the up-projection stored in two tensors */
@@ -216,6 +96,9 @@ struct arch {
 bool global_is_required(const struct arch *arch, enum global global);
 bool global_is_allowed(const struct arch *arch, enum global global);
 
+/* archs_hybrid.c: architectures with recurrent layers. */
+extern const struct arch HYBRID_ARCHS[];
+extern const uint32_t N_HYBRID_ARCHS;
 /* NULL past the last row. */
 const struct arch *arch_at(uint32_t index);
 slot_set layer_needs(const struct model *model, uint32_t layer);
@@ -236,6 +119,8 @@ void read_count(struct reading *r, const char *suffix, enum need need, uint32_t 
                 uint32_t *out); /* >= 1 */
 /* Layers with a window use RoPE with their own unscaled angles and this base. */
 void use_local_rope(struct model *model, double freq_base);
+/* Layers whose entry in attention.head_count_kv is 0 get this half of attention. */
+void use_recurrent(struct reading *r, struct model *model, const struct half *half);
 /* Like read_count for an optional count that may be 0. */
 void read_whole(struct reading *r, const char *suffix, uint32_t max, uint32_t *out);
 void read_flag(struct reading *r, const char *suffix, bool *out); /* optional */

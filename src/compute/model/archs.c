@@ -548,5 +548,9 @@ static const struct arch ARCHS[] = {
 
 const struct arch *arch_at(uint32_t index)
 {
-    return index < sizeof(ARCHS) / sizeof(ARCHS[0]) ? &ARCHS[index] : NULL;
+    const uint32_t n = sizeof(ARCHS) / sizeof(ARCHS[0]);
+
+    if (index < n)
+        return &ARCHS[index];
+    return index - n < N_HYBRID_ARCHS ? &HYBRID_ARCHS[index - n] : NULL;
 }

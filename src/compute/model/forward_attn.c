@@ -26,11 +26,12 @@ struct qkv_shape { /* floats */
     size_t stride;
 };
 
-static struct qkv_shape qkv_shape(const struct model_config *c)
+static struct qkv_shape qkv_shape(const struct forward *f)
 {
+    const struct model_config *c = &f->model->config;
     size_t q = (size_t)c->n_heads * c->head_dim, kv = (size_t)c->n_kv_heads * c->head_dim;
 
-    return (struct qkv_shape){.q = q, .kv = kv, .stride = q + 2 * kv};
+    return (struct qkv_shape){.q = q, .kv = kv, .stride = f->layer->groups[GROUP_QKV].rows};
 }
 
 /* The norms that a model may have on the heads of q, or of k: at most one of the three. */
@@ -60,7 +61,7 @@ static void norm_row(const struct forward *f, float *q)
     const struct model_config *c = &f->model->config;
 
     norm_heads(f, q, c->n_heads, (struct head_norms){SLOT_Q_NORM, SLOT_Q_NORM_WIDE, SLOT_Q_NORM_HEADS});
-    norm_heads(f, q + qkv_shape(c).q, c->n_kv_heads,
+    norm_heads(f, q + qkv_shape(f).q, c->n_kv_heads,
                (struct head_norms){SLOT_K_NORM, SLOT_K_NORM_WIDE, SLOT_K_NORM_HEADS});
 }
 
@@ -70,7 +71,7 @@ static void bias_norm_rotate(const struct forward *f, uint32_t from, uint32_t to
     const struct model_config *c = &model->config;
     const float *const *vectors = f->layer->vectors;
     const float *bias = vectors[SLOT_QKV_BIAS] ? vectors[SLOT_QKV_BIAS] : vectors[SLOT_Q_BIAS];
-    struct qkv_shape shape = qkv_shape(c);
+    struct qkv_shape shape = qkv_shape(f);
     size_t pairs = c->rope_dims / 2;
     enum rope_kind rope = f->layer->rope;
 
@@ -92,7 +93,7 @@ static void bias_norm_rotate(const struct forward *f, uint32_t from, uint32_t to
 static void forward_attn_store(const struct forward *f, uint32_t from, uint32_t to)
 {
     const struct model *model = f->model;
-    struct qkv_shape shape = qkv_shape(&model->config);
+    struct qkv_shape shape = qkv_shape(f);
 
     for (uint32_t i = 0; i < f->pass->n_items; i++) {
         const struct attn_item *item = &f->state->items[i];
@@ -125,7 +126,7 @@ static void forward_attn_scale_queries(const struct forward *f, uint32_t from, u
 {
     const struct model *model = f->model;
     const struct rope *rope = &model->ropes[ROPE_GLOBAL];
-    struct qkv_shape shape = qkv_shape(&model->config);
+    struct qkv_shape shape = qkv_shape(f);
 
     for (uint32_t i = 0; rope->temperature_scale != 0 && i < f->pass->n_items; i++) {
         const struct attn_item *item = &f->state->items[i];
@@ -165,7 +166,7 @@ static uint64_t forward_attn_attend_bytes(const struct forward *f, size_t q_floa
 static void forward_attn_attend(const struct forward *f)
 {
     const struct model *model = f->model;
-    struct qkv_shape shape = qkv_shape(&model->config);
+    struct qkv_shape shape = qkv_shape(f);
     struct team *team = forward_team(f, forward_attn_attend_bytes(f, shape.q));
     const struct weight *next = f->n_rows == 1 ? forward_first(f, f->layer, GROUP_OUT) : NULL;
 
@@ -202,27 +203,41 @@ static void out_bias_rows(const struct forward *f, uint32_t from, uint32_t to)
         vec_add(f->model->table, out + row * hidden, f->layer->vectors[SLOT_OUT_BIAS], hidden);
 }
 
-static void forward_attn(struct forward *f, uint32_t layer)
+/* The gates of the heads follow v in each row. */
+static void attn_gate_rows(const struct forward *f, uint32_t from, uint32_t to)
+{
+    const struct qkv_shape shape = qkv_shape(f);
+
+    for (size_t row = from; row < to; row++)
+        vec_gate(f->model->table, f->state->attended + row * shape.q,
+                 f->state->qkv + row * shape.stride + shape.q + 2 * shape.kv, (uint32_t)shape.q);
+}
+
+void forward_attn(struct forward *f, uint32_t layer)
 {
     const struct model_pass *pass = f->pass;
     struct model_state *state = f->state;
     const float *const *vectors = f->layer->vectors;
-    struct qkv_shape shape = qkv_shape(&f->model->config);
+    struct qkv_shape shape = qkv_shape(f);
+    const bool is_gated = shape.stride > shape.q + 2 * shape.kv;
     const float *input = /* x, if the model norms only outputs */
         forward_norm(f, vectors[SLOT_ATTN_NORM_2] ? SLOT_ATTN_NORM_2 : SLOT_ATTN_NORM);
 
     if (forward_attn_attend_bytes(f, shape.q) < FEW_KEYS_BYTES)
         f->next = forward_first(f, f->layer, GROUP_OUT);
     forward_matmul(f, &f->layer->groups[GROUP_QKV], input, f->model->config.hidden, state->qkv);
-    f->kv_layer = (uint8_t *)pass->kv_arena + kv_layout_offset(&f->model->layout, pass->n_blocks, layer, 0);
+    f->kv_layer = (uint8_t *)pass->kv_arena +
+                  kv_layout_offset(&f->model->layout, pass->n_blocks, f->layer->kv_index, 0);
     forward_rows(f, prepare_and_store);
     if (pass->on_layer)
-        pass->on_layer(pass->on_layer_arg, layer);
+        pass->on_layer(pass->on_layer_arg, f->layer->kv_index);
     if (layer + 1 == f->model->config.n_layers)
-        forward_narrow(f, state->qkv, shape.q, shape.stride);
+        forward_narrow(f, state->qkv, is_gated ? shape.stride : shape.q, shape.stride);
     if (f->n_rows == 0)
         return;
     forward_attn_attend(f);
+    if (is_gated)
+        forward_rows(f, attn_gate_rows);
     f->next = forward_first(f, f->layer, f->layer->ffn->first);
     forward_matmul(f, &f->layer->groups[GROUP_OUT], state->attended, shape.q,
                    state->branch ? state->branch : state->normed);
@@ -243,6 +258,13 @@ const struct half attn_grouped_fused = {
     .name = "grouped, q, k and v in one",
     .first = GROUP_QKV,
     .needs = SLOT_BIT(QKV) | SLOT_BIT(OUT),
+    .forward = forward_attn,
+};
+
+const struct half attn_grouped_normed = {
+    .name = "grouped, with norms on the heads",
+    .first = GROUP_QKV,
+    .needs = SLOT_BIT(Q) | SLOT_BIT(K) | SLOT_BIT(V) | SLOT_BIT(OUT) | SLOT_BIT(Q_NORM) | SLOT_BIT(K_NORM),
     .forward = forward_attn,
 };
 

@@ -217,10 +217,11 @@ static void forward_latent(struct forward *f, uint32_t layer)
 
     forward_norm(f, SLOT_ATTN_NORM);
     forward_matmul(f, &f->layer->groups[GROUP_QKV], state->normed, c->hidden, state->latent.low);
-    f->kv_layer = (uint8_t *)pass->kv_arena + kv_layout_offset(&f->model->layout, pass->n_blocks, layer, 0);
+    f->kv_layer = (uint8_t *)pass->kv_arena +
+                  kv_layout_offset(&f->model->layout, pass->n_blocks, f->layer->kv_index, 0);
     forward_rows(f, norm_and_store);
     if (pass->on_layer)
-        pass->on_layer(pass->on_layer_arg, layer);
+        pass->on_layer(pass->on_layer_arg, f->layer->kv_index);
     if (c->q_latent)
         forward_matmul(f, &f->layer->groups[GROUP_Q_B], state->latent.low, low_width(c), state->qkv);
     forward_rows(f, turn_queries);

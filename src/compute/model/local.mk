@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 noinst_LIBRARIES += libcompute_model.a
-libcompute_model_a_SOURCES = src/compute/model/model.h src/compute/model/model_priv.h src/compute/model/arch_priv.h \
-	src/compute/model/archs.c src/compute/model/slots.c \
+libcompute_model_a_SOURCES = src/compute/model/model.h src/compute/model/model_priv.h src/compute/model/arch_priv.h src/compute/model/slots_priv.h \
+	src/compute/model/archs.c src/compute/model/archs_hybrid.c src/compute/model/slots.c \
 	src/compute/model/arch.c src/compute/model/rope.c src/compute/model/weights.c src/compute/model/model.c \
 	src/compute/model/forward_mla.c src/compute/model/mla_weights.c src/compute/model/mla_priv.h \
 	src/compute/model/forward_moe.c src/compute/model/moe_weights.c src/compute/model/moe_priv.h \
 	src/compute/model/moe_route.c src/compute/model/moe_route_priv.h \
 	src/compute/model/state.c src/compute/model/forward.c src/compute/model/forward_attn.c src/compute/model/forward_ffn.c src/compute/model/forward_plain.c \
-	src/compute/model/forward_last.c
+	src/compute/model/forward_last.c src/compute/model/recurrent.c src/compute/model/recurrent_priv.h src/compute/model/forward_conv.c src/compute/model/forward_delta.c src/compute/model/forward_gated.c
 
 if HAVE_CMOCKA
-check_PROGRAMS += tests/unit/compute/model/test_model tests/unit/compute/model/test_moe tests/unit/compute/model/test_route
-TESTS += tests/unit/compute/model/test_model tests/unit/compute/model/test_moe tests/unit/compute/model/test_route
+check_PROGRAMS += tests/unit/compute/model/test_model tests/unit/compute/model/test_moe tests/unit/compute/model/test_route tests/unit/compute/model/test_hybrid
+TESTS += tests/unit/compute/model/test_model tests/unit/compute/model/test_moe tests/unit/compute/model/test_route tests/unit/compute/model/test_hybrid
+tests_unit_compute_model_test_hybrid_SOURCES = tests/unit/compute/model/test_hybrid.c tests/unit/compute/model/tiny.c tests/unit/compute/model/tiny.h
+tests_unit_compute_model_test_hybrid_LDADD = $(link_compute_model) $(CMOCKA_LIBS)
 tests_unit_compute_model_test_moe_SOURCES = tests/unit/compute/model/test_moe.c tests/unit/compute/model/tiny.c tests/unit/compute/model/tiny.h
 tests_unit_compute_model_test_moe_LDADD = $(link_compute_model) $(CMOCKA_LIBS)
 tests_unit_compute_model_test_route_SOURCES = tests/unit/compute/model/test_route.c

@@ -88,7 +88,8 @@ static int apply_opts(struct model *model, const struct model_opts *opts, struct
     if (model->table == NULL)
         return fault_set(fault, E_UNSUPPORTED, "kernels \"%s\" are unknown or cannot run on this CPU",
                          opts->kernels ? opts->kernels : "auto");
-    model->layout = (struct kv_layout){.n_layers = config->n_layers,
+    model->layout = (struct kv_layout){.n_layers = config->n_layers - config->n_recurrent_layers,
+                                       .state_bytes = model->layout.state_bytes,
                                        .n_kv_heads = config->n_kv_heads,
                                        .k_dim = config->head_dim,
                                        .v_dim = config->head_dim,
@@ -141,6 +142,8 @@ int model_new(struct gguf *gguf, struct team *team, const struct model_opts *opt
     for (unsigned i = 0; i < model->n_ropes; i++)
         model->numerics_id =
             (model->numerics_id ^ rope_digest(&model->ropes[i])) * UINT64_C(0x9e3779b97f4a7c15);
+    if (model->config.delta_heads > 0)
+        model->numerics_id = (model->numerics_id ^ recurrent_digest()) * UINT64_C(0x9e3779b97f4a7c15);
     model->numerics_id += FORWARD_VERSION;
     *out = model;
     return 0;

@@ -15,7 +15,7 @@
 #include "base/fault.h"
 #include "base/team.h"
 #include "gguf/gguf.h"
-#include "cache/kv/layout.h"
+#include "cache/kv/state.h"
 #include "compute/tensor/tensor.h"
 
 struct model_config { /* shapes, in the field's usual terms */
@@ -38,6 +38,11 @@ struct model_config { /* shapes, in the field's usual terms */
     uint32_t context_length;
     uint32_t n_positions; /* context length of the file: rows of learned embeddings of positions */
     uint32_t rope_dims;
+    uint32_t conv_taps;                    /* short convolutions: inputs that each output sees */
+    uint32_t delta_heads, delta_key_heads; /* gated delta net: heads of values; of queries and keys */
+    uint32_t delta_key, delta_value;       /* and their lengths */
+    bool delta_is_grouped; /* heads of values that share a key are neighbours, not every n-th */
+    uint32_t n_recurrent_layers;
     uint32_t window; /* sliding window of local layers; 0: no layer has one shorter than the context */
     uint32_t n_window_layers;
     char rope_scaling[16]; /* "none", "linear", "yarn", "llama3", "longrope" */
@@ -102,6 +107,7 @@ enum model_role { /* a tensor's purpose, which decides what values suit it */
                   MODEL_WRITER, /* a matrix whose product is added to the residual stream */
                   MODEL_EMBEDDING,
                   MODEL_HEAD,
+                  MODEL_DECAY, /* negative: the rates at which a state fades */
                   MODEL_ROPE_FACTORS
 };
 
@@ -141,8 +147,13 @@ struct model_item {            /* one sequence's part of a pass; all pointers ar
     uint32_t n_tokens;         /* >= 1 */
     uint32_t position;         /* position of tokens[0]; KV of all tokens before is present */
     const kv_block_id *blocks; /* block table, covers position + n_tokens */
-    uint32_t n_logits;         /* the last n_logits tokens get logits; 0: none */
-    uint32_t n_prompt_logits;  /* this many tokens before those get logits through on_logits only */
+    /* Models with recurrent layers: the blocks of the state before tokens[0], NULL at position 0; and where
+     * the state is written during the pass, in order.  Blocks of the state may be those of a cut. */
+    const kv_block_id *recurrent;
+    const struct kv_state_cut *cuts;
+    uint32_t n_cuts;
+    uint32_t n_logits;        /* the last n_logits tokens get logits; 0: none */
+    uint32_t n_prompt_logits; /* this many tokens before those get logits through on_logits only */
 };
 
 struct model_pass {

@@ -8,6 +8,8 @@
 #include "compute/model/model.h"
 #include "compute/model/moe_priv.h"
 #include "compute/model/mla_priv.h"
+#include "compute/model/recurrent_priv.h"
+#include "compute/kernels/recurrent.h"
 #include "compute/tensor/tensor.h"
 
 enum rope_scaling { ROPE_SCALE_NONE, ROPE_SCALE_LINEAR, ROPE_SCALE_YARN, ROPE_SCALE_LONGROPE };
@@ -55,7 +57,7 @@ uint64_t rope_digest(const struct rope *rope);
 
 /* Matrices that read the same input. Neighbours of one type are packed into one weight. */
 struct weight_group {
-    struct weight parts[3];
+    struct weight parts[4];
     uint32_t n_parts;
     uint32_t rows; /* sum over all parts */
 };
@@ -63,12 +65,15 @@ struct weight_group {
 struct layer {
     const struct half *attn, *ffn;
     enum rope_kind rope;
-    bool is_local;   /* a layer that should have a window, even if the window hides no key */
-    uint32_t window; /* number of keys that a query attends to, its own included; 0: all before it */
+    uint32_t kv_index; /* among the layers with keys and values */
+    size_t state_at;   /* a recurrent layer: where its part of the state begins */
+    bool is_local;     /* a layer that should have a window, even if the window hides no key */
+    uint32_t window;   /* number of keys that a query attends to, its own included; 0: all before it */
     const float *vectors[N_SLOTS]; /* norms and biases; NULL: absent, or a matrix */
     struct weight_group groups[N_GROUPS];
     struct expert_weights experts;
     struct latent_weights latent;
+    struct recurrent_weights recurrent;
 };
 
 struct model {
@@ -172,6 +177,7 @@ struct model_state {
     void *matmul_scratch;
     struct moe_state moe;
     struct latent_state latent;
+    struct recurrent_state recurrent;
     uint32_t n_items; /* of the last pass */
     uint32_t vocab;
 };
@@ -224,6 +230,8 @@ const struct weight *forward_first(const struct forward *f, const struct layer *
 /* The first matrix that the layer after this one reads. */
 const struct weight *forward_beyond(const struct forward *f, uint32_t layer);
 
+/* forward_attn.c: attention by heads; with gates behind q, k and v if the group has these rows. */
+void forward_attn(struct forward *f, uint32_t layer);
 /* forward_ffn.c: whether matmul_gated() computes the layer's feed-forward for more than FFN_FEW_TOKENS
  * tokens. Then none of its products alone sees that many tokens. */
 enum { FFN_FEW_TOKENS = 64 };

@@ -85,6 +85,20 @@ const struct slot_info SLOTS[N_SLOTS] = {
     [SLOT_SHARED_GATE] = VECTOR("ffn_gate_inp_shexp.weight", DIM_HIDDEN, MODEL_NORM),
     [SLOT_DOWN_SHARED] =
         MATRIX("ffn_down_shexp.weight", DIM_HIDDEN, DIM_SHARED_FFN, GROUP_DOWN, MODEL_WRITER),
+    [SLOT_CONV_IN] = MATRIX("shortconv.in_proj.weight", DIM_3_HIDDEN, DIM_HIDDEN, GROUP_QKV, MODEL_MATRIX),
+    [SLOT_CONV_TAPS] = MATRIX("shortconv.conv.weight", DIM_HIDDEN, DIM_CONV_TAPS, GROUP_NONE, MODEL_NORM),
+    [SLOT_Q_GATED] = MATRIX("attn_q.weight", DIM_2_Q, DIM_HIDDEN, GROUP_NONE, MODEL_MATRIX),
+    [SLOT_DELTA_QKV] = MATRIX("attn_qkv.weight", DIM_DELTA_QKV, DIM_HIDDEN, GROUP_QKV, MODEL_MATRIX),
+    [SLOT_DELTA_Z] = MATRIX("attn_gate.weight", DIM_DELTA_VALUES, DIM_HIDDEN, GROUP_QKV, MODEL_MATRIX),
+    [SLOT_DELTA_BETA] = MATRIX("ssm_beta.weight", DIM_DELTA_HEADS, DIM_HIDDEN, GROUP_QKV, MODEL_MATRIX),
+    [SLOT_DELTA_ALPHA] = MATRIX("ssm_alpha.weight", DIM_DELTA_HEADS, DIM_HIDDEN, GROUP_QKV, MODEL_MATRIX),
+    [SLOT_DELTA_BETA_ALPHA] = MATRIX("ssm_ba.weight", DIM_2_DELTA_HEADS, DIM_HIDDEN, GROUP_QKV, MODEL_MATRIX),
+    [SLOT_DELTA_TAPS] = MATRIX("ssm_conv1d.weight", DIM_DELTA_QKV, DIM_CONV_TAPS, GROUP_NONE, MODEL_NORM),
+    [SLOT_DELTA_TIME_BIAS] = VECTOR("ssm_dt.bias", DIM_DELTA_HEADS, MODEL_NORM),
+    [SLOT_DELTA_DECAY] = VECTOR("ssm_a", DIM_DELTA_HEADS, MODEL_DECAY),
+    [SLOT_DELTA_NORM] = VECTOR("ssm_norm.weight", DIM_DELTA_VALUE, MODEL_NORM),
+    [SLOT_DELTA_OUT] = MATRIX("ssm_out.weight", DIM_HIDDEN, DIM_DELTA_VALUES, GROUP_OUT, MODEL_WRITER),
+    [SLOT_CONV_OUT] = MATRIX("shortconv.out_proj.weight", DIM_HIDDEN, DIM_HIDDEN, GROUP_OUT, MODEL_WRITER),
 };
 
 const struct slot_info GLOBALS[N_GLOBALS] = {
@@ -98,6 +112,7 @@ const struct slot_info GLOBALS[N_GLOBALS] = {
     [GLOBAL_HEAD_BIAS] = VECTOR("output.bias", DIM_VOCAB, MODEL_BIAS),
     [GLOBAL_POSITIONS] =
         MATRIX("position_embd.weight", DIM_POSITIONS, DIM_HIDDEN, GROUP_NONE, MODEL_EMBEDDING),
+    [GLOBAL_FINAL_NORM_LFM2] = VECTOR("token_embd_norm.weight", DIM_HIDDEN, MODEL_NORM),
 };
 
 uint64_t dim_of(const struct model_config *config, enum dim dim)
@@ -152,6 +167,23 @@ uint64_t dim_of(const struct model_config *config, enum dim dim)
         return (uint64_t)config->n_heads * config->value_dim;
     case DIM_KV_B:
         return (uint64_t)config->n_heads * (config->head_dim - config->rope_dims + config->value_dim);
+    case DIM_3_HIDDEN:
+        return 3 * (uint64_t)config->hidden;
+    case DIM_CONV_TAPS:
+        return config->conv_taps;
+    case DIM_2_Q:
+        return 2 * q;
+    case DIM_DELTA_QKV:
+        return 2 * (uint64_t)config->delta_key_heads * config->delta_key +
+               (uint64_t)config->delta_heads * config->delta_value;
+    case DIM_DELTA_VALUES:
+        return (uint64_t)config->delta_heads * config->delta_value;
+    case DIM_DELTA_HEADS:
+        return config->delta_heads;
+    case DIM_2_DELTA_HEADS:
+        return 2 * (uint64_t)config->delta_heads;
+    case DIM_DELTA_VALUE:
+        return config->delta_value;
     }
     return 0;
 }
@@ -164,11 +196,15 @@ const char *slot_name(uint32_t layer, enum slot slot, char out[64])
 
 bool global_is_required(const struct arch *arch, enum global global)
 {
-    return global == GLOBAL_EMBEDDING || global == GLOBAL_FINAL_NORM || (arch->globals >> global & 1);
+    if (global == GLOBAL_FINAL_NORM)
+        return !(arch->globals >> GLOBAL_FINAL_NORM_LFM2 & 1);
+    return global == GLOBAL_EMBEDDING || (arch->globals >> global & 1);
 }
 
 bool global_is_allowed(const struct arch *arch, enum global global)
 {
+    if (global == GLOBAL_FINAL_NORM)
+        return global_is_required(arch, global);
     return global <= GLOBAL_ROPE_SHORT || (arch->globals >> global & 1);
 }
 

@@ -51,13 +51,22 @@ static void lay_out_halves(const struct model *model, unsigned which, struct mod
     }
 }
 
+static bool has_gates(const struct model *model)
+{
+    bool has_any = false;
+
+    for (uint32_t i = 0; i < model->config.n_layers; i++)
+        has_any = has_any || model->layers[i].attn == &attn_gated;
+    return has_any;
+}
+
 static void lay_out_attn(const struct model *model, struct model_state *state, struct carving *carving)
 {
     const struct model_config *c = &model->config;
     size_t rows = state->max_tokens, q = (size_t)c->n_heads * c->head_dim;
     size_t kv = (size_t)c->n_kv_heads * c->head_dim;
 
-    state->qkv = carve(carving, rows * (q + 2 * kv) * sizeof(float));
+    state->qkv = carve(carving, rows * (q + 2 * kv + (has_gates(model) ? q : 0)) * sizeof(float));
     state->attended = carve(carving, rows * q * sizeof(float));
     state->attn_scratch_bytes =
         attn_scratch_bytes(&(struct attn_sizes){.max_tokens = state->max_tokens,

@@ -256,7 +256,7 @@ int weights_matrix(struct loading *load, const struct gguf_tensor *from, enum dt
 static int weights_pack(struct loading *load, const struct gguf_tensor *const *tensors, uint32_t n,
                         struct weight *out)
 {
-    struct weight_part parts[3] = {0};
+    struct weight_part parts[4] = {0};
     int rc;
 
     for (uint32_t i = 0; i < n; i++)
@@ -332,7 +332,9 @@ static int pack_all(struct loading *load)
         rc = pack_layer(load, i);
     if (rc < 0)
         return rc;
-    model->final_norm.gain = pack_vector(load, load->globals[GLOBAL_FINAL_NORM]);
+    model->final_norm.gain = pack_vector(
+        load, load->globals[global_is_required(model->arch, GLOBAL_FINAL_NORM) ? GLOBAL_FINAL_NORM
+                                                                               : GLOBAL_FINAL_NORM_LFM2]);
     if (load->globals[GLOBAL_FINAL_NORM_BIAS])
         model->final_norm.bias = pack_vector(load, load->globals[GLOBAL_FINAL_NORM_BIAS]);
     if (load->globals[GLOBAL_HEAD_BIAS])

@@ -56,10 +56,12 @@ static void apply_hold(struct sched *sched, struct seq *seq)
 }
 
 /* Its KV may be damaged: removes its blocks from the prefix cache. */
-static void forget_blocks(struct sched *sched, const struct seq *seq)
+static void forget_blocks(struct sched *sched, struct seq *seq)
 {
     for (uint32_t block = 0; block < seq->n_sealed; block++)
         kv_forget(sched->opts.pool, seq->blocks[block]);
+    recurrent_give_back(sched, seq);
+    recurrent_forget(sched, seq);
 }
 
 static void end_spoilt(struct sched *sched, struct seq *seq)
@@ -142,8 +144,10 @@ static void apply_drawn(struct sched *sched, const struct plan_item *item,
     for (uint32_t i = 0; i <= n_accepted; i++) {
         if (i > 0) {
             seq->is_busy = true;
-            seq_advance(seq, seq->n_computed + 1);
-            seq_seal(sched, seq);
+            if (sched->n_state_blocks == 0) { /* else the state lies before the draft tokens */
+                seq_advance(seq, seq->n_computed + 1);
+                seq_seal(sched, seq);
+            }
             seq->stats.n_accepted++;
         }
         seq->stats.n_drawn += results[i].id != TOKEN_NONE;
@@ -184,6 +188,7 @@ static void apply_item(struct sched *sched, uint32_t index, const struct sample_
     seq->draft.n = 0;
     seq_advance(seq, to);
     seq_seal(sched, seq);
+    recurrent_seal(sched, seq);
     if (seq->state == SEQ_PREFILL && !seq->is_cancelled) {
         if (to == seq->n_submitted_tokens && to == seq->spec.n_tokens)
             seq->stats.prefill_ns = sched_now_ns(sched) - seq->admitted_ns - seq->stats.transfer_ns;

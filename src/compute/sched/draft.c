@@ -122,7 +122,7 @@ void draft_learn(struct sched *sched, struct seq *seq, uint32_t n_drafts, uint32
 
 void draft_book(struct sched *sched, const struct plan *plan, uint32_t n_accepted)
 {
-    struct cost_step plain = {0}, step = {.n_rows = plan->n_decode + plan->n_drafts};
+    struct cost_step plain = {0}, step = {.n_rows = plan->n_decode_rows};
 
     if (plan->n_decode == 0 || sched->opts.speculate != SPECULATE_AUTO)
         return;
@@ -141,7 +141,7 @@ void draft_book(struct sched *sched, const struct plan *plan, uint32_t n_accepte
         sched->speculation_budget_s = BUDGET_START * plain_s;
     sched->has_speculation_budget = true;
     sched->speculation_budget_s += BUDGET_INCOME * plain_s + n_accepted * plain_s / plan->n_decode;
-    sched->speculation_budget_s -= extra_s > 0 && plan->n_drafts > 0 ? extra_s : 0;
+    sched->speculation_budget_s -= extra_s > 0 && plan->n_decode_rows > plan->n_decode ? extra_s : 0;
     sched->speculation_budget_s =
         fmin(fmax(sched->speculation_budget_s, -BUDGET_DEBT * plain_s), BUDGET_MAX * plain_s);
 }
@@ -297,7 +297,7 @@ static void draft_take_blocks(struct sched *sched, struct seq *seq, uint32_t n)
 /* Rows for draft tokens in the step; waiting prompts keep half of the room that decoding leaves. */
 static uint32_t room_for_drafts(const struct sched *sched, uint32_t n_decode)
 {
-    uint32_t room = sched->opts.engine->info.max_batch_tokens - n_decode;
+    uint32_t room = sched->opts.engine->info.max_batch_tokens - plan_decode_cost(sched).n_rows;
     bool has_prompts = sched->n_waiting > 0 || queue_n_active(sched) > n_decode;
 
     if (has_prompts)

@@ -39,6 +39,10 @@ int sched_arrived(struct sched *sched, struct seq *seq, uint32_t n_tokens, const
 
     if (n_tokens > n_most)
         n_tokens = n_most;
+    if (sched->n_state_blocks > 0 && !is_whole) /* keys and values without their state are of no use */
+        n_tokens = seq->n_computed;
+    else if (sched->n_state_blocks > 0)
+        recurrent_arrived(sched, seq);
     if (n_tokens > seq->n_computed) {
         seq->stats.n_transferred = n_tokens - seq->n_computed;
         seq->n_computed = seq->n_reached = n_tokens;

@@ -17,7 +17,7 @@
 
 static struct cost_step cost_of(const struct plan *plan)
 {
-    struct cost_step step = {.n_rows = plan->n_decode + plan->n_drafts, .n_prompt = plan->n_prefill_tokens};
+    struct cost_step step = {.n_rows = plan->n_decode_rows, .n_prompt = plan->n_prefill_tokens};
 
     for (uint32_t i = 0; i < plan->n_items; i++)
         step.n_pairs += cost_pairs(plan->items[i].seq->n_computed, plan->items[i].n_tokens);

@@ -33,7 +33,7 @@ struct cost_step plan_decode_cost(const struct sched *sched)
 
     list_for_each (at, &sched->running) {
         const struct seq *seq = seq_of(at);
-        uint32_t n_rows = 1 + seq->draft.n;
+        uint32_t n_rows = seq_n_pending(seq) + seq->draft.n;
 
         if (seq->state != SEQ_DECODE)
             continue;
@@ -174,9 +174,12 @@ void plan_make(struct sched *sched, struct plan *plan)
     plan->n_items = plan->n_drafts = plan->n_prefill_tokens = 0;
     list_for_each (at, &sched->running) {
         if (seq_of(at)->state == SEQ_DECODE)
-            plan_add(plan, seq_of(at), 1);
+            plan_add(plan, seq_of(at), seq_n_pending(seq_of(at)));
     }
     plan->n_decode = plan->n_items;
+    plan->n_decode_rows = 0;
+    for (uint32_t i = 0; i < plan->n_decode; i++)
+        plan->n_decode_rows += plan->items[i].n_tokens;
 
     uint32_t budget = plan->budget = plan_budget(sched);
     for (uint32_t i = 0; i < sched->n_line && budget > 0; i++) {

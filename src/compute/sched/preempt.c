@@ -60,7 +60,7 @@ static bool preempt_grow(struct sched *sched, struct seq *seq)
 {
     const kv_tenant *tenant = &seq->spec.tenant;
 
-    while (seq->n_computed / sched->block_tokens >= seq->n_blocks) {
+    while (sched_blocks_for(sched, seq->spec.n_tokens) > seq->n_blocks) {
         bool is_modest = queue_room(sched, seq) > 0 || kv_available(sched->opts.pool) == 0;
 
         if (is_modest && kv_take_for(sched->opts.pool, *tenant, 1, &seq->blocks[seq->n_blocks]) == 0) {

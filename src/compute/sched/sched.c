@@ -52,6 +52,9 @@ int sched_new(const struct sched_opts *opts, struct sched **out)
         sched->opts.max_seqs = info->max_batch_tokens;
     sched->block_tokens = info->layout.block_tokens;
     uint64_t pool_tokens = (uint64_t)kv_pool_size(opts->pool) * sched->block_tokens;
+    sched->n_state_blocks = kv_layout_state_blocks(&info->layout);
+    uint64_t state_tokens = (uint64_t)sched->n_state_blocks * sched->block_tokens;
+    pool_tokens = pool_tokens > state_tokens ? pool_tokens - state_tokens : 0;
     sched->context_tokens = pool_tokens < info->context_length ? (uint32_t)pool_tokens : info->context_length;
     list_init(&sched->all);
     list_init(&sched->running);
@@ -60,14 +63,17 @@ int sched_new(const struct sched_opts *opts, struct sched **out)
     sched->items = calloc(sched->opts.max_seqs, sizeof(*sched->items));
     sched->line = calloc(sched->opts.max_seqs, sizeof(struct seq *));
     sched->max_drafts = info->max_draws > sched->opts.max_seqs ? info->max_draws - sched->opts.max_seqs : 0;
+    if (sched->n_state_blocks > 0 && sched->max_drafts > info->max_batch_tokens - sched->opts.max_seqs)
+        sched->max_drafts = info->max_batch_tokens - sched->opts.max_seqs; /* accepted ones are fed again */
     if (sched->opts.speculate == SPECULATE_OFF)
         sched->max_drafts = 0;
     if (sched->opts.max_drafts > DRAFT_MAX)
         sched->opts.max_drafts = DRAFT_MAX;
     sched->results = calloc((size_t)sched->opts.max_seqs + sched->max_drafts, sizeof(*sched->results));
+    sched->state_hashes = calloc(sched->n_state_blocks + 1, sizeof(*sched->state_hashes));
     sched->scores = calloc(info->max_batch_tokens, sizeof(*sched->scores)); /* pages touched when used */
     if (sched->plan.items == NULL || sched->items == NULL || sched->line == NULL || sched->results == NULL ||
-        sched->scores == NULL || fair_new(MAX_DEBTORS, &sched->fair) < 0) {
+        sched->scores == NULL || sched->state_hashes == NULL || fair_new(MAX_DEBTORS, &sched->fair) < 0) {
         sched_free(sched);
         return E_NOMEM;
     }
@@ -88,6 +94,7 @@ void sched_free(struct sched *sched)
     }
     fair_free(sched->fair);
     free(sched->line);
+    free(sched->state_hashes);
     free(sched->scores);
     free(sched->results);
     free(sched->items);
@@ -119,7 +126,7 @@ int sched_submit(struct sched *sched, const struct seq_spec *spec, struct seq **
     } else {
         uint32_t n_most = seq->score_next > 0 ? seq_n_matchable(sched, seq) : seq->n_hashes;
 
-        seq->n_cached_estimate = kv_peek(sched->opts.pool, seq->hashes, n_most) * sched->block_tokens;
+        seq->n_cached_estimate = recurrent_peek(sched, seq, n_most) * sched->block_tokens;
         queue_wait(sched, seq);
     }
     list_push_back(&sched->all, &seq->in_all);
@@ -187,6 +194,7 @@ static int run_plan(struct sched *sched)
             .tokens_left = seq->n_left,
             .tag = seq->spec.id,
         };
+        recurrent_plan(sched, seq, &sched->items[i]);
         ask_scores(seq, &sched->items[i], sched->scores + n_scores);
         n_scores += sched->items[i].n_scores;
     }

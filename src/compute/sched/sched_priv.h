@@ -6,6 +6,7 @@
  *    preempt.c  block room for decoding sequences          handoff.c  arrival and departure
  *    draft.c    draft tokens to verify                     ngram.c    index of repeated text
  *    load.c     learned rates, counters                    cost.c     cost model of a step
+ *    recurrent.c  recurrent state and its snapshots
  */
 #ifndef COMPUTE_SCHED_SCHED_PRIV_H
 #define COMPUTE_SCHED_SCHED_PRIV_H
@@ -16,6 +17,7 @@
 #include "compute/sched/cost_priv.h"
 #include "compute/sched/prompt_cost_priv.h"
 #include "compute/sched/ngram_priv.h"
+#include "compute/sched/recurrent_priv.h"
 #include "compute/sched/sched.h"
 
 #define DRAFT_MAX   64 /* most draft tokens for one sequence in one step, whatever the options say */
@@ -62,6 +64,7 @@ struct seq {
     uint32_t n_cached_estimate; /* tokens that the cache had at submit */
     uint32_t score_next;        /* first prompt token whose logprob was not reported yet; 0: none wanted */
 
+    struct seq_recurrent recurrent;
     struct sample_state *past; /* sampling state of tokens[0, spec.n_tokens); NULL: none needed */
     struct draft draft;
     struct seq_stats stats;
@@ -79,6 +82,8 @@ struct plan {
     uint32_t n_items;
     uint32_t n_decode; /* the first n_decode items decode: one token each, plus draft tokens */
     uint32_t n_drafts;
+    uint32_t
+        n_decode_rows; /* tokens that they feed, draft tokens and accepted ones that are fed again included */
     uint32_t n_prefill_tokens;
     uint32_t budget; /* prompt tokens that the step could have fed */
 };
@@ -86,7 +91,9 @@ struct plan {
 struct sched {
     struct sched_opts opts;
     uint32_t block_tokens;
-    uint32_t context_tokens; /* the engine's context, or the pool's size if that is smaller */
+    uint32_t n_state_blocks;         /* blocks of a recurrent state; 0: the model has none */
+    struct block_hash *state_hashes; /* [n_state_blocks] scratch */
+    uint32_t context_tokens;         /* the engine's context, or the pool's size if that is smaller */
     struct list all, running;
     struct fair *fair; /* sequences with prompts to compute, by tenant */
     uint32_t n_waiting, n_running;
@@ -143,6 +150,13 @@ static inline bool seq_is_active(const struct seq *seq)
     return seq->state == SEQ_PREFILL || seq->state == SEQ_DECODE;
 }
 
+/* Tokens without KV: the last one while decoding; with recurrent state also the draft tokens that the latest step
+ * accepted, because the state stays before them. */
+static inline uint32_t seq_n_pending(const struct seq *seq)
+{
+    return seq->spec.n_tokens - seq->n_computed;
+}
+
 /* ---- seq.c ---- */
 bool seq_is_stop(const struct seq *seq, token_id id);
 /* Whether the answer may continue (or end) with this token. */
@@ -158,6 +172,8 @@ uint32_t seq_n_matchable(const struct sched *sched, const struct seq *seq);
 int seq_take_blocks(struct sched *sched, struct seq *seq, uint32_t n_spare);
 void seq_give_back(struct sched *sched, struct seq *seq);
 void seq_seal(struct sched *sched, struct seq *seq);
+/* Pins a block of the sequence that holds its first `end` blocks' last one, or their state, as the request asks. */
+void seq_keep(struct sched *sched, struct seq *seq, kv_block_id id, uint32_t end);
 /* Counts tokens [n_computed, to) as computed here. */
 void seq_advance(struct seq *seq, uint32_t to);
 

@@ -125,7 +125,7 @@ int seq_new(struct sched *sched, const struct seq_spec *spec, struct seq **out)
     seq->hashes = malloc(cap_blocks * sizeof(*seq->hashes));
     seq->flow = fair_hold(sched->fair, spec->tenant);
     if (seq->tokens == NULL || seq->blocks == NULL || seq->hashes == NULL || seq->flow == NULL ||
-        draft_init(sched, seq) < 0) {
+        draft_init(sched, seq) < 0 || recurrent_init(sched, seq) < 0) {
         seq_free(sched, seq);
         return E_NOMEM;
     }
@@ -146,6 +146,7 @@ void seq_free(struct sched *sched, struct seq *seq)
     queue_got(sched, seq);
     fair_drop(sched->fair, seq->flow);
     ngram_fini(&seq->draft.index);
+    recurrent_fini(seq);
     sample_state_free(seq->past);
     free(seq->hashes);
     free(seq->blocks);
@@ -185,19 +186,14 @@ uint32_t seq_n_matchable(const struct sched *sched, const struct seq *seq)
     return min_u32(seq->n_hashes, n_most / sched->block_tokens);
 }
 
-/* Pins blocks [from, to) as the request asks. Only whole blocks are pinned. */
-static void seq_keep(struct sched *sched, struct seq *seq, uint32_t from, uint32_t to)
+void seq_keep(struct sched *sched, struct seq *seq, kv_block_id id, uint32_t end)
 {
-    for (uint32_t block = from; block < to; block++) {
-        uint64_t end = ((uint64_t)block + 1) * sched->block_tokens;
+    uint64_t end_tokens = (uint64_t)end * sched->block_tokens;
 
-        if (end <= seq->spec.work.keep_1h_tokens)
-            kv_pin(sched->opts.pool, seq->blocks[block], seq->submitted_ns + KEEP_1H_NS);
-        else if (end <= seq->spec.work.keep_tokens)
-            kv_pin(sched->opts.pool, seq->blocks[block], seq->submitted_ns + KEEP_NS);
-        else
-            break;
-    }
+    if (end_tokens <= seq->spec.work.keep_1h_tokens)
+        kv_pin(sched->opts.pool, id, seq->submitted_ns + KEEP_1H_NS);
+    else if (end_tokens <= seq->spec.work.keep_tokens)
+        kv_pin(sched->opts.pool, id, seq->submitted_ns + KEEP_NS);
 }
 
 /* Counts tokens [from, to) as found in the cache. */
@@ -219,23 +215,27 @@ int seq_take_blocks(struct sched *sched, struct seq *seq, uint32_t n_spare)
 
     /* First a check without side effects: the sequence at the head of the queue comes here before every
      * step. */
-    uint32_t n_missing = n_total - kv_peek(pool, seq->hashes, n_most);
+    uint32_t n_state = sched->n_state_blocks, n_hit = recurrent_peek(sched, seq, n_most);
+    uint32_t n_missing = n_total - n_hit + n_state;
     if (n_missing + n_spare > kv_available(pool))
         return E_KV_FULL;
     if (n_missing > queue_room(sched, seq))
         return E_OVERLOADED;
 
-    seq->n_blocks = kv_match(pool, seq->hashes, n_most, seq->blocks);
+    seq->recurrent.fork = n_state > 0 ? kv_peek(pool, seq->hashes, n_most) : 0;
+    seq->n_blocks = kv_match(pool, seq->hashes, n_state > 0 ? n_hit : n_most, seq->blocks);
     uint32_t n_fresh = n_total - seq->n_blocks;
-    bool is_modest = n_fresh <= queue_room(sched, seq);
-    if (!is_modest || n_fresh + n_spare > kv_available(pool) ||
+    bool is_modest = n_fresh + n_state <= queue_room(sched, seq);
+    if (!is_modest || n_fresh + n_state + n_spare > kv_available(pool) ||
+        recurrent_match(sched, seq, seq->n_blocks) < 0 ||
         kv_take_for(pool, seq->spec.tenant, n_fresh, seq->blocks + seq->n_blocks) < 0) {
         seq_give_back(sched, seq);
         return is_modest ? E_KV_FULL : E_OVERLOADED;
     }
     seq->n_matched = seq->n_sealed = seq->n_blocks;
     seq->n_blocks = n_total;
-    seq_keep(sched, seq, 0, seq->n_matched);
+    for (uint32_t block = 0; block < seq->n_matched; block++)
+        seq_keep(sched, seq, seq->blocks[block], block + 1);
     seq->n_computed = seq->n_matched * sched->block_tokens;
     if (seq->n_computed > seq->n_reached) {
         count_found(seq, seq->n_reached, seq->n_computed);
@@ -256,6 +256,7 @@ void seq_give_back(struct sched *sched, struct seq *seq)
             kv_set_replicated(sched->opts.pool, id, false);
         kv_unref(sched->opts.pool, id);
     }
+    recurrent_give_back(sched, seq); /* after the blocks: a state is worth more than its last block */
     seq->n_matched = seq->n_sealed = seq->n_computed = 0;
 }
 
@@ -278,7 +279,7 @@ void seq_seal(struct sched *sched, struct seq *seq)
             seq->n_hashes++;
         }
         kv_seal(sched->opts.pool, seq->blocks[block], &seq->hashes[block]);
-        seq_keep(sched, seq, block, block + 1);
+        seq_keep(sched, seq, seq->blocks[block], block + 1);
     }
 }
 
@@ -305,6 +306,12 @@ const kv_block_id *seq_blocks(const struct seq *seq, uint32_t *n_out, uint32_t *
     if (n_reused_out)
         *n_reused_out = seq->n_matched;
     return seq->blocks;
+}
+
+const kv_block_id *seq_state_blocks(const struct sched *sched, const struct seq *seq, uint32_t *n_out)
+{
+    *n_out = sched->n_state_blocks;
+    return seq->recurrent.own;
 }
 
 enum seq_state seq_state(const struct seq *seq)

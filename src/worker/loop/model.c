@@ -14,6 +14,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "cache/kv/state.h"
 #include "compute/engine/engine_load.h"
 #include "compute/engine/engine_sim.h"
 #include "serve/prompt/verdicts.h"
@@ -101,10 +102,11 @@ int worker_arena_blocks(const struct worker_conf *conf, const struct kv_layout *
 {
     size_t block_bytes = kv_layout_block_bytes(layout);
     uint64_t n_blocks = conf->kv_memory / block_bytes;
+    uint64_t n_least = 4 + 2 * (uint64_t)kv_layout_state_blocks(layout); /* a state, and a snapshot of it */
 
-    if (n_blocks < 4)
+    if (n_blocks < n_least)
         return fault_set(fault, E_INVAL, "kv.memory holds %u blocks of %zu bytes; give it at least %zu bytes",
-                         (unsigned)n_blocks, block_bytes, 4 * block_bytes);
+                         (unsigned)n_blocks, block_bytes, (size_t)n_least * block_bytes);
     *out = n_blocks > UINT32_MAX / 2 ? UINT32_MAX / 2 : (uint32_t)n_blocks;
     return 0;
 }
@@ -130,9 +132,10 @@ static int open_arena(struct worker *worker, const struct kv_layout *layout, str
 static void say_capacity(const struct worker_engine_opts *opts)
 {
     const struct engine_info *info = &opts->engine.info;
-    uint64_t holds = (uint64_t)opts->n_blocks * info->layout.block_tokens;
+    uint64_t n_state = kv_layout_state_blocks(&info->layout);
+    uint64_t holds = (opts->n_blocks - n_state) * info->layout.block_tokens;
     uint64_t wants_blocks =
-        (info->context_length + info->layout.block_tokens - 1) / info->layout.block_tokens;
+        (info->context_length + info->layout.block_tokens - 1) / info->layout.block_tokens + n_state;
 
     if (holds < info->context_length)
         log_warn("kv_memory_below_context", LOG_STR("raise", "kv.memory"), LOG_U64("holds_tokens", holds),

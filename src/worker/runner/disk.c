@@ -18,6 +18,7 @@
  *
  * Blocks on disk that a peer fetches are read in the same way, and served when they are in the pool
  * (prefix_serve.c). The fetching worker's estimate decides that this pays. */
+#include "worker/runner/state_list_priv.h"
 #include "worker/runner/disk_priv.h"
 
 #include <stdio.h>
@@ -288,8 +289,8 @@ static struct disk_read *read_for(struct worker_engine *engine, kv_tenant tenant
     return read;
 }
 
-uint64_t worker_disk_fetch(struct worker_engine *engine, uint64_t tenant, const struct block_hash *hashes,
-                           uint32_t n)
+static uint64_t fetch_run(struct worker_engine *engine, uint64_t tenant, const struct block_hash *hashes,
+                          uint32_t n)
 {
     struct worker_disk *disk = engine->disk;
     uint32_t n_have = disk != NULL ? kv_peek(engine->pool, hashes, n) : n, n_disk;
@@ -312,6 +313,45 @@ uint64_t worker_disk_fetch(struct worker_engine *engine, uint64_t tenant, const 
     return read->number;
 }
 
+static bool disk_or_pool_has(void *arg, const struct block_hash *hash)
+{
+    struct worker_engine *engine = arg;
+
+    return kv_peek(engine->pool, hash, 1) == 1 || kv_tier_peek(engine->disk->tier, hash, 1) == 1;
+}
+
+/* The same for a model with recurrent state: what is read ends with the state after it. */
+static struct disk_read *read_with_state(struct worker_engine *engine, kv_tenant tenant,
+                                         const struct block_hash *hashes, uint32_t n)
+{
+    struct state_source source = {.has = disk_or_pool_has, .arg = engine};
+    uint32_t n_list = 0;
+    struct block_hash *list = worker_state_list(engine, &source, hashes, n, &n_list);
+    struct disk_read *read;
+
+    if (list == NULL)
+        return NULL;
+    read = read_for(engine, tenant, list, n_list);
+    free(list);
+    return read;
+}
+
+uint64_t worker_disk_fetch(struct worker_engine *engine, uint64_t tenant, const struct block_hash *hashes,
+                           uint32_t n)
+{
+    struct state_source source = {.has = disk_or_pool_has, .arg = engine};
+    struct block_hash *list;
+    uint32_t n_list = 0;
+    uint64_t read;
+
+    if (engine->disk == NULL || worker_state_blocks(engine) == 0)
+        return fetch_run(engine, tenant, hashes, n);
+    list = worker_state_list(engine, &source, hashes, n, &n_list);
+    read = list != NULL ? fetch_run(engine, tenant, list, n_list) : 0;
+    free(list);
+    return read;
+}
+
 bool worker_disk_wait(struct worker_engine *engine, struct task *task)
 {
     struct worker_disk *disk = engine->disk;
@@ -324,7 +364,8 @@ bool worker_disk_wait(struct worker_engine *engine, struct task *task)
     n = worker_chain_hash(engine, task);
     if (n == 0)
         return false;
-    read = read_for(engine, tenant_number(task->spec.order.work.tenant), task->chain.hashes, n);
+    read = (worker_state_blocks(engine) > 0 ? read_with_state : read_for)(
+        engine, tenant_number(task->spec.order.work.tenant), task->chain.hashes, n);
     if (read == NULL || read->is_let_go)
         return false;
     task->n_disk_looks++;

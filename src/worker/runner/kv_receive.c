@@ -144,11 +144,33 @@ static const struct kvxfer_recv_calls kv_receive_calls = {
 
 /* ---- offers ---- */
 
+/* Opens the receiving end: the prompt's blocks, then those of its recurrent state. */
+static int kv_receive_open(struct kv_receive *receive, struct kvxfer_recv_opts *recv)
+{
+    uint32_t n_kv = recv->n_blocks, n_state;
+    const kv_block_id *state = seq_state_blocks(receive->engine->sched, receive->task->seq, &n_state);
+    kv_block_id *table = NULL;
+    int rc;
+
+    if (n_state > 0) {
+        table = calloc(n_kv + n_state, sizeof(*table));
+        if (table == NULL)
+            return E_NOMEM;
+        memcpy(table, recv->blocks, n_kv * sizeof(*table));
+        memcpy(table + n_kv, state, n_state * sizeof(*table));
+        recv->blocks = table;
+        recv->n_blocks = n_kv + n_state;
+    }
+    rc = kvxfer_recv_new(recv, clock_now_ns(), &receive->recv);
+    free(table);
+    return rc;
+}
+
 static void kv_receive_grant(struct kv_receive *receive, uint32_t peer, const struct kvxfer_message *offer)
 {
     struct worker_engine *engine = receive->engine;
     struct task *task = receive->task;
-    uint32_t per_block = kv_receive_block_tokens(engine), n_table;
+    uint32_t per_block = kv_receive_block_tokens(engine), n_table, n_state;
     struct kvxfer_recv_opts recv = {.pool = engine->pool,
                                     .transport = engine->transport,
                                     .calls = &kv_receive_calls,
@@ -159,7 +181,8 @@ static void kv_receive_grant(struct kv_receive *receive, uint32_t peer, const st
                                     .timeout_ns = engine->opts.grant_timeout_ns};
 
     recv.blocks = seq_blocks(task->seq, &n_table, &recv.skip_blocks);
-    if (offer->n_tokens != task->spec.order.n_tokens || offer->n_blocks != recv.n_blocks ||
+    (void)seq_state_blocks(engine->sched, task->seq, &n_state);
+    if (offer->n_tokens != task->spec.order.n_tokens || offer->n_blocks != recv.n_blocks + n_state ||
         n_table < recv.n_blocks || receive->state != KV_RECEIVE_WAITING ||
         seq_state(task->seq) != SEQ_ARRIVING) {
         worker_transfers_refuse_offer(engine, peer, offer->transfer, E_MISMATCH);
@@ -169,7 +192,7 @@ static void kv_receive_grant(struct kv_receive *receive, uint32_t peer, const st
     receive->transport = recv.kind = worker_engine_kind_for(engine, peer);
     if (worker_transfers_add_incoming(engine, &receive->transfer, offer->transfer) == 0) {
         recv.ticket = receive->transfer.ticket;
-        if (kvxfer_recv_new(&recv, clock_now_ns(), &receive->recv) == 0) {
+        if (kv_receive_open(receive, &recv) == 0) {
             kv_receive_set_state(receive, KV_RECEIVE_MOVING);
             return;
         }

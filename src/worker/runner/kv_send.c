@@ -47,7 +47,9 @@ struct kv_send {              /* one task's */
     enum kv_send_state state;
     struct task *task;        /* NULL: it ended before */
     struct kvxfer_send *send; /* NULL: LINKING, or CLOSED without an OFFER */
-    uint32_t n_blocks;
+    uint32_t n_blocks;        /* of the prompt; those of its recurrent state follow in the transfer */
+    kv_block_id *table;       /* [n_blocks + n_state] all that is sent; NULL: the model has no such state */
+    uint32_t n_state;
     uint64_t began_ns;
     bool has_first, is_finished;
     struct kvxfer_first first; /* may be sampled before there is a link to send it on */
@@ -76,6 +78,7 @@ static void kv_send_free(struct kv_send *send)
     list_remove(&send->all);
     send->engine->kv_sends->n--;
     kvxfer_send_free(send->send);
+    free(send->table);
     free(send);
 }
 
@@ -151,6 +154,30 @@ static void kv_send_push(struct kv_send *send, uint32_t layer, uint32_t to)
     kvxfer_send_ready(send->send, layer, n, table);
 }
 
+/* The prompt is computed: its keys and values, then the state after its last token, which no step changes any
+ * more. */
+static void kv_send_push_all(struct kv_send *send)
+{
+    uint32_t n_table, n_state;
+    const kv_block_id *table = seq_blocks(send->task->seq, &n_table, NULL);
+    const kv_block_id *state = seq_state_blocks(send->engine->sched, send->task->seq, &n_state);
+
+    if (n_table < send->n_blocks)
+        return;
+    memcpy(send->table, table, send->n_blocks * sizeof(*table));
+    memcpy(send->table + send->n_blocks, state, n_state * sizeof(*state));
+    kvxfer_send_ready(send->send, KVXFER_ALL_LAYERS, send->n_blocks + n_state, send->table);
+}
+
+/* All layers of tokens [0, to), between steps. */
+static void kv_send_push_computed(struct kv_send *send, uint32_t to)
+{
+    if (send->table != NULL && to >= send->task->spec.order.n_tokens)
+        kv_send_push_all(send);
+    else
+        kv_send_push(send, KVXFER_ALL_LAYERS, to);
+}
+
 /* If the peer's link is up. */
 static void kv_send_offer(struct kv_send *send)
 {
@@ -162,7 +189,7 @@ static void kv_send_offer(struct kv_send *send)
                                     .arg = send,
                                     .transfer = send->transfer.id,
                                     .n_layers = engine->opts.engine.info.layout.n_layers,
-                                    .n_blocks = send->n_blocks,
+                                    .n_blocks = send->n_blocks + send->n_state,
                                     .timeout_ns = engine->opts.grant_timeout_ns};
     uint32_t n_computed;
 
@@ -180,7 +207,7 @@ static void kv_send_offer(struct kv_send *send)
     kv_send_set_state(send, KV_SEND_MOVING);
     n_computed = seq_n_computed(send->task->seq);
     if (n_computed > 0)
-        kv_send_push(send, KVXFER_ALL_LAYERS, n_computed);
+        kv_send_push_computed(send, n_computed);
     if (send->has_first)
         kvxfer_send_first(send->send, &send->first, send->is_finished);
 }
@@ -201,11 +228,15 @@ void worker_kv_send_begin(struct worker_engine *engine, struct task *task)
     send->task = task;
     send->n_blocks =
         (task->spec.order.n_tokens + kv_send_block_tokens(engine) - 1) / kv_send_block_tokens(engine);
+    (void)seq_state_blocks(engine->sched, task->seq, &send->n_state);
     send->began_ns = clock_now_ns();
     list_push_back(&engine->kv_sends->all, &send->all);
     engine->kv_sends->n++;
     task->kv_send = send;
-    if (worker_transfers_add_outgoing(engine, &send->transfer) < 0)
+    if (send->n_state > 0)
+        send->table = calloc(send->n_blocks + send->n_state, sizeof(*send->table));
+    if ((send->n_state > 0 && send->table == NULL) ||
+        worker_transfers_add_outgoing(engine, &send->transfer) < 0)
         kv_send_fail(send, E_NOMEM);
     else
         kv_send_offer(send);
@@ -234,7 +265,7 @@ void worker_kv_send_layer(struct worker_engine *engine, uint32_t layer)
 void worker_kv_send_prefilled(struct task *task, uint32_t to)
 {
     if (kv_send_is_moving(task->kv_send))
-        kv_send_push(task->kv_send, KVXFER_ALL_LAYERS, to);
+        kv_send_push_computed(task->kv_send, to);
 }
 
 void worker_kv_send_first(struct task *task, const struct sample_result *first, bool is_finished)

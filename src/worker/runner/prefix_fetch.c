@@ -18,6 +18,7 @@
  * blocks are useless without them.
  *
  * No task waits longer than the limit that came with the request (about the time of computing). */
+#include "worker/runner/state_list_priv.h"
 #include "worker/runner/transfers_priv.h"
 
 #include <stdlib.h>
@@ -29,6 +30,7 @@
 #include "base/rng.h"
 #include "base/str.h"
 #include "cache/kv/pool_cache.h"
+#include "cache/kv/state.h"
 #include "cache/kv/pool_quota.h"
 #include "transfer/kvxfer/recv.h"
 #include "cache/prefix/tenant.h"
@@ -160,16 +162,42 @@ static void prefix_fetch_on_message(void *arg, const struct kvxfer_message *mess
     worker_engine_to_peer(fetch->engine, fetch->transfer.peer, message);
 }
 
+/* How many of the blocks that arrived hold tokens; those of the state come last. */
+static uint32_t prefix_fetch_n_tokens_blocks(const struct prefix_fetch *fetch, uint32_t n_arrived)
+{
+    uint32_t n_tokens_blocks = fetch->n_blocks - fetch->n_here - worker_state_blocks(fetch->engine);
+
+    return n_arrived < n_tokens_blocks ? n_arrived : n_tokens_blocks;
+}
+
+/* The state after the last block, if the model has one. */
+static void prefix_fetch_seal_state(struct prefix_fetch *fetch)
+{
+    uint32_t n_state = worker_state_blocks(fetch->engine), at = fetch->n_here + fetch->n_arrived;
+    struct block_hash *hashes = n_state > 0 ? calloc(n_state, sizeof(*hashes)) : NULL;
+
+    if (hashes == NULL) /* without the state, the blocks are recomputed */
+        return;
+    kv_state_hashes(&fetch->hashes[at - 1], n_state, hashes);
+    for (uint32_t i = 0; i < n_state; i++) {
+        kv_seal(fetch->engine->pool, fetch->blocks[at + i], &hashes[i]);
+        kv_set_replicated(fetch->engine->pool, fetch->blocks[at + i], true);
+    }
+    free(hashes);
+}
+
 static void prefix_fetch_on_arrived(void *arg, const struct kvxfer_arrival *arrival)
 {
     struct prefix_fetch *fetch = arg;
     struct kv_pool *pool = fetch->engine->pool;
 
-    for (uint32_t i = 0; i < arrival->n_blocks; i++) {
+    fetch->n_arrived = prefix_fetch_n_tokens_blocks(fetch, arrival->n_blocks);
+    for (uint32_t i = 0; i < fetch->n_arrived; i++) {
         kv_seal(pool, fetch->blocks[fetch->n_here + i], &fetch->hashes[fetch->n_here + i]);
         kv_set_replicated(pool, fetch->blocks[fetch->n_here + i], true);
     }
-    fetch->n_arrived = arrival->n_blocks;
+    if (arrival->is_whole)
+        prefix_fetch_seal_state(fetch);
     metric_add(fetch->engine->prefix_fetches->m_bytes, (double)arrival->n_bytes);
     worker_engine_observe_push(fetch->engine, arrival->n_bytes, arrival->elapsed_ns);
     if (!arrival->is_whole)
@@ -230,7 +258,7 @@ static struct prefix_fetch *prefix_fetch_new(struct worker_engine *engine, const
 
     if (fetch == NULL)
         return NULL;
-    fetch->blocks = calloc(n_hashes, sizeof(*fetch->blocks));
+    fetch->blocks = calloc(n_hashes + worker_state_blocks(engine), sizeof(*fetch->blocks));
     fetch->hashes = calloc(n_hashes, sizeof(*fetch->hashes));
     if (fetch->blocks == NULL || fetch->hashes == NULL) {
         free(fetch->blocks);
@@ -250,7 +278,8 @@ static struct prefix_fetch *prefix_fetch_new(struct worker_engine *engine, const
     engine->prefix_fetches->n++;
     while (fetch->number == 0)
         rng_system(&fetch->number, sizeof(fetch->number));
-    fetch->n_here = fetch->n_blocks = kv_match(engine->pool, hashes, n_hashes, fetch->blocks);
+    fetch->n_here = fetch->n_blocks =
+        kv_match(engine->pool, hashes, worker_state_hit(engine, hashes, n_hashes), fetch->blocks);
     return fetch;
 }
 
@@ -304,7 +333,7 @@ bool worker_prefix_fetch_begin(struct worker_engine *engine, struct task *task)
         return false;
     question.n_hashes = worker_chain_hash(engine, task);
     question.hashes = task->chain.hashes;
-    question.n_here = kv_peek(engine->pool, question.hashes, question.n_hashes);
+    question.n_here = worker_state_hit(engine, question.hashes, question.n_hashes);
     if (question.n_here < question.n_hashes)
         worker_map_choose(engine, &question, &choice);
     if (choice.peer == PEER_NONE || question.n_here >= question.n_hashes ||
@@ -360,7 +389,10 @@ static int prefix_fetch_grant(struct prefix_fetch *fetch, const struct kvxfer_me
                                     .n_tokens = offer->n_blocks * prefix_fetch_block_tokens(engine),
                                     .is_fetch = true,
                                     .timeout_ns = engine->opts.grant_timeout_ns};
-    int rc = offer->n_blocks == 0 || offer->n_blocks > fetch->n_hashes - fetch->n_here ? E_PROTO : 0;
+    uint32_t n_state = worker_state_blocks(engine);
+    int rc = offer->n_blocks <= n_state || offer->n_blocks - n_state > fetch->n_hashes - fetch->n_here
+                 ? E_PROTO
+                 : 0;
 
     if (rc == 0)
         rc = prefix_fetch_take_blocks(fetch, offer->n_blocks);

@@ -15,6 +15,7 @@
  * A push must not delay a hand-off. So few serves run at once, and all together have at most one window of
  * pieces at the transport: a hand-off's piece waits for one window at most. A serve whose window is sent
  * passes the turn on. */
+#include "worker/runner/state_list_priv.h"
 #include "worker/runner/transfers_priv.h"
 
 #include <stdlib.h>
@@ -54,7 +55,7 @@ struct prefix_serve {
     uint64_t read;             /* READING: the read that it waits for */
     struct block_hash *hashes; /* [n_hashes] the requested blocks; freed when the table is final */
     uint32_t n_hashes;
-    kv_block_id *table; /* [n_hashes]; the first n_blocks hold a reference each */
+    kv_block_id *table; /* [n_hashes and a state]; the first n_blocks hold a reference each */
     uint32_t n_blocks;
     uint32_t layer, n_given; /* the layer being given, and its blocks given so far; earlier layers are
                               * complete */
@@ -176,8 +177,8 @@ static void prefix_serve_on_over(void *arg, int result)
     prefix_serve_set_state(serve, PREFIX_SERVE_STOPPING);
     metric_add(result == 0 ? serves->m_done : serves->m_failed, 1);
     if (result == 0)
-        metric_add(serves->m_tokens,
-                   (double)serve->n_blocks * serve->engine->opts.engine.info.layout.block_tokens);
+        metric_add(serves->m_tokens, (double)(serve->n_blocks - worker_state_blocks(serve->engine)) *
+                                         serve->engine->opts.engine.info.layout.block_tokens);
 }
 
 static void prefix_serve_on_closed(void *arg)
@@ -225,12 +226,12 @@ static int prefix_serve_start_send(struct prefix_serve *serve, const struct peer
 static int prefix_serve_offer(struct prefix_serve *serve)
 {
     const struct peer_facts *facts = worker_engine_peer(serve->engine, serve->transfer.peer);
-    kv_block_id *table = calloc(serve->n_hashes, sizeof(*table));
+    kv_block_id *table = calloc(serve->n_hashes + worker_state_blocks(serve->engine), sizeof(*table));
     uint32_t n;
 
     if (table == NULL)
         return E_NOMEM;
-    n = kv_match(serve->engine->pool, serve->hashes, serve->n_hashes, table);
+    n = worker_state_match(serve->engine, serve->hashes, serve->n_hashes, table);
     prefix_serve_give_back(serve); /* blocks found before are in the new table too */
     free(serve->table);
     free(serve->hashes);

@@ -26,14 +26,17 @@ void player_open(struct player *player, const char *path, const struct model_opt
         fail_msg("%s: %s", path, fault.text);
     layout = model_kv_layout(player->model);
     player->n_blocks = (n_tokens + layout->block_tokens - 1) / layout->block_tokens;
-    player->arena = calloc(player->n_blocks, kv_layout_block_bytes(layout));
-    player->blocks = calloc(player->n_blocks, sizeof(*player->blocks));
-    for (uint32_t i = 0; i < player->n_blocks; i++)
+    uint32_t n_all = player->n_blocks + kv_layout_state_blocks(layout);
+
+    player->arena = calloc(n_all, kv_layout_block_bytes(layout));
+    player->blocks = calloc(n_all, sizeof(*player->blocks));
+    player->state = player->blocks + player->n_blocks;
+    for (uint32_t i = 0; i < n_all; i++)
         player->blocks[i] = i;
     assert_int_equal(engine_cpu_new(&(struct engine_cpu_opts){.model = player->model,
                                                               .team = player->team,
                                                               .kv_arena = player->arena,
-                                                              .n_blocks = player->n_blocks,
+                                                              .n_blocks = n_all,
                                                               .max_batch_tokens = n_tokens,
                                                               .max_items = 1},
                                     &player->engine),
@@ -52,11 +55,15 @@ void player_close(struct player *player)
 
 token_id player_feed(struct player *player, const token_id *tokens, uint32_t n, uint32_t position)
 {
+    struct kv_state_cut cut = {.n_tokens = n, .blocks = player->state};
     struct engine_item item = {.tokens = tokens,
                                .n_tokens = n,
                                .position = position,
                                .blocks = player->blocks,
                                .n_blocks = player->n_blocks,
+                               .recurrent = position > 0 ? player->state : NULL,
+                               .cuts = &cut,
+                               .n_cuts = model_kv_layout(player->model)->state_bytes > 0,
                                .wants_token = true,
                                .sample = {.top_p = 1}};
     struct sample_result drawn;

@@ -12,6 +12,7 @@ struct player {
     void *arena;
     kv_block_id *blocks;
     uint32_t n_blocks;
+    kv_block_id *state; /* blocks of the recurrent state, behind the others; written in place */
     struct engine engine;
 };
 

@@ -18,7 +18,7 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
-enum { ROUNDS = 1, TRIALS = 2, MAX_SET = 4, SHORT = 100, MAX_TABLES = 16 };
+enum { ROUNDS = 1, TRIALS = 2, MAX_SET = 8, SHORT = 100, MAX_TABLES = 16 };
 
 struct drawn { /* a model */
     struct tiny_shape shape;
@@ -74,6 +74,35 @@ static bool has_windows(const char *arch)
     return false;
 }
 
+/* Layers without KV heads, any but one; convolutions of any length. */
+static void draw_recurrent(struct rng *rng, struct drawn *d)
+{
+    struct tiny_shape *s = &d->shape;
+    uint32_t sure = (uint32_t)rng_below(rng, s->n_layers); /* has attention */
+    char *text = d->text[d->n_set];
+    int len = snprintf(text, sizeof(d->text[0]), "attention.head_count_kv=");
+
+    for (uint32_t i = 0; i < s->n_layers; i++)
+        len += snprintf(text + len, sizeof(d->text[0]) - (size_t)len, "%u,",
+                        i == sure || rng_below(rng, 3) == 0 ? s->n_kv_heads : 0);
+    d->set[d->n_set++] = text;
+    draw_key(d, "shortconv.l_cache", 1 + (uint32_t)rng_below(rng, 8));
+}
+
+/* Gated delta nets: few heads, whose values are whole qblks together. */
+static void draw_delta(struct rng *rng, struct drawn *d)
+{
+    uint32_t n_keys = 1 + (uint32_t)rng_below(rng, 2), n_heads = n_keys * (1 + (uint32_t)rng_below(rng, 2));
+
+    d->shape.n_layers = d->shape.n_layers < 2 ? 2 : d->shape.n_layers;
+    draw_key(d, "full_attention_interval", 2 + (uint32_t)rng_below(rng, d->shape.n_layers - 1));
+    draw_key(d, "ssm.conv_kernel", 1 + (uint32_t)rng_below(rng, 5));
+    draw_key(d, "ssm.state_size", PICK(rng, 5, 16, 24));
+    draw_key(d, "ssm.group_count", n_keys);
+    draw_key(d, "ssm.time_step_rank", n_heads);
+    draw_key(d, "ssm.inner_size", n_heads * (d->unit == 32 ? 32 : 256));
+}
+
 static void draw_shape(struct rng *rng, uint64_t turn, const char *arch, struct drawn *d)
 {
     struct tiny_shape *s = &d->shape;
@@ -114,8 +143,9 @@ static void draw_shape(struct rng *rng, uint64_t turn, const char *arch, struct 
 
 static bool has_only_experts(const char *arch)
 {
-    static const char *const NAMES[] = {"qwen3moe",   "gpt-oss",     "qwen2moe", "olmoe",       "granitemoe",
-                                        "minimax-m2", "hunyuan-moe", "glm4moe",  "ernie4_5-moe"};
+    static const char *const NAMES[] = {"qwen3moe",     "gpt-oss",    "qwen2moe",    "olmoe",
+                                        "granitemoe",   "minimax-m2", "hunyuan-moe", "glm4moe",
+                                        "ernie4_5-moe", "lfm2moe",    "qwen35moe",   "qwen3next"};
 
     for (size_t i = 0; i < ARRAY_LEN(NAMES); i++)
         if (strcmp(arch, NAMES[i]) == 0)
@@ -137,7 +167,8 @@ static void draw_experts(struct rng *rng, const char *arch, struct drawn *d)
     s->expert_ffn = is_latent || strcmp(arch, "llama") != 0
                         ? unit * (1 + (uint32_t)rng_below(rng, unit == 32 ? 3 : 1))
                         : s->ffn;
-    if (strcmp(arch, "qwen2moe") == 0 || strcmp(arch, "hunyuan-moe") == 0)
+    if (strcmp(arch, "qwen2moe") == 0 || strcmp(arch, "hunyuan-moe") == 0 || strcmp(arch, "qwen35moe") == 0 ||
+        strcmp(arch, "qwen3next") == 0)
         s->n_shared = (uint32_t)rng_below(rng, 3);
     if (strcmp(arch, "glm4moe") == 0 || strcmp(arch, "ernie4_5-moe") == 0) {
         s->n_shared = (uint32_t)rng_below(rng, 3);
@@ -168,6 +199,10 @@ static void draw(struct rng *rng, uint64_t turn, const char *arch, struct drawn 
         d->longest = TRIAL_MAX_TOKENS;
         d->shape.n_layers = 1;
     }
+    if (strncmp(arch, "lfm2", 4) == 0)
+        draw_recurrent(rng, d);
+    if (strncmp(arch, "qwen35", 6) == 0 || strcmp(arch, "qwen3next") == 0)
+        draw_delta(rng, d);
     draw_experts(rng, arch, d);
     d->shape.set = d->set;
     d->shape.seed = rng_u64(rng) >> 33;

@@ -51,14 +51,18 @@ static void begin_trial(struct trial_bench *b, bool in_order)
     memset(b->arena, 0xff, TRIAL_ARENA_BLOCKS * kv_layout_block_bytes(b->layout)); /* NaN, or nonsense */
     memset(b->is_used, 0, sizeof(b->is_used));
     b->n_shared = 0;
+    b->has_snapshot = false;
     for (uint32_t s = 0; s < TRIAL_SEQUENCES; s++) {
         struct trial_sequence *sequence = &b->sequences[s];
 
         sequence->fed = 0;
+        sequence->owns_state = false;
         sequence->n_blocks = (sequence->n_tokens + b->layout->block_tokens - 1) / b->layout->block_tokens;
         ASSERT(sequence->n_blocks <= TRIAL_MAX_TABLE);
-        for (uint32_t i = 0; i < sequence->n_blocks; i++)
+        for (uint32_t i = 0; i < sequence->n_blocks; i++) {
             sequence->blocks[i] = in_order ? s * TRIAL_MAX_TABLE + i : take_block(b);
+            b->is_used[sequence->blocks[i]] = true;
+        }
     }
 }
 
@@ -77,6 +81,73 @@ static struct engine new_engine(struct trial_bench *b, unsigned n_threads)
                        &engine),
         0);
     return engine;
+}
+
+/* ---- recurrent state ---- */
+
+struct state_plan { /* of one item */
+    struct kv_state_cut cuts[TRIAL_MAX_CUTS];
+    kv_block_id ids[TRIAL_MAX_CUTS][TRIAL_MAX_STATE];
+    kv_block_id before[TRIAL_MAX_STATE];
+};
+
+static void take_state(struct trial_bench *b, kv_block_id ids_out[])
+{
+    for (uint32_t i = 0; i < b->n_state; i++)
+        ids_out[i] = take_block(b);
+}
+
+/* Frees and spoils the blocks of a state. */
+static void drop_state(struct trial_bench *b, const kv_block_id ids[])
+{
+    for (uint32_t i = 0; i < b->n_state; i++) {
+        for (uint32_t layer = 0; layer < b->layout->n_layers; layer++)
+            memset(layer_block(b, layer, ids[i]), 0xff, kv_layout_layer_block_bytes(b->layout));
+        b->is_used[ids[i]] = false;
+    }
+}
+
+/* Where the item's state comes from and goes to.  The first sequence leaves a snapshot after the prefix. */
+static void plan_state(struct trial_bench *b, struct trial_sequence *sequence, struct engine_item *item,
+                       struct state_plan *plan)
+{
+    bool passes = sequence == b->sequences && !b->has_snapshot && b->prefix_tokens > sequence->fed &&
+                  b->prefix_tokens <= sequence->fed + item->n_tokens;
+    bool in_place = sequence->owns_state && rng_below(&b->rng, 2) == 0;
+    uint32_t n = 0;
+
+    if (b->n_state == 0)
+        return;
+    memcpy(plan->before, sequence->state, sizeof(plan->before));
+    item->recurrent = sequence->fed > 0 ? plan->before : NULL;
+    item->cuts = plan->cuts;
+    if (passes) {
+        take_state(b, b->snapshot);
+        memcpy(plan->ids[n], b->snapshot, sizeof(b->snapshot));
+        plan->cuts[n++].n_tokens = b->prefix_tokens - sequence->fed;
+        b->has_snapshot = true;
+    }
+    if (in_place)
+        memcpy(plan->ids[n], sequence->state, sizeof(sequence->state));
+    else
+        take_state(b, plan->ids[n]);
+    plan->cuts[n++].n_tokens = item->n_tokens;
+    for (uint32_t i = 0; i < n; i++)
+        plan->cuts[i].blocks = plan->ids[i];
+    item->n_cuts = n;
+}
+
+static void end_state(struct trial_bench *b, struct trial_sequence *sequence, const struct engine_item *item)
+{
+    const kv_block_id *now;
+
+    if (b->n_state == 0)
+        return;
+    now = item->cuts[item->n_cuts - 1].blocks;
+    if (sequence->owns_state && memcmp(now, sequence->state, b->n_state * sizeof(*now)) != 0)
+        drop_state(b, sequence->state);
+    memcpy(sequence->state, now, b->n_state * sizeof(*now));
+    sequence->owns_state = true;
 }
 
 static struct engine_item next_item(struct trial_sequence *sequence, uint32_t n_tokens)
@@ -105,11 +176,15 @@ static void compute_expected(struct trial_bench *b)
 
         for (; sequence->fed < sequence->n_tokens; sequence->fed++) {
             struct engine_item item = next_item(sequence, 1);
+            struct state_plan states;
+
+            plan_state(b, sequence, &item, &states);
 
             assert_int_equal(
                 engine_step(&engine, &(struct engine_batch){.items = &item, .n_items = 1}, &drawn), 0);
             memcpy(sequence->expected + (size_t)sequence->fed * b->vocab, engine.ops->logits(engine.self, 0),
                    b->vocab * sizeof(float));
+            end_state(b, sequence, &item);
         }
     }
     for (uint32_t i = 0; i < b->sequences[0].n_tokens * b->vocab; i++)
@@ -124,6 +199,7 @@ static bool random_step(struct trial_bench *b, struct engine *engine)
     struct engine_item items[TRIAL_SEQUENCES];
     struct trial_sequence *whose[TRIAL_SEQUENCES];
     struct sample_result drawn[TRIAL_SEQUENCES];
+    struct state_plan states[TRIAL_SEQUENCES];
     uint32_t n = 0, first = (uint32_t)rng_below(&b->rng, TRIAL_SEQUENCES), n_left = 0;
 
     for (uint32_t i = 0; i < TRIAL_SEQUENCES; i++) {
@@ -135,6 +211,7 @@ static bool random_step(struct trial_bench *b, struct engine *engine)
         if (rng_below(&b->rng, 3) == 0)
             continue;
         items[n] = next_item(sequence, CHUNKS[rng_below(&b->rng, ARRAY_LEN(CHUNKS))]);
+        plan_state(b, sequence, &items[n], &states[n]);
         whose[n++] = sequence;
     }
     assert_int_equal(engine_step(engine, &(struct engine_batch){.items = items, .n_items = n}, drawn), 0);
@@ -143,6 +220,7 @@ static bool random_step(struct trial_bench *b, struct engine *engine)
         assert_memory_equal(engine->ops->logits(engine->self, i),
                             whose[i]->expected + (size_t)(whose[i]->fed - 1) * b->vocab,
                             b->vocab * sizeof(float));
+        end_state(b, whose[i], &items[i]);
     }
     return n_left > 0;
 }
@@ -153,12 +231,14 @@ static void hit_cache(struct trial_bench *b)
     uint32_t n = b->prefix_tokens / b->layout->block_tokens;
     struct trial_sequence *sequence = &b->sequences[1 + rng_below(&b->rng, TRIAL_SEQUENCES - 1)];
 
-    if (n == 0 || sequence->fed > 0 || b->sequences[0].fed < b->prefix_tokens)
+    if (n == 0 || sequence->fed > 0 || (b->n_state > 0 && !b->has_snapshot) ||
+        b->sequences[0].fed < b->prefix_tokens)
         return;
     for (uint32_t i = 0; i < n; i++) {
         b->is_used[sequence->blocks[i]] = false;
         sequence->blocks[i] = b->sequences[0].blocks[i];
     }
+    memcpy(sequence->state, b->snapshot, sizeof(b->snapshot));
     sequence->fed = b->prefix_tokens;
     b->n_shared = n;
 }
@@ -226,6 +306,8 @@ uint64_t trial_model(struct trial_bench *b, const struct tiny_shape *shape, uint
     b->model = tiny_model(shape, b->teams[1], opts);
     b->layout = model_kv_layout(b->model);
     b->vocab = shape->vocab;
+    b->n_state = kv_layout_state_blocks(b->layout);
+    assert_true(b->n_state <= TRIAL_MAX_STATE);
     b->arena = calloc(TRIAL_ARENA_BLOCKS, kv_layout_block_bytes(b->layout));
     assert_non_null(b->arena);
     draw_sequences(b, longest);

@@ -10,6 +10,7 @@
  *     how much each feeds               1, 7, 64, 512 tokens or all that is left
  *     where its blocks lie              any permutation, and moved to other blocks between steps
  *     what is found in the cache        nothing, or the first blocks of another sequence that began alike
+ *     where recurrent state is written  after each block, or at the end of the chunk alone; in place, or elsewhere
  *     what lies in unused memory        NaN
  *     how many threads                  1 to 4, which share all work or only what is worth it
  *
@@ -25,6 +26,8 @@ enum {
     TRIAL_SEQUENCES = 3,
     TRIAL_MAX_TOKENS = 600,
     TRIAL_MAX_TABLE = 40,
+    TRIAL_MAX_STATE = 24, /* blocks of a recurrent state */
+    TRIAL_MAX_CUTS = 3,
     TRIAL_MAX_THREADS = 4,
     TRIAL_ARENA_BLOCKS = 256
 };
@@ -36,6 +39,8 @@ struct trial_sequence {
     /* of the trial */
     kv_block_id blocks[TRIAL_MAX_TABLE];
     uint32_t n_blocks;
+    kv_block_id state[TRIAL_MAX_STATE]; /* where it lies, once something was fed */
+    bool owns_state;                    /* it may be written again */
     uint32_t fed;
 };
 
@@ -47,8 +52,11 @@ struct trial_bench { /* one model, and an engine over an arena */
     uint8_t *arena;
     bool is_used[TRIAL_ARENA_BLOCKS];
     struct trial_sequence sequences[TRIAL_SEQUENCES];
-    uint32_t prefix_tokens; /* with which all sequences begin: whole blocks */
-    uint32_t n_shared;      /* blocks of the first sequence that others use in this trial */
+    uint32_t prefix_tokens;                /* with which all sequences begin: whole blocks */
+    uint32_t n_state;                      /* blocks of a recurrent state */
+    kv_block_id snapshot[TRIAL_MAX_STATE]; /* the state after prefix_tokens of the first sequence */
+    bool has_snapshot;
+    uint32_t n_shared; /* blocks of the first sequence that others use in this trial */
     uint32_t n_trials;
     struct rng rng;
 };

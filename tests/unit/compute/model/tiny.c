@@ -26,7 +26,7 @@ struct writing {
     struct declared {
         uint64_t n_weights;
         enum dtype type;
-        bool is_vector;
+        bool is_vector, is_decay;
     } declared[1024];
     uint32_t n_declared;
     uint32_t n_matrices;
@@ -126,8 +126,17 @@ static void set_key(struct writing *w, const char *text)
 
     assert_non_null(equals);
     snprintf(key, sizeof(key), "%s.%.*s", w->shape->arch, (int)(equals - text), text);
+    if (twisted(w, TINY_KEY_U32, key))
+        return;
     text = equals + 1;
-    if (strspn(text, "0123456789") == strlen(text))
+    if (strchr(text, ',') != NULL) { /* a list of numbers */
+        int32_t list[64];
+        uint32_t n = 0;
+
+        for (const char *at = text; *at != '\0' && n < 64; at += strspn(at, ","), n++)
+            list[n] = (int32_t)strtol(at, (char **)&at, 10);
+        assert_int_equal(gguf_put_i32_array(w->writer, key, list, n), 0);
+    } else if (strspn(text, "0123456789") == strlen(text))
         assert_int_equal(gguf_put_u32(w->writer, key, (uint32_t)strtoul(text, NULL, 10)), 0);
     else if (strspn(text, "0123456789.") == strlen(text))
         assert_int_equal(gguf_put_f32(w->writer, key, strtof(text, NULL)), 0);
@@ -149,6 +158,14 @@ static void expert_keys(struct writing *w)
         key_u32(w, "leading_dense_block_count", s->n_dense);
 }
 
+static bool is_set(const struct tiny_shape *s, const char *key)
+{
+    for (size_t i = 0; s->set && s->set[i]; i++)
+        if (strncmp(s->set[i], key, strlen(key)) == 0)
+            return true;
+    return false;
+}
+
 static void keys(struct writing *w)
 {
     const struct tiny_shape *s = w->shape;
@@ -161,7 +178,9 @@ static void keys(struct writing *w)
     key_u32(w, "embedding_length", s->hidden);
     key_u32(w, "feed_forward_length", s->ffn);
     key_u32(w, "attention.head_count", s->n_heads);
-    key_u32(w, "attention.head_count_kv", s->n_kv_heads);
+    snprintf(key, sizeof(key), "%s.attention.head_count_kv", s->arch);
+    if (!is_set(s, "attention.head_count_kv=") && !twisted(w, TINY_KEY_FLAGS, key))
+        key_u32(w, "attention.head_count_kv", s->n_kv_heads);
     if (s->hidden != s->n_heads * s->head_dim) {
         key_u32(w, "attention.key_length", s->head_dim);
         key_u32(w, "attention.value_length", s->latent ? s->value_dim : s->head_dim);
@@ -206,6 +225,7 @@ static void declare(struct writing *w, const char *name, uint32_t n_dims, uint64
     *at = (struct declared){.n_weights = 1, .type = type, .is_vector = is_vector};
     for (uint32_t i = 0; i < n_dims; i++)
         at->n_weights *= dims[i];
+    at->is_decay = strstr(name, ".ssm_a") != NULL && strstr(name, "alpha") == NULL;
     assert_true(++w->n_declared < sizeof(w->declared) / sizeof(w->declared[0]));
     assert_int_equal(gguf_declare_tensor(w->writer, name, type, n_dims, dims), 0);
 }
@@ -221,7 +241,7 @@ static int visit(void *arg, const struct model_tensor *tensor)
         : tensor->role == MODEL_ROPE_FACTORS
             ? s->has_rope_freqs && (strstr(tensor->name, "factors") != NULL) == (strcmp(s->arch, "phi3") == 0)
             : !tensor->is_optional)
-        declare(w, copy.name, copy.n_dims, copy.dims, copy.role == MODEL_BIAS);
+        declare(w, copy.name, copy.n_dims, copy.dims, copy.role == MODEL_BIAS || copy.role == MODEL_NORM);
     return 0;
 }
 
@@ -324,7 +344,7 @@ static int fill(void *arg, uint64_t index, struct gguf_writer *writer)
         } else if (info->qblk_weights == 1) {
             float value = (float)(rng_unit(&rng) - 0.5);
 
-            put_weight(at->type, at->is_vector ? value + 1 : value * 0.5f, qblk);
+            put_weight(at->type, at->is_decay ? -value - 1 : at->is_vector ? value + 1 : value * 0.5f, qblk);
         } else if (qblk_form(at->type) != NULL) {
             fill_qblk(&rng, at->type, qblk);
         }

@@ -217,7 +217,8 @@ static void check_model(const struct tiny_shape *shape, const struct model_opts 
         for (uint32_t i = 0; i < N_SEQS; i++)
             run(&alone, i, 1, true);
         for (uint32_t trial = 0; trial < 3; trial++) {
-            struct setting crowd = {1 + below(3), 8 + below(4), N_SEQS + below(60),
+            uint32_t n_state = kv_layout_state_blocks(model_kv_layout(world.model));
+            struct setting crowd = {1 + below(3), 8 + 2 * n_state + below(4), N_SEQS + below(60),
                                     trial ? SPECULATE_ALWAYS : SPECULATE_AUTO};
 
             run(&crowd, 0, N_SEQS, false);
@@ -260,8 +261,19 @@ static void drafts_change_no_token(void **state)
     make_grammars();
     for (unsigned i = 0; i < 3; i++)
         assert_int_equal(team_new(&(struct team_opts){.n_threads = i + 1}, &world.teams[i]), 0);
-    for (uint32_t i = 0; i < 6; i++) {
-        struct tiny_shape shape = tiny_shape(i % 2 ? "qwen2" : "llama");
+    for (uint32_t i = 0; i < 9; i++) {
+        static const char *const hybrids[] = {"lfm2", "qwen35", "lfm2"};
+        static const char *const keys[][7] = {{"attention.head_count_kv=0,2,0", "shortconv.l_cache=3", NULL},
+                                              {"ssm.conv_kernel=4", "ssm.inner_size=32", "ssm.state_size=8",
+                                               "ssm.time_step_rank=2", "ssm.group_count=1",
+                                               "full_attention_interval=2", NULL},
+                                              {"attention.head_count_kv=2,0,2", "shortconv.l_cache=5", NULL}};
+        struct tiny_shape shape = tiny_shape(i >= 6 ? hybrids[i - 6] : i % 2 ? "qwen2" : "llama");
+
+        if (i >= 6) {
+            shape.set = keys[i - 6];
+            shape.n_layers = 3;
+        }
 
         memcpy(shape.types, types[i % 3], sizeof(shape.types));
         shape.vocab = VOCAB;

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the recurrent halves share: their own weights and scratch, and the walk over a sequence's rows. */
+#ifndef COMPUTE_MODEL_RECURRENT_PRIV_H
+#define COMPUTE_MODEL_RECURRENT_PRIV_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct forward;
+struct model;
+
+struct recurrent_weights { /* of a layer; owned */
+    float *taps;           /* [conv_taps][channels] of a convolution, the oldest input's first */
+    float *key_gain;       /* [delta_key] makes an RMSNorm divide by the length; then the same for queries */
+};
+
+struct recurrent_state { /* scratch of a pass */
+    float *in;           /* [max_tokens][...] the products that the recurrence reads */
+    float *out;          /* [max_tokens][...] what it gives */
+    float *decay, *beta; /* [max_tokens][delta_heads] */
+    float *states;       /* [n_ranks][delta_key][delta_value] */
+    float *history;      /* [conv_taps - 1][channels] inputs before the row, the oldest first */
+};
+
+/* A run of rows of one item, between two places where the state is written. */
+struct recurrent_run {
+    uint32_t first, n; /* rows */
+    void *part;        /* the caller's: which part of the layer */
+};
+
+/* For one item and one part of the layer's state: reads the part, computes run by run, and writes the part at
+ * each cut.  The functions work on the scratch of the calling rank alone. */
+struct recurrent_walk {
+    void (*read)(const struct forward *f, uint32_t item, void *part);
+    void (*write)(const struct forward *f, uint32_t item, uint32_t cut, void *part);
+    void (*run)(const struct forward *f, const struct recurrent_run *run);
+};
+void recurrent_walk(const struct forward *f, const struct recurrent_walk *walk, uint32_t item, void *part);
+
+/* Turns the taps of a convolution in the slot, so that neighbours in memory are channels.  The layer owns them. */
+struct loading;
+int recurrent_pack_taps(struct loading *load, uint32_t layer, unsigned slot, size_t n_channels);
+/* Reads or writes channels [from, to) of the history of a convolution, at the beginning of the layer's state. */
+struct recurrent_channels {
+    uint32_t from, to, n;
+};
+void recurrent_read_history(const struct forward *f, uint32_t item,
+                            const struct recurrent_channels *channels);
+void recurrent_write_history(const struct forward *f, uint32_t item, uint32_t cut,
+                             const struct recurrent_channels *channels);
+/* A digest of the fading rates that this machine's math library computes. */
+uint64_t recurrent_digest(void);
+
+#endif

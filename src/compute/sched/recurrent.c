@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Recurrent state of sequences (cache/kv/state.h says how it lies in blocks).
+ *
+ *     tokens    | block | block | block | block | block | bl
+ *     states            s               s       s         own
+ *
+ * A running sequence owns one state: that after its last computed token.  The engine reads it and writes it in
+ * place.  After some blocks the step also writes a snapshot.  It is sealed under the block's hash, and a later
+ * sequence that begins alike starts from it: a hit is the longest run of blocks that ends with a snapshot.
+ *
+ * Snapshots are taken where another sequence is likely to go on from:
+ *
+ *     the end of the prompt, and the block before it       the next turn; the same prompt again
+ *     the places that the request marked                   cache breakpoints, the public beginning
+ *     a fork                                               blocks were cached here, but no state was
+ *     every few blocks                                     at most one state block for four of tokens
+ *     the last full block of the answer so far             the next turn; the one before it is forgotten
+ *
+ * Draft tokens: the step leaves the state before the first of them.  Accepted ones are fed again, with the next
+ * token, because only then it is known how many they are; their rows cost little beside the reading of the weights.
+ *
+ * A snapshot needs free or evictable blocks; without them there is none, and later hits are shorter.  Its
+ * blocks are pool blocks like all others, so quotas, pins, eviction, the disk tier and block events apply. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/err.h"
+#include "cache/kv/pool_cache.h"
+#include "cache/kv/pool_quota.h"
+#include "compute/sched/sched_priv.h"
+
+enum { SPREAD = 4 /* token blocks for each state block of snapshots every few blocks */ };
+
+int recurrent_init(const struct sched *sched, struct seq *seq)
+{
+    struct seq_recurrent *r = &seq->recurrent;
+    size_t n = sched->n_state_blocks;
+
+    if (n == 0)
+        return 0;
+    r->own = calloc(n * (3 + RECURRENT_SNAPSHOTS), sizeof(*r->own));
+    if (r->own == NULL)
+        return E_NOMEM;
+    r->found = r->own + n;
+    r->latest = r->found + n;
+    r->taken = r->latest + n;
+    return 0;
+}
+
+void recurrent_fini(struct seq *seq)
+{
+    free(seq->recurrent.own);
+}
+
+static bool recurrent_has(const struct sched *sched, const struct block_hash *block)
+{
+    struct block_hash *hashes = sched->state_hashes;
+
+    kv_state_hashes(block, sched->n_state_blocks, hashes);
+    return kv_peek(sched->opts.pool, hashes, sched->n_state_blocks) == sched->n_state_blocks;
+}
+
+uint32_t recurrent_peek(const struct sched *sched, const struct seq *seq, uint32_t n)
+{
+    n = kv_peek(sched->opts.pool, seq->hashes, n);
+    while (sched->n_state_blocks > 0 && n > 0 && !recurrent_has(sched, &seq->hashes[n - 1]))
+        n--;
+    return n;
+}
+
+static void recurrent_drop(struct sched *sched, kv_block_id *ids, bool *has)
+{
+    for (uint32_t i = sched->n_state_blocks; *has && i > 0; i--)
+        kv_unref(sched->opts.pool, ids[i - 1]);
+    *has = false;
+}
+
+int recurrent_match(struct sched *sched, struct seq *seq, uint32_t n_matched)
+{
+    struct seq_recurrent *r = &seq->recurrent;
+    uint32_t n = sched->n_state_blocks;
+
+    if (n == 0)
+        return 0;
+    if (n_matched > 0) { /* before blocks are taken, which may evict it */
+        kv_state_hashes(&seq->hashes[n_matched - 1], n, sched->state_hashes);
+        uint32_t got = kv_match(sched->opts.pool, sched->state_hashes, n, r->found);
+
+        r->has_found = got == n;
+        while (!r->has_found && got > 0)
+            kv_unref(sched->opts.pool, r->found[--got]);
+        if (!r->has_found) /* its lifetime has just ended */
+            return E_KV_FULL;
+    }
+    if (kv_take_for(sched->opts.pool, seq->spec.tenant, n, r->own) < 0) {
+        recurrent_drop(sched, r->found, &r->has_found);
+        return E_KV_FULL;
+    }
+    r->has_own = true;
+    return 0;
+}
+
+void recurrent_give_back(struct sched *sched, struct seq *seq)
+{
+    struct seq_recurrent *r = &seq->recurrent;
+
+    while (r->n_taken > 0) { /* of a step that failed */
+        bool is_held = true;
+
+        recurrent_drop(sched, r->taken + (size_t)--r->n_taken * sched->n_state_blocks, &is_held);
+    }
+    recurrent_drop(sched, r->found, &r->has_found);
+    recurrent_drop(sched, r->own, &r->has_own);
+    recurrent_drop(sched, r->latest, &r->has_latest);
+}
+
+/* ---- snapshots ---- */
+
+/* Whether the state after `end` leading blocks has a value of its own. */
+static bool recurrent_is_wanted(const struct sched *sched, const struct seq *seq, uint32_t end)
+{
+    const struct work *work = &seq->spec.work;
+    uint32_t n_tokens = sched->block_tokens, given = seq->n_submitted_tokens;
+
+    return end == given / n_tokens || (given % n_tokens == 0 && end + 1 == given / n_tokens) ||
+           end == seq->recurrent.fork || end == work->keep_tokens / n_tokens ||
+           end == work->keep_1h_tokens / n_tokens || end == work->public_tokens / n_tokens;
+}
+
+/* A snapshot takes no block that a sequence will need, and none of another tenant's quota. */
+static bool recurrent_take(struct sched *sched, struct seq *seq, kv_block_id *ids_out)
+{
+    struct kv_pool *pool = sched->opts.pool;
+    uint32_t n = sched->n_state_blocks, reserve = 2 * sched->opts.max_seqs;
+
+    return kv_available(pool) >= n + reserve && kv_available_to(pool, seq->spec.tenant) >= n &&
+           kv_take_for(pool, seq->spec.tenant, n, ids_out) == 0;
+}
+
+static void recurrent_add(struct sched *sched, struct seq *seq, uint32_t end)
+{
+    struct seq_recurrent *r = &seq->recurrent;
+    kv_block_id *ids = r->taken + (size_t)r->n_taken * sched->n_state_blocks;
+
+    if (r->n_taken == RECURRENT_SNAPSHOTS ||
+        (end <= seq->n_hashes && recurrent_has(sched, &seq->hashes[end - 1])) ||
+        !recurrent_take(sched, seq, ids))
+        return;
+    r->ends[r->n_taken] = end;
+    r->cuts[r->n_taken++] =
+        (struct kv_state_cut){.n_tokens = end * sched->block_tokens - seq->n_computed, .blocks = ids};
+}
+
+/* Block ends in (n_computed, to], wanted ones and every few.  Room is left for wanted ones. */
+static void recurrent_choose(struct sched *sched, struct seq *seq, uint32_t to)
+{
+    uint32_t first = seq->n_computed / sched->block_tokens + 1, last = to / sched->block_tokens;
+    uint32_t every = SPREAD * sched->n_state_blocks, n_wanted = 0, n_spread;
+
+    for (uint32_t end = first; end <= last; end++)
+        n_wanted += recurrent_is_wanted(sched, seq, end);
+    do {
+        n_spread = last / every - (first - 1) / every;
+        every *= n_wanted + n_spread > RECURRENT_SNAPSHOTS ? 2 : 1;
+    } while (n_spread > 0 && n_wanted + n_spread > RECURRENT_SNAPSHOTS);
+    for (uint32_t end = first; end <= last; end++)
+        if (end % every == 0 || seq->state == SEQ_DECODE || recurrent_is_wanted(sched, seq, end))
+            recurrent_add(sched, seq, end);
+}
+
+void recurrent_plan(struct sched *sched, struct seq *seq, struct engine_item *item)
+{
+    struct seq_recurrent *r = &seq->recurrent;
+    uint32_t n_sure = item->n_tokens - item->n_drafts;
+
+    if (sched->n_state_blocks == 0)
+        return;
+    ASSERT(r->has_own && r->n_taken == 0);
+    item->recurrent = seq->n_computed == 0 ? NULL : r->has_found ? r->found : r->own;
+    if (!seq->spec.leaves_nothing)
+        recurrent_choose(sched, seq, seq->n_computed + n_sure);
+    r->cuts[r->n_taken] = (struct kv_state_cut){.n_tokens = n_sure, .blocks = r->own};
+    item->cuts = r->cuts;
+    item->n_cuts = r->n_taken + 1;
+}
+
+/* Only the latest snapshot of an answer is worth its memory. */
+static void recurrent_replace_latest(struct sched *sched, struct seq *seq, const kv_block_id *ids)
+{
+    struct seq_recurrent *r = &seq->recurrent;
+
+    for (uint32_t i = 0; r->has_latest && i < sched->n_state_blocks; i++)
+        kv_forget(sched->opts.pool, r->latest[i]);
+    recurrent_drop(sched, r->latest, &r->has_latest);
+    memcpy(r->latest, ids, sched->n_state_blocks * sizeof(*ids));
+    r->has_latest = true;
+}
+
+static void recurrent_seal_one(struct sched *sched, struct seq *seq, kv_block_id *ids, uint32_t end)
+{
+    bool is_latest = seq->state == SEQ_DECODE, is_held = true;
+
+    if (end > seq->n_sealed) { /* no memory for the hash */
+        recurrent_drop(sched, ids, &is_held);
+        return;
+    }
+    kv_state_hashes(&seq->hashes[end - 1], sched->n_state_blocks, sched->state_hashes);
+    for (uint32_t i = 0; i < sched->n_state_blocks; i++) {
+        kv_seal(sched->opts.pool, ids[i], &sched->state_hashes[i]);
+        seq_keep(sched, seq, ids[i], end);
+    }
+    if (is_latest)
+        recurrent_replace_latest(sched, seq, ids);
+    else
+        recurrent_drop(sched, ids, &is_held);
+}
+
+void recurrent_seal(struct sched *sched, struct seq *seq)
+{
+    struct seq_recurrent *r = &seq->recurrent;
+
+    if (sched->n_state_blocks == 0)
+        return;
+    for (uint32_t i = 0; i < r->n_taken; i++)
+        recurrent_seal_one(sched, seq, r->taken + (size_t)i * sched->n_state_blocks, r->ends[i]);
+    r->n_taken = 0;
+    recurrent_drop(sched, r->found, &r->has_found);
+}
+
+void recurrent_forget(struct sched *sched, struct seq *seq)
+{
+    struct kv_pool *pool = sched->opts.pool;
+
+    for (uint32_t end = 1; sched->n_state_blocks > 0 && end <= seq->n_sealed; end++) {
+        kv_block_id *ids = seq->recurrent.taken; /* free between steps */
+        uint32_t n;
+
+        kv_state_hashes(&seq->hashes[end - 1], sched->n_state_blocks, sched->state_hashes);
+        n = kv_match(pool, sched->state_hashes, sched->n_state_blocks, ids);
+        for (uint32_t i = 0; i < n; i++) {
+            kv_forget(pool, ids[i]);
+            kv_unref(pool, ids[i]);
+        }
+    }
+}
+
+void recurrent_arrived(struct sched *sched, struct seq *seq)
+{
+    recurrent_drop(sched, seq->recurrent.found, &seq->recurrent.has_found);
+}

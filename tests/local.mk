@@ -25,6 +25,7 @@ tests_fuzz_libreplay_a_SOURCES = tests/fuzz/replay.c
 
 include tests/lint/local.mk
 include tests/fuzz/frame.mk
+include tests/fuzz/classes.mk
 include tests/fuzz/hello.mk
 include tests/fuzz/http.mk
 include tests/fuzz/conn.mk

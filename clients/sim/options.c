@@ -73,6 +73,7 @@ static const struct option_row rows[] = {
     {"--prefix-fetch", "WHICH", "prefix fetches between workers: off, auto or always (default auto)", OPT_TEXT, AT(prefix_fetch), 0, 0},
     {"--ttft", "TIME", "objective for the time to first token", OPT_TIME, AT(sim.ttft_slo_ns), 0.001, 86400},
     {"--itl", "TIME", "objective for the time between tokens", OPT_TIME, AT(sim.itl_slo_ns), 0.0001, 86400},
+    {"--refuse", "WHEN", "predicted: at once, when a first token is expected too late; timeout: after --queue-timeout", OPT_TEXT, AT(refuse), 0, 0},
     {"--queue", "N", "requests that may wait", OPT_U32, AT(sim.queue_max), 0, 4e9},
     {"--queue-timeout", "TIME", "how long", OPT_TIME, AT(sim.queue_timeout_ns), 0, 86400},
     {"--local-tokens", "N", "prompts that the decode worker computes itself", OPT_U32, AT(sim.local_prefill_tokens), 0, 1e7},
@@ -88,6 +89,7 @@ static const struct option_row rows[] = {
 /* clang-format on */
 
 static const char *const policies[] = {"ours", "random", "round-robin", "load", "cache-aware", "global"};
+static const char *const refusals[] = {"predicted", "timeout"};
 static const char *const FETCHES[] = {"off", "auto", "always"};
 
 const char *sim_policy_name(enum sim_policy policy)
@@ -112,6 +114,7 @@ static void preset_router(struct sim_opts *sim)
                              .itl_slo_ns = 50 * NS_PER_MS,
                              .queue_timeout_ns = 10 * NS_PER_S,
                              .local_prefill_ns = 500 * NS_PER_MS,
+                             .refuses_early = true,
                              .queue_max = 256,
                              .local_prefill_tokens = 128,
                              .index_entries = 1000000,
@@ -157,6 +160,7 @@ static void preset_mooncake(struct sim_opts *sim)
     sim->nic_bytes_per_s = 80e9;
     sim->ttft_slo_ns = 30 * NS_PER_S;
     sim->itl_slo_ns = 200 * NS_PER_MS;
+    sim->refuses_early = false;
     sim->queue_max = 1000000;
     sim->queue_timeout_ns = 600 * NS_PER_S;
     sim->local_prefill_tokens = 0;
@@ -371,6 +375,12 @@ int sim_options_read(int argc, char **argv, struct sim_cli *cli, int *status_out
                        policy < 0 ? cli->policy : cli->prefix_fetch);
         return 0;
     }
+    if (cli->refuse != NULL && index_of(cli->refuse, refusals, 2) < 0) {
+        complain_usage(SIM_NAME, "--refuse: %s is neither predicted nor timeout", cli->refuse);
+        return 0;
+    }
+    if (cli->refuse != NULL)
+        cli->sim.refuses_early = index_of(cli->refuse, refusals, 2) == 0;
     cli->sim.policy = (enum sim_policy)policy;
     cli->sim.prefix_fetch = (enum picker_fetch)prefix_fetch;
     if (cli->measured_path != NULL && measured_load(cli->measured_path, &fault, &cli->sim.decode_times) < 0) {

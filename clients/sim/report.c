@@ -7,7 +7,7 @@
 #include "base/err.h"
 
 static const char *const refusals[SIM_REFUSALS] = {"queue_full", "queue_timeout", "prompt_too_large",
-                                                   "no_worker"};
+                                                   "no_worker",  "predicted",     "late"};
 
 static uint64_t n_refused(const struct sim_class *kind)
 {

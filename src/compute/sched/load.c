@@ -125,6 +125,21 @@ static void load_count(const struct sched *sched, const struct seq *seq, struct 
     }
 }
 
+/* What the decoding sequences take without prompts, also where no step is without one.  The difference to twice as
+ * many gives one more, so that single sizes matter little. */
+static void load_decode(const struct sched *sched, struct sched_load *load)
+{
+    struct cost_step step = plan_decode_cost(sched), twice;
+    double more_s;
+
+    if (step.n_rows == 0 || !cost_is_learned(&sched->cost))
+        return;
+    twice = (struct cost_step){.n_rows = 2 * step.n_rows, .n_pairs = 2 * step.n_pairs};
+    load->decode_now_s = cost_predict(&sched->cost, &step);
+    more_s = cost_predict(&sched->cost, &twice) - load->decode_now_s;
+    load->decode_row_s = more_s > 0 ? more_s / step.n_rows : 0;
+}
+
 void sched_load(const struct sched *sched, struct sched_load *out)
 {
     struct sched_load load = {
@@ -145,5 +160,6 @@ void sched_load(const struct sched *sched, struct sched_load *out)
 
     for (const struct seq *seq = sched_next(sched, NULL); seq; seq = sched_next(sched, seq))
         load_count(sched, seq, &load);
+    load_decode(sched, &load);
     *out = load;
 }

@@ -220,6 +220,8 @@ struct sched_load {                /* for the router's view of this worker, and 
     double prompt_pair_s;           /* learned: and of each token that it attends to; 0: not known yet */
     double queued_prefill_s;        /* predicted for queued_prefill_tokens */
     double decode_step_s;           /* learned mean time between two tokens of a sequence; 0 until measured */
+    double decode_now_s;            /* learned: a step of the decoding sequences alone; 0: not known yet */
+    double decode_row_s;            /* learned: what one more of them adds to it */
     uint64_t n_preemptions;         /* since the start, like all counters below */
     uint64_t n_steps;               /* steps that fed tokens */
     uint64_t n_draft_steps;         /* steps that verified draft tokens */

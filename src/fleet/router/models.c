@@ -141,7 +141,8 @@ void router_models_free(struct router *router)
         chat_format_free(model->gen.chat);
         tokenizer_unref(model->gen.tokenizer);
         buf_fini(&model->image);
-        fair_free(model->turns);
+        for (uint32_t at = 0; at < PICKER_MAX_CLASSES; at++)
+            fair_free(model->turns[at]);
     }
     router->n_models = 0;
 }

@@ -258,6 +258,7 @@ static void router_declare_metrics(struct router *router)
     struct metric_family *known;
 
     declare_queue(router);
+    router_admission_declare(router);
     router->m_redispatched = metric_single(m, METRIC_COUNTER, "baton_router_redispatched_total",
                                            "Requests moved to another worker.");
     router->m_handed_off = metric_single(m, METRIC_COUNTER, "baton_router_handed_off_total",
@@ -291,6 +292,8 @@ static int build_router(struct daemon *daemon, struct fault *fault)
     router->order = (uint32_t)router->epoch;
     router->started_ns = clock_now_ns();
     router->next_number = 1;
+    if (router_classes_open(router, fault) < 0)
+        return E_FORMAT;
     router_declare_metrics(router);
     if (hashmap_new_counted(&router->by_number) < 0 || router_queue_open(router) < 0 ||
         router_jobs_open(router) < 0 || picker_fleet_new(&router->fleet) < 0 ||

@@ -5,6 +5,8 @@
 
 #include "base/config/config.h"
 
+enum router_refuse { ROUTER_REFUSE_TIMEOUT, ROUTER_REFUSE_PREDICTED };
+
 struct router_conf {
     char *node;
     struct config_list http_listen;
@@ -26,6 +28,8 @@ struct router_conf {
     char *cluster_key;
     uint64_t link_heartbeat_ns, link_return_ns;
     uint64_t ttft_slo_ns, itl_slo_ns;
+    struct config_list classes;
+    int refuse; /* enum router_refuse */
     uint64_t queue_max, queue_timeout_ns, queue_resume_ns;
     uint64_t local_prefill_tokens, local_prefill_ns;
     int prefix_fetch; /* enum picker_fetch */

@@ -29,6 +29,24 @@
 #define ROUTER_MAX_LINKS     (2 * PICKER_MAX_WORKERS)
 #define ROUTER_MAX_STRANGERS 512 /* links accepted on the link port whose TLS handshake has not finished */
 
+enum refusal_reason {
+    REFUSED_PREDICTED, /* its first token would come too late */
+    REFUSED_LATE,      /* it waited, and its first token would come too late now */
+    REFUSED_FULL,
+    REFUSED_SHARE, /* its class has its share of the queue */
+    REFUSED_TIMEOUT,
+    REFUSED_PUSHED, /* another tenant's request took its place in the queue */
+    REFUSED_DESERTED,
+    REFUSED_OTHER,
+    REFUSAL_REASONS
+};
+
+struct router_admission {
+    struct metric *m_refusals[PICKER_MAX_CLASSES][REFUSAL_REASONS];
+    struct metric *m_placed[PICKER_MAX_CLASSES];
+    struct metric *m_late, *m_early, *m_margin;
+};
+
 struct router {
     const struct router_conf *conf;
     struct ev_loop *loop;
@@ -40,10 +58,13 @@ struct router {
     struct gen_outbox outbox; /* the jobs' events for the front */
     struct list queue;        /* jobs that wait for a placement, by arrival */
     struct router_queue turns;
-    struct list unhashed;       /* jobs whose chains are not DONE */
-    bool has_matched;           /* a queued job's chain left MATCHING: it can be placed */
-    struct block_queue pending; /* pending block events; its sources: worker slots */
-    struct ev_timer *turn;      /* applies pending events; NULL: the owner calls router_blocks_work() */
+    struct router_admission admission;
+    struct picker_classes classes;
+    uint32_t n_queued_of[PICKER_MAX_CLASSES]; /* of n_queued */
+    struct list unhashed;                     /* jobs whose chains are not DONE */
+    bool has_matched;                         /* a queued job's chain left MATCHING: it can be placed */
+    struct block_queue pending;               /* pending block events; its sources: worker slots */
+    struct ev_timer *turn; /* applies pending events; NULL: the owner calls router_blocks_work() */
     uint32_t n_queued;
     struct hashmap *by_number;
     uint64_t n_freed; /* jobs freed since the start */
@@ -124,6 +145,29 @@ void router_job_fail(struct job *job, int status, const char *type, const char *
 void router_job_end(struct job *job, enum gen_end end);
 void router_job_uncharge(struct job *job, struct job_part *part);
 void router_job_free(struct job *job);
+
+/* admission.c */
+void router_admission_declare(struct router *router);
+void router_refused(const struct job *job, enum refusal_reason reason); /* counts it */
+/* Its objectives, and whether its class may have one more in the queue. */
+struct picker_class router_job_class(const struct job *job);
+bool router_class_has_room(const struct job *job);
+int router_classes_open(struct router *router, struct fault *fault); /* E_FORMAT */
+bool router_admission_predicts(const struct router *router);
+/* The objectives of its placement. */
+void router_admission_goals(const struct job *job, struct picker_goals *goals);
+uint32_t router_admission_answer(const struct job *job); /* tokens still expected of its answer */
+void router_admission_placed(struct job *job, bool is_owed);
+void router_admission_first_token(struct job *job); /* once, while predicted_s > 0 */
+void router_admission_ended(struct job *job);       /* its answer ended by itself */
+/* Whether the job may wait for its turn. False: its first token would come too late. */
+bool router_admission_takes(struct job *job, uint32_t *retry_s_out);
+/* Places the job if a worker idles that could begin it, whatever the objectives. */
+bool router_admission_last_resort(struct job *job);
+/* Whether a waiting job misses its limit even if it began now. */
+bool router_admission_is_late(const struct job *job, uint64_t now_ns);
+/* Whether a job that takes its turn at the worker, before other tenants' backlog, is in time there. */
+bool router_admission_is_owed(const struct job *job, const struct picker_choice *choice);
 
 /* chain.c */
 /* Hashes as much of the prompt as the placement needs, or a slice of it. E_NOMEM. */

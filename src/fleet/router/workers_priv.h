@@ -7,6 +7,9 @@
 #include "base/rate.h"
 #include "serve/endpoint/backend.h"
 #include "net/link/link.h"
+#include "fleet/picker/admit.h"
+#include "fleet/picker/answers.h"
+#include "fleet/picker/classes.h"
 #include "fleet/picker/picker.h"
 #include "cache/prefix/block_events.h"
 
@@ -21,9 +24,16 @@ struct router_model {
     struct buf image;  /* while it arrives */
     uint64_t image_bytes;
     struct link *source; /* the link that sends it; NULL: none */
-    struct fair *turns;  /* the order of its jobs by tenant (queue.c); NULL: it had no job yet */
+    /* The order of its jobs by tenant (queue.c), for each class; NULL: none had a job yet. */
+    struct fair *turns[PICKER_MAX_CLASSES];
     /* Cost of an attended token relative to a prompt token: for workers that saw no long prompt yet. */
     struct rate pair_share;
+    /* What admission learned, and its schedule of returns (admission.c). */
+    struct picker_lateness late, itl_late;
+    struct picker_answers answers[PICKER_MAX_CLASSES];
+    struct picker_returns returns;
+    uint64_t queued_tokens;     /* uncached prompt tokens of jobs that wait for a placement */
+    uint32_t n_ahead_tenants;   /* tenants of n_ahead */
     uint32_t n_queued, n_ahead; /* jobs that wait for a placement; jobs at workers that have not begun them */
 };
 
@@ -47,6 +57,9 @@ struct router_worker {
                                * and no prefix fetch */
     Baton__LoadReport report; /* scalars only */
     uint64_t reported_ns;
+    /* The latest report with decoding sequences: how many, their step without prompts, and one more of them. */
+    uint32_t step_seqs;
+    double step_s, row_s;
     struct block_follower follower; /* of its block events */
     uint64_t n_dispatched, n_lost;  /* for status */
 };

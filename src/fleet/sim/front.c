@@ -79,28 +79,47 @@ static void front_dequeue(struct sim *sim, struct sim_job *job)
     if (job->state != SIM_QUEUED)
         return;
     fair_leave(sim->turns, &job->turn);
+    *fair_tally(job->flow) -= job->waiting_tokens;
+    sim->waiting_tokens -= job->waiting_tokens;
     sim->n_queued--;
 }
 
 static void front_refuse(struct sim *sim, struct sim_job *job, enum sim_refusal why)
 {
     front_dequeue(sim, job);
+    if (why == SIM_REFUSED_PREDICTED || why == SIM_REFUSED_LATE)
+        sim_admit_note_refusal(sim, job);
     front_class(sim, job)->n_refused[why]++;
     sim_column(sim)->n_refused++;
     front_free_job(sim, job);
 }
 
-static void front_enqueue(struct sim *sim, struct sim_job *job)
+static bool front_hold_flow(struct sim *sim, struct sim_job *job)
 {
     if (job->flow == NULL)
         job->flow = fair_hold(sim->turns, job->request.tenant);
-    if (job->flow == NULL) {
+    if (job->flow == NULL)
         sim->rc = E_NOMEM;
+    return job->flow != NULL;
+}
+
+static uint64_t front_order(const struct sim *sim, const struct sim_job *job)
+{
+    if (job->is_again || !sim->opts->refuses_early)
+        return job->is_again ? 0 : sim->agenda.n_added;
+    return picker_turn_order(job->request.at_ns, job->limit_s,
+                             job->waiting_tokens < job->request.prompt_tokens / 2);
+}
+
+static void front_enqueue(struct sim *sim, struct sim_job *job)
+{
+    if (!front_hold_flow(sim, job))
         return;
-    }
+    *fair_tally(job->flow) += job->waiting_tokens;
+    sim->waiting_tokens += job->waiting_tokens;
     job->state = SIM_QUEUED;
     job->queued_ns = sim->now_ns > 0 ? sim->now_ns : 1;
-    fair_wait(sim->turns, job->flow, &job->turn, job->is_again ? 0 : sim->agenda.n_added, 1);
+    fair_wait(sim->turns, job->flow, &job->turn, front_order(sim, job), 1);
     sim->n_queued++;
     sim->result->n_queued++;
     if (!sim->is_expiring)
@@ -122,7 +141,8 @@ static enum picker_yield front_yield(const struct sim *sim, const struct sim_job
     struct picker_patience patience = {.ttft_slo_ns = sim->opts->ttft_slo_ns,
                                        .queue_timeout_ns = sim->opts->queue_timeout_ns,
                                        .is_waiting = job->state == SIM_QUEUED,
-                                       .is_full = sim->n_queued >= sim->opts->queue_max};
+                                       .is_full = sim->n_queued >= sim->opts->queue_max,
+                                       .is_refused_early = sim->opts->refuses_early};
 
     patience.waited_ns = patience.is_waiting ? sim->now_ns - job->queued_ns : 0;
     return picker_yield_for(&patience);
@@ -166,8 +186,11 @@ static int front_choose(struct sim *sim, struct sim_job *job, struct picker_owne
     sim->place.index = sim->index;
     sim->place.now_ns = sim->now_ns;
     sim->place.may_push = opts->prefix_fetch != PICKER_FETCH_OFF;
-    sim->place.request = (struct picker_request){
-        .n_tokens = job->n_given, .max_new_tokens = job->request.answer_tokens - job->n_answered};
+    sim->place.request =
+        (struct picker_request){.n_tokens = job->n_given,
+                                .max_new_tokens = job->request.answer_tokens - job->n_answered,
+                                .answer_tokens = opts->refuses_early ? sim_admit_answer(sim, job) : 0};
+    sim_admit_goals(sim, job, &goals);
     *owner_out = (struct picker_owner){.slot = PICKER_NONE};
     if (opts->policy != SIM_OURS)
         return sim_baseline_choose(sim, job, &sim->place.choice, owner_out);
@@ -226,6 +249,7 @@ static void front_place(struct sim *sim, uint32_t i, struct picker_owner *owner)
     if (sim->opts->policy == SIM_OURS)
         front_find_owner(sim, owner);
     picker_place_book(&sim->place, &job->booked[0], &job->booked[1]);
+    sim_admit_placed(sim, job, choice);
     front_dequeue(sim, job);
     job->prefill = choice->prefill;
     job->decode = choice->decode;
@@ -255,8 +279,12 @@ static int front_try(struct sim *sim, struct sim_job *job)
 
 static void front_wait_or_refuse(struct sim *sim, struct sim_job *job, int rc)
 {
-    if (rc == E_NOMEM || sim->rc < 0)
+    if (rc == E_NOMEM || sim->rc < 0 || !front_hold_flow(sim, job))
         return;
+    if (!sim_admit_takes(sim, job, rc)) {
+        front_refuse(sim, job, SIM_REFUSED_PREDICTED);
+        return;
+    }
     if (!job->is_again && (rc == E_LIMIT || sim->n_queued >= sim->opts->queue_max)) {
         front_refuse(sim, job, front_why(sim, rc));
         return;
@@ -267,6 +295,7 @@ static void front_wait_or_refuse(struct sim *sim, struct sim_job *job, int rc)
 void sim_front_submit(struct sim *sim, const struct sim_request *request)
 {
     struct sim_job *job = front_new_job(sim);
+    struct picker_owner owner;
     bool must_wait = sim->n_queued > 0;
     uint32_t n_most = (request->prompt_tokens + sim->opts->block_tokens - 1) / sim->opts->block_tokens;
     int rc;
@@ -274,6 +303,8 @@ void sim_front_submit(struct sim *sim, const struct sim_request *request)
     if (job == NULL)
         return;
     job->request = *request;
+    job->arrival = ++sim->n_arrivals;
+    job->is_spared = job->arrival == sim->opts->spared;
     job->request.n_blocks = request->n_blocks < n_most ? request->n_blocks : n_most;
     job->n_given = request->prompt_tokens;
     front_class(sim, job)->n_arrived++;
@@ -287,8 +318,11 @@ void sim_front_submit(struct sim *sim, const struct sim_request *request)
         sim_add(sim, SIM_CANCEL, sim->now_ns + (uint64_t)(most_ns * rng_unit(&sim->rng)), job->number,
                 job->stamp);
     }
-    rc = must_wait ? E_OVERLOADED : front_try(sim, job);
-    if (rc < 0)
+    if (must_wait && sim->opts->refuses_early)
+        rc = front_choose(sim, job, &owner);
+    else
+        rc = must_wait ? E_OVERLOADED : front_try(sim, job);
+    if (rc < 0 || must_wait)
         front_wait_or_refuse(sim, job, rc);
     if (must_wait)
         sim_front_turn(sim);
@@ -332,12 +366,13 @@ void sim_front_expire(struct sim *sim)
         for (late = NULL; item != NULL && late == NULL; item = fair_next(sim->turns, item)) {
             struct sim_job *job = container_of(item, struct sim_job, turn);
 
-            if (!job->is_again && sim->now_ns - job->queued_ns > sim->opts->queue_timeout_ns)
+            if (sim_admit_is_late(sim, job) ||
+                (!job->is_again && sim->now_ns - job->queued_ns > sim->opts->queue_timeout_ns))
                 late = job;
         }
         fair_rewind(sim->turns);
         if (late != NULL)
-            front_refuse(sim, late, SIM_REFUSED_TIMEOUT);
+            front_refuse(sim, late, sim_admit_is_late(sim, late) ? SIM_REFUSED_LATE : SIM_REFUSED_TIMEOUT);
     } while (late != NULL);
     if (sim->n_queued > 0) {
         sim_add(sim, SIM_EXPIRE, sim->now_ns + EXPIRE_EACH_NS, 0, 0);
@@ -393,6 +428,7 @@ void sim_front_prefilled(struct sim *sim, uint32_t i)
     job->n_answered++;
     if (job->first_ns == 0) {
         job->first_ns = told_ns;
+        sim_admit_first_token(sim, job, told_ns);
         sim_hist_add(&kind->ttft, told_ns - job->request.at_ns, 1);
         column->ttft_s += (double)(told_ns - job->request.at_ns) / 1e9;
         column->n_first++;
@@ -430,6 +466,7 @@ void sim_front_ended(struct sim *sim, uint32_t i)
     uint32_t n = job->request.answer_tokens;
     double itl_ns = n > 1 ? (double)(end_ns - job->first_ns) / (n - 1) : 0;
 
+    sim_admit_ended(sim, job, itl_ns / 1e9);
     front_leave_worker(sim, job, 0);
     front_leave_worker(sim, job, 1);
     sim_hist_add(&kind->e2e, end_ns - job->request.at_ns, 1);
@@ -438,6 +475,7 @@ void sim_front_ended(struct sim *sim, uint32_t i)
     sim_column(sim)->n_done++;
     if (ttft_ns <= sim->opts->ttft_slo_ns && itl_ns <= (double)sim->opts->itl_slo_ns) {
         kind->n_good++;
+        sim->result->is_spared_good |= job->is_spared;
         kind->good_tokens += n;
         sim_column(sim)->n_good++;
     }
@@ -516,6 +554,7 @@ void sim_front_report(struct sim *sim, uint32_t slot)
     row->reported_ns = sim->now_ns + 1;
     if (rate_level(&worker->decode_step) > 0)
         row->decode_step_s = rate_level(&worker->decode_step);
+    sim_worker_report_step(worker, row);
     row->transfer_bytes_per_s = rate_level(&worker->transfer_rate);
     row->push_bytes_per_s = rate_level(&worker->push_rate);
     row->read_bytes_per_s = opts->disk_tokens > 0 ? opts->disk_bytes_per_s : 0;

@@ -254,9 +254,10 @@ static int run_open(struct sim *sim)
     result->n_classes = 1;
     result->n_columns = opts->n_columns > 0 ? opts->n_columns : 1;
     result->column_ns = sim->load->span_ns / result->n_columns + 1;
+    result->refused = opts->max_refused > 0 ? calloc(opts->max_refused, sizeof(*result->refused)) : NULL;
     result->columns = calloc(result->n_columns, sizeof(*result->columns));
     sim->workers = calloc(sim->n_workers, sizeof(*sim->workers));
-    if (result->columns == NULL || sim->workers == NULL)
+    if (result->columns == NULL || (opts->max_refused > 0 && result->refused == NULL) || sim->workers == NULL)
         return E_NOMEM;
     rc = picker_fleet_new(&sim->fleet);
     if (rc == 0)
@@ -320,5 +321,6 @@ int sim_run(const struct sim_opts *opts, struct sim_load *load, struct fault *fa
 void sim_result_fini(struct sim_result *result)
 {
     free(result->columns);
+    free(result->refused);
     *result = (struct sim_result){0};
 }

@@ -49,6 +49,9 @@ struct sim_opts {
 
     enum sim_policy policy;
     uint64_t ttft_slo_ns, itl_slo_ns, queue_timeout_ns, local_prefill_ns;
+    bool refuses_early;   /* requests whose first token is predicted too late (fleet/picker/admit.h) */
+    uint64_t spared;      /* this arrival, counted from 1, is admitted whatever is predicted; 0: none */
+    uint32_t max_refused; /* arrivals that the result lists */
     uint32_t queue_max, local_prefill_tokens, index_entries;
     enum picker_fetch prefix_fetch;
     uint64_t seed;
@@ -82,6 +85,8 @@ enum sim_refusal {
     SIM_REFUSED_TIMEOUT,
     SIM_REFUSED_SIZE,
     SIM_REFUSED_DESERTED,
+    SIM_REFUSED_PREDICTED, /* at once */
+    SIM_REFUSED_LATE,      /* after it waited */
     SIM_REFUSALS
 };
 
@@ -106,6 +111,10 @@ struct sim_result {
     uint64_t n_pairs, n_alone, n_pushes, n_queued, n_crashes, n_replaced;
     double handed_bytes, pushed_bytes, read_bytes;
     double prefill_busy_s, decode_busy_s, disk_busy_s, nic_busy_s;
+    uint64_t
+        *refused; /* [n_refused] arrivals that were refused by prediction, the first max_refused of them */
+    uint32_t n_refused;
+    bool is_spared_good;        /* the spared arrival kept its objectives */
     struct sim_column *columns; /* [n_columns] */
     uint32_t n_columns;
     uint64_t column_ns;

@@ -4,6 +4,7 @@
  *    run.c       the loop over events, reports, crashes      worker.c   steps, joined into runs
  *    front.c     placement, queue, refusals, ends            cache.c    a worker's blocks: memory, disk, pushes
  *    baseline.c  policies to compare with                    net.c      NICs: hand-offs and pushes
+ *    admit.c     refusals by prediction
  */
 #ifndef FLEET_SIM_SIM_PRIV_H
 #define FLEET_SIM_SIM_PRIV_H
@@ -11,6 +12,8 @@
 #include "base/fair.h"
 #include "base/rate.h"
 #include "base/rng.h"
+#include "fleet/picker/admit.h"
+#include "fleet/picker/answers.h"
 #include "fleet/picker/place.h"
 #include "fleet/sim/agenda_priv.h"
 #include "fleet/sim/lru_priv.h"
@@ -49,6 +52,10 @@ struct sim_job { /* one request under way */
     uint32_t number;   /* its own place */
     uint32_t n_passed;
     bool is_again; /* it was placed before */
+    bool is_spared;
+    uint64_t arrival;                     /* counted from 1 */
+    double predicted_s, limit_s, alone_s; /* at admission; limit_s 0: not judged */
+    uint32_t waiting_tokens;              /* uncached, counted while it waits */
     struct fair_item turn;
     struct fair_flow *flow;
 };
@@ -110,6 +117,9 @@ struct sim {
     struct block_hash *hashes; /* [cap_hashes] of the request that is being placed */
     uint32_t cap_hashes;
     struct fair *turns;
+    struct picker_lateness late, itl_late;
+    struct picker_answers answers;
+    uint64_t waiting_tokens, n_arrivals;
     uint32_t n_queued, next_slot, next_report;
     bool is_turning; /* the queue is being tried */
     bool is_expiring, is_reporting;
@@ -133,6 +143,8 @@ void sim_worker_reserve(struct sim *sim, struct sim_worker *worker, struct sim_j
 void sim_worker_release(struct sim *sim, struct sim_worker *worker, struct sim_job *job);
 /* Tokens that a job in a seat has been answered by now. */
 uint32_t sim_worker_answered(const struct sim_worker *worker, const struct sim_job *job);
+/* What a worker reports of its decode steps. */
+void sim_worker_report_step(const struct sim_worker *worker, struct picker_worker *row);
 void sim_worker_prompt(struct sim *sim, struct sim_worker *worker, uint32_t job); /* a new prompt */
 void sim_worker_join(struct sim *sim, struct sim_worker *worker, uint32_t job);   /* its KV has arrived */
 void sim_worker_drop(struct sim *sim, struct sim_worker *worker, uint32_t job);   /* cancelled */
@@ -166,6 +178,17 @@ void sim_front_lost(struct sim *sim, uint32_t slot); /* a worker died: places it
 void sim_front_turn(struct sim *sim);                /* places queued requests */
 void sim_front_expire(struct sim *sim);
 void sim_front_report(struct sim *sim, uint32_t slot);
+
+/* admit.c */
+void sim_admit_goals(const struct sim *sim, const struct sim_job *job, struct picker_goals *goals);
+uint32_t sim_admit_answer(const struct sim *sim, const struct sim_job *job); /* tokens still expected */
+/* Whether the job may wait; rc: of its choice, which is in sim->place. */
+bool sim_admit_takes(struct sim *sim, struct sim_job *job, int rc);
+bool sim_admit_is_late(const struct sim *sim, const struct sim_job *job);
+void sim_admit_placed(const struct sim *sim, struct sim_job *job, const struct picker_choice *choice);
+void sim_admit_first_token(struct sim *sim, const struct sim_job *job, uint64_t told_ns);
+void sim_admit_ended(struct sim *sim, const struct sim_job *job, double itl_s);
+void sim_admit_note_refusal(struct sim *sim, const struct sim_job *job);
 
 /* baseline.c */
 double sim_worker_queue_s(const struct sim *sim, const struct sim_worker *worker); /* time of its prompts */

@@ -98,11 +98,12 @@ struct gen_request { /* all memory comes from the arena */
     const char *call_prefix; /* prefix of call ids; static; NULL: "toolu_" */
     struct bytes *stop_sequences;
     size_t n_stop_sequences;
-    enum gen_thread thread;  /* keep the conversation for later requests, or continue a kept one */
-    struct bytes thread_id;  /* GEN_THREAD_CONTINUE: the id of the message that the request continues */
-    struct bytes history;    /* of a conversation: the history that api_put_thread() takes */
-    struct bytes user_id;    /* metadata.user_id */
-    struct bytes cache_salt; /* splits a tenant's cache: other salts share nothing; empty: none */
+    enum gen_thread thread;    /* keep the conversation for later requests, or continue a kept one */
+    struct bytes thread_id;    /* GEN_THREAD_CONTINUE: the id of the message that the request continues */
+    struct bytes history;      /* of a conversation: the history that api_put_thread() takes */
+    struct bytes user_id;      /* metadata.user_id */
+    struct bytes service_tier; /* names a class; empty: none */
+    struct bytes cache_salt;   /* splits a tenant's cache: other salts share nothing; empty: none */
 };
 
 enum gen_stop { /* why an answer ended */

@@ -9,7 +9,7 @@ dist_man_MANS += docs/man/baton-router.conf.5 docs/man/baton-prefill.conf.5 docs
 EXTRA_DIST += docs/man/baton-router.conf.5.in docs/man/baton-prefill.conf.5.in docs/man/baton-decode.conf.5.in
 dist_check_SCRIPTS += docs/man/check-man
 TESTS += docs/man/check-man
-dist_man_MANS += docs/man/baton-chat.1 docs/man/baton-bench.1 docs/man/baton-plan.1 docs/man/baton-sim.1 \
+dist_man_MANS += docs/man/baton-chat.1 docs/man/baton-bench.1 docs/man/baton-plan.1 docs/man/baton-sim.1 docs/man/baton-trace.1 \
 	docs/man/batonctl.8
 
 labdir = $(docdir)/lab

@@ -37,6 +37,8 @@ EXTRA_DIST += tests/integration/test_baton.py
 tests/integration/test_baton.log: baton baton-chat batonctl
 TESTS += tests/integration/test_roles.py
 EXTRA_DIST += tests/integration/test_roles.py
+TESTS += tests/integration/test_auto_roles.py
+EXTRA_DIST += tests/integration/test_auto_roles.py
 TESTS += tests/integration/test_calibrate.py
 EXTRA_DIST += tests/integration/test_calibrate.py
 tests/integration/test_calibrate.log: baton-plan

@@ -140,6 +140,25 @@ static void load_decode(const struct sched *sched, struct sched_load *load)
     load->decode_row_s = more_s > 0 ? more_s / step.n_rows : 0;
 }
 
+/* Sequences of this context stand for all: what attention adds is in the pairs. */
+#define PREDICTED_CONTEXT 256
+
+static void load_predict(const struct cost_model *cost, struct sched_load *load)
+{
+    static const uint32_t rows[2] = {1, SCHED_MANY_ROWS}, tokens[2] = {SCHED_FEW_TOKENS, SCHED_MANY_TOKENS};
+
+    if (!cost_is_learned(cost))
+        return;
+    for (unsigned i = 0; i < 2; i++) {
+        struct cost_step decode = {.n_rows = rows[i], .n_pairs = (double)rows[i] * PREDICTED_CONTEXT};
+        struct cost_step prompt = {.n_prompt = tokens[i], .n_pairs = cost_pairs(0, tokens[i])};
+
+        load->rows_s[i] = cost_predict(cost, &decode);
+        if (cost_knows_prompts(cost))
+            load->prompt_s[i] = cost_predict(cost, &prompt);
+    }
+}
+
 void sched_load(const struct sched *sched, struct sched_load *out)
 {
     struct sched_load load = {
@@ -158,6 +177,7 @@ void sched_load(const struct sched *sched, struct sched_load *out)
         .chunk_tokens = sched->plan.budget,
     };
 
+    load_predict(&sched->cost, &load);
     for (const struct seq *seq = sched_next(sched, NULL); seq; seq = sched_next(sched, seq))
         load_count(sched, seq, &load);
     load_decode(sched, &load);

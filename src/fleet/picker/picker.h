@@ -25,6 +25,7 @@ struct picker_worker {
     bool is_usable;    /* link up, model and KV layout agree, not draining */
     bool can_push;     /* link up and the model agrees: it may serve a prefix fetch */
     bool decodes_only; /* computes no prompts unless no other placement exists */
+    bool keeps_role;   /* it is of an older version, whose role cannot change while it runs */
     enum picker_role role;
     uint32_t group;  /* the model, by any numbering: a request goes only to workers of its group */
     uint64_t layout; /* KV layout fingerprint: both workers of a pair must have the same */

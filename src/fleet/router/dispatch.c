@@ -125,6 +125,7 @@ int router_job_place(struct job *job)
     if (choice->prefill != PICKER_NONE)
         job->prefill = (struct job_part){.state = PART_RUNNING, .slot = choice->prefill};
     found.n_hashes = router_chain_booked(job);
+    picker_demand_placed(&job->model->roles.demand, job->order.n_tokens, choice->uncached_tokens);
     picker_place_book(&found, &job->prefill.booking, &job->decode.booking);
     metric_add(choice->prefill != PICKER_NONE ? router->m_handed_off : router->m_local, 1);
     metric_add(router->m_reads, choice->read_tokens > 0);
@@ -324,6 +325,8 @@ static int make_job(struct router *router, const struct gen_model *model, struct
 
 void router_job_free(struct job *job)
 {
+    router_roles_ended(job);
+    router_trace_job(job);
     router_queue_remove(job, false);
     router_queue_exit(job);
     if (job->number != 0)
@@ -406,6 +409,7 @@ static int backend_submit(void *self, const struct gen_model *model, struct work
     }
     job->handle.events = events;
     job->handle.arg = arg;
+    picker_demand_arrived(&job->model->roles.demand, clock_now_ns(), job->order.n_tokens);
     must_wait = job->model->n_queued > 0 || job->chain == CHAIN_MATCHING;
     rc = must_wait ? E_OVERLOADED : router_job_place(job);
     if (rc < 0)

@@ -70,6 +70,7 @@ static void router_on_tick(void *arg)
     router_stream_tick(router);
     picker_index_sweep(router->index, TICK_SWEEP);
     router_blocks_tick(router);
+    router_roles_tick(router);
     metric_set(router->m_known_on_disk, (double)picker_index_on_disk(router->index));
     metric_set(router->m_known_in_memory,
                (double)(picker_index_count(router->index) - picker_index_on_disk(router->index)));
@@ -259,6 +260,9 @@ static void router_declare_metrics(struct router *router)
 
     declare_queue(router);
     router_admission_declare(router);
+    router_roles_declare(router);
+    if (router->conf->log_prefixes)
+        router_trace_declare();
     router->m_redispatched = metric_single(m, METRIC_COUNTER, "baton_router_redispatched_total",
                                            "Requests moved to another worker.");
     router->m_handed_off = metric_single(m, METRIC_COUNTER, "baton_router_handed_off_total",

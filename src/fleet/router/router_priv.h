@@ -47,6 +47,12 @@ struct router_admission {
     struct metric *m_late, *m_early, *m_margin;
 };
 
+struct router_roles { /* roles.c */
+    uint64_t next_ns; /* of the next decision */
+    struct metric_family *f_wanted, *f_room, *f_reason;
+    struct metric *m_changes;
+};
+
 struct router {
     const struct router_conf *conf;
     struct ev_loop *loop;
@@ -82,6 +88,7 @@ struct router {
     struct picker_index *index;
     struct picker_slots lacking[CAPABILITY_N]; /* workers without that capability bit */
     uint32_t order;                            /* of equal workers; each router has its own */
+    struct router_roles roles;
     enum daemon_life life;
     struct metric *m_queued, *m_redispatched, *m_handed_off, *m_local, *m_refused, *m_lost;
     struct metric *m_asks, *m_resyncs, *m_reads;
@@ -178,6 +185,10 @@ void router_chain_work(struct job *job); /* does a slice of the remaining work *
 /* Does a slice of all jobs. True: there is more to do. */
 bool router_chains_work(struct router *router);
 
+/* trace.c */
+void router_trace_declare(void);
+void router_trace_job(const struct job *job); /* logs its prompt's prefixes, if log.prefixes is on */
+
 /* submit.c */
 int router_job_send(struct job *job, const struct picker_choice *choice); /* link_send's code, E_NOMEM */
 
@@ -194,6 +205,14 @@ uint32_t router_job_answered(const struct job *job); /* tokens received, deliver
 
 /* serving.c */
 void router_job_serving(const struct job *job, struct gen_serving *out);
+
+/* roles.c */
+void router_roles_declare(struct router *router);
+void router_roles_tick(struct router *router);
+/* A report told the role's age; has_changed: the role is another one than before. */
+void router_roles_heard(struct router_worker *worker, bool has_changed, uint64_t age_ms);
+void router_roles_ended(const struct job *job); /* its answer, if it has one, counts in the load */
+void router_roles_put(const struct router *router, struct buf *out); /* for the status */
 
 /* status.c */
 int router_status_json(struct router *router, struct buf *out);

@@ -32,6 +32,7 @@ static void fill_row(const struct router *router, const struct router_worker *wo
 
     row->is_usable = true;
     row->can_push = (worker->capabilities & CAPABILITY_ASKED) != 0;
+    row->keeps_role = (worker->capabilities & CAPABILITY_ROLES) == 0;
     row->role = worker->role;
     row->group = (uint32_t)(worker->model - router->models);
     row->layout = worker->layout;

@@ -204,6 +204,7 @@ static void router_workers_note_role(struct router_worker *worker, const Baton__
     if (role != worker->role)
         log_info("worker_role", LOG_STR("node", worker->node),
                  LOG_STR("from", router_role_text(worker->role)), LOG_STR("to", router_role_text(role)));
+    router_roles_heard(worker, role != worker->role, load->role_age_ms);
     worker->role = role;
 }
 

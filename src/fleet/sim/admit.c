@@ -18,27 +18,27 @@ void sim_admit_goals(const struct sim *sim, const struct sim_job *job, struct pi
 {
     if (!sim->opts->refuses_early)
         return;
-    goals->itl_margin = picker_lateness_margin(&sim->itl_late);
+    goals->itl_margin = picker_lateness_margin(&job->router->itl_late);
     if (!job->is_again)
-        goals->begin_share = BEGIN_SHARE * (1 - picker_lateness_margin(&sim->late));
+        goals->begin_share = BEGIN_SHARE * (1 - picker_lateness_margin(&job->router->late));
 }
 
-uint32_t sim_admit_answer(const struct sim *sim, const struct sim_job *job)
+uint32_t sim_admit_answer(const struct sim_job *job)
 {
-    uint32_t expected = picker_answers_expect(&sim->answers, job->request.answer_tokens);
+    uint32_t expected = picker_answers_expect(&job->router->answers, job->request.answer_tokens);
 
     return expected > job->n_answered ? expected - job->n_answered : 1;
 }
 
-static bool admit_is_idle(const struct sim *sim, const struct picker_choice *choice)
+static bool admit_is_idle(const struct sim_job *job, const struct picker_choice *choice)
 {
     struct picker_worker row;
     bool is_idle;
 
-    picker_fleet_row(sim->fleet, choice->decode, &row);
+    picker_fleet_row(job->router->fleet, choice->decode, &row);
     is_idle = row.n_running == 0;
     if (choice->prefill != PICKER_NONE) {
-        picker_fleet_row(sim->fleet, choice->prefill, &row);
+        picker_fleet_row(job->router->fleet, choice->prefill, &row);
         is_idle &= row.n_running == 0;
     }
     return is_idle;
@@ -49,22 +49,23 @@ static void admit_predict(const struct sim *sim, const struct sim_job *job,
 {
     const struct sim_opts *opts = sim->opts;
     struct picker_outlook_opts what = {.itl_slo_s = (double)opts->itl_slo_ns / 1e9 *
-                                                    (1 - picker_lateness_margin(&sim->itl_late)),
-                                       .answer_tokens = sim_admit_answer(sim, job),
-                                       .context_tokens = job->n_given + sim_admit_answer(sim, job)};
+                                                    (1 - picker_lateness_margin(&job->router->itl_late)),
+                                       .answer_tokens = sim_admit_answer(job),
+                                       .context_tokens = job->n_given + sim_admit_answer(job)};
     struct picker_wait wait = {.queue_s = choice->ttft_s - choice->alone_s,
                                .alone_s = choice->alone_s,
                                .ttft_slo_s = (double)opts->ttft_slo_ns / 1e9,
                                .waited_s = (double)(sim->now_ns - job->request.at_ns) / 1e9,
-                               .margin = picker_lateness_margin(&sim->late)};
+                               .margin = picker_lateness_margin(&job->router->late)};
     struct picker_outlook outlook;
     uint32_t own = job->flow != NULL ? *fair_tally(job->flow) : 0;
 
-    wait.ahead_tokens = picker_turn_ahead(own, sim->waiting_tokens, fair_n_tenants(sim->turns) + (own == 0));
-    if (sim->waiting_tokens > 0)
-        wait.n_ahead =
-            (uint32_t)((double)sim->n_queued * (double)wait.ahead_tokens / (double)sim->waiting_tokens);
-    picker_outlook(sim->fleet, &what, &outlook);
+    wait.ahead_tokens =
+        picker_turn_ahead(own, job->router->waiting_tokens, fair_n_tenants(job->router->turns) + (own == 0));
+    if (job->router->waiting_tokens > 0)
+        wait.n_ahead = (uint32_t)((double)job->router->n_queued * (double)wait.ahead_tokens /
+                                  (double)job->router->waiting_tokens);
+    picker_outlook(job->router->fleet, &what, &outlook);
     picker_admit(&wait, &outlook, out);
 }
 
@@ -75,7 +76,7 @@ bool sim_admit_takes(struct sim *sim, struct sim_job *job, int rc)
 
     if (!sim->opts->refuses_early || job->is_again || sim->opts->policy != SIM_OURS)
         return true;
-    if ((rc != 0 && rc != E_OVERLOADED) || (rc == 0 && admit_is_idle(sim, choice)))
+    if ((rc != 0 && rc != E_OVERLOADED) || (rc == 0 && admit_is_idle(job, choice)))
         return true;
     admit_predict(sim, job, choice, &verdict);
     job->alone_s = choice->alone_s;
@@ -101,23 +102,24 @@ void sim_admit_placed(const struct sim *sim, struct sim_job *job, const struct p
     job->predicted_s = choice->ttft_s + (double)(sim->now_ns - job->request.at_ns) / 1e9;
 }
 
-void sim_admit_first_token(struct sim *sim, const struct sim_job *job, uint64_t told_ns)
+void sim_admit_first_token(const struct sim_job *job, uint64_t told_ns)
 {
     if (job->predicted_s > 0 && !job->is_spared)
-        picker_lateness_learn(&sim->late, job->predicted_s, (double)(told_ns - job->request.at_ns) / 1e9,
-                              job->limit_s);
+        picker_lateness_learn(&job->router->late, job->predicted_s,
+                              (double)(told_ns - job->request.at_ns) / 1e9, job->limit_s);
 }
 
 void sim_admit_ended(struct sim *sim, const struct sim_job *job, double itl_s)
 {
     struct picker_worker row;
 
-    picker_answers_learn(&sim->answers, job->request.answer_tokens);
+    picker_answers_learn(&job->router->answers, job->request.answer_tokens);
     if (job->request.answer_tokens < ITL_TOKENS || job->decode == SIM_NONE)
         return;
-    picker_fleet_row(sim->fleet, job->decode, &row);
-    sim->itl_late.least = ITL_LEAST;
-    picker_lateness_learn(&sim->itl_late, picker_itl_s(&row), itl_s, (double)sim->opts->itl_slo_ns / 1e9);
+    picker_fleet_row(job->router->fleet, job->decode, &row);
+    job->router->itl_late.least = ITL_LEAST;
+    picker_lateness_learn(&job->router->itl_late, picker_itl_s(&row), itl_s,
+                          (double)sim->opts->itl_slo_ns / 1e9);
 }
 
 void sim_admit_note_refusal(struct sim *sim, const struct sim_job *job)

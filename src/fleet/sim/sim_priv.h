@@ -5,6 +5,7 @@
  *    front.c     placement, queue, refusals, ends            cache.c    a worker's blocks: memory, disk, pushes
  *    baseline.c  policies to compare with                    net.c      NICs: hand-offs and pushes
  *    admit.c     refusals by prediction
+ *    roles.c     roles that follow the load                 routers.c  what all routers learn from workers
  */
 #ifndef FLEET_SIM_SIM_PRIV_H
 #define FLEET_SIM_SIM_PRIV_H
@@ -15,6 +16,7 @@
 #include "fleet/picker/admit.h"
 #include "fleet/picker/answers.h"
 #include "fleet/picker/place.h"
+#include "fleet/picker/roles.h"
 #include "fleet/sim/agenda_priv.h"
 #include "fleet/sim/lru_priv.h"
 #include "fleet/sim/sim.h"
@@ -31,8 +33,22 @@ enum sim_job_state {
     SIM_DECODING
 };
 
+struct sim_router {
+    struct picker_fleet *fleet;
+    struct picker_index *index;
+    struct fair *turns;
+    uint32_t n_queued, order;
+    struct picker_lateness late, itl_late;
+    struct picker_answers answers;
+    uint64_t waiting_tokens; /* of its queue */
+    bool is_turning;         /* its queue is being tried */
+    struct picker_roles roles;
+    uint64_t roles_ns; /* of the next decision on roles */
+};
+
 struct sim_job { /* one request under way */
     struct sim_request request;
+    struct sim_router *router;
     enum sim_job_state state;
     uint32_t stamp;                  /* grows with each life and each placement; older events are void */
     uint32_t prefill, decode;        /* slots; prefill SIM_NONE: the decode worker computes */
@@ -92,6 +108,7 @@ struct sim_worker {
     double run_chunk, run_linear_s, run_square_s;
     double run_pack_s; /* what the last step takes longer for packed prompts; 0: none */
     uint64_t run_began_ns, busy_ns;
+    uint64_t role_since_ns; /* busy_ns counts from here */
     uint32_t stamp;
     /* KV */
     struct sim_lru memory, disk;
@@ -111,17 +128,13 @@ struct sim {
     uint32_t n_workers;
     struct sim_job *pages[SIM_MAX_PAGES]; /* of SIM_PAGE_JOBS; a job never moves */
     uint32_t n_jobs, free_job, n_under_way;
-    struct picker_fleet *fleet;
-    struct picker_index *index;
+    struct sim_router routers[SIM_MAX_ROUTERS];
+    uint32_t n_routers, next_router;
     struct picker_place place; /* kept: it is large */
     struct block_hash *hashes; /* [cap_hashes] of the request that is being placed */
     uint32_t cap_hashes;
-    struct fair *turns;
-    struct picker_lateness late, itl_late;
-    struct picker_answers answers;
-    uint64_t waiting_tokens, n_arrivals;
-    uint32_t n_queued, next_slot, next_report;
-    bool is_turning; /* the queue is being tried */
+    uint64_t n_arrivals;
+    uint32_t next_slot, next_report;
     bool is_expiring, is_reporting;
     struct rng rng;
     int rc; /* the first failure */
@@ -181,14 +194,28 @@ void sim_front_report(struct sim *sim, uint32_t slot);
 
 /* admit.c */
 void sim_admit_goals(const struct sim *sim, const struct sim_job *job, struct picker_goals *goals);
-uint32_t sim_admit_answer(const struct sim *sim, const struct sim_job *job); /* tokens still expected */
+uint32_t sim_admit_answer(const struct sim_job *job); /* tokens still expected */
 /* Whether the job may wait; rc: of its choice, which is in sim->place. */
 bool sim_admit_takes(struct sim *sim, struct sim_job *job, int rc);
 bool sim_admit_is_late(const struct sim *sim, const struct sim_job *job);
 void sim_admit_placed(const struct sim *sim, struct sim_job *job, const struct picker_choice *choice);
-void sim_admit_first_token(struct sim *sim, const struct sim_job *job, uint64_t told_ns);
+void sim_admit_first_token(const struct sim_job *job, uint64_t told_ns);
 void sim_admit_ended(struct sim *sim, const struct sim_job *job, double itl_s);
 void sim_admit_note_refusal(struct sim *sim, const struct sim_job *job);
+/* routers.c */
+int sim_routers_open(struct sim *sim);
+void sim_routers_close(struct sim *sim);
+int sim_routers_report(struct sim *sim, uint32_t slot);
+void sim_routers_stored(struct sim *sim, uint32_t slot, const struct sim_request *request);
+void sim_routers_evicted(struct sim *sim, uint32_t slot, const struct block_hash *hash);
+void sim_routers_moved(struct sim *sim, uint32_t slot, const struct block_hash *hash); /* to its disk */
+void sim_routers_forget(struct sim *sim, uint32_t slot);
+
+/* roles.c */
+void sim_roles_row(const struct sim *sim,
+                   struct sim_worker *worker); /* what the role changes in its report */
+void sim_roles_tick(struct sim *sim);          /* may decide on roles */
+void sim_roles_end(struct sim *sim, struct sim_worker *worker);
 
 /* baseline.c */
 double sim_worker_queue_s(const struct sim *sim, const struct sim_worker *worker); /* time of its prompts */

@@ -78,6 +78,10 @@ baton: clients/baton/baton.in
 	$(AM_V_GEN)sed -e 's|[@]VERSION[@]|$(VERSION)|; s|[@]bindir[@]|$(bindir)|; s|[@]sbindir[@]|$(sbindir)|; s|[@]pkgdatadir[@]|$(pkgdatadir)|' \
 		$(top_srcdir)/clients/baton/baton.in > $@.tmp && chmod +x $@.tmp && mv $@.tmp $@
 
+bin_PROGRAMS += baton-trace
+baton_trace_SOURCES = clients/trace/main.c clients/trace/export.h clients/trace/export.c
+baton_trace_LDADD = libbench.a libclients.a $(link_net_http) $(JANSSON_LIBS)
+
 examples = clients/examples/ask.sh clients/examples/ask.py clients/examples/ask.c clients/examples/ask.mjs \
 	clients/examples/openai.mjs clients/examples/agent.mjs clients/examples/resume.mjs
 EXTRA_DIST += $(examples)
@@ -88,7 +92,7 @@ dist_check_SCRIPTS += tests/clients/check-completion
 TESTS += tests/clients/check-completion
 endif
 client_tests = tests/clients/test_chat.py tests/clients/test_ctl.py tests/clients/test_bench.py \
-	tests/clients/test_plan.py tests/clients/test_sim.py
+	tests/clients/test_plan.py tests/clients/test_sim.py tests/clients/test_trace.py
 TESTS += $(client_tests)
 EXTRA_DIST += $(client_tests) tests/clients/harness.py tests/clients/stub.py
 tests/clients/test_chat.log: baton-chat
@@ -96,6 +100,7 @@ tests/clients/test_ctl.log: batonctl
 tests/clients/test_bench.log: baton-bench
 tests/clients/test_plan.log: baton-plan
 tests/clients/test_sim.log: baton-sim baton-router
+tests/clients/test_trace.log: baton-trace baton-sim baton-router baton-decode
 
 if HAVE_CMOCKA
 clients_unit_tests = tests/unit/clients/test_answer tests/unit/clients/test_bench tests/unit/clients/test_talk \

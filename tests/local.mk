@@ -25,6 +25,7 @@ tests_fuzz_libreplay_a_SOURCES = tests/fuzz/replay.c
 
 include tests/lint/local.mk
 include tests/fuzz/frame.mk
+include tests/fuzz/classes.mk
 include tests/fuzz/hello.mk
 include tests/fuzz/http.mk
 include tests/fuzz/conn.mk
@@ -47,6 +48,7 @@ include tests/fuzz/kvframe.mk
 include tests/fuzz/tokenlist.mk
 include tests/fuzz/eventid.mk
 include tests/fuzz/trace.mk
+include tests/fuzz/access.mk
 include tests/fuzz/tier.mk
 include tests/fuzz/peermap.mk
 include tests/fuzz/template.mk

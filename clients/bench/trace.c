@@ -112,8 +112,7 @@ static bool trace_take_char(struct bytes text, size_t *at, const char *any_of)
     return true;
 }
 
-/* "2023-11-16 18:17:03.9799600"; also with 'T', without a fraction, or with "Z" or "+00:00" at the end. */
-static bool trace_parse_time(struct bytes text, uint64_t *ns_out)
+bool trace_time_parse(struct bytes text, uint64_t *ns_out)
 {
     unsigned year, month, day, hour, minute, second, digit;
     uint64_t fraction_ns = 0;
@@ -157,7 +156,7 @@ static int take_azure_line(struct builder *builder, struct bytes line, const cha
     size_t at = 0;
 
     *why = "wants a time and two numbers of tokens";
-    if (!trace_parse_time(next_cell(line, &at), &entry.at_ns) ||
+    if (!trace_time_parse(next_cell(line, &at), &entry.at_ns) ||
         str_to_u64(next_cell(line, &at), &prompt) < 0 || str_to_u64(next_cell(line, &at), &answer) < 0 ||
         at != line.len_bytes || prompt > MAX_TOKENS || answer > MAX_TOKENS)
         return E_FORMAT;

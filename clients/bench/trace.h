@@ -28,6 +28,8 @@ struct trace {
  * in the fault.  E_FORMAT with the line, E_LIMIT, E_NOMEM. */
 int trace_parse(const char *name, struct bytes text, struct fault *fault, struct trace *out);
 int trace_load(const char *path, struct fault *fault, struct trace *out); /* also E_IO */
-void trace_fini(struct trace *trace);                                     /* a zeroed one is fine */
+/* "2023-11-16 18:17:03.9799600"; also with 'T', without a fraction, or with "Z" or "+00:00" at the end. */
+bool trace_time_parse(struct bytes text, uint64_t *ns_out);
+void trace_fini(struct trace *trace); /* a zeroed one is fine */
 
 #endif

@@ -147,6 +147,27 @@ static void put_refused(const json_t *list, struct buf *out)
                    status_count_of(one, "since_s"));
 }
 
+/* One line for each model: its workers, how many are wanted, and why. */
+static void put_roles(const json_t *list, struct buf *out)
+{
+    char model[64], reason[128];
+    size_t i;
+    json_t *one;
+
+    json_array_foreach(list, i, one)
+    {
+        buf_printf(out, "  roles     %s: %" PRIu64 " prefill, %" PRIu64 " decode",
+                   status_text_of(one, "model", model), status_count_of(one, "prefill"),
+                   status_count_of(one, "decode"));
+        if (status_count_of(one, "wanted_decode") > 0)
+            buf_printf(out, "; wanted %" PRIu64 " and %" PRIu64 " (room %.2f and %.2f)",
+                       status_count_of(one, "wanted_prefill"), status_count_of(one, "wanted_decode"),
+                       real_of(one, "prefill_room"), real_of(one, "decode_room"));
+        buf_printf(out, "; %s: %s\n", is_set(one, "auto") ? "auto" : "fixed",
+                   long_text_of(one, "reason", sizeof(reason), reason));
+    }
+}
+
 static void put_router_table(const json_t *root, struct buf *out)
 {
     const json_t *workers = json_object_get(root, "workers");
@@ -161,8 +182,10 @@ static void put_router_table(const json_t *root, struct buf *out)
                " queued now\n",
                status_count_of(root, "handed_off"), status_count_of(root, "local"),
                status_count_of(root, "redispatched"), status_count_of(root, "queued"));
-    buf_printf(out, "  index     %" PRIu64 " cached blocks known, %" PRIu64 " of them on disk only\n\n",
+    buf_printf(out, "  index     %" PRIu64 " cached blocks known, %" PRIu64 " of them on disk only\n",
                status_count_of(root, "indexed_blocks"), status_count_of(root, "indexed_on_disk_only"));
+    put_roles(json_object_get(root, "roles"), out);
+    buf_append_str(out, "\n");
     if (json_array_size(workers) == 0) {
         buf_append_str(out, "no worker has registered; a worker's link.routers must name this router's "
                             "link.listen address\n");

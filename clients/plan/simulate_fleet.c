@@ -117,6 +117,7 @@ static void fleet_opts(const struct plan_job *job, const struct plan_candidate *
         .index_entries = 1 << 20,
         .prefix_fetch = PICKER_FETCH_AUTO,
         .decodes_only = true,
+        .refuses_early = false, /* the plan counts what is late itself */
         .seed = change->seed,
         .n_columns = 1,
     };

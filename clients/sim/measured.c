@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A status has the mean time of a step that only decodes, and prompt tokens per second.  Once the worker has
- * seen long prompts, it also has the cost of a prompt token without its attention, and of each token that it
- * attends to.  It does not say how a step grows with its sequences; the picker's prior (5 percent each)
- * stands in for it. */
+/* A status has the worker's predictions for four steps (steps_ms): of few and of many decoding sequences, and of
+ * few and of many prompt tokens.  Two of a kind show what a step costs in any case and what grows.  The rates of
+ * a status alone do not: prompt tokens per second hold the fixed cost too, which a simulated step has already.
+ *
+ * An older worker's status has the mean time of a step that only decodes, and prompt tokens per second.  Then the
+ * picker's prior (5 percent for each sequence) stands in.  Once a worker has seen long prompts, either has the
+ * cost of each token that a prompt token attends to. */
 #include "clients/sim/measured.h"
 
 #include <errno.h>
@@ -16,6 +19,54 @@
 #define MAX_BYTES  (1u << 20)
 #define ROW_GROWTH 0.05
 
+/* The line through two sizes: what a step takes at size 0, and more for each one.  False: no such line. */
+static bool line_through(const double size[2], const double seconds[2], double *fixed_out, double *each_out)
+{
+    double each = (seconds[1] - seconds[0]) / (size[1] - size[0]), fixed = seconds[0] - each * size[0];
+
+    if (!(seconds[0] > 0 && seconds[1] < 1e3 && each > 0))
+        return false;
+    *each_out = each;
+    *fixed_out = fixed > 0 ? fixed : 0;
+    return true;
+}
+
+/* Two steps of n prompt tokens take fixed + token n + pair n^2 / 2.  pair_s is given if the worker has seen long
+ * prompts, else it follows from the two steps.  False: no such curve. */
+static bool curve_through(const double seconds[2], double fixed_s, double *token_out, double *pair_inout)
+{
+    static const double n[2] = {64, 512};
+    double each_s[2] = {(seconds[0] - fixed_s) / n[0], (seconds[1] - fixed_s) / n[1]};
+    double pair_s = *pair_inout > 0 ? *pair_inout : 2 * (each_s[1] - each_s[0]) / (n[1] - n[0]);
+    double token_s;
+
+    pair_s = pair_s > 0 ? pair_s : 0;
+    token_s = each_s[1] - pair_s * n[1] / 2;
+    if (!(seconds[0] > 0 && seconds[1] < 1e3 && token_s > 0))
+        return false;
+    *token_out = token_s;
+    *pair_inout = pair_s;
+    return true;
+}
+
+/* A simulated step has one fixed cost, which decoding shows best. */
+static bool take_steps(const json_t *steps, struct sim_times *times)
+{
+    static const double rows[2] = {1, 8};
+    double rows_s[2] = {json_number_value(json_object_get(steps, "rows_1")) / 1e3,
+                        json_number_value(json_object_get(steps, "rows_8")) / 1e3};
+    double tokens_s[2] = {json_number_value(json_object_get(steps, "tokens_64")) / 1e3,
+                          json_number_value(json_object_get(steps, "tokens_512")) / 1e3};
+    double fixed_s, row_s;
+
+    if (!line_through(rows, rows_s, &fixed_s, &row_s) ||
+        !curve_through(tokens_s, fixed_s, &times->token_s, &times->pair_s))
+        return false;
+    times->step_s = fixed_s;
+    times->row_s = row_s;
+    return true;
+}
+
 int measured_parse(const char *name, struct bytes text, struct fault *fault, struct sim_times *out)
 {
     json_error_t error;
@@ -26,7 +77,13 @@ int measured_parse(const char *name, struct bytes text, struct fault *fault, str
     double token_s = json_number_value(json_object_get(root, "prompt_token_us")) / 1e6;
     double pair_s = json_number_value(json_object_get(root, "prompt_pair_ns")) / 1e9;
     bool is_json = root != NULL;
+    struct sim_times times = {.step_s = step_s * (1 - ROW_GROWTH), .row_s = step_s * ROW_GROWTH};
 
+    times.token_s = rate > 0 ? 1 / rate : 0;
+    if (token_s > 0 && token_s < 1e3 && pair_s > 0 && pair_s < 1e3) /* long prompts were seen */
+        times.pair_s = pair_s;
+    if (!take_steps(json_object_get(root, "steps_ms"), &times) && times.pair_s > 0)
+        times.token_s = token_s;
     json_decref(root);
     if (!is_json)
         return fault_set(fault, E_FORMAT, "%s:%d: %s", name, error.line, error.text);
@@ -36,12 +93,7 @@ int measured_parse(const char *name, struct bytes text, struct fault *fault, str
             "%s: no prefill_tokens_per_s and decode_step_ms above 0; is it the status of a worker that "
             "has measured itself?",
             name);
-    *out = (struct sim_times){
-        .step_s = step_s * (1 - ROW_GROWTH), .row_s = step_s * ROW_GROWTH, .token_s = 1 / rate};
-    if (token_s > 0 && token_s < 1e3 && pair_s > 0 && pair_s < 1e3) { /* long prompts were seen */
-        out->token_s = token_s;
-        out->pair_s = pair_s;
-    }
+    *out = times;
     return 0;
 }
 

@@ -32,7 +32,7 @@ static const struct option_row rows[] = {
     {"--speed", "X", "play it X times as fast (default 1)", OPT_REAL, AT(replay.speed), 1e-3, 1e6},
     {"--replicas", "N", "play it N times at once, each with prefixes of its own (default 1)", OPT_U32, AT(replay.n_replicas), 1, 100000},
     {"--requests", "N", "end after N requests", OPT_U64, AT(replay.n_requests), 1, 1e12},
-    {"--generate", "KIND", "instead of a trace: poisson, bursts, diurnal or sessions (agents with tool waits)", OPT_TEXT, AT(generate_name), 0, 0},
+    {"--generate", "KIND", "instead of a trace: poisson, bursts, diurnal, steps, tides or sessions (agents with tool waits)", OPT_TEXT, AT(generate_name), 0, 0},
     {"--rate", "N", "requests per second, the mean (default 1)", OPT_REAL, AT(generate.rate_per_s), 1e-6, 1e7},
     {"--duration", "SECONDS", "of the arrivals (default 600)", OPT_REAL, AT(generate.duration_s), 0.001, 1e8},
     {"--prompt", "TOKENS", "mean; of what is new in a turn (default 1000)", OPT_U32, AT(generate.prompt_tokens), 1, 1 << 20},
@@ -41,6 +41,10 @@ static const struct option_row rows[] = {
     {"--tenants", "N", "whose requests these are (default 1)", OPT_U32, AT(generate.n_tenants), 1, 1e6},
     {"--turns", "N", "of a session, the mean (default 8)", OPT_REAL, AT(generate.turns), 1, 1e4},
     {"--wait", "SECONDS", "from an answer to the next turn, the mean (default 5)", OPT_REAL, AT(generate.wait_s), 0, 1e6},
+    {"--period", "SECONDS", "of steps and tides (default 3600)", OPT_REAL, AT(generate.period_s), 1, 1e8},
+    {"--rate2", "N", "steps and tides: requests per second of the second kind (default: --rate)", OPT_REAL, AT(generate.other_rate_per_s), 1e-6, 1e7},
+    {"--prompt2", "TOKENS", "and its means (default 300)", OPT_U32, AT(generate.other_prompt_tokens), 1, 1 << 20},
+    {"--answer2", "TOKENS", "(default 1000)", OPT_U32, AT(generate.other_answer_tokens), 1, 1 << 20},
     {"--cancel", "P", "this part of the clients may leave early, at a time drawn up to what the objectives allow", OPT_REAL, AT(sim.cancel_share), 0, 1},
     {"--seed", "N", "of everything drawn (default 1)", OPT_U64, AT(sim.seed), 0, 1.8e19},
 
@@ -69,15 +73,20 @@ static const struct option_row rows[] = {
     {"--crash-every", "SECONDS", "mean time between crashes of any worker (default 0: none)", OPT_REAL, AT(sim.crash_every_s), 0, 1e9},
 
     {NULL, NULL, "Router", OPT_FLAG, 0, 0, 0},
+    {"--routers", "N", "over the same workers, each with every N-th request (default 1)", OPT_U32, AT(sim.n_routers), 1, SIM_MAX_ROUTERS},
     {"--policy", "NAME", "ours (the router's), random, round-robin, load, cache-aware or global", OPT_TEXT, AT(policy), 0, 0},
     {"--prefix-fetch", "WHICH", "prefix fetches between workers: off, auto or always (default auto)", OPT_TEXT, AT(prefix_fetch), 0, 0},
     {"--ttft", "TIME", "objective for the time to first token", OPT_TIME, AT(sim.ttft_slo_ns), 0.001, 86400},
     {"--itl", "TIME", "objective for the time between tokens", OPT_TIME, AT(sim.itl_slo_ns), 0.0001, 86400},
+    {"--refuse", "WHEN", "predicted: at once, when a first token is expected too late; timeout: after --queue-timeout", OPT_TEXT, AT(refuse), 0, 0},
     {"--queue", "N", "requests that may wait", OPT_U32, AT(sim.queue_max), 0, 4e9},
     {"--queue-timeout", "TIME", "how long", OPT_TIME, AT(sim.queue_timeout_ns), 0, 86400},
     {"--local-tokens", "N", "prompts that the decode worker computes itself", OPT_U32, AT(sim.local_prefill_tokens), 0, 1e7},
     {"--local-time", "TIME", "and those that take it no longer", OPT_TIME, AT(sim.local_prefill_ns), 0, 3600},
     {"--index", "N", "blocks that the router remembers", OPT_U32, AT(sim.index_entries), 1000, 1e8},
+    {"--roles", "WHICH", "fixed, or auto: the policy of placement.roles (default fixed)", OPT_TEXT, AT(roles), 0, 0},
+    {"--roles-min", "N", "auto: workers of each role (default 1)", OPT_U32, AT(sim.roles_least), 1, 1024},
+    {"--roles-period", "TIME", "auto: between two changes (default 1min)", OPT_TIME, AT(sim.roles_period_ns), 1, 86400},
     {"--heartbeat", "TIME", "between two reports of a worker", OPT_TIME, AT(sim.heartbeat_ns), 0.001, 60},
     {"--report-delay", "TIME", "until a report is there", OPT_TIME, AT(sim.report_delay_ns), 0, 60},
 
@@ -88,6 +97,7 @@ static const struct option_row rows[] = {
 /* clang-format on */
 
 static const char *const policies[] = {"ours", "random", "round-robin", "load", "cache-aware", "global"};
+static const char *const refusals[] = {"predicted", "timeout"};
 static const char *const FETCHES[] = {"off", "auto", "always"};
 
 const char *sim_policy_name(enum sim_policy policy)
@@ -112,10 +122,13 @@ static void preset_router(struct sim_opts *sim)
                              .itl_slo_ns = 50 * NS_PER_MS,
                              .queue_timeout_ns = 10 * NS_PER_S,
                              .local_prefill_ns = 500 * NS_PER_MS,
+                             .refuses_early = true,
                              .queue_max = 256,
                              .local_prefill_tokens = 128,
                              .index_entries = 1000000,
                              .prefix_fetch = PICKER_FETCH_AUTO,
+                             .roles_least = 1,
+                             .roles_period_ns = 60 * NS_PER_S,
                              .seed = 1,
                              .n_columns = 60};
 }
@@ -157,6 +170,7 @@ static void preset_mooncake(struct sim_opts *sim)
     sim->nic_bytes_per_s = 80e9;
     sim->ttft_slo_ns = 30 * NS_PER_S;
     sim->itl_slo_ns = 200 * NS_PER_MS;
+    sim->refuses_early = false;
     sim->queue_max = 1000000;
     sim->queue_timeout_ns = 600 * NS_PER_S;
     sim->local_prefill_tokens = 0;
@@ -312,21 +326,23 @@ static bool sim_options_read_all(int argc, char **argv, struct sim_cli *cli, boo
 
 static bool check_load(struct sim_cli *cli)
 {
-    static const char *const kinds[] = {"poisson", "bursts", "diurnal", "sessions"};
-    int kind = cli->generate_name != NULL ? index_of(cli->generate_name, kinds, 4) : 0;
+    static const char *const kinds[] = {"poisson", "bursts", "diurnal", "steps", "tides", "sessions"};
+    int kind = cli->generate_name != NULL ? index_of(cli->generate_name, kinds, 6) : 0;
 
     if ((cli->trace_path == NULL) == (cli->generate_name == NULL)) {
         complain_usage(SIM_NAME, "one load is needed: --trace FILE or --generate KIND");
         return false;
     }
     if (kind < 0) {
-        complain_usage(SIM_NAME, "--generate: %s is none of poisson, bursts, diurnal, sessions",
+        complain_usage(SIM_NAME, "--generate: %s is none of poisson, bursts, diurnal, steps, tides, sessions",
                        cli->generate_name);
         return false;
     }
     cli->generate.kind = (enum generate_kind)kind;
     cli->generate.block_tokens = cli->sim.block_tokens;
     cli->generate.seed = cli->sim.seed;
+    if (cli->generate.other_rate_per_s <= 0)
+        cli->generate.other_rate_per_s = cli->generate.rate_per_s;
     return true;
 }
 
@@ -340,11 +356,15 @@ int sim_options_read(int argc, char **argv, struct sim_cli *cli, int *status_out
                                          .duration_s = 600,
                                          .prompt_tokens = 1000,
                                          .answer_tokens = 200,
+                                         .period_s = 3600,
+                                         .other_prompt_tokens = 300,
+                                         .other_answer_tokens = 1000,
                                          .turns = 8,
                                          .wait_s = 5},
                             .policy = "ours",
                             .preset = "70b",
-                            .prefix_fetch = "auto"};
+                            .prefix_fetch = "auto",
+                            .roles = "fixed"};
     *status_out = EXIT_USAGE;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--help") != 0 && strcmp(argv[i], "-h") != 0 && strcmp(argv[i], "--version") != 0)
@@ -371,6 +391,17 @@ int sim_options_read(int argc, char **argv, struct sim_cli *cli, int *status_out
                        policy < 0 ? cli->policy : cli->prefix_fetch);
         return 0;
     }
+    if (cli->refuse != NULL && index_of(cli->refuse, refusals, 2) < 0) {
+        complain_usage(SIM_NAME, "--refuse: %s is neither predicted nor timeout", cli->refuse);
+        return 0;
+    }
+    if (cli->refuse != NULL)
+        cli->sim.refuses_early = index_of(cli->refuse, refusals, 2) == 0;
+    if (strcmp(cli->roles, "auto") != 0 && strcmp(cli->roles, "fixed") != 0) {
+        complain_usage(SIM_NAME, "--roles: %s is none of fixed, auto", cli->roles);
+        return 0;
+    }
+    cli->sim.has_auto_roles = strcmp(cli->roles, "auto") == 0;
     cli->sim.policy = (enum sim_policy)policy;
     cli->sim.prefix_fetch = (enum picker_fetch)prefix_fetch;
     if (cli->measured_path != NULL && measured_load(cli->measured_path, &fault, &cli->sim.decode_times) < 0) {

@@ -7,7 +7,7 @@
 #include "base/err.h"
 
 static const char *const refusals[SIM_REFUSALS] = {"queue_full", "queue_timeout", "prompt_too_large",
-                                                   "no_worker"};
+                                                   "no_worker",  "predicted",     "late"};
 
 static uint64_t n_refused(const struct sim_class *kind)
 {
@@ -74,8 +74,8 @@ static void put_fleet(const struct sim_cli *cli, const struct sim_result *result
                              result->computed_tokens);
 
     buf_printf(out, "busy: prefill %.1f %%, decode %.1f %%, NICs %.1f %%, disks %.1f %%\n",
-               100 * share_of(result->prefill_busy_s, seconds * cli->sim.n_prefill),
-               100 * share_of(result->decode_busy_s, seconds * cli->sim.n_decode),
+               100 * share_of(result->prefill_busy_s, result->prefill_worker_s),
+               100 * share_of(result->decode_busy_s, result->decode_worker_s),
                100 * share_of(result->nic_busy_s, seconds * (cli->sim.n_prefill + cli->sim.n_decode)),
                100 * share_of(result->disk_busy_s, seconds * (cli->sim.n_prefill + cli->sim.n_decode)));
     buf_printf(
@@ -91,6 +91,8 @@ static void put_fleet(const struct sim_cli *cli, const struct sim_result *result
                result->n_pairs, result->n_alone, result->n_queued, result->n_pushes);
     buf_printf(out, "moved: %.1f GB handed off, %.1f GB pushed, %.1f GB read\n", result->handed_bytes / 1e9,
                result->pushed_bytes / 1e9, result->read_bytes / 1e9);
+    if (cli->sim.has_auto_roles)
+        buf_printf(out, "roles: %" PRIu64 " changes\n", result->n_flips);
     if (result->n_crashes > 0)
         buf_printf(out, "crashes: %" PRIu64 "; %" PRIu64 " requests placed again\n", result->n_crashes,
                    result->n_replaced);
@@ -114,9 +116,16 @@ static void put_chart_line(const char *name, const char *unit, const double *val
 
 enum { MAX_CHART = 400 };
 
+/* Workers for prefill in that time, the mean. */
+static double column_prefill(const struct sim_cli *cli, const struct sim_column *column)
+{
+    return column->n_decisions > 0 ? share_of((double)column->n_prefill, (double)column->n_decisions)
+                                   : cli->sim.n_prefill;
+}
+
 static void put_chart(const struct sim_cli *cli, const struct sim_result *result, struct buf *out)
 {
-    double values[6][MAX_CHART], width_s = (double)result->column_ns / 1e9;
+    double values[7][MAX_CHART], width_s = (double)result->column_ns / 1e9;
     uint32_t n = result->n_columns < MAX_CHART ? result->n_columns : MAX_CHART;
 
     for (uint32_t i = 0; i < n; i++) {
@@ -126,8 +135,10 @@ static void put_chart(const struct sim_cli *cli, const struct sim_result *result
         values[1][i] = (double)column->n_good / width_s;
         values[2][i] = (double)column->n_refused / width_s;
         values[3][i] = share_of(column->ttft_s, (double)column->n_first);
-        values[4][i] = 100 * share_of(column->prefill_busy_s, width_s * cli->sim.n_prefill);
-        values[5][i] = 100 * share_of(column->decode_busy_s, width_s * cli->sim.n_decode);
+        values[6][i] = column_prefill(cli, column);
+        values[4][i] = 100 * share_of(column->prefill_busy_s, width_s * values[6][i]);
+        values[5][i] = 100 * share_of(column->decode_busy_s,
+                                      width_s * (cli->sim.n_prefill + cli->sim.n_decode - values[6][i]));
     }
     buf_printf(out, "\nover time, a column is %.3g s; the largest value is at the right\n", width_s);
     put_chart_line("arrivals", "/s", values[0], n, out);
@@ -136,6 +147,8 @@ static void put_chart(const struct sim_cli *cli, const struct sim_result *result
     put_chart_line("TTFT mean", "s", values[3], n, out);
     put_chart_line("prefill busy", "%", values[4], n, out);
     put_chart_line("decode busy", "%", values[5], n, out);
+    if (cli->sim.has_auto_roles)
+        put_chart_line("for prefill", "workers", values[6], n, out);
 }
 
 int sim_report_text(const struct sim_cli *cli, const struct sim_result *result, struct buf *out)
@@ -195,8 +208,8 @@ static void json_fleet(const struct sim_cli *cli, const struct sim_result *resul
 
     buf_printf(out,
                " \"utilisation\": {\"prefill\": %.9g, \"decode\": %.9g, \"nic\": %.9g, \"disk\": %.9g},\n",
-               share_of(result->prefill_busy_s, seconds * cli->sim.n_prefill),
-               share_of(result->decode_busy_s, seconds * cli->sim.n_decode),
+               share_of(result->prefill_busy_s, result->prefill_worker_s),
+               share_of(result->decode_busy_s, result->decode_worker_s),
                share_of(result->nic_busy_s, seconds * (cli->sim.n_prefill + cli->sim.n_decode)),
                share_of(result->disk_busy_s, seconds * (cli->sim.n_prefill + cli->sim.n_decode)));
     buf_printf(out,
@@ -207,12 +220,13 @@ static void json_fleet(const struct sim_cli *cli, const struct sim_result *resul
                result->handed_bytes, result->pushed_bytes, result->read_bytes);
     buf_printf(out,
                " \"placed\": {\"pairs\": %" PRIu64 ", \"alone\": %" PRIu64 ", \"queued\": %" PRIu64
-               ", \"pushes\": %" PRIu64 ", \"again\": %" PRIu64 "},\n \"crashes\": %" PRIu64 ",\n",
+               ", \"pushes\": %" PRIu64 ", \"again\": %" PRIu64 "},\n \"crashes\": %" PRIu64
+               ", \"role_changes\": %" PRIu64 ",\n",
                result->n_pairs, result->n_alone, result->n_queued, result->n_pushes, result->n_replaced,
-               result->n_crashes);
+               result->n_crashes, result->n_flips);
 }
 
-static void json_timeline(const struct sim_result *result, struct buf *out)
+static void json_timeline(const struct sim_cli *cli, const struct sim_result *result, struct buf *out)
 {
     buf_printf(out, " \"timeline\": {\"column_s\": %.9g, \"columns\": [", (double)result->column_ns / 1e9);
     for (uint32_t i = 0; i < result->n_columns; i++) {
@@ -221,10 +235,14 @@ static void json_timeline(const struct sim_result *result, struct buf *out)
         buf_printf(out,
                    "%s\n  {\"arrived\": %" PRIu64 ", \"done\": %" PRIu64 ", \"good\": %" PRIu64
                    ", \"refused\": %" PRIu64
-                   ", \"ttft_mean_s\": %.9g, \"prefill_busy_s\": %.9g, \"decode_busy_s\": %.9g}",
+                   ", \"ttft_mean_s\": %.9g, \"prefill_busy_s\": %.9g, \"decode_busy_s\": %.9g, "
+                   "\"prefill_workers\": %.9g, \"role_changes\": %" PRIu64
+                   ", \"wanted_prefill\": %.9g, \"wanted_decode\": %.9g}",
                    i ? "," : "", column->n_arrived, column->n_done, column->n_good, column->n_refused,
                    share_of(column->ttft_s, (double)column->n_first), column->prefill_busy_s,
-                   column->decode_busy_s);
+                   column->decode_busy_s, column_prefill(cli, column), column->n_flips,
+                   share_of((double)column->wanted_prefill, (double)column->n_wanted),
+                   share_of((double)column->wanted_decode, (double)column->n_wanted));
     }
     buf_append_str(out, "]}\n");
 }
@@ -242,7 +260,7 @@ int sim_report_json(const struct sim_cli *cli, const struct sim_result *result, 
     }
     buf_append_str(out, "],\n");
     json_fleet(cli, result, out);
-    json_timeline(result, out);
+    json_timeline(cli, result, out);
     buf_append_str(out, "}\n");
     return out->is_bad ? E_NOMEM : 0;
 }

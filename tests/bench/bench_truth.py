@@ -2,13 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """One load through real daemons and through baton-sim: is the simulator right?
 
-Starts a router, two prefill and two decode workers on loopback, sends a drawn load with baton-bench, and gives the same
-arrivals and lengths to baton-sim, with step times measured on the idle workers.  Prints a table of both; with --check it fails where a mean differs by more
+Starts a router, two prefill and two decode workers on loopback, sends a drawn load with baton-bench, and gives the arrivals and
+lengths that the router logged (baton-trace export) to baton-sim, with step times measured on the idle workers.  The logged
+lengths, not the drawn ones: a model ends many answers before the length that was asked for.  Prints a table of both; with --check it fails where a mean differs by more
 than 10 percent or a 99th percentile by more than 20.
 
-    bench_truth.py [--rate R] [--seconds S] [--seed N] [--check]
+    bench_truth.py [--rate R] [--seconds S] [--seed N] [--check] [--times bench|status] [--engine sim|bundled]
 
-The workers run the simulated engine at the speed of an accelerator; all else is as in production.  Run it in the source folder with BATON_BUILD set, on a quiet machine.
+The workers run the simulated engine at the speed of an accelerator, or with --engine bundled the demonstration model on a core
+each (a machine with five cores or more, or a low rate); all else is as in production.  --times status takes the step times from
+a worker's status, as baton-sim --measured does, instead of measuring them from outside.  Run it in the source folder with BATON_BUILD set, on a quiet machine.
 """
 import argparse
 import json
@@ -40,14 +43,26 @@ SETTINGS = {"engine__kind": "sim", "engine__sim_step": f"{STEP * 1e3:g}ms", "eng
             "sched__max_seqs": str(SEATS), "sched__chunk_tokens": str(CHUNK), "kv__memory": "256MiB", "kv__block_tokens": str(BLOCK)}
 
 
+BUNDLED = {"engine__threads": "1", "sched__speculate": "off", "sched__max_seqs": str(SEATS), "sched__chunk_tokens": str(CHUNK),
+           "kv__memory": "256MiB", "kv__block_tokens": str(BLOCK)}
+
+
 def run_daemons(trace, args):
+    settings = SETTINGS if args.engine == "sim" else BUNDLED
     with Cluster() as c:
-        c.router(slo__ttft="500ms", slo__itl="50ms", placement__local_prefill_tokens="128", placement__local_prefill_time="500ms")
+        c.router(log__format="json", slo__ttft="500ms", slo__itl="50ms", placement__local_prefill_tokens="128", placement__local_prefill_time="500ms")
         for role in ("prefill", "prefill", "decode", "decode"):
-            c.worker(role, **SETTINGS)
+            c.worker(role, **settings)
         c.wait_ready(prefill=2, decode=2)
         times = measure(c)
-        return bench(c, "--trace", trace), times
+        status = c.workers[2].status()
+        with open(c.routers[0].log_path, "rb") as log:
+            log.seek(0, os.SEEK_END)
+            real = bench(c, "--trace", trace)
+            c.routers[0].stop()  # the last lines are written
+            lines = log.read()
+        logged = subprocess.run([os.path.join(BUILD, "baton-trace"), "export"], input=lines, check=True, capture_output=True).stdout
+        return real, times, status, logged
 
 
 def bench(cluster, *options):
@@ -70,9 +85,16 @@ def measure(cluster):
     return f"{step:.6g},{ROW},{context:.6g},{token:.6g},0"
 
 
-def run_sim(trace, times, args):
+def run_sim(trace, times, status, args):
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as f:
+        json.dump(status, f)
+        f.flush()
+        return run_sim_with(trace, ["--measured", f.name] if args.times == "status" else ["--prefill-times", times, "--decode-times", times], args)
+
+
+def run_sim_with(trace, times, args):
     line = [os.path.join(BUILD, "baton-sim"), "--preset", "demo", "--trace", trace, "--prefill", "2", "--decode", "2",
-            "--prefill-times", times, "--decode-times", times, "--seats", str(SEATS), "--chunk", str(CHUNK),
+            *times, "--seats", str(SEATS), "--chunk", str(CHUNK),
             "--batch", str(CHUNK + SEATS), "--block", str(BLOCK), "--heartbeat", "200ms", "--latency", args.latency, "--nic", "2e9",
             "--ttft", "500ms", "--itl", "50ms", "--local-tokens", "128", "--local-time", "500ms", "--json"]
     return json.loads(subprocess.run(line, check=True, capture_output=True, text=True).stdout)
@@ -84,12 +106,18 @@ def main():
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--latency", default="1ms", help="of a message between daemons, with its wake-ups")
+    parser.add_argument("--engine", choices=("sim", "bundled"), default="sim")
+    parser.add_argument("--times", choices=("bench", "status"), default="bench")
     parser.add_argument("--check", action="store_true")
     args = parser.parse_args()
     with tempfile.NamedTemporaryFile(suffix=".csv") as trace:
         draw_trace(trace.name, args)
-        real, times = run_daemons(trace.name, args)
-        said = run_sim(trace.name, times, args)["classes"][0]
+        real, times, status, logged = run_daemons(trace.name, args)
+    with tempfile.NamedTemporaryFile(suffix=".jsonl") as trace:
+        trace.write(logged)
+        trace.flush()
+        said = run_sim(trace.name, times, status, args)["classes"][0]
+    print(f"steps by the status of a decode worker: {status.get('steps_ms')}")
     print(f"measured step times (step, row, context, token, pair): {times} s")
     print(f"{'':12} {'daemons':>10} {'simulator':>10} {'error':>8} {'limit':>7}")
     is_good = True

@@ -83,6 +83,21 @@ def measured_times_are_taken():
     with in_file('{"prefill_tokens_per_s": 1000.0, "decode_step_ms": 20.0}', ".json") as f:
         slow = report("--measured", f.name, "--generate", "poisson", "--rate", "0.5")["classes"][0]
         assert 0.019 < slow["itl_s"]["p50"] < 0.03, slow["itl_s"]
+    # steps of two sizes say what is fixed: 10 ms, and 0.1 ms for each prompt token, where the rate alone would count the fixed part twice
+    steps = '"steps_ms": {"rows_1": 10.5, "rows_8": 14.0, "tokens_64": 16.4, "tokens_512": 61.2}'
+    with in_file('{"prefill_tokens_per_s": 6000.0, "decode_step_ms": 11.0, %s}' % steps, ".json") as f, \
+            in_file('{"prefill_tokens_per_s": 6000.0, "decode_step_ms": 11.0}', ".json") as g, in_file("TIMESTAMP,ContextTokens,GeneratedTokens\n2026-01-01 00:00:00,400,3\n", ".csv") as t:
+        fleet = ("--trace", t.name, "--latency", "0s", "--nic", "0")
+        known, rate = (report("--measured", x.name, *fleet)["classes"][0] for x in (f, g))
+        assert abs(known["ttft_s"]["mean"] - 0.050) < 0.001, known["ttft_s"]
+        assert abs(known["itl_s"]["mean"] - 0.0105) < 0.001, known["itl_s"]
+        assert rate["ttft_s"]["mean"] > 0.07, rate["ttft_s"]
+    # and, before the worker has seen long prompts, what attention adds: 200 ns for each pair
+    steps = '"steps_ms": {"rows_1": 10.5, "rows_8": 14.0, "tokens_64": 16.81, "tokens_512": 87.41}'
+    with in_file('{"prefill_tokens_per_s": 6000.0, "decode_step_ms": 11.0, %s}' % steps, ".json") as f, \
+            in_file("TIMESTAMP,ContextTokens,GeneratedTokens\n2026-01-01 00:00:00,256,3\n", ".csv") as t:
+        mean = report("--measured", f.name, "--trace", t.name, "--latency", "0s", "--nic", "0")["classes"][0]["ttft_s"]["mean"]
+        assert abs(mean - 0.0422) < 0.0005, mean
     for text, says in (("", ":1:"), ("{}", "decode_step_ms"), ('{"prefill_tokens_per_s": -1, "decode_step_ms": 1}', "above 0"), ("[" * 9999, ":1:")):
         with in_file(text, ".json") as f:
             err = run("--measured", f.name, "--generate", "poisson", status=1)

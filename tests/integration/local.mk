@@ -10,7 +10,7 @@ integration_tests += tests/integration/test_schema_floods.py
 integration_tests += tests/integration/test_config.py
 integration_tests += tests/integration/test_truth.py
 integration_tests += tests/integration/test_hybrid.py
-integration_tests += tests/integration/test_pause.py tests/integration/test_pieces.py
+integration_tests += tests/integration/test_pause.py tests/integration/test_admission.py tests/integration/test_pieces.py
 integration_tests += tests/integration/test_files.py tests/integration/test_pull.py
 integration_tests += tests/integration/test_strangers.py tests/integration/test_stop.py
 # test_faults.py has the sanitizers look at the same code; these are long, or limit memory, and sanitizers keep what is freed
@@ -21,7 +21,7 @@ if PLAIN_BUILD
 TESTS += $(plain_tests)
 endif
 EXTRA_DIST += tests/integration/hurt.py tests/bench/bench_overlap.py tests/bench/bench_loop.py tests/bench/bench_loop_ports.py \
-	tests/bench/bench_truth.py
+	tests/bench/bench_truth.py tests/bench/bench_goodput.py
 TESTS += $(integration_tests)
 EXTRA_DIST += $(integration_tests) tests/integration/cluster.py
 TEST_EXTENSIONS = .py .vm
@@ -52,6 +52,8 @@ TESTS += tests/integration/test_upgrade.py
 EXTRA_DIST += tests/integration/test_upgrade.py
 TESTS += tests/integration/test_roles.py tests/integration/test_resume.py tests/integration/test_move.py
 EXTRA_DIST += tests/integration/test_roles.py tests/integration/test_resume.py tests/integration/test_move.py
+TESTS += tests/integration/test_auto_roles.py
+EXTRA_DIST += tests/integration/test_auto_roles.py
 TESTS += tests/integration/test_calibrate.py
 EXTRA_DIST += tests/integration/test_calibrate.py
 tests/integration/test_calibrate.log: baton-plan

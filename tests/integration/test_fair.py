@@ -135,7 +135,7 @@ def a_flood(settings, most_between):
 
 
 def a_flood_costs_another_tenant_a_turn():
-    a_flood({"slo.ttft": "500ms", "slo.itl": "50ms", "queue.timeout": "10s"}, 8)
+    a_flood({"slo.ttft": "500ms", "slo.itl": "50ms", "queue.refuse": "timeout", "queue.timeout": "10s"}, 8)
 
 
 def a_flood_in_the_workers_queues_costs_a_turn_too():
@@ -169,7 +169,7 @@ def jain(values):
 def equal_tenants_share_alike():
     """Both have more in flight than half of the fleet can run at once, on any machine: with 20, a fast one serves all that
     the few ask for, which is less than half."""
-    for settings in ({"slo.ttft": "500ms", "slo.itl": "50ms", "queue.timeout": "60s"}, {"queue.timeout": "60s"}):
+    for settings in ({"slo.ttft": "500ms", "slo.itl": "50ms", "queue.refuse": "timeout", "queue.timeout": "60s"}, {"queue.timeout": "60s"}):
         served = shares({"few": 0, "many": 0}, {"few": 60, "many": 300}, 8, **settings)
         print(f"   60:300 in flight: {served}, Jain {jain(list(served.values())):.3f}")
         assert jain(list(served.values())) >= 0.95, served
@@ -177,6 +177,7 @@ def equal_tenants_share_alike():
 
 def shares_are_as_weights():
     served = shares({"light": 1, "heavy": 3}, {"light": 60, "heavy": 60}, 8, **{"slo.ttft": "500ms", "slo.itl": "50ms",
+                                                                               "queue.refuse": "timeout",
                                                                                "queue.timeout": "60s"})
     print(f"   weights 1:3: {served}, {served['heavy'] / served['light']:.2f}")
     assert 2.2 <= served["heavy"] / served["light"] <= 3.9, served
@@ -187,7 +188,7 @@ def a_full_queue_refuses_who_fills_it():
     Client.ends.clear()
     with Cluster() as c:
         path, keys = make_keys(c, loud=0, calm=0)
-        c.relay(http__api_keys=path, queue__max="32", **{"slo.ttft": "500ms", "slo.itl": "50ms"})
+        c.relay(http__api_keys=path, queue__max="32", **{"slo.ttft": "500ms", "slo.itl": "50ms", "queue.refuse": "timeout"})
         loud = Client(c.routers[0].http, keys["loud"], "loud", 900, 8).flood(100)
         calm = Client(c.routers[0].http, keys["calm"], "calm", 30, 8)
         wait_for("refusals", lambda: any(status == 529 for _, _, status, _ in list(Client.ends)))

@@ -125,6 +125,40 @@ static void load_count(const struct sched *sched, const struct seq *seq, struct 
     }
 }
 
+/* What the decoding sequences take without prompts, also where no step is without one.  The difference to twice as
+ * many gives one more, so that single sizes matter little. */
+static void load_decode(const struct sched *sched, struct sched_load *load)
+{
+    struct cost_step step = plan_decode_cost(sched), twice;
+    double more_s;
+
+    if (step.n_rows == 0 || !cost_is_learned(&sched->cost))
+        return;
+    twice = (struct cost_step){.n_rows = 2 * step.n_rows, .n_pairs = 2 * step.n_pairs};
+    load->decode_now_s = cost_predict(&sched->cost, &step);
+    more_s = cost_predict(&sched->cost, &twice) - load->decode_now_s;
+    load->decode_row_s = more_s > 0 ? more_s / step.n_rows : 0;
+}
+
+/* Sequences of this context stand for all: what attention adds is in the pairs. */
+#define PREDICTED_CONTEXT 256
+
+static void load_predict(const struct cost_model *cost, struct sched_load *load)
+{
+    static const uint32_t rows[2] = {1, SCHED_MANY_ROWS}, tokens[2] = {SCHED_FEW_TOKENS, SCHED_MANY_TOKENS};
+
+    if (!cost_is_learned(cost))
+        return;
+    for (unsigned i = 0; i < 2; i++) {
+        struct cost_step decode = {.n_rows = rows[i], .n_pairs = (double)rows[i] * PREDICTED_CONTEXT};
+        struct cost_step prompt = {.n_prompt = tokens[i], .n_pairs = cost_pairs(0, tokens[i])};
+
+        load->rows_s[i] = cost_predict(cost, &decode);
+        if (cost_knows_prompts(cost))
+            load->prompt_s[i] = cost_predict(cost, &prompt);
+    }
+}
+
 void sched_load(const struct sched *sched, struct sched_load *out)
 {
     struct sched_load load = {
@@ -143,7 +177,9 @@ void sched_load(const struct sched *sched, struct sched_load *out)
         .chunk_tokens = sched->plan.budget,
     };
 
+    load_predict(&sched->cost, &load);
     for (const struct seq *seq = sched_next(sched, NULL); seq; seq = sched_next(sched, seq))
         load_count(sched, seq, &load);
+    load_decode(sched, &load);
     *out = load;
 }

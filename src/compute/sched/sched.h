@@ -212,6 +212,9 @@ struct seq *sched_next(const struct sched *sched, const struct seq *after);
 /* While draining, submits are refused with E_CLOSED; everything else continues. */
 void sched_set_draining(struct sched *sched, bool is_draining);
 
+/* Sizes of the steps that sched_load() predicts: with two of each kind, what is fixed and what grows. */
+enum { SCHED_MANY_ROWS = 8, SCHED_FEW_TOKENS = 64, SCHED_MANY_TOKENS = 512 };
+
 struct sched_load {                /* for the router's view of this worker, and for metrics */
     uint32_t n_waiting, n_running; /* running: admitted, in any state */
     uint32_t n_arriving, n_prefill, n_decode, n_held;
@@ -222,10 +225,14 @@ struct sched_load {                /* for the router's view of this worker, and 
     double prompt_token_s;          /* learned: seconds of a prompt token without its attention */
     double prompt_pair_s;           /* learned: and of each token that it attends to; 0: not known yet */
     double queued_prefill_s;        /* predicted for queued_prefill_tokens */
-    double decode_step_s;           /* learned mean time between two tokens of a sequence; 0 until measured */
-    uint64_t n_preemptions;         /* since the start, like all counters below */
-    uint64_t n_steps;               /* steps that fed tokens */
-    uint64_t n_draft_steps;         /* steps that verified draft tokens */
+    double rows_s[2];               /* predicted: a step of 1 and of SCHED_MANY_ROWS decoding sequences */
+    double prompt_s[2];     /* and of SCHED_FEW_TOKENS and of SCHED_MANY_TOKENS prompt tokens; 0: not known */
+    double decode_step_s;   /* learned mean time between two tokens of a sequence; 0 until measured */
+    double decode_now_s;    /* learned: a step of the decoding sequences alone; 0: not known yet */
+    double decode_row_s;    /* learned: what one more of them adds to it */
+    uint64_t n_preemptions; /* since the start, like all counters below */
+    uint64_t n_steps;       /* steps that fed tokens */
+    uint64_t n_draft_steps; /* steps that verified draft tokens */
     uint64_t n_drafted, n_accepted; /* draft tokens verified, and draft tokens accepted */
     uint32_t chunk_tokens;          /* prompt tokens that the latest step could have fed */
 };

@@ -5,8 +5,8 @@
  * fitted to a machine. Where a worker has reported no rate yet, a pessimistic guess keeps it usable
  * without making it attractive. Three priors are fixed here:
  *
- * - A decode step grows by STEP_GROWTH of itself per sequence added since the report. Decode is bound by
- * reading the weights, which all sequences share; attention is not shared.
+ * - A decode step grows by what the worker learned that a sequence adds; unless it told, a step with n sequences takes
+ * 1 + STEP_GROWTH x n times the step of none. Decode is bound by reading the weights, which all sequences share.
  * - KV that moves while prefill computes costs only its tail: the part that is sent after the last layer
  * is done.
  * - A disk read begins, and is found complete, between two steps. */
@@ -18,6 +18,7 @@
 #define DEFAULT_DECODE_STEP_S        0.03
 #define DEFAULT_TRANSFER_BYTES_PER_S 1e9
 #define STEP_GROWTH                  0.05
+#define MAX_GROWTH                   1.0 /* a sequence alone takes no less than its part of the step */
 #define EXPOSED_SHARE                0.1
 #define READ_LATENCY_S               0.001
 
@@ -53,19 +54,23 @@ double picker_read_s(const struct picker_worker *worker, uint32_t n_tokens)
                                         : INFINITY;
 }
 
-double picker_itl_s(const struct picker_worker *worker)
+double picker_itl_at_s(const struct picker_worker *worker, uint32_t n_running)
 {
     double step = worker->decode_step_s > 0 ? worker->decode_step_s : DEFAULT_DECODE_STEP_S;
-    double beyond = worker->max_seqs && worker->n_running >= worker->max_seqs
-                        ? ((double)worker->n_running + 1) / worker->max_seqs
-                        : 1;
+    double beyond =
+        worker->max_seqs && n_running >= worker->max_seqs ? ((double)n_running + 1) / worker->max_seqs : 1;
+    double least = step / (1 + MAX_GROWTH * worker->step_seqs); /* whatever a row is said to take */
 
-    return step * (1 + STEP_GROWTH * worker->n_running) * beyond;
+    if (worker->decode_row_s > 0 && worker->step_seqs > 0)
+        step = fmax(step + worker->decode_row_s * ((double)n_running - worker->step_seqs), least);
+    else
+        step *= (1 + STEP_GROWTH * n_running) / (1 + STEP_GROWTH * worker->step_seqs);
+    return step * beyond;
 }
 
-int64_t picker_itl_alone_ns(int64_t itl_ns, uint32_t n_running)
+double picker_itl_s(const struct picker_worker *worker)
 {
-    return (int64_t)((double)itl_ns / (1 + STEP_GROWTH * n_running));
+    return picker_itl_at_s(worker, worker->n_running);
 }
 
 double picker_transfer_s(const struct picker_worker *to, uint32_t n_tokens)

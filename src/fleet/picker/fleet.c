@@ -278,13 +278,20 @@ static int enter_pool(struct picker_fleet *fleet, uint32_t slot)
 int picker_fleet_set(struct picker_fleet *fleet, uint32_t slot, const struct picker_worker *reported)
 {
     struct fleet_slot *it = &fleet->slots[slot];
+    uint32_t n_running;
     int rc = 0;
 
     if (it->pool != PICKER_NONE &&
         (!reported->is_usable || !is_kind(&fleet->pools[it->pool], reported, pool_role(reported))))
         leave_pool(fleet, slot);
+    n_running = reported->n_running;
+    if (reported->reported_ns != 0 && reported->reported_ns == it->reported.reported_ns)
+        n_running = it->reported.n_running; /* the same report: some of its sequences may have ended since */
+    else
+        it->n_since = 0;
     queue_report(fleet, it, reported);
     it->reported = *reported;
+    it->reported.n_running = n_running;
     if (reported->is_usable) {
         ASSERT(reported->block_tokens > 0);
         if (it->pool == PICKER_NONE)
@@ -313,6 +320,7 @@ void picker_fleet_charge(struct picker_fleet *fleet, uint32_t slot, const struct
     ledger->read_tokens += charge->read_tokens;
     ledger->context_tokens += charge->context_tokens;
     ledger->n_seqs++;
+    fleet->slots[slot].n_since++;
     picker_fleet_refresh(fleet, slot);
 }
 
@@ -328,7 +336,13 @@ void picker_fleet_discharge(struct picker_fleet *fleet, uint32_t slot, const str
 
 void picker_fleet_leave(struct picker_fleet *fleet, uint32_t slot)
 {
-    fleet->slots[slot].ledger.n_seqs--;
+    struct fleet_slot *it = &fleet->slots[slot];
+
+    it->ledger.n_seqs--;
+    if (it->n_since > 0)
+        it->n_since--;
+    else if (fleet->is_timed && it->reported.n_running > 0)
+        it->reported.n_running--;
     picker_fleet_refresh(fleet, slot);
 }
 

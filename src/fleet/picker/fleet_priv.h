@@ -10,6 +10,7 @@
 /* Durations are whole nanoseconds, so sums compare exactly and in any order. Estimates above the bound
  * (over a day) count as equal. The bound keeps every sum here far from 64-bit overflow. */
 #define PICK_MAX_NS      INT64_C(100000000000000)
+#define PICK_MAX_ANSWER  8192  /* bound on the expected answer, for the same reason */
 #define PICK_MAX_RUNNING 10000 /* bound on the sequences that a prefill delays, for the same reason */
 
 struct pick_row {
@@ -60,6 +61,7 @@ struct fleet_slot {
     struct picker_ledger ledger;
     uint32_t pool, at; /* the place of its row; PICKER_NONE: not usable */
     /* in a timed fleet */
+    uint32_t n_since;             /* sequences dispatched since the report, which does not count them */
     uint64_t free_ns;             /* its prompts are expected to be done */
     uint64_t late_since, late_ns; /* prompts dispatched so late that the next report may lack them */
 };

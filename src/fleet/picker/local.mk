@@ -5,6 +5,8 @@ libfleet_picker_a_SOURCES = src/fleet/picker/picker.h src/fleet/picker/pick.c sr
 libfleet_picker_a_SOURCES += src/fleet/picker/index_priv.h src/fleet/picker/owners.c src/fleet/picker/prefix_match.c src/fleet/picker/fleet.h src/fleet/picker/fleet_priv.h \
 	src/fleet/picker/fleet.c src/fleet/picker/place.h src/fleet/picker/place.c
 libfleet_picker_a_SOURCES += src/fleet/picker/owner.h src/fleet/picker/owner.c src/fleet/picker/turn.h src/fleet/picker/turn.c src/fleet/picker/pick_priv.h
+libfleet_picker_a_SOURCES += src/fleet/picker/admit.h src/fleet/picker/admit.c src/fleet/picker/answers.h src/fleet/picker/answers.c src/fleet/picker/slots.c src/fleet/picker/classes.h src/fleet/picker/classes.c
+libfleet_picker_a_SOURCES += src/fleet/picker/demand.h src/fleet/picker/demand.c src/fleet/picker/roles.h src/fleet/picker/roles.c src/fleet/picker/room.c
 
 if HAVE_CMOCKA
 picker_tests = tests/unit/fleet/picker/test_pick tests/unit/fleet/picker/test_index
@@ -19,8 +21,20 @@ tests_unit_fleet_picker_test_pairs_SOURCES = tests/unit/fleet/picker/test_pairs.
 tests_unit_fleet_picker_test_pairs_LDADD = $(link_fleet_picker) $(CMOCKA_LIBS)
 tests_unit_fleet_picker_test_place_SOURCES = tests/unit/fleet/picker/test_place.c
 tests_unit_fleet_picker_test_place_LDADD = $(link_fleet_picker) $(CMOCKA_LIBS)
+check_PROGRAMS += tests/unit/fleet/picker/test_admit
+TESTS += tests/unit/fleet/picker/test_admit
+tests_unit_fleet_picker_test_admit_SOURCES = tests/unit/fleet/picker/test_admit.c
+tests_unit_fleet_picker_test_admit_LDADD = $(link_fleet_picker) $(CMOCKA_LIBS)
+check_PROGRAMS += tests/unit/fleet/picker/test_classes
+TESTS += tests/unit/fleet/picker/test_classes
+tests_unit_fleet_picker_test_classes_SOURCES = tests/unit/fleet/picker/test_classes.c
+tests_unit_fleet_picker_test_classes_LDADD = $(link_fleet_picker) $(CMOCKA_LIBS)
 check_PROGRAMS += tests/unit/fleet/picker/test_owner
 TESTS += tests/unit/fleet/picker/test_owner
 tests_unit_fleet_picker_test_owner_SOURCES = tests/unit/fleet/picker/test_owner.c
 tests_unit_fleet_picker_test_owner_LDADD = $(link_fleet_picker) $(CMOCKA_LIBS)
+check_PROGRAMS += tests/unit/fleet/picker/test_roles
+TESTS += tests/unit/fleet/picker/test_roles
+tests_unit_fleet_picker_test_roles_SOURCES = tests/unit/fleet/picker/test_roles.c
+tests_unit_fleet_picker_test_roles_LDADD = $(link_fleet_picker) $(CMOCKA_LIBS)
 endif

@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The choice: least estimated completion among the placements that keep the objectives.
  *
- *    alone (D):     queue(D) + prefill(D, uncached) + answer x itl(D) + delay(D)
+ *    alone (D):     (queue(D) + prefill(D, uncached)) / left(D) + answer x itl(D) + delay(D)
  *    pair (P, D):   queue(P) + prefill(P, uncached) + transfer tail  + answer x itl(D)
  *
- * delay(D) is the time that the other sequences on D lose: the prefill time once for each sequence that
- * decodes there, plus OVERFLOW_SHARE of the TTFT objective, because an idle decode worker does not stay
- * idle. So long prompts go to the prefill pool, and overflow to decode workers only when that pool is
- * backed up by a good part of the objective (the lesson of Mooncake and llm-d: selective disaggregation).
- * Prompts of at most local_prefill_tokens uncached tokens run where they decode. So do prompts that D
+ * left(D) is the part of a step that decoding sequences leave to prompts, within the objective for the
+ * time between tokens: a worker bounds its chunks so. delay(D) is the time that the other sequences on D
+ * lose: the prefill time once for each sequence that decodes there, plus half the TTFT objective and half
+ * the prompt's time, because an idle decode worker does not stay idle, and a long prompt holds up more of
+ * the requests to come. So long prompts go to the prefill pool, and overflow to decode workers only when
+ * that pool is backed up by a good part of the objective and of the prompt's time (the lesson of Mooncake
+ * and llm-d: selective disaggregation). Prompts of at most local_prefill_tokens uncached tokens run where
+ * they decode. So do prompts that D
  * computes within local_prefill_s, counting each sequence that decodes there like the prompt: the messages
  * and thread wake-ups of a hand-off would be a good part of so short a time.
  *
- * A worker of both roles is a decode worker without the OVERFLOW_SHARE: prompts of any length are its work, and
+ * A worker of both roles is a decode worker without these halves: prompts of any length are its work, and
  * only the delay of the sequences that decode there counts against it. It takes hand-offs from prefill workers
  * and hands nothing over.
  *
@@ -55,13 +58,11 @@
 #include "fleet/picker/picker.h"
 
 #include "base/err.h"
+#include "fleet/picker/answers.h"
 #include "fleet/picker/pick_priv.h"
 
-#define ANSWER_TOKENS_ESTIMATE 64
-#define UNLOADED_SLACK         2
-#define OVERFLOW_DIVISOR       2 /* of the TTFT objective: OVERFLOW_SHARE is one half */
-#define FEW_DIVISOR            8 /* up to an eighth of a prompt is "little" */
-#define POOL_SHARE_READ        2 /* a worker reads at most the part of a prompt that fits half its pool */
+#define FEW_DIVISOR     8 /* up to an eighth of a prompt is "little" */
+#define POOL_SHARE_READ 2 /* a worker reads at most the part of a prompt that fits half its pool */
 
 /* ---- the order ---- */
 
@@ -112,18 +113,12 @@ static inline bool is_large(const struct scan *scan, const struct pick_row *row)
     return row->total_tokens > scan->n_tokens;
 }
 
-static inline int64_t limit_ns(const struct scan *scan, int64_t alone_ns)
-{
-    return UNLOADED_SLACK * alone_ns > scan->ttft_slo_ns ? UNLOADED_SLACK * alone_ns : scan->ttft_slo_ns;
-}
-
 /* Keeps the objective, or breaks it in a way that the ends of running sequences would not mend. */
 static inline bool keeps_itl(const struct scan *scan, const struct pick_row *row)
 {
     if (row->itl_ns <= scan->itl_slo_ns || scan->pass == LEAST_BAD)
         return true;
-    return scan->pass == CONSERVING &&
-           (row->n_running == 0 || picker_itl_alone_ns(row->itl_ns, row->n_running) > scan->itl_slo_ns);
+    return scan->pass == CONSERVING && (row->n_running == 0 || itl_alone_ns(scan, row) > scan->itl_slo_ns);
 }
 
 /* Also requires a seat: at a worker whose seats are all taken, the arriving prompt would be computed a
@@ -152,17 +147,19 @@ static inline void try_alone(const struct scan *scan, const struct pick_row *row
                              struct side *best)
 {
     int64_t own_ns = pick_compute_ns(scan, need.n, row->prefill_ns, row->pair_ns);
+    bool is_quick = is_short(scan, need.n, row->prefill_ns, row->pair_ns, row->n_running);
 
     int64_t alone_ns = need.read_ns + own_ns + row->itl_ns;
-    int64_t ttft_ns = queue_ns(scan, row->queue_ns) + alone_ns,
+    int64_t ttft_ns =
+                need.read_ns + beside_ns(scan, row, queue_ns(scan, row->queue_ns) + own_ns) + row->itl_ns,
             cost_ns = ttft_ns + scan->answer_tokens * row->itl_ns;
 
-    if (!is_short(scan, need.n, row->prefill_ns, row->pair_ns, row->n_running))
-        cost_ns +=
-            held_up_ns(own_ns, row->n_running) + (row->is_both ? 0 : scan->ttft_slo_ns / OVERFLOW_DIVISOR);
+    if (!is_quick)
+        cost_ns += held_up_ns(own_ns, row->n_running) + (row->is_both ? 0 : overflow_ns(scan, own_ns));
     if (is_first(scan, row->slot, row->n_running, cost_ns, best) &&
-        (scan->pass == ANY || (!row->decodes_only && keeps_decode(scan, row, need.n_missing) &&
-                               ttft_ns <= limit_ns(scan, alone_ns))))
+        (scan->pass == ANY ||
+         (!row->decodes_only && (is_quick || leaves_half(scan, row)) &&
+          keeps_decode(scan, row, need.n_missing) && ttft_ns <= limit_ns(scan, alone_ns))))
         take_side(row, cost_ns, need.n_read, best);
 }
 
@@ -509,26 +506,46 @@ static void scan_passes(struct scan *scan, const struct picker_fleet *fleet, enu
     }
 }
 
+static uint32_t pick_answer_tokens(const struct picker_request *request)
+{
+    uint32_t n = request->answer_tokens > 0 ? request->answer_tokens : PICKER_ANSWER_TOKENS;
+
+    n = n < PICK_MAX_ANSWER ? n : PICK_MAX_ANSWER;
+    return n < request->max_new_tokens ? n : request->max_new_tokens;
+}
+
+/* Until the chosen worker begins the prompt's n tokens, and what it needs longer for them beside other work. */
+static int64_t waits_ns(const struct scan *scan, const struct pick_row *first, uint32_t n)
+{
+    int64_t own_ns = pick_compute_ns(scan, n, first->prefill_ns, first->pair_ns);
+    int64_t queued_ns = queue_ns(scan, first->queue_ns);
+
+    return scan->best.prefill != NULL ? queued_ns : beside_ns(scan, first, queued_ns + own_ns) - own_ns;
+}
+
 int picker_pick(const struct picker_fleet *fleet, const struct picker_goals *goals,
                 const struct picker_request *request, struct picker_choice *choice_out)
 {
     static const uint32_t nothing_cached[PICKER_MAX_WORKERS];
-    struct scan scan = {
-        .fleet = fleet,
-        .request = request,
-        .n_tokens = request->n_tokens,
-        .now_ns = fleet->is_timed ? (int64_t)request->now_ns : 0,
-        .ttft_slo_ns = pick_ns(goals->ttft_slo_s * 1e9),
-        .itl_slo_ns = pick_ns(goals->itl_slo_s * 1e9),
-        .local_tokens = goals->local_prefill_tokens,
-        .local_ns = pick_ns(goals->local_prefill_s * 1e9),
-        .answer_tokens = request->max_new_tokens < ANSWER_TOKENS_ESTIMATE ? request->max_new_tokens
-                                                                          : ANSWER_TOKENS_ESTIMATE,
-        .order = goals->order,
-        .is_cold = request->cached_blocks == NULL,
-        .cached_blocks = request->cached_blocks ? request->cached_blocks : nothing_cached,
-        .excluded =
-            request->excluded && !picker_slots_is_empty(request->excluded) ? request->excluded : NULL};
+    struct scan scan = {.fleet = fleet,
+                        .request = request,
+                        .n_tokens = request->n_tokens,
+                        .now_ns = fleet->is_timed ? (int64_t)request->now_ns : 0,
+                        .ttft_slo_ns = pick_ns(goals->ttft_slo_s * 1e9),
+                        .itl_slo_ns = pick_ns(goals->itl_slo_s * (1 - goals->itl_margin) * 1e9),
+                        .step_slo_ns = pick_ns(goals->itl_slo_s * 1e9),
+                        .local_tokens = goals->local_prefill_tokens,
+                        .local_ns = pick_ns(goals->local_prefill_s * 1e9),
+                        .share_1024 = goals->begin_share > 0 && goals->begin_share < 1
+                                          ? (int64_t)(goals->begin_share * WHOLE_SHARE)
+                                          : WHOLE_SHARE,
+                        .answer_tokens = pick_answer_tokens(request),
+                        .order = goals->order,
+                        .is_cold = request->cached_blocks == NULL,
+                        .cached_blocks = request->cached_blocks ? request->cached_blocks : nothing_cached,
+                        .excluded = request->excluded && !picker_slots_is_empty(request->excluded)
+                                        ? request->excluded
+                                        : NULL};
     const struct pick_row *first;
     struct picker_worker worker;
     uint32_t n;
@@ -543,39 +560,12 @@ int picker_pick(const struct picker_fleet *fleet, const struct picker_goals *goa
     choice_out->uncached_tokens = n;
     choice_out->read_tokens = scan.best.n_read;
     choice_out->itl_s = (double)scan.best.decode->itl_ns / 1e9;
-    choice_out->ttft_s = (double)(queue_ns(&scan, first->queue_ns) +
-                                  pick_compute_ns(&scan, n, first->prefill_ns, first->pair_ns)) /
-                             1e9 +
-                         (scan.best.prefill ? 0 : choice_out->itl_s);
+    choice_out->alone_s = (double)pick_compute_ns(&scan, n, first->prefill_ns, first->pair_ns) / 1e9 +
+                          (scan.best.prefill ? 0 : choice_out->itl_s);
     if (scan.best.n_read > 0) {
         picker_fleet_row(fleet, first->slot, &worker);
-        choice_out->ttft_s += picker_read_s(&worker, scan.best.n_read);
+        choice_out->alone_s += picker_read_s(&worker, scan.best.n_read);
     }
+    choice_out->ttft_s = choice_out->alone_s + (double)waits_ns(&scan, first, n) / 1e9;
     return scan.pass == ANY ? E_OVERLOADED : 0;
-}
-
-/* ---- sets of slots ---- */
-
-void picker_slots_add(struct picker_slots *slots, uint32_t slot)
-{
-    slots->words[slot / 64] |= UINT64_C(1) << slot % 64;
-}
-
-void picker_slots_remove(struct picker_slots *slots, uint32_t slot)
-{
-    slots->words[slot / 64] &= ~(UINT64_C(1) << slot % 64);
-}
-
-bool picker_slots_has(const struct picker_slots *slots, uint32_t slot)
-{
-    return slots->words[slot / 64] >> slot % 64 & 1;
-}
-
-bool picker_slots_is_empty(const struct picker_slots *slots)
-{
-    uint64_t any = 0;
-
-    for (uint32_t i = 0; i < PICKER_MAX_WORKERS / 64; i++)
-        any |= slots->words[i];
-    return any == 0;
 }

@@ -5,9 +5,14 @@
 
 #include "fleet/picker/fleet_priv.h"
 
-#define PUSH_NS      INT64_C(2000000) /* the messages of a push */
-#define COPY_DIVISOR 8 /* of what a push saves: a second replica takes room from other blocks */
-#define SLOT_MASK    (PICKER_MAX_WORKERS - 1)
+#define PUSH_NS            INT64_C(2000000) /* the messages of a push */
+#define COPY_DIVISOR       8 /* of what a push saves: a second replica takes room from other blocks */
+#define UNLOADED_SLACK     2
+#define OVERFLOW_DIVISOR   2 /* of the TTFT objective */
+#define COMING_DIVISOR     2 /* of the prompt's own time */
+#define WHOLE_SHARE        1024
+#define LEAST_LEFT_DIVISOR 20 /* a prompt gets at least this part of a step */
+#define SLOT_MASK          (PICKER_MAX_WORKERS - 1)
 
 enum pass { KEEPING, CONSERVING, LEAST_BAD, ANY };
 
@@ -36,6 +41,9 @@ struct scan {
     const struct picker_request *request;
     uint32_t n_tokens;
     int64_t ttft_slo_ns, itl_slo_ns, local_ns, now_ns;
+    int64_t
+        step_slo_ns; /* a worker's bound on a step with a prompt's chunk: the objective without its margin */
+    int64_t share_1024; /* of the TTFT limit */
     uint32_t local_tokens, answer_tokens, order;
     const uint32_t *cached_blocks;
     const struct picker_slots *excluded; /* NULL: none */
@@ -104,6 +112,55 @@ static inline int64_t lack_ns(const struct scan *scan, const struct pick_brief *
                 pick_compute_ns(scan, left, brief->prefill_ns, brief->pair_ns);
     pushed_ns += own_ns > pushed_ns ? (own_ns - pushed_ns) / COPY_DIVISOR : 0;
     return pushed_ns < own_ns ? pushed_ns : own_ns;
+}
+
+/* ---- what it may cost ---- */
+
+static inline int64_t limit_ns(const struct scan *scan, int64_t alone_ns)
+{
+    int64_t most_ns =
+        UNLOADED_SLACK * alone_ns > scan->ttft_slo_ns ? UNLOADED_SLACK * alone_ns : scan->ttft_slo_ns;
+
+    most_ns = most_ns * scan->share_1024 / WHOLE_SHARE;
+    return most_ns > alone_ns ? most_ns : alone_ns;
+}
+
+/* What requests that come meanwhile stand to lose on a decode worker: it grows with the prompt. */
+static inline int64_t overflow_ns(const struct scan *scan, int64_t own_ns)
+{
+    return scan->ttft_slo_ns / OVERFLOW_DIVISOR + own_ns / COMING_DIVISOR;
+}
+
+/* The time between tokens if no other sequence ran there. */
+static inline int64_t itl_alone_ns(const struct scan *scan, const struct pick_row *row)
+{
+    struct picker_worker worker;
+
+    picker_fleet_row(scan->fleet, row->slot, &worker);
+    return pick_ns(picker_itl_at_s(&worker, 0) * 1e9);
+}
+
+/* Beside decoding sequences a prompt gets the part of each step that they leave of the objective.  It counts under
+ * admission control, where a worker is filled up to the objective. */
+static inline int64_t beside_ns(const struct scan *scan, const struct pick_row *row, int64_t ns)
+{
+    int64_t left_ns = scan->step_slo_ns - row->itl_ns;
+
+    if (row->n_running == 0 || scan->share_1024 == WHOLE_SHARE)
+        return ns;
+    if (left_ns < scan->step_slo_ns / LEAST_LEFT_DIVISOR && itl_alone_ns(scan, row) > scan->step_slo_ns)
+        return ns; /* its steps break the objective in any case, so they are bounded by another one */
+    if (left_ns < scan->step_slo_ns / LEAST_LEFT_DIVISOR)
+        return ns < PICK_MAX_NS / LEAST_LEFT_DIVISOR ? ns * LEAST_LEFT_DIVISOR : PICK_MAX_NS;
+    return pick_ns((double)ns * (double)scan->step_slo_ns / (double)left_ns);
+}
+
+/* Under admission control a prompt overflows only to decode workers whose sequences leave it half of each step:
+ * more sequences will come while it is computed. */
+static inline bool leaves_half(const struct scan *scan, const struct pick_row *row)
+{
+    return scan->share_1024 == WHOLE_SHARE || row->n_running == 0 || row->itl_ns <= scan->step_slo_ns / 2 ||
+           itl_alone_ns(scan, row) > scan->step_slo_ns;
 }
 
 #endif

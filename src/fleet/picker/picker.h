@@ -25,6 +25,7 @@ struct picker_worker {
     bool is_usable;    /* link up, model and KV layout agree, not draining */
     bool can_push;     /* link up and the model agrees: it may serve a prefix fetch */
     bool decodes_only; /* computes no prompts unless no other placement exists */
+    bool keeps_role;   /* it is of an older version, whose role cannot change while it runs */
     enum picker_role role;
     uint32_t group;  /* the model, by any numbering: a request goes only to workers of its group */
     uint64_t layout; /* KV layout fingerprint: both workers of a pair must have the same */
@@ -44,6 +45,8 @@ struct picker_worker {
     uint64_t reported_ns; /* when this report came: its queue shrinks from then on, and later dispatches add
                               * to it. 0: the queue is the larger of report and ledger. All workers or none */
     double decode_step_s;
+    uint32_t step_seqs;  /* sequences that decode_step_s was measured with; 0: unknown */
+    double decode_row_s; /* what one more sequence adds to it; 0: unknown */
     double transfer_bytes_per_s;
     double push_bytes_per_s; /* of pushes that it asked for (prefix fetch) */
     double read_bytes_per_s; /* of its disk, all reads together; 0: it reads nothing back */
@@ -79,6 +82,9 @@ struct picker_goals {
     double local_prefill_s; /* ... and more where that takes at most this long, delays to other sequences
                              * included */
     enum picker_yield yield;
+    /* Part of itl_slo_s that estimates stay below it; negative: they may exceed it by that. */
+    double itl_margin;
+    double begin_share; /* a first token may be predicted within this part of the limit; 0: all */
     uint32_t order; /* seed for the order among equal workers; 0: by slot. Routers with different values do
                      * not all choose the same worker */
 };
@@ -86,6 +92,7 @@ struct picker_goals {
 struct picker_request {
     uint32_t n_tokens; /* > 0 */
     uint32_t max_new_tokens;
+    uint32_t answer_tokens; /* expected of the answer (fleet/picker/answers.h); 0: unknown */
     uint32_t group;
     const uint32_t *cached_blocks; /* [PICKER_MAX_WORKERS] leading blocks in memory; NULL: no worker has
                                     * any */
@@ -106,6 +113,7 @@ struct picker_choice {
     uint32_t decode;
     double ttft_s; /* estimates, in seconds */
     double itl_s;
+    double alone_s;           /* of ttft_s: the prompt's own time on the worker without other work */
     uint32_t uncached_tokens; /* the worker that prefills computes this many ... */
     uint32_t read_tokens;     /* ... after it has read this many from its disk */
 };
@@ -128,8 +136,8 @@ double picker_prompt_s(const struct picker_worker *worker, uint32_t from, uint32
  * rate. */
 double picker_read_s(const struct picker_worker *worker, uint32_t n_tokens);
 double picker_itl_s(const struct picker_worker *worker);
-/* The time between tokens if no other sequence ran there, as long as the worker has a seat. */
-int64_t picker_itl_alone_ns(int64_t itl_ns, uint32_t n_running);
+/* The time between tokens if n_running sequences ran there. */
+double picker_itl_at_s(const struct picker_worker *worker, uint32_t n_running);
 double picker_transfer_s(const struct picker_worker *to, uint32_t n_tokens);
 
 void picker_slots_add(struct picker_slots *slots, uint32_t slot);

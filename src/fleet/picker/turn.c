@@ -4,8 +4,10 @@
 
 #include "base/err.h"
 
-#define MAX_TRIED  8 /* tenants' first requests tried before the turn ends */
-#define MAX_PASSED 64
+#define MAX_TRIED   8 /* tenants' first requests tried before the turn ends */
+#define MAX_PASSED  64
+#define EQUAL_NS    UINT64_C(10000000) /* deadlines so near are equal */
+#define MAX_LIMIT_S 3600.0
 
 enum picker_yield picker_yield_for(const struct picker_patience *patience)
 {
@@ -13,9 +15,18 @@ enum picker_yield picker_yield_for(const struct picker_patience *patience)
                            ? patience->ttft_slo_ns
                            : patience->queue_timeout_ns / 2;
 
+    if (patience->is_refused_early)
+        return patience->takes_any ? PICKER_LEAST_BAD : PICKER_CONSERVES;
     if (patience->is_waiting)
         return patience->waited_ns >= most_ns ? PICKER_LEAST_BAD : PICKER_CONSERVES;
     return patience->is_full ? PICKER_LEAST_BAD : PICKER_CONSERVES;
+}
+
+uint64_t picker_turn_order(uint64_t arrived_ns, double limit_s, bool is_warm)
+{
+    double limit_ns = limit_s < MAX_LIMIT_S ? limit_s * 1e9 : MAX_LIMIT_S * 1e9;
+
+    return (arrived_ns + (uint64_t)limit_ns) / EQUAL_NS * 2 + !is_warm;
 }
 
 bool picker_turn_next(const struct picker_turn *turn)

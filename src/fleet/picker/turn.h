@@ -11,12 +11,18 @@ struct picker_patience {
     uint64_t ttft_slo_ns, queue_timeout_ns;
     bool is_waiting; /* it is in the queue, since waited_ns */
     uint64_t waited_ns;
-    bool is_full; /* the queue has no room */
+    bool is_full;          /* the queue has no room */
+    bool is_refused_early; /* it is refused rather than kept beyond its limit (fleet/picker/admit.h) ... */
+    bool takes_any;        /* ... and this is the last attempt before */
 };
 
 /* A request takes any worker where it begins at once, if its objective is broken in any case: by the
  * workers' current speed, by its own wait, or because the queue is full. */
 enum picker_yield picker_yield_for(const struct picker_patience *patience);
+
+/* The order within a tenant's line: by deadline, which is the arrival plus the limit of the first token, so a short
+ * prompt passes long ones until they have aged; of equal deadlines (10 ms), what is mostly cached goes first. */
+uint64_t picker_turn_order(uint64_t arrived_ns, double limit_s, bool is_warm);
 
 struct picker_turn { /* one queue and its owner's functions */
     struct fair *turns;

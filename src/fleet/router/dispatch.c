@@ -30,6 +30,20 @@ static const struct gen_failure overloaded = {
     .retry_after_s = 1,
 };
 
+static const struct gen_failure too_late = {
+    .status = 529,
+    .type = "overloaded_error",
+    .message = "Overloaded: the first token is predicted to come later than the objective allows",
+    .retry_after_s = 1,
+};
+
+static const struct gen_failure share_used = {
+    .status = 429,
+    .type = "rate_limit_error",
+    .message = "As many requests of this class wait as its share of the queue allows",
+    .retry_after_s = 1,
+};
+
 static const struct gen_failure deserted = {
     .status = 503,
     .type = "api_error",
@@ -86,12 +100,15 @@ int router_job_place(struct job *job)
     struct router *router = job->router;
     struct picker_place found;
     const struct picker_choice *choice = &found.choice;
+    bool is_owed = false;
     int rc;
 
     if (job->chain == CHAIN_MATCHING)
         return E_OVERLOADED;
     rc = router_choose(job, &found);
-    if (rc == E_OVERLOADED && (job_is_in(job, JOB_BEGUN) || router_queue_is_owed(job, choice->decode)))
+    if (rc == E_OVERLOADED)
+        is_owed = router_queue_is_owed(job, choice->decode) && router_admission_is_owed(job, choice);
+    if (rc == E_OVERLOADED && (job_is_in(job, JOB_BEGUN) || is_owed))
         rc = 0; /* a stream that has begun does not wait for objectives: continue at the least bad worker */
     if (rc < 0) {
         dispatch_forgive(job);
@@ -102,11 +119,13 @@ int router_job_place(struct job *job)
     if (hashmap_put(router->by_number, &job->number, job, NULL) < 0)
         return E_NOMEM;
     job->estimate = *choice;
+    router_admission_placed(job, is_owed);
     job->layout = router->workers[choice->decode].layout;
     job->decode = (struct job_part){.state = PART_RUNNING, .slot = choice->decode};
     if (choice->prefill != PICKER_NONE)
         job->prefill = (struct job_part){.state = PART_RUNNING, .slot = choice->prefill};
     found.n_hashes = router_chain_booked(job);
+    picker_demand_placed(&job->model->roles.demand, job->order.n_tokens, choice->uncached_tokens);
     picker_place_book(&found, &job->prefill.booking, &job->decode.booking);
     metric_add(choice->prefill != PICKER_NONE ? router->m_handed_off : router->m_local, 1);
     metric_add(router->m_reads, choice->read_tokens > 0);
@@ -147,16 +166,33 @@ static void job_give_up(struct job *job, int why)
         router_job_end(job, GEN_END_CONTEXT); /* its tokens so far fill the largest worker */
         return;
     }
-    metric_add(job->router->m_refused, 1);
     if (!job_is_in(job, JOB_BEGUN) && is_deserted(job)) {
+        router_refused(job, REFUSED_DESERTED);
         router_job_fail(job, deserted.status, deserted.type, deserted.message, deserted.retry_after_s);
         return;
     }
+    router_refused(job, REFUSED_TIMEOUT);
     router_job_fail(job, overloaded.status, overloaded.type,
                     job_is_in(job, JOB_BEGUN)
                         ? "Overloaded: no worker is left that could go on with this answer"
                         : "Overloaded: waited for a worker until the queue's time limit",
                     overloaded.retry_after_s);
+}
+
+/* Refuses a waiting job whose first token would come too late, unless an idle worker begins it. */
+static bool job_miss(struct job *job, uint64_t now_ns)
+{
+    uint32_t retry_s = 1;
+
+    if (job_is_in(job, JOB_BEGUN) || is_deserted(job))
+        return false;
+    if (job->limit_s <= 0 ? router_admission_takes(job, &retry_s) : !router_admission_is_late(job, now_ns))
+        return false;
+    if (!router_admission_last_resort(job)) {
+        router_refused(job, REFUSED_LATE);
+        router_job_fail(job, too_late.status, too_late.type, too_late.message, retry_s);
+    }
+    return true;
 }
 
 void router_expire_queued(struct router *router)
@@ -167,6 +203,12 @@ void router_expire_queued(struct router *router)
     while (node != &router->queue) {
         struct job *job = container_of(node, struct job, waiting);
         int why = E_OVERLOADED;
+
+        if (job_miss(job, now_ns)) {
+            node = router->queue.next;
+            continue;
+        }
+
         bool is_over = job_is_in(job, JOB_BEGUN) ? is_forsaken(job, now_ns, &why)
                                                  : now_ns - job->queued_ns > router->conf->queue_timeout_ns;
 
@@ -238,6 +280,16 @@ static const char *backend_why_not_yet(void *self, const char *name)
     return why;
 }
 
+/* The class multiplies the tenant's weight, at the workers too. */
+static void job_weigh(struct job *job)
+{
+    uint32_t weight = job->order.work.weight > 0 ? job->order.work.weight : 1;
+    uint64_t product = (uint64_t)weight * router_job_class(job).weight;
+
+    if (router_job_class(job).weight > 1)
+        job->order.work.weight = product < FAIR_MAX_WEIGHT ? (uint32_t)product : FAIR_MAX_WEIGHT;
+}
+
 int router_job_make(struct router *router, const struct gen_model *model, struct work_order *order,
                     struct job **out)
 {
@@ -248,10 +300,14 @@ int router_job_make(struct router *router, const struct gen_model *model, struct
         return E_NOMEM;
     }
     job->router = router;
+    job->submitted_ns = clock_now_ns();
     job->model = container_of(model, struct router_model, gen);
     job->order = work_order_move(order);
     gen_handle_init(&job->handle, &router->outbox, &job->order, NULL, NULL);
     job->score_next = job->order.work.score_from;
+    job->class_at =
+        picker_classes_choose(&router->classes, job->order.work.class_allowed, job->order.work.class_wanted);
+    job_weigh(job);
     list_init(&job->all);
     list_init(&job->waiting);
     list_init(&job->place.odd);
@@ -271,6 +327,8 @@ int router_job_make(struct router *router, const struct gen_model *model, struct
 
 void router_job_free(struct job *job)
 {
+    router_roles_ended(job);
+    router_trace_job(job);
     router_queue_remove(job, false);
     router_queue_exit(job);
     if (job->number != 0)
@@ -300,6 +358,14 @@ static struct gen_failure not_known(uint64_t lacks)
     return overloaded;
 }
 
+static int job_turn_away(struct job *job, enum refusal_reason reason, int rc)
+{
+    router_refused(job, reason);
+    router_job_enter(job, JOB_OVER);
+    router_job_free(job);
+    return rc;
+}
+
 /* No worker can take it now: queue it, or refuse it. */
 static int wait_or_refuse(struct job *job, int rc, struct gen_failure *failure_out)
 {
@@ -307,21 +373,26 @@ static int wait_or_refuse(struct job *job, int rc, struct gen_failure *failure_o
     uint64_t lacks = router_job_lacks(job);
 
     if (lacks != 0) {
-        metric_add(router->m_refused, 1);
-        router_job_enter(job, JOB_OVER);
-        router_job_free(job);
         *failure_out = not_known(lacks);
-        return E_UNSUPPORTED;
+        return job_turn_away(job, REFUSED_OTHER, E_UNSUPPORTED);
     }
-    if (rc != E_LIMIT && router->life != DAEMON_DRAINING && router_queue_has_room(job)) {
+    if (rc == E_LIMIT) {
+        *failure_out = too_large;
+        return job_turn_away(job, REFUSED_OTHER, E_LIMIT);
+    }
+    *failure_out = too_late;
+    if (!router_admission_takes(job, &failure_out->retry_after_s))
+        return router_admission_last_resort(job) ? 0 : job_turn_away(job, REFUSED_PREDICTED, E_OVERLOADED);
+    if (!router_class_has_room(job)) {
+        *failure_out = share_used;
+        return job_turn_away(job, REFUSED_SHARE, E_OVERLOADED);
+    }
+    if (router->life != DAEMON_DRAINING && router_queue_has_room(job)) {
         router_queue_add(job, false);
         return 0;
     }
-    metric_add(router->m_refused, 1);
-    *failure_out = rc == E_LIMIT ? too_large : is_deserted(job) ? deserted : overloaded;
-    router_job_enter(job, JOB_OVER);
-    router_job_free(job);
-    return rc == E_LIMIT ? E_LIMIT : E_OVERLOADED;
+    *failure_out = is_deserted(job) ? deserted : overloaded;
+    return job_turn_away(job, is_deserted(job) ? REFUSED_DESERTED : REFUSED_FULL, E_OVERLOADED);
 }
 
 static int backend_submit(void *self, const struct gen_model *model, struct work_order *order,
@@ -341,6 +412,7 @@ static int backend_submit(void *self, const struct gen_model *model, struct work
     }
     job->handle.events = events;
     job->handle.arg = arg;
+    picker_demand_arrived(&job->model->roles.demand, clock_now_ns(), job->order.n_tokens);
     must_wait = job->model->n_queued > 0 || job->chain == CHAIN_MATCHING;
     rc = must_wait ? E_OVERLOADED : router_job_place(job);
     if (rc < 0)
@@ -438,6 +510,7 @@ void router_job_end(struct job *job, enum gen_end end)
 {
     if (job_is_in(job, JOB_HOLDS))
         router_job_release(job);
+    router_admission_ended(job);
     job_leave(job, JOB_ENDED);
     gen_handle_end(&job->handle, end);
     router_place_queued(job->router);

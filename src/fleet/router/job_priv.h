@@ -95,12 +95,17 @@ struct job { /* the fields that every token needs come first */
     struct list unsent; /* in router.unsent while its workers lack tokens of the prompt (submit.c) ... */
     uint32_t n_sent, n_to_send; /* ... after the first n_sent */
     struct picker_slots excluded;
-    struct picker_slots barred; /* excluded, and workers that lack a capability it needs */
-    uint64_t layout;            /* of the workers of its latest placement */
-    bool keeps_layout;          /* set once workers of that layout answered a part */
-    struct gen_serving sum;     /* serving stats of earlier attempts */
-    uint64_t queued_ns;         /* 0: never queued */
-    uint64_t forsaken_ns;       /* when it entered FORSAKEN */
+    struct picker_slots barred;      /* excluded, and workers that lack a capability it needs */
+    uint64_t layout;                 /* of the workers of its latest placement */
+    bool keeps_layout;               /* set once workers of that layout answered a part */
+    struct gen_serving sum;          /* serving stats of earlier attempts */
+    uint64_t submitted_ns, first_ns; /* first_ns: of its first token; 0: none */
+    double predicted_s;              /* time to first token predicted at admission; 0: none, or it has come */
+    double limit_s;                  /* of that time; 0: not known yet */
+    uint32_t class_at;               /* in router.classes */
+    bool takes_any;       /* the last attempt before a refusal: any worker that begins it at once */
+    uint64_t queued_ns;   /* 0: never queued */
+    uint64_t forsaken_ns; /* when it entered FORSAKEN */
     struct picker_choice estimate;
     struct picker_owner owner; /* the owner that the computing worker may fetch cached blocks from; slot
                                   * PICKER_NONE: none */

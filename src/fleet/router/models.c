@@ -221,7 +221,8 @@ void router_models_free(struct router *router)
         tokenizer_unref(model->gen.tokenizer);
         buf_fini(&model->image);
         model_build_free(model->build); /* its job has ended, and the loop too */
-        fair_free(model->turns);
+        for (uint32_t at = 0; at < PICKER_MAX_CLASSES; at++)
+            fair_free(model->turns[at]);
     }
     router->n_models = 0;
 }

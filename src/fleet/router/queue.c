@@ -50,13 +50,19 @@ void router_queue_close(struct router *router)
     router->turns.crowd = NULL;
 }
 
+static struct fair *queue_turns(const struct job *job)
+{
+    return job->model->turns[job->class_at];
+}
+
 int router_queue_enter(struct job *job)
 {
     struct router_model *model = job->model;
-    int rc = model->turns == NULL ? fair_new(MAX_DEBTORS, &model->turns) : 0;
+    struct fair **turns = &model->turns[job->class_at];
+    int rc = *turns == NULL ? fair_new(MAX_DEBTORS, turns) : 0;
 
     if (rc == 0)
-        job->place.flow = fair_hold(model->turns, tenant_number(job->order.work.tenant));
+        job->place.flow = fair_hold(*turns, tenant_number(job->order.work.tenant));
     return job->place.flow != NULL ? 0 : E_NOMEM;
 }
 
@@ -66,20 +72,20 @@ void router_queue_exit(struct job *job)
         return;
     router_queue_begun(job);
     if (router_job_answered(job) > 0)
-        fair_charge(job->model->turns, job->place.flow, router_job_answered(job), job->order.work.weight);
-    fair_drop(job->model->turns, job->place.flow);
+        fair_charge(queue_turns(job), job->place.flow, router_job_answered(job), job->order.work.weight);
+    fair_drop(queue_turns(job), job->place.flow);
     job->place.flow = NULL;
 }
 
 void router_queue_charge(struct job *job, uint64_t n_tokens)
 {
     if (job->sum.n_redispatched == 0) /* otherwise it was charged already */
-        fair_charge(job->model->turns, job->place.flow, n_tokens > 0 ? n_tokens : 1, job->order.work.weight);
+        fair_charge(queue_turns(job), job->place.flow, n_tokens > 0 ? n_tokens : 1, job->order.work.weight);
     if (job_is_in(job, JOB_BEGUN) || job->place.is_ahead)
         return;
     job->place.is_ahead = true;
     job->model->n_ahead++;
-    ++*fair_tally(job->place.flow);
+    job->model->n_ahead_tenants += ++*fair_tally(job->place.flow) == 1;
 }
 
 void router_queue_begun(struct job *job)
@@ -88,7 +94,7 @@ void router_queue_begun(struct job *job)
         return;
     job->place.is_ahead = false;
     job->model->n_ahead--;
-    --*fair_tally(job->place.flow);
+    job->model->n_ahead_tenants -= --*fair_tally(job->place.flow) == 0;
 }
 
 bool router_queue_is_owed(struct job *job, uint32_t decode_slot)
@@ -101,6 +107,15 @@ bool router_queue_is_owed(struct job *job, uint32_t decode_slot)
     return worker.max_seqs == 0 || worker.n_running < worker.max_seqs;
 }
 
+uint32_t router_queue_own(struct router *router, uint64_t tenant)
+{
+    struct fair_flow *flow = fair_hold(router->turns.crowd, tenant);
+    uint32_t own = flow != NULL ? *fair_tally(flow) : 0;
+
+    fair_drop(router->turns.crowd, flow);
+    return own;
+}
+
 /* ---- in and out ---- */
 
 static void queue_count(struct job *job, bool is_more)
@@ -109,18 +124,41 @@ static void queue_count(struct job *job, bool is_more)
 
     job->model->n_queued += is_more ? 1 : UINT32_MAX;
     router->n_queued += is_more ? 1 : UINT32_MAX;
+    router->n_queued_of[job->class_at] += is_more ? 1 : UINT32_MAX;
     metric_set(router->m_queued, router->n_queued);
     metric_set(router->turns.m_tenants, fair_n_tenants(router->turns.crowd));
+}
+
+/* Counts the job's prompt among those that wait, or no longer. */
+static void queue_count_tokens(struct job *job, bool is_more)
+{
+    uint32_t n = job->place.n_tokens;
+
+    if (job->place.crowd_flow == NULL)
+        return;
+    job->model->queued_tokens += is_more ? n : (uint64_t)0 - n;
+    *fair_tally(job->place.crowd_flow) += is_more ? n : 0 - n;
 }
 
 static void queue_leave_lines(struct job *job)
 {
     struct router *router = job->router;
 
-    fair_leave(job->model->turns, &job->place.turn);
+    queue_count_tokens(job, false);
+    fair_leave(queue_turns(job), &job->place.turn);
     fair_leave(router->turns.crowd, &job->place.seat);
     fair_drop(router->turns.crowd, job->place.crowd_flow);
     job->place.crowd_flow = NULL;
+}
+
+/* Jobs of a limit that is not known wait by arrival. */
+static uint64_t queue_order(const struct job *job)
+{
+    if (!router_admission_predicts(job->router))
+        return job->router->turns.n_enqueued++;
+    return picker_turn_order(
+        job->submitted_ns, job->limit_s > 0 ? job->limit_s : (double)router_job_class(job).ttft_slo_ns / 1e9,
+        job->limit_s > 0 && job->estimate.uncached_tokens < job->order.n_tokens / 2);
 }
 
 void router_queue_add(struct job *job, bool is_again)
@@ -138,9 +176,12 @@ void router_queue_add(struct job *job, bool is_again)
     if (job->place.crowd_flow == NULL) {
         list_push_back(&router->turns.odd, &job->place.odd);
     } else {
-        uint64_t order = router->turns.n_enqueued++;
+        uint64_t order = queue_order(job);
 
-        fair_wait(job->model->turns, job->place.flow, &job->place.turn, order, job->order.work.weight);
+        job->place.n_tokens =
+            job->estimate.uncached_tokens > 0 ? job->estimate.uncached_tokens : job->order.n_tokens;
+        queue_count_tokens(job, true);
+        fair_wait(queue_turns(job), job->place.flow, &job->place.turn, order, job->order.work.weight);
         fair_wait(router->turns.crowd, job->place.crowd_flow, &job->place.seat, order,
                   job->order.work.weight);
     }
@@ -192,9 +233,10 @@ bool router_queue_has_room(struct job *job)
 void router_queue_tell(struct router *router)
 {
     while (!list_is_empty(&router->turns.pushed_out)) {
-        metric_add(router->m_refused, 1);
-        router_job_fail(container_of(router->turns.pushed_out.next, struct job, waiting), 529,
-                        "overloaded_error",
+        struct job *job = container_of(router->turns.pushed_out.next, struct job, waiting);
+
+        router_refused(job, REFUSED_PUSHED);
+        router_job_fail(job, 529, "overloaded_error",
                         "Overloaded: the queue is full, and most of what waits in it is this tenant's", 1);
     }
 }
@@ -237,15 +279,24 @@ static uint32_t *turn_passed(void *arg, struct fair_item *item)
     return &container_of(item, struct job, place.turn)->place.n_passed;
 }
 
-static bool place_next(struct router_model *model)
+/* Classes by priority: while a request of a higher one waits for a worker that could begin it soon, its lower ones
+ * still use workers that it does not. */
+static bool place_next(struct router *router, struct router_model *model)
 {
-    const struct picker_turn turn = {.turns = model->turns,
-                                     .try_place = turn_try,
-                                     .is_odd = turn_is_odd,
-                                     .make_odd = turn_make_odd,
-                                     .passed = turn_passed};
+    uint32_t order[PICKER_MAX_CLASSES];
+    bool is_placed = false;
 
-    return picker_turn_next(&turn);
+    picker_classes_order(&router->classes, order);
+    for (uint32_t i = 0; i < router->classes.n && !is_placed; i++) {
+        const struct picker_turn turn = {.turns = model->turns[order[i]],
+                                         .try_place = turn_try,
+                                         .is_odd = turn_is_odd,
+                                         .make_odd = turn_make_odd,
+                                         .passed = turn_passed};
+
+        is_placed = turn.turns != NULL && fair_n_waiting(turn.turns) > 0 && picker_turn_next(&turn);
+    }
+    return is_placed;
 }
 
 void router_place_queued(struct router *router)
@@ -255,7 +306,6 @@ void router_place_queued(struct router *router)
     list_for_each_safe (node, spare, &router->turns.odd)
         (void)router_job_place(container_of(node, struct job, place.odd));
     for (uint32_t i = 0; i < router->n_models; i++)
-        while (router->models[i].turns != NULL && fair_n_waiting(router->models[i].turns) > 0 &&
-               place_next(&router->models[i]))
+        while (router->models[i].n_queued > 0 && place_next(router, &router->models[i]))
             ;
 }

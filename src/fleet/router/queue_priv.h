@@ -18,6 +18,7 @@ struct queue_place {              /* a job's place in the queue */
     struct fair_item seat;        /* ... it has this item there; or else ... */
     struct list odd;              /* ... its link in router.turns.odd */
     bool is_ahead;                /* placed at a worker that has not begun it */
+    uint32_t n_tokens;            /* uncached prompt tokens, counted while it waits */
     uint32_t n_passed;            /* jobs placed while this one was in front of them */
 };
 
@@ -43,6 +44,8 @@ void router_queue_begun(struct job *job);
 /* True if no placement keeps the objectives only because of other tenants' backlog at the workers. The job
  * takes its turn there before that backlog, so it need not wait here. */
 bool router_queue_is_owed(struct job *job, uint32_t decode_slot);
+/* Prompt tokens that a tenant has in the queue. */
+uint32_t router_queue_own(struct router *router, uint64_t tenant);
 /* Adds the job to its tenant's line. is_again: it was placed before, so it goes to odd. */
 void router_queue_add(struct job *job, bool is_again);
 void router_queue_remove(struct job *job, bool is_placed); /* nothing if it is in no queue */

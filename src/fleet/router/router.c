@@ -72,6 +72,7 @@ static void router_on_tick(void *arg)
     router_stream_tick(router);
     picker_index_sweep(router->index, TICK_SWEEP);
     router_blocks_tick(router);
+    router_roles_tick(router);
     metric_set(router->m_known_on_disk, (double)picker_index_on_disk(router->index));
     metric_set(router->m_known_in_memory,
                (double)(picker_index_count(router->index) - picker_index_on_disk(router->index)));
@@ -284,6 +285,10 @@ static void router_declare_metrics(struct router *router)
     struct metric_family *known;
 
     declare_queue(router);
+    router_admission_declare(router);
+    router_roles_declare(router);
+    if (router->conf->log_prefixes)
+        router_trace_declare();
     router->m_redispatched = metric_single(m, METRIC_COUNTER, "baton_router_redispatched_total",
                                            "Requests moved to another worker.");
     router->m_resumed = metric_single(m, METRIC_COUNTER, "baton_router_resumed_total",
@@ -320,6 +325,8 @@ static int build_router(struct daemon *daemon, struct fault *fault)
     router->order = (uint32_t)router->epoch;
     router->started_ns = clock_now_ns();
     router->next_number = 1;
+    if (router_classes_open(router, fault) < 0)
+        return E_FORMAT;
     router_declare_metrics(router);
     if (hashmap_new_counted(&router->by_number) < 0 || router_queue_open(router) < 0 ||
         router_jobs_open(router) < 0 || picker_fleet_new(&router->fleet) < 0 ||

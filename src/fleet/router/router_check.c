@@ -5,7 +5,22 @@
 #include <string.h>
 
 #include "base/str.h"
+#include "fleet/picker/classes.h"
 #include "serve/setup/setup.h"
+
+static void check_classes(struct config_check *check, const struct router_conf *conf)
+{
+    struct picker_classes classes;
+    struct fault fault = {0};
+
+    picker_classes_init(&classes, conf->ttft_slo_ns, conf->itl_slo_ns);
+    for (size_t i = 0; i < conf->classes.n; i++) {
+        const char *text = conf->classes.items[i];
+
+        if (picker_classes_add(&classes, bytes_of(text, strlen(text)), &fault) < 0)
+            config_refuse_item(check, "classes.class", i, "%s", fault.text);
+    }
+}
 
 void router_check(struct config_check *check)
 {
@@ -28,6 +43,7 @@ void router_check(struct config_check *check)
     setup_check_listens(check, &common, &listens);
     setup_check_memory(check, "cache.replay_memory", conf->replay_bytes);
     setup_check_memory(check, "cache.thread_memory", conf->conversation_bytes);
+    check_classes(check, conf);
     if (conf->itl_slo_ns > conf->ttft_slo_ns)
         config_warn(check, "slo.itl", "longer than slo.ttft; were the two exchanged?");
 }

@@ -99,6 +99,16 @@ static const struct config_key keys[] = {
      "time."},
     {"slo", "itl", CONFIG_DURATION, KEY(itl_slo_ns), "50ms", S(0.0001), S(60), NULL, true,
      "Objective for the time between tokens."},
+    {"classes", "class", CONFIG_LIST, KEY(classes), "", 0, 0, NULL, false,
+     "A class of requests: its name, and what differs from slo and from the class default: ttft=TIME itl=TIME "
+     "priority=0..100 (a higher one is placed first) weight=1..100 (multiplies the tenants' weights) share=N% (of "
+     "queue.max; beyond it 429). Repeat for more, 7 in all; the name default changes the default. A request names "
+     "its class by the header field baton-class or by service_tier. The class of its API key is the bound. Like: "
+     "interactive ttft=300ms priority=10 weight=4"},
+    {"queue", "refuse", CONFIG_ENUM, KEY(refuse), "predicted", 0, 0, "timeout|predicted", false,
+     "When a request is refused for load. predicted: at once, when its first token is expected later than "
+     "slo.ttft allows, with the time to come back; an idle worker is never refused work. timeout: after "
+     "queue.timeout, however late its answer would begin."},
     {"queue", "max", CONFIG_U64, KEY(queue_max), "256", 0, 1e6, NULL, true,
      "Requests that may wait while no worker could begin them; beyond: 529 overloaded_error. A tenant with "
      "fewer of them than another takes the place of that one's newest."},
@@ -117,6 +127,13 @@ static const struct config_key keys[] = {
     {"placement", "prefix_fetch", CONFIG_ENUM, KEY(prefix_fetch), "auto", 0, 0, "off|auto|always", true,
      "Whether a worker that lacks a prefix asks another one to push its cached KV. auto: where that is "
      "expected to beat computing it; always: wherever a block is to be had (for tests and measurements)."},
+    {"placement", "roles", CONFIG_ENUM, KEY(roles), "fixed", 0, 0, "fixed|auto", true,
+     "Whether the router changes workers' roles as the load of the two phases changes. fixed: roles are the "
+     "operator's, and the router only shows what it would want (baton_wanted_workers, batonctl status)."},
+    {"placement", "roles_min", CONFIG_U64, KEY(roles_min), "1", 1, 1024, NULL, true,
+     "With roles = auto: the least number of workers of each role, for each model."},
+    {"placement", "roles_period", CONFIG_DURATION, KEY(roles_period_ns), "1min", S(1), S(86400), NULL, true,
+     "With roles = auto: the least time between two changes of a role among a model's workers."},
     {"placement", "index_entries", CONFIG_U64, KEY(index_entries), "1000000", 1000, 1e8, NULL, false,
      "Prefix blocks the router remembers the owners of (up to 112 bytes each, whatever the number of "
      "owners; reserved at the start, used as they come)."},
@@ -135,6 +152,9 @@ static const struct config_key keys[] = {
      "How much is logged."},
     {"log", "format", CONFIG_ENUM, KEY(log_format), "auto", 0, 0, "auto|json|text|journal", false,
      "auto: journal fields under systemd, text on a terminal, JSON lines elsewhere."},
+    {"log", "prefixes", CONFIG_BOOL, KEY(log_prefixes), "no", 0, 0, NULL, false,
+     "Log keyed hashes of each prompt's beginnings, one for every 512 tokens, for baton-trace. They show which "
+     "prompts begin alike, and nothing of what they say."},
 };
 /* clang-format on */
 

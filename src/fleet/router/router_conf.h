@@ -5,6 +5,9 @@
 
 #include "base/config/config.h"
 
+enum router_refuse { ROUTER_REFUSE_TIMEOUT, ROUTER_REFUSE_PREDICTED };
+enum router_roles_mode { ROUTER_ROLES_FIXED, ROUTER_ROLES_AUTO };
+
 struct router_conf {
     char *node;
     struct config_list http_listen;
@@ -27,14 +30,19 @@ struct router_conf {
     uint64_t link_heartbeat_ns, link_return_ns;
     uint64_t ttft_slo_ns, itl_slo_ns;
     bool keeps_streams;
+    struct config_list classes;
+    int refuse; /* enum router_refuse */
     uint64_t queue_max, queue_timeout_ns, queue_resume_ns;
     uint64_t local_prefill_tokens, local_prefill_ns;
     int prefix_fetch; /* enum picker_fetch */
+    int roles;        /* enum router_roles_mode */
+    uint64_t roles_min, roles_period_ns;
     uint64_t index_entries, index_lifetime_ns;
     uint64_t default_max_tokens;
     uint64_t lame_duck_ns;
     uint64_t drain_timeout_ns;
     int log_level, log_format;
+    bool log_prefixes;
 };
 
 extern const struct config_table router_conf_table;

@@ -29,6 +29,30 @@
 #define ROUTER_MAX_LINKS     (2 * PICKER_MAX_WORKERS)
 #define ROUTER_MAX_STRANGERS 512 /* links accepted on the link port whose TLS handshake has not finished */
 
+enum refusal_reason {
+    REFUSED_PREDICTED, /* its first token would come too late */
+    REFUSED_LATE,      /* it waited, and its first token would come too late now */
+    REFUSED_FULL,
+    REFUSED_SHARE, /* its class has its share of the queue */
+    REFUSED_TIMEOUT,
+    REFUSED_PUSHED, /* another tenant's request took its place in the queue */
+    REFUSED_DESERTED,
+    REFUSED_OTHER,
+    REFUSAL_REASONS
+};
+
+struct router_admission {
+    struct metric *m_refusals[PICKER_MAX_CLASSES][REFUSAL_REASONS];
+    struct metric *m_placed[PICKER_MAX_CLASSES];
+    struct metric *m_late, *m_early, *m_margin;
+};
+
+struct router_roles { /* roles.c */
+    uint64_t next_ns; /* of the next decision */
+    struct metric_family *f_wanted, *f_room, *f_reason;
+    struct metric *m_changes;
+};
+
 struct router {
     const struct router_conf *conf;
     struct ev_loop *loop;
@@ -41,11 +65,14 @@ struct router {
     struct gen_outbox outbox; /* the jobs' events for the front */
     struct list queue;        /* jobs that wait for a placement, by arrival */
     struct router_queue turns;
-    struct list unhashed;       /* jobs whose chains are not DONE */
-    struct list unsent;         /* placed jobs whose workers lack tokens */
-    bool has_matched;           /* a queued job's chain left MATCHING: it can be placed */
-    struct block_queue pending; /* pending block events; its sources: worker slots */
-    struct ev_timer *turn;      /* applies pending events; NULL: the owner calls router_blocks_work() */
+    struct router_admission admission;
+    struct picker_classes classes;
+    uint32_t n_queued_of[PICKER_MAX_CLASSES]; /* of n_queued */
+    struct list unhashed;                     /* jobs whose chains are not DONE */
+    struct list unsent;                       /* placed jobs whose workers lack tokens */
+    bool has_matched;                         /* a queued job's chain left MATCHING: it can be placed */
+    struct block_queue pending;               /* pending block events; its sources: worker slots */
+    struct ev_timer *turn; /* applies pending events; NULL: the owner calls router_blocks_work() */
     uint32_t n_queued;
     struct hashmap *by_number;
     uint64_t n_freed; /* jobs freed since the start */
@@ -63,6 +90,7 @@ struct router {
     struct picker_index *index;
     struct picker_slots lacking[CAPABILITY_N]; /* workers without that capability bit */
     uint32_t order;                            /* of equal workers; each router has its own */
+    struct router_roles roles;
     enum daemon_life life;
     struct metric *m_resumed;
     struct metric *m_queued, *m_redispatched, *m_handed_off, *m_local, *m_refused, *m_lost;
@@ -142,6 +170,29 @@ void router_resume_answer(struct router *router, uint32_t slot, const Baton__Res
 void router_resume_worker_up(struct job *job, uint32_t slot);
 void router_resume_tick(struct job *job, uint64_t now_ns); /* RESUMING */
 
+/* admission.c */
+void router_admission_declare(struct router *router);
+void router_refused(const struct job *job, enum refusal_reason reason); /* counts it */
+/* Its objectives, and whether its class may have one more in the queue. */
+struct picker_class router_job_class(const struct job *job);
+bool router_class_has_room(const struct job *job);
+int router_classes_open(struct router *router, struct fault *fault); /* E_FORMAT */
+bool router_admission_predicts(const struct router *router);
+/* The objectives of its placement. */
+void router_admission_goals(const struct job *job, struct picker_goals *goals);
+uint32_t router_admission_answer(const struct job *job); /* tokens still expected of its answer */
+void router_admission_placed(struct job *job, bool is_owed);
+void router_admission_first_token(struct job *job); /* once, while predicted_s > 0 */
+void router_admission_ended(struct job *job);       /* its answer ended by itself */
+/* Whether the job may wait for its turn. False: its first token would come too late. */
+bool router_admission_takes(struct job *job, uint32_t *retry_s_out);
+/* Places the job if a worker idles that could begin it, whatever the objectives. */
+bool router_admission_last_resort(struct job *job);
+/* Whether a waiting job misses its limit even if it began now. */
+bool router_admission_is_late(const struct job *job, uint64_t now_ns);
+/* Whether a job that takes its turn at the worker, before other tenants' backlog, is in time there. */
+bool router_admission_is_owed(const struct job *job, const struct picker_choice *choice);
+
 /* chain.c */
 /* Hashes as much of the prompt as the placement needs, or a slice of it. E_NOMEM. */
 int router_chain_begin(struct job *job);
@@ -150,6 +201,10 @@ size_t router_chain_booked(struct job *job);
 void router_chain_work(struct job *job); /* does a slice of the remaining work */
 /* Does a slice of all jobs. True: there is more to do. */
 bool router_chains_work(struct router *router);
+
+/* trace.c */
+void router_trace_declare(void);
+void router_trace_job(const struct job *job); /* logs its prompt's prefixes, if log.prefixes is on */
 
 /* submit.c */
 int router_job_send(struct job *job, const struct picker_choice *choice); /* link_send's code, E_NOMEM */
@@ -169,6 +224,14 @@ uint32_t router_job_answered(const struct job *job); /* tokens received, deliver
 
 /* serving.c */
 void router_job_serving(const struct job *job, struct gen_serving *out);
+
+/* roles.c */
+void router_roles_declare(struct router *router);
+void router_roles_tick(struct router *router);
+/* A report told the role's age; has_changed: the role is another one than before. */
+void router_roles_heard(struct router_worker *worker, bool has_changed, uint64_t age_ms);
+void router_roles_ended(const struct job *job); /* its answer, if it has one, counts in the load */
+void router_roles_put(const struct router *router, struct buf *out); /* for the status */
 
 /* status.c */
 int router_status_json(struct router *router, struct buf *out);

@@ -64,6 +64,7 @@ int router_status_json(struct router *router, struct buf *out)
         put_worker(&router->workers[slot], picker_fleet_ledger(router->fleet, slot), out);
     }
     buf_append_str(out, "], ");
+    router_roles_put(router, out);
     router_names_put(router, out);
     buf_append_str(out, "}\n");
     return out->is_bad ? E_NOMEM : 0;

@@ -168,6 +168,8 @@ static int job_take_tokens(struct job *job, struct job_part *part, const Baton__
         job_accept(job, part->has_serving ? part->serving.reused_tokens : 0);
     }
     rc = answer->is_prompt_logprobs ? router_scores_accept(job, answer) : router_tokens_accept(job, answer);
+    if (rc == 0 && job->predicted_s > 0 && router_job_answered(job) > 0)
+        router_admission_first_token(job);
     if (rc == 0)
         picker_booking_started(job->router->fleet, &part->booking);
     return rc;

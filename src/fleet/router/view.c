@@ -32,6 +32,7 @@ static void fill_row(const struct router *router, const struct router_worker *wo
 
     row->is_usable = true;
     row->can_push = (worker->capabilities & CAPABILITY_ASKED) != 0;
+    row->keeps_role = (worker->capabilities & CAPABILITY_ROLES) == 0;
     row->role = worker->role;
     row->group = (uint32_t)(worker->model - router->models);
     row->layout = worker->layout;
@@ -43,8 +44,14 @@ static void fill_row(const struct router *router, const struct router_worker *wo
     row->queued_prefill_tokens = report->queued_prefill_tokens;
     row->n_running = n_reported < UINT32_MAX ? (uint32_t)n_reported : UINT32_MAX;
     row->queued_prefill_s = report->queued_prefill_s;
+    row->reported_ns = router_admission_predicts(router) ? worker->reported_ns : 0;
     fill_prompt_cost(worker, row);
     row->decode_step_s = report->decode_step_s;
+    if (worker->step_s > 0 && router_admission_predicts(router)) {
+        row->decode_step_s = worker->step_s;
+        row->step_seqs = worker->step_seqs;
+        row->decode_row_s = worker->row_s;
+    }
     row->transfer_bytes_per_s = report->transfer_bytes_per_s;
     row->push_bytes_per_s = report->push_bytes_per_s;
     row->read_bytes_per_s = report->read_bytes_per_s;
@@ -132,7 +139,9 @@ bool router_job_has_other(const struct job *job, uint32_t slot)
 static enum picker_yield yield_for(const struct job *job)
 {
     const struct router_conf *conf = job->router->conf;
-    struct picker_patience patience = {.ttft_slo_ns = conf->ttft_slo_ns,
+    struct picker_patience patience = {.is_refused_early = router_admission_predicts(job->router),
+                                       .takes_any = job->takes_any,
+                                       .ttft_slo_ns = router_job_class(job).ttft_slo_ns,
                                        .queue_timeout_ns = conf->queue_timeout_ns,
                                        .is_waiting = job_is_in(job, JOB_WAITS),
                                        .is_full = job->router->n_queued >= conf->queue_max};
@@ -145,15 +154,14 @@ static enum picker_yield yield_for(const struct job *job)
 int router_choose(struct job *job, struct picker_place *place)
 {
     struct router *router = job->router;
-    struct picker_goals goals = {.ttft_slo_s = (double)router->conf->ttft_slo_ns / 1e9,
-                                 .itl_slo_s = (double)router->conf->itl_slo_ns / 1e9,
-                                 .local_prefill_tokens = (uint32_t)router->conf->local_prefill_tokens,
+    struct picker_goals goals = {.local_prefill_tokens = (uint32_t)router->conf->local_prefill_tokens,
                                  .local_prefill_s = (double)router->conf->local_prefill_ns / 1e9,
                                  .yield = yield_for(job),
                                  .order = router->order};
     bool is_again;
     int rc;
 
+    router_admission_goals(job, &goals);
     view_bar(job);
     place->fleet = router->fleet;
     place->index = router->index;
@@ -164,6 +172,7 @@ int router_choose(struct job *job, struct picker_place *place)
     place->request =
         (struct picker_request){.n_tokens = job->order.n_tokens,
                                 .max_new_tokens = job->order.work.max_new_tokens - router_job_answered(job),
+                                .answer_tokens = router_admission_answer(job),
                                 .group = (uint32_t)(job->model - router->models),
                                 .excluded = &job->barred,
                                 .is_alone = job->score_next > 0,

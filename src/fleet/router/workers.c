@@ -207,6 +207,7 @@ static void router_workers_note_role(struct router_worker *worker, const Baton__
     if (role != worker->role)
         log_info("worker_role", LOG_STR("node", worker->node),
                  LOG_STR("from", router_role_text(worker->role)), LOG_STR("to", router_role_text(role)));
+    router_roles_heard(worker, role != worker->role, load->role_age_ms);
     worker->role = role;
 }
 
@@ -230,6 +231,11 @@ static void on_heartbeat(struct router *router, struct router_worker *worker, co
         rate_learn(&worker->model->pair_share,
                    fmin(load->prompt_pair_s / load->prompt_token_s, PAIR_SHARE_MAX), PAIR_SHARE_ALPHA, 1,
                    clock_now_ns());
+    if (load->decode_seqs > 0 && router_workers_rate(load->decode_now_s) > 0) {
+        worker->step_seqs = load->decode_seqs;
+        worker->step_s = load->decode_now_s;
+        worker->row_s = router_workers_rate(load->decode_row_s);
+    }
     worker->report.base.unknown_fields = NULL;
     worker->report.base.n_unknown_fields = 0;
     worker->is_draining = load->is_draining;

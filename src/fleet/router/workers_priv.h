@@ -7,7 +7,11 @@
 #include "base/rate.h"
 #include "serve/endpoint/backend.h"
 #include "net/link/link.h"
+#include "fleet/picker/admit.h"
+#include "fleet/picker/answers.h"
+#include "fleet/picker/classes.h"
 #include "fleet/picker/picker.h"
+#include "fleet/picker/roles.h"
 #include "cache/prefix/block_events.h"
 
 /* ---- models: built from a vocabulary image, once per fingerprint, and kept ---- */
@@ -22,9 +26,18 @@ struct router_model {
     uint64_t image_bytes;
     struct link *source;       /* the link that sends it; NULL: none */
     struct model_build *build; /* a job thread builds it (models.c); NULL: none */
-    struct fair *turns;        /* the order of its jobs by tenant (queue.c); NULL: it had no job yet */
+    /* The order of its jobs by tenant (queue.c), for each class; NULL: none had a job yet. */
+    struct fair *turns[PICKER_MAX_CLASSES];
     /* Cost of an attended token relative to a prompt token: for workers that saw no long prompt yet. */
     struct rate pair_share;
+    /* What admission learned, and its schedule of returns (admission.c). */
+    struct picker_lateness late, itl_late;
+    struct picker_answers answers[PICKER_MAX_CLASSES];
+    struct picker_returns returns;
+    uint64_t queued_tokens;              /* uncached prompt tokens of jobs that wait for a placement */
+    uint32_t n_ahead_tenants;            /* tenants of n_ahead */
+    struct picker_roles roles;           /* the load, and the policy of roles */
+    struct picker_roles_plan roles_plan; /* the latest decision */
     uint32_t n_queued, n_ahead; /* jobs that wait for a placement; jobs at workers that have not begun them */
 };
 
@@ -48,6 +61,9 @@ struct router_worker {
                                * and no prefix fetch */
     Baton__LoadReport report; /* scalars only */
     uint64_t reported_ns;
+    /* The latest report with decoding sequences: how many, their step without prompts, and one more of them. */
+    uint32_t step_seqs;
+    double step_s, row_s;
     struct block_follower follower; /* of its block events */
     uint64_t n_dispatched, n_lost;  /* for status */
 };

@@ -49,19 +49,19 @@ static void cache_evict(struct sim *sim, struct sim_worker *worker)
     uint32_t last;
 
     if (sim->opts->disk_tokens == 0) {
-        picker_index_unlearn(sim->index, worker->slot, &hash, 0, 1);
+        sim_routers_evicted(sim, worker->slot, &hash);
     } else {
         if (sim_lru_touch(&worker->disk, id, sim->now_ns) < 0)
             sim->rc = E_NOMEM;
-        picker_index_learn_on_disk(sim->index, worker->slot, &hash, 1, sim->now_ns);
+        sim_routers_moved(sim, worker->slot, &hash);
     }
-    last = picker_index_last_replica(sim->index, &hash, sim->now_ns);
+    last = picker_index_last_replica(sim->routers[0].index, &hash, sim->now_ns);
     if (last != PICKER_NONE) /* the router tells the worker with the last replica */
         sim_lru_set_replicated(&sim->workers[last].memory, id, false);
     if ((uint64_t)worker->disk.n * sim->opts->block_tokens <= sim->opts->disk_tokens)
         return;
     hash = sim_block_hash(sim_lru_evict(&worker->disk, sim->now_ns));
-    picker_index_unlearn(sim->index, worker->slot, &hash, 0, 1);
+    sim_routers_evicted(sim, worker->slot, &hash);
 }
 
 void sim_cache_trim(struct sim *sim, struct sim_worker *worker)
@@ -84,6 +84,7 @@ void sim_cache_store(struct sim *sim, struct sim_worker *worker, const struct si
         if (worker->disk.n > 0)
             sim_lru_remove(&worker->disk, id);
     }
+    sim_routers_stored(sim, worker->slot, request);
     sim_cache_trim(sim, worker);
 }
 

@@ -48,6 +48,7 @@ static struct sim_job *front_new_job(struct sim *sim)
     stamp = job->stamp + 1;
     *job = (struct sim_job){
         .number = i, .stamp = stamp, .next = SIM_NONE, .prefill = SIM_NONE, .decode = SIM_NONE};
+    job->router = &sim->routers[sim->next_router++ % sim->n_routers];
     fair_item_init(&job->turn);
     sim->n_under_way++;
     return job;
@@ -56,7 +57,7 @@ static struct sim_job *front_new_job(struct sim *sim)
 static void front_free_job(struct sim *sim, struct sim_job *job)
 {
     if (job->flow != NULL)
-        fair_drop(sim->turns, job->flow);
+        fair_drop(job->router->turns, job->flow);
     job->flow = NULL;
     if (sim->load->on_end != NULL)
         sim->load->on_end(sim->load->self, &job->request, sim->now_ns);
@@ -78,41 +79,60 @@ static void front_dequeue(struct sim *sim, struct sim_job *job)
 {
     if (job->state != SIM_QUEUED)
         return;
-    fair_leave(sim->turns, &job->turn);
-    sim->n_queued--;
+    fair_leave(job->router->turns, &job->turn);
+    *fair_tally(job->flow) -= job->waiting_tokens;
+    job->router->waiting_tokens -= job->waiting_tokens;
+    job->router->n_queued--;
 }
 
 static void front_refuse(struct sim *sim, struct sim_job *job, enum sim_refusal why)
 {
     front_dequeue(sim, job);
+    if (why == SIM_REFUSED_PREDICTED || why == SIM_REFUSED_LATE)
+        sim_admit_note_refusal(sim, job);
     front_class(sim, job)->n_refused[why]++;
     sim_column(sim)->n_refused++;
     front_free_job(sim, job);
 }
 
-static void front_enqueue(struct sim *sim, struct sim_job *job)
+static bool front_hold_flow(struct sim *sim, struct sim_job *job)
 {
     if (job->flow == NULL)
-        job->flow = fair_hold(sim->turns, job->request.tenant);
-    if (job->flow == NULL) {
+        job->flow = fair_hold(job->router->turns, job->request.tenant);
+    if (job->flow == NULL)
         sim->rc = E_NOMEM;
+    return job->flow != NULL;
+}
+
+static uint64_t front_order(const struct sim *sim, const struct sim_job *job)
+{
+    if (job->is_again || !sim->opts->refuses_early)
+        return job->is_again ? 0 : sim->agenda.n_added;
+    return picker_turn_order(job->request.at_ns, job->limit_s,
+                             job->waiting_tokens < job->request.prompt_tokens / 2);
+}
+
+static void front_enqueue(struct sim *sim, struct sim_job *job)
+{
+    if (!front_hold_flow(sim, job))
         return;
-    }
+    *fair_tally(job->flow) += job->waiting_tokens;
+    job->router->waiting_tokens += job->waiting_tokens;
     job->state = SIM_QUEUED;
     job->queued_ns = sim->now_ns > 0 ? sim->now_ns : 1;
-    fair_wait(sim->turns, job->flow, &job->turn, job->is_again ? 0 : sim->agenda.n_added, 1);
-    sim->n_queued++;
+    fair_wait(job->router->turns, job->flow, &job->turn, front_order(sim, job), 1);
+    job->router->n_queued++;
     sim->result->n_queued++;
     if (!sim->is_expiring)
         sim_add(sim, SIM_EXPIRE, sim->now_ns + EXPIRE_EACH_NS, 0, 0);
     sim->is_expiring = true;
 }
 
-static enum sim_refusal front_why(const struct sim *sim, int rc)
+static enum sim_refusal front_why(const struct sim_job *job, int rc)
 {
-    return rc == E_LIMIT                               ? SIM_REFUSED_SIZE
-           : picker_fleet_n_usable(sim->fleet, 0) == 0 ? SIM_REFUSED_DESERTED
-                                                       : SIM_REFUSED_FULL;
+    return rc == E_LIMIT                                       ? SIM_REFUSED_SIZE
+           : picker_fleet_n_usable(job->router->fleet, 0) == 0 ? SIM_REFUSED_DESERTED
+                                                               : SIM_REFUSED_FULL;
 }
 
 /* ---- placement ---- */
@@ -122,7 +142,8 @@ static enum picker_yield front_yield(const struct sim *sim, const struct sim_job
     struct picker_patience patience = {.ttft_slo_ns = sim->opts->ttft_slo_ns,
                                        .queue_timeout_ns = sim->opts->queue_timeout_ns,
                                        .is_waiting = job->state == SIM_QUEUED,
-                                       .is_full = sim->n_queued >= sim->opts->queue_max};
+                                       .is_full = job->router->n_queued >= sim->opts->queue_max,
+                                       .is_refused_early = sim->opts->refuses_early};
 
     patience.waited_ns = patience.is_waiting ? sim->now_ns - job->queued_ns : 0;
     return picker_yield_for(&patience);
@@ -157,17 +178,20 @@ static int front_choose(struct sim *sim, struct sim_job *job, struct picker_owne
                                  .local_prefill_tokens = opts->local_prefill_tokens,
                                  .local_prefill_s = (double)opts->local_prefill_ns / 1e9,
                                  .yield = front_yield(sim, job),
-                                 .order = (uint32_t)opts->seed};
+                                 .order = job->router->order};
     int rc;
 
     if (!front_hashes(sim, job))
         return E_NOMEM;
-    sim->place.fleet = sim->fleet;
-    sim->place.index = sim->index;
+    sim->place.fleet = job->router->fleet;
+    sim->place.index = job->router->index;
     sim->place.now_ns = sim->now_ns;
     sim->place.may_push = opts->prefix_fetch != PICKER_FETCH_OFF;
-    sim->place.request = (struct picker_request){
-        .n_tokens = job->n_given, .max_new_tokens = job->request.answer_tokens - job->n_answered};
+    sim->place.request =
+        (struct picker_request){.n_tokens = job->n_given,
+                                .max_new_tokens = job->request.answer_tokens - job->n_answered,
+                                .answer_tokens = opts->refuses_early ? sim_admit_answer(job) : 0};
+    sim_admit_goals(sim, job, &goals);
     *owner_out = (struct picker_owner){.slot = PICKER_NONE};
     if (opts->policy != SIM_OURS)
         return sim_baseline_choose(sim, job, &sim->place.choice, owner_out);
@@ -186,7 +210,7 @@ static void front_find_owner(struct sim *sim, struct picker_owner *out)
 
     if (sim->opts->prefix_fetch == PICKER_FETCH_OFF || sim->place.n_hashes == 0)
         return;
-    picker_fleet_row(sim->fleet, asker, &rows[0]);
+    picker_fleet_row(sim->place.fleet, asker, &rows[0]);
     rows[0].cached_tokens = rows[0].stored_tokens = sim->place.found.in_memory[asker] * rows[0].block_tokens;
     for (uint32_t i = 0; i < sim->place.found.n_runs; i++)
         if (sim->place.found.runs[i].slot == asker)
@@ -201,7 +225,7 @@ static void front_find_owner(struct sim *sim, struct picker_owner *out)
         most = blocks;
         if (world.n == MAX_ASKED)
             continue;
-        picker_fleet_row(sim->fleet, slot, &rows[world.n]);
+        picker_fleet_row(sim->place.fleet, slot, &rows[world.n]);
         rows[world.n].cached_tokens = blocks * rows[0].block_tokens;
         slots[world.n++] = slot;
     }
@@ -225,7 +249,9 @@ static void front_place(struct sim *sim, uint32_t i, struct picker_owner *owner)
 
     if (sim->opts->policy == SIM_OURS)
         front_find_owner(sim, owner);
+    picker_demand_placed(&job->router->roles.demand, job->n_given, choice->uncached_tokens);
     picker_place_book(&sim->place, &job->booked[0], &job->booked[1]);
+    sim_admit_placed(sim, job, choice);
     front_dequeue(sim, job);
     job->prefill = choice->prefill;
     job->decode = choice->decode;
@@ -255,10 +281,14 @@ static int front_try(struct sim *sim, struct sim_job *job)
 
 static void front_wait_or_refuse(struct sim *sim, struct sim_job *job, int rc)
 {
-    if (rc == E_NOMEM || sim->rc < 0)
+    if (rc == E_NOMEM || sim->rc < 0 || !front_hold_flow(sim, job))
         return;
-    if (!job->is_again && (rc == E_LIMIT || sim->n_queued >= sim->opts->queue_max)) {
-        front_refuse(sim, job, front_why(sim, rc));
+    if (!sim_admit_takes(sim, job, rc)) {
+        front_refuse(sim, job, SIM_REFUSED_PREDICTED);
+        return;
+    }
+    if (!job->is_again && (rc == E_LIMIT || job->router->n_queued >= sim->opts->queue_max)) {
+        front_refuse(sim, job, front_why(job, rc));
         return;
     }
     front_enqueue(sim, job);
@@ -267,18 +297,23 @@ static void front_wait_or_refuse(struct sim *sim, struct sim_job *job, int rc)
 void sim_front_submit(struct sim *sim, const struct sim_request *request)
 {
     struct sim_job *job = front_new_job(sim);
-    bool must_wait = sim->n_queued > 0;
+    struct picker_owner owner;
+    bool must_wait;
     uint32_t n_most = (request->prompt_tokens + sim->opts->block_tokens - 1) / sim->opts->block_tokens;
     int rc;
 
     if (job == NULL)
         return;
+    must_wait = job->router->n_queued > 0;
     job->request = *request;
+    job->arrival = ++sim->n_arrivals;
+    job->is_spared = job->arrival == sim->opts->spared;
     job->request.n_blocks = request->n_blocks < n_most ? request->n_blocks : n_most;
     job->n_given = request->prompt_tokens;
     front_class(sim, job)->n_arrived++;
     front_class(sim, job)->prompt_tokens += request->prompt_tokens;
     sim_column(sim)->n_arrived++;
+    picker_demand_arrived(&job->router->roles.demand, sim->now_ns, request->prompt_tokens);
     sim_report_begin(sim);
     if (sim->opts->cancel_share > 0 && rng_unit(&sim->rng) < sim->opts->cancel_share) {
         double most_ns =
@@ -287,8 +322,11 @@ void sim_front_submit(struct sim *sim, const struct sim_request *request)
         sim_add(sim, SIM_CANCEL, sim->now_ns + (uint64_t)(most_ns * rng_unit(&sim->rng)), job->number,
                 job->stamp);
     }
-    rc = must_wait ? E_OVERLOADED : front_try(sim, job);
-    if (rc < 0)
+    if (must_wait && sim->opts->refuses_early)
+        rc = front_choose(sim, job, &owner);
+    else
+        rc = must_wait ? E_OVERLOADED : front_try(sim, job);
+    if (rc < 0 || must_wait)
         front_wait_or_refuse(sim, job, rc);
     if (must_wait)
         sim_front_turn(sim);
@@ -307,39 +345,56 @@ static uint32_t *front_passed(void *arg, struct fair_item *item)
     return &container_of(item, struct sim_job, turn)->n_passed;
 }
 
-void sim_front_turn(struct sim *sim)
+static void front_turn(struct sim *sim, struct sim_router *router)
 {
     const struct picker_turn turn = {
-        .turns = sim->turns, .arg = sim, .try_place = front_try_item, .passed = front_passed};
+        .turns = router->turns, .arg = sim, .try_place = front_try_item, .passed = front_passed};
 
-    if (sim->n_queued == 0 || sim->is_turning)
+    if (router->n_queued == 0 || router->is_turning)
         return;
-    sim->is_turning = true;
-    while (sim->n_queued > 0 && sim->rc == 0 && picker_turn_next(&turn))
+    router->is_turning = true;
+    while (router->n_queued > 0 && sim->rc == 0 && picker_turn_next(&turn))
         ;
-    sim->is_turning = false;
+    router->is_turning = false;
+}
+
+void sim_front_turn(struct sim *sim)
+{
+    for (uint32_t i = 0; i < sim->n_routers; i++)
+        front_turn(sim, &sim->routers[i]);
+}
+
+static void front_expire(struct sim *sim, struct sim_router *router)
+{
+    struct sim_job *late = NULL;
+
+    do {
+        struct fair_item *item = fair_first(router->turns);
+
+        for (late = NULL; item != NULL && late == NULL; item = fair_next(router->turns, item)) {
+            struct sim_job *job = container_of(item, struct sim_job, turn);
+
+            if (sim_admit_is_late(sim, job) ||
+                (!job->is_again && sim->now_ns - job->queued_ns > sim->opts->queue_timeout_ns))
+                late = job;
+        }
+        fair_rewind(router->turns);
+        if (late != NULL)
+            front_refuse(sim, late, sim_admit_is_late(sim, late) ? SIM_REFUSED_LATE : SIM_REFUSED_TIMEOUT);
+    } while (late != NULL);
 }
 
 void sim_front_expire(struct sim *sim)
 {
-    struct sim_job *late = NULL;
+    uint32_t n_queued = 0;
 
     sim->is_expiring = false;
     sim_front_turn(sim);
-    do {
-        struct fair_item *item = fair_first(sim->turns);
-
-        for (late = NULL; item != NULL && late == NULL; item = fair_next(sim->turns, item)) {
-            struct sim_job *job = container_of(item, struct sim_job, turn);
-
-            if (!job->is_again && sim->now_ns - job->queued_ns > sim->opts->queue_timeout_ns)
-                late = job;
-        }
-        fair_rewind(sim->turns);
-        if (late != NULL)
-            front_refuse(sim, late, SIM_REFUSED_TIMEOUT);
-    } while (late != NULL);
-    if (sim->n_queued > 0) {
+    for (uint32_t i = 0; i < sim->n_routers; i++) {
+        front_expire(sim, &sim->routers[i]);
+        n_queued += sim->routers[i].n_queued;
+    }
+    if (n_queued > 0) {
         sim_add(sim, SIM_EXPIRE, sim->now_ns + EXPIRE_EACH_NS, 0, 0);
         sim->is_expiring = true;
     }
@@ -353,7 +408,7 @@ static void front_leave_worker(struct sim *sim, struct sim_job *job, unsigned wh
 
     if (slot == SIM_NONE)
         return;
-    picker_booking_over(sim->fleet, &job->booked[which]);
+    picker_booking_over(job->router->fleet, &job->booked[which]);
     if (sim->workers[slot].is_up) {
         sim->workers[slot].n_running--;
         sim->workers[slot].is_dirty = true;
@@ -393,6 +448,7 @@ void sim_front_prefilled(struct sim *sim, uint32_t i)
     job->n_answered++;
     if (job->first_ns == 0) {
         job->first_ns = told_ns;
+        sim_admit_first_token(job, told_ns);
         sim_hist_add(&kind->ttft, told_ns - job->request.at_ns, 1);
         column->ttft_s += (double)(told_ns - job->request.at_ns) / 1e9;
         column->n_first++;
@@ -401,7 +457,7 @@ void sim_front_prefilled(struct sim *sim, uint32_t i)
     }
     job->latest_ns = sim->now_ns;
     if (job->prefill == SIM_NONE)
-        picker_booking_started(sim->fleet, &job->booked[1]);
+        picker_booking_started(job->router->fleet, &job->booked[1]);
     if (job->n_answered >= job->request.answer_tokens)
         sim_front_ended(sim, i);
     else if (job->prefill != SIM_NONE)
@@ -416,7 +472,7 @@ void sim_front_joined(struct sim *sim, uint32_t i)
     if (job->prefill != SIM_NONE)
         sim_cache_share(&sim->workers[job->prefill], &job->request, job->request.n_blocks);
     front_leave_worker(sim, job, 0);
-    picker_booking_started(sim->fleet, &job->booked[1]);
+    picker_booking_started(job->router->fleet, &job->booked[1]);
     sim_cache_store(sim, to, &job->request);
     sim_worker_join(sim, to, i);
     sim_front_turn(sim);
@@ -430,14 +486,17 @@ void sim_front_ended(struct sim *sim, uint32_t i)
     uint32_t n = job->request.answer_tokens;
     double itl_ns = n > 1 ? (double)(end_ns - job->first_ns) / (n - 1) : 0;
 
+    sim_admit_ended(sim, job, itl_ns / 1e9);
     front_leave_worker(sim, job, 0);
     front_leave_worker(sim, job, 1);
     sim_hist_add(&kind->e2e, end_ns - job->request.at_ns, 1);
     kind->n_done++;
     kind->answer_tokens += n;
+    picker_demand_ended(&job->router->roles.demand, sim->now_ns, n);
     sim_column(sim)->n_done++;
     if (ttft_ns <= sim->opts->ttft_slo_ns && itl_ns <= (double)sim->opts->itl_slo_ns) {
         kind->n_good++;
+        sim->result->is_spared_good |= job->is_spared;
         kind->good_tokens += n;
         sim_column(sim)->n_good++;
     }
@@ -516,10 +575,11 @@ void sim_front_report(struct sim *sim, uint32_t slot)
     row->reported_ns = sim->now_ns + 1;
     if (rate_level(&worker->decode_step) > 0)
         row->decode_step_s = rate_level(&worker->decode_step);
+    sim_worker_report_step(worker, row);
     row->transfer_bytes_per_s = rate_level(&worker->transfer_rate);
     row->push_bytes_per_s = rate_level(&worker->push_rate);
     row->read_bytes_per_s = opts->disk_tokens > 0 ? opts->disk_bytes_per_s : 0;
     worker->is_dirty = false;
-    if (picker_fleet_set(sim->fleet, slot, row) < 0)
+    if (sim_routers_report(sim, slot) < 0)
         sim->rc = E_NOMEM;
 }

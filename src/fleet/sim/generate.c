@@ -27,6 +27,7 @@ struct generate {
     struct rng rng;
     uint64_t arrival_ns; /* of the next new request or session; UINT64_MAX: no more */
     uint64_t n_made;
+    bool is_other; /* the next request is of the second kind */
     struct session *sessions;
     uint32_t n_sessions, cap_sessions, free;
     struct sim_agenda turns; /* what: session */
@@ -45,6 +46,20 @@ static uint32_t draw_tokens(struct generate *generate, uint32_t mean)
     return n < 1 ? 1 : (uint32_t)n;
 }
 
+/* Of the two kinds of requests in steps and tides. */
+static void rates_at(const struct generate_opts *opts, double at_s, double out[2])
+{
+    double turn = fmod(at_s, opts->period_s) / opts->period_s;
+
+    if (opts->kind == GENERATE_STEPS) {
+        out[0] = turn < 0.5 ? opts->rate_per_s : 0;
+        out[1] = turn < 0.5 ? 0 : opts->other_rate_per_s;
+    } else {
+        out[0] = opts->rate_per_s * (1 + cos(2 * M_PI * turn));
+        out[1] = opts->other_rate_per_s * (1 - cos(2 * M_PI * turn));
+    }
+}
+
 /* Relative to the mean rate. */
 static double rate_at(const struct generate_opts *opts, double at_s)
 {
@@ -55,9 +70,26 @@ static double rate_at(const struct generate_opts *opts, double at_s)
         return 1 - 0.8 * cos(2 * M_PI * at_s / opts->duration_s);
     case GENERATE_POISSON:
     case GENERATE_SESSIONS:
+    case GENERATE_STEPS:
+    case GENERATE_TIDES:
         break;
     }
     return 1;
+}
+
+/* The next request of two kinds; sets which kind it is. */
+static double draw_of_two(struct generate *generate, double at_s)
+{
+    const struct generate_opts *opts = &generate->opts;
+    double most = 2 * (opts->rate_per_s + opts->other_rate_per_s), rates[2], drawn;
+
+    do {
+        at_s += draw_exponential(generate, 1 / most);
+        rates_at(opts, at_s, rates);
+        drawn = rng_unit(&generate->rng) * most;
+    } while (at_s < opts->duration_s && drawn >= rates[0] + rates[1]);
+    generate->is_other = drawn >= rates[0];
+    return at_s;
 }
 
 static void draw_arrival(struct generate *generate)
@@ -67,9 +99,13 @@ static void draw_arrival(struct generate *generate)
     double rate = opts->rate_per_s * most / (opts->kind == GENERATE_SESSIONS ? opts->turns : 1);
     double at_s = (double)generate->arrival_ns / 1e9;
 
-    do {
-        at_s += draw_exponential(generate, 1 / rate);
-    } while (at_s < opts->duration_s && rng_unit(&generate->rng) * most > rate_at(opts, at_s));
+    if (opts->kind == GENERATE_STEPS || opts->kind == GENERATE_TIDES) {
+        at_s = draw_of_two(generate, at_s);
+    } else {
+        do {
+            at_s += draw_exponential(generate, 1 / rate);
+        } while (at_s < opts->duration_s && rng_unit(&generate->rng) * most > rate_at(opts, at_s));
+    }
     generate->arrival_ns = at_s < opts->duration_s ? (uint64_t)(at_s * 1e9) : UINT64_MAX;
 }
 
@@ -142,8 +178,11 @@ static void generate_fill(struct generate *generate, uint64_t at_ns, struct sim_
 
     *out = (struct sim_request){
         .at_ns = at_ns,
-        .prompt_tokens = opts->shared_tokens + draw_tokens(generate, opts->prompt_tokens),
-        .answer_tokens = draw_tokens(generate, opts->answer_tokens),
+        .prompt_tokens =
+            opts->shared_tokens +
+            draw_tokens(generate, generate->is_other ? opts->other_prompt_tokens : opts->prompt_tokens),
+        .answer_tokens =
+            draw_tokens(generate, generate->is_other ? opts->other_answer_tokens : opts->answer_tokens),
         .tenant = opts->n_tenants > 0 ? rng_below(&generate->rng, opts->n_tenants) : 0,
         .salt = rng_u64(&generate->rng),
         .public_salt = opts->seed,

@@ -9,6 +9,8 @@ enum generate_kind {
     GENERATE_POISSON,
     GENERATE_BURSTS,  /* 8.5 times the rate in a tenth of each minute, a sixth of the rate otherwise */
     GENERATE_DIURNAL, /* a sine over the duration, from a fifth to nine fifths of the rate */
+    GENERATE_STEPS,   /* two kinds of requests in turns, each for half of the period */
+    GENERATE_TIDES,   /* two kinds whose rates are sines in opposite phase, from 0 to twice the rate */
     GENERATE_SESSIONS /* agents: turns with tool waits, each continuing the prompt and answer before */
 };
 
@@ -18,8 +20,11 @@ struct generate_opts {
     double duration_s;
     uint32_t prompt_tokens, answer_tokens; /* means; lengths are exponential, cut at eight times the mean */
     uint32_t n_tenants, block_tokens;
-    uint32_t shared_tokens; /* the beginning that all prompts share */
-    double turns, wait_s;   /* sessions: means */
+    uint32_t shared_tokens;  /* the beginning that all prompts share */
+    double turns, wait_s;    /* sessions: means */
+    double period_s;         /* steps, tides */
+    double other_rate_per_s; /* steps, tides: of the second kind */
+    uint32_t other_prompt_tokens, other_answer_tokens;
     uint64_t seed;
 };
 

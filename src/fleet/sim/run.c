@@ -8,7 +8,6 @@
 #include "fleet/sim/sim_priv.h"
 
 #define REPORT_PARTS  16 /* workers report spread over the heartbeat, in so many groups */
-#define INDEX_LIFE_NS (24 * 3600 * NS_PER_S)
 #define ANSWER_TOKENS 64
 
 void sim_add(struct sim *sim, enum sim_kind kind, uint64_t at_ns, uint32_t what, uint32_t stamp)
@@ -29,6 +28,12 @@ static void column_merge(struct sim_column *to, const struct sim_column *from)
     to->n_first += from->n_first;
     to->prefill_busy_s += from->prefill_busy_s;
     to->decode_busy_s += from->decode_busy_s;
+    to->n_flips += from->n_flips;
+    to->n_decisions += from->n_decisions;
+    to->n_prefill += from->n_prefill;
+    to->n_wanted += from->n_wanted;
+    to->wanted_prefill += from->wanted_prefill;
+    to->wanted_decode += from->wanted_decode;
 }
 
 /* When the load lasts longer than expected, two columns become one. */
@@ -58,6 +63,8 @@ static int run_check(const struct sim_opts *opts, struct fault *fault)
 {
     if (opts->n_prefill + opts->n_decode > PICKER_MAX_WORKERS)
         return fault_set(fault, E_INVAL, "more than %d workers", PICKER_MAX_WORKERS);
+    if (opts->n_routers > SIM_MAX_ROUTERS)
+        return fault_set(fault, E_INVAL, "more than %d routers", SIM_MAX_ROUTERS);
     if (opts->n_decode == 0 || (opts->n_prefill == 0 && opts->policy != SIM_OURS))
         return fault_set(fault, E_INVAL, "a fleet needs a decode worker, and this policy a prefill worker");
     if (opts->block_tokens == 0 || opts->max_seqs == 0 || opts->kv_tokens < opts->block_tokens)
@@ -84,26 +91,22 @@ static void worker_init(struct sim *sim, struct sim_worker *worker, uint32_t slo
                                   .run_prompt = SIM_NONE,
                                   .is_up = opts->start_ns == 0};
     worker->row = (struct picker_worker){
-        .role = worker->role,
         .layout = 1,
-        .decodes_only = opts->decodes_only && !is_prefill,
         .host = slot,
         .block_tokens = opts->block_tokens,
         .blocks_total = (uint32_t)(opts->kv_tokens / opts->block_tokens),
-        .max_seqs = is_prefill ? 0 : opts->max_seqs,
         .kv_bytes_per_token = (uint64_t)opts->kv_bytes_per_token,
         /* as the warm-up at start measures them */
         .prefill_tokens_per_s = 1 / times->token_s,
         .prefill_pair_s = times->pair_s,
         .decode_step_s = times->step_s + times->row_s + ANSWER_TOKENS * times->context_s,
     };
+    sim_roles_row(sim, worker);
 }
 
 static void worker_end(struct sim *sim, struct sim_worker *worker)
 {
-    double busy_s = (double)worker->busy_ns / 1e9;
-
-    *(worker->role == PICKER_PREFILL ? &sim->result->prefill_busy_s : &sim->result->decode_busy_s) += busy_s;
+    sim_roles_end(sim, worker);
     free(worker->seats);
     free(worker->fresh);
     sim_lru_fini(&worker->memory);
@@ -127,7 +130,7 @@ static void crash_happen(struct sim *sim)
         return;
     sim->result->n_crashes++;
     sim_worker_crash(sim, worker);
-    picker_index_forget(sim->index, slot);
+    sim_routers_forget(sim, slot);
     sim_front_report(sim, slot);
     sim_front_lost(sim, slot);
     sim_front_turn(sim);
@@ -157,6 +160,7 @@ static void run_report_part(struct sim *sim)
         else
             sim_front_report(sim, slot);
     }
+    sim_roles_tick(sim);
     if (sim->n_under_way > 0)
         sim_report_begin(sim);
     sim_front_turn(sim);
@@ -254,15 +258,12 @@ static int run_open(struct sim *sim)
     result->n_classes = 1;
     result->n_columns = opts->n_columns > 0 ? opts->n_columns : 1;
     result->column_ns = sim->load->span_ns / result->n_columns + 1;
+    result->refused = opts->max_refused > 0 ? calloc(opts->max_refused, sizeof(*result->refused)) : NULL;
     result->columns = calloc(result->n_columns, sizeof(*result->columns));
     sim->workers = calloc(sim->n_workers, sizeof(*sim->workers));
-    if (result->columns == NULL || sim->workers == NULL)
+    if (result->columns == NULL || (opts->max_refused > 0 && result->refused == NULL) || sim->workers == NULL)
         return E_NOMEM;
-    rc = picker_fleet_new(&sim->fleet);
-    if (rc == 0)
-        rc = picker_index_new(opts->index_entries, INDEX_LIFE_NS, &sim->index);
-    if (rc == 0)
-        rc = fair_new(0, &sim->turns);
+    rc = sim_routers_open(sim);
     for (uint32_t i = 0; rc == 0 && i < sim->n_workers; i++) {
         worker_init(sim, &sim->workers[i], i);
         sim_front_report(sim, i);
@@ -278,16 +279,14 @@ static void run_close(struct sim *sim)
 {
     for (uint32_t i = 0; i < sim->n_jobs; i++) /* after a failure some may still hold their flows */
         if (sim_job_at(sim, i)->flow != NULL) {
-            fair_leave(sim->turns, &sim_job_at(sim, i)->turn);
-            fair_drop(sim->turns, sim_job_at(sim, i)->flow);
+            fair_leave(sim_job_at(sim, i)->router->turns, &sim_job_at(sim, i)->turn);
+            fair_drop(sim_job_at(sim, i)->router->turns, sim_job_at(sim, i)->flow);
         }
     for (uint32_t i = 0; sim->workers != NULL && i < sim->n_workers; i++)
         worker_end(sim, &sim->workers[i]);
     for (uint32_t i = 0; i < SIM_MAX_PAGES; i++)
         free(sim->pages[i]);
-    fair_free(sim->turns);
-    picker_index_free(sim->index);
-    picker_fleet_free(sim->fleet);
+    sim_routers_close(sim);
     sim_agenda_fini(&sim->agenda);
     free(sim->hashes);
     free(sim->workers);
@@ -320,5 +319,6 @@ int sim_run(const struct sim_opts *opts, struct sim_load *load, struct fault *fa
 void sim_result_fini(struct sim_result *result)
 {
     free(result->columns);
+    free(result->refused);
     *result = (struct sim_result){0};
 }

@@ -18,6 +18,7 @@
 #include "fleet/sim/times.h"
 
 #define SIM_MAX_CLASSES 8
+#define SIM_MAX_ROUTERS 8
 #define SIM_NONE        UINT32_MAX
 
 enum sim_policy {
@@ -30,6 +31,7 @@ enum sim_policy {
 };
 
 struct sim_opts {
+    uint32_t n_routers;           /* 0 or 1: one; at most SIM_MAX_ROUTERS */
     uint32_t n_prefill, n_decode; /* together at most PICKER_MAX_WORKERS */
     struct sim_times prefill_times, decode_times;
     uint32_t block_tokens;
@@ -44,11 +46,17 @@ struct sim_opts {
     uint64_t heartbeat_ns, report_delay_ns, start_ns;
     double crash_every_s; /* mean time between failures of the whole fleet; 0: none */
     double cancel_share;  /* of the requests: the client leaves before the end */
-    bool in_order;     /* a worker waits for the push of its first prompt, and begins no later one before */
-    bool decodes_only; /* decode workers compute no prompts, as in a fleet with rigid roles */
+    bool in_order;       /* a worker waits for the push of its first prompt, and begins no later one before */
+    bool decodes_only;   /* decode workers compute no prompts, as in a fleet with rigid roles */
+    bool has_auto_roles; /* the router's policy changes roles */
+    uint32_t roles_least;     /* workers of each role */
+    uint64_t roles_period_ns; /* between two changes */
 
     enum sim_policy policy;
     uint64_t ttft_slo_ns, itl_slo_ns, queue_timeout_ns, local_prefill_ns;
+    bool refuses_early;   /* requests whose first token is predicted too late (fleet/picker/admit.h) */
+    uint64_t spared;      /* this arrival, counted from 1, is admitted whatever is predicted; 0: none */
+    uint32_t max_refused; /* arrivals that the result lists */
     uint32_t queue_max, local_prefill_tokens, index_entries;
     enum picker_fetch prefix_fetch;
     uint64_t seed;
@@ -82,6 +90,8 @@ enum sim_refusal {
     SIM_REFUSED_TIMEOUT,
     SIM_REFUSED_SIZE,
     SIM_REFUSED_DESERTED,
+    SIM_REFUSED_PREDICTED, /* at once */
+    SIM_REFUSED_LATE,      /* after it waited */
     SIM_REFUSALS
 };
 
@@ -96,6 +106,8 @@ struct sim_column { /* of the timeline */
     double ttft_s; /* sum over first tokens */
     uint64_t n_first;
     double prefill_busy_s, decode_busy_s;
+    uint64_t n_flips, n_decisions, n_prefill; /* decisions on roles, and the sum of prefill workers at each */
+    uint64_t n_wanted, wanted_prefill, wanted_decode; /* decisions that knew, and their sums */
 };
 
 struct sim_result {
@@ -103,10 +115,15 @@ struct sim_result {
     uint32_t n_classes;
     uint64_t end_ns, n_events, n_steps;
     uint64_t cached_tokens, pushed_tokens, read_tokens, computed_tokens, again_tokens;
-    uint64_t n_pairs, n_alone, n_pushes, n_queued, n_crashes, n_replaced;
+    uint64_t n_pairs, n_alone, n_pushes, n_queued, n_crashes, n_replaced, n_flips;
     double handed_bytes, pushed_bytes, read_bytes;
     double prefill_busy_s, decode_busy_s, disk_busy_s, nic_busy_s;
-    struct sim_column *columns; /* [n_columns] */
+    uint64_t
+        *refused; /* [n_refused] arrivals that were refused by prediction, the first max_refused of them */
+    uint32_t n_refused;
+    bool is_spared_good;                      /* the spared arrival kept its objectives */
+    double prefill_worker_s, decode_worker_s; /* time of workers in each role */
+    struct sim_column *columns;               /* [n_columns] */
     uint32_t n_columns;
     uint64_t column_ns;
 };

@@ -4,6 +4,8 @@
  *    run.c       the loop over events, reports, crashes      worker.c   steps, joined into runs
  *    front.c     placement, queue, refusals, ends            cache.c    a worker's blocks: memory, disk, pushes
  *    baseline.c  policies to compare with                    net.c      NICs: hand-offs and pushes
+ *    admit.c     refusals by prediction
+ *    roles.c     roles that follow the load                 routers.c  what all routers learn from workers
  */
 #ifndef FLEET_SIM_SIM_PRIV_H
 #define FLEET_SIM_SIM_PRIV_H
@@ -11,7 +13,10 @@
 #include "base/fair.h"
 #include "base/rate.h"
 #include "base/rng.h"
+#include "fleet/picker/admit.h"
+#include "fleet/picker/answers.h"
 #include "fleet/picker/place.h"
+#include "fleet/picker/roles.h"
 #include "fleet/sim/agenda_priv.h"
 #include "fleet/sim/lru_priv.h"
 #include "fleet/sim/sim.h"
@@ -28,8 +33,22 @@ enum sim_job_state {
     SIM_DECODING
 };
 
+struct sim_router {
+    struct picker_fleet *fleet;
+    struct picker_index *index;
+    struct fair *turns;
+    uint32_t n_queued, order;
+    struct picker_lateness late, itl_late;
+    struct picker_answers answers;
+    uint64_t waiting_tokens; /* of its queue */
+    bool is_turning;         /* its queue is being tried */
+    struct picker_roles roles;
+    uint64_t roles_ns; /* of the next decision on roles */
+};
+
 struct sim_job { /* one request under way */
     struct sim_request request;
+    struct sim_router *router;
     enum sim_job_state state;
     uint32_t stamp;                  /* grows with each life and each placement; older events are void */
     uint32_t prefill, decode;        /* slots; prefill SIM_NONE: the decode worker computes */
@@ -49,6 +68,10 @@ struct sim_job { /* one request under way */
     uint32_t number;   /* its own place */
     uint32_t n_passed;
     bool is_again; /* it was placed before */
+    bool is_spared;
+    uint64_t arrival;                     /* counted from 1 */
+    double predicted_s, limit_s, alone_s; /* at admission; limit_s 0: not judged */
+    uint32_t waiting_tokens;              /* uncached, counted while it waits */
     struct fair_item turn;
     struct fair_flow *flow;
 };
@@ -85,6 +108,7 @@ struct sim_worker {
     double run_chunk, run_linear_s, run_square_s;
     double run_pack_s; /* what the last step takes longer for packed prompts; 0: none */
     uint64_t run_began_ns, busy_ns;
+    uint64_t role_since_ns; /* busy_ns counts from here */
     uint32_t stamp;
     /* KV */
     struct sim_lru memory, disk;
@@ -104,14 +128,13 @@ struct sim {
     uint32_t n_workers;
     struct sim_job *pages[SIM_MAX_PAGES]; /* of SIM_PAGE_JOBS; a job never moves */
     uint32_t n_jobs, free_job, n_under_way;
-    struct picker_fleet *fleet;
-    struct picker_index *index;
+    struct sim_router routers[SIM_MAX_ROUTERS];
+    uint32_t n_routers, next_router;
     struct picker_place place; /* kept: it is large */
     struct block_hash *hashes; /* [cap_hashes] of the request that is being placed */
     uint32_t cap_hashes;
-    struct fair *turns;
-    uint32_t n_queued, next_slot, next_report;
-    bool is_turning; /* the queue is being tried */
+    uint64_t n_arrivals;
+    uint32_t next_slot, next_report;
     bool is_expiring, is_reporting;
     struct rng rng;
     int rc; /* the first failure */
@@ -133,6 +156,8 @@ void sim_worker_reserve(struct sim *sim, struct sim_worker *worker, struct sim_j
 void sim_worker_release(struct sim *sim, struct sim_worker *worker, struct sim_job *job);
 /* Tokens that a job in a seat has been answered by now. */
 uint32_t sim_worker_answered(const struct sim_worker *worker, const struct sim_job *job);
+/* What a worker reports of its decode steps. */
+void sim_worker_report_step(const struct sim_worker *worker, struct picker_worker *row);
 void sim_worker_prompt(struct sim *sim, struct sim_worker *worker, uint32_t job); /* a new prompt */
 void sim_worker_join(struct sim *sim, struct sim_worker *worker, uint32_t job);   /* its KV has arrived */
 void sim_worker_drop(struct sim *sim, struct sim_worker *worker, uint32_t job);   /* cancelled */
@@ -166,6 +191,31 @@ void sim_front_lost(struct sim *sim, uint32_t slot); /* a worker died: places it
 void sim_front_turn(struct sim *sim);                /* places queued requests */
 void sim_front_expire(struct sim *sim);
 void sim_front_report(struct sim *sim, uint32_t slot);
+
+/* admit.c */
+void sim_admit_goals(const struct sim *sim, const struct sim_job *job, struct picker_goals *goals);
+uint32_t sim_admit_answer(const struct sim_job *job); /* tokens still expected */
+/* Whether the job may wait; rc: of its choice, which is in sim->place. */
+bool sim_admit_takes(struct sim *sim, struct sim_job *job, int rc);
+bool sim_admit_is_late(const struct sim *sim, const struct sim_job *job);
+void sim_admit_placed(const struct sim *sim, struct sim_job *job, const struct picker_choice *choice);
+void sim_admit_first_token(const struct sim_job *job, uint64_t told_ns);
+void sim_admit_ended(struct sim *sim, const struct sim_job *job, double itl_s);
+void sim_admit_note_refusal(struct sim *sim, const struct sim_job *job);
+/* routers.c */
+int sim_routers_open(struct sim *sim);
+void sim_routers_close(struct sim *sim);
+int sim_routers_report(struct sim *sim, uint32_t slot);
+void sim_routers_stored(struct sim *sim, uint32_t slot, const struct sim_request *request);
+void sim_routers_evicted(struct sim *sim, uint32_t slot, const struct block_hash *hash);
+void sim_routers_moved(struct sim *sim, uint32_t slot, const struct block_hash *hash); /* to its disk */
+void sim_routers_forget(struct sim *sim, uint32_t slot);
+
+/* roles.c */
+void sim_roles_row(const struct sim *sim,
+                   struct sim_worker *worker); /* what the role changes in its report */
+void sim_roles_tick(struct sim *sim);          /* may decide on roles */
+void sim_roles_end(struct sim *sim, struct sim_worker *worker);
 
 /* baseline.c */
 double sim_worker_queue_s(const struct sim *sim, const struct sim_worker *worker); /* time of its prompts */

@@ -433,7 +433,7 @@ void sim_worker_steps_end(struct sim *sim, struct sim_worker *worker)
     struct sim_column *column = sim_column(sim);
     uint32_t prompt = worker->run_prompt, n_seats = worker->n_seats;
 
-    worker_learn(sim, worker, run_s, worker->run_chunk);
+    worker_learn(sim, worker, run_s - worker->run_pack_s, worker->run_chunk); /* of the tokens counted */
     if (n_seats > 0)
         worker_count_gaps(sim, worker, run_s / worker->run_steps);
     worker->busy_ns += sim->now_ns - worker->run_began_ns;
@@ -458,6 +458,15 @@ void sim_worker_steps_end(struct sim *sim, struct sim_worker *worker)
     sim_front_turn(sim);
     worker->is_busy = false; /* what was placed here in the meantime joins the next run */
     worker_plan(sim, worker);
+}
+
+void sim_worker_report_step(const struct sim_worker *worker, struct picker_worker *row)
+{
+    if (worker->n_seats == 0)
+        return;
+    row->step_seqs = worker->n_seats;
+    row->decode_step_s = worker_decode_s(worker);
+    row->decode_row_s = worker->times->row_s;
 }
 
 /* ---- arrivals and departures ---- */

@@ -15,6 +15,7 @@
  *     expires=T    the key is invalid from T on: YYYY-MM-DD, or YYYY-MM-DDTHH:MM:SSZ
  *     weight=N     weight among competing tenants, 1 (the default) to 1000; a key's own weight
  *                  overrides its tenant's
+ *     class=NAME   the class of its requests (docs/routing.md), and the bound of what they may ask for
  *
  * Numbers are whole, from 1, and may end in k or m (thousands, millions). */
 #ifndef SERVE_ACCESS_AUTH_H
@@ -25,6 +26,7 @@
 
 #define AUTH_HASH_BYTES   32
 #define AUTH_MODELS_BYTES 512
+#define AUTH_CLASS_BYTES  32
 
 struct auth_keys;     /* immutable */
 struct limit_account; /* serve/access/limits.h */
@@ -44,7 +46,8 @@ struct auth_rule { /* 0 in any field: no limit */
     uint64_t concurrent;
     uint64_t weight; /* 1 to FAIR_MAX_WEIGHT; 0: not set */
     uint64_t expires_unix_s;
-    char models[AUTH_MODELS_BYTES]; /* "a,b*"; empty: any */
+    char class_name[AUTH_CLASS_BYTES]; /* empty: not set */
+    char models[AUTH_MODELS_BYTES];    /* "a,b*"; empty: any */
 };
 
 struct auth_entry {      /* borrowed from its struct auth_keys */

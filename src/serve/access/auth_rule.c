@@ -92,6 +92,14 @@ static int auth_rule_parse_time(const char *text, uint64_t *out)
     return 0;
 }
 
+/* The router knows which classes there are. */
+static bool is_class_name(const char *text)
+{
+    static const char set[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
+
+    return *text != '\0' && strspn(text, set) == strlen(text);
+}
+
 /* True if no name of the list is empty and '*' stands only at a name's end. */
 static bool is_model_list(const char *text)
 {
@@ -134,15 +142,22 @@ int auth_rule_parse(struct auth_rule *rule, const char *word, struct fault *faul
                    ? 0
                    : fault_set(fault, E_FORMAT, "%.60s: a time is written 2027-01-31 or 2027-01-31T12:00:00Z",
                                word);
+    if (bytes_is(bytes_of(word, n), "class"))
+        return is_class_name(value) && str_copy(rule->class_name, sizeof(rule->class_name), value)
+                   ? 0
+                   : fault_set(fault, E_FORMAT,
+                               "%.60s: a class is a name of at most %d letters, digits, '.', '_', '-'", word,
+                               AUTH_CLASS_BYTES - 1);
     if (bytes_is(bytes_of(word, n), "models"))
         return is_model_list(value) && str_copy(rule->models, sizeof(rule->models), value)
                    ? 0
                    : fault_set(fault, E_FORMAT,
                                "%.60s: models are written NAME,NAME,BEGIN*, at most %d bytes in all", word,
                                AUTH_MODELS_BYTES - 1);
-    return fault_set(fault, E_FORMAT,
-                     "%.*s: no such rule (rpm, tpm, tpm_in, tpm_out, concurrent, weight, models, expires)",
-                     n > 60 ? 60 : (int)n, word);
+    return fault_set(
+        fault, E_FORMAT,
+        "%.*s: no such rule (rpm, tpm, tpm_in, tpm_out, concurrent, weight, class, models, expires)",
+        n > 60 ? 60 : (int)n, word);
 }
 
 bool auth_rule_allows(const struct auth_rule *rule, const char *model)

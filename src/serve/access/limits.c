@@ -176,6 +176,14 @@ uint32_t limits_weight(const struct limit_account *account)
     return 1;
 }
 
+const char *limits_class(const struct limit_account *account)
+{
+    for (; account != NULL; account = account->tenant)
+        if (account->rule != NULL && account->rule->class_name[0] != '\0')
+            return account->rule->class_name;
+    return "";
+}
+
 /* ---- loading ---- */
 
 static void slab_unref(struct usage_slab *slab)

@@ -61,6 +61,9 @@ const void *limits_tenant(const struct limit_account *account);
 /* Weight among competing tenants: the key's own, else its tenant's, else 1. */
 uint32_t limits_weight(const struct limit_account *account);
 
+/* The class of its requests: the key's own, else its tenant's, else "". */
+const char *limits_class(const struct limit_account *account);
+
 /* 0, or E_LIMIT with the refusal; then the lease holds only the account.  Give the lease to limits_settle
  * in either case. */
 int limits_begin(struct limit_lease *lease, struct limit_account *account, uint64_t now_ns,

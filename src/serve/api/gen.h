@@ -117,6 +117,7 @@ struct gen_request { /* all memory comes from the arena */
     struct bytes history;          /* of a conversation: the history that api_put_thread() takes */
     struct gen_response *response; /* of /v1/responses; NULL: another API */
     struct bytes user_id;          /* metadata.user_id */
+    struct bytes service_tier;     /* names a class; empty: none */
     struct bytes cache_salt;       /* splits a tenant's cache: other salts share nothing; empty: none */
 };
 

@@ -414,6 +414,10 @@ static int parse_fields(struct parse *parse, const json_t *root)
         return rc;
     if (metadata != NULL && !json_is_object(metadata))
         return parse_fail(parse, "metadata", "Input should be an object");
+    if (json_is_string(parse_member(root, "service_tier")) &&
+        (rc = parse_copy(parse, api_json_str(parse_member(root, "service_tier")),
+                         &parse->out->service_tier)) < 0)
+        return rc;
     if (json_is_string(parse_member(metadata, "user_id")))
         return parse_copy(parse, api_json_str(parse_member(metadata, "user_id")), &parse->out->user_id);
     return 0;

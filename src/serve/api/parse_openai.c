@@ -340,6 +340,10 @@ int parse_openai_fields(struct parse *parse, const json_t *root)
         ((rc = parse_openai_parse_format(parse, root)) < 0 || (rc = parse_reasoning(parse, root)) < 0 ||
          (rc = check_modalities(parse, root)) < 0))
         return rc;
+    if (json_is_string(parse_member(root, "service_tier")) &&
+        (rc = parse_copy(parse, api_json_str(parse_member(root, "service_tier")),
+                         &parse->out->service_tier)) < 0)
+        return rc;
     if (options == NULL)
         return 0;
     if (!json_is_object(options))

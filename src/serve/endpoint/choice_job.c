@@ -9,6 +9,7 @@
 
 #include "base/err.h"
 #include "base/rng.h"
+#include "base/str.h"
 #include "serve/endpoint/choice_priv.h"
 
 uint32_t choices_per_prompt(const struct request *request)
@@ -50,6 +51,10 @@ static void choice_job_work(struct choice *choice, struct work *work)
     memcpy(work->request_id, request->id, sizeof(request->id));
     memcpy(work->tenant, request->owner, sizeof(work->tenant));
     work->weight = limits_weight(request->lease.account);
+    str_copy(work->class_allowed, sizeof(work->class_allowed), limits_class(request->lease.account));
+    request_take_class(request->gen.service_tier, work->class_wanted);
+    if (request->class_wanted[0] != '\0')
+        memcpy(work->class_wanted, request->class_wanted, sizeof(work->class_wanted));
     choice->is_clamped = work->max_new_tokens > room;
     if (choice->is_clamped)
         work->max_new_tokens = room;

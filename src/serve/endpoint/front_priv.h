@@ -117,7 +117,8 @@ struct request { /* fields that every token needs come first: ten thousand strea
     struct auth_key who;
     char owner[64]; /* owner of cached KV and cached answers: see replay_owner() */
     struct limit_lease lease;
-    bool wants_serving; /* serving stats in the stream */
+    char class_wanted[32]; /* by the header field baton-class; empty: none */
+    bool wants_serving;    /* serving stats in the stream */
     struct resume resume;
 
     /* While the pool has a job of the request, only that job touches body, gen, error and prompts. */
@@ -153,6 +154,8 @@ struct request { /* fields that every token needs come first: ten thousand strea
 
 /* request.c: the life of a request */
 /* Makes a request from its head.  E_OVERLOADED, E_NOMEM. */
+/* Copies the name of a class, if it is one. */
+void request_take_class(struct bytes name, char out[32]);
 int request_new(struct front *front, struct http_exchange *exchange, enum api_call call,
                 const struct auth_key *who, struct request **out);
 void request_begin(struct request *request);                                  /* the body is complete */

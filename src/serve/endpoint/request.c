@@ -68,6 +68,15 @@ static void on_ping(void *arg)
     ev_timer_start(request->ping, request->event_ns + ping_ns - now);
 }
 
+/* A name that is too long names no class. */
+void request_take_class(struct bytes name, char out[32])
+{
+    if (name.len_bytes == 0 || name.len_bytes >= 32)
+        return;
+    memcpy(out, name.data, name.len_bytes);
+    out[name.len_bytes] = '\0';
+}
+
 int request_new(struct front *front, struct http_exchange *exchange, enum api_call call,
                 const struct auth_key *who, struct request **out)
 {
@@ -92,6 +101,7 @@ int request_new(struct front *front, struct http_exchange *exchange, enum api_ca
     request->created_unix_s = clock_unix_ns() / NS_PER_S;
     request->who = *who;
     request->received_ns = http_exchange_began_ns(exchange);
+    request_take_class(http_exchange_field(exchange, "baton-class"), request->class_wanted);
     request->wants_serving = bytes_is(http_exchange_field(exchange, "baton-proof"), "stream");
     ids_make("req_", request->id);
     ids_make(request->dialect->id_prefix, request->message_id);

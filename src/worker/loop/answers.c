@@ -179,7 +179,7 @@ static void answers_send_frame(struct worker_router *router, const struct lists 
 
 /* Sends those of the answers that go to this router; frame is empty. */
 static void answers_send_to(struct worker_router *router, const struct report *report, struct lists *lists,
-                    struct frame *frame)
+                            struct frame *frame)
 {
     uint32_t number = (uint32_t)(router - router->worker->routers);
 

@@ -82,6 +82,9 @@ const ProtobufCMessage *worker_make_heartbeat(void *arg)
     load->prompt_pair_s = worker->load.sched.prompt_pair_s;
     load->queued_prefill_s = worker->load.sched.queued_prefill_s;
     load->decode_step_s = worker->load.sched.decode_step_s;
+    load->decode_seqs = worker->load.sched.n_decode;
+    load->decode_row_s = worker->load.sched.decode_row_s;
+    load->decode_now_s = worker->load.sched.decode_now_s;
     load->blocks_free = worker->load.blocks_available;
     load->blocks_total = worker->load.blocks_total;
     load->transfer_bytes_per_s = worker->load.transfer_bytes_per_s;

@@ -20,6 +20,11 @@ static void worker_status_put_load(const struct load_report *load, struct buf *o
                load->sched.prefill_tokens_per_s, load->sched.decode_step_s * 1e3, load->transfer_bytes_per_s);
     buf_printf(out, ", \"prompt_token_us\": %.3f, \"prompt_pair_ns\": %.4f", load->sched.prompt_token_s * 1e6,
                load->sched.prompt_pair_s * 1e9);
+    buf_printf(
+        out,
+        ", \"steps_ms\": {\"rows_%d\": %.4f, \"rows_%d\": %.4f, \"tokens_%d\": %.4f, \"tokens_%d\": %.4f}", 1,
+        load->sched.rows_s[0] * 1e3, SCHED_MANY_ROWS, load->sched.rows_s[1] * 1e3, SCHED_FEW_TOKENS,
+        load->sched.prompt_s[0] * 1e3, SCHED_MANY_TOKENS, load->sched.prompt_s[1] * 1e3);
     buf_printf(out,
                ", \"chunk_tokens\": %u, \"steps\": %" PRIu64 ", \"draft_steps\": %" PRIu64
                ", \"drafted_tokens\": %" PRIu64 ", \"accepted_tokens\": %" PRIu64,

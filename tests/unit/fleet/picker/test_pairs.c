@@ -62,7 +62,10 @@ static uint32_t read_tokens(const struct world *world, const struct picker_worke
 
 static uint32_t answer(const struct world *world)
 {
-    return world->request.max_new_tokens < 64 ? world->request.max_new_tokens : 64;
+    uint32_t n = world->request.answer_tokens > 0 ? world->request.answer_tokens : 64;
+
+    n = n < 8192 ? n : 8192;
+    return n < world->request.max_new_tokens ? n : world->request.max_new_tokens;
 }
 
 static int64_t prefill_ns(const struct picker_worker *row, uint32_t n)
@@ -113,7 +116,11 @@ static bool keeps_ttft(const struct world *world, int64_t ttft_ns, int64_t alone
 {
     int64_t slo_ns = whole_ns(world->goals.ttft_slo_s * 1e9);
 
-    return ttft_ns <= slo_ns || ttft_ns <= 2 * alone_ns;
+    int64_t limit_ns = 2 * alone_ns > slo_ns ? 2 * alone_ns : slo_ns;
+    double share = world->goals.begin_share > 0 ? world->goals.begin_share : 1;
+
+    limit_ns = limit_ns * (int64_t)(share * 1024) / 1024;
+    return ttft_ns <= (limit_ns > alone_ns ? limit_ns : alone_ns);
 }
 
 static bool is_short(const struct world *world, const struct picker_worker *row, uint32_t n)
@@ -127,11 +134,12 @@ static bool is_short(const struct world *world, const struct picker_worker *row,
 
 static bool is_itl_fine(const struct world *world, const struct picker_worker *row, enum level level)
 {
-    int64_t slo_ns = whole_ns(world->goals.itl_slo_s * 1e9), itl = itl_ns(row);
+    int64_t slo_ns = whole_ns(world->goals.itl_slo_s * (1 - world->goals.itl_margin) * 1e9),
+            itl = itl_ns(row);
 
     if (itl <= slo_ns || level == LEAST_BAD)
         return true;
-    return level == CONSERVES && (row->n_running == 0 || picker_itl_alone_ns(itl, row->n_running) > slo_ns);
+    return level == CONSERVES && (row->n_running == 0 || whole_ns(picker_itl_at_s(row, 0) * 1e9) > slo_ns);
 }
 
 /* The first pass in which the decode worker, and the prefill worker if there is one, are good enough; from
@@ -146,13 +154,47 @@ static enum level level_of(const struct world *world, const struct picker_worker
     return ANY;
 }
 
+static bool is_whole(const struct world *world)
+{
+    return world->goals.begin_share <= 0 || world->goals.begin_share >= 1;
+}
+
+/* Without other sequences. */
+static int64_t itl_none_ns(const struct picker_worker *row)
+{
+    return whole_ns(picker_itl_at_s(row, 0) * 1e9);
+}
+
+/* Decoding sequences leave a part of each step to prompts. */
+static int64_t beside(const struct world *world, const struct picker_worker *row, int64_t ns)
+{
+    int64_t slo_ns = whole_ns(world->goals.itl_slo_s * 1e9);
+    int64_t left_ns = slo_ns - itl_ns(row);
+
+    if (row->n_running == 0 || is_whole(world))
+        return ns;
+    if (left_ns < slo_ns / 20 && itl_none_ns(row) > slo_ns)
+        return ns;
+    if (left_ns < slo_ns / 20)
+        return whole_ns((double)ns * 20);
+    return whole_ns((double)ns * (double)slo_ns / (double)left_ns);
+}
+
+/* With a share of the limit, prompts that are not quick need half of each step. */
+static bool may_overflow(const struct world *world, const struct picker_worker *row, uint32_t n)
+{
+    return is_whole(world) || is_short(world, row, n) || row->n_running == 0 ||
+           itl_ns(row) <= whole_ns(world->goals.itl_slo_s * 1e9) / 2 ||
+           itl_none_ns(row) > whole_ns(world->goals.itl_slo_s * 1e9);
+}
+
 static struct option make_alone(const struct world *world, uint32_t i, uint32_t n_read, enum level least)
 {
     const struct picker_worker *row = &world->rows[i];
     uint32_t n = missing(world, row) - n_read, running = row->n_running < 10000 ? row->n_running : 10000;
     int64_t own_ns = prefill_ns(row, n), itl = itl_ns(row);
     int64_t alone_ns = own_ns + itl + (n_read ? whole_ns(picker_read_s(row, n_read) * 1e9) : 0);
-    int64_t ttft_ns = whole_ns(picker_queue_s(row) * 1e9) + alone_ns;
+    int64_t ttft_ns = alone_ns - own_ns + beside(world, row, whole_ns(picker_queue_s(row) * 1e9) + own_ns);
     struct option it = {.is_there = true, .n_running = row->n_running};
 
     it.choice = (struct picker_choice){
@@ -160,8 +202,10 @@ static struct option make_alone(const struct world *world, uint32_t i, uint32_t 
     it.cost_ns = ttft_ns + answer(world) * itl;
     if (!is_short(world, row, n))
         it.cost_ns +=
-            own_ns * running + (row->role == PICKER_BOTH ? 0 : whole_ns(world->goals.ttft_slo_s * 1e9) / 2);
-    it.level = level_of(world, NULL, row, keeps_ttft(world, ttft_ns, alone_ns), least);
+            own_ns * running +
+            (row->role == PICKER_BOTH ? 0 : whole_ns(world->goals.ttft_slo_s * 1e9) / 2 + own_ns / 2);
+    it.level = level_of(world, NULL, row, keeps_ttft(world, ttft_ns, alone_ns) && may_overflow(world, row, n),
+                        least);
     return it;
 }
 
@@ -283,6 +327,8 @@ static struct picker_worker random_row(struct rng *rng, uint32_t n_layouts)
         .queued_prefill_tokens = ONE_OF(rng, 0, 0, 0, 100, 5000, UINT64_MAX),
         .n_running = (uint32_t)ONE_OF(rng, 0, 0, 1, 3, 4, 70, UINT32_MAX),
         .prefill_tokens_per_s = (double)ONE_OF(rng, 0, 1000, 1000, 1250),
+        .decode_row_s = (double)ONE_OF(rng, 0, 0, 1, 30) / 1000,
+        .step_seqs = (uint32_t)ONE_OF(rng, 0, 0, 3, 60),
         .decode_step_s = (double)ONE_OF(rng, 0, 20, 20, 21) / 1000,
         .transfer_bytes_per_s = (double)ONE_OF(rng, 0, 1000000000, 12000000000),
         .kv_bytes_per_token = ONE_OF(rng, 0, 1000, 65536),
@@ -304,12 +350,15 @@ static void make_world(struct rng *rng, struct world *world)
     world->n = (uint32_t)rng_below(rng, rng_below(rng, 4) ? 9 : MAX_N);
     world->goals = (struct picker_goals){.ttft_slo_s = (double)ONE_OF(rng, 0, 500, 5000) / 1000,
                                          .itl_slo_s = (double)ONE_OF(rng, 0, 50, 50, 1000) / 1000,
+                                         .itl_margin = 1 - (double)ONE_OF(rng, 2, 2, 1, 4) / 2,
+                                         .begin_share = (double)ONE_OF(rng, 0, 0, 256, 700, 1024) / 1024,
                                          .local_prefill_tokens = (uint32_t)ONE_OF(rng, 0, 64, 128),
                                          .local_prefill_s = (double)ONE_OF(rng, 0, 0, 50, 400) / 1000,
                                          .yield = (enum picker_yield)rng_below(rng, 3),
                                          .order = (uint32_t)ONE_OF(rng, 0, 1, 77, 12345, UINT32_MAX)};
     world->request = (struct picker_request){.n_tokens = (uint32_t)ONE_OF(rng, 1, 40, 400, 4000, UINT32_MAX),
                                              .max_new_tokens = (uint32_t)ONE_OF(rng, 0, 1, 10, 1000),
+                                             .answer_tokens = (uint32_t)ONE_OF(rng, 0, 0, 5, 500, UINT32_MAX),
                                              .keeps_layout = rng_below(rng, 6) == 0,
                                              .layout = rng_below(rng, n_layouts),
                                              .cached_blocks = world->cached_blocks,

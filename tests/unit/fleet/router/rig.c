@@ -245,6 +245,8 @@ int rig_open(struct rig *rig)
         picker_index_new(1000, NS_PER_S, &router->index) < 0 || picker_fleet_new(&router->fleet) < 0)
         return E_NOMEM;
     router->m_queued = metric_single(router->metrics, METRIC_GAUGE, "test_queued", "Test.");
+    picker_classes_init(&router->classes, rig->conf.ttft_slo_ns, rig->conf.itl_slo_ns);
+    router_admission_declare(router);
     router->turns.m_tenants = router->m_queued;
     router->turns.m_pushed_out = metric_single(router->metrics, METRIC_COUNTER, "test_pushed_out", "Test.");
     router->turns.m_wait_placed = router->turns.m_wait_left = metric_series(
@@ -266,7 +268,8 @@ void rig_close(struct rig *rig)
     while (!list_is_empty(&router->jobs))
         router_job_free(container_of(router->jobs.next, struct job, all));
     for (uint32_t i = 0; i < router->n_models; i++)
-        fair_free(router->models[i].turns);
+        for (uint32_t class_at = 0; class_at < PICKER_MAX_CLASSES; class_at++)
+            fair_free(router->models[i].turns[class_at]);
     router_queue_close(router);
     picker_index_free(router->index);
     picker_fleet_free(router->fleet);
@@ -584,6 +587,10 @@ struct rig_client *rig_submit_model(struct rig *rig, uint32_t model, uint32_t n_
     order.work.sample.seed = 77;
     ASSERT(work_order_copy_bias(&order, rig->sample.bias, rig->sample.n_bias) == 0);
     order.work.weight = rig->weight;
+    if (rig->class_allowed != NULL)
+        str_copy(order.work.class_allowed, sizeof(order.work.class_allowed), rig->class_allowed);
+    if (rig->class_wanted != NULL)
+        str_copy(order.work.class_wanted, sizeof(order.work.class_wanted), rig->class_wanted);
     if (rig->tenant != NULL)
         str_copy(order.work.tenant, sizeof(order.work.tenant), rig->tenant);
     if (rig->constraint != NULL)

@@ -60,6 +60,7 @@ struct rig {
     bool has_same_prompts;           /* else each client's is another one */
     const char *tenant;              /* of the next clients; NULL: nobody */
     uint32_t weight;
+    const char *class_allowed, *class_wanted; /* of the next clients; NULL: none */
 };
 
 int rig_open(struct rig *rig);

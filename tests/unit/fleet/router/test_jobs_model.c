@@ -164,7 +164,7 @@ static void everything_comes_back(void **state)
         assert_int_equal(rig.router.n_queued, 0);
         assert_true(list_is_empty(&rig.router.turns.pushed_out) && list_is_empty(&rig.router.turns.odd));
         assert_int_equal(rig.router.models[0].n_queued + rig.router.models[0].n_ahead, 0);
-        assert_int_equal(fair_n_waiting(rig.router.models[0].turns), 0);
+        assert_int_equal(fair_n_waiting(rig.router.models[0].turns[0]), 0);
         assert_int_equal(hashmap_count(rig.router.by_number), 0);
         assert_true(rig_ledgers_are_empty(&rig));
         rig_close(&rig);

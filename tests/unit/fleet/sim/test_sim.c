@@ -64,6 +64,10 @@ static struct generate_opts load_of(enum generate_kind kind)
                                   .block_tokens = 32,
                                   .turns = 5,
                                   .wait_s = 1,
+                                  .period_s = 30,
+                                  .other_rate_per_s = 20,
+                                  .other_prompt_tokens = 60,
+                                  .other_answer_tokens = 200,
                                   .seed = 7};
 }
 
@@ -291,6 +295,62 @@ static void the_table_finds_what_was_not_removed(void **state)
     sim_lru_fini(&lru);
 }
 
+/* The same prompts of 600 tokens, more than two of four workers read in time, then answers: auto serves more than the
+ * fleet with fixed roles, and every worker's time is booked once. */
+static void roles_follow_the_load(void **state)
+{
+    struct generate_opts load = load_of(GENERATE_STEPS);
+    struct sim_opts opts = options();
+    struct sim_result fixed, moved;
+
+    (void)state;
+    load.rate_per_s = 75;
+    load.answer_tokens = 8;
+    load.duration_s = 1200;
+    load.period_s = 1200;
+    opts.decodes_only = true;
+    opts.local_prefill_tokens = 0;
+    opts.local_prefill_ns = 0;
+    opts.roles_least = 1;
+    opts.roles_period_ns = 60 * NS_PER_S;
+    fixed = run(&opts, &load);
+    opts.has_auto_roles = true;
+    moved = run(&opts, &load);
+    assert_int_equal(fixed.n_flips, 0);
+    assert_in_range(moved.n_flips, 1, 10);
+    assert_true(moved.classes[0].n_good > 1.1 * (double)fixed.classes[0].n_good);
+    assert_int_equal(n_ended(&moved.classes[0]), moved.classes[0].n_arrived);
+    assert_true(fabs(moved.prefill_worker_s + moved.decode_worker_s - 4e-9 * (double)moved.end_ns) < 1e-3);
+    assert_true(moved.prefill_busy_s <= moved.prefill_worker_s &&
+                moved.decode_busy_s <= moved.decode_worker_s);
+    sim_result_fini(&fixed);
+    sim_result_fini(&moved);
+}
+
+/* Three routers know of each other's load by reports alone: all requests end, and time to first token is no
+ * better than with one.  Prefixes that one router placed are found by the others. */
+static void routers_share_the_workers(void **state)
+{
+    struct generate_opts load = load_of(GENERATE_SESSIONS);
+    struct sim_opts opts = options();
+    struct sim_result one, three;
+
+    (void)state;
+    load.rate_per_s = 30;
+    opts.cancel_share = 0.05;
+    one = run(&opts, &load);
+    opts.n_routers = 3;
+    opts.crash_every_s = 20;
+    opts.start_ns = 0;
+    three = run(&opts, &load);
+    assert_int_equal(n_ended(&three.classes[0]), three.classes[0].n_arrived);
+    assert_true(three.classes[0].n_arrived > 500);
+    assert_true(sim_hist_mean_s(&three.classes[0].ttft) > sim_hist_mean_s(&one.classes[0].ttft));
+    assert_true((double)three.cached_tokens > 0.5 * (double)one.cached_tokens);
+    sim_result_fini(&one);
+    sim_result_fini(&three);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -299,6 +359,8 @@ int main(void)
         cmocka_unit_test(a_queue_follows_theory),
         cmocka_unit_test(conversations_hit_the_cache),
         cmocka_unit_test(a_slow_disk_and_a_fast_one),
+        cmocka_unit_test(roles_follow_the_load),
+        cmocka_unit_test(routers_share_the_workers),
         cmocka_unit_test(options_are_checked),
         cmocka_unit_test(quantiles_are_right_within_a_bucket),
         cmocka_unit_test(events_come_in_order),

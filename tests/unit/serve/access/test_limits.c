@@ -244,6 +244,22 @@ static void models_and_expiry(void **state)
     end(&world);
 }
 
+static void a_class_is_the_keys_or_its_tenants(void **state)
+{
+    static const char *const bad[] = {"class=", "class=a/b", "class=a_name_that_is_longer_than_31_bytes"};
+    struct auth_rule rule = {0};
+    struct world world;
+
+    begin(&world, "@a t class=high\n@b t\n@c plain\ntenant t class=low\n");
+    assert_string_equal(limits_class(account(&world, "a")), "high");
+    assert_string_equal(limits_class(account(&world, "b")), "low");
+    assert_string_equal(limits_class(account(&world, "c")), "");
+    assert_string_equal(limits_class(NULL), "");
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+        assert_int_equal(auth_rule_parse(&rule, bad[i], NULL), E_FORMAT);
+    end(&world);
+}
+
 static void a_weight_is_the_keys_or_its_tenants(void **state)
 {
     static const char *const bad[] = {"weight=0",  "weight=1001", "weight=1k1",
@@ -454,6 +470,7 @@ int main(void)
         cmocka_unit_test(tenants_share_and_both_rules_hold),
         cmocka_unit_test(a_reload_keeps_what_was_used),
         cmocka_unit_test(models_and_expiry),
+        cmocka_unit_test(a_class_is_the_keys_or_its_tenants),
         cmocka_unit_test(a_weight_is_the_keys_or_its_tenants),
         cmocka_unit_test(rules_are_read_whole_or_refused),
         cmocka_unit_test(random_requests_stay_within),

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The prediction of a first token, from the same rows that the choice reads.
+ *
+ * Prompts.  A request that waits in the router does not get its first token sooner than one that waits at the
+ * worker: the worker's queue drains while the request waits.  So the queue of the best worker and the prompts
+ * ahead in the router add up.
+ *
+ * Seats.  A decode worker takes one more sequence when it has a seat, when the time between tokens stays within
+ * the objective, and when it has blocks for prompt and expected answer.  Otherwise so many sequences must end
+ * before:
+ *
+ *    ends = most of:  n_running - seats + 1
+ *                     n_running - (most sequences that keep the objective)
+ *                     missing tokens / tokens of a running sequence
+ *
+ * A sequence takes answer_tokens steps, so n_running of them end every answer_tokens x itl / n_running. */
+#include "fleet/picker/admit.h"
+
+#include <math.h>
+
+#include "base/clock.h"
+#include "fleet/picker/fleet_priv.h"
+
+#define LATE_QUANTILE  0.98
+#define LATE_STEP      0.05
+#define LATE_MAX       0.75
+#define UNLOADED_SLACK 2
+#define RETURN_MAX_S   60
+#define FOREVER_S      3600
+
+/* ---- lateness ---- */
+
+void picker_lateness_learn(struct picker_lateness *late, double predicted_s, double actual_s, double limit_s)
+{
+    double share = limit_s > 0 ? (actual_s - predicted_s) / limit_s : 0;
+
+    if (!isfinite(share))
+        return;
+    late->n_seen += late->n_seen < UINT32_MAX;
+    late->share += share > late->share ? LATE_STEP * LATE_QUANTILE : -LATE_STEP * (1 - LATE_QUANTILE);
+    late->share = late->share < late->least ? late->least : late->share > LATE_MAX ? LATE_MAX : late->share;
+}
+
+double picker_lateness_margin(const struct picker_lateness *late)
+{
+    return late->share;
+}
+
+/* ---- the fleet's outlook ---- */
+
+static double outlook_prompt_rate(const struct picker_fleet *fleet, uint32_t group, enum picker_role role)
+{
+    double rate = 0;
+
+    for (uint32_t i = 0; i < fleet->n_pools; i++) {
+        const struct pick_pool *pool = &fleet->pools[i];
+
+        for (uint32_t at = 0; pool->group == group && pool->role == role && at < pool->n; at++)
+            rate += pool->rows[at].decodes_only ? 0 : 1e9 / pool->rows[at].prefill_ns;
+    }
+    return rate;
+}
+
+/* The most sequences of which each keeps the objective. */
+static double outlook_most(const struct picker_worker *worker, double slo_s)
+{
+    double alone_s = picker_itl_at_s(worker, 0);
+    double growth_s = (picker_itl_s(worker) - alone_s) / worker->n_running;
+
+    if (growth_s <= 0 || alone_s > slo_s) /* out of reach in any case: no end would help */
+        return INFINITY;
+    return floor((slo_s - alone_s) / growth_s);
+}
+
+/* Sequences that must end before the worker takes one more. */
+static double outlook_ends(const struct picker_fleet *fleet, const struct pick_row *row,
+                           const struct picker_outlook_opts *opts)
+{
+    double most, n = row->n_running, ends = 0;
+    struct picker_worker worker;
+
+    if (n == 0)
+        return 0;
+    picker_fleet_row(fleet, row->slot, &worker);
+    most = outlook_most(&worker, opts->itl_slo_s);
+    if (worker.max_seqs > 0 && worker.n_running >= worker.max_seqs)
+        ends = n - worker.max_seqs + 1;
+    if (n > most && n - most > ends)
+        ends = n - most;
+    if (row->free_tokens <= opts->context_tokens && row->total_tokens != UINT64_MAX) {
+        double missing = (double)(opts->context_tokens - row->free_tokens) + 1;
+        double used = (double)(row->total_tokens - row->free_tokens) / n;
+
+        ends = used > 0 && missing / used > ends ? ceil(missing / used) : ends;
+    }
+    return ends < n ? ends : n;
+}
+
+static void outlook_decode(const struct picker_fleet *fleet, const struct pick_pool *pool,
+                           const struct picker_outlook_opts *opts, struct picker_outlook *out)
+{
+    for (uint32_t at = 0; at < pool->n; at++) {
+        const struct pick_row *row = &pool->rows[at];
+        double each_s = (double)row->itl_ns / 1e9 * opts->answer_tokens;
+        double ends_per_s = each_s > 0 ? row->n_running / each_s : 0;
+        double ends = outlook_ends(fleet, row, opts);
+        double seat_s = ends > 0 ? ends / ends_per_s : 0;
+
+        out->seats_per_s += ends_per_s;
+        if (seat_s < out->seat_s)
+            out->seat_s = seat_s;
+    }
+}
+
+void picker_outlook(const struct picker_fleet *fleet, const struct picker_outlook_opts *opts,
+                    struct picker_outlook *out)
+{
+    *out = (struct picker_outlook){.seat_s = FOREVER_S};
+    out->prompt_tokens_per_s = outlook_prompt_rate(fleet, opts->group, PICKER_PREFILL);
+    if (out->prompt_tokens_per_s <= 0)
+        out->prompt_tokens_per_s = outlook_prompt_rate(fleet, opts->group, PICKER_DECODE);
+    for (uint32_t i = 0; i < fleet->n_pools; i++)
+        if (fleet->pools[i].group == opts->group && fleet->pools[i].role == PICKER_DECODE)
+            outlook_decode(fleet, &fleet->pools[i], opts, out);
+    if (out->seat_s >= FOREVER_S && out->seats_per_s <= 0)
+        out->seat_s = 0; /* no decode worker: a prefill worker does both */
+}
+
+/* ---- one request ---- */
+
+double picker_limit_s(double ttft_slo_s, double alone_s)
+{
+    return alone_s * UNLOADED_SLACK > ttft_slo_s ? alone_s * UNLOADED_SLACK : ttft_slo_s;
+}
+
+void picker_admit(const struct picker_wait *wait, const struct picker_outlook *outlook,
+                  struct picker_verdict *out)
+{
+    double begin_s = wait->queue_s, seat_s = outlook->seat_s, bound_s;
+
+    if (outlook->prompt_tokens_per_s > 0)
+        begin_s += (double)wait->ahead_tokens / outlook->prompt_tokens_per_s;
+    if (outlook->seats_per_s > 0 && seat_s > 0)
+        seat_s += wait->n_ahead / outlook->seats_per_s;
+    begin_s = seat_s > begin_s ? seat_s : begin_s;
+    out->limit_s = picker_limit_s(wait->ttft_slo_s, wait->alone_s);
+    out->ttft_s = wait->waited_s + begin_s + wait->alone_s;
+    bound_s = out->limit_s * (1 - wait->margin);
+    bound_s = bound_s > wait->alone_s ? bound_s : wait->alone_s;
+    out->late_s = out->ttft_s > bound_s ? out->ttft_s - bound_s : 0;
+    out->is_in_time = out->late_s <= 0;
+}
+
+/* ---- times to come back ---- */
+
+uint32_t picker_returns_take(struct picker_returns *returns, double late_s, double prompt_s, uint64_t now_ns)
+{
+    double most_s = RETURN_MAX_S, wait_s;
+    uint64_t at_ns = now_ns + (uint64_t)((late_s < most_s ? late_s : most_s) * 1e9);
+
+    if (returns->next_ns < at_ns)
+        returns->next_ns = at_ns;
+    else if (returns->next_ns > now_ns + RETURN_MAX_S * NS_PER_S)
+        returns->next_ns = now_ns + RETURN_MAX_S * NS_PER_S;
+    wait_s = ceil((double)(returns->next_ns - now_ns) / 1e9);
+    if (prompt_s > 0)
+        returns->next_ns += (uint64_t)((prompt_s < most_s ? prompt_s : most_s) * 1e9);
+    return wait_s < 1 ? 1 : wait_s < most_s ? (uint32_t)wait_s : (uint32_t)most_s;
+}
+
+uint64_t picker_turn_ahead(uint64_t own, uint64_t all, uint32_t n_tenants)
+{
+    uint64_t others = all > own ? all - own : 0;
+    uint64_t turns = n_tenants > 1 && own <= UINT64_MAX / n_tenants ? own * (n_tenants - 1) : 0;
+
+    return own + (turns < others ? turns : others);
+}

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Admission by prediction: when will the first token of a request come, and is that in time?
+ *
+ *    predicted = max(queue of the best worker + prompts ahead, time until a decode seat is free) + own prompt
+ *
+ *    predicted within the limit, less the margin    placed or queued
+ *    beyond it                                      refused at once, with a time to come back
+ *
+ * The limit of a request is the TTFT objective, or twice the time that its prompt takes alone where that is
+ * more.  The margin is learned: the part of the limit by which all but one of fifty predictions were too early at most.
+ * So a machine whose predictions are wrong admits less, and its answers keep the objective all the same.
+ *
+ * Pure functions: no clock, no I/O, no randomness.  The router and the simulator link the same code. */
+#ifndef FLEET_PICKER_ADMIT_H
+#define FLEET_PICKER_ADMIT_H
+
+#include "fleet/picker/fleet.h"
+
+/* How late predictions are.  Zeroed but for least: no evidence. */
+struct picker_lateness {
+    double share; /* of the limit: all but one of fifty predictions were late by less */
+    double
+        least; /* lower bound of the share; below 0, predictions that are too late by habit are made up for */
+    uint32_t n_seen;
+};
+
+/* A first token, or a token, took actual_s instead of predicted_s.  One sample moves the share by 0.05 at most. */
+void picker_lateness_learn(struct picker_lateness *late, double predicted_s, double actual_s, double limit_s);
+double picker_lateness_margin(const struct picker_lateness *late); /* least to 0.75 of the limit */
+
+/* What the fleet lets any request of a model expect. */
+struct picker_outlook {
+    double prompt_tokens_per_s; /* of all workers that read prompts, together; 0: unknown */
+    double seat_s;              /* until some decode worker has a seat within its objective; 0: now */
+    double seats_per_s;         /* how often one becomes free; 0: unknown */
+};
+
+struct picker_outlook_opts {
+    uint32_t group;
+    double itl_slo_s;
+    uint32_t answer_tokens;  /* expected of a running answer */
+    uint32_t context_tokens; /* that the request needs at the decode worker */
+};
+
+/* Time grows with the number of workers. */
+void picker_outlook(const struct picker_fleet *fleet, const struct picker_outlook_opts *opts,
+                    struct picker_outlook *out);
+
+struct picker_wait {       /* one request that no worker may begin within its objectives now */
+    double queue_s;        /* of the best worker */
+    double alone_s;        /* the prompt's own time there */
+    double ttft_slo_s;     /* the objective */
+    double waited_s;       /* it has waited so long already */
+    double margin;         /* picker_lateness_margin() */
+    uint64_t ahead_tokens; /* uncached prompt tokens of waiting requests whose turn comes before its own */
+    uint32_t n_ahead;      /* these requests */
+};
+
+struct picker_verdict {
+    bool is_in_time;
+    double ttft_s;  /* predicted, from the request's arrival */
+    double limit_s; /* its limit, without the margin */
+    double late_s;  /* beyond the limit less the margin; 0: in time */
+};
+
+void picker_admit(const struct picker_wait *wait, const struct picker_outlook *outlook,
+                  struct picker_verdict *out);
+double picker_limit_s(double ttft_slo_s, double alone_s);
+
+/* Times to come back.  Each refusal takes the next free slot of a schedule that drains at the fleet's speed, so
+ * that refused clients do not come back all at once. */
+struct picker_returns {
+    uint64_t next_ns; /* the schedule is taken until then */
+};
+
+/* Seconds until the client should come back: 1 to 60. prompt_s: the fleet's time for its prompt. */
+uint32_t picker_returns_take(struct picker_returns *returns, double late_s, double prompt_s, uint64_t now_ns);
+
+/* The part of what waits that is served before a tenant's own newest request, in turns by weight: own is what
+ * the tenant has waiting, all what everybody has. */
+uint64_t picker_turn_ahead(uint64_t own, uint64_t all, uint32_t n_tenants);
+
+#endif

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How long will an answer be?  Learned from the answers that a class of requests got; max_tokens is only an upper
+ * bound, because clients set it to anything.
+ *
+ * The estimate is the length that three of four answers stay within.  It moves by a fixed step of the logarithm
+ * for each answer, so one answer of any length moves it by 9% at most.  Pure; one thread for each object. */
+#ifndef FLEET_PICKER_ANSWERS_H
+#define FLEET_PICKER_ANSWERS_H
+
+#include <stdint.h>
+
+#define PICKER_ANSWER_TOKENS 64 /* before the first answer */
+
+struct picker_answers { /* zeroed: no evidence */
+    double log2_tokens;
+    uint32_t n_seen;
+};
+
+void picker_answers_learn(struct picker_answers *answers, uint32_t n_tokens);
+/* The expected length of an answer of at most max_new_tokens, at least 1 unless that is 0. */
+uint32_t picker_answers_expect(const struct picker_answers *answers, uint32_t max_new_tokens);
+
+#endif

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The load that arrives for one model, in terms of each phase: time of prompts, and tokens of answers.
+ *
+ * Requests count when they arrive, placed or not, so a fleet that refuses most of its load still sees all of
+ * it.  The window is as short as the number of requests allows, so that a busy fleet sees a change within
+ * seconds and a quiet one is not moved by chance.  The largest prompt and the longest answer of a window are
+ * left out: one request, however long, is no load.
+ *
+ * One thread; no clock, no allocation.  All zero is an empty record. */
+#ifndef FLEET_PICKER_DEMAND_H
+#define FLEET_PICKER_DEMAND_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define PICKER_DEMAND_BUCKETS 24
+#define PICKER_DEMAND_WIDTH   UINT64_C(5000000000) /* ns of a bucket, unless width_ns says otherwise */
+
+struct picker_demand_bucket {
+    uint32_t n_prompts, n_short, n_answers;
+    double prompt_s, square, most_s; /* time of prompts that are no short ones; its squares; the longest */
+    double short_s;                  /* of prompts that the decode worker computes */
+    double prompt_tokens;
+    uint64_t answer_tokens, most_tokens;
+};
+
+struct picker_demand {
+    struct picker_demand_bucket buckets[PICKER_DEMAND_BUCKETS];
+    uint64_t width_ns;      /* of a bucket; 0: PICKER_DEMAND_WIDTH.  A change starts anew */
+    uint64_t latest;        /* number of the bucket that is filled now, by time / width */
+    uint64_t first_ns;      /* of the first request; 0: none yet */
+    double step_s;          /* the workers' fixed cost of a prompt: a step */
+    double token_s, pair_s; /* their mean cost of a prompt token and of what it attends to */
+    double pick_uncached;   /* share of a prompt's tokens that no worker has cached; 0: not known, all */
+    uint32_t short_tokens;  /* prompts of so many pick_uncached tokens run where they decode */
+};
+
+struct picker_load { /* of the window */
+    double window_s;
+    uint32_t n_requests;
+    double rate_per_s;     /* of prompts for prefill workers */
+    double prompt_s, cv2;  /* mean time of one, and its squared coefficient of variation */
+    double short_share;    /* workers that short prompts keep busy */
+    double all_per_s;      /* of all requests */
+    double answer_tokens;  /* mean; 0: no answer has ended */
+    double context_tokens; /* mean, of prompt and answer */
+};
+
+/* A request arrived.  Before the costs are known it counts as one without a time. */
+void picker_demand_arrived(struct picker_demand *demand, uint64_t now_ns, uint32_t n_tokens);
+/* A request was placed: so many tokens of its prompt were to be computed. */
+void picker_demand_placed(struct picker_demand *demand, uint32_t n_tokens, uint32_t n_uncached);
+/* An answer has ended. */
+void picker_demand_ended(struct picker_demand *demand, uint64_t now_ns, uint64_t n_tokens);
+/* Sets the width of a bucket; another one than before empties all of them. */
+void picker_demand_set_width(struct picker_demand *demand, uint64_t width_ns);
+/* The load of the shortest window with enough requests.  False: there are too few to tell. */
+bool picker_demand_read(struct picker_demand *demand, uint64_t now_ns, struct picker_load *out);
+
+#endif

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which roles should the workers of a pool have?  The router asks once a second, the simulator asks the same
+ * code under its clock.
+ *
+ * Each phase has a *room*: the multiple of the present load that its workers could carry within the
+ * objectives.  The policy moves one worker at a time to the phase with less room, where that raises the lesser
+ * of the two rooms by a good part.  The same estimate gives the numbers of workers that an autoscaler wants.
+ *
+ * One thread; no clock, no I/O, no allocation.  All zero is a policy that has seen nothing. */
+#ifndef FLEET_PICKER_ROLES_H
+#define FLEET_PICKER_ROLES_H
+
+#include "fleet/picker/demand.h"
+#include "fleet/picker/fleet.h"
+
+/* X(name, text): why a decision is what it is */
+#define PICKER_ROLES_REASONS(X)                                                                              \
+    X(COLD, "too few requests, or workers that have not measured themselves")                                \
+    X(ROOM, "both phases have room")                                                                         \
+    X(BALANCED, "no other split is better by enough")                                                        \
+    X(MINIMUM, "the phase with room has its least number of workers")                                        \
+    X(SETTLING, "another split has not been better for long enough")                                         \
+    X(RECENT, "a role changed within the last minute")                                                       \
+    X(PREFILL, "prefill has less room")                                                                      \
+    X(DECODE, "decode has less room")                                                                        \
+    X(RESTORED, "a role has fewer workers than its least number")
+
+enum picker_roles_reason {
+#define X(name, text) PICKER_ROLES_##name,
+    PICKER_ROLES_REASONS(X)
+#undef X
+};
+
+struct picker_roles_opts {
+    double ttft_slo_s, itl_slo_s;
+    uint32_t least;        /* workers of each role */
+    uint32_t short_tokens; /* placement.local_prefill_tokens */
+    bool only_shows;       /* roles are fixed: the plan has the reason and no flip */
+    uint64_t period_ns;    /* between two changes of a role in the pool */
+};
+
+struct picker_roles { /* of one model's workers */
+    struct picker_demand demand;
+    uint64_t changed_ns; /* when a role changed last, by anybody; 0: never */
+    uint64_t better_ns;  /* since when the same other split is better; 0: none is */
+    enum picker_role better_to;
+    /* Decode steps against sequences, over the workers' reports: sums that fade. */
+    double weight, seqs, steps_s, squares, products;
+    double seen_seqs, own_seqs; /* sequences that reports and this router's ledger count: others place too */
+};
+
+struct picker_roles_plan { /* one decision, and the figures behind it */
+    enum picker_roles_reason reason;
+    uint32_t flip;                /* slot, or PICKER_NONE: no role changes now */
+    enum picker_role to;          /* its new role */
+    uint32_t n_prefill, n_decode; /* workers now */
+    double prefill_room, decode_room;
+    uint32_t wanted_prefill, wanted_decode; /* 0 in both: not known */
+    struct picker_load load;
+};
+
+/* The pool of a model: its workers of the layout that most of them have.  A worker of PICKER_BOTH decodes, and
+ * keeps its role.  Call about once a second. */
+void picker_roles_decide(struct picker_roles *roles, const struct picker_roles_opts *opts,
+                         const struct picker_fleet *fleet, uint32_t group, uint64_t now_ns,
+                         struct picker_roles_plan *out);
+/* A worker of the pool has another role, so much time ago. */
+void picker_roles_changed(struct picker_roles *roles, uint64_t at_ns);
+const char *picker_roles_text(enum picker_roles_reason reason);
+
+/* The estimates behind the decision, for tests: load multiples that n workers carry. */
+double picker_prefill_room(const struct picker_load *load, double ttft_slo_s, uint32_t n_workers);
+double picker_decode_room(double n_seqs, double busy_share, double seats, uint32_t n_workers);
+/* The least number of workers with a room of 1. */
+uint32_t picker_prefill_wanted(const struct picker_load *load, double ttft_slo_s);
+uint32_t picker_decode_wanted(double n_seqs, double busy_share, double seats);
+
+#endif

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How much load a number of workers carries within the objectives.
+ *
+ * Prefill: prompts are served one at a time by the worker that is free first, so c workers are the queue
+ * M/G/c.  A prompt waits longer than t with probability  C(c, a) exp(-(c - a) t / s  2 / (1 + cv2)),  with a =
+ * rate x s and C of Erlang.  At most LATE of the prompts may wait longer than the objective leaves them.
+ *
+ * Decode: the sequences under way vary like a Poisson number, and each worker has seats for as many as its
+ * step time allows; all but LATE of the time there is a seat for the next. */
+#include <math.h>
+
+#include "fleet/picker/roles.h"
+
+#define LATE        0.05
+#define LATE_SIGMA  1.645 /* of a normal distribution */
+#define BISECTIONS  24
+#define MOST_ROOM   1000.0
+#define MOST_WANTED 100000
+
+/* How long a prompt may wait, in times of a mean prompt.  One that takes longer than half the objective alone is
+ * judged by twice its time. */
+static double room_waits(const struct picker_load *load, double ttft_slo_s)
+{
+    double wait_s = ttft_slo_s > 2 * load->prompt_s ? ttft_slo_s - load->prompt_s : load->prompt_s;
+
+    return wait_s / load->prompt_s;
+}
+
+/* One step of Erlang's B. */
+static double room_blocked(double busy, double blocked, uint32_t n_workers)
+{
+    return busy * blocked / (n_workers + busy * blocked);
+}
+
+/* The share of prompts that wait longer than they may, at a utilisation below 1. */
+static double room_late(double busy, double blocked, double decay, uint32_t n_workers)
+{
+    double all_busy = blocked / (1 - busy / n_workers * (1 - blocked));
+
+    return all_busy * exp(-(n_workers - busy) * decay);
+}
+
+double picker_prefill_room(const struct picker_load *load, double ttft_slo_s, uint32_t n_workers)
+{
+    double busy = load->rate_per_s * load->prompt_s, decay, least = 0, most;
+
+    if (busy <= 0)
+        return MOST_ROOM;
+    if (n_workers == 0)
+        return 0;
+    decay = room_waits(load, ttft_slo_s) * 2 / (1 + load->cv2);
+    most = n_workers / busy;
+    for (unsigned i = 0; i < BISECTIONS; i++) {
+        double middle = (least + most) / 2, blocked = 1;
+
+        for (uint32_t n = 1; n <= n_workers; n++)
+            blocked = room_blocked(middle * busy, blocked, n);
+        if (room_late(middle * busy, blocked, decay, n_workers) <= LATE)
+            least = middle;
+        else
+            most = middle;
+    }
+    return least < MOST_ROOM ? least : MOST_ROOM;
+}
+
+uint32_t picker_prefill_wanted(const struct picker_load *load, double ttft_slo_s)
+{
+    double busy = load->rate_per_s * load->prompt_s, blocked = 1, decay;
+
+    if (busy <= 0)
+        return 0;
+    decay = room_waits(load, ttft_slo_s) * 2 / (1 + load->cv2);
+    for (uint32_t n = 1; n < MOST_WANTED; n++) {
+        blocked = room_blocked(busy, blocked, n);
+        if (n > busy && room_late(busy, blocked, decay, n) <= LATE)
+            return n;
+    }
+    return MOST_WANTED;
+}
+
+uint32_t picker_decode_wanted(double n_seqs, double busy_share, double seats)
+{
+    double n = ceil((n_seqs + LATE_SIGMA * sqrt(n_seqs)) / seats + busy_share);
+
+    return n < MOST_WANTED ? (uint32_t)n : MOST_WANTED;
+}
+
+double picker_decode_room(double n_seqs, double busy_share, double seats, uint32_t n_workers)
+{
+    /* x of: x n + LATE_SIGMA sqrt(x n) + x busy_share seats = n_workers seats */
+    double all = n_workers * seats, load = n_seqs + busy_share * seats, root;
+
+    if (load <= 0)
+        return MOST_ROOM;
+    root = LATE_SIGMA * sqrt(n_seqs);
+    root = (sqrt(root * root + 4 * load * all) - root) / (2 * load);
+    return root * root < MOST_ROOM ? root * root : MOST_ROOM;
+}

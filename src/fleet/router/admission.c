@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Admission: refuses a request at once when its first token is predicted to miss the limit.
+ *
+ *    submit --a worker begins it in time--> placed
+ *       |
+ *       +--its turn is predicted in time--> queued --too late after all--> 529
+ *       +--too late--------------------------------------------------------> 529, when to come back
+ *
+ * fleet/picker/admit.h predicts; this file gathers what a job's prediction needs and learns from its first token
+ * and its answer.  A placement takes up to BEGIN_SHARE of the limit, so that the rest is spent in the router's
+ * queue, where tenants take turns.  A worker that idles is never refused work: the last attempt before a refusal
+ * places the job there. */
+#include "fleet/router/router_priv.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "cache/prefix/tenant.h"
+
+#define BEGIN_SHARE 0.6
+#define ITL_TOKENS  8      /* shorter answers tell little of the time between tokens */
+#define ITL_LEAST   (-0.5) /* estimates of it may be too high by half the objective */
+
+static const char *const reasons[REFUSAL_REASONS] = {
+    [REFUSED_PREDICTED] = "predicted", [REFUSED_LATE] = "late",       [REFUSED_FULL] = "queue_full",
+    [REFUSED_SHARE] = "share",         [REFUSED_TIMEOUT] = "timeout", [REFUSED_PUSHED] = "pushed_out",
+    [REFUSED_DESERTED] = "no_worker",  [REFUSED_OTHER] = "other",
+};
+
+void router_admission_declare(struct router *router)
+{
+    static const double bounds[] = {0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30};
+    struct metrics *m = router->metrics;
+    struct metric_family *refusals = metric_family(m, METRIC_COUNTER, "baton_router_refusals_total",
+                                                   "Requests refused, by class and reason.", "class reason");
+    struct metric_family *placed =
+        metric_family(m, METRIC_COUNTER, "baton_router_placed_total", "Requests placed, by class.", "class");
+    struct metric_family *error = metric_histogram_family(
+        m, "baton_router_ttft_prediction_error_seconds",
+        "How far first tokens were from their prediction at admission; late: they came after it.", "side",
+        bounds, sizeof(bounds) / sizeof(bounds[0]));
+
+    for (uint32_t at = 0; at < router->classes.n; at++) {
+        const char *name = router->classes.all[at].name;
+
+        for (unsigned i = 0; i < REFUSAL_REASONS; i++)
+            router->admission.m_refusals[at][i] =
+                metric_series(refusals, (const char *const[]){name, reasons[i]});
+        router->admission.m_placed[at] = metric_series(placed, &name);
+    }
+    router->admission.m_late = metric_series(error, (const char *const[]){"late"});
+    router->admission.m_early = metric_series(error, (const char *const[]){"early"});
+    router->admission.m_margin =
+        metric_single(m, METRIC_GAUGE, "baton_router_ttft_margin",
+                      "Part of the TTFT limit that admission leaves for late predictions.");
+}
+
+void router_refused(const struct job *job, enum refusal_reason reason)
+{
+    metric_add(job->router->m_refused, 1);
+    metric_add(job->router->admission.m_refusals[job->class_at][reason], 1);
+}
+
+struct picker_class router_job_class(const struct job *job)
+{
+    struct picker_class it = job->router->classes.all[job->class_at];
+
+    if (job->class_at == 0 && job->router->conf->classes.n == 0) { /* follows a reload */
+        it.ttft_slo_ns = job->router->conf->ttft_slo_ns;
+        it.itl_slo_ns = job->router->conf->itl_slo_ns;
+    }
+    return it;
+}
+
+bool router_class_has_room(const struct job *job)
+{
+    const struct router *router = job->router;
+    double share = router->classes.all[job->class_at].share;
+
+    return share >= 1 || router->n_queued_of[job->class_at] < share * (double)router->conf->queue_max;
+}
+
+int router_classes_open(struct router *router, struct fault *fault)
+{
+    const struct router_conf *conf = router->conf;
+    int rc = 0;
+
+    picker_classes_init(&router->classes, conf->ttft_slo_ns, conf->itl_slo_ns);
+    for (size_t i = 0; rc == 0 && i < conf->classes.n; i++)
+        rc = picker_classes_add(&router->classes,
+                                bytes_of(conf->classes.items[i], strlen(conf->classes.items[i])), fault);
+    return rc;
+}
+
+bool router_admission_predicts(const struct router *router)
+{
+    return router->conf->refuse == ROUTER_REFUSE_PREDICTED;
+}
+
+void router_admission_goals(const struct job *job, struct picker_goals *goals)
+{
+    goals->ttft_slo_s = (double)router_job_class(job).ttft_slo_ns / 1e9;
+    goals->itl_slo_s = (double)router_job_class(job).itl_slo_ns / 1e9;
+    if (!router_admission_predicts(job->router))
+        return;
+    goals->itl_margin = picker_lateness_margin(&job->model->itl_late);
+    if (!job_is_in(job, JOB_BEGUN))
+        goals->begin_share = BEGIN_SHARE * (1 - picker_lateness_margin(&job->model->late));
+}
+
+uint32_t router_admission_answer(const struct job *job)
+{
+    uint32_t answered = router_job_answered(job);
+    uint32_t expected =
+        picker_answers_expect(&job->model->answers[job->class_at], job->order.work.max_new_tokens);
+
+    return expected > answered ? expected - answered : 1;
+}
+
+/* ---- learning ---- */
+
+void router_admission_first_token(struct job *job)
+{
+    struct router_admission *admission = &job->router->admission;
+    double actual_s = (double)(clock_now_ns() - job->submitted_ns) / 1e9, predicted_s = job->predicted_s;
+
+    job->predicted_s = 0;
+    job->first_ns = clock_now_ns();
+    if (job->sum.n_redispatched > 0)
+        return;
+    metric_observe(actual_s > predicted_s ? admission->m_late : admission->m_early,
+                   actual_s > predicted_s ? actual_s - predicted_s : predicted_s - actual_s);
+    picker_lateness_learn(&job->model->late, predicted_s, actual_s, job->limit_s);
+    metric_set(admission->m_margin, picker_lateness_margin(&job->model->late));
+}
+
+void router_admission_placed(struct job *job, bool is_owed)
+{
+    if (job_is_in(job, JOB_BEGUN))
+        return;
+    metric_add(job->router->admission.m_placed[job->class_at], 1);
+    if (job->limit_s <= 0) { /* it never waited */
+        job->limit_s = picker_limit_s((double)router_job_class(job).ttft_slo_ns / 1e9, job->estimate.alone_s);
+        job->predicted_s = job->estimate.ttft_s + (double)(clock_now_ns() - job->submitted_ns) / 1e9;
+    }
+    if (is_owed)
+        job->predicted_s = 0; /* it takes its turn at the worker, whose queue says nothing about it */
+}
+
+/* The worker's estimate of the time between tokens, against the answer's own mean. */
+static void learn_itl(struct job *job)
+{
+    uint32_t n = router_job_answered(job);
+    double actual_s = (double)(clock_now_ns() - job->first_ns) / 1e9 / (n - 1);
+    struct picker_worker worker;
+
+    picker_fleet_row(job->router->fleet, job->decode.slot, &worker);
+    job->model->itl_late.least = ITL_LEAST;
+    picker_lateness_learn(&job->model->itl_late, picker_itl_s(&worker), actual_s,
+                          (double)router_job_class(job).itl_slo_ns / 1e9);
+}
+
+void router_admission_ended(struct job *job)
+{
+    uint32_t n = router_job_answered(job);
+
+    if (n == 0)
+        return;
+    picker_answers_learn(&job->model->answers[job->class_at], n);
+    if (n >= ITL_TOKENS && job->first_ns > 0 && job->sum.n_redispatched == 0 &&
+        job->decode.slot != PICKER_NONE)
+        learn_itl(job);
+}
+
+/* ---- the verdict ---- */
+
+static bool is_idle(const struct router *router, uint32_t slot)
+{
+    struct picker_worker worker;
+
+    picker_fleet_row(router->fleet, slot, &worker);
+    return worker.n_running == 0;
+}
+
+/* Whether workers that idle would begin it with this choice. */
+static bool is_choice_idle(const struct router *router, const struct picker_choice *choice)
+{
+    return is_idle(router, choice->decode) &&
+           (choice->prefill == PICKER_NONE || is_idle(router, choice->prefill));
+}
+
+static void job_predict(const struct job *job, const struct picker_choice *choice, struct picker_verdict *out)
+{
+    struct router *router = job->router;
+    uint64_t tenant = tenant_number(job->order.work.tenant), all = job->model->queued_tokens;
+    struct picker_outlook_opts opts = {.group = (uint32_t)(job->model - router->models),
+                                       .itl_slo_s = (double)router_job_class(job).itl_slo_ns / 1e9 *
+                                                    (1 - picker_lateness_margin(&job->model->itl_late)),
+                                       .answer_tokens = router_admission_answer(job),
+                                       .context_tokens = job->order.n_tokens + router_admission_answer(job)};
+    struct picker_wait wait = {.queue_s = choice->ttft_s - choice->alone_s,
+                               .alone_s = choice->alone_s,
+                               .ttft_slo_s = (double)router_job_class(job).ttft_slo_ns / 1e9,
+                               .waited_s = (double)(clock_now_ns() - job->submitted_ns) / 1e9,
+                               .margin = picker_lateness_margin(&job->model->late)};
+    uint32_t n_tenants = fair_n_tenants(router->turns.crowd), own = router_queue_own(router, tenant);
+    struct picker_outlook outlook;
+
+    wait.ahead_tokens = picker_turn_ahead(own, all, n_tenants + (own == 0));
+    if (all > 0)
+        wait.n_ahead = (uint32_t)((double)job->model->n_queued * (double)wait.ahead_tokens / (double)all);
+    picker_outlook(router->fleet, &opts, &outlook);
+    picker_admit(&wait, &outlook, out);
+}
+
+/* The client may come back when the fleet has had time for the requests refused before. */
+static uint32_t come_back_s(struct job *job, const struct picker_choice *choice, double late_s)
+{
+    struct picker_outlook_opts opts = {.group = (uint32_t)(job->model - job->router->models),
+                                       .itl_slo_s = 1,
+                                       .answer_tokens = router_admission_answer(job)};
+    struct picker_outlook outlook;
+    double prompt_s = 0;
+
+    picker_outlook(job->router->fleet, &opts, &outlook);
+    if (outlook.prompt_tokens_per_s > 0)
+        prompt_s = choice->uncached_tokens / outlook.prompt_tokens_per_s;
+    return picker_returns_take(&job->model->returns, late_s, prompt_s, clock_now_ns());
+}
+
+bool router_admission_takes(struct job *job, uint32_t *retry_s_out)
+{
+    struct router *router = job->router;
+    struct picker_place place;
+    struct picker_verdict verdict;
+    int rc;
+
+    if (!router_admission_predicts(router) || job_is_in(job, JOB_BEGUN) || job->chain == CHAIN_MATCHING)
+        return true;
+    rc = router_choose(job, &place);
+    if ((rc != 0 && rc != E_OVERLOADED) || (rc == 0 && is_choice_idle(router, &place.choice)))
+        return true;
+    job_predict(job, &place.choice, &verdict);
+    job->estimate = place.choice;
+    job->limit_s = verdict.limit_s;
+    job->predicted_s = verdict.ttft_s;
+    if (verdict.is_in_time)
+        return true;
+    *retry_s_out = come_back_s(job, &place.choice, verdict.late_s);
+    log_debug("refused", LOG_STR("request", job->order.work.request_id),
+              LOG_U64("predicted_ms", (uint64_t)(verdict.ttft_s * 1e3)),
+              LOG_U64("limit_ms", (uint64_t)(verdict.limit_s * 1e3)));
+    return false;
+}
+
+bool router_admission_last_resort(struct job *job)
+{
+    struct picker_place place;
+    bool is_placed = false;
+
+    job->takes_any = true;
+    if (router_choose(job, &place) == 0 && is_choice_idle(job->router, &place.choice))
+        is_placed = router_job_place(job) == 0;
+    job->takes_any = false;
+    return is_placed;
+}
+
+bool router_admission_is_late(const struct job *job, uint64_t now_ns)
+{
+    double waited_s = (double)(now_ns - job->submitted_ns) / 1e9;
+
+    return router_admission_predicts(job->router) && job->limit_s > 0 && !job_is_in(job, JOB_BEGUN) &&
+           waited_s + job->estimate.alone_s > job->limit_s;
+}
+
+bool router_admission_is_owed(const struct job *job, const struct picker_choice *choice)
+{
+    const struct router_model *model = job->model;
+    double turns_s = (choice->ttft_s - choice->alone_s) * model->n_ahead_tenants / model->n_ahead;
+    double limit_s = picker_limit_s((double)router_job_class(job).ttft_slo_ns / 1e9, choice->alone_s);
+
+    return !router_admission_predicts(job->router) || turns_s + choice->alone_s <= limit_s;
+}

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Admission of the simulated router: what fleet/router/admission.c does with the same functions of
+ * fleet/picker/admit.h, without clients and links.
+ *
+ * One request of a run may be spared: it is admitted whatever the prediction says.  So an oracle can ask, refusal by
+ * refusal, whether the request would have missed its objectives (sim_opts.spared). */
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "fleet/sim/sim_priv.h"
+
+#define BEGIN_SHARE 0.6
+#define ITL_TOKENS  8
+#define ITL_LEAST   (-0.5)
+
+void sim_admit_goals(const struct sim *sim, const struct sim_job *job, struct picker_goals *goals)
+{
+    if (!sim->opts->refuses_early)
+        return;
+    goals->itl_margin = picker_lateness_margin(&job->router->itl_late);
+    if (!job->is_again)
+        goals->begin_share = BEGIN_SHARE * (1 - picker_lateness_margin(&job->router->late));
+}
+
+uint32_t sim_admit_answer(const struct sim_job *job)
+{
+    uint32_t expected = picker_answers_expect(&job->router->answers, job->request.answer_tokens);
+
+    return expected > job->n_answered ? expected - job->n_answered : 1;
+}
+
+static bool admit_is_idle(const struct sim_job *job, const struct picker_choice *choice)
+{
+    struct picker_worker row;
+    bool is_idle;
+
+    picker_fleet_row(job->router->fleet, choice->decode, &row);
+    is_idle = row.n_running == 0;
+    if (choice->prefill != PICKER_NONE) {
+        picker_fleet_row(job->router->fleet, choice->prefill, &row);
+        is_idle &= row.n_running == 0;
+    }
+    return is_idle;
+}
+
+static void admit_predict(const struct sim *sim, const struct sim_job *job,
+                          const struct picker_choice *choice, struct picker_verdict *out)
+{
+    const struct sim_opts *opts = sim->opts;
+    struct picker_outlook_opts what = {.itl_slo_s = (double)opts->itl_slo_ns / 1e9 *
+                                                    (1 - picker_lateness_margin(&job->router->itl_late)),
+                                       .answer_tokens = sim_admit_answer(job),
+                                       .context_tokens = job->n_given + sim_admit_answer(job)};
+    struct picker_wait wait = {.queue_s = choice->ttft_s - choice->alone_s,
+                               .alone_s = choice->alone_s,
+                               .ttft_slo_s = (double)opts->ttft_slo_ns / 1e9,
+                               .waited_s = (double)(sim->now_ns - job->request.at_ns) / 1e9,
+                               .margin = picker_lateness_margin(&job->router->late)};
+    struct picker_outlook outlook;
+    uint32_t own = job->flow != NULL ? *fair_tally(job->flow) : 0;
+
+    wait.ahead_tokens =
+        picker_turn_ahead(own, job->router->waiting_tokens, fair_n_tenants(job->router->turns) + (own == 0));
+    if (job->router->waiting_tokens > 0)
+        wait.n_ahead = (uint32_t)((double)job->router->n_queued * (double)wait.ahead_tokens /
+                                  (double)job->router->waiting_tokens);
+    picker_outlook(job->router->fleet, &what, &outlook);
+    picker_admit(&wait, &outlook, out);
+}
+
+bool sim_admit_takes(struct sim *sim, struct sim_job *job, int rc)
+{
+    const struct picker_choice *choice = &sim->place.choice;
+    struct picker_verdict verdict;
+
+    if (!sim->opts->refuses_early || job->is_again || sim->opts->policy != SIM_OURS)
+        return true;
+    if ((rc != 0 && rc != E_OVERLOADED) || (rc == 0 && admit_is_idle(job, choice)))
+        return true;
+    admit_predict(sim, job, choice, &verdict);
+    job->alone_s = choice->alone_s;
+    job->waiting_tokens = choice->uncached_tokens;
+    job->limit_s = verdict.limit_s;
+    job->predicted_s = verdict.ttft_s;
+    return verdict.is_in_time || job->is_spared;
+}
+
+bool sim_admit_is_late(const struct sim *sim, const struct sim_job *job)
+{
+    double waited_s = (double)(sim->now_ns - job->request.at_ns) / 1e9;
+
+    return sim->opts->refuses_early && job->limit_s > 0 && !job->is_again && !job->is_spared &&
+           waited_s + job->alone_s > job->limit_s;
+}
+
+void sim_admit_placed(const struct sim *sim, struct sim_job *job, const struct picker_choice *choice)
+{
+    if (job->limit_s > 0 || job->is_again)
+        return;
+    job->limit_s = picker_limit_s((double)sim->opts->ttft_slo_ns / 1e9, choice->alone_s);
+    job->predicted_s = choice->ttft_s + (double)(sim->now_ns - job->request.at_ns) / 1e9;
+}
+
+void sim_admit_first_token(const struct sim_job *job, uint64_t told_ns)
+{
+    if (job->predicted_s > 0 && !job->is_spared)
+        picker_lateness_learn(&job->router->late, job->predicted_s,
+                              (double)(told_ns - job->request.at_ns) / 1e9, job->limit_s);
+}
+
+void sim_admit_ended(struct sim *sim, const struct sim_job *job, double itl_s)
+{
+    struct picker_worker row;
+
+    picker_answers_learn(&job->router->answers, job->request.answer_tokens);
+    if (job->request.answer_tokens < ITL_TOKENS || job->decode == SIM_NONE)
+        return;
+    picker_fleet_row(job->router->fleet, job->decode, &row);
+    job->router->itl_late.least = ITL_LEAST;
+    picker_lateness_learn(&job->router->itl_late, picker_itl_s(&row), itl_s,
+                          (double)sim->opts->itl_slo_ns / 1e9);
+}
+
+void sim_admit_note_refusal(struct sim *sim, const struct sim_job *job)
+{
+    struct sim_result *result = sim->result;
+
+    if (result->refused == NULL || result->n_refused >= sim->opts->max_refused)
+        return;
+    result->refused[result->n_refused++] = job->arrival;
+}

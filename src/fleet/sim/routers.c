@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Several routers over the same workers.  Each has its own fleet, index, queue and ledger; requests come to them in
+ * turn.  What one dispatches, the others learn from the workers: load with the next report, cached blocks with
+ * the block events, which come at once. */
+#include "base/err.h"
+#include "fleet/sim/sim_priv.h"
+
+#define INDEX_LIFE_NS (24 * UINT64_C(3600) * 1000000000)
+
+int sim_routers_open(struct sim *sim)
+{
+    int rc = 0;
+
+    sim->n_routers = sim->opts->n_routers > 0 ? sim->opts->n_routers : 1;
+    for (uint32_t i = 0; rc == 0 && i < sim->n_routers; i++) {
+        struct sim_router *router = &sim->routers[i];
+
+        router->order = (uint32_t)sim->opts->seed + i;
+        rc = picker_fleet_new(&router->fleet);
+        if (rc == 0)
+            rc = picker_index_new(sim->opts->index_entries, INDEX_LIFE_NS, &router->index);
+        if (rc == 0)
+            rc = fair_new(0, &router->turns);
+    }
+    return rc;
+}
+
+void sim_routers_close(struct sim *sim)
+{
+    for (uint32_t i = 0; i < sim->n_routers; i++) {
+        fair_free(sim->routers[i].turns);
+        picker_index_free(sim->routers[i].index);
+        picker_fleet_free(sim->routers[i].fleet);
+    }
+}
+
+int sim_routers_report(struct sim *sim, uint32_t slot)
+{
+    int rc = 0;
+
+    for (uint32_t i = 0; i < sim->n_routers && rc == 0; i++)
+        rc = picker_fleet_set(sim->routers[i].fleet, slot, &sim->workers[slot].row);
+    return rc;
+}
+
+/* ---- block events ---- */
+
+void sim_routers_stored(struct sim *sim, uint32_t slot, const struct sim_request *request)
+{
+    if (sim->n_routers < 2) /* the one router has learned them at the placement */
+        return;
+    for (uint32_t block = 0; block < request->n_blocks; block++) {
+        struct block_hash hash = sim_block_hash(sim_block_id(request, block));
+
+        for (uint32_t i = 0; i < sim->n_routers; i++)
+            picker_index_learn(sim->routers[i].index, slot, &hash, 1, sim->now_ns);
+    }
+}
+
+void sim_routers_evicted(struct sim *sim, uint32_t slot, const struct block_hash *hash)
+{
+    for (uint32_t i = 0; i < sim->n_routers; i++)
+        picker_index_unlearn(sim->routers[i].index, slot, hash, 0, 1);
+}
+
+void sim_routers_moved(struct sim *sim, uint32_t slot, const struct block_hash *hash)
+{
+    for (uint32_t i = 0; i < sim->n_routers; i++)
+        picker_index_learn_on_disk(sim->routers[i].index, slot, hash, 1, sim->now_ns);
+}
+
+void sim_routers_forget(struct sim *sim, uint32_t slot)
+{
+    for (uint32_t i = 0; i < sim->n_routers; i++)
+        picker_index_forget(sim->routers[i].index, slot);
+}

@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Admission by prediction in the router: refused at once and before any work, never while a worker idles, with a time
+ * to come back, and with answer lengths learned from answers. */
+#include "tests/unit/check.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "rig.h"
+
+static struct rig rig;
+
+static int open_rig(void **state)
+{
+    int rc = rig_open(&rig);
+
+    rig.conf.refuse = ROUTER_REFUSE_PREDICTED;
+    rig.conf.ttft_slo_ns = 500 * NS_PER_MS;
+    rig.conf.itl_slo_ns = 50 * NS_PER_MS;
+    return rc;
+}
+
+static int close_rig(void **state)
+{
+    rig_close(&rig);
+    return 0;
+}
+
+struct load {
+    double queued_s, step_s;
+    uint32_t running;
+};
+
+static void report(struct link *link, struct load load)
+{
+    Baton__LoadReport report = BATON__LOAD_REPORT__INIT;
+
+    report.blocks_free = report.blocks_total = 10000;
+    report.prefill_tokens_per_s = 10000;
+    report.queued_prefill_s = load.queued_s;
+    report.queued_prefill_tokens = (uint64_t)(load.queued_s * 10000);
+    report.decode_step_s = report.decode_now_s = load.step_s;
+    report.decode_row_s = load.step_s / 10;
+    report.running = report.decode_seqs = load.running;
+    rig_beat(&rig, link, &report);
+}
+
+static uint32_t n_sent(struct link *link)
+{
+    uint32_t n = 0;
+
+    while (rig_sent(link, n) != NULL)
+        n++;
+    return n;
+}
+
+static double n_refused(enum refusal_reason reason)
+{
+    return metric_value(rig.router.admission.m_refusals[0][reason]);
+}
+
+static void a_backlog_refuses_at_once(void **state)
+{
+    struct link *p = rig_worker(&rig, "p", PICKER_PREFILL, 1, 10000);
+    struct link *d = rig_worker(&rig, "d", PICKER_DECODE, 2, 10000);
+    struct rig_client *client;
+
+    report(p, (struct load){.queued_s = 2, .step_s = 0.01, .running = 4});
+    report(d, (struct load){.queued_s = 2, .step_s = 0.04, .running = 4});
+    rig.router.models[0].n_ahead = 1; /* other tenants' work: nobody is owed a turn before it */
+    rig.router.models[0].n_ahead_tenants = 1;
+    client = rig_submit(&rig, 1000, 20);
+    rig.router.models[0].n_ahead = rig.router.models[0].n_ahead_tenants = 0;
+    assert_true(client->has_failed);
+    assert_int_equal(client->status, 529);
+    assert_true(n_refused(REFUSED_PREDICTED) == 1);
+    assert_int_equal(rig.router.n_queued, 0);
+    assert_int_equal(n_sent(p) + n_sent(d), 0);
+}
+
+/* With decode full a refused request costs no prefill; but a worker that idles takes it. */
+static void a_full_decode_pool_costs_no_prefill(void **state)
+{
+    struct link *p = rig_worker(&rig, "p", PICKER_PREFILL, 1, 10000);
+    struct link *d = rig_worker(&rig, "d", PICKER_DECODE, 2, 10000);
+    struct rig_client *client;
+
+    report(p, (struct load){.step_s = 0.01});
+    report(d, (struct load){.step_s = 0.5, .running = 8}); /* all seats, for half a minute */
+    assert_false(rig_submit(&rig, 1000, 200)->has_failed);
+    assert_int_equal(n_sent(p), 1);
+    assert_int_equal(n_sent(d), 0);
+    for (unsigned i = 0; i < 5; i++) {
+        client = rig_submit(&rig, 1000, 200);
+        assert_true(client->has_failed);
+        assert_int_equal(client->status, 529);
+    }
+    assert_int_equal(n_sent(p), 1);
+    assert_int_equal(n_sent(d), 0);
+    rig_cancel(&rig.clients[0]);
+}
+
+static void a_seat_that_comes_soon_is_waited_for(void **state)
+{
+    struct link *p = rig_worker(&rig, "p", PICKER_PREFILL, 1, 10000);
+    struct link *d = rig_worker(&rig, "d", PICKER_DECODE, 2, 10000);
+
+    report(p, (struct load){.step_s = 0.01, .running = 1});
+    report(d, (struct load){.step_s = 0.02,
+                            .running = 8}); /* 64 tokens of 20 ms, 8 of them: one ends each 160 ms */
+    assert_false(rig_submit(&rig, 1000, 200)->has_failed);
+    assert_int_equal(rig.router.n_queued, 1);
+    report(d, (struct load){.step_s = 0.02, .running = 7});
+    assert_int_equal(rig.router.n_queued, 0);
+    assert_int_equal(n_sent(d), 1);
+    rig_cancel(&rig.clients[0]);
+}
+
+static void who_waited_in_vain_is_told(void **state)
+{
+    struct link *p = rig_worker(&rig, "p", PICKER_PREFILL, 1, 10000);
+    struct link *d = rig_worker(&rig, "d", PICKER_DECODE, 2, 10000);
+    struct rig_client *client;
+
+    report(p, (struct load){.step_s = 0.01, .running = 1});
+    report(d, (struct load){.step_s = 0.02, .running = 8});
+    client = rig_submit(&rig, 1000, 200);
+    assert_false(client->has_failed);
+    router_expire_queued(&rig.router);
+    rig_flush(&rig);
+    assert_false(client->has_failed);
+    job_of(client->handle)->submitted_ns -= NS_PER_S; /* a second later */
+    router_expire_queued(&rig.router);
+    rig_flush(&rig);
+    assert_true(client->has_failed);
+    assert_int_equal(client->status, 529);
+    assert_true(n_refused(REFUSED_LATE) == 1);
+}
+
+/* Whatever the workers say of their speed, a fleet that idles takes a request. */
+static void an_idle_fleet_refuses_nothing(void **state)
+{
+    static const double speeds[] = {0.001, 1, 1000};
+
+    for (size_t i = 0; i < sizeof(speeds) / sizeof(speeds[0]); i++) {
+        struct link *p = rig_worker(&rig, "p", PICKER_PREFILL, 1 + i, 10000);
+        struct link *d = rig_worker(&rig, "d", PICKER_DECODE, 10 + i, 10000);
+        struct rig_client *client;
+
+        report(p, (struct load){.step_s = speeds[i]});
+        report(d, (struct load){.step_s = speeds[i]});
+        rig.router.models[0].late.share = 0.75;
+        rig.router.models[0].itl_late.share = 0.75;
+        client = rig_submit(&rig, 3000, 200);
+        assert_false(client->has_failed);
+        assert_int_equal(rig.router.n_queued, 0);
+        rig_cancel(client);
+        rig_lose(&rig, p);
+        rig_lose(&rig, d);
+        clock_sleep_ns(10 * NS_PER_MS); /* the next reports do not cross with this dispatch */
+    }
+}
+
+static void answers_teach_their_length(void **state)
+{
+    struct link *d = rig_worker(&rig, "d", PICKER_DECODE, 2, 10000);
+    struct rig_client *client;
+
+    report(d, (struct load){.step_s = 0.01});
+    client = rig_submit(&rig, 10, 4000);
+    assert_int_equal(router_admission_answer(job_of(client->handle)), 64);
+    rig_cancel(client);
+    for (unsigned i = 0; i < 20; i++) {
+        client = rig_submit(&rig, 10, 4000);
+        rig_tokens(&rig, d, 0, 8);
+        rig_finish(&rig, d, BATON__FINISH__FINISH_STOP, 0);
+        assert_true(client->has_ended);
+    }
+    client = rig_submit(&rig, 10, 4000);
+    assert_in_range(router_admission_answer(job_of(client->handle)), 4, 20); /* from 64 to 8 */
+    rig_cancel(client);
+}
+
+static void first_tokens_teach_the_margin(void **state)
+{
+    struct link *d = rig_worker(&rig, "d", PICKER_DECODE, 2, 10000);
+
+    report(d, (struct load){.step_s = 0.001});
+    for (unsigned i = 0; i < 5; i++) {
+        struct rig_client *client = rig_submit(&rig, 10, 1);
+
+        job_of(client->handle)->submitted_ns -= NS_PER_S; /* the token comes a second late */
+        rig_tokens(&rig, d, 0, 1);
+        rig_finish(&rig, d, BATON__FINISH__FINISH_LENGTH, 0);
+    }
+    assert_true(picker_lateness_margin(&rig.router.models[0].late) > 0.2);
+    assert_int_equal(metric_count(rig.router.admission.m_late), 5);
+}
+
+/* ---- classes ---- */
+
+static void define(const char *text)
+{
+    struct fault fault = {0};
+
+    assert_int_equal(picker_classes_add(&rig.router.classes, bytes_of(text, strlen(text)), &fault), 0);
+}
+
+static struct rig_client *ask(const char *allowed, const char *wanted, uint32_t n_tokens)
+{
+    rig.class_allowed = allowed;
+    rig.class_wanted = wanted;
+    return rig_submit(&rig, n_tokens, 5);
+}
+
+static void open_classes(void)
+{
+    rig.conf.refuse = ROUTER_REFUSE_TIMEOUT;
+    rig.conf.queue_max = 8;
+    define("high priority=10 weight=4 ttft=10s");
+    define("low share=25%");
+    router_admission_declare(&rig.router);
+}
+
+/* No worker is there yet; then one comes, and its order shows the priorities. */
+static void higher_classes_are_placed_first(void **state)
+{
+    static const uint32_t order[] = {300, 301, 200, 100};
+    struct link *d;
+
+    open_classes();
+    ask("high", "low", 100);
+    ask(NULL, "high", 200); /* the key bounds it: default */
+    ask("high", NULL, 300);
+    ask("high", "no such class", 301);
+    d = rig_worker(&rig, "d0", PICKER_DECODE, 1, 10000);
+    for (uint32_t i = 0; i < 4; i++)
+        assert_int_equal(rig_sent(d, i)->n_tokens, order[i]);
+    assert_int_equal(n_sent(d), 4);
+    assert_true(metric_value(rig.router.admission.m_placed[1]) == 2);
+    assert_true(metric_value(rig.router.admission.m_placed[2]) == 1);
+}
+
+/* A quarter of eight places: the third is refused, as its own limit; others still have room. */
+static void a_class_has_its_share_of_the_queue(void **state)
+{
+    struct rig_client *third;
+
+    open_classes();
+    assert_false(ask("low", NULL, 100)->has_failed);
+    assert_false(ask("low", NULL, 101)->has_failed);
+    third = ask("low", NULL, 102);
+    assert_true(third->has_failed);
+    assert_int_equal(third->status, 429);
+    assert_true(metric_value(rig.router.admission.m_refusals[2][REFUSED_SHARE]) == 1);
+    assert_false(ask("high", NULL, 200)->has_failed);
+}
+
+/* The same backlog: too late for the default's objective, in time for a class of ten seconds. */
+static void a_class_has_its_own_limit(void **state)
+{
+    struct link *d;
+
+    open_classes();
+    rig.conf.refuse = ROUTER_REFUSE_PREDICTED;
+    rig.conf.classes.n = 1; /* as configured: classes do not follow slo */
+    rig.router.classes.all[0].ttft_slo_ns = 500 * NS_PER_MS;
+    rig.router.classes.all[0].itl_slo_ns = rig.router.classes.all[1].itl_slo_ns = NS_PER_S;
+    d = rig_worker(&rig, "d", PICKER_DECODE, 1, 10000);
+    report(d, (struct load){.queued_s = 2, .step_s = 0.01, .running = 2});
+    assert_true(ask(NULL, NULL, 1000)->has_failed);
+    assert_false(ask("high", NULL, 1000)->has_failed);
+    assert_int_equal(n_sent(d), 1);
+    rig.conf.classes.n = 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_backlog_refuses_at_once, open_rig, close_rig),
+        cmocka_unit_test_setup_teardown(a_full_decode_pool_costs_no_prefill, open_rig, close_rig),
+        cmocka_unit_test_setup_teardown(a_seat_that_comes_soon_is_waited_for, open_rig, close_rig),
+        cmocka_unit_test_setup_teardown(who_waited_in_vain_is_told, open_rig, close_rig),
+        cmocka_unit_test_setup_teardown(an_idle_fleet_refuses_nothing, open_rig, close_rig),
+        cmocka_unit_test_setup_teardown(answers_teach_their_length, open_rig, close_rig),
+        cmocka_unit_test_setup_teardown(higher_classes_are_placed_first, open_rig, close_rig),
+        cmocka_unit_test_setup_teardown(a_class_has_its_share_of_the_queue, open_rig, close_rig),
+        cmocka_unit_test_setup_teardown(a_class_has_its_own_limit, open_rig, close_rig),
+        cmocka_unit_test_setup_teardown(first_tokens_teach_the_margin, open_rig, close_rig),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

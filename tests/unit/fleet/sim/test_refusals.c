@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Admission by prediction in virtual time: good answers do not fall beyond capacity, refusals are right, an idle
+ * fleet refuses nothing, and both pools stay busy. */
+#include "tests/unit/check.h"
+
+#include <math.h>
+
+#include "base/clock.h"
+#include "base/rng.h"
+#include "fleet/sim/sim.h"
+
+struct arrivals { /* prompts of 512 to 1,024 tokens, answers of 64 */
+    struct rng rng;
+    double rate_per_s, factor;
+    uint64_t next_ns, end_ns, n;
+};
+
+static bool arrivals_when(void *self, uint64_t *at_ns_out)
+{
+    struct arrivals *it = self;
+
+    *at_ns_out = it->next_ns;
+    return it->next_ns < it->end_ns;
+}
+
+static void arrivals_take(void *self, struct sim_request *out)
+{
+    struct arrivals *it = self;
+
+    *out = (struct sim_request){.at_ns = it->next_ns,
+                                .prompt_tokens = 512 + (uint32_t)rng_below(&it->rng, 513),
+                                .answer_tokens = 64,
+                                .salt = ++it->n};
+    it->next_ns += (uint64_t)(-log(1 - rng_unit(&it->rng)) / it->rate_per_s * 1e9);
+}
+
+/* One prefill and one decode worker: 18 prompts/s, and 57 sequences within the objective, 17.8 answers/s. */
+static struct sim_opts options(void)
+{
+    static const struct sim_times times = {.step_s = 0.004, .row_s = 0.0008, .token_s = 0.00007};
+
+    return (struct sim_opts){.n_prefill = 1,
+                             .n_decode = 1,
+                             .prefill_times = times,
+                             .decode_times = times,
+                             .block_tokens = 32,
+                             .max_seqs = 64,
+                             .chunk_tokens = 512,
+                             .batch_tokens = 576,
+                             .sched_itl_ns = 50 * NS_PER_MS,
+                             .kv_tokens = 200000,
+                             .kv_bytes_per_token = 4096,
+                             .nic_bytes_per_s = 2e9,
+                             .n_layers = 8,
+                             .latency_ns = 100 * NS_PER_US,
+                             .heartbeat_ns = NS_PER_S,
+                             .ttft_slo_ns = 500 * NS_PER_MS,
+                             .itl_slo_ns = 50 * NS_PER_MS,
+                             .queue_timeout_ns = 10 * NS_PER_S,
+                             .queue_max = 256,
+                             .local_prefill_tokens = 128,
+                             .local_prefill_ns = 500 * NS_PER_MS,
+                             .index_entries = 10000,
+                             .prefix_fetch = PICKER_FETCH_AUTO,
+                             .refuses_early = true,
+                             .seed = 1,
+                             .n_columns = 12};
+}
+
+static struct sim_result run(const struct sim_opts *opts, double rate_per_s, double seconds)
+{
+    struct arrivals arrivals = {.rate_per_s = rate_per_s, .next_ns = 1, .end_ns = (uint64_t)(seconds * 1e9)};
+    struct sim_load load = {
+        .self = &arrivals, .when = arrivals_when, .take = arrivals_take, .span_ns = arrivals.end_ns};
+    struct sim_result result;
+
+    rng_init(&arrivals.rng, 5);
+    assert_int_equal(sim_run(opts, &load, NULL, &result), 0);
+    return result;
+}
+
+static double good_per_s(const struct sim_opts *opts, double rate_per_s)
+{
+    struct sim_result result = run(opts, rate_per_s, 60);
+    double good = (double)result.classes[0].n_good / 60;
+
+    sim_result_fini(&result);
+    return good;
+}
+
+static void good_answers_do_not_fall_beyond_capacity(void **state)
+{
+    static const double rates[] = {6, 12, 18, 36, 54, 90, 180};
+    struct sim_opts opts = options();
+    double best = 0;
+
+    for (size_t i = 0; i < sizeof(rates) / sizeof(rates[0]); i++) {
+        double good = good_per_s(&opts, rates[i]);
+
+        best = good > best ? good : best;
+        assert_true(rates[i] < 18 || good > 0.9 * best);
+    }
+    assert_true(best > 16);
+    opts.refuses_early = false; /* without it: served late */
+    assert_true(good_per_s(&opts, 36) < 0.1 * best);
+}
+
+/* The oracle: the same load with nothing refused by prediction.  What was refused misses its objectives there. */
+static void refusals_would_have_missed(void **state)
+{
+    struct sim_opts opts = options();
+    unsigned n_asked = 0, n_good = 0;
+    struct sim_result result;
+
+    opts.max_refused = 400;
+    result = run(&opts, 36, 15);
+    assert_true(result.n_refused > 150);
+    for (uint32_t i = 0; i < result.n_refused; i += result.n_refused / 100, n_asked++) {
+        struct sim_result oracle;
+
+        opts.spared = result.refused[i];
+        opts.refuses_early = false;
+        oracle = run(&opts, 36, 15);
+        n_good += oracle.is_spared_good;
+        sim_result_fini(&oracle);
+    }
+    sim_result_fini(&result);
+    print_message("%u of %u refused requests would have kept both objectives\n", n_good, n_asked);
+    assert_true(n_good * 20 <= n_asked);
+}
+
+static void a_light_load_is_not_refused(void **state)
+{
+    struct sim_opts opts = options();
+    struct sim_result result = run(&opts, 6, 60);
+
+    for (unsigned why = 0; why < SIM_REFUSALS; why++)
+        assert_int_equal(result.classes[0].n_refused[why], 0);
+    sim_result_fini(&result);
+    opts.itl_slo_ns = NS_PER_MS; /* no step ever keeps it, and every prompt takes longer than its objective */
+    opts.ttft_slo_ns = NS_PER_MS;
+    result = run(&opts, 0.02, 600); /* the fleet idles between two requests */
+    for (unsigned why = 0; why < SIM_REFUSALS; why++)
+        assert_int_equal(result.classes[0].n_refused[why], 0);
+    sim_result_fini(&result);
+}
+
+/* Neither pool idles in turn with the other: in each interval of an overload both work. */
+static void pools_do_not_swing(void **state)
+{
+    struct sim_opts opts = options();
+    struct sim_result result = run(&opts, 54, 60);
+    double width_s = (double)result.column_ns / 1e9;
+
+    for (uint32_t i = 1; (i + 1) * width_s <= 60; i++) {
+        assert_true(result.columns[i].prefill_busy_s > 0.6 * width_s);
+        assert_true(result.columns[i].decode_busy_s > 0.6 * width_s);
+        assert_true((double)result.columns[i].n_good > 0.7 * 16 * width_s);
+    }
+    sim_result_fini(&result);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(good_answers_do_not_fall_beyond_capacity),
+        cmocka_unit_test(refusals_would_have_missed),
+        cmocka_unit_test(a_light_load_is_not_refused),
+        cmocka_unit_test(pools_do_not_swing),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

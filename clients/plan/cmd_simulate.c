@@ -24,6 +24,7 @@ struct simulate_run_of { /* one call of the command */
     struct simulate_result planned;
     bool has_least;
     double least_prefill, least_decode;
+    double spared_prefill, spared_decode; /* the same at the plan's loads: what the plan is compared with */
     struct simulate_result least;
 };
 
@@ -96,6 +97,16 @@ static int simulate_least_of(struct simulate_run_of *run, bool is_prefill, doubl
     return 0;
 }
 
+/* A plan leaves a part of its workers idle; the fewest workers of the simulation do not. */
+static void simulate_spare(struct simulate_run_of *run)
+{
+    const struct plan_work *work = &run->job->work;
+
+    run->spared_prefill =
+        ceil(fmax(run->least_prefill, run->least_prefill * run->least.prefill_load / work->max_load));
+    run->spared_decode = ceil(run->least_decode / run->plan->d.load);
+}
+
 static int simulate_least(struct simulate_run_of *run)
 {
     int rc = simulate_least_of(run, true, &run->least_prefill);
@@ -110,6 +121,7 @@ static int simulate_least(struct simulate_run_of *run)
             return rc;
         if (simulate_is_met(&run->job->work, &run->least)) {
             run->has_least = true;
+            simulate_spare(run);
             return 0;
         }
         if (run->least.ttft_s > run->job->work.ttft_s)
@@ -138,7 +150,7 @@ static void simulate_verdict(const struct simulate_run_of *run, char *out, size_
             out, cap,
             "The simulation keeps the objectives with no number of workers up to four times the planned one. "
             "Believe it: single requests of this load miss an objective on an idle fleet.");
-    else if (is_near(plan->n_prefill, run->least_prefill) && is_near(plan->n_decode, run->least_decode))
+    else if (is_near(plan->n_prefill, run->spared_prefill) && is_near(plan->n_decode, run->spared_decode))
         snprintf(out, cap, "They agree within 10 %% or one worker of each pool.");
     else if (run->has_trace)
         snprintf(out, cap,
@@ -152,7 +164,7 @@ static void simulate_verdict(const struct simulate_run_of *run, char *out, size_
             out, cap,
             "They differ. Believe the simulation: workers are planned to be more than 80 %% busy, where the "
             "plan's formula for waiting is an estimate and the simulation counts.");
-    else if (plan->d.bound == BOUND_MEMORY && !is_near(plan->n_decode, run->least_decode))
+    else if (plan->d.bound == BOUND_MEMORY && !is_near(plan->n_decode, run->spared_decode))
         snprintf(out, cap,
                  "They differ. Believe the simulation: KV memory bounds the batch, and it depends on the "
                  "lengths that "
@@ -200,9 +212,14 @@ static void simulate_table(const struct simulate_run_of *run)
     simulate_row("decode load", "%", 100, plan->d.load, a->decode_load, b->decode_load, run->has_least);
     simulate_row("prompt cached", "%", 100, work->hit, a->cached_share, b->cached_share, run->has_least);
     simulate_row("objectives kept", "%", 100, work->percentile, a->good_share, b->good_share, run->has_least);
+    if (run->has_least)
+        printf("\nAt the plan's loads (%.0f %% and %.0f %%) the fewest workers are %.0f + %.0f; the plan has "
+               "%.0f + %.0f.\n",
+               100 * work->max_load, 100 * plan->d.load, run->spared_prefill, run->spared_decode,
+               plan->n_prefill, plan->n_decode);
     if (run->has_least || run->least_prefill > 0) {
         simulate_verdict(run, verdict, sizeof(verdict));
-        printf("\n%s\n", verdict);
+        printf("%s\n", verdict);
     }
 }
 
@@ -231,6 +248,9 @@ static void simulate_json(const struct simulate_run_of *run)
         simulate_json_of("fewest", run->least_prefill, run->least_decode, &run->least);
     }
     simulate_verdict(run, verdict, sizeof(verdict));
+    if (run->has_least)
+        printf(",\"at_plan_loads\":{\"prefill\":%.0f,\"decode\":%.0f}", run->spared_prefill,
+               run->spared_decode);
     printf(",\"verdict\":\"%s\"}\n", verdict);
 }
 

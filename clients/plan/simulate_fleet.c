@@ -112,8 +112,7 @@ static void fleet_opts(const struct plan_job *job, const struct plan_candidate *
         .policy = change->policy,
         .ttft_slo_ns = (uint64_t)(work->ttft_s * 1e9),
         .itl_slo_ns = (uint64_t)(work->itl_s * 1e9),
-        .queue_timeout_ns = (uint64_t)(fmax(10, 5 * work->ttft_s) * 1e9),
-        .queue_max = 1000000,
+        .queue_timeout_ns = (uint64_t)(2 * work->ttft_s * 1e9),
         .index_entries = 1 << 20,
         .prefix_fetch = PICKER_FETCH_AUTO,
         .decodes_only = true,
@@ -141,15 +140,13 @@ static void simulate_read(const struct plan_work *work, const struct sim_opts *o
 {
     const struct sim_class *counted = &result->classes[SIMULATE_COUNTED];
     double seconds = (double)result->end_ns / 1e9, n = 0, n_refused = 0;
-    uint64_t prompt_tokens = 0;
+    double reused = (double)(result->cached_tokens + result->pushed_tokens + result->read_tokens);
 
     if (counted->n_arrived == 0)
         counted = &result->classes[SIMULATE_FILLING]; /* of a trace all requests count */
     n = fmax(1, (double)counted->n_arrived);
     for (uint32_t i = 0; i < SIM_REFUSALS; i++)
         n_refused += (double)counted->n_refused[i];
-    for (uint32_t i = 0; i < result->n_classes; i++)
-        prompt_tokens += result->classes[i].prompt_tokens;
     *out = (struct simulate_result){
         .good_share = (double)counted->n_good / n,
         .refused_share = n_refused / n,
@@ -159,8 +156,7 @@ static void simulate_read(const struct plan_work *work, const struct sim_opts *o
         .itl_s = sim_hist_quantile_s(&counted->itl, work->percentile),
         .prefill_load = result->prefill_busy_s / seconds / opts->n_prefill,
         .decode_load = result->decode_busy_s / seconds / opts->n_decode,
-        .cached_share =
-            (double)(result->cached_tokens + result->pushed_tokens) / fmax(1, (double)prompt_tokens),
+        .cached_share = reused / fmax(1, reused + (double)result->computed_tokens),
         .n_requests = counted->n_arrived,
         .n_events = result->n_events,
     };
@@ -227,6 +223,8 @@ int simulate_run(const struct plan_job *job, const struct plan_candidate *candid
     fleet_opts(job, candidate, change, &opts);
     opts.n_prefill = (uint32_t)fmax(1, round(change->prefill * prefill->lanes * slice));
     opts.n_decode = (uint32_t)fmax(1, round(change->decode * decode->lanes * slice));
+    /* Who would wait for twice the objective is refused: longer queues change no result and take long. */
+    opts.queue_max = (uint32_t)fmin(1e6, fmax(64, 2 * rate * job->work.ttft_s));
     opts.block_tokens = trace != NULL && trace->n_block_ids > 0 ? TRACE_BLOCK : DRAWN_BLOCK;
     rc = trace == NULL ? simulate_drawn(job, &opts, rate, fault, &result)
                        : simulate_traced(&opts, trace, rate, fault, &result);

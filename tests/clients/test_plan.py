@@ -196,5 +196,32 @@ def an_endpoint_is_calibrated_on():
     plan("calibrate", "--url", "http://127.0.0.1:9", "--model", "llama-3-8b", "--device", "h100", rc=1)
 
 
-main([an_endpoint_is_calibrated_on, every_device_works_or_is_refused_by_name, reports_agree, files_are_whole, mixed_pools_and_traces,
+SMALL = ["-m", "llama-3-8b", "-d", "h200", "--isl", "1000", "--osl", "200", "-r", "200", "--ttft", "500ms", "--itl", "30ms",
+         "--load", "0.7"]
+
+
+def plans_are_simulated():
+    """The simulator needs about as many workers as the plan, and more of them keep the objectives better."""
+    answer = json.loads(plan("simulate", *SMALL, "--json").stdout)
+    assert answer["simulated"]["good_share"] > 0.9, answer
+    for role in ("prefill", "decode"):
+        planned, needed = answer["plan"][role], answer["at_plan_loads"][role]
+        assert abs(planned - needed) <= max(1, 0.1 * planned), (role, answer)
+    assert json.loads(plan("simulate", *SMALL, "--json").stdout) == answer  # the same seed, the same result
+    starved = json.loads(plan("simulate", *SMALL, "--json", "--search", "no", "--decode", "1").stdout)
+    assert starved["simulated"]["good_share"] < answer["simulated"]["good_share"], starved
+
+
+def one_thing_is_varied():
+    rates = json.loads(plan("sweep", *SMALL, "--vary", "rate", "--values", "0.5,1,4", "--json").stdout)["points"]
+    assert [p["value"] for p in rates] == [0.5, 1, 4] and rates[0]["prefill_load"] < rates[1]["prefill_load"], rates
+    assert rates[0]["good_share"] >= rates[2]["good_share"], rates
+    rows = plan("sweep", *SMALL, "--vary", "ratio", "--values=0.3,0.6", "--csv").stdout.splitlines()
+    assert len(rows) == 3 and rows[0].startswith("ratio,prefill,decode"), rows
+    assert "prefill" in plan("sweep", *SMALL, "--vary", "lost", "--values", "0,1").stdout
+    for words in (["--vary", "moon"], ["--values", "a"], ["--values", ""], ["--seed", "0"], ["--vary"]):
+        plan("sweep", *SMALL, *words, rc=2)
+
+
+main([plans_are_simulated, one_thing_is_varied, an_endpoint_is_calibrated_on, every_device_works_or_is_refused_by_name, reports_agree, files_are_whole, mixed_pools_and_traces,
       complaints_name_what_is_wrong, predictions_stay_within_their_targets])

@@ -28,6 +28,9 @@ static const struct own_key OWN_KEYS[] = {
     {"gemma2", "final_logit_softcapping", "30.0"},
     {"gemma3", "rope.freq_base", "1000000.0"},
     {"gemma3", "attention.sliding_window", "1024"},
+    {"gemma4", "rope.freq_base", "1000000.0"},
+    {"gemma4", "attention.sliding_window", "1024"},
+    {"gemma4", "final_logit_softcapping", "30.0"},
     {"granite", "embedding_scale", "12.0"},
     {"granite", "residual_scale", "0.22"},
     {"granite", "attention.scale", "0.015625"},
@@ -60,6 +63,12 @@ static const struct own_key OWN_KEYS[] = {
     {"glm4moe", "expert_used_count", "8"},
     {"glm4moe", "expert_shared_count", "1"},
     {"glm4moe", "expert_feed_forward_length", "1408"},
+    {"bailingmoe2", "leading_dense_block_count", "1"},
+    {"bailingmoe2", "expert_count", "256"},
+    {"bailingmoe2", "expert_used_count", "8"},
+    {"bailingmoe2", "expert_shared_count", "1"},
+    {"bailingmoe2", "expert_feed_forward_length", "512"},
+    {"bailingmoe2", "expert_gating_func", "2"},
     {"ernie4_5-moe", "rope.freq_base", "500000.0"},
     {"ernie4_5-moe", "leading_dense_block_count", "1"},
     {"ernie4_5-moe", "expert_count", "64"},
@@ -97,17 +106,45 @@ static const struct own_key OWN_KEYS[] = {
     {"deepseek2", "expert_feed_forward_length", "1408"},
 };
 
-/* Digits alone are an unsigned number, true and false flags, other numbers floats, anything else text. */
+enum { MOST_LISTED = 64 };
+
+/* Numbers between commas: a list, one for each layer. False if the text is none. */
+static bool put_list(struct gguf_writer *writer, const char *key, const char *value, int *rc_out)
+{
+    int32_t numbers[MOST_LISTED];
+    uint32_t n = 0;
+
+    while (n < MOST_LISTED) {
+        char *end;
+        long number = strtol(value, &end, 10);
+
+        if (end == value || number < 0 || number > INT32_MAX || (*end != ',' && *end != '\0'))
+            return false;
+        numbers[n++] = (int32_t)number;
+        if (*end == '\0')
+            break;
+        value = end + 1;
+    }
+    if (n < 2)
+        return false;
+    *rc_out = gguf_put_i32_array(writer, key, numbers, n);
+    return true;
+}
+
+/* Digits alone are an unsigned number, digits between commas a list, true and false flags, other numbers floats, anything else text. */
 static int put_value(struct gguf_writer *writer, const char *key, const char *value)
 {
     uint64_t whole;
     char *end;
     float number;
+    int rc;
 
     if (str_to_u64(bytes_str(value), &whole) == 0 && whole <= UINT32_MAX)
         return gguf_put_u32(writer, key, (uint32_t)whole);
     if (strcmp(value, "true") == 0 || strcmp(value, "false") == 0)
         return gguf_put_bool(writer, key, value[0] == 't');
+    if (put_list(writer, key, value, &rc))
+        return rc;
     number = strtof(value, &end);
     if (end != value && *end == '\0')
         return gguf_put_f32(writer, key, number);

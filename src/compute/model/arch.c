@@ -221,6 +221,49 @@ static void read_head_dim(struct reading *r, struct model_config *config)
         complain(r, E_UNSUPPORTED, "heads of %u: at most 1024 are supported", config->head_dim);
 }
 
+/* A count, or a list of a count for each layer, of which this is the largest. */
+static void read_largest(struct reading *r, const char *suffix, enum need need, uint32_t max, uint32_t *out)
+{
+    enum gguf_kind kind;
+    uint64_t n;
+    uint32_t largest = 0;
+    char key[128];
+
+    full_key(r, suffix, key);
+    if (!r->arch->has_shapes || gguf_array_len(r->gguf, key, &kind, &n) != 0) {
+        read_count(r, suffix, need, max, out);
+        return;
+    }
+    for (uint64_t i = 0; i < n; i++) {
+        int64_t value;
+
+        if (gguf_array_i64(r->gguf, key, i, &value) < 0 || value < 1 || value > max) {
+            complain(r, E_FORMAT, "key %s has a number that is not within 1..%u", key, max);
+            return;
+        }
+        largest = (uint32_t)value > largest ? (uint32_t)value : largest;
+    }
+    if (n > 0)
+        *out = largest;
+}
+
+/* Number i of a list that read_largest() has checked; value if the key is no list. */
+static uint32_t list_at(struct reading *r, const char *suffix, uint32_t i, uint32_t value)
+{
+    enum gguf_kind kind;
+    uint64_t n;
+    char key[128];
+    int64_t number;
+
+    if (!r->arch->has_shapes || gguf_array_len(r->gguf, full_key(r, suffix, key), &kind, &n) != 0)
+        return value;
+    if (gguf_array_i64(r->gguf, key, i, &number) == 0)
+        return (uint32_t)number;
+    if (i == n) /* one complaint is enough */
+        complain(r, E_FORMAT, "key %s has %llu numbers, fewer than layers", key, (unsigned long long)n);
+    return value;
+}
+
 /* A file counts the layers that draft tokens among its blocks. They stand behind the last, and are left out.
  */
 static void read_layers(struct reading *r, struct model_config *config)
@@ -244,10 +287,10 @@ static void read_shapes(struct reading *r, struct model_config *config)
     read_layers(r, config);
     read_count(r, "context_length", REQUIRED, 1u << 30, &config->context_length);
     read_count(r, "embedding_length", REQUIRED, 1u << 20, &config->hidden);
-    read_count(r, "feed_forward_length", REQUIRED, 1u << 22, &config->ffn);
+    read_largest(r, "feed_forward_length", REQUIRED, 1u << 22, &config->ffn);
     read_count(r, "attention.head_count", REQUIRED, 1u << 12, &config->n_heads);
     config->n_kv_heads = config->n_heads;
-    read_count(r, "attention.head_count_kv", OPTIONAL, 1u << 12, &config->n_kv_heads);
+    read_largest(r, "attention.head_count_kv", OPTIONAL, 1u << 12, &config->n_kv_heads);
     read_number(
         r, r->arch->norm == NORM_LAYER ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon",
         REQUIRED, EPS, &eps);
@@ -482,6 +525,10 @@ static void set_layers(struct reading *r, struct model *model)
     for (uint32_t i = 0; i < model->config.n_layers; i++) {
         model->layers[i].attn = r->arch->attn;
         model->layers[i].ffn = r->arch->ffn;
+        model->layers[i].head_dim = model->config.head_dim;
+        model->layers[i].n_kv_heads = list_at(r, "attention.head_count_kv", i, model->config.n_kv_heads);
+        model->layers[i].ffn_width = list_at(r, "feed_forward_length", i, model->config.ffn);
+        model->layers[i].kv_layer = i;
     }
 }
 
@@ -502,6 +549,7 @@ int arch_read(const struct gguf *gguf, uint32_t context_length, struct fault *fa
         set_scales(config);
         read_rope(&r, config, &model->rope_params[ROPE_GLOBAL]);
         model->n_ropes = 1;
+        model->n_kv_layers = config->n_layers;
         set_layers(&r, model);
     }
     if (r.code == 0)

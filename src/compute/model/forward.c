@@ -332,6 +332,8 @@ int model_forward(const struct model *model, struct model_state *state, const st
     if (f.n_rows == 0)
         return 0;
     forward_rows(&f, embed);
+    if (model->config.input != 0)
+        forward_inputs(&f);
     for (uint32_t layer = 0; layer < model->config.n_layers; layer++) {
         if (pass->is_given_up && atomic_load_explicit(pass->is_given_up, memory_order_relaxed)) {
             state->n_items = 0;
@@ -342,6 +344,8 @@ int model_forward(const struct model *model, struct model_state *state, const st
         if (f.n_rows == 0) /* no item wants logits */
             return 0;
         f.layer->ffn->forward(&f, layer);
+        if (f.layer->tail)
+            f.layer->tail->forward(&f, layer);
     }
     compute_logits(&f);
     return 0;

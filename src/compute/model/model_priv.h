@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "compute/model/arch_priv.h"
+#include "compute/model/input_priv.h"
 #include "compute/model/model.h"
 #include "compute/model/moe_priv.h"
 #include "compute/model/mla_priv.h"
@@ -17,6 +18,7 @@ struct rope_params { /* arch.c reads them */
     enum rope_scaling scaling;
     double freq_base;
     double factor;           /* > 1: the context is stretched by it */
+    uint32_t dims;           /* numbers of a head that turn; 0: rope_dims */
     double original_context; /* yarn, longrope: context length of the original training */
     double beta_fast, beta_slow;
     double ext_factor;
@@ -61,10 +63,13 @@ struct weight_group {
 };
 
 struct layer {
-    const struct half *attn, *ffn;
+    const struct half *attn, *ffn, *tail; /* tail: NULL in most models */
     enum rope_kind rope;
-    bool is_local;   /* a layer that should have a window, even if the window hides no key */
-    uint32_t window; /* number of keys that a query attends to, its own included; 0: all before it */
+    bool is_local; /* a layer that should have a window, even if the window hides no key */
+    uint32_t head_dim, n_kv_heads, ffn_width;
+    uint32_t kv_layer; /* number of its keys and values in the KV layout */
+    bool is_shared;    /* another layer stores them */
+    uint32_t window;   /* number of keys that a query attends to, its own included; 0: all before it */
     const float *vectors[N_SLOTS]; /* norms and biases; NULL: absent, or a matrix */
     struct weight_group groups[N_GROUPS];
     struct expert_weights experts;
@@ -76,17 +81,23 @@ struct model {
     const struct arch *arch;
     struct kv_layout layout;
     const struct kern_table *table;
+    uint32_t globals;     /* GLOBAL_BIT()s that the keys ask for */
+    uint32_t n_kv_layers; /* layers that store keys and values */
     uint32_t n_ropes;
     struct rope_params rope_params[N_ROPES];
     struct rope ropes[N_ROPES];
-    struct route_rule route;      /* how tokens choose experts, if there are any */
-    struct layer *layers;         /* [n_layers] */
-    struct weight embedding;      /* [vocab][hidden] */
-    struct weight head;           /* [vocab][hidden]; empty when tied */
-    struct weight positions;      /* [n_positions][hidden], or empty */
-    struct layer_gain final_norm; /* [hidden] */
-    const float *head_bias;       /* [vocab], or NULL */
-    float *vectors;               /* owns all norms and biases */
+    struct route_rule route;         /* how tokens choose experts, if there are any */
+    struct layer *layers;            /* [n_layers] */
+    struct weight embedding;         /* [vocab][hidden] */
+    struct weight head;              /* [vocab][hidden]; empty when tied */
+    struct weight positions;         /* [n_positions][hidden], or empty */
+    struct weight inputs;            /* [vocab][n_layers][input], or empty */
+    struct weight_group inputs_proj; /* [n_layers][input][hidden] */
+    const float *inputs_norm;        /* [input] */
+    float *ones;                     /* [at least head_dim] a gain for norms without one */
+    struct layer_gain final_norm;    /* [hidden] */
+    const float *head_bias;          /* [vocab], or NULL */
+    float *vectors;                  /* owns all norms and biases */
     uint64_t numerics_id;
     enum bf16_math bf16; /* how some matrix is multiplied; BF16_EXACT: no matrix uses dots or tiles */
 };
@@ -108,6 +119,7 @@ struct loading {
     uint64_t n_vector_floats;
     uint64_t total_bytes;
     uint64_t bytes_of_type[64]; /* by enum dtype */
+    struct model_config shape;  /* of the layer being bound */
     /* packing */
     uint64_t done_bytes;
     bool is_cancelled;
@@ -157,6 +169,7 @@ struct model_state {
     float *qkv;               /* [max_tokens][(n_heads + 2 n_kv_heads) head_dim] */
     float *branch;            /* [max_tokens][hidden]  attention's output, if halves are parallel */
     float *attended;          /* [max_tokens][n_heads head_dim] */
+    float *values;            /* [max_tokens][n_kv_heads head_dim], or NULL: all layers have them in qkv */
     float *gate_up;           /* [FFN_FEW_TOKENS, or max_tokens][2 ffn] */
     void *gated_scratch;      /* for the feed-forward of more tokens than FFN_FEW_TOKENS */
     float *cos[N_ROPES];      /* [max_tokens][rope_dims/2] */
@@ -172,6 +185,7 @@ struct model_state {
     void *matmul_scratch;
     struct moe_state moe;
     struct latent_state latent;
+    struct input_state input;
     uint32_t n_items; /* of the last pass */
     uint32_t vocab;
 };

@@ -84,6 +84,8 @@ void forward_matmul(struct forward *f, const struct weight_group *group, const f
 {
     uint32_t at = 0;
 
+    if (f->model->watch.to.on_input)
+        watch_group(f, group, x, x_stride);
     for (uint32_t i = 0; i < group->n_parts; i++) {
         const struct weight *weight = &group->parts[i];
         const struct weight *next = i + 1 < group->n_parts ? weight + 1 : f->next;

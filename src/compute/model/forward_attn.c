@@ -253,7 +253,7 @@ static void forward_attn(struct forward *f, uint32_t layer)
     forward_rows(f, prepare_and_store);
     if (pass->on_layer && !f->layer->is_shared)
         pass->on_layer(pass->on_layer_arg, f->layer->kv_layer);
-    if (layer + 1 == f->model->config.n_layers)
+    if (layer + 1 == f->model->config.n_layers && f->model->watch.to.on_input == NULL)
         forward_narrow(f, state->qkv, shape.q, shape.stride);
     if (f->n_rows == 0)
         return;

@@ -9,7 +9,6 @@
 #include "compute/model/model.h"
 #include "compute/model/moe_priv.h"
 #include "compute/model/mla_priv.h"
-#include "compute/tensor/tensor.h"
 
 enum rope_scaling { ROPE_SCALE_NONE, ROPE_SCALE_LINEAR, ROPE_SCALE_YARN, ROPE_SCALE_LONGROPE };
 
@@ -97,7 +96,8 @@ struct model {
     float *ones;                     /* [at least head_dim] a gain for norms without one */
     struct layer_gain final_norm;    /* [hidden] */
     const float *head_bias;          /* [vocab], or NULL */
-    float *vectors;                  /* owns all norms and biases */
+    struct watch_state watch;
+    float *vectors; /* owns all norms and biases */
     uint64_t numerics_id;
     enum bf16_math bf16; /* how some matrix is multiplied; BF16_EXACT: no matrix uses dots or tiles */
 };

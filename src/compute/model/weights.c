@@ -420,6 +420,7 @@ void weights_fini(struct model *model)
     weight_fini(&model->inputs);
     group_fini(&model->inputs_proj);
     free(model->ones);
+    free(model->watch.row);
     free(model->layers);
     free(model->vectors);
 }

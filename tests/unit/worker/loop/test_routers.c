@@ -171,7 +171,7 @@ static int open_worker(void **state)
     n_frames = n_all_answers = 0;
     most_bytes = 0;
     last_command = NULL;
-    if (ev_loop_new(&worker.loop) < 0 || worker_routers_open(&worker, &fault) < 0)
+    if (worker_routers_open(&worker, &fault) < 0)
         return -1;
     memset(addresses[0], 'x', strlen(addresses[0])); /* a reload frees what was configured */
     free(addresses[0]);

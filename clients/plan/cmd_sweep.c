@@ -142,7 +142,6 @@ static bool sweep_points(struct sweep *sweep, const struct sweep_kind *kind)
             break;
         }
         sweep->changes[i] = simulate_change_none(sweep->plans[i]);
-        sweep->changes[i].seed = (uint64_t)sweep->seed;
         kind->change(sweep, i, &sweep->changes[i]);
         sweep->changes[i].seed = (uint64_t)sweep->seed;
     }

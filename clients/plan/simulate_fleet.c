@@ -18,7 +18,6 @@
 #define FILL_TIMES     3.0 /* residence times until the fleet is as full as it will be */
 #define DRAWN_BLOCK    256
 #define TRACE_BLOCK    512
-#define LINK_PART      0.7 /* of a network card that bulk copies keep, as in fleet/plan/search.c */
 
 struct simulate_change simulate_change_none(const struct plan_candidate *candidate)
 {
@@ -67,15 +66,6 @@ static void fleet_decode_times(const struct plan_pool *pool, const struct plan_w
     times->step_s = fmax(high_s - high * (times->row_s + times->context_s * context), 1e-9);
 }
 
-static double fleet_link(const struct plan_pool *pool, const struct plan_work *work)
-{
-    double rate = work->link.rate;
-
-    if (isnan(rate))
-        return pool->cost.nic_rate * pool->devices * LINK_PART / pool->lanes;
-    return rate * (isnan(work->link.measured_part) ? LINK_PART : work->link.measured_part) / pool->lanes;
-}
-
 static int fleet_check(const struct plan_pool *prefill, const struct plan_pool *decode, struct fault *fault)
 {
     if (prefill->cost.setup.pp > 1 || decode->cost.setup.pp > 1)
@@ -99,7 +89,7 @@ static void fleet_opts(const struct plan_job *job, const struct plan_candidate *
     const struct plan_work *work = &job->work;
     double context = work->isl + work->osl, batch = candidate->d.batch / decode->lanes;
     double room = fmax(1, plan_cost_room(&decode->cost, context, work->reserve));
-    double link = fleet_link(prefill, work);
+    double link = plan_link_rate(prefill, work) / prefill->lanes;
 
     *out = (struct sim_opts){
         .max_seqs = (uint32_t)fmax(1, ceil(batch / candidate->d.load)),

@@ -346,10 +346,35 @@ static bool check_load(struct sim_cli *cli)
     return true;
 }
 
+/* The options whose values are words. False after an error message. */
+static bool sim_options_choose(struct sim_cli *cli)
+{
+    int policy = index_of(cli->policy, policies, 6), prefix_fetch = index_of(cli->prefix_fetch, FETCHES, 3);
+
+    if (policy < 0 || prefix_fetch < 0) {
+        complain_usage(SIM_NAME, policy < 0 ? "--policy: %s is unknown" : "--prefix-fetch: %s is unknown",
+                       policy < 0 ? cli->policy : cli->prefix_fetch);
+        return false;
+    }
+    if (cli->refuse != NULL && index_of(cli->refuse, refusals, 2) < 0) {
+        complain_usage(SIM_NAME, "--refuse: %s is neither predicted nor timeout", cli->refuse);
+        return false;
+    }
+    if (cli->refuse != NULL)
+        cli->sim.refuses_early = index_of(cli->refuse, refusals, 2) == 0;
+    if (strcmp(cli->roles, "auto") != 0 && strcmp(cli->roles, "fixed") != 0) {
+        complain_usage(SIM_NAME, "--roles: %s is none of fixed, auto", cli->roles);
+        return false;
+    }
+    cli->sim.has_auto_roles = strcmp(cli->roles, "auto") == 0;
+    cli->sim.policy = (enum sim_policy)policy;
+    cli->sim.prefix_fetch = (enum picker_fetch)prefix_fetch;
+    return true;
+}
+
 int sim_options_read(int argc, char **argv, struct sim_cli *cli, int *status_out)
 {
     struct fault fault = {0};
-    int policy, prefix_fetch;
 
     *cli = (struct sim_cli){.replay = {.speed = 1, .n_replicas = 1},
                             .generate = {.rate_per_s = 1,
@@ -384,26 +409,8 @@ int sim_options_read(int argc, char **argv, struct sim_cli *cli, int *status_out
     }
     if (!sim_options_read_all(argc, argv, cli, false))
         return 0;
-    policy = index_of(cli->policy, policies, 6);
-    prefix_fetch = index_of(cli->prefix_fetch, FETCHES, 3);
-    if (policy < 0 || prefix_fetch < 0) {
-        complain_usage(SIM_NAME, policy < 0 ? "--policy: %s is unknown" : "--prefix-fetch: %s is unknown",
-                       policy < 0 ? cli->policy : cli->prefix_fetch);
+    if (!sim_options_choose(cli))
         return 0;
-    }
-    if (cli->refuse != NULL && index_of(cli->refuse, refusals, 2) < 0) {
-        complain_usage(SIM_NAME, "--refuse: %s is neither predicted nor timeout", cli->refuse);
-        return 0;
-    }
-    if (cli->refuse != NULL)
-        cli->sim.refuses_early = index_of(cli->refuse, refusals, 2) == 0;
-    if (strcmp(cli->roles, "auto") != 0 && strcmp(cli->roles, "fixed") != 0) {
-        complain_usage(SIM_NAME, "--roles: %s is none of fixed, auto", cli->roles);
-        return 0;
-    }
-    cli->sim.has_auto_roles = strcmp(cli->roles, "auto") == 0;
-    cli->sim.policy = (enum sim_policy)policy;
-    cli->sim.prefix_fetch = (enum picker_fetch)prefix_fetch;
     if (cli->measured_path != NULL && measured_load(cli->measured_path, &fault, &cli->sim.decode_times) < 0) {
         *status_out = complain(SIM_NAME, "%s", fault.text);
         return 0;

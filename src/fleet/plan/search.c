@@ -212,8 +212,7 @@ bool plan_decode_side(const struct plan_pool *pool, const struct plan_work *work
     return true;
 }
 
-/* Bytes per second that a worker's path carries, and its start-up. */
-static double link_rate(const struct plan_pool *pool, const struct plan_work *work)
+double plan_link_rate(const struct plan_pool *pool, const struct plan_work *work)
 {
     if (!isnan(work->link.rate))
         return work->link.rate * (isnan(work->link.measured_part) ? LINK_PART : work->link.measured_part);
@@ -223,7 +222,7 @@ static double link_rate(const struct plan_pool *pool, const struct plan_work *wo
 double plan_transfer(const struct plan_pool *from, const struct plan_work *work, double time_s)
 {
     double bytes = plan_cost_kv_bytes(&from->cost, work->isl), layers = from->cost.setup.model->layers;
-    double rate = link_rate(from, work) / from->lanes;
+    double rate = plan_link_rate(from, work) / from->lanes;
     double startup = isnan(work->link.startup_s) ? 4e-4 : work->link.startup_s;
     double all = bytes / rate;
 
@@ -328,7 +327,7 @@ bool plan_candidate_size(const struct plan_pool *pools, size_t prefill, size_t d
 
     /* The path out of a prefill worker and into a decode worker. */
     double bytes = plan_cost_kv_bytes(&p->cost, work->isl) * (1 - work->hit);
-    double most_out = link_rate(p, work) / bytes, most_in = link_rate(d, work) / bytes;
+    double most_out = plan_link_rate(p, work) / bytes, most_in = plan_link_rate(d, work) / bytes;
     if (isnan(most_in))
         return false;
     c.bound = c.p.workers * p->devices > c.d.workers * d->devices ? c.p.bound : c.d.bound;

@@ -86,6 +86,8 @@ bool plan_decode_side(const struct plan_pool *pool, const struct plan_work *work
 /* One engine for both phases. */
 bool plan_aggregated_side(const struct plan_pool *pool, const struct plan_work *work,
                           struct plan_candidate *out);
+/* Bytes per second of KV that a worker's path carries: the link of the work, or the NICs. NAN: not known. */
+double plan_link_rate(const struct plan_pool *pool, const struct plan_work *work);
 /* Seconds that sending a prompt's KV adds to its first token, after time_s of computing it. */
 double plan_transfer(const struct plan_pool *from, const struct plan_work *work, double time_s);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Admin requests are tiny and rare, so the loop answers each at once by a call into the daemon.  One that reads
- * files (reload) waits for admin_acted(). */
+/* The loop answers each admin request at once by a call into the daemon, because these requests are small and
+ * rare.  A request that reads files (reload) waits for admin_acted(). */
 #include "serve/endpoint/admin.h"
 
 #include <openssl/crypto.h>
@@ -21,7 +21,7 @@ struct admin {
     const struct admin_calls *calls;
     void *calls_arg;
     char token[ADMIN_TOKEN_BYTES];
-    char metrics_token[ADMIN_TOKEN_BYTES]; /* "": none */
+    char metrics_token[ADMIN_TOKEN_BYTES]; /* "": no such token */
     struct list waiting;                   /* admin_wait */
 };
 
@@ -256,7 +256,7 @@ int admin_new(const struct admin_opts *opts, struct fault *fault, struct admin *
         return fault_set(fault, E_NOMEM, "out of memory");
     list_init(&admin->waiting);
     server.limits.max_body_bytes = 4096;
-    server.limits.max_conns = 256; /* idle connections without the token are dropped for new ones */
+    server.limits.max_conns = 256; /* a new connection evicts an idle one that has not sent the token */
     admin->metrics = opts->metrics;
     admin->calls = opts->calls;
     admin->calls_arg = opts->calls_arg;

@@ -26,9 +26,10 @@ struct admin_role {            /* an order to give a worker another role; borrow
 struct admin_calls {
     /* Appends one JSON object. */
     int (*status)(void *arg, struct buf *out);
-    /* 0 or an error; the operator sees the fault's text.  1: admin_acted() tells the end. */
+    /* Performs a verb.  0: done.  1: admin_acted() reports the end later.  Negative: the operator sees
+     * fault's text. */
     int (*act)(void *arg, enum admin_verb verb, struct fault *fault);
-    /* The same. */
+    /* Orders the role change.  Returns as act does. */
     int (*set_role)(void *arg, const struct admin_role *wanted, struct fault *fault);
 };
 
@@ -47,11 +48,12 @@ struct admin_opts {
 int admin_new(const struct admin_opts *opts, struct fault *fault, struct admin **out);
 void admin_free(struct admin *admin); /* NULL is fine */
 
-/* Answers all requests whose act returned 1.  fault NULL: it is done.  A NULL admin has none. */
+/* Answers all requests whose act returned 1.  fault NULL: the act succeeded.  Does nothing if admin is
+ * NULL. */
 void admin_acted(struct admin *admin, const struct fault *fault);
 
-/* Reads "/admin/role/ROLE/WORKER": a role of lower-case letters and a node's name, each of 1 to 63
- * characters. False: the path is another one. */
+/* Reads "/admin/role/ROLE/WORKER": a role in lower-case letters and a node's name, each of 1 to 63
+ * characters.  Returns false if the path has another form. */
 bool admin_role_read(struct bytes path, struct admin_role *out);
 
 uint16_t admin_port(const struct admin *admin);

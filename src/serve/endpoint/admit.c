@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Applies the rules of limits.c and failed_logins.c and turns refusals into answers.
  *
- * Known and unknown keys take the same path: hash and compare.  Only an address that has presented too
- * many different wrong keys is refused earlier.  A refusal by limit is a request in metrics and log,
- * where the key's owner sees it.  It is also counted by tenant and reason. */
+ * Known and unknown keys take the same path: hash and compare.  Only an address that has presented too many
+ * different wrong keys is refused earlier.  Metrics and access log list a request that a limit refused like
+ * any other, so that the key's owner sees it. A metric also counts such refusals by tenant and reason. */
 #include "serve/endpoint/admit_priv.h"
 
 #include <string.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a choice ends: its answer goes to the answer cache and its serving stats are added to the
- * request's.  The last choice answers the request.
+/* How a choice ends: its answer goes to the answer cache and its serving stats are added to the request's.
+ * The last choice answers the request.
  *
  *     a stop in its text --> choice_finish_early --> withdrawn from the backend --> choice_finish
  *     the backend's on_end -----------------------> choice_remember ---------------> choice_finish
  *
- * A choice that ends does not affect the others; choices that wait for room try again. */
+ * The end of a choice does not affect the others.  Choices that wait for room are submitted again. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -118,7 +118,7 @@ void choice_finish(struct choice *choice, enum gen_stop why, struct bytes stop_s
 
     if (choice->has_logprobs)
         logprobs_skip(choice->logprobs);
-    if (choice->has_stop_score) /* out of memory: it is left out */
+    if (choice->has_stop_score) /* without memory the answer lacks this logprob */
         (void)logprobs_push_prompt(choice->logprobs, &choice->stop_score, false);
     choice->state = CHOICE_OVER;
     choice->stop = why;

@@ -4,14 +4,14 @@
  *     on_tokens -> report, transcript -> logprobs -> answer (detok, calls, stop strings) -> sink (output.c)
  *                                                   '-> a stop: choice_end.c
  *
- * All of it runs on the loop's thread.  An event may end the request; afterwards neither the request nor
- * its choices exist. */
+ * All events run on the loop's thread.  An event may end the request; afterwards neither the request nor its
+ * choices exist. */
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
 #include "serve/endpoint/output_priv.h"
 
-#define MAX_WHOLE_LOGPROBS 2000000u /* sampled tokens plus top logprobs, over all choices */
+#define MAX_WHOLE_LOGPROBS 2000000u /* limit on sampled tokens and their top logprobs, over all choices */
 
 /* ---- log probabilities ---- */
 
@@ -48,7 +48,8 @@ int choice_begin_logprobs(struct choice *choice)
     return push_prompt_logprob(choice, &(struct sample_result){.id = choice->prompt->ids.ids[0]});
 }
 
-/* A stream sends logprobs at once; a whole answer must hold them all, so their number is limited. */
+/* A stream sends logprobs at once.  A whole answer keeps all of them until its end, so their number is
+ * limited. */
 static int count_logprobs(struct request *request, size_t n)
 {
     request->n_logprobs += (1 + request->gen.work.sample.n_top) * n;
@@ -74,7 +75,8 @@ static int push_scores(struct choice *choice, const struct gen_tokens *tokens)
     return rc;
 }
 
-/* A stream that may be resumed has the same events however its tokens came. */
+/* Pushes a resumable stream's tokens one by one, so that its events do not depend on how tokens were
+ * grouped. */
 static int push_plain(struct choice *choice, const struct gen_tokens *tokens)
 {
     size_t n_at_once = choice->request->resume.is_kept ? 1 : tokens->n;
@@ -85,7 +87,7 @@ static int push_plain(struct choice *choice, const struct gen_tokens *tokens)
     return rc;
 }
 
-/* With logprobs each token is pushed alone, so that its text can be told from that of other tokens. */
+/* Pushes tokens into the answer.  With logprobs it pushes each token alone, to know which text it made. */
 static int choice_events_push(struct choice *choice, const struct gen_tokens *tokens)
 {
     struct request *request = choice->request;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Builds the work order of one choice: a copy of the request's work description, the values of this choice, its
- * prompt and its constraint.
+/* Builds the work order of one choice: a copy of the request's work description, the values of this choice,
+ * its prompt and its constraint.
  *
- * The copy of a long prompt takes milliseconds, most of it page faults, so it is made in slices. */
+ * Copying a long prompt takes milliseconds, mostly page faults, so each turn of the loop copies one slice. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@ uint32_t choices_per_prompt(const struct request *request)
     return request->n_choices / (uint32_t)request_n_prompts(request);
 }
 
-/* Returns the choice's number among the choices with its prompt. */
+/* Returns the choice's index among the choices with the same prompt. */
 static uint32_t choice_job_number_of(const struct choice *choice)
 {
     return choice->index % choices_per_prompt(choice->request);
@@ -42,7 +42,8 @@ bool choice_scores_prompt(const struct choice *choice)
     return gen->echoes && gen->work.sample.wants_logprob;
 }
 
-/* Fills in the values that the request does not have: those of this choice, of its prompt and of its tenant. */
+/* Sets the values that the request's work description lacks: those of this choice, of its prompt and of its
+ * tenant. */
 static void choice_job_work(struct choice *choice, struct work *work)
 {
     const struct request *request = choice->request;
@@ -81,7 +82,8 @@ static int choice_order_new(struct choice *choice)
 
     *order = (struct work_order){.work = choice->request->gen.work, .n_prompt = (uint32_t)prompt->ids.n};
     choice_job_work(choice, &order->work);
-    if (cap > CHOICE_SLICE_TOKENS) /* a copy for the answer's first token would take as long as this one */
+    if (cap > CHOICE_SLICE_TOKENS) /* leaves room for the answer: growing the array later would copy the
+                                    * prompt again */
         cap += order->work.max_new_tokens;
     order->tokens = malloc(cap * sizeof(*order->tokens));
     order->cap_tokens = (uint32_t)cap;

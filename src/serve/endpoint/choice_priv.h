@@ -8,16 +8,16 @@
 #include "serve/endpoint/logprobs_priv.h"
 #include "serve/answer/transcript.h"
 
-struct collected { /* a block of an answer that is sent whole */
+struct collected { /* a block of an answer that is sent as one reply */
     enum gen_block_kind kind;
     char id[IDS_BYTES];
-    struct buf name;     /* or the signature of thinking */
-    struct buf text;     /* or a call's arguments */
-    struct buf logprobs; /* of text, as items of a JSON list; only of a Responses stream */
-    bool is_cut;         /* a limit cut it, or its arguments are no JSON */
+    struct buf name;     /* name of a call, or the signature of thinking */
+    struct buf text;     /* text, or the arguments of a call */
+    struct buf logprobs; /* logprobs of text as items of a JSON list; only in a Responses stream */
+    bool is_cut;         /* a limit ended it early, or its arguments are not valid JSON */
 };
 
-#define CHOICE_SLICE_TOKENS ((size_t)128 << 10) /* of a prompt, copied in one turn of the loop */
+#define CHOICE_SLICE_TOKENS ((size_t)128 << 10) /* how many prompt tokens one turn of the loop copies */
 
 enum choice_state {
     CHOICE_WAITING, /* not submitted: another choice computes the shared prompt first */
@@ -26,8 +26,7 @@ enum choice_state {
     CHOICE_OVER     /* its answer is complete */
 };
 
-struct choice { /* one of a request's answers, with a job of its own; fields that every token needs come first
-                 */
+struct choice { /* one answer of a request, with its own job; fields used for every token come first */
     struct request *request;
     uint32_t index; /* the client's number for it, from 0 */
     enum choice_state state;
@@ -35,14 +34,14 @@ struct choice { /* one of a request's answers, with a job of its own; fields tha
     struct transcript *transcript; /* NULL: the answer is not cached */
     uint64_t last_ns;              /* time of the last tokens */
     uint32_t n_output;
-    unsigned n_blocks;         /* started so far */
+    unsigned n_blocks;         /* blocks started so far */
     uint32_t n_events;         /* numbered events of a Responses stream so far */
     struct logprobs *logprobs; /* NULL: not requested */
     bool has_logprobs;         /* the backend delivers them */
 
     bool is_clamped;             /* max_tokens was cut to the remaining context */
     const struct prompt *prompt; /* one of the request's prompts */
-    struct work_order order;     /* WAITING: as far as it is made */
+    struct work_order order;     /* WAITING: filled slice by slice */
     struct gen_handle *handle;   /* NULL: the backend does not hold it */
     struct gen_serving serving;
     enum gen_stop stop;         /* a limit, while the answer is closed; final once it is over ... */
@@ -50,20 +49,20 @@ struct choice { /* one of a request's answers, with a job of its own; fields tha
 
     uint32_t n_prompt_logprobs; /* prompt tokens with logprobs so far */
     bool has_stop_score;
-    struct sample_result stop_score; /* logprob of the stop id that ended it */
+    struct sample_result stop_score; /* logprob of the stop id that ended the answer */
     unsigned n_calls;
     struct collected *blocks; /* [n_blocks]; NULL in a stream, except for Responses */
 };
 
 /* choices.c: submitting choices to the backend and withdrawing them */
 void choices_submit(struct request *request); /* once tokenised; may fail the request */
-/* The same, but the work goes on: another router resumes the stream. */
+/* Like choices_withdraw, but the worker keeps the work: another router resumes the stream. */
 void choices_leave(struct request *request);
 void choices_withdraw(struct request *request); /* withdraws all jobs from the backend */
 void choices_pause(struct request *request, bool is_paused);
 void choices_fini(struct request *request);
 void choices_fail(struct request *request, const struct gen_failure *failure); /* ends the request */
-bool choice_is_repeated(const struct choice *choice); /* true if the previous choice has the same prompt */
+bool choice_is_repeated(const struct choice *choice); /* the previous choice has the same prompt */
 void choice_withdraw(struct choice *choice);          /* cancels the job; keeps its serving stats so far */
 
 /* choice_events.c: the backend's events */
@@ -77,14 +76,15 @@ void choice_finish(struct choice *choice, enum gen_stop why, struct bytes stop_s
 void choice_finish_early(struct choice *choice); /* the same, when the answer's own text ended it */
 /* Stores the answer in the answer cache.  A failure here only costs a cache hit. */
 void choice_remember(struct choice *choice, enum gen_stop why, bool is_early);
-/* Sets the request's serving stats.  Tokens add up over choices; each choice's prompt counts, since each
- * was computed or reused.  Times overlap, so the longest counts. */
+/* Sets the request's serving stats.  Tokens are summed over choices, and so are prompts, because each choice
+ * computed or reused its prompt.  Times overlap, so the longest one counts. */
 void choices_sum_serving(struct request *request);
 
 /* choice_job.c: the job that a choice submits */
 uint32_t choices_per_prompt(const struct request *request);
 bool choice_scores_prompt(const struct choice *choice); /* true if prompt logprobs are requested */
-/* Makes the choice's work order, or a slice of it, and sets is_clamped.  1: the order is whole.  E_NOMEM. */
+/* Builds the choice's work order, one slice a call, and sets is_clamped.  1: the order is complete.
+ * E_NOMEM. */
 int choice_order_work(struct choice *choice);
 
 #endif

@@ -3,14 +3,14 @@
  *
  *     WAITING ──submit──> PLACED ──on_accepted──> RUNNING ──stop string, on_end──> OVER
  *
- * Most requests have one choice.  With n > 1, submit one choice first.  Submit the rest when its first
- * token comes: by then the prompt's KV is in a prefix cache and is computed only once.  If the backend
- * refuses one of the rest while another choice runs, that is no error: the waiting choices try again when
- * one ends.
+ * Most requests have one choice.  With n > 1, submit one choice first.  Submit the rest when its first token
+ * comes: by then the prompt's KV is in a prefix cache and is computed only once.  If the backend refuses a
+ * later choice while another one runs, the choice keeps waiting.  It is submitted again when a running choice
+ * ends.
  *
- * choice_events.c handles the backend's events, choice_end.c the ends.  If one choice fails, the request
- * fails, because half of the answers are not an answer.  Choices are never submitted inside
- * the backend's events; a failure withdraws all. */
+ * choice_events.c handles the backend's events, choice_end.c the ends.  If one choice fails, the whole
+ * request fails and its other choices are withdrawn.  Choices are never submitted inside the backend's
+ * events. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,9 +19,11 @@
 #include "serve/endpoint/handle.h"
 #include "serve/endpoint/output_priv.h"
 
-#define MAX_TURN_BYTES ((size_t)4 << 20) /* submitted in one turn of the loop: links bound their queues */
-#define MAX_TURN_NS    NS_PER_MS
-#define NEXT_TURN_NS   (10 * NS_PER_MS)
+#define MAX_TURN_BYTES                                                                                       \
+    ((size_t)4 << 20) /* limit for one turn of the loop, because links bound their
+                                          * queues */
+#define MAX_TURN_NS  NS_PER_MS
+#define NEXT_TURN_NS (10 * NS_PER_MS)
 
 /* ---- submitting ---- */
 
@@ -30,7 +32,7 @@ bool choice_is_repeated(const struct choice *choice)
     return choice->index > 0 && choice[-1].prompt == choice->prompt;
 }
 
-/* Returns 1: a slice of its order is made; call it again in a later turn. */
+/* Submits one choice.  Returns 1 after one slice of its order; call it again in a later turn. */
 static int submit_one(struct choice *choice, struct gen_failure *failure)
 {
     struct request *request = choice->request;
@@ -45,7 +47,7 @@ static int submit_one(struct choice *choice, struct gen_failure *failure)
     int rc;
 
     if (request->front->answer_cache != NULL && choice->prompt->base_tokens > 0 && choice->transcript == NULL)
-        transcript_new(sink, choice, &choice->transcript); /* on failure the answer is just not cached */
+        transcript_new(sink, choice, &choice->transcript); /* after a failure the answer is not cached */
     if (choice->transcript != NULL)
         sink = &transcript_sink;
     *failure = (struct gen_failure){
@@ -83,7 +85,7 @@ void choices_fail(struct request *request, const struct gen_failure *failure)
     request_fail(request, &error);
 }
 
-/* True if the first choice with the same prompt has computed it.  That first choice itself needs nothing. */
+/* True if the first choice with the same prompt has computed it.  Also true for that first choice itself. */
 static bool is_prompt_known(const struct choice *choice)
 {
     if (!choice_is_repeated(choice))

@@ -24,8 +24,10 @@
 #define MAX_LISTED_MODELS    1000
 #define MAX_LOGGED_REFUSALS  10 /* per second */
 #define MAX_LOGIN_SOURCES    65536
-#define CONVERSATION_LIFE_NS (300 * NS_PER_S)       /* after the last use; clients expect this time */
-#define RESPONSE_LIFE_NS     (24 * 3600 * NS_PER_S) /* after the last use; memory usually ends it before */
+#define CONVERSATION_LIFE_NS (300 * NS_PER_S) /* time to live after the last use, as clients expect */
+#define RESPONSE_LIFE_NS                                                                                     \
+    (24 * 3600 * NS_PER_S) /* time to live after the last use; the memory limit
+                                                     * usually evicts it earlier */
 
 /* ---- routes ---- */
 
@@ -33,10 +35,10 @@ typedef void (*route_call)(struct front *front, struct http_exchange *exchange);
 
 struct route {
     const char *path;
-    bool is_prefix; /* the path may continue after it */
+    bool is_prefix; /* the path may continue after the prefix */
     bool is_post;   /* POST only; false: GET and HEAD, or what the call allows */
     enum { OPEN, KEYED, METRICS } access;
-    route_call call; /* NULL: makes a request object */
+    route_call call; /* NULL: the route makes a request object */
     enum api_call api;
 };
 
@@ -164,7 +166,7 @@ static void list_models(struct front *front, struct http_exchange *exchange)
         (backend->ops->model_at(backend->self, 0) == NULL && reply_not_yet(front, NULL, &error))) {
         reply_error(exchange, &error, NULL, NULL);
     } else {
-        /* All within one turn of the loop, so the models stay valid between these calls. */
+        /* The models stay valid between these calls, because one turn of the loop makes all of them. */
         for (size_t i = 0; models != NULL && n < MAX_LISTED_MODELS &&
                            (model = backend->ops->model_at(backend->self, i)) != NULL;
              i++)
@@ -210,7 +212,7 @@ static void show_model(struct front *front, struct http_exchange *exchange)
     buf_fini(&body);
 }
 
-/* Files of embedders are refused when a worker loads them, so no model here can answer. */
+/* Refuses /v1/embeddings: workers do not load embedding models, so no model here can answer. */
 static void front_refuse_embeddings(struct front *front, struct http_exchange *exchange)
 {
     struct api_error error;
@@ -410,7 +412,7 @@ void front_opts_init(struct front_opts *opts)
 {
     memset(opts, 0, sizeof(*opts));
     opts->has_metrics = true;
-    opts->ping_ns = 9 * NS_PER_S; /* clients are promised ten */
+    opts->ping_ns = 9 * NS_PER_S; /* clients are promised a ping every 10 s */
     opts->max_requests = 4096;
     opts->failed_logins_per_min = 30;
     opts->max_waiting = 4096;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The endpoint: the Messages API and OpenAI's API over a backend.  It owns the routes, API keys, the life
- * of each request, metrics and the access log.
+/* The endpoint: the Messages API and OpenAI's API over a backend.  It owns the routes, API keys, the life of
+ * each request, metrics and the access log.
  *
  *   POST /v1/messages, /v1/messages/count_tokens, /v1/chat/completions, /v1/completions, /v1/embeddings,
  *        /tokenize, /detokenize
@@ -8,20 +8,18 @@
  *   GET /v1/models, /v1/models/ID
  *   GET /livez, /readyz[?verbose], /health, /metrics (has_metrics)  HEAD /, GET /, HEAD /api/hello
  *
- * Every answer has `request-id`.  A whole answer carries its serving stats in two headers (one line
- * each):
+ * Every answer has `request-id`.  An answer that is not streamed has its serving stats in two headers:
  *
  *     server-timing: tokenise;dur=MS, queue;dur=MS, prefill;dur=MS, transfer;dur=MS, exposed;dur=MS,
  *                    decode;dur=MS, ttft;dur=MS, total;dur=MS
  *     baton-proof: prompt=N; computed=N; reused=N; transferred=N; drawn=N; redispatched=N; preempted=N;
  *                  drafted=N; accepted=N; prefill=NAME; decode=NAME; transport=NAME
  *
- * A stream carries the same stats if its request had the header `baton-proof: stream`: as usage.baton of
- * its message_delta event, or as "baton" of its last chunk.  Errors under OpenAI's paths have OpenAI's
- * form.
+ * A stream carries the same stats if its request had the header `baton-proof: stream`: as usage.baton of its
+ * message_delta event, or as "baton" of its last chunk.  Errors on OpenAI's paths use OpenAI's format.
  *
- * One front per loop.  The loop's thread does everything except parsing and tokenising of long bodies,
- * which run in the job pool. */
+ * One front per loop.  The loop's thread does everything but parse and tokenise long bodies; job threads do
+ * that. */
 #ifndef SERVE_ENDPOINT_FRONT_H
 #define SERVE_ENDPOINT_FRONT_H
 
@@ -42,8 +40,8 @@ struct front_opts {
     struct backend backend;  /* by value; its pointers are borrowed */
     struct metrics *metrics; /* borrowed, required */
     const char *keys_path;   /* API keys (format: serve/access/auth.h); NULL: no key is required */
-    bool has_metrics;      /* clients may read /metrics, which names tenants; false: there is no such path */
-    bool has_open_metrics; /* /metrics needs no key even if keys are configured */
+    bool has_metrics;        /* clients may read /metrics, which names tenants; false: clients get 404 */
+    bool has_open_metrics;   /* /metrics needs no key even if keys are configured */
     uint32_t failed_logins_per_min; /* different wrong keys from one address; beyond: 429; 0: no limit */
     uint32_t max_waiting;           /* large requests that wait for a job thread; one tenant may use half */
     uint64_t max_waiting_bytes;     /* bound on their bodies; one tenant may use half */
@@ -55,10 +53,10 @@ struct front_opts {
     size_t n_origins;
     const uint8_t
         *sign_key; /* borrowed, 32 bytes: routers sign alike (serve/access/sign.h); NULL: a key of its own */
-    bool keeps_streams;         /* events have ids, and clients may resume streams (resume.c) */
+    bool keeps_streams;         /* events have ids, so that clients can resume streams (resume.c) */
     bool shares_port;           /* several fronts listen on the same address */
     uint64_t ping_ns;           /* idle time of a stream before a ping event */
-    uint32_t max_requests;      /* in flight at once, of all kinds; beyond: 529 */
+    uint32_t max_requests;      /* requests in flight, of all kinds; more get 529 */
     uint32_t inline_bytes;      /* larger bodies are parsed and tokenised on a job thread */
     const char *public_prefix;  /* file (serve/prompt/public_prefix.h); NULL: tenants share nothing */
     size_t replay_bytes;        /* size of the answer cache; 0: none */
@@ -68,7 +66,7 @@ struct front_opts {
 };
 
 /* Sets every option that is not a pointer to its default: metrics for clients with a key, ping 9 s, 4096
- * requests, 8 KiB inline, temperature 1, 30 wrong keys, 4096 waiting with 1 GiB. */
+ * requests, 8 KiB inline, temperature 1.  30 wrong keys; 4096 waiting requests with 1 GiB of bodies. */
 void front_opts_init(struct front_opts *opts);
 
 int front_new(const struct front_opts *opts, struct fault *fault, struct front **out);
@@ -80,18 +78,20 @@ void front_free(struct front *front);
 int front_listen(struct front *front, const char *address, struct fault *fault);
 uint16_t front_port(const struct front *front); /* of the first listener */
 
-/* Loads the key file.  Keys keep their usage.  On failure the old keys stay.  It reads the whole file, so a loop
- * that serves uses the two functions that follow (serve/endpoint/reload.h). */
+/* Loads the key file.  Keys keep their usage counts.  On failure the old keys stay.  The call reads the whole
+ * file; a loop that serves requests uses the next two functions instead (serve/endpoint/reload.h). */
 int front_load_keys(struct front *front, const char *keys_path, struct fault *fault);
-const struct access_keys *front_keys(const struct front *front); /* in place until a swap; NULL: none */
-/* Takes fresh and returns the old keys, which the caller owns. */
+const struct access_keys *front_keys(const struct front *front); /* the current keys, valid until a swap;
+                                                                  * NULL: no keys */
+/* Puts fresh keys in place.  Returns the old ones, which the caller now owns. */
 struct access_keys *front_swap_keys(struct front *front, struct access_keys *fresh);
 
-/* Turns /readyz to 503 or back.  Requests are still answered, each as the last of its connection. */
+/* Makes /readyz return 503, or ends that.  The front still answers requests and closes each connection after
+ * its answer. */
 void front_set_lame_duck(struct front *front, bool is_on);
-/* The same, for good; running answers continue. */
+/* The same, but it cannot be undone.  Running answers continue. */
 void front_set_draining(struct front *front);
-/* Ends lame duck: accepts no new connections, finishes running requests, then calls done(arg) from the
+/* Begins the drain: accepts no new connections, finishes running requests, then calls done(arg) from the
  * loop. */
 void front_drain(struct front *front, ev_call done, void *arg);
 uint32_t front_n_running(const struct front *front);

@@ -38,7 +38,8 @@ enum request_state {
 };
 #define REQUEST_N_STAGES 5 /* the states before the end */
 
-struct model_metrics { /* one model's series, looked up once per request; every token needs the first ones */
+struct model_metrics { /* metrics of one model, looked up once per request; those used for every token come
+                        * first */
     struct metric *generation_tokens, *itl;
     struct metric *ttft, *tpot, *e2e, *queue, *prefill, *transfer, *exposed, *decode;
     struct metric *prompt_tokens, *cached_tokens, *computed_tokens, *transferred_tokens;
@@ -74,7 +75,7 @@ struct front {
     struct failed_logins *failed_logins;
     struct fair_queue *fair_queue;       /* NULL: all work runs inline */
     struct answer_cache *answer_cache;   /* NULL: none */
-    struct conversations *conversations; /* NULL: requests for them are refused */
+    struct conversations *conversations; /* NULL: requests that name a conversation are refused */
     struct conversations *responses;     /* kept responses; NULL: none are kept */
     struct stall *stall;
     struct public_prefix *public_prefix; /* NULL: tenants share nothing */
@@ -93,14 +94,15 @@ struct front {
 
 struct choice; /* choice_priv.h */
 
-struct request { /* fields that every token needs come first: ten thousand streams do not fit a CPU cache */
+struct request { /* fields used for every token come first, because ten thousand streams do not fit a CPU
+                  * cache */
     struct front *front;
     struct http_exchange *exchange; /* NULL: answered, or the client is gone */
     const struct output_dialect *dialect;
     enum request_state state;
     uint32_t n_choices, n_waiting, n_over;
     uint32_t n_output;
-    bool is_stream;    /* the answer is a stream and the 200 has been sent */
+    bool is_stream;    /* the answer is a stream, and its status 200 was sent */
     bool is_mute;      /* the connection is broken; on_abort follows */
     bool is_paused;    /* the client reads too slowly */
     uint64_t event_ns; /* time of the last event sent */
@@ -115,26 +117,26 @@ struct request { /* fields that every token needs come first: ten thousand strea
     char trace_id[33];
     char peer[64];
     struct auth_key who;
-    char owner[64]; /* owner of cached KV and cached answers: see replay_owner() */
+    char owner[64]; /* tenant that owns cached KV and cached answers: see replay_owner() */
     struct limit_lease lease;
-    char class_wanted[32]; /* by the header field baton-class; empty: none */
+    char class_wanted[32]; /* class named in the header baton-class; empty: none */
     bool wants_serving;    /* serving stats in the stream */
     struct resume resume;
 
-    /* While the pool has a job of the request, only that job touches body, gen, error and prompts. */
+    /* While a job thread works for the request, only that job may touch body, gen, error and prompts. */
     bool is_in_fair_queue; /* running in the pool or waiting for it */
     struct fair_queue_job job;
-    atomic_bool is_working;   /* the pool's thread is still working on it */
-    atomic_bool is_abandoned; /* do not start it */
+    atomic_bool is_working;   /* a job thread works on it */
+    atomic_bool is_abandoned; /* the job must not start */
     int work_rc;
     struct buf body;
     bool is_gzip; /* the body's encoding */
     struct gen_request gen;
     struct api_error error;
-    struct conversation *conversation; /* the conversation that it continues, held */
-    struct buf recalled;               /* kept items that a Responses request needs, for the parser */
+    struct conversation *conversation; /* the conversation that the request continues; a reference is held */
+    struct buf recalled;               /* kept items for the parser of a Responses request */
     bool has_recalled;
-    struct replay replay; /* our own answers in it */
+    struct replay replay; /* cached answers found in the request's messages */
     struct prompt prompt;
     struct prompt *more_prompts; /* [gen.n_prompts - 1] */
 
@@ -145,7 +147,7 @@ struct request { /* fields that every token needs come first: ten thousand strea
     struct gen_serving serving; /* serving stats of all choices together */
     struct ev_timer *ping;
 
-    int status; /* HTTP status of the answer; 499: none */
+    int status; /* HTTP status of the answer; 499: the client disconnected first */
     const char *reason;
     uint64_t received_ns, tokenised_ns, submitted_ns, first_ns;
     uint64_t n_logprobs;  /* received */
@@ -154,7 +156,7 @@ struct request { /* fields that every token needs come first: ten thousand strea
 
 /* request.c: the life of a request */
 /* Makes a request from its head.  E_OVERLOADED, E_NOMEM. */
-/* Copies the name of a class, if it is one. */
+/* Copies the name of a class.  Leaves out empty if the name is too long. */
 void request_take_class(struct bytes name, char out[32]);
 int request_new(struct front *front, struct http_exchange *exchange, enum api_call call,
                 const struct auth_key *who, struct request **out);
@@ -181,10 +183,10 @@ void reply_error(struct http_exchange *exchange, const struct api_error *error, 
 void reply_body(struct http_exchange *exchange, int status, const char *type, struct bytes body);
 void reply_json(struct http_exchange *exchange, const char *id, struct http_fields *fields,
                 struct bytes body);
-/* True if the backend may find the model later (NULL: any model).  error then says so with 503, because a
- * client that gets 404 or an empty list gives up. */
+/* True if the backend may find the model later (NULL: any model).  error then gets status 503, because
+ * clients treat 404 or an empty list as final. */
 bool reply_not_yet(const struct front *front, const char *model, struct api_error *error);
-int reply_make_busy(struct buf *out); /* a whole raw answer */
+int reply_make_busy(struct buf *out); /* a complete raw HTTP answer */
 
 /* report.c: metrics, access log, headers of serving stats */
 void report_init(struct front *front);

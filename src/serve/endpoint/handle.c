@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The outbox is a list of handles that may have an event.  A flush takes the first handle, makes one call, and looks
- * at the list again: if the call freed the handle, the handle has left the list.  A handle without an event leaves
- * the list when the flush comes to it. */
+/* The outbox is a list of handles that may have an event.  A flush takes the first handle, makes one call,
+ * then looks at the list again, because the call may have freed any handle.  A freed handle is no longer in
+ * the list.  The flush removes a handle that has no event. */
 #include "serve/endpoint/handle.h"
 
 #include <stdlib.h>
@@ -172,7 +172,7 @@ void gen_handle_serving(const struct gen_handle *handle, struct gen_serving *ser
     serving->total_ns = clock_now_ns() - handle->submitted_ns;
 }
 
-/* ---- delivery: the handle may be freed by each call ---- */
+/* ---- delivery: each call may free the handle ---- */
 
 static void gen_handle_deliver_scores(struct gen_handle *handle, const struct sample_result *scores,
                                       uint32_t n)
@@ -193,7 +193,8 @@ static void gen_handle_deliver_tokens(struct gen_handle *handle, uint32_t n)
     if (handle->first_token_ns == 0)
         handle->first_token_ns = clock_now_ns();
     if (handle->outcome == GEN_RUNNING)
-        list_remove(&handle->due); /* nothing else is due: saves a look at each token */
+        list_remove(&handle->due); /* no other event is due: removing it here spares the flush one look per
+                                    * token */
     handle->events->on_tokens(handle->arg, &tokens);
 }
 
@@ -221,7 +222,7 @@ static void gen_handle_deliver_failure(struct gen_handle *handle)
     free(text);
 }
 
-/* Makes one call, or takes the handle off the list. */
+/* Makes one call, or removes the handle from the list if no event is due. */
 static void gen_handle_deliver(struct gen_handle *handle)
 {
     bool is_open = !handle->is_paused && !handle->is_held;

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A job as the front knows it: the answer's tokens, and the events that wait for the front.  Each backend's job
- * embeds one.
+/* The front's handle of a job: the answer's tokens, and the events that the front has not received yet.  Each
+ * backend embeds one in its job.
  *
  *    backend: accept, token, end, fail --> gen_handle, due in the outbox --gen_outbox_flush()--> the front's events
  *    front:   pause -------------------------^ tokens and the end wait
  *
- * Events are deferred.  The functions that add an event never call the front.  gen_outbox_flush() calls it, one event
- * after another, and no code below it uses the job.  So the front may cancel any job inside an event, and no caller
- * has to ask whether its job still exists.
+ * Events are deferred: functions that add an event never call the front.  gen_outbox_flush() calls the front,
+ * one event after another, and no code below it uses the job.  So the front may cancel any job inside an
+ * event, and callers need not check whether a job still exists.
  *
- * Order: on_accepted, prompt logprobs, tokens, the stop id's logprob, then on_end.  A failure does not wait for a
- * paused front; tokens that were not delivered are dropped.
+ * Order: on_accepted, prompt logprobs, tokens, the stop id's logprob, then on_end.  A failure is delivered
+ * even while the front is paused, and drops undelivered tokens.
  *
- * More than 15 functions: one for each thing that a worker's message may add, and the outbox beside them.
+ * More than 15 functions: each kind of event has one, and the outbox needs its own.
  *
  * For backends; one loop thread. */
 #ifndef SERVE_ENDPOINT_HANDLE_H
@@ -23,13 +23,14 @@
 #include "serve/endpoint/backend.h"
 #include "serve/prompt/scores.h"
 
-/* Frees the job around the handle.  serving_out (NULL: a failure) receives its serving stats first. */
+/* Frees the job that embeds the handle.  It first writes the serving stats to serving_out (NULL after a
+ * failure). */
 typedef void (*gen_close)(struct gen_handle *handle, struct gen_serving *serving_out);
 
-struct gen_outbox {        /* of one backend */
+struct gen_outbox {        /* one for each backend */
     struct list due;       /* handles with events, by gen_handle.due */
     struct ev_timer *turn; /* flushes in the loop's next turn; NULL: the owner calls gen_outbox_flush() */
-    bool is_open;          /* the caller flushes itself */
+    bool is_open;          /* between gen_outbox_begin() and gen_outbox_flush(): no timer is needed */
     gen_close close;
 };
 
@@ -39,7 +40,7 @@ enum gen_outcome {
     GEN_FAILED /* on_failure is due */
 };
 
-struct gen_handle { /* fields that every token needs come first */
+struct gen_handle { /* fields used for every token come first */
     struct gen_outbox *outbox;
     struct list due;          /* in outbox.due while it may have an event */
     struct work_order *order; /* the job's; its tokens from n_prompt on are the answer, and grow with it */
@@ -51,12 +52,12 @@ struct gen_handle { /* fields that every token needs come first */
     bool is_paused;              /* the client reads no tokens now */
     bool is_held;                /* the backend holds tokens and end back */
     bool has_resumption;         /* on_resumed is due */
-    bool is_complete;            /* set by the front before it cancels: the answer ended in its text ... */
-    bool is_left;                /* ... or another router goes on with it: the workers are not told */
+    bool is_complete;            /* the front set it before cancelling: the answer's own text ended it ... */
+    bool is_left;                /* ... or another router continues the stream, so workers keep the work */
     bool has_acceptance;         /* on_accepted is due */
-    uint32_t cached_tokens;      /* its argument */
-    uint32_t cap_draws;          /* [cap_draws], sampling results of the undelivered tokens ... */
-    struct sample_result *draws; /* ... if wanted */
+    uint32_t cached_tokens;      /* argument of on_accepted */
+    uint32_t cap_draws;          /* capacity of draws, the sampling results of undelivered tokens ... */
+    struct sample_result *draws; /* ... NULL unless wanted */
     uint64_t submitted_ns, first_token_ns;
     enum gen_end end;           /* ENDED */
     struct gen_failure failure; /* FAILED */
@@ -65,22 +66,22 @@ struct gen_handle { /* fields that every token needs come first */
 };
 
 int gen_outbox_open(struct gen_outbox *outbox, struct ev_loop *loop,
-                    gen_close close);             /* loop NULL: no timer */
-void gen_outbox_close(struct gen_outbox *outbox); /* opened or zeroed */
-/* Between these two no timer is needed: events are due at once, and gen_outbox_flush() makes the calls. */
+                    gen_close close);             /* loop NULL: the outbox has no timer */
+void gen_outbox_close(struct gen_outbox *outbox); /* accepts a zeroed outbox */
+/* Between these two calls events need no timer, because gen_outbox_flush() delivers them at once. */
 void gen_outbox_begin(struct gen_outbox *outbox);
 void gen_outbox_flush(struct gen_outbox *outbox);
 
-/* order: the job's, with n_prompt and n_tokens set.  events: valid as long as the job. */
+/* order: the job's order, with n_prompt and n_tokens set.  events must stay valid as long as the job. */
 void gen_handle_init(struct gen_handle *handle, struct gen_outbox *outbox, struct work_order *order,
                      const struct gen_events *events, void *arg);
-void gen_handle_fini(struct gen_handle *handle); /* drops all events; the order stays */
+void gen_handle_fini(struct gen_handle *handle); /* drops all events; the order remains */
 
-void gen_handle_resume(struct gen_handle *handle); /* the order is another router's now */
+void gen_handle_resume(struct gen_handle *handle); /* the order now belongs to another router */
 void gen_handle_accept(struct gen_handle *handle, uint32_t cached_tokens);
 /* Appends an answer token.  E_NOMEM. */
 int gen_handle_token(struct gen_handle *handle, token_id id);
-/* Room for the sampling result of the token that gen_handle_token() appends next.  NULL: no memory. */
+/* Makes room for the sampling result of the token that gen_handle_token() appends next.  NULL: no memory. */
 struct sample_result *gen_handle_draw(struct gen_handle *handle);
 /* Prompt logprobs.  E_NOMEM. */
 int gen_handle_scores(struct gen_handle *handle, const struct sample_result *scores, uint32_t n);
@@ -90,7 +91,7 @@ void gen_handle_fail(struct gen_handle *handle, const struct gen_failure *failur
 void gen_handle_pause(struct gen_handle *handle, bool is_paused);
 void gen_handle_hold(struct gen_handle *handle, bool is_held);
 
-/* Sets the serving stats that a handle knows: drawn tokens, time to the first token, total time. */
+/* Sets the serving stats that a handle knows: sampled tokens, time to the first token, total time. */
 void gen_handle_serving(const struct gen_handle *handle, struct gen_serving *serving);
 
 static inline uint32_t gen_handle_answered(const struct gen_handle *handle)

@@ -24,7 +24,7 @@ struct entry {
     uint32_t n_top;
     bool is_unknown;    /* it has no logprob */
     bool is_begun;      /* part of its text was delivered */
-    size_t start, end;  /* the range of its text in held (pending) */
+    size_t start, end;  /* the bytes of its text in held (pending) */
     size_t text_offset; /* where its text begins in the answer, in characters (ready) */
 };
 
@@ -178,7 +178,7 @@ void logprobs_text(struct logprobs *logprobs, struct bytes text)
         struct entry *entry = &logprobs->entries[i];
 
         if (entry->end <= from && entry->start < from)
-            continue; /* its text is not answer text */
+            continue; /* its text is not part of the answer */
         if (entry->start < to && !entry->is_begun) {
             size_t at = entry->start > from ? entry->start : from;
 
@@ -227,7 +227,7 @@ static void forget_ready(struct logprobs *logprobs)
 static void logprobs_put_value(struct buf *out, float logprob)
 {
     if (isfinite(logprob))
-        buf_printf(out, "%.9g", logprob == 0 ? 0.0 : (double)logprob); /* never "-0" */
+        buf_printf(out, "%.9g", logprob == 0 ? 0.0 : (double)logprob); /* avoids "-0" */
     else
         buf_append_str(out, "-9999.0"); /* JSON has no infinity; clients know this number */
 }

@@ -4,11 +4,12 @@
  *     answer ──sink──┬── a stream: the dialect's events ──> front.out ──> one write per turn
  *                    └── a whole answer: blocks collected here ──> the dialect's JSON
  *
- * The dialect (output_messages.c, output_openai.c) formats events and answers; this file decides when
- * they are sent.  A stream gathers the events of one turn of the loop and sends them in one write.  All
- * streams of the front share the buffer, so that it stays in the CPU cache.  A function that writes an
- * event therefore flushes before it calls anything else.  A whole answer is collected for each choice.  A
- * call that was cut is closed as far as it is valid; a broken call is left out, and its text follows it. */
+ * The dialect (output_messages.c, output_openai.c) formats events and answers; this file decides when they
+ * are sent.  A stream gathers the events of one turn of the loop and sends them in one write.  All streams of
+ * the front share the buffer, so that it stays in the CPU cache.  A function that writes an event therefore
+ * flushes before it calls other code.  An answer that is not streamed is collected choice by choice.  If a
+ * limit cuts a tool call, its arguments are closed as valid JSON.  A broken call is left out, and its text
+ * becomes answer text. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -77,7 +78,7 @@ void output_flush(struct request *request)
         return;
     ASSERT(front->writer == request);
     request->event_ns = clock_now_ns();
-    /* A failure here means that the connection is broken; on_abort reports it from the loop. */
+    /* A failure here means that the connection is broken.  on_abort reports it in a later turn. */
     if (request->exchange != NULL && !request->is_mute && front->out.len_bytes > 0)
         request->is_mute =
             front->out.is_bad || http_reply_write(request->exchange, buf_view(&front->out)) < 0;
@@ -138,7 +139,7 @@ void output_end_choice(struct choice *choice)
 
 /* ---- collecting ---- */
 
-#define HELD_BODY_BYTES (64u << 10) /* shorter bodies are copied */
+#define HELD_BODY_BYTES (64u << 10) /* longer bodies are sent without a copy */
 static struct collected *output_add_block(struct choice *choice, enum gen_block_kind kind)
 {
     struct collected *grown = realloc(choice->blocks, (choice->n_blocks + 1) * sizeof(*grown));
@@ -210,7 +211,7 @@ static void drop_block(struct choice *choice)
     buf_fini(&block->logprobs);
 }
 
-/* Closes the largest object that the arguments so far begin. */
+/* Closes the largest JSON object that the arguments so far can begin. */
 static int close_cut_call(struct collected *block)
 {
     struct json_walk walk = {0};

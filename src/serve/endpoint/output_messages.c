@@ -96,7 +96,7 @@ static void output_messages_begin(struct request *request)
     struct api_usage usage = request->usage;
     struct buf *json = output_begin_event(request, "message_start");
 
-    usage.output_tokens = 1; /* clients require a number, and the service that they know sends 1 */
+    usage.output_tokens = 1; /* clients require a number; Anthropic's service sends 1 */
     api_put_message_start(json, request->message_id, request->gen.model, &usage);
     output_end_event(request);
 }

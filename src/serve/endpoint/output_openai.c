@@ -5,8 +5,8 @@
  *     completion:  [the prompt, if echo is set] ── text ... ── finish reason
  *     at the end:  [usage, if requested] ── [DONE]
  *
- * During silence the stream sends comment lines, which these clients skip.  Log probabilities travel with
- * their text. */
+ * While no token comes, the stream sends comment lines, which clients skip.  Each chunk has its text's
+ * logprobs. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -55,7 +55,7 @@ static int output_openai_put_text(struct choice *choice, enum gen_block_kind kin
     return output_end_event(choice->request);
 }
 
-/* Sends logprobs in chunks without text, because the prompt's text has been sent as a whole. */
+/* Sends prompt logprobs in chunks without text, because one chunk has sent the prompt's whole text. */
 static void put_scores(struct choice *choice)
 {
     (void)output_openai_put_text(choice, GEN_TEXT, bytes_str(""));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Output to the client, and the format of each API. */
+/* Writes output to the client, in the format of each API. */
 #ifndef SERVE_ENDPOINT_OUTPUT_PRIV_H
 #define SERVE_ENDPOINT_OUTPUT_PRIV_H
 
@@ -7,7 +7,7 @@
 
 /* output.c: output in any API's format */
 void output_begin_stream(struct request *request);
-void output_begin_choice(struct choice *choice); /* once accepted */
+void output_begin_choice(struct choice *choice); /* after acceptance */
 void output_ping(struct request *request);
 void output_flush(struct request *request);    /* sends the gathered events */
 void output_drop(struct request *request);     /* drops the gathered events */
@@ -17,22 +17,21 @@ void output_error(struct request *request, const struct api_error *error); /* as
 void output_count(struct request *request);
 void output_body(struct request *request); /* sends request.body as the answer */
 void output_fini_choice(struct choice *choice);
-/* For dialects.  output_begin_event returns the buffer to append the event's JSON to, once; it is the
- * send buffer itself.  output_end_event ends the event.  E_NOMEM. */
+/* For dialects.  output_begin_event returns the buffer for the event's JSON; it is the send buffer itself.
+ * output_end_event ends the event.  E_NOMEM. */
 struct buf *output_text(struct request *request); /* the send buffer, for output that is not an event */
 struct buf *output_begin_event(struct request *request, const char *name);
 int output_end_event(struct request *request);
 void output_put_event(struct request *request, const char *name, struct bytes data);
-/* An error is no event of the answer: it has no id.  name NULL: OpenAI's form. */
+/* Writes an error.  It has no event id, because it is not part of the answer.  name NULL: OpenAI's format. */
 void output_put_error(struct request *request, const char *name, const struct api_error *error);
 extern const struct answer_sink output_whole_sink; /* collects blocks in the choice */
 
-/* The format of an API's answers: one table for each API.  Its functions write into request.out; the
- * caller sends. */
+/* The format of one API's answers.  The functions write into request.out; the caller sends. */
 struct output_dialect {
     const char *id_prefix;                       /* of answer ids */
     const struct answer_sink *stream_sink;       /* its arg is the choice, as for output_whole_sink */
-    void (*begin)(struct request *request);      /* the 200 has been sent */
+    void (*begin)(struct request *request);      /* called after the status 200 */
     void (*begin_choice)(struct choice *choice); /* may be NULL, like the next */
     void (*end_choice)(struct choice *choice);
     void (*scores)(struct choice *choice); /* prompt logprobs have come; NULL: the API has none */

@@ -4,9 +4,9 @@
  *     created ── in_progress ── for each block: item added ── part added ── deltas ── text done ── part done
  *         ── item done ── ... ── completed, incomplete or failed, with the whole response
  *
- * Each event of a block's end repeats what the block holds, so a stream also collects its blocks, as a whole
- * answer does.  A call that turns out to be no call has been announced, so it stays, as an incomplete item.
- * During silence the stream sends comment lines.  The finished response is kept for later requests. */
+ * The events that end a block repeat its content, so a stream collects its blocks too.  If an announced call
+ * turns out to be malformed, it stays as an incomplete item.  While no token comes, the stream sends comment
+ * lines.  The finished response is kept for later requests. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,7 +53,7 @@ static struct api_response output_response_response_of(const struct request *req
                                  .asked = request->gen.response};
 }
 
-/* True if text or thinking that ends with the answer is cut.  A call says so itself. */
+/* True if the answer's end cut this text or thinking.  A cut call has its own flag. */
 static bool output_response_is_cut_by(enum gen_block_kind kind, enum api_response_status status)
 {
     return kind != GEN_TOOL_USE && status != API_RESPONSE_COMPLETED;
@@ -260,7 +260,7 @@ static void output_response_end(struct request *request)
     const char *name;
 
     if (output_response_finish(request, &response) < 0)
-        return; /* the stream ends without its last event, and the client sees that */
+        return; /* without its last event the client sees that the stream is incomplete */
     output_response_keep(request, &response);
     response.serving = request->wants_serving ? &request->serving : NULL;
     name = output_response_last_event(response.status);

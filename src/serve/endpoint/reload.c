@@ -4,8 +4,9 @@
  *     begin ──> read on a job thread ──> put in place, done() ──> the old keys are former keys
  *                      └──refused: done()                             └──idle: freed on a job thread
  *
- * With 100,000 keys each of the two jobs takes a second, and the loop's part is a few pointers.  Former keys wait
- * for the last request that began under them.  A begin while one is read is remembered. */
+ * With 100,000 keys each of the two jobs takes a second; the loop only swaps a few pointers.  Former keys are
+ * freed after the last request that began under them.  A reload requested during another one starts after
+ * it. */
 #include "serve/endpoint/reload.h"
 
 #include <stdlib.h>
@@ -25,10 +26,10 @@ struct former_keys {
 
 struct reload {
     struct reload_opts opts;
-    bool is_reading; /* a job thread has all down to fault */
+    bool is_reading; /* a job thread owns all fields down to fault */
     bool is_wanted_again;
     const void *conf;
-    const struct access_keys *in_place; /* only a reload replaces them */
+    const struct access_keys *in_place; /* the keys in use; only a reload replaces them */
     struct access_keys *keys;           /* NULL: none */
     struct http_tls_fresh *tls;         /* NULL: none */
     struct fault fault;
@@ -51,7 +52,7 @@ static void reload_read(void *arg)
     files = reload->opts.calls->files(reload->conf);
     if (files.api_keys[0] != '\0')
         rc = access_keys_load(files.api_keys, reload->in_place, &reload->fault, &reload->keys);
-    else if (reload->in_place != NULL) /* keys may be all that guards a listener */
+    else if (reload->in_place != NULL) /* the keys may be a listener's only protection */
         rc = fault_set(&reload->fault, E_AUTH, "http.api_keys cannot be taken away by a reload; restart");
     if (rc == 0)
         rc = https_read(&files.https, reload->opts.tls != NULL, &reload->fault, &reload->tls);
@@ -61,7 +62,7 @@ static void reload_read(void *arg)
 
 static void reload_end(struct reload *reload)
 {
-    access_keys_free(reload->keys); /* read, and refused with the rest */
+    access_keys_free(reload->keys); /* drops the keys that were read, because the whole reload is refused */
     http_tls_fresh_free(reload->tls);
     reload->keys = NULL;
     reload->tls = NULL;
@@ -74,7 +75,7 @@ static void reload_end(struct reload *reload)
 
 static void reload_tell(struct reload *reload)
 {
-    if (!reload->is_wanted_again) /* else the next one tells */
+    if (!reload->is_wanted_again) /* otherwise the reload that follows calls done() */
         reload->opts.calls->done(reload->opts.arg, reload->fault.code != 0 ? &reload->fault : NULL);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A reload: configuration, API keys and certificate, read on a job thread and put in place by the loop.
+/* A reload: a job thread reads configuration, API keys and certificate, then the loop puts them in place.
  *
- * All of it or nothing is taken, but for the configuration itself, whose checks have passed by then.  Loop
+ * The reload is applied whole or not at all.  Its configuration is checked before anything changes.  Loop
  * thread only, except read. */
 #ifndef SERVE_ENDPOINT_RELOAD_H
 #define SERVE_ENDPOINT_RELOAD_H
@@ -18,8 +18,8 @@ struct reload_files {     /* borrowed from the configuration */
 };
 
 struct reload_calls {
-    /* Reads and checks the configuration on a job thread.  NULL: refused, and the log says why.  It stays valid
-     * until the call after the next one. */
+    /* Reads and checks the configuration on a job thread.  NULL: it is refused, and the log has the reason.
+     * The result stays valid until the call after the next one. */
     const void *(*read)(void *arg);
     struct reload_files (*files)(const void *conf);     /* any thread */
     void (*take)(void *arg, const void *conf);          /* the loop uses this configuration from now on */
@@ -36,9 +36,10 @@ struct reload_opts {
 };
 
 int reload_new(const struct reload_opts *opts, struct reload **out); /* E_NOMEM */
-/* After the pool of job threads.  NULL is fine. */
+/* Call it after freeing the pool of job threads.  NULL is fine. */
 void reload_free(struct reload *reload);
-/* Begins a reload; calls->done comes later.  During one, another one follows it, and done comes once for both. */
+/* Begins a reload; it ends with calls->done.  During a reload the call queues one more, and done is called
+ * once, after the last. */
 void reload_begin(struct reload *reload);
 
 #endif

@@ -15,8 +15,8 @@ struct remains { /* moved here from a request; a zeroed member holds nothing */
     size_t n_more;
 };
 
-/* Takes the contents of remains and frees them on a job thread.  It frees at once if jobs is NULL, if
- * they are small, or if the jobs are full. */
+/* Takes the contents of remains and frees them on a job thread.  Frees them at once if jobs is NULL, if they
+ * are small, or if the queue of jobs is full. */
 void remains_give_back(struct remains *remains, struct ev_jobs *jobs, struct ev_loop *loop);
 
 #endif

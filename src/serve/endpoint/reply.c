@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plain answers.  All of them, errors and probes included, carry a request id. */
+/* Sends plain answers.  All of them, including errors and probes, carry a request id. */
 #include <stdio.h>
 #include <string.h>
 

@@ -91,7 +91,7 @@ static void init_memory(struct front *front, struct front_metrics *m)
                                       "Requests to continue a conversation, by result.", "result");
 }
 
-/* Metric names of another server, which dashboards and gateways look for. */
+/* Metrics under vLLM's names, which dashboards and gateways look for. */
 static void init_compatible(struct front *front, struct front_metrics *m)
 {
     const struct {
@@ -198,7 +198,7 @@ static double s_of(uint64_t ns)
     return (double)ns / 1e9;
 }
 
-/* Counts n tokens that came together at now_ns. */
+/* Counts n tokens that arrived together at now_ns. */
 void report_tokens(struct choice *choice, uint64_t now_ns, size_t n)
 {
     const struct request *request = choice->request;
@@ -212,7 +212,7 @@ void report_tokens(struct choice *choice, uint64_t now_ns, size_t n)
             metric_observe(s->ttft, s_of(now_ns - request->received_ns));
         n--;
     }
-    /* Tokens after the first of a group came without delay. */
+    /* Tokens after the first of a group arrive with no delay after it. */
     for (size_t i = 0; i < n; i++)
         metric_observe(s->itl, i == 0 && choice->last_ns > 0 ? s_of(now_ns - choice->last_ns) : 0);
 }

@@ -8,10 +8,9 @@
  *
  *     and from every state, when the client goes away: CANCELLED
  *
- * The front's loop does everything except two pieces of work (parse_work, tokenise_work), which run in
- * the job pool when the body is large.  While such a job runs, it owns the request; if the client goes
- * away meanwhile, the loop only notes it.  The request's answers, one or several, are choices: see
- * choices.c.
+ * The front's loop does all work but two functions, parse_work and tokenise_work, which run on a job thread
+ * if the body is large.  A running job owns the request.  If the client disconnects meanwhile, the loop sets
+ * a flag and waits.  Each answer of the request is a choice: see choices.c.
  *
  * Only request_enter changes the state, and only request_end ends a request. */
 #include <stdlib.h>
@@ -26,8 +25,8 @@
 #include "serve/prompt/constraint.h"
 #include "serve/access/unzip.h"
 
-#define GZIP_WORK          8                  /* assumed growth of a gzip body, in bytes of work per byte */
-#define MAX_UNZIPPED_BYTES ((size_t)32 << 20) /* used if no other limit on bodies was given */
+#define GZIP_WORK          8                  /* estimated work of a gzip body, per byte */
+#define MAX_UNZIPPED_BYTES ((size_t)32 << 20) /* used if the caller sets no other limit */
 #define MAX_ECHOED_BYTES   (32u << 20)
 
 const struct backend *request_backend(const struct request *request)
@@ -68,7 +67,7 @@ static void on_ping(void *arg)
     ev_timer_start(request->ping, request->event_ns + ping_ns - now);
 }
 
-/* A name that is too long names no class. */
+/* Ignores a name that is too long for a class. */
 void request_take_class(struct bytes name, char out[32])
 {
     if (name.len_bytes == 0 || name.len_bytes >= 32)
@@ -210,7 +209,7 @@ void request_abort(struct request *request, enum http_abort why)
     request_end(request, REQUEST_CANCELLED);
 }
 
-/* The stream goes on at another router, so its end here is no error. */
+/* Ends the request here without an error, because another router continues its stream. */
 static void request_leave(struct request *request)
 {
     choices_leave(request);
@@ -268,8 +267,8 @@ static int request_unpack(struct request *request)
     return rc;
 }
 
-/* True if the request only names a conversation or kept responses: the loop must look them up and the body
- * be parsed again. */
+/* True if the request names a conversation or kept responses by id.  The loop looks them up, then a job
+ * parses the body again. */
 static bool awaits_conversation(const struct request *request)
 {
     if (request->gen.response != NULL)
@@ -387,7 +386,8 @@ static size_t never_inline(const struct request *request, size_t size_bytes)
     return size_bytes + request->front->opts.inline_bytes + 1;
 }
 
-/* size_bytes: a rough measure of the time; work above inline_bytes goes to the pool. */
+/* Runs work on a job thread if size_bytes, a rough measure of its time, exceeds inline_bytes; otherwise
+ * here. */
 static void request_run(struct request *request, size_t size_bytes, ev_call work, ev_call done)
 {
     struct api_error error;
@@ -418,7 +418,7 @@ static void request_run(struct request *request, size_t size_bytes, ev_call work
     request_fail(request, &error);
 }
 
-/* Returns from the pool.  False: the request ended meanwhile and is now freed. */
+/* Called when the pool returns the request.  False: the request ended meanwhile and is now freed. */
 static bool is_back(struct request *request)
 {
     request->is_in_fair_queue = false;
@@ -491,7 +491,7 @@ static int take_conversation(struct request *request, struct api_error *error)
     return E_NOT_FOUND;
 }
 
-/* Parses again with the conversation's history, or fails the request. */
+/* Parses the body again with the conversation's history, or fails the request. */
 static void continue_conversation(struct request *request)
 {
     bool is_response = request->gen.response != NULL;
@@ -570,7 +570,7 @@ static void fail_too_long(struct request *request, size_t n)
     struct api_error error;
     uint32_t room = request->model->context_length;
 
-    /* Agents match this wording to decide that they must shorten the conversation. */
+    /* Agents match this wording to know that they must shorten the conversation. */
     if (api_call_is_openai(request->call)) {
         api_fail(&error, 400, "This model's maximum context length is %u tokens. Your prompt has %zu tokens.",
                  room, n);

@@ -2,15 +2,15 @@
 /* Kept responses, and the routes under /v1/responses/ID.
  *
  *     GET ID                the response                POST ID/cancel    ends a stream that is being sent
- *     GET ID/input_items    what it answered            DELETE ID         forgets it
+ *     GET ID/input_items    its input                   DELETE ID         forgets it
  *
- * A response is kept as one text under its id, for the tenant that asked for it:
+ * A response is stored as one text under its id, for the tenant of its request:
  *
  *     lengths (12 bytes) | the response as JSON, with the output items in it | the input items, ",\n" between
  *
- * A request that continues a response gets input and output items of it, and one that refers to an item gets
- * its response's output items.  Both are then JSON lists for the parser.  What a client may keep is bounded
- * (4 MiB a conversation), so every copy here takes about a millisecond of the loop. */
+ * A request that continues a response receives its input and output items.  A request that refers to an item
+ * receives the output items of its response.  Both become JSON lists for the parser.  A kept conversation has
+ * at most 4 MiB, so a copy takes the loop about a millisecond. */
 #include <string.h>
 
 #include "base/check.h"
@@ -25,9 +25,9 @@
 
 #define ROUTE              "/v1/responses/"
 #define HEAD_BYTES         12
-#define MAX_KEPT_BYTES     ((size_t)4 << 20) /* of a response; its input has the same bound */
+#define MAX_KEPT_BYTES     ((size_t)4 << 20) /* limit on a response, and on its input */
 #define MAX_RECALLED_BYTES ((size_t)4 << 20)
-#define MAX_RECALLED       4096 /* responses that one request refers to */
+#define MAX_RECALLED       4096 /* limit on the responses that one request refers to */
 #define DEFAULT_ITEMS      20
 #define MAX_ITEMS          100
 
@@ -56,7 +56,7 @@ void responses_keep(struct request *request, struct bytes text, struct bytes out
     conversations_put(front->responses, request->message_id, request->who.tenant, &kept, clock_now_ns());
 }
 
-/* False: it is not kept. */
+/* Returns false if the response is not kept. */
 static bool responses_find_kept(struct front *front, struct bytes id, const char *owner, struct kept *out)
 {
     struct bytes text;
@@ -103,7 +103,7 @@ static int responses_refuse_size(struct api_error *error)
                     MAX_RECALLED_BYTES, MAX_RECALLED);
 }
 
-/* Appends the items of the responses that references name. */
+/* Appends the items of the responses that the references name. */
 static int responses_recall_items(struct request *request, size_t first, struct api_error *error)
 {
     const struct gen_response *asked = request->gen.response;
@@ -167,7 +167,7 @@ void responses_report(const struct request *request)
 
 enum verb { VERB_RESPONSE, VERB_ITEMS, VERB_CANCEL, VERB_NONE };
 
-/* Splits the path behind the route. */
+/* Splits the part of the path after the route. */
 static enum verb responses_read_path(struct bytes path, struct bytes *id_out)
 {
     static const char *const verbs[] = {
@@ -196,7 +196,7 @@ bool responses_allow(enum http_method method, struct bytes path)
     case VERB_CANCEL:
         return method == HTTP_POST;
     case VERB_NONE:
-        return true; /* there is nothing at this path */
+        return true; /* the path names nothing */
     }
     return true;
 }
@@ -254,7 +254,7 @@ static void responses_show_items(struct http_exchange *exchange, const struct au
     struct buf body = {0};
     int rc = responses_parse_page(exchange, after, &page, &error);
 
-    memcpy(name, id.data, id.len_bytes); /* it is kept, so it is short */
+    memcpy(name, id.data, id.len_bytes); /* fits, because ids of kept responses are short */
     name[id.len_bytes] = '\0';
     if (rc == 0) {
         rc = api_put_input_items(&body, name, kept->items, &page);
@@ -301,7 +301,7 @@ static void responses_delete_response(struct front *front, struct http_exchange 
 
 /* ---- cancelling ---- */
 
-/* Finds the stream that is sending this response to the same tenant.  NULL: none is. */
+/* Finds the running stream of this response, if it belongs to the same tenant.  NULL: none. */
 static struct request *responses_find_stream(struct front *front, struct bytes id, const char *tenant)
 {
     list_for_each (node, &front->requests) {
@@ -327,7 +327,7 @@ static void responses_cancel(struct request *request, struct buf *body)
     api_put_response(body, &response, NULL);
     choice_withdraw(choice);
     choice->stop = GEN_STOP_CANCELLED;
-    /* Closes the open item.  No memory: the client gets no event of it. */
+    /* Closes the open item.  Without memory the client receives no event for it. */
     (void)answer_finish(choice->answer, GEN_STOP_MAX_TOKENS);
     output_flush(request);
     choice_finish(choice, GEN_STOP_CANCELLED, bytes_of(NULL, 0));

@@ -5,15 +5,18 @@
 
 #include "serve/endpoint/front_priv.h"
 
-/* Collects the kept items that the request needs into request->recalled.  E_FORMAT: something is not kept. */
+/* Collects the kept items that the request needs into request->recalled.  E_FORMAT: an item is not kept. */
 int responses_recall(struct request *request, struct api_error *error);
-/* Keeps the request's response for later requests, if it asked for that.  output: the output items, in text. */
+/* Keeps the request's response for later requests, if the request asked for that.  output: its output items
+ * as text. */
 void responses_keep(struct request *request, struct bytes text, struct bytes output);
-bool responses_allow(enum http_method method, struct bytes path); /* the methods of a path under the route */
+bool responses_allow(enum http_method method, struct bytes path); /* true if a path under the route allows the
+                                                                   * method */
 void responses_serve(struct front *front, struct http_exchange *exchange);
-/* Leaves out the oldest turns of a tokenised conversation that exceeds the context, if the request asks for
- * that, and tokenises again (truncate.c).  In the job that tokenises.  E_NOMEM, E_FORMAT, with the error. */
+/* Shortens a tokenised conversation that exceeds the context, if the request asks for truncation
+ * (truncate.c). Removes the oldest turns and tokenises again.  Runs in the job that tokenises.  E_NOMEM,
+ * E_FORMAT, with error. */
 int responses_truncate(struct request *request);
-void responses_report(const struct request *request); /* logs which tools were left out */
+void responses_report(const struct request *request); /* logs the tools that were left out */
 
 #endif

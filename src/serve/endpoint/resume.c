@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Streams that outlive their router: the ids of events, and requests that come back for the rest of a stream.
+/* Streams that survive the loss of their router.  Events have ids; a client presents the last id to another
+ * router.
  *
  *      events of an answer ──number──> "id: REQUEST.CACHED.TAG.NUMBER" ──> client
  *      client ──last-event-id, the same body──> any router ──> the worker's tail ──> all events again,
  *                                                              those up to NUMBER are written and dropped
  *
- * An event is a function of the answer's tokens, of the request and of a few notes that travel with the work order
- * (struct work_resume). So the second router writes the same bytes as the first, one token after another, and
- * sends what the client lacks. Pings and errors have no id, for they are not the answer's. A stream has ids if its
- * request has one choice; the events of several would interleave by chance. */
+ * An event depends only on the answer's tokens, the request, and a few notes in the work order (struct
+ * work_resume).  So the second router writes the same bytes as the first, one token after another, and sends
+ * the events that the client lacks.  Pings and errors have no id, because they are not part of the answer.
+ * Only streams with one choice have ids: the events of several choices interleave in no fixed order. */
 #include "serve/endpoint/resume_priv.h"
 
 #include <openssl/evp.h>
@@ -31,7 +32,7 @@ void resume_read_head(struct request *request)
         return;
     }
     if (last.len_bytes == 0 && (event_id_parse(plain, &id) < 0 || id.has_event))
-        return; /* a proxy's own id */
+        return; /* the id comes from a proxy, not from us */
     if (id.has_event && id.tag != sign_event(id.request_id, id.cached_tokens)) {
         resume->is_malformed = true;
         return;
@@ -101,7 +102,8 @@ uint32_t resume_accept(struct request *request, uint32_t cached_tokens)
     return cached_tokens;
 }
 
-/* The first router may have read the conversation with other cached answers. Usage and stats are by its prompt. */
+/* The first router may have found other cached answers in the messages.  Usage and stats refer to its
+ * prompt. */
 static int resume_take_prompt(struct request *request, const struct work_order *order)
 {
     struct prompt *prompt = request_prompt(request, 0);
@@ -166,6 +168,6 @@ void resume_end_event(struct request *request, struct buf *out, bool is_whole)
 
     if (out->is_bad || (is_whole && !(resume->is_again && resume->n_events <= resume->id.number)))
         return;
-    out->len_bytes = resume->event_at; /* the client has it */
+    out->len_bytes = resume->event_at; /* the client has this event */
     out->data[out->len_bytes] = '\0';
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every stream waits while the loop works on one thing, so one piece of work may take at most two
- * milliseconds (docs/http.md gives the longest of each kind of request).  Longer work belongs on the job
+/* Measures each piece of work of the loop.  Every stream waits during one, so it may take at most two
+ * milliseconds. docs/http.md gives the longest of each kind of request.  Longer work belongs on job
  * threads. */
 #include "serve/endpoint/stall_priv.h"
 
@@ -57,7 +57,8 @@ int stall_new(struct ev_loop *loop, struct metrics *metrics, struct stall **out)
         "work", bounds_s, ARRAY_LEN(bounds_s));
     stall->longest = metric_family(metrics, METRIC_GAUGE, "baton_loop_stall_max_seconds",
                                    "The longest of them since the start.", "work");
-    (void)log_set_limit("loop_work", 0); /* one that is left out may be the longest */
+    (void)log_set_limit("loop_work", 0); /* no limit on these lines: a dropped one might report the longest
+                                          * work */
     ev_work_watch(loop, on_long_work, stall);
     *out = stall;
     return 0;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* truncation: auto of /v1/responses: the oldest turns of a conversation that exceeds the context are left out.
+/* Implements "truncation": "auto" of /v1/responses: removes the oldest turns of a conversation that exceeds
+ * the context.
  *
  *     system | user ── assistant ── user ── assistant ── user ...
  *               └───── left out ────┘ ^ a turn of the user that answers no call: a prompt may begin here
  *
- * How much to leave out is estimated from the bytes of the turns, then tokenised again; few passes are enough.
- * A quarter of the context is kept for the answer, or what the request asks for if that is less.  If the last
- * turn alone is too long, the request fails as without truncation. */
+ * The amount is estimated from the bytes of the turns, then the rest is tokenised again; few passes are
+ * enough.  The answer keeps a quarter of the context, or max_output_tokens if that is less.  If the last turn
+ * alone is too long, the request fails as without truncation. */
 #include <stdio.h>
 #include <string.h>
 
@@ -28,7 +29,7 @@ static bool truncate_may_begin(const struct gen_message *message)
 
 static size_t truncate_bytes_of_turn(const struct gen_message *message)
 {
-    size_t n = 16; /* the turn's own tokens */
+    size_t n = 16; /* roughly the tokens that the template adds to a turn, in bytes */
 
     for (size_t i = 0; i < message->n_blocks; i++)
         n += message->blocks[i].text.len_bytes + message->blocks[i].input.len_bytes +
@@ -36,7 +37,7 @@ static size_t truncate_bytes_of_turn(const struct gen_message *message)
     return n;
 }
 
-/* Returns how many turns to leave out so that about this part of their bytes is gone.  0: none can be. */
+/* Returns how many turns to remove, to drop about this part of their bytes.  0: no turn can be removed. */
 static size_t truncate_count_turns(const struct gen_request *gen, double part)
 {
     size_t n_bytes = 0, n_gone = 0, found = 0;
@@ -48,7 +49,8 @@ static size_t truncate_count_turns(const struct gen_request *gen, double part)
         if (truncate_may_begin(&gen->messages[i + 1]))
             found = i + 1;
     }
-    /* Where the estimate falls inside a turn with calls, go on to the next place. */
+    /* If the estimate ends inside a turn with calls, continue to the next place where a conversation may
+     * begin. */
     for (size_t i = found + 1; found == 0 && i < gen->n_messages; i++)
         if (truncate_may_begin(&gen->messages[i]))
             found = i;
@@ -79,7 +81,7 @@ static int truncate_warn(struct request *request, size_t n_turns)
     return copy == NULL ? E_NOMEM : 0;
 }
 
-/* Looks up our own answers in the turns that remain. */
+/* Looks up cached answers in the remaining turns. */
 static int truncate_find_answers(struct request *request)
 {
     struct answer_cache *cache = request->front->answer_cache;

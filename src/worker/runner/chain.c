@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The chain of block hashes of a task's tokens: computed once, and lent.
+/* The chain of block hashes of a task's tokens, computed once and lent to all readers.
  *
  *    prefix_fetch.c   which blocks do the pool and the peers have?  --+
  *    disk.c           which of them are on disk?                    --+--> task.chain, at the first call
  *    compute/sched    the sequence copies it (seq_spec.hashes)      --+
  *
- * A task that no fetch and no disk read looks at has an empty chain; its sequence computes the hashes itself. The
- * task frees the chain with its tokens. */
+ * If neither prefix fetch nor disk tier needs it, the chain stays empty, and the sequence computes the hashes
+ * itself. The task frees the chain with its tokens. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The engine thread's commands, run in order between steps; and grants within steps.
+/* Runs the engine thread's commands: all kinds in order between steps, grants also within a step.
  *
- *    mailbox --> [ kept ] --> run            between steps: every command
+ *    mailbox --> [ kept ] --> run            between steps: all commands
  *       |           ^
  *       +-- layer --+--> GRANT               within a step: only senders get it at once
  *
- * The offer of a hand-off goes out when its prompt is admitted, so the grant comes during the prompt's
- * first step. If the thread read it only after the step, a prompt of one step would be pushed after it was
- * computed instead of meanwhile. A grant may overtake other commands: it only begins a push, and a later
- * cancel or lost link still ends that push. Peers' block events may be taken early, too: they go to the
- * peer map's own queue in order (peer_map.c), and use no room here. */
+ * A hand-off's OFFER is sent when its prompt is admitted, so the GRANT arrives during the prompt's first
+ * step. Reading it within the step lets the push overlap with the computation, even if the prompt takes one
+ * step only. A grant may overtake other commands: it only begins a push, and a later cancel or lost link
+ * still ends the push. Peers' block events are also taken within a step.  They go to the peer map's own queue
+ * in order (peer_map.c), so they use no room here. */
 #include "worker/runner/engine_thread_priv.h"
 
 #include <stdlib.h>

@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Blocks between the pool and the disk tier.
+/* Moves blocks between the pool and the disk tier.
  *
  *      cached, not saved yet --> saved                        a few on each turn of the thread
  *
- *      SUBMIT --> length of the prefix in the pool, and how much more of it is on disk?
+ *      SUBMIT --> how much of its prefix is in the pool, and how much more is on disk?
  *                    nothing, or computing is quicker --> scheduler
  *                    else blocks are taken and leased, reads go out, the task waits
  *                         every block read is sealed under its hash
  *                         all read, or too late --> scheduler, which finds them in the pool
  *
- * A waiting task is not in the scheduler, so steps go on without it. It waits at most the time of
- * computing the blocks, within limits; blocks that come later are cached all the same. Tasks with the same
+ * A waiting task is not in the scheduler, so steps go on without it. It waits at most about as long as
+ * computing the blocks would take.  Blocks that arrive later are cached nevertheless. Tasks with the same
  * prefix wait for the same reads. Reads hold at most a quarter of the pool.
  *
- * Measured speeds decide whether reading pays: the readers' recent rate and the scheduler's prefill rate.
- * Tasks whose KV comes from a peer do not read: their missing blocks are on the way.
+ * A read begins only if it is expected to be faster than computing.  The estimate compares the readers'
+ * recent rate with the scheduler's prefill rate.  Tasks whose KV comes from a peer do not read, because the
+ * peer sends their missing blocks.
  *
- * Blocks on disk that a peer fetches are read in the same way, and served when they are in the pool
- * (prefix_serve.c). The fetching worker's estimate decides that this pays. */
+ * Blocks on disk that a peer fetches are read in the same way, then served from the pool (prefix_serve.c).
+ * Here the fetching worker's estimate decides. */
 #include "worker/runner/state_list_priv.h"
 #include "worker/runner/disk_priv.h"
 
@@ -36,13 +37,15 @@
 #include "worker/runner/block_map_priv.h"
 #include "worker/runner/transfers_priv.h"
 
-#define SAVES_PER_TURN   32
-#define SAVE_PAUSE_NS    (100 * NS_PER_MS) /* after a write that could not begin */
-#define WAIT_LEAST_NS    (100 * NS_PER_MS)
-#define WAIT_MOST_NS     (5 * NS_PER_S)
-#define LOOKS_PER_TASK   2  /* the second one for blocks that others' reads did not cover */
-#define LOOK_AGAIN       16 /* reads that would not pay: one in so many is tried */
-#define POOL_SHARE_READS 4  /* reads hold at most this part of the pool */
+#define SAVES_PER_TURN 32
+#define SAVE_PAUSE_NS  (100 * NS_PER_MS) /* pause after a write that could not begin */
+#define WAIT_LEAST_NS  (100 * NS_PER_MS)
+#define WAIT_MOST_NS   (5 * NS_PER_S)
+#define LOOKS_PER_TASK                                                                                       \
+    2                       /* how often a task may look: the second time for blocks that other tasks' reads
+                             * did not cover */
+#define LOOK_AGAIN       16 /* one in so many reads that would not pay is tried, to measure the disk again */
+#define POOL_SHARE_READS 4  /* reads hold at most 1/4 of the pool */
 #define POOL_SHARE_SAVES 8
 
 struct disk_block {
@@ -57,7 +60,7 @@ struct disk_read { /* one run of blocks */
     uint64_t number;
     uint64_t began_ns, until_ns;
     uint32_t n, n_done;
-    bool is_let_go; /* no task waits for it any more */
+    bool is_let_go; /* no task waits for it */
     struct disk_block blocks[];
 };
 
@@ -127,7 +130,7 @@ static void on_wake(void *arg)
     mailbox_wake(engine->commands);
 }
 
-/* Everything that determines the meaning of a block's bytes and the arithmetic that computed them. */
+/* Names the generation of stored blocks: all settings that determine a block's bytes and their arithmetic. */
 static void name_generation(const struct worker_engine *engine, char out[256])
 {
     const struct engine_info *info = &engine->opts.engine.info;
@@ -192,7 +195,7 @@ void worker_disk_close(struct worker_engine *engine)
 
 /* ---- reading ---- */
 
-/* The read under way that this block is part of. */
+/* Finds the running read that includes this block. */
 static struct disk_read *find_read(const struct worker_disk *disk, const struct block_hash *hash)
 {
     list_for_each (node, &disk->reads) {
@@ -216,7 +219,7 @@ static uint64_t compute_ns(const struct worker_engine *engine, uint32_t n_blocks
                       load.prefill_tokens_per_s * (double)NS_PER_S);
 }
 
-/* Takes blocks and sends reads for a run of hashes. Returns NULL if no read could be begun. */
+/* Takes blocks and sends reads for a run of hashes.  Returns NULL if no read could begin. */
 static struct disk_read *begin_read(struct worker_engine *engine, kv_tenant tenant,
                                     const struct block_hash *hashes, uint32_t n)
 {
@@ -243,7 +246,7 @@ static struct disk_read *begin_read(struct worker_engine *engine, kv_tenant tena
             kv_lease(engine->pool, ids[i]);
             read->n++;
         } else {
-            kv_unref(engine->pool, ids[i]); /* the run ends before it */
+            kv_unref(engine->pool, ids[i]); /* the run ends before this block */
         }
     }
     free(ids);
@@ -257,7 +260,7 @@ static struct disk_read *begin_read(struct worker_engine *engine, kv_tenant tena
     return read;
 }
 
-/* The read that a prompt should wait for; NULL: none. */
+/* Finds or begins the read that a prompt should wait for.  NULL: none. */
 static struct disk_read *read_for(struct worker_engine *engine, kv_tenant tenant,
                                   const struct block_hash *hashes, uint32_t n)
 {
@@ -320,7 +323,7 @@ static bool disk_or_pool_has(void *arg, const struct block_hash *hash)
     return kv_peek(engine->pool, hash, 1) == 1 || kv_tier_peek(engine->disk->tier, hash, 1) == 1;
 }
 
-/* The same for a model with recurrent state: what is read ends with the state after it. */
+/* The same for a model with recurrent state: the blocks read end with the state after them. */
 static struct disk_read *read_with_state(struct worker_engine *engine, kv_tenant tenant,
                                          const struct block_hash *hashes, uint32_t n)
 {
@@ -381,7 +384,7 @@ void worker_disk_stop_waiting(struct worker_engine *engine, struct task *task)
     task->disk_read = 0;
 }
 
-/* Tasks that wait for this read go on with the blocks that are there. */
+/* Lets the tasks that wait for this read continue with the blocks that have arrived. */
 static void let_go(struct worker_engine *engine, struct disk_read *read)
 {
     if (read->is_let_go)
@@ -394,7 +397,8 @@ static void let_go(struct worker_engine *engine, struct disk_read *read)
 
 static void end_read(struct worker_engine *engine, struct disk_read *read)
 {
-    list_remove(&read->all); /* first: a task that goes on looks again, and must not find this read */
+    list_remove(&read->all); /* first, because a task that continues looks again and must not find this
+                              * read */
     let_go(engine, read);
     for (uint32_t i = read->n; i-- > 0;)
         if (read->blocks[i].is_sealed)
@@ -432,7 +436,7 @@ static void on_written(struct worker_engine *engine, const struct kv_tier_event 
         metric_observe(disk->m_write_s, (double)event->elapsed_ns / (double)NS_PER_S);
 }
 
-/* Returns whether to continue. */
+/* Saves one block.  Returns true if another may follow. */
 static bool save_one(struct worker_engine *engine, uint64_t now_ns)
 {
     struct worker_disk *disk = engine->disk;
@@ -448,7 +452,7 @@ static bool save_one(struct worker_engine *engine, uint64_t now_ns)
         disk->n_saving++;
         return true;
     }
-    /* The block is on disk already, or nothing may be deleted for it: do not offer it again. */
+    /* Do not offer the block again if it is already on disk, or if no file may be deleted to make room. */
     kv_save_end(engine->pool, save.id, rc != E_EXISTS && rc != E_FULL);
     if (rc != E_EXISTS && rc != E_FULL)
         disk->paused_until_ns = now_ns + SAVE_PAUSE_NS;

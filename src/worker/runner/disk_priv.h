@@ -10,16 +10,17 @@
 void worker_disk_open(struct worker_engine *engine);
 void worker_disk_close(struct worker_engine *engine);
 
-/* True: the task waits for blocks of its prompt, and worker_tasks_read() will be called. False: no block
- * is on disk, or reading does not pay. */
+/* Looks for blocks of the task's prompt on disk.  True: the task waits, and worker_tasks_read() will be
+ * called. False: no block is on disk, or reading does not pay. */
 bool worker_disk_wait(struct worker_engine *engine, struct task *task);
-void worker_disk_stop_waiting(struct worker_engine *engine, struct task *task); /* waiting or not */
+/* The task may or may not wait. */
+void worker_disk_stop_waiting(struct worker_engine *engine, struct task *task);
 /* Completes finished reads and writes, and writes newly cached blocks. Called before and after each step. */
 void worker_disk_turn(struct worker_engine *engine);
 void worker_disk_tick(struct worker_engine *engine,
                       uint64_t now_ns); /* ends reads that take too long, and expired blocks */
 void worker_disk_report(const struct worker_engine *engine, struct load_report *out);
-/* Whether a block could be read back, how many could be, and which ones: cache/kv/tier.h. */
+/* These three ask the tier whether it has a block, how many it has, and which: cache/kv/tier.h. */
 bool worker_disk_has(const struct worker_engine *engine, const struct block_hash *hash);
 uint32_t worker_disk_count(const struct worker_engine *engine);
 void worker_disk_each(const struct worker_engine *engine, uint32_t most,
@@ -27,8 +28,8 @@ void worker_disk_each(const struct worker_engine *engine, uint32_t most,
 uint32_t worker_disk_peek(const struct worker_engine *engine, const struct block_hash *hashes,
                           uint32_t n);                       /* number of leading blocks on disk */
 double worker_disk_rate(const struct worker_engine *engine); /* bytes per second, all reads; 0: no disk */
-/* Reads the blocks of a run of hashes that follow those in the pool, for this tenant's account, or joins
- * reads under way. Returns the read's number, which worker_prefix_serve_read() will be called with; 0: none. */
+/* Reads a run of hashes from disk: the blocks after those in the pool, on this tenant's account.  Joins reads
+ * under way.  Returns the number for the later worker_prefix_serve_read().  0: no read. */
 uint64_t worker_disk_fetch(struct worker_engine *engine, uint64_t tenant, const struct block_hash *hashes,
                            uint32_t n);
 bool worker_disk_is_waited_for(const struct worker_engine *engine);

@@ -23,7 +23,7 @@
 #define TICK_NS            (5 * NS_PER_MS)
 #define LOAD_NS            (100 * NS_PER_MS)
 #define IDLE_WAIT_NS       (100 * NS_PER_MS)
-#define STEPS_PER_TIMEOUT  3 /* one step must not time out a hand-off that waits for this thread */
+#define STEPS_PER_TIMEOUT  3 /* a single long step must not time out a hand-off that waits for this thread */
 
 /* ---- accessors ---- */
 
@@ -155,7 +155,7 @@ void worker_engine_to_peer(struct worker_engine *engine, uint32_t peer, const st
 
     thread_owner_check(&engine->engine_thread);
     if (report == NULL)
-        return; /* the hand-off's timers detect the loss */
+        return; /* the hand-off's timers detect the lost event */
     report->peer = *message;
     report->peer.blocks = NULL;
     report->peer.hashes = NULL;
@@ -170,7 +170,8 @@ void worker_engine_to_peer(struct worker_engine *engine, uint32_t peer, const st
         report_free(report);
 }
 
-/* The scheduler counts from its start; the metrics need the increase since the last call. */
+/* Adds to the metrics.  The scheduler counts from its start, so this adds the increase since the last
+ * call. */
 static void count_steps(struct worker_engine *engine, const struct sched_load *load)
 {
     const struct sched_load *before = &engine->counted;
@@ -246,7 +247,7 @@ static void *engine_thread_run(void *arg)
         worker_commands_run(engine);
         has_events = worker_map_turn(engine);
         worker_disk_turn(engine);
-        note_busy(engine); /* before a step that may take long, because a drain reads it */
+        note_busy(engine); /* set before a step that may take long, because a drain reads it */
         n_fed = sched_run_step(engine->sched);
         if (n_fed < 0 && !atomic_load_explicit(&engine->is_given_up, memory_order_relaxed))
             log_error("step_failed", LOG_ERR(n_fed));
@@ -280,8 +281,8 @@ static void on_transport_event(void *arg, const struct tr_event *event)
     if (command == NULL)
         return;
     command->as.transport = *event;
-    /* Progress events may be lost, because a later one includes them. The last event of a ticket or push
-     * must not be: it frees leases. */
+    /* A progress event may be lost, because a later one includes it.  The last event of a ticket or push must
+     * arrive, because it frees leases. */
     while ((rc = mailbox_send(engine->commands, command)) == E_FULL && !is_progress)
         clock_sleep_ns(NS_PER_MS); /* the engine thread empties its mailbox between steps */
     if (rc < 0)
@@ -417,7 +418,7 @@ static void empty_mailboxes(struct worker_engine *engine)
     mailbox_free(engine->reports);
 }
 
-/* Close the transport and the disk first: after that only this thread reads or writes the arena. */
+/* Closes transport and disk first.  From then on only this thread reads or writes the arena. */
 void worker_engine_free(struct worker_engine *engine)
 {
     if (engine == NULL)

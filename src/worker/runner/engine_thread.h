@@ -8,7 +8,8 @@
  *                   +-- peer messages, transport events -> transfer table -> KV send, KV receive,
  *                                                          prefix fetch, prefix serve (transfers_priv.h)
  *
- * More than 15 functions: the thread for worker/loop, and its services for the transfers of this folder. */
+ * More than 15 functions: half of them control the thread for worker/loop, the others serve this folder's
+ * transfers. */
 #ifndef WORKER_RUNNER_ENGINE_THREAD_H
 #define WORKER_RUNNER_ENGINE_THREAD_H
 
@@ -20,12 +21,14 @@
 #include "fleet/picker/owner.h"
 #include "worker/runner/messages.h"
 
-#define WORKER_MAP_LIFETIME_NS (10 * 60 * NS_PER_S) /* of peer map entries; peers resend twice in it */
+#define WORKER_MAP_LIFETIME_NS                                                                               \
+    (10 * 60 * NS_PER_S) /* lifetime of peer map entries; peers resend twice in
+                                                     * that time */
 
 struct worker_engine;
 
 enum task_state {
-    TASK_NEW,       /* it waits for nothing: just submitted, or a wait is over */
+    TASK_NEW,       /* just submitted, or its last wait has ended */
     TASK_FETCHING,  /* a prefix fetch pulls the cached part of its prompt from a peer */
     TASK_COMPILING, /* its grammar is being compiled */
     TASK_READING,   /* blocks of its prompt are being read from disk */
@@ -37,19 +40,19 @@ enum task_state {
 struct task { /* one submitted job on this worker; engine thread; the drawing is in tasks.c */
     struct list all;
     enum task_state state;         /* changed by worker_tasks_set_state() only */
-    struct task_spec spec;         /* its tokens move to the sequence */
+    struct task_spec spec;         /* its tokens move to the sequence when that begins */
     struct prefix_roots roots;     /* of its tokens, once chain.tokens is set (chain.c) ... */
     struct prefix_chain chain;     /* ... and their block hashes; freed with the tokens */
     struct seq *seq;               /* from SCHEDULED on */
-    uint64_t grammar_number;       /* COMPILING: of the grammar */
+    uint64_t grammar_number;       /* COMPILING: number of the grammar */
     struct fair_item grammar_wait; /* COMPILING: in engine.grammar_waits */
     struct fair_flow *grammar_flow;
     uint64_t disk_read; /* READING: number of the read */
     uint32_t n_disk_looks;
     struct grammar *grammar;          /* READING: its grammar, a reference; NULL: none */
     bool may_proceed;                 /* PROCEED came before SCHEDULED */
-    uint32_t n_begun;                 /* answer tokens that came with the request (a resumed stream) */
-    uint32_t n_answered;              /* answer indices used, those included */
+    uint32_t n_begun;                 /* answer tokens that arrived with the request (a resumed stream) */
+    uint32_t n_answered;              /* answer indices used so far, including n_begun */
     struct kv_send *kv_send;          /* mode PREFILL: its KV send; NULL: none yet, or over */
     struct kv_receive *kv_receive;    /* mode DECODE: its KV receive; NULL: none yet, or over */
     uint64_t transfer_ns, exposed_ns; /* of the transfer of its KV; see serve/api/gen.h */
@@ -74,7 +77,7 @@ struct worker_engine_opts {
     uint32_t n_blocks;
     uint64_t kv_lifetime_ns;
     struct worker_disk_opts disk;
-    enum picker_fetch prefix_fetch; /* when this worker fetches prefixes by its own peer map */
+    enum picker_fetch prefix_fetch; /* when this worker fetches prefixes on its own, by its peer map */
     uint32_t peer_blocks;           /* bound on the blocks in the peer map */
     uint32_t max_seqs, max_queue, chunk_tokens, draft_tokens;
     uint64_t itl_ns;
@@ -91,15 +94,16 @@ struct worker_engine_opts {
 };
 
 void worker_engine_opts_free(struct worker_engine_opts *opts); /* frees what worker_engine_new() takes */
-/* Warms the engine up, which measures its first rates, and starts the thread. On failure it frees what it
- * has taken. */
+/* Warms the engine up, which measures its first rates, and starts the thread. On failure it frees the members
+ * that it takes. */
 int worker_engine_new(const struct worker_engine_opts *opts, struct fault *fault, struct worker_engine **out);
 void worker_engine_free(struct worker_engine *engine); /* stops and joins */
 
 /* ---- loop thread ---- */
 int worker_engine_send(struct worker_engine *engine, struct command *command); /* takes; E_FULL frees it */
-/* Adds a peer's block events to the peer map, in order. Takes them, also on failure. E_FULL: too many wait
- * already, and these are lost (never an empty message, which only says to forget the peer). E_NOMEM. */
+/* Adds a peer's block events to the peer map, in order.  Takes them, also on failure.  E_FULL: too many are
+ * pending, so these are lost; but an empty message, which makes the map forget the peer, is never refused.
+ * E_NOMEM. */
 int worker_engine_tell(struct worker_engine *engine, struct block_list *blocks);
 struct mailbox *worker_engine_reports(struct worker_engine *engine);
 uint64_t worker_engine_beats(const struct worker_engine *engine); /* advances while the thread lives */
@@ -108,12 +112,13 @@ const struct engine_info *worker_engine_info(const struct worker_engine *engine)
 uint32_t worker_engine_n_blocks(const struct worker_engine *engine);
 const char *worker_engine_tcp_address(const struct worker_engine *engine);
 const char *worker_engine_unix_path(const struct worker_engine *engine);
-const char *worker_engine_rdma_text(const struct worker_engine *engine); /* devices, or why there are none */
-unsigned worker_engine_rdma_rails(const struct worker_engine *engine);   /* up now */
-unsigned worker_engine_rdma_opened(const struct worker_engine *engine);  /* up or not */
+/* The devices, or the reason why there are none. */
+const char *worker_engine_rdma_text(const struct worker_engine *engine);
+unsigned worker_engine_rdma_rails(const struct worker_engine *engine);  /* rails that are up */
+unsigned worker_engine_rdma_opened(const struct worker_engine *engine); /* all rails, up or down */
 struct tr_node *worker_engine_transport(struct worker_engine *engine);
 
-/* The transport for KV from a peer. Any thread. */
+/* The transport choice for KV from a peer.  Any thread. */
 struct transport_offer {
     bool is_auto;
     enum tr_kind preferred;
@@ -129,7 +134,7 @@ struct task *worker_engine_task(struct worker_engine *engine, const struct task_
 struct task *worker_engine_task_of(struct seq *seq);
 const struct peer_facts *worker_engine_peer(const struct worker_engine *engine,
                                             uint32_t peer); /* NULL: down */
-/* Copies the message, its blocks included. */
+/* Copies the message with its blocks, and sends it. */
 void worker_engine_to_peer(struct worker_engine *engine, uint32_t peer, const struct kvxfer_message *message);
 /* The task failed here: reports FAILED and cancels its sequence. */
 void worker_engine_fail_task(struct worker_engine *engine, struct task *task, int error);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The engine thread's own state, shared by engine_thread.c (the thread), commands.c (its commands) and
+/* The state of the engine thread, shared by engine_thread.c (the thread), commands.c (its commands) and
  * tasks.c (its tasks). */
 #ifndef WORKER_RUNNER_ENGINE_THREAD_PRIV_H
 #define WORKER_RUNNER_ENGINE_THREAD_PRIV_H
@@ -12,7 +12,7 @@
 #include "base/rate.h"
 #include "worker/runner/engine_thread.h"
 
-#define N_ORIGINS       (WORKER_MAX_ROUTERS + 1) /* the last is the worker's own endpoint */
+#define N_ORIGINS       (WORKER_MAX_ROUTERS + 1) /* the last origin is the worker's own endpoint */
 #define WORKER_MAX_KEPT 1024
 
 /* health.c
@@ -22,14 +22,14 @@
  *       +---------- a good answer --------+ */
 enum health_state {
     HEALTH_FIT,
-    HEALTH_UNFIT /* routers place nothing here; from time to time the worker computes a probe */
+    HEALTH_UNFIT /* routers place no request here; the worker computes a probe now and then */
 };
 
 struct health {
     enum health_state state;
     uint32_t n_spoilt_in_row;
-    uint64_t unfit_ns, rest_ns; /* since when; least time in UNFIT, doubled each time without a good answer
-                                 * in between */
+    uint64_t unfit_ns, rest_ns; /* when UNFIT began, and its least duration, doubled each time unless a good
+                                 * answer came in between */
     uint64_t probed_ns;
     bool is_probing;
     struct metric *m_spoilt, *m_unfit;
@@ -57,7 +57,7 @@ struct worker_engine {
     bool is_started;
     atomic_uint_fast64_t beats;
     atomic_bool is_busy;
-    atomic_bool is_given_up; /* stopping: the running step may be abandoned */
+    atomic_bool is_given_up; /* stopping: the running step may be abandoned halfway */
     bool is_stopping;
     struct list tasks;
     uint32_t n_tasks;
@@ -88,7 +88,7 @@ struct worker_engine {
     uint64_t next_id;
     struct metric *m_computed, *m_reused, *m_transferred, *m_drawn, *m_preempted, *m_step_s;
     struct metric *m_draft_right, *m_draft_wrong, *m_steps, *m_draft_steps;
-    struct sched_load counted; /* the load at the latest update of the step counters */
+    struct sched_load counted; /* load at the last update of the step counters */
 };
 
 /* commands.c */
@@ -106,16 +106,16 @@ void worker_tasks_submit(struct worker_engine *engine, struct task_spec *spec);
 void worker_tasks_cancel(struct worker_engine *engine, const struct task_key *key);
 /* Reports FAILED when there is no such task. */
 void worker_tasks_proceed(struct worker_engine *engine, uint32_t origin, const struct task_key *key);
-/* Cancels this router's tasks of all epochs except except_epoch (0: of all epochs). */
+/* Cancels this router's tasks of all epochs but except_epoch (0: of all epochs). */
 void worker_tasks_move(
-    struct worker_engine *engine); /* fails all tasks of routers: they place them elsewhere */
+    struct worker_engine *engine); /* fails all tasks of routers, which then place them on other workers */
 void worker_tasks_router_down(struct worker_engine *engine, uint32_t router, uint64_t except_epoch);
-/* The blocks that tasks wait for have been read, or will not be read in time. */
+/* A disk read ended or timed out: its waiting tasks continue. */
 void worker_tasks_read(struct worker_engine *engine, uint64_t number);
 struct sched_events worker_tasks_events(void);
 /* The only function that changes a task's state; traces it (log event task_state). */
 void worker_tasks_set_state(struct worker_engine *engine, struct task *task, enum task_state state);
-/* The task's wait before its begin is over, with or without the blocks that it waited for. */
+/* Ends the task's wait, whether or not the blocks arrived. */
 void worker_tasks_go_on(struct worker_engine *engine, struct task *task);
 /* The grammar that tasks wait for is compiled. grammar NULL: `why` holds the error. */
 void worker_tasks_compiled(struct worker_engine *engine, uint64_t number, struct grammar *grammar,
@@ -123,45 +123,47 @@ void worker_tasks_compiled(struct worker_engine *engine, uint64_t number, struct
 
 /* chain.c: the block hashes of a task's tokens */
 int worker_chain_begin(const struct worker_engine *engine, struct task *task); /* derives the roots, once */
-/* Hashes all full blocks into task.chain, once. Returns how many of them a cache may supply: the last token is
- * always computed. 0: none, or no memory. */
+/* Hashes all full blocks into task.chain, once.  Returns how many of them a cache may supply: not all,
+ * because the last token is always computed.  0: none, or no memory. */
 uint32_t worker_chain_hash(const struct worker_engine *engine, struct task *task);
 void worker_chain_free(struct task *task);
 
 /* grammars.c */
-/* 0: the compiled grammar in out, borrowed until the next call. E_AGAIN: it is being compiled, and
- * worker_tasks_compiled() will be called with the number. E_OVERLOADED, E_NOMEM. */
+/* Looks up the task's grammar.  0: it is compiled, and out is borrowed until the next call. E_AGAIN: it is
+ * being compiled, and worker_tasks_compiled() will be called with the number. E_OVERLOADED, E_NOMEM. */
 int worker_grammars_get(struct worker_engine *engine, const struct task_spec *spec, struct grammar **out,
                         uint64_t *number_out);
 void worker_grammars_compiled(struct worker_engine *engine,
-                              struct grammar_command *command);           /* takes its grammar */
-void worker_grammars_tick(struct worker_engine *engine, uint64_t now_ns); /* gives up overdue grammars */
+                              struct grammar_command *command); /* takes its grammar */
+/* Fails grammars that are overdue. */
+void worker_grammars_tick(struct worker_engine *engine, uint64_t now_ns);
 void worker_grammars_close(struct worker_engine *engine);
 
 /* health.c */
 void worker_health_open(struct worker_engine *engine);
-/* A request's answer has ended: normally, or because its logits are not finite (is_spoilt). */
+/* Notes the end of a request's answer.  is_spoilt: its logits were not finite. */
 void worker_health_note(struct worker_engine *engine, const char *request, bool is_spoilt);
-void worker_health_probed(struct worker_engine *engine, enum seq_finish finish); /* or the warm-up ended */
+/* Also called when the warm-up ends. */
+void worker_health_probed(struct worker_engine *engine, enum seq_finish finish);
 void worker_health_tick(struct worker_engine *engine, uint64_t now_ns);
 
 /* measure.c: rates of this worker and of the links to it */
 /* Touches every weight and measures the scheduler's first rates before any request uses them. */
 void worker_measure_start(struct worker_engine *engine);
-/* Begins a short answer without a request. It ends as task NULL and caches nothing. n_tokens and n_drawn
- * are upper bounds. 0, or the error. */
+/* Begins a short answer without a request. Its sequence has the task NULL and caches nothing.  n_tokens and
+ * n_drawn are upper bounds.  0, or an error. */
 int worker_measure_probe(struct worker_engine *engine, uint32_t n_tokens, uint32_t n_drawn);
-/* Called repeatedly while the worker is idle: from time to time begins a small sequence that changes
- * nothing except the rates. */
+/* Called repeatedly while the worker is idle.  Now and then it begins a small sequence that changes nothing
+ * but the rates. */
 void worker_measure_idle(struct worker_engine *engine, uint64_t now_ns);
-/* While nothing arrives, lets a slow link's rate return towards the prior, and forgets the push rate. */
+/* While no KV arrives, moves a slow link's rate back towards the prior, and forgets the push rate. */
 void worker_measure_age(struct worker_engine *engine, uint64_t now_ns);
 void worker_engine_observe_push(struct worker_engine *engine, uint64_t bytes, uint64_t elapsed_ns);
 
 /* engine_thread.c */
 struct task_answer *worker_engine_answer(struct worker_engine *engine, uint32_t origin, const token_id *ids,
                                          uint32_t n_ids);
-/* Sets the sampling results of the tokens of this origin's latest answer. */
+/* Sets the sampling results of the tokens in this origin's latest answer. */
 void worker_engine_draws(struct worker_engine *engine, uint32_t origin, const struct sample_result *draws);
 
 #endif

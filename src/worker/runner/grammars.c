@@ -2,21 +2,21 @@
 /* Grammars of answers, compiled once for all requests with the same text.
  *
  *     SUBMIT with a grammar --> known? --yes--> sequence
- *                                  \--no, or on its way--> the task waits
+ *                                  \--no, or compiling---> the task waits
  *                                      REPORT_GRAMMAR --> loop --> a job pool thread --> COMMAND_GRAMMAR
  *                                                                   compiles             the tasks go on
  *
- * A compiled grammar belongs to one thread, because it caches the masks that it has computed. A pool
- * thread builds it and hands it over; from then on only the engine thread touches it. GRAMMARS_MAX are kept,
- * found by a digest of their text and then compared. An evicted grammar lives until the sequences that use
- * it end. Eviction takes the oldest grammar of the tenant that has most, so a tenant with many does not
- * displace another tenant's few.
+ * A compiled grammar belongs to one thread, because it caches the masks that it computes.  A job thread
+ * builds it and hands it over; from then on only the engine thread uses it.  The cache has GRAMMARS_MAX
+ * entries, found by a digest of their text and then compared.  An evicted grammar lives until the sequences
+ * that use it end.  Eviction takes the oldest grammar of the tenant that has the most, which protects tenants
+ * with few.
  *
- * Waiting is bounded: in the number of grammars being compiled, of one tenant half as many; in waiting
- * tasks (once more the scheduler's queue); and in time, after which a grammar that never came is given up.
+ * Waiting is bounded in three ways.  The number of grammars being compiled is limited, for one tenant to half
+ * of it. As many tasks may wait as fit the scheduler's queue.  A grammar that takes too long fails.
  *
- * The endpoint has checked a grammar before it arrives here. If it does not compile here, the request
- * fails with the reason. */
+ * The endpoint has already checked the grammar.  If it does not compile here, the request fails with the
+ * reason. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,7 +29,7 @@
 #include "worker/runner/engine_thread_priv.h"
 
 #define GRAMMARS_MAX       32
-#define GRAMMARS_MAX_BYTES (16u << 20) /* of text */
+#define GRAMMARS_MAX_BYTES (16u << 20) /* bytes of text */
 #define COMPILE_WAIT_NS    (60 * NS_PER_S)
 
 struct grammar_entry {
@@ -77,7 +77,7 @@ static uint32_t worker_grammars_count_of(const struct worker_engine *engine, uin
     return n;
 }
 
-/* The oldest compiled grammar of the tenant that has most of them; NULL: all are being compiled. */
+/* Returns the oldest compiled grammar of the tenant that has the most.  NULL: all are being compiled. */
 static struct grammar_entry *least_wanted(const struct worker_engine *engine)
 {
     struct grammar_entry *least = NULL;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Detects NaN and infinite logits, and keeps requests away from a worker that computes them.
  *
- * The sampler sees each logit that it draws from, so detection costs nothing. The answer ends with
+ * The sampler reads each logit that it draws from, so detection costs almost nothing. The answer ends with
  * E_NUMERICS. The cause may be the weights, the memory, KV from a peer, or a prompt that drives a healthy
  * model out of range. So only several spoilt answers in a row make the worker unfit: routers place nothing
- * here, and /readyz reports the reason. The worker then computes probes. A good probe makes it fit again,
- * the first time at once; each further time without a good answer in between takes twice as long. So one
- * client's prompts do not keep a healthy worker away, and a broken worker returns only rarely. */
+ * here, and /readyz reports the reason. The worker then computes probes. A good probe makes the worker fit
+ * again: at first at once, later after a rest.  The rest doubles each time unless a good answer came in
+ * between.  So one client's prompts do not keep a healthy worker away, and a broken worker returns only
+ * rarely. */
 #include "worker/runner/engine_thread_priv.h"
 
 #include "base/clock.h"

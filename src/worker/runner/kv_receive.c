@@ -6,12 +6,12 @@
  *                          |                        +--- lost, failed, PROCEED --------+
  *                          +--- PROCEED, no OFFER in time --> ALONE --task over -------+
  *
- * After any failure the sequence is still here with its tokens: leading blocks that arrived whole count as
- * a cached prefix, and the rest is computed, with the same bits. An OFFER may come before the router's
- * SUBMIT; it waits as an early offer for EARLY_OFFER_NS.
+ * After any failure this worker still has the sequence and its tokens.  Leading blocks that arrived whole
+ * count as a cached prefix.  The rest is computed, with the same bits.  An OFFER may come before the router's
+ * SUBMIT; it then waits as an early offer for EARLY_OFFER_NS.
  *
- * A struct kv_receive may outlive its task: destination blocks stay leased until the transport has closed
- * the ticket. */
+ * A struct kv_receive may outlive its task, because destination blocks stay leased until the transport has
+ * closed the ticket. */
 #include "worker/runner/transfers_priv.h"
 
 #include <stdlib.h>
@@ -25,33 +25,35 @@
 
 #define EARLY_OFFER_NS   (2 * NS_PER_S)
 #define MAX_EARLY_OFFERS 1024
-#define OFFER_WAIT_NS    (120 * NS_PER_S) /* the router sends PROCEED long before, unless it is gone too */
+#define OFFER_WAIT_NS                                                                                        \
+    (120 * NS_PER_S) /* much longer than a router takes to send PROCEED, unless the
+                                           * router is gone */
 
 enum kv_receive_state {
     KV_RECEIVE_WAITING, /* the sequence holds blocks; no OFFER yet */
     KV_RECEIVE_MOVING,  /* granted: see transfer/kvxfer/recv.c */
-    KV_RECEIVE_ALONE,   /* the sequence is computed here; an OFFER is refused */
+    KV_RECEIVE_ALONE,   /* this worker computes the sequence; an OFFER is refused */
     KV_RECEIVE_CLOSED   /* no block is leased; the next tick frees it */
 };
 
-struct kv_receives { /* of this worker */
+struct kv_receives { /* all KV receives of a worker */
     struct list all, early_offers;
     uint32_t n, n_early_offers;
     struct metric *m_done, *m_failed, *m_bytes;
 };
 
-struct kv_receive {           /* one task's */
+struct kv_receive {           /* the KV receive of one task */
     struct transfer transfer; /* peer: the prefill worker, from MOVING on */
     struct list all;
     struct worker_engine *engine;
     enum kv_receive_state state;
-    struct task *task;        /* NULL: it ended before */
+    struct task *task;        /* NULL: the task ended first */
     struct kvxfer_recv *recv; /* from MOVING on */
     enum tr_kind transport;
     uint64_t began_ns;
 };
 
-struct early_offer { /* for a task that has not been submitted yet */
+struct early_offer { /* an OFFER for a task that has not been submitted yet */
     struct list all;
     uint32_t peer;
     struct kvxfer_message offer;
@@ -130,7 +132,7 @@ static void kv_receive_on_arrived(void *arg, const struct kvxfer_arrival *arriva
         log_warn("kv_receive_incomplete", LOG_STR("request", task->spec.order.work.request_id),
                  LOG_ERR(arrival->code), LOG_U64("tokens_here", n_tokens),
                  LOG_U64("tokens", task->spec.order.n_tokens));
-    /* A first token that ends the answer ends it here too, whatever the peer says. */
+    /* If the first token ends the answer, it ends it here too, whatever the peer says. */
     sched_arrived(engine->sched, task->seq, n_tokens, arrival->is_whole ? &first : NULL, true);
 }
 
@@ -267,7 +269,7 @@ void worker_kv_receive_begin(struct worker_engine *engine, struct task *task)
     }
 }
 
-/* No peer will send (more): the blocks that are here count as cached. */
+/* No peer will send more: blocks that have arrived count as cached. */
 void worker_kv_receive_proceed(struct worker_engine *engine, struct task *task)
 {
     struct kv_receive *receive = task->kv_receive;

@@ -10,11 +10,12 @@
  *                TRANSFER_DONE --> the sequence is released and its blocks stay here as cache
  *                              --> the router receives HANDED_OFF
  *
- * A failed hand-off does not stop the prefill: the first token is needed in any case, and the KV becomes
- * prefix cache here. If the sequence is then held without a receiver, the router receives FAILED and asks
- * the decode worker to go on alone.
+ * A failed hand-off does not stop the prefill, because the request needs the first token anyway.  The KV
+ * becomes prefix cache here.  A sequence that is then held without a receiver ends with FAILED, and the
+ * router sends PROCEED to the decode worker.
  *
- * A struct kv_send may outlive its task: leases stay until the transport has let go of the blocks. */
+ * A struct kv_send may outlive its task, because its leases last until the transport reads the blocks no
+ * more. */
 #include "worker/runner/transfers_priv.h"
 
 #include <stdlib.h>
@@ -34,26 +35,27 @@ enum kv_send_state {
     KV_SEND_CLOSED    /* no block is held; freed by the next tick after the task's end */
 };
 
-struct kv_sends { /* of this worker */
+struct kv_sends { /* all KV sends of a worker */
     struct list all;
     uint32_t n;
     struct metric *m_done, *m_failed;
 };
 
-struct kv_send {              /* one task's */
+struct kv_send {              /* the KV send of one task */
     struct transfer transfer; /* peer: the decode worker */
     struct list all;
     struct worker_engine *engine;
     enum kv_send_state state;
-    struct task *task;        /* NULL: it ended before */
+    struct task *task;        /* NULL: the task ended first */
     struct kvxfer_send *send; /* NULL: LINKING, or CLOSED without an OFFER */
-    uint32_t n_blocks;        /* of the prompt; those of its recurrent state follow in the transfer */
-    kv_block_id *table;       /* [n_blocks + n_state] all that is sent; NULL: the model has no such state */
+    uint32_t n_blocks;        /* blocks of the prompt; those of its recurrent state follow them */
+    kv_block_id *table;       /* [n_blocks + n_state] all blocks to send; NULL: the model has no recurrent
+                               * state */
     uint32_t n_state;
     uint64_t began_ns;
     bool has_first, is_finished;
-    struct kvxfer_first first; /* may be sampled before there is a link to send it on */
-    int failed;                /* the error that ended the hand-off; the task goes on to its first token */
+    struct kvxfer_first first; /* may be sampled before the link is up */
+    int failed;                /* error that ended the hand-off; the task continues until its first token */
 };
 
 static const char *const kv_send_states[] = {"linking", "moving", "stopping", "closed"};
@@ -87,7 +89,7 @@ static struct kv_send *kv_send_of(struct transfer *transfer)
     return container_of(transfer, struct kv_send, transfer);
 }
 
-/* Ends it before an OFFER was sent. */
+/* Ends the hand-off before its OFFER was sent. */
 static void kv_send_fail(struct kv_send *send, int error)
 {
     send->failed = error;
@@ -103,7 +105,7 @@ static void kv_send_on_message(void *arg, const struct kvxfer_message *message)
     worker_engine_to_peer(send->engine, send->transfer.peer, message);
 }
 
-/* The peer has these blocks too now, so this pool may evict them first. */
+/* Tells the pool that the peer has these blocks too, so it may evict them first. */
 static void kv_send_share_blocks(const struct kv_send *send)
 {
     uint32_t n;
@@ -125,7 +127,7 @@ static void kv_send_on_over(void *arg, int result)
         return;
     if (result < 0) {
         log_warn("kv_send_failed", LOG_STR("request", task->spec.order.work.request_id), LOG_ERR(result));
-        send->failed = result; /* the tick ends the task when it is held */
+        send->failed = result; /* the tick ends the task once the sequence is held */
         return;
     }
     kv_send_share_blocks(send);
@@ -154,8 +156,7 @@ static void kv_send_push(struct kv_send *send, uint32_t layer, uint32_t to)
     kvxfer_send_ready(send->send, layer, n, table);
 }
 
-/* The prompt is computed: its keys and values, then the state after its last token, which no step changes any
- * more. */
+/* Sends the whole prompt: its keys and values, then the state after its last token, which is final now. */
 static void kv_send_push_all(struct kv_send *send)
 {
     uint32_t n_table, n_state;
@@ -169,7 +170,7 @@ static void kv_send_push_all(struct kv_send *send)
     kvxfer_send_ready(send->send, KVXFER_ALL_LAYERS, send->n_blocks + n_state, send->table);
 }
 
-/* All layers of tokens [0, to), between steps. */
+/* Sends all layers of tokens [0, to); between steps. */
 static void kv_send_push_computed(struct kv_send *send, uint32_t to)
 {
     if (send->table != NULL && to >= send->task->spec.order.n_tokens)
@@ -178,7 +179,7 @@ static void kv_send_push_computed(struct kv_send *send, uint32_t to)
         kv_send_push(send, KVXFER_ALL_LAYERS, to);
 }
 
-/* If the peer's link is up. */
+/* Sends the OFFER if the peer's link is up. */
 static void kv_send_offer(struct kv_send *send)
 {
     struct worker_engine *engine = send->engine;
@@ -217,7 +218,7 @@ void worker_kv_send_begin(struct worker_engine *engine, struct task *task)
     struct kv_send *send;
 
     if (task->kv_send != NULL)
-        return; /* admitted again after a preemption: pieces that were pushed stay valid */
+        return; /* admitted again after a preemption: pieces already pushed stay valid */
     send = calloc(1, sizeof(*send));
     if (send == NULL) {
         worker_engine_fail_task(engine, task, E_NOMEM);
@@ -328,7 +329,7 @@ void worker_kv_send_peer(struct worker_engine *engine, uint32_t peer, bool is_up
         if (is_up && send->state == KV_SEND_LINKING)
             kv_send_offer(send);
         else if (!is_up && send->state == KV_SEND_LINKING)
-            kv_send_fail(send, E_PEER); /* the link was given up before it was up */
+            kv_send_fail(send, E_PEER); /* the link ended before it was up */
         else if (!is_up && send->state == KV_SEND_MOVING)
             kvxfer_send_peer_lost(send->send);
     }
@@ -341,7 +342,7 @@ static void kv_send_tick(struct kv_send *send, uint64_t now_ns)
     if (send->send != NULL)
         kvxfer_send_tick(send->send, now_ns);
     else if (send->state == KV_SEND_LINKING && now_ns - send->began_ns > engine->opts.grant_timeout_ns)
-        kv_send_fail(send, E_PEER); /* its link never came up */
+        kv_send_fail(send, E_PEER); /* the link never came up */
     if (send->failed != 0 && send->task != NULL && seq_state(send->task->seq) == SEQ_HELD)
         worker_engine_fail_task(engine, send->task, send->failed); /* ends the task, not the transfer */
     if (send->state == KV_SEND_CLOSED && send->task == NULL)

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The speed of this worker and of the links to it: measured at the start, from its work, and again while
- * it is idle.
+/* Measures the speed of this worker and of the links to it: at the start, from its work, and while it is
+ * idle.
  *
- *      start    128 prompt tokens, 8 drawn
+ *      start    128 prompt tokens, 8 sampled
  *      work     every step (compute/sched/load.c), every hand-off and prefix fetch that arrives
  *      idle     |-- 10 s --|m|-- 35 s --|m|-- 35 s --|m|-- 10 min --|m|-- 10 min --|m|
  *
- * A router places requests by the reported rates. A worker that was slow for a while (another process had
- * the machine; its last steps were large) would look slow for ever, because no new request would correct
- * the rate. A measurement is a normal sequence that shares its steps with requests that come meanwhile.
- * None of its blocks is sealed, so it caches nothing and causes no block event. It has as many prompt
- * tokens as are expected to end within PROMPT_S. */
+ * A router places requests by the reported rates. Without idle measurements a worker that was slow for a
+ * while (another process used the machine, its last steps were large) would look slow for ever, because it
+ * would get no request to correct its rate.  A measurement is a normal sequence, and shares its steps with
+ * requests that arrive meanwhile. None of its blocks is sealed, so it caches nothing and causes no block
+ * event. It has as many prompt tokens as are expected to end within PROMPT_S. */
 #include "worker/runner/engine_thread_priv.h"
 
 #include <math.h>
@@ -18,15 +18,17 @@
 #include "base/clock.h"
 #include "base/err.h"
 
-#define MOST_TOKENS       128
-#define LEAST_TOKENS      32
-#define N_DRAWN           8
-#define PROMPT_S          0.05
-#define FIRST_IDLE_NS     (10 * NS_PER_S)
-#define N_SOON            3 /* measurements; two refresh a rate when all else is old (base/rate.c) */
-#define SOON_NS           (35 * NS_PER_S) /* between two of these */
+#define MOST_TOKENS   128
+#define LEAST_TOKENS  32
+#define N_DRAWN       8
+#define PROMPT_S      0.05
+#define FIRST_IDLE_NS (10 * NS_PER_S)
+#define N_SOON                                                                                               \
+    3 /* measurements at short intervals; two refresh a rate that has no newer value
+                             * (base/rate.c) */
+#define SOON_NS           (35 * NS_PER_S) /* interval between them */
 #define IDLE_NS           (600 * NS_PER_S)
-#define PUSH_FORGOTTEN_NS (60 * NS_PER_S) /* an older push rate prevents no new try */
+#define PUSH_FORGOTTEN_NS (60 * NS_PER_S) /* an older push rate no longer prevents a new attempt */
 #define TRANSFER_ALPHA    0.2
 #define PUSH_ALPHA        0.3
 #define LINK_PRIOR        1e9 /* bytes per second; estimate.c has the same prior */
@@ -65,7 +67,7 @@ void worker_measure_start(struct worker_engine *engine)
         ;
 }
 
-/* The time of the next measurement. */
+/* Returns the time of the next measurement. */
 static uint64_t measure_due_ns(const struct worker_engine *engine)
 {
     const struct measure *measure = &engine->measure;
@@ -75,7 +77,7 @@ static uint64_t measure_due_ns(const struct worker_engine *engine)
     return measure->since_ns + (measure->n < N_SOON ? SOON_NS : IDLE_NS);
 }
 
-/* The number of prompt tokens: expected to end in time, and evicts at most one block from the cache. */
+/* Returns the number of prompt tokens: few enough to end in time, and to evict at most one cached block. */
 static uint32_t measure_tokens(const struct worker_engine *engine, double prefill_tokens_per_s)
 {
     uint32_t block_tokens = engine->opts.engine.info.layout.block_tokens;
@@ -98,7 +100,7 @@ void worker_measure_idle(struct worker_engine *engine, uint64_t now_ns)
     sched_load(engine->sched, &load);
     if (engine->n_tasks > 0 || load.n_waiting > 0 || load.n_running > 0)
         return;
-    if (measure->n_steps != load.n_steps) { /* it has worked or measured since */
+    if (measure->n_steps != load.n_steps) { /* it has worked or measured since then */
         measure->n = measure->is_under_way ? measure->n + 1 : 0;
         measure->is_under_way = false;
         measure->since_ns = now_ns;

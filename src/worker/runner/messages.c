@@ -135,7 +135,7 @@ void peer_message_fini(struct kvxfer_message *message)
 
 /* ---- from the wire ---- */
 
-/* An unknown name means the transport that every worker has: a newer worker may know more. */
+/* An unknown name counts as TCP, which every worker has: a newer worker may know more transports. */
 static enum tr_kind transport_of(const char *name)
 {
     if (strcmp(name, "shm") == 0)
@@ -169,7 +169,7 @@ static int read_grant(const Baton__Grant *grant, struct kvxfer_message *out)
     return 0;
 }
 
-/* Copies the hashes: those of the wire message are unaligned and freed with the frame. */
+/* Copies the hashes, because those of the wire message are unaligned and freed with the frame. */
 static int read_fetch(const Baton__Ask *ask, struct kvxfer_message *out)
 {
     struct block_hash *hashes = malloc(ask->hashes.len ? ask->hashes.len : 1);

@@ -17,10 +17,12 @@
 #define WORKER_MAX_ROUTERS    8
 #define WORKER_MAX_STRANGERS  64                     /* accepted, TLS handshake not finished */
 #define WORKER_MAX_PEERS      128                    /* 64 workers, a link each way */
-#define WORKER_MAX_CONFIGURED (WORKER_MAX_PEERS / 2) /* of link.peers */
+#define WORKER_MAX_CONFIGURED (WORKER_MAX_PEERS / 2) /* limit on link.peers */
 #define ORIGIN_LOCAL          UINT32_MAX             /* the worker's own endpoint; routers have 0, 1, ... */
 #define PEER_NONE             UINT32_MAX
-#define READER_PEER           WORKER_MAX_ROUTERS /* readers below are routers, from here on peers */
+#define READER_PEER                                                                                          \
+    WORKER_MAX_ROUTERS /* readers below are routers, readers from here on are
+                                                  * peers */
 
 struct task_key {          /* names a job on both workers of a pair */
     uint64_t router_epoch; /* 0: local */
@@ -36,14 +38,15 @@ struct task_spec {
     uint32_t peer;  /* PREFILL: the link to the decode worker */
     uint32_t owner; /* LOCAL, PREFILL: the link to the owner for a prefix fetch; PEER_NONE: none */
     uint32_t owner_tokens;
-    bool has_tail;           /* its stream may outlive its router: it is not cancelled when that is gone */
-    uint64_t ask_limit_ns;   /* blocks that have not arrived by then are computed */
+    bool has_tail;           /* its stream may outlive its router: the loss of the router does not cancel
+                              * it */
+    uint64_t ask_limit_ns;   /* blocks that arrive later are computed instead */
     struct work_order order; /* owned */
 };
 
 const char *worker_transport_name(enum tr_kind kind); /* "shm", "tcp", "rdma" */
 
-struct peer_facts { /* a peer, as the engine thread needs to know it */
+struct peer_facts { /* the facts about a peer that the engine thread needs */
     char node[64];
     bool is_same_host;
     char tcp_address[128];
@@ -67,7 +70,7 @@ enum command_kind {
     COMMAND_BLOCKS_WANTED,
     COMMAND_BLOCKS_LAST,
     COMMAND_DRAIN,
-    COMMAND_MOVE, /* routers place their jobs elsewhere */
+    COMMAND_MOVE, /* fails all jobs, so that routers place them on other workers */
     COMMAND_STOP
 };
 
@@ -78,7 +81,7 @@ struct grammar_command { /* a grammar that the engine thread ordered, compiled *
     char reason[400];
 };
 
-struct peer_load { /* from its latest heartbeat */
+struct peer_load { /* from the peer's latest heartbeat */
     uint32_t n_running;
     double decode_step_s, read_bytes_per_s;
 };
@@ -109,19 +112,20 @@ struct command {
 #define ANSWER_TO_NONE UINT32_MAX
 
 struct task_answer {       /* an update on one request */
-    uint32_t to;           /* loop thread: the router that it is sent to; ANSWER_TO_NONE: to none */
-    uint64_t router_epoch; /* of the router's life that submitted it; another life uses the same numbers
-                            * for other requests */
+    uint32_t to;           /* loop thread: the router that receives it; ANSWER_TO_NONE: none */
+    uint64_t router_epoch; /* epoch of the router that submitted it; the same router number with another epoch
+                            * has other requests */
     uint64_t request;
     bool is_accepted, has_serving;
-    bool is_prompt_logprobs; /* ids are prompt tokens, or a stop id; first_index is in the prompt */
+    bool is_prompt_logprobs; /* ids are prompt tokens, or a stop id; first_index counts in the prompt */
     uint32_t cached_tokens;
     uint32_t first_index;
-    uint32_t ids_at, n_ids;     /* into the report's ids */
-    uint32_t draws_at, n_draws; /* into the report's draws; n_draws is n_ids if logprobs are wanted, else 0 */
+    uint32_t ids_at, n_ids;     /* offset in the report's ids */
+    uint32_t draws_at, n_draws; /* offset in the report's draws; n_draws is n_ids if logprobs are wanted, else
+                                 * 0 */
     Baton__Finish finish;
     int32_t error;
-    char *error_text; /* FAILED: for people; heap, owned by the report; NULL: none */
+    char *error_text; /* FAILED: text for people; heap, owned by the report; NULL: none */
     struct seq_stats stats;
     uint64_t transfer_ns, exposed_ns;
     char transport[16];
@@ -142,7 +146,7 @@ struct load_report {
     struct kv_tier_counts disk;
     double transfer_bytes_per_s, push_bytes_per_s;
     bool is_draining;
-    uint64_t peers_in_memory, peers_on_disk; /* blocks in the peer map; on disk only */
+    uint64_t peers_in_memory, peers_on_disk; /* blocks in the peer map: in memory, and on disk only */
     uint64_t n_own_fetches;
     bool is_unfit; /* health.c */
     uint32_t n_spoilt_in_row;
@@ -160,12 +164,12 @@ struct report {
     struct kvxfer_message peer; /* its blocks are heap and owned by the report */
     struct load_report load;
     uint64_t grammar_number; /* SHAPE: the grammar to compile; see worker/runner/grammars.c */
-    uint64_t grammar_tenant; /* the tenant it is for: cache/prefix/tenant.h */
+    uint64_t grammar_tenant; /* tenant of the request: cache/prefix/tenant.h */
     struct buf constraint;
     struct block_event *events; /* BLOCKS: heap, owned by the report */
     uint32_t n_events;
     uint64_t first_event; /* number of the first event; snapshot: of the next event */
-    bool is_snapshot;     /* for reader `number`; otherwise the events are for all readers */
+    bool is_snapshot;     /* for the reader `number`; other events are for all readers */
 };
 
 struct command *command_new(enum command_kind kind, uint32_t number); /* NULL: no memory */
@@ -174,12 +178,12 @@ struct report *report_new(enum report_kind kind, uint32_t number);
 void report_free(struct report *report);
 /* Adds an answer with n_ids tokens. NULL: no memory. */
 struct task_answer *report_answer(struct report *report, const token_id *ids, uint32_t n_ids);
-/* Adds the sampling results of the latest answer's n_ids tokens. The log probability of an impossible
- * token becomes the least value that the wire format carries. E_NOMEM: nothing was changed. */
+/* Adds the sampling results of the latest answer's n_ids tokens.  An impossible token gets the lowest log
+ * probability that the wire format can carry.  E_NOMEM: nothing was changed. */
 int report_draws(struct report *report, const struct sample_result *draws);
 
-/* Conversion between wire message and struct. This one allocates blocks (E_NOMEM), and returns E_PROTO for
- * an invalid run list. */
+/* Convert between wire message and struct.  This one allocates blocks (E_NOMEM), and returns E_PROTO for an
+ * invalid run list. */
 int peer_message_from_wire(enum frame_type type, const ProtobufCMessage *message, struct kvxfer_message *out);
 /* Packs and calls send; returns what send returned. */
 int peer_message_send(const struct kvxfer_message *message,

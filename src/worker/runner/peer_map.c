@@ -5,15 +5,14 @@
  *    engine thread:           [ event list | event list ] --a slice or more a turn--> fleet/picker/index
  *                             a task lacks blocks --> which peer has most of them? --> prefix_fetch.c fetches
  *
- * A router names an owner with each request that it places, if it knows one. Requests to this worker's own
- * endpoint, or from a router that has just started, have none, so they are looked up here. The map uses
- * the router's index and estimate (fleet/picker/index.h, fleet/picker/owner.h); the slots of the index
- * are the peers' link slots.
+ * A router names an owner in each request that it places, if it knows one.  Requests to this worker's own
+ * endpoint, or from a router that has just started, name none, so this map looks for one.  It uses the
+ * router's index and estimate (fleet/picker/index.h, fleet/picker/owner.h).  The slots of the index are the
+ * peers' link slots.
  *
- * A peer may send events of a hundred thousand blocks at once. So events wait here, and a few are applied
- * between two steps, or all while the worker is idle
- * (cache/prefix/block_queue.h). worker_engine_tell() bounds how many may wait. The
- * index has its own bound.
+ * A peer may send events of a hundred thousand blocks at once.  So events wait in a queue
+ * (cache/prefix/block_queue.h).  The thread applies a few between two steps, or all while the worker is idle.
+ * worker_engine_tell() bounds the queue.  The index has its own bound.
  *
  * Tenants stay apart here too: lookups use the hashes of the task's own tokens under its own tenant's
  * root. */
@@ -28,7 +27,7 @@
 #include "worker/runner/block_map_priv.h"
 
 #define TURN_BLOCKS   (8 * BLOCK_SLICE)
-#define SWEEP_ENTRIES 4096 /* entries swept per report, also in quiet times */
+#define SWEEP_ENTRIES 4096 /* entries that one sweep visits; each report triggers one, even if idle */
 
 struct peer_map {
     struct picker_index *index; /* its slots: peers */
@@ -46,7 +45,7 @@ _Static_assert(WORKER_MAX_PEERS <= PICKER_MAX_WORKERS, "a slot for each peer");
 
 /* ---- received events ---- */
 
-/* As worker_engine_tell() counts. */
+/* Counts pending events as worker_engine_tell() does. */
 static uint32_t peer_map_n_pending(const struct peer_map *map)
 {
     return (uint32_t)(map->pending.n_blocks + map->pending.n_lists);
@@ -139,7 +138,7 @@ static void peer_map_describe_self(struct worker_engine *engine, const struct ma
         worker_disk_peek(engine, question->hashes + question->n_here, n_more) * layout->block_tokens;
 }
 
-/* False: it has nothing of the prompt, or serves none. */
+/* False: the peer has no block of the prompt, or serves none. */
 static bool peer_map_describe_peer(const struct worker_engine *engine, uint32_t peer, uint32_t n_stored,
                                    struct picker_worker *row)
 {
@@ -152,7 +151,7 @@ static bool peer_map_describe_peer(const struct worker_engine *engine, uint32_t 
     *row = (struct picker_worker){
         .can_push = true,
         .host = facts->is_same_host ? 1 : 2,
-        .block_tokens = own->block_tokens, /* peers with a link have the same layout */
+        .block_tokens = own->block_tokens, /* peers with a link have the same block size */
         .n_running = load->n_running,
         .decode_step_s = load->decode_step_s,
         .read_bytes_per_s = load->read_bytes_per_s,
@@ -163,7 +162,7 @@ static bool peer_map_describe_peer(const struct worker_engine *engine, uint32_t 
     return row->cached_tokens > 0 || row->stored_tokens > 0;
 }
 
-/* Rows of this worker and of all peers that have the prompt's beginning; returns their number. */
+/* Makes rows for this worker and all peers that have the prompt's beginning.  Returns their number. */
 static uint32_t peer_map_gather(struct worker_engine *engine)
 {
     struct peer_map *map = engine->map;

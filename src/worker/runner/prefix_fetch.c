@@ -6,18 +6,19 @@
  *       |                         |                 |
  *       +--- link lost, too late, refused, no task waits any more ---> CLOSED
  *
- * A task that may fetch waits here before it is begun (tasks.c). The router names the owner, or this
- * worker's own map does if it knows of more blocks (peer_map.c). The task's own hashes identify the
- * missing blocks: hashes never come from outside. The content is trusted because every piece was verified
- * and only the owner knew the ticket. Blocks are taken when the OFFER says how many will come, so an owner
- * without blocks costs none. Arrived blocks are sealed and cached, and the scheduler finds them there. The
- * tasks then begin like any other, whatever the result.
+ * A task that may fetch waits here before it begins (tasks.c).  The router names the owner, or this worker's
+ * own map does if it knows of more blocks (peer_map.c).  Missing blocks are identified by hashes that this
+ * worker computed from the task's tokens, never by hashes from outside.  Their content is trusted, because
+ * every piece is verified and only the owner knows the ticket.  The fetch takes blocks from the pool when the
+ * OFFER says how many will come, so an owner without blocks costs none.  Arrived blocks are sealed and
+ * cached, where the scheduler finds them. After the fetch, whatever its result, the task begins like any
+ * other.
  *
- * A second task that lacks the same block waits for the same fetch. A fetch that no task waits for is
- * cancelled. The prefix blocks that are already in the pool are referenced meanwhile, because arriving
- * blocks are useless without them.
+ * A second task that lacks the same block waits for the same fetch.  A fetch that no task waits for is
+ * cancelled. Meanwhile the fetch holds references to the prefix blocks in the pool, because arriving blocks
+ * are useless without them.
  *
- * No task waits longer than the limit that came with the request (about the time of computing). */
+ * No task waits longer than its request's limit, which is about the time of computing the blocks. */
 #include "worker/runner/state_list_priv.h"
 #include "worker/runner/transfers_priv.h"
 
@@ -46,7 +47,7 @@ enum prefix_fetch_state {
     PREFIX_FETCH_CLOSED     /* no task waits, no block is held; the next tick frees it */
 };
 
-struct prefix_fetches { /* of this worker */
+struct prefix_fetches { /* all prefix fetches of a worker */
     struct list all;
     uint32_t n;
     struct metric *m_tokens, *m_done, *m_empty, *m_bytes;
@@ -57,20 +58,19 @@ struct prefix_fetch {
     struct list all;
     struct worker_engine *engine;
     enum prefix_fetch_state state;
-    uint64_t number;           /* ours, random */
-    kv_tenant tenant;          /* the tenant whose quota it counts against */
+    uint64_t number;           /* random, chosen here */
+    kv_tenant tenant;          /* the tenant whose quota pays for the blocks */
     struct list waiters;       /* struct task, by in_fetch */
     const struct task *first;  /* the task that began the fetch; NULL: it left */
     struct block_hash *hashes; /* [n_hashes] of the prompt's blocks from the first */
     uint32_t n_hashes, n_here;
-    kv_block_id *blocks; /* a reference each: [0, n_here) were in the pool, the rest are filled by the
-                          * transfer */
+    kv_block_id *blocks; /* one reference each: [0, n_here) were in the pool, the transfer fills the others */
     uint32_t n_blocks;
-    uint32_t n_arrived; /* of the latter */
+    uint32_t n_arrived; /* how many of the others have arrived */
     struct kvxfer_recv *recv;
     enum tr_kind transport;
     uint64_t began_ns, limit_ns;
-    bool has_to_read; /* the owner reads a part from its disk */
+    bool has_to_read; /* the owner must read some from its disk */
 };
 
 static const char *const prefix_fetch_states[] = {"linking", "requested", "moving", "closed"};
@@ -130,7 +130,8 @@ static void prefix_fetch_release(struct prefix_fetch *fetch, struct task *task)
     worker_tasks_go_on(engine, task);
 }
 
-/* Only the task that began the fetch reports the tokens as transferred; tasks that joined found them here. */
+/* Ends the fetch.  Only its first task reports the tokens as transferred, because later tasks found them
+ * here. */
 static void prefix_fetch_finish(struct prefix_fetch *fetch)
 {
     struct prefix_fetches *fetches = fetch->engine->prefix_fetches;
@@ -148,7 +149,7 @@ static void prefix_fetch_finish(struct prefix_fetch *fetch)
 static void prefix_fetch_give_up(struct prefix_fetch *fetch, int code)
 {
     if (fetch->state == PREFIX_FETCH_MOVING)
-        kvxfer_recv_cancel(fetch->recv, code, false); /* leading blocks that arrived are kept */
+        kvxfer_recv_cancel(fetch->recv, code, false); /* leading blocks that have arrived stay cached */
     else
         prefix_fetch_finish(fetch);
 }
@@ -162,7 +163,7 @@ static void prefix_fetch_on_message(void *arg, const struct kvxfer_message *mess
     worker_engine_to_peer(fetch->engine, fetch->transfer.peer, message);
 }
 
-/* How many of the blocks that arrived hold tokens; those of the state come last. */
+/* Returns how many of the arrived blocks hold tokens.  Those of the recurrent state come last. */
 static uint32_t prefix_fetch_n_tokens_blocks(const struct prefix_fetch *fetch, uint32_t n_arrived)
 {
     uint32_t n_tokens_blocks = fetch->n_blocks - fetch->n_here - worker_state_blocks(fetch->engine);
@@ -170,13 +171,13 @@ static uint32_t prefix_fetch_n_tokens_blocks(const struct prefix_fetch *fetch, u
     return n_arrived < n_tokens_blocks ? n_arrived : n_tokens_blocks;
 }
 
-/* The state after the last block, if the model has one. */
+/* Seals the state after the last block, if the model has one. */
 static void prefix_fetch_seal_state(struct prefix_fetch *fetch)
 {
     uint32_t n_state = worker_state_blocks(fetch->engine), at = fetch->n_here + fetch->n_arrived;
     struct block_hash *hashes = n_state > 0 ? calloc(n_state, sizeof(*hashes)) : NULL;
 
-    if (hashes == NULL) /* without the state, the blocks are recomputed */
+    if (hashes == NULL) /* without the state the blocks are of no use and recomputed */
         return;
     kv_state_hashes(&fetch->hashes[at - 1], n_state, hashes);
     for (uint32_t i = 0; i < n_state; i++) {
@@ -207,7 +208,7 @@ static void prefix_fetch_on_arrived(void *arg, const struct kvxfer_arrival *arri
 
 static void prefix_fetch_on_closed(void *arg)
 {
-    prefix_fetch_finish(arg); /* freed by the next tick: kvxfer is still on the stack */
+    prefix_fetch_finish(arg); /* the next tick frees it, because kvxfer is still on the stack */
 }
 
 static const struct kvxfer_recv_calls prefix_fetch_calls = {.message = prefix_fetch_on_message,
@@ -236,7 +237,7 @@ static void prefix_fetch_join(struct prefix_fetch *fetch, struct task *task)
     fetch->engine->n_fetching++;
 }
 
-/* A fetch under way that will bring the first block that this prompt lacks. */
+/* Finds a running fetch that includes the first block that this prompt lacks. */
 static struct prefix_fetch *prefix_fetch_find_same(const struct prefix_fetches *fetches,
                                                    const struct block_hash *hashes, uint32_t n_here)
 {
@@ -283,7 +284,7 @@ static struct prefix_fetch *prefix_fetch_new(struct worker_engine *engine, const
     return fetch;
 }
 
-/* A peer whose link is not up yet counts as capable. */
+/* True if the peer can serve prefixes.  A peer whose link is not up yet counts as able. */
 static bool prefix_fetch_is_served(const struct worker_engine *engine, uint32_t peer)
 {
     const struct peer_facts *facts = worker_engine_peer(engine, peer);
@@ -291,7 +292,7 @@ static bool prefix_fetch_is_served(const struct worker_engine *engine, uint32_t 
     return facts == NULL || (facts->capabilities & CAPABILITY_ASKED) != 0;
 }
 
-/* The owner that the router named, if any. */
+/* Returns the owner that the router named, if any. */
 static struct map_choice prefix_fetch_named(const struct worker_engine *engine, const struct task_spec *spec)
 {
     struct map_choice choice = {.peer = PEER_NONE};
@@ -302,7 +303,7 @@ static struct map_choice prefix_fetch_named(const struct worker_engine *engine, 
     return choice;
 }
 
-/* Begins a fetch of this task's prompt, n_hashes blocks. False: the task computes. */
+/* Begins a fetch for this task's prompt of n_hashes blocks.  False: the task computes instead. */
 static bool prefix_fetch_begin(struct worker_engine *engine, struct task *task,
                                const struct map_choice *choice, uint32_t n_hashes)
 {
@@ -338,7 +339,7 @@ bool worker_prefix_fetch_begin(struct worker_engine *engine, struct task *task)
         worker_map_choose(engine, &question, &choice);
     if (choice.peer == PEER_NONE || question.n_here >= question.n_hashes ||
         question.n_here * prefix_fetch_block_tokens(engine) >= choice.tokens)
-        return false; /* no peer has more, or not enough to pay */
+        return false; /* no peer has more blocks, or not enough for a fetch to pay */
     same = prefix_fetch_find_same(engine->prefix_fetches, question.hashes, question.n_here);
     if (same == NULL)
         return prefix_fetch_begin(engine, task, &choice, question.n_hashes);
@@ -363,7 +364,7 @@ void worker_prefix_fetch_leave(struct worker_engine *engine, struct task *task)
 
 /* ---- offers ---- */
 
-/* A fetch must not displace running sequences: each of them soon wants its next block. */
+/* Takes blocks.  Leaves some free, because each running sequence will soon need another one. */
 static int prefix_fetch_take_blocks(struct prefix_fetch *fetch, uint32_t n)
 {
     struct kv_pool *pool = fetch->engine->pool;
@@ -515,7 +516,7 @@ int worker_prefix_fetch_open(struct worker_engine *engine)
     return 0;
 }
 
-/* The transport is closed: no peer writes any more. */
+/* The transport is closed, so no peer writes any more. */
 void worker_prefix_fetch_close(struct worker_engine *engine)
 {
     struct prefix_fetches *fetches = engine->prefix_fetches;

@@ -4,17 +4,17 @@
  *    request --found--> MOVING --all sent, DONE--> STOPPING --stopped--> CLOSED --> freed
  *     |\                  ^ \--- every way out of transfer/kvxfer/send.h ---^
  *     | none, too many: FETCH_REFUSED
- *     on disk --> READING --read, or in vain--> found?
+ *     on disk --> READING --read or failed-----> found?
  *
- * MOVING covers OFFERED to PUSHED of the sender (transfer/kvxfer/send.c). A request with a tenant
- * (Ask.tenant), which accounts for the blocks, also has blocks read that are on disk only (disk.c). The
- * OFFER then follows when they are in the pool, or take too long, and covers the blocks in the pool. A
- * serve holds a reference to each block until the transport has confirmed that it reads no more;
- * transfer/kvxfer/send also leases them.
+ * MOVING covers OFFERED to PUSHED of the sender (transfer/kvxfer/send.c). A request that names a tenant
+ * (Ask.tenant) also triggers reads of blocks that are on disk only (disk.c), on that tenant's account.  The
+ * OFFER then waits until they are in the pool or take too long.  It covers the blocks in the pool.  A serve
+ * holds a reference to each block until the transport confirms that it reads no more. transfer/kvxfer/send
+ * also leases them.
  *
- * A push must not delay a hand-off. So few serves run at once, and all together have at most one window of
- * pieces at the transport: a hand-off's piece waits for one window at most. A serve whose window is sent
- * passes the turn on. */
+ * A push must not delay a hand-off.  So few serves run at once, and together they queue at most one window of
+ * pieces at the transport.  A hand-off's piece therefore waits for one window at most.  Serves take turns,
+ * one window each. */
 #include "worker/runner/state_list_priv.h"
 #include "worker/runner/transfers_priv.h"
 
@@ -38,7 +38,7 @@ enum prefix_serve_state {
     PREFIX_SERVE_CLOSED    /* the transport reads no more; the next tick frees it */
 };
 
-struct prefix_serves { /* of this worker */
+struct prefix_serves { /* all prefix serves of a worker */
     struct list all;
     uint32_t n;
     struct prefix_serve *sending; /* the serve whose window is at the transport; NULL: none */
@@ -46,20 +46,20 @@ struct prefix_serves { /* of this worker */
 };
 
 struct prefix_serve {
-    struct transfer transfer; /* peer: the one that fetches */
-    struct list all;          /* in order of turns */
+    struct transfer transfer; /* peer: the worker that fetches */
+    struct list all;          /* serves in the order of their turns */
     struct worker_engine *engine;
     enum prefix_serve_state state;
-    uint64_t fetch;            /* the peer's number of the fetch */
+    uint64_t fetch;            /* number of the fetch, chosen by the peer */
     struct kvxfer_send *send;  /* NULL: READING */
     uint64_t read;             /* READING: the read that it waits for */
     struct block_hash *hashes; /* [n_hashes] the requested blocks; freed when the table is final */
     uint32_t n_hashes;
     kv_block_id *table; /* [n_hashes and a state]; the first n_blocks hold a reference each */
     uint32_t n_blocks;
-    uint32_t layer, n_given; /* the layer being given, and its blocks given so far; earlier layers are
-                              * complete */
-    uint32_t n_pieces;       /* given in all; the turn ends when this many have left */
+    uint32_t layer, n_given; /* the layer being sent, and how many of its blocks were queued; earlier layers
+                              * are complete */
+    uint32_t n_pieces;       /* pieces queued so far; the turn ends when the transport has sent them */
     uint64_t moved_ns;
 };
 
@@ -111,7 +111,7 @@ static bool prefix_serve_is_given(const struct prefix_serve *serve)
     return serve->layer == prefix_serve_n_layers(serve->engine);
 }
 
-/* Gives the sender the next window of this serve's pieces. */
+/* Queues the next window of this serve's pieces at the sender. */
 static void prefix_serve_give_window(struct prefix_serve *serve)
 {
     size_t piece_bytes = kv_layout_layer_block_bytes(&serve->engine->opts.engine.info.layout);
@@ -131,7 +131,7 @@ static void prefix_serve_give_window(struct prefix_serve *serve)
     }
 }
 
-/* Starts the next serve in turn that is granted and has pieces left. */
+/* Starts the next serve that is granted and has pieces left. */
 static void prefix_serve_next_turn(struct prefix_serves *serves)
 {
     if (serves->sending != NULL)
@@ -232,7 +232,7 @@ static int prefix_serve_offer(struct prefix_serve *serve)
     if (table == NULL)
         return E_NOMEM;
     n = worker_state_match(serve->engine, serve->hashes, serve->n_hashes, table);
-    prefix_serve_give_back(serve); /* blocks found before are in the new table too */
+    prefix_serve_give_back(serve); /* the new table includes the blocks of the old one */
     free(serve->table);
     free(serve->hashes);
     serve->hashes = NULL;
@@ -244,7 +244,7 @@ static int prefix_serve_offer(struct prefix_serve *serve)
     return prefix_serve_start_send(serve, facts);
 }
 
-/* Finds the blocks in the pool; if the peer wants it, first reads those that are on disk only. */
+/* Finds the blocks in the pool.  If the peer asks for it, first reads blocks that are on disk only. */
 static int prefix_serve_find_blocks(struct prefix_serve *serve, const struct kvxfer_message *request)
 {
     struct worker_engine *engine = serve->engine;
@@ -349,7 +349,7 @@ void worker_prefix_serve_peer(struct worker_engine *engine, uint32_t peer, bool 
         struct prefix_serve *serve = container_of(node, struct prefix_serve, all);
 
         if (serve->transfer.peer == peer && serve->state == PREFIX_SERVE_READING)
-            prefix_serve_free(serve); /* blocks read for it are cached all the same */
+            prefix_serve_free(serve); /* blocks that were read for it stay cached */
         else if (serve->transfer.peer == peer)
             kvxfer_send_peer_lost(serve->send);
     }
@@ -361,7 +361,7 @@ void worker_prefix_serve_tick(struct worker_engine *engine, uint64_t now_ns)
         struct prefix_serve *serve = container_of(node, struct prefix_serve, all);
 
         if (serve->state == PREFIX_SERVE_READING)
-            continue; /* its read ends, or disk.c gives it up */
+            continue; /* the end of its read, or its time limit in disk.c, moves it on */
         kvxfer_send_tick(serve->send, now_ns);
         if (engine->prefix_serves->sending == serve && serve->state == PREFIX_SERVE_MOVING &&
             now_ns - serve->moved_ns > engine->opts.grant_timeout_ns)

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Block events of the pool and the disk tier, on their way to the loop thread.
+/* Passes block events of the pool and the disk tier to the loop thread.
  *
  *    engine thread:  on_block of either --> block_log --(each turn)--> report   BLOCKS_WANTED --> snapshot
  *    loop thread:    report --> BLOCK_EVENTS frames (worker/loop/send_blocks.c)
  *
  * An event names the best tier that has the block now. A block in the pool is in memory, saved or not. A
- * block that leaves the pool is on disk if it was saved, otherwise gone. A block that leaves the disk
- * counts only if the pool does not have it.
+ * block that leaves the pool is on disk if it was saved, otherwise gone. A block that leaves the disk counts
+ * only if the pool does not have it.
  *
- * A snapshot lists the disk's blocks first, the most recently used, up to the reader's limit; then the
- * pool's blocks, which override them. Listing some blocks twice takes the engine less time than finding
- * the duplicates.
+ * A snapshot lists the disk's blocks first, the most recently used, up to the reader's limit; then the pool's
+ * blocks, which override them. Listing a block twice costs the engine less than finding duplicates.
  *
  * Any message may be lost on the way. The event numbers reveal the gap, and the reader asks for a snapshot
  * (cache/prefix/block_events.h). Events for a peer that reads slowly are dropped in follow.c. */
@@ -23,8 +22,10 @@
 #include "worker/runner/disk_priv.h"
 #include "worker/runner/block_map_priv.h"
 
-#define MAX_ON_DISK  65536u     /* blocks on disk in a snapshot, of 17 bytes each */
-#define MAX_FOR_PEER (1u << 18) /* blocks in a peer's snapshot: its link carries hand-offs too */
+#define MAX_ON_DISK 65536u /* limit of blocks on disk in a snapshot, 17 bytes each */
+#define MAX_FOR_PEER                                                                                         \
+    (1u << 18) /* limit of blocks in a peer's snapshot, because its link also carries
+                                 * hand-offs */
 
 void worker_publish_block(void *arg, const struct block_hash *hash, bool is_here)
 {
@@ -70,7 +71,7 @@ static void worker_publish_visit(void *arg, const struct block_hash *hash)
     struct report *report = arg;
 
     if (report->number >= READER_PEER && report->n_events >= MAX_FOR_PEER)
-        return; /* an event may be lost: knowing less is still correct */
+        return; /* losing an event is safe: readers then know of fewer blocks */
     report->events[report->n_events++] = (struct block_event){.hash = *hash, .tier = BLOCK_IN_MEMORY};
 }
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prefixes of models with recurrent state, outside of the scheduler: a prefix is of use only with the state after
- * its last block.  So what is read from disk or sent to a peer is
+/* Prefix lists for models with recurrent state, used outside of the scheduler.  Such a prefix is useful only
+ * with the state after its last block.  So a disk read and a prefix fetch both use one list:
  *
- *     the blocks of the longest run after which the state is there too, then the blocks of that state
+ *     the blocks of the longest run that has a state at its end, then the blocks of that state
  *
- * as one list.  Both ends of a prefix fetch follow this rule, so an offer needs no word about it.  For models
- * without such state the list is the run alone. */
+ * Both ends of a prefix fetch follow this rule, so an offer need not mention it.  Without recurrent state the
+ * list is the run alone. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,7 +18,7 @@ uint32_t worker_state_blocks(const struct worker_engine *engine)
     return kv_layout_state_blocks(&engine->opts.engine.info.layout);
 }
 
-/* Whether all blocks of the state after this one are there. */
+/* True if all blocks of the state after this block exist. */
 static bool state_list_has(const struct state_source *source, const struct block_hash *block,
                            uint32_t n_state, struct block_hash *scratch)
 {
@@ -85,7 +85,7 @@ uint32_t worker_state_match(const struct worker_engine *engine, const struct blo
     if (list == NULL)
         return 0;
     got = kv_match(engine->pool, list, n_list, ids_out);
-    while (got < n_list && got > 0) /* a lifetime has just ended */
+    while (got < n_list && got > 0) /* a pin has just expired */
         kv_unref(engine->pool, ids_out[--got]);
     free(list);
     return got;

@@ -2,12 +2,12 @@
 /* Tasks on the engine thread: one for each submitted job.
  *
  *    SUBMIT --> NEW --a peer has blocks--> FETCHING
- *                |                            | they are here, or will not come
+ *                |                            | blocks arrived, or will not
  *                +----------------------------+--grammar not compiled--> COMPILING
  *                                             |                             |
  *                +----------------------------+-----------------------------+
  *                |
- *                +--blocks on disk--> READING --here, or too late--+
+ *                +--blocks on disk--> READING --read, or too late--+
  *                |      ^               |                          |
  *                |      +--more blocks--+                          |
  *                +-------------------------------------------------+--> SCHEDULED --token--> ANSWERING
@@ -21,9 +21,9 @@
  *    DECODE    KV receive: the KV comes from a peer (kv_receive.c); without blocks for it now, or without a
  *              peer in time, it becomes a local sequence and waits its turn
  *
- * The waits: prefix_fetch.c, grammars.c, disk.c. The scheduler does not have a task that waits.
+ * prefix_fetch.c, grammars.c and disk.c implement the waits.  A waiting task is not in the scheduler.
  *
- * The scheduler's events become answers, one list for each router, sent to the loop once per step. */
+ * The scheduler's events become answers.  Each step sends one list of them per router to the loop. */
 #include "worker/runner/transfers_priv.h"
 
 #include <stdlib.h>
@@ -70,7 +70,7 @@ static void task_name_answer(struct task_answer *answer, const struct task_spec 
     answer->request = spec->key.request;
 }
 
-/* reason: for people, may be empty. */
+/* reason: text for people, may be empty. */
 static void task_answer_failed_for(struct worker_engine *engine, const struct task_spec *spec, int error,
                                    const char *reason)
 {
@@ -131,7 +131,7 @@ static void task_free(struct worker_engine *engine, struct task *task)
     free(task);
 }
 
-/* E_AGAIN: it waits for blocks from disk. */
+/* Submits the task's sequence.  E_AGAIN: the task waits for blocks from disk. */
 static int task_submit_seq(struct worker_engine *engine, struct task *task, struct grammar *grammar)
 {
     const struct task_spec *spec = &task->spec;
@@ -162,7 +162,7 @@ static int task_submit_seq(struct worker_engine *engine, struct task *task, stru
     seq.n_hashes = (uint32_t)task->chain.n;
     rc = sched_submit(engine->sched, &seq, &task->seq);
     if ((rc == E_KV_FULL || rc == E_OVERLOADED) && spec->mode == TASK_DECODE) {
-        task->spec.mode = TASK_LOCAL; /* no room to receive KV now: compute when there is */
+        task->spec.mode = TASK_LOCAL; /* no room for KV from a peer: compute when there is room */
         seq.arrives = false;
         rc = sched_submit(engine->sched, &seq, &task->seq);
     }
@@ -175,7 +175,7 @@ static void task_refuse(struct worker_engine *engine, struct task *task, int err
     task_free(engine, task);
 }
 
-/* Submits the task to the scheduler; its grammar, if any, is compiled. */
+/* Submits the task to the scheduler.  Its grammar, if any, is compiled by now. */
 static void task_begin(struct worker_engine *engine, struct task *task, struct grammar *grammar)
 {
     int rc;
@@ -209,7 +209,7 @@ static void task_begin(struct worker_engine *engine, struct task *task, struct g
 void worker_tasks_compiled(struct worker_engine *engine, uint64_t number, struct grammar *grammar,
                            const struct grammar_command *why)
 {
-    /* Distinguishes a faulty grammar from a worker that has no room for it now. */
+    /* Tells a faulty grammar from a worker that has no room for it now. */
     bool is_fault = why->code == E_FORMAT || why->code == E_UNSUPPORTED || why->code == E_LIMIT;
 
     list_for_each_safe (node, spare, &engine->tasks) {
@@ -234,8 +234,9 @@ void worker_tasks_read(struct worker_engine *engine, uint64_t number)
     }
 }
 
-/* As many tasks may wait for grammars as the scheduler's queue takes. Beyond that the tenant with most of
- * them for its weight loses its newest to a tenant with fewer, as in the scheduler's queue. */
+/* Makes room for one more task that waits for a grammar.  As many may wait as fit the scheduler's queue.
+ * Beyond that, as in that queue, the tenant with the most for its weight loses its newest to a tenant with
+ * fewer. */
 static bool task_make_grammar_room(struct worker_engine *engine, const struct task_spec *spec)
 {
     if (fair_n_waiting(engine->grammar_waits) < engine->opts.max_queue)
@@ -261,7 +262,7 @@ static int task_await_grammar(struct worker_engine *engine, struct task *task, u
     return 0;
 }
 
-/* E_AGAIN: the task waits for it. */
+/* Gets the task's grammar.  E_AGAIN: the task waits for it. */
 static int task_get_grammar(struct worker_engine *engine, struct task *task, struct grammar **out)
 {
     uint64_t number;
@@ -332,7 +333,8 @@ void worker_tasks_proceed(struct worker_engine *engine, uint32_t origin, const s
     struct task_spec unknown = {.key = *key, .origin = origin};
 
     if (task == NULL)
-        task_answer_failed(engine, &unknown, E_NOT_FOUND); /* without an answer the router would wait */
+        task_answer_failed(engine, &unknown, E_NOT_FOUND); /* without an answer the router would wait for
+                                                            * ever */
     else if (task_is_waiting(task))
         task->may_proceed = true;
     else if (task->spec.mode == TASK_DECODE)
@@ -350,14 +352,14 @@ void worker_tasks_router_down(struct worker_engine *engine, uint32_t router, uin
     }
 }
 
-/* Blocks of the answers so far stay cached, and a worker that goes on with an answer fetches them. */
+/* Blocks of the answers so far stay cached, and the worker that continues an answer fetches them. */
 void worker_tasks_move(struct worker_engine *engine)
 {
     list_for_each_safe (node, spare, &engine->tasks) {
         struct task *task = container_of(node, struct task, all);
 
         if (task->spec.origin == ORIGIN_LOCAL)
-            continue; /* only its own endpoint knows it */
+            continue; /* only this worker's endpoint knows the job */
         if (task_is_waiting(task))
             task_refuse(engine, task, E_CLOSED, "");
         else
@@ -499,7 +501,7 @@ static void task_on_done(void *arg, struct seq *seq, enum seq_finish finish)
     struct task *task = worker_engine_task_of(seq);
     struct task_answer *answer;
 
-    if (task == NULL) { /* the warm-up, or a probe */
+    if (task == NULL) { /* a warm-up or a probe */
         worker_health_probed(engine, finish);
         return;
     }

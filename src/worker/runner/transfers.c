@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The transfer table, and the way from peer messages and transport events to the transfer's owner.
+/* The transfer table.  Routes peer messages and transport events to the transfer's owner.
  *
  *    key                          finds a transfer for
  *    OUTGOING  id                 the transport's push events; the receiver's messages
  *    INCOMING  (peer, id)         the sender's messages
  *    TICKET    ticket             the transport's ticket events
  *
- * A message of kind CANCEL or STOPPED says with from_sender which end wrote it, so an id of the other
- * direction cannot be taken for ours. */
+ * In CANCEL and STOPPED, from_sender says which end wrote the message.  So equal ids of the two directions
+ * are not confused. */
 #include "worker/runner/transfers_priv.h"
 
 #include <stdlib.h>
@@ -19,7 +19,7 @@ enum transfer_key_kind { TRANSFER_KEY_OUTGOING, TRANSFER_KEY_INCOMING, TRANSFER_
 
 struct transfer_key {
     uint64_t id;
-    uint32_t peer; /* INCOMING; else 0 */
+    uint32_t peer; /* INCOMING: the peer; else 0 */
     uint32_t kind;
 };
 
@@ -128,7 +128,7 @@ static void transfers_deliver(struct transfer *transfer, const struct kvxfer_mes
     }
 }
 
-/* A message of the receiver about a transfer of ours. */
+/* Finds our transfer that a receiver's message is about. */
 static struct transfer *transfers_outgoing(const struct worker_engine *engine, uint32_t peer, uint64_t id)
 {
     struct transfer *transfer = transfers_find(engine, TRANSFER_KEY_OUTGOING, 0, id);
@@ -247,7 +247,7 @@ int worker_transfers_open(struct worker_engine *engine)
     return 0;
 }
 
-/* The transport is closed: no peer writes any more. */
+/* The transport is closed, so no peer writes any more. */
 void worker_transfers_close(struct worker_engine *engine)
 {
     if (engine->transfers == NULL)

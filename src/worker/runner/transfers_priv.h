@@ -9,8 +9,8 @@
  *    transport event --> by id or ticket ---------+--> struct transfer --> the sibling that owns it
  *                        (the transfer table)
  *
- * A transfer's id is chosen by its sender. It is also the id of the push at the sender's transport. The
- * receiver chooses the ticket of the transfer at random. Both are in one table (transfers.c).
+ * The sender chooses a transfer's id, and uses it for the push at its transport too.  The receiver chooses
+ * the ticket at random.  One table has both (transfers.c).
  *
  * Each sibling drives one end of transfer/kvxfer (send.h or recv.h). An object goes through:
  *
@@ -18,8 +18,8 @@
  *    (LINKING, REQUESTED,
  *     READING, WAITING)
  *
- * STOPPING exists where the result is known before the transport lets go of the blocks. In CLOSED no block
- * is held. An object is freed by the tick only, because kvxfer is still on the stack in its callbacks. */
+ * In STOPPING the result is known, but the transport may still use the blocks.  In CLOSED no block is held.
+ * Only the tick frees an object, because kvxfer is still on the stack in its callbacks. */
 #ifndef WORKER_RUNNER_TRANSFERS_PRIV_H
 #define WORKER_RUNNER_TRANSFERS_PRIV_H
 
@@ -30,25 +30,27 @@ enum transfer_side { TRANSFER_PREFIX_FETCH, TRANSFER_PREFIX_SERVE, TRANSFER_KV_S
 struct transfer { /* embedded in each sibling's object */
     enum transfer_side side;
     uint32_t peer;
-    uint64_t id;     /* the sender's; outgoing and 0: not in the table */
-    uint64_t ticket; /* incoming: ours; 0: not in the table */
+    uint64_t id;     /* chosen by the sender; outgoing and 0: not in the table */
+    uint64_t ticket; /* incoming: chosen here; 0: not in the table */
 };
 
 /* ---- transfers.c: the table ---- */
 
-int worker_transfers_open(struct worker_engine *engine); /* and the four siblings; E_NOMEM */
+int worker_transfers_open(struct worker_engine *engine); /* opens the table and the four siblings; E_NOMEM */
 void worker_transfers_close(struct worker_engine *engine);
 /* Sets the id. E_NOMEM. */
 int worker_transfers_add_outgoing(struct worker_engine *engine, struct transfer *transfer);
 /* id: the sender's. Sets the ticket. E_EXISTS, E_NOMEM. */
 int worker_transfers_add_incoming(struct worker_engine *engine, struct transfer *transfer, uint64_t id);
-void worker_transfers_remove(struct worker_engine *engine, struct transfer *transfer); /* listed or not */
+/* The transfer may or may not be listed. */
+void worker_transfers_remove(struct worker_engine *engine, struct transfer *transfer);
 void worker_transfers_message(struct worker_engine *engine, uint32_t peer,
                               const struct kvxfer_message *message);
 void worker_transfers_event(struct worker_engine *engine, const struct tr_event *event);
 void worker_transfers_peer(struct worker_engine *engine, uint32_t peer, bool is_up);
 void worker_transfers_tick(struct worker_engine *engine, uint64_t now_ns);
-uint32_t worker_transfers_count(const struct worker_engine *engine); /* of all siblings; they need ticks */
+uint32_t worker_transfers_count(const struct worker_engine *engine); /* transfers of all siblings, which need
+                                                                      * ticks */
 void worker_transfers_refuse_offer(struct worker_engine *engine, uint32_t peer, uint64_t id, int code);
 
 /* ---- each sibling: what the table calls ---- */
@@ -93,20 +95,21 @@ uint32_t worker_kv_receive_count(const struct worker_engine *engine);
 
 /* ---- each sibling: what tasks and the disk call ---- */
 
-/* Called before a task is begun. True: it waits for a peer's blocks; worker_tasks_go_on() is called when
- * they are here or will not come. False: there is nothing to wait for. */
+/* Called before a task begins.  True: the task waits for a peer's blocks, and worker_tasks_go_on() will be
+ * called when they arrive or will not.  False: there is nothing to wait for. */
 bool worker_prefix_fetch_begin(struct worker_engine *engine, struct task *task);
-void worker_prefix_fetch_leave(struct worker_engine *engine, struct task *task); /* waiting or not */
+/* The task may or may not wait. */
+void worker_prefix_fetch_leave(struct worker_engine *engine, struct task *task);
 
-/* A disk read that a serve waits for has ended, or takes too long. */
+/* A disk read that a serve waits for ended or timed out. */
 void worker_prefix_serve_read(struct worker_engine *engine, uint64_t read);
 
-/* The sequence was admitted and is about to be computed (again, after a preemption): offers its blocks. */
+/* The sequence was admitted, maybe again after a preemption: offers its blocks before they are computed. */
 void worker_kv_send_begin(struct worker_engine *engine, struct task *task);
 void worker_kv_send_layer(struct worker_engine *engine, uint32_t layer);
 void worker_kv_send_prefilled(struct task *task, uint32_t to);
 void worker_kv_send_first(struct task *task, const struct sample_result *first, bool is_finished);
-/* The task is over, for any reason; its sequence is gone or going. */
+/* The task is over, for any reason, and its sequence is ending. */
 void worker_kv_send_end(struct task *task);
 
 /* The task's sequence was submitted and waits for an OFFER. */

@@ -6,8 +6,8 @@
  *        |                        |                         ^
  *        +---- cancelled, peer lost, failed, timed out -----+
  *
- * on_arrived comes once, after the transport can write no more bytes. It reports the whole prompt with its
- * first token, or the leading blocks that are complete. on_closed is the last call: the owner may then
+ * on_arrived comes once, after the transport can write no more bytes. It reports the whole prompt and its
+ * first token, or only the leading blocks that are complete. on_closed is the last call: the owner may then
  * free the object. Only the transport's bitmap of pieces decides which blocks arrived. Engine thread only. */
 #ifndef TRANSFER_KVXFER_RECV_H
 #define TRANSFER_KVXFER_RECV_H
@@ -23,7 +23,7 @@ struct kvxfer_arrival {
     bool is_whole;     /* every block is present, and first is set (a prefix fetch has no first) */
     struct kvxfer_first first;
     bool is_finished;
-    int code;                     /* if not whole: the reason */
+    int code;                     /* the reason why it is not whole */
     uint64_t n_bytes, elapsed_ns; /* time from first to last byte; most of it overlaps the prefill */
     uint64_t exposed_ns;          /* if whole: time that the answer waited for KV after PREFILL_DONE */
 };
@@ -41,10 +41,10 @@ struct kvxfer_recv_opts {
     void *arg;
     uint64_t transfer;         /* the sender's transfer id */
     uint64_t ticket;           /* chosen here, at random */
-    const kv_block_id *blocks; /* the prompt's block table; blocks from skip_blocks on are FILLING and only
-                                  this transfer writes them */
+    const kv_block_id *blocks; /* the prompt's block table; blocks from skip_blocks on are FILLING, and only
+                                * this transfer writes them */
     uint32_t n_blocks;
-    uint32_t skip_blocks; /* leading blocks that the cache here already holds */
+    uint32_t skip_blocks; /* leading blocks that this worker has cached */
     uint32_t n_tokens;
     enum tr_kind kind;   /* the transport that carries the pieces */
     bool is_fetch;       /* a prefix fetch: whole when every piece is there, no first token follows */

@@ -18,7 +18,7 @@
 #include "base/str.h"
 
 enum send_state {
-    SEND_OFFERED,  /* OFFER is out, no answer yet */
+    SEND_OFFERED,  /* OFFER is sent, without an answer yet */
     SEND_WAITING,  /* refused for now; offers again later */
     SEND_PUSHING,  /* granted; pieces go out as they are computed */
     SEND_PUSHED,   /* the transport has every piece; the receiver has not confirmed */

@@ -105,7 +105,7 @@ int tr_conn_new(struct tr_node *node, enum tr_kind kind, int fd, struct tr_peer 
     if (err == 0)
         err = ev_fd_new(node->loop, fd, EV_FD_READ, tr_conn_on_ready_fd, conn, &conn->watch);
     if (err != 0) {
-        conn->stream.fd = -1; /* the caller keeps fd */
+        conn->stream.fd = -1; /* the caller keeps fd after a failure */
         tr_conn_free_now(conn);
         return err;
     }
@@ -476,7 +476,7 @@ static void tr_conn_advance(struct tr_conn *conn)
     do
         rc = tr_conn_act(conn, &fault);
     while (rc > 0 && conn->state != TR_CONN_READY);
-    if (rc > 0) /* READY: just became so, or its turn ended with work left */
+    if (rc > 0) /* it just became READY, or its turn ended with work left */
         tr_conn_wake(conn);
     if (conn->stream.has_moved && conn->state == TR_CONN_READY)
         conn->progress_ns = clock_now_ns();

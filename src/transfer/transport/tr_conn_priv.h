@@ -27,11 +27,11 @@ enum tr_conn_state {
 };
 
 struct tr_conn_ops { /* the operations of one kind, for a READY connection */
-    /* The connection just became READY; 1, or an error. */
+    /* Called when the connection has become READY.  Returns 1, or an error. */
     int (*ready)(struct tr_conn *conn, struct fault *fault);
-    /* Acceptor: input is here; > 0: call again. */
+    /* Acceptor: there is input.  > 0: call again. */
     int (*receive)(struct tr_conn *conn, struct fault *fault);
-    /* Dialler: the socket has room, or there is work; > 0: call again. */
+    /* Dialler: the socket has room, or there is work.  > 0: call again. */
     int (*send)(struct tr_conn *conn, struct fault *fault);
     void (*forget_push)(struct tr_conn *conn,
                         const struct tr_push *push); /* stop reading the bytes of this push */
@@ -39,8 +39,8 @@ struct tr_conn_ops { /* the operations of one kind, for a READY connection */
     void (*forget_ticket)(struct tr_conn *conn, const struct tr_ticket *ticket);
     int (*listen)(struct tr_conn *conn,
                   struct fault *fault); /* dialler: input is here; NULL: only REJECT comes */
-    /* The connection is about to become DEAD: end whatever can still move bytes without it. NULL: nothing
-     * to end. */
+    /* Called before the connection becomes DEAD.  Ends everything that could move bytes without it, such as
+     * queue pairs. NULL: there is nothing to end. */
     void (*lost)(struct tr_conn *conn);
     bool (*is_busy)(const struct tr_conn *conn); /* a frame is only partly read or written */
     void (*fini)(struct tr_conn *conn);
@@ -61,7 +61,7 @@ struct tr_conn {
     unsigned index;       /* index among the peer's connections */
     struct tr_stream stream;
     struct ev_fd *watch;
-    struct ev_timer *again; /* more work is left, though the socket is silent */
+    struct ev_timer *again; /* runs while work is left although the socket is silent */
     uint64_t progress_ns;   /* time of the last progress, or of the start of work */
     uint8_t own_hello[KV_FRAME_MAX_BYTES], peer_hello[KV_FRAME_MAX_BYTES];
     struct kv_frame_hello peer_geometry;

@@ -233,7 +233,7 @@ static int tr_listen_start(struct tr_node *node, struct tr_listener *listener, e
                                         .arg = listener};
     int err;
 
-    (void)log_set_limit("kv_connection_failed", FAILURES_PER_S); /* anybody can cause this line */
+    (void)log_set_limit("kv_connection_failed", FAILURES_PER_S); /* any stranger can cause this line */
     listener->node = node;
     listener->kind = kind;
     listener->fd = fd;

@@ -89,7 +89,7 @@ static void tr_node_run_command(struct tr_node *node, struct command *command)
     }
 }
 
-/* True: more commands may be waiting. */
+/* Runs up to max commands.  True: more may be waiting. */
 static bool tr_node_run_commands(struct tr_node *node, unsigned max)
 {
     for (unsigned n = 0; n < max; n++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inside of a transport node. Everything here belongs to the transport thread, except where a comment
- * says so.
+/* The inside of a transport node.  All of it belongs to the transport thread, unless a comment says
+ * otherwise.
  *
  *     tr_node.c    the thread, its mailbox, the calls of transport.h
  *     tr_ticket.c  receiver: which peer may write which blocks, and which pieces have arrived
@@ -51,7 +51,7 @@ struct tr_ticket {
     unsigned n_carriers;
     struct list dirty;   /* in node->dirty_tickets: has progress not yet reported */
     unsigned n_writers;  /* connections that can write it by RDMA: CLOSED waits for them */
-    struct list closing; /* in node->closing_tickets: the owner closed it, but a connection holds it */
+    struct list closing; /* in node->closing_tickets: its owner closed it, but a connection still holds it */
 };
 
 void tr_ticket_open(struct tr_node *node, uint64_t id, uint32_t *blocks,
@@ -66,14 +66,15 @@ void tr_ticket_end_claim(struct tr_node *node, struct tr_ticket *ticket, const s
                          bool is_good);
 /* Finds an open ticket; else E_NOT_FOUND or E_CLOSED. */
 int tr_ticket_find(struct tr_node *node, uint64_t id, struct tr_ticket **out);
-/* From now on the peer of conn can write the ticket without asking, until tr_ticket_let_go(). E_LIMIT. */
+/* Lets conn's peer write the ticket without asking, until tr_ticket_let_go().  E_LIMIT. */
 int tr_ticket_hold(struct tr_ticket *ticket, struct tr_conn *conn);
 void tr_ticket_let_go(struct tr_node *node, struct tr_ticket *ticket); /* may free the ticket */
 bool tr_ticket_has(const struct tr_ticket *ticket, uint32_t layer, uint32_t index);
 uint8_t *tr_ticket_piece(const struct tr_node *node, const struct tr_ticket *ticket, uint32_t layer,
                          uint32_t index);
 void tr_tickets_lost_connection(struct tr_node *node, const struct tr_conn *conn, const struct fault *fault);
-/* Each piece that conn carried is either complete or was never begun, so the end of conn fails no ticket. */
+/* Called when every piece that conn carried is complete or was never begun, so that its end fails no
+ * ticket. */
 void tr_tickets_forget_carrier(struct tr_node *node, const struct tr_conn *conn);
 void tr_tickets_tell(struct tr_node *node); /* reports progress of all dirty tickets */
 void tr_tickets_free(struct tr_node *node);
@@ -103,8 +104,8 @@ struct tr_push {
     uint64_t n_bytes, first_ns, last_ns;
     struct list jobs;
     bool is_failed;
-    bool is_held;           /* a NIC may read its blocks: STOPPED waits until it is let go */
-    bool is_stopping;       /* its owner stopped it, but it is held; no longer in the table */
+    bool is_held;           /* a NIC may read its blocks, so STOPPED waits until the connection lets it go */
+    bool is_stopping;       /* its owner stopped it, but it is still held; no longer in the table */
     struct rdma_push *rdma; /* RDMA: the connection's state for this push */
     unsigned carriers;      /* bit i: connection i of the peer carried some of its pieces */
     uint32_t slot;          /* slot in the control page of shared memory */

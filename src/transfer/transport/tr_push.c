@@ -217,7 +217,7 @@ void tr_push_give(struct tr_node *node, uint64_t id, struct tr_job *job)
 {
     struct tr_push *push = hashmap_get(node->pushes, &id);
 
-    /* It failed and its owner gets the event, or its owner has stopped it. */
+    /* The push failed and its owner receives the event, or its owner has stopped it. */
     if (push == NULL || push->is_failed) {
         free(job);
         return;
@@ -342,7 +342,8 @@ void tr_push_rejected(struct tr_node *node, struct tr_peer *peer, uint64_t ticke
     }
 }
 
-/* RDMA could not be set up: all pushes move to TCP, which also finds out whether the peer exists at all. */
+/* RDMA could not be set up: all pushes move to TCP, which also finds out whether the peer is reachable at
+ * all. */
 static void tr_push_leave_rdma(struct tr_node *node, struct tr_peer *peer, enum tr_conn_state reached)
 {
     struct list none;

@@ -2,23 +2,23 @@
 /* How RDMA ends on a connection, and how its pushes continue.
  *
  *     bad completion, event, port down,           both ends kill all queue pairs of the connection,
- *     unanswered STOP, END of the other end  -->  each before it says END
+ *     unanswered STOP, END of the other end  -->  each before it sends END
  *
  *     sender:    END, then WHICH for each ticket that was open --> HAVE: on over TCP with what is missing
  *     receiver:  END; lets every ticket go; answers WHICH from the tickets' bitmaps
  *
- * The order makes it safe. The receiver's queue pairs are gone before it answers WHICH and before it lets
- * a ticket go. So no late packet can land in blocks that were given back, or over bytes that came by TCP.
- * The sender's queue pairs are gone before it asks, so the receiver's count is final. A chunk that arrived
- * just before the end still counts: the completions are polled once more.
+ * The order makes it safe. The receiver's queue pairs are gone before it answers WHICH and before it lets a
+ * ticket go. So no late packet can land in blocks that were given back, or over bytes that came by TCP. The
+ * sender's queue pairs are gone before it asks, so the receiver's count is final. A chunk that arrived just
+ * before the end still counts: the completions are polled once more.
  *
  * Only the first bad completion is reported; the others are flushed because of it. One bad queue pair ends
- * all of them: the others would soon fail too, and one way out is enough. The next push sets up a
- * connection over the rails that are not at rest.
+ * all of them: the others would soon fail too, and one path through the code is enough. The next push sets up
+ * a connection over the rails that are not at rest.
  *
- * If a device refuses to end a queue pair, nothing is let go. The side leaves its connection and tries
- * again until it works (tr_rdma_check). Until then its tickets stay open and its blocks stay leased: a
- * late write into reused blocks would be worse. */
+ * If a device refuses to end a queue pair, nothing is let go. The side leaves its connection and tries again
+ * until it works (tr_rdma_check). Until then its tickets stay open and its blocks stay leased: a late write
+ * into reused blocks would be worse. */
 #include "transfer/transport/tr_rdma_priv.h"
 
 #include <stdlib.h>

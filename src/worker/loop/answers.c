@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sends the engine thread's answers to a router as TOKENS frames.
  *
- * Most answers are one token and nothing else. These go as records (Tokens.singles), which the router
- * reads before the other answers of the frame. So a single token must not overtake an earlier answer of
- * its request in the same frame: in that case it also goes as a full message.
+ * Most answers are one token and nothing else.  These travel as compact records (Tokens.singles), which the
+ * router reads before the other answers of the frame.  If the frame already has an answer of the same
+ * request, a single token would overtake it, so it travels as a full answer too.
  *
- * One frame usually holds everything that a step did for a router. After a pause a report holds many
- * steps, and with log probabilities a token takes two hundred bytes. So frames are cut well below the
- * limit of their type. Log probabilities lie in flat lists of an answer (proto/control.proto), so they
- * cost nothing where they are not wanted. */
+ * One frame usually has all answers of a step for one router.  After a pause a report covers many steps, and
+ * with log probabilities a token takes two hundred bytes.  So frames are cut well below the limit of their
+ * type.  Log probabilities are flat lists of an answer (proto/control.proto), so answers without them pay
+ * nothing. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +20,7 @@
 #define ANSWER_BYTES 256u         /* upper bound of an answer with its serving stats, without tokens */
 #define TOKEN_BYTES  11u          /* upper bound of an id, its logprob and its count of top tokens */
 #define TOP_BYTES    9u
-#define MAX_LOOK     8u /* answers of a frame that a single token is compared with */
+#define MAX_LOOK     8u /* how many answers of a frame a single token is compared with */
 
 struct lists { /* arrays of all answers of a report, which the messages point into */
     Baton__Answer *answers;
@@ -140,7 +140,8 @@ static size_t answers_bytes_of_answer(const Baton__Answer *answer)
            strlen(answer->error_text);
 }
 
-/* Whether the answer is one token and nothing else, and may be read before the rest of the frame. */
+/* True if the answer is one token and nothing else, and the router may read it before the rest of the
+ * frame. */
 static bool is_single(const struct task_answer *answer, const struct frame *frame)
 {
     if (answer->n_ids != 1 || answer->is_accepted || answer->is_prompt_logprobs || answer->n_draws > 0 ||
@@ -172,12 +173,12 @@ static void answers_send_frame(struct worker_router *router, const struct lists 
     tokens.n_answers = frame->n;
     tokens.singles.data = lists->singles;
     tokens.singles.len = frame->n_singles * FRAME_SINGLE_BYTES;
-    if (frame->n > 0 || frame->n_singles > 0) /* the link may be down: its requests are being cancelled */
+    if (frame->n > 0 || frame->n_singles > 0) /* if the link is down, its requests are being cancelled */
         (void)link_send(router->link, FRAME_TOKENS, &tokens.base);
     *frame = (struct frame){.answers = frame->answers + frame->n};
 }
 
-/* Sends those of the answers that go to this router; frame is empty. */
+/* Sends this router's answers; frame is empty. */
 static void answers_send_to(struct worker_router *router, const struct report *report, struct lists *lists,
                             struct frame *frame)
 {
@@ -187,7 +188,8 @@ static void answers_send_to(struct worker_router *router, const struct report *r
         const struct task_answer *answer = &report->answers[i];
 
         if (answer->to != number || answer->router_epoch != router->epoch)
-            continue; /* a former life of the router asked; its numbers mean other requests now */
+            continue; /* an earlier life of the router submitted it; the same number now names another
+                       * request */
         if (frame->n_bytes + FRAME_SINGLE_BYTES > FRAME_BYTES)
             answers_send_frame(router, lists, frame);
         if (is_single(answer, frame)) {
@@ -207,7 +209,7 @@ void worker_routers_send(struct worker *worker, const struct report *report)
 {
     struct lists lists;
     struct frame frame;
-    uint32_t routers = 0; /* bits */
+    uint32_t routers = 0; /* a bit for each router */
 
     _Static_assert(WORKER_MAX_ROUTERS <= 32, "routers has a bit for each");
     if (lists_init(&lists, report) < 0) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compiles grammars for the engine thread on a thread of the job pool. The loop thread carries text to the
- * pool and grammars back; see grammars.c. Tenants take turns, so a tenant with many grammars delays only
+/* Compiles grammars for the engine thread on a job thread.  The loop thread carries text to the job threads
+ * and grammars back; see grammars.c.  Tenants take turns, so a tenant with many grammars delays only
  * itself. */
 #include <stdlib.h>
 
@@ -9,10 +9,10 @@
 #include "serve/access/fair_queue.h"
 #include "worker/loop/worker_priv.h"
 
-#define MAX_WAITING       128 /* grammars.c orders fewer */
+#define MAX_WAITING       128 /* grammars.c never orders as many */
 #define MAX_WAITING_BYTES (64u << 20)
 
-struct worker_compile { /* one grammar being compiled; the pool's thread owns it between work and done */
+struct worker_compile { /* a grammar being compiled; the job thread owns it between work and done */
     struct list all;    /* in worker.compiles */
     struct worker *worker;
     struct fair_queue_job job;
@@ -38,7 +38,7 @@ static void worker_compile_answer(struct worker *worker, uint64_t number, int co
     struct command *command = command_new(COMMAND_GRAMMAR, 0);
 
     if (command == NULL) {
-        grammar_unref(grammar); /* tasks that wait for it are cancelled in time */
+        grammar_unref(grammar); /* the waiting tasks time out and fail */
         return;
     }
     command->as.compiled.number = number;

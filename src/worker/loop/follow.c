@@ -2,18 +2,18 @@
 /* Block events between peers, on the loop thread.
  *
  *    this worker                                         peer
- *    link up, it sends events - BLOCKS_WANTED --------->  sends a snapshot, then events (publish.c)
+ *    link up, peer has events - BLOCKS_WANTED --------->  sends a snapshot, then events (publish.c)
  *        engine thread's map <-- follower <-- BLOCK_EVENTS
  *
- * Numbers, gaps and snapshots work as for routers (cache/prefix/block_events.h): the follower answers a
- * gap with another BLOCKS_WANTED. Events that the engine thread has no room for also count as a gap; the
- * follower asks again when it is due, not at once. Two workers may have two links, one dialled from either
- * side; only one of them is followed.
+ * Numbers, gaps and snapshots work as for routers (cache/prefix/block_events.h): the follower answers a gap
+ * with another BLOCKS_WANTED.  If the engine thread has no room for events, that counts as a gap too, but the
+ * follower waits until its next request is due.  Two workers may have two links, one dialled from either
+ * side; the follower uses only one of them.
  *
- * A peer's blocks are forgotten with its link: a restarted worker comes back with a new link.
+ * The map forgets a peer's blocks when its link goes down, because a restarted worker has none of them.
  *
- * Events never queue up for a peer that reads slowly. While LINK_BUSY_BYTES wait for it, its events are
- * dropped and it sees the gap in the numbers. It gets at most one snapshot per TELL_ALL_NS. */
+ * Events never queue up for a peer that reads slowly. While LINK_BUSY_BYTES wait in its link, its events are
+ * dropped, and the peer detects the gap in the numbers.  It receives at most one snapshot per TELL_ALL_NS. */
 #include <string.h>
 
 #include "base/clock.h"
@@ -47,7 +47,8 @@ uint32_t worker_follow_count(const struct worker *worker)
     return n;
 }
 
-/* All peers' disks together may fill half of the map. More would only evict blocks of other peers. */
+/* Asks a peer for its blocks.  All peers' disks together may fill half of the map; more would evict other
+ * peers' blocks. */
 static void worker_follow_ask(struct worker_peer *peer)
 {
     uint32_t n = worker_follow_count(peer->worker), most = (uint32_t)(peer->worker->conf->peer_blocks / 2);
@@ -57,7 +58,7 @@ static void worker_follow_ask(struct worker_peer *peer)
     (void)link_send(peer->link, FRAME_BLOCKS_WANTED, &wanted.base);
 }
 
-/* Whether another link to the same worker is followed. */
+/* True if another link to the same worker is followed. */
 static bool is_followed(const struct worker_peer *peer)
 {
     const struct worker *worker = peer->worker;
@@ -102,7 +103,7 @@ void worker_follow_down(struct worker *worker, struct worker_peer *peer)
     if (peer->follower.state == FOLLOWER_IDLE)
         return;
     block_follower_end(&peer->follower);
-    /* If this is lost, the next peer in the slot begins anew, and a peer without a link is not asked. */
+    /* If this message is lost, the slot's next peer begins anew.  A peer without a link is never asked. */
     if (!worker_follow_tell(peer, NULL, true))
         log_warn("peer_blocks_stay", LOG_STR("node", peer->node), LOG_STR("reason", "no room to say so"));
     for (uint32_t i = 0; i < WORKER_MAX_PEERS; i++)
@@ -168,7 +169,8 @@ void worker_follow_load(struct worker_peer *peer, const Baton__LoadReport *load)
     command->as.peer_load = (struct peer_load){.n_running = load->running,
                                                .decode_step_s = load->decode_step_s,
                                                .read_bytes_per_s = load->read_bytes_per_s};
-    (void)worker_engine_send(peer->worker->engine, command); /* another report follows */
+    (void)worker_engine_send(peer->worker->engine, command); /* safe to lose, because another report
+                                                              * follows */
 }
 
 /* ---- events to peers ---- */
@@ -180,7 +182,7 @@ void worker_follow_wanted(struct worker_peer *peer, const Baton__BlocksWanted *w
 
     if (!is_on(peer->worker) || (peer->is_told && now_ns - peer->told_ns < TELL_ALL_NS) ||
         !worker_follow_has_room(peer))
-        return; /* the peer asks again */
+        return; /* safe to lose, because the peer asks again */
     command = command_new(COMMAND_BLOCKS_WANTED, READER_PEER + worker_follow_number_of(peer));
     if (command == NULL)
         return;

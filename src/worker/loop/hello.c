@@ -31,7 +31,8 @@ static void fill_kv(struct worker *worker)
                                                        : (char *)listener_address(worker->peer_listener);
     kv->tcp_address = (char *)worker_engine_tcp_address(worker->engine);
     kv->unix_path = (char *)worker_engine_unix_path(worker->engine);
-    kv->rdma_rails = worker_engine_rdma_opened(worker->engine); /* a link outlives a rail that is down */
+    kv->rdma_rails = worker_engine_rdma_opened(worker->engine); /* counts rails that are down too, because a
+                                                                 * link outlives them */
     kv->max_seqs = (uint32_t)worker->conf->max_seqs;
     kv->chunk_tokens = (uint32_t)worker->conf->chunk_tokens;
 }
@@ -45,7 +46,7 @@ const ProtobufCMessage *worker_make_hello(void *arg)
     fill_kv(worker);
     baton__hello__init(hello);
     hello->protocol = LINK_PROTOCOL;
-    /* a router without ROLE_BOTH would refuse it; the load report has the role itself */
+    /* a router without capability ROLE_BOTH would refuse the role; the load report has it in any case */
     hello->role =
         worker->role == BATON__ROLE__ROLE_PREFILL ? BATON__ROLE__ROLE_PREFILL : BATON__ROLE__ROLE_DECODE;
     hello->node = worker->conf->node;
@@ -71,7 +72,7 @@ const ProtobufCMessage *worker_make_heartbeat(void *arg)
     Baton__LoadReport *load = &worker->beat_load;
 
     if (!worker->has_load)
-        return NULL; /* a report of zeros would mean that no block is free */
+        return NULL; /* a report of zeros would say that no block is free */
     baton__load_report__init(load);
     load->waiting = worker->load.sched.n_waiting;
     load->running = worker->load.sched.n_running;
@@ -89,7 +90,7 @@ const ProtobufCMessage *worker_make_heartbeat(void *arg)
     load->blocks_total = worker->load.blocks_total;
     load->transfer_bytes_per_s = worker->load.transfer_bytes_per_s;
     load->push_bytes_per_s = worker->load.push_bytes_per_s;
-    load->read_bytes_per_s = worker->load.disk.read_bytes_per_s; /* 0 without a disk */
+    load->read_bytes_per_s = worker->load.disk.read_bytes_per_s; /* 0 without a disk tier */
     load->blocks_on_disk = worker->load.disk.n_blocks;
     load->is_draining = worker->life != DAEMON_SERVING;
     load->is_unfit = worker->load.is_unfit;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The worker's own endpoint: the front's backend on top of this worker's engine thread, so that curl works
- * against any daemon. */
+/* The worker's own endpoint: the front's backend on this worker's engine thread, so that curl works with any
+ * daemon. */
 #include "worker/loop/worker_priv.h"
 
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 
 struct local_job {
     struct gen_handle handle;
-    struct work_order order; /* the answer's tokens only: the prompt is with the engine thread */
+    struct work_order order; /* only the answer's tokens, because the engine thread has the prompt */
     struct worker *worker;
     uint64_t number;
     uint32_t n_prompt;
@@ -199,7 +199,7 @@ static void local_job_fail(struct local_job *job, int error, const char *text)
     gen_handle_fail(&job->handle, &failure);
 }
 
-/* The report has sampling results if the request wants them, and if there was memory for them. */
+/* Copies the report's sampling results, which exist if the request wants them and memory sufficed. */
 static int local_job_hold(struct local_job *job, const struct report *report,
                           const struct task_answer *answer)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From a model file to a running engine: map, check, tokeniser, chat format, KV memory, weights, engine
+/* Turns a model file into a running engine: map, check, tokeniser, chat format, KV memory, weights, engine
  * thread.
  *
- * Loading runs on the loop thread before the daemon reports that it is ready. Progress goes to the log and
- * to the service manager; each progress report asks the service manager for more time. The loader checks
- * for a stop signal between tensors and ends there. */
+ * Loading runs on the loop thread before the daemon reports that it is ready. It reports progress to the log
+ * and to the service manager, and each report asks the service manager for more time. Between tensors the
+ * loader checks for a stop signal. */
 #include "worker/loop/worker_priv.h"
 
 #include <string.h>
@@ -20,7 +20,7 @@
 #include "serve/prompt/verdicts.h"
 #include "net/link/tls.h"
 
-#define DRAFT_ROWS 64 /* draft tokens of a step, all sequences together */
+#define DRAFT_ROWS 64 /* draft tokens of a step, over all sequences */
 
 static const char *const kernel_names[] = {"auto", "scalar", "avx2", "avx512"};
 static const enum bf16_math bf16_maths[] = {[WORKER_BF16_AUTO] = BF16_AUTO,
@@ -102,7 +102,8 @@ int worker_arena_blocks(const struct worker_conf *conf, const struct kv_layout *
 {
     size_t block_bytes = kv_layout_block_bytes(layout);
     uint64_t n_blocks = conf->kv_memory / block_bytes;
-    uint64_t n_least = 4 + 2 * (uint64_t)kv_layout_state_blocks(layout); /* a state, and a snapshot of it */
+    /* One state, and one snapshot of it. */
+    uint64_t n_least = 4 + 2 * (uint64_t)kv_layout_state_blocks(layout);
 
     if (n_blocks < n_least)
         return fault_set(fault, E_INVAL, "kv.memory holds %u blocks of %zu bytes; give it at least %zu bytes",
@@ -127,8 +128,7 @@ static int open_arena(struct worker *worker, const struct kv_layout *layout, str
     return 0;
 }
 
-/* Logs that a sequence cannot outgrow the pool although the model allows longer ones, and names the
- * setting to change. */
+/* Logs that the pool limits the length of a sequence to less than the model allows, and names the setting. */
 static void say_capacity(const struct worker_engine_opts *opts)
 {
     const struct engine_info *info = &opts->engine.info;
@@ -150,8 +150,8 @@ static uint32_t batch_tokens(const struct worker_conf *conf)
     return (uint32_t)(conf->batch_tokens > least ? conf->batch_tokens : least);
 }
 
-/* Rows for draft tokens in a step. Draft tokens do not pay beside many sequences, so a few rows are
- * enough. */
+/* Returns the rows for draft tokens in a step.  Draft tokens do not pay beside many sequences, so few rows
+ * are enough. */
 static uint32_t draft_rows(const struct worker_conf *conf)
 {
     return conf->speculate == SPECULATE_OFF ? 0 : DRAFT_ROWS;
@@ -167,7 +167,8 @@ struct kv_layout worker_sim_layout(const struct worker_conf *conf)
                               .type = (enum kv_type)conf->kv_type};
 }
 
-/* The configured context, or the model's own, up to the most tokens that a request can have between daemons. */
+/* Returns the configured context, or the model's own, limited to the most tokens that a link can carry in a
+ * request. */
 static uint32_t context_of(const struct worker *worker)
 {
     uint64_t own = tokenizer_context_length(worker->model.tokenizer);
@@ -249,7 +250,7 @@ static void worker_model_tune(const struct worker_conf *conf, struct team *team)
     struct buf line = {0};
 
     if (engine_tune(team, kernel_names[conf->kernels], modes[conf->tune], &tuned) < 0)
-        return; /* loading reports the kernels' error */
+        return; /* the load that follows reports the kernels' error */
     engine_tuned_line(&tuned, &line);
     log_info("tuned", LOG_STR("choices", line.data != NULL ? (const char *)line.data : ""),
              LOG_F64("ms", (double)tuned.took_ns / (double)NS_PER_MS),
@@ -380,7 +381,7 @@ int worker_engine_build(struct worker *worker, struct fault *fault)
     memcpy(opts.model_fingerprint, worker->model.fingerprint, sizeof(opts.model_fingerprint));
     opts.stop_ids = tokenizer_stop_ids(worker->model.tokenizer, &opts.n_stop_ids);
     rc = worker_engine_new(&opts, fault, &worker->engine);
-    if (rc < 0) { /* its sockets may fail: name their key */
+    if (rc < 0) { /* only its sockets can fail here, so name their key */
         const char *key = conf->unix_path[0] && strstr(fault->text, conf->unix_path) ? "kv.unix_path: "
                           : strstr(fault->text, "cannot listen on")                  ? "kv.tcp_listen: "
                                                                                      : "";

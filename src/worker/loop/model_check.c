@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Checks a model file as far as possible without packing weights: header, directory, vocabulary, template,
- * architecture, names and shapes of all tensors; and whether kv.memory holds enough blocks. The start
+ * architecture, names and shapes of all tensors, and the number of blocks that fit kv.memory.  The start
  * calls the same functions, so both give the same verdict. */
 #include <string.h>
 
@@ -38,7 +38,7 @@ static void check_weights(struct config_check *check, const struct worker_conf *
     struct fault fault = {0};
     uint32_t context;
 
-    opts.block_tokens = 0; /* checked on its own, as are these kernels */
+    opts.block_tokens = 0; /* block_tokens and kernels have their own checks */
     if (!engine_has_kernels(opts.kernels))
         opts.kernels = "auto";
     if (engine_model_check(&opts, &fault, &layout, &context) < 0) {

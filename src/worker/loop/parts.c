@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prompts that a router sends in pieces.
+/* Assembles prompts that a router sends in pieces.
  *
  *     SUBMIT (n_tokens_later > 0) ──> part ──SUBMIT_TOKENS ...──> all tokens: the command goes to the engine thread
  *                                      └──CANCEL, the link is down──> freed
  *
- * A frame is received, unpacked and copied in one piece of the loop's work. A prompt of a million tokens in one frame
- * would stop all streams for milliseconds, most of it page faults. A PROCEED that comes before the last piece waits
- * for it: the engine thread does not know the request yet. */
+ * The loop receives, unpacks and copies a frame in one go.  A prompt of a million tokens in one frame would
+ * stop all streams for milliseconds, mostly in page faults.  A PROCEED that comes before the last piece waits
+ * for it, because the engine thread does not know the request yet. */
 #include "worker/loop/worker_priv.h"
 
 #include <stdlib.h>
@@ -14,12 +14,12 @@
 #include "base/err.h"
 #include "compute/order/submit.h"
 
-#define MAX_PARTS 64 /* of one router, which sends one prompt after another */
+#define MAX_PARTS 64 /* for one router, which sends its prompts one after another */
 
 struct submit_part {
     struct list node;
     struct command *command; /* owned */
-    uint32_t n_missing;      /* tokens */
+    uint32_t n_missing;      /* tokens that have not come yet */
     bool is_proceeding;
 };
 
@@ -69,7 +69,7 @@ int worker_parts_tokens(struct worker_router *router, const Baton__SubmitTokens 
     int n;
 
     if (part == NULL)
-        return 0; /* cancelled, or refused */
+        return 0; /* its request was cancelled or refused */
     n = work_tokens_unpack(more, part->n_missing, &part->command->as.submit.order);
     if (n < 0) {
         part_remove(router, part);

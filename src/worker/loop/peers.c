@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Links to other workers, for the control of hand-offs and for block events (follow.c). The prefill worker
- * of a pair dials the decode worker. Workers that link.peers names are dialled at the start, so workers
- * know each other without a router.
+/* Links to other workers, for the control of hand-offs and for block events (follow.c). The prefill worker of
+ * a pair dials the decode worker. Each worker dials the workers in link.peers at its start, so workers know
+ * each other without a router.
  *
- * The engine thread knows a peer by its slot number and by the facts of its HELLO. It learns when a link
- * comes up or goes down, and every hand-off message passes through here. A dialled link that does not come
- * up gives its slot to others, unless it is configured. */
+ * The engine thread knows a peer by its slot number and by the facts of its HELLO.  This file tells it when a
+ * link comes up or goes down, and passes on every hand-off message.  A dialled link that does not come up
+ * loses its slot to others, unless it is configured. */
 #include "worker/loop/worker_priv.h"
 
 #include <string.h>
@@ -47,7 +47,7 @@ static struct worker_peer *spare_slot(struct worker *worker)
     struct worker_peer *oldest = NULL, *free_one = free_slot(worker);
 
     if (free_one == NULL && listener_make_room(worker->peer_listener))
-        free_one = free_slot(worker); /* the slot of a socket that never proved the key */
+        free_one = free_slot(worker); /* slot of a socket that never proved the key */
     if (free_one != NULL)
         return free_one;
 
@@ -56,13 +56,13 @@ static struct worker_peer *spare_slot(struct worker *worker)
 
         if (peer->is_dialled && !peer->is_configured && !peer->is_up &&
             (oldest == NULL || peer->used_ns < oldest->used_ns))
-            oldest = peer; /* an unreachable peer gives way */
+            oldest = peer; /* an unreachable peer loses its slot */
     }
     if (oldest != NULL) {
         command_free(link_user(oldest->link));
         link_close(oldest->link);
         oldest->link = NULL;
-        tell_down(worker, oldest); /* tasks that wait for it must not meet the next peer in the slot */
+        tell_down(worker, oldest); /* tasks that wait for this peer must not meet the next peer in the slot */
     }
     return oldest;
 }
@@ -98,19 +98,20 @@ static int worker_peers_on_hello(void *arg, struct link *link, const ProtobufCMe
     command->as.facts.capabilities = capabilities_read(hello->capabilities);
     command->as.facts.is_same_host =
         hello->host_id[0] != '\0' && strcmp(hello->host_id, worker->host_id) == 0;
-    command_free(link_user(link)); /* from an attempt that ended before the link was up */
-    link_set_user(link, command);  /* sent when both sides have accepted */
+    command_free(link_user(link)); /* left by an attempt that ended before the link was up */
+    link_set_user(link, command);  /* sent once both sides have accepted */
     return 0;
 }
 
-/* This peer will send KV here and dial this port: the listeners prefer it to strangers when these flood
- * them. */
+/* Tells the transport that this peer will dial its port to send KV.  During a flood of strangers, listeners
+ * prefer known addresses. */
 static void worker_peers_know(struct worker *worker, const struct link *link, const struct peer_facts *facts)
 {
     struct tr_node *transport = worker_engine_transport(worker->engine);
     struct addr address;
 
-    (void)tr_know_peer(transport, link_peer_address(link)); /* a hint: lost if the thread is far behind */
+    (void)tr_know_peer(transport, link_peer_address(link)); /* only a hint, lost if the thread is far
+                                                             * behind */
     if (facts->tcp_address[0] != '\0')
         (void)tr_know_peer(transport, facts->tcp_address);
     if (addr_parse(link_peer_address(link), NULL, &address) == 0)
@@ -193,7 +194,7 @@ static int worker_peers_on_message(void *arg, struct link *link, enum frame_type
         return peer_to_engine(worker, peer, type, message);
     case FRAME_HELLO: /* the link handles these two itself */
     case FRAME_REFUSED:
-    case FRAME_VOCABULARY_WANTED: /* these are between a router and a worker */
+    case FRAME_VOCABULARY_WANTED: /* only routers and workers exchange these */
     case FRAME_VOCABULARY_PART:
     case FRAME_SUBMIT:
     case FRAME_SUBMIT_TOKENS:
@@ -206,7 +207,8 @@ static int worker_peers_on_message(void *arg, struct link *link, enum frame_type
     case FRAME_SET_ROLE:
         break;
     }
-    /* A later peer may have a use for it. Closing the link would end all transfers over it. */
+    /* Ignores an unknown message, because a newer peer may send some.  Closing the link would end its
+     * transfers. */
     log_debug("peer_message_ignored", LOG_STR("node", peer->node), LOG_STR("type", frame_type_name(type)));
     return 0;
 }
@@ -333,7 +335,7 @@ void worker_peers_send(struct worker *worker, const struct report *report)
     struct worker_peer *peer = &worker->peers[report->number];
 
     if (peer->link == NULL || !peer->is_up)
-        return; /* the engine thread will learn of the lost link */
+        return; /* the engine thread will learn that the link is lost */
     peer->used_ns = clock_now_ns();
     (void)peer_message_send(&report->peer, worker_peers_send_frame, peer);
 }

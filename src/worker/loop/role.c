@@ -4,13 +4,13 @@
  *    batonctl role --> admin port ----+
  *    router --SET_ROLE--> link -------+--> worker_role_set() --heartbeat at once--> routers, peers
  *
- * A role says what a worker is placed for, not what it can do: each worker has both ends of a transfer and a
- * scheduler for both phases. So a change touches no sequence, no block and no transfer. Requests that were
- * placed by the old role end as they began; routers place the next ones by the new role as soon as the
+ * A role guides placement and does not limit what a worker can do: each worker has both ends of a transfer
+ * and a scheduler for both phases.  So a change affects no sequence, no block and no transfer.  Requests
+ * placed under the old role end normally.  Routers place the next ones by the new role as soon as the
  * heartbeat arrives.
  *
- * The role belongs to the process. HELLO and every heartbeat carry it, so it survives lost links and
- * restarted routers. A restarted worker begins with node.role again. */
+ * HELLO and every heartbeat carry the role, so it survives lost links and restarts of routers.  A restarted
+ * worker begins with node.role again. */
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"

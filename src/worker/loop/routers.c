@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Links to routers: the worker dials, registers, takes jobs and reports tokens.
  *
- * When a router goes away, its requests are cancelled: their clients are gone. Streams that another router may
- * resume run on for a while (tails.c). */
+ * When a router's link goes down, the worker cancels its requests, because their clients are disconnected
+ * too.  Streams that another router may resume continue for a while (tails.c). */
 #include "worker/loop/worker_priv.h"
 
 #include <stdlib.h>
@@ -106,7 +106,7 @@ void worker_routers_refuse(struct worker_router *router, uint64_t request, int e
     (void)link_send(router->link, FRAME_TOKENS, &tokens.base);
 }
 
-/* Without a slot for the owner, the prompt is computed. */
+/* Reads the owner.  If there is no slot for its link, the worker computes the prompt instead. */
 static void read_owner(struct worker_router *router, const Baton__Submit *submit, struct task_spec *spec)
 {
     spec->owner = PEER_NONE;
@@ -151,7 +151,8 @@ static int on_submit(struct worker_router *router, const Baton__Submit *submit)
         command_free(command);
         return 0;
     }
-    if (submit->n_tokens_later > 0) { /* a prompt in pieces has no tail: the note came without its tokens */
+    if (submit->n_tokens_later > 0) { /* a prompt in pieces has no tail, because the first piece lacks
+                                       * tokens */
         rc = worker_parts_add(router, command, submit->n_tokens_later);
     } else {
         command->as.submit.has_tail = worker_tails_add(router, &command->as.submit, submit);
@@ -223,7 +224,7 @@ static int routers_on_blocks_last(struct worker_router *router, const Baton__Blo
         command->as.last.hashes = malloc(last->hashes.len);
     if (command == NULL || command->as.last.hashes == NULL) {
         command_free(command);
-        return 0; /* a hint */
+        return 0; /* only a hint */
     }
     memcpy(command->as.last.hashes, last->hashes.data, last->hashes.len);
     command->as.last.n = (uint32_t)(last->hashes.len / sizeof(struct block_hash));
@@ -231,7 +232,7 @@ static int routers_on_blocks_last(struct worker_router *router, const Baton__Blo
     return 0;
 }
 
-/* One part a turn of the loop. The router asks again if it does not get all of them. */
+/* Sends one part in a turn of the loop.  The router asks again if it does not receive all parts. */
 static void send_vocabulary(void *arg)
 {
     struct worker_router *router = arg;
@@ -283,7 +284,7 @@ static int worker_routers_on_message(void *arg, struct link *link, enum frame_ty
         return 0;
     case FRAME_HELLO: /* the link handles these two itself */
     case FRAME_REFUSED:
-    case FRAME_VOCABULARY_PART: /* these go from workers to routers, or between workers */
+    case FRAME_VOCABULARY_PART: /* only workers send these */
     case FRAME_TOKENS:
     case FRAME_RESUMED:
     case FRAME_OFFER:
@@ -298,7 +299,8 @@ static int worker_routers_on_message(void *arg, struct link *link, enum frame_ty
     case FRAME_BLOCK_EVENTS:
         break;
     }
-    /* A later router may have a use for it. Closing the link would cancel all of the router's requests. */
+    /* Ignores an unknown message, because a newer router may send some.  Closing the link would cancel all of
+     * its requests. */
     log_debug("router_message_ignored", LOG_STR("node", router->node),
               LOG_STR("type", frame_type_name(type)));
     return 0;
@@ -333,7 +335,7 @@ int worker_routers_open(struct worker *worker, struct fault *fault)
     return 0;
 }
 
-/* A router that has sent its HELLO may still refuse this worker. */
+/* False also if this router has sent its HELLO but may still refuse this worker. */
 bool worker_router_is_up(const struct worker_router *router)
 {
     return router->link != NULL && link_is_up(router->link);

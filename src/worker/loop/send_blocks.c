@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sends block events to every router, and to every peer that asked for them. A report of the engine thread
- * becomes BLOCK_EVENTS frames to all readers; a snapshot goes only to the reader that asked for it
+/* Sends block events to every router, and to every peer that asked for them.  A report of the engine thread
+ * becomes BLOCK_EVENTS frames for all readers.  A snapshot goes only to the reader that asked for it
  * (worker/runner/publish.c). */
 #include <stdlib.h>
 #include <string.h>
@@ -41,16 +41,16 @@ static void send_to(struct link *link, const struct report *report, struct frame
 {
     uint32_t from = 0;
 
-    do { /* an empty snapshot is one part too */
+    do { /* an empty snapshot is sent as one part, too */
         uint32_t left = report->n_events - from, n = left < FRAME_EVENTS ? left : FRAME_EVENTS;
 
         if (send_part(link, report, from, n, frame) < 0)
-            return; /* the reader will see the gap */
+            return; /* the reader will detect the gap */
         from += n;
     } while (from < report->n_events);
 }
 
-/* NULL: no such reader, it is down, or it reads too slowly. */
+/* Returns a reader's link.  NULL: no such reader, it is down, or it reads too slowly. */
 static struct link *link_of(const struct worker *worker, uint32_t reader)
 {
     const struct worker_peer *peer;

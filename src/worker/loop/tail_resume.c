@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gives a tail to the router whose client came back: RESUMED with the SUBMIT, then TOKENS with the whole answer.
+/* Sends a tail to the router whose client returned: RESUMED with the SUBMIT, then TOKENS with the whole
+ * answer.
  *
- *      RESUME --> found --> the router that had it: MOVED
- *                   '-----> the router that asks: RESUMED, then slices of the tail, one a turn; then what comes
+ *      RESUME --> found --> its former router: MOVED
+ *                   '-----> the requesting router: RESUMED, slices of the tail, one a turn, then new tokens
  *
- * The slices bound the work of one turn here and at the router, whatever the answer's length. New tokens wait in
- * the tail until the slices reach them, so the order holds. */
+ * Slices bound the work of one turn here and at the router, for an answer of any length.  New tokens wait in
+ * the tail until the slices reach them, which keeps the order. */
 #include "worker/loop/tails_priv.h"
 
 #include <string.h>
@@ -14,7 +15,7 @@
 #include "base/log.h"
 
 #define SLICE_TOKENS 256u
-#define SLICE_DRAWS  64u /* log probabilities take more room */
+#define SLICE_DRAWS  64u /* fewer, because log probabilities take more room */
 
 static void tail_tell_moved(struct tail *tail)
 {
@@ -32,7 +33,7 @@ static void tail_tell_moved(struct tail *tail)
     (void)link_send(router->link, FRAME_TOKENS, &tokens.base);
 }
 
-/* Log probabilities of tokens that an earlier worker sampled are not here. */
+/* False if an earlier worker sampled tokens whose log probabilities this worker does not have. */
 static bool tail_is_whole(const struct tail *tail)
 {
     return tail->state != TAIL_BARE && (!tail->wants_draws || tail->first_index == 0);
@@ -70,7 +71,7 @@ static int tail_send_resumed(struct worker_router *router, const struct tail *ta
     return rc;
 }
 
-/* The tail goes to this job from now on. E_NOMEM. */
+/* Assigns the tail to this job.  E_NOMEM. */
 static int tail_assign(struct tail *tail, const struct task_key *job, uint32_t router)
 {
     struct tails *tails = tail->worker->tails;
@@ -105,7 +106,7 @@ void worker_tails_resume(struct worker_router *router, const Baton__Resume *resu
     ev_timer_start(worker->tails->replay, 0);
 }
 
-/* Adds a slice to the report, and the end after the last one. E_NOMEM. */
+/* Adds a slice to the report, and after the last slice the end.  E_NOMEM. */
 static int tail_fill_report(struct tail *tail, struct report *report)
 {
     uint32_t most = tail->wants_draws ? SLICE_DRAWS : SLICE_TOKENS, left = tail->n_ids - tail->n_replayed;
@@ -139,7 +140,7 @@ static int tail_fill_report(struct tail *tail, struct report *report)
     return 0;
 }
 
-/* False: no memory. */
+/* Sends the next slice.  False: no memory. */
 static bool tail_replay_slice(struct tail *tail)
 {
     struct report *report = report_new(REPORT_ANSWERS, tail->router);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keeps the tail of each answer whose stream may outlive its router.
+/* Stores the tail of each answer whose stream may outlive its router: its tokens so far, and its end.
  *
  *      SUBMIT with a note --> STREAMING --its router is gone--> ORPHANED --the grace is over--> cancelled
  *                              |  ^  |                            |
@@ -10,13 +10,13 @@
  *      any --the end--> ENDED --RESUME--> REPLAYING --all was sent--> ENDED --the grace is over--> forgotten
  *      any --CANCEL: the client left--> forgotten
  *
- * The engine thread knows nothing of this: a task keeps the name that its first router gave it, and runs on when
- * that router is gone (task_spec.has_tail). This file hears every answer before it is sent. It adds the tokens to
- * the tail, and names the router and the job that the answer goes to now.
+ * The engine thread is not involved.  A task keeps the key that its first router gave it, and continues when
+ * that router is lost (task_spec.has_tail).  Every answer passes through this file before it is sent.  The
+ * file adds the tokens to the tail, and sets the router and the job that the answer goes to now.
  *
- * A tail is found by (request id, tenant, digest of the body) only. All tails together have tails.memory. Beyond it the tenant that
- * holds most loses its oldest tail, ended ones first; an answer without a tail ends with its router, as all did
- * before. */
+ * Only (request id, tenant, digest of the body) finds a tail.  tails.memory bounds all tails together.
+ * Beyond it the tenant that uses the most loses its oldest tail, ended ones first.  An answer without a tail
+ * ends with its router. */
 #include "worker/loop/tails_priv.h"
 
 #include <stdlib.h>
@@ -57,7 +57,7 @@ size_t tail_bytes(const struct tail *tail)
     size_t token_bytes;
 
     if (tail->state == TAIL_BARE)
-        return 0; /* a small part of its task */
+        return 0; /* not counted, because its task is much larger */
     token_bytes = sizeof(*tail->ids) + (tail->draws != NULL ? sizeof(*tail->draws) : 0);
 
     return sizeof(*tail) + tail->submit.len_bytes + tail->cap_ids * token_bytes;
@@ -97,7 +97,7 @@ void tail_free(struct tail *tail)
     free(tail);
 }
 
-/* The tail is given up, its answer is not. */
+/* Drops the tail, but not its answer. */
 static void tail_drop(struct tail *tail)
 {
     struct tails *tails = tails_of(tail);
@@ -107,7 +107,8 @@ static void tail_drop(struct tail *tail)
         tail_free(tail);
         return;
     }
-    if (tail->state == TAIL_ORPHANED || tail->state == TAIL_REPLAYING) { /* no client could get it any more */
+    /* No client could receive the answer any more. */
+    if (tail->state == TAIL_ORPHANED || tail->state == TAIL_REPLAYING) {
         if (tail->state == TAIL_REPLAYING)
             worker_routers_refuse(&tail->worker->routers[tail->router], tail->job.request, E_NOMEM);
         tail_cancel_task(tail);
@@ -131,8 +132,8 @@ static size_t tenant_bytes(const struct tails *tails, const char *tenant)
     return n;
 }
 
-/* The oldest tail of the tenant that holds most, an ended one if there is one. Looks at the tenants of the
- * oldest tails only: a tenant that holds most of the memory holds many of these. */
+/* Chooses the tail to drop: the oldest of the tenant that uses the most, preferring ended ones.  It looks at
+ * the oldest tails only, because a tenant that uses the most owns many of these. */
 static struct tail *tails_victim(struct tails *tails)
 {
     const char *largest = NULL;
@@ -168,7 +169,7 @@ static struct tail *tails_victim(struct tails *tails)
     return oldest;
 }
 
-/* Frees an eighth more than is needed, so that not each token looks for a victim. */
+/* Frees an eighth more than necessary, so that not every token has to search for a victim. */
 static void tails_make_room(struct worker *worker)
 {
     struct tails *tails = worker->tails;
@@ -246,11 +247,11 @@ bool worker_tails_add(struct worker_router *router, const struct task_spec *spec
         router->worker->conf->tails_grace_ns == 0)
         return false;
     if (spec->mode == TASK_PREFILL)
-        return true; /* the decode worker has the tail; this part ends by itself */
+        return true; /* the decode worker has the tail; this prefill part ends by itself */
     earlier = tail_by_id(router->worker, spec->order.work.request_id);
     if (earlier != NULL && strcmp(earlier->tenant, spec->order.work.tenant) != 0)
-        return false;      /* an id of another tenant stays that tenant's */
-    if (earlier != NULL) { /* the router placed it here again */
+        return false;      /* the id belongs to another tenant, which keeps it */
+    if (earlier != NULL) { /* the router placed the same request here again */
         tail_cancel_task(earlier);
         tail_free(earlier);
     }
@@ -300,7 +301,7 @@ void worker_tails_cancelled(struct worker *worker, const struct task_key *job, b
         tail_free(tail);
         return;
     }
-    tail->has_end = true; /* the router saw a stop in its text, and will see it again */
+    tail->has_end = true; /* the router found a stop in the text, and will find it again */
     tail->end = (struct task_answer){.finish = BATON__FINISH__FINISH_STOP};
     if (tail->state != TAIL_REPLAYING)
         tail_enter(tail, TAIL_ENDED);
@@ -329,7 +330,7 @@ void worker_tails_router_up(struct worker *worker, uint32_t router, uint64_t epo
 
         if (tail->router != router || tail->state != TAIL_ORPHANED || tail->job.router_epoch != epoch)
             continue;
-        tail_cancel_task(tail); /* only the link was gone: the router has placed the job elsewhere */
+        tail_cancel_task(tail); /* only the link was down: the router has placed the job on another worker */
         tail_free(tail);
     }
 }
@@ -359,7 +360,7 @@ static int tail_grow(struct tail *tail, uint32_t n)
     return 0;
 }
 
-/* E_NOMEM, E_PROTO: tokens are missing, so the tail is of no use. */
+/* E_NOMEM, E_PROTO: tokens are missing, so the tail cannot be used. */
 static int tail_add_tokens(struct tail *tail, const struct report *report, const struct task_answer *answer)
 {
     struct tails *tails = tails_of(tail);
@@ -391,7 +392,7 @@ static void tail_note_end(struct tail *tail, const struct task_answer *answer)
         tail_enter(tail, TAIL_ENDED);
 }
 
-/* Whether the answer goes to the tail's router now. */
+/* Adds the answer to its tail.  True: it goes to the tail's router now. */
 static bool tail_note(struct tail *tail, const struct report *report, const struct task_answer *answer)
 {
     bool is_sent = tail->state == TAIL_STREAMING || tail->state == TAIL_BARE;
@@ -406,13 +407,13 @@ static bool tail_note(struct tail *tail, const struct report *report, const stru
         return true;
     }
     if (tail->has_end)
-        return is_sent; /* a straggler after the router's own end */
+        return is_sent; /* arrived after the router's own end */
     if (answer->n_ids > 0 && tail_add_tokens(tail, report, answer) < 0) {
         tail_drop(tail);
         return is_sent;
     }
     if (answer->finish == BATON__FINISH__FINISH_FAILED && is_sent)
-        tail_free(tail); /* its router places the job elsewhere */
+        tail_free(tail); /* its router places the job on another worker */
     else if (answer->finish != BATON__FINISH__FINISH_NONE)
         tail_note_end(tail, answer);
     return is_sent;

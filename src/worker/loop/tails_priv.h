@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tails of answers: what a router needs to go on with a stream that another router began. Loop thread. */
+/* The tails of answers: everything a router needs to continue a stream that another router began.  Loop
+ * thread only. */
 #ifndef WORKER_LOOP_TAILS_PRIV_H
 #define WORKER_LOOP_TAILS_PRIV_H
 
@@ -7,13 +8,13 @@
 #include "base/list.h"
 #include "worker/loop/worker_priv.h"
 
-/* tails.c draws the transitions. */
+/* States of a tail; tails.c has the drawing. */
 enum tail_state {
     TAIL_STREAMING, /* the answer grows, and goes to a router */
-    TAIL_REPLAYING, /* a router resumed it; it gets the tokens so far, and then what comes */
-    TAIL_ORPHANED,  /* the answer grows, and its router is gone: until until_ns */
-    TAIL_BARE,      /* the answer goes to a router; the tail was dropped for lack of memory */
-    TAIL_ENDED      /* the answer is complete and was sent to a router, or there is none: until until_ns */
+    TAIL_REPLAYING, /* a router resumed it, and receives the tokens so far, then new ones */
+    TAIL_ORPHANED,  /* the answer grows without a router, until until_ns */
+    TAIL_BARE,      /* the answer goes to a router, but its tail was dropped for lack of memory */
+    TAIL_ENDED      /* the answer is complete, and was sent unless its router is lost; kept until until_ns */
 };
 
 #define TAIL_ID_BYTES 40
@@ -22,8 +23,8 @@ struct tail {
     struct list node; /* in tails.all, oldest first */
     struct worker *worker;
     enum tail_state state;
-    struct task_key task; /* the engine thread's name for it: the job of its first router */
-    struct task_key job;  /* of the router that it goes to now */
+    struct task_key task; /* key of the task at the engine thread: the job of its first router */
+    struct task_key job;  /* key of the job at the router that receives it now */
     uint32_t router;      /* number of that router */
     char id[TAIL_ID_BYTES];
     char tenant[64];
@@ -34,14 +35,14 @@ struct tail {
     struct sample_result *draws; /* heap, [n_ids]; NULL unless wanted */
     uint32_t first_index, n_ids, cap_ids;
     uint32_t n_replayed;    /* REPLAYING: tokens sent to the router */
-    bool is_accepted;       /* the engine thread reported ... */
-    uint32_t cached_tokens; /* ... this */
+    bool is_accepted;       /* the engine thread reported acceptance ... */
+    uint32_t cached_tokens; /* ... with this prefix */
     bool wants_draws;
     bool has_end;           /* the engine thread reported the end ... */
-    struct task_answer end; /* ... here, without tokens; its error_text is heap */
+    struct task_answer end; /* ... as this answer, without tokens; its error_text is heap */
 };
 
-struct tails {                        /* of one worker */
+struct tails {                        /* all tails of a worker */
     struct hashmap *by_task, *by_job; /* struct task_key -> tail */
     struct hashmap *by_id;            /* char[TAIL_ID_BYTES] -> tail */
     struct list all;
@@ -51,10 +52,10 @@ struct tails {                        /* of one worker */
 };
 
 size_t tail_bytes(const struct tail *tail);
-void tail_enter(struct tail *tail, enum tail_state state); /* the only place that changes it */
+void tail_enter(struct tail *tail, enum tail_state state); /* the only function that changes the state */
 void tail_free(struct tail *tail);
-void tail_cancel_task(struct tail *tail); /* ends its work at the engine thread */
-/* tail_resume.c: sends the tails that REPLAY, a slice of each. */
+void tail_cancel_task(struct tail *tail); /* cancels its task at the engine thread */
+/* tail_resume.c: sends the next slice of each tail in REPLAYING. */
 void tails_replay(void *arg);
 
 #endif

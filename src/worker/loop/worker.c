@@ -6,8 +6,8 @@
  *    team              kernels
  *    transport thread  KV bytes                                             transfer/transport/
  *
- * Ready means: the model is loaded and warmed up, KV memory is there, every port is open. Draining means:
- * routers are informed, and running tasks go on to their end or to the time limit. */
+ * Ready means: the model is loaded and warmed up, KV memory is allocated, every port is open.  Draining
+ * means: routers are informed, and running tasks continue until their end or the time limit. */
 #include "worker/loop/worker.h"
 
 #include <openssl/crypto.h>
@@ -86,7 +86,8 @@ static void on_drain_look(void *arg)
     bool is_quiet = !worker_engine_is_busy(worker->engine) && front_n_running(worker->front) == 0 &&
                     worker_routers_queued_bytes(worker) == 0;
 
-    /* Twice in a row: the last answers may be on their way from the engine thread. */
+    /* The drain needs two quiet looks in a row, because the engine thread's last answers may be on their
+     * way. */
     worker->n_quiet_looks = is_quiet ? worker->n_quiet_looks + 1 : 0;
     if (worker->n_quiet_looks < 2)
         return;
@@ -94,8 +95,8 @@ static void on_drain_look(void *arg)
     front_drain(worker->front, stop_loop, worker);
 }
 
-/* Routers learn of it with the next heartbeat. The engine refuses new work while the worker is drained or
- * draining. */
+/* Sets the state of life.  Routers learn it from the next heartbeat.  A drained or draining engine refuses
+ * new work. */
 static void set_life(struct worker *worker, enum daemon_life life)
 {
     struct command *command = command_new(COMMAND_DRAIN, 0);
@@ -107,8 +108,8 @@ static void set_life(struct worker *worker, enum daemon_life life)
     (void)worker_engine_send(worker->engine, command);
 }
 
-/* Gives the routers' jobs back to them, which place each at another worker, from its tokens so far. The heartbeat
- * goes first: a router must know that this worker takes none. */
+/* Returns the routers' jobs, so that each router places them on other workers, from their tokens so far.  The
+ * heartbeat goes first, because a router must know that this worker takes no jobs. */
 static void move_answers(struct worker *worker)
 {
     struct command *command = command_new(COMMAND_MOVE, 0);
@@ -127,7 +128,8 @@ static void on_drain_limit(void *arg)
     ev_loop_stop(worker->loop);
 }
 
-/* Routers learn of it within a heartbeat. The remaining time is for clients of the worker's own endpoint. */
+/* Returns how long lame duck lasts.  Routers need one heartbeat; the rest is for clients of the worker's own
+ * endpoint. */
 static uint64_t on_lame_duck(void *arg)
 {
     struct worker *worker = arg;
@@ -207,7 +209,7 @@ static void on_reload(void *arg)
     reload_begin(worker->reloads);
 }
 
-/* The engine thread advances its counter in every turn and after every layer. */
+/* True if the engine thread advanced its counter, which it does in every turn and after every layer. */
 static bool has_progress(void *arg)
 {
     struct worker *worker = arg;
@@ -276,8 +278,8 @@ static void read_host_id(char out[64])
         str_copy(out, 64, host);
 }
 
-/* Only one process of this network namespace listens on http.admin, so a worker with the same value is
- * this one in another life. */
+/* Derives the instance from the network namespace and http.admin.  Only one process there can listen on that
+ * port, so an equal value means this worker in an earlier life. */
 static uint64_t read_instance(const struct worker *worker)
 {
     struct stat space = {0};

@@ -16,10 +16,10 @@ struct worker_opts {
     void *reload_arg;
 };
 
-/* Runs until SIGTERM or SIGINT has been obeyed. Returns 0, or an error with the fault filled when the
- * worker could not start. */
+/* Runs until SIGTERM or SIGINT, and until the drain that follows is over.  Returns 0.  If the worker cannot
+ * start, returns an error and fills in fault. */
 int worker_run(const struct worker_opts *opts, struct fault *fault);
-/* Checks settings, of either role, that the table of keys cannot check by itself. */
+/* Checks settings of both roles that the table of keys cannot check by itself. */
 void worker_check(struct config_check *check);
 /* Measures this machine again, with the configuration's threads and kernels, and appends a table for
  * people. */

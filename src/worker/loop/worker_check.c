@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks of the workers' settings that the tables of keys cannot express: keys that depend on each other,
- * files, this machine. */
+/* Checks settings of workers that the tables of keys cannot express: keys that depend on each other, files,
+ * and limits of this machine. */
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -100,7 +100,7 @@ static void check_transport(struct config_check *check, const struct worker_conf
         config_refuse(check, "kv.unix_path", "%s", fault.text);
 }
 
-/* A worker runs without its disk tier too, so errors there do not prevent a start. */
+/* Checks the disk tier.  Its errors do not prevent a start, because a worker runs without the tier too. */
 static void check_disk(struct config_check *check, const struct worker_conf *conf)
 {
     struct fault fault = {0};

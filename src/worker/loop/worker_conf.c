@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The workers' keys. Both roles have the same keys. The defaults that differ (names, ports, step sizes)
- * are arguments of the macro, so there is one list. */
+/* The workers' keys. Both roles have the same keys. One macro is the list; its arguments are the defaults
+ * that differ (names, ports, step sizes). */
 #include "worker/loop/worker_conf.h"
 
 #include "compute/engine/engine_load.h"
@@ -9,7 +9,7 @@
 #define KEY(field) offsetof(struct worker_conf, field)
 #define S(seconds) ((seconds)*1e9)
 
-/* One key, one paragraph. */
+/* One key has one paragraph. */
 /* clang-format off */
 #define WORKER_KEYS(role, seqs, chunk, link_port, http_port, admin_port)                                     \
     {"node", "name", CONFIG_STR, KEY(node), "", 0, 0, NULL, false,                                           \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shared by the files of the worker's loop side. Everything here is touched on the loop thread only; the
- * loop reaches the engine thread through its mailbox (worker/runner/engine_thread.h). */
+/* Shared by the files of the worker's loop side.  Only the loop thread uses these objects.  It reaches the
+ * engine thread through that thread's mailbox (worker/runner/engine_thread.h). */
 #ifndef WORKER_LOOP_WORKER_PRIV_H
 #define WORKER_LOOP_WORKER_PRIV_H
 
@@ -24,15 +24,15 @@
 struct worker_router { /* a router that this worker registers with */
     struct worker *worker;
     struct link *link;
-    char address[288]; /* a copy: a reload frees the configuration */
+    char address[288]; /* a copy, because a reload frees the configuration */
     char node[64];
-    uint64_t epoch;    /* of the router's current life, from its HELLO on; 0: no HELLO yet, or the link is
-                     * down */
-    bool was_up;       /* an earlier link to it was up */
+    uint64_t epoch;    /* epoch of the router's current life, from its HELLO; 0: no HELLO yet, or the link is
+                        * down */
+    bool was_up;       /* an earlier link to the router was up */
     struct list parts; /* requests whose prompts come in pieces (parts.c) */
     uint32_t n_parts;
-    struct ev_timer *vocabulary_turn; /* runs while the vocabulary is sent ... */
-    size_t vocabulary_at;             /* ... from here on */
+    struct ev_timer *vocabulary_turn; /* sends the vocabulary, one part each turn ... */
+    size_t vocabulary_at;             /* ... from this offset on */
 };
 
 struct worker_peer { /* a link to another worker, dialled by either side */
@@ -44,19 +44,19 @@ struct worker_peer { /* a link to another worker, dialled by either side */
     Baton__Role role; /* by its latest report, or its HELLO */
     uint64_t used_ns;
     enum tr_kind transport;         /* the transport for KV from this peer, chosen when the link came up */
-    const char *transport_why;      /* static */
-    bool is_configured;             /* link.peers names it: its slot is kept */
-    bool can_tell;                  /* it sends block events; false for older workers, and for this worker
+    const char *transport_why;      /* reason for the choice; static text */
+    bool is_configured;             /* named in link.peers, so it keeps its slot */
+    bool can_tell;                  /* sends block events; false for older workers, and for this worker
                                      * itself */
-    bool is_told;                   /* it asked for our block events ... */
-    uint64_t told_ns;               /* ... and got the last snapshot then */
-    struct block_follower follower; /* of its events */
+    bool is_told;                   /* wants our block events ... */
+    uint64_t told_ns;               /* ... and received the last snapshot at this time */
+    struct block_follower follower; /* follows the peer's events */
 };
 
-struct worker { /* one process */
+struct worker { /* the whole daemon */
     const char *daemon;
     Baton__Role role;
-    uint64_t role_since_ns; /* when it changed; 0: it did not */
+    uint64_t role_since_ns; /* when the role changed; 0: never */
     const struct worker_conf *conf;
     struct ev_loop *loop;
     struct thread_owner loop_thread; /* claimed before it runs */
@@ -80,7 +80,7 @@ struct worker { /* one process */
     struct list compiles; /* compile.c */
     uint64_t epoch;
     char host_id[64];
-    uint64_t instance; /* digest of the network namespace and of http.admin as it is bound */
+    uint64_t instance; /* digest of the network namespace and http.admin */
     uint8_t cluster_key[32], prefix_key[32];
     struct worker_engine *engine;
     /* links */
@@ -93,10 +93,10 @@ struct worker { /* one process */
     int conf_prefix_fetch; /* enum picker_fetch, value at the start */
     struct ev_timer *follow_timer;
     struct metric *m_peer_resyncs;
-    uint64_t rdma_failures_told; /* already in the metrics */
+    uint64_t rdma_failures_told; /* failures already counted in the metrics */
     bool has_load;
     enum daemon_life life;
-    uint32_t n_quiet_looks; /* looks of the drain timer in a row that found no work */
+    uint32_t n_quiet_looks; /* consecutive looks of the drain timer that found no work */
     /* own endpoint */
     struct hashmap *local_jobs; /* request number -> struct local_job */
     struct gen_outbox local_outbox;
@@ -117,7 +117,7 @@ int worker_engine_build(struct worker *worker, struct fault *fault);
 struct engine_load_opts worker_load_opts(const struct worker_conf *conf, struct gguf *gguf); /* without
                                                                                               * team */
 struct kv_layout worker_sim_layout(const struct worker_conf *conf);
-/* How many blocks kv.memory holds; E_INVAL if too few. */
+/* Computes how many blocks fit kv.memory; E_INVAL if too few. */
 int worker_arena_blocks(const struct worker_conf *conf, const struct kv_layout *layout, struct fault *fault,
                         uint32_t *out);
 
@@ -129,10 +129,11 @@ const ProtobufCMessage *worker_make_hello(void *arg);
 const ProtobufCMessage *worker_make_heartbeat(void *arg); /* contains the load report */
 
 /* routers.c */
-/* A router that it was registered with is away: the next HELLO says that it comes back. */
+/* True if a router that accepted this worker is away.  The next HELLO then says that the worker was
+ * registered. */
 bool worker_lost_router(const struct worker *worker);
 int worker_routers_open(struct worker *worker, struct fault *fault);
-/* Both sides have accepted the other's HELLO. */
+/* True if both sides have accepted the other's HELLO. */
 bool worker_router_is_up(const struct worker_router *router);
 const char *worker_router_why(const struct worker_router *router); /* "ok", or the reason why it is not up */
 size_t worker_routers_queued_bytes(const struct worker *worker);
@@ -142,14 +143,14 @@ void worker_routers_refuse(struct worker_router *router, uint64_t request, int e
 /* parts.c: prompts in pieces */
 /* Takes a SUBMIT command of which n_missing tokens will follow. E_OVERLOADED, E_NOMEM. */
 int worker_parts_add(struct worker_router *router, struct command *command, uint32_t n_missing);
-/* 1: the command has all of its tokens and changes owner; a PROCEED follows it if is_proceeding. 0: more to come, or
- * an unknown request. E_PROTO: too many tokens; the request is dropped. */
+/* Adds tokens.  1: the command is complete and changes owner; a PROCEED follows it if is_proceeding.  0: more
+ * tokens will come, or the request is unknown.  E_PROTO: too many tokens; the request is dropped. */
 int worker_parts_tokens(struct worker_router *router, const Baton__SubmitTokens *more,
                         struct command **command_out, bool *is_proceeding_out);
-/* True: the request was among them. */
+/* Drops a request's part.  True: there was one. */
 bool worker_parts_cancel(struct worker_router *router, uint64_t request);
 bool worker_parts_proceed(struct worker_router *router, uint64_t request);
-void worker_parts_drop(struct worker_router *router); /* all of this router */
+void worker_parts_drop(struct worker_router *router); /* drops all parts of this router */
 
 /* compile.c: grammars for the engine thread */
 int worker_compiles_open(struct worker *worker);
@@ -158,7 +159,7 @@ void worker_compiles_close(struct worker *worker);                 /* call after
 
 /* role.c */
 void worker_role_open(struct worker *worker); /* the configured role */
-/* Takes a worker's role at once: nothing that runs is touched, and routers and peers are told. */
+/* Changes the worker's role at once, and tells routers and peers.  Running work is not affected. */
 void worker_role_set(struct worker *worker, Baton__Role role, const char *by);
 int worker_role_order(struct worker *worker, const struct admin_role *wanted, struct fault *fault);
 /* Sends a heartbeat to routers and peers now. */
@@ -172,15 +173,15 @@ void worker_routers_send(struct worker *worker, const struct report *report); /*
 /* tails.c, tail_resume.c: the tails of answers whose streams may outlive their router */
 int worker_tails_open(struct worker *worker); /* E_NOMEM; closed also after a failure */
 void worker_tails_close(struct worker *worker);
-/* A job comes. True: its task must not end with its router. */
+/* Adds a tail for a new job.  True: its task must not end with its router. */
 bool worker_tails_add(struct worker_router *router, const struct task_spec *spec,
                       const Baton__Submit *submit);
-/* The engine thread's name of a router's job. */
+/* Returns the engine thread's key for a router's job. */
 struct task_key worker_tails_task(const struct worker *worker, const struct task_key *job);
 void worker_tails_cancelled(struct worker *worker, const struct task_key *job, bool is_complete);
 void worker_tails_router_down(struct worker *worker, uint32_t router);
 void worker_tails_router_up(struct worker *worker, uint32_t router, uint64_t epoch);
-/* Adds the answers to their tails, and sets the router and the job that each goes to. */
+/* Adds the answers to their tails, and sets the router and the job that each answer goes to. */
 void worker_tails_report(struct worker *worker, struct report *report);
 void worker_tails_resume(struct worker_router *router, const Baton__Resume *resume);
 
@@ -195,16 +196,16 @@ void worker_follow_down(struct worker *worker, struct worker_peer *peer);
 void worker_follow_events(struct worker_peer *peer, const Baton__BlockEvents *events);
 void worker_follow_load(struct worker_peer *peer, const Baton__LoadReport *load);
 void worker_follow_wanted(struct worker_peer *peer, const Baton__BlocksWanted *wanted);
-bool worker_follow_has_room(const struct worker_peer *peer); /* for more events on its link */
+bool worker_follow_has_room(const struct worker_peer *peer); /* room for more events on its link */
 uint32_t worker_follow_count(const struct worker *worker);   /* workers that it follows */
 
 /* peers.c */
 int worker_peers_open(struct worker *worker, struct fault *fault); /* dials the configured peers */
 int worker_peers_accept(struct worker *worker, int fd, struct stranger *stranger);
 void worker_peers_close(struct worker *worker);
-/* The slot of a dialled link to this peer; dials if there is none. PEER_NONE when all slots are busy. */
+/* Returns the slot of the link to this peer, and dials if there is none.  PEER_NONE: all slots are busy. */
 uint32_t worker_peer_for(struct worker *worker, const Baton__Peer *peer);
-/* Whether one more link would still leave enough slots for hand-offs, which cannot do without. */
+/* True if one more link would leave enough slots for hand-offs, which need them. */
 bool worker_peers_have_room(const struct worker *worker);
 void worker_peers_send(struct worker *worker, const struct report *report);
 

@@ -3,13 +3,13 @@
  *
  *    submit --a worker begins it in time--> placed
  *       |
- *       +--its turn is predicted in time--> queued --too late after all--> 529
- *       +--too late--------------------------------------------------------> 529, when to come back
+ *       +--its turn comes in time---------> queued --too late after all--> 529
+ *       +--too late--------------------------------------------------------> 529 with retry-after
  *
- * fleet/picker/admit.h predicts; this file gathers what a job's prediction needs and learns from its first token
- * and its answer.  A placement takes up to BEGIN_SHARE of the limit, so that the rest is spent in the router's
- * queue, where tenants take turns.  A worker that idles is never refused work: the last attempt before a refusal
- * places the job there. */
+ * fleet/picker/admit.h predicts.  This file gathers the inputs of a job's prediction, and learns from the
+ * job's first token and answer.  A placement may use up to BEGIN_SHARE of the limit; jobs spend the rest in
+ * the router's queue, where tenants take turns.  While a worker idles, no job is refused: the last attempt
+ * before a refusal places the job there. */
 #include "fleet/router/router_priv.h"
 
 #include <string.h>
@@ -20,8 +20,8 @@
 #include "cache/prefix/tenant.h"
 
 #define BEGIN_SHARE 0.6
-#define ITL_TOKENS  8      /* shorter answers tell little of the time between tokens */
-#define ITL_LEAST   (-0.5) /* estimates of it may be too high by half the objective */
+#define ITL_TOKENS  8      /* shorter answers say little about the time between tokens */
+#define ITL_LEAST   (-0.5) /* the prediction may be too high by half the objective */
 
 static const char *const reasons[REFUSAL_REASONS] = {
     [REFUSED_PREDICTED] = "predicted", [REFUSED_LATE] = "late",       [REFUSED_FULL] = "queue_full",
@@ -141,15 +141,15 @@ void router_admission_placed(struct job *job, bool is_owed)
     if (job_is_in(job, JOB_BEGUN))
         return;
     metric_add(job->router->admission.m_placed[job->class_at], 1);
-    if (job->limit_s <= 0) { /* it never waited */
+    if (job->limit_s <= 0) { /* it has not waited */
         job->limit_s = picker_limit_s((double)router_job_class(job).ttft_slo_ns / 1e9, job->estimate.alone_s);
         job->predicted_s = job->estimate.ttft_s + (double)(clock_now_ns() - job->submitted_ns) / 1e9;
     }
     if (is_owed)
-        job->predicted_s = 0; /* it takes its turn at the worker, whose queue says nothing about it */
+        job->predicted_s = 0; /* it takes its turn at the worker, whose queue does not predict that */
 }
 
-/* The worker's estimate of the time between tokens, against the answer's own mean. */
+/* Learns how the worker's estimate of the time between tokens differs from the answer's own mean. */
 static void learn_itl(struct job *job)
 {
     uint32_t n = router_job_answered(job);
@@ -184,7 +184,7 @@ static bool is_idle(const struct router *router, uint32_t slot)
     return worker.n_running == 0;
 }
 
-/* Whether workers that idle would begin it with this choice. */
+/* True if this choice places the job on idle workers, which would begin it at once. */
 static bool is_choice_idle(const struct router *router, const struct picker_choice *choice)
 {
     return is_idle(router, choice->decode) &&
@@ -215,7 +215,8 @@ static void job_predict(const struct job *job, const struct picker_choice *choic
     picker_admit(&wait, &outlook, out);
 }
 
-/* The client may come back when the fleet has had time for the requests refused before. */
+/* Returns the time after which the client may retry: the fleet has then served the requests refused
+ * before. */
 static uint32_t come_back_s(struct job *job, const struct picker_choice *choice, double late_s)
 {
     struct picker_outlook_opts opts = {.group = (uint32_t)(job->model - job->router->models),

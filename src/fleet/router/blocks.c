@@ -5,16 +5,16 @@
  *                           +-> a gap: ask for all
  *    placement ---------------> fleet/picker/owner: the owner that the computing worker fetches from
  *
- * The number of pending blocks is bounded. When a worker sends more, the oldest are applied first, and its link
- * waits.
+ * The number of pending blocks is bounded.  When a worker sends more, its link waits until the oldest are
+ * applied.
  *
- * The index also holds what the router learns from its own dispatches: requests with the same prefix go to
- * the worker that computes it, before its blocks are reported. The router asks for a snapshot after a gap,
- * and at half of the index's lifetime. A snapshot removes learned blocks that never came to exist, and
- * keeps existing blocks from expiring.
+ * The index also has blocks that the router learns from its own dispatches.  So requests with the same prefix
+ * go to the worker that is computing it, before the worker reports its blocks.  The router asks for a
+ * snapshot after a gap, and at half of the index's lifetime.  A snapshot removes learned blocks that were
+ * never stored, and keeps stored blocks from expiring.
  *
  * When a block leaves one worker's memory and exactly one other worker has it in memory, the router tells
- * that worker that it has the last replica: a block on disk cannot be fetched. */
+ * that worker that it has the last replica.  Copies on disk do not count. */
 #include <stdlib.h>
 
 #include "base/check.h"
@@ -23,10 +23,10 @@
 #include "fleet/router/router_priv.h"
 
 #define MAX_PENDING (1u << 20) /* blocks of 17 bytes */
-#define MAX_ASKED   64         /* the asker, and the workers that have most of the prompt */
+#define MAX_ASKED   64         /* the worker that would fetch, and the workers that have most of the prompt */
 
-/* All workers' disks together may fill the cold half of the index. More would only evict blocks of other
- * workers, at each snapshot. */
+/* Returns how many blocks on disk a snapshot may list.  All workers' disks together may fill the cold half of
+ * the index.  More would only evict other workers' blocks, at each snapshot. */
 static uint32_t max_on_disk(const struct router *router)
 {
     uint32_t n_workers = 0, most = (uint32_t)(router->conf->index_entries / 2);
@@ -79,7 +79,8 @@ static int by_slot(const void *a, const void *b)
     return x->slot != y->slot ? (x->slot > y->slot) - (x->slot < y->slot) : (x->at > y->at) - (x->at < y->at);
 }
 
-/* For the blocks that left a worker's memory: a message to each worker that has the last replica. */
+/* Sends each worker the blocks of which it now has the last replica, after another worker's memory lost
+ * them. */
 static void tell_last_replica(struct router *router, const struct block_slice *slice)
 {
     struct last_copy copies[BLOCK_SLICE];
@@ -103,7 +104,8 @@ static void tell_last_replica(struct router *router, const struct block_slice *s
             list[to - from] = slice->hashes[copies[to].at];
         last.hashes.data = list[0].bytes;
         last.hashes.len = (to - from) * sizeof(list[0]);
-        (void)router_send(router, copies[from].slot, FRAME_BLOCKS_LAST, &last.base); /* a hint */
+        /* Only a hint, so a failure does not matter. */
+        (void)router_send(router, copies[from].slot, FRAME_BLOCKS_LAST, &last.base);
     }
 }
 
@@ -141,7 +143,7 @@ static void blocks_apply_now(struct router *router, uint32_t slot, const Baton__
     struct block_slice slice = {.source = slot, .is_snapshot = events->is_snapshot};
     size_t n = events->tiers.len;
 
-    while (router_blocks_work(router)) /* the earlier events first */
+    while (router_blocks_work(router)) /* applies the earlier events first */
         ;
     for (size_t from = 0; from < n; from += slice.n) {
         slice.hashes = (const struct block_hash *)(const void *)events->hashes.data + from;
@@ -166,7 +168,7 @@ static bool blocks_queue(struct router *router, uint32_t slot, const Baton__Bloc
     return true;
 }
 
-/* Few events are applied at once if none is pending; others wait for their turn. */
+/* Applies few events at once if none is pending.  Others wait for their turn. */
 static void blocks_receive(struct router *router, uint32_t slot, const Baton__BlockEvents *events)
 {
     size_t n = events->tiers.len;
@@ -210,7 +212,7 @@ void router_blocks_events(struct router *router, uint32_t slot, const Baton__Blo
 
 /* ---- placement ---- */
 
-/* Leading blocks that the worker has in memory or on disk. */
+/* Returns how many leading blocks the worker has in memory or on disk. */
 static uint32_t stored_blocks(const struct picker_place *place, uint32_t slot)
 {
     for (uint32_t i = 0; i < place->found.n_runs; i++)
@@ -219,8 +221,8 @@ static uint32_t stored_blocks(const struct picker_place *place, uint32_t slot)
     return place->found.in_memory[slot];
 }
 
-/* Rows of the asker (the first) and of the workers with most of the prompt in memory; slots receives their
- * slots. */
+/* Gathers rows: first the worker that would fetch, then the workers with most of the prompt in memory.  slots
+ * receives their slots. */
 static uint32_t blocks_gather(const struct job *job, const struct picker_place *place, uint32_t asker,
                               struct picker_worker rows[MAX_ASKED], uint32_t slots[MAX_ASKED])
 {
@@ -252,12 +254,13 @@ static uint32_t blocks_gather(const struct job *job, const struct picker_place *
     return n;
 }
 
-/* The owner supplies `held` tokens of the prompt: subtracts those that are neither computed nor read now. */
+/* The owner supplies `held` tokens of the prompt.  Subtracts the tokens that are now neither computed nor
+ * read. */
 static void take_off(struct picker_choice *choice, uint32_t n_tokens, uint32_t held)
 {
     uint32_t stored = n_tokens - choice->uncached_tokens;
 
-    if (choice->read_tokens > 0 && stored > held) { /* the rest is still read */
+    if (choice->read_tokens > 0 && stored > held) { /* blocks after those are still read from disk */
         choice->read_tokens = choice->read_tokens < stored - held ? choice->read_tokens : stored - held;
         return;
     }

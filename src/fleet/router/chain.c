@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A prompt's chain of block hashes: first as much as the placement needs, the rest after the prompt is on
- * its way.
+/* A prompt's chain of block hashes: first the part that the placement needs, the rest after the job is
+ * dispatched.
  *
  *      blocks   0 ........ 16 ........ 32 ................ 64 ................................. n
  *      hashed   |--known---|--known----|--the last one not-|        later: hashed, and learned
@@ -13,12 +13,13 @@
  *          └──────────────────────────────────────────────────> DONE ──placed─┘
  *
  * A prompt of a million tokens takes ten milliseconds to hash and learn, and streams wait while the loop
- * works. So every call works at SLICE_BLOCKS at most, and the loop's next turns do the rest. A job in
- * MATCHING waits in the queue: placed by a part of its chain, it might go to a worker that has less of it.
+ * works. So every call processes SLICE_BLOCKS at most, and the loop's next turns do the rest.  A job in
+ * MATCHING waits in the queue, because a placement by a part of its chain might choose a worker that has less
+ * of its prefix.
  *
  * The index should know the whole prompt before the next placement, so that simultaneous prompts with the
- * same prefix are placed together. So a slice of the rest is done before the next placement. Until all is
- * done the index knows too little, which is allowed. */
+ * same prefix are placed together. So a slice of the rest is done before the next placement.  Until all is
+ * done the index has too few blocks, which is safe. */
 #include "fleet/router/router_priv.h"
 
 #include <stdlib.h>
@@ -97,7 +98,7 @@ int router_chain_begin(struct job *job)
     int rc;
 
     job->chain = CHAIN_DONE;
-    if (job->score_next > 0) /* prompt logprobs need computing, cached or not */
+    if (job->score_next > 0) /* prompt logprobs need the computation, even of cached blocks */
         return 0;
     job->n_blocks = job->order.n_prompt / job->model->gen.block_tokens;
     job->hashes = calloc(job->n_blocks + 1, sizeof(*job->hashes));
@@ -113,7 +114,7 @@ static uint32_t if_usable(const struct router *router, uint32_t slot)
     return slot != PICKER_NONE && router_worker_usable(&router->workers[slot]) ? slot : PICKER_NONE;
 }
 
-/* If the job is placed, its workers will have the prompt. */
+/* Learns blocks, if the job is placed: its workers will have them. */
 static void chain_learn(struct job *job, size_t from, size_t n)
 {
     struct router *router = job->router;
@@ -123,8 +124,8 @@ static void chain_learn(struct job *job, size_t from, size_t n)
         picker_index_learn_pair(router->index, slots, job->hashes + from, n, clock_now_ns());
 }
 
-/* Hashes from the beginning, or learns from the end, so that the beginning is evicted last. Returns how many
- * blocks; 0: a failure, which only leaves the index knowing less. */
+/* Hashes from the beginning, or learns from the end, so that the beginning is evicted last.  Returns how many
+ * blocks it did.  0: a failure, after which the index knows fewer blocks. */
 static size_t chain_slice(struct job *job, size_t most)
 {
     size_t n = 0;

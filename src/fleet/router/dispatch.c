@@ -20,8 +20,10 @@
 #include "base/log.h"
 #include "base/str.h"
 
-#define MAX_ATTEMPTS   8
-#define TRIED_AGAIN_NS NS_PER_S /* in the queue; then workers that failed the job are tried again */
+#define MAX_ATTEMPTS 8
+#define TRIED_AGAIN_NS                                                                                       \
+    NS_PER_S /* time in the queue after which workers that failed the job are tried
+                                 * again */
 
 static const struct gen_failure overloaded = {
     .status = 529,
@@ -78,7 +80,7 @@ void router_job_number(struct job *job)
     job->decode = (struct job_part){.slot = PICKER_NONE};
 }
 
-/* The workers of its model are away, not busy. */
+/* True if the workers of its model are away, not busy. */
 static bool is_deserted(const struct job *job)
 {
     const struct router *router = job->router;
@@ -87,7 +89,7 @@ static bool is_deserted(const struct job *job)
            picker_fleet_n_usable(router->fleet, (uint32_t)(job->model - router->models)) == 0;
 }
 
-/* Clears the list of workers that failed the job: when two workers fail at once, the cause is more likely
+/* Clears the job's list of workers that failed it: when two workers fail at once, the cause is more likely
  * the workers than the request. MAX_ATTEMPTS bounds the attempts. */
 static void dispatch_forgive(struct job *job)
 {
@@ -109,7 +111,7 @@ int router_job_place(struct job *job)
     if (rc == E_OVERLOADED)
         is_owed = router_queue_is_owed(job, choice->decode) && router_admission_is_owed(job, choice);
     if (rc == E_OVERLOADED && (job_is_in(job, JOB_BEGUN) || is_owed))
-        rc = 0; /* a stream that has begun does not wait for objectives: continue at the least bad worker */
+        rc = 0; /* a stream that has begun continues at the least bad worker, whatever the objectives */
     if (rc < 0) {
         dispatch_forgive(job);
         return rc;
@@ -130,7 +132,7 @@ int router_job_place(struct job *job)
     metric_add(choice->prefill != PICKER_NONE ? router->m_handed_off : router->m_local, 1);
     metric_add(router->m_reads, choice->read_tokens > 0);
     rc = router_job_send(job, choice);
-    if (rc < 0) { /* the decode worker's link is gone, but its loss is not handled yet: exclude it */
+    if (rc < 0) { /* the decode worker's link is down, but its loss is not handled yet: exclude the worker */
         router_job_uncharge(job, &job->prefill);
         router_job_uncharge(job, &job->decode);
         picker_slots_add(&job->excluded, choice->decode);
@@ -142,7 +144,7 @@ int router_job_place(struct job *job)
     return 0;
 }
 
-/* Whether a job that has begun may give up waiting: for too long no worker could continue it. why_out: the
+/* True if a job that has begun may give up, because no worker could continue it for too long.  why_out: the
  * picker's code. */
 static bool is_forsaken(struct job *job, uint64_t now_ns, int *why_out)
 {
@@ -217,7 +219,7 @@ void router_expire_queued(struct router *router)
             continue;
         }
         job_give_up(job, why);
-        node = router->queue.next; /* an end places other jobs, which leave the queue */
+        node = router->queue.next; /* each end may place other jobs, which then leave the queue */
     }
 }
 
@@ -344,7 +346,8 @@ void router_job_free(struct job *job)
     free(job);
 }
 
-/* No connected worker knows a feature that the job needs: a static text that names the first missing one. */
+/* Describes the failure if no connected worker has a capability that the job needs.  The text names the first
+ * one. */
 static struct gen_failure not_known(uint64_t lacks)
 {
 #define X(name, number, text)                                                                                \
@@ -366,7 +369,7 @@ static int job_turn_away(struct job *job, enum refusal_reason reason, int rc)
     return rc;
 }
 
-/* No worker can take it now: queue it, or refuse it. */
+/* Queues or refuses a job that no worker can take now. */
 static int wait_or_refuse(struct job *job, int rc, struct gen_failure *failure_out)
 {
     struct router *router = job->router;
@@ -404,7 +407,7 @@ static int backend_submit(void *self, const struct gen_model *model, struct work
     bool must_wait;
     int rc;
 
-    (void)router_chains_work(router); /* of earlier jobs, which may have the same prefix */
+    (void)router_chains_work(router); /* earlier jobs may have the same prefix */
     rc = router_job_make(router, model, order, &job);
     if (rc < 0) {
         *failure_out = (struct gen_failure){.status = 500, .type = "api_error", .message = "Out of memory"};
@@ -421,7 +424,7 @@ static int backend_submit(void *self, const struct gen_model *model, struct work
         return rc;
     *out = &job->handle;
     if (must_wait)
-        router_place_queued(router); /* if the jobs before it failed everywhere, it is next */
+        router_place_queued(router); /* places this job next if those before it are placed or fail */
     return 0;
 }
 
@@ -516,7 +519,7 @@ void router_job_end(struct job *job, enum gen_end end)
     router_place_queued(job->router);
 }
 
-/* The front is about to be told of the end or the failure. */
+/* Called before the front receives the end or the failure. */
 static void job_close(struct gen_handle *handle, struct gen_serving *serving_out)
 {
     struct job *job = job_of(handle);
@@ -538,7 +541,7 @@ void router_job_replace(struct job *job, uint32_t failed_slot)
     struct gen_serving serving;
 
     if (job_is_in(job, JOB_HOLDS))
-        router_job_release(job); /* the report that its tokens wait for comes from a worker that failed */
+        router_job_release(job);       /* its held tokens wait for a report of the worker that failed */
     if (job_is_in(job, JOB_REPORTS)) { /* only serving stats are missing */
         router_job_end(job, job->end);
         return;
@@ -547,7 +550,8 @@ void router_job_replace(struct job *job, uint32_t failed_slot)
     picker_slots_add(&job->excluded, failed_slot);
     job_cancel_part(job, &job->prefill);
     job_cancel_part(job, &job->decode);
-    job->prefill = job->decode = (struct job_part){.slot = PICKER_NONE}; /* their stats are in the sum now */
+    /* The sum includes their stats now. */
+    job->prefill = job->decode = (struct job_part){.slot = PICKER_NONE};
     job->sum = serving;
     job->keeps_layout |= router_job_answered(job) > 0 || job->score_next > 1;
     if (++job->sum.n_redispatched > MAX_ATTEMPTS) {

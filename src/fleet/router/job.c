@@ -17,12 +17,12 @@
  *
  *      PLACED, HOLDING, ANSWERING ---the end, without stats---> REPORTING_PLACED, REPORTING_HOLDING, REPORTING
  *      REPORTING_PLACED, REPORTING_HOLDING ---the report, or the wait is over---> REPORTING
- *      any ---ended---> ENDED, ---failed for good---> FAILED: the front is told
- *      any ---told, refused, cancelled---> OVER
+ *      any ---ended---> ENDED, ---failed for good---> FAILED: the front's last event
+ *      any ---event delivered, refused, cancelled---> OVER
  *
  *      NEW ---its client comes back for a stream---> RESUMING ---a worker has it---> PLACED
  *
- * A job that HOLDS leaves that state before it is placed again or ends: the front gets the tokens first. */
+ * A job that holds tokens delivers them to the front before it is placed again or ends. */
 #include "fleet/router/router_priv.h"
 
 #include "base/check.h"

@@ -19,32 +19,32 @@ enum job_state {
     JOB_RESUMING,          /* asks the workers for the tail of its answer (resume.c) */
     JOB_QUEUED,            /* waits for a placement; its client has received nothing */
     JOB_PUSHED_OUT,        /* lost its place in the full queue; the loop's next turn refuses it */
-    JOB_PLACED,            /* at its workers; they reported nothing yet */
-    JOB_HOLDING,           /* as PLACED; the decode worker's tokens came, and wait for the report */
-    JOB_ANSWERING,         /* at its workers; the front was told that it was accepted */
+    JOB_PLACED,            /* dispatched to its workers, without a report yet */
+    JOB_HOLDING,           /* as PLACED; the decode worker's tokens have come, and wait for the report */
+    JOB_ANSWERING,         /* at its workers; the front has received on_accepted */
     JOB_REQUEUED,          /* waits for workers that continue its answer */
     JOB_FORSAKEN,          /* as REQUEUED, but since forsaken_ns no worker could continue it */
-    JOB_REPORTING_PLACED,  /* as PLACED; the end came, and waits for the prefill worker's serving stats */
-    JOB_REPORTING_HOLDING, /* as HOLDING; the end came and waits too */
-    JOB_REPORTING,         /* as ANSWERING; the end came and waits too */
-    JOB_ENDED,             /* its workers are free; the front is told of the end unless it pauses */
-    JOB_FAILED,            /* its workers are free; the front is told of the failure */
+    JOB_REPORTING_PLACED,  /* as PLACED; the end has come, and waits for the prefill worker's serving stats */
+    JOB_REPORTING_HOLDING, /* as HOLDING; the end has come and waits, too */
+    JOB_REPORTING,         /* as ANSWERING; the end has come and waits, too */
+    JOB_ENDED,             /* its workers are free; the front receives the end, unless it pauses */
+    JOB_FAILED,            /* its workers are free; the front receives the failure */
     JOB_OVER,              /* its workers are free, and the job is about to be freed */
     JOB_N_STATES
 };
 
-/* Sets of states. */
+/* Sets of states, as bits. */
 #define JOB_BIT(state) (1u << JOB_##state)
 enum {
     JOB_WAITS = JOB_BIT(QUEUED) | JOB_BIT(REQUEUED) | JOB_BIT(FORSAKEN), /* in router.queue */
     JOB_HOLDS = JOB_BIT(HOLDING) | JOB_BIT(REPORTING_HOLDING),           /* its tokens wait for the report */
     JOB_REPORTS = JOB_BIT(REPORTING_PLACED) | JOB_BIT(REPORTING_HOLDING) | JOB_BIT(REPORTING),
     JOB_TIMED = JOB_HOLDS | JOB_REPORTS | JOB_BIT(RESUMING), /* router_stream_tick() ends the state */
-    /* The front was not told that it was accepted, and must be before it gets a token. */
+    /* The front must receive on_accepted before any token. */
     JOB_UNACCEPTED = JOB_BIT(PLACED) | JOB_BIT(REPORTING_PLACED) | JOB_HOLDS,
     /* It has workers, or waits for their reports. */
     JOB_AT_WORKERS = JOB_BIT(PLACED) | JOB_BIT(ANSWERING) | JOB_TIMED,
-    /* The front was told: a stream that has begun is not refused for objectives. */
+    /* The front has received on_accepted: a stream that has begun is not refused for objectives. */
     JOB_BEGUN = JOB_BIT(ANSWERING) | JOB_BIT(REQUEUED) | JOB_BIT(FORSAKEN) | JOB_BIT(REPORTING)
 };
 
@@ -70,13 +70,13 @@ enum chain_state {
     CHAIN_DONE
 };
 
-struct job { /* the fields that every token needs come first */
+struct job { /* fields used for every token come first */
     struct router *router;
     struct router_model *model;
     enum job_state state;
     uint32_t score_next; /* index of the next prompt token whose logprob is expected; 0: prompt logprobs are
                           * not wanted */
-    uint64_t number;     /* of this attempt, in messages */
+    uint64_t number;     /* number of this attempt, in messages */
     uint64_t held_ns;    /* when it entered HOLDING or RESUMING */
     uint64_t ended_ns;   /* when it entered one of JOB_REPORTS */
     enum gen_end end;    /* JOB_REPORTS: how the answer ended */
@@ -95,22 +95,24 @@ struct job { /* the fields that every token needs come first */
     struct list unsent; /* in router.unsent while its workers lack tokens of the prompt (submit.c) ... */
     uint32_t n_sent, n_to_send; /* ... after the first n_sent */
     struct picker_slots excluded;
-    struct picker_slots barred;      /* excluded, and workers that lack a capability it needs */
-    uint64_t layout;                 /* of the workers of its latest placement */
+    struct picker_slots barred;      /* workers that failed the job; workers that lack a capability it
+                                      * needs */
+    uint64_t layout;                 /* KV layout of the workers of its latest placement */
     bool keeps_layout;               /* set once workers of that layout answered a part */
     struct gen_serving sum;          /* serving stats of earlier attempts */
-    uint64_t submitted_ns, first_ns; /* first_ns: of its first token; 0: none */
+    uint64_t submitted_ns, first_ns; /* first_ns: time of its first token; 0: none */
     double predicted_s;              /* time to first token predicted at admission; 0: none, or it has come */
-    double limit_s;                  /* of that time; 0: not known yet */
+    double limit_s;                  /* limit of that time; 0: not known yet */
     uint32_t class_at;               /* in router.classes */
-    bool takes_any;       /* the last attempt before a refusal: any worker that begins it at once */
+    bool takes_any;       /* the last attempt before a refusal accepts any worker that would begin it at
+                           * once */
     uint64_t queued_ns;   /* 0: never queued */
     uint64_t forsaken_ns; /* when it entered FORSAKEN */
     struct picker_choice estimate;
     struct picker_owner owner; /* the owner that the computing worker may fetch cached blocks from; slot
                                   * PICKER_NONE: none */
     uint32_t ask_limit_ms;
-    uint32_t n_asked; /* RESUMING: workers that have not answered */
+    uint32_t n_asked; /* RESUMING: workers that have not replied */
 };
 
 static inline bool job_is_in(const struct job *job, unsigned states)

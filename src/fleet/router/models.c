@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The router's models: a tokeniser and a chat format per fingerprint, built from the vocabulary image that
- * a worker sends. The router holds no model file.
+/* The router's models: a tokeniser and a chat format per fingerprint, built from the vocabulary image that a
+ * worker sends. The router holds no model file.
  *
  *    a worker registers with an unknown fingerprint
  *        -> VOCABULARY_WANTED -> VOCABULARY_PART ... -> checked, built, ready
  *
- * A job thread builds: 150,000 tokens take a tenth of a second, and streams of other models go on.
+ * A job thread builds the model, because 150,000 tokens take a tenth of a second and other models' streams
+ * must continue.
  *
  * A model stays for the router's life (requests borrow it), so the number of models is bounded. The image
- * comes from an authenticated peer but is treated as hostile: sizes are bounded, and every offset is
- * checked when it is read. */
+ * comes from an authenticated peer but is treated as hostile: sizes are bounded, and every offset is checked
+ * when it is read. */
 #include "fleet/router/router_priv.h"
 
 #include <stdlib.h>
@@ -55,7 +56,8 @@ int router_model_meet(struct router *router, const Baton__ModelInfo *info, uint3
     return 0;
 }
 
-/* The model's context is the least of its connected workers; with none connected, the latest value stays. */
+/* Sets the model's context to the least of its connected workers.  With none connected it keeps the latest
+ * value. */
 void router_model_limit(struct router *router, struct router_model *model)
 {
     uint32_t least = UINT32_MAX;
@@ -70,7 +72,7 @@ void router_model_limit(struct router *router, struct router_model *model)
         model->gen.context_length = least;
 }
 
-/* Asks a connected worker for the image, unless it is here or on its way. */
+/* Asks a connected worker for the image, unless it has arrived or is being sent. */
 void router_model_fetch(struct router *router, struct router_model *model)
 {
     Baton__VocabularyWanted wanted = BATON__VOCABULARY_WANTED__INIT;
@@ -91,7 +93,7 @@ void router_model_fetch(struct router *router, struct router_model *model)
     }
 }
 
-struct model_build { /* in the hands of a job thread */
+struct model_build { /* owned by a job thread */
     struct router *router;
     struct router_model *model;
     struct buf image;
@@ -200,7 +202,7 @@ int router_model_part(struct router *router, struct link *from, const Baton__Voc
         part->data.len > model->image_bytes - part->offset)
         return E_PROTO;
     if (model->image.len_bytes == 0 && buf_reserve(&model->image, model->image_bytes) < 0)
-        return E_NOMEM; /* reserved as a whole: growing it would copy megabytes on the loop */
+        return E_NOMEM; /* reserved at once, because growing it would copy megabytes on the loop */
     if (buf_append(&model->image, part->data.data, part->data.len) < 0)
         return E_NOMEM;
     if (model->image.len_bytes < model->image_bytes)

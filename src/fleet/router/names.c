@@ -4,13 +4,13 @@
  *      HELLO with a name whose link is up
  *        same epoch                          the same process dialled twice: refused
  *        same host, instance and address     the worker was restarted: takes the place of its former life
- *        anything else                       another worker: refused, both addresses are reported
+ *        anything else                       another worker: refused; the log has both addresses
  *
  * A refused worker dials again, so it takes the name at the first attempt after the other worker's link is
  * down. A dead process closes its sockets; a dead host misses three heartbeats. The instance is an address
  * that only one process of a host can listen on at a time. The link's address is compared too, because a
- * machine that was cloned while it ran has the same host and instance. Workers older than these fields
- * send none: the new one takes the place. */
+ * machine that was cloned while it ran has the same host and instance. Workers older than these fields send
+ * none: the new one takes the place. */
 #include "fleet/router/router_priv.h"
 
 #include <inttypes.h>

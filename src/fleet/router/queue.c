@@ -9,22 +9,22 @@
  *
  * Tenants take turns in tokens (base/fair.h). The tokens that workers must compute are charged at the
  * placement, the answer at its end, also for jobs that never waited. Each model has its own turns, because
- * other workers serve it: a model whose workers are busy or away delays no other model's requests.
+ * each has its own workers.  So a model whose workers are busy or away delays no other model's requests.
  *
  * When a tenant's first request cannot be placed now (a long prompt whose workers are backed up), other
- * tenants' requests pass it, so that no worker idles. After some of them none may pass any more, so a large
- * request gets its room (fleet/picker/turn.h).
+ * tenants' requests pass it, so that no worker idles. The number of such passes is limited, so that a large
+ * request is placed in the end (fleet/picker/turn.h).
  *
- * Dispatching ahead does not undo the order: the workers' schedulers take turns too, so a tenant with
- * nothing waiting at a worker begins there at once. Such a request is placed whatever the other tenants'
- * backlog does to the objectives, one at a time, while there is a seat.
+ * Dispatching ahead does not undo the order, because the workers' schedulers take turns too.  A tenant with
+ * nothing waiting at a worker begins there at once.  So its request is placed even if other tenants' backlog
+ * breaks the objectives: one at a time, while the worker has a seat.
  *
- * Jobs in odd are tried one by one, before all others: jobs that were placed before, which their tenants
- * have paid for, and jobs that no connected worker suits.
+ * Jobs in odd are tried one by one, before all others: jobs that were placed before, which their tenants have
+ * paid for, and jobs that no connected worker suits.
  *
- * queue.max bounds the whole queue, all models together. When it is full, the tenant with most jobs for
- * its weight makes room for one with fewer. The loop's next turn refuses the removed job: a submit calls
- * no client back. */
+ * queue.max bounds the whole queue, all models together. When it is full, the tenant with most jobs for its
+ * weight makes room for one with fewer. The loop's next turn refuses the removed job, because a submit may
+ * not call a client back. */
 #include "fleet/router/router_priv.h"
 
 #include "base/clock.h"
@@ -32,7 +32,7 @@
 #include "cache/prefix/tenant.h"
 #include "fleet/picker/turn.h"
 
-#define MAX_DEBTORS 4096 /* tenants without a request that were served more than the waiting ones */
+#define MAX_DEBTORS 4096 /* bound on idle tenants that were served more than the waiting ones */
 
 /* ---- accounts ---- */
 
@@ -129,7 +129,7 @@ static void queue_count(struct job *job, bool is_more)
     metric_set(router->turns.m_tenants, fair_n_tenants(router->turns.crowd));
 }
 
-/* Counts the job's prompt among those that wait, or no longer. */
+/* Adds the job's prompt to the tokens that wait, or subtracts it. */
 static void queue_count_tokens(struct job *job, bool is_more)
 {
     uint32_t n = job->place.n_tokens;
@@ -151,7 +151,7 @@ static void queue_leave_lines(struct job *job)
     job->place.crowd_flow = NULL;
 }
 
-/* Jobs of a limit that is not known wait by arrival. */
+/* Returns the job's place in the order.  Jobs without a known limit wait by arrival. */
 static uint64_t queue_order(const struct job *job)
 {
     if (!router_admission_predicts(job->router))
@@ -243,7 +243,8 @@ void router_queue_tell(struct router *router)
 
 /* ---- turns ---- */
 
-/* Whether no connected worker of the model could ever run it. Other jobs must not wait for it. */
+/* True if no connected worker of the model could ever run the job, so that other jobs must not wait for
+ * it. */
 static bool is_odd(const struct job *job, int rc)
 {
     return rc == E_LIMIT ||

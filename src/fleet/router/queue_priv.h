@@ -33,23 +33,24 @@ struct router_queue {
     struct metric *m_tenants, *m_pushed_out, *m_wait_placed, *m_wait_left;
 };
 
-int router_queue_open(struct router *router);   /* E_NOMEM */
+int router_queue_open(struct router *router);   /* Opens the queue.  E_NOMEM. */
 void router_queue_close(struct router *router); /* requires that no job is left */
 int router_queue_enter(struct job *job);        /* a new job: opens its tenant's account; E_NOMEM */
 void router_queue_exit(struct job *job);        /* the job is freed: charges its answer */
 /* Charges the tokens that its workers were given to compute. */
 void router_queue_charge(struct job *job, uint64_t n_tokens);
-/* Its worker has begun it, or the job goes: it is no longer dispatched ahead. May be repeated. */
+/* Its worker has begun the job, or the job leaves: it no longer counts as dispatched ahead.  May be
+ * repeated. */
 void router_queue_begun(struct job *job);
 /* True if no placement keeps the objectives only because of other tenants' backlog at the workers. The job
  * takes its turn there before that backlog, so it need not wait here. */
 bool router_queue_is_owed(struct job *job, uint32_t decode_slot);
-/* Prompt tokens that a tenant has in the queue. */
+/* Returns how many prompt tokens the tenant has in the queue. */
 uint32_t router_queue_own(struct router *router, uint64_t tenant);
 /* Adds the job to its tenant's line. is_again: it was placed before, so it goes to odd. */
 void router_queue_add(struct job *job, bool is_again);
 void router_queue_remove(struct job *job, bool is_placed); /* nothing if it is in no queue */
-/* Whether there is room for one more job. If the queue is full and another tenant has more in it, that
+/* True if there is room for one more job.  If the queue is full and another tenant has more in it, that
  * tenant's newest job makes room. */
 bool router_queue_has_room(struct job *job);
 void router_queue_tell(struct router *router);   /* fails the jobs in pushed_out */

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Goes on with a stream that another router began, or this one in an earlier life.
+/* Continues a stream that another router began, or this router in an earlier life.
  *
  *      the client's request --> RESUMING: RESUME to each worker of the model that keeps tails
  *                                  |            | RESUMED: here
  *                                  |            v
- *                                  |         PLACED at that worker: the job is as if this router had sent it there
- *                                  |            | TOKENS: all of the answer so far, then what comes
+ *                                  |         PLACED at that worker, as if this router had dispatched the job
+ *                                  |            | TOKENS: the whole answer so far, then new tokens
  *                                  |            v
  *                                  |         ANSWERING
  *                                  '--no worker has it--> 404
  *
- * The worker's SUBMIT replaces the order that the front made from the client's body: it has the seed, and the
- * prompt as the first router read it. So the job can be placed again like any other. After a restart not all
- * workers are back yet; the job then waits for them as long as an unknown model does (link.return_grace). */
+ * The worker's SUBMIT replaces the order that the front made from the client's body, because it has the seed
+ * and the first router's prompt.  So the job can be placed again like any other.  After a restart some
+ * workers are not connected yet; the job waits for them as long as for an unknown model
+ * (link.return_grace). */
 #include "fleet/router/router_priv.h"
 
 #include <stdlib.h>
@@ -107,7 +108,8 @@ static void resume_decline(struct router *router, uint32_t slot, uint64_t number
     (void)router_send(router, slot, FRAME_CANCEL, &cancel.base);
 }
 
-/* E_PROTO, E_NOMEM, E_UNSUPPORTED: log probabilities of tokens before the tail's are lost. */
+/* Unpacks the worker's order.  E_PROTO, E_NOMEM.  E_UNSUPPORTED: log probabilities of earlier tokens are
+ * lost. */
 static int router_resume_unpack(const struct job *job, const Baton__Submit *submit, struct work_order *out)
 {
     uint32_t vocab_size = tokenizer_vocab_size(job->model->gen.tokenizer);
@@ -128,7 +130,8 @@ static int router_resume_unpack(const struct job *job, const Baton__Submit *subm
     return 0;
 }
 
-/* The first router may have read the prompt with other cached answers: then its hashes differ too. E_NOMEM. */
+/* Takes the worker's order.  The first router may have found other cached answers in the prompt; then its
+ * hashes differ too.  E_NOMEM. */
 static int resume_take_order(struct job *job, struct work_order *order)
 {
     bool is_same = order->n_prompt == job->order.n_prompt &&
@@ -179,7 +182,8 @@ void router_resume_answer(struct router *router, uint32_t slot, const Baton__Res
     struct job *job = hashmap_get(router->by_number, &resumed->request);
     int rc;
 
-    if (job == NULL || job->state != JOB_RESUMING) { /* its client left, or another worker has it too */
+    if (job == NULL || job->state != JOB_RESUMING) { /* its client disconnected, or another worker has the
+                                                      * tail too */
         if (resumed->is_here && (job == NULL || job->decode.slot != slot))
             resume_decline(router, slot, resumed->request);
         return;

@@ -4,9 +4,9 @@
  *    submits, ends, reports --> picker_roles_decide() --+--> metrics, status: rooms, wanted workers, the reason
  *                                                       +--> auto: SET_ROLE to one worker
  *
- * The worker's next report confirms the role (workers.c).  It also tells the role's age to all other routers,
- * so routers with auto keep the period between two changes together, and with an operator who sets roles.
- * With `fixed` the policy only measures. */
+ * The worker's next report confirms the role (workers.c), and has the role's age.  So all routers with `auto`
+ * know of each other's changes and of an operator's, and keep the period between two changes together.  With
+ * `fixed` the policy only measures. */
 #include "fleet/router/router_priv.h"
 
 #include <inttypes.h>

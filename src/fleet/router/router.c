@@ -28,7 +28,7 @@
 #include "fleet/router/router_priv.h"
 
 #define TICK_NS       (100 * NS_PER_MS)
-#define LAST_WORDS_NS (2 * NS_PER_S) /* for errors to reach clients after the drain limit */
+#define LAST_WORDS_NS (2 * NS_PER_S) /* time for errors to reach clients after the drain limit */
 #define TICK_SWEEP    2048           /* entries of the prefix index swept per tick */
 
 struct daemon {
@@ -80,7 +80,7 @@ static void router_on_tick(void *arg)
         router_model_fetch(router, &router->models[i]);
 }
 
-/* The loop serves sockets between two slices. */
+/* Does a slice of deferred work; the loop serves sockets between two slices. */
 static void on_turn(void *arg)
 {
     struct router *router = arg;
@@ -121,7 +121,7 @@ static void router_on_drain_limit(void *arg)
 {
     struct daemon *daemon = arg;
 
-    if (daemon->is_abandoned) { /* a connection may take for ever */
+    if (daemon->is_abandoned) { /* a client could keep its connection open for ever */
         ev_loop_stop(daemon->router.loop);
         return;
     }

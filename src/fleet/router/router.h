@@ -6,10 +6,9 @@
 #include "base/fault.h"
 #include "fleet/router/router_conf.h"
 
-/* Runs until SIGTERM or SIGINT has been obeyed: drain, then stop; a second signal stops at once. SIGHUP
- * calls reload, which returns a new snapshot, or NULL to keep the old one. The caller of router_run owns
- * the snapshot until the next reload. Returns 0, or an error with the fault filled when the daemon could
- * not start. */
+/* Runs until SIGTERM or SIGINT, drains, then stops.  A second signal stops at once. SIGHUP calls reload,
+ * which returns a new snapshot, or NULL to keep the old one. The caller of router_run owns the snapshot until
+ * the next reload. Returns 0, or an error with the fault filled when the daemon could not start. */
 int router_run(const struct router_conf *conf, const struct router_conf *(*reload)(void *arg),
                void *reload_arg, struct fault *fault);
 /* Checks settings that the table of keys cannot check by itself. */

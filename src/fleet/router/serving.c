@@ -25,7 +25,7 @@ void router_part_serving(struct job_part *part, const Baton__Serving *serving)
     part->serving.transfer_ns = serving->transfer_ns;
     part->serving.exposed_ns = serving->exposed_ns;
     part->serving.decode_ns = serving->decode_ns;
-    part->serving.transport[0] = '\0'; /* it goes into answers and headers: only known names */
+    part->serving.transport[0] = '\0'; /* answers and headers contain it, so only known names are allowed */
     if (strcmp(serving->transport, "shm") == 0 || strcmp(serving->transport, "tcp") == 0 ||
         strcmp(serving->transport, "rdma") == 0)
         str_copy(part->serving.transport, sizeof(part->serving.transport), serving->transport);
@@ -53,8 +53,9 @@ static void serving_add_part(const struct job *job, const struct job_part *part,
         memcpy(sum->transport, part->serving.transport, sizeof(sum->transport));
 }
 
-/* A pair's decode worker may have found part of the prompt in its own cache while the prefill worker found
- * (or computed) the whole: the prompt's tokens are counted once, from the side that prefilled. */
+/* Sums the serving stats.  A pair's decode worker may find part of the prompt in its own cache, while the
+ * prefill worker finds or computes all of it.  So the prompt's tokens are counted once, at the side that
+ * prefilled. */
 void router_job_serving(const struct job *job, struct gen_serving *out)
 {
     const struct job_part *first =

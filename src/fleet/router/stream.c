@@ -46,8 +46,8 @@ static void job_on_accepted(struct job *job, uint32_t slot, uint32_t cached_toke
     job_accept(job, cached_tokens);
 }
 
-/* The decode worker's tokens overtook the prefill worker's report on the prompt, which comes on another
- * link. */
+/* True if the decode worker's tokens overtook the prefill worker's report on the prompt, which comes on
+ * another link. */
 static bool is_overtaken(const struct job *job, const struct job_part *part)
 {
     return job_is_in(job, JOB_UNACCEPTED) && part == &job->decode && job->prefill.state == PART_RUNNING;
@@ -71,7 +71,7 @@ static bool is_end(Baton__Finish finish)
            finish == BATON__FINISH__FINISH_CONTEXT;
 }
 
-/* The prefill worker's serving stats are here, or will not come. */
+/* Called when the prefill worker's serving stats have arrived or will not. */
 static void job_stop_proving(struct job *job)
 {
     router_job_end(job, job->end);
@@ -141,7 +141,7 @@ static void on_decode_finish(struct job *job, const Baton__Answer *answer)
                         0);
         return;
     }
-    /* Another worker would report the same error. For logits that are not finite: if there is no other
+    /* Another worker would report the same error.  Logits that are not finite count too if there is no other
      * worker. */
     if (answer->error == E_FORMAT || answer->error == E_CONSTRAINT ||
         (answer->error == E_NUMERICS && !router_job_has_other(job, job->decode.slot))) {
@@ -196,7 +196,7 @@ static void job_on_answer(struct router *router, uint32_t slot, const Baton__Ans
         on_decode_finish(job, answer);
 }
 
-/* Passes the events of one answer on while the job's lines are in the CPU cache. */
+/* Passes on the events of one answer while the job's lines are in the CPU cache. */
 static void router_stream_answer(struct router *router, uint32_t slot, const Baton__Answer *answer)
 {
     gen_outbox_begin(&router->outbox);

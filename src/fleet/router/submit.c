@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sends a placed job to its worker or its pair: the SUBMIT message, with all of the job's sampling
- * options. A job that is placed again in mid-answer brings the tokens answered so far. Workers derive all
- * state from these tokens: penalties, the position in the answer's grammar.
+/* Sends a placed job to its worker or its pair: the SUBMIT message, with all of the job's sampling options.
+ * For a job that is placed again in mid-answer, SUBMIT includes the tokens answered so far. Workers derive
+ * all state from these tokens: penalties, the position in the answer's grammar.
  *
- * A prompt of more than FRAME_PIECE_TOKENS goes in pieces, one in a turn of the loop: the whole of it would
- * stop all streams for milliseconds, here and at the workers. The jobs with such prompts take turns. */
+ * A prompt of more than FRAME_PIECE_TOKENS is sent in pieces, one in a turn of the loop.  In one piece it
+ * would stop all streams for milliseconds, here and at the workers.  Jobs with such prompts take turns. */
 #include "fleet/router/router_priv.h"
 
 #include <stdlib.h>
@@ -69,7 +69,7 @@ int router_job_send(struct job *job, const struct picker_choice *choice)
         packed.submit.request = job->number;
         packed.submit.n_tokens_later = job->order.n_tokens - rest.n_tokens;
         if (packed.submit.n_tokens_later > 0)
-            packed.submit.resume = NULL; /* the worker would keep an order without its tokens */
+            packed.submit.resume = NULL; /* the worker would store a tail whose order lacks the tokens */
         rc = submit_to(job, choice->decode,
                        is_pair ? BATON__SUBMIT_MODE__SUBMIT_DECODE : BATON__SUBMIT_MODE__SUBMIT_LOCAL,
                        choice->prefill, &packed.submit);
@@ -114,7 +114,7 @@ bool router_jobs_send(struct router *router)
     more.token_bytes = token_list_width(job->order.tokens + job->n_sent, n);
     more.tokens.len = (size_t)n * more.token_bytes;
     more.tokens.data = malloc(more.tokens.len);
-    if (more.tokens.data == NULL) { /* its workers would wait for ever */
+    if (more.tokens.data == NULL) { /* without them its workers would wait for ever */
         router_job_fail(job, 500, "api_error", "Out of memory", 0);
         return !list_is_empty(&router->unsent);
     }

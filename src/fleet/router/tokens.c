@@ -4,10 +4,10 @@
  *      of the prompt   logprobs of given tokens --------------------------+
  *      of the answer   tokens, and sampling results where they are wanted --+--> job.handle --> the front
  *
- * Tokens carry their index in the answer. A token that was received already, from an earlier worker or
- * from the other one of a pair, is dropped. A gap is refused: no order of honest messages can make one.
- * Received tokens wait in the handle (serve/endpoint/handle.h) while the client is paused, or until the prefill
- * worker has reported on the prompt (stream.c). */
+ * Tokens carry their index in the answer. A token that was received already, from an earlier worker or from
+ * the other one of a pair, is dropped. A gap is refused, because correct workers cannot cause one. Received
+ * tokens wait in the handle (serve/endpoint/handle.h) while the client is paused, or until the prefill worker
+ * has reported on the prompt (stream.c). */
 #include "fleet/router/stream_priv.h"
 
 #include "base/err.h"

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* log.prefixes: which beginnings of prompts are equal, for baton-trace(1).
+/* Implements log.prefixes: logs which prompts begin alike, for baton-trace(1).
  *
  *    {"event": "prefix", "request_id": ..., "from": 0, "ids": "3f09... 81aa... "}
  *
  * An id stands for all tokens up to the end of its part of TRACE_TOKENS tokens: the first 48 bits of that
- * block's hash, which is keyed by the cluster's key.  So the log shows that two prompts begin alike, and nothing
- * of what they say.  The ids of one prompt take several lines, because a line's values are bounded. */
+ * block's hash, which is keyed by the cluster's key.  So the log shows that two prompts begin alike, but
+ * nothing of their text.  The ids of one prompt take several lines, because a line's values are bounded. */
 #include "fleet/router/router_priv.h"
 
 #include <stdio.h>
@@ -14,7 +14,7 @@
 
 #define TRACE_TOKENS   512
 #define IDS_PER_LINE   64
-#define MOST_IDS       1024 /* of a prompt: half a million tokens */
+#define MOST_IDS       1024 /* per prompt, enough for half a million tokens */
 #define ID_BYTES       6
 #define ID_TEXT_LENGTH (2 * ID_BYTES + 1)
 
@@ -38,7 +38,8 @@ static void trace_line(const struct job *job, size_t from, size_t n, size_t bloc
 void router_trace_declare(void)
 {
     (void)log_set_limit("prefix", 0);
-    (void)log_set_limit("access", 0); /* a trace without some of its requests is another load */
+    (void)log_set_limit("access", 0); /* no limit on access lines: a trace that lacks requests is a different
+                                       * load */
 }
 
 void router_trace_job(const struct job *job)

@@ -8,8 +8,9 @@
 #include "base/err.h"
 #include "fleet/picker/turn.h"
 
-/* A worker whose prompts were all short looks fast beside one that read long ones.  So both are compared by the
- * cost of a token and of what it attends to; a worker that does not know the latter takes the model's. */
+/* Sets the costs of a prompt.  A worker that read only short prompts would look fast beside one that read
+ * long prompts.  So both are compared by the cost of a token and of a token attended to.  A worker that does
+ * not know the latter gets the model's. */
 static void fill_prompt_cost(const struct router_worker *worker, struct picker_worker *row)
 {
     const Baton__LoadReport *report = &worker->report;
@@ -80,8 +81,8 @@ bool router_worker_row(const struct router *router, uint32_t slot, struct picker
     return true;
 }
 
-/* Whether the chosen worker is not usable any more: its link may have gone down unnoticed. If so, updates
- * its row. */
+/* True if the chosen worker is no longer usable, because its link went down unnoticed.  Updates its row in
+ * that case. */
 static bool is_stale(struct router *router, uint32_t slot)
 {
     if (slot == PICKER_NONE || router_worker_usable(&router->workers[slot]))
@@ -166,7 +167,7 @@ int router_choose(struct job *job, struct picker_place *place)
     place->fleet = router->fleet;
     place->index = router->index;
     place->hashes = job->hashes;
-    place->n_hashes = job->n_hashes; /* no worker has the blocks behind them */
+    place->n_hashes = job->n_hashes; /* no worker has later blocks */
     place->now_ns = clock_now_ns();
     place->may_push = router->conf->prefix_fetch != PICKER_FETCH_OFF && job->score_next == 0;
     place->request =

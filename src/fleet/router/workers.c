@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Links to workers: registration, load reports, loss.
  *
- * A worker dials, both sides authenticate, and its HELLO names the worker and what it serves. A slot
- * belongs to a node name for the router's life, so a restarted worker gets its slot back. A new epoch
- * means a new process: its old cache and running tasks are gone. While a name's link is up, only the same
- * worker in a new life takes its place (names.c); another worker with that name is refused. */
+ * A worker dials, both sides authenticate, and its HELLO names the worker and what it serves. A slot belongs
+ * to a node name for the router's life, so a restarted worker gets its slot back. A new epoch means a new
+ * process, without the old cache and tasks.  While a name's link is up, only the same worker after a restart
+ * takes its place (names.c).  Another worker with that name is refused. */
 #include "fleet/router/router_priv.h"
 
 #include <math.h>
@@ -87,7 +87,7 @@ static bool set_greeting(struct router *router, const struct link *from, struct 
     return false;
 }
 
-/* The name goes into answers, headers and logs. */
+/* Checks a node name, because answers, headers and logs contain it. */
 static bool is_node_name(const char *name)
 {
     size_t len = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");
@@ -179,7 +179,8 @@ static void worker_on_up(void *arg, struct link *link)
     list_for_each (node, &router->jobs) {
         struct job *job = container_of(node, struct job, all);
 
-        picker_slots_remove(&job->excluded, worker_slot(router, worker)); /* a new life */
+        /* After a restart it may be tried again. */
+        picker_slots_remove(&job->excluded, worker_slot(router, worker));
         router_resume_worker_up(job, worker_slot(router, worker));
     }
     router_model_fetch(router, worker->model);
@@ -199,7 +200,8 @@ static enum picker_role role_of(Baton__Role role)
                                               : PICKER_BOTH;
 }
 
-/* Requests at the worker go on as they were placed; the next placement counts it by its new role. */
+/* Notes a new role.  Requests at the worker continue as they were placed; the next placement uses the new
+ * role. */
 static void router_workers_note_role(struct router_worker *worker, const Baton__LoadReport *load)
 {
     enum picker_role role = role_is_worker(load->role) ? role_of(load->role) : worker->role;
@@ -296,7 +298,8 @@ static int worker_on_message(void *arg, struct link *link, enum frame_type type,
     case FRAME_SET_ROLE:
         break;
     }
-    /* A later worker may have a use for it. Closing the link would fail all of the worker's requests. */
+    /* Ignores an unknown message, because a newer worker may send some.  Closing the link would fail all its
+     * requests. */
     log_debug("worker_message_ignored", LOG_STR("node", worker->node),
               LOG_STR("type", frame_type_name(type)));
     return 0;

@@ -22,15 +22,16 @@ struct router_model {
     bool is_failed;    /* its image was refused and logged */
     bool was_served;   /* a worker that serves it has registered */
     uint32_t n_usable; /* workers serving it now */
-    struct buf image;  /* while it arrives */
+    struct buf image;  /* the image so far */
     uint64_t image_bytes;
     struct link *source;       /* the link that sends it; NULL: none */
     struct model_build *build; /* a job thread builds it (models.c); NULL: none */
     /* The order of its jobs by tenant (queue.c), for each class; NULL: none had a job yet. */
     struct fair *turns[PICKER_MAX_CLASSES];
-    /* Cost of an attended token relative to a prompt token: for workers that saw no long prompt yet. */
+    /* Relative cost of attending to a token, compared with a prompt token; for workers without a long prompt
+     * yet. */
     struct rate pair_share;
-    /* What admission learned, and its schedule of returns (admission.c). */
+    /* Errors of predictions that admission learned, and its schedule of retries (admission.c). */
     struct picker_lateness late, itl_late;
     struct picker_answers answers[PICKER_MAX_CLASSES];
     struct picker_returns returns;

@@ -23,8 +23,9 @@ struct engine_item {           /* one sequence's part of a step; all pointers ar
     uint32_t position;         /* position of tokens[0] in its sequence; KV of all tokens before is present */
     const kv_block_id *blocks; /* block table, covers position + n_tokens */
     uint32_t n_blocks;
-    /* Only with layout.state_bytes: the blocks of the state before tokens[0] (NULL at position 0), and where
-     * the step writes the state, in order.  The last cut may write the blocks that `recurrent` names. */
+    /* Only with layout.state_bytes: the blocks of the state before tokens[0] (NULL at position 0), then the
+     * places where the step writes the state, in order.  The last cut may write the blocks of `recurrent`
+     * itself. */
     const kv_block_id *recurrent;
     const struct kv_state_cut *cuts;
     uint32_t n_cuts;

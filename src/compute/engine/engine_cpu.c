@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The CPU engine: checks a batch, runs compute/model/forward over it, samples the tokens that are asked
- * for.
+/* The CPU engine: checks a batch, runs compute/model/forward over it, and samples the tokens that its items
+ * want.
  *
  * A batch is checked before anything is written, so a bad batch changes no KV. Token ids and block tables
  * come from several sources (tokenisers, peers' grants, schedulers). A value out of range is the caller's
  * error: the step returns E_INVAL and never writes outside the arena.
  *
- * Sampling runs on the engine thread after the pass. A sampled token depends only on the logits, the seed
- * and its position. So a sequence continues with the same tokens on any worker. */
+ * Sampling runs on the engine thread after the pass. A sampled token depends only on the logits, the seed and
+ * its position. So a sequence continues with the same tokens on any worker. */
 #include "compute/engine/engine_cpu.h"
 
 #include "base/err.h"
@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define LEAST_LOGITS 16 /* rows; fewer at a time would read the output head too often for a prompt */
+#define LEAST_LOGITS 16 /* rows; with fewer at once, a prompt would read the output head too often */
 
 struct engine_cpu {
     struct engine_cpu_opts opts;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From an open model file to a CPU engine. There are two calls, load and start, because the caller
- * allocates the KV memory between them by the model's layout. Users of an engine need no other header of
- * the model. */
+/* Makes a CPU engine from an open model file.  There are two calls, load and start, because the caller
+ * allocates KV memory between them, by the model's layout. Users of an engine need no other header of the
+ * model. */
 #ifndef COMPUTE_ENGINE_ENGINE_LOAD_H
 #define COMPUTE_ENGINE_ENGINE_LOAD_H
 

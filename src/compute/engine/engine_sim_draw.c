@@ -20,7 +20,7 @@
 #define PROPOSED   4    /* candidates for penalties to choose from */
 #define FALL       0.5f /* logit difference between two candidates */
 
-struct dice { /* of one sampling */
+struct dice { /* random words for one sampling */
     const struct engine_sim_opts *opts;
     uint64_t seed, position;
     token_id last;

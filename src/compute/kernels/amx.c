@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether this process may use AMX tiles: the CPU has them and the operating system, asked once, allows
- * them.
+/* Decides whether this process may use AMX tiles: the CPU has them, and the operating system, asked once,
+ * allows them.
  *
- * BF16 tiles must also do what the manual says, in tiles of every height, for numbers of all sizes. They
- * are tested once against FMAs over flushed numbers, and not used if a bit differs. */
+ * BF16 tiles must also do what the manual says, for tiles of every height and numbers of all sizes.  A trial
+ * compares them once with FMAs over flushed numbers.  If one bit differs, they are not used. */
 #include <pthread.h>
 #include <string.h>
 
@@ -30,12 +30,12 @@ bool kern_has_amx_bf16(void)
 
 /* ---- BF16 tiles ---- */
 
-enum { TRIALS = 4 /* of each height */, TRIAL_SLICES = 3, TRIAL_COLS = TRIAL_SLICES * TILES_COLS };
+enum { TRIALS = 4 /* trials for each height */, TRIAL_SLICES = 3, TRIAL_COLS = TRIAL_SLICES * TILES_COLS };
 
 struct trial {
     uint16_t w[TRIAL_COLS / 2][PANEL_ROWS][2];
     float w_swapped[TRIAL_COLS][PANEL_ROWS];
-    uint16_t x[TRIAL_SLICES][TILES_TOKENS * TILES_COLS]; /* of as many tokens as are tried */
+    uint16_t x[TRIAL_SLICES][TILES_TOKENS * TILES_COLS]; /* room for the most tokens of a trial */
     float x_swapped[TILES_TOKENS][TRIAL_COLS];
     float by_tiles[TILES_TOKENS][PANEL_ROWS], by_fma[TILES_TOKENS][PANEL_ROWS];
 };
@@ -58,7 +58,8 @@ static void draw_trial(struct trial *trial, struct rng *rng, uint32_t exponent, 
     }
 }
 
-/* The first slice begins at zero, the others go on from y.  The smaller the exponent, the more is flushed. */
+/* Runs a trial.  The first slice starts at zero, the others continue from y.  Smaller exponents flush more
+ * numbers. */
 static bool amx_trial_agrees(struct trial *trial, struct rng *rng, uint32_t exponent, uint32_t n_tokens)
 {
     struct tile tile = {.panel_step = TRIAL_COLS / 2 * PANEL_ROWS,

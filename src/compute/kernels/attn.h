@@ -8,13 +8,13 @@
 
 enum {
     ATTN_GROUP_KEYS = 16, /* keys that always lie in one block: a vector's worth */
-    ATTN_TILE_KEYS = 64,  /* keys of a tile, at multiples of this number */
+    ATTN_TILE_KEYS = 64,  /* keys of a tile; tiles begin at multiples of this number */
     ATTN_TILE_GROUPS = ATTN_TILE_KEYS / ATTN_GROUP_KEYS,
     ATTN_SPLIT_KEYS = 512, /* keys of a split; its part is finished before the next one's begins */
     ATTN_UNIT_ROWS = 192,  /* rows (queries x heads) that share a K/V tile */
     ATTN_TILE_ROWS = 6,    /* of those, rows in registers at once */
     ATTN_PASS_ROWS = 8,    /* rows that may read the arena together, */
-    ATTN_DIRECT_ROWS = 16, /* and rows that read it at all, in one or a few passes */
+    ATTN_DIRECT_ROWS = 16, /* ... and rows that read it at all, in one or more passes */
     ATTN_STATE_HEAD = 32,  /* floats before o in a row's state */
     ATTN_PART_HEAD = 16,   /* and in a finished part */
     KV_RUN = 32,           /* numbers under one scale */
@@ -84,7 +84,7 @@ struct attn_scores {
     uint32_t n_k;
     float *s;
     uint32_t from, to;
-    const struct kv_ahead *ahead; /* its keys are prefetched meanwhile; or NULL */
+    const struct kv_ahead *ahead; /* prefetches these keys meanwhile; may be NULL */
 };
 
 /* A register tile of values: o [row] += p [row][key] * v [key], for keys [from, to). */
@@ -96,7 +96,7 @@ struct attn_values {
     size_t o_step;
     uint32_t n_vectors; /* vectors of sixteen in o */
     uint32_t from, to;
-    const struct kv_ahead *ahead; /* its values are prefetched meanwhile; or NULL */
+    const struct kv_ahead *ahead; /* prefetches these values meanwhile; may be NULL */
 };
 
 static inline size_t attn_round_up(size_t n, size_t unit)
@@ -136,7 +136,7 @@ static inline size_t attn_row_bytes(enum dtype type, uint32_t dim)
     return (size_t)dim * (type == DTYPE_F32 ? 4 : 2);
 }
 
-/* First key that a query at a position attends to. */
+/* Returns the first key that a query at a position attends to. */
 static inline uint32_t attn_first_key(const struct attn_args *args, uint32_t position)
 {
     return args->window != 0 && position >= args->window ? position - args->window + 1 : 0;

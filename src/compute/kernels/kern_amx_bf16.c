@@ -11,15 +11,15 @@
  *     y = y + (even + odd)
  *
  * So FMAs on a CPU set to flush give the same bits (slices_* in kern_tile.c; amx.c tests the instruction
- * itself before it is used). An output's bits depend neither on the tile's height nor on its place. If K
- * is no multiple of 32, weights and activations are padded with zeros.
+ * itself before it is used). An output's bits depend neither on the tile's height nor on its place. If K is
+ * no multiple of 32, weights and activations are padded with zeros.
  *
  * 17 tokens and more: four C (two of tokens, two panels) stay in tiles along K; a step along K loads two A
- * and two B for four products. Up to 16 tokens: one A and four panels. One or two tokens: reading is the
- * whole cost, and FMAs read best; a tile of two rows would load 64 lines of weights through one port.
+ * and two B for four products. Up to 16 tokens: one A and four panels. One or two tokens: memory is the
+ * limit, and FMAs read memory best; a tile of two rows would load 64 lines of weights through one port.
  *
- * Many tokens are computed in blocks: a slice of two panels (32 KiB) stays in the first-level cache while
- * the tiles of tokens stream from the second. Three measures achieve this:
+ * Many tokens are computed in blocks: a slice of two panels (32 KiB) stays in the first-level cache while the
+ * tiles of tokens stream from the second. Three measures achieve this:
  *
  *     activations are loaded with a non-temporal hint, or they would evict the weights;
  *     between slices, sums lie side by side, 4 KiB per tile of tokens, because rows of y lie so far apart
@@ -27,8 +27,8 @@
  *     at a tile's first step each C is stored right before the next one is loaded into its place: the
  *         products of one tile end while those of the next begin.
  *
- * The shapes of tiles depend on the number of tokens. A thread sets them when they change, and releases
- * the tiles in kern_tiles_close().
+ * The shapes of tiles depend on the number of tokens. A thread sets them when they change, and releases the
+ * tiles in kern_tiles_close().
  *
  * Hot path: no allocation, no log, no system call. */
 #include "compute/kernels/amx_priv.h"
@@ -40,7 +40,7 @@ enum {
     FEW_TOKENS = 2,
     LINE = 64,
     AHEAD_COLS = 64,
-    GIVE_AHEAD = 3, /* rows of y */
+    GIVE_AHEAD = 3, /* prefetches so many rows of y ahead */
 };
 
 void kern_tiles_tile(const struct tile *tile);
@@ -50,7 +50,7 @@ void kern_tiles_give(const struct tile_give *give);
 void kern_tiles_close(void);
 float kern_peak_amx_bf16(uint32_t rounds);
 
-/* What this thread's tiles are shaped for; 0: it has none. */
+/* The number of tokens that this thread's tiles have shapes for; 0: no shapes. */
 static _Thread_local uint32_t shaped_tokens;
 
 void kern_tiles_shape(uint32_t n_tokens)
@@ -83,10 +83,10 @@ void kern_tiles_close(void)
 
 /* ---- tiles ---- */
 
-/* A group of panels on its way along K. */
+/* A group of panels, and the pointers that move along K. */
 struct walk {
     const struct tile *tile;
-    const char *w; /* of the first panel */
+    const char *w; /* weights of the first panel */
     size_t panel_bytes;
     const char *x;
     float *y;
@@ -109,8 +109,8 @@ static inline __attribute__((always_inline)) struct walk walk_begin(const struct
     };
 }
 
-/* Where weights that are read once have to be fetched from at a step: ahead in the same panel, at its end the
- * beginning of the panel that has its place in the next group. */
+/* Returns the address to prefetch for weights that are read once.  It lies ahead in the same panel; near the
+ * panel's end, at the start of the panel that replaces it in the next group. */
 static inline const char *ahead_of(const struct walk *walk, size_t step, uint32_t n_panels)
 {
     size_t len_bytes = walk->n_steps * TILES_B_BYTES, to = step * TILES_B_BYTES + AHEAD_BYTES;
@@ -129,7 +129,7 @@ static inline __attribute__((always_inline)) void walk_fetch(const struct walk *
             __builtin_prefetch(ahead + p * walk->panel_bytes + i, 0, 3);
 }
 
-/* 17 to 32 tokens, one panel or two. */
+/* Multiplies 17 to 32 tokens by one or two panels. */
 static inline __attribute__((always_inline)) void tall_group(const struct tile *tile, uint32_t panel,
                                                              bool has_two)
 {
@@ -172,7 +172,7 @@ static inline __attribute__((always_inline)) void tall_group(const struct tile *
     }
 }
 
-/* Up to 16 tokens, four panels, two or one. */
+/* Multiplies up to 16 tokens by four, two or one panels. */
 static inline __attribute__((always_inline)) void flat_group(const struct tile *tile, uint32_t panel,
                                                              uint32_t n_panels)
 {
@@ -223,10 +223,11 @@ static inline __attribute__((always_inline)) void flat_group(const struct tile *
 
 enum { MAX_ROW_PANELS = 2 };
 
-/* Sums of one C go and others take their place.  old NULL: there are none yet; new NULL: begin at zero. */
+/* Stores the sums of one C, and loads others in their place.  old NULL: there are none to store.  new NULL:
+ * starts at zero. */
 static inline __attribute__((always_inline)) void change_sums(int c, float *old, const float *new)
 {
-    switch (c) { /* the instruction holds the number */
+    switch (c) { /* the register number is part of the instruction */
     case 0:
         if (old != NULL)
             _tile_stored(0, old, AMX_ROW_BYTES);
@@ -261,8 +262,7 @@ static inline __attribute__((always_inline)) void change_sums(int c, float *old,
     }
 }
 
-/* What each step fetches, a few lines of each: weights and activations that come next, the next tile's sums.
- */
+/* Lines that each step prefetches: the next weights and activations, and the next tile's sums. */
 struct ahead {
     const char *w, *x, *sums;
     uint32_t w_lines, x_lines, sums_lines;
@@ -297,7 +297,7 @@ static inline __attribute__((always_inline)) void ahead_fetch(struct ahead *ahea
         __builtin_prefetch(ahead->x, 0, 2);
 }
 
-/* The products of one tile of tokens; old: the sums of the one before, which are still in C. */
+/* Computes the products of one tile of tokens.  old: sums of the previous tile, which C still has. */
 static inline __attribute__((always_inline)) void block_tile(const struct tile_block *block, uint32_t tile,
                                                              float *old, bool has_two)
 {
@@ -369,7 +369,7 @@ void kern_tiles_block(const struct tile_block *block)
     amx_memory_is_written();
 }
 
-/* Row by row, so that each is written from its first byte to its last. */
+/* Copies row by row, so that each row is written from its first byte to its last. */
 void kern_tiles_give(const struct tile_give *give)
 {
     const uint32_t high = (give->n_tokens + 1) / 2;
@@ -505,7 +505,7 @@ void kern_tiles_tile(const struct tile *tile)
         flat_group(tile, p, 1);
 }
 
-/* Rows of 32 columns: of each token a whole A row for each step. */
+/* Packs rows of 32 columns: for each step, a whole A row for each token. */
 void kern_tiles_pack(const struct pack *pack)
 {
     for (uint32_t k = pack->from; k < pack->to; k += TILES_COLS) {
@@ -526,7 +526,7 @@ void kern_tiles_pack(const struct pack *pack)
 
 /* ---- the machine's limit ---- */
 
-/* Four products of whole tiles a round, which need nothing but registers. */
+/* Four products of whole tiles a round, from registers only. */
 float kern_peak_amx_bf16(uint32_t rounds)
 {
     float sums[AMX_ROWS][PANEL_ROWS];

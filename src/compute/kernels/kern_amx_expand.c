@@ -27,7 +27,7 @@ INLINED __m512i table_of(uint32_t zero)
     return _mm512_load_si512(numbers);
 }
 
-/* A byte of each lane's four as a float, less zero. */
+/* Converts one byte of each lane's four to a float, minus zero. */
 INLINED __m512i float_of_byte(__m512i fours, unsigned right, uint32_t zero)
 {
     const __m512i magic = _mm512_set1_epi32(0x4b000000);
@@ -38,7 +38,7 @@ INLINED __m512i float_of_byte(__m512i fours, unsigned right, uint32_t zero)
         _mm512_sub_ps(_mm512_castsi512_ps(number), _mm512_set1_ps(0x1p23f + (float)zero)));
 }
 
-/* The pair of columns as BF16: the upper halves of two floats. */
+/* Converts a pair of columns to BF16: the upper halves of two floats. */
 INLINED __m512i pair_of_bytes(__m512i fours, int pair, uint32_t zero)
 {
     __m512i first = float_of_byte(fours, 8 * (unsigned)pair, zero);

@@ -1,32 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Quantised weights times the activations of many tokens, by BF16 tiles: kern_q8.c's arithmetic, bit for
- * bit.
+/* Quantised weights times the activations of many tokens, by BF16 tiles: kern_q8.c's arithmetic, bit for bit.
  *
  *     A  up to 16 tokens x 32 columns      B  32 columns x 16 lanes: a qblk of a panel
  *     C  tokens x lanes: 2^e * sum of (u - zero) q
  *
  * q has 7 bits, 2^e is a power of two, and u - zero has at most 8 bits: both are exact BF16 numbers. Their
- * products have 15 bits, and sums of 32 of them 20 bits. So every intermediate sum of a tile is exact, in
- * any order: C is kern_q8.c's value before it multiplies by the scale. Vectors compute the rest,
+ * products have 15 bits, and sums of 32 of them 20 bits. So every intermediate sum of a tile is exact, in any
+ * order: C is kern_q8.c's value before it multiplies by the scale. Vectors compute the rest,
  *
  *     sum = fma(C, scale, sum),  then  fma(-2^e * sum of q, min, sum)
  *
- * which is one operation where bytes take ten (eight dots, a subtraction, this). The whole depth of a tile
- * is used. A scale per 16 columns (Q2_K, Q3_K, Q6_K) would use half of it, so those types are computed by
- * bytes.
+ * which is one operation; with byte dots it takes ten (eight dots, a subtraction, this one).  A scale per 32
+ * columns uses the whole depth of a tile.  A scale per 16 columns (Q2_K, Q3_K, Q6_K) would use half of it, so
+ * those types use byte dots.
  *
  *     activations packed   [qblk][token][32] BF16: q * 2^e        base  [qblk][token]: -2^e * sum of q
  *
- * with each four columns as 0, 2, 1, 3 (tile_block.h explains the order).
+ * with every four columns in the order 0, 2, 1, 3 (tile_block.h explains it).
  *
- * Two tiles of tokens by two panels are computed together: four C, two A, two B. A step is 32 columns,
- * four products; a turn is two steps. C passes through the first-level cache. Vectors add the two steps of
- * a turn at once, one or two turns behind the tiles, also across the border between tiles of tokens.
+ * Two tiles of tokens by two panels are computed together: four C, two A, two B. A step is 32 columns, four
+ * products; a turn is two steps. C passes through the first-level cache. Vectors add the two steps of a turn
+ * at once.  They work one or two turns behind the tiles, also across the border between tiles of tokens.
  *
- * The order of a step's tile instructions is one of the best of about a thousand that were tried, on a
- * core of its own and on one whose other thread also uses tiles. In the second case an instruction that
- * writes a tile waits for those that read it, and the plain order (load, load, multiply, store) takes
- * twice as long.
+ * The order of a step's tile instructions is one of the best of about a thousand.  They were measured on an
+ * idle core and on a core whose other thread also uses tiles.  There, an instruction that writes a tile waits
+ * for those that read it, and the plain order (load, load, multiply, store) takes twice as long.
  *
  * Hot path: no allocation, no log, no system call. */
 #include "compute/kernels/amx_priv.h"
@@ -34,23 +32,23 @@
 #include "compute/kernels/tile_block.h"
 
 enum {
-    C_TILES = 4, /* 0, 1: the first tokens by each panel; 2, 3: the others */
-    TURN = 2,    /* steps */
+    C_TILES = 4, /* 0 and 1: first half of the tokens, by each panel; 2 and 3: second half */
+    TURN = 2,    /* steps in a turn */
     LINE = 64,
 };
 
 void kern_tiles_quant_block(const struct tile_block *block);
 void kern_tiles_quant_pack(const struct pack *pack);
 
-/* What all turns of a call have in common. */
+/* Values common to all turns of a call. */
 struct walk {
     size_t x_step, w_step; /* bytes from step to step */
-    size_t panel_step;     /* bytes from panel to panel; 0: there is one, twice */
+    size_t panel_step;     /* bytes from panel to panel; 0: one panel, used twice */
     uint32_t n_tokens, high;
 };
 
 struct turn {
-    const uint8_t *x[TURN], *w[TURN]; /* of its steps; without a second the first again */
+    const uint8_t *x[TURN], *w[TURN]; /* inputs of each step; without a second step, the first one again */
     const float *base;
     float *sums; /* [C_TILES][AMX_ROWS][PANEL_ROWS] */
     bool has_second;
@@ -79,7 +77,7 @@ INLINED v16 add_dots(const struct lanes *lanes, const float *dots, uint32_t row,
     return has_min ? v16_fma(v16_set1(lanes->base[row]), lanes->min, sum) : sum;
 }
 
-/* A turn's C to the sums; n and has_second are constants for full ones. */
+/* Adds a turn's C to the sums.  n and has_second are constants for full turns. */
 INLINED void add_rows(const struct walk *walk, const struct turn *turn, uint32_t c, uint32_t n,
                       bool has_second, bool has_min)
 {
@@ -132,12 +130,13 @@ INLINED void load_b(const struct walk *walk, const struct turn *turn, uint32_t s
         _tile_loadd(7, turn->w[step] + walk->panel_step, AMX_ROW_BYTES);
 }
 
-/* A step's loads; the rest of the one before: its products, stores of C 1 and 3; of the one before that: C 0
- * and 2; and two C to the sums.  NULL: there is none.  The tiles' numbers are the order's. */
+/* Interleaves the stages of several turns.  It loads a step of one turn, multiplies the step before it and
+ * stores its C 1 and 3.  It stores C 0 and 2 of the step before that, and adds two C to the sums.  NULL: no
+ * such turn. */
 INLINED void do_step(const struct walk *walk, const struct turn *load, const struct turn *product,
                      const struct turn *store, const struct turn *add, uint32_t step, bool has_min)
 {
-    const uint32_t other = 1 - step; /* of the turn whose products these are */
+    const uint32_t other = 1 - step; /* of the step whose products C has now */
 
     if (store != NULL)
         _tile_stored(0, store->dots[step][0], AMX_ROW_BYTES);
@@ -173,7 +172,8 @@ INLINED void do_step(const struct walk *walk, const struct turn *load, const str
     }
 }
 
-/* This turn, the one before and the last but one; NULL: there is none. */
+/* Runs a turn: this one, the previous one and the one before that are in the pipeline.  NULL: no such
+ * turn. */
 INLINED void do_turn(const struct walk *walk, const struct turn *now, const struct turn *before,
                      const struct turn *last, bool has_min)
 {
@@ -181,7 +181,7 @@ INLINED void do_turn(const struct walk *walk, const struct turn *now, const stru
     do_step(walk, now, now, before, before, 1, has_min);
 }
 
-/* The first two products, and those after the last pair. */
+/* Fills or drains the pipeline, at the first two turns and after the last. */
 static void edge_turn(const struct walk *walk, const struct turn *now, const struct turn *before,
                       const struct turn *last, bool has_min)
 {
@@ -190,8 +190,8 @@ static void edge_turn(const struct walk *walk, const struct turn *now, const str
 
 /* ---- blocks ---- */
 
-/* Prefetches for the next block: in each turn, counted from the block's first, a few lines of weights and
- * activations.  n_turns: of a tile of tokens. */
+/* Prefetches for the next block.  Each turn, counted from the block's first, fetches a few lines of weights
+ * and activations.  n_turns: turns in a tile of tokens. */
 INLINED void fetch_next(const struct tile_block *block, uint32_t turn, uint32_t n_turns)
 {
     const uint32_t each = block->n_tiles * n_turns, pair = turn / each, within = turn % each;
@@ -209,7 +209,7 @@ INLINED void fetch_next(const struct tile_block *block, uint32_t turn, uint32_t 
         __builtin_prefetch(x, 0, 2);
 }
 
-/* Of two panels and a tile of tokens, from a qblk on. */
+/* Begins a turn: two panels, a tile of tokens, and two qblks from qblk on. */
 INLINED void turn_begin(const struct tile_block *block, const struct walk *walk, uint32_t index,
                         uint32_t qblk, struct turn *out)
 {
@@ -227,7 +227,7 @@ INLINED void turn_begin(const struct tile_block *block, const struct walk *walk,
         memset(out->sums, 0, TILES_SUMS * sizeof(float));
 }
 
-/* Beside the last of an odd number of panels goes a copy of itself. */
+/* Computes a block.  If the number of panels is odd, the last panel is used twice. */
 INLINED void block_form(const struct tile_block *block, bool has_min)
 {
     _Alignas(64) float dots[2][TURN][C_TILES][AMX_ROWS][PANEL_ROWS];
@@ -274,7 +274,7 @@ void kern_tiles_quant_block(const struct tile_block *block)
 
 /* ---- activations ---- */
 
-/* Each four columns as their places in the weights want them. */
+/* Orders every four columns as the packed weights have them. */
 INLINED __m512i amx_paired(__m512i columns)
 {
     const __m128i places = _mm_setr_epi8(0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15);
@@ -282,7 +282,7 @@ INLINED __m512i amx_paired(__m512i columns)
     return _mm512_shuffle_epi8(columns, _mm512_broadcast_i32x4(places));
 }
 
-/* NaN, infinity and values that are too large become NaN by `step`, or are NaN already. */
+/* Packs a qblk.  NaN, infinity and values that are too large become NaN through `step`. */
 INLINED void amx_pack_qblk(const struct pack *pack, struct quant_form form, const float *x,
                            const struct act_scales *scales, uint32_t i, struct act_place place)
 {

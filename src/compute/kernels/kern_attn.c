@@ -6,9 +6,9 @@
  *      q  [rows][k_dim]   x   K [k_dim][64]     ->   scores [rows][64]
  *      p  [rows][64]      x   V [64][v_dim]     ->   o += [rows][v_dim]
  *
- * A tile is loaded into the rank's space as floats once for all rows (kern_kv.c). kern_attn_tile.c
- * computes the products, six rows at a time, and their scores never leave the first-level cache. q is
- * scaled beforehand, also by log2(e): probabilities are powers of 2.
+ * A tile is loaded into the rank's space as floats once for all rows (kern_kv.c). kern_attn_tile.c computes
+ * the products, six rows at a time, and their scores never leave the first-level cache. q is scaled
+ * beforehand, also by log2(e): probabilities are powers of 2.
  *
  * A query's result does not depend on its neighbours. Keys are cut into splits of 512 and tiles of 64 at
  * fixed places. A split is computed tile by tile,
@@ -17,17 +17,17 @@
  *     p = 2^(s - m')      l = l c + p (16 lanes)    o = o c, then o += p v, key after key
  *
  * and the splits' parts (m, l, o) are merged from first to last. A sink adds 2^(sink - m) to l at the end.
- * Keys after the query, or before its window, are cut off before the maximum and never multiplied, so
- * their memory may hold anything.
+ * Keys after the query, or before its window, are cut off before the maximum and never multiplied, so their
+ * memory may hold anything.
  *
- * Rows are ordered by query, so the range of keys that a row attends to only moves up:
+ * Rows are ordered by query, so the range of keys that a row attends to moves up from row to row:
  *
- *     row 0   x x x x . .        in this tile, the first rows may have no key yet and the last ones none
- *     row 1   . x x x x .        any more: they are left out. Keys that all other rows attend to go into
- *     row 2   . . x x x x        one product, the rest row by row
+ *     row 0   x x x x . .        in a tile, the first rows may attend to no key yet, and the last rows to none
+ *     row 1   . x x x x .        any more; these rows are skipped. Keys that all other rows attend to go into
+ *     row 2   . . x x x x        one product; the others are multiplied row by row
  *
  * With a soft cap (Gemma 2), q is scaled by 1/cap instead, and each score s becomes cap tanh(s) before the
- * maximum. Scores of keys that a row does not see may be anything before and after.
+ * maximum. Scores of keys that a row does not attend to may have any value before and after.
  *
  * Hot path: no allocation, no log, no system call. */
 #include "compute/kernels/kern_set_priv.h"
@@ -42,20 +42,20 @@ enum { PART_M = 0, PART_L = 1, PART_O = ATTN_PART_HEAD };
 /* Rows in registers at once. */
 enum { TILE_ROWS = (int)TILE_TOKENS < (int)ATTN_TILE_ROWS ? (int)TILE_TOKENS : (int)ATTN_TILE_ROWS };
 
-/* Without vectors nothing is read more than once. */
+/* Without vectors no tile is read more than once. */
 enum { DIRECT_ROWS = (int)PASS_ROWS == 1 ? 1 : (int)ATTN_DIRECT_ROWS };
 
 #define LOG2_E 0x1.715476p0f
 
-/* A unit's shape, and the tile at hand. */
+/* A unit's dimensions, and the current tile. */
 struct walk {
     const struct attn_unit *unit;
     uint32_t n_rows, tile_rows, pass_rows;
     uint32_t q_step, v_pad, state_floats, part_floats;
-    uint32_t key; /* first of the tile */
+    uint32_t key; /* first key of the tile */
 };
 
-/* Keys of the tile, [from, to). */
+/* A range of keys in the tile, [from, to). */
 struct range {
     uint32_t from, to;
 };
@@ -72,7 +72,7 @@ static uint32_t kern_attn_within(const struct walk *walk, uint32_t key)
     return key - walk->key < ATTN_TILE_KEYS ? key - walk->key : ATTN_TILE_KEYS;
 }
 
-/* Keys of the tile that a row sees. */
+/* Returns the keys of the tile that a row attends to. */
 static struct range row_keys(const struct walk *walk, uint32_t row)
 {
     uint32_t position = row_position(walk, row);
@@ -105,7 +105,7 @@ static void kern_attn_scale_queries(const struct walk *walk)
     }
 }
 
-/* Scores of n rows for groups [from, to) of the tile's keys, with the soft cap. */
+/* Applies the soft cap to the scores of n rows, for groups [from, to) of the tile's keys. */
 static void cap_scores(const struct attn_args *args, float *scores, uint32_t n, struct range groups)
 {
     v16 most = v16_set1(args->cap * LOG2_E);
@@ -118,7 +118,7 @@ static void cap_scores(const struct attn_args *args, float *scores, uint32_t n, 
         }
 }
 
-/* Weighs what a row has so far for a new maximum. */
+/* Rescales a row's sums to a new maximum. */
 static void raise_maximum(float *state, float m, uint32_t v_pad)
 {
     v16 correction = v16_exp2(v16_sub(v16_set1(state[STATE_M]), v16_set1(m)));
@@ -129,7 +129,7 @@ static void raise_maximum(float *state, float m, uint32_t v_pad)
         v16_store(state + d, v16_mul(v16_load(state + d), correction));
 }
 
-/* Scores to probabilities, in place, of a row that sees the whole tile. */
+/* Turns scores into probabilities, in place, for a row that attends to the whole tile. */
 static inline void soften_all(float *scores, float *state, uint32_t v_pad)
 {
     v16 s[ATTN_TILE_KEYS / 16], top, sum;
@@ -153,7 +153,7 @@ static inline void soften_all(float *scores, float *state, uint32_t v_pad)
     v16_store(state + STATE_L, sum);
 }
 
-/* The same of some keys. */
+/* The same for a row that attends to some of the keys. */
 static void kern_attn_soften(float *scores, struct range keys, float *state, uint32_t v_pad)
 {
     v16 nothing = v16_set1(-INFINITY);
@@ -185,7 +185,7 @@ static void kern_attn_soften(float *scores, struct range keys, float *state, uin
     v16_store(state + STATE_L, sum);
 }
 
-/* o += p V of some keys, for n rows of the unit; p is the first one's. */
+/* o += p V for some keys and n rows of the unit.  p: probabilities of the first row. */
 static void add_values(const struct walk *walk, uint32_t row, uint32_t n, const float *p, struct range keys,
                        const struct kv_ahead *ahead)
 {
@@ -204,8 +204,8 @@ static void add_values(const struct walk *walk, uint32_t row, uint32_t n, const 
      n);
 }
 
-/* Rows [row, row + n), which all see something of the tile: what all see, and before and after it what only
- * some see. */
+/* Adds the values for rows [row, row + n), each of which attends to some keys of the tile.  Keys common to
+ * all rows form one product; keys before and after them are added row by row. */
 static void attend_values(const struct walk *walk, uint32_t row, uint32_t n)
 {
     const float *scores = walk->unit->space.scores;
@@ -243,7 +243,7 @@ static void find_scores(const struct walk *walk, uint32_t row, uint32_t end, str
     cap_scores(walk->unit->args, space->scores, end - row, groups);
 }
 
-/* The tile at hand, of which all rows see everything, for rows [row, end). */
+/* Computes the current tile for rows [row, end), all of which attend to all of its keys. */
 static void attend_all(const struct walk *walk, uint32_t row, uint32_t end, const struct kv_ahead *ahead)
 {
     float *scores = walk->unit->space.scores;
@@ -254,7 +254,7 @@ static void attend_all(const struct walk *walk, uint32_t row, uint32_t end, cons
     add_values(walk, row, end - row, scores, (struct range){0, ATTN_TILE_KEYS}, ahead);
 }
 
-/* Whether the tiles that all rows see can be taken from the arena as they lie. */
+/* True if tiles that all rows attend to can be read from the arena without a copy. */
 static bool is_direct(const struct walk *walk)
 {
     const struct attn_args *args = walk->unit->args;
@@ -263,7 +263,8 @@ static bool is_direct(const struct walk *walk)
     return walk->n_rows <= DIRECT_ROWS && args->v_dim % 16 == 0 && !(args->v_in_k && is_quantised);
 }
 
-/* o += p V of the tile at hand, V in the keys: as rows of floats, which all rows share. */
+/* o += p V of the current tile, with values stored inside keys: first expands them to rows of floats, once
+ * for all rows. */
 static void add_turned(const struct walk *walk, const struct kv_tile *tile)
 {
     const float *scores = walk->unit->space.scores;
@@ -279,7 +280,7 @@ static void add_turned(const struct walk *walk, const struct kv_tile *tile)
     }
 }
 
-/* Points a pass at its rows, from the given one on; returns the first of the next pass. */
+/* Sets a pass to its rows, from `row` on.  Returns the first row of the next pass. */
 static uint32_t next_pass(const struct walk *walk, struct attn_direct *pass, uint32_t row)
 {
     const struct attn_space *space = &walk->unit->space;
@@ -292,7 +293,7 @@ static uint32_t next_pass(const struct walk *walk, struct attn_direct *pass, uin
     return row + pass->n_rows;
 }
 
-/* The first pass fetches the next tile; the others this one, which is near. */
+/* The first pass prefetches the next tile.  The other passes read the current tile, which is in the cache. */
 static void attend_directly(const struct walk *walk, const struct kv_tile *tile)
 {
     const struct attn_args *args = walk->unit->args;
@@ -326,7 +327,7 @@ static void attend_directly(const struct walk *walk, const struct kv_tile *tile)
     }
 }
 
-/* The tile at hand for rows [row, end). */
+/* Computes the current tile for rows [row, end), some of which attend to only some of its keys. */
 static void attend_rows(const struct walk *walk, uint32_t row, uint32_t end, const struct kv_ahead *ahead)
 {
     const struct attn_space *space = &walk->unit->space;
@@ -345,7 +346,7 @@ static void attend_rows(const struct walk *walk, uint32_t row, uint32_t end, con
     attend_values(walk, row, end - row);
 }
 
-/* total = total then part:  m' = max; each side is weighed by 2^(its m - m'). */
+/* Merges part into total:  m' = max; each side is multiplied by 2^(its m - m'). */
 static void kern_attn_join(float *total, const float *part, uint32_t v_pad)
 {
     float m = total[PART_M] > part[PART_M] ? total[PART_M] : part[PART_M];
@@ -363,12 +364,12 @@ static uint32_t row_first_split(const struct walk *walk, uint32_t row)
     return attn_first_key(walk->unit->args, row_position(walk, row)) / ATTN_SPLIT_KEYS;
 }
 
-/* Closes a row's split: adds the lanes of l and hands the part on. */
+/* Ends a row's split: adds the lanes of l and passes the part on. */
 static void close_row(const struct walk *walk, uint32_t row, uint32_t split)
 {
     const struct attn_unit *unit = walk->unit;
     float *state = row_state(walk, row);
-    /* The head of a part fits between l and o: over l, which is done with. */
+    /* The head of a part fits between l and o.  It overwrites l, which is no longer needed. */
     float *part = state + STATE_O - PART_O;
     float m = state[STATE_M], l = v16_sum(v16_load(state + STATE_L));
 
@@ -438,7 +439,7 @@ static void walk_split(struct walk *walk, uint32_t split)
             close_row(walk, row, split);
 }
 
-/* out = o / l, the sink counted in l.  Adding zero makes every zero positive. */
+/* out = o / l, with the sink included in l.  Adding zero makes every zero positive. */
 static void write_row(const struct walk *walk, uint32_t row, const float *part)
 {
     const struct attn_unit *unit = walk->unit;
@@ -471,9 +472,10 @@ static struct walk walk_of(const struct attn_unit *unit)
     uint32_t n_rows = unit->n_tokens * unit->n_heads, n_tiles = (n_rows + TILE_ROWS - 1) / TILE_ROWS;
     uint32_t n_passes = (n_rows + PASS_ROWS - 1) / PASS_ROWS;
 
+    /* Makes tiles of nearly equal height. */
     return (struct walk){.unit = unit,
                          .n_rows = n_rows,
-                         .tile_rows = (n_rows + n_tiles - 1) / n_tiles, /* of nearly equal height */
+                         .tile_rows = (n_rows + n_tiles - 1) / n_tiles,
                          .pass_rows = (n_rows + n_passes - 1) / n_passes,
                          .q_step = attn_pad(unit->args->k_dim),
                          .v_pad = attn_pad(unit->args->v_dim),

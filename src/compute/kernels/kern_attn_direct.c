@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Decode: a whole tile for a few rows, directly from the arena.
  *
- * With one query there is little arithmetic per key. A tile as floats (kern_kv.c) would evict prefetched
- * keys from the first-level cache. So sixteen numbers at a time are widened inside the product. The next
- * tile is prefetched at the pace at which this one is used: into the first-level cache if that holds both.
- * The sums are those of kern_attn_tile.c in the same order, so the bits are the same.
+ * With one query there is little arithmetic per key.  A tile expanded to floats (kern_kv.c) would evict
+ * prefetched keys from the first-level cache.  So the product widens sixteen numbers at a time.  It
+ * prefetches the next tile at the pace at which it uses this one, into the first-level cache if both fit
+ * there. The sums are those of kern_attn_tile.c in the same order, so the bits are the same.
  *
  * Rows are the heads that share a KV head, of one or two queries. One pass takes as many rows as fit into
  * registers; more rows leave fewer vectors side by side.
@@ -20,7 +20,7 @@ struct direct_sums {
     v16 at[ATTN_PASS_ROWS][MAX_VECTORS];
 };
 
-/* A constant wherever it is expanded. */
+/* A constant after inlining. */
 struct form {
     enum dtype type;
     uint32_t n_rows, n_vectors;
@@ -35,7 +35,7 @@ KV_INLINED uint32_t vectors_for(uint32_t n_rows)
     return n_rows == 1 ? 4 : n_rows <= 3 ? 2 : 1;
 }
 
-/* A line of each of n places. */
+/* Prefetches one line at each of n addresses. */
 KV_INLINED void kern_attn_fetch(const struct attn_direct *tile, const char *const *from, uint32_t n,
                                 size_t at)
 {
@@ -64,12 +64,13 @@ KV_INLINED void add_products(struct form form, float *const *x, size_t i, const 
 
 /* ---- scores ---- */
 
-/* Numbers [d, end) of n_vectors groups of keys from the given one on. */
+/* Adds the products of numbers [d, end), for n_vectors groups of keys from `group` on. */
 KV_INLINED void scores_span(const struct attn_direct *tile, uint32_t group, struct form form, uint32_t d,
                             uint32_t end, bool is_high, float *const *q, struct direct_sums *sums)
 {
     const size_t ahead_step = kv_bytes(form.type, ATTN_GROUP_KEYS);
-    /* Twice a line: what the processor had no place for the first time is asked for again. */
+    /* Prefetch each line twice, because the processor may have dropped the first request when its queue was
+     * full. */
     const uint32_t again = ahead_step < MEM_CACHE_LINE / 2 ? MEM_CACHE_LINE / 2 / (uint32_t)ahead_step : 1;
     struct kv_key_span span[MAX_VECTORS];
     const char *ahead[MAX_VECTORS];
@@ -93,7 +94,8 @@ KV_INLINED void scores_span(const struct attn_direct *tile, uint32_t group, stru
     }
 }
 
-/* Spans of quantised keys have scales of their own; of Q4_0 every second one lies in the high halves. */
+/* Each span of quantised keys has its own scales.  In Q4_0 every second span is the high halves of the
+ * bytes. */
 KV_INLINED void scores_spans(const struct attn_direct *tile, uint32_t group, struct form form,
                              float *const *q, struct direct_sums *sums)
 {
@@ -134,7 +136,7 @@ KV_INLINED void scores_part(const struct attn_direct *tile, uint32_t group, stru
 
 /* ---- values ---- */
 
-/* Sixteen tokens' part of n_vectors of each row's output. */
+/* Adds sixteen tokens' share of n_vectors vectors of each row's output. */
 KV_INLINED void values_group(const struct attn_direct *tile, uint32_t group, uint32_t vector,
                              struct form form, float *const *p, struct direct_sums *sums)
 {
@@ -156,7 +158,7 @@ KV_INLINED void values_group(const struct attn_direct *tile, uint32_t group, uin
         v16 lanes[MAX_VECTORS];
 
 #pragma GCC unroll 4
-        for (uint32_t j = 0; j < form.n_vectors; j++) /* vector is even, where there are several */
+        for (uint32_t j = 0; j < form.n_vectors; j++) /* vector is even if there are several */
             lanes[j] = kv_value(form.type, row, scales + i * n_runs, vector + j,
                                 (form.n_vectors > 1 ? j : vector) % 2 != 0);
         kern_attn_fetch(tile, ahead, n_lines, i * row_bytes);
@@ -165,7 +167,7 @@ KV_INLINED void values_group(const struct attn_direct *tile, uint32_t group, uin
     }
 }
 
-/* n_vectors of each row's output from the given one on. */
+/* Computes n_vectors vectors of each row's output, from `vector` on. */
 KV_INLINED void values_part(const struct attn_direct *tile, uint32_t vector, struct form form)
 {
     struct direct_sums sums;
@@ -208,7 +210,7 @@ KV_INLINED void values_of(const struct attn_direct *tile, enum dtype type, uint3
         values_part(tile, vector, (struct form){type, n_rows, 1});
 }
 
-/* One expansion per type and height; tables with fewer registers make passes of fewer rows. */
+/* One expansion for each type and height.  Tables with fewer registers make passes of fewer rows. */
 #define HEIGHTS(CASE)                                                                                        \
     CASE(1)                                                                                                  \
     CASE(2)                                                                                                  \
@@ -245,7 +247,7 @@ KV_INLINED void values_by_height(const struct attn_direct *tile, enum dtype type
     }
 }
 
-/* Each type has functions of its own: a compiler's work grows faster than the size of a function. */
+/* Each type has its own function, because compile time grows faster than the size of a function. */
 #define FUNCTIONS(dtype)                                                                                     \
     static __attribute__((noinline)) void scores_##dtype(const struct attn_direct *tile)                     \
     {                                                                                                        \

@@ -24,7 +24,7 @@ struct attn_sums {
     v16 at[ATTN_TILE_ROWS][MAX_VECTORS];
 };
 
-/* Vectors side by side for so many rows: as the registers allow. */
+/* Returns how many vectors the registers allow beside each other for so many rows. */
 static inline __attribute__((always_inline)) uint32_t kern_attn_tile_vectors_for(uint32_t n_rows)
 {
     if (TILE_TOKENS == 1)
@@ -34,13 +34,13 @@ static inline __attribute__((always_inline)) uint32_t kern_attn_tile_vectors_for
     return n_rows == 1 ? 4 : n_rows <= 3 ? 2 : 1;
 }
 
-/* A constant wherever it is expanded. */
+/* A constant after inlining. */
 struct form {
     uint32_t n_rows, n_vectors;
     bool is_fetching;
 };
 
-/* Memory to fetch, step bytes of each part per step of the product. */
+/* Addresses to prefetch; each step of the product fetches step_bytes at each of them. */
 struct fetch {
     const char *from[ATTN_TILE_GROUPS];
     size_t step_bytes;
@@ -131,7 +131,7 @@ static inline __attribute__((always_inline)) void kern_attn_tile_scores_of(const
     const uint32_t most = kern_attn_tile_vectors_for(n_rows);
     uint32_t group = tile->from;
 
-    if (tile->ahead != NULL && group + most <= tile->to) { /* all is fetched with the first groups */
+    if (tile->ahead != NULL && group + most <= tile->to) { /* the first groups prefetch all of it */
         struct fetch fetch = {.step_bytes = tile->ahead->k_bytes / tile->n_k};
 
         memcpy(fetch.from, tile->ahead->k, sizeof(fetch.from));
@@ -168,7 +168,7 @@ static inline __attribute__((always_inline)) void kern_attn_tile_values_of(const
         kern_attn_tile_values_part(tile, vector, (struct form){n_rows, 1, false}, NULL);
 }
 
-/* One expansion per height, with the height a constant. */
+/* One expansion for each height, with the height as a constant. */
 #define HEIGHTS(CASE) CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6)
 
 void KERN(attn_scores)(const struct attn_scores *tile, uint32_t n_rows)

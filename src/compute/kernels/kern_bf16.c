@@ -10,13 +10,12 @@
  *
  *     sum = fma(w[k + 1], x[k + 1], sum);  sum = fma(w[k], x[k], sum)            two roundings, odd k first
  *
- * So any other table gives the same bits with FMAs over pairs swapped in memory and the CPU set to flush
- * (see tables_x86.c, which also tests the instruction before it is used). Like in the FMA tile
- * (kern_tile.c), each lane is one output and adds its pairs in order, whatever the shape of the tile.
+ * So any other table gives the same bits with FMAs over pairs swapped in memory and the CPU set to flush (see
+ * tables_x86.c, which also tests the instruction before it is used). Like in the FMA tile (kern_tile.c), each
+ * lane is one output and adds its pairs in order, whatever the shape of the tile.
  *
- * Activations are rounded to BF16, to nearest even, when they are packed. The loops are those of
- * kern_tile.c with a pair in place of a float; a tile covers a part of K and the next one continues from
- * y.
+ * Activations are rounded to BF16, to nearest even, when they are packed. The loops are those of kern_tile.c,
+ * with a pair in place of a float.  A tile covers a part of K, and the next one continues from y.
  *
  * Hot path: no allocation, no log, no system call. */
 #include "compute/kernels/kern_set_priv.h"
@@ -46,8 +45,8 @@ static inline __attribute__((always_inline)) void dot_step(const struct tile *ti
     }
 }
 
-/* One group of panels; both numbers are constants wherever this is expanded.  The last AHEAD_PAIRS fetch the
- * beginning of the panels behind, unless the caller says what to fetch. */
+/* Multiplies one group of panels; both numbers are constants after inlining.  The last AHEAD_PAIRS pairs
+ * prefetch the beginning of the panels after these, unless the caller gives an address. */
 static inline __attribute__((always_inline)) void dot_group(const struct tile *tile, uint32_t panel,
                                                             uint32_t n_panels, uint32_t n_tokens)
 {
@@ -106,7 +105,7 @@ void kern_dots_tile(const struct tile *tile)
 
 /* ---- activations ---- */
 
-/* Sixteen pairs of one row; what lies behind n columns is zero. */
+/* Loads sixteen pairs of one row, with zeros after column n. */
 static inline __m512i load_pairs(const float *x, uint32_t n)
 {
     __m512 low = n >= 16 ? _mm512_loadu_ps(x) : v16_load_n(x, n);
@@ -115,7 +114,7 @@ static inline __m512i load_pairs(const float *x, uint32_t n)
     return (__m512i)_mm512_cvtne2ps_pbh(high, low);
 }
 
-/* Rows become columns: of 16 x 16 words, in four rounds that swap blocks of 1, 2, 4 and 8. */
+/* Transposes 16 x 16 words, in four rounds that swap blocks of 1, 2, 4 and 8. */
 static inline void kern_bf16_transpose(__m512i rows[16])
 {
     __m512i to[16];

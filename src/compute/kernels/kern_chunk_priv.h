@@ -29,7 +29,7 @@ struct dots {
 enum { Q8_NARROW_BYTES = Q8_QUANT_BYTES };
 #endif
 
-/* Weights whose dots are added as words (kern_narrow_priv.h); elsewhere none. */
+/* True for weights whose dots are added as words (kern_narrow_priv.h). */
 INLINED bool is_narrow(struct quant_form form)
 {
     return form.most <= Q8_NARROW_MOST;

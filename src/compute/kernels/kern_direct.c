@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A few tokens times packed weights. The weights are expanded in registers on the way to the dots, because
- * hardly any other token will use them. Memory is the limit. So the data ahead in these panels is
- * prefetched, and near their end the start of the next panels:
+/* A few tokens times packed weights. The weights are expanded in registers, right before the dots, because
+ * few tokens use them.  Memory is the limit.  So the kernel prefetches data ahead in these panels, and near
+ * their end the start of the next panels:
  *
  *     panel p    [ chunk | chunk | chunk ]        panels p .. p+3 at once
  *                  ^ read     ^ prefetched
@@ -13,8 +13,8 @@
  * Tens of tokens, where tiles are wide (Q8_WIDE_HEIGHTS), are computed one panel at a time: all registers
  * hold sums, so expanded weights serve eight tokens instead of three.
  *
- * Otherwise this file takes only whole groups of Q8_DIRECT_PANELS; the rest is computed like many tokens.
- * The steps and their order are those of kern_q8.c, so the bits are the same.
+ * Otherwise this file takes only whole groups of Q8_DIRECT_PANELS; the rest is computed like many tokens. The
+ * steps and their order are those of kern_q8.c, so the bits are the same.
  *
  * Hot path: no allocation, no log, no system call. */
 #include "compute/kernels/kern_quant_priv.h"
@@ -40,7 +40,7 @@ INLINED void direct_form(const struct tile_q8 *tile, struct quant_form form)
     }
 }
 
-/* Each type has a function of its own: a compiler's work grows faster than the size of a function. */
+/* Each type has its own function, because compile time grows faster than the size of a function. */
 #define FUNCTION(type)                                                                                       \
     static __attribute__((noinline)) void direct_##type(const struct tile_q8 *tile)                          \
     {                                                                                                        \

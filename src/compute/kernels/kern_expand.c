@@ -36,7 +36,7 @@ INLINED void expand_form(const struct expand *expand, struct quant_form form)
     }
 }
 
-/* Each type has a function of its own: a compiler's work grows faster than the size of a function. */
+/* Each type has its own function, because compile time grows faster than the size of a function. */
 #define FUNCTION(type)                                                                                       \
     static __attribute__((noinline)) void expand_##type(const struct expand *expand)                         \
     {                                                                                                        \

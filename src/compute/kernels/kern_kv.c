@@ -14,14 +14,14 @@
 #include <math.h>
 #include <string.h>
 
-/* One KV head's part of one block. */
+/* The part of one block that belongs to one KV head. */
 struct head {
     enum dtype type;
     uint32_t k_dim, v_dim, block_tokens;
     char *k, *v;
 };
 
-/* Scales lie behind a head's quants. */
+/* Scales follow a head's quants. */
 static uint16_t *scales_of(char *quants, const struct head *head, uint32_t dim)
 {
     return (uint16_t *)(quants + head->block_tokens * kv_filled_bytes(head->type, dim));
@@ -43,7 +43,7 @@ static struct head head_at(const struct attn_args *args, uint32_t block, uint32_
 
 /* ---- load ---- */
 
-/* Numbers d.. of sixteen keys, from token at on. */
+/* Returns a span of sixteen keys: numbers from d on, for tokens from `at` on. */
 KV_INLINED struct kv_key_span span_of(enum dtype type, const struct head *head, uint32_t at, uint32_t d)
 {
     return kv_key_span(type, head->k + at * kv_key_bytes(type), scales_of(head->k, head, head->k_dim) + at,
@@ -57,7 +57,7 @@ KV_INLINED void load_key_span(enum dtype type, const struct kv_key_span *span, u
         v16_store(out + (size_t)i * ATTN_TILE_KEYS, kv_key(type, span, i, is_high));
 }
 
-/* Sixteen keys to columns of the K tile. */
+/* Loads sixteen keys into columns of the K tile. */
 KV_INLINED void load_keys(enum dtype type, const struct head *head, uint32_t at, float *out)
 {
     for (uint32_t d = 0; d < head->k_dim; d += KV_SPAN, out += KV_SPAN * ATTN_TILE_KEYS) {
@@ -76,9 +76,9 @@ KV_INLINED void load_keys(enum dtype type, const struct head *head, uint32_t at,
 #define V16_TURN KV_INLINED
 #endif
 
-/* Lane i of a[j] becomes lane j of a[i].  Of an element's place, four bits of row and four of lane, a round
- * of zips turns the eight bits round by one: row's highest becomes lane's lowest, lane's highest row's
- * lowest. */
+/* Transposes: lane i of a[j] becomes lane j of a[i].  An element's place has eight bits, four of the row and
+ * four of the lane.  Each round of zips rotates these bits by one: the row's highest becomes the lane's
+ * lowest, and the lane's highest the row's lowest. */
 V16_TURN void turn(v16 a[KV_SPAN])
 {
     v16 zipped[KV_SPAN];
@@ -97,7 +97,8 @@ V16_TURN void turn(v16 a[KV_SPAN])
     }
 }
 
-/* Sixteen numbers of sixteen keys to a number of sixteen values each; there are n numbers. */
+/* Turns numbers of sixteen keys into sixteen numbers of each of sixteen values.  Only n numbers exist; the
+ * others are zero. */
 KV_INLINED void turn_span(enum dtype type, const struct kv_key_span *span, uint32_t n, bool is_high,
                           size_t v_step, float *out)
 {
@@ -112,7 +113,8 @@ KV_INLINED void turn_span(enum dtype type, const struct kv_key_span *span, uint3
         v16_store(out + token * v_step, lanes[token]);
 }
 
-/* Values that lie in sixteen keys to rows of the V tile, which has room for whole sixteens. */
+/* Loads values stored inside sixteen keys into rows of the V tile, which has room for whole groups of
+ * sixteen. */
 KV_INLINED void turn_keys(enum dtype type, const struct head *head, uint32_t at, float *out)
 {
     const size_t v_step = attn_v_step(head->v_dim);
@@ -129,7 +131,7 @@ KV_INLINED void turn_keys(enum dtype type, const struct head *head, uint32_t at,
     }
 }
 
-/* Sixteen values of a plain type.  The arena may end with the last. */
+/* Loads sixteen values of a type without scales.  The arena may end right after the last value. */
 KV_INLINED void load_plain_values(enum dtype type, const struct head *head, uint32_t at, float *out)
 {
     const uint32_t v_dim = head->v_dim;
@@ -173,7 +175,7 @@ KV_INLINED void load_values(enum dtype type, const struct head *head, uint32_t a
     (kv_is_quantised(type) ? load_quantised_values : load_plain_values)(type, head, at, out);
 }
 
-/* Scales lie apart: a few lines more, fetched at once. */
+/* Prefetches the scales, which lie apart from the quants, at once: they are a few lines. */
 static void fetch_scales(const struct head *head, uint32_t at, bool has_v)
 {
     const uint16_t *k = scales_of(head->k, head, head->k_dim) + at;
@@ -194,7 +196,7 @@ void KERN(kv_ahead)(const struct attn_args *args, const struct kv_tile *tile, st
     for (uint32_t group = 0; group < ATTN_TILE_GROUPS; group++) {
         uint32_t key = tile->key + ATTN_TILE_KEYS + group * ATTN_GROUP_KEYS, at = key % args->block_tokens;
 
-        if (key >= tile->end) { /* no key follows: fetch a line that is near already */
+        if (key >= tile->end) { /* no key follows: prefetch a line that is already near */
             ahead_out->k[group] = ahead_out->v[group] = (const char *)tile->k;
             continue;
         }
@@ -208,7 +210,7 @@ void KERN(kv_ahead)(const struct attn_args *args, const struct kv_tile *tile, st
     ahead_out->v_bytes = args->v_in_k ? 0 : v_bytes * ATTN_GROUP_KEYS;
 }
 
-/* A group of the tile, and its first token in the block. */
+/* Finds a group of the tile, and its first token in the block. */
 static struct head head_of_group(const struct attn_args *args, const struct kv_tile *tile, uint32_t group,
                                  uint32_t *at_out)
 {
@@ -218,7 +220,7 @@ static struct head head_of_group(const struct attn_args *args, const struct kv_t
     return head_at(args, tile->blocks[key / args->block_tokens], tile->kv_head);
 }
 
-/* Where a whole tile lies. */
+/* Finds the addresses of a whole tile. */
 void KERN(kv_find)(const struct attn_args *args, const struct kv_tile *tile, struct attn_direct *out)
 {
     for (uint32_t group = 0; group < ATTN_TILE_GROUPS; group++) {
@@ -262,15 +264,15 @@ void KERN(kv_load)(const struct attn_args *args, const struct kv_tile *tile)
 
 /* ---- store ---- */
 
-/* Where a row of dim numbers goes: element i at i * step. */
+/* The destination of a row of dim numbers: element i at i * step. */
 struct place {
-    char *base;       /* of the head's K or V */
-    uint16_t *scales; /* of the row, scale_step apart */
-    size_t at, step;  /* elements (bytes of quants) */
+    char *base;       /* start of the head's K or V */
+    uint16_t *scales; /* scales of the row, scale_step apart */
+    size_t at, step;  /* in elements (bytes of quants) */
     size_t scale_step;
 };
 
-/* A run's numbers, zeros behind the last. */
+/* Copies a run's numbers, with zeros after the last. */
 static void take_run(const float *x, uint32_t dim, uint32_t run, float *out)
 {
     uint32_t left = dim - run * KV_RUN;
@@ -281,7 +283,7 @@ static void take_run(const float *x, uint32_t dim, uint32_t run, float *out)
                                           : v16_zero());
 }
 
-/* A scale as F16, and what to multiply with for quants. */
+/* Rounds a scale to F16, and returns the factor that turns numbers into quants. */
 static float scale_to_f16(float scale, uint16_t *half_out)
 {
     uint16_t halves[16];
@@ -293,7 +295,7 @@ static float scale_to_f16(float scale, uint16_t *half_out)
     return back[0] != 0 ? 1.0f / back[0] : 0.0f;
 }
 
-/* Rounds to whole numbers to the low byte. */
+/* Rounds to integers, which then lie in the low byte of each lane. */
 static v16 to_whole(v16 x)
 {
     return v16_add(x, v16_set1(0x1.8p23f));
@@ -323,7 +325,7 @@ static void store_q8_0(const float *x, uint32_t dim, const struct place *place)
     }
 }
 
-/* The number furthest from zero becomes -8. */
+/* The number furthest from zero becomes the quant -8. */
 static void store_q4_0(const float *x, uint32_t dim, const struct place *place)
 {
     for (uint32_t run = 0; run < kv_runs(dim); run++) {

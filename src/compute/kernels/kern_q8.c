@@ -39,8 +39,8 @@ INLINED void tile_form(const struct tile_q8 *tile, struct quant_form form)
     }
 }
 
-/* What an expanded form still has of its type: how many scales, whether there are mins, and, where that
- * matters, how wide u is.  So types go as a few of them do. */
+/* Returns the type that represents an expanded form.  Only the number of scales, the presence of mins and,
+ * for narrow dots, the width of u matter after expansion.  So several types share one function. */
 INLINED enum dtype type_like(struct quant_form form)
 {
     const uint8_t most = is_narrow(form) ? form.most : 255;
@@ -52,7 +52,7 @@ INLINED enum dtype type_like(struct quant_form form)
     return most <= 15 ? DTYPE_Q4_0 : most <= 31 ? DTYPE_Q5_0 : DTYPE_Q8_0;
 }
 
-/* Each type has a function of its own: a compiler's work grows faster than the size of a function. */
+/* Each type has its own function, because compile time grows faster than the size of a function. */
 #define FUNCTION(type)                                                                                       \
     static __attribute__((noinline)) void tile_##type(const struct tile_q8 *tile)                            \
     {                                                                                                        \
@@ -76,9 +76,9 @@ void Q8(tile_q8)(const struct tile_q8 *tile)
 
 /* ---- activations ---- */
 
-enum { PEAK_AGAIN = 8 }; /* dots of each chain in a round of the peak */
+enum { PEAK_AGAIN = 8 }; /* how often each round of the peak repeats the chains */
 
-/* Sixteen quants, and as floats. */
+/* Computes sixteen quants, and returns them as floats. */
 static inline v16 kern_q8_quantize(const float *x, float by, int8_t quants[16])
 {
     v16 shifted = act_quantize(x, by);
@@ -95,13 +95,13 @@ static inline float kern_q8_float_of(uint32_t bits)
     return value;
 }
 
-/* What a sub of one token begins with and ends with. */
+/* Computes the initial value of the dots of one sub and token, and the number to subtract at their end. */
 INLINED void pack_sub(struct quant_form form, uint32_t magic_bits, float sum, uint32_t shift,
                       int32_t *start_out, float *magic_out)
 {
     bool is_number = sum >= -4096 && sum <= 4096 && magic_bits != ACT_NAN_BITS;
 
-    /* NaN and infinity reach every output by way of magic; the cast must not see them. */
+    /* NaN and infinity reach every output through magic.  They must not reach the cast. */
     magic_bits = is_number ? magic_bits - (shift << 23) : ACT_NAN_BITS;
     *start_out = (int32_t)magic_bits - (is_number ? ((int32_t)form.zero << shift) * (int32_t)sum : 0);
     *magic_out = kern_q8_float_of(magic_bits);
@@ -142,7 +142,7 @@ static void pack_q8(const struct pack *pack)
     act_pack_each(pack, quant_form(pack->type), pack_qblk);
 }
 
-/* Ones, though the compiler, which would leave out what they make simple, cannot know. */
+/* Returns ones, hidden from the compiler, which would otherwise simplify the products. */
 static const uint8_t *peak_bytes(void)
 {
     static const uint8_t ones[FOUR_BYTES] = {1};
@@ -161,7 +161,7 @@ static float peak_q8(uint32_t rounds)
 
     for (int i = 0; i < Q8_PEAK_CHAINS; i++)
         sums[i] = q8_start(i);
-    /* At the head of a loop the compiler copies every sum: a round of eight makes that little. */
+    /* The compiler copies every sum at the head of a loop.  A round of eight makes that cost small. */
     for (uint32_t round = 0; round < rounds; round++)
 #pragma GCC unroll 8
         for (int again = 0; again < PEAK_AGAIN; again++)
@@ -175,7 +175,7 @@ static float peak_q8(uint32_t rounds)
 }
 
 #ifdef Q8_NARROW
-/* What there is of pairs and their sums, but for widening them. */
+/* Repeats the operations on pairs and their sums, without the widening. */
 static float peak_narrow(uint32_t rounds)
 {
     const uint8_t *ones = peak_bytes();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Recurrences, sixteen channels at a time through all rows, so that their state stays in registers.
+/* Recurrences.  Each loop takes sixteen channels through all rows, so that their state stays in registers.
  *
  * Hot path: no allocation, no log, no system call. */
 #include "compute/kernels/kern_set_priv.h"
@@ -62,7 +62,8 @@ void KERN(conv_rows)(const struct conv_args *args)
         conv_lanes(args, at, args->n_channels - at < 16 ? args->n_channels - at : 16);
 }
 
-/* S^T by, over one stretch of columns: four sums of every fourth key, then their sum.  S was scaled before. */
+/* Returns S^T by for one stretch of columns, from S already decayed.  Four sums take every fourth key, then
+ * are added. */
 static inline v16 delta_read(const float *state, const float *by, uint32_t n_keys, size_t stride,
                              uint32_t lanes)
 {

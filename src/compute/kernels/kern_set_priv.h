@@ -121,7 +121,7 @@ static inline v16 v16_exp2(v16 x)
     return v16_exp2_parts(x, v16_sub(x, v16_sub(shifted, magic)), shifted);
 }
 
-/* e^x for |x| up to 87: below it is 0, above it stays where it was.  x * log2(e) is taken in two parts, so
+/* e^x for |x| up to 87.  Below -87 it is 0; above 87 it is e^87.  x * log2(e) is computed in two parts, so
  * that the fraction is right to the last bit or two. */
 static inline v16 v16_exp_clamped(v16 x)
 {

@@ -29,10 +29,10 @@ struct shape {
     uint32_t n_panels, n_tokens;
 };
 
-/* Weights to bring nearer. */
+/* Weights to prefetch. */
 struct fetch {
     const char *from;
-    size_t k_bytes, panel_bytes; /* from one k, one panel, to the next */
+    size_t k_bytes, panel_bytes; /* distance from k to k + 1, and from panel to panel */
 };
 
 static inline __attribute__((always_inline)) v16 load_weights(enum source source, const void *w, size_t at)
@@ -44,7 +44,7 @@ static inline __attribute__((always_inline)) v16 load_weights(enum source source
     return v16_load((const float *)w + at);
 }
 
-/* One k; at is where its weights are. */
+/* Adds the products of one k, whose weights are at `at`. */
 static inline __attribute__((always_inline)) void tile_step(const struct tile *tile, struct shape shape,
                                                             size_t at, size_t k, struct sums *sums)
 {
@@ -62,8 +62,8 @@ static inline __attribute__((always_inline)) void tile_step(const struct tile *t
     }
 }
 
-/* Where to fetch from while panels at own are read: ahead in the same panels, from their last AHEAD_K on in
- * the ones behind them; or what the caller says. */
+/* Returns the address to prefetch while panels at `own` are read: AHEAD_K ahead in the same panels, and in
+ * the last part the panels after them.  The caller may give another address. */
 static inline struct fetch fetch_at(const struct tile *tile, const char *own, size_t element_bytes,
                                     bool is_last_part, uint32_t n_panels)
 {
@@ -75,7 +75,7 @@ static inline struct fetch fetch_at(const struct tile *tile, const char *own, si
                           panel_bytes};
 }
 
-/* One group of panels; the shape is a constant wherever this is expanded. */
+/* Multiplies one group of panels; the shape is a constant after inlining. */
 static inline __attribute__((always_inline)) void kern_tile_group(const struct tile *tile, struct shape shape,
                                                                   uint32_t panel)
 {
@@ -152,7 +152,7 @@ void KERN(tile_bf16)(const struct tile *tile)
 
 /* ---- BF16 tiles ---- */
 
-/* Every second element of a slice, from `first` on, added up from zero. */
+/* Sums every second element of a slice, from `first` on, starting at zero. */
 static inline __attribute__((always_inline)) void slice_chain(const struct tile *tile, const float *w,
                                                               size_t first, uint32_t n_tokens, v16 *sums)
 {
@@ -169,8 +169,8 @@ static inline __attribute__((always_inline)) void slice_chain(const struct tile 
     }
 }
 
-/* What kern_amx_bf16.c does: odd and even columns of a slice in chains of their own, then both to the sum.
- * One panel at a time: two chains for each token fill the registers. */
+/* Computes as kern_amx_bf16.c does: odd and even columns of a slice have their own chains, then both are
+ * added to the sum.  It takes one panel at a time, because two chains for each token fill the registers. */
 static inline __attribute__((always_inline)) void slices_panel(const struct tile *tile, uint32_t panel,
                                                                uint32_t n_tokens)
 {
@@ -214,7 +214,7 @@ void KERN(pack_f32)(const struct pack *pack)
             *out++ = pack->x[t * pack->x_stride + k - pack->from];
 }
 
-/* To BF16 and back: to nearest even, subnormals to zero. */
+/* Rounds to BF16 and back to F32: to nearest even, subnormals to zero. */
 static inline float round_to_bf16(float value)
 {
     uint32_t bits;
@@ -223,7 +223,7 @@ static inline float round_to_bf16(float value)
     if ((bits & 0x7f800000) == 0)
         bits &= 0x80000000;
     if ((bits & 0x7fffffff) > 0x7f800000)
-        bits |= 0x400000; /* a NaN stays one */
+        bits |= 0x400000; /* a NaN remains a NaN */
     else
         bits += 0x7fff + (bits >> 16 & 1);
     bits &= 0xffff0000;
@@ -231,7 +231,7 @@ static inline float round_to_bf16(float value)
     return value;
 }
 
-/* For BF16 dots done by FMAs: see kern_bf16.c.  An odd last column has a zero beside it. */
+/* Packs for BF16 dots that FMAs compute: see kern_bf16.c.  An odd last column is paired with zero. */
 void KERN(pack_swapped)(const struct pack *pack)
 {
     float *out = (float *)pack->out + (size_t)pack->from * pack->n_tokens;

@@ -13,9 +13,9 @@ struct kern_table;
 
 /* A causal convolution along the rows, each channel by itself:
  *
- *     u = before * x                  (before NULL: x)
- *     y = bias + sum of taps[j] * u of (n_taps - 1 - j) rows ago, the oldest first
- *     out = after * y                 (after NULL: y, or silu(y) with is_silu) */
+ *     u = before * x                  (u = x if before is NULL)
+ *     y = bias + sum over j of taps[j] * u[n_taps - 1 - j rows ago], oldest row first
+ *     out = after * y                 (if after is NULL: y, or silu(y) with is_silu) */
 struct conv_args {
     const float *x, *before, *after; /* rows in_stride floats apart */
     size_t in_stride;

@@ -72,7 +72,7 @@ uint16_t kern_trial_number(struct rng *rng, uint32_t exponent)
     return (uint16_t)((bits >> 16 & 0x807f) | (bits >> 8 & 31 ? e << 7 : 0));
 }
 
-/* One tile of one token by the instruction and by FMAs.  The smaller the exponent, the more is flushed. */
+/* Compares one tile of one token by the instruction and by FMAs.  Smaller exponents flush more numbers. */
 static bool tables_x86_trial_agrees(struct rng *rng, uint32_t exponent)
 {
     uint16_t w[TRIAL_PAIRS][PANEL_ROWS][2], x[TRIAL_PAIRS][2];

@@ -46,7 +46,7 @@ static inline void v16_store(float *to, v16 a)
     _mm256_storeu_ps(to + 8, a.high);
 }
 
-/* All ones in the lanes below n, for eight lanes from the given one on. */
+/* Returns all ones in the lanes below n, for eight lanes from `begin` on. */
 static inline __m256i v16_mask8(uint32_t n, int begin)
 {
     __m256i lane = _mm256_add_epi32(_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), _mm256_set1_epi32(begin));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Results -> state. Only this file advances a sequence.
+/* Applies a step's results to the sequences.  Only this file advances a sequence.
  *
- * For each item of the step, in plan order: count the fed tokens, seal full blocks, then call events and
- * set the next state.
+ * For each item of the step, in plan order: count the fed tokens, seal full blocks, then call events and set
+ * the next state.
  *
  *     fed some          on_prefilled, on_prompt_logprobs                            still PREFILL
  *     fed all           on_prefilled, on_prompt_logprobs, then the sampled token:
@@ -17,9 +17,9 @@
  * Accepted draft tokens are applied one after another, each like the step that it saved. Rejected draft
  * tokens are not counted: their KV lies beyond n_computed, where the next step overwrites it.
  *
- * An event may do anything to its sequence while the code below still uses that sequence. So the sequence
- * is busy until its last event. A cancel then only sets a flag, which is checked after each event. on_held
- * and on_done come last; no code after them touches the sequence. */
+ * An event may do anything to its sequence while the code below still uses that sequence. So the sequence is
+ * busy until its last event. A cancel then only sets a flag, which is checked after each event. on_held and
+ * on_done come last; no code after them touches the sequence. */
 #include "base/check.h"
 #include "cache/kv/pool_cache.h"
 #include "compute/sched/sched_priv.h"
@@ -55,7 +55,7 @@ static void apply_hold(struct sched *sched, struct seq *seq)
     EVENT(sched, on_held, seq);
 }
 
-/* Its KV may be damaged: removes its blocks from the prefix cache. */
+/* Removes a sequence's blocks from the prefix cache, because their KV may be damaged. */
 static void forget_blocks(struct sched *sched, struct seq *seq)
 {
     for (uint32_t block = 0; block < seq->n_sealed; block++)
@@ -71,7 +71,7 @@ static void end_spoilt(struct sched *sched, struct seq *seq)
     seq_end(sched, seq, seq->is_cancelled ? SEQ_FINISH_CANCELLED : SEQ_FINISH_SPOILT);
 }
 
-/* SEQ_FINISH_NONE: the answer continues with the token. */
+/* Appends a sampled token.  SEQ_FINISH_NONE: the answer continues. */
 static enum seq_finish take_token(struct seq *seq, token_id id)
 {
     if (seq_is_stop(seq, id) || (id == TOKEN_NONE && sample_state_is_complete(seq->past)))
@@ -121,7 +121,7 @@ bool apply_token(struct sched *sched, struct seq *seq, const struct sample_resul
     return false;
 }
 
-/* All given and sampled tokens have KV and no token is wanted: the caller only wanted the KV. */
+/* Ends a sequence whose tokens all have KV and that wants no token: the caller wanted only the KV. */
 static void end_prefill_only(struct sched *sched, struct seq *seq)
 {
     if (seq->spec.departs) {
@@ -144,7 +144,7 @@ static void apply_drawn(struct sched *sched, const struct plan_item *item,
     for (uint32_t i = 0; i <= n_accepted; i++) {
         if (i > 0) {
             seq->is_busy = true;
-            if (sched->n_state_blocks == 0) { /* else the state lies before the draft tokens */
+            if (sched->n_state_blocks == 0) { /* else the state stays before the draft tokens */
                 seq_advance(seq, seq->n_computed + 1);
                 seq_seal(sched, seq);
             }
@@ -222,7 +222,7 @@ void apply_results(struct sched *sched, const struct sample_result *results)
     }
 }
 
-/* The step failed: its sequences end. */
+/* Ends the sequences of a step that failed. */
 void apply_failure(struct sched *sched)
 {
     for (uint32_t i = 0; i < sched->plan.n_items; i++) {

@@ -23,10 +23,10 @@
 #define PULL         0.02
 #define SCALE_ALPHA  0.1
 #define SHAPE_ALPHA  0.2
-#define SHAPE_LIFE   500.0 /* steps */
+#define SHAPE_LIFE   500.0 /* in steps */
 #define ERROR_ALPHA  0.05
 #define OUTLIER      3.0
-#define TAIL         3.0  /* times the mean error: exceeded by about one step in a hundred */
+#define TAIL         3.0  /* times the mean error; about one step in a hundred exceeds it */
 #define TERM_FLOOR   0.03 /* of a step: the least range within which a term may move */
 #define SHARE_AT_1ST 0.1  /* of a step: least value of a term when it is first seen */
 #define PAIRS        1000.0

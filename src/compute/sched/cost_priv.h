@@ -47,7 +47,7 @@ static inline double cost_pairs(uint32_t position, uint32_t n)
 void cost_observe(struct cost_model *model, const struct cost_step *step, double seconds);
 /* Seconds; 0 until a step was observed. */
 double cost_predict(const struct cost_model *model, const struct cost_step *step);
-/* Whether enough steps were observed to recognise an unusual one. */
+/* True if enough steps were observed to recognise an unusual one. */
 bool cost_is_learned(const struct cost_model *model);
 bool cost_knows_prompts(const struct cost_model *model);
 double cost_per_prompt_token(const struct cost_model *model); /* seconds, without attention */

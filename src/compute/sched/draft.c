@@ -1,29 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Speculation: draft tokens, verified by the next step.
  *
- *     text      ... def f ( x ) :  ......  def f (                 the text after an earlier occurrence of
- * the drafts                                       x ) :           text's ending becomes the draft step feeds
- * ( x ) :             one row each, the weights are read once sampled          x ) return          each from
- * its own row: the third draft was wrong, two were accepted
+ *     text        ... def f ( x ) : ...... def f (          the text after an earlier occurrence of the
+ *     drafts                                     x ) :      text's ending becomes the draft
+ *     step feeds                               ( x ) :      one row each; the weights are read once
+ *     sampled                                  x ) return   each token from its own row
+ *
+ * Here the third draft token was wrong, and two were accepted.
  *
  * Speculation is exact by construction. At each position the engine samples from the logits of exactly the
  * tokens that plain decoding would have fed, with the generator state of that position. A sampled token is
- * used only if all draft tokens before it were right. The bits of a row do not depend on the other rows.
- * So draft tokens change when tokens are sampled, never which.
+ * used only if all draft tokens before it were right. The bits of a row do not depend on the other rows. So
+ * draft tokens change when tokens are sampled, never which.
  *
  * How many. Extra rows cost little while a step is bound by reading weights, and much when it is bound by
- * arithmetic. With acceptance rate p, the k-th draft token of a sequence is used with probability p^k.
- * Draft tokens of all sequences are ordered by this probability; the number that maximises expected tokens
- * per predicted second is taken. p is learned from the sequence's own history. Where that is short, the
- * history of all finds of the same kind is used (kind: length of the matched ending).
+ * arithmetic. With acceptance rate p, the k-th draft token of a sequence is used with probability p^k. The
+ * scheduler orders the draft tokens of all sequences by this probability, and takes the number that maximises
+ * expected tokens per predicted second.  It learns p from the sequence's own history.  Where that is short,
+ * it uses the history of all finds of the same kind (kind: length of the matched ending).
  *
  * With a grammar, draft tokens that it forbids are dropped. Where the grammar leaves one choice (names and
  * punctuation of an object), the forced token is the draft and is right.
  *
- * Speculation budget. The extra rows of a step cost the budget the time that the cost model predicts. Each
- * accepted draft token earns the mean time of a token. In addition the budget earns BUDGET_INCOME of the
- * time of decoding. With an empty budget no tokens are drafted. So speculation loses little more than this
- * income, however wrong the model and the rates are.
+ * Speculation budget. The extra rows of a step reduce the budget by the time that the cost model predicts for
+ * them.  Each accepted draft token adds the mean time of a token.  The budget also grows by BUDGET_INCOME of
+ * the time of decoding. With an empty budget the scheduler drafts no tokens.  So speculation loses little
+ * more than this income, even if the model and the rates are wrong.
  *
  * Hot path: no allocation, no log, no system call. */
 #include <math.h>
@@ -40,9 +42,9 @@
 #define BUDGET_INCOME 0.01
 #define BUDGET_START  2.0 /* decode steps */
 #define BUDGET_MAX    4.0
-#define BUDGET_DEBT   1.0 /* most debt in decode steps: paid off after a hundred steps */
+#define BUDGET_DEBT   1.0 /* most debt in decode steps; a hundred steps pay it off */
 #define CHANCE_MIN    0.01
-#define CHANCE_FORCED 0.999 /* forced tokens always come, unless the answer is cut */
+#define CHANCE_FORCED 0.999 /* forced tokens are always accepted, unless the answer is cut */
 #define MAX_CHOICES   64
 #define RESUME_MAX    4 /* tokens without a find after which copying is not resumed */
 
@@ -113,7 +115,7 @@ void draft_learn(struct sched *sched, struct seq *seq, uint32_t n_drafts, uint32
         acceptance_add(&draft->acceptance, i < n_accepted, SEQ_FADE);
         acceptance_add(&sched->acceptance[draft->kind], i < n_accepted, KIND_FADE);
     }
-    /* Continue after the rejected draft token (another token stands in its place), or after the token that
+    /* Continue copying after the rejected draft token (its place has another token), or after the token that
      * follows the last one. */
     draft->resume = draft->source + n_accepted + 1;
 }
@@ -167,7 +169,8 @@ static uint32_t draft_find(struct seq *seq)
     return at;
 }
 
-/* Tokens that fit into the sequence's blocks and the free ones, less one block for each active sequence. */
+/* Returns the tokens that fit into the sequence's blocks and the free ones, less one block for each active
+ * sequence. */
 static uint32_t room_of(const struct sched *sched, const struct seq *seq)
 {
     uint32_t n_active = queue_n_active(sched), n_available = kv_available(sched->opts.pool);
@@ -189,7 +192,7 @@ static uint32_t draft_limit(const struct sched *sched, const struct seq *seq)
     return n_most < room ? n_most : room;
 }
 
-/* How many of the leading n draft tokens the grammar allows. */
+/* Returns how many of the leading n draft tokens the grammar allows. */
 static uint32_t cut_to_grammar(struct seq *seq, const token_id *drafts, uint32_t n)
 {
     uint32_t n_allowed = 0;
@@ -271,7 +274,7 @@ static void draft_choose(const struct sched *sched, struct choice *choices, uint
         step.n_rows++;
         step.n_pairs += cost_pairs(next->seq->n_computed + next->n, 1);
 
-        all_s = fmax(all_s, cost_predict(&sched->cost, &step)); /* less for more rows is noise */
+        all_s = fmax(all_s, cost_predict(&sched->cost, &step)); /* a lower cost for more rows is noise */
         if (all_s - plain_s <= sched->speculation_budget_s && tokens / all_s > best) {
             best = tokens / all_s;
             for (uint32_t j = 0; j < n_choices; j++)
@@ -294,7 +297,8 @@ static void draft_take_blocks(struct sched *sched, struct seq *seq, uint32_t n)
     seq->draft.n = n;
 }
 
-/* Rows for draft tokens in the step; waiting prompts keep half of the room that decoding leaves. */
+/* Returns the rows for draft tokens in the step.  Waiting prompts keep half of the room that decoding
+ * leaves. */
 static uint32_t room_for_drafts(const struct sched *sched, uint32_t n_decode)
 {
     uint32_t room = sched->opts.engine->info.max_batch_tokens - plan_decode_cost(sched).n_rows;

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Arrival and departure: a sequence moves between two workers.
  *
- * Arrival. All blocks are granted at once or not at all. So a grant never waits while a peer holds memory
- * for it. Blocks that the cache has need not be sent. The peer reports how many tokens' KV it delivered
- * and which token came first. Both are checked against the grant, the vocabulary and the grammar. Hashes
- * are computed from this worker's own tokens and never taken from a peer.
+ * Arrival. A grant covers all blocks or none.  So no grant waits for more blocks while a peer keeps KV in
+ * memory for it. Blocks that the cache has need not be sent. The peer reports how many tokens' KV it
+ * delivered and which token came first. Both are checked against the grant, the vocabulary and the grammar.
+ * Hashes are computed from this worker's own tokens and never taken from a peer.
  *
  *     all tokens, first token      DECODE
  *     all tokens, no first token   feed the last one again, into an unsealed block, to get its logits
  *     fewer                        seal the KV that arrived, compute the rest here: same bits
  *
- * Departure. A HELD sequence keeps its place and its blocks until the worker reports that the peer has
- * them, or never will. */
+ * Departure. A HELD sequence keeps its place and its blocks until the worker reports that the peer has their
+ * KV, or that it never will. */
 #include "base/err.h"
 #include "compute/sched/sched_priv.h"
 
@@ -39,7 +39,7 @@ int sched_arrived(struct sched *sched, struct seq *seq, uint32_t n_tokens, const
 
     if (n_tokens > n_most)
         n_tokens = n_most;
-    if (sched->n_state_blocks > 0 && !is_whole) /* keys and values without their state are of no use */
+    if (sched->n_state_blocks > 0 && !is_whole) /* keys and values without their state cannot be used */
         n_tokens = seq->n_computed;
     else if (sched->n_state_blocks > 0)
         recurrent_arrived(sched, seq);

@@ -35,7 +35,7 @@ static double load_seconds(uint64_t from_ns, uint64_t to_ns)
     return (double)(to_ns > from_ns ? to_ns - from_ns : 1) / (double)NS_PER_S;
 }
 
-/* Whether the thread was stopped during this step or just before. */
+/* True if the thread was stopped during this step or right before it. */
 static bool load_is_spoilt(struct sched *sched, const struct cost_step *step, const struct load_clock *began,
                            const struct load_clock *ended)
 {
@@ -125,8 +125,8 @@ static void load_count(const struct sched *sched, const struct seq *seq, struct 
     }
 }
 
-/* What the decoding sequences take without prompts, also where no step is without one.  The difference to twice as
- * many gives one more, so that single sizes matter little. */
+/* Predicts the time of the decoding sequences without prompts, also if no step is without one.  The
+ * difference to twice as many sequences gives the cost of one more, so that no single size matters much. */
 static void load_decode(const struct sched *sched, struct sched_load *load)
 {
     struct cost_step step = plan_decode_cost(sched), twice;
@@ -140,7 +140,7 @@ static void load_decode(const struct sched *sched, struct sched_load *load)
     load->decode_row_s = more_s > 0 ? more_s / step.n_rows : 0;
 }
 
-/* Sequences of this context stand for all: what attention adds is in the pairs. */
+/* Sequences with this context represent all others, because attended pairs include the cost of attention. */
 #define PREDICTED_CONTEXT 256
 
 static void load_predict(const struct cost_model *cost, struct sched_load *load)

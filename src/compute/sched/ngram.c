@@ -45,7 +45,7 @@ void ngram_fini(struct ngram *index)
     *index = (struct ngram){0};
 }
 
-/* The text's own ending is not indexed, or it would find itself. */
+/* Indexes new tokens, but not the text's own ending, which would find itself. */
 bool ngram_extend(struct ngram *index, const token_id *tokens, uint32_t n_tokens)
 {
     uint32_t to = n_tokens > 0 ? n_tokens - 1 : 0;

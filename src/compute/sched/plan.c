@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* State -> batch. Reads sequences, writes the plan and the line, changes no sequence.
+/* Plans a batch from the state.  It reads sequences, writes the plan and the line, and changes no sequence.
  *
  *     | decode: one token each, plus draft tokens | prompt chunks in order of the line, up to the budget |
  *
- * Decoding sequences come first, because users read along. While any sequence decodes, the prompt budget
- * is the most tokens with which the step is expected (cost.c) to keep the objective for the time between
- * two tokens. It is at most chunk_tokens. It is at least a fixed share of the machine's time, whatever the
- * objective, so prompts always make progress. Without decoding sequences, prompts get all that the engine
- * takes within max_step_ns, because the worker's timers and transfers run between steps. max_seqs never
- * exceeds max_batch_tokens, so decoding always leaves at least one token for a prompt.
+ * Decoding sequences come first, because users read their tokens as they come. While any sequence decodes,
+ * the prompt budget is the most tokens with which the step is expected (cost.c) to keep the objective for the
+ * time between two tokens. It is at most chunk_tokens. It is at least a fixed share of the machine's time,
+ * whatever the objective, so prompts always make progress. Without decoding sequences, prompts get all that
+ * the engine takes within max_step_ns, because the worker's timers and transfers run between steps. max_seqs
+ * never exceeds max_batch_tokens, so decoding always leaves at least one token for a prompt.
  *
  * The fair queue (base/fair.h) orders the line of prompts: first the tenant that was served least for its
- * weight, with its oldest prompt. Tokens are charged as they are fed. So a long prompt shares the steps
- * with other tenants' prompts chunk by chunk, and a short prompt does not wait for its end.
+ * weight, with its oldest prompt. Tokens are charged as they are fed. So a long prompt shares the steps with
+ * other tenants' prompts chunk by chunk, and a short prompt does not wait for its end.
  *
- * A chunk that does not end its prompt stops at a block boundary if it reaches one. A departing sequence
- * can send only whole blocks, and blocks that are sealed early are reusable early. Where the objective
- * makes chunks small, the chunk is aligned only if the cut is small.
+ * A chunk that does not end its prompt stops at a block boundary if it reaches one. A departing sequence can
+ * send only whole blocks, and blocks that are sealed early are reusable early. Where the objective makes
+ * chunks small, the chunk is aligned only if the cut is small.
  *
  * Hot path: no allocation, no log, no system call. */
 #include "base/clock.h"
@@ -43,7 +43,7 @@ struct cost_step plan_decode_cost(const struct sched *sched)
     return step;
 }
 
-/* Insertion sort: few sequences prefill at once, and they are mostly in order. */
+/* Sorts the line by insertion, because few sequences prefill at once, and they are mostly in order. */
 static void line_up(struct sched *sched)
 {
     sched->n_line = 0;

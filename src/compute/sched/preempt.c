@@ -2,16 +2,16 @@
 /* Makes room for the sequences that decode.
  *
  * A decoding sequence takes a new block when its last one is full. When the pool has none, the youngest
- * active sequence returns all of its blocks and waits again. The youngest has least to lose, and the
- * oldest always continues, so the batch as a whole makes progress. If the youngest itself needs the block,
- * it preempts itself.
+ * active sequence returns all of its blocks and waits again. The youngest has the least work to repeat, and
+ * the oldest always continues, so the batch as a whole makes progress. If the youngest itself needs the
+ * block, it preempts itself.
  *
  * If the block would have to come out of other tenants' quotas, the tenant's own youngest sequence is
  * preempted instead, as long as the tenant has another one running.
  *
- * Preemption costs only time. The sampled tokens stay with the sequence. They are prefilled later like
- * given tokens, with the same bits. No token is sampled or reported twice. The sealed blocks go to the
- * cache, and the sequence finds them there if they were not evicted.
+ * Preemption costs only time. The sampled tokens stay with the sequence. They are prefilled later like given
+ * tokens, with the same bits. No token is sampled or reported twice. The sealed blocks go to the cache, and
+ * the sequence finds them there if they were not evicted.
  *
  * HELD and ARRIVING sequences are never preempted: a transfer uses their blocks. */
 #include "base/err.h"
@@ -39,7 +39,7 @@ static void sched_preempt(struct sched *sched, struct seq *seq)
     sched->n_preemptions++;
 }
 
-/* Returns blocks that were taken for draft tokens and are not needed yet; whether there were any. */
+/* Returns blocks that were taken for draft tokens and are not needed yet.  True: there were some. */
 static bool give_spare_back(struct sched *sched)
 {
     bool has_any = false;
@@ -55,7 +55,7 @@ static bool give_spare_back(struct sched *sched)
     return has_any;
 }
 
-/* Returns whether seq still runs. */
+/* Gives a sequence the blocks for its next tokens.  False: the sequence was preempted. */
 static bool preempt_grow(struct sched *sched, struct seq *seq)
 {
     const kv_tenant *tenant = &seq->spec.tenant;

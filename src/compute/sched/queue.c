@@ -4,10 +4,9 @@
  *     sched.fair      WAITING and PREFILL: sequences with a prompt to compute, by tenant, then by age
  *     sched.running   all admitted sequences, by age
  *
- * base/fair.h chooses the tenant: the one that was served fewest tokens for its weight, prompts and
- * answers together. Within a tenant the oldest sequence comes first, also if it was preempted. A tenant
- * that arrives or returns starts with neither debt nor credit, so another tenant's flood costs it one turn
- * at most.
+ * base/fair.h chooses the tenant: the one that was served fewest tokens for its weight, prompts and answers
+ * together. Within a tenant the oldest sequence comes first, also if it was preempted. A tenant that arrives
+ * or returns starts with neither debt nor credit, so another tenant's flood costs it one turn at most.
  *
  * A sequence is admitted when all of these hold:
  *
@@ -19,13 +18,13 @@
  *   - The pool has its uncached blocks and one more for each active sequence. Every active sequence soon
  *     needs a block; without the margin the new sequence would be preempted at once.
  *
- * When the head of the line finds no place or no blocks, no sequence behind it is tried. is_short then
- * keeps arriving sequences from overtaking it, so large prompts make progress. Two reasons concern one
- * tenant only, which waits while others pass: a block that is being computed now, and blocks that would
- * come out of other tenants' quotas while its own sequence runs.
+ * When the head of the line finds no place or no blocks, no sequence behind it is tried.  is_short then keeps
+ * arriving sequences from overtaking it, so large prompts make progress.  In two cases the tenant waits and
+ * others pass.  Either another sequence is computing the block now, or the blocks would come out of other
+ * tenants' quotas while a sequence of its own runs.
  *
- * A full queue accepts one more sequence of a tenant that has fewer waiting than another. The next step
- * ends the newest sequence of the tenant with most. Only a sequence that never began is ended this way. */
+ * A full queue accepts one more sequence of a tenant that has fewer waiting than another. The next step ends
+ * the newest sequence of the tenant with most. Only a sequence that never began is ended this way. */
 #include <string.h>
 
 #include "base/err.h"
@@ -88,8 +87,8 @@ uint32_t queue_n_active(const struct sched *sched)
     return n;
 }
 
-/* Whether a sequence in PREFILL is about to seal the first block that seq would have to compute. That
- * sequence makes progress or is preempted, so seq never waits forever. */
+/* True if a sequence in PREFILL is about to seal the first block that seq would have to compute.  That
+ * sequence makes progress or is preempted, so seq never waits for ever. */
 static bool is_under_way(const struct sched *sched, const struct seq *seq)
 {
     uint32_t n_most = seq_n_matchable(sched, seq);

@@ -1,26 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Recurrent state of sequences (cache/kv/state.h says how it lies in blocks).
+/* Recurrent state of sequences (cache/kv/state.h describes its place in blocks).
  *
  *     tokens    | block | block | block | block | block | bl
  *     states            s               s       s         own
  *
- * A running sequence owns one state: that after its last computed token.  The engine reads it and writes it in
- * place.  After some blocks the step also writes a snapshot.  It is sealed under the block's hash, and a later
- * sequence that begins alike starts from it: a hit is the longest run of blocks that ends with a snapshot.
+ * A running sequence owns one state: the state after its last computed token.  The engine reads and writes it
+ * in place. After some blocks the step also writes a snapshot, which is sealed under the block's hash.  A
+ * later sequence with the same prefix starts from it.  A cache hit is the longest run of blocks that ends
+ * with a snapshot.
  *
- * Snapshots are taken where another sequence is likely to go on from:
+ * Snapshots are taken at points from which another sequence is likely to continue:
  *
  *     the end of the prompt, and the block before it       the next turn; the same prompt again
- *     the places that the request marked                   cache breakpoints, the public beginning
+ *     the places that the request marked                   cache breakpoints, the public prefix
  *     a fork                                               blocks were cached here, but no state was
  *     every few blocks                                     at most one state block for four of tokens
  *     the last full block of the answer so far             the next turn; the one before it is forgotten
  *
- * Draft tokens: the step leaves the state before the first of them.  Accepted ones are fed again, with the next
- * token, because only then it is known how many they are; their rows cost little beside the reading of the weights.
+ * Draft tokens: the step leaves the state before the first of them, because it does not know yet how many are
+ * accepted. The next step feeds the accepted ones again with the next token.  Their rows cost little beside
+ * reading the weights.
  *
- * A snapshot needs free or evictable blocks; without them there is none, and later hits are shorter.  Its
- * blocks are pool blocks like all others, so quotas, pins, eviction, the disk tier and block events apply. */
+ * A snapshot needs free or evictable blocks.  Without them no snapshot is taken, and later hits are shorter.
+ * Its blocks are pool blocks like all others, so quotas, pins, eviction, the disk tier and block events
+ * apply. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -83,14 +86,14 @@ int recurrent_match(struct sched *sched, struct seq *seq, uint32_t n_matched)
 
     if (n == 0)
         return 0;
-    if (n_matched > 0) { /* before blocks are taken, which may evict it */
+    if (n_matched > 0) { /* before taking blocks, which may evict the state */
         kv_state_hashes(&seq->hashes[n_matched - 1], n, sched->state_hashes);
         uint32_t got = kv_match(sched->opts.pool, sched->state_hashes, n, r->found);
 
         r->has_found = got == n;
         while (!r->has_found && got > 0)
             kv_unref(sched->opts.pool, r->found[--got]);
-        if (!r->has_found) /* its lifetime has just ended */
+        if (!r->has_found) /* its pin has just expired */
             return E_KV_FULL;
     }
     if (kv_take_for(sched->opts.pool, seq->spec.tenant, n, r->own) < 0) {
@@ -105,7 +108,7 @@ void recurrent_give_back(struct sched *sched, struct seq *seq)
 {
     struct seq_recurrent *r = &seq->recurrent;
 
-    while (r->n_taken > 0) { /* of a step that failed */
+    while (r->n_taken > 0) { /* snapshots of a step that failed */
         bool is_held = true;
 
         recurrent_drop(sched, r->taken + (size_t)--r->n_taken * sched->n_state_blocks, &is_held);
@@ -117,7 +120,7 @@ void recurrent_give_back(struct sched *sched, struct seq *seq)
 
 /* ---- snapshots ---- */
 
-/* Whether the state after `end` leading blocks has a value of its own. */
+/* True if a snapshot after `end` leading blocks is worth its memory. */
 static bool recurrent_is_wanted(const struct sched *sched, const struct seq *seq, uint32_t end)
 {
     const struct work *work = &seq->spec.work;
@@ -128,7 +131,7 @@ static bool recurrent_is_wanted(const struct sched *sched, const struct seq *seq
            end == work->keep_1h_tokens / n_tokens || end == work->public_tokens / n_tokens;
 }
 
-/* A snapshot takes no block that a sequence will need, and none of another tenant's quota. */
+/* Takes blocks for a snapshot, but none that a sequence will need, and none of another tenant's quota. */
 static bool recurrent_take(struct sched *sched, struct seq *seq, kv_block_id *ids_out)
 {
     struct kv_pool *pool = sched->opts.pool;
@@ -152,7 +155,8 @@ static void recurrent_add(struct sched *sched, struct seq *seq, uint32_t end)
         (struct kv_state_cut){.n_tokens = end * sched->block_tokens - seq->n_computed, .blocks = ids};
 }
 
-/* Block ends in (n_computed, to], wanted ones and every few.  Room is left for wanted ones. */
+/* Chooses block ends in (n_computed, to]: the wanted ones, and one every few blocks.  Leaves room for the
+ * wanted ones. */
 static void recurrent_choose(struct sched *sched, struct seq *seq, uint32_t to)
 {
     uint32_t first = seq->n_computed / sched->block_tokens + 1, last = to / sched->block_tokens;
@@ -185,7 +189,7 @@ void recurrent_plan(struct sched *sched, struct seq *seq, struct engine_item *it
     item->n_cuts = r->n_taken + 1;
 }
 
-/* Only the latest snapshot of an answer is worth its memory. */
+/* Replaces the latest snapshot of the answer, because earlier ones are not worth their memory. */
 static void recurrent_replace_latest(struct sched *sched, struct seq *seq, const kv_block_id *ids)
 {
     struct seq_recurrent *r = &seq->recurrent;
@@ -201,7 +205,7 @@ static void recurrent_seal_one(struct sched *sched, struct seq *seq, kv_block_id
 {
     bool is_latest = seq->state == SEQ_DECODE, is_held = true;
 
-    if (end > seq->n_sealed) { /* no memory for the hash */
+    if (end > seq->n_sealed) { /* not if memory for the hash was lacking */
         recurrent_drop(sched, ids, &is_held);
         return;
     }
@@ -233,7 +237,7 @@ void recurrent_forget(struct sched *sched, struct seq *seq)
     struct kv_pool *pool = sched->opts.pool;
 
     for (uint32_t end = 1; sched->n_state_blocks > 0 && end <= seq->n_sealed; end++) {
-        kv_block_id *ids = seq->recurrent.taken; /* free between steps */
+        kv_block_id *ids = seq->recurrent.taken; /* sealed snapshots left this array between steps */
         uint32_t n;
 
         kv_state_hashes(&seq->hashes[end - 1], sched->n_state_blocks, sched->state_hashes);

@@ -49,10 +49,10 @@ enum seq_finish {
     SEQ_FINISH_CANCELLED,
     SEQ_FINISH_DEPARTED,
     SEQ_FINISH_FAILED,     /* its step failed; sched_run_step returned the error */
-    SEQ_FINISH_CONSTRAINT, /* the grammar allows no token although the answer is incomplete (E_CONSTRAINT) */
+    SEQ_FINISH_CONSTRAINT, /* the grammar allows no token, although the answer is incomplete (E_CONSTRAINT) */
     SEQ_FINISH_SPOILT,     /* logits are not finite (E_NUMERICS); all its blocks left the prefix cache */
-    SEQ_FINISH_CROWDED     /* ended before it began: the queue was full and its tenant had most waiting
-                          (E_OVERLOADED) */
+    SEQ_FINISH_CROWDED     /* ended before it began, because the queue was full and its tenant had the most
+                            * waiting (E_OVERLOADED) */
 };
 
 struct seq_spec {           /* copied on submit */
@@ -63,7 +63,7 @@ struct seq_spec {           /* copied on submit */
     const token_id *stop_ids; /* these end the answer; borrowed until the sequence ends */
     uint32_t n_stop_ids;
     /* Sampling, limits, weight and cache marks. sample.bias is copied. KV before score_from (see
-     * on_prompt_logprobs) comes from the cache where possible, the rest is always computed. */
+     * on_prompt_logprobs) comes from the cache where possible; the rest is always computed. */
     struct work work;
     struct grammar *grammar;      /* constraint on the answer; the sequence takes a reference; NULL: none */
     kv_tenant tenant;             /* pays for its blocks (quota) and its tokens (fair queue) */
@@ -127,7 +127,7 @@ struct sched_events {
 
 enum sched_speculate {
     SPECULATE_OFF,
-    SPECULATE_AUTO,  /* draft tokens as far as they are expected to save time, see compute/sched/draft.c */
+    SPECULATE_AUTO,  /* draft tokens if they are expected to save time, see compute/sched/draft.c */
     SPECULATE_ALWAYS /* as many draft tokens as are found: for tests and measurements */
 };
 
@@ -183,11 +183,12 @@ const kv_block_id *seq_blocks(const struct seq *seq, uint32_t *n_out, uint32_t *
 /* Blocks of the sequence's recurrent state; *n_out is 0 if the model has none. While ARRIVING the transfer
  * writes them; while HELD they hold the state after the last token. Valid as those of seq_blocks(). */
 const kv_block_id *seq_state_blocks(const struct sched *sched, const struct seq *seq, uint32_t *n_out);
-/* Ends ARRIVING: KV of given tokens [0, n_tokens) is present and no peer writes these blocks any more.
- * With KV of all given tokens and the first token, decode begins. The first token was sampled by the peer,
- * counts as one of max_new_tokens, and is reported by on_token only if reports_first. The rest is computed
- * here if n_tokens is smaller, if first is NULL or beyond the vocabulary, or if the grammar forbids it.
- * n_tokens is cut to the granted range. With recurrent state, all is computed here unless all is present. E_INVAL: not ARRIVING (nothing changed). */
+/* Ends ARRIVING: KV of given tokens [0, n_tokens) is present and no peer writes these blocks any more. With
+ * KV of all given tokens and the first token, decode begins. The first token was sampled by the peer, counts
+ * as one of max_new_tokens, and is reported by on_token only if reports_first. The rest is computed here if
+ * n_tokens is smaller, if first is NULL or beyond the vocabulary, or if the grammar forbids it. n_tokens is
+ * cut to the granted range. With recurrent state, all of it is computed here unless all KV is present.
+ * E_INVAL: not ARRIVING (nothing changed). */
 int sched_arrived(struct sched *sched, struct seq *seq, uint32_t n_tokens, const struct sample_result *first,
                   bool reports_first);
 /* ---- departure ---- */
@@ -212,7 +213,8 @@ struct seq *sched_next(const struct sched *sched, const struct seq *after);
 /* While draining, submits are refused with E_CLOSED; everything else continues. */
 void sched_set_draining(struct sched *sched, bool is_draining);
 
-/* Sizes of the steps that sched_load() predicts: with two of each kind, what is fixed and what grows. */
+/* Sizes of the steps that sched_load() predicts.  Two sizes of each kind give the fixed cost and the
+ * growth. */
 enum { SCHED_MANY_ROWS = 8, SCHED_FEW_TOKENS = 64, SCHED_MANY_TOKENS = 512 };
 
 struct sched_load {                /* for the router's view of this worker, and for metrics */
@@ -229,7 +231,7 @@ struct sched_load {                /* for the router's view of this worker, and 
     double prompt_s[2];     /* and of SCHED_FEW_TOKENS and of SCHED_MANY_TOKENS prompt tokens; 0: not known */
     double decode_step_s;   /* learned mean time between two tokens of a sequence; 0 until measured */
     double decode_now_s;    /* learned: a step of the decoding sequences alone; 0: not known yet */
-    double decode_row_s;    /* learned: what one more of them adds to it */
+    double decode_row_s;    /* learned: the time that one more of them adds */
     uint64_t n_preemptions; /* since the start, like all counters below */
     uint64_t n_steps;       /* steps that fed tokens */
     uint64_t n_draft_steps; /* steps that verified draft tokens */

@@ -23,7 +23,7 @@
 #define DRAFT_MAX   64 /* most draft tokens for one sequence in one step, whatever the options say */
 #define DRAFT_KINDS 7  /* kinds of draft sources, each with its own acceptance rate */
 
-/* Acceptance rate: draft tokens accepted, of those seen; old ones fade. */
+/* Acceptance rate: accepted draft tokens divided by those verified; old ones fade. */
 struct draft_acceptance {
     double n_right, n_seen;
 };
@@ -144,14 +144,14 @@ static inline uint64_t sched_now_ns(const struct sched *sched)
     return sched->opts.now_ns();
 }
 
-/* Whether the sequence computes or samples, and so will need blocks. */
+/* True if the sequence computes or samples, and so will need blocks. */
 static inline bool seq_is_active(const struct seq *seq)
 {
     return seq->state == SEQ_PREFILL || seq->state == SEQ_DECODE;
 }
 
-/* Tokens without KV: the last one while decoding; with recurrent state also the draft tokens that the latest step
- * accepted, because the state stays before them. */
+/* Returns the tokens without KV: the last one while decoding.  With recurrent state also the draft tokens
+ * that the latest step accepted, because the state stays before them. */
 static inline uint32_t seq_n_pending(const struct seq *seq)
 {
     return seq->spec.n_tokens - seq->n_computed;
@@ -159,7 +159,7 @@ static inline uint32_t seq_n_pending(const struct seq *seq)
 
 /* ---- seq.c ---- */
 bool seq_is_stop(const struct seq *seq, token_id id);
-/* Whether the answer may continue (or end) with this token. */
+/* True if the answer may continue (or end) with this token. */
 bool seq_may_draw(struct seq *seq, token_id id);
 int seq_new(struct sched *sched, const struct seq_spec *spec, struct seq **out);
 void seq_free(struct sched *sched, struct seq *seq);
@@ -172,7 +172,8 @@ uint32_t seq_n_matchable(const struct sched *sched, const struct seq *seq);
 int seq_take_blocks(struct sched *sched, struct seq *seq, uint32_t n_spare);
 void seq_give_back(struct sched *sched, struct seq *seq);
 void seq_seal(struct sched *sched, struct seq *seq);
-/* Pins a block of the sequence that holds its first `end` blocks' last one, or their state, as the request asks. */
+/* Pins a block, as the request asks.  It has the last tokens of the first `end` blocks, or the state after
+ * them. */
 void seq_keep(struct sched *sched, struct seq *seq, kv_block_id id, uint32_t end);
 /* Counts tokens [n_computed, to) as computed here. */
 void seq_advance(struct seq *seq, uint32_t to);
@@ -182,7 +183,7 @@ void seq_advance(struct seq *seq, uint32_t to);
  * repeat. */
 void queue_want(struct sched *sched, struct seq *seq);
 void queue_got(struct sched *sched, struct seq *seq);
-/* Whether the queue accepts one more sequence of this tenant. */
+/* True if the queue accepts one more sequence of this tenant. */
 bool queue_takes(const struct sched *sched, const struct seq_spec *spec);
 void queue_wait(struct sched *sched, struct seq *seq);
 void queue_run(struct sched *sched, struct seq *seq, enum seq_state state);
@@ -216,7 +217,7 @@ void draft_book(struct sched *sched, const struct plan *plan, uint32_t n_accepte
 struct cost_step plan_decode_cost(const struct sched *sched);
 /* Prompt tokens that the next step may feed. Also updates sched->line for the two functions below. */
 uint32_t plan_budget(struct sched *sched);
-/* The part of the budget that the sequences before seq in the line leave to it; seq waits. */
+/* Returns how much of the budget the sequences before seq in the line leave to it.  seq waits. */
 uint32_t plan_budget_left(const struct sched *sched, const struct seq *seq, uint32_t budget);
 void plan_make(struct sched *sched, struct plan *plan);
 

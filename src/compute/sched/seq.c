@@ -62,7 +62,7 @@ static int spec_check(const struct sched *sched, const struct seq_spec *spec)
     return 0;
 }
 
-/* The answer so far counts as sampled, whichever worker sampled it. */
+/* Makes the sampling state.  The answer so far counts as sampled, whichever worker sampled it. */
 static int make_state(const struct sched *sched, const struct seq_spec *spec, struct seq *seq)
 {
     int rc = sample_state_new(&spec->work.sample, spec->grammar, sched->opts.engine->info.vocab_size,
@@ -74,7 +74,7 @@ static int make_state(const struct sched *sched, const struct seq_spec *spec, st
     for (uint32_t i = spec->n_prompt; rc == 0 && i < spec->n_tokens; i++)
         rc = sample_state_push(seq->past, seq->tokens[i]);
     sample_state_commit(seq->past);
-    seq->spec.work.sample.bias = NULL; /* the state holds them */
+    seq->spec.work.sample.bias = NULL; /* the sampling state has its own copy */
     seq->spec.work.sample.n_bias = 0;
     seq->spec.grammar = NULL;
     return rc == E_INVAL ? E_CONSTRAINT : rc;
@@ -95,7 +95,7 @@ static void seq_hash(const struct sched *sched, struct seq *seq)
         memcpy(seq->hashes, spec->hashes, spec->n_hashes * sizeof(*seq->hashes));
     prefix_roots_extend(&roots, &chain, spec->n_tokens / sched->block_tokens);
     seq->n_hashes = (uint32_t)chain.n;
-    spec->hashes = NULL; /* the caller's */
+    spec->hashes = NULL; /* the array belongs to the caller */
     spec->n_hashes = 0;
 }
 
@@ -213,8 +213,7 @@ int seq_take_blocks(struct sched *sched, struct seq *seq, uint32_t n_spare)
     uint32_t n_total = sched_blocks_for(sched, seq->spec.n_tokens);
     uint32_t n_most = seq_n_matchable(sched, seq);
 
-    /* First a check without side effects: the sequence at the head of the queue comes here before every
-     * step. */
+    /* First a check without side effects, because the head of the queue gets here before every step. */
     uint32_t n_state = sched->n_state_blocks, n_hit = recurrent_peek(sched, seq, n_most);
     uint32_t n_missing = n_total - n_hit + n_state;
     if (n_missing + n_spare > kv_available(pool))
@@ -256,7 +255,7 @@ void seq_give_back(struct sched *sched, struct seq *seq)
             kv_set_replicated(sched->opts.pool, id, false);
         kv_unref(sched->opts.pool, id);
     }
-    recurrent_give_back(sched, seq); /* after the blocks: a state is worth more than its last block */
+    recurrent_give_back(sched, seq); /* after the blocks, so that a state outlives its last block */
     seq->n_matched = seq->n_sealed = seq->n_computed = 0;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The geometry of KV memory: bytes and strides.  Nothing here depends on a model.
  *
- *    arena:  [layer][block][layer_block_bytes]            layer-major: one layer of adjacent blocks is one
- * run inside one (layer, block):  K then V, each n_kv_heads x block_tokens rows of `type`
+ *    arena:  [layer][block][layer_block_bytes]     layer-major: one layer of adjacent blocks is one run
+ *    inside one (layer, block):  K then V, each n_kv_heads x block_tokens rows of `type`
  *
  * The engine decides how rows lie inside a K or V (compute/tensor/tensor.h); here they are bytes.  With v_dim
  * 0 there is no V: the engine reads the values from the keys (multi-head latent attention). */

@@ -20,7 +20,7 @@ uint32_t kv_layout_state_blocks(const struct kv_layout *layout)
     return layout->state_bytes == 0 ? 0 : (uint32_t)((layout->state_bytes + block_bytes - 1) / block_bytes);
 }
 
-/* The memory of byte `at`, and how many bytes follow it without a gap. */
+/* Returns the memory of byte `at`, and how many bytes follow it without a gap. */
 static uint8_t *state_bytes_at(const struct kv_arena *arena, const kv_block_id *blocks, size_t at,
                                size_t *n_out)
 {

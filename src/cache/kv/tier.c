@@ -29,19 +29,21 @@
 
 /* An evicted segment is removed from the index slot by slot.  TIER_MAX_SLOTS bounds the time this takes on
  * the caller's thread to some milliseconds. */
-#define SEGMENTS_AIM     256 /* a full folder has about so many: a quota of 1/64 is still a few of them */
-#define SEGMENT_LEAST    (UINT64_C(1) << 16) /* less for one block; head and table are small against it */
+#define SEGMENTS_AIM                                                                                         \
+    256 /* how many segments a full folder has, roughly: a quota of 1/64 is still a few
+                              * of them */
+#define SEGMENT_LEAST    (UINT64_C(1) << 16) /* smaller only for a folder of one block */
 #define BLOCKS_LEAST     8                   /* minimum room: so many blocks, each in a segment of its own */
 #define FILES_LEAST      64
-#define FILES_PART       4 /* one in so many of this process's descriptors */
+#define FILES_PART       4 /* files may use one in so many of this process's descriptors */
 #define REST_NS          (30 * NS_PER_S)
-#define PINNED_NS        (300 * NS_PER_S) /* pins for longer are long ones */
-#define READ_BYTES_PER_S (500.0 * 1e6)    /* of a thread, until measured, and when the measurement is old */
+#define PINNED_NS        (300 * NS_PER_S) /* a pin longer than this has the long retention */
+#define READ_BYTES_PER_S (500.0 * 1e6)    /* assumed speed of a thread without a recent measurement */
 #define READ_ALPHA       0.1
 
 /* ---- open and close ---- */
 
-/* The limit on files: connections need most of the descriptors. */
+/* Returns the limit on files, because connections need most of the descriptors. */
 static uint64_t tier_max_files(void)
 {
     struct rlimit limit;
@@ -109,7 +111,7 @@ int kv_tier_open(const struct kv_tier_opts *opts, struct fault *fault, struct kv
     if (tier == NULL)
         return fault_set(fault, E_NOMEM, "out of memory");
     tier->opts = *opts;
-    tier->opts.on_block = NULL; /* no calls while it opens */
+    tier->opts.on_block = NULL; /* no callbacks while it opens */
     tier->payload_bytes = opts->n_layers * (uint64_t)opts->piece_bytes;
     tier->dir = -1;
     list_init(&tier->segments);

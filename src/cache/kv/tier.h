@@ -64,7 +64,7 @@ struct kv_tier_event {
     enum kv_tier_kind kind;
     kv_block_id id;
     struct block_hash hash;
-    int result; /* 0, E_IO, E_FULL (the disk is full), E_AUTH (the seal does not hold), E_NOT_FOUND */
+    int result; /* 0, E_IO, E_FULL (the disk is full), E_AUTH (the seal does not match), E_NOT_FOUND */
     uint64_t elapsed_ns; /* from the call to the end */
     void *user;          /* as given to kv_tier_read() */
 };
@@ -73,7 +73,7 @@ struct kv_tier_counts {
     uint64_t n_written, n_read;                /* blocks */
     uint64_t written_bytes, read_bytes;        /* payloads */
     uint64_t n_write_failed, n_read_failed;    /* I/O errors */
-    uint64_t n_damaged;                        /* seals that did not hold */
+    uint64_t n_damaged;                        /* seals that did not match */
     uint64_t n_dropped;                        /* blocks of evicted segments */
     uint64_t n_refused;                        /* not saved: no segment may be evicted for them */
     uint64_t n_blocks, used_bytes;             /* now; bytes include other generations */

@@ -157,7 +157,7 @@ static void *tier_thread_run(void *arg)
         job->result = tier_job_work(self, job);
         job->busy_ns = clock_now_ns() - began_ns;
         while (mailbox_send(tier->done, job) == E_FULL)
-            clock_sleep_ns(NS_PER_MS); /* cannot happen: the mailbox holds all jobs that may be in flight */
+            clock_sleep_ns(NS_PER_MS); /* cannot happen: the mailbox has room for all jobs in flight */
         if (tier->opts.wake != NULL)
             tier->opts.wake(tier->opts.wake_arg);
     }

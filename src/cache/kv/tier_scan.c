@@ -86,7 +86,7 @@ static int tier_scan_index_slot(struct kv_tier *tier, struct tier_segment *segme
     return 0;
 }
 
-/* The number of slots whose payloads fit in the file.  It also bounds the memory for them. */
+/* Returns how many slots have their payloads within the file, which also bounds the memory for them. */
 static uint32_t tier_scan_slots_in(const struct tier_head *head, uint64_t file_bytes)
 {
     uint64_t n = file_bytes < tier_payload_at(head, 0)
@@ -122,7 +122,7 @@ static int tier_scan_table(struct kv_tier *tier, struct tier_segment *segment, u
     return rc;
 }
 
-/* Reads one segment.  *out NULL: the file is of no use. */
+/* Reads one segment.  *out NULL: the file cannot be used. */
 static int tier_scan_segment(struct kv_tier *tier, int fd, uint64_t number, struct tier_segment **out)
 {
     uint8_t image[TIER_HEAD_BYTES] = {0};

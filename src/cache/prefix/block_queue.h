@@ -4,11 +4,11 @@
  *    a worker's message --> [ event list | event list | ... ] --BLOCK_SLICE blocks at a time--> calls.apply
  *    a worker's link is lost, or its snapshot begins --> its lists are dropped, calls.forget
  *
- * One message may list a hundred thousand blocks, which takes milliseconds to apply.  So the reader applies a slice
- * or a few, does its other work, and goes on.  There is one queue, so each worker's events stay in order.
+ * One message may list a hundred thousand blocks, which takes milliseconds to apply.  So the reader applies a
+ * few slices, does its other work, then continues.  One queue keeps each worker's events in order.
  *
- * A router applies to its index, a worker to its peer map.  One thread; a list may be made on
- * another. */
+ * A router applies events to its index, a worker to its peer map.  One thread uses the queue; another may
+ * make the lists. */
 #ifndef CACHE_PREFIX_BLOCK_QUEUE_H
 #define CACHE_PREFIX_BLOCK_QUEUE_H
 
@@ -54,7 +54,7 @@ struct block_list *block_list_new(uint32_t source, const uint8_t *hashes, const 
 
 void block_queue_init(struct block_queue *queue, const struct block_queue_calls *calls);
 void block_queue_fini(struct block_queue *queue); /* drops all; zeroed or initialised */
-/* Takes the list.  Where is_anew is set, first does what block_queue_forget() does. */
+/* Takes the list.  If is_anew is set, it first does the same as block_queue_forget(). */
 void block_queue_add(struct block_queue *queue, struct block_list *list);
 /* Applies slices until `most` blocks are applied; a list counts as one more.  True: more are pending. */
 bool block_queue_work(struct block_queue *queue, size_t most);

@@ -29,9 +29,7 @@
 
 /* An evicted segment is removed from the index slot by slot.  TIER_MAX_SLOTS bounds the time this takes on
  * the caller's thread to some milliseconds. */
-#define SEGMENTS_AIM                                                                                         \
-    256 /* how many segments a full folder has, roughly: a quota of 1/64 is still a few
-                              * of them */
+#define SEGMENTS_AIM     256 /* segments of a full folder: a quota of 1/64 is still a few of them */
 #define SEGMENT_LEAST    (UINT64_C(1) << 16) /* smaller only for a folder of one block */
 #define BLOCKS_LEAST     8                   /* minimum room: so many blocks, each in a segment of its own */
 #define FILES_LEAST      64

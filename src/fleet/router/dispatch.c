@@ -20,10 +20,8 @@
 #include "base/log.h"
 #include "base/str.h"
 
-#define MAX_ATTEMPTS 8
-#define TRIED_AGAIN_NS                                                                                       \
-    NS_PER_S /* time in the queue after which workers that failed the job are tried
-                                 * again */
+#define MAX_ATTEMPTS   8
+#define TRIED_AGAIN_NS NS_PER_S /* wait in the queue before workers that failed the job are tried again */
 
 static const struct gen_failure overloaded = {
     .status = 529,

@@ -19,11 +19,9 @@
 #include "serve/endpoint/handle.h"
 #include "serve/endpoint/output_priv.h"
 
-#define MAX_TURN_BYTES                                                                                       \
-    ((size_t)4 << 20) /* limit for one turn of the loop, because links bound their
-                                          * queues */
-#define MAX_TURN_NS  NS_PER_MS
-#define NEXT_TURN_NS (10 * NS_PER_MS)
+#define MAX_TURN_BYTES ((size_t)4 << 20) /* submitted in one turn, because links bound their queues */
+#define MAX_TURN_NS    NS_PER_MS
+#define NEXT_TURN_NS   (10 * NS_PER_MS)
 
 /* ---- submitting ---- */
 

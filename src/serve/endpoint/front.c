@@ -24,10 +24,8 @@
 #define MAX_LISTED_MODELS    1000
 #define MAX_LOGGED_REFUSALS  10 /* per second */
 #define MAX_LOGIN_SOURCES    65536
-#define CONVERSATION_LIFE_NS (300 * NS_PER_S) /* time to live after the last use, as clients expect */
-#define RESPONSE_LIFE_NS                                                                                     \
-    (24 * 3600 * NS_PER_S) /* time to live after the last use; the memory limit
-                                                     * usually evicts it earlier */
+#define CONVERSATION_LIFE_NS (300 * NS_PER_S)       /* time to live after the last use, as clients expect */
+#define RESPONSE_LIFE_NS     (24 * 3600 * NS_PER_S) /* the same; the memory limit usually ends it earlier */
 
 /* ---- routes ---- */
 

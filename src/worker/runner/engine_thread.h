@@ -21,9 +21,7 @@
 #include "fleet/picker/owner.h"
 #include "worker/runner/messages.h"
 
-#define WORKER_MAP_LIFETIME_NS                                                                               \
-    (10 * 60 * NS_PER_S) /* lifetime of peer map entries; peers resend twice in
-                                                     * that time */
+#define WORKER_MAP_LIFETIME_NS (10 * 60 * NS_PER_S) /* of map entries; peers resend twice in it */
 
 struct worker_engine;
 

@@ -25,9 +25,7 @@
 
 #define EARLY_OFFER_NS   (2 * NS_PER_S)
 #define MAX_EARLY_OFFERS 1024
-#define OFFER_WAIT_NS                                                                                        \
-    (120 * NS_PER_S) /* much longer than a router takes to send PROCEED, unless the
-                                           * router is gone */
+#define OFFER_WAIT_NS    (120 * NS_PER_S) /* routers send PROCEED long before, unless they are gone */
 
 enum kv_receive_state {
     KV_RECEIVE_WAITING, /* the sequence holds blocks; no OFFER yet */

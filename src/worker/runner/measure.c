@@ -18,14 +18,12 @@
 #include "base/clock.h"
 #include "base/err.h"
 
-#define MOST_TOKENS   128
-#define LEAST_TOKENS  32
-#define N_DRAWN       8
-#define PROMPT_S      0.05
-#define FIRST_IDLE_NS (10 * NS_PER_S)
-#define N_SOON                                                                                               \
-    3 /* measurements at short intervals; two refresh a rate that has no newer value
-                             * (base/rate.c) */
+#define MOST_TOKENS       128
+#define LEAST_TOKENS      32
+#define N_DRAWN           8
+#define PROMPT_S          0.05
+#define FIRST_IDLE_NS     (10 * NS_PER_S)
+#define N_SOON            3 /* measurements in a row; two refresh a rate without newer values (base/rate.c) */
 #define SOON_NS           (35 * NS_PER_S) /* interval between them */
 #define IDLE_NS           (600 * NS_PER_S)
 #define PUSH_FORGOTTEN_NS (60 * NS_PER_S) /* an older push rate no longer prevents a new attempt */

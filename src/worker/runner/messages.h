@@ -20,9 +20,7 @@
 #define WORKER_MAX_CONFIGURED (WORKER_MAX_PEERS / 2) /* limit on link.peers */
 #define ORIGIN_LOCAL          UINT32_MAX             /* the worker's own endpoint; routers have 0, 1, ... */
 #define PEER_NONE             UINT32_MAX
-#define READER_PEER                                                                                          \
-    WORKER_MAX_ROUTERS /* readers below are routers, readers from here on are
-                                                  * peers */
+#define READER_PEER           WORKER_MAX_ROUTERS /* lower readers are routers, the others peers */
 
 struct task_key {          /* names a job on both workers of a pair */
     uint64_t router_epoch; /* 0: local */

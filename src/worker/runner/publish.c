@@ -22,10 +22,8 @@
 #include "worker/runner/disk_priv.h"
 #include "worker/runner/block_map_priv.h"
 
-#define MAX_ON_DISK 65536u /* limit of blocks on disk in a snapshot, 17 bytes each */
-#define MAX_FOR_PEER                                                                                         \
-    (1u << 18) /* limit of blocks in a peer's snapshot, because its link also carries
-                                 * hand-offs */
+#define MAX_ON_DISK  65536u     /* limit of blocks on disk in a snapshot, 17 bytes each */
+#define MAX_FOR_PEER (1u << 18) /* blocks in a peer's snapshot: its link also carries hand-offs */
 
 void worker_publish_block(void *arg, const struct block_hash *hash, bool is_here)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmocka with the headers it wants before it. */
+/* cmocka, and the headers that it needs before it. */
 #ifndef TESTS_UNIT_CHECK_H
 #define TESTS_UNIT_CHECK_H
 

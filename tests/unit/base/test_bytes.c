@@ -118,13 +118,13 @@ static void reader_says_once_that_it_ran_out(void **state)
 
     reader = reader_of(bytes_of(data, sizeof(data)));
     assert_null(read_bytes(&reader, SIZE_MAX).data);
-    assert_int_equal(read_u8(&reader), 0); /* and stays so, though there would be bytes */
+    assert_int_equal(read_u8(&reader), 0); /* stays failed, although bytes are left */
     assert_true(reader.is_bad);
     reader = reader_of(bytes_str(NULL));
     assert_int_equal(read_u8(&reader), 0);
 }
 
-/* Bytes around what is looked for, and around the highest bit. */
+/* Bytes near the one searched for, and near the highest bit. */
 static const uint8_t likely[] = {0x00, 0x01, 0x1f, 0x20, 0x21, 0x5c, 0x7f, 0x80, 0x81, 0xa0, 0xff};
 
 static void eight_bytes_are_marked_as_one_by_one(void **state)
@@ -135,7 +135,7 @@ static void eight_bytes_are_marked_as_one_by_one(void **state)
     rng_init(&rng, 8);
     for (unsigned round = 0; round < 200000; round++) {
         uint8_t limit = likely[1 + rng_below(&rng, 7)], text[9];
-        const uint8_t *eight = text + 1; /* at no address that a machine would like */
+        const uint8_t *eight = text + 1; /* an unaligned address */
         uint64_t zeros = 0;
         size_t first = 8, first_zero = 8;
 
@@ -185,7 +185,7 @@ static void list_keeps_order(void **state)
     assert_ptr_equal(list_pop_front(&head), &items[1].node);
     assert_ptr_equal(list_pop_front(&head), &items[3].node);
     assert_true(list_is_empty(&head));
-    list_remove(&items[3].node); /* unlinked already */
+    list_remove(&items[3].node); /* already unlinked */
 }
 
 int main(void)

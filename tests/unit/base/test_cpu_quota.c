@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Quotas of control groups, read from folders that look like the kernel's. */
+/* CPU quotas of control groups, read from folders that imitate the kernel's. */
 #include "tests/unit/check.h"
 
 #include "base/cpu.h"
@@ -59,7 +59,7 @@ static void version_2_is_read(void **state)
     struct fake *fake = *state;
 
     put(fake, "self", "0::/a.slice/b.service\n");
-    assert_int_equal(cpu_quota(fake->membership, fake->mount), 0); /* nothing mounted */
+    assert_int_equal(cpu_quota(fake->membership, fake->mount), 0); /* no file system is mounted */
     put(fake, "mount/a.slice/b.service/cpu.max", "max 100000\n");
     assert_int_equal(cpu_quota(fake->membership, fake->mount), 0);
     put(fake, "mount/a.slice/b.service/cpu.max", "300000 100000\n");
@@ -80,7 +80,7 @@ static void groups_above_count_too(void **state)
     assert_int_equal(cpu_quota(fake->membership, fake->mount), 4);
     put(fake, "mount/cpu.max", "200000 100000\n"); /* a container's own group */
     assert_int_equal(cpu_quota(fake->membership, fake->mount), 2);
-    put(fake, "cpu.max", "100000 100000\n"); /* above the mount: not ours to read */
+    put(fake, "cpu.max", "100000 100000\n"); /* above the mount point: must not be read */
     assert_int_equal(cpu_quota(fake->membership, fake->mount), 2);
 }
 
@@ -113,7 +113,7 @@ static void nonsense_is_no_limit(void **state)
     }
     assert_int_equal(cpu_quota("/nonexistent/self", fake->mount), 0);
     put(fake, "mount/g/cpu.max", "200 100\n");
-    put(fake, "self", "0::/../../g\n"); /* a group outside of our namespace */
+    put(fake, "self", "0::/../../g\n"); /* a group outside our namespace */
     assert_int_equal(cpu_quota(fake->membership, fake->mount), 0);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Codes, faults, clocks, means: the small parts of every report. */
+/* The small parts of every report: codes, faults, clocks, means. */
 #include "tests/unit/check.h"
 
 #include "base/check.h"
@@ -51,7 +51,7 @@ static void fault_is_cut_between_characters(void **state)
     char longer[600];
 
     memset(longer, 'x', sizeof(longer));
-    memcpy(longer + sizeof(fault.text) - 2, "\xc3\xa9", 3); /* the last byte that fits is half of it */
+    memcpy(longer + sizeof(fault.text) - 2, "\xc3\xa9", 3); /* the last byte that fits is half a character */
     fault_set(&fault, E_FORMAT, "%s", longer);
     assert_int_equal(strlen(fault.text), sizeof(fault.text) - 2);
 

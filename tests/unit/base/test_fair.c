@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The fair queue: shares by weight, no gain from idleness or from being forgotten, bounded waiting, bounded
- * memory.  A queue that tries everything makes the same decisions. */
+/* The fair queue: shares follow weights, tenants gain nothing by idleness or by leaving, waiting and memory
+ * are bounded.  A queue that searches exhaustively makes the same decisions. */
 #include "tests/unit/check.h"
 
 #include <stdlib.h>
@@ -93,7 +93,7 @@ static void who_comes_to_a_flood_is_next(void **state)
     }
 }
 
-/* Tokens served while both wait are as the weights, but for a request of each. */
+/* While both tenants wait, their served tokens follow the weights, up to one request each. */
 static void shares_are_as_weights(void **state)
 {
     uint64_t served[3] = {0};
@@ -122,7 +122,7 @@ static void a_weight_out_of_bounds_is_cut(void **state)
     assert_int_equal(items[1].weight, FAIR_MAX_WEIGHT);
 }
 
-/* An hour of serving one alone is no debt of his when another one comes, and no credit of hers. */
+/* After an hour alone, a tenant has no debt when another one arrives, and the other one has no credit. */
 static void idleness_gains_nothing(void **state)
 {
     uint64_t served[3] = {0};
@@ -140,7 +140,7 @@ static void idleness_gains_nothing(void **state)
     assert_in_range(served[1], 29, 31);
 }
 
-/* Whoever leaves after a large request finds the debt when it comes back. */
+/* A tenant that leaves after a large request has its debt when it returns. */
 static void a_debt_is_kept(void **state)
 {
     uint64_t n_before = 0;
@@ -171,7 +171,7 @@ static void charges_without_others_are_no_debt(void **state)
 
 /* ---- starvation and memory ---- */
 
-/* Many tenants that come and go, each with small requests, pass a large one once each at most. */
+/* Many tenants with small requests come and go.  Each passes the large request at most once. */
 static void a_large_request_is_passed_by_its_size(void **state)
 {
     struct rng dice;
@@ -180,7 +180,7 @@ static void a_large_request_is_passed_by_its_size(void **state)
 
     rng_init(&dice, 1);
     add(0, 1, 1);
-    add(4000, 1000000, 1); /* competition, so that what the large one was served is a debt */
+    add(4000, 1000000, 1); /* competition, so that the large tenant's tokens become a debt */
     serve(&items[0], 3000);
     add(0, 1, 1);
     while (fair_item_waits(&items[0])) {
@@ -322,7 +322,7 @@ static void decisions_are_those_of_a_plain_search(void **state)
             }
             tenants[at] = (uint64_t)tenant;
             add(at, (uint64_t)tenant, weight);
-        } else if (fair_item_waits(&items[at])) { /* gives up */
+        } else if (fair_item_waits(&items[at])) { /* withdraws its request */
             struct fair_flow *flow = items[at].flow;
 
             oracle.n[tenant]--;

@@ -35,7 +35,7 @@ static void behaves_like_an_array(void **state)
                 key[lengths[which] - 1] = (uint8_t)(number >> 8);
             hashmap_prefetch(map, key);
             assert_ptr_equal(hashmap_get(map, key), (void *)model[number]);
-            if (rng_below(&rng, 2 + step / 10000) == 0) { /* fills up first, empties later */
+            if (rng_below(&rng, 2 + step / 10000) == 0) { /* fills at first, empties later */
                 uintptr_t value = 1 + (uintptr_t)rng_below(&rng, 1000);
 
                 assert_int_equal(hashmap_put(map, key, (void *)value, &old), 0);
@@ -82,7 +82,7 @@ static void a_walk_may_remove_what_it_got(void **state)
     hashmap_free(map);
 }
 
-/* Coming and going for ever must not fill the table with what was removed. */
+/* Adding and removing for ever must not fill the table with tombstones. */
 static void churn_does_not_grow(void **state)
 {
     struct hashmap *map;
@@ -99,7 +99,7 @@ static void churn_does_not_grow(void **state)
     size_t cursor = 0;
     while (hashmap_next(map, &cursor, NULL, NULL))
         ;
-    assert_true(cursor <= 64); /* slots, seen from outside */
+    assert_true(cursor <= 64); /* the number of slots, as an iteration shows it */
     hashmap_free(map);
 }
 

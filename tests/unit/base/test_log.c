@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A log line in each format, hostile values that must stay inside it, and the limit per event. */
+/* A log line in each format.  Hostile values must stay inside it.  Each event has a limit. */
 #include "tests/unit/check.h"
 
 #include "base/clock.h"
@@ -97,7 +97,7 @@ static void hostile_values_stay_in_their_field(void **state)
 
     memset(longer, 'x', sizeof(longer) - 1);
     longer[sizeof(longer) - 1] = '\0';
-    memcpy(longer + 1022, "\xe2\x82\xac", 3); /* the cut falls inside */
+    memcpy(longer + 1022, "\xe2\x82\xac", 3); /* the cut lies inside a character */
     const struct log_field *fields =
         LOG_FIELDS(LOG_STR("a", "x\"\n\033[2J\xff"), LOG_STR("b", NULL), LOG_STR("c", longer),
                    LOG_F64("d", NAN), LOG_STR("1-weird key", "v"));
@@ -140,7 +140,7 @@ static void a_flood_is_limited_and_counted(void **state)
     log_setup("test", LOG_LEVEL_INFO, LOG_FORMAT_JSON);
     assert_int_equal(log_set_limit("flood", 5), 0);
     assert_int_equal(log_set_limit("access", 0), 0);
-    /* Begin early in a second, so that all of it falls into one. */
+    /* Begin early in a second, so that the whole test falls into it. */
     clock_sleep_ns(NS_PER_S - clock_now_ns() % NS_PER_S);
     capture_begin();
     for (int i = 0; i < 300; i++) {
@@ -197,7 +197,7 @@ static void the_journal_is_found_by_its_stream(void **state)
     log_info("to_stderr");
     capture_end();
     if (access("/run/systemd/journal/socket", W_OK) != 0)
-        assert_int_equal(count_lines("<6>{"), 1); /* no journald here: what it would read from the stream */
+        assert_int_equal(count_lines("<6>{"), 1); /* the text that journald would read */
     assert_int_equal(count_lines("\"event\":\"to_stderr\"}"), 1);
 }
 

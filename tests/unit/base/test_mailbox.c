@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* No message is lost or doubled, each sender's order is kept, and no receiver sleeps beside a message. */
+/* No message is lost or repeated, each sender's order is kept, and no receiver sleeps while a message
+ * waits. */
 #include "tests/unit/check.h"
 
 #include "base/clock.h"
@@ -25,7 +26,7 @@ static void full_and_closed_are_refusals(void **state)
     struct mailbox *box;
     int messages[5];
 
-    assert_int_equal(mailbox_new(3, &box), 0); /* becomes 4 */
+    assert_int_equal(mailbox_new(3, &box), 0); /* rounded up to 4 */
     for (int i = 0; i < 4; i++)
         assert_int_equal(mailbox_send(box, &messages[i]), 0);
     assert_int_equal(mailbox_send(box, &messages[4]), E_FULL);
@@ -50,14 +51,14 @@ static void fd_is_written_only_for_a_sleeper(void **state)
 
     assert_int_equal(mailbox_new(8, &box), 0);
     assert_false(is_readable(box));
-    mailbox_send(box, &message); /* nobody has looked yet: wakes */
+    mailbox_send(box, &message); /* the receiver has not looked yet: wakes it */
     assert_true(is_readable(box));
     mailbox_drain_fd(box);
     assert_ptr_equal(mailbox_receive(box), &message);
-    mailbox_send(box, &message); /* the receiver has not found it empty: it is busy */
+    mailbox_send(box, &message); /* the receiver has not found the mailbox empty, so it is busy */
     assert_false(is_readable(box));
     assert_ptr_equal(mailbox_receive(box), &message);
-    assert_null(mailbox_receive(box)); /* now it goes away */
+    assert_null(mailbox_receive(box)); /* now it goes to sleep */
     mailbox_send(box, &message);
     mailbox_send(box, &message);
     assert_true(is_readable(box));

@@ -44,7 +44,7 @@ static void regions_of_all_kinds(void **state)
     assert_int_equal(mem_region_open(SIZE_MAX / 8, true, false, "huge", &region), E_NOMEM);
 }
 
-/* A huge page for a few bytes over would be memory that nobody asked for. */
+/* A huge page must not be used for a few excess bytes. */
 static void little_is_wasted(void **state)
 {
     enum { MIB = 1 << 20 };

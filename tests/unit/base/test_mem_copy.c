@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies past the caches: every byte and no other, for each method, alignment and tail. */
+/* Copies that bypass the caches write every byte of the destination and no other, for each method, alignment
+ * and tail. */
 #include "tests/unit/check.h"
 
 #include "base/clock.h"
@@ -10,7 +11,7 @@
 #include <string.h>
 
 #define GUARD     0xa5
-#define GROUP     ((size_t)16 << 10) /* what the longest inner step takes at once */
+#define GROUP     ((size_t)16 << 10) /* bytes that the longest inner step copies */
 #define MAX_BYTES (4 * GROUP + 256)
 #define ROOM      (MAX_BYTES + 256)
 
@@ -78,7 +79,7 @@ static void check_lengths(void)
         check_copy(rng_below(&rng, 128), rng_below(&rng, 128), rng_below(&rng, MAX_BYTES));
 }
 
-/* All that this processor can execute. */
+/* Calls check for each method that this processor can run. */
 static void each_way(void (*check)(void))
 {
     for (uint32_t i = 0; (method = mem_copy_method_at(i)) != NULL; i++) {
@@ -121,7 +122,8 @@ static void names_find_ways(void **state)
     assert_null(mem_copy_method_find(""));
 }
 
-/* Every method gets a figure, the choice is one of them, and the time is kept (with room for a busy machine). */
+/* Every method gets a figure, the choice is one of them, and measuring stays in time (with room for a busy
+ * machine). */
 static void measures_every_way(void **state)
 {
     double gbs[MEM_COPY_MAX_METHODS] = {0};
@@ -136,7 +138,7 @@ static void measures_every_way(void **state)
     assert_true(best_at < MEM_COPY_MAX_METHODS);
     for (uint32_t i = 0; mem_copy_method_at(i) != NULL; i++)
         assert_true(gbs[best_at] * 1.04 >= gbs[i]);
-    assert_string_equal(mem_copy_chosen()->name, "memcpy"); /* measuring chooses nothing by itself */
+    assert_string_equal(mem_copy_chosen()->name, "memcpy"); /* measuring alone changes no choice */
 }
 
 static void without_time_nothing_is_chosen(void **state)

@@ -43,7 +43,7 @@ static void another_thread_aborts(void **state)
     pid_t child;
 
     thread_owner_claim(&owner);
-    thread_owner_claim(&owner); /* again: nothing changes */
+    thread_owner_claim(&owner); /* claiming again changes nothing */
     thread_owner_check(&owner);
     child = fork();
     if (child == 0) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Learned rates: right from the first sample, robust against a bad one, quick to return, and able to change. */
+/* Learned rates are right from the first sample, robust against a bad one, quick to recover, and able to
+ * change. */
 #include "tests/unit/check.h"
 
 #include <math.h>
@@ -51,7 +52,8 @@ static void the_first_sample_is_the_level(void **state)
     assert_true(rate_level(&rate) == 7);
 }
 
-/* A thousand times the value moves it by its share of a factor two, and ten samples later that is gone. */
+/* A sample a thousand times too large moves the rate by its share of a factor of two.  Ten samples later the
+ * effect is gone. */
 static void one_bad_sample_moves_little(void **state)
 {
     FOR_EACH_CASE(a, b)
@@ -67,7 +69,7 @@ static void one_bad_sample_moves_little(void **state)
     }
 }
 
-/* Also when nothing had been seen for long, and when it is the first of all. */
+/* The same after a long time without samples, and when the bad sample is the first. */
 static void a_bad_sample_at_a_bad_time_is_forgotten(void **state)
 {
     FOR_EACH_CASE(a, b)
@@ -101,7 +103,7 @@ static void a_change_is_learned_in_a_few_samples(void **state)
     }
 }
 
-/* One in ten is a thousand times too long, for ever. */
+/* One sample in ten is a thousand times too long, without end. */
 static void many_bad_samples_are_a_small_part(void **state)
 {
     struct rate rate = {0};
@@ -167,18 +169,18 @@ static void a_stopped_step_and_those_after_it_do_not_count(void **state)
 
     assert_false(spoils(&pause, 0.003, 0.003));
     assert_true(spoils(&pause, 4.003, 0.003));
-    assert_true(spoils(&pause, 0.007, 0.007)); /* cold */
+    assert_true(spoils(&pause, 0.007, 0.007)); /* caches are cold */
     assert_false(spoils(&pause, 0.003, 0.003));
-    assert_false(spoils(&pause, 0.007, 0.007)); /* no longer among the first */
+    assert_false(spoils(&pause, 0.007, 0.007)); /* no longer one of the first */
 }
 
 static void a_slow_step_counts(void **state)
 {
     struct rate_pause pause = {0};
 
-    assert_false(spoils(&pause, 3.0, 2.9));   /* it ran all the time */
-    assert_false(spoils(&pause, 3.0, -1));    /* nobody knows */
-    assert_false(spoils(&pause, 0.008, 0.0)); /* sleeps by design */
+    assert_false(spoils(&pause, 3.0, 2.9));   /* the thread ran all the time */
+    assert_false(spoils(&pause, 3.0, -1));    /* CPU time is unknown */
+    assert_false(spoils(&pause, 0.008, 0.0)); /* the engine sleeps by design */
 }
 
 static void what_goes_on_is_no_pause(void **state)

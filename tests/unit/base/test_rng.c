@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The counter generator gives the published values; the sequence is uniform enough; CPU lists and facts. */
+/* The counter generator gives the published values.  The sequence is uniform enough.  CPU lists and facts. */
 #include "tests/unit/check.h"
 
 #include "base/check.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers, units, UTF-8, JSON strings: which are accepted, which refused, and that all read back unchanged. */
+/* Numbers, units, UTF-8 and JSON strings: which are accepted and refused.  All of them read back
+ * unchanged. */
 #include "tests/unit/check.h"
 
 #include "base/check.h"
@@ -172,7 +173,7 @@ static void utf8_goes_round(void **state)
     assert_int_equal(utf8_put(0x110000, text), 3);
     assert_int_equal(utf8_missing(bytes_str("")), 0);
     assert_int_equal(utf8_missing(bytes_str("\x80\x80\x80\x80")), 0);
-    assert_int_equal(utf8_missing(bytes_str("\xe0\x80")), 0); /* no character goes on like this */
+    assert_int_equal(utf8_missing(bytes_str("\xe0\x80")), 0); /* no character has this prefix */
     assert_int_equal(utf8_missing(bytes_str("ab\xf0\x9f")), 2);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every rank runs, barriers hold all ranks, shares cover the work without overlap. */
+/* Every rank runs, barriers hold all ranks, and shares cover the work without overlap. */
 #include "tests/unit/check.h"
 
 #include "base/clock.h"
@@ -16,7 +16,7 @@ enum { N_ROUNDS = 200, MAX_RANKS = 8 };
 struct work {
     struct team *team;
     unsigned runs[MAX_RANKS];
-    unsigned stage[MAX_RANKS]; /* not atomic on purpose: the barrier must order it */
+    unsigned stage[MAX_RANKS]; /* deliberately not atomic: the barrier must order it */
     atomic_uint n_wrong;
 };
 
@@ -67,7 +67,7 @@ struct waiting {
     size_t left, left_of_nothing;
 };
 
-/* The last rank says what it will read and waits; rank 0 lets it wait. */
+/* The last rank announces the memory that it will read, and waits for rank 0. */
 static void wait_with_something_ahead(void *arg, unsigned rank, unsigned n_ranks)
 {
     struct waiting *waiting = arg;
@@ -85,7 +85,7 @@ static void wait_with_something_ahead(void *arg, unsigned rank, unsigned n_ranks
     waiting->left_of_nothing = team_ahead_left(waiting->team, rank);
 }
 
-/* A rank that finds the others there already has no time, and one that the system kept away neither. */
+/* A rank that arrives last has no time to prefetch, and neither has one that was not scheduled. */
 static void waiting_ranks_fetch(void **state)
 {
     char *memory = calloc(1, AHEAD_BYTES);
@@ -101,7 +101,7 @@ static void waiting_ranks_fetch(void **state)
     assert_int_equal(waiting.left, 0);
     assert_int_equal(waiting.left_of_nothing, 0);
     free(memory);
-    /* What is no memory any more is nobody's fault. */
+    /* An address that is no longer mapped causes no fault. */
     waiting.memory = (const char *)64;
     for (int i = 0; i < 3; i++)
         team_run(waiting.team, wait_with_something_ahead, &waiting);
@@ -164,7 +164,7 @@ int main(void)
         cmocka_unit_test(sizes_and_cpus_are_checked),
         cmocka_unit_test(shares_cover_everything_once),
         cmocka_unit_test(waiting_ranks_fetch),
-        cmocka_unit_test(pinned_team_runs), /* last: it pins this thread */
+        cmocka_unit_test(pinned_team_runs), /* last, because it pins this thread */
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

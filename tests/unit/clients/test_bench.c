@@ -169,7 +169,7 @@ static void the_public_traces(void **state)
         }
         assert_int_equal(trace_load(path, &fault, &trace), 0);
         assert_in_range(trace.n_entries, files[i].n - 1,
-                        files[i].n + 1); /* with or without a line for the header, and a last newline */
+                        files[i].n + 1); /* with or without a header line and a final newline */
         trace_fini(&trace);
     }
 }
@@ -235,7 +235,7 @@ static void plans_end(void **state)
     assert_int_equal(planned.answer_tokens, 50);
     assert_true(plan_next(&plan, &planned));
     assert_int_equal(planned.at_ns, NS_PER_S / 4);
-    assert_int_equal(planned.prompt_tokens, 1); /* nothing at all cannot be asked */
+    assert_int_equal(planned.prompt_tokens, 1); /* a prompt has at least one token */
     assert_false(plan_next(&plan, &planned));
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tools of baton-chat: their results, and that they cannot reach anything outside of the folder. */
+/* The tools of baton-chat: their results, and that they cannot reach anything outside the folder. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 #include "clients/chat/tools.h"
 #include "tests/unit/check.h"
 
-struct world { /* outer holds a secret and the folder that the tools work in */
+struct world { /* outer has a secret, and the folder that the tools work in */
     char outer[64];
     char path[96];
     struct tools tools;
@@ -65,7 +65,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* Calls a tool; its result is to be freed. */
+/* Calls a tool.  The caller frees the result. */
 static char *call(const struct world *world, const char *name, const char *input, bool is_good)
 {
     struct buf out = {0};
@@ -120,7 +120,7 @@ static void nothing_leads_out(void **state)
         snprintf(input, sizeof(input), "{\"path\": \"%s\", \"old_text\": \"h\", \"new_text\": \"x\"}",
                  ways[i]);
         free(call(world, "edit_file", input, false));
-        /* A link may be replaced by a file of its own, what it led to stays. */
+        /* A link may be replaced by a file; its target stays unchanged. */
         if (strcmp(ways[i], "link") == 0)
             continue;
         snprintf(input, sizeof(input), "{\"path\": \"%s\", \"content\": \"x\"}", ways[i]);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GGUF images for tests, laid out by hand. */
+/* GGUF images for tests, built by hand. */
 #include "tests/unit/gguf/image.h"
 
 #include "base/err.h"

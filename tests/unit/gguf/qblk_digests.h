@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* FNV-1a of the floats of 512 generated blocks (zeros positive): by make_qblk_digests.py. */
+/* FNV-1a of the floats of 512 generated blocks (zeros positive), made by make_qblk_digests.py. */
 #ifndef TESTS_QBLK_DIGESTS_H
 #define TESTS_QBLK_DIGESTS_H
 

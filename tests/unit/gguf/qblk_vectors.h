@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Quantised blocks and the bits of the floats they stand for (zeros positive): by make_qblk.py. */
+/* Quantised blocks and the bits of their floats (zeros positive), made by make_qblk.py. */
 #ifndef TESTS_QBLK_VECTORS_H
 #define TESTS_QBLK_VECTORS_H
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Storage types.  The float conversions are held against plain arithmetic in double precision, exhaustively
- * for the 16-bit types and, for the way down, at every value that lies on, or one bit beside, a rounding
- * boundary. */
+/* Storage types.  Float conversions are compared with plain arithmetic in double precision: exhaustively for
+ * the 16-bit types, and when rounding to them, at every value on a rounding boundary or one bit beside it. */
 #include "gguf/dtype.h"
 
 #include "base/err.h"
@@ -66,7 +65,7 @@ static void halves_survive_the_round_trip(void **state)
     }
 }
 
-/* The nearest half by trying both neighbours; ties to the even one. */
+/* Finds the nearest half by trying both neighbours; ties go to the even one. */
 static uint16_t nearest_half(float value)
 {
     double magnitude = fabs((double)value);
@@ -121,7 +120,7 @@ static void brains_round_and_return(void **state)
     assert_int_equal(f32_to_bf16(float_of(0x3f808001)), 0x3f81);
     assert_int_equal(f32_to_bf16(float_of(0x7f7fffff)), 0x7f80); /* to infinity */
     assert_int_equal(f32_to_bf16(float_of(0x7f800001)),
-                     0x7fc0); /* a NaN whose payload is cut off stays one */
+                     0x7fc0); /* a NaN whose payload is cut remains a NaN */
 }
 
 static void types_have_names_and_geometry(void **state)

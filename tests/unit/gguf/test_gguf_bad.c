@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading bad GGUF.  Each field is made wrong on its own and must be refused with its name and place.  Then
- * one good image is cut at every byte and damaged at every byte.  Whatever the result, the reader must touch
- * no byte outside of the image, which lies in memory of exactly its size. */
+/* Reading bad GGUF.  Each field is made wrong separately, and must be refused with its name and place.  Then
+ * one good image is cut at every byte and damaged at every byte.  Whatever the result, the reader must read
+ * no byte outside the image, which is in memory of exactly its size. */
 #include "tests/unit/gguf/image.h"
 
 #include "base/err.h"
@@ -206,7 +206,7 @@ static void damage_anywhere_is_survived(void **state)
         }
         image.data[at] = before;
     }
-    assert_true(n_opened > 100); /* damage inside names and values does not make a file unreadable */
+    assert_true(n_opened > 100); /* damage inside names and values leaves a file readable */
     buf_fini(&image);
 }
 

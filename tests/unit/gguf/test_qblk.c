@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Quantised blocks against vectors that were worked out elsewhere (make_qblk.py), and what the header
- * promises of the parts: their geometry, their range, and that float and double differ by one rounding only.
- */
+/* Quantised blocks compared with vectors from elsewhere (make_qblk.py), and the header's promises about their
+ * parts: geometry, range, and that float and double differ by one rounding only. */
 #include "gguf/qblk.h"
 #include "qblk_digests.h"
 #include "qblk_vectors.h"
@@ -162,7 +161,7 @@ static void a_power_of_two_comes_from_each_exponent(void **state)
     }
 }
 
-/* Whole numbers as files have them and numbers of the formula say the same. */
+/* The integers of a file and the numbers of the formula agree. */
 static void fields_and_parts_agree(void **state)
 {
     struct rng rng;

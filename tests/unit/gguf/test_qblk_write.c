@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Quantising.  Packing undoes taking apart bit for bit; what is written reads back within a stated error of
- * the weights, for weights as models have them and for awkward ones; and the search earns its keep against
- * plain rounding. */
+/* Quantising.  Packing reverses unpacking bit for bit.  Written weights read back within a stated error, for
+ * weights as in models and for awkward ones.  The search is better than plain rounding. */
 #include "gguf/qblk_write.h"
 
 #include "base/check.h"
@@ -17,8 +16,8 @@
 
 enum { N = 4096 };
 
-/* The root of the mean squared error for normal weights of deviation 1.  Found: the bound is some 3 % above.
- */
+/* Root mean squared error for normal weights of deviation 1.  The bound is about 3 % above the measured
+ * value. */
 static const struct {
     enum dtype type;
     double error;
@@ -85,7 +84,7 @@ static void normal_weights_keep_to_the_stated_error(void **state)
     }
 }
 
-/* An outlier, a shift, sub-blocks of zeros, small ones: each weight within about a step of the grid that
+/* An outlier, a shift, sub-blocks of zeros, small ones: each weight is within about a step of the grid that
  * would just span its qblk. */
 static void awkward_weights_stay_near(void **state)
 {
@@ -134,8 +133,8 @@ static void constant_weights(void **state)
     }
 }
 
-/* Once through a type, weights lie on its grid and the way through it again changes them little or nothing.
- */
+/* After one pass through a type, weights are on its grid, and a second pass changes them little or not at
+ * all. */
 static void a_second_pass_adds_next_to_nothing(void **state)
 {
     static float weights[N], once[N], twice[N];
@@ -152,7 +151,7 @@ static void a_second_pass_adds_next_to_nothing(void **state)
     }
 }
 
-/* Rounding to a grid that just spans the weights, as is done without a search. */
+/* Rounding to a grid that just spans the weights, without a search. */
 static void the_search_beats_plain_rounding(void **state)
 {
     static float weights[N], back[N];
@@ -178,7 +177,7 @@ static void the_search_beats_plain_rounding(void **state)
     assert_true(rms_error(DTYPE_Q4_K, weights, back) < plain * 0.85);
 }
 
-/* A 16-bit scale cannot reach down there: weights too small become zero, never something larger. */
+/* A 16-bit scale has a lower limit: weights below it become zero, never larger. */
 static void weights_too_small_become_zero(void **state)
 {
     static float weights[N], back[N];

@@ -72,13 +72,13 @@ struct folder {
     char file[96];
 };
 
-struct part { /* the fields that a test makes wrong */
+struct part { /* fields that a test makes wrong */
     uint16_t number, count;
     int32_t n_tensors;
     const char *arch; /* NULL: no such key */
     const char *tensor;
     uint8_t fill;
-    size_t cut_bytes; /* from the end */
+    size_t cut_bytes; /* bytes cut from the end */
 };
 
 static void image_u16(struct buf *image, const char *name, uint16_t value)
@@ -205,7 +205,7 @@ static void every_part_is_fingerprinted(void **state)
     assert_string_not_equal(before, after);
 }
 
-/* Opens part 1 and wants this error. */
+/* Opens part 1, which must fail with this error. */
 static void expect(struct folder *folder, int code, const char *text)
 {
     struct fault fault = {0};

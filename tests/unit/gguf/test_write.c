@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writing GGUF: a written file reads back, and a half-written file never has the file's name. */
+/* Writing GGUF: a written file reads back, and an incomplete file never has the final name. */
 #include "gguf/write.h"
 
 #include "base/err.h"
@@ -27,7 +27,7 @@ static int enter_folder(void **state)
 static int leave_folder(void **state)
 {
     unlink(path);
-    return rmdir(folder); /* fails when a temporary file was left behind */
+    return rmdir(folder); /* fails if a temporary file is left */
 }
 
 static struct gguf_writer *new_writer(void)
@@ -38,7 +38,7 @@ static struct gguf_writer *new_writer(void)
     return writer;
 }
 
-/* Tensor number index is full of the byte index + 1, written in two pieces. */
+/* Fills tensor number index with the byte index + 1, in two pieces. */
 static int fill_with_number(void *arg, uint64_t index, struct gguf_writer *writer)
 {
     const size_t *len_bytes = arg;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Control frames: the header, every message there and back, and every limit of frame_check.c from both sides.
- */
+/* Control frames: the header, every message in both directions, and every limit of frame_check.c from both
+ * sides. */
 #include "proto/frame.h"
 #include "proto/role.h"
 
@@ -16,8 +16,8 @@
 
 #define FINGERPRINT "0123456789abcdef0123456789abcdef"
 
-/* Packs, takes the frame apart again, and returns what unpacking says; text_out (may be NULL) gets the fault.
- */
+/* Packs and unpacks a message.  Returns the result of unpacking; text_out (may be NULL) receives the
+ * fault. */
 static int through(enum frame_type type, const void *message, char text_out[512], ProtobufCMessage **out)
 {
     struct buf buf = {0};
@@ -120,7 +120,7 @@ static void hello_there_and_back(void **state)
     assert_int_equal(back->kv->block_tokens, 32);
     frame_message_free(message);
 
-    hello.protocol = 77; /* the link answers that with a reason; it is no malformed frame */
+    hello.protocol = 77; /* the link answers that with a reason; the frame is not malformed */
     assert_passes(FRAME_HELLO, &hello);
 }
 
@@ -194,7 +194,7 @@ static void submit_tokens(void **state)
     assert_passes(FRAME_SUBMIT, &submit);
 }
 
-/* What comes later counts as tokens of the prompt, and all together have the same limit. */
+/* Later tokens count as tokens of the prompt, and all together have the same limit. */
 static void submit_tokens_later(void **state)
 {
     static uint8_t many[4 * FRAME_PIECE_TOKENS + 4];
@@ -324,7 +324,7 @@ static void sampling_limits(void **state)
     assert_refused(FRAME_SUBMIT, &submit, "Sampling.repetition_penalty");
 }
 
-/* A sender of before these fields existed, and one of after the next: bytes as they are on the wire. */
+/* A sender older than these fields, and a newer one, as bytes on the wire. */
 static void neighbouring_versions_understand_each_other(void **state)
 {
     static const uint8_t golden[] = {
@@ -348,7 +348,7 @@ static void neighbouring_versions_understand_each_other(void **state)
     assert_int_equal(submit->keep_tokens, 9);
     assert_int_equal(submit->keep_1h_tokens, 8);
     frame_message_free(message);
-    /* Up to n_prompt with an empty sampling: all that is newer is off. */
+    /* Up to n_prompt, with an empty sampling: all newer options are off. */
     assert_int_equal(frame_unpack(FRAME_SUBMIT, bytes_of("\x32\4\7\0\0\0\x38\1\x4a\0", 10), NULL, &message),
                      0);
     submit = (Baton__Submit *)message;
@@ -570,7 +570,7 @@ static void vocabulary_part_stays_inside(void **state)
     assert_refused(FRAME_VOCABULARY_PART, &part, "VocabularyPart.data");
 }
 
-/* Two bytes per answer on the wire: what a bounded allocator must stop. */
+/* Two bytes per answer on the wire: a bounded allocator must stop them. */
 static void empty_elements_do_not_explode(void **state)
 {
     static uint8_t payload[1 << 20];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Data-connection frames: golden bytes, every type there and back, and what must be refused. */
+/* Frames of data connections: golden bytes, every type in both directions, and frames that must be
+ * refused. */
 #include "proto/kv_frame.h"
 
 #include "base/err.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The frames beside RDMA: golden bytes, every type there and back, and what must be refused. */
+/* Frames beside RDMA: golden bytes, every type in both directions, and frames that must be refused. */
 #include "proto/kv_frame.h"
 
 #include "base/err.h"
@@ -112,7 +112,7 @@ static void bad_bytes_are_refused(void **state)
         uint8_t at, value;
     } bad_rail[] = {
         {0, 2},  {1, 0},  {1, 9},  {2, 5},  {3, 0},  {3, 6},  {4, 0}, {4, 3}, {5, 1},
-        {29, 2}, {32, 1}, {39, 1}, {43, 1}, {47, 1}, {56, 1}, {2, 1} /* a queue pair too many described */};
+        {29, 2}, {32, 1}, {39, 1}, {43, 1}, {47, 1}, {56, 1}, {2, 1} /* describes a queue pair too many */};
 
     assert_int_equal(unpack(&rail, 0, 1), 0);
     for (size_t i = 0; i < sizeof(bad_rail) / sizeof(bad_rail[0]); i++)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Token ids packed for SUBMIT: golden bytes, the least width, there and back in lengths around those that
- * vectors take at once, and what is refused. */
+/* Token ids packed for SUBMIT: golden bytes, the least width, packing and unpacking of lengths near those of
+ * vectors, and refused input. */
 #include "proto/token_list.h"
 
 #include "base/err.h"
@@ -41,7 +41,7 @@ static void width_is_what_the_largest_needs(void **state)
 
     assert_int_equal(token_list_width(ids, 0), 2);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
-        for (size_t at = 0; at < MOST; at++) { /* wherever it stands */
+        for (size_t at = 0; at < MOST; at++) { /* at any position */
             ids[at] = cases[i].id;
             assert_int_equal(token_list_width(ids, MOST), cases[i].width);
             assert_int_equal(token_list_width(ids, at), 2);
@@ -66,7 +66,7 @@ static void there_and_back(void **state)
             memset(back, 0x5a, sizeof(back));
             token_list_pack(ids, n, width, out);
             for (size_t i = n * width; i < sizeof(out); i++)
-                assert_int_equal(out[i], 0xa5); /* nothing behind its end */
+                assert_int_equal(out[i], 0xa5); /* no write after its end */
             assert_int_equal(token_list_count(bytes_of(out, n * width), width, &n_back), 0);
             assert_int_equal(n_back, n);
             token_list_unpack(bytes_of(out, n * width), width, n, back);
@@ -86,7 +86,7 @@ static void hostile_lengths_and_widths(void **state)
     assert_int_equal(token_list_count(bytes_of(bytes, 23), 2, &n), E_PROTO);
     assert_int_equal(token_list_count(bytes_of(bytes, 23), 3, &n), E_PROTO);
     assert_int_equal(token_list_count(bytes_of(bytes, 22), 4, &n), E_PROTO);
-    assert_int_equal(n, 99); /* as it was */
+    assert_int_equal(n, 99); /* unchanged */
     assert_int_equal(token_list_count(bytes_of(bytes, 0), 2, &n), 0);
     assert_int_equal(n, 0);
 }

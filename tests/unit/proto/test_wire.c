@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rolling upgrades: frames that earlier versions sent are still read, field by field, and a later version's
- * unknown fields are ignored.  tests/unit/proto/wire-*.txt holds the frames. */
+/* Rolling upgrades: frames of earlier versions are still read, field by field, and a later version's unknown
+ * fields are ignored.  tests/unit/proto/wire-*.txt has the frames. */
 #include "tests/unit/check.h"
 
 #include <stdio.h>
@@ -71,7 +71,7 @@ static void read_one(enum frame_type type, struct bytes payload)
     assert_reads(type, payload, true);
 }
 
-/* Field 1000, a varint: no version has it yet. */
+/* Adds field 1000, a varint: no version has it yet. */
 static void read_one_of_the_future(enum frame_type type, struct bytes payload)
 {
     uint8_t more[MAX_LINE / 2 + 16];

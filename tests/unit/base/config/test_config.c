@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every type, every error, drop-ins and overrides; and written configurations read back. */
+/* Configuration files: every type, every error, drop-ins and overrides.  Written configurations are read
+ * back. */
 #include "tests/unit/check.h"
 
 #include "base/check.h"
@@ -116,7 +117,7 @@ static const struct config_table table = {
     .struct_bytes = sizeof(struct settings),
 };
 
-/* Loads text; fails unless it loads. */
+/* Loads text, which must succeed. */
 static struct settings *load_good(const char *text)
 {
     struct buf errors = {0};
@@ -129,7 +130,7 @@ static struct settings *load_good(const char *text)
     return config;
 }
 
-/* Loads text; fails unless exactly these error lines come. */
+/* Loads text, which must fail with exactly these error lines. */
 static void check_errors(const char *text, const char *expected)
 {
     struct buf errors = {0};
@@ -192,7 +193,7 @@ static void values_have_their_types(void **state)
     assert_true(config->headroom == 0.25 && config->weight == 1e-3);
     assert_string_equal(config->model, "/a = b # c"); /* the value is the rest of the line */
     assert_string_equal(config->cpus, "0-3,8");
-    assert_int_equal(config->routers.n, 2); /* the default's items are gone */
+    assert_int_equal(config->routers.n, 2); /* replaces the items of the default */
     assert_string_equal(config->routers.items[0], "one");
     assert_string_equal(config_origin(&table, config, 1), "test.conf:5");
     assert_string_equal(config_origin(&table, config, 10), "test.conf:19");
@@ -365,7 +366,7 @@ static void later_files_win(void **state)
 
     write_file("test.conf", "[server]\nloops = 3\n[log]\nlevel = warn\n[model]\nrouter = a\n");
     write_file("test.conf.d/10-a.conf", "[server]\nloops = 4\n[model]\nrouter = b\n");
-    write_file("test.conf.d/9-b.conf", "[server]\nloops = 5\ntls = yes\n"); /* byte order: after 10 */
+    write_file("test.conf.d/9-b.conf", "[server]\nloops = 5\ntls = yes\n"); /* sorted by bytes: after 10 */
     write_file("test.conf.d/.hidden.conf", "nonsense\n");
     write_file("test.conf.d/notes.txt", "nonsense\n");
     assert_int_equal(config_load(&table, path, NULL, 0, &errors, &loaded), 0);
@@ -392,7 +393,7 @@ static void later_files_win(void **state)
 
     write_file("test.conf.d/10-a.conf", "[model]\nrouter =\n");
     assert_int_equal(config_load(&table, path, NULL, 0, &errors, &loaded), 0);
-    assert_int_equal(((struct settings *)loaded)->routers.n, 0); /* an empty value empties */
+    assert_int_equal(((struct settings *)loaded)->routers.n, 0); /* an empty value makes an empty list */
     config_free(&table, loaded);
     buf_fini(&errors);
 }
@@ -424,7 +425,8 @@ static void findings_name_the_place(void **state)
     assert_string_equal((char *)findings.data, (char *)expected.data);
     config_free(&table, loaded);
 
-    buf_clear(&findings); /* a list begun anew forgets its places; without a file there is but the default */
+    buf_clear(&findings); /* a list that begins anew drops its origins; without a file only the default is
+                           * left */
     write_file("test.conf.d/10-a.conf", "[model]\nrouter =\nrouter = c\n");
     assert_int_equal(config_load(&table, path, NULL, 0, &errors, &loaded), 0);
     check.config = loaded;
@@ -493,7 +495,7 @@ static void a_reload_keeps_what_wants_a_restart(void **state)
     assert_int_equal(fresh->kv_bytes, before.kv_bytes);
     assert_int_equal(fresh->slo_ns, 1000000000);
     config_diff(&table, running, fresh, mark_changed, changed);
-    for (size_t i = 0; i < table.n_keys; i++) /* what may change did, and nothing else has the old place */
+    for (size_t i = 0; i < table.n_keys; i++) /* only reloadable keys changed */
         assert_true(keys[i].is_reloadable || memcmp((const char *)fresh + keys[i].offset,
                                                     (const char *)&before + keys[i].offset, 1) == 0);
     config_free(&table, running);
@@ -530,7 +532,7 @@ static void sample_is_complete_and_loads(void **state)
     for (char *line = strtok(sample, "\n"); line != NULL; line = strtok(NULL, "\n"))
         assert_true(strlen(line) <= 80);
 
-    /* With the defaults' comment signs taken away it still says the same. */
+    /* Uncommenting the defaults does not change the configuration. */
     for (char *at = live; (at = strstr(at, "\n#")) != NULL; at++)
         if (at[2] != ' ')
             memmove(at + 1, at + 2, strlen(at + 2) + 1);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Jobs while some threads are busy, and the end of a process with a hanging job. */
+/* Jobs while some threads are busy, and the exit of a process with a hanging job. */
 #include "tests/unit/check.h"
 
 #include "base/clock.h"
@@ -44,7 +44,7 @@ static void nothing(void *arg)
 
 /* ---- a job waits only while every thread works ---- */
 
-struct gate { /* a job that says when it runs, and waits to be let go */
+struct gate { /* a job that reports when it runs, and waits for permission to end */
     atomic_uint is_running, may_go;
 };
 
@@ -69,8 +69,8 @@ static bool comes_to(atomic_uint *value, unsigned wanted)
     return atomic_load(value) == wanted;
 }
 
-/* Two threads are busy and two jobs wait.  When one of the threads is free again it takes both of them: none
- * waits behind the other thread's job. */
+/* Two threads are busy and two jobs wait.  When one thread is free again it runs both jobs: none waits for
+ * the other thread's job. */
 static void no_job_waits_behind_a_busy_thread(void **state)
 {
     struct fixture *at = *state;
@@ -93,7 +93,7 @@ static void no_job_waits_behind_a_busy_thread(void **state)
     assert_true(is_done);
 }
 
-struct chain { /* of jobs, each submitted by the end of the one before */
+struct chain { /* a chain of jobs: the end of each submits the next */
     struct fixture *at;
     struct ev_jobs *jobs;
     unsigned n_left;
@@ -123,9 +123,9 @@ static void on_gate_timer(void *arg)
     atomic_store(&gate->may_go, 1);
 }
 
-/* One thread is busy; jobs come one after another, each as soon as the one before has ended.  A job gives up
- * its place and its thread before its end is told, so the next one is neither refused (with room for two) nor
- * does it wait for the busy thread (with room for ten). */
+/* One thread is busy.  Each job is submitted when the previous one ends.  A job frees its place and its
+ * thread before its end is reported.  So the next job is not refused (with room for two) and does not wait
+ * for the busy thread (with room for ten). */
 static void run_chain(struct fixture *at, uint32_t max_queued)
 {
     struct chain chain = {.at = at, .n_left = 5000};
@@ -170,7 +170,8 @@ static void say_drained(void *arg)
         abort();
 }
 
-/* In a process of its own, which writes a byte when it is ready for signals; its end. */
+/* Runs a function in a child process, which writes a byte when it is ready for signals.  Returns its exit
+ * status. */
 static int status_of(void (*run)(int fd), unsigned n_signals)
 {
     int fds[2], status = 0;
@@ -188,7 +189,7 @@ static int status_of(void (*run)(int fd), unsigned n_signals)
     }
     for (unsigned i = 0; i < 200 && waitpid(child, &status, WNOHANG) == 0; i++)
         clock_sleep_ns(100 * NS_PER_MS);
-    assert_int_not_equal(kill(child, SIGKILL), 0); /* it is gone already */
+    assert_int_not_equal(kill(child, SIGKILL), 0); /* it has already exited */
     close(fds[0]);
     close(fds[1]);
     return status;
@@ -200,7 +201,7 @@ static void hang_in_drain(void *arg)
     hang(NULL);
 }
 
-/* The loop never comes round again, so that it does not hear of the second signal. */
+/* The loop never takes another turn, so it does not see the second signal. */
 static void run_a_loop_that_hangs(int fd)
 {
     static const struct service_calls calls = {.drain = hang_in_drain, .stop = nothing, .reload = nothing};
@@ -226,7 +227,7 @@ static void drain_and_stop(void *arg)
     ev_loop_stop(arg);
 }
 
-/* A job thread never ends, and what is freed waits for it. */
+/* A job thread never ends, and freeing the jobs waits for it. */
 static void run_a_job_that_hangs(int fd)
 {
     static const struct service_calls calls = {.drain = drain_and_stop, .stop = nothing, .reload = nothing};

@@ -68,7 +68,7 @@ static void stop_before_run_counts(void **state)
     assert_int_equal(ev_loop_run(at->loop), 0);
     assert_int_equal(ev_loop_turns(at->loop), 0);
     assert_int_equal(ev_post(at->loop, stop_loop, at), 0);
-    assert_int_equal(ev_loop_run(at->loop), 0); /* and only once */
+    assert_int_equal(ev_loop_run(at->loop), 0); /* and runs only once */
     assert_true(ev_loop_turns(at->loop) > 0);
     ev_loop_free(NULL);
 }
@@ -135,7 +135,7 @@ static void too_many_posts_are_refused(void **state)
     assert_int_equal(rc, E_FULL);
     assert_int_equal(n, 64 * 1024);
     ev_loop_stop(at->loop);
-    ev_loop_run(at->loop); /* stopped, but what was posted runs */
+    ev_loop_run(at->loop); /* stopped, but posted calls still run */
     assert_int_equal(at->n_calls, n);
     ev_post(at->loop, count, at); /* dropped by the fixture's free, without a leak */
 }
@@ -339,7 +339,7 @@ static void look_at_priority(void *arg)
     *priority = getpriority(PRIO_PROCESS, 0);
 }
 
-/* Where processors are short, whoever waits for a loop comes before jobs. */
+/* When processors are scarce, threads that serve a loop run before jobs. */
 static void jobs_come_after_loops(void **state)
 {
     struct fixture *at = *state;
@@ -385,8 +385,7 @@ static void on_other(void *arg)
     (void)arg;
 }
 
-/* What loads a model on the loop's thread looks for the signal itself; released, the signal drains as ever.
- */
+/* A model load on the loop's thread polls for the signal.  After the release, the signal drains as usual. */
 static void held_signals_are_seen_and_come_later(void **state)
 {
     static const struct service_calls calls = {.drain = on_drain, .stop = on_other, .reload = on_other};
@@ -407,7 +406,7 @@ static void held_signals_are_seen_and_come_later(void **state)
 
 /* ---- how long the loop works ---- */
 
-struct told { /* of pieces of work */
+struct told { /* reports of long work */
     unsigned n;
     char what[2][16];
     uint64_t cpu_ns[2], wall_ns[2];
@@ -440,7 +439,7 @@ static void work_long(void *arg)
     ev_loop_stop(((struct fixture *)arg)->loop);
 }
 
-/* A thread that is not let run does not work; what is short is not told. */
+/* A thread that was not scheduled did not work.  Short work is not reported. */
 static void long_work_is_told_by_the_threads_own_time(void **state)
 {
     struct fixture *at = *state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which stranger is closed when there are too many, and the deadline of silent ones. */
+/* Which stranger is closed when there are too many, and the deadline for silent strangers. */
 #include "tests/unit/check.h"
 
 #include "base/clock.h"
@@ -120,7 +120,7 @@ static void known_addresses_stay(void **state)
     stranger_table_remove(table, &other[1]);
     know(table, "10.0.0.4");
     add(table, "10.0.0.4", &known[2]);
-    /* Only known ones are left: one more unknown has no room, one more known has the oldest's. */
+    /* Only known strangers are left: an unknown one gets no room, a known one replaces the oldest. */
     assert_int_equal(ask(table, "10.0.0.9", &leaving), STRANGER_NO_ROOM);
     assert_null(leaving);
     assert_int_equal(ask(table, "10.0.0.4", &leaving), STRANGER_OVER_MAX);
@@ -136,19 +136,19 @@ static void known_addresses_are_bounded(void **state)
     struct stranger_entry first, *leaving;
 
     know(table, "10.0.0.1");
-    add(table, "10.0.0.1", &first); /* it came: 10.0.0.1 is the latest */
+    add(table, "10.0.0.1", &first); /* moves 10.0.0.1 to the end: it came last */
     know(table, "10.0.0.2");
     know(table, "10.0.0.1");
-    know(table, "10.0.0.3"); /* 10.0.0.2 came least lately */
+    know(table, "10.0.0.3"); /* 10.0.0.2 came least recently */
     assert_int_equal(stranger_table_known(table), 2);
-    know(table, "10.0.0.4"); /* and now 10.0.0.1, which has a stranger here */
+    know(table, "10.0.0.4"); /* now 10.0.0.1 leaves, although it has a stranger here */
     assert_int_equal(stranger_table_known(table), 2);
     assert_int_equal(ask(table, "10.0.0.1", &leaving), STRANGER_HAS_ROOM);
     stranger_table_remove(table, &first);
     stranger_table_free(table);
 }
 
-/* A flood from everywhere, and one peer that needs a while: it is never the one to go. */
+/* A flood from many addresses never evicts a peer that needs a while. */
 static void a_flood_does_not_evict_a_known_peer(void **state)
 {
     enum { N = 5000 };
@@ -175,7 +175,7 @@ static void a_flood_does_not_evict_a_known_peer(void **state)
     stranger_table_free(table);
 }
 
-/* One more comes from there; whoever has to leave for it leaves.  Returns the one that left, or NULL. */
+/* One more comes from this address.  Returns the one that leaves for it, or NULL. */
 static struct stranger_entry *arrive(struct stranger_table *table, const char *from,
                                      struct stranger_entry *entry)
 {
@@ -200,7 +200,7 @@ static void remove_all(struct stranger_table *table)
     stranger_table_free(table);
 }
 
-/* A peer in mid-handshake, and any number of sockets that say nothing: of its address, then of all others. */
+/* A peer in mid-handshake, and many silent sockets: first from its address, then from all others. */
 static void silent_ones_do_not_evict_a_begun_one(void **state)
 {
     for (unsigned is_spread = 0; is_spread < 2; is_spread++) {
@@ -223,7 +223,7 @@ static void silent_ones_do_not_evict_a_begun_one(void **state)
     }
 }
 
-/* A peer that has yet to speak, and any number of sockets that stop in mid-handshake. */
+/* A peer that has not sent anything yet, and many sockets that stop in mid-handshake. */
 static void begun_ones_do_not_evict_a_silent_one(void **state)
 {
     for (unsigned is_spread = 0; is_spread < 2; is_spread++) {
@@ -247,7 +247,8 @@ static void begun_ones_do_not_evict_a_silent_one(void **state)
     }
 }
 
-/* The larger class loses its oldest; when they are equal, the silent one does: the new one makes it larger. */
+/* The larger class loses its oldest member.  With equal classes the silent one does, because the new one
+ * makes it larger. */
 static void the_larger_class_loses_its_oldest(void **state)
 {
     struct stranger_table *table = make_table(8, 4, 4);
@@ -261,7 +262,7 @@ static void the_larger_class_loses_its_oldest(void **state)
     assert_ptr_equal(leaving, &a[1]);
     stranger_table_begin(table, &a[3]);
     assert_int_equal(ask(table, "10.0.0.1", &leaving), STRANGER_OVER_PER_ADDRESS);
-    assert_ptr_equal(leaving, &a[2]); /* the first to begin */
+    assert_ptr_equal(leaving, &a[2]); /* the first that began its handshake */
     assert_ptr_equal(stranger_table_next(table, &a[2], true), &a[0]);
     assert_ptr_equal(stranger_table_next(table, &a[2], false), &a[0]);
     assert_ptr_equal(stranger_table_next(table, &a[0], false), &a[3]);
@@ -270,7 +271,7 @@ static void the_larger_class_loses_its_oldest(void **state)
     remove_all(table);
 }
 
-/* Unknown addresses have their own classes: those of known ones neither count nor leave. */
+/* The classes hold unknown addresses only: known ones neither count nor leave. */
 static void classes_are_of_unknown_addresses(void **state)
 {
     struct stranger_table *table = make_table(6, 6, 4);
@@ -357,7 +358,7 @@ static void world_close(struct world *world)
     ev_loop_free(world->loop);
 }
 
-/* Our end of a socket whose other end came from that host. */
+/* Returns our end of a socket whose other end is that host. */
 static int come(struct world *world, uint8_t host)
 {
     struct sockaddr_in from = {.sin_family = AF_INET, .sin_addr = {htonl(0x0a000000u + host)}};
@@ -384,7 +385,7 @@ static void silent_ones_are_closed_in_time(void **state)
     silent = come(&world, 1);
     early = come(&world, 2);
     gone = come(&world, 3);
-    close(gone); /* a port scan: nobody hears of it */
+    close(gone); /* a port scan: it is not reported */
     assert_int_equal(send(early, "x", 1, 0), 1);
     world_run(&world, 30);
     assert_int_equal(world.n_begun, 1);
@@ -392,7 +393,7 @@ static void silent_ones_are_closed_in_time(void **state)
     assert_false(is_closed(silent));
     world_run(&world, 60);
     assert_true(is_closed(silent));
-    assert_false(is_closed(early)); /* who has begun has its owner's deadlines */
+    assert_false(is_closed(early)); /* one that has begun has its owner's deadlines */
     assert_int_equal(world.n_ends[STRANGER_END_SILENT], 1);
     assert_int_equal(world.n_evicted, 0);
     stranger_leave(world.begun[0]);
@@ -411,21 +412,21 @@ static void too_many_evict_the_oldest(void **state)
     world_open(&world, 4, NS_PER_S);
     fds[0] = come(&world, 1);
     assert_int_equal(send(fds[0], "x", 1, 0), 1);
-    world_run(&world, 10); /* it has begun, and is still the oldest */
+    world_run(&world, 10); /* it has begun, but is still the oldest */
     for (unsigned i = 1; i < 4; i++)
         fds[i] = come(&world, 2);
-    fds[4] = come(&world, 2); /* the fourth of its address */
+    fds[4] = come(&world, 2); /* the fourth from its address */
     assert_true(is_closed(fds[1]));
     assert_int_equal(world.n_ends[STRANGER_END_ADDRESS], 1);
     assert_int_equal(world.n_evicted, 0);
-    fds[5] = come(&world, 3); /* the fifth of all */
+    fds[5] = come(&world, 3); /* the fifth in all */
     assert_int_equal(world.n_ends[STRANGER_END_FULL], 1);
     assert_true(is_closed(fds[2]));
     assert_int_equal(world.n_evicted, 0); /* three are silent, one has begun */
     assert_int_equal(strangers_count(world.strangers), 4);
     assert_true(strangers_make_room(world.strangers, NULL));
     assert_int_equal(world.n_evicted, 1);
-    assert_false(strangers_make_room(world.strangers, NULL)); /* silent ones take no room of an owner's */
+    assert_false(strangers_make_room(world.strangers, NULL)); /* silent ones do not use an owner's room */
     strangers_close_silent(world.strangers);
     assert_int_equal(strangers_count(world.strangers), 0);
     close(world.begun_fd[0]);
@@ -434,7 +435,8 @@ static void too_many_evict_the_oldest(void **state)
     world_close(&world);
 }
 
-/* The loop was busy: a peer's first bytes lie in the kernel while a burst of silent sockets is accepted. */
+/* The loop was busy.  A peer's first bytes wait in the kernel while the loop accepts a burst of silent
+ * sockets. */
 static void bytes_in_the_kernel_count(void **state)
 {
     struct world world = {0};
@@ -456,7 +458,7 @@ static void bytes_in_the_kernel_count(void **state)
     close(world.begun_fd[0]);
     close(peer);
     strangers_close_silent(world.strangers);
-    /* One whose bytes were seen, but that has not been handed over, is closed with the silent ones. */
+    /* A stranger whose bytes were seen, but not passed on yet, is closed with the silent ones. */
     peer = come(&world, 1);
     assert_int_equal(send(peer, "x", 1, 0), 1);
     for (unsigned i = 0; i < 3; i++) {
@@ -476,7 +478,7 @@ static void bytes_in_the_kernel_count(void **state)
 
 /* ---- ClientHello ---- */
 
-/* A message of so many bytes with its head, in records of `fragment` bytes. Returns its size. */
+/* Builds a message of so many bytes with its head, in records of `fragment` bytes.  Returns its size. */
 static size_t make_hello(uint8_t *out, size_t message, size_t fragment)
 {
     size_t at = 0;
@@ -495,7 +497,8 @@ static size_t make_hello(uint8_t *out, size_t message, size_t fragment)
     return at;
 }
 
-/* Of each beginning, the answer asks for more, never for more than there is; of the whole, for no more. */
+/* For each beginning, the answer asks for more bytes, but never for more than exist.  For the whole message
+ * it asks for none. */
 static void a_hello_is_known_when_it_is_whole(void **state)
 {
     static const size_t cuts[][2] = {{200, 300}, {200, 200}, {517, 3}, {40, 1}, {16000, 16384}, {9000, 4096}};
@@ -511,7 +514,7 @@ static void a_hello_is_known_when_it_is_whole(void **state)
             assert_true(wanted <= len);
         }
         assert_int_equal(hello_bytes(data, len), len);
-        data[len] = 22; /* what comes behind it does not matter */
+        data[len] = 22; /* bytes after it do not matter */
         assert_int_equal(hello_bytes(data, len + 1), len);
     }
 }
@@ -530,13 +533,13 @@ static void what_is_no_hello_is_not_waited_for(void **state)
     assert_int_equal(hello_bytes(other, sizeof(other)), 0);
     assert_int_equal(hello_bytes(huge, sizeof(huge)), 0);
     assert_int_equal(hello_bytes(record, sizeof(record)), 0);
-    /* Records of one byte: the bound on all of them holds. */
+    /* With records of one byte, the limit on all records applies. */
     for (size_t at = 0; at + 6 <= sizeof(data); at += 6)
         memcpy(data + at, (uint8_t[]){22, 3, 1, 0, 1, at == 0 ? 1 : at == 12 ? 0x20 : 0}, 6);
     assert_int_equal(hello_bytes(data, sizeof(data)), 0);
 }
 
-/* A connection over TCP, whose other end is taken as a stranger. */
+/* Connects over TCP; the accepted end becomes a stranger. */
 static int come_by_tcp(struct world *world)
 {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}}, from;
@@ -554,8 +557,8 @@ static int come_by_tcp(struct world *world)
     return ours;
 }
 
-/* Its owner is made when all of the ClientHello is here, and reads it from its first byte. One that never becomes
- * whole is closed in time, and one whose peer closes at once. */
+/* The owner is made when the whole ClientHello has arrived, and reads it from its first byte.  A stranger
+ * that never completes it, or whose peer closes, is closed in time. */
 static void an_owner_is_made_for_a_whole_hello(void **state)
 {
     struct world world = {.awaits_hello = true};
@@ -575,7 +578,7 @@ static void an_owner_is_made_for_a_whole_hello(void **state)
     assert_int_equal(world.n_begun, 1);
     assert_int_equal(recv(world.begun_fd[0], got, sizeof(got), 0), len);
     assert_memory_equal(got, data, len);
-    assert_int_equal(send(whole, "y", 1, 0), 1); /* and is told of each later byte */
+    assert_int_equal(send(whole, "y", 1, 0), 1); /* its owner sees each later byte */
     clock_sleep_ns(NS_PER_MS);
     assert_int_equal(recv(world.begun_fd[0], got, sizeof(got), MSG_DONTWAIT), 1);
     stranger_leave(world.begun[0]);
@@ -608,11 +611,11 @@ static void who_proved_itself_is_known(void **state)
     assert_int_equal(strangers_count(world.strangers), 0);
     fds[1] = come(&world, 1);
     fds[2] = come(&world, 2);
-    fds[3] = come(&world, 3); /* evicts the second host's, not the older of the first's */
+    fds[3] = come(&world, 3); /* evicts the second host's stranger, not the older one of the first host */
     assert_int_equal(world.n_evicted, 1);
     assert_int_equal(strangers_count(world.strangers), 2);
-    assert_true(strangers_make_room(world.strangers, NULL)); /* the third host's */
-    stranger_prove(world.begun[1]);                          /* is there to be proved */
+    assert_true(strangers_make_room(world.strangers, NULL)); /* evicts the third host's stranger */
+    stranger_prove(world.begun[1]);                          /* it is still there to be proved */
     assert_int_equal(strangers_count(world.strangers), 0);
     for (unsigned i = 0; i < 4; i++) {
         close(fds[i]);

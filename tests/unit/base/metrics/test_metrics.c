@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Values, text, bounds on series, and many threads at once. */
+/* Values, their text, limits on series, and many threads at once. */
 #include "tests/unit/check.h"
 
 #include "base/err.h"
@@ -61,7 +61,7 @@ static void a_second_name_shows_the_same_series(void **state)
 
     family = metric_family(metrics, METRIC_COUNTER, "a_total", "A.", "model");
     seconds = metric_histogram_family(metrics, "a_seconds", "S.", "", bounds, 1);
-    for (unsigned i = 0; i < 2; i++) { /* declared again, as each of several loops does */
+    for (unsigned i = 0; i < 2; i++) { /* declared again, as several loops do */
         metric_family_alias(metrics, family, "b:a_total", "Same as a_total.", "model_name");
         metric_family_alias(metrics, family, "b:c_total", "A, too.", "model_name");
         metric_family_alias(metrics, seconds, "b:seconds", "Same as a_seconds.", "");
@@ -94,7 +94,8 @@ static void the_same_is_found_again(void **state)
                      metric_series(family, (const char *[]){"1"}));
     assert_ptr_not_equal(metric_series(family, (const char *[]){"1"}),
                          metric_series(family, (const char *[]){"2"}));
-    assert_ptr_equal(metric_series(family, bad), metric_series(family, bad)); /* mended, then found */
+    /* The text is mended, then found. */
+    assert_ptr_equal(metric_series(family, bad), metric_series(family, bad));
 }
 
 static void counters_do_not_fall(void **state)
@@ -140,7 +141,7 @@ static void histograms_count_and_estimate(void **state)
         metric_series(metric_histogram_family(*state, "h_seconds", "H.", "", bounds, 3), NULL);
 
     assert_true(metric_quantile(metric, 0.5) == 0);
-    metric_observe(metric, 1); /* a bound belongs to its bucket */
+    metric_observe(metric, 1); /* a bucket includes its upper bound */
     metric_observe(metric, 1.5);
     metric_observe(metric, 2.5);
     metric_observe(metric, 100);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The geometry: pieces tile the arena, and every change of a byte's meaning changes the fingerprint. */
+/* The geometry: pieces tile the arena.  Every change of a byte's meaning changes the fingerprint. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -37,7 +37,7 @@ static void blocks_tile_the_arena(void **state)
     assert_int_equal(expected, 7 * kv_layout_block_bytes(&layout));
 }
 
-/* Multi-head latent attention: one head, no values of their own. */
+/* Multi-head latent attention has one head, and its values are parts of the keys. */
 static void values_may_lie_in_keys(void **state)
 {
     struct kv_layout latent = {
@@ -74,7 +74,7 @@ static void fingerprint_covers_everything(void **state)
     assert_true(kv_layout_fingerprint(&other[6], 7) == base);
 }
 
-/* Workers of different builds compare it: it may never change for a given meaning. */
+/* Workers of different builds compare fingerprints, so that of a given meaning may never change. */
 static void fingerprint_is_frozen(void **state)
 {
     assert_true(kv_layout_fingerprint(&layout, 7) == UINT64_C(0xc2560f75b51bcc68));

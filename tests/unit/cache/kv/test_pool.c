@@ -43,7 +43,7 @@ static struct block_hash hash_of(uint32_t n)
     return hash;
 }
 
-/* Takes a block, seals it under hash n, gives it back. */
+/* Takes a block, seals it under hash n, and releases it. */
 static kv_block_id cache_one(struct kv_pool *pool, uint32_t n)
 {
     struct block_hash hash = hash_of(n);
@@ -158,13 +158,13 @@ static void lifetimes_end(void **state)
     fake_now_ns += 290 * NS_PER_S - 1;
     assert_true(is_found(pool, 1));
     fake_now_ns += 1;
-    assert_false(is_found(pool, 1)); /* also without kv_expire */
+    assert_false(is_found(pool, 1)); /* without kv_expire, too */
     assert_int_equal(kv_match(pool, (struct block_hash[]){hash_of(1)}, 1, ids), 0);
     kv_expire(pool);
     kv_pool_counts(pool, &counts);
     assert_int_equal(counts.n_expired, 1);
 
-    fake_now_ns += 3600 * NS_PER_S; /* the lifetime counts from the last use, and this one is in use */
+    fake_now_ns += 3600 * NS_PER_S; /* the lifetime counts from the last use, and this block is in use */
     assert_true(is_found(pool, 2));
     kv_unref(pool, held);
     fake_now_ns += 300 * NS_PER_S - 1;
@@ -189,7 +189,7 @@ static void leased_blocks_are_never_free(void **state)
     kv_unref(pool, ids[1]);
     assert_int_equal(kv_state_of(pool, ids[1]), KV_SEALED);
     assert_int_equal(kv_available(pool), N_BLOCKS - 2);
-    assert_int_equal(kv_match(pool, &one, 1, &id), 1); /* held by a lease only, and found */
+    assert_int_equal(kv_match(pool, &one, 1, &id), 1); /* held by a lease only, and still found */
     kv_unref(pool, id);
     kv_pool_counts(pool, &counts);
     assert_int_equal(counts.n_leased, 2);
@@ -269,12 +269,12 @@ static void takes_adjacent_runs(void **state)
         for (uint32_t i = holes[h][0]; i < holes[h][1]; i++)
             kv_unref(pool, i);
     }
-    assert_int_equal(kv_take(pool, 5, got), 0); /* the first hole that holds all */
+    assert_int_equal(kv_take(pool, 5, got), 0); /* the first hole that has room for all */
     for (uint32_t i = 0; i < 5; i++)
         assert_int_equal(got[i], 10 + i);
     assert_int_equal(kv_take(pool, 1, got), 0); /* the lowest */
     assert_int_equal(got[0], 3);
-    assert_int_equal(kv_take(pool, 12, got), 0); /* no hole holds all: the long one, then the rest */
+    assert_int_equal(kv_take(pool, 12, got), 0); /* no hole has room for all: the longest first */
     for (uint32_t i = 0; i < 11; i++)
         assert_int_equal(got[i], 60 + i);
     assert_int_equal(got[11], 120);
@@ -284,7 +284,8 @@ static void takes_adjacent_runs(void **state)
     kv_pool_free(pool);
 }
 
-/* Three blocks of a conversation: the first kept for an hour, the second for five minutes, the third not. */
+/* Three blocks of a conversation: the first is pinned for an hour, the second for five minutes, the third
+ * not. */
 static void marks_keep_blocks_longer_and_make_them_go_last(void **state)
 {
     struct kv_pool *pool = *state;
@@ -299,14 +300,14 @@ static void marks_keep_blocks_longer_and_make_them_go_last(void **state)
         kv_seal(pool, ids[i], &hash);
     }
     kv_pin(pool, ids[0], fake_now_ns + 60 * minute_ns);
-    kv_pin(pool, ids[0], fake_now_ns + 5 * minute_ns); /* the longer one stands */
+    kv_pin(pool, ids[0], fake_now_ns + 5 * minute_ns); /* the longer pin stands */
     kv_pin(pool, ids[1], fake_now_ns + 5 * minute_ns);
     for (uint32_t i = 3; i > 0; i--)
         kv_unref(pool, ids[i - 1]);
     kv_pool_counts(pool, &counts);
     assert_int_equal(counts.n_pinned, 2);
 
-    cache_one(pool, 7); /* used later than all of them, and yet goes before those that are kept */
+    cache_one(pool, 7); /* used later than all of them, and yet evicted before the pinned ones */
     assert_int_equal(kv_take(pool, N_BLOCKS - 2, got), 0);
     assert_true(is_found(pool, 0) && is_found(pool, 1));
     assert_false(is_found(pool, 2) || is_found(pool, 7));
@@ -320,7 +321,7 @@ static void marks_keep_blocks_longer_and_make_them_go_last(void **state)
     fake_now_ns += 53 * minute_ns;
     kv_expire(pool);
     assert_true(is_found(pool, 0));
-    assert_int_equal(kv_take(pool, N_BLOCKS, got), 0); /* memory permitting */
+    assert_int_equal(kv_take(pool, N_BLOCKS, got), 0); /* pins yield when memory is short */
     assert_false(is_found(pool, 0));
     for (uint32_t i = 0; i < N_BLOCKS; i++)
         kv_unref(pool, got[i]);
@@ -347,7 +348,8 @@ static void evict_one(struct kv_pool *pool)
         kv_unref(pool, got[i]);
 }
 
-/* What others hold too goes first, unless it was used much later than what only this pool has. */
+/* Blocks that other workers have are evicted first, unless they were used much later than blocks of this pool
+ * only. */
 static void replicated_blocks_count_as_twice_as_old(void **state)
 {
     struct kv_pool *pool = *state;
@@ -384,7 +386,7 @@ static void the_last_copy_goes_first_no_more(void **state)
     cache_one(pool, 2);
     kv_clear_replicated(pool, &hash);
     hash = hash_of(99);
-    kv_clear_replicated(pool, &hash); /* not here: a hint that came late */
+    kv_clear_replicated(pool, &hash); /* this pool does not have the block: a late hint */
     evict_one(pool);
     assert_true(is_found(pool, 1));
     assert_false(is_found(pool, 2));
@@ -419,12 +421,12 @@ static void whoever_listens_hears_of_each_block_that_comes_and_goes(void **state
     assert_int_equal(kv_pool_new(&opts, &pool), 0);
     assert_int_equal(kv_take(pool, 2, duplicates), 0);
     kv_seal(pool, duplicates[0], &hash);
-    kv_seal(pool, duplicates[1], &hash); /* cannot be found: no news */
+    kv_seal(pool, duplicates[1], &hash); /* not findable, so there is no event */
     assert_int_equal(told.n_came, 1);
     kv_forget(pool, duplicates[0]);
     assert_int_equal(told.n_went, 1);
     kv_unref(pool, duplicates[0]);
-    kv_unref(pool, duplicates[1]); /* it takes the name over */
+    kv_unref(pool, duplicates[1]); /* becomes findable under the hash */
     assert_int_equal(told.n_came, 2);
     for (uint32_t i = 1; i < 9; i++) {
         cache_one(pool, i);

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The pool against a model of it that is too simple to be wrong.
+/* The pool compared with a model that is too simple to be wrong.
  *
- * The model keeps for each block its references, leases, content, mark and time of last use in plain arrays
- * and answers every question by looking at all of them.  Random operations go to both, and after each the
- * pool must be in one of the states the model allows: exactly the same for everything, except which free ids
- * a take returns.  Few different contents make duplicates frequent, a short lifetime makes expiry frequent, leases
- * outlive references. */
+ * The model keeps for each block its references, leases, content, pin and time of last use in plain arrays.
+ * It answers every question by looking at all of them.  Random operations go to both.  After each operation
+ * the pool must agree with the model in everything but the choice of free ids.  Few different contents make
+ * duplicates frequent, a short lifetime makes expiry frequent, and leases outlive references. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -30,17 +29,17 @@ struct model_block {
     bool is_findable;
     bool is_forgotten;
     uint32_t content;
-    uint64_t used; /* serial number of the moment it became cached, or was touched */
+    uint64_t used; /* number of the operation that cached or touched it */
     uint64_t used_ns;
-    uint64_t pin_end_ns; /* marked until then; 0: never */
-    bool is_replicated;  /* others hold it too */
-    bool was_replicated; /* and did when it was put on the queue */
-    bool is_last;        /* and no more while it lay there */
+    uint64_t pin_end_ns; /* pinned until then; 0: never */
+    bool is_replicated;  /* other workers have it, too */
+    bool was_replicated; /* and had it when it entered the queue */
+    bool is_last;        /* and lost it while the block was queued */
 };
 
 static struct model_block model[N_MAX];
 static uint32_t n_blocks;
-static uint64_t mark_one_in; /* of those that could be kept */
+static uint64_t mark_one_in; /* one block in so many is pinned */
 static uint64_t serial, fake_now_ns, n_evicted, n_expired, n_pinned_evicted, n_outlived, n_replicated_choices;
 
 static uint64_t fake_now(void)
@@ -52,7 +51,7 @@ static struct block_hash hash_of(uint32_t content)
 {
     struct block_hash hash = {{0}};
 
-    /* Few different homes in the index: long clusters. */
+    /* Few different home slots in the index make long clusters. */
     hash.bytes[0] = (uint8_t)(content % 5);
     memcpy(hash.bytes + 8, &content, sizeof(content));
     return hash;
@@ -98,7 +97,7 @@ static void touch(struct model_block *b)
     b->is_last = false;
 }
 
-/* After a reference or lease went. */
+/* Sets the state after a reference or lease ended. */
 static void model_resolve(struct model_block *b)
 {
     if (b->refs || b->leases)
@@ -132,7 +131,7 @@ static void model_expire(void)
     }
 }
 
-/* Never marked, then marked for a time that is over (or the last copy), then marked for longer. */
+/* Rank: never pinned, then an expired pin (or the last replica), then pinned for longer. */
 static uint64_t model_worth(const struct model_block *b)
 {
     if (b->pin_end_ns == 0)
@@ -147,7 +146,7 @@ static bool model_goes_before(const struct model_block *a, const struct model_bl
     return a->used < b->used;
 }
 
-/* The one that goes first among those never marked, replicated or not. */
+/* Returns the block that is evicted first among those never pinned, replicated or not. */
 static struct model_block *model_oldest(bool is_replicated)
 {
     struct model_block *first = NULL;
@@ -249,7 +248,7 @@ static void do_match(struct kv_pool *pool, struct rng *rng)
     }
 }
 
-/* Marks on a block: none takes it or gives it back. */
+/* Pins a block, or sets its replicas; the block stays where it is. */
 static void mark_one_block(struct kv_pool *pool, struct rng *rng, kv_block_id id, uint64_t what)
 {
     struct model_block *b = &model[id];
@@ -361,7 +360,7 @@ static void run(uint64_t seed)
         } else if (what < 7) {
             do_match(pool, &rng);
         } else if (what == 7) {
-            fake_now_ns += rng_below(&rng, seed % 2 ? 12 : 200); /* room is short, or time is */
+            fake_now_ns += rng_below(&rng, seed % 2 ? 12 : 200); /* either room or time is short */
         } else if (what == 8) {
             kv_expire(pool);
             model_expire();
@@ -371,7 +370,7 @@ static void run(uint64_t seed)
         assert_agrees(pool);
     }
 
-    /* Let go of everything: nothing may be lost. */
+    /* Releases everything: no block may be lost. */
     for (uint32_t i = 0; i < n_blocks; i++) {
         for (; model[i].refs > 0; model[i].refs--)
             kv_unref(pool, i);
@@ -389,7 +388,7 @@ static void random_operations_agree_with_the_model(void **state)
     print_message("%llu kept ones evicted, %llu outlived, %llu choices of replicated or plain\n",
                   (unsigned long long)n_pinned_evicted, (unsigned long long)n_outlived,
                   (unsigned long long)n_replicated_choices);
-    assert_true(n_pinned_evicted > 100); /* marks were in the way, and they did keep */
+    assert_true(n_pinned_evicted > 100); /* pinned blocks were evicted, and pins did protect blocks */
     assert_true(n_outlived > 200);
     assert_true(n_replicated_choices > 100);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tenants' quotas of the pool, against a model that counts everything anew each time.
+/* Tenants' quotas of the pool, compared with a model that counts everything anew each time.
  *
- * Random tenants take, seal, mark, give back and match blocks.  After each operation the pool's figures for
- * each tenant must be the model's; a take within kv_available_to() must bring nobody else below his quota;
- * and of one tenant's blocks nothing that was marked goes before what was not. */
+ * Random tenants take, seal, pin, release and match blocks.  After each operation the pool's figures for each
+ * tenant must equal the model's.  A take within kv_available_to() must not push another tenant below its
+ * quota.  Among one tenant's blocks, no pinned block is evicted before an unpinned one. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -114,11 +114,11 @@ static void take(kv_tenant tenant, uint32_t n)
         return;
     }
     for (uint32_t i = 0; i < n; i++) {
-        if (states[ids[i]] == KV_CACHED) /* it was evicted, and given out again at once */
+        if (states[ids[i]] == KV_CACHED) /* it was evicted and reused at once */
             states[ids[i]] = KV_FREE;
         model[ids[i]].owner += 100;
     }
-    /* What is cached still, by whether it is marked; then what went. */
+    /* Counts the blocks that are still cached, by whether they are pinned; then the evicted ones. */
     for (uint32_t id = 0; id < N_BLOCKS; id++)
         if (kv_state_of(pool, id) == KV_CACHED && !is_marked(id) && model[id].owner <= N_TENANTS)
             n_plain[model[id].owner]++;
@@ -127,7 +127,7 @@ static void take(kv_tenant tenant, uint32_t n)
         kv_tenant owner = was->owner - 100;
 
         if (was->is_sealed && owner >= 1 && is_marked(ids[i]))
-            assert_int_equal(n_plain[owner], 0); /* marked ones go last */
+            assert_int_equal(n_plain[owner], 0); /* pinned blocks go last */
         *was = (struct owned){.owner = tenant, .refs = 1};
     }
     for (uint32_t id = 0; id < N_BLOCKS; id++)
@@ -210,7 +210,7 @@ static void quotas_hold(void **state)
     }
 }
 
-/* n blocks, sealed and cached. */
+/* Takes, seals and caches n blocks. */
 static void cache(kv_tenant tenant, uint32_t n, uint64_t first_content, uint64_t pin_end_ns)
 {
     for (uint32_t i = 0; i < n; i++) {
@@ -236,10 +236,10 @@ static void a_flood_ends_at_the_others_quota(void **state)
     assert_int_equal(kv_tenant_blocks(pool, 1), 20);
     assert_int_equal(kv_peek(pool, &first, 1) + kv_peek(pool, &last, 1), 2);
     assert_int_equal(kv_tenant_quota(pool, 2), N_BLOCKS / 2);
-    cache(1, 20, 200, 0); /* grows up to its quota, at the flood's cost, then at its own */
+    cache(1, 20, 200, 0); /* grows up to its quota at the flood's cost, then at its own */
     assert_int_equal(kv_tenant_blocks(pool, 1), N_BLOCKS / 2);
     assert_int_equal(kv_peek(pool, &first, 1), 0);
-    /* What is marked for an hour outlives what is not, in a tenant's own flood. */
+    /* In a tenant's own flood, blocks pinned for an hour outlive the unpinned ones. */
     cache(2, 3, 500, fake_now_ns + 3600);
     cache(2, 1000, 20000, fake_now_ns + 300);
     assert_int_equal(kv_peek(pool, &hour, 1), 1);
@@ -247,7 +247,8 @@ static void a_flood_ends_at_the_others_quota(void **state)
     kv_pool_free(pool);
 }
 
-/* Of two above their quotas, the one whose blocks are wanted less gives first, though it has fewer. */
+/* Two tenants are above their quotas.  The one whose next block has the lower rank gives first, although it
+ * has fewer blocks. */
 static void marks_count_among_the_greedy(void **state)
 {
     kv_block_id ids[8];
@@ -256,7 +257,7 @@ static void marks_count_among_the_greedy(void **state)
     make(N_BLOCKS, false);
     cache(1, 31, 100, fake_now_ns + 3600);
     cache(2, 29, 1000, 0);
-    assert_int_equal(kv_take_for(pool, 3, 8, ids), 0); /* quotas are 20 now */
+    assert_int_equal(kv_take_for(pool, 3, 8, ids), 0); /* quotas are 20 blocks now */
     assert_int_equal(kv_tenant_blocks(pool, 1), 31);
     assert_int_equal(kv_tenant_blocks(pool, 2), 21);
     for (uint32_t i = 0; i < 8; i++)
@@ -275,7 +276,7 @@ static void more_tenants_than_places_share_one(void **state)
     kv_pool_counts(pool, &counts);
     assert_int_equal(counts.n_tenants, KV_MAX_TENANTS);
     assert_int_equal(kv_tenant_blocks(pool, 63), 2);
-    assert_int_equal(kv_tenant_blocks(pool, 64), 0); /* counted with the others */
+    assert_int_equal(kv_tenant_blocks(pool, 64), 0); /* counted with the anonymous ones */
     assert_int_equal(kv_tenant_blocks(pool, KV_TENANT_NONE), 2 * (300 - 63));
     kv_pool_free(pool);
 }
@@ -298,14 +299,14 @@ static void blocks_are_offered_to_the_tier_once(void **state)
     assert_int_equal(get_u64(save.hash.bytes), 7);
     assert_int_equal(save.pin_end_ns, 0);
     assert_int_equal(kv_state_of(pool, save.id), KV_SEALED);
-    assert_int_equal(kv_available(pool), 7); /* nobody takes it meanwhile */
+    assert_int_equal(kv_available(pool), 7); /* no take may use it meanwhile */
     kv_save_end(pool, save.id, false);
     assert_int_equal(kv_state_of(pool, save.id), KV_CACHED);
-    /* One that is in use is not offered; it comes back to the end. */
+    /* A block in use is not offered.  It rejoins the queue at its end. */
     assert_int_equal(kv_match(pool, &second, 1, more), 1);
     assert_true(kv_save_next(pool, &save));
     assert_int_equal(get_u64(save.hash.bytes), 9);
-    kv_save_end(pool, save.id, true); /* and one whose saving failed, too */
+    kv_save_end(pool, save.id, true); /* the same for a block whose saving failed */
     kv_unref(pool, more[0]);
     assert_true(kv_save_next(pool, &save));
     assert_int_equal(get_u64(save.hash.bytes), 10);
@@ -314,7 +315,8 @@ static void blocks_are_offered_to_the_tier_once(void **state)
     assert_true(kv_save_next(pool, &save));
     assert_int_equal(get_u64(save.hash.bytes), 9);
     kv_save_end(pool, save.id, false);
-    /* What came from the tier is not saved again; what is evicted unsaved is counted. */
+    /* Blocks that came from the tier are not saved again.  Blocks evicted before they were saved are
+     * counted. */
     assert_int_equal(kv_take(pool, 1, &id), 0);
     hash = hash_of(99);
     kv_seal(pool, id, &hash);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Recurrent state in blocks: every byte has its place, within the blocks that were named and nowhere else. */
+/* Recurrent state in blocks: every byte has its place inside the named blocks. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -40,7 +40,7 @@ static void blocks_are_as_many_as_the_bytes_need(void **state)
     }
 }
 
-/* Random stretches are written to a state in scattered blocks, and to a plain string of bytes. */
+/* Writes random stretches to a state in scattered blocks, and to a plain array of bytes. */
 static void what_is_written_is_read(void **state)
 {
     struct kv_layout layout = some_layout(0);

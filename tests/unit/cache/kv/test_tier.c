@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The disk tier: what is written is read again, by the same process and by the next one; what is damaged, of
- * another generation or in the way is not. */
+/* The disk tier: blocks that were written are read again, by the same process and by the next one.  Damaged
+ * blocks, blocks of another generation and foreign files are not. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -57,7 +57,7 @@ static void what_is_written_is_read(void **state)
     assert_int_equal(counts.read_bytes, 2 * RIG_LAYERS * RIG_PIECE);
 }
 
-/* The reader was stopped in mid-read, or the clock was set: one block in a thousandth of the speed, and one
+/* The reader was stopped in mid-read, or the clock was set: one block at a thousandth of the speed, and one
  * at a thousand times it. */
 static void a_bad_read_is_not_believed(void **state)
 {
@@ -91,7 +91,7 @@ static void the_next_process_finds_it(void **state)
         assert_true(rig_is(rig, (kv_block_id)i % RIG_BLOCKS, i));
     }
     assert_int_equal(rig_write(rig, 7, 0), E_EXISTS);
-    assert_int_equal(rig_write(rig, 1000, 0), 0); /* in a new file: nobody appends to an old one */
+    assert_int_equal(rig_write(rig, 1000, 0), 0); /* in a new file: old ones are never appended to */
     rig_reopen(rig);
     assert_int_equal(rig_read(rig, 0, 1000), 0);
     assert_int_equal(rig_read(rig, 0, 50), 0);
@@ -99,10 +99,10 @@ static void the_next_process_finds_it(void **state)
 
 /* ---- what is told of it ---- */
 
-#define N_TOLD 900 /* more than there is room for */
+#define N_TOLD 900 /* more than fit */
 
 static struct block_hash numbered[N_TOLD];
-static bool is_told[N_TOLD]; /* it can be read, by what on_block said */
+static bool is_told[N_TOLD]; /* readable, according to on_block */
 
 static void on_block(void *arg, const struct block_hash *hash, bool is_here)
 {
@@ -110,7 +110,7 @@ static void on_block(void *arg, const struct block_hash *hash, bool is_here)
 
     while (!block_hash_equal(hash, &numbered[i]))
         assert_true(++i < N_TOLD);
-    assert_int_not_equal(is_told[i], is_here); /* each change once */
+    assert_int_not_equal(is_told[i], is_here); /* each change is reported once */
     is_told[i] = is_here;
 }
 
@@ -132,7 +132,7 @@ static void visit(void *arg, const struct block_hash *hash)
     visited->last = i;
 }
 
-/* What was told, what is visited and what is there are the same. */
+/* The reported, the visited and the existing blocks are the same. */
 static uint32_t assert_told_right(const struct rig *rig)
 {
     struct visited visited = {.n = 0};
@@ -162,15 +162,15 @@ static void what_comes_and_goes_is_told(void **state)
         assert_int_equal(rig_write(rig, i, 0), 0);
     assert_int_equal(assert_told_right(rig), 100);
     for (uint32_t i = 100; i < N_TOLD; i++)
-        while (rig_write(rig, i, 0) == E_AGAIN) /* a file that leaves first */
+        while (rig_write(rig, i, 0) == E_AGAIN) /* a file must leave first */
             clock_sleep_ns(NS_PER_MS);
     n = assert_told_right(rig);
     kv_tier_counts(rig->tier, &counts);
     assert_true(counts.n_dropped > 0 && n == N_TOLD - counts.n_dropped);
-    kv_tier_each(rig->tier, 10, visit, &few); /* those used last */
+    kv_tier_each(rig->tier, 10, visit, &few); /* the most recently used ones */
     assert_true(few.n <= 10 && few.n > 0 && few.last == N_TOLD - 1);
 
-    rig_reopen(rig); /* found there: nothing comes or goes */
+    rig_reopen(rig); /* found in the folder: no block comes or goes */
     assert_int_equal(assert_told_right(rig), n);
     assert_true(rig_file(rig, 0, path));
     assert_int_equal(truncate(path, 8192), 0);
@@ -198,7 +198,7 @@ static void nobody_else_may_look(void **state)
     assert_non_null(strstr(fault.text, "in use by another worker"));
 }
 
-/* The payload in the file is not what is in memory, nor are two equal blocks equal there. */
+/* The payload in the file differs from memory, and equal blocks have different payloads. */
 static void content_is_sealed(void **state)
 {
     struct rig *rig = *state;
@@ -229,11 +229,11 @@ static void other_generations_are_kept_apart(void **state)
     rig_reopen(rig);
     assert_false(kv_tier_has(rig->tier, &hash));
     rig->opts.key[0] ^= 1;
-    rig->opts.generation = "model layout version"; /* back again: it is there */
+    rig->opts.generation = "model layout version"; /* the original generation again: its blocks are there */
     rig_reopen(rig);
     assert_int_equal(rig_read(rig, 0, 1), 0);
     assert_true(rig_is(rig, 0, 1));
-    /* They are the first to leave. */
+    /* Files of the other generation leave first. */
     struct kv_tier_counts counts = {0};
 
     for (uint64_t i = 10; counts.n_dropped == 0; i++) {
@@ -262,7 +262,7 @@ static void a_flipped_bit_costs_one_block(void **state)
         assert_true(rig_file(rig, 0, path));
         FILE *file = fopen(path, "r+b");
         assert_non_null(file);
-        /* Somewhere in the table or the payloads. */
+        /* A random place in the table or the payloads. */
         uint64_t at = TIER_TABLE_AT + rng_below(&rng, 60000);
         fseek(file, (long)at, SEEK_SET);
         if (fread(&byte, 1, 1, file) == 1) {
@@ -312,7 +312,7 @@ static void a_torn_file_costs_what_is_torn(void **state)
         assert_true(n_found * RIG_LAYERS * RIG_PIECE <= (uint64_t)len);
     }
     rig_close(rig);
-    assert_int_not_equal(access(path, F_OK), 0); /* nothing of use: it was deleted */
+    assert_int_not_equal(access(path, F_OK), 0); /* unusable, so it was deleted */
 }
 
 static void the_folder_is_bounded(void **state)
@@ -325,7 +325,7 @@ static void the_folder_is_bounded(void **state)
         assert_int_equal(rig_write(rig, i, 0), 0);
         if (i % 100 == 0)
             assert_true(rig_bytes(rig) <= rig->opts.size_bytes);
-        if (i % 50 == 0 && i > 0) /* the first one is used again and again: it stays */
+        if (i % 50 == 0 && i > 0) /* the first block is used again and again, so it stays */
             assert_int_equal(rig_read(rig, 0, 1), 0);
     }
     kv_tier_counts(rig->tier, &counts);
@@ -335,7 +335,7 @@ static void the_folder_is_bounded(void **state)
     assert_false(kv_tier_has(rig->tier, &hash));
     hash = rig_hash(1499);
     assert_true(kv_tier_has(rig->tier, &hash));
-    rig->opts.size_bytes /= 2; /* a smaller one is obeyed at once */
+    rig->opts.size_bytes /= 2; /* a smaller limit applies at once */
     rig_reopen(rig);
     while (rig_bytes(rig) > rig->opts.size_bytes) {
         struct kv_tier_event none;
@@ -345,7 +345,8 @@ static void the_folder_is_bounded(void **state)
     }
 }
 
-/* 1 h outlives 5 min outlives plain, whatever came first; a mark that ran out is none. */
+/* Pins of 1 h outlive pins of 5 min, and these outlive unpinned blocks, in any order of arrival.  An expired
+ * pin does not count. */
 static void marks_decide_what_leaves(void **state)
 {
     struct rig *rig = *state;
@@ -367,7 +368,7 @@ static void marks_decide_what_leaves(void **state)
         assert_true(kv_tier_has(rig->tier, &hour));
     }
     assert_true(gone_five_at > 0);
-    assert_int_equal(rig_write(rig, 5000, now_ns + minutes_ns), E_FULL); /* nothing leaves for it */
+    assert_int_equal(rig_write(rig, 5000, now_ns + minutes_ns), E_FULL); /* no segment may leave for it */
     rig_reopen(rig);
     assert_true(kv_tier_has(rig->tier, &hour));
 }
@@ -385,7 +386,7 @@ static void lifetimes_end(void **state)
     assert_true(kv_tier_has(rig->tier, &marked));
 }
 
-/* A file that may not grow stands for a full disk. */
+/* A file that may not grow imitates a full disk. */
 static void a_full_disk_is_no_end(void **state)
 {
     struct rig *rig = *state;
@@ -423,7 +424,7 @@ static void what_cannot_be_a_folder_is_refused(void **state)
     assert_int_equal(kv_tier_open(&opts, &fault, &tier), E_IO);
     assert_int_equal(chmod(rig->path, 0750), 0);
     rig_close(rig);
-    assert_int_equal(rig_open(rig), E_AUTH); /* nor is it closed for whoever made it */
+    assert_int_equal(rig_open(rig), E_AUTH); /* the tier does not change the folder's mode */
     assert_int_equal(chmod(rig->path, 0700), 0);
     opts.path = "/dev/null";
     assert_int_equal(kv_tier_open(&opts, &fault, &tier), E_IO);

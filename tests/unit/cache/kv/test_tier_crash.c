@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kill -9 in the middle of writing, again and again.
+/* kill -9 in the middle of writing, many times.
  *
- * A child opens the store that its predecessors left, writes blocks whose bytes follow from their number as
- * fast as it can, for several tenants in turn, and tells the parent which writes were reported done.  The
- * parent kills it after a random while, opens the store itself and reads everything that the index leads to.
+ * A child opens the store that its predecessors left.  It writes blocks as fast as it can, for several
+ * tenants in turn.  A block's bytes follow from its number.  The child reports to the parent which writes
+ * were done. The parent kills it after a random time, opens the store itself and reads every block in the
+ * index.
  *
- *   - it always opens;
- *   - no block reads as anything but what was written under its hash;
- *   - a write that was reported done is there, unless its segment had to leave for younger ones.
+ *   - the store always opens;
+ *   - no block has other bytes than those written under its hash;
+ *   - a write reported as done is there, unless its segment was evicted for younger ones.
  *
- * BATON_KILLS says how often (20): BATON_KILLS=200 tests/unit/cache/kv/test_tier_crash */
+ * BATON_KILLS sets the number of kills (20): BATON_KILLS=200 tests/unit/cache/kv/test_tier_crash */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -30,14 +31,14 @@
 
 enum { KILLS = 20, WRITTEN_MAX = 1 << 16, TENANTS = 3 };
 
-struct shared {               /* between child and parent */
+struct shared {               /* shared by child and parent */
     volatile uint64_t next;   /* number of the next block */
-    volatile uint64_t n_done; /* done[]: numbers whose write was reported done */
+    volatile uint64_t n_done; /* done[]: numbers of the writes reported as done */
     volatile uint64_t done[WRITTEN_MAX];
     volatile bool is_open;
 };
 
-/* Of each tenant, those marked for an hour leave last, the oldest first. */
+/* Of each tenant, segments pinned for an hour leave last, the oldest first. */
 static bool is_wanted(uint64_t number)
 {
     return number % 4 == 0;
@@ -45,7 +46,7 @@ static bool is_wanted(uint64_t number)
 
 static void write_for_ever(struct rig *rig, struct shared *shared)
 {
-    uint64_t n_begun = 0; /* writes end in order, so a block comes round when its write has ended */
+    uint64_t n_begun = 0; /* writes end in order, so a block is free again when its write has ended */
 
     if (rig_open(rig) != 0)
         _exit(3);
@@ -60,10 +61,10 @@ static void write_for_ever(struct rig *rig, struct shared *shared)
         rig_fill(rig, id, number);
         int rc = kv_tier_write(rig->tier, 1 + number % TENANTS, id, &hash, wanted_ns);
         n_begun += rc == 0;
-        if (rc == 0 || rc == E_FULL) /* full of blocks that are wanted more */
+        if (rc == 0 || rc == E_FULL) /* full of blocks of higher rank */
             shared->next = number + 1;
         else
-            clock_sleep_ns(20 * NS_PER_US); /* the writer may want this core */
+            clock_sleep_ns(20 * NS_PER_US); /* lets the writer use this core */
         while (kv_tier_poll(rig->tier, &event))
             if (event.result == 0 && shared->n_done < WRITTEN_MAX) {
                 memcpy((void *)&shared->done[shared->n_done], event.hash.bytes + 8, 8);
@@ -72,7 +73,7 @@ static void write_for_ever(struct rig *rig, struct shared *shared)
     }
 }
 
-/* Everything that the index leads to.  Returns how many blocks were read. */
+/* Reads every block in the index.  Returns how many. */
 static uint64_t read_all(struct rig *rig, uint64_t n_numbers)
 {
     uint64_t n_read = 0;
@@ -114,7 +115,7 @@ static void killed_writers_leave_no_wrong_block(void **state)
             write_for_ever(&rig, shared);
         while (!shared->is_open && waitpid(child, &status, WNOHANG) == 0)
             clock_sleep_ns(NS_PER_US * 100);
-        assert_true(shared->is_open); /* never a refusal to start */
+        assert_true(shared->is_open); /* the store never refuses to open */
         clock_sleep_ns(rng_below(&rng, 20 * NS_PER_MS));
         kill(child, SIGKILL);
         waitpid(child, &status, 0);
@@ -124,7 +125,7 @@ static void killed_writers_leave_no_wrong_block(void **state)
         n_read += read_all(&rig, shared->next);
         kv_tier_counts(rig.tier, &counts);
         n_damaged += counts.n_damaged;
-        /* The latest ones that are wanted cannot have had to leave yet. */
+        /* The latest pinned blocks cannot have been evicted yet. */
         for (uint64_t i = shared->n_done > 16 ? shared->n_done - 16 : 0; i < shared->n_done; i++) {
             struct block_hash hash = rig_hash(shared->done[i]);
 
@@ -139,7 +140,8 @@ static void killed_writers_leave_no_wrong_block(void **state)
                   (unsigned long long)n_damaged, (unsigned long long)n_missing);
     assert_true(n_read > 0);
     assert_int_equal(n_missing, 0);
-    assert_int_equal(n_damaged, 0); /* the kernel kept what it had taken: nothing torn is believed */
+    assert_int_equal(n_damaged, 0); /* the kernel kept the bytes that it had taken: no torn block is
+                                     * accepted */
     rig_fini(&rig);
     munmap(shared, sizeof(*shared));
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From whom the disk tier takes room: the rule by itself, over files that are numbers only and over many
- * random floods.  What the tier makes of it is for test_tier_tenants.c. */
+/* Which tenant gives room on the disk: the rule alone, over files that are only numbers, in many random
+ * floods. test_tier_tenants.c tests the tier itself. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +19,7 @@ struct file {
     uint64_t bytes, used;
 };
 
-static struct file files[MAX_FILES]; /* bytes 0: none */
+static struct file files[MAX_FILES]; /* bytes 0: no file */
 static struct tier_quotas quotas;
 static uint64_t now;
 
@@ -68,7 +68,7 @@ static uint64_t has(kv_tenant tenant)
     return at == TIER_NO_PLACE ? 0 : quotas.all[at].bytes;
 }
 
-/* A tenant's file that goes first: the lowest rank, then the oldest. */
+/* Returns a tenant's first file to evict: the lowest rank, then the oldest. */
 static unsigned first_of(unsigned at)
 {
     unsigned best = MAX_FILES;
@@ -81,19 +81,20 @@ static unsigned first_of(unsigned at)
     return best;
 }
 
-/* What must be true of every file that leaves. */
+/* Checks conditions that hold for every file that leaves. */
 static void check_victim(const struct tier_wish *wish, unsigned victim, const struct tier_first *firsts)
 {
     uint64_t each = tier_quotas_each(&quotas, wish), bytes = quotas.all[victim].bytes;
     uint64_t taker = quotas.all[wish->at].bytes + wish->more_bytes, left = bytes - firsts[victim].bytes;
 
     if (victim == wish->at) {
-        assert_true(firsts[victim].rank <= wish->rank); /* one's own never for what is wanted less */
+        assert_true(firsts[victim].rank <= wish->rank); /* own files never leave for a lower rank */
         return;
     }
-    assert_true(bytes > each); /* who has his quota or less is left alone */
+    assert_true(bytes > each); /* a tenant within its quota is not asked */
     assert_true(left >= each || (left >= taker && each - left < firsts[victim].bytes));
-    if (taker > each) { /* who has his quota already takes from those who have more, and nothing dearer */
+    if (taker > each) { /* a taker that has its quota takes only from tenants that have more, and nothing of
+                         * higher rank */
         assert_true(bytes >= taker && left >= each);
         assert_true(firsts[victim].rank <= wish->rank);
     }
@@ -146,11 +147,11 @@ static void a_flood_ends_at_the_others_quota(void **state)
     for (unsigned i = 0; i < 30; i++)
         assert_true(write_file(1, 0, FILE_BYTES));
     for (unsigned i = 0; i < 1000; i++) {
-        assert_true(write_file(2, 2, FILE_BYTES)); /* whatever it is marked for */
+        assert_true(write_file(2, 2, FILE_BYTES)); /* whatever its rank */
         assert_int_equal(has(1), 30 * FILE_BYTES);
     }
     assert_int_equal(has(2), DISK - 30 * FILE_BYTES);
-    /* The other comes by its quota, though the first one marked everything for longer. */
+    /* The other tenant reaches its quota, although the first one pinned everything for longer. */
     for (unsigned i = 0; i < 100; i++)
         write_file(1, 0, FILE_BYTES);
     assert_int_equal(has(1), DISK / 2);
@@ -165,14 +166,15 @@ static void what_is_wanted_more_stays_for_who_has_the_quota(void **state)
     (void)state;
     for (unsigned i = 0; i < DISK / FILE_BYTES; i++)
         assert_true(write_file(1, 2, FILE_BYTES));
-    assert_false(write_file(1, 1, FILE_BYTES)); /* his own are wanted more */
+    assert_false(write_file(1, 1, FILE_BYTES)); /* its own files rank higher */
     assert_true(write_file(1, 2, FILE_BYTES));
     for (unsigned i = 0; i < 10; i++)
-        assert_true(write_file(2, 0, FILE_BYTES)); /* another's quota is his, marked or not */
+        assert_true(write_file(2, 0, FILE_BYTES)); /* its quota is free to take, pinned or not */
     assert_int_equal(has(1), DISK - 10 * FILE_BYTES);
 }
 
-/* The tenant with most, though another has what is wanted least; of his, what is wanted least. */
+/* The tenant with the most gives, although another has content of lower rank.  It gives its own lowest
+ * rank. */
 static void the_greediest_gives_what_it_wants_least(void **state)
 {
     (void)state;
@@ -187,8 +189,8 @@ static void the_greediest_gives_what_it_wants_least(void **state)
         assert_false(files[i].bytes > 0 && files[i].at == 2 && files[i].rank == 1);
 }
 
-/* Random floods with files of all sizes: check_victim() looks at every one that leaves.  In the end whoever
- * floods has his quota, but for a file, whoever does not has what he had, up to that. */
+/* Random floods with files of all sizes; check_victim() checks every file that leaves.  In the end a tenant
+ * that floods has its quota, up to one file.  Other tenants have what they had, up to their quota. */
 static void quotas_hold(void **state)
 {
     struct rng rng;
@@ -215,14 +217,14 @@ static void quotas_hold(void **state)
                     assert_true(has(t) >= least || has(t) + FILE_BYTES > each);
             }
         }
-        for (unsigned i = 0; i < 200 * N_TENANTS; i++) /* all flood at once, with what is wanted most */
+        for (unsigned i = 0; i < 200 * N_TENANTS; i++) /* all tenants flood at once, with the highest rank */
             write_file(1 + rng_below(&rng, N_TENANTS), N_RANKS - 1, FILE_BYTES);
         for (kv_tenant t = 1; t <= N_TENANTS; t++)
             assert_true(has(t) + FILE_BYTES > DISK / N_TENANTS);
     }
 }
 
-/* Files of a disk that was larger, when few were there: larger than a quota. */
+/* Files of a formerly larger disk with few tenants: larger than a quota. */
 static void large_files_of_old_do_not_keep_others_out(void **state)
 {
     (void)state;
@@ -231,7 +233,7 @@ static void large_files_of_old_do_not_keep_others_out(void **state)
     for (unsigned i = 0; i < 400; i++)
         for (kv_tenant t = 2; t <= 9; t++)
             write_file(t, 0, FILE_BYTES);
-    assert_int_equal(has(1), DISK / 4); /* more than a ninth, but not to be divided */
+    assert_int_equal(has(1), DISK / 4); /* more than a ninth, but a file cannot be divided */
     for (kv_tenant t = 2; t <= 9; t++)
         assert_true(has(t) + FILE_BYTES > 3 * DISK / 4 / 8);
 }
@@ -244,14 +246,14 @@ static void places_are_found_by_number_or_digest(void **state)
     (void)state;
     assert_int_equal(tier_quotas_find(&quotas, KV_TENANT_NONE), 0);
     assert_int_equal(tier_quotas_find(&quotas, 7), TIER_NO_PLACE);
-    digest_of(7, digest); /* found on disk: nobody knows yet who that is */
+    digest_of(7, digest); /* found on disk: its tenant is not known yet */
     at = tier_quotas_place(&quotas, digest);
     tier_quotas_add(&quotas, at, 1, 10);
     assert_int_not_equal(at, 0);
     assert_int_equal(tier_quotas_find(&quotas, 7), TIER_NO_PLACE);
     assert_int_equal(place(7), at);
     assert_int_equal(tier_quotas_find(&quotas, 7), at);
-    tier_quotas_add(&quotas, at, -1, -10); /* gone: the place is another's */
+    tier_quotas_add(&quotas, at, -1, -10); /* no file is left, so another tenant gets the place */
     assert_int_equal(tier_quotas_find(&quotas, 7), TIER_NO_PLACE);
     assert_int_equal(place(8), at);
     assert_int_equal(tier_quotas_find(&quotas, 7), TIER_NO_PLACE);
@@ -266,7 +268,7 @@ static void those_beyond_the_last_place_are_nobody(void **state)
     assert_int_equal(place(500), 0);
     assert_true(write_file(500, 0, FILE_BYTES / 2) && write_file(501, 0, FILE_BYTES / 2));
     assert_int_equal(quotas.all[0].bytes, FILE_BYTES);
-    assert_int_equal(quotas.all[0].number, KV_TENANT_NONE); /* it took nobody's name */
+    assert_int_equal(quotas.all[0].number, KV_TENANT_NONE); /* no name was stored there */
     assert_int_equal(tier_quotas_tenants(&quotas), TIER_PLACES);
     for (unsigned i = 0; i < 3000; i++) { /* together they have one quota */
         write_file(500 + i % 50, 2, FILE_BYTES / 2);
@@ -294,7 +296,7 @@ static void a_smaller_disk_is_obeyed(void **state)
                              : (struct tier_first){0};
         }
         victim = tier_quotas_victim(&quotas, firsts, &wish);
-        assert_int_not_equal(victim, TIER_NO_PLACE); /* somebody has more than a quota of what is too much */
+        assert_int_not_equal(victim, TIER_NO_PLACE); /* one tenant has more than its quota */
         tier_quotas_add(&quotas, victim, -1, -(int64_t)firsts[victim].bytes);
         files[first_of(victim)].bytes = 0;
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Heads of the disk tier's files: what is packed unpacks, whatever was changed is refused, and a head of
- * another version is told from a damaged one. */
+/* Heads of the disk tier's files: packed heads unpack, changed ones are refused, and a head of another
+ * version is distinguished from a damaged one. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 #include "base/err.h"
 #include "cache/kv/tier_record_priv.h"
 
-enum { CHECKED = 120 }; /* bytes that mean something */
+enum { CHECKED = 120 }; /* bytes that have a meaning */
 
 static struct tier_head sample(void)
 {
@@ -32,7 +32,7 @@ static int unpack(const uint8_t image[TIER_HEAD_BYTES], struct tier_head *out)
     return tier_head_unpack(bytes_of(image, TIER_HEAD_BYTES), out);
 }
 
-/* As somebody would write it who knows how. */
+/* Corrects the checksums, as a skilled attacker would. */
 static void forge(uint8_t image[TIER_HEAD_BYTES])
 {
     put_u64(image + 88, XXH3_64bits(image, 88));
@@ -72,7 +72,7 @@ static void every_bit_counts(void **state)
     assert_int_equal(untouched.n_slots, 77);
 }
 
-/* What is right in its sums is within bounds, or refused. */
+/* A head with right checksums is within bounds, or refused. */
 static void bounds_hold_for_forged_ones_too(void **state)
 {
     static const struct {
@@ -115,7 +115,7 @@ static void bounds_hold_for_forged_ones_too(void **state)
     }
 }
 
-/* Also one that has other things than we after its first 96 bytes. */
+/* Accepts one with other fields than ours after its first 96 bytes. */
 static void other_versions_are_no_damage(void **state)
 {
     static const uint32_t versions[] = {0, 1, TIER_VERSION + 1, UINT32_MAX};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Several tenants on one disk tier, on real files: who floods takes nothing that another has within his
- * quota, before and after restarts; marks keep their order within what a tenant has; and what stands in heads
- * about tenants is believed only when it is true. */
+/* Several tenants on one disk tier, on real files.  A flood takes nothing that another tenant has within its
+ * quota, before and after restarts.  Pins keep their order within a tenant.  A head's tenant is believed only
+ * if its checksum and seal match. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -23,7 +23,7 @@
 
 enum { CALM = 11, LOUD = 12, OTHER = 13, HEAD = TIER_HEAD_BYTES };
 
-static uint64_t next_number; /* of blocks: each is written once */
+static uint64_t next_number; /* number of the next block: each is written once */
 
 static int begin(void **state)
 {
@@ -52,12 +52,12 @@ static uint64_t in_five_minutes(void)
     return clock_unix_ns() + 290 * NS_PER_S;
 }
 
-static uint64_t in_a_moment(void) /* that ends while the test goes on */
+static uint64_t in_a_moment(void) /* a pin that ends during the test */
 {
     return clock_unix_ns() + 100 * NS_PER_MS;
 }
 
-/* So many blocks; the number of the first. */
+/* Writes so many blocks.  Returns the number of the first. */
 static uint64_t flood(struct rig *rig, kv_tenant tenant, uint32_t n, uint64_t pin_end_unix_ns)
 {
     uint64_t first = next_number;
@@ -68,7 +68,7 @@ static uint64_t flood(struct rig *rig, kv_tenant tenant, uint32_t n, uint64_t pi
     return first;
 }
 
-/* How many of these can be read, and all of them right. */
+/* Returns how many of these blocks can be read; all of these must be right. */
 static uint32_t count(struct rig *rig, uint64_t first, uint32_t n)
 {
     uint32_t found = 0;
@@ -98,12 +98,12 @@ static void a_flood_leaves_others_alone(void **state)
     struct rig *rig = *state;
     uint64_t calm = flood(rig, CALM, 60, 0), last;
 
-    flood(rig, LOUD, 1500, 0); /* five times what there is room for */
+    flood(rig, LOUD, 1500, 0); /* five times as much as fits */
     assert_int_equal(count(rig, calm, 60), 60);
-    flood(rig, LOUD, 800, in_an_hour()); /* however much it wants them */
+    flood(rig, LOUD, 800, in_an_hour()); /* whatever it pins them for */
     assert_int_equal(count(rig, calm, 60), 60);
     last = flood(rig, LOUD, 100, in_an_hour());
-    assert_int_equal(count(rig, last, 100), 100); /* and it has the rest */
+    assert_int_equal(count(rig, last, 100), 100); /* and the flood has the rest */
     assert_int_equal(tenants(rig), 2);
     assert_true(rig_bytes(rig) <= rig->opts.size_bytes);
 }
@@ -116,12 +116,12 @@ static void who_is_alone_has_everything(void **state)
     flood(rig, CALM, 1000, 0);
     kv_tier_counts(rig->tier, &counts);
     assert_int_equal(counts.n_tenants, 1);
-    /* All but a file, and what a block misses. */
+    /* The disk is full but for one file and one block. */
     assert_true(counts.used_bytes + 80000 > rig->opts.size_bytes);
     assert_true(counts.n_blocks * RIG_LAYERS * RIG_PIECE * 10 > rig->opts.size_bytes * 8);
 }
 
-/* Whose files they are is known by digest alone until the tenant is heard of again. */
+/* After a restart only digests of tenants are known, until their first request. */
 static void a_restart_forgets_nobody(void **state)
 {
     struct rig *rig = *state;
@@ -130,10 +130,10 @@ static void a_restart_forgets_nobody(void **state)
     flood(rig, LOUD, 100, 0);
     rig_reopen(rig);
     assert_int_equal(tenants(rig), 2);
-    flood(rig, LOUD, 1500, 0); /* before the calm one came back */
+    flood(rig, LOUD, 1500, 0); /* before the calm tenant returned */
     assert_int_equal(count(rig, calm, 60), 60);
     more = flood(rig, CALM, 30, 0);
-    assert_int_equal(tenants(rig), 2); /* the same, not a third */
+    assert_int_equal(tenants(rig), 2); /* the same two, not a third */
     rig_reopen(rig);
     flood(rig, LOUD, 1000, 0);
     assert_int_equal(count(rig, calm, 60) + count(rig, more, 30), 90);
@@ -148,7 +148,7 @@ static void marks_keep_their_order_within_a_tenant(void **state)
     five = flood(rig, CALM, 40, in_five_minutes());
     hour = flood(rig, CALM, (uint32_t)n_hour, in_an_hour());
     plain = flood(rig, CALM, 200, 0);
-    for (unsigned i = 0; i < 30; i++) { /* the calm one had all, and is brought down to its quota */
+    for (unsigned i = 0; i < 30; i++) { /* the calm tenant had everything, and is reduced to its quota */
         flood(rig, LOUD, 10, 0);
         plain_left = count(rig, plain, 200);
         five_left = count(rig, five, 40);
@@ -156,7 +156,8 @@ static void marks_keep_their_order_within_a_tenant(void **state)
         assert_int_equal(count(rig, hour, (uint32_t)n_hour), n_hour);
     }
     assert_true(plain_left < 200);
-    /* Nothing of its own leaves for what it wants less: such blocks get what a file left, and no more. */
+    /* None of its own files leaves for content of lower rank: such blocks get only the room of a file that
+     * left. */
     hour = flood(rig, CALM, 300, in_an_hour());
     n_hour = count(rig, hour, 300);
     plain = next_number;
@@ -172,7 +173,7 @@ static void marks_keep_their_order_within_a_tenant(void **state)
 
 /* ---- the books ---- */
 
-/* What the queues say leaves next, found by looking at all. */
+/* Compares the queues' choice with a search through all segments. */
 static void check_first(struct kv_tier *tier, unsigned at, uint64_t now_unix_ns)
 {
     const struct tier_segment *best = NULL;
@@ -200,7 +201,7 @@ static void check_books(struct kv_tier *tier)
 
     list_for_each (node, &tier->segments) {
         const struct tier_segment *segment = container_of(node, const struct tier_segment, all);
-        bool is_going = segment->is_leaving && segment->n_jobs > 0; /* nothing else is under way here */
+        bool is_going = segment->is_leaving && segment->n_jobs > 0; /* only its deletion is in flight here */
 
         assert_true(segment->charged_bytes >= tier->least_bytes);
         total += is_going ? 0 : segment->charged_bytes;
@@ -224,8 +225,8 @@ static void check_books(struct kv_tier *tier)
     }
 }
 
-/* Random floods, marks and restarts: after each write the books are right, and nobody has lost what was
- * within his quota, but for a part of a file to one who has no more. */
+/* Random floods, pins and restarts.  After each write the accounts are right.  No tenant has lost content
+ * within its quota, but for a part of a file to a tenant that has no more. */
 static void no_flood_takes_anothers_quota(void **state)
 {
     struct rig *rig = *state;
@@ -253,7 +254,7 @@ static void no_flood_takes_anothers_quota(void **state)
             rc = rig_write(rig, next_number++, marks[how]);
             assert_true(rc == 0 || rc == E_FULL);
             if (rng_below(&rng, 3) == 0)
-                rig_read(rig, 0, next_number - rng_below(&rng, 200)); /* it may be gone */
+                rig_read(rig, 0, next_number - rng_below(&rng, 200)); /* it may have been evicted */
             check_books(rig->tier);
             at = tier_quotas_find(quotas, tenant);
             has = at == TIER_NO_PLACE ? 0 : quotas->all[at].bytes;
@@ -296,7 +297,7 @@ static void those_beyond_the_last_place_have_one_quota(void **state)
     assert_int_equal(tenants(rig), KV_MAX_TENANTS);
 }
 
-/* However little is in each. */
+/* The limit holds, however little is in each file. */
 static void files_are_no_more_than_descriptors_allow(void **state)
 {
     struct rig *rig = *state;
@@ -305,7 +306,7 @@ static void files_are_no_more_than_descriptors_allow(void **state)
 
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
     few = before;
-    few.rlim_cur = 256; /* a quarter */
+    few.rlim_cur = 256; /* a quarter of it */
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
     rig->opts.size_bytes = 8 << 20;
     rig_reopen(rig);
@@ -369,17 +370,18 @@ static void older_files_are_kept_and_leave_first(void **state)
     assert_int_equal(rig_n_files(rig), 1);
     calm = flood(rig, CALM, 60, 0);
     rig_reopen(rig);
-    assert_int_equal(rig_n_files(rig), 5); /* it is no more in the way than before */
-    loud = flood(rig, LOUD, 230, 0);       /* it is now */
+    assert_int_equal(rig_n_files(rig), 5); /* counts as before */
+    loud = flood(rig, LOUD, 230, 0);       /* now it has to leave */
     assert_int_equal(count(rig, calm, 60), 60);
     assert_int_equal(count(rig, loud, 230), 230);
-    with_head(rig, 0, damage_tenant); /* the first one there is another's: the old one has gone */
+    with_head(rig, 0, damage_tenant); /* the first file belongs to another tenant, because the old one has
+                                       * left */
     rig_reopen(rig);
     assert_true(count(rig, calm, 60) < 60);
     check_books(rig->tier);
 }
 
-/* Who writes to the disk may damage what is there, but not make it count for another. */
+/* A writer to the disk may damage blocks, but cannot charge them to another tenant. */
 static void a_forged_tenant_is_not_believed(void **state)
 {
     struct rig *rig = *state;
@@ -415,7 +417,7 @@ static void names_are_not_on_disk(void **state)
     }
     assert_memory_equal(head[0] + 96, head[1] + 96, TIER_TENANT_BYTES);
     assert_int_equal(bytes_find(bytes_of(head[0] + 96, 16), bytes_of(number, 6), 0), SIZE_MAX);
-    rig->opts.key[5] ^= 1; /* a digest says nothing to who has not the key */
+    rig->opts.key[5] ^= 1; /* a digest means nothing without the key */
     assert_int_equal(tier_tenant(rig->opts.key, CALM, other), 0);
     assert_memory_not_equal(head[0] + 96, other, TIER_TENANT_BYTES);
 }

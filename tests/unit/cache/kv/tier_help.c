@@ -24,7 +24,7 @@ void rig_init(struct rig *rig, const char *name)
 
     *rig = (struct rig){.arena = calloc(RIG_BLOCKS * RIG_LAYERS, RIG_PIECE)};
     snprintf(rig->path, sizeof(rig->path), "%s/baton-tier-%s-XXXXXX", tmp ? tmp : "/tmp", name);
-    assert_ptr_equal(mkdtemp(rig->path), rig->path); /* a name that is free; the tier makes the folder */
+    assert_ptr_equal(mkdtemp(rig->path), rig->path); /* a free name; the tier makes the folder */
     assert_int_equal(rmdir(rig->path), 0);
     rig->opts = (struct kv_tier_opts){.path = rig->path,
                                       .size_bytes = 1 << 20,
@@ -121,7 +121,7 @@ static uint8_t *piece_of(const struct rig *rig, unsigned layer, kv_block_id id)
     return rig->arena + ((size_t)layer * RIG_BLOCKS + id) * RIG_PIECE;
 }
 
-/* What the bytes of a piece are. */
+/* Computes the bytes of a piece. */
 static void make(uint64_t number, unsigned layer, uint8_t out[RIG_PIECE])
 {
     struct rng rng;
@@ -166,7 +166,7 @@ int rig_write(struct rig *rig, uint64_t number, uint64_t pin_end_unix_ns)
     int rc;
 
     rig_fill(rig, RIG_BLOCKS - 1, number);
-    /* E_AGAIN: what leaves has not gone yet. */
+    /* E_AGAIN: a segment that leaves is not gone yet. */
     for (int i = 0;
          (rc = kv_tier_write(rig->tier, rig->tenant, RIG_BLOCKS - 1, &hash, pin_end_unix_ns)) == E_AGAIN;
          i++) {

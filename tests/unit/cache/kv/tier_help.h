@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A disk tier on a folder of its own, blocks whose bytes follow from their hash, and waiting for results. */
+/* A disk tier on its own folder, blocks whose bytes follow from their hash, and waiting for results. */
 #ifndef TESTS_UNIT_KV_TIER_HELP_H
 #define TESTS_UNIT_KV_TIER_HELP_H
 
@@ -13,7 +13,7 @@ struct rig {
     uint8_t *arena; /* [layer][block][piece] */
     struct kv_tier_opts opts;
     struct kv_tier *tier;
-    kv_tenant tenant; /* who writes; nobody at first */
+    kv_tenant tenant; /* tenant of the writes; anonymous at first */
 };
 
 void rig_init(struct rig *rig, const char *name); /* an empty folder; the tier is not open */
@@ -23,15 +23,15 @@ void rig_close(struct rig *rig);
 void rig_reopen(struct rig *rig);
 
 struct block_hash rig_hash(uint64_t number);
-void rig_fill(struct rig *rig, kv_block_id id, uint64_t number);     /* with this block's bytes */
-bool rig_is(const struct rig *rig, kv_block_id id, uint64_t number); /* whether they are */
+void rig_fill(struct rig *rig, kv_block_id id, uint64_t number);     /* fills it with this block's bytes */
+bool rig_is(const struct rig *rig, kv_block_id id, uint64_t number); /* true if it has this block's bytes */
 struct kv_tier_event rig_wait(struct rig *rig); /* the next result; fails after a minute */
-/* Writes a block and waits; reads one into id and waits.  The result. */
+/* Write a block, or read one into id, and wait.  Return the result. */
 int rig_write(struct rig *rig, uint64_t number, uint64_t pin_end_unix_ns);
 int rig_read(struct rig *rig, kv_block_id id, uint64_t number);
-/* Files in the folder; the path of one, in order of name. */
+/* Number of files in the folder; path of one, sorted by name. */
 unsigned rig_n_files(const struct rig *rig);
 bool rig_file(const struct rig *rig, unsigned index, char out[400]);
-uint64_t rig_bytes(const struct rig *rig); /* all files together */
+uint64_t rig_bytes(const struct rig *rig); /* size of all files */
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Block events over a channel that loses, repeats and cuts.  A reader that reports live has exactly the
- * writer's state at that number, and in the end every reader is live. */
+/* Block events over a channel that loses, repeats and truncates messages.  A live reader has exactly the
+ * writer's state at that number.  In the end every reader is live. */
 #include "tests/unit/check.h"
 
 #include <stdlib.h>
@@ -22,9 +22,9 @@ struct mail {
 };
 
 static struct rng rng;
-static uint8_t tiers[N_BLOCKS];                  /* what the writer has */
+static uint8_t tiers[N_BLOCKS];                  /* the writer's state */
 static uint8_t history[N_HISTORY + 1][N_BLOCKS]; /* after event i */
-static uint8_t known[N_BLOCKS];                  /* what the reader believes */
+static uint8_t known[N_BLOCKS];                  /* the reader's state */
 static struct block_log block_log;
 static struct block_follower follower;
 static struct mail mail[MAX_MAIL];
@@ -77,7 +77,7 @@ static void flush(bool is_lossy)
     if (events != NULL && !(is_lossy && rng_below(&rng, 10) == 0))
         post(&part, events);
     if (events != NULL && is_lossy && rng_below(&rng, 10) == 0)
-        post(&part, events); /* twice */
+        post(&part, events); /* sent twice */
     free(events);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Block hashes against an independent implementation, and the properties that the cache relies on. */
+/* Block hashes compared with an independent implementation, and the properties that the cache relies on. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -54,7 +54,7 @@ static void agrees_with_hashlib(void **state)
     }
 }
 
-/* The same bytes through libcrypto, for all lengths around the ends of SHA-256's blocks. */
+/* Hashes the same bytes with libcrypto, for all lengths near the ends of SHA-256's blocks. */
 static void agrees_with_libcrypto(void **state)
 {
     uint8_t image[32 + 32 + 4 * N_MAX + sizeof(struct block_hash)] = {0}, theirs[32];
@@ -79,7 +79,7 @@ static void agrees_with_libcrypto(void **state)
     }
 }
 
-/* In C and by the CPU's instructions, in one piece and in two. */
+/* Both implementations, plain C and the CPU's instructions, with the message in one part and in two. */
 static void both_compressions_are_sha256(void **state)
 {
     const sha256_compress ways[] = {sha256_compress_plain, sha256_compress_cpu()};
@@ -116,7 +116,7 @@ static void block_by_block_gives_the_chain(void **state)
     }
 }
 
-/* A chain that is made in steps, wherever they end, is the one made at once. */
+/* A chain computed in steps of any size equals a chain computed at once. */
 static void a_chain_may_come_in_steps(void **state)
 {
     struct prefix_roots roots;
@@ -134,7 +134,7 @@ static void a_chain_may_come_in_steps(void **state)
                 prefix_roots_extend(&roots, &chain, first);
                 assert_int_equal(chain.n, first);
                 prefix_roots_extend(&roots, &chain, second);
-                prefix_roots_extend(&roots, &chain, first); /* less than there is */
+                prefix_roots_extend(&roots, &chain, first); /* less than exists */
                 assert_int_equal(chain.n, second);
                 prefix_roots_extend(&roots, &chain, 8);
                 assert_memory_equal(steps, at_once, sizeof(steps));
@@ -142,7 +142,8 @@ static void a_chain_may_come_in_steps(void **state)
     }
 }
 
-/* The public part is every tenant's, what follows it is each tenant's own, and joins on to it. */
+/* All tenants share the public part.  The part after it belongs to one tenant, and continues the public
+ * chain. */
 static void a_public_beginning_is_shared(void **state)
 {
     struct block_hash a[8], b[8], alone[8], one;
@@ -162,7 +163,7 @@ static void a_public_beginning_is_shared(void **state)
         assert_int_equal(block_hash_equal(&a[i], &b[i]), i < 3);
         assert_false(block_hash_equal(&a[i], &alone[i]));
     }
-    roots.n_public = UINT32_MAX; /* more than there are */
+    roots.n_public = UINT32_MAX; /* more than exist */
     assert_int_equal(prefix_roots_chain(&roots, tokens, 2 * 32 + 5, 32, b), 2);
     assert_memory_equal(a, b, 2 * sizeof(*a));
 }
@@ -181,8 +182,7 @@ static void only_full_blocks_have_hashes(void **state)
     assert_true(block_hash_equal(&hashes[1], &before));
 }
 
-/* Everything that goes in changes everything that comes out: key, model, tenant, any token, any earlier
- * token. */
+/* Every input changes every output: key, model, tenant, any token, any earlier token. */
 static void differs_whenever_anything_differs(void **state)
 {
     const char *const roots[][2] = {{"m", "t"}, {"m", "u"}, {"n", "t"}, {"mt", ""}, {"", "mt"}, {"m", ""}};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The queue of pending block events: order, slices, and what a worker that is forgotten leaves behind. */
+/* The queue of pending block events: order, slices, and the rest of a worker that is forgotten. */
 #include "tests/unit/check.h"
 
 #include <stdlib.h>
@@ -28,7 +28,7 @@ static struct block_list *list_of(uint32_t source, uint32_t first, uint32_t n)
     return block_list_new(source, hashes[0].bytes, tiers, n);
 }
 
-/* Each source's blocks come in order, without gaps. */
+/* Checks that each source's blocks come in order, without gaps. */
 static void apply(void *arg, const struct block_slice *slice)
 {
     assert_ptr_equal(arg, &queue);
@@ -78,7 +78,7 @@ static void slices_come_in_order(void **state)
     assert_int_equal(queue.n_blocks, 2 * BLOCK_SLICE + 13);
     assert_true(block_queue_work(&queue, 1));
     assert_int_equal(n_applied, BLOCK_SLICE);
-    assert_int_equal(queue.n_blocks, 2 * BLOCK_SLICE + 13); /* a list counts until it is done */
+    assert_int_equal(queue.n_blocks, 2 * BLOCK_SLICE + 13); /* a list counts until all of it is applied */
     assert_true(block_queue_work(&queue, BLOCK_SLICE + 2)); /* one more slice is not enough */
     assert_int_equal(n_slices, 3);
     assert_int_equal(queue.n_lists, 2);
@@ -121,14 +121,14 @@ static void what_begins_anew_replaces(void **state)
     assert_int_equal(queue.n_blocks, 9);
     next[0] = 100;
     assert_false(block_queue_work(&queue, SIZE_MAX));
-    anew = list_of(1, 0, 0); /* nothing but the order to forget */
+    anew = list_of(1, 0, 0); /* an empty list that only orders to forget */
     anew->is_anew = true;
     block_queue_add(&queue, anew);
     assert_int_equal(n_forgotten, 2);
     assert_int_equal(queue.n_lists, 0);
 }
 
-/* A slice whose application makes the reader lose other workers. */
+/* Applying a slice may make the reader lose other workers. */
 static void apply_may_forget(void **state)
 {
     forgets_in_apply = true;

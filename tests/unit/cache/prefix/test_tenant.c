@@ -34,11 +34,11 @@ static void any_text_is_somebody(void **state)
     (void)state;
     assert_int_not_equal(tenant_number(""), 0);
     tenant_salted_name("team-a", digest, odd);
-    odd[61] = 'g'; /* no digit: a name like any other */
+    odd[61] = 'g'; /* not a digit, so it is a plain name */
     assert_int_not_equal(tenant_number(odd), tenant_number("team-a"));
     tenant_salted_name("team-a", digest, zero);
     memset(zero + 50, '0', 12);
-    assert_int_equal(tenant_number(zero), 1); /* never 0: that is nobody */
+    assert_int_equal(tenant_number(zero), 1); /* never 0, the anonymous tenant */
     assert_true(tenant_number(odd) < UINT64_C(1) << 48);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A model played to a test: opened from a file with blocks that lie in order, fed as the test says. */
+/* Plays a model for a test: opens a file, uses blocks in order, feeds the test's tokens. */
 #include "tests/unit/compute/engine/player.h"
 
 #include <math.h>
@@ -108,7 +108,7 @@ double player_distance(const float *got, const float *expected, uint32_t n)
         double apart = fabs((double)got[i] - (double)expected[i]);
 
         if (!(apart <= worst))
-            worst = apart; /* a NaN stays */
+            worst = apart; /* keeps a NaN */
         largest = fmax(largest, fabs((double)expected[i]));
     }
     return worst / largest;

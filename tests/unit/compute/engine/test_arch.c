@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every architecture against its reference (tests/reference): tiny random models that `baton-model make`
- * writes here and now, and the logits that an independent implementation in float64 gives for the same bytes.
+/* Every architecture compared with its reference (tests/reference).  `baton-model make` writes tiny random
+ * models, and an independent implementation in float64 gives the logits for the same bytes.
  *
  * A golden file is lines of words: the arguments of make, the tokens to feed, the greedy token after each,
- * and all logits after some of them.  Checked with every kernel table, fed one token at a time, and fed at
- * once.
+ * and all logits after some of them.  Each is checked with every kernel table, fed one token at a time, and
+ * fed at once.
  *
- * Tolerances, as a share of the largest logit of a row: 1e-4 with KV in F32 (seen: 3e-6), 4e-3 with KV in
- * F16. What a wrong angle, window, scale or norm does is larger than 1e-2 in every one of these models. */
+ * Tolerances, relative to the largest logit of a row: 1e-4 with KV in F32 (seen: 3e-6), 4e-3 with KV in F16.
+ * A wrong angle, window, scale or norm causes more than 1e-2 in every one of these models. */
 #include "base/check.h"
 #include "compute/tensor/tensor.h"
 #include "tests/unit/compute/engine/player.h"

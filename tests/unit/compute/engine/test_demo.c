@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The bundled model must answer as its own reference does: share/demo-golden.json holds prompts and the
+/* The bundled model must give the answers of its reference.  share/demo-golden.json has prompts and the
  * greedy ids that follow, computed in double precision from the same file (tools/demo-model/golden.py).  The
- * prompts were chosen so that no step is a near tie, which leaves room for activations of eight bits. Without
- * those files: skipped. */
+ * prompts avoid near ties, which leaves room for activations of eight bits.  Skipped if those files are
+ * missing. */
 #include "tests/unit/compute/engine/player.h"
 
 #include <jansson.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The CPU engine's interface: its errors, its callbacks, its answers. */
+/* The CPU engine's interface: its errors, its callbacks, its results. */
 #include "base/err.h"
 #include "compute/engine/engine_cpu.h"
 #include "tests/unit/compute/model/tiny.h"
@@ -104,10 +104,10 @@ static void bad_batches_change_nothing(void **state)
     bad[6].tokens = beyond;
     bad[7].blocks = far;
     bad[8].n_blocks = 100;
-    bad[9].n_drafts = 4;  /* drafts only */
-    bad[10].n_drafts = 1; /* drafts of what nobody asked for */
+    bad[9].n_drafts = 4;  /* only draft tokens */
+    bad[10].n_drafts = 1; /* draft tokens without wants_token */
     bad[10].wants_token = false;
-    bad[11].n_drafts = 3; /* one draw more than there is room for */
+    bad[11].n_drafts = 3; /* one sample more than there is room for */
     memcpy(before, stage->arena, arena_bytes);
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
         if (step(stage, &bad[i], 1, out) != E_INVAL)
@@ -119,7 +119,7 @@ static void bad_batches_change_nothing(void **state)
     free(before);
 }
 
-/* What is drawn one step at a time, then again with drafts of which the first few are right. */
+/* Samples one step at a time, then again with draft tokens of which the first few are right. */
 static void drafts_are_verified_one_by_one(void **state)
 {
     struct stage *stage = *state;
@@ -184,7 +184,7 @@ struct watch {
     atomic_bool gives_up;
 };
 
-/* The KV of this layer is there for every item when the call comes, and of no later layer. */
+/* When the call comes, this layer's KV is written for every item, and no later layer's. */
 static void on_layer(void *arg, uint32_t layer)
 {
     struct watch *watch = arg;
@@ -230,7 +230,7 @@ static void a_step_is_given_up_between_layers(void **state)
     assert_null(watch.stage->engine.ops->logits(watch.stage->engine.self, 0));
     atomic_store(&watch.gives_up, false);
     batch.on_layer = NULL;
-    assert_int_equal(engine_step(&watch.stage->engine, &batch, out), 0); /* and again, as if nothing was */
+    assert_int_equal(engine_step(&watch.stage->engine, &batch, out), 0); /* the same step again succeeds */
     batch.is_given_up = NULL;
     assert_int_equal(engine_step(&watch.stage->engine, &batch, plain), 0);
     assert_int_equal(out[0].id, plain[0].id);

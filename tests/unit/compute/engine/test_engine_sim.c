@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The simulated engine: the inputs of its tokens, the damage that it finds, and its timing. */
+/* The simulated engine: the inputs of its tokens, the damage that it detects, and its timing. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -79,7 +79,7 @@ static int teardown(void **state)
 static const kv_block_id table[] = {4, 0, 5, 2, 1, 3};
 static const token_id prompt[] = {11, 12, 13, 14, 15, 16, 17, 18, 19, 20};
 
-/* One item: tokens [from, to) of the prompt. */
+/* Feeds one item: tokens [from, to) of the prompt. */
 static int feed(struct fixture *f, uint32_t from, uint32_t to, struct sample_result *result)
 {
     struct engine_item item = {.tokens = prompt + from,
@@ -126,7 +126,7 @@ static void tokens_depend_on_seed_position_and_the_last_token(void **state)
                                         .tag = (uint64_t)i};
     items[1].sample.seed = 2;
     items[2].tokens = other;
-    other[3] = prompt[3]; /* same last token: same draw */
+    other[3] = prompt[3]; /* the same last token gives the same sample */
     struct engine_batch batch = {.items = items, .n_items = 4};
     assert_int_equal(engine_step(&f->engine, &batch, results), 0);
     assert_true(results[0].id != results[1].id);
@@ -142,7 +142,7 @@ static void ids_are_text_or_stop_and_answers_end(void **state)
     uint32_t n_stops = 0;
 
     opts.kv_arena = NULL;
-    opts.stop_id = 12; /* inside the text range: drawn only as a stop */
+    opts.stop_id = 12; /* inside the text range: sampled only as a stop */
     opts.first_text_id = 11;
     opts.vocab_size = 14;
     opts.mean_answer_tokens = 9;
@@ -168,7 +168,7 @@ static void ids_are_text_or_stop_and_answers_end(void **state)
     engine_free(&engine);
 }
 
-/* The engine logs each damage it finds; thousands of lines say no more than the first. */
+/* Silences the engine, because it logs each damage, and thousands of lines say no more than the first. */
 static int silence(void)
 {
     int saved = dup(STDERR_FILENO), null = open("/dev/null", O_WRONLY);
@@ -184,7 +184,7 @@ static void speak(int saved)
     close(saved);
 }
 
-/* Whatever byte of the sequence's KV is damaged, the next step over it finds it. */
+/* If any byte of the sequence's KV is damaged, the next step over it detects it. */
 static void every_lost_byte_is_found(void **state)
 {
     struct fixture *f = *state;
@@ -220,7 +220,7 @@ static void foreign_blocks_are_found(void **state)
     assert_int_equal(engine_sim_verify(&f->engine, prompt, 4, table), 0);
     assert_int_equal(engine_sim_verify(&f->engine, other, 4, table), E_INTERNAL);
 
-    /* The second block's KV in place of the first's: sound in itself, in the wrong place. */
+    /* The second block replaces the first: valid in itself, but in the wrong place. */
     const kv_block_id swapped[] = {table[1], table[1], table[2]};
     struct engine_item item = {
         .tokens = prompt + 8, .n_tokens = 1, .position = 8, .blocks = swapped, .n_blocks = 3};
@@ -238,7 +238,7 @@ static void on_layer(void *arg, uint32_t layer)
     struct layers *layers = arg;
 
     assert_int_equal(layer, layers->n++);
-    assert_int_equal(layers->f->n_sleeps, layers->n); /* its share of the time has passed */
+    assert_int_equal(layers->f->n_sleeps, layers->n); /* the layer's share of the time has passed */
 }
 
 static void time_follows_the_model(void **state)

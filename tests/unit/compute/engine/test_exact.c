@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The promise of exactness for chosen models: the logits of a sequence are the same bits however it was
- * computed (trial.h), for each kernel table this CPU runs; and tables that claim the same numerics agree with
- * each other.  test_property.c does the same for random models of every architecture. */
+/* Exactness for chosen models: the logits of a sequence have the same bits, however it was computed
+ * (trial.h), with each kernel table that this CPU runs.  Tables that claim the same numerics agree with each
+ * other. test_property.c does the same for random models of every architecture. */
 #include "base/check.h"
 #include "compute/tensor/tensor.h"
 #include "tests/unit/compute/engine/trial.h"
@@ -45,7 +45,7 @@ static const struct variant VARIANTS[] = {
     {"llama", {DTYPE_F32, DTYPE_F32, DTYPE_F32}, 2, 1, 16, 32, true, KV_Q8_0, 32, 1, TRIAL_MAX_TOKENS},
 };
 
-/* Models with experts, and with latent attention; the shape is tiny_experts' but for these. */
+/* Models with experts and with latent attention.  Their shape is tiny_experts' except for these fields. */
 struct expert_variant {
     const char *arch;
     enum dtype types[3];
@@ -65,12 +65,12 @@ static const struct expert_variant EXPERTS[] = {
     {"deepseek2", {DTYPE_F16, DTYPE_F16, DTYPE_F16}, 4, 2, 0, 0, KV_F16, 32, 1, TRIAL_MAX_TOKENS},
 };
 
-struct claim { /* what the first table with some numerics gave */
+struct claim { /* digest of the first table with these numerics */
     uint64_t numerics_id;
     uint64_t digests[ARRAY_LEN(VARIANTS) + ARRAY_LEN(EXPERTS)];
 };
 
-/* By turns, so that both lists have some of each with BF16 weights. */
+/* Alternates, so that both lists have some of each with BF16 weights. */
 static enum bf16_math math_at(size_t index)
 {
     return index % 3 == 0 ? BF16_DOTS : BF16_TILES;

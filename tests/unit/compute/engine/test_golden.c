@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The forward pass against an independent implementation (tests/golden/make_golden.py): each file is a tiny
- * model that carries the tokens to feed and the logits expected after each, computed in double precision.
+/* The forward pass compared with an independent implementation (tests/golden/make_golden.py).  Each file is a
+ * tiny model with the tokens to feed and the logits expected after each, computed in double precision.
  *
  * Tolerances, as a share of the largest logit of a row:
  *   1e-4    KV in F32: float sums against double sums (seen: 4e-6)

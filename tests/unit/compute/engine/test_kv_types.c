@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a KV type costs in answers: the same texts with keys and values in F32 and in each other type,
- * position by position.  Printed, and held to bounds (the table in docs/operations.md comes from here):
+/* The effect of each KV type on answers.  Compares the same texts with keys and values in F32 and in each
+ * other type, position by position.  Prints the figures and checks their bounds (docs/operations.md has the
+ * table):
  *
  *     KL      mean Kullback-Leibler distance of the next token's distribution from that with F32, in nats
  *     loss    mean negative log likelihood of the text, against that with F32
@@ -45,7 +46,7 @@ static const struct bound DEMO_BOUNDS[N_TYPES] = {
     {KV_Q8_0, "q8_0", 9e-4, 2e-3, 0.99},
     {KV_Q4_0, "q4_0", 6e-2, 3e-2, 0.96},
 };
-/* Heads of 8 numbers, whose four bits are much to lose. */
+/* Heads of only 8 numbers, so four bits lose much. */
 static const struct bound STORIES_BOUNDS[N_TYPES] = {
     {KV_F16, "f16", 2e-6, 5e-4, 0.99},
     {KV_BF16, "bf16", 1e-4, 5e-4, 0.99},

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A context of 131072 tokens, of which the last few are computed and the rest is found in the cache.
+/* A context of 131072 tokens: the last few are computed, the others are in the cache.
  *
- * Questions that a short context cannot ask: are the bits still the same however the tokens are cut and the
- * blocks lie, when attention has hundreds of parts to merge; is every key looked at, once; and how much
- * memory does it take? */
+ * It checks properties that a short context cannot show.  Attention merges hundreds of parts, and the bits do
+ * not depend on chunks or on the places of blocks.  It reads every key once.  The memory is bounded. */
 #include "base/check.h"
 #include "base/rng.h"
 #include "compute/engine/engine_cpu.h"
@@ -31,7 +30,7 @@ struct stage {
     token_id tokens[FED];
 };
 
-/* The same content for the same position, wherever its block lies. */
+/* Fills each position with the same content, wherever its block lies. */
 static void fill_arena(struct stage *stage)
 {
     size_t half = kv_layout_k_bytes(stage->layout) / sizeof(uint16_t);
@@ -54,7 +53,7 @@ static void set_table(struct stage *stage, bool is_reversed)
         stage->table[i] = is_reversed ? N_BLOCKS - 1 - i : i;
 }
 
-/* Feeds the last tokens of the context in chunks; logits after the last one. */
+/* Feeds the last tokens of the context in chunks.  logits_out: after the last one. */
 static void feed(struct stage *stage, uint32_t chunk, float *logits_out)
 {
     struct engine engine;
@@ -136,7 +135,7 @@ static void bits_are_the_same_at_128k(void **state)
 
 enum { DIM = 16, QUERIES = 3 };
 
-/* Softmax over all keys that a query may see, in float64. */
+/* Softmax over all keys that a query attends to, in float64. */
 static void attend_exactly(const float *q, const float *kv, uint32_t n_keys, uint32_t window, double *out)
 {
     double sum = 0;
@@ -157,7 +156,7 @@ static void attend_exactly(const float *q, const float *kv, uint32_t n_keys, uin
         out[i] /= sum;
 }
 
-/* Values rise along the context, so that keys left out anywhere move the mean. */
+/* Values rise along the context, so that a skipped key moves the mean. */
 static float *draw_keys_and_values(struct rng *rng)
 {
     size_t n = (size_t)CONTEXT * 2 * DIM;
@@ -170,7 +169,7 @@ static float *draw_keys_and_values(struct rng *rng)
     return kv;
 }
 
-/* Each query's outputs, beside what float64 says. */
+/* Compares each query's outputs with float64. */
 static void compare(const float *q, const float *kv, const float *out, uint32_t first, uint32_t window)
 {
     for (uint32_t t = 0; t < QUERIES; t++) {
@@ -252,7 +251,7 @@ static void every_key_of_128k_counts_once(void **state)
     team_free(team);
 }
 
-/* What a pass needs besides the weights grows with the context by a little, and never with its square. */
+/* Beyond the weights, a pass needs memory that grows little with the context, and never with its square. */
 static void scratch_is_modest(void **state)
 {
     struct attn_sizes sizes = {.max_tokens = 2048, .n_heads = 64, .k_dim = 128, .v_dim = 128, .n_ranks = 64};

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The promise of exactness as a property of every architecture that is known: random shapes, weight types and
- * KV types, windows shorter than the sequences, each kernel table, and the trials of trial.h.
+/* Exactness as a property of every known architecture: random shapes, weight types and KV types, windows
+ * shorter than the sequences, each kernel table, and the trials of trial.h.
  *
  * BATON_PROPERTY_SEED=N draws other shapes, BATON_PROPERTY_ROUNDS=N more of them; a failure names both.
- * BATON_PROPERTY_ARCH=NAME,.. checks only these architectures, of the same shapes. */
+ * BATON_PROPERTY_ARCH=NAME,.. checks only these architectures, with the same shapes. */
 #include "base/check.h"
 #include "compute/tensor/tensor.h"
 #include "tests/unit/compute/engine/trial.h"
@@ -24,7 +24,7 @@ struct drawn { /* a model */
     struct tiny_shape shape;
     struct model_opts opts;
     uint32_t longest;
-    uint32_t unit; /* widths are multiples of it: weights of the qblks of its types */
+    uint32_t unit; /* widths are multiples of this: weights of a qblk */
     char text[MAX_SET][64];
     const char *set[MAX_SET + 1];
     uint32_t n_set;
@@ -45,8 +45,8 @@ static void draw_key(struct drawn *d, const char *key, uint32_t value)
     d->n_set++;
 }
 
-/* The first type is each one in turn.  Returns what widths must be multiples of where a matrix may be
- * quantised along them. */
+/* Draws types; the first one takes turns.  Returns the multiple for widths along which a matrix may be
+ * quantised. */
 static uint32_t draw_types(struct rng *rng, uint64_t turn, enum dtype types[3])
 {
     static const enum dtype deck[] = {
@@ -74,11 +74,11 @@ static bool has_windows(const char *arch)
     return false;
 }
 
-/* Layers without KV heads, any but one; convolutions of any length. */
+/* Draws which layers have no KV heads (all but one may), and the length of convolutions. */
 static void draw_recurrent(struct rng *rng, struct drawn *d)
 {
     struct tiny_shape *s = &d->shape;
-    uint32_t sure = (uint32_t)rng_below(rng, s->n_layers); /* has attention */
+    uint32_t sure = (uint32_t)rng_below(rng, s->n_layers); /* this layer has attention */
     char *text = d->text[d->n_set];
     int len = snprintf(text, sizeof(d->text[0]), "attention.head_count_kv=");
 
@@ -89,7 +89,7 @@ static void draw_recurrent(struct rng *rng, struct drawn *d)
     draw_key(d, "shortconv.l_cache", 1 + (uint32_t)rng_below(rng, 8));
 }
 
-/* Gated delta nets: few heads, whose values are whole qblks together. */
+/* Draws gated delta nets: few heads, whose values together are whole qblks. */
 static void draw_delta(struct rng *rng, struct drawn *d)
 {
     uint32_t n_keys = 1 + (uint32_t)rng_below(rng, 2), n_heads = n_keys * (1 + (uint32_t)rng_below(rng, 2));
@@ -127,7 +127,7 @@ static void draw_shape(struct rng *rng, uint64_t turn, const char *arch, struct 
     s->has_bias = s->has_bias || strncmp(arch, "qwen2", 5) == 0 ||
                   (strcmp(arch, "llama") == 0 && rng_below(rng, 2) == 0);
     s->has_rope_freqs = rng_below(rng, 3) == 0;
-    if (strcmp(arch, "mistral3") == 0) { /* queries grow within the sequence */
+    if (strcmp(arch, "mistral3") == 0) { /* its queries grow along the sequence */
         draw_key(d, "rope.scaling.original_context_length", 16);
         draw_key(d, "attention.temperature_scale", 1);
     }
@@ -153,7 +153,7 @@ static bool has_only_experts(const char *arch)
     return false;
 }
 
-/* Experts, always where the architecture has nothing else. */
+/* Draws experts, always if the architecture needs them. */
 static void draw_experts(struct rng *rng, const char *arch, struct drawn *d)
 {
     struct tiny_shape *s = &d->shape;
@@ -195,7 +195,7 @@ static void draw(struct rng *rng, uint64_t turn, const char *arch, struct drawn 
     memset(d, 0, sizeof(*d));
     draw_shape(rng, turn, arch, d);
     d->longest = SHORT;
-    if (rng_below(rng, 5) == 0) { /* so long that its attention is split among ranks, and chunks of 512 */
+    if (rng_below(rng, 5) == 0) { /* long enough that attention splits it among ranks, with chunks of 512 */
         d->longest = TRIAL_MAX_TOKENS;
         d->shape.n_layers = 1;
     }
@@ -212,7 +212,7 @@ static void draw(struct rng *rng, uint64_t turn, const char *arch, struct drawn 
     d->opts.converts_f16 = rng_below(rng, 2) == 0;
 }
 
-/* Logits whose bits are the same whatever neighbours; and the same for tables of one numerics id. */
+/* Checks that the logits' bits do not depend on neighbours, and are equal for tables of one numerics id. */
 static void check_drawn(struct trial_bench *b, struct drawn *d)
 {
     struct {
@@ -220,7 +220,7 @@ static void check_drawn(struct trial_bench *b, struct drawn *d)
     } seen[MAX_TABLES];
     const struct kern_table *table;
     uint32_t n_seen = 0;
-    /* Sanitizers look at how, not at what, and not into kernels. */
+    /* Sanitizers check the code, not the figures, and not the kernels. */
     bool is_sanitized = getenv("BATON_SANITIZED") != NULL;
 
     b->n_trials = is_sanitized ? 1 : TRIALS;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A trained model against golden vectors made elsewhere: stories260K must write the same story, token for
- * token, and its logits must agree to 1e-4 of the row's largest.  The file is not part of the project;
- * without the shared data folder this test says so and is skipped. */
+/* A trained model compared with golden vectors from elsewhere.  stories260K must write the same story, token
+ * for token, and its logits must agree to 1e-4 of the row's largest.  The file is not part of the project;
+ * without the shared data folder the test reports that and is skipped. */
 #include "compute/tensor/tensor.h"
 #include "tests/unit/compute/engine/player.h"
 
@@ -78,7 +78,7 @@ static void logits_agree(void **state)
         with_kernels(kern_table_name(table));
 }
 
-/* As it is served: the prompt in one step, keys and values in F16. */
+/* As in service: the prompt in one step, keys and values in F16. */
 static void the_story_is_the_same(void **state)
 {
     struct player player;

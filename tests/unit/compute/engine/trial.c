@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Playing the trials of trial.h: blocks that wander, chunks that vary, and memcmp. */
+/* Runs the trials of trial.h: blocks move, chunks vary, and memcmp compares. */
 #include "tests/unit/compute/engine/trial.h"
 
 #include "base/check.h"
@@ -32,7 +32,7 @@ static uint8_t *layer_block(struct trial_bench *b, uint32_t layer, kv_block_id i
     return b->arena + kv_layout_offset(b->layout, TRIAL_ARENA_BLOCKS, layer, id);
 }
 
-/* Moves a block elsewhere, as a transfer would, and spoils the place it leaves. */
+/* Moves a block elsewhere, as a transfer would, and spoils its old place. */
 static void move_block(struct trial_bench *b, kv_block_id *id)
 {
     size_t len_bytes = kv_layout_layer_block_bytes(b->layout);
@@ -48,7 +48,8 @@ static void move_block(struct trial_bench *b, kv_block_id *id)
 
 static void begin_trial(struct trial_bench *b, bool in_order)
 {
-    memset(b->arena, 0xff, TRIAL_ARENA_BLOCKS * kv_layout_block_bytes(b->layout)); /* NaN, or nonsense */
+    /* NaN, or random numbers. */
+    memset(b->arena, 0xff, TRIAL_ARENA_BLOCKS * kv_layout_block_bytes(b->layout));
     memset(b->is_used, 0, sizeof(b->is_used));
     b->n_shared = 0;
     b->has_snapshot = false;
@@ -107,7 +108,8 @@ static void drop_state(struct trial_bench *b, const kv_block_id ids[])
     }
 }
 
-/* Where the item's state comes from and goes to.  The first sequence leaves a snapshot after the prefix. */
+/* Sets where the item's state comes from and goes to.  The first sequence leaves a snapshot after the
+ * prefix. */
 static void plan_state(struct trial_bench *b, struct trial_sequence *sequence, struct engine_item *item,
                        struct state_plan *plan)
 {
@@ -188,11 +190,11 @@ static void compute_expected(struct trial_bench *b)
         }
     }
     for (uint32_t i = 0; i < b->sequences[0].n_tokens * b->vocab; i++)
-        assert_true(b->sequences[0].expected[i] == b->sequences[0].expected[i]); /* no NaN came out */
+        assert_true(b->sequences[0].expected[i] == b->sequences[0].expected[i]); /* not NaN */
     engine_free(&engine);
 }
 
-/* A step over a random subset in random order; returns whether anything is left. */
+/* Runs a step over a random subset in random order.  Returns whether anything is left. */
 static bool random_step(struct trial_bench *b, struct engine *engine)
 {
     static const uint32_t CHUNKS[] = {1, 7, 64, 512, TRIAL_MAX_TOKENS};
@@ -225,7 +227,7 @@ static bool random_step(struct trial_bench *b, struct engine *engine)
     return n_left > 0;
 }
 
-/* A sequence that has not begun finds the prefix that the first one has computed. */
+/* A sequence that has not begun takes the prefix that the first one has computed. */
 static void hit_cache(struct trial_bench *b)
 {
     uint32_t n = b->prefix_tokens / b->layout->block_tokens;
@@ -291,7 +293,7 @@ static void draw_sequences(struct trial_bench *b, uint32_t longest)
         sequence->expected = calloc((size_t)sequence->n_tokens * b->vocab, sizeof(float));
         assert_non_null(sequence->expected);
     }
-    /* Shorter than the shortest sequence can be, so that each goes on. */
+    /* Shorter than the shortest possible sequence, so that each continues after it. */
     b->prefix_tokens = (longest / 2 - 1) / block_tokens * block_tokens;
     for (uint32_t s = 1; s < TRIAL_SEQUENCES; s++)
         memcpy(b->sequences[s].tokens, b->sequences[0].tokens, b->prefix_tokens * sizeof(token_id));

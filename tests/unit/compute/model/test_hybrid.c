@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files of hybrid models: which lists of heads and which widths are taken, the state's size that follows, and what is
- * refused by name. */
+/* Files of hybrid models: which lists of heads and which widths are accepted, the resulting size of the
+ * state, and which ones are refused by name. */
 #include "base/check.h"
 #include "tests/unit/compute/model/tiny.h"
 
@@ -54,7 +54,7 @@ static void the_layout_parts_the_layers(void **state)
     assert_int_equal(layout.state_bytes, 2 * (2 * (2 * 2 * 16 + 64) + 4 * 16 * 16) * 4);
 }
 
-/* A key that is there in the shape that model_tensors() sees, and wrong in the file. */
+/* A key that is right when model_tensors() sees it, and wrong in the file. */
 static void refused(const char *arch, const char *const *set, const struct tiny_twist *twist, const char *why)
 {
     struct tiny_shape shape = tiny_shape(arch);
@@ -89,7 +89,7 @@ static void wrong_files_are_named(void **state)
             "blk.0.attn_q.weight");
 }
 
-/* The list alone, written over a model without one. */
+/* Writes only the list, over a model without one. */
 static void lists_of_heads_are_checked(void **state)
 {
     static const struct {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Building models: the results of good files; and each fault of a bad file ends in one error that names it. */
+/* Building models.  Good files give the expected model.  Each fault of a bad file ends in one error that
+ * names it. */
 #include "base/err.h"
 #include "base/rng.h"
 #include "compute/model/model_priv.h"
@@ -97,7 +98,7 @@ static void numerics_differ_with_the_sines(void **state)
 struct hostile {
     struct tiny_twist twist;
     int code;
-    const char *says; /* a part of the fault's text */
+    const char *says; /* must be in the fault's text */
 };
 
 static const struct hostile HOSTILE[] = {
@@ -234,7 +235,7 @@ static void all_missing_keys_are_named_together(void **state)
 
 static const char *const WINDOW[] = {"attention.sliding_window=16", NULL};
 
-/* Each tensor that the loader says it needs is needed, and none of another architecture is let in. */
+/* Each tensor that the loader names is needed, and no tensor of another architecture is accepted. */
 static void each_architecture_needs_its_tensors(void **state)
 {
     static const struct {
@@ -318,7 +319,8 @@ static void a_window_is_for_those_that_know_it(void **state)
     gguf_close(gguf);
 }
 
-/* Which layers have a window: by the architecture's period, the file's, or a flag for each. */
+/* Which layers have a window: by the architecture's period, by the file's period, or by a flag for each
+ * layer. */
 static void the_pattern_of_windows_is_read(void **state)
 {
     static const struct {
@@ -358,7 +360,7 @@ static void the_pattern_of_windows_is_read(void **state)
     }
 }
 
-/* Which list of divisors applies is settled by the context length, and changes the sines. */
+/* The context length decides which list of divisors applies, and changes the sines. */
 static void longrope_takes_the_list_that_suits_the_context(void **state)
 {
     static const char *const SET[] = {"rope.scaling.original_context_length=64", NULL};
@@ -431,7 +433,7 @@ static void packing_can_be_cancelled(void **state)
 
     assert_int_equal(model_new(gguf, *state, &opts, &fault, &model), E_CANCELLED);
     assert_null(model);
-    assert_int_equal(n_calls, 3); /* and no more of the file was read */
+    assert_int_equal(n_calls, 3); /* no more of the file was read */
     gguf_close(gguf);
 }
 
@@ -451,8 +453,8 @@ static uint64_t numerics_of(struct tiny_shape *shape, enum dtype type, struct mo
     return id;
 }
 
-/* BF16 tiles, BF16 dots and exact products are three arithmetics, each the same by whatever kernels; weights
- * without them do not mind. */
+/* BF16 tiles, BF16 dots and exact products are three arithmetics.  Each gives the same bits with all kernels.
+ * Weights of other types do not depend on the choice. */
 static void numerics_name_the_arithmetic(void **state)
 {
     struct tiny_shape shape = tiny_shape("llama");
@@ -474,7 +476,7 @@ static void numerics_name_the_arithmetic(void **state)
     }
     assert_int_equal(ids[0] != ids[1], kern_has_dots(kern_table_get("auto")));
     assert_int_equal(kv_layout_fingerprint(&layout, ids[0]) != kv_layout_fingerprint(&layout, ids[1]),
-                     kern_has_dots(kern_table_get("auto"))); /* a peer of the other is refused */
+                     kern_has_dots(kern_table_get("auto"))); /* a peer with the other arithmetic is refused */
     uint64_t auto_id = numerics_of(&shape, DTYPE_BF16, fastest, *state);
     assert_true(auto_id == ids[kern_has_fast_tiles(kern_table_get("auto")) ? 0 : 1]);
     assert_true(numerics_of(&shape, DTYPE_F16, exact, *state) == exact_id);
@@ -489,12 +491,12 @@ static void the_halves_of_a_layer_share_memory(void **state)
 
     assert_int_equal(model_state_new(model, *state, &opts, &scratch), 0);
     assert_ptr_equal(scratch->qkv, scratch->gate_up);
-    assert_true((char *)scratch->qkv > (char *)scratch->matmul_scratch); /* the last that both need */
+    assert_true((char *)scratch->qkv > (char *)scratch->matmul_scratch); /* the last buffer that both need */
     model_state_free(scratch);
     model_free(model);
 }
 
-/* A model from a file of which nothing is known: it may only be refused, or run. */
+/* Runs a model from an arbitrary file, which may be refused or run. */
 static void run_once(struct model *model, struct team *team)
 {
     const struct kv_layout *layout = model_kv_layout(model);
@@ -518,7 +520,7 @@ static void run_once(struct model *model, struct team *team)
     free(arena);
 }
 
-/* Changes bytes of keys and tensor directory, one at a time; the number of files that still ran. */
+/* Changes bytes of keys and tensor directory, one at a time.  Returns how many files still ran. */
 static unsigned mutate(struct team *team, const struct tiny_shape *shape, unsigned n_trials)
 {
     struct buf image = {0};

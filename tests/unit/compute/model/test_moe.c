@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Experts and latent attention as files have them: the same weights in another arrangement give the same
- * bits, the file's pages are given back, and each way of being wrong ends in one fault that names the
- * culprit. */
+/* Experts and latent attention as files store them.  The same weights in another arrangement give the same
+ * bits.  The file's pages are given back.  Each kind of error ends in one fault that names its cause. */
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/rng.h"
@@ -80,7 +79,7 @@ static int fill(void *arg, uint64_t index, struct gguf_writer *writer)
     return gguf_writer_data(writer, m->pieces[index].data, m->pieces[index].len_bytes);
 }
 
-/* A file with what `change` makes of each tensor; it returns false for those to keep. */
+/* Writes a file; `change` edits each tensor and returns false for those to keep. */
 static struct gguf *make_over(struct gguf *from,
                               bool (*change)(struct making_over *m, const struct gguf_tensor *tensor))
 {
@@ -260,7 +259,7 @@ static void gate_and_up_of_two_types_are_the_same(void **state)
 
 /* ---- memory ---- */
 
-/* Of the mapping that holds the address, what is in memory for this process. */
+/* Returns how many bytes of the mapping at this address are in this process's memory. */
 static uint64_t resident_bytes(const void *address)
 {
     const uintptr_t at = (uintptr_t)address;
@@ -283,14 +282,15 @@ static uint64_t resident_bytes(const void *address)
     return kib * 1024;
 }
 
-/* A file's pages go as soon as its weights are packed, or a model would take its size twice. */
+/* A file's pages are given back as soon as its weights are packed; otherwise a model would take its size
+ * twice. */
 static void check_given_back(struct gguf *gguf, struct team *team)
 {
     const void *first = gguf_tensor_at(gguf, 0)->data;
     struct model *model = NULL;
     struct fault fault = {0};
 
-    for (uint64_t i = 0; i < gguf_tensor_count(gguf); i++) { /* all of them are there */
+    for (uint64_t i = 0; i < gguf_tensor_count(gguf); i++) { /* all of them are in memory */
         const struct gguf_tensor *tensor = gguf_tensor_at(gguf, i);
         const volatile uint8_t *data = tensor->data;
 
@@ -469,7 +469,7 @@ static void every_wrong_file_is_refused_by_name(void **state)
     }
 }
 
-/* A file of which nothing is known may be refused, or run. */
+/* An arbitrary file may be refused or run. */
 static void try_image(struct bytes image, struct team *team, unsigned *n_ran)
 {
     struct gguf *gguf = NULL;
@@ -531,7 +531,7 @@ static void the_cache_holds_only_latents(void **state)
     model_free(model);
 }
 
-/* A step of one token reads the experts it uses, not all. */
+/* A step of one token reads the experts that it uses, not all. */
 static void a_step_reads_only_chosen_experts(void **state)
 {
     struct tiny_shape shape = tiny_experts("qwen3moe");
@@ -548,7 +548,7 @@ static void a_step_reads_only_chosen_experts(void **state)
     model_free(all);
 }
 
-/* Layers that draft tokens stand behind the model's last. Their tensors are known, and not needed. */
+/* Layers for draft tokens follow the model's last layer.  Their tensors are known, and not needed. */
 static void layers_that_draft_are_left_out(void **state)
 {
     static const char *const SET[] = {"nextn_predict_layers=1", NULL};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The choice of experts: worked examples of each gate, ties, groups, and what broken scores give. */
+/* The choice of experts: worked examples of each gate, ties, groups, and the results of broken scores. */
 #include "compute/model/moe_route_priv.h"
 
 #include "base/rng.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes models of a few kilobytes.  What tensors an architecture has is asked of the loader (model_tensors),
- * the keys are listed once, in keys(), and a twist changes one line of it: so each hostile file of the tests
- * is a good file but for one thing. */
+/* Writes models of a few kilobytes.  The loader tells which tensors an architecture has (model_tensors).
+ * keys() lists the keys once, and a twist changes one line of it.  So each hostile file of the tests is a
+ * good file with one fault. */
 #include "tests/unit/compute/model/tiny.h"
 
 #include "base/rng.h"
@@ -118,7 +118,7 @@ static void twisted_key(struct writing *w)
         assert_int_equal(gguf_put_bool(w->writer, twist->name, twist->value != 0), 0);
 }
 
-/* Digits alone are a number, digits with a point a float, the rest is text. */
+/* Only digits: a number; digits with a point: a float; otherwise text. */
 static void set_key(struct writing *w, const char *text)
 {
     const char *equals = strchr(text, '=');
@@ -245,7 +245,7 @@ static int visit(void *arg, const struct model_tensor *tensor)
     return 0;
 }
 
-/* The loader is asked about the keys as they are without the twist. */
+/* Asks the loader about the keys without the twist. */
 static void tensors(struct writing *w)
 {
     struct writing plain = {.shape = w->shape};
@@ -281,7 +281,7 @@ static void put_weight(enum dtype type, float value, uint8_t *at)
         put_u16(at, type == DTYPE_F16 ? f32_to_f16(value) : f32_to_bf16(value));
 }
 
-/* Where a qblk has its scale and its min, 16-bit floats both; -1: none. */
+/* Returns where a qblk has its scale and min, both 16-bit floats; -1: none. */
 static void float_places(enum dtype type, int *scale, int *min)
 {
     *min = -1;
@@ -299,13 +299,13 @@ static void float_places(enum dtype type, int *scale, int *min)
     case DTYPE_MXFP4:
         *scale = -1;
         break;
-    default: /* begin with them */
+    default: /* they begin with them */
         *scale = 0;
         *min = qblk_form(type)->has_min ? 2 : -1;
     }
 }
 
-/* Any bits are a qblk; only its floats are chosen, so that weights are a quarter or less. */
+/* Any bits are a valid qblk.  Only its floats are chosen, so that weights are a quarter or less. */
 static void fill_qblk(struct rng *rng, enum dtype type, uint8_t *qblk)
 {
     const struct qblk_form *form = qblk_form(type);

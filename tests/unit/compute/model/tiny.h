@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tiny random models of any architecture for tests: made with gguf/write.h, opened at once, with one thing
- * wrong on request. */
+/* Tiny random models of any architecture, made with gguf/write.h and opened at once, with one fault on
+ * request. */
 #ifndef MODEL_TINY_H
 #define MODEL_TINY_H
 
@@ -10,30 +10,30 @@
 struct tiny_shape {
     const char *arch;
     uint32_t n_layers, hidden, n_heads, n_kv_heads, head_dim, ffn, vocab, context;
-    enum dtype types[3]; /* taken in turn by the matrices */
+    enum dtype types[3]; /* the matrices use them in turn */
     bool is_tied;
     bool has_bias;
-    bool has_rope_freqs;    /* and longrope's lists, where the architecture has them */
+    bool has_rope_freqs;    /* and longrope's lists, if the architecture has them */
     const char *const *set; /* "KEY=VALUE" without the architecture's name, NULL-ended; may be NULL */
     uint32_t n_experts, n_used, expert_ffn, n_shared; /* n_experts 0: dense */
     uint32_t n_dense;                                 /* layers before the experts begin */
-    uint32_t latent, q_latent, rope_dims, value_dim;  /* latent 0: attention by heads */
+    uint32_t latent, q_latent, rope_dims, value_dim;  /* latent 0: attention with heads */
     uint64_t seed;
 };
 
 enum tiny_fault {
     TINY_WHOLE,
-    TINY_NO_KEY,  /* name is left out */
-    TINY_KEY_U32, /* name has the value */
+    TINY_NO_KEY,  /* the key `name` is left out */
+    TINY_KEY_U32, /* the key `name` has the value */
     TINY_KEY_F32,
-    TINY_KEY_STR, /* name has the text */
+    TINY_KEY_STR, /* the key `name` has the text */
     TINY_KEY_BOOL,
-    TINY_KEY_FLAGS,   /* name is a list of the text's digits */
-    TINY_NO_TENSOR,   /* name is left out */
-    TINY_TENSOR_ROWS, /* name has value rows */
+    TINY_KEY_FLAGS,   /* the key `name` is a list of the text's digits */
+    TINY_NO_TENSOR,   /* the tensor `name` is left out */
+    TINY_TENSOR_ROWS, /* the tensor `name` has value rows */
     TINY_TENSOR_COLS,
-    TINY_TENSOR_TYPE, /* name has type value */
-    TINY_MORE_TENSOR  /* a vector called name besides */
+    TINY_TENSOR_TYPE, /* the tensor `name` has type value */
+    TINY_MORE_TENSOR  /* adds a vector called `name` */
 };
 
 struct tiny_twist {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SUBMIT carries the whole work order: what pack writes, unpack reads, over a real frame. */
+/* SUBMIT has the whole work order: unpack reads all that pack writes, over a real frame. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +14,7 @@
 
 static const struct sample_bias some_bias[] = {{.id = 3, .bias = -1.5f}, {.id = 70000, .bias = 2}};
 
-/* Every plain value differs from zero, so a field that is lost on the way shows. */
+/* Every plain value differs from zero, so that a lost field is noticed. */
 static struct work_order order_full(void)
 {
     struct work_order order = {.tokens = malloc(5 * sizeof(token_id)),
@@ -78,7 +78,7 @@ static void assert_same(const struct work_order *a, const struct work_order *b)
     assert_int_equal(x.sample.n_bias, y.sample.n_bias);
     assert_memory_equal(x.sample.bias, y.sample.bias, x.sample.n_bias * sizeof(*x.sample.bias));
     x.sample.bias = y.sample.bias = NULL;
-    assert_memory_equal(&x, &y, sizeof(x)); /* all plain values, those of the future too */
+    assert_memory_equal(&x, &y, sizeof(x)); /* all plain values, future ones included */
 }
 
 static void every_field_arrives(void **state)

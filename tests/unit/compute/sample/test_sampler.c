@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sampling: the rules by example, the distribution against a plain sort in doubles, and frozen samples. */
+/* Sampling: the rules by example, the distribution compared with a plain sort in doubles, and frozen
+ * samples. */
 #include <float.h>
 #include <math.h>
 #include <setjmp.h>
@@ -66,7 +67,8 @@ static void odd_logits_are_survived(void **state)
     assert_int_equal(draw(4, none, &opts, 0).id, 0);
 }
 
-/* One odd value anywhere, however it is sampled or scored; nothing of an earlier draw stays. */
+/* One NaN or infinity at any place is detected, whether sampled or scored.  No trace of an earlier sampling
+ * stays. */
 static void odd_logits_are_told(void **state)
 {
     static const float odd[] = {NAN, -NAN, INFINITY, -INFINITY};
@@ -76,7 +78,7 @@ static void odd_logits_are_told(void **state)
     assert_int_equal(sampler_new(CROWD, &sampler), 0);
     for (unsigned how = 0; how < 8; how++)
         for (size_t p = 0; p < ARRAY_LEN(places); p++)
-            for (size_t v = 0; v <= ARRAY_LEN(odd); v++) { /* the last time none is odd */
+            for (size_t v = 0; v <= ARRAY_LEN(odd); v++) { /* the last round has none */
                 const bool is_odd = v < ARRAY_LEN(odd);
                 struct sample_opts opts = {.temperature = how & 1 ? 0.7f : 0,
                                            .top_p = how & 2 ? 0.5f : 1,
@@ -98,7 +100,7 @@ static void odd_logits_are_told(void **state)
     sampler_free(sampler);
 }
 
-/* Large ones are no odd ones, however many are added. */
+/* Large logits are valid, however many are added. */
 static void large_logits_are_not_odd(void **state)
 {
     float logits[CROWD];
@@ -167,7 +169,7 @@ static int heavier_first(const void *a, const void *b)
     return i < j ? -1 : 1;
 }
 
-/* probabilities_out: [vocab], by sorting everything. */
+/* Fills probabilities_out: [vocab], by sorting everything. */
 static void naive(uint32_t vocab, const float *logits, const struct sample_opts *opts,
                   double *probabilities_out)
 {
@@ -245,7 +247,8 @@ static void draws_follow_the_distribution(void **state)
     }
 }
 
-/* All filters at the size of a real vocabulary: nothing outside the kept set, most of the kept set seen. */
+/* All filters at the size of a real vocabulary: no token outside the kept set, and most of the kept set
+ * occurs. */
 static void large_vocabularies_keep_the_right_set(void **state)
 {
     enum { LARGE = 49985 }; /* the last span has one token */
@@ -265,7 +268,7 @@ static void large_vocabularies_keep_the_right_set(void **state)
     assert_non_null(p);
     rng_init(&rng, 5);
     for (uint32_t i = 0; i < LARGE; i++) {
-        double sum = 0; /* about normal */
+        double sum = 0; /* roughly normal */
         for (int j = 0; j < 4; j++)
             sum += rng_unit(&rng);
         logits[i] = (float)((sum - 2) * 6);
@@ -300,7 +303,7 @@ static void draws_depend_on_seed_and_position_only(void **state)
     assert_int_equal(sampler_new(VOCAB, &sampler), 0);
     for (uint64_t i = 0; i < 20; i++)
         sampler_draw(sampler, logits, &opts, i, &first[i]);
-    for (uint64_t i = 20; i-- > 0;) { /* another order, other work in between */
+    for (uint64_t i = 20; i-- > 0;) { /* another order, with other work in between */
         sampler_draw(sampler, other, &opts, i, &again);
         sampler_draw(sampler, logits, &opts, i, &again);
         assert_int_equal(again.id, first[i].id);
@@ -314,9 +317,8 @@ static void draws_depend_on_seed_and_position_only(void **state)
     sampler_free(sampler);
 }
 
-/* What was drawn once is part of answers that are continued elsewhere, perhaps by another version: it is
- * frozen. The ids come from an implementation of the definition in another language (sorting, big integers).
- */
+/* Samples are frozen, because other workers, perhaps of another version, continue answers.  The ids come from
+ * an implementation in another language (sorting, big integers). */
 static void draws_are_frozen(void **state)
 {
     static const token_id expected[4][8] = {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a sequence's own tokens do to a draw: the rules by example, and over random histories against a plain
- * count of the tokens.  However a history came about, the draw is the same, and the logits are put back. */
+/* The effect of a sequence's own tokens on a sample: the rules by example, and random histories compared with
+ * a plain count of the tokens.  The sample does not depend on how a history came about.  The logits are
+ * restored. */
 #include "tests/unit/check.h"
 #include "tests/unit/text/grammar/grammar_help.h"
 
@@ -59,7 +60,7 @@ static void nothing_asked_for_is_no_state(void **state)
 static void penalties_by_example(void **state)
 {
     struct sample_bias bias[] = {{.id = 4, .bias = 3},
-                                 {.id = 99, .bias = 100}}; /* one beyond the vocabulary */
+                                 {.id = 99, .bias = 100}}; /* one id beyond the vocabulary */
     struct sample_opts opts = {.frequency_penalty = 0.5f,
                                .presence_penalty = 0.25f,
                                .repetition_penalty = 2,
@@ -74,7 +75,7 @@ static void penalties_by_example(void **state)
     assert_int_equal(sample_state_push(past, 2), 0);
     assert_int_equal(sample_state_push(past, 2), 0);
     assert_true(sample_state_bent(past, 0, 4) == 2);                /* in the prompt only: repeated */
-    assert_true(sample_state_bent(past, 0, -4) == -8);              /* below 0 the other way */
+    assert_true(sample_state_bent(past, 0, -4) == -8);              /* below 0 in the other direction */
     assert_true(sample_state_bent(past, 1, 4) == 2 - 0.5f - 0.25f); /* in both, answered once */
     assert_true(sample_state_bent(past, 2, -1) == -2 - 2 * 0.5f - 0.25f);
     assert_true(sample_state_bent(past, 3, 7) == 7);
@@ -84,7 +85,7 @@ static void penalties_by_example(void **state)
     sample_state_free(past);
 }
 
-/* Log probabilities are those of the model, whatever is drawn. */
+/* Log probabilities belong to the model's logits, whatever is sampled. */
 static void logprobs_are_of_the_logits_as_they_came(void **state)
 {
     struct sample_bias bias[] = {{.id = 0, .bias = 100}};
@@ -129,7 +130,7 @@ static void tops_are_the_head_of_a_sort(void **state)
         struct sample_result result;
 
         for (uint32_t i = 0; i < vocab; i++) {
-            logits[i] = below(20) ? (float)below(40) / 4 - 5 : -INFINITY; /* equals are frequent */
+            logits[i] = below(20) ? (float)below(40) / 4 - 5 : -INFINITY; /* equal values are frequent */
             n_high += logits[i] > -INFINITY;
             order[i] = i;
         }
@@ -171,7 +172,7 @@ static float plain_bent(const struct history *history, const struct sample_opts 
     return logit;
 }
 
-/* Pushes the answer, with drafts that are taken back in between. */
+/* Pushes the answer, with draft tokens that are taken back in between. */
 static void walk(struct sample_state *past, const struct history *history)
 {
     sample_state_prompt(past, history->tokens, history->n_prompt);
@@ -229,9 +230,10 @@ static void draws_follow_from_the_tokens_alone(void **state)
 
 /* ---- shapes ---- */
 
-#define ROWS 400 /* more than the shapes' vocabulary has: rows that no token stands for are never drawn */
+#define ROWS 400 /* more rows than the grammar's vocabulary: rows without a token are never sampled */
 
-/* Penalties may make a finite logit infinite: that is no damage. One that came so is, with and without. */
+/* Penalties may make a finite logit infinite, which is no damage.  A logit that was infinite before is, with
+ * and without penalties. */
 static void penalties_are_not_taken_for_damage(void **state)
 {
     struct sample_bias bias[] = {{.id = 1, .bias = FLT_MAX}};
@@ -264,7 +266,7 @@ static bool is_set(const uint64_t *mask, token_id id)
     return (mask[id / 64] >> id % 64 & 1) != 0;
 }
 
-/* The mask is the same as -inf for all it forbids, whatever else is asked. */
+/* A mask equals -inf for all tokens that it forbids, with all other options. */
 static void a_masked_draw_is_a_draw_without_the_others(void **state)
 {
     struct tokenizer *tokenizer;
@@ -316,7 +318,8 @@ static void a_masked_draw_is_a_draw_without_the_others(void **state)
     tokenizer_unref(tokenizer);
 }
 
-/* Under a mask: a damaged logit is noticed among the allowed ones, and among the forbidden of their spans. */
+/* Under a mask, damaged logits are detected among allowed tokens, and among forbidden tokens of their
+ * spans. */
 static void damage_is_told_under_a_mask(void **state)
 {
     struct tokenizer *tokenizer;
@@ -347,7 +350,7 @@ static void damage_is_told_under_a_mask(void **state)
     tokenizer_unref(tokenizer);
 }
 
-/* Infinities where the shape insists: one of what it allows.  Nothing allowed at all: said so. */
+/* With infinite logits a grammar still gets one of its tokens.  If it allows none, that is reported. */
 static void a_shape_is_kept_whatever_the_logits(void **state)
 {
     struct tokenizer *tokenizer;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stop strings: by example, and against a matcher that searches the whole text each time. */
+/* Stop strings: by example, and compared with a matcher that searches the whole text each time. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -110,12 +110,12 @@ static void within_one_token_the_earliest_begin_wins(void **state)
     static const char *const strings[] = {"c", "bcd", "abcd", "d"};
     struct fixture f;
 
-    begin(&f, strings, 4); /* "c" completes first, but all within one token: "abcd" begins earliest */
+    begin(&f, strings, 4); /* "c" completes first, but "abcd" begins earliest, all within one token */
     assert_int_equal(feed(&f, "xabcdy"), 2);
     assert_out(&f, "x");
     end(&f);
 
-    begin(&f, strings, 4); /* the first token that completes anything decides */
+    begin(&f, strings, 4); /* the first token that completes any string decides */
     assert_int_equal(feed(&f, "xab"), -1);
     assert_out(&f, "x");
     assert_int_equal(feed(&f, "c"), 0);
@@ -200,7 +200,7 @@ struct expected {
     size_t n_delivered;
 };
 
-/* What must have happened once text[0..fed) is fed, the last feed having begun at `before`. */
+/* Computes the expected result once text[0..fed) is fed and the last feed began at `before`. */
 static struct expected expect(const char *text, size_t before, size_t fed, char strings[][8], size_t n)
 {
     struct expected e = {.match = -1};
@@ -276,7 +276,7 @@ static void agrees_with_a_naive_matcher(void **state)
         random_case(&rng);
 }
 
-/* A match across a boundary is found wherever the boundary is. */
+/* A match across a boundary is found at every boundary. */
 static void every_split_finds_the_match(void **state)
 {
     static const char *const strings[] = {"<|end|>"};

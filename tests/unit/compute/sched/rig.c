@@ -50,7 +50,7 @@ static void check_item(const struct rig *rig, const struct engine_item *item, ui
     }
 }
 
-/* Replaces drawn results as an engine does whose logits are not finite there. */
+/* Replaces sampled results, as an engine with non-finite logits does. */
 static void spoil(const struct rig *rig, const struct engine_batch *batch, struct sample_result *results)
 {
     for (uint32_t i = 0; i < batch->n_items && rig->spoil_after > 0; i++) {
@@ -195,7 +195,7 @@ static void set_default(uint32_t *value, uint32_t if_zero)
         *value = if_zero;
 }
 
-/* The engine that takes no time, with its arena, of options that are set. */
+/* Opens the engine that takes no time, with its arena; the options are set before. */
 static void open_sim(struct rig *rig)
 {
     const struct rig_opts *opts = &rig->opts;

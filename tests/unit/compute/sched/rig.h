@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A worker in miniature for tests of the scheduler: pool, arena, simulated engine, scheduler, fake clock.
+/* A small worker for tests of the scheduler: pool, arena, simulated engine, scheduler, fake clock.
  *
- * The engine is wrapped: before each step it checks what the scheduler promises (only FILLING blocks are
- * written, none by two items, limits kept), and after each event the sequence's KV is compared byte for byte
- * with what its tokens demand. */
+ * A wrapper around the engine checks the scheduler's promises before each step: only FILLING blocks are
+ * written, none by two items, and limits are kept.  After each event the sequence's KV is compared byte for
+ * byte with the KV of its tokens. */
 #ifndef TESTS_SCHED_RIG_H
 #define TESTS_SCHED_RIG_H
 
@@ -33,21 +33,21 @@ struct rig_opts {
     uint64_t step_ns, decode_seq_ns, prefill_token_ns; /* 0: 1 ms, 200 us, 100 us */
 };
 
-struct rig_batch { /* what a step did */
+struct rig_batch { /* counts of one step */
     uint32_t n_decode, n_prefill, n_prefill_tokens, n_drafts;
 };
 
-struct track { /* what a test knows of a sequence; goes into spec.user */
+struct track { /* a test's view of a sequence; stored in spec.user */
     struct rig *rig;
     struct seq *seq; /* NULL before submit and once done */
     token_id answer[RIG_ANSWER_MAX];
-    struct sample_result draws[RIG_ANSWER_MAX]; /* how they were drawn */
+    struct sample_result draws[RIG_ANSWER_MAX]; /* the samples */
     uint32_t n_answer;
     uint32_t n_admitted, n_held, n_prefilled_to;
     bool is_done;
     enum seq_finish finish;
     struct seq_stats stats;                               /* at the end */
-    void (*hook)(struct track *track, const char *event); /* after the rig's own work; NULL: none */
+    void (*hook)(struct track *track, const char *event); /* called after the rig's own checks; NULL: none */
     void *arg;
 };
 
@@ -61,27 +61,28 @@ struct rig {
     uint32_t n_steps;
     uint32_t n_layers_seen;
     int fail_with;        /* the next step fails with this code */
-    uint32_t spoil_after; /* the result after that many draft tokens of an item is spoilt; 0: none */
+    uint32_t spoil_after; /* spoils the result after that many draft tokens of an item; 0: none */
     void (*on_layer)(struct rig *rig, uint32_t layer);
     void *arg;
 };
 
-extern uint64_t rig_now_ns; /* all rigs' clock */
+extern uint64_t rig_now_ns; /* the clock of all rigs */
 extern uint32_t rig_jitter; /* percent by which a step may take longer or shorter than the model says */
 extern uint32_t rig_echo;   /* percent of all rigs' text that repeats itself; see engine_sim.h */
 
 void rig_open(struct rig *rig, const struct rig_opts *opts);
-void rig_close(struct rig *rig); /* checks that no block is lost */
+void rig_close(struct rig *rig); /* also checks that no block is lost */
 
-/* A spec over tokens with sensible values: greedy, stop id, tenant 0. */
+/* Returns a spec over tokens with useful defaults: greedy, stop id, tenant 0. */
 struct seq_spec rig_spec(const token_id *tokens, uint32_t n_tokens, uint32_t max_new_tokens, uint64_t seed);
 /* Submits; track is zeroed first except for hook and arg.  Returns sched_submit's code. */
 int rig_submit(struct rig *rig, struct seq_spec spec, struct track *track);
-void rig_run(struct rig *rig);  /* until nothing can be done */
-void rig_step(struct rig *rig); /* one step that must do something */
-/* A prompt: token i depends on (text, i), so equal texts have equal prefixes.  RIG_VOCAB is kept. */
+void rig_run(struct rig *rig);  /* until no work is left */
+void rig_step(struct rig *rig); /* one step, which must do work */
+/* Makes a prompt.  Token i depends on (text, i), so equal texts have equal prefixes.  Ids stay below
+ * RIG_VOCAB. */
 void rig_prompt(token_id *out, uint32_t n_tokens, uint32_t text);
-/* The answer that spec gives when it runs alone. */
+/* Computes the answer of spec when it runs alone. */
 void rig_alone(const struct seq_spec *spec, uint32_t context_length, uint32_t mean_answer_tokens,
                struct track *out);
 void rig_assert_same(const struct track *a, const struct track *b); /* answers, draws and finish */

@@ -47,7 +47,7 @@ static void cancel_works_inside_each_event(void **state)
         assert_int_equal(rig_submit(&rig, rig_spec(prompt, 12, 5, 2), &other), 0);
         rig_run(&rig);
         if (strcmp(events[i], "done") == 0) {
-            assert_false(track.is_done); /* nobody released it */
+            assert_false(track.is_done); /* the test has not released it */
             sched_cancel(rig.sched, track.seq);
         }
         assert_int_equal(track.finish, SEQ_FINISH_CANCELLED);
@@ -74,7 +74,7 @@ static void cancel_in_layer(struct rig *r, uint32_t layer)
 {
     if (layer == 1 && layer_victim->seq) {
         sched_cancel(r->sched, layer_victim->seq);
-        assert_false(layer_victim->is_done); /* the engine stands on its blocks */
+        assert_false(layer_victim->is_done); /* the engine is using its blocks */
     }
 }
 
@@ -105,7 +105,7 @@ static void hook_cancel_other(struct track *track, const char *event)
 
 static void cancel_of_another_works_inside_an_event(void **state)
 {
-    for (int which = 0; which < 2; which++) { /* one before and one after it in the batch */
+    for (int which = 0; which < 2; which++) { /* one sequence before and one after it in the batch */
         struct track tracks[3] = {{0}};
 
         begin(&(struct rig_opts){0});
@@ -159,7 +159,7 @@ static void a_failed_step_fails_its_sequences_only(void **state)
     assert_false(waiting.is_done);
     rig_run(&rig);
     assert_int_equal(waiting.n_answer, 5);
-    assert_int_equal(waiting.stats.n_reused, 0); /* the failed one's blocks are not believed */
+    assert_int_equal(waiting.stats.n_reused, 0); /* blocks of the failed sequence are not reused */
     assert_int_equal(rig_submit(&rig, rig_spec(prompt, 12, 5, 2), &again), 0);
     rig_run(&rig);
     assert_int_equal(again.stats.n_reused, 8);
@@ -175,7 +175,7 @@ static void give_up(struct rig *of, uint32_t layer)
         atomic_store(&gives_up, true);
 }
 
-/* Another thread wants to stop: the step ends at the next layer, and nobody finds what it left behind. */
+/* Another thread wants to stop: the step ends at the next layer, and no later sequence finds its blocks. */
 static void a_step_that_is_given_up_is_a_failed_one(void **state)
 {
     struct track first = {0}, again = {0}, alone = {0};
@@ -216,7 +216,7 @@ static void damaged_kv_is_noticed_and_forgotten(void **state)
     struct seq_spec spec = rig_spec(prompt, 10, 5, 1);
     struct seq *seq;
 
-    assert_int_equal(sched_new(&opts, &sched), 0); /* without events: they would check the KV themselves */
+    assert_int_equal(sched_new(&opts, &sched), 0); /* without events, because they would check the KV */
     assert_int_equal(sched_submit(sched, &spec, &seq), 0);
     assert_int_equal(sched_run_step(sched), E_INTERNAL);
     assert_int_equal(sched_run_step(sched), 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cost model learns the step times of a made-up machine, and keeps them. */
+/* The cost model learns the step times of an invented machine, and remembers them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +18,7 @@ static double uniform(double from, double to)
     return from + (to - from) * (double)(rng_u64(&rng) >> 11) / (double)(UINT64_C(1) << 53);
 }
 
-/* 25 ms of reading, rows free up to four, prompts at 500 tokens/s, and attention. */
+/* 25 ms of reading, up to four rows free, prompts at 500 tokens/s, and attention. */
 static double machine(const struct cost_step *step)
 {
     double rows = step->n_rows > 4 ? step->n_rows - 4 : 0;
@@ -84,7 +84,7 @@ static void steps_are_predicted(void **state)
     }
 }
 
-/* Hours of one sequence decoding say nothing of prompts; what was known of them stays. */
+/* Hours of one decoding sequence say nothing about prompts; the known cost of prompts stays. */
 static void what_is_not_seen_is_not_forgotten(void **state)
 {
     struct cost_step prompt = {.n_prompt = 256, .n_pairs = 256 * 500.0},

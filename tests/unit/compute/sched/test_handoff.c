@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arrival and departure: two schedulers, one sequence, and bytes copied between their arenas as a transfer
- * would. */
+/* Arrival and departure: two schedulers, one sequence, and a copy of bytes between their arenas, as in a
+ * transfer. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -61,7 +61,7 @@ static void copy_block(kv_block_id from, kv_block_id to)
         memcpy(piece(&d, layer, to), piece(&p, layer, from), kv_layout_layer_block_bytes(layout));
 }
 
-/* Copies all that D wants of the first n_blocks. */
+/* Copies those of the first n_blocks that D needs. */
 static void transfer(const struct track *from, const struct track *to, uint32_t n_blocks)
 {
     uint32_t n_from, n_to, n_reused;
@@ -80,7 +80,7 @@ static struct sample_result first_of(const struct track *track)
     return (struct sample_result){.id = track->answer[0]};
 }
 
-/* P's first token and D's others are the answer of one worker. */
+/* P's first token and D's others form the answer of a single worker. */
 static void assert_answer_is_whole(const struct track *at_p, const struct track *at_d, uint32_t n_tokens,
                                    uint32_t max_new_tokens)
 {
@@ -101,7 +101,7 @@ static void a_sequence_changes_hands(void **state)
 
     assert_int_equal(rig_submit(&d, arriving(18, 12), &at_d), 0);
     assert_int_equal(seq_state(at_d.seq), SEQ_ARRIVING);
-    assert_int_equal(sched_run_step(d.sched), 0); /* nothing to do yet */
+    assert_int_equal(sched_run_step(d.sched), 0); /* no work is possible yet */
     assert_false(sched_has_work(d.sched));
 
     assert_int_equal(rig_submit(&p, departing(18, 12), &at_p), 0);
@@ -126,7 +126,7 @@ static void a_sequence_changes_hands(void **state)
     assert_true(at_d.stats.transfer_ns > 5000);
     assert_int_equal(at_p.stats.decode_ns, 0);
 
-    struct track again = {0}; /* what arrived serves the next turn */
+    struct track again = {0}; /* the next turn uses the arrived blocks */
     assert_int_equal(rig_submit(&d, rig_spec(prompt, 30, 1, 2), &again), 0);
     rig_run(&d);
     assert_int_equal(again.stats.n_reused, 16);
@@ -155,7 +155,7 @@ static void what_is_cached_is_not_sent(void **state)
     assert_int_equal(at_d.stats.n_transferred, 6);
 }
 
-/* However much arrived before the peer was lost, the answer is the same. */
+/* The answer is the same, whatever part had arrived before the peer was lost. */
 static void any_part_of_an_arrival_is_enough(void **state)
 {
     struct seq_spec spec = rig_spec(prompt, 18, 9, 9);
@@ -211,7 +211,7 @@ static void peers_are_not_believed(void **state)
     assert_int_equal(sched_arrived(d.sched, at_d.seq, UINT32_MAX, &foreign, true), 0);
     assert_int_equal(seq_state(at_d.seq), SEQ_PREFILL);
     assert_int_equal(seq_n_computed(at_d.seq), 17);
-    assert_int_equal(sched_arrived(d.sched, at_d.seq, 18, &fine, true), E_INVAL); /* once only */
+    assert_int_equal(sched_arrived(d.sched, at_d.seq, 18, &fine, true), E_INVAL); /* only once */
     assert_int_equal(sched_release(d.sched, at_d.seq), E_INVAL);
     assert_int_equal(sched_keep(d.sched, at_d.seq), E_INVAL);
     rig_run(&d);
@@ -230,7 +230,7 @@ static void peers_are_not_believed(void **state)
     sched_cancel(p.sched, at_p.seq);
 }
 
-/* Both workers of a pair keep what the request wants kept: the one that computed it, the one it came to. */
+/* Both workers of a pair pin the blocks that the request wants pinned. */
 static void both_sides_keep_what_is_marked(void **state)
 {
     struct track at_d = {0}, at_p = {0};
@@ -265,16 +265,16 @@ static void first_token_may_end_the_answer(void **state)
     struct track at_d = {0};
 
     assert_int_equal(rig_submit(&d, arriving(5, 9), &at_d), 0);
-    copy_block(0, 0); /* the KV is not looked at: nothing is computed on it */
+    copy_block(0, 0); /* the KV is not read, because nothing is computed on it */
     assert_int_equal(sched_arrived(d.sched, at_d.seq, 5, &stop, true), 0);
     assert_int_equal(at_d.finish, SEQ_FINISH_STOP);
     assert_int_equal(at_d.n_answer, 0);
 
-    struct track at_p = {0}; /* from here on with real KV, since on_token verifies it */
+    struct track at_p = {0}; /* from here on the KV must be real, because on_token verifies it */
     assert_int_equal(rig_submit(&p, departing(5, 1), &at_p), 0);
     assert_int_equal(rig_submit(&d, arriving(5, 1), &at_d), 0);
     rig_run(&p);
-    assert_int_equal(at_p.finish, SEQ_FINISH_LENGTH); /* nothing left to hand over */
+    assert_int_equal(at_p.finish, SEQ_FINISH_LENGTH); /* no KV is left to hand over */
     assert_int_equal(at_p.n_held, 0);
     rig_prompt(prompt, 200, 2);
     assert_int_equal(rig_submit(&p, departing(5, 2), &at_p), 0);
@@ -374,7 +374,7 @@ static void arrivals_are_refused_without_room(void **state)
 
     for (int i = 0; i < 4; i++)
         assert_int_equal(rig_submit(&d, arriving(18, 9), &tracks[i]), 0);
-    assert_int_equal(rig_submit(&d, arriving(18, 9), &late), E_OVERLOADED); /* max_seqs */
+    assert_int_equal(rig_submit(&d, arriving(18, 9), &late), E_OVERLOADED); /* max_seqs is reached */
     for (int i = 0; i < 4; i++)
         sched_cancel(d.sched, tracks[i].seq);
 
@@ -383,7 +383,7 @@ static void arrivals_are_refused_without_room(void **state)
     assert_int_equal(rig_submit(&small, arriving(18, 9), &late), E_KV_FULL);
     assert_null(late.seq);
     assert_int_equal(rig_submit(&small, rig_spec(prompt, 18, 9, 1), &tracks[1]), 0);
-    rig_run(&small); /* it waits for room, so no arrival may take it */
+    rig_run(&small); /* it waits for room, so no arrival may take that room */
     assert_int_equal(rig_submit(&small, arriving(4, 9), &late), E_OVERLOADED);
     sched_cancel(small.sched, tracks[0].seq);
     rig_step(&small);
@@ -396,9 +396,9 @@ static void arrivals_are_refused_without_room(void **state)
 /* ---- layer by layer ---- */
 
 static struct track *pusher, *catcher;
-static uint32_t n_pushed; /* blocks, all layers */
+static uint32_t n_pushed; /* number of blocks, all layers */
 
-/* What a sender does inside on_layer: this layer of the blocks that the step completes. */
+/* Pushes, as a sender does inside on_layer, this layer of the blocks that the step completes. */
 static void push_layer(struct rig *rig, uint32_t layer)
 {
     struct seq *seq;
@@ -427,7 +427,7 @@ static void layers_leave_while_prefill_runs(void **state)
 
     assert_int_equal(rig_submit(&p, rig_spec(prompt + 100, 9, 20, 1), &neighbours), 0);
     rig_step(&p);
-    assert_int_equal(p.n_layers_seen, 2 * p.n_steps); /* every layer of every step is told */
+    assert_int_equal(p.n_layers_seen, 2 * p.n_steps); /* every layer of every step is reported */
     assert_int_equal(rig_submit(&d, arriving(39, 8), &at_d), 0);
     assert_int_equal(rig_submit(&p, departing(39, 8), &at_p), 0);
     pusher = &at_p;

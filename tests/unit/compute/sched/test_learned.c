@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the scheduler learns of its steps, fed one of a thousand times its length: in a pause that the
- * thread's processor time gives away, in one that nothing gives away, and in mid-prompt. */
+/* Rates that the scheduler learns when one step takes a thousand times its length.  The pause shows in the
+ * thread's CPU time, or does not, or falls into the middle of a prompt. */
 #include "tests/unit/compute/sched/rig.h"
 
 #include <setjmp.h>
@@ -17,7 +17,7 @@
 static struct rig rig;
 static struct track tracks[64];
 static uint32_t n_tracks;
-static uint64_t paused_ns; /* of what rig_now_ns says */
+static uint64_t paused_ns; /* part of rig_now_ns */
 
 static uint64_t cpu(void)
 {
@@ -26,7 +26,7 @@ static uint64_t cpu(void)
 
 /* ---- a thread that is stopped in mid-step ---- */
 
-static uint64_t pause_ns; /* of the next step */
+static uint64_t pause_ns; /* pause in the next step */
 static bool is_told;
 
 static void on_layer(struct rig *of, uint32_t layer)
@@ -87,8 +87,7 @@ static void assert_near(double now, double before, double factor)
     assert_true(now <= before * factor && now >= before / factor);
 }
 
-/* A prompt, an answer, and a pause in the step n of them; how far off are the rates right after, and after 30
- * steps? */
+/* Runs prompt and answer with a pause in step n.  Checks the rates right after it, and 30 steps later. */
 static void pause_in(uint32_t step, bool cpu_is_known)
 {
     struct learned before, after;
@@ -129,7 +128,7 @@ static void a_pause_in_any_step_spoils_nothing(void **state)
     }
 }
 
-/* It stays ten times slower: that is no pause, whatever the processor's time says. */
+/* It stays ten times slower: that is no pause, whatever the CPU time is. */
 static void a_slow_worker_is_learned(void **state)
 {
     for (int cpu_is_known = 0; cpu_is_known < 2; cpu_is_known++) {
@@ -152,7 +151,7 @@ static void a_slow_worker_is_learned(void **state)
     }
 }
 
-/* A step that took no time: errors are relative, so without a bound it would outweigh all others. */
+/* A step that took no time.  Errors are relative, so without a limit it would outweigh all others. */
 static void a_step_of_no_time_is_not_believed(void **state)
 {
     struct cost_model model = {0};
@@ -180,19 +179,20 @@ static void debts_of_speculation_are_bounded(void **state)
     rig_run(&rig);
     item.seq = &seq;
     item.n_tokens = 61;
-    rig.sched->speculation_budget_s = -1000; /* a thousand steps would not pay it off */
+    rig.sched->speculation_budget_s = -1000; /* a thousand steps would not pay the debt */
     draft_book(rig.sched, &plan, 0);
     assert_true(rig.sched->speculation_budget_s > -0.01);
     rig_close(&rig);
 }
 
-/* Prompts cost 2 ms a token and 1 us a pair; the second long one has a chunk of 1,000 times its time. */
+/* Prompts cost 2 ms a token and 1 us a pair.  One chunk of the second long prompt takes 1,000 times its
+ * time. */
 static void prompts_at_depth_are_predicted(void **state)
 {
     struct prompt_cost cost = {0};
     uint64_t now_ns = 0;
 
-    for (int i = 0; i < 4; i++) /* short prompts only: attention is not known, and not invented */
+    for (int i = 0; i < 4; i++) /* short prompts only: the cost of attention stays unknown */
         prompt_cost_learn(&cost, 64, cost_pairs(0, 64), 64 * 2e-3 + cost_pairs(0, 64) * 1e-6, 0.2, now_ns++);
     assert_true(rate_level(&cost.pair_s) == 0);
     for (int i = 0; i < 2; i++) {
@@ -214,7 +214,7 @@ static void prompts_at_depth_are_predicted(void **state)
     }
 }
 
-/* All prompts continue long ones: until a short one comes, the pairs' part counts as the tokens'. */
+/* All prompts continue long ones.  Until a short one comes, the tokens' cost includes the pairs' cost. */
 static void deep_prompts_alone_are_predicted(void **state)
 {
     struct prompt_cost cost = {0};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The index of endings against looking through the whole text. */
+/* The index of endings compared with a search through the whole text. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +22,7 @@ static uint32_t equal_before(uint32_t a, uint32_t b)
     return n;
 }
 
-/* Length of the longest earlier ending. */
+/* Returns the length of the longest earlier match of the ending. */
 static uint32_t longest(uint32_t n_tokens)
 {
     uint32_t best = 0;
@@ -51,7 +51,7 @@ static void what_is_found_is_there(void **state)
 
             text[i] = (token_id)rng_below(&rng, n_words) * 977;
             if (rng_below(&rng, 3) == 0)
-                continue; /* the index catches up later */
+                continue; /* the index has not caught up yet */
             assert_true(ngram_extend(&index, text, i + 1));
             at = ngram_find(&index, text, i + 1, &length);
             assert_true(at < i + 1);
@@ -59,7 +59,7 @@ static void what_is_found_is_there(void **state)
                 assert_in_range(length, 2, NGRAM_LENGTH_MAX);
                 assert_int_equal(equal_before(at, i + 1), length);
             }
-            if (i < 12) /* few enough places to look at all */
+            if (i < 12) /* few enough positions to compare all */
                 assert_int_equal(at > 0 ? length : 0, longest(i + 1) >= 2 ? longest(i + 1) : 0);
         }
         ngram_fini(&index);

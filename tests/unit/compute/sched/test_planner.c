@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The step planner under virtual time: a worker that decodes and has prompts waiting all the time.
+/* The step planner in virtual time: a worker that decodes and always has prompts waiting.
  *
- * Steps stay inside the objective for the time between tokens in 99 of 100 cases, and prompts get nine tenths
- * of what the objective and the decoding sequences leave, after some twenty steps of learning, noise
- * included.  Where decoding alone breaks the objective, prompts still get a share. */
+ * Steps keep the objective for the time between tokens in 99 of 100 cases.  Prompts get nine tenths of the
+ * time that the objective and the decoding sequences leave.  This holds after about twenty steps of learning,
+ * with noise.  If decoding alone breaks the objective, prompts still get a share. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -30,7 +30,8 @@
 
 struct outcome {
     uint64_t p99_ns, most_ns;
-    double share;        /* of the prompt tokens with which even the longest steps would keep the objective */
+    double share;        /* as a share of the prompt tokens with which even the longest steps would keep the
+                          * objective */
     double prefill_time; /* share of the time that prompts took */
 };
 
@@ -46,7 +47,7 @@ static void submit_decoder(uint32_t i)
     assert_int_equal(rig_submit(&rig, rig_spec(tokens, 8, 190, i), &decoders[i]), 0);
 }
 
-/* Keeps prompts waiting, each with a text of its own. */
+/* Keeps prompts waiting, each with its own text. */
 static void keep_prompts_waiting(void)
 {
     struct sched_load load;
@@ -148,14 +149,14 @@ static void steps_keep_the_objective(void **state)
 static void prompts_are_never_starved(void **state)
 {
     for (uint32_t n_decoders = 4; n_decoders <= DECODERS_MAX; n_decoders += 4) {
-        struct outcome o = run(MS, n_decoders); /* less than the step's start alone */
+        struct outcome o = run(MS, n_decoders); /* less than the start of a step alone */
 
         print_outcome(MS, n_decoders, &o);
         assert_true(o.prefill_time > 0.15 && o.prefill_time < 0.6);
     }
 }
 
-/* Without an objective the configured chunk rules, as far as no step gets too long. */
+/* Without an objective the configured chunk applies, unless steps become too long. */
 static void no_step_is_longer_than_allowed(void **state)
 {
     struct rig_opts opts = {.n_blocks = 4000,
@@ -177,13 +178,13 @@ static void no_step_is_longer_than_allowed(void **state)
         uint32_t n = rig.batches[(rig.n_steps - 1) % RIG_STEPS_MAX].n_prefill_tokens;
         most = n > most ? n : most;
         assert_true(rig_now_ns - began_ns <= 31 * MS);
-        assert_true(i > 0 || n <= 64); /* nothing is known yet: carefully */
+        assert_true(i > 0 || n <= 64); /* no cost is known yet, so chunks are small */
     }
     assert_true(most >= 250); /* (30 - 1) / 0.1 = 290 */
     rig_close(&rig);
 }
 
-/* Chunks change times, never tokens: the answers are those of any other plan. */
+/* Chunks change times, never tokens: any plan gives the same answers. */
 static void objectives_change_no_token(void **state)
 {
     for (uint64_t seed = 1; seed <= 20; seed++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tenants and the pool, as the scheduler sees to it: a tenant with several sequences at once does not take
- * what others have within their shares, waits for itself alone, and gets on. */
+/* Tenants' quotas of the pool in the scheduler.  A tenant with several sequences takes no block within other
+ * tenants' quotas, waits only for itself, and makes progress. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -44,7 +44,7 @@ static void ask_calmly(struct track *track)
     assert_true(track->is_done);
 }
 
-/* Prompts that take all of the pool at once, answers that grow. */
+/* Prompts that take the whole pool at once, with growing answers. */
 static void a_flood_leaves_the_cached_prefix(void **state)
 {
     struct track calm = {0}, again = {0}, loud[FLOOD] = {0}, alone = {0};
@@ -85,7 +85,7 @@ static void others_pass_who_waits_for_itself(void **state)
         assert_true(loud[i].is_done && loud[i].n_answer == 60);
 }
 
-/* One sequence alone may have the whole pool: it could never run otherwise. */
+/* A single sequence may use the whole pool, because it could not run otherwise. */
 static void a_single_one_is_no_flood(void **state)
 {
     struct track calm = {0}, big = {0};

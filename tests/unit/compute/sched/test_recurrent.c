@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Recurrent state in the scheduler, over real forward passes of tiny hybrid models: which prefixes hit, and that
- * no hit, chunk, snapshot, preemption or hand-off changes a bit of the answer.
+/* Recurrent state in the scheduler, with real forward passes of tiny hybrid models.  Checks which prefixes
+ * hit, and that no hit, chunk, snapshot, preemption or hand-off changes a bit of the answer.
  *
- * What a sequence must give is what it gives alone, in an empty pool, on one thread. */
+ * The expected answer is that of the sequence alone, in an empty pool, on one thread. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -165,7 +165,7 @@ static void draw(token_id *tokens, uint32_t from, uint32_t to)
 
 /* ---- the cases, each for every model ---- */
 
-/* A conversation: each turn continues the one before, with its answer. */
+/* A conversation: each turn continues the previous one and its answer. */
 static void check_turns(void)
 {
     token_id tokens[MOST_TOKENS];
@@ -178,7 +178,7 @@ static void check_turns(void)
     for (uint32_t turn = 0; turn < 4; turn++) {
         complete(&rig, tokens, n, 30, &answer);
         expect_same(&answer, tokens, n, 30);
-        /* All full blocks of the turn before are reused: its state after the last one was kept. */
+        /* All full blocks of the previous turn are reused: the state after the last one was kept. */
         assert_int_equal(answer.stats.n_reused, n_before / BLOCK_TOKENS * BLOCK_TOKENS);
         for (uint32_t i = 0; i < answer.n; i++)
             tokens[n + i] = answer.tokens[i].id;
@@ -189,7 +189,7 @@ static void check_turns(void)
     rig_close(&rig);
 }
 
-/* The same prompt again, of every length around a block's end. */
+/* The same prompt again, with every length near a block's end. */
 static void check_again(void)
 {
     token_id tokens[MOST_TOKENS];
@@ -208,7 +208,7 @@ static void check_again(void)
     }
 }
 
-/* Prompts that part in the middle: the second leaves a snapshot at the fork, the third finds it. */
+/* Prompts with a common first half: the second leaves a snapshot at the fork, and the third finds it. */
 static void check_fork(void)
 {
     enum { SHARED = 7 * BLOCK_TOKENS };
@@ -228,7 +228,7 @@ static void check_fork(void)
     rig_close(&rig);
 }
 
-/* A pool that holds little more than two sequences: preemptions and evictions, and no snapshot at all. */
+/* A pool for little more than two sequences: preemptions and evictions, and no snapshot at all. */
 static void check_crowd(void)
 {
     uint32_t n_state = kv_layout_state_blocks(model_kv_layout(world.model));
@@ -269,7 +269,7 @@ static void copy_block(struct rig *from, kv_block_id source, struct rig *to, kv_
                kv_layout_layer_block_bytes(layout));
 }
 
-/* with_state false: keys and values arrive, the state does not; nothing of it may be used. */
+/* with_state false: keys and values arrive without the state, so none of them may be used. */
 static void check_handoff(bool with_state)
 {
     token_id tokens[MOST_TOKENS];
@@ -305,7 +305,7 @@ static void check_handoff(bool with_state)
     expect_same(&answer, tokens, n, 40);
     assert_int_equal(answer.stats.n_transferred, with_state ? n : 0);
 
-    /* The next turn begins where its prompt ends, on both sides: each kept its snapshots. */
+    /* The next turn begins at its prompt's end on both workers, because each kept its snapshots. */
     for (uint32_t i = 0; i < answer.n; i++)
         tokens[n + i] = answer.tokens[i].id;
     draw(tokens, n + answer.n, n + answer.n + 9);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The scheduler, scene by scene. */
+/* The scheduler, one scene per test. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -87,7 +87,7 @@ static void context_ends_the_answer(void **state)
     assert_int_equal(track.n_answer, 6);
     rig_close(&rig);
 
-    begin(&(struct rig_opts){.n_blocks = 4}); /* the whole pool is a context too */
+    begin(&(struct rig_opts){.n_blocks = 4}); /* the whole pool also limits the context */
     assert_int_equal(rig_submit(&rig, rig_spec(prompt, 10, 100, 1), &track), 0);
     rig_run(&rig);
     assert_int_equal(track.finish, SEQ_FINISH_CONTEXT);
@@ -159,7 +159,7 @@ static void impossible_specs_are_refused(void **state)
     assert_int_equal(rig_submit(&rig, rig_spec(prompt, 5, 5, 1), &track), E_OVERLOADED);
     sched_set_draining(rig.sched, true);
     assert_int_equal(rig_submit(&rig, rig_spec(prompt, 5, 5, 1), &track), E_CLOSED);
-    rig_run(&rig); /* what was in goes on */
+    rig_run(&rig); /* sequences already inside continue */
     assert_int_equal(ok[0].finish, SEQ_FINISH_CONTEXT);
     assert_int_equal(ok[1].finish, SEQ_FINISH_CONTEXT);
     sched_set_draining(rig.sched, false);
@@ -196,7 +196,7 @@ static void prompts_share_a_step_with_decoding(void **state)
 
     begin(&(struct rig_opts){.chunk_tokens = 6, .max_batch_tokens = 16});
     assert_int_equal(rig_submit(&rig, rig_spec(prompt, 30, 10, 1), &a), 0);
-    rig_step(&rig); /* alone: all the engine takes */
+    rig_step(&rig); /* alone: as much as the engine takes */
     assert_int_equal(rig.batches[0].n_prefill_tokens, 16);
     rig_step(&rig);
     assert_int_equal(rig.batches[1].n_prefill_tokens, 14);
@@ -204,7 +204,7 @@ static void prompts_share_a_step_with_decoding(void **state)
 
     rig_prompt(prompt, 200, 2);
     assert_int_equal(rig_submit(&rig, rig_spec(prompt, 11, 3, 2), &b), 0);
-    rig_step(&rig); /* beside decode: a chunk, cut back to the block boundary */
+    rig_step(&rig); /* beside decoding: a chunk, cut back to the block boundary */
     assert_int_equal(rig.batches[2].n_decode, 1);
     assert_int_equal(rig.batches[2].n_prefill_tokens, 4);
     assert_int_equal(a.n_answer, 2);
@@ -248,7 +248,7 @@ static void prompts_are_served_in_order(void **state)
     rig_close(&rig);
 }
 
-/* Whoever does not fit waits, and nobody overtakes. */
+/* A sequence that does not fit waits, and no other one overtakes it. */
 static void admission_keeps_room_for_those_inside(void **state)
 {
     struct track a = {0}, large = {0}, small = {0};
@@ -257,7 +257,8 @@ static void admission_keeps_room_for_those_inside(void **state)
     assert_int_equal(rig_submit(&rig, rig_spec(prompt, 12, 12, 1), &a), 0); /* 3 blocks, grows to 6 */
     rig_step(&rig);
     rig_prompt(prompt, 200, 2);
-    assert_int_equal(rig_submit(&rig, rig_spec(prompt, 20, 2, 2), &large), 0); /* 5 and one to spare: no */
+    /* 5 blocks and one to spare: does not fit. */
+    assert_int_equal(rig_submit(&rig, rig_spec(prompt, 20, 2, 2), &large), 0);
     assert_int_equal(rig_submit(&rig, rig_spec(prompt + 50, 4, 2, 3), &small), 0);
     rig_step(&rig);
     assert_int_equal(large.n_admitted, 0);
@@ -322,7 +323,7 @@ static void tenants_share_nothing(void **state)
     rig_close(&rig);
 }
 
-/* Requests that come together with the same long prompt: the later ones find what the first computed. */
+/* Requests with the same long prompt arrive together: later ones find the blocks that the first computed. */
 static void bursts_share_a_prompt(void **state)
 {
     struct track tracks[3] = {{0}};
@@ -348,7 +349,7 @@ static void the_end_of_a_conversation_is_evicted_first(void **state)
     rig_prompt(other, 20, 2);
     assert_int_equal(rig_submit(&rig, rig_spec(prompt, 25, 1, 1), &track), 0); /* leaves six cached */
     rig_run(&rig);
-    assert_int_equal(rig_submit(&rig, rig_spec(other, 19, 1, 1), &track), 0); /* wants five of eight */
+    assert_int_equal(rig_submit(&rig, rig_spec(other, 19, 1, 1), &track), 0); /* needs five of eight */
     rig_run(&rig);
     assert_int_equal(rig_submit(&rig, rig_spec(prompt, 25, 1, 1), &track), 0);
     rig_run(&rig);
@@ -442,8 +443,8 @@ static void rates_are_learned(void **state)
     rig_close(&rig);
 }
 
-/* Two answers to one prompt, asked for at once: the prompt is computed once, but for the last block of the
- * second, whose logits are wanted. */
+/* Two answers to one prompt at once.  The prompt is computed once, except for the second one's last block,
+ * which gives its first logits. */
 static void answers_to_one_prompt_compute_it_once(void **state)
 {
     struct track tracks[3] = {{0}};
@@ -457,12 +458,13 @@ static void answers_to_one_prompt_compute_it_once(void **state)
     for (uint32_t i = 1; i < 3; i++) {
         assert_int_equal(tracks[i].stats.n_reused, 36);
         assert_int_equal(tracks[i].stats.n_computed, 4);
-        assert_true(memcmp(tracks[0].answer, tracks[i].answer, sizeof(token_id) * 5) != 0); /* other seeds */
+        /* Different seeds. */
+        assert_true(memcmp(tracks[0].answer, tracks[i].answer, sizeof(token_id) * 5) != 0);
     }
     rig_close(&rig);
 }
 
-/* The pool is asked for more than it has: what a request marked stays, and its unmarked end does not. */
+/* Requests need more than the pool has.  Pinned parts stay, the unpinned end does not. */
 static void marked_prompts_outlast_others(void **state)
 {
     struct track track = {0};

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Properties of the scheduler over random histories.
  *
- * Crowd: one worker with a pool that is too small for what is asked of it.  Prompts share prefixes, sequences
- * are submitted, cancelled (between steps and inside events), leased, held, kept and released at random, time
- * jumps over lifetimes.  Relay: two workers, hand-offs layer by layer, either side may give up at any moment,
- * transfers end in any order or in the middle.
+ * Crowd: one worker, with a pool too small for its requests.  Prompts share prefixes.  Sequences are
+ * submitted, cancelled (between steps and inside events), leased, held, kept and released at random.  Time
+ * jumps past lifetimes.  Relay: two workers and hand-offs layer by layer.  Either side may give up at any
+ * moment, and transfers end in any order or in the middle.
  *
- * Texts repeat themselves in most histories, and workers speculate or do not.  Sequences ask for penalties,
- * biases, log probabilities and shapes (of a vocabulary smaller than the engine's), and some begin in the
- * middle of their answer, which another worker gave. Alone means: from the prompt, without drafts.
+ * Texts repeat themselves in most histories, and workers may speculate.  Sequences use penalties, biases, log
+ * probabilities and grammars (of a vocabulary smaller than the engine's).  Some begin in the middle of an
+ * answer that another worker began.  Alone means: from the prompt, without draft tokens.
  *
- * What must hold: each sequence that was not cancelled gives the answer it gives alone, each cancelled one a
- * beginning of it; proofs add up; and in the end every block is free or cached.  The rig checks more on the
+ * Each sequence that was not cancelled gives the answer that it gives alone; each cancelled one gives a
+ * prefix of it.  Serving stats add up.  In the end every block is free or cached.  The rig checks more on the
  * way: no sealed block is written, and all KV is right byte for byte at each event. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -46,8 +46,8 @@ struct member { /* a sequence of the crowd */
     token_id tokens[GIVEN_MAX];
     struct seq_spec spec;
     struct sample_bias bias[2];
-    struct track alone; /* what the prompt gives alone */
-    uint32_t n_begun;   /* of it, answered elsewhere before: part of the spec's tokens */
+    struct track alone; /* answer to the prompt alone */
+    uint32_t n_begun;   /* tokens of it that another worker answered: part of the spec's tokens */
     bool is_submitted, is_cancelled;
     uint32_t hook_odds; /* one in so many events cancels it; 0: none */
     kv_block_id leased[GIVEN_MAX];
@@ -55,12 +55,12 @@ struct member { /* a sequence of the crowd */
 };
 
 static struct rng rng;
-static uint64_t n_seeds = 60; /* BATON_TEST_SEEDS: more, for a long run */
+static uint64_t n_seeds = 60; /* BATON_TEST_SEEDS: more histories, for a long run */
 static struct member members[N_SEQS];
 static struct grammar *grammars[N_GRAMMARS];
 static const token_id *shape_stop_ids;
 static size_t n_shape_stop_ids;
-static uint32_t n_shaped, n_shaped_ends; /* answers with a shape that came back, and those that were whole */
+static uint32_t n_shaped, n_shaped_ends; /* answers with a grammar, and those of them that were complete */
 static uint32_t answer_mean;
 
 static uint32_t below(uint32_t n)
@@ -78,8 +78,7 @@ static void hook(struct track *track, const char *event)
     }
 }
 
-/* A third of the sequences must have a shape.  Shapes hold no choice at times, and long ones are asked for
- * with few tokens left. */
+/* A third of the sequences has a grammar.  At times it leaves no choice, and long ones get few tokens. */
 static void ask_for_shape(struct seq_spec *spec)
 {
     if (below(3))
@@ -89,7 +88,7 @@ static void ask_for_shape(struct seq_spec *spec)
     spec->n_stop_ids = (uint32_t)n_shape_stop_ids;
 }
 
-/* What depends on the tokens that were there, in half of the sequences. */
+/* Half of the sequences use options that depend on earlier tokens. */
 static void ask_of_sampler(struct seq_spec *spec, struct sample_bias bias[2])
 {
     ask_for_shape(spec);
@@ -106,7 +105,7 @@ static void ask_of_sampler(struct seq_spec *spec, struct sample_bias bias[2])
     spec->work.sample.n_bias = below(3);
 }
 
-/* Makes a sequence that another worker began to answer.  The answer goes on from where it was. */
+/* Makes a sequence that another worker began to answer, and continues the answer. */
 static void begin_elsewhere(struct member *member, uint32_t context_tokens)
 {
     struct seq_spec *spec = &member->spec;
@@ -116,7 +115,7 @@ static void begin_elsewhere(struct member *member, uint32_t context_tokens)
         n_most = GIVEN_MAX - spec->n_tokens;
     if (n_most + spec->n_tokens >= context_tokens)
         n_most = context_tokens - 1 - spec->n_tokens;
-    if (n_most >= spec->work.max_new_tokens) /* something is still to be drawn */
+    if (n_most >= spec->work.max_new_tokens) /* some tokens are left to sample */
         n_most = spec->work.max_new_tokens > 0 ? spec->work.max_new_tokens - 1 : 0;
     member->n_begun = n_most > 0 && below(3) == 0 ? below(n_most + 1) : 0;
     memcpy(member->tokens + spec->n_tokens, member->alone.answer, member->n_begun * sizeof(token_id));
@@ -133,7 +132,7 @@ static void member_init(struct member *member, uint32_t context_tokens)
     if (n_tokens >= context_tokens)
         n_tokens = context_tokens - 1;
     rig_prompt(member->tokens, n_tokens, below(3));
-    if (below(2)) /* leave the shared prefix somewhere */
+    if (below(2)) /* leaves the shared prefix at a random place */
         member->tokens[below(n_tokens)] = 10 + below(RIG_VOCAB - 10);
     member->spec = rig_spec(member->tokens, n_tokens, max_new, rng_u64(&rng));
     member->spec.prefix_key.bytes[3] = (uint8_t)below(2);
@@ -246,7 +245,7 @@ static void check_member(const struct member *member)
     assert_true(track->stats.n_accepted <= track->stats.n_drafted);
 }
 
-struct crowd_sums { /* over all histories */
+struct crowd_sums { /* sums over all histories */
     uint32_t n_preempted, n_drafted, n_accepted;
 };
 
@@ -281,7 +280,7 @@ static void run_crowd(uint64_t seed, struct crowd_sums *sums)
         do_something(&rig);
     for (uint32_t i = 0; i < N_SEQS; i++)
         unlease(&rig, &members[i]);
-    for (bool is_idle = false; !is_idle;) { /* finish: nothing may hang once the holds are left */
+    for (bool is_idle = false; !is_idle;) { /* finish: nothing may hang once all holds are released */
         int code = sched_run_step(rig.sched);
 
         assert_true(code >= 0);
@@ -326,10 +325,10 @@ struct relay { /* one request on two workers */
     struct sample_bias bias[2];
     token_id tokens[GIVEN_MAX];
     struct seq_spec spec;
-    kv_block_id granted[GIVEN_MAX]; /* at D */
+    kv_block_id granted[GIVEN_MAX]; /* blocks granted at D */
     uint32_t n_granted, n_reused;
     uint32_t n_pushed;        /* leading blocks, all layers */
-    bool is_granted, is_over; /* the transfer */
+    bool is_granted, is_over; /* state of the transfer */
     bool is_cancelled;
 };
 
@@ -349,7 +348,8 @@ static void push_piece(const struct relay *relay, uint32_t layer, uint32_t block
                kv_layout_layer_block_bytes(&p.engine.info.layout));
 }
 
-/* Blocks that were complete before the step go with its first layer, those it completes go layer by layer. */
+/* Pushes blocks completed before the step with its first layer, and those that it completes layer by
+ * layer. */
 static void push_layer(struct rig *rig, uint32_t layer)
 {
     uint32_t n_layers = rig->engine.info.layout.n_layers, from, to;
@@ -389,7 +389,7 @@ static void ask_for_grant(struct relay *relay)
     relay->is_granted = true;
 }
 
-/* D's side of the end of a transfer, however it ended. */
+/* Ends a transfer at D, whatever its result. */
 static void close_grant(struct relay *relay)
 {
     for (uint32_t i = relay->n_reused; i < relay->n_granted; i++)
@@ -405,7 +405,7 @@ static void start(struct relay *relay)
         ask_for_grant(relay);
     spec.departs = true;
     if (rig_submit(&p, spec, &relay->at_p) < 0)
-        relay->at_p.rig = NULL; /* try again later */
+        relay->at_p.rig = NULL; /* tries again later */
 }
 
 static void finish_transfer(struct relay *relay)
@@ -426,7 +426,8 @@ static void lose_p(struct relay *relay)
     close_grant(relay);
     if (seq)
         sched_cancel(p.sched, seq);
-    if (relay->at_d.seq) { /* D goes on with what it has, from the start of the answer: the first token too */
+    if (relay->at_d.seq) { /* D continues with its blocks from the start of the answer, first token
+                            * included */
         relay->at_p.n_answer = 0;
         sched_arrived(d.sched, relay->at_d.seq, relay->n_pushed * 4, NULL, false);
     }
@@ -448,7 +449,7 @@ static void step_relay(struct relay *relay)
 
     if (relay->at_p.rig == NULL) {
         start(relay);
-    } else if (is_open && relay->at_p.is_done) { /* the first token ended it, or P was cancelled */
+    } else if (is_open && relay->at_p.is_done) { /* the first token ended the answer, or P was cancelled */
         lose_d(relay);
     } else if (is_open && below(12) == 0) {
         if (below(2))
@@ -526,7 +527,7 @@ static void run_relay(uint64_t seed, uint32_t *n_handed)
         ask_of_sampler(&relay->spec, relay->bias);
     }
     for (uint32_t round = 0; n_settled < N_RELAYS; round++) {
-        assert_true(round < 20000); /* else something hangs */
+        assert_true(round < 20000); /* otherwise a sequence hangs */
         switch (below(3)) {
         case 0:
             assert_true(sched_run_step(p.sched) >= 0);

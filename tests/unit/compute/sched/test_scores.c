@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How likely a prompt's tokens were, over a real forward pass of tiny random models.
+/* Prompt logprobs, with real forward passes of tiny random models.
  *
- * What is expected comes from feeding one token to a step and looking at the logits.  Then sequences that ask
- * for it run beside neighbours, in chunks by dice, on one to three threads, with few rows of logits, in pools so
- * small that they are preempted, with their prefix cached, resumed in the middle: every score must come once,
- * in order, and with the same bits. */
+ * The expected values come from feeding one token a step and reading the logits.  Then sequences with prompt
+ * logprobs run beside neighbours, in random chunks, on one to three threads, with few rows of logits.  Pools
+ * are so small that sequences are preempted; prefixes are cached, and some resume in the middle.  Every score
+ * must come once, in order, and with the same bits. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -35,7 +35,7 @@ struct request {
     token_id prompt[PROMPT_TOKENS], stop_id;
     struct seq_spec spec;
     struct sample_result expected[PROMPT_TOKENS];
-    uint32_t next; /* score to come */
+    uint32_t next; /* the next expected score */
     uint32_t n_drawn, n_stops;
     struct sample_result stop;
     enum seq_finish finish;
@@ -108,7 +108,7 @@ static void open_engine(unsigned n_threads, uint32_t n_blocks, uint32_t max_batc
                      0);
 }
 
-/* One token to a step. */
+/* Computes the expected values, one token a step. */
 static void expect(struct request *request)
 {
     kv_block_id blocks[MAX_BLOCKS];
@@ -143,7 +143,7 @@ static void make_request(struct request *request, uint32_t number)
     uint32_t n = 1 + below(PROMPT_TOKENS);
 
     memset(request, 0, sizeof(*request));
-    for (uint32_t i = 0; i < PROMPT_TOKENS; i++) /* some share a beginning */
+    for (uint32_t i = 0; i < PROMPT_TOKENS; i++) /* some share a prefix */
         request->prompt[i] = i < 20 ? 3 * i % VOCAB : below(VOCAB);
     request->stop_id = below(VOCAB);
     request->spec = (struct seq_spec){.id = number,
@@ -160,7 +160,7 @@ static void make_request(struct request *request, uint32_t number)
                                                       .seed = rng_u64(&world.rng)},
                                       .work.score_from = number == 0 ? 0 : 1 + (below(3) == 0 ? below(n) : 0),
                                       .user = request};
-    if (number > 0 && below(4) == 0) /* resumed: what follows the prompt was answered */
+    if (number > 0 && below(4) == 0) /* resumed: the tokens after the prompt were answered before */
         request->spec.n_prompt = request->spec.work.score_from + below(n - request->spec.work.score_from + 1);
     expect(request);
 }

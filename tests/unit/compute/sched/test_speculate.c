@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Speculation, scene by scene: the tokens of plain decoding in fewer steps, and never much slower.  Exactness
- * over random histories is test_sched_model's, over a real forward pass test_speculate_cpu's. */
+/* Speculation, one scene per test: the tokens of plain decoding in fewer steps, and never much slower.
+ * test_sched_model tests exactness over random histories, test_speculate_cpu over real forward passes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -44,7 +44,7 @@ static void repeated_text_costs_fewer_steps(void **state)
     assert_true(load.n_accepted >= track.stats.n_accepted);
     assert_int_equal(load.n_steps, rig.n_steps);
     assert_true(load.n_draft_steps > 0 && load.n_draft_steps < load.n_steps);
-    assert_true(load.decode_step_s < 0.0012); /* between two tokens, not two steps */
+    assert_true(load.decode_step_s < 0.0012); /* time between two tokens, not two steps */
     rig_close(&rig);
 }
 
@@ -60,7 +60,7 @@ static void off_drafts_nothing(void **state)
     rig_close(&rig);
 }
 
-/* However the answer ends, it ends at the same token, and not a token more is drawn. */
+/* Each way of ending an answer ends it at the same token, and no further token is sampled. */
 static void answers_end_where_they_end(void **state)
 {
     for (uint64_t seed = 1; seed <= 40; seed++) {
@@ -83,7 +83,7 @@ static void answers_end_where_they_end(void **state)
     }
 }
 
-/* An answer is cancelled from inside its own tokens, some of which come several to a step. */
+/* An answer is cancelled inside the event of one of its tokens, some of which share a step. */
 static void cancel_at(struct track *track, const char *event)
 {
     if (strcmp(event, "token") == 0 && track->n_answer == *(uint32_t *)track->arg)
@@ -104,7 +104,8 @@ static void cancelled_between_two_tokens_of_a_step(void **state)
     }
 }
 
-/* What was rejected is found by nobody: the next one with the same beginning computes what it must. */
+/* No sequence finds rejected draft tokens in the cache: the next one with the same prefix computes its
+ * own. */
 static void rejected_drafts_reach_no_cache(void **state)
 {
     uint32_t n_wrong = 0;
@@ -121,16 +122,16 @@ static void rejected_drafts_reach_no_cache(void **state)
         memcpy(tokens, prompt, 10 * sizeof(tokens[0]));
         memcpy(tokens + 10, first.answer, 120 * sizeof(tokens[0]));
         n_tokens = 130;
-        /* The rig compares what is reused with these tokens, byte for byte. */
+        /* The rig compares reused blocks with these tokens, byte for byte. */
         assert_int_equal(rig_submit(&rig, rig_spec(tokens, n_tokens, 1, seed), &second), 0);
         rig_run(&rig);
-        assert_int_equal(second.stats.n_reused, 128); /* the last token drawn was never fed */
+        assert_int_equal(second.stats.n_reused, 128); /* the last sampled token was never fed */
         rig_close(&rig);
     }
     assert_true(n_wrong > 100);
 }
 
-/* Preemptions of three answers that grow in a pool. */
+/* Counts preemptions of three answers that grow in a pool. */
 static uint32_t preemptions(const struct rig_opts *opts, uint64_t seed, uint32_t *n_accepted)
 {
     struct track tracks[3] = {0};
@@ -148,18 +149,17 @@ static uint32_t preemptions(const struct rig_opts *opts, uint64_t seed, uint32_t
     return n;
 }
 
-/* Blocks for drafts are taken from plenty only, and are the first to go: nobody is preempted for their sake.
- */
+/* Draft tokens take blocks only if many are free, and give them back first: they preempt no sequence. */
 static void drafts_preempt_nobody(void **state)
 {
     struct rig_opts opts = {.n_blocks = 46, .max_batch_tokens = 64, .chunk_tokens = 64, .max_drafts = 24};
     uint32_t n_plain = 0, n_always = 0, n_accepted = 0;
 
     for (uint64_t seed = 1; seed <= 100; seed++) {
-        opts.n_blocks = 46; /* all answers whole, and a block */
+        opts.n_blocks = 46; /* room for all answers, and a block */
         opts.speculate = SPECULATE_ALWAYS;
         assert_int_equal(preemptions(&opts, seed, &n_accepted), 0);
-        opts.n_blocks = 28; /* not all of them */
+        opts.n_blocks = 28; /* not for all of them */
         n_always += preemptions(&opts, seed, &n_accepted);
         opts.speculate = SPECULATE_OFF;
         n_plain += preemptions(&opts, seed, &n_accepted);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Speculation over a real forward pass: tiny models of random weights, whose answers soon go in circles.
+/* Speculation with real forward passes: tiny models of random weights, whose answers soon repeat themselves.
  *
- * Each sequence is first decoded alone, one token to a step, on one thread.  Then all of them together, with
- * drafts, in pools so small that sequences are preempted, with chunks and threads by dice, at temperatures
- * from greedy to hot, some with penalties, biases and shapes.  The tokens must be the same ones, and so must
- * the log probabilities, to the bit. */
+ * Each sequence is first decoded alone, one token a step, on one thread.  Then all of them run together with
+ * draft tokens, in pools so small that sequences are preempted.  Chunks and threads are random, temperatures
+ * go from greedy to hot, and some sequences have penalties, biases and grammars.  Tokens and log
+ * probabilities must be the same, to the bit. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,7 +31,7 @@ enum {
     CONTEXT = 128,
     MAX_BLOCKS = 64,
     MAX_DRAFTS = 12,
-    VOCAB = 300 /* a few more than the shapes' vocabulary has */
+    VOCAB = 300 /* a few more than the grammars' vocabulary has */
 };
 
 struct answer {
@@ -58,7 +58,7 @@ static const char *const shapes[] = {
 };
 #define N_SHAPES ARRAY_LEN(shapes)
 
-struct world { /* a model, and what its sequences gave */
+struct world { /* a model, and the answers of its sequences */
     struct tokenizer *tokenizer;
     struct grammar *grammars[N_SHAPES];
     uint32_t n_shaped;
@@ -154,7 +154,7 @@ static void run(const struct setting *setting, uint32_t first, uint32_t n, bool 
     engine_free(&engine);
 }
 
-/* What depends on the tokens that were there. */
+/* Sets options that depend on earlier tokens. */
 static void ask(struct request *request)
 {
     struct seq_spec *spec = &request->spec;
@@ -293,7 +293,7 @@ static void drafts_change_no_token(void **state)
     free_grammars();
 }
 
-/* A model whose input row of one token is NaN: all logits after that token are. */
+/* A model in which the input row of one token is NaN, so all logits after that token are. */
 static struct model *model_spoilt_at(const struct tiny_shape *shape, token_id id,
                                      const struct model_opts *opts)
 {
@@ -321,7 +321,7 @@ static bool is_first(const struct answer *answer, uint32_t at)
     return true;
 }
 
-/* The first request's answer ends with the error behind token at. */
+/* The first request's answer ends with the error after token `at`. */
 static void run_spoilt(const struct setting *setting, uint32_t at)
 {
     const struct request *request = &world.requests[0];
@@ -333,8 +333,8 @@ static void run_spoilt(const struct setting *setting, uint32_t at)
                         (at + 1) * sizeof(request->got.tokens[0]));
 }
 
-/* The grammar forces much of the text, which is fed as draft tokens. Each token in turn is the one after which
- * all logits are NaN, fed as a draft token or not: the answer ends with the error behind it. */
+/* The grammar forces much of the text, which is fed as draft tokens.  After each token in turn all logits are
+ * NaN, whether it is fed as a draft token or not.  The answer ends with the error after it. */
 static void a_draft_of_nan_logits_is_an_error(void **state)
 {
     const struct setting alone = {1, MAX_BLOCKS, PROMPT_TOKENS, SPECULATE_OFF},

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tenants and steps: prompts take turns, counted in tokens, whatever their order of arrival and their length.
- * Seats are given in the same order.  A full queue makes room for the tenant with less in it.  None of that
- * changes an answer. */
+/* Tenants and steps.  Prompts take turns by tokens, whatever their order of arrival and length.  Seats follow
+ * the same order.  A full queue makes room for the tenant with fewer requests.  None of this changes an
+ * answer. */
 #include "tests/unit/check.h"
 
 #include "base/err.h"
@@ -61,7 +61,7 @@ static void assert_as_alone(const struct track *track, uint32_t text, uint32_t n
     rig_assert_same(track, &alone);
 }
 
-/* 16 tokens in a step: who comes gets the next one, not the one after the flood. */
+/* With 16 tokens in a step, a newcomer gets the next step, and does not wait for the flood. */
 static void a_flood_costs_a_newcomer_no_step(void **state)
 {
     struct track loud[8] = {0}, calm[4] = {0};
@@ -100,7 +100,7 @@ static void one_long_prompt_is_no_wall(void **state)
     assert_as_alone(&calm, 1, 20, 4);
 }
 
-/* However many short ones others send, half of the steps are the long one's. */
+/* However many short prompts other tenants send, half of the steps belong to the long one. */
 static void a_long_prompt_gets_on_beside_short_ones(void **state)
 {
     struct track loud = {0}, calm[N_TEXTS] = {0};
@@ -153,7 +153,7 @@ static void note_fed(struct track *track, const char *event)
         fed[(size_t)track->arg]++;
 }
 
-/* With weights 1 and 3 a tenant's prompts end three times as often as the other's. */
+/* With weights 1 and 3, one tenant's prompts end three times as often as the other's. */
 static void shares_are_as_weights(void **state)
 {
     struct track tracks[2][4] = {0};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For the tests of kernels: random numbers, memory with poison in it, teams, exact and tolerant comparison.
- */
+/* Helpers for tests of kernels: random numbers, memory with poison in it, teams, exact and tolerant
+ * comparison. */
 #ifndef TESTS_TENSOR_CHECK_H
 #define TESTS_TENSOR_CHECK_H
 
@@ -21,7 +21,7 @@
 #include "compute/tensor/tensor.h"
 
 enum { GUARD = 32 };      /* floats behind every array */
-#define POISON 0x7fc0dead /* a NaN with a face */
+#define POISON 0x7fc0dead /* a NaN with recognisable bits */
 
 static inline struct team *check_team(unsigned n_threads)
 {
@@ -31,7 +31,7 @@ static inline struct team *check_team(unsigned n_threads)
     return team;
 }
 
-/* n floats of poison and a guard; free() releases them. */
+/* Returns n floats of poison and a guard; free() releases them. */
 static inline float *check_floats(size_t n)
 {
     uint32_t *memory = mem_aligned(64, (n + GUARD) * sizeof(float));
@@ -57,7 +57,7 @@ static inline void *check_poisoned(size_t len_bytes)
     void *memory = mem_aligned(64, len_bytes);
 
     assert_non_null(memory);
-    memset(memory, 0xff, len_bytes); /* NaN as floats, -1 as anything else */
+    memset(memory, 0xff, len_bytes); /* NaN as floats, -1 as integers */
     return memory;
 }
 
@@ -82,8 +82,8 @@ static inline uint32_t check_pick(struct rng *rng, uint32_t low, uint32_t high)
     return low + (uint32_t)rng_below(rng, high - low + 1);
 }
 
-/* Ways that a measurement may choose: the defaults, the second of each field, then others at random; false
- * past the last. */
+/* Sets choices that a measurement may make: the defaults, the second value of each field, then random ones.
+ * False: no more. */
 enum { CHECK_CHOICES = 5 };
 static inline bool check_choice(struct rng *rng, uint32_t index, struct kern_choice *out)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention over paged KV: near a float64 reference, blind to what lies behind a query, and the same bits for
+/* Attention over paged KV: near a float64 reference, independent of keys after a query, and the same bits for
  * every chunking, all batch neighbours, every split of the keys, table and team. */
 #include "check.h"
 
@@ -11,12 +11,12 @@ struct shape {
     float cap;
 };
 
-/* One sequence: its q, k, v for all tokens, and a paged arena of its own in shuffled blocks. */
+/* One sequence: its q, k, v for all tokens, and its own paged arena in shuffled blocks. */
 struct sequence {
     struct shape shape;
     uint32_t n_tokens;
     float *q, *k, *v, *sinks;
-    float *held_k, *held_v; /* as the arena's type holds them */
+    float *held_k, *held_v; /* as the arena's type stores them */
     void *arena;
     size_t block_bytes;
     uint32_t *blocks;
@@ -27,7 +27,7 @@ static float through_f16(float x)
     return f16_to_f32(f32_to_f16(x));
 }
 
-/* What a run of a row is worth after it was quantised: the scale is an F16, quants are rounded to even. */
+/* Quantises a run of a row and expands it again: the scale is an F16, quants are rounded to even. */
 static void quantise(enum dtype type, float *x, uint32_t n)
 {
     float top = 0, scale;
@@ -43,7 +43,7 @@ static void quantise(enum dtype type, float *x, uint32_t n)
     }
 }
 
-/* A row as the arena holds it. */
+/* Rounds a row as the arena stores it. */
 static void round_row(enum dtype type, float *x, uint32_t dim)
 {
     for (uint32_t i = 0; i < dim; i++) {
@@ -109,7 +109,7 @@ static void free_sequence(struct sequence *seq)
     free(seq->blocks);
 }
 
-/* Floats of a token; a gap of 3 lies behind each row of out. */
+/* Floats of a token; a gap of 3 follows each row of out. */
 static size_t q_row(const struct shape *shape)
 {
     return (size_t)shape->n_heads * shape->k_dim;
@@ -143,7 +143,7 @@ static void store(const struct kern_table *table, const struct sequence *seq, ui
                                      .v_stride = v_row});
 }
 
-/* Runs items over one arena; item i's queries are rows first.. of q. */
+/* Runs items over one arena; item i's queries are the rows from `first` on. */
 static void attend(struct team *team, const struct kern_table *table, const struct sequence *seq,
                    const float *q, struct attn_item *items, uint32_t n_items, float *out,
                    bool has_room_for_parts)
@@ -191,8 +191,8 @@ static size_t out_floats(const struct sequence *seq)
     return seq->n_tokens * out_row(&seq->shape);
 }
 
-/* The whole sequence in chunks; each chunk's KV is stored just before it is attended to, the rest is poison.
- */
+/* Computes the whole sequence in chunks.  Each chunk's KV is stored right before its attention; the rest is
+ * poison. */
 static float *run_chunks(struct team *team, const struct kern_table *table, const struct sequence *seq,
                          struct rng *rng, uint32_t max_chunk)
 {
@@ -295,7 +295,7 @@ static const struct shape shapes[] = {
 };
 enum { N_SHAPES = sizeof(shapes) / sizeof(shapes[0]) };
 #ifdef CHECK_EMULATED
-/* Of instructions that another processor plays, a fifth will do: the keys still make two splits. */
+/* Under emulation of another processor, a fifth of the length is enough: the keys still make two splits. */
 enum { LONG = 560, LONGER = 600 };
 #else
 enum { LONG = 1200, LONGER = 1300 };
@@ -341,8 +341,8 @@ static void tables_agree(void **state)
     }
 }
 
-/* Whole, token by token, in sevens, at random; by teams of 1 to 4; across several splits; fetched either way.
- */
+/* Whole, token by token, in sevens, at random; with teams of 1 to 4; across several splits; with either
+ * prefetch. */
 static void chunking_does_not_matter(void **state)
 {
     struct rng rng;
@@ -374,7 +374,7 @@ static void chunking_does_not_matter(void **state)
     }
 }
 
-/* Many items at once, some splitting their keys, some without room to: as each alone. */
+/* Many items at once, some with split keys, some without room for splits: each as if alone. */
 static void neighbours_do_not_matter(void **state)
 {
     struct rng rng;
@@ -412,7 +412,7 @@ static void neighbours_do_not_matter(void **state)
     }
 }
 
-/* Scores that would overflow a plain exponential, and rows where one key takes all. */
+/* Scores that would overflow a plain exponential, and rows in which one key takes all weight. */
 static void extreme_scores_are_fine(void **state)
 {
     struct rng rng;
@@ -427,7 +427,7 @@ static void extreme_scores_are_fine(void **state)
         for (uint32_t d = 0; d < 32; d++) {
             double got = out[token * out_row(&shape) + d];
 
-            /* The rounding of such large scores shows: 2^-24 of 5000 or so. */
+            /* The rounding of such large scores is visible: 2^-24 of about 5000. */
             assert_true(fabs(got - reference(&seq, token, 0, d)) < 5e-3);
         }
     free(out);

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* BF16 dots and BF16 tiles: near a float64 reference, and the same bits by instruction and by FMAs, for every
- * batch, split and team.
+/* BF16 dots and BF16 tiles: near a float64 reference, and the same bits with the instruction and with FMAs,
+ * for every batch, split and team.
  *
- * Against float64, with e = 2^-24 and activations as rounded: a sum of K products is rounded K times, each
- * time by at most e of what was summed so far, so |y - sum| <= K e size, size being the sum of the products'
- * magnitudes.  Against unrounded activations each product is off by at most 2^-9 of itself besides.  Tiles
+ * Compared with float64, with e = 2^-24 and rounded activations: a sum of K products is rounded K times, each
+ * time by at most e of the sum so far.  So |y - sum| <= K e size, with size the sum of the products'
+ * magnitudes.  With unrounded activations each product is off by at most 2^-9 of itself in addition.  Tiles
  * round each product up to 17 times in its slice of 32 columns, then once more for each slice: fewer than K +
  * 18 times. */
 #include "check.h"
 
 enum { MAX_COLS = 2100, MAX_TOKENS = 70, GAP = 3 };
 
-struct subject { /* each test is for both */
+struct subject { /* each test runs for both */
     struct team *team;
     bool as_tiles;
 };
 
-/* A random matrix as a file has it, and what it means after rounding to BF16. */
+/* A random matrix as in a file, and its values after rounding to BF16. */
 struct source {
     enum dtype type;
     uint32_t rows, cols;
@@ -95,7 +95,7 @@ static float *make_x(struct rng *rng, uint32_t n, uint32_t cols, size_t *stride_
     return x;
 }
 
-/* Of a product, until it is in its output. */
+/* Returns how often a product is rounded until it is in its output. */
 static uint32_t roundings(const struct weight *weight)
 {
     uint32_t of_tiles = 18 + weight->cols / 32;
@@ -157,7 +157,7 @@ static void is_near_float64_on_every_table(void **state)
             if (first == NULL)
                 first = y;
             else
-                assert_memory_equal(y, first, len_bytes); /* by whatever instruction */
+                assert_memory_equal(y, first, len_bytes); /* with either instruction */
             if (y != first)
                 free(y);
             weight_fini(&weight);
@@ -168,7 +168,7 @@ static void is_near_float64_on_every_table(void **state)
     }
 }
 
-/* Sums around the smallest normal float: what is flushed, and when, is part of the arithmetic. */
+/* Sums near the smallest normal float: which numbers are flushed, and when, is part of the arithmetic. */
 static void subnormals_are_flushed_alike(void **state)
 {
     const struct subject *subject = *state;
@@ -207,18 +207,18 @@ static void subnormals_are_flushed_alike(void **state)
         free(x);
         free_source(&source);
     }
-    /* The caller's own arithmetic goes on as before. */
+    /* The caller's own arithmetic continues unchanged. */
     volatile float small = 0x1p-126f;
     assert_true(small / 2 > 0);
 }
 
 #ifdef CHECK_EMULATED
-enum { COMPANY_STEP = 9 }; /* where another processor plays each instruction, some companies will do */
+enum { COMPANY_STEP = 9 }; /* under emulation of another processor, some batches are enough */
 #else
 enum { COMPANY_STEP = 1 };
 #endif
 
-/* Beside any neighbours, by teams of 1 to 4, with more columns than a slice: always the same bits. */
+/* Beside any neighbours, with teams of 1 to 4, with more columns than a slice: always the same bits. */
 static void bits_do_not_depend_on_neighbours(void **state)
 {
     const struct subject *subject = *state;
@@ -294,7 +294,7 @@ static void other_types_are_refused(void **state)
                      E_UNSUPPORTED);
 }
 
-/* Were they the same, nothing here would show that tiles are done as tiles. */
+/* If they were equal, no test would show that tiles are computed as tiles. */
 static void tiles_are_not_dots(void **state)
 {
     const struct subject *subject = *state;

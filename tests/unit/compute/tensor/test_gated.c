@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A feed-forward in one run: the bits of matmul(), swiglu() or geglu() and matmul(), for weights of every
- * kind, any number of tokens and any team. */
+/* A feed-forward in one run: the bits of matmul(), swiglu() or geglu() and matmul(), for all weight types,
+ * any number of tokens and any team. */
 #include "check.h"
 #include "gguf/qblk_write.h"
 #include "compute/tensor/gated.h"
@@ -47,7 +47,7 @@ static void multiply(struct team *team, const struct weight *weight, const float
     free(scratch);
 }
 
-/* Step by step, as it was before there was matmul_gated(). */
+/* Computes it step by step, without matmul_gated(). */
 static void by_products(struct team *team, const struct gated_args *args, float *y)
 {
     size_t ffn = args->down->cols;
@@ -63,7 +63,7 @@ static void by_products(struct team *team, const struct gated_args *args, float 
     free(gate_up);
 }
 
-/* Scratch of a larger team and more tokens will do; and y may be where x was. */
+/* Scratch for a larger team and more tokens is also valid, and y may overlap x. */
 static void compare(struct team *team, struct gated_args args, struct rng *rng)
 {
     uint32_t cols = args.gate_up->cols, rows = args.down->rows, n = args.n;
@@ -80,7 +80,7 @@ static void compare(struct team *team, struct gated_args args, struct rng *rng)
     args.scratch = scratch;
     by_products(team, &args, wanted);
     matmul_gated(team, &args);
-    assert_memory_equal(y, wanted, len * sizeof(float)); /* gaps too: nobody wrote there */
+    assert_memory_equal(y, wanted, len * sizeof(float)); /* gaps too: they are never written */
     check_guard(y, len);
     if (args.x_stride == args.y_stride && rows == cols) {
         args.y = x;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Many products in one run: the bits of matmul() on the same rows alone, whatever the team, the other pieces
- * and the way activations are loaded; and rows mixed in order. */
+ * and the method of loading activations; and rows mixed in order. */
 #include "check.h"
 #include "compute/tensor/grouped.h"
 
@@ -36,7 +36,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* Random bits that mean finite numbers in every type here. */
+/* Random bits that are finite numbers in every type here. */
 static void *random_matrix(struct rng *rng, enum dtype type, uint32_t rows, uint32_t cols)
 {
     const struct dtype_info *info = dtype_info(type);
@@ -59,7 +59,7 @@ static void *random_matrix(struct rng *rng, enum dtype type, uint32_t rows, uint
     return data;
 }
 
-/* Loads a row that another index names, as a gather does. */
+/* Loads a row by an index, as a gather does. */
 static void gather(const struct grouped_piece *piece, uint32_t i, float *out)
 {
     const uint32_t *rows = piece->arg;
@@ -132,7 +132,7 @@ static void free_trial(struct trial *t)
     free(t->x);
 }
 
-/* The same rows packed alone and multiplied by matmul(), token by token. */
+/* Packs the same rows alone and multiplies them with matmul(), token by token. */
 static void check_piece(struct bench *b, const struct trial *t, uint32_t index)
 {
     const struct grouped_piece *piece = &t->pieces[index];

@@ -11,7 +11,7 @@ static const enum dtype types[] = {DTYPE_F32,  DTYPE_F16,    DTYPE_BF16,   DTYPE
                                    DTYPE_Q6_K, DTYPE_IQ4_NL, DTYPE_IQ4_XS, DTYPE_MXFP4};
 enum { N_TYPES = sizeof(types) / sizeof(types[0]), N_PLAIN = 3 };
 
-/* A random matrix as a file has it, and what it means. */
+/* A random matrix as in a file, and its values. */
 struct source {
     enum dtype type;
     uint32_t rows, cols;
@@ -27,7 +27,7 @@ static void put_half(uint8_t *to, double value)
     memcpy(to, &half, 2);
 }
 
-/* Where the 16-bit floats of a qblk are; -1: none. */
+/* Returns where the 16-bit floats of a qblk are; -1: none. */
 static void scale_places(enum dtype type, int *scale, int *min)
 {
     *scale = type == DTYPE_Q2_K ? 80 : type == DTYPE_Q3_K ? 108 : type == DTYPE_Q6_K ? 208 : 0;
@@ -36,7 +36,7 @@ static void scale_places(enum dtype type, int *scale, int *min)
                                                                                                   : -1;
 }
 
-/* The floats of qblks, so that weights are around 1 or less. */
+/* Sets the floats of qblks, so that weights are about 1 or less. */
 static void fill_scales(struct rng *rng, enum dtype type, uint8_t *data, size_t n_qblks)
 {
     const struct dtype_info *info = dtype_info(type);
@@ -57,7 +57,7 @@ static void fill_scales(struct rng *rng, enum dtype type, uint8_t *data, size_t 
     }
 }
 
-/* Any bits are a qblk. */
+/* Any bits are a valid qblk. */
 static void fill_quants(struct rng *rng, enum dtype type, uint8_t *data, size_t n_qblks)
 {
     for (size_t i = 0; i < n_qblks * dtype_info(type)->qblk_bytes; i++)
@@ -107,7 +107,7 @@ static void free_source(struct source *source)
     free(source->floats);
 }
 
-/* Columns that a type takes, near what is asked for. */
+/* Returns a number of columns that the type allows, near the given one. */
 static uint32_t cols_for(enum dtype type, uint32_t cols)
 {
     uint32_t unit = dtype_info(type)->qblk_weights;
@@ -124,7 +124,7 @@ static struct weight pack(const struct kern_table *table, const struct source *s
     return weight;
 }
 
-/* y rows with a gap of 3 floats, so that whoever writes past a row is seen. */
+/* Returns y in rows with a gap of 3 floats, so that a write past a row is noticed. */
 static float *multiply(struct team *team, const struct weight *weight, const float *x, size_t x_stride,
                        uint32_t n)
 {
@@ -152,7 +152,7 @@ static float *multiply(struct team *team, const struct weight *weight, const flo
     return y;
 }
 
-/* Rows of x with poison between them. */
+/* Returns rows of x with poison between them. */
 static float *make_x(struct rng *rng, uint32_t n, uint32_t cols, size_t *stride_out)
 {
     size_t stride = cols + 5;
@@ -164,7 +164,7 @@ static float *make_x(struct rng *rng, uint32_t n, uint32_t cols, size_t *stride_
     return x;
 }
 
-/* What 8-bit activations stand for: whole multiples of a power of two, at most 127, per 32. */
+/* Computes the values that 8-bit activations represent: per 32, multiples of a power of two, at most 127. */
 static void quantize_like(const float *x, uint32_t cols, double *out)
 {
     for (uint32_t b = 0; b < cols; b += 32) {
@@ -179,9 +179,9 @@ static void quantize_like(const float *x, uint32_t cols, double *out)
     }
 }
 
-/* Against float64: sums of K rounded terms, each rounding at most 2^-24 of what was summed so far.  8-bit
- * activations are compared with their exact meaning, and with the unrounded ones: half a quant each, and a
- * quant is at most 2/127 of the largest. */
+/* Compared with float64: sums of K rounded terms, each rounded by at most 2^-24 of the sum so far.  8-bit
+ * activations are compared with their exact values, and with the unrounded ones: off by half a quant each,
+ * and a quant is at most 2/127 of the largest. */
 static void compare_with_float64(const struct source *source, const float *x, const float *y)
 {
     bool is_q8 = qblk_form(source->type) != NULL;
@@ -201,7 +201,7 @@ static void compare_with_float64(const struct source *source, const float *x, co
         for (uint32_t k = 0; k < source->cols; k++) {
             sum += w[k] * meant[k];
             plain += w[k] * x[k];
-            size += (fabs(w[k]) + (is_q8 ? 2 : 0)) * fabs(meant[k]); /* a min and its quants may cancel out */
+            size += (fabs(w[k]) + (is_q8 ? 2 : 0)) * fabs(meant[k]); /* a min and its quants may cancel */
             square += w[k] * w[k];
         }
         if (!(fabs(y[row] - sum) <= size * source->cols * 0x1p-24))
@@ -242,7 +242,7 @@ static void is_near_float64(void **state)
             }
 }
 
-/* Any number of columns will do for plain types. */
+/* Plain types accept any number of columns. */
 static void takes_ragged_columns(void **state)
 {
     static const uint32_t cols[] = {1, 2, 3, 5, 31, 172, 257, 509};
@@ -302,8 +302,8 @@ static void tables_agree(void **state)
     }
 }
 
-/* Quants, of weights and of activations, all as large as they come and of one sign: no table's sums of fewer
- * than 32 bits are too short. */
+/* Quants of weights and activations have the largest magnitude and one sign: no table's sums of fewer than 32
+ * bits overflow. */
 static void largest_products_fit(void **state)
 {
     enum { ROWS = 40, COLS = 512, TOKENS = 13 };
@@ -323,7 +323,7 @@ static void largest_products_fit(void **state)
 
         memset(source.data,
                type == DTYPE_Q8_0    ? 0x7f
-               : type == DTYPE_MXFP4 ? 0x77 /* 12, where 15 is -12 */
+               : type == DTYPE_MXFP4 ? 0x77 /* 12; 15 is -12 */
                                      : 0xff,
                n_qblks * dtype_info(type)->qblk_bytes);
         fill_scales(&rng, type, source.data, n_qblks);
@@ -342,7 +342,7 @@ static void largest_products_fit(void **state)
     }
 }
 
-/* Whatever a measurement may choose. */
+/* Compares all variants that a measurement may choose. */
 static void compare_variants(struct team *team, const struct weight *weight, const float *x, size_t stride,
                              uint32_t n, const float *whole)
 {
@@ -363,7 +363,7 @@ static void compare_variants(struct team *team, const struct weight *weight, con
     check_choice_end();
 }
 
-/* A hundred tokens at once, in smaller companies of every kind, by teams of 1 to 4: always the same bits. */
+/* A hundred tokens at once, in smaller batches of every kind, with teams of 1 to 4: always the same bits. */
 static void bits_do_not_depend_on_neighbours(void **state)
 {
     struct rng rng;
@@ -394,7 +394,7 @@ static void bits_do_not_depend_on_neighbours(void **state)
     }
 }
 
-/* More columns and tokens than a slice and a block hold. */
+/* More columns and tokens than a slice and a block have. */
 static void bits_survive_slicing(void **state)
 {
     enum { TOKENS = 520, ROWS = 48 };
@@ -425,7 +425,7 @@ static void zero_and_tiny_activations_are_harmless(void **state)
 {
     struct team *team = *state;
     struct rng rng;
-    enum { KINDS = 6, MANY = 72 /* as many as tiles take */ };
+    enum { KINDS = 6, MANY = 72 /* as many tokens as tiles take */ };
     float x[MANY * 64] = {0};
 
     rng_init(&rng, 6);
@@ -435,7 +435,7 @@ static void zero_and_tiny_activations_are_harmless(void **state)
         x[i] = i % 2 ? 1e26f : -1e26f;
     x[3 * 64 + 40] = NAN;
     x[4 * 64 + 7] = INFINITY;
-    x[5 * 64 + 1] = -3e38f; /* beyond what the scale of a qblk reaches */
+    x[5 * 64 + 1] = -3e38f; /* beyond the range of a qblk's scale */
     for (int i = KINDS * 64; i < MANY * 64; i++)
         x[i] = x[i - KINDS * 64];
     struct source source = make_source(&rng, DTYPE_Q8_0, 16, 64);
@@ -478,7 +478,7 @@ static void look_ahead(void *arg, unsigned rank, unsigned n_ranks)
     ahead->left_of_nothing[rank] = team_ahead_left(ahead->team, rank);
 }
 
-/* Each rank looks forward to its own share: together the whole matrix, or the beginnings of large shares. */
+/* Each rank prefetches its own share: together the whole matrix, or the beginnings of large shares. */
 static void shares_are_looked_forward_to(void **state)
 {
     struct rng rng;
@@ -555,7 +555,7 @@ static void parts_are_stacked(void **state)
     free_source(&b);
 }
 
-/* The forms that kernels know are those of the codecs, and panels are hardly larger than the file. */
+/* The forms in the kernels equal those of the codecs, and panels are hardly larger than the file. */
 static void panels_are_compact(void **state)
 {
     enum { ROWS = 1024, COLS = 4096 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Row operations and conversions: near a float64 reference, the same bits in every table, nothing touched
- * past the end. */
+/* Row operations and conversions: near a float64 reference, the same bits in every table, and no write past
+ * the end. */
 #include "check.h"
 
 #include "compute/kernels/kern_set_priv.h"
@@ -8,7 +8,7 @@
 static const uint32_t lengths[] = {1, 2, 7, 8, 15, 16, 17, 31, 32, 33, 64, 100, 2048};
 enum { N_LENGTHS = sizeof(lengths) / sizeof(lengths[0]), MAX_LENGTH = 2048 };
 
-/* The scalar exponential stands for all: tables are compared with each other below. */
+/* Tests the scalar exponential, because tables are compared with each other below. */
 static void exp2_is_exact_to_a_bit(void **state)
 {
     double worst = 0;
@@ -81,7 +81,7 @@ static void rms_norm_is_near_float64(void **state)
     }
 }
 
-/* Rows far from zero, too; with a bias and without one. */
+/* Also with rows far from zero; with and without a bias. */
 static void layer_norm_is_near_float64(void **state)
 {
     struct rng rng;
@@ -171,7 +171,7 @@ static void swiglu_is_near_float64(void **state)
             check_guard(gate, n);
             for (uint32_t j = 0; j < n; j++) {
                 double exact = start[j] / (1 + exp(-(double)start[j])) * up[j];
-                /* Beyond e^87 the sigmoid stays where it is: next to nothing. */
+                /* Beyond e^87 the sigmoid is clamped: nearly zero. */
                 assert_true(fabs(gate[j] - exact) <= 6e-7 * fabs(exact) + 1e-30 || start[j] < -87);
                 assert_true(start[j] > -87 || fabsf(gate[j]) < 1e-34f);
             }
@@ -210,7 +210,7 @@ static void geglu_is_near_float64(void **state)
             for (uint32_t j = 0; j < n; j++) {
                 double x = start[j], u = sqrt(2 / M_PI) * (x + 0.044715 * x * x * x);
                 double exact = x / (1 + exp(-2 * u)) * up[j];
-                double beyond = -2 * u > 87; /* where e^-2u stays as it is: next to nothing */
+                double beyond = -2 * u > 87; /* where e^-2u is clamped: nearly zero */
 
                 assert_true(fabs(gate[j] - exact) <= 4e-7 * (1 + fabs(u)) * fabs(exact) + 1e-30 || beyond);
                 assert_true(!beyond || fabsf(gate[j]) < 1e-34f);
@@ -250,7 +250,7 @@ static void vec_scale_is_a_product(void **state)
     }
 }
 
-/* x Phi(x) to a share of the result; far below zero next to nothing is left. */
+/* Compares x Phi(x) relative to the result; far below zero it is nearly zero. */
 static void gelu_is_near_float64(void **state)
 {
     struct rng rng;
@@ -280,7 +280,8 @@ static void gelu_is_near_float64(void **state)
             assert_memory_equal(tanh_form, gated, (n + GUARD) * sizeof(float));
             for (uint32_t j = 0; j < n; j++) {
                 double exact = start[j] * erfc(-start[j] / sqrt(2)) / 2;
-                double tail = start[j] < 0 ? start[j] * start[j] / 2 : 0; /* whose rounding shows */
+                /* The rounding of this is visible. */
+                double tail = start[j] < 0 ? start[j] * start[j] / 2 : 0;
 
                 assert_true(fabs(x[j] - exact) <= (8e-7 + 2e-7 * tail) * fabs(exact) + 1e-30);
             }
@@ -297,7 +298,7 @@ static void gelu_is_near_float64(void **state)
     }
 }
 
-/* From tiny values, which a cap leaves as they are, to far beyond the cap. */
+/* From tiny values, which a cap does not change, to values far beyond the cap. */
 static void vec_cap_is_near_float64(void **state)
 {
     struct rng rng;
@@ -335,7 +336,7 @@ static void vec_cap_is_near_float64(void **state)
     }
 }
 
-/* A pair's place in a head. */
+/* Returns a pair's place in a head. */
 static void pair_at(enum rope_pairs pairs, uint32_t dims, uint32_t i, uint32_t at[2])
 {
     at[0] = pairs == ROPE_ADJACENT ? 2 * i : i;
@@ -391,7 +392,7 @@ static void rope_turns_pairs(void **state)
     }
 }
 
-/* All 65536 of each, but that a NaN may be any NaN. */
+/* All 65536 values of each; a NaN may become any NaN. */
 static void halves_are_widened_exactly(void **state)
 {
     uint16_t *all = mem_aligned(64, 65536 * 2);
@@ -435,7 +436,7 @@ static void halves_are_rounded_to_even(void **state)
             for (int i = 0; i < N; i++) {
                 uint32_t bits = (uint32_t)rng_u64(&rng);
 
-                if (i % 2) /* halfway between two halves, or next to it */
+                if (i % 2) /* halfway between two halves, or next to that */
                     bits = (bits & 0xc7ffe000) | 0x30001000 | (bits & 1) | (bits & 2 ? 0xfff : 0);
                 memcpy(&row[i], &bits, 4);
                 if (isnan(row[i]))

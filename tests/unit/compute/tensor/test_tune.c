@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tuning at start: the content and place of the cache file; no problem with it is ever an error. */
+/* Tuning at start: the content and place of the cache file.  No problem with the file is an error. */
 #include "check.h"
 #include "base/check.h"
 #include "base/clock.h"
@@ -42,7 +42,7 @@ static void a_record_is_found_by_its_key(void **state)
     assert_true(find(HEAD GOOD " for no end", "no end", &choice));
 }
 
-/* One thing wrong with each: nothing is chosen by it. */
+/* Each record has one fault, and no record is used. */
 static void near_misses_are_no_records(void **state)
 {
     static const char *const texts[] = {
@@ -77,12 +77,12 @@ static void near_misses_are_no_records(void **state)
 
         if (find(texts[i], "k", &choice))
             fail_msg("taken for a record: %s", texts[i]);
-        assert_int_equal(choice.at[KERN_WIDE], 7); /* not written to */
+        assert_int_equal(choice.at[KERN_WIDE], 7); /* unchanged */
         assert_false(find(texts[i], "", &choice));
     }
 }
 
-/* Any change of one byte of a good record finds nothing, or something that can be chosen. */
+/* After any change of one byte, a good record is ignored, or gives a valid choice. */
 static void changed_bytes_choose_among_the_variants(void **state)
 {
     char text[] = HEAD GOOD " for k\n";
@@ -95,7 +95,7 @@ static void changed_bytes_choose_among_the_variants(void **state)
 
             text[i] = (char)byte;
             if (tune_record_find(bytes_of(text, sizeof(text) - 1), "k", &choice, &copy))
-                kern_choice_set(&choice); /* ASSERTs that they are */
+                kern_choice_set(&choice); /* asserts that the choice is valid */
             text[i] = good[i];
         }
     check_choice_end();
@@ -115,7 +115,7 @@ static void a_new_record_is_first_and_alone(void **state)
              "for k\n" GOOD " for a\n" OTHER " for c\n");
     assert_true(find((char *)out.data, "k", &choice));
     assert_int_equal(choice.at[KERN_FETCH], FETCH_SPREAD);
-    for (int i = 0; i < 3 * TUNE_MAX_RECORDS; i++) { /* it does not grow for ever */
+    for (int i = 0; i < 3 * TUNE_MAX_RECORDS; i++) { /* the file does not grow for ever */
         char key[16];
 
         snprintf(key, sizeof(key), "k%d", i);
@@ -152,7 +152,7 @@ static struct tuned tune(enum tune_mode mode)
     return tuned;
 }
 
-/* The first start measures, the second reads, unless it is told to measure; off chooses the defaults. */
+/* The first start measures, the second reads, unless it must measure; off chooses the defaults. */
 static void the_file_remembers(void **state)
 {
     struct kern_choice none = {{0}};
@@ -204,7 +204,7 @@ static void whatever_is_there_is_no_error(void **state)
     free(large);
 }
 
-/* Of all variables that may be set, the first says where. */
+/* The first of the set variables gives the place. */
 static void places_by_rank(void **state)
 {
     char found[512], small[8];
@@ -215,7 +215,7 @@ static void places_by_rank(void **state)
     unsetenv("BATON_TUNE_FILE");
     tune_file_path(found, sizeof(found));
     assert_string_equal(found, "/h/.cache/baton/tune");
-    setenv("XDG_CACHE_HOME", "relative", 1); /* not by the book, so not looked at */
+    setenv("XDG_CACHE_HOME", "relative", 1); /* invalid by the specification, so it is ignored */
     tune_file_path(found, sizeof(found));
     assert_string_equal(found, "/h/.cache/baton/tune");
     setenv("XDG_CACHE_HOME", "/x", 1);
@@ -231,7 +231,7 @@ static void places_by_rank(void **state)
     assert_string_equal(found, path);
 }
 
-/* Folders are made, two of them at most; nobody else reads the file. */
+/* At most two folders are made, and no other user can read the file. */
 static void a_file_makes_its_folders(void **state)
 {
     char deep[64], deeper[64], below[64];
@@ -270,7 +270,7 @@ static void shows_every_variant(void **state)
     buf_fini(&out);
 }
 
-/* Set-up counts too: when the time is over, or ends in it, what was not tried keeps its default. */
+/* Set-up counts too.  When the time is over, variants that were not tried keep their defaults. */
 static void what_is_not_tried_keeps_its_default(void **state)
 {
     static const uint64_t times_ns[] = {0, 1, NS_PER_MS, 3 * NS_PER_MS, 10 * NS_PER_MS};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Admission by prediction: when a first token is expected, what counts as in time, how late predictions have been,
- * when refused clients come back, and how long answers will be. */
+/* Admission by prediction: the time of a first token, the limit that counts as in time, the lateness of
+ * predictions, the time of retries, and the length of answers. */
 #include "tests/unit/check.h"
 
 #include <math.h>
@@ -60,12 +60,12 @@ static void a_seat_comes_when_sequences_end(void **state)
     workers[1].n_running = 5;
     outlook = outlook_of(workers, 2, 100);
     assert_float_equal(outlook.seat_s, 0, 1e-9);
-    workers[1].n_running = 10; /* all seats: the first end comes after a tenth of an answer */
+    workers[1].n_running = 10; /* all seats are taken: the first sequence ends after a tenth of an answer */
     outlook = outlook_of(workers, 2, 100);
     assert_float_equal(outlook.seats_per_s, 10 / (100 * picker_itl_s(&workers[1])), 1e-3);
     assert_float_equal(outlook.seat_s, 1 / outlook.seats_per_s, 1e-3);
     workers[1].n_running = 5;
-    workers[1].blocks_free = 2; /* 5 sequences have 998 blocks, and 10 are wanted */
+    workers[1].blocks_free = 2; /* 5 sequences have 998 blocks, and 10 more are needed */
     outlook = outlook_of(workers, 2, 320);
     assert_float_equal(outlook.seat_s, 1 / outlook.seats_per_s, 1e-3);
     workers[1].blocks_free = 1000;
@@ -99,7 +99,8 @@ static void the_verdict_is_the_later_of_prompt_and_seat(void **state)
     assert_false(verdict.is_in_time);
 }
 
-/* The limit of a long prompt is twice its own time, and an idle worker is always in time, whatever the margin. */
+/* The limit of a long prompt is twice its own time.  An idle worker is always in time, whatever the
+ * margin. */
 static void a_long_prompt_alone_is_in_time(void **state)
 {
     struct picker_outlook outlook = {.prompt_tokens_per_s = 1000};
@@ -114,7 +115,7 @@ static void a_long_prompt_alone_is_in_time(void **state)
     assert_false(verdict.is_in_time);
 }
 
-/* Whatever the factor between truth and prediction, nine of ten that are admitted come in time. */
+/* Whatever the ratio of truth to prediction, nine of ten admitted requests are in time. */
 static void the_margin_makes_up_for_wrong_predictions(void **state)
 {
     static const double factors[] = {0.33, 1, 1.5, 3};
@@ -126,7 +127,7 @@ static void the_margin_makes_up_for_wrong_predictions(void **state)
 
         rng_init(&rng, 7 + i);
         for (unsigned n = 0; n < 2000; n++) {
-            double predicted_s = 0.5 * (1 - picker_lateness_margin(&late)); /* at the edge: an overload */
+            double predicted_s = 0.5 * (1 - picker_lateness_margin(&late)); /* at the limit: an overload */
             double actual_s = predicted_s * factors[i] * (0.9 + 0.2 * rng_unit(&rng));
 
             picker_lateness_learn(&late, predicted_s, actual_s, 0.5);
@@ -168,7 +169,8 @@ static int choose(const struct picker_worker workers[2], const struct picker_req
     return rc;
 }
 
-/* The others stand to lose more by a longer prompt, so the learned speeds of equal workers may differ by a third. */
+/* A longer prompt would delay the others more, so the learned speeds of equal workers may differ by a
+ * third. */
 static void a_very_long_prompt_is_the_prefill_pools(void **state)
 {
     struct picker_worker workers[] = {worker(PICKER_PREFILL), worker(PICKER_DECODE)};
@@ -188,7 +190,7 @@ static void a_very_long_prompt_is_the_prefill_pools(void **state)
     assert_int_equal(choice.prefill, PICKER_NONE);
 }
 
-/* Blocks for the expected answer are a part of the room, max_tokens are not. */
+/* The room includes blocks for the expected answer, but not for max_tokens. */
 static void the_expected_answer_needs_room(void **state)
 {
     struct picker_worker workers[] = {worker(PICKER_PREFILL), worker(PICKER_DECODE)};
@@ -210,7 +212,7 @@ static void refused_clients_come_back_one_after_another(void **state)
     uint64_t now_ns = 5 * NS_PER_S;
     uint32_t last = 0;
 
-    for (unsigned n = 0; n < 1000; n++) { /* ten a second fit */
+    for (unsigned n = 0; n < 1000; n++) { /* ten fit in a second */
         uint32_t wait_s = picker_returns_take(&returns, 0.2, 0.1, now_ns);
 
         assert_true(wait_s >= 1 && wait_s <= 60 && wait_s >= last);
@@ -232,7 +234,8 @@ static void a_turn_waits_for_one_of_each_tenant(void **state)
     assert_int_equal(picker_turn_ahead(UINT64_MAX, 10, 2), UINT64_MAX);
 }
 
-/* A short prompt passes long ones, but none that has aged; a continuation passes a cold start of its deadline. */
+/* A short prompt passes long ones, but no aged one.  A continuation passes a cold start with the same
+ * deadline. */
 static void turns_are_by_deadline(void **state)
 {
     uint64_t s = NS_PER_S, aged = picker_turn_order(0, 20, false);
@@ -254,8 +257,9 @@ static void answers_are_learned_from_answers(void **state)
     assert_int_equal(picker_answers_expect(&answers, 1000000), 64);
     assert_int_equal(picker_answers_expect(&answers, 5), 5);
     rng_init(&rng, 3);
+    /* Three of four are longer, up to 400. */
     for (unsigned n = 0; n < 500; n++)
-        picker_answers_learn(&answers, 100 + (uint32_t)rng_below(&rng, 400)); /* three of four: up to 400 */
+        picker_answers_learn(&answers, 100 + (uint32_t)rng_below(&rng, 400));
     before = picker_answers_expect(&answers, 1000000);
     assert_in_range(before, 320, 480);
     picker_answers_learn(&answers, 500000);

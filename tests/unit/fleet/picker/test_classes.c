@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Classes: what a definition may say, what a request gets, and that no wish exceeds the key's class. */
+/* Classes: their definitions, the class of a request, and that no request exceeds its key's class. */
 #include "tests/unit/check.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The prefix index: the workers' parts of a chain, and how it forgets.  A simple index, which keeps everything
- * in arrays and searches all of it, must agree after each of many random steps. */
+/* The prefix index: the workers' parts of a chain, and eviction.  A simple index, which keeps everything in
+ * arrays and searches all of it, must agree after each of many random steps. */
 #include "tests/unit/check.h"
 
 #include <string.h>
@@ -12,7 +12,7 @@
 #define LIFETIME_NS 1000
 #define N_FAMILIES  5
 #define CHAIN       24
-#define N_SHARED    6 /* blocks that all families begin with */
+#define N_SHARED    6 /* blocks that begin all families */
 #define N_SLOTS     40
 #define N_BLOCKS    (N_SHARED + N_FAMILIES * (CHAIN - N_SHARED))
 
@@ -27,7 +27,7 @@ static void make_chain(struct block_hash *out, uint8_t family, unsigned shared, 
 
 static struct picker_found found;
 
-/* Blocks in its memory. */
+/* Returns how many blocks the worker has in memory. */
 static uint32_t matched(struct picker_index *index, uint32_t slot, const struct block_hash *hashes, size_t n,
                         uint64_t now_ns)
 {
@@ -35,7 +35,7 @@ static uint32_t matched(struct picker_index *index, uint32_t slot, const struct 
     return found.in_memory[slot];
 }
 
-/* Blocks in its memory or on its disk; of the latest match. */
+/* Returns how many blocks the worker has in memory or on disk, by the latest match. */
 static uint32_t stored(uint32_t slot)
 {
     uint32_t n = found.in_memory[slot], n_named = 0;
@@ -91,7 +91,7 @@ static void matches_the_leading_run_per_worker(void **state)
     picker_index_match(index, b, 8, 20, &found, 4);
     assert_int_equal(found.in_memory[0], 3);
     assert_int_equal(found.in_memory[2], 5);
-    picker_index_match(index, b, 8, 20, &found, 2); /* slots beyond are not written */
+    picker_index_match(index, b, 8, 20, &found, 2); /* slots beyond these are not written */
     assert_int_equal(found.in_memory[2], 5);
     picker_index_free(index);
 }
@@ -145,7 +145,7 @@ static void ends_go_before_beginnings(void **state)
     picker_index_free(index);
 }
 
-/* All workers hold one beginning, and lose it one after the other. */
+/* All workers have one prefix, and lose it one after another. */
 static void a_block_may_be_held_by_all(void **state)
 {
     struct picker_index *index;
@@ -168,7 +168,7 @@ static void a_block_may_be_held_by_all(void **state)
     picker_index_free(index);
 }
 
-/* More blocks with many owners than there are pages: the index knows some of them, never a wrong one. */
+/* With more blocks of many owners than pages, the index knows some of them, and never a wrong one. */
 static void where_no_page_is_left_it_knows_less(void **state)
 {
     enum { N = 32, OWNERS = 30 };
@@ -205,7 +205,7 @@ static void memory_ends_where_disk_begins(void **state)
     make_chain(a, 1, 0, 8);
     picker_index_learn(index, 3, a, 8, 10);
     picker_index_learn_on_disk(index, 3, a + 5, 3, 10); /* evicted from memory */
-    picker_index_learn_on_disk(index, 4, a, 6, 10);     /* told by a snapshot */
+    picker_index_learn_on_disk(index, 4, a, 6, 10);     /* from a snapshot */
     picker_index_learn(index, 5, a, 2, 10);
     assert_int_equal(matched(index, 3, a, 8, 10), 5);
     assert_int_equal(found.n_runs, 2);
@@ -216,16 +216,16 @@ static void memory_ends_where_disk_begins(void **state)
     assert_int_equal(stored(5), 2);
     picker_index_learn(index, 3, a + 5, 1, 10); /* read back: memory counts */
     assert_int_equal(matched(index, 3, a, 8, 10), 6);
-    picker_index_learn_on_disk(index, 3, a, 1, 10); /* what follows in memory is read for its beginning */
+    picker_index_learn_on_disk(index, 3, a, 1, 10); /* the blocks after it are in memory */
     assert_int_equal(matched(index, 3, a, 8, 10), 0);
     assert_int_equal(stored(3), 8);
-    picker_index_unlearn(index, 4, a, 2, 3); /* the disk's file went */
+    picker_index_unlearn(index, 4, a, 2, 3); /* the disk's file was deleted */
     assert_int_equal(matched(index, 4, a, 8, 10), 0);
     assert_int_equal(stored(4), 2);
     picker_index_forget(index, 3);
     assert_int_equal(matched(index, 3, a, 8, 10), 0);
     assert_int_equal(stored(3), 0);
-    picker_index_match(index, a, 8, 10, &found, 4); /* slot 4 is beyond */
+    picker_index_match(index, a, 8, 10, &found, 4); /* slot 4 is out of range */
     assert_int_equal(found.n_runs, 0);
     picker_index_free(index);
 }
@@ -274,8 +274,8 @@ static void known_by_tier_is_counted(void **state)
     picker_index_free(index);
 }
 
-/* A worker with a large disk tells of it all, again and again: half of what is known in memory stays, and the
- * other way round. */
+/* A worker with a large disk reports all of it many times: half of the blocks in memory stay known, and vice
+ * versa. */
 static void neither_tier_floods_the_other(void **state)
 {
     enum { N = 200, FLOOD = 5000 };
@@ -309,7 +309,7 @@ static void neither_tier_floods_the_other(void **state)
     picker_index_free(index);
 }
 
-/* Many on disk, and no page to say so: fewer are known, none wrongly. */
+/* With many blocks on disk and no page left, fewer are known, and none wrongly. */
 static void where_no_page_is_left_disks_are_not_known(void **state)
 {
     enum { N = 40, OWNERS = 30 };
@@ -345,8 +345,8 @@ static void where_no_page_is_left_disks_are_not_known(void **state)
 
 /* ---- lives ---- */
 
-/* A worker that comes back at once begins with nothing, keeps what it learns then, and its former blocks are
- * swept out of the memory that they took. */
+/* A worker that returns at once begins without blocks, keeps those that it learns then, and its former blocks
+ * are swept out of memory. */
 static void a_restarted_worker_begins_with_nothing(void **state)
 {
     struct picker_index *index;
@@ -367,8 +367,8 @@ static void a_restarted_worker_begins_with_nothing(void **state)
     picker_index_free(index);
 }
 
-/* All workers restart again and again while hardly anything is swept: some have to wait, none is ever said to
- * hold what it does not, and in the end all are learned of again. */
+/* All workers restart many times while hardly anything is swept.  Some have to wait, none is credited with
+ * blocks that it lacks, and in the end all are learned again. */
 static void workers_that_restart_for_ever(void **state)
 {
     enum { ROUNDS = 5 };
@@ -412,7 +412,7 @@ static void forgetting_is_paid_for_in_small_parts(void **state)
         picker_index_learn(index, i % 10, &hash, 1, 1);
     }
     picker_index_forget(index, 3);
-    assert_int_equal(picker_index_count(index), N); /* nothing was walked */
+    assert_int_equal(picker_index_count(index), N); /* nothing was swept yet */
     for (uint32_t i = 0; picker_index_count(index) > N - N / 10; i++) {
         size_t before = picker_index_count(index);
 
@@ -484,14 +484,15 @@ static void assert_same(struct picker_index *index, uint32_t family, uint64_t no
     }
 }
 
-/* How many blocks somebody has, and how many of these nobody in memory. */
+/* Compares how many blocks have an owner, and how many have none in memory. */
 static void assert_same_counts(struct picker_index *index, uint64_t now_ns)
 {
     size_t n = 0, n_on_disk = 0;
 
     for (uint32_t family = 0; family < N_FAMILIES; family++)
         for (uint32_t i = 0; i < CHAIN; i++) {
-            picker_index_last_replica(index, &model.chains[family][i], now_ns); /* what is too old goes */
+            /* Blocks that are too old leave. */
+            picker_index_last_replica(index, &model.chains[family][i], now_ns);
             (void)model_knows(id_of(family, i), now_ns);
         }
 

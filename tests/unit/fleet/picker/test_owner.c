@@ -42,7 +42,7 @@ static void who_has_most_is_asked(void **state)
     rows[NEAR].host = 2;
     rows[NEAR].n_running = 3;
     rows[NEAR].decode_step_s = 0.001;
-    assert_int_equal(find(PICKER_FETCH_AUTO).slot, FAR); /* has less to do */
+    assert_int_equal(find(PICKER_FETCH_AUTO).slot, FAR); /* is less busy */
 }
 
 static void only_what_is_missing_counts(void **state)
@@ -58,13 +58,13 @@ static void only_what_is_missing_counts(void **state)
     assert_true(find(PICKER_FETCH_ALWAYS).computed_s > 0.99);
 }
 
-/* 640 tokens are 42 MB: 42 ms to push, and at 1 GB/s as much to read; computing them takes 640 ms. */
+/* 640 tokens are 42 MB: 42 ms to push, and at 1 GB/s as long to read; computing them takes 640 ms. */
 static void who_has_to_read_is_asked_where_that_pays_too(void **state)
 {
     struct picker_owner found;
 
     rows[FAR].stored_tokens = 640;
-    assert_int_equal(find(PICKER_FETCH_AUTO).slot, PICKER_NONE); /* without a rate it reads nothing */
+    assert_int_equal(find(PICKER_FETCH_AUTO).slot, PICKER_NONE); /* without a read rate it reads nothing */
     rows[FAR].read_bytes_per_s = 1e9;
     rows[FAR].kv_bytes_per_token = 65536;
     found = find(PICKER_FETCH_AUTO);
@@ -74,23 +74,23 @@ static void who_has_to_read_is_asked_where_that_pays_too(void **state)
     rows[NEAR].cached_tokens = 640; /* memory before disk */
     assert_int_equal(find(PICKER_FETCH_AUTO).slot, NEAR);
     assert_false(find(PICKER_FETCH_AUTO).has_to_read);
-    rows[NEAR].cached_tokens = 608; /* a block more for 42 ms of reading: no */
+    rows[NEAR].cached_tokens = 608; /* one more block for 42 ms of reading: not chosen */
     assert_int_equal(find(PICKER_FETCH_AUTO).slot, NEAR);
     assert_int_equal(find(PICKER_FETCH_ALWAYS).slot, FAR);
-    rows[NEAR].cached_tokens = 320; /* 320 ms of computing for them: yes */
+    rows[NEAR].cached_tokens = 320; /* saves 320 ms of computing: chosen */
     assert_int_equal(find(PICKER_FETCH_AUTO).slot, FAR);
-    rows[FAR].cached_tokens = 608; /* it has nearly all of it in memory: one block is read */
+    rows[FAR].cached_tokens = 608; /* it has nearly all in memory, and reads one block */
     found = find(PICKER_FETCH_AUTO);
     assert_true(found.slot == FAR && found.has_to_read && found.push_s < 0.050);
     rows[FAR].cached_tokens = 0;
-    rows[FAR].read_bytes_per_s = 1e6; /* 42 s: those in memory are asked for all the same */
+    rows[FAR].read_bytes_per_s = 1e6; /* 42 s of reading: only the blocks in memory are fetched */
     found = find(PICKER_FETCH_AUTO);
     assert_true(found.slot == NEAR && found.tokens == 320);
     rows[NEAR].cached_tokens = 0;
     assert_int_equal(find(PICKER_FETCH_AUTO).slot, PICKER_NONE);
 }
 
-/* What the asker has itself nobody reads for it. */
+/* Nobody reads for the fetching worker the blocks that it has itself. */
 static void only_what_is_missing_is_read(void **state)
 {
     rows[ASKER].cached_tokens = 320;
@@ -121,7 +121,7 @@ static void an_unknown_rate_is_tried(void **state)
     rows[NEAR].cached_tokens = 640;
     rows[ASKER].push_bytes_per_s = 0;
     assert_int_equal(find(PICKER_FETCH_AUTO).slot, NEAR);
-    rows[ASKER].transfer_bytes_per_s = 1e6; /* of a hand-off: as slow as its prefill was */
+    rows[ASKER].transfer_bytes_per_s = 1e6; /* rate of hand-offs: as slow as their prefill */
     assert_int_equal(find(PICKER_FETCH_AUTO).slot, NEAR);
 }
 
@@ -131,7 +131,7 @@ static void a_busy_owner_answers_late(void **state)
     rows[NEAR].cached_tokens = 32;
     assert_int_equal(find(PICKER_FETCH_AUTO).slot, NEAR);
     rows[NEAR].decode_step_s = 0.05;
-    assert_int_equal(find(PICKER_FETCH_AUTO).slot, NEAR); /* it decodes nothing */
+    assert_int_equal(find(PICKER_FETCH_AUTO).slot, NEAR); /* it decodes no sequence */
     rows[NEAR].n_running = 1;
     assert_int_equal(find(PICKER_FETCH_AUTO).slot, PICKER_NONE);
 }
@@ -164,18 +164,18 @@ static void what_its_own_disk_has_need_not_be_pushed(void **state)
 {
     rows[NEAR].cached_tokens = 640;
     rows[ASKER].stored_tokens = 640;
-    assert_int_equal(find(PICKER_FETCH_AUTO).slot, NEAR); /* its disk is not known to be read */
+    assert_int_equal(find(PICKER_FETCH_AUTO).slot, NEAR); /* its disk has no known read rate */
     rows[ASKER].read_bytes_per_s = 1e9;
     assert_int_equal(find(PICKER_FETCH_AUTO).slot, PICKER_NONE);
     rows[ASKER].read_bytes_per_s = 1e8;
     assert_int_equal(find(PICKER_FETCH_AUTO).slot, NEAR);
     assert_true(find(PICKER_FETCH_AUTO).computed_s < 0.43);
-    rows[ASKER].read_bytes_per_s = 1e7; /* nobody reads what is computed sooner */
+    rows[ASKER].read_bytes_per_s = 1e7; /* computing is faster than reading */
     assert_true(find(PICKER_FETCH_AUTO).computed_s > 0.63 && find(PICKER_FETCH_AUTO).computed_s < 0.65);
-    rows[ASKER].read_bytes_per_s = 1e9; /* half of it only, the rest would be computed */
+    rows[ASKER].read_bytes_per_s = 1e9; /* only half of it; the rest would be computed */
     rows[ASKER].stored_tokens = 320;
     assert_int_equal(find(PICKER_FETCH_AUTO).slot, NEAR);
-    rows[NEAR].stored_tokens = 960; /* what an owner has on disk is of no use to others */
+    rows[NEAR].stored_tokens = 960; /* other workers cannot use an owner's disk here */
     assert_int_equal(find(PICKER_FETCH_AUTO).tokens, 640);
     rows[NEAR].cached_tokens = 0;
     assert_int_equal(find(PICKER_FETCH_ALWAYS).slot, PICKER_NONE);

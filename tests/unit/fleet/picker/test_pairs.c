@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The picker scans workers, not pairs.  Here a plain search tries every worker and every pair of random
- * clusters, with and without reading from disk.  Both must choose the same, with the same estimates to the
- * bit.  Few different figures make ties common; absurd ones bring sums to their bounds. */
+/* The picker scans workers, not pairs.  A plain search tries every worker and every pair of random clusters,
+ * with and without reading from disk.  Both must choose the same, with the same estimates to the bit.  Few
+ * different figures make ties common; extreme ones bring sums to their limits. */
 #include "tests/unit/check.h"
 
 #include <string.h>
@@ -29,7 +29,7 @@ struct option {
     struct picker_choice choice;
     int64_t cost_ns;
     uint64_t n_running;
-    enum level { KEEPS, CONSERVES, LEAST_BAD, ANY } level; /* the first pass that takes it */
+    enum level { KEEPS, CONSERVES, LEAST_BAD, ANY } level; /* the first pass that accepts it */
     bool is_there;
 };
 
@@ -45,7 +45,7 @@ static uint32_t missing(const struct world *world, const struct picker_worker *r
     return row->cached_tokens < world->request.n_tokens ? world->request.n_tokens - row->cached_tokens : 1;
 }
 
-/* What it would read, if anything: its disk has it, there is room to read it into, and that is quicker. */
+/* Returns the tokens that it would read: its disk has them, there is room for them, and reading is faster. */
 static uint32_t read_tokens(const struct world *world, const struct picker_worker *row)
 {
     uint32_t n = world->request.n_tokens, to = row->stored_tokens < n ? row->stored_tokens : n - 1;
@@ -83,7 +83,7 @@ static bool has_room(const struct world *world, const struct picker_worker *row)
     return row->blocks_free >= ((uint64_t)missing(world, row) + answer(world)) / row->block_tokens + 1;
 }
 
-/* Blocks for it, as far as this pass believes the report. */
+/* True if blocks suffice, as far as this pass trusts the report. */
 static bool has_room_at(const struct world *world, const struct picker_worker *row, enum level level)
 {
     return has_room(world, row) || (level != KEEPS && row->n_running == 0);
@@ -142,8 +142,8 @@ static bool is_itl_fine(const struct world *world, const struct picker_worker *r
     return level == CONSERVES && (row->n_running == 0 || whole_ns(picker_itl_at_s(row, 0) * 1e9) > slo_ns);
 }
 
-/* The first pass in which the decode worker, and the prefill worker if there is one, are good enough; from
- * `least` on, as far as the goals yield. */
+/* Returns the first pass, from `least` on, in which the decode worker and the prefill worker, if any, are
+ * good enough. */
 static enum level level_of(const struct world *world, const struct picker_worker *prefill,
                            const struct picker_worker *decode, bool is_in_time, enum level least)
 {
@@ -159,13 +159,13 @@ static bool is_whole(const struct world *world)
     return world->goals.begin_share <= 0 || world->goals.begin_share >= 1;
 }
 
-/* Without other sequences. */
+/* Time between tokens without other sequences. */
 static int64_t itl_none_ns(const struct picker_worker *row)
 {
     return whole_ns(picker_itl_at_s(row, 0) * 1e9);
 }
 
-/* Decoding sequences leave a part of each step to prompts. */
+/* Decoding sequences leave a part of each step for prompts. */
 static int64_t beside(const struct world *world, const struct picker_worker *row, int64_t ns)
 {
     int64_t slo_ns = whole_ns(world->goals.itl_slo_s * 1e9);
@@ -180,7 +180,7 @@ static int64_t beside(const struct world *world, const struct picker_worker *row
     return whole_ns((double)ns * (double)slo_ns / (double)left_ns);
 }
 
-/* With a share of the limit, prompts that are not quick need half of each step. */
+/* With a share of the limit, slow prompts need half of each step. */
 static bool may_overflow(const struct world *world, const struct picker_worker *row, uint32_t n)
 {
     return is_whole(world) || is_short(world, row, n) || row->n_running == 0 ||
@@ -257,7 +257,7 @@ static void consider(const struct world *world, struct option it, struct option 
         *best = it;
 }
 
-/* It does everything: at once, or only where decode workers let nobody begin. */
+/* One worker does everything: at once, or only if no decode worker could begin. */
 static void consider_alone(const struct world *world, uint32_t i, bool has_decode, struct option *best)
 {
     bool is_last = world->rows[i].role == PICKER_PREFILL && has_decode;
@@ -384,7 +384,7 @@ static void make_world(struct rng *rng, struct world *world)
     }
 }
 
-/* In any order, and some of them as something else first. */
+/* Puts rows in random order, some of them first with other values. */
 static void put_rows(struct rng *rng, const struct world *world, struct picker_fleet *fleet)
 {
     uint32_t start = (uint32_t)rng_below(rng, MAX_N);
@@ -437,13 +437,13 @@ static void chooses_what_trying_everything_chooses(void **state)
     }
     assert_int_equal(picker_fleet_n_usable(fleet, 0), 0);
     for (size_t i = 0; i < sizeof(n_with) / sizeof(n_with[0]); i++)
-        assert_true(n_with[i] > N_WORLDS / 200); /* all kinds were met */
+        assert_true(n_with[i] > N_WORLDS / 200); /* every kind occurred */
     print_message("%u pairs, %u alone, %u reading\n", n_pairs, n_alone, n_reading);
     assert_true(n_pairs > N_WORLDS / 50 && n_alone > N_WORLDS / 50 && n_reading > N_WORLDS / 50);
     picker_fleet_free(fleet);
 }
 
-/* Slot 0 has taken another layout, slot 1 has not: nothing is left of their having been partners. */
+/* Slot 0 has another layout now, slot 1 has not: no trace of their partnership is left. */
 static void assert_no_pair(const struct picker_fleet *fleet, const struct picker_goals *goals)
 {
     struct picker_slots others = {{0}};
@@ -457,7 +457,7 @@ static void assert_no_pair(const struct picker_fleet *fleet, const struct picker
     assert_int_equal(choice.decode, 1);
 }
 
-/* As many kinds of workers as there are workers, and again others: places of kinds are used again. */
+/* There are as many kinds of workers as workers, then others: entries of kinds are reused. */
 static void every_worker_may_be_of_its_own_kind(void **state)
 {
     struct picker_request request = {.n_tokens = 1000, .max_new_tokens = 10, .keeps_layout = true};

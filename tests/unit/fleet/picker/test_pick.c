@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The picker's promises.  Long prompts go to the prefill pool; short and cached ones stay with decode.  Queues
- * spread, a full pool refuses, and a long prompt alone is no reason to refuse.  A shared prefix does not herd
- * all requests onto one worker, and blocks on disk count at the cost of reading them. */
+/* The picker's promises.  Long prompts go to the prefill pool; short and cached ones stay with decode.
+ * Queues spread. A full pool refuses, but not just because one prompt is long.  A shared prefix does not herd
+ * all requests onto one worker.  Blocks on disk count at the cost of reading them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,7 +29,7 @@ static struct picker_worker worker(enum picker_role role)
 
 static struct picker_goals goals = {.ttft_slo_s = 0.5, .itl_slo_s = 0.05, .local_prefill_tokens = 64};
 
-/* Rows as a fleet has them; what of the prompt they hold goes beside. */
+/* Picks from rows as a fleet has them; the cached part of the prompt is separate. */
 static int pick(const struct picker_worker *workers, uint32_t n, const struct picker_request *request,
                 struct picker_choice *out)
 {
@@ -80,7 +80,7 @@ static void short_prompts_stay_with_decode(void **state)
     assert_int_equal(choose(workers, 2, 40, 0).prefill, PICKER_NONE);
 }
 
-/* At 20,000 tokens a second 800 take 40 ms; one answer beside them, and 400 take as much. */
+/* At 20,000 tokens a second, 800 take 40 ms; beside one answer, 400 take as long. */
 static void quick_prompts_stay_with_decode(void **state)
 {
     struct picker_worker workers[] = {worker(PICKER_PREFILL), worker(PICKER_DECODE)};
@@ -114,8 +114,7 @@ static void a_backed_up_prefill_pool_overflows(void **state)
     assert_int_equal(choose(workers, 2, 200, 0).prefill, PICKER_NONE);
 }
 
-/* Speeds are learned and noisy; a decode worker that seems faster at prefill must not draw the prompts to
- * itself. */
+/* Learned speeds are noisy.  A decode worker that seems faster at prefill must not attract the prompts. */
 static void a_faster_decode_worker_is_left_alone(void **state)
 {
     struct picker_worker workers[] = {worker(PICKER_PREFILL), worker(PICKER_DECODE)};
@@ -144,14 +143,14 @@ static void refuses_when_no_placement_keeps_the_objectives(void **state)
     choose(workers, 2, 200, E_OVERLOADED);
     workers[0].queued_prefill_tokens = workers[1].queued_prefill_tokens = 0;
     workers[1].n_running = 64;
-    choose(workers, 2, 200, E_OVERLOADED); /* ITL */
+    choose(workers, 2, 200, E_OVERLOADED); /* because of ITL */
 }
 
 static void a_long_prompt_alone_is_not_refused(void **state)
 {
     struct picker_worker workers[] = {worker(PICKER_PREFILL), worker(PICKER_DECODE)};
 
-    assert_int_equal(choose(workers, 2, 20000, 0).prefill, 0); /* takes 20 s whatever we do */
+    assert_int_equal(choose(workers, 2, 20000, 0).prefill, 0); /* takes 20 s anywhere */
 }
 
 static void no_room_is_no_placement(void **state)
@@ -162,8 +161,8 @@ static void no_room_is_no_placement(void **state)
     choose(workers, 2, 400, E_OVERLOADED);
 }
 
-/* A full decode worker would compute an arrival a second time: the request waits, however lax the objectives.
- */
+/* A full decode worker would have to compute an arriving prompt again: the request waits, whatever the
+ * objectives. */
 static void a_full_decode_worker_is_no_placement(void **state)
 {
     struct picker_worker workers[] = {worker(PICKER_PREFILL), worker(PICKER_DECODE)};
@@ -199,7 +198,7 @@ static void excluded_and_unusable_workers_are_left_out(void **state)
 
 /* ---- nobody keeps the objectives ---- */
 
-/* A pause of 4 s was taken for a step once: 192.6 ms, and nothing runs. */
+/* A pause of 4 s was taken for a step once: 192.6 ms, with no sequence running. */
 static void workers_that_seem_slow_are_not_left_idle(void **state)
 {
     struct picker_worker workers[] = {worker(PICKER_PREFILL), worker(PICKER_DECODE), worker(PICKER_DECODE)};
@@ -208,7 +207,7 @@ static void workers_that_seem_slow_are_not_left_idle(void **state)
     choose(workers, 3, 400, E_OVERLOADED);
     goals.yield = PICKER_CONSERVES;
     choose(workers, 3, 400, 0);
-    workers[1].n_running = workers[2].n_running = 5; /* their ends would not mend it */
+    workers[1].n_running = workers[2].n_running = 5; /* the end of these would not help */
     assert_int_equal(choose(workers, 3, 400, 0).prefill, 0);
     workers[1].decode_step_s = 0.1;
     assert_int_equal(choose(workers, 3, 400, 0).decode, 1); /* the least bad */
@@ -217,7 +216,7 @@ static void workers_that_seem_slow_are_not_left_idle(void **state)
     goals.yield = PICKER_KEEPS;
 }
 
-/* Objectives of a thousandth: what is learned of speeds decides where, never whether. */
+/* Objectives of a thousandth: learned speeds decide which worker, never whether. */
 static void no_rate_leaves_a_worker_idle(void **state)
 {
     static const double factors[] = {1e-6, 1e-3, 1, 1e3, 1e6};
@@ -247,14 +246,14 @@ static void a_busy_worker_is_waited_for_a_while(void **state)
     goals.yield = PICKER_LEAST_BAD;
     workers[0].decode_step_s = 0.2;
     assert_int_equal(choose(workers, 2, 400, 0).decode, 1);
-    workers[1].n_running = 64; /* no seat there: who only prefills has one */
+    workers[1].n_running = 64; /* no seat there; the prefill worker has one */
     assert_int_equal(choose(workers, 2, 400, 0).decode, 0);
     workers[0].queued_prefill_tokens = 5000; /* but is busy */
     choose(workers, 2, 400, E_OVERLOADED);
     goals.yield = PICKER_KEEPS;
 }
 
-/* The pool holds the prompt, but not with the answer that is guessed, or the report is of before. */
+/* The pool has room for the prompt, but not for the expected answer, or the report is older. */
 static void an_idle_worker_has_all_its_blocks(void **state)
 {
     struct picker_worker workers[] = {worker(PICKER_DECODE)};
@@ -299,7 +298,7 @@ static void pairs_agree_on_the_layout(void **state)
     assert_int_equal(choose(workers, 2, 400, 0).prefill, PICKER_NONE);
 }
 
-/* Every request shares one warm prefix on worker 0 (the trap of greedy prefix routing): with in-flight work
+/* Every request shares one warm prefix on worker 0 (the trap of greedy prefix routing).  With in-flight work
  * counted, no prefill worker gets more than twice its share. */
 static void a_shared_prefix_does_not_herd(void **state)
 {
@@ -334,7 +333,7 @@ static void what_is_on_disk_counts_at_the_cost_of_reading(void **state)
     struct picker_choice choice;
 
     workers[1].stored_tokens = 3968;
-    choice = choose(workers, 3, 4000, 0); /* nothing says that it reads */
+    choice = choose(workers, 3, 4000, 0); /* its disk has no known read rate */
     assert_int_equal(choice.uncached_tokens, 4000);
     assert_int_equal(choice.read_tokens, 0);
     workers[1].read_bytes_per_s = 1e9;
@@ -347,7 +346,7 @@ static void what_is_on_disk_counts_at_the_cost_of_reading(void **state)
     choice = choose(workers, 3, 4000, 0); /* 5.2 s */
     assert_int_equal(choice.read_tokens, 0);
     workers[1].read_bytes_per_s = 1e9;
-    workers[1].queued_prefill_tokens = 5000; /* what it would wait for there */
+    workers[1].queued_prefill_tokens = 5000; /* the wait there */
     assert_int_equal(choose(workers, 3, 4000, 0).prefill, 0);
 }
 
@@ -358,7 +357,7 @@ static void memory_counts_before_disk(void **state)
 
     workers[0].read_bytes_per_s = workers[1].read_bytes_per_s = 1e9;
     workers[0].stored_tokens = 3968;
-    choice = choose(workers, 3, 4000, 0); /* no pair is needed where a disk has it */
+    choice = choose(workers, 3, 4000, 0); /* a worker with the blocks on disk needs no pair */
     assert_int_equal(choice.prefill, PICKER_NONE);
     assert_int_equal(choice.decode, 0);
     assert_int_equal(choice.read_tokens, 3968);
@@ -373,7 +372,7 @@ static void memory_counts_before_disk(void **state)
     assert_int_equal(choice.read_tokens, 1984);
 }
 
-/* As much of it as half of the pool holds, and the blocks must be free. */
+/* At most half of the pool, and the blocks must be free. */
 static void a_read_needs_room(void **state)
 {
     struct picker_worker workers[] = {worker(PICKER_DECODE)};
@@ -389,7 +388,7 @@ static void a_read_needs_room(void **state)
     choose(workers, 1, 4000, E_OVERLOADED);
 }
 
-/* Disks have one queue: after a restart everybody comes to read, and some had better compute elsewhere. */
+/* A disk has one queue: after a restart many requests would read, and some are better computed elsewhere. */
 static void who_was_sent_to_read_is_waited_for(void **state)
 {
     static const uint32_t nothing_cached[PICKER_MAX_WORKERS];
@@ -418,7 +417,7 @@ static void who_was_sent_to_read_is_waited_for(void **state)
         assert_int_equal(choice.read_tokens, 3968);
         picker_fleet_charge(fleet, 0, &charge);
     }
-    assert_true(n_there >= 2 && n_there <= 3); /* 2 s of computing on the other */
+    assert_true(n_there >= 2 && n_there <= 3); /* 2 s of computing on the other worker */
     goals.local_prefill_tokens = 64;
     picker_fleet_free(fleet);
 }
@@ -444,7 +443,7 @@ static void a_push_lets_an_idle_worker_take_a_cached_prompt(void **state)
     request.pushable_blocks = 199;       /* 0.4 s */
     assert_int_equal(pick(workers, 3, &request, &choice), 0);
     assert_int_equal(choice.prefill, 1);
-    workers[0].queued_prefill_tokens = 300; /* the saving does not pay for a second replica */
+    workers[0].queued_prefill_tokens = 300; /* the saving is too small for a second replica */
     assert_int_equal(pick(workers, 3, &request, &choice), 0);
     assert_int_equal(choice.prefill, 0);
     workers[0].queued_prefill_tokens = 3000;
@@ -488,7 +487,7 @@ static void a_queue_shrinks_with_time(void **state)
     request.now_ns = UINT64_C(3100000000);
     assert_int_equal(picker_pick(fleet, &goals, &request, &choice), 0);
     assert_float_equal(choice.ttft_s, 1, 1e-6);
-    workers[1].reported_ns = UINT64_C(3200000000); /* a report replaces what was expected */
+    workers[1].reported_ns = UINT64_C(3200000000); /* a report replaces the expectation */
     workers[1].queued_prefill_tokens = 5000;
     assert_int_equal(picker_fleet_set(fleet, 1, &workers[1]), 0);
     request.now_ns = UINT64_C(4200000000);
@@ -513,18 +512,17 @@ static void a_worker_of_both_roles_takes_long_prompts(void **state)
     struct picker_worker workers[] = {worker(PICKER_DECODE), worker(PICKER_BOTH)};
     struct picker_choice choice;
 
-    workers[1].prefill_tokens_per_s =
-        900; /* the decode worker is a little faster, and is kept for decoding */
+    workers[1].prefill_tokens_per_s = 900; /* the decode worker is a little faster, but kept for decoding */
     choice = choose(workers, 2, 400, 0);
     assert_int_equal(choice.prefill, PICKER_NONE);
     assert_int_equal(choice.decode, 1);
     workers[1].n_running = 3; /* their delay counts against it */
     assert_int_equal(choose(workers, 2, 400, 0).decode, 0);
-    workers[0].role = PICKER_PREFILL; /* beside a prefill worker it receives */
+    workers[0].role = PICKER_PREFILL; /* beside a prefill worker it receives KV */
     choice = choose(workers, 2, 400, 0);
     assert_int_equal(choice.prefill, 0);
     assert_int_equal(choice.decode, 1);
-    assert_int_equal(choose(&workers[1], 1, 400, 0).decode, 0); /* and alone it does everything */
+    assert_int_equal(choose(&workers[1], 1, 400, 0).decode, 0); /* alone it does everything */
 }
 
 /* The row moves between the pools; the ledger stays. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A thousand workers, bursts, and routers that do not know each other.  No worker is overrun: dispatched work
- * counts at once, and routers order equal workers differently.  The books balance. */
+/* A thousand workers, bursts, and routers that do not know of each other.  No worker is overrun: dispatched
+ * work counts at once, and routers order equal workers differently.  The ledgers balance. */
 #include "tests/unit/check.h"
 
 #include <string.h>
@@ -106,8 +106,8 @@ static void a_burst_of_different_prompts_spreads_evenly(void **state)
     close_site(&site);
 }
 
-/* They all know one beginning, which draws them to its owner until waiting there costs more than computing
- * it. */
+/* All requests have one prefix, which attracts them to its owner until waiting there costs more than
+ * computing it. */
 static void a_burst_of_equal_prompts_spreads_too(void **state)
 {
     enum { N = 14000, FAIR = N / (N_WORKERS - N_PREFILL) };
@@ -123,7 +123,7 @@ static void a_burst_of_equal_prompts_spreads_too(void **state)
     close_site(&site);
 }
 
-/* Neither hears of the other: no reports come between, and all workers are equal to both. */
+/* Neither router sees the other's work: no report comes in between, and all workers are equal to both. */
 static void two_routers_do_not_run_to_the_same_workers(void **state)
 {
     enum { N = 100 };
@@ -145,7 +145,7 @@ static void two_routers_do_not_run_to_the_same_workers(void **state)
         send(&a, 2 * i, &prefill, &decode);
         send(&b, 2 * i + 1, &prefill, &decode);
     }
-    assert_int_equal(most(0, N_PREFILL), 2 * 7); /* what each gives it, and no more */
+    assert_int_equal(most(0, N_PREFILL), 2 * 7); /* what each router gives it, and no more */
     assert_int_equal(most(N_PREFILL, N_WORKERS), 2 * 3);
     close_site(&a);
     close_site(&b);
@@ -221,7 +221,7 @@ static void rows_are_reports_with_the_ledger(void **state)
     assert_int_equal(row.queued_prefill_tokens, 1000);
     assert_int_equal(row.n_running, 9);
     assert_int_equal(row.blocks_free, 0);
-    picker_fleet_set(fleet, 5, &(struct picker_worker){.is_usable = false}); /* the ledger outlives it */
+    picker_fleet_set(fleet, 5, &(struct picker_worker){.is_usable = false}); /* the ledger survives it */
     assert_int_equal(picker_fleet_ledger(fleet, 5)->n_seqs, 3);
     assert_int_equal(picker_fleet_n_usable(fleet, 0), 0);
     picker_fleet_free(fleet);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The policy of roles: what moves a worker, what does not, and how often. */
+/* The policy of roles: what changes a worker's role, what does not, and how often. */
 #include "tests/unit/check.h"
 
 #include "base/rng.h"
@@ -56,7 +56,7 @@ static int close_bench(void **state)
     return 0;
 }
 
-/* Seconds of a load, and the policy each second; changes take effect at once. */
+/* Plays seconds of a load, with the policy each second; changes take effect at once. */
 static void play(uint32_t seconds, uint32_t per_s, uint32_t prompt, uint32_t answer)
 {
     while (seconds-- > 0) {
@@ -89,7 +89,7 @@ static uint32_t n_prefill(void)
 static void roles_follow_the_load(void **state)
 {
     (void)state;
-    play(600, 40, 4000, 50); /* four workers of prompts, hardly an answer */
+    play(600, 40, 4000, 50); /* prompts for four workers, hardly an answer */
     assert_in_range(n_prefill(), 6, 7);
     assert_int_equal(bench.plan.reason, PICKER_ROLES_ROOM);
     play(900, 20, 300, 1000); /* the other way round */
@@ -124,7 +124,7 @@ static void a_change_elsewhere_counts(void **state)
 static void a_cold_fleet_keeps_its_roles(void **state)
 {
     (void)state;
-    play(5, 3, 40000, 10); /* too few to tell, however long they are */
+    play(5, 3, 40000, 10); /* too few to decide, however long they are */
     assert_int_equal(bench.plan.reason, PICKER_ROLES_COLD);
     assert_int_equal(bench.plan.wanted_prefill, 0);
     for (uint32_t slot = 0; slot < N_WORKERS; slot++) {
@@ -192,7 +192,7 @@ static void fixed_roles_are_only_shown(void **state)
         picker_roles_decide(&bench.roles, &fixed, bench.fleet, 0, bench.now_ns, &bench.plan);
         assert_int_equal(bench.plan.flip, PICKER_NONE);
     }
-    assert_int_equal(bench.plan.reason, PICKER_ROLES_PREFILL); /* what auto would do, each time */
+    assert_int_equal(bench.plan.reason, PICKER_ROLES_PREFILL); /* the decision of auto, each time */
 }
 
 static void a_missing_role_is_restored(void **state)
@@ -206,7 +206,7 @@ static void a_missing_role_is_restored(void **state)
     assert_int_equal(n_prefill(), 1);
 }
 
-/* Another router dispatches three times as much: its sequences come with the workers' reports. */
+/* Another router dispatches three times as much.  Its sequences appear in the workers' reports. */
 static void load_of_other_routers_counts(void **state)
 {
     double alone;
@@ -250,7 +250,7 @@ static void rooms_grow_with_workers(void **state)
     assert_true(picker_prefill_room(&load, 0.5, 0) > 100);
 }
 
-/* Whatever is told, the policy answers within its bounds. */
+/* Whatever the input, the policy's result is within its bounds. */
 static void any_input_has_an_answer(void **state)
 {
     (void)state;

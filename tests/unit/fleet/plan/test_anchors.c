@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Published points that no fit has used, with bands.
+/* Published measurements that no fit has used, with bands.
  *
- * A row gives measured and the range that predicted / measured must stay in.  Rows marked MISS lie outside what
- * the arithmetic can tell, and the test says so: when one comes right, its mark must go.  Where a source ran an
- * engine of its time, the row brings that engine's fixed time per layer. */
+ * A row has the measured value and the range for predicted / measured.  Rows marked MISS lie outside of what
+ * the arithmetic can predict.  The test checks that too: when such a row comes right, its mark must be
+ * removed.  If a source ran an older engine, the row has that engine's fixed time per layer. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +22,7 @@ enum kind {
     NODE_DECODE_TPS,  /* output tokens per second and node of 8 */
     PREFILL_SLOPE_US, /* per prompt token */
     CONTEXT_SLOPE_NS, /* of a decode step per token of context */
-    TTFT_44_MS,       /* prefill after 44 ms of handling a request */
+    TTFT_44_MS,       /* prefill, after 44 ms for handling the request */
 };
 
 enum verdict { HOLDS, MISS };

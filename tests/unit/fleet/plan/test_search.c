@@ -257,7 +257,7 @@ static void layerwise_transfer_hides(void **state)
     assert_true(fabs(plan_transfer(&pool, &work, 0.1) - (whole - 0.1 * 79 / 80)) < 1e-9);
 }
 
-/* What baton-model bench said of a host predicts the runs that it made. */
+/* The figures of baton-model bench for a host predict the runs behind them. */
 static void hosts_predict_their_own_runs(void **state)
 {
     static const char BENCH[] =

@@ -91,7 +91,7 @@ static void every_number_has_a_source(void **state)
         }
 }
 
-/* Figures that are often repeated and wrong. */
+/* Wrong figures that are often repeated. */
 static void known_errors_stay_out(void **state)
 {
     (void)state;
@@ -100,8 +100,8 @@ static void known_errors_stay_out(void **state)
     assert_true(device("b200")->at[DEV_FP4] == 9e15); /* not 4.5 (FP8), not 18 (sparse) */
     assert_true(device("b200")->at[DEV_MEMORY] == 180e9);
     assert_true(device("b200")->at[DEV_MEMORY_RATE] == 7.7e12);
-    assert_true(device("gb200")->at[DEV_FP4] == 1e16);         /* of one of two on a board, not of the rack */
-    assert_true(device("groq3")->at[DEV_SRAM_RATE] == 150e12); /* chip, not rack */
+    assert_true(device("gb200")->at[DEV_FP4] == 1e16);         /* one of two chips on a board, not the rack */
+    assert_true(device("groq3")->at[DEV_SRAM_RATE] == 150e12); /* the chip, not the rack */
     assert_true(device("wse3")->at[DEV_SRAM_RATE] == 21e15);
     assert_true(isnan(device("wse3")->at[DEV_FP16])); /* 125 P "AI" is no dense rate */
     assert_true(device("grace")->at[DEV_MEMORY] == 480e9);

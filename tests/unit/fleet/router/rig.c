@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The functions of net/ that the router calls are defined here, so that the linker takes these: a link
- * remembers what it was sent and a test says what comes back. */
+/* Defines the functions of net/ that the router calls, so that the linker takes these.  A link remembers what
+ * was sent, and the test supplies the replies. */
 #include "rig.h"
 
 #include <stdlib.h>
@@ -353,7 +353,7 @@ void rig_lose(struct rig *rig, struct link *link)
 
 /* ---- answers ---- */
 
-/* As a worker tells them apart. */
+/* True if a worker would send it as a record. */
 static bool is_single(const Baton__Answer *answer)
 {
     return answer->n_ids == 1 && !answer->is_accepted && !answer->is_prompt_logprobs &&
@@ -533,7 +533,7 @@ static void on_tokens(void *arg, const struct gen_tokens *tokens)
         rig_cancel(client);
 }
 
-/* Only of jobs that are there. */
+/* Called only for existing jobs. */
 static void on_soon(const void *arg, unsigned step)
 {
     const struct rig_client *client = arg;

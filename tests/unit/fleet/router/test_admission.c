@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Admission by prediction in the router: refused at once and before any work, never while a worker idles, with a time
- * to come back, and with answer lengths learned from answers. */
+/* Admission by prediction in the router.  Requests are refused at once, before any work, with a time for the
+ * retry, and never while a worker idles.  Answer lengths are learned from answers. */
 #include "tests/unit/check.h"
 
 #include <string.h>
@@ -68,7 +68,7 @@ static void a_backlog_refuses_at_once(void **state)
 
     report(p, (struct load){.queued_s = 2, .step_s = 0.01, .running = 4});
     report(d, (struct load){.queued_s = 2, .step_s = 0.04, .running = 4});
-    rig.router.models[0].n_ahead = 1; /* other tenants' work: nobody is owed a turn before it */
+    rig.router.models[0].n_ahead = 1; /* other tenants' work is there, so no turn is owed before it */
     rig.router.models[0].n_ahead_tenants = 1;
     client = rig_submit(&rig, 1000, 20);
     rig.router.models[0].n_ahead = rig.router.models[0].n_ahead_tenants = 0;
@@ -79,7 +79,7 @@ static void a_backlog_refuses_at_once(void **state)
     assert_int_equal(n_sent(p) + n_sent(d), 0);
 }
 
-/* With decode full a refused request costs no prefill; but a worker that idles takes it. */
+/* With decode full, a refused request costs no prefill; but an idle worker accepts it. */
 static void a_full_decode_pool_costs_no_prefill(void **state)
 {
     struct link *p = rig_worker(&rig, "p", PICKER_PREFILL, 1, 10000);
@@ -87,7 +87,7 @@ static void a_full_decode_pool_costs_no_prefill(void **state)
     struct rig_client *client;
 
     report(p, (struct load){.step_s = 0.01});
-    report(d, (struct load){.step_s = 0.5, .running = 8}); /* all seats, for half a minute */
+    report(d, (struct load){.step_s = 0.5, .running = 8}); /* all seats are taken, for half a minute */
     assert_false(rig_submit(&rig, 1000, 200)->has_failed);
     assert_int_equal(n_sent(p), 1);
     assert_int_equal(n_sent(d), 0);
@@ -138,7 +138,7 @@ static void who_waited_in_vain_is_told(void **state)
     assert_true(n_refused(REFUSED_LATE) == 1);
 }
 
-/* Whatever the workers say of their speed, a fleet that idles takes a request. */
+/* Whatever speed the workers report, an idle fleet accepts a request. */
 static void an_idle_fleet_refuses_nothing(void **state)
 {
     static const double speeds[] = {0.001, 1, 1000};
@@ -158,7 +158,7 @@ static void an_idle_fleet_refuses_nothing(void **state)
         rig_cancel(client);
         rig_lose(&rig, p);
         rig_lose(&rig, d);
-        clock_sleep_ns(10 * NS_PER_MS); /* the next reports do not cross with this dispatch */
+        clock_sleep_ns(10 * NS_PER_MS); /* so that the next reports are later than this dispatch */
     }
 }
 
@@ -223,7 +223,7 @@ static void open_classes(void)
     router_admission_declare(&rig.router);
 }
 
-/* No worker is there yet; then one comes, and its order shows the priorities. */
+/* First there is no worker; then one comes, and the order of its requests shows the priorities. */
 static void higher_classes_are_placed_first(void **state)
 {
     static const uint32_t order[] = {300, 301, 200, 100};
@@ -231,7 +231,7 @@ static void higher_classes_are_placed_first(void **state)
 
     open_classes();
     ask("high", "low", 100);
-    ask(NULL, "high", 200); /* the key bounds it: default */
+    ask(NULL, "high", 200); /* the key's class limits it: default */
     ask("high", NULL, 300);
     ask("high", "no such class", 301);
     d = rig_worker(&rig, "d0", PICKER_DECODE, 1, 10000);
@@ -242,7 +242,8 @@ static void higher_classes_are_placed_first(void **state)
     assert_true(metric_value(rig.router.admission.m_placed[2]) == 1);
 }
 
-/* A quarter of eight places: the third is refused, as its own limit; others still have room. */
+/* A quarter of eight places: the class's third request is refused by its own limit; others still have
+ * room. */
 static void a_class_has_its_share_of_the_queue(void **state)
 {
     struct rig_client *third;
@@ -257,7 +258,7 @@ static void a_class_has_its_share_of_the_queue(void **state)
     assert_false(ask("high", NULL, 200)->has_failed);
 }
 
-/* The same backlog: too late for the default's objective, in time for a class of ten seconds. */
+/* The same backlog is too late for the default's objective, and in time for a class with ten seconds. */
 static void a_class_has_its_own_limit(void **state)
 {
     struct link *d;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the router makes of block events: whom it names to be asked, when it asks for a snapshot itself, whom
- * it tells that a copy is the last, and where it sends a prompt that somebody has on disk. */
+/* The router's use of block events: the owners that it names, the snapshots that it asks for, the last
+ * replicas that it reports, and the placement of prompts that are on a disk. */
 #include "tests/unit/check.h"
 
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "rig.h"
 
 #define N_TOKENS 500
-#define N_BLOCKS 15 /* whole ones before the last token */
+#define N_BLOCKS 15 /* full blocks before the last token */
 
 static struct rig rig;
 static struct link *p0, *p1, *d0, *d1;
@@ -19,7 +19,7 @@ static int open_rig(void **state)
 {
     int rc = rig_open(&rig);
 
-    picker_index_free(rig.router.index); /* one that believes for longer than a busy machine takes */
+    picker_index_free(rig.router.index); /* an index with a longer lifetime than a busy machine needs */
     return rc < 0 ? rc : picker_index_new(1000, 3600 * NS_PER_S, &rig.router.index);
 }
 
@@ -38,7 +38,7 @@ static void drain(struct link *link, bool is_draining)
     rig_beat(&rig, link, &load);
 }
 
-/* One request through p0 and d0; the others know nothing of it. */
+/* Sends one request through p0 and d0; the other workers have none of it. */
 static void open_world(void)
 {
     struct rig_client *client;
@@ -92,7 +92,7 @@ static void tell_all(struct link *link, uint64_t next, uint32_t n)
     tell_all_in(link, next, n, BLOCK_IN_MEMORY);
 }
 
-/* The same prompt again, through p1 and d1. */
+/* Sends the same prompt again, through p1 and d1. */
 static const struct rig_submit *again(void)
 {
     struct rig_client *client = rig_submit(&rig, N_TOKENS, 20);
@@ -118,7 +118,7 @@ static void what_was_dispatched_is_asked_for(void **state)
 static void events_say_who_is_asked(void **state)
 {
     open_world();
-    tell_all(p0, 1, 0); /* nothing of it is there after all */
+    tell_all(p0, 1, 0); /* it has none of it after all */
     tell_all(d0, 1, 0);
     assert_string_equal(again()->owner, "");
     forget_the_others();
@@ -129,7 +129,7 @@ static void events_say_who_is_asked(void **state)
     tell_events(p0, 1, 12, BLOCK_IN_MEMORY);
     assert_string_equal(again()->owner, "p0");
     forget_the_others();
-    tell_events(p0, 13, 12, BLOCK_ON_DISK); /* it cannot push those */
+    tell_events(p0, 13, 12, BLOCK_ON_DISK); /* it cannot push blocks on disk */
     assert_string_equal(again()->owner, "d0");
     forget_the_others();
     tell_events(p0, 25, 12, BLOCK_GONE);
@@ -185,7 +185,7 @@ static void the_last_copy_is_told_so(void **state)
     assert_int_equal(rig_n_last_replicas(d1), 8);
 }
 
-/* What is on a disk cannot be asked for. */
+/* Blocks on disk cannot be fetched here. */
 static void the_last_copy_in_memory_is_told_so(void **state)
 {
     open_world();
@@ -194,7 +194,7 @@ static void the_last_copy_in_memory_is_told_so(void **state)
     forget_the_others();
     tell_events(p0, 1, 3, BLOCK_ON_DISK);
     assert_int_equal(rig_n_last_replicas(d0), 3);
-    tell_all_in(p0, 4, 8, BLOCK_ON_DISK); /* nothing left anybody */
+    tell_all_in(p0, 4, 8, BLOCK_ON_DISK); /* no other worker has them any more */
     assert_int_equal(rig_n_last_replicas(d0), 3);
     tell_events(p0, 4, 1, BLOCK_IN_MEMORY);
     tell_events(d0, 1, 8, BLOCK_ON_DISK);
@@ -212,13 +212,14 @@ static void beat_with_disk(struct link *link, double read_bytes_per_s)
     rig_beat(&rig, link, &load);
 }
 
-/* Where the prompt goes, and how many of its tokens will be read there. */
+/* Returns where the prompt goes, and how many of its tokens will be read there. */
 static const char *placed(uint32_t *read_out)
 {
     struct rig_client *client;
     const char *node;
 
-    tell_all(d1, 1, 0); /* else it has the whole prompt, as far as is known, and needs nobody */
+    tell_all(d1, 1, 0); /* otherwise it has the whole prompt, as far as the router knows, and needs no
+                         * owner */
     client = rig_submit(&rig, N_TOKENS, 20);
     assert_int_not_equal(job_of(client->handle)->prefill.slot, PICKER_NONE);
     node = rig.router.workers[job_of(client->handle)->prefill.slot].node;
@@ -232,7 +233,7 @@ static void a_prompt_goes_where_a_disk_has_it(void **state)
     uint32_t n_read;
 
     open_world();
-    for (uint32_t i = 0; i < 2; i++) { /* whichever of the two */
+    for (uint32_t i = 0; i < 2; i++) { /* for either of the two */
         struct link *at = i == 0 ? p0 : p1, *other = i == 0 ? p1 : p0;
         const char *node = i == 0 ? "p0" : "p1";
 
@@ -241,15 +242,15 @@ static void a_prompt_goes_where_a_disk_has_it(void **state)
         tell_all(d0, 1, 0);
         forget_the_others();
         tell_all(other, 1, 0);
-        tell_all_in(at, 1, N_BLOCKS, BLOCK_ON_DISK); /* it was restarted, and says what its disk has */
+        tell_all_in(at, 1, N_BLOCKS, BLOCK_ON_DISK); /* it was restarted, and reports its disk */
         assert_int_equal(picker_index_on_disk(rig.router.index), N_BLOCKS);
         assert_string_equal(placed(&n_read), node);
         assert_int_equal(n_read, N_BLOCKS * 32);
         assert_string_equal(rig_last(at)->owner, "");
 
-        tell_all_in(at, 1, N_BLOCKS, BLOCK_ON_DISK); /* it was believed to be computed there */
+        tell_all_in(at, 1, N_BLOCKS, BLOCK_ON_DISK); /* the router assumed that it was computed there */
         tell_all(other, 1, N_BLOCKS / 3 * 2);        /* in memory, and more than half */
-        drain(at, false);                            /* no disk that it knows of */
+        drain(at, false);                            /* without a known disk */
         assert_string_not_equal(placed(&n_read), node);
         assert_int_equal(n_read, 0);
     }
@@ -269,7 +270,7 @@ static void of_what_is_dropped_nothing_is_hoped_for(void **state)
     assert_string_equal(placed(&n_read), "p0");
     assert_int_equal(n_read, (N_BLOCKS - 5) * 32);
     tell_all_in(p0, 6, N_BLOCKS, BLOCK_ON_DISK);
-    tell_events(p0, 6, 1, BLOCK_GONE); /* without its beginning the rest is of no use */
+    tell_events(p0, 6, 1, BLOCK_GONE); /* blocks without their prefix cannot be used */
     assert_string_equal(placed(&n_read), "p0");
     assert_int_equal(n_read, 0);
 }
@@ -292,7 +293,7 @@ static void a_gap_in_what_disks_have_is_followed_by_a_snapshot(void **state)
     tell_all_in(p0, 18, N_BLOCKS, BLOCK_ON_DISK);
     placed(&n_read);
     assert_int_equal(n_read, N_BLOCKS * 32);
-    rig_lose(&rig, p0); /* killed: nothing is known until it says so again */
+    rig_lose(&rig, p0); /* killed: its blocks are unknown until it reports them again */
     assert_int_equal(picker_index_on_disk(rig.router.index), 0);
     p0 = rig_worker(&rig, "p0", PICKER_PREFILL, 99, 1000);
     beat_with_disk(p0, 1e9);
@@ -303,7 +304,7 @@ static void a_gap_in_what_disks_have_is_followed_by_a_snapshot(void **state)
     assert_int_equal(n_read, N_BLOCKS * 32);
 }
 
-/* Half of the index, for all of them together. */
+/* Half of the index, for all workers together. */
 static void many_disks_share_half_of_the_index(void **state)
 {
     struct link *first = rig_worker(&rig, "a", PICKER_DECODE, 1, 1000), *last = NULL;
@@ -314,13 +315,13 @@ static void many_disks_share_half_of_the_index(void **state)
     assert_int_equal(rig_max_on_disk(last), 50);
     tell_events(first, 7, 1, BLOCK_ON_DISK); /* before its snapshot: dropped */
     tell_all(first, 1, 0);
-    tell_events(first, 9, 1, BLOCK_ON_DISK); /* a gap: it is asked again, for its share */
+    tell_events(first, 9, 1, BLOCK_ON_DISK); /* a gap: asks it again, for its share */
     assert_int_equal(rig_max_on_disk(first), 50);
 }
 
 /* ---- long messages ---- */
 
-#define MANY 300 /* blocks: two slices and a bit */
+#define MANY 300 /* blocks: two slices and some more */
 
 static struct block_hash many[MANY];
 static uint8_t tiers_of_many[MANY];
@@ -340,7 +341,7 @@ static void tell_many(struct link *link, uint64_t first, uint8_t tier)
     rig_events(&rig, link, &events);
 }
 
-/* Of these, as far as the router knows, so many are there and nowhere else. */
+/* Returns how many of these blocks only this worker has, as far as the router knows. */
 static unsigned n_at(const char *node)
 {
     unsigned n = 0;
@@ -391,7 +392,7 @@ static void what_a_lost_worker_told_is_not_applied(void **state)
     assert_int_equal(n_at("d0"), MANY);
     tell_many(d0, MANY + 1, BLOCK_GONE);
     assert_int_equal(rig.router.pending.n_blocks, MANY);
-    tell_all(d0, 1, 3); /* a snapshot: what waited is of no use any more */
+    tell_all(d0, 1, 3); /* a snapshot: pending events are dropped */
     assert_int_equal(rig.router.pending.n_blocks, 0);
     assert_int_equal(n_at("d0"), 0);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Workers of several versions: what one does not know is not sent to it, and is refused by name when nobody
- * knows it. And scores of a prompt: who is asked, what is taken, what goes on elsewhere. */
+/* Workers of several versions: a worker does not receive what it does not know, and a request is refused by
+ * name when no worker knows what it needs.  Prompt logprobs: which worker computes them, which are accepted,
+ * which continue elsewhere. */
 #include "tests/unit/check.h"
 
 #include <string.h>
@@ -39,7 +40,7 @@ static void what_is_stated_is_read(void **state)
     uint64_t older = CAPABILITY_GRAMMARS | CAPABILITY_LOGPROBS | CAPABILITY_ASKED;
 
     assert_int_equal(capabilities_read(0), older);
-    assert_int_equal(capabilities_read(CAPABILITY_SCORES), older); /* no word without the first bit */
+    assert_int_equal(capabilities_read(CAPABILITY_SCORES), older); /* no capabilities without the first bit */
     assert_int_equal(capabilities_read(CAPABILITY_STATED), CAPABILITY_STATED);
     assert_int_equal(capabilities_read(UINT64_MAX), UINT64_MAX);
     assert_int_equal(capabilities_own(), (1u << CAPABILITY_N) - 1);
@@ -47,13 +48,14 @@ static void what_is_stated_is_read(void **state)
     assert_string_equal(capability_text(UINT64_C(1) << 60), "");
 }
 
-/* Each need goes past the worker that lacks it, which is the better one otherwise. */
+/* Each need passes over the worker that lacks it, which would be the better one otherwise. */
 static void a_worker_that_lacks_a_bit_is_passed_over(void **state)
 {
     uint64_t all = capabilities_own();
     struct link *no_grammars = worker("d0", 1, all & ~(uint64_t)CAPABILITY_GRAMMARS);
     struct link *no_logprobs = worker("d1", 2, all & ~(uint64_t)CAPABILITY_LOGPROBS);
-    struct link *newer = worker("d2", 3, CAPABILITY_STATED | UINT64_C(1) << 63); /* it knows none of ours */
+    /* It knows none of our bits. */
+    struct link *newer = worker("d2", 3, CAPABILITY_STATED | UINT64_C(1) << 63);
 
     rig.constraint = "{\"json\": {}}";
     for (int i = 0; i < 5; i++) {
@@ -69,7 +71,7 @@ static void a_worker_that_lacks_a_bit_is_passed_over(void **state)
     assert_null(rig_sent(no_logprobs, 5));
     assert_null(rig_sent(newer, 0));
     rig.sample.wants_logprob = false;
-    rig_submit(&rig, 12, 20); /* anybody */
+    rig_submit(&rig, 12, 20); /* any worker */
     assert_int_equal(rig_last(newer)->n_tokens, 12);
 }
 
@@ -87,24 +89,24 @@ static void what_nobody_knows_is_refused_by_name(void **state)
                         "of an older version");
     assert_null(rig_sent(old, 0));
     rig.scores_prompt = false;
-    rig_submit(&rig, 10, 1); /* an older worker has log probabilities of what it draws */
+    rig_submit(&rig, 10, 1); /* an older worker has log probabilities of sampled tokens */
     assert_int_equal(rig_last(old)->n_tokens, 10);
     rig.constraint = "{\"json\": {}}";
     rig.sample.wants_logprob = false;
     rig_lose(&rig, old);
-    worker("d0", 2, CAPABILITY_STATED); /* the same node with less */
+    worker("d0", 2, CAPABILITY_STATED); /* the same node with fewer capabilities */
     client = rig_submit(&rig, 10, 1);
     assert_string_equal(client->message, "no worker of this model knows constrained answers: they are of an "
                                          "older version");
     rig_lose(&rig, worker("d1", 3, capabilities_own()));
-    client = rig_submit(&rig, 10, 1); /* one that knows it was there, but is not now */
+    client = rig_submit(&rig, 10, 1); /* a worker that knows it was connected, but is not now */
     assert_int_equal(client->status, 503);
     rig.constraint = NULL;
     client = rig_submit(&rig, 10, 1);
     assert_false(client->has_failed);
 }
 
-/* With nobody there, it waits like any other; and keeps nobody waiting that others can serve. */
+/* Without any worker the request waits like any other, and does not delay requests that others can serve. */
 static void who_waits_for_a_capability_is_no_obstacle(void **state)
 {
     struct rig_client *scored, *plain;
@@ -127,7 +129,7 @@ static void who_waits_for_a_capability_is_no_obstacle(void **state)
     assert_null(rig_sent(old, 1));
 }
 
-/* What the worker was sent: in so many bytes each (0: 4, as ever), and the same ids as ever. */
+/* Checks the request that the worker received: so many bytes for each id (0: 4), and the same ids. */
 static void assert_sent(struct link *link, uint32_t token_bytes, uint64_t digest)
 {
     assert_int_equal(rig_last(link)->n_tokens, 500);
@@ -153,7 +155,7 @@ static void tokens_go_in_few_bytes_to_who_can_read_them(void **state)
         digest = rig_last(old)->tokens_digest;
         assert_sent(old, 0, digest);
         rig_lose(&rig, old);
-        able = worker("d0", 2 * i + 2, capabilities_own()); /* which the request is sent to again */
+        able = worker("d0", 2 * i + 2, capabilities_own()); /* the worker that receives the request again */
         router_place_queued(&rig.router);
         rig_flush(&rig);
         assert_sent(able, prompts[i].token_bytes, digest);
@@ -240,7 +242,7 @@ static void pieces_stop_with_their_job(void **state)
     moved = rig_submit(&rig, N_LONG, 5);
     assert_true(router_jobs_send(&rig.router));
     b = rig_worker(&rig, "b", PICKER_DECODE, 2, 100000);
-    rig_lose(&rig, a); /* in the middle of it: the other worker gets all of it */
+    rig_lose(&rig, a); /* in the middle of it: the other worker receives all of it */
     router_place_queued(&rig.router);
     rig_flush(&rig);
     assert_int_equal(rig_last(b)->n_tokens, FRAME_PIECE_TOKENS);
@@ -249,7 +251,7 @@ static void pieces_stop_with_their_job(void **state)
     assert_false(moved->has_failed);
 }
 
-/* Each turn serves another job, so a short one of them does not wait for a long one. */
+/* Each turn serves another job, so a short one does not wait for a long one. */
 static void long_prompts_take_turns(void **state)
 {
     struct link *a, *b;
@@ -287,10 +289,10 @@ static void scores_come_from_one_worker_of_either_role(void **state)
     rig_accept(&rig, chosen, 0);
     rig_scores(&rig, chosen, 1, 100);
     assert_int_equal(client->n_scores, 100);
-    rig_lose(&rig, chosen); /* the other goes on behind them */
+    rig_lose(&rig, chosen); /* another worker continues after them */
     assert_int_equal(rig_last(other)->n_tokens, 501);
     assert_int_equal(rig_last(other)->score_from, 101);
-    rig_scores(&rig, other, 99, 5); /* two were heard */
+    rig_scores(&rig, other, 99, 5); /* two of them were received before */
     assert_int_equal(client->n_scores, 103);
     for (uint32_t i = 0; i < 103; i++) {
         struct sample_result draw = rig_draw(i + 1);
@@ -304,7 +306,7 @@ static void what_cannot_be_a_score_is_a_fault(void **state)
 {
     static const struct {
         uint32_t index, n;
-        bool has_same_prompts; /* else the ids are another prompt's */
+        bool has_same_prompts; /* otherwise the ids belong to another prompt */
     } bad[] = {{3, 2, false}, {1, 20, false}, {1, 2, true}, {500, 1, false}};
 
     ask_scores();
@@ -316,7 +318,7 @@ static void what_cannot_be_a_score_is_a_fault(void **state)
         rig.has_same_prompts = bad[i].has_same_prompts;
         rig_scores(&rig, d, bad[i].index, bad[i].n);
         rig.has_same_prompts = false;
-        assert_true(rig_last(d)->is_over); /* left */
+        assert_true(rig_last(d)->is_over); /* the worker was abandoned */
         assert_true(client->n_scores <= 9);
         rig_cancel(client);
         rig_lose(&rig, d);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How much of a prompt's chain is hashed before it is placed: never so little that it would be placed
- * otherwise, and all of it before the next one is. A long one takes many turns of the loop. */
+/* How much of a prompt's chain is hashed before its placement: enough to place it as with all of it.  The
+ * rest is hashed before the next placement.  A long prompt takes many turns of the loop. */
 #include "tests/unit/check.h"
 
 #include <string.h>
@@ -32,7 +32,7 @@ static int open_rig(void **state)
     struct rig_client *client;
     struct prefix_roots roots;
 
-    picker_index_free(rig.router.index); /* one that believes for longer than a busy machine takes */
+    picker_index_free(rig.router.index); /* an index with a longer lifetime than a busy machine needs */
     if (rc < 0 || picker_index_new(1000, 3600 * NS_PER_S, &rig.router.index) < 0)
         return -1;
     rig.has_same_prompts = true;
@@ -50,7 +50,7 @@ static int close_rig(void **state)
     return 0;
 }
 
-/* The first prompt; the others of these tests begin as it does. */
+/* Sends the first prompt; the others of these tests have its prefix. */
 static struct job *first(void)
 {
     return job_of(rig.clients[0].handle);
@@ -83,11 +83,11 @@ static void the_next_one_finds_all_of_it(void **state)
 
     second = rig_submit(&rig, N_TOKENS, 20);
     assert_int_equal(first()->n_hashes, N_BLOCKS);
-    assert_int_equal(job_of(second->handle)->n_hashes, N_BLOCKS); /* known to the end */
+    assert_int_equal(job_of(second->handle)->n_hashes, N_BLOCKS); /* all of it is known */
     assert_true(list_is_empty(&rig.router.unhashed));
 }
 
-/* What of the prompt each worker is thought to have, by the job's hashes and by all. */
+/* Compares the prefix matches of each worker, by the job's hashes and by all hashes. */
 static void assert_found_alike(const struct job *job, uint32_t n_slots)
 {
     static struct picker_found part, all;
@@ -103,7 +103,7 @@ static void assert_found_alike(const struct job *job, uint32_t n_slots)
         assert_memory_equal(&part.runs[i], &all.runs[i], sizeof(part.runs[i]));
 }
 
-/* Whatever is known of it, with holes too: what is left out would have changed nothing. */
+/* Whatever the index knows, with gaps too, the hashes left out would not change the choice. */
 static void nothing_that_counts_is_left_out(void **state)
 {
     struct rng rng;
@@ -144,7 +144,7 @@ static void a_job_that_went_is_not_learned(void **state)
     assert_int_equal(picker_index_count(rig.router.index), 16);
 }
 
-/* Sent again, it is charged and learned whole; of the worker that was lost nothing is learned any more. */
+/* When sent again, the whole chain is charged and learned; the lost worker learns nothing more. */
 static void a_job_that_is_sent_again_is_hashed_whole(void **state)
 {
     workers[1] = rig_worker(&rig, "d1", PICKER_DECODE, 2, 10000);
@@ -199,7 +199,7 @@ static void a_long_prompt_is_hashed_in_slices(void **state)
                          job->decode.slot);
 }
 
-/* Known for longer than a slice: it waits until all that counts is hashed, and short ones pass it. */
+/* A prefix longer than a slice is known: the job waits until it is hashed, and short jobs pass it. */
 static void a_long_known_prompt_waits_for_its_chain(void **state)
 {
     static struct block_hash hashes[LONG_BLOCKS];
@@ -213,7 +213,7 @@ static void a_long_known_prompt_waits_for_its_chain(void **state)
     again = rig_submit(&rig, LONG_TOKENS, 20);
     job = job_of(again->handle);
     assert_int_equal(job->state, JOB_QUEUED);
-    assert_in_range(job->n_hashes, SLICE, 2 * SLICE + 256); /* one as it came, one as it was queued */
+    assert_in_range(job->n_hashes, SLICE, 2 * SLICE + 256); /* one slice at arrival, one in the queue */
     rig.tenant = "another";
     other = rig_submit(&rig, 40, 20);
     assert_int_equal(job_of(other->handle)->state, JOB_PLACED);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a job asks of the sampler, on its way to all workers that ever have it, and how its tokens were drawn,
- * on the way back. */
+/* A job's sampling options, on their way to all of its workers, and the sampling results on their way
+ * back. */
 #include "tests/unit/check.h"
 
 #include <string.h>
@@ -38,7 +38,7 @@ static void assert_draws(const struct rig_client *client, uint32_t n)
     }
 }
 
-/* A pair, then its decode worker dies, then one worker alone: all are asked for the same. */
+/* A pair, then its decode worker dies, then one worker alone: all receive the same options. */
 static void all_workers_are_asked_for_the_same(void **state)
 {
     static const struct sample_bias bias[] = {{.id = 3, .bias = -100}, {.id = 70, .bias = 2.5f}};
@@ -99,7 +99,7 @@ static void a_paused_client_gets_its_draws_later(void **state)
     rig_cancel(client);
 }
 
-/* Silence about what was asked is a worker that does not know the question: another one is tried. */
+/* A worker that omits requested results does not know the option: another one is tried. */
 static void a_worker_that_says_nothing_of_its_draws_is_left(void **state)
 {
     struct link *old = rig_worker(&rig, "d0", PICKER_DECODE, 1, 100), *new;
@@ -119,7 +119,7 @@ static void a_worker_that_says_nothing_of_its_draws_is_left(void **state)
     rig_tokens(&rig, new, 0, 3);
     assert_draws(client, 3);
     answer.request = rig_last(new)->request;
-    answer.first_index = 5; /* with two likeliest ones, of which one is beyond the vocabulary */
+    answer.first_index = 5; /* with the two likeliest tokens, one of them beyond the vocabulary */
     id = 'a' + 5;
     rig_put_draws(&answer);
     answer.top_ids = (uint32_t[]){'b', wrong};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A job through the router: placed, answered, moved, ended, whatever workers and clients do meanwhile. */
+/* A job in the router: placed, answered, moved, ended, whatever workers and clients do meanwhile. */
 #include "tests/unit/check.h"
 
 #include <math.h>
@@ -44,7 +44,7 @@ static void a_pair_answers(void **state)
     assert_int_equal(rig_last(p)->seed, rig_last(d)->seed);
     rig_accept(&rig, p, 64);
     rig_tokens(&rig, p, 0, 1);
-    rig_tokens(&rig, d, 0, 3); /* the first one again */
+    rig_tokens(&rig, d, 0, 3); /* the first token again */
     rig_finish(&rig, p, BATON__FINISH__FINISH_HANDED_OFF, 0);
     rig_tokens(&rig, d, 3, 2);
     rig_finish(&rig, d, BATON__FINISH__FINISH_STOP, 0);
@@ -56,8 +56,8 @@ static void a_pair_answers(void **state)
     assert_true(rig_ledgers_are_empty(&rig));
 }
 
-/* The decode worker's whole answer may overtake the prefill worker's first word: it waits for what that says
- * was reused, which the client is told first, and its end for the serving stats. */
+/* The decode worker's whole answer may overtake the prefill worker's report.  Its tokens wait until the
+ * client knows the reused tokens from that report, and its end waits for the serving stats. */
 static void a_short_answer_waits_for_its_serving_stats(void **state)
 {
     struct link *p = rig_worker(&rig, "p", PICKER_PREFILL, 1, 1000);
@@ -93,7 +93,7 @@ static void a_short_answer_waits_for_its_serving_stats(void **state)
     assert_true(rig_ledgers_are_empty(&rig));
 }
 
-/* Who prefilled says nothing, and is not lost either: what was decoded is not held back for long. */
+/* The prefill worker sends nothing, and is not lost either: decoded tokens are not held for long. */
 static void nobody_waits_long_for_a_word(void **state)
 {
     rig_worker(&rig, "p", PICKER_PREFILL, 1, 1000);
@@ -183,7 +183,7 @@ static void the_queue_ends_by_time(void **state)
     struct rig_client *c = rig_submit(&rig, 10, 5);
 
     rig.conf.queue_timeout_ns = 0;
-    a->cancels_on_failure = b; /* the next one in the list goes away during the walk */
+    a->cancels_on_failure = b; /* the next client in the list leaves during the iteration */
     router_expire_queued(&rig.router);
     rig_flush(&rig);
     assert_int_equal(a->status, 529);
@@ -219,8 +219,8 @@ static void slow_steps_refuse_nobody(void **state)
     rig_cancel(&rig.clients[0]);
 }
 
-/* The objective could be kept once others end: it waits for that, but not longer than the objective for the
- * first token, and not where there is no room to wait. */
+/* The objective could be kept once other sequences end.  The request waits for that, but not longer than the
+ * objective for the first token, and not without room in the queue. */
 static void waiting_for_better_ends(void **state)
 {
     struct link *d = rig_worker(&rig, "d", PICKER_DECODE, 2, 100);
@@ -283,7 +283,8 @@ static void a_forsaken_answer_ends(void **state)
     assert_true(rig_ledgers_are_empty(&rig));
 }
 
-/* Two faults at once: whoever could take it failed it once.  A second later that is forgotten. */
+/* Two faults at once: every worker that could take the job has failed it once.  A second later that is
+ * forgotten. */
 static void who_failed_once_is_asked_again(void **state)
 {
     struct link *d = rig_worker(&rig, "d0", PICKER_DECODE, 1, 100);
@@ -306,7 +307,8 @@ static void who_failed_once_is_asked_again(void **state)
 
 /* ---- faulty workers ---- */
 
-/* 529 says that trying again soon helps; where all workers of a model are away, 503 and the reason. */
+/* 529 says that a retry helps soon.  If all workers of a model are away, the answer is 503 with the
+ * reason. */
 static void a_model_whose_workers_are_gone_is_away(void **state)
 {
     struct backend backend = router_backend(&rig.router);
@@ -315,7 +317,7 @@ static void a_model_whose_workers_are_gone_is_away(void **state)
 
     rig_lose(&rig, d);
     waits = rig_submit(&rig, 10, 5);
-    assert_false(waits->has_failed); /* it may come back at once */
+    assert_false(waits->has_failed); /* the worker may return at once */
     rig.conf.queue_timeout_ns = 0;
     router_expire_queued(&rig.router);
     rig_flush(&rig);
@@ -328,7 +330,7 @@ static void a_model_whose_workers_are_gone_is_away(void **state)
     assert_null(backend.ops->why_not_yet(backend.self, "unheard"));
 }
 
-/* A worker said that it comes back, so this router is a restarted one: another model may still come. */
+/* A worker reports that it returns, so this router was restarted: other models may still come. */
 static void names_are_not_unknown_before_the_fleet_is_back(void **state)
 {
     struct backend backend = router_backend(&rig.router);
@@ -352,7 +354,7 @@ static void names_are_not_known_before_the_first_model(void **state)
     assert_non_null(strstr(backend.ops->why_not_yet(backend.self, "sim"), "no worker has registered"));
     assert_non_null(backend.ops->why_not_yet(backend.self, NULL));
     rig.router.n_models = n;
-    rig.router.models[1].is_ready = false; /* its vocabulary is on its way, another model is served */
+    rig.router.models[1].is_ready = false; /* its vocabulary is arriving, and another model is served */
     assert_null(backend.ops->model(backend.self, "other"));
     assert_non_null(strstr(backend.ops->why_not_yet(backend.self, "other"), "vocabulary"));
     assert_null(backend.ops->why_not_yet(backend.self, "unheard"));
@@ -379,7 +381,7 @@ static void gaps_and_foreign_ids_move_the_job(void **state)
     assert_int_equal(rig_last(d1)->n_prompt, 10);
     assert_int_equal(rig_last(d1)->max_new_tokens, 18);
     assert_int_equal(rig_last(d1)->seed, rig_last(d0)->seed);
-    rig_tokens(&rig, d0, 2, 1); /* an earlier attempt's word is not heard */
+    rig_tokens(&rig, d0, 2, 1); /* a message of an earlier attempt is ignored */
     answer.request = rig_last(d1)->request;
     answer.first_index = 2;
     answer.n_ids = 1;
@@ -459,10 +461,10 @@ static void absurd_reports_are_cut(void **state)
     assert_true(picker_itl_s(&row) > 1);
 }
 
-/* Each takes one of as many requests; when one goes, what it had goes to another. */
+/* Each worker gets the same number of requests.  When one is lost, the others get its requests. */
 static void many_workers_share_the_work(void **state)
 {
-    enum { N = 99 }; /* prompts of the rig are different up to there */
+    enum { N = 99 }; /* the rig's prompts differ up to there */
     static struct link *links[N];
     char node[16];
 
@@ -513,7 +515,7 @@ static void a_paused_stream_is_resumed_at_its_length(void **state)
     rig_tokens(&rig, d1, 8, 12);
     rig_finish(&rig, d1, BATON__FINISH__FINISH_LENGTH, 0);
     assert_false(client->has_ended);
-    assert_true(rig_ledgers_are_empty(&rig)); /* the worker is done, the client is not */
+    assert_true(rig_ledgers_are_empty(&rig)); /* the worker has ended, the client has not received all */
     rig_lose(&rig, d1);
     rig_pause(client, false);
     assert_true(client->has_ended);
@@ -547,7 +549,7 @@ static void work_is_counted_once(void **state)
     answer.serving = &serving;
     serving.computed = 10;
     rig_answer(&rig, d, &answer);
-    rig_lose(&rig, d); /* nobody else: it waits */
+    rig_lose(&rig, d); /* no other worker: it waits */
     assert_int_equal(rig.router.n_queued, 1);
     rig_cancel(client);
     assert_int_equal(client->serving.computed_tokens, 10);
@@ -569,7 +571,7 @@ static void callbacks_may_cancel(void **state)
     assert_true(rig_ledgers_are_empty(&rig));
 }
 
-/* A frame with a token of each; what is fetched ahead may be gone when its turn comes. */
+/* A frame with a token of each job.  Prefetched jobs may be gone when their turn comes. */
 static void jobs_of_a_frame_may_go_while_it_is_read(void **state)
 {
     enum { N = 8, N_STRANGE = 8, N_RECORDS = N_STRANGE + N, N_FRAMES = 3 };
@@ -581,14 +583,14 @@ static void jobs_of_a_frame_may_go_while_it_is_read(void **state)
         assert_non_null(rig_sent(d, i));
         rig_accept(&rig, d, 0);
     }
-    rig.clients[0].cancels_other_on_tokens = &rig.clients[1]; /* the next one, */
+    rig.clients[0].cancels_other_on_tokens = &rig.clients[1]; /* the next client, */
     rig.clients[2].cancels_other_on_tokens = &rig.clients[6];
-    rig.clients[4].cancels_other_on_tokens = &rig.clients[3]; /* one that had its token, */
+    rig.clients[4].cancels_other_on_tokens = &rig.clients[3]; /* a client that has its token already, */
     rig.clients[5].cancels_on_tokens = true;                  /* itself */
     for (uint32_t frame = 0; frame < N_FRAMES; frame++) {
         Baton__Tokens tokens = BATON__TOKENS__INIT;
 
-        for (uint32_t i = 0; i < N_RECORDS; i++) /* the first ones are of no job that there is */
+        for (uint32_t i = 0; i < N_RECORDS; i++) /* the first records belong to no job */
             frame_single_pack(&(struct frame_single){.request = i < N_STRANGE
                                                                     ? UINT64_MAX
                                                                     : rig_sent(d, i - N_STRANGE)->request,
@@ -620,7 +622,7 @@ static void a_failure_may_cancel_the_next_job(void **state)
     a = rig_submit(&rig, 10, 20);
     b = rig_submit(&rig, 10, 20);
     c = rig_submit(&rig, 10, 20);
-    job_of(a->handle)->sum.n_redispatched = 100; /* one more and it fails */
+    job_of(a->handle)->sum.n_redispatched = 100; /* after one more it fails */
     a->cancels_on_failure = b;
     rig_lose(&rig, d);
     assert_true(a->has_failed);
@@ -638,7 +640,7 @@ static void a_restarted_worker_is_new(void **state)
     rig_lose(&rig, d);
     assert_int_equal(rig.router.n_queued, 1);
     again = rig_worker(&rig, "d0", PICKER_DECODE, 2, 100);
-    assert_non_null(rig_last(again)); /* what its former self failed counts no more */
+    assert_non_null(rig_last(again)); /* failures of its former life do not count */
     assert_null(rig_worker(&rig, "d0", PICKER_DECODE, 2, 100));
     rig_cancel(client);
     assert_true(rig_ledgers_are_empty(&rig));
@@ -653,7 +655,7 @@ static void set_layout(const char *node, uint64_t layout)
         }
 }
 
-/* The layout covers the numerics id: whoever goes on with an answer goes on with its bits. */
+/* The layout includes the numerics id: any worker that continues an answer gives the same bits. */
 static void an_answer_keeps_its_arithmetic(void **state)
 {
     struct link *d0 = rig_worker(&rig, "d0", PICKER_DECODE, 1, 100), *d2;
@@ -667,9 +669,9 @@ static void an_answer_keeps_its_arithmetic(void **state)
     rig_tokens(&rig, d0, 0, 2);
     rig_lose(&rig, d0);
     assert_int_equal(rig.router.n_queued, 1);
-    assert_null(rig_last(d1)); /* it could, with other bits */
+    assert_null(rig_last(d1)); /* it could continue, but with other bits */
     next = rig_submit(&rig, 10, 20);
-    assert_non_null(rig_last(d1)); /* nobody else waits for that */
+    assert_non_null(rig_last(d1)); /* jobs without an answer do not wait for that */
     rig_cancel(next);
     d2 = rig_worker(&rig, "d2", PICKER_DECODE, 3, 100);
     set_layout("d2", 7);
@@ -683,7 +685,7 @@ static void an_answer_keeps_its_arithmetic(void **state)
     assert_true(rig_ledgers_are_empty(&rig));
 }
 
-/* Before its first word a request has no bits to keep. */
+/* Before its first token a request has no bits to keep. */
 static void a_request_without_a_word_may_change_arithmetic(void **state)
 {
     struct link *d0 = rig_worker(&rig, "d0", PICKER_DECODE, 1, 100);

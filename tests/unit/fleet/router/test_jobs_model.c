@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Random events against the router: whatever happens, every client hears of an end at most once, is told
- * "accepted" at most once and before its tokens, gets the right tokens in order and, if it asked, how they
- * were drawn, and the ledgers come back
- * to nothing. */
+/* Random events in the router.  Every client receives at most one end, and "accepted" at most once, before
+ * its tokens. It receives the right tokens in order and, if wanted, their sampling results.  In the end the
+ * ledgers are empty. */
 #include "tests/unit/check.h"
 
 #include <stdio.h>
@@ -53,7 +52,7 @@ static void begin(void)
         client->cancels_on_failure = &rig.clients[rng_below(&dice, rig.n_clients - 1)];
 }
 
-/* A worker says something of one of its requests: mostly the truth. */
+/* A worker sends a message about one of its requests, mostly a true one. */
 static void speak(struct link *link, uint32_t at)
 {
     static const Baton__Finish ends[] = {BATON__FINISH__FINISH_STOP, BATON__FINISH__FINISH_LENGTH,

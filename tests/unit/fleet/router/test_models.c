@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Vocabularies that arrive: a job thread builds them, and the loop goes on meanwhile. */
+/* Vocabularies arrive: a job thread builds models, and the loop continues meanwhile. */
 #include "tests/unit/check.h"
 
 #include <semaphore.h>
@@ -60,21 +60,21 @@ static void the_loop_does_not_build(void **state)
     model->image_bytes = IMAGE_BYTES;
     model->source = link;
 
-    assert_int_equal(part(link, 5, 100), E_PROTO); /* not the first one */
+    assert_int_equal(part(link, 5, 100), E_PROTO); /* not the first part */
     assert_int_equal(part(link, 0, 1000), 0);
     assert_int_equal(part(link, 1000, IMAGE_BYTES - 1000), 0);
     assert_non_null(model->build);
     assert_false(model->is_failed);
-    router_model_fetch(router, model); /* on its way: not again */
+    router_model_fetch(router, model); /* is arriving: not requested again */
     assert_null(model->source);
     assert_false(rig_submit(&rig, 10, 1)->has_failed); /* of another model */
 
     sem_post(&may_build);
-    ev_jobs_free(router->job_threads); /* ends what was begun */
+    ev_jobs_free(router->job_threads); /* ends the build under way */
     router->job_threads = NULL;
     ev_loop_drain(router->loop);
     assert_null(model->build);
-    assert_true(model->is_failed); /* zeros are no vocabulary */
+    assert_true(model->is_failed); /* zeros are not a vocabulary */
     (void)state;
     ev_loop_free(router->loop);
     rig_close(&rig);

@@ -46,7 +46,7 @@ static void a_worker_without_long_prompts_does_not_look_faster(void **state)
     struct link *d = rig_worker(&rig, "d", PICKER_DECODE, 2, 10000);
 
     report_prompts(d, 19067, 52e-6, 0);
-    assert_true(predicted_s(1, 60000) < 4); /* no worker knows better yet */
+    assert_true(predicted_s(1, 60000) < 4); /* no worker has a better value yet */
     report_prompts(p, 5345, 61e-6, 53e-9);
     report_prompts(d, 19067, 52e-6, 0);
     assert_true(predicted_s(0, 60000) > 90 && predicted_s(0, 60000) < 110);
@@ -56,7 +56,7 @@ static void a_worker_without_long_prompts_does_not_look_faster(void **state)
     assert_true(predicted_s(1, 60000) < 1.2 * 110);
 }
 
-/* A queue has the reported time; prompts dispatched since then come on top. */
+/* A queue has the reported time; prompts dispatched since then are added. */
 static void a_queue_has_its_predicted_time(void **state)
 {
     struct link *p = rig_worker(&rig, "p", PICKER_PREFILL, 1, 10000);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A worker's role comes with its reports; the next placement uses it, and requests under way stay where they
- * are.  An order to change it goes to workers that know it. */
+/* A worker reports its role.  The next placement uses it, and running requests stay where they are.  An order
+ * to change the role goes only to workers that know such orders. */
 #include "tests/unit/check.h"
 
 #include "base/err.h"
@@ -41,7 +41,7 @@ static void placements_follow_the_report(void **state)
     assert_int_equal(rig_last(a)->mode, BATON__SUBMIT_MODE__SUBMIT_PREFILL);
     report(a, BATON__ROLE__ROLE_DECODE);
     report(b, BATON__ROLE__ROLE_PREFILL);
-    assert_false(rig_last(a)->is_over); /* nothing was taken back */
+    assert_false(rig_last(a)->is_over); /* no request was taken back */
     rig_submit(&rig, 1100, 20);
     assert_int_equal(rig_last(a)->mode, BATON__SUBMIT_MODE__SUBMIT_DECODE);
     assert_int_equal(rig_last(b)->mode, BATON__SUBMIT_MODE__SUBMIT_PREFILL);
@@ -51,7 +51,7 @@ static void placements_follow_the_report(void **state)
     rig_submit(&rig, 1200, 20);
     assert_int_equal(rig_last(a)->mode, BATON__SUBMIT_MODE__SUBMIT_LOCAL);
     assert_int_equal(rig_last(a)->n_tokens, 1200);
-    report(a, BATON__ROLE__ROLE_UNKNOWN); /* an older worker says nothing */
+    report(a, BATON__ROLE__ROLE_UNKNOWN); /* an older worker reports no role */
     assert_int_equal(rig.router.workers[0].role, PICKER_BOTH);
     report(a, BATON__ROLE__ROLE_ROUTER);
     assert_int_equal(rig.router.workers[0].role, PICKER_BOTH);

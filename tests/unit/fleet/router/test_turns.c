@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The router's queue: turns by tenant and weight, room for who has less in it, and nobody called back from a
- * submit. */
+/* The router's queue: turns by tenant and weight, room for tenants with fewer requests, and no callback from
+ * a submit. */
 #include "tests/unit/check.h"
 
 #include <stdio.h>
@@ -27,7 +27,7 @@ static struct rig_client *ask(const char *tenant, uint32_t n_tokens)
     return rig_submit(&rig, n_tokens, 5);
 }
 
-/* Nobody is there to take them; then somebody comes, and what he is sent shows the order. */
+/* First there is no worker; then one comes, and the requests that it receives show the order. */
 static void assert_order(const uint32_t *n_tokens, uint32_t n)
 {
     struct link *d = rig_worker(&rig, "d0", PICKER_DECODE, 1, 10000);
@@ -97,7 +97,7 @@ static void a_full_queue_makes_room_for_who_has_less(void **state)
         loud[i] = ask("loud", 200 + i);
     calm = ask("calm", 20);
     assert_false(calm->has_failed);
-    assert_false(loud[3]->has_failed); /* not from inside of another one's submit */
+    assert_false(loud[3]->has_failed); /* not inside another job's submit */
     assert_int_equal(rig.router.n_queued, 4);
     router_queue_tell(&rig.router);
     rig_flush(&rig);
@@ -111,12 +111,12 @@ static void a_full_queue_makes_room_for_who_has_less(void **state)
     router_queue_tell(&rig.router);
     rig_flush(&rig);
     assert_true(loud[2]->has_failed);
-    more = ask("calm", 22); /* two and two: it would have most */
+    more = ask("calm", 22); /* two each: it would have the most */
     assert_true(more->has_failed);
     assert_false(loud[0]->has_failed || loud[1]->has_failed || calm->has_failed);
 }
 
-/* Who was pushed out may go away before it is told, or take others with it. */
+/* The client of a removed job may leave before it is told, or cancel others at that moment. */
 static void who_was_pushed_out_may_cancel(void **state)
 {
     struct rig_client *loud[6];
@@ -139,7 +139,7 @@ static void who_was_pushed_out_may_cancel(void **state)
     assert_int_equal(rig.router.n_queued, 6);
 }
 
-/* Another tenant's backlog at the workers is no reason to wait here: they take turns too. */
+/* Another tenant's backlog at the workers is no reason to wait here, because workers take turns too. */
 static void others_backlog_keeps_nobody_waiting(void **state)
 {
     struct link *d = rig_worker(&rig, "d0", PICKER_DECODE, 1, 10000);
@@ -156,7 +156,7 @@ static void others_backlog_keeps_nobody_waiting(void **state)
     assert_false(calm->has_failed);
     assert_int_equal(rig.router.n_queued, 1);
     assert_int_equal(rig_last(d)->n_tokens, 20);
-    ask("calm", 21); /* its own backlog is */
+    ask("calm", 21); /* its own backlog delays it */
     assert_int_equal(rig.router.n_queued, 2);
 }
 

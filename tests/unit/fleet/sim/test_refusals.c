@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Admission by prediction in virtual time: good answers do not fall beyond capacity, refusals are right, an idle
- * fleet refuses nothing, and both pools stay busy. */
+/* Admission by prediction in virtual time: good answers do not decrease beyond capacity, refusals are right,
+ * an idle fleet refuses nothing, and both pools stay busy. */
 #include "tests/unit/check.h"
 
 #include <math.h>
@@ -105,7 +105,8 @@ static void good_answers_do_not_fall_beyond_capacity(void **state)
     assert_true(good_per_s(&opts, 36) < 0.1 * best);
 }
 
-/* The oracle: the same load with nothing refused by prediction.  What was refused misses its objectives there. */
+/* The oracle: the same load without refusals by prediction.  The refused requests miss their objectives
+ * there. */
 static void refusals_would_have_missed(void **state)
 {
     struct sim_opts opts = options();
@@ -137,7 +138,7 @@ static void a_light_load_is_not_refused(void **state)
     for (unsigned why = 0; why < SIM_REFUSALS; why++)
         assert_int_equal(result.classes[0].n_refused[why], 0);
     sim_result_fini(&result);
-    opts.itl_slo_ns = NS_PER_MS; /* no step ever keeps it, and every prompt takes longer than its objective */
+    opts.itl_slo_ns = NS_PER_MS; /* no step can keep it, and every prompt takes longer than its objective */
     opts.ttft_slo_ns = NS_PER_MS;
     result = run(&opts, 0.02, 600); /* the fleet idles between two requests */
     for (unsigned why = 0; why < SIM_REFUSALS; why++)
@@ -145,7 +146,7 @@ static void a_light_load_is_not_refused(void **state)
     sim_result_fini(&result);
 }
 
-/* Neither pool idles in turn with the other: in each interval of an overload both work. */
+/* The pools do not idle in turn: both work in each interval of an overload. */
 static void pools_do_not_swing(void **state)
 {
     struct sim_opts opts = options();

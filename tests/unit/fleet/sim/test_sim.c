@@ -253,7 +253,7 @@ static void events_come_in_order(void **state)
     sim_agenda_fini(&agenda);
 }
 
-/* The oldest plain block goes, or a shared one that was unused for half as long. */
+/* Evicts the oldest plain block, or a replicated one that was unused for half as long. */
 static void eviction_takes_what_others_have_first(void **state)
 {
     struct sim_lru lru = {0};
@@ -262,7 +262,7 @@ static void eviction_takes_what_others_have_first(void **state)
         assert_int_equal(sim_lru_touch(&lru, 1000 + i, i * 10), 0);
     assert_int_equal(sim_lru_touch(&lru, 1000, 60), 1);
     sim_lru_set_replicated(&lru, 1003, true);
-    assert_int_equal(sim_lru_evict(&lru, 60), 1003); /* 30 old and shared, 1001 is 50 old */
+    assert_int_equal(sim_lru_evict(&lru, 60), 1003); /* 30 is old and replicated, 1001 is 50 old */
     assert_int_equal(sim_lru_evict(&lru, 60), 1001);
     sim_lru_set_replicated(&lru, 1005, true);
     assert_int_equal(sim_lru_evict(&lru, 60), 1002);
@@ -295,8 +295,8 @@ static void the_table_finds_what_was_not_removed(void **state)
     sim_lru_fini(&lru);
 }
 
-/* The same prompts of 600 tokens, more than two of four workers read in time, then answers: auto serves more than the
- * fleet with fixed roles, and every worker's time is booked once. */
+/* The same prompts of 600 tokens, more than two of four workers can read in time, then answers.  auto serves
+ * more requests than the fleet with fixed roles, and every worker's time is counted once. */
 static void roles_follow_the_load(void **state)
 {
     struct generate_opts load = load_of(GENERATE_STEPS);
@@ -327,8 +327,8 @@ static void roles_follow_the_load(void **state)
     sim_result_fini(&moved);
 }
 
-/* Three routers know of each other's load by reports alone: all requests end, and time to first token is no
- * better than with one.  Prefixes that one router placed are found by the others. */
+/* Three routers know of each other's load only from reports.  All requests end, and time to first token is no
+ * better than with one router.  Each router finds prefixes that another one placed. */
 static void routers_share_the_workers(void **state)
 {
     struct generate_opts load = load_of(GENERATE_SESSIONS);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A server for tests of the server: a few paths that answer in different ways, counters of what happened. */
+/* A server for tests of the server: a few paths with different answers, and counters of events. */
 #ifndef TESTS_HTTP_ECHO_H
 #define TESTS_HTTP_ECHO_H
 
@@ -29,7 +29,7 @@ struct rig {
 
 void rig_begin(struct rig *rig, const struct http_limits *limits);
 typedef void (*rig_change)(struct http_server_opts *opts, void *arg);
-/* change (may be NULL) sees the options before they are used; opts->loop is set. */
+/* change (may be NULL) may edit the options before their use; opts->loop is set. */
 void rig_begin_with(struct rig *rig, const struct http_limits *limits, rig_change change, void *arg);
 void rig_end(struct rig *rig);
 /* Waits up to two seconds for a counter. */

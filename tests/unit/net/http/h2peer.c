@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Frames by hand; only header blocks that come back are left to nghttp2. */
+/* Builds frames by hand; nghttp2 only decodes header blocks of answers. */
 #include "h2peer.h"
 
 #include <setjmp.h>
@@ -86,7 +86,7 @@ static void put_string(struct buf *out, const char *text)
 void h2_put_block(struct buf *out, const char *const *pairs)
 {
     for (; pairs != NULL && pairs[0] != NULL; pairs += 2) {
-        buf_append_byte(out, 0); /* literal, new name, not indexed */
+        buf_append_byte(out, 0); /* a literal with a new name, not indexed */
         put_string(out, pairs[0]);
         put_string(out, pairs[1]);
     }
@@ -129,7 +129,8 @@ static void inflate(struct h2_peer *peer, struct h2_frame *frame)
 
 bool h2_next(struct h2_peer *peer, unsigned timeout_ms, struct h2_frame *out)
 {
-    unsigned n_waits = 0; /* of a millisecond: a process that was stopped for a while has not waited long */
+    unsigned n_waits = 0; /* waits of a millisecond each: a process that was stopped for a while has waited
+                           * only one */
 
     buf_consume(&peer->in, peer->used_bytes);
     peer->used_bytes = 0;
@@ -151,7 +152,7 @@ bool h2_next(struct h2_peer *peer, unsigned timeout_ms, struct h2_frame *out)
         if (n_waits++ >= timeout_ms)
             return false;
         if (raw_read_until(peer->fd, NULL, 1, &peer->in) && peer->in.len_bytes == had_bytes)
-            return false; /* the end */
+            return false; /* end of stream */
     }
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keys are on P-256: made in a millisecond. */
+/* Keys are on P-256, because they take only a millisecond. */
 #include "pki.h"
 
 #include <dirent.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Certificates made on the spot, and a blocking TLS client. */
+/* Certificates made during the test, and a blocking TLS client. */
 #ifndef TESTS_HTTP_PKI_H
 #define TESTS_HTTP_PKI_H
 
@@ -9,7 +9,7 @@
 
 #define PKI_PATH_BYTES 256
 
-/* A folder for one test's files, removed with them by pki_end. */
+/* Makes a folder for one test's files; pki_end removes both. */
 void pki_begin(char folder[PKI_PATH_BYTES]);
 void pki_end(const char *folder);
 /* Writes FOLDER/NAME.pem (self-signed for localhost, valid between these times from now, in seconds) and
@@ -26,15 +26,15 @@ struct tls_client {
 
 struct tls_client_opts {
     int min, max;     /* versions; 0: any */
-    const char *alpn; /* in the wire's form; NULL: none */
-    const char *ca;   /* verified against it; NULL: not at all */
+    const char *alpn; /* in the wire's format; NULL: none */
+    const char *ca;   /* verifies the server with it; NULL: no verification */
 };
 
-/* Connects and shakes hands; false: the handshake failed (close it all the same). */
+/* Connects and shakes hands; false: the handshake failed (close the client nevertheless). */
 bool tls_client_open(struct tls_client *client, uint16_t port, const struct tls_client_opts *opts);
 void tls_client_close(struct tls_client *client);
 bool tls_client_send(struct tls_client *client, const void *data, size_t len_bytes);
-/* Appends what comes until the text holds needle; NULL: until the end.  Whether it came within 5 s. */
+/* Appends input until the text contains needle; NULL: until the end.  True: it came within 5 s. */
 bool tls_client_read(struct tls_client *client, const char *needle, struct buf *out);
 
 #endif

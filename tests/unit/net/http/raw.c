@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A loop on its own thread and a blocking client, for tests.  Failing here fails the test. */
+/* A loop on its own thread and a blocking client, for tests.  A failure here fails the test. */
 #include "raw.h"
 
 #include <arpa/inet.h>
@@ -73,7 +73,7 @@ static int connect_with(uint16_t port, int receive_bytes)
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
     assert_true(fd >= 0);
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int)); /* what is sent is on its way */
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int)); /* sends at once */
     if (receive_bytes > 0)
         setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &receive_bytes, sizeof(receive_bytes));
     to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -116,7 +116,7 @@ bool raw_send_str(int fd, const char *text)
     return raw_send(fd, text, strlen(text));
 }
 
-/* 1: some bytes came; 0: the end; -1: nothing until then. */
+/* 1: some bytes; 0: end of stream; -1: none until then. */
 static int read_some(int fd, uint64_t until_ns, struct buf *out)
 {
     uint64_t now = clock_now_ns();
@@ -141,7 +141,7 @@ bool raw_holds(const struct buf *text, const char *needle)
 bool raw_read_until(int fd, const char *needle, unsigned timeout_ms, struct buf *out)
 {
     uint64_t until_ns = clock_now_ns() + timeout_ms * NS_PER_MS;
-    size_t looked = 0; /* bytes of out: what is looked through again and again makes a slow reader */
+    size_t looked = 0; /* bytes of out already searched: searching all of it each time makes a slow reader */
 
     for (;;) {
         int rc;
@@ -151,14 +151,14 @@ bool raw_read_until(int fd, const char *needle, unsigned timeout_ms, struct buf 
         if (needle != NULL && out->len_bytes > strlen(needle))
             looked = out->len_bytes - strlen(needle);
         if (looked > 0 && clock_now_ns() > until_ns)
-            return false; /* much came, and more may */
+            return false; /* many bytes came, and more may */
         rc = read_some(fd, until_ns, out);
         if (rc <= 0)
             return rc == 0 && needle == NULL;
     }
 }
 
-/* The whole answer at the start of text?  Its length, else 0. */
+/* Returns the length of a whole answer at the start of text, else 0. */
 static size_t whole_answer(struct bytes text, struct http_head *head, struct buf *body)
 {
     struct http_chunked chunked = {0};
@@ -214,7 +214,7 @@ int raw_read_answer(int fd, struct buf *out, struct buf *body_out)
     buf_fini(&body);
     if (len == 0)
         return 0;
-    /* Keep the head for the test to look at, drop nothing of what follows. */
+    /* Leaves the head for the test, and drops nothing after it. */
     return head.status;
 }
 

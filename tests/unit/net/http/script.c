@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A scripted server on a thread.  Failing here fails the test. */
+/* A scripted server on a thread.  A failure here fails the test. */
 #include "script.h"
 
 #include <netinet/in.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Raw requests that parsers have disagreed about, each over a socket against a listening server, whole and
- * byte by byte; prints the table that docs/http.md holds beside another server's.
+/* Raw requests that parsers have disagreed about, over a socket to a listening server, whole and byte by
+ * byte.  Prints the table for docs/http.md, which compares it with another server's.
  *
- * Behind every request stands a second one.  After a framing error it must not be served: that is what
- * request smuggling is.  Where a request is fine, it must be. */
+ * A second request follows each one.  After a framing error it must not be served, because that would be
+ * request smuggling.  After a valid request it must be served. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -25,7 +25,7 @@
 #define TEXT(literal) literal, sizeof(literal) - 1
 #define MAX_ANSWERS   4
 
-/* Statuses wanted, the probe's 204 included where it is to be served. */
+/* Expected statuses; includes the probe's 204 if it is to be served. */
 struct row {
     const char *name;
     const char *text;
@@ -241,7 +241,7 @@ static void read_statuses(struct bytes text, bool is_head, int *out)
         out[n] = head.status;
         if (head.framing == HTTP_BODY_LENGTH)
             len += (size_t)head.content_length;
-        assert_int_not_equal(head.framing, HTTP_BODY_CHUNKED); /* nothing is streamed here */
+        assert_int_not_equal(head.framing, HTTP_BODY_CHUNKED); /* no answer is streamed here */
         assert_true(len <= text.len_bytes);
         text = bytes_of(text.data + len, text.len_bytes - len);
     }
@@ -259,7 +259,7 @@ static void ask(const struct world *world, const struct row *row, size_t piece, 
     for (size_t at = 0; at < text.len_bytes; at += piece)
         if (!raw_send(fd, text.data + at, at + piece > text.len_bytes ? text.len_bytes - at : piece))
             break;
-    assert_true(raw_read_until(fd, NULL, 5000, &answer)); /* it always closes in the end */
+    assert_true(raw_read_until(fd, NULL, 5000, &answer)); /* it closes in any case */
     close(fd);
     if (answer.len_bytes > 0)
         read_statuses(buf_view(&answer), row->len_bytes > 4 && memcmp(row->text, "HEAD", 4) == 0, statuses);

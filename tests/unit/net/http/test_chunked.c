@@ -11,8 +11,7 @@
 #include "base/check.h"
 #include "base/err.h"
 
-/* Decodes text given in pieces of piece bytes.  Returns the last rc; *rest_out: bytes that were not the
- * body's. */
+/* Decodes text in pieces of piece bytes.  Returns the last rc; *rest_out: bytes after the body. */
 static int decode(struct bytes text, size_t piece, struct buf *out, size_t *rest_out)
 {
     struct http_chunked chunked = {0};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The client against a server that sends exactly the given bytes, whole or in crumbs, valid or not; and
- * against our own server. */
+/* The client with a server that sends exactly the given bytes, whole or in small pieces, valid or not; and
+ * with our own server. */
 #include "net/http/client.h"
 
 #include <errno.h>
@@ -35,7 +35,7 @@ struct seen {
     struct fault fault;
     char kind[32]; /* content-type */
     bool cancels_at_head, cancels_at_body;
-    unsigned n_more; /* calls to begin from on_end */
+    unsigned n_more; /* calls to begin in on_end */
 };
 
 static void on_guard(void *arg)
@@ -61,7 +61,7 @@ static struct rig *rig_new(size_t piece_bytes)
 
 static void rig_free(struct rig *rig)
 {
-    http_client_free(rig->client); /* closes its connections, so the server's thread reads their ends */
+    http_client_free(rig->client); /* closes its connections, so the server's thread reads their end */
     script_end(&rig->script);
     ev_timer_free(rig->guard);
     ev_loop_free(rig->loop);
@@ -124,7 +124,7 @@ static void begin(struct seen *seen, const struct http_call_opts *opts)
     full.events = &events;
     full.arg = seen;
     assert_int_equal(http_client_start(seen->rig->client, &full, &seen->call), 0);
-    assert_int_equal(seen->n_heads + seen->n_ends, seen->n_ends * 2); /* nothing comes from inside */
+    assert_int_equal(seen->n_heads + seen->n_ends, seen->n_ends * 2); /* callbacks never come from inside */
 }
 
 static void run(struct rig *rig)
@@ -134,7 +134,7 @@ static void run(struct rig *rig)
     ev_timer_stop(rig->guard);
 }
 
-/* One call to one scripted answer. */
+/* Makes one call, with one scripted answer. */
 static struct seen ask(const char *answer, enum after after, size_t piece_bytes, struct http_call_opts opts)
 {
     struct rig *rig = rig_new(piece_bytes);

@@ -20,7 +20,7 @@
 
 #define GET(path) "GET " path " HTTP/1.1\r\nHost: a\r\n\r\n"
 
-/* The server's end of a client's connection: both are in this process. */
+/* Returns the server's end of a client's connection: both are in this process. */
 static int server_end(int client)
 {
     struct sockaddr_in ours = {0};
@@ -66,7 +66,7 @@ static void connections_have_the_congestion_control_asked_for(void **state)
     close(fd);
     rig_end(&rig);
 
-    if (strcmp(usual, "reno") == 0) /* which every kernel has, so that it would be no other one */
+    if (strcmp(usual, "reno") == 0) /* every kernel has this one, so it would not differ */
         skip();
     rig_begin_with(&rig, NULL, set_congestion, (char[]){"reno"});
     fd = raw_connect(rig.port);

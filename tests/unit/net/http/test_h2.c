@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* HTTP/2 over real sockets, frame by frame: exchanges, heads, limits, back-pressure, aborts, deadlines,
- * drain. What only wants to hurt is in test_h2_attack.c. */
+ * drain. test_h2_attack.c has the hostile peers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -66,7 +66,7 @@ static void streams_are_exchanges(void **state)
     buf_clear(&body);
     assert_int_equal(h2_answer(&peer, 11, &body), 200);
     assert_int_equal(body.len_bytes, 4 << 20);
-    /* Refused from the head: the answer is whole, and the rest of the body is not wanted. */
+    /* Refused from the head: the answer is complete, and the rest of the body is not read. */
     h2_ask(&peer, 13, "POST /no", false, NULL);
     assert_int_equal(h2_answer(&peer, 13, NULL), 401);
     assert_true(h2_await(&peer, NGHTTP2_RST_STREAM, 13, NULL, &frame));
@@ -95,7 +95,7 @@ static void continue_comes_only_when_the_head_is_accepted(void **state)
     end(&rig, &peer);
 }
 
-/* A head is judged as in HTTP/1; what the frame layer forbids resets the stream.  The connection goes on. */
+/* A head is checked as in HTTP/1.  Errors of the frame layer reset the stream; the connection continues. */
 static void heads_are_judged_strictly(void **state)
 {
     static char long_value[3000];
@@ -202,7 +202,7 @@ static void resets_and_closes_abort(void **state)
     assert_int_equal(rig.abort_why, HTTP_ABORT_CLIENT);
     h2_ask(&peer, 3, "GET /echo", true, NULL);
     assert_int_equal(h2_answer(&peer, 3, NULL), 200);
-    /* In the middle of a body, and while running: both go with the connection. */
+    /* In the middle of a body, and while running: both end with the connection. */
     h2_ask(&peer, 5, "POST /echo", false, NULL);
     h2_ask(&peer, 7, "GET /hang", true, NULL);
     assert_true(reaches(&rig.n_requests, 3));
@@ -238,14 +238,14 @@ static void slow_streams_are_paused_and_then_cut(void **state)
     h2_ask(&peer, 1, "GET /flood", true, NULL);
     assert_true(reaches(&rig.n_pauses, 1));
     assert_int_equal(rig.n_resumes, 0);
-    /* A window for it: it goes on. */
+    /* With a window for it, it continues. */
     h2_send_u32(&peer, NGHTTP2_WINDOW_UPDATE, 0, 1 << 30);
     h2_send_u32(&peer, NGHTTP2_WINDOW_UPDATE, 1, 4 << 20);
     while (rig.n_resumes < 3 && h2_next(&peer, 2000, &frame))
         ;
     assert_true(rig.n_resumes >= 3);
     assert_int_equal(rig.n_aborts, 0);
-    /* None any more: only this stream is cut, at the deadline. */
+    /* Without one, only this stream is cut, at the deadline. */
     began = clock_now_ns();
     assert_true(h2_await(&peer, NGHTTP2_RST_STREAM, 1, NULL, &frame));
     assert_int_equal(h2_error_of(&frame), NGHTTP2_CANCEL);
@@ -255,7 +255,7 @@ static void slow_streams_are_paused_and_then_cut(void **state)
     assert_true(rig.flooded_bytes < 8 << 20);
     h2_ask(&peer, 3, "GET /stream", true, NULL);
     assert_int_equal(h2_answer(&peer, 3, NULL), 200);
-    /* Windows wide open but nothing read: the connection is cut. */
+    /* Windows are open but the client reads nothing: the connection is cut. */
     h2_ask(&peer, 5, "GET /flood", true, NULL);
     h2_send_u32(&peer, NGHTTP2_WINDOW_UPDATE, 5, 1 << 30);
     assert_true(reaches(&rig.n_aborts, 2));
@@ -285,7 +285,7 @@ static void deadlines_hold_for_streams(void **state)
     assert_int_equal(frame.stream, 3);
     assert_int_equal(frame.status, 408);
     assert_true(clock_now_ns() - began < NS_PER_S);
-    /* A header block that does not end is the end of the connection. */
+    /* A header block without an end ends the connection. */
     h2_send(&peer, NGHTTP2_HEADERS, 1, 5, bytes_of("\x83\x86", 2));
     assert_true(conns_become(&rig, 0));
     assert_int_equal(rig.n_aborts, 1); /* the other was refused, not aborted */
@@ -337,7 +337,7 @@ static void draining_finishes_streams(void **state)
     h2_ask(&peer, 1, "GET /late", true, NULL);
     assert_true(reaches(&rig.n_requests, 2));
     raw_loop_call(&rig.raw, drain, &rig);
-    h2_ask(&peer, 3, "GET /echo", true, NULL); /* too late: not even refused */
+    h2_ask(&peer, 3, "GET /echo", true, NULL); /* too late, so it is not even refused */
     while (h2_next(&peer, 2000, &frame)) {
         if (frame.type == NGHTTP2_GOAWAY)
             is_told = h2_error_of(&frame) == NGHTTP2_NO_ERROR;
@@ -380,7 +380,7 @@ static void both_versions_share_a_port(void **state)
     assert_true(raw_read_until(fd, "408", 9000, &in));
     close(fd);
     end(&rig, &peer);
-    /* Where it is not wanted, it is a version like any other. */
+    /* If HTTP/2 is off, it is an unknown version. */
     rig_begin(&rig, NULL);
     assert_int_equal(raw_ask(rig.port, NGHTTP2_CLIENT_MAGIC, NULL), 505);
     rig_end(&rig);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Hostile HTTP/2 peers: floods of frames that are free for them, and frames that break the rules.  The server
- * disconnects each after a bounded number of frames, with the error of RFC 9113, and answers the next client.
- * Honest clients that look similar stay connected. */
+/* Hostile HTTP/2 peers: floods of frames that are cheap for them, and frames that break the rules.  The
+ * server disconnects each after a bounded number of frames, with the error of RFC 9113, and answers the next
+ * client. Honest clients that look similar stay connected. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -76,7 +76,7 @@ static bool continue_for_ever(struct h2_peer *peer, int n)
                   : h2_send(peer, NGHTTP2_CONTINUATION, 0, 1, bytes_of("\0\1a\1b", 5));
 }
 
-/* One entry of 4000 bytes in the dynamic table, then named again and again by one byte each. */
+/* One entry of 4000 bytes in the dynamic table, then many references of one byte each. */
 static bool inflate_headers(struct h2_peer *peer, int n)
 {
     static char value[4000];
@@ -152,7 +152,7 @@ static bool talk_http1(struct h2_peer *peer, int n)
 static const struct attack {
     const char *name;
     bool (*step)(struct h2_peer *peer, int n);
-    int max_steps; /* it must be over by then */
+    int max_steps; /* it must have ended by then */
     uint32_t error;
 } attacks[] = {
     {"streams opened and reset (CVE-2023-44487)", reset_rapidly, 2000, CALM},
@@ -176,7 +176,7 @@ static const struct attack {
     {"HTTP/1.1 in the middle", talk_http1, 1, NGHTTP2_FRAME_SIZE_ERROR},
 };
 
-/* Sends until the server has had enough; how many steps it took, or -1. */
+/* Sends until the server disconnects.  Returns the number of steps, or -1. */
 static int run_attack(struct h2_peer *peer, const struct attack *attack, struct h2_frame *goaway)
 {
     bool is_over = false;
@@ -195,8 +195,7 @@ static int run_attack(struct h2_peer *peer, const struct attack *attack, struct 
 
 static void attackers_are_sent_away(void **state)
 {
-    /* What the peer has not read when the connection is reset is lost, GOAWAY included, if we do not linger.
-     */
+    /* Without lingering, a reset would lose data that the peer has not read, GOAWAY included. */
     const struct http_limits limits = {.linger_ns = 2 * NS_PER_S};
 
     for (size_t i = 0; i < sizeof(attacks) / sizeof(attacks[0]); i++) {
@@ -234,7 +233,7 @@ static void honest_clients_are_not(void **state)
 
     rig_begin_with(&rig, NULL, add_h2c, NULL);
     h2_peer_open(&peer, rig.port);
-    /* A full connection, all cancelled at once. */
+    /* A full connection, and all streams cancelled at once. */
     for (int i = 0; i < 100; i++, id += 2)
         h2_ask(&peer, id, "GET /hang", true, NULL);
     assert_true(reaches(&rig.n_requests, 100));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A server before its stop: it serves, and each answer is its connection's last. */
+/* A server before its stop: it serves requests, and closes each connection after the answer. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -77,7 +77,7 @@ static void http2_hears_of_it_and_is_served(void **state)
     h2_ask(&busy, 1, "GET /late", true, NULL);
     assert_true(reaches(&rig.n_requests, 2));
     raw_loop_call(&rig.raw, lame_duck, &rig);
-    h2_ask(&busy, 3, "GET /echo", true, NULL); /* on its way when the word came */
+    h2_ask(&busy, 3, "GET /echo", true, NULL); /* it was on its way when lame duck began */
     assert_int_equal(h2_answer(&busy, 3, NULL), 200);
     assert_true(h2_await(&idle, NGHTTP2_GOAWAY, 0, NULL, &frame));
     assert_int_equal(h2_error_of(&frame), NGHTTP2_NO_ERROR);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The effect of bad clients on a good one: a thousand connections that drip their heads, a hundred that never
- * read a large answer, and the latency of a well-behaved client beside them. */
+/* Effects of bad clients on a good one: a thousand connections send their heads byte by byte, a hundred never
+ * read a large answer, and the test measures the latency of a good client beside them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -26,7 +26,7 @@ struct dripper {
     atomic_uint n_rounds;
 };
 
-/* A byte of an endless head for everybody, again and again. */
+/* Sends each connection one byte of an endless head, repeatedly. */
 static void *drip(void *arg)
 {
     struct dripper *dripper = arg;
@@ -48,7 +48,7 @@ static int by_size(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* What a client on a connection of its own waits for an answer: the median, in ns. */
+/* Returns the median latency of a client with its own connection, in ns. */
 static uint64_t median_wait_ns(struct rig *rig, const char *what)
 {
     static uint64_t waits[N_ASKED];
@@ -90,7 +90,7 @@ static void a_thousand_dripping_heads_harm_nobody(void **state)
     assert_int_equal(pthread_create(&thread, NULL, drip, &dripper), 0);
     beside_ns = median_wait_ns(&rig, "beside 1000 connections dripping heads");
     assert_true(beside_ns < alone_ns + 20 * NS_PER_MS);
-    /* Each is gone at its deadline, however it drips. */
+    /* Each is closed at its deadline, however it sends. */
     assert_true(conns_become(&rig, 0) || conns_become(&rig, 0) || conns_become(&rig, 0));
     print_message("all gone after %.1f s, %u rounds\n", (double)(clock_now_ns() - began) / 1e9,
                   (unsigned)dripper.n_rounds);
@@ -120,12 +120,12 @@ static void clients_that_never_read_harm_nobody(void **state)
     assert_true(conns_become(&rig, 0) || conns_become(&rig, 0) || conns_become(&rig, 0));
     for (int i = 0; i < N_DEAF; i++)
         close(fds[i]);
-    /* What was pipelined behind an answer that nobody read was never begun. */
+    /* Requests pipelined after an unread answer were never begun. */
     assert_int_equal(rig.n_requests, 2 * N_ASKED + N_DEAF);
     rig_end(&rig);
 }
 
-/* Connections that show no key give way, the oldest first, to one more of their address. */
+/* Connections that show no key are evicted, the oldest first, for one more of their address. */
 static void strangers_make_room(void **state)
 {
     struct http_limits limits = {.max_conns = 6, .max_conns_per_address = 4};
@@ -138,7 +138,7 @@ static void strangers_make_room(void **state)
         fds[i] = raw_connect(rig.port);
         assert_true(conns_become(&rig, (uint32_t)i + 1));
     }
-    raw_send_str(fds[0], GET("/echo")); /* the oldest has shown what it must */
+    raw_send_str(fds[0], GET("/echo")); /* the oldest has shown its key */
     assert_int_equal(raw_read_answer(fds[0], &in, NULL), 200);
     raw_send_str(fds[1], GET("/no")); /* this one has not */
     buf_clear(&in);
@@ -154,8 +154,8 @@ static void strangers_make_room(void **state)
     rig_end(&rig);
 }
 
-/* A thousand requests in one packet are not the work of one turn: another client is answered in between. Its
- * request may come too late by chance, so most of some attempts count. */
+/* A thousand requests in one packet are not served in one turn: another client is answered in between.  Its
+ * request may come too late by chance, so most of several attempts count. */
 static void a_burst_of_requests_lets_others_in(void **state)
 {
     enum { N = 1000, N_ATTEMPTS = 20 };
@@ -174,7 +174,7 @@ static void a_burst_of_requests_lets_others_in(void **state)
         assert_true(raw_send_str(other, GET("/echo")));
         assert_int_equal(raw_read_answer(other, &in, NULL), 200);
         n_between += rig.n_requests - before < N * 3 / 4;
-        assert_true(reaches(&rig.n_requests, before + N + 1)); /* and all of the burst is answered */
+        assert_true(reaches(&rig.n_requests, before + N + 1)); /* the whole burst is answered */
         buf_fini(&in);
         close(busy);
         close(other);

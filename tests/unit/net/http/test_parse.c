@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The head parser against requests on which servers and proxies disagree.  Every request is also fed byte by
- * byte and must get the same verdict. */
+/* The head parser with requests on which servers and proxies disagree.  Every request is also fed byte by
+ * byte, and must get the same verdict. */
 #include "net/http/parse.h"
 
 #include <setjmp.h>
@@ -33,14 +33,14 @@ static struct verdict judge(struct bytes text)
     return v;
 }
 
-/* The verdict on the whole, after checking that each longer prefix says "more" until one says the same as the
- * whole. */
+/* Returns the verdict on the whole text.  Each longer prefix must give "more" until one gives the same
+ * verdict. */
 static struct verdict judge_all_ways(struct bytes text)
 {
     struct verdict whole = judge(text);
 
     for (size_t n = 0; n <= text.len_bytes; n++) {
-        uint8_t *copy = malloc(n + 1); /* exact size, so that a sanitizer sees reading too far */
+        uint8_t *copy = malloc(n + 1); /* exact size, so that a sanitizer detects reads past the end */
         struct verdict part;
 
         assert_non_null(copy);
@@ -275,7 +275,7 @@ static struct verdict judge_big(const char *line_filler, size_t n_filler, unsign
     buf_append_str(&text, "\r\n");
     v = judge(buf_view(&text));
     if (v.rc != 1) {
-        /* And early: without the end. */
+        /* Also detected early, without the end. */
         struct verdict part = judge(bytes_of(text.data, text.len_bytes - 2));
 
         assert_int_equal(part.status, v.status);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Heads that we write: no client input can end a line of them. */
+/* Heads that the server writes: no client input can end one of their lines. */
 #include "net/http/response.h"
 
 #include <setjmp.h>

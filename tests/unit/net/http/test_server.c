@@ -23,7 +23,7 @@
 #define GET(path)     "GET " path " HTTP/1.1\r\nHost: a\r\n\r\n"
 #define POST(path, n) "POST " path " HTTP/1.1\r\nHost: a\r\nContent-Length: " n "\r\n\r\n"
 
-/* Sends text in pieces of piece bytes and expects the statuses, then whether the connection stays open. */
+/* Sends text in pieces of piece bytes.  Expects the statuses, then that the connection stays open or not. */
 static void converse(struct rig *rig, const char *text, size_t piece, const int *statuses, bool stays_open)
 {
     struct buf in = {0};
@@ -159,7 +159,7 @@ static void an_upload_over_the_limit_can_read_its_413(void **state)
 
         raw_send_str(fd, is_chunked ? "POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
                                     : "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 16777216\r\n\r\n");
-        for (int i = 0; i < 256; i++) { /* 16 MiB, all before reading */
+        for (int i = 0; i < 256; i++) { /* 16 MiB, all sent before reading */
             if (is_chunked)
                 assert_true(raw_send_str(fd, "10000\r\n"));
             assert_true(raw_send(fd, block, sizeof(block)));
@@ -187,7 +187,7 @@ static void a_client_that_leaves_is_noticed_at_once(void **state)
         raw_send_str(fd, GET("/hang"));
         assert_true(reaches(&rig.n_requests, way + 1));
         if (way == 0)
-            shutdown(fd, SHUT_WR); /* half a close counts */
+            shutdown(fd, SHUT_WR); /* half a close counts as a close */
         if (way == 2)
             setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
         if (way > 0)
@@ -197,7 +197,7 @@ static void a_client_that_leaves_is_noticed_at_once(void **state)
         if (way == 0)
             close(fd);
     }
-    /* Also with something pipelined behind it. */
+    /* Also with a pipelined request after it. */
     fd = raw_connect(rig.port);
     raw_send_str(fd, GET("/hang") GET("/echo"));
     assert_true(reaches(&rig.n_requests, 4));
@@ -250,7 +250,7 @@ static void slow_heads_and_bodies_meet_a_deadline(void **state)
         uint64_t began = clock_now_ns();
 
         raw_send_str(fd, slow[i]);
-        /* A byte every 20 ms does not help. */
+        /* A byte every 20 ms does not extend the time. */
         while (!raw_read_until(fd, "408 Request Timeout", 20, &in) && clock_now_ns() - began < NS_PER_S)
             raw_send_str(fd, "a");
         assert_true(raw_holds(&in, "408 Request Timeout"));
@@ -294,7 +294,7 @@ static void large_bodies_have_more_time(void **state)
     rig_end(&rig);
 }
 
-/* A body of n bytes, each telling its place, with another request right behind it. */
+/* Builds a body of n bytes, each of which encodes its place, with another request right after it. */
 static void put_long_request(struct buf *out, size_t n)
 {
     buf_printf(out, "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: %zu\r\n\r\n", n);
@@ -303,7 +303,7 @@ static void put_long_request(struct buf *out, size_t n)
     buf_append_str(out, POST("/echo", "6") "behind");
 }
 
-/* Bodies that come faster than the input takes them go past it. */
+/* Bodies that arrive faster than the input buffer takes them bypass it. */
 static void long_bodies_come_whole_and_end_where_they_should(void **state)
 {
     static const size_t sizes[] = {8191, 100001, 3000017};
@@ -368,7 +368,7 @@ static void slow_readers_are_paused_and_then_cut(void **state)
     int fd;
 
     rig_begin(&rig, &limits);
-    /* Reads after a while: paused, resumed, nothing lost. */
+    /* Reads after a while: paused, resumed, and no byte lost. */
     fd = raw_connect_middling(rig.port);
     raw_send_str(fd, GET("/flood"));
     assert_true(reaches(&rig.n_pauses, 1));
@@ -382,7 +382,7 @@ static void slow_readers_are_paused_and_then_cut(void **state)
     assert_true(reaches(&rig.n_aborts, 1));
     assert_int_equal(rig.abort_why, HTTP_ABORT_CLIENT);
 
-    /* Never reads: cut at the deadline, and no more was queued than may be. */
+    /* Never reads: cut at the deadline, and no more than the limit was queued. */
     rig.flooded_bytes = 0;
     fd = raw_connect_small(rig.port);
     raw_send_str(fd, GET("/flood"));
@@ -421,7 +421,7 @@ static void connections_are_limited(void **state)
     int fd;
 
     rig_begin(&rig, &limits);
-    for (int i = 0; i < 4; i++) { /* none is a stranger's */
+    for (int i = 0; i < 4; i++) { /* none is a stranger */
         fds[i] = raw_connect(rig.port);
         raw_send_str(fds[i], GET("/echo"));
         assert_int_equal(raw_read_answer(fds[i], &in, NULL), 200);

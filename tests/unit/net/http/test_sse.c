@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Server-sent events: the writer refuses what would break framing, the reader takes any split of any line
- * ends, and what is written is read back. */
+/* Server-sent events: the writer refuses text that would break framing.  The reader accepts any split and any
+ * line ends. Written events read back. */
 #include "net/http/sse_parse.h"
 
 #include <setjmp.h>

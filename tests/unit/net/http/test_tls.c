@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* TLS in front of the server: what is refused as a certificate, versions, ALPN, latency, reload under load,
- * deadlines and ends. */
+/* TLS before the server: refused certificates, versions, ALPN, latency, reload under load, deadlines and
+ * ends. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -187,7 +187,7 @@ static void alpn_prefers_http2_unless_it_is_off(void **state)
     }
 }
 
-/* An answer in two writes: with Nagle's algorithm on, the second waits 40 ms for the first one's
+/* Two writes make an answer.  With Nagle's algorithm, the second would wait 40 ms for the first one's
  * acknowledgement. */
 static void small_answers_are_fast(void **state)
 {
@@ -260,9 +260,9 @@ static void clients_that_leave_are_noticed(void **state)
         assert_true(tls_client_send(&client, GET("/hang"), strlen(GET("/hang"))));
         assert_true(reaches(&world.rig.n_requests, way + 1));
         if (way == 0)
-            SSL_shutdown(client.ssl); /* half a close, said properly */
+            SSL_shutdown(client.ssl); /* half a close, done properly */
         else
-            shutdown(client.fd, SHUT_RDWR); /* a cut */
+            shutdown(client.fd, SHUT_RDWR); /* a connection cut */
         assert_true(reaches(&world.rig.n_aborts, way + 1));
         assert_int_equal(world.rig.abort_why, HTTP_ABORT_CLIENT);
         tls_client_close(&client);
@@ -303,9 +303,9 @@ static void handshakes_meet_a_deadline(void **state)
         int fd = raw_connect(world.rig.port);
 
         if (n == 1)
-            raw_send(fd, part, sizeof(part) - 1); /* begins, and says no more */
+            raw_send(fd, part, sizeof(part) - 1); /* begins, then stays silent */
         if (n == 2)
-            raw_send_str(fd, GET("/echo")); /* not TLS at all: no need to wait */
+            raw_send_str(fd, GET("/echo")); /* not TLS at all, so the server need not wait */
         for (int i = 0; i < 200 && !raw_is_closed(fd, 10); i++)
             ;
         assert_true(clock_now_ns() - began < 1000 * NS_PER_MS);
@@ -343,7 +343,7 @@ static void rename_over(const char *folder, const char *from, const char *to)
     assert_int_equal(rename(pki_path(folder, from), target), 0);
 }
 
-/* Does the server show the certificate in this file? */
+/* Returns whether the server shows the certificate in this file. */
 static bool shows(struct world *world, const char *name)
 {
     struct tls_client client;
@@ -369,7 +369,7 @@ static void changed_files_are_taken_under_load(void **state)
     write_file(pki_path(world.folder, "copy.pem"), "");
     assert_true(shows(&world, "a.pem"));
     assert_false(shows(&world, "b.pem"));
-    /* Certificate first: for a while the pair does not match, and the old one stays. */
+    /* The certificate changes first: for a while the pair does not match, and the old one stays. */
     assert_int_equal(link(pki_path(world.folder, "b.pem"), pki_path(world.folder, "b2.pem")), 0);
     assert_int_equal(link(pki_path(world.folder, "a.pem"), pki_path(world.folder, "a2.pem")), 0);
     rename_over(world.folder, "b2.pem", "a.pem");
@@ -385,12 +385,12 @@ static void changed_files_are_taken_under_load(void **state)
     }
     assert_true(is_shown);
     assert_true(http_tls_expiry_unix_s(world.tls) > clock_unix_ns() / NS_PER_S + 59 * DAY_S);
-    /* An expired pair is not taken. */
+    /* An expired pair is refused. */
     rename_over(world.folder, "old.pem", "a.pem");
     rename_over(world.folder, "old.key", "a.key");
     clock_sleep_ns(100 * NS_PER_MS);
     assert_true(shows(&world, "b.pem"));
-    /* Who was there before was not disturbed. */
+    /* Earlier connections are not disturbed. */
     assert_true(tls_client_send(&before, GET("/stream"), strlen(GET("/stream"))));
     assert_true(tls_client_read(&before, "\r\n0\r\n\r\n", &in));
     tls_client_close(&before);

@@ -100,7 +100,7 @@ static void wait_for_input(void *arg)
         ;
 }
 
-/* From here to let_go() the loop reads nothing. */
+/* From here to let_go() the loop reads no input. */
 static void hold(void)
 {
     assert_int_equal(sem_init(&seen.may_go, 0, 0), 0);
@@ -157,7 +157,7 @@ static void a_connection_has_half_a_millisecond_of_a_turn(void **state)
     buf_fini(&text);
 }
 
-/* Connections share a turn: once they have used half a millisecond, no further one begins in it. */
+/* Connections share a turn: once they have used half a millisecond, no further connection begins in it. */
 static void connections_share_a_turn(void **state)
 {
     struct buf text = burst();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Both ends' events are counted in the world; whoever waits looks at it after each. */
+/* The world counts both ends' events; a waiting test checks it after each event. */
 #include "link_rig.h"
 
 #include "base/err.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two ends of a link on one loop: what each saw, and how it shall behave. */
+/* Two ends of a link on one loop: what each received, and how each behaves. */
 #ifndef TESTS_NET_LINK_RIG_H
 #define TESTS_NET_LINK_RIG_H
 
@@ -36,14 +36,14 @@ struct world {
     bool (*until)(struct world *world);
     size_t max_queue_bytes;
     bool timed_out;
-    bool is_mute; /* accepted sockets are kept and never spoken to */
+    bool is_mute; /* accepted sockets are kept and never answered */
     int mute_fds[8];
     unsigned n_mute;
 };
 
-enum { SOON_MS = 20000 }; /* what must happen: at once where the machine is calm */
+enum { SOON_MS = 20000 }; /* limit for events that happen at once on a calm machine */
 
-/* For cmocka: a world with its listener; nothing is dialled yet. */
+/* For cmocka: a world with its listener and no link yet. */
 int world_set_up(void **state);
 int world_tear_down(void **state);
 void end_init(struct world *world, struct end *end, Baton__Role role, char *node);
@@ -51,16 +51,16 @@ struct link_opts world_opts(struct world *world, struct end *end);
 void world_on_accept(void *arg, int fd, const char *peer, struct stranger *stranger);
 void world_dial(struct world *world);
 
-/* Runs until the condition holds (looked at after every event of a link) or the time is over; whether it
- * held. */
+/* Runs until the condition holds (checked after every event of a link) or the time is over.  Returns whether
+ * it held. */
 bool world_run(struct world *world, bool (*until)(struct world *world), unsigned limit_ms);
-/* The same for what no event tells. */
+/* The same for conditions that no event reports. */
 bool world_run_polling(struct world *world, bool (*until)(struct world *world), unsigned limit_ms);
 bool both_up(struct world *world);
 bool acceptor_down(struct world *world);
 bool dialler_down(struct world *world);
 
-/* CANCEL frames numbered from `from`; each end asserts that they come in order. */
+/* Sends CANCEL frames numbered from `from`; each end asserts their order. */
 void send_cancels(struct link *link, unsigned from, unsigned n);
 
 #endif

@@ -229,7 +229,7 @@ static void names_are_looked_up(void **state)
     assert_int_equal(resolve_new(f.loop, &addr, on_found, &f, &f.resolve), 0);
     run(&f, 0, 2000);
     assert_true(f.n_found > 0);
-    /* Given up: no call, and nothing is touched by the thread that still runs. */
+    /* Cancelled: no callback, and the thread that still runs touches no memory. */
     assert_int_equal(resolve_new(f.loop, &addr, on_found, &f, &f.resolve), 0);
     resolve_free(f.resolve);
     close_fixture(&f);
@@ -267,7 +267,7 @@ static void addresses_to_listen_on(void **state)
     assert_false(clash("127.0.0.1:80", "127.0.0.1:81"));
     assert_false(clash("127.0.0.1:80", "127.0.0.2:80"));
     assert_false(clash("127.0.0.1:80", "[::1]:80"));
-    assert_false(clash("0.0.0.0:80", "[::]:80")); /* each for its own family */
+    assert_false(clash("0.0.0.0:80", "[::]:80")); /* each has its own family */
     assert_false(clash("127.0.0.1:0", "127.0.0.1:0"));
 }
 

@@ -47,7 +47,7 @@ static bool more_beats_flowed(struct world *world)
     return world->dialler.n_heartbeats >= beats_wanted;
 }
 
-/* A pause of one side came out as the way's time; the next few heartbeats say otherwise. */
+/* A pause of one side looked like a long round trip.  The next few heartbeats correct it. */
 static void a_bad_rtt_is_forgotten(void **state)
 {
     struct world *world = *state;
@@ -139,7 +139,7 @@ static void refusal_carries_its_reason(void **state)
     assert_int_equal(world->dialler.n_up, 0);
     assert_int_equal(world->dialler.n_down, 0);
 
-    /* It goes on dialling, and gets in when the reason is gone. */
+    /* It dials again, and is accepted once the reason is gone. */
     world->acceptor.refuses = 0;
     assert_true(world_run(world, both_up, SOON_MS));
 }
@@ -150,7 +150,7 @@ static bool dialler_knows_field(struct world *world)
            strstr(link_why_down(world->dialler.link)->text, "refuses: ") != NULL;
 }
 
-/* A HELLO with a field out of its range: the peer learns which. */
+/* A HELLO with a field out of range: the peer receives the field's name. */
 static void a_bad_field_is_named_to_the_peer(void **state)
 {
     struct world *world = *state;
@@ -248,13 +248,13 @@ static void mute_peer_meets_the_deadline(void **state)
     assert_int_equal(world->dialler.n_down, 0);
 }
 
-/* A peer that froze: its sockets stay open, nothing is read or written. */
+/* A frozen peer: its sockets stay open, and it reads and writes nothing. */
 static void lost_heartbeats_bring_it_down(void **state)
 {
     struct world *world = *state;
     struct world frozen = {0};
 
-    assert_int_equal(ev_loop_new(&frozen.loop), 0); /* the acceptor lives on a loop that will not run */
+    assert_int_equal(ev_loop_new(&frozen.loop), 0); /* the acceptor is on a loop that will not run */
     frozen.tls = world->tls;
     end_init(&frozen, &frozen.acceptor, BATON__ROLE__ROLE_ROUTER, "r1");
     world->is_mute = true; /* the accepted descriptor is kept for the frozen world */
@@ -299,7 +299,7 @@ static void comes_back_after_a_restart(void **state)
 
     struct listener_opts opts = {
         .loop = world->loop, .address = world->address, .on_accept = world_on_accept, .arg = world};
-    world->acceptor.hello.epoch = 2; /* ... and comes back as another */
+    world->acceptor.hello.epoch = 2; /* ... and returns with another epoch */
     assert_int_equal(listener_open(&opts, NULL, &world->listener), 0);
     assert_true(world_run(world, dialler_down_then_up, SOON_MS));
     assert_int_equal(world->dialler.peer_epoch, 2);
@@ -320,7 +320,7 @@ static void a_peer_that_does_not_read_is_dead(void **state)
     submit.tokens = (ProtobufCBinaryData){.len = 1 << 20, .data = tokens};
     submit.n_prompt = 1;
     submit.sampling = &sampling;
-    for (unsigned i = 0; i < 8 && err == 0; i++) /* the loop does not turn: nothing leaves */
+    for (unsigned i = 0; i < 8 && err == 0; i++) /* the loop does not run: no byte leaves */
         err = link_send(world->dialler.link, FRAME_SUBMIT, &submit.base);
     free(tokens);
     assert_int_equal(err, E_FULL);
@@ -377,7 +377,7 @@ static void goodbye_is_orderly(void **state)
     link_goodbye(world->dialler.link, "restarting");
     world->dialler.link = NULL;
     assert_true(world_run(world, acceptor_down, SOON_MS));
-    assert_int_equal(world->acceptor.n_messages, 100); /* what was queued came first */
+    assert_int_equal(world->acceptor.n_messages, 100); /* queued messages came first */
     assert_int_equal(world->acceptor.why.code, E_CLOSED);
     assert_non_null(strstr(world->acceptor.why.text, "restarting"));
     assert_int_equal(world->dialler.n_down, 0);
@@ -419,7 +419,7 @@ static bool acceptor_got_two(struct world *world)
     return world->acceptor.n_messages >= 2;
 }
 
-/* A frame cut into single bytes, an unknown type between two known ones. */
+/* A frame in single bytes, and an unknown type between two known ones. */
 static void frames_may_come_in_bytes(void **state)
 {
     struct world *world = *state;

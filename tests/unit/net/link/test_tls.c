@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* TLS by the cluster's key: who gets through, who does not; key files. */
+/* TLS with the cluster's key: which peers are accepted; key files. */
 #include "net/link/tls.h"
 
 #include "base/err.h"
@@ -20,7 +20,7 @@
 static const uint8_t key_a[32] = {1, 2, 3};
 static const uint8_t key_b[32] = {1, 2, 4};
 
-/* Runs both sides against each other over memory; returns whether both finished. */
+/* Runs both sides over memory.  Returns whether both finished. */
 static bool shake(SSL *client, SSL *server)
 {
     BIO *a, *b;
@@ -54,7 +54,7 @@ static void same_key_gets_through(void **state)
     assert_int_equal(SSL_write(client, "hello", 5), 5);
     assert_int_equal(SSL_read(server, text, 5), 5);
     assert_string_equal(text, "hello");
-    /* Forward secrecy: an ephemeral group was used beside the key. */
+    /* Forward secrecy: an ephemeral group was used in addition to the key. */
     assert_int_not_equal(SSL_get_negotiated_group(client), NID_undef);
     SSL_free(client);
     SSL_free(server);
@@ -89,7 +89,7 @@ static void client_without_key_does_not(void **state)
     tls_context_free(tls);
 }
 
-/* A server that ignores the PSK and shows a certificate of its own making must not be believed. */
+/* A server that ignores the PSK and shows its own certificate must be refused. */
 static void server_without_key_is_not_believed(void **state)
 {
     struct tls_context *tls;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Turns in the queue of large requests, and gzip within bounds. */
+/* Turns in the queue of large requests, and gzip within limits. */
 #include "serve/access/fair_queue.h"
 
 #include <setjmp.h>
@@ -102,7 +102,7 @@ static void run(struct bench *bench)
     ev_loop_run(bench->loop);
 }
 
-/* a came first with much; b and c do not wait for all of it. */
+/* a came first with many jobs; b and c do not wait for all of them. */
 static void owners_take_turns(void **state)
 {
     struct bench bench;
@@ -124,13 +124,13 @@ static void one_owner_cannot_fill_it(void **state)
     struct bench bench;
 
     bench_begin(&bench, 10, 100);
-    for (int i = 0; i < 7; i++) /* two at once and half of ten */
+    for (int i = 0; i < 7; i++) /* two running and half of ten waiting */
         assert_int_equal(submit(&bench, 'a', 1), 0);
     assert_int_equal(submit(&bench, 'a', 1), E_LIMIT);
     assert_int_equal(submit(&bench, 'b', 1), 0);
     assert_int_equal(submit(&bench, 'b', 50), E_LIMIT); /* half of the bytes */
     assert_int_equal(submit(&bench, 'c', 95), E_FULL);
-    assert_int_equal(submit(&bench, 'c', 94), 0); /* alone it may be larger than half */
+    assert_int_equal(submit(&bench, 'c', 94), 0); /* alone, a job may exceed half */
     assert_int_equal(submit(&bench, 'd', 1), E_FULL);
     run(&bench);
     assert_int_equal(bench.n_done, 9);
@@ -195,7 +195,7 @@ static void what_was_packed_comes_out(void **state)
     gzip(plain.data, plain.len_bytes, &packed);
     assert_int_equal(unzip_body(buf_view(&packed), 1 << 20, &out), 0);
     assert_true(bytes_equal(buf_view(&out), buf_view(&plain)));
-    /* Two members are their texts in a row. */
+    /* Two members unpack to both texts. */
     gzip("tail", 4, &packed);
     buf_clear(&out);
     assert_int_equal(unzip_body(buf_view(&packed), 1 << 20, &out), 0);
@@ -206,7 +206,7 @@ static void what_was_packed_comes_out(void **state)
     assert_int_equal(unzip_body(buf_view(&packed), 300004, &out), 0);
     buf_clear(&out);
     assert_int_equal(unzip_body(buf_view(&packed), 300003, &out), E_RANGE);
-    /* Nothing packed is nothing. */
+    /* An empty input unpacks to an empty text. */
     buf_clear(&packed);
     buf_clear(&out);
     gzip("", 0, &packed);
@@ -217,7 +217,7 @@ static void what_was_packed_comes_out(void **state)
     buf_fini(&out);
 }
 
-/* Cut anywhere, or one byte changed, it is refused or gives no more than it is allowed to. */
+/* If it is cut anywhere or one byte changes, it is refused or gives no more than allowed. */
 static void damage_is_seen(void **state)
 {
     static const char text[] =
@@ -235,7 +235,7 @@ static void damage_is_seen(void **state)
         for (int bit = 0; bit < 8; bit++) {
             packed.data[at] ^= (uint8_t)(1 << bit);
             buf_clear(&out);
-            /* Only bits that mean nothing (the last byte's filling) may go unseen. */
+            /* Only changes of meaningless bits (padding of the last byte) may pass. */
             if (unzip_body(buf_view(&packed), 100, &out) == 0)
                 assert_true(bytes_equal(buf_view(&out), bytes_of(text, sizeof(text))));
             assert_true(out.len_bytes <= 100);
@@ -257,13 +257,13 @@ static void bombs_stop_at_the_bound(void **state)
 
     gzip(zeros, n, &packed);
     assert_true(packed.len_bytes < n / 900);
-    /* A thousand times what it was: a hundred times is let through. */
+    /* A thousand times its size is refused; a hundred times is allowed. */
     assert_int_equal(unzip_body(buf_view(&packed), SIZE_MAX, &out), E_RANGE);
     assert_true(out.len_bytes <= packed.len_bytes * UNZIP_MAX_RATIO);
     buf_clear(&out);
     assert_int_equal(unzip_body(buf_view(&packed), 1000000, &out), E_RANGE);
     assert_true(out.len_bytes <= 1000000);
-    /* Small ones may be as dense as they like. */
+    /* Small texts may have any ratio. */
     buf_clear(&out);
     buf_clear(&packed);
     gzip(zeros, 1000000, &packed);

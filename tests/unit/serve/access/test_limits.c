@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Limits on a virtual clock: what fits, what waits and how long, what is given back, what a reload keeps; and
- *failed logins by address. */
+ * failed logins by address. */
 #include "serve/access/limits.h"
 
 #include <setjmp.h>
@@ -87,7 +87,7 @@ static int ask(struct world *world, const char *key, struct limit_lease *lease, 
     return limits_begin(lease, account(world, key), world->now_ns, refusal);
 }
 
-/* A whole request in no time.  The seconds to wait when it is refused. */
+/* Spends a whole request in no time.  Returns the seconds to wait if it is refused. */
 static uint32_t spend(struct world *world, const char *key, uint64_t input, uint64_t output)
 {
     struct limit_refusal refusal = {0};
@@ -115,7 +115,7 @@ static void requests_refill_continuously(void **state)
     world.now_ns += NS_PER_S / 2;
     assert_int_equal(spend(&world, "a", 0, 0), 0);
     assert_int_equal(spend(&world, "a", 0, 0), 1);
-    world.now_ns += 3600 * NS_PER_S; /* no more than one minute's worth is ever there */
+    world.now_ns += 3600 * NS_PER_S; /* the bucket never has more than one minute's worth */
     for (int i = 0; i < 60; i++)
         assert_int_equal(spend(&world, "a", 0, 0), 0);
     assert_int_equal(spend(&world, "a", 0, 0), 1);
@@ -124,7 +124,7 @@ static void requests_refill_continuously(void **state)
     end(&world);
 }
 
-/* Twenty requests begin at once, each of which may write 1000 of 10,000: ten do. */
+/* Twenty requests begin at once, and each may write 1000 of 10,000: ten are admitted. */
 static void a_burst_cannot_overshoot(void **state)
 {
     struct limit_refusal refusal;
@@ -142,7 +142,7 @@ static void a_burst_cannot_overshoot(void **state)
     assert_int_equal(refusal.limit, 10000);
     assert_null(refusal.tenant);
     assert_int_equal(refusal.retry_after_s, 6);
-    /* What they did not write is there again. */
+    /* Tokens that they did not write are available again. */
     for (int i = 0; i < 20; i++)
         limits_settle(&leases[i], 5, i < 10 ? 100 : 0, world.now_ns);
     assert_int_equal(spend(&world, "a", 5, 9001), 1);
@@ -156,10 +156,10 @@ static void what_is_larger_than_its_limit_waits_and_owes(void **state)
 
     begin(&world, "@a t tpm_in=6000\n");
     assert_int_equal(spend(&world, "a", 100, 0), 0);
-    assert_int_equal(spend(&world, "a", 9000, 0), 1); /* wants an empty bucket: a second for 100 */
+    assert_int_equal(spend(&world, "a", 9000, 0), 1); /* needs an empty bucket: a second for 100 */
     world.now_ns += NS_PER_S;
     assert_int_equal(spend(&world, "a", 9000, 0), 0);
-    assert_int_equal(spend(&world, "a", 6000, 0), 60); /* 90 s in truth */
+    assert_int_equal(spend(&world, "a", 6000, 0), 60); /* 90 s really */
     assert_int_equal(spend(&world, "a", 1, 0), 31);
     world.now_ns += 31 * NS_PER_S;
     assert_int_equal(spend(&world, "a", 1, 0), 0);
@@ -187,7 +187,7 @@ static void tenants_share_and_both_rules_hold(void **state)
     limits_settle(&first, 400, 0, world.now_ns);
     assert_int_equal(spend(&world, "a", 1, 1), 0);
     limits_settle(&second, 100, 100, world.now_ns);
-    assert_int_equal(spend(&world, "a", 0, 0), 30); /* its own: 2 a minute */
+    assert_int_equal(spend(&world, "a", 0, 0), 30); /* the key's own limit: 2 a minute */
     assert_int_equal(spend(&world, "b", 0, 0), 20); /* the tenant's */
     assert_int_equal(spend(&world, "c", 100000, 100000), 0);
     assert_ptr_equal(limits_tenant(account(&world, "a")), limits_tenant(account(&world, "b")));
@@ -206,13 +206,13 @@ static void a_reload_keeps_what_was_used(void **state)
         assert_int_equal(spend(&world, "a", 0, 0), 0);
     assert_int_equal(ask(&world, "a", &lease, &refusal), 0);
     load(&world, "# another order, and fewer\n@c u rpm=1\n@b t\ntenant t concurrent=1\n@a t rpm=9\n");
-    assert_int_equal(ask(&world, "b", &other, &refusal), E_LIMIT); /* the one under way counts */
+    assert_int_equal(ask(&world, "b", &other, &refusal), E_LIMIT); /* the running one counts */
     assert_int_equal(refusal.kind, LIMIT_CONCURRENT);
     limits_settle(&other, 0, 0, world.now_ns);
     assert_int_equal(spend(&world, "a", 0, 0), 7); /* 9 of 9 */
-    load(&world, "@c u rpm=1\n");                  /* under way without a key */
+    load(&world, "@c u rpm=1\n");                  /* running, and now without a key */
     limits_settle(&lease, 0, 0, world.now_ns);
-    load(&world, "@a v rpm=2\n"); /* changed hands: begins anew */
+    load(&world, "@a v rpm=2\n"); /* given to another tenant: begins anew */
     assert_int_equal(spend(&world, "a", 0, 0), 0);
     assert_int_equal(ask(&world, "a", &lease, &refusal), 0);
     load(&world, "@a w rpm=2\n");
@@ -319,8 +319,8 @@ static void rules_are_read_whole_or_refused(void **state)
     assert_int_equal(rule.expires_unix_s, 1835395200);
 }
 
-/* Whatever is asked in whatever order, no more than limit + rate x time is granted, nothing leaks, and who
- * waits as long as he was told gets through. */
+/* Whatever the requests and their order, no more than limit + rate x time is granted, nothing leaks, and a
+ * client that waits for the stated time is admitted. */
 static void random_requests_stay_within(void **state)
 {
     struct limit_lease leases[8] = {0};
@@ -353,8 +353,7 @@ static void random_requests_stay_within(void **state)
         }
         assert_true(written <= 6000 + (world.now_ns - from_ns) / NS_PER_S * 100 + 100);
     }
-    assert_true(written >
-                (world.now_ns - from_ns) / NS_PER_S * 100 / 4); /* and it was not for want of asking */
+    assert_true(written > (world.now_ns - from_ns) / NS_PER_S * 100 / 4); /* although enough was requested */
     for (unsigned i = 0; i < 8; i++)
         limits_settle(&leases[i], 0, 0, world.now_ns);
     world.now_ns += 60 * NS_PER_S;
@@ -391,7 +390,7 @@ static void fields_say_what_is_left(void **state)
                         "anthropic-ratelimit-output-tokens-reset: 2027-01-31T00:00:54Z\r\n");
     http_fields_fini(&fields);
     memset(&fields, 0, sizeof(fields));
-    spend(&world, "a", 0, 2000); /* refused: 900 of 1000 are used; nothing but a request is taken */
+    spend(&world, "a", 0, 2000); /* refused: 900 of 1000 are used; it costs nothing but a request */
     limits_put_fields(account(&world, "a"), LIMIT_OPENAI, world.now_ns, unix_ns, &fields);
     assert_string_equal((const char *)fields.text.data, "x-ratelimit-limit-requests: 60\r\n"
                                                         "x-ratelimit-remaining-requests: 58\r\n"
@@ -434,7 +433,7 @@ static void failed_logins_are_slowed(void **state)
     assert_int_equal(failed_logins_wait_s(logins, "192.0.2.1:1", now), 0);
     note(logins, "192.0.2.1:77", 99, now);
     assert_int_equal(failed_logins_wait_s(logins, "192.0.2.1:1", now), 6);
-    /* Somebody with an old key asks for ever: one failed login. */
+    /* A client with an old key that repeats for ever counts as one failed login. */
     for (int i = 0; i < 1000; i++)
         note(logins, "192.0.2.9:1", 7, now);
     failed_logins_note(logins, "192.0.2.9:1", bytes_of(NULL, 0), now);
@@ -444,11 +443,11 @@ static void failed_logins_are_slowed(void **state)
         note(logins, i % 2 == 0 ? "[2001:db8::1]:9" : "[2001:db8::2:3]:9", i, now);
     assert_true(failed_logins_wait_s(logins, "[2001:db8::ffff]:1", now) > 0);
     assert_int_equal(failed_logins_wait_s(logins, "[2001:db8:0:1::1]:1", now), 0);
-    /* The table is full: who was quiet longest is forgotten. */
+    /* The table is full: the address that was silent longest is forgotten. */
     note(logins, "192.0.2.50:1", 1, now);
     assert_int_equal(failed_logins_wait_s(logins, "192.0.2.1:1", now), 0);
     assert_true(failed_logins_wait_s(logins, "[2001:db8::ffff]:1", now) > 0);
-    /* Not an address: not counted, and no harm. */
+    /* Not an address: not counted, and no error. */
     note(logins, "", 1, now);
     note(logins, "unix", 1, now);
     note(logins, "[:1", 1, now);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tokens to blocks: characters stay whole, stop strings end text and nothing else, calls become blocks. */
+/* From tokens to blocks: characters stay whole, stop strings end only text, calls become blocks. */
 #include "serve/answer/answer.h"
 
 #include <setjmp.h>
@@ -16,7 +16,7 @@
 
 static struct answer_scratch scratch;
 
-/* Blocks as "text(...)" and "name{...}" each closed by ';' ('!' when cut, '?' when broken). */
+/* Collects blocks as "text(...)" and "name{...}", each closed by ';' ('!' when cut, '?' when broken). */
 struct sink {
     struct buf out;
     bool is_text;
@@ -75,7 +75,7 @@ static const struct answer_sink sink_calls = {.open_text = open_text,
 #define CALL(name, args) "<tool_call>\n{\"name\": \"" name "\", \"arguments\": " args "}\n</tool_call>"
 
 static const struct {
-    const char *text; /* what the model says */
+    const char *text; /* the model's output */
     const char *stops[3];
     bool has_tools, is_single, is_none;
     enum gen_stop limit;
@@ -263,7 +263,7 @@ static void signatures_know_their_text(void **state)
     assert_false(sign_is_ours(bytes_str("Hm."), bytes_of(NULL, 0)));
 }
 
-/* Forced calls fill the tokens that there are: an answer that ends in a whole call was not cut. */
+/* Forced calls use all tokens that are left: an answer that ends in a whole call was not cut. */
 static void forced_calls_are_whole_at_the_limit(void **state)
 {
     static const struct {

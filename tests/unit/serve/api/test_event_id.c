@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ids of events: what is written is read, and nothing else is. */
+/* Ids of events: written ids are read, and other texts are refused. */
 #include "tests/unit/check.h"
 
 #include <string.h>

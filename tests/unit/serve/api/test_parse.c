@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests: what is accepted means what it should, and every refusal has its text. */
+/* Requests: accepted ones mean what they should, and every refusal has its text. */
 #include "serve/api/parse.h"
 
 #include <math.h>
@@ -27,7 +27,7 @@
 
 static const struct {
     const char *body;
-    const char *message; /* the error's, exactly; NULL: accepted */
+    const char *message; /* the exact error text; NULL: accepted */
 } bodies[] = {
     /* structure */
     {"", "The request body is not valid JSON: it ends too early"},
@@ -60,7 +60,7 @@ static const struct {
     {MSG(USER("\"a\"") "," BOT("\"b\"") "," USER(
          "[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"text\",\"text\":7}]")),
      "messages.2.content.1.text: Input should be a valid string"},
-    /* blocks that are not spoken */
+    /* unsupported blocks */
     {MSG(USER("[{\"type\":\"image\",\"source\":{}}]")),
      "messages.0.content.0.type: image blocks are not supported: the model reads text only"},
     {MSG(USER("[{\"type\":\"hologram\"}]")),
@@ -120,7 +120,7 @@ static const struct {
     {"{\"thread\":{\"type\":\"continue\"},\"messages\":5}", "thread.previous_message_id: Field required"},
     {"{\"thread\":{\"type\":\"continue\",\"previous_message_id\":5}}",
      "thread.previous_message_id: Input should be a valid string"},
-    /* the rest is looked at once the thread is known */
+    /* the rest is checked once the conversation is known */
     {"{\"thread\":{\"type\":\"continue\",\"previous_message_id\":\"x\"},\"messages\":5}", NULL},
     /* numbers */
     {WITH("\"stream\":\"yes\""), "stream: Input should be a valid boolean"},
@@ -264,7 +264,7 @@ static void bodies_get_the_wanted_verdict(void **state)
         struct gen_request request;
         struct api_error error = {0};
         size_t len = strlen(bodies[i].body);
-        uint8_t *copy = malloc(len + 1); /* exact, for sanitizers */
+        uint8_t *copy = malloc(len + 1); /* exact size, for sanitizers */
         int rc;
 
         assert_non_null(copy);

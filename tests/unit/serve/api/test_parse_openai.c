@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bodies of OpenAI's routes: what is accepted means what it should, and every refusal has its text, which
- * begins with its field.  Bodies are written with ' for ". */
+/* Bodies of OpenAI's routes: accepted ones mean what they should, and every refusal has its text, which
+ * begins with the field.  Bodies are written with ' for ". */
 #include "serve/api/parse.h"
 
 #include <math.h>
@@ -27,7 +27,7 @@
 static const struct {
     enum api_call call;
     const char *body;
-    const char *message; /* the error's, exactly; NULL: accepted */
+    const char *message; /* the exact error text; NULL: accepted */
 } bodies[] = {
     /* structure */
     {API_CHAT, "[]", "body: Input should be an object"},
@@ -122,7 +122,7 @@ static const struct {
     {API_CHAT, WITH("'stop':['a','b','c','d','e']"), "stop: List should have at most 4 items"},
     {API_CHAT, WITH("'stop':'\\n'"), NULL},
     {API_CHAT, WITH("'stop':5"), "stop: Input should be a valid string or list"},
-    /* shape */
+    /* constraint */
     {API_CHAT, WITH("'response_format':{'type':'xml'}"),
      "response_format.type: Input should be 'text', 'json_object' or 'json_schema'"},
     {API_CHAT, WITH("'response_format':{'type':'json_schema'}"),
@@ -180,7 +180,7 @@ static const struct {
     {API_DETOKENIZE, "{'tokens':[]}", NULL},
 };
 
-/* Exactly as long as it is, for sanitizers. */
+/* Makes a copy of exact size, for sanitizers. */
 static struct bytes unquote(const char *body)
 {
     size_t len = strlen(body);

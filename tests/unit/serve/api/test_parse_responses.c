@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parser of /v1/responses: what is refused and with which words, what becomes of items, tools and fields,
- * and what a response repeats of its request. */
+/* The parser of /v1/responses: refusals and their texts, the result of items, tools and fields, and the
+ * fields that a response repeats from its request. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -161,7 +161,7 @@ static void items_become_turns(void **state)
     assert_int_equal(r.messages[2].role, GEN_USER);
     assert_int_equal(r.messages[2].n_blocks, 2);
     assert_true(bytes_is(r.messages[3].blocks[0].text, "xy"));
-    assert_int_equal(r.prefill.len_bytes, 0); /* a last message of the assistant is a turn */
+    assert_int_equal(r.prefill.len_bytes, 0); /* a last message of the assistant is a turn, not a prefill */
     assert_true(r.response->is_stored);
     assert_int_equal(r.work.max_new_tokens, UINT32_MAX);
     assert_string_equal(r.call_prefix, "call_");
@@ -240,7 +240,7 @@ static void kept_responses_are_asked_for_first(void **state)
     struct api_error error;
 
     parse(body, &r);
-    assert_int_equal(r.response->n_wanted, 2); /* the previous one, and once that of the items */
+    assert_int_equal(r.response->n_wanted, 2); /* the previous response, and once the response of the items */
     assert_true(bytes_is(r.response->wanted[0], RESPONSE));
     assert_true(bytes_is(r.response->wanted[1], RESPONSE));
     assert_int_equal(r.n_messages, 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Answers: the shapes clients were measured to need. */
+/* Answers, in the format that clients were measured to need. */
 #include "serve/api/render.h"
 
 #include <setjmp.h>

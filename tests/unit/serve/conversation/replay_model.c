@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The model of random conversations: the bundled vocabulary with the markers of other families behind it, and
- * the template of one of them, where it is at hand. */
+/* The model of random conversations: the bundled vocabulary with the markers of other families after it, and
+ * the template of one family, if available. */
 #include "tests/unit/serve/conversation/replay_rig.h"
 
 #include <stdio.h>
@@ -64,7 +64,7 @@ static bool read_file(const char *name, struct buf *out)
     return true;
 }
 
-/* The file's own vocabulary with more markers behind it. */
+/* Writes the file's own vocabulary, then more markers. */
 static void put_tokens(struct gguf_writer *writer, const struct gguf *gguf)
 {
     enum gguf_kind kind;

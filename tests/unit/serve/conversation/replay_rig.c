@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Both sides of random conversations.
  *
- * The client's way of writing JSON again is the worst that is still the same value; only tools and system
- * text, which no client touches between turns, stay as they are. */
+ * The client rewrites JSON in the worst way that keeps its value.  Only tools and system text, which no
+ * client changes between turns, stay as they are. */
 #include "tests/unit/serve/conversation/replay_rig.h"
 
 #include <stdio.h>
@@ -97,8 +97,8 @@ static void put_wild(struct rig_talk *talk, const json_t *value, struct buf *out
     put_blanks(talk, out);
 }
 
-/* The texts of an assistant's blocks trimmed, joined, or moved before its calls, as this client likes today.
- */
+/* Changes the texts of an assistant's blocks as this client does today: trimmed, joined, or moved before its
+ * calls. */
 static json_t *as_today(struct rig_talk *talk, const json_t *message)
 {
     const json_t *content = json_object_get(message, "content");
@@ -241,7 +241,7 @@ void rig_turn_fini(struct rig_turn *turn)
 
 /* ---- the model's side ---- */
 
-/* What a client makes of the answer's blocks. */
+/* The client's version of the answer's blocks. */
 struct got {
     json_t *content;
     bool is_thinking;
@@ -279,7 +279,7 @@ static int got_close(void *arg, enum calls_end how)
     struct got *got = arg;
     json_t *input = NULL;
 
-    if (how == CALLS_CUT) { /* a client makes of it what it can */
+    if (how == CALLS_CUT) { /* the client repairs it as far as possible */
         buf_clear(&got->text);
         buf_append_str(&got->text, "{}");
     }
@@ -317,13 +317,13 @@ static void put_input(struct rig_talk *talk, struct buf *out)
                               (int)rng_below(&talk->rng, 1000), "range", 1, 2.5, "options", "deep", 1);
 
     if (chance(talk, 50))
-        put_wild(talk, input, out); /* as the model likes it today */
+        put_wild(talk, input, out); /* as this model writes it today */
     else
         api_json_put(out, input);
     json_decref(input);
 }
 
-/* Calls as this family of models writes them. */
+/* Writes calls as this family of models does. */
 static void put_calls(struct rig_talk *talk, uint64_t n, struct buf *out)
 {
     enum calls_format calls = chat_format_info(talk->model->gen.chat)->calls;
@@ -365,7 +365,7 @@ static void put_answer(struct rig_talk *talk, struct buf *out)
     put_calls(talk, n, out);
 }
 
-/* Cut anywhere, so that the tokens are not those that the whole text would be encoded to. */
+/* Cuts the text anywhere, so that the tokens differ from the encoding of the whole text. */
 static void draw(struct rig_talk *talk, struct bytes text, struct token_ids *out)
 {
     for (size_t at = 0, n; at < text.len_bytes; at += n) {

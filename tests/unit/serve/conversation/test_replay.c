@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A conversation that comes back continues the prompt before, token for token, however the client spells it.
+/* A conversation that returns continues the previous prompt, token for token, however the client spells it.
  *
- * Conversations are made at random and go through the real parser, templates, splitter of calls, transcript and
- * memory.  What the model "drew" is text cut into tokens at random places, so encoding it again gives other
- * tokens; what the client sends back has its members in another order, other blanks, escapes and numbers,
- * text trimmed and put before the calls. */
+ * Random conversations go through the real parser, templates, splitter of calls, transcript and answer cache.
+ * The model's answer is text cut into tokens at random places, so encoding it again gives other tokens.  The
+ * client returns it with members in another order, with other blanks, escapes and numbers, and with its text
+ * trimmed and moved before the calls. */
 #include "serve/answer/transcript.h"
 
 #include <stdio.h>
@@ -27,23 +27,23 @@ static const struct {
     const char *what;
     struct rig_traits traits;
 } talks[] = {
-    /* to which these templates only ever append */
+    /* these templates only append to earlier prompts */
     {NULL, "tools", {.has_tools = true, .has_system = true, .may_ask_again = true}},
     {"qwen2.5", "tools", {.has_tools = true, .has_system = true, .may_ask_again = true}},
     {"qwen3", "tools", {.has_tools = true, .has_system = true, .may_ask_again = true}},
-    /* Thinking goes when the next question comes. */
+    /* The template drops thinking when the next question comes. */
     {"qwen3", "thinking", {.has_tools = true, .has_system = true, .always_calls = true, .thinks = true}},
-    /* It closes a result otherwise once something follows. */
+    /* The template closes a result differently once a message follows. */
     {"hermes-3", "text", {.has_system = true}},
     {"llama-3.1", "tools", {.has_tools = true, .has_system = true, .may_ask_again = true}},
-    /* It moves the system text and the tools to the last question. */
+    /* The template moves the system text and the tools to the last question. */
     {"mistral-nemo", "text", {0}},
     {"mistral-nemo", "tools", {.has_tools = true, .always_calls = true}},
 };
 
 struct tally {
     size_t n_turns, n_tokens, n_new,
-        n_plain; /* prompts; not read from before; the same without an answer cache */
+        n_plain; /* prompt tokens; those not cached; the same without an answer cache */
 };
 
 static size_t common(const token_id *a, size_t n_a, const struct token_ids *b)
@@ -58,7 +58,7 @@ static size_t common(const token_id *a, size_t n_a, const struct token_ids *b)
 static void talk(struct rig_model *model, const struct rig_traits *traits, uint64_t seed, struct tally *tally)
 {
     struct rig_talk talk;
-    struct token_ids known = {0}; /* the last prompt and its answer */
+    struct token_ids known = {0}; /* tokens of the last prompt and its answer */
 
     rig_talk_init(&talk, model, seed, traits);
     for (unsigned turn = 0; turn < N_TURNS; turn++) {
@@ -186,7 +186,7 @@ static void an_edited_answer_is_rendered_as_sent(void **state)
     rig_model_close(&model);
 }
 
-/* A model that gives its calls ids is answered by these, and not by those the client has. */
+/* A model that gives its calls ids receives results under these ids, not under the client's. */
 static void results_name_the_models_own_ids(void **state)
 {
     struct rig_model model;
@@ -213,8 +213,8 @@ static void results_name_the_models_own_ids(void **state)
     rig_model_close(&model);
 }
 
-/* How many of the drawn tokens stand in the next prompt, for an answer that ended so; SIZE_MAX: none is
- * remembered. */
+/* Returns how many of the sampled tokens the next prompt has, after an answer with this end; SIZE_MAX: the
+ * answer is not cached. */
 static size_t kept_of(struct rig_model *model, const char *text, enum gen_stop stop, const char *stop_string,
                       uint64_t seed)
 {
@@ -254,7 +254,7 @@ static void answers_that_were_cut_are_kept_as_far_as_they_go(void **state)
 
     assert_true(rig_model_open(NULL, &model));
     for (uint64_t seed = 1; seed <= 20; seed++) {
-        /* By a limit: all of it, up to a whole character; and not within a call, or just behind it. */
+        /* Cut by a limit: all of it, up to a whole character, but not within a call or right after one. */
         size_t whole = kept_of(&model, "It reads the notes", GEN_STOP_MAX_TOKENS, NULL, seed);
         assert_true(whole > 3 && whole != SIZE_MAX);
         assert_true(kept_of(&model, "It reads \xe2\x82", GEN_STOP_MAX_TOKENS, NULL, seed) < whole);
@@ -265,11 +265,11 @@ static void answers_that_were_cut_are_kept_as_far_as_they_go(void **state)
                                  GEN_STOP_MAX_TOKENS, NULL, seed),
                          SIZE_MAX);
         assert_int_equal(kept_of(&model, A_CALL, GEN_STOP_MAX_TOKENS, NULL, seed), SIZE_MAX);
-        /* By a stop string: what lies wholly before it. */
+        /* Cut by a stop string: the text wholly before it. */
         size_t before = kept_of(&model, "It reads the notes. STOP and more", GEN_STOP_END_TURN, "STOP", seed);
         assert_true(before > 3 && before != SIZE_MAX);
         assert_int_equal(kept_of(&model, "STOP at once", GEN_STOP_END_TURN, "STOP", seed), SIZE_MAX);
-        /* Whole calls, and what only looks like one. */
+        /* Whole calls, and text that only looks like one. */
         assert_true(kept_of(&model, A_CALL, GEN_STOP_END_TURN, NULL, seed) > 10);
         assert_true(kept_of(&model, "<tool_call>\nno call\n</tool_call>", GEN_STOP_END_TURN, NULL, seed) > 3);
     }
@@ -314,10 +314,10 @@ static void the_answer_cache_is_bounded(void **state)
     answer_cache_put(cache, &key, answer);
     assert_null(answer_cache_get(cache, &key, true));
     answer_cache_free(cache);
-    cached_answer_unref(held); /* outlives it */
+    cached_answer_unref(held); /* survives its eviction */
 }
 
-/* n_words words by the user, then, if there is one, an answer and another question. */
+/* Makes a request: n_words words of the user, then, if given, an answer and another question. */
 static void read_talk(size_t n_words, const char *answer, struct gen_request *request, struct replay *out)
 {
     struct api_error error = {0};
@@ -340,7 +340,7 @@ static void read_talk(size_t n_words, const char *answer, struct gen_request *re
     buf_fini(&body);
 }
 
-/* Whenever the messages before it were summed up, an answer is found where it was put. */
+/* An answer is found under its key, whether the messages before it were digested early or late. */
 static void an_answers_key_is_the_same_early_and_late(void **state)
 {
     static const struct {
@@ -361,7 +361,7 @@ static void an_answers_key_is_the_same_early_and_late(void **state)
         assert_memory_equal(&before.keys[1], &after.keys[1], sizeof(key));
         assert_int_equal(replay_key_of(&before, &said, &key), 0);
         assert_memory_equal(&key, &after.keys[3], sizeof(key));
-        assert_int_equal(replay_key_of(&before, &said, &again), 0); /* of a second choice */
+        assert_int_equal(replay_key_of(&before, &said, &again), 0); /* it belongs to a second choice */
         assert_memory_equal(&key, &again, sizeof(key));
         block.text = bytes_str("It is not so.");
         assert_int_equal(replay_key_of(&before, &said, &again), 0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The endpoint on a thread of its own, and a client that checks the grammar of every stream it reads. Failing
- * here fails the test. */
+/* The endpoint on its own thread, and a client that checks the grammar of every stream.  A failure here fails
+ * the test. */
 #include "rig.h"
 
 #include <setjmp.h>
@@ -38,7 +38,7 @@ static void begin(struct rig *rig, void (*change)(struct front_opts *opts, struc
     assert_int_equal(front_new(&opts, NULL, &rig->front), 0);
     assert_int_equal(front_listen(rig->front, "127.0.0.1:0", NULL), 0);
     rig->port = front_port(rig->front);
-    signal(SIGPIPE, SIG_IGN); /* as the daemons do: a client may be gone when it is written to */
+    signal(SIGPIPE, SIG_IGN); /* as in the daemons: a client may be gone when the server writes to it */
     raw_loop_run(&rig->raw);
 }
 
@@ -104,7 +104,8 @@ void put_message(struct buf *out, const char *user, const char *more)
     buf_fini(&body);
 }
 
-/* Sends, reads one answer; *head_out gets head and body as they came.  The body as JSON, or NULL. */
+/* Sends and reads one answer; *head_out receives head and body unchanged.  Returns the body as JSON, or
+ * NULL. */
 json_t *ask(struct rig *rig, const struct buf *request, int want_status, struct buf *head_out)
 {
     struct buf text = {0};
@@ -254,7 +255,7 @@ void stream_message(struct rig *rig, const char *user, const char *more, const c
     assert_true(raw_holds(&text, "content-type: text/event-stream; charset=utf-8\r\n"));
     assert_true(raw_holds(&text, "request-id: req_"));
     read_story(&body, story);
-    /* The connection goes on. */
+    /* The connection continues. */
     buf_clear(&text);
     raw_send_str(fd, "GET /livez HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_int_equal(raw_read_answer(fd, &text, NULL), 200);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Asking as OpenAI's clients do.  Failing here fails the test. */
+/* Requests as OpenAI's clients send them.  A failure here fails the test. */
 #include "rig_openai.h"
 
 #include <setjmp.h>
@@ -44,7 +44,7 @@ json_t *ask_at(struct rig *rig, const char *path, const char *body, int want_sta
     return root;
 }
 
-/* user: text as it stands in JSON; more: further members, beginning with a comma. */
+/* user: text as written in JSON; more: further members, beginning with a comma. */
 json_t *ask_chat(struct rig *rig, const char *user, const char *more, int want_status)
 {
     struct buf body = {0};
@@ -176,7 +176,7 @@ void stream_at(struct rig *rig, const char *path, const char *fields, const char
     assert_true(raw_holds(&text, "content-type: text/event-stream; charset=utf-8\r\n"));
     assert_true(raw_holds(&text, "\r\nx-request-id: req_"));
     read_chunks(&answer, chunks);
-    /* The connection goes on. */
+    /* The connection continues. */
     buf_clear(&text);
     raw_send_str(fd, "GET /livez HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_int_equal(raw_read_answer(fd, &text, NULL), 200);

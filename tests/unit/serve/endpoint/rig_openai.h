@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For tests of OpenAI's routes: asking, and reading streams.  Bodies are written with ' for ". */
+/* For tests of OpenAI's routes: sending requests and reading streams.  Bodies are written with ' for ". */
 #ifndef TESTS_FRONT_RIG_OPENAI_H
 #define TESTS_FRONT_RIG_OPENAI_H
 
@@ -9,14 +9,14 @@
 #define MAX_CHOICES 8
 
 void put_request(struct buf *out, const char *path, const char *fields, const char *body);
-/* Sends, reads one answer, looks for its headers; the body as JSON. */
+/* Sends, reads one answer and checks its headers.  Returns the body as JSON. */
 json_t *ask_at(struct rig *rig, const char *path, const char *body, int want_status);
-/* user: text as it stands in JSON; more: further members, beginning with a comma. */
+/* user: text as written in JSON; more: further members, beginning with a comma. */
 json_t *ask_chat(struct rig *rig, const char *user, const char *more, int want_status);
 json_t *choice_of(json_t *root, size_t index);
 const char *content_of(json_t *root, size_t index);
 
-struct chunks { /* what a stream said, checked on the way */
+struct chunks { /* the content of a stream, checked on the way */
     char id[64];
     struct buf texts[MAX_CHOICES];
     struct buf arguments;

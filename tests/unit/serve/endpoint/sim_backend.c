@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The scripted backend.  A job is a timer and a list of tokens; each firing gives one token away. */
+/* The scripted backend.  A job is a timer and a list of tokens; each firing sends one token. */
 #include "sim_backend.h"
 
 #include <stdio.h>
@@ -97,7 +97,7 @@ static void break_job(struct sim_job *job)
     events.on_failure(arg, &failure);
 }
 
-/* Of token number n: -n/8, and of the likeliest, which are it and the ids after it, one less each. */
+/* Sets token n's logprob to -n/8.  The likeliest tokens are it and the ids after it, one less each. */
 static void fill_draw(const struct sim_job *job, token_id id, struct sample_result *draw)
 {
     uint32_t vocab_size = tokenizer_vocab_size(job->sim->opts.model->tokenizer);
@@ -110,7 +110,7 @@ static void fill_draw(const struct sim_job *job, token_id id, struct sample_resu
         draw->top[i] = (struct sample_top){(id + i) % vocab_size, draw->logprob - (float)i};
 }
 
-/* Gives one token; false when the job is over or was cancelled from inside. */
+/* Sends one token.  False: the job is over, or was cancelled inside the call. */
 static bool give_token(struct sim_job *job)
 {
     struct sim *sim = job->sim;
@@ -169,7 +169,7 @@ static void on_timer(void *arg)
 
 /* ---- scripts ---- */
 
-/* The text of the last user turn. */
+/* Returns the text of the last user turn. */
 static void last_user_text(const struct sim *sim, const struct work_order *job, struct buf *out)
 {
     static const char begin[] = "<|im_start|>user\n";
@@ -211,7 +211,7 @@ static int set_count(struct sim_job *job, unsigned n)
     return rc;
 }
 
-/* Agents put text of their own before the user's, and a script then begins a paragraph. */
+/* Finds the script: agents put their own text before the user's, and then a script begins a paragraph. */
 static const char *find_script(const char *user)
 {
     const char *found = strstr(user, "\n\ncall ");
@@ -250,7 +250,7 @@ static int choose_script(struct sim_job *job, const char *user)
     return rc;
 }
 
-/* Whole blocks that some earlier prompt begins with as well; one token at least is left to compute. */
+/* Returns whole blocks that an earlier prompt has, too; at least one token is left to compute. */
 static uint32_t find_cached(struct sim *sim, const struct work_order *job)
 {
     uint32_t block = sim->opts.model->block_tokens;

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A backend that answers by script, with delays, on the loop: what the last user message says decides.
+/* A backend that answers by script, with delays, on the loop.  The last user message decides:
  *
- *     say TEXT      answers TEXT             count N       answers "1 2 3 ... N"
- *     call TEXT     the same as say          overload      is refused with 529, twice; the third time as
- * hello hang          accepted, then silence   wait          never accepted break N       fails after N
- * tokens     flood         answers without end, as fast as it is read anything else answers "You said: ..."
+ *     say TEXT      answers TEXT                    count N       answers "1 2 3 ... N"
+ *     call TEXT     the same as say                 overload      is refused with 529 twice; the third time as hello
+ *     hang          accepted, then silence          wait          never accepted
+ *     break N       fails after N tokens            flood         answers without end, as fast as it is read
+ *     anything else answers "You said: ..."
  *
- * A call may also begin a later paragraph, behind an agent's own text, which begins with "<".
+ * A call may also begin a later paragraph, after an agent's own text, which begins with "<".
  *
- * A prompt that is no conversation says the same by its whole text.  Log probabilities, when wanted, are -n/8
- * for token number n.  It finds cached prefixes as a worker would: in whole blocks of what earlier prompts
- * held. */
+ * A prompt that is not a conversation gives the script by its whole text.  Log probabilities, if wanted, are
+ * -n/8 for token number n.  The backend finds cached prefixes as a worker would: whole blocks of earlier
+ * prompts. */
 #ifndef TESTS_FRONT_SIM_BACKEND_H
 #define TESTS_FRONT_SIM_BACKEND_H
 
@@ -26,7 +27,7 @@ struct sim_opts {
     const struct gen_model *model;
     uint64_t accept_ns;   /* from submit to acceptance */
     uint64_t token_ns;    /* between tokens */
-    unsigned max_running; /* jobs; beyond: refused with 529.  0: no bound */
+    unsigned max_running; /* limit on jobs; more are refused with 529.  0: no limit */
 };
 
 struct sim_counts { /* may be read from any thread */
@@ -39,7 +40,7 @@ struct sim_counts { /* may be read from any thread */
     atomic_uint n_kept; /* models */
     atomic_ullong n_tokens;
     atomic_bool is_unready;
-    atomic_bool knows_nothing; /* no model is found, and any may be found later */
+    atomic_bool knows_nothing; /* finds no model, but may find any model later */
 };
 
 int sim_new(const struct sim_opts *opts, struct sim **out);

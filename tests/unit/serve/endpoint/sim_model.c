@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One token per byte, plus the control tokens of ChatML and those that the template names: every character
- * beyond ASCII comes in several tokens, which is what tests of streaming want. */
+/* One token per byte, plus the control tokens of ChatML and those that the template names.  So every
+ * character beyond ASCII has several tokens, which tests streaming. */
 #include "sim_model.h"
 
 #include <stdio.h>
@@ -12,7 +12,7 @@
 #include "gguf/write.h"
 #include "tests/unit/text/token/chat_templates.h"
 
-#define N_SPECIALS   5 /* always there; the others when the template has them */
+#define N_SPECIALS   5 /* these always exist; the others if the template has them */
 #define MAX_TOKENS   (256 + 32)
 #define CONTROL      3
 #define USER_DEFINED 4
@@ -26,7 +26,7 @@ static const struct {
                 {"<|end|>", CONTROL},          {"<|call|>", CONTROL},          {"[TOOL_CALLS]", CONTROL},
                 {"[ARGS]", CONTROL},           {"<|python_tag|>", CONTROL}};
 
-/* The printable stand-in that byte-level vocabularies spell a byte with. */
+/* Returns the printable character for a byte in byte-level vocabularies. */
 static struct bytes spell_byte(unsigned byte, uint8_t room[4])
 {
     uint32_t next = 0x100;

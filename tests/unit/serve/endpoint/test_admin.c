@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The path of an order to change a role: a closed alphabet, bounded lengths, nothing beside the two words. */
+/* The path of an order to change a role: a closed alphabet, bounded lengths, and only these two words. */
 #include "tests/unit/check.h"
 
 #include <stdio.h>

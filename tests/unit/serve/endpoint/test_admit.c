@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keys and their limits as clients meet them, coded bodies, and the shape of every refusal. */
+/* Keys and their limits as clients see them, encoded bodies, and the format of every refusal. */
 #include "rig.h"
 
 #include <setjmp.h>
@@ -20,7 +20,7 @@
 
 static char keys_path[] = "/tmp/baton-admit-keys-XXXXXX";
 
-/* Lines in which "@name" stands for the hash of that key. */
+/* Writes lines in which "@name" stands for the hash of that key. */
 static void write_keys(const char *text)
 {
     FILE *file = fopen(keys_path, "w");
@@ -71,7 +71,7 @@ static void put_keyed(struct buf *out, const char *key, const char *user, const 
     buf_fini(&body);
 }
 
-/* Asks with a key; the answer's JSON, its head in *head (to be finished). */
+/* Sends a request with a key.  Returns the answer's JSON; *head receives its head (to be finished). */
 static json_t *ask_keyed(struct rig *rig, const char *key, const char *more, int want_status,
                          struct buf *head)
 {
@@ -116,16 +116,16 @@ static void limits_are_kept_and_told(void **state)
            TEXTS("\r\nretry-after: ", "\r\nanthropic-ratelimit-requests-remaining: 0\r\n", "rate_limit_error",
                  "this API key's limit of 3 requests per minute would be exceeded"));
     expect(&rig, "free", few, 200, TEXTS("\r\nserver-timing: "));
-    /* What an answer may become is reserved; what it became is counted ("ab" is two tokens and an end). */
+    /* The largest possible answer is reserved; the real one is counted ("ab" is two tokens and an end). */
     expect(&rig, "short", ",\"max_tokens\":100", 200, TEXTS("-output-tokens-remaining: 0\r\n"));
     expect(&rig, "short", ",\"max_tokens\":90,\"stream\":true", 200, TEXTS("-output-tokens-remaining: "));
     expect(&rig, "short", ",\"max_tokens\":100", 429, TEXTS("limit of 100 output tokens per minute"));
-    /* A prompt that was partly cached costs what was computed. */
+    /* A prompt that was partly cached costs only its computed part. */
     expect(&rig, "inputs", few, 200, TEXTS("-input-tokens-limit: 40\r\n"));
     expect(&rig, "other", few, 403, TEXTS("permission_error", "may not use the model sim"));
     expect(&rig, "some", few, 200, TEXTS("200 OK"));
     expect(&rig, "late", few, 401, TEXTS("authentication_error", "this API key has expired"));
-    /* Listings show what the key may use. */
+    /* Lists only the models that the key may use. */
     assert_int_equal(raw_ask(rig.port, "GET /v1/models HTTP/1.1\r\nHost: a\r\nx-api-key: some\r\n\r\n", &in),
                      200);
     assert_true(raw_holds(&in, "\"id\":\"sim\""));
@@ -159,10 +159,10 @@ static void one_at_once_means_one(void **state)
     assert_true(reaches(&rig.counts->n_running, 1));
     expect(&rig, "single", ",\"max_tokens\":8", 429,
            TEXTS("this API key's limit of 1 requests at once is reached", "\r\nretry-after: 1\r\n"));
-    close(fd); /* leaving gives it back */
+    close(fd); /* a disconnect gives it back */
     assert_true(reaches(&rig.counts->n_running, 0));
     expect(&rig, "single", ",\"max_tokens\":8", 200, TEXTS("200 OK"));
-    /* So does every way to fail. */
+    /* So does each kind of failure. */
     expect(&rig, "single", ",\"max_tokens\":\"x\"", 400, TEXTS("max_tokens"));
     expect(&rig, "single", ",\"max_tokens\":8", 200, TEXTS("200 OK"));
     buf_fini(&request);
@@ -212,7 +212,7 @@ static void failed_logins_get_429(void **state)
     char key[20];
 
     rig_begin(&rig, with_rules);
-    for (int i = 0; i < 100; i++) /* one lost key, again and again */
+    for (int i = 0; i < 100; i++) /* one outdated key, repeatedly */
         expect(&rig, "lost", "", 401, TEXTS("authentication_error"));
     for (int i = 0; i < 29; i++) {
         snprintf(key, sizeof(key), "guess-%d", i);
@@ -232,7 +232,8 @@ static void quick_tokens(struct front_opts *opts, struct sim_opts *sim)
     opts->limits.max_queue_bytes = 1 << 20;
 }
 
-/* What does not fit into the socket goes another way than what does; the client sees one text in order. */
+/* Data that does not fit into the socket takes another path than data that does.  The client receives one
+ * text in order. */
 static void a_late_reader_gets_every_token_in_order(void **state)
 {
     static const char mark[] = "\"text_delta\",\"text\":\"";
@@ -252,7 +253,7 @@ static void a_late_reader_gets_every_token_in_order(void **state)
              "\"messages\":[{\"role\":\"user\",\"content\":\"count 800\"}]}");
     fd = raw_connect(rig.port);
     raw_send(fd, request.data, request.len_bytes);
-    assert_true(reaches(&rig.counts->n_ended, 1)); /* nothing was read until here */
+    assert_true(reaches(&rig.counts->n_ended, 1)); /* no data was read until here */
     assert_int_equal(raw_read_answer(fd, &answer, &body), 200);
     close(fd);
     for (const char *at = (const char *)body.data; (at = strstr(at, mark)) != NULL;) {
@@ -321,7 +322,7 @@ static void gzip_is_decoded_within_bounds(void **state)
     root = ask(&rig, &request, 200, NULL);
     assert_string_equal(text_of(root, 0), "zip");
     json_decref(root);
-    /* Long ones go through the pool. */
+    /* Long bodies are parsed in the pool. */
     buf_append_str(&text, body);
     for (int i = 0; i < 150000; i++)
         buf_append_byte(&text, ' ');
@@ -377,7 +378,7 @@ static void has_shape(const struct buf *answer, const struct buf *body, int stat
     json_decref(root);
 }
 
-/* The other dialect's. */
+/* Checks the other dialect's format. */
 static void has_openai_shape(const struct buf *answer, const struct buf *body, int status)
 {
     const char *type = status == 429                                     ? "rate_limit_error"
@@ -405,7 +406,7 @@ static void has_openai_shape(const struct buf *answer, const struct buf *body, i
         assert_true(raw_holds(answer, "\r\nretry-after: "));
 }
 
-/* A head that is not understood has no path. */
+/* A head that cannot be parsed has no path. */
 static bool is_openai(const char *text)
 {
     static const char *const broken[] = {"Encoding: gzip\r\n\r\n", "Expect: nothing", "Length: x\r\n"};
@@ -421,7 +422,7 @@ static bool is_openai(const char *text)
     return false;
 }
 
-/* Sends text as it is; the status, which must be one of those above when it is no success. */
+/* Sends text as it is.  Returns the status, which must be one of those above or a success. */
 static int refusal(struct rig *rig, const char *text, size_t n)
 {
     struct buf answer = {0};
@@ -468,7 +469,7 @@ static void send_str(struct sweep *sweep, const char *text)
     send_text(sweep);
 }
 
-/* Every route with every method and every kind of key. */
+/* Sends every route with every method and every kind of key. */
 static void sweep_routes(struct sweep *sweep)
 {
     static const char *const paths[] = {"/v1/messages",
@@ -570,7 +571,7 @@ static void every_refusal_has_shape_and_id(void **state)
     for (size_t i = 0; i < ARRAY_LEN(wanted); i++)
         if (sweep.seen[wanted[i]] == 0)
             fail_msg("no %d among the refusals", wanted[i]);
-    assert_int_equal(sweep.seen[0], 0); /* every one was answered */
+    assert_int_equal(sweep.seen[0], 0); /* every request was answered */
     assert_int_equal(sweep.seen[500], 0);
     buf_fini(&sweep.text);
     unlink(keys_path);

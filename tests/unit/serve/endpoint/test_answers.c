@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What clients of the endpoint get: answers whole and streamed, counts, stop reasons, calls, failures,
- * metrics. */
+/* Answers of the endpoint: whole and streamed, counts, stop reasons, calls, failures, metrics. */
 #include "rig.h"
 
 #include <setjmp.h>
@@ -194,7 +193,7 @@ static void calls_become_blocks(void **state)
     assert_int_equal(story.n_blocks, 2);
     story_fini(&story);
 
-    /* Cut by max_tokens: what is there is closed. */
+    /* Cut by max_tokens: the JSON so far is closed. */
     struct buf request = {0};
     struct buf body = {0};
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What clients get of thinking and calls, in every family's format: the same blocks whole and streamed, and
- * the events of a stream to the letter. */
+/* Thinking and calls in every family's format: clients receive the same blocks whole and streamed, and
+ * exactly these events in a stream. */
 #include "rig.h"
 
 #include <setjmp.h>
@@ -21,7 +21,7 @@
 #define DS(a, b) "<" BAR "tool" LOW a LOW b BAR ">"
 #define SEP      "<" BAR "tool" LOW "sep" BAR ">"
 
-/* A template of this family, as far as it is told from its text; thinking is between <think> and </think>. */
+/* A template with this family's marks; thinking is between <think> and </think>. */
 #define TURNS                                                                                                \
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}{{ m.tool_calls|string if "             \
     "m.tool_calls }}<|im_end|>\n{% endfor %}"
@@ -32,7 +32,7 @@
 
 static const struct {
     const char *source;
-    const char *says; /* the model */
+    const char *says; /* the model's output */
     const char *blocks;
 } answers[] = {
     {FAMILY("<tool_call>"),
@@ -74,7 +74,7 @@ static const struct {
      "[get {\"city\": \"Oslo\"}] tool_use"},
     {FAMILY("<|python_tag|>"), "<|python_tag|>{\\\"name\\\": \\\"get\\\", \\\"parameters\\\": " ARGS "}",
      "[get {\"city\": \"Oslo\"}] tool_use"},
-    /* what cannot be understood is text */
+    /* malformed calls are text */
     {FAMILY("<tool_call>"), "<tool_call>what?</tool_call>", "[text <tool_call>what?</tool_call>] end_turn"},
     {FAMILY("[TOOL_CALLS]"), "[TOOL_CALLS]what?", "[text [TOOL_CALLS]what?] end_turn"},
 };
@@ -102,7 +102,7 @@ static void put_block(struct buf *out, json_t *block)
     }
 }
 
-/* user: the last turn's text as it stands in JSON. */
+/* user: the last turn's text as written in JSON. */
 static void put_request(struct buf *out, const char *user, const char *more)
 {
     struct buf body = {0};
@@ -133,7 +133,7 @@ static void tell_whole(struct rig *rig, const char *user, const char *more, stru
 
 struct tale {
     struct buf *out;
-    struct buf *events; /* to the letter, deltas of a kind together and secrets starred out; may be NULL */
+    struct buf *events; /* exact, with deltas of a kind joined and signatures masked; may be NULL */
     bool is_signed, is_thinking;
 };
 
@@ -161,7 +161,7 @@ static void take_delta(struct tale *tale, json_t *delta)
 {
     struct bytes type = api_json_str(json_object_get(delta, "type"));
 
-    assert_false(tale->is_signed); /* nothing comes after the signature */
+    assert_false(tale->is_signed); /* no event follows the signature */
     if (bytes_is(type, "signature_delta")) {
         assert_true(tale->is_thinking && json_string_length(json_object_get(delta, "signature")) > 0);
         tale->is_signed = true;
@@ -328,7 +328,7 @@ static void thinking_can_be_left_out(void **state)
     buf_fini(&stream);
 }
 
-/* Where the template opens the thinking, the answer begins inside it. */
+/* If the template opens the thinking, the answer begins inside it. */
 static void thinking_may_begin_in_the_prompt(void **state)
 {
     struct buf whole = {0};

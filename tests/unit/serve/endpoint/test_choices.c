@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests with several choices: each a job of its own, which ends by itself, fails for all, and is left with
- * all. */
+/* Requests with several choices.  Each is a job that ends separately.  One failure fails all, and a
+ * disconnect cancels all. */
 #include "rig_openai.h"
 
 #include <setjmp.h>
@@ -34,12 +34,13 @@ static void several_choices_are_several_jobs(void **state)
 
     stream_chat(&rig, "count 40, and say nothing else between the numbers",
                 ",'n':4,'stream_options':{'include_usage':true},'stop':' 21'", &chunks);
-    for (int i = 0; i < 4; i++) { /* each is stopped by itself; none ends the others */
+    for (int i = 0; i < 4; i++) { /* each has its own stop; none ends the others */
         assert_true(says(&chunks, i, "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20"));
         assert_string_equal(chunks.finish[i], "stop");
     }
     assert_int_equal(rig.counts->n_cancelled, 4);
-    /* The serving stats count each job's prompt, the bill one; all but the first reuse the first's. */
+    /* The serving stats count each job's prompt, the usage only one.  All but the first reuse the first's
+     * prompt. */
     assert_int_equal(json_integer_value(json_object_get(chunks.serving, "prompt")),
                      4 * json_integer_value(json_object_get(chunks.usage, "prompt_tokens")));
     assert_true(json_integer_value(json_object_get(chunks.serving, "reused")) >= 3 * 32);
@@ -152,7 +153,7 @@ static void slow_readers_hold_every_choice_up(void **state)
     rig_end(&rig);
 }
 
-/* What a whole answer must hold until its end is bounded, whatever is asked for. */
+/* The part of a whole answer that is held until its end is bounded, whatever the request. */
 static void answers_do_not_grow_without_bound(void **state)
 {
     struct buf body = {0};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Conversations: the table by itself, and through the endpoint: what is continued is the conversation that
- * a client would have sent whole, token for token; what is not to be continued is refused with the code that
- * clients know. */
+/* Conversations: the table alone, and through the endpoint.  A continued conversation equals the one that a
+ * client would have sent whole, token for token.  A conversation that cannot be continued is refused with the
+ * code that clients know. */
 #include "serve/conversation/conversations.h"
 
 #include <setjmp.h>
@@ -109,7 +109,7 @@ static void the_table_is_bounded(void **state)
     assert_true(conversations_count(conversations) > 40);
     assert_int_equal(take(conversations, "msg_999", "team", 0), CONVERSATIONS_TAKEN);
     assert_int_equal(take(conversations, "msg_1", "team", 0), CONVERSATIONS_UNKNOWN);
-    put(conversations, "msg_large", "team", 200000, 0); /* not kept, and nothing goes for it */
+    put(conversations, "msg_large", "team", 200000, 0); /* too large to be kept, and none is evicted for it */
     assert_int_equal(take(conversations, "msg_large", "team", 0), CONVERSATIONS_UNKNOWN);
     assert_int_equal(take(conversations, "msg_999", "team", 0), CONVERSATIONS_TAKEN);
     conversations_free(conversations);
@@ -138,7 +138,7 @@ static int input_of(json_t *count)
     return (int)json_integer_value(json_object_get(count, "input_tokens"));
 }
 
-/* What continues a thread; more: members before the messages, ending in a comma. */
+/* Writes a request that continues a conversation; more: members before the messages, ending in a comma. */
 static void put_next(char *out, size_t size, const char *id, const char *more, const char *messages)
 {
     snprintf(out, size,
@@ -192,7 +192,7 @@ static void what_is_continued_is_the_whole_conversation(void **state)
     assert_int_equal(input_of(root), input_of(whole));
     json_decref(whole);
     json_decref(root);
-    root = send_body(&rig, body, 200); /* counting has not used it up */
+    root = send_body(&rig, body, 200); /* counting did not consume it */
     assert_string_equal(text_of(root, 0), "Four.");
     whole = send_body(&rig,
                       "{\"model\":\"sim\",\"max_tokens\":100," SYSTEM TOOLS "\"messages\":[" ASK "," ANSWER
@@ -217,7 +217,7 @@ static void an_id_is_good_once(void **state)
     go_on(&rig, "msg_never", "", NEXT, 404, "thread_not_found", NULL);
     begin_conversation(&rig, "", id);
     go_on(&rig, id, "\"cache_salt\":\"mine\",", NEXT, 404, "thread_not_found", NULL);
-    go_on(&rig, id, "\"temperature\":9,", NEXT, 400, NULL, NULL); /* fails: it can be continued still */
+    go_on(&rig, id, "\"temperature\":9,", NEXT, 400, NULL, NULL); /* fails; the conversation is still there */
     go_on(&rig, id, SYSTEM, NEXT, 400, NULL, NULL);
     go_on(&rig, id, TOOLS, NEXT, 400, NULL, NULL);
     go_on(&rig, id, "", "", 400, NULL, NULL);
@@ -261,7 +261,7 @@ static void what_was_cut_is_not_kept(void **state)
     json_decref(root);
     go_on(&rig, id, "", NEXT, 404, "thread_not_found", NULL);
     root = send_body(&rig, "{\"model\":\"sim\",\"max_tokens\":9,\"messages\":[" ASK "]}",
-                     200); /* without a thread */
+                     200); /* without a conversation */
     snprintf(id, sizeof(id), "%s", str_at(root, "id", NULL));
     json_decref(root);
     go_on(&rig, id, "", NEXT, 404, "thread_not_found", NULL);
@@ -296,7 +296,7 @@ static void results_answer_the_calls_that_are_kept(void **state)
     char body[1024];
     put_next(body, sizeof(body), id, "",
              "{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\",\"tool_use_id\":\"x\"}]}");
-    root = send_body(&rig, body, 400); /* counted as the client does */
+    root = send_body(&rig, body, 400); /* counts as the client does */
     assert_non_null(
         strstr(str_at(root, "error", "message"), "messages.0.content.0: unexpected `tool_use_id`"));
     json_decref(root);

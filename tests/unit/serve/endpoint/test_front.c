@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The endpoint under stress: refusals, keys, clients that leave or do not read, silence, draining, bounds. */
+/* The endpoint under stress: refusals, keys, clients that disconnect or do not read, silence, draining,
+ * limits. */
 #include "rig.h"
 
 #include <setjmp.h>
@@ -67,7 +68,7 @@ static void errors_have_status_and_shape(void **state)
     buf_append_str(&request, "GET /v1/messages HTTP/1.1\r\nHost: a\r\n\r\n");
     root = ask(&rig, &request, 405, NULL);
     json_decref(root);
-    /* What the parser refuses has the shape, too. */
+    /* Refusals by the parser have the same format. */
     buf_clear(&request);
     buf_append_str(&request,
                    "POST /v1/messages HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\n");
@@ -96,7 +97,7 @@ static void a_long_prompt_is_told_so_exactly(void **state)
         buf_append_str(&text, "say long");
     put_message(&request, (const char *)text.data, "");
     root = ask(&rig, &request, 400, NULL);
-    /* 4800 characters and the turns around them. */
+    /* 4800 characters, and the turns around them. */
     snprintf(want, sizeof(want), "prompt is too long: %d tokens > %d maximum", 4800 + 1 + 5 + 1 + 1 + 10 + 1,
              CONTEXT);
     if (strcmp(str_at(root, "error", "message"), want) != 0)
@@ -138,7 +139,7 @@ static void probes_need_nothing(void **state)
     for (size_t i = 0; i < ARRAY_LEN(gets); i++) {
         int fd = raw_connect(rig.port);
 
-        /* HEAD first: its answer has no body, so the next one follows the head at once. */
+        /* HEAD first: its answer has no body, so the next answer follows the head at once. */
         snprintf(request, sizeof(request),
                  "HEAD %s HTTP/1.1\r\nHost: a\r\n\r\nGET %s HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
                  gets[i], gets[i]);
@@ -163,7 +164,7 @@ static void probes_need_nothing(void **state)
     rig_end(&rig);
 }
 
-/* Before models are known a client is told to try again, in its dialect, on every route that names one. */
+/* Until models are known, clients are told to retry, in their dialect, on every route that names a model. */
 static void what_is_not_known_yet_is_no_404(void **state)
 {
     static const struct {
@@ -277,7 +278,7 @@ static void keys_are_asked_for(void **state)
         200);
     assert_true(raw_holds(&in, "baton_auth_failures_total 7"));
     assert_int_equal(raw_ask(rig.port, "GET /health HTTP/1.1\r\nHost: a\r\n\r\n", NULL), 200);
-    /* Verbose readiness is for those who are known. */
+    /* Verbose readiness needs a key. */
     assert_int_equal(raw_ask(rig.port, "GET /readyz?verbose HTTP/1.1\r\nHost: a\r\n\r\n", &in), 200);
     assert_false(raw_holds(&in, "sim:"));
     /* Refused before the body is read. */
@@ -334,7 +335,7 @@ static void put_big_message(struct buf *request, const char *user)
     buf_fini(&text);
 }
 
-/* How many jobs a request was, until it is gone. */
+/* Returns how many jobs a request needed until it was freed. */
 static unsigned jobs_of(struct rig *rig, const char *path, const char *body, int want_status)
 {
     uint64_t before = ev_jobs_n_taken(rig->jobs);
@@ -347,7 +348,7 @@ static unsigned jobs_of(struct rig *rig, const char *path, const char *body, int
     return (unsigned)(ev_jobs_n_taken(rig->jobs) - before);
 }
 
-/* {before, n times what with commas between, after} */
+/* Returns before, n times `what` with commas between, after. */
 static char *repeated(const char *before, const char *what, unsigned n, const char *after)
 {
     struct buf text = {0};
@@ -361,8 +362,8 @@ static char *repeated(const char *before, const char *what, unsigned n, const ch
     return (char *)text.data;
 }
 
-/* The loop works on a request for two milliseconds at most: what may take longer is counted as a job, of
- * parsing, of tokenising, or of giving memory back (tests/bench/bench_loop.py has the times). */
+/* The loop works on a request for two milliseconds at most.  Longer work is counted as a job: parsing,
+ * tokenising, or freeing memory (tests/bench/bench_loop.py has the times). */
 static void work_that_grows_is_no_work_of_the_loop(void **state)
 {
     static const char begin[] = "{\"model\":\"sim\",\"max_tokens\":1,\"messages\":[";
@@ -371,21 +372,21 @@ static void work_that_grows_is_no_work_of_the_loop(void **state)
     char *body;
 
     rig_begin(&rig, NULL);
-    /* What is small is done at once. */
+    /* Small requests are done at once. */
     body = repeated(begin, said, 10, "]}");
     assert_int_equal(jobs_of(&rig, "/v1/messages", body, 200), 0);
     free(body);
-    /* Parsing many messages, and tokenising them. */
+    /* Parses many messages, and tokenises them. */
     body = repeated(begin, said, 300, "]}");
     assert_int_equal(jobs_of(&rig, "/v1/messages", body, 200), 2);
     free(body);
-    /* Few bytes may be many values: what they became decides on the next step. */
+    /* Few bytes may be many values: their number decides the next step. */
     body = repeated("{\"model\":\"sim\",\"messages\":[{\"role\":\"user\",\"content\":[",
                     "{\"type\":\"text\",\"text\":\"a\"}", 250, "]}]}");
     assert_true(strlen(body) < 8192);
     assert_int_equal(jobs_of(&rig, "/v1/messages/count_tokens", body, 200), 1);
     free(body);
-    /* A long answer's memory is given back by a job, beside the two. */
+    /* A job frees a long answer's memory, in addition to the two jobs. */
     body = repeated("{\"model\":\"sim\",\"prompt\":\"", "word after word", 20000, "\"}");
     assert_int_equal(jobs_of(&rig, "/tokenize", body, 200) >= 3, true);
     free(body);
@@ -405,7 +406,7 @@ static void long_bodies_go_through_the_pool(void **state)
     root = ask(&rig, &request, 200, NULL);
     assert_string_equal(text_of(root, 0), "pooled");
     json_decref(root);
-    /* Left while the work is on its way, again and again. */
+    /* Disconnects while the work is under way, many times. */
     for (int i = 0; i < 20; i++) {
         int fd = raw_connect(rig.port);
 
@@ -415,7 +416,7 @@ static void long_bodies_go_through_the_pool(void **state)
         close(fd);
     }
     assert_true(reaches(&rig.counts->n_kept, 0));
-    /* And with the front going away under it. */
+    /* And frees the front at that moment. */
     for (int i = 0; i < 5; i++) {
         int fd = raw_connect(rig.port);
 
@@ -474,9 +475,10 @@ static void slow_readers_hold_the_backend_up(void **state)
     put_message(&request, "flood", ",\"stream\":true");
     fd = raw_connect_middling(rig.port);
     raw_send(fd, request.data, request.len_bytes);
-    /* It reads only until the backend goes on: one that reads on may be as fast as the backend for ever. */
+    /* Reads only until the backend continues.  A client that reads on may be as fast as the backend for
+     * ever. */
     for (unsigned i = 1; i <= 2; i++) {
-        assert_true(passes(&rig.counts->n_pauses, i)); /* one reading may be long enough for several */
+        assert_true(passes(&rig.counts->n_pauses, i)); /* one read may be long enough for several */
         while (rig.counts->n_resumes < i && rig.counts->n_cancelled == 0) {
             buf_clear(&in);
             raw_read_until(fd, "never", 1, &in);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Deferred events of a backend's jobs: their order, what a pause holds back, and a front that cancels any job, its own
- * or another, inside any event. */
+/* Deferred events of a backend's jobs: their order, what a pause holds back, and a front that cancels any
+ * job, its own or another, inside any event. */
 #include "tests/unit/check.h"
 
 #include <stdlib.h>
@@ -24,8 +24,8 @@ struct client { /* the front's side of a job */
     uint32_t n_tokens, n_scores;
     struct gen_serving serving;
     char message[64];
-    char cancels_at;        /* this letter, ... */
-    struct client *cancels; /* ... this one's job */
+    char cancels_at;        /* at this letter ... */
+    struct client *cancels; /* ... this client's job */
     char pauses_at;
 };
 
@@ -204,7 +204,7 @@ static void a_pause_holds_tokens_and_end_back(void **state)
     gen_handle_pause(handle, true);
     add_tokens(client, 2, true);
     flush();
-    assert_log(client, "a"); /* accepted all the same */
+    assert_log(client, "a"); /* accepted nevertheless */
     gen_handle_end(handle, GEN_END_LENGTH);
     flush();
     gen_handle_pause(handle, false);
@@ -258,7 +258,7 @@ static void a_failure_waits_for_no_pause(void **state)
     memset(text, 'x', sizeof(text) - 1); /* it was borrowed */
     flush();
     assert_log(client, "f");
-    assert_log(other, "tf"); /* what the front can take comes first */
+    assert_log(other, "tf"); /* events for a client that is not paused come first */
     assert_string_equal(client->message, "the worker's own words");
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which tokens made which text: one token a byte, so every character beyond ASCII has several. */
+/* Which tokens made which text: one token per byte, so every character beyond ASCII has several. */
 #include "serve/endpoint/logprobs_priv.h"
 
 #include <math.h>
@@ -69,7 +69,7 @@ static void a_token_is_ready_when_its_last_byte_is_delivered(void **state)
     assert_true(logprobs_is_ready(f.logprobs));
     is_text(&f, "{\"tokens\":[\"a\"],\"token_logprobs\":[-1],\"top_logprobs\":null,\"text_offset\":[0]}");
     assert_false(logprobs_is_ready(f.logprobs));
-    /* A character in three tokens: nothing is delivered before the last. */
+    /* A character in three tokens: no text is delivered before the last. */
     push(&f, "\xe2\x82", 2);
     is_text(&f, NONE);
     push(&f, "\xac", 4);
@@ -92,12 +92,12 @@ static void what_is_held_back_waits(void **state)
     deliver(&f, "x");
     is_text(&f, "{\"tokens\":[\"x\"],\"token_logprobs\":[-1],\"top_logprobs\":null,\"text_offset\":[0]}");
     push(&f, "X", 4);
-    deliver(&f, "ENX"); /* it was no stop string */
+    deliver(&f, "ENX"); /* it was not a stop string */
     is_text(&f, "{\"tokens\":[\"E\",\"N\",\"X\"],\"token_logprobs\":[-2,-3,-4],\"top_logprobs\":null,\"text_"
                 "offset\":["
                 "1,2,3]}");
     push(&f, "END", 5);
-    logprobs_skip(f.logprobs); /* now it was */
+    logprobs_skip(f.logprobs); /* now it was one */
     is_text(&f, NONE);
     end(&f);
 }
@@ -171,7 +171,7 @@ static void the_likeliest_are_told(void **state)
         "{\"tokens\":[\"b\",\"c\"],\"token_logprobs\":[-2,-3],\"top_logprobs\":[{\"z\":-0.5,\"b\":-2},{\"z\":"
         "-0.5,\"c\":-3}],\"text_offset\":[1,2]}");
     end(&f);
-    /* Of fewer likeliest than were drawn among, the drawn one is added. */
+    /* The sampled token is added to fewer likeliest tokens than it was sampled from. */
     begin(&f, 1);
     push(&f, "b", 2);
     deliver(&f, "b");

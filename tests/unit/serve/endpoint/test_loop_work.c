@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the loop leaves to job threads, without a look at any clock.
+/* Which work the loop leaves to job threads, without looking at a clock.
  *
- * All job threads hang. A request whose work grows with its content then gets no answer, and one that is sent after
- * it does. Work that moves back to the loop answers the first request, and the test fails. */
+ * All job threads hang.  So a request whose work grows with its content gets no answer, and a small request
+ * sent after it does.  If such work moves back to the loop, the first request is answered, and the test
+ * fails. */
 #include "rig.h"
 
 #include <semaphore.h>
@@ -69,7 +70,7 @@ static void ask_hello(void)
     json_decref(root);
 }
 
-/* The bodies: as small as they may be and still not be the loop's. */
+/* Builds bodies that are as small as possible and yet too large for the loop. */
 static void put_text(struct buf *out, const char *head, const char *tail)
 {
     buf_append_str(out, head);
@@ -208,7 +209,7 @@ static void what_grows_with_content_is_not_the_loops(void **state)
         assert_true(raw_send(fd, request.data, request.len_bytes));
         for (unsigned k = 0; k < 600 && ev_jobs_n_taken(held.rig.jobs) == n_taken && !has_answer(fd); k++)
             clock_sleep_ns(5 * NS_PER_MS);
-        ask_hello(); /* it came later and is answered earlier */
+        ask_hello(); /* it came later, and is answered first */
         if (has_answer(fd) || ev_jobs_n_taken(held.rig.jobs) == n_taken)
             fail_msg("kind %zu, %s: the loop did it", i, kinds[i].path);
         release_all();

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What OpenAI's clients get of the endpoint: answers whole and in chunks, log probabilities, errors, tokens.
- */
+/* Answers of the endpoint for OpenAI's clients: whole and in chunks, log probabilities, errors, tokens. */
 #include "rig_openai.h"
 
 #include <setjmp.h>
@@ -97,7 +96,7 @@ static void log_probabilities_go_with_the_text(void **state)
     root = ask_chat(&rig, "say abcENDe", ",'logprobs':true,'top_logprobs':2,'stop':'END'", 200);
     assert_string_equal(content_of(root, 0), "abc");
     entries = json_object_get(json_object_get(choice_of(root, 0), "logprobs"), "content");
-    assert_int_equal(json_array_size(entries), 3); /* not those of the stop string */
+    assert_int_equal(json_array_size(entries), 3); /* without those of the stop string */
     assert_string_equal(str_at(json_array_get(entries, 2), "token", NULL), "c");
     assert_true(json_number_value(json_object_get(json_array_get(entries, 2), "logprob")) == -0.25);
     assert_int_equal(json_array_size(json_object_get(json_array_get(entries, 2), "top_logprobs")), 2);
@@ -164,7 +163,7 @@ static void completions_go_on_from_their_prompts(void **state)
     assert_string_equal(str_at(choice_of(root, 0), "text", NULL), "1 2 3 4 5 6 7 8 ");
     assert_string_equal(str_at(choice_of(root, 0), "finish_reason", NULL), "length");
     json_decref(root);
-    /* "say a" in text and in tokens, each twice. */
+    /* "say a" as text and as tokens, each twice. */
     root = ask_at(&rig, "/v1/completions",
                   "{'model':'sim','prompt':['say a',[115,97,121,32,98]],'n':2,'echo':true}", 200);
     assert_int_equal(json_array_size(json_object_get(root, "choices")), 4);

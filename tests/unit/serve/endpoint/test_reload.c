@@ -152,7 +152,7 @@ static void a_reload_waits_for_no_loop_and_no_loop_for_it(void **state)
     assert_int_equal(ask_with("both", "hello"), 200);
     raw_loop_call(&seen.rig.raw, reload_begin_call, NULL);
     assert_true(reaches(&seen.n_reads, 1));
-    assert_int_equal(ask_with("old", "hello"), 200); /* read() hangs, and requests are answered */
+    assert_int_equal(ask_with("old", "hello"), 200); /* read() hangs, and requests are still answered */
     assert_int_equal(ask_with("new", "hello"), 401);
     assert_int_equal(seen.n_done, 0);
     sem_post(&seen.may_read);
@@ -160,11 +160,11 @@ static void a_reload_waits_for_no_loop_and_no_loop_for_it(void **state)
     assert_int_equal(seen.code, 0);
     assert_int_equal(ask_with("old", "hello"), 401);
     assert_int_equal(ask_with("new", "hello"), 200);
-    assert_int_equal(ask_with("both", "hello"), 200); /* its count went over: one of two is left */
+    assert_int_equal(ask_with("both", "hello"), 200); /* its count was carried over: one of two is left */
     assert_int_equal(ask_with("both", "hello"), 429);
 }
 
-/* The old keys' accounts belong to requests that began under them. */
+/* The old keys' accounts remain for requests that began under them. */
 static void a_running_request_keeps_its_account(void **state)
 {
     struct buf request = {0};
@@ -187,7 +187,7 @@ static void a_running_request_keeps_its_account(void **state)
     buf_fini(&request);
 }
 
-/* However often it is asked for: one more reads what changed since the first began to read. */
+/* However many reloads are requested meanwhile, one more reads the changes since the first began to read. */
 static void one_more_follows_a_running_one(void **state)
 {
     (void)state;
@@ -215,7 +215,7 @@ static void what_is_refused_changes_nothing(void **state)
     assert_int_equal(seen.code, E_FORMAT);
     assert_int_equal(seen.n_taken, 1);
     seen.has_refused = false;
-    seen.files_keys = ""; /* keys are not taken away */
+    seen.files_keys = ""; /* removing the keys is refused */
     raw_loop_call(&seen.rig.raw, reload_begin_call, NULL);
     sem_post(&seen.may_read);
     assert_true(reaches(&seen.n_done, 3));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What clients of /v1/responses get of the endpoint: answers whole and as events in their order, kept responses
- * that are continued, referred to, listed, deleted and cancelled. */
+/* The endpoint's /v1/responses: answers whole and as events in their order, and kept responses that are
+ * continued, referred to, listed, deleted and cancelled. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -52,9 +52,9 @@ static const char *part_text(json_t *item, const char *list)
 
 /* ---- streams ---- */
 
-struct tale { /* what a stream said, checked against the order of events on the way */
+struct tale { /* the content of a stream; the order of its events is checked on the way */
     json_int_t next;
-    json_t *items[8]; /* as their last events had them */
+    json_t *items[8]; /* as in their last events */
     int n_items, n_deltas, n_summaries;
     bool is_open, has_part;
     struct buf text; /* deltas of the open item */
@@ -91,7 +91,7 @@ static void take_item_event(struct tale *tale, const char *type, json_t *data)
             buf_append_str(&tale->all, str_at(data, "delta", NULL));
         tale->n_deltas++;
         tale->n_summaries += strstr(type, "summary") != NULL;
-    } else { /* the text's or the arguments' .done */
+    } else { /* .done of the text or the arguments */
         json_t *text = json_object_get(data, strstr(type, "arguments") != NULL ? "arguments" : "text");
 
         assert_non_null(strstr(type, ".done"));
@@ -401,7 +401,7 @@ static void check_pages(struct rig *rig, const char *id)
     json_decref(page);
     json_decref(rest);
     snprintf(path, sizeof(path), "/v1/responses/%s/input_items", id);
-    assert_int_equal(status_at(rig, "GET", path, &page), 200); /* the latest first */
+    assert_int_equal(status_at(rig, "GET", path, &page), 200); /* the most recent first */
     assert_string_equal(part_text(json_array_get(json_object_get(page, "data"), 0), "content"), "say Two.");
     json_decref(page);
     snprintf(path, sizeof(path), "/v1/responses/%s/input_items?after=x", id);
@@ -476,7 +476,7 @@ static void a_stream_is_cancelled_by_its_id(void **state)
     assert_true(raw_holds(&answer, "event: response.incomplete"));
     assert_true(raw_holds(&answer, "event: response.output_item.done"));
     assert_true(reaches(&rig.counts->n_running, 0));
-    assert_int_equal(status_at(&rig, "POST", path, NULL), 400); /* it is over */
+    assert_int_equal(status_at(&rig, "POST", path, NULL), 400); /* it has ended */
     close(fd);
     buf_fini(&request);
     buf_fini(&in);
@@ -484,7 +484,7 @@ static void a_stream_is_cancelled_by_its_id(void **state)
     rig_end(&rig);
 }
 
-/* 40 turns of the user with 200 letters each, and the calls of one turn, then a question. */
+/* Appends 40 turns of the user with 200 letters each, and the calls of one turn, then a question. */
 static void put_long_input(struct buf *out)
 {
     buf_append_str(out, "[");
@@ -518,7 +518,7 @@ static void the_oldest_turns_are_left_out_on_request(void **state)
     warning = json_array_get(json_object_get(root, "warnings"), 0);
     assert_string_equal(str_at(warning, "code", NULL), "input_truncated");
     json_decref(root);
-    buf_clear(&input); /* one turn that alone is too long */
+    buf_clear(&input); /* a single turn that is too long */
     buf_append_str(&input, "'");
     for (int k = 0; k < CONTEXT; k++)
         buf_append_byte(&input, 'x');
@@ -608,7 +608,8 @@ static void kept_texts_are_read_by_their_owner(void **state)
     assert_false(conversations_remove(kept, bytes_str("resp_a"), "others"));
     assert_true(conversations_peek(kept, bytes_str("resp_a"), "team", 90, &found));
     assert_true(bytes_is(found, "hello"));
-    assert_true(conversations_peek(kept, bytes_str("resp_a"), "team", 180, &found)); /* a look is a use */
+    /* A peek counts as a use. */
+    assert_true(conversations_peek(kept, bytes_str("resp_a"), "team", 180, &found));
     assert_true(conversations_remove(kept, bytes_str("resp_a"), "team"));
     assert_false(conversations_peek(kept, bytes_str("resp_a"), "team", 180, &found));
     assert_int_equal(conversations_bytes(kept), 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Asks for constrained answers, and reads them back. */
+/* Sends requests for constrained answers, and reads the answers back. */
 #include "constraint_rig.h"
 
 #include <jansson.h>
@@ -139,7 +139,7 @@ static int put_arguments(void *arg, struct bytes json)
     return buf_append(&((struct sink *)arg)->arguments, json.data, json.len_bytes);
 }
 
-/* Every call is held against the schemas above. */
+/* Checks every call against the schemas above. */
 static int shut(void *arg, enum calls_end how)
 {
     struct sink *sink = arg;
@@ -246,7 +246,7 @@ enum gen_stop draw(const struct gen_model *model, const struct ask *ask, struct 
     }
     assert_true(rc >= 0);
     if (n == 0 && grammar_is_complete(run))
-        why = GEN_STOP_END_TURN; /* the tokens sufficed to the last one */
+        why = GEN_STOP_END_TURN; /* the tokens sufficed for the whole answer */
     if (rc == 0)
         assert_int_equal(answer_finish(answer, why), 0);
     why = answer_stop(answer);

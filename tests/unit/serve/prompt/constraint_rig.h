@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests that constraint their answers, for each family of templates: what a model may write under them, and
- * what is read back from an answer drawn at random.  Tools are get, with an id, and set, with a mode and a
- * number. */
+/* Requests with constrained answers, for each family of templates.  Tests what a model may write under the
+ * constraint, and reads back randomly sampled answers.  The tools are get, with an id, and set, with a mode
+ * and a number. */
 #ifndef TESTS_FRONT_CONSTRAINT_RIG_H
 #define TESTS_FRONT_CONSTRAINT_RIG_H
 
@@ -11,7 +11,7 @@
 #include "text/grammar/grammar.h"
 #include "tests/unit/serve/endpoint/sim_model.h"
 
-/* A template of this family, as far as it is told from its text. */
+/* A template with this family's marks. */
 #define FAMILY(marks)                                                                                        \
     "{# " marks " #}{% for m in messages %}{{ m.role }}:{{ m.content }}{{ m.tool_calls|string if "           \
     "m.tool_calls }};{% endfor %}{{ tools|string if tools }}"
@@ -20,8 +20,8 @@
 
 struct constraint_family {
     const char *name, *source;
-    const char *call; /* of set with ARGS */
-    bool is_one;      /* the format has one call an answer */
+    const char *call; /* a call of set with ARGS */
+    bool is_one;      /* the format allows one call per answer */
 };
 
 extern const struct constraint_family families[];
@@ -40,7 +40,7 @@ extern const size_t n_families;
 #define ANY            CHOICE("\"type\":\"any\"")
 #define SET            CHOICE("\"type\":\"tool\",\"name\":\"set\"")
 
-struct ask { /* a request and what came of it */
+struct ask { /* a request and its result */
     struct gen_request request;
     struct buf constraint;
     struct tokenizer *tokenizer;
@@ -48,26 +48,26 @@ struct ask { /* a request and what came of it */
     struct grammar *grammar; /* NULL: any answer */
 };
 
-/* fields: members of the request, each with its comma. */
+/* fields: members of the request, each followed by a comma. */
 void ask(const struct gen_model *model, const char *fields, bool begins_thinking, struct ask *out);
 void ask_fini(struct ask *ask);
-bool takes(const struct ask *ask, const char *text); /* May the model write this, and end then? */
+bool takes(const struct ask *ask, const char *text); /* true if the model may write this text and then end */
 
 struct sink {
     struct buf text, thinking;
-    struct buf arguments; /* of the last call */
+    struct buf arguments; /* arguments of the last call */
     struct buf names;     /* "set;get;" */
     unsigned n_calls, n_bad;
 };
 
-extern const struct answer_sink sink_all;   /* keeps all that comes */
-extern const struct answer_sink sink_calls; /* holds every call against the schemas above */
+extern const struct answer_sink sink_all;   /* keeps all output */
+extern const struct answer_sink sink_calls; /* checks every call against the schemas above */
 void sink_fini(struct sink *sink);
 
-/* One of the tokens that the mask allows, all being equally likely. */
+/* Returns a random token of those that the mask allows, all equally likely. */
 token_id draw_one(const uint64_t *mask, uint32_t n_tokens, struct rng *rng);
 bool is_stop(const struct tokenizer *tokenizer, token_id id);
-/* An answer of at most n tokens, read back into the sink. */
+/* Samples an answer of at most n tokens and reads it back into the sink. */
 enum gen_stop draw(const struct gen_model *model, const struct ask *ask, struct rng *rng, uint32_t n,
                    struct sink *sink);
 

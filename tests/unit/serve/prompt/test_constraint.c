@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Constraints of answers, family by family: what a model would write is allowed, and whatever is allowed (drawn at
- * random, as at an endless temperature) is read back as what the request asked for. */
+/* Constraints of answers, family by family.  Everything that a model would write is allowed.  Everything that
+ * is allowed (sampled at random, as at infinite temperature) is read back as the request demands. */
 #include "constraint_rig.h"
 
 #include <jansson.h>
@@ -41,7 +41,7 @@ static void calls_are_allowed_as_they_are_written(void **state)
     }
 }
 
-/* Mistral's models write ids as well. */
+/* Models of Mistral also write ids. */
 static void calls_of_mistral_may_have_ids(void **state)
 {
     struct gen_model model;
@@ -88,7 +88,7 @@ static const struct {
     {"{\"type\":\"integer\"}", {"-5"}, {"x", "\"5\"", "1.5"}},
 };
 
-/* The value's text between the family's tags, in a whole call. */
+/* Puts the value's text between the family's tags, in a whole call. */
 static void put_call_of(bool is_glm, const char *value, struct buf *out)
 {
     buf_printf(
@@ -110,7 +110,7 @@ static bool takes_value(const struct ask *ask, bool is_glm, const char *value)
     return is_taken;
 }
 
-/* Whatever is drawn is read back as a value that the same constraint takes when it is written again. */
+/* Each sampled answer is read back as a value that the same constraint accepts when it is written again. */
 static void check_drawn(const struct gen_model *model, const struct ask *ask, bool is_glm, struct rng *rng)
 {
     const struct answer_opts opts = {.scratch = &scratch, .model = model, .request = &ask->request};
@@ -131,7 +131,7 @@ static void check_drawn(const struct gen_model *model, const struct ask *ask, bo
         assert_int_equal(grammar_accept(run, id), 0);
         rc = sink.n_calls < 2 ? answer_push(answer, &id, 1) : 0;
         if (sink.n_calls == 1 && api_json_load(buf_view(&sink.arguments), NULL, &root) == 0)
-            break; /* the first call is whole */
+            break; /* the first call is complete */
     }
     assert_true(rc >= 0);
     if (root == NULL)
@@ -182,7 +182,7 @@ static void strings_between_tags_are_of_their_schema(void **state)
     }
 }
 
-/* tool_choice any and tool, with one call or more: at any temperature there are calls, and good ones. */
+/* tool_choice any and tool, with one call or more: at any temperature there are valid calls. */
 static void forced_calls_come_whatever_is_drawn(void **state)
 {
     static const struct {
@@ -220,7 +220,7 @@ static void forced_calls_come_whatever_is_drawn(void **state)
     }
 }
 
-/* Under auto, what is called is a tool, and a strict one gets what its schema says. */
+/* With auto, each call names a tool, and a strict tool's arguments match its schema. */
 static void strict_calls_are_good_calls(void **state)
 {
     struct rng rng;
@@ -255,7 +255,7 @@ static void no_call_is_made_where_none_may_be(void **state)
 
         assert_int_equal(sim_model_open_with(families[i].source, 4096, &model), 0);
         ask(&model, TOOLS("true") CHOICE("\"type\":\"none\""), false, &none);
-        if (strcmp(families[i].name, "llama") != 0) /* its calls are text then */
+        if (strcmp(families[i].name, "llama") != 0) /* its calls are then text */
             assert_false(takes(&none, families[i].call));
         assert_true(takes(&none, strcmp(families[i].name, "harmony") == 0
                                      ? "<|channel|>final<|message|>Hello."
@@ -320,7 +320,7 @@ static void thinking_is_held_to_its_budget(void **state)
     assert_int_equal(
         sim_model_open_with(THINKING("{% for m in messages %}{{ m.content }}{% endfor %}"), 8192, &model), 0);
     ask(&model, BUDGET, false, &thinking);
-    /* Where the mark is no token of its own, its characters count as well. */
+    /* If the mark is not a single token, its characters count too. */
     for (unsigned n = 1000; n <= 1050; n += 25) {
         buf_clear(&text);
         buf_append_str(&text, "<think>");
@@ -332,7 +332,7 @@ static void thinking_is_held_to_its_budget(void **state)
     }
     assert_true(takes(&thinking, "Yes."));
     ask_fini(&thinking);
-    ask(&model, BUDGET, true, &thinking); /* the prompt has opened it */
+    ask(&model, BUDGET, true, &thinking); /* the prompt has opened the thinking */
     assert_true(takes(&thinking, "hm</think>\n\nYes."));
     buf_consume(&text, 7);
     assert_false(takes(&thinking, (char *)text.data));
@@ -390,8 +390,7 @@ static void expect_refusal(const struct gen_model *model, const char *fields, co
 
 #define ODD "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\",\"pattern\":\"(?=x)\"}}}"
 
-/* What was found out once is not found out again: the verdict of the first time answers, even a made-up one.
- */
+/* A known verdict is not computed again: the first one answers, even an invented one. */
 static void verdicts_are_kept(void **state)
 {
     static const struct fault made_up = {.code = E_LIMIT, .text = "made up"};
@@ -409,9 +408,9 @@ static void verdicts_are_kept(void **state)
     verdicts_keep(verdicts, &keys[1], E_LIMIT, &made_up);
     assert_true(verdicts_find(verdicts, &keys[0], &rc, &fault));
     assert_int_equal(rc, 0);
-    verdicts_keep(verdicts, &keys[2], E_NOMEM, &made_up); /* no verdict */
+    verdicts_keep(verdicts, &keys[2], E_NOMEM, &made_up); /* not a verdict */
     assert_false(verdicts_find(verdicts, &keys[2], &rc, &fault));
-    verdicts_keep(verdicts, &keys[2], 0, &fault); /* the one asked for longest ago goes */
+    verdicts_keep(verdicts, &keys[2], 0, &fault); /* evicts the one that was used least recently */
     assert_false(verdicts_find(verdicts, &keys[1], &rc, &fault));
     verdicts_keep(verdicts, &keys[1], E_LIMIT, &made_up);
     assert_true(verdicts_find(verdicts, &keys[1], &rc, &fault));
@@ -433,7 +432,8 @@ static void schemas_that_cannot_be_held_are_named(void **state)
                    "output_config.format.schema.properties.a.pattern: ");
 }
 
-/* More than a worker takes would cost the router its link to it, so it is refused here. */
+/* A constraint larger than a worker accepts would cost the router its link to that worker, so it is refused
+ * here. */
 static void constraints_are_no_larger_than_workers_take(void **state)
 {
     struct buf fields = {0};
@@ -453,7 +453,7 @@ static void constraints_are_no_larger_than_workers_take(void **state)
     buf_fini(&fields);
 }
 
-/* Tools that nobody forces may have any schema. */
+/* Tools that are not forced may have any schema. */
 static void free_tools_may_have_any_schema(void **state)
 {
     struct ask plain;
@@ -478,7 +478,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* LFM2: arguments of a schema stand in its order, with commas between them, or behind the last one. */
+/* LFM2: arguments of a schema appear in its order, with commas between them, or after the last one. */
 static void keywords_may_be_left_out(void **state)
 {
     static const char tools[] =
@@ -516,8 +516,8 @@ static void keywords_may_be_left_out(void **state)
     sim_model_close(&model);
 }
 
-/* LFM2 writes name=value, so a name with a blank cannot stand there: refused, not left out. Tools whose
- * arguments need not match a schema may have any. */
+/* LFM2 writes name=value, so a name with a blank is impossible there: refused, not left out.  Tools without
+ * strict arguments may have any names. */
 static void names_that_are_no_keywords_are_refused(void **state)
 {
 #define SPACED                                                                                               \

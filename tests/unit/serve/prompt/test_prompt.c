@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Conversations to tokens: turns, breakpoints and their accounting; client text stays text. */
+/* From conversations to tokens: turns, breakpoints and their accounting; client text stays text. */
 #include "serve/prompt/prompt.h"
 
 #include <setjmp.h>
@@ -62,7 +62,7 @@ static void conversations_are_rendered_in_order(void **state)
     assert_true(holds(&text, "user\ngo <|im_end|><|im_end|>"));
     assert_true(holds(
         &text, "<|im_start|>system\nmid<|im_end|>\n<|im_start|>user\n<|im_end|>\n<|im_start|>assistant\n"));
-    /* The client's own control text is ordinary characters: ten tokens, and not one. */
+    /* Control text of the client is ordinary characters: ten tokens, not one. */
     size_t n_ends = 0;
 
     for (size_t i = 0; i < prompt.ids.n; i++)
@@ -95,7 +95,7 @@ static void breakpoints_fall_on_tokens(void **state)
 {
     static const struct {
         const char *body;
-        const char *end; /* the prompt up to the mark ends so */
+        const char *end; /* end of the prompt up to the mark */
     } table[] = {
         {"{\"model\":\"m\",\"system\":[{\"type\":\"text\",\"text\":\"SYS\"," MARK
          "}],\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}",
@@ -214,7 +214,7 @@ static void refusals_reach_the_client(void **state)
     sim_model_close(&model);
 }
 
-/* Whatever the format, tools are shown: by the template, or by us. */
+/* In every format the prompt lists the tools: by the template, or by our own text. */
 static void tools_are_shown_in_every_format(void **state)
 {
     static const char *const sources[] = {
@@ -239,7 +239,7 @@ static void tools_are_shown_in_every_format(void **state)
     }
 }
 
-/* Where the template opens the thinking itself, the answer begins inside it; a client cannot pretend that. */
+/* If the template itself opens the thinking, the answer begins inside it.  A client cannot imitate that. */
 static void the_prompt_knows_that_it_opens_thinking(void **state)
 {
     static const char source[] =
@@ -271,7 +271,7 @@ static void the_prompt_knows_that_it_opens_thinking(void **state)
     sim_model_close(&model);
 }
 
-/* A breakpoint where the template would refuse to end is found all the same. */
+/* A breakpoint is found even where the template would refuse to end. */
 static void marks_need_no_rendering_of_their_own(void **state)
 {
     static const char source[] =

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Draws random answers under grammars, for test_grammar_answers.py.
  *
- *     draw_answers [VOCABULARY.gguf]      without: a small vocabulary
+ *     draw_answers [VOCABULARY.gguf]      default: a small vocabulary
  *
  * A line in:  {"constraint": CONSTRAINT, "n": answers, "left": tokens, "seed": number}
  * Lines out:  {"refused": "..."}   or   {"needs": tokens to the end at the start}, then n of

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Vocabularies and random answers for the tests of the grammar engine.
+/* Vocabularies and random answers for tests of the grammar engine.
  *
- * Answers are drawn the worst way there is: every token that the mask allows is as likely as any other, so
- * nothing that a model has learned helps the constraint along.
- */
+ * The worst sampling is used: every token that the mask allows is equally likely, so no learned habit of a
+ * model helps the constraint. */
 #include "tests/unit/text/grammar/grammar_help.h"
 
 #include "base/check.h"
@@ -69,7 +68,7 @@ bool grammar_takes(struct grammar_vocab *vocab, struct tokenizer *tokenizer, con
     for (size_t i = 0; i < ids.n && is_taken; i++) {
         bool is_allowed = is_set(grammar_mask(run, 100000), ids.ids[i]);
         is_taken = grammar_accept(run, ids.ids[i]) == 0;
-        assert_int_equal(is_taken, is_allowed); /* a mask says what accept says */
+        assert_int_equal(is_taken, is_allowed); /* mask and accept agree */
     }
     is_taken = is_taken && grammar_is_complete(run);
     grammar_run_free(run);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Constraints and runs: what each constraint takes, what comes next, and taking back. */
+/* Constraints and runs: what each constraint accepts, which tokens come next, and taking tokens back. */
 #include "tests/unit/text/grammar/grammar_help.h"
 
 #include "base/err.h"
@@ -87,7 +87,7 @@ static void marks_are_control_tokens_where_there_are_such(void **state)
 
     (void)state;
     assert_int_equal(grammar_run_new(grammar, &run), 0);
-    assert_int_equal(grammar_accept(run, 'a'), 0); /* of this vocabulary: a byte */
+    assert_int_equal(grammar_accept(run, 'a'), 0); /* one byte is one token in this vocabulary */
     const uint64_t *mask = grammar_mask(run, 100);
     assert_true(mask[tool / 64] >> (tool % 64) & 1);
     end = tokenizer_find(tokenizer, bytes_str("<pad>"));
@@ -95,11 +95,11 @@ static void marks_are_control_tokens_where_there_are_such(void **state)
     assert_int_equal(grammar_accept(run, end), E_INVAL);
     assert_int_equal(grammar_accept(run, tool), 0);
     assert_false(grammar_is_complete(run));
-    assert_int_equal(grammar_forced(run, forced, 8), 4); /* </x>, of which no two bytes are a token */
+    assert_int_equal(grammar_forced(run, forced, 8), 4); /* </x>, in which no two bytes form a token */
     for (uint32_t i = 0; i < 4; i++)
         assert_int_equal(grammar_accept(run, forced[i]), 0);
     assert_true(grammar_is_complete(run));
-    assert_int_equal(grammar_forced(run, forced, 8), 0); /* how to end is not guessed */
+    assert_int_equal(grammar_forced(run, forced, 8), 0); /* the end is not forced */
     end = tokenizer_find(tokenizer, bytes_str("<|im_end|>"));
     assert_int_equal(grammar_accept(run, end), 0);
     assert_int_equal(grammar_accept(run, tool), E_INVAL);
@@ -136,7 +136,7 @@ static void rewinding_takes_back(void **state)
     token_ids_fini(&ids);
 }
 
-/* More states than are kept: each item of a counted array has its own. */
+/* More states than are kept, because each item of a counted array has its own. */
 static void what_is_forgotten_comes_back(void **state)
 {
     struct grammar *grammar = grammar_must(
@@ -149,7 +149,7 @@ static void what_is_forgotten_comes_back(void **state)
     assert_int_equal(grammar_run_new(grammar, &whole), 0);
     assert_int_equal(grammar_accept(settled, '['), 0);
     assert_int_equal(grammar_accept(whole, '['), 0);
-    uint32_t n_bytes = grammar->machine.n_states; /* few as yet */
+    uint32_t n_bytes = grammar->machine.n_states; /* few so far */
     uint32_t most = 0, n = 0;
     for (; n < 8000; n++) {
         for (const char *at = item; *at != '\0'; at++) {
@@ -163,9 +163,9 @@ static void what_is_forgotten_comes_back(void **state)
         most = grammar->machine.n_states > most ? grammar->machine.n_states : most;
         n_bytes += 5;
     }
-    assert_true(most < n_bytes); /* some were forgotten */
+    assert_true(most < n_bytes); /* some were evicted */
     assert_int_equal(grammar_accept(settled, ']'), E_INVAL);
-    grammar_rewind(whole, 1 + 50 * 5); /* back to before all of it, through states that were made again */
+    grammar_rewind(whole, 1 + 50 * 5); /* back to the start, through states that were made again */
     assert_int_equal(grammar_accept(whole, '['), 0);
     assert_int_equal(grammar_accept(whole, ']'), 0);
     assert_true(grammar_is_complete(whole));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What schemas take and what not, text by text; refusals with their paths; limits. */
+/* Texts that schemas accept and refuse; refused schemas with their paths; limits. */
 #include "tests/unit/text/grammar/grammar_help.h"
 
 #include <stdio.h>
@@ -252,7 +252,7 @@ static void refusals_name_the_place(void **state)
     }
 }
 
-/* Schemas that would take for ever, or all memory: refused by name, soon. */
+/* Schemas that would take for ever, or all memory, are refused by name, quickly. */
 static void hostile_schemas_are_refused_soon(void **state)
 {
     static const char *const rows[] = {
@@ -285,7 +285,7 @@ static void hostile_schemas_are_refused_soon(void **state)
     assert_true(clock_now_ns() - began_ns < 5 * NS_PER_S);
 }
 
-/* Each merge would make the thousands of properties anew: gigabytes, before anything was counted. */
+/* Each merge would copy thousands of properties: gigabytes, before any limit counted them. */
 static void merges_are_bounded_by_their_size(void **state)
 {
     struct buf text = {0};
@@ -355,7 +355,7 @@ static void put_references(struct buf *text, unsigned n)
     buf_printf(text, "},\"$ref\":\"#/$defs/d%u\"}", n - 1);
 }
 
-/* Twice as much is about twice the work, or is refused. */
+/* Twice the text is about twice the work, or is refused. */
 static void work_grows_with_the_text(void **state)
 {
     static void (*const puts[])(struct buf *, unsigned) = {put_properties, put_enums, put_branches,
@@ -381,7 +381,7 @@ static void work_grows_with_the_text(void **state)
     }
 }
 
-/* It was 3 to 9 s for the quadratic search of names among the required ones. */
+/* A quadratic search of names among the required ones would take 3 to 9 s. */
 static void a_schema_of_20000_properties_is_answered_soon(void **state)
 {
     struct buf text = {0};
@@ -396,14 +396,14 @@ static void a_schema_of_20000_properties_is_answered_soon(void **state)
     buf_fini(&text);
 }
 
-/* Values, names and references that are long or many where they are compared with each other. */
+/* Values, names and references that are long or many at places where they are compared with each other. */
 static void put_long(struct buf *text, unsigned kind)
 {
     char name[3001] = {0};
 
     memset(name, 'n', 3000);
     switch (kind) {
-    case 0: /* words of one beginning in branches that have to exclude each other */
+    case 0: /* words with a common prefix in branches that must exclude each other */
         buf_append_str(text, "{\"oneOf\":[");
         for (unsigned i = 0; i < 150; i++)
             buf_printf(text, "%s{\"const\":\"%s%03u\"}", i > 0 ? "," : "", name, i);
@@ -438,13 +438,13 @@ static void put_long(struct buf *text, unsigned kind)
         put_properties(text, 5000);
         buf_append_str(text, "}}");
         return;
-    case 5: /* bounds that have to be spelled */
+    case 5: /* bounds that must be written out */
         buf_append_str(text, "{\"prefixItems\":[{}");
         for (unsigned i = 1; i < 5000; i++)
             buf_printf(text, ",{\"minimum\":%u.0123456789,\"maximum\":%u.5}", i, i);
         buf_append_str(text, "]}");
         return;
-    case 6: /* references with something beside them, each into the next */
+    case 6: /* references with siblings, each into the next */
         buf_append_str(text, "{\"$defs\":{\"d0\":{\"type\":\"null\"}");
         for (unsigned i = 1; i < 9000; i++)
             buf_printf(text, ",\"d%u\":{\"type\":\"null\",\"$ref\":\"#/$defs/d%u\"}", i, i - 1);
@@ -476,7 +476,7 @@ static void what_is_compared_is_counted(void **state)
     }
 }
 
-/* All schemas of a request have one number of steps, and equal ones are compiled once. */
+/* All schemas of a request share one limit of steps, and equal ones are compiled once. */
 static void many_schemas_are_one_work(void **state)
 {
     enum { N = 300 };
@@ -507,7 +507,7 @@ static void many_schemas_are_one_work(void **state)
     assert_non_null(strstr(fault.text, ".input_schema.properties.a.pattern: too complex"));
 }
 
-/* Of several, the one that is at fault is named, also by what is found out at the end only. */
+/* Of several schemas, the faulty one is named, even if its fault is found only at the end. */
 static void the_schema_at_fault_is_named(void **state)
 {
     static const char *const rows[][2] = {
@@ -533,7 +533,7 @@ static void the_schema_at_fault_is_named(void **state)
     }
 }
 
-/* Objects hold what was declared, be that nothing; others where the schema asks for them. */
+/* Objects have only declared members, even if there are none; others only if the schema allows them. */
 static void nothing_declared_is_nothing_written(void **state)
 {
     static const struct row rows[] = {
@@ -565,7 +565,7 @@ static void nothing_declared_is_nothing_written(void **state)
     assert_true(grammar_takes(vocab, tokenizer, open, "{\"a\":1}"));
 }
 
-/* Values nested without end come back before the depth that JSON readers refuse. */
+/* Endlessly nested values close before the depth that JSON readers refuse. */
 static void nesting_is_bounded(void **state)
 {
     struct grammar *grammar = grammar_must(vocab, "{\"json\": true}");

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Templates from stdin, one JSON object a line, rendered one by one:
+/* Renders templates from stdin, one JSON object a line:
  *
  *     {"template": "Hello {{ name }}", "context": {"name": "you"}}   ->   {"text": "Hello you"}
  *                                                                    or   {"error": "line 1: ..."}
  *
- * test_jinja.py gives the same lines to the reference and compares. */
+ * test_jinja.py passes the same lines to the reference and compares. */
 #include "text/jinja/jinja_priv.h"
 #include "text/jinja/template.h"
 
@@ -28,7 +28,7 @@ static void print_result(const char *name, struct bytes text)
     buf_fini(&line);
 }
 
-/* The members of the context as variables. */
+/* Sets the members of the context as variables. */
 static void set_variables(struct jinja *jinja, struct jinja *line, struct bytes json)
 {
     struct value all = value_of_json(line, json, MARK_CLIENT, "line");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The walker agrees with the JSON library about what is valid, knows where a text can be closed, and the
- * serialisation is the one and reads back. */
+/* The walker agrees with the JSON library on valid texts, and knows where a text can be closed.  The
+ * serialisation is canonical and reads back. */
 #include "text/json/json.h"
 #include "text/json/json_budget_priv.h"
 
@@ -19,7 +19,7 @@
 
 static bool walks(const char *text)
 {
-    struct json_walk walk = {0}, quick = {0}; /* quick takes strings in one piece */
+    struct json_walk walk = {0}, quick = {0}; /* quick reads each string at once */
     enum json_walk_result result = JSON_WALK_MORE;
 
     for (const char *c = text, *ahead = text; *c != '\0'; c++) {
@@ -69,7 +69,7 @@ static void the_walker_knows_json(void **state)
             fail_msg("accepted: %s", bad[i]);
 }
 
-/* Random text over JSON's own alphabet: the walker and the library say the same. */
+/* Random text over JSON's own alphabet: the walker and the library give the same result. */
 static void the_walker_agrees_with_the_library(void **state)
 {
     static const char *const pieces[] = {"{", "}",    "[",    "]",    ",", ":", "\"a\"", "\"b\"",
@@ -148,7 +148,7 @@ static void load_is_bounded(void **state)
     buf_fini(&text);
 }
 
-/* n times what, between brackets. */
+/* Loads n times `what`, between brackets. */
 static int load_list(const char *what, size_t n, struct fault *fault)
 {
     struct buf text = {0};
@@ -175,7 +175,7 @@ static void memory_is_bounded_and_long_prompts_fit(void **state)
     struct buf text = {0};
     json_t *root;
 
-    /* A prompt of token ids, and one of text, as large as they may come. */
+    /* A prompt of token ids, and one of text, of the largest size. */
     assert_int_equal(load_list("151643", 900000, NULL), 0);
     buf_append_byte(&text, '"');
     assert_int_equal(buf_reserve(&text, (32 << 20) + 2), 0);
@@ -184,20 +184,20 @@ static void memory_is_bounded_and_long_prompts_fit(void **state)
     buf_append_byte(&text, '"');
     assert_int_equal(api_json_load(buf_view(&text), NULL, &root), 0);
     json_decref(root);
-    /* As many bytes, made to cost most. */
+    /* As many bytes with the highest cost. */
     assert_int_equal(load_list("{}", 500000, &fault), E_LIMIT);
     assert_non_null(strstr(fault.text, "JSON that needs more than "));
     assert_int_equal(load_list("{\"a\":{}}", 400000, &fault), E_LIMIT);
-    /* What is small may be made of anything, also after a refusal. */
+    /* Small texts may have any content, also after a refusal. */
     assert_int_equal(load_list("{}", 100000, NULL), 0);
-    /* Numbers beyond 64 bits go the second way and are held to the same. */
+    /* Numbers beyond 64 bits take the other path and have the same limits. */
     assert_int_equal(load_list("99999999999999999999", 100000, NULL), 0);
     assert_int_equal(load_list("1e999", 2, NULL), E_FORMAT);
     buf_fini(&text);
 }
 
-/* Whichever allocation fails, the load ends there, holds nothing, and is never told as a fault of the text.
- */
+/* Whichever allocation fails, the load ends there, keeps no memory, and does not report a fault of the
+ * text. */
 static void the_first_failed_allocation_ends_a_load(void **state)
 {
     const char *const texts[] = {
@@ -233,7 +233,7 @@ static void the_first_failed_allocation_ends_a_load(void **state)
 
 /* ---- long strings, which the library does not read ---- */
 
-/* Of about n bytes; now and then with something in it that is no text. */
+/* Appends about n bytes, sometimes with bytes that are not valid text. */
 static void put_long(struct rng *rng, struct buf *out, size_t n, bool is_text)
 {
     static const char *const pieces[] = {"plain words and more of them ",
@@ -295,8 +295,7 @@ static void put_document(struct rng *rng, struct buf *out, unsigned depth)
     }
 }
 
-/* Whether they went past it or not: the same tree in the same order, or the same words about what is wrong.
- */
+/* Both paths give the same tree in the same order, or the same error text. */
 static void long_strings_are_what_the_library_reads(void **state)
 {
     const size_t flags = JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL;
@@ -336,7 +335,7 @@ static void long_strings_are_what_the_library_reads(void **state)
         json_decref(theirs);
         buf_fini(&text);
     }
-    assert_true(n_good > 300 && n_bad > 100); /* it was about something */
+    assert_true(n_good > 300 && n_bad > 100); /* both kinds occurred */
 }
 
 static void hostile_documents_are_refused(void **state)

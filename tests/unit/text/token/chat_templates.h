@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chat templates for tests, written as model files have them. */
+/* Chat templates for tests, as model files have them. */
 #ifndef TESTS_UNIT_TOKEN_CHAT_TEMPLATES_H
 #define TESTS_UNIT_TOKEN_CHAT_TEMPLATES_H
 

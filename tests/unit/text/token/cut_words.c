@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cuts texts with a rule, for test_pretok_regex.py: `cut_words NAME` reads texts from stdin, each behind its
- * length as four little-endian bytes, and writes a line of the places where words end for each. */
+/* Cuts texts with a rule, for test_pretok_regex.py.  `cut_words NAME` reads texts from stdin, each after its
+ * length as four little-endian bytes.  For each text it writes a line with the ends of words. */
 #include "text/token/tokenizer_priv.h"
 
 #include "base/str.h"

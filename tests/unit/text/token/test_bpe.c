@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Byte-level encoding with small vocabularies in which every merge is known, and what a vocabulary must be.
- */
+/* Byte-level encoding with small vocabularies in which every merge is known, and the requirements on a
+ * vocabulary. */
 #include "tests/unit/text/token/vocabularies.h"
 
 #include "base/err.h"
@@ -51,7 +51,7 @@ static void merges_go_by_rank_then_from_the_left(void **state)
     tokenizer_unref(tokenizer);
 }
 
-/* The textbook's algorithm: find the best pair, merge it, begin anew. */
+/* The textbook's algorithm: finds the best pair, merges it, begins again. */
 static size_t merge_slowly(char pieces[][16], size_t n, const char *const *merges)
 {
     for (;;) {
@@ -86,7 +86,7 @@ static void long_and_short_words_merge_alike(void **state)
 
     rng_init(&rng, 3);
     for (int i = 0; i < 400; i++) {
-        size_t n = 1 + (size_t)rng_below(&rng, 120); /* below and above where the heap begins */
+        size_t n = 1 + (size_t)rng_below(&rng, 120); /* shorter and longer than where the heap begins */
         char text[128] = "", expected[400] = "";
 
         for (size_t k = 0; k < n; k++) {
@@ -120,8 +120,8 @@ static void a_very_long_word_is_merged(void **state)
     tokenizer_unref(tokenizer);
 }
 
-/* Words said again are not merged again: a long text is the sum of its lines, each of which is too short for
- * anything to be remembered in. */
+/* Repeated words are not merged again: a long text is the sum of its lines, each too short to use the cache
+ * of words. */
 static void what_is_remembered_is_what_would_be_merged(void **state)
 {
     static const char *const merges[] = {"a b", "b c", "ab c", "a a", "abc d", "aa ab", NULL};
@@ -149,7 +149,7 @@ static void what_is_remembered_is_what_would_be_merged(void **state)
     assert_int_equal(tokenizer_encode(tokenizer, buf_view(&text), 0, SIZE_MAX, &whole), 0);
     assert_int_equal(whole.n, parts.n);
     assert_memory_equal(whole.ids, parts.ids, whole.n * sizeof(*whole.ids));
-    /* The bound holds for remembered words, too. */
+    /* The limit also holds for cached words. */
     whole.n = 0;
     assert_int_equal(tokenizer_encode(tokenizer, buf_view(&text), 0, parts.n - 1, &whole), E_LIMIT);
     assert_int_equal(whole.n, 0);
@@ -244,13 +244,13 @@ static void stops_are_the_ends_of_turns(void **state)
     size_t n;
     const token_id *stops = tokenizer_stop_ids(tokenizer, &n);
 
-    assert_int_equal(n, 2); /* </s> is no control token here; EOS is <|im_end|> and counts once */
+    assert_int_equal(n, 2); /* </s> is not a control token here; EOS is <|im_end|> and counts once */
     assert_int_equal(stops[0], tokenizer_eos(tokenizer));
     assert_int_equal(stops[1], tokenizer_find(tokenizer, bytes_str("<|endoftext|>")));
     tokenizer_unref(tokenizer);
 }
 
-/* In harmony <|end|> ends a message of several; elsewhere it ends the answer. */
+/* In harmony <|end|> ends a message of several; in other formats it ends the answer. */
 static void an_end_may_be_that_of_a_message(void **state)
 {
     static const struct token_spec phi[] = {
@@ -328,7 +328,7 @@ static struct tokenizer *tokenizer_lacking(const char *lacking, const char *pre,
     return tokenizer_of_image(&image);
 }
 
-/* DeepSeek's have these letters as user-defined text, and the bytes that they spell nowhere. */
+/* DeepSeek's files have these letters as user-defined text, and their bytes in no token. */
 static void letters_may_stand_for_themselves(void **state)
 {
     static const char *const rules[] = {"deepseek-coder", "deepseek-llm", "gpt-2"};
@@ -342,7 +342,7 @@ static void letters_may_stand_for_themselves(void **state)
         struct detok detok;
 
         expect(tokenizer, "x\xc3\xbcy\xc3\x80", "x|\xc3\xbc|y|\xc3\x80");
-        /* Each character can be said and comes back. */
+        /* Each character can be encoded and comes back. */
         for (uint32_t code = 0x20; code < 0x110000; code += code < 0x3000 ? 1 : 509) {
             uint8_t raw[4];
             size_t n = utf8_put(code >= 0xd800 && code < 0xe000 ? 'x' : code, raw);
@@ -355,7 +355,7 @@ static void letters_may_stand_for_themselves(void **state)
                 assert_int_equal(detok_push(&detok, ids.ids[k], &text), 0);
             assert_true(bytes_equal(buf_view(&text), bytes_of(raw, n)));
         }
-        /* No text can hold them; raw bytes are left out. */
+        /* No text can contain them; raw bytes are dropped. */
         expect(tokenizer, "a\xff\xc0z", "a|z");
         expect(tokenizer, "\xff", "");
         token_ids_fini(&ids);
@@ -364,7 +364,7 @@ static void letters_may_stand_for_themselves(void **state)
     }
 }
 
-/* Falcon's: also some control characters, which are left out of the prompt, as in the reference. */
+/* Falcon's file: also lacks some control characters, which the prompt drops, as in the reference. */
 static void control_characters_may_be_missing(void **state)
 {
     static const char lacking[] = "\x03\x04\x05\x0b\x11\x13\x1c\x1e\x7f\xf2"
@@ -378,7 +378,7 @@ static void control_characters_may_be_missing(void **state)
     tokenizer_unref(tokenizer);
 }
 
-/* Text never becomes a control token, also where that is the vocabulary's unknown one. */
+/* Text never becomes a control token, even if that is the vocabulary's unknown token. */
 static void the_unknown_token_is_no_control_token(void **state)
 {
     static const struct token_spec control[] = {{"<unk>", 3, 0}, {NULL, 0, 0}};
@@ -417,11 +417,11 @@ static void bytes_of_text_must_have_tokens(void **state)
 
 /* ---- what a vocabulary must be ---- */
 
-struct wrong { /* one key put wrong before all else */
+struct wrong { /* one wrong key, before all others */
     const char *key;
     const char *text;  /* a string, or */
     uint32_t number;   /* a number, or */
-    const char *items; /* a list of strings apart by '/' */
+    const char *items; /* a list of strings separated by '/' */
     int code;
     const char *words;
 };
@@ -498,7 +498,7 @@ static void wrong_vocabularies_are_refused(void **state)
         expect_refusal(&cases[i]);
 }
 
-/* The image a worker sends is the vocabulary it has. */
+/* The image that a worker sends gives the worker's vocabulary. */
 static void an_image_is_the_same_vocabulary(void **state)
 {
     static const char *const merges[] = {"a b", "b c", "ab c", NULL};
@@ -511,7 +511,7 @@ static void an_image_is_the_same_vocabulary(void **state)
     assert_int_equal(tokenizer_new(gguf, NULL, &here), 0);
     assert_int_equal(gguf_vocabulary_image(gguf, &sent), 0);
     gguf_close(gguf);
-    buf_fini(&image); /* neither is needed any more */
+    buf_fini(&image); /* no longer needed */
 
     struct tokenizer *there = tokenizer_ref(tokenizer_of_image(&sent));
     tokenizer_unref(there);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chat formats: what a template is taken for, what is found out about it, what is refused and in which words,
- * and how long a long conversation takes. */
+/* Chat formats: how a template is classified, the facts found about it, refusals and their texts, and the
+ * time of a long conversation. */
 #include "tests/unit/text/token/chat_templates.h"
 #include "tests/unit/text/token/vocabularies.h"
 
@@ -21,7 +21,7 @@ static struct chat_prompt hello(struct chat_message *message)
     return (struct chat_prompt){.messages = message, .n_messages = 1, .adds_generation = true};
 }
 
-/* Every message as ROLE:TEXT; with something in front and behind. */
+/* Each message as ROLE:TEXT, with text before and after. */
 #define EACH(before, after) before "{% for m in messages %}{{ m.role }}:{{ m.content }};{% endfor %}" after
 
 /* ---- what is told from the template's text ---- */
@@ -51,7 +51,7 @@ static void families_are_recognised(void **state)
         {EACH("{# <|channel|> #}", SHOWN), "harmony", CALLS_HARMONY},
         {EACH("{# <|tool_call|> #}", SHOWN), "granite", CALLS_GRANITE},
         {EACH("{# <|tool_list_start|> #}", SHOWN), "lfm2", CALLS_LFM2},
-        /* told, but not shown: calls are in our format then */
+        /* detected, but not shown: calls use our format then */
         {EACH("{# [TOOL_CALLS] #}", ""), "mistral", CALLS_HERMES},
     };
 
@@ -142,8 +142,7 @@ static void tools_calls_and_results_are_shown(void **state)
     chat_format_free(format);
 }
 
-/* A template that knows nothing of tools gets them in the system text, calls in answers and results in
- * questions. */
+/* A template without tools gets them in the system text, calls in answers and results in questions. */
 static void tools_are_described_where_there_are_none(void **state)
 {
     struct chat_format *format = chat_format_for(EACH("", ""));
@@ -165,7 +164,7 @@ static void tools_are_described_where_there_are_none(void **state)
     "18446744073709551616 ]}}\n</tool_call>;user:<tool_response>\nR\n</tool_response>"
     assert_false(chat_format_has_tools(format));
     expect_chat_text(format, &prompt, "system:S\n\n" DESCRIBED "user:Q;" CALLED "\n\nGo on.;");
-    prompt.n_tools = 0; /* history alone */
+    prompt.n_tools = 0; /* only a history of tools */
     prompt.n_messages = 4;
     expect_chat_text(format, &prompt, "system:S;user:Q;" CALLED ";");
     prompt.messages = messages + 1; /* no system text before */
@@ -179,7 +178,7 @@ static void tools_are_described_where_there_are_none(void **state)
 
 static void turns_take_the_shape_a_template_wants(void **state)
 {
-    /* Alternating turns, one call each, results before answers only, a system text in front only. */
+    /* Alternating turns, one call each, results only before answers, a system text only at the start. */
     struct chat_format *format = chat_format_for(
         "{{ tools|string|length > 4 }}{% for m in messages %}"
         "{% if m.role == 'system' and not loop.first %}{{ raise_exception('late system') }}{% endif %}"
@@ -244,9 +243,9 @@ static void an_open_answer_stays_open(void **state)
     struct buf text = {0};
 
     expect_chat_text(format, &prompt, "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nHi");
-    messages[1].text = bytes_str(""); /* to go on from nothing is to begin */
+    messages[1].text = bytes_str(""); /* continuing an empty answer begins one */
     expect_chat_text(format, &prompt, "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
-    prompt.n_messages = 1; /* nothing to continue: a turn is opened */
+    prompt.n_messages = 1; /* nothing to continue: a new turn begins */
     expect_chat_text(format, &prompt, "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
     chat_format_free(format);
 

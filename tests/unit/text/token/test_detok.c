@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The streaming detokeniser: whole characters only, and always the same text however the bytes are spread. */
+/* The streaming detokeniser: whole characters only, and always the same text, however the bytes are
+ * divided. */
 #include "tests/unit/text/token/vocabularies.h"
 
 #include "base/err.h"
@@ -60,7 +61,7 @@ static void characters_come_whole(void **state)
     tokenizer_unref(tokenizer);
 }
 
-/* One U+FFFD for the bytes of one broken character, as Unicode recommends. */
+/* One U+FFFD for the bytes of a broken character, as Unicode recommends. */
 static void broken_characters_are_replaced(void **state)
 {
     struct tokenizer *tokenizer = byte_tokenizer();
@@ -80,7 +81,7 @@ static void broken_characters_are_replaced(void **state)
     expect_bytes(tokenizer, "\xed\xa0\x80", FFFD FFFD FFFD); /* a surrogate */
     expect_bytes(tokenizer, "\xf4\x90\x80\x80", FFFD FFFD FFFD FFFD);
     expect_bytes(tokenizer, "\xc3\xc3\xa9", FFFD "\xc3\xa9");
-    expect_bytes(tokenizer, "ab\xe2\x82", "ab"); /* unfinished at the end: dropped */
+    expect_bytes(tokenizer, "ab\xe2\x82", "ab"); /* incomplete at the end: dropped */
     tokenizer_unref(tokenizer);
 }
 
@@ -101,7 +102,7 @@ static void control_tokens_give_nothing(void **state)
     tokenizer_unref(tokenizer);
 }
 
-/* A vocabulary of every string of one or two bytes over a few, so that a text can be cut in many ways. */
+/* A vocabulary of every string of one or two bytes from a few, so that a text can be cut in many ways. */
 static void cuts_do_not_matter(void **state)
 {
     static const uint8_t bytes[] = {'a', 0xc3, 0xa9, 0xe2, 0x82, 0xac, 0xf0, 0x9f, 0x98, 0xff};
@@ -113,7 +114,7 @@ static void cuts_do_not_matter(void **state)
     for (int i = 0; i < 100; i++) {
         size_t n = 0;
         uint8_t pair[] = {bytes[i / 10], bytes[i % 10]};
-        for (int k = 0; k < 2; k++) /* GPT-2's alphabet: these stand for themselves, or for U+0100 + ... */
+        for (int k = 0; k < 2; k++) /* GPT-2's alphabet: these bytes map to themselves, or to U+0100 + ... */
             n += utf8_put(pair[k] == 0x82   ? 0x124
                           : pair[k] == 0x9f ? 0x141
                           : pair[k] == 0x98 ? 0x13a

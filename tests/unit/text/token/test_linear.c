@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Time grows with the text, not with its square, whatever the text: sixteen times as much of it takes less
- * than sixty times as long, where quadratic work would take 256 times.  Measured as processor time of this
- * thread. */
+/* Time grows with the length of any text, not with its square: sixteen times the text takes less than sixty
+ * times as long, while quadratic work would take 256 times.  Measured as CPU time of this thread. */
 #include "text/token/tokenizer_priv.h"
 #include "vocabularies.h"
 
@@ -17,7 +16,8 @@
 
 enum { SMALL_BYTES = 1 << 16, LARGE_BYTES = 1 << 20, MOST_TIMES_LONGER = 60 };
 
-/* Repeated to the length wanted, then a letter, so that nothing is a run to the end of the text. */
+/* Each unit is repeated to the wanted length, then a letter follows, so that no run reaches the end of the
+ * text. */
 static const char *const units[] = {
     "a",
     " ",

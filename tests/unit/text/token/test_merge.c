@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Merging, against its definition: the pair of the lowest rank, of equal ranks the leftmost, until there is
- * none, found by looking at all of them each time.  Words are on both sides of the lengths at which merge.c
- * goes another way; tables are such as training gives, and such as only a file made by hand has. */
+/* Merging compared with its definition: the pair of the lowest rank, among equal ranks the leftmost, until
+ * there is none, found by looking at all pairs each time.  Words are shorter and longer than the lengths at
+ * which merge.c changes its method.  Tables are like trained ones, and like ones that only a hand-made file
+ * has. */
 #include "text/token/merge_priv.h"
 
 #include <setjmp.h>
@@ -19,7 +20,7 @@ enum ranks {
     RISING,  /* a token is made before others are made of it */
     TIED,    /* the same, but several have each rank */
     ANY,     /* no order at all */
-    REPEATED /* and few of them, so that many pairs have the same */
+    REPEATED /* few ranks, so that many pairs have the same */
 };
 
 static void make_pairs(struct rng *rng, enum ranks ranks, struct pair_table *pairs)
@@ -34,14 +35,14 @@ static void make_pairs(struct rng *rng, enum ranks ranks, struct pair_table *pai
             rank = i / 100;
         else if (ranks == REPEATED)
             rank = (uint32_t)rng_below(rng, 8);
-        /* Letters more often than not, so that pairs occur. */
+        /* Letters more often than other bytes, so that pairs occur. */
         uint32_t left = (uint32_t)rng_below(rng, rng_below(rng, 2) ? LETTERS : below);
         uint32_t right = (uint32_t)rng_below(rng, rng_below(rng, 2) ? LETTERS : below);
         assert_int_equal(pairs_add(pairs, left, right, (struct pair){.rank = rank, .merged = below}), 0);
     }
 }
 
-/* Merges symbols in place; how many are left. */
+/* Merges symbols in place.  Returns how many are left. */
 static size_t merge_plainly(const struct pair_table *pairs, uint32_t *symbols, size_t n)
 {
     for (;;) {
@@ -116,7 +117,7 @@ static void is_its_definition_for_any_ranks(void **state)
     check_ranks(REPEATED);
 }
 
-/* An early token more often than a late one, as in what training gives, so that many pairs occur. */
+/* Returns an early token more often than a late one, as after training, so that many pairs occur. */
 static uint32_t early(struct rng *rng, uint32_t n)
 {
     for (int i = 0; i < 3; i++)
@@ -148,7 +149,7 @@ static void fill(struct rng *rng, const struct pair_table *pairs, struct merge_w
     }
 }
 
-/* Words too long for the definition: many ranks, rings of one block and of hundreds, blocks used again. */
+/* Words too long for the definition: many ranks, rings of one block and of hundreds, reused blocks. */
 static void both_ways_agree_on_long_words(void **state)
 {
     struct merge_work by_heap = {0}, by_rank = {0};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cutting words.  Expected cuts are written with bars; they were checked against the regular expressions that
- * the rules stand for, on every assigned character and on half a million random texts. */
+/* Cutting words.  Bars mark the expected cuts.  They were checked with the regular expressions of the rules,
+ * on every assigned character and on half a million random texts. */
 #include "text/token/tokenizer_priv.h"
 
 #include "base/rng.h"
@@ -37,7 +37,7 @@ static void gpt2_cuts(void **state)
     static const char *const cases[] = {
         "Hello| world",
         "it|'s| we|'re| I|'m| you|'ll|'d|'ve| don|'t",
-        "IT|'|S", /* contractions in small letters only */
+        "IT|'|S", /* contractions only in lower case */
         "a|  | b",
         "a|   ",
         " a",
@@ -52,9 +52,9 @@ static void gpt2_cuts(void **state)
         "''|x",
         "\xc3\xa9t\xc3\xa9|\xc2\xa0|x",
         "\xe6\x88\x91\xe6\x83\xb3|3|\xe5\xa4\xa9",
-        "a|\xff|b", /* a byte that is no UTF-8 is other */
+        "a|\xff|b", /* a byte that is not UTF-8 is other */
         "a|\xff\xfe!",
-        "a|\xcc\x81",            /* a combining mark is no letter */
+        "a|\xcc\x81",            /* a combining mark is not a letter */
         "1\xc2\xbd\xe2\x85\xa7", /* digits, fractions and Roman numerals are numbers */
     };
 
@@ -95,7 +95,7 @@ static void other_rules(void **state)
     expect_cuts(PRETOK_DEEPSEEK_CODER, "x| h\xc3\xa9llo|\n| |1|2| |\xe6\x88\x91");
 }
 
-/* Whatever the bytes, words follow each other without a gap and end. */
+/* For any bytes, words follow each other without a gap, and end. */
 static void any_bytes_are_cut(void **state)
 {
     static const char favourites[] = "' \n\r\tsl1.a\xc2\xa0\xe6\x88\x91";

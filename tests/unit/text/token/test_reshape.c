@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Conversations that templates refuse or do not show: what is found out when a template is opened, and the
- * turns that it is given instead.  The templates are small, each in the format of a published family. */
+/* Conversations that templates refuse or do not show.  Tests the facts found when a template is opened, and
+ * the turns that it receives instead.  The templates are small, each in the format of a published family. */
 #include "tests/unit/text/token/vocabularies.h"
 
 #include "base/check.h"
@@ -53,7 +53,7 @@ static const struct chat_tool tools[] = {
     {.name = LIT("put")},
 };
 
-struct shape { /* a conversation and what it becomes */
+struct shape { /* a conversation and its changed form */
     struct chat_message messages[8];
     size_t n;
     size_t n_tools;
@@ -122,7 +122,7 @@ static void empty_answers_are_left_out(void **state)
     expect_shapes(STRICT STRICT_TURNS(""), shapes, ARRAY_LEN(shapes));
 }
 
-/* An answer that thought and said nothing is as empty. */
+/* An answer with thinking only counts as empty. */
 static void an_answer_of_thinking_alone_is_empty(void **state)
 {
     const struct shape shape = {
@@ -142,7 +142,7 @@ static void an_empty_question_comes_before_a_first_answer(void **state)
     expect_shapes(STRICT STRICT_TURNS(""), shapes, ARRAY_LEN(shapes));
 }
 
-/* Text beside calls is refused, and so is a turn of its own before them: it has to go. */
+/* Text beside calls is refused, and so is a separate turn before them: it is dropped. */
 static void text_that_no_turn_takes_is_left_out(void **state)
 {
     static const struct shape shapes[] = {
@@ -200,7 +200,7 @@ static void text_beside_calls_becomes_a_turn(void **state)
     expect_shapes(templates[2], &both, 1);
 }
 
-/* Harmony drops what was said beside a call once there is an answer; that is the format and no loss. */
+/* Harmony drops text beside a call once there is an answer; that is the format and not a loss. */
 static void text_that_is_shown_for_a_while_stays(void **state)
 {
     const struct shape shape = {{USER("a"), CALLS("x", 1), RESULT("r", 0)},
@@ -237,7 +237,7 @@ static void a_listing_is_kept_where_calls_are_not_shown(void **state)
     expect_shapes(LISTING ROLES "{# answer in <tool_call> #}", &marked, 1);
 }
 
-/* The model was trained on calls in its family's format, so its earlier calls are in that format too. */
+/* The model was trained on calls in its family's format, so its earlier calls use that format too. */
 static void listed_tools_are_called_in_the_format_of_the_family(void **state)
 {
     static const struct shape granite = {
@@ -257,7 +257,7 @@ static void listed_tools_are_called_in_the_format_of_the_family(void **state)
     expect_shapes(LISTING ROLES "{# <|tool_list_start|> #}", &lfm2, 1);
 }
 
-/* Where the template does not say how calls are written, we do; the listing stays its own. */
+/* If the template does not describe the format of calls, we do; the template still lists the tools. */
 static void the_format_of_calls_is_told_where_the_listing_does_not(void **state)
 {
     struct chat_format *format = chat_format_for(LISTING ROLES);

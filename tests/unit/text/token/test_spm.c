@@ -42,7 +42,7 @@ static void merges_go_by_score(void **state)
     struct tokenizer *tokenizer = tokenizer_with(letters, true);
 
     expect(tokenizer, "abc", 0, " a|bc"); /* bc before ab */
-    expect(tokenizer, "ab", 0, " ab");    /* the blank joins what was merged before it */
+    expect(tokenizer, "ab", 0, " ab");    /* the blank joins text that was merged before it */
     expect(tokenizer, "a b", 0, " a| |b");
     expect(tokenizer, "aaaa", 0, " a|aa|a");
     expect(tokenizer, "", 0, "");
@@ -95,8 +95,7 @@ static void characters_without_a_token_merge(void **state)
     tokenizer_unref(tokenizer);
 }
 
-/* Merging must not arrive at a control or byte token, though they are in the same list with the best score.
- */
+/* Merging must not produce a control or byte token, even with the best score. */
 static void text_cannot_spell_control_tokens(void **state)
 {
     static const struct token_spec parts[] = {{BLANK, 1, -9}, {"<", 1, -9}, {"/", 1, -9},
@@ -114,12 +113,13 @@ static void a_blank_begins_each_segment(void **state)
 {
     struct tokenizer *tokenizer = tokenizer_with(letters, true);
 
-    assert_true(tokenizer_adds_bos(tokenizer)); /* where the file does not say */
+    assert_true(tokenizer_adds_bos(tokenizer)); /* if the file does not say */
     expect(tokenizer, "a</s>a", TOKEN_PARSE_SPECIAL | TOKEN_ADD_BOS, "<s>| a|</s>| a");
     tokenizer_unref(tokenizer);
 }
 
-/* Cutting where nothing merges must not change anything: against merging all at once, slowly. */
+/* Cutting at places without merges must not change the result.  Compares with merging the whole text
+ * slowly. */
 static double score_of(const struct token_spec *specs, const char *text)
 {
     for (; specs->spelling != NULL; specs++) {
@@ -184,8 +184,8 @@ static void cutting_changes_nothing(void **state)
     tokenizer_unref(tokenizer);
 }
 
-/* As gemma's files are: nothing is put before the text, and runs of blanks and newlines are tokens that the
- * user defined, spelled with real blanks. */
+/* As in gemma's files: nothing is put before the text, and runs of blanks and newlines are user-defined
+ * tokens, written with real blanks. */
 static void a_file_may_want_no_blank_before(void **state)
 {
     static const struct token_spec gemma[] = {{BLANK, 1, -10},      {"a", 1, -11},      {"b", 1, -12},
@@ -211,7 +211,7 @@ static void a_file_may_want_no_blank_before(void **state)
     expect(tokenizer, " ab", 0, " |ab");
     expect(tokenizer, " a b", 0, " a| |b");
     expect(tokenizer, "a\n\n\nb", 0, "a|\n\n|\n|b");
-    expect(tokenizer, "a     a", 0, "a|   | | a"); /* three of five, then as letters do */
+    expect(tokenizer, "a     a", 0, "a|   | | a"); /* three of five, then like letters */
     expect(tokenizer, "a" BLANK "a", 0, "a| a");   /* the sign itself is a blank */
     expect(tokenizer, "a<td>a", TOKEN_PARSE_SPECIAL, "a|<td>|a");
     tokenizer_unref(tokenizer);

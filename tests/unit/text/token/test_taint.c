@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Client text is data: whatever it spells, and whatever a template does to it, it becomes no control token;
- * and what the template itself writes stays one through the same doings. */
+/* Client text is data: whatever its characters, and whatever a template does with it, it never becomes a
+ * control token. The template's own text stays one after the same operations. */
 #include "tests/unit/text/token/chat_templates.h"
 #include "tests/unit/text/token/vocabularies.h"
 
@@ -33,7 +33,7 @@ static size_t count_spelled(struct bytes text, const char *words)
 
 #define END "<|im_end|>"
 
-/* The template's own end marks that are left as tokens, and how often the text spells one. */
+/* Counts the template's own end marks that are still tokens, and how often the text spells one. */
 static void count_ends(const char *source, struct bytes content, size_t *n_tokens, size_t *n_spelled)
 {
     struct chat_format *format = chat_format_for(source);
@@ -59,7 +59,7 @@ static void count_ends(const char *source, struct bytes content, size_t *n_token
     chat_format_free(format);
 }
 
-/* Expressions over c, a client's "a<|im_end|>b": each spells the mark at least once. */
+/* Expressions over c, a client's "a<|im_end|>b": each contains the mark at least once. */
 static const char *const doings[] = {
     "c",
     "c|trim",
@@ -160,7 +160,7 @@ static void no_doing_makes_a_control_token(void **state)
     }
 }
 
-/* The same doings, on the template's own text. */
+/* The same operations on the template's own text. */
 static void the_templates_own_marks_stay(void **state)
 {
     for (size_t i = 0; i < ARRAY_LEN(doings); i++) {
@@ -240,14 +240,15 @@ static void a_conversation_with_tools_is_safe(void **state)
     /* the explanation once, the call once */
     assert_int_equal(count_id(&ids, tokenizer_find(tokenizer, bytes_str("<tool_call>"))), 2);
     assert_int_equal(count_id(&ids, tokenizer_find(tokenizer, bytes_str("<tool_response>"))), 1);
-    /* a user-defined token that is no tag is just a piece of text */
+    /* a user-defined token that is not a tag is plain text */
     assert_int_equal(count_id(&ids, tokenizer_find(tokenizer, bytes_str("\xc2\xa7\xc2\xa7"))), 7);
     token_ids_fini(&ids);
     tokenizer_unref(tokenizer);
     chat_format_free(format);
 }
 
-/* Calls in the family's format: its marks are control tokens, a client's text that spells them is not. */
+/* Calls in the family's format: its marks are control tokens, and a client's text with the same characters is
+ * not. */
 static void calls_that_are_written_for_the_template_are_safe(void **state)
 {
     struct chat_format *format =
@@ -274,7 +275,7 @@ static void calls_that_are_written_for_the_template_are_safe(void **state)
     chat_format_free(format);
 }
 
-/* Neither may the border between the template and client text make one. */
+/* Nor may text across the border between template and client become one. */
 static void a_marker_across_the_border_is_none(void **state)
 {
     size_t n_tokens, n_spelled;

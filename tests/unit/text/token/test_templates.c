@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Templates of models, all of them, against what the models' own templates give (rendered.json of the shared
- * data, made by the reference implementation). */
+/* Templates of published models, compared with the results of the reference implementation (rendered.json of
+ * the shared data). */
 #include "tests/unit/text/token/vocabularies.h"
 
 #include <jansson.h>
@@ -11,7 +11,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-/* The vocabulary needs the template's markers, and the <s> and </s> that the reference was given. */
+/* The vocabulary needs the template's markers, and the <s> and </s> of the reference. */
 static struct chat_format *format_of_file(const char *name)
 {
     bool has_markers = strcmp(name, "llama-3.1") != 0 && strcmp(name, "mistral-nemo") != 0;
@@ -48,7 +48,7 @@ static struct bytes text_member(const json_t *object, const char *name)
     return bytes_str(json_string_value(json_object_get(object, name)));
 }
 
-/* As somebody might send it: without blanks. */
+/* Without blanks, as a client might send it. */
 static struct bytes dump_member(struct prompt *prompt, const json_t *object, const char *name)
 {
     char *text = json_dumps(json_object_get(object, name), JSON_COMPACT);
@@ -181,7 +181,7 @@ static void formats_have_names(void **state)
     }
 }
 
-/* What agents send, and these two templates refuse as it is. */
+/* Conversations of agents that these two templates would refuse unchanged. */
 static void agents_turns_are_rendered(void **state)
 {
     static const char *const names[] = {"llama-3.1", "mistral-nemo"};
@@ -220,8 +220,8 @@ static void agents_turns_are_rendered(void **state)
     }
 }
 
-/* Within a tool loop a prompt begins with the one before it and with what the model then wrote, its thinking
- * included; behind the next question the template leaves the thinking out. */
+/* Within a tool loop, a prompt begins with the previous one and the model's output after it, thinking
+ * included.  After the next question the template drops the thinking. */
 static void thinking_stays_within_a_tool_loop(void **state)
 {
     const struct chat_call call = {bytes_str("f"), bytes_str("{\"a\": 1}"), bytes_str("toolu_1")};

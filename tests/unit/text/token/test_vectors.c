@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Real vocabularies against the ids their own tokenizers give: X.inp holds the texts, X.out a line of ids for
- * each, without BOS.  What is encoded must also decode to the text again. */
+/* Real vocabularies compared with the ids of their own tokenizers: X.inp has the texts, X.out a line of ids
+ * for each, without BOS.  The ids must decode to the same text. */
 #include "tests/unit/text/token/vocabularies.h"
 
 #include <setjmp.h>

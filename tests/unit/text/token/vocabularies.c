@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Vocabularies for tests.
  *
- * The small ones are written with the GGUF writer, so a test can say which merges exist and nothing else
- * happens.
- */
+ * The GGUF writer makes the small ones, so that a test chooses exactly the merges. */
 #include "tests/unit/text/token/vocabularies.h"
 
 #include "base/err.h"
@@ -122,7 +120,7 @@ static void add_extra(struct list *list, const struct token_spec *extra)
         add(list, extra->spelling, extra->type, extra->score);
 }
 
-/* GPT-2's alphabet once more, straight from its description. */
+/* Spells a byte in GPT-2's alphabet, straight from its description. */
 static size_t spell_byte(unsigned byte, char out[8])
 {
     uint32_t next = 0x100;
@@ -164,7 +162,7 @@ static uint64_t add_merges(struct list *list, const char *const *merges, struct 
     return n;
 }
 
-/* Gives the token of this spelling, if it is there, its role. */
+/* Gives the token with this spelling its role, if the token exists. */
 static void put_role(const struct list *list, struct gguf_writer *writer, const char *spelling,
                      const char *key)
 {
@@ -295,7 +293,7 @@ struct chat_format *chat_format_for(const char *chat_template)
     if (rc != 0)
         print_error("%s\n", fault.text);
     assert_int_equal(rc, 0);
-    tokenizer_unref(tokenizer); /* the format holds its own */
+    tokenizer_unref(tokenizer); /* the format has its own reference */
     return format;
 }
 

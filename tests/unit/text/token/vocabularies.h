@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Vocabularies for tests: real ones where the shared data is, and small ones made here. */
+/* Vocabularies for tests: real ones if the shared data is available, and small ones made here. */
 #ifndef TESTS_UNIT_TOKEN_VOCABULARIES_H
 #define TESTS_UNIT_TOKEN_VOCABULARIES_H
 
@@ -7,10 +7,10 @@
 #include "text/token/chat.h"
 #include "text/token/tokenizer.h"
 
-/* Opens name below the data folder ($BATON_DATA, else shared/data beside the source tree); NULL: not there.
- */
+/* Returns the path of name below the data folder ($BATON_DATA, else shared/data beside the source tree).
+ * NULL: there is no such file. */
 char *data_path(const char *name);
-/* Reads it whole; fails the test when it cannot. */
+/* Reads the whole file; a failure fails the test. */
 void data_read(const char *name, struct buf *out);
 bool data_is_here(void);
 
@@ -41,8 +41,9 @@ void ids_as_text(const struct token_ids *ids, struct buf *out);
 /* The text as pieces between bars: "Hello| wor|ld". */
 char *encode_as_pieces(const struct tokenizer *tokenizer, struct bytes text, unsigned flags);
 
-/* A byte-level vocabulary with what chat formats need (<s>, <|im_start|>, ... and a user-defined token that
- * is no tag) and this template; its format; or the refusal, with words in the message. */
+/* A byte-level vocabulary with this template and the tokens of chat formats (<s>, <|im_start|>, ... and a
+ * user-defined token that is not a tag).  Returns its format, or the refusal, with its text in the
+ * message. */
 struct tokenizer *chat_tokenizer(const char *chat_template);
 struct chat_format *chat_format_for(const char *chat_template);
 void expect_chat_refusal(const char *chat_template, const char *words);

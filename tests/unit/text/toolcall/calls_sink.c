@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arguments are held to be a prefix of JSON at every moment, and blocks not to overlap. */
+/* Checks that arguments are a prefix of JSON at every moment, and that blocks do not overlap. */
 #include "calls_sink.h"
 
 #include <setjmp.h>

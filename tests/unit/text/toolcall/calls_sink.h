@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For tests of the splitter: what came out, as text, with thinking as "~...~" and calls as "[name:arguments]"
+/* For tests of the splitter: its output as text, with thinking as "~...~" and calls as "[name:arguments]"
  * ('!' for cut and '?' for broken before the bracket). */
 #ifndef TESTS_UNIT_API_CALLS_SINK_H
 #define TESTS_UNIT_API_CALLS_SINK_H
@@ -17,8 +17,8 @@ struct calls_sink {
 
 extern const struct calls_events calls_sink_events;
 
-/* Feeds in pieces of about so many bytes (0: of random sizes), cut between characters as the detokeniser
- * would, and finishes. */
+/* Feeds text in pieces of about so many bytes (0: of random sizes), cut between characters as the detokeniser
+ * does, then finishes. */
 void calls_sink_run(struct calls_sink *sink, const struct calls_opts *opts, struct bytes text, size_t piece,
                     bool is_cut);
 

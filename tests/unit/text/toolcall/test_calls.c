@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The splitter: whatever the split of the text, the same text and calls come out, and arguments are always a
+/* The splitter: for every split of the text the same text and calls come out, and arguments are always a
  * prefix of JSON. */
 #include "text/toolcall/calls.h"
 
@@ -34,7 +34,7 @@ static const struct {
     {CALL("f", "{}") "\n\nDone.", false, "[f:{}]Done."},
     {"<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":{\"b\":[1,\"}\"]}}}</tool_call>", false,
      "[f:{\"a\":{\"b\":[1,\"}\"]}}]"},
-    /* the model forgot the marker, or the outer brace */
+    /* the model omitted the marker, or the outer brace */
     {"<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": 1}}", false, "[f:{\"a\": 1}]"},
     {"<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": 1}</tool_call>x", false, "[f:{\"a\": 1}]x"},
     {"<tool_call>{\"name\": \"f\", \"arguments\": {}}\nThen text", false, "[f:{}]Then text"},
@@ -44,9 +44,9 @@ static const struct {
     {"<tool_call>{\"name\": \"f\", \"arguments\": \"{\\\"a\\\": 1}\"}</tool_call>", false, "[f:{\"a\": 1}]"},
     {"<tool_call>{\"name\": \"f\", \"parameters\": {\"a\": 1}}</tool_call>", false, "[f:{\"a\": 1}]"},
     {"<tool_call>{\"name\": \"f\\u0061\", \"arguments\": {}}</tool_call>", false, "[fa:{}]"},
-    /* line ends in strings are mended */
+    /* line ends in strings are corrected */
     {CALL("f", "{\"a\": \"x\ny\tz\"}"), false, "[f:{\"a\": \"x\\u000ay\\u0009z\"}]"},
-    /* what is no call is text */
+    /* text that is not a call stays text */
     {"<tool_call>nonsense</tool_call> more", false, "<tool_call>nonsense</tool_call> more"},
     {"<tool_call>{\"name\": \"f\"}</tool_call>", false, "<tool_call>{\"name\": \"f\"}</tool_call>"},
     {"<tool_call>{\"name\": 1, \"arguments\": {}}</tool_call>", false,
@@ -55,13 +55,13 @@ static const struct {
      "<tool_call>{\"name\": \"f\", \"arguments\": [1]}</tool_call>"},
     {"<tool_call>{\"name\": \"f\", \"argum", false, "<tool_call>{\"name\": \"f\", \"argum"},
     {"<tool_call>", false, "<tool_call>"},
-    /* broken on the way */
+    /* broken in the middle */
     {CALL("f", "{\"a\": oops}") "x", false, "[f:{\"a\": ?]" CALL("f", "{\"a\": oops}") "x"},
     /* cut */
     {"<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": \"xy", true, "[f:{\"a\": \"xy!]"},
     {"<tool_call>{\"name\": \"f\", \"argum", true, ""},
     {"text <tool_c", true, "text <tool_c"},
-    /* ended in the middle, and not by a limit */
+    /* ended in the middle, but not by a limit */
     {"a <tool_call>{\"name\": \"f\", \"arguments\": {\"a\": \"xy", false,
      "a [f:{\"a\": \"xy?]<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": \"xy"},
     {"\xc3\xa9 " CALL("f", "{\"\xc3\xa9\": \"\xe2\x82\xac\"}"), false,

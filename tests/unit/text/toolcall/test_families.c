@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every family's way to write calls and thinking: the same comes out however the text is cut, and no text
+/* Each family's format of calls and thinking: every split of the text gives the same result, and no text
  * makes the splitter fail or lose a word. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -239,7 +239,7 @@ static void answers_split_the_same_in_any_pieces(void **state)
     }
 }
 
-/* Values of tags that are strings come as they are written. */
+/* String values between tags are streamed as they are written. */
 static void strings_in_tags_stream(void **state)
 {
     struct calls_tool tool = {.name = bytes_str("f"), .schema = bytes_str(schema)};
@@ -252,7 +252,7 @@ static void strings_in_tags_stream(void **state)
     buf_fini(&sink.out);
 }
 
-/* References multiply what a value's schema is; looking at all of it would take minutes. */
+/* References multiply a value's schema; a walk over all of it would take minutes. */
 static void schemas_that_multiply_are_not_walked(void **state)
 {
     struct calls_tool tool = {.name = bytes_str("f")};
@@ -297,7 +297,7 @@ static void assert_split(struct bytes said, const char *answer, const char *want
     buf_fini(&sink.out);
 }
 
-/* The short form of a long schema says the same of its values; a long schema itself is not read. */
+/* The short form of a long schema describes the same values; the long schema itself is not read. */
 static void long_schemas_are_shortened(void **state)
 {
     static const char answer[] =
@@ -429,7 +429,7 @@ static void no_text_makes_it_fail(void **state)
     }
 }
 
-/* Letters and digits, in their order. */
+/* Appends letters and digits, in their order. */
 static void put_letters(struct bytes text, struct buf *out)
 {
     for (size_t i = 0; i < text.len_bytes; i++)
@@ -437,7 +437,7 @@ static void put_letters(struct bytes text, struct buf *out)
             buf_append_byte(out, text.data[i]);
 }
 
-/* Text without a mark comes out as it went in, and text between calls stands between them. */
+/* Text without a mark comes out unchanged, and text between calls stays between them. */
 static void no_text_is_lost(void **state)
 {
     static const char *const plain[] = {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls written from the table of formats: the texts of the rows whose templates show no calls, and for every
- * format that its own parser reads back what was written. */
+/* Calls written from the table of formats: the texts of rows whose templates show no calls.  For every
+ * format, its own parser reads back the written calls. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -67,7 +67,7 @@ static void texts_are_the_formats_own(void **state)
     }
 }
 
-/* The client's name and values are outside of the format's own bytes, its marks inside. */
+/* The client's names and values are outside of the format's own bytes, its marks inside. */
 static void own_bytes_are_the_formats(void **state)
 {
     struct calls_spelling spelling;

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Thousands of hand-offs over a link and a transport that drop, double, delay and reorder (tr_fault), several
+/* Thousands of hand-offs over a link and a transport that drop, repeat, delay and reorder (tr_fault), several
  * at once in the same two pools.
  *
- * A transfer is begun, computed layer by layer, and met by one of these, by chance: nothing, a cancel at
- * either end, a link that is cut, a sender or a receiver that dies and comes back with nothing.  Checked, in
- * virtual time:
+ * A transfer begins, is computed layer by layer, and meets a random fault: none, a cancel at either end, a
+ * cut link, a sender or a receiver that dies and returns without state.  Checked in virtual time:
  *
- *   - a byte is written only into a block that is leased for the transfer whose ticket it carries, and read
- * only from one that is leased
- *   - what counts as arrived is there, with the sender's bytes
+ *   - a byte is written only into a block leased for the transfer of its ticket, and read only from a leased block
+ *   - blocks that count as arrived have the sender's bytes
  *   - every transfer ends at both ends within its time-outs, and then no lease is left
  *   - after all rounds both pools are whole, and neither memory nor descriptors have grown */
 #include <dirent.h>
@@ -35,7 +33,7 @@
 #define TICK_NS    (5 * NS_PER_MS)
 
 struct xfer {
-    uint64_t id; /* of transfer, push and ticket; never used twice */
+    uint64_t id; /* id of transfer, push and ticket; never used twice */
     struct kvxfer_send *send;
     struct kvxfer_recv *recv;
     kv_block_id from[N_PROMPT], to[N_PROMPT];
@@ -54,7 +52,7 @@ static struct {
     uint32_t from_arena[N_LAYERS][N_POOL], to_arena[N_LAYERS][N_POOL];
     struct xfer xfers[N_AT_ONCE];
     uint64_t next_id;
-    bool is_full; /* the receiver has no room, ever, and says "later" */
+    bool is_full; /* the receiver never has room, and replies "later" */
     uint32_t n_whole, n_part, n_fates[N_FATES];
 } w;
 
@@ -128,7 +126,7 @@ static void on_over(void *arg, int result)
     x->send_result = result;
     if (result == 0)
         assert_true(x->recv_closed ||
-                    x->recv_dead); /* only its word for it counts, said when its ticket was closed */
+                    x->recv_dead); /* dead: only its last report counts, from when its ticket closed */
 }
 
 static void on_send_closed(void *arg)
@@ -158,7 +156,7 @@ static void on_recv_closed(void *arg)
     struct xfer *x = arg;
 
     x->recv_closed = true;
-    give_back(w.to, x->to, &x->has_to); /* at once: a late byte would meet a free block */
+    give_back(w.to, x->to, &x->has_to); /* at once, so that a late byte would meet a free block */
 }
 
 static const struct kvxfer_send_calls send_calls = {
@@ -262,7 +260,7 @@ static void strike(struct xfer *x)
 {
     w.n_fates[x->fate]++;
     switch ((enum fate)x->fate) {
-    case F_SENDER_CANCELS: /* the sequence is gone at once, the leases later */
+    case F_SENDER_CANCELS: /* the sequence ends at once, the leases later */
         give_back(w.from, x->from, &x->has_from);
         if (!x->send_closed)
             kvxfer_send_cancel(x->send, E_CANCELLED);
@@ -443,7 +441,7 @@ static int close_pools(void **state)
     return 0;
 }
 
-/* "Later" may not be the answer for ever. */
+/* "Later" must not be the answer for ever. */
 static void a_receiver_that_never_has_room_is_given_up(void **state)
 {
     (void)state;
@@ -468,7 +466,7 @@ static void every_transfer_ends_and_nothing_grows(void **state)
     assert_int_equal(mallinfo2().uordblks, used_bytes);
     assert_int_equal(n_descriptors(), n_open);
     print_message("%u transfers: %u arrived whole, %u in part\n", (unsigned)w.next_id, w.n_whole, w.n_part);
-    assert_in_range(w.n_whole, w.next_id / 5, w.next_id * 9 / 10); /* faults bite, and not always */
+    assert_in_range(w.n_whole, w.next_id / 5, w.next_id * 9 / 10); /* faults had effects, but not always */
     assert_true(w.n_part > 50);
     for (uint32_t i = F_SENDER_CANCELS; i < N_FATES; i++)
         assert_true(w.n_fates[i] > 50);

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Both ends of a hand-off against a transport and a link that misbehave on a seed.
+/* Both ends of a hand-off over a transport and a link with random faults.
  *
- * The transport here is a fake with a memory: pieces travel at random times, in random order, connections
- * break, events come late; the link delivers in order, or dies.  Each end may be cancelled at any moment.
- * Over thousands of runs:
+ * The transport is a fake: pieces travel at random times in random order, connections break, events come
+ * late. The link delivers in order, or dies.  Each end may be cancelled at any moment.  Over thousands of
+ * runs:
  *
- *   - no byte lands in a destination block that is not leased, none is read from a source block that is not
- * leased
+ *   - no byte lands in a destination block that is not leased, and none is read from such a source block
  *   - every transfer ends at both ends, and no lease is left
- *   - "whole" is said only when every piece was really copied, and then the bytes are the sender's */
+ *   - "whole" is reported only if every piece was really copied, and then the bytes are the sender's */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -60,7 +59,7 @@ static struct world {
     struct mail mail[MAX_MAIL];
     uint32_t n_mail;
     bool link_down;
-    /* what the ends said */
+    /* reports of the ends */
     bool send_over, send_closed, recv_closed, arrived;
     int send_result;
     struct kvxfer_arrival arrival;
@@ -460,7 +459,7 @@ static void every_transfer_ends_and_nothing_lands_late(void **state)
 
     for (uint64_t seed = 1; seed <= 5000; seed++)
         run(seed, false, &n_whole);
-    assert_in_range(n_whole, 500, 4900); /* the faults bite, and not always */
+    assert_in_range(n_whole, 500, 4900); /* faults had effects, but not always */
 }
 
 static void deliver_all(void)
@@ -504,7 +503,7 @@ static void done_before_everything_was_pushed_is_not_believed(void **state)
     kvxfer_send_message(w.send, &lie, w.now_ns);
     assert_true(w.send_over);
     assert_int_equal(w.send_result, E_PROTO);
-    assert_false(w.send_closed); /* leases stay until the transport has let go */
+    assert_false(w.send_closed); /* leases stay until the transport reads no more */
     w.push_open = false;
     tell_send(TR_PUSH_STOPPED);
     assert_true(w.send_closed);

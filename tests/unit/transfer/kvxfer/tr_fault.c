@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See tr_fault.h.  The agenda is an array that is searched for its earliest entry: there are few. */
+/* See tr_fault.h.  The agenda is an array, searched for its earliest entry, because it has few. */
 #include "tr_fault.h"
 
 #include <string.h>
@@ -18,7 +18,7 @@
 enum what { A_READ, A_FRAME, A_MESSAGE, A_EVENT, A_ALARM };
 
 struct due {
-    uint64_t at_ns, number; /* number: of two that are due at once the older goes first */
+    uint64_t at_ns, number; /* number: of two entries due at once, the older one goes first */
     enum what what;
     bool to_sender;
     uint64_t push, ticket;
@@ -203,7 +203,7 @@ static void break_push(struct push *push)
     }
 }
 
-/* The frame leaves: the source is read now. */
+/* The frame leaves: reads the source now. */
 static void read_frame(const struct due *read)
 {
     struct push *push = find_push(read->push);
@@ -249,7 +249,7 @@ static void place_frame(const struct due *frame)
         return;
     }
     if (frame->index >= ticket->n_blocks || ticket->is_here[frame->layer][frame->index])
-        return; /* doubled */
+        return; /* repeated */
     f.opts.write(ticket->id, frame->layer, ticket->blocks[frame->index], frame->value);
     ticket->is_here[frame->layer][frame->index] = true;
     ticket->n_pieces++;
@@ -270,7 +270,7 @@ static uint32_t leading(const struct ticket *ticket)
     return ticket->n_blocks;
 }
 
-/* An event is made when it is delivered: a later one says all an earlier one did. */
+/* An event is made when it is delivered, because a later one includes all earlier ones. */
 static void deliver_event(struct due *due)
 {
     struct ticket *ticket = due->to_sender ? NULL : find_ticket(due->event.id);

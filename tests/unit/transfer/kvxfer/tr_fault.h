@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A transport and a link that lose, delay, double and reorder, on a seed, in virtual time.
+/* A transport and a link that lose, delay, repeat and reorder at random, in virtual time.
  *
- *     tr_push --> frame --(drop, double, delay)--> place it if its ticket is open, else REJECT -->
- * TR_PUSH_FAILED tr_fault_post --> message --(drop, double, delay)--> on_message tr_close_ticket,
- * tr_stop_push --(delay)--> TR_TICKET_CLOSED, TR_PUSH_STOPPED   (never lost: that is the contract)
+ *     tr_push        --> frame --(drop, repeat, delay)--> placed if its ticket is open, else REJECT --> TR_PUSH_FAILED
+ *     tr_fault_post  --> message --(drop, repeat, delay)--> on_message
+ *     tr_close_ticket, tr_stop_push --(delay)--> TR_TICKET_CLOSED, TR_PUSH_STOPPED   (never lost: that is the contract)
  *
- * It takes the place of libtransport in a test of the hand-off's two state machines: it defines the tr_*
- * calls that they make. What is under way is an agenda of events ordered by the time they are due; a delay is
- * drawn for each, so two things sent one after the other may arrive the other way round.  Nothing sleeps and
- * nothing is read but the seed: a run can be repeated.
+ * It replaces libtransport in tests of the hand-off's two state machines: it defines the tr_* calls that they
+ * make. The agenda has all events under way, ordered by their due time.  Each event has a random delay, so
+ * two things sent one after another may arrive in reverse order.  Nothing sleeps, and the seed is the only
+ * input: a run can be repeated.
  *
- * One of these exists at a time. One thread. */
+ * There is one of these at a time.  One thread. */
 #ifndef TR_FAULT_H
 #define TR_FAULT_H
 
@@ -19,11 +19,11 @@
 
 struct tr_fault_opts {
     uint64_t seed;
-    uint64_t delay_ns;                /* of a frame or message: below this, evenly */
-    uint32_t drop, twice, break_push; /* chances of a frame or message, in 1000; break_push: of a frame, that
-                                         its connection dies */
+    uint64_t delay_ns;                /* limit of the uniform delay of a frame or message */
+    uint32_t drop, twice, break_push; /* chances of a frame or message, in 1000; break_push: its connection
+                                       * dies with this frame */
     uint32_t n_layers;
-    /* The sender's bytes are read and the receiver's written here; both check leases. */
+    /* Read the sender's bytes and write the receiver's; both check leases. */
     uint32_t (*read)(uint64_t push, uint32_t layer, uint32_t block);
     void (*write)(uint64_t ticket, uint32_t layer, uint32_t block, uint32_t value);
     void (*on_message)(bool to_sender, const struct kvxfer_message *message);
@@ -36,15 +36,16 @@ struct tr_fault_counts {
 };
 
 void tr_fault_init(
-    const struct tr_fault_opts *opts); /* ids of nodes are not looked at: one sender, one receiver */
+    const struct tr_fault_opts *opts); /* ignores ids of nodes: there are one sender and one receiver */
 void tr_fault_fini(void);
 uint64_t tr_fault_now_ns(void);
-bool tr_fault_step(void);               /* lets the next thing happen; false: nothing is under way */
-void tr_fault_alarm(uint64_t delay_ns); /* on_alarm after so long, for sure */
+bool tr_fault_step(void);               /* delivers the next event; false: none is under way */
+void tr_fault_alarm(uint64_t delay_ns); /* calls on_alarm after so long, in any case */
 void tr_fault_post(bool to_sender, const struct kvxfer_message *message);
-void tr_fault_cut(void); /* the link: what is under way on it is gone */
+void tr_fault_cut(void); /* cuts the link: all messages under way are lost */
 void tr_fault_crash(bool is_sender,
-                    uint64_t id); /* forgets a push or a ticket as a process that dies does; frames go on */
+                    uint64_t id); /* forgets a push or a ticket, as the death of a process does; frames
+                                   * continue */
 void tr_fault_counts(struct tr_fault_counts *out);
 uint64_t tr_fault_random(uint64_t below);
 

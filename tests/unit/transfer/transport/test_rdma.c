@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* RDMA when things go wrong, over devices that fail when told to (tests/conformance/verbs_fake.c): whatever
- * happens to queue pairs, ports and calls, every piece arrives, once, and nothing is written into blocks
- * whose ticket was closed or read from blocks whose push was stopped. */
+/* RDMA under faults, over devices that fail on demand (tests/conformance/verbs_fake.c).  Whatever happens to
+ * queue pairs, ports and calls, every piece arrives once.  No byte is written into blocks of a closed ticket,
+ * or read from blocks of a stopped push. */
 #include "tests/conformance/tr_world.h"
 #include "tests/conformance/verbs_fake.h"
 
@@ -25,7 +25,7 @@
 
 static const struct worker_opts usual = {.geometry = {.n_layers = 8, .n_blocks = 32, .piece_bytes = PIECE}};
 
-struct duo { /* blocks i of the sender go to blocks n - 1 - i of the receiver */
+struct duo { /* the sender's block i goes to the receiver's block n - 1 - i */
     struct worker *sender, *receiver;
     uint32_t from[64], to[64], n;
     uint64_t id;
@@ -93,7 +93,7 @@ static void end(struct duo *duo)
     assert_true(worker_wait(duo->receiver, TR_TICKET_CLOSED, duo->id, LIMIT_MS, NULL));
 }
 
-/* All of it is given back but for so many completion queues, and nothing was ever open to reading. */
+/* All objects are freed except so many completion queues, and no memory was ever readable. */
 static void leave_with(struct duo *duo, unsigned n_cqs)
 {
     struct fake_counts counts;
@@ -143,7 +143,7 @@ static void queue_pairs_are_as_they_should_be(void **state)
     struct duo duo;
     uint32_t psn;
 
-    first = worker_new(&usual); /* opened its rail with another MTU than those to come */
+    first = worker_new(&usual); /* opened its rail with another MTU than later ones */
     fake_set_port("fake0", IBV_PORT_ACTIVE, IBV_MTU_1024);
     duo = duo_of(&usual, &usual);
     worker_free(duo.sender);
@@ -201,7 +201,7 @@ static void devices_without_windows_work_too(void **state)
     fake_set_windows(false);
     duo = duo_of(&usual, &usual);
     assert_non_null(strstr(tr_node_rdma_text(duo.receiver->node), "keys of the whole arena"));
-    assert_int_equal(fake_count().remote_mrs, 2); /* either may be pushed to */
+    assert_int_equal(fake_count().remote_mrs, 2); /* either worker may receive pushes */
     begin(&duo);
     push(&duo, 0, 8);
     expect_all(&duo);
@@ -216,7 +216,7 @@ static void credit_is_enough(void **state)
     struct duo duo = duo_of(&opts, &opts);
 
     begin(&duo);
-    push(&duo, 0, 3000); /* a chunk each: more than receives are posted at once */
+    push(&duo, 0, 3000); /* a chunk each: more than the number of posted receives */
     expect_all(&duo);
     assert_int_equal(failures(duo.sender), 0);
     end(&duo);
@@ -243,11 +243,11 @@ static void two_rails_share_the_work(void **state)
         assert_true(i < LIMIT_MS);
         clock_sleep_ns(NS_PER_MS);
     }
-    assert_int_equal(tr_node_rdma_opened(duo.receiver->node), 2); /* what peers are told: it may come back */
+    assert_int_equal(tr_node_rdma_opened(duo.receiver->node), 2); /* reported to peers: the rail may return */
     duo.id++;
     begin(&duo);
     push(&duo, 0, 8);
-    expect_all(&duo); /* over fake0, or by TCP while the old connection is leaving */
+    expect_all(&duo); /* over fake0, or by TCP while the old connection closes */
     end(&duo);
     leave(&duo);
 }
@@ -285,7 +285,7 @@ static void device_memory_moves_by_rdma_only(void **state)
     duo.id++;
     fake_fail_completion(FAKE_SENDER, IBV_WC_RETRY_EXC_ERR, 1);
     begin(&duo);
-    push(&duo, 0, 8); /* TCP cannot take over, and must not try */
+    push(&duo, 0, 8); /* TCP cannot take over, and must not try to */
     assert_true(worker_wait(duo.sender, TR_PUSH_FAILED, duo.id, LIMIT_MS, &event));
     assert_int_equal(event.fault.code, E_UNSUPPORTED);
     end(&duo);
@@ -343,7 +343,7 @@ static void every_event_in_mid_transfer(void **state)
     }
 }
 
-/* Each call fails, the first time, the second...: KV moves all the same. */
+/* Each call fails, the first time, the second, and so on: KV moves nevertheless. */
 static void every_failing_call(void **state)
 {
     for (enum fake_call call = 0; call < FAKE_N_CALLS; call++)
@@ -375,7 +375,7 @@ static void a_rail_that_failed_rests_and_comes_back(void **state)
         while (!tr_rdma_may_reach(duo.sender->node, tr_node_tcp_address(duo.receiver->node)))
             clock_sleep_ns(NS_PER_MS);
     }
-    assert_int_equal(failures(duo.sender), 3); /* each time it was RDMA that was tried first */
+    assert_int_equal(failures(duo.sender), 3); /* each time RDMA was tried first */
     leave(&duo);
 }
 
@@ -384,8 +384,8 @@ static void rest_long(struct tr_opts *opts)
     opts->rdma_rest_ns = 60 * NS_PER_S;
 }
 
-/* Of two rails one fails, which the receiver alone notices: the sender hears of it, and leaves the other one
- * in use. */
+/* One of two rails fails, and only the receiver notices: the sender is told, and keeps using the other
+ * rail. */
 static void the_receiver_says_which_rail_failed(void **state)
 {
     struct worker_opts patient = usual;
@@ -405,7 +405,7 @@ static void the_receiver_says_which_rail_failed(void **state)
     end(&duo);
     fake_hold(false);
     assert_true(tr_rdma_may_reach(duo.sender->node, tr_node_tcp_address(duo.receiver->node)));
-    for (unsigned round = 0; round < 2; round++) { /* the first may meet the old connection leaving */
+    for (unsigned round = 0; round < 2; round++) { /* the first may meet the old connection while it closes */
         uint64_t n_before = fake_count().n_writes;
 
         duo.id++;
@@ -437,12 +437,13 @@ static void a_closed_ticket_is_never_written(void **state)
         wait_for_posted();
         assert_int_equal(tr_close_ticket(receiver->node, TICKET), 0);
         assert_int_equal(tr_close_ticket(receiver->node, 99),
-                         0); /* answered at once, after the other was begun */
+                         0); /* answered at once, after the other one began */
         assert_true(worker_wait(receiver, TR_TICKET_CLOSED, 99, LIMIT_MS, NULL));
         if (is_soft) {
-            assert_true(worker_wait(duo.sender, TR_PUSH_FAILED, TICKET, LIMIT_MS, NULL)); /* it was told */
+            /* The failure was reported. */
+            assert_true(worker_wait(duo.sender, TR_PUSH_FAILED, TICKET, LIMIT_MS, NULL));
             fake_hold(false);
-        } /* else the NIC goes on resting, and the queue pairs go */
+        } /* otherwise the NIC stays silent, and the queue pairs end */
         assert_true(worker_wait(receiver, TR_TICKET_CLOSED, TICKET, LIMIT_MS, NULL));
         worker_poison(receiver); /* the blocks have a new owner */
         fake_hold(false);
@@ -476,7 +477,7 @@ static void a_stopped_push_is_never_read(void **state)
     leave(&duo);
 }
 
-/* A device that will not end a queue pair keeps the ticket open for as long. */
+/* A device that does not end a queue pair keeps the ticket open until it does. */
 static void a_stuck_queue_pair_keeps_its_tickets(void **state)
 {
     struct duo duo = duo_of(&usual, &usual);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How rails are named and found: kv.rdma_devices, GIDs by address, and what is said of a rail that cannot be
- * used.  Over the devices of tests/conformance/verbs_fake.c; what they do when they work is in test_rdma.c.
- */
+/* How rails are named and found: kv.rdma_devices, GIDs by address, and the report on a rail that cannot be
+ * used.  Uses the devices of tests/conformance/verbs_fake.c; test_rdma.c tests working rails. */
 #include "tests/conformance/tr_world.h"
 #include "tests/conformance/verbs_fake.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Links to routers with the link layer and the engine thread scripted: what passes on, what must not. */
+/* Links to routers, with a scripted link layer and engine thread: what is passed on, and what must not be. */
 #include "tests/unit/check.h"
 
 #include <stdlib.h>
@@ -173,7 +173,7 @@ static int open_worker(void **state)
     last_command = NULL;
     if (worker_routers_open(&worker, &fault) < 0)
         return -1;
-    memset(addresses[0], 'x', strlen(addresses[0])); /* a reload frees what was configured */
+    memset(addresses[0], 'x', strlen(addresses[0])); /* a reload frees the configured text */
     free(addresses[0]);
     return hello(5);
 }
@@ -201,7 +201,7 @@ static void answers_for_a_former_life_stay_here(void **state)
 
     report_answer(report, &id, 1)->request = 1;
     report_answer(report, &id, 1)->request = 2;
-    report->answers[0].router_epoch = 4; /* asked before the router restarted */
+    report->answers[0].router_epoch = 4; /* submitted before the router restarted */
     report->answers[1].router_epoch = 5;
     worker_routers_answers(&worker, report);
     assert_int_equal(n_answers, 1);
@@ -222,7 +222,7 @@ static struct task_answer *add_answer(struct report *report, uint64_t request, u
     return answer;
 }
 
-/* As a record, that is; but the router reads records first. */
+/* Sent as a record it would, because the router reads records first. */
 static void a_single_token_does_not_overtake_its_own_request(void **state)
 {
     struct report *report = report_new(REPORT_ANSWERS, 0);
@@ -255,7 +255,7 @@ static void many_single_tokens_go_in_several_frames(void **state)
     report_free(report);
 }
 
-/* A report of many steps with all that can be asked for is more than a frame holds. */
+/* A report of many steps with all options is more than fits a frame. */
 static void much_news_goes_in_several_frames(void **state)
 {
     struct report *report = report_new(REPORT_ANSWERS, 0);
@@ -278,7 +278,7 @@ static void much_news_goes_in_several_frames(void **state)
     report_free(report);
 }
 
-/* As many as the bytes hold, whatever their width; bytes left over are refused. */
+/* As many tokens as the bytes hold, whatever their width; excess bytes are refused. */
 static void tokens_come_in_whatever_their_width(void **state)
 {
     static const uint8_t packed[12] = {1, 0, 2, 0, 3, 0, 0, 1, 5, 0, 255, 255};
@@ -369,7 +369,7 @@ static void what_comes_before_the_last_piece_is_not_lost(void **state)
     send_word(FRAME_PROCEED, 9);
     assert_null(last_command);
     submit_more(9, 4);
-    assert_int_equal(last_command->kind, COMMAND_PROCEED); /* behind the SUBMIT */
+    assert_int_equal(last_command->kind, COMMAND_PROCEED); /* after the SUBMIT */
     assert_int_equal(last_command->key.request, 9);
 
     command_free(last_command);
@@ -378,7 +378,7 @@ static void what_comes_before_the_last_piece_is_not_lost(void **state)
     send_word(FRAME_CANCEL, 11);
     submit_more(11, 4);
     assert_null(last_command);
-    send_word(FRAME_CANCEL, 11); /* of a request that is not among them */
+    send_word(FRAME_CANCEL, 11); /* of another request */
     assert_int_equal(last_command->kind, COMMAND_CANCEL);
     assert_int_equal(n_frames, 0);
 }
@@ -386,10 +386,10 @@ static void what_comes_before_the_last_piece_is_not_lost(void **state)
 static void bad_pieces_end_their_request(void **state)
 {
     submit_begun(9, 3);
-    submit_more(9, 4); /* more than it said */
+    submit_more(9, 4); /* more than announced */
     assert_int_equal(first_error, E_PROTO);
     assert_int_equal(first_request, 9);
-    submit_more(9, 1); /* unknown by now */
+    submit_more(9, 1); /* no longer known */
     submit_more(77, 1);
     assert_int_equal(n_frames, 1);
     for (uint64_t i = 0; i < 64; i++)

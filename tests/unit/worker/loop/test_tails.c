@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tails of answers, with two routers whose links are scripted, and no engine thread: who gets which tokens. */
+/* Tails of answers, with two routers over scripted links, and no engine thread: which router receives which
+ * tokens. */
 #include "tests/unit/check.h"
 
 #include <event2/event.h>
@@ -17,7 +18,7 @@ struct link {
     void *arg;
     uint32_t number;
     char said
-        [4096]; /* what was sent: "R" resumed, "-" not here, "A" accepted, "7" a token, ".", "M", "F" ends */
+        [4096]; /* messages sent: "R" resumed, "-" not here, "A" accepted, "7" a token, ".", "M", "F" ends */
 };
 
 static struct worker worker;
@@ -197,7 +198,7 @@ static void cancel(unsigned router, uint64_t request, bool is_complete)
     message(router, FRAME_CANCEL, &content.base);
 }
 
-/* What the engine thread says of router 0's job: n tokens, ids from 10 + index on. */
+/* Reports n tokens for router 0's job, as the engine thread would; ids from 10 + index on. */
 static void answer(uint64_t request, uint32_t index, uint32_t n, Baton__Finish finish)
 {
     struct report *report = report_new(REPORT_ANSWERS, 0);
@@ -294,7 +295,7 @@ static void an_orphan_goes_on_elsewhere(void **state)
     assert_said(0, "");
     resume(1, 77, "req_1", "t");
     assert_said(1, "R ");
-    answer(9, 3, 1, BATON__FINISH__FINISH_NONE); /* waits behind the tail */
+    answer(9, 3, 1, BATON__FINISH__FINISH_NONE); /* waits after the tail */
     assert_said(1, "");
     tails_replay(&worker);
     assert_said(1, "A 10 11 12 13 ");
@@ -302,7 +303,7 @@ static void an_orphan_goes_on_elsewhere(void **state)
     assert_said(1, "14 ");
     answer(9, 5, 0, BATON__FINISH__FINISH_STOP);
     assert_said(1, ". ");
-    down(1); /* that one too: the end is kept for a third */
+    down(1); /* that one too: the end is kept for a third router */
     hello(0, 8);
     resume(0, 1, "req_1", "t");
     tails_replay(&worker);
@@ -320,7 +321,7 @@ static void a_tail_is_its_owners(void **state)
     resume(1, 1, "req_1", "t");
     digest[0]--;
     assert_said(1, "- - - ");
-    submit(1, 4, "req_1", "u"); /* another tenant with this id gets no tail, and takes none away */
+    submit(1, 4, "req_1", "u"); /* another tenant's request with this id gets no tail, and takes none away */
     assert_false(has_tail);
     resume(1, 1, "req_1", "t");
     assert_said(1, "R ");
@@ -364,7 +365,7 @@ static void work_ends_with_the_grace(void **state)
     assert_int_equal(last_cancel, 9);
 }
 
-/* The same life of the router has placed the job elsewhere; a new life may get its client back. */
+/* A router in the same life has placed the job elsewhere; in a new life its client may return. */
 static void a_link_that_comes_back_ends_orphans(void **state)
 {
     submit(0, 9, "req_1", "t");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The engine thread is the caller itself: what it is sent, it has; it has no disk and reads a token in a
- * millisecond. */
+/* The caller acts as the engine thread, which receives everything at once.  It has no disk, and reads a token
+ * in a millisecond. */
 #include "tests/unit/worker/runner/map_rig.h"
 
 #include "worker/runner/disk_priv.h"

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the map of peers' blocks asks of the rest of a worker, as its unit test and its fuzz target play it
- * alike; links and the way to the engine thread each plays itself. */
+/* The parts of a worker that the map of peers' blocks needs, for its unit test and its fuzz target.  Each of
+ * these supplies the links and the mailbox to the engine thread itself. */
 #ifndef TESTS_UNIT_WORKER_MAP_RIG_H
 #define TESTS_UNIT_WORKER_MAP_RIG_H
 
 #include <stdint.h>
 
-extern uint32_t map_rig_snapshots; /* that the worker was to tell */
+extern uint32_t map_rig_snapshots; /* snapshots that the worker was to send */
 
 #endif

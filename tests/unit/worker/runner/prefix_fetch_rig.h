@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The part that both files of test_prefix_fetch need: two workers, and the dice. */
+/* Shared by both files of test_prefix_fetch: two workers, and the random choices. */
 #ifndef TESTS_UNIT_WORKER_PREFIX_FETCH_RIG_H
 #define TESTS_UNIT_WORKER_PREFIX_FETCH_RIG_H
 
@@ -33,7 +33,7 @@ struct client {
     bool is_used, is_waiting;
 };
 
-struct fake_read {   /* of a disk that has anything, and may fail */
+struct fake_read {   /* a read from a simulated disk, which may fail */
     uint64_t number; /* 0: none */
     struct block_hash hashes[MAX_PROMPT];
     uint32_t n;
@@ -44,18 +44,18 @@ struct node {
     struct worker_engine engine;
     uint64_t arena[N_LAYERS][N_POOL];
     struct client clients[MAX_TASKS];
-    struct mail mail[MAX_MAIL]; /* to this node */
+    struct mail mail[MAX_MAIL]; /* messages to this node */
     uint32_t n_mail;
     struct fake_read reads[MAX_READS];
     uint64_t n_reads;
-    bool knows_nothing; /* of what the other has */
+    bool knows_nothing; /* knows none of the other's blocks */
 };
 
 extern struct node nodes[2];
 extern struct rng rng;
 extern bool link_is_up, is_calm;
 
-bool happens(uint32_t one_in); /* never while all is calm */
+bool happens(uint32_t one_in); /* never while the run is calm */
 
 /* prefix_fetch_transport.c */
 void transport_reset(void);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A transport between two workers that does all that it promises, and nothing more: pieces travel in any
- * order, calls are refused now and then, data connections break, and last words come when they come. */
+/* A transport between two workers that keeps its contract and no more: pieces travel in any order, calls are
+ * sometimes refused, data connections break, and last events come at any time. */
 #include "tests/unit/check.h"
 
 #include <string.h>
@@ -153,7 +153,7 @@ static void copy_one(struct push *push)
     kv_block_id to;
 
     if (push->n_pieces == 0 || push->is_broken)
-        return;           /* one that was told to stop may still be at it until it says so */
+        return;           /* a stopped push may continue until it confirms the stop */
     if (ticket == NULL) { /* rejected */
         push->is_broken = true;
         tell_sender(push, TR_PUSH_FAILED);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The hashes of a prompt are computed once: a task that first fetches from a peer, then reads from disk (the tier is
- * played by the test), then becomes a sequence.  The linker counts the hashed blocks (-Wl,--wrap). */
+/* The hashes of a prompt are computed once: a task first fetches from a peer, then reads from disk (the test
+ * simulates the tier), then becomes a sequence.  The linker counts the hashed blocks (-Wl,--wrap). */
 #include "tests/unit/check.h"
 
 #include <stdlib.h>
@@ -265,7 +265,7 @@ static void fetch_disk_and_sequence_share_one_chain(void **state)
 
 static void a_sequence_alone_hashes_once(void **state)
 {
-    submit(PEER_NONE, 1); /* prompt logprobs: neither fetched nor read */
+    submit(PEER_NONE, 1); /* prompt logprobs: no fetch and no read */
     assert_int_equal(state_now(), TASK_SCHEDULED);
     assert_int_equal(n_hashed, N_HASHES);
     run_to_the_end();

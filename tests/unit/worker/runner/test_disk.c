@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which prompts wait for blocks from disk, for how long, and what is saved: worker/runner/disk.c over a disk
- * tier that is played by the test, which ends reads and writes when it likes.  And what routers are told of
- * both tiers (worker/runner/publish.c). */
+/* Which prompts wait for blocks from disk and how long, and which blocks are saved: worker/runner/disk.c over
+ * a simulated tier, which ends reads and writes at the test's command.  Also the events for routers from both
+ * tiers (worker/runner/publish.c). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,10 +31,10 @@ struct kv_tier {
     uint32_t n_there;
     struct kv_tier_event begun[64]; /* in order */
     uint32_t n_begun, n_done, n_polled;
-    uint64_t read_ns; /* of a block */
-    int write_with;   /* what kv_tier_write() says */
+    uint64_t read_ns; /* time to read a block */
+    int write_with;   /* result of kv_tier_write() */
     uint32_t n_writes;
-    kv_tenant written_for; /* the last one */
+    kv_tenant written_for; /* tenant of the last one */
 };
 static struct kv_tier tier;
 
@@ -151,7 +151,7 @@ bool worker_follow_has_room(const struct worker_peer *peer)
     return false;
 }
 
-static uint64_t serve_read; /* the read that ended last for a serve */
+static uint64_t serve_read; /* the latest read that ended for a serve */
 void worker_prefix_serve_read(struct worker_engine *of, uint64_t read)
 {
     serve_read = read;
@@ -167,7 +167,7 @@ static int setup(void **state)
     uint8_t key[32] = {1};
 
     tier = (struct kv_tier){.read_ns = NS_PER_US};
-    prefill_tokens_per_s = 1000; /* 8 ms for a block */
+    prefill_tokens_per_s = 1000; /* 8 ms for each block */
     n_went_on = 0;
     serve_read = 0;
     memset(&engine, 0, sizeof(engine));
@@ -199,7 +199,7 @@ static int teardown(void **state)
 {
     struct kv_pool_counts counts;
 
-    tier.n_done = tier.n_begun; /* whatever is under way ends */
+    tier.n_done = tier.n_begun; /* ends all operations under way */
     tier.write_with = E_EXISTS;
     worker_disk_turn(&engine);
     for (uint32_t i = 0; i < N_TASKS; i++)
@@ -233,7 +233,7 @@ static void a_prompt_waits_for_what_is_on_disk(void **state)
     assert_true(waits(0));
     assert_true(worker_disk_is_waited_for(&engine));
     assert_int_equal(tier.n_begun, 9);
-    for (uint32_t i = 0; i < 9; i++) { /* nobody else gets what is read into */
+    for (uint32_t i = 0; i < 9; i++) { /* no other sequence gets the blocks of the read */
         assert_int_equal(kv_state_of(engine.pool, tier.begun[i].id), KV_FILLING);
         assert_true(block_hash_equal(&tier.begun[i].hash, &hashes[i]));
     }
@@ -263,7 +263,7 @@ static void computing_is_quicker_sometimes(void **state)
     for (unsigned i = 0; i < 15; i++)
         assert_false(waits(0));
     assert_int_equal(tier.n_begun, 0);
-    assert_true(waits(0)); /* now and then one is read all the same: how else would its speed be known? */
+    assert_true(waits(0)); /* a few are read nevertheless, to measure the speed */
     tier.n_done = tier.n_begun;
     worker_disk_turn(&engine);
     kv_clear(engine.pool);
@@ -289,7 +289,7 @@ static void equal_prompts_wait_for_the_same_reads(void **state)
     put_on_disk(9);
     assert_true(waits(0) && waits(1) && waits(2));
     assert_int_equal(tier.n_begun, 9);
-    assert_false(waits(3));                       /* as many wait as may */
+    assert_false(waits(3));                       /* the limit of waiting tasks is reached */
     worker_disk_stop_waiting(&engine, &tasks[1]); /* it was cancelled */
     tier.n_done = 9;
     worker_disk_turn(&engine);
@@ -307,7 +307,7 @@ static void reads_that_fail_or_break_cost_only_themselves(void **state)
     worker_disk_turn(&engine);
     assert_int_equal(n_went_on, 1);
     assert_int_equal(kv_peek(engine.pool, hashes, 9), 0);
-    assert_int_equal(kv_peek(engine.pool, hashes + 1, 8), 4); /* two to five */
+    assert_int_equal(kv_peek(engine.pool, hashes + 1, 8), 4); /* blocks two to five */
     assert_false(waits(0));
 }
 
@@ -319,8 +319,8 @@ static void a_slow_disk_is_not_waited_for(void **state)
     assert_int_equal(n_went_on, 0);
     worker_disk_tick(&engine, clock_now_ns() + 10 * NS_PER_S);
     assert_int_equal(n_went_on, 1);
-    assert_false(waits(1)); /* nor does anybody else wait for these */
-    /* It owns its blocks still, and what comes late is cached all the same. */
+    assert_false(waits(1)); /* no other task waits for these either */
+    /* It still owns its blocks, and late blocks are cached nevertheless. */
     assert_int_equal(kv_state_of(engine.pool, tier.begun[0].id), KV_FILLING);
     tier.n_done = 9;
     worker_disk_turn(&engine);
@@ -342,28 +342,27 @@ static void reads_leave_most_of_the_pool(void **state)
     assert_true(waits(0));
     tasks[1].spec.order.tokens = other;
     assert_true(waits(1));
-    assert_int_equal(tier.n_begun,
-                     N_BLOCKS / 4); /* 11 and 5: the second reads as much as there is room for */
+    assert_int_equal(tier.n_begun, N_BLOCKS / 4); /* 11 and 5: the second read is limited by the room */
 }
 
-/* A peer asks: there is no task, and whether it pays is not this worker's question. */
+/* A peer fetches: there is no task, and the fetching worker decides whether it pays. */
 static void what_a_peer_asks_for_is_read(void **state)
 {
     put_on_disk(9);
-    tier.read_ns = 9 * NS_PER_MS; /* computing would be quicker here */
+    tier.read_ns = 9 * NS_PER_MS; /* computing would be faster here */
     assert_int_equal(worker_disk_fetch(&engine, 5, hashes + 9, 3), 0);
     uint64_t read =
-        worker_disk_fetch(&engine, 5, hashes + 2, 10); /* from the middle: it has the beginning itself */
+        worker_disk_fetch(&engine, 5, hashes + 2, 10); /* from the middle: the peer has the beginning */
     assert_true(read != 0);
     assert_int_equal(tier.n_begun, 7);
-    assert_int_equal(worker_disk_fetch(&engine, 6, hashes + 2, 7), read); /* so has the next */
+    assert_int_equal(worker_disk_fetch(&engine, 6, hashes + 2, 7), read); /* the next block also */
     assert_int_equal(tier.n_begun, 7);
     assert_int_equal(kv_tenant_blocks(engine.pool, 5), 7);
     tier.n_done = 7;
     worker_disk_turn(&engine);
     assert_int_equal(serve_read, read);
     assert_int_equal(kv_peek(engine.pool, hashes + 2, 10), 7);
-    assert_int_equal(worker_disk_fetch(&engine, 5, hashes + 2, 7), 0); /* all of it is here */
+    assert_int_equal(worker_disk_fetch(&engine, 5, hashes + 2, 7), 0); /* all of it is in the pool */
 }
 
 static void a_loan_waits_no_longer_than_it_should(void **state)
@@ -374,7 +373,7 @@ static void a_loan_waits_no_longer_than_it_should(void **state)
     assert_int_not_equal(serve_read, read);
     worker_disk_tick(&engine, clock_now_ns() + 10 * NS_PER_S);
     assert_int_equal(serve_read, read);
-    assert_int_equal(worker_disk_fetch(&engine, 5, hashes, 9), 0); /* and nobody waits for it again */
+    assert_int_equal(worker_disk_fetch(&engine, 5, hashes, 9), 0); /* and no fetch waits for it again */
 }
 
 /* ---- saving ---- */
@@ -397,7 +396,7 @@ static void cached_blocks_are_saved_a_few_at_a_time(void **state)
     cache(PROMPT_BLOCKS);
     worker_disk_turn(&engine);
     assert_int_equal(tier.n_begun, N_BLOCKS / 8);
-    assert_int_equal(kv_available(engine.pool), N_BLOCKS - N_BLOCKS / 8); /* leased meanwhile */
+    assert_int_equal(kv_available(engine.pool), N_BLOCKS - N_BLOCKS / 8); /* leased during the write */
     tier.n_done = tier.n_begun;
     worker_disk_turn(&engine);
     tier.n_done = tier.n_begun;
@@ -413,10 +412,10 @@ static void what_cannot_be_saved_stays_cached(void **state)
     struct kv_pool_counts counts;
 
     cache(4);
-    tier.write_with = E_CLOSED; /* the tier rests */
+    tier.write_with = E_CLOSED; /* the tier is resting */
     worker_disk_turn(&engine);
     worker_disk_turn(&engine);
-    assert_int_equal(tier.n_writes, 1); /* asked once, then left alone for a while */
+    assert_int_equal(tier.n_writes, 1); /* tried once, then paused */
     kv_pool_counts(engine.pool, &counts);
     assert_int_equal(counts.n_cached, 4);
     assert_int_equal(counts.n_writeback, 4);
@@ -462,7 +461,7 @@ static void what_has_no_room_is_not_offered_again(void **state)
 
 /* ---- what routers are told ---- */
 
-/* The next message to routers is these events, or a snapshot of these blocks: tiers of hashes[from..), as
+/* Checks the next message to routers: these events, or a snapshot of these blocks; tiers of hashes[from..) as
  * letters. */
 static void assert_told(bool is_snapshot, uint32_t from, const char *tiers)
 {
@@ -504,7 +503,7 @@ static void what_memory_evicts_is_on_disk_if_it_was_saved(void **state)
     assert_told(false, 0, "mmmm");
     put_on_disk(3);
     for (uint32_t i = 0; i < 4; i++)
-        tier_tells(i, true); /* saved while it is in memory: nothing new */
+        tier_tells(i, true); /* saved while in memory: no event */
     assert_told(false, 0, "");
     kv_clear(engine.pool);
     assert_told(false, 0, "dddg");
@@ -516,7 +515,7 @@ static void what_the_disk_drops_is_gone_unless_memory_has_it(void **state)
     put_on_disk(2);
     cache(1);
     assert_told(false, 0, "m");
-    tier.n_there = 0; /* its file was wanted for others */
+    tier.n_there = 0; /* its file was evicted */
     tier_tells(0, false);
     tier_tells(1, false);
     assert_told(false, 1, "g");
@@ -537,14 +536,14 @@ static void what_is_read_back_is_in_memory(void **state)
     assert_told(false, 0, "d");
 }
 
-/* The disk's first, then the pool's, which overrule them. */
+/* The disk's blocks first, then the pool's, which override them. */
 static void a_snapshot_has_both_tiers(void **state)
 {
     struct report *report;
 
     tier.write_with = E_EXISTS;
     put_on_disk(3);
-    assert_told(true, 0, "ddd"); /* a restart: nothing is in memory */
+    assert_told(true, 0, "ddd"); /* a restart: no block is in memory */
     cache(2);
     worker_publish_all(&engine, 1, 100);
     report = mailbox_receive(engine.reports); /* the events before it */

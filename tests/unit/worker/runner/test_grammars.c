@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Grammars on a real engine thread (over the simulated engine): compiled once for all that want the same, kept
- * for those that come, waited for, refused, resumed.  The test plays the loop: it compiles what the thread
- * asks for, when it likes. */
+/* Grammars on a real engine thread (over the simulated engine): compiled once for equal texts, cached, waited
+ * for, refused, resumed.  The test acts as the loop: it compiles the thread's orders when it chooses. */
 #include "tests/unit/check.h"
 
 #include <stdio.h>
@@ -33,7 +32,7 @@ static struct metrics *metrics;
 static struct report *waiting; /* a grammar that is not compiled yet */
 static uint32_t n_asked;
 
-struct heard { /* of one request */
+struct heard { /* reports about one request */
     token_id ids[64];
     uint32_t n;
     Baton__Finish finish;
@@ -60,7 +59,7 @@ static void hear(const struct report *report)
     }
 }
 
-/* Takes reports until a grammar is asked for, or until all of requests [from, to) have ended. */
+/* Takes reports until a grammar is ordered, or until all of requests [from, to) have ended. */
 static void listen_until(bool wants_grammar, uint32_t from, uint32_t to)
 {
     uint64_t end_ns = clock_now_ns() + WAIT_S * NS_PER_S;
@@ -104,7 +103,7 @@ static void compile(void)
 
 static const char *tenant = "";
 
-/* answered: tokens that another worker gave, [n]. */
+/* answered: [n] tokens from another worker. */
 static void submit(uint32_t request, const char *grammar, const token_id *answered, uint32_t n)
 {
     struct command *command = command_new(COMMAND_SUBMIT, ORIGIN_LOCAL);
@@ -209,7 +208,7 @@ static void a_grammar_is_compiled_once_for_all(void **state)
     submit(3, OBJECT, NULL, 0); /* while it is being compiled */
     compile();
     listen_until(false, 1, 4);
-    submit(4, OBJECT, NULL, 0); /* it is there */
+    submit(4, OBJECT, NULL, 0); /* it is compiled already */
     listen_until(false, 4, 5);
     assert_int_equal(n_asked, 1);
     assert_grammatical(&heard[1], OBJECT);
@@ -232,7 +231,7 @@ static void an_answer_goes_on_in_its_grammar(void **state)
         assert_int_equal(heard[2].n, heard[1].n - n);
         assert_memory_equal(heard[2].ids, heard[1].ids + n, heard[2].n * sizeof(token_id));
     }
-    submit(3, OBJECT, (const token_id[]){'q', 'q'}, 2); /* what cannot have been answered */
+    submit(3, OBJECT, (const token_id[]){'q', 'q'}, 2); /* tokens that the grammar cannot have allowed */
     listen_until(false, 3, 4);
     assert_int_equal(heard[3].finish, BATON__FINISH__FINISH_FAILED);
     assert_int_equal(heard[3].error, E_CONSTRAINT);
@@ -249,7 +248,7 @@ static void what_does_not_compile_fails_with_the_reason(void **state)
     assert_int_equal(heard[1].finish, BATON__FINISH__FINISH_FAILED);
     assert_int_equal(heard[1].error, E_FORMAT);
     assert_non_null(strstr(heard[1].text, "type"));
-    if (heard[2].finish == BATON__FINISH__FINISH_NONE) { /* it may have come after the refusal: asked again */
+    if (heard[2].finish == BATON__FINISH__FINISH_NONE) { /* it may have come too late: try again */
         listen_until(true, 0, 0);
         compile();
         listen_until(false, 2, 3);
@@ -273,7 +272,7 @@ static void who_waits_may_be_cancelled(void **state)
     assert_grammatical(&heard[1], OBJECT);
 }
 
-/* More grammars than are kept: the oldest is forgotten, the latest are not. */
+/* More grammars than fit: the oldest is evicted, the latest are not. */
 static void only_the_latest_grammar_are_kept(void **state)
 {
     char grammar[64];
@@ -317,7 +316,7 @@ static void ask_for(uint32_t number, const char *whose, bool is_new)
     tenant = "";
 }
 
-/* One that has many different grammars forgets its own, not those of another. */
+/* A tenant with many different grammars evicts its own, not another tenant's. */
 static void a_tenant_s_many_grammar_leave_others_theirs(void **state)
 {
     for (uint32_t i = 0; i < 4; i++)
@@ -330,7 +329,7 @@ static void a_tenant_s_many_grammar_leave_others_theirs(void **state)
     ask_for(0, "ann", true);
 }
 
-/* More that wait than may: those beyond are refused at once, as by a full queue; those that wait go on. */
+/* More tasks wait than may: the excess is refused at once, as by a full queue, and the others continue. */
 static void as_many_wait_as_a_queue_takes(void **state)
 {
     uint32_t n_refused = 0;
@@ -353,7 +352,7 @@ static void as_many_wait_as_a_queue_takes(void **state)
     assert_int_equal(n_asked, 1);
 }
 
-/* Beyond that, a tenant with fewer takes the place of the newest of one with more; of equal ones nobody. */
+/* Beyond that, a tenant with fewer replaces the newest of one with more; equal tenants replace none. */
 static void a_tenant_that_fills_it_makes_room(void **state)
 {
     tenant = "ann";

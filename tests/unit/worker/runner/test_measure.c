@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a worker knows of its speed and its links': one bad sample of a thousand times its value moves it
- * little, and what is wrong for whatever reason is found out while the worker idles, at next to no cost. */
+/* A worker's measured speed and links.  One bad sample, a thousand times too large, changes them little.  A
+ * wrong rate is corrected while the worker idles, at almost no cost. */
 #include "tests/unit/compute/sched/rig.h"
 
 #include <setjmp.h>
@@ -44,7 +44,7 @@ static int end(void **state)
     return 0;
 }
 
-/* As the engine thread does when nothing happens. */
+/* Does what the engine thread does while idle. */
 static void idle(uint64_t ns)
 {
     uint64_t until_ns = rig_now_ns + ns;
@@ -84,7 +84,7 @@ static void a_bad_transfer_moves_little(void **state)
         for (int i = 0; i < 10; i++)
             observe(engine, 1000000, NS_PER_MS);
         assert_true(is_near(*rate, 1e9, 1.05));
-        observe(engine, 1000000, 0); /* is no sample */
+        observe(engine, 1000000, 0); /* not a valid sample */
         assert_true(is_near(*rate, 1e9, 1.05));
     }
 }
@@ -108,7 +108,7 @@ static void a_link_that_seems_slow_is_tried_again(void **state)
     assert_true(engine->push_bytes_per_s == 0);
 }
 
-/* Whatever is believed, in two minutes of idling it is what is so. */
+/* Whatever the rates are, two minutes of idling correct them. */
 static void what_is_wrong_is_found_out(void **state)
 {
     static const double factors[] = {1000, 100, 10, 0.1, 0.001};
@@ -141,7 +141,7 @@ static void measuring_costs_little_and_leaves_nothing(void **state)
     assert_int_equal(counts.n_free, 64);
     assert_int_equal(counts.n_cached, 0);
     before = load();
-    engine->n_tasks = 1; /* waits for something */
+    engine->n_tasks = 1; /* waits for a task */
     idle(3600 * NS_PER_S);
     assert_int_equal(load().n_steps, before.n_steps);
     engine->n_tasks = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Hand-off messages: what goes onto the wire comes back, and what peers may not say is refused. */
+/* Hand-off messages: packed messages unpack unchanged, and invalid messages of peers are refused. */
 #include "tests/unit/check.h"
 
 #include <float.h>
@@ -98,7 +98,7 @@ static void absurd_grants_are_refused(void **state)
     assert_int_equal(hear(NULL, FRAME_GRANT, &grant.base), 0);
     assert_int_equal(heard.n_blocks, 0);
     peer_message_fini(&heard);
-    runs[0].first = UINT32_MAX - 1; /* ids wrap: they are the receiver's own and are not used here */
+    runs[0].first = UINT32_MAX - 1; /* ids wrap: the receiver chose them, and this end does not use them */
     runs[0].count = 4;
     assert_int_equal(hear(NULL, FRAME_GRANT, &grant.base), 0);
     assert_int_equal(heard.n_blocks, 4);
@@ -141,7 +141,7 @@ static void a_report_holds_how_tokens_were_drawn(void **state)
         assert_int_equal(report->answers[i].n_draws, i % 2);
     }
     assert_int_equal(report->n_draws, 50);
-    for (uint32_t i = 0; i < 50; i++) { /* what no wire carries became what one does */
+    for (uint32_t i = 0; i < 50; i++) { /* values that the wire cannot carry became the nearest that it can */
         assert_true(report->draws[i].logprob == -FLT_MAX);
         assert_true(report->draws[i].top[0].logprob == -1);
         assert_true(report->draws[i].top[1].logprob == -FLT_MAX);

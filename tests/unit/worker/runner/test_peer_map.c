@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a worker knows of its peers' blocks: worker/loop/follow.c, which reads their events, and
- * worker/runner/peer_map.c, which looks up who has most, with links and engine played by the test. */
+/* A worker's view of its peers' blocks: worker/loop/follow.c reads their events, worker/runner/peer_map.c
+ * finds the peer with the most.  The test simulates links and engine. */
 #include "tests/unit/check.h"
 
 #include <stdlib.h>
@@ -23,7 +23,7 @@ static struct worker_conf conf;
 static struct block_hash hashes[N_HASHES];
 static uint32_t n_wanted[WORKER_MAX_PEERS], max_on_disk[WORKER_MAX_PEERS];
 static size_t queued_bytes; /* on every link */
-static bool is_full;        /* the engine thread takes no events */
+static bool is_full;        /* the engine thread accepts no events */
 
 /* ---- the rest of the worker, played ---- */
 
@@ -111,7 +111,7 @@ static void hear(struct worker_peer *peer, struct said said)
     apply_all();
 }
 
-/* Everything it has: hashes[0, n) in memory; the event that comes next has this number. */
+/* Receives a snapshot: hashes[0, n) in memory, and the number of the next event. */
 static void hear_all(struct worker_peer *peer, uint32_t n, uint64_t number)
 {
     hear(peer, (struct said){.number = number, .to = n, .tier = BLOCK_IN_MEMORY, .is_snapshot = true});
@@ -199,7 +199,8 @@ static void a_peer_is_followed_from_its_snapshot_on(void **state)
 
     assert_int_equal(n_wanted[3], 1);
     assert_int_equal(max_on_disk[3], MOST_BLOCKS / 2);
-    hear(peer, (struct said){.number = 1, .to = 20, .tier = BLOCK_IN_MEMORY}); /* before it: of no use */
+    /* Before the snapshot: dropped. */
+    hear(peer, (struct said){.number = 1, .to = 20, .tier = BLOCK_IN_MEMORY});
     assert_true(worker_map_is_empty(engine));
     hear_all(peer, 10, 41);
     assert_known(10, 0);
@@ -208,11 +209,11 @@ static void a_peer_is_followed_from_its_snapshot_on(void **state)
     assert_int_equal(choice.peer, 3);
     assert_int_equal(choice.tokens, 15 * TOKENS);
     assert_true(choice.is_own && !choice.has_to_read);
-    assert_in_range(choice.limit_ns, 479 * NS_PER_MS, 481 * NS_PER_MS); /* of computing these */
+    assert_in_range(choice.limit_ns, 479 * NS_PER_MS, 481 * NS_PER_MS); /* time to compute these */
     assert_int_equal(choose(15).peer, PEER_NONE);
     hear(peer, (struct said){.number = 46, .from = 4, .to = 5, .tier = BLOCK_GONE});
     assert_int_equal(choose(0).tokens, 4 * TOKENS);
-    hear(peer, (struct said){.number = 46, .from = 4, .to = 5, .tier = BLOCK_GONE}); /* twice: nothing new */
+    hear(peer, (struct said){.number = 46, .from = 4, .to = 5, .tier = BLOCK_GONE}); /* repeated: dropped */
     assert_int_equal(n_wanted[3], 1);
 }
 
@@ -221,23 +222,24 @@ static void a_gap_is_answered_by_everything(void **state)
     struct worker_peer *peer = link_up(0, "a");
 
     hear_all(peer, 10, 5);
-    hear(peer, (struct said){.number = 7, .from = 10, .to = 12, .tier = BLOCK_IN_MEMORY}); /* 5 and 6? */
+    /* 5 and 6 are missing. */
+    hear(peer, (struct said){.number = 7, .from = 10, .to = 12, .tier = BLOCK_IN_MEMORY});
     assert_int_equal(n_wanted[0], 2);
-    assert_known(10, 0); /* what was known may be so still */
+    assert_known(10, 0); /* blocks known before may still exist */
     hear(peer, (struct said){.number = 9, .from = 12, .to = 14, .tier = BLOCK_IN_MEMORY});
     assert_int_equal(n_wanted[0], 2);
     hear(peer, (struct said){
                    .number = 11, .to = 6, .tier = BLOCK_IN_MEMORY, .is_snapshot = true, .is_middle = true});
     hear(peer, (struct said){
                    .number = 11, .from = 6, .to = 8, .tier = BLOCK_ON_DISK, .is_snapshot = true, .part = 1});
-    assert_known(6, 2); /* what it had before is forgotten */
+    assert_known(6, 2); /* its earlier blocks are forgotten */
     hear(peer, (struct said){.number = 11, .from = 8, .to = 9, .tier = BLOCK_IN_MEMORY});
     assert_known(7, 2);
     assert_int_equal(n_wanted[0], 2);
     assert_true(metric_value(worker->m_peer_resyncs) == 1);
 }
 
-/* A part of a snapshot that is not the next, whatever it says: everything again. */
+/* A part of a snapshot out of order: asks for the whole snapshot again. */
 static void a_broken_snapshot_is_begun_anew(void **state)
 {
     struct worker_peer *peer = link_up(0, "a");
@@ -260,7 +262,7 @@ static void what_there_is_no_room_for_is_asked_for_later(void **state)
     hear_all(peer, 10, 5);
     is_full = true;
     hear(peer, (struct said){.number = 5, .from = 10, .to = 12, .tier = BLOCK_IN_MEMORY});
-    assert_int_equal(n_wanted[0], 1); /* not at once: that would not help */
+    assert_int_equal(n_wanted[0], 1); /* not at once, because that would not help */
     is_full = false;
     hear(peer, (struct said){.number = 7, .from = 12, .to = 14, .tier = BLOCK_IN_MEMORY});
     assert_known(10, 0);
@@ -280,18 +282,18 @@ static void who_is_gone_is_forgotten_and_comes_back_anew(void **state)
     apply_all();
     assert_known(8, 0);
     assert_int_equal(choose(0).peer, 1);
-    peer = link_up(0, "a"); /* another life: its events begin anew, and so does what is known */
+    peer = link_up(0, "a"); /* another life: its events and its known blocks begin anew */
     assert_int_equal(n_wanted[0], 2);
     hear(peer, (struct said){.number = 17, .from = 0, .to = 20, .tier = BLOCK_IN_MEMORY});
     assert_known(8, 0);
     hear(peer, (struct said){.number = 1, .to = 14, .tier = BLOCK_ON_DISK, .is_snapshot = true});
-    assert_known(8, 6); /* of 14 on its disk the other has 8 in memory */
+    assert_known(8, 6); /* the other one has 8 of these 14 in memory */
     link_down(other);
     apply_all();
     assert_known(0, 14);
 }
 
-/* A snapshot that still waits when its link goes down is older than that. */
+/* A pending snapshot is older than the loss of its link, so it is dropped. */
 static void what_waits_is_forgotten_too(void **state)
 {
     struct worker_peer *peer = link_up(0, "a");
@@ -305,7 +307,7 @@ static void what_waits_is_forgotten_too(void **state)
     events.is_snapshot = events.is_last = true;
     worker_follow_events(peer, &events);
     assert_int_equal(atomic_load(&engine->n_pending_events), N_HASHES + 1);
-    assert_true(worker_map_turn(engine)); /* a part of it at a time */
+    assert_true(worker_map_turn(engine)); /* one slice at a time */
     assert_true(atomic_load(&engine->n_pending_events) > 0);
     link_down(peer);
     apply_all();
@@ -333,7 +335,7 @@ static void one_worker_is_followed_over_one_link(void **state)
     assert_int_equal(n_wanted[1], 0);
     assert_int_equal(worker_follow_count(worker), 1);
     hear_all(first, 10, 1);
-    hear_all(second, 12, 1); /* nobody asked for it */
+    hear_all(second, 12, 1); /* a snapshot that was not requested */
     assert_known(10, 0);
     link_down(first);
     assert_int_equal(n_wanted[1], 1);
@@ -368,10 +370,10 @@ static void memory_comes_before_disk(void **state)
     assert_int_equal(choose(0).peer, 1);
     assert_true(choose(0).has_to_read);
     assert_int_equal(choose(0).tokens, 18 * TOKENS);
-    load.read_bytes_per_s = 1e6; /* for ever */
+    load.read_bytes_per_s = 1e6; /* practically for ever */
     worker_follow_load(disk, &load);
     assert_int_equal(choose(0).peer, 0);
-    engine->peer_is_up[0] = false; /* its loss is known here first */
+    engine->peer_is_up[0] = false; /* the engine thread knows of its loss first */
     assert_int_equal(choose(0).peer, PEER_NONE);
 }
 
@@ -395,7 +397,7 @@ static void a_slow_push_is_not_asked_for(void **state)
     assert_int_equal(choose(0).peer, PEER_NONE);
 }
 
-/* How often, and while how much is queued, a peer is told everything. */
+/* How often a peer receives a snapshot, and with how much queued. */
 static void a_peer_is_told_within_bounds(void **state)
 {
     Baton__BlocksWanted wanted = BATON__BLOCKS_WANTED__INIT;

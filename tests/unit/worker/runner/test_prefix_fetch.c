@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two workers that fetch cached blocks from each other, against a transport and a link that misbehave on a seed.
+/* Two workers fetch cached blocks from each other, over a transport and a link with random faults.
  *
- * Each has its pool, its prefix fetches and its serves; tasks come, are cancelled, wait and go on; the pools are small,
- * so blocks are evicted all the time; what they know of each other may be wrong; what is read from disk for
- * the other comes late, in part or not at all; links break and come back, messages get lost, data connections
- * break, pieces travel in any order, and calls of the transport are refused now and then.  Over all runs:
+ * Each has its pool, its prefix fetches and its serves.  Tasks come, are cancelled, wait and continue.  The
+ * pools are small, so blocks are evicted all the time.  Each worker's view of the other may be wrong.  Reads
+ * from disk for the other come late, in part or not at all.  Links break and return, messages get lost, data
+ * connections break, pieces travel in any order, and the transport sometimes refuses calls.  Over all runs:
  *
- *   - every task goes on, or is cancelled, once; nothing waits for ever
- *   - no byte lands in a block that is not being filled, none is read from one that is free
- *   - what can be found under a hash is what that hash stands for
- *   - serves have at most one window with the transport
+ *   - every task continues or is cancelled, once; none waits for ever
+ *   - no byte lands in a block that is not being filled, and none is read from a free block
+ *   - the block found under a hash has that hash's content
+ *   - serves have at most one window at the transport
  *   - at the end no lease and no reference is left */
 #include "tests/unit/check.h"
 
@@ -92,7 +92,7 @@ void worker_engine_to_peer(struct worker_engine *engine, uint32_t peer, const st
 
     assert_ptr_not_equal(to, node_of(engine));
     if (!link_is_up || happens(200))
-        return; /* no memory for it, say */
+        return; /* as if memory for it were lacking */
     assert_true(to->n_mail < MAX_MAIL && message->n_blocks <= MAX_PROMPT && message->n_hashes <= MAX_PROMPT);
     mail->message = *message;
     if (message->blocks != NULL)
@@ -133,7 +133,7 @@ bool worker_map_is_empty(const struct worker_engine *engine)
     return node_of(engine)->knows_nothing;
 }
 
-/* Right or wrong: what a map says may be old. */
+/* The choice may be wrong, because a map may be outdated. */
 void worker_map_choose(struct worker_engine *engine, const struct map_question *question,
                        struct map_choice *choice)
 {
@@ -167,7 +167,7 @@ uint64_t worker_disk_fetch(struct worker_engine *engine, uint64_t tenant, const 
     return read->number;
 }
 
-/* Some of what was to be read comes, or all of it, or nothing. */
+/* Some of the read blocks arrive, or all, or none. */
 static void end_read(struct node *node)
 {
     struct fake_read *read = &node->reads[rng_below(&rng, MAX_READS)];
@@ -206,7 +206,7 @@ static void switch_link(void)
 
 /* ---- tasks ---- */
 
-/* The sequence that a task becomes: computes what is missing, and leaves it in the cache. */
+/* Acts as the task's sequence: computes the missing blocks, and leaves them in the cache. */
 static void compute(struct node *node, const struct block_hash *hashes, uint32_t n)
 {
     kv_block_id ids[MAX_PROMPT];
@@ -255,7 +255,7 @@ static void begin_task(struct node *node)
     list_init(&client->task.in_fetch);
     spec->order.n_tokens = (uint32_t)(1 + rng_below(&rng, MAX_PROMPT * BLOCK_TOKENS));
     spec->order.tokens = calloc(spec->order.n_tokens, sizeof(*spec->order.tokens));
-    for (uint32_t i = 0; i < spec->order.n_tokens; i++) /* two by two they begin alike */
+    for (uint32_t i = 0; i < spec->order.n_tokens; i++) /* pairs of prompts have a common prefix */
         spec->order.tokens[i] = i + 100 * (i < 3 * BLOCK_TOKENS ? conversation / 2 : conversation);
     spec->order.work.tenant[0] = (char)('a' + rng_below(&rng, 2));
     spec->owner = rng_below(&rng, 10) == 0 ? PEER_NONE : 1 - node->transport.number;
@@ -418,7 +418,7 @@ static void everything_ends_and_what_is_found_is_right(void **state)
     print_message("%u tasks, %u waited, %u cancelled, %u tokens came\n", (unsigned)n_begun,
                   (unsigned)n_waited, (unsigned)n_cancelled, (unsigned)n_fetched);
     assert_true(n_own > 1000 && n_read_for_peers > 500);
-    assert_true(n_fetched > 10000); /* the faults bite, and not always */
+    assert_true(n_fetched > 10000); /* faults had effects, but not always */
     assert_true(metric_value(metric_series(fetches, (const char *const[]){"empty"})) > 500);
     assert_true(metric_value(metric_series(fetches, (const char *const[]){"done"})) > 500);
     metrics_free(metrics);

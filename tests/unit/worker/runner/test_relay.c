@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two engine threads' state without threads, a prefill worker's and a decode worker's, with a transport that
- * moves nothing and confirms everything: the whole way of a hand-off, and what may go wrong with it. */
+/* The state of two engine threads without threads, a prefill worker's and a decode worker's.  The transport
+ * moves no bytes and confirms everything.  Tests the whole course of a hand-off, and its failures. */
 #include "tests/unit/check.h"
 
 #include <stdio.h>
@@ -25,7 +25,7 @@ struct side {
     struct engine sim;
     bool is_spoilt; /* all logits are NaN */
     bool link_is_up;
-    struct tr_event events[256]; /* of the transport, to come */
+    struct tr_event events[256]; /* events of the transport, not delivered yet */
     uint32_t n_events;
     struct task_answer answers[MAX_WORD];
     uint32_t n_answers, n_drawn, ids[MAX_WORD];
@@ -237,7 +237,7 @@ static void take_answers(struct side *side)
     report_free(report);
 }
 
-static uint64_t ahead_ns; /* of the clock, to let what waits run out */
+static uint64_t ahead_ns; /* moves the clock, so that waits time out */
 
 static void turn(struct side *side)
 {
@@ -350,7 +350,7 @@ static void proceed_then_a_late_offer(void **state)
     assert_quiet(&d);
 }
 
-/* What D says goes into P's mailbox, behind a command that must wait for the step's end. */
+/* Puts D's messages into P's mailbox, after a command that must wait for the step's end. */
 static void post_to_p(void)
 {
     struct command *drain = command_new(COMMAND_DRAIN, 0), *said;
@@ -371,7 +371,7 @@ static void a_grant_within_a_step_begins_the_push(void **state)
 {
     submit(&d, TASK_DECODE, 1, 200, 10); /* two steps */
     submit(&p, TASK_PREFILL, 1, 200, 10);
-    turn(&p); /* the first, and D hears the offer */
+    turn(&p); /* the first, and D receives the OFFER */
     post_to_p();
     assert_int_equal(n_pushed, 0);
     assert_true(sched_run_step(p.engine.sched) > 0);
@@ -382,7 +382,7 @@ static void a_grant_within_a_step_begins_the_push(void **state)
     submit(&p, TASK_LOCAL, 2, 20, 1);
     turn_both(40);
     assert_int_equal(last_word(&d, 1)->stats.n_transferred, 200);
-    assert_int_equal(last_word(&p, 2)->error, E_CLOSED); /* the drain was obeyed, later */
+    assert_int_equal(last_word(&p, 2)->error, E_CLOSED); /* the drain took effect later */
     assert_quiet(&p);
     assert_quiet(&d);
 }
@@ -409,7 +409,7 @@ static void a_refused_ticket_leaves_no_trace(void **state)
     event.id = last_ticket;
     worker_tasks_proceed(&d.engine, 0, &key);
     turn_both(40);
-    submit(&d, TASK_DECODE, 2, 100, 10); /* a refused one, offered again */
+    submit(&d, TASK_DECODE, 2, 100, 10); /* refused, then offered again */
     worker_transfers_message(&d.engine, 0,
                              &(struct kvxfer_message){.kind = KVXFER_OFFER,
                                                       .transfer = 1,
@@ -452,7 +452,7 @@ static void a_peer_cannot_end_an_answer(void **state)
     assert_quiet(&d);
 }
 
-/* Turns both; true if the log then has an error of that name. */
+/* Lets both take turns.  True: the log then has an error of that name. */
 static bool turn_and_log(uint32_t n, const char *event)
 {
     char log[4096] = "";
@@ -479,8 +479,8 @@ static void assert_spoilt(const struct side *side, uint64_t request)
     assert_true(metric_value(side->engine.health.m_spoilt) == 1);
 }
 
-/* The prefill worker's logits are NaN: it reports the error instead of a token, and pushes nothing that it
- * computed. The decode worker computes the whole prompt. */
+/* The prefill worker's logits are NaN: it reports the error instead of a token, and pushes no KV of its own.
+ * The decode worker computes the whole prompt. */
 static void spoilt_logits_of_the_first_worker_are_an_error(void **state)
 {
     p.is_spoilt = true;
@@ -496,8 +496,8 @@ static void spoilt_logits_of_the_first_worker_are_an_error(void **state)
     assert_quiet(&d);
 }
 
-/* The handed-over blocks make the decode worker's logits NaN: the answer ends with the error behind the first
- * worker's token, and the received blocks are not found by the next prompt. */
+/* The received blocks make the decode worker's logits NaN: the answer ends with the error after the first
+ * worker's token, and the next prompt does not find the received blocks. */
 static void spoilt_blocks_of_the_first_worker_are_an_error(void **state)
 {
     d.is_spoilt = true;
@@ -536,7 +536,7 @@ static void a_former_life_is_forgotten(void **state)
     assert_int_equal(d.engine.n_tasks, 0);
 }
 
-/* Whatever is cancelled, lost or told to go on, and whenever: both ends come to rest. */
+/* Whatever is cancelled, lost or proceeds, at any moment: both ends come to rest. */
 static void anything_ends(void **state)
 {
     struct rng dice;
@@ -564,7 +564,7 @@ static void anything_ends(void **state)
         worker_tasks_router_down(&p.engine, 0, 0);
         worker_tasks_router_down(&d.engine, 0, 0);
         turn_both(4);
-        ahead_ns = 5 * NS_PER_S; /* offers of what is over are parked for a while */
+        ahead_ns = 5 * NS_PER_S; /* offers of ended requests are kept for a while */
         turn_both(4);
         ahead_ns = 0;
         assert_quiet(&p);

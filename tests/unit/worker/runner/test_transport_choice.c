@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Over what KV comes: shared memory on one host, RDMA where both have a rail, else TCP; a setting overrules.
- */
+/* The transport for KV: shared memory on one host, RDMA if both have a rail, else TCP; a setting
+ * overrides. */
 #include "worker/runner/engine_thread.h"
 
 #include <setjmp.h>
@@ -16,7 +16,7 @@ static void every_case(void **state)
         struct transport_offer own;
         struct peer_facts peer;
         enum tr_kind wanted;
-        const char *word; /* of the reason */
+        const char *word; /* a word of the reason */
     } cases[] = {
         {{true, TR_SHM, true, 1},
          {.is_same_host = true, .unix_path = "/x", .rdma_rails = 1},
@@ -48,7 +48,7 @@ static void every_case(void **state)
 
         assert_int_equal(worker_choose_transport(&cases[i].own, &cases[i].peer, &why), cases[i].wanted);
         assert_non_null(strstr(why, cases[i].word));
-        assert_null(strpbrk(why, "\"\\")); /* it is put into JSON as it is */
+        assert_null(strpbrk(why, "\"\\")); /* JSON contains it unescaped */
     }
     assert_string_equal(worker_transport_name(TR_RDMA), "rdma");
 }

@@ -53,7 +53,7 @@ struct bench {
     bool is_cpu_time;
 };
 
-/* What one figure works on. */
+/* The buffers that one figure uses. */
 struct stage {
     struct attn_args args;
     struct attn_item item;
@@ -64,7 +64,7 @@ struct stage {
     size_t layer_bytes;
 };
 
-/* Numbers through the store, so that the arena holds what a model would leave there. */
+/* Stores random numbers with the kernel, so that the arena looks as a model would leave it. */
 static void fill_layer(const struct stage *stage, void *layer, uint32_t n_tokens)
 {
     const struct attn_args *a = &stage->args;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One-token products of every type against reading, the bound of decode.  A tool for developers, not a test:
+/* One-token products of every type, compared with reading, which limits decode.  A tool for developers, not a
+ * test:
  *
  *     bench_decode [--table NAME] [--threads N] [--type T] [--passes N]
  *
@@ -10,8 +11,8 @@
  * - share: the median over passes of product / reading, so that a machine that changes between them does not
  *   matter.
  *
- * The last column is a hash of the outputs: the same for all tables, and before and after a change of kernels
- * that is to leave bits as they are. */
+ * The last column is a hash of the outputs.  It is the same for all tables, and before and after a change of
+ * kernels that must keep the bits. */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,13 +63,13 @@ static double seconds_of(const struct bench *bench, struct team *team, const str
     return (double)(clock_now_ns() - start_ns) / 1e9;
 }
 
-/* Of rows in a file; packed ones take up to 6 % more. */
+/* Bytes of rows in a file; packed rows take up to 6 % more. */
 static double file_bytes(enum dtype type, uint32_t rows)
 {
     return (double)rows * COLS / dtype_info(type)->qblk_weights * dtype_info(type)->qblk_bytes;
 }
 
-/* GB/s at best. */
+/* Returns the best rate in GB/s. */
 static double cached_gbs(const struct bench *bench, enum dtype type)
 {
     uint32_t rows = (uint32_t)(CACHED_BYTES / file_bytes(type, 1) / 64) * 64;

@@ -100,7 +100,7 @@ static double since_us(uint64_t began_ns)
     return (double)(clock_now_ns() - began_ns) / 1e3;
 }
 
-/* Logits of what is not allowed become -inf. */
+/* Sets the logits of forbidden tokens to -inf. */
 static void apply(struct bench *b, const uint64_t *mask)
 {
     for (uint32_t word = 0; word * 64 < b->n_vocab; word++) {

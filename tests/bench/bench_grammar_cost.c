@@ -22,7 +22,7 @@
 #include "text/grammar/grammar.h"
 
 #define MAX_TEXT_BYTES (256u << 10)
-#define MIN_STEPS      20000u /* for a rate to mean something */
+#define MIN_STEPS      20000u /* enough for a meaningful rate */
 #define N_TOP          6u
 
 struct trial {
@@ -47,7 +47,7 @@ static uint64_t cpu_ns(void)
     return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
 }
 
-/* The best of some runs, in the thread's own time: what it takes, less what others took from it. */
+/* Returns the best of some runs in the thread's own time, without time taken by others. */
 static struct trial try_text(const char *text, unsigned n_runs)
 {
     struct grammar_schema one = {.text = bytes_str(text), .path = "$"};
@@ -228,13 +228,13 @@ static void change_string(json_t *string)
         break;
     }
     buf_append(&text, old.data + at + n, old.len_bytes - at - n);
-    json_string_setn(string, (const char *)text.data, text.len_bytes); /* refused when it is no UTF-8 */
+    json_string_setn(string, (const char *)text.data, text.len_bytes); /* fails if the text is not UTF-8 */
     buf_fini(&text);
 }
 
 static void change(json_t *value, unsigned depth);
 
-/* Some members more, of new names; the values are copies of one that is there. */
+/* Adds some members with new names; their values are copies of an existing one. */
 static void widen(json_t *value)
 {
     uint32_t n = 1 + below(40);

@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-/* memory; NULL ends the program with a word about it. */
+/* Returns memory; NULL ends the program with a message. */
 void *bench_need(void *memory);
 int bench_by_value(const void *a, const void *b); /* of doubles, for qsort() */
 double bench_median(double *values, size_t n);    /* sorts them; n > 0 */

@@ -34,7 +34,7 @@ static void report(const char *what, uint64_t best_ns, double n, const char *uni
            n * (double)NS_PER_S / (double)best_ns);
 }
 
-/* A pool full of cached blocks; the chain in front is looked up again and again. */
+/* A pool full of cached blocks; looks up the chain at the front many times. */
 static void bench_pool(void)
 {
     struct kv_pool_opts opts = {.n_blocks = N_BLOCKS, .block_tokens = BLOCK_TOKENS};
@@ -112,7 +112,7 @@ static void bench_sampler(void)
     struct rng rng;
 
     rng_init(&rng, 2);
-    for (uint32_t i = 0; i < VOCAB; i++) { /* about normal, a few stand out */
+    for (uint32_t i = 0; i < VOCAB; i++) { /* roughly normal, with a few outliers */
         double sum = 0;
         for (int j = 0; j < 4; j++)
             sum += rng_unit(&rng);
@@ -136,7 +136,7 @@ static void bench_sampler(void)
     free(logits);
 }
 
-/* What the tokens of a sequence add to a draw. */
+/* The cost that a sequence's own tokens add to a sample. */
 static void bench_state(const char *name, const struct sample_opts *opts, float *logits, uint32_t n_distinct)
 {
     struct sample_place place = {.tokens_left = 1000};

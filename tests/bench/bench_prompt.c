@@ -73,7 +73,7 @@ static size_t char_begin(const struct bench *bench, size_t at)
     return at;
 }
 
-/* The next n bytes or so of what the file says. */
+/* Appends about the next n bytes of the file. */
 static void put_said(struct bench *bench, struct buf *out, size_t n)
 {
     struct buf quoted = {0};
@@ -88,7 +88,7 @@ static void put_said(struct bench *bench, struct buf *out, size_t n)
     bench->at = end;
 }
 
-/* Prose, code and escapes in about n bytes. */
+/* Appends prose, code and escapes, about n bytes. */
 static void put_text(struct bench *bench, struct buf *out, size_t n)
 {
     static const char *const words[] = {
@@ -148,7 +148,7 @@ struct times {
     double parse, keys, find, prompt;
 };
 
-/* Time that this thread had a core: others on the machine count less. */
+/* Time that this thread had a core, so that other load on the machine counts less. */
 static uint64_t stamp_ns(void)
 {
     struct timespec now;
@@ -167,7 +167,7 @@ static double since(uint64_t *then)
     return ms;
 }
 
-/* One request's way to its prompt; kept in the outputs until finish(). */
+/* One request's steps to its prompt; finish() frees the results. */
 struct made {
     struct gen_request request;
     struct replay replay;
@@ -250,7 +250,7 @@ static int close_block(void *arg, enum calls_end how)
 static const struct answer_sink nobody = {open_nothing, take_text, open_nothing, take_text,
                                           take_text,    open_call, take_text,    close_block};
 
-/* The assistant's message number i of the conversation, as if it had been drawn here. */
+/* Caches the assistant's message number i of the conversation, as if it had been sampled here. */
 static void remember(struct bench *bench, const struct gen_message *message, unsigned i)
 {
     struct transcript *transcript;

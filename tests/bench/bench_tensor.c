@@ -56,7 +56,7 @@ struct bench {
     void *scratch;
 };
 
-/* Several copies of a matrix that together are larger than a cache, run one after the other. */
+/* Several copies of a matrix, together larger than a cache, multiplied one after another. */
 struct copies {
     struct weight *weights;
     uint32_t n;
@@ -231,7 +231,7 @@ static void bench_rows(const struct bench *bench)
         rms_norm(bench->table, bench->x, bench->x + HIDDEN, HIDDEN, 1e-5f, bench->y);
     uint64_t norm_ns = clock_now_ns();
     for (int i = 0; i < ROUNDS; i++) {
-        memcpy(bench->y, bench->x, FFN * sizeof(float)); /* again and again it would dwindle to denormals */
+        memcpy(bench->y, bench->x, FFN * sizeof(float)); /* otherwise the values would shrink to denormals */
         swiglu(bench->table, bench->y, bench->x + FFN, FFN);
     }
     uint64_t swiglu_ns = clock_now_ns();

@@ -145,7 +145,7 @@ static void run(const char *path, size_t block_bytes, uint32_t n_blocks, uint64_
     free(other);
 }
 
-/* Saves blocks of 3 KiB; the mean time of the calls that took them or refused them. */
+/* Saves blocks of 3 KiB.  Returns the mean time of the calls that accepted or refused them. */
 static double save(struct kv_tier *tier, uint32_t n, uint64_t wanted_unix_ns, int expected)
 {
     static uint64_t number = UINT64_C(1) << 40;
@@ -196,7 +196,7 @@ static void full(const char *folder, uint64_t disk_mib)
     }
     save(tier, n_fill, in_an_hour, 0);
     double replaced_ns = save(tier, n, in_an_hour, 0);
-    do { /* until there is no room for what is wanted less */
+    do { /* until there is no room for blocks of lower rank */
         save(tier, 1, in_an_hour, 0);
         kv_tier_counts(tier, &counts);
     } while (size_bytes - counts.used_bytes > 8 * 1024);

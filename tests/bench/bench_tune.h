@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Kernels as a daemon of this machine would use them. */
+/* Chooses kernels as a daemon on this machine would. */
 #ifndef TESTS_BENCH_BENCH_TUNE_H
 #define TESTS_BENCH_BENCH_TUNE_H
 
@@ -7,7 +7,7 @@
 
 #include "compute/tensor/tune.h"
 
-/* Chooses by the cache file, or measures, and says what goes. */
+/* Chooses by the cache file, or measures, and prints the choice. */
 static inline void bench_tune(struct team *team, const struct kern_table *table)
 {
     struct tuned tuned;

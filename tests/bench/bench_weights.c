@@ -8,7 +8,7 @@
 #include "base/rng.h"
 #include "tests/bench/bench_help.h"
 
-/* The 16 bits at byte i of all, which are at `at` of their qblk. */
+/* Limits the 16 bits at byte i of the weights, which are at `at` of their qblk. */
 static uint16_t tame(enum dtype type, const struct dtype_info *info, size_t i, uint16_t bits)
 {
     size_t at = i % info->qblk_bytes;

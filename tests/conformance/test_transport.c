@@ -43,7 +43,7 @@ static void shuffle(struct rng *rng, uint32_t *list, uint32_t n)
     }
 }
 
-/* Deals the blocks of both arenas out to the transfers, without overlap. */
+/* Distributes the blocks of both arenas among the transfers, without overlap. */
 static void deal(struct rng *rng, const struct tr_geometry *geometry, struct transfer *list,
                  unsigned n_transfers)
 {
@@ -146,7 +146,7 @@ static void check_untouched(const struct worker *worker, const struct transfer *
             assert_true(piece_is_poison(worker_piece(worker, layer, block), worker->geometry.piece_bytes));
 }
 
-/* Over RDMA a push may go on by TCP without a word; where nothing was broken none did. */
+/* Over RDMA a push may silently continue by TCP; if nothing was broken, none did. */
 static void check_kind(const struct worker *sender)
 {
     struct tr_counts counts;
@@ -261,7 +261,7 @@ static void push_layers(struct worker *sender, const struct transfer *transfer, 
         push_run(sender, transfer->id, layer, 0, transfer->from, transfer->n);
 }
 
-/* The worst bug there is: bytes of a closed ticket landing in blocks that belong to somebody else by now. */
+/* The worst possible bug: bytes of a closed ticket land in blocks that have a new owner. */
 static void nothing_is_written_after_closed(void **state)
 {
     for (unsigned round = 0; round < 3; round++) {
@@ -283,7 +283,7 @@ static void nothing_is_written_after_closed(void **state)
         clock_sleep_ns(5 * NS_PER_MS);
         assert_true(piece_is_poison(receiver->arena.base, (size_t)8 * 128 * large.geometry.piece_bytes));
 
-        /* The connection outlives it: the next transfer arrives. */
+        /* The connection survives: the next transfer arrives. */
         transfer.id += 1000;
         fill_source(sender, &transfer);
         start(sender, receiver, &transfer);
@@ -315,7 +315,7 @@ static void a_sender_hears_of_a_closed_ticket(void **state)
     worker_free(receiver);
 }
 
-/* After STOPPED the blocks change; whatever the receiver counts must be what they held before. */
+/* After STOPPED the blocks change.  Pieces that the receiver counts must have the content before that. */
 static void nothing_is_read_after_stopped(void **state)
 {
     for (unsigned round = 0; round < 3; round++) {
@@ -407,12 +407,12 @@ static void a_dead_receiver_is_noticed_and_a_new_one_used(void **state)
     assert_true(worker_wait(sender, TR_PUSH_STOPPED, 4, LIMIT_MS, NULL));
     worker_free(receiver);
 
-    /* Nobody there: an error, not a hang. */
+    /* No process listens: an error, not a hang. */
     struct tr_target nobody = {.kind = kind_now->kind, .address = address, .ticket = 4};
     assert_int_equal(tr_start_push(sender->node, 40, &nobody, 64), 0);
     assert_true(worker_wait(sender, TR_PUSH_FAILED, 40, LIMIT_MS, NULL));
 
-    /* Somebody again, where TCP allows, at the same address. */
+    /* A new process, where TCP allows at the same address. */
     struct worker_opts opts = large;
     if (kind_now->kind != TR_SHM)
         opts.tcp_listen = address;
@@ -450,7 +450,7 @@ static void mismatches_are_refused(void **state)
         assert_int_equal(tr_start_push(sender->node, 10 + i, &target, 2), 0);
         push_run(sender, 10 + i, 0, 0, &block, 1);
         assert_true(worker_wait(sender, TR_PUSH_FAILED, 10 + i, LIMIT_MS, &event));
-        /* Whoever finds out first says so; the other may only see the connection close. */
+        /* The end that detects the error first reports it; the other may only see the connection close. */
         assert_true(event.fault.code == (i < 2 ? E_MISMATCH : E_AUTH) || event.fault.code == E_CLOSED ||
                     event.fault.code == E_IO);
         assert_int_equal(worker_count(receivers[i], TR_PIECES_ARRIVED, 5), 0);
@@ -490,7 +490,7 @@ static void misuse_is_answered(void **state)
     worker_free(worker);
 }
 
-/* Work is refused when the thread is behind; the end of work is not. */
+/* Work is refused when the thread is behind, but ending work is not. */
 static void a_flood_meets_back_pressure(void **state)
 {
     struct worker_opts opts = {.geometry = {2, 64, 64}};

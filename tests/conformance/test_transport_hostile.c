@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Senders that lie, stop in the middle, or stay silent.  The node under test must write only what it granted,
- * lose nothing else, and end the transfer in time.  Run over each kind, like test_transport.c; for hostile
+/* Senders that lie, stop in the middle, or stay silent.  The node under test must write only granted blocks,
+ * keep all other data, and end the transfer in time.  Run over each kind, like test_transport.c; for hostile
  * receivers see test_transport_receivers.c. */
 #include "tests/conformance/tr_raw.h"
 
@@ -53,7 +53,7 @@ static void assert_all_poison(const struct worker *worker)
     assert_true(piece_is_poison(worker->arena.base, (size_t)2 * 8 * PIECE));
 }
 
-/* The ticket is as good as new: an honest sender completes it. */
+/* The ticket is unharmed: an honest sender completes it. */
 static void assert_ticket_lives(struct worker *worker)
 {
     struct raw raw;
@@ -101,7 +101,7 @@ static void garbage_is_refused(void **state)
         assert_true(raw_is_closed(&raw));
         raw_close(&raw);
     }
-    /* Also where a proved peer speaks. */
+    /* The same for a peer that has proved its key. */
     raw_dial(&raw, worker);
     assert_true(raw_greet(&raw, &none));
     raw_send(&raw, zeros, sizeof(zeros));
@@ -123,8 +123,8 @@ static void data_before_the_proof_is_refused(void **state)
     assert_all_poison(worker);
 }
 
-/* Who says nothing is told nothing and closed; who begins and says no more, TLS included, meets a deadline.
- */
+/* A silent peer gets no reply and is closed.  A peer that begins and then stays silent, TLS included, meets a
+ * deadline. */
 static void silence_meets_a_deadline(void **state)
 {
     struct worker *worker = *state;
@@ -292,7 +292,7 @@ static void bad_ends_of_frames(void **state)
     }
 }
 
-/* A frame ended as void counts for nothing, and its pieces may come again. */
+/* A frame that ended as void does not count, and its pieces may come again. */
 static void void_pieces_do_not_count(void **state)
 {
     struct worker *worker = *state;
@@ -333,13 +333,13 @@ static void a_piece_is_written_once(void **state)
     assert_true(worker_wait_pieces(worker, TICKET, 2, LIMIT_MS));
     assert_true(raw_send_pieces(&raw, TICKET, 0, 1, 1, 666));
     assert_true(raw_expect_reject(&raw, TICKET, E_EXISTS));
-    /* Two at once: the second is thrown away though the first is not through. */
+    /* Two at once: the second is discarded, although the first is not complete. */
     begin_frame(&other, 0);
     raw_close(&other);
     assert_true(piece_is(worker_piece(worker, 0, 4), PIECE, 101));
     assert_true(raw_send_pieces(&raw, TICKET, 1, 0, 2, 200));
     assert_true(worker_wait(worker, TR_TICKET_COMPLETE, TICKET, LIMIT_MS, NULL));
-    /* And nothing after it is whole. */
+    /* Later frames cannot complete it. */
     assert_true(raw_send_pieces(&raw, TICKET, 1, 0, 2, 666));
     clock_sleep_ns(20 * NS_PER_MS);
     assert_true(piece_is(worker_piece(worker, 1, 3), PIECE, 200));
@@ -408,7 +408,7 @@ static void bad_descriptors_are_refused(void **state)
     close(file);
 }
 
-/* Descriptors nobody asked for are closed, not collected. */
+/* Unwanted descriptors are closed, not collected. */
 static void a_flood_of_descriptors_is_not_kept(void **state)
 {
     struct worker *worker = *state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Peers in other processes, and the remains of many transfers; over each kind, like test_transport.c.
+/* Peers in other processes, and resources after many transfers; over each kind, like test_transport.c.
  *
  * A peer is a new process of this program with "--peer send|receive KIND TELL HEAR [ADDRESS]".  It talks with
  * the test over two pipes and is killed in the middle of a transfer.  RDMA runs on a real device only: the
@@ -30,7 +30,7 @@ enum { LIMIT_MS = 60000, N_LAYERS = 8, N_BLOCKS = 32, PIECE_BYTES = 16384, TICKE
 static const struct worker_opts usual = {.geometry = {N_LAYERS, N_BLOCKS, PIECE_BYTES}};
 static bool is_real_rdma;
 
-/* A transfer takes the first half of the sender's blocks, last first, to the receiver's even ones. */
+/* A transfer moves the first half of the sender's blocks, last first, to the receiver's even ones. */
 static uint32_t from_block(uint32_t i)
 {
     return N_BLOCKS / 2 - 1 - i;
@@ -53,7 +53,7 @@ static void fill_source(const struct worker *sender)
             piece_fill(worker_piece(sender, layer, from_block(i)), PIECE_BYTES, seed_of(layer, i));
 }
 
-/* The first n_leading blocks are the sender's; those that nobody may write are poison. */
+/* True if the first n_leading blocks are the sender's, and those that no peer may write are poison. */
 static bool target_is_right(const struct worker *receiver, uint32_t n_leading)
 {
     for (uint32_t layer = 0; layer < N_LAYERS; layer++)
@@ -123,7 +123,7 @@ static int peer_send(int tell, int hear)
     return 0;
 }
 
-/* Tells its address, receives one whole transfer, tells whether it is right. */
+/* Reports its address, receives one whole transfer, reports whether it is right. */
 static int peer_receive(int tell, int hear, const char *listen)
 {
     struct worker_opts opts = usual;
@@ -213,7 +213,7 @@ static void a_killed_sender_writes_no_more(void **state)
     clock_sleep_ns(20 * NS_PER_MS);
     assert_true(piece_is_poison(receiver->arena.base, (size_t)N_LAYERS * N_BLOCKS * PIECE_BYTES));
 
-    /* Others are served as before. */
+    /* Other peers are served as before. */
     sender = worker_new(&usual);
     fill_source(sender);
     assert_int_equal(open_usual(receiver, TICKET + 1), 0);
@@ -317,8 +317,8 @@ static unsigned n_descriptors(void)
     return n;
 }
 
-/* Whole transfers, and such as are ended by either side before, between the same two workers: nothing grows.
- */
+/* Whole transfers, and transfers ended early by either side, between the same two workers: no resource
+ * grows. */
 static void a_thousand_rounds_leave_nothing(void **state)
 {
     struct worker_opts opts = {.geometry = {2, 8, 256}};

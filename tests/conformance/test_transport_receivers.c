@@ -49,7 +49,7 @@ static int listen_raw(const char *folder, char address[128])
     return fd;
 }
 
-/* A worker that pushes to a receiver of ours, over one connection. */
+/* A worker that pushes to our receiver, over one connection. */
 struct victim {
     struct worker *worker;
     int listen_fd;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See tr_raw.h.  Written against proto/README.md and not against the transport's code, so that the two check
- * each other. */
+/* Written from proto/README.md and not from the transport's code, so that the two check each other. */
 #include "tests/conformance/tr_raw.h"
 
 #include "base/rng.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A data connection by hand, so that tests can lie on it.  Blocking, with time limits. */
+/* A data connection by hand, so that tests can send wrong data on it.  Blocking, with time limits. */
 #ifndef TESTS_TR_RAW_H
 #define TESTS_TR_RAW_H
 
@@ -16,7 +16,7 @@ struct raw {
     struct mem_region control; /* slot 0 has generation 1 */
 };
 
-/* What of the handshake to do wrong. */
+/* Errors to make in the handshake. */
 struct raw_lies {
     uint64_t layout;     /* 0: the truth */
     uint16_t version;    /* 0: the truth */
@@ -38,10 +38,10 @@ bool raw_receive(struct raw *raw, void *data, size_t len_bytes); /* false: close
 bool raw_is_closed(struct raw *raw);                             /* reads until the end; within 10 s */
 bool raw_expect_reject(struct raw *raw, uint64_t ticket, int code);
 
-/* A DATA frame up to its payload, and its trailer. */
+/* Sends a DATA frame up to its payload, or its trailer. */
 bool raw_send_head(struct raw *raw, const struct kv_frame_data *run, uint8_t flags);
 bool raw_send_trailer(struct raw *raw, uint64_t digest, unsigned status);
-/* Honest pieces of the kind under test: contents are piece_fill(seed + i). */
+/* Sends honest pieces of the kind under test: contents are piece_fill(seed + i). */
 bool raw_send_pieces(struct raw *raw, uint64_t ticket, uint32_t layer, uint32_t first, uint32_t n,
                      uint64_t seed);
 bool raw_send_announce(struct raw *raw, const struct kv_frame_announce *announce, const uint32_t *blocks);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See tr_world.h.  Every piece is filled from a seed, so a byte in a wrong place shows.  Memory that must not
- * be written is poisoned. */
+/* Every piece is filled from a seed, so that a byte in a wrong place is noticed.  Memory that must not be
+ * written is poisoned. */
 #include "tests/conformance/tr_world.h"
 
 #include "base/clock.h"
@@ -20,7 +20,7 @@
 
 #include <cmocka.h>
 
-/* Of a worker's socket: of its own, as a process that is gone may have had the same number and left some. */
+/* Folder of a worker's socket; unique, because an earlier process with the same number may have left one. */
 #define FOLDER "/tmp/baton-test-tr-%d-"
 
 const struct kind_case kind_cases[] = {

@@ -23,12 +23,12 @@ extern const struct kind_case kind_cases[];
 extern const unsigned n_kind_cases; /* those of sockets, over which a test can speak itself */
 extern const struct kind_case rdma_cases[];
 extern const struct verbs *const world_verbs; /* a fake device; NULL: built without libibverbs */
-/* Of rdma_cases: none without libibverbs.  With BATON_TEST_RDMA=ADDRESS in the environment the system's own
- * devices are used, at that address, and is_alone says that nothing else is wanted. */
+/* Number of rdma_cases: 0 without libibverbs.  BATON_TEST_RDMA=ADDRESS in the environment chooses the
+ * system's own devices, at that address; is_alone then says that no other kind is to be tested. */
 unsigned world_rdma_cases(bool *is_alone);
 extern const struct kind_case *kind_now; /* the one being tested */
-/* Runs a group of tests for each of these kinds, and what the tests share is freed: main's last act.  How
- * many failed. */
+/* Runs a group of tests for each of these kinds, then frees what the tests share; main's last act.  Returns
+ * how many failed. */
 int world_run(const struct kind_case *kinds, unsigned n_kinds, int (*run_all)(void));
 
 struct worker {
@@ -62,7 +62,7 @@ void worker_free(struct worker *worker);
 void worker_clean_after(pid_t pid);                      /* removes what a killed process with workers left */
 const char *worker_address(const struct worker *worker); /* for kind_now */
 
-/* The first event of this kind and id; false when none came within the time. */
+/* Returns the first event of this kind and id.  False: none came within the time. */
 bool worker_wait(struct worker *worker, enum tr_event_kind kind, uint64_t id, unsigned limit_ms,
                  struct tr_event *out);
 /* Drops the events so far. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* RDMA devices that exist only in this process, behind the table of transfer/transport/verbs_priv.h: fake0
  * and fake1, one port each with the address 127.0.0.1.  Queue pairs of one process reach each other.  A
- * thread of its own plays the NICs, one work request after the other, and is as strict as a NIC may be: keys,
- * bounds, rights, windows, packet numbers, queue lengths, receives.  And it fails when told to. */
+ * thread acts as the NICs, one work request after another, and is as strict as a NIC may be: keys, bounds,
+ * rights, windows, packet numbers, queue lengths, receives.  It fails on demand. */
 #ifndef TESTS_VERBS_FAKE_H
 #define TESTS_VERBS_FAKE_H
 
@@ -49,7 +49,7 @@ extern const struct verbs verbs_fake;
 
 void fake_reset(void);                                                    /* defaults; nothing may be open */
 void fake_fail_call(enum fake_call call, unsigned after, unsigned times); /* after so many good ones */
-/* The completion of a sender's chunk or of a receive, after so many good ones, has this status. */
+/* The completion of a sender's chunk or of a receive gets this status, after so many good ones. */
 void fake_fail_completion(enum fake_side side, enum ibv_wc_status status, unsigned after);
 void fake_hold(bool is_held); /* the NICs rest: work requests wait */
 void fake_raise(const char *device,

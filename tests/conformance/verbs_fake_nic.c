@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The NICs behind verbs_fake.h: completions, events, a thread that executes one work request at a time under
- * the one lock, and the faults that tests may switch on. */
+ * the only lock, and the faults that tests can switch on. */
 #include "tests/conformance/verbs_fake_priv.h"
 
 #include <errno.h>

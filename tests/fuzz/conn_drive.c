@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Limits are small, so that inputs of a few hundred bytes reach them; deadlines are long, so that a machine
+/* Limits are small, so that inputs of a few hundred bytes reach them.  Deadlines are long, so that a machine
  * that stops for a while changes nothing. */
 #include "conn_drive.h"
 
@@ -18,7 +18,7 @@
 
 static struct ev_loop *loop; /* one for all inputs */
 
-/* Answers say when they answer HEAD: who reads them cannot know. */
+/* Answers mark replies to HEAD, because a reader of the output cannot know. */
 static void reply(struct http_exchange *x, int status, struct bytes body)
 {
     struct http_fields fields = {0};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A real server on one end of a socket pair, for fuzz targets that play its client: everything happens on the
+/* A real server on one end of a socket pair, for fuzz targets that act as its client.  All of it runs on the
  * calling thread, turn by turn. */
 #ifndef TESTS_FUZZ_CONN_DRIVE_H
 #define TESTS_FUZZ_CONN_DRIVE_H
@@ -7,8 +7,8 @@
 #include "base/bytes.h"
 #include "net/http/server.h"
 
-/* What the handler does is decided by the path's second byte: 'l' answers a turn later, 's' streams, 'h'
- * never answers, 'n' refuses from the head, 'f' streams and ignores on_pause; the others echo the body. */
+/* The path's second byte chooses the handler's reaction: 'l' answers a turn later, 's' streams, 'h' never
+ * answers, 'n' refuses from the head, 'f' streams and ignores on_pause; all others echo the body. */
 struct drive {
     struct http_server *server;
     int fd;            /* the client's end */
@@ -20,9 +20,9 @@ struct drive {
 };
 
 void drive_begin(struct drive *drive, bool has_h2c);
-/* Sends text, unless the server is gone, and lets the loop turn until nothing moves. */
+/* Sends text, unless the server has closed, and lets the loop turn until nothing moves. */
 void drive_send(struct drive *drive, struct bytes text);
-/* The client closes its side; then the server is freed.  Whoever saw on_head has been answered or aborted,
+/* Closes the client's side, then frees the server.  Every exchange that had on_head was answered or aborted
  * once. */
 void drive_end(struct drive *drive);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzz target: a router's log for baton-trace.  Whatever its lines say, the trace that comes out is one that the
- * trace parser takes, with as many requests as the export counted. */
+/* Fuzz target: a router's log for baton-trace.  Whatever its lines, the trace parser accepts the resulting
+ * trace, which has as many requests as the export counted. */
 #include <stdlib.h>
 #include <string.h>
 

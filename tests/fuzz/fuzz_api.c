@@ -10,7 +10,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* A thread that was kept can be continued, and holds no message more than its request had and the answer. */
+/* A kept conversation can be continued, and has no message beyond its request's and the answer. */
 static void try_thread(const struct gen_request *request)
 {
     const struct gen_block answer = {.kind = GEN_TEXT, .text = bytes_str("yes")};
@@ -63,7 +63,8 @@ static void try_body(struct bytes body, enum api_call call)
     buf_fini(&text);
 }
 
-/* The input as the beginning of a string so long that it goes past the JSON library: which says the same. */
+/* Makes the input the beginning of a string so long that it bypasses the JSON library; the result is the
+ * same. */
 static void try_long(struct bytes text)
 {
     const size_t flags = JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL;
@@ -78,7 +79,7 @@ static void try_long(struct bytes text)
     theirs = json_loadb((char *)body.data, body.len_bytes, flags, NULL);
     if (theirs == NULL) /* a number may be out of range */
         theirs = json_loadb((char *)body.data, body.len_bytes, flags | JSON_DECODE_INT_AS_REAL, NULL);
-    /* So short a text can break none of the bounds; a NUL behind a number is blank to the library. */
+    /* So short a text cannot exceed the limits; the library treats a NUL after a number as a blank. */
     if (api_json_load(buf_view(&body), NULL, &ours) == 0)
         ASSERT(theirs != NULL);
     else

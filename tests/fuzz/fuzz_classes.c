@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzz target: definitions of classes, a line each, and the names that requests give.  Whatever goes in, a refused
- * definition changes nothing, and no wish exceeds the class of the key. */
+/* Fuzz target: definitions of classes, one on a line, and the names in requests.  A refused definition
+ * changes nothing, and no request exceeds the class of its key. */
 #include <string.h>
 
 #include "base/check.h"

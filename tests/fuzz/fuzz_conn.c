@@ -29,7 +29,7 @@ static void add(struct story *story, struct bytes text)
         story->sum = story->sum * 31 + text.data[i] + 1;
 }
 
-/* The body at the start of text; its length in the text, or SIZE_MAX when it is not whole. */
+/* Reads the body at the start of text.  Returns its length in the text, or SIZE_MAX if it is not complete. */
 static size_t read_body(struct story *story, const struct http_head *head, struct bytes text)
 {
     struct http_chunked chunked = {0};

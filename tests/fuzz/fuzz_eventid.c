@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzz target: the ids of events that clients send back. What is read writes the same text again. */
+/* Fuzz target: ids of events from clients.  A parsed id prints as the same text. */
 #include "serve/api/event_id.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzz target: a stream of control frames, as a link reads it.  What unpacks must pack again into a frame
- * that unpacks. */
+/* Fuzz target: a stream of control frames, as a link reads it.  A frame that unpacks must pack again into a
+ * frame that unpacks. */
 #include "proto/frame.h"
 
 #include "base/check.h"
@@ -12,7 +12,8 @@ static void again(enum frame_type type, const ProtobufCMessage *message)
     struct buf buf = {0};
     ProtobufCMessage *back;
 
-    /* Longer than it came: numbers may have been written with fewer bytes than ours, never beyond twice. */
+    /* May be longer than the input, because numbers may have been written with fewer bytes than ours; at most
+     * twice. */
     if (frame_pack(type, message, &buf) == 0) {
         struct bytes payload = bytes_of(buf.data + FRAME_HEADER_BYTES, buf.len_bytes - FRAME_HEADER_BYTES);
 

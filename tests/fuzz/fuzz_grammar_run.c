@@ -99,7 +99,7 @@ static void go(struct grammar_run *run, const uint8_t *data, size_t size)
         } else if (data[i] % 16 == 5) {
             grammar_rewind(run, n_accepted);
             n_accepted = 0;
-            left = left < 3 ? left : 3; /* what is back at the start may need more than is left */
+            left = left < 3 ? left : 3; /* a state at the start may need more than is left */
         } else if (data[i] % 16 == 6) {
             grammar_commit(run);
             n_accepted = 0;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Any frames through an HTTP/2 connection of the server.
  *
- * The input is read as a script, because almost no random bytes are frames: the first byte says whether the
- * preface and SETTINGS come first by themselves; then each step is four bytes and a payload,
+ * The input is a script, because random bytes are hardly ever frames.  The first byte says whether preface
+ * and SETTINGS are sent first.  Then each step is four bytes and a payload:
  *
- *     kind: 0-9 that frame type; 10 a whole request by HEADERS; 11 raw bytes; 12 a type nobody knows
+ *     kind: 0-9 that frame type; 10 a whole request by HEADERS; 11 raw bytes; 12 an unknown type
  *     flags, stream (small), length
  *
- * What comes back must be whole frames of legal size on legal streams.  That every exchange ends exactly once
- * is seen by conn_drive. */
+ * The output must be whole frames of legal size on legal streams.  conn_drive checks that every exchange ends
+ * exactly once. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -16,7 +16,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size > HELLO_MAX_BYTES)
         return 0;
     for (size_t n = 1; n <= size; n += 1 + n / 16) {
-        uint8_t *exact = malloc(n); /* so that a sanitizer sees each byte behind it */
+        uint8_t *exact = malloc(n); /* so that a sanitizer detects each byte read past it */
         size_t wanted;
 
         ASSERT(exact != NULL);

@@ -5,8 +5,8 @@
  *     =====
  *     {"name": value, ...}
  *
- * All texts of the object count as a client's.  When one of them spells the mark below, and the template does
- * not, then no mark in the output may be free of the client's bytes. */
+ * All texts of the object count as a client's.  If one of them has the mark below, and the template has not,
+ * then every mark in the output must include bytes of the client. */
 #include "base/check.h"
 #include "text/jinja/jinja_priv.h"
 #include "text/jinja/template.h"

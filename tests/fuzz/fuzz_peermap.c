@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzz target: what peers say of their blocks, from frames as links read them to the map that is looked into.
+/* Fuzz target: peers' block events, from the frames that links read to look-ups in the map.
  *
  *   0 PEER FRAME   a frame of one of four peers, checked as any, then as worker/loop/peers.c hands it on
  *   1 PEER         its link goes down, or comes up
  *   2              the engine thread takes in a turn's worth
  *   3 N            a prompt of N blocks is looked up
  *
- * Whatever comes: the map keeps its bound, so does what waits for it, nobody is asked for more than a peer
- * may be known to have, and one frame is answered by one message at most. */
+ * For any input the map and its pending events stay within their limits, no peer is asked for more blocks
+ * than it may have, and one frame causes one message at most. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzz target: what a hub and a folder say to baton-model pull. The first byte chooses the parser: a name, the hub's
- * list of files, the state of a download, the head of an answer. */
+/* Fuzz target: input of baton-model pull from a hub and a folder.  The first byte chooses the parser: a name,
+ * the hub's list of files, the state of a download, the head of an answer. */
 #include "clients/pull/pull_http_priv.h"
 
 #include "base/check.h"

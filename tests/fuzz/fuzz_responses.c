@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzz target: bodies of /v1/responses from clients; behind a NUL byte, the kept items that the request needs.
+/* Fuzz target: bodies of /v1/responses from clients.  After a NUL byte follow the kept items that the request
+ * needs.
  *
  * A body is refused with a 400 that renders as JSON, or names the kept responses that it needs, or the parsed
- * request keeps its bounds.  What a response repeats, its input items in pages and every event of a stream are
- * JSON then, and a response made of the request's own blocks can be continued. */
+ * request keeps its limits.  Then the repeated fields, the input items in pages and every event of a stream
+ * are JSON, and a response made of the request's own blocks can be continued. */
 #include <string.h>
 
 #include "base/check.h"
@@ -151,7 +152,7 @@ static void render(struct gen_request *request)
     check_continued(request, &response);
 }
 
-/* What the endpoint gives to the parser is always JSON. */
+/* The endpoint always passes JSON to the parser. */
 static bool is_history(struct bytes text)
 {
     json_t *root;

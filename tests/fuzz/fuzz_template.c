@@ -2,12 +2,11 @@
 /* Any text as a chat template, and any conversation rendered with it.
  *
  *     u16 length of the template | template | fields of the conversation
- *     field:  u8 kind | u8 length | text           kind mod 8: 0..3 a message of that role, 4 a call of the
- * last message, 5 a tool, 6 parameters of the last tool, 7 arguments of the last call
+ *     field:  u8 kind | u8 length | text       kind mod 8: 0..3 a message of that role, 4 a call of the last message,
+ *                                              5 a tool, 6 parameters of the last tool, 7 arguments of the last call
  *
- * Every text of the conversation gets a control token's spelling put behind it.  A template that does not
- * spell it cannot make that token come out.
- */
+ * The spelling of a control token is appended to every text of the conversation.  A template without that
+ * spelling cannot produce the token. */
 #include "gguf/write.h"
 #include "text/token/chat.h"
 
@@ -96,7 +95,7 @@ static struct tokenizer *tokenizer_with(struct bytes chat_template)
     return tokenizer;
 }
 
-/* The text with the secret behind it; what is to be JSON stays as it is. */
+/* Appends the secret to the text; text that must be JSON stays unchanged. */
 static struct bytes with_secret(struct arena *arena, uint8_t kind, struct bytes text)
 {
     uint8_t *copy = arena_take(arena, text.len_bytes + sizeof(secret));
@@ -122,7 +121,7 @@ static void read_conversation(struct reader reader, struct arena *arena, struct 
     }
 }
 
-/* Looking for places changes no token, and a drawn answer stands behind the very tokens it says. */
+/* Looking for breakpoints changes no token, and a sampled answer follows the very tokens that it names. */
 static void check_extras(const struct chat_format *format, const struct chat_prompt *prompt,
                          const struct token_ids *ids)
 {

@@ -53,7 +53,7 @@ static void check_head(struct bytes data, struct tier_head *head)
     ASSERT(tier_payload_at(head, 0) >= tier_entry_at(head->n_slots));
     ASSERT(head->retention >= TIER_PLAIN && head->retention < TIER_N_RETENTIONS);
     tier_head_pack(head, image);
-    ASSERT(memcmp(image, data.data, 120) == 0); /* what follows in the head is not looked at */
+    ASSERT(memcmp(image, data.data, 120) == 0); /* the rest of the head is not read */
 }
 
 static void check_forged(struct bytes data)

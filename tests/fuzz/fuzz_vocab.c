@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any bytes as a vocabulary image from a peer; when it opens, text is encoded with it and decoded again.
+/* Any bytes as a vocabulary image from a peer.  If it opens, the target encodes text with it and decodes it
+ * again.
  *
- *     u32 length of the image | image | text          (the rest is the text)
- */
+ *     u32 length of the image | image | text          (the rest is the text) */
 #include "text/token/tokenizer.h"
 
 #include "base/check.h"
@@ -10,7 +10,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Encodes, and checks what must hold for any vocabulary. */
+/* Encodes, and checks the properties of any vocabulary. */
 static void encode(const struct tokenizer *tokenizer, struct bytes text, unsigned flags)
 {
     struct token_ids ids = {0}, fewer = {0};

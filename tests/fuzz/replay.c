@@ -4,13 +4,13 @@
  * Every target is one function, LLVMFuzzerTestOneInput().  A build with --enable-fuzz links libFuzzer's main,
  * which searches for new inputs.  Every other build links this one, which runs the known inputs: the seed
  * corpus and earlier crashes.  So `make check` keeps them passing under any compiler and sanitizer.  It also
- * tries variants of each file: cut short, bytes changed, a piece doubled.  A fixed seed makes them the same in
- * every run.
+ * tries variants of each file: cut short, bytes changed, a piece doubled.  A fixed seed makes them the same
+ * in every run.
  *
  *     fuzz_x [-n MUTATIONS] [FILE|FOLDER]...      without files: $srcdir/tests/fuzz/corpus/x
  *
- * Each input lies in heap memory of exactly its size, so that AddressSanitizer sees a read one byte too far.
- * -v names each file before it runs, so the last printed name belongs to the crash. */
+ * Each input is in heap memory of exactly its size, so that AddressSanitizer detects a read of one byte too
+ * many. -v names each file before it runs, so the last printed name belongs to the crash. */
 #include "base/bytes.h"
 #include "base/rng.h"
 

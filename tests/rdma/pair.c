@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See pair.h.  What the two ends must know of each other is a number and a first packet number; the transport
- * sends them over a socket, here they are in one process. */
+/* The two ends exchange a number and a first packet number.  The transport sends these over a socket; here
+ * both ends are in one process. */
 #include "tests/rdma/pair.h"
 
 #include <arpa/inet.h>
@@ -25,7 +25,7 @@ void sleep_ms(unsigned ms)
 
 /* ---- setting up ---- */
 
-/* The device that has this address among its RoCE v2 entries: chosen, never guessed. */
+/* Finds the device that has this address among its RoCE v2 entries.  It is never guessed. */
 bool find_device(const char *address)
 {
     struct ibv_device **devices = ibv_get_device_list(NULL);
@@ -86,7 +86,7 @@ void end_close(struct end *end)
     munmap(end->buffer, BUFFER);
 }
 
-/* From RESET to where it can send; what the peer is called is all that travels between two ends. */
+/* Takes a queue pair from RESET until it can send; the peer's numbers are all that the ends exchange. */
 void qp_connect(struct end *end, uint32_t peer_qp, uint32_t peer_psn, int access)
 {
     struct ibv_qp_attr init = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = (unsigned)access};
@@ -171,7 +171,7 @@ void write_imm(struct pair *pair, size_t at, size_t len_bytes, uint32_t number)
     assert_int_equal(ibv_post_send(pair->writer.qp, &wr, &bad), 0);
 }
 
-/* The next completion; false when none came in time. */
+/* Returns the next completion.  False: none came in time. */
 bool completion(struct end *end, unsigned limit_ms, struct ibv_wc *out)
 {
     for (unsigned waited_ms = 0;; waited_ms++) {
@@ -193,9 +193,9 @@ void expect(struct end *end, enum ibv_wc_status status)
         fail_msg("%s instead of %s", ibv_wc_status_str(wc.status), ibv_wc_status_str(status));
 }
 
-/* Binds the window anew, under another key.  The key's last byte is the owner's to choose; the provider takes
- * the window's present key from `struct ibv_mw` but does not keep it up to date there when the binding goes
- * through the send queue, so the owner has to. */
+/* Binds the window anew, under another key.  The owner chooses the key's last byte.  The provider reads the
+ * window's present key from `struct ibv_mw`, but does not update it there for bindings through the send
+ * queue, so the owner must. */
 void window_bind(struct pair *pair)
 {
     struct ibv_mw_bind_info info = {.mr = pair->target.mr,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two ends of a reliable connection on one device, and the few things that test_provider.c does with them.
- * Every call that does not do what it should fails the test. */
+/* Two ends of a reliable connection on one device, and the operations that test_provider.c needs.  Every call
+ * that does not succeed fails the test. */
 #ifndef TESTS_RDMA_PAIR_H
 #define TESTS_RDMA_PAIR_H
 

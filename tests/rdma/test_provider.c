@@ -71,7 +71,8 @@ static void the_device_is_what_the_transport_needs(void **state)
            (unsigned long long)attr.max_mr_size >> 20);
 }
 
-/* Unsignalled writes, then one with an immediate: when the receiver has that, it has all before it. */
+/* Unsignalled writes, then one with an immediate: when that arrives at the receiver, all earlier ones
+ * have. */
 static void an_immediate_closes_all_writes_before_it(void **state)
 {
     struct pair *pair = *state;
@@ -136,7 +137,7 @@ static void the_base_region_has_no_remote_rights(void **state)
     assert_true(is_untouched(pair, 0, BUFFER));
 }
 
-/* What the transport calls the hard stop: both queue pairs are lost, and nothing lands. */
+/* The transport's hard stop: both queue pairs are lost, and no byte lands. */
 static void a_revoked_window_lets_nothing_in(void **state)
 {
     struct pair *pair = *state;
@@ -176,7 +177,7 @@ static void a_window_is_of_its_queue_pair_only(void **state)
     end_close(&other);
 }
 
-/* A key is never used again: each binding has another one, and the one before is dead. */
+/* A key is never used twice: each binding has a new one, and the previous one is dead. */
 static void binding_again_changes_the_key(void **state)
 {
     struct pair *pair = *state;
@@ -222,9 +223,9 @@ static void *write_until_refused(void *arg)
     return NULL;
 }
 
-/* The receiver's other hard stop, in the middle of writes: its queue pair to ERR, the window gone, the queue
- * pair destroyed.  From the moment that the last of these has returned nothing lands.  ERR alone promises
- * less: where processors are scarce rdma_rxe still copies the packet that it was at. */
+/* The receiver's other hard stop, in the middle of writes: its queue pair to ERR, the window closed, the
+ * queue pair destroyed.  Once the last of these has returned, no byte lands.  ERR alone promises less: on a
+ * busy machine rdma_rxe still copies the packet in progress. */
 static void nothing_lands_after_the_target_is_gone(void **state)
 {
     struct endless endless = {.pair = *state};
@@ -245,8 +246,8 @@ static void nothing_lands_after_the_target_is_gone(void **state)
     assert_true(is_untouched(pair, 0, BUFFER));
 }
 
-/* A finite number of retries, and how long it takes where nobody answers.  The window goes before the queue
- * pair that it is bound to: the other way round rdma_rxe of Linux 6.1 waits for ever. */
+/* A finite number of retries, and their time when no peer answers.  The window must close before its queue
+ * pair: in the other order rdma_rxe of Linux 6.1 waits for ever. */
 static void a_peer_that_is_gone_ends_in_an_error(void **state)
 {
     struct pair *pair = *state;
@@ -350,12 +351,12 @@ static void a_killed_writer_writes_no_more(void **state)
     memset(pair->target.buffer, POISON, BUFFER);
     sleep_ms(50);
     assert_true(is_untouched(pair, 0, BUFFER));
-    /* The receiver's side notices nothing by itself: telling that a peer died is the control link's work. */
+    /* The receiver's side notices nothing by itself: the control link reports a peer's death. */
     assert_false(completion(&pair->target, 0, &wc));
-    post_receives(&pair->target, 1); /* it still stands ready */
+    post_receives(&pair->target, 1); /* it is still ready */
 }
 
-/* The link goes: an event on the device's own descriptor, and writes that end in an error. */
+/* The link goes down: an event on the device's own descriptor, and writes end in an error. */
 static void a_lost_link_is_told(void **state)
 {
     struct pair *pair = *state;

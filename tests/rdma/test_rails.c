@@ -90,7 +90,7 @@ static void transfer(struct worker *sender, struct worker *receiver, uint64_t id
            (unsigned long long)(after.rdma_failures - before.rdma_failures),
            tr_node_rdma_rails(sender->node));
     assert_true(after.pieces_sent - before.pieces_sent <=
-                N_PIECES * 7 / 4); /* a quarter was there: not again */
+                N_PIECES * 7 / 4); /* a quarter had arrived, and was not sent again */
 }
 
 static void lose(const char *const *devices, unsigned n_left)

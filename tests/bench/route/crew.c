@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The workers' prefix caches: each holds a fixed number of blocks and evicts the least recently used one, ends
- * before beginnings.  Nothing here is timed. */
+/* The workers' prefix caches.  Each holds a fixed number of blocks, and evicts the least recently used one,
+ * ends before beginnings.  No time is measured here. */
 #include <stdlib.h>
 
 #include "base/check.h"

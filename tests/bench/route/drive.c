@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One router and a thousand workers that exist in arithmetic only.
+/* One router, and a thousand workers that exist only in arithmetic.
  *
  *   trace, squeezed --> hash chain --> choose --> book         timed: the request
  *                                                  |
  *          first token, blocks stored and evicted, end         timed: other work
  *          reports once a second, losses, resyncs              timed: other work
  *
- * What is timed runs on one core, one thing after another, so beside its own time a request has a waiting
- * time: what arrived before it, requests and other work, must be done first.  Times of arrival are virtual,
- * durations are measured; the router is free again at max(arrival, free) + duration.
+ * Timed work runs on one core, one piece after another.  So a request has a waiting time besides its own:
+ * requests and other work that came before it must be done first.  Arrival times are virtual, durations are
+ * measured.  The router is free again at max(arrival, free) + duration.
  *
- * A worker loses its link every so many requests.  Every second time it restarts and has nothing; else its
- * events had a gap, and it tells all its blocks again in one message, which is applied in slices: what
- * arrived in the meantime comes between one and the next.
+ * A worker loses its link after every so many requests.  Every second time it restarts without blocks.
+ * Otherwise its events had a gap, and it lists all its blocks in one message.  The router applies that in
+ * slices, with other arrivals in between.
  *
- * With disks what a worker evicts from memory is on its disk from then on.  The simulated disks have no end,
- * and hits count what was in memory.
+ * With disks, a block evicted from memory is on the worker's disk from then on.  The simulated disks are
+ * unlimited, and hits count blocks in memory.
  *
- * The trace has no tokens but an id for each 512 of them, so a block's hash is that of its id, chained and
- * keyed as those of tokens are; each round has a key of its own, hence new blocks. */
+ * The trace has no tokens but an id for each 512 of them.  So a block's hash is that of its id, chained and
+ * keyed like those of tokens.  Each round has its own key, and so new blocks. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -132,7 +132,7 @@ static uint64_t stamp_ns(const struct drive *drive)
     return route_stamp_ns(drive->opts->is_wall);
 }
 
-/* Between two looks at the clock, less what a look takes. */
+/* Returns the time between two clock readings, less the cost of a reading. */
 static uint64_t between_ns(const struct drive *drive, uint64_t began_ns, uint64_t ended_ns)
 {
     uint64_t took_ns = ended_ns - began_ns;
@@ -182,7 +182,7 @@ static void resync(struct drive *drive, const struct event *event)
 
     n_told = drive->opts->resync_blocks - event->n;
     n_listed = crew_list(drive->crew, event->what, &hashes);
-    if (n_told < n_listed) { /* those that matter come first, the others are nobody's else */
+    if (n_told < n_listed) { /* its only copies come first; other workers have the others */
         n = n < n_listed - n_told ? n : n_listed - n_told;
         hashes += n_told;
     } else {
@@ -281,7 +281,7 @@ static void run_until(struct drive *drive, uint64_t at_ns)
         report_until(drive, at_ns);
 }
 
-/* What happens to the job from now on; nothing of it is the router's work. */
+/* Schedules the job's events; none of this is the router's work. */
 static void dispatch(struct drive *drive, uint32_t at, const struct picker_choice *choice)
 {
     const struct trace_entry *entry = &drive->trace->entries[at];
@@ -292,7 +292,7 @@ static void dispatch(struct drive *drive, uint32_t at, const struct picker_choic
     uint64_t n_left = cached < entry->prompt_tokens ? entry->prompt_tokens - cached : 1;
     const struct picker_worker *row = &drive->rows[first];
 
-    if (choice->read_tokens > 0) { /* the router is as right of disks as can be */
+    if (choice->read_tokens > 0) { /* the router's view of disks is always right */
         n_left = choice->uncached_tokens;
         begin_ns += (uint64_t)(picker_read_s(row, choice->read_tokens) * 1e9);
         drive->n_reading++;

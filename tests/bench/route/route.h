@@ -22,7 +22,7 @@ struct route_opts {
 
 /* ---- traffic.c ---- */
 
-/* Conversations of about the shape of Mooncake's trace; the same at each call. */
+/* Makes conversations similar to Mooncake's trace; the same at each call. */
 void route_make_trace(struct trace *out);
 
 /* ---- crew.c: workers that cache and evict blocks ---- */
@@ -31,9 +31,10 @@ struct crew;
 
 struct crew *crew_new(uint32_t n_workers, uint32_t cache_blocks);
 void crew_free(struct crew *crew);
-/* Leading blocks of the chain that the worker holds. */
+/* Returns how many leading blocks of the chain the worker has. */
 uint32_t crew_held(struct crew *crew, uint32_t slot, const struct block_hash *hashes, uint32_t n);
-/* It holds the chain now; returns how many blocks went for it, hashes in *evicted_out until the next call. */
+/* Stores the chain.  Returns how many blocks were evicted for it; their hashes are in *evicted_out until the
+ * next call. */
 uint32_t crew_store(struct crew *crew, uint32_t slot, const struct block_hash *hashes, uint32_t n,
                     const struct block_hash **evicted_out);
 uint32_t crew_list(struct crew *crew, uint32_t slot, const struct block_hash **hashes_out);
@@ -58,7 +59,7 @@ struct drive;
 struct drive *drive_new(const struct route_opts *opts, const struct trace *trace);
 void drive_free(struct drive *drive);
 void drive_round(struct drive *drive, struct route_result *out);
-/* Block look-ups per second in the index as it is now, along chains and singly. */
+/* Measures block look-ups per second in the index as it is, along chains and singly. */
 void drive_lookups(struct drive *drive, double *chains_out, double *singly_out);
 
 uint64_t route_stamp_ns(bool is_wall);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The load where the recorded trace is not available: conversations that begin with one system prompt, return
- * with their history and a longer question, and end sooner or later.  Length, sharing and bursts (arrivals in
- * steps of three seconds) are about those of the recorded trace. */
+/* The load if the recorded trace is not available.  Conversations begin with one system prompt, return with
+ * their history and a longer question, and end after some turns.  Length, sharing and bursts (arrivals in
+ * steps of three seconds) are similar to the recorded trace. */
 #include "tests/bench/route/route.h"
 
 #include <math.h>

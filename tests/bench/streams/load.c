@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who reads the tokens: all streams of one process over epoll, as little work for each event as can be.
+/* The client that reads the tokens: all streams of one process over epoll, with as little work as possible
+ * per event.
  *
- * It looks at its sockets every LOOK_NS and not at each event: clients far away do not interrupt the front's
- * core to be woken, and a process on the next core that sleeps between any two events would, at a cost larger
- * than the front's own.  What that adds is in the figures.
+ * It looks at its sockets every LOOK_NS and not at each event.  Distant clients do not interrupt the front's
+ * core to be woken.  A process on the next core that sleeps between any two events would do so, at a cost
+ * larger than the front's own.  The figures include the delay of these looks.
  *
- * Every event of text is one token; counting them tells which token it is, and the shared table when it left.
- * So the latency includes everything between the upstream's decision to send and this process's having read
- * it: the upstream's writing, two passages through the kernel, the front, and this process's waiting for its
- * turn on a core that it shares with the upstream.  It is the same for every front.
+ * Every event of text is one token.  Counting them identifies the token, and the shared table has the time at
+ * which it left.  So the latency includes everything from the upstream's decision to send until this process
+ * has read the token: the upstream's writing, two passages through the kernel, the front, and this process's
+ * wait for the core that it shares with the upstream.  It is the same for every front.
  *
- * Clients that are not sockets of this machine, and cost that core less, are in remote.c. */
+ * remote.c has clients that are not sockets of this machine, and cost that core less. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <glob.h>
@@ -183,7 +184,7 @@ void load_lose(struct load *load, uint32_t number)
     load->n_lost++;
 }
 
-/* The watch is edge-triggered, so all that is there has to be read. */
+/* Reads all input, because the watch is edge-triggered. */
 static void read_client(struct load *load, uint32_t number)
 {
     char data[16384];
@@ -258,7 +259,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* A piece of this project's sources, another one each time, as a JSON string without its quotes. */
+/* Makes a piece of this project's sources, a new one each time, as a JSON string without quotes. */
 static int make_text(const struct load_opts *opts, uint64_t seed, struct buf *out)
 {
     struct buf all = {0};
@@ -289,9 +290,9 @@ static int make_text(const struct load_opts *opts, uint64_t seed, struct buf *ou
     return out->len_bytes >= LONG_BYTES ? 0 : -1;
 }
 
-/* Last byte sent -> the request has reached a worker, and the worker's token -> first byte here; their sum.
- * The streams beside it are not read meanwhile: this waits in the kernel and is woken by the answer, so that
- * the time until some next look is not part of it. */
+/* Returns the sum of two times: from the last byte sent until the request has reached a worker, and from the
+ * worker's token until the first byte here.  Meanwhile it waits in the kernel for the answer, and does not
+ * read the other streams, so that the time to the next look does not count. */
 static double one_long(struct load *load, uint64_t seed)
 {
     const struct load_opts *opts = load->opts;
@@ -318,7 +319,7 @@ static double one_long(struct load *load, uint64_t seed)
     first_ns = clock_now_ns();
     close(fd);
     buf_fini(&text);
-    /* All of it but the moment the worker held it. */
+    /* All of it except the time at the worker. */
     return (double)(int64_t)(first_ns - sent_ns -
                              (atomic_load(&opts->shared->long_arrived_ns) -
                               atomic_load(&opts->shared->long_left_ns))) /

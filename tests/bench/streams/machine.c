@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the machine says of a process and of a core, and settings that are changed while the program runs.
+/* Reads the machine's counters for a process and a core, and changes settings while the program runs.
  *
  * A packet sent over loopback is received at once, by the processor that sent it: TCP's receiving, waking the
- * reader, and the acknowledgement that comes back.  A front whose clients are elsewhere does none of that for
- * them.  Receive packet steering (RPS) can hand a device's packets to another processor before that work
- * begins; for lo it is set in one file, by root, for the whole network namespace.
+ * reader, and the acknowledgement that comes back.  A front with distant clients does none of that for them.
+ * Receive packet steering (RPS) can hand a device's packets to another processor before that work begins; for
+ * lo it is set in one file, by root, for the whole network namespace.
  *
- * TCP's congestion control is set the same way, so that it is the same for every front.  Both are put back at
- * the end, also when the program is interrupted. */
+ * TCP's congestion control is set the same way, so that it is the same for every front.  Both settings are
+ * restored at the end, also when the program is interrupted. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>

@@ -71,9 +71,9 @@ static void pin(unsigned cpu)
     sched_setaffinity(0, sizeof(set), &set);
 }
 
-/* On the core that the upstream and the client share, the client is the one to wait: tokens leave when they
- * are due.  With --first no other program comes in between, either; what is nice counts within a session
- * only, so the session is told, too. */
+/* The client and the upstream share a core.  The client has to wait, so that tokens leave when they are due.
+ * With --first no other program comes in between either.  nice counts within a session only, so the session
+ * is set, too. */
 static void set_nice(const struct bench *bench, int nice)
 {
     FILE *file = bench->is_first ? fopen("/proc/self/autogroup", "w") : NULL;
@@ -85,7 +85,7 @@ static void set_nice(const struct bench *bench, int nice)
     setpriority(PRIO_PROCESS, 0, bench->is_first ? nice - 20 : nice);
 }
 
-/* A child on that core that dies with us. */
+/* Starts a child on that core that dies with this process. */
 static pid_t spawn(const struct bench *bench, unsigned cpu, int nice)
 {
     pid_t pid;
@@ -101,7 +101,7 @@ static pid_t spawn(const struct bench *bench, unsigned cpu, int nice)
     return pid;
 }
 
-/* The front may say a last word, to whoever counts its instructions. */
+/* Ends the child gently, so that a tool that counts its instructions can print its result. */
 static void end(pid_t pid)
 {
     uint64_t until_ns = clock_now_ns() + 5 * NS_PER_S;
@@ -197,7 +197,7 @@ static pid_t start_upstream(const struct bench *bench, struct shared *shared, bo
     return pid;
 }
 
-/* Until the router would serve: it listens, and a worker has brought the vocabulary. */
+/* Waits until the router would serve: it listens, and a worker has sent the vocabulary. */
 static void await_router(void)
 {
     static const char question[] = "GET /readyz HTTP/1.0\r\n\r\n";
@@ -217,7 +217,7 @@ static void await_router(void)
     }
 }
 
-/* The client in a process of its own, so that all its sockets go with it. */
+/* Runs the client in its own process, whose end closes all its sockets. */
 static int measure(const struct bench *bench, struct load_opts *load, struct load_result *out)
 {
     struct load_result *result =

@@ -1,24 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Clients on a machine that is not there.
+/* Simulates clients on another machine.
  *
  *     front ──socket──> kernel ──IP──> device ──read()──> this file
  *                       kernel <──IP── device <──write()──
  *
- * Ten thousand clients that are sockets of this machine cost more than the front: whoever sends over loopback
- * also receives, so the front's core does its clients' work, and where that is steered elsewhere, the core
- * that they share with the upstream is full before the front is.  Real clients are behind a network device.
- * So are these: a TUN device gives the packets that the front's kernel sends to them, as they are, and this
- * file has as much of TCP as it takes to be ten thousand clients that ask once and listen: a handshake, one
- * segment with the request, and an acknowledgement for every token, as a client gives whose tokens come 100
- * ms apart.
+ * Ten thousand clients as sockets of this machine would cost more than the front.  A sender over loopback
+ * also does the receiving, so the front's core would do its clients' work.  If that work is steered to the
+ * core that they share with the upstream, that core is full before the front's.  Real clients are behind a
+ * network device, and so are these: a TUN device delivers the packets that the front's kernel sends.  This
+ * file has as much of TCP as ten thousand clients need that send one request and listen: a handshake, one
+ * segment with the request, and an acknowledgement for every token, as from a client whose tokens come 100 ms
+ * apart.
  *
  * The front's core does what it does for a network card: TCP, IP, the device's queue.  Acknowledgements are
  * received on this process's core, as by a card that interrupts another one than the front's.
  *
- * Nothing is lost on the way but what does not fit the device's queue, which is long; the front's kernel
- * sends that again, as it does everything that was not acknowledged.  What comes in the wrong order is
- * acknowledged up to the gap and dropped.  No window scaling, no timestamps, no selective acknowledgements.
- */
+ * Only packets that do not fit the device's long queue are lost; the front's kernel sends them again.
+ * Segments in the wrong order are acknowledged up to the gap and dropped.  No window scaling, no timestamps,
+ * no selective acknowledgements. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -78,7 +77,8 @@ static uint16_t ip_checksum(const struct iphdr *ip)
 
 enum segment { SEGMENT_SYN, SEGMENT_ACK, SEGMENT_RST };
 
-/* A client's next one; the checksum of TCP is left open, as for a card that would fill it in. */
+/* Writes a client's next segment.  TCP's checksum is left open, as for a network card that would fill it
+ * in. */
 static void write_segment(struct load *load, uint32_t number, enum segment kind, struct bytes data)
 {
     const struct client *client = &load->clients[number];
@@ -187,7 +187,8 @@ static void take_segment(struct load *load, uint32_t number, const struct tcphdr
     owe(load, number);
 }
 
-/* Of one of ours?  Whatever else the kernel sends there (it looks for IPv6 routers) is nothing to us. */
+/* Takes a packet for one of the clients.  Ignores others that the kernel sends (it looks for IPv6
+ * routers). */
 static void take_packet(struct load *load, const struct packet *packet, size_t len)
 {
     size_t head = sizeof(packet->offload) + sizeof(packet->ip) + sizeof(packet->tcp), total, doff;
@@ -226,7 +227,7 @@ static int set_address(int fd, struct ifreq *request, unsigned long what, uint32
     return ioctl(fd, what, request);
 }
 
-/* The front listens on 127.0.0.1, and stays there: the device may send to it. */
+/* The front listens only on 127.0.0.1: lets the device send to it. */
 static int admit_loopback(const char *name)
 {
     char path[100];

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who writes the tokens.
+/* The upstream, which writes the tokens.
  *
- * As workers of a router: each is a link like a decode daemon's, registers, takes what it is asked to do and
- * sends one frame a turn with a token of each of its streams.  As an HTTP server behind a proxy: the same
- * turns, but the events of an answer as Baton itself would write them, one write for each stream.
+ * As workers of a router, each is a link like a decode daemon's: it registers, takes requests and sends one
+ * frame a turn with a token of each of its streams.  As an HTTP server behind a proxy, it has the same turns,
+ * but writes the events of an answer as Baton itself would, one write for each stream.
  *
- * Turns of different groups are spread evenly over the period, as those of many workers are.  A stream is
- * known by the seed of its request. */
+ * Turns of different groups are spread evenly over the period, like those of many workers.  The seed of its
+ * request identifies a stream. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -134,7 +134,7 @@ static void send_answer(struct group *group, Baton__Answer *answer)
     (void)link_send(group->link, FRAME_TOKENS, &tokens.base);
 }
 
-/* Admitted; with its first token, or without one. */
+/* Accepts a stream, with or without its first token. */
 static void accept_source(struct group *group, struct source *source, uint32_t n)
 {
     Baton__Answer answer = BATON__ANSWER__INIT;
@@ -176,7 +176,7 @@ static void cancel(struct group *group, uint64_t request)
         }
 }
 
-/* Many tokens at once for one who does not read them. */
+/* Sends many tokens at once to a client that does not read them. */
 static void send_burst(struct group *group, struct source *source, uint64_t now_ns)
 {
     uint32_t ids[STREAMS_DEAF_BURST];
@@ -413,7 +413,7 @@ static void http_turn(void *arg)
     for (uint32_t i = 0; i < group->n; i++) {
         struct source *source = group->sources[i];
 
-        /* Noted one by one: what is late by our own writing is not the proxy's. */
+        /* Noted one by one, so that a delay of our own writing does not count for the proxy. */
         note_sent(group->upstream, source, clock_now_ns());
         if (!write_all(source->fd, http_token, sizeof(http_token) - 1)) {
             close(source->fd);

@@ -10,10 +10,12 @@ libbase_event_a_SOURCES = \
 	src/base/event/work.c src/base/event/work.h src/base/event/work_priv.h
 
 if HAVE_CMOCKA
-ev_tests = tests/unit/base/event/test_loop tests/unit/base/event/test_jobs tests/unit/base/event/test_strangers
+ev_tests = tests/unit/base/event/test_loop tests/unit/base/event/test_jobs tests/unit/base/event/test_strangers \
+	tests/unit/base/event/test_stranger_sockets
 check_PROGRAMS += $(ev_tests)
 TESTS += $(ev_tests)
 endif
 tests_unit_base_event_test_loop_LDADD = $(link_base_event) $(CMOCKA_LIBS)
 tests_unit_base_event_test_jobs_LDADD = $(link_base_event) $(CMOCKA_LIBS)
 tests_unit_base_event_test_strangers_LDADD = $(link_base_event) $(CMOCKA_LIBS)
+tests_unit_base_event_test_stranger_sockets_LDADD = $(link_base_event) $(CMOCKA_LIBS)

@@ -3,7 +3,7 @@ noinst_LIBRARIES += libserve_api.a
 libserve_api_a_SOURCES = src/serve/api/error.c src/serve/api/error.h src/serve/api/gen.h src/serve/api/event_id.c src/serve/api/event_id.h src/serve/api/ids.c \
 	src/serve/api/ids.h src/serve/api/parse.c src/serve/api/parse.h src/serve/api/parse_blocks.c \
 	src/serve/api/parse_chat.c src/serve/api/parse_content.c src/serve/api/parse_openai.c \
-	src/serve/api/parse_pairs.c src/serve/api/parse_priv.h src/serve/api/parse_prompts.c \
+	src/serve/api/parse_members.c src/serve/api/parse_pairs.c src/serve/api/parse_priv.h src/serve/api/parse_prompts.c \
 	src/serve/api/parse_response_echo.c src/serve/api/parse_response_items.c \
 	src/serve/api/parse_response_tools.c src/serve/api/parse_responses.c src/serve/api/parse_thread.c src/serve/api/parse_tools.c src/serve/api/parse_typed.c src/serve/api/render.c \
 	src/serve/api/render.h src/serve/api/render_input_items.c src/serve/api/render_responses.c \

@@ -155,9 +155,9 @@ struct request { /* fields used for every token come first, because ten thousand
 };
 
 /* request.c: the life of a request */
-/* Makes a request from its head.  E_OVERLOADED, E_NOMEM. */
 /* Copies the name of a class.  Leaves out empty if the name is too long. */
 void request_take_class(struct bytes name, char out[32]);
+/* Makes a request from its head.  E_OVERLOADED, E_NOMEM. */
 int request_new(struct front *front, struct http_exchange *exchange, enum api_call call,
                 const struct auth_key *who, struct request **out);
 void request_begin(struct request *request);                                  /* the body is complete */
@@ -174,6 +174,13 @@ void request_fail_no_memory(struct request *request);
 const struct backend *request_backend(const struct request *request);
 size_t request_n_prompts(const struct request *request); /* 1 for a conversation */
 struct prompt *request_prompt(struct request *request, size_t index);
+
+/* request_work.c: work on a job thread, or on the loop */
+void request_parse_work(void *arg);
+void request_tokenise_work(void *arg);
+/* True if the request names a conversation or kept responses by id.  The loop looks them up, then a job
+ * parses the body again. */
+bool request_awaits_conversation(const struct request *request);
 
 /* reply.c: answers outside the life of a request */
 void reply_add_id(struct http_fields *fields, const struct http_exchange *exchange, const char *id);

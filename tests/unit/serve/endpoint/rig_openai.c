@@ -44,6 +44,31 @@ json_t *ask_at(struct rig *rig, const char *path, const char *body, int want_sta
     return root;
 }
 
+int status_at(struct rig *rig, const char *method, const char *path, json_t **out)
+{
+    struct buf request = {0}, body = {0};
+    int status;
+
+    buf_printf(&request, "%s %s HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n", method, path);
+    status = raw_ask(rig->port, (const char *)request.data, &body);
+    if (out != NULL)
+        *out = json_loadb((const char *)body.data, body.len_bytes, 0, NULL);
+    buf_fini(&request);
+    buf_fini(&body);
+    return status;
+}
+
+json_t *ask_response(struct rig *rig, const char *input, const char *more, int want_status)
+{
+    struct buf body = {0};
+    json_t *root;
+
+    buf_printf(&body, "{'model':'sim','input':%s%s}", input, more);
+    root = ask_at(rig, "/v1/responses", (const char *)body.data, want_status);
+    buf_fini(&body);
+    return root;
+}
+
 /* user: text as written in JSON; more: further members, beginning with a comma. */
 json_t *ask_chat(struct rig *rig, const char *user, const char *more, int want_status)
 {

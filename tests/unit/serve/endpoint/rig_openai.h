@@ -11,6 +11,10 @@
 void put_request(struct buf *out, const char *path, const char *fields, const char *body);
 /* Sends, reads one answer and checks its headers.  Returns the body as JSON. */
 json_t *ask_at(struct rig *rig, const char *path, const char *body, int want_status);
+/* Sends a request without a body.  Returns its status; *out (may be NULL) receives the answer. */
+int status_at(struct rig *rig, const char *method, const char *path, json_t **out);
+/* Asks /v1/responses.  input: JSON; more: further members, beginning with a comma. */
+json_t *ask_response(struct rig *rig, const char *input, const char *more, int want_status);
 /* user: text as written in JSON; more: further members, beginning with a comma. */
 json_t *ask_chat(struct rig *rig, const char *user, const char *more, int want_status);
 json_t *choice_of(json_t *root, size_t index);

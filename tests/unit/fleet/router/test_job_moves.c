@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Jobs whose worker leaves, whose client pauses, or whose callbacks cancel other jobs; and the worker that continues
+ * an answer. */
+#include "tests/unit/check.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "rig.h"
+
+static struct rig rig;
+
+static int open_rig(void **state)
+{
+    return rig_open(&rig);
+}
+
+static int close_rig(void **state)
+{
+    rig_close(&rig);
+    return 0;
+}
+
+static void assert_answer(const struct rig_client *client, uint32_t n)
+{
+    assert_int_equal(client->n_tokens, n);
+    for (uint32_t i = 0; i < n; i++)
+        assert_int_equal(client->tokens[i], 'a' + i % 16);
+}
+
+static void a_paused_stream_is_resumed_at_its_length(void **state)
+{
+    struct link *d0 = rig_worker(&rig, "d0", PICKER_DECODE, 1, 100);
+    struct link *d1 = rig_worker(&rig, "d1", PICKER_DECODE, 2, 100);
+    struct rig_client *client = rig_submit(&rig, 10, 20);
+
+    client->pauses_on_tokens = true;
+    rig_tokens(&rig, d0, 0, 2);
+    rig_tokens(&rig, d0, 2, 6); /* held back */
+    rig_lose(&rig, d0);
+    assert_int_equal(rig_last(d1)->n_tokens, 18);
+    assert_int_equal(rig_last(d1)->max_new_tokens, 12);
+    client->pauses_on_tokens = false;
+    rig_tokens(&rig, d1, 8, 12);
+    rig_finish(&rig, d1, BATON__FINISH__FINISH_LENGTH, 0);
+    assert_false(client->has_ended);
+    assert_true(rig_ledgers_are_empty(&rig)); /* the worker has ended, the client has not received all */
+    rig_lose(&rig, d1);
+    rig_pause(client, false);
+    assert_true(client->has_ended);
+    assert_answer(client, 20);
+}
+
+static void a_whole_answer_needs_no_worker_for_its_end(void **state)
+{
+    struct link *d0 = rig_worker(&rig, "d0", PICKER_DECODE, 1, 100);
+    struct link *d1 = rig_worker(&rig, "d1", PICKER_DECODE, 2, 100);
+    struct rig_client *client = rig_submit(&rig, 10, 3);
+
+    rig_tokens(&rig, d0, 0, 3);
+    rig_lose(&rig, d0);
+    assert_true(client->has_ended);
+    assert_int_equal(client->end, GEN_END_LENGTH);
+    assert_null(rig_last(d1));
+}
+
+static void work_is_counted_once(void **state)
+{
+    struct link *d = rig_worker(&rig, "d0", PICKER_DECODE, 1, 100);
+    struct rig_client *client = rig_submit(&rig, 10, 20);
+    Baton__Answer answer = BATON__ANSWER__INIT;
+    Baton__Serving serving = BATON__SERVING__INIT;
+    uint32_t id = 'a';
+
+    answer.request = rig_last(d)->request;
+    answer.ids = &id;
+    answer.n_ids = 1;
+    answer.serving = &serving;
+    serving.computed = 10;
+    rig_answer(&rig, d, &answer);
+    rig_lose(&rig, d); /* no other worker: it waits */
+    assert_int_equal(rig.router.n_queued, 1);
+    rig_cancel(client);
+    assert_int_equal(client->serving.computed_tokens, 10);
+}
+
+static void callbacks_may_cancel(void **state)
+{
+    struct link *d = rig_worker(&rig, "d0", PICKER_DECODE, 1, 100);
+    struct rig_client *a = rig_submit(&rig, 10, 20), *b;
+
+    a->cancels_on_accepted = true;
+    rig_accept(&rig, d, 0);
+    assert_null(a->handle);
+    b = rig_submit(&rig, 10, 20);
+    b->cancels_on_tokens = true;
+    rig_tokens(&rig, d, 0, 3);
+    assert_null(b->handle);
+    assert_true(list_is_empty(&rig.router.jobs));
+    assert_true(rig_ledgers_are_empty(&rig));
+}
+
+/* A frame with a token of each job.  Prefetched jobs may be gone when their turn comes. */
+static void jobs_of_a_frame_may_go_while_it_is_read(void **state)
+{
+    enum { N = 8, N_STRANGE = 8, N_RECORDS = N_STRANGE + N, N_FRAMES = 3 };
+    struct link *d = rig_worker(&rig, "d0", PICKER_DECODE, 1, 100);
+    uint8_t singles[N_RECORDS * FRAME_SINGLE_BYTES];
+
+    for (uint32_t i = 0; i < N; i++) {
+        assert_non_null(rig_submit(&rig, 10, 20)->handle);
+        assert_non_null(rig_sent(d, i));
+        rig_accept(&rig, d, 0);
+    }
+    rig.clients[0].cancels_other_on_tokens = &rig.clients[1]; /* the next client, */
+    rig.clients[2].cancels_other_on_tokens = &rig.clients[6];
+    rig.clients[4].cancels_other_on_tokens = &rig.clients[3]; /* a client that has its token already, */
+    rig.clients[5].cancels_on_tokens = true;                  /* itself */
+    for (uint32_t frame = 0; frame < N_FRAMES; frame++) {
+        Baton__Tokens tokens = BATON__TOKENS__INIT;
+
+        for (uint32_t i = 0; i < N_RECORDS; i++) /* the first records belong to no job */
+            frame_single_pack(&(struct frame_single){.request = i < N_STRANGE
+                                                                    ? UINT64_MAX
+                                                                    : rig_sent(d, i - N_STRANGE)->request,
+                                                     .index = frame,
+                                                     .id = 'a' + frame},
+                              singles + (size_t)i * FRAME_SINGLE_BYTES);
+        tokens.singles = (ProtobufCBinaryData){.data = singles, .len = sizeof(singles)};
+        assert_int_equal(router_stream_tokens(&rig.router, 0, &tokens), 0);
+    }
+    for (unsigned step = 0; step < GEN_SOON_STEPS; step++)
+        assert_true(rig.n_soon[step] > 0);
+    for (uint32_t i = 0; i < N; i++) {
+        bool is_unheard = i == 1 || i == 6;
+
+        assert_answer(&rig.clients[i], is_unheard ? 0 : i == 3 || i == 5 ? 1 : N_FRAMES);
+        assert_int_equal(rig.clients[i].handle == NULL, is_unheard || i == 3 || i == 5);
+        if (rig.clients[i].handle != NULL)
+            rig_cancel(&rig.clients[i]);
+    }
+    assert_true(rig_ledgers_are_empty(&rig));
+}
+
+static void a_failure_may_cancel_the_next_job(void **state)
+{
+    struct link *d;
+    struct rig_client *a, *b, *c;
+
+    d = rig_worker(&rig, "d0", PICKER_DECODE, 1, 100);
+    a = rig_submit(&rig, 10, 20);
+    b = rig_submit(&rig, 10, 20);
+    c = rig_submit(&rig, 10, 20);
+    job_of(a->handle)->sum.n_redispatched = 100; /* after one more it fails */
+    a->cancels_on_failure = b;
+    rig_lose(&rig, d);
+    assert_true(a->has_failed);
+    assert_null(b->handle);
+    assert_int_equal(rig.router.n_queued, 1);
+    rig_cancel(c);
+    assert_true(rig_ledgers_are_empty(&rig));
+}
+
+static void a_restarted_worker_is_new(void **state)
+{
+    struct link *d = rig_worker(&rig, "d0", PICKER_DECODE, 1, 100), *again;
+    struct rig_client *client = rig_submit(&rig, 10, 20);
+
+    rig_lose(&rig, d);
+    assert_int_equal(rig.router.n_queued, 1);
+    again = rig_worker(&rig, "d0", PICKER_DECODE, 2, 100);
+    assert_non_null(rig_last(again)); /* failures of its former life do not count */
+    assert_null(rig_worker(&rig, "d0", PICKER_DECODE, 2, 100));
+    rig_cancel(client);
+    assert_true(rig_ledgers_are_empty(&rig));
+}
+
+static void set_layout(const char *node, uint64_t layout)
+{
+    for (uint32_t i = 0; i < PICKER_MAX_WORKERS; i++)
+        if (strcmp(rig.router.workers[i].node, node) == 0) {
+            rig.router.workers[i].layout = layout;
+            router_worker_refresh(&rig.router, &rig.router.workers[i]);
+        }
+}
+
+/* The layout includes the numerics id: any worker that continues an answer gives the same bits. */
+static void an_answer_keeps_its_arithmetic(void **state)
+{
+    struct link *d0 = rig_worker(&rig, "d0", PICKER_DECODE, 1, 100), *d2;
+    struct link *d1 = rig_worker(&rig, "d1", PICKER_DECODE, 2, 100);
+    struct rig_client *client, *next;
+    Baton__LoadReport load = BATON__LOAD_REPORT__INIT;
+
+    set_layout("d0", 7);
+    set_layout("d1", 8);
+    client = rig_submit(&rig, 10, 20);
+    rig_tokens(&rig, d0, 0, 2);
+    rig_lose(&rig, d0);
+    assert_int_equal(rig.router.n_queued, 1);
+    assert_null(rig_last(d1)); /* it could continue, but with other bits */
+    next = rig_submit(&rig, 10, 20);
+    assert_non_null(rig_last(d1)); /* jobs without an answer do not wait for that */
+    rig_cancel(next);
+    d2 = rig_worker(&rig, "d2", PICKER_DECODE, 3, 100);
+    set_layout("d2", 7);
+    load.blocks_free = load.blocks_total = 100;
+    rig_beat(&rig, d2, &load);
+    assert_int_equal(rig_last(d2)->n_tokens, 12);
+    rig_tokens(&rig, d2, 2, 3);
+    rig_finish(&rig, d2, BATON__FINISH__FINISH_STOP, 0);
+    assert_true(client->has_ended);
+    assert_answer(client, 5);
+    assert_true(rig_ledgers_are_empty(&rig));
+}
+
+/* Before its first token a request has no bits to keep. */
+static void a_request_without_a_word_may_change_arithmetic(void **state)
+{
+    struct link *d0 = rig_worker(&rig, "d0", PICKER_DECODE, 1, 100);
+    struct link *d1 = rig_worker(&rig, "d1", PICKER_DECODE, 2, 100);
+    struct rig_client *client;
+
+    set_layout("d0", 7);
+    set_layout("d1", 8);
+    client = rig_submit(&rig, 10, 20);
+    assert_non_null(rig_last(d0));
+    rig_lose(&rig, d0);
+    assert_int_equal(rig_last(d1)->n_tokens, 10);
+    rig_cancel(client);
+    assert_true(rig_ledgers_are_empty(&rig));
+}
+
+int main(void)
+{
+#define T(name) cmocka_unit_test_setup_teardown(name, open_rig, close_rig)
+    static const struct CMUnitTest tests[] = {
+        T(a_paused_stream_is_resumed_at_its_length),
+        T(a_whole_answer_needs_no_worker_for_its_end),
+        T(work_is_counted_once),
+        T(callbacks_may_cancel),
+        T(jobs_of_a_frame_may_go_while_it_is_read),
+        T(a_failure_may_cancel_the_next_job),
+        T(a_restarted_worker_is_new),
+        T(an_answer_keeps_its_arithmetic),
+        T(a_request_without_a_word_may_change_arithmetic),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

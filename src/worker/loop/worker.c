@@ -420,7 +420,9 @@ static int build_links(struct worker *worker, struct fault *fault)
     if (worker_follow_open(worker) < 0)
         return fault_set(fault, E_NOMEM, "out of memory");
     rc = worker_peers_open(worker, fault);
-    return rc < 0 ? rc : worker_routers_open(worker, fault);
+    if (rc == 0)
+        rc = worker_routers_open(worker, fault);
+    return rc < 0 ? rc : worker_discovery_open(worker, fault);
 }
 
 static int loop_worker_start(struct worker *worker, struct fault *fault)
@@ -462,6 +464,7 @@ static int loop_worker_start(struct worker *worker, struct fault *fault)
 static void tear_down(struct worker *worker)
 {
     worker->life = DAEMON_DRAINING;
+    worker_discovery_close(worker);
     worker_routers_close(worker);
     worker_peers_close(worker);
     worker_follow_close(worker);

@@ -16,6 +16,7 @@
 #include "gguf/gguf.h"
 #include "net/link/link.h"
 #include "net/link/listener.h"
+#include "net/discover/discover.h"
 #include "worker/runner/engine_thread.h"
 #include "worker/runner/messages.h"
 #include "worker/loop/worker.h"
@@ -29,6 +30,8 @@ struct worker_router { /* a router that this worker registers with */
     uint64_t epoch;    /* of the router's current life, from its HELLO on; 0: no HELLO yet, or the link is
                      * down */
     bool was_up;       /* an earlier link to it was up */
+    bool is_listed;    /* the configuration or discovery names it now */
+    uint64_t down_ns;  /* when its link went down, or was first dialled */
     struct list parts; /* requests whose prompts come in pieces (parts.c) */
     uint32_t n_parts;
     struct ev_timer *vocabulary_turn; /* runs while the vocabulary is sent ... */
@@ -87,7 +90,9 @@ struct worker { /* one process */
     struct link_opts router_link_opts, peer_link_opts;
     struct worker_router routers[WORKER_MAX_ROUTERS];
     uint32_t n_routers;
-    struct tails *tails; /* tails_priv.h */
+    uint32_t router_list_at;            /* where the next turn through discovery's list begins */
+    struct worker_discovery *discovery; /* discovery.c; NULL: the configuration names addresses only */
+    struct tails *tails;                /* tails_priv.h */
     struct worker_peer peers[WORKER_MAX_PEERS];
     struct load_report load;
     int conf_prefix_fetch; /* enum picker_fetch, value at the start */
@@ -135,10 +140,17 @@ int worker_routers_open(struct worker *worker, struct fault *fault);
 /* Both sides have accepted the other's HELLO. */
 bool worker_router_is_up(const struct worker_router *router);
 const char *worker_router_why(const struct worker_router *router); /* "ok", or the reason why it is not up */
+/* Dials what the list names and drops what it does not name. A link that is up is never dropped. */
+void worker_routers_list(struct worker *worker, const struct endpoints *list);
 size_t worker_routers_queued_bytes(const struct worker *worker);
 void worker_routers_close(struct worker *worker);
 
 void worker_routers_refuse(struct worker_router *router, uint64_t request, int error); /* fails the job */
+
+/* discovery.c: routers and peers from a file, DNS or etcd, and this worker's own key in etcd */
+int worker_discovery_open(struct worker *worker, struct fault *fault);
+void worker_discovery_close(struct worker *worker);
+
 /* parts.c: prompts in pieces */
 /* Takes a SUBMIT command of which n_missing tokens will follow. E_OVERLOADED, E_NOMEM. */
 int worker_parts_add(struct worker_router *router, struct command *command, uint32_t n_missing);
@@ -200,6 +212,8 @@ uint32_t worker_follow_count(const struct worker *worker);   /* workers that it 
 
 /* peers.c */
 int worker_peers_open(struct worker *worker, struct fault *fault); /* dials the configured peers */
+/* Dials what the list names. A link that is up is never dropped. */
+void worker_peers_list(struct worker *worker, const struct endpoints *list);
 int worker_peers_accept(struct worker *worker, int fd, struct stranger *stranger);
 void worker_peers_close(struct worker *worker);
 /* The slot of a dialled link to this peer; dials if there is none. PEER_NONE when all slots are busy. */

@@ -478,6 +478,7 @@ static void tear_down(struct worker *worker)
     admin_free(worker->admin);
     ev_fd_free(worker->reports_fd);
     worker_engine_free(worker->engine);
+    worker_weights_close(worker);
     worker_local_close(worker);
     worker_model_close(worker);
     ev_timer_free(worker->drain_timer);

@@ -43,6 +43,9 @@
      "Which variants of kernels and copies are fastest on this machine is measured at start, in less than "      \
      "300 ms, and kept in a cache file for the next one; no variant changes results. off: not measured, "        \
      "the defaults. redo: measured at each start."},                                                         \
+    {"engine", "share_weights", CONFIG_ENUM, KEY(share_weights), "auto", 0, 0, "auto|yes|no", false,         \
+     "Whether the workers of a host that serve the same file keep one copy of its weights, beside "          \
+     "kv.unix_path. auto: where the system gives shared memory huge pages; yes: everywhere."},               \
     {"engine", "threads", CONFIG_U64, KEY(threads), "0", 0, 1024, NULL, false,                               \
      "Compute threads; 0: one for each CPU usable."},                                                        \
     {"engine", "cpus", CONFIG_CPUS, KEY(cpus), "", 0, 0, NULL, false,                                        \

@@ -91,6 +91,7 @@ struct worker { /* one process */
     struct worker_router routers[WORKER_MAX_ROUTERS];
     uint32_t n_routers;
     uint32_t router_list_at;            /* where the next turn through discovery's list begins */
+    struct worker_weights *weights;     /* weights.c; NULL: the simulated engine has none */
     struct worker_discovery *discovery; /* discovery.c; NULL: the configuration names addresses only */
     struct tails *tails;                /* tails_priv.h */
     struct worker_peer peers[WORKER_MAX_PEERS];
@@ -128,6 +129,15 @@ int worker_arena_blocks(const struct worker_conf *conf, const struct kv_layout *
 
 /* model_check.c: checks of the model file without loading it, for worker_check.c */
 void worker_check_model(struct config_check *check, const struct worker_conf *conf);
+
+/* weights.c: one copy of the packed weights for all workers of a host */
+/* An arena for engine_load_opts, empty or filled by another worker; NULL: the weights stay private. May wait for a worker that
+ * is packing them. */
+struct mem_sealed *worker_weights_arena(struct worker *worker, uint64_t file_bytes);
+void worker_weights_refused(struct worker *worker, const char *why); /* static; the arena did not serve */
+void worker_weights_loaded(struct worker *worker); /* seals the arena and serves it to others */
+bool worker_weights_are_shared(const struct worker *worker);
+void worker_weights_close(struct worker *worker); /* after the engine is freed */
 
 /* hello.c */
 const ProtobufCMessage *worker_make_hello(void *arg);

@@ -53,6 +53,7 @@ include tests/fuzz/tier.mk
 include tests/fuzz/peermap.mk
 include tests/fuzz/template.mk
 include tests/fuzz/jinja.mk
+include tests/fuzz/discover.mk
 include tests/fuzz/sse.mk
 include tests/fuzz/clients.mk
 include tests/fuzz/grammar_run.mk

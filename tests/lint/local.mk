@@ -29,7 +29,7 @@ folder_pages = clients/README.md clients/baton/README.md clients/bench/README.md
 	src/compute/model/README.md src/compute/order/README.md src/compute/sample/README.md \
 	src/compute/sched/README.md src/compute/tensor/README.md src/fleet/README.md src/fleet/picker/README.md \
 	src/fleet/plan/README.md src/fleet/router/README.md src/fleet/sim/README.md src/gguf/README.md \
-	src/net/README.md src/net/http/README.md src/net/link/README.md src/serve/README.md src/serve/access/README.md \
+	src/net/README.md src/net/discover/README.md src/net/http/README.md src/net/link/README.md src/serve/README.md src/serve/access/README.md \
 	src/serve/answer/README.md src/serve/api/README.md src/serve/conversation/README.md \
 	src/serve/endpoint/README.md src/serve/prompt/README.md src/serve/setup/README.md src/text/README.md \
 	src/text/grammar/README.md src/text/jinja/README.md src/text/json/README.md src/text/token/README.md \
@@ -45,7 +45,7 @@ AM_TESTS_ENVIRONMENT = \
 	LINT_CFLAGS='$(AM_CFLAGS) $(CFLAGS)'; \
 	LINT_LDFLAGS='$(AM_LDFLAGS) $(LDFLAGS)'; \
 	LINT_KERNELS='$(kern_libs)'; \
-	LINT_LIBS='$(SYSTEMD_LIBS) $(SSL_LIBS) $(JANSSON_LIBS) $(EVENT_LIBS) $(UTF8PROC_LIBS) $(XXHASH_LIBS) \
+	LINT_LIBS='$(SYSTEMD_LIBS) $(SSL_LIBS) $(JANSSON_LIBS) $(EVENT_LIBS) $(UTF8PROC_LIBS) $(XXHASH_LIBS) $(CARES_LIBS) \
 	$(PROTOBUFC_LIBS) $(EDIT_LIBS) $(CURL_LIBS) $(ZLIB_LIBS) $(NGHTTP2_LIBS) $(VERBS_LIBS)'; \
 	BATON_TUNE_FILE='$(abs_top_builddir)/tests/tune'; export BATON_TUNE_FILE; \
 	export CC NM LINT_CPPFLAGS LINT_CFLAGS LINT_LDFLAGS LINT_KERNELS LINT_LIBS;

@@ -22,10 +22,11 @@ struct engine_load_opts {
     struct team *team;   /* borrowed; must outlive the engine */
     const char *kernels; /* "auto", "scalar", "avx2", "avx512" */
     enum kv_type kv_type;
-    uint32_t block_tokens;   /* tokens of a KV block; 0: 32 */
-    uint32_t context_length; /* tokens; 0: the model's own */
-    enum bf16_math bf16;     /* see model_opts */
-    bool converts_f16;       /* see model_opts */
+    uint32_t block_tokens;    /* tokens of a KV block; 0: 32 */
+    uint32_t context_length;  /* tokens; 0: the model's own */
+    enum bf16_math bf16;      /* see model_opts */
+    bool converts_f16;        /* see model_opts */
+    struct mem_sealed *arena; /* see model_opts */
     /* Reports progress while weights are packed; NULL: no reports. False: stop loading. */
     bool (*on_progress)(void *arg, uint64_t done_bytes, uint64_t total_bytes);
     void *progress_arg;

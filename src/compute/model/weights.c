@@ -241,9 +241,17 @@ int weights_matrix(struct loading *load, const struct gguf_tensor *from, enum dt
     bool is_converted = type == DTYPE_F16 && load->opts->converts_f16; /* activations are rounded too */
     bool is_brain = is_converted || (type == DTYPE_BF16 && asked != BF16_EXACT);
     bool is_tiles = is_brain && kern_bf16_math(table, asked == BF16_EXACT ? BF16_AUTO : asked) == BF16_TILES;
-    int rc = (is_tiles   ? weight_pack_tiles
-              : is_brain ? weight_pack_dots
-                         : weight_pack)(table, type, parts, n_parts, cols, load->team, out);
+    const struct weight_packing packing = {.table = table,
+                                           .form = is_tiles   ? WEIGHT_TILES
+                                                   : is_brain ? WEIGHT_DOTS
+                                                              : WEIGHT_AS_STORED,
+                                           .type = type,
+                                           .parts = parts,
+                                           .n_parts = n_parts,
+                                           .cols = cols,
+                                           .team = load->team,
+                                           .arena = load->opts->arena};
+    int rc = weight_pack_to(&packing, out);
 
     if (rc < 0)
         return fault_set(load->fault, rc, "tensor %.*s cannot be packed: %s", (int)from->name.len_bytes,

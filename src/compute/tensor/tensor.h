@@ -13,6 +13,7 @@
 #define COMPUTE_TENSOR_TENSOR_H
 
 #include "base/err.h"
+#include "base/mem_sealed.h"
 #include "base/team.h"
 #include "compute/kernels/attn_args.h"
 #include "gguf/dtype.h"
@@ -30,7 +31,7 @@ struct weight { /* [rows][cols], packed into interleaved row panels; owned */
     uint32_t cols;
     void *panels;
     size_t len_bytes;    /* of the panels: the bytes that a product reads */
-    size_t region_bytes; /* of the memory that holds them */
+    size_t region_bytes; /* of the memory that holds them; 0: an arena has it */
 };
 
 /* True for the types that weight_pack takes. */
@@ -45,12 +46,31 @@ struct weight_part {
     const void *data;
     uint32_t rows;
 };
+
+enum weight_form {
+    WEIGHT_AS_STORED, /* the type of the file */
+    WEIGHT_DOTS, /* BF16, or F16 rounded to BF16, for BF16 dots (exact BF16 where kern_has_dots() is false) */
+    WEIGHT_TILES /* the same for BF16 tiles */
+};
+
+struct weight_packing { /* all borrowed */
+    const struct kern_table *table;
+    enum weight_form form;
+    enum dtype type;
+    const struct weight_part *parts;
+    uint32_t n_parts, cols;
+    struct team *team;
+    /* Where the panels go. NULL: memory of their own. In an arena that another process filled nothing is packed: the
+     * first and the last panel are packed beside it and compared, E_MISMATCH. */
+    struct mem_sealed *arena;
+};
+
+int weight_pack_to(const struct weight_packing *packing, struct weight *out); /* also E_FULL, of the arena */
+/* As weight_pack_to() without an arena, by form. */
 int weight_pack(const struct kern_table *table, enum dtype type, const struct weight_part *parts,
                 uint32_t n_parts, uint32_t cols, struct team *team, struct weight *out);
-/* Packs BF16, or F16 rounded to BF16, for BF16 dots (exact BF16 where kern_has_dots() is false). */
 int weight_pack_dots(const struct kern_table *table, enum dtype type, const struct weight_part *parts,
                      uint32_t n_parts, uint32_t cols, struct team *team, struct weight *out);
-/* The same for BF16 tiles. */
 int weight_pack_tiles(const struct kern_table *table, enum dtype type, const struct weight_part *parts,
                       uint32_t n_parts, uint32_t cols, struct team *team, struct weight *out);
 void weight_fini(struct weight *weight);

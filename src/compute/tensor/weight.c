@@ -12,6 +12,7 @@
 #include "compute/tensor/weight_priv.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/check.h"
@@ -98,6 +99,18 @@ static void pack_columns(const struct packing *packing, const char *const *rows,
             pack_plain(packing, rows[lane], panel, lane, from);
 }
 
+static void pack_panel(const struct packing *packing, uint32_t p, char *panel)
+{
+    const char *rows[PANEL_ROWS];
+
+    for (uint32_t lane = 0; lane < PANEL_ROWS; lane++)
+        rows[lane] = source_row(packing, p * PANEL_ROWS + lane);
+    for (uint32_t from = 0; from < packing->weight->cols; from += PACK_COLS) {
+        fetch_columns(packing, rows, from + PACK_COLS);
+        pack_columns(packing, rows, panel, from);
+    }
+}
+
 static void pack_job(void *arg, unsigned rank, unsigned n_ranks)
 {
     const struct packing *packing = arg;
@@ -105,17 +118,23 @@ static void pack_job(void *arg, unsigned rank, unsigned n_ranks)
     uint64_t first, end;
 
     team_split(weight_n_panels(weight->rows), 1, rank, n_ranks, &first, &end);
-    for (uint32_t p = (uint32_t)first; p < end; p++) {
-        char *panel = (char *)weight->panels + p * weight_panel_bytes(weight);
-        const char *rows[PANEL_ROWS];
+    for (uint32_t p = (uint32_t)first; p < end; p++)
+        pack_panel(packing, p, (char *)weight->panels + p * weight_panel_bytes(weight));
+}
 
-        for (uint32_t lane = 0; lane < PANEL_ROWS; lane++)
-            rows[lane] = source_row(packing, p * PANEL_ROWS + lane);
-        for (uint32_t from = 0; from < weight->cols; from += PACK_COLS) {
-            fetch_columns(packing, rows, from + PACK_COLS);
-            pack_columns(packing, rows, panel, from);
-        }
-    }
+/* Compares one panel of an arena that another process filled with the file. */
+static int pack_compare(const struct packing *packing, uint32_t p)
+{
+    size_t n_bytes = weight_panel_bytes(packing->weight);
+    char *panel = mem_aligned(MEM_CACHE_LINE, n_bytes);
+    int rc;
+
+    if (panel == NULL)
+        return E_NOMEM;
+    pack_panel(packing, p, panel);
+    rc = memcmp(panel, (const char *)packing->weight->panels + p * n_bytes, n_bytes) == 0 ? 0 : E_MISMATCH;
+    free(panel);
+    return rc;
 }
 
 bool weight_type_ok(enum dtype type)
@@ -135,97 +154,107 @@ const char *weight_types(char *out, size_t capacity_bytes)
     return out;
 }
 
-/* The flags set in *out choose the form: plain or quantised, dots, tiles. */
-static int pack_as(enum dtype type, const struct weight_part *parts, uint32_t n_parts, struct team *team,
-                   struct weight *out)
+/* Memory for the panels of weight. */
+static int pack_room(struct weight *weight, struct mem_sealed *arena)
 {
-    struct weight weight = *out;
-    uint32_t cols = weight.cols;
+    struct mem_region region;
+    int rc;
+
+    if (__builtin_mul_overflow(weight_panel_bytes(weight), weight_n_panels(weight->rows), &weight->len_bytes))
+        return E_NOMEM;
+    if (arena != NULL)
+        return mem_sealed_take(arena, weight->len_bytes, &weight->panels);
+    rc = mem_region_open(weight->len_bytes, false, false, "weights", &region);
+    if (rc == 0) {
+        weight->panels = region.base;
+        weight->region_bytes = region.len_bytes;
+    }
+    return rc;
+}
+
+static struct weight pack_form(const struct weight_packing *packing)
+{
+    struct weight weight = {.table = packing->table, .type = packing->type, .cols = packing->cols};
+
+    if (packing->form == WEIGHT_AS_STORED)
+        return weight;
+    weight.type = DTYPE_BF16;
+    weight.is_dots = kern_has_dots(packing->table);
+    weight.is_tiles = packing->form == WEIGHT_TILES && weight.is_dots;
+    weight.is_paired = packing->form == WEIGHT_TILES ? kern_has_fast_tiles(packing->table)
+                                                     : kern_has_fast_dots(packing->table);
+    return weight;
+}
+
+static int pack_check(const struct weight_packing *packing, struct weight *weight)
+{
+    const struct dtype_info *info = dtype_info(packing->type);
     uint64_t rows = 0;
 
-    if (!weight_type_ok(type))
+    if (!weight_type_ok(packing->type) ||
+        (packing->form != WEIGHT_AS_STORED && packing->type != DTYPE_F16 && packing->type != DTYPE_BF16))
         return E_UNSUPPORTED;
-    for (uint32_t i = 0; i < n_parts; i++)
-        rows += parts[i].rows;
-    const struct dtype_info *info = dtype_info(type);
-    if (cols == 0 || cols % info->qblk_weights != 0 || rows == 0 || rows > UINT32_MAX - PANEL_ROWS)
+    for (uint32_t i = 0; i < packing->n_parts; i++)
+        rows += packing->parts[i].rows;
+    if (packing->cols == 0 || packing->cols % info->qblk_weights != 0 || rows == 0 ||
+        rows > UINT32_MAX - PANEL_ROWS)
         return E_INVAL;
+    weight->rows = (uint32_t)rows;
+    return 0;
+}
 
-    weight.rows = (uint32_t)rows;
-    struct mem_region region;
-    size_t panel_bytes = weight_panel_bytes(&weight), len_bytes;
-    if (__builtin_mul_overflow(panel_bytes, weight_n_panels(weight.rows), &len_bytes))
-        return E_NOMEM;
-    int rc = mem_region_open(len_bytes, false, false, "weights", &region);
+int weight_pack_to(const struct weight_packing *to, struct weight *out)
+{
+    struct weight weight = pack_form(to);
+    const struct dtype_info *info = dtype_info(to->type);
+    struct packing packing = {
+        .weight = &weight, .source = to->type, .parts = to->parts, .n_parts = to->n_parts};
+    int rc = pack_check(to, &weight);
+
+    if (rc == 0)
+        rc = pack_room(&weight, to->arena);
     if (rc < 0)
         return rc;
-    weight.panels = region.base;
-    weight.len_bytes = len_bytes;
-    weight.region_bytes = region.len_bytes;
-    quant_lookup(type, weight.lookup);
-
-    struct packing packing = {
-        .weight = &weight,
-        .source = type,
-        .parts = parts,
-        .n_parts = n_parts,
-        .row_bytes = (size_t)cols / info->qblk_weights * info->qblk_bytes,
-    };
-    team_run(team, pack_job, &packing);
-    *out = weight;
-    return 0;
+    packing.row_bytes = (size_t)to->cols / info->qblk_weights * info->qblk_bytes;
+    quant_lookup(to->type, weight.lookup);
+    if (to->arena == NULL || !mem_sealed_is_filled(to->arena)) {
+        team_run(to->team, pack_job, &packing);
+    } else {
+        rc = pack_compare(&packing, 0);
+        if (rc == 0)
+            rc = pack_compare(&packing, weight_n_panels(weight.rows) - 1);
+    }
+    if (rc == 0)
+        *out = weight;
+    return rc;
 }
 
 int weight_pack(const struct kern_table *table, enum dtype type, const struct weight_part *parts,
                 uint32_t n_parts, uint32_t cols, struct team *team, struct weight *out)
 {
-    struct weight weight = {.table = table, .type = type, .cols = cols};
-    int rc = pack_as(type, parts, n_parts, team, &weight);
-
-    if (rc == 0)
-        *out = weight;
-    return rc;
-}
-
-static int pack_bf16(struct weight weight, enum dtype type, const struct weight_part *parts, uint32_t n_parts,
-                     struct team *team, struct weight *out)
-{
-    int rc = type == DTYPE_F16 || type == DTYPE_BF16 ? pack_as(type, parts, n_parts, team, &weight)
-                                                     : E_UNSUPPORTED;
-
-    if (rc == 0)
-        *out = weight;
-    return rc;
+    return weight_pack_to(
+        &(struct weight_packing){table, WEIGHT_AS_STORED, type, parts, n_parts, cols, team, NULL}, out);
 }
 
 int weight_pack_dots(const struct kern_table *table, enum dtype type, const struct weight_part *parts,
                      uint32_t n_parts, uint32_t cols, struct team *team, struct weight *out)
 {
-    return pack_bf16((struct weight){.table = table,
-                                     .type = DTYPE_BF16,
-                                     .cols = cols,
-                                     .is_dots = kern_has_dots(table),
-                                     .is_paired = kern_has_fast_dots(table)},
-                     type, parts, n_parts, team, out);
+    return weight_pack_to(
+        &(struct weight_packing){table, WEIGHT_DOTS, type, parts, n_parts, cols, team, NULL}, out);
 }
 
 int weight_pack_tiles(const struct kern_table *table, enum dtype type, const struct weight_part *parts,
                       uint32_t n_parts, uint32_t cols, struct team *team, struct weight *out)
 {
-    return pack_bf16((struct weight){.table = table,
-                                     .type = DTYPE_BF16,
-                                     .cols = cols,
-                                     .is_dots = kern_has_dots(table),
-                                     .is_tiles = kern_has_dots(table),
-                                     .is_paired = kern_has_fast_tiles(table)},
-                     type, parts, n_parts, team, out);
+    return weight_pack_to(
+        &(struct weight_packing){table, WEIGHT_TILES, type, parts, n_parts, cols, team, NULL}, out);
 }
 
 void weight_fini(struct weight *weight)
 {
     struct mem_region region = {.base = weight->panels, .len_bytes = weight->region_bytes, .fd = -1};
 
-    if (weight->panels != NULL)
+    if (weight->region_bytes > 0)
         mem_region_close(&region);
     *weight = (struct weight){0};
 }

@@ -23,6 +23,7 @@
 #include "serve/endpoint/reload.h"
 #include "net/http/https.h"
 #include "net/link/addr.h"
+#include "net/discover/discover.h"
 #include "net/link/listener.h"
 #include "net/link/tls.h"
 #include "fleet/router/router_priv.h"
@@ -44,6 +45,7 @@ struct daemon {
     const struct router_conf *(*reload)(void *arg);
     void *reload_arg;
     struct reload *reloads;
+    struct discover_registration *registration; /* NULL: none */
     Baton__Hello hello;
 };
 
@@ -472,6 +474,7 @@ static void router_tear_down(struct daemon *daemon)
 {
     struct router *router = &daemon->router;
 
+    discover_unregister(daemon->registration);
     front_free(daemon->front);
     http_tls_free(daemon->https);
     ev_jobs_free(daemon->jobs);
@@ -499,6 +502,21 @@ static void router_tear_down(struct daemon *daemon)
     OPENSSL_cleanse(router->prefix_key, sizeof(router->prefix_key));
     OPENSSL_cleanse(router->sign_key, sizeof(router->sign_key));
     free(daemon);
+}
+
+static int router_register(struct daemon *daemon, struct fault *fault)
+{
+    const struct router_conf *conf = daemon->router.conf;
+    const struct discover_tls tls = {conf->discovery_ca, conf->discovery_certificate, conf->discovery_key};
+    const struct discover_entry entry = {
+        .role = DISCOVER_ROUTERS,
+        .node = conf->node,
+        .link = conf->link_advertise[0] ? conf->link_advertise : listener_address(daemon->router.links),
+        .phase = "router"};
+
+    if (conf->link_register[0] == '\0')
+        return 0;
+    return discover_register(conf->link_register, &tls, &entry, fault, &daemon->registration);
 }
 
 static int router_start(struct daemon *daemon, struct fault *fault)
@@ -529,7 +547,7 @@ static int router_start(struct daemon *daemon, struct fault *fault)
         if (rc < 0)
             fault_set(fault, rc, "link.listen: %s", fault->text);
     }
-    return rc;
+    return rc < 0 ? rc : router_register(daemon, fault);
 }
 
 int router_run(const struct router_conf *conf, const struct router_conf *(*reload_call)(void *arg),

@@ -37,10 +37,17 @@ void router_check(struct config_check *check)
                                         .link_listen = conf->link_listen,
                                         .cluster_key = conf->cluster_key,
                                         .public_prefix = conf->public_prefix};
+    const struct setup_discovery discovery = {.registers = conf->link_register,
+                                              .advertise = conf->link_advertise,
+                                              .link_listen = conf->link_listen,
+                                              .ca = conf->discovery_ca,
+                                              .certificate = conf->discovery_certificate,
+                                              .key = conf->discovery_key};
     struct setup_listens listens = {0};
 
     setup_check_common(check, &common);
     setup_check_listens(check, &common, &listens);
+    setup_check_discovery(check, &discovery);
     setup_check_memory(check, "cache.replay_memory", conf->replay_bytes);
     setup_check_memory(check, "cache.thread_memory", conf->conversation_bytes);
     check_classes(check, conf);

@@ -84,6 +84,17 @@ static const struct config_key keys[] = {
      "share nothing."},
     {"link", "listen", CONFIG_ADDRESS, KEY(link_listen), "127.0.0.1:8090", 0, 0, NULL, false,
      "Where workers register."},
+    {"link", "advertise", CONFIG_STR, KEY(link_advertise), "", 0, 0, NULL, false,
+     "What workers are told to dial by link.register, when it differs from listen."},
+    {"link", "register", CONFIG_STR, KEY(link_register), "", 0, 0, NULL, false,
+     "etcd://host:2379/prefix (etcds:// with TLS): where this router keeps a key with its address, so that "
+     "link.routers of workers can name the same source. Empty: nowhere."},
+    {"link", "discovery_ca", CONFIG_PATH, KEY(discovery_ca), "", 0, 0, NULL, false,
+     "PEM file with the authorities of etcds:// sources; empty: the system's."},
+    {"link", "discovery_certificate", CONFIG_PATH, KEY(discovery_certificate), "", 0, 0, NULL, false,
+     "PEM file with a certificate that etcd asks for; empty: none."},
+    {"link", "discovery_key", CONFIG_PATH, KEY(discovery_key), "", 0, 0, NULL, false,
+     "PEM file with its private key, not encrypted, closed to other users."},
     {"link", "cluster_key", CONFIG_PATH, KEY(cluster_key), "", 0, 0, NULL, false,
      "File with the cluster's key (64 hex digits, readable by nobody else; 'batonctl new-cluster-key FILE'). "
      "Every daemon of a cluster has the same. Empty: "

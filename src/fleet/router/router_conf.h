@@ -25,7 +25,8 @@ struct router_conf {
     uint64_t http_max_body, http_max_connections, http_max_per_address;
     uint64_t http_head_timeout_ns, http_body_timeout_ns, http_idle_timeout_ns, http_write_timeout_ns;
     uint64_t http_job_threads, http_max_requests, http_wrong_keys;
-    char *link_listen;
+    char *link_listen, *link_advertise, *link_register;
+    char *discovery_ca, *discovery_certificate, *discovery_key;
     char *cluster_key;
     uint64_t link_heartbeat_ns, link_return_ns;
     uint64_t ttft_slo_ns, itl_slo_ns;

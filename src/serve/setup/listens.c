@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "net/discover/url.h"
 #include "net/link/listen_check.h"
 #include "serve/setup/setup.h"
 
@@ -104,10 +105,12 @@ void setup_check_dials(struct config_check *check, const char *key, const struct
                        size_t max)
 {
     struct fault fault = {0};
+    struct discover_url url;
     struct addr addr;
 
     for (size_t i = 0; i < list->n; i++) {
-        if (setup_dial_parse(list->items[i], &fault, &addr) < 0)
+        if ((discover_is_url(list->items[i]) ? discover_url_parse(list->items[i], &fault, &url)
+                                             : setup_dial_parse(list->items[i], &fault, &addr)) < 0)
             config_refuse_item(check, key, i, "%s", fault.text);
         for (size_t before = 0; before < i; before++)
             if (strcmp(list->items[before], list->items[i]) == 0) {

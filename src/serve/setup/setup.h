@@ -44,11 +44,19 @@ void setup_check_listen(struct config_check *check, struct setup_listens *listen
 /* Checks the addresses of setup_common; the daemon adds its own further ones. */
 void setup_check_listens(struct config_check *check, const struct setup_common *common,
                          struct setup_listens *listens);
-/* Checks a list of host:port to dial: each has a port, none appears twice, max at most. */
+/* Checks a list of host:port to dial, and of sources (net/discover/url.h): each host has a port, none appears twice, max at
+ * most. */
 void setup_check_dials(struct config_check *check, const char *key, const struct config_list *list,
                        size_t max);
 /* Parses one such address; a NULL fault: the caller wants no message. */
 int setup_dial_parse(const char *text, struct fault *fault, struct addr *out);
+
+struct setup_discovery { /* borrowed from the snapshot; registers is link.register */
+    const char *registers, *advertise, *link_listen;
+    const char *ca, *certificate, *key;
+};
+
+void setup_check_discovery(struct config_check *check, const struct setup_discovery *discovery);
 
 /* ---- files and sizes ---- */
 

@@ -279,6 +279,26 @@ int worker_tune(const void *of, struct buf *out, struct fault *fault)
     return 0;
 }
 
+/* Packs the weights, or maps those that another worker of this host has packed. */
+static int worker_model_pack(struct worker *worker, struct engine_load_opts *load, struct fault *fault,
+                             struct engine_model **out)
+{
+    int rc;
+
+    load->arena = worker_weights_arena(worker, gguf_file_bytes(worker->gguf));
+    rc = engine_model_load(load, fault, out);
+    if (load->arena != NULL && (rc == E_MISMATCH || rc == E_FULL)) {
+        log_warn("weights_refused", LOG_STR("reason", fault->text));
+        worker_weights_refused(worker, rc == E_FULL ? "they need more room than the arena has"
+                                                    : "those of the other worker are packed in another way");
+        load->arena = NULL;
+        rc = engine_model_load(load, fault, out);
+    }
+    if (rc == 0)
+        worker_weights_loaded(worker);
+    return rc;
+}
+
 static int build_cpu(struct worker *worker, struct worker_engine_opts *opts, struct fault *fault)
 {
     const struct worker_conf *conf = worker->conf;
@@ -296,7 +316,7 @@ static int build_cpu(struct worker *worker, struct worker_engine_opts *opts, str
     load.progress_arg = &progress;
     if (rc == 0) {
         worker_model_tune(conf, opts->team);
-        rc = engine_model_load(&load, fault, &model);
+        rc = worker_model_pack(worker, &load, fault, &model);
         if (rc < 0)
             fault_set(fault, rc, "model.path: %.200s: %s", conf->model_path, fault->text);
     }

@@ -294,6 +294,19 @@ uint32_t worker_peer_for(struct worker *worker, const Baton__Peer *wanted)
     return (uint32_t)(peer - worker->peers);
 }
 
+static int worker_peers_configure(struct worker *worker, const char *address)
+{
+    Baton__Peer peer = BATON__PEER__INIT;
+    uint32_t slot;
+
+    peer.link_address = (char *)address;
+    slot = worker_peer_for(worker, &peer);
+    if (slot == PEER_NONE)
+        return E_LIMIT;
+    worker->peers[slot].is_configured = true;
+    return 0;
+}
+
 int worker_peers_open(struct worker *worker, struct fault *fault)
 {
     const struct config_list *addresses = &worker->conf->peers;
@@ -301,17 +314,24 @@ int worker_peers_open(struct worker *worker, struct fault *fault)
     if (addresses->n > WORKER_MAX_CONFIGURED)
         return fault_set(fault, E_LIMIT, "link.peers names %zu workers; %u are possible", addresses->n,
                          WORKER_MAX_CONFIGURED);
-    for (size_t i = 0; i < addresses->n; i++) {
-        Baton__Peer peer = BATON__PEER__INIT;
-        uint32_t slot;
-
-        peer.link_address = addresses->items[i];
-        slot = worker_peer_for(worker, &peer);
-        if (slot == PEER_NONE)
+    for (size_t i = 0; i < addresses->n; i++)
+        if (!discover_is_url(addresses->items[i]) && worker_peers_configure(worker, addresses->items[i]) < 0)
             return fault_set(fault, E_FORMAT, "link.peers: '%.200s' cannot be dialled", addresses->items[i]);
-        worker->peers[slot].is_configured = true;
-    }
     return 0;
+}
+
+void worker_peers_list(struct worker *worker, const struct endpoints *list)
+{
+    const char *own = worker->conf->link_advertise[0] ? worker->conf->link_advertise
+                                                      : listener_address(worker->peer_listener);
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < WORKER_MAX_PEERS; i++)
+        if (worker->peers[i].link != NULL && worker->peers[i].is_dialled)
+            worker->peers[i].is_configured = endpoints_have(list, link_peer_address(worker->peers[i].link));
+    for (uint32_t i = 0; i < list->n && n < WORKER_MAX_CONFIGURED; i++)
+        if (strcmp(list->address[i], own) != 0)
+            n += worker_peers_configure(worker, list->address[i]) == 0;
 }
 
 bool worker_peers_have_room(const struct worker *worker)

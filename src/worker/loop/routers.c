@@ -15,6 +15,8 @@
 #include "compute/order/submit.h"
 
 #define VOCABULARY_PART_BYTES (256u << 10)
+#define WORKER_ROUTER_TRY_NS  (5 * NS_PER_S)  /* how long discovery's addresses are tried while others wait */
+#define WORKER_ROUTER_KEEP_NS (15 * NS_PER_S) /* a router that was up may come back */
 
 static uint32_t worker_routers_number_of(const struct worker_router *router)
 {
@@ -87,6 +89,7 @@ static void worker_routers_on_down(void *arg, struct link *link, const struct fa
     worker_parts_drop(router);
     ev_timer_stop(router->vocabulary_turn);
     router->epoch = 0;
+    router->down_ns = clock_now_ns();
     worker_tails_router_down(router->worker, worker_routers_number_of(router));
     worker_routers_forget(router, 0);
 }
@@ -311,31 +314,127 @@ static const struct link_events router_calls = {.on_hello = worker_routers_on_he
                                                 .on_message = worker_routers_on_message,
                                                 .on_down = worker_routers_on_down};
 
+static int worker_routers_dial(struct worker *worker, struct worker_router *router, const char *address,
+                               struct fault *fault)
+{
+    int rc;
+
+    *router = (struct worker_router){.worker = worker, .down_ns = clock_now_ns(), .is_listed = true};
+    list_init(&router->parts);
+    str_copy(router->address, sizeof(router->address), address);
+    if (ev_timer_new(worker->loop, send_vocabulary, router, &router->vocabulary_turn) < 0)
+        return fault_set(fault, E_NOMEM, "out of memory");
+    rc = link_dial(&worker->router_link_opts, router->address, fault, &router->link);
+    if (rc < 0)
+        ev_timer_free(router->vocabulary_turn);
+    return rc;
+}
+
 int worker_routers_open(struct worker *worker, struct fault *fault)
 {
     const struct config_list *addresses = &worker->conf->routers;
 
     worker->router_link_opts.events = &router_calls;
-    for (size_t i = 0; i < addresses->n && i < WORKER_MAX_ROUTERS; i++) {
-        struct worker_router *router = &worker->routers[worker->n_routers];
-        int rc;
+    for (size_t i = 0; i < addresses->n && worker->n_routers < WORKER_MAX_ROUTERS; i++) {
+        int rc = discover_is_url(addresses->items[i])
+                     ? 0
+                     : worker_routers_dial(worker, &worker->routers[worker->n_routers], addresses->items[i],
+                                           fault);
 
-        router->worker = worker;
-        list_init(&router->parts);
-        str_copy(router->address, sizeof(router->address), addresses->items[i]);
-        if (ev_timer_new(worker->loop, send_vocabulary, router, &router->vocabulary_turn) < 0)
-            return fault_set(fault, E_NOMEM, "out of memory");
-        rc = link_dial(&worker->router_link_opts, router->address, fault, &router->link);
-        if (rc < 0) {
-            ev_timer_free(router->vocabulary_turn);
+        if (rc < 0)
             return rc;
-        }
-        worker->n_routers++;
+        worker->n_routers += !discover_is_url(addresses->items[i]);
     }
     return 0;
 }
 
-/* False also if this router has sent its HELLO but may still refuse this worker. */
+static void worker_routers_close_one(struct worker_router *router)
+{
+    link_close(router->link);
+    router->link = NULL;
+    router->was_up = false;
+    worker_parts_drop(router);
+    ev_timer_free(router->vocabulary_turn);
+    router->vocabulary_turn = NULL;
+}
+
+/* ---- routers that discovery names (discovery.c) ---- */
+
+/* A down link gives its slot to another router. The slot of a router that was up waits until no answer can still refer to
+ * it: the grace of its streams. */
+static bool worker_routers_may_go(const struct worker_router *router)
+{
+    uint64_t wait_ns = WORKER_ROUTER_TRY_NS;
+
+    if (router->epoch != 0 || link_is_up(router->link))
+        return false;
+    if (router->was_up)
+        wait_ns = router->worker->conf->tails_grace_ns + WORKER_ROUTER_KEEP_NS;
+    else if (!router->is_listed)
+        wait_ns = 0;
+    return clock_now_ns() - router->down_ns >= wait_ns;
+}
+
+static struct worker_router *worker_routers_slot(struct worker *worker)
+{
+    struct worker_router *best = NULL;
+
+    for (uint32_t i = 0; i < worker->n_routers; i++) {
+        struct worker_router *router = &worker->routers[i];
+
+        if (router->link == NULL)
+            return router;
+        if (worker_routers_may_go(router) &&
+            (best == NULL || router->is_listed < best->is_listed ||
+             (router->is_listed == best->is_listed && router->down_ns < best->down_ns)))
+            best = router;
+    }
+    if (worker->n_routers < WORKER_MAX_ROUTERS)
+        return &worker->routers[worker->n_routers++];
+    if (best != NULL)
+        worker_routers_close_one(best);
+    return best;
+}
+
+static bool worker_routers_have(const struct worker *worker, const char *address)
+{
+    for (uint32_t i = 0; i < worker->n_routers; i++)
+        if (worker->routers[i].link != NULL && strcmp(worker->routers[i].address, address) == 0)
+            return true;
+    return false;
+}
+
+void worker_routers_list(struct worker *worker, const struct endpoints *list)
+{
+    uint32_t last = 0;
+
+    for (uint32_t i = 0; i < worker->n_routers; i++) {
+        struct worker_router *router = &worker->routers[i];
+
+        router->is_listed = endpoints_have(list, router->address);
+        if (router->link != NULL && !router->is_listed && worker_routers_may_go(router)) {
+            log_info("router_forgotten", LOG_STR("address", router->address));
+            worker_routers_close_one(router);
+        }
+    }
+    for (uint32_t i = 0; i < list->n;
+         i++) { /* from where the slots ran out the last time, so that each has its turn */
+        const char *address = list->address[(worker->router_list_at + i) % list->n];
+        struct worker_router *slot =
+            worker_routers_have(worker, address) ? NULL : worker_routers_slot(worker);
+        struct fault fault = {0};
+
+        if (slot == NULL)
+            continue;
+        last = i + 1;
+        if (worker_routers_dial(worker, slot, address, &fault) < 0)
+            log_warn("router_not_dialled", LOG_STR("address", address), LOG_STR("reason", fault.text));
+    }
+    if (list->n > 0)
+        worker->router_list_at = (worker->router_list_at + last) % list->n;
+}
+
+/* A router that has sent its HELLO may still refuse this worker. */
 bool worker_router_is_up(const struct worker_router *router)
 {
     return router->link != NULL && link_is_up(router->link);
@@ -356,17 +455,15 @@ size_t worker_routers_queued_bytes(const struct worker *worker)
     size_t n = 0;
 
     for (uint32_t i = 0; i < worker->n_routers; i++)
-        n += link_queued_bytes(worker->routers[i].link);
+        if (worker->routers[i].link != NULL)
+            n += link_queued_bytes(worker->routers[i].link);
     return n;
 }
 
 void worker_routers_close(struct worker *worker)
 {
-    for (uint32_t i = 0; i < worker->n_routers; i++) {
-        link_close(worker->routers[i].link);
-        worker->routers[i].link = NULL;
-        worker_parts_drop(&worker->routers[i]);
-        ev_timer_free(worker->routers[i].vocabulary_turn);
-    }
+    for (uint32_t i = 0; i < worker->n_routers; i++)
+        if (worker->routers[i].link != NULL)
+            worker_routers_close_one(&worker->routers[i]);
     worker->n_routers = 0;
 }

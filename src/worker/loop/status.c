@@ -124,6 +124,7 @@ int worker_status_json(struct worker *worker, struct buf *out)
         json_put_str(out, bytes_str(chat_format_warning(worker->model.chat)));
         buf_append_str(out, ", ");
     }
+    buf_printf(out, "\"weights_shared\": %s, ", worker_weights_are_shared(worker) ? "true" : "false");
     worker_status_put_load(&worker->load, out);
     worker_status_put_disk(&worker->load, out);
     buf_printf(out, ", \"kv_tcp\": \"%s\", \"kv_unix\": \"%s\"", worker_engine_tcp_address(worker->engine),

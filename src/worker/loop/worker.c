@@ -422,7 +422,9 @@ static int build_links(struct worker *worker, struct fault *fault)
     if (worker_follow_open(worker) < 0)
         return fault_set(fault, E_NOMEM, "out of memory");
     rc = worker_peers_open(worker, fault);
-    return rc < 0 ? rc : worker_routers_open(worker, fault);
+    if (rc == 0)
+        rc = worker_routers_open(worker, fault);
+    return rc < 0 ? rc : worker_discovery_open(worker, fault);
 }
 
 static int loop_worker_start(struct worker *worker, struct fault *fault)
@@ -464,6 +466,7 @@ static int loop_worker_start(struct worker *worker, struct fault *fault)
 static void tear_down(struct worker *worker)
 {
     worker->life = DAEMON_DRAINING;
+    worker_discovery_close(worker);
     worker_routers_close(worker);
     worker_peers_close(worker);
     worker_follow_close(worker);
@@ -477,6 +480,7 @@ static void tear_down(struct worker *worker)
     admin_free(worker->admin);
     ev_fd_free(worker->reports_fd);
     worker_engine_free(worker->engine);
+    worker_weights_close(worker);
     worker_local_close(worker);
     worker_model_close(worker);
     ev_timer_free(worker->drain_timer);

@@ -134,13 +134,16 @@ static void check_kv(struct config_check *check, const struct worker_conf *conf)
 
 static void check_links(struct config_check *check, const struct worker_conf *conf)
 {
-    struct fault fault = {0};
-    struct addr addr;
+    const struct setup_discovery discovery = {.registers = conf->link_register,
+                                              .advertise = conf->link_advertise,
+                                              .link_listen = conf->link_listen,
+                                              .ca = conf->discovery_ca,
+                                              .certificate = conf->discovery_certificate,
+                                              .key = conf->discovery_key};
 
     setup_check_dials(check, "link.routers", &conf->routers, WORKER_MAX_ROUTERS);
     setup_check_dials(check, "link.peers", &conf->peers, WORKER_MAX_CONFIGURED);
-    if (conf->link_advertise[0] != '\0' && setup_dial_parse(conf->link_advertise, &fault, &addr) < 0)
-        config_refuse(check, "link.advertise", "%s", fault.text);
+    setup_check_discovery(check, &discovery);
 }
 
 static void check_addresses(struct config_check *check, const struct worker_conf *conf)

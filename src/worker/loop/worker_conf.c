@@ -43,6 +43,9 @@
      "Which variants of kernels and copies are fastest on this machine is measured at start, in less than "      \
      "300 ms, and kept in a cache file for the next one; no variant changes results. off: not measured, "        \
      "the defaults. redo: measured at each start."},                                                         \
+    {"engine", "share_weights", CONFIG_ENUM, KEY(share_weights), "auto", 0, 0, "auto|yes|no", false,         \
+     "Whether the workers of a host that serve the same file keep one copy of its weights, beside "          \
+     "kv.unix_path. auto: where the system gives shared memory huge pages; yes: everywhere."},               \
     {"engine", "threads", CONFIG_U64, KEY(threads), "0", 0, 1024, NULL, false,                               \
      "Compute threads; 0: one for each CPU usable."},                                                        \
     {"engine", "cpus", CONFIG_CPUS, KEY(cpus), "", 0, 0, NULL, false,                                        \
@@ -137,16 +140,27 @@
     {"sched", "draft_tokens", CONFIG_U64, KEY(draft_tokens), "24", 1, 64, NULL, false,                       \
      "Draft tokens for one answer in a step, at most."},                                                     \
     {"link", "routers", CONFIG_LIST, KEY(routers), "127.0.0.1:8090", 0, 0, NULL, false,                      \
-     "Routers to register with, host:port; repeat the key for more."},                                       \
+     "Routers to register with, host:port; repeat the key for more. Or where a list of them is found: "      \
+     "file:///path, dns://name:port, dns+srv://name, etcd://host:2379/prefix (etcds:// with TLS)."},         \
     {"link", "peers", CONFIG_LIST, KEY(peers), "", 0, 0, NULL, false,                                        \
      "Workers of the same model to link to at the start, by their link.listen, host:port; "                  \
-     "repeat the key for more (64). Others are met as routers name them. Each of two that are linked "       \
-     "may ask the other for cached blocks (cache.prefix_fetch); one of them has to name the other."},               \
+     "repeat the key for more (64), or a source as of link.routers. Others are met as routers name them. "   \
+     "Each of two that are linked may ask the other for cached blocks (cache.prefix_fetch); one of them "    \
+     "has to name the other."},                                                                              \
     {"link", "listen", CONFIG_ADDRESS, KEY(link_listen), "127.0.0.1:" link_port, 0, 0, NULL, false,          \
      "Where peers dial for the control of hand-offs."},                                                      \
     {"link", "advertise", CONFIG_STR, KEY(link_advertise), "", 0, 0, NULL, false,                            \
      "What peers are told to dial, when it differs from listen (which must name a reachable address "        \
      "otherwise)."},                                                                                         \
+    {"link", "register", CONFIG_STR, KEY(link_register), "", 0, 0, NULL, false,                              \
+     "etcd://host:2379/prefix: where this worker keeps a key with its role, model and address, so that "     \
+     "link.peers of other workers can name the same source. Empty: nowhere."},                               \
+    {"link", "discovery_ca", CONFIG_PATH, KEY(discovery_ca), "", 0, 0, NULL, false,                          \
+     "PEM file with the authorities of etcds:// sources; empty: the system's."},                             \
+    {"link", "discovery_certificate", CONFIG_PATH, KEY(discovery_certificate), "", 0, 0, NULL, false,        \
+     "PEM file with a certificate that etcd asks for; empty: none."},                                        \
+    {"link", "discovery_key", CONFIG_PATH, KEY(discovery_key), "", 0, 0, NULL, false,                        \
+     "PEM file with its private key, not encrypted, closed to other users."},                                \
     {"link", "cluster_key", CONFIG_PATH, KEY(cluster_key), "", 0, 0, NULL, false,                            \
      "File with the cluster's key; empty: the credential 'cluster.key' of the systemd unit."},               \
     {"link", "heartbeat", CONFIG_DURATION, KEY(link_heartbeat_ns), "1s", S(0.05), S(60), NULL, false,        \

@@ -12,6 +12,7 @@ enum { WORKER_SIM_BLOCK_STEP = 8 }; /* tokens; ENGINE_BLOCK_STEP with engine.kin
 enum worker_bf16 { WORKER_BF16_AUTO, WORKER_BF16_TILES, WORKER_BF16_DOTS, WORKER_BF16_EXACT };
 enum worker_convert { WORKER_CONVERT_NO, WORKER_CONVERT_BF16 };
 enum worker_tune { WORKER_TUNE_AUTO, WORKER_TUNE_OFF, WORKER_TUNE_REDO };
+enum worker_share { WORKER_SHARE_AUTO, WORKER_SHARE_YES, WORKER_SHARE_NO };
 enum worker_transport {
     WORKER_TRANSPORT_AUTO,
     WORKER_TRANSPORT_SHM,
@@ -25,7 +26,7 @@ struct worker_conf {
     char *model_path, *model_name;
     uint64_t context;
     int engine_kind;
-    int kernels, bf16, convert_f16, tune;
+    int kernels, bf16, convert_f16, tune, share_weights;
     uint64_t threads;
     char *cpus;
     uint64_t sim_step_ns, sim_prefill_token_ns, sim_decode_seq_ns, sim_answer_tokens;
@@ -46,6 +47,7 @@ struct worker_conf {
     int prefix_fetch; /* enum picker_fetch */
     uint64_t peer_blocks;
     char *link_listen, *link_advertise, *cluster_key;
+    char *link_register, *discovery_ca, *discovery_certificate, *discovery_key;
     uint64_t link_heartbeat_ns;
     struct config_list http_listen;
     char *api_keys, *admin_listen;

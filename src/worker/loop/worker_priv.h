@@ -16,6 +16,7 @@
 #include "gguf/gguf.h"
 #include "net/link/link.h"
 #include "net/link/listener.h"
+#include "net/discover/discover.h"
 #include "worker/runner/engine_thread.h"
 #include "worker/runner/messages.h"
 #include "worker/loop/worker.h"
@@ -26,9 +27,11 @@ struct worker_router { /* a router that this worker registers with */
     struct link *link;
     char address[288]; /* a copy, because a reload frees the configuration */
     char node[64];
-    uint64_t epoch;    /* epoch of the router's current life, from its HELLO; 0: no HELLO yet, or the link is
-                        * down */
-    bool was_up;       /* an earlier link to the router was up */
+    uint64_t epoch;    /* of the router's current life, from its HELLO on; 0: no HELLO yet, or the link is
+                     * down */
+    bool was_up;       /* an earlier link to it was up */
+    bool is_listed;    /* the configuration or discovery names it now */
+    uint64_t down_ns;  /* when its link went down, or was first dialled */
     struct list parts; /* requests whose prompts come in pieces (parts.c) */
     uint32_t n_parts;
     struct ev_timer *vocabulary_turn; /* sends the vocabulary, one part each turn ... */
@@ -87,7 +90,10 @@ struct worker { /* the whole daemon */
     struct link_opts router_link_opts, peer_link_opts;
     struct worker_router routers[WORKER_MAX_ROUTERS];
     uint32_t n_routers;
-    struct tails *tails; /* tails_priv.h */
+    uint32_t router_list_at;            /* where the next turn through discovery's list begins */
+    struct worker_weights *weights;     /* weights.c; NULL: the simulated engine has none */
+    struct worker_discovery *discovery; /* discovery.c; NULL: the configuration names addresses only */
+    struct tails *tails;                /* tails_priv.h */
     struct worker_peer peers[WORKER_MAX_PEERS];
     struct load_report load;
     int conf_prefix_fetch; /* enum picker_fetch, value at the start */
@@ -124,6 +130,15 @@ int worker_arena_blocks(const struct worker_conf *conf, const struct kv_layout *
 /* model_check.c: checks of the model file without loading it, for worker_check.c */
 void worker_check_model(struct config_check *check, const struct worker_conf *conf);
 
+/* weights.c: one copy of the packed weights for all workers of a host */
+/* An arena for engine_load_opts, empty or filled by another worker; NULL: the weights stay private. May wait for a worker that
+ * is packing them. */
+struct mem_sealed *worker_weights_arena(struct worker *worker, uint64_t file_bytes);
+void worker_weights_refused(struct worker *worker, const char *why); /* static; the arena did not serve */
+void worker_weights_loaded(struct worker *worker); /* seals the arena and serves it to others */
+bool worker_weights_are_shared(const struct worker *worker);
+void worker_weights_close(struct worker *worker); /* after the engine is freed */
+
 /* hello.c */
 const ProtobufCMessage *worker_make_hello(void *arg);
 const ProtobufCMessage *worker_make_heartbeat(void *arg); /* contains the load report */
@@ -136,10 +151,17 @@ int worker_routers_open(struct worker *worker, struct fault *fault);
 /* True if both sides have accepted the other's HELLO. */
 bool worker_router_is_up(const struct worker_router *router);
 const char *worker_router_why(const struct worker_router *router); /* "ok", or the reason why it is not up */
+/* Dials what the list names and drops what it does not name. A link that is up is never dropped. */
+void worker_routers_list(struct worker *worker, const struct endpoints *list);
 size_t worker_routers_queued_bytes(const struct worker *worker);
 void worker_routers_close(struct worker *worker);
 
 void worker_routers_refuse(struct worker_router *router, uint64_t request, int error); /* fails the job */
+
+/* discovery.c: routers and peers from a file, DNS or etcd, and this worker's own key in etcd */
+int worker_discovery_open(struct worker *worker, struct fault *fault);
+void worker_discovery_close(struct worker *worker);
+
 /* parts.c: prompts in pieces */
 /* Takes a SUBMIT command of which n_missing tokens will follow. E_OVERLOADED, E_NOMEM. */
 int worker_parts_add(struct worker_router *router, struct command *command, uint32_t n_missing);
@@ -201,6 +223,8 @@ uint32_t worker_follow_count(const struct worker *worker);   /* workers that it 
 
 /* peers.c */
 int worker_peers_open(struct worker *worker, struct fault *fault); /* dials the configured peers */
+/* Dials what the list names. A link that is up is never dropped. */
+void worker_peers_list(struct worker *worker, const struct endpoints *list);
 int worker_peers_accept(struct worker *worker, int fd, struct stranger *stranger);
 void worker_peers_close(struct worker *worker);
 /* Returns the slot of the link to this peer, and dials if there is none.  PEER_NONE: all slots are busy. */

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A sealed arena: memory that one process fills once, then seals, and lends to others by file descriptor.
+ *
+ *      FILLING --mem_sealed_seal()--> SEALED --descriptor--> another process: mem_sealed_attach(): SEALED
+ *
+ * Pieces are taken in one order. A process that attaches takes the same pieces in the same order and finds them filled.
+ * After the seal nobody can write, grow or shrink the memory, its maker included (memfd_create(2), file seals). The memory
+ * lives as long as a process has it open. One thread at a time, except for mem_sealed_fd(). */
+#ifndef BASE_MEM_SEALED_H
+#define BASE_MEM_SEALED_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct mem_sealed;
+
+/* Reserves address space for max_bytes; pages are used as they are written. E_NOMEM. */
+int mem_sealed_new(size_t max_bytes, const char *name, struct mem_sealed **out);
+/* Maps what another process sealed. Takes fd, also on failure. E_MISMATCH: it is not sealed, or no sealed arena; E_NOMEM. */
+int mem_sealed_attach(int fd, struct mem_sealed **out);
+/* The next piece of len_bytes, page aligned. E_FULL: past the end. */
+int mem_sealed_take(struct mem_sealed *arena, size_t len_bytes, void **out);
+bool mem_sealed_is_filled(
+    const struct mem_sealed *arena); /* pieces hold their bytes, and cannot be written */
+/* Call after the last piece is filled. Addresses stay. E_NOMEM, E_IO. */
+int mem_sealed_seal(struct mem_sealed *arena);
+int mem_sealed_fd(const struct mem_sealed *arena);       /* borrowed; -1 before the seal */
+size_t mem_sealed_bytes(const struct mem_sealed *arena); /* of all pieces so far */
+void mem_sealed_free(struct mem_sealed *arena);          /* accepts NULL */
+
+/* Whether the system gives such memory huge pages (/sys/kernel/mm/transparent_hugepage/shmem_enabled). */
+bool mem_sealed_gets_huge_pages(void);
+
+#endif

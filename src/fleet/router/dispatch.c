@@ -138,6 +138,7 @@ int router_job_place(struct job *job)
     }
     router_queue_remove(job, true);
     router_queue_charge(job, choice->uncached_tokens);
+    router_spans_placed(job);
     router_job_enter(job, job_is_in(job, JOB_BEGUN) ? JOB_ANSWERING : JOB_PLACED);
     return 0;
 }
@@ -442,6 +443,7 @@ static void job_cancel_part(struct job *job, struct job_part *part)
 static void job_leave(struct job *job, enum job_state state)
 {
     router_queue_remove(job, false);
+    router_spans_over(job, state == JOB_FAILED ? E_PEER : 0);
     router_job_enter(job, state);
     job_cancel_part(job, &job->prefill);
     job_cancel_part(job, &job->decode);
@@ -544,6 +546,7 @@ void router_job_replace(struct job *job, uint32_t failed_slot)
         return;
     }
     router_job_serving(job, &serving);
+    router_spans_over(job, E_PEER);
     picker_slots_add(&job->excluded, failed_slot);
     job_cancel_part(job, &job->prefill);
     job_cancel_part(job, &job->decode);

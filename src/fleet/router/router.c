@@ -25,6 +25,7 @@
 #include "net/link/addr.h"
 #include "net/link/listener.h"
 #include "net/link/tls.h"
+#include "net/otlp/otlp_export.h"
 #include "fleet/router/router_priv.h"
 
 #define TICK_NS       (100 * NS_PER_MS)
@@ -44,6 +45,7 @@ struct daemon {
     const struct router_conf *(*reload)(void *arg);
     void *reload_arg;
     struct reload *reloads;
+    struct otlp_exporter *exporter; /* of spans; NULL: none */
     Baton__Hello hello;
 };
 
@@ -447,6 +449,8 @@ static int router_build_front(struct daemon *daemon, struct fault *fault)
     opts.public_prefix = conf->public_prefix[0] ? conf->public_prefix : NULL;
     opts.max_requests = (uint32_t)conf->http_max_requests;
     opts.failed_logins_per_min = (uint32_t)conf->http_wrong_keys;
+    opts.spans = daemon->router.spans;
+    opts.trace_ratio = conf->trace_sample;
     set_limits(conf, &opts.limits);
     if (ev_jobs_new((unsigned)conf->http_job_threads, 4096, &daemon->jobs) < 0)
         return fault_set(fault, E_NOMEM, "cannot start job threads");
@@ -466,6 +470,19 @@ static int router_build_front(struct daemon *daemon, struct fault *fault)
             log_info("listening", LOG_STR("http", address));
     }
     return rc;
+}
+
+static int router_build_exporter(struct daemon *daemon, struct fault *fault)
+{
+    const struct router_conf *conf = daemon->router.conf;
+    const struct otlp_opts opts = {
+        .url = conf->trace_url,
+        .source = {.service = "baton-router", .node = conf->node, .version = PACKAGE_VERSION},
+        .metrics = daemon->router.metrics};
+    int rc = otlp_exporter_new(&opts, fault, &daemon->exporter);
+
+    daemon->router.spans = otlp_exporter_queue(daemon->exporter);
+    return rc < 0 ? fault_set(fault, rc, "trace.url: %s", fault->text) : 0;
 }
 
 static void router_tear_down(struct daemon *daemon)
@@ -495,6 +512,7 @@ static void router_tear_down(struct daemon *daemon)
     service_free(daemon->service);
     tls_context_free(daemon->tls);
     ev_loop_free(router->loop);
+    otlp_exporter_free(daemon->exporter);
     metrics_free(router->metrics);
     OPENSSL_cleanse(router->prefix_key, sizeof(router->prefix_key));
     OPENSSL_cleanse(router->sign_key, sizeof(router->sign_key));
@@ -511,6 +529,8 @@ static int router_start(struct daemon *daemon, struct fault *fault)
         service_new(router->loop, &service_calls, daemon, &daemon->service) < 0)
         return fault_set(fault, E_NOMEM, "out of memory");
     rc = build_router(daemon, fault);
+    if (rc == 0)
+        rc = router_build_exporter(daemon, fault);
     if (rc == 0)
         rc = router_build_links(daemon, fault);
     if (rc == 0)

@@ -5,6 +5,7 @@
 
 #include "base/hashmap.h"
 #include "base/list.h"
+#include "base/span.h"
 #include "base/event/jobs.h"
 #include "base/event/loop.h"
 #include "base/event/service.h"
@@ -59,7 +60,8 @@ struct router {
     struct ev_jobs *job_threads; /* NULL: the loop builds models itself */
     struct ev_timer *tick;
     struct metrics *metrics;
-    struct listener *links; /* listens for workers */
+    struct span_queue *spans; /* of sampled traces; NULL: there is no exporter */
+    struct listener *links;   /* listens for workers */
     struct link_opts link_opts;
     struct list jobs;
     struct gen_outbox outbox; /* the jobs' events for the front */
@@ -205,6 +207,13 @@ bool router_chains_work(struct router *router);
 /* trace.c */
 void router_trace_declare(void);
 void router_trace_job(const struct job *job); /* logs its prompt's prefixes, if log.prefixes is on */
+
+/* job_spans.c: spans of a distributed trace */
+void router_spans_placed(struct job *job); /* an attempt has begun */
+/* Makes the attempt's id, and the parent of its workers' spans, if the trace is recorded. */
+void router_spans_context(struct job *job, struct trace_context *trace);
+void router_spans_over(struct job *job,
+                       int error); /* the attempt, if one is under way, is over; 0: in order */
 
 /* submit.c */
 int router_job_send(struct job *job, const struct picker_choice *choice); /* link_send's code, E_NOMEM */

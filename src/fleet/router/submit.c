@@ -58,6 +58,7 @@ int router_job_send(struct job *job, const struct picker_choice *choice)
 
     rest.work.max_new_tokens -= router_job_answered(job);
     rest.work.score_from = job->score_next;
+    router_spans_context(job, &rest.work.trace);
     if (rest.n_tokens > FRAME_PIECE_TOKENS && (capabilities & CAPABILITY_PIECES) != 0)
         rest.n_tokens = FRAME_PIECE_TOKENS;
     rc = work_submit_pack(&rest,

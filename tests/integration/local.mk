@@ -10,7 +10,11 @@ integration_tests += tests/integration/test_schema_floods.py
 integration_tests += tests/integration/test_config.py
 integration_tests += tests/integration/test_truth.py
 integration_tests += tests/integration/test_traces.py
-EXTRA_DIST += tests/integration/otlp.py
+EXTRA_DIST += tests/integration/otlp.py tests/integration/check_phoenix.py
+# Phoenix as the collector of real daemons; no part of make check, because it installs 1 GB
+.PHONY: tests/integration/check-phoenix
+tests/integration/check-phoenix: all
+	$(PY_LOG_COMPILER) $(srcdir)/tests/integration/check_phoenix.py
 integration_tests += tests/integration/test_hybrid.py
 integration_tests += tests/integration/test_pause.py tests/integration/test_admission.py tests/integration/test_pieces.py
 integration_tests += tests/integration/test_files.py tests/integration/test_pull.py

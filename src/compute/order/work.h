@@ -24,10 +24,12 @@ struct work_resume {
     uint8_t body_digest[32]; /* SHA-256 of the client's body */
 };
 
-struct work {                /* plain values: a struct copy is a full copy, but for sample.bias */
-    char request_id[40];     /* "req_...", for logs */
-    char tenant[64];         /* pays for blocks and tokens; "": the anonymous tenant */
-    char class_allowed[32];  /* the class of the API key; "": none.  Read by the router, not sent */
+struct work {               /* plain values: a struct copy is a full copy, but for sample.bias */
+    char request_id[40];    /* "req_...", for logs */
+    char tenant[64];        /* pays for blocks and tokens; "": the anonymous tenant */
+    char class_allowed[32]; /* the class of the API key; "": none.  Read by the router, not sent */
+    uint64_t
+        received_ns; /* when the request's first byte came; 0: not known.  Read by the router, not sent */
     char class_wanted[32];   /* the class that the client asks for; "": none.  Read by the router, not sent */
     uint32_t weight;         /* the tenant's weight among competing tenants; 0 counts as 1 */
     uint32_t max_new_tokens; /* tokens still to be sampled; 0: prefill only */

@@ -19,6 +19,8 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "fleet/router/decisions_priv.h"
+#include "fleet/router/job_spans_priv.h"
 
 #define MAX_ATTEMPTS   8
 #define TRIED_AGAIN_NS NS_PER_S /* in the queue; then workers that failed the job are tried again */
@@ -124,6 +126,7 @@ int router_job_place(struct job *job)
     job->decode = (struct job_part){.state = PART_RUNNING, .slot = choice->decode};
     if (choice->prefill != PICKER_NONE)
         job->prefill = (struct job_part){.state = PART_RUNNING, .slot = choice->prefill};
+    router_decisions_placed(job, &found); /* before the booking, which changes the estimates */
     found.n_hashes = router_chain_booked(job);
     picker_demand_placed(&job->model->roles.demand, job->order.n_tokens, choice->uncached_tokens);
     picker_place_book(&found, &job->prefill.booking, &job->decode.booking);
@@ -131,6 +134,7 @@ int router_job_place(struct job *job)
     metric_add(router->m_reads, choice->read_tokens > 0);
     rc = router_job_send(job, choice);
     if (rc < 0) { /* the decode worker's link is gone, but its loss is not handled yet: exclude it */
+        router_decisions_over(job, rc);
         router_job_uncharge(job, &job->prefill);
         router_job_uncharge(job, &job->decode);
         picker_slots_add(&job->excluded, choice->decode);

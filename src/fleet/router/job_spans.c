@@ -11,6 +11,8 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "fleet/router/decisions_priv.h"
+#include "fleet/router/job_spans_priv.h"
 
 #define QUEUE_LEAST_NS NS_PER_MS /* a shorter wait gets no span of its own */
 
@@ -51,6 +53,7 @@ void router_spans_over(struct job *job, int error)
     if (job->attempt_ns == 0)
         return;
     job->attempt_ended_ns = clock_now_ns();
+    router_decisions_over(job, error);
     if (job_is_traced(job)) {
         span_begin(&span, &job->order.work.trace, "dispatch", job->attempt_ns);
         memcpy(span.id, job->attempt_id, SPAN_ID_BYTES);

@@ -26,6 +26,7 @@
 #include "net/link/listener.h"
 #include "net/link/tls.h"
 #include "net/otlp/otlp_export.h"
+#include "fleet/router/decisions_priv.h"
 #include "fleet/router/router_priv.h"
 
 #define TICK_NS       (100 * NS_PER_MS)
@@ -75,6 +76,7 @@ static void router_on_tick(void *arg)
     picker_index_sweep(router->index, TICK_SWEEP);
     router_blocks_tick(router);
     router_roles_tick(router);
+    router_decisions_tick(router);
     metric_set(router->m_known_on_disk, (double)picker_index_on_disk(router->index));
     metric_set(router->m_known_in_memory,
                (double)(picker_index_count(router->index) - picker_index_on_disk(router->index)));
@@ -248,6 +250,13 @@ static int router_admin_act(void *arg, enum admin_verb verb, struct fault *fault
     return 0;
 }
 
+static int router_admin_request(void *arg, const char *request_id, struct buf *out)
+{
+    struct daemon *daemon = arg;
+
+    return router_decisions_json(&daemon->router, request_id, out);
+}
+
 static int router_admin_set_role(void *arg, const struct admin_role *wanted, struct fault *fault)
 {
     struct daemon *daemon = arg;
@@ -255,8 +264,10 @@ static int router_admin_set_role(void *arg, const struct admin_role *wanted, str
     return router_role_order(&daemon->router, wanted, fault);
 }
 
-static const struct admin_calls admin_calls = {
-    .status = router_admin_status, .act = router_admin_act, .set_role = router_admin_set_role};
+static const struct admin_calls admin_calls = {.status = router_admin_status,
+                                               .act = router_admin_act,
+                                               .set_role = router_admin_set_role,
+                                               .request = router_admin_request};
 
 /* ---- building ---- */
 
@@ -331,7 +342,8 @@ static int build_router(struct daemon *daemon, struct fault *fault)
         return E_FORMAT;
     router_declare_metrics(router);
     if (hashmap_new_counted(&router->by_number) < 0 || router_queue_open(router) < 0 ||
-        router_jobs_open(router) < 0 || picker_fleet_new(&router->fleet) < 0 ||
+        router_jobs_open(router) < 0 || router_decisions_open(router) < 0 ||
+        picker_fleet_new(&router->fleet) < 0 ||
         picker_index_new((uint32_t)router->conf->index_entries, router->conf->index_lifetime_ns,
                          &router->index) < 0 ||
         ev_timer_new(router->loop, router_on_tick, router, &router->tick) < 0 ||
@@ -502,6 +514,7 @@ static void router_tear_down(struct daemon *daemon)
     gen_outbox_close(&router->outbox);
     router_models_free(router);
     router_queue_close(router);
+    router_decisions_close(router);
     picker_index_free(router->index);
     picker_fleet_free(router->fleet);
     hashmap_free(router->by_number);

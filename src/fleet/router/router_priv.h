@@ -48,6 +48,8 @@ struct router_admission {
     struct metric *m_late, *m_early, *m_margin;
 };
 
+struct decisions;
+
 struct router_roles { /* roles.c */
     uint64_t next_ns; /* of the next decision */
     struct metric_family *f_wanted, *f_room, *f_reason;
@@ -93,6 +95,7 @@ struct router {
     struct picker_slots lacking[CAPABILITY_N]; /* workers without that capability bit */
     uint32_t order;                            /* of equal workers; each router has its own */
     struct router_roles roles;
+    struct decisions *decisions; /* decisions_priv.h; NULL: none are kept */
     enum daemon_life life;
     struct metric *m_resumed;
     struct metric *m_queued, *m_redispatched, *m_handed_off, *m_local, *m_refused, *m_lost;
@@ -207,13 +210,6 @@ bool router_chains_work(struct router *router);
 /* trace.c */
 void router_trace_declare(void);
 void router_trace_job(const struct job *job); /* logs its prompt's prefixes, if log.prefixes is on */
-
-/* job_spans.c: spans of a distributed trace */
-void router_spans_placed(struct job *job); /* an attempt has begun */
-/* Makes the attempt's id, and the parent of its workers' spans, if the trace is recorded. */
-void router_spans_context(struct job *job, struct trace_context *trace);
-void router_spans_over(struct job *job,
-                       int error); /* the attempt, if one is under way, is over; 0: in order */
 
 /* submit.c */
 int router_job_send(struct job *job, const struct picker_choice *choice); /* link_send's code, E_NOMEM */

@@ -11,6 +11,7 @@
 
 #include "base/err.h"
 #include "compute/order/submit.h"
+#include "fleet/router/job_spans_priv.h"
 #include "proto/token_list.h"
 
 static Baton__Peer *fill_peer(const struct job *job, uint32_t slot, Baton__Peer *peer)

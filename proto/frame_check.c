@@ -116,6 +116,7 @@ static const struct limits table[] = {
           {"token_bytes", RANGE, 0, TOKEN_LIST_MAX_BYTES},
           {"weight", RANGE, 0, MAX_WEIGHT},
           {"n_tokens_later", RANGE, 0, MAX_TOKENS})},
+    {&baton__trace_context__descriptor, ROWS({"trace_id", BYTES, 16, 16}, {"parent_id", BYTES, 8, 8})},
     {&baton__submit_tokens__descriptor,
      ROWS({"tokens", BYTES, TOKEN_LIST_MIN_BYTES, TOKEN_LIST_MAX_BYTES *FRAME_PIECE_TOKENS},
           {"token_bytes", RANGE, TOKEN_LIST_MIN_BYTES, TOKEN_LIST_MAX_BYTES})},

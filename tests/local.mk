@@ -47,6 +47,7 @@ include tests/fuzz/admit.mk
 include tests/fuzz/kvframe.mk
 include tests/fuzz/tokenlist.mk
 include tests/fuzz/eventid.mk
+include tests/fuzz/tracecontext.mk
 include tests/fuzz/trace.mk
 include tests/fuzz/access.mk
 include tests/fuzz/tier.mk

@@ -18,6 +18,8 @@ struct admin_door *ctl_open(const struct ctl *ctl);
 
 int cmd_status(const struct ctl *ctl, int argc, char **argv);
 int cmd_top(const struct ctl *ctl, int argc, char **argv);
+int cmd_why(const struct ctl *ctl, int argc, char **argv);
+int cmd_trace(const struct ctl *ctl, int argc, char **argv);
 int cmd_metrics(const struct ctl *ctl, int argc, char **argv);
 int cmd_drain(const struct ctl *ctl, int argc, char **argv);
 int cmd_role(const struct ctl *ctl, int argc, char **argv);

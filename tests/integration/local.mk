@@ -9,6 +9,13 @@ integration_tests += tests/integration/test_render.py
 integration_tests += tests/integration/test_schema_floods.py
 integration_tests += tests/integration/test_config.py
 integration_tests += tests/integration/test_truth.py
+integration_tests += tests/integration/test_traces.py tests/integration/test_why.py
+tests/integration/test_why.log: batonctl
+EXTRA_DIST += tests/integration/otlp.py tests/integration/check_phoenix.py
+# Phoenix as the collector of real daemons; no part of make check, because it installs 1 GB
+.PHONY: tests/integration/check-phoenix
+tests/integration/check-phoenix: all
+	$(PY_LOG_COMPILER) $(srcdir)/tests/integration/check_phoenix.py
 integration_tests += tests/integration/test_hybrid.py
 integration_tests += tests/integration/test_discovery.py tests/integration/test_weights.py
 integration_tests += tests/integration/test_pause.py tests/integration/test_admission.py tests/integration/test_pieces.py

@@ -55,6 +55,25 @@ static void resume_unpack(const Baton__ResumeNote *note, struct work_resume *res
         memcpy(resume->body_digest, note->body_digest.data, sizeof(resume->body_digest));
 }
 
+static void trace_pack(const struct trace_context *trace, Baton__TraceContext *out)
+{
+    out->trace_id.data = (uint8_t *)trace->trace_id;
+    out->trace_id.len = TRACE_ID_BYTES;
+    out->parent_id.data = (uint8_t *)trace->parent_id;
+    out->parent_id.len = SPAN_ID_BYTES;
+    out->is_sampled = trace->is_sampled;
+}
+
+static void trace_unpack(const Baton__TraceContext *from, struct trace_context *trace)
+{
+    if (from->trace_id.len != TRACE_ID_BYTES || from->parent_id.len != SPAN_ID_BYTES)
+        return;
+    memcpy(trace->trace_id, from->trace_id.data, TRACE_ID_BYTES);
+    memcpy(trace->parent_id, from->parent_id.data, SPAN_ID_BYTES);
+    trace->is_sampled = from->is_sampled;
+    trace->is_known = true;
+}
+
 static void sample_pack(const struct sample_opts *sample, Baton__Sampling *sampling)
 {
     sampling->temperature = sample->temperature;
@@ -137,8 +156,10 @@ static int tokens_unpack(const Baton__Submit *submit, struct work_order *order)
 
 int work_submit_pack(const struct work_order *order, unsigned token_bytes, struct work_submit *out)
 {
-    *out = (struct work_submit){
-        .submit = BATON__SUBMIT__INIT, .sampling = BATON__SAMPLING__INIT, .resume = BATON__RESUME_NOTE__INIT};
+    *out = (struct work_submit){.submit = BATON__SUBMIT__INIT,
+                                .sampling = BATON__SAMPLING__INIT,
+                                .resume = BATON__RESUME_NOTE__INIT,
+                                .trace = BATON__TRACE_CONTEXT__INIT};
     if (arrays_pack(order, token_bytes, out) < 0)
         return E_NOMEM;
     work_pack(&order->work, &out->submit);
@@ -153,6 +174,8 @@ int work_submit_pack(const struct work_order *order, unsigned token_bytes, struc
     out->submit.n_prompt = order->n_prompt;
     resume_pack(&order->work.resume, &out->resume);
     out->submit.resume = order->work.resume.is_kept ? &out->resume : NULL;
+    trace_pack(&order->work.trace, &out->trace);
+    out->submit.trace = order->work.trace.is_known ? &out->trace : NULL;
     out->submit.constraint.data = order->constraint.data;
     out->submit.constraint.len = order->constraint.len_bytes;
     return 0;
@@ -170,6 +193,8 @@ int work_submit_unpack(const Baton__Submit *submit, struct work_order *out)
     work_unpack(submit, &out->work);
     if (submit->resume != NULL)
         resume_unpack(submit->resume, &out->work.resume);
+    if (submit->trace != NULL)
+        trace_unpack(submit->trace, &out->work.trace);
     if (submit->sampling != NULL) {
         sample_unpack(submit->sampling, &out->work.sample);
         if (bias_unpack(submit->sampling, &out->work.sample) < 0)

@@ -10,6 +10,7 @@ struct work_submit { /* a SUBMIT message and the arrays that it points into */
     Baton__Submit submit;
     Baton__Sampling sampling;
     Baton__ResumeNote resume;
+    Baton__TraceContext trace;
     uint8_t *tokens;    /* [submit.token_bytes * n_tokens] */
     uint32_t *bias_ids; /* [n_bias] */
     float *bias;        /* [n_bias] */

@@ -13,6 +13,7 @@
 #define COMPUTE_ORDER_WORK_H
 
 #include "base/bytes.h"
+#include "base/trace_context.h"
 #include "compute/sample/sampler.h"
 
 /* What another router needs to go on with the answer's stream (docs/http.md), beside the order. */
@@ -23,20 +24,23 @@ struct work_resume {
     uint8_t body_digest[32]; /* SHA-256 of the client's body */
 };
 
-struct work {                /* plain values: a struct copy is a full copy, but for sample.bias */
-    char request_id[40];     /* "req_...", for logs */
-    char tenant[64];         /* pays for blocks and tokens; "": the anonymous tenant */
-    char class_allowed[32];  /* the class of the API key; "": none.  Read by the router, not sent */
+struct work {               /* plain values: a struct copy is a full copy, but for sample.bias */
+    char request_id[40];    /* "req_...", for logs */
+    char tenant[64];        /* pays for blocks and tokens; "": the anonymous tenant */
+    char class_allowed[32]; /* the class of the API key; "": none.  Read by the router, not sent */
+    uint64_t
+        received_ns; /* when the request's first byte came; 0: not known.  Read by the router, not sent */
     char class_wanted[32];   /* the class that the client asks for; "": none.  Read by the router, not sent */
     uint32_t weight;         /* the tenant's weight among competing tenants; 0 counts as 1 */
     uint32_t max_new_tokens; /* tokens still to be sampled; 0: prefill only */
-    struct sample_opts sample; /* its bias belongs to the arena or the work_order around it */
-    uint32_t keep_tokens;      /* cache mark: pin the KV of so many first tokens for 5 minutes ... */
-    uint32_t keep_1h_tokens;   /* ... and of so many for an hour, from submission */
-    uint32_t public_tokens;    /* so many first tokens are public: tenants share their KV */
-    bool ignores_end;          /* a token that ends answers does not end this one: for load tests */
-    uint32_t score_from;       /* not 0: report prompt logprobs from this prompt token on */
-    struct work_resume resume; /* an answer without a stream has none */
+    struct sample_opts sample;  /* its bias belongs to the arena or the work_order around it */
+    uint32_t keep_tokens;       /* cache mark: pin the KV of so many first tokens for 5 minutes ... */
+    uint32_t keep_1h_tokens;    /* ... and of so many for an hour, from submission */
+    uint32_t public_tokens;     /* so many first tokens are public: tenants share their KV */
+    bool ignores_end;           /* a token that ends answers does not end this one: for load tests */
+    uint32_t score_from;        /* not 0: report prompt logprobs from this prompt token on */
+    struct work_resume resume;  /* an answer without a stream has none */
+    struct trace_context trace; /* the distributed trace that the work belongs to */
 };
 
 struct work_order {        /* a work description with its tokens; its owner owns the heap members */

@@ -18,6 +18,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "cache/prefix/tenant.h"
+#include "fleet/router/decisions_priv.h"
 
 #define BEGIN_SHARE 0.6
 #define ITL_TOKENS  8      /* shorter answers say little about the time between tokens */
@@ -61,6 +62,7 @@ void router_refused(const struct job *job, enum refusal_reason reason)
 {
     metric_add(job->router->m_refused, 1);
     metric_add(job->router->admission.m_refusals[job->class_at][reason], 1);
+    router_decisions_refused(job, reasons[reason]);
 }
 
 struct picker_class router_job_class(const struct job *job)

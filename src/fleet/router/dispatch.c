@@ -19,6 +19,8 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "fleet/router/decisions_priv.h"
+#include "fleet/router/job_spans_priv.h"
 
 #define MAX_ATTEMPTS   8
 #define TRIED_AGAIN_NS NS_PER_S /* wait in the queue before workers that failed the job are tried again */
@@ -124,13 +126,15 @@ int router_job_place(struct job *job)
     job->decode = (struct job_part){.state = PART_RUNNING, .slot = choice->decode};
     if (choice->prefill != PICKER_NONE)
         job->prefill = (struct job_part){.state = PART_RUNNING, .slot = choice->prefill};
+    router_decisions_placed(job, &found); /* before the booking, which changes the estimates */
     found.n_hashes = router_chain_booked(job);
     picker_demand_placed(&job->model->roles.demand, job->order.n_tokens, choice->uncached_tokens);
     picker_place_book(&found, &job->prefill.booking, &job->decode.booking);
     metric_add(choice->prefill != PICKER_NONE ? router->m_handed_off : router->m_local, 1);
     metric_add(router->m_reads, choice->read_tokens > 0);
     rc = router_job_send(job, choice);
-    if (rc < 0) { /* the decode worker's link is down, but its loss is not handled yet: exclude the worker */
+    if (rc < 0) { /* the decode worker's link is gone, but its loss is not handled yet: exclude it */
+        router_decisions_over(job, rc);
         router_job_uncharge(job, &job->prefill);
         router_job_uncharge(job, &job->decode);
         picker_slots_add(&job->excluded, choice->decode);
@@ -138,6 +142,7 @@ int router_job_place(struct job *job)
     }
     router_queue_remove(job, true);
     router_queue_charge(job, choice->uncached_tokens);
+    router_spans_placed(job);
     router_job_enter(job, job_is_in(job, JOB_BEGUN) ? JOB_ANSWERING : JOB_PLACED);
     return 0;
 }
@@ -443,6 +448,7 @@ static void job_cancel_part(struct job *job, struct job_part *part)
 static void job_leave(struct job *job, enum job_state state)
 {
     router_queue_remove(job, false);
+    router_spans_over(job, state == JOB_FAILED ? E_PEER : 0);
     router_job_enter(job, state);
     job_cancel_part(job, &job->prefill);
     job_cancel_part(job, &job->decode);
@@ -545,6 +551,7 @@ void router_job_replace(struct job *job, uint32_t failed_slot)
         return;
     }
     router_job_serving(job, &serving);
+    router_spans_over(job, E_PEER);
     picker_slots_add(&job->excluded, failed_slot);
     job_cancel_part(job, &job->prefill);
     job_cancel_part(job, &job->decode);

@@ -26,6 +26,8 @@
 #include "net/discover/discover.h"
 #include "net/link/listener.h"
 #include "net/link/tls.h"
+#include "net/otlp/otlp_export.h"
+#include "fleet/router/decisions_priv.h"
 #include "fleet/router/router_priv.h"
 
 #define TICK_NS       (100 * NS_PER_MS)
@@ -46,6 +48,7 @@ struct daemon {
     void *reload_arg;
     struct reload *reloads;
     struct discover_registration *registration; /* NULL: none */
+    struct otlp_exporter *exporter; /* of spans; NULL: none */
     Baton__Hello hello;
 };
 
@@ -75,6 +78,7 @@ static void router_on_tick(void *arg)
     picker_index_sweep(router->index, TICK_SWEEP);
     router_blocks_tick(router);
     router_roles_tick(router);
+    router_decisions_tick(router);
     metric_set(router->m_known_on_disk, (double)picker_index_on_disk(router->index));
     metric_set(router->m_known_in_memory,
                (double)(picker_index_count(router->index) - picker_index_on_disk(router->index)));
@@ -248,6 +252,13 @@ static int router_admin_act(void *arg, enum admin_verb verb, struct fault *fault
     return 0;
 }
 
+static int router_admin_request(void *arg, const char *request_id, struct buf *out)
+{
+    struct daemon *daemon = arg;
+
+    return router_decisions_json(&daemon->router, request_id, out);
+}
+
 static int router_admin_set_role(void *arg, const struct admin_role *wanted, struct fault *fault)
 {
     struct daemon *daemon = arg;
@@ -255,8 +266,10 @@ static int router_admin_set_role(void *arg, const struct admin_role *wanted, str
     return router_role_order(&daemon->router, wanted, fault);
 }
 
-static const struct admin_calls admin_calls = {
-    .status = router_admin_status, .act = router_admin_act, .set_role = router_admin_set_role};
+static const struct admin_calls admin_calls = {.status = router_admin_status,
+                                               .act = router_admin_act,
+                                               .set_role = router_admin_set_role,
+                                               .request = router_admin_request};
 
 /* ---- building ---- */
 
@@ -331,7 +344,8 @@ static int build_router(struct daemon *daemon, struct fault *fault)
         return E_FORMAT;
     router_declare_metrics(router);
     if (hashmap_new_counted(&router->by_number) < 0 || router_queue_open(router) < 0 ||
-        router_jobs_open(router) < 0 || picker_fleet_new(&router->fleet) < 0 ||
+        router_jobs_open(router) < 0 || router_decisions_open(router) < 0 ||
+        picker_fleet_new(&router->fleet) < 0 ||
         picker_index_new((uint32_t)router->conf->index_entries, router->conf->index_lifetime_ns,
                          &router->index) < 0 ||
         ev_timer_new(router->loop, router_on_tick, router, &router->tick) < 0 ||
@@ -449,6 +463,8 @@ static int router_build_front(struct daemon *daemon, struct fault *fault)
     opts.public_prefix = conf->public_prefix[0] ? conf->public_prefix : NULL;
     opts.max_requests = (uint32_t)conf->http_max_requests;
     opts.failed_logins_per_min = (uint32_t)conf->http_wrong_keys;
+    opts.spans = daemon->router.spans;
+    opts.trace_ratio = conf->trace_sample;
     set_limits(conf, &opts.limits);
     if (ev_jobs_new((unsigned)conf->http_job_threads, 4096, &daemon->jobs) < 0)
         return fault_set(fault, E_NOMEM, "cannot start job threads");
@@ -470,6 +486,19 @@ static int router_build_front(struct daemon *daemon, struct fault *fault)
     return rc;
 }
 
+static int router_build_exporter(struct daemon *daemon, struct fault *fault)
+{
+    const struct router_conf *conf = daemon->router.conf;
+    const struct otlp_opts opts = {
+        .url = conf->trace_url,
+        .source = {.service = "baton-router", .node = conf->node, .version = PACKAGE_VERSION},
+        .metrics = daemon->router.metrics};
+    int rc = otlp_exporter_new(&opts, fault, &daemon->exporter);
+
+    daemon->router.spans = otlp_exporter_queue(daemon->exporter);
+    return rc < 0 ? fault_set(fault, rc, "trace.url: %s", fault->text) : 0;
+}
+
 static void router_tear_down(struct daemon *daemon)
 {
     struct router *router = &daemon->router;
@@ -488,6 +517,7 @@ static void router_tear_down(struct daemon *daemon)
     gen_outbox_close(&router->outbox);
     router_models_free(router);
     router_queue_close(router);
+    router_decisions_close(router);
     picker_index_free(router->index);
     picker_fleet_free(router->fleet);
     hashmap_free(router->by_number);
@@ -498,6 +528,7 @@ static void router_tear_down(struct daemon *daemon)
     service_free(daemon->service);
     tls_context_free(daemon->tls);
     ev_loop_free(router->loop);
+    otlp_exporter_free(daemon->exporter);
     metrics_free(router->metrics);
     OPENSSL_cleanse(router->prefix_key, sizeof(router->prefix_key));
     OPENSSL_cleanse(router->sign_key, sizeof(router->sign_key));
@@ -529,6 +560,8 @@ static int router_start(struct daemon *daemon, struct fault *fault)
         service_new(router->loop, &service_calls, daemon, &daemon->service) < 0)
         return fault_set(fault, E_NOMEM, "out of memory");
     rc = build_router(daemon, fault);
+    if (rc == 0)
+        rc = router_build_exporter(daemon, fault);
     if (rc == 0)
         rc = router_build_links(daemon, fault);
     if (rc == 0)

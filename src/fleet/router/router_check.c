@@ -6,6 +6,7 @@
 
 #include "base/str.h"
 #include "fleet/picker/classes.h"
+#include "net/otlp/otlp_encode.h"
 #include "serve/setup/setup.h"
 
 static void check_classes(struct config_check *check, const struct router_conf *conf)
@@ -44,6 +45,8 @@ void router_check(struct config_check *check)
                                               .certificate = conf->discovery_certificate,
                                               .key = conf->discovery_key};
     struct setup_listens listens = {0};
+    struct otlp_url collector;
+    struct fault fault = {0};
 
     setup_check_common(check, &common);
     setup_check_listens(check, &common, &listens);
@@ -51,6 +54,8 @@ void router_check(struct config_check *check)
     setup_check_memory(check, "cache.replay_memory", conf->replay_bytes);
     setup_check_memory(check, "cache.thread_memory", conf->conversation_bytes);
     check_classes(check, conf);
+    if (conf->trace_url[0] != '\0' && otlp_url_read(conf->trace_url, &fault, &collector) < 0)
+        config_refuse(check, "trace.url", "%s", fault.text);
     if (conf->itl_slo_ns > conf->ttft_slo_ns)
         config_warn(check, "slo.itl", "longer than slo.ttft; were the two exchanged?");
 }

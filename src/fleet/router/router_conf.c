@@ -166,6 +166,13 @@ static const struct config_key keys[] = {
     {"log", "prefixes", CONFIG_BOOL, KEY(log_prefixes), "no", 0, 0, NULL, false,
      "Log keyed hashes of each prompt's beginnings, one for every 512 tokens, for baton-trace. They show which "
      "prompts begin alike, and nothing of what they say."},
+    {"trace", "url", CONFIG_STR, KEY(trace_url), "", 0, 0, NULL, false,
+     "OpenTelemetry collector that gets the spans of sampled requests, by OTLP over HTTP: "
+     "http://HOST[:PORT][/PATH]; without a port 4318, without a path /v1/traces. A collector that is away costs "
+     "spans, never requests. Empty: no spans."},
+    {"trace", "sample", CONFIG_RATIO, KEY(trace_sample), "100%", 0, 0, NULL, false,
+     "Share of the requests without a traceparent header of which spans are recorded. With the header its sampled "
+     "flag decides."},
 };
 /* clang-format on */
 

@@ -44,6 +44,8 @@ struct router_conf {
     uint64_t drain_timeout_ns;
     int log_level, log_format;
     bool log_prefixes;
+    char *trace_url;
+    double trace_sample;
 };
 
 extern const struct config_table router_conf_table;

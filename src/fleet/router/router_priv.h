@@ -5,6 +5,7 @@
 
 #include "base/hashmap.h"
 #include "base/list.h"
+#include "base/span.h"
 #include "base/event/jobs.h"
 #include "base/event/loop.h"
 #include "base/event/service.h"
@@ -47,6 +48,8 @@ struct router_admission {
     struct metric *m_late, *m_early, *m_margin;
 };
 
+struct decisions;
+
 struct router_roles { /* roles.c */
     uint64_t next_ns; /* of the next decision */
     struct metric_family *f_wanted, *f_room, *f_reason;
@@ -59,7 +62,8 @@ struct router {
     struct ev_jobs *job_threads; /* NULL: the loop builds models itself */
     struct ev_timer *tick;
     struct metrics *metrics;
-    struct listener *links; /* listens for workers */
+    struct span_queue *spans; /* of sampled traces; NULL: there is no exporter */
+    struct listener *links;   /* listens for workers */
     struct link_opts link_opts;
     struct list jobs;
     struct gen_outbox outbox; /* the jobs' events for the front */
@@ -91,6 +95,7 @@ struct router {
     struct picker_slots lacking[CAPABILITY_N]; /* workers without that capability bit */
     uint32_t order;                            /* of equal workers; each router has its own */
     struct router_roles roles;
+    struct decisions *decisions; /* decisions_priv.h; NULL: none are kept */
     enum daemon_life life;
     struct metric *m_resumed;
     struct metric *m_queued, *m_redispatched, *m_handed_off, *m_local, *m_refused, *m_lost;

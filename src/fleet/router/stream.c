@@ -16,6 +16,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "fleet/router/decisions_priv.h"
 
 #define SERVING_WAIT_NS (500 * NS_PER_MS)
 
@@ -180,6 +181,7 @@ static void job_on_answer(struct router *router, uint32_t slot, const Baton__Ans
     struct job *job = hashmap_get(router->by_number, &answer->request);
     struct job_part *part = job ? job_part_of(job, slot) : NULL;
 
+    router_decisions_times(router, slot, answer);
     if (part == NULL || part->state != PART_RUNNING)
         return; /* of an earlier attempt, or cancelled meanwhile */
     if (answer->serving != NULL)

@@ -11,6 +11,7 @@
 
 #include "base/err.h"
 #include "compute/order/submit.h"
+#include "fleet/router/job_spans_priv.h"
 #include "proto/token_list.h"
 
 static Baton__Peer *fill_peer(const struct job *job, uint32_t slot, Baton__Peer *peer)
@@ -58,6 +59,7 @@ int router_job_send(struct job *job, const struct picker_choice *choice)
 
     rest.work.max_new_tokens -= router_job_answered(job);
     rest.work.score_from = job->score_next;
+    router_spans_context(job, &rest.work.trace);
     if (rest.n_tokens > FRAME_PIECE_TOKENS && (capabilities & CAPABILITY_PIECES) != 0)
         rest.n_tokens = FRAME_PIECE_TOKENS;
     rc = work_submit_pack(&rest,

@@ -72,30 +72,3 @@ void ids_derive(const char *prefix, const char *seed, uint32_t number, char out[
     }
     out[at + N_LETTERS] = '\0';
 }
-
-/* True if text is n lower-case hex digits, not all zero. */
-static bool ids_is_hex(const uint8_t *text, size_t n)
-{
-    bool is_zero = true;
-
-    for (size_t i = 0; i < n; i++) {
-        if (!(text[i] >= '0' && text[i] <= '9') && !(text[i] >= 'a' && text[i] <= 'f'))
-            return false;
-        is_zero &= text[i] == '0';
-    }
-    return !is_zero;
-}
-
-void ids_trace(struct bytes traceparent, char out[33])
-{
-    const uint8_t *d = traceparent.data;
-
-    out[0] = '\0';
-    /* 00-<32>-<16>-<2> */
-    if (traceparent.len_bytes != 55 || memcmp(d, "00-", 3) != 0 || d[35] != '-' || d[52] != '-' ||
-        !ids_is_hex(d + 3, 32) || !ids_is_hex(d + 36, 16) ||
-        (!ids_is_hex(d + 53, 2) && memcmp(d + 53, "00", 2) != 0))
-        return;
-    memcpy(out, d + 3, 32);
-    out[32] = '\0';
-}

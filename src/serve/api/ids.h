@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ids of requests, messages and calls, and the trace id that clients send. */
+/* Ids of requests, messages and calls. */
 #ifndef SERVE_API_IDS_H
 #define SERVE_API_IDS_H
 
@@ -16,9 +16,5 @@ void ids_make_item(const char *prefix, const char *response_id, unsigned index, 
 bool ids_response_of(struct bytes item_id, char out[IDS_BYTES]);
 /* Writes prefix and 24 of [A-Za-z0-9] that follow from seed and number: the same in every process. */
 void ids_derive(const char *prefix, const char *seed, uint32_t number, char out[IDS_BYTES]);
-
-/* Writes the trace id of a W3C traceparent (version 00, strict): 32 lower-case hex digits and NUL.
- * Writes an empty string when the header is absent or malformed. */
-void ids_trace(struct bytes traceparent, char out[33]);
 
 #endif

@@ -180,6 +180,32 @@ static void set_role(struct admin *admin, struct http_exchange *exchange, const 
     reply_text(exchange, rc < 0 ? 409 : 200, rc < 0 ? fault.text : "done");
 }
 
+/* Whether the path is one of a request; answers it. */
+static bool admin_show_request(const struct admin *admin, struct http_exchange *exchange)
+{
+    static const char prefix[] = "/admin/request/";
+    struct bytes path = http_exchange_path(exchange);
+    struct buf body = {0};
+    char id[64] = "";
+    size_t at = sizeof(prefix) - 1;
+    int rc;
+
+    if (http_exchange_method(exchange) != HTTP_GET || admin->calls->request == NULL ||
+        !bytes_starts_with(path, prefix) || path.len_bytes - at >= sizeof(id))
+        return false;
+    memcpy(id, path.data + at, path.len_bytes - at);
+    rc = admin->calls->request(admin->calls_arg, id, &body);
+    if (rc == E_NOT_FOUND)
+        reply_text(exchange, 409,
+                   "this router has placed no such request lately (it keeps the last 512 placements)");
+    else if (rc < 0)
+        reply_text(exchange, 500, err_text(rc));
+    else
+        admin_reply(exchange, 200, "application/json", buf_view(&body));
+    buf_fini(&body);
+    return true;
+}
+
 static void admin_on_request(void *arg, struct http_exchange *exchange)
 {
     static const char *const verbs[] = {[ADMIN_DRAIN] = "/admin/drain",
@@ -208,7 +234,8 @@ static void admin_on_request(void *arg, struct http_exchange *exchange)
         set_role(arg, exchange, &wanted);
         return;
     }
-    reply_text(exchange, 404, "no such admin path");
+    if (!admin_show_request(arg, exchange))
+        reply_text(exchange, 404, "no such admin path");
 }
 
 static void admin_on_refused(void *arg, struct http_exchange *exchange, int status, const char *why)

@@ -2,7 +2,7 @@
 /* The admin endpoint, the same for router and workers: a small HTTP server of its own for batonctl.
  *
  *   GET /admin/status (JSON)   GET /metrics   POST /admin/drain   POST /admin/undrain   POST /admin/reload
- *   POST /admin/drain-move (workers)   POST /admin/role/ROLE/WORKER
+ *   GET /admin/request/ID (router)   POST /admin/drain-move (workers)   POST /admin/role/ROLE/WORKER
  *
  * Every request carries `authorization: Bearer <token>`.  The token is derived from the cluster's key, so
  * only those who can read that key can operate its daemons; access to the same host is not enough.  A
@@ -31,6 +31,8 @@ struct admin_calls {
     int (*act)(void *arg, enum admin_verb verb, struct fault *fault);
     /* Orders the role change.  Returns as act does. */
     int (*set_role)(void *arg, const struct admin_role *wanted, struct fault *fault);
+    /* Appends one JSON object about a request, by its id. E_NOT_FOUND. The call may be NULL. */
+    int (*request)(void *arg, const char *request_id, struct buf *out);
 };
 
 struct admin;

@@ -51,6 +51,8 @@ static void choice_job_work(struct choice *choice, struct work *work)
 
     memcpy(work->request_id, request->id, sizeof(request->id));
     memcpy(work->tenant, request->owner, sizeof(work->tenant));
+    request_trace_children(request, &work->trace);
+    work->received_ns = request->received_ns;
     work->weight = limits_weight(request->lease.account);
     str_copy(work->class_allowed, sizeof(work->class_allowed), limits_class(request->lease.account));
     request_take_class(request->gen.service_tier, work->class_wanted);

@@ -24,6 +24,7 @@
 #define SERVE_ENDPOINT_FRONT_H
 
 #include "base/fault.h"
+#include "base/span.h"
 #include "base/event/jobs.h"
 #include "serve/endpoint/backend.h"
 #include "net/http/server.h"
@@ -62,6 +63,8 @@ struct front_opts {
     size_t replay_bytes;        /* size of the answer cache; 0: none */
     size_t conversation_bytes;  /* size of the conversation store, which needs the answer cache; 0: none */
     double default_temperature; /* used when the request gives none */
+    struct span_queue *spans;   /* borrowed: spans of sampled traces go there; NULL: there is no exporter */
+    double trace_ratio;         /* of the traces that begin here, 0 to 1 */
     uint64_t created_unix_s;    /* for listed models without their own date */
 };
 

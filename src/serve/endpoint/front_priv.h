@@ -114,6 +114,8 @@ struct request { /* fields used for every token come first, because ten thousand
     char id[IDS_BYTES];
     char message_id[IDS_BYTES];
     uint64_t created_unix_s;
+    struct trace_context trace;     /* the client's, or begun here */
+    uint8_t span_id[SPAN_ID_BYTES]; /* of the request's own span, if its trace is sampled and exported */
     char trace_id[33];
     char peer[64];
     struct auth_key who;
@@ -181,6 +183,11 @@ void request_tokenise_work(void *arg);
 /* True if the request names a conversation or kept responses by id.  The loop looks them up, then a job
  * parses the body again. */
 bool request_awaits_conversation(const struct request *request);
+
+/* request_spans.c: its spans in a distributed trace */
+void request_trace_begin(struct request *request, struct bytes traceparent);
+void request_trace_children(const struct request *request, struct trace_context *out); /* for the backend */
+void request_trace_end(const struct request *request);
 
 /* reply.c: answers outside the life of a request */
 void reply_add_id(struct http_fields *fields, const struct http_exchange *exchange, const char *id);

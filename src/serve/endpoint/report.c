@@ -329,6 +329,7 @@ void report_end(struct request *request)
     if (request->state == REQUEST_DONE && api_call_generates(request->call))
         report_answered(request);
     measure_memory(request->front);
+    request_trace_end(request);
     log_access(request);
 }
 

@@ -101,7 +101,7 @@ int request_new(struct front *front, struct http_exchange *exchange, enum api_ca
     request->wants_serving = bytes_is(http_exchange_field(exchange, "baton-proof"), "stream");
     ids_make("req_", request->id);
     ids_make(request->dialect->id_prefix, request->message_id);
-    ids_trace(http_exchange_field(exchange, "traceparent"), request->trace_id);
+    request_trace_begin(request, http_exchange_field(exchange, "traceparent"));
     if (front->opts.keeps_streams && api_call_generates(call))
         resume_read_head(request);
     memcpy(request->peer, http_exchange_peer(exchange), strlen(http_exchange_peer(exchange)) + 1);

@@ -17,7 +17,7 @@
 #include "worker/loop/worker_priv.h"
 
 #define FRAME_BYTES  (512u << 10) /* half of the limit for TOKENS */
-#define ANSWER_BYTES 256u         /* upper bound of an answer with its serving stats, without tokens */
+#define ANSWER_BYTES 384u         /* upper bound of an answer with its serving stats, without tokens */
 #define TOKEN_BYTES  11u          /* upper bound of an id, its logprob and its count of top tokens */
 #define TOP_BYTES    9u
 #define MAX_LOOK     8u /* how many answers of a frame a single token is compared with */
@@ -26,6 +26,7 @@ struct lists { /* arrays of all answers of a report, which the messages point in
     Baton__Answer *answers;
     Baton__Answer **pointers;
     Baton__Serving *servings;
+    Baton__TaskTimes *times;
     float *logprobs;
     uint32_t *n_tops;
     uint32_t *top_ids;
@@ -49,13 +50,14 @@ static int lists_init(struct lists *lists, const struct report *report)
     *lists = (struct lists){.answers = calloc(n, sizeof(*lists->answers)),
                             .pointers = calloc(n, sizeof(Baton__Answer *)),
                             .servings = calloc(n, sizeof(*lists->servings)),
+                            .times = calloc(n, sizeof(*lists->times)),
                             .logprobs = calloc(n_draws + 1, sizeof(float)),
                             .n_tops = calloc(n_draws + 1, sizeof(uint32_t)),
                             .top_ids = calloc(n_top + 1, sizeof(uint32_t)),
                             .top_logprobs = calloc(n_top + 1, sizeof(float)),
                             .singles = calloc(n, FRAME_SINGLE_BYTES)};
-    return lists->answers && lists->pointers && lists->servings && lists->logprobs && lists->n_tops &&
-                   lists->top_ids && lists->top_logprobs && lists->singles
+    return lists->answers && lists->pointers && lists->servings && lists->times && lists->logprobs &&
+                   lists->n_tops && lists->top_ids && lists->top_logprobs && lists->singles
                ? 0
                : E_NOMEM;
 }
@@ -65,6 +67,7 @@ static void lists_fini(struct lists *lists)
     free(lists->answers);
     free(lists->pointers);
     free(lists->servings);
+    free(lists->times);
     free(lists->logprobs);
     free(lists->n_tops);
     free(lists->top_ids);
@@ -88,6 +91,24 @@ static void fill_serving(const struct task_answer *from, Baton__Serving *serving
     serving->transfer_ns = from->transfer_ns;
     serving->exposed_ns = from->exposed_ns;
     serving->transport = (char *)from->transport;
+}
+
+static uint64_t answers_after(const struct task_times *times, uint64_t at_ns)
+{
+    return at_ns > times->submitted_ns ? at_ns - times->submitted_ns : 0;
+}
+
+static void fill_times(const struct task_times *from, Baton__TaskTimes *to)
+{
+    baton__task_times__init(to);
+    to->submitted_unix_ns = from->submitted_ns + from->wall_ns;
+    to->fetched_ns = answers_after(from, from->fetched_ns);
+    to->admitted_ns = answers_after(from, from->admitted_ns);
+    to->first_ns = answers_after(from, from->first_ns);
+    to->transfer_began_ns = answers_after(from, from->transfer_began_ns);
+    to->transfer_ended_ns = answers_after(from, from->transfer_ended_ns);
+    to->ended_ns = answers_after(from, from->ended_ns);
+    to->transfer_bytes = from->transfer_bytes;
 }
 
 static void fill_draws(struct lists *lists, const struct sample_result *draws, uint32_t n, Baton__Answer *to)
@@ -131,6 +152,10 @@ static void fill_answer(const struct report *report, const struct task_answer *f
     if (from->has_serving) {
         fill_serving(from, &lists->servings[at]);
         to->serving = &lists->servings[at];
+        if (from->times != NULL) {
+            fill_times(from->times, &lists->times[at]);
+            to->serving->times = &lists->times[at];
+        }
     }
 }
 

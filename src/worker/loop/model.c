@@ -384,7 +384,8 @@ int worker_engine_build(struct worker *worker, struct fault *fault)
                                       .itl_ns = conf->itl_ns,
                                       .speculate = (enum sched_speculate)conf->speculate,
                                       .grant_timeout_ns = conf->grant_timeout_ns,
-                                      .metrics = worker->metrics};
+                                      .metrics = worker->metrics,
+                                      .spans = otlp_exporter_queue(worker->exporter)};
     uint64_t began_ns = clock_now_ns();
     int rc = conf->engine_kind == WORKER_ENGINE_SIM ? build_sim(worker, &opts, fault)
                                                     : build_cpu(worker, &opts, fault);

@@ -386,6 +386,7 @@ static void tail_note_end(struct tail *tail, const struct task_answer *answer)
     tail->has_end = true;
     tail->end = *answer;
     tail->end.n_ids = tail->end.n_draws = 0;
+    tail->end.times = NULL; /* the report's */
     tail->end.error_text = answer->error_text != NULL ? strdup(answer->error_text) : NULL;
     hashmap_remove(tails_of(tail)->by_task, &tail->task);
     if (tail->state == TAIL_STREAMING || tail->state == TAIL_ORPHANED)

@@ -378,6 +378,8 @@ static int build_front(struct worker *worker, struct fault *fault)
     opts.replay_bytes = conf->replay_bytes;
     opts.conversation_bytes = conf->conversation_bytes;
     opts.public_prefix = conf->public_prefix[0] ? conf->public_prefix : NULL;
+    opts.spans = otlp_exporter_queue(worker->exporter);
+    opts.trace_ratio = conf->trace_sample;
     rc = front_new(&opts, fault, &worker->front);
     if (rc == 0)
         rc = build_reload(worker, fault);
@@ -389,6 +391,17 @@ static int build_front(struct worker *worker, struct fault *fault)
             fault_set(fault, rc, "http.listen: %s", fault->text);
     }
     return rc;
+}
+
+static int build_exporter(struct worker *worker, struct fault *fault)
+{
+    const struct otlp_opts opts = {
+        .url = worker->conf->trace_url,
+        .source = {.service = worker->daemon, .node = worker->conf->node, .version = PACKAGE_VERSION},
+        .metrics = worker->metrics};
+    int rc = otlp_exporter_new(&opts, fault, &worker->exporter);
+
+    return rc < 0 ? fault_set(fault, rc, "trace.url: %s", fault->text) : 0;
 }
 
 static void on_peer_socket(void *arg, int fd, const char *peer, struct stranger *stranger)
@@ -443,6 +456,8 @@ static int loop_worker_start(struct worker *worker, struct fault *fault)
     rc = build_keys(worker, fault);
     service_hold(worker->service);
     if (rc == 0)
+        rc = build_exporter(worker, fault);
+    if (rc == 0)
         rc = worker_model_open(worker, fault);
     if (rc == 0)
         rc = worker_engine_build(worker, fault);
@@ -483,6 +498,7 @@ static void tear_down(struct worker *worker)
     worker_weights_close(worker);
     worker_local_close(worker);
     worker_model_close(worker);
+    otlp_exporter_free(worker->exporter);
     ev_timer_free(worker->drain_timer);
     ev_timer_free(worker->drain_limit);
     service_free(worker->service);

@@ -160,6 +160,15 @@ static void check_addresses(struct config_check *check, const struct worker_conf
     check_links(check, conf);
 }
 
+static void worker_check_trace(struct config_check *check, const struct worker_conf *conf)
+{
+    struct otlp_url collector;
+    struct fault fault = {0};
+
+    if (conf->trace_url[0] != '\0' && otlp_url_read(conf->trace_url, &fault, &collector) < 0)
+        config_refuse(check, "trace.url", "%s", fault.text);
+}
+
 void worker_check(struct config_check *check)
 {
     const struct worker_conf *conf = check->config;
@@ -173,4 +182,5 @@ void worker_check(struct config_check *check)
     setup_check_memory(check, "cache.thread_memory", conf->conversation_bytes);
     check_kv(check, conf);
     check_addresses(check, conf);
+    worker_check_trace(check, conf);
 }

@@ -203,7 +203,12 @@
     {"log", "level", CONFIG_ENUM, KEY(log_level), "info", 0, 0, "debug|info|warn|error", true,               \
      "How much is logged."},                                                                                 \
     {"log", "format", CONFIG_ENUM, KEY(log_format), "auto", 0, 0, "auto|json|text|journal", false,           \
-     "auto: journal fields under systemd, text on a terminal, JSON lines elsewhere."}
+     "auto: journal fields under systemd, text on a terminal, JSON lines elsewhere."},                       \
+    {"trace", "url", CONFIG_STR, KEY(trace_url), "", 0, 0, NULL, false,                                      \
+     "OpenTelemetry collector that gets this worker's spans of sampled requests, as the router's."},         \
+    {"trace", "sample", CONFIG_RATIO, KEY(trace_sample), "100%", 0, 0, NULL, false,                          \
+     "Share of the requests of its own endpoint without a traceparent header of which spans are recorded. "  \
+     "For a router's requests the router decides."}
 /* clang-format on */
 
 static const struct config_key prefill_keys[] = {WORKER_KEYS("prefill", "64", "512", "8092", "8082", "8083")};

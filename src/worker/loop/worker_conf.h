@@ -64,6 +64,8 @@ struct worker_conf {
     uint64_t lame_duck_ns;
     uint64_t drain_timeout_ns;
     int log_level, log_format;
+    char *trace_url;
+    double trace_sample;
 };
 
 extern const struct config_table prefill_conf_table;

@@ -17,6 +17,7 @@
 #include "net/link/link.h"
 #include "net/link/listener.h"
 #include "net/discover/discover.h"
+#include "net/otlp/otlp_export.h"
 #include "worker/runner/engine_thread.h"
 #include "worker/runner/messages.h"
 #include "worker/loop/worker.h"
@@ -65,6 +66,7 @@ struct worker { /* the whole daemon */
     struct thread_owner loop_thread; /* claimed before it runs */
     struct service *service;
     struct metrics *metrics;
+    struct otlp_exporter *exporter; /* of spans; NULL: none */
     struct ev_jobs *jobs;
     struct fair_queue *compile_queue; /* in front of jobs: grammars to compile, in turns by tenant */
     struct front *front;

@@ -16,6 +16,7 @@
 #include "base/fair.h"
 #include "base/mailbox.h"
 #include "base/mem.h"
+#include "base/span.h"
 #include "base/team.h"
 #include "base/metrics/metrics.h"
 #include "fleet/picker/owner.h"
@@ -47,12 +48,13 @@ struct task { /* one submitted job on this worker; engine thread; the drawing is
     struct fair_flow *grammar_flow;
     uint64_t disk_read; /* READING: number of the read */
     uint32_t n_disk_looks;
-    struct grammar *grammar;          /* READING: its grammar, a reference; NULL: none */
-    bool may_proceed;                 /* PROCEED came before SCHEDULED */
-    uint32_t n_begun;                 /* answer tokens that arrived with the request (a resumed stream) */
-    uint32_t n_answered;              /* answer indices used so far, including n_begun */
-    struct kv_send *kv_send;          /* mode PREFILL: its KV send; NULL: none yet, or over */
-    struct kv_receive *kv_receive;    /* mode DECODE: its KV receive; NULL: none yet, or over */
+    struct grammar *grammar;       /* READING: its grammar, a reference; NULL: none */
+    bool may_proceed;              /* PROCEED came before SCHEDULED */
+    uint32_t n_begun;              /* answer tokens that came with the request (a resumed stream) */
+    uint32_t n_answered;           /* answer indices used, those included */
+    struct kv_send *kv_send;       /* mode PREFILL: its KV send; NULL: none yet, or over */
+    struct kv_receive *kv_receive; /* mode DECODE: its KV receive; NULL: none yet, or over */
+    struct task_times times;
     uint64_t transfer_ns, exposed_ns; /* of the transfer of its KV; see serve/api/gen.h */
     char transport[16];
     struct list in_fetch;       /* FETCHING: in the waiters of ... */
@@ -89,6 +91,7 @@ struct worker_engine_opts {
     bool is_auto;
     uint64_t grant_timeout_ns;
     struct metrics *metrics;
+    struct span_queue *spans; /* borrowed; NULL: there is no exporter */
 };
 
 void worker_engine_opts_free(struct worker_engine_opts *opts); /* frees what worker_engine_new() takes */

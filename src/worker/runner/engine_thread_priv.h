@@ -121,6 +121,11 @@ void worker_tasks_go_on(struct worker_engine *engine, struct task *task);
 void worker_tasks_compiled(struct worker_engine *engine, uint64_t number, struct grammar *grammar,
                            const struct grammar_command *why);
 
+/* task_spans.c */
+void worker_task_note(uint64_t *at_ns); /* sets it to now, once */
+void worker_task_put_times(const struct task *task, struct task_answer *answer);
+void worker_task_put_spans(const struct worker_engine *engine, const struct task *task); /* it is over */
+
 /* chain.c: the block hashes of a task's tokens */
 int worker_chain_begin(const struct worker_engine *engine, struct task *task); /* derives the roots, once */
 /* Hashes all full blocks into task.chain, once.  Returns how many of them a cache may supply: not all,

@@ -123,6 +123,9 @@ static void kv_receive_on_arrived(void *arg, const struct kvxfer_arrival *arriva
         return;
     task->transfer_ns = arrival->elapsed_ns;
     task->exposed_ns = arrival->exposed_ns;
+    task->times.transfer_ended_ns = clock_now_ns();
+    task->times.transfer_bytes = arrival->n_bytes;
+    task->times.is_transfer_failed = !arrival->is_whole;
     str_copy(task->transport, sizeof(task->transport), worker_transport_name(receive->transport));
     if (n_tokens > task->spec.order.n_tokens)
         n_tokens = task->spec.order.n_tokens;
@@ -194,6 +197,8 @@ static void kv_receive_grant(struct kv_receive *receive, uint32_t peer, const st
         recv.ticket = receive->transfer.ticket;
         if (kv_receive_open(receive, &recv) == 0) {
             kv_receive_set_state(receive, KV_RECEIVE_MOVING);
+            task->times.transfer_began_ns = clock_now_ns();
+            task->times.transfer_peer = peer;
             return;
         }
         worker_transfers_remove(engine, &receive->transfer);

@@ -125,6 +125,8 @@ static void kv_send_on_over(void *arg, int result)
     metric_add(result == 0 ? sends->m_done : sends->m_failed, 1);
     if (task == NULL)
         return;
+    task->times.transfer_ended_ns = clock_now_ns();
+    task->times.is_transfer_failed = result < 0;
     if (result < 0) {
         log_warn("kv_send_failed", LOG_STR("request", task->spec.order.work.request_id), LOG_ERR(result));
         send->failed = result; /* the tick ends the task once the sequence is held */
@@ -206,6 +208,9 @@ static void kv_send_offer(struct kv_send *send)
         return;
     }
     kv_send_set_state(send, KV_SEND_MOVING);
+    send->task->times.transfer_began_ns = clock_now_ns();
+    send->task->times.transfer_peer = send->transfer.peer;
+    send->task->times.is_sender = true;
     n_computed = seq_n_computed(send->task->seq);
     if (n_computed > 0)
         kv_send_push_computed(send, n_computed);

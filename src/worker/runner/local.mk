@@ -7,7 +7,7 @@ libworker_runner_a_SOURCES = src/worker/runner/block_map_priv.h src/worker/runne
 	src/worker/runner/kv_send.c \
 	src/worker/runner/measure.c src/worker/runner/messages.c src/worker/runner/messages.h \
 	src/worker/runner/peer_map.c src/worker/runner/prefix_fetch.c src/worker/runner/prefix_serve.c \
-	src/worker/runner/publish.c src/worker/runner/state_list.c src/worker/runner/state_list_priv.h src/worker/runner/grammars.c src/worker/runner/tasks.c src/worker/runner/transfers.c \
+	src/worker/runner/publish.c src/worker/runner/state_list.c src/worker/runner/state_list_priv.h src/worker/runner/grammars.c src/worker/runner/tasks.c src/worker/runner/task_spans.c src/worker/runner/transfers.c \
 	src/worker/runner/transfers_priv.h src/worker/runner/transport_choice.c
 
 if HAVE_CMOCKA
@@ -29,7 +29,7 @@ TESTS += tests/unit/worker/runner/test_prefix_fetch
 tests_unit_worker_runner_test_prefix_fetch_SOURCES = tests/unit/worker/runner/test_prefix_fetch.c tests/unit/worker/runner/prefix_fetch_rig.h \
 	tests/unit/worker/runner/prefix_fetch_transport.c src/worker/runner/chain.c src/worker/runner/kv_receive.c \
 	src/worker/runner/kv_send.c src/worker/runner/prefix_fetch.c src/worker/runner/prefix_serve.c \
-	src/worker/runner/state_list.c \
+	src/worker/runner/state_list.c src/worker/runner/task_spans.c \
 	src/worker/runner/transfers.c src/worker/runner/transport_choice.c
 tests_unit_worker_runner_test_prefix_fetch_LDADD = libtransfer_kvxfer.a libproto.a libbase_metrics.a $(link_compute_sched) $(CMOCKA_LIBS)
 check_PROGRAMS += tests/unit/worker/runner/test_peer_map

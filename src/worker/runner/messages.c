@@ -54,8 +54,10 @@ void report_free(struct report *report)
 {
     if (report == NULL)
         return;
-    for (uint32_t i = 0; i < report->n_answers; i++)
+    for (uint32_t i = 0; i < report->n_answers; i++) {
         free(report->answers[i].error_text);
+        free(report->answers[i].times);
+    }
     free(report->answers);
     free(report->ids);
     free(report->draws);

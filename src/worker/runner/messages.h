@@ -107,6 +107,16 @@ struct command {
     } as;
 };
 
+/* When a worker did what for a task, by CLOCK_MONOTONIC; 0: it did not. */
+struct task_times {
+    enum task_mode mode; /* as submitted */
+    bool is_sender, is_transfer_failed, is_failed;
+    uint32_t transfer_peer;
+    uint64_t submitted_ns, fetched_ns, admitted_ns, first_ns;
+    uint64_t transfer_began_ns, transfer_ended_ns, transfer_bytes;
+    uint64_t ended_ns, wall_ns; /* in answers only; wall_ns: to add for wall time */
+};
+
 #define ANSWER_TO_NONE UINT32_MAX
 
 struct task_answer {       /* an update on one request */
@@ -123,7 +133,8 @@ struct task_answer {       /* an update on one request */
                                  * 0 */
     Baton__Finish finish;
     int32_t error;
-    char *error_text; /* FAILED: text for people; heap, owned by the report; NULL: none */
+    char *error_text;         /* FAILED: for people; heap, owned by the report; NULL: none */
+    struct task_times *times; /* with a finish; heap, owned by the report; NULL: none */
     struct seq_stats stats;
     uint64_t transfer_ns, exposed_ns;
     char transport[16];

@@ -29,6 +29,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
 #include "base/str.h"
@@ -96,6 +97,8 @@ static void task_answer_failed(struct worker_engine *engine, const struct task_s
 static void task_put_serving(const struct task *task, struct task_answer *answer)
 {
     answer->has_serving = true;
+    if (answer->finish != BATON__FINISH__FINISH_NONE)
+        worker_task_put_times(task, answer);
     answer->stats = *seq_stats(task->seq);
     answer->transfer_ns = task->transfer_ns;
     answer->exposed_ns = task->exposed_ns;
@@ -123,6 +126,7 @@ static void task_free(struct worker_engine *engine, struct task *task)
 {
     task_stop_waiting(engine, task);
     worker_tasks_set_state(engine, task, TASK_OVER);
+    worker_task_put_spans(engine, task);
     hashmap_remove(engine->by_key, &task->spec.key);
     list_remove(&task->all);
     engine->n_tasks--;
@@ -171,6 +175,7 @@ static int task_submit_seq(struct worker_engine *engine, struct task *task, stru
 
 static void task_refuse(struct worker_engine *engine, struct task *task, int error, const char *reason)
 {
+    task->times.is_failed = true;
     task_answer_failed_for(engine, &task->spec, error, reason);
     task_free(engine, task);
 }
@@ -300,6 +305,8 @@ void worker_tasks_submit(struct worker_engine *engine, struct task_spec *spec)
     }
     task->spec = *spec;
     *spec = (struct task_spec){.key = task->spec.key};
+    task->times = (struct task_times){
+        .mode = task->spec.mode, .submitted_ns = clock_now_ns(), .transfer_peer = PEER_NONE};
     task->n_begun = task->n_answered = task->spec.order.n_tokens - task->spec.order.n_prompt;
     list_push_back(&engine->tasks, &task->all);
     list_init(&task->in_fetch);
@@ -369,6 +376,7 @@ void worker_tasks_move(struct worker_engine *engine)
 
 void worker_engine_fail_task(struct worker_engine *engine, struct task *task, int error)
 {
+    task->times.is_failed = true;
     task_answer_failed(engine, &task->spec, error);
     sched_cancel(engine->sched, task->seq);
 }
@@ -383,6 +391,7 @@ static void task_on_admitted(void *arg, struct seq *seq)
 
     if (task == NULL)
         return;
+    worker_task_note(&task->times.admitted_ns);
     answer = worker_engine_answer(engine, task->spec.origin, NULL, 0);
     if (answer != NULL) {
         task_name_answer(answer, &task->spec);
@@ -415,6 +424,7 @@ static void task_on_token(void *arg, struct seq *seq, const struct sample_result
     task->n_answered++;
     if (task->state == TASK_ANSWERING)
         return;
+    worker_task_note(&task->times.first_ns);
     worker_tasks_set_state(engine, task, TASK_ANSWERING);
     if (task->spec.mode == TASK_PREFILL)
         worker_kv_send_first(task, token, false);

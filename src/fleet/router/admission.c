@@ -102,7 +102,7 @@ bool router_admission_predicts(const struct router *router)
 void router_admission_goals(const struct job *job, struct picker_goals *goals)
 {
     goals->ttft_slo_s = (double)router_job_class(job).ttft_slo_ns / 1e9;
-    goals->itl_slo_s = (double)router_job_class(job).itl_slo_ns / 1e9;
+    goals->itl_slo_s = (double)router_pause_itl_ns(job) / 1e9;
     if (!router_admission_predicts(job->router))
         return;
     goals->itl_margin = picker_lateness_margin(&job->model->itl_late);
@@ -169,7 +169,7 @@ void router_admission_ended(struct job *job)
     if (n == 0)
         return;
     picker_answers_learn(&job->model->answers[job->class_at], n);
-    if (n >= ITL_TOKENS && job->first_ns > 0 && job->sum.n_redispatched == 0 &&
+    if (n >= ITL_TOKENS && job->first_ns > 0 && job->sum.n_redispatched + job->n_pauses == 0 &&
         job->decode.slot != PICKER_NONE)
         learn_itl(job);
 }
@@ -196,7 +196,7 @@ static void job_predict(const struct job *job, const struct picker_choice *choic
     struct router *router = job->router;
     uint64_t tenant = tenant_number(job->order.work.tenant), all = job->model->queued_tokens;
     struct picker_outlook_opts opts = {.group = (uint32_t)(job->model - router->models),
-                                       .itl_slo_s = (double)router_job_class(job).itl_slo_ns / 1e9 *
+                                       .itl_slo_s = (double)router_pause_itl_ns(job) / 1e9 *
                                                     (1 - picker_lateness_margin(&job->model->itl_late)),
                                        .answer_tokens = router_admission_answer(job),
                                        .context_tokens = job->order.n_tokens + router_admission_answer(job)};

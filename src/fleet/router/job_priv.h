@@ -24,6 +24,7 @@ enum job_state {
     JOB_ANSWERING,         /* at its workers; the front was told that it was accepted */
     JOB_REQUEUED,          /* waits for workers that continue its answer */
     JOB_FORSAKEN,          /* as REQUEUED, but since forsaken_ns no worker could continue it */
+    JOB_PAUSED,            /* in router.paused: its stream gave its seat to a higher class (pause.c) */
     JOB_REPORTING_PLACED,  /* as PLACED; the end came, and waits for the prefill worker's serving stats */
     JOB_REPORTING_HOLDING, /* as HOLDING; the end came and waits too */
     JOB_REPORTING,         /* as ANSWERING; the end came and waits too */
@@ -45,7 +46,8 @@ enum {
     /* It has workers, or waits for their reports. */
     JOB_AT_WORKERS = JOB_BIT(PLACED) | JOB_BIT(ANSWERING) | JOB_TIMED,
     /* The front was told: a stream that has begun is not refused for objectives. */
-    JOB_BEGUN = JOB_BIT(ANSWERING) | JOB_BIT(REQUEUED) | JOB_BIT(FORSAKEN) | JOB_BIT(REPORTING)
+    JOB_BEGUN =
+        JOB_BIT(ANSWERING) | JOB_BIT(REQUEUED) | JOB_BIT(FORSAKEN) | JOB_BIT(REPORTING) | JOB_BIT(PAUSED)
 };
 
 enum part_state {
@@ -85,7 +87,9 @@ struct job { /* the fields that every token needs come first */
     struct job_part prefill, decode;
 
     struct list all;     /* in router.jobs */
-    struct list waiting; /* in router.queue in JOB_WAITS, in router.pushed_out while PUSHED_OUT */
+    struct list waiting; /* in router.queue in JOB_WAITS, in router.pushed_out while PUSHED_OUT, in
+                          * pauses.paused while PAUSED */
+    struct list seated;  /* in pauses.seated while ANSWERING, if its class may be paused */
     struct queue_place place;
     struct block_hash *hashes; /* [n_blocks], of the prompt's whole blocks ... */
     size_t n_blocks, n_hashes; /* ... of which n_hashes are computed (chain.c) */
@@ -104,6 +108,10 @@ struct job { /* the fields that every token needs come first */
     double limit_s;                  /* of that time; 0: not known yet */
     uint32_t class_at;               /* in router.classes */
     bool takes_any;       /* the last attempt before a refusal: any worker that begins it at once */
+    uint32_t n_pauses;    /* of its stream ... */
+    uint32_t went_on_at;  /* ... of which the last ended when it had so many tokens ... */
+    uint64_t paused_ns;   /* ... or began then, while PAUSED */
+    uint64_t pauses_ns;   /* all but that one together */
     uint64_t queued_ns;   /* 0: never queued */
     uint64_t forsaken_ns; /* when it entered FORSAKEN */
     struct picker_choice estimate;

@@ -79,7 +79,7 @@ void router_queue_exit(struct job *job)
 
 void router_queue_charge(struct job *job, uint64_t n_tokens)
 {
-    if (job->sum.n_redispatched == 0) /* otherwise it was charged already */
+    if (job->sum.n_redispatched + job->n_pauses == 0) /* otherwise it was charged already */
         fair_charge(queue_turns(job), job->place.flow, n_tokens > 0 ? n_tokens : 1, job->order.work.weight);
     if (job_is_in(job, JOB_BEGUN) || job->place.is_ahead)
         return;
@@ -261,7 +261,10 @@ static void make_odd(struct job *job)
 
 static int turn_try(void *arg, struct fair_item *item)
 {
-    return router_job_place(container_of(item, struct job, place.turn));
+    struct job *job = container_of(item, struct job, place.turn);
+    int rc = router_job_place(job);
+
+    return rc == E_OVERLOADED && router_pause_for(job) ? 0 : rc;
 }
 
 static bool turn_is_odd(void *arg, struct fair_item *item, int rc)
@@ -279,12 +282,13 @@ static uint32_t *turn_passed(void *arg, struct fair_item *item)
     return &container_of(item, struct job, place.turn)->place.n_passed;
 }
 
-/* Classes by priority: while a request of a higher one waits for a worker that could begin it soon, its lower ones
+/* Classes by priority, and of each its paused streams first, unless a request of a class before it waits: while a request of a higher one waits for a worker that could begin it soon, its lower ones
  * still use workers that it does not. */
 static bool place_next(struct router *router, struct router_model *model)
 {
     uint32_t order[PICKER_MAX_CLASSES];
-    bool is_placed = false;
+    bool is_placed = false,
+         is_above = false; /* is_above: a request of a higher class, or one as high, waits */
 
     picker_classes_order(&router->classes, order);
     for (uint32_t i = 0; i < router->classes.n && !is_placed; i++) {
@@ -294,7 +298,10 @@ static bool place_next(struct router *router, struct router_model *model)
                                          .make_odd = turn_make_odd,
                                          .passed = turn_passed};
 
-        is_placed = turn.turns != NULL && fair_n_waiting(turn.turns) > 0 && picker_turn_next(&turn);
+        is_placed = !is_above && router_pause_go_on(router, model, order[i]);
+        if (!is_placed && turn.turns != NULL && fair_n_waiting(turn.turns) > 0)
+            is_placed = picker_turn_next(&turn);
+        is_above |= turn.turns != NULL && fair_n_waiting(turn.turns) > 0;
     }
     return is_placed;
 }
@@ -306,6 +313,7 @@ void router_place_queued(struct router *router)
     list_for_each_safe (node, spare, &router->turns.odd)
         (void)router_job_place(container_of(node, struct job, place.odd));
     for (uint32_t i = 0; i < router->n_models; i++)
-        while (router->models[i].n_queued > 0 && place_next(router, &router->models[i]))
+        while ((router->models[i].n_queued > 0 || router->pauses.n_paused > 0) &&
+               place_next(router, &router->models[i]))
             ;
 }

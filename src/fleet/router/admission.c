@@ -19,7 +19,7 @@
 #include "base/log.h"
 #include "cache/prefix/tenant.h"
 
-#define BEGIN_SHARE 0.6
+#define BEGIN_SHARE 0.45
 #define ITL_TOKENS  8      /* shorter answers tell little of the time between tokens */
 #define ITL_LEAST   (-0.5) /* estimates of it may be too high by half the objective */
 
@@ -208,7 +208,7 @@ static void job_predict(const struct job *job, const struct picker_choice *choic
     uint32_t n_tenants = fair_n_tenants(router->turns.crowd), own = router_queue_own(router, tenant);
     struct picker_outlook outlook;
 
-    wait.ahead_tokens = picker_turn_ahead(own, all, n_tenants + (own == 0));
+    wait.ahead_tokens = picker_turn_ahead(own, all, n_tenants + (own == 0), router_queue_credit(job));
     if (all > 0)
         wait.n_ahead = (uint32_t)((double)job->model->n_queued * (double)wait.ahead_tokens / (double)all);
     picker_outlook(router->fleet, &opts, &outlook);

@@ -61,6 +61,8 @@ int router_queue_enter(struct job *job)
     struct fair **turns = &model->turns[job->class_at];
     int rc = *turns == NULL ? fair_new(MAX_DEBTORS, turns) : 0;
 
+    if (rc == 0 && router_admission_predicts(job->router))
+        fair_set_credit(*turns, PICKER_TURN_CREDIT);
     if (rc == 0)
         job->place.flow = fair_hold(*turns, tenant_number(job->order.work.tenant));
     return job->place.flow != NULL ? 0 : E_NOMEM;
@@ -114,6 +116,11 @@ uint32_t router_queue_own(struct router *router, uint64_t tenant)
 
     fair_drop(router->turns.crowd, flow);
     return own;
+}
+
+uint64_t router_queue_credit(const struct job *job)
+{
+    return fair_credit(queue_turns(job), job->place.flow);
 }
 
 /* ---- in and out ---- */
@@ -287,6 +294,8 @@ static uint32_t *turn_passed(void *arg, struct fair_item *item)
 static bool place_next(struct router *router, struct router_model *model)
 {
     uint32_t order[PICKER_MAX_CLASSES];
+    uint32_t n_usable = picker_fleet_n_usable(router->fleet, (uint32_t)(model - router->models));
+    uint32_t max_passed = router_admission_predicts(router) ? picker_turn_max_passed(n_usable) : 0;
     bool is_placed = false,
          is_above = false; /* is_above: a request of a higher class, or one as high, waits */
 
@@ -296,7 +305,8 @@ static bool place_next(struct router *router, struct router_model *model)
                                          .try_place = turn_try,
                                          .is_odd = turn_is_odd,
                                          .make_odd = turn_make_odd,
-                                         .passed = turn_passed};
+                                         .passed = turn_passed,
+                                         .max_passed = max_passed};
 
         is_placed = !is_above && router_pause_go_on(router, model, order[i]);
         if (!is_placed && turn.turns != NULL && fair_n_waiting(turn.turns) > 0)

@@ -13,8 +13,8 @@
  * A flow that does not wait and is not ahead of that time needs no record: a new flow would look the same.
  *
  * Why no tenant starves: only tenants with virtual time below s pass a tenant that waits at s.  Each of them
- * is at or above the queue's time.  It exceeds s after at most (s - time) * its weight tokens and one
- * request more.  A tenant that leaves in debt returns with it.  When a debt is forgotten for lack of room,
+ * is at or above the queue's time, less the credit.  It exceeds s after at most (s - time + credit) * its
+ * weight tokens and one request more.  A tenant that leaves in debt returns with it.  When a debt is forgotten for lack of room,
  * the queue's time moves up to it, so no tenant gains by that.
  *
  * An iteration takes flows off the heap of turns into `passed`, and fair_rewind() puts them back.
@@ -56,6 +56,7 @@ struct fair {
     uint32_t n_passed;
     uint32_t cap, n_flows, max_debtors, n_waiting;
     uint64_t time;
+    uint64_t credit; /* in virtual time */
     uint64_t n_arrivals;
 };
 
@@ -219,6 +220,11 @@ static void forget_debtors(struct fair *fair)
     }
 }
 
+void fair_set_credit(struct fair *fair, uint32_t n_tokens)
+{
+    fair->credit = (uint64_t)n_tokens * UNIT;
+}
+
 struct fair_flow *fair_hold(struct fair *fair, uint64_t tenant)
 {
     struct fair_flow *flow = hashmap_get(fair->by_tenant, &tenant);
@@ -275,6 +281,15 @@ void fair_item_init(struct fair_item *item)
     list_init(&item->node);
 }
 
+/* A flow with nothing waiting falls behind by its credit at most. */
+static void fair_catch_up(const struct fair *fair, struct fair_flow *flow)
+{
+    uint64_t least = fair->time > fair->credit ? fair->time - fair->credit : 0;
+
+    if (flow->start < least)
+        flow->start = least;
+}
+
 void fair_wait(struct fair *fair, struct fair_flow *flow, struct fair_item *item, uint64_t order,
                uint32_t weight)
 {
@@ -295,8 +310,7 @@ void fair_wait(struct fair *fair, struct fair_flow *flow, struct fair_item *item
         heap_move(fair, HEAP_LOADS, flow);
         return;
     }
-    if (flow->start < fair->time)
-        flow->start = fair->time;
+    fair_catch_up(fair, flow);
     flow->arrived = fair->n_arrivals++;
     fair_heap_add(fair, HEAP_TURNS, flow);
     fair_heap_add(fair, HEAP_LOADS, flow);
@@ -395,13 +409,20 @@ void fair_charge(struct fair *fair, struct fair_flow *flow, uint64_t n_tokens, u
     next = heap_top(fair, HEAP_TURNS);
     if (next != NULL && next->start > fair->time)
         fair->time = next->start;
-    if (list_is_empty(&flow->items) && flow->start < fair->time)
-        flow->start = fair->time;
+    if (list_is_empty(&flow->items))
+        fair_catch_up(fair, flow);
     flow->start += n_tokens * UNIT / fair_clamp(weight);
     if (next == NULL && flow->start > fair->time)
         fair->time = flow->start;
     heap_move(fair, HEAP_TURNS, flow);
     forget_debtors(fair);
+}
+
+uint64_t fair_credit(const struct fair *fair, const struct fair_flow *flow)
+{
+    uint64_t behind = flow->start < fair->time ? fair->time - flow->start : 0;
+
+    return (behind < fair->credit ? behind : fair->credit) / UNIT;
 }
 
 uint64_t fair_debt(const struct fair *fair, const struct fair_flow *flow)

@@ -4,7 +4,8 @@
  * The algorithm is start-time fair queuing.  Each tenant has a virtual time, which grows by the tokens
  * served divided by the weight of the request.  The waiting tenant with the least virtual time is next; its
  * own requests keep their order.  A tenant that arrives or returns starts at the queue's virtual time, so it
- * has neither debt nor credit.  So two waiting tenants get tokens in proportion to their weights, within one
+ * has neither debt nor credit, unless the queue grants credit: then a tenant that was known all the time, but
+ * at times had nothing waiting, may be up to so many tokens behind.  So two waiting tenants get tokens in proportion to their weights, within one
  * request of each.
  *
  * A decision takes time logarithmic in the number of waiting tenants.  A tenant that does not wait takes no
@@ -37,6 +38,9 @@ struct fair_item { /* embedded in the waiting object; call fair_item_init() firs
 int fair_new(uint32_t max_debtors, struct fair **out);
 /* The caller has dropped every flow before.  Accepts NULL. */
 void fair_free(struct fair *fair);
+
+/* How many tokens of weight 1 a flow that is held may be behind the queue's virtual time: 0 at first. */
+void fair_set_credit(struct fair *fair, uint32_t n_tokens);
 
 /* Returns a tenant's flow, valid until fair_drop().  NULL: no memory. */
 struct fair_flow *fair_hold(struct fair *fair, uint64_t tenant);
@@ -87,6 +91,8 @@ void fair_charge(struct fair *fair, struct fair_flow *flow, uint64_t n_tokens, u
 /* How far the tenant is ahead of the queue's virtual time, in tokens of weight 1.  For tests and status
  * pages. */
 uint64_t fair_debt(const struct fair *fair, const struct fair_flow *flow);
+/* How far it is behind, at most as far as it may be. */
+uint64_t fair_credit(const struct fair *fair, const struct fair_flow *flow);
 uint32_t fair_n_known(const struct fair *fair); /* tenants that the queue has in memory */
 
 #endif

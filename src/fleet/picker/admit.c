@@ -168,10 +168,10 @@ uint32_t picker_returns_take(struct picker_returns *returns, double late_s, doub
     return wait_s < 1 ? 1 : wait_s < most_s ? (uint32_t)wait_s : (uint32_t)most_s;
 }
 
-uint64_t picker_turn_ahead(uint64_t own, uint64_t all, uint32_t n_tenants)
+uint64_t picker_turn_ahead(uint64_t own, uint64_t all, uint32_t n_tenants, uint64_t credit)
 {
-    uint64_t others = all > own ? all - own : 0;
-    uint64_t turns = n_tenants > 1 && own <= UINT64_MAX / n_tenants ? own * (n_tenants - 1) : 0;
+    uint64_t others = all > own ? all - own : 0, taken = own > credit ? own - credit : 0;
+    uint64_t turns = n_tenants > 1 && taken <= UINT64_MAX / n_tenants ? taken * (n_tenants - 1) : 0;
 
     return own + (turns < others ? turns : others);
 }

@@ -77,7 +77,7 @@ struct picker_returns {
 uint32_t picker_returns_take(struct picker_returns *returns, double late_s, double prompt_s, uint64_t now_ns);
 
 /* The part of what waits that is served before a tenant's own newest request, in turns by weight: own is what
- * the tenant has waiting, all what everybody has. */
-uint64_t picker_turn_ahead(uint64_t own, uint64_t all, uint32_t n_tenants);
+ * the tenant has waiting, all what everybody has; credit: how far the tenant is behind (base/fair.h). */
+uint64_t picker_turn_ahead(uint64_t own, uint64_t all, uint32_t n_tenants, uint64_t credit);
 
 #endif

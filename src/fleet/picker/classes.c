@@ -55,6 +55,12 @@ static int class_duration(const char *text, uint64_t *out)
     return 0;
 }
 
+/* 0: its streams are not paused, though those of the class default may be. */
+static int class_pause(const char *text, uint64_t *out)
+{
+    return str_to_duration(bytes_of(text, strlen(text)), out) < 0 ? E_FORMAT : 0;
+}
+
 static int class_share(const char *text, double *out)
 {
     size_t n = strlen(text);
@@ -78,6 +84,8 @@ static int class_word(struct picker_class *it, const char *word)
         return class_number(word + 7, 1, 100, &it->weight);
     if (strncmp(word, "share=", 6) == 0)
         return class_share(word + 6, &it->share);
+    if (strncmp(word, "may-be-paused=", 14) == 0)
+        return class_pause(word + 14, &it->pause_ns);
     return E_FORMAT;
 }
 
@@ -116,9 +124,11 @@ int picker_classes_add(struct picker_classes *classes, struct bytes text, struct
     str_copy(it.name, sizeof(it.name), word);
     while (class_next(&text, word))
         if (class_word(&it, word) < 0)
-            return fault_set(fault, E_FORMAT,
-                             "%s: wanted is ttft=TIME, itl=TIME, priority=0..100, weight=1..100 or share=N%%",
-                             word);
+            return fault_set(
+                fault, E_FORMAT,
+                "%s: wanted is ttft=TIME, itl=TIME, priority=0..100, weight=1..100, share=N%% or "
+                "may-be-paused=TIME",
+                word);
     if (text.len_bytes > 0)
         return fault_set(fault, E_FORMAT, "a word of the class is too long, or not text");
     classes->all[at == 0 ? 0 : classes->n] = it;
@@ -133,7 +143,8 @@ uint32_t picker_classes_choose(const struct picker_classes *classes, const char 
     most = most != UINT32_MAX ? most : 0;
     if (at == UINT32_MAX || classes->all[at].priority > classes->all[most].priority ||
         classes->all[at].weight > classes->all[most].weight ||
-        classes->all[at].share > classes->all[most].share)
+        classes->all[at].share > classes->all[most].share ||
+        classes->all[at].pause_ns < classes->all[most].pause_ns)
         return most;
     return at;
 }

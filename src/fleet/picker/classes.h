@@ -2,7 +2,7 @@
 /* Classes of requests: objectives, priority, weight and share of the queue, by name.
  *
  *     interactive ttft=300ms itl=40ms priority=10 weight=4
- *     batch ttft=1min itl=200ms priority=0 share=25%
+ *     batch ttft=1min itl=200ms priority=0 share=25% may-be-paused=10min
  *
  * A request names a class; its API key bounds it.  Class 0 is "default": the router's own objectives.  Pure. */
 #ifndef FLEET_PICKER_CLASSES_H
@@ -20,6 +20,7 @@ struct picker_class {
     uint32_t priority; /* 0 to 100: a higher one is placed first */
     uint32_t weight;   /* 1 to 100: multiplies the weight of its tenants */
     double share;      /* of the queue, 0 to 1 */
+    uint64_t pause_ns; /* its streams may be paused for a higher priority, for so long in all; 0: never */
 };
 
 struct picker_classes {
@@ -32,8 +33,9 @@ void picker_classes_init(struct picker_classes *classes, uint64_t ttft_slo_ns, u
 /* Adds the class that the text defines; what it leaves out is as in "default".  The name "default" changes that one.
  * E_FORMAT with the fault; the table does not change. */
 int picker_classes_add(struct picker_classes *classes, struct bytes text, struct fault *fault);
-/* The class of a request: the wanted one, unless its priority is above that of `allowed`, the class of the key (empty
- * or unknown: "default").  An unknown or empty wish is `allowed`. */
+/* The class of a request: the wanted one, unless it has more of anything than `allowed`, the class of the key (empty or
+ * unknown: "default"): priority, weight, share, or that its streams may be paused for less time.  An unknown or empty
+ * wish is `allowed`. */
 uint32_t picker_classes_choose(const struct picker_classes *classes, const char *allowed, const char *wanted);
 /* The classes by priority, the highest first; of equal ones by number. */
 void picker_classes_order(const struct picker_classes *classes, uint32_t order_out[PICKER_MAX_CLASSES]);

@@ -47,6 +47,18 @@ void picker_fleet_free(struct picker_fleet *fleet)
 
 /* ---- one worker's figures ---- */
 
+/* The free blocks that no sequence of the ledger will take. */
+static uint32_t slot_blocks_free(const struct fleet_slot *it)
+{
+    uint64_t taken = it->ledger.context_tokens + it->ledger.growth_tokens + it->begun_tokens;
+    uint64_t free = it->reported.blocks_free + it->freed_tokens / it->reported.block_tokens;
+    uint64_t reserved = taken / it->reported.block_tokens;
+
+    if (it->freed_tokens > 0 && it->reported.blocks_total > 0 && free > it->reported.blocks_total)
+        free = it->reported.blocks_total;
+    return free > reserved ? (uint32_t)(free - reserved) : 0;
+}
+
 void picker_fleet_row(const struct picker_fleet *fleet, uint32_t slot, struct picker_worker *out)
 {
     const struct picker_ledger *ledger = &fleet->slots[slot].ledger;
@@ -55,11 +67,8 @@ void picker_fleet_row(const struct picker_fleet *fleet, uint32_t slot, struct pi
     out->is_usable = fleet->slots[slot].pool != PICKER_NONE;
     out->cached_tokens = out->stored_tokens = 0;
     out->queued_read_tokens = ledger->read_tokens;
-    if (out->block_tokens > 0) {
-        uint64_t reserved = ledger->context_tokens / out->block_tokens;
-
-        out->blocks_free = out->blocks_free > reserved ? out->blocks_free - (uint32_t)reserved : 0;
-    }
+    if (out->block_tokens > 0)
+        out->blocks_free = slot_blocks_free(&fleet->slots[slot]);
     if (out->queued_prefill_tokens < ledger->prefill_tokens) {
         if (out->queued_prefill_s > 0 && !fleet->is_timed)
             out->queued_prefill_s +=
@@ -96,7 +105,7 @@ static void picker_fleet_bound(struct pick_pool *pool, const struct pick_brief *
         pool->most_block_tokens = brief->block_tokens;
 }
 
-static void picker_fleet_refresh(struct picker_fleet *fleet, uint32_t slot)
+void picker_fleet_refresh(struct picker_fleet *fleet, uint32_t slot)
 {
     uint32_t at = fleet->slots[slot].at;
     struct picker_worker worker;
@@ -238,7 +247,7 @@ static void leave_pool(struct picker_fleet *fleet, uint32_t slot)
     it->pool = PICKER_NONE;
 }
 
-static int picker_fleet_grow(struct pick_pool *pool)
+static int pool_add_rows(struct pick_pool *pool)
 {
     uint32_t cap = pool->cap + MORE_ROWS;
     struct pick_row *rows = mem_aligned(MEM_CACHE_LINE, cap * sizeof(*rows));
@@ -266,13 +275,19 @@ static int enter_pool(struct picker_fleet *fleet, uint32_t slot)
     uint32_t at = pool_for(fleet, &fleet->slots[slot].reported);
     struct pick_pool *pool = &fleet->pools[at];
 
-    if (pool->n == pool->cap && picker_fleet_grow(pool) < 0)
+    if (pool->n == pool->cap && pool_add_rows(pool) < 0)
         return E_NOMEM;
     if (pool->n == 0)
         picker_fleet_unbound(pool);
     fleet->slots[slot].pool = at;
     fleet->slots[slot].at = pool->n++;
     return 0;
+}
+
+static void slot_reported(struct fleet_slot *it)
+{
+    it->begun_tokens = it->freed_tokens = 0;
+    it->n_reports++;
 }
 
 int picker_fleet_set(struct picker_fleet *fleet, uint32_t slot, const struct picker_worker *reported)
@@ -289,6 +304,8 @@ int picker_fleet_set(struct picker_fleet *fleet, uint32_t slot, const struct pic
         n_running = it->reported.n_running; /* the same report: some of its sequences may have ended since */
     else
         it->n_since = 0;
+    if (reported->reported_ns == 0 || reported->reported_ns != it->reported.reported_ns)
+        slot_reported(it);
     queue_report(fleet, it, reported);
     it->reported = *reported;
     it->reported.n_running = n_running;
@@ -318,19 +335,34 @@ void picker_fleet_charge(struct picker_fleet *fleet, uint32_t slot, const struct
 
     ledger->prefill_tokens += charge->prefill_tokens;
     ledger->read_tokens += charge->read_tokens;
-    ledger->context_tokens += charge->context_tokens;
+    ledger->context_tokens += charge->context_tokens + charge->answer_tokens;
     ledger->n_seqs++;
     fleet->slots[slot].n_since++;
     picker_fleet_refresh(fleet, slot);
 }
 
-void picker_fleet_discharge(struct picker_fleet *fleet, uint32_t slot, const struct picker_charge *charge)
+void picker_fleet_discharge(struct picker_fleet *fleet, uint32_t slot, const struct picker_charge *charge,
+                            bool has_begun)
 {
     struct picker_ledger *ledger = &fleet->slots[slot].ledger;
 
     ledger->prefill_tokens -= charge->prefill_tokens;
     ledger->read_tokens -= charge->read_tokens;
-    ledger->context_tokens -= charge->context_tokens;
+    ledger->context_tokens -= charge->context_tokens + charge->answer_tokens;
+    fleet->slots[slot].begun_tokens += has_begun ? charge->context_tokens : 0;
+    picker_fleet_refresh(fleet, slot);
+}
+
+uint32_t picker_fleet_report(const struct picker_fleet *fleet, uint32_t slot)
+{
+    return fleet->slots[slot].n_reports;
+}
+
+void picker_fleet_ended(struct picker_fleet *fleet, uint32_t slot, uint32_t report, uint64_t context_tokens)
+{
+    if (fleet->slots[slot].n_reports != report)
+        return;
+    fleet->slots[slot].begun_tokens -= context_tokens;
     picker_fleet_refresh(fleet, slot);
 }
 
@@ -343,6 +375,18 @@ void picker_fleet_leave(struct picker_fleet *fleet, uint32_t slot)
         it->n_since--;
     else if (fleet->is_timed && it->reported.n_running > 0)
         it->reported.n_running--;
+    picker_fleet_refresh(fleet, slot);
+}
+
+void picker_fleet_grow(struct picker_fleet *fleet, uint32_t slot, uint64_t from_tokens, uint64_t to_tokens)
+{
+    fleet->slots[slot].ledger.growth_tokens += to_tokens - from_tokens;
+    picker_fleet_refresh(fleet, slot);
+}
+
+void picker_fleet_freed(struct picker_fleet *fleet, uint32_t slot, uint64_t n_tokens)
+{
+    fleet->slots[slot].freed_tokens += n_tokens;
     picker_fleet_refresh(fleet, slot);
 }
 

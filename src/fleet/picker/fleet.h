@@ -4,8 +4,9 @@
  *
  * A report is up to one heartbeat old. Work dispatched since then is in the ledger only; work of other
  * routers is in the report only. So a row takes the larger of the two. The tokens that the ledger will
- * still take blocks for are subtracted from the free blocks. A dispatch counts at once, so a burst of
- * equal requests spreads: each choice sees the ones before it.
+ * still take blocks for are subtracted from the free blocks: prompt and expected answer of a sequence until
+ * it has begun and a report counts its blocks, then what its answer is still expected to grow by. A
+ * dispatch counts at once, so a burst of equal requests spreads: each choice sees the ones before it.
  *
  * One thread; no I/O and no clock. Only picker_fleet_new() can fail or allocate, and picker_fleet_set()
  * for the first worker of a new kind (model, layout, role). */
@@ -19,11 +20,13 @@ struct picker_ledger { /* work that was dispatched and has not finished; counted
     uint64_t prefill_tokens;
     uint64_t read_tokens;    /* to be read from the worker's disk */
     uint64_t context_tokens; /* of sequences not admitted yet, which will take blocks */
+    uint64_t growth_tokens;  /* that admitted sequences will still take blocks for */
     uint32_t n_seqs;
 };
 
 struct picker_charge { /* what one sequence adds to the ledger */
     uint64_t prefill_tokens, read_tokens, context_tokens;
+    uint64_t answer_tokens; /* expected of its answer: they take blocks too */
 };
 
 /* E_NOMEM. */
@@ -45,10 +48,20 @@ uint32_t picker_fleet_n_usable(const struct picker_fleet *fleet, uint32_t group)
 void picker_fleet_charge(struct picker_fleet *fleet, uint32_t slot, const struct picker_charge *charge);
 /* In a fleet whose reports have times: the sequence's prompt will take the worker prefill_ns. */
 void picker_fleet_busy(struct picker_fleet *fleet, uint32_t slot, uint64_t prefill_ns, uint64_t now_ns);
-/* The sequence has been admitted and prefilled: the worker's reports include it from now on. */
-void picker_fleet_discharge(struct picker_fleet *fleet, uint32_t slot, const struct picker_charge *charge);
+/* The sequence has been admitted and prefilled (has_begun: the worker's reports count it from now on), or it will not
+ * be. */
+void picker_fleet_discharge(struct picker_fleet *fleet, uint32_t slot, const struct picker_charge *charge,
+                            bool has_begun);
+/* The number of the slot's report.  Until the next one the ledger counts the blocks of sequences that began. */
+uint32_t picker_fleet_report(const struct picker_fleet *fleet, uint32_t slot);
+/* A sequence that began in that report has ended. */
+void picker_fleet_ended(struct picker_fleet *fleet, uint32_t slot, uint32_t report, uint64_t context_tokens);
 /* The sequence has ended on the worker. Its charge has been discharged before. */
 void picker_fleet_leave(struct picker_fleet *fleet, uint32_t slot);
+/* An admitted sequence is expected to grow by to_tokens from now on, not by from_tokens. */
+void picker_fleet_grow(struct picker_fleet *fleet, uint32_t slot, uint64_t from_tokens, uint64_t to_tokens);
+/* A sequence of so many tokens was cancelled there: its blocks count as free until the next report counts them. */
+void picker_fleet_freed(struct picker_fleet *fleet, uint32_t slot, uint64_t n_tokens);
 const struct picker_ledger *picker_fleet_ledger(const struct picker_fleet *fleet, uint32_t slot);
 
 #endif

@@ -59,7 +59,10 @@ struct pick_pool { /* the usable workers of one kind */
 struct fleet_slot {
     struct picker_worker reported;
     struct picker_ledger ledger;
-    uint32_t pool, at; /* the place of its row; PICKER_NONE: not usable */
+    uint32_t pool, at;     /* the place of its row; PICKER_NONE: not usable */
+    uint64_t begun_tokens; /* of sequences that began since the report, which does not count their blocks */
+    uint32_t n_reports;
+    uint64_t freed_tokens; /* of sequences cancelled since the report, which counts their blocks as taken */
     /* in a timed fleet */
     uint32_t n_since;             /* sequences dispatched since the report, which does not count them */
     uint64_t free_ns;             /* its prompts are expected to be done */
@@ -72,6 +75,9 @@ struct picker_fleet {
     uint32_t n_pools;
     bool is_timed; /* reports have times */
 };
+
+/* Computes the slot's row again. */
+void picker_fleet_refresh(struct picker_fleet *fleet, uint32_t slot);
 
 static inline int64_t pick_ns(double ns)
 {

@@ -7,6 +7,7 @@ libfleet_picker_a_SOURCES += src/fleet/picker/index_priv.h src/fleet/picker/owne
 libfleet_picker_a_SOURCES += src/fleet/picker/owner.h src/fleet/picker/owner.c src/fleet/picker/turn.h src/fleet/picker/turn.c src/fleet/picker/pick_priv.h
 libfleet_picker_a_SOURCES += src/fleet/picker/admit.h src/fleet/picker/admit.c src/fleet/picker/answers.h src/fleet/picker/answers.c src/fleet/picker/slots.c src/fleet/picker/classes.h src/fleet/picker/classes.c
 libfleet_picker_a_SOURCES += src/fleet/picker/demand.h src/fleet/picker/demand.c src/fleet/picker/roles.h src/fleet/picker/roles.c src/fleet/picker/room.c
+libfleet_picker_a_SOURCES += src/fleet/picker/pause.h src/fleet/picker/pause.c
 
 if HAVE_CMOCKA
 picker_tests = tests/unit/fleet/picker/test_pick tests/unit/fleet/picker/test_index
@@ -29,6 +30,10 @@ check_PROGRAMS += tests/unit/fleet/picker/test_classes
 TESTS += tests/unit/fleet/picker/test_classes
 tests_unit_fleet_picker_test_classes_SOURCES = tests/unit/fleet/picker/test_classes.c
 tests_unit_fleet_picker_test_classes_LDADD = $(link_fleet_picker) $(CMOCKA_LIBS)
+check_PROGRAMS += tests/unit/fleet/picker/test_pause
+TESTS += tests/unit/fleet/picker/test_pause
+tests_unit_fleet_picker_test_pause_SOURCES = tests/unit/fleet/picker/test_pause.c
+tests_unit_fleet_picker_test_pause_LDADD = $(link_fleet_picker) $(CMOCKA_LIBS)
 check_PROGRAMS += tests/unit/fleet/picker/test_owner
 TESTS += tests/unit/fleet/picker/test_owner
 tests_unit_fleet_picker_test_owner_SOURCES = tests/unit/fleet/picker/test_owner.c

@@ -42,6 +42,8 @@ static void place_book(const struct picker_place *place, uint32_t slot, bool com
                        struct picker_booking *out)
 {
     *out = (struct picker_booking){.slot = slot, .charge = {.context_tokens = place->request.n_tokens}};
+    if (slot == place->choice.decode)
+        out->charge.answer_tokens = place->request.answer_tokens;
     if (computes) {
         out->charge.prefill_tokens = place->choice.uncached_tokens;
         out->charge.read_tokens = place->choice.read_tokens;
@@ -63,19 +65,49 @@ void picker_place_book(const struct picker_place *place, struct picker_booking *
     place_book(place, choice->decode, choice->prefill == PICKER_NONE, decode_out);
 }
 
+static void booking_discharge(struct picker_fleet *fleet, struct picker_booking *booking, bool has_begun)
+{
+    if (booking->charge.context_tokens == 0)
+        return;
+    picker_fleet_discharge(fleet, booking->slot, &booking->charge, has_begun);
+    booking->begun_report = picker_fleet_report(fleet, booking->slot);
+    booking->begun_tokens = has_begun ? booking->charge.context_tokens : 0;
+    booking->charge = (struct picker_charge){0};
+}
+
 void picker_booking_started(struct picker_fleet *fleet, struct picker_booking *booking)
 {
-    if (booking->slot == PICKER_NONE || booking->charge.context_tokens == 0)
+    if (booking->slot != PICKER_NONE)
+        booking_discharge(fleet, booking, true);
+}
+
+void picker_booking_grows(struct picker_fleet *fleet, struct picker_booking *booking, uint64_t n_tokens)
+{
+    if (booking->slot == PICKER_NONE || booking->growth_tokens == n_tokens)
         return;
-    picker_fleet_discharge(fleet, booking->slot, &booking->charge);
-    booking->charge = (struct picker_charge){0};
+    picker_fleet_grow(fleet, booking->slot, booking->growth_tokens, n_tokens);
+    booking->growth_tokens = n_tokens;
 }
 
 void picker_booking_over(struct picker_fleet *fleet, struct picker_booking *booking)
 {
     if (booking->slot == PICKER_NONE)
         return;
-    picker_booking_started(fleet, booking);
+    booking_discharge(fleet, booking, false);
+    if (booking->begun_tokens > 0)
+        picker_fleet_ended(fleet, booking->slot, booking->begun_report, booking->begun_tokens);
+    picker_booking_grows(fleet, booking, 0);
     picker_fleet_leave(fleet, booking->slot);
     booking->slot = PICKER_NONE;
+}
+
+void picker_booking_cancelled(struct picker_fleet *fleet, struct picker_booking *booking,
+                              uint64_t context_tokens)
+{
+    uint32_t slot = booking->slot;
+    bool is_counted = booking->begun_tokens == 0 || booking->begun_report != picker_fleet_report(fleet, slot);
+
+    picker_booking_over(fleet, booking);
+    if (is_counted) /* in the worker's report, as taken */
+        picker_fleet_freed(fleet, slot, context_tokens);
 }

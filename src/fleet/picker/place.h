@@ -22,6 +22,9 @@ struct picker_place { /* one placement under way; the caller's storage */
 
 struct picker_booking { /* the charge to one worker for one request; slot PICKER_NONE: none */
     uint32_t slot;
+    uint32_t begun_report; /* it began in this report, with ... */
+    uint64_t begun_tokens; /* ... so many tokens; 0: it did not begin */
+    uint64_t growth_tokens;
     struct picker_charge charge;
 };
 
@@ -33,9 +36,14 @@ int picker_place_choose(struct picker_place *place, const struct picker_goals *g
 void picker_place_book(const struct picker_place *place, struct picker_booking *prefill_out,
                        struct picker_booking *decode_out);
 
+/* Its answer is expected to grow by so many tokens from now on; 0: no longer.  It has started. */
+void picker_booking_grows(struct picker_fleet *fleet, struct picker_booking *booking, uint64_t n_tokens);
 /* started: the worker has admitted and prefilled the sequence. over: the sequence has ended there, with or
  * without having started. Both calls may be repeated. */
 void picker_booking_started(struct picker_fleet *fleet, struct picker_booking *booking);
 void picker_booking_over(struct picker_fleet *fleet, struct picker_booking *booking);
+/* The same for a sequence of so many tokens that was cancelled: its blocks count as free at once. */
+void picker_booking_cancelled(struct picker_fleet *fleet, struct picker_booking *booking,
+                              uint64_t context_tokens);
 
 #endif

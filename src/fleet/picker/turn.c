@@ -6,6 +6,7 @@
 
 #define MAX_TRIED   8 /* tenants' first requests tried before the turn ends */
 #define MAX_PASSED  64
+#define FEW_WORKERS 4
 #define EQUAL_NS    UINT64_C(10000000) /* deadlines so near are equal */
 #define MAX_LIMIT_S 3600.0
 
@@ -29,10 +30,18 @@ uint64_t picker_turn_order(uint64_t arrived_ns, double limit_s, bool is_warm)
     return (arrived_ns + (uint64_t)limit_ns) / EQUAL_NS * 2 + !is_warm;
 }
 
+uint32_t picker_turn_max_passed(uint32_t n_workers)
+{
+    uint32_t n = n_workers / FEW_WORKERS;
+
+    return n < 1 ? 1 : n < MAX_PASSED ? n : MAX_PASSED;
+}
+
 bool picker_turn_next(const struct picker_turn *turn)
 {
     struct fair_item *passed[MAX_TRIED];
     struct fair_item *item = fair_first(turn->turns);
+    uint32_t max_passed = turn->max_passed > 0 ? turn->max_passed : MAX_PASSED;
     unsigned n = 0;
 
     while (item != NULL && n < MAX_TRIED) {
@@ -48,7 +57,7 @@ bool picker_turn_next(const struct picker_turn *turn)
             turn->make_odd(turn->arg, item);
             return true;
         }
-        if (rc == E_NOT_FOUND || *turn->passed(turn->arg, item) >= MAX_PASSED)
+        if (rc == E_NOT_FOUND || *turn->passed(turn->arg, item) >= max_passed)
             break;
         passed[n++] = item;
         item = fair_skip(turn->turns, item);

@@ -7,6 +7,10 @@
 #include "base/fair.h"
 #include "fleet/picker/picker.h"
 
+/* How many tokens a tenant with requests under way may be behind the others (base/fair.h). Under admission control the
+ * queue is short, so a tenant often has nothing waiting although it asks for its share. */
+#define PICKER_TURN_CREDIT 16384
+
 struct picker_patience {
     uint64_t ttft_slo_ns, queue_timeout_ns;
     bool is_waiting; /* it is in the queue, since waited_ns */
@@ -34,7 +38,12 @@ struct picker_turn { /* one queue and its owner's functions */
     bool (*is_odd)(void *arg, struct fair_item *item, int rc);
     void (*make_odd)(void *arg, struct fair_item *item);    /* takes it out of the line */
     uint32_t *(*passed)(void *arg, struct fair_item *item); /* requests placed while it was in front */
+    uint32_t max_passed;                                    /* so many may be; 0: 64 */
 };
+
+/* Under admission control a request in front waits for time at a worker, and a shorter one that passes it takes that
+ * time: one may pass for each four workers of the model. */
+uint32_t picker_turn_max_passed(uint32_t n_workers);
 
 /* Places one request, or takes an odd one out: then there may be more.  False: none can be placed now.  When a
  * tenant's first request cannot be placed, other tenants' first requests are tried, a few at most.  After a

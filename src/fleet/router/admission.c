@@ -20,9 +20,9 @@
 #include "cache/prefix/tenant.h"
 #include "fleet/router/decisions_priv.h"
 
-#define BEGIN_SHARE 0.6
-#define ITL_TOKENS  8      /* shorter answers say little about the time between tokens */
-#define ITL_LEAST   (-0.5) /* the prediction may be too high by half the objective */
+#define BEGIN_SHARE 0.45
+#define ITL_TOKENS  8      /* shorter answers tell little of the time between tokens */
+#define ITL_LEAST   (-0.5) /* estimates of it may be too high by half the objective */
 
 static const char *const reasons[REFUSAL_REASONS] = {
     [REFUSED_PREDICTED] = "predicted", [REFUSED_LATE] = "late",       [REFUSED_FULL] = "queue_full",
@@ -104,7 +104,7 @@ bool router_admission_predicts(const struct router *router)
 void router_admission_goals(const struct job *job, struct picker_goals *goals)
 {
     goals->ttft_slo_s = (double)router_job_class(job).ttft_slo_ns / 1e9;
-    goals->itl_slo_s = (double)router_job_class(job).itl_slo_ns / 1e9;
+    goals->itl_slo_s = (double)router_pause_itl_ns(job) / 1e9;
     if (!router_admission_predicts(job->router))
         return;
     goals->itl_margin = picker_lateness_margin(&job->model->itl_late);
@@ -171,7 +171,7 @@ void router_admission_ended(struct job *job)
     if (n == 0)
         return;
     picker_answers_learn(&job->model->answers[job->class_at], n);
-    if (n >= ITL_TOKENS && job->first_ns > 0 && job->sum.n_redispatched == 0 &&
+    if (n >= ITL_TOKENS && job->first_ns > 0 && job->sum.n_redispatched + job->n_pauses == 0 &&
         job->decode.slot != PICKER_NONE)
         learn_itl(job);
 }
@@ -198,7 +198,7 @@ static void job_predict(const struct job *job, const struct picker_choice *choic
     struct router *router = job->router;
     uint64_t tenant = tenant_number(job->order.work.tenant), all = job->model->queued_tokens;
     struct picker_outlook_opts opts = {.group = (uint32_t)(job->model - router->models),
-                                       .itl_slo_s = (double)router_job_class(job).itl_slo_ns / 1e9 *
+                                       .itl_slo_s = (double)router_pause_itl_ns(job) / 1e9 *
                                                     (1 - picker_lateness_margin(&job->model->itl_late)),
                                        .answer_tokens = router_admission_answer(job),
                                        .context_tokens = job->order.n_tokens + router_admission_answer(job)};
@@ -210,7 +210,7 @@ static void job_predict(const struct job *job, const struct picker_choice *choic
     uint32_t n_tenants = fair_n_tenants(router->turns.crowd), own = router_queue_own(router, tenant);
     struct picker_outlook outlook;
 
-    wait.ahead_tokens = picker_turn_ahead(own, all, n_tenants + (own == 0));
+    wait.ahead_tokens = picker_turn_ahead(own, all, n_tenants + (own == 0), router_queue_credit(job));
     if (all > 0)
         wait.n_ahead = (uint32_t)((double)job->model->n_queued * (double)wait.ahead_tokens / (double)all);
     picker_outlook(router->fleet, &opts, &outlook);

@@ -108,10 +108,10 @@ int router_job_place(struct job *job)
     if (job->chain == CHAIN_MATCHING)
         return E_OVERLOADED;
     rc = router_choose(job, &found);
-    if (rc == E_OVERLOADED)
+    if (rc == E_OVERLOADED && job->state != JOB_PAUSED)
         is_owed = router_queue_is_owed(job, choice->decode) && router_admission_is_owed(job, choice);
-    if (rc == E_OVERLOADED && (job_is_in(job, JOB_BEGUN) || is_owed))
-        rc = 0; /* a stream that has begun continues at the least bad worker, whatever the objectives */
+    if (rc == E_OVERLOADED && (job_is_in(job, JOB_BEGUN & ~JOB_BIT(PAUSED)) || is_owed))
+        rc = 0; /* a stream that has begun does not wait for objectives: continue at the least bad worker */
     if (rc < 0) {
         dispatch_forgive(job);
         return rc;
@@ -315,6 +315,7 @@ int router_job_make(struct router *router, const struct gen_model *model, struct
     job_weigh(job);
     list_init(&job->all);
     list_init(&job->waiting);
+    list_init(&job->seated);
     list_init(&job->place.odd);
     fair_item_init(&job->place.turn);
     fair_item_init(&job->place.seat);
@@ -341,6 +342,7 @@ void router_job_free(struct job *job)
     list_remove(&job->all);
     list_remove(&job->unhashed);
     list_remove(&job->unsent);
+    list_remove(&job->seated);
     job->router->n_freed++;
     job->router->n_timed -= job_is_in(job, JOB_TIMED);
     work_order_fini(&job->order);
@@ -419,8 +421,10 @@ static int backend_submit(void *self, const struct gen_model *model, struct work
     job->handle.events = events;
     job->handle.arg = arg;
     picker_demand_arrived(&job->model->roles.demand, clock_now_ns(), job->order.n_tokens);
-    must_wait = job->model->n_queued > 0 || job->chain == CHAIN_MATCHING;
+    must_wait = job->model->n_queued > 0 || job->chain == CHAIN_MATCHING || router_pause_is_first(job);
     rc = must_wait ? E_OVERLOADED : router_job_place(job);
+    if (rc == E_OVERLOADED && router_pause_for(job))
+        rc = 0;
     if (rc < 0)
         rc = wait_or_refuse(job, rc, failure_out);
     if (rc < 0)
@@ -537,28 +541,33 @@ static void job_close(struct gen_handle *handle, struct gen_serving *serving_out
 int router_jobs_open(struct router *router)
 {
     list_init(&router->jobs);
+    router_pause_open(router);
     return gen_outbox_open(&router->outbox, router->loop, job_close);
+}
+
+void router_job_detach(struct job *job)
+{
+    struct gen_serving serving;
+
+    router_job_serving(job, &serving);
+    job_cancel_part(job, &job->prefill);
+    job_cancel_part(job, &job->decode);
+    job->prefill = job->decode = (struct job_part){.slot = PICKER_NONE}; /* their stats are in the sum now */
+    job->sum = serving;
+    job->keeps_layout |= router_job_answered(job) > 0 || job->score_next > 1;
 }
 
 void router_job_replace(struct job *job, uint32_t failed_slot)
 {
-    struct gen_serving serving;
-
     if (job_is_in(job, JOB_HOLDS))
         router_job_release(job);       /* its held tokens wait for a report of the worker that failed */
     if (job_is_in(job, JOB_REPORTS)) { /* only serving stats are missing */
         router_job_end(job, job->end);
         return;
     }
-    router_job_serving(job, &serving);
     router_spans_over(job, E_PEER);
     picker_slots_add(&job->excluded, failed_slot);
-    job_cancel_part(job, &job->prefill);
-    job_cancel_part(job, &job->decode);
-    /* The sum includes their stats now. */
-    job->prefill = job->decode = (struct job_part){.slot = PICKER_NONE};
-    job->sum = serving;
-    job->keeps_layout |= router_job_answered(job) > 0 || job->score_next > 1;
+    router_job_detach(job);
     if (++job->sum.n_redispatched > MAX_ATTEMPTS) {
         router_job_fail(job, 500, "api_error", "The request failed on every worker that tried it", 0);
         return;

@@ -15,6 +15,9 @@
  *                              v  |
  *                              REQUEUED <--some worker can, no worker can--> FORSAKEN
  *
+ *      ANSWERING ---a higher class takes its seat---> PAUSED ---placed---> ANSWERING
+ *      PAUSED ---paused for as long as it may be, or no worker is left---> REQUEUED
+ *
  *      PLACED, HOLDING, ANSWERING ---the end, without stats---> REPORTING_PLACED, REPORTING_HOLDING, REPORTING
  *      REPORTING_PLACED, REPORTING_HOLDING ---the report, or the wait is over---> REPORTING
  *      any ---ended---> ENDED, ---failed for good---> FAILED: the front's last event
@@ -41,6 +44,7 @@ static const char *job_state_name(enum job_state state)
         [JOB_ANSWERING] = "answering",
         [JOB_REQUEUED] = "requeued",
         [JOB_FORSAKEN] = "forsaken",
+        [JOB_PAUSED] = "paused",
         [JOB_REPORTING_PLACED] = "proving_placed",
         [JOB_REPORTING_HOLDING] = "proving_holding",
         [JOB_REPORTING] = "reporting",
@@ -55,11 +59,13 @@ static const char *job_state_name(enum job_state state)
 void router_job_enter(struct job *job, enum job_state state)
 {
     bool was_timed = job_is_in(job, JOB_TIMED), was_reporting = job_is_in(job, JOB_REPORTS);
+    enum job_state was = job->state;
 
     ASSERT(job->state != JOB_OVER);
     log_debug("job_state", LOG_STR("request", job->order.work.request_id),
               LOG_STR("from", job_state_name(job->state)), LOG_STR("to", job_state_name(state)));
     job->state = state;
+    router_pause_track(job, was);
     if ((JOB_AT_WORKERS >> state & 1) == 0)
         list_remove(&job->unsent);
     if (state != JOB_FAILED && state != JOB_OVER) /* a job that failed or is over releases no held tokens */

@@ -24,11 +24,12 @@ enum job_state {
     JOB_ANSWERING,         /* at its workers; the front has received on_accepted */
     JOB_REQUEUED,          /* waits for workers that continue its answer */
     JOB_FORSAKEN,          /* as REQUEUED, but since forsaken_ns no worker could continue it */
-    JOB_REPORTING_PLACED,  /* as PLACED; the end has come, and waits for the prefill worker's serving stats */
-    JOB_REPORTING_HOLDING, /* as HOLDING; the end has come and waits, too */
-    JOB_REPORTING,         /* as ANSWERING; the end has come and waits, too */
-    JOB_ENDED,             /* its workers are free; the front receives the end, unless it pauses */
-    JOB_FAILED,            /* its workers are free; the front receives the failure */
+    JOB_PAUSED,            /* in router.paused: its stream gave its seat to a higher class (pause.c) */
+    JOB_REPORTING_PLACED,  /* as PLACED; the end came, and waits for the prefill worker's serving stats */
+    JOB_REPORTING_HOLDING, /* as HOLDING; the end came and waits too */
+    JOB_REPORTING,         /* as ANSWERING; the end came and waits too */
+    JOB_ENDED,             /* its workers are free; the front is told of the end unless it pauses */
+    JOB_FAILED,            /* its workers are free; the front is told of the failure */
     JOB_OVER,              /* its workers are free, and the job is about to be freed */
     JOB_N_STATES
 };
@@ -44,8 +45,9 @@ enum {
     JOB_UNACCEPTED = JOB_BIT(PLACED) | JOB_BIT(REPORTING_PLACED) | JOB_HOLDS,
     /* It has workers, or waits for their reports. */
     JOB_AT_WORKERS = JOB_BIT(PLACED) | JOB_BIT(ANSWERING) | JOB_TIMED,
-    /* The front has received on_accepted: a stream that has begun is not refused for objectives. */
-    JOB_BEGUN = JOB_BIT(ANSWERING) | JOB_BIT(REQUEUED) | JOB_BIT(FORSAKEN) | JOB_BIT(REPORTING)
+    /* The front was told: a stream that has begun is not refused for objectives. */
+    JOB_BEGUN =
+        JOB_BIT(ANSWERING) | JOB_BIT(REQUEUED) | JOB_BIT(FORSAKEN) | JOB_BIT(REPORTING) | JOB_BIT(PAUSED)
 };
 
 enum part_state {
@@ -85,7 +87,9 @@ struct job { /* fields used for every token come first */
     struct job_part prefill, decode;
 
     struct list all;     /* in router.jobs */
-    struct list waiting; /* in router.queue in JOB_WAITS, in router.pushed_out while PUSHED_OUT */
+    struct list waiting; /* in router.queue in JOB_WAITS, in router.pushed_out while PUSHED_OUT, in
+                          * pauses.paused while PAUSED */
+    struct list seated;  /* in pauses.seated while ANSWERING, if its class may be paused */
     struct queue_place place;
     struct block_hash *hashes; /* [n_blocks], of the prompt's whole blocks ... */
     size_t n_blocks, n_hashes; /* ... of which n_hashes are computed (chain.c) */
@@ -104,8 +108,11 @@ struct job { /* fields used for every token come first */
     double predicted_s;              /* time to first token predicted at admission; 0: none, or it has come */
     double limit_s;                  /* limit of that time; 0: not known yet */
     uint32_t class_at;               /* in router.classes */
-    bool takes_any;       /* the last attempt before a refusal accepts any worker that would begin it at
-                           * once */
+    bool takes_any;       /* the last attempt before a refusal: any worker that begins it at once */
+    uint32_t n_pauses;    /* of its stream ... */
+    uint32_t went_on_at;  /* ... of which the last ended when it had so many tokens ... */
+    uint64_t paused_ns;   /* ... or began then, while PAUSED */
+    uint64_t pauses_ns;   /* all but that one together */
     uint64_t queued_ns;   /* 0: never queued */
     uint64_t forsaken_ns; /* when it entered FORSAKEN */
     struct picker_choice estimate;

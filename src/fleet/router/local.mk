@@ -8,6 +8,7 @@ libfleet_router_a_SOURCES = src/fleet/router/router.h src/fleet/router/router.c 
 libfleet_router_a_SOURCES += src/fleet/router/resume.c src/fleet/router/blocks.c src/fleet/router/chain.c src/fleet/router/admission.c src/fleet/router/roles.c src/fleet/router/trace.c src/fleet/router/job_spans.c src/fleet/router/job_spans_priv.h \
 	src/fleet/router/decisions.c src/fleet/router/decisions_priv.h \
 	src/fleet/router/decisions_json.c src/fleet/router/decisions_json_priv.h
+libfleet_router_a_SOURCES += src/fleet/router/pause_priv.h src/fleet/router/pause.c
 
 if HAVE_CMOCKA
 router_tests = tests/unit/fleet/router/test_turns tests/unit/fleet/router/test_capabilities tests/unit/fleet/router/test_jobs tests/unit/fleet/router/test_draws tests/unit/fleet/router/test_jobs_model tests/unit/fleet/router/test_chain \
@@ -41,6 +42,10 @@ check_PROGRAMS += tests/unit/fleet/router/test_admission
 TESTS += tests/unit/fleet/router/test_admission
 tests_unit_fleet_router_test_admission_SOURCES = tests/unit/fleet/router/test_admission.c $(router_rig)
 tests_unit_fleet_router_test_admission_LDADD = tests/unit/serve/endpoint/libsim.a $(link_fleet_router) $(CMOCKA_LIBS)
+check_PROGRAMS += tests/unit/fleet/router/test_pause
+TESTS += tests/unit/fleet/router/test_pause
+tests_unit_fleet_router_test_pause_SOURCES = tests/unit/fleet/router/test_pause.c $(router_rig)
+tests_unit_fleet_router_test_pause_LDADD = tests/unit/serve/endpoint/libsim.a $(link_fleet_router) $(CMOCKA_LIBS)
 check_PROGRAMS += tests/unit/fleet/router/test_roles
 TESTS += tests/unit/fleet/router/test_roles
 tests_unit_fleet_router_test_roles_SOURCES = tests/unit/fleet/router/test_roles.c $(router_rig)

@@ -61,6 +61,8 @@ int router_queue_enter(struct job *job)
     struct fair **turns = &model->turns[job->class_at];
     int rc = *turns == NULL ? fair_new(MAX_DEBTORS, turns) : 0;
 
+    if (rc == 0 && router_admission_predicts(job->router))
+        fair_set_credit(*turns, PICKER_TURN_CREDIT);
     if (rc == 0)
         job->place.flow = fair_hold(*turns, tenant_number(job->order.work.tenant));
     return job->place.flow != NULL ? 0 : E_NOMEM;
@@ -79,7 +81,7 @@ void router_queue_exit(struct job *job)
 
 void router_queue_charge(struct job *job, uint64_t n_tokens)
 {
-    if (job->sum.n_redispatched == 0) /* otherwise it was charged already */
+    if (job->sum.n_redispatched + job->n_pauses == 0) /* otherwise it was charged already */
         fair_charge(queue_turns(job), job->place.flow, n_tokens > 0 ? n_tokens : 1, job->order.work.weight);
     if (job_is_in(job, JOB_BEGUN) || job->place.is_ahead)
         return;
@@ -114,6 +116,11 @@ uint32_t router_queue_own(struct router *router, uint64_t tenant)
 
     fair_drop(router->turns.crowd, flow);
     return own;
+}
+
+uint64_t router_queue_credit(const struct job *job)
+{
+    return fair_credit(queue_turns(job), job->place.flow);
 }
 
 /* ---- in and out ---- */
@@ -262,7 +269,10 @@ static void make_odd(struct job *job)
 
 static int turn_try(void *arg, struct fair_item *item)
 {
-    return router_job_place(container_of(item, struct job, place.turn));
+    struct job *job = container_of(item, struct job, place.turn);
+    int rc = router_job_place(job);
+
+    return rc == E_OVERLOADED && router_pause_for(job) ? 0 : rc;
 }
 
 static bool turn_is_odd(void *arg, struct fair_item *item, int rc)
@@ -280,12 +290,15 @@ static uint32_t *turn_passed(void *arg, struct fair_item *item)
     return &container_of(item, struct job, place.turn)->place.n_passed;
 }
 
-/* Classes by priority: while a request of a higher one waits for a worker that could begin it soon, its lower ones
+/* Classes by priority, and of each its paused streams first, unless a request of a class before it waits: while a request of a higher one waits for a worker that could begin it soon, its lower ones
  * still use workers that it does not. */
 static bool place_next(struct router *router, struct router_model *model)
 {
     uint32_t order[PICKER_MAX_CLASSES];
-    bool is_placed = false;
+    uint32_t n_usable = picker_fleet_n_usable(router->fleet, (uint32_t)(model - router->models));
+    uint32_t max_passed = router_admission_predicts(router) ? picker_turn_max_passed(n_usable) : 0;
+    bool is_placed = false,
+         is_above = false; /* is_above: a request of a higher class, or one as high, waits */
 
     picker_classes_order(&router->classes, order);
     for (uint32_t i = 0; i < router->classes.n && !is_placed; i++) {
@@ -293,9 +306,13 @@ static bool place_next(struct router *router, struct router_model *model)
                                          .try_place = turn_try,
                                          .is_odd = turn_is_odd,
                                          .make_odd = turn_make_odd,
-                                         .passed = turn_passed};
+                                         .passed = turn_passed,
+                                         .max_passed = max_passed};
 
-        is_placed = turn.turns != NULL && fair_n_waiting(turn.turns) > 0 && picker_turn_next(&turn);
+        is_placed = !is_above && router_pause_go_on(router, model, order[i]);
+        if (!is_placed && turn.turns != NULL && fair_n_waiting(turn.turns) > 0)
+            is_placed = picker_turn_next(&turn);
+        is_above |= turn.turns != NULL && fair_n_waiting(turn.turns) > 0;
     }
     return is_placed;
 }
@@ -307,6 +324,7 @@ void router_place_queued(struct router *router)
     list_for_each_safe (node, spare, &router->turns.odd)
         (void)router_job_place(container_of(node, struct job, place.odd));
     for (uint32_t i = 0; i < router->n_models; i++)
-        while (router->models[i].n_queued > 0 && place_next(router, &router->models[i]))
+        while ((router->models[i].n_queued > 0 || router->pauses.n_paused > 0) &&
+               place_next(router, &router->models[i]))
             ;
 }

@@ -47,6 +47,7 @@ void router_queue_begun(struct job *job);
 bool router_queue_is_owed(struct job *job, uint32_t decode_slot);
 /* Returns how many prompt tokens the tenant has in the queue. */
 uint32_t router_queue_own(struct router *router, uint64_t tenant);
+uint64_t router_queue_credit(const struct job *job); /* tokens that its tenant is behind the others */
 /* Adds the job to its tenant's line. is_again: it was placed before, so it goes to odd. */
 void router_queue_add(struct job *job, bool is_again);
 void router_queue_remove(struct job *job, bool is_placed); /* nothing if it is in no queue */

@@ -74,6 +74,7 @@ static void router_on_tick(void *arg)
     router_place_queued(router);
     router_queue_tell(router);
     router_expire_queued(router);
+    router_pause_tick(router);
     router_stream_tick(router);
     picker_index_sweep(router->index, TICK_SWEEP);
     router_blocks_tick(router);
@@ -302,6 +303,7 @@ static void router_declare_metrics(struct router *router)
     declare_queue(router);
     router_admission_declare(router);
     router_roles_declare(router);
+    router_pause_declare(router);
     if (router->conf->log_prefixes)
         router_trace_declare();
     router->m_redispatched = metric_single(m, METRIC_COUNTER, "baton_router_redispatched_total",

@@ -113,9 +113,10 @@ static const struct config_key keys[] = {
     {"classes", "class", CONFIG_LIST, KEY(classes), "", 0, 0, NULL, false,
      "A class of requests: its name, and what differs from slo and from the class default: ttft=TIME itl=TIME "
      "priority=0..100 (a higher one is placed first) weight=1..100 (multiplies the tenants' weights) share=N% (of "
-     "queue.max; beyond it 429). Repeat for more, 7 in all; the name default changes the default. A request names "
-     "its class by the header field baton-class or by service_tier. The class of its API key is the bound. Like: "
-     "interactive ttft=300ms priority=10 weight=4"},
+     "queue.max; beyond it 429) may-be-paused=TIME (its running streams may be paused for a request of a higher "
+     "priority, for so long in all; 0: never). Repeat for more, 7 in all; the name default changes the default. A "
+     "request names its class by the header field baton-class or by service_tier. The class of its API key is "
+     "the bound. Like: interactive ttft=300ms priority=10 weight=4"},
     {"queue", "refuse", CONFIG_ENUM, KEY(refuse), "predicted", 0, 0, "timeout|predicted", false,
      "When a request is refused for load. predicted: at once, when its first token is expected later than "
      "slo.ttft allows, with the time to come back; an idle worker is never refused work. timeout: after "

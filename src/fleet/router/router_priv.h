@@ -22,6 +22,7 @@
 #include "proto/capabilities.h"
 #include "fleet/router/job_priv.h"
 #include "fleet/router/names_priv.h"
+#include "fleet/router/pause_priv.h"
 #include "fleet/router/queue_priv.h"
 #include "fleet/router/router_conf.h"
 #include "fleet/router/workers_priv.h"
@@ -70,6 +71,7 @@ struct router {
     struct list queue;        /* jobs that wait for a placement, by arrival */
     struct router_queue turns;
     struct router_admission admission;
+    struct router_pauses pauses;
     struct picker_classes classes;
     uint32_t n_queued_of[PICKER_MAX_CLASSES]; /* of n_queued */
     struct list unhashed;                     /* jobs whose chains are not DONE */
@@ -129,6 +131,8 @@ void router_worker_refresh(struct router *router, const struct router_worker *wo
 /* The row of a worker that may serve a prefix fetch; a draining worker has one too. False: none. */
 bool router_worker_row(const struct router *router, uint32_t slot, struct picker_worker *out);
 int router_choose(struct job *job, struct picker_place *place); /* picker_place_choose()'s codes */
+/* What the choice is given. */
+void router_choose_prepare(struct job *job, struct picker_place *place, struct picker_goals *goals);
 /* The capabilities that the job needs and that no usable worker of its model has; the job then fails with
  * E_UNSUPPORTED. 0: one worker has all of them, or the model has no usable worker. */
 uint64_t router_job_lacks(const struct job *job);
@@ -156,6 +160,8 @@ struct backend router_backend(struct router *router);
 int router_jobs_open(struct router *router); /* with the outbox, which the owner closes; E_NOMEM */
 void router_expire_queued(struct router *router);
 void router_job_replace(struct job *job, uint32_t failed_slot); /* a worker failed it */
+/* Cancels it at its workers; their stats go into its sum. */
+void router_job_detach(struct job *job);
 void router_job_fail(struct job *job, int status, const char *type, const char *message, uint32_t retry_s);
 void router_job_end(struct job *job, enum gen_end end);
 void router_job_uncharge(struct job *job, struct job_part *part);

@@ -47,12 +47,12 @@ int router_status_json(struct router *router, struct buf *out)
 
     buf_append_str(out, "{\"daemon\": \"baton-router\", \"node\": ");
     json_put_str(out, bytes_str(router->conf->node));
-    buf_printf(
-        out,
-        ", \"draining\": %s, \"queued\": %u, \"handed_off\": %.0f, \"local\": %.0f, \"redispatched\": %.0f",
-        router->life != DAEMON_SERVING ? "true" : "false", router->n_queued,
-        metric_value(router->m_handed_off), metric_value(router->m_local),
-        metric_value(router->m_redispatched));
+    buf_printf(out,
+               ", \"draining\": %s, \"queued\": %u, \"paused\": %u, \"handed_off\": %.0f, \"local\": %.0f, "
+               "\"redispatched\": %.0f",
+               router->life != DAEMON_SERVING ? "true" : "false", router->n_queued, router->pauses.n_paused,
+               metric_value(router->m_handed_off), metric_value(router->m_local),
+               metric_value(router->m_redispatched));
     buf_printf(out, ", \"indexed_blocks\": %zu, \"indexed_on_disk_only\": %zu, \"workers\": [",
                picker_index_count(router->index), picker_index_on_disk(router->index));
     for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS; slot++) {

@@ -19,6 +19,7 @@
 #include "fleet/router/decisions_priv.h"
 
 #define SERVING_WAIT_NS (500 * NS_PER_MS)
+#define GROWTH_TOKENS   32 /* the ledger follows an answer in these steps */
 
 static struct job_part *job_part_of(struct job *job, uint32_t slot)
 {
@@ -157,9 +158,21 @@ static void on_decode_finish(struct job *job, const Baton__Answer *answer)
     router_job_replace(job, job->decode.slot);
 }
 
+/* Tokens came after n_before: the part has begun, and what its answer is still expected to grow by has changed. */
+static void job_book_growth(struct job *job, struct job_part *part, uint32_t n_before)
+{
+    bool is_first = part->booking.charge.context_tokens > 0;
+
+    picker_booking_started(job->router->fleet, &part->booking);
+    if (part == &job->decode &&
+        (is_first || router_job_answered(job) / GROWTH_TOKENS != n_before / GROWTH_TOKENS))
+        picker_booking_grows(job->router->fleet, &part->booking, router_admission_answer(job));
+}
+
 /* E_PROTO, E_NOMEM: the worker failed the job. */
 static int job_take_tokens(struct job *job, struct job_part *part, const Baton__Answer *answer)
 {
+    uint32_t n_before = router_job_answered(job);
     int rc;
 
     if (is_overtaken(job, part)) {
@@ -172,7 +185,7 @@ static int job_take_tokens(struct job *job, struct job_part *part, const Baton__
     if (rc == 0 && job->predicted_s > 0 && router_job_answered(job) > 0)
         router_admission_first_token(job);
     if (rc == 0)
-        picker_booking_started(job->router->fleet, &part->booking);
+        job_book_growth(job, part, n_before);
     return rc;
 }
 

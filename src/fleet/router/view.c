@@ -152,17 +152,15 @@ static enum picker_yield yield_for(const struct job *job)
     return picker_yield_for(&patience);
 }
 
-int router_choose(struct job *job, struct picker_place *place)
+void router_choose_prepare(struct job *job, struct picker_place *place, struct picker_goals *goals)
 {
     struct router *router = job->router;
-    struct picker_goals goals = {.local_prefill_tokens = (uint32_t)router->conf->local_prefill_tokens,
-                                 .local_prefill_s = (double)router->conf->local_prefill_ns / 1e9,
-                                 .yield = yield_for(job),
-                                 .order = router->order};
-    bool is_again;
-    int rc;
 
-    router_admission_goals(job, &goals);
+    *goals = (struct picker_goals){.local_prefill_tokens = (uint32_t)router->conf->local_prefill_tokens,
+                                   .local_prefill_s = (double)router->conf->local_prefill_ns / 1e9,
+                                   .yield = yield_for(job),
+                                   .order = router->order};
+    router_admission_goals(job, goals);
     view_bar(job);
     place->fleet = router->fleet;
     place->index = router->index;
@@ -179,6 +177,16 @@ int router_choose(struct job *job, struct picker_place *place)
                                 .is_alone = job->score_next > 0,
                                 .keeps_layout = job->keeps_layout,
                                 .layout = job->layout};
+}
+
+int router_choose(struct job *job, struct picker_place *place)
+{
+    struct router *router = job->router;
+    struct picker_goals goals;
+    bool is_again;
+    int rc;
+
+    router_choose_prepare(job, place, &goals);
     do {
         rc = picker_place_choose(place, &goals);
         is_again = (rc == 0 || rc == E_OVERLOADED) &&

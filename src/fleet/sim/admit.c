@@ -10,7 +10,7 @@
 #include "base/err.h"
 #include "fleet/sim/sim_priv.h"
 
-#define BEGIN_SHARE 0.6
+#define BEGIN_SHARE 0.45
 #define ITL_TOKENS  8
 #define ITL_LEAST   (-0.5)
 
@@ -61,7 +61,8 @@ static void admit_predict(const struct sim *sim, const struct sim_job *job,
     uint32_t own = job->flow != NULL ? *fair_tally(job->flow) : 0;
 
     wait.ahead_tokens =
-        picker_turn_ahead(own, job->router->waiting_tokens, fair_n_tenants(job->router->turns) + (own == 0));
+        picker_turn_ahead(own, job->router->waiting_tokens, fair_n_tenants(job->router->turns) + (own == 0),
+                          job->flow != NULL ? fair_credit(job->router->turns, job->flow) : 0);
     if (job->router->waiting_tokens > 0)
         wait.n_ahead = (uint32_t)((double)job->router->n_queued * (double)wait.ahead_tokens /
                                   (double)job->router->waiting_tokens);
@@ -120,6 +121,11 @@ void sim_admit_ended(struct sim *sim, const struct sim_job *job, double itl_s)
     job->router->itl_late.least = ITL_LEAST;
     picker_lateness_learn(&job->router->itl_late, picker_itl_s(&row), itl_s,
                           (double)sim->opts->itl_slo_ns / 1e9);
+}
+
+void sim_admit_charge(const struct sim_job *job, uint32_t n_tokens)
+{
+    fair_charge(job->router->turns, job->flow, n_tokens > 0 ? n_tokens : 1, 1);
 }
 
 void sim_admit_note_refusal(struct sim *sim, const struct sim_job *job)

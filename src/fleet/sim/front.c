@@ -128,6 +128,23 @@ static void front_enqueue(struct sim *sim, struct sim_job *job)
     sim->is_expiring = true;
 }
 
+/* Whether requests of several tenants were seen: otherwise turns need no accounts. */
+static bool front_competes(struct sim *sim, struct sim_job *job)
+{
+    return sim->has_tenants && front_hold_flow(sim, job);
+}
+
+/* In a full queue the tenant with most in it makes room for one with less. */
+static bool front_push_out(struct sim *sim, const struct sim_job *job)
+{
+    struct fair *turns = job->router->turns;
+
+    if (!fair_is_lighter(turns, job->request.tenant, 1))
+        return false;
+    front_refuse(sim, container_of(fair_heaviest(turns), struct sim_job, turn), SIM_REFUSED_FULL);
+    return true;
+}
+
 static enum sim_refusal front_why(const struct sim_job *job, int rc)
 {
     return rc == E_LIMIT                                       ? SIM_REFUSED_SIZE
@@ -253,6 +270,8 @@ static void front_place(struct sim *sim, uint32_t i, struct picker_owner *owner)
     picker_place_book(&sim->place, &job->booked[0], &job->booked[1]);
     sim_admit_placed(sim, job, choice);
     front_dequeue(sim, job);
+    if (!job->is_again && front_competes(sim, job))
+        sim_admit_charge(job, choice->uncached_tokens);
     job->prefill = choice->prefill;
     job->decode = choice->decode;
     job->state = SIM_PROMPT;
@@ -287,7 +306,8 @@ static void front_wait_or_refuse(struct sim *sim, struct sim_job *job, int rc)
         front_refuse(sim, job, SIM_REFUSED_PREDICTED);
         return;
     }
-    if (!job->is_again && (rc == E_LIMIT || job->router->n_queued >= sim->opts->queue_max)) {
+    if (!job->is_again &&
+        (rc == E_LIMIT || (job->router->n_queued >= sim->opts->queue_max && !front_push_out(sim, job)))) {
         front_refuse(sim, job, front_why(job, rc));
         return;
     }
@@ -307,6 +327,8 @@ void sim_front_submit(struct sim *sim, const struct sim_request *request)
     must_wait = job->router->n_queued > 0;
     job->request = *request;
     job->arrival = ++sim->n_arrivals;
+    sim->has_tenants |= request->tenant != sim->tenant && sim->n_arrivals > 1;
+    sim->tenant = request->tenant;
     job->is_spared = job->arrival == sim->opts->spared;
     job->request.n_blocks = request->n_blocks < n_most ? request->n_blocks : n_most;
     job->n_given = request->prompt_tokens;
@@ -348,7 +370,11 @@ static uint32_t *front_passed(void *arg, struct fair_item *item)
 static void front_turn(struct sim *sim, struct sim_router *router)
 {
     const struct picker_turn turn = {
-        .turns = router->turns, .arg = sim, .try_place = front_try_item, .passed = front_passed};
+        .turns = router->turns,
+        .arg = sim,
+        .try_place = front_try_item,
+        .passed = front_passed,
+        .max_passed = sim->opts->refuses_early ? picker_turn_max_passed(sim->n_workers) : 0};
 
     if (router->n_queued == 0 || router->is_turning)
         return;
@@ -487,6 +513,8 @@ void sim_front_ended(struct sim *sim, uint32_t i)
     double itl_ns = n > 1 ? (double)(end_ns - job->first_ns) / (n - 1) : 0;
 
     sim_admit_ended(sim, job, itl_ns / 1e9);
+    if (front_competes(sim, job))
+        sim_admit_charge(job, n);
     front_leave_worker(sim, job, 0);
     front_leave_worker(sim, job, 1);
     sim_hist_add(&kind->e2e, end_ns - job->request.at_ns, 1);

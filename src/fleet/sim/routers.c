@@ -3,6 +3,7 @@
  * turn.  What one dispatches, the others learn from the workers: load with the next report, cached blocks with
  * the block events, which come at once. */
 #include "base/err.h"
+#include "fleet/picker/turn.h"
 #include "fleet/sim/sim_priv.h"
 
 #define INDEX_LIFE_NS (24 * UINT64_C(3600) * 1000000000)
@@ -20,7 +21,9 @@ int sim_routers_open(struct sim *sim)
         if (rc == 0)
             rc = picker_index_new(sim->opts->index_entries, INDEX_LIFE_NS, &router->index);
         if (rc == 0)
-            rc = fair_new(0, &router->turns);
+            rc = fair_new(SIM_MAX_DEBTORS, &router->turns);
+        if (rc == 0)
+            fair_set_credit(router->turns, PICKER_TURN_CREDIT);
     }
     return rc;
 }

@@ -21,8 +21,9 @@
 #include "fleet/sim/lru_priv.h"
 #include "fleet/sim/sim.h"
 
-#define SIM_PAGE_JOBS 1024
-#define SIM_MAX_PAGES 2048 /* two million requests under way */
+#define SIM_PAGE_JOBS   1024
+#define SIM_MAX_PAGES   2048 /* two million requests under way */
+#define SIM_MAX_DEBTORS 4096 /* as the router's queue */
 
 enum sim_job_state {
     SIM_FREE,
@@ -136,6 +137,8 @@ struct sim {
     uint64_t n_arrivals;
     uint32_t next_slot, next_report;
     bool is_expiring, is_reporting;
+    bool has_tenants; /* several were seen */
+    uint64_t tenant;  /* of the latest request */
     struct rng rng;
     int rc; /* the first failure */
 };
@@ -201,6 +204,8 @@ bool sim_admit_is_late(const struct sim *sim, const struct sim_job *job);
 void sim_admit_placed(const struct sim *sim, struct sim_job *job, const struct picker_choice *choice);
 void sim_admit_first_token(const struct sim_job *job, uint64_t told_ns);
 void sim_admit_ended(struct sim *sim, const struct sim_job *job, double itl_s);
+/* Its tenant was served so many tokens; the job holds its flow. */
+void sim_admit_charge(const struct sim_job *job, uint32_t n_tokens);
 void sim_admit_note_refusal(struct sim *sim, const struct sim_job *job);
 /* routers.c */
 int sim_routers_open(struct sim *sim);

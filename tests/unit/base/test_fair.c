@@ -140,7 +140,32 @@ static void idleness_gains_nothing(void **state)
     assert_in_range(served[1], 29, 31);
 }
 
-/* A tenant that leaves after a large request has its debt when it returns. */
+/* With a credit, a tenant that is known all the time gains that much, and no more. */
+static void a_credit_bounds_what_idleness_gains(void **state)
+{
+    struct fair_flow *known = fair_hold(fair, 2);
+    uint64_t served[3] = {0};
+
+    fair_set_credit(fair, 5000);
+    add(1000, 2, 1);
+    serve_first(1);
+    for (uint32_t i = 0; i < 500; i++)
+        add(i, 1, 1);
+    for (uint32_t i = 0; i < 300; i++)
+        serve_first(1000);
+    assert_int_equal(fair_credit(fair, known), 5000);
+    for (uint32_t i = 0; i < 100; i++)
+        add(1001 + i, 2, 1);
+    for (uint32_t i = 0; i < 5; i++)
+        assert_true(serve_first(1000) > 1000);
+    assert_in_range(fair_credit(fair, known), 0, 1000);
+    for (uint32_t i = 0; i < 60; i++)
+        served[serve_first(1000) < 1000 ? 1 : 2]++;
+    assert_in_range(served[1], 29, 31);
+    fair_drop(fair, known);
+}
+
+/* Whoever leaves after a large request finds the debt when it comes back. */
 static void a_debt_is_kept(void **state)
 {
     uint64_t n_before = 0;
@@ -348,6 +373,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(shares_are_as_weights, setup, teardown),
         cmocka_unit_test_setup_teardown(a_weight_out_of_bounds_is_cut, setup, teardown),
         cmocka_unit_test_setup_teardown(idleness_gains_nothing, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_credit_bounds_what_idleness_gains, setup, teardown),
         cmocka_unit_test_setup_teardown(a_debt_is_kept, setup, teardown),
         cmocka_unit_test_setup_teardown(charges_without_others_are_no_debt, setup, teardown),
         cmocka_unit_test_setup_teardown(a_large_request_is_passed_by_its_size, setup, teardown),

@@ -227,11 +227,14 @@ static void refused_clients_come_back_one_after_another(void **state)
 
 static void a_turn_waits_for_one_of_each_tenant(void **state)
 {
-    assert_int_equal(picker_turn_ahead(100, 100, 1), 100);
-    assert_int_equal(picker_turn_ahead(100, 10000, 2), 200);
-    assert_int_equal(picker_turn_ahead(100, 150, 3), 150);
-    assert_int_equal(picker_turn_ahead(0, 10000, 2), 0);
-    assert_int_equal(picker_turn_ahead(UINT64_MAX, 10, 2), UINT64_MAX);
+    assert_int_equal(picker_turn_ahead(100, 100, 1, 0), 100);
+    assert_int_equal(picker_turn_ahead(100, 10000, 2, 0), 200);
+    assert_int_equal(picker_turn_ahead(100, 150, 3, 0), 150);
+    assert_int_equal(picker_turn_ahead(0, 10000, 2, 0), 0);
+    assert_int_equal(picker_turn_ahead(100, 10000, 2, 70),
+                     130); /* it is behind: it comes before most of the others */
+    assert_int_equal(picker_turn_ahead(100, 10000, 2, 200), 100);
+    assert_int_equal(picker_turn_ahead(UINT64_MAX, 10, 2, 0), UINT64_MAX);
 }
 
 /* A short prompt passes long ones, but no aged one.  A continuation passes a cold start with the same

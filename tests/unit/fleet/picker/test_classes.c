@@ -71,12 +71,15 @@ static void a_wrong_definition_changes_nothing(void **state)
 
 static void a_wish_never_exceeds_the_keys_class(void **state)
 {
-    static const char *const names[] = {"", "default", "high", "low", "heavy", "no such", "hi"};
+    static const char *const names[] = {"", "default", "high", "low", "heavy", "paused", "no such", "hi"};
     const size_t n = sizeof(names) / sizeof(names[0]);
 
     assert_int_equal(add("high priority=10 weight=4"), 0);
     assert_int_equal(add("low share=10%"), 0);
     assert_int_equal(add("heavy weight=100"), 0);
+    assert_int_equal(add("paused may-be-paused=1min"), 0);
+    assert_int_equal(picker_classes_choose(&classes, "", "paused"), 4);
+    assert_int_equal(picker_classes_choose(&classes, "paused", "default"), 4);
     assert_int_equal(picker_classes_choose(&classes, "", ""), 0);
     assert_int_equal(picker_classes_choose(&classes, "", "high"), 0);
     assert_int_equal(picker_classes_choose(&classes, "", "low"), 2);
@@ -90,7 +93,7 @@ static void a_wish_never_exceeds_the_keys_class(void **state)
             const struct picker_class *it = &classes.all[picker_classes_choose(&classes, names[a], names[w])];
 
             assert_true(it->priority <= most->priority && it->weight <= most->weight &&
-                        it->share <= most->share);
+                        it->share <= most->share && it->pause_ns >= most->pause_ns);
         }
 }
 

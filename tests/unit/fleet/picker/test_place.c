@@ -206,8 +206,8 @@ static void rows_are_reports_with_the_ledger(void **state)
 
     assert_int_equal(picker_fleet_new(&fleet), 0);
     assert_int_equal(picker_fleet_set(fleet, 5, &reported), 0);
-    picker_fleet_charge(fleet, 5, &(struct picker_charge){400, 0, 100});
-    picker_fleet_charge(fleet, 5, &(struct picker_charge){200, 70, 150});
+    picker_fleet_charge(fleet, 5, &(struct picker_charge){400, 0, 100, 0});
+    picker_fleet_charge(fleet, 5, &(struct picker_charge){200, 70, 150, 0});
     picker_fleet_row(fleet, 5, &row);
     assert_int_equal(row.queued_prefill_tokens, 600); /* the larger */
     assert_int_equal(row.n_running, 2);
@@ -216,7 +216,7 @@ static void rows_are_reports_with_the_ledger(void **state)
     reported.queued_prefill_tokens = 1000;
     reported.n_running = 9;
     assert_int_equal(picker_fleet_set(fleet, 5, &reported), 0);
-    picker_fleet_charge(fleet, 5, &(struct picker_charge){0, 5, 10000});
+    picker_fleet_charge(fleet, 5, &(struct picker_charge){0, 5, 10000, 0});
     picker_fleet_row(fleet, 5, &row);
     assert_int_equal(row.queued_prefill_tokens, 1000);
     assert_int_equal(row.n_running, 9);

@@ -247,6 +247,7 @@ int rig_open(struct rig *rig)
     router->m_queued = metric_single(router->metrics, METRIC_GAUGE, "test_queued", "Test.");
     picker_classes_init(&router->classes, rig->conf.ttft_slo_ns, rig->conf.itl_slo_ns);
     router_admission_declare(router);
+    router_pause_declare(router);
     router->turns.m_tenants = router->m_queued;
     router->turns.m_pushed_out = metric_single(router->metrics, METRIC_COUNTER, "test_pushed_out", "Test.");
     router->turns.m_wait_placed = router->turns.m_wait_left = metric_series(
@@ -469,7 +470,8 @@ bool rig_ledgers_are_empty(const struct rig *rig)
     for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS; slot++) {
         const struct picker_ledger *ledger = picker_fleet_ledger(rig->router.fleet, slot);
 
-        if (ledger->prefill_tokens != 0 || ledger->n_seqs != 0 || ledger->context_tokens != 0)
+        if (ledger->prefill_tokens != 0 || ledger->n_seqs != 0 || ledger->context_tokens != 0 ||
+            ledger->growth_tokens != 0)
             return false;
     }
     return true;

@@ -276,11 +276,45 @@ static void a_class_has_its_own_limit(void **state)
     rig.conf.classes.n = 0;
 }
 
+/* Blocks for prompt and expected answer count from the placement on: with room for two of three prompts the third waits,
+ * and costs no prefill, whatever the worker's last report says. */
+static void blocks_of_what_is_on_its_way_are_taken(void **state)
+{
+    struct link *p = rig_worker(&rig, "p", PICKER_PREFILL, 1, 10000);
+    struct link *d = rig_worker(&rig, "d", PICKER_DECODE, 2, 10000);
+    Baton__LoadReport load = BATON__LOAD_REPORT__INIT;
+    struct picker_worker row;
+
+    report(p, (struct load){.step_s = 0.001, .running = 1});
+    load.blocks_free = 75; /* 2,400 tokens: two of 1,000 and their answers of 64 */
+    load.blocks_total = 10000;
+    load.prefill_tokens_per_s = 10000;
+    load.decode_step_s = load.decode_now_s = 0.001;
+    load.running = load.decode_seqs = 1;
+    rig_beat(&rig, d, &load);
+    for (unsigned i = 0; i < 3; i++)
+        rig_submit(&rig, 1000, 200);
+    assert_int_equal(n_sent(d), 2);
+    assert_int_equal(n_sent(p), 2);
+    rig_tokens(&rig, d, 0, 1); /* it has begun: the report is older than its blocks */
+    picker_fleet_row(rig.router.fleet, (uint32_t)job_of(rig.clients[1].handle)->decode.slot, &row);
+    assert_in_range(row.blocks_free, 7, 9); /* 75 less 66 */
+    assert_int_equal(n_sent(d), 2);
+    load.blocks_free = 44;
+    rig_beat(&rig, d, &load);
+    assert_int_equal(n_sent(d), 2); /* the other is still on its way */
+    for (unsigned i = 0; i < 3; i++)
+        if (rig.clients[i].handle != NULL)
+            rig_cancel(&rig.clients[i]);
+    assert_true(rig_ledgers_are_empty(&rig));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_backlog_refuses_at_once, open_rig, close_rig),
         cmocka_unit_test_setup_teardown(a_full_decode_pool_costs_no_prefill, open_rig, close_rig),
+        cmocka_unit_test_setup_teardown(blocks_of_what_is_on_its_way_are_taken, open_rig, close_rig),
         cmocka_unit_test_setup_teardown(a_seat_that_comes_soon_is_waited_for, open_rig, close_rig),
         cmocka_unit_test_setup_teardown(who_waited_in_vain_is_told, open_rig, close_rig),
         cmocka_unit_test_setup_teardown(an_idle_fleet_refuses_nothing, open_rig, close_rig),

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The choice of streams to pause.
+ *
+ *    streams, in order      a@3  b@7  c@3  d@3  e@7
+ *    by worker              3: a c d     7: b e
+ *    least number           3: 2         7: 1          by seats and time between tokens, which only need arithmetic
+ *    tried, least first     7: b   7: b e   3: a c ..  the worker's row as it would be: the picker has the last word
+ *
+ * The picker itself judges, so blocks, queue and both objectives count as in any placement.  A try changes one row and
+ * chooses; the number of tries is bounded. */
+#include "fleet/picker/pause.h"
+
+#include "fleet/picker/fleet_priv.h"
+
+#define MAX_SITES 16 /* workers looked at */
+#define MAX_TRIES 8
+
+struct pause_site { /* one worker and its first streams */
+    uint32_t slot, n, n_least;
+    uint32_t chosen[PICKER_MAX_PAUSED];
+};
+
+static struct pause_site *site_for(struct pause_site *sites, uint32_t *n_sites, uint32_t slot)
+{
+    for (uint32_t i = 0; i < *n_sites; i++)
+        if (sites[i].slot == slot)
+            return &sites[i];
+    if (*n_sites == MAX_SITES)
+        return NULL;
+    sites[*n_sites] = (struct pause_site){.slot = slot};
+    return &sites[(*n_sites)++];
+}
+
+static uint32_t pause_gather(const struct picker_stream *streams, uint32_t n_streams,
+                             struct pause_site sites[MAX_SITES])
+{
+    uint32_t n_sites = 0;
+
+    for (uint32_t i = 0; i < n_streams; i++) {
+        struct pause_site *site = site_for(sites, &n_sites, streams[i].booking->slot);
+
+        if (site != NULL && site->n < PICKER_MAX_PAUSED)
+            site->chosen[site->n++] = i;
+    }
+    return n_sites;
+}
+
+/* The least number of streams whose pause leaves a seat and a step within the objective; more than it has: none. */
+static uint32_t pause_least(const struct picker_fleet *fleet, const struct pause_site *site, double itl_slo_s)
+{
+    struct picker_worker worker;
+    uint32_t n = 1;
+
+    picker_fleet_row(fleet, site->slot, &worker);
+    while (n <= site->n) {
+        uint32_t left = worker.n_running > n ? worker.n_running - n : 0;
+
+        if ((worker.max_seqs == 0 || left < worker.max_seqs) && picker_itl_at_s(&worker, left) <= itl_slo_s)
+            break;
+        n++;
+    }
+    return n;
+}
+
+/* Whether the request would be placed there without the site's first n streams. */
+static bool pause_helps(struct picker_place *place, const struct picker_goals *goals,
+                        const struct picker_stream *streams, const struct pause_site *site, uint32_t n)
+{
+    struct fleet_slot *slot = &place->fleet->slots[site->slot], saved = *slot;
+    bool helps;
+
+    for (uint32_t i = 0; i < n; i++) {
+        const struct picker_stream *stream = &streams[site->chosen[i]];
+        struct picker_booking booking = *stream->booking;
+
+        picker_booking_cancelled(place->fleet, &booking, stream->context_tokens);
+    }
+    helps = picker_place_choose(place, goals) == 0 && place->choice.decode == site->slot;
+    *slot = saved;
+    picker_fleet_refresh(place->fleet, site->slot);
+    return helps;
+}
+
+static struct pause_site *pause_next(struct pause_site *sites, uint32_t n_sites)
+{
+    struct pause_site *best = NULL;
+
+    for (uint32_t i = 0; i < n_sites; i++)
+        if (sites[i].n_least <= sites[i].n && (best == NULL || sites[i].n_least < best->n_least))
+            best = &sites[i];
+    return best;
+}
+
+bool picker_pause_choose(struct picker_place *place, const struct picker_goals *goals,
+                         const struct picker_stream *streams, uint32_t n_streams, struct picker_pause *out)
+{
+    double itl_slo_s = goals->itl_slo_s * (1 - goals->itl_margin);
+    struct pause_site sites[MAX_SITES], *site;
+    uint32_t n_sites = pause_gather(streams, n_streams, sites);
+
+    for (uint32_t i = 0; i < n_sites; i++)
+        sites[i].n_least = pause_least(place->fleet, &sites[i], itl_slo_s);
+    for (uint32_t n_tries = 0; n_tries < MAX_TRIES && (site = pause_next(sites, n_sites)) != NULL;
+         n_tries++) {
+        if (pause_helps(place, goals, streams, site, site->n_least)) {
+            *out = (struct picker_pause){.n = site->n_least};
+            for (uint32_t i = 0; i < site->n_least; i++)
+                out->chosen[i] = site->chosen[i];
+            return true;
+        }
+        site->n_least++;
+    }
+    return false;
+}

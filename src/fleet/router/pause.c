@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Pauses: a request of a higher class takes the seat of running streams of lower classes.
+ *
+ *      high: no placement keeps its objectives --fleet/picker/pause.c: without these streams one does--+
+ *                                                                                                     |
+ *      low:  ANSWERING --CANCEL to its worker, which keeps the blocks in its cache--> PAUSED <--------+
+ *            PAUSED --a placement keeps the objectives, and no higher class waits--> ANSWERING, SUBMIT with its tokens
+ *            PAUSED --paused for class.pause_ns in all--> REQUEUED: as a stream whose worker was lost
+ *
+ * The worker that goes on with the stream finds its blocks in its cache, fetches them, or computes them. A sample
+ * depends on (seed, position) and on the tokens before it, so the answer is the same. Its client gets pings meanwhile.
+ *
+ * No stream is paused for ever, or twice without progress: a stream that went on is not paused before LEAST_TOKENS
+ * more tokens, nor after class.pause_ns in all. It goes on only within the time between tokens of the higher classes
+ * that have running streams; else it would take their seat back at once, and be paused by the next request.
+ *
+ * Bounds: a request looks at MAX_LOOKED streams and considers MAX_STREAMS of them. A request that waits tries again
+ * RETRY_NS after an attempt of a waiting request failed. */
+#include "fleet/router/router_priv.h"
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "fleet/picker/pause.h"
+
+#define LEAST_TOKENS 32
+#define MAX_LOOKED   1024
+#define MAX_STREAMS  128
+#define MAX_GO_ON    4 /* paused streams tried in one call */
+#define RETRY_NS     (10 * NS_PER_MS)
+
+struct pause_search {
+    struct picker_stream streams[MAX_STREAMS];
+    struct job *jobs[MAX_STREAMS]; /* of the same streams */
+    uint32_t n, n_looked;
+};
+
+void router_pause_open(struct router *router)
+{
+    for (uint32_t i = 0; i < PICKER_MAX_CLASSES; i++) {
+        list_init(&router->pauses.paused[i]);
+        list_init(&router->pauses.seated[i]);
+    }
+}
+
+void router_pause_declare(struct router *router)
+{
+    static const double bounds[] = {0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300};
+    struct router_pauses *pauses = &router->pauses;
+    struct metric_family *paused = metric_family(
+        router->metrics, METRIC_COUNTER, "baton_router_pauses_total",
+        "Times that a running stream was paused for a request of a higher class, by its class.", "class");
+
+    for (uint32_t at = 0; at < router->classes.n; at++) {
+        const char *name = router->classes.all[at].name;
+
+        pauses->m_pauses[at] = metric_series(paused, &name);
+    }
+    pauses->m_paused =
+        metric_single(router->metrics, METRIC_GAUGE, "baton_router_paused", "Streams that are paused now.");
+    pauses->m_seconds = metric_series(metric_histogram_family(router->metrics, "baton_router_pause_seconds",
+                                                              "How long streams were paused.", "", bounds,
+                                                              sizeof(bounds) / sizeof(bounds[0])),
+                                      NULL);
+}
+
+/* ---- the lists ---- */
+
+static void pause_over(struct job *job)
+{
+    struct router_pauses *pauses = &job->router->pauses;
+    uint64_t took_ns = clock_now_ns() - job->paused_ns;
+
+    list_remove(&job->waiting);
+    job->pauses_ns += took_ns;
+    job->went_on_at = router_job_answered(job);
+    metric_set(pauses->m_paused, --pauses->n_paused);
+    metric_observe(pauses->m_seconds, (double)took_ns / (double)NS_PER_S);
+}
+
+void router_pause_track(struct job *job, enum job_state was)
+{
+    struct router_pauses *pauses = &job->router->pauses;
+    uint32_t at = job->class_at;
+
+    pauses->n_seated[at] += job_is_in(job, JOB_AT_WORKERS);
+    pauses->n_seated[at] -= (JOB_AT_WORKERS >> was & 1) != 0;
+    if (was == JOB_PAUSED)
+        pause_over(job);
+    if (job->state != JOB_ANSWERING)
+        list_remove(&job->seated);
+    else if (was != JOB_ANSWERING && job->router->classes.all[at].pause_ns > 0)
+        list_push_front(&pauses->seated[at], &job->seated);
+}
+
+uint64_t router_pause_itl_ns(const struct job *job)
+{
+    const struct router *router = job->router;
+    struct picker_class own = router_job_class(job);
+    uint64_t itl_ns = own.itl_slo_ns;
+
+    for (uint32_t i = 0; own.pause_ns > 0 && i < router->classes.n; i++) {
+        const struct picker_class *other = &router->classes.all[i];
+
+        if (other->priority > own.priority && router->pauses.n_seated[i] > 0 && other->itl_slo_ns < itl_ns)
+            itl_ns = other->itl_slo_ns;
+    }
+    return itl_ns;
+}
+
+/* ---- pausing ---- */
+
+/* Whether it runs at its decode worker alone, has progressed, and may be paused for longer. */
+static bool pause_may(const struct job *job)
+{
+    uint64_t most_ns = job->router->classes.all[job->class_at].pause_ns;
+    uint32_t answered = router_job_answered(job);
+
+    return job->decode.state == PART_RUNNING && job->prefill.state != PART_RUNNING && job->score_next == 0 &&
+           job->n_sent == job->n_to_send && job->pauses_ns < most_ns && answered > 0 &&
+           (job->n_pauses == 0 || answered - job->went_on_at >= LEAST_TOKENS);
+}
+
+static void pause_look(const struct job *job, uint32_t class_at, struct pause_search *search)
+{
+    const struct list *seated = &job->router->pauses.seated[class_at];
+
+    list_for_each (node, seated) {
+        struct job *stream = container_of(node, struct job, seated);
+
+        if (search->n == MAX_STREAMS || search->n_looked++ == MAX_LOOKED)
+            return;
+        if (stream->model != job->model || !pause_may(stream))
+            continue;
+        search->jobs[search->n] = stream;
+        search->streams[search->n++] = (struct picker_stream){.booking = &stream->decode.booking,
+                                                              .context_tokens = stream->order.n_tokens};
+    }
+}
+
+/* Streams of lower classes: the lowest class first, of each the youngest first, which lose least. */
+static void pause_search(const struct job *job, struct pause_search *search)
+{
+    const struct picker_classes *classes = &job->router->classes;
+    uint32_t order[PICKER_MAX_CLASSES];
+
+    search->n = search->n_looked = 0;
+    picker_classes_order(classes, order);
+    for (uint32_t i = classes->n; i-- > 0;)
+        if (classes->all[order[i]].priority < router_job_class(job).priority)
+            pause_look(job, order[i], search);
+}
+
+static void pause_stream(struct job *stream, const struct job *by)
+{
+    struct router_pauses *pauses = &stream->router->pauses;
+
+    picker_booking_cancelled(stream->router->fleet, &stream->decode.booking, stream->order.n_tokens);
+    router_job_detach(stream);
+    stream->sum.n_preempted++;
+    stream->n_pauses++;
+    stream->paused_ns = clock_now_ns();
+    router_job_enter(stream, JOB_PAUSED);
+    list_push_back(&pauses->paused[stream->class_at], &stream->waiting);
+    metric_add(pauses->m_pauses[stream->class_at], 1);
+    metric_set(pauses->m_paused, ++pauses->n_paused);
+    log_info("stream_paused", LOG_STR("request", stream->order.work.request_id),
+             LOG_STR("for", by->order.work.request_id), LOG_U64("answered", router_job_answered(stream)));
+}
+
+/* Whether requests of its model wait that come before it: of a higher class, and for a new request of the same
+ * priority too. */
+static bool pause_is_passing(const struct job *job)
+{
+    const struct picker_classes *classes = &job->router->classes;
+    uint32_t least = router_job_class(job).priority + job_is_in(job, JOB_WAITS);
+
+    for (uint32_t i = 0; i < classes->n; i++)
+        if (classes->all[i].priority >= least && job->model->turns[i] != NULL &&
+            fair_n_waiting(job->model->turns[i]) > 0)
+            return true;
+    return false;
+}
+
+static bool pause_and_place(struct job *job, struct pause_search *search)
+{
+    struct picker_place place;
+    struct picker_goals goals;
+    struct picker_pause pause;
+
+    router_choose_prepare(job, &place, &goals);
+    if (!picker_pause_choose(&place, &goals, search->streams, search->n, &pause))
+        return false;
+    for (uint32_t i = 0; i < pause.n; i++)
+        pause_stream(search->jobs[pause.chosen[i]], job);
+    return router_job_place(job) == 0; /* if not, the streams go on at the next turn of the queue */
+}
+
+bool router_pause_for(struct job *job)
+{
+    struct router_pauses *pauses = &job->router->pauses;
+    bool is_waiting = job_is_in(job, JOB_WAITS);
+    struct pause_search search;
+
+    if (job_is_in(job, JOB_BEGUN) || job->chain == CHAIN_MATCHING || router_job_class(job).priority == 0 ||
+        !router_admission_predicts(job->router) ||
+        (is_waiting && clock_now_ns() - pauses->failed_ns < RETRY_NS))
+        return false;
+    pause_search(job, &search);
+    if (search.n == 0 || pause_is_passing(job))
+        return false;
+    if (!is_waiting && router_job_place(job) == 0) /* it was not tried: lower classes wait */
+        return true;
+    if (pause_and_place(job, &search))
+        return true;
+    if (is_waiting)
+        pauses->failed_ns = clock_now_ns();
+    return false;
+}
+
+/* ---- going on ---- */
+
+bool router_pause_is_first(const struct job *job)
+{
+    const struct router *router = job->router;
+
+    for (uint32_t i = 0; router->pauses.n_paused > 0 && i < router->classes.n; i++)
+        if (router->classes.all[i].priority >= router_job_class(job).priority &&
+            !list_is_empty(&router->pauses.paused[i]))
+            return true;
+    return false;
+}
+
+bool router_pause_go_on(struct router *router, struct router_model *model, uint32_t class_at)
+{
+    uint32_t n = 0;
+
+    list_for_each (node, &router->pauses.paused[class_at]) {
+        struct job *stream = container_of(node, struct job, waiting);
+
+        if (n++ == MAX_GO_ON)
+            return false;
+        if (stream->model == model && router_job_place(stream) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* A stream that was paused for as long as it may be, or whose workers are gone, waits as one whose worker was lost. */
+void router_pause_tick(struct router *router)
+{
+    uint64_t now_ns = clock_now_ns();
+
+    for (uint32_t i = 0; router->pauses.n_paused > 0 && i < router->classes.n; i++) {
+        list_for_each_safe (node, spare, &router->pauses.paused[i]) {
+            struct job *stream = container_of(node, struct job, waiting);
+            uint32_t group = (uint32_t)(stream->model - router->models);
+
+            if (stream->pauses_ns + (now_ns - stream->paused_ns) >= router->classes.all[i].pause_ns ||
+                picker_fleet_n_usable(router->fleet, group) == 0)
+                router_queue_add(stream, true);
+        }
+    }
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Streams that are paused for a request of a higher class (pause.c). */
+#ifndef FLEET_ROUTER_PAUSE_PRIV_H
+#define FLEET_ROUTER_PAUSE_PRIV_H
+
+#include "base/list.h"
+#include "base/metrics/metrics.h"
+#include "fleet/picker/classes.h"
+#include "fleet/router/job_priv.h"
+
+struct router_pauses {                      /* pause.c */
+    struct list paused[PICKER_MAX_CLASSES]; /* jobs in PAUSED, the first paused first */
+    struct list seated[PICKER_MAX_CLASSES]; /* jobs whose streams may be paused, the youngest first */
+    uint32_t n_seated[PICKER_MAX_CLASSES];  /* jobs at workers, whether they may be paused or not */
+    uint32_t n_paused;
+    uint64_t failed_ns; /* of the latest attempt for a waiting job, which found no stream to pause */
+    struct metric *m_pauses[PICKER_MAX_CLASSES], *m_paused, *m_seconds;
+};
+
+void router_pause_open(struct router *router);
+void router_pause_declare(struct router *router);
+/* The job has left that state. */
+void router_pause_track(struct job *job, enum job_state was);
+/* Places the job, which has not begun, in the seat of streams of lower classes that it pauses. */
+bool router_pause_for(struct job *job);
+/* Whether a paused stream is placed before this new job. */
+bool router_pause_is_first(const struct job *job);
+/* Places the next paused stream of the class.  False: none can be placed now. */
+bool router_pause_go_on(struct router *router, struct router_model *model, uint32_t class_at);
+void router_pause_tick(struct router *router);
+/* The time between tokens that a job's placement keeps: that of the higher classes too, if it may be paused. */
+uint64_t router_pause_itl_ns(const struct job *job);
+
+#endif

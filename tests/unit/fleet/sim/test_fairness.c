@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A flood in virtual time: one tenant sends a hundred times the requests of each other one.  Tenants that ask for their
+ * share or more get equal tokens; one that asks for less gets what it asks for. */
+#include "tests/unit/check.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+#include "base/clock.h"
+#include "base/rng.h"
+#include "fleet/sim/sim.h"
+
+#define MAX_TENANTS SIM_MAX_CLASSES
+#define SECONDS     60
+
+struct flood { /* prompts of 512 to 1,024 tokens, answers of 64; each tenant at its own rate */
+    struct rng rng;
+    double rates[MAX_TENANTS], sum;
+    uint32_t n_tenants;
+    uint64_t next_ns, n;
+};
+
+static bool flood_when(void *self, uint64_t *at_ns_out)
+{
+    struct flood *it = self;
+
+    *at_ns_out = it->next_ns;
+    return it->next_ns < SECONDS * NS_PER_S;
+}
+
+static void flood_take(void *self, struct sim_request *out)
+{
+    struct flood *it = self;
+    double at = rng_unit(&it->rng) * it->sum;
+    uint32_t tenant = 0;
+
+    while (tenant + 1 < it->n_tenants && at >= it->rates[tenant])
+        at -= it->rates[tenant++];
+    *out = (struct sim_request){.at_ns = it->next_ns,
+                                .tenant = 1 + tenant,
+                                .kind = tenant,
+                                .prompt_tokens = 512 + (uint32_t)rng_below(&it->rng, 513),
+                                .answer_tokens = 64,
+                                .salt = ++it->n};
+    it->next_ns += (uint64_t)(-log(1 - rng_unit(&it->rng)) / it->sum * 1e9);
+}
+
+/* One prefill and one decode worker: about 18 of these requests per second. */
+static struct sim_opts options(bool refuses_early)
+{
+    static const struct sim_times times = {.step_s = 0.004, .row_s = 0.0008, .token_s = 0.00007};
+
+    return (struct sim_opts){.n_prefill = 1,
+                             .n_decode = 1,
+                             .prefill_times = times,
+                             .decode_times = times,
+                             .block_tokens = 32,
+                             .max_seqs = 64,
+                             .chunk_tokens = 512,
+                             .batch_tokens = 576,
+                             .sched_itl_ns = 50 * NS_PER_MS,
+                             .kv_tokens = 200000,
+                             .kv_bytes_per_token = 4096,
+                             .nic_bytes_per_s = 2e9,
+                             .n_layers = 8,
+                             .latency_ns = 100 * NS_PER_US,
+                             .heartbeat_ns = NS_PER_S,
+                             .ttft_slo_ns = 500 * NS_PER_MS,
+                             .itl_slo_ns = 50 * NS_PER_MS,
+                             .queue_timeout_ns = 10 * NS_PER_S,
+                             .queue_max = 256,
+                             .local_prefill_tokens = 128,
+                             .local_prefill_ns = 500 * NS_PER_MS,
+                             .index_entries = 10000,
+                             .prefix_fetch = PICKER_FETCH_AUTO,
+                             .refuses_early = refuses_early,
+                             .seed = 1,
+                             .n_columns = 12};
+}
+
+static struct sim_result run(const struct sim_opts *opts, struct flood *flood)
+{
+    struct sim_load load = {
+        .self = flood, .when = flood_when, .take = flood_take, .span_ns = SECONDS * NS_PER_S};
+    struct sim_result result;
+
+    rng_init(&flood->rng, 5);
+    flood->next_ns = 1;
+    flood->sum = 0;
+    for (uint32_t i = 0; i < flood->n_tenants; i++)
+        flood->sum += flood->rates[i];
+    assert_int_equal(sim_run(opts, &load, NULL, &result), 0);
+    return result;
+}
+
+static double served(const struct sim_result *result, uint32_t tenant)
+{
+    return (double)result->classes[tenant].n_done;
+}
+
+/* Jain's index of what the tenants were served. */
+static double jain(const struct sim_result *result, uint32_t n)
+{
+    double sum = 0, squares = 0;
+
+    for (uint32_t i = 0; i < n; i++) {
+        sum += served(result, i);
+        squares += served(result, i) * served(result, i);
+    }
+    return squares > 0 ? sum * sum / (n * squares) : 0;
+}
+
+static void more_workers_share_as_evenly(void **state)
+{
+    struct sim_opts opts = options(true);
+    struct flood flood = {.n_tenants = 3, .rates = {30, 3000, 30}};
+    struct sim_result result;
+
+    opts.n_prefill = opts.n_decode = 4;
+    result = run(&opts, &flood);
+    print_message("four pairs: %.0f, %.0f and %.0f served, Jain %.4f\n", served(&result, 0),
+                  served(&result, 1), served(&result, 2), jain(&result, 3));
+    assert_true(jain(&result, 3) >= 0.95);
+    sim_result_fini(&result);
+}
+
+static void a_flood_gets_no_more_than_others(void **state)
+{
+    for (unsigned refuses = 0; refuses < 2; refuses++) {
+        struct sim_opts opts = options(refuses != 0);
+        struct flood two = {.n_tenants = 2, .rates = {12, 1200}}, many = {.n_tenants = MAX_TENANTS};
+        struct sim_result result = run(&opts, &two);
+
+        print_message("refuses %u: %.0f and %.0f served of 1:100, Jain %.4f\n", refuses, served(&result, 0),
+                      served(&result, 1), jain(&result, 2));
+        assert_true(jain(&result, 2) >= 0.95);
+        sim_result_fini(&result);
+        for (uint32_t i = 0; i < MAX_TENANTS; i++)
+            many.rates[i] = i == 3 ? 300 : 3;
+        result = run(&opts, &many);
+        for (uint32_t i = 0; i < MAX_TENANTS; i++)
+            print_message("%.0f ", served(&result, i));
+        print_message("refuses %u: Jain %.4f of eight, one sends a hundred times as much\n", refuses,
+                      jain(&result, MAX_TENANTS));
+        assert_true(jain(&result, MAX_TENANTS) >= 0.95);
+        sim_result_fini(&result);
+    }
+}
+
+/* A tenant within its share is served although another one floods. */
+static void a_tenant_within_its_share_is_served(void **state)
+{
+    struct sim_opts opts = options(true);
+    struct flood flood = {.n_tenants = 2, .rates = {2, 200}};
+    struct sim_result result = run(&opts, &flood);
+    const struct sim_class *calm = &result.classes[0];
+
+    print_message("%" PRIu64 " of %" PRIu64 " served, %" PRIu64 " good\n", calm->n_done, calm->n_arrived,
+                  calm->n_good);
+    assert_true((double)calm->n_done >= 0.95 * (double)calm->n_arrived);
+    sim_result_fini(&result);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_flood_gets_no_more_than_others),
+        cmocka_unit_test(more_workers_share_as_evenly),
+        cmocka_unit_test(a_tenant_within_its_share_is_served),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -204,6 +204,7 @@ static int worker_peers_on_message(void *arg, struct link *link, enum frame_type
     case FRAME_RESUMED:
     case FRAME_BLOCKS_LAST:
     case FRAME_SET_ROLE:
+    case FRAME_SPENDING:
         break;
     }
     /* A later peer may have a use for it. Closing the link would end all transfers over it. */

@@ -165,6 +165,17 @@ static const struct limits table[] = {
           {"tiers", BYTES, 0, MAX_EVENTS},
           {"part", RANGE, 0, MAX_BLOCKS})},
     {&baton__blocks_last__descriptor, ROWS({"hashes", HASHES, HASH_BYTES, HASH_BYTES *MAX_EVENTS})},
+    {&baton__spending__descriptor,
+     ROWS({"node", TEXT, 0, 63},
+          {"number", RANGE, 0, UINT64_MAX / 2},
+          {"acks", COUNT, 0, FRAME_SPENDING_ACKS},
+          {"rows", COUNT, 0, FRAME_SPENDING_ROWS})},
+    {&baton__spending_row__descriptor,
+     ROWS({"account", HASHES, FRAME_SPENDING_ID, FRAME_SPENDING_ID},
+          {"level", COUNT, 0, FRAME_SPENDING_KINDS},
+          {"spent", COUNT, 0, FRAME_SPENDING_KINDS},
+          {"before", COUNT, 0, FRAME_SPENDING_KINDS},
+          {"demand", RANGE, 0, 1 << 20})},
     {&baton__set_role__descriptor, ROWS({"role", RANGE, BATON__ROLE__ROLE_PREFILL, BATON__ROLE__ROLE_BOTH})},
 };
 /* clang-format on */

@@ -29,6 +29,7 @@
 #include "net/otlp/otlp_export.h"
 #include "fleet/router/decisions_priv.h"
 #include "fleet/router/router_priv.h"
+#include "fleet/router/spending_priv.h"
 
 #define TICK_NS       (100 * NS_PER_MS)
 #define LAST_WORDS_NS (2 * NS_PER_S) /* time for errors to reach clients after the drain limit */
@@ -80,6 +81,7 @@ static void router_on_tick(void *arg)
     router_blocks_tick(router);
     router_roles_tick(router);
     router_decisions_tick(router);
+    router_spending_tick(router);
     metric_set(router->m_known_on_disk, (double)picker_index_on_disk(router->index));
     metric_set(router->m_known_in_memory,
                (double)(picker_index_count(router->index) - picker_index_on_disk(router->index)));
@@ -392,6 +394,22 @@ static int router_build_admin(struct daemon *daemon, const uint8_t key[32], stru
     return rc;
 }
 
+/* Without API keys there are no limits. */
+static int router_build_spending(struct router *router, const uint8_t key[32], struct fault *fault)
+{
+    uint8_t limits_key[32];
+    int rc = 0;
+
+    if (router->conf->api_keys[0] == '\0')
+        return 0;
+    if (cluster_key_derive(key, "limits", limits_key) < 0)
+        return fault_set(fault, E_INTERNAL, "key derivation failed");
+    if (router_spending_open(router, limits_key) < 0)
+        rc = fault_set(fault, E_NOMEM, "out of memory");
+    OPENSSL_cleanse(limits_key, sizeof(limits_key));
+    return rc;
+}
+
 static int router_build_links(struct daemon *daemon, struct fault *fault)
 {
     struct router *router = &daemon->router;
@@ -409,6 +427,8 @@ static int router_build_links(struct daemon *daemon, struct fault *fault)
                                            .heartbeat_ns = router->conf->link_heartbeat_ns};
     if (rc == 0 && cluster_key_derive(key, "sign", router->sign_key) < 0)
         rc = fault_set(fault, E_INTERNAL, "key derivation failed");
+    if (rc == 0)
+        rc = router_build_spending(router, key, fault);
     if (rc == 0)
         rc = router_build_admin(daemon, key, fault);
     OPENSSL_cleanse(key, sizeof(key));
@@ -457,6 +477,7 @@ static int router_build_front(struct daemon *daemon, struct fault *fault)
     opts.backend = router_backend(&daemon->router);
     opts.metrics = daemon->router.metrics;
     opts.keys_path = conf->api_keys[0] ? conf->api_keys : NULL;
+    opts.common = router_spending_common(&daemon->router);
     opts.has_metrics = conf->metrics_for == FRONT_METRICS_CLIENTS;
     opts.replay_bytes = conf->replay_bytes;
     opts.conversation_bytes = conf->conversation_bytes;
@@ -512,6 +533,7 @@ static void router_tear_down(struct daemon *daemon)
     reload_free(daemon->reloads);
     admin_free(daemon->admin);
     router_workers_close(router);
+    router_spending_close(router);
     block_queue_fini(&router->pending);
     listener_close(router->links);
     while (!list_is_empty(&router->jobs))

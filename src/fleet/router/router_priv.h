@@ -98,6 +98,8 @@ struct router {
     uint32_t order;                            /* of equal workers; each router has its own */
     struct router_roles roles;
     struct decisions *decisions; /* decisions_priv.h; NULL: none are kept */
+    struct router_spending
+        *spending; /* limits that are common to several routers; NULL: no keys, no limits */
     enum daemon_life life;
     struct metric *m_resumed;
     struct metric *m_queued, *m_redispatched, *m_handed_off, *m_local, *m_refused, *m_lost;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Links to workers: registration, load reports, loss.
  *
- * A worker dials, both sides authenticate, and its HELLO names the worker and what it serves. A slot belongs
- * to a node name for the router's life, so a restarted worker gets its slot back. A new epoch means a new
- * process, without the old cache and tasks.  While a name's link is up, only the same worker after a restart
- * takes its place (names.c).  Another worker with that name is refused. */
-#include "fleet/router/router_priv.h"
+ * A worker dials, both sides authenticate, and its HELLO names the worker and what it serves. A slot
+ * belongs to a node name for the router's life, so a restarted worker gets its slot back. A new epoch
+ * means a new process: its old cache and running tasks are gone. While a name's link is up, only the same
+ * worker in a new life takes its place (names.c); another worker with that name is refused. */
+#include "fleet/router/spending_priv.h"
 
 #include <math.h>
 #include <string.h>
@@ -72,6 +72,7 @@ static void worker_lose(struct router *router, struct router_worker *worker)
     router_worker_refresh(router, worker);
     router_model_limit(router, worker->model);
     router_blocks_down(router, slot);
+    router_spending_worker_down(router, slot);
     router_stream_worker_lost(router, slot);
 }
 
@@ -185,6 +186,7 @@ static void worker_on_up(void *arg, struct link *link)
     }
     router_model_fetch(router, worker->model);
     router_blocks_up(router, worker_slot(router, worker));
+    router_spending_worker_up(router, worker_slot(router, worker));
 }
 
 /* Rates come from outside: an invalid one counts as unknown. */
@@ -271,6 +273,9 @@ static int worker_on_message(void *arg, struct link *link, enum frame_type type,
         return router_model_part(router, link, (const Baton__VocabularyPart *)message);
     case FRAME_BLOCK_EVENTS:
         router_blocks_events(router, worker_slot(router, worker), (const Baton__BlockEvents *)message);
+        return 0;
+    case FRAME_SPENDING:
+        router_spending_hear(router, worker_slot(router, worker), (const Baton__Spending *)message);
         return 0;
     case FRAME_GOODBYE:
         worker->is_draining = true;

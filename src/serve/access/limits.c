@@ -14,61 +14,22 @@
  * Accounts are part of their limits, which therefore live as long as the last request that began under them.
  * Usages live in slabs, one for each load, with room for the keys and tenants that were new.  Few large pieces of
  * memory instead of many small ones: a loop that allocates sorts what another thread has freed.  */
-#include "serve/access/limits.h"
+#include "serve/access/limits_priv.h"
 
 #include <math.h>
-#include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/err.h"
-#include "base/hashmap.h"
 
-#define MINUTE_NS         (60 * NS_PER_S)
 #define MAX_RETRY_AFTER_S 60u /* clients obey this value, however long it is */
 #define TENANT_BYTES      64
 
-struct bucket {
-    double used; /* the level at at_ns */
-    uint64_t at_ns;
-};
-
-struct limit_usage {
-    struct usage_slab *slab;
-    atomic_uint n_refs; /* accounts; a job thread drops those of old limits */
-    uint64_t n_running;
-    struct bucket buckets[LIMIT_N_BUCKETS];
-};
-
-struct usage_slab {
-    atomic_size_t n_refs; /* usages with accounts, and the load itself while it runs */
-    struct limit_usage items[];
-};
-
-struct limit_account {
-    struct limits *limits;
-    const struct auth_rule *rule; /* NULL: none */
-    struct limit_usage *usage;
-    struct limit_account *tenant; /* of a key; NULL: this account is a tenant */
-    const char *name;             /* the tenant's */
-};
-
-struct limits {
-    struct hashmap *keys;    /* by hash */
-    struct hashmap *tenants; /* by name */
-    struct limit_account **by_index;
-    size_t n;
-    struct limit_account *accounts; /* [n_accounts] */
-    size_t n_accounts;
-    uint64_t n_leases;
-};
-
 /* ---- buckets ---- */
 
-static uint64_t limits_limit_of(const struct auth_rule *rule, enum limit_kind kind)
+uint64_t limits_limit_of(const struct auth_rule *rule, enum limit_kind kind)
 {
     if (rule == NULL)
         return 0;
@@ -87,7 +48,7 @@ static uint64_t limits_limit_of(const struct auth_rule *rule, enum limit_kind ki
     return rule->concurrent;
 }
 
-static double limits_used_at(const struct bucket *bucket, uint64_t limit, uint64_t now_ns)
+double limits_used_at(const struct bucket *bucket, uint64_t limit, uint64_t now_ns)
 {
     double sunk = (double)(now_ns - bucket->at_ns) * (double)limit / (double)MINUTE_NS;
 
@@ -102,18 +63,103 @@ static double limits_excess(const struct bucket *bucket, uint64_t limit, uint64_
     return limits_used_at(bucket, limit, now_ns) + (double)(n < limit ? n : limit) - (double)limit;
 }
 
-static void add_used(struct limit_account *account, enum limit_kind kind, double by, uint64_t now_ns)
+/* Returns the level as a part of the limit; 0 without a limit. */
+static double bucket_add(const struct limit_account *account, enum limit_kind kind, double by,
+                         uint64_t now_ns)
 {
     struct bucket *bucket = &account->usage->buckets[kind];
     uint64_t limit = limits_limit_of(account->rule, kind);
 
     if (limit == 0)
-        return;
+        return 0;
     bucket->used = limits_used_at(bucket, limit, now_ns) + by;
     if (bucket->used < 0)
         bucket->used = 0;
     if (bucket->at_ns < now_ns)
         bucket->at_ns = now_ns;
+    return bucket->used / (double)limit;
+}
+
+/* ---- limits common to several routers (serve/access/common_limits.h) ---- */
+
+/* Its name on the wire; NULL: nothing of it is common. */
+static const struct common_id *account_id(const struct limit_account *account)
+{
+    const struct common_limits *common = account->limits->common;
+    struct limit_usage *usage = account->usage;
+    const struct auth_rule *rule = account->rule;
+
+    if (common == NULL || rule == NULL ||
+        (rule->requests_per_min | rule->tokens_per_min | rule->input_tokens_per_min |
+         rule->output_tokens_per_min | rule->concurrent) == 0)
+        return NULL;
+    if (!usage->has_common_id)
+        common_limits_id(common, account->hash == NULL,
+                         account->hash == NULL ? bytes_str(account->name)
+                                               : bytes_of(account->hash, AUTH_HASH_BYTES),
+                         &usage->common_id);
+    usage->has_common_id = true;
+    return &usage->common_id;
+}
+
+void limits_catch_up(const struct limit_account *account, uint64_t now_ns)
+{
+    double parts[COMMON_KINDS];
+
+    for (; account != NULL; account = account->tenant) {
+        const struct common_id *id = account_id(account);
+
+        if (id == NULL)
+            continue;
+        common_limits_take(account->limits->common, id, now_ns, parts);
+        for (int kind = 0; kind < LIMIT_N_BUCKETS; kind++)
+            if (parts[kind] != 0)
+                (void)bucket_add(account, (enum limit_kind)kind,
+                                 parts[kind] * (double)limits_limit_of(account->rule, (enum limit_kind)kind),
+                                 now_ns);
+    }
+}
+
+static double limits_part_of(uint64_t n, uint64_t limit)
+{
+    return limit == 0 ? 0 : (double)n / (double)limit;
+}
+
+static bool is_shared(const struct limit_account *account)
+{
+    return account_id(account) != NULL && common_limits_is_shared(account->limits->common);
+}
+
+static void add_used(const struct limit_account *account, enum limit_kind kind, double by, uint64_t now_ns)
+{
+    uint64_t limit = limits_limit_of(account->rule, kind);
+    double level = bucket_add(account, kind, by, now_ns);
+
+    if (limit > 0 && account_id(account) != NULL)
+        common_limits_spend(account->limits->common, account_id(account), kind, by / (double)limit, level,
+                            now_ns);
+}
+
+/* One request more, or less (by -1), at once. */
+static void add_running(const struct limit_account *account, int by, uint64_t now_ns)
+{
+    uint64_t limit = limits_limit_of(account->rule, LIMIT_CONCURRENT);
+
+    account->usage->n_running = by > 0 ? account->usage->n_running + 1 : account->usage->n_running - 1;
+    if (limit > 0 && account_id(account) != NULL)
+        common_limits_spend(account->limits->common, account_id(account), COMMON_CONCURRENT,
+                            (double)by / (double)limit, 0, now_ns);
+}
+
+static bool too_many_running(const struct limit_account *account, uint64_t now_ns)
+{
+    uint64_t limit = limits_limit_of(account->rule, LIMIT_CONCURRENT), n = account->usage->n_running;
+
+    if (limit == 0 || !is_shared(account))
+        return limit > 0 && n >= limit;
+    n += common_limits_elsewhere(account->limits->common, account_id(account));
+    return !common_limits_may(account->limits->common, account_id(account), COMMON_CONCURRENT,
+                              limits_part_of(1, limit), limits_part_of(n, limit), now_ns);
 }
 
 static uint32_t wait_s(double tokens, uint64_t limit)
@@ -139,8 +185,17 @@ static int check_bucket(const struct limit_account *account, enum limit_kind kin
                         uint64_t now_ns, struct limit_refusal *refusal)
 {
     uint64_t limit = limits_limit_of(account->rule, kind);
-    double over = limit == 0 || n == 0 ? 0 : limits_excess(&account->usage->buckets[kind], limit, n, now_ns);
+    const struct bucket *bucket = &account->usage->buckets[kind];
+    double over = limit == 0 || n == 0 ? 0 : limits_excess(bucket, limit, n, now_ns);
 
+    if (limit > 0 && n > 0 && is_shared(account)) {
+        double level = limits_used_at(bucket, limit, now_ns) / (double)limit;
+
+        return common_limits_may(account->limits->common, account_id(account), kind, limits_part_of(n, limit),
+                                 level, now_ns)
+                   ? 0
+                   : limits_refuse(account, kind, over > 0 ? wait_s(over, limit) : 1, refusal);
+    }
     return over > 0 ? limits_refuse(account, kind, wait_s(over, limit), refusal) : 0;
 }
 
@@ -262,7 +317,8 @@ static struct limit_account *list_account(struct loading *loading, const void *k
             .limits = fresh,
             .usage = limits_take_usage(loading, old == NULL ? NULL : old_usage(old, key, entry->tenant)),
             .tenant = tenant,
-            .name = entry->tenant};
+            .name = entry->tenant,
+            .hash = tenant == NULL ? NULL : entry->hash};
     }
     if (entry->rule != NULL)
         account->rule = entry->rule;
@@ -331,6 +387,7 @@ int limits_make(const struct auth_keys *keys, const struct limits *old, struct l
 
     if (fresh == NULL)
         return E_NOMEM;
+    fresh->common = old == NULL ? NULL : old->common;
     loading.slab = calloc(1, sizeof(*loading.slab) + n_new * sizeof(loading.slab->items[0]));
     fresh->accounts = calloc(n_accounts + 1, sizeof(*fresh->accounts));
     fresh->by_index = calloc(auth_keys_count(keys) + 1, sizeof(*fresh->by_index));
@@ -352,21 +409,42 @@ void limits_find(const struct limits *limits, struct auth_key *who)
     who->account = who->index < limits->n ? limits->by_index[who->index] : NULL;
 }
 
+void limits_set_common(struct limits *limits, struct common_limits *common)
+{
+    limits->common = common;
+}
+
 /* ---- a request ---- */
+
+/* Tells the other routers what is wanted here: the largest part of any of its limits. */
+static void account_want(const struct limit_account *account, const uint64_t wanted[LIMIT_N_BUCKETS],
+                         uint64_t now_ns)
+{
+    limits_catch_up(account, now_ns);
+    for (; account != NULL; account = account->tenant) {
+        double most = 0;
+
+        if (account_id(account) == NULL)
+            continue;
+        for (int kind = 0; kind < LIMIT_N_BUCKETS; kind++)
+            most = fmax(most,
+                        limits_part_of(wanted[kind], limits_limit_of(account->rule, (enum limit_kind)kind)));
+        if (most > 0)
+            common_limits_want(account->limits->common, account_id(account), fmin(most, 1), now_ns);
+    }
+}
 
 static int check_begin(const struct limit_account *account, uint64_t now_ns, struct limit_refusal *refusal)
 {
-    uint64_t limit = limits_limit_of(account->rule, LIMIT_CONCURRENT);
     int rc = check_bucket(account, LIMIT_REQUESTS, 1, now_ns, refusal);
 
-    return limit > 0 && account->usage->n_running >= limit
-               ? limits_refuse(account, LIMIT_CONCURRENT, 1, refusal)
-               : rc;
+    return too_many_running(account, now_ns) ? limits_refuse(account, LIMIT_CONCURRENT, 1, refusal) : rc;
 }
 
 int limits_begin(struct limit_lease *lease, struct limit_account *account, uint64_t now_ns,
                  struct limit_refusal *refusal)
 {
+    const uint64_t one[LIMIT_N_BUCKETS] = {[LIMIT_REQUESTS] = 1};
     int rc = 0;
 
     memset(lease, 0, sizeof(*lease));
@@ -375,13 +453,14 @@ int limits_begin(struct limit_lease *lease, struct limit_account *account, uint6
     if (account == NULL)
         return 0;
     account->limits->n_leases++;
+    account_want(account, one, now_ns);
     for (struct limit_account *a = account; a != NULL; a = a->tenant)
         rc |= check_begin(a, now_ns, refusal);
     if (rc < 0)
         return E_LIMIT;
     lease->is_running = true;
     for (struct limit_account *a = account; a != NULL; a = a->tenant) {
-        a->usage->n_running++;
+        add_running(a, 1, now_ns);
         add_used(a, LIMIT_REQUESTS, 1, now_ns);
     }
     return 0;
@@ -398,6 +477,7 @@ int limits_reserve(struct limit_lease *lease, uint64_t input_tokens, uint64_t ou
     int rc = 0;
 
     memset(refusal, 0, sizeof(*refusal));
+    account_want(lease->account, wanted, now_ns);
     for (struct limit_account *a = lease->account; a != NULL; a = a->tenant)
         for (int kind = LIMIT_TOKENS; kind < LIMIT_N_BUCKETS; kind++)
             rc |= check_bucket(a, (enum limit_kind)kind, wanted[kind], now_ns, refusal);
@@ -418,9 +498,10 @@ void limits_settle(struct limit_lease *lease, uint64_t input_tokens, uint64_t ou
     double input = (double)input_tokens - (double)lease->input_tokens;
     double output = (double)output_tokens - (double)lease->output_tokens;
 
+    limits_catch_up(account, now_ns);
     for (struct limit_account *a = account; a != NULL; a = a->tenant) {
         if (lease->is_running)
-            a->usage->n_running--;
+            add_running(a, -1, now_ns);
         if (!was_reserved)
             continue;
         add_used(a, LIMIT_TOKENS, input + output, now_ns);
@@ -430,103 +511,4 @@ void limits_settle(struct limit_lease *lease, uint64_t input_tokens, uint64_t ou
     if (account != NULL)
         account->limits->n_leases--;
     memset(lease, 0, sizeof(*lease));
-}
-
-/* ---- rate-limit fields ---- */
-
-const char *limits_kind_name(enum limit_kind kind)
-{
-    switch (kind) {
-    case LIMIT_REQUESTS:
-        return "requests";
-    case LIMIT_TOKENS:
-        return "tokens";
-    case LIMIT_INPUT:
-        return "input-tokens";
-    case LIMIT_OUTPUT:
-        return "output-tokens";
-    case LIMIT_CONCURRENT:
-        break;
-    }
-    return "concurrent";
-}
-
-struct told { /* the state of one limit */
-    uint64_t limit;
-    uint64_t remaining;
-    uint64_t reset_ns; /* from now until the whole limit is available again */
-    double share;      /* remaining / limit */
-};
-
-/* Keeps the tighter of told and the account's own limits. */
-static void limits_tell(const struct limit_account *account, enum limit_kind kind, uint64_t now_ns,
-                        struct told *told)
-{
-    for (; account != NULL; account = account->tenant) {
-        uint64_t limit = limits_limit_of(account->rule, kind);
-        double used = limit == 0 ? 0 : limits_used_at(&account->usage->buckets[kind], limit, now_ns);
-        double share = 1 - used / (double)(limit == 0 ? 1 : limit);
-
-        if (limit == 0 || (told->limit > 0 && told->share <= share))
-            continue;
-        told->limit = limit;
-        told->remaining = used < (double)limit ? (uint64_t)((double)limit - used) : 0;
-        told->reset_ns = (uint64_t)(used * (double)MINUTE_NS / (double)limit);
-        told->share = share;
-    }
-}
-
-static void put_messages(const char *name, const struct told *told, uint64_t unix_ns,
-                         struct http_fields *fields)
-{
-    char field[64];
-    char text[24];
-
-    snprintf(field, sizeof(field), "anthropic-ratelimit-%s-limit", name);
-    http_fields_addf(fields, field, "%llu", (unsigned long long)told->limit);
-    snprintf(field, sizeof(field), "anthropic-ratelimit-%s-remaining", name);
-    http_fields_addf(fields, field, "%llu", (unsigned long long)told->remaining);
-    snprintf(field, sizeof(field), "anthropic-ratelimit-%s-reset", name);
-    clock_rfc3339((unix_ns + told->reset_ns + NS_PER_S - 1) / NS_PER_S, text);
-    http_fields_add_str(fields, field, text);
-}
-
-static void put_openai(const char *name, const struct told *told, struct http_fields *fields)
-{
-    uint64_t ms = (told->reset_ns + NS_PER_MS - 1) / NS_PER_MS;
-    char field[64];
-
-    snprintf(field, sizeof(field), "x-ratelimit-limit-%s", name);
-    http_fields_addf(fields, field, "%llu", (unsigned long long)told->limit);
-    snprintf(field, sizeof(field), "x-ratelimit-remaining-%s", name);
-    http_fields_addf(fields, field, "%llu", (unsigned long long)told->remaining);
-    snprintf(field, sizeof(field), "x-ratelimit-reset-%s", name);
-    if (ms >= 60000)
-        http_fields_addf(fields, field, "%llum%llu.%03llus", (unsigned long long)(ms / 60000),
-                         (unsigned long long)(ms / 1000 % 60), (unsigned long long)(ms % 1000));
-    else
-        http_fields_addf(fields, field, "%llu.%03llus", (unsigned long long)(ms / 1000),
-                         (unsigned long long)(ms % 1000));
-}
-
-void limits_put_fields(const struct limit_account *account, enum limit_dialect dialect, uint64_t now_ns,
-                       uint64_t unix_ns, struct http_fields *fields)
-{
-    struct told told[LIMIT_N_BUCKETS] = {0};
-    struct told *all = &told[LIMIT_TOKENS];
-
-    for (int kind = 0; kind < LIMIT_N_BUCKETS; kind++)
-        limits_tell(account, (enum limit_kind)kind, now_ns, &told[kind]);
-    /* "tokens" reports the token limit with the smallest remaining share. */
-    for (int kind = LIMIT_INPUT; kind <= LIMIT_OUTPUT; kind++)
-        if (told[kind].limit > 0 && (all->limit == 0 || told[kind].share < all->share))
-            *all = told[kind];
-    for (int kind = 0; kind < LIMIT_N_BUCKETS; kind++) {
-        if (told[kind].limit == 0)
-            continue;
-        if (dialect == LIMIT_MESSAGES)
-            put_messages(limits_kind_name((enum limit_kind)kind), &told[kind], unix_ns, fields);
-        else if (kind == LIMIT_REQUESTS || kind == LIMIT_TOKENS)
-            put_openai(limits_kind_name((enum limit_kind)kind), &told[kind], fields);
-    }
 }

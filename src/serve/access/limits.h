@@ -5,8 +5,8 @@
  *     one request,      its tokens at       its tokens as
  *     one at once       their maximum       really used
  *
- * A request must fit both the key's own rule and its tenant's.  The counts belong to this process: with
- * several routers, each router allows the whole limit.  The caller gives the time (ns of any one clock).
+ * A request must fit both the key's own rule and its tenant's.  The counts belong to this process, or are common to
+ * several routers (limits_set_common()).  The caller gives the time (ns of any one clock).
  * A load of keys makes new limits, puts them in place and frees the old ones.  Loop thread only, but for
  * limits_make and limits_free. */
 #ifndef SERVE_ACCESS_LIMITS_H
@@ -25,6 +25,7 @@ enum limit_kind {
 };
 
 struct limits;
+struct common_limits; /* serve/access/common_limits.h */
 struct limit_account; /* of a key or of a tenant; part of its limits */
 
 struct limit_refusal {
@@ -45,6 +46,8 @@ enum limit_dialect { LIMIT_MESSAGES, LIMIT_OPENAI };
 /* Limits of these keys, which must live longer.  Keys and tenants that old (may be NULL) has too share their
  * usage with it.  Any thread; old stays in use meanwhile.  E_NOMEM. */
 int limits_make(const struct auth_keys *keys, const struct limits *old, struct limits **out);
+/* Shares the counts with other routers from now on, also after a load.  common outlives the limits. */
+void limits_set_common(struct limits *limits, struct common_limits *common);
 /* False: a request holds a lease of them, so they cannot be freed yet. */
 bool limits_are_idle(const struct limits *limits);
 /* Any thread, when idle.  NULL is fine. */

@@ -544,6 +544,7 @@ struct access_keys *front_swap_keys(struct front *front, struct access_keys *fre
     struct access_keys *old = front->keys;
 
     front->keys = fresh;
+    limits_set_common(fresh->limits, front->opts.common);
     log_info("api_keys_loaded", LOG_U64("keys", auth_keys_count(fresh->auth)));
     return old;
 }

@@ -36,13 +36,14 @@ struct front;
 enum front_metrics_for { FRONT_METRICS_ADMIN, FRONT_METRICS_CLIENTS }; /* values of http.metrics */
 
 struct front_opts {
-    struct ev_loop *loop;    /* borrowed */
-    struct ev_jobs *jobs;    /* borrowed; NULL: all work runs inline */
-    struct backend backend;  /* by value; its pointers are borrowed */
-    struct metrics *metrics; /* borrowed, required */
-    const char *keys_path;   /* API keys (format: serve/access/auth.h); NULL: no key is required */
-    bool has_metrics;        /* clients may read /metrics, which names tenants; false: clients get 404 */
-    bool has_open_metrics;   /* /metrics needs no key even if keys are configured */
+    struct ev_loop *loop;         /* borrowed */
+    struct ev_jobs *jobs;         /* borrowed; NULL: all work runs inline */
+    struct backend backend;       /* by value; its pointers are borrowed */
+    struct metrics *metrics;      /* borrowed, required */
+    const char *keys_path;        /* API keys (format: serve/access/auth.h); NULL: no key is required */
+    struct common_limits *common; /* limits kept together with other routers; NULL: by itself */
+    bool has_metrics;      /* clients may read /metrics, which names tenants; false: there is no such path */
+    bool has_open_metrics; /* /metrics needs no key even if keys are configured */
     uint32_t failed_logins_per_min; /* different wrong keys from one address; beyond: 429; 0: no limit */
     uint32_t max_waiting;           /* large requests that wait for a job thread; one tenant may use half */
     uint64_t max_waiting_bytes;     /* bound on their bodies; one tenant may use half */

@@ -205,6 +205,7 @@ static int worker_peers_on_message(void *arg, struct link *link, enum frame_type
     case FRAME_RESUMED:
     case FRAME_BLOCKS_LAST:
     case FRAME_SET_ROLE:
+    case FRAME_SPENDING:
         break;
     }
     /* Ignores an unknown message, because a newer peer may send some.  Closing the link would end its

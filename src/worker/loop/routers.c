@@ -88,6 +88,7 @@ static void worker_routers_on_down(void *arg, struct link *link, const struct fa
     log_warn("router_down", LOG_STR("node", router->node), LOG_STR("reason", why->text));
     worker_parts_drop(router);
     ev_timer_stop(router->vocabulary_turn);
+    worker_spending_router_down(router);
     router->epoch = 0;
     router->down_ns = clock_now_ns();
     worker_tails_router_down(router->worker, worker_routers_number_of(router));
@@ -281,6 +282,9 @@ static int worker_routers_on_message(void *arg, struct link *link, enum frame_ty
         return routers_on_blocks_last(router, (const Baton__BlocksLast *)message);
     case FRAME_SET_ROLE:
         worker_role_set(router->worker, ((const Baton__SetRole *)message)->role, router->node);
+        return 0;
+    case FRAME_SPENDING:
+        worker_spending_hear(router, (const Baton__Spending *)message);
         return 0;
     case FRAME_HEARTBEAT:
     case FRAME_GOODBYE:

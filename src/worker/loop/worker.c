@@ -471,7 +471,7 @@ static int loop_worker_start(struct worker *worker, struct fault *fault)
         rc = build_admin(worker, fault);
     if (rc == 0)
         rc = build_front(worker, fault);
-    if (rc == 0 && worker_tails_open(worker) < 0)
+    if (rc == 0 && (worker_tails_open(worker) < 0 || worker_spending_open(worker) < 0))
         rc = fault_set(fault, E_NOMEM, "out of memory");
     if (rc == 0)
         rc = build_links(worker, fault);
@@ -487,6 +487,7 @@ static void tear_down(struct worker *worker)
     worker_follow_close(worker);
     listener_close(worker->peer_listener);
     worker_tails_close(worker);
+    worker_spending_close(worker);
     front_free(worker->front);
     http_tls_free(worker->https);
     ev_jobs_free(worker->jobs);

@@ -35,8 +35,9 @@ struct worker_router { /* a router that this worker registers with */
     uint64_t down_ns;  /* when its link went down, or was first dialled */
     struct list parts; /* requests whose prompts come in pieces (parts.c) */
     uint32_t n_parts;
-    struct ev_timer *vocabulary_turn; /* sends the vocabulary, one part each turn ... */
-    size_t vocabulary_at;             /* ... from this offset on */
+    struct ev_timer *vocabulary_turn; /* runs while the vocabulary is sent ... */
+    size_t vocabulary_at;             /* ... from here on */
+    bool shares_limits;               /* it sent a SPENDING on this link (spending.c) */
 };
 
 struct worker_peer { /* a link to another worker, dialled by either side */
@@ -96,6 +97,8 @@ struct worker { /* the whole daemon */
     struct worker_weights *weights;     /* weights.c; NULL: the simulated engine has none */
     struct worker_discovery *discovery; /* discovery.c; NULL: the configuration names addresses only */
     struct tails *tails;                /* tails_priv.h */
+    struct tails *tails; /* tails_priv.h */
+    struct spendings *spendings;
     struct worker_peer peers[WORKER_MAX_PEERS];
     struct load_report load;
     int conf_prefix_fetch; /* enum picker_fetch, value at the start */
@@ -208,6 +211,12 @@ void worker_tails_router_up(struct worker *worker, uint32_t router, uint64_t epo
 /* Adds the answers to their tails, and sets the router and the job that each answer goes to. */
 void worker_tails_report(struct worker *worker, struct report *report);
 void worker_tails_resume(struct worker_router *router, const Baton__Resume *resume);
+
+/* spending.c: what routers spent of their accounts' limits, for the other routers */
+int worker_spending_open(struct worker *worker); /* E_NOMEM; closed also after a failure */
+void worker_spending_close(struct worker *worker);
+void worker_spending_hear(struct worker_router *router, const Baton__Spending *spending);
+void worker_spending_router_down(struct worker_router *router);
 
 /* send_blocks.c */
 void worker_tell_blocks(struct worker *worker, const struct report *report); /* to all readers, or to one */

@@ -4,6 +4,7 @@
 #include "proto/frame.h"
 #include "proto/role.h"
 
+#include "base/check.h"
 #include "base/err.h"
 
 #include <math.h>
@@ -555,6 +556,44 @@ static void a_role_is_a_workers(void **state)
     assert_int_equal(role, BATON__ROLE__ROLE_BOTH);
 }
 
+static void spending_is_bounded(void **state)
+{
+    Baton__Spending spending = BATON__SPENDING__INIT;
+    Baton__SpendingRow row = BATON__SPENDING_ROW__INIT, *rows[FRAME_SPENDING_ROWS + 1];
+    Baton__SpendingAck ack = BATON__SPENDING_ACK__INIT, *acks[FRAME_SPENDING_ACKS + 1];
+    float parts[FRAME_SPENDING_KINDS + 1] = {0.25f, -1, 3e30f, 0};
+    uint8_t account[FRAME_SPENDING_ID + 1] = {7};
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        rows[i] = &row;
+    for (size_t i = 0; i < ARRAY_LEN(acks); i++)
+        acks[i] = &ack;
+    spending.rows = rows;
+    spending.acks = acks;
+    assert_passes(FRAME_SPENDING, &spending);
+    spending.n_acks = FRAME_SPENDING_ACKS;
+    spending.n_rows = FRAME_SPENDING_ROWS;
+    assert_refused(FRAME_SPENDING, &spending, "SpendingRow.account");
+    row.account = (ProtobufCBinaryData){.data = account, .len = FRAME_SPENDING_ID};
+    row.level = row.spent = row.before = parts;
+    row.n_level = row.n_spent = row.n_before = FRAME_SPENDING_KINDS;
+    assert_passes(FRAME_SPENDING, &spending);
+    row.n_spent++;
+    assert_refused(FRAME_SPENDING, &spending, "SpendingRow.spent");
+    row.n_spent--;
+    parts[0] = 0.0f / 0.0f;
+    assert_refused(FRAME_SPENDING, &spending, "SpendingRow.level");
+    parts[0] = 0;
+    row.demand = -1;
+    assert_refused(FRAME_SPENDING, &spending, "SpendingRow.demand");
+    row.demand = 0;
+    spending.n_rows++;
+    assert_refused(FRAME_SPENDING, &spending, "Spending.rows");
+    spending.n_rows = 1;
+    spending.n_acks++;
+    assert_refused(FRAME_SPENDING, &spending, "Spending.acks");
+}
+
 static void vocabulary_part_stays_inside(void **state)
 {
     Baton__VocabularyPart part = BATON__VOCABULARY_PART__INIT;
@@ -614,6 +653,7 @@ int main(void)
         cmocka_unit_test(blocks_come_as_whole_hashes),
         cmocka_unit_test(a_resumed_stream_brings_its_submit),
         cmocka_unit_test(a_role_is_a_workers),
+        cmocka_unit_test(spending_is_bounded),
         cmocka_unit_test(vocabulary_part_stays_inside),
         cmocka_unit_test(empty_elements_do_not_explode),
         cmocka_unit_test(too_long_is_refused),

@@ -1,0 +1,444 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What other routers told, through the workers that relay it.
+ *
+ *    FREE --heard--> LIVE --no view has a link to it--> GONE --two seconds--> FREE
+ *                     ^ |                                |
+ *                     | '-- its last view went down --> LOST --ten minutes--> FREE
+ *                     '-------------heard---------------'
+ *
+ * An account is charged with the largest amount that any view told for a window.  So messages may come twice, late
+ * or not at all, and a view that lies upwards hides nothing beyond the window of its lie. */
+#include "serve/access/common_limits_priv.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define GONE_NS   (2 * NS_PER_S)
+#define LOST_NS   (600 * NS_PER_S)
+#define CUT_NS    (10 * NS_PER_S) /* a view that went down so long ago may have been the way to a lost router */
+#define START_NS  (5 * NS_PER_S) /* without a worker that relays */
+#define MAX_HEARS 512u           /* messages of one view in a second */
+#define MAX_HEARD (4 * COMMON_MAX_ACCOUNTS)
+
+void common_heard_drop(struct common_limits *common, struct common_account *account, unsigned router)
+{
+    common->n_heard -= account->heard[router] != NULL;
+    free(account->heard[router]);
+    account->heard[router] = NULL;
+}
+
+double common_heard_demand(const struct common_heard *heard)
+{
+    float most = 0;
+
+    for (unsigned view = 0; view < COMMON_VIEWS; view++)
+        most = heard->demand[view] > most ? heard->demand[view] : most;
+    return most;
+}
+
+static bool router_is_up(const struct common_limits *common, const struct common_router *router)
+{
+    for (unsigned view = 0; view < COMMON_VIEWS; view++)
+        if (common->is_view_up[view] && router->views[view].is_up)
+            return true;
+    return false;
+}
+
+static bool view_speaks(const struct common_limits *common, const struct common_router *router, unsigned view,
+                        uint64_t now_ns)
+{
+    return common->is_view_up[view] && router->views[view].is_up &&
+           now_ns < router->views[view].heard_ns + COMMON_SILENT_NS;
+}
+
+/* The slowest of its views counts, as long as it speaks at all. */
+static uint64_t common_hear_acked_by(const struct common_limits *common, const struct common_router *router,
+                                     uint64_t now_ns)
+{
+    uint64_t least = UINT64_MAX, most = 0;
+
+    for (unsigned view = 0; view < COMMON_VIEWS; view++) {
+        uint64_t acked = router->views[view].acked;
+
+        most = acked > most ? acked : most;
+        if (view_speaks(common, router, view, now_ns) && acked < least)
+            least = acked;
+    }
+    return least < most ? least : most;
+}
+
+uint64_t common_heard_number(const struct common_limits *common, const struct common_router *router,
+                             uint64_t now_ns)
+{
+    uint64_t least = UINT64_MAX;
+
+    for (unsigned view = 0; view < COMMON_VIEWS; view++)
+        if (view_speaks(common, router, view, now_ns) && router->views[view].number < least)
+            least = router->views[view].number;
+    return least != UINT64_MAX ? least : 0;
+}
+
+uint64_t common_acked(const struct common_limits *common, uint64_t now_ns)
+{
+    uint64_t least = UINT64_MAX;
+
+    for (unsigned i = 0; i < COMMON_MAX_ROUTERS; i++) {
+        if (common->routers[i].state == COMMON_ROUTER_FREE)
+            continue;
+        uint64_t acked = common_hear_acked_by(common, &common->routers[i], now_ns);
+
+        least = acked < least ? acked : least;
+    }
+    return least;
+}
+
+/* ---- routers ---- */
+
+static void router_enter(struct common_limits *common, struct common_router *router,
+                         enum common_router_state state, uint64_t now_ns)
+{
+    unsigned index = (unsigned)(router - common->routers);
+
+    if (state == router->state)
+        return;
+    if (state == COMMON_ROUTER_LIVE)
+        router->change = router->state == COMMON_ROUTER_FREE   ? COMMON_JOINED
+                         : router->state == COMMON_ROUTER_LOST ? COMMON_BACK
+                                                               : router->change;
+    if (state == COMMON_ROUTER_LOST) {
+        router->change = COMMON_CUT;
+        list_for_each (node, &common->accounts) {
+            struct common_account *account = container_of(node, struct common_account, node);
+
+            if (account->heard[index] != NULL)
+                account->heard[index]->was_cut = true;
+        }
+    }
+    if (state == COMMON_ROUTER_FREE) {
+        router->change = COMMON_LEFT;
+        common->n_others--;
+        list_for_each (node, &common->accounts)
+            common_heard_drop(common, container_of(node, struct common_account, node), index);
+    }
+    common->n_others += router->state == COMMON_ROUTER_FREE;
+    router->state = state;
+    router->since_ns = now_ns;
+}
+
+static struct common_router *common_router_of(struct common_limits *common, uint64_t epoch)
+{
+    for (unsigned i = 0; i < COMMON_MAX_ROUTERS; i++)
+        if (common->routers[i].state != COMMON_ROUTER_FREE && common->routers[i].epoch == epoch)
+            return &common->routers[i];
+    return NULL;
+}
+
+/* NULL: too many.  A slot whose leaving was not reported yet stays taken. */
+static struct common_router *common_router_add(struct common_limits *common, uint64_t epoch, uint64_t now_ns)
+{
+    for (unsigned i = 0; i < COMMON_MAX_ROUTERS; i++) {
+        struct common_router *router = &common->routers[i];
+
+        if (router->state != COMMON_ROUTER_FREE || router->change != COMMON_NONE)
+            continue;
+        *router = (struct common_router){.epoch = epoch};
+        router_enter(common, router, COMMON_ROUTER_LIVE, now_ns);
+        return router;
+    }
+    return NULL;
+}
+
+static void router_look(struct common_limits *common, struct common_router *router, uint64_t now_ns)
+{
+    bool is_up = router_is_up(common, router);
+
+    switch (router->state) {
+    case COMMON_ROUTER_FREE:
+        return;
+    case COMMON_ROUTER_LIVE:
+        if (!is_up)
+            router_enter(common, router,
+                         router->cut_ns != 0 && now_ns < router->cut_ns + CUT_NS ? COMMON_ROUTER_LOST
+                                                                                 : COMMON_ROUTER_GONE,
+                         now_ns);
+        return;
+    case COMMON_ROUTER_GONE:
+    case COMMON_ROUTER_LOST:
+        if (is_up)
+            router_enter(common, router, COMMON_ROUTER_LIVE, now_ns);
+        else if (now_ns > router->since_ns + (router->state == COMMON_ROUTER_GONE ? GONE_NS : LOST_NS))
+            router_enter(common, router, COMMON_ROUTER_FREE, now_ns);
+    }
+}
+
+enum common_change common_limits_tick(struct common_limits *common, uint64_t now_ns, uint64_t *router_out)
+{
+    common->is_synced |= now_ns >= common->started_ns + START_NS;
+    for (unsigned i = 0; i < COMMON_MAX_ROUTERS; i++) {
+        struct common_router *router = &common->routers[i];
+        enum common_change change;
+
+        router_look(common, router, now_ns);
+        change = router->change;
+        router->change = COMMON_NONE;
+        if (change == COMMON_NONE)
+            continue;
+        *router_out = router->epoch;
+        return change;
+    }
+    return COMMON_NONE;
+}
+
+uint32_t common_limits_n_cut(const struct common_limits *common)
+{
+    uint32_t n = 0;
+
+    for (unsigned i = 0; i < COMMON_MAX_ROUTERS; i++)
+        n += common->routers[i].state == COMMON_ROUTER_LOST;
+    return n;
+}
+
+/* ---- views ---- */
+
+void common_limits_view_up(struct common_limits *common, unsigned view, uint64_t node)
+{
+    for (unsigned i = 0; i < COMMON_MAX_ROUTERS; i++)
+        common->routers[i].views[view] = (struct common_view){.is_up = false};
+    common->is_view_up[view] = true;
+    common->nodes[view] = node;
+    common->told_ns = 0; /* it is told at once */
+}
+
+void common_limits_view_down(struct common_limits *common, unsigned view, uint64_t now_ns)
+{
+    common->is_view_up[view] = false;
+    for (unsigned i = 0; i < COMMON_MAX_ROUTERS; i++) {
+        struct common_router *router = &common->routers[i];
+
+        if (router->state == COMMON_ROUTER_FREE || !router->views[view].is_up)
+            continue;
+        router->cut_ns = now_ns;
+        router->cut_node = common->nodes[view];
+        router->views[view].is_up = false;
+    }
+    list_for_each (node, &common->accounts) { /* amounts stay until their windows end */
+        struct common_account *account = container_of(node, struct common_account, node);
+
+        for (unsigned i = 0; i < COMMON_MAX_ROUTERS; i++) {
+            if (account->heard[i] == NULL)
+                continue;
+            account->heard[i]->demand[view] = 0;
+            account->heard[i]->n_running[view] = 0;
+            for (unsigned slot = 0; slot < COMMON_N_WINDOWS; slot++)
+                if (account->heard[i]->windows[slot].told != 1u << view) /* else it would be free */
+                    account->heard[i]->windows[slot].told &= (uint8_t) ~(1u << view);
+        }
+    }
+}
+
+/* The worker told all that it knows.  A router that was lost with it, and that it does not know, has ended. */
+static void view_is_complete(struct common_limits *common, unsigned view, uint64_t now_ns)
+{
+    common->is_synced = true;
+    for (unsigned i = 0; i < COMMON_MAX_ROUTERS; i++) {
+        struct common_router *router = &common->routers[i];
+
+        if (router->state == COMMON_ROUTER_LOST && router->cut_node == common->nodes[view] &&
+            !router->views[view].is_up)
+            router_enter(common, router, COMMON_ROUTER_GONE, now_ns);
+    }
+}
+
+/* ---- rows ---- */
+
+static float bound_part(float part)
+{
+    return isfinite(part) ? fminf(fmaxf(part, -(float)COMMON_MAX_PART), (float)COMMON_MAX_PART) : 0;
+}
+
+static struct common_heard *common_heard_of(struct common_limits *common, struct common_account *account,
+                                            unsigned router)
+{
+    if (account->heard[router] == NULL && common->n_heard < MAX_HEARD) {
+        account->heard[router] = calloc(1, sizeof(*account->heard[router]));
+        common->n_heard += account->heard[router] != NULL;
+    }
+    return account->heard[router];
+}
+
+struct window_told {
+    uint32_t window;
+    unsigned view, all_views; /* all_views: a bit for each view that speaks of the router */
+    bool is_known;            /* by the level: a snapshot's */
+    const float *parts;
+};
+
+static unsigned window_slot(const struct common_heard *heard, uint32_t window)
+{
+    for (unsigned i = 0; i < COMMON_N_WINDOWS; i++)
+        if (heard->windows[i].told != 0 && heard->windows[i].window == window)
+            return i;
+    for (unsigned i = 0; i < COMMON_N_WINDOWS; i++)
+        if (heard->windows[i].told == 0)
+            return i;
+    return heard->windows[0].window <= heard->windows[1].window ? 0 : 1;
+}
+
+/* The largest amount of all views.  What a router gave back counts once all views told it. */
+static float window_net(const struct common_heard *heard, unsigned slot, int kind, unsigned all_views)
+{
+    unsigned told = heard->windows[slot].told;
+    float most = (all_views & ~told) != 0 ? 0 : -(float)COMMON_MAX_PART;
+
+    for (unsigned view = 0; view < COMMON_VIEWS; view++)
+        if (told >> view & 1)
+            most = fmaxf(most, heard->windows[slot].net[view][kind]);
+    return most;
+}
+
+/* A router gives back at most what it was charged for, less what has drained since. */
+static void account_charge(struct common_account *account, struct common_heard *heard, int kind, float part)
+{
+    float charge = fmaxf(part, -heard->balance[kind]);
+
+    heard->balance[kind] += charge;
+    account->others[kind] += (double)charge;
+}
+
+static void window_hear(struct common_account *account, struct common_heard *heard,
+                        const struct window_told *told)
+{
+    unsigned slot = window_slot(heard, told->window);
+    bool is_first;
+
+    if (heard->windows[slot].told == 0 || heard->windows[slot].window != told->window)
+        memset(&heard->windows[slot], 0, sizeof(heard->windows[slot]));
+    is_first = (heard->windows[slot].told >> told->view & 1) == 0;
+    heard->windows[slot].window = told->window;
+    heard->windows[slot].told |= (uint8_t)(1u << told->view);
+    for (int kind = 0; kind < COMMON_KINDS; kind++) {
+        float part = bound_part(told->parts[kind]), charged = heard->windows[slot].charged[kind], net;
+
+        if (is_first)
+            heard->windows[slot].base[told->view][kind] = told->is_known ? part - charged : 0;
+        heard->windows[slot].net[told->view][kind] = part - heard->windows[slot].base[told->view][kind];
+        net = window_net(heard, slot, kind, told->all_views);
+        account_charge(account, heard, kind, net - charged);
+        heard->windows[slot].charged[kind] = net;
+    }
+}
+
+/* The replica is at least as full as the other router's was. */
+static void level_hear(struct common_account *account, const struct common_row *row)
+{
+    for (int kind = 0; kind < COMMON_KINDS; kind++) {
+        double level = (double)bound_part(row->level[kind]) - (double)row->age_ms / 60e3;
+        double lacks = level - account->level[kind] - account->others[kind];
+
+        if (lacks > 0)
+            account->others[kind] += lacks;
+    }
+}
+
+static void row_hear(struct common_limits *common, unsigned view, const struct common_message *message,
+                     const struct common_row *row, struct common_router *router, uint64_t now_ns)
+{
+    struct common_account *account = common_account_of(common, &row->id, now_ns);
+    struct common_heard *heard;
+    unsigned all_views = 0;
+    bool is_known = message->is_snapshot;
+
+    if (account == NULL)
+        return;
+    common_account_drain(common, account, now_ns);
+    for (unsigned i = 0; router != NULL && i < COMMON_VIEWS; i++)
+        all_views |= view_speaks(common, router, i, now_ns) ? 1u << i : 0;
+    heard = router == NULL ? NULL : common_heard_of(common, account, (unsigned)(router - common->routers));
+    if (heard != NULL) {
+        float sunk = (float)((double)(now_ns - heard->balance_ns) / (double)COMMON_MINUTE_NS);
+
+        for (int kind = 0; kind < COMMON_KINDS; kind++)
+            heard->balance[kind] = fmaxf(0, heard->balance[kind] - sunk);
+        heard->balance_ns = now_ns;
+        heard->demand[view] =
+            fminf(fmaxf(bound_part(row->demand / (float)COMMON_MAX_DEMAND), 0), 1) * (float)COMMON_MAX_DEMAND;
+        heard->n_running[view] = row->n_running;
+        is_known |= heard->was_cut; /* its share was charged meanwhile */
+        heard->was_cut = false;
+        window_hear(account, heard,
+                    &(struct window_told){message->window, view, all_views, is_known, row->spent});
+        if (message->window > 0)
+            window_hear(account, heard,
+                        &(struct window_told){message->window - 1, view, all_views, is_known, row->before});
+    }
+    if (message->is_snapshot)
+        level_hear(account, row);
+}
+
+static bool too_many_hears(struct common_limits *common, unsigned view, uint64_t now_ns)
+{
+    if (now_ns >= common->hear_ns[view] + NS_PER_S) {
+        common->hear_ns[view] = now_ns;
+        common->n_hears[view] = 0;
+    }
+    return ++common->n_hears[view] > MAX_HEARS;
+}
+
+static void router_hear(struct common_limits *common, struct common_router *router, unsigned view,
+                        const struct common_message *message, uint64_t now_ns)
+{
+    struct common_view *heard = &router->views[view];
+
+    heard->is_up = !message->is_gone;
+    heard->heard_ns = now_ns;
+    heard->number = message->number > heard->number ? message->number : heard->number;
+    for (size_t i = 0; i < message->n_acks && i < COMMON_MAX_ROUTERS; i++)
+        if (message->acks[i].router == common->self && message->acks[i].number > heard->acked)
+            heard->acked = message->acks[i].number;
+    router->owes_ack |= message->n_rows > 0 && !message->is_gone;
+    router_look(common, router, now_ns);
+}
+
+bool common_limits_hear(struct common_limits *common, unsigned view, const struct common_message *message,
+                        uint64_t now_ns)
+{
+    struct common_router *router;
+
+    if (too_many_hears(common, view, now_ns))
+        return false;
+    if (message->router == 0) {
+        view_is_complete(common, view, now_ns);
+        return true;
+    }
+    if (message->router == common->self)
+        return true;
+    router = common_router_of(common, message->router);
+    if (router == NULL && !message->is_gone) {
+        router = common_router_add(common, message->router, now_ns);
+        if (router == NULL)
+            return false;
+    }
+    if (router != NULL)
+        router_hear(common, router, view, message, now_ns);
+    for (size_t i = 0; i < message->n_rows && i < COMMON_MAX_ROWS; i++)
+        row_hear(common, view, message, &message->rows[i], router, now_ns);
+    return true;
+}
+
+uint32_t common_limits_elsewhere(struct common_limits *common, const struct common_id *id)
+{
+    struct common_account *account = hashmap_get(common->by_id, id);
+    uint64_t n = 0;
+
+    for (unsigned i = 0; account != NULL && i < COMMON_MAX_ROUTERS; i++) {
+        uint32_t most = 0;
+
+        if (account->heard[i] == NULL)
+            continue;
+        for (unsigned view = 0; view < COMMON_VIEWS; view++)
+            most = account->heard[i]->n_running[view] > most ? account->heard[i]->n_running[view] : most;
+        n += most;
+    }
+    return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
+}

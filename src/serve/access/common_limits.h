@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Limits that several routers keep together, without a leader.
+ *
+ *     router A --spending--> worker --spending--> router B        every 100 ms, and only what changed
+ *
+ * Each router keeps a replica of every account's buckets (serve/access/limits.c).  It tells what it spent, and
+ * adds what the other routers tell.  Between two messages it may spend its lease only: its share of the budget
+ * that remains.  So all routers together cannot exceed the limit, however late their messages are:
+ *
+ *     lease = share * remains - spent and not acknowledged yet by each other router
+ *     share = 1/4 in equal parts, 3/4 by demand; the shares of all routers are 1 at most
+ *
+ * Without messages nothing is acknowledged, so each router goes on with its share of the limit.  A router that all
+ * relaying workers call gone leaves after two seconds, and its share returns.  A router that is lost together with
+ * its last relaying worker may live behind a partition: its share is kept for ten minutes.
+ *
+ * Amounts are parts of the limit (1: the whole limit of a minute), so routers whose key files differ agree.  Times
+ * are ages and counts, so the clocks of hosts may differ.  Messages come through up to four workers (views).  The
+ * largest amount of all views counts: a worker that lies can lower a limit, not lift it, while one view is honest.
+ *
+ * Pure: no socket, no clock.  Loop thread only.
+ *
+ * More than 15 functions: two callers, the limits of requests and the links to workers, each with a half of them. */
+#ifndef SERVE_ACCESS_COMMON_LIMITS_H
+#define SERVE_ACCESS_COMMON_LIMITS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/bytes.h"
+
+#define COMMON_ID_BYTES     16
+#define COMMON_KINDS        4 /* limits of a minute: the buckets of enum limit_kind */
+#define COMMON_CONCURRENT   COMMON_KINDS
+#define COMMON_VIEWS        4  /* workers that relay to this router */
+#define COMMON_MAX_ROUTERS  15 /* other routers */
+#define COMMON_MAX_ROWS     256
+#define COMMON_MAX_ACCOUNTS 4096
+
+struct common_limits;
+
+struct common_id {
+    uint8_t bytes[COMMON_ID_BYTES];
+};
+
+struct common_row { /* one account at one router */
+    struct common_id id;
+    float level[COMMON_KINDS]; /* of its replica */
+    float spent[COMMON_KINDS],
+        before[COMMON_KINDS]; /* by itself in this window of ten seconds, and in the one before */
+    float demand;             /* wanted lately, admitted or not */
+    uint32_t n_running;
+    uint32_t age_ms; /* of a row in a snapshot */
+};
+
+struct common_ack {
+    uint64_t router, number;
+};
+
+struct common_message {
+    uint64_t router; /* the router that spent: its epoch */
+    uint64_t number; /* counts its messages, from 1 */
+    uint32_t window;
+    bool is_gone;     /* the worker's link to it is down */
+    bool is_snapshot; /* the worker kept it: not the router's latest words */
+    struct common_ack acks[COMMON_MAX_ROUTERS];
+    size_t n_acks;
+    const struct common_row *rows;
+    size_t n_rows;
+};
+
+enum common_change { COMMON_NONE, COMMON_JOINED, COMMON_LEFT, COMMON_CUT, COMMON_BACK };
+
+/* self: this router's epoch.  key: 32 bytes, the same on all routers.  E_NOMEM. */
+int common_limits_new(uint64_t self, const uint8_t key[32], uint64_t now_ns, struct common_limits **out);
+void common_limits_free(struct common_limits *common); /* NULL is fine */
+/* The keyed hash that names an account on the wire. */
+void common_limits_id(const struct common_limits *common, bool is_tenant, struct bytes name,
+                      struct common_id *out);
+
+/* ---- this router's requests ---- */
+
+/* Whether another router shares the limits; until the first snapshot, or for five seconds, one may. */
+bool common_limits_is_shared(const struct common_limits *common);
+/* What other routers spent since the last call, as parts of the limit; negative: gave back. */
+void common_limits_take(struct common_limits *common, const struct common_id *id, uint64_t now_ns,
+                        double parts_out[COMMON_KINDS]);
+/* Notes that a request wants this part of its limit. */
+void common_limits_want(struct common_limits *common, const struct common_id *id, double part,
+                        uint64_t now_ns);
+/* Whether the lease allows this part.  level: the replica's, before it.  kind: COMMON_CONCURRENT too. */
+bool common_limits_may(struct common_limits *common, const struct common_id *id, int kind, double part,
+                       double level, uint64_t now_ns);
+/* Spends it, after common_limits_may(), or gives it back (part < 0).  level: the replica's, after it. */
+void common_limits_spend(struct common_limits *common, const struct common_id *id, int kind, double part,
+                         double level, uint64_t now_ns);
+/* Requests of the account that run at other routers. */
+uint32_t common_limits_elsewhere(struct common_limits *common, const struct common_id *id);
+
+/* ---- messages ---- */
+
+/* A worker (node: a digest of its name) begins or ends to relay for this router. */
+void common_limits_view_up(struct common_limits *common, unsigned view, uint64_t node);
+void common_limits_view_down(struct common_limits *common, unsigned view, uint64_t now_ns);
+/* What a worker relayed.  A message of router 0 ends a snapshot.  False: ignored, because there are too many routers,
+ * or too many messages. */
+bool common_limits_hear(struct common_limits *common, unsigned view, const struct common_message *message,
+                        uint64_t now_ns);
+/* Fills in this router's next message; its rows go to rows[COMMON_MAX_ROWS].  False: nothing to tell. */
+bool common_limits_tell(struct common_limits *common, uint64_t now_ns, struct common_row *rows,
+                        struct common_message *out);
+/* One router that joined, left, was cut off or came back since the last call; COMMON_NONE: no more. */
+enum common_change common_limits_tick(struct common_limits *common, uint64_t now_ns, uint64_t *router_out);
+
+uint32_t common_limits_n_routers(const struct common_limits *common); /* that share, this one included */
+uint32_t common_limits_n_cut(const struct common_limits *common);     /* of these, beyond a partition */
+uint32_t common_limits_n_accounts(const struct common_limits *common);
+
+#endif

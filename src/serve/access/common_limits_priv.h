@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The state of the common limits, shared by common_limits.c (this router's part) and common_hear.c (the others'). */
+#ifndef SERVE_ACCESS_COMMON_LIMITS_PRIV_H
+#define SERVE_ACCESS_COMMON_LIMITS_PRIV_H
+
+#include "base/clock.h"
+#include "base/hashmap.h"
+#include "base/list.h"
+#include "serve/access/common_limits.h"
+
+#define COMMON_WINDOW_NS (10 * NS_PER_S)
+#define COMMON_MINUTE_NS (60 * NS_PER_S)
+#define COMMON_SILENT_NS                                                                                     \
+    (3 * NS_PER_S)            /* a view that says nothing for so long does not hold acknowledgements up */
+#define COMMON_MAX_PART   4.0 /* the most that one account may be charged for one window */
+#define COMMON_MAX_DEMAND 100.0
+#define COMMON_N_WINDOWS  2
+
+struct common_heard { /* one account at one other router */
+    struct {
+        uint32_t window;
+        uint8_t told;                           /* a bit for each view that told it; 0: the window is free */
+        float base[COMMON_VIEWS][COMMON_KINDS]; /* known before each view told of it */
+        float net[COMMON_VIEWS][COMMON_KINDS];  /* what each view told beyond that */
+        float charged[COMMON_KINDS];            /* already passed on to the account: the largest of them */
+    } windows[COMMON_N_WINDOWS];
+    float balance[COMMON_KINDS]; /* charged and not drained, at balance_ns: the most that it can give back */
+    uint64_t balance_ns;
+    bool was_cut; /* its router was lost: what it spent meanwhile is not known, and its share was charged */
+    float demand[COMMON_VIEWS];
+    uint32_t n_running[COMMON_VIEWS];
+};
+
+struct common_account {
+    struct common_id id;
+    struct list node; /* accounts, the least recently used first */
+    struct list busy; /* accounts that may have to tell something */
+    bool is_busy, is_dirty;
+    uint64_t used_ns;            /* last spent or heard of */
+    double others[COMMON_KINDS]; /* heard, and not taken by the replica yet */
+    double level[COMMON_KINDS];  /* of the replica at level_ns */
+    uint64_t level_ns;
+    uint32_t window; /* of spent[0] */
+    double spent[2][COMMON_KINDS];
+    uint32_t n_running;
+    /* Spent and not acknowledged: since the last message, and by the message sent_number (0: none). */
+    double fresh[COMMON_KINDS + 1], sent[COMMON_KINDS + 1];
+    uint64_t sent_number;
+    bool is_acked;               /* sent was acknowledged, and the lease is not renewed yet */
+    double lease[COMMON_KINDS];  /* what may be spent, at lease_ns */
+    double credit[COMMON_KINDS]; /* used of the guaranteed part, at lease_ns */
+    uint64_t lease_ns;
+    bool is_by_credit[COMMON_KINDS];
+    double demand, demand_told, demand_sent, demand_settled;
+    uint64_t demand_ns, demand_number;
+    struct common_heard *heard[COMMON_MAX_ROUTERS];
+};
+
+enum common_router_state {
+    COMMON_ROUTER_FREE,
+    COMMON_ROUTER_LIVE, /* a view has a link to it */
+    COMMON_ROUTER_GONE, /* every view says that it is gone; it leaves after a moment */
+    COMMON_ROUTER_LOST  /* it went away with its last view: it may live beyond a partition */
+};
+
+struct common_view {
+    bool is_up; /* the view has a link to that router */
+    uint64_t number, acked, heard_ns;
+};
+
+struct common_router { /* another router */
+    enum common_router_state state;
+    uint64_t epoch;
+    uint64_t since_ns;         /* of its state */
+    uint64_t cut_ns, cut_node; /* the last view that went down with it; 0: none */
+    bool owes_ack;             /* it told rows since our last message */
+    enum common_change change;
+    struct common_view views[COMMON_VIEWS];
+};
+
+struct common_limits {
+    uint64_t self, started_ns;
+    bool is_synced; /* it knows what the workers keep, or has waited for that */
+    uint8_t key[32];
+    struct hashmap *by_id;
+    struct list accounts, busy;
+    uint32_t n_heard; /* of all accounts */
+    struct common_router routers[COMMON_MAX_ROUTERS];
+    uint32_t n_others; /* routers in use */
+    bool is_view_up[COMMON_VIEWS];
+    uint64_t nodes[COMMON_VIEWS]; /* the workers behind the views */
+    uint64_t number, told_ns;
+    uint64_t hear_ns[COMMON_VIEWS]; /* the second of n_hears */
+    uint32_t n_hears[COMMON_VIEWS];
+};
+
+/* The account of this name; NULL: no memory.  Valid until the next call. */
+struct common_account *common_account_of(struct common_limits *common, const struct common_id *id,
+                                         uint64_t now_ns);
+void common_account_touch(struct common_limits *common, struct common_account *account, uint64_t now_ns);
+/* Lets level and pending amounts drain until now. */
+void common_account_drain(struct common_limits *common, struct common_account *account, uint64_t now_ns);
+/* The latest message of this router that every other router has. */
+uint64_t common_acked(const struct common_limits *common, uint64_t now_ns);
+/* The latest message of a router that all of its views told. */
+uint64_t common_heard_number(const struct common_limits *common, const struct common_router *router,
+                             uint64_t now_ns);
+/* Routers that share, this one included; while it does not know, it counts with one other. */
+uint32_t common_n_sharing(const struct common_limits *common);
+/* The largest demand of a router's views. */
+double common_heard_demand(const struct common_heard *heard);
+void common_heard_drop(struct common_limits *common, struct common_account *account, unsigned router);
+
+#endif

@@ -10,6 +10,9 @@
 void worker_disk_open(struct worker_engine *engine);
 void worker_disk_close(struct worker_engine *engine);
 
+/* Everything that determines the meaning of a block's bytes and the arithmetic that computed them. */
+void worker_disk_generation(const struct worker_engine *engine, char out[256]);
+
 /* True: the task waits for blocks of its prompt, and worker_tasks_read() will be called. False: no block
  * is on disk, or reading does not pay. */
 bool worker_disk_wait(struct worker_engine *engine, struct task *task);

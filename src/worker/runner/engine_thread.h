@@ -28,7 +28,7 @@ enum task_state {
     TASK_NEW,       /* it waits for nothing: just submitted, or a wait is over */
     TASK_FETCHING,  /* a prefix fetch pulls the cached part of its prompt from a peer */
     TASK_COMPILING, /* its grammar is being compiled */
-    TASK_READING,   /* blocks of its prompt are being read from disk */
+    TASK_READING,   /* blocks of its prompt are being read from disk, or from the remote tier */
     TASK_SCHEDULED, /* the scheduler has its sequence; no token has been reported */
     TASK_ANSWERING, /* the first token has been reported */
     TASK_OVER       /* its last answer is written; it is being freed */
@@ -46,6 +46,8 @@ struct task { /* one submitted job on this worker; engine thread; the drawing is
     struct fair_flow *grammar_flow;
     uint64_t disk_read; /* READING: number of the read */
     uint32_t n_disk_looks;
+    uint64_t remote_read;             /* READING: the same for the remote tier */
+    uint32_t remote_asked_to;         /* the remote tier was asked for blocks before this one */
     struct grammar *grammar;          /* READING: its grammar, a reference; NULL: none */
     bool may_proceed;                 /* PROCEED came before SCHEDULED */
     uint32_t n_begun;                 /* answer tokens that came with the request (a resumed stream) */
@@ -67,6 +69,15 @@ struct worker_disk_opts {
     uint8_t key[32];
 };
 
+struct worker_remote_opts {
+    const char *url;     /* empty: no remote tier */
+    const char *ca_path; /* certificates that sign the store's; empty: the system's */
+    char login[512];     /* "user:password" or "password"; empty: as the URL says */
+    uint64_t lifetime_ns, flush_ns;
+    unsigned n_threads;
+    uint8_t key[32];
+};
+
 struct worker_engine_opts {
     struct engine engine;    /* taken */
     struct team *team;       /* taken; NULL for sim */
@@ -74,6 +85,7 @@ struct worker_engine_opts {
     uint32_t n_blocks;
     uint64_t kv_lifetime_ns;
     struct worker_disk_opts disk;
+    struct worker_remote_opts remote;
     enum picker_fetch prefix_fetch; /* when this worker fetches prefixes by its own peer map */
     uint32_t peer_blocks;           /* bound on the blocks in the peer map */
     uint32_t max_seqs, max_queue, chunk_tokens, draft_tokens;

@@ -7,7 +7,7 @@
  *                                             |                             |
  *                +----------------------------+-----------------------------+
  *                |
- *                +--blocks on disk--> READING --here, or too late--+
+ *                +--blocks below----> READING --here, or too late--+
  *                |      ^               |                          |
  *                |      +--more blocks--+                          |
  *                +-------------------------------------------------+--> SCHEDULED --token--> ANSWERING
@@ -21,7 +21,7 @@
  *    DECODE    KV receive: the KV comes from a peer (kv_receive.c); without blocks for it now, or without a
  *              peer in time, it becomes a local sequence and waits its turn
  *
- * The waits: prefix_fetch.c, grammars.c, disk.c. The scheduler does not have a task that waits.
+ * The waits: prefix_fetch.c, grammars.c, disk.c, remote.c. The scheduler does not have a task that waits.
  *
  * The scheduler's events become answers, one list for each router, sent to the loop once per step. */
 #include "worker/runner/transfers_priv.h"
@@ -34,6 +34,7 @@
 #include "base/str.h"
 #include "cache/prefix/tenant.h"
 #include "worker/runner/disk_priv.h"
+#include "worker/runner/remote_priv.h"
 
 #define SCORES_PER_ANSWER 512u
 
@@ -113,6 +114,7 @@ static void task_stop_waiting(struct worker_engine *engine, struct task *task)
     }
     task->grammar_number = 0;
     worker_disk_stop_waiting(engine, task);
+    worker_remote_stop_waiting(engine, task);
     grammar_unref(task->grammar);
     task->grammar = NULL;
     if (task_is_waiting(task) && task->state != TASK_NEW)
@@ -131,7 +133,7 @@ static void task_free(struct worker_engine *engine, struct task *task)
     free(task);
 }
 
-/* E_AGAIN: it waits for blocks from disk. */
+/* E_AGAIN: it waits for blocks from disk, or from the remote tier. */
 static int task_submit_seq(struct worker_engine *engine, struct task *task, struct grammar *grammar)
 {
     const struct task_spec *spec = &task->spec;
@@ -154,7 +156,7 @@ static int task_submit_seq(struct worker_engine *engine, struct task *task, stru
 
     if (rc < 0)
         return rc;
-    if (work->score_from == 0 && worker_disk_wait(engine, task))
+    if (work->score_from == 0 && (worker_disk_wait(engine, task) || worker_remote_wait(engine, task)))
         return E_AGAIN;
     seq.prefix_key = task->roots.own;
     seq.public_key = task->roots.open;
@@ -229,7 +231,7 @@ void worker_tasks_read(struct worker_engine *engine, uint64_t number)
     list_for_each_safe (node, spare, &engine->tasks) {
         struct task *task = container_of(node, struct task, all);
 
-        if (task->state == TASK_READING && task->disk_read == number)
+        if (task->state == TASK_READING && (task->disk_read == number || task->remote_read == number))
             task_begin(engine, task, task->grammar);
     }
 }

@@ -63,6 +63,9 @@ TESTS += tests/integration/test_roles.py tests/integration/test_resume.py tests/
 EXTRA_DIST += tests/integration/test_roles.py tests/integration/test_resume.py tests/integration/test_move.py
 TESTS += tests/integration/test_auto_roles.py
 EXTRA_DIST += tests/integration/test_auto_roles.py
+# skipped without redis-server
+TESTS += tests/integration/test_remote.py tests/integration/test_remote_faults.py
+EXTRA_DIST += tests/integration/test_remote.py tests/integration/test_remote_faults.py tests/integration/redis_server.py
 TESTS += tests/integration/test_calibrate.py
 EXTRA_DIST += tests/integration/test_calibrate.py
 tests/integration/test_calibrate.log: baton-plan

@@ -15,8 +15,8 @@
  * has its hash but is not in the index.  When it is released after the first one is gone, it takes the first
  * one's place.  If the first one is still there, that one counts as just used, because its content was used.
  *
- * Each tenant's cached blocks are in an eviction queue (eviction.c); quota.c chooses the tenant.  With a tier
- * below, blocks that are not saved yet are also in the writeback queue (writeback.c).
+ * Each tenant's cached blocks are in an eviction queue (eviction.c); quota.c chooses the tenant.  With tiers
+ * below, blocks that are not saved yet are also in their writeback queues (writeback.c).
  *
  * Hot path: no allocation after kv_pool_new, no log. */
 #include "cache/kv/pool.h"
@@ -33,6 +33,7 @@
 
 #define LIFETIME_DEFAULT_NS (300 * NS_PER_S)
 #define N_STATES            (KV_ZOMBIE + 1)
+#define USES_WORTH_SAVING   2u /* the remote tier gets blocks that were used so often */
 
 struct block {
     uint32_t n_refs;
@@ -40,7 +41,8 @@ struct block {
     uint8_t state;    /* enum kv_state */
     bool has_hash;    /* hashes[id] is valid for this block */
     bool is_findable; /* the index refers to it */
-    bool is_saved;    /* the tier below has it, or was offered it */
+    uint8_t saved;    /* bits by enum kv_below: the tier has it, or was offered it */
+    uint8_t n_uses;   /* up to USES_WORTH_SAVING: filled once, then found */
     uint8_t quota;    /* its tenant's place in quota.c */
 };
 
@@ -51,7 +53,8 @@ struct kv_pool {
     struct free_map free_map;
     struct hash_index index;
     struct quotas quotas; /* the tenants' quotas and eviction queues */
-    struct writeback writeback;
+    struct writeback writeback[KV_N_BELOW];
+    bool saves_all; /* kv_save_all() */
     uint32_t n_in_state[N_STATES];
     uint32_t n_leased;
     uint64_t n_evicted, n_expired, n_hits, n_misses, n_lost;
@@ -75,7 +78,8 @@ int kv_pool_new(const struct kv_pool_opts *opts, struct kv_pool **out)
     pool->blocks = calloc(opts->n_blocks, sizeof(*pool->blocks));
     pool->hashes = calloc(opts->n_blocks, sizeof(*pool->hashes));
     if (pool->blocks == NULL || pool->hashes == NULL || quotas_init(&pool->quotas, opts->n_blocks) < 0 ||
-        (opts->has_tier && writeback_init(&pool->writeback, opts->n_blocks) < 0) ||
+        (opts->has_tier && writeback_init(&pool->writeback[KV_BELOW_DISK], opts->n_blocks) < 0) ||
+        (opts->has_remote && writeback_init(&pool->writeback[KV_BELOW_REMOTE], opts->n_blocks) < 0) ||
         free_map_init(&pool->free_map, opts->n_blocks) < 0 ||
         hash_index_init(&pool->index, pool->hashes, opts->n_blocks) < 0) {
         kv_pool_free(pool);
@@ -91,7 +95,8 @@ void kv_pool_free(struct kv_pool *pool)
         return;
     free_map_fini(&pool->free_map);
     quotas_fini(&pool->quotas);
-    writeback_fini(&pool->writeback);
+    for (unsigned below = 0; below < KV_N_BELOW; below++)
+        writeback_fini(&pool->writeback[below]);
     hash_index_fini(&pool->index);
     free(pool->hashes);
     free(pool->blocks);
@@ -139,6 +144,23 @@ static struct eviction_queue *pool_eviction_queue(struct kv_pool *pool, kv_block
     return &pool->quotas.all[pool->blocks[id].quota].queue;
 }
 
+/* Adds a cached block to the queues of the tiers that want it. */
+static void pool_queue_saves(struct kv_pool *pool, kv_block_id id)
+{
+    const struct block *block = &pool->blocks[id];
+
+    if (pool->opts.has_tier && (block->saved & 1u << KV_BELOW_DISK) == 0)
+        writeback_add(&pool->writeback[KV_BELOW_DISK], id);
+    if (pool->opts.has_remote && (block->saved & 1u << KV_BELOW_REMOTE) == 0 &&
+        (pool->saves_all || block->n_uses >= USES_WORTH_SAVING))
+        writeback_add(&pool->writeback[KV_BELOW_REMOTE], id);
+}
+
+static void pool_note_use(struct block *block)
+{
+    block->n_uses += block->n_uses < USES_WORTH_SAVING;
+}
+
 static void pool_set_state(struct kv_pool *pool, kv_block_id id, enum kv_state to)
 {
     static const bool may[N_STATES][N_STATES] = {
@@ -156,7 +178,8 @@ static void pool_set_state(struct kv_pool *pool, kv_block_id id, enum kv_state t
     if (from == KV_CACHED) {
         eviction_remove(&quota->queue, id);
         quota->n_cached--;
-        if (writeback_remove(&pool->writeback, id) && to == KV_FREE)
+        (void)writeback_remove(&pool->writeback[KV_BELOW_REMOTE], id);
+        if (writeback_remove(&pool->writeback[KV_BELOW_DISK], id) && to == KV_FREE)
             pool->n_lost++;
     }
     block->state = (uint8_t)to;
@@ -166,13 +189,12 @@ static void pool_set_state(struct kv_pool *pool, kv_block_id id, enum kv_state t
     if (to == KV_CACHED) {
         eviction_put(&quota->queue, id, pool->opts.now_ns());
         quota->n_cached++;
-        if (pool->opts.has_tier && !block->is_saved)
-            writeback_add(&pool->writeback, id);
+        pool_queue_saves(pool, id);
     }
     if (to == KV_FREE) {
         ASSERT(block->n_refs == 0 && block->n_leases == 0);
         pool_drop_hash(pool, id);
-        block->is_saved = false;
+        block->saved = block->n_uses = 0;
         quota->n_blocks--;
         eviction_reset(&quota->queue, id);
         free_map_put(&pool->free_map, id);
@@ -203,6 +225,7 @@ static void pool_use_duplicate(struct kv_pool *pool, kv_block_id owner, uint64_t
     eviction_pin(queue, owner, pin_end_ns);
     if (is_cached)
         eviction_put(queue, owner, pool->opts.now_ns());
+    pool_note_use(&pool->blocks[owner]);
 }
 
 /* A sealed block lost its last owner: it becomes CACHED or FREE. */
@@ -326,6 +349,7 @@ void kv_seal(struct kv_pool *pool, kv_block_id id, const struct block_hash *hash
     pool_set_state(pool, id, KV_SEALED);
     pool->hashes[id] = *hash;
     block->has_hash = true;
+    pool_note_use(block);
     pool_claim_hash(pool, id);
 }
 
@@ -356,6 +380,7 @@ uint32_t kv_match(struct kv_pool *pool, const struct block_hash *hashes, uint32_
         if (pool->blocks[id].state == KV_CACHED)
             pool_set_state(pool, id, KV_SEALED);
         pool->blocks[id].n_refs++;
+        pool_note_use(&pool->blocks[id]);
         ids_out[n_found] = id;
     }
     pool->n_hits += n_found;
@@ -432,15 +457,16 @@ void kv_clear(struct kv_pool *pool)
 
 /* ---- the tier below ---- */
 
-bool kv_save_next(struct kv_pool *pool, struct kv_save *out)
+bool kv_save_next(struct kv_pool *pool, enum kv_below below, struct kv_save *out)
 {
-    kv_block_id id = pool->opts.has_tier ? pool->writeback.oldest : KV_BLOCK_NONE;
+    bool has_tier = below == KV_BELOW_DISK ? pool->opts.has_tier : pool->opts.has_remote;
+    kv_block_id id = has_tier ? pool->writeback[below].oldest : KV_BLOCK_NONE;
 
     if (id == KV_BLOCK_NONE)
         return false;
     pool_set_state(pool, id, KV_SEALED);
     pool->blocks[id].n_refs = 1;
-    pool->blocks[id].is_saved = true;
+    pool->blocks[id].saved |= (uint8_t)(1u << below);
     kv_lease(pool, id);
     *out = (struct kv_save){.id = id,
                             .hash = pool->hashes[id],
@@ -449,18 +475,30 @@ bool kv_save_next(struct kv_pool *pool, struct kv_save *out)
     return true;
 }
 
-void kv_save_end(struct kv_pool *pool, kv_block_id id, bool has_failed)
+void kv_save_end(struct kv_pool *pool, enum kv_below below, kv_block_id id, bool has_failed)
 {
     if (has_failed)
-        pool_block(pool, id)->is_saved = false;
+        pool_block(pool, id)->saved &= (uint8_t) ~(1u << below);
     kv_unlease(pool, id);
     kv_unref(pool, id);
 }
 
-void kv_set_saved(struct kv_pool *pool, kv_block_id id)
+void kv_set_saved(struct kv_pool *pool, enum kv_below below, kv_block_id id)
 {
     ASSERT(pool_block(pool, id)->state == KV_SEALED);
-    pool->blocks[id].is_saved = true;
+    pool->blocks[id].saved |= (uint8_t)(1u << below);
+}
+
+void kv_save_all(struct kv_pool *pool)
+{
+    struct writeback *queue = &pool->writeback[KV_BELOW_REMOTE];
+
+    pool->saves_all = true;
+    for (kv_block_id id = 0; pool->opts.has_remote && id < pool->opts.n_blocks; id++)
+        if (pool->blocks[id].state == KV_CACHED && (pool->blocks[id].saved & 1u << KV_BELOW_REMOTE) == 0) {
+            (void)writeback_remove(queue, id);
+            writeback_add(queue, id);
+        }
 }
 
 /* ---- looking ---- */
@@ -526,7 +564,8 @@ void kv_pool_counts(const struct kv_pool *pool, struct kv_pool_counts *out)
         .n_hits = pool->n_hits,
         .n_misses = pool->n_misses,
         .n_lost = pool->n_lost,
-        .n_writeback = pool->writeback.n,
+        .n_writeback = pool->writeback[KV_BELOW_DISK].n,
+        .n_writeback_remote = pool->writeback[KV_BELOW_REMOTE].n,
         .n_tenants = n_tenants,
     };
 }

@@ -56,7 +56,8 @@ struct kv_pool_opts {
      * the pool; it must not call the pool.  NULL: no callback. */
     void (*on_block)(void *arg, const struct block_hash *hash, bool is_here);
     void *on_block_arg;
-    bool has_tier; /* cached blocks are saved to a tier below: kv_save_next() */
+    bool has_tier;   /* cached blocks are saved to the disk tier: kv_save_next() */
+    bool has_remote; /* ... and to the remote tier, once they were used twice */
 };
 
 struct kv_pool_counts { /* blocks by state; cumulative counters */
@@ -67,7 +68,8 @@ struct kv_pool_counts { /* blocks by state; cumulative counters */
     uint64_t n_evicted, n_expired, n_hits, n_misses; /* in blocks */
     uint64_t n_lost;      /* with a tier: evicted or expired before they were saved */
     uint32_t n_writeback; /* with a tier: in the writeback queue */
-    uint32_t n_tenants;   /* that have blocks */
+    uint32_t n_writeback_remote;
+    uint32_t n_tenants; /* that have blocks */
 };
 
 int kv_pool_new(const struct kv_pool_opts *opts, struct kv_pool **out); /* E_INVAL, E_NOMEM */

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The writeback queue of a pool with a tier below: which blocks are saved next.
+/* The writeback queues of a pool with tiers below: which blocks are saved next.
+ *
+ * All cached blocks are saved to the disk tier.  The remote tier gets those that were used twice: computed by one
+ * request and found by another.  After kv_save_all() it gets all.
  *
  * Engine thread only. */
 #ifndef CACHE_KV_POOL_WRITEBACK_H
@@ -8,6 +11,8 @@
 #include "cache/kv/pool_cache.h"
 #include "cache/kv/pool_quota.h"
 
+enum kv_below { KV_BELOW_DISK, KV_BELOW_REMOTE, KV_N_BELOW };
+
 struct kv_save { /* a block to be saved */
     kv_block_id id;
     struct block_hash hash;
@@ -15,13 +20,14 @@ struct kv_save { /* a block to be saved */
     uint64_t pin_end_ns; /* the pin's end, as of kv_pin(); 0: not pinned */
 };
 
-/* With a tier: returns the cached block, without other references, that has waited longest in the writeback
- * queue.  It has a reference and a lease until kv_save_end() says that its bytes were read.  A block is
- * offered once; with has_failed it is offered again if it is still, or once more, cached.  False: the queue
- * is empty. */
-bool kv_save_next(struct kv_pool *pool, struct kv_save *out);
-void kv_save_end(struct kv_pool *pool, kv_block_id id, bool has_failed);
-/* The sealed block was read from the tier: it need not be saved. */
-void kv_set_saved(struct kv_pool *pool, kv_block_id id);
+/* Returns the cached block, without other references, that has waited longest in the queue of this tier.  It has
+ * a reference and a lease until kv_save_end() says that its bytes were read.  A block is offered once; with
+ * has_failed it is offered again if it is still, or once more, cached.  False: the queue is empty. */
+bool kv_save_next(struct kv_pool *pool, enum kv_below below, struct kv_save *out);
+void kv_save_end(struct kv_pool *pool, enum kv_below below, kv_block_id id, bool has_failed);
+/* The sealed block was read from this tier: it need not be saved there. */
+void kv_set_saved(struct kv_pool *pool, enum kv_below below, kv_block_id id);
+/* From now on the remote tier gets every cached block, also those that are cached now. */
+void kv_save_all(struct kv_pool *pool);
 
 #endif

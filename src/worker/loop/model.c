@@ -345,6 +345,10 @@ static int fill_transport(struct worker *worker, struct worker_engine_opts *opts
         return fault_set(fault, E_INTERNAL, "key derivation failed");
     if (cluster_key_derive(cluster_key, "kv disk", opts->disk.key) < 0)
         return fault_set(fault, E_INTERNAL, "key derivation failed");
+    if (cluster_key_derive(cluster_key, "kv remote", opts->remote.key) < 0)
+        return fault_set(fault, E_INTERNAL, "key derivation failed");
+    if (worker_remote_login(conf, fault, opts->remote.login) < 0)
+        return fault->code;
     tr->node = conf->node;
     tr->tcp_listen = conf->tcp_listen[0] ? conf->tcp_listen : NULL;
     tr->unix_listen = conf->unix_path[0] && conf->transport != WORKER_TRANSPORT_TCP &&
@@ -377,6 +381,11 @@ int worker_engine_build(struct worker *worker, struct fault *fault)
                                                .size_bytes = conf->disk_size,
                                                .lifetime_ns = conf->disk_lifetime_ns,
                                                .n_threads = (unsigned)conf->disk_threads},
+                                      .remote = {.url = conf->remote,
+                                                 .ca_path = conf->remote_ca,
+                                                 .lifetime_ns = conf->remote_lifetime_ns,
+                                                 .flush_ns = conf->remote_flush_ns,
+                                                 .n_threads = (unsigned)conf->remote_threads},
                                       .max_seqs = (uint32_t)conf->max_seqs,
                                       .max_queue = (uint32_t)conf->max_queue,
                                       .chunk_tokens = (uint32_t)conf->chunk_tokens,

@@ -57,6 +57,25 @@ static void worker_status_put_disk(const struct load_report *load, struct buf *o
                disk->n_write_failed + disk->n_read_failed, disk->n_damaged);
 }
 
+static void worker_status_put_remote(const struct load_report *load, struct buf *out)
+{
+    const struct kv_remote_counts *remote = &load->remote;
+
+    if (!load->has_remote)
+        return;
+    buf_printf(out,
+               ", \"remote\": {\"up\": %s, \"full\": %s, \"read_bytes_per_s\": %.0f, \"ask_us\": %.0f, "
+               "\"writing\": %u, \"reading\": %u, \"writeback\": %u, \"written\": %" PRIu64
+               ", \"existed\": %" PRIu64 ", \"asked\": %" PRIu64 ", \"found\": %" PRIu64
+               ", \"read\": %" PRIu64 ", \"missing\": %" PRIu64 ", \"damaged\": %" PRIu64
+               ", \"failed\": %" PRIu64 ", \"late\": %" PRIu64 ", \"trips\": %" PRIu64 "}",
+               remote->is_up ? "true" : "false", remote->is_full ? "true" : "false", remote->read_bytes_per_s,
+               (double)remote->ask_ns / 1e3, remote->n_writing, remote->n_reading,
+               load->blocks.n_writeback_remote, remote->n_written, remote->n_existed, remote->n_asked,
+               remote->n_found, remote->n_read, remote->n_missing, remote->n_damaged,
+               remote->n_write_failed + remote->n_read_failed, remote->n_late, remote->n_trips);
+}
+
 static void worker_status_put_peer_blocks(const struct worker *worker, struct buf *out)
 {
     if (worker->conf_prefix_fetch == PICKER_FETCH_OFF)
@@ -127,6 +146,7 @@ int worker_status_json(struct worker *worker, struct buf *out)
     buf_printf(out, "\"weights_shared\": %s, ", worker_weights_are_shared(worker) ? "true" : "false");
     worker_status_put_load(&worker->load, out);
     worker_status_put_disk(&worker->load, out);
+    worker_status_put_remote(&worker->load, out);
     buf_printf(out, ", \"kv_tcp\": \"%s\", \"kv_unix\": \"%s\"", worker_engine_tcp_address(worker->engine),
                worker_engine_unix_path(worker->engine));
     buf_append_str(out, ", \"kv_rdma\": ");

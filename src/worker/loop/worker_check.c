@@ -128,6 +128,7 @@ static void check_kv(struct config_check *check, const struct worker_conf *conf)
     setup_check_memory(check, "kv.memory", conf->kv_memory);
     check_transport(check, conf);
     check_disk(check, conf);
+    worker_check_remote(check, conf);
 }
 
 /* ---- addresses ---- */

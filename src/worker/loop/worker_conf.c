@@ -97,6 +97,22 @@
      "Threads that read from kv.disk_path; one more writes."},                                               \
     {"kv", "disk_lifetime", CONFIG_DURATION, KEY(disk_lifetime_ns), "1d", S(1), S(31536000), NULL, false,    \
      "Files in kv.disk_path that nothing was written to or read from for so long are deleted."},             \
+    {"kv", "remote", CONFIG_STR, KEY(remote), "", 0, 0, NULL, false,                                         \
+     "A store in which all workers of the model keep cached KV that was used twice, encrypted under the "     \
+     "cluster's key, and from which each reads where that beats computing: "                                 \
+     "redis://[user:password@]host[:port][/db] (Redis, Valkey), rediss:// over TLS, "                        \
+     "redis+cluster://host:port,host:port (also rediss+cluster://). Empty: none."},                          \
+    {"kv", "remote_login", CONFIG_PATH, KEY(remote_login), "", 0, 0, NULL, false,                            \
+     "File with the login of kv.remote in its first line, user:password or password, closed to others "      \
+     "(0600). Empty: the login is in the URL, or there is none."},                                           \
+    {"kv", "remote_ca", CONFIG_PATH, KEY(remote_ca), "", 0, 0, NULL, false,                                  \
+     "PEM file with the certificates that sign the certificate of kv.remote. Empty: the system's."},         \
+    {"kv", "remote_threads", CONFIG_U64, KEY(remote_threads), "2", 1, 32, NULL, false,                       \
+     "Threads that read from kv.remote, each with a connection of its own; one more writes, and one asks."}, \
+    {"kv", "remote_lifetime", CONFIG_DURATION, KEY(remote_lifetime_ns), "1d", 0, S(31536000), NULL, false,   \
+     "How long a block stays in kv.remote after its last use. 0: until the store evicts it."},               \
+    {"kv", "remote_flush", CONFIG_DURATION, KEY(remote_flush_ns), "10s", 0, S(600), NULL, false,             \
+     "How long a worker that stops goes on writing its cached KV to kv.remote. 0: not at all."},             \
     {"kv", "transport", CONFIG_ENUM, KEY(transport), "auto", 0, 0, "auto|shm|tcp|rdma", false,               \
      "How KV reaches this worker: shm (workers of one host), rdma, tcp, or auto: shm where the peer"         \
      " shares the host and both have a unix_path, rdma where both have a rail, else tcp. RDMA that"          \

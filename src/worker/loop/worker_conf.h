@@ -35,6 +35,8 @@ struct worker_conf {
     bool kv_populate;
     char *disk_path;
     uint64_t disk_size, disk_threads, disk_lifetime_ns;
+    char *remote, *remote_login, *remote_ca;
+    uint64_t remote_threads, remote_lifetime_ns, remote_flush_ns;
     int transport;
     char *tcp_listen, *unix_path, *rdma_devices;
     uint64_t rdma_rest_ns;

@@ -132,6 +132,11 @@ struct kv_layout worker_sim_layout(const struct worker_conf *conf);
 int worker_arena_blocks(const struct worker_conf *conf, const struct kv_layout *layout, struct fault *fault,
                         uint32_t *out);
 
+/* remote_login.c: the first line of kv.remote_login, empty without one.  E_FORMAT, or as file_open_secret(). */
+enum { WORKER_LOGIN_BYTES = 512 };
+int worker_remote_login(const struct worker_conf *conf, struct fault *fault, char out[WORKER_LOGIN_BYTES]);
+void worker_check_remote(struct config_check *check, const struct worker_conf *conf);
+
 /* model_check.c: checks of the model file without loading it, for worker_check.c */
 void worker_check_model(struct config_check *check, const struct worker_conf *conf);
 

@@ -17,6 +17,7 @@
 #include "cache/kv/pool_cache.h"
 #include "worker/runner/block_map_priv.h"
 #include "worker/runner/disk_priv.h"
+#include "worker/runner/remote_priv.h"
 #include "worker/runner/transfers_priv.h"
 
 static void command_peer(struct worker_engine *engine, struct command *command, bool is_up)
@@ -76,6 +77,8 @@ static void command_run(struct worker_engine *engine, struct command *command)
         break;
     case COMMAND_DRAIN:
         sched_set_draining(engine->sched, command->flag);
+        if (command->flag)
+            worker_remote_drain(engine);
         break;
     case COMMAND_MOVE:
         worker_tasks_move(engine);

@@ -128,8 +128,7 @@ static void on_wake(void *arg)
     mailbox_wake(engine->commands);
 }
 
-/* Names the generation of stored blocks: all settings that determine a block's bytes and their arithmetic. */
-static void name_generation(const struct worker_engine *engine, char out[256])
+void worker_disk_generation(const struct worker_engine *engine, char out[256])
 {
     const struct engine_info *info = &engine->opts.engine.info;
 
@@ -162,7 +161,7 @@ void worker_disk_open(struct worker_engine *engine)
     if (opts->path == NULL || opts->path[0] == '\0')
         return;
     disk = calloc(1, sizeof(*disk));
-    name_generation(engine, generation);
+    worker_disk_generation(engine, generation);
     memcpy(tier.key, opts->key, sizeof(tier.key));
     if (disk == NULL || kv_tier_open(&tier, &fault, &disk->tier) < 0) {
         log_error("kv_disk_off", LOG_STR("reason", disk ? fault.text : "out of memory"),
@@ -413,7 +412,7 @@ static void worker_disk_on_read(struct worker_engine *engine, const struct kv_ti
     kv_unlease(engine->pool, event->id);
     if (event->result == 0) {
         kv_seal(engine->pool, event->id, &block->hash);
-        kv_set_saved(engine->pool, event->id);
+        kv_set_saved(engine->pool, KV_BELOW_DISK, event->id);
         block->is_sealed = true;
     } else {
         kv_unref(engine->pool, event->id);
@@ -429,7 +428,7 @@ static void on_written(struct worker_engine *engine, const struct kv_tier_event 
     struct worker_disk *disk = engine->disk;
 
     disk->n_saving--;
-    kv_save_end(engine->pool, event->id, event->result < 0);
+    kv_save_end(engine->pool, KV_BELOW_DISK, event->id, event->result < 0);
     if (event->result == 0)
         metric_observe(disk->m_write_s, (double)event->elapsed_ns / (double)NS_PER_S);
 }
@@ -442,7 +441,7 @@ static bool save_one(struct worker_engine *engine, uint64_t now_ns)
     uint64_t pin_end_unix_ns;
     int rc;
 
-    if (!kv_save_next(engine->pool, &save))
+    if (!kv_save_next(engine->pool, KV_BELOW_DISK, &save))
         return false;
     pin_end_unix_ns = save.pin_end_ns > now_ns ? clock_unix_ns() + (save.pin_end_ns - now_ns) : 0;
     rc = kv_tier_write(disk->tier, save.tenant, save.id, &save.hash, pin_end_unix_ns);
@@ -450,8 +449,8 @@ static bool save_one(struct worker_engine *engine, uint64_t now_ns)
         disk->n_saving++;
         return true;
     }
-    /* Do not offer the block again if it is already on disk, or if no file may be deleted to make room. */
-    kv_save_end(engine->pool, save.id, rc != E_EXISTS && rc != E_FULL);
+    /* The block is on disk already, or nothing may be deleted for it: do not offer it again. */
+    kv_save_end(engine->pool, KV_BELOW_DISK, save.id, rc != E_EXISTS && rc != E_FULL);
     if (rc != E_EXISTS && rc != E_FULL)
         disk->paused_until_ns = now_ns + SAVE_PAUSE_NS;
     return rc == E_EXISTS || rc == E_FULL;

@@ -10,8 +10,11 @@
 void worker_disk_open(struct worker_engine *engine);
 void worker_disk_close(struct worker_engine *engine);
 
-/* Looks for blocks of the task's prompt on disk.  True: the task waits, and worker_tasks_read() will be
- * called. False: no block is on disk, or reading does not pay. */
+/* Everything that determines the meaning of a block's bytes and the arithmetic that computed them. */
+void worker_disk_generation(const struct worker_engine *engine, char out[256]);
+
+/* True: the task waits for blocks of its prompt, and worker_tasks_read() will be called. False: no block
+ * is on disk, or reading does not pay. */
 bool worker_disk_wait(struct worker_engine *engine, struct task *task);
 /* The task may or may not wait. */
 void worker_disk_stop_waiting(struct worker_engine *engine, struct task *task);

@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "worker/runner/disk_priv.h"
 #include "worker/runner/block_map_priv.h"
+#include "worker/runner/remote_priv.h"
 #include "worker/runner/transfers_priv.h"
 
 #define MAILBOX_MESSAGES   65536
@@ -197,6 +198,7 @@ static void report_load(struct worker_engine *engine)
     report->load.blocks_total = engine->opts.n_blocks;
     report->load.n_tasks = engine->n_tasks;
     worker_disk_report(engine, &report->load);
+    worker_remote_report(engine, &report->load);
     worker_map_report(engine, &report->load);
     worker_measure_age(engine, clock_now_ns());
     report->load.transfer_bytes_per_s = engine->transfer_bytes_per_s;
@@ -217,6 +219,7 @@ static void engine_thread_tick(struct worker_engine *engine)
         engine->ticked_ns = now_ns;
         worker_transfers_tick(engine, now_ns);
         worker_disk_tick(engine, now_ns);
+        worker_remote_tick(engine, now_ns);
         worker_health_tick(engine, now_ns);
     }
     if (now_ns - engine->expired_ns >= NS_PER_S) {
@@ -247,13 +250,15 @@ static void *engine_thread_run(void *arg)
         worker_commands_run(engine);
         has_events = worker_map_turn(engine);
         worker_disk_turn(engine);
-        note_busy(engine); /* set before a step that may take long, because a drain reads it */
+        worker_remote_turn(engine);
+        note_busy(engine); /* before a step that may take long, because a drain reads it */
         n_fed = sched_run_step(engine->sched);
         if (n_fed < 0 && !atomic_load_explicit(&engine->is_given_up, memory_order_relaxed))
             log_error("step_failed", LOG_ERR(n_fed));
         atomic_fetch_add_explicit(&engine->beats, 1, memory_order_relaxed);
         engine_thread_flush(engine);
         worker_disk_turn(engine);
+        worker_remote_turn(engine);
         engine_thread_tick(engine);
         engine_thread_flush(engine);
         note_busy(engine);
@@ -261,13 +266,15 @@ static void *engine_thread_run(void *arg)
         for (uint32_t i = 0; i < N_ORIGINS; i++)
             has_pending |= engine->pending[i] != NULL;
         if (n_fed <= 0 && !has_events) {
-            bool has_timers = worker_transfers_count(engine) > 0 || worker_disk_is_waited_for(engine);
+            bool has_timers = worker_transfers_count(engine) > 0 || worker_disk_is_waited_for(engine) ||
+                              worker_remote_is_waited_for(engine);
 
             if (!has_timers && !has_pending)
                 worker_measure_idle(engine, clock_now_ns());
             mailbox_wait(engine->commands, has_pending ? NS_PER_MS : has_timers ? TICK_NS : IDLE_WAIT_NS);
         }
     }
+    worker_remote_flush(engine);
     return NULL;
 }
 
@@ -330,7 +337,8 @@ static int engine_thread_open_parts(struct worker_engine *engine, struct fault *
                                 .lifetime_ns = engine->opts.kv_lifetime_ns,
                                 .on_block = worker_publish_block,
                                 .on_block_arg = engine,
-                                .has_tier = engine->opts.disk.path != NULL && engine->opts.disk.path[0]};
+                                .has_tier = engine->opts.disk.path != NULL && engine->opts.disk.path[0],
+                                .has_remote = engine->opts.remote.url != NULL && engine->opts.remote.url[0]};
     struct sched_opts sched = {.engine = &engine->opts.engine,
                                .max_seqs = engine->opts.max_seqs,
                                .max_queue = engine->opts.max_queue,
@@ -384,6 +392,7 @@ int worker_engine_new(const struct worker_engine_opts *opts, struct fault *fault
         worker_measure_start(engine);
         kv_clear(engine->pool); /* the warm-up's blocks belong to no prompt */
         worker_disk_open(engine);
+        worker_remote_open(engine);
         if (pthread_create(&engine->thread, NULL, engine_thread_run, engine) != 0)
             rc = fault_set(fault, E_NOMEM, "cannot start the engine thread");
     }
@@ -435,6 +444,7 @@ void worker_engine_free(struct worker_engine *engine)
     }
     tr_node_free(engine->transport);
     worker_disk_close(engine);
+    worker_remote_close(engine);
     worker_transfers_close(engine);
     worker_map_close(engine);
     sched_free(engine->sched);

@@ -30,7 +30,7 @@ enum task_state {
     TASK_NEW,       /* just submitted, or its last wait has ended */
     TASK_FETCHING,  /* a prefix fetch pulls the cached part of its prompt from a peer */
     TASK_COMPILING, /* its grammar is being compiled */
-    TASK_READING,   /* blocks of its prompt are being read from disk */
+    TASK_READING,   /* blocks of its prompt are being read from disk, or from the remote tier */
     TASK_SCHEDULED, /* the scheduler has its sequence; no token has been reported */
     TASK_ANSWERING, /* the first token has been reported */
     TASK_OVER       /* its last answer is written; it is being freed */
@@ -48,12 +48,14 @@ struct task { /* one submitted job on this worker; engine thread; the drawing is
     struct fair_flow *grammar_flow;
     uint64_t disk_read; /* READING: number of the read */
     uint32_t n_disk_looks;
-    struct grammar *grammar;       /* READING: its grammar, a reference; NULL: none */
-    bool may_proceed;              /* PROCEED came before SCHEDULED */
-    uint32_t n_begun;              /* answer tokens that came with the request (a resumed stream) */
-    uint32_t n_answered;           /* answer indices used, those included */
-    struct kv_send *kv_send;       /* mode PREFILL: its KV send; NULL: none yet, or over */
-    struct kv_receive *kv_receive; /* mode DECODE: its KV receive; NULL: none yet, or over */
+    uint64_t remote_read;             /* READING: the same for the remote tier */
+    uint32_t remote_asked_to;         /* the remote tier was asked for blocks before this one */
+    struct grammar *grammar;          /* READING: its grammar, a reference; NULL: none */
+    bool may_proceed;                 /* PROCEED came before SCHEDULED */
+    uint32_t n_begun;                 /* answer tokens that came with the request (a resumed stream) */
+    uint32_t n_answered;              /* answer indices used, those included */
+    struct kv_send *kv_send;          /* mode PREFILL: its KV send; NULL: none yet, or over */
+    struct kv_receive *kv_receive;    /* mode DECODE: its KV receive; NULL: none yet, or over */
     struct task_times times;
     uint64_t transfer_ns, exposed_ns; /* of the transfer of its KV; see serve/api/gen.h */
     char transport[16];
@@ -70,6 +72,15 @@ struct worker_disk_opts {
     uint8_t key[32];
 };
 
+struct worker_remote_opts {
+    const char *url;     /* empty: no remote tier */
+    const char *ca_path; /* certificates that sign the store's; empty: the system's */
+    char login[512];     /* "user:password" or "password"; empty: as the URL says */
+    uint64_t lifetime_ns, flush_ns;
+    unsigned n_threads;
+    uint8_t key[32];
+};
+
 struct worker_engine_opts {
     struct engine engine;    /* taken */
     struct team *team;       /* taken; NULL for sim */
@@ -77,7 +88,8 @@ struct worker_engine_opts {
     uint32_t n_blocks;
     uint64_t kv_lifetime_ns;
     struct worker_disk_opts disk;
-    enum picker_fetch prefix_fetch; /* when this worker fetches prefixes on its own, by its peer map */
+    struct worker_remote_opts remote;
+    enum picker_fetch prefix_fetch; /* when this worker fetches prefixes by its own peer map */
     uint32_t peer_blocks;           /* bound on the blocks in the peer map */
     uint32_t max_seqs, max_queue, chunk_tokens, draft_tokens;
     uint64_t itl_ns;

@@ -61,9 +61,10 @@ struct worker_engine {
     bool is_stopping;
     struct list tasks;
     uint32_t n_tasks;
-    struct hashmap *by_key;   /* struct task_key -> struct task */
-    struct worker_disk *disk; /* disk.c; NULL: there is no disk tier */
-    struct list grammars;     /* grammars.c */
+    struct hashmap *by_key;       /* struct task_key -> struct task */
+    struct worker_disk *disk;     /* disk.c; NULL: there is no disk tier */
+    struct worker_remote *remote; /* remote.c; NULL: there is no remote tier */
+    struct list grammars;         /* grammars.c */
     uint32_t n_grammars;
     struct fair *grammar_waits; /* tasks in TASK_COMPILING, by tenant */
     uint64_t n_grammar_waits;

@@ -7,6 +7,7 @@
 
 #include "base/list.h"
 #include "cache/kv/tier.h"
+#include "cache/remote/remote.h"
 #include "transfer/kvxfer/kvxfer.h"
 #include "cache/prefix/block_queue.h"
 #include "proto/frame.h"
@@ -153,6 +154,8 @@ struct load_report {
     uint32_t blocks_available, blocks_total, n_tasks;
     bool has_disk;
     struct kv_tier_counts disk;
+    bool has_remote;
+    struct kv_remote_counts remote;
     double transfer_bytes_per_s, push_bytes_per_s;
     bool is_draining;
     uint64_t peers_in_memory, peers_on_disk; /* blocks in the peer map: in memory, and on disk only */

@@ -35,6 +35,7 @@
 #include "base/str.h"
 #include "cache/prefix/tenant.h"
 #include "worker/runner/disk_priv.h"
+#include "worker/runner/remote_priv.h"
 
 #define SCORES_PER_ANSWER 512u
 
@@ -116,6 +117,7 @@ static void task_stop_waiting(struct worker_engine *engine, struct task *task)
     }
     task->grammar_number = 0;
     worker_disk_stop_waiting(engine, task);
+    worker_remote_stop_waiting(engine, task);
     grammar_unref(task->grammar);
     task->grammar = NULL;
     if (task_is_waiting(task) && task->state != TASK_NEW)
@@ -158,7 +160,7 @@ static int task_submit_seq(struct worker_engine *engine, struct task *task, stru
 
     if (rc < 0)
         return rc;
-    if (work->score_from == 0 && worker_disk_wait(engine, task))
+    if (work->score_from == 0 && (worker_disk_wait(engine, task) || worker_remote_wait(engine, task)))
         return E_AGAIN;
     seq.prefix_key = task->roots.own;
     seq.public_key = task->roots.open;
@@ -234,7 +236,7 @@ void worker_tasks_read(struct worker_engine *engine, uint64_t number)
     list_for_each_safe (node, spare, &engine->tasks) {
         struct task *task = container_of(node, struct task, all);
 
-        if (task->state == TASK_READING && task->disk_read == number)
+        if (task->state == TASK_READING && (task->disk_read == number || task->remote_read == number))
             task_begin(engine, task, task->grammar);
     }
 }

@@ -290,37 +290,36 @@ static void blocks_are_offered_to_the_tier_once(void **state)
 
     (void)state;
     make(8, true);
-    assert_false(kv_save_next(pool, &save));
+    assert_false(kv_save_next(pool, KV_BELOW_DISK, &save));
     cache(1, 3, 7, 0);
     cache(1, 1, 10, fake_now_ns + 50);
     kv_pool_counts(pool, &counts);
     assert_int_equal(counts.n_writeback, 4);
-    assert_true(kv_save_next(pool, &save));
+    assert_true(kv_save_next(pool, KV_BELOW_DISK, &save));
     assert_int_equal(get_u64(save.hash.bytes), 7);
     assert_int_equal(save.pin_end_ns, 0);
     assert_int_equal(kv_state_of(pool, save.id), KV_SEALED);
-    assert_int_equal(kv_available(pool), 7); /* no take may use it meanwhile */
-    kv_save_end(pool, save.id, false);
+    assert_int_equal(kv_available(pool), 7); /* nobody takes it meanwhile */
+    kv_save_end(pool, KV_BELOW_DISK, save.id, false);
     assert_int_equal(kv_state_of(pool, save.id), KV_CACHED);
     /* A block in use is not offered.  It rejoins the queue at its end. */
     assert_int_equal(kv_match(pool, &second, 1, more), 1);
-    assert_true(kv_save_next(pool, &save));
+    assert_true(kv_save_next(pool, KV_BELOW_DISK, &save));
     assert_int_equal(get_u64(save.hash.bytes), 9);
-    kv_save_end(pool, save.id, true); /* the same for a block whose saving failed */
+    kv_save_end(pool, KV_BELOW_DISK, save.id, true); /* and one whose saving failed, too */
     kv_unref(pool, more[0]);
-    assert_true(kv_save_next(pool, &save));
+    assert_true(kv_save_next(pool, KV_BELOW_DISK, &save));
     assert_int_equal(get_u64(save.hash.bytes), 10);
     assert_int_equal(save.pin_end_ns, fake_now_ns + 50);
-    kv_save_end(pool, save.id, false);
-    assert_true(kv_save_next(pool, &save));
+    kv_save_end(pool, KV_BELOW_DISK, save.id, false);
+    assert_true(kv_save_next(pool, KV_BELOW_DISK, &save));
     assert_int_equal(get_u64(save.hash.bytes), 9);
-    kv_save_end(pool, save.id, false);
-    /* Blocks that came from the tier are not saved again.  Blocks evicted before they were saved are
-     * counted. */
+    kv_save_end(pool, KV_BELOW_DISK, save.id, false);
+    /* What came from the tier is not saved again; what is evicted unsaved is counted. */
     assert_int_equal(kv_take(pool, 1, &id), 0);
     hash = hash_of(99);
     kv_seal(pool, id, &hash);
-    kv_set_saved(pool, id);
+    kv_set_saved(pool, KV_BELOW_DISK, id);
     kv_unref(pool, id);
     kv_pool_counts(pool, &counts);
     assert_int_equal(counts.n_writeback, 1);

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The circuit breaker of the remote tier.
+ *
+ *     TRYING --a test succeeds--> UP --a failure, or LATE_IN_ROW late answers in a row--> DOWN
+ *        ^ |                                                                               | |
+ *        | +--the test fails: twice the rest--> DOWN                    the rest is over --+ |
+ *        +----------------------------------------------------------------------------------+
+ *
+ * Only in UP does anybody use the store.  A test uses no request: no prompt waits for it.  Pure; the caller passes
+ * the time. */
+#ifndef CACHE_REMOTE_BREAKER_PRIV_H
+#define CACHE_REMOTE_BREAKER_PRIV_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum breaker_state {
+    BREAKER_TRYING, /* a test is wanted, or under way */
+    BREAKER_UP,     /* the store is used */
+    BREAKER_DOWN    /* nothing is sent until the rest is over */
+};
+
+struct breaker { /* zeroed: TRYING */
+    enum breaker_state state;
+    bool is_testing;
+    unsigned n_late; /* in a row */
+    uint64_t rest_ns, until_ns;
+};
+
+/* True: the caller starts a test now.  It ends with breaker_succeed() or breaker_fail(). */
+bool breaker_wants_test(struct breaker *breaker, uint64_t now_ns);
+/* All return whether the store has just come (UP) or gone (out of UP), for the log. */
+bool breaker_succeed(struct breaker *breaker);
+bool breaker_fail(struct breaker *breaker, uint64_t now_ns);
+bool breaker_late(struct breaker *breaker,
+                  uint64_t now_ns); /* an answer came after its deadline, or not yet */
+
+#endif

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See record.h.  The cipher reads and writes the arena's pieces one by one: the sealed copy is the only copy
+ * between arena and socket. */
+#include "cache/remote/record.h"
+
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+#include <openssl/rand.h>
+
+#include "base/err.h"
+
+enum { REMOTE_AAD_BYTES = 64, REMOTE_NONCE_BYTES = 12 };
+
+static const uint8_t remote_magic[8] = {'b', 'a', 't', 'o', 'n', 'k', 'r', '1'};
+
+static int remote_mac(const uint8_t key[REMOTE_KEY_BYTES], struct bytes text, uint8_t out[32])
+{
+    unsigned len = 0;
+
+    if (HMAC(EVP_sha256(), key, REMOTE_KEY_BYTES, text.data, text.len_bytes, out, &len) == NULL || len != 32)
+        return E_INTERNAL;
+    return 0;
+}
+
+int remote_seal_init(struct remote_seal *seal, const struct remote_arena *arena,
+                     const uint8_t key[REMOTE_KEY_BYTES], const char *text)
+{
+    struct buf image = {0};
+    uint8_t digest[32];
+    int rc = E_NOMEM;
+
+    *seal = (struct remote_seal){.arena = *arena};
+    memcpy(seal->key, key, REMOTE_KEY_BYTES);
+    if (buf_append_str(&image, "remote of") == 0 && buf_append_str(&image, text) == 0)
+        rc = remote_mac(key, buf_view(&image), digest);
+    buf_fini(&image);
+    if (rc == 0)
+        memcpy(seal->generation, digest, sizeof(seal->generation));
+    return rc;
+}
+
+size_t remote_record_bytes(const struct remote_seal *seal)
+{
+    return REMOTE_HEAD_BYTES + seal->arena.n_layers * seal->arena.piece_bytes;
+}
+
+static char *remote_hex(char *out, const uint8_t *bytes, size_t n)
+{
+    static const char digits[] = "0123456789abcdef";
+
+    for (size_t i = 0; i < n; i++) {
+        *out++ = digits[bytes[i] >> 4];
+        *out++ = digits[bytes[i] & 15];
+    }
+    return out;
+}
+
+void remote_name(const struct remote_seal *seal, const struct block_hash *hash, char out[REMOTE_NAME_BYTES])
+{
+    char *at;
+
+    memcpy(out, "baton:", 6);
+    at = remote_hex(out + 6, seal->generation, sizeof(seal->generation));
+    *at++ = ':';
+    at = remote_hex(at, hash->bytes, sizeof(hash->bytes));
+    *at = '\0';
+}
+
+void remote_head_pack(const struct remote_head *head, uint8_t out[REMOTE_HEAD_BYTES])
+{
+    memcpy(out, remote_magic, 8);
+    put_u64(out + 8, head->payload_bytes);
+    memcpy(out + 16, head->generation, REMOTE_GENERATION_BYTES);
+    memcpy(out + 32, head->salt, REMOTE_SALT_BYTES);
+    memcpy(out + 64, head->tag, REMOTE_TAG_BYTES);
+}
+
+int remote_head_unpack(struct bytes image, struct remote_head *out)
+{
+    if (image.len_bytes < REMOTE_HEAD_BYTES)
+        return E_TRUNCATED;
+    if (memcmp(image.data, remote_magic, 8) != 0)
+        return E_FORMAT;
+    out->payload_bytes = get_u64(image.data + 8);
+    memcpy(out->generation, image.data + 16, REMOTE_GENERATION_BYTES);
+    memcpy(out->salt, image.data + 32, REMOTE_SALT_BYTES);
+    memcpy(out->tag, image.data + 64, REMOTE_TAG_BYTES);
+    return 0;
+}
+
+/* ---- sealing ---- */
+
+void *remote_cipher_new(void)
+{
+    return EVP_CIPHER_CTX_new();
+}
+
+void remote_cipher_free(void *cipher)
+{
+    EVP_CIPHER_CTX_free(cipher);
+}
+
+/* Sets the record's key, and the data that is authenticated beside the payload. */
+static bool remote_cipher_begin(EVP_CIPHER_CTX *ctx, const struct remote_seal *seal,
+                                const struct remote_head *head, const struct block_hash *hash, int encrypts)
+{
+    uint8_t text[6 + REMOTE_GENERATION_BYTES + REMOTE_SALT_BYTES] = "remote", key[32],
+                                               image[REMOTE_HEAD_BYTES];
+    const uint8_t nonce[REMOTE_NONCE_BYTES] = {0};
+    int len = 0;
+    bool is_good;
+
+    memcpy(text + 6, head->generation, REMOTE_GENERATION_BYTES);
+    memcpy(text + 6 + REMOTE_GENERATION_BYTES, head->salt, REMOTE_SALT_BYTES);
+    remote_head_pack(head, image);
+    is_good = remote_mac(seal->key, bytes_of(text, sizeof(text)), key) == 0 &&
+              EVP_CipherInit_ex(ctx, EVP_aes_256_gcm(), NULL, key, nonce, encrypts) == 1 &&
+              EVP_CipherUpdate(ctx, NULL, &len, image, REMOTE_AAD_BYTES) == 1 &&
+              EVP_CipherUpdate(ctx, NULL, &len, hash->bytes, sizeof(hash->bytes)) == 1;
+    explicit_bzero(key, sizeof(key));
+    return is_good;
+}
+
+static uint8_t *remote_piece_at(const struct remote_arena *arena, uint32_t layer, kv_block_id id)
+{
+    return (uint8_t *)arena->base + ((size_t)layer * arena->n_blocks + id) * arena->piece_bytes;
+}
+
+int remote_record_seal(const struct remote_seal *seal, void *cipher, kv_block_id id,
+                       const struct block_hash *hash, uint8_t *out)
+{
+    const struct remote_arena *arena = &seal->arena;
+    struct remote_head head = {.payload_bytes = arena->n_layers * (uint64_t)arena->piece_bytes};
+    uint8_t *payload = out + REMOTE_HEAD_BYTES;
+    int len_piece = (int)arena->piece_bytes, len = 0;
+    bool is_good;
+
+    memcpy(head.generation, seal->generation, sizeof(head.generation));
+    is_good =
+        RAND_bytes(head.salt, sizeof(head.salt)) == 1 && remote_cipher_begin(cipher, seal, &head, hash, 1);
+    for (uint32_t layer = 0; is_good && layer < arena->n_layers; layer++)
+        is_good = EVP_CipherUpdate(cipher, payload + layer * arena->piece_bytes, &len,
+                                   remote_piece_at(arena, layer, id), len_piece) == 1 &&
+                  len == len_piece;
+    is_good = is_good && EVP_CipherFinal_ex(cipher, payload + head.payload_bytes, &len) == 1 &&
+              EVP_CIPHER_CTX_ctrl(cipher, EVP_CTRL_GCM_GET_TAG, REMOTE_TAG_BYTES, head.tag) == 1;
+    remote_head_pack(&head, out);
+    return is_good ? 0 : E_INTERNAL;
+}
+
+int remote_record_open(const struct remote_seal *seal, void *cipher, struct bytes image,
+                       const struct block_hash *hash, kv_block_id id)
+{
+    const struct remote_arena *arena = &seal->arena;
+    int len_piece = (int)arena->piece_bytes, len = 0;
+    struct remote_head head;
+    uint8_t nothing[16];
+    bool is_good;
+    int rc = remote_head_unpack(image, &head);
+
+    if (rc < 0)
+        return rc;
+    if (memcmp(head.generation, seal->generation, sizeof(head.generation)) != 0 ||
+        head.payload_bytes != arena->n_layers * (uint64_t)arena->piece_bytes)
+        return E_MISMATCH;
+    if (image.len_bytes != remote_record_bytes(seal))
+        return E_TRUNCATED;
+    is_good = remote_cipher_begin(cipher, seal, &head, hash, 0);
+    for (uint32_t layer = 0; is_good && layer < arena->n_layers; layer++)
+        is_good =
+            EVP_CipherUpdate(cipher, remote_piece_at(arena, layer, id), &len,
+                             image.data + REMOTE_HEAD_BYTES + layer * arena->piece_bytes, len_piece) == 1 &&
+            len == len_piece;
+    is_good = is_good && EVP_CIPHER_CTX_ctrl(cipher, EVP_CTRL_GCM_SET_TAG, REMOTE_TAG_BYTES, head.tag) == 1 &&
+              EVP_CipherFinal_ex(cipher, nothing, &len) == 1;
+    return is_good ? 0 : E_AUTH;
+}

@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A call of the Redis store: its items, by server.
+ *
+ *     items by server --> all commands of a server in one send, then its replies in order
+ *           ^                                                       |
+ *           +---- MOVED: this slot's server changed ... ------------+
+ *                 ASK: this item only, after ASKING
+ *                 an old connection was cut: the same on a new one
+ *
+ * So a batch costs one round trip, and a redirected item one more.  After MAX_ROUNDS an item that is still
+ * redirected fails.  A server of a cluster that does not answer rests for a second, so it delays a batch once; its
+ * items fail meanwhile.  A call fails as a whole only when no server answers, or when all items are refused. */
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "cache/remote/store_redis_priv.h"
+
+#define MAX_ROUNDS   5
+#define PEER_REST_NS NS_PER_S
+#define MAP_LEAST_NS (NS_PER_S / 2)
+
+/* ---- servers ---- */
+
+unsigned redis_store_peer(struct redis_store *store, const struct redis_node *node)
+{
+    struct redis_node full = *node;
+
+    if (full.host[0] == '\0') /* the server does not know its own name: it is the one that answered */
+        memcpy(full.host, store->peers[store->answered_by].node.host, sizeof(full.host));
+    for (unsigned i = 0; i < store->n_peers; i++)
+        if (store->peers[i].node.port == full.port && strcmp(store->peers[i].node.host, full.host) == 0)
+            return i;
+    if (store->n_peers == REDIS_MAX_PEERS)
+        return REDIS_NO_PEER;
+    store->peers[store->n_peers] = (struct redis_peer){.node = full};
+    return store->n_peers++;
+}
+
+void redis_store_fail_peer(struct redis_store *store, struct redis_peer *peer, int result)
+{
+    redis_conn_close(peer->conn);
+    peer->conn = NULL;
+    peer->result = result;
+    peer->rests_until_ns = clock_now_ns() + PEER_REST_NS;
+    store->wants_map = store->url.is_cluster;
+}
+
+int redis_store_connect(struct redis_store *store, struct redis_peer *peer, struct fault *fault)
+{
+    int rc;
+
+    peer->is_reused = peer->conn != NULL;
+    if (peer->conn != NULL)
+        return 0;
+    if (store->url.is_cluster && clock_now_ns() < peer->rests_until_ns)
+        return fault_set(fault, E_CLOSED, "%s port %u rests after a failure", peer->node.host,
+                         peer->node.port);
+    rc = redis_conn_open(&store->conn_opts, &peer->node, fault, &peer->conn);
+    if (rc < 0)
+        redis_store_fail_peer(store, peer, rc);
+    return rc;
+}
+
+static void redis_store_on_range(void *arg, unsigned first, unsigned last, const struct redis_node *node)
+{
+    struct redis_store *store = arg;
+    unsigned peer = redis_store_peer(store, node);
+
+    for (unsigned slot = first; slot <= last; slot++)
+        store->slots[slot] = (uint8_t)peer;
+}
+
+int redis_store_map(struct redis_store *store, struct fault *fault)
+{
+    int rc = E_IO;
+
+    store->map_ns = clock_now_ns();
+    for (unsigned i = 0; i < store->n_peers && rc < 0 && rc != E_CANCELLED; i++) {
+        struct redis_peer *peer = &store->peers[i];
+        struct resp_item reply;
+        struct bytes all;
+
+        rc = redis_store_connect(store, peer, fault);
+        if (rc < 0)
+            continue;
+        rc = redis_conn_ask(peer->conn, (const char *const[]){"CLUSTER", "SLOTS", NULL}, &reply, &all);
+        store->answered_by = i;
+        if (rc < 0) {
+            redis_store_fail_peer(store, peer, rc);
+            fault_set(fault, rc, "CLUSTER SLOTS: %s", err_text(rc));
+        } else if (redis_slots_parse(all, redis_store_on_range, store) < 0) {
+            rc = fault_set(fault, E_PROTO, "the server is not part of a cluster: use redis://");
+        }
+    }
+    if (rc == 0)
+        store->wants_map = false;
+    return rc;
+}
+
+/* ---- a round of a batch ---- */
+
+static unsigned redis_batch_peer_of(struct redis_batch *batch, unsigned i)
+{
+    struct redis_store *store = batch->store;
+
+    if (batch->places[i].is_asking)
+        return batch->places[i].peer;
+    return store->url.is_cluster ? store->slots[redis_slot(bytes_str(batch->items[i].key))] : 0;
+}
+
+static void redis_batch_append(struct redis_batch *batch, unsigned i)
+{
+    struct redis_store *store = batch->store;
+    const struct bytes expire[] = {bytes_str("EXPIRE"), bytes_str(batch->items[i].key),
+                                   bytes_str(store->lifetime_s)};
+
+    if (batch->places[i].is_asking)
+        resp_command(&store->out, &(const struct bytes){(const uint8_t *)"ASKING", 6}, 1);
+    batch->append(batch, i);
+    if (batch->refreshes && !batch->places[i].is_asking)
+        resp_command(&store->out, expire, 3);
+}
+
+/* Sends the commands of all items that this peer has. */
+static void redis_batch_send(struct redis_batch *batch, unsigned at)
+{
+    struct redis_store *store = batch->store;
+    struct redis_peer *peer = &store->peers[at];
+    int rc = redis_store_connect(store, peer, batch->fault);
+
+    peer->result = rc;
+    if (rc < 0)
+        return;
+    buf_clear(&store->out);
+    for (unsigned i = 0; i < batch->n; i++)
+        if (batch->places[i].is_pending && batch->places[i].peer == at)
+            redis_batch_append(batch, i);
+    rc = store->out.is_bad ? E_NOMEM : redis_conn_send(peer->conn, buf_view(&store->out));
+    if (rc < 0)
+        redis_store_fail_peer(store, peer, fault_set(batch->fault, rc, "sending: %s", err_text(rc)));
+}
+
+/* Handles MOVED and ASK.  False: the error is another one. */
+static bool redis_batch_redirect(struct redis_batch *batch, unsigned i, struct bytes error)
+{
+    struct redis_store *store = batch->store;
+    struct redis_redirect redirect;
+    unsigned peer;
+
+    if (!store->url.is_cluster || redis_redirect_parse(error, &redirect) < 0)
+        return false;
+    peer = redis_store_peer(store, &redirect.node);
+    if (peer == REDIS_NO_PEER)
+        return false;
+    batch->places[i].is_asking = redirect.is_ask;
+    batch->places[i].peer = (uint8_t)peer;
+    if (!redirect.is_ask) {
+        store->slots[redirect.slot] = (uint8_t)peer;
+        store->wants_map = true;
+    }
+    return true;
+}
+
+int redis_error_code(struct bytes error)
+{
+    static const struct {
+        const char *text;
+        int code;
+    } codes[] = {{"OOM", E_FULL},          {"MISCONF", E_FULL},   {"READONLY", E_CLOSED},
+                 {"NOPERM", E_AUTH},       {"NOAUTH", E_AUTH},    {"LOADING", E_AGAIN},
+                 {"BUSY", E_AGAIN},        {"TRYAGAIN", E_AGAIN}, {"MASTERDOWN", E_AGAIN},
+                 {"CLUSTERDOWN", E_AGAIN}, {"NOREPLICAS", E_FULL}};
+
+    for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++)
+        if (bytes_starts_with(error, codes[i].text))
+            return codes[i].code;
+    return E_PROTO;
+}
+
+/* Reads the replies to an item's commands. */
+static int redis_batch_read(struct redis_batch *batch, struct redis_peer *peer, unsigned i)
+{
+    struct redis_place *place = &batch->places[i];
+    bool was_asking = place->is_asking, is_replica = false;
+    struct resp_item reply;
+    int rc = 0;
+
+    if (was_asking)
+        rc = redis_conn_reply(peer->conn, &reply, NULL);
+    if (rc == 0)
+        rc = redis_conn_reply(peer->conn, &reply, NULL);
+    if (rc < 0)
+        return rc;
+    place->is_asking = false;
+    if (reply.kind != RESP_ERROR) {
+        place->is_pending = false;
+        batch->on_reply(batch, i, &reply);
+    } else if (!redis_batch_redirect(batch, i, reply.text)) {
+        place->is_pending = false;
+        batch->items[i].result = redis_error_code(reply.text);
+        is_replica = batch->items[i].result == E_CLOSED;
+        fault_set(batch->fault, batch->items[i].result, "%.*s",
+                  (int)(reply.text.len_bytes < 200 ? reply.text.len_bytes : 200),
+                  (const char *)reply.text.data);
+    }
+    if (batch->refreshes && !was_asking)
+        rc = redis_conn_reply(peer->conn, &reply, NULL); /* a lifetime that was not renewed is no failure */
+    return rc == 0 && is_replica ? E_CLOSED : rc;        /* the next connection may find the new primary */
+}
+
+static void redis_batch_receive(struct redis_batch *batch, unsigned at)
+{
+    struct redis_store *store = batch->store;
+    struct redis_peer *peer = &store->peers[at];
+
+    store->answered_by = at;
+    for (unsigned i = 0; i < batch->n && peer->result == 0; i++) {
+        int rc = 0;
+
+        if (batch->places[i].is_pending && batch->places[i].peer == at)
+            rc = redis_batch_read(batch, peer, i);
+        if (rc < 0) {
+            fault_set(batch->fault, rc, "%s port %u: %s", peer->node.host, peer->node.port, err_text(rc));
+            redis_store_fail_peer(store, peer, rc);
+        }
+    }
+}
+
+/* An old connection was cut: a restart of the server.  The next round tries a new one. */
+static bool redis_peer_is_stale(struct redis_peer *peer)
+{
+    if (!peer->is_reused || (peer->result != E_CLOSED && peer->result != E_IO))
+        return false;
+    peer->rests_until_ns = 0;
+    return true;
+}
+
+static void redis_batch_give_up(struct redis_batch *batch, unsigned at)
+{
+    for (unsigned i = 0; i < batch->n; i++)
+        if (batch->places[i].is_pending && batch->places[i].peer == at) {
+            batch->places[i].is_pending = false;
+            batch->items[i].result = batch->store->peers[at].result;
+        }
+}
+
+/* Returns how many peers answered; the first failure goes to *rc_out. */
+static unsigned redis_batch_round(struct redis_batch *batch, int *rc_out)
+{
+    struct redis_store *store = batch->store;
+    unsigned n_good = 0, n_peers;
+
+    for (unsigned i = 0; i < batch->n; i++) {
+        struct redis_place *place = &batch->places[i];
+
+        if (!place->is_pending)
+            continue;
+        place->peer = (uint8_t)redis_batch_peer_of(batch, i);
+        if (place->peer == REDIS_NO_PEER)
+            place->peer = 0; /* any server says who has the slot */
+        store->peers[place->peer].is_used = true;
+    }
+    n_peers = store->n_peers; /* redirects add peers for the next round */
+    for (unsigned at = 0; at < n_peers; at++)
+        if (store->peers[at].is_used)
+            redis_batch_send(batch, at);
+    for (unsigned at = 0; at < n_peers; at++) {
+        if (!store->peers[at].is_used)
+            continue;
+        redis_batch_receive(batch, at);
+        store->peers[at].is_used = false;
+        n_good += store->peers[at].result == 0;
+        if (store->peers[at].result == 0 || redis_peer_is_stale(&store->peers[at]))
+            continue;
+        *rc_out = *rc_out == 0 ? store->peers[at].result : *rc_out;
+        redis_batch_give_up(batch, at);
+    }
+    return n_good;
+}
+
+static bool redis_batch_is_pending(const struct redis_batch *batch)
+{
+    for (unsigned i = 0; i < batch->n; i++)
+        if (batch->places[i].is_pending)
+            return true;
+    return false;
+}
+
+/* A server that refuses every item is of no more use than one that does not answer. */
+static int redis_batch_result(const struct redis_batch *batch)
+{
+    for (unsigned i = 0; i < batch->n; i++) {
+        int result = batch->items[i].result;
+
+        if (result >= 0 || result == E_NOT_FOUND || result == E_EXISTS || result == E_FULL)
+            return 0;
+    }
+    return batch->n > 0 ? batch->items[0].result : 0;
+}
+
+int redis_batch_run(struct redis_batch *batch)
+{
+    struct redis_store *store = batch->store;
+    unsigned n_good = 0;
+    int rc = 0;
+
+    if (store->url.is_cluster && store->wants_map && clock_now_ns() - store->map_ns >= MAP_LEAST_NS &&
+        (rc = redis_store_map(store, batch->fault)) < 0)
+        return rc;
+    batch->places = calloc(batch->n, sizeof(*batch->places));
+    if (batch->places == NULL)
+        return fault_set(batch->fault, E_NOMEM, "out of memory");
+    for (unsigned i = 0; i < batch->n; i++) {
+        batch->places[i].is_pending = true;
+        batch->items[i].result = E_AGAIN;
+    }
+    for (unsigned round = 0; round < MAX_ROUNDS && redis_batch_is_pending(batch); round++)
+        n_good += redis_batch_round(batch, &rc);
+    free(batch->places);
+    return n_good > 0 ? redis_batch_result(batch) : rc;
+}

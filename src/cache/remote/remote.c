@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The remote tier's calling side: jobs in flight, the breaker, counts, and the log of the store's states.
+ *
+ * Jobs are bounded (KV_REMOTE_WRITES, KV_REMOTE_READS, KV_REMOTE_ASKS). */
+#include "cache/remote/remote.h"
+
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "cache/remote/remote_priv.h"
+
+#define STALL_NS         NS_PER_S        /* a thread's wait without a byte */
+#define FULL_NS          (30 * NS_PER_S) /* a full store is not written to for so long */
+#define DAMAGED_IN_ROW   8               /* values that do not open: then the store is given up */
+#define READ_BYTES_PER_S (200.0 * 1e6)   /* of a thread, until measured, and when the measurement is old */
+#define ASKS_PER_S       2000.0          /* the same for questions, one after another */
+#define RATE_ALPHA       0.1
+
+/* ---- open and close ---- */
+
+int kv_remote_open(const struct kv_remote_opts *opts, struct fault *fault, struct kv_remote **out)
+{
+    struct kv_remote *remote = calloc(1, sizeof(*remote));
+    struct store_opts store = {.url = opts->url,
+                               .login = opts->login,
+                               .ca_path = opts->ca_path,
+                               .lifetime_s = (opts->lifetime_ns + NS_PER_S - 1) / NS_PER_S,
+                               .stall_ns = STALL_NS};
+    int rc;
+
+    if (remote == NULL)
+        return fault_set(fault, E_NOMEM, "out of memory");
+    remote->ops = store_ops_of(opts->url);
+    remote->n_readers = opts->n_readers;
+    remote->wake = opts->wake;
+    remote->wake_arg = opts->wake_arg;
+    store.is_ending = &remote->is_ending;
+    store_url_public(opts->url, remote->url, sizeof(remote->url));
+    rc = store_url_check(opts->url, fault);
+    if (rc == 0 && (opts->n_readers == 0 || opts->n_readers > REMOTE_MAX_READERS))
+        rc = fault_set(fault, E_INVAL, "a remote tier cannot have so many threads");
+    if (rc == 0 &&
+        (remote_seal_init(&remote->seal, &opts->arena, opts->key, opts->generation) < 0 ||
+         mailbox_new(2 * (KV_REMOTE_READS + KV_REMOTE_WRITES + KV_REMOTE_ASKS), &remote->done) < 0))
+        rc = fault_set(fault, E_NOMEM, "out of memory");
+    if (rc == 0) {
+        remote->record_bytes = store.value_bytes = remote_record_bytes(&remote->seal);
+        rc = remote_threads_start(remote, &store, fault);
+    }
+    if (rc < 0) {
+        kv_remote_close(remote);
+        return rc;
+    }
+    *out = remote;
+    return 0;
+}
+
+void kv_remote_close(struct kv_remote *remote)
+{
+    if (remote == NULL)
+        return;
+    remote_threads_stop(remote);
+    remote_job_free(remote->polled);
+    explicit_bzero(&remote->seal, sizeof(remote->seal));
+    free(remote);
+}
+
+/* ---- the store's states ---- */
+
+static void remote_gone(struct kv_remote *remote, const char *reason)
+{
+    remote->counts.n_trips += remote->was_reported;
+    remote->was_reported = true;
+    log_warn("kv_remote_down", LOG_STR("store", remote->url), LOG_STR("reason", reason),
+             LOG_STR("effect", "blocks are neither read from it nor saved to it"));
+}
+
+static void remote_came(struct kv_remote *remote)
+{
+    remote->was_reported = true;
+    remote->n_damaged_in_row = 0;
+    log_info("kv_remote_up", LOG_STR("store", remote->url));
+}
+
+static void remote_on_test(struct kv_remote *remote, const struct remote_job *job)
+{
+    if (job->result == 0 && strcmp(job->advice, remote->advice) != 0) {
+        memcpy(remote->advice, job->advice, sizeof(remote->advice));
+        if (job->advice[0] != '\0')
+            log_warn("kv_remote_settings", LOG_STR("store", remote->url), LOG_STR("advice", job->advice));
+    }
+}
+
+/* Every answer tells whether the store is there. */
+static void remote_note(struct kv_remote *remote, const struct remote_job *job)
+{
+    if (job->result == E_CANCELLED || job->result == E_TIMEOUT)
+        if (!job->is_store_down)
+            return; /* it was not sent */
+    if (!job->is_store_down) {
+        if (breaker_succeed(&remote->breaker))
+            remote_came(remote);
+        return;
+    }
+    if (breaker_fail(&remote->breaker, clock_now_ns()) || !remote->was_reported)
+        remote_gone(remote, job->fault.text[0] != '\0' ? job->fault.text : err_text(job->result));
+}
+
+void kv_remote_late(struct kv_remote *remote)
+{
+    remote->counts.n_late++;
+    if (breaker_late(&remote->breaker, clock_now_ns()))
+        remote_gone(remote, "several answers in a row came too late");
+}
+
+static void remote_set_full(struct kv_remote *remote, const struct remote_job *job)
+{
+    if (!remote->is_full)
+        log_warn("kv_remote_full", LOG_STR("store", remote->url), LOG_STR("reason", job->fault.text),
+                 LOG_STR("effect", "blocks are read from it, and not saved to it"));
+    remote->is_full = true;
+    remote->full_until_ns = clock_now_ns() + FULL_NS;
+}
+
+static void remote_set_room(struct kv_remote *remote)
+{
+    if (remote->is_full)
+        log_info("kv_remote_has_room", LOG_STR("store", remote->url));
+    remote->is_full = false;
+}
+
+bool kv_remote_is_up(const struct kv_remote *remote)
+{
+    return remote->breaker.state == BREAKER_UP;
+}
+
+bool kv_remote_takes_writes(const struct kv_remote *remote)
+{
+    return kv_remote_is_up(remote) && (!remote->is_full || clock_now_ns() >= remote->full_until_ns);
+}
+
+void kv_remote_tick(struct kv_remote *remote, uint64_t now_ns)
+{
+    struct remote_job *job;
+
+    if (!breaker_wants_test(&remote->breaker, now_ns))
+        return;
+    job = calloc(1, sizeof(*job));
+    if (job != NULL) {
+        job->kind = REMOTE_JOB_TEST;
+        if (remote_send(remote, job) == 0)
+            return;
+    }
+    (void)breaker_fail(&remote->breaker, now_ns);
+}
+
+/* ---- calls ---- */
+
+int kv_remote_ask(struct kv_remote *remote, const struct block_hash *hashes, uint32_t n, void *user)
+{
+    struct remote_job *job;
+
+    if (!kv_remote_is_up(remote))
+        return E_CLOSED;
+    if (n == 0 || n > KV_REMOTE_ASK_KEYS)
+        return E_LIMIT;
+    if (remote->counts.n_asking >= KV_REMOTE_ASKS)
+        return E_AGAIN;
+    job = calloc(1, sizeof(*job) + n * sizeof(*hashes));
+    if (job != NULL)
+        job->found = calloc(n, sizeof(*job->found));
+    if (job == NULL || job->found == NULL) {
+        remote_job_free(job);
+        return E_NOMEM;
+    }
+    job->kind = REMOTE_JOB_ASK;
+    job->n = n;
+    job->user = user;
+    memcpy(job->hashes, hashes, n * sizeof(*hashes));
+    if (remote_send(remote, job) < 0)
+        return E_AGAIN;
+    remote->counts.n_asking++;
+    return 0;
+}
+
+int kv_remote_read(struct kv_remote *remote, kv_block_id id, const struct block_hash *hash, uint64_t until_ns,
+                   void *user)
+{
+    struct remote_job *job;
+
+    if (!kv_remote_is_up(remote))
+        return E_CLOSED;
+    if (remote->counts.n_reading >= KV_REMOTE_READS)
+        return E_AGAIN;
+    job = calloc(1, sizeof(*job));
+    if (job == NULL)
+        return E_NOMEM;
+    job->kind = REMOTE_JOB_READ;
+    job->id = id;
+    job->hash = *hash;
+    job->until_ns = until_ns;
+    job->user = user;
+    if (remote_send(remote, job) < 0)
+        return E_AGAIN;
+    remote->counts.n_reading++;
+    return 0;
+}
+
+int kv_remote_write(struct kv_remote *remote, kv_block_id id, const struct block_hash *hash)
+{
+    struct remote_job *job;
+
+    if (!kv_remote_is_up(remote))
+        return E_CLOSED;
+    if (!kv_remote_takes_writes(remote))
+        return E_FULL;
+    if (remote->counts.n_writing >= KV_REMOTE_WRITES)
+        return E_AGAIN;
+    job = calloc(1, sizeof(*job));
+    if (job == NULL)
+        return E_NOMEM;
+    job->kind = REMOTE_JOB_WRITE;
+    job->id = id;
+    job->hash = *hash;
+    if (remote_send(remote, job) < 0)
+        return E_AGAIN;
+    remote->counts.n_writing++;
+    return 0;
+}
+
+/* ---- finished jobs ---- */
+
+static void remote_on_asked(struct kv_remote *remote, const struct remote_job *job)
+{
+    double elapsed_ns = (double)(clock_now_ns() - job->began_ns);
+
+    remote->counts.n_asking--;
+    if (job->result < 0)
+        return;
+    rate_learn(&remote->ask_rate, 1e9 / (elapsed_ns > 1 ? elapsed_ns : 1), RATE_ALPHA, 1, clock_now_ns());
+    remote->counts.n_asked += job->n;
+    for (uint32_t i = 0; i < job->n; i++)
+        remote->counts.n_found += job->found[i];
+}
+
+static void remote_on_read(struct kv_remote *remote, const struct remote_job *job)
+{
+    double rate = (double)remote->record_bytes * 1e9 / (double)(job->busy_ns > 0 ? job->busy_ns : 1);
+
+    remote->counts.n_reading--;
+    if (job->result == 0) {
+        remote->counts.n_read++;
+        remote->counts.read_bytes += remote->record_bytes;
+        remote->n_damaged_in_row = 0;
+        rate_learn(&remote->read_rate, rate, RATE_ALPHA, 1, clock_now_ns());
+    } else if (job->result == E_NOT_FOUND) {
+        remote->counts.n_missing++;
+    } else if (job->result == E_AUTH) {
+        remote->counts.n_damaged++;
+        if (++remote->n_damaged_in_row >= DAMAGED_IN_ROW && breaker_fail(&remote->breaker, clock_now_ns()))
+            remote_gone(remote, "its values do not open under the cluster's key");
+    } else if (job->result != E_CANCELLED) {
+        remote->counts.n_read_failed++;
+    }
+}
+
+static void remote_on_written(struct kv_remote *remote, const struct remote_job *job)
+{
+    remote->counts.n_writing--;
+    if (job->result == 0) {
+        remote->counts.n_written++;
+        remote->counts.written_bytes += remote->record_bytes;
+        remote_set_room(remote);
+    } else if (job->result == E_EXISTS) {
+        remote->counts.n_existed++;
+    } else {
+        remote->counts.n_write_failed++;
+        if (job->result == E_FULL)
+            remote_set_full(remote, job);
+    }
+}
+
+bool kv_remote_poll(struct kv_remote *remote, struct kv_remote_event *out)
+{
+    struct remote_job *job;
+
+    remote_job_free(remote->polled);
+    remote->polled = NULL;
+    while ((job = mailbox_receive(remote->done)) != NULL) {
+        remote_note(remote, job);
+        *out = (struct kv_remote_event){.result = job->result,
+                                        .id = job->id,
+                                        .hash = job->hash,
+                                        .found = job->found,
+                                        .n = job->n,
+                                        .elapsed_ns = clock_now_ns() - job->began_ns,
+                                        .user = job->user};
+        remote->polled = job;
+        switch (job->kind) {
+        case REMOTE_JOB_TEST:
+            remote_on_test(remote, job);
+            remote_job_free(job);
+            remote->polled = NULL;
+            continue;
+        case REMOTE_JOB_ASK:
+            out->kind = KV_REMOTE_ASKED;
+            remote_on_asked(remote, job);
+            break;
+        case REMOTE_JOB_READ:
+            out->kind = KV_REMOTE_READ;
+            remote_on_read(remote, job);
+            break;
+        case REMOTE_JOB_WRITE:
+            out->kind = KV_REMOTE_WRITTEN;
+            remote_on_written(remote, job);
+            break;
+        }
+        return true;
+    }
+    return false;
+}
+
+/* ---- looking ---- */
+
+static double remote_reader_bytes_per_s(const struct kv_remote *remote)
+{
+    return rate_hope(&remote->read_rate, READ_BYTES_PER_S, clock_now_ns());
+}
+
+uint64_t kv_remote_ask_ns(const struct kv_remote *remote)
+{
+    return (uint64_t)(1e9 / rate_hope(&remote->ask_rate, ASKS_PER_S, clock_now_ns()));
+}
+
+uint64_t kv_remote_read_ns(const struct kv_remote *remote, uint32_t n_blocks)
+{
+    double bytes = (double)(remote->counts.n_reading + n_blocks) * (double)remote->record_bytes;
+    unsigned n_threads = remote->n_readers < n_blocks ? remote->n_readers : n_blocks;
+
+    if (n_blocks == 0)
+        return 0;
+    return kv_remote_ask_ns(remote) +
+           (uint64_t)(bytes / (remote_reader_bytes_per_s(remote) * n_threads) * 1e9);
+}
+
+void kv_remote_counts(const struct kv_remote *remote, struct kv_remote_counts *out)
+{
+    *out = remote->counts;
+    out->is_up = kv_remote_is_up(remote);
+    out->is_full = remote->is_full;
+    out->read_bytes_per_s = remote_reader_bytes_per_s(remote) * remote->n_readers;
+    out->ask_ns = kv_remote_ask_ns(remote);
+}
+
+const char *kv_remote_url(const struct kv_remote *remote)
+{
+    return remote->url;
+}

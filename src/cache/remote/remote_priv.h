@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Types that the remote tier's files share.
+ *
+ *     remote.c       the caller's side: jobs in flight, the breaker, counts
+ *     remote_io.c    the threads, and each job's use of the store
+ *
+ * A job is a heap object that goes to a thread and returns through the mailbox `done`.  Threads read the tier's
+ * fields above the line only; they do not change after open. */
+#ifndef CACHE_REMOTE_REMOTE_PRIV_H
+#define CACHE_REMOTE_REMOTE_PRIV_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/mailbox.h"
+#include "base/rate.h"
+#include "cache/remote/breaker_priv.h"
+#include "cache/remote/remote.h"
+#include "cache/remote/store.h"
+
+enum { REMOTE_MAX_READERS = 32, REMOTE_BATCH = 64 };
+enum { REMOTE_WRITER, REMOTE_ASKER, REMOTE_FIRST_READER }; /* in kv_remote.threads */
+
+enum remote_job_kind { REMOTE_JOB_TEST, REMOTE_JOB_ASK, REMOTE_JOB_READ, REMOTE_JOB_WRITE };
+
+struct remote_job {
+    enum remote_job_kind kind;
+    kv_block_id id;
+    struct block_hash hash;
+    void *user;
+    uint64_t began_ns, until_ns;
+    uint64_t busy_ns; /* READ: time of the thread */
+    int result;
+    bool is_store_down; /* the store did not answer, for the reason in fault */
+    struct fault fault;
+    char advice[400]; /* TEST: settings that do not suit */
+    uint32_t n;       /* ASK */
+    bool *found;      /* ASK: [n] */
+    struct block_hash hashes[];
+};
+
+struct remote_thread {
+    struct kv_remote *remote;
+    struct mailbox *jobs;
+    pthread_t thread;
+    bool is_started;
+    void *store;
+    void *cipher;
+    struct remote_batch *batch; /* remote_io.c */
+    uint8_t *records;           /* writer: of a batch */
+};
+
+struct kv_remote {
+    struct remote_seal seal;
+    const struct store_ops *ops;
+    struct mailbox *done;
+    void (*wake)(void *arg);
+    void *wake_arg;
+    size_t record_bytes;
+    atomic_bool is_ending;
+    unsigned n_readers;
+    char url[256];
+    /* ---- */
+    struct remote_thread threads[REMOTE_FIRST_READER + REMOTE_MAX_READERS];
+    uint32_t next_reader;
+    struct breaker breaker;
+    bool was_reported; /* the store's state was logged once */
+    bool is_full;
+    uint64_t full_until_ns;
+    char advice[400]; /* as logged */
+    unsigned n_damaged_in_row;
+    struct rate read_rate;     /* bytes per second of one thread */
+    struct rate ask_rate;      /* questions per second: its inverse is the time of one */
+    struct remote_job *polled; /* whose `found` the caller has */
+    struct kv_remote_counts counts;
+};
+
+/* ---- remote_io.c ---- */
+int remote_threads_start(struct kv_remote *remote, const struct store_opts *opts, struct fault *fault);
+void remote_threads_stop(struct kv_remote *remote);
+int remote_send(struct kv_remote *remote, struct remote_job *job); /* takes it; E_AGAIN */
+void remote_job_free(struct remote_job *job);
+
+#endif

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See store.h. */
+#include "cache/remote/store.h"
+
+#include <stdio.h>
+
+#include "base/err.h"
+#include "net/redis/redis_url.h"
+
+const struct store_ops *store_ops_of(const char *url)
+{
+    return redis_url_is(url) ? &store_redis : NULL;
+}
+
+int store_url_check(const char *url, struct fault *fault)
+{
+    struct redis_url redis;
+
+    if (redis_url_is(url))
+        return redis_url_parse(url, fault, &redis);
+    return fault_set(fault, E_FORMAT, "not redis://, rediss://, redis+cluster:// or rediss+cluster://");
+}
+
+void store_url_public(const char *url, char *out, size_t out_bytes)
+{
+    const char *begin = strstr(url, "://"), *at = strrchr(url, '@');
+
+    if (begin == NULL || at == NULL)
+        snprintf(out, out_bytes, "%s", url);
+    else
+        snprintf(out, out_bytes, "%.*s://%s", (int)(begin - url), url, at + 1);
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A store of values by key, as the remote tier's threads use it: one interface, one file for each kind of store.
+ *
+ *     remote_io.c --> struct store_ops --> store_redis.c   Redis, Valkey, and clusters of them
+ *
+ * Calls wait, but never longer than a stall limit without progress.  A result < 0 means that the store did not
+ * answer at all; else each item has its own result.  One thread for each object. */
+#ifndef CACHE_REMOTE_STORE_H
+#define CACHE_REMOTE_STORE_H
+
+#include <stdatomic.h>
+
+#include "base/bytes.h"
+#include "base/fault.h"
+
+struct store_opts {
+    const char *url;     /* borrowed for the call that opens */
+    const char *login;   /* "user:password" or "password", used where the URL has none; may be empty */
+    const char *ca_path; /* certificates that sign the server's; empty: the system's */
+    uint64_t lifetime_s; /* of a value after its last use; 0: for ever */
+    uint64_t stall_ns;   /* without progress for so long: E_TIMEOUT */
+    size_t value_bytes;  /* of the longest value */
+    const atomic_bool *is_ending; /* set: waits end with E_CANCELLED */
+};
+
+struct store_item {
+    const char *key;
+    int result; /* 0, E_NOT_FOUND (has, get), E_EXISTS (put), E_FULL (put), or why the item failed */
+};
+
+struct store_ops {
+    const char *kind;
+    int (*open)(const struct store_opts *opts, struct fault *fault, void **out); /* sends nothing */
+    void (*close)(void *store);
+    /* Whether the store answers.  With advice (may be NULL) also reads the store's settings, and appends which of
+     * them do not suit a cache. */
+    int (*test)(void *store, struct buf *advice, struct fault *fault);
+    int (*has)(void *store, struct store_item *items, unsigned n, struct fault *fault);
+    /* Calls on_value for each value while it is there. */
+    int (*get)(void *store, struct store_item *items, unsigned n,
+               void (*on_value)(void *arg, unsigned i, struct bytes value), void *arg, struct fault *fault);
+    /* Keeps a value that is there already. */
+    int (*put)(void *store, struct store_item *items, const struct bytes *values, unsigned n,
+               struct fault *fault);
+    int (*remove)(void *store, struct store_item *item, struct fault *fault);
+};
+
+extern const struct store_ops store_redis;
+
+/* The kind of store that the URL names; NULL: none. */
+const struct store_ops *store_ops_of(const char *url);
+/* Checks the URL without a connection.  E_FORMAT. */
+int store_url_check(const char *url, struct fault *fault);
+/* The URL without its password, for logs and status. */
+void store_url_public(const char *url, char *out, size_t out_bytes);
+
+#endif

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The store in Redis or Valkey: one server, or a cluster of them (redis_batch.c).
+ *
+ * Values are written with SET NX: the first writer wins, and equal hashes mean equal blocks.  EXPIRE follows GET
+ * in the same send, so a value lives for its lifetime after the last use.  Servers before 6.2 know these too. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/err.h"
+#include "cache/remote/store_redis_priv.h"
+
+#define REPLY_OVERHEAD (1u << 20) /* beside a value: the longest other reply */
+
+/* ---- the four operations ---- */
+
+static void redis_has_append(struct redis_batch *batch, unsigned i)
+{
+    const struct bytes args[] = {bytes_str("EXISTS"), bytes_str(batch->items[i].key)};
+
+    resp_command(&batch->store->out, args, 2);
+}
+
+static void redis_has_reply(struct redis_batch *batch, unsigned i, const struct resp_item *reply)
+{
+    batch->items[i].result = reply->kind == RESP_INTEGER && reply->number > 0 ? 0 : E_NOT_FOUND;
+}
+
+static int store_redis_has(void *arg, struct store_item *items, unsigned n, struct fault *fault)
+{
+    struct redis_batch batch = {.store = arg,
+                                .items = items,
+                                .n = n,
+                                .append = redis_has_append,
+                                .on_reply = redis_has_reply,
+                                .fault = fault};
+
+    return redis_batch_run(&batch);
+}
+
+static void redis_get_append(struct redis_batch *batch, unsigned i)
+{
+    const struct bytes args[] = {bytes_str("GET"), bytes_str(batch->items[i].key)};
+
+    resp_command(&batch->store->out, args, 2);
+}
+
+static void redis_get_reply(struct redis_batch *batch, unsigned i, const struct resp_item *reply)
+{
+    batch->items[i].result = reply->kind == RESP_TEXT ? 0 : reply->kind == RESP_NULL ? E_NOT_FOUND : E_PROTO;
+    if (batch->items[i].result == 0)
+        batch->on_value(batch->arg, i, reply->text);
+}
+
+static int store_redis_get(void *arg, struct store_item *items, unsigned n,
+                           void (*on_value)(void *arg, unsigned i, struct bytes value), void *value_arg,
+                           struct fault *fault)
+{
+    struct redis_store *store = arg;
+    struct redis_batch batch = {.store = store,
+                                .items = items,
+                                .n = n,
+                                .append = redis_get_append,
+                                .on_reply = redis_get_reply,
+                                .refreshes = store->lifetime_s[0] != '\0',
+                                .on_value = on_value,
+                                .arg = value_arg,
+                                .fault = fault};
+
+    return redis_batch_run(&batch);
+}
+
+static void redis_put_append(struct redis_batch *batch, unsigned i)
+{
+    struct redis_store *store = batch->store;
+    const struct bytes args[] = {bytes_str("SET"), bytes_str(batch->items[i].key),
+                                 batch->values[i], bytes_str("NX"),
+                                 bytes_str("EX"),  bytes_str(store->lifetime_s)};
+
+    resp_command(&store->out, args, store->lifetime_s[0] != '\0' ? 6 : 4);
+}
+
+static void redis_put_reply(struct redis_batch *batch, unsigned i, const struct resp_item *reply)
+{
+    batch->items[i].result = reply->kind == RESP_TEXT ? 0 : reply->kind == RESP_NULL ? E_EXISTS : E_PROTO;
+}
+
+static int store_redis_put(void *arg, struct store_item *items, const struct bytes *values, unsigned n,
+                           struct fault *fault)
+{
+    struct redis_batch batch = {.store = arg,
+                                .items = items,
+                                .n = n,
+                                .append = redis_put_append,
+                                .on_reply = redis_put_reply,
+                                .values = values,
+                                .fault = fault};
+
+    return redis_batch_run(&batch);
+}
+
+static void redis_remove_append(struct redis_batch *batch, unsigned i)
+{
+    const struct bytes args[] = {bytes_str("UNLINK"), bytes_str(batch->items[i].key)};
+
+    resp_command(&batch->store->out, args, 2);
+}
+
+static int store_redis_remove(void *arg, struct store_item *item, struct fault *fault)
+{
+    struct redis_batch batch = {.store = arg,
+                                .items = item,
+                                .n = 1,
+                                .append = redis_remove_append,
+                                .on_reply = redis_has_reply,
+                                .fault = fault};
+
+    return redis_batch_run(&batch);
+}
+
+/* ---- the test, and advice ---- */
+
+/* The value of "name:value" in the text of INFO; empty: not there. */
+static struct bytes redis_info_value(struct bytes info, const char *name)
+{
+    size_t at = bytes_find(info, bytes_str(name), 0), end;
+
+    if (at == SIZE_MAX || at + strlen(name) >= info.len_bytes)
+        return bytes_of(NULL, 0);
+    at += strlen(name);
+    end = bytes_find(info, bytes_str("\r\n"), at);
+    return bytes_of(info.data + at, (end == SIZE_MAX ? info.len_bytes : end) - at);
+}
+
+/* Settings that do not suit a cache.  A server that does not show them gets no advice. */
+static int redis_store_advise(struct redis_conn *conn, struct buf *advice)
+{
+    struct resp_item reply, name;
+    struct bytes all;
+    size_t used;
+    int rc = redis_conn_ask(conn, (const char *const[]){"INFO", "memory", NULL}, &reply, NULL);
+
+    if (rc < 0)
+        return rc;
+    if (reply.kind == RESP_TEXT && bytes_is(redis_info_value(reply.text, "\r\nmaxmemory:"), "0"))
+        buf_append_str(advice, "maxmemory is 0: the server takes all of its host's memory; ");
+    if (reply.kind == RESP_TEXT && bytes_is(redis_info_value(reply.text, "maxmemory_policy:"), "noeviction"))
+        buf_append_str(advice,
+                       "maxmemory-policy is noeviction: a full server takes no new blocks, allkeys-lru "
+                       "gives up the oldest; ");
+    rc = redis_conn_ask(conn, (const char *const[]){"CONFIG", "GET", "append*", NULL}, &reply, &all);
+    if (rc < 0 || reply.kind == RESP_ERROR)
+        return rc;
+    (void)resp_item_parse(all, &name, &used);
+    if (bytes_find(all, bytes_str("appendonly\r\n$3\r\nyes"), 0) != SIZE_MAX &&
+        bytes_find(all, bytes_str("appendfsync\r\n$6\r\nalways"), 0) != SIZE_MAX)
+        buf_append_str(advice, "appendfsync is always: every block waits for the server's disk; ");
+    return 0;
+}
+
+static int store_redis_test(void *arg, struct buf *advice, struct fault *fault)
+{
+    struct redis_store *store = arg;
+    struct redis_peer *peer = &store->peers[0];
+    struct resp_item reply;
+    int rc;
+
+    for (unsigned i = 0; i < store->n_peers; i++) { /* from before the store was given up */
+        redis_conn_close(store->peers[i].conn);
+        store->peers[i].conn = NULL;
+        store->peers[i].rests_until_ns = 0;
+    }
+    if (store->url.is_cluster && (rc = redis_store_map(store, fault)) < 0)
+        return rc;
+    for (unsigned i = 0; i < store->n_peers && peer->conn == NULL; i++)
+        peer = store->peers[i].conn != NULL ? &store->peers[i] : peer;
+    rc = redis_store_connect(store, peer, fault);
+    if (rc < 0)
+        return rc;
+    rc = redis_conn_ask(peer->conn, (const char *const[]){"PING", NULL}, &reply, NULL);
+    if (rc == 0 && reply.kind == RESP_ERROR)
+        rc = fault_set(fault, redis_error_code(reply.text), "%.*s",
+                       (int)(reply.text.len_bytes < 200 ? reply.text.len_bytes : 200),
+                       (const char *)reply.text.data);
+    else if (rc < 0)
+        fault_set(fault, rc, "PING: %s", err_text(rc));
+    if (rc == 0 && advice != NULL)
+        rc = redis_store_advise(peer->conn, advice);
+    if (rc < 0)
+        redis_store_fail_peer(store, peer, rc);
+    return rc;
+}
+
+/* ---- open and close ---- */
+
+static void store_redis_close(void *arg)
+{
+    struct redis_store *store = arg;
+
+    if (store == NULL)
+        return;
+    for (unsigned i = 0; i < store->n_peers; i++)
+        redis_conn_close(store->peers[i].conn);
+    redis_tls_free(store->conn_opts.tls);
+    buf_fini(&store->out);
+    explicit_bzero(&store->url, sizeof(store->url));
+    free(store);
+}
+
+static int store_redis_open(const struct store_opts *opts, struct fault *fault, void **out)
+{
+    struct redis_store *store = calloc(1, sizeof(*store));
+    int rc;
+
+    if (store == NULL)
+        return fault_set(fault, E_NOMEM, "out of memory");
+    rc = redis_url_parse(opts->url, fault, &store->url);
+    if (rc == 0 && store->url.password[0] == '\0' && opts->login != NULL && opts->login[0] != '\0')
+        rc = redis_url_login(&store->url, opts->login, fault);
+    store->conn_opts = (struct redis_conn_opts){.url = &store->url,
+                                                .stall_ns = opts->stall_ns,
+                                                .max_reply_bytes = opts->value_bytes + REPLY_OVERHEAD,
+                                                .is_ending = opts->is_ending};
+    if (rc == 0 && store->url.is_tls)
+        rc = redis_tls_new(opts->ca_path, fault, &store->conn_opts.tls);
+    if (rc < 0) {
+        store_redis_close(store);
+        return rc;
+    }
+    if (opts->lifetime_s > 0)
+        snprintf(store->lifetime_s, sizeof(store->lifetime_s), "%llu", (unsigned long long)opts->lifetime_s);
+    memset(store->slots, REDIS_NO_PEER, sizeof(store->slots));
+    store->wants_map = store->url.is_cluster;
+    for (unsigned i = 0; i < store->url.n_seeds; i++)
+        (void)redis_store_peer(store, &store->url.seeds[i]);
+    *out = store;
+    return 0;
+}
+
+const struct store_ops store_redis = {.kind = "redis",
+                                      .open = store_redis_open,
+                                      .close = store_redis_close,
+                                      .test = store_redis_test,
+                                      .has = store_redis_has,
+                                      .get = store_redis_get,
+                                      .put = store_redis_put,
+                                      .remove = store_redis_remove};

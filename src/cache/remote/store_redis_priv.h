@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Types and functions that the files of the Redis store share.
+ *
+ *     store_redis.c   the operations of struct store_ops, the test and the advice
+ *     redis_batch.c   servers and their connections, and a call's items on their way to them */
+#ifndef CACHE_REMOTE_STORE_REDIS_PRIV_H
+#define CACHE_REMOTE_STORE_REDIS_PRIV_H
+
+#include "cache/remote/store.h"
+#include "net/redis/redis_conn.h"
+#include "net/redis/redis_slots.h"
+
+enum { REDIS_MAX_PEERS = 64, REDIS_NO_PEER = REDIS_MAX_PEERS };
+
+struct redis_peer {
+    struct redis_node node;
+    struct redis_conn *conn;
+    uint64_t rests_until_ns;
+    bool is_used;   /* in this round */
+    bool is_reused; /* its connection is from an earlier call, so the server may have left since */
+    int result;     /* of this round */
+};
+
+struct redis_store {
+    struct redis_url url;
+    struct redis_conn_opts conn_opts;
+    char lifetime_s[24]; /* empty: values live for ever */
+    struct redis_peer peers[REDIS_MAX_PEERS];
+    unsigned n_peers;
+    uint8_t slots[REDIS_N_SLOTS]; /* the peer that has it; REDIS_NO_PEER: unknown */
+    unsigned answered_by;         /* the peer whose reply is being read */
+    bool wants_map;
+    uint64_t map_ns;
+    struct buf out;
+};
+
+struct redis_batch { /* one call */
+    struct redis_store *store;
+    struct store_item *items;
+    unsigned n;
+    /* Appends the item's command.  The reply goes to on_reply, which sets the item's result. */
+    void (*append)(struct redis_batch *batch, unsigned i);
+    void (*on_reply)(struct redis_batch *batch, unsigned i, const struct resp_item *reply);
+    bool refreshes; /* EXPIRE follows each command */
+    const struct bytes *values;
+    void (*on_value)(void *arg, unsigned i, struct bytes value);
+    void *arg;
+    struct fault *fault;
+    struct redis_place { /* of each item */
+        uint8_t peer;
+        bool is_pending, is_asking;
+    } * places;
+};
+
+/* ---- redis_batch.c ---- */
+
+/* The peer with this address, which is added when it is new.  REDIS_NO_PEER: there are too many. */
+unsigned redis_store_peer(struct redis_store *store, const struct redis_node *node);
+void redis_store_fail_peer(struct redis_store *store, struct redis_peer *peer, int result); /* disconnects */
+/* A connection to the peer.  E_CLOSED: it rests. */
+int redis_store_connect(struct redis_store *store, struct redis_peer *peer, struct fault *fault);
+/* Asks the first server that answers who has which slots. */
+int redis_store_map(struct redis_store *store, struct fault *fault);
+int redis_error_code(struct bytes error); /* of an error reply */
+/* Sends the items' commands and reads the replies.  < 0: no server answered, or every item was refused. */
+int redis_batch_run(struct redis_batch *batch);
+
+#endif

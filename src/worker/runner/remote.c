@@ -1,0 +1,599 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Blocks between the pool and the remote tier, a store that all workers of the model share.
+ *
+ *      used twice, not saved there yet --> saved                 a few on each turn of the thread
+ *
+ *      a task's prompt continues beyond the pool and the disk
+ *         |
+ *         +-- ASKING   which of its blocks does the store have?       --+-- none, or computing is quicker
+ *         |      | some: blocks are taken and leased                     |   too late: the task goes on,
+ *         +-- READING  every block read is sealed under its hash      --+   what comes later is cached
+ *         |      | all read
+ *         v      v
+ *      scheduler, which finds them in the pool
+ *
+ * A waiting task is not in the scheduler, so steps go on without it. It waits for the answer to a question for a
+ * quarter of the time that the answer could save, and for blocks for the time of computing them. While an answer is
+ * overdue no other task waits, so a store that stands still delays the few tasks of one moment, once. Tasks with
+ * the same prefix wait for the same read. Reads hold at most a quarter of the pool.
+ *
+ * A model with recurrent state also needs the state after the last block (state_list.c has the rule). The store is
+ * asked for the first block of each state; the others were written with it. */
+#include "worker/runner/remote_priv.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "cache/kv/pool_cache.h"
+#include "cache/kv/pool_quota.h"
+#include "cache/kv/pool_writeback.h"
+#include "cache/kv/state.h"
+#include "cache/prefix/tenant.h"
+#include "cache/remote/remote.h"
+#include "worker/runner/disk_priv.h"
+#include "worker/runner/state_list_priv.h"
+
+#define SAVES_PER_TURN   32
+#define SAVE_PAUSE_NS    (100 * NS_PER_MS)
+#define ASK_LEAST_NS     (20 * NS_PER_MS) /* a limit for answers that a busy host keeps */
+#define ASK_MOST_NS      NS_PER_S
+#define READ_LEAST_NS    (10 * NS_PER_MS)
+#define READ_MOST_NS     (10 * NS_PER_S)
+#define LOOK_AGAIN       16 /* reads that would not pay: one in so many is tried */
+#define POOL_SHARE_READS 4  /* reads hold at most this part of the pool */
+#define POOL_SHARE_SAVES 8
+#define REMOTE_READ_BIT  (UINT64_C(1) << 63) /* in numbers of reads: disk.c has the others */
+
+enum remote_read_state {
+    REMOTE_ASKING,  /* the question is on its way */
+    REMOTE_READING, /* the blocks are */
+    REMOTE_LET_GO   /* no task waits any more; it ends with its last answer */
+};
+
+struct remote_block {
+    struct remote_read *read;
+    kv_block_id id;
+    struct block_hash hash;
+    bool is_sealed; /* and holds a reference */
+};
+
+struct remote_read { /* a run of blocks that tasks wait for */
+    struct list all;
+    enum remote_read_state state;
+    uint64_t number;
+    kv_tenant tenant;
+    uint64_t began_ns, until_ns;
+    uint32_t n_run;              /* blocks of the prompt that were asked for */
+    struct remote_block *blocks; /* [n] */
+    uint32_t n, n_done;
+    struct block_hash hashes[]; /* [n_run], then the first block of each state */
+};
+
+struct worker_remote {
+    struct kv_remote *remote;
+    struct list reads;
+    uint64_t next_number;
+    uint32_t n_reading, n_saving, n_waiting; /* blocks, blocks, tasks */
+    uint32_t n_overdue;                      /* answers that no task waits for any more */
+    uint64_t paused_until_ns, counted_ns;
+    uint64_t n_passed_over;          /* reads that would not have paid */
+    struct kv_remote_counts counted; /* the counts at the latest update of the metrics */
+    struct metric *m_written, *m_existed, *m_read, *m_found, *m_asked, *m_slow, *m_missing, *m_damaged,
+        *m_failed;
+    struct metric *m_bytes_written, *m_bytes_read, *m_late, *m_trips, *m_up, *m_full, *m_writeback, *m_wait_s;
+};
+
+/* ---- open and close ---- */
+
+static void worker_remote_declare(struct worker_remote *remote, struct metrics *m)
+{
+    static const double bounds[] = {1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1, 3, 10};
+    struct metric_family *blocks =
+        metric_family(m, METRIC_COUNTER, "baton_kv_remote_blocks_total",
+                      "Blocks of the remote tier, by what happened to them.", "what");
+    struct metric_family *bytes = metric_family(m, METRIC_COUNTER, "baton_kv_remote_bytes_total",
+                                                "Bytes of blocks to and from the remote tier.", "way");
+
+    remote->m_written = metric_series(blocks, (const char *const[]){"written"});
+    remote->m_existed = metric_series(blocks, (const char *const[]){"existed"});
+    remote->m_read = metric_series(blocks, (const char *const[]){"read"});
+    remote->m_asked = metric_series(blocks, (const char *const[]){"asked"});
+    remote->m_found = metric_series(blocks, (const char *const[]){"found"});
+    remote->m_slow = metric_series(blocks, (const char *const[]){"not_worth_reading"});
+    remote->m_missing = metric_series(blocks, (const char *const[]){"missing"});
+    remote->m_damaged = metric_series(blocks, (const char *const[]){"damaged"});
+    remote->m_failed = metric_series(blocks, (const char *const[]){"failed"});
+    remote->m_bytes_written = metric_series(bytes, (const char *const[]){"written"});
+    remote->m_bytes_read = metric_series(bytes, (const char *const[]){"read"});
+    remote->m_late = metric_single(m, METRIC_COUNTER, "baton_kv_remote_late_total",
+                                   "Waits for the remote tier that ended before its answer.");
+    remote->m_trips = metric_single(m, METRIC_COUNTER, "baton_kv_remote_trips_total",
+                                    "Times that the remote tier was given up until it answers again.");
+    remote->m_up = metric_single(m, METRIC_GAUGE, "baton_kv_remote_up", "1 while the remote tier is used.");
+    remote->m_full =
+        metric_single(m, METRIC_GAUGE, "baton_kv_remote_full", "1 while the remote tier takes no blocks.");
+    remote->m_writeback = metric_single(m, METRIC_GAUGE, "baton_kv_remote_writeback_blocks",
+                                        "Cached blocks that wait to be written to the remote tier.");
+    remote->m_wait_s =
+        metric_series(metric_histogram_family(m, "baton_kv_remote_wait_seconds",
+                                              "How long prompts waited for blocks of the remote tier.", "",
+                                              bounds, sizeof(bounds) / sizeof(bounds[0])),
+                      NULL);
+}
+
+static void worker_remote_wake(void *arg)
+{
+    struct worker_engine *engine = arg;
+
+    mailbox_wake(engine->commands);
+}
+
+void worker_remote_open(struct worker_engine *engine)
+{
+    const struct worker_remote_opts *opts = &engine->opts.remote;
+    const struct kv_layout *layout = &engine->opts.engine.info.layout;
+    struct worker_remote *remote;
+    struct fault fault = {0};
+    char generation[256];
+    struct kv_remote_opts tier = {.url = opts->url,
+                                  .login = opts->login,
+                                  .ca_path = opts->ca_path,
+                                  .lifetime_ns = opts->lifetime_ns,
+                                  .n_readers = opts->n_threads,
+                                  .arena = {.base = engine->opts.arena.base,
+                                            .n_blocks = engine->opts.n_blocks,
+                                            .n_layers = layout->n_layers,
+                                            .piece_bytes = kv_layout_layer_block_bytes(layout)},
+                                  .generation = generation,
+                                  .wake = worker_remote_wake,
+                                  .wake_arg = engine};
+
+    if (opts->url == NULL || opts->url[0] == '\0')
+        return;
+    remote = calloc(1, sizeof(*remote));
+    worker_disk_generation(engine, generation);
+    memcpy(tier.key, opts->key, sizeof(tier.key));
+    if (remote == NULL || kv_remote_open(&tier, &fault, &remote->remote) < 0) {
+        log_error("kv_remote_off", LOG_STR("reason", remote ? fault.text : "out of memory"),
+                  LOG_STR("effect", "the worker goes on without its remote tier"));
+        free(remote);
+        return;
+    }
+    list_init(&remote->reads);
+    worker_remote_declare(remote, engine->opts.metrics);
+    engine->remote = remote;
+}
+
+static void remote_read_free(struct remote_read *read)
+{
+    free(read->blocks);
+    free(read);
+}
+
+void worker_remote_close(struct worker_engine *engine)
+{
+    struct worker_remote *remote = engine->remote;
+
+    if (remote == NULL)
+        return;
+    kv_remote_close(remote->remote);
+    while (!list_is_empty(&remote->reads))
+        remote_read_free(container_of(list_pop_front(&remote->reads), struct remote_read, all));
+    free(remote);
+    engine->remote = NULL;
+}
+
+/* ---- waits ---- */
+
+static uint64_t remote_compute_ns(const struct worker_engine *engine, uint32_t n_blocks)
+{
+    struct sched_load load;
+    double ns;
+
+    sched_load(engine->sched, &load);
+    if (load.prefill_tokens_per_s <= 0)
+        return READ_MOST_NS;
+    ns = (double)n_blocks * engine->opts.engine.info.layout.block_tokens / load.prefill_tokens_per_s *
+         (double)NS_PER_S;
+    return ns < (double)READ_MOST_NS ? (uint64_t)ns : READ_MOST_NS;
+}
+
+static uint64_t remote_clamp(uint64_t ns, uint64_t least_ns, uint64_t most_ns)
+{
+    return ns < least_ns ? least_ns : ns > most_ns ? most_ns : ns;
+}
+
+/* Tasks that wait for this read go on with the blocks that are there. */
+static void remote_read_let_go(struct worker_engine *engine, struct remote_read *read)
+{
+    uint64_t now_ns = clock_now_ns();
+
+    if (read->state == REMOTE_LET_GO)
+        return;
+    read->state = REMOTE_LET_GO;
+    metric_observe(engine->remote->m_wait_s, (double)(now_ns - read->began_ns) / (double)NS_PER_S);
+    worker_tasks_read(engine, read->number);
+}
+
+/* Removes the read first: a task that goes on looks again, and must not find it. */
+static void remote_read_end(struct worker_engine *engine, struct remote_read *read)
+{
+    list_remove(&read->all);
+    remote_read_let_go(engine, read);
+    for (uint32_t i = read->n; i-- > 0;)
+        if (read->blocks[i].is_sealed)
+            kv_unref(engine->pool, read->blocks[i].id);
+    engine->remote->n_reading -= read->n;
+    remote_read_free(read);
+}
+
+/* The read under way that a prompt which continues with this block can wait for. */
+static struct remote_read *remote_read_find(const struct worker_remote *remote, const struct block_hash *hash)
+{
+    list_for_each (node, &remote->reads) {
+        struct remote_read *read = container_of(node, struct remote_read, all);
+
+        if (read->state != REMOTE_LET_GO && block_hash_equal(&read->hashes[0], hash))
+            return read;
+    }
+    return NULL;
+}
+
+/* Asks the store for a run of blocks. NULL: it could not be asked. */
+static struct remote_read *remote_read_ask(struct worker_engine *engine, kv_tenant tenant,
+                                           const struct block_hash *hashes, uint32_t n)
+{
+    struct worker_remote *remote = engine->remote;
+    uint32_t n_state = worker_state_blocks(engine), most = KV_REMOTE_ASK_KEYS / (n_state > 0 ? 2 : 1);
+    uint64_t saved_ns = remote_compute_ns(engine, n), ask_ns = kv_remote_ask_ns(remote->remote);
+    struct block_hash *state = n_state > 0 ? calloc(n_state, sizeof(*state)) : NULL;
+    struct remote_read *read;
+
+    n = n < most ? n : most;
+    read = n_state > 0 && state == NULL ? NULL : calloc(1, sizeof(*read) + 2 * n * sizeof(read->hashes[0]));
+    if (read == NULL) {
+        free(state);
+        return NULL;
+    }
+    memcpy(read->hashes, hashes, n * sizeof(*hashes));
+    for (uint32_t i = 0; n_state > 0 && i < n; i++) {
+        kv_state_hashes(&hashes[i], n_state, state);
+        read->hashes[n + i] = state[0];
+    }
+    free(state);
+    read->n_run = n;
+    read->tenant = tenant;
+    read->number = ++remote->next_number | REMOTE_READ_BIT;
+    read->began_ns = clock_now_ns();
+    ask_ns = 4 * ask_ns > ASK_LEAST_NS ? 4 * ask_ns : ASK_LEAST_NS;
+    read->until_ns =
+        read->began_ns + remote_clamp(saved_ns / 4, NS_PER_MS, ask_ns < ASK_MOST_NS ? ask_ns : ASK_MOST_NS);
+    if (kv_remote_ask(remote->remote, read->hashes, n_state > 0 ? 2 * n : n, read) < 0) {
+        free(read);
+        return NULL;
+    }
+    list_push_back(&remote->reads, &read->all);
+    return read;
+}
+
+bool worker_remote_wait(struct worker_engine *engine, struct task *task)
+{
+    struct worker_remote *remote = engine->remote;
+    struct remote_read *read;
+    uint32_t n, n_have;
+
+    if (remote == NULL || !kv_remote_is_up(remote->remote) || remote->n_overdue > 0 ||
+        task->spec.mode == TASK_DECODE || remote->n_waiting >= engine->opts.max_queue)
+        return false;
+    n = worker_chain_hash(engine, task);
+    n_have = n > 0 ? worker_state_hit(engine, task->chain.hashes, n) : 0;
+    if (n_have >= n || n_have < task->remote_asked_to ||
+        2 * kv_remote_ask_ns(remote->remote) >= remote_compute_ns(engine, n - n_have))
+        return false;
+    read = remote_read_find(remote, &task->chain.hashes[n_have]);
+    if (read == NULL)
+        read = remote_read_ask(engine, tenant_number(task->spec.order.work.tenant),
+                               task->chain.hashes + n_have, n - n_have);
+    if (read == NULL)
+        return false;
+    task->remote_asked_to = n_have + read->n_run;
+    task->remote_read = read->number;
+    remote->n_waiting++;
+    return true;
+}
+
+void worker_remote_stop_waiting(struct worker_engine *engine, struct task *task)
+{
+    if (task->remote_read != 0)
+        engine->remote->n_waiting--;
+    task->remote_read = 0;
+}
+
+/* ---- reading ---- */
+
+static bool remote_is_in_pool(const struct worker_engine *engine, const struct block_hash *hash)
+{
+    return kv_peek(engine->pool, hash, 1) == 1;
+}
+
+/* The blocks to read: of the longest run that the pool and the store have together, with the state after it. Returns
+ * their number, and that of the run. */
+static uint32_t remote_read_choose(const struct worker_engine *engine, const struct remote_read *read,
+                                   const bool *found, struct block_hash *list, uint32_t *n_run_out)
+{
+    uint32_t n_state = worker_state_blocks(engine), n_run = 0, n = 0;
+
+    while (n_run < read->n_run && (found[n_run] || remote_is_in_pool(engine, &read->hashes[n_run])))
+        n_run++;
+    while (n_state > 0 && n_run > 0 && !found[read->n_run + n_run - 1] &&
+           !remote_is_in_pool(engine, &read->hashes[read->n_run + n_run - 1]))
+        n_run--;
+    *n_run_out = n_run;
+    if (n_run == 0)
+        return 0;
+    for (uint32_t i = 0; i < n_run; i++)
+        if (!remote_is_in_pool(engine, &read->hashes[i]))
+            list[n++] = read->hashes[i];
+    if (n_state > 0) {
+        struct block_hash *state = list + n; /* the list has room for it */
+        uint32_t n_kept = 0;
+
+        kv_state_hashes(&read->hashes[n_run - 1], n_state, state);
+        for (uint32_t i = 0; i < n_state; i++)
+            if (!remote_is_in_pool(engine, &state[i]))
+                state[n_kept++] = state[i];
+        n += n_kept;
+    }
+    return n;
+}
+
+/* Takes blocks and sends reads for the list. False: nothing was begun. */
+static bool remote_read_send(struct worker_engine *engine, struct remote_read *read,
+                             const struct block_hash *list, uint32_t n)
+{
+    struct worker_remote *remote = engine->remote;
+    uint32_t most = engine->opts.n_blocks / POOL_SHARE_READS,
+             room = kv_available_to(engine->pool, read->tenant);
+    kv_block_id *ids = malloc((n + 1) * sizeof(*ids));
+
+    most = most > remote->n_reading ? most - remote->n_reading : 0;
+    most = most < room ? most : room;
+    if (n > most && worker_state_blocks(engine) > 0)
+        n = 0; /* without the state, which comes last, the others are of no use */
+    n = n < most ? n : most;
+    read->blocks = n > 0 ? calloc(n, sizeof(*read->blocks)) : NULL;
+    if (ids == NULL || read->blocks == NULL || kv_take_for(engine->pool, read->tenant, n, ids) < 0) {
+        free(ids);
+        return false;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        struct remote_block *block = &read->blocks[i];
+
+        *block = (struct remote_block){.read = read, .id = ids[i], .hash = list[i]};
+        if (read->n == i && kv_remote_read(remote->remote, ids[i], &list[i], read->until_ns, block) == 0) {
+            kv_lease(engine->pool, ids[i]);
+            read->n++;
+        } else {
+            kv_unref(engine->pool, ids[i]); /* the run ends before it */
+        }
+    }
+    free(ids);
+    remote->n_reading += read->n;
+    return read->n > 0;
+}
+
+/* Whether reading is expected to be quicker than computing. */
+static bool remote_read_pays(struct worker_engine *engine, uint32_t n, uint64_t saved_ns)
+{
+    struct worker_remote *remote = engine->remote;
+
+    if (kv_remote_read_ns(remote->remote, n) < saved_ns || ++remote->n_passed_over % LOOK_AGAIN == 0)
+        return true;
+    metric_add(remote->m_slow, n);
+    return false;
+}
+
+static void remote_on_answer(struct worker_engine *engine, const struct kv_remote_event *event)
+{
+    struct worker_remote *remote = engine->remote;
+    struct remote_read *read = event->user;
+    struct block_hash *list = NULL;
+    uint32_t n = 0, n_run = 0;
+    uint64_t saved_ns;
+
+    if (read->state == REMOTE_LET_GO)
+        remote->n_overdue--;
+    else if (event->result == 0)
+        list = calloc(read->n_run + worker_state_blocks(engine), sizeof(*list));
+    if (list != NULL)
+        n = remote_read_choose(engine, read, event->found, list, &n_run);
+    saved_ns = remote_compute_ns(engine, n_run);
+    if (n > 0 && remote_read_pays(engine, n, saved_ns)) {
+        read->state = REMOTE_READING;
+        read->until_ns = clock_now_ns() + remote_clamp(saved_ns, READ_LEAST_NS, READ_MOST_NS);
+        if (remote_read_send(engine, read, list, n)) {
+            free(list);
+            return;
+        }
+    }
+    free(list);
+    remote_read_end(engine, read);
+}
+
+static void remote_on_block(struct worker_engine *engine, const struct kv_remote_event *event)
+{
+    struct remote_block *block = event->user;
+    struct remote_read *read = block->read;
+
+    kv_unlease(engine->pool, event->id);
+    if (event->result == 0) {
+        kv_seal(engine->pool, event->id, &block->hash);
+        kv_set_saved(engine->pool, KV_BELOW_REMOTE, event->id);
+        block->is_sealed = true;
+    } else {
+        kv_unref(engine->pool, event->id);
+    }
+    if (++read->n_done < read->n)
+        return;
+    if (read->state == REMOTE_LET_GO)
+        engine->remote->n_overdue--;
+    remote_read_end(engine, read);
+}
+
+/* ---- saving ---- */
+
+static void remote_on_saved(struct worker_engine *engine, const struct kv_remote_event *event)
+{
+    engine->remote->n_saving--;
+    kv_save_end(engine->pool, KV_BELOW_REMOTE, event->id, event->result < 0 && event->result != E_EXISTS);
+}
+
+/* Returns whether to continue. */
+static bool remote_save_one(struct worker_engine *engine, uint64_t now_ns)
+{
+    struct worker_remote *remote = engine->remote;
+    struct kv_save save;
+
+    if (!kv_save_next(engine->pool, KV_BELOW_REMOTE, &save))
+        return false;
+    if (kv_remote_write(remote->remote, save.id, &save.hash) == 0) {
+        remote->n_saving++;
+        return true;
+    }
+    kv_save_end(engine->pool, KV_BELOW_REMOTE, save.id, true);
+    remote->paused_until_ns = now_ns + SAVE_PAUSE_NS;
+    return false;
+}
+
+void worker_remote_turn(struct worker_engine *engine)
+{
+    struct worker_remote *remote = engine->remote;
+    struct kv_remote_event event;
+    uint32_t most = engine->opts.n_blocks / POOL_SHARE_SAVES;
+    uint64_t now_ns;
+
+    if (remote == NULL)
+        return;
+    while (kv_remote_poll(remote->remote, &event)) {
+        switch (event.kind) {
+        case KV_REMOTE_ASKED:
+            remote_on_answer(engine, &event);
+            break;
+        case KV_REMOTE_READ:
+            remote_on_block(engine, &event);
+            break;
+        case KV_REMOTE_WRITTEN:
+            remote_on_saved(engine, &event);
+            break;
+        }
+    }
+    if (!kv_remote_takes_writes(remote->remote))
+        return;
+    now_ns = clock_now_ns();
+    most = remote_clamp(most, 1, KV_REMOTE_WRITES);
+    for (unsigned i = 0; i < SAVES_PER_TURN && now_ns >= remote->paused_until_ns && remote->n_saving < most;
+         i++)
+        if (!remote_save_one(engine, now_ns))
+            break;
+}
+
+void worker_remote_drain(struct worker_engine *engine)
+{
+    if (engine->remote != NULL)
+        kv_save_all(engine->pool);
+}
+
+static bool remote_is_flushed(const struct worker_engine *engine)
+{
+    struct kv_pool_counts blocks;
+
+    kv_pool_counts(engine->pool, &blocks);
+    return blocks.n_writeback_remote == 0 && engine->remote->n_saving == 0;
+}
+
+void worker_remote_flush(struct worker_engine *engine)
+{
+    struct worker_remote *remote = engine->remote;
+    uint64_t until_ns = clock_now_ns() + engine->opts.remote.flush_ns, n_before;
+    struct kv_remote_counts counts;
+
+    if (remote == NULL || engine->opts.remote.flush_ns == 0)
+        return;
+    kv_remote_counts(remote->remote, &counts);
+    n_before = counts.n_written + counts.n_existed;
+    kv_save_all(engine->pool);
+    while (!remote_is_flushed(engine) && clock_now_ns() < until_ns &&
+           kv_remote_takes_writes(remote->remote)) {
+        worker_remote_turn(engine);
+        clock_sleep_ns(NS_PER_MS);
+    }
+    kv_remote_counts(remote->remote, &counts);
+    log_info("kv_remote_flushed", LOG_U64("blocks", counts.n_written + counts.n_existed - n_before),
+             LOG_BOOL("all", remote_is_flushed(engine)));
+}
+
+/* ---- timers ---- */
+
+static void remote_count(struct worker_engine *engine)
+{
+    struct worker_remote *remote = engine->remote;
+    struct kv_remote_counts now, *was = &remote->counted;
+    struct kv_pool_counts blocks;
+
+    kv_remote_counts(remote->remote, &now);
+    kv_pool_counts(engine->pool, &blocks);
+    metric_add(remote->m_written, (double)(now.n_written - was->n_written));
+    metric_add(remote->m_existed, (double)(now.n_existed - was->n_existed));
+    metric_add(remote->m_read, (double)(now.n_read - was->n_read));
+    metric_add(remote->m_asked, (double)(now.n_asked - was->n_asked));
+    metric_add(remote->m_found, (double)(now.n_found - was->n_found));
+    metric_add(remote->m_missing, (double)(now.n_missing - was->n_missing));
+    metric_add(remote->m_damaged, (double)(now.n_damaged - was->n_damaged));
+    metric_add(remote->m_failed,
+               (double)(now.n_write_failed + now.n_read_failed - was->n_write_failed - was->n_read_failed));
+    metric_add(remote->m_bytes_written, (double)(now.written_bytes - was->written_bytes));
+    metric_add(remote->m_bytes_read, (double)(now.read_bytes - was->read_bytes));
+    metric_add(remote->m_late, (double)(now.n_late - was->n_late));
+    metric_add(remote->m_trips, (double)(now.n_trips - was->n_trips));
+    metric_set(remote->m_up, now.is_up);
+    metric_set(remote->m_full, now.is_full);
+    metric_set(remote->m_writeback, blocks.n_writeback_remote);
+    *was = now;
+}
+
+void worker_remote_tick(struct worker_engine *engine, uint64_t now_ns)
+{
+    struct worker_remote *remote = engine->remote;
+
+    if (remote == NULL)
+        return;
+    kv_remote_tick(remote->remote, now_ns);
+    list_for_each (node, &remote->reads) {
+        struct remote_read *read = container_of(node, struct remote_read, all);
+
+        if (read->state == REMOTE_LET_GO || now_ns < read->until_ns)
+            continue;
+        remote->n_overdue++;
+        kv_remote_late(remote->remote);
+        remote_read_let_go(engine, read);
+    }
+    if (now_ns - remote->counted_ns >= NS_PER_S / 10) {
+        remote->counted_ns = now_ns;
+        remote_count(engine);
+    }
+}
+
+void worker_remote_report(const struct worker_engine *engine, struct load_report *out)
+{
+    out->has_remote = engine->remote != NULL;
+    if (out->has_remote)
+        kv_remote_counts(engine->remote->remote, &out->remote);
+}
+
+bool worker_remote_is_waited_for(const struct worker_engine *engine)
+{
+    return engine->remote != NULL && (engine->remote->n_waiting > 0 || engine->remote->n_overdue > 0);
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The remote tier of a worker: lets prompts wait for blocks from the shared store, and writes blocks to it. Engine
+ * thread only, except open and close. */
+#ifndef WORKER_RUNNER_REMOTE_PRIV_H
+#define WORKER_RUNNER_REMOTE_PRIV_H
+
+#include "worker/runner/engine_thread_priv.h"
+
+/* If the tier cannot be opened, logs kv_remote_off; the worker starts without it. */
+void worker_remote_open(struct worker_engine *engine);
+void worker_remote_close(struct worker_engine *engine);
+
+/* True: the task waits for the store, and worker_tasks_read() will be called. False: there is nothing to wait for. */
+bool worker_remote_wait(struct worker_engine *engine, struct task *task);
+void worker_remote_stop_waiting(struct worker_engine *engine, struct task *task); /* waiting or not */
+/* Completes answers of the store, and writes blocks. Called before and after each step. */
+void worker_remote_turn(struct worker_engine *engine);
+void worker_remote_tick(struct worker_engine *engine, uint64_t now_ns); /* ends waits that take too long */
+/* The worker takes no more work: every cached block is to be written. */
+void worker_remote_drain(struct worker_engine *engine);
+/* The thread ends: waits until all is written, for remote.flush_ns at most. */
+void worker_remote_flush(struct worker_engine *engine);
+void worker_remote_report(const struct worker_engine *engine, struct load_report *out);
+bool worker_remote_is_waited_for(const struct worker_engine *engine);
+
+#endif

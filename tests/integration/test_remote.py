@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The remote tier with real daemons and a real Redis server.  A worker reads what another one wrote, with the same
+tokens, also after that one is gone.  Logins and certificates of the store are checked."""
+import os
+import time
+
+import redis_server
+from cluster import Cluster, main
+from redis_server import Redis
+from test_tier import BLOCK, TEXT, ready, until
+
+LINES = [f"Line {i} of a long document that is asked about more than once." for i in range(60)]
+
+
+def text_of(name):
+    return f"Document {name}. " + " ".join(LINES)
+
+
+def worker_of(cluster, url, **settings):
+    return ready(cluster.worker("decode", **{"kv.remote": url, "kv.remote_flush": "0s", "cache.prefix_fetch": "off",
+                                             **{k.replace("__", "."): v for k, v in settings.items()}}))
+
+
+def remote(worker, what):
+    return worker.status()["remote"][what]
+
+
+def up(worker):
+    until("the store is not used", lambda: remote(worker, "up"))
+    return worker
+
+
+def ask(cluster, worker, text=TEXT):
+    return cluster.ask(text, port=worker.http, max_tokens=12)
+
+
+def lines(worker, event):
+    with open(worker.log_path, encoding="utf-8") as f:
+        return sum(event in line for line in f)
+
+
+def n_written(worker):
+    return remote(worker, "written") + remote(worker, "existed")
+
+
+def twice(cluster, worker, text=TEXT):
+    """Asks twice, so that the prompt's blocks are written; returns the first answer and the second."""
+    n_before = n_written(worker)
+    first = ask(cluster, worker, text)
+    again = ask(cluster, worker, text)
+    assert again.text == first.text and again.serving["reused"] > 0, again.serving
+    until("blocks are not written", lambda: n_written(worker) >= n_before + again.serving["reused"] // BLOCK)
+    return first, again
+
+
+def another_worker_reads_them():
+    with Cluster() as c, Redis() as store:
+        a = up(worker_of(c, store.url))
+        first = ask(c, a)
+        assert remote(a, "written") == 0 and not store.keys()  # one use is not enough
+        again = ask(c, a)
+        n_blocks = again.serving["reused"] // BLOCK
+        until("blocks are not written", lambda: n_written(a) == n_blocks)
+        assert len(store.keys()) == n_blocks == remote(a, "written"), (store.keys(), again.serving)
+        assert all(0 < store("TTL", key) <= 86400 for key in store.keys())
+        a.kill()
+        b = up(worker_of(c, store.url))
+        got = ask(c, b)
+        assert got.text == first.text and got.usage["output_tokens"] == first.usage["output_tokens"]
+        assert got.serving["reused"] == again.serving["reused"], (got.serving, again.serving)
+        assert got.usage["cache_read_input_tokens"] == got.serving["reused"], got.usage
+        until("not counted", lambda: remote(b, "read") == n_blocks)
+        assert b.metric('baton_kv_remote_blocks_total{what="read"}') <= n_blocks
+        # What came from the store is not written to it again.
+        ask(c, b)
+        time.sleep(0.3)
+        assert remote(b, "written") + remote(b, "existed") == 0
+        c.assert_quiet()
+
+
+def a_worker_that_stops_leaves_its_cache():
+    with Cluster() as c, Redis() as store:
+        a = up(worker_of(c, store.url, kv__remote_flush="20s"))
+        first = ask(c, a)
+        a.stop()
+        assert lines(a, "kv_remote_flushed") == 1 and len(store.keys()) >= first.serving["prompt"] // BLOCK
+        b = up(worker_of(c, store.url))
+        got = ask(c, b)
+        assert got.text == first.text and got.serving["reused"] >= first.serving["prompt"] // BLOCK * BLOCK - BLOCK
+        c.assert_quiet()
+
+
+def logins_and_certificates_are_checked():
+    with Cluster() as c:
+        good = redis_server.certificate(c.dir, "good")
+        old = redis_server.certificate(c.dir, "old", days=-1)
+        login = c.dir + "/login"
+        with open(login, "w", encoding="ascii") as f:
+            f.write("baton:right\n")
+        os.chmod(login, 0o600)
+        acl = ["--user", "default", "off", "--user", "baton", "on", ">right", "~baton:*", "+@all", "-@admin"]
+        with Redis(*acl, tls=good) as store, Redis(tls=old) as expired:
+            a = up(worker_of(c, store.url, kv__remote_login=login, kv__remote_ca=good[0]))
+            first, again = twice(c, a)
+            b = up(worker_of(c, f"rediss://baton:right@127.0.0.1:{store.port}", kv__remote_ca=good[0]))
+            got = ask(c, b)
+            assert got.text == first.text and got.serving["reused"] == again.serving["reused"]
+            for url, ca, why in ((f"rediss://baton:wrong@127.0.0.1:{store.port}", good[0], "WRONGPASS"),
+                                 (f"rediss://baton:right@127.0.0.1:{store.port}", old[0], "TLS: self-signed"),
+                                 (expired.url, old[0], "certificate has expired"),
+                                 (f"redis://127.0.0.1:{store.port}", "", "")):
+                worker = worker_of(c, url, kv__remote_ca=ca)
+                until("nothing is said of " + url, lambda w=worker: lines(w, "kv_remote_down") == 1)
+                assert lines(worker, why) >= 1 and lines(worker, "wrong") == lines(worker, "baton:") == 0, (url, worker.tail())
+                got = ask(c, worker)
+                assert got.text == first.text and got.serving["reused"] == 0
+                worker.stop()
+        c.assert_quiet()
+
+
+if __name__ == "__main__":
+    redis_server.want()
+    main([another_worker_reads_them, a_worker_that_stops_leaves_its_cache, logins_and_certificates_are_checked])

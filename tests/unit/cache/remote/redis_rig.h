@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A redis-server of its own for a test, on a free port of the loopback, without files. */
+#ifndef TESTS_UNIT_CACHE_REMOTE_REDIS_RIG_H
+#define TESTS_UNIT_CACHE_REMOTE_REDIS_RIG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct redis_rig {
+    pid_t pid; /* 0: none */
+    uint16_t port;
+    char url[64];
+};
+
+bool redis_rig_can(void); /* whether there is a redis-server to start */
+/* more: further arguments, NULL ends them.  port 0: any free one.  Returns when the server answers. */
+void redis_rig_start(struct redis_rig *rig, uint16_t port, const char *const *more);
+void redis_rig_stop(struct redis_rig *rig); /* kills it, and waits */
+
+#endif

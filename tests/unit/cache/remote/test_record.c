@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Records of the remote tier: they open for their block and their key only, and any change is found. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/err.h"
+#include "cache/remote/record.h"
+
+enum { LAYERS = 3, PIECE = 100, BLOCKS = 4, RECORD = REMOTE_HEAD_BYTES + LAYERS * PIECE };
+
+struct desk {
+    uint8_t arena[LAYERS * BLOCKS * PIECE];
+    struct remote_seal seal;
+    void *cipher;
+    uint8_t record[RECORD + 16];
+};
+
+static const struct block_hash hash_one = {{1}}, hash_two = {{2}};
+
+static void desk_seal(struct desk *desk, struct remote_seal *out, uint8_t key_byte, const char *text)
+{
+    const struct remote_arena arena = {desk->arena, BLOCKS, LAYERS, PIECE};
+    uint8_t key[REMOTE_KEY_BYTES] = {key_byte};
+
+    assert_int_equal(remote_seal_init(out, &arena, key, text), 0);
+}
+
+static int desk_open(void **state)
+{
+    struct desk *desk = calloc(1, sizeof(*desk));
+
+    desk_seal(desk, &desk->seal, 7, "model layout 1");
+    desk->cipher = remote_cipher_new();
+    for (size_t i = 0; i < sizeof(desk->arena); i++)
+        desk->arena[i] = (uint8_t)(i * 7 + i / 256);
+    assert_int_equal(remote_record_bytes(&desk->seal), RECORD);
+    assert_int_equal(remote_record_seal(&desk->seal, desk->cipher, 1, &hash_one, desk->record), 0);
+    *state = desk;
+    return 0;
+}
+
+static int desk_close(void **state)
+{
+    struct desk *desk = *state;
+
+    remote_cipher_free(desk->cipher);
+    free(desk);
+    return 0;
+}
+
+static const uint8_t *piece_at(const struct desk *desk, unsigned layer, unsigned block)
+{
+    return desk->arena + (layer * BLOCKS + block) * PIECE;
+}
+
+static void a_record_opens_into_another_block(void **state)
+{
+    struct desk *desk = *state;
+
+    assert_int_equal(
+        remote_record_open(&desk->seal, desk->cipher, bytes_of(desk->record, RECORD), &hash_one, 3), 0);
+    for (unsigned layer = 0; layer < LAYERS; layer++) {
+        assert_memory_equal(piece_at(desk, layer, 3), piece_at(desk, layer, 1), PIECE);
+        assert_null(memmem(desk->record, RECORD, piece_at(desk, layer, 1), 16)); /* sealed */
+    }
+}
+
+static void every_bit_counts(void **state)
+{
+    struct desk *desk = *state;
+    struct bytes image = bytes_of(desk->record, RECORD);
+
+    for (unsigned bit = 0; bit < 8 * RECORD; bit++) {
+        desk->record[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        assert_true(remote_record_open(&desk->seal, desk->cipher, image, &hash_one, 3) < 0);
+        desk->record[bit / 8] ^= (uint8_t)(1u << bit % 8);
+    }
+    for (size_t n = 0; n < RECORD; n++)
+        assert_int_equal(
+            remote_record_open(&desk->seal, desk->cipher, bytes_of(desk->record, n), &hash_one, 3),
+            E_TRUNCATED);
+    assert_int_equal(
+        remote_record_open(&desk->seal, desk->cipher, bytes_of(desk->record, RECORD + 1), &hash_one, 3),
+        E_TRUNCATED);
+}
+
+static void the_wrong_block_key_or_model_does_not_open(void **state)
+{
+    struct desk *desk = *state;
+    struct bytes image = bytes_of(desk->record, RECORD);
+    struct remote_seal other;
+
+    assert_int_equal(remote_record_open(&desk->seal, desk->cipher, image, &hash_two, 3), E_AUTH);
+    desk_seal(desk, &other, 7, "model layout 2");
+    assert_int_equal(remote_record_open(&other, desk->cipher, image, &hash_one, 3), E_MISMATCH);
+    desk_seal(desk, &other, 8, "model layout 1");
+    assert_int_equal(remote_record_open(&other, desk->cipher, image, &hash_one, 3), E_MISMATCH);
+    /* An owner of the store who knows the generation has no key all the same. */
+    memcpy(other.generation, desk->seal.generation, sizeof(other.generation));
+    assert_int_equal(remote_record_open(&other, desk->cipher, image, &hash_one, 3), E_AUTH);
+}
+
+static void no_two_records_are_equal(void **state)
+{
+    struct desk *desk = *state;
+    uint8_t again[RECORD + 16];
+
+    assert_int_equal(remote_record_seal(&desk->seal, desk->cipher, 1, &hash_one, again), 0);
+    assert_memory_not_equal(again + 32, desk->record + 32, REMOTE_SALT_BYTES);
+    assert_memory_not_equal(again + REMOTE_HEAD_BYTES, desk->record + REMOTE_HEAD_BYTES, LAYERS * PIECE);
+}
+
+static void names_tell_blocks_and_models_apart(void **state)
+{
+    struct desk *desk = *state;
+    char one[REMOTE_NAME_BYTES], two[REMOTE_NAME_BYTES];
+    struct remote_seal other;
+
+    remote_name(&desk->seal, &hash_one, one);
+    remote_name(&desk->seal, &hash_two, two);
+    assert_int_equal(strlen(one), REMOTE_NAME_BYTES - 1);
+    assert_memory_equal(one, "baton:", 6);
+    assert_string_equal(one + 39, "01000000000000000000000000000000");
+    assert_string_not_equal(one, two);
+    desk_seal(desk, &other, 8, "model layout 1");
+    remote_name(&other, &hash_one, two);
+    assert_string_not_equal(one, two);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_record_opens_into_another_block, desk_open, desk_close),
+        cmocka_unit_test_setup_teardown(every_bit_counts, desk_open, desk_close),
+        cmocka_unit_test_setup_teardown(the_wrong_block_key_or_model_does_not_open, desk_open, desk_close),
+        cmocka_unit_test_setup_teardown(no_two_records_are_equal, desk_open, desk_close),
+        cmocka_unit_test_setup_teardown(names_tell_blocks_and_models_apart, desk_open, desk_close),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Addresses of Redis servers: what is accepted, what is refused, and no password in an error. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/err.h"
+#include "net/redis/redis_url.h"
+
+static void addresses_are_read(void **state)
+{
+    static const struct {
+        const char *text, *user, *password, *host;
+        uint16_t port;
+        unsigned db, n_seeds;
+        bool is_tls, is_cluster;
+    } cases[] = {
+        {"redis://cache", "", "", "cache", 6379, 0, 1, false, false},
+        {"redis://10.0.0.7:7000/3", "", "", "10.0.0.7", 7000, 3, 1, false, false},
+        {"rediss://:secret@cache/", "", "secret", "cache", 6379, 0, 1, true, false},
+        {"redis://baton:p%40s%3as@[::1]:9/1", "baton", "p@s:s", "::1", 9, 1, 1, false, false},
+        {"redis://u:p@ss@h", "u", "p@ss", "h", 6379, 0, 1, false, false},
+        {"redis+cluster://a:1,b,[fe80::1]:3", "", "", "a", 1, 0, 3, false, true},
+        {"rediss+cluster://u:p@a", "u", "p", "a", 6379, 0, 1, true, true},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct fault fault = {0};
+        struct redis_url url;
+
+        assert_true(redis_url_is(cases[i].text));
+        assert_int_equal(redis_url_parse(cases[i].text, &fault, &url), 0);
+        assert_string_equal(url.user, cases[i].user);
+        assert_string_equal(url.password, cases[i].password);
+        assert_string_equal(url.seeds[0].host, cases[i].host);
+        assert_int_equal(url.seeds[0].port, cases[i].port);
+        assert_int_equal(url.db, cases[i].db);
+        assert_int_equal(url.n_seeds, cases[i].n_seeds);
+        assert_int_equal(url.is_tls, cases[i].is_tls);
+        assert_int_equal(url.is_cluster, cases[i].is_cluster);
+    }
+}
+
+static void others_are_refused(void **state)
+{
+    static const char *const cases[] = {"",
+                                        "http://cache",
+                                        "redis://",
+                                        "redis://:hidden@",
+                                        "redis://hidden@host",
+                                        "redis://u:hidden%4@host",
+                                        "redis://u:hidden%zz@host",
+                                        "redis://u:hidden%00@host",
+                                        "redis://host:0",
+                                        "redis://host:65536",
+                                        "redis://host:x",
+                                        "redis://host/x",
+                                        "redis://a,b",
+                                        "redis://[::1",
+                                        "redis://::1",
+                                        "redis://ho st",
+                                        "redis+cluster://a/1",
+                                        "redis+cluster://a,,b",
+                                        "redis+cluster://a,b,c,d,e,f,g,h,i"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct fault fault = {0};
+        struct redis_url url;
+
+        assert_int_equal(redis_url_parse(cases[i], &fault, &url), E_FORMAT);
+        assert_true(fault.text[0] != '\0');
+        assert_null(strstr(fault.text, "hidden"));
+    }
+}
+
+static void logins_are_taken_as_they_are(void **state)
+{
+    char text[300];
+    struct redis_url url = {0};
+
+    (void)state;
+    assert_int_equal(redis_url_login(&url, "user:pa%41:ss", NULL), 0);
+    assert_string_equal(url.user, "user");
+    assert_string_equal(url.password, "pa%41:ss");
+    assert_int_equal(redis_url_login(&url, "alone", NULL), 0);
+    assert_string_equal(url.user, "");
+    assert_string_equal(url.password, "alone");
+    memset(text, 'a', sizeof(text));
+    text[sizeof(text) - 1] = '\0';
+    assert_int_equal(redis_url_login(&url, text, NULL), E_FORMAT);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(addresses_are_read),
+        cmocka_unit_test(others_are_refused),
+        cmocka_unit_test(logins_are_taken_as_they_are),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -49,6 +49,8 @@ void picker_fleet_busy(struct picker_fleet *fleet, uint32_t slot, uint64_t prefi
 void picker_fleet_discharge(struct picker_fleet *fleet, uint32_t slot, const struct picker_charge *charge);
 /* The sequence has ended on the worker. Its charge has been discharged before. */
 void picker_fleet_leave(struct picker_fleet *fleet, uint32_t slot);
+/* Of the slot's row: the larger of report and ledger. */
+uint32_t picker_fleet_n_running(const struct picker_fleet *fleet, uint32_t slot);
 const struct picker_ledger *picker_fleet_ledger(const struct picker_fleet *fleet, uint32_t slot);
 
 #endif

@@ -84,7 +84,7 @@ static void picker_fleet_unbound(struct pick_pool *pool)
     pool->has_both = false;
     pool->least_total = UINT64_MAX;
     pool->least_rate_ns = pool->least_prefill_ns = (double)PICK_MAX_NS;
-    pool->least_pair_ns = (float)PICK_MAX_NS;
+    pool->least_pair_ns = pool->least_push_ns = (float)PICK_MAX_NS;
     pool->least_itl_ns = PICK_MAX_NS;
     pool->most_block_tokens = 0;
 }
@@ -101,6 +101,8 @@ static void picker_fleet_bound(struct pick_pool *pool, const struct pick_brief *
         pool->least_itl_ns = brief->fixed_ns;
     if (brief->pair_ns < pool->least_pair_ns)
         pool->least_pair_ns = brief->pair_ns;
+    if (brief->push_ns > 0 && brief->push_ns < pool->least_push_ns)
+        pool->least_push_ns = brief->push_ns;
     if (brief->block_tokens > pool->most_block_tokens)
         pool->most_block_tokens = brief->block_tokens;
 }
@@ -388,6 +390,13 @@ void picker_fleet_freed(struct picker_fleet *fleet, uint32_t slot, uint64_t n_to
 {
     fleet->slots[slot].freed_tokens += n_tokens;
     picker_fleet_refresh(fleet, slot);
+}
+
+uint32_t picker_fleet_n_running(const struct picker_fleet *fleet, uint32_t slot)
+{
+    const struct fleet_slot *it = &fleet->slots[slot];
+
+    return it->reported.n_running < it->ledger.n_seqs ? it->ledger.n_seqs : it->reported.n_running;
 }
 
 const struct picker_ledger *picker_fleet_ledger(const struct picker_fleet *fleet, uint32_t slot)

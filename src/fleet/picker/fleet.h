@@ -62,6 +62,8 @@ void picker_fleet_leave(struct picker_fleet *fleet, uint32_t slot);
 void picker_fleet_grow(struct picker_fleet *fleet, uint32_t slot, uint64_t from_tokens, uint64_t to_tokens);
 /* A sequence of so many tokens was cancelled there: its blocks count as free until the next report counts them. */
 void picker_fleet_freed(struct picker_fleet *fleet, uint32_t slot, uint64_t n_tokens);
+/* Of the slot's row: the larger of report and ledger. */
+uint32_t picker_fleet_n_running(const struct picker_fleet *fleet, uint32_t slot);
 const struct picker_ledger *picker_fleet_ledger(const struct picker_fleet *fleet, uint32_t slot);
 
 #endif

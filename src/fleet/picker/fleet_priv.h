@@ -51,8 +51,8 @@ struct pick_pool { /* the usable workers of one kind */
     /* Bounds over all rows added since the pool was empty: no row has less, or longer blocks. */
     uint64_t least_total; /* total_tokens */
     double least_rate_ns, least_prefill_ns;
-    float least_pair_ns;
-    int64_t least_itl_ns; /* decode workers */
+    float least_pair_ns, least_push_ns; /* least_push_ns: of those that may get pushes */
+    int64_t least_itl_ns;               /* decode workers */
     uint32_t most_block_tokens;
 };
 

@@ -32,8 +32,8 @@
 #include "base/rng.h"
 #include "fleet/picker/index_priv.h"
 
-#define AHEAD       8 /* blocks: table line first, entry at half of it */
-#define SWEEP_SHARE 8 /* entries swept in each call, plus one for two blocks */
+#define AHEAD       16 /* blocks: table line first, entry at half of it */
+#define SWEEP_SHARE 8  /* entries swept in each call, plus one for two blocks */
 
 /* ---- life ---- */
 

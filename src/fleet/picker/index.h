@@ -25,6 +25,7 @@ struct picker_index;
 
 struct picker_found { /* a prefix match: how many leading blocks of a chain each worker has */
     uint32_t in_memory[PICKER_MAX_WORKERS];
+    uint32_t most_in_memory;                    /* of one worker */
     uint32_t n_runs;                            /* workers that have more, in memory or on disk ... */
     struct picker_run runs[PICKER_MAX_WORKERS]; /* ... in no order, each worker once */
 };

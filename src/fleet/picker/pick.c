@@ -277,8 +277,7 @@ static void try_runs(const struct scan *scan, const struct pick_pool *pool, enum
 static inline bool has_briefs(const struct scan *scan, const struct pick_pool *pool, enum what what)
 {
     return scan->excluded == NULL && pool->least_total > scan->n_tokens &&
-           (what == PREFILL_HALVES ? pool->role == PICKER_PREFILL
-                                   : what == DECODE_HALVES && pool->role == PICKER_DECODE);
+           pool->role == (what == PREFILL_HALVES ? PICKER_PREFILL : PICKER_DECODE);
 }
 
 /* Most workers have little of a prompt: perhaps its first block, which many prompts share. For the workers
@@ -291,7 +290,7 @@ struct few {
     int64_t sure_running; /* and the fastest ones do so, whatever they have, with up to so many sequences */
     double prefill_ns;    /* of the fastest */
     float pair_ns;
-    bool is_known;
+    bool is_long; /* more than local_prefill_tokens */
 };
 
 /* The most sequences beside which the fastest workers of the pool compute the whole prompt quickly; -1: none. */
@@ -312,15 +311,26 @@ static inline struct few know_few(const struct scan *scan, const struct pick_poo
     uint32_t n = cached < scan->n_tokens ? scan->n_tokens - (uint32_t)cached : 1;
     struct few few = {.few_blocks = few_blocks,
                       .alone_ns = pick_compute_ns(scan, n, pool->least_prefill_ns, pool->least_pair_ns),
-                      .is_known = what == DECODE_HALVES || scan->request->pushable_blocks <= few_blocks};
+                      .is_long = n > scan->local_tokens};
+    const struct pick_brief fastest = {.prefill_ns = pool->least_prefill_ns,
+                                       .pair_ns = pool->least_pair_ns,
+                                       .push_ns = pool->least_push_ns,
+                                       .block_tokens = pool->most_block_tokens};
 
     few.may_alone =
         what == DECODE_HALVES && is_short(scan, n, pool->least_prefill_ns, pool->least_pair_ns, 0);
     few.prefill_ns = pool->least_prefill_ns;
     few.pair_ns = pool->least_pair_ns;
     few.sure_running = sure_running(scan, pool);
-    few.least_ns = what == PREFILL_HALVES ? few.alone_ns : pick_ns(n * pool->least_rate_ns);
+    few.least_ns = what == PREFILL_HALVES ? lack_ns(scan, &fastest, n) : pick_ns(n * pool->least_rate_ns);
     return few;
+}
+
+/* Whether one of the few could compute the rest quickly enough beside so many sequences. */
+static inline bool few_are_short(const struct scan *scan, const struct few *few, uint32_t n_running)
+{
+    return few->may_alone &&
+           (!few->is_long || few->alone_ns + held_up_ns(few->alone_ns, n_running) <= scan->local_ns);
 }
 
 /* Whether the worker cannot be the best, by values that do not depend on what it has cached. */
@@ -336,12 +346,13 @@ static inline bool is_behind(const struct scan *scan, const struct pick_brief *b
     return scan->cached_blocks[brief->slot] <= few->few_blocks &&
            (is_sure ||
             !is_first(scan, brief->slot, brief->n_running, few->least_ns + times * fixed_ns, &sides[1])) &&
-           (!few->may_alone || !is_first(scan, brief->slot, brief->n_running,
-                                         few->alone_ns + (times + 1) * fixed_ns, &sides[0]));
+           (!few_are_short(scan, few, brief->n_running) ||
+            !is_first(scan, brief->slot, brief->n_running, few->alone_ns + (times + 1) * fixed_ns,
+                      &sides[0]));
 }
 
 /* Skips rows that can only be half of a pair and would not be the best so far. Most briefs are rejected by
- * values that do not depend on the request. */
+ * values that do not depend on what the worker has cached. */
 static inline __attribute__((always_inline)) void
 scan_briefs(const struct scan *scan, const struct pick_pool *pool, enum what what, struct side sides[2])
 {
@@ -353,7 +364,7 @@ scan_briefs(const struct scan *scan, const struct pick_pool *pool, enum what wha
         uint32_t n;
         int64_t cost_ns;
 
-        if (few.is_known && is_behind(scan, brief, &few, what, sides))
+        if (is_behind(scan, brief, &few, what, sides))
             continue;
         n = pick_uncached(scan, brief->slot, brief->block_tokens);
         cost_ns = what == PREFILL_HALVES ? lack_ns(scan, brief, n) + queue_ns(scan, brief->fixed_ns)
@@ -363,6 +374,25 @@ scan_briefs(const struct scan *scan, const struct pick_pool *pool, enum what wha
              !is_short(scan, n, brief->prefill_ns, brief->pair_ns, brief->n_running)))
             continue;
         try_row(scan, pool, i, what, sides);
+    }
+}
+
+/* The same for overflow to decode workers: the delay of the sequences that run there rules out most of them. */
+static void scan_overflow_briefs(const struct scan *scan, const struct pick_pool *pool, struct side sides[2])
+{
+    const struct few few = know_few(scan, pool, ALONE_BY_OVERFLOW);
+    int64_t few_ns = few.alone_ns + (pool->has_both ? 0 : overflow_ns(scan, few.alone_ns));
+
+    for (uint32_t i = 0; i < pool->n; i++) {
+        const struct pick_brief *brief = &pool->briefs[i];
+        int64_t least_ns =
+            few_ns + held_up_ns(few.alone_ns, brief->n_running) + (scan->answer_tokens + 1) * brief->fixed_ns;
+
+        if (scan->cached_blocks[brief->slot] <= few.few_blocks &&
+            (!is_first(scan, brief->slot, brief->n_running, least_ns, &sides[0]) ||
+             (scan->best.decode != NULL && least_ns > scan->best.cost_ns)))
+            continue;
+        try_row(scan, pool, i, ALONE_BY_OVERFLOW, sides);
     }
 }
 
@@ -376,7 +406,10 @@ static inline __attribute__((always_inline)) void scan_pool(struct scan *all, co
 
     if (has_briefs(&scan, pool, what)) {
         has_any = pool->n > 0;
-        scan_briefs(&scan, pool, what, sides);
+        if (what == ALONE_BY_OVERFLOW)
+            scan_overflow_briefs(&scan, pool, sides);
+        else
+            scan_briefs(&scan, pool, what, sides);
     } else {
         for (uint32_t i = 0; i < pool->n; i++) {
             if (!picker_pick_is_allowed(&scan, &pool->rows[i]))

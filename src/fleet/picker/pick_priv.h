@@ -98,7 +98,7 @@ static inline int64_t pick_compute_ns(const struct scan *scan, uint32_t n, doubl
 }
 
 /* Time until a prefill worker that lacks n tokens has computed them; with a push of the blocks that another
- * worker has, if that is less. */
+ * worker has, if that is less. It grows with n and with the brief's times. */
 static inline int64_t lack_ns(const struct scan *scan, const struct pick_brief *brief, uint32_t n)
 {
     int64_t own_ns = pick_compute_ns(scan, n, brief->prefill_ns, brief->pair_ns), pushed_ns;

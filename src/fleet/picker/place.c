@@ -2,23 +2,13 @@
 /* Match, pick, book: the three steps of a placement, in the same order for every caller. */
 #include "fleet/picker/place.h"
 
-/* The most leading blocks that one worker has in memory. */
-static uint32_t place_most(const struct picker_place *place)
-{
-    uint32_t most = 0;
-
-    for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS; slot++)
-        most = place->found.in_memory[slot] > most ? place->found.in_memory[slot] : most;
-    return most;
-}
-
 int picker_place_choose(struct picker_place *place, const struct picker_goals *goals)
 {
     uint32_t most;
 
     picker_index_match(place->index, place->hashes, place->n_hashes, place->now_ns, &place->found,
                        PICKER_MAX_WORKERS);
-    most = place_most(place);
+    most = place->found.most_in_memory;
     place->request.cached_blocks = most > 0 ? place->found.in_memory : NULL;
     place->request.runs = place->found.runs;
     place->request.n_runs = place->found.n_runs;

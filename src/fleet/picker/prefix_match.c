@@ -21,18 +21,20 @@ void prefix_match_init(struct prefix_match *match, const struct picker_index *in
     match->n_slots = n_slots;
     match->has_fallen = false;
     memset(found->in_memory, 0, n_slots * sizeof(found->in_memory[0]));
-    found->n_runs = 0;
+    found->n_runs = found->most_in_memory = 0;
 }
 
-/* The workers of the set have n blocks of the chain in memory. */
+/* The workers of the set have n blocks of the chain in memory. Later calls have larger n. */
 static void prefix_match_note(const struct prefix_match *match, const struct index_set *set, uint32_t n)
 {
     for (uint32_t i = 0; i < INDEX_WORDS; i++)
         for (uint64_t left = set->words[i]; left != 0; left &= left - 1) {
             uint32_t slot = match->index->slot_of[64 * i + (uint32_t)__builtin_ctzll(left)];
 
-            if (slot < match->n_slots)
-                match->found->in_memory[slot] = n;
+            if (slot >= match->n_slots)
+                continue;
+            match->found->in_memory[slot] = n;
+            match->found->most_in_memory = n;
         }
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "cache/prefix/block_queue.h"
 #include "fleet/sim/sim_priv.h"
 
 #define PUSH_ALPHA 0.3
@@ -18,10 +19,10 @@ static uint64_t sim_cache_mix(uint64_t x)
 
 uint64_t sim_block_id(const struct sim_request *request, uint32_t i)
 {
+    /* Ids in a row stay in a row: sim_lru wants a chain's blocks side by side. */
     if (request->ids != NULL)
-        return sim_cache_mix(request->ids[i] ^ request->salt);
-    return sim_cache_mix((i < request->n_public ? request->public_salt : request->salt) +
-                         (uint64_t)i * UINT64_C(0x9e3779b97f4a7c15));
+        return sim_cache_mix(request->salt) + request->ids[i];
+    return sim_cache_mix(i < request->n_public ? request->public_salt : request->salt) + i;
 }
 
 struct block_hash sim_block_hash(uint64_t id)
@@ -33,35 +34,92 @@ struct block_hash sim_block_hash(uint64_t id)
     return hash;
 }
 
+/* ---- parts of a chain ---- */
+
+struct cache_part { /* blocks with ids in a row, in one group of the table */
+    uint64_t first;
+    uint32_t n;
+};
+
+/* The part that begins with block i. */
+static inline struct cache_part cache_part_at(const struct sim_request *request, uint32_t i)
+{
+    struct cache_part part = {sim_block_id(request, i), 1};
+
+    while (i + part.n < request->n_blocks && (part.first + part.n) % SIM_LRU_GROUP != 0 &&
+           sim_block_id(request, i + part.n) == part.first + part.n)
+        part.n++;
+    return part;
+}
+
+/* The part that ends before block `end`. */
+static inline struct cache_part cache_part_before(const struct sim_request *request, uint32_t end)
+{
+    struct cache_part part = {sim_block_id(request, end - 1), 1};
+
+    while (part.n < end && part.first % SIM_LRU_GROUP != 0 &&
+           sim_block_id(request, end - part.n - 1) == part.first - 1) {
+        part.first--;
+        part.n++;
+    }
+    return part;
+}
+
 uint32_t sim_cache_held(const struct sim_worker *worker, const struct sim_request *request)
 {
-    uint32_t n = 0;
+    struct cache_part part;
+    uint32_t n = 0, held;
 
-    while (n < request->n_blocks && sim_lru_has(&worker->memory, sim_block_id(request, n)))
-        n++;
+    while (n < request->n_blocks) {
+        part = cache_part_at(request, n);
+        held = sim_lru_leading(&worker->memory, part.first, part.n);
+        n += held;
+        if (held < part.n)
+            break;
+    }
     return n;
 }
 
-static void cache_evict(struct sim *sim, struct sim_worker *worker)
+/* The first n blocks were used: the beginning of a chain is the newest, because without it the rest is useless. */
+static void cache_touch(struct sim *sim, struct sim_lru *lru, const struct sim_request *request, uint32_t n)
 {
-    uint64_t id = sim_lru_evict(&worker->memory, sim->now_ns);
-    struct block_hash hash = sim_block_hash(id);
-    uint32_t last;
+    while (n > 0) {
+        struct cache_part part = cache_part_before(request, n);
 
-    if (sim->opts->disk_tokens == 0) {
-        sim_routers_evicted(sim, worker->slot, &hash);
-    } else {
-        if (sim_lru_touch(&worker->disk, id, sim->now_ns) < 0)
+        if (sim_lru_touch(lru, part.first, part.n, sim->now_ns) < 0)
             sim->rc = E_NOMEM;
-        sim_routers_moved(sim, worker->slot, &hash);
+        n -= part.n;
     }
-    last = picker_index_last_replica(sim->routers[0].index, &hash, sim->now_ns);
-    if (last != PICKER_NONE) /* the router tells the worker with the last replica */
-        sim_lru_set_replicated(&sim->workers[last].memory, id, false);
+}
+
+/* ---- evictions ---- */
+
+/* One slice of a worker's block events: n blocks are gone, or on its disk now. */
+static void cache_evict(struct sim *sim, struct sim_worker *worker, uint32_t n)
+{
+    struct block_hash hashes[BLOCK_SLICE], hash;
+    uint64_t ids[BLOCK_SLICE];
+    bool has_disk = sim->opts->disk_tokens > 0;
+
+    n = sim_lru_evict(&worker->memory, sim->now_ns, ids, has_disk ? 1 : n);
+    for (uint32_t i = 0; i < n; i++) {
+        hashes[i] = sim_block_hash(ids[i]);
+        if (has_disk && sim_lru_touch(&worker->disk, ids[i], 1, sim->now_ns) < 0)
+            sim->rc = E_NOMEM;
+    }
+    (has_disk ? sim_routers_moved : sim_routers_evicted)(sim, worker->slot, hashes, n);
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t last = picker_index_last_replica(sim->routers[0].index, &hashes[i], sim->now_ns);
+
+        /* the router tells the worker with the last replica */
+        if (last != PICKER_NONE && sim_lru_set_replicated(&sim->workers[last].memory, ids[i], 1, false) < 0)
+            sim->rc = E_NOMEM;
+    }
     if ((uint64_t)worker->disk.n * sim->opts->block_tokens <= sim->opts->disk_tokens)
         return;
-    hash = sim_block_hash(sim_lru_evict(&worker->disk, sim->now_ns));
-    sim_routers_evicted(sim, worker->slot, &hash);
+    (void)sim_lru_evict(&worker->disk, sim->now_ns, ids, 1);
+    hash = sim_block_hash(ids[0]);
+    sim_routers_evicted(sim, worker->slot, &hash, 1);
 }
 
 void sim_cache_trim(struct sim *sim, struct sim_worker *worker)
@@ -69,29 +127,34 @@ void sim_cache_trim(struct sim *sim, struct sim_worker *worker)
     uint64_t kv_tokens = sim->opts->kv_tokens, used = worker->used_tokens;
     uint64_t most = used < kv_tokens ? (kv_tokens - used) / sim->opts->block_tokens : 0;
 
-    while (worker->memory.n > most)
-        cache_evict(sim, worker);
+    while (worker->memory.n > most) {
+        uint64_t n = worker->memory.n - most;
+
+        cache_evict(sim, worker, n < BLOCK_SLICE ? (uint32_t)n : BLOCK_SLICE);
+    }
 }
 
-/* The beginning of a chain is the newest: without it the rest is useless. */
 void sim_cache_store(struct sim *sim, struct sim_worker *worker, const struct sim_request *request)
 {
-    for (uint32_t i = request->n_blocks; i > 0; i--) {
-        uint64_t id = sim_block_id(request, i - 1);
-
-        if (sim_lru_touch(&worker->memory, id, sim->now_ns) < 0)
+    cache_touch(sim, &worker->memory, request, request->n_blocks);
+    for (uint32_t i = 0; worker->disk.n > 0 && i < request->n_blocks; i++)
+        if (sim_lru_remove(&worker->disk, sim_block_id(request, i), 1) < 0)
             sim->rc = E_NOMEM;
-        if (worker->disk.n > 0)
-            sim_lru_remove(&worker->disk, id);
-    }
     sim_routers_stored(sim, worker->slot, request);
     sim_cache_trim(sim, worker);
 }
 
-void sim_cache_share(struct sim_worker *worker, const struct sim_request *request, uint32_t n_blocks)
+void sim_cache_share(struct sim *sim, struct sim_worker *worker, const struct sim_request *request,
+                     uint32_t n_blocks)
 {
-    for (uint32_t i = 0; i < n_blocks; i++)
-        sim_lru_set_replicated(&worker->memory, sim_block_id(request, i), true);
+    struct cache_part part;
+
+    for (uint32_t i = 0; i < n_blocks; i += part.n) {
+        part = cache_part_at(request, i);
+        part.n = part.n < n_blocks - i ? part.n : n_blocks - i;
+        if (sim_lru_set_replicated(&worker->memory, part.first, part.n, true) < 0)
+            sim->rc = E_NOMEM;
+    }
 }
 
 /* ---- where a prompt's tokens come from ---- */
@@ -109,7 +172,7 @@ static uint32_t cache_stored(const struct sim_worker *worker, const struct sim_r
     for (; n < request->n_blocks; n++) {
         uint64_t id = sim_block_id(request, n);
 
-        if (!sim_lru_has(&worker->memory, id) && !sim_lru_has(&worker->disk, id))
+        if (sim_lru_leading(&worker->memory, id, 1) + sim_lru_leading(&worker->disk, id, 1) == 0)
             break;
     }
     return n;
@@ -125,8 +188,8 @@ static uint32_t cache_push(struct sim *sim, struct sim_job *job, struct sim_work
 
     if (n <= has || !from->is_up)
         return has;
-    for (uint32_t i = sim_cache_held(from, &job->request); i > 0; i--) /* sending is a use */
-        (void)sim_lru_touch(&from->memory, sim_block_id(&job->request, i - 1), sim->now_ns);
+    cache_touch(sim, &from->memory, &job->request,
+                sim_cache_held(from, &job->request)); /* sending is a use */
     bytes = (n - has) * sim->opts->kv_bytes_per_token;
     asked_ns = job->ready_ns + 2 * sim->opts->latency_ns;
     end_ns = sim_net_send(sim, from, worker, bytes, asked_ns);

@@ -216,42 +216,57 @@ static int front_choose(struct sim *sim, struct sim_job *job, struct picker_owne
     return rc == E_OVERLOADED && job->is_again ? 0 : rc; /* a stream that has begun does not wait */
 }
 
-/* Rows of the asker and of the workers with most of the prompt, as fleet/router/blocks.c gathers them. */
+/* Of the workers with most of the prompt, the one with least running; PICKER_NONE: none has more than the asker. */
+static uint32_t front_most_cached(const struct sim *sim, uint32_t asker)
+{
+    const uint32_t *in_memory = sim->place.found.in_memory;
+    uint32_t most = in_memory[asker], best = PICKER_NONE, least = 0, n_asked = 0;
+
+    if (sim->place.found.most_in_memory <= most)
+        return PICKER_NONE;
+    for (uint32_t slot = 0; slot < sim->n_workers; slot++) {
+        uint32_t n_running;
+
+        if (in_memory[slot] < most || in_memory[slot] <= in_memory[asker] || !sim->workers[slot].is_up)
+            continue;
+        if (in_memory[slot] > most)
+            n_asked = 0;
+        most = in_memory[slot];
+        if (++n_asked >= MAX_ASKED)
+            continue;
+        n_running = picker_fleet_n_running(sim->place.fleet, slot);
+        if (n_asked == 1 || n_running < least) {
+            best = slot;
+            least = n_running;
+        }
+    }
+    return best;
+}
+
+/* Rows of the asker and of the owner, as fleet/router/blocks.c gathers them. */
 static void front_find_owner(struct sim *sim, struct picker_owner *out)
 {
     struct picker_choice *choice = &sim->place.choice;
-    uint32_t asker = choice->prefill != PICKER_NONE ? choice->prefill : choice->decode, most = 0;
-    struct picker_worker rows[MAX_ASKED];
-    uint32_t slots[MAX_ASKED];
-    struct picker_world world = {rows, 1};
+    uint32_t asker = choice->prefill != PICKER_NONE ? choice->prefill : choice->decode, owner;
+    struct picker_worker rows[2];
+    const struct picker_world world = {rows, 2};
 
-    if (sim->opts->prefix_fetch == PICKER_FETCH_OFF || sim->place.n_hashes == 0)
+    if (sim->opts->prefix_fetch == PICKER_FETCH_OFF)
+        return;
+    owner = front_most_cached(sim, asker);
+    if (owner == PICKER_NONE)
         return;
     picker_fleet_row(sim->place.fleet, asker, &rows[0]);
     rows[0].cached_tokens = rows[0].stored_tokens = sim->place.found.in_memory[asker] * rows[0].block_tokens;
     for (uint32_t i = 0; i < sim->place.found.n_runs; i++)
         if (sim->place.found.runs[i].slot == asker)
             rows[0].stored_tokens = sim->place.found.runs[i].n_blocks * rows[0].block_tokens;
-    slots[0] = asker;
-    for (uint32_t slot = 0; slot < sim->n_workers; slot++) {
-        uint32_t blocks = sim->place.found.in_memory[slot];
-
-        if (slot == asker || blocks == 0 || blocks < most || !sim->workers[slot].is_up)
-            continue;
-        world.n = blocks > most ? 1 : world.n;
-        most = blocks;
-        if (world.n == MAX_ASKED)
-            continue;
-        picker_fleet_row(sim->place.fleet, slot, &rows[world.n]);
-        rows[world.n].cached_tokens = blocks * rows[0].block_tokens;
-        slots[world.n++] = slot;
-    }
-    if (world.n < 2)
-        return;
+    picker_fleet_row(sim->place.fleet, owner, &rows[1]);
+    rows[1].cached_tokens = sim->place.found.in_memory[owner] * rows[0].block_tokens;
     *out = picker_find_owner(&world, &sim->place.request, 0, sim->opts->prefix_fetch);
     if (out->slot == PICKER_NONE)
         return;
-    out->slot = slots[out->slot];
+    out->slot = owner;
     if (choice->uncached_tokens > sim->place.request.n_tokens - out->tokens)
         choice->uncached_tokens = sim->place.request.n_tokens - out->tokens;
     choice->read_tokens = 0;
@@ -496,7 +511,7 @@ void sim_front_joined(struct sim *sim, uint32_t i)
     struct sim_worker *to = &sim->workers[job->decode];
 
     if (job->prefill != SIM_NONE)
-        sim_cache_share(&sim->workers[job->prefill], &job->request, job->request.n_blocks);
+        sim_cache_share(sim, &sim->workers[job->prefill], &job->request, job->request.n_blocks);
     front_leave_worker(sim, job, 0);
     picker_booking_started(job->router->fleet, &job->booked[1]);
     sim_cache_store(sim, to, &job->request);

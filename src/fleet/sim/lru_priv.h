@@ -1,33 +1,47 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The blocks in one tier of one simulated worker, in the order of eviction of cache/kv/eviction.c: blocks
  * that another worker has too count as twice as old as they are.  Memory grows with the blocks that are
- * there. */
+ * there.
+ *
+ * Calls name blocks first, first + 1, ... first + n - 1, all in one group of SIM_LRU_GROUP ids: a chain's blocks
+ * mostly have ids in a row (sim_block_id()), so one call does the work of many. */
 #ifndef FLEET_SIM_LRU_PRIV_H
 #define FLEET_SIM_LRU_PRIV_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-struct sim_lru_entry {
-    uint64_t id, used_ns;
-    uint32_t older, newer; /* in a free entry newer is the next free one */
-    uint32_t list;         /* 0: plain; 1: shared */
+#define SIM_LRU_GROUP 32
+
+struct sim_lru_run { /* n blocks from id first on, one behind another in the order of eviction */
+    uint64_t first, used_ns;
+    uint32_t older, newer;
+    uint32_t sibling; /* the next run of its group; in a free run the next free one; 0: none */
+    uint8_t n;
+    bool is_shared; /* its list: another worker has these blocks too */
+    bool is_rising; /* first goes first, not last */
 };
 
-struct sim_lru {                   /* zeroed: empty */
-    struct sim_lru_entry *entries; /* [cap + 2]; entries 0 and 1 are the lists' heads */
-    uint32_t *table;               /* [mask + 1] entry; 0: free */
-    uint32_t n, cap, mask, free, n_made;
+struct sim_lru_place { /* of the table */
+    uint32_t tag;
+    uint32_t run; /* a run of the group with this tag; 0: free */
 };
 
-/* Adds the block or makes it the newest.  E_NOMEM; 1: it was there; 0: it is new. */
-int sim_lru_touch(struct sim_lru *lru, uint64_t id, uint64_t now_ns);
-/* Another worker has the block too, or none has any more.  Nothing if it is not here. */
-void sim_lru_set_replicated(struct sim_lru *lru, uint64_t id, bool is_shared);
-bool sim_lru_has(const struct sim_lru *lru, uint64_t id);
-bool sim_lru_remove(struct sim_lru *lru, uint64_t id);        /* false: was not there */
-uint64_t sim_lru_evict(struct sim_lru *lru, uint64_t now_ns); /* it is not empty */
-void sim_lru_clear(struct sim_lru *lru);
-void sim_lru_fini(struct sim_lru *lru);
+struct sim_lru {                 /* zeroed: empty */
+    struct sim_lru_run *runs;    /* [cap + 2]; runs 0 and 1 are the lists' heads */
+    struct sim_lru_place *table; /* [mask + 1] */
+    uint32_t n;                  /* blocks */
+    uint32_t n_runs, cap, mask, free, n_made;
+};
+
+/* Adds the blocks or makes them the newest, the last one first.  E_NOMEM, or how many of them were there. */
+int sim_lru_touch(struct sim_lru *lru, uint64_t first, uint32_t n, uint64_t now_ns);
+/* Another worker has the blocks too, or none has any more.  Nothing for those that are not here.  E_NOMEM. */
+int sim_lru_set_replicated(struct sim_lru *lru, uint64_t first, uint32_t n, bool is_shared);
+uint32_t sim_lru_leading(const struct sim_lru *lru, uint64_t first, uint32_t n); /* of them that are here */
+int sim_lru_remove(struct sim_lru *lru, uint64_t first, uint32_t n); /* E_NOMEM, or how many were there */
+/* Evicts n_most blocks, or all; ids_out holds them in order.  Returns their number. */
+uint32_t sim_lru_evict(struct sim_lru *lru, uint64_t now_ns, uint64_t *ids_out, uint32_t n_most);
+void sim_lru_fini(struct sim_lru *lru); /* leaves it empty */
 
 #endif

@@ -60,16 +60,16 @@ void sim_routers_stored(struct sim *sim, uint32_t slot, const struct sim_request
     }
 }
 
-void sim_routers_evicted(struct sim *sim, uint32_t slot, const struct block_hash *hash)
+void sim_routers_evicted(struct sim *sim, uint32_t slot, const struct block_hash *hashes, size_t n)
 {
     for (uint32_t i = 0; i < sim->n_routers; i++)
-        picker_index_unlearn(sim->routers[i].index, slot, hash, 0, 1);
+        picker_index_unlearn(sim->routers[i].index, slot, hashes, 0, n);
 }
 
-void sim_routers_moved(struct sim *sim, uint32_t slot, const struct block_hash *hash)
+void sim_routers_moved(struct sim *sim, uint32_t slot, const struct block_hash *hashes, size_t n)
 {
     for (uint32_t i = 0; i < sim->n_routers; i++)
-        picker_index_learn_on_disk(sim->routers[i].index, slot, hash, 1, sim->now_ns);
+        picker_index_learn_on_disk(sim->routers[i].index, slot, hashes, n, sim->now_ns);
 }
 
 void sim_routers_forget(struct sim *sim, uint32_t slot)

@@ -172,7 +172,8 @@ void sim_worker_crash(struct sim *sim, struct sim_worker *worker);
 uint32_t sim_cache_held(const struct sim_worker *worker, const struct sim_request *request); /* blocks */
 void sim_cache_store(struct sim *sim, struct sim_worker *worker, const struct sim_request *request);
 /* Other workers have the first n_blocks too. */
-void sim_cache_share(struct sim_worker *worker, const struct sim_request *request, uint32_t n_blocks);
+void sim_cache_share(struct sim *sim, struct sim_worker *worker, const struct sim_request *request,
+                     uint32_t n_blocks);
 void sim_cache_trim(struct sim *sim, struct sim_worker *worker);
 /* The prompt's tokens on its worker: sets n_left and ready_ns, and starts pushes and reads. */
 void sim_cache_begin(struct sim *sim, struct sim_job *job, const struct picker_owner *owner);
@@ -212,8 +213,9 @@ int sim_routers_open(struct sim *sim);
 void sim_routers_close(struct sim *sim);
 int sim_routers_report(struct sim *sim, uint32_t slot);
 void sim_routers_stored(struct sim *sim, uint32_t slot, const struct sim_request *request);
-void sim_routers_evicted(struct sim *sim, uint32_t slot, const struct block_hash *hash);
-void sim_routers_moved(struct sim *sim, uint32_t slot, const struct block_hash *hash); /* to its disk */
+void sim_routers_evicted(struct sim *sim, uint32_t slot, const struct block_hash *hashes, size_t n);
+void sim_routers_moved(struct sim *sim, uint32_t slot, const struct block_hash *hashes,
+                       size_t n); /* to disk */
 void sim_routers_forget(struct sim *sim, uint32_t slot);
 
 /* roles.c */

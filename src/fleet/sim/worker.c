@@ -403,7 +403,7 @@ static void worker_prompt_steps(struct sim *sim, struct sim_worker *worker, uint
     if (job->prefill != SIM_NONE)
         sim_worker_release(sim, worker, job); /* its blocks count as cached from now on */
     sim_cache_store(sim, worker, &job->request);
-    sim_cache_share(worker, &job->request, job->n_pushed);
+    sim_cache_share(sim, worker, &job->request, job->n_pushed);
     if (job->prefill != SIM_NONE || job->n_answered + 1 >= job->request.answer_tokens) {
         sim_front_prefilled(sim, i);
         return;
@@ -535,6 +535,6 @@ void sim_worker_crash(struct sim *sim, struct sim_worker *worker)
     worker->run_prompt = SIM_NONE;
     for (unsigned i = 0; i < SIM_MAX_CLASSES; i++)
         worker->n_by_kind[i] = 0;
-    sim_lru_clear(&worker->memory);
+    sim_lru_fini(&worker->memory);
     worker->is_dirty = true;
 }

@@ -9,6 +9,7 @@
 #include "base/err.h"
 #include "base/rng.h"
 #include "fleet/picker/fleet.h"
+#include "fleet/picker/owner.h"
 
 #define MAX_N    40
 #define N_WORLDS 30000
@@ -71,6 +72,21 @@ static uint32_t answer(const struct world *world)
 static int64_t prefill_ns(const struct picker_worker *row, uint32_t n)
 {
     return whole_ns(n * (picker_prefill_s(row, 1) * 1e9));
+}
+
+/* Computed, or pushed as far as another worker has the prompt, with an eighth of the time saved. */
+static int64_t first_ns(const struct world *world, const struct picker_worker *row, uint32_t n)
+{
+    uint64_t pushable = (uint64_t)world->request.pushable_blocks * row->block_tokens;
+    uint32_t left = pushable < world->request.n_tokens ? world->request.n_tokens - (uint32_t)pushable : 1;
+    float push_ns = (float)(picker_push_token_s(row) * 1e9);
+    int64_t own_ns = prefill_ns(row, n), pushed_ns;
+
+    if (push_ns <= 0 || pushable <= world->request.n_tokens - n)
+        return own_ns;
+    pushed_ns = 2000000 + whole_ns((n - left) * (double)push_ns) + prefill_ns(row, left);
+    pushed_ns += own_ns > pushed_ns ? (own_ns - pushed_ns) / 8 : 0;
+    return pushed_ns < own_ns ? pushed_ns : own_ns;
 }
 
 static int64_t itl_ns(const struct picker_worker *row)
@@ -213,7 +229,8 @@ static struct option make_pair(const struct world *world, uint32_t p, uint32_t d
 {
     const struct picker_worker *prefill = &world->rows[p], *decode = &world->rows[d];
     uint32_t n = missing(world, prefill) - n_read;
-    int64_t own_ns = prefill_ns(prefill, n) + (n_read ? whole_ns(picker_read_s(prefill, n_read) * 1e9) : 0);
+    int64_t own_ns = n_read ? prefill_ns(prefill, n) + whole_ns(picker_read_s(prefill, n_read) * 1e9)
+                            : first_ns(world, prefill, n);
     int64_t ttft_ns = whole_ns(picker_queue_s(prefill) * 1e9) + own_ns, itl = itl_ns(decode);
     struct option it = {.is_there = true, .n_running = (uint64_t)prefill->n_running + decode->n_running};
 
@@ -333,6 +350,8 @@ static struct picker_worker random_row(struct rng *rng, uint32_t n_layouts)
         .transfer_bytes_per_s = (double)ONE_OF(rng, 0, 1000000000, 12000000000),
         .kv_bytes_per_token = ONE_OF(rng, 0, 1000, 65536),
         .read_bytes_per_s = (double)ONE_OF(rng, 0, 50000000, 1000000000),
+        .can_push = rng_below(rng, 3) > 0,
+        .push_bytes_per_s = (double)ONE_OF(rng, 0, 100000000, 5000000000),
     };
 
     if (rng_below(rng, 40) == 0)
@@ -363,6 +382,7 @@ static void make_world(struct rng *rng, struct world *world)
                                              .layout = rng_below(rng, n_layouts),
                                              .cached_blocks = world->cached_blocks,
                                              .runs = world->runs,
+                                             .pushable_blocks = (uint32_t)ONE_OF(rng, 0, 0, 12, 100, 200),
                                              .excluded = &world->excluded};
     for (uint32_t i = 0; i < world->n; i++) {
         struct picker_worker *row = &world->rows[i];

@@ -15,7 +15,6 @@
 #include "base/rng.h"
 #include "fleet/sim/agenda_priv.h"
 #include "fleet/sim/generate.h"
-#include "fleet/sim/lru_priv.h"
 
 static void about(double a, double b, double within)
 {
@@ -253,50 +252,8 @@ static void events_come_in_order(void **state)
     sim_agenda_fini(&agenda);
 }
 
-/* Evicts the oldest plain block, or a replicated one that was unused for half as long. */
-static void eviction_takes_what_others_have_first(void **state)
-{
-    struct sim_lru lru = {0};
-
-    for (uint64_t i = 0; i < 6; i++)
-        assert_int_equal(sim_lru_touch(&lru, 1000 + i, i * 10), 0);
-    assert_int_equal(sim_lru_touch(&lru, 1000, 60), 1);
-    sim_lru_set_replicated(&lru, 1003, true);
-    assert_int_equal(sim_lru_evict(&lru, 60), 1003); /* 30 is old and replicated, 1001 is 50 old */
-    assert_int_equal(sim_lru_evict(&lru, 60), 1001);
-    sim_lru_set_replicated(&lru, 1005, true);
-    assert_int_equal(sim_lru_evict(&lru, 60), 1002);
-    sim_lru_set_replicated(&lru, 1005, false);
-    assert_true(sim_lru_has(&lru, 1005));
-    assert_false(sim_lru_has(&lru, 1001));
-    assert_int_equal(lru.n, 3);
-    sim_lru_fini(&lru);
-}
-
-static void the_table_finds_what_was_not_removed(void **state)
-{
-    enum { N = 400 };
-    struct sim_lru lru = {0};
-    bool is_there[N] = {false};
-    struct rng rng;
-
-    rng_init(&rng, 2);
-    for (uint32_t i = 0; i < 20000; i++) {
-        uint64_t id = rng_below(&rng, N);
-
-        if (rng_below(&rng, 2) == 0)
-            assert_int_equal(sim_lru_touch(&lru, id, i), is_there[id]);
-        else
-            assert_int_equal(sim_lru_remove(&lru, id), is_there[id]);
-        is_there[id] = sim_lru_has(&lru, id);
-    }
-    for (uint64_t id = 0; id < N; id++)
-        assert_int_equal(sim_lru_has(&lru, id), is_there[id]);
-    sim_lru_fini(&lru);
-}
-
-/* The same prompts of 600 tokens, more than two of four workers can read in time, then answers.  auto serves
- * more requests than the fleet with fixed roles, and every worker's time is counted once. */
+/* The same prompts of 600 tokens, more than two of four workers read in time, then answers: auto serves more than the
+ * fleet with fixed roles, and every worker's time is booked once. */
 static void roles_follow_the_load(void **state)
 {
     struct generate_opts load = load_of(GENERATE_STEPS);
@@ -364,8 +321,6 @@ int main(void)
         cmocka_unit_test(options_are_checked),
         cmocka_unit_test(quantiles_are_right_within_a_bucket),
         cmocka_unit_test(events_come_in_order),
-        cmocka_unit_test(eviction_takes_what_others_have_first),
-        cmocka_unit_test(the_table_finds_what_was_not_removed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -245,6 +245,7 @@ static void *engine_thread_run(void *arg)
 
         worker_commands_run(engine);
         has_events = worker_map_turn(engine);
+        has_events |= worker_hashing_turn(engine);
         worker_disk_turn(engine);
         note_busy(engine); /* before a step that may take long, because a drain reads it */
         n_fed = sched_run_step(engine->sched);

@@ -27,19 +27,30 @@ int worker_chain_begin(const struct worker_engine *engine, struct task *task)
     return rc;
 }
 
+bool worker_chain_extend(const struct worker_engine *engine, struct task *task, uint32_t n_tokens)
+{
+    uint32_t n_blocks, n_most;
+
+    if (task->spec.order.n_tokens == 0 || worker_chain_begin(engine, task) < 0)
+        return false;
+    n_blocks = task->spec.order.n_tokens / task->chain.block_tokens;
+    n_most = n_tokens / task->chain.block_tokens;
+    if (task->chain.hashes == NULL)
+        task->chain.hashes = calloc(n_blocks + (size_t)1, sizeof(*task->chain.hashes));
+    if (task->chain.hashes == NULL)
+        return false;
+    if (n_most > n_blocks - task->chain.n)
+        n_most = n_blocks - (uint32_t)task->chain.n;
+    prefix_roots_extend(&task->roots, &task->chain, task->chain.n + n_most);
+    return task->chain.n < n_blocks;
+}
+
 uint32_t worker_chain_hash(const struct worker_engine *engine, struct task *task)
 {
-    uint32_t n_tokens = task->spec.order.n_tokens, n;
+    uint32_t n_tokens = task->spec.order.n_tokens;
 
-    if (n_tokens == 0 || worker_chain_begin(engine, task) < 0)
-        return 0;
-    n = n_tokens / task->chain.block_tokens;
-    if (task->chain.hashes == NULL)
-        task->chain.hashes = calloc(n + (size_t)1, sizeof(*task->chain.hashes));
-    if (task->chain.hashes == NULL)
-        return 0;
-    prefix_roots_extend(&task->roots, &task->chain, n);
-    return (n_tokens - 1) / task->chain.block_tokens;
+    (void)worker_chain_extend(engine, task, n_tokens);
+    return task->chain.hashes != NULL ? (n_tokens - 1) / task->chain.block_tokens : 0;
 }
 
 void worker_chain_free(struct task *task)

@@ -249,6 +249,7 @@ static void *engine_thread_run(void *arg)
 
         worker_commands_run(engine);
         has_events = worker_map_turn(engine);
+        has_events |= worker_hashing_turn(engine);
         worker_disk_turn(engine);
         worker_remote_turn(engine);
         note_busy(engine); /* before a step that may take long, because a drain reads it */

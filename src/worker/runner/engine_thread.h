@@ -27,7 +27,8 @@
 struct worker_engine;
 
 enum task_state {
-    TASK_NEW,       /* just submitted, or its last wait has ended */
+    TASK_NEW,       /* it waits for nothing: just submitted, or a wait is over */
+    TASK_HASHING,   /* the blocks of its long prompt are being hashed */
     TASK_FETCHING,  /* a prefix fetch pulls the cached part of its prompt from a peer */
     TASK_COMPILING, /* its grammar is being compiled */
     TASK_READING,   /* blocks of its prompt are being read from disk, or from the remote tier */
@@ -42,6 +43,7 @@ struct task { /* one submitted job on this worker; engine thread; the drawing is
     struct task_spec spec;         /* its tokens move to the sequence when that begins */
     struct prefix_roots roots;     /* of its tokens, once chain.tokens is set (chain.c) ... */
     struct prefix_chain chain;     /* ... and their block hashes; freed with the tokens */
+    struct list in_hashing;        /* HASHING: in engine.hashing */
     struct seq *seq;               /* from SCHEDULED on */
     uint64_t grammar_number;       /* COMPILING: number of the grammar */
     struct fair_item grammar_wait; /* COMPILING: in engine.grammar_waits */

@@ -64,7 +64,9 @@ struct worker_engine {
     struct hashmap *by_key;       /* struct task_key -> struct task */
     struct worker_disk *disk;     /* disk.c; NULL: there is no disk tier */
     struct worker_remote *remote; /* remote.c; NULL: there is no remote tier */
-    struct list grammars;         /* grammars.c */
+    struct list hashing;          /* hashing.c: tasks in TASK_HASHING */
+    uint32_t n_hashing;
+    struct list grammars; /* grammars.c */
     uint32_t n_grammars;
     struct fair *grammar_waits; /* tasks in TASK_COMPILING, by tenant */
     uint64_t n_grammar_waits;
@@ -116,7 +118,8 @@ void worker_tasks_read(struct worker_engine *engine, uint64_t number);
 struct sched_events worker_tasks_events(void);
 /* The only function that changes a task's state; traces it (log event task_state). */
 void worker_tasks_set_state(struct worker_engine *engine, struct task *task, enum task_state state);
-/* Ends the task's wait, whether or not the blocks arrived. */
+void worker_tasks_hashed(struct worker_engine *engine, struct task *task);
+/* The task's wait before its begin is over, with or without the blocks that it waited for. */
 void worker_tasks_go_on(struct worker_engine *engine, struct task *task);
 /* The grammar that tasks wait for is compiled. grammar NULL: `why` holds the error. */
 void worker_tasks_compiled(struct worker_engine *engine, uint64_t number, struct grammar *grammar,
@@ -132,7 +135,17 @@ int worker_chain_begin(const struct worker_engine *engine, struct task *task); /
 /* Hashes all full blocks into task.chain, once.  Returns how many of them a cache may supply: not all,
  * because the last token is always computed.  0: none, or no memory. */
 uint32_t worker_chain_hash(const struct worker_engine *engine, struct task *task);
+/* Hashes the full blocks of n_tokens more tokens. False: nothing is left to hash, or there is no memory. */
+bool worker_chain_extend(const struct worker_engine *engine, struct task *task, uint32_t n_tokens);
 void worker_chain_free(struct task *task);
+
+/* hashing.c: long prompts are hashed a slice at a time, between steps */
+/* 0: the prompt is short, nothing is done. E_AGAIN: worker_tasks_hashed() is called when its chain is done.
+ * E_OVERLOADED: too many wait. */
+int worker_hashing_begin(struct worker_engine *engine, struct task *task);
+void worker_hashing_leave(struct worker_engine *engine,
+                          struct task *task);           /* also when it is not in the line */
+bool worker_hashing_turn(struct worker_engine *engine); /* true: more is to be hashed */
 
 /* grammars.c */
 /* Looks up the task's grammar.  0: it is compiled, and out is borrowed until the next call. E_AGAIN: it is

@@ -235,7 +235,7 @@ void worker_kv_receive_offer(struct worker_engine *engine, uint32_t peer, const 
     struct task_key key = {.router_epoch = offer->router_epoch, .request = offer->request};
     struct task *task = worker_engine_task(engine, &key);
 
-    if (task == NULL || task->state == TASK_COMPILING) /* not submitted yet, or not begun */
+    if (task == NULL || task->state == TASK_HASHING || task->state == TASK_COMPILING) /* not begun yet */
         early_offer_add(engine, peer, offer);
     else if (task->kv_receive == NULL)
         worker_transfers_refuse_offer(engine, peer, offer->transfer, E_CANCELLED);

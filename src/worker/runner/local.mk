@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 noinst_LIBRARIES += libworker_runner.a
-libworker_runner_a_SOURCES = src/worker/runner/block_map_priv.h src/worker/runner/chain.c \
+libworker_runner_a_SOURCES = src/worker/runner/block_map_priv.h src/worker/runner/chain.c src/worker/runner/hashing.c \
 	src/worker/runner/commands.c src/worker/runner/disk.c \
 	src/worker/runner/disk_priv.h src/worker/runner/engine_thread.c src/worker/runner/engine_thread.h \
 	src/worker/runner/engine_thread_priv.h src/worker/runner/health.c src/worker/runner/kv_receive.c \

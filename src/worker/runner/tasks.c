@@ -39,8 +39,8 @@
 
 #define SCORES_PER_ANSWER 512u
 
-static const char *const task_states[] = {"new",       "fetching",  "compiling", "reading",
-                                          "scheduled", "answering", "over"};
+static const char *const task_states[] = {"new",     "hashing",   "fetching",  "compiling",
+                                          "reading", "scheduled", "answering", "over"};
 
 void worker_tasks_set_state(struct worker_engine *engine, struct task *task, enum task_state state)
 {
@@ -110,6 +110,7 @@ static void task_put_serving(const struct task *task, struct task_answer *answer
 
 static void task_stop_waiting(struct worker_engine *engine, struct task *task)
 {
+    worker_hashing_leave(engine, task);
     worker_prefix_fetch_leave(engine, task);
     if (task->state == TASK_COMPILING) {
         fair_leave(engine->grammar_waits, &task->grammar_wait);
@@ -293,6 +294,20 @@ void worker_tasks_go_on(struct worker_engine *engine, struct task *task)
         task_refuse(engine, task, rc, "");
 }
 
+static void task_look(struct worker_engine *engine, struct task *task)
+{
+    if (worker_prefix_fetch_begin(engine, task))
+        worker_tasks_set_state(engine, task, TASK_FETCHING);
+    else
+        worker_tasks_go_on(engine, task);
+}
+
+void worker_tasks_hashed(struct worker_engine *engine, struct task *task)
+{
+    worker_tasks_set_state(engine, task, TASK_NEW);
+    task_look(engine, task);
+}
+
 void worker_tasks_submit(struct worker_engine *engine, struct task_spec *spec)
 {
     struct task *task = calloc(1, sizeof(*task));
@@ -312,12 +327,14 @@ void worker_tasks_submit(struct worker_engine *engine, struct task_spec *spec)
     task->n_begun = task->n_answered = task->spec.order.n_tokens - task->spec.order.n_prompt;
     list_push_back(&engine->tasks, &task->all);
     list_init(&task->in_fetch);
+    list_init(&task->in_hashing);
     fair_item_init(&task->grammar_wait);
     engine->n_tasks++;
-    if (worker_prefix_fetch_begin(engine, task))
-        worker_tasks_set_state(engine, task, TASK_FETCHING);
-    else
-        worker_tasks_go_on(engine, task);
+    rc = worker_hashing_begin(engine, task);
+    if (rc == E_OVERLOADED)
+        task_refuse(engine, task, rc, "");
+    else if (rc == 0)
+        task_look(engine, task);
 }
 
 static void task_cancel(struct worker_engine *engine, struct task *task)
@@ -558,6 +575,7 @@ int worker_tasks_open(struct worker_engine *engine)
 {
     list_init(&engine->tasks);
     list_init(&engine->grammars);
+    list_init(&engine->hashing);
     if (fair_new(0, &engine->grammar_waits) < 0)
         return E_NOMEM;
     return hashmap_new(sizeof(struct task_key), &engine->by_key);

@@ -125,16 +125,17 @@ uint64_t kv_tier_read_ns(const struct kv_tier *self, uint32_t n_blocks)
 
 static struct worker_engine engine;
 static struct metrics *metrics;
+static uint32_t n_pool = N_POOL, context = 1024;
 
 static void open_sched(const struct kv_layout *layout)
 {
     struct engine_sim_opts sim = {.vocab_size = 300,
                                   .stop_id = TOKEN_NONE,
-                                  .context_length = 1024,
+                                  .context_length = context,
                                   .max_batch_tokens = 128,
                                   .layout = *layout,
-                                  .n_blocks = N_POOL};
-    struct kv_pool_opts pool = {.n_blocks = N_POOL, .block_tokens = TOKENS};
+                                  .n_blocks = n_pool};
+    struct kv_pool_opts pool = {.n_blocks = n_pool, .block_tokens = TOKENS};
     struct sched_opts sched = {.engine = &engine.opts.engine,
                                .max_seqs = 8,
                                .max_queue = 8,
@@ -157,7 +158,7 @@ static int open_worker(void **state)
     memset(&engine, 0, sizeof(engine));
     assert_int_equal(metrics_new(&metrics), 0);
     engine.opts.metrics = metrics;
-    engine.opts.n_blocks = N_POOL;
+    engine.opts.n_blocks = n_pool;
     engine.opts.max_queue = 8;
     engine.opts.max_seqs = 8;
     engine.opts.disk.path = "played";
@@ -247,6 +248,50 @@ static void run_to_the_end(void)
     assert_int_equal(kv_peek(engine.pool, stored, N_HASHES), N_HASHES); /* sealed under the same hashes */
 }
 
+/* ---- long prompts ---- */
+
+enum { SLICE = 65536, LONG = 3 * SLICE + 1000, LESS_LONG = SLICE + 16, MAX_LONG = 8 };
+
+static int open_large_worker(void **state)
+{
+    n_pool = 2 * LONG / TOKENS;
+    context = LONG + 1000;
+    return open_worker(state);
+}
+
+static int close_large_worker(void **state)
+{
+    int rc = close_worker(state);
+
+    n_pool = N_POOL;
+    context = 1024;
+    return rc;
+}
+
+static void submit_long(uint64_t request, uint32_t n_tokens, enum task_mode mode)
+{
+    struct task_spec spec = {
+        .key = {.router_epoch = 9, .request = request},
+        .mode = mode,
+        .order = {.n_tokens = n_tokens,
+                  .n_prompt = n_tokens,
+                  .work = {.max_new_tokens = 4, .sample = {.top_p = 1, .seed = request}}},
+        .owner = PEER_NONE};
+
+    spec.order.tokens = calloc(n_tokens, sizeof(*spec.order.tokens));
+    for (uint32_t i = 0; i < n_tokens; i++)
+        spec.order.tokens[i] = (i * 7 + (uint32_t)request) % 300;
+    worker_tasks_submit(&engine, &spec);
+}
+
+static enum task_state state_of(uint64_t request)
+{
+    const struct task_key long_key = {.router_epoch = 9, .request = request};
+    const struct task *task = worker_engine_task(&engine, &long_key);
+
+    return task != NULL ? task->state : TASK_OVER;
+}
+
 /* ---- tests ---- */
 
 static void fetch_disk_and_sequence_share_one_chain(void **state)
@@ -281,9 +326,75 @@ static void a_cancelled_wait_frees_the_chain(void **state)
     worker_transfers_tick(&engine, clock_now_ns());
 }
 
+static void a_long_prompt_is_hashed_in_slices_and_shorter_ones_pass(void **state)
+{
+    n_hashed = 0;
+    submit_long(1, LONG, TASK_LOCAL);
+    assert_int_equal(state_of(1), TASK_HASHING);
+    assert_int_equal(n_hashed, 0); /* submitting hashes nothing */
+    submit_long(2, LESS_LONG, TASK_LOCAL);
+    submit_long(3, 100, TASK_LOCAL);
+    assert_int_equal(state_of(3), TASK_SCHEDULED);
+    n_hashed = 0;
+    for (uint32_t i = 1; i <= 6; i++) {
+        size_t before = n_hashed;
+
+        assert_true(worker_hashing_turn(&engine) == (i < 6));
+        assert_true(n_hashed - before <= SLICE / TOKENS);
+        assert_int_equal(state_of(2), i < 4 ? TASK_HASHING : TASK_SCHEDULED);
+        assert_int_equal(state_of(1), i < 6 ? TASK_HASHING : TASK_SCHEDULED);
+    }
+    assert_int_equal(n_hashed,
+                     LONG / TOKENS + LESS_LONG / TOKENS); /* none twice, none left to the sequence */
+    assert_false(worker_hashing_turn(&engine));
+    for (int i = 0; i < 20000 && state_of(1) != TASK_OVER; i++)
+        assert_true(sched_run_step(engine.sched) >= 0);
+    assert_int_equal(state_of(1), TASK_OVER);
+}
+
+static void a_decode_task_that_hashes_may_be_told_to_proceed(void **state)
+{
+    const struct task_key long_key = {.router_epoch = 9, .request = 1};
+
+    submit_long(1, LESS_LONG, TASK_DECODE);
+    assert_int_equal(state_of(1), TASK_HASHING);
+    worker_tasks_proceed(&engine, 0, &long_key);
+    while (worker_hashing_turn(&engine))
+        ;
+    assert_int_equal(state_of(1), TASK_SCHEDULED);
+    for (int i = 0; i < 20000 && state_of(1) != TASK_OVER; i++)
+        assert_true(sched_run_step(engine.sched) >= 0);
+    assert_int_equal(state_of(1), TASK_OVER);
+}
+
+static void waiting_for_hashes_is_bounded_and_can_be_cancelled(void **state)
+{
+    const struct task_key first = {.router_epoch = 9, .request = 1};
+
+    for (uint64_t request = 1; request <= MAX_LONG + 1; request++)
+        submit_long(request, LONG, TASK_LOCAL);
+    assert_int_equal(engine.n_hashing, MAX_LONG);
+    assert_int_equal(state_of(MAX_LONG + 1), TASK_OVER);
+    assert_true(worker_hashing_turn(&engine));
+    worker_tasks_cancel(&engine, &first);
+    assert_int_equal(state_of(1), TASK_OVER);
+    assert_int_equal(engine.n_hashing, MAX_LONG - 1);
+    submit_long(20, 100, TASK_LOCAL);
+    assert_int_equal(state_of(20), TASK_SCHEDULED); /* a short prompt needs no place in that line */
+    worker_tasks_router_down(&engine, 0, 0);
+    assert_int_equal(engine.n_hashing, 0);
+    assert_false(worker_hashing_turn(&engine));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_long_prompt_is_hashed_in_slices_and_shorter_ones_pass,
+                                        open_large_worker, close_large_worker),
+        cmocka_unit_test_setup_teardown(a_decode_task_that_hashes_may_be_told_to_proceed, open_large_worker,
+                                        close_large_worker),
+        cmocka_unit_test_setup_teardown(waiting_for_hashes_is_bounded_and_can_be_cancelled, open_large_worker,
+                                        close_large_worker),
         cmocka_unit_test_setup_teardown(fetch_disk_and_sequence_share_one_chain, open_worker, close_worker),
         cmocka_unit_test_setup_teardown(a_sequence_alone_hashes_once, open_worker, close_worker),
         cmocka_unit_test_setup_teardown(a_cancelled_wait_frees_the_chain, open_worker, close_worker),

@@ -75,6 +75,10 @@ enum slot { /* vectors used as one (the biases of q, k and v) are neighbours; so
             SLOT_DELTA_DECAY,
             SLOT_DELTA_NORM,
             SLOT_DELTA_OUT,
+            SLOT_INPUT_GATE, /* embeddings for each layer: forward_tail.c */
+            SLOT_INPUT_PROJ,
+            SLOT_INPUT_NORM,
+            SLOT_LAYER_SCALE,
             N_SLOTS
 };
 
@@ -112,7 +116,10 @@ enum dim {           /* widths, which dim_of() computes from the configuration *
            DIM_DELTA_VALUES,
            DIM_DELTA_HEADS,
            DIM_2_DELTA_HEADS,
-           DIM_DELTA_VALUE
+           DIM_DELTA_VALUE,
+           DIM_ONE,
+           DIM_INPUT,
+           DIM_INPUTS
 };
 
 /* Matrices of one group are stacked and multiplied together. */
@@ -124,6 +131,8 @@ enum group {
     GROUP_DOWN,
     GROUP_ROUTER,
     GROUP_Q_B,
+    GROUP_INPUT_GATE,
+    GROUP_INPUT_PROJ,
     N_GROUPS
 };
 
@@ -147,6 +156,9 @@ enum global { /* tensors outside the layers */
               GLOBAL_HEAD_BIAS,
               GLOBAL_POSITIONS,       /* learned embeddings of positions */
               GLOBAL_FINAL_NORM_LFM2, /* the final norm under another name */
+              GLOBAL_INPUTS,          /* embeddings for each layer: forward_tail.c */
+              GLOBAL_INPUTS_PROJ,
+              GLOBAL_INPUTS_NORM,
               N_GLOBALS
 };
 

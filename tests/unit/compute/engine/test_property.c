@@ -65,7 +65,7 @@ static uint32_t draw_types(struct rng *rng, uint64_t turn, enum dtype types[3])
 
 static bool has_windows(const char *arch)
 {
-    static const char *const NAMES[] = {"llama",   "gemma2",  "gemma3",   "phi3",       "olmo2",
+    static const char *const NAMES[] = {"llama",   "gemma2",  "gemma3",   "gemma4",     "phi3",   "olmo2",
                                         "gpt-oss", "exaone4", "mistral3", "starcoder2", "cohere2"};
 
     for (size_t i = 0; i < ARRAY_LEN(NAMES); i++)
@@ -101,6 +101,21 @@ static void draw_delta(struct rng *rng, struct drawn *d)
     draw_key(d, "ssm.group_count", n_keys);
     draw_key(d, "ssm.time_step_rank", n_heads);
     draw_key(d, "ssm.inner_size", n_heads * (d->unit == 32 ? 32 : 256));
+}
+
+/* Narrower heads with a window, layers that read the keys of others, and embeddings of their own. */
+static void draw_gemma4(struct rng *rng, struct drawn *d)
+{
+    struct tiny_shape *s = &d->shape;
+    uint32_t narrow = s->head_dim > d->unit || s->n_heads % 2 != 0 ? s->head_dim : s->head_dim / 2;
+
+    if (s->n_heads * narrow % d->unit == 0 && narrow % 2 == 0)
+        draw_key(d, "attention.key_length_swa", narrow);
+    draw_key(d, "attention.sliding_window_pattern", 2);
+    if (s->n_layers > 3)
+        draw_key(d, "attention.shared_kv_layers", 1 + (uint32_t)rng_below(rng, s->n_layers - 2));
+    if (rng_below(rng, 2))
+        draw_key(d, "embedding_length_per_layer_input", d->unit);
 }
 
 static void draw_shape(struct rng *rng, uint64_t turn, const char *arch, struct drawn *d)
@@ -143,9 +158,9 @@ static void draw_shape(struct rng *rng, uint64_t turn, const char *arch, struct 
 
 static bool has_only_experts(const char *arch)
 {
-    static const char *const NAMES[] = {"qwen3moe",     "gpt-oss",    "qwen2moe",    "olmoe",
-                                        "granitemoe",   "minimax-m2", "hunyuan-moe", "glm4moe",
-                                        "ernie4_5-moe", "lfm2moe",    "qwen35moe",   "qwen3next"};
+    static const char *const NAMES[] = {
+        "qwen3moe", "gpt-oss",      "qwen2moe", "olmoe",     "granitemoe", "minimax-m2", "hunyuan-moe",
+        "glm4moe",  "ernie4_5-moe", "lfm2moe",  "qwen35moe", "qwen3next",  "bailingmoe2"};
 
     for (size_t i = 0; i < ARRAY_LEN(NAMES); i++)
         if (strcmp(arch, NAMES[i]) == 0)
@@ -170,7 +185,8 @@ static void draw_experts(struct rng *rng, const char *arch, struct drawn *d)
     if (strcmp(arch, "qwen2moe") == 0 || strcmp(arch, "hunyuan-moe") == 0 || strcmp(arch, "qwen35moe") == 0 ||
         strcmp(arch, "qwen3next") == 0)
         s->n_shared = (uint32_t)rng_below(rng, 3);
-    if (strcmp(arch, "glm4moe") == 0 || strcmp(arch, "ernie4_5-moe") == 0) {
+    if (strcmp(arch, "glm4moe") == 0 || strcmp(arch, "bailingmoe2") == 0 ||
+        strcmp(arch, "ernie4_5-moe") == 0) {
         s->n_shared = (uint32_t)rng_below(rng, 3);
         s->n_dense = (uint32_t)rng_below(rng, s->n_layers + 1);
     }
@@ -204,6 +220,8 @@ static void draw(struct rng *rng, uint64_t turn, const char *arch, struct drawn 
     if (strncmp(arch, "qwen35", 6) == 0 || strcmp(arch, "qwen3next") == 0)
         draw_delta(rng, d);
     draw_experts(rng, arch, d);
+    if (strcmp(arch, "gemma4") == 0)
+        draw_gemma4(rng, d);
     d->shape.set = d->set;
     d->shape.seed = rng_u64(rng) >> 33;
     d->opts.kv_type = (enum kv_type)PICK(rng, KV_F32, KV_F16, KV_F16, KV_BF16, KV_Q8_0, KV_Q4_0);

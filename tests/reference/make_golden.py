@@ -32,6 +32,8 @@ LATENT = ("--set attention.kv_lora_rank=32 --set attention.key_length=24 --set a
           "--set expert_feed_forward_length=16")
 DELTA = ("--head-dim 16 --set rope.dimension_count=8 --set ssm.conv_kernel=4 --set ssm.state_size=12 "
          "--set ssm.group_count=2 --set ssm.time_step_rank=4 --set ssm.inner_size=40 --set full_attention_interval=3")
+MAMBA = ("--set ssm.conv_kernel=4 --set ssm.state_size=12 --set ssm.group_count=2 --set ssm.time_step_rank=4 "
+         "--with ssm_conv1d.bias")
 GEMMA4 = "--head-dim 24 --set attention.key_length_swa=12 --set attention.value_length_swa=12 --set rope.dimension_count_swa=12 --set attention.sliding_window=7"
 NARROW = "--set expert_count=8 --set expert_used_count=3 --set expert_feed_forward_length=32"
 CASES = {
@@ -134,6 +136,15 @@ CASES = {
     "qwen35": ("hf_hybrid", f"--arch qwen35 --layers 4 {DELTA} {TINY}"),
     "qwen35moe": ("hf_hybrid", f"--arch qwen35moe --layers 3 {DELTA} {NARROW} --set expert_shared_feed_forward_length=48 {TINY}"),
     "cohere2": ("hf_norm", f"--arch cohere2 --layers 5 --tied --set attention.sliding_window=7 {TINY}"),
+    "granitehybrid": ("hf_mamba", f"--arch granitehybrid --layers 4 --set attention.head_count_kv=0,0,2,0 {MAMBA} "
+                      f"--set ssm.inner_size=96 {TINY}"),
+    "granitehybrid-moe": ("hf_mamba", f"--arch granitehybrid --layers 3 --set attention.head_count_kv=0,2,0 {MAMBA} {NARROW} "
+                          f"--set ssm.inner_size=96 --set expert_shared_feed_forward_length=48 {TINY}"),
+    "nemotron_h": ("hf_mamba", f"--arch nemotron_h --layers 6 --set attention.head_count_kv=0,0,2,0,0,0 "
+                   f"--set feed_forward_length=0,80,0,80,0,80 {MAMBA} --set ssm.inner_size=40 {TINY}"),
+    "falcon-h1": ("hf_mamba", f"--arch falcon-h1 --layers 3 {MAMBA} --set ssm.inner_size=40 {TINY}"),
+    "falcon-h1-normed": ("hf_mamba", f"--arch falcon-h1 --layers 2 --with ssm_norm {MAMBA} --set ssm.inner_size=40 {TINY}"),
+    "mamba2": ("hf_mamba", f"--arch mamba2 --layers 3 --tied --set ssm.inner_size=96 {MAMBA} {TINY}"),
 }
 N_TOKENS, SHOWN = 40, (0, 13, 39)
 

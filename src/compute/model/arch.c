@@ -236,10 +236,15 @@ static void read_shapes(struct reading *r, struct model_config *config)
     read_layers(r, config);
     read_count(r, "context_length", REQUIRED, 1u << 30, &config->context_length);
     read_count(r, "embedding_length", REQUIRED, 1u << 20, &config->hidden);
-    read_largest(r, "feed_forward_length", REQUIRED, 1u << 22, &config->ffn);
-    read_count(r, "attention.head_count", REQUIRED, 1u << 12, &config->n_heads);
-    config->n_kv_heads = config->n_heads;
-    read_kv_heads(r, config);
+    if (r->arch->attn->is_keyless) { /* no attention in any layer; scratch is laid out for one head */
+        config->n_heads = config->n_kv_heads = 1;
+        config->head_dim = 2;
+    } else {
+        read_largest(r, "feed_forward_length", REQUIRED, 1u << 22, &config->ffn);
+        read_count(r, "attention.head_count", REQUIRED, 1u << 12, &config->n_heads);
+        config->n_kv_heads = config->n_heads;
+        read_kv_heads(r, config);
+    }
     read_number(
         r, r->arch->norm == NORM_LAYER ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon",
         REQUIRED, EPS, &eps);
@@ -252,7 +257,7 @@ static void read_shapes(struct reading *r, struct model_config *config)
                       r->arch->name, config->n_heads, config->n_kv_heads);
     if (arch_heeds(r->arch, "attention.kv_lora_rank"))
         latent_read_heads(r, config);
-    else
+    else if (!r->arch->attn->is_keyless)
         read_head_dim(r, config);
 }
 
@@ -333,7 +338,8 @@ static void read_rope(struct reading *r, struct model_config *config, struct rop
                                  .attn_factor = 1};
     rope->original_context = config->context_length;
     config->rope_dims = config->latent ? config->rope_dims : config->head_dim;
-    read_count(r, "rope.dimension_count", OPTIONAL, 1024, &config->rope_dims);
+    if (!r->arch->attn->is_keyless)
+        read_count(r, "rope.dimension_count", OPTIONAL, 1024, &config->rope_dims);
     if (config->rope_dims % 2 != 0 || config->rope_dims > config->head_dim)
         arch_complain(r, E_FORMAT, "key %s.rope.dimension_count is %u; it must be even and at most %u",
                       r->arch->name, config->rope_dims, config->head_dim);
@@ -507,7 +513,7 @@ int arch_read(const struct gguf *gguf, uint32_t context_length, struct fault *fa
     if (r.code != 0)
         return fault_set(fault, r.code, "%s", r.text);
     layers_place(model);
-    if (model->config.n_recurrent_layers == model->config.n_layers)
+    if (config->n_kv_layers == 0 && !r.arch->attn->is_keyless)
         return fault_set(fault, E_UNSUPPORTED, "no layer of this %s has attention", r.arch->name);
     if (context_length > config->context_length)
         return fault_set(fault, E_RANGE, "a context of %u is more than the model's %u", context_length,

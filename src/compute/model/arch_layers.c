@@ -13,6 +13,7 @@ void read_largest(struct reading *r, const char *suffix, enum need need, uint32_
 {
     enum gguf_kind kind;
     uint64_t n;
+    bool may_be_none = arch_heeds(r->arch, suffix);
     uint32_t largest = 0;
     char key[128];
 
@@ -24,13 +25,16 @@ void read_largest(struct reading *r, const char *suffix, enum need need, uint32_
     for (uint64_t i = 0; i < n; i++) {
         int64_t value;
 
-        if (gguf_array_i64(r->gguf, key, i, &value) < 0 || value < 1 || value > max) {
-            arch_complain(r, E_FORMAT, "key %s has a number that is not within 1..%u", key, max);
+        if (gguf_array_i64(r->gguf, key, i, &value) < 0 || value < (may_be_none ? 0 : 1) || value > max) {
+            arch_complain(r, E_FORMAT, "key %s has a number that is not within %u..%u", key, !may_be_none,
+                          max);
             return;
         }
         largest = (uint32_t)value > largest ? (uint32_t)value : largest;
     }
-    if (n > 0)
+    if (largest == 0)
+        arch_complain(r, E_FORMAT, "key %s has only zeros", key);
+    else
         *out = largest;
 }
 
@@ -116,10 +120,10 @@ void layers_place(struct model *model)
         if (layer->attn->state_bytes) {
             state_bytes += layer->attn->state_bytes(config);
             config->n_recurrent_layers++;
-        } else {
+        }
+        if (!layer->attn->is_keyless)
             layer->kv_index =
                 layer->is_shared ? model->layers[layer->kv_source].kv_index : config->n_kv_layers++;
-        }
     }
     model->layout.state_bytes = state_bytes;
 }

@@ -39,7 +39,8 @@ struct half { /* a way to compute attention or the feed-forward network */
     /* Packs the half's matrices in GROUP_NONE; NULL: it has none. */
     int (*pack)(struct loading *load, uint32_t layer);
     void (*layer_fini)(struct layer *layer); /* NULL: nothing to free */
-    /* Bytes of recurrent state of a layer with this half of attention; NULL: it has keys and values. */
+    bool is_keyless;                         /* stores no keys and values */
+    /* Bytes of recurrent state of a layer with this half of attention; NULL: it has none. */
     size_t (*state_bytes)(const struct model_config *config);
 };
 
@@ -51,6 +52,9 @@ extern const struct half attn_grouped_normed; /* with norms on the heads of q an
 extern const struct half attn_gated;          /* and a gate for each head's output */
 extern const struct half attn_conv;           /* forward_conv.c: a gated short convolution */
 extern const struct half attn_delta_grouped;  /* with beta and alpha in one tensor, by groups */
+extern const struct half attn_mamba;          /* forward_mamba.c: Mamba 2 */
+extern const struct half attn_mamba_beside;   /* grouped attention and Mamba 2 side by side */
+extern const struct half attn_none, ffn_none; /* a layer of one half only */
 extern const struct half attn_delta;          /* forward_delta.c: a gated delta net */
 extern const struct half ffn_dense;           /* forward_ffn.c: gate, up, down */
 extern const struct half ffn_dense_fused;     /* gate and up in one tensor */
@@ -76,7 +80,7 @@ extern const struct half ffn_moe_biased;       /* with biases on all matrices, a
 
 /* ---- rows ---- */
 
-enum activation { ACT_SILU, ACT_GELU /* GELU's tanh form */, ACT_GELU_EXACT };
+enum activation { ACT_SILU, ACT_GELU /* GELU's tanh form */, ACT_GELU_EXACT, ACT_RELU_SQUARED };
 enum norm { NORM_RMS, NORM_LAYER };
 
 struct reading;

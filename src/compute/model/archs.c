@@ -100,7 +100,7 @@ static const char *const GEMMA4_KEYS[] = {"final_logit_softcapping", NULL};
 
 static const char *const GRANITE_KEYS[] = {"embedding_scale", "residual_scale", "logit_scale", NULL};
 
-static void read_granite(struct reading *r, struct model *model)
+void read_granite(struct reading *r, struct model *model)
 {
     static const double SCALE[2] = {1e-6, 1e6};
     struct model_config *config = &model->config;

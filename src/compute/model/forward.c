@@ -136,7 +136,7 @@ const float *forward_norm(struct forward *f, enum slot slot)
 
 enum slot forward_ffn_norm(const struct forward *f)
 {
-    if (f->model->arch->is_parallel)
+    if (f->model->arch->is_parallel || f->layer->attn == &attn_none)
         return SLOT_ATTN_NORM;
     return f->layer->vectors[SLOT_FFN_NORM] ? SLOT_FFN_NORM : SLOT_FFN_NORM_LATE;
 }
@@ -343,7 +343,9 @@ int model_forward(const struct model *model, struct model_state *state, const st
         }
         f.layer = &model->layers[layer];
         f.layer->attn->forward(&f, layer);
-        if (f.n_rows == 0) /* no item wants logits */
+        if (layer + 1 == model->config.n_layers && model->config.n_kv_layers == 0 && pass->on_layer)
+            pass->on_layer(pass->on_layer_arg, 0); /* the place of the state is complete */
+        if (f.n_rows == 0)                         /* no item wants logits */
             return 0;
         f.layer->ffn->forward(&f, layer);
         if (f.layer->tail)

@@ -36,6 +36,10 @@ void forward_narrow(struct forward *f, float *rows, size_t width, size_t stride)
             if (state->input.inputs)
                 memmove(state->input.inputs + (n_rows + k) * inputs, state->input.inputs + (row + k) * inputs,
                         inputs * sizeof(*state->input.inputs));
+            if (state->recurrent.beside)
+                memmove(state->recurrent.beside + (n_rows + k) * hidden,
+                        state->recurrent.beside + (row + k) * hidden,
+                        hidden * sizeof(*state->recurrent.beside));
             memmove(state->x + (n_rows + k) * hidden, state->x + (row + k) * hidden,
                     hidden * sizeof(*state->x));
         }

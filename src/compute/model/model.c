@@ -113,6 +113,19 @@ static int fill_ones(struct model *model, struct fault *fault)
     return 0;
 }
 
+/* Without attention a block has one layer, which only holds parts of states; a state takes about 64. */
+static void lay_out_states(struct kv_layout *layout)
+{
+    const size_t part_bytes = layout->state_bytes / 64;
+    size_t head_bytes;
+
+    layout->n_layers = 1;
+    layout->k_dim = layout->v_dim = 32;
+    layout->n_kv_heads = 1;
+    head_bytes = kv_layout_layer_block_bytes(layout);
+    layout->n_kv_heads += (uint32_t)(part_bytes / head_bytes);
+}
+
 static int apply_opts(struct model *model, const struct model_opts *opts, struct fault *fault)
 {
     struct model_config *config = &model->config;
@@ -131,6 +144,8 @@ static int apply_opts(struct model *model, const struct model_opts *opts, struct
                                        .v_dim = widest->head_dim,
                                        .block_tokens = opts->block_tokens ? opts->block_tokens : 32,
                                        .type = opts->kv_type};
+    if (config->n_kv_layers == 0)
+        lay_out_states(&model->layout);
     if (config->latent) { /* values are a part of the keys */
         model->layout.k_dim = config->latent + config->rope_dims;
         model->layout.v_dim = 0;

@@ -38,6 +38,7 @@ void use_recurrent(struct reading *r, struct model *model, const struct half *ha
 void read_whole(struct reading *r, const char *suffix, uint32_t max, uint32_t *out);
 void read_flag(struct reading *r, const char *suffix, bool *out); /* optional */
 void read_gemma4(struct reading *r, struct model *model);         /* arch_gemma4.c */
+void read_granite(struct reading *r, struct model *model);        /* archs.c: four scales */
 __attribute__((format(printf, 3, 4))) void arch_complain(struct reading *r, int code, const char *format,
                                                          ...);
 bool has_complaints(const struct reading *r);

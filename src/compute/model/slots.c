@@ -99,6 +99,13 @@ const struct slot_info SLOTS[N_SLOTS] = {
     [SLOT_DELTA_NORM] = VECTOR("ssm_norm.weight", DIM_DELTA_VALUE, MODEL_NORM),
     [SLOT_DELTA_OUT] = MATRIX("ssm_out.weight", DIM_HIDDEN, DIM_DELTA_VALUES, GROUP_OUT, MODEL_WRITER),
     [SLOT_CONV_OUT] = MATRIX("shortconv.out_proj.weight", DIM_HIDDEN, DIM_HIDDEN, GROUP_OUT, MODEL_WRITER),
+    [SLOT_MAMBA_IN] = MATRIX("ssm_in.weight", DIM_MAMBA_IN, DIM_HIDDEN, GROUP_MAMBA_IN, MODEL_MATRIX),
+    [SLOT_MAMBA_CONV_BIAS] = VECTOR("ssm_conv1d.bias", DIM_DELTA_QKV, MODEL_BIAS),
+    [SLOT_MAMBA_DECAY] = MATRIX("ssm_a", DIM_DELTA_HEADS, DIM_ONE, GROUP_NONE, MODEL_DECAY),
+    [SLOT_MAMBA_SKIP] = MATRIX("ssm_d", DIM_DELTA_HEADS, DIM_ONE, GROUP_NONE, MODEL_NORM),
+    [SLOT_MAMBA_NORM] =
+        MATRIX("ssm_norm.weight", DIM_DELTA_KEY_HEADS, DIM_MAMBA_GROUP, GROUP_NONE, MODEL_NORM),
+    [SLOT_MAMBA_OUT] = MATRIX("ssm_out.weight", DIM_HIDDEN, DIM_DELTA_VALUES, GROUP_MAMBA_OUT, MODEL_WRITER),
     [SLOT_INPUT_GATE] = MATRIX("inp_gate.weight", DIM_INPUT, DIM_HIDDEN, GROUP_INPUT_GATE, MODEL_MATRIX),
     [SLOT_INPUT_PROJ] = MATRIX("proj.weight", DIM_HIDDEN, DIM_INPUT, GROUP_INPUT_PROJ, MODEL_WRITER),
     [SLOT_INPUT_NORM] = VECTOR("post_norm.weight", DIM_HIDDEN, MODEL_NORM),
@@ -143,6 +150,12 @@ static uint64_t dim_beside(const struct model_config *config, enum dim dim)
         return 2 * (uint64_t)config->delta_heads;
     case DIM_DELTA_VALUE:
         return config->delta_value;
+    case DIM_DELTA_KEY_HEADS:
+        return config->delta_key_heads;
+    case DIM_MAMBA_IN:
+        return dim_beside(config, DIM_DELTA_VALUES) + dim_beside(config, DIM_DELTA_QKV) + config->delta_heads;
+    case DIM_MAMBA_GROUP:
+        return (uint64_t)config->delta_heads * config->delta_value / config->delta_key_heads;
     case DIM_ONE:
         return 1;
     case DIM_INPUT:
@@ -209,6 +222,11 @@ uint64_t dim_of(const struct model_config *config, enum dim dim)
         return (uint64_t)config->n_heads * (config->head_dim - config->rope_dims + config->value_dim);
     }
     return dim_beside(config, dim);
+}
+
+bool slot_is_vector(const struct slot_info *info)
+{
+    return info->rows == DIM_NONE || info->role == MODEL_NORM || info->role == MODEL_DECAY;
 }
 
 const char *slot_name(uint32_t layer, enum slot slot, char out[64])

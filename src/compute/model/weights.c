@@ -56,7 +56,7 @@ int weights_bind(struct loading *load, const char *name, const struct slot_info 
 {
     const struct gguf_tensor *tensor = gguf_tensor_find(load->gguf, name);
     struct model_config *config = &load->shape;
-    bool is_vector = info->rows == DIM_NONE || info->role == MODEL_NORM; /* or a vector for each head */
+    bool is_vector = slot_is_vector(info);
     uint64_t dims[3] = {dim_of(config, info->cols), info->rows == DIM_NONE ? 1 : dim_of(config, info->rows),
                         info->count == DIM_NONE ? 1 : dim_of(config, info->count)};
     int rc;
@@ -316,7 +316,7 @@ static int pack_layer(struct loading *load, uint32_t index)
     if (rc < 0)
         return rc;
     for (unsigned i = 0; i < N_SLOTS; i++)
-        if ((SLOTS[i].rows == DIM_NONE || SLOTS[i].role == MODEL_NORM) && bound->slot[i])
+        if (slot_is_vector(&SLOTS[i]) && bound->slot[i])
             layer->vectors[i] = pack_vector(load, bound->slot[i]);
     return 0;
 }

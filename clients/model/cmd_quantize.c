@@ -26,26 +26,28 @@
 
 static const char NAME[] = "quantize";
 
-static const char HELP[] = "Usage: baton-model quantize [OPTIONS] IN.gguf OUT.gguf\n"
-                           "Write a model with its matrices in a smaller type.\n"
-                           "\n"
-                           "  --type NAME            Q4_K_M (default), Q4_K_S, Q5_K_M, Q5_K_S, Q6_K, Q8_0,\n"
-                           "                         Q4_0, Q4_1, Q5_0, Q5_1, Q2_K, Q3_K_S, Q3_K_M, Q3_K_L,\n"
-                           "                         F16, BF16 or F32\n"
-                           "  --output-type TYPE     of the output head, in place of the usual one\n"
-                           "  --embedding-type TYPE  of the token embedding\n"
-                           "  --pure                 the same type for every matrix\n"
-                           "  --threads N            compute threads (default: all CPUs)\n"
-                           "  --verbose              a line for each tensor\n"
-                           "  --force                overwrite OUT.gguf\n"
-                           "  --help                 this text\n";
+static const char HELP[] =
+    "Usage: baton-model quantize [OPTIONS] IN.gguf OUT.gguf\n"
+    "Write a model with its matrices in a smaller type.\n"
+    "\n"
+    "  --type NAME            Q4_K_M (default), Q4_K_S, Q5_K_M, Q5_K_S, Q6_K, Q8_0,\n"
+    "                         Q4_0, Q4_1, Q5_0, Q5_1, Q2_K, Q3_K_S, Q3_K_M, Q3_K_L,\n"
+    "                         F16, BF16 or F32\n"
+    "  --output-type TYPE     of the output head, in place of the usual one\n"
+    "  --embedding-type TYPE  of the token embedding\n"
+    "  --imatrix FILE         weigh errors by an importance matrix (baton-model imatrix)\n"
+    "  --pure                 the same type for every matrix\n"
+    "  --threads N            compute threads (default: all CPUs)\n"
+    "  --verbose              a line for each tensor\n"
+    "  --force                overwrite OUT.gguf\n"
+    "  --help                 this text\n";
 
 enum { CHUNK_WEIGHTS = 1 << 22 }; /* quantised between two writes */
 
 struct quantize_args {
     struct mix_opts mix;
     uint32_t n_threads;
-    const char *from, *to;
+    const char *from, *to, *imatrix;
     bool is_verbose, is_forced, is_help;
 };
 
@@ -54,6 +56,7 @@ struct job { /* a chunk of rows of one tensor */
     enum dtype type;
     uint64_t first, n_rows;
     size_t row_bytes_in, row_bytes_out;
+    float *factors; /* [dims[2]][dims[0]] importance, or NULL */
     char *out;      /* [n_rows][row_bytes_out] */
     double *errors; /* [n_rows] sum of squared differences */
     double *squares;
@@ -65,8 +68,10 @@ struct quantizing {
     const struct quantize_args *args;
     struct gguf *gguf;
     struct team *team;
-    enum dtype *types;  /* [n_tensors] */
-    enum dtype *wanted; /* [n_tensors] */
+    enum dtype *types;       /* [n_tensors] */
+    enum dtype *wanted;      /* [n_tensors] */
+    struct imatrix *imatrix; /* NULL: none */
+    uint64_t n_matrices, n_important;
     struct job job;
     uint64_t in_bytes, done_bytes, out_bytes, n_weights;
     double error, squares; /* over all matrices whose type changed */
@@ -77,11 +82,21 @@ struct quantizing {
 
 /* ---- the command line ---- */
 
-enum option_id { OPT_TYPE = 256, OPT_OUTPUT, OPT_EMBEDDING, OPT_PURE, OPT_THREADS, OPT_VERBOSE, OPT_FORCE };
+enum option_id {
+    OPT_TYPE = 256,
+    OPT_OUTPUT,
+    OPT_EMBEDDING,
+    OPT_IMATRIX,
+    OPT_PURE,
+    OPT_THREADS,
+    OPT_VERBOSE,
+    OPT_FORCE
+};
 
 static const struct option OPTIONS[] = {{"type", required_argument, NULL, OPT_TYPE},
                                         {"output-type", required_argument, NULL, OPT_OUTPUT},
                                         {"embedding-type", required_argument, NULL, OPT_EMBEDDING},
+                                        {"imatrix", required_argument, NULL, OPT_IMATRIX},
                                         {"pure", no_argument, NULL, OPT_PURE},
                                         {"threads", required_argument, NULL, OPT_THREADS},
                                         {"verbose", no_argument, NULL, OPT_VERBOSE},
@@ -120,6 +135,9 @@ static bool cmd_quantize_take_option(int option, struct quantize_args *args)
         return take_dtype("output-type", &args->mix.output_type);
     case OPT_EMBEDDING:
         return take_dtype("embedding-type", &args->mix.embedding_type);
+    case OPT_IMATRIX:
+        args->imatrix = optarg;
+        return true;
     case OPT_PURE:
         args->mix.is_pure = true;
         return true;
@@ -189,6 +207,11 @@ static int choose_type(struct quantizing *q, uint64_t i, struct fault *fault)
                 "tensor '%.*s' is %s already; a source has F32, F16, BF16 or Q8_0 (or, for --type F32, "
                 "F16 and BF16, any type that is known)",
                 (int)tensor->name.len_bytes, (const char *)tensor->name.data, dtype_info(tensor->type)->name);
+        if (q->imatrix && q->types[i] != tensor->type) {
+            int rc = imatrix_check(q->imatrix, tensor, fault);
+
+            return rc < 0 ? rc : 0;
+        }
     } else {
         q->types[i] = q->wanted[i] = is_float(tensor->type) ? DTYPE_F32 : tensor->type;
     }
@@ -230,6 +253,13 @@ static int cmd_quantize_plan(struct quantizing *q, struct gguf_writer *writer, s
 
 /* ---- write ---- */
 
+/* The factors of a row's matrix: those of its expert. */
+static const float *factors_of(const struct job *job, uint64_t row)
+{
+    return job->factors ? job->factors + (job->first + row) / job->tensor->dims[1] * job->tensor->dims[0]
+                        : NULL;
+}
+
 static int quantize_row(const struct job *job, uint64_t row, float *x, float *back)
 {
     uint64_t cols = job->tensor->dims[0];
@@ -239,7 +269,7 @@ static int quantize_row(const struct job *job, uint64_t row, float *x, float *ba
 
     int rc = qblk_row_f32(job->tensor->type, in, cols, x);
     if (rc == 0)
-        rc = qblk_from_f32(job->type, x, cols, out);
+        rc = qblk_from_f32_important(job->type, x, factors_of(job, row), cols, out);
     if (rc == 0)
         rc = qblk_row_f32(job->type, out, cols, back);
     for (uint64_t i = 0; i < cols && rc == 0; i++) {
@@ -354,7 +384,12 @@ static int cmd_quantize_fill(void *arg, uint64_t index, struct gguf_writer *writ
         rc = rig_is_interrupted() ? E_CANCELLED : gguf_writer_data(writer, tensor->data, tensor->len_bytes);
     } else {
         q->job = (struct job){.tensor = tensor, .type = q->types[index]};
-        rc = cmd_quantize_convert(q, writer, &error, &squares);
+        rc = q->imatrix ? imatrix_factors(q->imatrix, tensor, &q->job.factors) : 0;
+        if (rc == 0)
+            rc = cmd_quantize_convert(q, writer, &error, &squares);
+        q->n_matrices++;
+        q->n_important += q->job.factors != NULL;
+        free(q->job.factors);
         q->error += error;
         q->squares += squares;
         q->n_changed += n;
@@ -400,6 +435,9 @@ static void cmd_quantize_print_report(const struct quantizing *q, uint64_t began
     if (q->n_changed > 0)
         printf("mean squared error %.4e, relative error %.5f\n", q->error / (double)q->n_changed,
                q->squares > 0 ? sqrt(q->error / q->squares) : 0.0);
+    if (q->imatrix)
+        printf("importance for %llu of %llu matrices\n", (unsigned long long)q->n_important,
+               (unsigned long long)q->n_matrices);
     fprintf(stderr, "%.1f s\n", (double)(clock_now_ns() - began_ns) / NS_PER_S);
 }
 
@@ -425,6 +463,13 @@ static int model_cmd_quantize(struct quantizing *q, struct quantize_args *args, 
     if (rc < 0)
         return rc;
     look_at(q, args);
+    if (args->imatrix) {
+        q->at = args->imatrix;
+        rc = imatrix_open(args->imatrix, fault, &q->imatrix);
+        if (rc < 0)
+            return rc;
+        q->at = args->from;
+    }
     rc = team_new(&(struct team_opts){.n_threads = args->n_threads}, &q->team);
     if (rc == 0)
         rc = gguf_writer_new(&writer);
@@ -465,6 +510,7 @@ int cmd_quantize(int argc, char **argv)
     free(q.types);
     free(q.wanted);
     team_free(q.team);
+    imatrix_close(q.imatrix);
     gguf_close(q.gguf);
     if (rc == E_CANCELLED)
         return rig_interrupt_status();

@@ -22,6 +22,7 @@ static const struct command {
     {"generate", cmd_generate, "continue a prompt or answer a chat turn"},
     {"make", cmd_make, "write a model of a given shape with random weights"},
     {"quantize", cmd_quantize, "write a model in a smaller type"},
+    {"imatrix", cmd_imatrix, "measure which weights matter for a text"},
     {"pull", cmd_pull, "fetch a model from a hub or a web server"},
     {"split", cmd_split, "write a model as several files"},
     {"merge", cmd_merge, "write a split model as one file"},

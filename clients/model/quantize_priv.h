@@ -35,4 +35,16 @@ enum dtype mix_type(const struct mix_opts *opts, const struct gguf_tensor *tenso
 /* A matrix that may be quantised, by its shape and name. */
 bool mix_is_matrix(const struct gguf_tensor *tensor);
 
+/* ---- quantize_imatrix.c ---- */
+
+struct imatrix; /* an importance matrix: mean squares of the inputs of matrices */
+
+int imatrix_open(const char *path, struct fault *fault, struct imatrix **out);
+void imatrix_close(struct imatrix *imatrix); /* NULL is fine */
+/* 1: the matrix has an importance of the tensor, 0: it has none. E_FORMAT: it has one of another shape. */
+int imatrix_check(const struct imatrix *imatrix, const struct gguf_tensor *tensor, struct fault *fault);
+/* Sets *out to the factors of a checked tensor, [dims[2]][dims[0]] with mean 1 in each row, to be freed; NULL
+ * if the matrix has no importance of it. E_NOMEM. */
+int imatrix_factors(const struct imatrix *imatrix, const struct gguf_tensor *tensor, float **out);
+
 #endif

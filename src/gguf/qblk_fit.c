@@ -2,7 +2,8 @@
 /* Quantises: finds the scales, mins and quants that represent given weights with the least error.
  *
  * The error of a weight counts (rms + |w|) times, where rms is that of its qblk: large weights matter more
- * in a product, but every weight counts.  For fixed quants the best scale (and min) is a linear least
+ * in a product, but every weight counts. With an importance matrix it counts as
+ * often as the mean square of the inputs that the weight meets: this is the error of the product.  For fixed quants the best scale (and min) is a linear least
  * squares problem with a closed solution.  The search tries some twenty assignments of quants, from rounding
  * w / scale for scales around the one that just spans the weights:
  *
@@ -23,7 +24,8 @@
 
 struct fit {
     const struct qblk_form *form;
-    const float *x; /* [form->weights] */
+    const float *x;     /* [form->weights] */
+    const float *given; /* [form->weights] importance from outside, or NULL */
     float importance[QBLK_MAX_WEIGHTS];
     int max_sub_scale, max_sub_min; /* largest integers of a sub-block; 0: the type has none */
     struct qblk_parts parts;
@@ -347,7 +349,7 @@ static int fit_qblk(enum dtype type, struct fit *fit)
     }
     float rms = (float)sqrt(squares / fit->form->weights);
     for (uint32_t i = 0; i < fit->form->weights; i++)
-        fit->importance[i] = rms + fabsf(fit->x[i]);
+        fit->importance[i] = fit->given ? fit->given[i] : rms + fabsf(fit->x[i]);
     if (fit->form->weights == QBLK_MAX_WEIGHTS)
         fit_super(fit);
     else
@@ -382,6 +384,12 @@ static int plain_from_f32(enum dtype type, const float *weights, size_t n, void 
 
 int qblk_from_f32(enum dtype type, const float *weights, size_t n, void *out)
 {
+    return qblk_from_f32_important(type, weights, NULL, n, out);
+}
+
+int qblk_from_f32_important(enum dtype type, const float *weights, const float *importance, size_t n,
+                            void *out)
+{
     if (type == DTYPE_F32 || type == DTYPE_F16 || type == DTYPE_BF16)
         return plain_from_f32(type, weights, n, out);
     if (!qblk_can_write(type))
@@ -394,6 +402,7 @@ int qblk_from_f32(enum dtype type, const float *weights, size_t n, void *out)
     sub_limits(type, &fit.max_sub_scale, &fit.max_sub_min);
     for (size_t b = 0; b < n / step; b++) {
         fit.x = weights + b * step;
+        fit.given = importance ? importance + b * step : NULL;
         int rc = fit_qblk(type, &fit);
         if (rc != 0)
             return rc;

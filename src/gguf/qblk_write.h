@@ -17,5 +17,8 @@ void qblk_pack(enum dtype type, const struct qblk_parts *parts, void *qblk);
  * BF16.  The same weights give the same bytes.  E_UNSUPPORTED: another type.  E_INVAL: n ends inside a qblk.
  * E_RANGE: a weight is not finite or too large for the type. */
 int qblk_from_f32(enum dtype type, const float *weights, size_t n, void *out);
+/* The same; the squared error of weight i counts importance[i] times. NULL: as in qblk_from_f32(). */
+int qblk_from_f32_important(enum dtype type, const float *weights, const float *importance, size_t n,
+                            void *out);
 
 #endif

@@ -16,11 +16,12 @@ EXTRA_DIST += tests/integration/otlp.py tests/integration/check_phoenix.py
 .PHONY: tests/integration/check-phoenix
 tests/integration/check-phoenix: all
 	$(PY_LOG_COMPILER) $(srcdir)/tests/integration/check_phoenix.py
-integration_tests += tests/integration/test_hybrid.py
+integration_tests += tests/integration/test_hybrid.py tests/integration/test_mamba.py
 integration_tests += tests/integration/test_discovery.py tests/integration/test_weights.py
 integration_tests += tests/integration/test_pause.py tests/integration/test_preempt.py tests/integration/test_admission.py tests/integration/test_pieces.py
 integration_tests += tests/integration/test_files.py tests/integration/test_pull.py
 integration_tests += tests/integration/test_common_limits.py
+integration_tests += tests/integration/test_imatrix.py tests/integration/test_shared_kv.py
 integration_tests += tests/integration/test_strangers.py tests/integration/test_stop.py
 # test_faults.py has the sanitizers look at the same code; these are long, or limit memory, and sanitizers keep what is freed
 plain_tests = tests/integration/test_matrix.py tests/integration/test_growth.py tests/integration/test_fair.py \

@@ -115,5 +115,6 @@ def a_prefix_fetch_brings_the_state():
             c.assert_quiet()
 
 
-main([convolutions_are_handed_off, delta_nets_are_handed_off_over_tcp, a_repeated_prompt_is_reused_to_its_last_block,
-      a_restarted_worker_reads_the_state_from_disk, a_prefix_fetch_brings_the_state])
+if __name__ == "__main__":
+    main([convolutions_are_handed_off, delta_nets_are_handed_off_over_tcp, a_repeated_prompt_is_reused_to_its_last_block,
+          a_restarted_worker_reads_the_state_from_disk, a_prefix_fetch_brings_the_state])

@@ -32,6 +32,9 @@ LATENT = ("--set attention.kv_lora_rank=32 --set attention.key_length=24 --set a
           "--set expert_feed_forward_length=16")
 DELTA = ("--head-dim 16 --set rope.dimension_count=8 --set ssm.conv_kernel=4 --set ssm.state_size=12 "
          "--set ssm.group_count=2 --set ssm.time_step_rank=4 --set ssm.inner_size=40 --set full_attention_interval=3")
+MAMBA = ("--set ssm.conv_kernel=4 --set ssm.state_size=12 --set ssm.group_count=2 --set ssm.time_step_rank=4 "
+         "--with ssm_conv1d.bias")
+GEMMA4 = "--head-dim 24 --set attention.key_length_swa=12 --set attention.value_length_swa=12 --set rope.dimension_count_swa=12 --set attention.sliding_window=7"
 NARROW = "--set expert_count=8 --set expert_used_count=3 --set expert_feed_forward_length=32"
 CASES = {
     "llama": ("llama", f"--arch llama --layers 2 {TINY}"),
@@ -107,6 +110,17 @@ CASES = {
                  f"--set rope.scaling.yarn_log_multiplier=1.0 --set attention.temperature_scale=0.3 {TINY}"),
     "gemma2": ("hf", "--arch gemma2 --layers 4 --tied --head-dim 12 --set attention.sliding_window=7 "
                f"--set attn_logit_softcapping=1.5 --set final_logit_softcapping=5.0 {TINY}"),
+    "bailingmoe2": ("hf", f"--arch bailingmoe2 --layers 4 --head-dim 16 --with exp_probs_b {NARROW} "
+                    "--set rope.dimension_count=8 --set leading_dense_block_count=1 --set nextn_predict_layers=1 "
+                    "--set expert_group_count=4 --set expert_group_used_count=2 --set expert_weights_scale=2.5 "
+                    f"{TINY}"),
+    "gemma4": ("gemma4", f"--arch gemma4 --layers 6 --tied {GEMMA4} --set attention.sliding_window_pattern=3 "
+               "--set attention.head_count_kv=4,4,2,4,4,2 --with layer_output_scale --with rope_freqs "
+               f"--set final_logit_softcapping=5.0 {TINY}"),
+    "gemma4-inputs": ("gemma4", f"--arch gemma4 --layers 6 --tied {GEMMA4} --set attention.sliding_window_pattern=3 "
+                      "--set attention.shared_kv_layers=3 --set embedding_length_per_layer_input=16 "
+                      "--set feed_forward_length=80,80,80,160,160,160 --with attn_v --with layer_output_scale "
+                      f"--with rope_freqs {TINY}"),
     "starcoder2": ("hf_norm", f"--arch starcoder2 --layers 3 --tied --set attention.sliding_window=9 {TINY}"),
     "phi2": ("hf_norm", f"--arch phi2 --layers 2 --set rope.dimension_count=6 {TINY}"),
     "gpt2": ("hf_norm", f"--arch gpt2 --layers 3 --tied {TINY} --kv-heads 4"),
@@ -122,6 +136,15 @@ CASES = {
     "qwen35": ("hf_hybrid", f"--arch qwen35 --layers 4 {DELTA} {TINY}"),
     "qwen35moe": ("hf_hybrid", f"--arch qwen35moe --layers 3 {DELTA} {NARROW} --set expert_shared_feed_forward_length=48 {TINY}"),
     "cohere2": ("hf_norm", f"--arch cohere2 --layers 5 --tied --set attention.sliding_window=7 {TINY}"),
+    "granitehybrid": ("hf_mamba", f"--arch granitehybrid --layers 4 --set attention.head_count_kv=0,0,2,0 {MAMBA} "
+                      f"--set ssm.inner_size=96 {TINY}"),
+    "granitehybrid-moe": ("hf_mamba", f"--arch granitehybrid --layers 3 --set attention.head_count_kv=0,2,0 {MAMBA} {NARROW} "
+                          f"--set ssm.inner_size=96 --set expert_shared_feed_forward_length=48 {TINY}"),
+    "nemotron_h": ("hf_mamba", f"--arch nemotron_h --layers 6 --set attention.head_count_kv=0,0,2,0,0,0 "
+                   f"--set feed_forward_length=0,80,0,80,0,80 {MAMBA} --set ssm.inner_size=40 {TINY}"),
+    "falcon-h1": ("hf_mamba", f"--arch falcon-h1 --layers 3 {MAMBA} --set ssm.inner_size=40 {TINY}"),
+    "falcon-h1-normed": ("hf_mamba", f"--arch falcon-h1 --layers 2 --with ssm_norm {MAMBA} --set ssm.inner_size=40 {TINY}"),
+    "mamba2": ("hf_mamba", f"--arch mamba2 --layers 3 --tied --set ssm.inner_size=96 {MAMBA} {TINY}"),
 }
 N_TOKENS, SHOWN = 40, (0, 13, 39)
 

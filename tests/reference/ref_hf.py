@@ -16,7 +16,7 @@ HEADS = {f"self_attn.{m}_norm.weight": f"attn_{m}_norm" for m in "qk"}
 TURNED = {"self_attn.query_layernorm.weight": "attn_q_norm", "self_attn.key_layernorm.weight": "attn_k_norm"}
 
 PERIODS = {"gemma2": 2}  # of layers with a window; the last of each has none
-WIDE = ("glm4moe", "ernie4_5-moe")  # their dense layers have a width of their own
+WIDE = ("glm4moe", "bailingmoe2", "ernie4_5-moe")  # their dense layers have a width of their own
 # name in transformers, {name of a layer's tensor there: here}, settings besides
 FAMILIES = {
     "qwen2moe": ("Qwen2Moe", {**PRE, **EXPERTS, "mlp.shared_expert_gate.weight": "ffn_gate_inp_shexp",
@@ -34,6 +34,10 @@ FAMILIES = {
                             "mlp.gate.e_score_correction_bias": "exp_probs_b.bias",
                             **{f"mlp.shared_experts.{k}": v for k, v in SHARED.items()}},
                 {"attention_bias": True, "use_qk_norm": True, "num_mtp_layers": 0}),
+    "bailingmoe2": ("Glm4Moe", {**PRE, **HEADS, **DENSE, **EXPERTS,  # of the same arithmetic
+                                "mlp.gate.e_score_correction_bias": "exp_probs_b.bias",
+                                **{f"mlp.shared_experts.{k}": v for k, v in SHARED.items()}},
+                    {"use_qk_norm": True, "num_mtp_layers": 0}),
     "ernie4_5-moe": ("Ernie4_5_Moe", {**PRE, **DENSE, **EXPERTS,
                                       "mlp.gate.moe_statics.e_score_correction_bias": "exp_probs_b.bias",
                                       **{f"mlp.shared_experts.{k}": v for k, v in SHARED.items()}}, {}),
@@ -77,6 +81,7 @@ def settings(model):
               "num_experts_per_tok": model.key("expert_used_count"), "moe_topk": model.key("expert_used_count"),
               "n_shared_experts": n_shared, "moe_num_shared_experts": n_shared, "first_k_dense_replace": n_dense,
               "moe_layer_start_index": n_dense, "moe_layer_interval": model.key("interleave_moe_layer_step", 1),
+              "n_group": model.key("expert_group_count", 1), "topk_group": model.key("expert_group_used_count", 1),
               "routed_scaling_factor": model.key("expert_weights_scale", 1.0),
               "shared_expert_intermediate_size": model.key("expert_shared_feed_forward_length")} if experts else {}
     capped = {k: model.key(k) for k in ("attn_logit_softcapping", "final_logit_softcapping")
@@ -99,11 +104,18 @@ def halves(rows, heads, turned):
     return rows.unflatten(0, (heads, -1, 2)).transpose(1, 2).flatten(0, 2)
 
 
+def qkv_rows(model):
+    dim, kv_heads = model.key("attention.key_length"), model.key("attention.head_count_kv")
+    return [model.key("attention.head_count") * dim, kv_heads * dim, kv_heads * dim]
+
+
 def weights(model, names, adjacent):
     state = {"model.embed_tokens.weight": model.tensors["token_embd.weight"],
              "model.norm.weight": model.tensors["output_norm.weight"], "lm_head.weight": model.head}
     for index in range(n_layers(model)):
         w, at = model.layer(index), f"model.layers.{index}."
+        if "attn_qkv" in w:
+            w.update(zip(("attn_q", "attn_k", "attn_v"), w["attn_qkv"].split(qkv_rows(model))))
         state.update({at + theirs: w[ours] for theirs, ours in names.items() if ours in w})
         for m, heads in (("q", "head_count"), ("k", "head_count_kv")):
             state[at + f"self_attn.{m}_proj.weight"] = halves(w[f"attn_{m}"], model.key(f"attention.{heads}"), adjacent)

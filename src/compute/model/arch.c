@@ -28,14 +28,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct reading {
-    const struct gguf *gguf;
-    const struct arch *arch;
-    int code;          /* code of the first complaint */
-    size_t used_bytes; /* bytes of text */
-    char text[400];    /* complaints, joined by "; " */
-};
-
 void arch_complain(struct reading *r, int code, const char *format, ...)
 {
     va_list args;
@@ -69,7 +61,7 @@ bool has_tensor(const struct reading *r, const char *name)
     return gguf_tensor_find(r->gguf, name) != NULL;
 }
 
-static const char *full_key(const struct reading *r, const char *suffix, char out[128])
+const char *reading_key(const struct reading *r, const char *suffix, char out[128])
 {
     snprintf(out, 128, "%s.%s", r->arch->name, suffix);
     return out;
@@ -83,7 +75,7 @@ void read_number(struct reading *r, const char *suffix, enum need need, const do
     char key[128];
     double value;
     uint64_t whole;
-    int rc = gguf_get_f64(r->gguf, full_key(r, suffix, key), &why, &value);
+    int rc = gguf_get_f64(r->gguf, reading_key(r, suffix, key), &why, &value);
 
     if (rc == E_FORMAT) { /* some writers store round numbers as integers */
         rc = gguf_get_u64(r->gguf, key, NULL, &whole);
@@ -107,7 +99,7 @@ void read_count(struct reading *r, const char *suffix, enum need need, uint32_t 
     struct fault why = {0};
     char key[128];
     uint64_t value;
-    int rc = gguf_get_u64(r->gguf, full_key(r, suffix, key), &why, &value);
+    int rc = gguf_get_u64(r->gguf, reading_key(r, suffix, key), &why, &value);
 
     if (rc == E_NOT_FOUND) {
         if (need == REQUIRED)
@@ -139,7 +131,7 @@ void read_flag(struct reading *r, const char *suffix, bool *out)
     struct fault why = {0};
     char key[128];
     bool value;
-    int rc = gguf_get_bool(r->gguf, full_key(r, suffix, key), &why, &value);
+    int rc = gguf_get_bool(r->gguf, reading_key(r, suffix, key), &why, &value);
 
     if (rc == 0)
         *out = value;
@@ -149,7 +141,7 @@ void read_flag(struct reading *r, const char *suffix, bool *out)
 
 /* ---- unsupported keys ---- */
 
-static bool arch_heeds(const struct arch *arch, const char *suffix)
+bool arch_heeds(const struct arch *arch, const char *suffix)
 {
     for (size_t i = 0; arch->keys && arch->keys[i]; i++)
         if (strcmp(arch->keys[i], suffix) == 0)
@@ -183,7 +175,7 @@ static void refuse_unimplemented(struct reading *r)
     for (size_t i = 0; i < ARRAY_LEN(KEYS); i++) {
         if (arch_heeds(r->arch, KEYS[i].suffix))
             continue;
-        full_key(r, KEYS[i].suffix, key);
+        reading_key(r, KEYS[i].suffix, key);
         if (gguf_get_f64(r->gguf, key, NULL, &number) < 0) {
             if (gguf_get_u64(r->gguf, key, NULL, &whole) < 0)
                 continue;
@@ -192,9 +184,9 @@ static void refuse_unimplemented(struct reading *r)
         if (number != KEYS[i].harmless)
             arch_complain(r, E_UNSUPPORTED, "key %s is %g: %s is not supported", key, number, KEYS[i].what);
     }
-    if (gguf_get_bool(r->gguf, full_key(r, "attention.causal", key), NULL, &flag) == 0 && !flag)
+    if (gguf_get_bool(r->gguf, reading_key(r, "attention.causal", key), NULL, &flag) == 0 && !flag)
         arch_complain(r, E_UNSUPPORTED, "key %s is false: only causal attention is supported", key);
-    if (gguf_get_bool(r->gguf, full_key(r, "use_parallel_residual", key), NULL, &flag) == 0 && flag)
+    if (gguf_get_bool(r->gguf, reading_key(r, "use_parallel_residual", key), NULL, &flag) == 0 && flag)
         arch_complain(r, E_UNSUPPORTED, "key %s is true: parallel residuals are not supported", key);
 }
 
@@ -236,75 +228,6 @@ static void read_layers(struct reading *r, struct model_config *config)
         config->n_layers -= config->n_nextn_layers;
 }
 
-/* A number; or one for each layer, where 0 means a recurrent layer and all others are equal. */
-static void read_kv_heads(struct reading *r, struct model_config *config)
-{
-    enum gguf_kind kind;
-    uint64_t n;
-    int64_t value;
-    uint32_t n_heads = 0;
-    char key[128];
-
-    full_key(r, "attention.head_count_kv", key);
-    if (gguf_array_len(r->gguf, key, &kind, &n) < 0 || r->code != 0) {
-        read_count(r, "attention.head_count_kv", OPTIONAL, 1u << 12, &config->n_kv_heads);
-        return;
-    }
-    for (uint32_t i = 0; i < config->n_layers; i++) {
-        if (gguf_array_i64(r->gguf, key, i, &value) < 0 || value < 0 || value > 1 << 12) {
-            arch_complain(r, E_FORMAT, "key %s is no list of %u numbers of heads", key, config->n_layers);
-            return;
-        }
-        if (value != 0 && n_heads != 0 && n_heads != value) {
-            arch_complain(r, E_UNSUPPORTED, "key %s: layers with %u and %lld heads are not supported", key,
-                          n_heads, (long long)value);
-            return;
-        }
-        if (value == 0 && !arch_heeds(r->arch, "attention.head_count_kv")) {
-            arch_complain(r, E_UNSUPPORTED, "key %s: layers without attention are not supported in %s", key,
-                          r->arch->name);
-            return;
-        }
-        n_heads = value != 0 ? (uint32_t)value : n_heads;
-    }
-    if (n_heads == 0)
-        arch_complain(r, E_UNSUPPORTED, "key %s: no layer has attention", key);
-    else
-        config->n_kv_heads = n_heads;
-}
-
-void use_recurrent(struct reading *r, struct model *model, const struct half *half)
-{
-    int64_t n_heads;
-    char key[128];
-
-    full_key(r, "attention.head_count_kv", key);
-    for (uint32_t i = 0; i < model->config.n_layers; i++)
-        if (gguf_array_i64(r->gguf, key, i, &n_heads) == 0 && n_heads == 0)
-            model->layers[i].attn = half;
-}
-
-/* Numbers the layers with keys and values, and places the others in the state. */
-static void place_state(struct model *model)
-{
-    struct model_config *config = &model->config;
-    uint32_t n_kv_layers = 0;
-    size_t state_bytes = 0;
-
-    for (uint32_t i = 0; i < config->n_layers; i++) {
-        struct layer *layer = &model->layers[i];
-
-        layer->kv_index = n_kv_layers;
-        layer->state_at = state_bytes;
-        if (layer->attn->state_bytes)
-            state_bytes += layer->attn->state_bytes(config);
-        else
-            n_kv_layers++;
-    }
-    config->n_recurrent_layers = config->n_layers - n_kv_layers;
-    model->layout.state_bytes = state_bytes;
-}
-
 static void read_shapes(struct reading *r, struct model_config *config)
 {
     static const double EPS[2] = {0, 0.1};
@@ -313,10 +236,15 @@ static void read_shapes(struct reading *r, struct model_config *config)
     read_layers(r, config);
     read_count(r, "context_length", REQUIRED, 1u << 30, &config->context_length);
     read_count(r, "embedding_length", REQUIRED, 1u << 20, &config->hidden);
-    read_count(r, "feed_forward_length", REQUIRED, 1u << 22, &config->ffn);
-    read_count(r, "attention.head_count", REQUIRED, 1u << 12, &config->n_heads);
-    config->n_kv_heads = config->n_heads;
-    read_kv_heads(r, config);
+    if (r->arch->attn->is_keyless) { /* no attention in any layer; scratch is laid out for one head */
+        config->n_heads = config->n_kv_heads = 1;
+        config->head_dim = 2;
+    } else {
+        read_largest(r, "feed_forward_length", REQUIRED, 1u << 22, &config->ffn);
+        read_count(r, "attention.head_count", REQUIRED, 1u << 12, &config->n_heads);
+        config->n_kv_heads = config->n_heads;
+        read_kv_heads(r, config);
+    }
     read_number(
         r, r->arch->norm == NORM_LAYER ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon",
         REQUIRED, EPS, &eps);
@@ -329,7 +257,7 @@ static void read_shapes(struct reading *r, struct model_config *config)
                       r->arch->name, config->n_heads, config->n_kv_heads);
     if (arch_heeds(r->arch, "attention.kv_lora_rank"))
         latent_read_heads(r, config);
-    else
+    else if (!r->arch->attn->is_keyless)
         read_head_dim(r, config);
 }
 
@@ -371,7 +299,7 @@ static void read_scaling_type(struct reading *r, struct rope_params *rope)
     struct fault why = {0};
     struct bytes type;
     char key[128];
-    int rc = gguf_get_str(r->gguf, full_key(r, "rope.scaling.type", key), &why, &type);
+    int rc = gguf_get_str(r->gguf, reading_key(r, "rope.scaling.type", key), &why, &type);
 
     if (rc == E_NOT_FOUND) /* files older than the key scale linearly by their factor */
         rope->scaling = rope->factor != 1 ? ROPE_SCALE_LINEAR : ROPE_SCALE_NONE;
@@ -410,7 +338,8 @@ static void read_rope(struct reading *r, struct model_config *config, struct rop
                                  .attn_factor = 1};
     rope->original_context = config->context_length;
     config->rope_dims = config->latent ? config->rope_dims : config->head_dim;
-    read_count(r, "rope.dimension_count", OPTIONAL, 1024, &config->rope_dims);
+    if (!r->arch->attn->is_keyless)
+        read_count(r, "rope.dimension_count", OPTIONAL, 1024, &config->rope_dims);
     if (config->rope_dims % 2 != 0 || config->rope_dims > config->head_dim)
         arch_complain(r, E_FORMAT, "key %s.rope.dimension_count is %u; it must be even and at most %u",
                       r->arch->name, config->rope_dims, config->head_dim);
@@ -444,7 +373,7 @@ static void mark_local_layers(struct reading *r, struct model *model)
     char key[128];
     int64_t flag;
 
-    full_key(r, "attention.sliding_window_pattern", key);
+    reading_key(r, "attention.sliding_window_pattern", key);
     if (gguf_array_len(r->gguf, key, &kind, &n_flags) == 0) {
         for (uint32_t i = 0; i < n_layers; i++)
             if (gguf_array_i64(r->gguf, key, i, &flag) == 0)
@@ -467,7 +396,7 @@ static void read_windows(struct reading *r, struct model *model)
     uint32_t context_length = model->config.context_length;
     char key[128];
     uint64_t window = r->arch->window_default;
-    int rc = gguf_get_u64(r->gguf, full_key(r, "attention.sliding_window", key), NULL, &window);
+    int rc = gguf_get_u64(r->gguf, reading_key(r, "attention.sliding_window", key), NULL, &window);
 
     if (rc == E_FORMAT)
         arch_complain(r, E_UNSUPPORTED, "key %s is not one number: such windows are not supported", key);
@@ -552,6 +481,9 @@ static void set_layers(struct reading *r, struct model *model)
     for (uint32_t i = 0; i < model->config.n_layers; i++) {
         model->layers[i].attn = r->arch->attn;
         model->layers[i].ffn = r->arch->ffn;
+        model->layers[i].head_dim = model->config.head_dim;
+        model->layers[i].n_kv_heads = read_listed(r, "attention.head_count_kv", i, model->config.n_kv_heads);
+        model->layers[i].ffn_width = read_listed(r, "feed_forward_length", i, model->config.ffn);
     }
 }
 
@@ -580,8 +512,8 @@ int arch_read(const struct gguf *gguf, uint32_t context_length, struct fault *fa
         r.arch->read(&r, model);
     if (r.code != 0)
         return fault_set(fault, r.code, "%s", r.text);
-    place_state(model);
-    if (model->config.n_recurrent_layers == model->config.n_layers)
+    layers_place(model);
+    if (config->n_kv_layers == 0 && !r.arch->attn->is_keyless)
         return fault_set(fault, E_UNSUPPORTED, "no layer of this %s has attention", r.arch->name);
     if (context_length > config->context_length)
         return fault_set(fault, E_RANGE, "a context of %u is more than the model's %u", context_length,

@@ -34,12 +34,13 @@ struct half { /* a way to compute attention or the feed-forward network */
     void (*lay_out)(const struct model *model, struct model_state *state, struct carving *carving);
     /* Binds tensors that no slot names; NULL: there are none. Returns a negative code on failure. */
     int (*bind)(struct loading *load, uint32_t layer);
-    /* Whether suffix (after "blk.N.") names a tensor of bind. */
+    /* Whether suffix (after "blk.N.") names a tensor of bind, or one that the half does not need. */
     bool (*knows)(const struct loading *load, struct bytes suffix);
     /* Packs the half's matrices in GROUP_NONE; NULL: it has none. */
     int (*pack)(struct loading *load, uint32_t layer);
     void (*layer_fini)(struct layer *layer); /* NULL: nothing to free */
-    /* Bytes of recurrent state of a layer with this half of attention; NULL: it has keys and values. */
+    bool is_keyless;                         /* stores no keys and values */
+    /* Bytes of recurrent state of a layer with this half of attention; NULL: it has none. */
     size_t (*state_bytes)(const struct model_config *config);
 };
 
@@ -51,10 +52,21 @@ extern const struct half attn_grouped_normed; /* with norms on the heads of q an
 extern const struct half attn_gated;          /* and a gate for each head's output */
 extern const struct half attn_conv;           /* forward_conv.c: a gated short convolution */
 extern const struct half attn_delta_grouped;  /* with beta and alpha in one tensor, by groups */
+extern const struct half attn_mamba;          /* forward_mamba.c: Mamba 2 */
+extern const struct half attn_mamba_beside;   /* grouped attention and Mamba 2 side by side */
+extern const struct half attn_none, ffn_none; /* a layer of one half only */
 extern const struct half attn_delta;          /* forward_delta.c: a gated delta net */
 extern const struct half ffn_dense;           /* forward_ffn.c: gate, up, down */
 extern const struct half ffn_dense_fused;     /* gate and up in one tensor */
 extern const struct half ffn_plain;           /* forward_plain.c: up and down, without a gate */
+extern const struct half attn_values_normed;  /* values are normed, too */
+extern const struct half attn_values_may; /* without a matrix of their own they are the keys before norm */
+extern const struct half attn_shared;     /* reads the KV of an earlier layer */
+extern const struct half tail_scale;      /* forward_tail.c: a layer's end, after its halves */
+extern const struct half tail_inputs;
+extern const struct half ffn_dense;       /* forward_ffn.c: gate, up, down */
+extern const struct half ffn_dense_fused; /* gate and up in one tensor */
+extern const struct half ffn_plain;       /* forward_plain.c: up and down, without a gate */
 extern const struct half ffn_plain_biased;
 extern const struct half attn_latent;       /* forward_mla.c: one latent holds keys and values of all heads */
 extern const struct half attn_latent_split; /* with the up-projection stored in two tensors */
@@ -68,7 +80,7 @@ extern const struct half ffn_moe_biased;       /* with biases on all matrices, a
 
 /* ---- rows ---- */
 
-enum activation { ACT_SILU, ACT_GELU /* GELU's tanh form */, ACT_GELU_EXACT };
+enum activation { ACT_SILU, ACT_GELU /* GELU's tanh form */, ACT_GELU_EXACT, ACT_RELU_SQUARED };
 enum norm { NORM_RMS, NORM_LAYER };
 
 struct reading;
@@ -83,6 +95,7 @@ struct arch {
     slot_set needs, may;    /* slots of every layer in addition to its halves'; all other slots are refused */
     uint32_t globals;       /* GLOBAL_BIT()s that a file must have besides the usual ones */
     bool norms_turned;      /* norms of heads run after RoPE, not before it */
+    bool has_shapes;        /* layers may differ in shape: some keys may be lists */
     bool has_windows;       /* uses attention.sliding_window; else that key is refused */
     uint32_t window_period; /* each period's last layer attends to all keys; 0: all have the window */
     uint32_t window_default; /* of files without the key; 0: no window */
@@ -93,14 +106,16 @@ struct arch {
 };
 
 #define GLOBAL_BIT(name) (UINT32_C(1) << GLOBAL_##name)
-bool global_is_required(const struct arch *arch, enum global global);
-bool global_is_allowed(const struct arch *arch, enum global global);
+bool global_is_required(const struct model *model, enum global global);
+bool global_is_allowed(const struct model *model, enum global global);
 
 /* archs_hybrid.c: architectures with recurrent layers. */
 extern const struct arch HYBRID_ARCHS[];
 extern const uint32_t N_HYBRID_ARCHS;
 /* NULL past the last row. */
 const struct arch *arch_at(uint32_t index);
+/* The configuration with a layer's own shape. */
+struct model_config layer_config(const struct model *model, uint32_t layer);
 slot_set layer_needs(const struct model *model, uint32_t layer);
 slot_set layer_may(const struct model *model, uint32_t layer); /* includes the needed slots */
 
@@ -108,26 +123,6 @@ slot_set layer_may(const struct model *model, uint32_t layer); /* includes the n
  * ropes from the metadata. One fault lists all complaints about keys. */
 int arch_read(const struct gguf *gguf, uint32_t context_length, struct fault *fault, struct model *model);
 
-/* ---- reading, for the rows' hooks; key names come without the architecture's prefix ---- */
-
-enum need { REQUIRED, OPTIONAL };
-
-/* Read a number. *out stays unchanged when the key is absent and optional, or wrong (then a complaint is
- * recorded). */
-void read_number(struct reading *r, const char *suffix, enum need need, const double bounds[2], double *out);
-void read_count(struct reading *r, const char *suffix, enum need need, uint32_t max,
-                uint32_t *out); /* >= 1 */
-/* Layers with a window use RoPE with their own unscaled angles and this base. */
-void use_local_rope(struct model *model, double freq_base);
-/* Layers whose entry in attention.head_count_kv is 0 get this half of attention. */
-void use_recurrent(struct reading *r, struct model *model, const struct half *half);
-/* Like read_count for an optional count that may be 0. */
-void read_whole(struct reading *r, const char *suffix, uint32_t max, uint32_t *out);
-void read_flag(struct reading *r, const char *suffix, bool *out); /* optional */
-__attribute__((format(printf, 3, 4))) void arch_complain(struct reading *r, int code, const char *format,
-                                                         ...);
-bool has_complaints(const struct reading *r);
-const char *arch_name(const struct reading *r);
-bool has_tensor(const struct reading *r, const char *name);
+#include "compute/model/reading_priv.h" /* needs the types above */
 
 #endif

@@ -9,6 +9,7 @@
  *              a window
  *    gemma3    Gemma 3: like gemma, with norms before and after each half and on heads; of six layers five
  *              have a window and their own angles, one attends to all keys
+ *    gemma4    Gemma 4: arch_gemma4.c
  *    phi3      Phi 3, 3.5 and 4 mini: Q, K, V in one tensor, gate and up in one, longrope
  *    granite   Granite 3: llama with four scales
  *    olmo2     OLMo 2 and 3: norms only after each half, Q and K normed over all heads at once
@@ -26,6 +27,7 @@
  *    seed_oss  Seed OSS: qwen2, with the second norm under another name
  *    exaone4   EXAONE 4: norms after each half; with windows, layers without one have no RoPE
  *    glm4moe   GLM 4.5 to 4.7: sigmoid, shared experts, layers behind the last that draft tokens
+ *    bailingmoe2 Ling 2, Ring 2: like glm4moe, with Q, K and V in one tensor
  *    ernie4_5-moe ERNIE 4.5 with experts, of which some are shared
  *    mistral3  Mistral 3, Ministral 3: llama, with queries scaled by their position
  *    starcoder2 StarCoder 2: LayerNorm, biases, no gate
@@ -94,9 +96,11 @@ static void read_gemma3(struct reading *r, struct model *model)
     use_local_rope(model, local_base);
 }
 
+static const char *const GEMMA4_KEYS[] = {"final_logit_softcapping", NULL};
+
 static const char *const GRANITE_KEYS[] = {"embedding_scale", "residual_scale", "logit_scale", NULL};
 
-static void read_granite(struct reading *r, struct model *model)
+void read_granite(struct reading *r, struct model *model)
 {
     static const double SCALE[2] = {1e-6, 1e6};
     struct model_config *config = &model->config;
@@ -348,6 +352,17 @@ static const struct arch ARCHS[] = {
      .needs = PRE_NORMS,
      .keys = GRANITE_KEYS,
      .read = read_granite},
+    {.name = "gemma4",
+     .pairs = ROPE_HALVES,
+     .activation = ACT_GELU,
+     .attn = &attn_values_may,
+     .ffn = &ffn_dense,
+     .needs = PRE_NORMS | POST_NORMS | SLOT_BIT(Q_NORM),
+     .has_shapes = true,
+     .has_windows = true,
+     .window_period = 6,
+     .keys = GEMMA4_KEYS,
+     .read = read_gemma4},
     {.name = "olmo2",
      .pairs = ROPE_HALVES,
      .attn = &attn_grouped,
@@ -466,6 +481,13 @@ static const struct arch ARCHS[] = {
      .ffn = &ffn_dense,
      .needs = SLOT_BIT(ATTN_NORM) | SLOT_BIT(FFN_NORM_LATE),
      .may = QKV_BIASES | HEAD_NORMS,
+     .keys = GLM4MOE_KEYS,
+     .read = read_glm4moe},
+    {.name = "bailingmoe2",
+     .pairs = ROPE_HALVES,
+     .attn = &attn_grouped_fused,
+     .ffn = &ffn_dense,
+     .needs = PRE_NORMS | HEAD_NORMS,
      .keys = GLM4MOE_KEYS,
      .read = read_glm4moe},
     {.name = "ernie4_5-moe",

@@ -30,27 +30,37 @@ static void read_lfm2moe(struct reading *r, struct model *model)
 static const char *const QWEN35_KEYS[] = {"attention.head_count_kv", "expert_count", "nextn_predict_layers",
                                           NULL};
 
-/* The last layer of each interval has attention. */
-static void read_qwen35(struct reading *r, struct model *model)
+/* Heads of keys and values, and their convolution. False: the model is refused. */
+static bool read_state_heads(struct reading *r, struct model *model)
 {
     struct model_config *c = &model->config;
-    uint32_t interval = 4, values = 0;
+    uint32_t values = 0;
 
     read_count(r, "ssm.conv_kernel", REQUIRED, MOST_CONV_TAPS, &c->conv_taps);
     read_count(r, "ssm.inner_size", REQUIRED, 1u << 20, &values);
     read_count(r, "ssm.state_size", REQUIRED, 1024, &c->delta_key);
     read_count(r, "ssm.time_step_rank", REQUIRED, 4096, &c->delta_heads);
     read_count(r, "ssm.group_count", REQUIRED, 4096, &c->delta_key_heads);
-    read_count(r, "full_attention_interval", OPTIONAL, 4096, &interval);
     if (has_complaints(r))
-        return;
+        return false;
     if (values % c->delta_heads != 0 || values / c->delta_heads > 1024 ||
         c->delta_heads % c->delta_key_heads != 0)
         arch_complain(r, E_FORMAT,
                       "ssm.inner_size %u, time_step_rank %u and group_count %u do not fit together", values,
                       c->delta_heads, c->delta_key_heads);
     c->delta_value = values / c->delta_heads;
-    for (uint32_t i = 0; i < c->n_layers; i++)
+    return !has_complaints(r);
+}
+
+/* The last layer of each interval has attention. */
+static void read_qwen35(struct reading *r, struct model *model)
+{
+    uint32_t interval = 4;
+
+    read_count(r, "full_attention_interval", OPTIONAL, 4096, &interval);
+    if (!read_state_heads(r, model))
+        return;
+    for (uint32_t i = 0; i < model->config.n_layers; i++)
         if ((i + 1) % interval != 0)
             model->layers[i].attn = &attn_delta;
 }
@@ -79,6 +89,60 @@ static void read_qwen35moe(struct reading *r, struct model *model)
 {
     read_qwen35(r, model);
     read_softmax_experts(r, model);
+}
+
+static const char *const GRANITE_HYBRID_KEYS[] = {
+    "attention.head_count_kv", "embedding_scale", "residual_scale", "logit_scale", "expert_count", NULL};
+
+static void drop_rope(struct model *model)
+{
+    for (uint32_t i = 0; i < model->config.n_layers; i++)
+        model->layers[i].rope = ROPE_NONE;
+}
+
+static void read_granite_hybrid(struct reading *r, struct model *model)
+{
+    bool has_rope = true;
+
+    read_granite(r, model);
+    read_flag(r, "rope.scaling.finetuned", &has_rope);
+    if (!has_rope)
+        drop_rope(model);
+    moe_read(r, model, 0, false);
+    if (read_state_heads(r, model))
+        use_recurrent(r, model, &attn_mamba);
+}
+
+static const char *const NEMOTRON_H_KEYS[] = {"attention.head_count_kv", "feed_forward_length", NULL};
+
+/* A layer has attention, Mamba or a feed-forward network, and nothing else. */
+static void read_nemotron_h(struct reading *r, struct model *model)
+{
+    drop_rope(model);
+    if (!read_state_heads(r, model))
+        return;
+    use_recurrent(r, model, &attn_mamba);
+    for (uint32_t i = 0; i < model->config.n_layers; i++) {
+        struct layer *layer = &model->layers[i];
+
+        if (layer->ffn_width == 0)
+            layer->ffn = &ffn_none;
+        else if (layer->attn == &attn_mamba)
+            layer->attn = &attn_none;
+        else
+            arch_complain(r, E_UNSUPPORTED, "layer %u has attention and a feed-forward network", i);
+    }
+}
+
+static void read_falcon_h1(struct reading *r, struct model *model)
+{
+    read_state_heads(r, model);
+}
+
+/* No layer has anything but Mamba. */
+static void read_mamba2(struct reading *r, struct model *model)
+{
+    read_state_heads(r, model);
 }
 
 const struct arch HYBRID_ARCHS[] = {
@@ -119,5 +183,33 @@ const struct arch HYBRID_ARCHS[] = {
      .needs = SLOT_BIT(ATTN_NORM) | SLOT_BIT(FFN_NORM_LATE),
      .keys = QWEN35_KEYS,
      .read = read_qwen3next},
+    {.name = "granitehybrid",
+     .pairs = ROPE_ADJACENT,
+     .attn = &attn_grouped,
+     .ffn = &ffn_dense,
+     .needs = PRE_NORMS,
+     .keys = GRANITE_HYBRID_KEYS,
+     .read = read_granite_hybrid},
+    {.name = "nemotron_h",
+     .pairs = ROPE_HALVES,
+     .activation = ACT_RELU_SQUARED,
+     .attn = &attn_grouped,
+     .ffn = &ffn_plain,
+     .needs = SLOT_BIT(ATTN_NORM),
+     .has_shapes = true,
+     .keys = NEMOTRON_H_KEYS,
+     .read = read_nemotron_h},
+    {.name = "falcon-h1",
+     .pairs = ROPE_HALVES,
+     .attn = &attn_mamba_beside,
+     .ffn = &ffn_dense,
+     .needs = PRE_NORMS,
+     .read = read_falcon_h1},
+    {.name = "mamba2",
+     .pairs = ROPE_HALVES,
+     .attn = &attn_mamba,
+     .ffn = &ffn_none,
+     .needs = SLOT_BIT(ATTN_NORM),
+     .read = read_mamba2},
 };
 const uint32_t N_HYBRID_ARCHS = sizeof(HYBRID_ARCHS) / sizeof(HYBRID_ARCHS[0]);

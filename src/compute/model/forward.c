@@ -84,6 +84,8 @@ void forward_matmul(struct forward *f, const struct weight_group *group, const f
 {
     uint32_t at = 0;
 
+    if (f->model->watch.to.on_input)
+        watch_group(f, group, x, x_stride);
     for (uint32_t i = 0; i < group->n_parts; i++) {
         const struct weight *weight = &group->parts[i];
         const struct weight *next = i + 1 < group->n_parts ? weight + 1 : f->next;
@@ -134,7 +136,7 @@ const float *forward_norm(struct forward *f, enum slot slot)
 
 enum slot forward_ffn_norm(const struct forward *f)
 {
-    if (f->model->arch->is_parallel)
+    if (f->model->arch->is_parallel || f->layer->attn == &attn_none)
         return SLOT_ATTN_NORM;
     return f->layer->vectors[SLOT_FFN_NORM] ? SLOT_FFN_NORM : SLOT_FFN_NORM_LATE;
 }
@@ -332,6 +334,8 @@ int model_forward(const struct model *model, struct model_state *state, const st
     if (f.n_rows == 0)
         return 0;
     forward_rows(&f, forward_embed);
+    if (model->config.input != 0)
+        forward_inputs(&f);
     for (uint32_t layer = 0; layer < model->config.n_layers; layer++) {
         if (pass->is_given_up && atomic_load_explicit(pass->is_given_up, memory_order_relaxed)) {
             state->n_items = 0;
@@ -339,9 +343,13 @@ int model_forward(const struct model *model, struct model_state *state, const st
         }
         f.layer = &model->layers[layer];
         f.layer->attn->forward(&f, layer);
-        if (f.n_rows == 0) /* no item wants logits */
+        if (layer + 1 == model->config.n_layers && model->config.n_kv_layers == 0 && pass->on_layer)
+            pass->on_layer(pass->on_layer_arg, 0); /* the place of the state is complete */
+        if (f.n_rows == 0)                         /* no item wants logits */
             return 0;
         f.layer->ffn->forward(&f, layer);
+        if (f.layer->tail)
+            f.layer->tail->forward(&f, layer);
     }
     compute_logits(&f);
     return 0;

@@ -18,6 +18,10 @@
  * The price is memory that a ring buffer of one window's length would save. */
 #include "compute/model/model_priv.h"
 
+#include "base/check.h"
+
+#include <string.h>
+
 /* The part of the next matrix that is prefetched before attention is still cached after it. */
 enum { FEW_KEYS_BYTES = 4 << 20 };
 
@@ -26,12 +30,19 @@ struct qkv_shape { /* floats */
     size_t stride;
 };
 
+/* A layer that reads another's keys has none of its own; values may be the keys. */
 static struct qkv_shape qkv_shape(const struct forward *f)
 {
-    const struct model_config *c = &f->model->config;
-    size_t q = (size_t)c->n_heads * c->head_dim, kv = (size_t)c->n_kv_heads * c->head_dim;
+    const struct layer *layer = f->layer;
 
-    return (struct qkv_shape){.q = q, .kv = kv, .stride = f->layer->groups[GROUP_QKV].rows};
+    return (struct qkv_shape){.q = (size_t)f->model->config.n_heads * layer->head_dim,
+                              .kv = layer->is_shared ? 0 : (size_t)layer->n_kv_heads * layer->head_dim,
+                              .stride = layer->groups[GROUP_QKV].rows};
+}
+
+static bool values_are_keys(const struct qkv_shape *shape)
+{
+    return shape->stride == shape->q + shape->kv && shape->kv != 0;
 }
 
 /* The norms that a model may have on the heads of q, or of k: at most one of the three. */
@@ -42,7 +53,7 @@ struct head_norms {
 static void norm_heads(const struct forward *f, float *heads, uint32_t n_heads, struct head_norms norms)
 {
     const float *const *vectors = f->layer->vectors;
-    const uint32_t head_dim = f->model->config.head_dim;
+    const uint32_t head_dim = f->layer->head_dim;
     const float *gain = vectors[norms.each] ? vectors[norms.each] : vectors[norms.heads];
     const size_t step = vectors[norms.each] ? 0 : head_dim;
 
@@ -55,14 +66,30 @@ static void norm_heads(const struct forward *f, float *heads, uint32_t n_heads, 
                          heads + (size_t)i * head_dim);
 }
 
+/* Values have a norm without a gain, in models that have any. */
+static void norm_values(const struct forward *f, size_t row, const struct qkv_shape *shape)
+{
+    const uint32_t head_dim = f->layer->head_dim;
+    const struct layer_gain gain = {.gain = f->model->ones};
+    float *keys = f->state->qkv + row * shape->stride + shape->q, *v = keys + shape->kv;
+
+    if (values_are_keys(shape)) {
+        v = f->state->values + row * shape->kv;
+        memcpy(v, keys, shape->kv * sizeof(float));
+    }
+    for (size_t at = 0; at < shape->kv; at += head_dim)
+        forward_norm_row(f->model, v + at, &gain, head_dim, v + at);
+}
+
 /* The heads of q, and those of k after them. */
 static void norm_row(const struct forward *f, float *q)
 {
     const struct model_config *c = &f->model->config;
 
     norm_heads(f, q, c->n_heads, (struct head_norms){SLOT_Q_NORM, SLOT_Q_NORM_WIDE, SLOT_Q_NORM_HEADS});
-    norm_heads(f, q + qkv_shape(f).q, c->n_kv_heads,
-               (struct head_norms){SLOT_K_NORM, SLOT_K_NORM_WIDE, SLOT_K_NORM_HEADS});
+    if (!f->layer->is_shared)
+        norm_heads(f, q + qkv_shape(f).q, f->layer->n_kv_heads,
+                   (struct head_norms){SLOT_K_NORM, SLOT_K_NORM_WIDE, SLOT_K_NORM_HEADS});
 }
 
 static void bias_norm_rotate(const struct forward *f, uint32_t from, uint32_t to)
@@ -74,17 +101,21 @@ static void bias_norm_rotate(const struct forward *f, uint32_t from, uint32_t to
     struct qkv_shape shape = qkv_shape(f);
     size_t pairs = c->rope_dims / 2;
     enum rope_kind rope = f->layer->rope;
+    uint32_t n_heads = c->n_heads + (f->layer->is_shared ? 0 : f->layer->n_kv_heads);
 
     for (size_t row = from; row < to; row++) {
         float *q = f->state->qkv + row * shape.stride;
 
         if (bias) /* K's and V's biases follow Q's */
             vec_add(model->table, q, bias, (uint32_t)shape.stride);
+        if (model->ones)
+            norm_values(f, row, &shape);
         if (!model->arch->norms_turned)
             norm_row(f, q);
         if (rope != ROPE_NONE) /* K's heads follow Q's and turn by the same angles */
-            rope_rotate(model->table, model->ropes[rope].pairs, q, c->n_heads + c->n_kv_heads, c->head_dim,
-                        c->rope_dims, f->state->cos[rope] + row * pairs, f->state->sin[rope] + row * pairs);
+            rope_rotate(model->table, model->ropes[rope].pairs, q, n_heads, f->layer->head_dim,
+                        model->ropes[rope].dims, f->state->cos[rope] + row * pairs,
+                        f->state->sin[rope] + row * pairs);
         if (model->arch->norms_turned)
             norm_row(f, q);
     }
@@ -94,8 +125,9 @@ static void forward_attn_store(const struct forward *f, uint32_t from, uint32_t 
 {
     const struct model *model = f->model;
     struct qkv_shape shape = qkv_shape(f);
+    bool is_same = values_are_keys(&shape);
 
-    for (uint32_t i = 0; i < f->pass->n_items; i++) {
+    for (uint32_t i = 0; i < f->pass->n_items && shape.kv != 0; i++) {
         const struct attn_item *item = &f->state->items[i];
         uint32_t first = item->first > from ? item->first : from;
         uint32_t end = item->first + item->n_tokens < to ? item->first + item->n_tokens : to;
@@ -107,17 +139,18 @@ static void forward_attn_store(const struct forward *f, uint32_t from, uint32_t 
                                          .kv_layer = f->kv_layer,
                                          .block_bytes = kv_layout_layer_block_bytes(&model->layout),
                                          .kv_type = model_kv_dtype(model),
-                                         .n_kv_heads = model->config.n_kv_heads,
-                                         .k_dim = model->config.head_dim,
-                                         .v_dim = model->config.head_dim,
+                                         .n_kv_heads = f->layer->n_kv_heads,
+                                         .k_dim = f->layer->head_dim,
+                                         .v_dim = f->layer->head_dim,
                                          .block_tokens = model->layout.block_tokens,
                                          .blocks = item->blocks,
                                          .position = item->position + (first - item->first),
                                          .n = end - first,
                                          .k = row + shape.q,
-                                         .v = row + shape.q + shape.kv,
+                                         .v = is_same ? f->state->values + first * shape.kv
+                                                      : row + shape.q + shape.kv,
                                          .k_stride = shape.stride,
-                                         .v_stride = shape.stride});
+                                         .v_stride = is_same ? shape.kv : shape.stride});
     }
 }
 
@@ -179,9 +212,9 @@ static void forward_attn_attend(const struct forward *f)
                                         .block_bytes = kv_layout_layer_block_bytes(&model->layout),
                                         .kv_type = model_kv_dtype(model),
                                         .n_heads = model->config.n_heads,
-                                        .n_kv_heads = model->config.n_kv_heads,
-                                        .k_dim = model->config.head_dim,
-                                        .v_dim = model->config.head_dim,
+                                        .n_kv_heads = f->layer->n_kv_heads,
+                                        .k_dim = f->layer->head_dim,
+                                        .v_dim = f->layer->head_dim,
                                         .block_tokens = model->layout.block_tokens,
                                         .sinks = f->layer->vectors[SLOT_SINKS],
                                         .scale = model->config.attn_scale,
@@ -229,7 +262,7 @@ void forward_attn(struct forward *f, uint32_t layer)
     f->kv_layer = (uint8_t *)pass->kv_arena +
                   kv_layout_offset(&f->model->layout, pass->n_blocks, f->layer->kv_index, 0);
     forward_rows(f, prepare_and_store);
-    if (pass->on_layer)
+    if (pass->on_layer && !f->layer->is_shared)
         pass->on_layer(pass->on_layer_arg, f->layer->kv_index);
     if (layer + 1 == f->model->config.n_layers)
         forward_narrow(f, state->qkv, is_gated ? shape.stride : shape.q, shape.stride);
@@ -252,6 +285,43 @@ const struct half attn_grouped = {
     .first = GROUP_QKV,
     .needs = SLOT_BIT(Q) | SLOT_BIT(K) | SLOT_BIT(V) | SLOT_BIT(OUT),
     .forward = forward_attn,
+};
+
+#define PLAIN (SLOT_BIT(Q) | SLOT_BIT(K) | SLOT_BIT(OUT) | SLOT_BIT(K_NORM))
+
+const struct half attn_values_normed = {
+    .name = "grouped, values normed",
+    .first = GROUP_QKV,
+    .needs = PLAIN | SLOT_BIT(V),
+    .forward = forward_attn,
+};
+
+const struct half attn_values_may = {
+    .name = "grouped, values normed, or keys",
+    .first = GROUP_QKV,
+    .needs = PLAIN,
+    .may = SLOT_BIT(V),
+    .forward = forward_attn,
+};
+
+/* Some files have tensors that no layer of this kind reads. */
+static bool knows_unread(const struct loading *load, struct bytes suffix)
+{
+    static const enum slot UNREAD[] = {SLOT_K, SLOT_V, SLOT_K_NORM};
+
+    (void)load;
+    for (size_t i = 0; i < ARRAY_LEN(UNREAD); i++)
+        if (bytes_is(suffix, SLOTS[UNREAD[i]].suffix))
+            return true;
+    return false;
+}
+
+const struct half attn_shared = {
+    .name = "grouped, keys and values of another layer",
+    .first = GROUP_QKV,
+    .needs = SLOT_BIT(Q) | SLOT_BIT(OUT),
+    .forward = forward_attn,
+    .knows = knows_unread,
 };
 
 const struct half attn_grouped_fused = {

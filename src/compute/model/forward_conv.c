@@ -109,5 +109,6 @@ const struct half attn_conv = {
     .lay_out = conv_lay_out,
     .pack = conv_pack,
     .layer_fini = conv_layer_fini,
+    .is_keyless = true,
     .state_bytes = conv_state_bytes,
 };

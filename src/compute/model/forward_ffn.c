@@ -19,7 +19,7 @@ static gated_act forward_ffn_activation(const struct model *model)
 static void gate_rows(const struct forward *f, uint32_t from, uint32_t to)
 {
     gated_act act = forward_ffn_activation(f->model);
-    size_t ffn = f->model->config.ffn;
+    size_t ffn = f->layer->ffn_width;
 
     for (size_t row = from; row < to; row++) {
         float *gate = f->state->gate_up + row * 2 * ffn;
@@ -48,7 +48,7 @@ static void gate_at_once(const struct forward *f, const float *input)
 static void gate_by_products(struct forward *f, uint32_t layer, const float *input)
 {
     struct model_state *state = f->state;
-    size_t ffn = f->model->config.ffn;
+    size_t ffn = f->layer->ffn_width;
 
     f->next = forward_first(f, f->layer, GROUP_DOWN);
     forward_matmul(f, &f->layer->groups[GROUP_GATE_UP], input, f->model->config.hidden, state->gate_up);

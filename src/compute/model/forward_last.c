@@ -19,8 +19,11 @@ void forward_narrow(struct forward *f, float *rows, size_t width, size_t stride)
 {
     struct model_state *state = f->state;
     size_t hidden = f->model->config.hidden;
+    size_t inputs = (size_t)f->model->config.n_layers * f->model->config.input;
     uint32_t n_items = 0, n_rows = 0;
 
+    if (f->model->watch.to.on_input) /* it wants to see all rows */
+        return;
     for (uint32_t i = 0; i < f->n_items; i++) {
         struct attn_item item = state->items[i];
         uint32_t n_kept = state->n_kept[i];
@@ -30,6 +33,13 @@ void forward_narrow(struct forward *f, float *rows, size_t width, size_t stride)
             continue;
         for (uint32_t k = 0; k < n_kept; k++) {
             memmove(rows + (n_rows + k) * stride, rows + (row + k) * stride, width * sizeof(*rows));
+            if (state->input.inputs)
+                memmove(state->input.inputs + (n_rows + k) * inputs, state->input.inputs + (row + k) * inputs,
+                        inputs * sizeof(*state->input.inputs));
+            if (state->recurrent.beside)
+                memmove(state->recurrent.beside + (n_rows + k) * hidden,
+                        state->recurrent.beside + (row + k) * hidden,
+                        hidden * sizeof(*state->recurrent.beside));
             memmove(state->x + (n_rows + k) * hidden, state->x + (row + k) * hidden,
                     hidden * sizeof(*state->x));
         }

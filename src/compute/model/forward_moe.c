@@ -289,6 +289,8 @@ static void forward_moe(struct forward *f, uint32_t layer)
     forward_rows(f, route_rows);
     group_picks(f);
     compute_picks(f);
+    if (f->model->watch.to.on_input)
+        watch_experts(f);
     forward_rows(f, mix_picks);
     forward_finish(f, f->layer->vectors[SLOT_POST_FFN_NORM]);
 }

@@ -2,11 +2,18 @@
 /* The feed-forward half of a layer without a gate, as in GPT-2. Hot path.
  *
  *     normed [n][hidden] = norm(x)
- *     up     [n][F]      = act(normed . Wup^T + bias)      act is gelu, in either form; F = ffn
+ *     up     [n][F]      = act(normed . Wup^T + bias)      act is gelu, in either form, or relu squared;
+ *                                                       F = ffn
  *     x                 += up . Wdown^T + bias
  *
  * `up` lies where the gated half has gate and up. */
 #include "compute/model/model_priv.h"
+
+static void relu_squared(float *x, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        x[i] = x[i] < 0 ? 0 : x[i] * x[i]; /* NaN stays */
+}
 
 static void activate_rows(const struct forward *f, uint32_t from, uint32_t to)
 {
@@ -19,7 +26,9 @@ static void activate_rows(const struct forward *f, uint32_t from, uint32_t to)
 
         if (bias)
             vec_add(table, up, bias, ffn);
-        if (f->model->arch->activation == ACT_GELU_EXACT)
+        if (f->model->arch->activation == ACT_RELU_SQUARED)
+            relu_squared(up, ffn);
+        else if (f->model->arch->activation == ACT_GELU_EXACT)
             gelu_exact(table, up, ffn);
         else
             gelu(table, up, ffn);

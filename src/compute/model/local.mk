@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 noinst_LIBRARIES += libcompute_model.a
-libcompute_model_a_SOURCES = src/compute/model/model.h src/compute/model/model_priv.h src/compute/model/arch_priv.h src/compute/model/slots_priv.h \
-	src/compute/model/archs.c src/compute/model/archs_hybrid.c src/compute/model/slots.c \
+libcompute_model_a_SOURCES = src/compute/model/model.h src/compute/model/watch.h src/compute/model/model_priv.h src/compute/model/arch_priv.h src/compute/model/slots_priv.h \
+	src/compute/model/reading_priv.h src/compute/model/rope_priv.h src/compute/model/input_priv.h src/compute/model/arch_layers.c \
+	src/compute/model/archs.c src/compute/model/archs_hybrid.c src/compute/model/arch_gemma4.c src/compute/model/forward_tail.c src/compute/model/watch.c src/compute/model/slots.c \
 	src/compute/model/arch.c src/compute/model/rope.c src/compute/model/weights.c src/compute/model/model.c \
 	src/compute/model/forward_mla.c src/compute/model/mla_weights.c src/compute/model/mla_priv.h \
 	src/compute/model/forward_moe.c src/compute/model/moe_weights.c src/compute/model/moe_priv.h \
 	src/compute/model/moe_route.c src/compute/model/moe_route_priv.h \
 	src/compute/model/state.c src/compute/model/forward.c src/compute/model/forward_attn.c src/compute/model/forward_ffn.c src/compute/model/forward_plain.c \
-	src/compute/model/forward_last.c src/compute/model/recurrent.c src/compute/model/recurrent_priv.h src/compute/model/forward_conv.c src/compute/model/forward_delta.c src/compute/model/forward_gated.c
+	src/compute/model/forward_last.c src/compute/model/recurrent.c src/compute/model/recurrent_priv.h src/compute/model/forward_conv.c src/compute/model/forward_delta.c src/compute/model/forward_gated.c \
+	src/compute/model/recurrent_heads.c src/compute/model/forward_mamba.c
 
 if HAVE_CMOCKA
 check_PROGRAMS += tests/unit/compute/model/test_model tests/unit/compute/model/test_moe tests/unit/compute/model/test_route tests/unit/compute/model/test_hybrid

@@ -79,22 +79,73 @@ enum dtype model_kv_dtype(const struct model *model)
     return DTYPE_F32;
 }
 
+/* Layers may differ in the shape of their heads. The layout has the place of the one with the most bytes;
+ * others use the beginning of it. */
+static const struct layer *widest_layer(const struct model *model, enum kv_type type)
+{
+    const struct layer *widest = &model->layers[0];
+
+    for (uint32_t i = 1; i < model->config.n_layers; i++) {
+        const struct layer *layer = &model->layers[i];
+
+        if (layer->n_kv_heads * kv_layout_row_bytes(type, layer->head_dim) >
+            widest->n_kv_heads * kv_layout_row_bytes(type, widest->head_dim))
+            widest = layer;
+    }
+    return widest;
+}
+
+/* A gain for norms that have none. */
+static int fill_ones(struct model *model, struct fault *fault)
+{
+    bool is_used = false;
+
+    for (uint32_t i = 0; i < model->config.n_layers; i++)
+        is_used = is_used || model->layers[i].attn == &attn_values_normed ||
+                  model->layers[i].attn == &attn_values_may;
+    if (!is_used)
+        return 0;
+    model->ones = calloc(model->config.head_dim, sizeof(*model->ones));
+    if (model->ones == NULL)
+        return fault_set(fault, E_NOMEM, "no memory for a norm");
+    for (uint32_t i = 0; i < model->config.head_dim; i++)
+        model->ones[i] = 1;
+    return 0;
+}
+
+/* Without attention a block has one layer, which only holds parts of states; a state takes about 64. */
+static void lay_out_states(struct kv_layout *layout)
+{
+    const size_t part_bytes = layout->state_bytes / 64;
+    size_t head_bytes;
+
+    layout->n_layers = 1;
+    layout->k_dim = layout->v_dim = 32;
+    layout->n_kv_heads = 1;
+    head_bytes = kv_layout_layer_block_bytes(layout);
+    layout->n_kv_heads += (uint32_t)(part_bytes / head_bytes);
+}
+
 static int apply_opts(struct model *model, const struct model_opts *opts, struct fault *fault)
 {
     struct model_config *config = &model->config;
+    const struct layer *widest;
 
     model->bf16 = BF16_EXACT;
     model->table = kern_table_get(opts->kernels ? opts->kernels : "auto");
     if (model->table == NULL)
         return fault_set(fault, E_UNSUPPORTED, "kernels \"%s\" are unknown or cannot run on this CPU",
                          opts->kernels ? opts->kernels : "auto");
-    model->layout = (struct kv_layout){.n_layers = config->n_layers - config->n_recurrent_layers,
+    widest = widest_layer(model, opts->kv_type);
+    model->layout = (struct kv_layout){.n_layers = config->n_kv_layers,
                                        .state_bytes = model->layout.state_bytes,
-                                       .n_kv_heads = config->n_kv_heads,
-                                       .k_dim = config->head_dim,
-                                       .v_dim = config->head_dim,
+                                       .n_kv_heads = widest->n_kv_heads,
+                                       .k_dim = widest->head_dim,
+                                       .v_dim = widest->head_dim,
                                        .block_tokens = opts->block_tokens ? opts->block_tokens : 32,
                                        .type = opts->kv_type};
+    if (config->n_kv_layers == 0)
+        lay_out_states(&model->layout);
     if (config->latent) { /* values are a part of the keys */
         model->layout.k_dim = config->latent + config->rope_dims;
         model->layout.v_dim = 0;
@@ -132,6 +183,8 @@ int model_new(struct gguf *gguf, struct team *team, const struct model_opts *opt
         rc = apply_opts(model, opts, fault);
     if (rc == 0)
         rc = load_ropes(model, gguf, fault);
+    if (rc == 0)
+        rc = fill_ones(model, fault);
     if (rc == 0)
         rc = weights_load(model, gguf, team, opts, fault);
     if (rc < 0) {

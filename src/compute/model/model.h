@@ -27,6 +27,7 @@ struct model_config { /* shapes, in the field's usual terms */
     uint32_t n_kv_heads;
     uint32_t head_dim;
     uint32_t ffn;
+    uint32_t input;    /* width of a layer's own embedding of each token; 0: layers have none */
     uint32_t latent;   /* multi-head latent attention: width of the cached latent; 0: the cache holds heads */
     uint32_t q_latent; /* width of the queries' latent; 0: queries have none */
     uint32_t value_dim;      /* of a head, with a latent */
@@ -42,6 +43,7 @@ struct model_config { /* shapes, in the field's usual terms */
     uint32_t delta_heads, delta_key_heads; /* gated delta net: heads of values; of queries and keys */
     uint32_t delta_key, delta_value;       /* and their lengths */
     bool delta_is_grouped; /* heads of values that share a key are neighbours, not every n-th */
+    uint32_t n_kv_layers;  /* that store keys and values */
     uint32_t n_recurrent_layers;
     uint32_t window; /* sliding window of local layers; 0: no layer has one shorter than the context */
     uint32_t n_window_layers;

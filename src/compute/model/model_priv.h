@@ -5,53 +5,14 @@
 
 #include "base/mem.h"
 #include "compute/model/arch_priv.h"
+#include "compute/model/input_priv.h"
 #include "compute/model/model.h"
 #include "compute/model/moe_priv.h"
 #include "compute/model/mla_priv.h"
 #include "compute/model/recurrent_priv.h"
+#include "compute/model/rope_priv.h"
 #include "compute/kernels/recurrent.h"
 #include "compute/tensor/tensor.h"
-
-enum rope_scaling { ROPE_SCALE_NONE, ROPE_SCALE_LINEAR, ROPE_SCALE_YARN, ROPE_SCALE_LONGROPE };
-
-struct rope_params { /* arch.c reads them */
-    enum rope_pairs pairs;
-    enum rope_scaling scaling;
-    double freq_base;
-    double factor;           /* > 1: the context is stretched by it */
-    double original_context; /* yarn, longrope: context length of the original training */
-    double beta_fast, beta_slow;
-    double ext_factor;
-    double attn_factor;        /* factor of sines and cosines */
-    double temperature_scale;  /* queries grow by its log of whole original contexts; 0: no */
-    bool has_exact_bounds;     /* yarn: the bounds of the blended pairs are not rounded */
-    bool is_attn_factor_whole; /* attn_factor is the file's, not derived from factor */
-};
-
-/* Each layer uses one of these. Most models have one; some have another for their layers with a window. */
-enum rope_kind { ROPE_GLOBAL, ROPE_LOCAL, N_ROPES, ROPE_NONE = N_ROPES /* the layer has no RoPE */ };
-
-/* ---- rope.c ---- */
-
-struct rope {
-    enum rope_pairs pairs;
-    uint32_t dims;
-    float magnitude;            /* factor of sines and cosines: an attention temperature, else 1 */
-    double *angle_per_position; /* [dims/2], owned */
-    double temperature_scale;   /* as in rope_params */
-    double original_context;
-};
-
-/* factors: [dims/2] divisors from the file (llama3, longrope), or NULL. */
-int rope_init(const struct rope_params *params, uint32_t dims, const float *factors, struct rope *out);
-void rope_fini(struct rope *rope);
-/* cos, sin: [dims/2] of one position, computed in double precision. */
-void rope_angles(const struct rope *rope, uint32_t position, float *cos_out, float *sin_out);
-/* Factor of a query at the position. */
-float rope_temperature(const struct rope *rope, uint32_t position);
-/* A digest of sines at chosen positions. It differs between machines whose math libraries round
- * differently. */
-uint64_t rope_digest(const struct rope *rope);
 
 /* ---- weights.c ---- */
 
@@ -63,12 +24,15 @@ struct weight_group {
 };
 
 struct layer {
-    const struct half *attn, *ffn;
+    const struct half *attn, *ffn, *tail; /* tail: NULL in most models */
     enum rope_kind rope;
-    uint32_t kv_index; /* among the layers with keys and values */
-    size_t state_at;   /* a recurrent layer: where its part of the state begins */
-    bool is_local;     /* a layer that should have a window, even if the window hides no key */
-    uint32_t window;   /* number of keys that a query attends to, its own included; 0: all before it */
+    uint32_t head_dim, n_kv_heads, ffn_width;
+    uint32_t kv_index; /* number of its keys and values in the KV layout */
+    bool is_shared;    /* the layer kv_source stores them */
+    uint32_t kv_source;
+    size_t state_at; /* a recurrent layer: where its part of the state begins */
+    bool is_local;   /* a layer that should have a window, even if the window hides no key */
+    uint32_t window; /* number of keys that a query attends to, its own included; 0: all before it */
     const float *vectors[N_SLOTS]; /* norms and biases; NULL: absent, or a matrix */
     struct weight_group groups[N_GROUPS];
     struct expert_weights experts;
@@ -81,17 +45,23 @@ struct model {
     const struct arch *arch;
     struct kv_layout layout;
     const struct kern_table *table;
+    uint32_t globals; /* GLOBAL_BIT()s that the keys ask for */
     uint32_t n_ropes;
     struct rope_params rope_params[N_ROPES];
     struct rope ropes[N_ROPES];
-    struct route_rule route;      /* how tokens choose experts, if there are any */
-    struct layer *layers;         /* [n_layers] */
-    struct weight embedding;      /* [vocab][hidden] */
-    struct weight head;           /* [vocab][hidden]; empty when tied */
-    struct weight positions;      /* [n_positions][hidden], or empty */
-    struct layer_gain final_norm; /* [hidden] */
-    const float *head_bias;       /* [vocab], or NULL */
-    float *vectors;               /* owns all norms and biases */
+    struct route_rule route;         /* how tokens choose experts, if there are any */
+    struct layer *layers;            /* [n_layers] */
+    struct weight embedding;         /* [vocab][hidden] */
+    struct weight head;              /* [vocab][hidden]; empty when tied */
+    struct weight positions;         /* [n_positions][hidden], or empty */
+    struct weight inputs;            /* [vocab][n_layers][input], or empty */
+    struct weight_group inputs_proj; /* [n_layers][input][hidden] */
+    const float *inputs_norm;        /* [input] */
+    float *ones;                     /* [at least head_dim] a gain for norms without one */
+    struct layer_gain final_norm;    /* [hidden] */
+    const float *head_bias;          /* [vocab], or NULL */
+    struct watch_state watch;
+    float *vectors; /* owns all norms and biases */
     uint64_t numerics_id;
     enum bf16_math bf16; /* how some matrix is multiplied; BF16_EXACT: no matrix uses dots or tiles */
 };
@@ -113,6 +83,7 @@ struct loading {
     uint64_t n_vector_floats;
     uint64_t total_bytes;
     uint64_t bytes_of_type[64]; /* by enum dtype */
+    struct model_config shape;  /* of the layer being bound */
     /* packing */
     uint64_t done_bytes;
     bool is_cancelled;
@@ -162,6 +133,7 @@ struct model_state {
     float *qkv;               /* [max_tokens][(n_heads + 2 n_kv_heads) head_dim] */
     float *branch;            /* [max_tokens][hidden]  attention's output, if halves are parallel */
     float *attended;          /* [max_tokens][n_heads head_dim] */
+    float *values;            /* [max_tokens][n_kv_heads head_dim], or NULL: all layers have them in qkv */
     float *gate_up;           /* [FFN_FEW_TOKENS, or max_tokens][2 ffn] */
     void *gated_scratch;      /* for the feed-forward of more tokens than FFN_FEW_TOKENS */
     float *cos[N_ROPES];      /* [max_tokens][rope_dims/2] */
@@ -178,6 +150,7 @@ struct model_state {
     struct moe_state moe;
     struct latent_state latent;
     struct recurrent_state recurrent;
+    struct input_state input;
     uint32_t n_items; /* of the last pass */
     uint32_t vocab;
 };

@@ -82,6 +82,14 @@ int recurrent_pack_taps(struct loading *load, uint32_t layer, unsigned slot, siz
 
 /* ---- numerics ---- */
 
+/* In double precision, whose last bits do not reach the float. */
+double recurrent_softplus(float x)
+{
+    double wide = x;
+
+    return wide > 30 ? wide : log1p(exp(wide));
+}
+
 uint64_t recurrent_digest(void)
 {
     uint64_t digest = 0x64656c7461;

@@ -3,6 +3,7 @@
 #ifndef COMPUTE_MODEL_RECURRENT_PRIV_H
 #define COMPUTE_MODEL_RECURRENT_PRIV_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -19,6 +20,7 @@ struct recurrent_state { /* scratch of a pass */
     float *out;          /* [max_tokens][...] what it gives */
     float *decay, *beta; /* [max_tokens][delta_heads] */
     float *states;       /* [n_ranks][delta_key][delta_value] */
+    float *beside;       /* [max_tokens][hidden] output of a recurrence beside attention, or NULL */
     float *history;      /* [conv_taps - 1][channels] inputs before the row, the oldest first */
 };
 
@@ -48,7 +50,31 @@ void recurrent_read_history(const struct forward *f, uint32_t item,
                             const struct recurrent_channels *channels);
 void recurrent_write_history(const struct forward *f, uint32_t item, uint32_t cut,
                              const struct recurrent_channels *channels);
+double recurrent_softplus(float x);
 /* A digest of the fading rates that this machine's math library computes. */
 uint64_t recurrent_digest(void);
+
+/* ---- recurrent_heads.c ---- */
+
+struct carving;
+struct model_config;
+struct model_state;
+
+/* A layer with heads of keys and values: where a row of `in` has their parts. */
+struct recurrent_heads {
+    const struct forward *f;
+    size_t in;              /* floats of a row */
+    size_t conv_at, n_conv; /* the channels of the convolution */
+    const float *conv_bias; /* [n_conv], or NULL */
+    size_t q, k, v;
+    bool is_delta, is_grouped; /* grouped: neighbouring heads of values read one head of keys */
+};
+void recurrent_conv(const struct recurrent_heads *heads);
+/* Reads decay and beta of the state; writes out. */
+void recurrent_rule(const struct recurrent_heads *heads);
+size_t recurrent_heads_state_bytes(const struct model_config *config);
+/* in: floats of a row. */
+void recurrent_heads_lay_out(const struct model_config *config, size_t in, struct model_state *state,
+                             struct carving *carving);
 
 #endif

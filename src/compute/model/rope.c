@@ -49,8 +49,9 @@ static double yarn_share(const struct rope_params *params, uint32_t dims, uint32
     return params->ext_factor * (1 - fmin(1, fmax(0, along)));
 }
 
-int rope_init(const struct rope_params *params, uint32_t dims, const float *factors, struct rope *out)
+int rope_init(const struct rope_params *params, uint32_t max_dims, const float *factors, struct rope *out)
 {
+    const uint32_t dims = params->dims ? params->dims : max_dims;
     double *angles = calloc(dims / 2 + 1, sizeof(*angles));
     double magnitude = params->attn_factor;
 

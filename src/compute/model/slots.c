@@ -99,6 +99,17 @@ const struct slot_info SLOTS[N_SLOTS] = {
     [SLOT_DELTA_NORM] = VECTOR("ssm_norm.weight", DIM_DELTA_VALUE, MODEL_NORM),
     [SLOT_DELTA_OUT] = MATRIX("ssm_out.weight", DIM_HIDDEN, DIM_DELTA_VALUES, GROUP_OUT, MODEL_WRITER),
     [SLOT_CONV_OUT] = MATRIX("shortconv.out_proj.weight", DIM_HIDDEN, DIM_HIDDEN, GROUP_OUT, MODEL_WRITER),
+    [SLOT_MAMBA_IN] = MATRIX("ssm_in.weight", DIM_MAMBA_IN, DIM_HIDDEN, GROUP_MAMBA_IN, MODEL_MATRIX),
+    [SLOT_MAMBA_CONV_BIAS] = VECTOR("ssm_conv1d.bias", DIM_DELTA_QKV, MODEL_BIAS),
+    [SLOT_MAMBA_DECAY] = MATRIX("ssm_a", DIM_DELTA_HEADS, DIM_ONE, GROUP_NONE, MODEL_DECAY),
+    [SLOT_MAMBA_SKIP] = MATRIX("ssm_d", DIM_DELTA_HEADS, DIM_ONE, GROUP_NONE, MODEL_NORM),
+    [SLOT_MAMBA_NORM] =
+        MATRIX("ssm_norm.weight", DIM_DELTA_KEY_HEADS, DIM_MAMBA_GROUP, GROUP_NONE, MODEL_NORM),
+    [SLOT_MAMBA_OUT] = MATRIX("ssm_out.weight", DIM_HIDDEN, DIM_DELTA_VALUES, GROUP_MAMBA_OUT, MODEL_WRITER),
+    [SLOT_INPUT_GATE] = MATRIX("inp_gate.weight", DIM_INPUT, DIM_HIDDEN, GROUP_INPUT_GATE, MODEL_MATRIX),
+    [SLOT_INPUT_PROJ] = MATRIX("proj.weight", DIM_HIDDEN, DIM_INPUT, GROUP_INPUT_PROJ, MODEL_WRITER),
+    [SLOT_INPUT_NORM] = VECTOR("post_norm.weight", DIM_HIDDEN, MODEL_NORM),
+    [SLOT_LAYER_SCALE] = VECTOR("layer_output_scale.weight", DIM_ONE, MODEL_NORM),
 };
 
 const struct slot_info GLOBALS[N_GLOBALS] = {
@@ -113,14 +124,54 @@ const struct slot_info GLOBALS[N_GLOBALS] = {
     [GLOBAL_POSITIONS] =
         MATRIX("position_embd.weight", DIM_POSITIONS, DIM_HIDDEN, GROUP_NONE, MODEL_EMBEDDING),
     [GLOBAL_FINAL_NORM_LFM2] = VECTOR("token_embd_norm.weight", DIM_HIDDEN, MODEL_NORM),
+    [GLOBAL_INPUTS] =
+        MATRIX("per_layer_token_embd.weight", DIM_VOCAB, DIM_INPUTS, GROUP_NONE, MODEL_EMBEDDING),
+    [GLOBAL_INPUTS_PROJ] =
+        MATRIX("per_layer_model_proj.weight", DIM_INPUTS, DIM_HIDDEN, GROUP_NONE, MODEL_MATRIX),
+    [GLOBAL_INPUTS_NORM] = VECTOR("per_layer_proj_norm.weight", DIM_INPUT, MODEL_NORM),
 };
+
+/* Widths of recurrent halves and of tails. */
+static uint64_t dim_beside(const struct model_config *config, enum dim dim)
+{
+    switch ((int)dim) {
+    case DIM_3_HIDDEN:
+        return 3 * (uint64_t)config->hidden;
+    case DIM_CONV_TAPS:
+        return config->conv_taps;
+    case DIM_DELTA_QKV:
+        return 2 * (uint64_t)config->delta_key_heads * config->delta_key +
+               (uint64_t)config->delta_heads * config->delta_value;
+    case DIM_DELTA_VALUES:
+        return (uint64_t)config->delta_heads * config->delta_value;
+    case DIM_DELTA_HEADS:
+        return config->delta_heads;
+    case DIM_2_DELTA_HEADS:
+        return 2 * (uint64_t)config->delta_heads;
+    case DIM_DELTA_VALUE:
+        return config->delta_value;
+    case DIM_DELTA_KEY_HEADS:
+        return config->delta_key_heads;
+    case DIM_MAMBA_IN:
+        return dim_beside(config, DIM_DELTA_VALUES) + dim_beside(config, DIM_DELTA_QKV) + config->delta_heads;
+    case DIM_MAMBA_GROUP:
+        return (uint64_t)config->delta_heads * config->delta_value / config->delta_key_heads;
+    case DIM_ONE:
+        return 1;
+    case DIM_INPUT:
+        return config->input;
+    case DIM_INPUTS:
+        return (uint64_t)config->n_layers * config->input;
+    }
+    return 0;
+}
 
 uint64_t dim_of(const struct model_config *config, enum dim dim)
 {
     uint64_t q = (uint64_t)config->n_heads * config->head_dim;
     uint64_t kv = (uint64_t)config->n_kv_heads * config->head_dim;
 
-    switch (dim) {
+    switch ((int)dim) {
     case DIM_NONE:
         return 0;
     case DIM_HIDDEN:
@@ -129,6 +180,8 @@ uint64_t dim_of(const struct model_config *config, enum dim dim)
         return q;
     case DIM_KV:
         return kv;
+    case DIM_2_Q:
+        return 2 * q;
     case DIM_QKV:
         return q + 2 * kv;
     case DIM_HEAD:
@@ -167,25 +220,13 @@ uint64_t dim_of(const struct model_config *config, enum dim dim)
         return (uint64_t)config->n_heads * config->value_dim;
     case DIM_KV_B:
         return (uint64_t)config->n_heads * (config->head_dim - config->rope_dims + config->value_dim);
-    case DIM_3_HIDDEN:
-        return 3 * (uint64_t)config->hidden;
-    case DIM_CONV_TAPS:
-        return config->conv_taps;
-    case DIM_2_Q:
-        return 2 * q;
-    case DIM_DELTA_QKV:
-        return 2 * (uint64_t)config->delta_key_heads * config->delta_key +
-               (uint64_t)config->delta_heads * config->delta_value;
-    case DIM_DELTA_VALUES:
-        return (uint64_t)config->delta_heads * config->delta_value;
-    case DIM_DELTA_HEADS:
-        return config->delta_heads;
-    case DIM_2_DELTA_HEADS:
-        return 2 * (uint64_t)config->delta_heads;
-    case DIM_DELTA_VALUE:
-        return config->delta_value;
     }
-    return 0;
+    return dim_beside(config, dim);
+}
+
+bool slot_is_vector(const struct slot_info *info)
+{
+    return info->rows == DIM_NONE || info->role == MODEL_NORM || info->role == MODEL_DECAY;
 }
 
 const char *slot_name(uint32_t layer, enum slot slot, char out[64])
@@ -194,29 +235,45 @@ const char *slot_name(uint32_t layer, enum slot slot, char out[64])
     return out;
 }
 
-bool global_is_required(const struct arch *arch, enum global global)
+bool global_is_required(const struct model *model, enum global global)
 {
     if (global == GLOBAL_FINAL_NORM)
-        return !(arch->globals >> GLOBAL_FINAL_NORM_LFM2 & 1);
-    return global == GLOBAL_EMBEDDING || (arch->globals >> global & 1);
+        return !(model->arch->globals >> GLOBAL_FINAL_NORM_LFM2 & 1);
+    return global == GLOBAL_EMBEDDING || ((model->arch->globals | model->globals) >> global & 1);
 }
 
-bool global_is_allowed(const struct arch *arch, enum global global)
+bool global_is_allowed(const struct model *model, enum global global)
 {
     if (global == GLOBAL_FINAL_NORM)
-        return global_is_required(arch, global);
-    return global <= GLOBAL_ROPE_SHORT || (arch->globals >> global & 1);
+        return global_is_required(model, global);
+    return global <= GLOBAL_ROPE_SHORT || global_is_required(model, global);
 }
 
-slot_set layer_needs(const struct model *model, uint32_t layer)
+slot_set layer_needs(const struct model *model, uint32_t index)
 {
-    return model->arch->needs | model->layers[layer].attn->needs | model->layers[layer].ffn->needs;
+    const struct layer *layer = &model->layers[index];
+
+    return model->arch->needs | layer->attn->needs | layer->ffn->needs |
+           (layer->tail ? layer->tail->needs : 0);
 }
 
-slot_set layer_may(const struct model *model, uint32_t layer)
+slot_set layer_may(const struct model *model, uint32_t index)
 {
-    return layer_needs(model, layer) | model->arch->may | model->layers[layer].attn->may |
-           model->layers[layer].ffn->may;
+    const struct layer *layer = &model->layers[index];
+
+    return layer_needs(model, index) | model->arch->may | layer->attn->may | layer->ffn->may |
+           (layer->tail ? layer->tail->may : 0);
+}
+
+struct model_config layer_config(const struct model *model, uint32_t index)
+{
+    const struct layer *layer = &model->layers[index];
+    struct model_config config = model->config;
+
+    config.head_dim = layer->head_dim;
+    config.n_kv_heads = layer->n_kv_heads;
+    config.ffn = layer->ffn_width;
+    return config;
 }
 
 /* ---- for programs that write files ---- */
@@ -243,20 +300,23 @@ static int visit_all(const struct model *model, int (*visit)(void *arg, const st
     int rc = 0;
 
     for (unsigned g = 0; g < N_GLOBALS && rc == 0; g++) {
-        if (!global_is_allowed(model->arch, g))
+        if (!global_is_allowed(model, g))
             continue;
         tensor = slots_describe(&model->config, &GLOBALS[g], GLOBALS[g].suffix);
-        tensor.is_optional = !global_is_required(model->arch, g);
+        tensor.is_optional = !global_is_required(model, g);
         rc = visit(arg, &tensor);
     }
-    for (uint32_t layer = 0; layer < model->config.n_layers; layer++)
+    for (uint32_t layer = 0; layer < model->config.n_layers; layer++) {
+        struct model_config config = layer_config(model, layer);
+
         for (unsigned s = 0; s < N_SLOTS && rc == 0; s++) {
             if (!(layer_may(model, layer) >> s & 1))
                 continue;
-            tensor = slots_describe(&model->config, &SLOTS[s], slot_name(layer, s, name));
+            tensor = slots_describe(&config, &SLOTS[s], slot_name(layer, s, name));
             tensor.is_optional = !(layer_needs(model, layer) >> s & 1);
             rc = visit(arg, &tensor);
         }
+    }
     return rc;
 }
 

@@ -75,6 +75,16 @@ enum slot { /* vectors used as one (the biases of q, k and v) are neighbours; so
             SLOT_DELTA_DECAY,
             SLOT_DELTA_NORM,
             SLOT_DELTA_OUT,
+            SLOT_MAMBA_IN, /* Mamba 2: forward_mamba.c; taps and time bias are those above */
+            SLOT_MAMBA_CONV_BIAS,
+            SLOT_MAMBA_DECAY,
+            SLOT_MAMBA_SKIP,
+            SLOT_MAMBA_NORM,
+            SLOT_MAMBA_OUT,
+            SLOT_INPUT_GATE, /* embeddings for each layer: forward_tail.c */
+            SLOT_INPUT_PROJ,
+            SLOT_INPUT_NORM,
+            SLOT_LAYER_SCALE,
             N_SLOTS
 };
 
@@ -112,7 +122,13 @@ enum dim {           /* widths, which dim_of() computes from the configuration *
            DIM_DELTA_VALUES,
            DIM_DELTA_HEADS,
            DIM_2_DELTA_HEADS,
-           DIM_DELTA_VALUE
+           DIM_DELTA_VALUE,
+           DIM_DELTA_KEY_HEADS,
+           DIM_MAMBA_IN,
+           DIM_MAMBA_GROUP,
+           DIM_ONE,
+           DIM_INPUT,
+           DIM_INPUTS
 };
 
 /* Matrices of one group are stacked and multiplied together. */
@@ -124,6 +140,10 @@ enum group {
     GROUP_DOWN,
     GROUP_ROUTER,
     GROUP_Q_B,
+    GROUP_MAMBA_IN,
+    GROUP_MAMBA_OUT,
+    GROUP_INPUT_GATE,
+    GROUP_INPUT_PROJ,
     N_GROUPS
 };
 
@@ -147,11 +167,16 @@ enum global { /* tensors outside the layers */
               GLOBAL_HEAD_BIAS,
               GLOBAL_POSITIONS,       /* learned embeddings of positions */
               GLOBAL_FINAL_NORM_LFM2, /* the final norm under another name */
+              GLOBAL_INPUTS,          /* embeddings for each layer: forward_tail.c */
+              GLOBAL_INPUTS_PROJ,
+              GLOBAL_INPUTS_NORM,
               N_GLOBALS
 };
 
 extern const struct slot_info SLOTS[N_SLOTS];
 extern const struct slot_info GLOBALS[N_GLOBALS];
+/* Whether the tensor is kept as floats: one vector, or one for each head or channel. */
+bool slot_is_vector(const struct slot_info *info);
 uint64_t dim_of(const struct model_config *config, enum dim dim);
 const char *slot_name(uint32_t layer, enum slot slot, char out[64]);
 

@@ -68,11 +68,12 @@ static void lay_out_attn(const struct model *model, struct model_state *state, s
 
     state->qkv = carve(carving, rows * (q + 2 * kv + (has_gates(model) ? q : 0)) * sizeof(float));
     state->attended = carve(carving, rows * q * sizeof(float));
+    state->values = model->ones ? carve(carving, rows * kv * sizeof(float)) : NULL;
     state->attn_scratch_bytes =
         attn_scratch_bytes(&(struct attn_sizes){.max_tokens = state->max_tokens,
                                                 .max_context = state->max_context,
                                                 .n_heads = c->n_heads,
-                                                .k_dim = model->layout.k_dim,
+                                                .k_dim = c->latent ? model->layout.k_dim : c->head_dim,
                                                 .v_dim = c->latent ? c->latent : c->head_dim,
                                                 .n_ranks = state->n_ranks});
     state->attn_scratch = carve(carving, state->attn_scratch_bytes);
@@ -91,6 +92,11 @@ static size_t products_bytes(const struct model *model, const struct model_state
     size_t most =
         matmul_scratch_bytes(model->config.is_tied ? &model->embedding : &model->head, n, state->n_ranks);
 
+    for (uint32_t p = 0; p < model->inputs_proj.n_parts; p++) {
+        size_t len_bytes = matmul_scratch_bytes(&model->inputs_proj.parts[p], n, state->n_ranks);
+
+        most = len_bytes > most ? len_bytes : most;
+    }
     for (uint32_t i = 0; i < model->config.n_layers; i++)
         for (uint32_t g = 0; g < N_GROUPS; g++) {
             const struct layer *layer = &model->layers[i];
@@ -146,6 +152,7 @@ static void model_state_lay_out(const struct model *model, struct model_state *s
     state->n_kept = carve(carving, items * sizeof(*state->n_kept));
     state->items = carve(carving, items * sizeof(*state->items));
     state->matmul_scratch = carve(carving, products_bytes(model, state));
+    tail_lay_out(model, state, carving);
     lay_out_turns(model, state, carving);
 }
 

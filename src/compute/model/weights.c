@@ -55,8 +55,8 @@ int weights_bind(struct loading *load, const char *name, const struct slot_info 
                  const struct gguf_tensor **out)
 {
     const struct gguf_tensor *tensor = gguf_tensor_find(load->gguf, name);
-    struct model_config *config = &load->model->config;
-    bool is_vector = info->rows == DIM_NONE || info->role == MODEL_NORM; /* or a vector for each head */
+    struct model_config *config = &load->shape;
+    bool is_vector = slot_is_vector(info);
     uint64_t dims[3] = {dim_of(config, info->cols), info->rows == DIM_NONE ? 1 : dim_of(config, info->rows),
                         info->count == DIM_NONE ? 1 : dim_of(config, info->count)};
     int rc;
@@ -79,7 +79,7 @@ int weights_bind(struct loading *load, const char *name, const struct slot_info 
         load->total_bytes += tensor->len_bytes;
         load->bytes_of_type[tensor->type & 63] += tensor->len_bytes;
         load->n_vector_floats += is_vector ? dims[0] * dims[1] : 0;
-        config->n_parameters += dims[0] * dims[1] * dims[2];
+        load->model->config.n_parameters += dims[0] * dims[1] * dims[2];
     }
     *out = tensor;
     return 0;
@@ -92,6 +92,7 @@ static int bind_layer(struct loading *load, uint32_t layer)
     unsigned n_biases = 0;
     char name[64];
 
+    load->shape = layer_config(load->model, layer);
     for (unsigned i = 0; i < N_SLOTS; i++) {
         int rc;
 
@@ -117,26 +118,32 @@ static int bind_layer(struct loading *load, uint32_t layer)
     return 0;
 }
 
+static bool half_knows(const struct loading *load, const struct half *half, struct bytes suffix)
+{
+    return half->knows && half->knows(load, suffix);
+}
+
 /* True for a name that this model's binding looks for. */
 static bool weights_is_known(const struct loading *load, struct bytes name)
 {
     size_t dot = bytes_find(name, bytes_str("."), 4);
+    struct bytes suffix;
     uint64_t layer;
 
     for (unsigned i = 0; i < N_GLOBALS; i++)
-        if (global_is_allowed(load->model->arch, i) && bytes_is(name, GLOBALS[i].suffix))
+        if (global_is_allowed(load->model, i) && bytes_is(name, GLOBALS[i].suffix))
             return true;
     if (!bytes_starts_with(name, "blk.") || dot == SIZE_MAX ||
         str_to_u64(bytes_of(name.data + 4, dot - 4), &layer) < 0)
         return false;
+    suffix = bytes_of(name.data + dot + 1, name.len_bytes - dot - 1);
     if (layer >= load->model->config.n_layers)
         return layer < load->model->config.n_layers + load->model->config.n_nextn_layers;
-    if (load->model->layers[layer].ffn->knows &&
-        load->model->layers[layer].ffn->knows(load, bytes_of(name.data + dot + 1, name.len_bytes - dot - 1)))
+    if (half_knows(load, load->model->layers[layer].attn, suffix) ||
+        half_knows(load, load->model->layers[layer].ffn, suffix))
         return true;
     for (unsigned i = 0; i < N_SLOTS; i++)
-        if ((layer_may(load->model, (uint32_t)layer) >> i & 1) &&
-            bytes_is(bytes_of(name.data + dot + 1, name.len_bytes - dot - 1), SLOTS[i].suffix))
+        if ((layer_may(load->model, (uint32_t)layer) >> i & 1) && bytes_is(suffix, SLOTS[i].suffix))
             return true;
     return false;
 }
@@ -166,12 +173,13 @@ static int bind_all(struct loading *load)
     load->bound = calloc(config->n_layers, sizeof(*load->bound));
     if (load->bound == NULL)
         return fault_set(load->fault, E_NOMEM, "no memory for %u layers", config->n_layers);
+    load->shape = *config;
     for (unsigned i = 0; i < N_GLOBALS && rc == 0; i++) {
-        if (!global_is_allowed(load->model->arch, i))
+        if (!global_is_allowed(load->model, i))
             continue;
         rc = weights_bind(load, GLOBALS[i].suffix, &GLOBALS[i], &load->globals[i]);
         if (rc == E_NOT_FOUND)
-            rc = global_is_required(load->model->arch, i)
+            rc = global_is_required(load->model, i)
                      ? fault_set(load->fault, E_FORMAT, "tensor %s is missing", GLOBALS[i].suffix)
                      : 0;
     }
@@ -316,7 +324,7 @@ static int pack_layer(struct loading *load, uint32_t index)
     if (rc < 0)
         return rc;
     for (unsigned i = 0; i < N_SLOTS; i++)
-        if ((SLOTS[i].rows == DIM_NONE || SLOTS[i].role == MODEL_NORM) && bound->slot[i])
+        if (slot_is_vector(&SLOTS[i]) && bound->slot[i])
             layer->vectors[i] = pack_vector(load, bound->slot[i]);
     return 0;
 }
@@ -336,17 +344,23 @@ static int pack_all(struct loading *load)
         rc = weights_pack(load, &load->globals[GLOBAL_HEAD], 1, &model->head);
     if (rc == 0 && load->globals[GLOBAL_POSITIONS])
         rc = weights_pack(load, &load->globals[GLOBAL_POSITIONS], 1, &model->positions);
+    if (rc == 0 && load->globals[GLOBAL_INPUTS])
+        rc = weights_pack(load, &load->globals[GLOBAL_INPUTS], 1, &model->inputs);
+    if (rc == 0 && load->globals[GLOBAL_INPUTS_PROJ])
+        rc = pack_group(load, &load->globals[GLOBAL_INPUTS_PROJ], 1, &model->inputs_proj);
     for (uint32_t i = 0; i < config->n_layers && rc == 0; i++)
         rc = pack_layer(load, i);
     if (rc < 0)
         return rc;
     model->final_norm.gain = pack_vector(
-        load, load->globals[global_is_required(model->arch, GLOBAL_FINAL_NORM) ? GLOBAL_FINAL_NORM
-                                                                               : GLOBAL_FINAL_NORM_LFM2]);
+        load, load->globals[global_is_required(model, GLOBAL_FINAL_NORM) ? GLOBAL_FINAL_NORM
+                                                                         : GLOBAL_FINAL_NORM_LFM2]);
     if (load->globals[GLOBAL_FINAL_NORM_BIAS])
         model->final_norm.bias = pack_vector(load, load->globals[GLOBAL_FINAL_NORM_BIAS]);
     if (load->globals[GLOBAL_HEAD_BIAS])
         model->head_bias = pack_vector(load, load->globals[GLOBAL_HEAD_BIAS]);
+    if (load->globals[GLOBAL_INPUTS_NORM])
+        model->inputs_norm = pack_vector(load, load->globals[GLOBAL_INPUTS_NORM]);
     config->is_tied = load->globals[GLOBAL_HEAD] == NULL;
     config->weight_bytes += config->is_tied ? model->embedding.len_bytes : model->head.len_bytes;
     config->weight_bytes += (uint64_t)(load->next_vector - model->vectors) * sizeof(float);
@@ -413,6 +427,10 @@ void weights_fini(struct model *model)
     weight_fini(&model->embedding);
     weight_fini(&model->head);
     weight_fini(&model->positions);
+    weight_fini(&model->inputs);
+    group_fini(&model->inputs_proj);
+    free(model->ones);
+    free(model->watch.row);
     free(model->layers);
     free(model->vectors);
 }

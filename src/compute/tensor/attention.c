@@ -238,7 +238,7 @@ static void check_args(const struct attn_args *args)
     ASSERT(args->n_heads % args->n_kv_heads == 0 && (uintptr_t)args->scratch % 64 == 0);
     ASSERT(args->k_dim <= ATTN_MAX_DIM && args->v_dim <= ATTN_MAX_DIM && kv_type_ok(args->kv_type));
     ASSERT(!args->v_in_k || args->v_dim <= args->k_dim);
-    ASSERT(args->block_bytes == args->n_kv_heads * args->block_tokens * row_bytes);
+    ASSERT(args->block_bytes >= args->n_kv_heads * args->block_tokens * row_bytes);
 }
 
 void attention(struct team *team, const struct attn_args *args)

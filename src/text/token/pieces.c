@@ -9,7 +9,10 @@
  *
  * SentencePiece merges over a whole text, without words. To keep the heap small, encoding still cuts the text
  * between two characters that are side by side in no token, because no merge can cross that place. The bitmap
- * of neighbours answers this question. Two pairs may share a bit; then a piece is only longer. */
+ * of neighbours answers this question. Two pairs may share a bit; then a piece is only longer.
+ *
+ * Where the file does list the merges (Gemma 4), they are read by merges.c, and only the characters and the
+ * neighbours come from here. */
 #include "text/token/tokenizer_priv.h"
 
 #include "base/err.h"
@@ -88,7 +91,8 @@ uint32_t pieces_symbol(const struct tokenizer *tokenizer, uint32_t code)
 
 static bool is_mergeable(const struct tokenizer *tokenizer, token_id id)
 {
-    return tokenizer->types[id] == TOKEN_NORMAL || tokenizer->types[id] == TOKEN_UNUSED;
+    return tokenizer->types[id] == TOKEN_NORMAL || tokenizer->types[id] == TOKEN_UNUSED ||
+           (tokenizer->has_merges && tokenizer->types[id] == TOKEN_USER);
 }
 
 /* Tokens of one character are the symbols of their characters. Other characters inside tokens become extra
@@ -220,7 +224,7 @@ static int cut_token(struct tokenizer *tokenizer, token_id id, uint32_t rank)
             uint32_t bit = neighbour_bit(before, here);
 
             tokenizer->neighbours[bit / 64] |= UINT64_C(1) << (bit % 64);
-            if (left != TOKEN_NONE && right != TOKEN_NONE &&
+            if (rank != PAIR_NONE && left != TOKEN_NONE && right != TOKEN_NONE &&
                 pairs_add(&tokenizer->pairs, left, right, (struct pair){.rank = rank, .merged = id}) != 0)
                 return E_NOMEM;
         }
@@ -229,9 +233,10 @@ static int cut_token(struct tokenizer *tokenizer, token_id id, uint32_t rank)
     return 0;
 }
 
+/* ranks: NULL if the file lists the merges. Then only the neighbours are of interest. */
 static int cut_tokens(struct tokenizer *tokenizer, const uint32_t *ranks, struct fault *fault)
 {
-    if (pairs_init(&tokenizer->pairs) != 0)
+    if (ranks && pairs_init(&tokenizer->pairs) != 0)
         return fault_set(fault, E_NOMEM, "out of memory");
     for (uint32_t i = 0; i < tokenizer->n_tokens; i++) {
         struct bytes text = pool_get(&tokenizer->spellings, i);
@@ -242,13 +247,14 @@ static int cut_tokens(struct tokenizer *tokenizer, const uint32_t *ranks, struct
         if (text.len_bytes > MAX_CUT_BYTES)
             return fault_set(fault, E_LIMIT, "token %u has %zu bytes, the limit for SentencePiece is %d", i,
                              text.len_bytes, MAX_CUT_BYTES);
-        if (cut_token(tokenizer, i, ranks[i]) != 0)
+        if (cut_token(tokenizer, i, ranks ? ranks[i] : PAIR_NONE) != 0)
             return fault_set(fault, E_NOMEM, "out of memory");
     }
     return 0;
 }
 
-int pieces_read(struct tokenizer *tokenizer, const struct gguf *gguf, struct fault *fault)
+/* The pairs of a vocabulary with scores. */
+static int read_scored(struct tokenizer *tokenizer, const struct gguf *gguf, struct fault *fault)
 {
     enum gguf_kind kind;
     uint64_t n;
@@ -259,14 +265,20 @@ int pieces_read(struct tokenizer *tokenizer, const struct gguf *gguf, struct fau
                          tokenizer->n_tokens);
 
     uint32_t *ranks = calloc(tokenizer->n_tokens, sizeof(*ranks));
-    tokenizer->neighbours = calloc((1u << NEIGHBOUR_BITS) / 64, sizeof(*tokenizer->neighbours));
-    int rc = ranks == NULL || tokenizer->neighbours == NULL || collect_chars(tokenizer) != 0
-                 ? fault_set(fault, E_NOMEM, "out of memory")
-                 : rank_scores(tokenizer, gguf, ranks, fault);
+    int rc = ranks == NULL ? fault_set(fault, E_NOMEM, "out of memory")
+                           : rank_scores(tokenizer, gguf, ranks, fault);
     if (rc == 0)
         rc = cut_tokens(tokenizer, ranks, fault);
     free(ranks);
     return rc;
+}
+
+int pieces_read(struct tokenizer *tokenizer, const struct gguf *gguf, struct fault *fault)
+{
+    tokenizer->neighbours = calloc((1u << NEIGHBOUR_BITS) / 64, sizeof(*tokenizer->neighbours));
+    if (tokenizer->neighbours == NULL || collect_chars(tokenizer) != 0)
+        return fault_set(fault, E_NOMEM, "out of memory");
+    return tokenizer->has_merges ? cut_tokens(tokenizer, NULL, fault) : read_scored(tokenizer, gguf, fault);
 }
 
 void pieces_fini(struct tokenizer *tokenizer)

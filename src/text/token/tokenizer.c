@@ -3,7 +3,7 @@
  *
  * Two families cover the supported models: SentencePiece's byte pair encoding ("llama") and GPT-2's
  * byte-level one ("gpt2"). The second needs a rule for cutting words, which the file names in
- * tokenizer.ggml.pre. An unknown name is refused, and the fault lists the known ones: a guessed rule would
+ * tokenizer.ggml.pre. "gemma4" is SentencePiece's with a list of merges, like GPT-2's, instead of scores. An unknown name is refused, and the fault lists the known ones: a guessed rule would
  * make answers slightly worse, with no visible cause.
  *
  * The object is immutable after construction. Server loops and their jobs share it by reference count. */
@@ -66,6 +66,11 @@ static int choose_family(struct tokenizer *tokenizer, const struct gguf *gguf, s
         tokenizer->adds_bos = tokenizer->adds_space_prefix = true;
         return 0;
     }
+    if (bytes_is(name, "gemma4")) {
+        tokenizer->family = TOKEN_FAMILY_SPM;
+        tokenizer->has_merges = tokenizer->adds_bos = true;
+        return 0;
+    }
     if (bytes_is(name, "gpt2")) {
         tokenizer->family = TOKEN_FAMILY_BPE;
         return choose_rule(tokenizer, gguf, fault);
@@ -73,7 +78,7 @@ static int choose_family(struct tokenizer *tokenizer, const struct gguf *gguf, s
     return fault_set(
         fault, E_UNSUPPORTED,
         "tokenizer '%.*s' (tokenizer.ggml.model) is not known; known are: llama (SentencePiece), "
-        "gpt2 (byte-level BPE)",
+        "gemma4 (the same with merges), gpt2 (byte-level BPE)",
         name.len_bytes > 64 ? 64 : (int)name.len_bytes, (const char *)name.data);
 }
 
@@ -118,9 +123,10 @@ static int tokenizer_read_all(struct tokenizer *tokenizer, const struct gguf *gg
         rc = read_switch(gguf, "tokenizer.ggml.add_space_prefix", fault, &tokenizer->adds_space_prefix);
     if (rc == 0)
         rc = vocab_read(tokenizer, gguf, fault);
-    if (rc == 0)
-        rc = tokenizer->family == TOKEN_FAMILY_BPE ? merges_read(tokenizer, gguf, fault)
-                                                   : pieces_read(tokenizer, gguf, fault);
+    if (rc == 0 && tokenizer->family == TOKEN_FAMILY_SPM)
+        rc = pieces_read(tokenizer, gguf, fault);
+    if (rc == 0 && (tokenizer->family == TOKEN_FAMILY_BPE || tokenizer->has_merges))
+        rc = merges_read(tokenizer, gguf, fault);
     if (rc == 0)
         rc = tokenizer_read_text(gguf, "tokenizer.chat_template", fault, &tokenizer->chat_template);
     if (rc == 0)

@@ -103,6 +103,7 @@ struct tokenizer {
     bool ignores_merges; /* a whole word that is a token becomes that token without merging */
     bool adds_bos;
     bool adds_space_prefix;
+    bool has_merges; /* SentencePiece: the file lists the merges */
     uint32_t n_tokens;
     uint8_t *types; /* [n_tokens] enum token_type */
     struct text_pool spellings;
@@ -141,7 +142,7 @@ struct bytes pool_get(const struct text_pool *pool, uint32_t i);
 uint32_t alphabet_code(uint8_t byte);
 int alphabet_byte(uint32_t code); /* -1: not in the alphabet */
 
-/* merges.c (byte-level) and pieces.c (SentencePiece) fill the pair table. */
+/* merges.c (byte-level, or has_merges) and pieces.c (SentencePiece) fill the pair table. */
 int merges_read(struct tokenizer *tokenizer, const struct gguf *gguf, struct fault *fault);
 int pieces_read(struct tokenizer *tokenizer, const struct gguf *gguf, struct fault *fault);
 void pieces_fini(struct tokenizer *tokenizer);

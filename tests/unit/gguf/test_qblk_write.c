@@ -193,6 +193,34 @@ static void weights_too_small_become_zero(void **state)
         assert_true(rms_error(writable[t].type, weights, back) <= sqrt(squares / N) * 1.0001);
 }
 
+/* The error that is weighed shrinks. */
+static void importance_moves_the_error(void **state)
+{
+    static float weights[N], importance[N], back[2][N];
+    static uint8_t row[2][N * 4];
+    struct rng rng;
+
+    (void)state;
+    rng_init(&rng, 7);
+    for (int i = 0; i < N; i++) {
+        weights[i] = normal(&rng);
+        importance[i] = i % 8 == 0 ? 20 : 0.2F;
+    }
+    for (size_t t = 0; t < ARRAY_LEN(writable); t++) {
+        enum dtype type = writable[t].type;
+        double error[2] = {0, 0};
+
+        assert_int_equal(qblk_from_f32(type, weights, N, row[0]), 0);
+        assert_int_equal(qblk_from_f32_important(type, weights, importance, N, row[1]), 0);
+        for (int k = 0; k < 2; k++) {
+            assert_int_equal(qblk_row_f32(type, row[k], N, back[k]), 0);
+            for (int i = 0; i < N; i++)
+                error[k] += importance[i] * pow((double)back[k][i] - (double)weights[i], 2);
+        }
+        assert_true(type == DTYPE_Q8_0 ? error[1] == error[0] : error[1] < error[0] * 0.95);
+    }
+}
+
 static void plain_types_and_refusals(void **state)
 {
     float weights[32] = {1, -2.5F}, back[32];
@@ -228,6 +256,7 @@ int main(void)
         cmocka_unit_test(a_second_pass_adds_next_to_nothing),
         cmocka_unit_test(the_search_beats_plain_rounding),
         cmocka_unit_test(weights_too_small_become_zero),
+        cmocka_unit_test(importance_moves_the_error),
         cmocka_unit_test(plain_types_and_refusals),
     };
 

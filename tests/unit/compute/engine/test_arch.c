@@ -25,14 +25,27 @@
 #include <cmocka.h>
 
 static const char *const CASES[] = {
-    "llama",     "llama3",  "llama-biases", "llama-linear",   "llama-yarn",     "mistral",      "qwen2",
-    "qwen3",     "gemma",   "qwen3-yarn",   "gemma3",         "gemma3-62",      "phi3",         "phi3-short",
-    "phi3-long", "granite", "olmo2",        "olmo3",          "smollm3",        "glm4",         "internlm2",
-    "ernie4_5",  "mixtral", "qwen3moe",     "deepseek2-lite", "deepseek2-v2",   "deepseek2-v3", "gpt-oss",
-    "qwen2moe",  "olmoe",   "granitemoe",   "minimax-m2",     "hunyuan-dense",  "hunyuan-moe",  "seed_oss",
-    "exaone4",   "glm4moe", "ernie4_5-moe", "mistral3",       "gemma2",         "starcoder2",   "phi2",
-    "gpt2",      "falcon",  "falcon-7b",    "command-r",      "command-r-plus", "cohere2",      "lfm2",
-    "lfm2moe",   "qwen35",  "qwen35moe",    "qwen3next",
+    "llama",          "llama3",         "llama-biases",
+    "llama-linear",   "llama-yarn",     "mistral",
+    "qwen2",          "qwen3",          "gemma",
+    "qwen3-yarn",     "gemma3",         "gemma3-62",
+    "phi3",           "phi3-short",     "phi3-long",
+    "granite",        "olmo2",          "olmo3",
+    "smollm3",        "glm4",           "internlm2",
+    "ernie4_5",       "mixtral",        "qwen3moe",
+    "deepseek2-lite", "deepseek2-v2",   "deepseek2-v3",
+    "gpt-oss",        "qwen2moe",       "olmoe",
+    "granitemoe",     "minimax-m2",     "hunyuan-dense",
+    "hunyuan-moe",    "seed_oss",       "exaone4",
+    "glm4moe",        "ernie4_5-moe",   "mistral3",
+    "gemma2",         "starcoder2",     "phi2",
+    "gpt2",           "falcon",         "falcon-7b",
+    "command-r",      "command-r-plus", "cohere2",
+    "lfm2",           "lfm2moe",        "qwen35",
+    "qwen35moe",      "granitehybrid",  "granitehybrid-moe",
+    "nemotron_h",     "falcon-h1",      "falcon-h1-normed",
+    "mamba2",         "qwen3next",      "bailingmoe2",
+    "gemma4",         "gemma4-inputs",
 };
 
 enum { MAX_TOKENS = 64, MAX_SHOWN = 4, MAX_VOCAB = 4096 };

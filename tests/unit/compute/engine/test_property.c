@@ -65,7 +65,7 @@ static uint32_t draw_types(struct rng *rng, uint64_t turn, enum dtype types[3])
 
 static bool has_windows(const char *arch)
 {
-    static const char *const NAMES[] = {"llama",   "gemma2",  "gemma3",   "phi3",       "olmo2",
+    static const char *const NAMES[] = {"llama",   "gemma2",  "gemma3",   "gemma4",     "phi3",   "olmo2",
                                         "gpt-oss", "exaone4", "mistral3", "starcoder2", "cohere2"};
 
     for (size_t i = 0; i < ARRAY_LEN(NAMES); i++)
@@ -74,33 +74,93 @@ static bool has_windows(const char *arch)
     return false;
 }
 
-/* Draws which layers have no KV heads (all but one may), and the length of convolutions. */
+/* A number for each layer: some value in those of the set bits, else 0. */
+static void draw_list(struct drawn *d, const char *key, uint32_t bits, uint32_t value)
+{
+    char *text = d->text[d->n_set];
+    int len = snprintf(text, sizeof(d->text[0]), "%s=", key);
+
+    assert_true(d->n_set < MAX_SET);
+    for (uint32_t i = 0; i < d->shape.n_layers; i++)
+        len += snprintf(text + len, sizeof(d->text[0]) - (size_t)len, "%u,", bits >> i & 1 ? value : 0);
+    d->set[d->n_set++] = text;
+}
+
+/* Layers with KV heads: one for sure, and some of the others. */
+static uint32_t draw_attention(struct rng *rng, struct drawn *d)
+{
+    uint32_t bits = 1u << rng_below(rng, d->shape.n_layers);
+
+    for (uint32_t i = 0; i < d->shape.n_layers; i++)
+        bits |= (uint32_t)(rng_below(rng, 3) == 0) << i;
+    draw_list(d, "attention.head_count_kv", bits, d->shape.n_kv_heads);
+    return bits;
+}
+
 static void draw_recurrent(struct rng *rng, struct drawn *d)
 {
-    struct tiny_shape *s = &d->shape;
-    uint32_t sure = (uint32_t)rng_below(rng, s->n_layers); /* this layer has attention */
-    char *text = d->text[d->n_set];
-    int len = snprintf(text, sizeof(d->text[0]), "attention.head_count_kv=");
-
-    for (uint32_t i = 0; i < s->n_layers; i++)
-        len += snprintf(text + len, sizeof(d->text[0]) - (size_t)len, "%u,",
-                        i == sure || rng_below(rng, 3) == 0 ? s->n_kv_heads : 0);
-    d->set[d->n_set++] = text;
+    draw_attention(rng, d);
     draw_key(d, "shortconv.l_cache", 1 + (uint32_t)rng_below(rng, 8));
 }
 
-/* Draws gated delta nets: few heads, whose values together are whole qblks. */
-static void draw_delta(struct rng *rng, struct drawn *d)
+/* Few heads, whose values are whole qblks together. */
+static void draw_state_heads(struct rng *rng, struct drawn *d)
 {
     uint32_t n_keys = 1 + (uint32_t)rng_below(rng, 2), n_heads = n_keys * (1 + (uint32_t)rng_below(rng, 2));
 
-    d->shape.n_layers = d->shape.n_layers < 2 ? 2 : d->shape.n_layers;
-    draw_key(d, "full_attention_interval", 2 + (uint32_t)rng_below(rng, d->shape.n_layers - 1));
     draw_key(d, "ssm.conv_kernel", 1 + (uint32_t)rng_below(rng, 5));
     draw_key(d, "ssm.state_size", PICK(rng, 5, 16, 24));
     draw_key(d, "ssm.group_count", n_keys);
     draw_key(d, "ssm.time_step_rank", n_heads);
     draw_key(d, "ssm.inner_size", n_heads * (d->unit == 32 ? 32 : 256));
+}
+
+static bool has_mamba(const char *arch)
+{
+    return strcmp(arch, "granitehybrid") == 0 || strcmp(arch, "nemotron_h") == 0 ||
+           strcmp(arch, "falcon-h1") == 0 || strcmp(arch, "mamba2") == 0;
+}
+
+/* Mamba 2 instead of attention, beside it, or in layers without a feed-forward network. */
+static void draw_mamba(struct rng *rng, const char *arch, struct drawn *d)
+{
+    uint32_t bits = 0, others = (uint32_t)rng_below(rng, 16);
+
+    d->shape.has_bias = rng_below(rng, 2) == 0;
+    if (strcmp(arch, "granitehybrid") == 0 || strcmp(arch, "nemotron_h") == 0)
+        bits = draw_attention(rng, d);
+    if (strcmp(arch, "nemotron_h") == 0 && (others & ~bits & ((1u << d->shape.n_layers) - 1)) != 0)
+        draw_list(d, "feed_forward_length", others & ~bits, d->shape.ffn);
+    else if (strcmp(arch, "nemotron_h") == 0) {
+        d->shape.n_layers++; /* its last layer is the feed-forward network */
+        d->n_set--;
+        draw_list(d, "attention.head_count_kv", bits, d->shape.n_kv_heads);
+        draw_list(d, "feed_forward_length", 1u << (d->shape.n_layers - 1), d->shape.ffn);
+    }
+    draw_state_heads(rng, d);
+}
+
+/* Gated delta nets in all layers but the last of each interval. */
+static void draw_delta(struct rng *rng, struct drawn *d)
+{
+    d->shape.n_layers = d->shape.n_layers < 2 ? 2 : d->shape.n_layers;
+    draw_key(d, "full_attention_interval", 2 + (uint32_t)rng_below(rng, d->shape.n_layers - 1));
+    draw_state_heads(rng, d);
+}
+
+/* Narrower heads with a window, layers that read the keys of others, and embeddings of their own. */
+static void draw_gemma4(struct rng *rng, struct drawn *d)
+{
+    struct tiny_shape *s = &d->shape;
+    uint32_t narrow = s->head_dim > d->unit || s->n_heads % 2 != 0 ? s->head_dim : s->head_dim / 2;
+
+    if (s->n_heads * narrow % d->unit == 0 && narrow % 2 == 0)
+        draw_key(d, "attention.key_length_swa", narrow);
+    draw_key(d, "attention.sliding_window_pattern", 2);
+    if (s->n_layers > 3)
+        draw_key(d, "attention.shared_kv_layers", 1 + (uint32_t)rng_below(rng, s->n_layers - 2));
+    if (rng_below(rng, 2))
+        draw_key(d, "embedding_length_per_layer_input", d->unit);
 }
 
 static void draw_shape(struct rng *rng, uint64_t turn, const char *arch, struct drawn *d)
@@ -143,9 +203,9 @@ static void draw_shape(struct rng *rng, uint64_t turn, const char *arch, struct 
 
 static bool has_only_experts(const char *arch)
 {
-    static const char *const NAMES[] = {"qwen3moe",     "gpt-oss",    "qwen2moe",    "olmoe",
-                                        "granitemoe",   "minimax-m2", "hunyuan-moe", "glm4moe",
-                                        "ernie4_5-moe", "lfm2moe",    "qwen35moe",   "qwen3next"};
+    static const char *const NAMES[] = {
+        "qwen3moe", "gpt-oss",      "qwen2moe", "olmoe",     "granitemoe", "minimax-m2", "hunyuan-moe",
+        "glm4moe",  "ernie4_5-moe", "lfm2moe",  "qwen35moe", "qwen3next",  "bailingmoe2"};
 
     for (size_t i = 0; i < ARRAY_LEN(NAMES); i++)
         if (strcmp(arch, NAMES[i]) == 0)
@@ -160,7 +220,8 @@ static void draw_experts(struct rng *rng, const char *arch, struct drawn *d)
     const uint32_t unit = d->unit;
     bool is_latent = strcmp(arch, "deepseek2") == 0;
 
-    if (!is_latent && !has_only_experts(arch) && (strcmp(arch, "llama") != 0 || rng_below(rng, 2)))
+    if (!is_latent && !has_only_experts(arch) &&
+        ((strcmp(arch, "llama") != 0 && strcmp(arch, "granitehybrid") != 0) || rng_below(rng, 2)))
         return;
     s->n_experts = 1 + (uint32_t)rng_below(rng, 40);
     s->n_used = 1 + (uint32_t)rng_below(rng, s->n_experts < 9 ? s->n_experts : 9);
@@ -170,7 +231,8 @@ static void draw_experts(struct rng *rng, const char *arch, struct drawn *d)
     if (strcmp(arch, "qwen2moe") == 0 || strcmp(arch, "hunyuan-moe") == 0 || strcmp(arch, "qwen35moe") == 0 ||
         strcmp(arch, "qwen3next") == 0)
         s->n_shared = (uint32_t)rng_below(rng, 3);
-    if (strcmp(arch, "glm4moe") == 0 || strcmp(arch, "ernie4_5-moe") == 0) {
+    if (strcmp(arch, "glm4moe") == 0 || strcmp(arch, "bailingmoe2") == 0 ||
+        strcmp(arch, "ernie4_5-moe") == 0) {
         s->n_shared = (uint32_t)rng_below(rng, 3);
         s->n_dense = (uint32_t)rng_below(rng, s->n_layers + 1);
     }
@@ -203,7 +265,11 @@ static void draw(struct rng *rng, uint64_t turn, const char *arch, struct drawn 
         draw_recurrent(rng, d);
     if (strncmp(arch, "qwen35", 6) == 0 || strcmp(arch, "qwen3next") == 0)
         draw_delta(rng, d);
+    if (has_mamba(arch))
+        draw_mamba(rng, arch, d);
     draw_experts(rng, arch, d);
+    if (strcmp(arch, "gemma4") == 0)
+        draw_gemma4(rng, d);
     d->shape.set = d->set;
     d->shape.seed = rng_u64(rng) >> 33;
     d->opts.kv_type = (enum kv_type)PICK(rng, KV_F32, KV_F16, KV_F16, KV_BF16, KV_Q8_0, KV_Q4_0);

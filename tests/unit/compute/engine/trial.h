@@ -26,10 +26,10 @@ enum {
     TRIAL_SEQUENCES = 3,
     TRIAL_MAX_TOKENS = 600,
     TRIAL_MAX_TABLE = 40,
-    TRIAL_MAX_STATE = 24, /* blocks of a recurrent state */
+    TRIAL_MAX_STATE = 72, /* blocks of a recurrent state */
     TRIAL_MAX_CUTS = 3,
     TRIAL_MAX_THREADS = 4,
-    TRIAL_ARENA_BLOCKS = 256
+    TRIAL_ARENA_BLOCKS = 768
 };
 
 struct trial_sequence {

@@ -54,7 +54,35 @@ static void the_layout_parts_the_layers(void **state)
     assert_int_equal(layout.state_bytes, 2 * (2 * (2 * 2 * 16 + 64) + 4 * 16 * 16) * 4);
 }
 
-/* A key that is right when model_tensors() sees it, and wrong in the file. */
+static const char *const MAMBA[] = {"ssm.conv_kernel=3",    "ssm.inner_size=64", "ssm.state_size=16",
+                                    "ssm.time_step_rank=4", "ssm.group_count=2", NULL};
+enum { MAMBA_BYTES = (2 * (2 * 2 * 16 + 64) + 4 * 16 * 16) * 4 }; /* of a layer */
+
+static void mamba_has_state_instead_of_keys_or_beside_them(void **state)
+{
+    static const char *const nemotron[] = {"ssm.conv_kernel=3",          "ssm.inner_size=64",
+                                           "ssm.state_size=16",          "ssm.time_step_rank=4",
+                                           "ssm.group_count=2",          "attention.head_count_kv=0,2,0",
+                                           "feed_forward_length=0,0,96", NULL};
+    struct fault fault = {0};
+    struct kv_layout layout;
+
+    (void)state;
+    if (check("falcon-h1", MAMBA, &fault, &layout) < 0)
+        fail_msg("%s", fault.text);
+    assert_int_equal(layout.n_layers, 3);
+    assert_int_equal(layout.state_bytes, 3 * MAMBA_BYTES);
+    if (check("nemotron_h", nemotron, &fault, &layout) < 0)
+        fail_msg("%s", fault.text);
+    assert_int_equal(layout.n_layers, 1);
+    assert_int_equal(layout.state_bytes, MAMBA_BYTES);
+    if (check("mamba2", MAMBA, &fault, &layout) < 0)
+        fail_msg("%s", fault.text);
+    assert_int_equal(layout.n_layers, 1); /* which holds parts of states */
+    assert_int_equal(layout.state_bytes, 3 * MAMBA_BYTES);
+}
+
+/* A key that is there in the shape that model_tensors() sees, and wrong in the file. */
 static void refused(const char *arch, const char *const *set, const struct tiny_twist *twist, const char *why)
 {
     struct tiny_shape shape = tiny_shape(arch);
@@ -87,6 +115,10 @@ static void wrong_files_are_named(void **state)
         "blk.2.shortconv.conv.weight is 64 x 3, expected 64 x 4");
     refused("lfm2", lfm2, &(struct tiny_twist){.fault = TINY_MORE_TENSOR, .name = "blk.0.attn_q.weight"},
             "blk.0.attn_q.weight");
+    refused("mamba2", MAMBA, &(struct tiny_twist){.fault = TINY_MORE_TENSOR, .name = "blk.0.attn_q.weight"},
+            "blk.0.attn_q.weight");
+    refused("falcon-h1", MAMBA, &(struct tiny_twist){.fault = TINY_NO_TENSOR, .name = "blk.1.ssm_d"},
+            "blk.1.ssm_d is missing");
 }
 
 /* Writes only the list, over a model without one. */
@@ -155,6 +187,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_layout_parts_the_layers),
+        cmocka_unit_test(mamba_has_state_instead_of_keys_or_beside_them),
         cmocka_unit_test(wrong_files_are_named),
         cmocka_unit_test(lists_of_heads_are_checked),
         cmocka_unit_test(widths_that_do_not_fit_are_refused),

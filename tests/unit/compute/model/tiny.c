@@ -176,7 +176,8 @@ static void keys(struct writing *w)
     key_u32(w, "block_count", s->n_layers);
     key_u32(w, "context_length", s->context);
     key_u32(w, "embedding_length", s->hidden);
-    key_u32(w, "feed_forward_length", s->ffn);
+    if (!is_set(s, "feed_forward_length="))
+        key_u32(w, "feed_forward_length", s->ffn);
     key_u32(w, "attention.head_count", s->n_heads);
     snprintf(key, sizeof(key), "%s.attention.head_count_kv", s->arch);
     if (!is_set(s, "attention.head_count_kv=") && !twisted(w, TINY_KEY_FLAGS, key))
@@ -241,7 +242,8 @@ static int visit(void *arg, const struct model_tensor *tensor)
         : tensor->role == MODEL_ROPE_FACTORS
             ? s->has_rope_freqs && (strstr(tensor->name, "factors") != NULL) == (strcmp(s->arch, "phi3") == 0)
             : !tensor->is_optional)
-        declare(w, copy.name, copy.n_dims, copy.dims, copy.role == MODEL_BIAS || copy.role == MODEL_NORM);
+        declare(w, copy.name, copy.n_dims, copy.dims,
+                copy.role == MODEL_BIAS || copy.role == MODEL_NORM || copy.role == MODEL_DECAY);
     return 0;
 }
 

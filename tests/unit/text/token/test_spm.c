@@ -62,6 +62,33 @@ static void equal_scores_go_from_the_left(void **state)
     tokenizer_unref(tokenizer);
 }
 
+/* The expected pieces are those of the tokenizers library (0.22) for this vocabulary. */
+static void listed_merges_go_by_rank(void **state)
+{
+    static const struct token_spec tokens[] = {
+        {BLANK, 1, 0},       {"a", 1, 0},    {"b", 1, 0},       {"c", 1, 0},   {"\n", 1, 0},
+        {"ab", 1, 0},        {"bc", 1, 0},   {BLANK "a", 1, 0}, {"abc", 1, 0}, {BLANK "ab", 1, 0},
+        {BLANK BLANK, 1, 0}, {"\n\n", 1, 0}, {"\n\n\n", 1, 0},  {NULL, 0, 0}};
+    static const char *const merges[] = {BLANK " a",      "b c",   "a b",     "a bc", BLANK "a b",
+                                         BLANK " " BLANK, "\n \n", "\n\n \n", NULL};
+    struct tokenizer *tokenizer;
+    struct buf image = {0};
+
+    (void)state;
+    sentencepiece_merges_image(tokens, merges, &image);
+    tokenizer = tokenizer_of_image(&image);
+    expect(tokenizer, "abc", 0, "abc");
+    expect(tokenizer, "ab", 0, "ab");
+    expect(tokenizer, " abc", 0, " a|bc"); /* no merge makes " abc" of them */
+    expect(tokenizer, " ab", 0, " ab");
+    expect(tokenizer, "a b  c", 0, "a| |b|  |c");
+    expect(tokenizer, "cab", 0, "c|ab");
+    expect(tokenizer, "\n\n\n\n\nab", 0, "\n\n|\n\n\n|ab");
+    expect(tokenizer, "  abc", 0, " | a|bc");
+    expect(tokenizer, "a\xc3\xa9 b", 0, "a|\xc3|\xa9| |b");
+    tokenizer_unref(tokenizer);
+}
+
 static void unknown_characters_fall_back_to_bytes(void **state)
 {
     struct tokenizer *tokenizer = tokenizer_with(letters, true);
@@ -222,6 +249,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(merges_go_by_score),
         cmocka_unit_test(equal_scores_go_from_the_left),
+        cmocka_unit_test(listed_merges_go_by_rank),
         cmocka_unit_test(unknown_characters_fall_back_to_bytes),
         cmocka_unit_test(characters_without_a_token_merge),
         cmocka_unit_test(text_cannot_spell_control_tokens),

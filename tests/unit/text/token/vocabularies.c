@@ -221,13 +221,8 @@ void byte_level_image(const char *pre, const char *const *merges, const struct t
     finish(list, writer, out);
 }
 
-void sentencepiece_image(const struct token_spec *extra, bool has_bytes, struct buf *out)
+static void add_sentencepiece(struct list *list, const struct token_spec *extra, bool has_bytes)
 {
-    struct list *list = calloc(1, sizeof(*list));
-    struct gguf_writer *writer = NULL;
-
-    assert_non_null(list);
-    assert_int_equal(gguf_writer_new(&writer), 0);
     add(list, "<unk>", 2, 0);
     add(list, "<s>", 3, 0);
     add(list, "</s>", 3, 0);
@@ -236,11 +231,44 @@ void sentencepiece_image(const struct token_spec *extra, bool has_bytes, struct 
         add(list, list->room[list->n], 6, 0);
     }
     add_extra(list, extra);
-    assert_int_equal(gguf_put_str(writer, "tokenizer.ggml.model", bytes_str("llama")), 0);
-    assert_int_equal(gguf_put_f32_array(writer, "tokenizer.ggml.scores", list->scores, list->n), 0);
+}
+
+static void put_roles(struct gguf_writer *writer)
+{
     assert_int_equal(gguf_put_u32(writer, "tokenizer.ggml.unknown_token_id", 0), 0);
     assert_int_equal(gguf_put_u32(writer, "tokenizer.ggml.bos_token_id", 1), 0);
     assert_int_equal(gguf_put_u32(writer, "tokenizer.ggml.eos_token_id", 2), 0);
+}
+
+void sentencepiece_image(const struct token_spec *extra, bool has_bytes, struct buf *out)
+{
+    struct list *list = calloc(1, sizeof(*list));
+    struct gguf_writer *writer = NULL;
+
+    assert_non_null(list);
+    assert_int_equal(gguf_writer_new(&writer), 0);
+    add_sentencepiece(list, extra, has_bytes);
+    assert_int_equal(gguf_put_str(writer, "tokenizer.ggml.model", bytes_str("llama")), 0);
+    assert_int_equal(gguf_put_f32_array(writer, "tokenizer.ggml.scores", list->scores, list->n), 0);
+    put_roles(writer);
+    finish(list, writer, out);
+}
+
+void sentencepiece_merges_image(const struct token_spec *extra, const char *const *merges, struct buf *out)
+{
+    struct list *list = calloc(1, sizeof(*list));
+    struct gguf_writer *writer = NULL;
+    struct bytes texts[64];
+    uint64_t n = 0;
+
+    assert_non_null(list);
+    assert_int_equal(gguf_writer_new(&writer), 0);
+    add_sentencepiece(list, extra, true);
+    for (; merges[n] != NULL; n++)
+        texts[n] = bytes_str(merges[n]);
+    assert_int_equal(gguf_put_str(writer, "tokenizer.ggml.model", bytes_str("gemma4")), 0);
+    assert_int_equal(gguf_put_str_array(writer, "tokenizer.ggml.merges", texts, n), 0);
+    put_roles(writer);
     finish(list, writer, out);
 }
 

@@ -34,6 +34,8 @@ void byte_level_image_lacking(struct bytes lacking, const char *pre, const struc
                               struct buf *out);
 /* A SentencePiece vocabulary: <unk> <s> </s>, the 256 byte tokens, then the extra tokens. */
 void sentencepiece_image(const struct token_spec *extra, bool has_bytes, struct buf *out);
+/* Gemma 4's kind: the same tokens without scores, and these merges. */
+void sentencepiece_merges_image(const struct token_spec *extra, const char *const *merges, struct buf *out);
 struct tokenizer *tokenizer_of_image(struct buf *image); /* frees the image */
 
 /* "12 7 9" */

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How layers differ: keys that have a number for each layer, and where a layer keeps its state.
+ *
+ *     layers     0        1          2        3 (shared)
+ *     KV layout  kv 0     -          kv 1     kv 1, which layer 2 stores
+ *     state      -        state_at   -        -            */
+#include "compute/model/model_priv.h"
+
+#include "base/check.h"
+
+/* A count, or a list of a count for each layer, of which this is the largest. */
+void read_largest(struct reading *r, const char *suffix, enum need need, uint32_t max, uint32_t *out)
+{
+    enum gguf_kind kind;
+    uint64_t n;
+    bool may_be_none = arch_heeds(r->arch, suffix);
+    uint32_t largest = 0;
+    char key[128];
+
+    reading_key(r, suffix, key);
+    if (!r->arch->has_shapes || gguf_array_len(r->gguf, key, &kind, &n) != 0) {
+        read_count(r, suffix, need, max, out);
+        return;
+    }
+    for (uint64_t i = 0; i < n; i++) {
+        int64_t value;
+
+        if (gguf_array_i64(r->gguf, key, i, &value) < 0 || value < (may_be_none ? 0 : 1) || value > max) {
+            arch_complain(r, E_FORMAT, "key %s has a number that is not within %u..%u", key, !may_be_none,
+                          max);
+            return;
+        }
+        largest = (uint32_t)value > largest ? (uint32_t)value : largest;
+    }
+    if (largest == 0)
+        arch_complain(r, E_FORMAT, "key %s has only zeros", key);
+    else
+        *out = largest;
+}
+
+/* Number i of a list that read_largest() has checked; value if the key is no list. */
+uint32_t read_listed(struct reading *r, const char *suffix, uint32_t i, uint32_t value)
+{
+    enum gguf_kind kind;
+    uint64_t n;
+    char key[128];
+    int64_t number;
+
+    if (!r->arch->has_shapes || gguf_array_len(r->gguf, reading_key(r, suffix, key), &kind, &n) != 0)
+        return value;
+    if (gguf_array_i64(r->gguf, key, i, &number) == 0)
+        return (uint32_t)number;
+    if (i == n) /* one complaint is enough */
+        arch_complain(r, E_FORMAT, "key %s has %llu numbers, fewer than layers", key, (unsigned long long)n);
+    return value;
+}
+
+/* A number; or one for each layer, where 0 means a recurrent layer and all others are equal. */
+void read_kv_heads(struct reading *r, struct model_config *config)
+{
+    enum gguf_kind kind;
+    uint64_t n;
+    int64_t value;
+    uint32_t n_heads = 0;
+    char key[128];
+
+    if (r->arch->has_shapes) {
+        read_largest(r, "attention.head_count_kv", OPTIONAL, 1u << 12, &config->n_kv_heads);
+        return;
+    }
+    reading_key(r, "attention.head_count_kv", key);
+    if (gguf_array_len(r->gguf, key, &kind, &n) < 0 || r->code != 0) {
+        read_count(r, "attention.head_count_kv", OPTIONAL, 1u << 12, &config->n_kv_heads);
+        return;
+    }
+    for (uint32_t i = 0; i < config->n_layers; i++) {
+        if (gguf_array_i64(r->gguf, key, i, &value) < 0 || value < 0 || value > 1 << 12) {
+            arch_complain(r, E_FORMAT, "key %s is no list of %u numbers of heads", key, config->n_layers);
+            return;
+        }
+        if (value != 0 && n_heads != 0 && n_heads != value) {
+            arch_complain(r, E_UNSUPPORTED, "key %s: layers with %u and %lld heads are not supported", key,
+                          n_heads, (long long)value);
+            return;
+        }
+        if (value == 0 && !arch_heeds(r->arch, "attention.head_count_kv")) {
+            arch_complain(r, E_UNSUPPORTED, "key %s: layers without attention are not supported in %s", key,
+                          r->arch->name);
+            return;
+        }
+        n_heads = value != 0 ? (uint32_t)value : n_heads;
+    }
+    if (n_heads == 0)
+        arch_complain(r, E_UNSUPPORTED, "key %s: no layer has attention", key);
+    else
+        config->n_kv_heads = n_heads;
+}
+
+void use_recurrent(struct reading *r, struct model *model, const struct half *half)
+{
+    int64_t n_heads;
+    char key[128];
+
+    reading_key(r, "attention.head_count_kv", key);
+    for (uint32_t i = 0; i < model->config.n_layers; i++)
+        if (gguf_array_i64(r->gguf, key, i, &n_heads) == 0 && n_heads == 0)
+            model->layers[i].attn = half;
+}
+
+void layers_place(struct model *model)
+{
+    struct model_config *config = &model->config;
+    size_t state_bytes = 0;
+
+    config->n_kv_layers = config->n_recurrent_layers = 0;
+    for (uint32_t i = 0; i < config->n_layers; i++) {
+        struct layer *layer = &model->layers[i];
+
+        layer->state_at = state_bytes;
+        if (layer->attn->state_bytes) {
+            state_bytes += layer->attn->state_bytes(config);
+            config->n_recurrent_layers++;
+        }
+        if (!layer->attn->is_keyless)
+            layer->kv_index =
+                layer->is_shared ? model->layers[layer->kv_source].kv_index : config->n_kv_layers++;
+    }
+    model->layout.state_bytes = state_bytes;
+}

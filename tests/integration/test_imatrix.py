@@ -1,0 +1,182 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Importance matrices: what `baton-model imatrix` measures, and what `quantize --imatrix` makes of it.
+
+    sums      of a tiny model equal those that follow from its embeddings and its first norm
+    experts   each has its own sums; their counts add up to tokens times the experts of a token
+    threads   change no byte
+    quality   types of few bits come nearer to the source, on a text that was not measured
+    refusals  files of another kind and importance of another shape
+"""
+import json
+import math
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+
+SRC = os.environ.get("srcdir", ".")
+PROGRAM = os.path.join(os.getcwd(), "baton-model")
+DEMO = os.path.join(SRC, "share/baton-demo.gguf")
+PROSE = os.path.join(SRC, "share/perplexity.txt")
+TINY = "--type F32 --layers 2 --hidden 48 --heads 4 --kv-heads 2 --ffn 80 --vocab 259 --context 256 --seed 5".split()
+TEXT = "One baton passes from hand to hand. " * 8
+failed = 0
+
+
+def complain(text):
+    global failed
+    failed += 1
+    print("FAILED: " + text)
+
+
+def run(*args, status=0):
+    done = subprocess.run([PROGRAM, *args], capture_output=True, text=True)
+    if done.returncode != status:
+        complain("baton-model %s -> %d, wanted %d: %s" % (" ".join(args), done.returncode, status, done.stderr))
+    return done
+
+
+def tensors_of(path):
+    """{name: list of floats} of the F32 tensors of a GGUF file whose keys are scalars, texts or lists of them."""
+    data = open(path, "rb").read()
+    at = 24
+    n_tensors, n_keys = struct.unpack_from("<QQ", data, 8)
+    sizes = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
+
+    def text():
+        nonlocal at
+        n = struct.unpack_from("<Q", data, at)[0]
+        at += 8 + n
+        return data[at - n:at].decode("utf-8", "replace")
+
+    def skip(kind):
+        nonlocal at
+        if kind == 8:
+            text()
+        elif kind == 9:
+            item, n = struct.unpack_from("<IQ", data, at)
+            at += 12
+            for _ in range(n):
+                skip(item)
+        else:
+            at += sizes[kind]
+
+    for _ in range(n_keys):
+        text()
+        kind = struct.unpack_from("<I", data, at)[0]
+        at += 4
+        skip(kind)
+    infos = []
+    for _ in range(n_tensors):
+        name = text()
+        n_dims = struct.unpack_from("<I", data, at)[0]
+        dims = struct.unpack_from("<%dQ" % n_dims, data, at + 4)
+        kind, offset = struct.unpack_from("<IQ", data, at + 4 + 8 * n_dims)
+        at += 16 + 8 * n_dims
+        infos.append((name, math.prod(dims), kind, offset))
+    start = (at + 31) // 32 * 32
+    return {name: struct.unpack_from("<%df" % n, data, start + offset) for name, n, kind, offset in infos if kind == 0}
+
+
+def sums_are_right(folder):
+    model, out, text = (os.path.join(folder, name) for name in ("tiny.gguf", "tiny.imatrix", "text.txt"))
+    with open(text, "w") as file:
+        file.write(TEXT)
+    run("make", *TINY, model)
+    run("imatrix", "--text", text, "--context", "100", model, out)
+    ids = [int(i) for i in run("tokenize", model, TEXT).stdout.split()]
+    weights, got = tensors_of(model), tensors_of(out)
+    gain, table = weights["blk.0.attn_norm.weight"], weights["token_embd.weight"]
+    expected = [0.0] * 48
+    for token in ids:
+        x = table[token * 48:token * 48 + 48]
+        scale = 1 / math.sqrt(sum(v * v for v in x) / 48 + 1e-5)
+        for i in range(48):
+            expected[i] += (x[i] * scale * gain[i]) ** 2
+    for part in ("q", "k", "v"):
+        name = "blk.0.attn_%s.weight" % part
+        if any(abs(a - b) > 1e-4 * b for a, b in zip(got[name + ".in_sum2"], expected)):
+            complain("%s: %s, not %s" % (name, got[name + ".in_sum2"][:3], expected[:3]))
+        if got[name + ".counts"] != (len(ids),):
+            complain("%s counts %s inputs of %d" % (name, got[name + ".counts"], len(ids)))
+    last = got["blk.1.ffn_down.weight.in_sum2"]
+    if len(last) != 80 or not min(last) > 0 or got["blk.1.ffn_down.weight.counts"] != (len(ids),):
+        complain("the last layer's rows were not all seen")
+    return text
+
+
+def experts_have_their_own(folder, text):
+    model, out, small = (os.path.join(folder, name) for name in ("moe.gguf", "moe.imatrix", "moe-small.gguf"))
+    run("make", "--arch", "qwen3moe", *TINY, "--set", "expert_count=8", "--set", "expert_used_count=3", "--set",
+        "expert_feed_forward_length=32", model)
+    run("imatrix", "--text", text, "--context", "100", model, out)
+    n = len(run("tokenize", model, TEXT).stdout.split())
+    got = tensors_of(out)
+    for name, width in (("ffn_gate_exps", 48), ("ffn_up_exps", 48), ("ffn_down_exps", 32)):
+        counts, sums = got["blk.1.%s.weight.counts" % name], got["blk.1.%s.weight.in_sum2" % name]
+        if len(counts) != 8 or sum(counts) != 3 * n or len(sums) != 8 * width:
+            complain("%s: %s inputs, %d sums" % (name, counts, len(sums)))
+    said = run("quantize", "--type", "Q4_0", "--imatrix", out, model, small).stdout
+    if "importance for 14 of 16 matrices" not in said:
+        complain("not all matrices have an importance: " + said)
+
+
+def dialogues(path, take):
+    with open(os.path.join(SRC, "share/eval/dialogues.jsonl")) as lines, open(path, "w") as out:
+        for line in take(list(lines)):
+            for message in json.loads(line)["messages"]:
+                if isinstance(message.get("content"), str):
+                    out.write("<|im_start|>%s\n%s<|im_end|>\n" % (message["role"], message["content"]))
+
+
+def quality_improves(folder):
+    seen, unseen, one, two, base, small, back = (os.path.join(folder, name) for name in (
+        "seen.txt", "unseen.txt", "one.imatrix", "two.imatrix", "f32.gguf", "small.gguf", "back.gguf"))
+    dialogues(unseen, lambda lines: lines[:24])
+    dialogues(seen, lambda lines: lines[24:])
+    run("imatrix", "--special", "--text", seen, "--threads", "1", DEMO, one)
+    run("imatrix", "--special", "--text", seen, "--threads", "2", DEMO, two)
+    with open(one, "rb") as a, open(two, "rb") as b:
+        if a.read() != b.read():
+            complain("the number of threads changes the file")
+    run("quantize", "--type", "F32", DEMO, base)
+    for name in ("Q2_K", "Q3_K_S", "Q4_K_S"):
+        found = []
+        for more in ((), ("--imatrix", one)):
+            run("quantize", "--force", "--type", name, *more, base, small)
+            run("quantize", "--force", "--type", "F32", small, back)
+            found.append(json.loads(run("perplexity", "--json", "--special", "--kv", "f32", "--text", unseen, "--windows",
+                                        "6", "--kl", base, back).stdout)["kl"]["mean"])
+        print("%-7s divergence %.6f, with importance %.6f" % (name, *found))
+        if not found[1] < found[0]:
+            complain("%s: importance makes the divergence %.6f, from %.6f" % (name, found[1], found[0]))
+    return one
+
+
+def others_are_refused(folder, text, importance):
+    model, out, other = (os.path.join(folder, name) for name in ("tiny.gguf", "x.gguf", "other.gguf"))
+    if "general.type" not in run("quantize", "--imatrix", DEMO, model, out, status=1).stderr:
+        complain("a model passes for an importance matrix")
+    if "another shape" not in run("quantize", "--type", "Q4_0", "--imatrix", importance, model, out, status=1).stderr:
+        complain("importance of another shape is taken")
+    run("quantize", "--imatrix", os.path.join(folder, "absent"), model, out, status=1)
+    run("imatrix", "--text", text, model, importance, status=1)  # exists
+    run("imatrix", "--text", os.path.join(folder, "absent"), model, out, status=1)
+    run("imatrix", model, out, status=2)
+    run("imatrix", "--text", text, "--context", "4096", model, out, status=1)
+    if os.path.exists(out):
+        complain("a refusal left a file")
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        text = sums_are_right(folder)
+        experts_have_their_own(folder, text)
+        if not os.environ.get("BATON_SANITIZED"):
+            others_are_refused(folder, text, quality_improves(folder))
+    return 1 if failed else 0
+
+
+sys.exit(main())

@@ -22,6 +22,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "fleet/picker/pause.h"
+#include "fleet/router/job_spans_priv.h"
 
 #define LEAST_TOKENS 32
 #define MAX_LOOKED   1024
@@ -156,6 +157,7 @@ static void pause_stream(struct job *stream, const struct job *by)
     struct router_pauses *pauses = &stream->router->pauses;
 
     picker_booking_cancelled(stream->router->fleet, &stream->decode.booking, stream->order.n_tokens);
+    router_spans_over(stream, 0);
     router_job_detach(stream);
     stream->sum.n_preempted++;
     stream->n_pauses++;

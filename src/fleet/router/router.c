@@ -49,7 +49,7 @@ struct daemon {
     void *reload_arg;
     struct reload *reloads;
     struct discover_registration *registration; /* NULL: none */
-    struct otlp_exporter *exporter; /* of spans; NULL: none */
+    struct otlp_exporter *exporter;             /* of spans; NULL: none */
     Baton__Hello hello;
 };
 

@@ -92,6 +92,11 @@ int worker_discovery_open(struct worker *worker, struct fault *fault)
     return rc < 0 ? rc : discovery_register(worker, fault);
 }
 
+bool worker_discovery_finds_routers(const struct worker *worker)
+{
+    return worker->discovery != NULL && worker->discovery->routers != NULL;
+}
+
 void worker_discovery_close(struct worker *worker)
 {
     if (worker->discovery == NULL)

@@ -146,19 +146,23 @@ static void local_pause(void *self, struct gen_handle *handle, bool is_paused)
 static bool local_is_ready(void *self, struct buf *detail)
 {
     struct worker *worker = self;
-    uint32_t n_up = 0;
+    uint32_t n_up = 0, n = 0;
 
-    for (uint32_t i = 0; i < worker->n_routers; i++)
+    for (uint32_t i = 0; i < worker->n_routers; i++) {
+        n += worker->routers[i].link != NULL;
         n_up += worker_router_is_up(&worker->routers[i]);
+    }
     if (detail != NULL) {
         buf_printf(detail, "model: %s\nrouters: %u of %u\n",
-                   worker->load.is_unfit ? WORKER_SPOILT_TEXT : "ok", n_up, worker->n_routers);
+                   worker->load.is_unfit ? WORKER_SPOILT_TEXT : "ok", n_up, n);
         for (uint32_t i = 0; i < worker->n_routers; i++)
-            buf_printf(detail, "router %s: %s\n", worker->routers[i].address,
-                       worker_router_why(&worker->routers[i]));
+            if (worker->routers[i].link != NULL)
+                buf_printf(detail, "router %s: %s\n", worker->routers[i].address,
+                           worker_router_why(&worker->routers[i]));
         buf_printf(detail, "draining: %s\n", worker->life != DAEMON_SERVING ? "yes" : "no");
     }
-    return worker->life == DAEMON_SERVING && !worker->load.is_unfit && (n_up > 0 || worker->n_routers == 0);
+    return worker->life == DAEMON_SERVING && !worker->load.is_unfit &&
+           (n_up > 0 || (n == 0 && !worker_discovery_finds_routers(worker)));
 }
 
 struct backend worker_backend(struct worker *worker)

@@ -93,6 +93,8 @@ static void worker_status_put_links(const struct worker *worker, struct buf *out
 
     buf_append_str(out, ", \"routers\": [");
     for (uint32_t i = 0; i < worker->n_routers; i++) {
+        if (worker->routers[i].link == NULL)
+            continue;
         buf_printf(out, "%s{\"address\": ", comma);
         json_put_str(out, bytes_str(worker->routers[i].address));
         buf_printf(out, ", \"up\": %s", worker_router_is_up(&worker->routers[i]) ? "true" : "false");

@@ -97,7 +97,6 @@ struct worker { /* the whole daemon */
     struct worker_weights *weights;     /* weights.c; NULL: the simulated engine has none */
     struct worker_discovery *discovery; /* discovery.c; NULL: the configuration names addresses only */
     struct tails *tails;                /* tails_priv.h */
-    struct tails *tails; /* tails_priv.h */
     struct spendings *spendings;
     struct worker_peer peers[WORKER_MAX_PEERS];
     struct load_report load;
@@ -170,6 +169,8 @@ void worker_routers_refuse(struct worker_router *router, uint64_t request, int e
 
 /* discovery.c: routers and peers from a file, DNS or etcd, and this worker's own key in etcd */
 int worker_discovery_open(struct worker *worker, struct fault *fault);
+/* A source names routers, now or later: without one the worker is not ready. */
+bool worker_discovery_finds_routers(const struct worker *worker);
 void worker_discovery_close(struct worker *worker);
 
 /* parts.c: prompts in pieces */

@@ -50,14 +50,14 @@ struct task { /* one submitted job on this worker; engine thread; the drawing is
     struct fair_flow *grammar_flow;
     uint64_t disk_read; /* READING: number of the read */
     uint32_t n_disk_looks;
-    uint64_t remote_read;             /* READING: the same for the remote tier */
-    uint32_t remote_asked_to;         /* the remote tier was asked for blocks before this one */
-    struct grammar *grammar;          /* READING: its grammar, a reference; NULL: none */
-    bool may_proceed;                 /* PROCEED came before SCHEDULED */
-    uint32_t n_begun;                 /* answer tokens that came with the request (a resumed stream) */
-    uint32_t n_answered;              /* answer indices used, those included */
-    struct kv_send *kv_send;          /* mode PREFILL: its KV send; NULL: none yet, or over */
-    struct kv_receive *kv_receive;    /* mode DECODE: its KV receive; NULL: none yet, or over */
+    uint64_t remote_read;          /* READING: the same for the remote tier */
+    uint32_t remote_asked_to;      /* the remote tier was asked for blocks before this one */
+    struct grammar *grammar;       /* READING: its grammar, a reference; NULL: none */
+    bool may_proceed;              /* PROCEED came before SCHEDULED */
+    uint32_t n_begun;              /* answer tokens that came with the request (a resumed stream) */
+    uint32_t n_answered;           /* answer indices used, those included */
+    struct kv_send *kv_send;       /* mode PREFILL: its KV send; NULL: none yet, or over */
+    struct kv_receive *kv_receive; /* mode DECODE: its KV receive; NULL: none yet, or over */
     struct task_times times;
     uint64_t transfer_ns, exposed_ns; /* of the transfer of its KV; see serve/api/gen.h */
     char transport[16];

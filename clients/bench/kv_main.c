@@ -77,30 +77,36 @@ static void add_ends(struct ends *ends, const struct kv_move *move, size_t total
     series_add(&ends->busy, (double)most_ns / (double)move->took_ns);
 }
 
+struct line { /* of the table */
+    const char *name;
+    enum kv_kind kind;
+    const char *reference;
+    uint64_t (*reference_ns)(const struct kv_bench *bench);
+    bool is_of_iperf3;
+};
+
 /* False: this kind is not available here. */
-static bool kv_main_measure(const struct kv_bench *bench, enum kv_kind kind, const char *name,
-                            const char *reference, uint64_t (*reference_ns)(const struct kv_bench *bench),
-                            struct row *out)
+static bool kv_main_measure(const struct kv_bench *bench, const struct line *line, struct row *out)
 {
     struct series gbs = {0}, reference_gbs = {0}, fractions = {0}, bounds = {0};
-    struct row row = {.name = name, .reference = reference};
+    struct row row = {.name = line->name, .reference = line->reference};
     struct ends ends = {0};
-    struct kv_pair *pair = kv_pair_open(bench, kind);
+    struct kv_pair *pair = kv_pair_open(bench, line->kind);
 
     if (pair == NULL)
         return false;
     kv_pair_move(pair, bench); /* connects, and touches all pages for the first time */
     for (unsigned i = 0; i < bench->n_rounds; i++) {
-        uint64_t limit_ns = reference_ns(bench);
+        uint64_t limit_ns = line->reference_ns(bench);
 
         if (limit_ns == 0)
-            kv_die("%s could not be measured", reference);
+            kv_die("%s could not be measured", line->reference);
         struct kv_move move = kv_pair_move(pair, bench);
         series_add(&reference_gbs, (double)bench->total_bytes / (double)limit_ns);
         series_add(&gbs, (double)bench->total_bytes / (double)move.took_ns);
         series_add(&fractions, (double)limit_ns / (double)move.took_ns);
         add_ends(&ends, &move, bench->total_bytes);
-        if (kind == KV_TLS)
+        if (line->kind == KV_TLS)
             series_add(&bounds, kv_bound_tls(bench));
     }
     kv_pair_close(pair);
@@ -151,14 +157,6 @@ static void open_arenas(struct kv_bench *bench)
     memset(bench->arenas[1].base, 0, bench->total_bytes);
 }
 
-struct line { /* of the table */
-    const char *name;
-    enum kv_kind kind;
-    const char *reference;
-    uint64_t (*reference_ns)(const struct kv_bench *bench);
-    bool is_of_iperf3;
-};
-
 static const struct line lines[] = {
     {"tcp", KV_TCP, "iperf3", kv_reference_iperf3, true},
     {"tcp_arena", KV_TCP, "sockets between the same arenas", kv_reference_sockets, false},
@@ -179,14 +177,15 @@ static int kv_main_run(struct kv_bench *bench)
                bench->total_bytes >> 20, KV_LAYERS, KV_PIECE_BYTES >> 10, bench->n_connections,
                bench->n_rounds);
     for (size_t i = 0; i < ARRAY_LEN(lines); i++) {
-        const struct line *line = &lines[i];
-        bool is_bare = line->is_of_iperf3 && !has_iperf3;
+        struct line line = lines[i];
         struct row row;
 
-        if (!kv_main_measure(bench, line->kind, line->name,
-                             is_bare ? "sockets (no iperf3 here)" : line->reference,
-                             is_bare ? kv_reference_sockets : line->reference_ns, &row)) {
-            json_object_set_new(root, line->name, json_null());
+        if (line.is_of_iperf3 && !has_iperf3) {
+            line.reference = "sockets (no iperf3 here)";
+            line.reference_ns = kv_reference_sockets;
+        }
+        if (!kv_main_measure(bench, &line, &row)) {
+            json_object_set_new(root, line.name, json_null());
             continue;
         }
         if (!bench->is_json)

@@ -48,8 +48,13 @@ struct qblk_pool {
 };
 /* Whether a model can be made of the type. */
 bool make_can(enum dtype type);
-int make_qblk_pool(enum dtype type, const double *quantiles, unsigned n_quantiles, double deviation,
-                   struct rng *rng, struct qblk_pool *out);
+struct qblk_draw { /* the weights to draw */
+    enum dtype type;
+    double deviation;
+    const double *quantiles; /* [n_quantiles] of the normal distribution */
+    unsigned n_quantiles;
+};
+int make_qblk_pool(const struct qblk_draw *draw, struct rng *rng, struct qblk_pool *out);
 size_t make_from_pool(const struct qblk_pool *pool, struct rng *rng, size_t n_weights, uint8_t *out);
 
 #endif

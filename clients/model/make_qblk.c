@@ -42,9 +42,10 @@ static void put_scale(enum dtype type, double scale, uint32_t n, uint8_t *qblks)
 }
 
 /* weights: room for n qblks, to measure the size of weights at scale 1. */
-static int draw_qblks(enum dtype type, double deviation, struct rng *rng, uint32_t n, float *weights,
+static int draw_qblks(const struct qblk_draw *draw, struct rng *rng, uint32_t n, float *weights,
                       uint8_t *qblks)
 {
+    const enum dtype type = draw->type;
     const struct dtype_info *info = dtype_info(type);
     const size_t n_weights = (size_t)n * info->qblk_weights;
     double square = 0;
@@ -57,13 +58,13 @@ static int draw_qblks(enum dtype type, double deviation, struct rng *rng, uint32
         return rc;
     for (size_t i = 0; i < n_weights; i++)
         square += (double)weights[i] * (double)weights[i];
-    put_scale(type, deviation / sqrt(square / (double)n_weights), n, qblks);
+    put_scale(type, draw->deviation / sqrt(square / (double)n_weights), n, qblks);
     return 0;
 }
 
-int make_qblk_pool(enum dtype type, const double *quantiles, unsigned n_quantiles, double deviation,
-                   struct rng *rng, struct qblk_pool *out)
+int make_qblk_pool(const struct qblk_draw *draw, struct rng *rng, struct qblk_pool *out)
 {
+    const enum dtype type = draw->type;
     const struct dtype_info *info = dtype_info(type);
     float *weights = malloc(POOL_WEIGHTS * sizeof(*weights));
     uint32_t n = POOL_WEIGHTS / info->qblk_weights;
@@ -71,9 +72,9 @@ int make_qblk_pool(enum dtype type, const double *quantiles, unsigned n_quantile
     int rc = weights != NULL && qblks != NULL ? 0 : E_NOMEM;
 
     for (unsigned i = 0; i < POOL_WEIGHTS && rc == 0; i++)
-        weights[i] = (float)(quantiles[rng_below(rng, n_quantiles)] * deviation);
+        weights[i] = (float)(draw->quantiles[rng_below(rng, draw->n_quantiles)] * draw->deviation);
     if (rc == 0)
-        rc = is_drawn(type) ? draw_qblks(type, deviation, rng, n, weights, qblks)
+        rc = is_drawn(type) ? draw_qblks(draw, rng, n, weights, qblks)
                             : qblk_from_f32(type, weights, POOL_WEIGHTS, qblks);
     free(weights);
     if (rc < 0) {

@@ -260,7 +260,8 @@ static int make_weights_fill(void *arg, uint64_t index, struct gguf_writer *writ
     if (rc == 0)
         fill_table(making, at, table);
     if (rc == 0 && at->type != DTYPE_Q8_0 && dtype_info(at->type)->qblk_weights > 1)
-        rc = make_qblk_pool(at->type, making->quantiles, N_QUANTILES, at->deviation, &draws.rng, &pool);
+        rc = make_qblk_pool(&(struct qblk_draw){at->type, at->deviation, making->quantiles, N_QUANTILES},
+                            &draws.rng, &pool);
     while (rc == 0 && left > 0) {
         size_t n = left < CHUNK_WEIGHTS ? (size_t)left : CHUNK_WEIGHTS;
         size_t len_bytes = pool.qblks               ? make_from_pool(&pool, &draws.rng, n, chunk)

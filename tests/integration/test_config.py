@@ -10,7 +10,9 @@ import socket
 import struct
 import subprocess
 import tempfile
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 from cluster import BUILD, MODEL, SOURCE, Cluster, fetch, free_port, main, patience
 
@@ -25,6 +27,7 @@ class Bench:
     def __init__(self, folder):
         self.dir = folder
         self.n = 0
+        self.lock = threading.Lock()
         self.key = self.write("cluster.key", "ab" * 32 + "\n", 0o600)
         self.keys = self.write("keys", f"{GOOD_HASH} team-a laptop rpm=60\n", 0o600)
 
@@ -38,9 +41,10 @@ class Bench:
         return self.path(name)
 
     def good(self, role):
-        values = {"node.name": role + "-1", "http.listen": f"127.0.0.1:{free_port()}", "http.admin": f"127.0.0.1:{free_port()}",
-                  "link.listen": f"127.0.0.1:{free_port()}", "link.cluster_key": self.key, "log.format": "json",
-                  "stop.drain_timeout": "1s"}
+        with self.lock:
+            values = {"node.name": role + "-1", "http.listen": f"127.0.0.1:{free_port()}",
+                      "http.admin": f"127.0.0.1:{free_port()}", "link.listen": f"127.0.0.1:{free_port()}",
+                      "link.cluster_key": self.key, "log.format": "json", "stop.drain_timeout": "1s"}
         if role != "router":
             values.update({"model.path": MODEL, "kv.memory": "64MiB", "engine.threads": "1", "link.routers": "127.0.0.1:1"})
         return values
@@ -57,8 +61,10 @@ class Bench:
             for value in values[key] if isinstance(values[key], list) else [values[key]]:
                 lines.append(f"{key.split('.')[1]} = {value}")
                 where[key] = len(lines)
-        self.n += 1
-        return self.write(f"c{self.n}.conf", "\n".join(lines) + "\n"), where
+        with self.lock:
+            self.n += 1
+            n = self.n
+        return self.write(f"c{n}.conf", "\n".join(lines) + "\n"), where
 
 
 def until(holds, complaint, timeout=20):
@@ -66,6 +72,13 @@ def until(holds, complaint, timeout=20):
     while not holds():
         assert time.monotonic() < ends, complaint() if callable(complaint) else complaint
         time.sleep(0.02)
+
+
+def at_once(call, jobs):
+    """Calls with each job's arguments, two at a time: a start mostly waits.  Raises the first exception."""
+    with ThreadPoolExecutor(2) as pool:
+        for _ in pool.map(lambda job: call(*job), jobs):
+            pass
 
 
 def check(role, conf, *more):
@@ -230,9 +243,7 @@ def everybody_refuses_the_same():
         bench = Bench(folder)
         cases = files_of(bench) + addresses_of(bench) + values_of()
         assert len(cases) >= 70, len(cases)
-        for role in ROLES:
-            for case in cases:
-                refused(bench, role, *case)
+        at_once(refused, [(bench, role, *case) for role in ROLES for case in cases])
 
 
 def the_router_refuses():
@@ -376,8 +387,7 @@ def samples_and_limits():
             started, said_at_start = start(role, conf)
             assert checked == started, (role, key, value, checked, started, said, said_at_start[-600:])
 
-        for job in jobs:
-            one(*job)
+        at_once(one, jobs)
 
 
 def a_reload_checks_too():

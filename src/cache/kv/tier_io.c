@@ -91,7 +91,7 @@ static int tier_job_write(struct tier_thread *self, struct tier_job *job)
     if (rc == 0 && segment->fd < 0)
         rc = E_IO; /* creating its file failed */
     if (rc == 0)
-        rc = tier_seal(tier, self->cipher, segment, job->id, &job->entry, self->payload);
+        rc = tier_seal(self, segment, job->id, &job->entry);
     if (rc == 0)
         rc = tier_file_write(segment->fd, self->payload, tier->payload_bytes,
                              tier_payload_at(&segment->head, job->entry.slot));
@@ -108,7 +108,7 @@ static int tier_job_read(struct tier_thread *self, struct tier_job *job)
     int rc = tier_file_read(segment->fd, self->payload, tier->payload_bytes,
                             tier_payload_at(&segment->head, job->entry.slot));
 
-    return rc < 0 ? rc : tier_unseal(tier, self->cipher, segment, job->id, &job->entry, self->payload);
+    return rc < 0 ? rc : tier_unseal(self, segment, job->id, &job->entry);
 }
 
 static int tier_job_drop(struct kv_tier *tier, struct tier_segment *segment)

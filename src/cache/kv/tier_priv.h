@@ -163,11 +163,11 @@ int tier_segment_key(const uint8_t key[TIER_KEY_BYTES], const struct tier_head *
                      uint8_t out[TIER_KEY_BYTES]);
 void *tier_cipher_new(void);
 void tier_cipher_free(void *cipher);
-/* Gathers the block's pieces into payload and seals them; sets entry->tag.  E_INTERNAL. */
-int tier_seal(const struct kv_tier *tier, void *cipher, const struct tier_segment *segment, kv_block_id id,
-              struct tier_entry *entry, uint8_t *payload);
+/* Gathers the block's pieces into the thread's payload and seals them; sets entry->tag.  E_INTERNAL. */
+int tier_seal(const struct tier_thread *self, const struct tier_segment *segment, kv_block_id id,
+              struct tier_entry *entry);
 /* The reverse.  E_AUTH: the payload is not the one that was written; the block's content is useless. */
-int tier_unseal(const struct kv_tier *tier, void *cipher, const struct tier_segment *segment, kv_block_id id,
-                const struct tier_entry *entry, const uint8_t *payload);
+int tier_unseal(const struct tier_thread *self, const struct tier_segment *segment, kv_block_id id,
+                const struct tier_entry *entry);
 
 #endif

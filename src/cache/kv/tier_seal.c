@@ -95,10 +95,12 @@ static uint8_t *tier_piece_at(const struct kv_tier *tier, uint32_t layer, kv_blo
     return (uint8_t *)tier->opts.arena + ((size_t)layer * tier->opts.n_blocks + id) * tier->opts.piece_bytes;
 }
 
-int tier_seal(const struct kv_tier *tier, void *cipher, const struct tier_segment *segment, kv_block_id id,
-              struct tier_entry *entry, uint8_t *payload)
+int tier_seal(const struct tier_thread *self, const struct tier_segment *segment, kv_block_id id,
+              struct tier_entry *entry)
 {
-    EVP_CIPHER_CTX *ctx = cipher;
+    const struct kv_tier *tier = self->tier;
+    uint8_t *payload = self->payload;
+    EVP_CIPHER_CTX *ctx = self->cipher;
     int len_piece = (int)tier->opts.piece_bytes, len = 0;
     bool is_good = tier_seal_begin(ctx, segment, entry, 1);
 
@@ -111,10 +113,12 @@ int tier_seal(const struct kv_tier *tier, void *cipher, const struct tier_segmen
     return is_good ? 0 : E_INTERNAL;
 }
 
-int tier_unseal(const struct kv_tier *tier, void *cipher, const struct tier_segment *segment, kv_block_id id,
-                const struct tier_entry *entry, const uint8_t *payload)
+int tier_unseal(const struct tier_thread *self, const struct tier_segment *segment, kv_block_id id,
+                const struct tier_entry *entry)
 {
-    EVP_CIPHER_CTX *ctx = cipher;
+    const struct kv_tier *tier = self->tier;
+    const uint8_t *payload = self->payload;
+    EVP_CIPHER_CTX *ctx = self->cipher;
     uint8_t tag[TIER_TAG_BYTES], nothing[16];
     int len_piece = (int)tier->opts.piece_bytes, len = 0;
     bool is_good = tier_seal_begin(ctx, segment, entry, 0);

@@ -134,18 +134,18 @@ static void block_hash_block(const struct keyed *keyed, const struct block_hash 
     memcpy(out->bytes, state, HASH_BYTES);
 }
 
-/* Extends a chain whose first n_done blocks are done. */
-static void block_hash_chain_on(const struct prefix_key *key, const uint32_t *tokens, size_t n_blocks,
-                                uint32_t block_tokens, struct block_hash *hashes, size_t n_done)
+/* Extends a chain to n_blocks under one key. */
+static void block_hash_chain_on(const struct prefix_key *key, struct prefix_chain *chain, size_t n_blocks)
 {
     struct keyed keyed;
 
-    if (n_done >= n_blocks)
+    if (chain->n >= n_blocks)
         return;
     block_hash_keyed_init(&keyed, key);
-    for (; n_done < n_blocks; n_done++)
-        block_hash_block(&keyed, n_done ? &hashes[n_done - 1] : NULL, tokens + n_done * block_tokens,
-                         block_tokens, &hashes[n_done]);
+    for (; chain->n < n_blocks; chain->n++)
+        block_hash_block(&keyed, chain->n > 0 ? &chain->hashes[chain->n - 1] : NULL,
+                         chain->tokens + chain->n * chain->block_tokens, chain->block_tokens,
+                         &chain->hashes[chain->n]);
     explicit_bzero(&keyed, sizeof(keyed));
 }
 
@@ -153,8 +153,9 @@ size_t prefix_hash_chain(const struct prefix_key *key, const uint32_t *tokens, s
                          uint32_t block_tokens, struct block_hash *hashes_out)
 {
     size_t n_blocks = block_tokens ? n_tokens / block_tokens : 0;
+    struct prefix_chain chain = {.tokens = tokens, .block_tokens = block_tokens, .hashes = hashes_out};
 
-    block_hash_chain_on(key, tokens, n_blocks, block_tokens, hashes_out, 0);
+    block_hash_chain_on(key, &chain, n_blocks);
     return n_blocks;
 }
 
@@ -177,11 +178,8 @@ void prefix_roots_extend(const struct prefix_roots *roots, struct prefix_chain *
 
     if (n_open > n_blocks)
         n_open = n_blocks;
-    block_hash_chain_on(&roots->open, chain->tokens, n_open, chain->block_tokens, chain->hashes, chain->n);
-    block_hash_chain_on(&roots->own, chain->tokens, n_blocks, chain->block_tokens, chain->hashes,
-                        chain->n > n_open ? chain->n : n_open);
-    if (chain->n < n_blocks)
-        chain->n = n_blocks;
+    block_hash_chain_on(&roots->open, chain, n_open);
+    block_hash_chain_on(&roots->own, chain, n_blocks);
 }
 
 size_t prefix_roots_chain(const struct prefix_roots *roots, const uint32_t *tokens, size_t n_tokens,

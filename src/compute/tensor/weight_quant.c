@@ -286,10 +286,20 @@ static uint16_t get_lane16(const uint8_t *from, uint32_t lane)
     return value;
 }
 
-/* Scale and min of a sub in one lane. */
-static void sub_of(struct quant_form form, const uint8_t *chunk, const struct quant_chunk *at, size_t sub,
-                   uint32_t lane, float *scale, float *min)
+struct lane_place { /* one lane of a chunk */
+    const uint8_t *chunk;
+    struct quant_chunk at;
+    uint32_t lane;
+};
+
+/* Reads scale and min of a sub in one lane. */
+static void sub_of(struct quant_form form, const struct lane_place *place, size_t sub, float *scale,
+                   float *min)
 {
+    const uint8_t *chunk = place->chunk;
+    const struct quant_chunk *at = &place->at;
+    const uint32_t lane = place->lane;
+
     *min = 0;
     if (form.scale == SCALE_BF16 || form.scale == SCALE_F16) {
         uint16_t bits = get_lane16(chunk + at->scale + sub * PANEL_ROWS * 2, lane);
@@ -331,18 +341,18 @@ void quant_row(const struct weight *weight, const uint8_t *panel, uint32_t lane,
 
     for (uint32_t k = 0; k < weight->cols; k += CHUNK_COLS) {
         uint32_t rest = weight->cols - k, n_qblks = rest < CHUNK_COLS ? rest / QBLK_WEIGHTS : CHUNK_QBLKS;
-        struct quant_chunk at = quant_chunk(form, n_qblks);
+        const struct lane_place place = {panel, quant_chunk(form, n_qblks), lane};
 
         for (uint32_t sub = 0; sub < n_qblks * form.n_subs; sub++) {
             float scale, min;
 
-            sub_of(form, panel, &at, sub, lane, &scale, &min);
+            sub_of(form, &place, sub, &scale, &min);
             for (uint32_t i = sub * sub_cols; i < (sub + 1) * sub_cols; i++) {
                 float value = scale * (float)((int32_t)u_at(weight, panel, i, lane) - form.zero);
 
                 out[k + i] = form.has_min ? value - min : value;
             }
         }
-        panel += at.end;
+        panel += place.at.end;
     }
 }

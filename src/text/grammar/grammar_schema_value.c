@@ -57,22 +57,28 @@ static uint32_t number_rule(struct schema *s, bool is_integer)
     return *rule;
 }
 
-/* Reads the bound that a keyword or its exclusive form sets. */
-static int read_bound(struct schema *s, json_t *schema, const char *const names[2], int sense, double *bound,
+struct bound_words { /* the keywords of a bound */
+    const char *closed, *open;
+    int sense; /* 1: a lower bound, -1: an upper one */
+};
+
+/* Reads the bound that a keyword or its exclusive form sets.  1: there is one. */
+static int read_bound(struct schema *s, json_t *schema, const struct bound_words *words, double *bound,
                       bool *is_open)
 {
-    json_t *closed = json_object_get(schema, names[0]), *open = json_object_get(schema, names[1]);
+    json_t *closed = json_object_get(schema, words->closed), *open = json_object_get(schema, words->open);
     bool is_flag = json_is_boolean(open); /* a flag, as in draft 4 and OpenAPI 3.0 */
 
     if ((closed != NULL && !json_is_number(closed)) || (open != NULL && !is_flag && !json_is_number(open)))
-        return schema_fault(s, E_FORMAT, closed != NULL && !json_is_number(closed) ? names[0] : names[1],
+        return schema_fault(s, E_FORMAT,
+                            closed != NULL && !json_is_number(closed) ? words->closed : words->open,
                             "must be a number");
     *bound = json_number_value(closed);
     *is_open = is_flag && json_is_true(open);
     if (open == NULL || is_flag)
         return closed != NULL;
     double other = json_number_value(open);
-    if (closed == NULL || sense * other >= sense * *bound) {
+    if (closed == NULL || words->sense * other >= words->sense * *bound) {
         *bound = other;
         *is_open = true;
     }
@@ -96,16 +102,16 @@ static int read_multiple(struct schema *s, json_t *schema, struct number_bounds 
 
 int schema_number(struct schema *s, json_t *schema, bool is_integer, uint32_t *pc_out)
 {
-    static const char *const least[] = {"minimum", "exclusiveMinimum"}, *const most[] = {"maximum",
-                                                                                         "exclusiveMaximum"};
+    static const struct bound_words least = {"minimum", "exclusiveMinimum", 1},
+                                    most = {"maximum", "exclusiveMaximum", -1};
     struct number_bounds bounds = {.is_integer = is_integer};
     const char *reason = NULL;
-    int rc = read_bound(s, schema, least, 1, &bounds.min, &bounds.is_min_open);
+    int rc = read_bound(s, schema, &least, &bounds.min, &bounds.is_min_open);
 
     if (rc < 0)
         return rc;
     bounds.has_min = rc > 0;
-    rc = read_bound(s, schema, most, -1, &bounds.max, &bounds.is_max_open);
+    rc = read_bound(s, schema, &most, &bounds.max, &bounds.is_max_open);
     if (rc < 0)
         return rc;
     bounds.has_max = rc > 0;

@@ -136,9 +136,18 @@ static uint32_t grammar_text_place_of(struct graph *graph, struct places *places
     return places->pcs[index];
 }
 
-static void write_place(struct graph *graph, const struct dfa *dfa, struct bounds chars,
-                        const struct style *style, struct places *places, uint32_t index)
+struct written { /* a text's automaton, and the way to write it */
+    const struct dfa *dfa;
+    struct bounds chars;
+    const struct style *style;
+};
+
+static void write_place(struct graph *graph, const struct written *text, struct places *places,
+                        uint32_t index)
 {
+    const struct dfa *dfa = text->dfa;
+    const struct style *style = text->style;
+    struct bounds chars = text->chars;
     uint32_t n = dfa->n_states, state = index % n, count = index / n, ways = PC_DEAD;
     const struct dfa_state *at = &dfa->states[state];
     uint32_t after = chars.max == GRAPH_UNBOUNDED && count >= chars.min ? count : count + 1;
@@ -155,12 +164,13 @@ static void write_place(struct graph *graph, const struct dfa *dfa, struct bound
         graph->nodes[places->pcs[index]].next = ways;
 }
 
-static int grammar_text_write_all(struct graph *graph, const struct dfa *dfa, struct bounds chars,
-                                  const struct style *style, uint32_t *pc_out)
+static int grammar_text_write_all(struct graph *graph, const struct written *text, uint32_t *pc_out)
 {
+    const struct dfa *dfa = text->dfa;
+    struct bounds chars = text->chars;
     uint32_t n_counts = (chars.max == GRAPH_UNBOUNDED ? chars.min : chars.max) + 1;
 
-    if ((uint64_t)n_counts * dfa->n_states > (style->is_raw ? MAX_RAW_PLACES : MAX_PLACES))
+    if ((uint64_t)n_counts * dfa->n_states > (text->style->is_raw ? MAX_RAW_PLACES : MAX_PLACES))
         return E_LIMIT;
     uint32_t n_places = n_counts * dfa->n_states;
     struct places places = {0};
@@ -174,10 +184,10 @@ static int grammar_text_write_all(struct graph *graph, const struct dfa *dfa, st
     for (uint32_t i = 0; i < places.n && !graph->is_full; i++) {
         uint32_t index = places.met[i];
 
-        write_place(graph, dfa, chars, style, &places, index);
+        write_place(graph, text, &places, index);
         if (dfa->states[index % dfa->n_states].is_final && index / dfa->n_states >= chars.min &&
             !graph->is_full)
-            graph->nodes[places.pcs[index]].a = style->end;
+            graph->nodes[places.pcs[index]].a = text->style->end;
     }
     int rc = places.is_bad ? E_NOMEM : graph_status(graph, NULL);
     free(places.pcs);
@@ -190,7 +200,7 @@ int dfa_write(struct graph *graph, const struct dfa *dfa, struct bounds chars, u
 {
     const struct style style = {.end = graph_byte(graph, '"', '"', next)};
 
-    return grammar_text_write_all(graph, dfa, chars, &style, pc_out);
+    return grammar_text_write_all(graph, &(struct written){dfa, chars, &style}, pc_out);
 }
 
 int dfa_write_raw(struct graph *graph, const struct dfa *dfa, struct bounds chars, uint32_t next,
@@ -201,5 +211,5 @@ int dfa_write_raw(struct graph *graph, const struct dfa *dfa, struct bounds char
         .end = next,
         .beyond_ascii = graph_rule_of(graph, grammar_text_wide(graph, 0x80, AUTO_LAST_CODE, PC_RET))};
 
-    return grammar_text_write_all(graph, dfa, chars, &style, pc_out);
+    return grammar_text_write_all(graph, &(struct written){dfa, chars, &style}, pc_out);
 }

@@ -115,9 +115,13 @@ struct rdma_rail_name {
     char address[48]; /* "": the address of the listener */
 };
 
-/* device "mlx5_0", port 1; address numeric, IPv4 or IPv6. */
-int rdma_rail_open(struct tr_node *node, struct ibv_device *device, uint8_t port, const char *address,
-                   struct fault *fault, struct rdma_rail **out);
+struct rdma_port { /* where to open a rail */
+    struct ibv_device *device;
+    uint8_t port;        /* from 1 */
+    const char *address; /* numeric, IPv4 or IPv6 */
+};
+int rdma_rail_open(struct tr_node *node, const struct rdma_port *at, struct fault *fault,
+                   struct rdma_rail **out);
 void rdma_rail_close(struct rdma_rail *rail);
 void rdma_side_moved(struct rdma_qp *qp); /* completions came: post the work that now has room */
 /* Reports a failed queue pair: logs it; the connection's next step ends all queue pairs. wc NULL: no

@@ -311,8 +311,8 @@ static int rdma_rail_open_parts(struct rdma_rail *rail, struct ibv_device *devic
     return err != 0 ? fault_set(fault, err, "%s: %s", rail->name, err_text(err)) : 0;
 }
 
-int rdma_rail_open(struct tr_node *node, struct ibv_device *device, uint8_t port, const char *address,
-                   struct fault *fault, struct rdma_rail **out)
+int rdma_rail_open(struct tr_node *node, const struct rdma_port *at, struct fault *fault,
+                   struct rdma_rail **out)
 {
     struct rdma_rail *rail = calloc(1, sizeof(*rail));
     int err;
@@ -322,10 +322,10 @@ int rdma_rail_open(struct tr_node *node, struct ibv_device *device, uint8_t port
     list_init(&rail->hot);
     rail->node = node;
     rail->verbs = node->rdma->verbs;
-    rail->port = port;
-    snprintf(rail->name, sizeof(rail->name), "%s:%u", rail->verbs->get_device_name(device), port);
-    str_copy(rail->address, sizeof(rail->address), address);
-    err = rdma_rail_open_parts(rail, device, fault);
+    rail->port = at->port;
+    snprintf(rail->name, sizeof(rail->name), "%s:%u", rail->verbs->get_device_name(at->device), at->port);
+    str_copy(rail->address, sizeof(rail->address), at->address);
+    err = rdma_rail_open_parts(rail, at->device, fault);
     if (err != 0) {
         rdma_rail_close(rail);
         return err;

@@ -107,7 +107,7 @@ static int rdma_rails_open_one(struct tr_node *node, struct ibv_device *device, 
 
     if (rdma->n_rails == KV_RDMA_MAX_RAILS)
         return fault_set(fault, E_LIMIT, "more than %d rails", KV_RDMA_MAX_RAILS);
-    err = rdma_rail_open(node, device, port, address, fault, &rail);
+    err = rdma_rail_open(node, &(struct rdma_port){device, port, address}, fault, &rail);
     if (err != 0)
         return err;
     rail->index = rdma->n_rails;

@@ -14,7 +14,7 @@
  * that router is lost (task_spec.has_tail).  Every answer passes through this file before it is sent.  The
  * file adds the tokens to the tail, and sets the router and the job that the answer goes to now.
  *
- * Only (request id, tenant, digest of the body) finds a tail.  tails.memory bounds all tails together.
+ * Only (request id, tenant, digest of the body) finds a tail.  stream.tail_memory bounds all tails together.
  * Beyond it the tenant that uses the most loses its oldest tail, ended ones first.  An answer without a tail
  * ends with its router. */
 #include "worker/loop/tails_priv.h"

@@ -11,10 +11,13 @@
  * (quant.h, weight_quant.c). */
 #include "compute/tensor/weight_priv.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/check.h"
+#include "base/clock.h"
+#include "base/err.h"
 #include "base/mem.h"
 
 enum { PACK_COLS = CHUNK_COLS }; /* at once: their part of a panel fits the first-level cache */
@@ -26,7 +29,18 @@ struct packing {
     const struct weight_part *parts;
     uint32_t n_parts;
     size_t row_bytes; /* bytes in the file */
+    uint64_t end_ns;  /* when to give up; 0: never */
+    atomic_bool is_late;
 };
+
+static bool packing_is_late(struct packing *packing)
+{
+    if (packing->end_ns == 0)
+        return false;
+    if (clock_now_ns() >= packing->end_ns)
+        atomic_store_explicit(&packing->is_late, true, memory_order_relaxed);
+    return atomic_load_explicit(&packing->is_late, memory_order_relaxed);
+}
 
 /* A row of the stacked matrix; NULL past the last row. */
 static const char *source_row(const struct packing *packing, uint32_t row)
@@ -100,12 +114,12 @@ static void pack_columns(const struct packing *packing, const char *const *rows,
 
 static void pack_job(void *arg, unsigned rank, unsigned n_ranks)
 {
-    const struct packing *packing = arg;
+    struct packing *packing = arg;
     const struct weight *weight = packing->weight;
     uint64_t first, end;
 
     team_split(weight_n_panels(weight->rows), 1, rank, n_ranks, &first, &end);
-    for (uint32_t p = (uint32_t)first; p < end; p++) {
+    for (uint32_t p = (uint32_t)first; p < end && !packing_is_late(packing); p++) {
         char *panel = (char *)weight->panels + p * weight_panel_bytes(weight);
         const char *rows[PANEL_ROWS];
 
@@ -135,11 +149,12 @@ const char *weight_types(char *out, size_t capacity_bytes)
     return out;
 }
 
-/* The flags set in *out choose the form: plain or quantised, dots, tiles. */
-static int pack_as(enum dtype type, const struct weight_part *parts, uint32_t n_parts, struct team *team,
-                   struct weight *out)
+/* The flags set in *packing->weight choose the form: plain or quantised, dots, tiles. */
+static int pack_as(struct packing *packing, enum dtype type, struct team *team)
 {
-    struct weight weight = *out;
+    struct weight *out = packing->weight, weight = *out;
+    const struct weight_part *parts = packing->parts;
+    uint32_t n_parts = packing->n_parts;
     uint32_t cols = weight.cols;
     uint64_t rows = 0;
 
@@ -164,34 +179,45 @@ static int pack_as(enum dtype type, const struct weight_part *parts, uint32_t n_
     weight.region_bytes = region.len_bytes;
     quant_lookup(type, weight.lookup);
 
-    struct packing packing = {
-        .weight = &weight,
-        .source = type,
-        .parts = parts,
-        .n_parts = n_parts,
-        .row_bytes = (size_t)cols / info->qblk_weights * info->qblk_bytes,
-    };
-    team_run(team, pack_job, &packing);
+    packing->source = type;
+    packing->row_bytes = (size_t)cols / info->qblk_weights * info->qblk_bytes;
     *out = weight;
-    return 0;
+    team_run(team, pack_job, packing);
+    if (!packing_is_late(packing))
+        return 0;
+    weight_fini(out);
+    return E_TIMEOUT;
 }
 
 int weight_pack(const struct kern_table *table, enum dtype type, const struct weight_part *parts,
                 uint32_t n_parts, uint32_t cols, struct team *team, struct weight *out)
 {
     struct weight weight = {.table = table, .type = type, .cols = cols};
-    int rc = pack_as(type, parts, n_parts, team, &weight);
+    struct packing packing = {.weight = &weight, .parts = parts, .n_parts = n_parts};
+    int rc = pack_as(&packing, type, team);
 
     if (rc == 0)
         *out = weight;
     return rc;
 }
 
+int weight_pack_before(uint64_t end_ns, const struct weight_part *parts, uint32_t n_parts, struct team *team,
+                       struct weight *weight)
+{
+    struct weight packed = *weight;
+    struct packing packing = {.weight = &packed, .parts = parts, .n_parts = n_parts, .end_ns = end_ns};
+    int rc = pack_as(&packing, weight->type, team);
+
+    if (rc == 0)
+        *weight = packed;
+    return rc;
+}
+
 static int pack_bf16(struct weight weight, enum dtype type, const struct weight_part *parts, uint32_t n_parts,
                      struct team *team, struct weight *out)
 {
-    int rc = type == DTYPE_F16 || type == DTYPE_BF16 ? pack_as(type, parts, n_parts, team, &weight)
-                                                     : E_UNSUPPORTED;
+    struct packing packing = {.weight = &weight, .parts = parts, .n_parts = n_parts};
+    int rc = type == DTYPE_F16 || type == DTYPE_BF16 ? pack_as(&packing, type, team) : E_UNSUPPORTED;
 
     if (rc == 0)
         *out = weight;

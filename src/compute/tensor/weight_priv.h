@@ -30,6 +30,11 @@ static inline uint32_t weight_n_panels(uint32_t rows)
     return rows / PANEL_ROWS + (rows % PANEL_ROWS != 0);
 }
 
+/* As weight_pack(), for trials: weight names table, type and cols, and gets the panels.  E_TIMEOUT: it gave up at
+ * end_ns. */
+int weight_pack_before(uint64_t end_ns, const struct weight_part *parts, uint32_t n_parts, struct team *team,
+                       struct weight *weight);
+
 enum { WEIGHT_LANE_COLS = CHUNK_COLS };
 
 /* Columns [from, to) of a row, at most WEIGHT_LANE_COLS, and their destination. */

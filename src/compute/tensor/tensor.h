@@ -63,6 +63,7 @@ struct weight_packing { /* all borrowed */
     /* Where the panels go. NULL: memory of their own. In an arena that another process filled nothing is packed: the
      * first and the last panel are packed beside it and compared, E_MISMATCH. */
     struct mem_sealed *arena;
+    uint64_t end_ns; /* gives up then (clock_now_ns(), E_TIMEOUT); 0: never. Without an arena only */
 };
 
 int weight_pack_to(const struct weight_packing *packing, struct weight *out); /* also E_FULL, of the arena */

@@ -41,10 +41,11 @@ enum {
     MAX_BLOCKS = 256,
     KEYS_PER_RANK = 1024,
 };
-#define RANK_BYTES ((size_t)2 << 20) /* bytes of each weight */
-#define MIN_BYTES  ((size_t)4 << 20)
-#define MAX_BYTES  ((size_t)24 << 20)
-#define SLOW_NS    (6 * NS_PER_MS) /* for one token: if slower, the other trials would take too long */
+#define RANK_BYTES  ((size_t)2 << 20) /* bytes of each weight */
+#define MIN_BYTES   ((size_t)4 << 20)
+#define TOUCH_BYTES ((size_t)1 << 20)
+#define MAX_BYTES   ((size_t)24 << 20)
+#define SLOW_NS     (6 * NS_PER_MS) /* for one token: if slower, the other trials would take too long */
 
 static const double BETTER = 0.97, MUCH_BETTER = 0.92, WORSE = 1.05;
 
@@ -72,7 +73,8 @@ struct trials {
     struct team *team;
     const struct kern_table *table;
     uint64_t end_ns;
-    bool is_late; /* the time ran out before all was tried */
+    uint64_t last_ns; /* the latest trial took so long, with its preparation */
+    bool is_late;     /* the time ran out before all was tried */
     struct weight weights[N_TRIAL_WEIGHTS];
     float *x, *y; /* [MAX_TOKENS][COLS], [MAX_TOKENS][rows] */
     size_t y_stride;
@@ -86,7 +88,7 @@ struct trials {
 
 static bool trials_are_late(struct trials *trials)
 {
-    trials->is_late = trials->is_late || clock_now_ns() >= trials->end_ns;
+    trials->is_late = trials->is_late || clock_now_ns() + trials->last_ns >= trials->end_ns;
     return trials->is_late;
 }
 
@@ -133,13 +135,32 @@ static bool trials_make_weight(struct trials *trials, enum trial_weight which)
     n = n < MAX_PARTS ? n : MAX_PARTS;
     for (size_t i = 0; i < n; i++)
         parts[i] = (struct weight_part){data, PART_ROWS};
-    int rc = data == NULL ? E_NOMEM
-                          : weight_pack(trials->table, trial_types[which], parts, (uint32_t)n, COLS,
-                                        trials->team, &trials->weights[which]);
+    const struct weight_packing packing = {.table = trials->table,
+                                           .type = trial_types[which],
+                                           .parts = parts,
+                                           .n_parts = (uint32_t)n,
+                                           .cols = COLS,
+                                           .team = trials->team,
+                                           .end_ns = trials->end_ns};
+    int rc = data == NULL ? E_NOMEM : weight_pack_to(&packing, &trials->weights[which]);
     free(data);
+    trials->is_late = trials->is_late || rc == E_TIMEOUT;
     if (rc == 0 && trials->y_stride < n * PART_ROWS)
         trials->y_stride = n * PART_ROWS;
     return rc == 0;
+}
+
+/* Populates the keys' memory piece by piece, because fresh memory takes long on a busy machine. */
+static bool trials_touch_keys(struct trials *trials)
+{
+    for (size_t at = 0; at < trials->keys.len_bytes; at += TOUCH_BYTES) {
+        size_t rest = trials->keys.len_bytes - at;
+
+        if (trials_are_late(trials))
+            return false;
+        memset((char *)trials->keys.base + at, 0, rest < TOUCH_BYTES ? rest : TOUCH_BYTES);
+    }
+    return true;
 }
 
 static bool trials_make_keys(struct trials *trials)
@@ -160,25 +181,16 @@ static bool trials_make_keys(struct trials *trials)
     trials->attn_scratch = mem_aligned(64, trials->attn_scratch_bytes);
     return trials->attn_scratch != NULL &&
            mem_region_open((size_t)trials->n_keys * KV_HEADS * 2 * kv_row_bytes(DTYPE_F16, HEAD_DIM), false,
-                           true, "tune", &trials->keys) == 0;
+                           false, "tune", &trials->keys) == 0 &&
+           trials_touch_keys(trials);
 }
 
-/* Packing cannot be interrupted. So a weight is begun only if one that takes as long as the slowest so far,
- * twice over (plain weights are twice as large), still ends in time. */
 static bool trials_make_weights(struct trials *trials)
 {
-    uint64_t longest_ns = 0;
-
-    for (int i = 0; i < N_TRIAL_WEIGHTS; i++) {
-        uint64_t start_ns = clock_now_ns();
-
-        trials->is_late = trials->is_late || start_ns + 2 * longest_ns >= trials->end_ns;
-        if (trials->is_late || !trials_make_weight(trials, (enum trial_weight)i))
+    for (int i = 0; i < N_TRIAL_WEIGHTS; i++)
+        if (trials_are_late(trials) || !trials_make_weight(trials, (enum trial_weight)i))
             return false;
-        if (clock_now_ns() - start_ns > longest_ns)
-            longest_ns = clock_now_ns() - start_ns;
-    }
-    return true;
+    return !trials_are_late(trials);
 }
 
 static bool trials_make(struct trials *trials)
@@ -280,6 +292,8 @@ static void trial_attention(struct trials *trials)
 static uint64_t trial_ns(struct trials *trials, const struct trial_case *trial,
                          const struct kern_choice *choice)
 {
+    uint64_t begun_ns = clock_now_ns();
+
     kern_choice_set(choice);
     trial_forget(trials, trial->weight);
     uint64_t start_ns = clock_now_ns();
@@ -287,7 +301,9 @@ static uint64_t trial_ns(struct trials *trials, const struct trial_case *trial,
         trial_attention(trials);
     else
         trial_product(trials, trial);
-    return clock_now_ns() - start_ns + 1;
+    uint64_t end_ns = clock_now_ns();
+    trials->last_ns = end_ns - begun_ns;
+    return end_ns - start_ns + 1;
 }
 
 /* ---- comparing two choices ---- */

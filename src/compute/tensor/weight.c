@@ -11,11 +11,14 @@
  * (quant.h, weight_quant.c). */
 #include "compute/tensor/weight_priv.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/check.h"
+#include "base/clock.h"
+#include "base/err.h"
 #include "base/mem.h"
 
 enum { PACK_COLS = CHUNK_COLS }; /* at once: their part of a panel fits the first-level cache */
@@ -27,7 +30,18 @@ struct packing {
     const struct weight_part *parts;
     uint32_t n_parts;
     size_t row_bytes; /* bytes in the file */
+    uint64_t end_ns;  /* when to give up; 0: never */
+    atomic_bool is_late;
 };
+
+static bool packing_is_late(struct packing *packing)
+{
+    if (packing->end_ns == 0)
+        return false;
+    if (clock_now_ns() >= packing->end_ns)
+        atomic_store_explicit(&packing->is_late, true, memory_order_relaxed);
+    return atomic_load_explicit(&packing->is_late, memory_order_relaxed);
+}
 
 /* A row of the stacked matrix; NULL past the last row. */
 static const char *source_row(const struct packing *packing, uint32_t row)
@@ -113,12 +127,12 @@ static void pack_panel(const struct packing *packing, uint32_t p, char *panel)
 
 static void pack_job(void *arg, unsigned rank, unsigned n_ranks)
 {
-    const struct packing *packing = arg;
+    struct packing *packing = arg;
     const struct weight *weight = packing->weight;
     uint64_t first, end;
 
     team_split(weight_n_panels(weight->rows), 1, rank, n_ranks, &first, &end);
-    for (uint32_t p = (uint32_t)first; p < end; p++)
+    for (uint32_t p = (uint32_t)first; p < end && !packing_is_late(packing); p++)
         pack_panel(packing, p, (char *)weight->panels + p * weight_panel_bytes(weight));
 }
 
@@ -207,8 +221,11 @@ int weight_pack_to(const struct weight_packing *to, struct weight *out)
 {
     struct weight weight = pack_form(to);
     const struct dtype_info *info = dtype_info(to->type);
-    struct packing packing = {
-        .weight = &weight, .source = to->type, .parts = to->parts, .n_parts = to->n_parts};
+    struct packing packing = {.weight = &weight,
+                              .source = to->type,
+                              .parts = to->parts,
+                              .n_parts = to->n_parts,
+                              .end_ns = to->end_ns};
     int rc = pack_check(to, &weight);
 
     if (rc == 0)
@@ -219,6 +236,7 @@ int weight_pack_to(const struct weight_packing *to, struct weight *out)
     quant_lookup(to->type, weight.lookup);
     if (to->arena == NULL || !mem_sealed_is_filled(to->arena)) {
         team_run(to->team, pack_job, &packing);
+        rc = packing_is_late(&packing) ? E_TIMEOUT : 0;
     } else {
         rc = pack_compare(&packing, 0);
         if (rc == 0)
@@ -226,6 +244,8 @@ int weight_pack_to(const struct weight_packing *to, struct weight *out)
     }
     if (rc == 0)
         *out = weight;
+    else
+        weight_fini(&weight);
     return rc;
 }
 
@@ -233,21 +253,21 @@ int weight_pack(const struct kern_table *table, enum dtype type, const struct we
                 uint32_t n_parts, uint32_t cols, struct team *team, struct weight *out)
 {
     return weight_pack_to(
-        &(struct weight_packing){table, WEIGHT_AS_STORED, type, parts, n_parts, cols, team, NULL}, out);
+        &(struct weight_packing){table, WEIGHT_AS_STORED, type, parts, n_parts, cols, team, NULL, 0}, out);
 }
 
 int weight_pack_dots(const struct kern_table *table, enum dtype type, const struct weight_part *parts,
                      uint32_t n_parts, uint32_t cols, struct team *team, struct weight *out)
 {
     return weight_pack_to(
-        &(struct weight_packing){table, WEIGHT_DOTS, type, parts, n_parts, cols, team, NULL}, out);
+        &(struct weight_packing){table, WEIGHT_DOTS, type, parts, n_parts, cols, team, NULL, 0}, out);
 }
 
 int weight_pack_tiles(const struct kern_table *table, enum dtype type, const struct weight_part *parts,
                       uint32_t n_parts, uint32_t cols, struct team *team, struct weight *out)
 {
     return weight_pack_to(
-        &(struct weight_packing){table, WEIGHT_TILES, type, parts, n_parts, cols, team, NULL}, out);
+        &(struct weight_packing){table, WEIGHT_TILES, type, parts, n_parts, cols, team, NULL, 0}, out);
 }
 
 void weight_fini(struct weight *weight)

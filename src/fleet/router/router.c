@@ -226,11 +226,11 @@ static const struct service_calls service_calls = {.lame_duck = router_on_lame_d
 
 /* ---- the operator ---- */
 
-static int router_admin_status(void *arg, struct buf *out)
+static int router_admin_status(void *arg, uint32_t part, struct buf *out)
 {
     struct daemon *daemon = arg;
 
-    return router_status_json(&daemon->router, out);
+    return router_status_json(&daemon->router, part, out);
 }
 
 static int router_admin_act(void *arg, enum admin_verb verb, struct fault *fault)

@@ -247,6 +247,7 @@ void router_roles_ended(const struct job *job); /* its answer, if it has one, co
 void router_roles_put(const struct router *router, struct buf *out); /* for the status */
 
 /* status.c */
-int router_status_json(struct router *router, struct buf *out);
+/* Appends part 0, 1, 2 ... of the status, each with some of the workers. 1: more parts follow. */
+int router_status_json(struct router *router, uint32_t part, struct buf *out);
 
 #endif

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The router's status for batonctl: its workers, queue and jobs, as one JSON object. */
+/* The router's status for batonctl: its workers, queue and jobs, as one JSON object. It is written in parts of
+ * WORKERS_PER_PART slots, in different turns of the loop. A worker has one slot for as long as it is registered, so
+ * none is told twice. */
 #include "fleet/router/router_priv.h"
 
 #include <inttypes.h>
@@ -7,6 +9,8 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/str.h"
+
+#define WORKERS_PER_PART 128u /* 0.3 ms */
 
 static void put_worker(const struct router_worker *worker, const struct picker_ledger *ledger,
                        struct buf *out)
@@ -41,10 +45,8 @@ static void put_worker(const struct router_worker *worker, const struct picker_l
     buf_append_str(out, "]}");
 }
 
-int router_status_json(struct router *router, struct buf *out)
+static void put_head(const struct router *router, struct buf *out)
 {
-    bool is_first = true;
-
     buf_append_str(out, "{\"daemon\": \"baton-router\", \"node\": ");
     json_put_str(out, bytes_str(router->conf->node));
     buf_printf(out,
@@ -55,14 +57,23 @@ int router_status_json(struct router *router, struct buf *out)
                metric_value(router->m_redispatched));
     buf_printf(out, ", \"indexed_blocks\": %zu, \"indexed_on_disk_only\": %zu, \"workers\": [",
                picker_index_count(router->index), picker_index_on_disk(router->index));
-    for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS; slot++) {
+}
+
+int router_status_json(struct router *router, uint32_t part, struct buf *out)
+{
+    uint32_t slot = part * WORKERS_PER_PART, end = slot + WORKERS_PER_PART;
+
+    if (part == 0)
+        put_head(router, out);
+    for (; slot < end && slot < PICKER_MAX_WORKERS; slot++) {
         if (!router->workers[slot].is_taken)
             continue;
-        if (!is_first)
+        if (out->len_bytes > 0 && out->data[out->len_bytes - 1] == '}')
             buf_append_str(out, ", ");
-        is_first = false;
         put_worker(&router->workers[slot], picker_fleet_ledger(router->fleet, slot), out);
     }
+    if (end < PICKER_MAX_WORKERS)
+        return out->is_bad ? E_NOMEM : 1;
     buf_append_str(out, "], ");
     router_roles_put(router, out);
     router_names_put(router, out);

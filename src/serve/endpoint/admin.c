@@ -23,6 +23,15 @@ struct admin {
     char token[ADMIN_TOKEN_BYTES];
     char metrics_token[ADMIN_TOKEN_BYTES]; /* "": no such token */
     struct list waiting;                   /* admin_wait */
+    struct list parts;                     /* admin_status that are being written */
+    struct ev_timer *turn;                 /* runs while there are any */
+};
+
+struct admin_status { /* a status that is being written */
+    struct list node;
+    struct http_exchange *exchange;
+    struct buf body;
+    uint32_t n_parts;
 };
 
 struct admin_wait { /* a request that waits for admin_acted() */
@@ -87,20 +96,64 @@ static void admin_on_head(void *arg, struct http_exchange *exchange)
         reply_text(exchange, 401, "the admin token is missing or wrong (batonctl takes --cluster-key FILE)");
 }
 
-static void admin_show(struct admin *admin, struct http_exchange *exchange, bool is_metrics)
+static void admin_show(struct http_exchange *exchange, int rc, const char *type, struct buf *body)
+{
+    if (rc < 0)
+        reply_text(exchange, 500, err_text(rc));
+    else
+        admin_reply(exchange, 200, type, buf_view(body));
+    buf_fini(body);
+}
+
+static void admin_show_metrics(struct admin *admin, struct http_exchange *exchange)
 {
     struct buf body = {0};
     int rc;
 
-    if (is_metrics)
-        metrics_read_process(admin->metrics);
-    rc = is_metrics ? metrics_render(admin->metrics, &body) : admin->calls->status(admin->calls_arg, &body);
-    if (rc < 0)
-        reply_text(exchange, 500, err_text(rc));
-    else
-        admin_reply(exchange, 200, is_metrics ? "text/plain; version=0.0.4" : "application/json",
-                    buf_view(&body));
-    buf_fini(&body);
+    metrics_read_process(admin->metrics);
+    rc = metrics_render(admin->metrics, &body);
+    admin_show(exchange, rc, "text/plain; version=0.0.4", &body);
+}
+
+static void admin_status_free(struct admin_status *status)
+{
+    list_remove(&status->node);
+    buf_fini(&status->body);
+    free(status);
+}
+
+/* Writes the next part of the status that has waited longest. */
+static void admin_on_turn(void *arg)
+{
+    struct admin *admin = arg;
+    struct admin_status *status = container_of(list_pop_front(&admin->parts), struct admin_status, node);
+    int rc = admin->calls->status(admin->calls_arg, status->n_parts++, &status->body);
+
+    if (rc == 1) {
+        list_push_back(&admin->parts, &status->node);
+    } else {
+        struct http_exchange *exchange = status->exchange;
+        struct buf body = status->body;
+
+        status->body = (struct buf){0};
+        admin_status_free(status);
+        admin_show(exchange, rc, "application/json", &body);
+    }
+    if (!list_is_empty(&admin->parts))
+        ev_timer_start(admin->turn, 0);
+}
+
+static void admin_show_status(struct admin *admin, struct http_exchange *exchange)
+{
+    struct admin_status *status = calloc(1, sizeof(*status));
+
+    if (status == NULL) {
+        reply_text(exchange, 500, err_text(E_NOMEM));
+        return;
+    }
+    status->exchange = exchange;
+    list_push_back(&admin->parts, &status->node);
+    ev_timer_start(admin->turn, 0);
 }
 
 static void reply_acted(struct http_exchange *exchange, const struct fault *fault)
@@ -217,11 +270,11 @@ static void admin_on_request(void *arg, struct http_exchange *exchange)
     struct admin_role wanted;
 
     if (method == HTTP_GET && bytes_is(path, "/admin/status")) {
-        admin_show(arg, exchange, false);
+        admin_show_status(arg, exchange);
         return;
     }
     if (is_for_metrics(exchange)) {
-        admin_show(arg, exchange, true);
+        admin_show_metrics(arg, exchange);
         return;
     }
     for (size_t i = 0; i < ARRAY_LEN(verbs); i++) {
@@ -247,6 +300,16 @@ static void admin_on_abort(void *arg, struct http_exchange *exchange, enum http_
 {
     struct admin *admin = arg;
 
+    list_for_each (node, &admin->parts) {
+        struct admin_status *status = container_of(node, struct admin_status, node);
+
+        if (status->exchange != exchange)
+            continue;
+        admin_status_free(status);
+        if (list_is_empty(&admin->parts))
+            ev_timer_stop(admin->turn);
+        return;
+    }
     list_for_each (node, &admin->waiting) {
         struct admin_wait *wait = container_of(node, struct admin_wait, node);
 
@@ -282,6 +345,7 @@ int admin_new(const struct admin_opts *opts, struct fault *fault, struct admin *
     if (admin == NULL)
         return fault_set(fault, E_NOMEM, "out of memory");
     list_init(&admin->waiting);
+    list_init(&admin->parts);
     server.limits.max_body_bytes = 4096;
     server.limits.max_conns = 256; /* a new connection evicts an idle one that has not sent the token */
     admin->metrics = opts->metrics;
@@ -290,7 +354,9 @@ int admin_new(const struct admin_opts *opts, struct fault *fault, struct admin *
     str_copy(admin->token, sizeof(admin->token), opts->token);
     str_copy(admin->metrics_token, sizeof(admin->metrics_token),
              opts->metrics_token != NULL ? opts->metrics_token : "");
-    rc = http_server_new(&server, &admin->server);
+    rc = ev_timer_new(opts->loop, admin_on_turn, admin, &admin->turn);
+    if (rc == 0)
+        rc = http_server_new(&server, &admin->server);
     if (rc == 0)
         rc = http_server_listen(admin->server, opts->listen, fault);
     if (rc < 0) {
@@ -313,6 +379,9 @@ void admin_free(struct admin *admin)
     http_server_free(admin->server);
     while (!list_is_empty(&admin->waiting))
         free(container_of(list_pop_front(&admin->waiting), struct admin_wait, node));
+    while (!list_is_empty(&admin->parts))
+        admin_status_free(container_of(admin->parts.next, struct admin_status, node));
+    ev_timer_free(admin->turn);
     OPENSSL_cleanse(admin->token, sizeof(admin->token));
     OPENSSL_cleanse(admin->metrics_token, sizeof(admin->metrics_token));
     free(admin);

@@ -24,10 +24,9 @@ struct admin_role {            /* an order to give a worker another role; borrow
 };
 
 struct admin_calls {
-    /* Appends one JSON object. */
-    int (*status)(void *arg, struct buf *out);
-    /* Performs a verb.  0: done.  1: admin_acted() reports the end later.  Negative: the operator sees
-     * fault's text. */
+    /* Appends a part of one JSON object: 0, 1, 2 ... in different turns of the loop.  1: more parts follow. */
+    int (*status)(void *arg, uint32_t part, struct buf *out);
+    /* 0 or an error; the operator sees the fault's text.  1: admin_acted() tells the end. */
     int (*act)(void *arg, enum admin_verb verb, struct fault *fault);
     /* Orders the role change.  Returns as act does. */
     int (*set_role)(void *arg, const struct admin_role *wanted, struct fault *fault);

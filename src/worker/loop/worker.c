@@ -226,7 +226,7 @@ static const struct service_calls service_calls = {.lame_duck = on_lame_duck,
                                                    .reload = on_reload,
                                                    .has_progress = has_progress};
 
-static int admin_status(void *arg, struct buf *out)
+static int admin_status(void *arg, uint32_t part, struct buf *out)
 {
     return worker_status_json(arg, out);
 }

@@ -4,6 +4,10 @@
  *     tests/bench/bench_streams [--streams N] [--rate R] [--workers N] [--seconds S] [--slow N] [--deaf N]
  *                               [--prompts N] [--only router|nginx] [--remote] [--steer] [--first]
  *                               [--congestion NAME] [--model VOCABULARY.gguf] [--programs FOLDER]
+ *     tests/bench/bench_streams --router ADDRESS --key FILE [--workers N]
+ *
+ * The second form starts only the simulated workers, for a router that runs already, until it is ended
+ * (tests/bench/bench_fleet.py).
  *
  * Run in the build folder of a machine with two cores or more.  Clients are sockets that receive over
  * loopback; --remote puts them behind a network device, where real ones are (remote.c), --steer has loopback
@@ -55,7 +59,8 @@ struct bench {
     bool steers;          /* what loopback receives is received on the client's core */
     const char *programs; /* the folder of baton-router */
     const char *only;
-    const char *congestion; /* TCP's; NULL: the system's */
+    const char *router, *key; /* start only workers, for this router */
+    const char *congestion;   /* TCP's; NULL: the system's */
     const char *model_path;
     const char *source;
     char folder[64];
@@ -345,6 +350,8 @@ static int read_options(struct bench *bench, int argc, char **argv)
                                             {"congestion", required_argument, NULL, 'c'},
                                             {"first", no_argument, NULL, 'f'},
                                             {"steer", no_argument, NULL, 't'},
+                                            {"router", required_argument, NULL, 'a'},
+                                            {"key", required_argument, NULL, 'k'},
                                             {NULL, 0, NULL, 0}};
     int c;
 
@@ -357,6 +364,10 @@ static int read_options(struct bench *bench, int argc, char **argv)
             bench->programs = optarg;
         else if (c == 'c')
             bench->congestion = optarg;
+        else if (c == 'a')
+            bench->router = optarg;
+        else if (c == 'k')
+            bench->key = optarg;
         else if (c == 'f')
             bench->is_first = true;
         else if (c == 't')
@@ -367,6 +378,20 @@ static int read_options(struct bench *bench, int argc, char **argv)
             return -1;
     }
     return 0;
+}
+
+static int run_workers(const struct bench *bench)
+{
+    static struct shared shared;
+    const struct upstream_opts opts = {.shared = &shared,
+                                       .rate_per_s = bench->rate_per_s,
+                                       .n_workers = bench->n_workers,
+                                       .router = bench->router,
+                                       .cluster_key = bench->key,
+                                       .model = bench->model_path};
+
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    return upstream_workers(&opts);
 }
 
 static int run_both(const struct bench *bench)
@@ -421,6 +446,8 @@ int main(int argc, char **argv)
     limit.rlim_cur = limit.rlim_max;
     setrlimit(RLIMIT_NOFILE, &limit);
     log_set_level(LOG_LEVEL_WARN);
+    if (bench.router != NULL && bench.key != NULL)
+        return run_workers(&bench);
     strcpy(bench.folder, "/tmp/bench-streams-XXXXXX");
     if (mkdtemp(bench.folder) == NULL)
         return 1;

@@ -27,7 +27,7 @@ static void plan_help(void)
          "      --trace FILE       lengths, rate and reuse of a Mooncake trace instead\n"
          "      --ttft T           time to first token, such as 2s\n"
          "      --itl T            time between tokens, such as 40ms\n"
-         "      --percentile P     of requests that meet them (0.9)\n"
+         "      --percentile P[,P] of requests that meet the first, and of tokens the second (0.9; both)\n"
          "      --link LINK        path of KV of a worker: a name (baton-plan links) or 400Gb/s; else the "
          "NICs\n"
          "      --whole-transfer   KV leaves when the prompt is done, not layer by layer\n"

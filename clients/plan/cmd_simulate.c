@@ -12,8 +12,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define AGREEMENT 0.1 /* by which worker counts may differ */
-#define BUSY      0.8 /* load beyond which the closed form's queue is not trusted */
+#define AGREEMENT    0.1 /* by which worker counts may differ */
+#define SPARE_ROUNDS 4
+#define BUSY         0.8 /* load beyond which the closed form's queue is not trusted */
 
 struct simulate_run_of { /* one call of the command */
     struct plan_job *job;
@@ -97,14 +98,29 @@ static int simulate_least_of(struct simulate_run_of *run, bool is_prefill, doubl
     return 0;
 }
 
-/* A plan leaves a part of its workers idle; the fewest workers of the simulation do not. */
-static void simulate_spare(struct simulate_run_of *run)
+/* A plan leaves a part of its workers idle; the fewest workers of the simulation do not.  Steps are shorter where fewer
+ * sequences share a worker, so the decode workers at the plan's load are found in rounds. */
+static int simulate_spare(struct simulate_run_of *run)
 {
     const struct plan_work *work = &run->job->work;
+    struct simulate_result result = run->least;
 
     run->spared_prefill =
         ceil(fmax(run->least_prefill, run->least_prefill * run->least.prefill_load / work->max_load));
-    run->spared_decode = ceil(run->least_decode / run->plan->d.load);
+    run->spared_decode = run->least_decode;
+    for (int i = 0; i < SPARE_ROUNDS; i++) {
+        double wanted =
+            fmax(run->least_decode, ceil(run->spared_decode * result.decode_load / run->plan->d.load));
+        int rc;
+
+        if (wanted == run->spared_decode)
+            break;
+        run->spared_decode = wanted;
+        rc = simulate_at(run, run->spared_prefill, run->spared_decode, &result);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
 }
 
 static int simulate_least(struct simulate_run_of *run)
@@ -121,8 +137,7 @@ static int simulate_least(struct simulate_run_of *run)
             return rc;
         if (simulate_is_met(&run->job->work, &run->least)) {
             run->has_least = true;
-            simulate_spare(run);
-            return 0;
+            return simulate_spare(run);
         }
         if (run->least.ttft_s > run->job->work.ttft_s)
             run->least_prefill += fmax(1, floor(0.01 * run->least_prefill));
@@ -205,13 +220,14 @@ static void simulate_table(const struct simulate_run_of *run)
                  run->has_least);
     simulate_row("decode workers", "", 1, plan->n_decode, run->change.decode, run->least_decode,
                  run->has_least);
-    printf("  at %.0f %%:\n", 100 * work->percentile);
+    printf("  at %.0f %% and %.0f %%:\n", 100 * work->ttft_percentile, 100 * work->itl_percentile);
     simulate_row("time to first token", "s", 1, plan->ttft_s, a->ttft_s, b->ttft_s, run->has_least);
     simulate_row("time between tokens", "ms", 1e3, plan->itl_s, a->itl_s, b->itl_s, run->has_least);
     simulate_row("prefill load", "%", 100, plan->p.load, a->prefill_load, b->prefill_load, run->has_least);
     simulate_row("decode load", "%", 100, plan->d.load, a->decode_load, b->decode_load, run->has_least);
     simulate_row("prompt cached", "%", 100, work->hit, a->cached_share, b->cached_share, run->has_least);
-    simulate_row("objectives kept", "%", 100, work->percentile, a->good_share, b->good_share, run->has_least);
+    simulate_row("objectives kept", "%", 100, work->ttft_percentile, a->good_share, b->good_share,
+                 run->has_least);
     if (run->has_least)
         printf("\nAt the plan's loads (%.0f %% and %.0f %%) the fewest workers are %.0f + %.0f; the plan has "
                "%.0f + %.0f.\n",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* baton-plan sweep: the simulated fleet with one thing varied: the ratio of the pools, the rate, KV memory, the network,
- * the policy, lost workers, or the plan itself. */
+ * the policy, a slow worker, lost workers, or the plan itself. */
 #include "clients/plan/simulate_args.h"
 
 #include "base/check.h"
@@ -68,6 +68,11 @@ static void sweep_lost(const struct sweep *sweep, size_t i, struct simulate_chan
     out->decode = fmax(1, out->decode - sweep->values[i]);
 }
 
+static void sweep_slow(const struct sweep *sweep, size_t i, struct simulate_change *out)
+{
+    out->slow = sweep->values[i];
+}
+
 static void sweep_plan(const struct sweep *sweep, size_t i, struct simulate_change *out)
 {
     *out = simulate_change_none(sweep->plans[i]);
@@ -81,6 +86,7 @@ static const struct sweep_kind KINDS[] = {
     {"network", "factor of the links' rate", "0.1,0.25,0.5,1,2", sweep_network},
     {"policy", "0 ours, 1 random, 2 round-robin, 3 load, 4 cache-aware, 5 global", "0,1,2,3,4,5",
      sweep_policy},
+    {"slow", "factor of the step times of one worker in each pool", "1,1.5,2,3,5,10", sweep_slow},
     {"lost", "workers that each pool lacks", "0,1,2,3,4", sweep_lost},
     {"plan", "rank among the plans with two pools", "1,2,3,4,5", sweep_plan},
 };
@@ -90,7 +96,7 @@ static void sweep_help(void)
     puts("Usage: baton-plan sweep [OPTIONS OF plan] --vary WHAT [OPTIONS]\n"
          "The planned fleet in the simulator, with one thing varied.\n"
          "\n"
-         "      --vary WHAT        ratio (default), rate, kv-memory, network, policy, lost or plan:");
+         "      --vary WHAT        ratio (default), rate, kv-memory, network, policy, slow, lost or plan:");
     for (size_t i = 0; i < ARRAY_LEN(KINDS); i++)
         printf("                           %-10s %s\n", KINDS[i].name, KINDS[i].text);
     puts("      --values LIST      of it, separated by commas\n"
@@ -107,7 +113,8 @@ static const struct sweep_kind *sweep_find(const char *name)
         if (strcmp(name, KINDS[i].name) == 0)
             return &KINDS[i];
     complain_usage(PLAN_NAME,
-                   "sweep: --vary is ratio, rate, kv-memory, network, policy, lost or plan, not %s", name);
+                   "sweep: --vary is ratio, rate, kv-memory, network, policy, slow, lost or plan, not %s",
+                   name);
     return NULL;
 }
 
@@ -131,6 +138,24 @@ static bool sweep_values(struct sweep *sweep, const char *text)
 
 /* ---- runs ---- */
 
+/* The first point with the same plan and change as point i: a few devices give few ratios. */
+static size_t sweep_first_same(const struct sweep *sweep, size_t i)
+{
+    const struct simulate_change *change = &sweep->changes[i];
+    size_t at = 0;
+
+    for (; at < i; at++) {
+        const struct simulate_change *other = &sweep->changes[at];
+
+        if (sweep->plans[at] == sweep->plans[i] && other->prefill == change->prefill &&
+            other->decode == change->decode && other->rate == change->rate &&
+            other->kv_memory == change->kv_memory && other->network == change->network &&
+            other->slow == change->slow && other->policy == change->policy && other->seed == change->seed)
+            break;
+    }
+    return at;
+}
+
 static bool sweep_points(struct sweep *sweep, const struct sweep_kind *kind)
 {
     for (size_t i = 0; i < sweep->n; i++) {
@@ -147,7 +172,12 @@ static bool sweep_points(struct sweep *sweep, const struct sweep_kind *kind)
     }
     for (size_t i = 0; i < sweep->n; i++) {
         struct fault fault = {0};
+        size_t same = sweep_first_same(sweep, i);
 
+        if (same < i) {
+            sweep->results[i] = sweep->results[same];
+            continue;
+        }
         if (simulate_run(sweep->job, sweep->plans[i], &sweep->changes[i],
                          sweep->has_trace ? &sweep->trace : NULL, &fault, &sweep->results[i]) < 0) {
             complain(PLAN_NAME, "%s", fault.text);
@@ -179,7 +209,8 @@ static void sweep_table(const struct sweep *sweep, const struct sweep_kind *kind
                r->ttft_s, r->itl_s * 1e3, 100 * r->prefill_load, 100 * r->decode_load, 100 * r->cached_share,
                100 * r->good_share, (int)(r->good_share * 40 + 0.5), BAR);
     }
-    printf("\nTTFT and ITL at %.0f %%; good: both objectives kept.\n", 100 * sweep->job->work.percentile);
+    printf("\nTTFT at %.0f %%, ITL at %.0f %%; good: both objectives kept.\n",
+           100 * sweep->job->work.ttft_percentile, 100 * sweep->job->work.itl_percentile);
 }
 
 static void sweep_csv(const struct sweep *sweep, const struct sweep_kind *kind)

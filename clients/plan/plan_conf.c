@@ -62,7 +62,7 @@ static bool conf_worker(const struct plan_job *job, const struct plan_candidate 
                         bool is_prefill)
 {
     const struct plan_pool *pool = &job->pools.list[is_prefill ? c->prefill : c->decode];
-    double sequences = is_prefill ? ceil(2 + c->p.wait_s / c->p.time_s) : ceil(c->d.batch / 0.9);
+    double sequences = is_prefill ? ceil(2 + c->p.wait_s / c->p.time_s) : ceil(c->d.slots / 0.9);
     double mib = ceil(conf_kv_memory(job, pool, sequences / (is_prefill ? 1 : 0.9)) / 1048576);
     FILE *file = conf_open(folder, is_prefill ? "prefill.conf" : "decode.conf");
 

@@ -61,7 +61,7 @@ static void explain_prefill(const struct plan_job *job, const struct plan_candid
     plan_cost_step(&pool->cost, &load, &terms);
     explain_terms(&terms);
     printf("  queue: load %.3f, E[t] %.1f ms, E[t^2] %.4g s^2, wait at p%g %.1f ms, longer prompts %.1f ms\n",
-           c->p.load, c->p.time_s * 1e3, c->p.second, w->percentile * 100, c->p.wait_s * 1e3,
+           c->p.load, c->p.time_s * 1e3, c->p.second, w->ttft_percentile * 100, c->p.wait_s * 1e3,
            c->p.spread_s * 1e3);
     printf("  workers: %.4g requests/s / %.4g a worker = %.2f\n", w->rate_per_s, c->p.rate, c->p.workers);
     double kv = plan_cost_kv_bytes(&pool->cost, w->isl);
@@ -80,17 +80,19 @@ static void explain_decode(const struct plan_job *job, const struct plan_candida
     const struct plan_work *w = &job->work;
     const struct plan_pool *pool = &job->pools.list[c->decode];
     double lanes = pool->lanes * pool->cost.setup.pp;
-    struct plan_load load = {.batch = c->d.batch / lanes, .context = w->isl + w->osl / 2};
+    struct plan_load load = {.batch = c->d.batch / lanes, .context = w->isl + plan_work_held_answer(w) / 2};
     struct plan_terms terms;
 
     explain_pool(pool, "Decode");
     printf("  a step: B = %.1f sequences%s of C = %.0f tokens; memory has room for %.1f\n", load.batch,
            lanes > 1 ? " in each part" : "", load.context,
-           plan_cost_room(&pool->cost, w->isl + w->osl, w->reserve));
+           plan_cost_room(&pool->cost, w->isl + plan_work_held_answer(w), w->reserve));
     plan_cost_step(&pool->cost, &load, &terms);
     explain_terms(&terms);
-    printf("  workers: %.4g requests/s / (%.1f slots / (%g steps x %.2f ms)) = %.2f; bound: %s\n",
-           w->rate_per_s, c->d.batch, w->osl, c->d.time_s * 1e3, c->d.workers, plan_bound_name(c->d.bound));
+    printf("  workers: %.4g requests/s / (%.1f slots / (%g steps x %.2f ms + %.0f ms before them)) = %.2f; "
+           "bound: %s\n",
+           w->rate_per_s, c->d.slots, w->osl, c->d.time_s * 1e3, c->d.held_s * 1e3, c->d.workers,
+           plan_bound_name(c->d.bound));
 }
 
 void plan_explain(const struct plan_job *job)

@@ -60,10 +60,10 @@ static void html_head(FILE *file, const struct plan_job *job)
           file);
     html_text(file, job->model.name);
     fprintf(file,
-            "</h1>\n<p>%g requests a second, %g tokens in (%.0f&nbsp;%% cached), %g out. At p%g: first token "
-            "within "
-            "%g&nbsp;s, %g&nbsp;ms between tokens. Weights ",
-            w->rate_per_s, w->isl, w->hit * 100, w->osl, w->percentile * 100, w->ttft_s, w->itl_s * 1e3);
+            "</h1>\n<p>%g requests a second, %g tokens in (%.0f&nbsp;%% cached), %g out. First token within "
+            "%g&nbsp;s (p%g), %g&nbsp;ms between tokens (p%g). Weights ",
+            w->rate_per_s, w->isl, w->hit * 100, w->osl, w->ttft_s, w->ttft_percentile * 100, w->itl_s * 1e3,
+            w->itl_percentile * 100);
     html_text(file, job->weights);
     fprintf(file, ", KV ");
     html_text(file, job->kv);

@@ -140,7 +140,7 @@ static bool option_work(struct plan_work *work, int c)
     case OPT_ITL:
         return option_seconds("itl", optarg, &work->itl_s);
     case OPT_PERCENTILE:
-        return option_f64(PLAN_NAME, "percentile", optarg, &work->percentile);
+        return option_pair("percentile", optarg, &work->ttft_percentile, &work->itl_percentile);
     case OPT_RESERVE:
         return option_f64(PLAN_NAME, "reserve", optarg, &work->reserve);
     case OPT_LOAD:

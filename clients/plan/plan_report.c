@@ -90,10 +90,10 @@ void plan_report_table(const struct plan_job *job)
     const struct plan_work *w = &job->work;
     char text[256];
 
-    printf("%s, weights %s, KV %s; %g requests/s of %g tokens in (%.0f %% cached), %g out; p%g: TTFT %g s, "
-           "ITL %g ms\n",
-           job->model.name, job->weights, job->kv, w->rate_per_s, w->isl, w->hit * 100, w->osl,
-           w->percentile * 100, w->ttft_s, w->itl_s * 1e3);
+    printf("%s, weights %s, KV %s; %g requests/s of %g tokens in (%.0f %% cached), %g out; TTFT %g s "
+           "at p%g, ITL %g ms at p%g\n",
+           job->model.name, job->weights, job->kv, w->rate_per_s, w->isl, w->hit * 100, w->osl, w->ttft_s,
+           w->ttft_percentile * 100, w->itl_s * 1e3, w->itl_percentile * 100);
     printf("constants %s: held-out error TPOT %.0f %%, TTFT %.0f %%; ranges are 90 %% intervals; %zu "
            "candidates\n\n",
            job->constants.name, job->constants.held_out[PLAN_TPOT] * 100,
@@ -200,9 +200,10 @@ void plan_report_json(const struct plan_job *job)
     json_object_set_new(root, "model", json_string(job->model.name));
     json_object_set_new(root, "constants", json_string(job->constants.name));
     json_object_set_new(root, "work",
-                        json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "isl", w->isl, "osl", w->osl, "hit",
-                                  w->hit, "rate", w->rate_per_s, "ttft_s", w->ttft_s, "itl_s", w->itl_s,
-                                  "percentile", w->percentile));
+                        json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "isl", w->isl, "osl", w->osl,
+                                  "hit", w->hit, "rate", w->rate_per_s, "ttft_s", w->ttft_s, "itl_s",
+                                  w->itl_s, "ttft_percentile", w->ttft_percentile, "itl_percentile",
+                                  w->itl_percentile));
     json_object_set_new(root, "verdict", json_string(verdict));
     json_object_set_new(root, "candidates_tried", json_integer((json_int_t)job->answer.n_tried));
     for (size_t i = 0; i < job->answer.n && i < job->n_shown; i++)

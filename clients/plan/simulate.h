@@ -19,6 +19,7 @@
 struct simulate_change {             /* what differs from the plan; simulate_change_none() */
     double prefill, decode;          /* workers of the whole fleet */
     double rate, kv_memory, network; /* factors */
+    double slow;                     /* factor of the step times of one worker in each pool; 0: 1 */
     enum sim_policy policy;
     uint64_t seed;
 };
@@ -26,11 +27,12 @@ struct simulate_change {             /* what differs from the plan; simulate_cha
 struct simulate_result { /* of the requests that arrive after the fleet has filled */
     double good_share;   /* both objectives kept; refused and cancelled requests are not good */
     double refused_share;
-    double ttft_mean_s, ttft_s, itl_mean_s, itl_s; /* ttft_s, itl_s: at the percentile of the work */
-    double prefill_load, decode_load;              /* busy share of the workers */
-    double cached_share;                           /* of the prompt tokens */
-    double good_per_s;                             /* requests, of the whole fleet */
-    double slice;                                  /* simulated share of the fleet */
+    double ttft_mean_s, ttft_s, itl_mean_s, itl_s; /* ttft_s, itl_s: at their percentiles */
+    double prefill_load;                           /* busy share of the workers */
+    double decode_load;  /* share of their seats or of their KV memory in use, whichever is larger */
+    double cached_share; /* of the prompt tokens */
+    double good_per_s;   /* requests, of the whole fleet */
+    double slice;        /* simulated share of the fleet */
     uint64_t n_requests, n_events;
 };
 

@@ -56,7 +56,8 @@ static void fleet_prompt_times(const struct plan_pool *pool, const struct plan_w
 static void fleet_decode_times(const struct plan_pool *pool, const struct plan_work *work, double batch,
                                struct sim_times *times)
 {
-    double context = work->isl + work->osl / 2, low = fmax(1, batch / 2), high = fmax(2, batch);
+    double context = work->isl + plan_work_held_answer(work) / 2, low = fmax(1, batch / 2),
+           high = fmax(2, batch);
     double high_s = plan_cost_decode(&pool->cost, high, context);
 
     times->context_s =
@@ -87,18 +88,20 @@ static void fleet_opts(const struct plan_job *job, const struct plan_candidate *
     const struct plan_pool *prefill = &job->pools.list[candidate->prefill];
     const struct plan_pool *decode = &job->pools.list[candidate->decode];
     const struct plan_work *work = &job->work;
-    double context = work->isl + work->osl, batch = candidate->d.batch / decode->lanes;
+    double context = work->isl + plan_work_held_answer(work), batch = candidate->d.batch / decode->lanes;
+    double slots = candidate->d.slots / decode->lanes;
     double room = fmax(1, plan_cost_room(&decode->cost, context, work->reserve));
     double link = plan_link_rate(prefill, work) / prefill->lanes;
 
     *out = (struct sim_opts){
-        .max_seqs = (uint32_t)fmax(1, ceil(batch / candidate->d.load)),
+        .max_seqs = (uint32_t)fmax(1, ceil(slots / candidate->d.load)),
         .kv_tokens = (uint64_t)fmin(1e12, room * fleet_held_tokens(context) * change->kv_memory),
         .nic_bytes_per_s = isnan(link) ? 0 : link * change->network,
         .kv_bytes_per_token = plan_cost_kv_bytes(&prefill->cost, work->isl) / work->isl,
         .n_layers = work->is_layerwise ? job->model.layers : 1,
         .latency_ns = isnan(work->link.startup_s) ? 400 * NS_PER_US : (uint64_t)(work->link.startup_s * 1e9),
         .heartbeat_ns = 250 * NS_PER_MS,
+        .slow_factor = change->slow,
         .policy = change->policy,
         .ttft_slo_ns = (uint64_t)(work->ttft_s * 1e9),
         .itl_slo_ns = (uint64_t)(work->itl_s * 1e9),
@@ -125,11 +128,20 @@ static double fleet_slice(const struct plan_job *job, const struct plan_candidat
     return fmin(1, SIMULATE_WORKERS / n_workers);
 }
 
-static void simulate_read(const struct plan_work *work, const struct sim_opts *opts,
+/* By Little's law, in the steady state. */
+static double simulate_decode_load(const struct sim_opts *opts, const struct sim_class *counted, double rate)
+{
+    double per_s = rate / fmax(1, (double)counted->n_arrived) / opts->n_decode;
+
+    return fmax(per_s * counted->held_s / opts->max_seqs,
+                per_s * counted->held_token_s / (double)opts->kv_tokens);
+}
+
+static void simulate_read(const struct plan_work *work, const struct sim_opts *opts, double rate,
                           const struct sim_result *result, struct simulate_result *out)
 {
     const struct sim_class *counted = &result->classes[SIMULATE_COUNTED];
-    double seconds = (double)result->end_ns / 1e9, n = 0, n_refused = 0;
+    double seconds = (double)result->last_arrival_ns / 1e9, n = 0, n_refused = 0;
     double reused = (double)(result->cached_tokens + result->pushed_tokens + result->read_tokens);
 
     if (counted->n_arrived == 0)
@@ -141,24 +153,34 @@ static void simulate_read(const struct plan_work *work, const struct sim_opts *o
         .good_share = (double)counted->n_good / n,
         .refused_share = n_refused / n,
         .ttft_mean_s = sim_hist_mean_s(&counted->ttft),
-        .ttft_s = sim_hist_quantile_s(&counted->ttft, work->percentile),
+        .ttft_s = sim_hist_quantile_s(&counted->ttft, work->ttft_percentile),
         .itl_mean_s = sim_hist_mean_s(&counted->itl),
-        .itl_s = sim_hist_quantile_s(&counted->itl, work->percentile),
-        .prefill_load = result->prefill_busy_s / seconds / opts->n_prefill,
-        .decode_load = result->decode_busy_s / seconds / opts->n_decode,
+        .itl_s = sim_hist_quantile_s(&counted->itl, work->itl_percentile),
+        .prefill_load = fmin(1, result->prefill_busy_s / seconds / opts->n_prefill),
+        .decode_load = simulate_decode_load(opts, counted, rate),
         .cached_share = reused / fmax(1, reused + (double)result->computed_tokens),
         .n_requests = counted->n_arrived,
         .n_events = result->n_events,
     };
 }
 
+static double simulate_fill(const struct plan_work *work, double rate)
+{
+    return rate * (work->ttft_s + work->osl * work->itl_s) * FILL_TIMES;
+}
+
+/* Requests whose results count. */
+static double simulate_counted(const struct plan_work *work, const struct trace *trace, double rate)
+{
+    return trace != NULL ? (double)trace->n_entries
+                         : fmax(LEAST_REQUESTS, fmin(MOST_REQUESTS, simulate_fill(work, rate) * 4));
+}
+
 static int simulate_drawn(const struct plan_job *job, const struct sim_opts *opts, double rate,
                           struct fault *fault, struct sim_result *result)
 {
     const struct plan_work *work = &job->work;
-    double residence_s = work->ttft_s + work->osl * work->itl_s;
-    double n_fill = rate * residence_s * FILL_TIMES;
-    double n_counted = fmax(LEAST_REQUESTS, fmin(MOST_REQUESTS, n_fill * 4));
+    double n_fill = simulate_fill(work, rate), n_counted = simulate_counted(work, NULL, rate);
     struct simulate_load_opts load_opts = {.work = work,
                                            .rate_per_s = rate,
                                            .n_first = (uint64_t)n_fill,
@@ -215,11 +237,15 @@ int simulate_run(const struct plan_job *job, const struct plan_candidate *candid
     opts.n_decode = (uint32_t)fmax(1, round(change->decode * decode->lanes * slice));
     /* Who would wait for twice the objective is refused: longer queues change no result and take long. */
     opts.queue_max = (uint32_t)fmin(1e6, fmax(64, 2 * rate * job->work.ttft_s));
+    /* More refusals than may be: the objectives are missed whatever comes, and a queue takes long to simulate. */
+    opts.most_refused =
+        (uint64_t)fmax(1, (1 - job->work.ttft_percentile) * simulate_counted(&job->work, trace, rate));
+    opts.most_refused_kind = trace == NULL ? SIMULATE_COUNTED : 0;
     opts.block_tokens = trace != NULL && trace->n_block_ids > 0 ? TRACE_BLOCK : DRAWN_BLOCK;
     rc = trace == NULL ? simulate_drawn(job, &opts, rate, fault, &result)
                        : simulate_traced(&opts, trace, rate, fault, &result);
     if (rc == 0) {
-        simulate_read(&job->work, &opts, &result, out);
+        simulate_read(&job->work, &opts, rate, &result, out);
         out->slice = slice;
         out->good_per_s = out->good_share * job->work.rate_per_s * change->rate;
     }
@@ -230,5 +256,5 @@ int simulate_run(const struct plan_job *job, const struct plan_candidate *candid
 bool simulate_is_met(const struct plan_work *work, const struct simulate_result *result)
 {
     return result->ttft_s <= work->ttft_s && result->itl_s <= work->itl_s &&
-           result->refused_share <= 1 - work->percentile;
+           result->refused_share <= 1 - work->ttft_percentile;
 }

@@ -69,6 +69,7 @@ static const struct option_row rows[] = {
     {"--in-order", NULL, "a prompt that waits for pushed blocks is not passed by later ones", OPT_FLAG, AT(sim.in_order), 0, 0},
     {"--measured", "FILE", "step times of both roles as a worker learned them: `batonctl status --json` of it", OPT_TEXT, AT(measured_path), 0, 0},
     {"--rigid", NULL, "decode workers compute no prompts", OPT_FLAG, AT(sim.decodes_only), 0, 0},
+    {"--slow", "X", "the first worker of each role takes X times as long for its steps (default 1)", OPT_REAL, AT(sim.slow_factor), 0.01, 1000},
     {"--start", "TIME", "from a worker's start to its first request", OPT_TIME, AT(sim.start_ns), 0, 86400},
     {"--crash-every", "SECONDS", "mean time between crashes of any worker (default 0: none)", OPT_REAL, AT(sim.crash_every_s), 0, 1e9},
 

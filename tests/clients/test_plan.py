@@ -196,6 +196,8 @@ def an_endpoint_is_calibrated_on():
     plan("calibrate", "--url", "http://127.0.0.1:9", "--model", "llama-3-8b", "--device", "h100", rc=1)
 
 
+FULL = ["-m", "llama-3-70b", "-d", "h100", "-w", "fp8", "--kv", "fp8", "--tp", "2", "--isl", "3000,5000", "--osl", "300,500", "--hit", "0.4", "-r", "100",
+        "--ttft", "2s", "--itl", "40ms", "--load", "0.75"]
 SMALL = ["-m", "llama-3-8b", "-d", "h200", "--isl", "1000", "--osl", "200", "-r", "200", "--ttft", "500ms", "--itl", "30ms",
          "--load", "0.7"]
 
@@ -207,6 +209,12 @@ def plans_are_simulated():
     for role in ("prefill", "decode"):
         planned, needed = answer["plan"][role], answer["at_plan_loads"][role]
         assert abs(planned - needed) <= max(1, 0.1 * planned), (role, answer)
+    full = json.loads(plan("simulate", *FULL, "--json").stdout)  # KV memory bounds the batch
+    assert full["plan"]["decode_load"] <= 0.81, full
+    for role in ("prefill", "decode"):
+        planned, needed = full["plan"][role], full["at_plan_loads"][role]
+        assert abs(planned - needed) <= max(1, 0.1 * planned), (role, full)
+    assert abs(full["simulated"]["itl_s"] / full["plan"]["itl_s"] - 1) < 0.1, full
     assert json.loads(plan("simulate", *SMALL, "--json").stdout) == answer  # the same seed, the same result
     starved = json.loads(plan("simulate", *SMALL, "--json", "--search", "no", "--decode", "1").stdout)
     assert starved["simulated"]["good_share"] < answer["simulated"]["good_share"], starved
@@ -218,6 +226,8 @@ def one_thing_is_varied():
     assert rates[0]["good_share"] >= rates[2]["good_share"], rates
     rows = plan("sweep", *SMALL, "--vary", "ratio", "--values=0.3,0.6", "--csv").stdout.splitlines()
     assert len(rows) == 3 and rows[0].startswith("ratio,prefill,decode"), rows
+    slow = json.loads(plan("sweep", *SMALL, "--vary", "slow", "--values", "1,1,4", "--json").stdout)["points"]
+    assert slow[0] == slow[1] and slow[2]["ttft_s"] > slow[0]["ttft_s"], slow
     assert "prefill" in plan("sweep", *SMALL, "--vary", "lost", "--values", "0,1").stdout
     for words in (["--vary", "moon"], ["--values", "a"], ["--values", ""], ["--seed", "0"], ["--vary"]):
         plan("sweep", *SMALL, *words, rc=2)

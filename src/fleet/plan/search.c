@@ -9,7 +9,10 @@
  * meets the first token's objective.
  *
  * Decode is a number of slots.  The largest batch whose step stays within the objective and whose caches fit
- * the memory is used to max_load; a slot is held for OSL steps.
+ * the memory is used to max_load.  A slot is held for OSL steps, and before them while the prompt waits, is computed
+ * and is sent: a decode worker takes the blocks when the request is placed.  So fewer sequences decode than hold
+ * slots, and long answers hold them longer: a slot met at random has a longer answer than the mean.  Slots in use
+ * vary as a Poisson number does, which gives the time between tokens at its percentile.
  *
  * The link must carry what a prefill worker computes; bulk copies keep 70 % of it where nothing was measured. */
 #include "fleet/plan/search.h"
@@ -19,10 +22,11 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define LINK_PART  0.7
-#define MAX_BATCH  4096
-#define P90_NORMAL 1.2815515655446004
-#define EVEN_LOAD  0.95 /* decode slots in use at most, whatever the objective */
+#define LINK_PART   0.7
+#define MAX_BATCH   4096
+#define P90_NORMAL  1.2815515655446004
+#define HOLD_ROUNDS 3
+#define EVEN_LOAD   0.95 /* decode slots in use at most, whatever the objective */
 
 static const char *const BOUNDS[] = {"load", "TTFT", "ITL", "memory", "link", "-"};
 
@@ -42,8 +46,10 @@ int plan_work_check(struct plan_work *work, struct fault *fault)
         work->isl_p90 = work->isl;
     if (work->osl_p90 == 0)
         work->osl_p90 = work->osl;
-    if (work->percentile == 0)
-        work->percentile = 0.9;
+    if (work->ttft_percentile == 0)
+        work->ttft_percentile = 0.9;
+    if (work->itl_percentile == 0)
+        work->itl_percentile = work->ttft_percentile;
     if (work->max_load == 0)
         work->max_load = 0.85;
     if (work->link.id[0] == '\0')
@@ -61,8 +67,9 @@ int plan_work_check(struct plan_work *work, struct fault *fault)
         return work_wrong(fault, "rate");
     if (!(work->ttft_s > 0) || !(work->itl_s > 0))
         return work_wrong(fault, "ttft or itl");
-    if (!(work->percentile >= 0.5 && work->percentile < 1) || !(work->max_load > 0 && work->max_load < 1) ||
-        !(work->reserve >= 0 && work->reserve < 1))
+    if (!(work->ttft_percentile >= 0.5 && work->ttft_percentile < 1) ||
+        !(work->itl_percentile >= 0.5 && work->itl_percentile < 1) ||
+        !(work->max_load > 0 && work->max_load < 1) || !(work->reserve >= 0 && work->reserve < 1))
         return work_wrong(fault, "percentile, max_load or reserve");
     return 0;
 }
@@ -73,6 +80,13 @@ double plan_work_sigma(double mean, double p90)
     double ratio = log(p90 / mean), root = P90_NORMAL * P90_NORMAL - 2 * ratio;
 
     return ratio <= 0 ? 0 : P90_NORMAL - sqrt(fmax(root, 0));
+}
+
+double plan_work_held_answer(const struct plan_work *work)
+{
+    double sigma = plan_work_sigma(work->osl, work->osl_p90);
+
+    return work->osl * exp(sigma * sigma);
 }
 
 /* Normal quantile, by bisection of erfc: called a few times per plan. */
@@ -117,7 +131,7 @@ static void prefill_moments(const struct plan_pool *pool, const struct plan_work
     out->time_s = mean;
     out->second = second;
     if (sigma > 0) {
-        double long_prompt = work->isl * exp(sigma * normal_point(work->percentile) - sigma * sigma / 2);
+        double long_prompt = work->isl * exp(sigma * normal_point(work->ttft_percentile) - sigma * sigma / 2);
         out->spread_s = fmax(0, prompt_time(pool, work, long_prompt) - mean);
     }
 }
@@ -126,10 +140,19 @@ static void prefill_moments(const struct plan_pool *pool, const struct plan_work
 static double plan_search_queue_wait(const struct plan_side *side, double load, const struct plan_work *work)
 {
     double servers = fmax(1, work->rate_per_s * side->time_s / load);
-    double waits = pow(load, sqrt(2 * (servers + 1)) - 1), missed = 1 - work->percentile;
+    double waits = pow(load, sqrt(2 * (servers + 1)) - 1), missed = 1 - work->ttft_percentile;
     double mean = side->second / (2 * side->time_s) / (servers * (1 - load)); /* of those that wait */
 
     return waits <= missed ? 0 : mean * log(waits / missed);
+}
+
+/* The mean wait. */
+static double queue_mean_wait(const struct plan_side *side, const struct plan_work *work)
+{
+    double servers = fmax(1, work->rate_per_s * side->time_s / side->load);
+
+    return pow(side->load, sqrt(2 * (servers + 1)) - 1) * side->second / (2 * side->time_s) /
+           (servers * (1 - side->load));
 }
 
 bool plan_prefill_side(const struct plan_pool *pool, const struct plan_work *work, double budget_s,
@@ -189,8 +212,9 @@ static double decode_batch(const struct plan_pool *pool, double context, double 
 
 bool plan_decode_side(const struct plan_pool *pool, const struct plan_work *work, struct plan_side *out)
 {
-    double context = work->isl + work->osl / 2, stages = pool->cost.setup.pp;
-    double room = plan_cost_room(&pool->cost, work->isl + work->osl, work->reserve) / stages;
+    double context = work->isl + plan_work_held_answer(work) / 2, stages = pool->cost.setup.pp;
+    double room =
+        plan_cost_room(&pool->cost, work->isl + plan_work_held_answer(work), work->reserve) / stages;
 
     *out = (struct plan_side){.bound = BOUND_MEMORY};
     /* With stages one after another, each works on its own part of the sequences. */
@@ -207,9 +231,39 @@ bool plan_decode_side(const struct plan_pool *pool, const struct plan_work *work
     out->batch = fmax(fmin(1, most), most * out->load);
     out->time_s = plan_cost_decode(&pool->cost, out->batch, context);
     out->batch *= stages * pool->lanes;
+    out->slots = out->batch;
     out->rate = out->batch / (work->osl * out->time_s);
     out->workers = work->rate_per_s / out->rate;
     return true;
+}
+
+/* Slots are taken held_s before their first steps: fewer sequences decode, in steps that are a little shorter. */
+static void decode_hold(const struct plan_pool *pool, const struct plan_work *work, double held_s,
+                        struct plan_side *side)
+{
+    double context = work->isl + plan_work_held_answer(work) / 2, parts = pool->cost.setup.pp * pool->lanes;
+
+    side->held_s = held_s;
+    for (int i = 0; i < HOLD_ROUNDS; i++) {
+        double decode_s = work->osl * side->time_s;
+
+        side->batch = fmax(fmin(parts, side->slots), side->slots * decode_s / (decode_s + held_s));
+        side->time_s = plan_cost_decode(&pool->cost, side->batch / parts, context);
+    }
+    side->rate = side->slots / (work->osl * side->time_s + held_s);
+    side->workers = work->rate_per_s / side->rate;
+}
+
+/* A step with as many sequences as the percentile of the slots in use, at most all. */
+static double decode_itl(const struct plan_pool *pool, const struct plan_work *work,
+                         const struct plan_side *side)
+{
+    double parts = pool->cost.setup.pp * pool->lanes, batch = side->batch / parts;
+    double most = side->slots / parts / side->load;
+
+    batch += normal_point(work->itl_percentile) * sqrt(batch);
+    return plan_cost_decode(&pool->cost, fmax(fmin(batch, most), side->batch / parts),
+                            work->isl + plan_work_held_answer(work) / 2);
 }
 
 double plan_link_rate(const struct plan_pool *pool, const struct plan_work *work)
@@ -235,8 +289,9 @@ bool plan_aggregated_side(const struct plan_pool *pool, const struct plan_work *
                           struct plan_candidate *out)
 {
     const double *k = pool->cost.setup.constants->at;
-    double context = work->isl + work->osl / 2, new_tokens = fmax(1, work->isl * (1 - work->hit));
-    double room = plan_cost_room(&pool->cost, work->isl + work->osl, work->reserve);
+    double context = work->isl + plan_work_held_answer(work) / 2,
+           new_tokens = fmax(1, work->isl * (1 - work->hit));
+    double room = plan_cost_room(&pool->cost, work->isl + plan_work_held_answer(work), work->reserve);
     double low = 0, high = fmin(room, MAX_BATCH), tpot = 0, ttft = 0;
     struct plan_side side = {.bound = BOUND_MEMORY};
     struct plan_terms terms;
@@ -268,7 +323,7 @@ bool plan_aggregated_side(const struct plan_pool *pool, const struct plan_work *
         *(is_met ? &low : &high) = b;
     }
     side.load = fmin(EVEN_LOAD, work->max_load + 0.05);
-    side.batch = fmax(1, low * side.load) * pool->lanes;
+    side.batch = side.slots = fmax(1, low * side.load) * pool->lanes;
     side.rate = side.batch / (work->osl * tpot + ttft);
     side.workers = work->rate_per_s / side.rate;
     out->p = out->d = side;
@@ -300,7 +355,7 @@ static void candidate_sum(const struct plan_pool *p, const struct plan_pool *d, 
     }
     c->watts = prefill_devices * p->watts + (d == NULL ? 0 : decode_devices * d->watts);
     c->tps_device = out / c->devices;
-    c->tps_user = 1 / c->itl_s;
+    c->tps_user = 1 / (d == NULL ? c->itl_s : c->d.time_s);
     c->joules_token = c->watts / out;
 }
 
@@ -324,6 +379,7 @@ bool plan_candidate_size(const struct plan_pool *pools, size_t prefill, size_t d
     c.transfer_s = plan_transfer(p, work, c.p.time_s);
     if (isnan(c.transfer_s) || !plan_prefill_side(p, work, work->ttft_s - c.transfer_s - c.d.time_s, &c.p))
         return false;
+    decode_hold(d, work, c.p.time_s + queue_mean_wait(&c.p, work) + c.transfer_s, &c.d);
 
     /* The path out of a prefill worker and into a decode worker. */
     double bytes = plan_cost_kv_bytes(&p->cost, work->isl) * (1 - work->hit);
@@ -340,7 +396,7 @@ bool plan_candidate_size(const struct plan_pool *pools, size_t prefill, size_t d
     }
     c.link_load = fmax(c.p.rate / most_out, c.d.rate / most_in);
     c.ttft_s = c.p.time_s + hypot(c.p.wait_s, c.p.spread_s) + c.transfer_s + c.d.time_s;
-    c.itl_s = c.d.time_s;
+    c.itl_s = decode_itl(d, work, &c.d);
     candidate_sum(p, d, work, &c);
     *out = c;
     return true;

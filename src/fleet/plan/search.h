@@ -16,12 +16,12 @@ struct plan_work {
     double hit;        /* part of the prompt tokens that a cache holds */
     double rate_per_s; /* requests */
     double ttft_s, itl_s;
-    double percentile;     /* of requests that meet the objectives: 0.9 */
-    double reserve;        /* part of memory that stays free */
-    double max_load;       /* of a prefill worker, at most; of decode slots in use */
-    double spare;          /* workers more in each pool, for failures */
-    struct plan_link link; /* of a worker; rate NAN: the network cards of its devices */
-    bool is_layerwise;     /* KV is sent while the prompt is computed */
+    double ttft_percentile, itl_percentile; /* of requests, and of steps, that meet the objectives: 0.9 */
+    double reserve;                         /* part of memory that stays free */
+    double max_load;                        /* of a prefill worker, at most; of decode slots in use */
+    double spare;                           /* workers more in each pool, for failures */
+    struct plan_link link;                  /* of a worker; rate NAN: the network cards of its devices */
+    bool is_layerwise;                      /* KV is sent while the prompt is computed */
 };
 
 enum plan_bound {               /* what keeps a pool from being smaller */
@@ -47,7 +47,9 @@ struct plan_side {   /* a pool's numbers for the work */
     double spread_s; /* prefill: by how much the percentile lies above the mean */
     double second;   /* prefill: mean square */
     double load;
-    double batch;   /* decode: sequences in use of a worker */
+    double batch;   /* decode: sequences in a step of a worker */
+    double slots;   /* decode: sequences that a worker holds, those whose prompts are computed included */
+    double held_s;  /* decode: how long a sequence has its slot before its first step */
     double rate;    /* requests per second and worker */
     double wait_s;  /* at the percentile */
     double workers; /* before rounding */
@@ -78,6 +80,9 @@ const char *plan_bound_name(enum plan_bound bound);
 int plan_work_check(struct plan_work *work, struct fault *fault);
 /* sigma of the log-normal length with that mean and 90 % point; 0: all lengths are equal. */
 double plan_work_sigma(double mean, double p90);
+
+/* Mean answer of the sequences that hold slots at some time: each counts for as long as it lasts. */
+double plan_work_held_answer(const struct plan_work *work);
 
 /* Sides of one pool.  Returns false when no load meets the objectives; why_out says which stands against it. */
 bool plan_prefill_side(const struct plan_pool *pool, const struct plan_work *work, double budget_s,

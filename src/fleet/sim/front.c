@@ -15,7 +15,6 @@
 #include "fleet/picker/turn.h"
 #include "fleet/sim/sim_priv.h"
 
-#define MAX_ASKED      64
 #define EXPIRE_EACH_NS (20 * NS_PER_MS)
 #define TRANSFER_ALPHA 0.2
 
@@ -85,12 +84,24 @@ static void front_dequeue(struct sim *sim, struct sim_job *job)
     job->router->n_queued--;
 }
 
+static void front_count_refusal(struct sim *sim, uint32_t kind)
+{
+    uint64_t n = 0;
+
+    if (sim->opts->most_refused == 0 || kind != sim->opts->most_refused_kind)
+        return;
+    for (uint32_t i = 0; i < SIM_REFUSALS; i++)
+        n += sim->result->classes[kind].n_refused[i];
+    sim->is_closed |= n >= sim->opts->most_refused;
+}
+
 static void front_refuse(struct sim *sim, struct sim_job *job, enum sim_refusal why)
 {
     front_dequeue(sim, job);
     if (why == SIM_REFUSED_PREDICTED || why == SIM_REFUSED_LATE)
         sim_admit_note_refusal(sim, job);
     front_class(sim, job)->n_refused[why]++;
+    front_count_refusal(sim, job->request.kind);
     sim_column(sim)->n_refused++;
     front_free_job(sim, job);
 }
@@ -216,62 +227,6 @@ static int front_choose(struct sim *sim, struct sim_job *job, struct picker_owne
     return rc == E_OVERLOADED && job->is_again ? 0 : rc; /* a stream that has begun does not wait */
 }
 
-/* Of the workers with most of the prompt, the one with least running; PICKER_NONE: none has more than the asker. */
-static uint32_t front_most_cached(const struct sim *sim, uint32_t asker)
-{
-    const uint32_t *in_memory = sim->place.found.in_memory;
-    uint32_t most = in_memory[asker], best = PICKER_NONE, least = 0, n_asked = 0;
-
-    if (sim->place.found.most_in_memory <= most)
-        return PICKER_NONE;
-    for (uint32_t slot = 0; slot < sim->n_workers; slot++) {
-        uint32_t n_running;
-
-        if (in_memory[slot] < most || in_memory[slot] <= in_memory[asker] || !sim->workers[slot].is_up)
-            continue;
-        if (in_memory[slot] > most)
-            n_asked = 0;
-        most = in_memory[slot];
-        if (++n_asked >= MAX_ASKED)
-            continue;
-        n_running = picker_fleet_n_running(sim->place.fleet, slot);
-        if (n_asked == 1 || n_running < least) {
-            best = slot;
-            least = n_running;
-        }
-    }
-    return best;
-}
-
-/* Rows of the asker and of the owner, as fleet/router/blocks.c gathers them. */
-static void front_find_owner(struct sim *sim, struct picker_owner *out)
-{
-    struct picker_choice *choice = &sim->place.choice;
-    uint32_t asker = choice->prefill != PICKER_NONE ? choice->prefill : choice->decode, owner;
-    struct picker_worker rows[2];
-    const struct picker_world world = {rows, 2};
-
-    if (sim->opts->prefix_fetch == PICKER_FETCH_OFF)
-        return;
-    owner = front_most_cached(sim, asker);
-    if (owner == PICKER_NONE)
-        return;
-    picker_fleet_row(sim->place.fleet, asker, &rows[0]);
-    rows[0].cached_tokens = rows[0].stored_tokens = sim->place.found.in_memory[asker] * rows[0].block_tokens;
-    for (uint32_t i = 0; i < sim->place.found.n_runs; i++)
-        if (sim->place.found.runs[i].slot == asker)
-            rows[0].stored_tokens = sim->place.found.runs[i].n_blocks * rows[0].block_tokens;
-    picker_fleet_row(sim->place.fleet, owner, &rows[1]);
-    rows[1].cached_tokens = sim->place.found.in_memory[owner] * rows[0].block_tokens;
-    *out = picker_find_owner(&world, &sim->place.request, 0, sim->opts->prefix_fetch);
-    if (out->slot == PICKER_NONE)
-        return;
-    out->slot = owner;
-    if (choice->uncached_tokens > sim->place.request.n_tokens - out->tokens)
-        choice->uncached_tokens = sim->place.request.n_tokens - out->tokens;
-    choice->read_tokens = 0;
-}
-
 /* Sends the chosen placement to its workers. */
 static void front_place(struct sim *sim, uint32_t i, struct picker_owner *owner)
 {
@@ -280,7 +235,7 @@ static void front_place(struct sim *sim, uint32_t i, struct picker_owner *owner)
     struct sim_worker *worker;
 
     if (sim->opts->policy == SIM_OURS)
-        front_find_owner(sim, owner);
+        sim_owner_find(sim, owner);
     picker_demand_placed(&job->router->roles.demand, job->n_given, choice->uncached_tokens);
     picker_place_book(&sim->place, &job->booked[0], &job->booked[1]);
     sim_admit_placed(sim, job, choice);
@@ -290,6 +245,7 @@ static void front_place(struct sim *sim, uint32_t i, struct picker_owner *owner)
     job->prefill = choice->prefill;
     job->decode = choice->decode;
     job->state = SIM_PROMPT;
+    job->placed_ns = sim->now_ns;
     job->began_ns = 0;
     job->n_pushed = job->n_packed = 0;
     sim->workers[job->decode].n_running++;
@@ -526,7 +482,10 @@ void sim_front_ended(struct sim *sim, uint32_t i)
     uint64_t end_ns = sim->now_ns + sim->opts->latency_ns, ttft_ns = job->first_ns - job->request.at_ns;
     uint32_t n = job->request.answer_tokens;
     double itl_ns = n > 1 ? (double)(end_ns - job->first_ns) / (n - 1) : 0;
+    double held_s = (double)(sim->now_ns - job->placed_ns) / 1e9;
 
+    kind->held_s += held_s;
+    kind->held_token_s += held_s * ((double)job->request.prompt_tokens + n);
     sim_admit_ended(sim, job, itl_ns / 1e9);
     if (front_competes(sim, job))
         sim_admit_charge(job, n);

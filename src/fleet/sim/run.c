@@ -83,8 +83,12 @@ static void worker_init(struct sim *sim, struct sim_worker *worker, uint32_t slo
 {
     const struct sim_opts *opts = sim->opts;
     bool is_prefill = slot < opts->n_prefill;
-    struct sim_times *times = (struct sim_times *)(is_prefill ? &opts->prefill_times : &opts->decode_times);
+    const struct sim_times *times = is_prefill ? &opts->prefill_times : &opts->decode_times;
 
+    if (opts->slow_factor > 0 && slot == (is_prefill ? 0 : opts->n_prefill)) {
+        sim->slow_times[is_prefill] = sim_times_scaled(times, opts->slow_factor);
+        times = &sim->slow_times[is_prefill];
+    }
     *worker = (struct sim_worker){.slot = slot,
                                   .role = is_prefill ? PICKER_PREFILL : PICKER_DECODE,
                                   .times = times,
@@ -224,7 +228,7 @@ static void run_loop(struct sim *sim)
     uint64_t at_ns = 0, request_ns = 0;
 
     while (sim->rc == 0) {
-        bool has_request = load->when(load->self, &request_ns), has_event;
+        bool has_request = !sim->is_closed && load->when(load->self, &request_ns), has_event;
 
         if (!has_request && sim->n_under_way == 0)
             break;
@@ -233,6 +237,7 @@ static void run_loop(struct sim *sim)
         if (has_request && (!has_event || request_ns <= at_ns)) {
             load->take(load->self, &request);
             sim->now_ns = request_ns > sim->now_ns ? request_ns : sim->now_ns;
+            sim->result->last_arrival_ns = sim->now_ns;
             sim_front_submit(sim, &request);
         } else {
             struct sim_event event = sim_agenda_take(&sim->agenda);

@@ -54,7 +54,10 @@ struct sim_opts {
 
     enum sim_policy policy;
     uint64_t ttft_slo_ns, itl_slo_ns, queue_timeout_ns, local_prefill_ns;
-    bool refuses_early;   /* requests whose first token is predicted too late (fleet/picker/admit.h) */
+    bool refuses_early;    /* requests whose first token is predicted too late (fleet/picker/admit.h) */
+    uint64_t most_refused; /* of one kind: arrivals end there.  0: they do not */
+    uint32_t most_refused_kind;
+    double slow_factor;   /* the first worker of each role takes so many times as long for its steps; 0: 1 */
     uint64_t spared;      /* this arrival, counted from 1, is admitted whatever is predicted; 0: none */
     uint32_t max_refused; /* arrivals that the result lists */
     uint32_t queue_max, local_prefill_tokens, index_entries;
@@ -99,6 +102,8 @@ struct sim_class { /* results of one class of requests */
     struct sim_hist ttft, itl, e2e;
     uint64_t n_arrived, n_done, n_good, n_cancelled, n_refused[SIM_REFUSALS];
     uint64_t prompt_tokens, answer_tokens, good_tokens;
+    /* of those done, from placement to end: the time of their decode seats, and of the KV that they reserve */
+    double held_s, held_token_s;
 };
 
 struct sim_column { /* of the timeline */
@@ -113,7 +118,7 @@ struct sim_column { /* of the timeline */
 struct sim_result {
     struct sim_class classes[SIM_MAX_CLASSES];
     uint32_t n_classes;
-    uint64_t end_ns, n_events, n_steps;
+    uint64_t end_ns, last_arrival_ns, n_events, n_steps;
     uint64_t cached_tokens, pushed_tokens, read_tokens, computed_tokens, again_tokens;
     uint64_t n_pairs, n_alone, n_pushes, n_queued, n_crashes, n_replaced, n_flips;
     double handed_bytes, pushed_bytes, read_bytes;

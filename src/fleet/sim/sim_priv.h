@@ -5,6 +5,7 @@
  *    front.c     placement, queue, refusals, ends            cache.c    a worker's blocks: memory, disk, pushes
  *    baseline.c  policies to compare with                    net.c      NICs: hand-offs and pushes
  *    admit.c     refusals by prediction
+ *    owner.c     who pushes its blocks
  *    roles.c     roles that follow the load                 routers.c  what all routers learn from workers
  */
 #ifndef FLEET_SIM_SIM_PRIV_H
@@ -62,7 +63,7 @@ struct sim_job { /* one request under way */
     uint64_t ready_ns;            /* its prompt may begin: message, push and disk read are over */
     uint64_t began_ns;            /* its prompt began to be computed */
     uint64_t first_ns, latest_ns; /* tokens; 0: none yet */
-    uint64_t queued_ns;
+    uint64_t queued_ns, placed_ns;
     uint64_t end_step; /* of its decode worker */
     uint64_t held[2];  /* KV tokens reserved at the prefill and at the decode worker */
     uint32_t next;     /* in its worker's line, or in the list of free jobs */
@@ -127,6 +128,7 @@ struct sim {
     struct sim_agenda agenda;
     struct sim_worker *workers; /* [n_workers] */
     uint32_t n_workers;
+    struct sim_times slow_times[2];       /* of the first worker in each role */
     struct sim_job *pages[SIM_MAX_PAGES]; /* of SIM_PAGE_JOBS; a job never moves */
     uint32_t n_jobs, free_job, n_under_way;
     struct sim_router routers[SIM_MAX_ROUTERS];
@@ -139,6 +141,7 @@ struct sim {
     bool is_expiring, is_reporting;
     bool has_tenants; /* several were seen */
     uint64_t tenant;  /* of the latest request */
+    bool is_closed; /* no more arrivals */
     struct rng rng;
     int rc; /* the first failure */
 };
@@ -223,6 +226,9 @@ void sim_roles_row(const struct sim *sim,
                    struct sim_worker *worker); /* what the role changes in its report */
 void sim_roles_tick(struct sim *sim);          /* may decide on roles */
 void sim_roles_end(struct sim *sim, struct sim_worker *worker);
+
+/* owner.c: the owner for sim->place, and what its push saves of the choice; slot PICKER_NONE is left: no push */
+void sim_owner_find(struct sim *sim, struct picker_owner *out);
 
 /* baseline.c */
 double sim_worker_queue_s(const struct sim *sim, const struct sim_worker *worker); /* time of its prompts */

@@ -19,6 +19,15 @@ struct sim_times sim_times_roofline(const struct sim_roofline *roofline)
     };
 }
 
+struct sim_times sim_times_scaled(const struct sim_times *times, double factor)
+{
+    return (struct sim_times){.step_s = factor * times->step_s,
+                              .row_s = factor * times->row_s,
+                              .context_s = factor * times->context_s,
+                              .token_s = factor * times->token_s,
+                              .pair_s = factor * times->pair_s};
+}
+
 double sim_times_prefill_s(const struct sim_times *times, uint32_t p, uint32_t n, uint32_t chunk)
 {
     double n_steps = chunk > 0 ? (n + chunk - 1) / chunk : 1;

@@ -25,6 +25,8 @@ struct sim_roofline { /* a dense model on one worker, all of its devices togethe
 /* Generic constants (0.75, 0.75, 60 us a layer) have 20 percent mean error on public measurements. */
 struct sim_times sim_times_roofline(const struct sim_roofline *roofline);
 
+struct sim_times sim_times_scaled(const struct sim_times *times, double factor);
+
 /* n prompt tokens after p tokens, in steps of at most chunk tokens (0: one step) without other work. */
 double sim_times_prefill_s(const struct sim_times *times, uint32_t p, uint32_t n, uint32_t chunk);
 

@@ -54,6 +54,39 @@ static struct plan_cost cost(const struct plan_model *m, const char *name, const
     return out;
 }
 
+/* A slot is taken while the prompt is computed; long answers hold theirs longer; each objective has its percentile. */
+static void slots_are_held_before_and_beyond_the_mean(void **state)
+{
+    struct plan_model m = model("Llama-3-70B");
+    struct plan_pool pools[2] = {
+        {.cost = cost(&m, "h100", "fp8", 4), .devices = 4, .lanes = 1, .price = 1, .watts = 1},
+        {.cost = cost(&m, "h100", "fp8", 4), .devices = 4, .lanes = 1, .price = 1, .watts = 1}};
+    struct plan_work work = {
+        .isl = 8000, .osl = 300, .rate_per_s = 50, .ttft_s = 4, .itl_s = 0.1, .max_load = 0.75};
+    struct plan_candidate even, uneven, median;
+    struct plan_side alone;
+    struct fault fault = {0};
+
+    (void)state;
+    work.is_layerwise = true;
+    assert_int_equal(plan_work_check(&work, &fault), 0);
+    assert_true(work.itl_percentile == 0.9 && plan_work_held_answer(&work) == 300);
+    assert_true(plan_decode_side(&pools[1], &work, &alone));
+    assert_true(plan_candidate_size(pools, 0, 1, &work, &even));
+    assert_true(even.d.held_s >= even.p.time_s && even.d.slots == alone.slots && even.d.batch < alone.batch);
+    assert_true(even.d.workers > alone.workers && even.d.time_s < alone.time_s);
+    assert_true(even.itl_s > even.d.time_s && even.itl_s <= 0.1);
+
+    work.osl_p90 = 600;
+    assert_true(plan_work_held_answer(&work) > 350);
+    assert_true(plan_candidate_size(pools, 0, 1, &work, &uneven));
+    assert_true(uneven.d.workers > even.d.workers);
+    work.osl_p90 = 300;
+    work.itl_percentile = 0.5;
+    assert_true(plan_candidate_size(pools, 0, 1, &work, &median));
+    assert_true(fabs(median.itl_s - median.d.time_s) < 1e-9 && median.ttft_s == even.ttft_s);
+}
+
 static void latent_caches_are_not_divided(void **state)
 {
     struct plan_model mla = model("DeepSeek-V3"), gqa = model("Llama-3-70B"),
@@ -317,6 +350,7 @@ static int close_tables(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(slots_are_held_before_and_beyond_the_mean),
         cmocka_unit_test(latent_caches_are_not_divided),
         cmocka_unit_test(chunks_cost_what_a_whole_costs),
         cmocka_unit_test(experts_that_are_hit),

@@ -31,7 +31,7 @@ if PLAIN_BUILD
 TESTS += $(plain_tests)
 endif
 EXTRA_DIST += tests/integration/hurt.py tests/bench/bench_overlap.py tests/bench/bench_loop.py tests/bench/bench_loop_ports.py \
-	tests/bench/bench_truth.py tests/bench/bench_goodput.py
+	tests/bench/bench_truth.py tests/bench/bench_goodput.py tests/bench/bench_routers.py
 TESTS += $(integration_tests)
 EXTRA_DIST += $(integration_tests) tests/integration/cluster.py
 TEST_EXTENSIONS = .py .vm

@@ -69,6 +69,7 @@ int router_job_send(struct job *job, const struct picker_choice *choice)
                           &packed);
     if (rc == 0) {
         packed.submit.request = job->number;
+        packed.submit.compute_tokens = choice->uncached_tokens;
         packed.submit.n_tokens_later = job->order.n_tokens - rest.n_tokens;
         if (packed.submit.n_tokens_later > 0)
             packed.submit.resume = NULL; /* the worker would store a tail whose order lacks the tokens */

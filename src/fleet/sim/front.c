@@ -256,6 +256,7 @@ static void front_place(struct sim *sim, uint32_t i, struct picker_owner *owner)
     sim_cache_begin(sim, job, owner);
     worker = &sim->workers[job->prefill != SIM_NONE ? job->prefill : job->decode];
     sim_worker_prompt(sim, worker, i);
+    sim_routers_placed(sim, job);
 }
 
 /* Tries to place the job now: 0, or the picker's code. */

@@ -2,10 +2,12 @@
 /* Several routers over the same workers.  Each has its own fleet, index, queue and ledger; requests come to them in
  * turn.  What one dispatches, the others learn from the workers: load with the next report, cached blocks with
  * the block events, which come at once. */
+#include "base/clock.h"
 #include "base/err.h"
 #include "fleet/picker/turn.h"
 #include "fleet/sim/sim_priv.h"
 
+#define SOON_NS       (2 * NS_PER_MS)
 #define INDEX_LIFE_NS (24 * UINT64_C(3600) * 1000000000)
 
 int sim_routers_open(struct sim *sim)
@@ -44,6 +46,18 @@ int sim_routers_report(struct sim *sim, uint32_t slot)
     for (uint32_t i = 0; i < sim->n_routers && rc == 0; i++)
         rc = picker_fleet_set(sim->routers[i].fleet, slot, &sim->workers[slot].row);
     return rc;
+}
+
+/* A worker that takes a prompt from one router reports to the others at once (worker/loop/notices.c). */
+void sim_routers_placed(struct sim *sim, const struct sim_job *job)
+{
+    uint64_t at_ns = sim->now_ns + sim->opts->report_delay_ns + sim->opts->latency_ns + SOON_NS;
+
+    if (sim->n_routers < 2)
+        return;
+    sim_add(sim, SIM_REPORT, at_ns, job->decode, 1);
+    if (job->prefill != SIM_NONE)
+        sim_add(sim, SIM_REPORT, at_ns, job->prefill, 1);
 }
 
 /* ---- block events ---- */

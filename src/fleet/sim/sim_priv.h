@@ -215,6 +215,7 @@ void sim_admit_note_refusal(struct sim *sim, const struct sim_job *job);
 int sim_routers_open(struct sim *sim);
 void sim_routers_close(struct sim *sim);
 int sim_routers_report(struct sim *sim, uint32_t slot);
+void sim_routers_placed(struct sim *sim, const struct sim_job *job);
 void sim_routers_stored(struct sim *sim, uint32_t slot, const struct sim_request *request);
 void sim_routers_evicted(struct sim *sim, uint32_t slot, const struct block_hash *hashes, size_t n);
 void sim_routers_moved(struct sim *sim, uint32_t slot, const struct block_hash *hashes,

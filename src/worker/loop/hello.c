@@ -96,5 +96,6 @@ const ProtobufCMessage *worker_make_heartbeat(void *arg)
     load->is_unfit = worker->load.is_unfit;
     load->role = worker->role;
     load->role_age_ms = worker_role_age_ms(worker);
+    worker_notices_correct(worker, load);
     return &load->base;
 }

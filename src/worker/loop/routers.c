@@ -160,6 +160,7 @@ static int on_submit(struct worker_router *router, const Baton__Submit *submit)
         rc = worker_parts_add(router, command, submit->n_tokens_later);
     } else {
         command->as.submit.has_tail = worker_tails_add(router, &command->as.submit, submit);
+        worker_notices_add(router, &command->as.submit, submit->compute_tokens);
         rc = worker_engine_send(router->worker->engine, command) < 0 ? E_OVERLOADED : 0;
         if (rc < 0)
             worker_tails_cancelled(router->worker, &key, false);
@@ -186,6 +187,8 @@ static int on_submit_tokens(struct worker_router *router, const Baton__SubmitTok
     bool is_proceeding;
     int rc = worker_parts_tokens(router, more, &command, &is_proceeding);
 
+    if (rc == 1)
+        worker_notices_add(router, &command->as.submit, 0);
     if (rc == 1)
         rc = worker_engine_send(router->worker->engine, command) < 0 ? E_OVERLOADED : 1;
     if (rc < 0)

@@ -53,6 +53,7 @@ static void on_report(struct worker *worker, struct report *report)
     case REPORT_LOAD:
         worker->load = report->load;
         worker->has_load = true;
+        worker_notices_reported(worker);
         worker_metrics_load(worker, &report->load);
         break;
     }
@@ -471,7 +472,8 @@ static int loop_worker_start(struct worker *worker, struct fault *fault)
         rc = build_admin(worker, fault);
     if (rc == 0)
         rc = build_front(worker, fault);
-    if (rc == 0 && (worker_tails_open(worker) < 0 || worker_spending_open(worker) < 0))
+    if (rc == 0 && (worker_tails_open(worker) < 0 || worker_spending_open(worker) < 0 ||
+                    worker_notices_open(worker) < 0))
         rc = fault_set(fault, E_NOMEM, "out of memory");
     if (rc == 0)
         rc = build_links(worker, fault);
@@ -488,6 +490,7 @@ static void tear_down(struct worker *worker)
     listener_close(worker->peer_listener);
     worker_tails_close(worker);
     worker_spending_close(worker);
+    worker_notices_close(worker);
     front_free(worker->front);
     http_tls_free(worker->https);
     ev_jobs_free(worker->jobs);

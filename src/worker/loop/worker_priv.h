@@ -98,6 +98,7 @@ struct worker { /* the whole daemon */
     struct worker_discovery *discovery; /* discovery.c; NULL: the configuration names addresses only */
     struct tails *tails;                /* tails_priv.h */
     struct spendings *spendings;
+    struct notices *notices;
     struct worker_peer peers[WORKER_MAX_PEERS];
     struct load_report load;
     int conf_prefix_fetch; /* enum picker_fetch, value at the start */
@@ -223,6 +224,15 @@ int worker_spending_open(struct worker *worker); /* E_NOMEM; closed also after a
 void worker_spending_close(struct worker *worker);
 void worker_spending_hear(struct worker_router *router, const Baton__Spending *spending);
 void worker_spending_router_down(struct worker_router *router);
+
+/* notices.c: load that the engine thread has not reported yet */
+int worker_notices_open(struct worker *worker); /* E_NOMEM; closed also after a failure */
+void worker_notices_close(struct worker *worker);
+/* A router's job goes to the engine thread: numbers it, and soon tells the other routers. */
+void worker_notices_add(struct worker_router *router, struct task_spec *spec, uint32_t compute_tokens);
+void worker_notices_reported(struct worker *worker); /* the engine's figures are new */
+/* Adds to a report what came since, and takes off what has passed. */
+void worker_notices_correct(struct worker *worker, Baton__LoadReport *load);
 
 /* send_blocks.c */
 void worker_tell_blocks(struct worker *worker, const struct report *report); /* to all readers, or to one */

@@ -35,6 +35,8 @@ static void command_run(struct worker_engine *engine, struct command *command)
     thread_owner_check(&engine->engine_thread);
     switch (command->kind) {
     case COMMAND_SUBMIT:
+        if (command->as.submit.notice > engine->notice)
+            engine->notice = command->as.submit.notice;
         worker_tasks_submit(engine, &command->as.submit);
         break;
     case COMMAND_CANCEL:

@@ -197,6 +197,7 @@ static void report_load(struct worker_engine *engine)
     report->load.blocks_available = kv_available(engine->pool);
     report->load.blocks_total = engine->opts.n_blocks;
     report->load.n_tasks = engine->n_tasks;
+    report->load.notice = engine->notice;
     worker_disk_report(engine, &report->load);
     worker_remote_report(engine, &report->load);
     worker_map_report(engine, &report->load);

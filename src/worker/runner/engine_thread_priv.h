@@ -45,6 +45,7 @@ struct measure {       /* measurements of an idle worker */
 struct worker_engine {
     struct worker_engine_opts opts;
     struct health health;
+    uint64_t notice; /* the latest task_spec.notice */
     struct kv_pool *pool;
     struct sched *sched;
     struct tr_node *transport;

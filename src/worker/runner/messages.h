@@ -37,9 +37,9 @@ struct task_spec {
     uint32_t peer;  /* PREFILL: the link to the decode worker */
     uint32_t owner; /* LOCAL, PREFILL: the link to the owner for a prefix fetch; PEER_NONE: none */
     uint32_t owner_tokens;
-    bool has_tail;           /* its stream may outlive its router: the loss of the router does not cancel
-                              * it */
-    uint64_t ask_limit_ns;   /* blocks that arrive later are computed instead */
+    bool has_tail;         /* its stream may outlive its router: it is not cancelled when that is gone */
+    uint64_t notice;       /* the loop's number of it; load reports name the latest (worker/loop/notices.c) */
+    uint64_t ask_limit_ns; /* blocks that have not arrived by then are computed */
     struct work_order order; /* owned */
 };
 
@@ -158,7 +158,8 @@ struct load_report {
     struct kv_remote_counts remote;
     double transfer_bytes_per_s, push_bytes_per_s;
     bool is_draining;
-    uint64_t peers_in_memory, peers_on_disk; /* blocks in the peer map: in memory, and on disk only */
+    uint64_t notice;                         /* the latest task_spec.notice that the figures include */
+    uint64_t peers_in_memory, peers_on_disk; /* blocks in the peer map; on disk only */
     uint64_t n_own_fetches;
     bool is_unfit; /* health.c */
     uint32_t n_spoilt_in_row;

@@ -308,6 +308,32 @@ static void routers_share_the_workers(void **state)
     sim_result_fini(&three);
 }
 
+/* Workers tell the other routers at once what one dispatches. */
+static void several_routers_place_as_well_as_one(void **state)
+{
+    struct generate_opts load = load_of(GENERATE_POISSON);
+    struct sim_opts opts = options();
+    double one_s = 0;
+
+    (void)state;
+    load.rate_per_s = 16;
+    load.prompt_tokens = 3000;
+    load.answer_tokens = 100;
+    load.duration_s = 300;
+    opts.n_prefill = 5;
+    opts.n_decode = 3;
+    for (opts.n_routers = 1; opts.n_routers <= 4; opts.n_routers *= 2) {
+        struct sim_result result = run(&opts, &load);
+        double mean_s = sim_hist_mean_s(&result.classes[0].ttft);
+
+        if (opts.n_routers == 1)
+            one_s = mean_s;
+        else if (mean_s > 1.05 * one_s)
+            fail_msg("%u routers: mean TTFT %.4f s, %.4f s with one", opts.n_routers, mean_s, one_s);
+        sim_result_fini(&result);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -318,6 +344,7 @@ int main(void)
         cmocka_unit_test(a_slow_disk_and_a_fast_one),
         cmocka_unit_test(roles_follow_the_load),
         cmocka_unit_test(routers_share_the_workers),
+        cmocka_unit_test(several_routers_place_as_well_as_one),
         cmocka_unit_test(options_are_checked),
         cmocka_unit_test(quantiles_are_right_within_a_bucket),
         cmocka_unit_test(events_come_in_order),

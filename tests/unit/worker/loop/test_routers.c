@@ -165,7 +165,8 @@ static int open_worker(void **state)
     addresses[0] = strdup("127.0.0.1:1");
     conf.routers = (struct config_list){.items = addresses, .n = 1};
     worker.conf = &conf;
-    if (ev_loop_new(&worker.loop) < 0 || metrics_new(&worker.metrics) < 0 || worker_tails_open(&worker) < 0)
+    if (ev_loop_new(&worker.loop) < 0 || metrics_new(&worker.metrics) < 0 || worker_tails_open(&worker) < 0 ||
+        worker_notices_open(&worker) < 0)
         return -1;
     worker.router_link_opts.events_arg = &worker;
     n_frames = n_all_answers = 0;
@@ -182,6 +183,7 @@ static int close_worker(void **state)
 {
     worker_routers_close(&worker);
     worker_tails_close(&worker);
+    worker_notices_close(&worker);
     metrics_free(worker.metrics);
     ev_loop_free(worker.loop);
     command_free(last_command);

@@ -22,6 +22,7 @@ struct link {
 };
 
 static struct worker worker;
+static unsigned n_beats[2];
 static struct worker_conf conf;
 static struct link *links[2];
 static unsigned n_links, n_cancels;
@@ -69,6 +70,8 @@ const char *link_peer_address(const struct link *link)
 
 void link_beat(struct link *link)
 {
+    n_beats[link == links[0] ? 0 : 1]++;
+    ev_loop_stop(worker.loop);
 }
 
 static void say(struct link *link, const char *text)
@@ -243,7 +246,7 @@ static int open_worker(void **state)
     worker.router_link_opts.events_arg = &worker;
     n_links = n_cancels = 0;
     if (ev_loop_new(&worker.loop) < 0 || metrics_new(&worker.metrics) < 0 || worker_tails_open(&worker) < 0 ||
-        worker_routers_open(&worker, &fault) < 0)
+        worker_notices_open(&worker) < 0 || worker_routers_open(&worker, &fault) < 0)
         return -1;
     hello(0, 5);
     hello(1, 6);
@@ -254,6 +257,7 @@ static int close_worker(void **state)
 {
     worker_routers_close(&worker);
     worker_tails_close(&worker);
+    worker_notices_close(&worker);
     metrics_free(worker.metrics);
     ev_loop_free(worker.loop);
     return 0;
@@ -402,6 +406,49 @@ static void memory_is_bounded_and_shared(void **state)
     assert_true(n_cancels > 100);
 }
 
+/* What one router dispatched, the other hears at once; the engine's next report takes its place. */
+static void a_dispatch_is_told_to_the_other_router(void **state)
+{
+    Baton__LoadReport load = BATON__LOAD_REPORT__INIT;
+    uint64_t until_ns;
+
+    memset(n_beats, 0, sizeof(n_beats));
+    submit(0, 1, "req_1", "t");
+    submit(0, 2, "req_2", "t");
+    ev_loop_run(worker.loop);
+    assert_int_equal(n_beats[0], 0);
+    assert_int_equal(n_beats[1], 1);
+    load.prompt_token_s = 0.5;
+    worker_notices_correct(&worker, &load);
+    assert_int_equal(load.waiting, 2);
+    assert_int_equal(load.queued_prefill_tokens, 4);
+    assert_true(load.queued_prefill_s == 2);
+
+    worker.load.notice = 1;
+    worker_notices_reported(&worker);
+    load = (Baton__LoadReport)BATON__LOAD_REPORT__INIT;
+    worker_notices_correct(&worker, &load);
+    assert_int_equal(load.waiting, 1);
+    assert_int_equal(load.queued_prefill_tokens, 2);
+
+    for (unsigned i = 0; i < 1000; i++) /* bounded */
+        submit(1, 10 + i, "req_3", "t");
+    load = (Baton__LoadReport)BATON__LOAD_REPORT__INIT;
+    worker_notices_correct(&worker, &load);
+    assert_int_equal(load.waiting, 256);
+    worker.load.notice = UINT64_MAX;
+    worker_notices_reported(&worker);
+    load = (Baton__LoadReport)BATON__LOAD_REPORT__INIT;
+    load.queued_prefill_s = 1e-9; /* computed since */
+    load.queued_prefill_tokens = 100;
+    until_ns = clock_now_ns() + NS_PER_MS;
+    while (clock_now_ns() < until_ns)
+        ;
+    worker_notices_correct(&worker, &load);
+    assert_int_equal(load.waiting, 0);
+    assert_int_equal(load.queued_prefill_tokens, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -412,6 +459,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(an_answer_that_ended_in_its_text_is_kept, open_worker, close_worker),
         cmocka_unit_test_setup_teardown(work_ends_with_the_grace, open_worker, close_worker),
         cmocka_unit_test_setup_teardown(a_link_that_comes_back_ends_orphans, open_worker, close_worker),
+        cmocka_unit_test_setup_teardown(a_dispatch_is_told_to_the_other_router, open_worker, close_worker),
         cmocka_unit_test_setup_teardown(memory_is_bounded_and_shared, open_worker, close_worker),
     };
 

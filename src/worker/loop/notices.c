@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Load that the engine thread has not reported yet, for the other routers.
+ *
+ *    router A --SUBMIT--> notice --2 ms--> HEARTBEAT with it to routers B, C
+ *                           '--> the engine thread --its next report includes it--> dropped
+ *
+ * A router knows its own dispatches at once, and those of other routers from heartbeats.  With one heartbeat a second
+ * two routers send their prompts to the same worker, and mean TTFT grows by a third.  So a worker that takes a job from one router tells the others at once what it adds.
+ *
+ * The engine's figures are up to 100 ms old.  A report takes off the time that has passed from the queued prompts. */
+#include "worker/loop/worker_priv.h"
+
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+
+#define SOON_NS     (2 * NS_PER_MS)
+#define MAX_NOTICES 256 /* beyond, the oldest are left out until the engine reports them */
+
+struct load_notice {
+    uint64_t number;
+    uint32_t tokens; /* of a prompt to compute */
+};
+
+struct notices {
+    struct load_notice ring[MAX_NOTICES];
+    uint32_t first, n;
+    uint64_t next_number, reported_ns;
+    uint32_t untold; /* a bit for each router that should hear of them */
+    struct ev_timer *timer;
+};
+
+static void notices_tell(void *arg)
+{
+    struct worker *worker = arg;
+    uint32_t untold = worker->notices->untold;
+
+    worker->notices->untold = 0;
+    for (uint32_t i = 0; i < worker->n_routers; i++)
+        if ((untold >> i & 1) != 0 && worker_router_is_up(&worker->routers[i]))
+            link_beat(worker->routers[i].link);
+}
+
+int worker_notices_open(struct worker *worker)
+{
+    worker->notices = calloc(1, sizeof(*worker->notices));
+    if (worker->notices == NULL)
+        return E_NOMEM;
+    worker->notices->next_number = 1;
+    return ev_timer_new(worker->loop, notices_tell, worker, &worker->notices->timer);
+}
+
+void worker_notices_close(struct worker *worker)
+{
+    if (worker->notices != NULL)
+        ev_timer_free(worker->notices->timer);
+    free(worker->notices);
+    worker->notices = NULL;
+}
+
+void worker_notices_add(struct worker_router *router, struct task_spec *spec, uint32_t compute_tokens)
+{
+    struct worker *worker = router->worker;
+    struct notices *notices = worker->notices;
+    struct load_notice *notice = &notices->ring[(notices->first + notices->n) % MAX_NOTICES];
+    uint32_t others = ((1u << worker->n_routers) - 1) & ~(1u << (router - worker->routers));
+
+    spec->notice = notices->next_number++;
+    notice->number = spec->notice;
+    notice->tokens = spec->mode == TASK_DECODE ? 0
+                     : compute_tokens > 0      ? compute_tokens
+                                               : spec->order.n_tokens;
+    if (notices->n < MAX_NOTICES)
+        notices->n++;
+    else
+        notices->first = (notices->first + 1) % MAX_NOTICES;
+    if (others == 0)
+        return;
+    if (notices->untold == 0)
+        ev_timer_start(notices->timer, SOON_NS);
+    notices->untold |= others;
+}
+
+void worker_notices_reported(struct worker *worker)
+{
+    struct notices *notices = worker->notices;
+
+    if (notices == NULL) /* the engine starts first */
+        return;
+    notices->reported_ns = clock_now_ns();
+    while (notices->n > 0 && notices->ring[notices->first].number <= worker->load.notice) {
+        notices->first = (notices->first + 1) % MAX_NOTICES;
+        notices->n--;
+    }
+}
+
+/* Prompts have been computed since the engine's report. */
+static void notices_age(const struct notices *notices, Baton__LoadReport *load)
+{
+    double passed_s = (double)(clock_now_ns() - notices->reported_ns) / 1e9;
+    double left;
+
+    if (notices->reported_ns == 0 || load->queued_prefill_s <= 0)
+        return;
+    left = load->queued_prefill_s > passed_s ? load->queued_prefill_s - passed_s : 0;
+    load->queued_prefill_tokens =
+        (uint64_t)((double)load->queued_prefill_tokens * left / load->queued_prefill_s);
+    load->queued_prefill_s = left;
+}
+
+void worker_notices_correct(struct worker *worker, Baton__LoadReport *load)
+{
+    struct notices *notices = worker->notices;
+    uint64_t tokens = 0;
+
+    if (notices == NULL)
+        return;
+    notices_age(notices, load);
+    for (uint32_t i = 0; i < notices->n; i++)
+        tokens += notices->ring[(notices->first + i) % MAX_NOTICES].tokens;
+    load->waiting += notices->n;
+    load->queued_prefill_tokens += tokens;
+    if (load->prompt_token_s > 0)
+        load->queued_prefill_s += (double)tokens * load->prompt_token_s;
+}

@@ -27,6 +27,7 @@ struct admin {
 
 struct admin_wait { /* a request that waits for admin_acted() */
     struct list node;
+    enum admin_verb verb;
     struct http_exchange *exchange;
 };
 
@@ -89,16 +90,18 @@ static void admin_on_head(void *arg, struct http_exchange *exchange)
 
 static void admin_show(struct admin *admin, struct http_exchange *exchange, bool is_metrics)
 {
+    enum metrics_format format = metrics_format_wanted(http_exchange_field(exchange, "accept"));
     struct buf body = {0};
     int rc;
 
     if (is_metrics)
         metrics_read_process(admin->metrics);
-    rc = is_metrics ? metrics_render(admin->metrics, &body) : admin->calls->status(admin->calls_arg, &body);
+    rc = is_metrics ? metrics_render_as(admin->metrics, format, &body)
+                    : admin->calls->status(admin->calls_arg, &body);
     if (rc < 0)
         reply_text(exchange, 500, err_text(rc));
     else
-        admin_reply(exchange, 200, is_metrics ? "text/plain; version=0.0.4" : "application/json",
+        admin_reply(exchange, 200, is_metrics ? metrics_content_type(format) : "application/json",
                     buf_view(&body));
     buf_fini(&body);
 }
@@ -119,6 +122,7 @@ static void endpoint_admin_act(struct admin *admin, struct http_exchange *exchan
         return;
     }
     wait->exchange = exchange;
+    wait->verb = verb;
     list_push_back(&admin->waiting, &wait->node); /* act may call admin_acted() */
     rc = admin->calls->act(admin->calls_arg, verb, &fault);
     if (rc == 1)
@@ -130,16 +134,36 @@ static void endpoint_admin_act(struct admin *admin, struct http_exchange *exchan
 
 void admin_acted(struct admin *admin, const struct fault *fault)
 {
-    struct list *node;
-
     if (admin == NULL)
         return;
-    while ((node = list_pop_front(&admin->waiting)) != NULL) {
+    list_for_each_safe (node, spare, &admin->waiting) {
         struct admin_wait *wait = container_of(node, struct admin_wait, node);
         struct http_exchange *exchange = wait->exchange;
 
+        if (wait->verb == ADMIN_RELOAD_DIFF)
+            continue;
+        list_remove(&wait->node);
         free(wait);
         reply_acted(exchange, fault);
+    }
+}
+
+void admin_diffed(struct admin *admin, const struct fault *fault, struct bytes json)
+{
+    if (admin == NULL)
+        return;
+    list_for_each_safe (node, spare, &admin->waiting) {
+        struct admin_wait *wait = container_of(node, struct admin_wait, node);
+        struct http_exchange *exchange = wait->exchange;
+
+        if (wait->verb != ADMIN_RELOAD_DIFF)
+            continue;
+        list_remove(&wait->node);
+        free(wait);
+        if (fault != NULL)
+            reply_acted(exchange, fault);
+        else
+            admin_reply(exchange, 200, "application/json", json);
     }
 }
 
@@ -211,7 +235,8 @@ static void admin_on_request(void *arg, struct http_exchange *exchange)
     static const char *const verbs[] = {[ADMIN_DRAIN] = "/admin/drain",
                                         [ADMIN_DRAIN_MOVE] = "/admin/drain-move",
                                         [ADMIN_UNDRAIN] = "/admin/undrain",
-                                        [ADMIN_RELOAD] = "/admin/reload"};
+                                        [ADMIN_RELOAD] = "/admin/reload",
+                                        [ADMIN_RELOAD_DIFF] = "/admin/reload-diff"};
     struct bytes path = http_exchange_path(exchange);
     enum http_method method = http_exchange_method(exchange);
     struct admin_role wanted;

@@ -17,7 +17,7 @@
 
 #define ADMIN_TOKEN_BYTES 65 /* 64 hex digits and NUL */
 
-enum admin_verb { ADMIN_DRAIN, ADMIN_DRAIN_MOVE, ADMIN_UNDRAIN, ADMIN_RELOAD };
+enum admin_verb { ADMIN_DRAIN, ADMIN_DRAIN_MOVE, ADMIN_UNDRAIN, ADMIN_RELOAD, ADMIN_RELOAD_DIFF };
 
 struct admin_role {            /* an order to give a worker another role; borrowed from the request's path */
     struct bytes role, worker; /* worker: a node's name */
@@ -49,8 +49,10 @@ struct admin_opts {
 int admin_new(const struct admin_opts *opts, struct fault *fault, struct admin **out);
 void admin_free(struct admin *admin); /* NULL is fine */
 
-/* Answers all requests whose act returned 1.  fault NULL: it is done.  A NULL admin has none. */
+/* Answers all requests whose act returned 1, but for ADMIN_RELOAD_DIFF.  fault NULL: it is done.  A NULL admin has none. */
 void admin_acted(struct admin *admin, const struct fault *fault);
+/* Answers all requests for ADMIN_RELOAD_DIFF, with JSON unless there is a fault. */
+void admin_diffed(struct admin *admin, const struct fault *fault, struct bytes json);
 
 /* Reads "/admin/role/ROLE/WORKER": a role of lower-case letters and a node's name, each of 1 to 63
  * characters. False: the path is another one. */

@@ -41,6 +41,7 @@ enum request_state {
 struct model_metrics { /* one model's series, looked up once per request; every token needs the first ones */
     struct metric *generation_tokens, *itl;
     struct metric *ttft, *tpot, *e2e, *queue, *prefill, *transfer, *exposed, *decode;
+    struct metric *request_prompt_tokens, *request_generation_tokens;
     struct metric *prompt_tokens, *cached_tokens, *computed_tokens, *transferred_tokens;
 };
 
@@ -57,6 +58,7 @@ struct front_metrics {
     struct metric_family *running, *waiting; /* by model */
     struct metric_family *v_success;         /* model_name finished_reason */
     struct metric_family *ttft, *itl, *tpot, *e2e, *queue, *prefill, *transfer, *exposed, *decode;
+    struct metric_family *request_prompt_tokens, *request_generation_tokens;
     struct metric_family *prompt_tokens, *generation_tokens, *cached_tokens, *computed_tokens,
         *transferred_tokens;
 };

@@ -39,7 +39,7 @@ sbin_PROGRAMS += batonctl
 batonctl_SOURCES = clients/ctl/main.c clients/ctl/commands.h \
 	clients/ctl/admin_call.h clients/ctl/admin_call.c \
 	clients/ctl/status.h clients/ctl/status.c \
-	clients/ctl/cmd_request.c clients/ctl/request_view.h clients/ctl/request_view_priv.h \
+	clients/ctl/cmd_reload.c clients/ctl/cmd_request.c clients/ctl/request_view.h clients/ctl/request_view_priv.h \
 	clients/ctl/request_why.c clients/ctl/request_trace.c \
 	clients/ctl/cmd_look.c clients/ctl/cmd_act.c clients/ctl/cmd_top.c clients/ctl/cmd_keys.c
 batonctl_LDADD = libclients.a $(link_serve_endpoint)

@@ -291,6 +291,64 @@ void main_keep_fixed(const struct main_options *options, void *running, void *fr
     config_keep_fixed(options->table, running, fresh);
 }
 
+struct main_changes { /* for config_diff() */
+    const struct main_options *options;
+    const void *running, *fresh;
+    struct buf *out;
+    bool has_any;
+};
+
+static void main_put_value(const struct config_key *key, const void *conf, struct buf *out)
+{
+    struct buf value = {0};
+
+    config_put_value(key, conf, &value);
+    json_put_str(out, buf_view(&value));
+    buf_fini(&value);
+}
+
+static void main_put_change(void *arg, const struct config_key *key)
+{
+    struct main_changes *changes = arg;
+    const struct config_table *table = changes->options->table;
+    struct buf *out = changes->out;
+
+    buf_printf(out, "%s{\"key\": \"%s.%s\", \"from\": ", changes->has_any ? ", " : "", key->section,
+               key->name);
+    main_put_value(key, changes->running, out);
+    buf_append_str(out, ", \"to\": ");
+    main_put_value(key, changes->fresh, out);
+    buf_printf(out, ", \"reload\": %s, \"where\": ", key->is_reloadable ? "true" : "false");
+    json_put_str(out, bytes_str(config_origin(table, changes->fresh, (size_t)(key - table->keys))));
+    buf_append_str(out, "}");
+    changes->has_any = true;
+}
+
+int main_diff(const struct main_options *options, const void *running, struct buf *out, struct fault *fault)
+{
+    struct main_changes changes = {.options = options, .running = running, .out = out};
+    struct buf findings = {0};
+    void *fresh = NULL;
+
+    if (load_checked(options, true, &findings, &fresh) < 0) {
+        size_t len = bytes_find(buf_view(&findings), bytes_str("\n"), 0);
+
+        log_lines(LOG_LEVEL_ERROR, "config_refused", &findings);
+        fault_set(fault, E_FORMAT, "the new configuration is refused: %.*s",
+                  (int)(len == SIZE_MAX ? findings.len_bytes : len), (const char *)findings.data);
+        buf_fini(&findings);
+        return E_FORMAT;
+    }
+    changes.fresh = fresh;
+    buf_printf(out, "{\"hash\": \"%012llx\", \"changes\": [",
+               (unsigned long long)config_digest(options->table, running));
+    config_diff(options->table, running, fresh, main_put_change, &changes);
+    buf_append_str(out, "]}\n");
+    config_free(options->table, fresh);
+    buf_fini(&findings);
+    return out->is_bad ? E_NOMEM : 0;
+}
+
 int main_failed(const struct main_options *options, const void *conf, const struct fault *fault)
 {
     struct buf text = {0};

@@ -30,6 +30,13 @@ static const struct router_conf *router_main_reload(void *arg)
     return conf;
 }
 
+static int router_main_diff(void *arg, struct buf *out, struct fault *fault)
+{
+    struct state *state = arg;
+
+    return main_diff(&state->options, state->conf, out, fault);
+}
+
 /* Long prompts allocate and free megabytes each.  If malloc() returns that memory to the kernel every time,
  * the kernel clears it anew, which costs a tenth of the time from body to tokens.  So each heap keeps up to
  * 32 MiB at its top. */
@@ -45,6 +52,7 @@ int main(int argc, char **argv)
     struct state state = {.options = {.check = router_check,
                                       .cluster_key = router_main_cluster_key,
                                       .libraries = router_libraries}};
+    struct router_opts opts = {.reload = router_main_reload, .diff = router_main_diff, .reload_arg = &state};
     struct fault fault = {0};
     void *conf;
     int status = 0;
@@ -55,7 +63,8 @@ int main(int argc, char **argv)
     state.conf = conf;
     log_setup("baton-router", (enum log_level)state.conf->log_level, (enum log_format)state.conf->log_format);
     main_log_warnings(&state.options);
-    if (router_run(state.conf, router_main_reload, &state, &fault) < 0)
+    opts.conf = state.conf;
+    if (router_run(&opts, &fault) < 0)
         status = main_failed(&state.options, state.conf, &fault);
     config_free(&router_conf_table, state.old);
     config_free(&router_conf_table, state.conf);

@@ -76,6 +76,13 @@ static const struct worker_conf *worker_main_reload(void *arg)
     return conf;
 }
 
+static int worker_main_diff(void *arg, struct buf *out, struct fault *fault)
+{
+    struct state *state = arg;
+
+    return main_diff(&state->options, state->conf, out, fault);
+}
+
 int worker_main(int argc, char **argv, const struct config_table *table)
 {
     struct state state = {.options = {.check = worker_check,
@@ -84,7 +91,10 @@ int worker_main(int argc, char **argv, const struct config_table *table)
                                       .libraries = worker_libraries,
                                       .tune = worker_tune}};
     struct fault fault = {0};
-    struct worker_opts opts = {.daemon = table->daemon, .reload = worker_main_reload, .reload_arg = &state};
+    struct worker_opts opts = {.daemon = table->daemon,
+                               .reload = worker_main_reload,
+                               .diff = worker_main_diff,
+                               .reload_arg = &state};
     void *conf;
     int status = 0;
 

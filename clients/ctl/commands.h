@@ -23,7 +23,8 @@ int cmd_trace(const struct ctl *ctl, int argc, char **argv);
 int cmd_metrics(const struct ctl *ctl, int argc, char **argv);
 int cmd_drain(const struct ctl *ctl, int argc, char **argv);
 int cmd_role(const struct ctl *ctl, int argc, char **argv);
-int cmd_verb(const struct ctl *ctl, int argc, char **argv); /* undrain, reload */
+int cmd_verb(const struct ctl *ctl, int argc, char **argv); /* undrain */
+int cmd_reload(const struct ctl *ctl, int argc, char **argv);
 int cmd_new_key(const struct ctl *ctl, int argc, char **argv);
 int cmd_keys(const struct ctl *ctl, int argc, char **argv); /* lists a key file */
 int cmd_metrics_token(const struct ctl *ctl, int argc, char **argv);

@@ -40,7 +40,10 @@ static const struct command commands[] = {
      cmd_drain},
     {"undrain", "", "take requests again", NULL, cmd_verb},
     {"role", "WORKER prefill|decode|both", "give a worker another role while it runs", NULL, cmd_role},
-    {"reload", "", "read the configuration again, as SIGHUP does", NULL, cmd_verb},
+    {"reload", "[--diff [--json]]", "read the configuration again, as SIGHUP does",
+     "  -d, --diff   print what would change and what needs a restart; change nothing\n"
+     "  -j, --json   with --diff: as JSON\n",
+     cmd_reload},
     {"new-key", "[--tenant NAME] [--id NAME] [LIMIT=VALUE]...", "make an API key",
      "  -t, --tenant NAME   whose key it is\n"
      "  -i, --id NAME       what logs and metrics call it\n",

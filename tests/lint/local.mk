@@ -2,6 +2,7 @@
 # The mechanical rules of the project, as tests: tests/lint/check-X says at its top what it wants.  They read the
 # source tree (also an unpacked tarball) and look at what was built.
 source_checks = \
+	tests/lint/check-errors \
 	tests/lint/check-folders \
 	tests/lint/check-format \
 	tests/lint/check-headers \
@@ -29,7 +30,7 @@ folder_pages = clients/README.md clients/baton/README.md clients/bench/README.md
 	src/compute/model/README.md src/compute/order/README.md src/compute/sample/README.md \
 	src/compute/sched/README.md src/compute/tensor/README.md src/fleet/README.md src/fleet/picker/README.md \
 	src/fleet/plan/README.md src/fleet/router/README.md src/fleet/sim/README.md src/gguf/README.md \
-	src/net/README.md src/net/discover/README.md src/net/http/README.md src/net/link/README.md src/serve/README.md src/serve/access/README.md \
+	src/net/README.md src/net/discover/README.md src/net/http/README.md src/net/link/README.md src/net/otlp/README.md src/serve/README.md src/serve/access/README.md \
 	src/serve/answer/README.md src/serve/api/README.md src/serve/conversation/README.md \
 	src/serve/endpoint/README.md src/serve/prompt/README.md src/serve/setup/README.md src/text/README.md \
 	src/text/grammar/README.md src/text/jinja/README.md src/text/json/README.md src/text/token/README.md \

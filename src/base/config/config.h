@@ -113,6 +113,12 @@ void config_put_placed(const struct config_table *table, const void *config, con
  * ones. */
 void config_diff(const struct config_table *table, const void *from, const void *to,
                  void (*changed)(void *arg, const struct config_key *key), void *arg);
+/* A digest of all values as they are in effect, wherever they come from: the same for equal configurations of a
+ * table.  48 bits, so that a double holds it. */
+uint64_t config_digest(const struct config_table *table, const void *config);
+/* Appends a key's value as text; the items of a list separated by ", ". */
+void config_put_value(const struct config_key *key, const void *config, struct buf *out);
+
 /* First step of a reload: swaps all keys that are not reloadable between running and fresh.  So fresh has
  * the values that the daemon runs with, and pointers into running's text stay valid. */
 void config_keep_fixed(const struct config_table *table, void *running, void *fresh);

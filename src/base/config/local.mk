@@ -2,7 +2,7 @@
 noinst_LIBRARIES += libbase_config.a
 libbase_config_a_SOURCES = \
 	src/base/config/bind.c \
-	src/base/config/check.c \
+	src/base/config/check.c src/base/config/digest.c \
 	src/base/config/config.h src/base/config/config_priv.h \
 	src/base/config/load.c \
 	src/base/config/parse.c \

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 noinst_LIBRARIES += libbase_metrics.a
 libbase_metrics_a_SOURCES = \
-	src/base/metrics/metrics.c src/base/metrics/metrics.h src/base/metrics/metrics_priv.h \
+	src/base/metrics/exemplar.c src/base/metrics/metrics.c src/base/metrics/metrics.h src/base/metrics/metrics_priv.h \
 	src/base/metrics/process.c \
 	src/base/metrics/render.c
 

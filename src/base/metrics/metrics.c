@@ -43,6 +43,7 @@ int metrics_new(struct metrics **out)
     struct metrics *metrics = calloc(1, sizeof(*metrics));
     if (metrics == NULL)
         return E_NOMEM;
+    metrics->names = METRICS_NAMES_BOTH;
     *out = metrics;
     return 0;
 }
@@ -53,6 +54,7 @@ static void series_free(struct metric *metric)
         free(metric->values[i]);
     free(metric->values);
     free(metric->bucket_count);
+    free(metric->exemplars);
     free(metric);
 }
 

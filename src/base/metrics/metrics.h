@@ -4,11 +4,14 @@
  * Declare each family once, at start.  A series is one set of label values of a family, made at its first
  * use.  Beyond METRIC_MAX_SERIES series in a family, all label values become "other".  Any thread may call
  * every function except new and free; none takes a lock.  When memory runs out, counts are lost, and there
- * is no other harm. */
+ * is no other harm.
+ *
+ * More than 15 functions: making series, counting in them, and showing them always come together. */
 #ifndef BASE_METRICS_METRICS_H
 #define BASE_METRICS_METRICS_H
 
 #include "base/bytes.h"
+#include "base/trace_context.h"
 
 enum { METRIC_MAX_SERIES = 256, METRIC_MAX_LABELS = 8 };
 
@@ -50,8 +53,22 @@ uint64_t metric_count(const struct metric *metric);       /* histograms: number 
  * beyond it. */
 double metric_quantile(const struct metric *metric, double q);
 
+/* As metric_observe(); the text with exemplars names the trace beside the bucket. */
+void metric_observe_traced(struct metric *metric, double value, const uint8_t trace_id[TRACE_ID_BYTES]);
+
 /* Appends all families that have series, sorted by name. */
 int metrics_render(const struct metrics *metrics, struct buf *out);
+
+enum metrics_format { METRICS_PROMETHEUS, METRICS_OPENMETRICS }; /* OpenMetrics 1.0 has exemplars */
+/* The format that an Accept field asks for, and a format's content type. */
+enum metrics_format metrics_format_wanted(struct bytes accept);
+const char *metrics_content_type(enum metrics_format format);
+int metrics_render_as(const struct metrics *metrics, enum metrics_format format, struct buf *out);
+
+enum metrics_names { METRICS_NAMES_BATON, METRICS_NAMES_VLLM, METRICS_NAMES_BOTH };
+/* Which names are shown: Baton's own, those of vLLM (vllm:*), or both, the default.  Names of the process are always
+ * shown. */
+void metrics_set_names(struct metrics *metrics, enum metrics_names names);
 /* Sets the process_* gauges (CPU seconds, memory, descriptors, start time) to the kernel's current
  * values. */
 void metrics_read_process(struct metrics *metrics);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The Prometheus text of a registry, exposition format 0.0.4.
+/* The Prometheus text of a registry, exposition format 0.0.4, and the same as OpenMetrics 1.0.
  *
  *     # HELP baton_ttft_seconds Time to first token.
  *     # TYPE baton_ttft_seconds histogram
@@ -69,7 +69,8 @@ static void metrics_render_put_head(struct buf *out, const struct metric_family 
     buf_append_str(out, *separator == ',' ? "} " : " ");
 }
 
-static void put_histogram(struct buf *out, const struct metric_family *family, const struct metric *metric)
+static void put_histogram(struct buf *out, const struct metric_family *family, const struct metric *metric,
+                          enum metrics_format format)
 {
     unsigned n_bounds = metric->family->n_bounds;
     uint64_t n = 0;
@@ -79,7 +80,10 @@ static void put_histogram(struct buf *out, const struct metric_family *family, c
 
         n += atomic_load_explicit(&metric->bucket_count[i], memory_order_relaxed);
         metrics_render_put_head(out, family, metric, "_bucket", &bound);
-        buf_printf(out, "%" PRIu64 "\n", n);
+        buf_printf(out, "%" PRIu64, n);
+        if (format == METRICS_OPENMETRICS)
+            metrics_put_exemplar(out, metric, i);
+        buf_append_byte(out, '\n');
     }
     metrics_render_put_head(out, family, metric, "_sum", NULL);
     metrics_render_put_number(out, metric_value(metric));
@@ -98,9 +102,27 @@ static int compare_series(const void *a, const void *b)
     return order;
 }
 
-static int put_family(struct buf *out, const struct metric_family *family)
+/* HELP and TYPE.  In OpenMetrics a counter's family is named without _total; one whose name lacks it has no kind that
+ * fits. */
+static void metrics_render_put_type(struct buf *out, const struct metric_family *family,
+                                    enum metrics_format format)
 {
     static const char *const kinds[] = {"counter", "gauge", "histogram"};
+    const char *kind = kinds[family->kind];
+    size_t len = strlen(family->name), suffix = strlen("_total");
+    bool is_total = len > suffix && strcmp(family->name + len - suffix, "_total") == 0;
+
+    if (format == METRICS_OPENMETRICS && family->kind == METRIC_COUNTER) {
+        len -= is_total ? suffix : 0;
+        kind = is_total ? kind : "unknown";
+    }
+    buf_printf(out, "# HELP %.*s ", (int)len, family->name);
+    metrics_render_put_escaped(out, family->help, format == METRICS_OPENMETRICS);
+    buf_printf(out, "\n# TYPE %.*s %s\n", (int)len, family->name, kind);
+}
+
+static int put_family(struct buf *out, const struct metric_family *family, enum metrics_format format)
+{
     const struct metric_family *original = family->original == NULL ? family : family->original;
     struct metric *head = atomic_load(&original->series);
     size_t n = 0;
@@ -117,12 +139,10 @@ static int put_family(struct buf *out, const struct metric_family *family)
         sorted[n++] = metric;
     qsort(sorted, n, sizeof(struct metric *), compare_series);
 
-    buf_printf(out, "# HELP %s ", family->name);
-    metrics_render_put_escaped(out, family->help, false);
-    buf_printf(out, "\n# TYPE %s %s\n", family->name, kinds[family->kind]);
+    metrics_render_put_type(out, family, format);
     for (size_t i = 0; i < n; i++) {
         if (family->kind == METRIC_HISTOGRAM) {
-            put_histogram(out, family, sorted[i]);
+            put_histogram(out, family, sorted[i], format);
             continue;
         }
         metrics_render_put_head(out, family, sorted[i], "", NULL);
@@ -141,7 +161,36 @@ static int compare_families(const void *a, const void *b)
     return strcmp(one->name, two->name);
 }
 
+static bool metrics_render_is_shown(const struct metrics *metrics, const char *name)
+{
+    if (strncmp(name, "vllm:", 5) == 0)
+        return metrics->names != METRICS_NAMES_BATON;
+    return metrics->names != METRICS_NAMES_VLLM || strncmp(name, "baton_", 6) != 0;
+}
+
+void metrics_set_names(struct metrics *metrics, enum metrics_names names)
+{
+    metrics->names = names;
+}
+
+enum metrics_format metrics_format_wanted(struct bytes accept)
+{
+    return bytes_find(accept, bytes_str("application/openmetrics-text"), 0) != SIZE_MAX ? METRICS_OPENMETRICS
+                                                                                        : METRICS_PROMETHEUS;
+}
+
+const char *metrics_content_type(enum metrics_format format)
+{
+    return format == METRICS_OPENMETRICS ? "application/openmetrics-text; version=1.0.0; charset=utf-8"
+                                         : "text/plain; version=0.0.4; charset=utf-8";
+}
+
 int metrics_render(const struct metrics *metrics, struct buf *out)
+{
+    return metrics_render_as(metrics, METRICS_PROMETHEUS, out);
+}
+
+int metrics_render_as(const struct metrics *metrics, enum metrics_format format, struct buf *out)
 {
     struct metric_family *head = atomic_load(&metrics->families);
     size_t n = 0;
@@ -157,7 +206,10 @@ int metrics_render(const struct metrics *metrics, struct buf *out)
         sorted[n++] = family;
     qsort(sorted, n, sizeof(struct metric_family *), compare_families);
     for (size_t i = 0; i < n && rc == 0; i++)
-        rc = put_family(out, sorted[i]);
+        if (metrics_render_is_shown(metrics, sorted[i]->name))
+            rc = put_family(out, sorted[i], format);
     free(sorted);
+    if (format == METRICS_OPENMETRICS)
+        buf_append_str(out, "# EOF\n");
     return out->is_bad ? E_NOMEM : rc;
 }

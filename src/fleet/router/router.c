@@ -45,8 +45,7 @@ struct daemon {
     struct service *service;
     struct ev_timer *drain_limit;
     bool is_abandoned; /* the limit was reached: final errors are on their way */
-    const struct router_conf *(*reload)(void *arg);
-    void *reload_arg;
+    struct router_opts opts;
     struct reload *reloads;
     struct discover_registration *registration; /* NULL: none */
     struct otlp_exporter *exporter;             /* of spans; NULL: none */
@@ -177,7 +176,7 @@ static const void *router_read_conf(void *arg)
 {
     struct daemon *daemon = arg;
 
-    return daemon->reload(daemon->reload_arg);
+    return daemon->opts.reload(daemon->opts.reload_arg);
 }
 
 static struct reload_files router_conf_files(const void *conf)
@@ -187,12 +186,39 @@ static struct reload_files router_conf_files(const void *conf)
     return (struct reload_files){.api_keys = fresh->api_keys, .https = router_https_conf(fresh)};
 }
 
+/* What does not read the configuration whenever it needs it. */
+static void router_apply(const struct daemon *daemon)
+{
+    const struct router *router = &daemon->router;
+
+    log_set_level((enum log_level)router->conf->log_level);
+    metrics_set_names(router->metrics, (enum metrics_names)router->conf->metrics_names);
+    metric_set(
+        metric_single(router->metrics, METRIC_GAUGE, "baton_config_hash",
+                      "Digest of the effective configuration: equal for equal configurations of a role."),
+        (double)config_digest(&router_conf_table, router->conf));
+}
+
 static void router_take_conf(void *arg, const void *conf)
 {
     struct daemon *daemon = arg;
 
     daemon->router.conf = conf;
-    log_set_level((enum log_level)daemon->router.conf->log_level);
+    router_apply(daemon);
+}
+
+static int router_diff(void *arg, struct buf *out, struct fault *fault)
+{
+    struct daemon *daemon = arg;
+
+    return daemon->opts.diff(daemon->opts.reload_arg, out, fault);
+}
+
+static void router_diffed(void *arg, const struct fault *fault, struct bytes json)
+{
+    struct daemon *daemon = arg;
+
+    admin_diffed(daemon->admin, fault, json);
 }
 
 static void router_on_reloaded(void *arg, const struct fault *fault)
@@ -210,7 +236,9 @@ static void router_on_reloaded(void *arg, const struct fault *fault)
 static const struct reload_calls reload_calls = {.read = router_read_conf,
                                                  .files = router_conf_files,
                                                  .take = router_take_conf,
-                                                 .done = router_on_reloaded};
+                                                 .done = router_on_reloaded,
+                                                 .diff = router_diff,
+                                                 .diffed = router_diffed};
 
 static void router_on_reload(void *arg)
 {
@@ -241,6 +269,8 @@ static int router_admin_act(void *arg, enum admin_verb verb, struct fault *fault
     case ADMIN_RELOAD:
         reload_begin(daemon->reloads);
         return 1;
+    case ADMIN_RELOAD_DIFF:
+        return reload_diff(daemon->reloads, fault) < 0 ? E_OVERLOADED : 1;
     case ADMIN_DRAIN_MOVE:
         return fault_set(fault, E_UNSUPPORTED,
                          "a router holds no answers that could move: drain --move is a worker's");
@@ -607,22 +637,21 @@ static int router_start(struct daemon *daemon, struct fault *fault)
     return rc < 0 ? rc : router_register(daemon, fault);
 }
 
-int router_run(const struct router_conf *conf, const struct router_conf *(*reload_call)(void *arg),
-               void *reload_arg, struct fault *fault)
+int router_run(const struct router_opts *opts, struct fault *fault)
 {
     struct daemon *daemon = calloc(1, sizeof(*daemon));
     int rc;
 
     if (daemon == NULL)
         return fault_set(fault, E_NOMEM, "out of memory");
-    daemon->router.conf = conf;
-    daemon->reload = reload_call;
-    daemon->reload_arg = reload_arg;
+    daemon->router.conf = opts->conf;
+    daemon->opts = *opts;
     rc = router_start(daemon, fault);
     if (rc == 0) {
-        log_info("router_ready", LOG_STR("node", conf->node),
+        router_apply(daemon);
+        log_info("router_ready", LOG_STR("node", opts->conf->node),
                  LOG_STR("links", listener_address(daemon->router.links)),
-                 LOG_STR("admin", conf->admin_listen), LOG_STR("version", PACKAGE_VERSION));
+                 LOG_STR("admin", opts->conf->admin_listen), LOG_STR("version", PACKAGE_VERSION));
         service_ready(daemon->service);
         rc = ev_loop_run(daemon->router.loop);
         log_info("stopped");

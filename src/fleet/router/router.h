@@ -3,14 +3,23 @@
 #ifndef FLEET_ROUTER_ROUTER_H
 #define FLEET_ROUTER_ROUTER_H
 
+#include "base/bytes.h"
 #include "base/fault.h"
 #include "fleet/router/router_conf.h"
 
-/* Runs until SIGTERM or SIGINT, drains, then stops.  A second signal stops at once. SIGHUP calls reload,
- * which returns a new snapshot, or NULL to keep the old one. The caller of router_run owns the snapshot until
- * the next reload. Returns 0, or an error with the fault filled when the daemon could not start. */
-int router_run(const struct router_conf *conf, const struct router_conf *(*reload)(void *arg),
-               void *reload_arg, struct fault *fault);
+struct router_opts {
+    const struct router_conf *conf;
+    /* On SIGHUP: returns a new snapshot, or NULL to keep the old one.  A job thread. */
+    const struct router_conf *(*reload)(void *arg);
+    /* Appends what that would change, as JSON; E_FORMAT with the fault.  A job thread, never beside reload. */
+    int (*diff)(void *arg, struct buf *out, struct fault *fault);
+    void *reload_arg;
+};
+
+/* Runs until SIGTERM or SIGINT has been obeyed: drain, then stop; a second signal stops at once. The caller owns the
+ * snapshot until the next reload. Returns 0, or an error with the fault filled when the daemon could
+ * not start. */
+int router_run(const struct router_opts *opts, struct fault *fault);
 /* Checks settings that the table of keys cannot check by itself. */
 void router_check(struct config_check *check);
 const char *router_libraries(void); /* for --version */

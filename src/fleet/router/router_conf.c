@@ -167,6 +167,8 @@ static const struct config_key keys[] = {
     {"log", "prefixes", CONFIG_BOOL, KEY(log_prefixes), "no", 0, 0, NULL, false,
      "Log keyed hashes of each prompt's beginnings, one for every 512 tokens, for baton-trace. They show which "
      "prompts begin alike, and nothing of what they say."},
+    {"metrics", "names", CONFIG_ENUM, KEY(metrics_names), "both", 0, 0, "baton|vllm|both", true,
+     "Names in /metrics: Baton's own (baton_*), those that dashboards and gateways for vLLM look for (vllm:*), or both."},
     {"trace", "url", CONFIG_STR, KEY(trace_url), "", 0, 0, NULL, false,
      "OpenTelemetry collector that gets the spans of sampled requests, by OTLP over HTTP: "
      "http://HOST[:PORT][/PATH]; without a port 4318, without a path /v1/traces. A collector that is away costs "

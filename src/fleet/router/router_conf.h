@@ -44,6 +44,7 @@ struct router_conf {
     uint64_t drain_timeout_ns;
     int log_level, log_format;
     bool log_prefixes;
+    int metrics_names; /* enum metrics_names */
     char *trace_url;
     double trace_sample;
 };

@@ -36,6 +36,7 @@ struct admin_status { /* a status that is being written */
 
 struct admin_wait { /* a request that waits for admin_acted() */
     struct list node;
+    enum admin_verb verb;
     struct http_exchange *exchange;
 };
 
@@ -107,12 +108,13 @@ static void admin_show(struct http_exchange *exchange, int rc, const char *type,
 
 static void admin_show_metrics(struct admin *admin, struct http_exchange *exchange)
 {
+    enum metrics_format format = metrics_format_wanted(http_exchange_field(exchange, "accept"));
     struct buf body = {0};
     int rc;
 
     metrics_read_process(admin->metrics);
-    rc = metrics_render(admin->metrics, &body);
-    admin_show(exchange, rc, "text/plain; version=0.0.4", &body);
+    rc = metrics_render_as(admin->metrics, format, &body);
+    admin_show(exchange, rc, metrics_content_type(format), &body);
 }
 
 static void admin_status_free(struct admin_status *status)
@@ -172,6 +174,7 @@ static void endpoint_admin_act(struct admin *admin, struct http_exchange *exchan
         return;
     }
     wait->exchange = exchange;
+    wait->verb = verb;
     list_push_back(&admin->waiting, &wait->node); /* act may call admin_acted() */
     rc = admin->calls->act(admin->calls_arg, verb, &fault);
     if (rc == 1)
@@ -183,16 +186,36 @@ static void endpoint_admin_act(struct admin *admin, struct http_exchange *exchan
 
 void admin_acted(struct admin *admin, const struct fault *fault)
 {
-    struct list *node;
-
     if (admin == NULL)
         return;
-    while ((node = list_pop_front(&admin->waiting)) != NULL) {
+    list_for_each_safe (node, spare, &admin->waiting) {
         struct admin_wait *wait = container_of(node, struct admin_wait, node);
         struct http_exchange *exchange = wait->exchange;
 
+        if (wait->verb == ADMIN_RELOAD_DIFF)
+            continue;
+        list_remove(&wait->node);
         free(wait);
         reply_acted(exchange, fault);
+    }
+}
+
+void admin_diffed(struct admin *admin, const struct fault *fault, struct bytes json)
+{
+    if (admin == NULL)
+        return;
+    list_for_each_safe (node, spare, &admin->waiting) {
+        struct admin_wait *wait = container_of(node, struct admin_wait, node);
+        struct http_exchange *exchange = wait->exchange;
+
+        if (wait->verb != ADMIN_RELOAD_DIFF)
+            continue;
+        list_remove(&wait->node);
+        free(wait);
+        if (fault != NULL)
+            reply_acted(exchange, fault);
+        else
+            admin_reply(exchange, 200, "application/json", json);
     }
 }
 
@@ -264,7 +287,8 @@ static void admin_on_request(void *arg, struct http_exchange *exchange)
     static const char *const verbs[] = {[ADMIN_DRAIN] = "/admin/drain",
                                         [ADMIN_DRAIN_MOVE] = "/admin/drain-move",
                                         [ADMIN_UNDRAIN] = "/admin/undrain",
-                                        [ADMIN_RELOAD] = "/admin/reload"};
+                                        [ADMIN_RELOAD] = "/admin/reload",
+                                        [ADMIN_RELOAD_DIFF] = "/admin/reload-diff"};
     struct bytes path = http_exchange_path(exchange);
     enum http_method method = http_exchange_method(exchange);
     struct admin_role wanted;

@@ -17,7 +17,7 @@
 
 #define ADMIN_TOKEN_BYTES 65 /* 64 hex digits and NUL */
 
-enum admin_verb { ADMIN_DRAIN, ADMIN_DRAIN_MOVE, ADMIN_UNDRAIN, ADMIN_RELOAD };
+enum admin_verb { ADMIN_DRAIN, ADMIN_DRAIN_MOVE, ADMIN_UNDRAIN, ADMIN_RELOAD, ADMIN_RELOAD_DIFF };
 
 struct admin_role {            /* an order to give a worker another role; borrowed from the request's path */
     struct bytes role, worker; /* worker: a node's name */
@@ -52,6 +52,8 @@ void admin_free(struct admin *admin); /* NULL is fine */
 /* Answers all requests whose act returned 1.  fault NULL: the act succeeded.  Does nothing if admin is
  * NULL. */
 void admin_acted(struct admin *admin, const struct fault *fault);
+/* Answers all requests for ADMIN_RELOAD_DIFF, with JSON unless there is a fault. */
+void admin_diffed(struct admin *admin, const struct fault *fault, struct bytes json);
 
 /* Reads "/admin/role/ROLE/WORKER": a role in lower-case letters and a node's name, each of 1 to 63
  * characters.  Returns false if the path has another form. */

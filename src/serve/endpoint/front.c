@@ -99,11 +99,12 @@ static void show_health(struct front *front, struct http_exchange *exchange)
 
 static void show_metrics(struct front *front, struct http_exchange *exchange)
 {
+    enum metrics_format format = metrics_format_wanted(http_exchange_field(exchange, "accept"));
     struct buf text = {0};
 
     metrics_read_process(front->opts.metrics);
-    metrics_render(front->opts.metrics, &text);
-    reply_body(exchange, 200, "text/plain; version=0.0.4; charset=utf-8", buf_view(&text));
+    metrics_render_as(front->opts.metrics, format, &text);
+    reply_body(exchange, 200, metrics_content_type(format), buf_view(&text));
     buf_fini(&text);
 }
 

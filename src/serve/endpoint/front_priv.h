@@ -42,6 +42,7 @@ struct model_metrics { /* metrics of one model, looked up once per request; thos
                         * first */
     struct metric *generation_tokens, *itl;
     struct metric *ttft, *tpot, *e2e, *queue, *prefill, *transfer, *exposed, *decode;
+    struct metric *request_prompt_tokens, *request_generation_tokens;
     struct metric *prompt_tokens, *cached_tokens, *computed_tokens, *transferred_tokens;
 };
 
@@ -58,6 +59,7 @@ struct front_metrics {
     struct metric_family *running, *waiting; /* by model */
     struct metric_family *v_success;         /* model_name finished_reason */
     struct metric_family *ttft, *itl, *tpot, *e2e, *queue, *prefill, *transfer, *exposed, *decode;
+    struct metric_family *request_prompt_tokens, *request_generation_tokens;
     struct metric_family *prompt_tokens, *generation_tokens, *cached_tokens, *computed_tokens,
         *transferred_tokens;
 };

@@ -33,6 +33,7 @@ struct reload {
     struct access_keys *keys;           /* NULL: none */
     struct http_tls_fresh *tls;         /* NULL: none */
     struct fault fault;
+    struct buf changes;  /* of reload_diff() */
     struct list formers; /* former_keys */
     struct ev_timer *sweep;
 };
@@ -162,6 +163,37 @@ void reload_begin(struct reload *reload)
     }
 }
 
+/* ---- what it would change ---- */
+
+static void reload_read_diff(void *arg)
+{
+    struct reload *reload = arg;
+    int rc = reload->opts.calls->diff(reload->opts.arg, &reload->changes, &reload->fault);
+
+    if (rc < 0 && reload->fault.code == 0)
+        fault_set(&reload->fault, rc, "%s", err_text(rc));
+}
+
+static void reload_on_diff(void *arg)
+{
+    struct reload *reload = arg;
+
+    reload->opts.calls->diffed(reload->opts.arg, reload->fault.code != 0 ? &reload->fault : NULL,
+                               buf_view(&reload->changes));
+    buf_fini(&reload->changes);
+    reload_end(reload);
+}
+
+int reload_diff(struct reload *reload, struct fault *fault)
+{
+    if (reload->is_reading)
+        return fault_set(fault, E_OVERLOADED, "a reload is under way; try again");
+    if (ev_jobs_submit(reload->opts.jobs, reload->opts.loop, reload_read_diff, reload_on_diff, reload) < 0)
+        return fault_set(fault, E_OVERLOADED, "too many large requests wait; try again");
+    reload->is_reading = true;
+    return 0;
+}
+
 int reload_new(const struct reload_opts *opts, struct reload **out)
 {
     struct reload *reload = calloc(1, sizeof(*reload));
@@ -189,5 +221,6 @@ void reload_free(struct reload *reload)
     }
     access_keys_free(reload->keys);
     http_tls_fresh_free(reload->tls);
+    buf_fini(&reload->changes);
     free(reload);
 }

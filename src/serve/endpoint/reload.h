@@ -24,6 +24,9 @@ struct reload_calls {
     struct reload_files (*files)(const void *conf);     /* any thread */
     void (*take)(void *arg, const void *conf);          /* the loop uses this configuration from now on */
     void (*done)(void *arg, const struct fault *fault); /* fault NULL: applied */
+    /* Appends what a reload would change, as JSON, on a job thread; and takes the answer on the loop. */
+    int (*diff)(void *arg, struct buf *out, struct fault *fault);
+    void (*diffed)(void *arg, const struct fault *fault, struct bytes json);
 };
 
 struct reload_opts {
@@ -41,5 +44,7 @@ void reload_free(struct reload *reload);
 /* Begins a reload; it ends with calls->done.  During a reload the call queues one more, and done is called
  * once, after the last. */
 void reload_begin(struct reload *reload);
+/* Reads the configuration and changes nothing; calls->diffed comes later.  E_OVERLOADED: a reload is under way. */
+int reload_diff(struct reload *reload, struct fault *fault);
 
 #endif

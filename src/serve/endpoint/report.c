@@ -35,6 +35,19 @@ static struct metric_family *report_seconds(struct front *front, const char *nam
                                    is_per_token ? metric_itl_n_bounds : metric_ttft_n_bounds);
 }
 
+static void init_lengths(struct front *front, struct front_metrics *m)
+{
+    static const double bounds[] = {1,    2,    5,    10,    20,    50,    100,    200,    500,
+                                    1000, 2000, 5000, 10000, 20000, 50000, 100000, 200000, 500000};
+
+    m->request_prompt_tokens =
+        metric_histogram_family(front->opts.metrics, "baton_request_prompt_tokens",
+                                "Prompt tokens of a finished request.", "model", bounds, ARRAY_LEN(bounds));
+    m->request_generation_tokens =
+        metric_histogram_family(front->opts.metrics, "baton_request_generation_tokens",
+                                "Tokens answered to a finished request.", "model", bounds, ARRAY_LEN(bounds));
+}
+
 static void init_own(struct front *front, struct front_metrics *m)
 {
     m->requests = report_counter(front, "baton_requests_total", "Requests ended, by status code and reason.",
@@ -103,10 +116,18 @@ static void init_compatible(struct front *front, struct front_metrics *m)
         {m->ttft, "vllm:time_to_first_token_seconds", "Same as baton_time_to_first_token_seconds."},
         {m->itl, "vllm:inter_token_latency_seconds", "Same as baton_inter_token_latency_seconds."},
         {m->e2e, "vllm:e2e_request_latency_seconds", "Same as baton_e2e_request_latency_seconds."},
+        {m->tpot, "vllm:request_time_per_output_token_seconds",
+         "Same as baton_time_per_output_token_seconds."},
+        {m->queue, "vllm:request_queue_time_seconds", "Same as baton_request_queue_seconds."},
+        {m->prefill, "vllm:request_prefill_time_seconds", "Same as baton_request_prefill_seconds."},
+        {m->decode, "vllm:request_decode_time_seconds", "Same as baton_request_decode_seconds."},
+        {m->request_prompt_tokens, "vllm:request_prompt_tokens", "Same as baton_request_prompt_tokens."},
+        {m->request_generation_tokens, "vllm:request_generation_tokens",
+         "Same as baton_request_generation_tokens."},
         {m->prompt_tokens, "vllm:prompt_tokens_total", "Same as baton_prompt_tokens_total."},
         {m->generation_tokens, "vllm:generation_tokens_total", "Same as baton_generation_tokens_total."},
-        {m->prompt_tokens, "vllm:prefix_cache_queries", "Prompt tokens looked up in prefix caches."},
-        {m->cached_tokens, "vllm:prefix_cache_hits", "Same as baton_prompt_tokens_cached_total."},
+        {m->prompt_tokens, "vllm:prefix_cache_queries_total", "Prompt tokens looked up in prefix caches."},
+        {m->cached_tokens, "vllm:prefix_cache_hits_total", "Same as baton_prompt_tokens_cached_total."},
     };
 
     for (size_t i = 0; i < ARRAY_LEN(aliases); i++)
@@ -132,6 +153,7 @@ void report_init(struct front *front)
                                        "Requests refused by a key's or tenant's rule, or for failed logins.",
                                        "tenant reason");
     init_own(front, m);
+    init_lengths(front, m);
     init_memory(front, m);
     init_compatible(front, m);
 }
@@ -185,6 +207,8 @@ void report_model(struct request *request)
         .transfer = metric_series(m->transfer, &name),
         .exposed = metric_series(m->exposed, &name),
         .decode = metric_series(m->decode, &name),
+        .request_prompt_tokens = metric_series(m->request_prompt_tokens, &name),
+        .request_generation_tokens = metric_series(m->request_generation_tokens, &name),
         .prompt_tokens = metric_series(m->prompt_tokens, &name),
         .generation_tokens = metric_series(m->generation_tokens, &name),
         .cached_tokens = metric_series(m->cached_tokens, &name),
@@ -198,7 +222,16 @@ static double s_of(uint64_t ns)
     return (double)ns / 1e9;
 }
 
-/* Counts n tokens that arrived together at now_ns. */
+/* An exemplar names a trace that a collector has. */
+static void report_observe(const struct request *request, struct metric *metric, double value)
+{
+    if (request->front->opts.spans != NULL && request->trace.is_sampled)
+        metric_observe_traced(metric, value, request->trace.trace_id);
+    else
+        metric_observe(metric, value);
+}
+
+/* Counts n tokens that came together at now_ns. */
 void report_tokens(struct choice *choice, uint64_t now_ns, size_t n)
 {
     const struct request *request = choice->request;
@@ -209,7 +242,7 @@ void report_tokens(struct choice *choice, uint64_t now_ns, size_t n)
     metric_add(s->generation_tokens, (double)n);
     if (choice->last_ns == 0) {
         if (request->state == REQUEST_PREFILLING)
-            metric_observe(s->ttft, s_of(now_ns - request->received_ns));
+            report_observe(request, s->ttft, s_of(now_ns - request->received_ns));
         n--;
     }
     /* Tokens after the first of a group arrive with no delay after it. */
@@ -243,7 +276,9 @@ static void report_answered(struct request *request)
     metric_add(s->cached_tokens, request->usage.cache_read_tokens);
     metric_add(s->computed_tokens, serving->computed_tokens);
     metric_add(s->transferred_tokens, serving->transferred_tokens);
-    metric_observe(s->e2e, s_of(request->last_ns - request->received_ns));
+    report_observe(request, s->e2e, s_of(request->last_ns - request->received_ns));
+    metric_observe(s->request_prompt_tokens, serving->prompt_tokens);
+    metric_observe(s->request_generation_tokens, request->n_output);
     if (request->n_output > 1)
         metric_observe(s->tpot, s_of(request->last_ns - request->first_ns) / (request->n_output - 1));
     metric_observe(s->queue, s_of(serving->queue_ns));

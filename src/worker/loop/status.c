@@ -3,7 +3,9 @@
 #include "worker/loop/worker_priv.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 
+#include "base/check.h"
 #include "base/err.h"
 #include "base/str.h"
 #include "net/link/stranger_counts.h"
@@ -209,6 +211,30 @@ static void note_evicted(struct worker *worker)
     note_evicted_at(worker, "kv.unix", counts.unix_evicted);
 }
 
+/* Names that vLLM's dashboards and the endpoint pickers of inference gateways read on each worker. */
+static void note_vllm(struct worker *worker, const struct load_report *load)
+{
+    static const char *const names[] = {"vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"};
+    const char *model = worker->model.name;
+    char block_tokens[16], n_blocks[16];
+    const char *const labels[] = {block_tokens, n_blocks};
+    struct metric_family *info =
+        metric_family(worker->metrics, METRIC_GAUGE, "vllm:cache_config_info",
+                      "Sizes of the KV cache; always 1.", "block_size num_gpu_blocks");
+
+    snprintf(block_tokens, sizeof(block_tokens), "%u",
+             worker_engine_info(worker->engine)->layout.block_tokens);
+    snprintf(n_blocks, sizeof(n_blocks), "%u", load->blocks_total);
+    if (load->blocks_total > 0)
+        metric_set(metric_series(info, labels), 1);
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        metric_set(metric_series(metric_family(worker->metrics, METRIC_GAUGE, names[i],
+                                               "Share of KV blocks that running sequences hold, 0 to 1.",
+                                               "model_name"),
+                                 &model),
+                   load->blocks_total ? 1.0 - (double)load->blocks_available / load->blocks_total : 0);
+}
+
 void worker_metrics_load(struct worker *worker, const struct load_report *load)
 {
     struct metric_family *blocks =
@@ -233,6 +259,7 @@ void worker_metrics_load(struct worker *worker, const struct load_report *load)
                             load->sched.decode_step_s);
     worker_status_set_gauge(worker, "baton_transfer_bytes_per_second",
                             "Learned speed of KV transfers that arrived here.", load->transfer_bytes_per_s);
+    note_vllm(worker, load);
     note_rdma(worker);
     note_evicted(worker);
     note_peer_blocks(worker, load);

@@ -180,12 +180,37 @@ static struct reload_files conf_files(const void *conf)
     return (struct reload_files){.api_keys = fresh->api_keys, .https = https_conf(fresh)};
 }
 
+/* What does not read the configuration whenever it needs it.  The tables of both roles have the same keys. */
+static void worker_apply(const struct worker *worker)
+{
+    log_set_level((enum log_level)worker->conf->log_level);
+    metrics_set_names(worker->metrics, (enum metrics_names)worker->conf->metrics_names);
+    metric_set(
+        metric_single(worker->metrics, METRIC_GAUGE, "baton_config_hash",
+                      "Digest of the effective configuration: equal for equal configurations of a role."),
+        (double)config_digest(&decode_conf_table, worker->conf));
+}
+
 static void take_conf(void *arg, const void *conf)
 {
     struct worker *worker = arg;
 
     worker->conf = conf;
-    log_set_level((enum log_level)worker->conf->log_level);
+    worker_apply(worker);
+}
+
+static int worker_diff(void *arg, struct buf *out, struct fault *fault)
+{
+    struct worker *worker = arg;
+
+    return worker->diff(worker->reload_arg, out, fault);
+}
+
+static void worker_diffed(void *arg, const struct fault *fault, struct bytes json)
+{
+    struct worker *worker = arg;
+
+    admin_diffed(worker->admin, fault, json);
 }
 
 static void on_reloaded(void *arg, const struct fault *fault)
@@ -200,8 +225,12 @@ static void on_reloaded(void *arg, const struct fault *fault)
     admin_acted(worker->admin, fault);
 }
 
-static const struct reload_calls reload_calls = {
-    .read = read_conf, .files = conf_files, .take = take_conf, .done = on_reloaded};
+static const struct reload_calls reload_calls = {.read = read_conf,
+                                                 .files = conf_files,
+                                                 .take = take_conf,
+                                                 .done = on_reloaded,
+                                                 .diff = worker_diff,
+                                                 .diffed = worker_diffed};
 
 static void on_reload(void *arg)
 {
@@ -240,6 +269,8 @@ static int admin_act(void *arg, enum admin_verb verb, struct fault *fault)
     case ADMIN_RELOAD:
         reload_begin(worker->reloads);
         return 1;
+    case ADMIN_RELOAD_DIFF:
+        return reload_diff(worker->reloads, fault) < 0 ? E_OVERLOADED : 1;
     case ADMIN_DRAIN:
     case ADMIN_DRAIN_MOVE:
     case ADMIN_UNDRAIN:
@@ -525,9 +556,11 @@ int worker_run(const struct worker_opts *opts, struct fault *fault)
     worker->daemon = opts->daemon;
     worker->conf = opts->conf;
     worker->reload = opts->reload;
+    worker->diff = opts->diff;
     worker->reload_arg = opts->reload_arg;
     rc = loop_worker_start(worker, fault);
     if (rc == 0) {
+        worker_apply(worker);
         log_info("worker_ready", LOG_STR("node", worker->conf->node), LOG_STR("model", worker->model.name),
                  LOG_STR("links", listener_address(worker->peer_listener)),
                  LOG_STR("kv_tcp", worker_engine_tcp_address(worker->engine)),

@@ -220,6 +220,9 @@
      "How much is logged."},                                                                                 \
     {"log", "format", CONFIG_ENUM, KEY(log_format), "auto", 0, 0, "auto|json|text|journal", false,           \
      "auto: journal fields under systemd, text on a terminal, JSON lines elsewhere."},                       \
+    {"metrics", "names", CONFIG_ENUM, KEY(metrics_names), "both", 0, 0, "baton|vllm|both", true,             \
+     "Names in /metrics: Baton's own (baton_*), those that dashboards and gateways for vLLM look for "       \
+     "(vllm:*), or both."},                                                                                  \
     {"trace", "url", CONFIG_STR, KEY(trace_url), "", 0, 0, NULL, false,                                      \
      "OpenTelemetry collector that gets this worker's spans of sampled requests, as the router's."},         \
     {"trace", "sample", CONFIG_RATIO, KEY(trace_sample), "100%", 0, 0, NULL, false,                          \

@@ -66,6 +66,7 @@ struct worker_conf {
     uint64_t lame_duck_ns;
     uint64_t drain_timeout_ns;
     int log_level, log_format;
+    int metrics_names; /* enum metrics_names */
     char *trace_url;
     double trace_sample;
 };

@@ -113,6 +113,7 @@ struct worker { /* the whole daemon */
     struct gen_outbox local_outbox;
     uint64_t next_local;
     const struct worker_conf *(*reload)(void *arg);
+    int (*diff)(void *arg, struct buf *out, struct fault *fault);
     void *reload_arg;
     struct reload *reloads;
     Baton__Hello hello;

@@ -239,6 +239,53 @@ static void threads_lose_nothing(void **state)
     assert_true(metric_value(h) == 16000 * 99.5);
 }
 
+static void openmetrics_has_exemplars(void **state)
+{
+    struct metrics *metrics = *state;
+    const double bounds[] = {1, 10};
+    const uint8_t trace_id[TRACE_ID_BYTES] = {0x4b, [15] = 0x36};
+    struct metric *h = metric_series(metric_histogram_family(metrics, "h", "H \"q\".", "", bounds, 2), NULL);
+    struct buf out = {0};
+
+    metric_add(metric_single(metrics, METRIC_COUNTER, "c_total", "C."), 2);
+    metric_add(metric_single(metrics, METRIC_COUNTER, "odd", "O."), 1);
+    metric_observe(h, 0.5);
+    metric_observe_traced(h, 5, trace_id);
+    metric_observe_traced(h, NAN, trace_id);
+    assert_int_equal(metrics_render_as(metrics, METRICS_OPENMETRICS, &out), 0);
+    const char *text = (const char *)out.data;
+    assert_non_null(strstr(text, "# HELP c C.\n# TYPE c counter\nc_total 2\n"));
+    assert_non_null(strstr(text, "# TYPE odd unknown\nodd 1\n"));
+    assert_non_null(strstr(text, "# HELP h H \\\"q\\\".\n"));
+    assert_non_null(strstr(text, "h_bucket{le=\"1\"} 1\nh_bucket{le=\"10\"} 2 # "
+                                 "{trace_id=\"4b000000000000000000000000000036\"} 5 "));
+    assert_string_equal(text + out.len_bytes - 6, "# EOF\n");
+    buf_fini(&out);
+    check_text(metrics, "# HELP c_total C.\n# TYPE c_total counter\nc_total 2\n"
+                        "# HELP h H \"q\".\n# TYPE h histogram\nh_bucket{le=\"1\"} 1\nh_bucket{le=\"10\"} 2\n"
+                        "h_bucket{le=\"+Inf\"} 2\nh_sum 5.5\nh_count 2\n"
+                        "# HELP odd O.\n# TYPE odd counter\nodd 1\n");
+    assert_int_equal(metrics_format_wanted(bytes_str("text/plain")), METRICS_PROMETHEUS);
+    assert_int_equal(
+        metrics_format_wanted(bytes_str("application/openmetrics-text;version=1.0.0;q=0.5,*/*;q=0.1")),
+        METRICS_OPENMETRICS);
+}
+
+static void names_are_chosen(void **state)
+{
+    struct metrics *metrics = *state;
+
+    metric_set(metric_single(metrics, METRIC_GAUGE, "baton_a", "A."), 1);
+    metric_set(metric_single(metrics, METRIC_GAUGE, "process_b", "B."), 1);
+    metric_set(metric_single(metrics, METRIC_GAUGE, "vllm:c", "C."), 1);
+    metrics_set_names(metrics, METRICS_NAMES_BATON);
+    check_text(metrics, "# HELP baton_a A.\n# TYPE baton_a gauge\nbaton_a 1\n"
+                        "# HELP process_b B.\n# TYPE process_b gauge\nprocess_b 1\n");
+    metrics_set_names(metrics, METRICS_NAMES_VLLM);
+    check_text(metrics, "# HELP process_b B.\n# TYPE process_b gauge\nprocess_b 1\n"
+                        "# HELP vllm:c C.\n# TYPE vllm:c gauge\nvllm:c 1\n");
+}
+
 #define METRICS_TEST(name) cmocka_unit_test_setup_teardown(name, open_metrics, close_metrics)
 
 int main(void)
@@ -255,6 +302,8 @@ int main(void)
         METRICS_TEST(want_of_memory_gives_a_dummy),
         METRICS_TEST(process_facts_are_plausible),
         METRICS_TEST(threads_lose_nothing),
+        METRICS_TEST(openmetrics_has_exemplars),
+        METRICS_TEST(names_are_chosen),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -10,7 +10,7 @@ integration_tests += tests/integration/test_schema_floods.py
 integration_tests += tests/integration/test_config.py
 integration_tests += tests/integration/test_truth.py
 integration_tests += tests/integration/test_hybrid.py
-integration_tests += tests/integration/test_pause.py tests/integration/test_preempt.py tests/integration/test_admission.py tests/integration/test_pieces.py
+integration_tests += tests/integration/test_pause.py tests/integration/test_preempt.py tests/integration/test_admission.py tests/integration/test_load.py tests/integration/test_flood.py tests/integration/test_pieces.py
 integration_tests += tests/integration/test_files.py tests/integration/test_pull.py
 integration_tests += tests/integration/test_strangers.py tests/integration/test_stop.py
 # test_faults.py has the sanitizers look at the same code; these are long, or limit memory, and sanitizers keep what is freed

@@ -154,6 +154,33 @@ void picker_fleet_refresh(struct picker_fleet *fleet, uint32_t slot)
 
 /* ---- when a worker's prompts are done, in a timed fleet ---- */
 
+/* Forgets what a report of that time counts, and returns the time of the rest. */
+static uint64_t recent_left_ns(struct fleet_slot *it, uint64_t reported_ns)
+{
+    uint64_t left_ns = 0;
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < it->n_recent; i++) {
+        if (it->recent[i].at_ns + RACE_NS <= reported_ns)
+            continue;
+        left_ns += it->recent[i].prefill_ns;
+        it->recent[n++] = it->recent[i];
+    }
+    it->n_recent = n;
+    return left_ns;
+}
+
+static void recent_add(struct fleet_slot *it, uint64_t prefill_ns, uint64_t now_ns)
+{
+    if (it->n_recent == FLEET_RECENT) { /* the two oldest count as one, dispatched with the later */
+        it->recent[1].prefill_ns += it->recent[0].prefill_ns;
+        it->n_recent--;
+        for (uint32_t i = 0; i < it->n_recent; i++)
+            it->recent[i] = it->recent[i + 1];
+    }
+    it->recent[it->n_recent++] = (struct fleet_recent){now_ns, prefill_ns};
+}
+
 static void queue_report(struct picker_fleet *fleet, struct fleet_slot *it,
                          const struct picker_worker *reported)
 {
@@ -161,8 +188,7 @@ static void queue_report(struct picker_fleet *fleet, struct fleet_slot *it,
         return;
     fleet->is_timed = true;
     it->free_ns = reported->reported_ns + (uint64_t)pick_ns(picker_queue_s(reported) * 1e9);
-    if (reported->reported_ns < it->late_since + RACE_NS)
-        it->free_ns += it->late_ns;
+    it->free_ns += recent_left_ns(it, reported->reported_ns);
 }
 
 void picker_fleet_busy(struct picker_fleet *fleet, uint32_t slot, uint64_t prefill_ns, uint64_t now_ns)
@@ -171,11 +197,7 @@ void picker_fleet_busy(struct picker_fleet *fleet, uint32_t slot, uint64_t prefi
 
     if (!fleet->is_timed)
         return;
-    if (now_ns >= it->late_since + RACE_NS) {
-        it->late_since = now_ns;
-        it->late_ns = 0;
-    }
-    it->late_ns += prefill_ns;
+    recent_add(it, prefill_ns, now_ns);
     it->free_ns = (it->free_ns > now_ns ? it->free_ns : now_ns) + prefill_ns;
     picker_fleet_refresh(fleet, slot);
 }

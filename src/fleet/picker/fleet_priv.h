@@ -56,6 +56,14 @@ struct pick_pool { /* the usable workers of one kind */
     uint32_t most_block_tokens;
 };
 
+#define FLEET_RECENT 24
+
+/* Prompts dispatched since the figures of the latest report were taken, as far as is known: the next report may lack
+ * them too. */
+struct fleet_recent {
+    uint64_t at_ns, prefill_ns; /* the latest of them; together */
+};
+
 struct fleet_slot {
     struct picker_worker reported;
     struct picker_ledger ledger;
@@ -64,9 +72,10 @@ struct fleet_slot {
     uint32_t n_reports;
     uint64_t freed_tokens; /* of sequences cancelled since the report, which counts their blocks as taken */
     /* in a timed fleet */
-    uint32_t n_since;             /* sequences dispatched since the report, which does not count them */
-    uint64_t free_ns;             /* its prompts are expected to be done */
-    uint64_t late_since, late_ns; /* prompts dispatched so late that the next report may lack them */
+    uint32_t n_since; /* sequences dispatched since the report, which does not count them */
+    uint64_t free_ns; /* its prompts are expected to be done */
+    struct fleet_recent recent[FLEET_RECENT]; /* [n_recent], by time */
+    uint32_t n_recent;
 };
 
 struct picker_fleet {

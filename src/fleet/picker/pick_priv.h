@@ -5,14 +5,15 @@
 
 #include "fleet/picker/fleet_priv.h"
 
-#define PUSH_NS            INT64_C(2000000) /* the messages of a push */
-#define COPY_DIVISOR       8 /* of what a push saves: a second replica takes room from other blocks */
-#define UNLOADED_SLACK     2
-#define OVERFLOW_DIVISOR   2 /* of the TTFT objective */
-#define COMING_DIVISOR     2 /* of the prompt's own time */
-#define WHOLE_SHARE        1024
-#define LEAST_LEFT_DIVISOR 20 /* a prompt gets at least this part of a step */
-#define SLOT_MASK          (PICKER_MAX_WORKERS - 1)
+#define PUSH_NS             INT64_C(2000000) /* the messages of a push */
+#define COPY_DIVISOR        8 /* of what a push saves: a second replica takes room from other blocks */
+#define UNLOADED_SLACK      2
+#define OVERFLOW_DIVISOR    2 /* of the TTFT objective */
+#define COMING_DIVISOR      2 /* of the prompt's own time */
+#define WHOLE_SHARE         1024
+#define LEAST_LEFT_DIVISOR  20 /* a prompt gets at least this part of a step */
+#define LEAST_SLACK_DIVISOR 4  /* of the prompt's own time, which it may take longer with any share */
+#define SLOT_MASK           (PICKER_MAX_WORKERS - 1)
 
 enum pass { KEEPING, CONSERVING, LEAST_BAD, ANY };
 
@@ -122,6 +123,7 @@ static inline int64_t limit_ns(const struct scan *scan, int64_t alone_ns)
         UNLOADED_SLACK * alone_ns > scan->ttft_slo_ns ? UNLOADED_SLACK * alone_ns : scan->ttft_slo_ns;
 
     most_ns = most_ns * scan->share_1024 / WHOLE_SHARE;
+    alone_ns += alone_ns / LEAST_SLACK_DIVISOR;
     return most_ns > alone_ns ? most_ns : alone_ns;
 }
 

@@ -42,8 +42,8 @@ struct picker_worker {
     double prefill_pair_s;   /* more for each token that a prompt token attends to; the rate is then without
                               * attention. 0: the rate is of whole prompts */
     double queued_prefill_s; /* time of queued_prefill_tokens; 0: by the rate */
-    uint64_t reported_ns; /* when this report came: its queue shrinks from then on, and later dispatches add
-                              * to it. 0: the queue is the larger of report and ledger. All workers or none */
+    uint64_t reported_ns; /* when this report's figures were taken: its queue shrinks from then on, and later
+                              * dispatches add to it. 0: the queue is the larger of report and ledger. All workers or none */
     double decode_step_s;
     uint32_t step_seqs;  /* sequences that decode_step_s was measured with; 0: unknown */
     double decode_row_s; /* what one more sequence adds to it; 0: unknown */

@@ -18,6 +18,8 @@
 
 #define PAIR_SHARE_ALPHA 0.2
 #define PAIR_SHARE_MAX   0.01 /* an attended token costs at most a hundredth of a prompt token */
+#define MAX_AGE_US                                                                                           \
+    UINT64_C(5000000) /* of a report's figures: beyond it the worker's steps are too long to tell */
 
 static const struct link_events link_calls;
 
@@ -215,6 +217,15 @@ static void router_workers_note_role(struct router_worker *worker, const Baton__
     worker->role = role;
 }
 
+/* When the report's figures were taken, by this router's clock. A worker takes them between two steps, so prompts
+ * that came meanwhile are not in them. */
+static uint64_t router_workers_taken_ns(const Baton__LoadReport *load)
+{
+    uint64_t now_ns = clock_now_ns(), age_us = load->age_us < MAX_AGE_US ? load->age_us : MAX_AGE_US;
+
+    return now_ns > age_us * NS_PER_US ? now_ns - age_us * NS_PER_US : 1;
+}
+
 static void on_heartbeat(struct router *router, struct router_worker *worker, const Baton__Heartbeat *beat)
 {
     const Baton__LoadReport *load = beat->load;
@@ -248,7 +259,7 @@ static void on_heartbeat(struct router *router, struct router_worker *worker, co
                  LOG_STR("reason", load->is_unfit ? "its answers are not finite numbers" : ""));
     worker->is_unfit = load->is_unfit;
     router_workers_note_role(worker, load);
-    worker->reported_ns = clock_now_ns();
+    worker->reported_ns = router_workers_taken_ns(load);
     router_worker_refresh(router, worker);
     if (!was_usable || !list_is_empty(&router->queue))
         router_place_queued(router);

@@ -2,6 +2,7 @@
 /* The worker's HELLO to routers and peers, and the load report in each heartbeat. */
 #include "worker/loop/worker_priv.h"
 
+#include "base/clock.h"
 #include "cache/kv/layout.h"
 #include "proto/capabilities.h"
 
@@ -97,5 +98,6 @@ const ProtobufCMessage *worker_make_heartbeat(void *arg)
     load->role = worker->role;
     load->role_age_ms = worker_role_age_ms(worker);
     worker_notices_correct(worker, load);
+    load->age_us = (clock_now_ns() - worker->load.taken_ns) / NS_PER_US + 1;
     return &load->base;
 }

@@ -191,6 +191,7 @@ static void report_load(struct worker_engine *engine)
 
     if (report == NULL)
         return;
+    report->load.taken_ns = clock_now_ns();
     sched_load(engine->sched, &report->load.sched);
     count_steps(engine, &report->load.sched);
     kv_pool_counts(engine->pool, &report->load.blocks);

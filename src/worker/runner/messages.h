@@ -149,6 +149,7 @@ enum report_kind { REPORT_ANSWERS, REPORT_PEER_MESSAGE, REPORT_LOAD, REPORT_GRAM
     "holds them, are damaged"
 
 struct load_report {
+    uint64_t taken_ns;
     struct sched_load sched;
     struct kv_pool_counts blocks;
     uint32_t blocks_available, blocks_total, n_tasks;

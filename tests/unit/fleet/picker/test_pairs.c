@@ -136,6 +136,7 @@ static bool keeps_ttft(const struct world *world, int64_t ttft_ns, int64_t alone
     double share = world->goals.begin_share > 0 ? world->goals.begin_share : 1;
 
     limit_ns = limit_ns * (int64_t)(share * 1024) / 1024;
+    alone_ns += alone_ns / 4;
     return ttft_ns <= (limit_ns > alone_ns ? limit_ns : alone_ns);
 }
 

@@ -463,6 +463,39 @@ static void attention_makes_long_prompts_dearer(void **state)
     assert_float_equal(picker_prompt_s(&row, 9000, 1000), 1 + 9.5, 1e-6);
 }
 
+/* A report's figures are older than the report: prompts dispatched since they were taken still count. */
+static void a_report_lacks_what_came_after_its_figures(void **state)
+{
+    struct picker_worker workers[] = {worker(PICKER_PREFILL), worker(PICKER_DECODE)};
+    struct picker_request request = {.n_tokens = 1000, .max_new_tokens = 100};
+    struct picker_choice choice = {0};
+    struct picker_fleet *fleet;
+
+    assert_int_equal(picker_fleet_new(&fleet), 0);
+    goals.ttft_slo_s = 60;
+    workers[1].decodes_only = true;
+    for (uint32_t i = 0; i < 2; i++) {
+        workers[i].reported_ns = UINT64_C(1000000000);
+        assert_int_equal(picker_fleet_set(fleet, i, &workers[i]), 0);
+    }
+    for (uint64_t i = 0; i < 40; i++) /* more than are remembered one by one */
+        picker_fleet_busy(fleet, 0, UINT64_C(100000000), UINT64_C(1100000000) + i * 1000000);
+    picker_fleet_busy(fleet, 0, UINT64_C(2000000000), UINT64_C(1500000000));
+    workers[0].reported_ns = UINT64_C(1400000000); /* it counts the forty, not the last one */
+    workers[0].queued_prefill_tokens = 3000;
+    assert_int_equal(picker_fleet_set(fleet, 0, &workers[0]), 0);
+    request.now_ns = UINT64_C(1600000000);
+    assert_int_equal(picker_pick(fleet, &goals, &request, &choice), 0);
+    assert_float_equal(choice.ttft_s, 3 + 2 - 0.2 + 1, 1e-6);
+    workers[0].reported_ns = UINT64_C(1900000000); /* now it counts all */
+    assert_int_equal(picker_fleet_set(fleet, 0, &workers[0]), 0);
+    request.now_ns = UINT64_C(1900000000);
+    assert_int_equal(picker_pick(fleet, &goals, &request, &choice), 0);
+    assert_float_equal(choice.ttft_s, 3 + 1, 1e-6);
+    goals.ttft_slo_s = 0.5;
+    picker_fleet_free(fleet);
+}
+
 /* Nine prompts of a second were dispatched to worker 0 after its report, one to worker 1. */
 static void a_queue_shrinks_with_time(void **state)
 {
@@ -582,6 +615,7 @@ int main(void)
         cmocka_unit_test(a_push_lets_an_idle_worker_take_a_cached_prompt),
         cmocka_unit_test(attention_makes_long_prompts_dearer),
         cmocka_unit_test(a_queue_shrinks_with_time),
+        cmocka_unit_test(a_report_lacks_what_came_after_its_figures),
         cmocka_unit_test(a_worker_that_only_decodes_computes_nothing),
         cmocka_unit_test(a_worker_of_both_roles_takes_long_prompts),
         cmocka_unit_test(a_changed_role_counts_at_once),

@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A flood of one tenant beside two that ask for a little more than their share, with real daemons and the simulated engine: each
+gets about the same tokens, though the router refuses most requests at once."""
+import http.client
+import json
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from cluster import BUILD, Cluster, main, patience  # noqa: E402
+
+SIM = {"engine__kind": "sim", "engine__sim_answer_tokens": "100000", "sched__speculate": "off"}
+SECONDS = 7
+rng = random.Random(5)
+
+
+def completion(n_tokens, max_tokens=4):
+    """A prompt of exactly so many tokens that nobody has cached."""
+    return {"model": "baton-demo", "max_tokens": max_tokens, "seed": 7, "prompt": [rng.randrange(300, 1000) for _ in range(n_tokens)]}
+
+
+class Tenant:
+    """Sends requests at its rate, whatever becomes of the earlier ones; counts the tokens that it was served."""
+
+    def __init__(self, port, key, rate_per_s, n_threads):
+        self.port, self.key, self.gap, self.n_threads = port, key, n_threads / rate_per_s, n_threads
+        self.served, self.sent, self.lock = 0, 0, threading.Lock()
+
+    def work(self, begin, end):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=patience(60))
+        at = begin
+        while at < end:
+            time.sleep(max(0, at - time.monotonic()))
+            at = max(at + self.gap, time.monotonic())
+            with self.lock:
+                body = json.dumps(completion(200))
+                self.sent += 1
+            connection.request("POST", "/v1/completions", body,
+                               {"content-type": "application/json", "authorization": f"Bearer {self.key}"})
+            response = connection.getresponse()
+            answer = json.loads(response.read())
+            if response.status == 200:
+                with self.lock:
+                    self.served += answer["usage"]["total_tokens"]
+        connection.close()
+
+    def start(self, begin, end):
+        self.threads = [threading.Thread(target=self.work, args=(begin + i * self.gap / self.n_threads, end)) for i in range(self.n_threads)]
+        for thread in self.threads:
+            thread.start()
+
+
+def make_keys(c, *tenants):
+    path, keys = os.path.join(c.dir, "keys"), []
+    with open(path, "w") as f:
+        for tenant in tenants:
+            out = subprocess.run([os.path.join(BUILD, "batonctl"), "new-key", "--tenant", tenant], check=True,
+                                 capture_output=True, text=True).stdout.splitlines()
+            keys.append(out[0])
+            f.write(out[1] + "\n")
+    os.chmod(path, 0o600)
+    return path, keys
+
+
+def a_flood_leaves_the_others_their_share():
+    """About ten prompts per second are served; two tenants ask for four, one for a hundred times as many."""
+    with Cluster() as c:
+        path, keys = make_keys(c, "calm", "flood", "quiet")
+        c.router(http__api_keys=path, slo__ttft="2s", slo__itl="1s", placement__local_prefill_tokens="0",
+                 placement__local_prefill_time="0")
+        for role in ("prefill", "decode"):
+            c.worker(role, **SIM, engine__sim_step="1ms", engine__sim_prefill_token="1ms", sched__itl="1s")
+        c.wait_ready(prefill=1, decode=1)
+        tenants = [Tenant(c.routers[0].http, keys[0], 4, 12), Tenant(c.routers[0].http, keys[1], 400, 24),
+                   Tenant(c.routers[0].http, keys[2], 4, 12)]
+        begin = time.monotonic() + 0.1
+        for tenant in tenants:
+            tenant.start(begin, begin + SECONDS)
+        for tenant in tenants:
+            for thread in tenant.threads:
+                thread.join()
+        served = [tenant.served for tenant in tenants]
+        jain = sum(served) ** 2 / (len(served) * sum(x * x for x in served))
+        print(f"   sent {[tenant.sent for tenant in tenants]}, tokens served {served}, Jain {jain:.3f}")
+        assert tenants[1].sent > 10 * tenants[0].sent, "the machine sends no flood"
+        assert jain >= 0.95, (served, jain)
+        c.assert_quiet()
+
+
+if __name__ == "__main__":
+    main([a_flood_leaves_the_others_their_share])

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Layers that read the keys and values of earlier ones (Gemma 4 E2B's shape) through router, prefill and decode.
+"""Layers that read the keys and values of earlier ones (Gemma 4 E2B's and Gemma 3n's shape) through router, prefill and decode.
 
-The model has random weights: layers of two widths of heads, the last three of which store nothing. So a hand-off moves
-three of six layers, and an answer is the same handed over, from a cached prefix, and computed by one worker."""
+The models have random weights, and their last three layers store nothing. Those of Gemma 4 have two widths of heads. So a
+hand-off moves three of six layers, and an answer is the same handed over, from a cached prefix, and computed by one worker."""
 import os
 import subprocess
 import tempfile
@@ -10,18 +10,20 @@ import tempfile
 from cluster import BUILD, Cluster, main
 
 TOOL = os.path.join(BUILD, "baton-model")
-SHAPE = ("--arch gemma4 --type Q8_0 --layers 6 --hidden 128 --heads 4 --kv-heads 2 --head-dim 64 --ffn 256 --context 2048 "
-         "--set attention.key_length_swa=32 --set attention.value_length_swa=32 --set rope.dimension_count_swa=32 "
-         "--set attention.sliding_window=100 --set attention.sliding_window_pattern=3 --set attention.shared_kv_layers=3 "
-         "--set embedding_length_per_layer_input=32 --set feed_forward_length=256,256,256,512,512,512 --with attn_v "
-         "--with layer_output_scale --with rope_freqs --seed 3").split()
+COMMON = ("--type Q8_0 --layers 6 --hidden 128 --heads 4 --kv-heads 2 --head-dim 64 --ffn 256 --context 2048 "
+          "--set attention.sliding_window=100 --set attention.sliding_window_pattern=3 --set attention.shared_kv_layers=3 "
+          "--set embedding_length_per_layer_input=32 --seed 3 ")
+GEMMA4 = ("--arch gemma4 --set attention.key_length_swa=32 --set attention.value_length_swa=32 --set rope.dimension_count_swa=32 "
+          "--set feed_forward_length=256,256,256,512,512,512 --with attn_v "
+          "--with layer_output_scale --with rope_freqs ")
+GEMMA3N = "--arch gemma3n --set laurel_rank=32 "
 LONG = "The baton passes from one runner to the next, and no hand may lose it. " * 8
 
 
-def an_answer_is_the_same_handed_over_or_not():
+def answers_are_the_same_handed_over_or_not(shape):
     with tempfile.TemporaryDirectory() as folder:
         model = os.path.join(folder, "shared.gguf")
-        subprocess.run([TOOL, "make", *SHAPE, model], check=True, capture_output=True)
+        subprocess.run([TOOL, "make", *shape.split(), *COMMON.split(), model], check=True, capture_output=True)
         with Cluster() as c:
             c.router()
             for role in ("prefill", "decode"):
@@ -39,4 +41,12 @@ def an_answer_is_the_same_handed_over_or_not():
             c.assert_quiet()
 
 
-main([an_answer_is_the_same_handed_over_or_not])
+def an_answer_is_the_same_handed_over_or_not():
+    answers_are_the_same_handed_over_or_not(GEMMA4)
+
+
+def it_is_the_same_with_several_streams():
+    answers_are_the_same_handed_over_or_not(GEMMA3N)
+
+
+main([an_answer_is_the_same_handed_over_or_not, it_is_the_same_with_several_streams])

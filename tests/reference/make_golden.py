@@ -145,6 +145,9 @@ CASES = {
     "falcon-h1": ("hf_mamba", f"--arch falcon-h1 --layers 3 {MAMBA} --set ssm.inner_size=40 {TINY}"),
     "falcon-h1-normed": ("hf_mamba", f"--arch falcon-h1 --layers 2 --with ssm_norm {MAMBA} --set ssm.inner_size=40 {TINY}"),
     "mamba2": ("hf_mamba", f"--arch mamba2 --layers 3 --tied --set ssm.inner_size=96 {MAMBA} {TINY}"),
+    "gemma3n": ("gemma3n", "--arch gemma3n --layers 12 --tied --set attention.sliding_window_pattern=3 "
+                "--set attention.sliding_window=7 --set attention.shared_kv_layers=4 --set laurel_rank=6 "
+                f"--set embedding_length_per_layer_input=8 {TINY}"),
 }
 N_TOKENS, SHOWN = 40, (0, 13, 39)
 

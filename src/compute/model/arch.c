@@ -141,6 +141,13 @@ void read_flag(struct reading *r, const char *suffix, bool *out)
 
 /* ---- unsupported keys ---- */
 
+uint32_t tensor_rows(const struct reading *r, const char *name)
+{
+    const struct gguf_tensor *tensor = gguf_tensor_find(r->gguf, name);
+
+    return tensor && tensor->dims[1] <= UINT32_MAX ? (uint32_t)tensor->dims[1] : 0;
+}
+
 bool arch_heeds(const struct arch *arch, const char *suffix)
 {
     for (size_t i = 0; arch->keys && arch->keys[i]; i++)

@@ -41,19 +41,17 @@ static void gemma4_read_local(struct reading *r, struct model *model)
             model->layers[i].head_dim = head_dim;
 }
 
-/* Numbers the layers that store keys and values, and finds the source of those that do not. */
-static void gemma4_share(struct reading *r, struct model *model)
+void share_keys(struct reading *r, struct model *model, uint32_t n_shared)
 {
     struct model_config *config = &model->config;
-    uint32_t n_shared = 0, n_own, latest[2] = {UINT32_MAX, UINT32_MAX};
+    uint32_t n_own, latest[2] = {UINT32_MAX, UINT32_MAX};
 
     read_whole(r, "attention.shared_kv_layers", config->n_layers - 1, &n_shared);
-    n_own = config->n_layers - n_shared;
+    n_own = config->n_layers > n_shared ? config->n_layers - n_shared : config->n_layers;
     for (uint32_t i = 0; i < config->n_layers; i++) {
         struct layer *layer = &model->layers[i];
         uint32_t from = latest[layer->is_local];
 
-        layer->attn = layer->is_local ? &attn_values_normed : &attn_values_may;
         if (i < n_own) {
             latest[layer->is_local] = i;
             continue;
@@ -65,7 +63,6 @@ static void gemma4_share(struct reading *r, struct model *model)
         }
         layer->kv_source = from;
         layer->is_shared = true;
-        layer->attn = &attn_shared;
     }
 }
 
@@ -83,11 +80,14 @@ void read_gemma4(struct reading *r, struct model *model)
     if (has_complaints(r))
         return;
     gemma4_read_local(r, model);
-    gemma4_share(r, model);
+    share_keys(r, model, 0);
     for (uint32_t i = 0; i < config->n_layers; i++) {
         if (config->n_heads % model->layers[i].n_kv_heads != 0)
             arch_complain(r, E_FORMAT, "layer %u: %u heads are not a multiple of %u kv heads", i,
                           config->n_heads, model->layers[i].n_kv_heads);
+        model->layers[i].attn = model->layers[i].is_shared  ? &attn_shared
+                                : model->layers[i].is_local ? &attn_values_normed
+                                                            : &attn_values_may;
         model->layers[i].tail = config->input ? &tail_inputs : &tail_scale;
     }
     if (config->input)

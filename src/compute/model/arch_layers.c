@@ -55,6 +55,13 @@ uint32_t read_listed(struct reading *r, const char *suffix, uint32_t i, uint32_t
     return value;
 }
 
+bool read_fraction(const struct reading *r, const char *suffix, uint32_t i, double *out)
+{
+    char key[128];
+
+    return gguf_array_f64(r->gguf, reading_key(r, suffix, key), i, out) == 0;
+}
+
 /* A number; or one for each layer, where 0 means a recurrent layer and all others are equal. */
 void read_kv_heads(struct reading *r, struct model_config *config)
 {

@@ -64,9 +64,10 @@ extern const struct half attn_values_may; /* without a matrix of their own they 
 extern const struct half attn_shared;     /* reads the KV of an earlier layer */
 extern const struct half tail_scale;      /* forward_tail.c: a layer's end, after its halves */
 extern const struct half tail_inputs;
-extern const struct half ffn_dense;       /* forward_ffn.c: gate, up, down */
-extern const struct half ffn_dense_fused; /* gate and up in one tensor */
-extern const struct half ffn_plain;       /* forward_plain.c: up and down, without a gate */
+extern const struct half attn_altup, attn_altup_shared, tail_altup; /* forward_altup.c */
+extern const struct half ffn_dense;                                 /* forward_ffn.c: gate, up, down */
+extern const struct half ffn_dense_fused;                           /* gate and up in one tensor */
+extern const struct half ffn_plain; /* forward_plain.c: up and down, without a gate */
 extern const struct half ffn_plain_biased;
 extern const struct half attn_latent;       /* forward_mla.c: one latent holds keys and values of all heads */
 extern const struct half attn_latent_split; /* with the up-projection stored in two tensors */

@@ -9,6 +9,7 @@
  *              a window
  *    gemma3    Gemma 3: like gemma, with norms before and after each half and on heads; of six layers five
  *              have a window and their own angles, one attends to all keys
+ *    gemma3n   Gemma 3n: arch_gemma3n.c
  *    gemma4    Gemma 4: arch_gemma4.c
  *    phi3      Phi 3, 3.5 and 4 mini: Q, K, V in one tensor, gate and up in one, longrope
  *    granite   Granite 3: llama with four scales
@@ -352,6 +353,17 @@ static const struct arch ARCHS[] = {
      .needs = PRE_NORMS,
      .keys = GRANITE_KEYS,
      .read = read_granite},
+    {.name = "gemma3n",
+     .pairs = ROPE_HALVES,
+     .activation = ACT_GELU,
+     .attn = &attn_altup,
+     .ffn = &ffn_dense,
+     .needs = PRE_NORMS | POST_NORMS | SLOT_BIT(Q_NORM),
+     .has_shapes = true,
+     .has_windows = true,
+     .window_period = 5,
+     .keys = GEMMA4_KEYS,
+     .read = read_gemma3n},
     {.name = "gemma4",
      .pairs = ROPE_HALVES,
      .activation = ACT_GELU,

@@ -336,6 +336,8 @@ int model_forward(const struct model *model, struct model_state *state, const st
     forward_rows(&f, forward_embed);
     if (model->config.input != 0)
         forward_inputs(&f);
+    if (model->config.n_streams != 0)
+        altup_begin(&f);
     for (uint32_t layer = 0; layer < model->config.n_layers; layer++) {
         if (pass->is_given_up && atomic_load_explicit(pass->is_given_up, memory_order_relaxed)) {
             state->n_items = 0;

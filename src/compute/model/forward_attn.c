@@ -305,7 +305,7 @@ const struct half attn_values_may = {
 };
 
 /* Some files have tensors that no layer of this kind reads. */
-static bool knows_unread(const struct loading *load, struct bytes suffix)
+bool attn_knows_unread(const struct loading *load, struct bytes suffix)
 {
     static const enum slot UNREAD[] = {SLOT_K, SLOT_V, SLOT_K_NORM};
 
@@ -321,7 +321,7 @@ const struct half attn_shared = {
     .first = GROUP_QKV,
     .needs = SLOT_BIT(Q) | SLOT_BIT(OUT),
     .forward = forward_attn,
-    .knows = knows_unread,
+    .knows = attn_knows_unread,
 };
 
 const struct half attn_grouped_fused = {

@@ -11,9 +11,26 @@
 #include "compute/model/model_priv.h"
 #include "compute/tensor/gated.h"
 
+#include <math.h>
+
 static gated_act forward_ffn_activation(const struct model *model)
 {
     return model->arch->activation == ACT_GELU ? geglu : swiglu;
+}
+
+/* Cuts off the gates that are not far above their mean (Gemma 3n). */
+static void cut_gates(const struct layer *layer, float *gate, size_t ffn)
+{
+    double sum = 0, squares = 0, mean, cut;
+
+    for (size_t i = 0; i < ffn; i++)
+        sum += gate[i];
+    mean = sum / (double)ffn;
+    for (size_t i = 0; i < ffn; i++)
+        squares += (gate[i] - mean) * (gate[i] - mean);
+    cut = mean + sqrt(squares / (double)ffn) * layer->cut_deviations;
+    for (size_t i = 0; i < ffn; i++)
+        gate[i] = gate[i] < (float)cut ? 0 : gate[i] - (float)cut; /* NaN stays */
 }
 
 static void gate_rows(const struct forward *f, uint32_t from, uint32_t to)
@@ -24,6 +41,8 @@ static void gate_rows(const struct forward *f, uint32_t from, uint32_t to)
     for (size_t row = from; row < to; row++) {
         float *gate = f->state->gate_up + row * 2 * ffn;
 
+        if (f->layer->is_sparse)
+            cut_gates(f->layer, gate, ffn);
         act(f->model->table, gate, gate + ffn, (uint32_t)ffn);
     }
 }
@@ -72,8 +91,8 @@ bool ffn_is_gated(const struct layer *layer)
 {
     const struct weight_group *in = &layer->groups[GROUP_GATE_UP], *down = &layer->groups[GROUP_DOWN];
 
-    return layer->ffn->forward == forward_ffn && in->n_parts == 1 && down->n_parts == 1 &&
-           gated_takes(&in->parts[0], &down->parts[0]);
+    return layer->ffn->forward == forward_ffn && !layer->is_sparse && in->n_parts == 1 &&
+           down->n_parts == 1 && gated_takes(&in->parts[0], &down->parts[0]);
 }
 
 /* Only one of the two ways runs at a time, so both use the same memory. */

@@ -15,11 +15,17 @@
 
 #include <string.h>
 
+/* Moves rows of one of the pass's arrays up. */
+static void last_move(float *rows, size_t to, size_t from, size_t n, size_t width)
+{
+    if (rows != NULL)
+        memmove(rows + to * width, rows + from * width, n * width * sizeof(*rows));
+}
+
 void forward_narrow(struct forward *f, float *rows, size_t width, size_t stride)
 {
+    const struct model_config *c = &f->model->config;
     struct model_state *state = f->state;
-    size_t hidden = f->model->config.hidden;
-    size_t inputs = (size_t)f->model->config.n_layers * f->model->config.input;
     uint32_t n_items = 0, n_rows = 0;
 
     if (f->model->watch.to.on_input) /* it wants to see all rows */
@@ -31,18 +37,13 @@ void forward_narrow(struct forward *f, float *rows, size_t width, size_t stride)
 
         if (n_kept == 0)
             continue;
-        for (uint32_t k = 0; k < n_kept; k++) {
+        for (uint32_t k = 0; k < n_kept; k++)
             memmove(rows + (n_rows + k) * stride, rows + (row + k) * stride, width * sizeof(*rows));
-            if (state->input.inputs)
-                memmove(state->input.inputs + (n_rows + k) * inputs, state->input.inputs + (row + k) * inputs,
-                        inputs * sizeof(*state->input.inputs));
-            if (state->recurrent.beside)
-                memmove(state->recurrent.beside + (n_rows + k) * hidden,
-                        state->recurrent.beside + (row + k) * hidden,
-                        hidden * sizeof(*state->recurrent.beside));
-            memmove(state->x + (n_rows + k) * hidden, state->x + (row + k) * hidden,
-                    hidden * sizeof(*state->x));
-        }
+        last_move(state->x, n_rows, row, n_kept, c->hidden);
+        last_move(state->input.inputs, n_rows, row, n_kept, (size_t)c->n_layers * c->input);
+        last_move(state->recurrent.beside, n_rows, row, n_kept, c->hidden);
+        last_move(state->altup.streams, n_rows, row, n_kept, (size_t)c->n_streams * c->hidden);
+        last_move(state->altup.laurel, n_rows, row, n_kept, c->hidden);
         item.position += item.n_tokens - n_kept;
         item.first = n_rows;
         item.n_tokens = n_kept;

@@ -71,15 +71,20 @@ static void forward_scale(struct forward *f, uint32_t layer)
         forward_rows(f, tail_scale_rows);
 }
 
-static void forward_tail(struct forward *f, uint32_t layer)
+void forward_tail_product(struct forward *f, const float *x)
 {
     const struct model_config *c = &f->model->config;
 
     f->next = forward_first(f, f->layer, GROUP_INPUT_PROJ);
-    forward_matmul(f, &f->layer->groups[GROUP_INPUT_GATE], f->state->x, c->hidden, f->state->input.gate);
+    forward_matmul(f, &f->layer->groups[GROUP_INPUT_GATE], x, c->hidden, f->state->input.gate);
     forward_rows(f, tail_gate_rows);
-    f->next = forward_beyond(f, layer);
+    f->next = forward_beyond(f, (uint32_t)(f->layer - f->model->layers));
     forward_matmul(f, &f->layer->groups[GROUP_INPUT_PROJ], f->state->input.gate, c->input, f->state->normed);
+}
+
+static void forward_tail(struct forward *f, uint32_t layer)
+{
+    forward_tail_product(f, f->state->x);
     forward_finish(f, f->layer->vectors[SLOT_INPUT_NORM]);
     forward_scale(f, layer);
 }

@@ -27,6 +27,8 @@ struct model_state;
 
 /* Computes the inputs of all layers, before the first. */
 void forward_inputs(struct forward *f);
+/* normed = gelu(x . Wgate^T) * the layer's input . Wproj^T */
+void forward_tail_product(struct forward *f, const float *x);
 /* watch.c: for models with a watch. */
 void watch_group(const struct forward *f, const struct weight_group *group, const float *x, size_t x_stride);
 void watch_experts(const struct forward *f);

@@ -102,7 +102,7 @@ static int fill_ones(struct model *model, struct fault *fault)
 
     for (uint32_t i = 0; i < model->config.n_layers; i++)
         is_used = is_used || model->layers[i].attn == &attn_values_normed ||
-                  model->layers[i].attn == &attn_values_may;
+                  model->layers[i].attn == &attn_altup || model->layers[i].attn == &attn_values_may;
     if (!is_used)
         return 0;
     model->ones = calloc(model->config.head_dim, sizeof(*model->ones));

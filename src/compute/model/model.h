@@ -27,7 +27,8 @@ struct model_config { /* shapes, in the field's usual terms */
     uint32_t n_kv_heads;
     uint32_t head_dim;
     uint32_t ffn;
-    uint32_t input;    /* width of a layer's own embedding of each token; 0: layers have none */
+    uint32_t n_streams, laurel_rank; /* of models with several residual streams; 0: others */
+    uint32_t input;                  /* width of a layer's own embedding of each token; 0: layers have none */
     uint32_t latent;   /* multi-head latent attention: width of the cached latent; 0: the cache holds heads */
     uint32_t q_latent; /* width of the queries' latent; 0: queries have none */
     uint32_t value_dim;      /* of a head, with a latent */

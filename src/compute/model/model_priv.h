@@ -4,6 +4,7 @@
 #define COMPUTE_MODEL_MODEL_PRIV_H
 
 #include "base/mem.h"
+#include "compute/model/altup_priv.h"
 #include "compute/model/arch_priv.h"
 #include "compute/model/input_priv.h"
 #include "compute/model/model.h"
@@ -32,6 +33,8 @@ struct layer {
     uint32_t kv_source;
     size_t state_at; /* a recurrent layer: where its part of the state begins */
     bool is_local;   /* a layer that should have a window, even if the window hides no key */
+    bool is_sparse;  /* gates below so many standard deviations over their mean are cut off */
+    float cut_deviations;
     uint32_t window; /* number of keys that a query attends to, its own included; 0: all before it */
     const float *vectors[N_SLOTS]; /* norms and biases; NULL: absent, or a matrix */
     struct weight_group groups[N_GROUPS];
@@ -49,17 +52,19 @@ struct model {
     uint32_t n_ropes;
     struct rope_params rope_params[N_ROPES];
     struct rope ropes[N_ROPES];
-    struct route_rule route;         /* how tokens choose experts, if there are any */
-    struct layer *layers;            /* [n_layers] */
-    struct weight embedding;         /* [vocab][hidden] */
-    struct weight head;              /* [vocab][hidden]; empty when tied */
-    struct weight positions;         /* [n_positions][hidden], or empty */
-    struct weight inputs;            /* [vocab][n_layers][input], or empty */
-    struct weight_group inputs_proj; /* [n_layers][input][hidden] */
-    const float *inputs_norm;        /* [input] */
-    float *ones;                     /* [at least head_dim] a gain for norms without one */
-    struct layer_gain final_norm;    /* [hidden] */
-    const float *head_bias;          /* [vocab], or NULL */
+    struct route_rule route;                           /* how tokens choose experts, if there are any */
+    struct layer *layers;                              /* [n_layers] */
+    struct weight embedding;                           /* [vocab][hidden] */
+    struct weight head;                                /* [vocab][hidden]; empty when tied */
+    struct weight positions;                           /* [n_positions][hidden], or empty */
+    struct weight inputs;                              /* [vocab][n_layers][input], or empty */
+    struct weight_group inputs_proj;                   /* [n_layers][input][hidden] */
+    struct weight_group altup_in;                      /* [n_streams - 1][hidden][hidden], or empty */
+    struct weight_group altup_out[ALTUP_MOST_STREAMS]; /* [hidden][hidden] of each but the first stream */
+    const float *inputs_norm;                          /* [input] */
+    float *ones;                                       /* [at least head_dim] a gain for norms without one */
+    struct layer_gain final_norm;                      /* [hidden] */
+    const float *head_bias;                            /* [vocab], or NULL */
     struct watch_state watch;
     float *vectors; /* owns all norms and biases */
     uint64_t numerics_id;
@@ -151,6 +156,7 @@ struct model_state {
     struct latent_state latent;
     struct recurrent_state recurrent;
     struct input_state input;
+    struct altup_state altup;
     uint32_t n_items; /* of the last pass */
     uint32_t vocab;
 };
@@ -205,6 +211,8 @@ const struct weight *forward_beyond(const struct forward *f, uint32_t layer);
 
 /* forward_attn.c: attention by heads; with gates behind q, k and v if the group has these rows. */
 void forward_attn(struct forward *f, uint32_t layer);
+/* The tensors that a layer without keys of its own may have. */
+bool attn_knows_unread(const struct loading *load, struct bytes suffix);
 /* forward_ffn.c: whether matmul_gated() computes the layer's feed-forward for more than FFN_FEW_TOKENS
  * tokens. Then none of its products alone sees that many tokens. */
 enum { FFN_FEW_TOKENS = 64 };

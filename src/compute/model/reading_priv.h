@@ -38,7 +38,14 @@ void use_recurrent(struct reading *r, struct model *model, const struct half *ha
 void read_whole(struct reading *r, const char *suffix, uint32_t max, uint32_t *out);
 void read_flag(struct reading *r, const char *suffix, bool *out); /* optional */
 void read_gemma4(struct reading *r, struct model *model);         /* arch_gemma4.c */
-void read_granite(struct reading *r, struct model *model);        /* archs.c: four scales */
+void read_gemma3n(struct reading *r, struct model *model);        /* arch_gemma3n.c */
+/* Finds the layers whose keys and values the last n_shared (or what the file says) read. */
+void share_keys(struct reading *r, struct model *model, uint32_t n_shared);
+/* Number i of a list of fractions; false when the key is no list or shorter. */
+bool read_fraction(const struct reading *r, const char *suffix, uint32_t i, double *out);
+/* The rows of a tensor; 0 when the file lacks it. */
+uint32_t tensor_rows(const struct reading *r, const char *name);
+void read_granite(struct reading *r, struct model *model); /* archs.c: four scales */
 __attribute__((format(printf, 3, 4))) void arch_complain(struct reading *r, int code, const char *format,
                                                          ...);
 bool has_complaints(const struct reading *r);

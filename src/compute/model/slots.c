@@ -109,6 +109,17 @@ const struct slot_info SLOTS[N_SLOTS] = {
     [SLOT_INPUT_GATE] = MATRIX("inp_gate.weight", DIM_INPUT, DIM_HIDDEN, GROUP_INPUT_GATE, MODEL_MATRIX),
     [SLOT_INPUT_PROJ] = MATRIX("proj.weight", DIM_HIDDEN, DIM_INPUT, GROUP_INPUT_PROJ, MODEL_WRITER),
     [SLOT_INPUT_NORM] = VECTOR("post_norm.weight", DIM_HIDDEN, MODEL_NORM),
+    [SLOT_ALTUP_ROUTER] =
+        MATRIX("altup_router.weight", DIM_STREAMS, DIM_HIDDEN, GROUP_ALTUP_ROUTER, MODEL_MATRIX),
+    [SLOT_ALTUP_ROUTER_NORM] = VECTOR("altup_router_norm.weight", DIM_HIDDEN, MODEL_NORM),
+    [SLOT_ALTUP_PREDICT] =
+        MATRIX("altup_predict_coef.weight", DIM_STREAMS_SQUARED, DIM_STREAMS, GROUP_NONE, MODEL_NORM),
+    [SLOT_ALTUP_CORRECT] =
+        MATRIX("altup_correct_coef.weight", DIM_STREAMS, DIM_STREAMS, GROUP_NONE, MODEL_NORM),
+    [SLOT_ALTUP_SCALE] = VECTOR("altup_correct_scale.weight", DIM_HIDDEN, MODEL_NORM),
+    [SLOT_LAUREL_LEFT] = MATRIX("laurel_l.weight", DIM_LAUREL, DIM_HIDDEN, GROUP_LAUREL_LEFT, MODEL_MATRIX),
+    [SLOT_LAUREL_RIGHT] = MATRIX("laurel_r.weight", DIM_HIDDEN, DIM_LAUREL, GROUP_LAUREL_RIGHT, MODEL_MATRIX),
+    [SLOT_LAUREL_NORM] = VECTOR("laurel_post_norm.weight", DIM_HIDDEN, MODEL_NORM),
     [SLOT_LAYER_SCALE] = VECTOR("layer_output_scale.weight", DIM_ONE, MODEL_NORM),
 };
 
@@ -128,6 +139,10 @@ const struct slot_info GLOBALS[N_GLOBALS] = {
         MATRIX("per_layer_token_embd.weight", DIM_VOCAB, DIM_INPUTS, GROUP_NONE, MODEL_EMBEDDING),
     [GLOBAL_INPUTS_PROJ] =
         MATRIX("per_layer_model_proj.weight", DIM_INPUTS, DIM_HIDDEN, GROUP_NONE, MODEL_MATRIX),
+    [GLOBAL_ALTUP_IN] =
+        MATRICES("altup_proj.weight", DIM_HIDDEN, DIM_HIDDEN, DIM_OTHER_STREAMS, MODEL_MATRIX),
+    [GLOBAL_ALTUP_OUT] =
+        MATRICES("altup_unembd_proj.weight", DIM_HIDDEN, DIM_HIDDEN, DIM_OTHER_STREAMS, MODEL_MATRIX),
     [GLOBAL_INPUTS_NORM] = VECTOR("per_layer_proj_norm.weight", DIM_INPUT, MODEL_NORM),
 };
 
@@ -156,6 +171,14 @@ static uint64_t dim_beside(const struct model_config *config, enum dim dim)
         return dim_beside(config, DIM_DELTA_VALUES) + dim_beside(config, DIM_DELTA_QKV) + config->delta_heads;
     case DIM_MAMBA_GROUP:
         return (uint64_t)config->delta_heads * config->delta_value / config->delta_key_heads;
+    case DIM_STREAMS:
+        return config->n_streams;
+    case DIM_STREAMS_SQUARED:
+        return (uint64_t)config->n_streams * config->n_streams;
+    case DIM_OTHER_STREAMS:
+        return (uint64_t)config->n_streams - 1;
+    case DIM_LAUREL:
+        return config->laurel_rank;
     case DIM_ONE:
         return 1;
     case DIM_INPUT:

@@ -85,6 +85,14 @@ enum slot { /* vectors used as one (the biases of q, k and v) are neighbours; so
             SLOT_INPUT_PROJ,
             SLOT_INPUT_NORM,
             SLOT_LAYER_SCALE,
+            SLOT_ALTUP_ROUTER, /* several streams: forward_altup.c */
+            SLOT_ALTUP_ROUTER_NORM,
+            SLOT_ALTUP_PREDICT,
+            SLOT_ALTUP_CORRECT,
+            SLOT_ALTUP_SCALE,
+            SLOT_LAUREL_LEFT,
+            SLOT_LAUREL_RIGHT,
+            SLOT_LAUREL_NORM,
             N_SLOTS
 };
 
@@ -126,6 +134,10 @@ enum dim {           /* widths, which dim_of() computes from the configuration *
            DIM_DELTA_KEY_HEADS,
            DIM_MAMBA_IN,
            DIM_MAMBA_GROUP,
+           DIM_STREAMS,
+           DIM_STREAMS_SQUARED,
+           DIM_OTHER_STREAMS,
+           DIM_LAUREL,
            DIM_ONE,
            DIM_INPUT,
            DIM_INPUTS
@@ -142,6 +154,9 @@ enum group {
     GROUP_Q_B,
     GROUP_MAMBA_IN,
     GROUP_MAMBA_OUT,
+    GROUP_ALTUP_ROUTER,
+    GROUP_LAUREL_LEFT,
+    GROUP_LAUREL_RIGHT,
     GROUP_INPUT_GATE,
     GROUP_INPUT_PROJ,
     N_GROUPS
@@ -170,6 +185,8 @@ enum global { /* tensors outside the layers */
               GLOBAL_INPUTS,          /* embeddings for each layer: forward_tail.c */
               GLOBAL_INPUTS_PROJ,
               GLOBAL_INPUTS_NORM,
+              GLOBAL_ALTUP_IN, /* several streams: forward_altup.c */
+              GLOBAL_ALTUP_OUT,
               N_GLOBALS
 };
 

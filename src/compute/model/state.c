@@ -97,6 +97,8 @@ static size_t products_bytes(const struct model *model, const struct model_state
 
         most = len_bytes > most ? len_bytes : most;
     }
+    if (altup_products_bytes(model, n, state->n_ranks) > most)
+        most = altup_products_bytes(model, n, state->n_ranks);
     for (uint32_t i = 0; i < model->config.n_layers; i++)
         for (uint32_t g = 0; g < N_GROUPS; g++) {
             const struct layer *layer = &model->layers[i];
@@ -153,6 +155,7 @@ static void model_state_lay_out(const struct model *model, struct model_state *s
     state->items = carve(carving, items * sizeof(*state->items));
     state->matmul_scratch = carve(carving, products_bytes(model, state));
     tail_lay_out(model, state, carving);
+    altup_lay_out(model, state, carving);
     lay_out_turns(model, state, carving);
 }
 

@@ -348,6 +348,8 @@ static int pack_all(struct loading *load)
         rc = weights_pack(load, &load->globals[GLOBAL_INPUTS], 1, &model->inputs);
     if (rc == 0 && load->globals[GLOBAL_INPUTS_PROJ])
         rc = pack_group(load, &load->globals[GLOBAL_INPUTS_PROJ], 1, &model->inputs_proj);
+    if (rc == 0)
+        rc = altup_pack(load);
     for (uint32_t i = 0; i < config->n_layers && rc == 0; i++)
         rc = pack_layer(load, i);
     if (rc < 0)
@@ -429,6 +431,7 @@ void weights_fini(struct model *model)
     weight_fini(&model->positions);
     weight_fini(&model->inputs);
     group_fini(&model->inputs_proj);
+    altup_fini(model);
     free(model->ones);
     free(model->watch.row);
     free(model->layers);

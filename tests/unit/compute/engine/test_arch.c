@@ -45,7 +45,7 @@ static const char *const CASES[] = {
     "qwen35moe",      "granitehybrid",  "granitehybrid-moe",
     "nemotron_h",     "falcon-h1",      "falcon-h1-normed",
     "mamba2",         "qwen3next",      "bailingmoe2",
-    "gemma4",         "gemma4-inputs",
+    "gemma4",         "gemma4-inputs",  "gemma3n",
 };
 
 enum { MAX_TOKENS = 64, MAX_SHOWN = 4, MAX_VOCAB = 4096 };

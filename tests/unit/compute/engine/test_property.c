@@ -65,8 +65,8 @@ static uint32_t draw_types(struct rng *rng, uint64_t turn, enum dtype types[3])
 
 static bool has_windows(const char *arch)
 {
-    static const char *const NAMES[] = {"llama",   "gemma2",  "gemma3",   "gemma4",     "phi3",   "olmo2",
-                                        "gpt-oss", "exaone4", "mistral3", "starcoder2", "cohere2"};
+    static const char *const NAMES[] = {"llama", "gemma2",  "gemma3",  "gemma3n",  "gemma4",     "phi3",
+                                        "olmo2", "gpt-oss", "exaone4", "mistral3", "starcoder2", "cohere2"};
 
     for (size_t i = 0; i < ARRAY_LEN(NAMES); i++)
         if (strcmp(arch, NAMES[i]) == 0)
@@ -161,6 +161,17 @@ static void draw_gemma4(struct rng *rng, struct drawn *d)
         draw_key(d, "attention.shared_kv_layers", 1 + (uint32_t)rng_below(rng, s->n_layers - 2));
     if (rng_below(rng, 2))
         draw_key(d, "embedding_length_per_layer_input", d->unit);
+}
+
+/* Several streams; layers that read the keys of others. */
+static void draw_gemma3n(struct rng *rng, struct drawn *d)
+{
+    d->shape.n_layers += 3; /* all of them with most gates cut off */
+    draw_key(d, "attention.sliding_window_pattern", 2);
+    draw_key(d, "attention.shared_kv_layers", (uint32_t)rng_below(rng, d->shape.n_layers - 1));
+    draw_key(d, "laurel_rank", d->unit);
+    draw_key(d, "altup.num_inputs", 2 + (uint32_t)rng_below(rng, 4));
+    draw_key(d, "embedding_length_per_layer_input", d->unit);
 }
 
 static void draw_shape(struct rng *rng, uint64_t turn, const char *arch, struct drawn *d)
@@ -270,6 +281,8 @@ static void draw(struct rng *rng, uint64_t turn, const char *arch, struct drawn 
     draw_experts(rng, arch, d);
     if (strcmp(arch, "gemma4") == 0)
         draw_gemma4(rng, d);
+    if (strcmp(arch, "gemma3n") == 0)
+        draw_gemma3n(rng, d);
     d->shape.set = d->set;
     d->shape.seed = rng_u64(rng) >> 33;
     d->opts.kv_type = (enum kv_type)PICK(rng, KV_F32, KV_F16, KV_F16, KV_BF16, KV_Q8_0, KV_Q4_0);

@@ -26,8 +26,8 @@ struct admin_role {            /* an order to give a worker another role; borrow
 struct admin_calls {
     /* Appends one JSON object. */
     int (*status)(void *arg, struct buf *out);
-    /* Performs a verb.  0: done.  1: admin_acted() reports the end later.  Negative: the operator sees
-     * fault's text. */
+    /* Performs a verb.  0: done.  1: admin_acted() reports the end later.
+     * Negative: the operator sees fault's text. */
     int (*act)(void *arg, enum admin_verb verb, struct fault *fault);
     /* Orders the role change.  Returns as act does. */
     int (*set_role)(void *arg, const struct admin_role *wanted, struct fault *fault);
@@ -48,8 +48,8 @@ struct admin_opts {
 int admin_new(const struct admin_opts *opts, struct fault *fault, struct admin **out);
 void admin_free(struct admin *admin); /* NULL is fine */
 
-/* Answers all requests whose act returned 1.  fault NULL: the act succeeded.  Does nothing if admin is
- * NULL. */
+/* Answers all requests whose act returned 1.
+ * fault NULL: the act succeeded.  Does nothing if admin is NULL. */
 void admin_acted(struct admin *admin, const struct fault *fault);
 
 /* Reads "/admin/role/ROLE/WORKER": a role in lower-case letters and a node's name, each of 1 to 63

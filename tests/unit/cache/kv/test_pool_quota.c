@@ -315,8 +315,8 @@ static void blocks_are_offered_to_the_tier_once(void **state)
     assert_true(kv_save_next(pool, &save));
     assert_int_equal(get_u64(save.hash.bytes), 9);
     kv_save_end(pool, save.id, false);
-    /* Blocks that came from the tier are not saved again.  Blocks evicted before they were saved are
-     * counted. */
+    /* Blocks that came from the tier are not saved again.
+     * Blocks evicted before they were saved are counted. */
     assert_int_equal(kv_take(pool, 1, &id), 0);
     hash = hash_of(99);
     kv_seal(pool, id, &hash);

@@ -40,8 +40,8 @@ int make_keys(struct gguf_writer *writer, const struct make_shape *shape, const 
 int make_weights(struct gguf_writer *writer, const struct make_shape *shape, const char *path,
                  struct fault *fault, uint64_t *bytes_out);
 
-/* A pool of quantised blocks of normal weights.  Draws n_weights from it into out and returns the bytes
- * written. */
+/* A pool of quantised blocks of normal weights.
+ * Draws n_weights from it into out and returns the bytes written. */
 struct qblk_pool {
     uint8_t *qblks; /* owned; free() */
     uint32_t n, weights, bytes;

@@ -240,8 +240,8 @@ static void both_ways_at_once(void **state)
     worker_free(b);
 }
 
-/* On a real device the pieces are smaller: the machine that has one is emulated (tests/rdma), and slow with
- * memory. */
+/* On a real device the pieces are smaller:
+ * the machine that has one is emulated (tests/rdma), and slow with memory. */
 static struct worker_opts large = {.geometry = {.n_layers = 8, .n_blocks = 128, .piece_bytes = 65536}};
 
 static struct transfer large_transfer(uint64_t id)

@@ -123,8 +123,8 @@ static void data_before_the_proof_is_refused(void **state)
     assert_all_poison(worker);
 }
 
-/* A silent peer gets no reply and is closed.  A peer that begins and then stays silent, TLS included, meets a
- * deadline. */
+/* A silent peer gets no reply and is closed.
+ * A peer that begins and then stays silent, TLS included, meets a deadline. */
 static void silence_meets_a_deadline(void **state)
 {
     struct worker *worker = *state;

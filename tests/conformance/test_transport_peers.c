@@ -317,8 +317,8 @@ static unsigned n_descriptors(void)
     return n;
 }
 
-/* Whole transfers, and transfers ended early by either side, between the same two workers: no resource
- * grows. */
+/* Whole transfers, and transfers ended early by either side,
+ * between the same two workers: no resource grows. */
 static void a_thousand_rounds_leave_nothing(void **state)
 {
     struct worker_opts opts = {.geometry = {2, 8, 256}};

@@ -22,8 +22,8 @@ struct drive {
 void drive_begin(struct drive *drive, bool has_h2c);
 /* Sends text, unless the server has closed, and lets the loop turn until nothing moves. */
 void drive_send(struct drive *drive, struct bytes text);
-/* Closes the client's side, then frees the server.  Every exchange that had on_head was answered or aborted
- * once. */
+/* Closes the client's side, then frees the server.
+ * Every exchange that had on_head was answered or aborted once. */
 void drive_end(struct drive *drive);
 
 #endif

@@ -63,8 +63,8 @@ static void try_body(struct bytes body, enum api_call call)
     buf_fini(&text);
 }
 
-/* Makes the input the beginning of a string so long that it bypasses the JSON library; the result is the
- * same. */
+/* Makes the input the beginning of a string so long that it bypasses the JSON library;
+ * the result is the same. */
 static void try_long(struct bytes text)
 {
     const size_t flags = JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL;

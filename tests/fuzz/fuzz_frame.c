@@ -12,8 +12,8 @@ static void again(enum frame_type type, const ProtobufCMessage *message)
     struct buf buf = {0};
     ProtobufCMessage *back;
 
-    /* May be longer than the input, because numbers may have been written with fewer bytes than ours; at most
-     * twice. */
+    /* May be longer than the input,
+     * because numbers may have been written with fewer bytes than ours; at most twice. */
     if (frame_pack(type, message, &buf) == 0) {
         struct bytes payload = bytes_of(buf.data + FRAME_HEADER_BYTES, buf.len_bytes - FRAME_HEADER_BYTES);
 

@@ -71,8 +71,8 @@ static void the_device_is_what_the_transport_needs(void **state)
            (unsigned long long)attr.max_mr_size >> 20);
 }
 
-/* Unsignalled writes, then one with an immediate: when that arrives at the receiver, all earlier ones
- * have. */
+/* Unsignalled writes, then one with an immediate:
+ * when that arrives at the receiver, all earlier ones have. */
 static void an_immediate_closes_all_writes_before_it(void **state)
 {
     struct pair *pair = *state;

@@ -38,8 +38,8 @@ struct kv_arena { /* the memory of a pool */
 
 /* Returns the number of blocks of one state; 0: the model has none. */
 uint32_t kv_layout_state_blocks(const struct kv_layout *layout);
-/* Copies bytes [from, from + n) of the state in these blocks.  blocks NULL: reads zeros, the state before the
- * first token. */
+/* Copies bytes [from, from + n) of the state in these blocks.
+ * blocks NULL: reads zeros, the state before the first token. */
 void kv_state_read(const struct kv_arena *arena, const kv_block_id *blocks, size_t from, size_t n, void *out);
 void kv_state_write(const struct kv_arena *arena, const kv_block_id *blocks, size_t from, size_t n,
                     const void *in);

@@ -48,8 +48,8 @@ struct block_queue {
     size_t n_blocks, n_lists; /* of the lists in the queue, applied blocks included */
 };
 
-/* Copies n events; hashes may be unaligned.  Heap, owned by the caller, who frees it with free(); NULL: no
- * memory. */
+/* Copies n events; hashes may be unaligned.
+ * Heap, owned by the caller, who frees it with free(); NULL: no memory. */
 struct block_list *block_list_new(uint32_t source, const uint8_t *hashes, const uint8_t *tiers, uint32_t n);
 
 void block_queue_init(struct block_queue *queue, const struct block_queue_calls *calls);

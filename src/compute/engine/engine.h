@@ -49,8 +49,8 @@ struct engine_item {           /* one sequence's part of a step; all pointers ar
 struct engine_batch {
     const struct engine_item *items;
     uint32_t n_items;
-    /* Called after the KV of a layer is written for all items; NULL: no caller sends layers. Must not
-     * block. */
+    /* Called after the KV of a layer is written for all items;
+     * NULL: no caller sends layers. Must not block. */
     void (*on_layer)(void *arg, uint32_t layer);
     void *on_layer_arg;
     /* When another thread sets it, the step ends between two layers with E_CANCELLED, like any failed

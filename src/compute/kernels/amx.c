@@ -58,8 +58,8 @@ static void draw_trial(struct trial *trial, struct rng *rng, uint32_t exponent, 
     }
 }
 
-/* Runs a trial.  The first slice starts at zero, the others continue from y.  Smaller exponents flush more
- * numbers. */
+/* Runs a trial.  The first slice starts at zero, the others continue from y.
+ * Smaller exponents flush more numbers. */
 static bool amx_trial_agrees(struct trial *trial, struct rng *rng, uint32_t exponent, uint32_t n_tokens)
 {
     struct tile tile = {.panel_step = TRIAL_COLS / 2 * PANEL_ROWS,

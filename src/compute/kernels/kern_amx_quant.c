@@ -172,8 +172,8 @@ INLINED void do_step(const struct walk *walk, const struct turn *load, const str
     }
 }
 
-/* Runs a turn: this one, the previous one and the one before that are in the pipeline.  NULL: no such
- * turn. */
+/* Runs a turn: this one, the previous one and the one
+ * before that are in the pipeline.  NULL: no such turn. */
 INLINED void do_turn(const struct walk *walk, const struct turn *now, const struct turn *before,
                      const struct turn *last, bool has_min)
 {

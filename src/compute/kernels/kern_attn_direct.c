@@ -69,8 +69,8 @@ KV_INLINED void scores_span(const struct attn_direct *tile, uint32_t group, stru
                             uint32_t end, bool is_high, float *const *q, struct direct_sums *sums)
 {
     const size_t ahead_step = kv_bytes(form.type, ATTN_GROUP_KEYS);
-    /* Prefetch each line twice, because the processor may have dropped the first request when its queue was
-     * full. */
+    /* Prefetch each line twice, because the processor may
+     * have dropped the first request when its queue was full. */
     const uint32_t again = ahead_step < MEM_CACHE_LINE / 2 ? MEM_CACHE_LINE / 2 / (uint32_t)ahead_step : 1;
     struct kv_key_span span[MAX_VECTORS];
     const char *ahead[MAX_VECTORS];
@@ -94,8 +94,8 @@ KV_INLINED void scores_span(const struct attn_direct *tile, uint32_t group, stru
     }
 }
 
-/* Each span of quantised keys has its own scales.  In Q4_0 every second span is the high halves of the
- * bytes. */
+/* Each span of quantised keys has its own scales.
+ * In Q4_0 every second span is the high halves of the bytes. */
 KV_INLINED void scores_spans(const struct attn_direct *tile, uint32_t group, struct form form,
                              float *const *q, struct direct_sums *sums)
 {

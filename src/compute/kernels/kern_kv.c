@@ -113,8 +113,8 @@ KV_INLINED void turn_span(enum dtype type, const struct kv_key_span *span, uint3
         v16_store(out + token * v_step, lanes[token]);
 }
 
-/* Loads values stored inside sixteen keys into rows of the V tile, which has room for whole groups of
- * sixteen. */
+/* Loads values stored inside sixteen keys into rows of the V tile,
+ * which has room for whole groups of sixteen. */
 KV_INLINED void turn_keys(enum dtype type, const struct head *head, uint32_t at, float *out)
 {
     const size_t v_step = attn_v_step(head->v_dim);

@@ -62,8 +62,8 @@ void KERN(conv_rows)(const struct conv_args *args)
         conv_lanes(args, at, args->n_channels - at < 16 ? args->n_channels - at : 16);
 }
 
-/* Returns S^T by for one stretch of columns, from S already decayed.  Four sums take every fourth key, then
- * are added. */
+/* Returns S^T by for one stretch of columns, from S already decayed.
+ * Four sums take every fourth key, then are added. */
 static inline v16 delta_read(const float *state, const float *by, uint32_t n_keys, size_t stride,
                              uint32_t lanes)
 {

@@ -65,8 +65,8 @@ enum {
                                                          : (int)ATTN_TILE_ROWS
 };
 
-/* The sums of a tile in registers: [panel][token], sixteen outputs each. All indices are constants after
- * inlining. */
+/* The sums of a tile in registers: [panel][token], sixteen outputs each.
+ * All indices are constants after inlining. */
 struct sums {
     v16 at[MAX_GROUP_PANELS][MAX_TILE_TOKENS];
 };

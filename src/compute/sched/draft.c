@@ -169,8 +169,8 @@ static uint32_t draft_find(struct seq *seq)
     return at;
 }
 
-/* Returns the tokens that fit into the sequence's blocks and the free ones, less one block for each active
- * sequence. */
+/* Returns the tokens that fit into the sequence's blocks and the free ones,
+ * less one block for each active sequence. */
 static uint32_t room_of(const struct sched *sched, const struct seq *seq)
 {
     uint32_t n_active = queue_n_active(sched), n_available = kv_available(sched->opts.pool);
@@ -215,8 +215,8 @@ static uint32_t draft_forced(struct seq *seq, token_id *drafts, uint32_t n_most)
     return n;
 }
 
-/* Writes draft tokens behind the tokens, as many as the answer, the room and the options allow. Returns
- * their number. */
+/* Writes draft tokens behind the tokens, as many as the answer,
+ * the room and the options allow. Returns their number. */
 static uint32_t draft_for_seq(const struct sched *sched, struct seq *seq)
 {
     uint32_t n_most = draft_limit(sched, seq), source = draft_find(seq), n;
@@ -255,8 +255,8 @@ static struct choice *draft_likeliest(struct choice *choices, uint32_t n_choices
     return best;
 }
 
-/* Distributes draft tokens by falling probability; n_best is set where expected tokens per second are
- * largest. */
+/* Distributes draft tokens by falling probability;
+ * n_best is set where expected tokens per second are largest. */
 static void draft_choose(const struct sched *sched, struct choice *choices, uint32_t n_choices, uint32_t room)
 {
     struct cost_step step = plan_decode_cost(sched);
@@ -297,8 +297,8 @@ static void draft_take_blocks(struct sched *sched, struct seq *seq, uint32_t n)
     seq->draft.n = n;
 }
 
-/* Returns the rows for draft tokens in the step.  Waiting prompts keep half of the room that decoding
- * leaves. */
+/* Returns the rows for draft tokens in the step.
+ * Waiting prompts keep half of the room that decoding leaves. */
 static uint32_t room_for_drafts(const struct sched *sched, uint32_t n_decode)
 {
     uint32_t room = sched->opts.engine->info.max_batch_tokens - plan_decode_cost(sched).n_rows;
@@ -309,8 +309,8 @@ static uint32_t room_for_drafts(const struct sched *sched, uint32_t n_decode)
     return room < sched->max_drafts ? room : sched->max_drafts;
 }
 
-/* Collects sequences that have draft tokens; with more than MAX_CHOICES of them, drafting hardly ever
- * pays. */
+/* Collects sequences that have draft tokens;
+ * with more than MAX_CHOICES of them, drafting hardly ever pays. */
 static uint32_t draft_gather(const struct sched *sched, struct choice *choices, uint32_t *n_decode_out)
 {
     uint32_t n = 0;

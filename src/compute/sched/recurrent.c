@@ -155,8 +155,8 @@ static void recurrent_add(struct sched *sched, struct seq *seq, uint32_t end)
         (struct kv_state_cut){.n_tokens = end * sched->block_tokens - seq->n_computed, .blocks = ids};
 }
 
-/* Chooses block ends in (n_computed, to]: the wanted ones, and one every few blocks.  Leaves room for the
- * wanted ones. */
+/* Chooses block ends in (n_computed, to]: the wanted ones, and one every few blocks.
+ * Leaves room for the wanted ones. */
 static void recurrent_choose(struct sched *sched, struct seq *seq, uint32_t to)
 {
     uint32_t first = seq->n_computed / sched->block_tokens + 1, last = to / sched->block_tokens;

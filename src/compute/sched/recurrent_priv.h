@@ -31,17 +31,17 @@ int recurrent_init(const struct sched *sched, struct seq *seq); /* E_NOMEM */
 void recurrent_fini(struct seq *seq);
 /* Returns how many leading blocks, at most n, the cache has with keys, values, and a state after the last. */
 uint32_t recurrent_peek(const struct sched *sched, const struct seq *seq, uint32_t n);
-/* Takes the state after n_matched blocks, and blocks for the sequence's own state.  E_KV_FULL: nothing was
- * taken. */
+/* Takes the state after n_matched blocks, and blocks for the sequence's own state.
+ * E_KV_FULL: nothing was taken. */
 int recurrent_match(struct sched *sched, struct seq *seq, uint32_t n_matched);
 void recurrent_give_back(struct sched *sched, struct seq *seq);
-/* Sets where the item of the coming step reads and writes the state.  Takes blocks for snapshots where there
- * is room. */
+/* Sets where the item of the coming step reads and writes the state.
+ * Takes blocks for snapshots where there is room. */
 void recurrent_plan(struct sched *sched, struct seq *seq, struct engine_item *item);
 /* Call it after the step and seq_seal(): makes the snapshots findable. */
 void recurrent_seal(struct sched *sched, struct seq *seq);
-/* Removes the sequence's snapshots from the prefix cache, because the state may be damaged.  Not during a
- * step. */
+/* Removes the sequence's snapshots from the prefix cache,
+ * because the state may be damaged.  Not during a step. */
 void recurrent_forget(struct sched *sched, struct seq *seq);
 /* Call it when a transfer has written the sequence's own state. */
 void recurrent_arrived(struct sched *sched, struct seq *seq);

@@ -114,14 +114,14 @@ struct sched_events {
      * 1) sampled at from. Only where the spec has score_from. */
     void (*on_prompt_logprobs)(void *arg, struct seq *seq, uint32_t from, const struct sample_result *scores,
                                uint32_t n);
-    /* The token is already appended to seq_spec()->tokens. Stop ids are not reported. No token is reported
-     * twice. */
+    /* The token is already appended to seq_spec()->tokens.
+     * Stop ids are not reported. No token is reported twice. */
     void (*on_token)(void *arg, struct seq *seq, const struct sample_result *token);
     /* The sequence is HELD now: end this with sched_release or sched_keep. Not called when the first token
      * ended the answer. */
     void (*on_held)(void *arg, struct seq *seq);
-    /* The last event. The sequence's blocks are returned, leased blocks stay pinned. seq is freed when
-     * this returns. */
+    /* The last event. The sequence's blocks are returned, leased blocks stay pinned.
+     * seq is freed when this returns. */
     void (*on_done)(void *arg, struct seq *seq, enum seq_finish finish);
 };
 
@@ -213,8 +213,8 @@ struct seq *sched_next(const struct sched *sched, const struct seq *after);
 /* While draining, submits are refused with E_CLOSED; everything else continues. */
 void sched_set_draining(struct sched *sched, bool is_draining);
 
-/* Sizes of the steps that sched_load() predicts.  Two sizes of each kind give the fixed cost and the
- * growth. */
+/* Sizes of the steps that sched_load() predicts.
+ * Two sizes of each kind give the fixed cost and the growth. */
 enum { SCHED_MANY_ROWS = 8, SCHED_FEW_TOKENS = 64, SCHED_MANY_TOKENS = 512 };
 
 struct sched_load {                /* for the router's view of this worker, and for metrics */

@@ -172,15 +172,15 @@ uint32_t seq_n_matchable(const struct sched *sched, const struct seq *seq);
 int seq_take_blocks(struct sched *sched, struct seq *seq, uint32_t n_spare);
 void seq_give_back(struct sched *sched, struct seq *seq);
 void seq_seal(struct sched *sched, struct seq *seq);
-/* Pins a block, as the request asks.  It has the last tokens of the first `end` blocks, or the state after
- * them. */
+/* Pins a block, as the request asks.
+ * It has the last tokens of the first `end` blocks, or the state after them. */
 void seq_keep(struct sched *sched, struct seq *seq, kv_block_id id, uint32_t end);
 /* Counts tokens [n_computed, to) as computed here. */
 void seq_advance(struct seq *seq, uint32_t to);
 
 /* ---- queue.c ---- */
-/* queue_want: the sequence has a prompt to compute from now on. queue_got: it has none any more; calls may
- * repeat. */
+/* queue_want: the sequence has a prompt to compute from now on.
+ * queue_got: it has none any more; calls may repeat. */
 void queue_want(struct sched *sched, struct seq *seq);
 void queue_got(struct sched *sched, struct seq *seq);
 /* True if the queue accepts one more sequence of this tenant. */

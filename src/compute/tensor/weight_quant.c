@@ -36,8 +36,8 @@ static void weight_quant_put_half(uint8_t *to, uint32_t lane, uint16_t value)
     memcpy(to + lane * sizeof(value), &value, sizeof(value));
 }
 
-/* Place of a lane's small scale, relative to the first one. Its min, if it has a byte of its own, is two
- * bytes further. */
+/* Place of a lane's small scale, relative to the first one.
+ * Its min, if it has a byte of its own, is two bytes further. */
 static size_t small_at(struct quant_form form, size_t sub, uint32_t lane)
 {
     const size_t each = form.scale == SCALE_I8 && form.has_min ? 2 : 4;

@@ -217,8 +217,8 @@ static void job_predict(const struct job *job, const struct picker_choice *choic
     picker_admit(&wait, &outlook, out);
 }
 
-/* Returns the time after which the client may retry: the fleet has then served the requests refused
- * before. */
+/* Returns the time after which the client may retry:
+ * the fleet has then served the requests refused before. */
 static uint32_t come_back_s(struct job *job, const struct picker_choice *choice, double late_s)
 {
     struct picker_outlook_opts opts = {.group = (uint32_t)(job->model - job->router->models),

@@ -79,8 +79,8 @@ static int by_slot(const void *a, const void *b)
     return x->slot != y->slot ? (x->slot > y->slot) - (x->slot < y->slot) : (x->at > y->at) - (x->at < y->at);
 }
 
-/* Sends each worker the blocks of which it now has the last replica, after another worker's memory lost
- * them. */
+/* Sends each worker the blocks of which it now has the last replica,
+ * after another worker's memory lost them. */
 static void tell_last_replica(struct router *router, const struct block_slice *slice)
 {
     struct last_copy copies[BLOCK_SLICE];
@@ -254,8 +254,8 @@ static uint32_t blocks_gather(const struct job *job, const struct picker_place *
     return n;
 }
 
-/* The owner supplies `held` tokens of the prompt.  Subtracts the tokens that are now neither computed nor
- * read. */
+/* The owner supplies `held` tokens of the prompt.
+ * Subtracts the tokens that are now neither computed nor read. */
 static void take_off(struct picker_choice *choice, uint32_t n_tokens, uint32_t held)
 {
     uint32_t stored = n_tokens - choice->uncached_tokens;

@@ -147,8 +147,8 @@ int router_job_place(struct job *job)
     return 0;
 }
 
-/* True if a job that has begun may give up, because no worker could continue it for too long.  why_out: the
- * picker's code. */
+/* True if a job that has begun may give up, because no worker could continue it for too long.
+ * why_out: the picker's code. */
 static bool is_forsaken(struct job *job, uint64_t now_ns, int *why_out)
 {
     uint64_t most_ns = job->router->conf->queue_resume_ns;
@@ -351,8 +351,8 @@ void router_job_free(struct job *job)
     free(job);
 }
 
-/* Describes the failure if no connected worker has a capability that the job needs.  The text names the first
- * one. */
+/* Describes the failure if no connected worker has a capability that the job needs.
+ * The text names the first one. */
 static struct gen_failure not_known(uint64_t lacks)
 {
 #define X(name, number, text)                                                                                \

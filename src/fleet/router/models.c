@@ -56,8 +56,8 @@ int router_model_meet(struct router *router, const Baton__ModelInfo *info, uint3
     return 0;
 }
 
-/* Sets the model's context to the least of its connected workers.  With none connected it keeps the latest
- * value. */
+/* Sets the model's context to the least of its connected workers.
+ * With none connected it keeps the latest value. */
 void router_model_limit(struct router *router, struct router_model *model)
 {
     uint32_t least = UINT32_MAX;

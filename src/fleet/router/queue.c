@@ -250,8 +250,8 @@ void router_queue_tell(struct router *router)
 
 /* ---- turns ---- */
 
-/* True if no connected worker of the model could ever run the job, so that other jobs must not wait for
- * it. */
+/* True if no connected worker of the model could ever run the job,
+ * so that other jobs must not wait for it. */
 static bool is_odd(const struct job *job, int rc)
 {
     return rc == E_LIMIT ||

@@ -39,8 +39,8 @@ int router_queue_enter(struct job *job);        /* a new job: opens its tenant's
 void router_queue_exit(struct job *job);        /* the job is freed: charges its answer */
 /* Charges the tokens that its workers were given to compute. */
 void router_queue_charge(struct job *job, uint64_t n_tokens);
-/* Its worker has begun the job, or the job leaves: it no longer counts as dispatched ahead.  May be
- * repeated. */
+/* Its worker has begun the job, or the job leaves:
+ * it no longer counts as dispatched ahead.  May be repeated. */
 void router_queue_begun(struct job *job);
 /* True if no placement keeps the objectives only because of other tenants' backlog at the workers. The job
  * takes its turn there before that backlog, so it need not wait here. */

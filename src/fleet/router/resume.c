@@ -108,8 +108,8 @@ static void resume_decline(struct router *router, uint32_t slot, uint64_t number
     (void)router_send(router, slot, FRAME_CANCEL, &cancel.base);
 }
 
-/* Unpacks the worker's order.  E_PROTO, E_NOMEM.  E_UNSUPPORTED: log probabilities of earlier tokens are
- * lost. */
+/* Unpacks the worker's order.  E_PROTO, E_NOMEM.
+ * E_UNSUPPORTED: log probabilities of earlier tokens are lost. */
 static int router_resume_unpack(const struct job *job, const Baton__Submit *submit, struct work_order *out)
 {
     uint32_t vocab_size = tokenizer_vocab_size(job->model->gen.tokenizer);

@@ -48,8 +48,8 @@ static void job_on_accepted(struct job *job, uint32_t slot, uint32_t cached_toke
     job_accept(job, cached_tokens);
 }
 
-/* True if the decode worker's tokens overtook the prefill worker's report on the prompt, which comes on
- * another link. */
+/* True if the decode worker's tokens overtook the prefill
+ * worker's report on the prompt, which comes on another link. */
 static bool is_overtaken(const struct job *job, const struct job_part *part)
 {
     return job_is_in(job, JOB_UNACCEPTED) && part == &job->decode && job->prefill.state == PART_RUNNING;
@@ -117,8 +117,8 @@ static void on_decode_finish(struct job *job, const Baton__Answer *answer)
 
     router_job_uncharge(job, &job->decode);
     if (is_end(answer->finish) && first->state == PART_RUNNING && !first->has_serving) {
-        /* A short answer overtook the prefill worker's last message on the other link: wait for its
-         * serving stats. */
+        /* A short answer overtook the prefill worker's last message on the other link:
+         * wait for its serving stats. */
         job->end = router_stream_end_of(answer->finish);
         router_job_enter(job, job->state == JOB_PLACED    ? JOB_REPORTING_PLACED
                               : job->state == JOB_HOLDING ? JOB_REPORTING_HOLDING
@@ -143,8 +143,8 @@ static void on_decode_finish(struct job *job, const Baton__Answer *answer)
                         0);
         return;
     }
-    /* Another worker would report the same error.  Logits that are not finite count too if there is no other
-     * worker. */
+    /* Another worker would report the same error.
+     * Logits that are not finite count too if there is no other worker. */
     if (answer->error == E_FORMAT || answer->error == E_CONSTRAINT ||
         (answer->error == E_NUMERICS && !router_job_has_other(job, job->decode.slot))) {
         const char *text = answer->error_text[0] != '\0' ? answer->error_text : err_text(answer->error);

@@ -81,8 +81,8 @@ bool router_worker_row(const struct router *router, uint32_t slot, struct picker
     return true;
 }
 
-/* True if the chosen worker is no longer usable, because its link went down unnoticed.  Updates its row in
- * that case. */
+/* True if the chosen worker is no longer usable, because its link went down unnoticed.
+ * Updates its row in that case. */
 static bool is_stale(struct router *router, uint32_t slot)
 {
     if (slot == PICKER_NONE || router_worker_usable(&router->workers[slot]))

@@ -204,8 +204,8 @@ static enum picker_role role_of(Baton__Role role)
                                               : PICKER_BOTH;
 }
 
-/* Notes a new role.  Requests at the worker continue as they were placed; the next placement uses the new
- * role. */
+/* Notes a new role.
+ * Requests at the worker continue as they were placed; the next placement uses the new role. */
 static void router_workers_note_role(struct router_worker *worker, const Baton__LoadReport *load)
 {
     enum picker_role role = role_is_worker(load->role) ? role_of(load->role) : worker->role;
@@ -314,8 +314,8 @@ static int worker_on_message(void *arg, struct link *link, enum frame_type type,
     case FRAME_SET_ROLE:
         break;
     }
-    /* Ignores an unknown message, because a newer worker may send some.  Closing the link would fail all its
-     * requests. */
+    /* Ignores an unknown message, because a newer worker may send some.
+     * Closing the link would fail all its requests. */
     log_debug("worker_message_ignored", LOG_STR("node", worker->node),
               LOG_STR("type", frame_type_name(type)));
     return 0;

@@ -28,8 +28,8 @@ struct router_model {
     struct model_build *build; /* a job thread builds it (models.c); NULL: none */
     /* The order of its jobs by tenant (queue.c), for each class; NULL: none had a job yet. */
     struct fair *turns[PICKER_MAX_CLASSES];
-    /* Relative cost of attending to a token, compared with a prompt token; for workers without a long prompt
-     * yet. */
+    /* Relative cost of attending to a token, compared with a prompt token;
+     * for workers without a long prompt yet. */
     struct rate pair_share;
     /* Errors of predictions that admission learned, and its schedule of retries (admission.c). */
     struct picker_lateness late, itl_late;

@@ -49,8 +49,8 @@ struct admin_opts {
 int admin_new(const struct admin_opts *opts, struct fault *fault, struct admin **out);
 void admin_free(struct admin *admin); /* NULL is fine */
 
-/* Answers all requests whose act returned 1.  fault NULL: the act succeeded.  Does nothing if admin is
- * NULL. */
+/* Answers all requests whose act returned 1.
+ * fault NULL: the act succeeded.  Does nothing if admin is NULL. */
 void admin_acted(struct admin *admin, const struct fault *fault);
 /* Answers all requests for ADMIN_RELOAD_DIFF, with JSON unless there is a fault. */
 void admin_diffed(struct admin *admin, const struct fault *fault, struct bytes json);

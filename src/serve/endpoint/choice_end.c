@@ -61,8 +61,8 @@ void choices_sum_serving(struct request *request)
 
 /* ---- answer cache and conversations ---- */
 
-/* Keeps the conversation for a request that continues it.  An answer that a limit cut cannot be
- * continued. */
+/* Keeps the conversation for a request that continues it.
+ * An answer that a limit cut cannot be continued. */
 static void keep_conversation(struct request *request, const struct cached_answer *answer, enum gen_stop why)
 {
     struct gen_block *blocks;

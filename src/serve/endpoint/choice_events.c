@@ -48,8 +48,8 @@ int choice_begin_logprobs(struct choice *choice)
     return push_prompt_logprob(choice, &(struct sample_result){.id = choice->prompt->ids.ids[0]});
 }
 
-/* A stream sends logprobs at once.  A whole answer keeps all of them until its end, so their number is
- * limited. */
+/* A stream sends logprobs at once.
+ * A whole answer keeps all of them until its end, so their number is limited. */
 static int count_logprobs(struct request *request, size_t n)
 {
     request->n_logprobs += (1 + request->gen.work.sample.n_top) * n;
@@ -75,8 +75,8 @@ static int push_scores(struct choice *choice, const struct gen_tokens *tokens)
     return rc;
 }
 
-/* Pushes a resumable stream's tokens one by one, so that its events do not depend on how tokens were
- * grouped. */
+/* Pushes a resumable stream's tokens one by one,
+ * so that its events do not depend on how tokens were grouped. */
 static int push_plain(struct choice *choice, const struct gen_tokens *tokens)
 {
     size_t n_at_once = choice->request->resume.is_kept ? 1 : tokens->n;

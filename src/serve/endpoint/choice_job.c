@@ -42,8 +42,8 @@ bool choice_scores_prompt(const struct choice *choice)
     return gen->echoes && gen->work.sample.wants_logprob;
 }
 
-/* Sets the values that the request's work description lacks: those of this choice, of its prompt and of its
- * tenant. */
+/* Sets the values that the request's work description lacks:
+ * those of this choice, of its prompt and of its tenant. */
 static void choice_job_work(struct choice *choice, struct work *work)
 {
     const struct request *request = choice->request;

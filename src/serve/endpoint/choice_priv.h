@@ -83,8 +83,8 @@ void choices_sum_serving(struct request *request);
 /* choice_job.c: the job that a choice submits */
 uint32_t choices_per_prompt(const struct request *request);
 bool choice_scores_prompt(const struct choice *choice); /* true if prompt logprobs are requested */
-/* Builds the choice's work order, one slice a call, and sets is_clamped.  1: the order is complete.
- * E_NOMEM. */
+/* Builds the choice's work order, one slice a call, and sets is_clamped.
+ * 1: the order is complete. E_NOMEM. */
 int choice_order_work(struct choice *choice);
 
 #endif

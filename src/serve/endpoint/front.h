@@ -90,13 +90,13 @@ const struct access_keys *front_keys(const struct front *front); /* the current 
 /* Puts fresh keys in place.  Returns the old ones, which the caller now owns. */
 struct access_keys *front_swap_keys(struct front *front, struct access_keys *fresh);
 
-/* Makes /readyz return 503, or ends that.  The front still answers requests and closes each connection after
- * its answer. */
+/* Makes /readyz return 503, or ends that.
+ * The front still answers requests and closes each connection after its answer. */
 void front_set_lame_duck(struct front *front, bool is_on);
 /* The same, but it cannot be undone.  Running answers continue. */
 void front_set_draining(struct front *front);
-/* Begins the drain: accepts no new connections, finishes running requests, then calls done(arg) from the
- * loop. */
+/* Begins the drain: accepts no new connections,
+ * finishes running requests, then calls done(arg) from the loop. */
 void front_drain(struct front *front, ev_call done, void *arg);
 uint32_t front_n_running(const struct front *front);
 /* Ends running requests with an error event "server is shutting down" (drain limit reached). */

@@ -23,8 +23,8 @@
 #include "serve/endpoint/backend.h"
 #include "serve/prompt/scores.h"
 
-/* Frees the job that embeds the handle.  It first writes the serving stats to serving_out (NULL after a
- * failure). */
+/* Frees the job that embeds the handle.
+ * It first writes the serving stats to serving_out (NULL after a failure). */
 typedef void (*gen_close)(struct gen_handle *handle, struct gen_serving *serving_out);
 
 struct gen_outbox {        /* one for each backend */

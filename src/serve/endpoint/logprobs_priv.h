@@ -27,8 +27,8 @@ int logprobs_push_prompt(struct logprobs *logprobs, const struct sample_result *
 void logprobs_end_prompt(struct logprobs *logprobs, struct bytes text);
 /* Reports that this text was delivered. */
 void logprobs_text(struct logprobs *logprobs, struct bytes text);
-/* Drops pushed tokens whose text was not delivered and never will be.  A token delivered in part counts as
- * delivered. */
+/* Drops pushed tokens whose text was not delivered and never will be.
+ * A token delivered in part counts as delivered. */
 void logprobs_skip(struct logprobs *logprobs);
 bool logprobs_is_ready(const struct logprobs *logprobs); /* true if anything is ready to write */
 

@@ -248,8 +248,8 @@ static size_t never_inline(const struct request *request, size_t size_bytes)
     return size_bytes + request->front->opts.inline_bytes + 1;
 }
 
-/* Runs work on a job thread if size_bytes, a rough measure of its time, exceeds inline_bytes; otherwise
- * here. */
+/* Runs work on a job thread if size_bytes,
+ * a rough measure of its time, exceeds inline_bytes; otherwise here. */
 static void request_run(struct request *request, size_t size_bytes, ev_call work, ev_call done)
 {
     struct api_error error;

@@ -7,8 +7,8 @@
 
 /* Collects the kept items that the request needs into request->recalled.  E_FORMAT: an item is not kept. */
 int responses_recall(struct request *request, struct api_error *error);
-/* Keeps the request's response for later requests, if the request asked for that.  output: its output items
- * as text. */
+/* Keeps the request's response for later requests, if the request asked for that.
+ * output: its output items as text. */
 void responses_keep(struct request *request, struct bytes text, struct bytes output);
 bool responses_allow(enum http_method method, struct bytes path); /* true if a path under the route allows the
                                                                    * method */

@@ -102,8 +102,8 @@ uint32_t resume_accept(struct request *request, uint32_t cached_tokens)
     return cached_tokens;
 }
 
-/* The first router may have found other cached answers in the messages.  Usage and stats refer to its
- * prompt. */
+/* The first router may have found other cached answers in the messages.
+ * Usage and stats refer to its prompt. */
 static int resume_take_prompt(struct request *request, const struct work_order *order)
 {
     struct prompt *prompt = request_prompt(request, 0);

@@ -49,8 +49,8 @@ static size_t truncate_count_turns(const struct gen_request *gen, double part)
         if (truncate_may_begin(&gen->messages[i + 1]))
             found = i + 1;
     }
-    /* If the estimate ends inside a turn with calls, continue to the next place where a conversation may
-     * begin. */
+    /* If the estimate ends inside a turn with calls,
+     * continue to the next place where a conversation may begin. */
     for (size_t i = found + 1; found == 0 && i < gen->n_messages; i++)
         if (truncate_may_begin(&gen->messages[i]))
             found = i;

@@ -55,8 +55,8 @@ struct kvxfer_recv_opts {
 int kvxfer_recv_new(const struct kvxfer_recv_opts *opts, uint64_t now_ns, struct kvxfer_recv **out);
 void kvxfer_recv_free(struct kvxfer_recv *recv);
 
-/* Ends the transfer: the sequence ended (is_gone: do not call on_arrived), or this worker computes the
- * prompt itself. */
+/* Ends the transfer: the sequence ended (is_gone:
+ * do not call on_arrived), or this worker computes the prompt itself. */
 void kvxfer_recv_cancel(struct kvxfer_recv *recv, int code, bool is_gone);
 void kvxfer_recv_peer_lost(struct kvxfer_recv *recv);
 void kvxfer_recv_message(struct kvxfer_recv *recv, const struct kvxfer_message *message, uint64_t now_ns);

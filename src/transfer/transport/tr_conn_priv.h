@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A data connection: one socket to one peer and its handshake. Each kind of transport supplies a struct
- * tr_conn_ops. */
+/* A data connection: one socket to one peer and its handshake.
+ * Each kind of transport supplies a struct tr_conn_ops. */
 #ifndef TRANSFER_TRANSPORT_TR_CONN_PRIV_H
 #define TRANSFER_TRANSPORT_TR_CONN_PRIV_H
 

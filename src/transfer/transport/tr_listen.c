@@ -298,8 +298,8 @@ int tr_listen_unix(struct tr_node *node, const char *path, struct fault *fault)
 
     if (err != 0)
         return err;
-    /* Another user may own the file. ENOENT is fine: the process that left it may remove it at the same
-     * time. */
+    /* Another user may own the file.
+     * ENOENT is fine: the process that left it may remove it at the same time. */
     if (tr_listen_is_left_over(&un) && unlink(path) != 0 && errno != ENOENT)
         return fault_set(fault, E_IO,
                          "cannot listen on %s: the socket that was left there cannot be removed: %s", path,

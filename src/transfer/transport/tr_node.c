@@ -157,8 +157,8 @@ static int tr_node_check_opts(const struct tr_opts *opts, struct fault *fault)
     return 0;
 }
 
-/* Peers get a descriptor that they cannot map for writing. Opening it through /proc is the only way to
- * make one. */
+/* Peers get a descriptor that they cannot map for writing.
+ * Opening it through /proc is the only way to make one. */
 static int tr_node_open_read_only(int fd)
 {
     char path[64];

@@ -73,8 +73,7 @@ bool tr_ticket_has(const struct tr_ticket *ticket, uint32_t layer, uint32_t inde
 uint8_t *tr_ticket_piece(const struct tr_node *node, const struct tr_ticket *ticket, uint32_t layer,
                          uint32_t index);
 void tr_tickets_lost_connection(struct tr_node *node, const struct tr_conn *conn, const struct fault *fault);
-/* Called when every piece that conn carried is complete or was never begun, so that its end fails no
- * ticket. */
+/* For a conn whose pieces are all complete or never begun: its end then fails no ticket. */
 void tr_tickets_forget_carrier(struct tr_node *node, const struct tr_conn *conn);
 void tr_tickets_tell(struct tr_node *node); /* reports progress of all dirty tickets */
 void tr_tickets_free(struct tr_node *node);

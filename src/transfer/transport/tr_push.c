@@ -342,8 +342,8 @@ void tr_push_rejected(struct tr_node *node, struct tr_peer *peer, uint64_t ticke
     }
 }
 
-/* RDMA could not be set up: all pushes move to TCP, which also finds out whether the peer is reachable at
- * all. */
+/* RDMA could not be set up: all pushes move to TCP,
+ * which also finds out whether the peer is reachable at all. */
 static void tr_push_leave_rdma(struct tr_node *node, struct tr_peer *peer, enum tr_conn_state reached)
 {
     struct list none;

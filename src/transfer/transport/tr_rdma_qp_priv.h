@@ -83,8 +83,8 @@ int rdma_qp_new(struct rdma_side *side, struct rdma_rail *rail, bool is_receiver
 int rdma_qp_connect(struct rdma_qp *qp, const struct kv_frame_rail *peer, struct fault *fault);
 int rdma_qp_post_receives(struct rdma_qp *qp, unsigned n, struct fault *fault);
 unsigned rdma_qp_poll(struct rdma_qp *qp); /* returns the number of completions handled; kills nothing */
-/* True: the queue pair can no longer read or write memory, and is freed. False: the device refused; call
- * again. */
+/* True: the queue pair can no longer read or write memory, and is freed.
+ * False: the device refused; call again. */
 bool rdma_qp_kill(struct rdma_qp *qp);
 
 /* ---- tr_rdma_rail.c ---- */
@@ -130,8 +130,8 @@ void rdma_break(struct rdma_qp *qp, const struct ibv_wc *wc, const char *what);
 void rdma_break_rail(struct rdma_rail *rail, const char *what); /* all queue pairs on this rail */
 /* Poll the queue pair from now on, until it is silent. */
 void rdma_rail_heat(struct rdma_qp *qp);
-/* Returns the index of the RoCE v2 entry (InfiniBand: the first entry) whose GID matches the address, or
- * E_NOT_FOUND. */
+/* Returns the index of the RoCE v2 entry (InfiniBand:
+ * the first entry) whose GID matches the address, or E_NOT_FOUND. */
 int rdma_gid_find(const struct ibv_gid_entry *entries, size_t n, uint8_t port, const char *address);
 
 /* ---- tr_rdma_rails.c ---- */

@@ -165,8 +165,8 @@ static size_t answers_bytes_of_answer(const Baton__Answer *answer)
            strlen(answer->error_text);
 }
 
-/* True if the answer is one token and nothing else, and the router may read it before the rest of the
- * frame. */
+/* True if the answer is one token and nothing else,
+ * and the router may read it before the rest of the frame. */
 static bool is_single(const struct task_answer *answer, const struct frame *frame)
 {
     if (answer->n_ids != 1 || answer->is_accepted || answer->is_prompt_logprobs || answer->n_draws > 0 ||

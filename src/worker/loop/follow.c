@@ -47,8 +47,8 @@ uint32_t worker_follow_count(const struct worker *worker)
     return n;
 }
 
-/* Asks a peer for its blocks.  All peers' disks together may fill half of the map; more would evict other
- * peers' blocks. */
+/* Asks a peer for its blocks.
+ * All peers' disks together may fill half of the map; more would evict other peers' blocks. */
 static void worker_follow_ask(struct worker_peer *peer)
 {
     uint32_t n = worker_follow_count(peer->worker), most = (uint32_t)(peer->worker->conf->peer_blocks / 2);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The worker's own endpoint: the front's backend on this worker's engine thread, so that curl works with any
- * daemon. */
+/* The worker's own endpoint:
+ * the front's backend on this worker's engine thread, so that curl works with any daemon. */
 #include "worker/loop/worker_priv.h"
 
 #include <stdlib.h>

@@ -150,8 +150,8 @@ static uint32_t batch_tokens(const struct worker_conf *conf)
     return (uint32_t)(conf->batch_tokens > least ? conf->batch_tokens : least);
 }
 
-/* Returns the rows for draft tokens in a step.  Draft tokens do not pay beside many sequences, so few rows
- * are enough. */
+/* Returns the rows for draft tokens in a step.
+ * Draft tokens do not pay beside many sequences, so few rows are enough. */
 static uint32_t draft_rows(const struct worker_conf *conf)
 {
     return conf->speculate == SPECULATE_OFF ? 0 : DRAFT_ROWS;
@@ -167,8 +167,8 @@ struct kv_layout worker_sim_layout(const struct worker_conf *conf)
                               .type = (enum kv_type)conf->kv_type};
 }
 
-/* Returns the configured context, or the model's own, limited to the most tokens that a link can carry in a
- * request. */
+/* Returns the configured context, or the model's own,
+ * limited to the most tokens that a link can carry in a request. */
 static uint32_t context_of(const struct worker *worker)
 {
     uint64_t own = tokenizer_context_length(worker->model.tokenizer);

@@ -208,8 +208,8 @@ static int worker_peers_on_message(void *arg, struct link *link, enum frame_type
     case FRAME_SPENDING:
         break;
     }
-    /* Ignores an unknown message, because a newer peer may send some.  Closing the link would end its
-     * transfers. */
+    /* Ignores an unknown message, because a newer peer may send some.
+     * Closing the link would end its transfers. */
     log_debug("peer_message_ignored", LOG_STR("node", peer->node), LOG_STR("type", frame_type_name(type)));
     return 0;
 }

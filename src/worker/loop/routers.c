@@ -309,8 +309,8 @@ static int worker_routers_on_message(void *arg, struct link *link, enum frame_ty
     case FRAME_BLOCK_EVENTS:
         break;
     }
-    /* Ignores an unknown message, because a newer router may send some.  Closing the link would cancel all of
-     * its requests. */
+    /* Ignores an unknown message, because a newer router may send some.
+     * Closing the link would cancel all of its requests. */
     log_debug("router_message_ignored", LOG_STR("node", router->node),
               LOG_STR("type", frame_type_name(type)));
     return 0;

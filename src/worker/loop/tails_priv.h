@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tails of answers: everything a router needs to continue a stream that another router began.  Loop
- * thread only. */
+/* The tails of answers:
+ * everything a router needs to continue a stream that another router began.  Loop thread only. */
 #ifndef WORKER_LOOP_TAILS_PRIV_H
 #define WORKER_LOOP_TAILS_PRIV_H
 

@@ -87,8 +87,8 @@ static void on_drain_look(void *arg)
     bool is_quiet = !worker_engine_is_busy(worker->engine) && front_n_running(worker->front) == 0 &&
                     worker_routers_queued_bytes(worker) == 0;
 
-    /* The drain needs two quiet looks in a row, because the engine thread's last answers may be on their
-     * way. */
+    /* The drain needs two quiet looks in a row,
+     * because the engine thread's last answers may be on their way. */
     worker->n_quiet_looks = is_quiet ? worker->n_quiet_looks + 1 : 0;
     if (worker->n_quiet_looks < 2)
         return;
@@ -96,8 +96,8 @@ static void on_drain_look(void *arg)
     front_drain(worker->front, stop_loop, worker);
 }
 
-/* Sets the state of life.  Routers learn it from the next heartbeat.  A drained or draining engine refuses
- * new work. */
+/* Sets the state of life.  Routers learn it from the next heartbeat.
+ * A drained or draining engine refuses new work. */
 static void set_life(struct worker *worker, enum daemon_life life)
 {
     struct command *command = command_new(COMMAND_DRAIN, 0);
@@ -129,8 +129,8 @@ static void on_drain_limit(void *arg)
     ev_loop_stop(worker->loop);
 }
 
-/* Returns how long lame duck lasts.  Routers need one heartbeat; the rest is for clients of the worker's own
- * endpoint. */
+/* Returns how long lame duck lasts.
+ * Routers need one heartbeat; the rest is for clients of the worker's own endpoint. */
 static uint64_t on_lame_duck(void *arg)
 {
     struct worker *worker = arg;

@@ -23,8 +23,8 @@ struct worker_opts {
 int worker_run(const struct worker_opts *opts, struct fault *fault);
 /* Checks settings of both roles that the table of keys cannot check by itself. */
 void worker_check(struct config_check *check);
-/* Measures this machine again, with the configuration's threads and kernels, and appends a table for
- * people. */
+/* Measures this machine again, with the configuration's threads and kernels,
+ * and appends a table for people. */
 int worker_tune(const void *conf, struct buf *out, struct fault *fault);
 const char *worker_libraries(void); /* for --version */
 

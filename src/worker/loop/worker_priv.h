@@ -155,8 +155,8 @@ const ProtobufCMessage *worker_make_hello(void *arg);
 const ProtobufCMessage *worker_make_heartbeat(void *arg); /* contains the load report */
 
 /* routers.c */
-/* True if a router that accepted this worker is away.  The next HELLO then says that the worker was
- * registered. */
+/* True if a router that accepted this worker is away.
+ * The next HELLO then says that the worker was registered. */
 bool worker_lost_router(const struct worker *worker);
 int worker_routers_open(struct worker *worker, struct fault *fault);
 /* True if both sides have accepted the other's HELLO. */

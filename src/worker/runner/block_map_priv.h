@@ -42,8 +42,8 @@ void worker_publish_disk_block(void *arg, const struct block_hash *hash, bool is
 /* Reports the changes in pool and disk since the last call.  Call it before sending the answers of the same
  * step, so that a router that has an answer knows where its KV is. */
 void worker_publish_flush(struct worker_engine *engine);
-/* Reports all blocks to one reader (a router, or READER_PEER + a peer), but at most max_on_disk blocks on
- * disk. */
+/* Reports all blocks to one reader (a router,
+ * or READER_PEER + a peer), but at most max_on_disk blocks on disk. */
 void worker_publish_all(struct worker_engine *engine, uint32_t reader, uint32_t max_on_disk);
 
 #endif

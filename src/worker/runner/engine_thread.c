@@ -171,8 +171,8 @@ void worker_engine_to_peer(struct worker_engine *engine, uint32_t peer, const st
         report_free(report);
 }
 
-/* Adds to the metrics.  The scheduler counts from its start, so this adds the increase since the last
- * call. */
+/* Adds to the metrics.
+ * The scheduler counts from its start, so this adds the increase since the last call. */
 static void count_steps(struct worker_engine *engine, const struct sched_load *load)
 {
     const struct sched_load *before = &engine->counted;

@@ -131,8 +131,8 @@ static void prefix_fetch_release(struct prefix_fetch *fetch, struct task *task)
     worker_tasks_go_on(engine, task);
 }
 
-/* Ends the fetch.  Only its first task reports the tokens as transferred, because later tasks found them
- * here. */
+/* Ends the fetch.
+ * Only its first task reports the tokens as transferred, because later tasks found them here. */
 static void prefix_fetch_finish(struct prefix_fetch *fetch)
 {
     struct prefix_fetches *fetches = fetch->engine->prefix_fetches;

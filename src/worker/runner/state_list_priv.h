@@ -12,8 +12,8 @@ struct state_source { /* where to look for blocks */
 
 /* Number of blocks of one recurrent state; 0: the model has none. */
 uint32_t worker_state_blocks(const struct worker_engine *engine);
-/* Returns the list for a prompt of these hashes; the caller frees it.  NULL: no usable prefix, or no
- * memory. */
+/* Returns the list for a prompt of these hashes; the caller frees it.
+ * NULL: no usable prefix, or no memory. */
 struct block_hash *worker_state_list(const struct worker_engine *engine, const struct state_source *source,
                                      const struct block_hash *hashes, uint32_t n, uint32_t *n_out);
 /* Returns how many leading blocks a prompt of these hashes would reuse: a run in the pool with its state. */

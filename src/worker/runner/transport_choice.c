@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chooses the transport for KV from a peer.  The receiver chooses, and names its choice in each grant.  A
- * pure function. */
+/* Chooses the transport for KV from a peer.
+ * The receiver chooses, and names its choice in each grant.  A pure function. */
 #include "worker/runner/engine_thread.h"
 
 enum tr_kind worker_choose_transport(const struct transport_offer *own, const struct peer_facts *peer,

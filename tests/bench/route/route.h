@@ -33,8 +33,8 @@ struct crew *crew_new(uint32_t n_workers, uint32_t cache_blocks);
 void crew_free(struct crew *crew);
 /* Returns how many leading blocks of the chain the worker has. */
 uint32_t crew_held(struct crew *crew, uint32_t slot, const struct block_hash *hashes, uint32_t n);
-/* Stores the chain.  Returns how many blocks were evicted for it; their hashes are in *evicted_out until the
- * next call. */
+/* Stores the chain.  Returns how many blocks were evicted for it;
+ * their hashes are in *evicted_out until the next call. */
 uint32_t crew_store(struct crew *crew, uint32_t slot, const struct block_hash *hashes, uint32_t n,
                     const struct block_hash **evicted_out);
 uint32_t crew_list(struct crew *crew, uint32_t slot, const struct block_hash **hashes_out);

@@ -77,8 +77,8 @@ static uint16_t ip_checksum(const struct iphdr *ip)
 
 enum segment { SEGMENT_SYN, SEGMENT_ACK, SEGMENT_RST };
 
-/* Writes a client's next segment.  TCP's checksum is left open, as for a network card that would fill it
- * in. */
+/* Writes a client's next segment.
+ * TCP's checksum is left open, as for a network card that would fill it in. */
 static void write_segment(struct load *load, uint32_t number, enum segment kind, struct bytes data)
 {
     const struct client *client = &load->clients[number];
@@ -187,8 +187,8 @@ static void take_segment(struct load *load, uint32_t number, const struct tcphdr
     owe(load, number);
 }
 
-/* Takes a packet for one of the clients.  Ignores others that the kernel sends (it looks for IPv6
- * routers). */
+/* Takes a packet for one of the clients.
+ * Ignores others that the kernel sends (it looks for IPv6 routers). */
 static void take_packet(struct load *load, const struct packet *packet, size_t len)
 {
     size_t head = sizeof(packet->offload) + sizeof(packet->ip) + sizeof(packet->tcp), total, doff;

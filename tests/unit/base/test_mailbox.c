@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* No message is lost or repeated, each sender's order is kept, and no receiver sleeps while a message
- * waits. */
+/* No message is lost or repeated, each sender's order is kept,
+ * and no receiver sleeps while a message waits. */
 #include "tests/unit/check.h"
 
 #include "base/clock.h"

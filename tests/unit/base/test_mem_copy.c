@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies that bypass the caches write every byte of the destination and no other, for each method, alignment
- * and tail. */
+/* Copies that bypass the caches write every byte of the destination and no other,
+ * for each method, alignment and tail. */
 #include "tests/unit/check.h"
 
 #include "base/clock.h"
@@ -122,8 +122,8 @@ static void names_find_ways(void **state)
     assert_null(mem_copy_method_find(""));
 }
 
-/* Every method gets a figure, the choice is one of them, and measuring stays in time (with room for a busy
- * machine). */
+/* Every method gets a figure, the choice is one of them,
+ * and measuring stays in time (with room for a busy machine). */
 static void measures_every_way(void **state)
 {
     double gbs[MEM_COPY_MAX_METHODS] = {0};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Learned rates are right from the first sample, robust against a bad one, quick to recover, and able to
- * change. */
+/* Learned rates are right from the first sample,
+ * robust against a bad one, quick to recover, and able to change. */
 #include "tests/unit/check.h"
 
 #include <math.h>

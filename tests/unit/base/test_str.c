@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers, units, UTF-8 and JSON strings: which are accepted and refused.  All of them read back
- * unchanged. */
+/* Numbers, units, UTF-8 and JSON strings: which are accepted and refused.
+ * All of them read back unchanged. */
 #include "tests/unit/check.h"
 
 #include "base/check.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading streamed answers: whole, cut at any byte, refused and malformed; and the small parsers around
- * it. */
+/* Reading streamed answers: whole, cut at any byte,
+ * refused and malformed; and the small parsers around it. */
 #include "clients/common/answer.h"
 
 #include <stdio.h>

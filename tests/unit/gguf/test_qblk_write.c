@@ -16,8 +16,8 @@
 
 enum { N = 4096 };
 
-/* Root mean squared error for normal weights of deviation 1.  The bound is about 3 % above the measured
- * value. */
+/* Root mean squared error for normal weights of deviation 1.
+ * The bound is about 3 % above the measured value. */
 static const struct {
     enum dtype type;
     double error;
@@ -133,8 +133,8 @@ static void constant_weights(void **state)
     }
 }
 
-/* After one pass through a type, weights are on its grid, and a second pass changes them little or not at
- * all. */
+/* After one pass through a type, weights are on its grid,
+ * and a second pass changes them little or not at all. */
 static void a_second_pass_adds_next_to_nothing(void **state)
 {
     static float weights[N], once[N], twice[N];

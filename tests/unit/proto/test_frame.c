@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Control frames: the header, every message in both directions, and every limit of frame_check.c from both
- * sides. */
+/* Control frames: the header, every message in both directions,
+ * and every limit of frame_check.c from both sides. */
 #include "proto/frame.h"
 #include "proto/role.h"
 
@@ -17,8 +17,8 @@
 
 #define FINGERPRINT "0123456789abcdef0123456789abcdef"
 
-/* Packs and unpacks a message.  Returns the result of unpacking; text_out (may be NULL) receives the
- * fault. */
+/* Packs and unpacks a message.
+ * Returns the result of unpacking; text_out (may be NULL) receives the fault. */
 static int through(enum frame_type type, const void *message, char text_out[512], ProtobufCMessage **out)
 {
     struct buf buf = {0};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Frames of data connections: golden bytes, every type in both directions, and frames that must be
- * refused. */
+/* Frames of data connections: golden bytes,
+ * every type in both directions, and frames that must be refused. */
 #include "proto/kv_frame.h"
 
 #include "base/err.h"

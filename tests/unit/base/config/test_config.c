@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Configuration files: every type, every error, drop-ins and overrides.  Written configurations are read
- * back. */
+/* Configuration files: every type, every error, drop-ins, overrides, and reading back written ones. */
 #include "tests/unit/check.h"
 
 #include "base/check.h"
@@ -425,8 +424,7 @@ static void findings_name_the_place(void **state)
     assert_string_equal((char *)findings.data, (char *)expected.data);
     config_free(&table, loaded);
 
-    buf_clear(&findings); /* a list that begins anew drops its origins; without a file only the default is
-                           * left */
+    buf_clear(&findings); /* a list that begins anew drops its origins; without a file the default is left */
     write_file("test.conf.d/10-a.conf", "[model]\nrouter =\nrouter = c\n");
     assert_int_equal(config_load(&table, path, NULL, 0, &errors, &loaded), 0);
     check.config = loaded;

@@ -170,8 +170,8 @@ static void say_drained(void *arg)
         abort();
 }
 
-/* Runs a function in a child process, which writes a byte when it is ready for signals.  Returns its exit
- * status. */
+/* Runs a function in a child process, which writes a byte when it is ready for signals.
+ * Returns its exit status. */
 static int status_of(void (*run)(int fd), unsigned n_signals)
 {
     int fds[2], status = 0;

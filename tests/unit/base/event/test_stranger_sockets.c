@@ -159,8 +159,8 @@ static void too_many_evict_the_oldest(void **state)
     world_close(&world);
 }
 
-/* The loop was busy.  A peer's first bytes wait in the kernel while the loop accepts a burst of silent
- * sockets. */
+/* The loop was busy.
+ * A peer's first bytes wait in the kernel while the loop accepts a burst of silent sockets. */
 static void bytes_in_the_kernel_count(void **state)
 {
     struct world world = {0};

@@ -284,8 +284,8 @@ static void takes_adjacent_runs(void **state)
     kv_pool_free(pool);
 }
 
-/* Three blocks of a conversation: the first is pinned for an hour, the second for five minutes, the third
- * not. */
+/* Three blocks of a conversation: the first is pinned for an hour,
+ * the second for five minutes, the third not. */
 static void marks_keep_blocks_longer_and_make_them_go_last(void **state)
 {
     struct kv_pool *pool = *state;
@@ -348,8 +348,8 @@ static void evict_one(struct kv_pool *pool)
         kv_unref(pool, got[i]);
 }
 
-/* Blocks that other workers have are evicted first, unless they were used much later than blocks of this pool
- * only. */
+/* Blocks that other workers have are evicted first,
+ * unless they were used much later than blocks of this pool only. */
 static void replicated_blocks_count_as_twice_as_old(void **state)
 {
     struct kv_pool *pool = *state;

@@ -173,8 +173,8 @@ static void what_is_wanted_more_stays_for_who_has_the_quota(void **state)
     assert_int_equal(has(1), DISK - 10 * FILE_BYTES);
 }
 
-/* The tenant with the most gives, although another has content of lower rank.  It gives its own lowest
- * rank. */
+/* The tenant with the most gives, although another has content of lower rank.
+ * It gives its own lowest rank. */
 static void the_greediest_gives_what_it_wants_least(void **state)
 {
     (void)state;

@@ -156,8 +156,8 @@ static void marks_keep_their_order_within_a_tenant(void **state)
         assert_int_equal(count(rig, hour, (uint32_t)n_hour), n_hour);
     }
     assert_true(plain_left < 200);
-    /* None of its own files leaves for content of lower rank: such blocks get only the room of a file that
-     * left. */
+    /* None of its own files leaves for content of lower rank:
+     * such blocks get only the room of a file that left. */
     hour = flood(rig, CALM, 300, in_an_hour());
     n_hour = count(rig, hour, 300);
     plain = next_number;

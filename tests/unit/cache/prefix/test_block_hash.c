@@ -142,8 +142,8 @@ static void a_chain_may_come_in_steps(void **state)
     }
 }
 
-/* All tenants share the public part.  The part after it belongs to one tenant, and continues the public
- * chain. */
+/* All tenants share the public part.
+ * The part after it belongs to one tenant, and continues the public chain. */
 static void a_public_beginning_is_shared(void **state)
 {
     struct block_hash a[8], b[8], alone[8], one;

@@ -45,8 +45,8 @@ static void draw_key(struct drawn *d, const char *key, uint32_t value)
     d->n_set++;
 }
 
-/* Draws types; the first one takes turns.  Returns the multiple for widths along which a matrix may be
- * quantised. */
+/* Draws types; the first one takes turns.
+ * Returns the multiple for widths along which a matrix may be quantised. */
 static uint32_t draw_types(struct rng *rng, uint64_t turn, enum dtype types[3])
 {
     static const enum dtype deck[] = {

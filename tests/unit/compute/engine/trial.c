@@ -108,8 +108,8 @@ static void drop_state(struct trial_bench *b, const kv_block_id ids[])
     }
 }
 
-/* Sets where the item's state comes from and goes to.  The first sequence leaves a snapshot after the
- * prefix. */
+/* Sets where the item's state comes from and goes to.
+ * The first sequence leaves a snapshot after the prefix. */
 static void plan_state(struct trial_bench *b, struct trial_sequence *sequence, struct engine_item *item,
                        struct state_plan *plan)
 {

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Building models.  Good files give the expected model.  Each fault of a bad file ends in one error that
- * names it. */
+/* Building models.  Each fault of a bad file ends in one error that names it. */
 #include "base/err.h"
 #include "base/rng.h"
 #include "compute/model/model_priv.h"
@@ -10,11 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "tests/unit/check.h"
 
 static int set_up(void **state)
 {
@@ -319,8 +314,8 @@ static void a_window_is_for_those_that_know_it(void **state)
     gguf_close(gguf);
 }
 
-/* Which layers have a window: by the architecture's period, by the file's period, or by a flag for each
- * layer. */
+/* Which layers have a window: by the architecture's period,
+ * by the file's period, or by a flag for each layer. */
 static void the_pattern_of_windows_is_read(void **state)
 {
     static const struct {

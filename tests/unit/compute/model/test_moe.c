@@ -282,8 +282,8 @@ static uint64_t resident_bytes(const void *address)
     return kib * 1024;
 }
 
-/* A file's pages are given back as soon as its weights are packed; otherwise a model would take its size
- * twice. */
+/* A file's pages are given back as soon as its weights are packed;
+ * otherwise a model would take its size twice. */
 static void check_given_back(struct gguf *gguf, struct team *team)
 {
     const void *first = gguf_tensor_at(gguf, 0)->data;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tiny random models of any architecture, made with gguf/write.h and opened at once, with one fault on
- * request. */
+/* Tiny random models of any architecture,
+ * made with gguf/write.h and opened at once, with one fault on request. */
 #ifndef MODEL_TINY_H
 #define MODEL_TINY_H
 

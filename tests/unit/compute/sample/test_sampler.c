@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sampling: the rules by example, the distribution compared with a plain sort in doubles, and frozen
- * samples. */
+/* Sampling: the rules by example,
+ * the distribution compared with a plain sort in doubles, and frozen samples. */
 #include <float.h>
 #include <math.h>
 #include <setjmp.h>
@@ -67,8 +67,8 @@ static void odd_logits_are_survived(void **state)
     assert_int_equal(draw(4, none, &opts, 0).id, 0);
 }
 
-/* One NaN or infinity at any place is detected, whether sampled or scored.  No trace of an earlier sampling
- * stays. */
+/* One NaN or infinity at any place is detected, whether sampled or scored.
+ * No trace of an earlier sampling stays. */
 static void odd_logits_are_told(void **state)
 {
     static const float odd[] = {NAN, -NAN, INFINITY, -INFINITY};
@@ -247,8 +247,8 @@ static void draws_follow_the_distribution(void **state)
     }
 }
 
-/* All filters at the size of a real vocabulary: no token outside the kept set, and most of the kept set
- * occurs. */
+/* All filters at the size of a real vocabulary:
+ * no token outside the kept set, and most of the kept set occurs. */
 static void large_vocabularies_keep_the_right_set(void **state)
 {
     enum { LARGE = 49985 }; /* the last span has one token */

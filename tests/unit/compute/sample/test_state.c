@@ -318,8 +318,8 @@ static void a_masked_draw_is_a_draw_without_the_others(void **state)
     tokenizer_unref(tokenizer);
 }
 
-/* Under a mask, damaged logits are detected among allowed tokens, and among forbidden tokens of their
- * spans. */
+/* Under a mask, damaged logits are detected among allowed tokens,
+ * and among forbidden tokens of their spans. */
 static void damage_is_told_under_a_mask(void **state)
 {
     struct tokenizer *tokenizer;

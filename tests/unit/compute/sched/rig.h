@@ -79,8 +79,8 @@ struct seq_spec rig_spec(const token_id *tokens, uint32_t n_tokens, uint32_t max
 int rig_submit(struct rig *rig, struct seq_spec spec, struct track *track);
 void rig_run(struct rig *rig);  /* until no work is left */
 void rig_step(struct rig *rig); /* one step, which must do work */
-/* Makes a prompt.  Token i depends on (text, i), so equal texts have equal prefixes.  Ids stay below
- * RIG_VOCAB. */
+/* Makes a prompt.  Token i depends on (text, i), so equal texts have equal prefixes.
+ * Ids stay below RIG_VOCAB. */
 void rig_prompt(token_id *out, uint32_t n_tokens, uint32_t text);
 /* Computes the answer of spec when it runs alone. */
 void rig_alone(const struct seq_spec *spec, uint32_t context_length, uint32_t mean_answer_tokens,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arrival and departure: two schedulers, one sequence, and a copy of bytes between their arenas, as in a
- * transfer. */
+/* Arrival and departure: two schedulers, one sequence,
+ * and a copy of bytes between their arenas, as in a transfer. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -185,8 +185,8 @@ static void debts_of_speculation_are_bounded(void **state)
     rig_close(&rig);
 }
 
-/* Prompts cost 2 ms a token and 1 us a pair.  One chunk of the second long prompt takes 1,000 times its
- * time. */
+/* Prompts cost 2 ms a token and 1 us a pair.
+ * One chunk of the second long prompt takes 1,000 times its time. */
 static void prompts_at_depth_are_predicted(void **state)
 {
     struct prompt_cost cost = {0};

@@ -348,8 +348,8 @@ static void push_piece(const struct relay *relay, uint32_t layer, uint32_t block
                kv_layout_layer_block_bytes(&p.engine.info.layout));
 }
 
-/* Pushes blocks completed before the step with its first layer, and those that it completes layer by
- * layer. */
+/* Pushes blocks completed before the step with its first layer,
+ * and those that it completes layer by layer. */
 static void push_layer(struct rig *rig, uint32_t layer)
 {
     uint32_t n_layers = rig->engine.info.layout.n_layers, from, to;

@@ -104,8 +104,8 @@ static void cancelled_between_two_tokens_of_a_step(void **state)
     }
 }
 
-/* No sequence finds rejected draft tokens in the cache: the next one with the same prefix computes its
- * own. */
+/* No sequence finds rejected draft tokens in the cache:
+ * the next one with the same prefix computes its own. */
 static void rejected_drafts_reach_no_cache(void **state)
 {
     uint32_t n_wrong = 0;

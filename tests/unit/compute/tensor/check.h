@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Helpers for tests of kernels: random numbers, memory with poison in it, teams, exact and tolerant
- * comparison. */
+/* Helpers for tests of kernels: random numbers,
+ * memory with poison in it, teams, exact and tolerant comparison. */
 #ifndef TESTS_TENSOR_CHECK_H
 #define TESTS_TENSOR_CHECK_H
 

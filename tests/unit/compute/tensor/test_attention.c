@@ -191,8 +191,8 @@ static size_t out_floats(const struct sequence *seq)
     return seq->n_tokens * out_row(&seq->shape);
 }
 
-/* Computes the whole sequence in chunks.  Each chunk's KV is stored right before its attention; the rest is
- * poison. */
+/* Computes the whole sequence in chunks.
+ * Each chunk's KV is stored right before its attention; the rest is poison. */
 static float *run_chunks(struct team *team, const struct kern_table *table, const struct sequence *seq,
                          struct rng *rng, uint32_t max_chunk)
 {
@@ -341,8 +341,8 @@ static void tables_agree(void **state)
     }
 }
 
-/* Whole, token by token, in sevens, at random; with teams of 1 to 4; across several splits; with either
- * prefetch. */
+/* Whole, token by token, in sevens, at random;
+ * with teams of 1 to 4; across several splits; with either prefetch. */
 static void chunking_does_not_matter(void **state)
 {
     struct rng rng;

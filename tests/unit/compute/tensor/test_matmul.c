@@ -302,8 +302,8 @@ static void tables_agree(void **state)
     }
 }
 
-/* Quants of weights and activations have the largest magnitude and one sign: no table's sums of fewer than 32
- * bits overflow. */
+/* Quants of weights and activations have the largest magnitude and one sign:
+ * no table's sums of fewer than 32 bits overflow. */
 static void largest_products_fit(void **state)
 {
     enum { ROWS = 40, COLS = 512, TOKENS = 13 };

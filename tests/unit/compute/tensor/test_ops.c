@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Row operations and conversions: near a float64 reference, the same bits in every table, and no write past
- * the end. */
+/* Row operations and conversions: near a float64 reference,
+ * the same bits in every table, and no write past the end. */
 #include "check.h"
 
 #include "compute/kernels/kern_set_priv.h"

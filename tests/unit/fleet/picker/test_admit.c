@@ -99,8 +99,8 @@ static void the_verdict_is_the_later_of_prompt_and_seat(void **state)
     assert_false(verdict.is_in_time);
 }
 
-/* The limit of a long prompt is twice its own time.  An idle worker is always in time, whatever the
- * margin. */
+/* The limit of a long prompt is twice its own time.
+ * An idle worker is always in time, whatever the margin. */
 static void a_long_prompt_alone_is_in_time(void **state)
 {
     struct picker_outlook outlook = {.prompt_tokens_per_s = 1000};
@@ -169,8 +169,8 @@ static int choose(const struct picker_worker workers[2], const struct picker_req
     return rc;
 }
 
-/* A longer prompt would delay the others more, so the learned speeds of equal workers may differ by a
- * third. */
+/* A longer prompt would delay the others more,
+ * so the learned speeds of equal workers may differ by a third. */
 static void a_very_long_prompt_is_the_prefill_pools(void **state)
 {
     struct picker_worker workers[] = {worker(PICKER_PREFILL), worker(PICKER_DECODE)};
@@ -237,8 +237,8 @@ static void a_turn_waits_for_one_of_each_tenant(void **state)
     assert_int_equal(picker_turn_ahead(UINT64_MAX, 10, 2, 0), UINT64_MAX);
 }
 
-/* A short prompt passes long ones, but no aged one.  A continuation passes a cold start with the same
- * deadline. */
+/* A short prompt passes long ones, but no aged one.
+ * A continuation passes a cold start with the same deadline. */
 static void turns_are_by_deadline(void **state)
 {
     uint64_t s = NS_PER_S, aged = picker_turn_order(0, 20, false);

@@ -274,8 +274,8 @@ static void known_by_tier_is_counted(void **state)
     picker_index_free(index);
 }
 
-/* A worker with a large disk reports all of it many times: half of the blocks in memory stay known, and vice
- * versa. */
+/* A worker with a large disk reports all of it many times:
+ * half of the blocks in memory stay known, and vice versa. */
 static void neither_tier_floods_the_other(void **state)
 {
     enum { N = 200, FLOOD = 5000 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The choice of an owner: the worker with the longest prefix, if a push is faster than computing, by measured
- * rates. */
+/* The choice of an owner: the worker with the longest prefix,
+ * if a push is faster than computing, by measured rates. */
 #include "tests/unit/check.h"
 
 #include "fleet/picker/owner.h"

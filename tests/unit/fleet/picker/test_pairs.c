@@ -159,8 +159,8 @@ static bool is_itl_fine(const struct world *world, const struct picker_worker *r
     return level == CONSERVES && (row->n_running == 0 || whole_ns(picker_itl_at_s(row, 0) * 1e9) > slo_ns);
 }
 
-/* Returns the first pass, from `least` on, in which the decode worker and the prefill worker, if any, are
- * good enough. */
+/* Returns the first pass, from `least` on,
+ * in which the decode worker and the prefill worker, if any, are good enough. */
 static enum level level_of(const struct world *world, const struct picker_worker *prefill,
                            const struct picker_worker *decode, bool is_in_time, enum level least)
 {

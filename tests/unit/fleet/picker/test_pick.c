@@ -161,8 +161,8 @@ static void no_room_is_no_placement(void **state)
     choose(workers, 2, 400, E_OVERLOADED);
 }
 
-/* A full decode worker would have to compute an arriving prompt again: the request waits, whatever the
- * objectives. */
+/* A full decode worker would have to compute an arriving prompt again:
+ * the request waits, whatever the objectives. */
 static void a_full_decode_worker_is_no_placement(void **state)
 {
     struct picker_worker workers[] = {worker(PICKER_PREFILL), worker(PICKER_DECODE)};

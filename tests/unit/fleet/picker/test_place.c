@@ -106,8 +106,8 @@ static void a_burst_of_different_prompts_spreads_evenly(void **state)
     close_site(&site);
 }
 
-/* All requests have one prefix, which attracts them to its owner until waiting there costs more than
- * computing it. */
+/* All requests have one prefix, which attracts them to its
+ * owner until waiting there costs more than computing it. */
 static void a_burst_of_equal_prompts_spreads_too(void **state)
 {
     enum { N = 14000, FAIR = N / (N_WORKERS - N_PREFILL) };

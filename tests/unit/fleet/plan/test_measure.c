@@ -92,8 +92,8 @@ static void factors_say_how_much_is_known(void **state)
     assert_true(none == 1);
 }
 
-/* Measurements are made from other constants than the initial ones.  A fit predicts held-out ones within a
- * few percent. */
+/* Measurements are made from other constants than the initial ones.
+ * A fit predicts held-out ones within a few percent. */
 static void fits_find_what_made_the_data(void **state)
 {
     static const char *const MODELS[] = {"Llama-3-8B", "Qwen3-32B"}, *const DEVICES[] = {"h100", "a100",
@@ -131,8 +131,8 @@ static void fits_find_what_made_the_data(void **state)
     buf_fini(&text);
 }
 
-/* Requests that alternate between a prefill and a decode worker obey Little's law, and a single one never
- * waits. */
+/* Requests that alternate between a prefill and a decode worker obey Little's law,
+ * and a single one never waits. */
 static void split_workers_share_their_requests(void **state)
 {
     static const char *const LINES =

@@ -242,8 +242,8 @@ static void higher_classes_are_placed_first(void **state)
     assert_true(metric_value(rig.router.admission.m_placed[2]) == 1);
 }
 
-/* A quarter of eight places: the class's third request is refused by its own limit; others still have
- * room. */
+/* A quarter of eight places:
+ * the class's third request is refused by its own limit; others still have room. */
 static void a_class_has_its_share_of_the_queue(void **state)
 {
     struct rig_client *third;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A job's sampling options, on their way to all of its workers, and the sampling results on their way
- * back. */
+/* A job's sampling options, on their way to all of its workers,
+ * and the sampling results on their way back. */
 #include "tests/unit/check.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Jobs whose worker leaves, whose client pauses, or whose callbacks cancel other jobs; and the worker that continues
- * an answer. */
+/* Jobs whose worker leaves, whose client pauses, or whose callbacks cancel other jobs;
+ * and the worker that continues an answer. */
 #include "tests/unit/check.h"
 
 #include <stdio.h>

@@ -283,8 +283,8 @@ static void a_forsaken_answer_ends(void **state)
     assert_true(rig_ledgers_are_empty(&rig));
 }
 
-/* Two faults at once: every worker that could take the job has failed it once.  A second later that is
- * forgotten. */
+/* Two faults at once: every worker that could take the job has failed it once.
+ * A second later that is forgotten. */
 static void who_failed_once_is_asked_again(void **state)
 {
     struct link *d = rig_worker(&rig, "d0", PICKER_DECODE, 1, 100);
@@ -307,8 +307,8 @@ static void who_failed_once_is_asked_again(void **state)
 
 /* ---- faulty workers ---- */
 
-/* 529 says that a retry helps soon.  If all workers of a model are away, the answer is 503 with the
- * reason. */
+/* 529 says that a retry helps soon.
+ * If all workers of a model are away, the answer is 503 with the reason. */
 static void a_model_whose_workers_are_gone_is_away(void **state)
 {
     struct backend backend = router_backend(&rig.router);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The router's queue: turns by tenant and weight, room for tenants with fewer requests, and no callback from
- * a submit. */
+/* The router's queue: turns by tenant and weight,
+ * room for tenants with fewer requests, and no callback from a submit. */
 #include "tests/unit/check.h"
 
 #include <stdio.h>

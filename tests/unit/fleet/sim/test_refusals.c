@@ -105,8 +105,8 @@ static void good_answers_do_not_fall_beyond_capacity(void **state)
     assert_true(good_per_s(&opts, 36) < 0.1 * best);
 }
 
-/* The oracle: the same load without refusals by prediction.  The refused requests miss their objectives
- * there. */
+/* The oracle: the same load without refusals by prediction.
+ * The refused requests miss their objectives there. */
 static void refusals_would_have_missed(void **state)
 {
     struct sim_opts opts = options();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* echo.h describes the paths.  The handler runs on the server's loop; tests read the counters from their own
- * thread. */
+/* echo.h describes the paths.
+ * The handler runs on the server's loop; tests read the counters from their own thread. */
 #include "echo.h"
 
 #include <setjmp.h>

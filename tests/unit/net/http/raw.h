@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For tests of servers: a loop on its own thread, and a blocking client that sends exactly the given
- * bytes. */
+/* For tests of servers: a loop on its own thread,
+ * and a blocking client that sends exactly the given bytes. */
 #ifndef TESTS_HTTP_RAW_H
 #define TESTS_HTTP_RAW_H
 
@@ -31,8 +31,8 @@ int raw_connect_middling(uint16_t port);
 /* False: the peer closed. */
 bool raw_send(int fd, const void *data, size_t len_bytes);
 bool raw_send_str(int fd, const char *text);
-/* Appends input until the text contains needle (NULL: until the end of the stream) or for timeout_ms.  True:
- * it came. */
+/* Appends input until the text contains needle (NULL:
+ * until the end of the stream) or for timeout_ms.  True: it came. */
 bool raw_read_until(int fd, const char *needle, unsigned timeout_ms, struct buf *out);
 /* Reads exactly one answer (length or chunks) into out.  Returns its status, 0 if it was not complete.
  * body_out (may be NULL) receives the body, unchunked. */

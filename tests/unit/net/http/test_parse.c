@@ -33,8 +33,8 @@ static struct verdict judge(struct bytes text)
     return v;
 }
 
-/* Returns the verdict on the whole text.  Each longer prefix must give "more" until one gives the same
- * verdict. */
+/* Returns the verdict on the whole text.
+ * Each longer prefix must give "more" until one gives the same verdict. */
 static struct verdict judge_all_ways(struct bytes text)
 {
     struct verdict whole = judge(text);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The server over real sockets: framing, keep-alive, pipelining, limits, deadlines, aborts, back-pressure,
- * drain. */
+/* The server over real sockets: framing, keep-alive,
+ * pipelining, limits, deadlines, aborts, back-pressure, drain. */
 #include "net/http/server.h"
 
 #include <signal.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* TLS before the server: refused certificates, versions, ALPN, latency, reload under load, deadlines and
- * ends. */
+/* TLS before the server: refused certificates, versions,
+ * ALPN, latency, reload under load, deadlines and ends. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>

@@ -51,8 +51,8 @@ struct link_opts world_opts(struct world *world, struct end *end);
 void world_on_accept(void *arg, int fd, const char *peer, struct stranger *stranger);
 void world_dial(struct world *world);
 
-/* Runs until the condition holds (checked after every event of a link) or the time is over.  Returns whether
- * it held. */
+/* Runs until the condition holds (checked after every event of a link) or the time is over.
+ * Returns whether it held. */
 bool world_run(struct world *world, bool (*until)(struct world *world), unsigned limit_ms);
 /* The same for conditions that no event reports. */
 bool world_run_polling(struct world *world, bool (*until)(struct world *world), unsigned limit_ms);

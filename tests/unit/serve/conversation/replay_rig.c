@@ -97,8 +97,8 @@ static void put_wild(struct rig_talk *talk, const json_t *value, struct buf *out
     put_blanks(talk, out);
 }
 
-/* Changes the texts of an assistant's blocks as this client does today: trimmed, joined, or moved before its
- * calls. */
+/* Changes the texts of an assistant's blocks as this client does today:
+ * trimmed, joined, or moved before its calls. */
 static json_t *as_today(struct rig_talk *talk, const json_t *message)
 {
     const json_t *content = json_object_get(message, "content");

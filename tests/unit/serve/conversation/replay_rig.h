@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Random conversations through parser, template, splitter and answer cache: the client's side and the model's
- * side. */
+/* Random conversations through parser, template, splitter and answer cache:
+ * the client's side and the model's side. */
 #ifndef TESTS_FRONT_REPLAY_RIG_H
 #define TESTS_FRONT_REPLAY_RIG_H
 

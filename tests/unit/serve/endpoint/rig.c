@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The endpoint on its own thread, and a client that checks the grammar of every stream.  A failure here fails
- * the test. */
+/* The endpoint on its own thread, and a client that checks the grammar of every stream.
+ * A failure here fails the test. */
 #include "rig.h"
 
 #include <setjmp.h>
@@ -104,8 +104,8 @@ void put_message(struct buf *out, const char *user, const char *more)
     buf_fini(&body);
 }
 
-/* Sends and reads one answer; *head_out receives head and body unchanged.  Returns the body as JSON, or
- * NULL. */
+/* Sends and reads one answer; *head_out receives head and body unchanged.
+ * Returns the body as JSON, or NULL. */
 json_t *ask(struct rig *rig, const struct buf *request, int want_status, struct buf *head_out)
 {
     struct buf text = {0};

@@ -35,8 +35,8 @@ bool passes(atomic_uint *counter, unsigned value); /* or more: for a counter tha
 void put_post(struct buf *out, const char *path, const char *fields, const char *body);
 /* user: text as written in JSON; more: further members, beginning with a comma. */
 void put_message(struct buf *out, const char *user, const char *more);
-/* Sends and reads one answer; head_out (may be NULL) receives all of it.  Returns the body as JSON, or
- * NULL. */
+/* Sends and reads one answer; head_out (may be NULL) receives all of it.
+ * Returns the body as JSON, or NULL. */
 json_t *ask(struct rig *rig, const struct buf *request, int want_status, struct buf *head_out);
 json_t *ask_message(struct rig *rig, const char *user, const char *more, int want_status);
 const char *str_at(json_t *root, const char *a, const char *b); /* b NULL: one level */

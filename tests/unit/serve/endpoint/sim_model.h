@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A model without weights: a byte-level vocabulary with ChatML turns and Hermes tool calls, made in the
- * test. */
+/* A model without weights:
+ * a byte-level vocabulary with ChatML turns and Hermes tool calls, made in the test. */
 #ifndef TESTS_FRONT_SIM_MODEL_H
 #define TESTS_FRONT_SIM_MODEL_H
 

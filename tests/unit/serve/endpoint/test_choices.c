@@ -39,8 +39,8 @@ static void several_choices_are_several_jobs(void **state)
         assert_string_equal(chunks.finish[i], "stop");
     }
     assert_int_equal(rig.counts->n_cancelled, 4);
-    /* The serving stats count each job's prompt, the usage only one.  All but the first reuse the first's
-     * prompt. */
+    /* The serving stats count each job's prompt, the usage only one.
+     * All but the first reuse the first's prompt. */
     assert_int_equal(json_integer_value(json_object_get(chunks.serving, "prompt")),
                      4 * json_integer_value(json_object_get(chunks.usage, "prompt_tokens")));
     assert_true(json_integer_value(json_object_get(chunks.serving, "reused")) >= 3 * 32);

@@ -1,18 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The endpoint under stress: refusals, keys, clients that disconnect or do not read, silence, draining,
- * limits. */
+/* The endpoint under stress: refusals, keys, clients that disconnect or do not read, draining, limits. */
 #include "rig.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
+#include "tests/unit/check.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "base/check.h"
 #include "base/clock.h"
@@ -475,8 +472,7 @@ static void slow_readers_hold_the_backend_up(void **state)
     put_message(&request, "flood", ",\"stream\":true");
     fd = raw_connect_middling(rig.port);
     raw_send(fd, request.data, request.len_bytes);
-    /* Reads only until the backend continues.  A client that reads on may be as fast as the backend for
-     * ever. */
+    /* Reads only until the backend continues: a client that reads on may be as fast as the backend. */
     for (unsigned i = 1; i <= 2; i++) {
         assert_true(passes(&rig.counts->n_pauses, i)); /* one read may be long enough for several */
         while (rig.counts->n_resumes < i && rig.counts->n_cancelled == 0) {

@@ -432,8 +432,8 @@ static void schemas_that_cannot_be_held_are_named(void **state)
                    "output_config.format.schema.properties.a.pattern: ");
 }
 
-/* A constraint larger than a worker accepts would cost the router its link to that worker, so it is refused
- * here. */
+/* A constraint larger than a worker accepts would cost the
+ * router its link to that worker, so it is refused here. */
 static void constraints_are_no_larger_than_workers_take(void **state)
 {
     struct buf fields = {0};

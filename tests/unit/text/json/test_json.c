@@ -196,8 +196,8 @@ static void memory_is_bounded_and_long_prompts_fit(void **state)
     buf_fini(&text);
 }
 
-/* Whichever allocation fails, the load ends there, keeps no memory, and does not report a fault of the
- * text. */
+/* Whichever allocation fails, the load ends there,
+ * keeps no memory, and does not report a fault of the text. */
 static void the_first_failed_allocation_ends_a_load(void **state)
 {
     const char *const texts[] = {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* JSON as text: written as Python's json.dumps(json.loads(x), ensure_ascii=False) does, but with numbers
- * unchanged. */
+/* JSON as text: written as Python's json.dumps(json.loads(x),
+ * ensure_ascii=False) does, but with numbers unchanged. */
 #include "text/token/chat_priv.h"
 
 #include "base/err.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Byte-level encoding with small vocabularies in which every merge is known, and the requirements on a
- * vocabulary. */
+/* Byte-level encoding with small vocabularies in which every merge is known,
+ * and the requirements on a vocabulary. */
 #include "tests/unit/text/token/vocabularies.h"
 
 #include "base/err.h"
@@ -120,8 +120,8 @@ static void a_very_long_word_is_merged(void **state)
     tokenizer_unref(tokenizer);
 }
 
-/* Repeated words are not merged again: a long text is the sum of its lines, each too short to use the cache
- * of words. */
+/* Repeated words are not merged again:
+ * a long text is the sum of its lines, each too short to use the cache of words. */
 static void what_is_remembered_is_what_would_be_merged(void **state)
 {
     static const char *const merges[] = {"a b", "b c", "ab c", "a a", "abc d", "aa ab", NULL};

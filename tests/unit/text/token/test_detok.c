@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The streaming detokeniser: whole characters only, and always the same text, however the bytes are
- * divided. */
+/* The streaming detokeniser: whole characters only,
+ * and always the same text, however the bytes are divided. */
 #include "tests/unit/text/token/vocabularies.h"
 
 #include "base/err.h"

@@ -16,8 +16,8 @@
 
 enum { SMALL_BYTES = 1 << 16, LARGE_BYTES = 1 << 20, MOST_TIMES_LONGER = 60 };
 
-/* Each unit is repeated to the wanted length, then a letter follows, so that no run reaches the end of the
- * text. */
+/* Each unit is repeated to the wanted length,
+ * then a letter follows, so that no run reaches the end of the text. */
 static const char *const units[] = {
     "a",
     " ",

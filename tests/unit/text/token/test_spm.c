@@ -145,8 +145,8 @@ static void a_blank_begins_each_segment(void **state)
     tokenizer_unref(tokenizer);
 }
 
-/* Cutting at places without merges must not change the result.  Compares with merging the whole text
- * slowly. */
+/* Cutting at places without merges must not change the result.
+ * Compares with merging the whole text slowly. */
 static double score_of(const struct token_spec *specs, const char *text)
 {
     for (; specs->spelling != NULL; specs++) {

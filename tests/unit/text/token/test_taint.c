@@ -247,8 +247,8 @@ static void a_conversation_with_tools_is_safe(void **state)
     chat_format_free(format);
 }
 
-/* Calls in the family's format: its marks are control tokens, and a client's text with the same characters is
- * not. */
+/* Calls in the family's format: its marks are control tokens,
+ * and a client's text with the same characters is not. */
 static void calls_that_are_written_for_the_template_are_safe(void **state)
 {
     struct chat_format *format =

@@ -384,8 +384,8 @@ static void rest_long(struct tr_opts *opts)
     opts->rdma_rest_ns = 60 * NS_PER_S;
 }
 
-/* One of two rails fails, and only the receiver notices: the sender is told, and keeps using the other
- * rail. */
+/* One of two rails fails, and only the receiver notices:
+ * the sender is told, and keeps using the other rail. */
 static void the_receiver_says_which_rail_failed(void **state)
 {
     struct worker_opts patient = usual;

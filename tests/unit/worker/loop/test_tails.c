@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tails of answers, with two routers over scripted links, and no engine thread: which router receives which
- * tokens. */
+/* Tails of answers, with two routers over scripted links,
+ * and no engine thread: which router receives which tokens. */
 #include "tests/unit/check.h"
 
 #include <event2/event.h>

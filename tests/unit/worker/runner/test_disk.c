@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which prompts wait for blocks from disk and how long, and which blocks are saved: worker/runner/disk.c over
- * a simulated tier, which ends reads and writes at the test's command.  Also the events for routers from both
- * tiers (worker/runner/publish.c). */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+/* Which prompts wait for blocks from disk, which blocks are saved, and the events of both tiers for routers:
+ * disk.c and publish.c over a simulated tier, which ends reads and writes at the test's command. */
+#include "tests/unit/check.h"
+
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "base/clock.h"
 #include "base/err.h"
@@ -461,8 +457,8 @@ static void what_has_no_room_is_not_offered_again(void **state)
 
 /* ---- what routers are told ---- */
 
-/* Checks the next message to routers: these events, or a snapshot of these blocks; tiers of hashes[from..) as
- * letters. */
+/* Checks the next message to routers: these events,
+ * or a snapshot of these blocks; tiers of hashes[from..) as letters. */
 static void assert_told(bool is_snapshot, uint32_t from, const char *tiers)
 {
     struct report *report;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The transport for KV: shared memory on one host, RDMA if both have a rail, else TCP; a setting
- * overrides. */
+/* The transport for KV: shared memory on one host,
+ * RDMA if both have a rail, else TCP; a setting overrides. */
 #include "worker/runner/engine_thread.h"
 
 #include <setjmp.h>

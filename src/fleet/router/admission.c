@@ -11,6 +11,7 @@
  * the router's queue, where tenants take turns.  While a worker idles, no job is refused: the last attempt
  * before a refusal places the job there. */
 #include "fleet/router/router_priv.h"
+#include "fleet/router/admission_priv.h"
 
 #include <string.h>
 

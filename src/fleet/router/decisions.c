@@ -18,6 +18,7 @@
 #include "base/str.h"
 #include "fleet/router/decisions_json_priv.h"
 #include "fleet/router/router_priv.h"
+#include "fleet/router/admission_priv.h"
 
 #define MOST_LOOKED_AT 32
 

@@ -11,6 +11,7 @@
  * then, it is refused with 529. A job that has begun waits as long as any worker could continue it, and
  * queue.resume_timeout after that. */
 #include "fleet/router/router_priv.h"
+#include "fleet/router/admission_priv.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -17,6 +17,7 @@
  * Bounds: a request looks at MAX_LOOKED streams and considers MAX_STREAMS of them. A request that waits tries again
  * RETRY_NS after an attempt of a waiting request failed. */
 #include "fleet/router/router_priv.h"
+#include "fleet/router/admission_priv.h"
 
 #include "base/clock.h"
 #include "base/err.h"

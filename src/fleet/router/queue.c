@@ -26,6 +26,7 @@
  * weight makes room for one with fewer. The loop's next turn refuses the removed job, because a submit may
  * not call a client back. */
 #include "fleet/router/router_priv.h"
+#include "fleet/router/admission_priv.h"
 
 #include "base/clock.h"
 #include "base/err.h"

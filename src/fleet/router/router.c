@@ -29,6 +29,7 @@
 #include "net/otlp/otlp_export.h"
 #include "fleet/router/decisions_priv.h"
 #include "fleet/router/router_priv.h"
+#include "fleet/router/admission_priv.h"
 #include "fleet/router/spending_priv.h"
 
 #define TICK_NS       (100 * NS_PER_MS)

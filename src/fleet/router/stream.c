@@ -8,6 +8,7 @@
  * again; the earlier copy counts. The two links are independent, so each may overtake the other. Tokens
  * wait for the prefill worker's report on the prompt, and an end waits for its serving stats; both waits
  * are short and bounded. */
+#include "fleet/router/admission_priv.h"
 #include "fleet/router/stream_priv.h"
 
 #include <string.h>

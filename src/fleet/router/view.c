@@ -2,6 +2,7 @@
 /* The router's cluster view: updates a worker's row in the fleet whenever something about that worker
  * changes. A placement uses the fleet and the prefix index. */
 #include "fleet/router/router_priv.h"
+#include "fleet/router/admission_priv.h"
 
 #include "base/check.h"
 #include "base/clock.h"

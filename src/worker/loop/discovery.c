@@ -4,6 +4,7 @@
  * The list of a source says whom to dial, and nothing else: a link that is up stays up whatever the list says, and the
  * link's TLS admits who has the cluster's key. A timer looks at the list again, because slots become free with time. */
 #include "worker/loop/worker_priv.h"
+#include "worker/loop/discovery_priv.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The worker's HELLO to routers and peers, and the load report in each heartbeat. */
 #include "worker/loop/worker_priv.h"
+#include "worker/loop/spending_priv.h"
 
 #include "base/clock.h"
 #include "cache/kv/layout.h"

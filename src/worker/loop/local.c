@@ -2,6 +2,7 @@
 /* The worker's own endpoint:
  * the front's backend on this worker's engine thread, so that curl works with any daemon. */
 #include "worker/loop/worker_priv.h"
+#include "worker/loop/discovery_priv.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -9,6 +9,7 @@
  *
  * The engine's figures are up to 100 ms old.  A report takes off the time that has passed from the queued prompts. */
 #include "worker/loop/worker_priv.h"
+#include "worker/loop/spending_priv.h"
 
 #include <stdlib.h>
 

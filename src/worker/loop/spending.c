@@ -8,6 +8,7 @@
  * changed are dropped first, so a restarted router learns how full the limits are.  Rows of a router that is away are
  * kept for two minutes: by then its limits are empty. */
 #include "worker/loop/worker_priv.h"
+#include "worker/loop/spending_priv.h"
 
 #include <stdlib.h>
 #include <string.h>

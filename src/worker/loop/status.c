@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The worker's status for batonctl, and the gauges that follow its load reports. */
 #include "worker/loop/worker_priv.h"
+#include "worker/loop/weights_priv.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -10,6 +10,7 @@
  * before the descriptor is passed: nobody else can read the weights, or give out other ones. The panels that are compared also
  * detect a build that packs in another way. */
 #include "worker/loop/worker_priv.h"
+#include "worker/loop/weights_priv.h"
 
 #include <dirent.h>
 #include <errno.h>

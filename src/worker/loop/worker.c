@@ -26,6 +26,9 @@
 #include "net/http/https.h"
 #include "net/link/addr.h"
 #include "worker/loop/worker_priv.h"
+#include "worker/loop/spending_priv.h"
+#include "worker/loop/discovery_priv.h"
+#include "worker/loop/weights_priv.h"
 
 #define DRAIN_LOOK_NS (50 * NS_PER_MS)
 

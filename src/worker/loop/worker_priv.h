@@ -141,15 +141,6 @@ void worker_check_remote(struct config_check *check, const struct worker_conf *c
 /* model_check.c: checks of the model file without loading it, for worker_check.c */
 void worker_check_model(struct config_check *check, const struct worker_conf *conf);
 
-/* weights.c: one copy of the packed weights for all workers of a host */
-/* An arena for engine_load_opts, empty or filled by another worker; NULL: the weights stay private. May wait for a worker that
- * is packing them. */
-struct mem_sealed *worker_weights_arena(struct worker *worker, uint64_t file_bytes);
-void worker_weights_refused(struct worker *worker, const char *why); /* static; the arena did not serve */
-void worker_weights_loaded(struct worker *worker); /* seals the arena and serves it to others */
-bool worker_weights_are_shared(const struct worker *worker);
-void worker_weights_close(struct worker *worker); /* after the engine is freed */
-
 /* hello.c */
 const ProtobufCMessage *worker_make_hello(void *arg);
 const ProtobufCMessage *worker_make_heartbeat(void *arg); /* contains the load report */
@@ -168,12 +159,6 @@ size_t worker_routers_queued_bytes(const struct worker *worker);
 void worker_routers_close(struct worker *worker);
 
 void worker_routers_refuse(struct worker_router *router, uint64_t request, int error); /* fails the job */
-
-/* discovery.c: routers and peers from a file, DNS or etcd, and this worker's own key in etcd */
-int worker_discovery_open(struct worker *worker, struct fault *fault);
-/* A source names routers, now or later: without one the worker is not ready. */
-bool worker_discovery_finds_routers(const struct worker *worker);
-void worker_discovery_close(struct worker *worker);
 
 /* parts.c: prompts in pieces */
 /* Takes a SUBMIT command of which n_missing tokens will follow. E_OVERLOADED, E_NOMEM. */
@@ -219,21 +204,6 @@ void worker_tails_router_up(struct worker *worker, uint32_t router, uint64_t epo
 /* Adds the answers to their tails, and sets the router and the job that each answer goes to. */
 void worker_tails_report(struct worker *worker, struct report *report);
 void worker_tails_resume(struct worker_router *router, const Baton__Resume *resume);
-
-/* spending.c: what routers spent of their accounts' limits, for the other routers */
-int worker_spending_open(struct worker *worker); /* E_NOMEM; closed also after a failure */
-void worker_spending_close(struct worker *worker);
-void worker_spending_hear(struct worker_router *router, const Baton__Spending *spending);
-void worker_spending_router_down(struct worker_router *router);
-
-/* notices.c: load that the engine thread has not reported yet */
-int worker_notices_open(struct worker *worker); /* E_NOMEM; closed also after a failure */
-void worker_notices_close(struct worker *worker);
-/* A router's job goes to the engine thread: numbers it, and soon tells the other routers. */
-void worker_notices_add(struct worker_router *router, struct task_spec *spec, uint32_t compute_tokens);
-void worker_notices_reported(struct worker *worker); /* the engine's figures are new */
-/* Adds to a report what came since, and takes off what has passed. */
-void worker_notices_correct(struct worker *worker, Baton__LoadReport *load);
 
 /* send_blocks.c */
 void worker_tell_blocks(struct worker *worker, const struct report *report); /* to all readers, or to one */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Defines the functions of net/ that the router calls, so that the linker takes these.  A link remembers what
  * was sent, and the test supplies the replies. */
+#include "fleet/router/admission_priv.h"
 #include "rig.h"
 
 #include <stdlib.h>

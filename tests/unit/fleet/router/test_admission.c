@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Admission by prediction in the router.  Requests are refused at once, before any work, with a time for the
  * retry, and never while a worker idles.  Answer lengths are learned from answers. */
+#include "fleet/router/admission_priv.h"
 #include "tests/unit/check.h"
 
 #include <string.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Streams that are paused for a higher class: who is paused, that nothing is lost or told twice, and when they go on. */
+#include "fleet/router/admission_priv.h"
 #include "tests/unit/check.h"
 
 #include <string.h>

@@ -9,6 +9,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "worker/loop/worker_priv.h"
+#include "worker/loop/spending_priv.h"
 
 struct link {
     const struct link_events *events;

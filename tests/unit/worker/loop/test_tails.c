@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tails of answers, with two routers over scripted links,
  * and no engine thread: which router receives which tokens. */
+#include "worker/loop/spending_priv.h"
 #include "tests/unit/check.h"
 
 #include <event2/event.h>

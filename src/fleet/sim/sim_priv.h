@@ -141,7 +141,7 @@ struct sim {
     bool is_expiring, is_reporting;
     bool has_tenants; /* several were seen */
     uint64_t tenant;  /* of the latest request */
-    bool is_closed; /* no more arrivals */
+    bool is_closed;   /* no more arrivals */
     struct rng rng;
     int rc; /* the first failure */
 };

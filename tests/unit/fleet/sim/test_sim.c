@@ -337,16 +337,11 @@ static void several_routers_place_as_well_as_one(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_request_ends),
-        cmocka_unit_test(equal_runs_are_equal),
-        cmocka_unit_test(a_queue_follows_theory),
-        cmocka_unit_test(conversations_hit_the_cache),
-        cmocka_unit_test(a_slow_disk_and_a_fast_one),
-        cmocka_unit_test(roles_follow_the_load),
-        cmocka_unit_test(routers_share_the_workers),
-        cmocka_unit_test(several_routers_place_as_well_as_one),
-        cmocka_unit_test(options_are_checked),
-        cmocka_unit_test(quantiles_are_right_within_a_bucket),
+        cmocka_unit_test(every_request_ends),         cmocka_unit_test(equal_runs_are_equal),
+        cmocka_unit_test(a_queue_follows_theory),     cmocka_unit_test(conversations_hit_the_cache),
+        cmocka_unit_test(a_slow_disk_and_a_fast_one), cmocka_unit_test(roles_follow_the_load),
+        cmocka_unit_test(routers_share_the_workers),  cmocka_unit_test(several_routers_place_as_well_as_one),
+        cmocka_unit_test(options_are_checked),        cmocka_unit_test(quantiles_are_right_within_a_bucket),
         cmocka_unit_test(events_come_in_order),
     };
 

@@ -25,7 +25,7 @@ integration_tests += tests/integration/test_imatrix.py tests/integration/test_sh
 integration_tests += tests/integration/test_strangers.py tests/integration/test_stop.py
 # test_faults.py has the sanitizers look at the same code; these are long, or limit memory, and sanitizers keep what is freed
 plain_tests = tests/integration/test_matrix.py tests/integration/test_growth.py tests/integration/test_fair.py \
-	tests/integration/test_memory.py
+	tests/integration/test_memory.py tests/integration/test_fair_routers.py
 EXTRA_DIST += $(plain_tests)
 if PLAIN_BUILD
 TESTS += $(plain_tests)

@@ -1,0 +1,75 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Tenants of different routers: a flood through one router costs a tenant of the other a turn, and two floods share alike.  Real daemons, simulated engines.  The tests assert who was served and how much, not how fast."""
+import os
+import sys
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from cluster import Cluster, main, patience  # noqa: E402
+from test_fair import Client, jain, make_keys, n_ended, wait_for  # noqa: E402
+
+SIM = {"engine__kind": "sim", "engine__sim_step": "20ms", "engine__sim_prefill_token": "20us", "engine__sim_decode_seq": "100us",
+       "engine__sim_answer_tokens": "1000000", "sched__max_seqs": "8", "kv__memory": "256MiB"}
+TURNS = {"queue.refuse": "timeout", "queue.timeout": "60s"}
+
+
+def two_routers(c, **weights):
+    Client.ends.clear()
+    path, keys = make_keys(c, **weights)
+    for _ in range(2):
+        c.router(http__api_keys=path, **TURNS)
+    links = [f"127.0.0.1:{r.link}" for r in c.routers]
+    c.worker("decode", link__routers=links, **SIM)
+    for _ in range(2):
+        c.wait_ready(decode=1)
+        c.routers.reverse()
+    return keys
+
+
+def a_flood_through_one_router_costs_a_turn_at_the_other():
+    """A hundred in flight through the first router, one through the second."""
+    with Cluster() as c:
+        keys = two_routers(c, loud=0, calm=0)
+        loud = Client(c.routers[0].http, keys["loud"], "loud", 300, 8).flood(100)
+        calm = Client(c.routers[1].http, keys["calm"], "calm", 30, 1)
+        wait_for("the flood", lambda: n_ended("loud") >= 10)
+        between = []
+        for _ in range(8):
+            n_before = n_ended("loud")
+            status, answer = calm.ask()
+            assert status == 200, (status, answer)
+            between.append(n_ended("loud") - n_before)
+        loud.stop()
+        print(f"   of the flood ended meanwhile {between}")
+        assert sorted(between)[len(between) // 2] <= 16, between  # two rounds of the seats; the flood has 100
+        loud.join()
+
+
+def shares(c, keys, at, seconds=2):
+    """Tokens served to each tenant while all flood; at: (tenant, router, in flight)."""
+    clients = [Client(c.routers[router].http, keys[name], name, 100, 16).flood(n) for name, router, n in at]
+    wait_for("the first answers", lambda: all(n_ended(name) >= 8 for name, _, _ in at))
+    begin = time.monotonic()
+    time.sleep(patience(seconds))
+    end = time.monotonic()
+    for client in clients:
+        client.stop()
+    served = {name: sum(n for who, when, status, n in Client.ends if who == name and begin <= when <= end and status == 200)
+              for name in {name for name, _, _ in at}}
+    for client in clients:
+        client.join()
+    return served
+
+
+def tenants_of_two_routers_share_alike():
+    """Each tenant floods through a router of its own, one with a third of the other's requests."""
+    with Cluster() as c:
+        keys = two_routers(c, many=0, few=0)
+        served = shares(c, keys, [("many", 0, 120), ("few", 1, 40)])
+        print(f"   120:40 in flight: {served}, Jain {jain(list(served.values())):.3f}")
+        assert jain(list(served.values())) >= 0.95, served
+
+
+if __name__ == "__main__":
+    main([a_flood_through_one_router_costs_a_turn_at_the_other, tenants_of_two_routers_share_alike])

@@ -26,3 +26,9 @@ monitoringdir = $(pkgdatadir)/monitoring
 dist_monitoring_DATA = share/monitoring/prometheus.yml share/monitoring/rules.yml share/monitoring/dashboard-cache.json \
 	share/monitoring/dashboard-endpoint.json share/monitoring/dashboard-fleet.json share/monitoring/dashboard-handoff.json
 EXTRA_DIST += share/monitoring/make-dashboards share/monitoring/rules_test.yml
+
+containerdir = $(pkgdatadir)/container
+dist_container_DATA = share/container/Containerfile share/container/compose.yaml
+dist_container_SCRIPTS = share/container/ready
+kubernetesdir = $(pkgdatadir)/kubernetes
+dist_kubernetes_DATA = share/kubernetes/baton.yaml

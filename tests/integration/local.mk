@@ -18,6 +18,9 @@ tests/integration/check-phoenix: all
 	$(PY_LOG_COMPILER) $(srcdir)/tests/integration/check_phoenix.py
 integration_tests += tests/integration/test_hybrid.py tests/integration/test_mamba.py
 integration_tests += tests/integration/test_discovery.py tests/integration/test_weights.py
+plain_manifests = tests/integration/test_manifests.py
+TESTS += $(plain_manifests)
+EXTRA_DIST += $(plain_manifests)
 integration_tests += tests/integration/test_pause.py tests/integration/test_preempt.py tests/integration/test_admission.py tests/integration/test_load.py tests/integration/test_flood.py tests/integration/test_pieces.py
 integration_tests += tests/integration/test_files.py tests/integration/test_pull.py
 integration_tests += tests/integration/test_common_limits.py

@@ -7,7 +7,8 @@ integration_tests = tests/integration/test_relay.py tests/integration/test_fault
 integration_tests += tests/integration/test_tier.py tests/integration/test_echo.py
 integration_tests += tests/integration/test_render.py
 integration_tests += tests/integration/test_schema_floods.py
-integration_tests += tests/integration/test_config.py
+integration_tests += tests/integration/test_config.py tests/integration/test_config_keys.py
+integration_tests += tests/integration/test_broken_models.py tests/integration/test_h2_floods.py
 integration_tests += tests/integration/test_truth.py
 integration_tests += tests/integration/test_traces.py tests/integration/test_why.py tests/integration/test_changes.py
 tests/integration/test_why.log tests/integration/test_changes.log: batonctl

@@ -5,6 +5,7 @@
 #include "tests/unit/check.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/err.h"
 #include "base/rng.h"
@@ -17,6 +18,8 @@ static struct rig rig;
 static struct link *links[N_WORKERS];
 static uint64_t next_epoch;
 static struct rng dice;
+static bool has_classes;
+static uint32_t n_pauses; /* seen in all */
 
 static void come_up(uint32_t at)
 {
@@ -36,6 +39,7 @@ static struct rig_client *any_client(void)
 static void begin(void)
 {
     static const char *const tenants[] = {NULL, "few", "many", "many", "many"};
+    static const char *const classes[] = {"high", "low", "low", NULL};
     struct rig_client *client;
 
     if (rig.n_clients == RIG_MAX_CLIENTS)
@@ -43,6 +47,7 @@ static void begin(void)
     rig.sample.wants_logprob = rng_below(&dice, 2);
     rig.tenant = tenants[rng_below(&dice, 5)];
     rig.weight = (uint32_t)rng_below(&dice, 3);
+    rig.class_allowed = has_classes ? classes[rng_below(&dice, 4)] : NULL;
     rig.constraint = rng_below(&dice, 2) ? "{\"json\": {}}" : NULL;
     client = rig_submit(&rig, 1 + (uint32_t)rng_below(&dice, 300), 1 + (uint32_t)rng_below(&dice, 40));
     client->cancels_on_accepted = rng_below(&dice, 20) == 0;
@@ -118,6 +123,7 @@ static void step(void)
         router_place_queued(&rig.router);
         router_queue_tell(&rig.router);
         router_expire_queued(&rig.router);
+        router_pause_tick(&rig.router);
         rig_flush(&rig);
         return;
     default:
@@ -145,10 +151,46 @@ static void look(void)
     }
 }
 
-static void everything_comes_back(void **state)
+/* Streams of the class "low" are paused for "high". */
+static void define_classes(void)
 {
-    for (uint64_t seed = 1; seed <= 20; seed++) {
+    static const char *const lines[] = {"high priority=10", "low may-be-paused=1min"};
+    struct fault fault = {0};
+
+    rig.conf.refuse = ROUTER_REFUSE_PREDICTED;
+    for (size_t i = 0; i < ARRAY_LEN(lines); i++)
+        assert_int_equal(
+            picker_classes_add(&rig.router.classes, bytes_of(lines[i], strlen(lines[i])), &fault), 0);
+    router_admission_declare(&rig.router);
+    router_pause_declare(&rig.router);
+    rig.conf.classes.n = 2;
+}
+
+static void assert_empty(void)
+{
+    assert_true(list_is_empty(&rig.router.jobs));
+    assert_true(list_is_empty(&rig.router.queue));
+    assert_int_equal(rig.router.n_queued, 0);
+    assert_true(list_is_empty(&rig.router.turns.pushed_out) && list_is_empty(&rig.router.turns.odd));
+    assert_int_equal(rig.router.models[0].n_queued + rig.router.models[0].n_ahead, 0);
+    for (uint32_t i = 0; i < rig.router.classes.n; i++) {
+        if (rig.router.models[0].turns[i] != NULL)
+            assert_int_equal(fair_n_waiting(rig.router.models[0].turns[i]), 0);
+        assert_true(list_is_empty(&rig.router.pauses.paused[i]));
+        assert_true(list_is_empty(&rig.router.pauses.seated[i]));
+        assert_int_equal(rig.router.pauses.n_seated[i], 0);
+    }
+    assert_int_equal(rig.router.pauses.n_paused, 0);
+    assert_int_equal(hashmap_count(rig.router.by_number), 0);
+    assert_true(rig_ledgers_are_empty(&rig));
+}
+
+static void run_seeds(uint64_t n_seeds)
+{
+    for (uint64_t seed = 1; seed <= n_seeds; seed++) {
         assert_int_equal(rig_open(&rig), 0);
+        if (has_classes)
+            define_classes();
         rng_init(&dice, seed);
         for (uint32_t i = 0; i < N_WORKERS; i++)
             come_up(i);
@@ -158,21 +200,34 @@ static void everything_comes_back(void **state)
         for (uint32_t i = 0; i < rig.n_clients; i++)
             if (rig.clients[i].handle != NULL)
                 rig_cancel(&rig.clients[i]);
-        assert_true(list_is_empty(&rig.router.jobs));
-        assert_true(list_is_empty(&rig.router.queue));
-        assert_int_equal(rig.router.n_queued, 0);
-        assert_true(list_is_empty(&rig.router.turns.pushed_out) && list_is_empty(&rig.router.turns.odd));
-        assert_int_equal(rig.router.models[0].n_queued + rig.router.models[0].n_ahead, 0);
-        assert_int_equal(fair_n_waiting(rig.router.models[0].turns[0]), 0);
-        assert_int_equal(hashmap_count(rig.router.by_number), 0);
-        assert_true(rig_ledgers_are_empty(&rig));
+        assert_empty();
+        if (has_classes)
+            n_pauses += (uint32_t)metric_value(rig.router.pauses.m_pauses[2]);
+        rig.conf.classes.n = 0;
         rig_close(&rig);
     }
 }
 
+static void everything_comes_back(void **state)
+{
+    has_classes = false;
+    run_seeds(20);
+}
+
+static void everything_comes_back_with_pauses(void **state)
+{
+    has_classes = true;
+    run_seeds(20);
+    print_message("%u pauses\n", n_pauses);
+    assert_true(n_pauses > 20);
+}
+
 int main(void)
 {
-    static const struct CMUnitTest tests[] = {cmocka_unit_test(everything_comes_back)};
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(everything_comes_back),
+        cmocka_unit_test(everything_comes_back_with_pauses),
+    };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

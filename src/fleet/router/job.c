@@ -57,7 +57,7 @@ void router_job_enter(struct job *job, enum job_state state)
     bool was_timed = job_is_in(job, JOB_TIMED), was_reporting = job_is_in(job, JOB_REPORTS);
 
     ASSERT(job->state != JOB_OVER);
-    log_debug("job_state", LOG_STR("request", job->order.work.request_id),
+    log_debug("job_state", LOG_STR("request_id", job->order.work.request_id),
               LOG_STR("from", job_state_name(job->state)), LOG_STR("to", job_state_name(state)));
     job->state = state;
     if ((JOB_AT_WORKERS >> state & 1) == 0)

@@ -11,6 +11,8 @@
  * be caught. */
 #include <getopt.h>
 #include <inttypes.h>
+#include <langinfo.h>
+#include <locale.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,6 +25,7 @@
 #include "base/str.h"
 #include "clients/ctl/commands.h"
 #include "clients/ctl/status.h"
+#include "clients/ctl/top_view.h"
 #include "base/event/signals.h"
 
 struct top {
@@ -39,6 +42,8 @@ struct top {
     struct status_work work;
     uint64_t work_ns; /* when it was asked; 0: never */
     double placed_per_s;
+    struct top_history history; /* a router's */
+    bool is_utf8;               /* the terminal's */
 };
 
 static void cmd_top_on_tick(void *arg)
@@ -82,8 +87,14 @@ static void take_status(struct top *top, struct bytes body)
     struct status_work work;
     uint64_t now_ns = clock_now_ns();
     struct buf table = {0};
-    int rc = status_render(body, false, &table);
+    double elapsed_s = top->work_ns > 0 ? (double)(now_ns - top->work_ns) / 1e9 : 0;
+    int rc;
 
+    if (top_history_take(&top->history, body, elapsed_s)) {
+        (void)top_view_render(&top->history, body, top->is_utf8, &table);
+        buf_append_byte(&table, '\n');
+    }
+    rc = status_render(body, false, &table);
     if (rc == 0)
         rc = status_work(body, &work);
     if (rc < 0) {
@@ -179,6 +190,8 @@ int cmd_top(const struct ctl *ctl, int argc, char **argv)
         return complain_usage(CTL_NAME, "top: --interval wants at least 100ms");
     if (!isatty(STDOUT_FILENO) || tcgetattr(STDIN_FILENO, &top.saved) < 0)
         return complain(CTL_NAME, "top wants a terminal; status --line is for everything else");
+    setlocale(LC_CTYPE, "");
+    top.is_utf8 = strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
     top.door = ctl_open(ctl);
     if (top.door == NULL)
         return EXIT_FAILED;

@@ -20,6 +20,7 @@ int cmd_status(const struct ctl *ctl, int argc, char **argv);
 int cmd_top(const struct ctl *ctl, int argc, char **argv);
 int cmd_why(const struct ctl *ctl, int argc, char **argv);
 int cmd_trace(const struct ctl *ctl, int argc, char **argv);
+int cmd_report(const struct ctl *ctl, int argc, char **argv);
 int cmd_metrics(const struct ctl *ctl, int argc, char **argv);
 int cmd_drain(const struct ctl *ctl, int argc, char **argv);
 int cmd_role(const struct ctl *ctl, int argc, char **argv);

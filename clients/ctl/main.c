@@ -31,6 +31,8 @@ static const struct command commands[] = {
      "  -j, --json   the router's answer as JSON\n", cmd_why},
     {"trace", "[--json] REQUEST-ID", "where a request's time went, on all daemons",
      "  -j, --json   the router's answer as JSON\n", cmd_trace},
+    {"report", "[HOST:PORT]...", "a text for whoever helps: status and metrics, without tenants' names", NULL,
+     cmd_report},
     {"metrics", "", "the daemon's metrics as Prometheus text", NULL, cmd_metrics},
     {"drain", "[--move] [--wait [--timeout TIME]]",
      "leave service, finish what runs (a router: be not ready)",

@@ -33,7 +33,7 @@ struct log_field {
 #define LOG_I64(k, v)  ((struct log_field){.key = (k), .kind = LOG_KIND_I64, .as.i64 = (v)})
 #define LOG_F64(k, v)  ((struct log_field){.key = (k), .kind = LOG_KIND_F64, .as.f64 = (v)})
 #define LOG_BOOL(k, v) ((struct log_field){.key = (k), .kind = LOG_KIND_BOOL, .as.flag = (v)})
-#define LOG_ERR(c)     LOG_STR("error", err_text(c)) /* needs base/err.h */
+#define LOG_ERR(c)     LOG_STR("error", err_name(c)) /* needs base/err.h */
 
 #define LOG_FIELDS(...)       ((const struct log_field[]){__VA_ARGS__ __VA_OPT__(, ){.key = 0}})
 #define log_debug(event, ...) log_write(LOG_LEVEL_DEBUG, event, LOG_FIELDS(__VA_ARGS__))

@@ -11,6 +11,7 @@ integration_tests += tests/integration/test_config.py tests/integration/test_con
 integration_tests += tests/integration/test_broken_models.py tests/integration/test_h2_floods.py
 integration_tests += tests/integration/test_truth.py
 integration_tests += tests/integration/test_traces.py tests/integration/test_why.py tests/integration/test_changes.py
+integration_tests += tests/integration/test_logs.py
 tests/integration/test_why.log tests/integration/test_changes.log: batonctl
 EXTRA_DIST += tests/integration/otlp.py tests/integration/check_phoenix.py
 # Phoenix as the collector of real daemons; no part of make check, because it installs 1 GB

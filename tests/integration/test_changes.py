@@ -121,6 +121,29 @@ def openmetrics_names_traces():
         assert kind.startswith("text/plain; version=0.0.4") and "trace_id" not in text and "# EOF" not in text
 
 
+def a_report_names_no_tenant():
+    with Cluster() as c:
+        keys = os.path.join(c.dir, "keys")
+        made = subprocess.run([os.path.join(BUILD, "batonctl"), "new-key", "--tenant", "acme-corp", "rpm=1"],
+                              capture_output=True, text=True, check=True).stdout.splitlines()
+        with open(keys, "w", encoding="utf-8") as f:
+            f.write(made[1] + "\n")
+        os.chmod(keys, 0o600)
+        c.router(http__api_keys=keys)
+        c.worker("decode")
+        c.wait_ready(decode=1)
+        for _ in range(3):
+            fetch(c.routers[0].http, "POST", "/v1/messages", c.body("a secret prompt", max_tokens=2), {"x-api-key": made[0]})
+        assert "acme-corp" in metrics(c, c.routers[0])[1], "the test shows nothing"
+        code, text = ctl(c, c.routers[0], "report", f"127.0.0.1:{c.routers[0].admin}", f"127.0.0.1:{c.daemon('decode0').admin}",
+                         "127.0.0.1:1")
+        assert code == 0 and text.count("# daemon at") == 3 and "no answer: cannot connect" in text, text
+        assert 'tenant="tenant-1"' in text and '"daemon": "baton-decode"' in text, text
+        with open(c.key, encoding="utf-8") as f:
+            secrets = ["acme-corp", "secret prompt", made[0], made[1].split()[0], f.read().strip(), c.admin_token()]
+        assert not [secret for secret in secrets if secret in text]
+
+
 if __name__ == "__main__":
     main([a_reload_is_shown_before_it_is_done, equal_configurations_have_equal_hashes, names_of_vllm_alone,
-          openmetrics_names_traces])
+          openmetrics_names_traces, a_report_names_no_tenant])

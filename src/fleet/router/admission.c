@@ -253,7 +253,7 @@ bool router_admission_takes(struct job *job, uint32_t *retry_s_out)
     if (verdict.is_in_time)
         return true;
     *retry_s_out = come_back_s(job, &place.choice, verdict.late_s);
-    log_debug("refused", LOG_STR("request", job->order.work.request_id),
+    log_debug("refused", LOG_STR("request_id", job->order.work.request_id),
               LOG_U64("predicted_ms", (uint64_t)(verdict.ttft_s * 1e3)),
               LOG_U64("limit_ms", (uint64_t)(verdict.limit_s * 1e3)));
     return false;

@@ -574,7 +574,7 @@ void router_job_replace(struct job *job, uint32_t failed_slot)
         return;
     }
     metric_add(job->router->m_redispatched, 1);
-    log_warn("job_replaced", LOG_STR("request", job->order.work.request_id),
+    log_warn("job_replaced", LOG_STR("request_id", job->order.work.request_id),
              LOG_STR("worker", job->router->workers[failed_slot].node),
              LOG_U64("answered", job->handle.n_delivered));
     if (router_job_answered(job) == job->order.work.max_new_tokens) {

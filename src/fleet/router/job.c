@@ -62,7 +62,7 @@ void router_job_enter(struct job *job, enum job_state state)
     enum job_state was = job->state;
 
     ASSERT(job->state != JOB_OVER);
-    log_debug("job_state", LOG_STR("request", job->order.work.request_id),
+    log_debug("job_state", LOG_STR("request_id", job->order.work.request_id),
               LOG_STR("from", job_state_name(job->state)), LOG_STR("to", job_state_name(state)));
     job->state = state;
     router_pause_track(job, was);

@@ -197,11 +197,11 @@ void router_resume_answer(struct router *router, uint32_t slot, const Baton__Res
     rc = resume_adopt(job, slot, resumed->submit);
     if (rc == 0) {
         metric_add(router->m_resumed, 1);
-        log_info("stream_resumed", LOG_STR("request", job->order.work.request_id),
+        log_info("stream_resumed", LOG_STR("request_id", job->order.work.request_id),
                  LOG_STR("worker", router->workers[slot].node));
         return;
     }
-    log_warn("resume_failed", LOG_STR("request", job->order.work.request_id),
+    log_warn("resume_failed", LOG_STR("request_id", job->order.work.request_id),
              LOG_STR("worker", router->workers[slot].node), LOG_ERR(rc));
     resume_decline(router, slot, resumed->request);
     resume_fail(job);

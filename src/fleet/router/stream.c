@@ -103,7 +103,7 @@ static void on_prefill_finish(struct job *job, const Baton__Answer *answer)
         return;
     }
     /* The prefill failed; the decode worker has the request and computes the missing blocks. */
-    log_warn("prefill_failed", LOG_STR("request", job->order.work.request_id),
+    log_warn("prefill_failed", LOG_STR("request_id", job->order.work.request_id),
              LOG_STR("worker", job->router->workers[slot].node), LOG_ERR(answer->error));
     proceed.request = job->number;
     if (router_send(job->router, job->decode.slot, FRAME_PROCEED, &proceed.base) < 0)

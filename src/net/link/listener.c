@@ -124,7 +124,7 @@ static bool accept_one(struct listener *listener)
             return true;
         if (errno == EAGAIN)
             return false;
-        log_warn("accept_failed", LOG_STR("address", listener->address), LOG_STR("error", strerror(errno)));
+        log_warn("accept_failed", LOG_STR("address", listener->address), LOG_STR("reason", strerror(errno)));
         listener->is_resting = true;
         ev_timer_start(listener->resume, PAUSE_NS);
         return false;

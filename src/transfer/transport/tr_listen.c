@@ -213,7 +213,7 @@ static void tr_listen_on_acceptable(void *arg, int fd, unsigned ready)
         } else if (errno == EAGAIN) {
             return;
         } else if (errno != EINTR && errno != ECONNABORTED && errno != EPROTO) {
-            log_warn("kv_accept_failed", LOG_STR("error", strerror(errno)));
+            log_warn("kv_accept_failed", LOG_STR("reason", strerror(errno)));
             tr_listen_rest(listener);
             return;
         }

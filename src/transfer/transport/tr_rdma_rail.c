@@ -230,7 +230,7 @@ static void rdma_rail_handle_event(struct rdma_rail *rail, enum ibv_event_type t
             rdma_rail_on_port_change(rail, text);
         return;
     default:
-        log_debug("kv_rdma_event", LOG_STR("rail", rail->name), LOG_STR("event", text));
+        log_debug("kv_rdma_event", LOG_STR("rail", rail->name), LOG_STR("what", text));
         return;
     }
 }

@@ -98,7 +98,7 @@ void worker_tails_resume(struct worker_router *router, const Baton__Resume *resu
         (void)tail_send_resumed(router, NULL, resume->request);
     if (tail == NULL || tail_assign(tail, &job, (uint32_t)(router - worker->routers)) < 0)
         return;
-    log_info("stream_resumed", LOG_STR("request", tail->id), LOG_STR("router", router->node),
+    log_info("stream_resumed", LOG_STR("request_id", tail->id), LOG_STR("router", router->node),
              LOG_U64("tokens", tail->n_ids));
     metric_add(worker->tails->m_resumed, 1);
     tail->n_replayed = 0;

@@ -43,7 +43,7 @@ static uint64_t grace_end_ns(const struct worker *worker)
 
 void tail_enter(struct tail *tail, enum tail_state state)
 {
-    log_debug("tail_state", LOG_STR("request", tail->id), LOG_STR("from", tail_states[tail->state]),
+    log_debug("tail_state", LOG_STR("request_id", tail->id), LOG_STR("from", tail_states[tail->state]),
               LOG_STR("to", tail_states[state]));
     tail->state = state;
     if (state == TAIL_ORPHANED || state == TAIL_ENDED)
@@ -456,7 +456,7 @@ static void tails_tick(void *arg)
             continue;
         if (tail->state == TAIL_ORPHANED) {
             metric_add(worker->tails->m_expired, 1);
-            log_info("orphan_cancelled", LOG_STR("request", tail->id), LOG_U64("tokens", tail->n_ids));
+            log_info("orphan_cancelled", LOG_STR("request_id", tail->id), LOG_U64("tokens", tail->n_ids));
             tail_cancel_task(tail);
         }
         tail_free(tail);

@@ -76,7 +76,7 @@ void worker_health_note(struct worker_engine *engine, const char *request, bool 
     }
     metric_add(health->m_spoilt, 1);
     health->n_spoilt_in_row++;
-    log_error("answer_spoilt", LOG_STR("request", request), LOG_STR("reason", err_text(E_NUMERICS)),
+    log_error("answer_spoilt", LOG_STR("request_id", request), LOG_STR("reason", err_text(E_NUMERICS)),
               LOG_U64("in_a_row", health->n_spoilt_in_row));
     if (health->n_spoilt_in_row >= IN_ROW)
         worker_health_enter(engine, HEALTH_UNFIT);

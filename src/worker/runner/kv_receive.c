@@ -130,7 +130,7 @@ static void kv_receive_on_arrived(void *arg, const struct kvxfer_arrival *arriva
     if (n_tokens > task->spec.order.n_tokens)
         n_tokens = task->spec.order.n_tokens;
     if (!arrival->is_whole)
-        log_warn("kv_receive_incomplete", LOG_STR("request", task->spec.order.work.request_id),
+        log_warn("kv_receive_incomplete", LOG_STR("request_id", task->spec.order.work.request_id),
                  LOG_ERR(arrival->code), LOG_U64("tokens_here", n_tokens),
                  LOG_U64("tokens", task->spec.order.n_tokens));
     /* If the first token ends the answer, it ends it here too, whatever the peer says. */

@@ -128,8 +128,8 @@ static void kv_send_on_over(void *arg, int result)
     task->times.transfer_ended_ns = clock_now_ns();
     task->times.is_transfer_failed = result < 0;
     if (result < 0) {
-        log_warn("kv_send_failed", LOG_STR("request", task->spec.order.work.request_id), LOG_ERR(result));
-        send->failed = result; /* the tick ends the task once the sequence is held */
+        log_warn("kv_send_failed", LOG_STR("request_id", task->spec.order.work.request_id), LOG_ERR(result));
+        send->failed = result; /* the tick ends the task when it is held */
         return;
     }
     kv_send_share_blocks(send);

@@ -44,7 +44,7 @@ static const char *const task_states[] = {"new",     "hashing",   "fetching",  "
 
 void worker_tasks_set_state(struct worker_engine *engine, struct task *task, enum task_state state)
 {
-    log_debug("task_state", LOG_STR("request", task->spec.order.work.request_id),
+    log_debug("task_state", LOG_STR("request_id", task->spec.order.work.request_id),
               LOG_STR("from", task_states[task->state]), LOG_STR("to", task_states[state]));
     task->state = state;
 }

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A daemon's metrics for a report that leaves the house: pure functions. */
+#ifndef CLIENTS_CTL_REPORT_TEXT_H
+#define CLIENTS_CTL_REPORT_TEXT_H
+
+#include "base/bytes.h"
+
+enum { REPORT_MAX_TENANTS = 512 };
+
+struct report_tenants { /* zeroed: none yet; names that were seen, in the order in which they came */
+    char *names[REPORT_MAX_TENANTS];
+    unsigned n;
+};
+
+void report_tenants_fini(struct report_tenants *tenants);
+
+/* Appends Prometheus text with each value of a label `tenant` replaced by "tenant-N": the same number for the same
+ * tenant in a whole report.  Tenants beyond the most become "tenant-x".  E_NOMEM. */
+int report_put_metrics(struct bytes metrics, struct report_tenants *tenants, struct buf *out);
+
+#endif

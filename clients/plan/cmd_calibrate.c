@@ -134,55 +134,6 @@ static void calibrate_help(void)
          "BATON_API_KEY is the key of the endpoint.");
 }
 
-enum {
-    OPT_MODEL = 256,
-    OPT_DEVICE,
-    OPT_WEIGHTS,
-    OPT_KV,
-    OPT_TP,
-    OPT_ENGINE,
-    OPT_SERVED,
-    OPT_TIME,
-    OPT_MEASURED,
-    OPT_SPLIT
-};
-
-static bool calibrate_text(struct calibrate_opts *opts, int c)
-{
-    const struct {
-        int option;
-        const char **to;
-    } TEXTS[] = {
-        {'c', &opts->constants},
-        {'o', &opts->output},
-        {'d', &opts->devices},
-        {'m', &opts->models},
-        {'n', &opts->name},
-        {'u', &opts->url},
-        {OPT_MODEL, &opts->model},
-        {OPT_DEVICE, &opts->device},
-        {OPT_WEIGHTS, &opts->weights},
-        {OPT_KV, &opts->kv},
-        {OPT_ENGINE, &opts->engine},
-        {OPT_SERVED, &opts->served},
-        {OPT_MEASURED, &opts->measured},
-    };
-
-    for (size_t i = 0; i < sizeof(TEXTS) / sizeof(TEXTS[0]); i++)
-        if (TEXTS[i].option == c) {
-            *TEXTS[i].to = optarg;
-            return true;
-        }
-    uint64_t n = 0;
-    if (c == OPT_SPLIT)
-        return opts->is_split = true;
-    if (c == OPT_TP && option_u64(PLAN_NAME, "tp", optarg, &n) && n > 0 && n <= 1024) {
-        opts->tp = (double)n;
-        return true;
-    }
-    return c == OPT_TIME && option_duration(PLAN_NAME, "time", optarg, &opts->time_ns);
-}
-
 static int calibrate_check(struct calibrate_opts *opts, int argc, char **argv)
 {
     if (opts->url != NULL) {
@@ -200,40 +151,19 @@ static int calibrate_check(struct calibrate_opts *opts, int argc, char **argv)
 
 int cmd_calibrate(int argc, char **argv)
 {
-    static const struct option OPTIONS[] = {
-        {"constants", required_argument, NULL, 'c'},
-        {"output", required_argument, NULL, 'o'},
-        {"devices", required_argument, NULL, 'd'},
-        {"models", required_argument, NULL, 'm'},
-        {"name", required_argument, NULL, 'n'},
-        {"url", required_argument, NULL, 'u'},
-        {"model", required_argument, NULL, OPT_MODEL},
-        {"device", required_argument, NULL, OPT_DEVICE},
-        {"weights", required_argument, NULL, OPT_WEIGHTS},
-        {"kv", required_argument, NULL, OPT_KV},
-        {"tp", required_argument, NULL, OPT_TP},
-        {"engine", required_argument, NULL, OPT_ENGINE},
-        {"served", required_argument, NULL, OPT_SERVED},
-        {"time", required_argument, NULL, OPT_TIME},
-        {"measured", required_argument, NULL, OPT_MEASURED},
-        {"split", no_argument, NULL, OPT_SPLIT},
-        {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0},
-    };
     struct calibrate_opts opts = {.name = "calibrated",
                                   .weights = "bf16",
                                   .kv = "bf16",
                                   .engine = "baton",
                                   .tp = 1,
                                   .time_ns = 10 * 60 * NS_PER_S};
+    int status = calibrate_options_read(argc, argv, &opts);
 
-    for (int c; (c = getopt_long(argc, argv, "c:o:d:m:n:u:h", OPTIONS, NULL)) != -1;) {
-        if (c == 'h') {
-            calibrate_help();
-            return finish_output(PLAN_NAME);
-        }
-        if (c == '?' || !calibrate_text(&opts, c))
-            return complain_usage(PLAN_NAME, "calibrate: wrong option or value");
+    if (status != EXIT_DONE)
+        return status;
+    if (opts.is_help) {
+        calibrate_help();
+        return finish_output(PLAN_NAME);
     }
     return calibrate_check(&opts, argc, argv);
 }

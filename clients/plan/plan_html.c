@@ -56,6 +56,7 @@ static void html_head(FILE *file, const struct plan_job *job)
           ".band{fill:#3b7dd8;opacity:.2}.line{stroke:#3b7dd8;stroke-width:2.5;fill:none}\n"
           ".two{fill:#3b7dd8}.one{fill:#d8843b}.bar{stroke:#8888;stroke-width:1}.best{stroke:currentColor;"
           "stroke-width:2}\n"
+          "@media(max-width:40rem){svg{font-size:19px;overflow:visible}td,th{padding:.25rem .35rem}}\n"
           "</style></head><body>\n<h1>",
           file);
     html_text(file, job->model.name);

@@ -9,13 +9,17 @@
 
 #define PLAN_MAX_DEVICES 64
 
+struct plan_list { /* the texts of a repeated option */
+    const char *texts[PLAN_MAX_DEVICES];
+    size_t n;
+};
+
 struct plan_opts { /* as given; plan_options_read() */
     const char *model, *constants, *more_devices, *more_models, *trace, *link, *html, *conf;
     const char *devices[PLAN_MAX_DEVICES];
-    const char *prices[PLAN_MAX_DEVICES], *watts[PLAN_MAX_DEVICES];
-    size_t n_prices, n_watts;
+    struct plan_list prices, watts;
     double growth;
-    bool is_json, is_csv, is_explained, has_model;
+    bool is_json, is_csv, is_explained, is_help;
 };
 
 struct plan_job {

@@ -71,11 +71,11 @@ static bool job_find_devices(struct plan_job *job, const struct plan_opts *opts)
             return false;
         }
     }
-    for (size_t i = 0; i < opts->n_prices; i++)
-        if (!job_set_number(job, opts->prices[i], DEV_PRICE))
+    for (size_t i = 0; i < opts->prices.n; i++)
+        if (!job_set_number(job, opts->prices.texts[i], DEV_PRICE))
             return false;
-    for (size_t i = 0; i < opts->n_watts; i++)
-        if (!job_set_number(job, opts->watts[i], DEV_WATTS))
+    for (size_t i = 0; i < opts->watts.n; i++)
+        if (!job_set_number(job, opts->watts.texts[i], DEV_WATTS))
             return false;
     return true;
 }

@@ -148,6 +148,12 @@ CASES = {
     "gemma3n": ("gemma3n", "--arch gemma3n --layers 12 --tied --set attention.sliding_window_pattern=3 "
                 "--set attention.sliding_window=7 --set attention.shared_kv_layers=4 --set laurel_rank=6 "
                 f"--set embedding_length_per_layer_input=8 {TINY}"),
+    "gemma4-experts": ("gemma4", f"--arch gemma4 --layers 3 --tied {GEMMA4} {NARROW} --set attention.sliding_window_pattern=3 "
+                       "--set attention.head_count_kv=4,4,2 --with ffn_down_exps.scale --with ffn_gate_exps --with ffn_up_exps "
+                       f"{TINY}"),
+    "gemma4-fused": ("gemma4", f"--arch gemma4 --layers 3 --tied {GEMMA4} {NARROW} --set attention.sliding_window_pattern=3 "
+                     "--set attention.head_count_kv=4,4,2 --with ffn_down_exps.scale --with ffn_gate_up_exps "
+                     f"{TINY}"),
 }
 N_TOKENS, SHOWN = 40, (0, 13, 39)
 

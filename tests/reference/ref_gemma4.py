@@ -72,7 +72,7 @@ def state_of(model, network):
             state[f"model.{theirs}.weight"] = model.tensors[ours + ".weight"]
     for index in range(model.key("block_count")):
         w, at = model.layer(index), f"model.layers.{index}."
-        if "ffn_gate_exps" in w:
+        if "ffn_gate_exps" in w:  # else they are one already
             w["ffn_gate_up_exps"] = torch.cat((w["ffn_gate_exps"], w["ffn_up_exps"]), 1)
         state.update({f"{at}{theirs}.weight": w[ours] for theirs, ours in NAMES.items() if ours in w})
         state.update({at + theirs: w[ours] for theirs, ours in BARE.items() if ours in w})

@@ -8,7 +8,8 @@
  *                            kind that has some
  *
  * Queries are not scaled: norms of heads do it. Values are normed without a gain. E2B and E4B have an
- * embedding of each token for each layer, which is added at the layer's end (forward_tail.c). */
+ * embedding of each token for each layer, which is added at the layer's end (forward_tail.c). 26B-A4B has experts
+ * beside the dense network of each layer (forward_beside.c). */
 #include "compute/model/model_priv.h"
 
 #include <math.h>
@@ -81,6 +82,7 @@ void read_gemma4(struct reading *r, struct model *model)
         return;
     gemma4_read_local(r, model);
     share_keys(r, model, 0);
+    moe_read(r, model, 0, false);
     for (uint32_t i = 0; i < config->n_layers; i++) {
         if (config->n_heads % model->layers[i].n_kv_heads != 0)
             arch_complain(r, E_FORMAT, "layer %u: %u heads are not a multiple of %u kv heads", i,
@@ -88,6 +90,8 @@ void read_gemma4(struct reading *r, struct model *model)
         model->layers[i].attn = model->layers[i].is_shared  ? &attn_shared
                                 : model->layers[i].is_local ? &attn_values_normed
                                                             : &attn_values_may;
+        if (config->n_experts)
+            model->layers[i].ffn = &ffn_moe_beside;
         model->layers[i].tail = config->input ? &tail_inputs : &tail_scale;
     }
     if (config->input)

@@ -76,6 +76,7 @@ extern const struct half attn_latent_q_split;
 extern const struct half ffn_moe;              /* forward_moe.c: a router and experts */
 extern const struct half ffn_moe_shared;       /* plus experts that always run */
 extern const struct half ffn_moe_shared_gated; /* which a gate weighs (qwen2moe) */
+extern const struct half ffn_moe_beside;       /* forward_beside.c: beside a dense network */
 extern const struct half ffn_moe_loose;        /* one tensor per expert, as in old files */
 extern const struct half ffn_moe_biased;       /* with biases on all matrices, and limits (gpt-oss) */
 

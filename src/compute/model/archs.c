@@ -97,7 +97,8 @@ static void read_gemma3(struct reading *r, struct model *model)
     use_local_rope(model, local_base);
 }
 
-static const char *const GEMMA4_KEYS[] = {"final_logit_softcapping", NULL};
+static const char *const GEMMA3N_KEYS[] = {"final_logit_softcapping", NULL};
+static const char *const GEMMA4_KEYS[] = {"final_logit_softcapping", "expert_count", NULL};
 
 static const char *const GRANITE_KEYS[] = {"embedding_scale", "residual_scale", "logit_scale", NULL};
 
@@ -362,7 +363,7 @@ static const struct arch ARCHS[] = {
      .has_shapes = true,
      .has_windows = true,
      .window_period = 5,
-     .keys = GEMMA4_KEYS,
+     .keys = GEMMA3N_KEYS,
      .read = read_gemma3n},
     {.name = "gemma4",
      .pairs = ROPE_HALVES,

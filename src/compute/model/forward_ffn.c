@@ -13,7 +13,7 @@
 
 #include <math.h>
 
-static gated_act forward_ffn_activation(const struct model *model)
+gated_act ffn_activation(const struct model *model)
 {
     return model->arch->activation == ACT_GELU ? geglu : swiglu;
 }
@@ -35,7 +35,7 @@ static void cut_gates(const struct layer *layer, float *gate, size_t ffn)
 
 static void gate_rows(const struct forward *f, uint32_t from, uint32_t to)
 {
-    gated_act act = forward_ffn_activation(f->model);
+    gated_act act = ffn_activation(f->model);
     size_t ffn = f->layer->ffn_width;
 
     for (size_t row = from; row < to; row++) {
@@ -55,7 +55,7 @@ static void gate_at_once(const struct forward *f, const float *input)
     matmul_gated(forward_team(f, (uint64_t)gate_up->len_bytes * f->n_rows),
                  &(struct gated_args){.gate_up = gate_up,
                                       .down = &f->layer->groups[GROUP_DOWN].parts[0],
-                                      .act = forward_ffn_activation(f->model),
+                                      .act = ffn_activation(f->model),
                                       .x = input,
                                       .x_stride = c->hidden,
                                       .n = f->n_rows,
@@ -64,7 +64,7 @@ static void gate_at_once(const struct forward *f, const float *input)
                                       .scratch = f->state->gated_scratch});
 }
 
-static void gate_by_products(struct forward *f, uint32_t layer, const float *input)
+void ffn_by_products(struct forward *f, uint32_t layer, const float *input)
 {
     struct model_state *state = f->state;
     size_t ffn = f->layer->ffn_width;
@@ -83,7 +83,7 @@ static void forward_ffn(struct forward *f, uint32_t layer)
     if (f->n_rows > FFN_FEW_TOKENS && ffn_is_gated(f->layer))
         gate_at_once(f, input);
     else
-        gate_by_products(f, layer, input);
+        ffn_by_products(f, layer, input);
     forward_finish(f, f->layer->vectors[SLOT_POST_FFN_NORM]);
 }
 

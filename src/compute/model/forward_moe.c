@@ -77,7 +77,7 @@ static void load_token(const struct grouped_piece *piece, uint32_t i, float *out
 static void gate_into(const struct forward *f, const float *row, uint32_t ffn, float *out)
 {
     memcpy(out, row, ffn * sizeof(float));
-    swiglu(f->model->table, out, row + ffn, ffn);
+    ffn_activation(f->model)(f->model->table, out, row + ffn, ffn);
 }
 
 static void load_gated(const struct grouped_piece *piece, uint32_t i, float *out)
@@ -280,22 +280,32 @@ static void mix_picks(const struct forward *f, uint32_t from, uint32_t to)
     }
 }
 
+void moe_choose(struct forward *f)
+{
+    forward_rows(f, route_rows);
+    group_picks(f);
+}
+
+void moe_compute(struct forward *f)
+{
+    compute_picks(f);
+    if (f->model->watch.to.on_input)
+        watch_experts(f);
+    forward_rows(f, mix_picks);
+}
+
 static void forward_moe(struct forward *f, uint32_t layer)
 {
     (void)layer;
     forward_norm(f, forward_ffn_norm(f));
     forward_matmul(f, &f->layer->groups[GROUP_ROUTER], f->state->normed, f->model->config.hidden,
                    f->state->moe.scores);
-    forward_rows(f, route_rows);
-    group_picks(f);
-    compute_picks(f);
-    if (f->model->watch.to.on_input)
-        watch_experts(f);
-    forward_rows(f, mix_picks);
+    moe_choose(f);
+    moe_compute(f);
     forward_finish(f, f->layer->vectors[SLOT_POST_FFN_NORM]);
 }
 
-static void forward_moe_lay_out(const struct model *model, struct model_state *state, struct carving *carving)
+void moe_lay_out(const struct model *model, struct model_state *state, struct carving *carving)
 {
     const struct model_config *c = &model->config;
     struct moe_state *moe = &state->moe;
@@ -325,7 +335,7 @@ const struct half ffn_moe = {
     .needs = EXPERTS,
     .may = SLOT_BIT(CHOICE_BIAS),
     .forward = forward_moe,
-    .lay_out = forward_moe_lay_out,
+    .lay_out = moe_lay_out,
     .pack = moe_pack,
     .layer_fini = moe_layer_fini,
 };
@@ -335,7 +345,7 @@ const struct half ffn_moe_shared = {
     .needs = EXPERTS | SHARED,
     .may = SLOT_BIT(CHOICE_BIAS),
     .forward = forward_moe,
-    .lay_out = forward_moe_lay_out,
+    .lay_out = moe_lay_out,
     .pack = moe_pack,
     .layer_fini = moe_layer_fini,
 };
@@ -345,7 +355,7 @@ const struct half ffn_moe_shared_gated = {
     .needs = EXPERTS | SHARED | SLOT_BIT(SHARED_GATE),
     .may = SLOT_BIT(CHOICE_BIAS),
     .forward = forward_moe,
-    .lay_out = forward_moe_lay_out,
+    .lay_out = moe_lay_out,
     .pack = moe_pack,
     .layer_fini = moe_layer_fini,
 };
@@ -354,7 +364,7 @@ const struct half ffn_moe_loose = {
     .name = "experts, a tensor each",
     .needs = SLOT_BIT(ROUTER),
     .forward = forward_moe,
-    .lay_out = forward_moe_lay_out,
+    .lay_out = moe_lay_out,
     .bind = moe_bind_loose,
     .knows = moe_knows_loose,
     .pack = moe_pack_loose,
@@ -366,7 +376,7 @@ const struct half ffn_moe_biased = {
     .needs = EXPERTS | SLOT_BIT(ROUTER_BIAS) | SLOT_BIT(GATE_EXPERTS_BIAS) | SLOT_BIT(UP_EXPERTS_BIAS) |
              SLOT_BIT(DOWN_EXPERTS_BIAS),
     .forward = forward_moe,
-    .lay_out = forward_moe_lay_out,
+    .lay_out = moe_lay_out,
     .pack = moe_pack_biased,
     .layer_fini = moe_layer_fini,
 };

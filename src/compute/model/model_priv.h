@@ -13,6 +13,7 @@
 #include "compute/model/recurrent_priv.h"
 #include "compute/model/rope_priv.h"
 #include "compute/kernels/recurrent.h"
+#include "compute/tensor/gated.h"
 #include "compute/tensor/tensor.h"
 
 /* ---- weights.c ---- */
@@ -217,6 +218,9 @@ bool attn_knows_unread(const struct loading *load, struct bytes suffix);
  * tokens. Then none of its products alone sees that many tokens. */
 enum { FFN_FEW_TOKENS = 64 };
 bool ffn_is_gated(const struct layer *layer);
+gated_act ffn_activation(const struct model *model);
+/* normed = act(input . Wgate^T) * (input . Wup^T) . Wdown^T, with gate_up for all rows. */
+void ffn_by_products(struct forward *f, uint32_t layer, const float *input);
 
 /* The end of every half. normed holds its output, which is normed again with post_norm (may be NULL),
  * scaled and added to x. */

@@ -27,6 +27,7 @@ struct moe_state {
     float *gate_up;               /* [max_tokens n_used][2 ffn] */
     float *down;                  /* [max_tokens n_used][hidden] */
     float *shared_gate_up;        /* [max_tokens][2 shared ffn] */
+    float *beside;                /* [max_tokens][hidden] output of a dense network beside the experts */
     float *shared_down;           /* [max_tokens][hidden] */
     struct grouped_piece *pieces; /* [2 n_experts + 3] */
     void *grouped_scratch;
@@ -48,5 +49,17 @@ bool moe_knows_loose(const struct loading *load, struct bytes suffix);
 int moe_pack_loose(struct loading *load, uint32_t layer);
 int moe_pack_biased(struct loading *load, uint32_t layer);
 void moe_layer_fini(struct layer *layer);
+/* Gate and up of all experts in one tensor, or in two. */
+int moe_pack_either(struct loading *load, uint32_t layer);
+
+struct carving;
+struct forward;
+struct model_state;
+
+/* Chooses experts by moe.scores. */
+void moe_choose(struct forward *f);
+/* normed = the chosen experts' weighted outputs for normed. */
+void moe_compute(struct forward *f);
+void moe_lay_out(const struct model *model, struct model_state *state, struct carving *carving);
 
 #endif

@@ -175,6 +175,25 @@ static void find_stacked(struct loading *load, uint32_t layer, struct source sou
     }
 }
 
+int moe_pack_either(struct loading *load, uint32_t layer)
+{
+    const struct gguf_tensor *const *slot = load->bound[layer].slot;
+    const struct gguf_tensor *gate_up = slot[SLOT_GATE_UP_EXPERTS], *down = slot[SLOT_DOWN_EXPERTS];
+    struct expert_weights *out = &load->model->layers[layer].experts;
+    int rc;
+
+    if (gate_up == NULL && slot[SLOT_GATE_EXPERTS] && slot[SLOT_UP_EXPERTS])
+        return moe_pack(load, layer);
+    if (gate_up == NULL)
+        return fault_set(load->fault, E_FORMAT, "tensor blk.%u.ffn_gate_up_exps.weight is missing", layer);
+    if (slot[SLOT_GATE_EXPERTS] || slot[SLOT_UP_EXPERTS])
+        return fault_set(load->fault, E_FORMAT, "blk.%u has gates of experts twice", layer);
+    out->n_gate_up = 1;
+    rc = pack_sources(load, &(struct source){.tensors = &gate_up, .n_tensors = 1}, 1, &out->gate_up[0]);
+    return rc == 0 ? pack_sources(load, &(struct source){.tensors = &down, .n_tensors = 1}, 1, &out->down)
+                   : rc;
+}
+
 /* ---- one tensor per expert ---- */
 
 static const struct slot_info LOOSE[3] = {

@@ -120,6 +120,13 @@ const struct slot_info SLOTS[N_SLOTS] = {
     [SLOT_LAUREL_LEFT] = MATRIX("laurel_l.weight", DIM_LAUREL, DIM_HIDDEN, GROUP_LAUREL_LEFT, MODEL_MATRIX),
     [SLOT_LAUREL_RIGHT] = MATRIX("laurel_r.weight", DIM_HIDDEN, DIM_LAUREL, GROUP_LAUREL_RIGHT, MODEL_MATRIX),
     [SLOT_LAUREL_NORM] = VECTOR("laurel_post_norm.weight", DIM_HIDDEN, MODEL_NORM),
+    [SLOT_ROUTER_SCALE] = VECTOR("ffn_gate_inp.scale", DIM_HIDDEN, MODEL_NORM),
+    [SLOT_FFN_NORM_2] = VECTOR("pre_ffw_norm_2.weight", DIM_HIDDEN, MODEL_NORM),
+    [SLOT_POST_FFN_NORM_1] = VECTOR("post_ffw_norm_1.weight", DIM_HIDDEN, MODEL_NORM),
+    [SLOT_POST_FFN_NORM_2] = VECTOR("post_ffw_norm_2.weight", DIM_HIDDEN, MODEL_NORM),
+    [SLOT_GATE_UP_EXPERTS] =
+        MATRICES("ffn_gate_up_exps.weight", DIM_2_EXPERT_FFN, DIM_HIDDEN, DIM_EXPERTS, MODEL_MATRIX),
+    [SLOT_EXPERT_SCALE] = VECTOR("ffn_down_exps.scale", DIM_EXPERTS, MODEL_NORM),
     [SLOT_LAYER_SCALE] = VECTOR("layer_output_scale.weight", DIM_ONE, MODEL_NORM),
 };
 
@@ -179,6 +186,8 @@ static uint64_t dim_beside(const struct model_config *config, enum dim dim)
         return (uint64_t)config->n_streams - 1;
     case DIM_LAUREL:
         return config->laurel_rank;
+    case DIM_2_EXPERT_FFN:
+        return 2 * (uint64_t)config->expert_ffn;
     case DIM_ONE:
         return 1;
     case DIM_INPUT:

@@ -85,6 +85,12 @@ enum slot { /* vectors used as one (the biases of q, k and v) are neighbours; so
             SLOT_INPUT_PROJ,
             SLOT_INPUT_NORM,
             SLOT_LAYER_SCALE,
+            SLOT_ROUTER_SCALE, /* experts beside a dense network: forward_beside.c */
+            SLOT_FFN_NORM_2,
+            SLOT_POST_FFN_NORM_1,
+            SLOT_POST_FFN_NORM_2,
+            SLOT_GATE_UP_EXPERTS,
+            SLOT_EXPERT_SCALE,
             SLOT_ALTUP_ROUTER, /* several streams: forward_altup.c */
             SLOT_ALTUP_ROUTER_NORM,
             SLOT_ALTUP_PREDICT,
@@ -138,6 +144,7 @@ enum dim {           /* widths, which dim_of() computes from the configuration *
            DIM_STREAMS_SQUARED,
            DIM_OTHER_STREAMS,
            DIM_LAUREL,
+           DIM_2_EXPERT_FFN,
            DIM_ONE,
            DIM_INPUT,
            DIM_INPUTS

@@ -56,7 +56,7 @@ static const float *watch_gated(const struct forward *f, const float *row, uint3
     if (is_gated)
         return row;
     memcpy(out, row, ffn * sizeof(*out));
-    swiglu(f->model->table, out, row + ffn, ffn);
+    ffn_activation(f->model)(f->model->table, out, row + ffn, ffn);
     return out;
 }
 
@@ -106,7 +106,7 @@ void watch_experts(const struct forward *f)
 static bool watch_reads(enum slot slot, uint32_t group)
 {
     if (group == WATCH_EXPERTS_IN)
-        return slot == SLOT_GATE_EXPERTS || slot == SLOT_UP_EXPERTS;
+        return slot == SLOT_GATE_EXPERTS || slot == SLOT_UP_EXPERTS || slot == SLOT_GATE_UP_EXPERTS;
     if (group == WATCH_EXPERTS_DOWN)
         return slot == SLOT_DOWN_EXPERTS;
     if (slot == SLOT_Q_GATED) /* its half packs it */

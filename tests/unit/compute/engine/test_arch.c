@@ -46,6 +46,7 @@ static const char *const CASES[] = {
     "nemotron_h",     "falcon-h1",      "falcon-h1-normed",
     "mamba2",         "qwen3next",      "bailingmoe2",
     "gemma4",         "gemma4-inputs",  "gemma3n",
+    "gemma4-experts", "gemma4-fused",
 };
 
 enum { MAX_TOKENS = 64, MAX_SHOWN = 4, MAX_VOCAB = 4096 };

@@ -232,7 +232,8 @@ static void draw_experts(struct rng *rng, const char *arch, struct drawn *d)
     bool is_latent = strcmp(arch, "deepseek2") == 0;
 
     if (!is_latent && !has_only_experts(arch) &&
-        ((strcmp(arch, "llama") != 0 && strcmp(arch, "granitehybrid") != 0) || rng_below(rng, 2)))
+        ((strcmp(arch, "llama") != 0 && strcmp(arch, "granitehybrid") != 0 && strcmp(arch, "gemma4") != 0) ||
+         rng_below(rng, 2)))
         return;
     s->n_experts = 1 + (uint32_t)rng_below(rng, 40);
     s->n_used = 1 + (uint32_t)rng_below(rng, s->n_experts < 9 ? s->n_experts : 9);

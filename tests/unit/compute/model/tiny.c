@@ -241,7 +241,7 @@ static int visit(void *arg, const struct model_tensor *tensor)
         : tensor->role == MODEL_HEAD ? !s->is_tied
         : tensor->role == MODEL_ROPE_FACTORS
             ? s->has_rope_freqs && (strstr(tensor->name, "factors") != NULL) == (strcmp(s->arch, "phi3") == 0)
-            : !tensor->is_optional)
+            : !tensor->is_optional || strstr(tensor->name, "ffn_gate_up_exps") != NULL)
         declare(w, copy.name, copy.n_dims, copy.dims,
                 copy.role == MODEL_BIAS || copy.role == MODEL_NORM || copy.role == MODEL_DECAY);
     return 0;

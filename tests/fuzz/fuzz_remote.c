@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: values of the remote tier, as a store may answer them.  A head that unpacks packs into the same
- * bytes.  A value opens only if this key sealed it, so no input does, also with right sizes and generation. */
+ * bytes.  A value opens only if this key sealed it, so no input does, also with right sizes and generation.  Also
+ * addresses of stores: one that is accepted stays within its bounds. */
 #include "cache/remote/record.h"
+#include "cache/remote/store.h"
+#include "net/s3/s3_url.h"
 
 #include <stdlib.h>
 
@@ -10,6 +13,21 @@
 enum { LAYERS = 2, PIECE = 24, BLOCKS = 2 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void check_address(const uint8_t *data, size_t size)
+{
+    char *text = malloc(size + 1), shown[64];
+    struct s3_url url;
+
+    ASSERT(text != NULL);
+    memcpy(text, data, size);
+    text[size] = '\0';
+    ASSERT((store_url_check(text, NULL) == 0) <= (store_ops_of(text) != NULL));
+    if (s3_url_parse(text, NULL, &url) == 0)
+        ASSERT(url.prefix[0] == '/' && url.host[0] != '\0' && strpbrk(url.base, " \r\n") == NULL);
+    store_url_public(text, shown, sizeof(shown));
+    free(text);
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -34,5 +52,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     remote_head_pack(&head, image);
     ASSERT(remote_record_open(&seal, cipher, bytes_of(image, sizeof(image)), &hash, 1) < 0);
     remote_cipher_free(cipher);
+    check_address(data, size);
     return 0;
 }

@@ -36,7 +36,7 @@ if PLAIN_BUILD
 TESTS += $(plain_tests)
 endif
 EXTRA_DIST += tests/integration/hurt.py tests/bench/bench_overlap.py tests/bench/bench_loop.py tests/bench/bench_loop_ports.py \
-	tests/bench/bench_truth.py tests/bench/bench_goodput.py tests/bench/bench_routers.py
+	tests/bench/bench_truth.py tests/bench/bench_goodput.py tests/bench/bench_routers.py tests/bench/bench_remote.py
 TESTS += $(integration_tests)
 EXTRA_DIST += $(integration_tests) tests/integration/cluster.py
 TEST_EXTENSIONS = .py .vm
@@ -69,9 +69,11 @@ TESTS += tests/integration/test_roles.py tests/integration/test_resume.py tests/
 EXTRA_DIST += tests/integration/test_roles.py tests/integration/test_resume.py tests/integration/test_move.py
 TESTS += tests/integration/test_auto_roles.py
 EXTRA_DIST += tests/integration/test_auto_roles.py
-# skipped without redis-server
-TESTS += tests/integration/test_remote.py tests/integration/test_remote_faults.py
-EXTRA_DIST += tests/integration/test_remote.py tests/integration/test_remote_faults.py tests/integration/redis_server.py
+# skipped without redis-server, test_remote_s3.py without moto
+TESTS += tests/integration/test_remote_s3.py
+EXTRA_DIST += tests/integration/test_remote_s3.py
+TESTS += tests/integration/test_remote.py tests/integration/test_remote_faults.py tests/integration/test_remote_cluster.py
+EXTRA_DIST += tests/integration/test_remote.py tests/integration/test_remote_faults.py tests/integration/test_remote_cluster.py tests/integration/redis_server.py
 TESTS += tests/integration/test_calibrate.py
 EXTRA_DIST += tests/integration/test_calibrate.py
 tests/integration/test_calibrate.log: baton-plan

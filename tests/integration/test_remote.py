@@ -53,6 +53,19 @@ def twice(cluster, worker, text=TEXT):
     return first, again
 
 
+def reads(cluster, url, first, again, text=TEXT, **settings):
+    """Another worker reads all blocks of the prompt.  A busy host may answer its question too late: then one more."""
+    for _ in range(4):
+        worker = up(worker_of(cluster, url, **settings))
+        got = ask(cluster, worker, text)
+        assert got.text == first.text and got.usage["output_tokens"] == first.usage["output_tokens"]
+        if got.serving["reused"] == again.serving["reused"]:
+            return worker, got
+        assert remote(worker, "late") > 0, (got.serving, again.serving, worker.status()["remote"])
+        worker.stop()
+    raise AssertionError("the store is always late")
+
+
 def another_worker_reads_them():
     with Cluster() as c, Redis() as store:
         a = up(worker_of(c, store.url))
@@ -64,10 +77,7 @@ def another_worker_reads_them():
         assert len(store.keys()) == n_blocks == remote(a, "written"), (store.keys(), again.serving)
         assert all(0 < store("TTL", key) <= 86400 for key in store.keys())
         a.kill()
-        b = up(worker_of(c, store.url))
-        got = ask(c, b)
-        assert got.text == first.text and got.usage["output_tokens"] == first.usage["output_tokens"]
-        assert got.serving["reused"] == again.serving["reused"], (got.serving, again.serving)
+        b, got = reads(c, store.url, first, again)
         assert got.usage["cache_read_input_tokens"] == got.serving["reused"], got.usage
         until("not counted", lambda: remote(b, "read") == n_blocks)
         assert b.metric('baton_kv_remote_blocks_total{what="read"}') <= n_blocks
@@ -102,9 +112,7 @@ def logins_and_certificates_are_checked():
         with Redis(*acl, tls=good) as store, Redis(tls=old) as expired:
             a = up(worker_of(c, store.url, kv__remote_login=login, kv__remote_ca=good[0]))
             first, again = twice(c, a)
-            b = up(worker_of(c, f"rediss://baton:right@127.0.0.1:{store.port}", kv__remote_ca=good[0]))
-            got = ask(c, b)
-            assert got.text == first.text and got.serving["reused"] == again.serving["reused"]
+            reads(c, f"rediss://baton:right@127.0.0.1:{store.port}", first, again, kv__remote_ca=good[0])
             for url, ca, why in ((f"rediss://baton:wrong@127.0.0.1:{store.port}", good[0], "WRONGPASS"),
                                  (f"rediss://baton:right@127.0.0.1:{store.port}", old[0], "TLS: self-signed"),
                                  (expired.url, old[0], "certificate has expired"),

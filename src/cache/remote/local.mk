@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 noinst_LIBRARIES += libcache_remote.a
+libcache_remote_a_CPPFLAGS = $(AM_CPPFLAGS) $(CURL_CFLAGS)
 libcache_remote_a_SOURCES = src/cache/remote/breaker.c src/cache/remote/breaker_priv.h src/cache/remote/record.c \
 	src/cache/remote/record.h src/cache/remote/remote.c src/cache/remote/remote.h src/cache/remote/remote_io.c \
-	src/cache/remote/remote_priv.h src/cache/remote/store.c src/cache/remote/store.h src/cache/remote/store_redis.c \
+	src/cache/remote/remote_priv.h src/cache/remote/store.c src/cache/remote/store.h src/cache/remote/store_redis.c src/cache/remote/store_s3.c \
 	src/cache/remote/store_redis_priv.h src/cache/remote/redis_batch.c
+
+noinst_PROGRAMS += tests/bench/bench_remote
+tests_bench_bench_remote_SOURCES = tests/bench/bench_remote.c
+tests_bench_bench_remote_LDADD = $(link_cache_remote)
 
 if HAVE_CMOCKA
 remote_tests = tests/unit/cache/remote/test_record tests/unit/cache/remote/test_breaker tests/unit/cache/remote/test_remote

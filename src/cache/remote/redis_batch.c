@@ -115,6 +115,7 @@ static void redis_batch_append(struct redis_batch *batch, unsigned i)
     const struct bytes expire[] = {bytes_str("EXPIRE"), bytes_str(batch->items[i].key),
                                    bytes_str(store->lifetime_s)};
 
+    batch->places[i].waits_on = batch->places[i].peer;
     if (batch->places[i].is_asking)
         resp_command(&store->out, &(const struct bytes){(const uint8_t *)"ASKING", 6}, 1);
     batch->append(batch, i);
@@ -186,6 +187,7 @@ static int redis_batch_read(struct redis_batch *batch, struct redis_peer *peer, 
     struct resp_item reply;
     int rc = 0;
 
+    place->waits_on = REDIS_NO_PEER;
     if (was_asking)
         rc = redis_conn_reply(peer->conn, &reply, NULL);
     if (rc == 0)
@@ -218,7 +220,7 @@ static void redis_batch_receive(struct redis_batch *batch, unsigned at)
     for (unsigned i = 0; i < batch->n && peer->result == 0; i++) {
         int rc = 0;
 
-        if (batch->places[i].is_pending && batch->places[i].peer == at)
+        if (batch->places[i].waits_on == at)
             rc = redis_batch_read(batch, peer, i);
         if (rc < 0) {
             fault_set(batch->fault, rc, "%s port %u: %s", peer->node.host, peer->node.port, err_text(rc));
@@ -254,6 +256,7 @@ static unsigned redis_batch_round(struct redis_batch *batch, int *rc_out)
     for (unsigned i = 0; i < batch->n; i++) {
         struct redis_place *place = &batch->places[i];
 
+        place->waits_on = REDIS_NO_PEER;
         if (!place->is_pending)
             continue;
         place->peer = (uint8_t)redis_batch_peer_of(batch, i);

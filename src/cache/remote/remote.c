@@ -16,7 +16,6 @@
 #define FULL_NS          (30 * NS_PER_S) /* a full store is not written to for so long */
 #define DAMAGED_IN_ROW   8               /* values that do not open: then the store is given up */
 #define READ_BYTES_PER_S (200.0 * 1e6)   /* of a thread, until measured, and when the measurement is old */
-#define ASKS_PER_S       2000.0          /* the same for questions, one after another */
 #define RATE_ALPHA       0.1
 
 /* ---- open and close ---- */
@@ -78,16 +77,30 @@ static void remote_gone(struct kv_remote *remote, const char *reason)
              LOG_STR("effect", "blocks are neither read from it nor saved to it"));
 }
 
+/* Connects the other threads before they are needed. */
+static void remote_warm(struct kv_remote *remote)
+{
+    for (unsigned at = 0; at < REMOTE_FIRST_READER + remote->n_readers; at++) {
+        struct remote_job *job = at != REMOTE_ASKER ? calloc(1, sizeof(*job)) : NULL;
+
+        if (job == NULL)
+            continue;
+        job->kind = REMOTE_JOB_WARM;
+        (void)remote_send(remote, job, at);
+    }
+}
+
 static void remote_came(struct kv_remote *remote)
 {
     remote->was_reported = true;
     remote->n_damaged_in_row = 0;
     log_info("kv_remote_up", LOG_STR("store", remote->url));
+    remote_warm(remote);
 }
 
 static void remote_on_test(struct kv_remote *remote, const struct remote_job *job)
 {
-    if (job->result == 0 && strcmp(job->advice, remote->advice) != 0) {
+    if (job->kind == REMOTE_JOB_TEST && job->result == 0 && strcmp(job->advice, remote->advice) != 0) {
         memcpy(remote->advice, job->advice, sizeof(remote->advice));
         if (job->advice[0] != '\0')
             log_warn("kv_remote_settings", LOG_STR("store", remote->url), LOG_STR("advice", job->advice));
@@ -151,13 +164,20 @@ void kv_remote_tick(struct kv_remote *remote, uint64_t now_ns)
     job = calloc(1, sizeof(*job));
     if (job != NULL) {
         job->kind = REMOTE_JOB_TEST;
-        if (remote_send(remote, job) == 0)
+        if (remote_send(remote, job, REMOTE_ASKER) == 0)
             return;
     }
     (void)breaker_fail(&remote->breaker, now_ns);
 }
 
 /* ---- calls ---- */
+
+static unsigned remote_thread_of(struct kv_remote *remote, enum remote_job_kind kind)
+{
+    if (kind == REMOTE_JOB_READ)
+        return REMOTE_FIRST_READER + remote->next_reader++ % remote->n_readers;
+    return kind == REMOTE_JOB_WRITE ? REMOTE_WRITER : REMOTE_ASKER;
+}
 
 int kv_remote_ask(struct kv_remote *remote, const struct block_hash *hashes, uint32_t n, void *user)
 {
@@ -180,7 +200,7 @@ int kv_remote_ask(struct kv_remote *remote, const struct block_hash *hashes, uin
     job->n = n;
     job->user = user;
     memcpy(job->hashes, hashes, n * sizeof(*hashes));
-    if (remote_send(remote, job) < 0)
+    if (remote_send(remote, job, remote_thread_of(remote, job->kind)) < 0)
         return E_AGAIN;
     remote->counts.n_asking++;
     return 0;
@@ -203,7 +223,7 @@ int kv_remote_read(struct kv_remote *remote, kv_block_id id, const struct block_
     job->hash = *hash;
     job->until_ns = until_ns;
     job->user = user;
-    if (remote_send(remote, job) < 0)
+    if (remote_send(remote, job, remote_thread_of(remote, job->kind)) < 0)
         return E_AGAIN;
     remote->counts.n_reading++;
     return 0;
@@ -225,7 +245,7 @@ int kv_remote_write(struct kv_remote *remote, kv_block_id id, const struct block
     job->kind = REMOTE_JOB_WRITE;
     job->id = id;
     job->hash = *hash;
-    if (remote_send(remote, job) < 0)
+    if (remote_send(remote, job, remote_thread_of(remote, job->kind)) < 0)
         return E_AGAIN;
     remote->counts.n_writing++;
     return 0;
@@ -240,7 +260,8 @@ static void remote_on_asked(struct kv_remote *remote, const struct remote_job *j
     remote->counts.n_asking--;
     if (job->result < 0)
         return;
-    rate_learn(&remote->ask_rate, 1e9 / (elapsed_ns > 1 ? elapsed_ns : 1), RATE_ALPHA, 1, clock_now_ns());
+    rate_learn(&remote->ask_rate, job->n * 1e9 / (elapsed_ns > 1 ? elapsed_ns : 1), RATE_ALPHA, 1,
+               clock_now_ns());
     remote->counts.n_asked += job->n;
     for (uint32_t i = 0; i < job->n; i++)
         remote->counts.n_found += job->found[i];
@@ -301,6 +322,7 @@ bool kv_remote_poll(struct kv_remote *remote, struct kv_remote_event *out)
         remote->polled = job;
         switch (job->kind) {
         case REMOTE_JOB_TEST:
+        case REMOTE_JOB_WARM:
             remote_on_test(remote, job);
             remote_job_free(job);
             remote->polled = NULL;
@@ -330,9 +352,9 @@ static double remote_reader_bytes_per_s(const struct kv_remote *remote)
     return rate_hope(&remote->read_rate, READ_BYTES_PER_S, clock_now_ns());
 }
 
-uint64_t kv_remote_ask_ns(const struct kv_remote *remote)
+uint64_t kv_remote_ask_ns(const struct kv_remote *remote, uint32_t n_keys)
 {
-    return (uint64_t)(1e9 / rate_hope(&remote->ask_rate, ASKS_PER_S, clock_now_ns()));
+    return (uint64_t)(n_keys * 1e9 / rate_hope(&remote->ask_rate, remote->ops->keys_per_s, clock_now_ns()));
 }
 
 uint64_t kv_remote_read_ns(const struct kv_remote *remote, uint32_t n_blocks)
@@ -342,7 +364,7 @@ uint64_t kv_remote_read_ns(const struct kv_remote *remote, uint32_t n_blocks)
 
     if (n_blocks == 0)
         return 0;
-    return kv_remote_ask_ns(remote) +
+    return kv_remote_ask_ns(remote, 1) +
            (uint64_t)(bytes / (remote_reader_bytes_per_s(remote) * n_threads) * 1e9);
 }
 
@@ -352,7 +374,7 @@ void kv_remote_counts(const struct kv_remote *remote, struct kv_remote_counts *o
     out->is_up = kv_remote_is_up(remote);
     out->is_full = remote->is_full;
     out->read_bytes_per_s = remote_reader_bytes_per_s(remote) * remote->n_readers;
-    out->ask_ns = kv_remote_ask_ns(remote);
+    out->ask_ns = kv_remote_ask_ns(remote, 1);
 }
 
 const char *kv_remote_url(const struct kv_remote *remote)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The remote tier: blocks in a store that all workers of a model share (Redis, Valkey).
+/* The remote tier: blocks in a store that all workers of a model share (Redis, Valkey, S3).
  *
  *      pool --(used twice, not saved yet)--> kv_remote_write --> writer thread ---> store
  *        ^                                                                           | |
@@ -68,7 +68,7 @@ struct kv_remote_counts {
     uint32_t n_asking, n_reading, n_writing; /* now */
     bool is_up, is_full;
     double read_bytes_per_s; /* all readers together, measured lately; an estimate before the first read */
-    uint64_t ask_ns;         /* of a question, measured lately */
+    uint64_t ask_ns;         /* of a key of a question, measured lately */
 };
 
 /* Starts the threads, and waits for nothing: the store may be away.  E_FORMAT (URL), E_IO (certificates), E_NOMEM. */
@@ -95,8 +95,8 @@ void kv_remote_late(struct kv_remote *remote);
 void kv_remote_tick(struct kv_remote *remote, uint64_t now_ns); /* call it periodically */
 
 void kv_remote_counts(const struct kv_remote *remote, struct kv_remote_counts *out);
-/* Estimated time of a question, and to read n_blocks now, the queued reads included. */
-uint64_t kv_remote_ask_ns(const struct kv_remote *remote);
+/* Estimated time of a question of n_keys, and to read n_blocks now, the queued reads included. */
+uint64_t kv_remote_ask_ns(const struct kv_remote *remote, uint32_t n_keys);
 uint64_t kv_remote_read_ns(const struct kv_remote *remote, uint32_t n_blocks);
 const char *kv_remote_url(const struct kv_remote *remote); /* without the password */
 

@@ -6,7 +6,7 @@
  *            --jobs--> threads[2..]   read
  *            <--done-- all
  *
- * A thread takes all jobs that wait, up to a batch, and gives them to the store in one call: the store sends them
+ * A thread takes all jobs of a kind that wait, up to a batch, and gives them to the store in one call: the store sends them
  * together.  A batch has about BATCH_BYTES of values.  Only these threads wait for the store.
  *
  * A writer asks before it writes: another worker may have written the same blocks, and values are large. */
@@ -151,7 +151,8 @@ static int remote_job_ask(struct remote_thread *thread, struct remote_job *job)
 static int remote_job_test(struct remote_thread *thread, struct remote_job *job)
 {
     struct buf advice = {0};
-    int rc = thread->remote->ops->test(thread->store, &advice, &job->fault);
+    bool is_warm = job->kind == REMOTE_JOB_WARM;
+    int rc = thread->remote->ops->test(thread->store, is_warm ? NULL : &advice, &job->fault);
     size_t n = advice.len_bytes < sizeof(job->advice) ? advice.len_bytes : sizeof(job->advice) - 1;
 
     if (rc == 0 && !advice.is_bad && n > 2)
@@ -188,7 +189,9 @@ static void remote_batch_run(struct remote_batch *batch)
         return;
     switch (batch->jobs[0]->kind) {
     case REMOTE_JOB_TEST:
-        batch->jobs[0]->result = remote_job_test(batch->thread, batch->jobs[0]);
+    case REMOTE_JOB_WARM:
+        for (unsigned i = 0; i < batch->n; i++)
+            batch->jobs[i]->result = remote_job_test(batch->thread, batch->jobs[i]);
         break;
     case REMOTE_JOB_ASK:
         batch->jobs[0]->result = remote_job_ask(batch->thread, batch->jobs[0]);
@@ -204,30 +207,53 @@ static void remote_batch_run(struct remote_batch *batch)
         remote_done(remote, batch->jobs[i]);
 }
 
+/* Fills the batch with jobs of one kind, beginning with this one.  Returns a job of another kind, which ended it;
+ * NULL: none. */
+static struct remote_job *remote_batch_fill(struct remote_batch *batch, struct remote_job *job, size_t most)
+{
+    enum remote_job_kind kind = job->kind;
+
+    do {
+        remote_batch_add(batch, job);
+        job = batch->n < most ? mailbox_receive(batch->thread->jobs) : NULL;
+    } while (job != NULL && job->kind == kind);
+    return job;
+}
+
+/* How many jobs make a batch. */
+static size_t remote_thread_most(const struct remote_thread *self)
+{
+    const struct kv_remote *remote = self->remote;
+    size_t most = BATCH_BYTES / remote->record_bytes;
+
+    if (self == &remote->threads[REMOTE_ASKER] || most < 1)
+        return 1;
+    return most < REMOTE_BATCH ? most : REMOTE_BATCH;
+}
+
 static void *remote_thread_run(void *arg)
 {
     struct remote_thread *self = arg;
     struct kv_remote *remote = self->remote;
-    size_t most = BATCH_BYTES / remote->record_bytes;
-    struct remote_batch *batch = self->batch;
+    size_t most = remote_thread_most(self);
+    struct remote_job *next = NULL;
 
-    most = self == &remote->threads[REMOTE_ASKER] || most < 1 ? 1 : most < REMOTE_BATCH ? most : REMOTE_BATCH;
     while (!atomic_load_explicit(&remote->is_ending, memory_order_acquire)) {
-        struct remote_job *job = mailbox_receive(self->jobs);
+        struct remote_job *job = next != NULL ? next : mailbox_receive(self->jobs);
 
+        next = NULL;
         if (job == NULL) {
             mailbox_wait(self->jobs, WAIT_NS);
             mailbox_drain_fd(self->jobs);
             continue;
         }
-        *batch = (struct remote_batch){.thread = self};
-        remote_batch_add(batch, job);
-        while (batch->n < most && (job = mailbox_receive(self->jobs)) != NULL)
-            remote_batch_add(batch, job);
-        remote_batch_run(batch);
+        *self->batch = (struct remote_batch){.thread = self};
+        next = remote_batch_fill(self->batch, job, most);
+        remote_batch_run(self->batch);
         if (remote->wake != NULL)
             remote->wake(remote->wake_arg);
     }
+    remote_job_free(next);
     return NULL;
 }
 
@@ -235,15 +261,14 @@ static int remote_thread_start(struct kv_remote *remote, unsigned at, const stru
                                struct fault *fault)
 {
     struct remote_thread *thread = &remote->threads[at];
-    size_t n_records = BATCH_BYTES / remote->record_bytes;
     int rc;
 
     thread->remote = remote;
     rc = remote->ops->open(opts, fault, &thread->store);
     if (rc < 0)
         return rc;
-    n_records = n_records < 1 ? 1 : n_records < REMOTE_BATCH ? n_records : REMOTE_BATCH;
-    if (at == REMOTE_WRITER && (thread->records = malloc(n_records * (remote->record_bytes + 16))) == NULL)
+    if (at == REMOTE_WRITER &&
+        (thread->records = malloc(remote_thread_most(thread) * (remote->record_bytes + 16))) == NULL)
         return fault_set(fault, E_NOMEM, "out of memory");
     thread->cipher = remote_cipher_new();
     thread->batch = malloc(sizeof(*thread->batch));
@@ -299,13 +324,8 @@ void remote_threads_stop(struct kv_remote *remote)
     remote_mailbox_empty(remote->done);
 }
 
-int remote_send(struct kv_remote *remote, struct remote_job *job)
+int remote_send(struct kv_remote *remote, struct remote_job *job, unsigned at)
 {
-    unsigned at = job->kind == REMOTE_JOB_WRITE ? REMOTE_WRITER
-                  : job->kind != REMOTE_JOB_READ
-                      ? REMOTE_ASKER
-                      : REMOTE_FIRST_READER + remote->next_reader++ % remote->n_readers;
-
     job->began_ns = clock_now_ns();
     if (mailbox_send(remote->threads[at].jobs, job) < 0) {
         remote_job_free(job);

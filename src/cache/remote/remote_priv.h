@@ -21,7 +21,8 @@
 enum { REMOTE_MAX_READERS = 32, REMOTE_BATCH = 64 };
 enum { REMOTE_WRITER, REMOTE_ASKER, REMOTE_FIRST_READER }; /* in kv_remote.threads */
 
-enum remote_job_kind { REMOTE_JOB_TEST, REMOTE_JOB_ASK, REMOTE_JOB_READ, REMOTE_JOB_WRITE };
+/* TEST: whether the store answers, and its settings.  WARM: connects the thread. */
+enum remote_job_kind { REMOTE_JOB_TEST, REMOTE_JOB_WARM, REMOTE_JOB_ASK, REMOTE_JOB_READ, REMOTE_JOB_WRITE };
 
 struct remote_job {
     enum remote_job_kind kind;
@@ -70,7 +71,7 @@ struct kv_remote {
     char advice[400]; /* as logged */
     unsigned n_damaged_in_row;
     struct rate read_rate;     /* bytes per second of one thread */
-    struct rate ask_rate;      /* questions per second: its inverse is the time of one */
+    struct rate ask_rate;      /* keys per second of a question */
     struct remote_job *polled; /* whose `found` the caller has */
     struct kv_remote_counts counts;
 };
@@ -78,7 +79,7 @@ struct kv_remote {
 /* ---- remote_io.c ---- */
 int remote_threads_start(struct kv_remote *remote, const struct store_opts *opts, struct fault *fault);
 void remote_threads_stop(struct kv_remote *remote);
-int remote_send(struct kv_remote *remote, struct remote_job *job); /* takes it; E_AGAIN */
+int remote_send(struct kv_remote *remote, struct remote_job *job, unsigned at); /* takes it; E_AGAIN */
 void remote_job_free(struct remote_job *job);
 
 #endif

@@ -6,19 +6,24 @@
 
 #include "base/err.h"
 #include "net/redis/redis_url.h"
+#include "net/s3/s3_url.h"
 
 const struct store_ops *store_ops_of(const char *url)
 {
-    return redis_url_is(url) ? &store_redis : NULL;
+    return redis_url_is(url) ? &store_redis : s3_url_is(url) ? &store_s3 : NULL;
 }
 
 int store_url_check(const char *url, struct fault *fault)
 {
     struct redis_url redis;
+    struct s3_url s3;
 
+    if (s3_url_is(url))
+        return s3_url_parse(url, fault, &s3);
     if (redis_url_is(url))
         return redis_url_parse(url, fault, &redis);
-    return fault_set(fault, E_FORMAT, "not redis://, rediss://, redis+cluster:// or rediss+cluster://");
+    return fault_set(fault, E_FORMAT,
+                     "not redis://, rediss://, redis+cluster://, rediss+cluster:// or s3://");
 }
 
 void store_url_public(const char *url, char *out, size_t out_bytes)

@@ -2,6 +2,7 @@
 /* A store of values by key, as the remote tier's threads use it: one interface, one file for each kind of store.
  *
  *     remote_io.c --> struct store_ops --> store_redis.c   Redis, Valkey, and clusters of them
+ *                                          store_s3.c      object stores with Amazon's S3 interface
  *
  * Calls wait, but never longer than a stall limit without progress.  A result < 0 means that the store did not
  * answer at all; else each item has its own result.  One thread for each object. */
@@ -30,6 +31,7 @@ struct store_item {
 
 struct store_ops {
     const char *kind;
+    double keys_per_s; /* of has(), a guess until it is measured */
     int (*open)(const struct store_opts *opts, struct fault *fault, void **out); /* sends nothing */
     void (*close)(void *store);
     /* Whether the store answers.  With advice (may be NULL) also reads the store's settings, and appends which of
@@ -45,7 +47,7 @@ struct store_ops {
     int (*remove)(void *store, struct store_item *item, struct fault *fault);
 };
 
-extern const struct store_ops store_redis;
+extern const struct store_ops store_redis, store_s3;
 
 /* The kind of store that the URL names; NULL: none. */
 const struct store_ops *store_ops_of(const char *url);

@@ -171,8 +171,9 @@ static int store_redis_test(void *arg, struct buf *advice, struct fault *fault)
     }
     if (store->url.is_cluster && (rc = redis_store_map(store, fault)) < 0)
         return rc;
-    for (unsigned i = 0; i < store->n_peers && peer->conn == NULL; i++)
-        peer = store->peers[i].conn != NULL ? &store->peers[i] : peer;
+    for (unsigned i = 0; i < store->n_peers; i++) /* of a cluster; who does not answer is left out */
+        if (store->url.is_cluster && redis_store_connect(store, &store->peers[i], NULL) == 0)
+            peer = &store->peers[i];
     rc = redis_store_connect(store, peer, fault);
     if (rc < 0)
         return rc;
@@ -237,6 +238,7 @@ static int store_redis_open(const struct store_opts *opts, struct fault *fault, 
 }
 
 const struct store_ops store_redis = {.kind = "redis",
+                                      .keys_per_s = 50e3,
                                       .open = store_redis_open,
                                       .close = store_redis_close,
                                       .test = store_redis_test,

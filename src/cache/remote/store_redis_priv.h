@@ -46,8 +46,9 @@ struct redis_batch { /* one call */
     void (*on_value)(void *arg, unsigned i, struct bytes value);
     void *arg;
     struct fault *fault;
-    struct redis_place { /* of each item */
-        uint8_t peer;
+    struct redis_place {  /* of each item */
+        uint8_t peer;     /* that it goes to: a redirection changes it */
+        uint8_t waits_on; /* whose reply it waits for; REDIS_NO_PEER: none */
         bool is_pending, is_asking;
     } * places;
 };

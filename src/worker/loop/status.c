@@ -67,7 +67,7 @@ static void worker_status_put_remote(const struct load_report *load, struct buf 
     if (!load->has_remote)
         return;
     buf_printf(out,
-               ", \"remote\": {\"up\": %s, \"full\": %s, \"read_bytes_per_s\": %.0f, \"ask_us\": %.0f, "
+               ", \"remote\": {\"up\": %s, \"full\": %s, \"read_bytes_per_s\": %.0f, \"ask_key_us\": %.1f, "
                "\"writing\": %u, \"reading\": %u, \"writeback\": %u, \"written\": %" PRIu64
                ", \"existed\": %" PRIu64 ", \"asked\": %" PRIu64 ", \"found\": %" PRIu64
                ", \"read\": %" PRIu64 ", \"missing\": %" PRIu64 ", \"damaged\": %" PRIu64

@@ -101,10 +101,11 @@
      "A store in which all workers of the model keep cached KV that was used twice, encrypted under the "     \
      "cluster's key, and from which each reads where that beats computing: "                                 \
      "redis://[user:password@]host[:port][/db] (Redis, Valkey), rediss:// over TLS, "                        \
-     "redis+cluster://host:port,host:port (also rediss+cluster://). Empty: none."},                          \
+     "redis+cluster://host:port,host:port (also rediss+cluster://); "                                        \
+     "s3://bucket[/prefix][?endpoint=http[s]://host:port&region=name]. Empty: none."},                       \
     {"kv", "remote_login", CONFIG_PATH, KEY(remote_login), "", 0, 0, NULL, false,                            \
-     "File with the login of kv.remote in its first line, user:password or password, closed to others "      \
-     "(0600). Empty: the login is in the URL, or there is none."},                                           \
+     "File with the login of kv.remote in its first line, user:password or password (s3: "                  \
+     "access-key:secret-key), closed to others (0600). Empty: the login is in the URL, or there is none."},                                           \
     {"kv", "remote_ca", CONFIG_PATH, KEY(remote_ca), "", 0, 0, NULL, false,                                  \
      "PEM file with the certificates that sign the certificate of kv.remote. Empty: the system's."},         \
     {"kv", "remote_threads", CONFIG_U64, KEY(remote_threads), "2", 1, 32, NULL, false,                       \

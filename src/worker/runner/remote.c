@@ -38,7 +38,7 @@
 
 #define SAVES_PER_TURN   32
 #define SAVE_PAUSE_NS    (100 * NS_PER_MS)
-#define ASK_LEAST_NS     (20 * NS_PER_MS) /* a limit for answers that a busy host keeps */
+#define ASK_LEAST_NS     (50 * NS_PER_MS) /* a limit for answers that a busy host keeps */
 #define ASK_MOST_NS      NS_PER_S
 #define READ_LEAST_NS    (10 * NS_PER_MS)
 #define READ_MOST_NS     (10 * NS_PER_S)
@@ -248,7 +248,7 @@ static struct remote_read *remote_read_ask(struct worker_engine *engine, kv_tena
 {
     struct worker_remote *remote = engine->remote;
     uint32_t n_state = worker_state_blocks(engine), most = KV_REMOTE_ASK_KEYS / (n_state > 0 ? 2 : 1);
-    uint64_t saved_ns = remote_compute_ns(engine, n), ask_ns = kv_remote_ask_ns(remote->remote);
+    uint64_t saved_ns = remote_compute_ns(engine, n), ask_ns;
     struct block_hash *state = n_state > 0 ? calloc(n_state, sizeof(*state)) : NULL;
     struct remote_read *read;
 
@@ -268,6 +268,7 @@ static struct remote_read *remote_read_ask(struct worker_engine *engine, kv_tena
     read->tenant = tenant;
     read->number = ++remote->next_number | REMOTE_READ_BIT;
     read->began_ns = clock_now_ns();
+    ask_ns = kv_remote_ask_ns(remote->remote, n_state > 0 ? 2 * n : n);
     ask_ns = 4 * ask_ns > ASK_LEAST_NS ? 4 * ask_ns : ASK_LEAST_NS;
     read->until_ns =
         read->began_ns + remote_clamp(saved_ns / 4, NS_PER_MS, ask_ns < ASK_MOST_NS ? ask_ns : ASK_MOST_NS);
@@ -291,7 +292,7 @@ bool worker_remote_wait(struct worker_engine *engine, struct task *task)
     n = worker_chain_hash(engine, task);
     n_have = n > 0 ? worker_state_hit(engine, task->chain.hashes, n) : 0;
     if (n_have >= n || n_have < task->remote_asked_to ||
-        2 * kv_remote_ask_ns(remote->remote) >= remote_compute_ns(engine, n - n_have))
+        2 * kv_remote_ask_ns(remote->remote, n - n_have) >= remote_compute_ns(engine, n - n_have))
         return false;
     read = remote_read_find(remote, &task->chain.hashes[n_have]);
     if (read == NULL)

@@ -330,12 +330,60 @@ static void blocks_are_offered_to_the_tier_once(void **state)
     kv_pool_free(pool);
 }
 
+/* The remote tier gets blocks that were used twice, and all of them after kv_save_all(). */
+static void the_remote_tier_gets_what_is_used_twice(void **state)
+{
+    const struct kv_pool_opts opts = {.n_blocks = 8,
+                                      .now_ns = fake_now,
+                                      .lifetime_ns = UINT64_MAX / 2,
+                                      .has_tier = true,
+                                      .has_remote = true};
+    struct block_hash third = hash_of(9);
+    struct kv_pool_counts counts;
+    struct kv_save save;
+    kv_block_id id;
+
+    (void)state;
+    memset(model, 0, sizeof(model));
+    assert_int_equal(kv_pool_new(&opts, &pool), 0);
+    cache(1, 4, 7, 0);
+    assert_false(kv_save_next(pool, KV_BELOW_REMOTE, &save));
+    assert_true(kv_save_next(pool, KV_BELOW_DISK, &save)); /* saving it there is no use of it */
+    kv_save_end(pool, KV_BELOW_DISK, save.id, false);
+    assert_false(kv_save_next(pool, KV_BELOW_REMOTE, &save));
+    assert_int_equal(kv_match(pool, &third, 1, &id), 1);
+    assert_false(kv_save_next(pool, KV_BELOW_REMOTE, &save)); /* it is in use */
+    kv_unref(pool, id);
+    assert_true(kv_save_next(pool, KV_BELOW_REMOTE, &save));
+    assert_int_equal(get_u64(save.hash.bytes), 9);
+    kv_save_end(pool, KV_BELOW_REMOTE, save.id, true); /* it failed: once more */
+    assert_true(kv_save_next(pool, KV_BELOW_REMOTE, &save));
+    kv_save_end(pool, KV_BELOW_REMOTE, save.id, false);
+    assert_false(kv_save_next(pool, KV_BELOW_REMOTE, &save));
+    kv_pool_counts(pool, &counts);
+    assert_int_equal(counts.n_writeback, 3); /* the other queue kept its blocks */
+    kv_save_all(pool);
+    kv_save_all(pool);
+    kv_pool_counts(pool, &counts);
+    assert_int_equal(counts.n_writeback_remote, 3);
+    cache(1, 1, 20, 0);
+    for (unsigned i = 0; i < 4; i++) {
+        assert_true(kv_save_next(pool, KV_BELOW_REMOTE, &save));
+        assert_int_not_equal(get_u64(save.hash.bytes), 9);
+        kv_save_end(pool, KV_BELOW_REMOTE, save.id, false);
+    }
+    assert_false(kv_save_next(pool, KV_BELOW_REMOTE, &save));
+    kv_pool_free(pool);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(quotas_hold), cmocka_unit_test(a_flood_ends_at_the_others_quota),
-        cmocka_unit_test(marks_count_among_the_greedy), cmocka_unit_test(more_tenants_than_places_share_one),
-        cmocka_unit_test(blocks_are_offered_to_the_tier_once)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(quotas_hold),
+                                       cmocka_unit_test(a_flood_ends_at_the_others_quota),
+                                       cmocka_unit_test(marks_count_among_the_greedy),
+                                       cmocka_unit_test(more_tenants_than_places_share_one),
+                                       cmocka_unit_test(blocks_are_offered_to_the_tier_once),
+                                       cmocka_unit_test(the_remote_tier_gets_what_is_used_twice)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

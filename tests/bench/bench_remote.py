@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The conversation trace of Mooncake over two prefill and two decode workers whose memory is a twentieth of what the
+trace's prefixes need: without a tier below, with a disk, with Redis.
+
+    cd build && env BATON_BUILD=$PWD BATON_SOURCE=.. python3 ../tests/bench/bench_remote.py [REQUESTS [TRACE]]
+
+Whole conversations of three requests or more are drawn from all of the trace: requests with the same second block.  A
+block of the trace (512 tokens) becomes a sentence of about 42 tokens of the bundled model, and a prompt has at most
+56, so that it fits the context; equal blocks are equal sentences.  One request follows the other as the trace orders
+them, four at a time.
+Computed and reused tokens are sums over the answers' serving stats; times are the clients'."""
+import collections
+import json
+import os
+import sys
+import threading
+import time
+
+sys.path.insert(0, os.path.join(os.environ.get("BATON_SOURCE", ".."), "tests", "integration"))
+from cluster import Cluster  # noqa: E402
+from redis_server import Redis  # noqa: E402
+
+TRACE = os.path.join(os.environ.get("BATON_SOURCE", ".."), "..", "shared", "data", "traces", "mooncake-conversation.jsonl")
+MAX_BLOCKS, SENTENCE_TOKENS, AT_ONCE, CONTEXT = 56, 42, 4, 2560
+TOKEN_BYTES = 3072
+
+
+def sentence(number):
+    return f"Part {number} of the record says that item {number * 7919 % 100003} went to shelf {number * 31 % 997} at noon. "
+
+
+def prompts(path, n):
+    with open(path, encoding="ascii") as f:
+        rows = [json.loads(line)["hash_ids"] for line in f]
+    counts = collections.Counter(row[1] for row in rows if len(row) > 1)
+    roots = [root for root, count in counts.items() if 3 <= count <= 20]
+    chosen = set(roots[::max(1, sum(counts[root] for root in roots) // n)])
+    rows = [row[:MAX_BLOCKS] for row in rows if len(row) > 1 and row[1] in chosen]
+    return rows, ["".join(sentence(i) for i in row) for row in rows]
+
+
+def run(cluster, texts):
+    results, lock, todo = [], threading.Lock(), iter(texts)
+
+    def work():
+        while True:
+            with lock:
+                text = next(todo, None)
+            if text is None:
+                return
+            began = time.monotonic()
+            answer = cluster.ask(text, max_tokens=4)
+            with lock:
+                results.append((answer.serving, time.monotonic() - began))
+    threads = [threading.Thread(target=work) for _ in range(AT_ONCE)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return [serving for serving, _ in results]
+
+
+def measure(name, texts, memory, settings):
+    with Cluster() as c:
+        c.router()
+        for role in ("prefill", "decode"):
+            for i in range(2):
+                own = {key: value.replace("{i}", f"{c.dir}/{role}{i}") for key, value in settings.items()}
+                c.worker(role, **{"kv.memory": str(memory), "engine.threads": "1", "model.context": str(CONTEXT), **own})
+        c.wait_ready(prefill=2, decode=2)
+        began = time.monotonic()
+        stats = run(c, texts)
+        took_s = time.monotonic() - began
+    ttft = sorted(s["ttft_ms"] for s in stats)
+    total = sum(s["prompt"] for s in stats)
+    computed = sum(s["computed"] for s in stats)
+    print(f"| {name} | {100 * (1 - computed / total):.0f} % | {computed} of {total} | {ttft[len(ttft) // 2]:.0f} | "
+          f"{ttft[len(ttft) * 9 // 10]:.0f} | {took_s:.0f} |", flush=True)
+
+
+def main():
+    n = int(sys.argv[1]) if len(sys.argv) > 1 else 200
+    rows, texts = prompts(sys.argv[2] if len(sys.argv) > 2 else TRACE, n)
+    need = len({i for row in rows for i in row}) * SENTENCE_TOKENS * TOKEN_BYTES
+    memory = max(need // 20 // 4, CONTEXT * TOKEN_BYTES * 5 // 4)  # of each worker; it needs its context's worth
+    print(f"{len(texts)} requests; their prefixes need {need >> 20} MiB, the four workers have {4 * memory >> 20} MiB\n")
+    print("| tier | hits | computed tokens | TTFT p50, ms | p90 | all, s |\n|---|---|---|---|---|---|")
+    measure("none", texts, memory, {})
+    measure("disk", texts, memory, {"kv.disk_path": "{i}", "kv.disk_size": "1GiB"})
+    with Redis("--maxmemory", "2gb", "--maxmemory-policy", "allkeys-lru") as store:
+        measure("Redis", texts, memory, {"kv.remote": store.url})
+    with Redis("--maxmemory", "2gb", "--maxmemory-policy", "allkeys-lru") as store:
+        measure("disk and Redis", texts, memory, {"kv.disk_path": "{i}", "kv.disk_size": "1GiB", "kv.remote": store.url})
+
+
+if __name__ == "__main__":
+    main()

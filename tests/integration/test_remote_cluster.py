@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The remote tier on a real Redis cluster: three primaries and a replica.  Blocks are found on the server that has their
+slot, also while slots move (ASK, MOVED), after a primary died and its replica took over, and without a primary."""
+import time
+
+import redis_server
+from cluster import Cluster, free_port, main
+from redis_server import Redis
+from test_remote import ask, lines, reads, remote, text_of, twice, up, worker_of
+from test_tier import BLOCK, until
+
+SLOTS = 16384
+
+
+class Servers:
+    def __init__(self, folder):
+        """Three primaries, each with a third of the slots, and a replica of the first."""
+        self.all, self.moved = [], set()
+        for i in range(4):
+            port, bus = free_port(), free_port()
+            self.all.append(Redis("--cluster-enabled", "yes", "--cluster-port", str(bus), "--cluster-config-file",
+                                  f"{folder}/nodes-{i}.conf", "--cluster-node-timeout", "1000",
+                                  "--cluster-require-full-coverage", "no", "--cluster-allow-reads-when-down", "yes",
+                                  "--cluster-replica-validity-factor", "0", "--dir", folder, port=port))
+            self.all[-1].bus = bus
+        for i, server in enumerate(self.all[:3]):
+            server("CLUSTER", "ADDSLOTSRANGE", SLOTS * i // 3, SLOTS * (i + 1) // 3 - 1)
+        for server in self.all[1:]:
+            self.all[0]("CLUSTER", "MEET", "127.0.0.1", server.port, server.bus)
+        until("the servers do not meet", lambda: all(b"cluster_known_nodes:4" in s("CLUSTER", "INFO") for s in self.all))
+        until("the replica knows no primary", lambda: self.id_of(0) in self.all[3]("CLUSTER", "NODES").decode())
+        self.all[3]("CLUSTER", "REPLICATE", self.id_of(0))
+        until("the cluster is not whole", lambda: all(b"cluster_state:ok" in s("CLUSTER", "INFO") for s in self.all))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for server in self.all:
+            server.kill()
+
+    def id_of(self, i):
+        return self.all[i]("CLUSTER", "MYID").decode()
+
+    def keys(self):
+        return [key for server in self.all[:3] if server.process for key in server.keys()]
+
+    @property
+    def url(self):
+        return "redis+cluster://" + ",".join(f"127.0.0.1:{server.port}" for server in self.all[:2])
+
+    def move(self, key, is_whole):
+        """Moves a key and its slot to another server; not is_whole: half of it, so that the first one answers ASK."""
+        self.moved.add(key)
+        slot = self.all[0]("CLUSTER", "KEYSLOT", key)
+        source = next(i for i in range(3) if key in self.all[i].keys())
+        target = 1 if source != 1 else 2
+        self.all[target]("CLUSTER", "SETSLOT", slot, "IMPORTING", self.id_of(source))
+        self.all[source]("CLUSTER", "SETSLOT", slot, "MIGRATING", self.id_of(target))
+        self.all[source]("MIGRATE", "127.0.0.1", self.all[target].port, key, 0, 5000)
+        if is_whole:
+            for i in (target, source, 3 - source - target):
+                self.all[i]("CLUSTER", "SETSLOT", slot, "NODE", self.id_of(target))
+
+
+def slots_that_move_are_followed():
+    with Cluster() as c, Servers(c.dir) as servers:
+        a = up(worker_of(c, servers.url))
+        first, again = twice(c, a)
+        n_blocks = again.serving["reused"] // BLOCK
+        assert len(servers.keys()) == n_blocks and all(server.keys() for server in servers.all[:3])
+        for _ in range(4):
+            b = up(worker_of(c, servers.url))  # it learns the slots now, before more of them move
+            for i, key in enumerate([key for key in servers.keys() if key not in servers.moved][::6]):
+                servers.move(key, i % 2 == 0)
+            got = ask(c, b)
+            assert got.text == first.text
+            if remote(b, "late") == 0:
+                break
+        assert got.serving["reused"] == again.serving["reused"], (got.serving, again.serving, b.status()["remote"])
+        assert lines(b, "kv_remote_down") == 0
+        c.assert_quiet()
+
+
+def a_primary_may_die():
+    with Cluster() as c, Servers(c.dir) as servers:
+        a = up(worker_of(c, servers.url))
+        first, again = twice(c, a)
+        until("nothing was replicated", lambda: len(servers.all[3].keys()) == len(servers.all[0].keys()) > 0)
+        b = up(worker_of(c, servers.url))
+        servers.all[0].kill()
+        assert ask(c, b).text == first.text  # whatever could be read of it
+        until("the replica does not take over", lambda: servers.all[3]("ROLE")[0] == b"master")
+        # Another worker finds all blocks, a third of them on the former replica.  The first seed is dead.
+        until("the cluster is not up", lambda: b"cluster_state:ok" in servers.all[1]("CLUSTER", "INFO"))
+        d, _ = reads(c, servers.url, first, again)
+        servers.all[1].kill()  # this one has no replica: its third is computed
+        until("it does not answer", lambda: ask(c, d, text_of(time.monotonic())).is_whole)
+        assert ask(c, b).text == first.text
+        c.assert_quiet()
+
+
+if __name__ == "__main__":
+    redis_server.want()
+    main([slots_that_move_are_followed, a_primary_may_die])

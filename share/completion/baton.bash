@@ -21,11 +21,12 @@ _baton_table() {
     'baton router') options='' words='' files='''' values='''' ;;
     'baton prefill') options='' words='' files='''' values='''' ;;
     'baton decode') options='' words='' files='''' values='''' ;;
-    'batonctl') options='-a --admin -k --cluster-key -h --help -V --version' words='status top why trace metrics drain undrain role reload new-key keys metrics-token new-cluster-key' files='-k|--cluster-key' values='-a|--admin' ;;
+    'batonctl') options='-a --admin -k --cluster-key -h --help -V --version' words='status top why trace report metrics drain undrain role reload new-key keys metrics-token new-cluster-key' files='-k|--cluster-key' values='-a|--admin' ;;
     'batonctl status') options='-j --json -l --line -h --help' words='' files='''' values='''' ;;
     'batonctl top') options='-i --interval -h --help' words='' files='''' values='-i|--interval' ;;
     'batonctl why') options='-j --json -h --help' words='' files='''' values='''' ;;
     'batonctl trace') options='-j --json -h --help' words='' files='''' values='''' ;;
+    'batonctl report') options='-h --help' words='' files='''' values='''' ;;
     'batonctl metrics') options='-h --help' words='' files='''' values='''' ;;
     'batonctl drain') options='-m --move -w --wait -t --timeout -h --help' words='' files='''' values='-t|--timeout' ;;
     'batonctl undrain') options='-h --help' words='' files='''' values='''' ;;

@@ -35,6 +35,8 @@ complete -c batonctl -n '__fish_seen_subcommand_from why' -s h -l help -d 'this 
 complete -c batonctl -n __fish_use_subcommand -x -a trace -d 'where a request'\''s time went, on all daemons'
 complete -c batonctl -n '__fish_seen_subcommand_from trace' -s j -l json -d 'the router'\''s answer as JSON'
 complete -c batonctl -n '__fish_seen_subcommand_from trace' -s h -l help -d 'this text'
+complete -c batonctl -n __fish_use_subcommand -x -a report -d 'a text for whoever helps: status and metrics, without tenants'\'' names'
+complete -c batonctl -n '__fish_seen_subcommand_from report' -s h -l help -d 'this text'
 complete -c batonctl -n __fish_use_subcommand -x -a metrics -d 'the daemon'\''s metrics as Prometheus text'
 complete -c batonctl -n '__fish_seen_subcommand_from metrics' -s h -l help -d 'this text'
 complete -c batonctl -n __fish_use_subcommand -x -a drain -d 'leave service, finish what runs (a router: be not ready)'

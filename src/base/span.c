@@ -11,6 +11,7 @@
 
 struct span_queue {
     struct mailbox *box;
+    atomic_uint n_waiting; /* in the box; a full one is seen before memory is taken for a copy */
     atomic_uint_fast64_t n_dropped;
 };
 
@@ -117,11 +118,14 @@ void span_queue_put(struct span_queue *queue, const struct span *span)
 
     if (queue == NULL)
         return;
-    copy = malloc(sizeof(*copy));
+    copy = atomic_fetch_add_explicit(&queue->n_waiting, 1, memory_order_relaxed) < SPAN_QUEUE_SPANS
+               ? malloc(sizeof(*copy))
+               : NULL;
     if (copy != NULL)
         *copy = *span;
     if (copy == NULL || mailbox_send(queue->box, copy) < 0) {
         free(copy);
+        atomic_fetch_sub_explicit(&queue->n_waiting, 1, memory_order_relaxed);
         atomic_fetch_add_explicit(&queue->n_dropped, 1, memory_order_relaxed);
     }
 }
@@ -133,5 +137,9 @@ uint64_t span_queue_n_dropped(const struct span_queue *queue)
 
 struct span *span_queue_take(struct span_queue *queue)
 {
-    return mailbox_receive(queue->box);
+    struct span *span = mailbox_receive(queue->box);
+
+    if (span != NULL)
+        atomic_fetch_sub_explicit(&queue->n_waiting, 1, memory_order_relaxed);
+    return span;
 }

@@ -9,6 +9,7 @@
 
 #include "base/err.h"
 #include "base/rng.h"
+#include "fleet/router/admission_priv.h"
 #include "rig.h"
 
 #define N_WORKERS 4

@@ -244,6 +244,35 @@ static int put_count(struct gguf_writer *writer, const char *arch, const char *s
     return rc == E_EXISTS ? 0 : rc;
 }
 
+/* A value for the layers whose index is `at` modulo 4, and 0 for the others. */
+static int put_fourths(struct gguf_writer *writer, const struct make_shape *shape, const char *suffix,
+                       uint32_t at, uint32_t value)
+{
+    int32_t *list = calloc(shape->n_layers, sizeof(*list));
+    char key[128];
+    int rc;
+
+    if (list == NULL)
+        return E_NOMEM;
+    for (uint32_t i = at; i < shape->n_layers; i += 4)
+        list[i] = (int32_t)value;
+    snprintf(key, sizeof(key), "%s.%s", shape->arch, suffix);
+    rc = gguf_put_i32_array(writer, key, list, shape->n_layers);
+    free(list);
+    return rc == E_EXISTS ? 0 : rc;
+}
+
+/* nemotron_h: two state layers, then one with attention and one with a feed-forward network. */
+static int put_layer_kinds(struct gguf_writer *writer, const struct make_shape *shape)
+{
+    int rc;
+
+    if (strcmp(shape->arch, "nemotron_h") != 0)
+        return 0;
+    rc = put_fourths(writer, shape, "attention.head_count_kv", 2, shape->n_kv_heads);
+    return rc == 0 ? put_fourths(writer, shape, "feed_forward_length", 3, shape->ffn) : rc;
+}
+
 static int put_shape(struct gguf_writer *writer, const struct make_shape *shape)
 {
     const struct {
@@ -267,6 +296,8 @@ static int put_shape(struct gguf_writer *writer, const struct make_shape *shape)
             rc = put_own(writer, shape->arch, OWN_KEYS[i].suffix, OWN_KEYS[i].value);
             rc = rc == E_EXISTS ? 0 : rc;
         }
+    if (rc == 0)
+        rc = put_layer_kinds(writer, shape);
     for (size_t i = 0; rc == 0 && i < ARRAY_LEN(keys); i++)
         rc = put_count(writer, shape->arch, keys[i].suffix, keys[i].value);
     if (rc == 0)

@@ -111,7 +111,7 @@ static int make_weights_plan(void *arg, const struct model_tensor *tensor)
     *at = (struct tensor_plan){.tensor = *tensor,
                                .n_weights = 1,
                                .type = tensor->n_dims == 1 || tensor->role == MODEL_BIAS ||
-                                               tensor->role == MODEL_NORM
+                                               tensor->role == MODEL_NORM || tensor->role == MODEL_DECAY
                                            ? DTYPE_F32
                                            : making->shape->type};
     for (uint32_t i = 0; i < tensor->n_dims; i++)

@@ -7,7 +7,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from cluster import Cluster, main, patience  # noqa: E402
-from test_fair import Client, jain, make_keys, n_ended, wait_for  # noqa: E402
+from test_fair import Client, jain, make_keys, n_served, wait_for  # noqa: E402
 
 SIM = {"engine__kind": "sim", "engine__sim_step": "20ms", "engine__sim_prefill_token": "20us", "engine__sim_decode_seq": "100us",
        "engine__sim_answer_tokens": "1000000", "sched__max_seqs": "8", "kv__memory": "256MiB"}
@@ -33,13 +33,13 @@ def a_flood_through_one_router_costs_a_turn_at_the_other():
         keys = two_routers(c, loud=0, calm=0)
         loud = Client(c.routers[0].http, keys["loud"], "loud", 300, 8).flood(100)
         calm = Client(c.routers[1].http, keys["calm"], "calm", 30, 1)
-        wait_for("the flood", lambda: n_ended("loud") >= 10)
+        wait_for("the flood", lambda: n_served("loud") >= 10)
         between = []
         for _ in range(8):
-            n_before = n_ended("loud")
+            n_before = n_served("loud")
             status, answer = calm.ask()
             assert status == 200, (status, answer)
-            between.append(n_ended("loud") - n_before)
+            between.append(n_served("loud") - n_before)
         loud.stop()
         print(f"   of the flood ended meanwhile {between}")
         assert sorted(between)[len(between) // 2] <= 16, between  # two rounds of the seats; the flood has 100
@@ -49,7 +49,7 @@ def a_flood_through_one_router_costs_a_turn_at_the_other():
 def shares(c, keys, at, seconds=2):
     """Tokens served to each tenant while all flood; at: (tenant, router, in flight)."""
     clients = [Client(c.routers[router].http, keys[name], name, 100, 16).flood(n) for name, router, n in at]
-    wait_for("the first answers", lambda: all(n_ended(name) >= 8 for name, _, _ in at))
+    wait_for("the first answers", lambda: all(n_served(name) >= 8 for name, _, _ in at))
     begin = time.monotonic()
     time.sleep(patience(seconds))
     end = time.monotonic()

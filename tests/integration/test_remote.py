@@ -22,7 +22,8 @@ def worker_of(cluster, url, **settings):
 
 
 def remote(worker, what):
-    return worker.status()["remote"][what]
+    """None: the worker has not reported its remote tier yet."""
+    return worker.status().get("remote", {}).get(what)
 
 
 def up(worker):

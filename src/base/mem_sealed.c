@@ -71,9 +71,9 @@ int mem_sealed_attach(int fd, struct mem_sealed **out)
     struct mem_sealed *arena = calloc(1, sizeof(*arena));
     struct sealed_head head = {0};
     struct stat info;
-    int rc = arena == NULL ? E_NOMEM : E_MISMATCH;
+    int rc = arena == NULL ? E_NOMEM : E_MISMATCH, seals = fcntl(fd, F_GET_SEALS);
 
-    if (arena == NULL || (fcntl(fd, F_GET_SEALS) & SEALED_SEALS) != SEALED_SEALS || fstat(fd, &info) != 0 ||
+    if (arena == NULL || seals < 0 || (seals & SEALED_SEALS) != SEALED_SEALS || fstat(fd, &info) != 0 ||
         pread(fd, &head, sizeof(head), 0) != (ssize_t)sizeof(head) || head.mark != SEALED_MARK ||
         head.n_bytes < SEALED_HEAD_BYTES || (uint64_t)info.st_size != head.n_bytes)
         goto fail;
@@ -116,7 +116,7 @@ bool mem_sealed_is_filled(const struct mem_sealed *arena)
 
 int mem_sealed_seal(struct mem_sealed *arena)
 {
-    size_t used_bytes = sealed_round(arena->at_bytes, SEALED_ALIGN_BYTES);
+    size_t used_bytes = sealed_round(arena->at_bytes, (size_t)sysconf(_SC_PAGESIZE));
     struct sealed_head head = {.mark = SEALED_MARK, .n_bytes = used_bytes};
 
     if (arena->is_sealed)

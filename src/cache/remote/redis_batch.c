@@ -321,5 +321,10 @@ int redis_batch_run(struct redis_batch *batch)
     for (unsigned round = 0; round < MAX_ROUNDS && redis_batch_is_pending(batch); round++)
         n_good += redis_batch_round(batch, &rc);
     free(batch->places);
-    return n_good > 0 ? redis_batch_result(batch) : rc;
+    if (n_good > 0)
+        return redis_batch_result(batch);
+    for (unsigned at = 0; store->url.is_cluster && rc != E_CANCELLED && at < store->n_peers; at++)
+        if (store->peers[at].conn != NULL)
+            return 0; /* other servers are there, and each item has its own result */
+    return rc;
 }

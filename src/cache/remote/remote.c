@@ -114,7 +114,8 @@ static void remote_note(struct kv_remote *remote, const struct remote_job *job)
         if (!job->is_store_down)
             return; /* it was not sent */
     if (!job->is_store_down) {
-        if (breaker_succeed(&remote->breaker))
+        /* A new connection says nothing about the work that failed: it ends the outage, and not the doubling rests. */
+        if (!(job->kind == REMOTE_JOB_WARM && kv_remote_is_up(remote)) && breaker_succeed(&remote->breaker))
             remote_came(remote);
         return;
     }

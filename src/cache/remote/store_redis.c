@@ -169,6 +169,12 @@ static int store_redis_test(void *arg, struct buf *advice, struct fault *fault)
         store->peers[i].conn = NULL;
         store->peers[i].rests_until_ns = 0;
     }
+    if (store->url.is_cluster) { /* servers that left the cluster would keep their places for ever */
+        store->n_peers = store->answered_by = 0;
+        memset(store->slots, REDIS_NO_PEER, sizeof(store->slots));
+        for (unsigned i = 0; i < store->url.n_seeds; i++)
+            (void)redis_store_peer(store, &store->url.seeds[i]);
+    }
     if (store->url.is_cluster && (rc = redis_store_map(store, fault)) < 0)
         return rc;
     for (unsigned i = 0; i < store->n_peers; i++) /* of a cluster; who does not answer is left out */

@@ -72,7 +72,8 @@ static size_t s3_on_body(char *data, size_t size, size_t n, void *arg)
 
     *transfer->progress_ns = clock_now_ns();
     if (transfer->body.len_bytes + size * n > transfer->max_bytes)
-        return 0; /* longer than any record: the request fails */
+        return transfer->max_bytes == ERROR_BYTES ? size * n /* the rest of an error is dropped */
+                                                  : 0;       /* longer than any record: the request fails */
     return buf_append(&transfer->body, data, size * n) == 0 ? size * n : 0;
 }
 
@@ -144,6 +145,7 @@ static void s3_transfer_set_method(const struct s3_call *call, struct s3_transfe
 {
     CURL *easy = transfer->easy;
 
+    curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L); /* the end does not wait for a name server */
     curl_easy_setopt(easy, CURLOPT_NOBODY, strcmp(call->method, "HEAD") == 0 ? 1L : 0L);
     curl_easy_setopt(easy, CURLOPT_UPLOAD, call->values != NULL ? 1L : 0L);
     curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, strcmp(call->method, "DELETE") == 0 ? "DELETE" : NULL);

@@ -92,7 +92,7 @@ static void dns_step(ares_channel channel, struct source *source)
     ares_socket_t sockets[ARES_GETSOCK_MAXNUM];
     struct pollfd fds[ARES_GETSOCK_MAXNUM + 1] = {{.fd = source->thread.stop_fd, .events = POLLIN}};
     int mask = ares_getsock(channel, sockets, ARES_GETSOCK_MAXNUM), n = 0;
-    struct timeval limit = {.tv_sec = 1}, left;
+    struct timeval limit = {.tv_sec = 1}, room, *left;
 
     for (int i = 0; i < ARES_GETSOCK_MAXNUM; i++) {
         short events = (short)((ARES_GETSOCK_READABLE(mask, i) ? POLLIN : 0) |
@@ -100,8 +100,8 @@ static void dns_step(ares_channel channel, struct source *source)
         if (events != 0)
             fds[++n] = (struct pollfd){.fd = sockets[i], .events = events};
     }
-    ares_timeout(channel, &limit, &left);
-    if (poll(fds, (nfds_t)n + 1, (int)(left.tv_sec * 1000 + left.tv_usec / 1000 + 1)) <= 0) {
+    left = ares_timeout(channel, &limit, &room);
+    if (poll(fds, (nfds_t)n + 1, (int)(left->tv_sec * 1000 + left->tv_usec / 1000 + 1)) <= 0) {
         ares_process_fd(channel, ARES_SOCKET_BAD, ARES_SOCKET_BAD);
         return;
     }

@@ -98,6 +98,7 @@ static void etcd_prepare(struct etcd *etcd, const char *address, struct bytes bo
     curl_easy_setopt(etcd->easy, CURLOPT_WRITEFUNCTION, etcd_on_data);
     curl_easy_setopt(etcd->easy, CURLOPT_WRITEDATA, etcd);
     curl_easy_setopt(etcd->easy, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(etcd->easy, CURLOPT_QUICK_EXIT, 1L); /* the end does not wait for a name server */
     curl_easy_setopt(etcd->easy, CURLOPT_PROXY, "");
     curl_easy_setopt(etcd->easy, CURLOPT_PROTOCOLS_STR, "http,https");
     curl_easy_setopt(etcd->easy, CURLOPT_CONNECTTIMEOUT_MS, (long)ETCD_CONNECT_MS);
@@ -218,9 +219,12 @@ static int etcd_ask(struct etcd *etcd, const char *path, struct bytes body, uint
             i--;
             continue;
         }
-        if (rc == 0 || rc == E_CANCELLED || clock_now_ns() >= until_ns)
+        if (rc == 0 || rc == E_CANCELLED)
             return rc;
-        etcd->host = (etcd->host + 1) % etcd->url->n_hosts;
+        etcd->host =
+            (etcd->host + 1) % etcd->url->n_hosts; /* also after a timeout: it may accept and not answer */
+        if (clock_now_ns() >= until_ns)
+            return rc;
     }
     return rc;
 }

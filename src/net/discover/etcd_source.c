@@ -11,6 +11,7 @@
 
 #define ETCD_CALL_NS  (10 * NS_PER_S)
 #define ETCD_WATCH_NS (60 * NS_PER_S)
+#define ETCD_SHORT_NS (1 * NS_PER_S)    /* a watch that ends sooner without an event does not work */
 #define ETCD_QUIET_NS (100 * NS_PER_MS) /* events that come together are read together */
 
 static void etcd_source_prefix(const struct source *source, char *out, size_t cap)
@@ -45,20 +46,28 @@ static int etcd_source_read(struct source *source, struct etcd *etcd, const char
 
 static bool etcd_source_on_line(void *arg, struct bytes line)
 {
-    (void)arg;
-    return etcd_read_watch(line) != ETCD_WATCH_QUIET;
+    enum etcd_watch *what = arg;
+
+    *what = etcd_read_watch(line);
+    return *what != ETCD_WATCH_QUIET;
 }
 
 static int etcd_source_watch(struct etcd *etcd, const char *prefix, uint64_t from_revision)
 {
+    enum etcd_watch what = ETCD_WATCH_QUIET;
+    uint64_t began_ns = clock_now_ns();
     struct buf body = {0};
     int rc;
 
     etcd_put_range(&body, prefix, from_revision);
     rc = body.is_bad ? E_NOMEM
                      : etcd_stream(etcd, "/v3/watch", buf_view(&body), ETCD_WATCH_NS, etcd_source_on_line,
-                                   NULL, NULL);
+                                   &what, NULL);
     buf_fini(&body);
+    /* A compaction is no failure, but a gateway that cannot watch is one: read all keys more and more seldom. */
+    if (rc == 0 &&
+        (what == ETCD_WATCH_LOST || (what == ETCD_WATCH_QUIET && clock_now_ns() - began_ns < ETCD_SHORT_NS)))
+        rc = E_IO;
     return rc;
 }
 

@@ -26,7 +26,7 @@ bool discover_is_url(const char *text)
 
 void discover_url_show(const char *text, char *out, size_t cap)
 {
-    const char *start = strstr(text, "://"), *at = start ? strchr(start, '@') : NULL;
+    const char *start = strstr(text, "://"), *at = start ? strrchr(start, '@') : NULL;
 
     if (at == NULL)
         str_copy(out, cap, text);
@@ -115,6 +115,7 @@ static int url_add_host(const char *text, size_t n, struct fault *fault, struct 
 
 static int url_read_etcd(const char *rest, struct fault *fault, struct discover_url *url)
 {
+    const bool has_user = strchr(rest, '@') != NULL;
     size_t n = strcspn(rest, "/"), n_path;
     const char *path = rest + n;
     int rc = url_read_user(&rest, &n, fault, url);
@@ -129,6 +130,10 @@ static int url_read_etcd(const char *rest, struct fault *fault, struct discover_
         rest += n_host + 1;
         n -= n_host + 1;
     }
+    if (rc < 0 && has_user) /* the text could quote a part of the password */
+        return fault_set(
+            fault, rc,
+            "expected user:password@host:port,... (neither user nor password can have '@' or '/')");
     if (rc < 0)
         return rc;
     n_path = strlen(path);

@@ -37,6 +37,11 @@ struct redis_conn {
 
 /* ---- waiting ---- */
 
+static bool redis_conn_is_ending(const struct redis_conn *conn)
+{
+    return conn->opts.is_ending != NULL && atomic_load_explicit(conn->opts.is_ending, memory_order_relaxed);
+}
+
 /* Waits until the socket is ready.  E_TIMEOUT, E_CANCELLED, E_IO. */
 static int redis_conn_wait(const struct redis_conn *conn, short events)
 {
@@ -47,7 +52,7 @@ static int redis_conn_wait(const struct redis_conn *conn, short events)
         struct pollfd ready = {.fd = conn->fd, .events = events};
         int n, rest_ms = (int)((left_ns < REDIS_WAIT_NS ? left_ns : REDIS_WAIT_NS) / NS_PER_MS) + 1;
 
-        if (conn->opts.is_ending != NULL && atomic_load_explicit(conn->opts.is_ending, memory_order_relaxed))
+        if (redis_conn_is_ending(conn))
             return E_CANCELLED;
         n = poll(&ready, 1, rest_ms);
         if (n > 0)
@@ -107,6 +112,8 @@ static int redis_conn_receive(struct redis_conn *conn)
 {
     size_t room = conn->cap - conn->end, got = 0;
 
+    if (redis_conn_is_ending(conn)) /* also while the server always has more to say */
+        return E_CANCELLED;
     if (conn->ssl != NULL) {
         int rc;
 
@@ -280,6 +287,8 @@ static int redis_conn_dial(struct redis_conn *conn, const struct redis_node *nod
     char port[8];
     int rc = E_IO, error;
 
+    if (redis_conn_is_ending(conn))
+        return E_CANCELLED;
     snprintf(port, sizeof(port), "%u", node->port);
     error = getaddrinfo(node->host, port, &hints, &list);
     if (error != 0)

@@ -107,6 +107,7 @@ void setup_check_dials(struct config_check *check, const char *key, const struct
     struct fault fault = {0};
     struct discover_url url;
     struct addr addr;
+    char shown[200];
 
     for (size_t i = 0; i < list->n; i++) {
         if ((discover_is_url(list->items[i]) ? discover_url_parse(list->items[i], &fault, &url)
@@ -114,7 +115,8 @@ void setup_check_dials(struct config_check *check, const char *key, const struct
             config_refuse_item(check, key, i, "%s", fault.text);
         for (size_t before = 0; before < i; before++)
             if (strcmp(list->items[before], list->items[i]) == 0) {
-                config_refuse_item(check, key, i, "'%.200s' stands there twice; remove one", list->items[i]);
+                discover_url_show(list->items[i], shown, sizeof(shown));
+                config_refuse_item(check, key, i, "'%s' stands there twice; remove one", shown);
                 break;
             }
     }

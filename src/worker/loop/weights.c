@@ -42,7 +42,13 @@
 #define WEIGHTS_MARK    "BATONWT1"
 #define WEIGHTS_STEP_NS (20 * NS_PER_MS)
 #define WEIGHTS_LOCK_NS (600 * NS_PER_S)
-enum { WEIGHTS_NONCE = 32, WEIGHTS_MAC = 32, WEIGHTS_TIMEOUT_S = 1, WEIGHTS_ROOM = 4 /* times the file */ };
+enum {
+    WEIGHTS_NONCE = 32,
+    WEIGHTS_MAC = 32,
+    WEIGHTS_SERVE_S = 1,
+    WEIGHTS_ASK_S = 5,
+    WEIGHTS_ROOM = 4 /* times the file */
+};
 
 struct weights_hello {
     char mark[8];
@@ -91,9 +97,9 @@ static bool weights_put(int fd, const void *data, size_t n)
     return send(fd, data, n, MSG_NOSIGNAL) == (ssize_t)n;
 }
 
-static void weights_limit(int fd)
+static void weights_limit(int fd, int seconds)
 {
-    const struct timeval limit = {.tv_sec = WEIGHTS_TIMEOUT_S};
+    const struct timeval limit = {.tv_sec = seconds};
 
     (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
     (void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
@@ -122,7 +128,7 @@ static void weights_answer(const struct worker_weights *weights, int fd)
     struct weights_hello hello;
     struct weights_challenge challenge;
 
-    weights_limit(fd);
+    weights_limit(fd, WEIGHTS_SERVE_S);
     if (!weights_get(fd, &hello, sizeof(hello)) || memcmp(hello.mark, WEIGHTS_MARK, sizeof(hello.mark)) != 0)
         return;
     rng_system(challenge.nonce, sizeof(challenge.nonce));
@@ -144,8 +150,11 @@ static void *weights_serve(void *arg)
 
         if (poll(fds, 2, -1) > 0 && fds[0].revents == 0)
             fd = accept4(weights->listen_fd, NULL, NULL, SOCK_CLOEXEC);
-        if (fd < 0)
+        if (fd < 0) {
+            if (fds[0].revents == 0)
+                (void)poll(fds, 1, 100); /* no free descriptor: try again later */
             continue;
+        }
         weights_answer(weights, fd);
         close(fd);
     }
@@ -155,20 +164,25 @@ static void *weights_serve(void *arg)
 static int weights_listen(struct worker_weights *weights)
 {
     struct sockaddr_un un = {.sun_family = AF_UNIX};
+    char path[sizeof(un.sun_path)];
     sigset_t all, before;
+    uint64_t number;
     int rc;
 
-    if ((size_t)snprintf(un.sun_path, sizeof(un.sun_path), "%s/%s-%d", weights->folder, weights->name,
-                         (int)getpid()) >= sizeof(un.sun_path))
+    /* It gets the name that others look for when it listens: before that, they would take it for a left-over. */
+    rng_system(&number, sizeof(number));
+    if ((size_t)snprintf(path, sizeof(path), "%s/%s-%016llx", weights->folder, weights->name,
+                         (unsigned long long)number) >= sizeof(path) ||
+        (size_t)snprintf(un.sun_path, sizeof(un.sun_path), "%s/.%s-%016llx", weights->folder, weights->name,
+                         (unsigned long long)number) >= sizeof(un.sun_path))
         return E_LIMIT;
-    unlink(un.sun_path); /* of an earlier process with this number */
     weights->listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     weights->stop_fd = eventfd(0, EFD_CLOEXEC);
     if (weights->listen_fd < 0 || weights->stop_fd < 0 ||
         bind(weights->listen_fd, (struct sockaddr *)&un, sizeof(un)) != 0 || chmod(un.sun_path, 0666) != 0 ||
-        listen(weights->listen_fd, 16) != 0)
+        listen(weights->listen_fd, 16) != 0 || rename(un.sun_path, path) != 0)
         return E_IO;
-    str_copy(weights->path, sizeof(weights->path), un.sun_path);
+    str_copy(weights->path, sizeof(weights->path), path);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     rc = pthread_create(&weights->thread, NULL, weights_serve, weights);
@@ -211,7 +225,7 @@ static int weights_ask(const struct worker_weights *weights, const char *path)
 
     if (fd < 0 || !str_copy(un.sun_path, sizeof(un.sun_path), path))
         goto end;
-    weights_limit(fd);
+    weights_limit(fd, WEIGHTS_ASK_S); /* others may be before it */
     if (connect(fd, (struct sockaddr *)&un, sizeof(un)) != 0) {
         if (errno == ECONNREFUSED)
             unlink(path);

@@ -449,6 +449,8 @@ static void remote_on_block(struct worker_engine *engine, const struct kv_remote
 static void remote_on_saved(struct worker_engine *engine, const struct kv_remote_event *event)
 {
     engine->remote->n_saving--;
+    if (event->result < 0 && event->result != E_EXISTS) /* not at once again */
+        engine->remote->paused_until_ns = clock_now_ns() + SAVE_PAUSE_NS;
     kv_save_end(engine->pool, KV_BELOW_REMOTE, event->id, event->result < 0 && event->result != E_EXISTS);
 }
 

@@ -10,6 +10,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -77,6 +78,7 @@ static void other_descriptors_are_refused(void **state)
 {
     struct mem_sealed *arena;
     uint8_t page[4096] = {0};
+    FILE *file;
     int fds[2], fd = memfd_create("test", MFD_ALLOW_SEALING);
 
     (void)state;
@@ -84,6 +86,10 @@ static void other_descriptors_are_refused(void **state)
     assert_int_equal(mem_sealed_attach(dup(fd), &arena), E_MISMATCH); /* not sealed */
     assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE), 0);
     assert_int_equal(mem_sealed_attach(fd, &arena), E_MISMATCH); /* no arena */
+    file = tmpfile();                                            /* has no seals at all */
+    assert_non_null(file);
+    assert_int_equal(mem_sealed_attach(dup(fileno(file)), &arena), E_MISMATCH);
+    fclose(file);
     assert_int_equal(pipe(fds), 0);
     assert_int_equal(mem_sealed_attach(fds[0], &arena), E_MISMATCH);
     close(fds[1]);

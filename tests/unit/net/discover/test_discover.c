@@ -60,6 +60,8 @@ static void bad_urls_are_refused_and_show_no_password(void **state)
                                       "etcd://u:secret@a b/p",
                                       "etcd://a/p q",
                                       "etcd://a,a,a,a,a,a,a,a,a/p",
+                                      "etcd://u:p@secret@h/x",
+                                      "etcd://u:secret/ss@h/x",
                                       "://"};
 
     (void)state;

@@ -8,7 +8,7 @@ integration_tests += tests/integration/test_tier.py tests/integration/test_echo.
 integration_tests += tests/integration/test_render.py
 integration_tests += tests/integration/test_schema_floods.py
 integration_tests += tests/integration/test_config.py tests/integration/test_config_keys.py
-integration_tests += tests/integration/test_broken_models.py tests/integration/test_h2_floods.py
+integration_tests += tests/integration/test_broken_models.py
 integration_tests += tests/integration/test_truth.py
 integration_tests += tests/integration/test_traces.py tests/integration/test_why.py tests/integration/test_changes.py
 integration_tests += tests/integration/test_logs.py
@@ -30,7 +30,7 @@ integration_tests += tests/integration/test_imatrix.py tests/integration/test_sh
 integration_tests += tests/integration/test_strangers.py tests/integration/test_stop.py
 # test_faults.py has the sanitizers look at the same code; these are long, or limit memory, and sanitizers keep what is freed
 plain_tests = tests/integration/test_matrix.py tests/integration/test_growth.py tests/integration/test_fair.py \
-	tests/integration/test_memory.py tests/integration/test_fair_routers.py
+	tests/integration/test_memory.py tests/integration/test_fair_routers.py tests/integration/test_h2_floods.py
 EXTRA_DIST += $(plain_tests)
 if PLAIN_BUILD
 TESTS += $(plain_tests)

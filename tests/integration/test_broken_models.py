@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 
-from cluster import BUILD, IS_SLOW, MODEL, main, patience
+from cluster import BUILD, MODEL, main, patience
 
 TOOL = os.path.join(BUILD, "baton-model")
 N_FILES = int(os.environ.get("BATON_FILES", "36"))
@@ -64,8 +64,12 @@ def commands(path, folder):
             ["perplexity", "--text", chat, path]]
 
 
+with open(TOOL, "rb") as program:
+    HAS_ASAN = b"__asan_init" in program.read()
+
+
 def bounded():
-    if not IS_SLOW:  # AddressSanitizer reserves terabytes
+    if not HAS_ASAN:  # it reserves terabytes
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 30, 1 << 30))
 

@@ -489,12 +489,12 @@ void kv_set_saved(struct kv_pool *pool, enum kv_below below, kv_block_id id)
     pool->blocks[id].saved |= (uint8_t)(1u << below);
 }
 
-void kv_save_all(struct kv_pool *pool)
+void kv_save_all(struct kv_pool *pool, bool is_on)
 {
     struct writeback *queue = &pool->writeback[KV_BELOW_REMOTE];
 
-    pool->saves_all = true;
-    for (kv_block_id id = 0; pool->opts.has_remote && id < pool->opts.n_blocks; id++)
+    pool->saves_all = is_on;
+    for (kv_block_id id = 0; is_on && pool->opts.has_remote && id < pool->opts.n_blocks; id++)
         if (pool->blocks[id].state == KV_CACHED && (pool->blocks[id].saved & 1u << KV_BELOW_REMOTE) == 0) {
             (void)writeback_remove(queue, id);
             writeback_add(queue, id);

@@ -27,7 +27,8 @@ bool kv_save_next(struct kv_pool *pool, enum kv_below below, struct kv_save *out
 void kv_save_end(struct kv_pool *pool, enum kv_below below, kv_block_id id, bool has_failed);
 /* The sealed block was read from this tier: it need not be saved there. */
 void kv_set_saved(struct kv_pool *pool, enum kv_below below, kv_block_id id);
-/* From now on the remote tier gets every cached block, also those that are cached now. */
-void kv_save_all(struct kv_pool *pool);
+/* is_on: from now on the remote tier gets every cached block, also those that are cached now. Else, as at first, those that
+ * were used twice. */
+void kv_save_all(struct kv_pool *pool, bool is_on);
 
 #endif

@@ -19,8 +19,9 @@
 #include "fleet/picker/fleet_priv.h"
 #include "fleet/picker/owner.h"
 
-#define MORE_ROWS 16
-#define RACE_NS   UINT64_C(5000000) /* a dispatch and a report may cross on their way */
+#define MORE_ROWS       16
+#define SAME_FIGURES_NS UINT64_C(50000000) /* half of the time between two figures of an engine */
+#define RACE_NS         UINT64_C(5000000)  /* a dispatch and a report may cross on their way */
 
 int picker_fleet_new(struct picker_fleet **out)
 {
@@ -314,10 +315,21 @@ static void slot_reported(struct fleet_slot *it)
     it->n_reports++;
 }
 
+/* Whether the engine's figures differ from those of the report before. It takes them every 100 ms; times that are nearer
+ * belong to the same figures, sent again. */
+static bool slot_figures_are_new(const struct fleet_slot *slot, const struct picker_worker *reported)
+{
+    if (reported->figures_ns != 0 && slot->reported.figures_ns != 0)
+        return reported->figures_ns > slot->reported.figures_ns + SAME_FIGURES_NS;
+    return reported->reported_ns == 0 || reported->reported_ns != slot->reported.reported_ns;
+}
+
 int picker_fleet_set(struct picker_fleet *fleet, uint32_t slot, const struct picker_worker *reported)
 {
     struct fleet_slot *it = &fleet->slots[slot];
+    uint64_t figures_ns;
     uint32_t n_running;
+    bool is_new;
     int rc = 0;
 
     if (it->pool != PICKER_NONE &&
@@ -328,10 +340,13 @@ int picker_fleet_set(struct picker_fleet *fleet, uint32_t slot, const struct pic
         n_running = it->reported.n_running; /* the same report: some of its sequences may have ended since */
     else
         it->n_since = 0;
-    if (reported->reported_ns == 0 || reported->reported_ns != it->reported.reported_ns)
+    is_new = slot_figures_are_new(it, reported);
+    figures_ns = is_new ? reported->figures_ns : it->reported.figures_ns;
+    if (is_new)
         slot_reported(it);
     queue_report(fleet, it, reported);
     it->reported = *reported;
+    it->reported.figures_ns = figures_ns;
     it->reported.n_running = n_running;
     if (reported->is_usable) {
         ASSERT(reported->block_tokens > 0);

@@ -42,7 +42,9 @@ struct picker_worker {
     double prefill_pair_s;   /* more for each token that a prompt token attends to; the rate is then without
                               * attention. 0: the rate is of whole prompts */
     double queued_prefill_s; /* time of queued_prefill_tokens; 0: by the rate */
-    uint64_t reported_ns; /* when this report's figures were taken: its queue shrinks from then on, and later
+    uint64_t
+        figures_ns; /* when the engine took them; reports may repeat the same figures. 0: with the report */
+    uint64_t reported_ns; /* when this report's figures were true: its queue shrinks from then on, and later
                               * dispatches add to it. 0: the queue is the larger of report and ledger. All workers or none */
     double decode_step_s;
     uint32_t step_seqs;  /* sequences that decode_step_s was measured with; 0: unknown */

@@ -166,7 +166,7 @@ static struct decision *decision_new(const struct job *job, uint64_t number)
     decisions->numbers[decisions->next] = number;
     decisions->next = (decisions->next + 1) % DECISIONS;
     decisions->n += decisions->n < DECISIONS;
-    *decision = (struct decision){.attempt = job->sum.n_redispatched + 1,
+    *decision = (struct decision){.attempt = job->sum.n_redispatched + job->n_pauses + 1,
                                   .received_ns = job->order.work.received_ns,
                                   .submitted_ns = job->submitted_ns,
                                   .decided_ns = clock_now_ns(),
@@ -189,7 +189,8 @@ void router_decisions_placed(const struct job *job, const struct picker_place *p
     decision = decision_new(job, job->number);
     decision->choice = place->choice;
     decision->owner_tokens = job->owner.slot != PICKER_NONE ? job->owner.tokens : 0;
-    decision->waited_ns = job->queued_ns > 0 ? decision->decided_ns - job->queued_ns : 0;
+    decision->waited_ns =
+        decision->decided_ns - (job->attempt_ended_ns > 0 ? job->attempt_ended_ns : job->submitted_ns);
     decision_look(job, place, decision);
 }
 
@@ -201,7 +202,8 @@ void router_decisions_refused(const struct job *job, const char *reason)
         return;
     decision = decision_new(job, 0);
     decision->refused = reason;
-    decision->waited_ns = job->queued_ns > 0 ? decision->decided_ns - job->queued_ns : 0;
+    decision->waited_ns =
+        decision->decided_ns - (job->attempt_ended_ns > 0 ? job->attempt_ended_ns : job->submitted_ns);
     decision->ended_ns = decision->decided_ns;
     decision_look(job, NULL, decision);
 }

@@ -63,7 +63,7 @@ void router_spans_over(struct job *job, int error)
             span_add_text(&span, "baton.prefill.worker", workers[job->prefill.slot].node);
         if (job->decode.slot != PICKER_NONE)
             span_add_text(&span, "baton.decode.worker", workers[job->decode.slot].node);
-        span_add_count(&span, "baton.attempt", job->sum.n_redispatched + 1);
+        span_add_count(&span, "baton.attempt", job->sum.n_redispatched + job->n_pauses + 1);
         span_add_count(&span, "baton.tokens.uncached", job->estimate.uncached_tokens);
         if (error < 0) {
             span_add_text(&span, "error.type", err_text(error));

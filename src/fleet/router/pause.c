@@ -120,6 +120,7 @@ static bool pause_may(const struct job *job)
 
     return job->decode.state == PART_RUNNING && job->prefill.state != PART_RUNNING && job->score_next == 0 &&
            job->n_sent == job->n_to_send && job->pauses_ns < most_ns && answered > 0 &&
+           answered < job->order.work.max_new_tokens && /* else only its final message is missing */
            (job->n_pauses == 0 || answered - job->went_on_at >= LEAST_TOKENS);
 }
 
@@ -207,10 +208,11 @@ bool router_pause_for(struct job *job)
 
     if (job_is_in(job, JOB_BEGUN) || job->chain == CHAIN_MATCHING || router_job_class(job).priority == 0 ||
         !router_admission_predicts(job->router) ||
+        job->router->life == DAEMON_DRAINING || /* no other router could go on with the stream */
         (is_waiting && clock_now_ns() - pauses->failed_ns < RETRY_NS))
         return false;
     pause_search(job, &search);
-    if (search.n == 0 || pause_is_passing(job))
+    if (search.n == 0 || pause_is_passing(job) || (!is_waiting && router_pause_is_first(job)))
         return false;
     if (!is_waiting && router_job_place(job) == 0) /* it was not tried: lower classes wait */
         return true;
@@ -236,14 +238,18 @@ bool router_pause_is_first(const struct job *job)
 
 bool router_pause_go_on(struct router *router, struct router_model *model, uint32_t class_at)
 {
-    uint32_t n = 0;
+    uint32_t n = 0, n_looked = 0;
 
     list_for_each (node, &router->pauses.paused[class_at]) {
         struct job *stream = container_of(node, struct job, waiting);
 
+        if (n_looked++ == MAX_LOOKED)
+            return false;
+        if (stream->model != model)
+            continue;
         if (n++ == MAX_GO_ON)
             return false;
-        if (stream->model == model && router_job_place(stream) == 0)
+        if (router_job_place(stream) == 0)
             return true;
     }
     return false;
@@ -260,7 +266,7 @@ void router_pause_tick(struct router *router)
             uint32_t group = (uint32_t)(stream->model - router->models);
 
             if (stream->pauses_ns + (now_ns - stream->paused_ns) >= router->classes.all[i].pause_ns ||
-                picker_fleet_n_usable(router->fleet, group) == 0)
+                picker_fleet_n_usable(router->fleet, group) == 0 || router->life == DAEMON_DRAINING)
                 router_queue_add(stream, true);
         }
     }

@@ -47,6 +47,7 @@ static void fill_row(const struct router *router, const struct router_worker *wo
     row->n_running = n_reported < UINT32_MAX ? (uint32_t)n_reported : UINT32_MAX;
     row->queued_prefill_s = report->queued_prefill_s;
     row->reported_ns = router_admission_predicts(router) ? worker->reported_ns : 0;
+    row->figures_ns = router_admission_predicts(router) ? worker->figures_ns : 0;
     fill_prompt_cost(worker, row);
     row->decode_step_s = report->decode_step_s;
     if (worker->step_s > 0 && router_admission_predicts(router)) {

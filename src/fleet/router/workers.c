@@ -217,8 +217,7 @@ static void router_workers_note_role(struct router_worker *worker, const Baton__
     worker->role = role;
 }
 
-/* When the report's figures were taken, by this router's clock. A worker takes them between two steps, so prompts
- * that came meanwhile are not in them. */
+/* When the engine took the report's figures, by this router's clock. Several reports may repeat the same figures. */
 static uint64_t router_workers_taken_ns(const Baton__LoadReport *load)
 {
     uint64_t now_ns = clock_now_ns(), age_us = load->age_us < MAX_AGE_US ? load->age_us : MAX_AGE_US;
@@ -259,7 +258,9 @@ static void on_heartbeat(struct router *router, struct router_worker *worker, co
                  LOG_STR("reason", load->is_unfit ? "its answers are not finite numbers" : ""));
     worker->is_unfit = load->is_unfit;
     router_workers_note_role(worker, load);
-    worker->reported_ns = router_workers_taken_ns(load);
+    worker->reported_ns =
+        clock_now_ns(); /* the worker corrects its figures up to now (worker/loop/notices.c) */
+    worker->figures_ns = router_workers_taken_ns(load);
     router_worker_refresh(router, worker);
     if (!was_usable || !list_is_empty(&router->queue))
         router_place_queued(router);

@@ -62,6 +62,7 @@ struct router_worker {
                                * and no prefix fetch */
     Baton__LoadReport report; /* scalars only */
     uint64_t reported_ns;
+    uint64_t figures_ns; /* when its engine took the figures of the latest report */
     /* The latest report with decoding sequences: how many, their step without prompts, and one more of them. */
     uint32_t step_seqs;
     double step_s, row_s;

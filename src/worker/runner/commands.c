@@ -79,8 +79,7 @@ static void command_run(struct worker_engine *engine, struct command *command)
         break;
     case COMMAND_DRAIN:
         sched_set_draining(engine->sched, command->flag);
-        if (command->flag)
-            worker_remote_drain(engine);
+        worker_remote_drain(engine, command->flag);
         break;
     case COMMAND_MOVE:
         worker_tasks_move(engine);

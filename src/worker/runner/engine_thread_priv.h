@@ -147,6 +147,8 @@ int worker_hashing_begin(struct worker_engine *engine, struct task *task);
 void worker_hashing_leave(struct worker_engine *engine,
                           struct task *task);           /* also when it is not in the line */
 bool worker_hashing_turn(struct worker_engine *engine); /* true: more is to be hashed */
+void worker_hashing_load(const struct worker_engine *engine,
+                         struct sched_load *load); /* adds these prompts */
 
 /* grammars.c */
 /* Looks up the task's grammar.  0: it is compiled, and out is borrowed until the next call. E_AGAIN: it is

@@ -49,3 +49,19 @@ bool worker_hashing_turn(struct worker_engine *engine)
     worker_tasks_hashed(engine, task);
     return !list_is_empty(&engine->hashing);
 }
+
+void worker_hashing_load(const struct worker_engine *engine, struct sched_load *load)
+{
+    uint64_t n_tokens = 0;
+
+    list_for_each (node, &engine->hashing) {
+        const struct task *task = container_of(node, struct task, in_hashing);
+
+        load->n_waiting++;
+        if (task->spec.mode != TASK_DECODE)
+            n_tokens += task->spec.order.n_tokens;
+    }
+    load->queued_prefill_tokens += n_tokens;
+    if (load->prefill_tokens_per_s > 0)
+        load->queued_prefill_s += (double)n_tokens / load->prefill_tokens_per_s;
+}

@@ -308,7 +308,7 @@ bool worker_remote_wait(struct worker_engine *engine, struct task *task)
 
 void worker_remote_stop_waiting(struct worker_engine *engine, struct task *task)
 {
-    if (task->remote_read != 0)
+    if (task->remote_read != 0 && engine->remote != NULL)
         engine->remote->n_waiting--;
     task->remote_read = 0;
 }
@@ -503,10 +503,10 @@ void worker_remote_turn(struct worker_engine *engine)
             break;
 }
 
-void worker_remote_drain(struct worker_engine *engine)
+void worker_remote_drain(struct worker_engine *engine, bool is_on)
 {
     if (engine->remote != NULL)
-        kv_save_all(engine->pool);
+        kv_save_all(engine->pool, is_on);
 }
 
 static bool remote_is_flushed(const struct worker_engine *engine)
@@ -527,7 +527,7 @@ void worker_remote_flush(struct worker_engine *engine)
         return;
     kv_remote_counts(remote->remote, &counts);
     n_before = counts.n_written + counts.n_existed;
-    kv_save_all(engine->pool);
+    kv_save_all(engine->pool, true);
     while (!remote_is_flushed(engine) && clock_now_ns() < until_ns &&
            kv_remote_takes_writes(remote->remote)) {
         worker_remote_turn(engine);

@@ -16,8 +16,8 @@ void worker_remote_stop_waiting(struct worker_engine *engine, struct task *task)
 /* Completes answers of the store, and writes blocks. Called before and after each step. */
 void worker_remote_turn(struct worker_engine *engine);
 void worker_remote_tick(struct worker_engine *engine, uint64_t now_ns); /* ends waits that take too long */
-/* The worker takes no more work: every cached block is to be written. */
-void worker_remote_drain(struct worker_engine *engine);
+/* is_on: the worker takes no more work, and every cached block is to be written. */
+void worker_remote_drain(struct worker_engine *engine, bool is_on);
 /* The thread ends: waits until all is written, for remote.flush_ns at most. */
 void worker_remote_flush(struct worker_engine *engine);
 void worker_remote_report(const struct worker_engine *engine, struct load_report *out);

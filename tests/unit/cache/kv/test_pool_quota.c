@@ -362,8 +362,8 @@ static void the_remote_tier_gets_what_is_used_twice(void **state)
     assert_false(kv_save_next(pool, KV_BELOW_REMOTE, &save));
     kv_pool_counts(pool, &counts);
     assert_int_equal(counts.n_writeback, 3); /* the other queue kept its blocks */
-    kv_save_all(pool);
-    kv_save_all(pool);
+    kv_save_all(pool, true);
+    kv_save_all(pool, true);
     kv_pool_counts(pool, &counts);
     assert_int_equal(counts.n_writeback_remote, 3);
     cache(1, 1, 20, 0);

@@ -239,16 +239,17 @@ async function drainRouter() {
 
 function showFleet() {
   const tiles = ["workers", "running", "waiting", "queued", "paused", "handed off", "on one worker", "moved", "blocks known", "on disk only"];
-  const table = (id, head) => h("div", { class: "scroll" }, h("table", { class: "fixed" }, h("thead", {}, h("tr", {}, ...head.map((text) => h("th", {}, text)))), h("tbody", { id })));
+  // A name with a # heads a column of numbers.
+  const table = (id, head) => h("div", { class: "scroll" }, h("table", { class: "long " + id }, h("thead", {}, h("tr", {}, ...head.map((text) => h("th", { scope: "col", class: text.startsWith("#") ? "n" : "" }, text.replace("#", ""))))), h("tbody", { id })));
   byId("main").className = "fleet";
   byId("main").replaceChildren(h("p", { id: "fault", role: "alert" }),
     h("section", { class: "tiles" }, ...tiles.map((name) => h("div", { class: "tile" }, h("span", {}, name), h("b", { "data-tile": name }, "-")))),
     h("section", { class: "panel" }, h("div", { class: "row" }, h("h2", {}, "Workers"), h("span", { class: "gap" }),
       h("input", { id: "filter", type: "search", placeholder: "Filter ( / )", "aria-label": "Filter workers", oninput: (event) => { fleet.filter = event.target.value.trim(); } })),
-    table("workers", ["node", "role", "model", "state", "KV memory", "running", "waiting", "in flight", "prefill tokens/s", "step ms", "disk blocks", "RTT µs", "make it"])),
+    table("workers", ["node", "role", "model", "state", "KV memory", "#running", "#waiting", "#in flight", "#prefill tok/s", "#step ms", "#on disk", "#RTT µs", "make it"])),
     h("div", { class: "columns" }, h("section", { class: "panel" }, h("h2", {}, "Hand-offs of the latest placements"), h("div", { id: "lanes" })),
       h("section", { class: "panel" }, h("h2", {}, "Objectives and cache, last 5 minutes"), h("div", { id: "shares" }))),
-    h("section", { class: "panel" }, h("h2", {}, "Placements: select one to see why"), table("placements", ["time", "where", "class", "prompt", "cached", "expected", "first token", "hand-off"])));
+    h("section", { class: "panel" }, h("h2", {}, "Placements: select one to see why"), table("placements", ["time", "where", "class", "#prompt", "#cached", "#expected", "#first token", "#hand-off"])));
   byId("header-tools").append(h("button", { id: "drain", type: "button", onclick: drainRouter }, "Drain"));
   document.addEventListener("keydown", (event) => {
     if (event.key !== "/" || event.target.tagName === "INPUT") return;
@@ -257,7 +258,7 @@ function showFleet() {
   });
 }
 
-function drawFleet(status, placements) {
+function drawStatus(status) {
   const sum = (name) => status.workers.reduce((n, worker) => n + worker[name], 0);
   const usable = status.workers.filter((worker) => worker.usable).length;
   const tiles = {
@@ -271,6 +272,9 @@ function drawFleet(status, placements) {
   setText(byId("drain"), status.draining ? "Undrain" : "Drain");
   for (const tile of document.querySelectorAll("[data-tile]")) setText(tile, tiles[tile.dataset.tile]);
   updateWorkers(status.workers);
+}
+
+function drawLatest(placements) {
   countPlacements(placements);
   drawLanes(placements);
   drawShares();
@@ -285,11 +289,10 @@ async function readFleet() {
 async function pollFleet() {
   if (!document.hidden) {
     try {
-      const read = await readFleet();
-      const began = performance.now();
-      drawFleet(...read);
-      performance.clearMeasures("fleet");
-      performance.measure("fleet", { start: began });
+      const [status, placements] = await readFleet();
+      drawStatus(status);
+      await new Promise(requestAnimationFrame); // each half has a frame of its own
+      drawLatest(placements);
       if (byId("fault").dataset.kind === "read") setText(byId("fault"), "");
       byId("fault").dataset.kind = "";
     } catch (e) {

@@ -187,6 +187,39 @@ def the_files_are_small_and_strict():
             assert fetch(c.routers[0].http, "GET", path)[0] == 404, path
 
 
+RECORDED = [
+    {"type": "content_block_start", "index": 0, "content_block": {"type": "thinking", "thinking": "", "signature": ""}},
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "thinking_delta", "thinking": "Whom do I "}},
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "thinking_delta", "thinking": "ask?"}},
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "signature_delta", "signature": "s1"}},
+    {"type": "content_block_stop", "index": 0},
+    {"type": "content_block_start", "index": 1, "content_block": {"type": "tool_use", "id": "toolu_1", "name": "weather", "input": {}}},
+    {"type": "content_block_delta", "index": 1, "delta": {"type": "input_json_delta", "partial_json": '{"city": "Jü'}},
+    {"type": "content_block_delta", "index": 1, "delta": {"type": "input_json_delta", "partial_json": 'lich"}'}},
+    {"type": "content_block_stop", "index": 1},
+    {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {}},
+]
+
+
+def a_recorded_answer_is_read(browser):
+    """Thinking and a call, however the stream is cut: what is shown, and what the next request would send."""
+    text = "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in RECORDED)
+    for step in (1, 7, len(text)):
+        content, shown = browser.js(f"""(() => {{
+            const turn = {{ role: "assistant", content: [], view: h("article", {{}}) }};
+            const text = {json.dumps(text)}, events = new EventReader(), view = new AnswerView(turn);
+            for (let at = 0; at < text.length; at += {step})
+              for (const event of events.feed(text.slice(at, at + {step}))) view.on(event);
+            view.show();
+            closeTurn(turn);
+            turn.view.append(resultForm(turn));
+            return [turn.content, turn.view.textContent];
+        }})()""")
+        assert content == [{"type": "thinking", "thinking": "Whom do I ask?", "signature": "s1"},
+                           {"type": "tool_use", "id": "toolu_1", "name": "weather", "input": {"city": "Jülich"}}], content
+        assert "Whom do I ask?" in shown and '{"city": "Jülich"}' in shown and "Result of weather" in shown, shown
+
+
 def a_chat_shows_its_relay():
     with Cluster() as c, Browser() as browser:
         keys = os.path.join(c.dir, "keys")
@@ -237,6 +270,7 @@ def a_chat_shows_its_relay():
         browser.until("chat.running === null")
         ask(browser, "Hello again!")
         assert browser.js("document.querySelector('#fault').textContent") == ""
+        a_recorded_answer_is_read(browser)
         assert browser.js("sessionStorage.getItem('baton.key')") == "console-key"
         assert browser.faults == [], browser.faults
 
@@ -333,19 +367,22 @@ def two_hundred_workers_are_drawn():
             browser.press("Enter", 13)
             browser.until("document.querySelectorAll('#workers tr').length === 200")
             browser.shot("console-fleet-200")
-            # A forced layout after each update: the whole work of a frame but its painting.
+            # A forced layout after each half of an update: the whole work of its frame but the painting.
             times = browser.js("""(async () => {
                 const times = [];
                 for (let i = 0; i < 8; i++) {
-                  const read = await readFleet();
-                  const began = performance.now();
-                  drawFleet(...read);
-                  document.body.getBoundingClientRect();
-                  times.push(performance.now() - began);
+                  const [status, placements] = await readFleet();
+                  for (const half of [() => drawStatus(status), () => drawLatest(placements)]) {
+                    const began = performance.now();
+                    half();
+                    document.body.getBoundingClientRect();
+                    times.push(performance.now() - began);
+                  }
                 }
                 return times;
             })()""")
-            print(f"   200 workers: an update with its layout takes {sorted(times)[4]:.1f} ms, the longest {max(times):.1f} ms")
+            for name, half in (("workers", times[::2]), ("the rest", times[1::2])):
+                print(f"   200 workers, frame of {name}: {sorted(half)[4]:.1f} ms, the longest {max(half):.1f} ms")
             assert browser.js("document.querySelectorAll('#workers tr').length") == 200
             assert browser.js("document.querySelectorAll('#placements tr').length") == 64
             assert browser.js("fleet.counted.size") <= 64

@@ -41,18 +41,28 @@ int cmd_new_cluster_key(const struct ctl *ctl, int argc, char **argv)
     return finish_output(CTL_NAME);
 }
 
-int cmd_metrics_token(const struct ctl *ctl, int argc, char **argv)
+static int print_token(const struct ctl *ctl, const char *purpose, int argc, char **argv)
 {
     struct fault fault = {0};
     char token[65];
 
     if (argc > 1)
-        return complain_usage(CTL_NAME, "metrics-token: unexpected argument: %s", argv[1]);
-    if (admin_door_token(ctl->door.key_path, "metrics", &fault, token) < 0)
+        return complain_usage(CTL_NAME, "%s: unexpected argument: %s", argv[0], argv[1]);
+    if (admin_door_token(ctl->door.key_path, purpose, &fault, token) < 0)
         return complain(CTL_NAME, "%s", fault.text);
     printf("%s\n", token);
     OPENSSL_cleanse(token, sizeof(token));
     return finish_output(CTL_NAME);
+}
+
+int cmd_metrics_token(const struct ctl *ctl, int argc, char **argv)
+{
+    return print_token(ctl, "metrics", argc, argv);
+}
+
+int cmd_admin_token(const struct ctl *ctl, int argc, char **argv)
+{
+    return print_token(ctl, "admin", argc, argv);
 }
 
 static bool cmd_keys_is_name(const char *text)

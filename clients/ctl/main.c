@@ -53,6 +53,8 @@ static const struct command commands[] = {
     {"keys", "FILE", "what a key file allows, without its secrets", NULL, cmd_keys},
     {"metrics-token", "", "the bearer token that reads /metrics on http.admin, for Prometheus", NULL,
      cmd_metrics_token},
+    {"admin-token", "", "the token that permits everything on http.admin, for the console", NULL,
+     cmd_admin_token},
     {"new-cluster-key", "FILE", "make the key that a cluster's daemons share", NULL, cmd_new_cluster_key},
 };
 

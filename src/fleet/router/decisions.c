@@ -10,6 +10,7 @@
  * of each phase are kept. */
 #include "fleet/router/decisions_priv.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,10 +22,12 @@
 #include "fleet/router/admission_priv.h"
 
 #define MOST_LOOKED_AT 32
+#define MOST_LISTED    64 /* 0.1 ms */
 
 struct decisions {
     struct decision ring[DECISIONS];
     uint64_t numbers[DECISIONS];        /* of their attempts; 0: refused */
+    uint64_t n_total;                   /* entries ever written */
     uint32_t next, n;                   /* the entry to write next; entries written, DECISIONS at most */
     uint16_t slots[PICKER_MAX_WORKERS]; /* workers that the router knows */
     uint32_t n_slots, turn;             /* where the next sample begins */
@@ -166,6 +169,7 @@ static struct decision *decision_new(const struct job *job, uint64_t number)
     decisions->numbers[decisions->next] = number;
     decisions->next = (decisions->next + 1) % DECISIONS;
     decisions->n += decisions->n < DECISIONS;
+    decisions->n_total++;
     *decision = (struct decision){.attempt = job->sum.n_redispatched + job->n_pauses + 1,
                                   .received_ns = job->order.work.received_ns,
                                   .submitted_ns = job->submitted_ns,
@@ -264,4 +268,19 @@ int router_decisions_json(const struct router *router, const char *request_id, s
     }
     buf_append_str(out, "]}\n");
     return is_first ? E_NOT_FOUND : out->is_bad ? E_NOMEM : 0;
+}
+
+int router_decisions_list(const struct router *router, struct buf *out)
+{
+    const struct decisions *decisions = router->decisions;
+    uint32_t n = decisions == NULL ? 0 : decisions->n < MOST_LISTED ? decisions->n : MOST_LISTED;
+
+    buf_printf(out, "{\"total\": %" PRIu64 ", \"placements\": [", n == 0 ? 0 : decisions->n_total);
+    for (uint32_t i = 0; i < n; i++) {
+        buf_append_str(out, i == 0 ? "" : ", ");
+        decision_put_brief(&decisions->ring[(decisions->next + DECISIONS - 1 - i) % DECISIONS],
+                           decisions->n_total - i, out);
+    }
+    buf_append_str(out, "]}\n");
+    return out->is_bad ? E_NOMEM : 0;
 }

@@ -136,3 +136,46 @@ void decision_put(const struct decision *decision, struct buf *out)
     }
     buf_append_str(out, "]}");
 }
+
+static const char *decision_node(const struct decision *decision, bool is_prefill)
+{
+    if (is_prefill && decision->parts[0].is_known)
+        return decision->parts[0].node;
+    for (uint32_t i = 0; i < decision->n_candidates; i++) {
+        const struct decision_candidate *candidate = &decision->candidates[i];
+
+        if (candidate->is_chosen && (candidate->role == PICKER_PREFILL) == is_prefill)
+            return candidate->node;
+    }
+    return "";
+}
+
+void decision_put_brief(const struct decision *decision, uint64_t number, struct buf *out)
+{
+    char when[21];
+
+    clock_rfc3339(decision->decided_unix_ns / NS_PER_S, when);
+    buf_printf(out, "{\"number\": %" PRIu64 ", \"when\": \"%s\", ", number, when);
+    decision_put_text(out, "request", decision->request_id);
+    buf_append_str(out, ", ");
+    decision_put_text(out, "model", decision->model);
+    buf_append_str(out, ", ");
+    decision_put_text(out, "class", decision->class_name);
+    buf_append_str(out, ", ");
+    decision_put_text(out, "refused", decision->refused != NULL ? decision->refused : "");
+    buf_append_str(out, ", ");
+    decision_put_text(out, "prefill", decision_node(decision, true));
+    buf_append_str(out, ", ");
+    decision_put_text(out, "decode", decision_node(decision, false));
+    buf_printf(
+        out,
+        ", \"over\": %s, \"failed\": %s, \"attempt\": %u, \"prompt_tokens\": %u, \"uncached_tokens\": %u, "
+        "\"expected_ttft_ms\": %.3f, \"ttft_slo_ms\": %.3f, \"first_ms\": %.3f, \"total_ms\": %.3f, "
+        "\"answered\": %u, \"transfer_bytes\": %" PRIu64 "}",
+        decision->ended_ns != 0 ? "true" : "false", decision->error < 0 ? "true" : "false", decision->attempt,
+        decision->n_tokens, decision->refused != NULL ? decision->n_tokens : decision->choice.uncached_tokens,
+        decision->refused != NULL ? 0 : decision->choice.ttft_s * 1e3, (double)decision->ttft_slo_ns / 1e6,
+        (double)decision_us(decision, decision->first_ns) / 1e3,
+        (double)decision_us(decision, decision->ended_ns) / 1e3, decision->n_answered,
+        decision->parts[1].is_known ? decision->parts[1].times.transfer_bytes : 0);
+}

@@ -41,5 +41,7 @@ struct decision {
 };
 
 void decision_put(const struct decision *decision, struct buf *out);
+/* In brief: where it went, how its estimate turned out, and the bytes of its hand-off. */
+void decision_put_brief(const struct decision *decision, uint64_t number, struct buf *out);
 
 #endif

@@ -30,4 +30,7 @@ void router_decisions_over(const struct job *job, int error);
 /* Appends a JSON object with all placements of the request that are still known. E_NOT_FOUND: none is. */
 int router_decisions_json(const struct router *router, const char *request_id, struct buf *out);
 
+/* Appends a JSON object with the latest placements in brief, the newest first. */
+int router_decisions_list(const struct router *router, struct buf *out);
+
 #endif

@@ -293,6 +293,13 @@ static int router_admin_request(void *arg, const char *request_id, struct buf *o
     return router_decisions_json(&daemon->router, request_id, out);
 }
 
+static int router_admin_placements(void *arg, struct buf *out)
+{
+    struct daemon *daemon = arg;
+
+    return router_decisions_list(&daemon->router, out);
+}
+
 static int router_admin_set_role(void *arg, const struct admin_role *wanted, struct fault *fault)
 {
     struct daemon *daemon = arg;
@@ -303,7 +310,8 @@ static int router_admin_set_role(void *arg, const struct admin_role *wanted, str
 static const struct admin_calls admin_calls = {.status = router_admin_status,
                                                .act = router_admin_act,
                                                .set_role = router_admin_set_role,
-                                               .request = router_admin_request};
+                                               .request = router_admin_request,
+                                               .placements = router_admin_placements};
 
 /* ---- building ---- */
 
@@ -402,6 +410,7 @@ static int router_build_admin(struct daemon *daemon, const uint8_t key[32], stru
                                .calls = &admin_calls,
                                .calls_arg = daemon,
                                .listen = router->conf->admin_listen,
+                               .has_console = router->conf->console,
                                .token = token,
                                .metrics_token = metrics_token};
     int rc;
@@ -509,6 +518,7 @@ static int router_build_front(struct daemon *daemon, struct fault *fault)
     opts.metrics = daemon->router.metrics;
     opts.keys_path = conf->api_keys[0] ? conf->api_keys : NULL;
     opts.common = router_spending_common(&daemon->router);
+    opts.has_console = conf->console;
     opts.has_metrics = conf->metrics_for == FRONT_METRICS_CLIENTS;
     opts.replay_bytes = conf->replay_bytes;
     opts.conversation_bytes = conf->conversation_bytes;

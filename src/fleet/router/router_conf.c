@@ -48,6 +48,9 @@ static const struct config_key keys[] = {
      "Who may read /metrics, whose labels name tenants, models and workers. admin: who has the admin token, "
      "on "
      "http.admin. clients: also every client with an API key, on http.listen."},
+    {"http", "console", CONFIG_BOOL, KEY(console), "no", 0, 0, NULL, false,
+     "Serve a page for browsers at /console: a chat on http.listen, whose requests carry an API key, and the fleet "
+     "on http.admin, whose requests carry the admin token."},
     {"http", "max_body", CONFIG_SIZE, KEY(http_max_body), "32MiB", 1024, 1e10, NULL, false,
      "Largest request body; beyond it a client gets 413."},
     {"http", "max_connections", CONFIG_U64, KEY(http_max_connections), "10000", 1, 1e6, NULL, false,

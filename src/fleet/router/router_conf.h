@@ -21,6 +21,7 @@ struct router_conf {
     char *congestion_control;
     struct config_list cors_origin;
     char *admin_listen;
+    bool console;
     int metrics_for; /* enum front_metrics_for */
     uint64_t http_max_body, http_max_connections, http_max_per_address;
     uint64_t http_head_timeout_ns, http_body_timeout_ns, http_idle_timeout_ns, http_write_timeout_ns;

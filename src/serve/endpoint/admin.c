@@ -14,6 +14,7 @@
 #include "base/str.h"
 #include "net/http/response.h"
 #include "net/http/server.h"
+#include "serve/endpoint/console_priv.h"
 
 struct admin {
     struct http_server *server;
@@ -22,9 +23,10 @@ struct admin {
     void *calls_arg;
     char token[ADMIN_TOKEN_BYTES];
     char metrics_token[ADMIN_TOKEN_BYTES]; /* "": no such token */
-    struct list waiting;                   /* admin_wait */
-    struct list parts;                     /* admin_status that are being written */
-    struct ev_timer *turn;                 /* runs while there are any */
+    bool has_console;
+    struct list waiting;   /* admin_wait */
+    struct list parts;     /* admin_status that are being written */
+    struct ev_timer *turn; /* runs while there are any */
 };
 
 struct admin_status { /* a status that is being written */
@@ -83,6 +85,14 @@ static bool is_for_metrics(const struct http_exchange *exchange)
     return http_exchange_method(exchange) == HTTP_GET && bytes_is(http_exchange_path(exchange), "/metrics");
 }
 
+static bool is_for_console(const struct admin *admin, const struct http_exchange *exchange)
+{
+    enum http_method method = http_exchange_method(exchange);
+
+    return admin->has_console && (method == HTTP_GET || method == HTTP_HEAD) &&
+           console_has(http_exchange_path(exchange));
+}
+
 static bool admin_is_allowed(const struct admin *admin, const struct http_exchange *exchange)
 {
     return has_token(exchange, admin->token) ||
@@ -93,7 +103,7 @@ static void admin_on_head(void *arg, struct http_exchange *exchange)
 {
     if (admin_is_allowed(arg, exchange))
         http_exchange_prove(exchange);
-    else
+    else if (!is_for_console(arg, exchange))
         reply_text(exchange, 401, "the admin token is missing or wrong (batonctl takes --cluster-key FILE)");
 }
 
@@ -282,6 +292,18 @@ static bool admin_show_request(const struct admin *admin, struct http_exchange *
     return true;
 }
 
+/* Whether the path is that of the placements; answers it. */
+static bool admin_show_placements(const struct admin *admin, struct http_exchange *exchange)
+{
+    struct buf body = {0};
+
+    if (http_exchange_method(exchange) != HTTP_GET || admin->calls->placements == NULL ||
+        !bytes_is(http_exchange_path(exchange), "/admin/placements"))
+        return false;
+    admin_show(exchange, admin->calls->placements(admin->calls_arg, &body), "application/json", &body);
+    return true;
+}
+
 static void admin_on_request(void *arg, struct http_exchange *exchange)
 {
     static const char *const verbs[] = {[ADMIN_DRAIN] = "/admin/drain",
@@ -301,6 +323,10 @@ static void admin_on_request(void *arg, struct http_exchange *exchange)
         admin_show_metrics(arg, exchange);
         return;
     }
+    if (is_for_console(arg, exchange)) {
+        console_reply(exchange);
+        return;
+    }
     for (size_t i = 0; i < ARRAY_LEN(verbs); i++) {
         if (method == HTTP_POST && bytes_is(path, verbs[i])) {
             endpoint_admin_act(arg, exchange, (enum admin_verb)i);
@@ -311,7 +337,7 @@ static void admin_on_request(void *arg, struct http_exchange *exchange)
         set_role(arg, exchange, &wanted);
         return;
     }
-    if (!admin_show_request(arg, exchange))
+    if (!admin_show_request(arg, exchange) && !admin_show_placements(arg, exchange))
         reply_text(exchange, 404, "no such admin path");
 }
 
@@ -373,6 +399,7 @@ int admin_new(const struct admin_opts *opts, struct fault *fault, struct admin *
     server.limits.max_body_bytes = 4096;
     server.limits.max_conns = 256; /* a new connection evicts an idle one that has not sent the token */
     admin->metrics = opts->metrics;
+    admin->has_console = opts->has_console;
     admin->calls = opts->calls;
     admin->calls_arg = opts->calls_arg;
     str_copy(admin->token, sizeof(admin->token), opts->token);

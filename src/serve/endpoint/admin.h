@@ -2,9 +2,10 @@
 /* The admin endpoint, the same for router and workers: a small HTTP server of its own for batonctl.
  *
  *   GET /admin/status (JSON)   GET /metrics   POST /admin/drain   POST /admin/undrain   POST /admin/reload
+ *   GET /console (has_console; serve/endpoint/console_priv.h)   GET /admin/placements (router)
  *   GET /admin/request/ID (router)   POST /admin/drain-move (workers)   POST /admin/role/ROLE/WORKER
  *
- * Every request carries `authorization: Bearer <token>`.  The token is derived from the cluster's key, so
+ * Every request but those of /console carries `authorization: Bearer <token>`.  The token is derived from the cluster's key, so
  * only those who can read that key can operate its daemons; access to the same host is not enough.  A
  * second token, derived for the purpose "metrics", reads /metrics and nothing else; give that one to
  * Prometheus.  Loop thread only. */
@@ -32,6 +33,8 @@ struct admin_calls {
     int (*set_role)(void *arg, const struct admin_role *wanted, struct fault *fault);
     /* Appends one JSON object about a request, by its id. E_NOT_FOUND. The call may be NULL. */
     int (*request)(void *arg, const char *request_id, struct buf *out);
+    /* Appends one JSON object with the latest placements, a bounded number.  The call may be NULL. */
+    int (*placements)(void *arg, struct buf *out);
 };
 
 struct admin;
@@ -43,6 +46,7 @@ struct admin_opts {
     void *calls_arg;
     const char *listen;        /* loopback address */
     const char *token;         /* from admin_token(), copied */
+    bool has_console;          /* browsers may load /console without the token */
     const char *metrics_token; /* likewise; NULL: only the admin token reads the metrics */
 };
 

@@ -19,6 +19,7 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "serve/endpoint/admit_priv.h"
+#include "serve/endpoint/console_priv.h"
 #include "serve/endpoint/responses_priv.h"
 
 #define MAX_LISTED_MODELS    1000
@@ -35,7 +36,7 @@ struct route {
     const char *path;
     bool is_prefix; /* the path may continue after the prefix */
     bool is_post;   /* POST only; false: GET and HEAD, or what the call allows */
-    enum { OPEN, KEYED, METRICS } access;
+    enum { OPEN, KEYED, METRICS, CONSOLE } access;
     route_call call; /* NULL: the route makes a request object */
     enum api_call api;
 };
@@ -221,6 +222,11 @@ static void front_refuse_embeddings(struct front *front, struct http_exchange *e
     reply_error(exchange, &error, NULL, NULL);
 }
 
+static void front_show_console(struct front *front, struct http_exchange *exchange)
+{
+    console_reply(exchange);
+}
+
 #define RESPONSES "/v1/responses/"
 
 static const struct route routes[] = {
@@ -240,6 +246,8 @@ static const struct route routes[] = {
     {"/readyz", false, false, OPEN, show_ready, 0},
     {"/health", false, false, OPEN, show_health, 0},
     {"/metrics", false, false, METRICS, show_metrics, 0},
+    {"/console", false, false, CONSOLE, front_show_console, 0},
+    {"/console/", true, false, CONSOLE, front_show_console, 0},
     {"/api/hello", false, false, OPEN, show_root, 0},
     {"/", false, false, OPEN, show_root, 0},
 };
@@ -331,7 +339,9 @@ static void front_on_head(void *arg, struct http_exchange *exchange)
     struct api_error error;
     bool needs_key;
 
-    if (route == NULL || (route->access == METRICS && !front->opts.has_metrics)) {
+    if (route == NULL || (route->access == METRICS && !front->opts.has_metrics) ||
+        (route->access == CONSOLE &&
+         !(front->opts.has_console && console_has(http_exchange_path(exchange))))) {
         api_fail(&error, 404, "there is nothing at this path");
         endpoint_front_refuse(front, exchange, &error, NULL);
         return;

@@ -6,7 +6,7 @@
  *        /tokenize, /detokenize
  *   POST /v1/responses, /v1/responses/input_tokens  GET, DELETE /v1/responses/ID, GET .../input_items, POST .../cancel
  *   GET /v1/models, /v1/models/ID
- *   GET /livez, /readyz[?verbose], /health, /metrics (has_metrics)  HEAD /, GET /, HEAD /api/hello
+ *   GET /livez, /readyz[?verbose], /health, /metrics (has_metrics), /console (has_console)  HEAD /, GET /, HEAD /api/hello
  *
  * Every answer has `request-id`.  An answer that is not streamed has its serving stats in two headers:
  *
@@ -43,6 +43,7 @@ struct front_opts {
     const char *keys_path;        /* API keys (format: serve/access/auth.h); NULL: no key is required */
     struct common_limits *common; /* limits kept together with other routers; NULL: by itself */
     bool has_metrics;      /* clients may read /metrics, which names tenants; false: there is no such path */
+    bool has_console;      /* browsers may load /console (console_priv.h) */
     bool has_open_metrics; /* /metrics needs no key even if keys are configured */
     uint32_t failed_logins_per_min; /* different wrong keys from one address; beyond: 429; 0: no limit */
     uint32_t max_waiting;           /* large requests that wait for a job thread; one tenant may use half */

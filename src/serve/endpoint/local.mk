@@ -3,13 +3,23 @@ noinst_LIBRARIES += libserve_endpoint.a
 libserve_endpoint_a_SOURCES = src/serve/endpoint/admin.c src/serve/endpoint/admin.h src/serve/endpoint/admit.c \
 	src/serve/endpoint/admit_priv.h src/serve/endpoint/backend.h src/serve/endpoint/choice_end.c \
 	src/serve/endpoint/choice_events.c src/serve/endpoint/choice_job.c src/serve/endpoint/choice_priv.h \
-	src/serve/endpoint/choices.c src/serve/endpoint/front.c src/serve/endpoint/front.h \
+	src/serve/endpoint/choices.c src/serve/endpoint/console.c src/serve/endpoint/console_priv.h src/serve/endpoint/front.c src/serve/endpoint/front.h \
 	src/serve/endpoint/front_priv.h src/serve/endpoint/handle.c src/serve/endpoint/handle.h src/serve/endpoint/logprobs.c src/serve/endpoint/logprobs_priv.h \
 	src/serve/endpoint/output.c src/serve/endpoint/output_messages.c src/serve/endpoint/output_openai.c \
 	src/serve/endpoint/output_priv.h src/serve/endpoint/output_responses.c src/serve/endpoint/responses.c src/serve/endpoint/responses_priv.h \
 	src/serve/endpoint/remains.c src/serve/endpoint/remains_priv.h \
 	src/serve/endpoint/reload.c src/serve/endpoint/reload.h src/serve/endpoint/reply.c src/serve/endpoint/report.c src/serve/endpoint/request.c src/serve/endpoint/request_work.c src/serve/endpoint/request_spans.c src/serve/endpoint/resume.c src/serve/endpoint/resume_priv.h src/serve/endpoint/stall.c \
 	src/serve/endpoint/stall_priv.h src/serve/endpoint/truncate.c
+# The console's files as C strings, so that the daemon needs no file to serve them.
+console_files = $(top_srcdir)/share/console/index.html $(top_srcdir)/share/console/console.css \
+	$(top_srcdir)/share/console/common.js $(top_srcdir)/share/console/chat.js $(top_srcdir)/share/console/fleet.js
+src/serve/endpoint/console.inc: $(console_files) $(top_srcdir)/tools/console-to-c
+	$(AM_V_GEN)$(MKDIR_P) src/serve/endpoint && $(top_srcdir)/tools/console-to-c $(console_files) >$@.new && mv $@.new $@
+src/serve/endpoint/console.$(OBJEXT): src/serve/endpoint/console.inc
+BUILT_SOURCES += src/serve/endpoint/console.inc
+CLEANFILES += src/serve/endpoint/console.inc
+EXTRA_DIST += tools/console-to-c share/console/index.html share/console/console.css share/console/common.js \
+	share/console/chat.js share/console/fleet.js
 # A scripted backend with a small model.  Tests use it; front_sim runs it behind a real server.
 check_LIBRARIES += tests/unit/serve/endpoint/libsim.a
 tests_unit_serve_endpoint_libsim_a_SOURCES = tests/unit/serve/endpoint/sim_backend.c tests/unit/serve/endpoint/sim_backend.h \

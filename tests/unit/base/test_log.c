@@ -81,14 +81,12 @@ static void formats(void **state)
         "{\"ts\":\"2026-11-20T22:26:00.123456Z\",\"level\":\"warn\",\"program\":\"test\",\"event\":"
         "\"link_down\",\"peer\":\"a b\",\"n\":3,\"d\":-3,\"s\":0.25,\"ok\":true,"
         "\"error\":\"E_FULL\"}\n");
-    assert_string_equal(
-        format_with(log_format_text, "link_down", fields),
-        "22:26:00.123 warn  link_down peer=\"a b\" n=3 d=-3 s=0.25 ok=true error=E_FULL\n");
-    assert_string_equal(
-        format_with(log_format_journal, "link_down", fields),
-        "MESSAGE=link_down peer=\"a b\" n=3 d=-3 s=0.25 ok=true error=E_FULL\nPRIORITY=4\n"
-        "SYSLOG_IDENTIFIER=test\nEVENT=link_down\nPEER=\"a b\"\nN=3\nD=-3\nS=0.25\nOK=true\n"
-        "ERROR=E_FULL\n");
+    assert_string_equal(format_with(log_format_text, "link_down", fields),
+                        "22:26:00.123 warn  link_down peer=\"a b\" n=3 d=-3 s=0.25 ok=true error=E_FULL\n");
+    assert_string_equal(format_with(log_format_journal, "link_down", fields),
+                        "MESSAGE=link_down peer=\"a b\" n=3 d=-3 s=0.25 ok=true error=E_FULL\nPRIORITY=4\n"
+                        "SYSLOG_IDENTIFIER=test\nEVENT=link_down\nPEER=\"a b\"\nN=3\nD=-3\nS=0.25\nOK=true\n"
+                        "ERROR=E_FULL\n");
 }
 
 static void hostile_values_stay_in_their_field(void **state)

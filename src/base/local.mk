@@ -22,7 +22,7 @@ libbase_a_SOURCES = \
 	src/base/rng.c src/base/rng.h \
 	src/base/span.c src/base/span.h \
 	src/base/str.c src/base/str.h src/base/wide.h \
-	src/base/team.c src/base/team.h \
+	src/base/team.c src/base/team.h src/base/thread.c src/base/thread.h \
 	src/base/trace_context.c src/base/trace_context.h \
 	src/base/utf8.c
 

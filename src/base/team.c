@@ -23,7 +23,6 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -35,6 +34,7 @@
 #include "base/cpu.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "base/thread.h"
 
 enum { DEFAULT_SPIN_US = 50, MAX_THREADS = 1024, LOOKS_PER_CLOCK = 64, FETCH_BYTES = 512 };
 
@@ -136,20 +136,16 @@ static void *rank_main(void *arg)
     }
 }
 
-/* Starts the threads of ranks 1 and up.  They block every signal, because signals belong to the loop. */
+/* Starts the threads of ranks 1 and up. */
 static int start_ranks(struct team *team)
 {
-    sigset_t all, before;
-
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     int rc = 0;
+
     for (unsigned i = 1; i < team->n_ranks && rc == 0; i++) {
-        rc = pthread_create(&team->ranks[i].thread, NULL, rank_main, &team->ranks[i]);
+        rc = thread_start(&team->ranks[i].thread, rank_main, &team->ranks[i]);
         team->n_started += rc == 0;
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return rc == 0 ? 0 : E_NOMEM;
+    return rc;
 }
 
 int team_new(const struct team_opts *opts, struct team **out)

@@ -14,13 +14,13 @@
 #include "base/event/jobs.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/list.h"
+#include "base/thread.h"
 
 /* Jobs are long and clients wait for loops: when CPUs are scarce, a loop runs first. */
 #define BELOW_LOOPS 5
@@ -79,16 +79,10 @@ static void *jobs_thread(void *arg)
 
 static int jobs_start_thread(struct ev_jobs *jobs)
 {
-    sigset_t all, before;
+    int rc = thread_start(&jobs->threads[jobs->n_threads], jobs_thread, jobs);
 
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int rc = pthread_create(&jobs->threads[jobs->n_threads], NULL, jobs_thread, jobs);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (rc != 0)
-        return E_NOMEM;
-    jobs->n_threads++;
-    return 0;
+    jobs->n_threads += rc == 0;
+    return rc;
 }
 
 int ev_jobs_new(unsigned n_threads, uint32_t max_queued, struct ev_jobs **out)

@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/thread.h"
 #include "cache/remote/remote_priv.h"
 
 #define WAIT_NS     (NS_PER_S)
@@ -279,7 +280,7 @@ static int remote_thread_start(struct kv_remote *remote, unsigned at, const stru
     thread->batch = malloc(sizeof(*thread->batch));
     if (thread->cipher == NULL || thread->batch == NULL ||
         mailbox_new(2 * KV_REMOTE_READS, &thread->jobs) < 0 ||
-        pthread_create(&thread->thread, NULL, remote_thread_run, thread) != 0)
+        thread_start(&thread->thread, remote_thread_run, thread) < 0)
         return fault_set(fault, E_NOMEM, "out of memory");
     thread->is_started = true;
     return 0;

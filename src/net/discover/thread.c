@@ -2,33 +2,29 @@
 /* A thread that can be told to end while it waits for a descriptor, a name server or etcd. */
 #include <curl/curl.h>
 #include <poll.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/thread.h"
 #include "net/discover/discover_priv.h"
 
 int discover_thread_start(struct discover_thread *thread, void *(*run)(void *), void *arg)
 {
-    sigset_t all, before;
     int rc;
 
     thread->stop_fd = eventfd(0, EFD_CLOEXEC);
     if (thread->stop_fd < 0)
         return E_NOMEM;
     pthread_mutex_init(&thread->lock, NULL);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    rc = pthread_create(&thread->thread, NULL, run, arg);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    rc = thread_start(&thread->thread, run, arg);
     if (rc == 0)
         return 0;
     pthread_mutex_destroy(&thread->lock);
     close(thread->stop_fd);
     thread->stop_fd = -1;
-    return E_NOMEM;
+    return rc;
 }
 
 void discover_thread_stop(struct discover_thread *thread)

@@ -22,6 +22,7 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "base/event/loop.h"
+#include "base/thread.h"
 #include "net/http/client.h"
 
 #define TICK_NS        (500 * NS_PER_MS)
@@ -311,7 +312,7 @@ static int otlp_exporter_open(struct otlp_exporter *exporter, const struct otlp_
         http_fields_add_str(&exporter->fields, "content-type", "application/x-protobuf") < 0)
         return E_NOMEM;
     ev_timer_repeat(exporter->tick, TICK_NS);
-    return pthread_create(&exporter->thread, NULL, otlp_run, exporter) == 0 ? 0 : E_NOMEM;
+    return thread_start(&exporter->thread, otlp_run, exporter);
 }
 
 int otlp_exporter_new(const struct otlp_opts *opts, struct fault *fault, struct otlp_exporter **out)

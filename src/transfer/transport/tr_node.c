@@ -13,7 +13,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +23,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "base/thread.h"
 
 #define MAX_COMMANDS      4096
 #define COMMANDS_PER_TURN 256
@@ -197,14 +197,7 @@ static int tr_node_open_parts(struct tr_node *node)
 
 static int tr_node_start_thread(struct tr_node *node)
 {
-    sigset_t all, before;
-    int rc;
-
-    sigfillset(&all); /* the daemon's own thread handles signals */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    rc = pthread_create(&node->thread, NULL, tr_node_thread_main, node);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (rc != 0)
+    if (thread_start(&node->thread, tr_node_thread_main, node) < 0)
         return E_IO;
     pthread_setname_np(node->thread, "transport");
     node->has_thread = true;

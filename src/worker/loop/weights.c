@@ -20,7 +20,6 @@
 #include <openssl/hmac.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,6 +36,7 @@
 #include "base/mem_sealed.h"
 #include "base/rng.h"
 #include "base/str.h"
+#include "base/thread.h"
 #include "net/link/tls.h"
 
 #define WEIGHTS_MARK    "BATONWT1"
@@ -165,7 +165,6 @@ static int weights_listen(struct worker_weights *weights)
 {
     struct sockaddr_un un = {.sun_family = AF_UNIX};
     char path[sizeof(un.sun_path)];
-    sigset_t all, before;
     uint64_t number;
     int rc;
 
@@ -183,15 +182,12 @@ static int weights_listen(struct worker_weights *weights)
         listen(weights->listen_fd, 16) != 0 || rename(un.sun_path, path) != 0)
         return E_IO;
     str_copy(weights->path, sizeof(weights->path), path);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    rc = pthread_create(&weights->thread, NULL, weights_serve, weights);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    rc = thread_start(&weights->thread, weights_serve, weights);
     if (rc == 0)
         return 0;
     unlink(weights->path);
     weights->path[0] = '\0';
-    return E_NOMEM;
+    return rc;
 }
 
 /* ---- client ---- */

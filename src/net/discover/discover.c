@@ -132,10 +132,13 @@ static void discover_take(void *arg, int fd, unsigned ready)
     free(list);
 }
 
-static int discover_copy(char **out, const char *text)
+static size_t discover_count(const struct discover_opts *opts)
 {
-    *out = text != NULL && text[0] != '\0' ? strdup(text) : NULL;
-    return text != NULL && text[0] != '\0' && *out == NULL ? E_NOMEM : 0;
+    size_t n = 0;
+
+    for (size_t i = 0; i < opts->n_items; i++)
+        n += discover_is_url(opts->items[i]);
+    return n;
 }
 
 static int discover_read_items(struct discover *discover, const struct discover_opts *opts,
@@ -171,11 +174,7 @@ static int discover_start(struct discover *discover, const struct discover_opts 
         return E_NOMEM;
     rc = ev_fd_new(opts->loop, discover->event_fd, EV_FD_READ, discover_take, discover, &discover->watch);
     if (rc == 0)
-        rc = discover_copy(&discover->names.ca, opts->tls.ca);
-    if (rc == 0)
-        rc = discover_copy(&discover->names.certificate, opts->tls.certificate);
-    if (rc == 0)
-        rc = discover_copy(&discover->names.key, opts->tls.key);
+        rc = discover_names_open(&discover->names, &opts->tls);
     for (size_t i = 0; i < discover->n_sources && rc == 0; i++)
         rc = discover_thread_start(&discover->sources[i].thread, runs[discover->sources[i].url.kind],
                                    &discover->sources[i]);
@@ -184,10 +183,14 @@ static int discover_start(struct discover *discover, const struct discover_opts 
 
 int discover_open(const struct discover_opts *opts, struct fault *fault, struct discover **out)
 {
-    struct discover *discover = calloc(1, sizeof(*discover) + opts->n_items * sizeof(struct source));
+    size_t n_sources = discover_count(opts);
+    struct discover *discover;
     int rc;
 
     *out = NULL;
+    if (n_sources == 0)
+        return 0;
+    discover = calloc(1, sizeof(*discover) + n_sources * sizeof(struct source));
     if (discover == NULL || curl_global_init(CURL_GLOBAL_DEFAULT) != 0) {
         free(discover);
         return fault_set(fault, E_NOMEM, "out of memory");
@@ -200,9 +203,9 @@ int discover_open(const struct discover_opts *opts, struct fault *fault, struct 
     if (opts->fingerprint != NULL)
         str_copy(discover->names.fingerprint, sizeof(discover->names.fingerprint), opts->fingerprint);
     rc = discover_read_items(discover, opts, fault);
-    if (rc == 0 && discover->n_sources > 0 && (rc = discover_start(discover, opts)) < 0)
+    if (rc == 0 && (rc = discover_start(discover, opts)) < 0)
         fault_set(fault, rc, "cannot start a thread for link discovery: %s", err_text(rc));
-    if (rc < 0 || discover->n_sources == 0)
+    if (rc < 0)
         discover_close(discover);
     else
         *out = discover;
@@ -223,9 +226,7 @@ void discover_close(struct discover *discover)
     pthread_mutex_destroy(&discover->lock);
     free(discover->merged);
     free(discover->incoming);
-    free(discover->names.ca);
-    free(discover->names.certificate);
-    free(discover->names.key);
+    discover_names_fini(&discover->names);
     free(discover);
     curl_global_cleanup();
 }

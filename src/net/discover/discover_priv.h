@@ -44,6 +44,9 @@ struct discover_names { /* copies of opts */
     char *ca, *certificate, *key;
 };
 
+int discover_names_open(struct discover_names *names,
+                        const struct discover_tls *tls); /* copies the paths; E_NOMEM */
+void discover_names_fini(struct discover_names *names);
 const struct discover_names *discover_names(const struct source *source);
 /* Takes list (malloc'ed) as the source's answer; NULL: the source failed, why says how. Source's thread. */
 void source_report(struct source *source, struct endpoints *list, const struct fault *why);

@@ -120,9 +120,7 @@ static void *register_run(void *arg)
 
 static void register_free(struct discover_registration *reg)
 {
-    free(reg->names.ca);
-    free(reg->names.certificate);
-    free(reg->names.key);
+    discover_names_fini(&reg->names);
     buf_fini(&reg->value);
     free(reg);
     curl_global_cleanup();
@@ -150,11 +148,9 @@ int discover_register(const char *url, const struct discover_tls *tls, const str
         snprintf(reg->key, sizeof(reg->key), "%s/%s/%.100s", reg->url.path,
                  entry->role == DISCOVER_ROUTERS ? "routers" : "workers", entry->node);
         etcd_put_entry(&reg->value, entry);
-        reg->names.ca = tls->ca != NULL && tls->ca[0] ? strdup(tls->ca) : NULL;
-        reg->names.certificate =
-            tls->certificate != NULL && tls->certificate[0] ? strdup(tls->certificate) : NULL;
-        reg->names.key = tls->key != NULL && tls->key[0] ? strdup(tls->key) : NULL;
-        rc = discover_thread_start(&reg->thread, register_run, reg);
+        rc = discover_names_open(&reg->names, tls);
+        if (rc == 0)
+            rc = discover_thread_start(&reg->thread, register_run, reg);
         if (rc < 0)
             fault_set(fault, rc, "cannot start the thread that registers this daemon");
     }

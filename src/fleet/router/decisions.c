@@ -178,6 +178,8 @@ static struct decision *decision_new(const struct job *job, uint64_t number)
                                   .n_tokens = job->order.n_tokens,
                                   .ttft_slo_ns = objectives.ttft_slo_ns,
                                   .itl_slo_ns = objectives.itl_slo_ns};
+    decision->waited_ns =
+        decision->decided_ns - (job->attempt_ended_ns > 0 ? job->attempt_ended_ns : job->submitted_ns);
     str_copy(decision->request_id, sizeof(decision->request_id), job->order.work.request_id);
     str_copy(decision->model, sizeof(decision->model), job->model->gen.name);
     str_copy(decision->class_name, sizeof(decision->class_name), objectives.name);
@@ -193,8 +195,6 @@ void router_decisions_placed(const struct job *job, const struct picker_place *p
     decision = decision_new(job, job->number);
     decision->choice = place->choice;
     decision->owner_tokens = job->owner.slot != PICKER_NONE ? job->owner.tokens : 0;
-    decision->waited_ns =
-        decision->decided_ns - (job->attempt_ended_ns > 0 ? job->attempt_ended_ns : job->submitted_ns);
     decision_look(job, place, decision);
 }
 
@@ -206,8 +206,6 @@ void router_decisions_refused(const struct job *job, const char *reason)
         return;
     decision = decision_new(job, 0);
     decision->refused = reason;
-    decision->waited_ns =
-        decision->decided_ns - (job->attempt_ended_ns > 0 ? job->attempt_ended_ns : job->submitted_ns);
     decision->ended_ns = decision->decided_ns;
     decision_look(job, NULL, decision);
 }

@@ -52,13 +52,12 @@ static int discovery_register(struct worker *worker, struct fault *fault)
 {
     const struct worker_conf *conf = worker->conf;
     const struct discover_tls tls = discovery_tls(conf);
-    const struct discover_entry entry = {
-        .role = DISCOVER_WORKERS,
-        .node = conf->node,
-        .link = conf->link_advertise[0] ? conf->link_advertise : listener_address(worker->peer_listener),
-        .phase = role_text(worker->role),
-        .model = worker->model.name,
-        .fingerprint = worker->model.fingerprint};
+    const struct discover_entry entry = {.role = DISCOVER_WORKERS,
+                                         .node = conf->node,
+                                         .link = worker_link_address(worker),
+                                         .phase = role_text(worker->role),
+                                         .model = worker->model.name,
+                                         .fingerprint = worker->model.fingerprint};
 
     if (conf->link_register[0] == '\0')
         return 0;

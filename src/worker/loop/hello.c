@@ -19,6 +19,12 @@ static void fill_model(struct worker *worker)
     model->created_unix_s = worker->model.created_unix_s;
 }
 
+const char *worker_link_address(const struct worker *worker)
+{
+    return worker->conf->link_advertise[0] ? worker->conf->link_advertise
+                                           : listener_address(worker->peer_listener);
+}
+
 static void fill_kv(struct worker *worker)
 {
     const struct engine_info *info = worker_engine_info(worker->engine);
@@ -29,8 +35,7 @@ static void fill_kv(struct worker *worker)
     kv->block_tokens = info->layout.block_tokens;
     kv->n_blocks = worker_engine_n_blocks(worker->engine);
     kv->block_bytes = kv_layout_block_bytes(&info->layout);
-    kv->link_address = worker->conf->link_advertise[0] ? worker->conf->link_advertise
-                                                       : (char *)listener_address(worker->peer_listener);
+    kv->link_address = (char *)worker_link_address(worker);
     kv->tcp_address = (char *)worker_engine_tcp_address(worker->engine);
     kv->unix_path = (char *)worker_engine_unix_path(worker->engine);
     kv->rdma_rails = worker_engine_rdma_opened(worker->engine); /* counts rails that are down too, because a

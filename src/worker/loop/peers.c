@@ -323,8 +323,7 @@ int worker_peers_open(struct worker *worker, struct fault *fault)
 
 void worker_peers_list(struct worker *worker, const struct endpoints *list)
 {
-    const char *own = worker->conf->link_advertise[0] ? worker->conf->link_advertise
-                                                      : listener_address(worker->peer_listener);
+    const char *own = worker_link_address(worker);
     uint32_t n = 0;
 
     for (uint32_t i = 0; i < WORKER_MAX_PEERS; i++)

@@ -344,14 +344,14 @@ int worker_routers_open(struct worker *worker, struct fault *fault)
 
     worker->router_link_opts.events = &router_calls;
     for (size_t i = 0; i < addresses->n && worker->n_routers < WORKER_MAX_ROUTERS; i++) {
-        int rc = discover_is_url(addresses->items[i])
-                     ? 0
-                     : worker_routers_dial(worker, &worker->routers[worker->n_routers], addresses->items[i],
-                                           fault);
+        int rc;
 
+        if (discover_is_url(addresses->items[i]))
+            continue;
+        rc = worker_routers_dial(worker, &worker->routers[worker->n_routers], addresses->items[i], fault);
         if (rc < 0)
             return rc;
-        worker->n_routers += !discover_is_url(addresses->items[i]);
+        worker->n_routers++;
     }
     return 0;
 }

@@ -142,6 +142,7 @@ void worker_check_remote(struct config_check *check, const struct worker_conf *c
 void worker_check_model(struct config_check *check, const struct worker_conf *conf);
 
 /* hello.c */
+const char *worker_link_address(const struct worker *worker); /* what others dial */
 const ProtobufCMessage *worker_make_hello(void *arg);
 const ProtobufCMessage *worker_make_heartbeat(void *arg); /* contains the load report */
 

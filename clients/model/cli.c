@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 int cli_failed(const char *command, const char *subject, const struct fault *fault)
 {
@@ -41,6 +42,13 @@ int cli_done(const char *command)
         return CLI_OK;
     fprintf(stderr, "baton-model %s: cannot write the output: %s\n", command, strerror(errno));
     return CLI_FAILED;
+}
+
+int cli_may_write(const char *path, bool is_forced, struct fault *fault)
+{
+    if (!is_forced && access(path, F_OK) == 0)
+        return fault_set(fault, E_EXISTS, "exists already; --force overwrites it");
+    return 0;
 }
 
 static int cli_read_all(FILE *file, size_t limit_bytes, struct fault *fault, struct buf *out)

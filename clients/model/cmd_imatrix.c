@@ -363,10 +363,8 @@ int cmd_imatrix(int argc, char **argv)
         fputs(HELP, stdout);
         return cli_done(NAME);
     }
-    if (!args.is_forced && access(args.to, F_OK) == 0) {
-        fault_set(&fault, E_EXISTS, "exists already; --force overwrites it");
+    if (cli_may_write(args.to, args.is_forced, &fault) < 0)
         return cli_failed(NAME, args.to, &fault);
-    }
     rig_catch_interrupt();
     int rc = imatrix_work(&run, &fault);
     if (rc == 0)

@@ -498,10 +498,8 @@ int cmd_quantize(int argc, char **argv)
         fputs(HELP, stdout);
         return cli_done(NAME);
     }
-    if (!args.is_forced && access(args.to, F_OK) == 0) {
-        fault_set(&fault, E_EXISTS, "exists already; --force overwrites it");
+    if (cli_may_write(args.to, args.is_forced, &fault) < 0)
         return cli_failed(NAME, args.to, &fault);
-    }
     rig_catch_interrupt();
     q.at = args.from;
     int rc = model_cmd_quantize(&q, &args, &fault);

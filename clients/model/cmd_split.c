@@ -148,8 +148,9 @@ static int cmd_split_save(const struct gguf *gguf, const struct split_args *args
                                    : gguf_tensor_count(gguf);
         if (path->is_bad)
             return fault_set(fault, E_NOMEM, "out of memory");
-        if (!args->is_forced && access((const char *)path->data, F_OK) == 0)
-            return fault_set(fault, E_EXISTS, "exists already; --force overwrites it");
+        rc = cli_may_write((const char *)path->data, args->is_forced, fault);
+        if (rc < 0)
+            return rc;
         rc = cmd_split_write_file(&copy, args, i, (const char *)path->data, fault);
         copy.first += copy.n;
     }

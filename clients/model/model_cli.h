@@ -37,6 +37,8 @@ int cli_failed_code(const char *command, const char *subject, int code);
 int cli_usage(const char *command, const char *complaint);
 /* Flushes stdout; a full disk or a closed pipe is a failure.  Returns CLI_OK or CLI_FAILED. */
 int cli_done(const char *command);
+/* 0 if there is no such file yet, or if it may be overwritten; else E_EXISTS. */
+int cli_may_write(const char *path, bool is_forced, struct fault *fault);
 /* Appends all of a file ("-": stdin), at most limit_bytes (E_LIMIT). */
 int cli_read(const char *path, size_t limit_bytes, struct fault *fault, struct buf *out);
 

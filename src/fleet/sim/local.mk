@@ -15,12 +15,13 @@ check_PROGRAMS += tests/unit/fleet/sim/test_lru
 TESTS += tests/unit/fleet/sim/test_lru
 tests_unit_fleet_sim_test_lru_SOURCES = tests/unit/fleet/sim/test_lru.c
 tests_unit_fleet_sim_test_lru_LDADD = $(link_fleet_sim) $(CMOCKA_LIBS)
+small_fleet = tests/unit/fleet/sim/small_fleet.c tests/unit/fleet/sim/small_fleet.h
 check_PROGRAMS += tests/unit/fleet/sim/test_refusals
 TESTS += tests/unit/fleet/sim/test_refusals
-tests_unit_fleet_sim_test_refusals_SOURCES = tests/unit/fleet/sim/test_refusals.c
+tests_unit_fleet_sim_test_refusals_SOURCES = tests/unit/fleet/sim/test_refusals.c $(small_fleet)
 tests_unit_fleet_sim_test_refusals_LDADD = $(link_fleet_sim) $(CMOCKA_LIBS)
 check_PROGRAMS += tests/unit/fleet/sim/test_fairness
 TESTS += tests/unit/fleet/sim/test_fairness
-tests_unit_fleet_sim_test_fairness_SOURCES = tests/unit/fleet/sim/test_fairness.c
+tests_unit_fleet_sim_test_fairness_SOURCES = tests/unit/fleet/sim/test_fairness.c $(small_fleet)
 tests_unit_fleet_sim_test_fairness_LDADD = $(link_fleet_sim) -lm $(CMOCKA_LIBS)
 endif

@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "base/rng.h"
-#include "fleet/sim/sim.h"
+#include "small_fleet.h"
 
 #define MAX_TENANTS SIM_MAX_CLASSES
 #define SECONDS     60
@@ -45,39 +45,6 @@ static void flood_take(void *self, struct sim_request *out)
     it->next_ns += (uint64_t)(-log(1 - rng_unit(&it->rng)) / it->sum * 1e9);
 }
 
-/* One prefill and one decode worker: about 18 of these requests per second. */
-static struct sim_opts options(bool refuses_early)
-{
-    static const struct sim_times times = {.step_s = 0.004, .row_s = 0.0008, .token_s = 0.00007};
-
-    return (struct sim_opts){.n_prefill = 1,
-                             .n_decode = 1,
-                             .prefill_times = times,
-                             .decode_times = times,
-                             .block_tokens = 32,
-                             .max_seqs = 64,
-                             .chunk_tokens = 512,
-                             .batch_tokens = 576,
-                             .sched_itl_ns = 50 * NS_PER_MS,
-                             .kv_tokens = 200000,
-                             .kv_bytes_per_token = 4096,
-                             .nic_bytes_per_s = 2e9,
-                             .n_layers = 8,
-                             .latency_ns = 100 * NS_PER_US,
-                             .heartbeat_ns = NS_PER_S,
-                             .ttft_slo_ns = 500 * NS_PER_MS,
-                             .itl_slo_ns = 50 * NS_PER_MS,
-                             .queue_timeout_ns = 10 * NS_PER_S,
-                             .queue_max = 256,
-                             .local_prefill_tokens = 128,
-                             .local_prefill_ns = 500 * NS_PER_MS,
-                             .index_entries = 10000,
-                             .prefix_fetch = PICKER_FETCH_AUTO,
-                             .refuses_early = refuses_early,
-                             .seed = 1,
-                             .n_columns = 12};
-}
-
 static struct sim_result run(const struct sim_opts *opts, struct flood *flood)
 {
     struct sim_load load = {
@@ -112,7 +79,7 @@ static double jain(const struct sim_result *result, uint32_t n)
 
 static void more_workers_share_as_evenly(void **state)
 {
-    struct sim_opts opts = options(true);
+    struct sim_opts opts = small_fleet(true);
     struct flood flood = {.n_tenants = 3, .rates = {30, 3000, 30}};
     struct sim_result result;
 
@@ -127,7 +94,7 @@ static void more_workers_share_as_evenly(void **state)
 static void a_flood_gets_no_more_than_others(void **state)
 {
     for (unsigned refuses = 0; refuses < 2; refuses++) {
-        struct sim_opts opts = options(refuses != 0);
+        struct sim_opts opts = small_fleet(refuses != 0);
         struct flood two = {.n_tenants = 2, .rates = {12, 1200}}, many = {.n_tenants = MAX_TENANTS};
         struct sim_result result = run(&opts, &two);
 
@@ -150,7 +117,7 @@ static void a_flood_gets_no_more_than_others(void **state)
 /* A tenant within its share is served although another one floods. */
 static void a_tenant_within_its_share_is_served(void **state)
 {
-    struct sim_opts opts = options(true);
+    struct sim_opts opts = small_fleet(true);
     struct flood flood = {.n_tenants = 2, .rates = {2, 200}};
     struct sim_result result = run(&opts, &flood);
     const struct sim_class *calm = &result.classes[0];

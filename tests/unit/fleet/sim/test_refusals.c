@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "base/rng.h"
-#include "fleet/sim/sim.h"
+#include "small_fleet.h"
 
 struct arrivals { /* prompts of 512 to 1,024 tokens, answers of 64 */
     struct rng rng;
@@ -34,39 +34,6 @@ static void arrivals_take(void *self, struct sim_request *out)
     it->next_ns += (uint64_t)(-log(1 - rng_unit(&it->rng)) / it->rate_per_s * 1e9);
 }
 
-/* One prefill and one decode worker: 18 prompts/s, and 57 sequences within the objective, 17.8 answers/s. */
-static struct sim_opts options(void)
-{
-    static const struct sim_times times = {.step_s = 0.004, .row_s = 0.0008, .token_s = 0.00007};
-
-    return (struct sim_opts){.n_prefill = 1,
-                             .n_decode = 1,
-                             .prefill_times = times,
-                             .decode_times = times,
-                             .block_tokens = 32,
-                             .max_seqs = 64,
-                             .chunk_tokens = 512,
-                             .batch_tokens = 576,
-                             .sched_itl_ns = 50 * NS_PER_MS,
-                             .kv_tokens = 200000,
-                             .kv_bytes_per_token = 4096,
-                             .nic_bytes_per_s = 2e9,
-                             .n_layers = 8,
-                             .latency_ns = 100 * NS_PER_US,
-                             .heartbeat_ns = NS_PER_S,
-                             .ttft_slo_ns = 500 * NS_PER_MS,
-                             .itl_slo_ns = 50 * NS_PER_MS,
-                             .queue_timeout_ns = 10 * NS_PER_S,
-                             .queue_max = 256,
-                             .local_prefill_tokens = 128,
-                             .local_prefill_ns = 500 * NS_PER_MS,
-                             .index_entries = 10000,
-                             .prefix_fetch = PICKER_FETCH_AUTO,
-                             .refuses_early = true,
-                             .seed = 1,
-                             .n_columns = 12};
-}
-
 static struct sim_result run(const struct sim_opts *opts, double rate_per_s, double seconds)
 {
     struct arrivals arrivals = {.rate_per_s = rate_per_s, .next_ns = 1, .end_ns = (uint64_t)(seconds * 1e9)};
@@ -91,7 +58,7 @@ static double good_per_s(const struct sim_opts *opts, double rate_per_s)
 static void good_answers_do_not_fall_beyond_capacity(void **state)
 {
     static const double rates[] = {6, 12, 18, 36, 54, 90, 180};
-    struct sim_opts opts = options();
+    struct sim_opts opts = small_fleet(true);
     double best = 0;
 
     for (size_t i = 0; i < sizeof(rates) / sizeof(rates[0]); i++) {
@@ -109,7 +76,7 @@ static void good_answers_do_not_fall_beyond_capacity(void **state)
  * The refused requests miss their objectives there. */
 static void refusals_would_have_missed(void **state)
 {
-    struct sim_opts opts = options();
+    struct sim_opts opts = small_fleet(true);
     unsigned n_asked = 0, n_good = 0;
     struct sim_result result;
 
@@ -132,7 +99,7 @@ static void refusals_would_have_missed(void **state)
 
 static void a_light_load_is_not_refused(void **state)
 {
-    struct sim_opts opts = options();
+    struct sim_opts opts = small_fleet(true);
     struct sim_result result = run(&opts, 6, 60);
 
     for (unsigned why = 0; why < SIM_REFUSALS; why++)
@@ -149,7 +116,7 @@ static void a_light_load_is_not_refused(void **state)
 /* The pools do not idle in turn: both work in each interval of an overload. */
 static void pools_do_not_swing(void **state)
 {
-    struct sim_opts opts = options();
+    struct sim_opts opts = small_fleet(true);
     struct sim_result result = run(&opts, 54, 60);
     double width_s = (double)result.column_ns / 1e9;
 

@@ -45,6 +45,13 @@ batonctl_SOURCES = clients/ctl/main.c clients/ctl/commands.h \
 	clients/ctl/cmd_look.c clients/ctl/cmd_act.c clients/ctl/cmd_top.c clients/ctl/cmd_keys.c
 batonctl_LDADD = libclients.a $(link_serve_endpoint)
 
+sbin_PROGRAMS += baton-setup
+setup_sources = clients/setup/setup.h clients/setup/look.c clients/setup/decide.c clients/setup/decide_priv.h \
+	clients/setup/decide_files.c clients/setup/render.c
+baton_setup_SOURCES = $(setup_sources) clients/setup/main.c clients/setup/steps.h clients/setup/ports.c \
+	clients/setup/ask.c clients/setup/write.c
+baton_setup_LDADD = libfleet_plan.a $(link_clients) libtext_json.a libgguf.a libbase.a $(JANSSON_LIBS) $(XXHASH_LIBS) -lpthread -lm
+
 bin_PROGRAMS += baton-chat
 baton_chat_SOURCES = clients/chat/main.c clients/chat/chat.h \
 	clients/chat/session.h clients/chat/session.c \
@@ -108,7 +115,7 @@ tests/clients/test_trace.log: baton-trace baton-sim baton-router baton-decode
 if HAVE_CMOCKA
 clients_unit_tests = tests/unit/clients/test_answer tests/unit/clients/test_bench tests/unit/clients/test_talk \
 	tests/unit/clients/test_tools tests/unit/clients/test_request_view \
-	tests/unit/clients/test_report_text tests/unit/clients/test_top_view
+	tests/unit/clients/test_report_text tests/unit/clients/test_top_view tests/unit/clients/test_setup
 check_PROGRAMS += $(clients_unit_tests)
 TESTS += $(clients_unit_tests)
 tests_unit_clients_test_answer_SOURCES = tests/unit/clients/test_answer.c
@@ -125,6 +132,8 @@ tests_unit_clients_test_report_text_LDADD = $(link_clients) $(CMOCKA_LIBS)
 tests_unit_clients_test_top_view_SOURCES = tests/unit/clients/test_top_view.c clients/ctl/top_view.c \
 	clients/ctl/request_trace.c
 tests_unit_clients_test_top_view_LDADD = $(link_clients) $(CMOCKA_LIBS)
+tests_unit_clients_test_setup_SOURCES = tests/unit/clients/test_setup.c $(setup_sources)
+tests_unit_clients_test_setup_LDADD = libbase.a $(CMOCKA_LIBS) -lpthread
 tests_unit_clients_test_tools_SOURCES = tests/unit/clients/test_tools.c clients/chat/tools.c clients/chat/folder.c \
 	clients/chat/run_tests.c clients/chat/scratch.c
 tests_unit_clients_test_tools_LDADD = $(link_clients) $(CMOCKA_LIBS)

@@ -11,7 +11,7 @@ EXTRA_DIST += docs/man/baton-router.conf.5.in docs/man/baton-prefill.conf.5.in d
 dist_check_SCRIPTS += docs/man/check-man
 TESTS += docs/man/check-man
 dist_man_MANS += docs/man/baton-chat.1 docs/man/baton-bench.1 docs/man/baton-plan.1 docs/man/baton-sim.1 docs/man/baton-trace.1 \
-	docs/man/batonctl.8
+	docs/man/batonctl.8 docs/man/baton-setup.8
 
 labdir = $(docdir)/lab
 dist_lab_DATA = docs/lab/README.md \

@@ -88,3 +88,6 @@ clean-local: clean-real-models
 .PHONY: clean-real-models
 clean-real-models:
 	rm -rf tests/integration/real-models tests/integration/responses-work
+TESTS += tests/integration/test_setup.py
+EXTRA_DIST += tests/integration/test_setup.py
+tests/integration/test_setup.log: baton-setup baton

@@ -268,7 +268,8 @@ static int setup_main_write(const struct setup_args *args, const struct setup_pl
             return complain(SETUP_NAME, "%s", fault.text);
         printf("%s %s (the cluster's key; 0600)\n", made ? "made" : "kept", args->key_path);
     } else if (access(args->key_path, F_OK) != 0) {
-        printf("%s is missing: copy the file of the router's host, readable by root only\n", args->key_path);
+        printf("%s is missing: get it with batonctl token on the router's host and batonctl join here\n",
+               args->key_path);
         return args->starts ? complain(SETUP_NAME, "not started: the cluster's key is missing") : EXIT_DONE;
     }
     if (setup_check(args->folder, plan, args->key_path, &fault) != 0)

@@ -91,3 +91,6 @@ clean-real-models:
 TESTS += tests/integration/test_setup.py
 EXTRA_DIST += tests/integration/test_setup.py
 tests/integration/test_setup.log: baton-setup baton
+TESTS += tests/integration/test_join.py
+EXTRA_DIST += tests/integration/test_join.py
+tests/integration/test_join.log: batonctl

@@ -150,6 +150,7 @@ static int worker_on_hello(void *arg, struct link *link, const ProtobufCMessage 
     worker->epoch = hello->epoch;
     str_copy(worker->node, sizeof(worker->node), hello->node);
     str_copy(worker->link_address, sizeof(worker->link_address), hello->kv->link_address);
+    str_copy(worker->kv_address, sizeof(worker->kv_address), hello->kv->tcp_address);
     worker->layout = hello->kv->layout;
     worker->host = str_digest(hello->host_id);
     worker->instance = hello->instance;

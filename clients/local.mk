@@ -45,7 +45,7 @@ batonctl_SOURCES = clients/ctl/main.c clients/ctl/commands.h \
 	clients/ctl/cmd_look.c clients/ctl/cmd_act.c clients/ctl/cmd_top.c clients/ctl/cmd_keys.c \
 	clients/ctl/join.h clients/ctl/join_text.h clients/ctl/join_text.c clients/ctl/wire.h clients/ctl/wire.c \
 	clients/ctl/join_wait.c clients/ctl/join_talk.c clients/ctl/join_conf.c clients/ctl/members.c \
-	clients/ctl/cmd_token.c clients/ctl/cmd_join.c
+	clients/ctl/cmd_token.c clients/ctl/cmd_join.c clients/ctl/cmd_check.c clients/ctl/check_view.c
 batonctl_LDADD = libclients.a libgguf.a $(link_serve_endpoint)
 
 sbin_PROGRAMS += baton-setup
@@ -137,7 +137,7 @@ tests_unit_clients_test_top_view_SOURCES = tests/unit/clients/test_top_view.c cl
 	clients/ctl/request_trace.c
 tests_unit_clients_test_top_view_LDADD = $(link_clients) $(CMOCKA_LIBS)
 tests_unit_clients_test_join_SOURCES = tests/unit/clients/test_join.c clients/ctl/join_text.c clients/ctl/join_conf.c \
-	clients/ctl/join_wait.c clients/ctl/wire.c clients/ctl/members.c
+	clients/ctl/join_wait.c clients/ctl/wire.c clients/ctl/members.c clients/ctl/check_view.c
 tests_unit_clients_test_join_LDADD = $(link_clients) $(CMOCKA_LIBS)
 tests_unit_clients_test_setup_SOURCES = tests/unit/clients/test_setup.c $(setup_sources)
 tests_unit_clients_test_setup_LDADD = libbase.a $(CMOCKA_LIBS) -lpthread

@@ -63,6 +63,22 @@ void join_conf_close(struct join_conf *conf);
 /* Reads the settings of one file's text. Pure. */
 void join_conf_parse(struct bytes text, struct join_conf *out);
 
+/* ---- check_view.c: a check's answers as text ---- */
+
+struct check_view;
+
+/* Reads the head of a check (GET /admin/check). E_FORMAT, E_NOMEM. */
+int check_view_new(struct bytes head, struct check_view **out);
+void check_view_free(struct check_view *view); /* accepts NULL */
+unsigned check_view_rows(const struct check_view *view);
+bool check_view_is_running(const struct check_view *view);
+/* Reads what one worker found (GET /admin/check/ROW). E_FORMAT. */
+int check_view_add(struct check_view *view, struct bytes row);
+/* Two models of one name that differ: from a router's status. */
+void check_view_models(struct check_view *view, const struct join_message *members);
+/* Appends the table and the findings, and returns the number of findings. */
+unsigned check_view_render(const struct check_view *view, struct buf *out);
+
 /* ---- members.c: the cluster as a router's status shows it ---- */
 
 /* Fills in places (the router as "router", workers by name, their KV ports as NAME with "kv." before it) and models. E_FORMAT. */

@@ -63,6 +63,8 @@ static const struct command commands[] = {
      "  -t, --token TOKEN   from batonctl token on the router's host; - reads it from the input\n"
      "  -r, --replace       move a key that is there to FILE.old\n",
      cmd_join},
+    {"check", "[--json]", "who reaches whom in the cluster: a table host by host, and what to mend",
+     "  -j, --json   the router's answers as JSON, one object a line\n", cmd_check},
     {"new-cluster-key", "FILE", "make the key that a cluster's daemons share", NULL, cmd_new_cluster_key},
 };
 

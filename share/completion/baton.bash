@@ -22,7 +22,7 @@ _baton_table() {
     'baton router') options='' words='' files='''' values='''' ;;
     'baton prefill') options='' words='' files='''' values='''' ;;
     'baton decode') options='' words='' files='''' values='''' ;;
-    'batonctl') options='-a --admin -k --cluster-key -h --help -V --version' words='status top why trace report metrics drain undrain role reload new-key keys metrics-token admin-token token join new-cluster-key' files='-k|--cluster-key' values='-a|--admin' ;;
+    'batonctl') options='-a --admin -k --cluster-key -h --help -V --version' words='status top why trace report metrics drain undrain role reload new-key keys metrics-token admin-token token join check new-cluster-key' files='-k|--cluster-key' values='-a|--admin' ;;
     'batonctl status') options='-j --json -l --line -h --help' words='' files='''' values='''' ;;
     'batonctl top') options='-i --interval -h --help' words='' files='''' values='-i|--interval' ;;
     'batonctl why') options='-j --json -h --help' words='' files='''' values='''' ;;
@@ -39,6 +39,7 @@ _baton_table() {
     'batonctl admin-token') options='-h --help' words='' files='''' values='''' ;;
     'batonctl token') options='-l --listen -t --lifetime -h --help' words='' files='''' values='-l|--listen|-t|--lifetime' ;;
     'batonctl join') options='-t --token -r --replace -h --help' words='' files='''' values='-t|--token' ;;
+    'batonctl check') options='-j --json -h --help' words='' files='''' values='''' ;;
     'batonctl new-cluster-key') options='-h --help' words='' files='''' values='''' ;;
     'baton-chat') options='-u --url -m --model -s --system -n --max-tokens -T --temperature --top-p --seed --api-key --ask --tools --test --max-rounds -t --timings -h --help -V --version' words='' files='''' values='-u|--url|-m|--model|-s|--system|-n|--max-tokens|-T|--temperature|--top-p|--seed|--api-key|--ask|--test|--max-rounds' ;;
     'baton-bench') options='-u --url -m --model --api-key -c --concurrency -r --rate --trace --speed -n --requests -d --duration -p --prompt-tokens -a --answer-tokens --shared-prefix-tokens --seed --warmup --timeout --temperature --ttft-slo --itl-slo --json -h --help -V --version' words='' files='--trace' values='-u|--url|-m|--model|--api-key|-c|--concurrency|-r|--rate|--speed|-n|--requests|-d|--duration|-p|--prompt-tokens|-a|--answer-tokens|--shared-prefix-tokens|--seed|--warmup|--timeout|--temperature|--ttft-slo|--itl-slo' ;;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: what a join reads. The first byte chooses: a message of the other host (m), a token (t), a configuration file
- * (c), a router's status (s). A message that parses has printable texts and addresses to dial, and prints and parses to the
+ * (c), a router's status (s), the head and a row of a check (v). A message that parses has printable texts and addresses to dial, and prints and parses to the
  * same message. */
 #include <stdlib.h>
 
@@ -38,6 +38,30 @@ static void check_message(struct bytes text)
     buf_fini(&again);
 }
 
+/* A head in the first line, rows in the others: the table is printable. */
+static void check_table(struct bytes text)
+{
+    struct check_view *view = NULL;
+    struct buf out = {0};
+    size_t stop = bytes_find(text, bytes_str("\n"), 0);
+
+    if (stop == SIZE_MAX || check_view_new(bytes_of(text.data, stop), &view) != 0)
+        return;
+    while (stop < text.len_bytes) {
+        size_t from = stop + 1;
+
+        stop = bytes_find(text, bytes_str("\n"), from);
+        if (stop == SIZE_MAX)
+            stop = text.len_bytes;
+        (void)check_view_add(view, bytes_of(text.data + from, stop - from));
+    }
+    (void)check_view_render(view, &out);
+    for (size_t i = 0; i < out.len_bytes; i++)
+        ASSERT(out.data[i] == '\n' || (out.data[i] >= 0x20 && out.data[i] < 0x7f));
+    buf_fini(&out);
+    check_view_free(view);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static struct join_conf conf;
@@ -63,6 +87,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     } else if (data[0] == 's') {
         if (members_parse(text, &one) == 0)
             ASSERT(one.n_places <= JOIN_MAX_PLACES && one.n_models <= JOIN_MAX_MODELS);
+    } else if (data[0] == 'v') {
+        check_table(text);
     } else {
         check_message(text);
     }

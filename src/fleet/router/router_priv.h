@@ -51,6 +51,8 @@ struct router_admission {
 
 struct decisions;
 
+struct router_check; /* check_priv.h */
+
 struct router_roles { /* roles.c */
     uint64_t next_ns; /* of the next decision */
     struct metric_family *f_wanted, *f_room, *f_reason;
@@ -97,6 +99,7 @@ struct router {
     struct picker_slots lacking[CAPABILITY_N]; /* workers without that capability bit */
     uint32_t order;                            /* of equal workers; each router has its own */
     struct router_roles roles;
+    struct router_check *check;  /* the last check of the network; NULL: none yet */
     struct decisions *decisions; /* decisions_priv.h; NULL: none are kept */
     struct router_spending
         *spending; /* limits that are common to several routers; NULL: no keys, no limits */

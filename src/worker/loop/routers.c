@@ -287,6 +287,9 @@ static int worker_routers_on_message(void *arg, struct link *link, enum frame_ty
     case FRAME_SET_ROLE:
         worker_role_set(router->worker, ((const Baton__SetRole *)message)->role, router->node);
         return 0;
+    case FRAME_PROBE:
+        worker_probe_run(router->worker, router, (const Baton__Probe *)message);
+        return 0;
     case FRAME_SPENDING:
         worker_spending_hear(router, (const Baton__Spending *)message);
         return 0;
@@ -308,6 +311,7 @@ static int worker_routers_on_message(void *arg, struct link *link, enum frame_ty
     case FRAME_ASK:
     case FRAME_ASK_REFUSED:
     case FRAME_BLOCK_EVENTS:
+    case FRAME_PROBED:
         break;
     }
     /* Ignores an unknown message, because a newer router may send some.

@@ -69,6 +69,7 @@ struct worker { /* the whole daemon */
     struct metrics *metrics;
     struct otlp_exporter *exporter; /* of spans; NULL: none */
     struct ev_jobs *jobs;
+    struct worker_probe *probe;       /* probe.c; NULL: none has run yet */
     struct fair_queue *compile_queue; /* in front of jobs: grammars to compile, in turns by tenant */
     struct front *front;
     struct admin *admin;
@@ -186,6 +187,10 @@ int worker_role_order(struct worker *worker, const struct admin_role *wanted, st
 /* Sends a heartbeat to routers and peers now. */
 void worker_role_tell(struct worker *worker);
 uint64_t worker_role_age_ms(const struct worker *worker);
+
+/* probe.c */
+void worker_probe_run(struct worker *worker, const struct worker_router *router, const Baton__Probe *wanted);
+void worker_probe_close(struct worker *worker); /* waits two seconds at most */
 
 /* answers.c */
 void worker_routers_answers(struct worker *worker, struct report *report);

@@ -158,12 +158,63 @@ static void members_are_read_from_a_status(void **state)
     assert_int_equal(members_parse(bytes_str("[]"), &message), E_FORMAT);
 }
 
+#define HEAD                                                                                                 \
+    "{\"running\": false, \"left_out\": 2, \"rows\": 3, \"targets\": [{\"node\": \"\", \"address\": "        \
+    "\"10.0.0.1:8090\"}, {\"node\": "                                                                        \
+    "\"p\", \"address\": \"10.0.0.2:1\"}, {\"node\": \"d\", \"address\": \"127.0.0.1:2\", \"loopback\": "    \
+    "true}, {\"node\": \"d\", "                                                                              \
+    "\"address\": \"10.0.0.3:3\", \"kv\": true}]}"
+
+static void add_row(struct check_view *view, const char *text)
+{
+    assert_int_equal(check_view_add(view, bytes_str(text)), 0);
+}
+
+static void a_check_names_what_is_wrong(void **state)
+{
+    static const char *const wanted[] = {
+        "  1 p                       +0.5 ms   1500  ok     self both -   \n",
+        "  2 d                       -90.0 s   1000  ok     ok   self -   \n",
+        "WRONG  p -> d, KV 10.0.0.3:3: no answer",
+        "WRONG  d: its clock is 90.0 s behind the router's. Fix: ",
+        "WRONG  d: a path takes packets of 1000 bytes only. Fix: ",
+        "note   old is of an older version",
+        "WRONG  d listens on 127.0.0.1:2, which workers of other hosts cannot reach. Fix: link.listen",
+        "WRONG  model: two files are called m",
+        "note   2 more workers were left out"};
+    struct check_view *view;
+    struct buf text = {0};
+
+    (void)state;
+    assert_int_equal(check_view_new(bytes_str(HEAD), &view), 0);
+    add_row(view, "{\"node\": \"p\", \"asked\": true, \"answered\": true, \"skew_ms\": 0.5, \"found\": [[1, "
+                  "9, 1500], [1, 9, 9000], "
+                  "[0, 0, 0], [3, 0, 0]]}");
+    add_row(view, "{\"node\": \"d\", \"asked\": true, \"answered\": true, \"skew_ms\": -90000, \"found\": "
+                  "[[1, 9, 1500], [1, 9, "
+                  "1000], [1, 0, 65535], [1, 0, 1500]]}");
+    add_row(view, "{\"node\": \"old\", \"asked\": false, \"answered\": false, \"found\": []}");
+    memset(&message, 0, sizeof(message));
+    message.n_models = 2;
+    strcpy(message.models[0].name, "m");
+    strcpy(message.models[1].name, "m");
+    check_view_models(view, &message);
+    assert_int_equal(check_view_render(view, &text), 5);
+    for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++)
+        if (strstr((const char *)text.data, wanted[i]) == NULL)
+            fail_msg("'%s' is missing in\n%s", wanted[i], (const char *)text.data);
+    assert_int_equal(check_view_new(bytes_str("{}"), &view), E_FORMAT);
+    check_view_free(view);
+    buf_fini(&text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_token_reads_back),         cmocka_unit_test(tokens_keys_are_apart),
-        cmocka_unit_test(a_message_reads_back),       cmocka_unit_test(hostile_messages_are_named),
-        cmocka_unit_test(files_name_their_addresses), cmocka_unit_test(members_are_read_from_a_status),
+        cmocka_unit_test(a_token_reads_back),          cmocka_unit_test(tokens_keys_are_apart),
+        cmocka_unit_test(a_message_reads_back),        cmocka_unit_test(hostile_messages_are_named),
+        cmocka_unit_test(files_name_their_addresses),  cmocka_unit_test(members_are_read_from_a_status),
+        cmocka_unit_test(a_check_names_what_is_wrong),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

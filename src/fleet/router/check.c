@@ -17,7 +17,6 @@
 #include "base/err.h"
 #include "base/str.h"
 #include "net/link/addr.h"
-#include "net/link/listener.h"
 
 #define CHECK_MAX_WORKERS 64
 #define CHECK_MAX_TARGETS (1 + 2 * CHECK_MAX_WORKERS)
@@ -79,7 +78,7 @@ static void check_fill(struct router *router, struct router_check *check)
 {
     const char *own = router->conf->link_advertise;
 
-    check_add_target(check, "", own[0] != '\0' ? own : listener_address(router->links), 0, false);
+    check_add_target(check, "", own[0] != '\0' ? own : router->link_address, 0, false);
     for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS; slot++) {
         const struct router_worker *worker = &router->workers[slot];
         struct check_row *row = &check->rows[check->n_rows];

@@ -425,6 +425,9 @@ static int router_start(struct daemon *daemon, struct fault *fault)
         rc = listener_open(&links, fault, &router->links);
         if (rc < 0)
             fault_set(fault, rc, "link.listen: %s", fault->text);
+        else
+            (void)str_copy(router->link_address, sizeof(router->link_address),
+                           listener_address(router->links));
     }
     return rc < 0 ? rc : router_register(daemon, fault);
 }

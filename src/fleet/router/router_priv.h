@@ -13,6 +13,7 @@
 #include "serve/endpoint/handle.h"
 #include "serve/prompt/scores.h"
 #include "base/metrics/metrics.h"
+#include "net/link/addr.h"
 #include "net/link/link.h"
 #include "net/link/listener.h"
 #include "fleet/picker/owner.h"
@@ -65,8 +66,9 @@ struct router {
     struct ev_jobs *job_threads; /* NULL: the loop builds models itself */
     struct ev_timer *tick;
     struct metrics *metrics;
-    struct span_queue *spans; /* of sampled traces; NULL: there is no exporter */
-    struct listener *links;   /* listens for workers */
+    struct span_queue *spans;           /* of sampled traces; NULL: there is no exporter */
+    struct listener *links;             /* listens for workers */
+    char link_address[ADDR_TEXT_BYTES]; /* of links, with the real port */
     struct link_opts link_opts;
     struct list jobs;
     struct gen_outbox outbox; /* the jobs' events for the front */

@@ -56,7 +56,7 @@ static void put_head(const struct router *router, struct buf *out)
     json_put_str(out, bytes_str(router->conf->node));
     buf_append_str(out, ", \"link\": ");
     json_put_str(out, bytes_str(router->conf->link_advertise[0] != '\0' ? router->conf->link_advertise
-                                                                        : listener_address(router->links)));
+                                                                        : router->link_address));
     buf_printf(out,
                ", \"draining\": %s, \"queued\": %u, \"paused\": %u, \"handed_off\": %.0f, \"local\": %.0f, "
                "\"redispatched\": %.0f",

@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "net/link/probe.h"
-#include "worker/loop/worker_priv.h"
+#include "worker/loop/probe_priv.h"
 
 #define PROBE_WAIT_NS (2 * NS_PER_S)
 

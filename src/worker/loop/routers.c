@@ -3,6 +3,7 @@
  *
  * When a router's link goes down, the worker cancels its requests, because their clients are disconnected
  * too.  Streams that another router may resume continue for a while (tails.c). */
+#include "worker/loop/probe_priv.h"
 #include "worker/loop/worker_priv.h"
 #include "worker/loop/spending_priv.h"
 

@@ -13,7 +13,8 @@
 #define CHECK_MOST_NS (20 * NS_PER_S)
 
 /* Starts a check and waits for its end. *out is its head. */
-static int check_run(struct admin_door *door, struct fault *fault, struct buf *head, struct check_view **out)
+static int check_until_done(struct admin_door *door, struct fault *fault, struct buf *head,
+                            struct check_view **out)
 {
     uint64_t until_ns = clock_now_ns() + CHECK_MOST_NS;
     int rc = admin_door_ask(door, true, "/admin/check", fault, head);
@@ -71,7 +72,7 @@ static int check_show(struct admin_door *door, bool is_json)
     struct fault fault = {0};
     struct buf head = {0}, text = {0};
     unsigned n_found = 0;
-    int rc = check_run(door, &fault, &head, &view);
+    int rc = check_until_done(door, &fault, &head, &view);
 
     if (rc == 0 && is_json)
         fwrite(head.data, 1, head.len_bytes, stdout);

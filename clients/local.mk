@@ -139,8 +139,9 @@ tests_unit_clients_test_top_view_LDADD = $(link_clients) $(CMOCKA_LIBS)
 tests_unit_clients_test_join_SOURCES = tests/unit/clients/test_join.c clients/ctl/join_text.c clients/ctl/join_conf.c \
 	clients/ctl/join_wait.c clients/ctl/wire.c clients/ctl/members.c clients/ctl/check_view.c
 tests_unit_clients_test_join_LDADD = $(link_clients) $(CMOCKA_LIBS)
-tests_unit_clients_test_setup_SOURCES = tests/unit/clients/test_setup.c $(setup_sources)
-tests_unit_clients_test_setup_LDADD = libbase.a $(CMOCKA_LIBS) -lpthread
+tests_unit_clients_test_setup_SOURCES = tests/unit/clients/test_setup.c $(setup_sources) clients/setup/steps.h clients/setup/write.c
+tests_unit_clients_test_setup_LDADD = libfleet_plan.a $(link_clients) libtext_json.a libgguf.a libbase.a $(JANSSON_LIBS) $(XXHASH_LIBS) \
+	$(CMOCKA_LIBS) -lpthread -lm
 tests_unit_clients_test_tools_SOURCES = tests/unit/clients/test_tools.c clients/chat/tools.c clients/chat/folder.c \
 	clients/chat/run_tests.c clients/chat/scratch.c
 tests_unit_clients_test_tools_LDADD = $(link_clients) $(CMOCKA_LIBS)

@@ -13,7 +13,7 @@
 
 #include "base/err.h"
 #include "base/str.h"
-#include "clients/setup/setup.h"
+#include "clients/setup/steps.h"
 
 #define GIB ((uint64_t)1 << 30)
 
@@ -264,6 +264,68 @@ static void a_host_is_read_from_its_files(void **state)
     assert_int_equal(system(command), 0);
 }
 
+/* A systemctl on the PATH that keeps its arguments, and fails for one unit. */
+static void units_are_started_in_order(void **state)
+{
+    char root[] = "/tmp/baton-setup.XXXXXX", path[64], said[256] = "", command[64];
+    char *before = strdup(getenv("PATH"));
+    struct setup_host host = small_host(8);
+    struct setup_wish wish = wish_for(SETUP_ALL);
+    struct fault fault = {0};
+    FILE *file;
+
+    (void)state;
+    assert_int_equal(setup_decide(&host, &wish, NULL, &plan), 0);
+    assert_non_null(mkdtemp(root));
+    put_file(root, "systemctl",
+             "#!/bin/sh\necho \"$*\" >>\"${0%/*}/log\"\ncase $3 in *fails) exit 1 ;; esac\n");
+    snprintf(path, sizeof(path), "%s/systemctl", root);
+    assert_int_equal(chmod(path, 0700), 0);
+    setenv("PATH", "/nowhere", 1);
+    assert_int_equal(setup_start(&plan, &fault), E_PEER);
+    assert_non_null(strstr(fault.text, "no systemd"));
+    setenv("PATH", root, 1);
+    assert_int_equal(setup_start(&plan, &fault), 0);
+    str_copy(plan.files[1].unit, sizeof(plan.files[1].unit), "baton-prefill@fails");
+    assert_int_equal(setup_start(&plan, &fault), E_PEER);
+    assert_non_null(strstr(fault.text, "journalctl -u baton-prefill@fails"));
+    setenv("PATH", before, 1);
+    free(before);
+    snprintf(path, sizeof(path), "%s/log", root);
+    file = fopen(path, "r");
+    assert_non_null(file);
+    said[fread(said, 1, sizeof(said) - 1, file)] = '\0';
+    fclose(file);
+    assert_string_equal(
+        said, "enable --now baton-router\nenable --now baton-prefill@0\nenable --now baton-decode@0\n"
+              "enable --now baton-router\nenable --now baton-prefill@fails\n");
+    snprintf(command, sizeof(command), "rm -r %s", root);
+    assert_int_equal(system(command), 0);
+}
+
+static void a_model_that_units_cannot_see_is_named(void **state)
+{
+    struct setup_model model = {.path = "/home/me/model.gguf"};
+    char why[700] = "", root[] = "/var/baton-setup.XXXXXX";
+
+    (void)state;
+    assert_true(setup_model_is_hidden(&model, why, sizeof(why)));
+    assert_non_null(strstr(why, "cannot see /home"));
+    str_copy(model.path, sizeof(model.path), "/srv/missing.gguf");
+    assert_false(setup_model_is_hidden(&model, why, sizeof(why)));
+    if (mkdtemp(root) == NULL)
+        skip(); /* no right to write there */
+    snprintf(model.path, sizeof(model.path), "%s/model.gguf", root);
+    put_file(root, "model.gguf", "x");
+    chmod(model.path, 0640);
+    assert_true(setup_model_is_hidden(&model, why, sizeof(why)));
+    assert_non_null(strstr(why, "chmod o+r"));
+    chmod(model.path, 0644);
+    assert_false(setup_model_is_hidden(&model, why, sizeof(why)));
+    unlink(model.path);
+    rmdir(root);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -275,6 +337,8 @@ int main(void)
         cmocka_unit_test(what_does_not_fit_is_refused),
         cmocka_unit_test(text_has_each_reason_above_its_setting),
         cmocka_unit_test(a_host_is_read_from_its_files),
+        cmocka_unit_test(units_are_started_in_order),
+        cmocka_unit_test(a_model_that_units_cannot_see_is_named),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

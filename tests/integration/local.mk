@@ -93,7 +93,7 @@ EXTRA_DIST += tests/integration/test_setup.py
 tests/integration/test_setup.log: baton-setup baton
 TESTS += tests/integration/test_join.py
 EXTRA_DIST += tests/integration/test_join.py
-tests/integration/test_join.log: batonctl
+tests/integration/test_join.log: batonctl baton-setup
 TESTS += tests/integration/test_check.py
 EXTRA_DIST += tests/integration/test_check.py
 tests/integration/test_check.log: batonctl

@@ -323,6 +323,62 @@ def a_second_host_joins():
             assert re.search(r"^WRONG +way back +.* does not reach 10.77.0.9:8092 here: .*Fix: open this port", said, re.M), said
 
 
+ASK = """
+import json, sys, urllib.request
+body = {"model": "baton-demo", "max_tokens": 12, "messages": [{"role": "user", "content": "What is a KV cache?"}]}
+request = urllib.request.Request("http://127.0.0.1:8080/v1/messages", json.dumps(body).encode(), {"content-type": "application/json"})
+print(json.load(urllib.request.urlopen(request, timeout=60))["content"][0]["text"])
+"""
+
+
+def two_hosts_come_up_from_nothing():
+    """baton-setup on both hosts, a token, a join, the daemons from the written files, a check, an answer."""
+    with two_hosts(1500) as hosts, tempfile.TemporaryDirectory() as top:
+        if hosts is None:
+            print("skipped: no root, or no network namespaces here")
+            return
+        (first, address), (second, _) = hosts
+        ours, theirs, running = os.path.join(top, "ours"), os.path.join(top, "theirs"), []
+        key = os.path.join(ours, "cluster.key")
+
+        def run(prefix, *words):
+            done = subprocess.run([*prefix, *words], capture_output=True, text=True, timeout=patience(90), check=False)
+            assert done.returncode == 0, (words, done.returncode, done.stdout, done.stderr)
+            return done.stdout
+
+        def start(prefix, role, conf):
+            with open(conf + ".log", "wb") as log:
+                running.append(subprocess.Popen([*prefix, os.path.join(BUILD, "baton-" + role), "--config", conf, "--set", "stop.lame_duck=0"],
+                                                stdout=log, stderr=log))
+
+        def until(prefix, words, wanted):
+            end = time.monotonic() + patience(60)
+            while True:
+                done = subprocess.run([*prefix, *words], capture_output=True, text=True, check=False)
+                if wanted in done.stdout:
+                    return done.stdout
+                assert time.monotonic() < end, (words, done.stdout, done.stderr)
+                time.sleep(0.2)
+
+        try:
+            run(first, os.path.join(BUILD, "baton-setup"), "--role", "router", "--address", address, "--dir", ours)
+            start(first, "router", os.path.join(ours, "router.conf"))
+            until(first, [CTL, "-k", key, "status"], "router")
+            run(second, os.path.join(BUILD, "baton-setup"), "--role", "decode", "--router", f"{address}:8090", "--model", MODEL, "--dir", theirs,
+                "--kv-memory", "128MiB", "--threads", "1")
+            with Token(key, admin=8081, prefix=first) as token:
+                said = join(theirs, token.address, token.text, prefix=second)
+                assert said.count("reaches 10.77.0.2") == 2 and "WRONG" not in said, said
+            start(second, "decode", os.path.join(theirs, "decode-0.conf"))
+            until(first, [CTL, "-k", key, "check"], "all daemons reach each other")
+            assert run(first, sys.executable, "-c", ASK).strip()
+        finally:
+            for process in running:
+                process.terminate()
+            for process in running:
+                process.wait(patience(30))
+
+
 def a_small_mtu_is_named():
     with two_hosts(1000) as hosts, keyed() as (key, folder):
         if hosts is None:
@@ -337,4 +393,4 @@ def a_small_mtu_is_named():
 if __name__ == "__main__":
     main([a_host_joins_a_running_cluster, a_wrong_model_is_named, a_token_is_good_once, two_hosts_at_once_are_one_host, a_token_expires,
           mistyped_tokens_do_not_travel, a_key_that_is_there_stays, strangers_keep_nobody_out, a_host_in_the_middle_learns_nothing,
-          a_false_router_gets_nothing, a_wrong_clock_is_named, a_second_host_joins, a_small_mtu_is_named])
+          a_false_router_gets_nothing, a_wrong_clock_is_named, a_second_host_joins, two_hosts_come_up_from_nothing, a_small_mtu_is_named])

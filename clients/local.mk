@@ -42,8 +42,18 @@ batonctl_SOURCES = clients/ctl/main.c clients/ctl/commands.h \
 	clients/ctl/top_view.h clients/ctl/top_view.c clients/ctl/cmd_report.c clients/ctl/report_text.h clients/ctl/report_text.c \
 	clients/ctl/cmd_reload.c clients/ctl/cmd_request.c clients/ctl/request_view.h clients/ctl/request_view_priv.h \
 	clients/ctl/request_why.c clients/ctl/request_trace.c \
-	clients/ctl/cmd_look.c clients/ctl/cmd_act.c clients/ctl/cmd_top.c clients/ctl/cmd_keys.c
-batonctl_LDADD = libclients.a $(link_serve_endpoint)
+	clients/ctl/cmd_look.c clients/ctl/cmd_act.c clients/ctl/cmd_top.c clients/ctl/cmd_keys.c \
+	clients/ctl/join.h clients/ctl/join_text.h clients/ctl/join_text.c clients/ctl/wire.h clients/ctl/wire.c \
+	clients/ctl/join_wait.c clients/ctl/join_talk.c clients/ctl/join_conf.c clients/ctl/members.c \
+	clients/ctl/cmd_token.c clients/ctl/cmd_join.c clients/ctl/cmd_check.c clients/ctl/check_view.c
+batonctl_LDADD = libclients.a libgguf.a $(link_serve_endpoint)
+
+sbin_PROGRAMS += baton-setup
+setup_sources = clients/setup/setup.h clients/setup/look.c clients/setup/decide.c clients/setup/decide_priv.h \
+	clients/setup/decide_files.c clients/setup/render.c
+baton_setup_SOURCES = $(setup_sources) clients/setup/main.c clients/setup/steps.h clients/setup/ports.c \
+	clients/setup/ask.c clients/setup/write.c
+baton_setup_LDADD = libfleet_plan.a $(link_clients) libtext_json.a libgguf.a libbase.a $(JANSSON_LIBS) $(XXHASH_LIBS) -lpthread -lm
 
 bin_PROGRAMS += baton-chat
 baton_chat_SOURCES = clients/chat/main.c clients/chat/chat.h \
@@ -108,7 +118,8 @@ tests/clients/test_trace.log: baton-trace baton-sim baton-router baton-decode
 if HAVE_CMOCKA
 clients_unit_tests = tests/unit/clients/test_answer tests/unit/clients/test_bench tests/unit/clients/test_talk \
 	tests/unit/clients/test_tools tests/unit/clients/test_request_view \
-	tests/unit/clients/test_report_text tests/unit/clients/test_top_view
+	tests/unit/clients/test_report_text tests/unit/clients/test_top_view tests/unit/clients/test_setup \
+	tests/unit/clients/test_join
 check_PROGRAMS += $(clients_unit_tests)
 TESTS += $(clients_unit_tests)
 tests_unit_clients_test_answer_SOURCES = tests/unit/clients/test_answer.c
@@ -125,6 +136,12 @@ tests_unit_clients_test_report_text_LDADD = $(link_clients) $(CMOCKA_LIBS)
 tests_unit_clients_test_top_view_SOURCES = tests/unit/clients/test_top_view.c clients/ctl/top_view.c \
 	clients/ctl/request_trace.c
 tests_unit_clients_test_top_view_LDADD = $(link_clients) $(CMOCKA_LIBS)
+tests_unit_clients_test_join_SOURCES = tests/unit/clients/test_join.c clients/ctl/join_text.c clients/ctl/join_conf.c \
+	clients/ctl/join_wait.c clients/ctl/wire.c clients/ctl/members.c clients/ctl/check_view.c
+tests_unit_clients_test_join_LDADD = $(link_clients) $(CMOCKA_LIBS)
+tests_unit_clients_test_setup_SOURCES = tests/unit/clients/test_setup.c $(setup_sources) clients/setup/steps.h clients/setup/write.c
+tests_unit_clients_test_setup_LDADD = libfleet_plan.a $(link_clients) libtext_json.a libgguf.a libbase.a $(JANSSON_LIBS) $(XXHASH_LIBS) \
+	$(CMOCKA_LIBS) -lpthread -lm
 tests_unit_clients_test_tools_SOURCES = tests/unit/clients/test_tools.c clients/chat/tools.c clients/chat/folder.c \
 	clients/chat/run_tests.c clients/chat/scratch.c
 tests_unit_clients_test_tools_LDADD = $(link_clients) $(CMOCKA_LIBS)

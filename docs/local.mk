@@ -4,14 +4,14 @@ dist_man_MANS += docs/man/baton.7 docs/man/baton-router.8 docs/man/baton-prefill
 dist_doc_DATA = docs/architecture.md docs/operations.md docs/models.md docs/templates.md docs/performance.md \
 	docs/openai.md docs/responses.md docs/http.md docs/grammars.md docs/api.md docs/handoff.md docs/caching.md docs/rates.md docs/planning.md \
 	docs/console.md docs/console-chat.webp docs/console-phone.webp docs/console-fleet.webp docs/console-why.webp \
-	docs/planning-example.html docs/planning-phone.png docs/simulator.md docs/routing.md docs/tracing.md docs/errors.md docs/logging.md docs/log-schema.json docs/scale.md
+	docs/planning-example.html docs/planning-phone.png docs/simulator.md docs/routing.md docs/tracing.md docs/errors.md docs/logging.md docs/log-schema.json docs/scale.md docs/joining.md
 EXTRA_DIST += docs/lab/2026-11-23-tuning-at-start.md
 dist_man_MANS += docs/man/baton-router.conf.5 docs/man/baton-prefill.conf.5 docs/man/baton-decode.conf.5 docs/man/baton.1
 EXTRA_DIST += docs/man/baton-router.conf.5.in docs/man/baton-prefill.conf.5.in docs/man/baton-decode.conf.5.in
 dist_check_SCRIPTS += docs/man/check-man
 TESTS += docs/man/check-man
 dist_man_MANS += docs/man/baton-chat.1 docs/man/baton-bench.1 docs/man/baton-plan.1 docs/man/baton-sim.1 docs/man/baton-trace.1 \
-	docs/man/batonctl.8
+	docs/man/batonctl.8 docs/man/baton-setup.8
 
 labdir = $(docdir)/lab
 dist_lab_DATA = docs/lab/README.md \

@@ -47,7 +47,9 @@
     X(BLOCKS_WANTED, 51, BlocksWanted, blocks_wanted, 4 << 10)                                               \
     X(BLOCKS_LAST, 52, BlocksLast, blocks_last, 1 << 20)                                                     \
     X(SET_ROLE, 60, SetRole, set_role, 4 << 10)                                                              \
-    X(SPENDING, 70, Spending, spending, 64 << 10)
+    X(SPENDING, 70, Spending, spending, 64 << 10)                                                            \
+    X(PROBE, 80, Probe, probe, 64 << 10)                                                                     \
+    X(PROBED, 81, Probed, probed, 16 << 10)
 
 enum frame_type {
 #define X(name, number, ctype, snake, max_bytes) FRAME_##name = number,
@@ -68,6 +70,9 @@ struct frame_header {
 #define FRAME_SPENDING_ACKS  15
 #define FRAME_SPENDING_KINDS 4
 #define FRAME_SPENDING_ID    16 /* bytes of an account's name */
+
+/* Addresses of one PROBE. */
+#define FRAME_PROBE_ADDRESSES 160
 
 /* Tokens of a prompt, and of a worker's context: as many as SUBMIT's 16 MiB can hold. */
 #define FRAME_MAX_TOKENS (UINT64_C(4) << 20)

@@ -177,6 +177,8 @@ static const struct limits table[] = {
           {"spent", COUNT, 0, FRAME_SPENDING_KINDS},
           {"before", COUNT, 0, FRAME_SPENDING_KINDS},
           {"demand", RANGE, 0, 1 << 20})},
+    {&baton__probe__descriptor, ROWS({"addresses", COUNT, 0, FRAME_PROBE_ADDRESSES})},
+    {&baton__probed__descriptor, ROWS({"results", COUNT, 0, FRAME_PROBE_ADDRESSES})},
     {&baton__set_role__descriptor, ROWS({"role", RANGE, BATON__ROLE__ROLE_PREFILL, BATON__ROLE__ROLE_BOTH})},
 };
 /* clang-format on */

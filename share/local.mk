@@ -5,7 +5,7 @@ plandir = $(pkgdatadir)/plan
 dist_plan_DATA = share/plan/devices.tsv share/plan/links.tsv share/plan/models.tsv share/plan/constants
 
 # Shells look for completions by the command's name. tools/completions makes the files from the programs' help.
-completion_commands = batonctl baton-chat baton-bench baton-model baton-plan baton-sim baton-router baton-prefill baton-decode
+completion_commands = batonctl baton-chat baton-bench baton-model baton-plan baton-sim baton-setup baton-router baton-prefill baton-decode
 bashcompletiondir = $(datadir)/bash-completion/completions
 fishcompletiondir = $(datadir)/fish/vendor_completions.d
 zshcompletiondir = $(datadir)/zsh/vendor-completions

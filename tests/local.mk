@@ -59,6 +59,7 @@ include tests/fuzz/jinja.mk
 include tests/fuzz/discover.mk
 include tests/fuzz/sse.mk
 include tests/fuzz/clients.mk
+include tests/fuzz/join.mk
 include tests/fuzz/grammar_run.mk
 include tests/fuzz/grammar_regex.mk
 include tests/fuzz/grammar_cost.mk

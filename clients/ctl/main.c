@@ -55,6 +55,16 @@ static const struct command commands[] = {
      cmd_metrics_token},
     {"admin-token", "", "the token that permits everything on http.admin, for the console", NULL,
      cmd_admin_token},
+    {"token", "[--listen ADDRESS:PORT] [--lifetime TIME]", "let one new host have the cluster's key",
+     "  -l, --listen ADDRESS:PORT   where the new host connects (the router's link address, port 8089)\n"
+     "  -t, --lifetime TIME         how long the token is good (10min)\n",
+     cmd_token},
+    {"join", "[--replace] --token TOKEN HOST[:PORT]", "get the cluster's key, check this host",
+     "  -t, --token TOKEN   from batonctl token on the router's host; - reads it from the input\n"
+     "  -r, --replace       move a key that is there to FILE.old\n",
+     cmd_join},
+    {"check", "[--json]", "who reaches whom in the cluster: a table host by host, and what to mend",
+     "  -j, --json   the router's answers as JSON, one object a line\n", cmd_check},
     {"new-cluster-key", "FILE", "make the key that a cluster's daemons share", NULL, cmd_new_cluster_key},
 };
 

@@ -10,18 +10,19 @@ _baton_keys() {
 _baton_table() {
     options= words= files= values=
     case $1 in
-    'baton') options='' words='run chat bench model plan sim ctl router prefill decode' files='''' values='''' ;;
+    'baton') options='' words='run chat bench model plan sim setup ctl router prefill decode' files='''' values='''' ;;
     'baton run') options='-m --model -p --prompt -s --system -n --max-tokens -c --context -t --threads --kv-memory --port --relay --both --once -h --help' words='' files='-m|--model' values='-p|--prompt|-s|--system|-n|--max-tokens|-c|--context|-t|--threads|--kv-memory|--port' ;;
     'baton chat') options='' words='' files='''' values='''' ;;
     'baton bench') options='' words='' files='''' values='''' ;;
     'baton model') options='' words='' files='''' values='''' ;;
     'baton plan') options='' words='' files='''' values='''' ;;
     'baton sim') options='' words='' files='''' values='''' ;;
+    'baton setup') options='' words='' files='''' values='''' ;;
     'baton ctl') options='' words='' files='''' values='''' ;;
     'baton router') options='' words='' files='''' values='''' ;;
     'baton prefill') options='' words='' files='''' values='''' ;;
     'baton decode') options='' words='' files='''' values='''' ;;
-    'batonctl') options='-a --admin -k --cluster-key -h --help -V --version' words='status top why trace report metrics drain undrain role reload new-key keys metrics-token admin-token new-cluster-key' files='-k|--cluster-key' values='-a|--admin' ;;
+    'batonctl') options='-a --admin -k --cluster-key -h --help -V --version' words='status top why trace report metrics drain undrain role reload new-key keys metrics-token admin-token token join check new-cluster-key' files='-k|--cluster-key' values='-a|--admin' ;;
     'batonctl status') options='-j --json -l --line -h --help' words='' files='''' values='''' ;;
     'batonctl top') options='-i --interval -h --help' words='' files='''' values='-i|--interval' ;;
     'batonctl why') options='-j --json -h --help' words='' files='''' values='''' ;;
@@ -36,6 +37,9 @@ _baton_table() {
     'batonctl keys') options='-h --help' words='' files='''' values='''' ;;
     'batonctl metrics-token') options='-h --help' words='' files='''' values='''' ;;
     'batonctl admin-token') options='-h --help' words='' files='''' values='''' ;;
+    'batonctl token') options='-l --listen -t --lifetime -h --help' words='' files='''' values='-l|--listen|-t|--lifetime' ;;
+    'batonctl join') options='-t --token -r --replace -h --help' words='' files='''' values='-t|--token' ;;
+    'batonctl check') options='-j --json -h --help' words='' files='''' values='''' ;;
     'batonctl new-cluster-key') options='-h --help' words='' files='''' values='''' ;;
     'baton-chat') options='-u --url -m --model -s --system -n --max-tokens -T --temperature --top-p --seed --api-key --ask --tools --test --max-rounds -t --timings -h --help -V --version' words='' files='''' values='-u|--url|-m|--model|-s|--system|-n|--max-tokens|-T|--temperature|--top-p|--seed|--api-key|--ask|--test|--max-rounds' ;;
     'baton-bench') options='-u --url -m --model --api-key -c --concurrency -r --rate --trace --speed -n --requests -d --duration -p --prompt-tokens -a --answer-tokens --shared-prefix-tokens --seed --warmup --timeout --temperature --ttft-slo --itl-slo --json -h --help -V --version' words='' files='--trace' values='-u|--url|-m|--model|--api-key|-c|--concurrency|-r|--rate|--speed|-n|--requests|-d|--duration|-p|--prompt-tokens|-a|--answer-tokens|--shared-prefix-tokens|--seed|--warmup|--timeout|--temperature|--ttft-slo|--itl-slo' ;;
@@ -65,6 +69,7 @@ _baton_table() {
     'baton-plan validate') options='-c --constants -g --generic -x --cross -d --devices -m --models -j --json' words='' files='-c|--constants|-d|--devices|-m|--models' values='-x|--cross' ;;
     'baton-plan calibrate') options='-o --output -n --name -c --constants -d --devices -m --models -u --url --model --device --weights --split --served --time --measured' words='' files='-o|--output|-c|--constants|-d|--devices|-m|--models|--model|--measured' values='-n|--name|-u|--url|--device|--weights|--served|--time' ;;
     'baton-sim') options='--trace --speed --replicas --requests --generate --rate --duration --prompt --answer --shared --tenants --turns --wait --period --rate2 --prompt2 --answer2 --cancel --seed --preset --prefill --decode --seats --kv-tokens --disk-tokens --disk-rate --nic --kv-bytes --layers --latency --block --chunk --batch --sched-itl --prefill-times --decode-times --in-order --measured --rigid --slow --start --crash-every --routers --policy --prefix-fetch --ttft --itl --refuse --queue --queue-timeout --local-tokens --local-time --index --roles --roles-min --roles-period --heartbeat --report-delay --json --columns' words='' files='--trace|--measured' values='--speed|--replicas|--requests|--generate|--rate|--duration|--prompt|--answer|--shared|--tenants|--turns|--wait|--period|--rate2|--prompt2|--answer2|--cancel|--seed|--preset|--prefill|--decode|--seats|--kv-tokens|--disk-tokens|--disk-rate|--nic|--kv-bytes|--layers|--latency|--block|--chunk|--batch|--sched-itl|--prefill-times|--decode-times|--slow|--start|--crash-every|--routers|--policy|--prefix-fetch|--ttft|--itl|--refuse|--queue|--queue-timeout|--local-tokens|--local-time|--index|--roles|--roles-min|--roles-period|--heartbeat|--report-delay|--columns' ;;
+    'baton-setup') options='-r --role -m --model -R --router -a --address --http --api-keys -n --name -t --threads --kv-memory --prefill-workers -d --dir --start --dry-run -y --yes -h --help -V --version' words='' files='-m|--model|--api-keys|-d|--dir' values='-r|--role|-R|--router|-a|--address|--http|-n|--name|-t|--threads|--kv-memory|--prefill-workers' ;;
     'baton-router') options='-c --config -s --set --check-config --dump-config --sample-config --manual-keys -h --help -V --version' words='' files='-c|--config' values='-s|--set' ;;
     'baton-prefill') options='-c --config -s --set --check-config --dump-config --sample-config --manual-keys --tune -h --help -V --version' words='' files='-c|--config' values='-s|--set' ;;
     'baton-decode') options='-c --config -s --set --check-config --dump-config --sample-config --manual-keys --tune -h --help -V --version' words='' files='-c|--config' values='-s|--set' ;;
@@ -80,6 +85,7 @@ _baton() {
         model) [ $COMP_CWORD -eq 1 ] || { program=baton-model; at=2; } ;;
         plan) [ $COMP_CWORD -eq 1 ] || { program=baton-plan; at=2; } ;;
         sim) [ $COMP_CWORD -eq 1 ] || { program=baton-sim; at=2; } ;;
+        setup) [ $COMP_CWORD -eq 1 ] || { program=baton-setup; at=2; } ;;
         ctl) [ $COMP_CWORD -eq 1 ] || { program=batonctl; at=2; } ;;
         router) [ $COMP_CWORD -eq 1 ] || { program=baton-router; at=2; } ;;
         prefill) [ $COMP_CWORD -eq 1 ] || { program=baton-prefill; at=2; } ;;
@@ -105,4 +111,4 @@ _baton() {
     *) COMPREPLY=($(compgen -W "$words" -- "$word")); [ -n "$words" ] || compopt -o default ;;
     esac
 }
-complete -F _baton baton batonctl baton-chat baton-bench baton-model baton-plan baton-sim baton-router baton-prefill baton-decode
+complete -F _baton baton batonctl baton-chat baton-bench baton-model baton-plan baton-sim baton-setup baton-router baton-prefill baton-decode

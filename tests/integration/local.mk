@@ -88,3 +88,12 @@ clean-local: clean-real-models
 .PHONY: clean-real-models
 clean-real-models:
 	rm -rf tests/integration/real-models tests/integration/responses-work
+TESTS += tests/integration/test_setup.py
+EXTRA_DIST += tests/integration/test_setup.py
+tests/integration/test_setup.log: baton-setup baton
+TESTS += tests/integration/test_join.py
+EXTRA_DIST += tests/integration/test_join.py
+tests/integration/test_join.log: batonctl baton-setup
+TESTS += tests/integration/test_check.py
+EXTRA_DIST += tests/integration/test_check.py
+tests/integration/test_check.log: batonctl

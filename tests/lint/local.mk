@@ -23,7 +23,7 @@ endif
 EXTRA_DIST += tests/lint/layers tests/lint/exceptions tests/lint/words $(folder_pages)
 # One page for each folder of sources (tests/lint/check-folders).
 folder_pages = clients/README.md clients/baton/README.md clients/bench/README.md clients/chat/README.md clients/common/README.md \
-	clients/ctl/README.md clients/examples/README.md clients/model/README.md clients/plan/README.md clients/pull/README.md \
+	clients/ctl/README.md clients/examples/README.md clients/model/README.md clients/plan/README.md clients/pull/README.md clients/setup/README.md \
 	clients/sim/README.md daemon/README.md src/README.md src/base/README.md src/base/config/README.md \
 	src/base/event/README.md src/base/metrics/README.md src/cache/README.md src/cache/kv/README.md \
 	src/cache/prefix/README.md src/compute/README.md src/compute/engine/README.md src/compute/kernels/README.md \

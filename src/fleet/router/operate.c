@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "fleet/router/check_priv.h"
 #include "fleet/router/decisions_priv.h"
 
 #define LAST_WORDS_NS (2 * NS_PER_S) /* time for errors to reach clients after the drain limit */
@@ -166,6 +167,8 @@ static int router_admin_act(void *arg, enum admin_verb verb, struct fault *fault
         return 1;
     case ADMIN_RELOAD_DIFF:
         return reload_diff(daemon->reloads, fault) < 0 ? E_OVERLOADED : 1;
+    case ADMIN_CHECK:
+        return router_check_begin(&daemon->router, fault);
     case ADMIN_DRAIN_MOVE:
         return fault_set(fault, E_UNSUPPORTED,
                          "a router holds no answers that could move: drain --move is a worker's");
@@ -194,6 +197,13 @@ static int router_admin_placements(void *arg, struct buf *out)
     return router_decisions_list(&daemon->router, out);
 }
 
+static int router_admin_check(void *arg, int32_t row, struct buf *out)
+{
+    struct daemon *daemon = arg;
+
+    return router_check_json(&daemon->router, row, out);
+}
+
 static int router_admin_set_role(void *arg, const struct admin_role *wanted, struct fault *fault)
 {
     struct daemon *daemon = arg;
@@ -205,4 +215,5 @@ const struct admin_calls router_admin_calls = {.status = router_admin_status,
                                                .act = router_admin_act,
                                                .set_role = router_admin_set_role,
                                                .request = router_admin_request,
-                                               .placements = router_admin_placements};
+                                               .placements = router_admin_placements,
+                                               .check = router_admin_check};

@@ -19,6 +19,7 @@
 #include "base/str.h"
 #include "net/link/addr.h"
 #include "net/link/listener.h"
+#include "fleet/router/check_priv.h"
 #include "fleet/router/daemon_priv.h"
 #include "fleet/router/decisions_priv.h"
 #include "fleet/router/admission_priv.h"
@@ -353,6 +354,7 @@ static void router_tear_down(struct daemon *daemon)
     reload_free(daemon->reloads);
     admin_free(daemon->admin);
     router_workers_close(router);
+    router_check_free(router);
     router_spending_close(router);
     block_queue_fini(&router->pending);
     listener_close(router->links);
@@ -423,6 +425,9 @@ static int router_start(struct daemon *daemon, struct fault *fault)
         rc = listener_open(&links, fault, &router->links);
         if (rc < 0)
             fault_set(fault, rc, "link.listen: %s", fault->text);
+        else
+            (void)str_copy(router->link_address, sizeof(router->link_address),
+                           listener_address(router->links));
     }
     return rc < 0 ? rc : router_register(daemon, fault);
 }

@@ -13,6 +13,7 @@
 #include "serve/endpoint/handle.h"
 #include "serve/prompt/scores.h"
 #include "base/metrics/metrics.h"
+#include "net/link/addr.h"
 #include "net/link/link.h"
 #include "net/link/listener.h"
 #include "fleet/picker/owner.h"
@@ -51,6 +52,8 @@ struct router_admission {
 
 struct decisions;
 
+struct router_check; /* check_priv.h */
+
 struct router_roles { /* roles.c */
     uint64_t next_ns; /* of the next decision */
     struct metric_family *f_wanted, *f_room, *f_reason;
@@ -63,8 +66,9 @@ struct router {
     struct ev_jobs *job_threads; /* NULL: the loop builds models itself */
     struct ev_timer *tick;
     struct metrics *metrics;
-    struct span_queue *spans; /* of sampled traces; NULL: there is no exporter */
-    struct listener *links;   /* listens for workers */
+    struct span_queue *spans;           /* of sampled traces; NULL: there is no exporter */
+    struct listener *links;             /* listens for workers */
+    char link_address[ADDR_TEXT_BYTES]; /* of links, with the real port */
     struct link_opts link_opts;
     struct list jobs;
     struct gen_outbox outbox; /* the jobs' events for the front */
@@ -97,6 +101,7 @@ struct router {
     struct picker_slots lacking[CAPABILITY_N]; /* workers without that capability bit */
     uint32_t order;                            /* of equal workers; each router has its own */
     struct router_roles roles;
+    struct router_check *check;  /* the last check of the network; NULL: none yet */
     struct decisions *decisions; /* decisions_priv.h; NULL: none are kept */
     struct router_spending
         *spending; /* limits that are common to several routers; NULL: no keys, no limits */

@@ -27,6 +27,11 @@ static void put_worker(const struct router_worker *worker, const struct picker_l
                worker->is_unfit ? "true" : "false");
     json_put_str(out, bytes_str(worker->model ? worker->model->gen.name : ""));
     buf_printf(out,
+               ", \"fingerprint\": \"%s\", \"link\": ", worker->model ? worker->model->gen.fingerprint : "");
+    json_put_str(out, bytes_str(worker->link_address));
+    buf_append_str(out, ", \"kv\": ");
+    json_put_str(out, bytes_str(worker->kv_address));
+    buf_printf(out,
                ", \"running\": %u, \"waiting\": %u, \"queued_prefill_tokens\": %" PRIu64
                ", \"prefill_tokens_per_s\": %.1f, \"decode_step_ms\": %.3f, \"blocks_free\": %u, "
                "\"blocks_total\": %u, \"blocks_on_disk\": %" PRIu64 ", \"read_bytes_per_s\": %.0f",
@@ -49,6 +54,9 @@ static void put_head(const struct router *router, struct buf *out)
 {
     buf_append_str(out, "{\"daemon\": \"baton-router\", \"node\": ");
     json_put_str(out, bytes_str(router->conf->node));
+    buf_append_str(out, ", \"link\": ");
+    json_put_str(out, bytes_str(router->conf->link_advertise[0] != '\0' ? router->conf->link_advertise
+                                                                        : router->link_address));
     buf_printf(out,
                ", \"draining\": %s, \"queued\": %u, \"paused\": %u, \"handed_off\": %.0f, \"local\": %.0f, "
                "\"redispatched\": %.0f",

@@ -5,6 +5,7 @@
  * belongs to a node name for the router's life, so a restarted worker gets its slot back. A new epoch
  * means a new process: its old cache and running tasks are gone. While a name's link is up, only the same
  * worker in a new life takes its place (names.c); another worker with that name is refused. */
+#include "fleet/router/check_priv.h"
 #include "fleet/router/spending_priv.h"
 
 #include <math.h>
@@ -150,6 +151,7 @@ static int worker_on_hello(void *arg, struct link *link, const ProtobufCMessage 
     worker->epoch = hello->epoch;
     str_copy(worker->node, sizeof(worker->node), hello->node);
     str_copy(worker->link_address, sizeof(worker->link_address), hello->kv->link_address);
+    str_copy(worker->kv_address, sizeof(worker->kv_address), hello->kv->tcp_address);
     worker->layout = hello->kv->layout;
     worker->host = str_digest(hello->host_id);
     worker->instance = hello->instance;
@@ -289,6 +291,9 @@ static int worker_on_message(void *arg, struct link *link, enum frame_type type,
     case FRAME_SPENDING:
         router_spending_hear(router, worker_slot(router, worker), (const Baton__Spending *)message);
         return 0;
+    case FRAME_PROBED:
+        router_check_hear(router, worker_slot(router, worker), (const Baton__Probed *)message);
+        return 0;
     case FRAME_GOODBYE:
         worker->is_draining = true;
         router_worker_refresh(router, worker);
@@ -313,6 +318,7 @@ static int worker_on_message(void *arg, struct link *link, enum frame_type type,
     case FRAME_BLOCKS_WANTED:
     case FRAME_BLOCKS_LAST:
     case FRAME_SET_ROLE:
+    case FRAME_PROBE:
         break;
     }
     /* Ignores an unknown message, because a newer worker may send some.

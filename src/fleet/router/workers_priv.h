@@ -50,7 +50,7 @@ struct router_worker {
     enum picker_role role;
     char node[64];
     uint64_t epoch;
-    char link_address[128];
+    char link_address[128], kv_address[128]; /* as peers dial them; kv_address "": none over TCP */
     uint64_t layout, host, instance;
     uint64_t capabilities; /* proto/capabilities.h */
     uint32_t block_tokens, n_blocks, max_seqs;

@@ -170,25 +170,33 @@ int cluster_key_load(const char *path, struct fault *fault, uint8_t key_out[32])
     return err;
 }
 
-int cluster_key_create(const char *path, struct fault *fault)
+int cluster_key_store(const char *path, const uint8_t key[32], struct fault *fault)
 {
-    uint8_t key[KEY_BYTES];
     char text[2 * KEY_BYTES + 1];
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOCTTY, 0600);
     int err = 0;
 
     if (fd < 0)
         return fault_set(fault, errno == EEXIST ? E_EXISTS : E_IO, "%s: %s", path, strerror(errno));
-    rng_system(key, sizeof(key));
-    hex_encode(key, sizeof(key), text);
+    hex_encode(key, KEY_BYTES, text);
     text[2 * KEY_BYTES] = '\n';
     if (write(fd, text, sizeof(text)) != (ssize_t)sizeof(text) || fsync(fd) != 0) {
         err = fault_set(fault, E_IO, "%s: %s", path, strerror(errno));
         unlink(path);
     }
     close(fd);
-    OPENSSL_cleanse(key, sizeof(key));
     OPENSSL_cleanse(text, sizeof(text));
+    return err;
+}
+
+int cluster_key_create(const char *path, struct fault *fault)
+{
+    uint8_t key[KEY_BYTES];
+    int err;
+
+    rng_system(key, sizeof(key));
+    err = cluster_key_store(path, key, fault);
+    OPENSSL_cleanse(key, sizeof(key));
     return err;
 }
 

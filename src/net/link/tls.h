@@ -26,6 +26,8 @@ SSL_CTX *tls_client(struct tls_context *tls);
 int cluster_key_load(const char *path, struct fault *fault, uint8_t key_out[32]);
 /* Creates a file with a new random key, mode 0600. E_EXISTS. */
 int cluster_key_create(const char *path, struct fault *fault);
+/* Creates a file with this key, mode 0600. E_EXISTS, E_IO. */
+int cluster_key_store(const char *path, const uint8_t key[32], struct fault *fault);
 /* Derives 32 bytes for one purpose ("link", "prefix", "kv") by HMAC-SHA-256(key, label). E_INTERNAL. */
 int cluster_key_derive(const uint8_t key[32], const char *label, uint8_t out[32]);
 

@@ -292,6 +292,38 @@ static bool admin_show_request(const struct admin *admin, struct http_exchange *
     return true;
 }
 
+int32_t admin_check_row(struct bytes path)
+{
+    static const char prefix[] = "/admin/check";
+    size_t at = sizeof(prefix) - 1;
+    uint64_t row;
+
+    if (bytes_is(path, prefix))
+        return -1;
+    if (!bytes_starts_with(path, prefix) || path.len_bytes < at + 2 || path.data[at] != '/' ||
+        str_to_u64(bytes_of(path.data + at + 1, path.len_bytes - at - 1), &row) != 0 || row > INT32_MAX)
+        return -2;
+    return (int32_t)row;
+}
+
+/* Whether the path is that of a check of the network; answers it. */
+static bool admin_show_check(struct admin *admin, struct http_exchange *exchange)
+{
+    int32_t row = admin_check_row(http_exchange_path(exchange));
+    struct buf body = {0};
+    int rc;
+
+    if (http_exchange_method(exchange) != HTTP_GET || admin->calls->check == NULL || row < -1)
+        return false;
+    rc = admin->calls->check(admin->calls_arg, row, &body);
+    if (rc == E_NOT_FOUND) {
+        buf_fini(&body);
+        return false;
+    }
+    admin_show(exchange, rc, "application/json", &body);
+    return true;
+}
+
 /* Whether the path is that of the placements; answers it. */
 static bool admin_show_placements(const struct admin *admin, struct http_exchange *exchange)
 {
@@ -310,7 +342,8 @@ static void admin_on_request(void *arg, struct http_exchange *exchange)
                                         [ADMIN_DRAIN_MOVE] = "/admin/drain-move",
                                         [ADMIN_UNDRAIN] = "/admin/undrain",
                                         [ADMIN_RELOAD] = "/admin/reload",
-                                        [ADMIN_RELOAD_DIFF] = "/admin/reload-diff"};
+                                        [ADMIN_RELOAD_DIFF] = "/admin/reload-diff",
+                                        [ADMIN_CHECK] = "/admin/check"};
     struct bytes path = http_exchange_path(exchange);
     enum http_method method = http_exchange_method(exchange);
     struct admin_role wanted;
@@ -337,7 +370,8 @@ static void admin_on_request(void *arg, struct http_exchange *exchange)
         set_role(arg, exchange, &wanted);
         return;
     }
-    if (!admin_show_request(arg, exchange) && !admin_show_placements(arg, exchange))
+    if (!admin_show_request(arg, exchange) && !admin_show_placements(arg, exchange) &&
+        !admin_show_check(arg, exchange))
         reply_text(exchange, 404, "no such admin path");
 }
 

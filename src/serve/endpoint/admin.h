@@ -3,6 +3,7 @@
  *
  *   GET /admin/status (JSON)   GET /metrics   POST /admin/drain   POST /admin/undrain   POST /admin/reload
  *   GET /console (has_console; serve/endpoint/console_priv.h)   GET /admin/placements (router)
+ *   POST /admin/check, GET /admin/check and /admin/check/ROW (router)
  *   GET /admin/request/ID (router)   POST /admin/drain-move (workers)   POST /admin/role/ROLE/WORKER
  *
  * Every request but those of /console carries `authorization: Bearer <token>`.  The token is derived from the cluster's key, so
@@ -18,7 +19,14 @@
 
 #define ADMIN_TOKEN_BYTES 65 /* 64 hex digits and NUL */
 
-enum admin_verb { ADMIN_DRAIN, ADMIN_DRAIN_MOVE, ADMIN_UNDRAIN, ADMIN_RELOAD, ADMIN_RELOAD_DIFF };
+enum admin_verb {
+    ADMIN_DRAIN,
+    ADMIN_DRAIN_MOVE,
+    ADMIN_UNDRAIN,
+    ADMIN_RELOAD,
+    ADMIN_RELOAD_DIFF,
+    ADMIN_CHECK
+};
 
 struct admin_role {            /* an order to give a worker another role; borrowed from the request's path */
     struct bytes role, worker; /* worker: a node's name */
@@ -35,6 +43,9 @@ struct admin_calls {
     int (*request)(void *arg, const char *request_id, struct buf *out);
     /* Appends one JSON object with the latest placements, a bounded number.  The call may be NULL. */
     int (*placements)(void *arg, struct buf *out);
+    /* Appends one JSON object about the last check of the network: its head (row -1), or what worker row found, from 0 on.
+     * E_NOT_FOUND.  The call may be NULL. */
+    int (*check)(void *arg, int32_t row, struct buf *out);
 };
 
 struct admin;
@@ -62,6 +73,9 @@ void admin_diffed(struct admin *admin, const struct fault *fault, struct bytes j
 /* Reads "/admin/role/ROLE/WORKER": a role in lower-case letters and a node's name, each of 1 to 63
  * characters.  Returns false if the path has another form. */
 bool admin_role_read(struct bytes path, struct admin_role *out);
+
+/* Reads "/admin/check" (-1) and "/admin/check/ROW"; -2: another path. */
+int32_t admin_check_row(struct bytes path);
 
 uint16_t admin_port(const struct admin *admin);
 

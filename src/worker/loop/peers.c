@@ -206,6 +206,8 @@ static int worker_peers_on_message(void *arg, struct link *link, enum frame_type
     case FRAME_BLOCKS_LAST:
     case FRAME_SET_ROLE:
     case FRAME_SPENDING:
+    case FRAME_PROBE:
+    case FRAME_PROBED:
         break;
     }
     /* Ignores an unknown message, because a newer peer may send some.

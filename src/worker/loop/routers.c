@@ -3,6 +3,7 @@
  *
  * When a router's link goes down, the worker cancels its requests, because their clients are disconnected
  * too.  Streams that another router may resume continue for a while (tails.c). */
+#include "worker/loop/probe_priv.h"
 #include "worker/loop/worker_priv.h"
 #include "worker/loop/spending_priv.h"
 
@@ -292,6 +293,9 @@ static int worker_routers_on_message(void *arg, struct link *link, enum frame_ty
     case FRAME_SET_ROLE:
         worker_role_set(router->worker, ((const Baton__SetRole *)message)->role, router->node);
         return 0;
+    case FRAME_PROBE:
+        worker_probe_run(router->worker, router, (const Baton__Probe *)message);
+        return 0;
     case FRAME_SPENDING:
         worker_spending_hear(router, (const Baton__Spending *)message);
         return 0;
@@ -313,6 +317,7 @@ static int worker_routers_on_message(void *arg, struct link *link, enum frame_ty
     case FRAME_ASK:
     case FRAME_ASK_REFUSED:
     case FRAME_BLOCK_EVENTS:
+    case FRAME_PROBED:
         break;
     }
     /* Ignores an unknown message, because a newer router may send some.

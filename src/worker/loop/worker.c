@@ -25,6 +25,7 @@
 #include "base/str.h"
 #include "net/http/https.h"
 #include "net/link/addr.h"
+#include "worker/loop/probe_priv.h"
 #include "worker/loop/worker_priv.h"
 #include "worker/loop/spending_priv.h"
 #include "worker/loop/discovery_priv.h"
@@ -274,6 +275,8 @@ static int admin_act(void *arg, enum admin_verb verb, struct fault *fault)
         return 1;
     case ADMIN_RELOAD_DIFF:
         return reload_diff(worker->reloads, fault) < 0 ? E_OVERLOADED : 1;
+    case ADMIN_CHECK:
+        return fault_set(fault, E_UNSUPPORTED, "a router checks the network: give its http.admin address");
     case ADMIN_DRAIN:
     case ADMIN_DRAIN_MOVE:
     case ADMIN_UNDRAIN:
@@ -527,6 +530,7 @@ static void tear_down(struct worker *worker)
     worker_notices_close(worker);
     front_free(worker->front);
     http_tls_free(worker->https);
+    worker_probe_close(worker);
     ev_jobs_free(worker->jobs);
     reload_free(worker->reloads);
     worker_compiles_close(worker);

@@ -69,6 +69,7 @@ struct worker { /* the whole daemon */
     struct metrics *metrics;
     struct otlp_exporter *exporter; /* of spans; NULL: none */
     struct ev_jobs *jobs;
+    struct worker_probe *probe;       /* probe_priv.h; NULL: none has run */
     struct fair_queue *compile_queue; /* in front of jobs: grammars to compile, in turns by tenant */
     struct front *front;
     struct admin *admin;
@@ -184,8 +185,7 @@ void worker_role_open(struct worker *worker); /* the configured role */
 /* Changes the worker's role at once, and tells routers and peers.  Running work is not affected. */
 void worker_role_set(struct worker *worker, Baton__Role role, const char *by);
 int worker_role_order(struct worker *worker, const struct admin_role *wanted, struct fault *fault);
-/* Sends a heartbeat to routers and peers now. */
-void worker_role_tell(struct worker *worker);
+void worker_role_tell(struct worker *worker); /* sends a heartbeat to routers and peers now */
 uint64_t worker_role_age_ms(const struct worker *worker);
 
 /* answers.c */
@@ -233,8 +233,7 @@ int worker_peers_accept(struct worker *worker, int fd, struct stranger *stranger
 void worker_peers_close(struct worker *worker);
 /* Returns the slot of the link to this peer, and dials if there is none.  PEER_NONE: all slots are busy. */
 uint32_t worker_peer_for(struct worker *worker, const Baton__Peer *peer);
-/* True if one more link would leave enough slots for hand-offs, which need them. */
-bool worker_peers_have_room(const struct worker *worker);
+bool worker_peers_have_room(const struct worker *worker); /* one more link leaves slots for hand-offs */
 void worker_peers_send(struct worker *worker, const struct report *report);
 
 /* local.c */

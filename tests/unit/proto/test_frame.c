@@ -556,6 +556,42 @@ static void a_role_is_a_workers(void **state)
     assert_int_equal(role, BATON__ROLE__ROLE_BOTH);
 }
 
+static void probes_are_bounded(void **state)
+{
+    Baton__Probe probe = BATON__PROBE__INIT;
+    Baton__Probed probed = BATON__PROBED__INIT;
+    Baton__ProbeResult result = BATON__PROBE_RESULT__INIT, *results[FRAME_PROBE_ADDRESSES + 1];
+    char *addresses[FRAME_PROBE_ADDRESSES + 1], text[257];
+
+    (void)state;
+    for (int i = 0; i <= FRAME_PROBE_ADDRESSES; i++) {
+        addresses[i] = (char *)"10.0.0.1:8090";
+        results[i] = &result;
+    }
+    probe.addresses = addresses;
+    probed.results = results;
+    assert_passes(FRAME_PROBE, &probe);
+    assert_passes(FRAME_PROBED, &probed);
+    probe.n_addresses = probed.n_results = FRAME_PROBE_ADDRESSES;
+    result.outcome = BATON__PROBE_OUTCOME__PROBE_FAILED;
+    result.rtt_us = result.mtu = UINT32_MAX;
+    assert_passes(FRAME_PROBE, &probe);
+    assert_passes(FRAME_PROBED, &probed);
+    probe.n_addresses++;
+    probed.n_results++;
+    assert_refused(FRAME_PROBE, &probe, "Probe.addresses");
+    assert_refused(FRAME_PROBED, &probed, "Probed.results");
+    probe.n_addresses = probed.n_results = 1;
+    memset(text, 'a', 256);
+    text[256] = '\0';
+    addresses[0] = text;
+    assert_refused(FRAME_PROBE, &probe, "Probe.addresses");
+    addresses[0] = (char *)"\x1b[2J";
+    assert_refused(FRAME_PROBE, &probe, "Probe.addresses");
+    result.outcome = (Baton__ProbeOutcome)7;
+    assert_refused(FRAME_PROBED, &probed, "ProbeResult.outcome");
+}
+
 static void spending_is_bounded(void **state)
 {
     Baton__Spending spending = BATON__SPENDING__INIT;
@@ -653,6 +689,7 @@ int main(void)
         cmocka_unit_test(blocks_come_as_whole_hashes),
         cmocka_unit_test(a_resumed_stream_brings_its_submit),
         cmocka_unit_test(a_role_is_a_workers),
+        cmocka_unit_test(probes_are_bounded),
         cmocka_unit_test(spending_is_bounded),
         cmocka_unit_test(vocabulary_part_stays_inside),
         cmocka_unit_test(empty_elements_do_not_explode),

@@ -56,6 +56,18 @@ static void other_paths_are_not(void **state)
         assert_false(admin_role_read(bytes_of("/admin/role/decode/", i), &unused));
 }
 
+static void rows_of_a_check_are_read(void **state)
+{
+    assert_int_equal(admin_check_row(bytes_str("/admin/check")), -1);
+    assert_int_equal(admin_check_row(bytes_str("/admin/check/0")), 0);
+    assert_int_equal(admin_check_row(bytes_str("/admin/check/63")), 63);
+    assert_int_equal(admin_check_row(bytes_str("/admin/check/")), -2);
+    assert_int_equal(admin_check_row(bytes_str("/admin/check/-1")), -2);
+    assert_int_equal(admin_check_row(bytes_str("/admin/check/4294967295")), -2);
+    assert_int_equal(admin_check_row(bytes_str("/admin/checks")), -2);
+    assert_int_equal(admin_check_row(bytes_str("")), -2);
+}
+
 /* ---- the status ---- */
 
 enum { N_PARTS = 20, N_ASKERS = 3 };
@@ -194,6 +206,7 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_words_are_read),
         cmocka_unit_test(other_paths_are_not),
+        cmocka_unit_test(rows_of_a_check_are_read),
         cmocka_unit_test_setup_teardown(a_status_is_written_a_part_a_turn, open_port, close_port),
         cmocka_unit_test_setup_teardown(a_client_that_leaves_is_forgotten, open_port, close_port),
         cmocka_unit_test_setup_teardown(a_status_that_fails_is_500, open_port, close_port),

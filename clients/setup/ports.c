@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which ports are free: no process listens there, and no configuration file beside the new ones names them. */
+#include "clients/setup/steps.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/file.h"
+#include "base/str.h"
+#include "net/link/addr.h"
+
+#define PORTS_MAX_FILE_BYTES ((size_t)1 << 20)
+
+/* Marks each number that follows a colon. */
+static void ports_read_text(struct setup_ports *ports, struct bytes text)
+{
+    for (size_t i = 0; i + 1 < text.len_bytes; i++) {
+        unsigned port = 0;
+
+        if (text.data[i] != ':')
+            continue;
+        for (size_t j = i + 1; j < text.len_bytes && isdigit(text.data[j]) && port < 65536; j++)
+            port = port * 10 + (unsigned)(text.data[j] - '0');
+        if (port > 0 && port < 65536)
+            ports->named[port / 64] |= (uint64_t)1 << port % 64;
+    }
+}
+
+static void ports_read_file(struct setup_ports *ports, const char *name)
+{
+    char path[1024];
+    const char *why;
+    struct buf text = {0};
+    FILE *file;
+
+    snprintf(path, sizeof(path), "%s/%s", ports->folder, name);
+    file = file_open(path, &why);
+    if (file == NULL)
+        return;
+    if (file_read_rest(file, PORTS_MAX_FILE_BYTES, &text) == 0)
+        ports_read_text(ports, buf_view(&text));
+    buf_fini(&text);
+    fclose(file);
+}
+
+void setup_ports_init(struct setup_ports *ports, const char *folder, const char *address)
+{
+    DIR *dir = opendir(folder);
+    struct dirent *entry;
+
+    memset(ports, 0, sizeof(*ports));
+    ports->address = address;
+    ports->folder = folder;
+    while (dir != NULL && (entry = readdir(dir)) != NULL) {
+        size_t n = strlen(entry->d_name);
+
+        if (n > 5 && strcmp(entry->d_name + n - 5, ".conf") == 0)
+            ports_read_file(ports, entry->d_name);
+    }
+    if (dir != NULL)
+        closedir(dir);
+}
+
+static bool ports_can_bind(const char *host, unsigned port)
+{
+    char text[300];
+    struct addr addr;
+    int fd, one = 1;
+    bool is_free;
+
+    snprintf(text, sizeof(text), strchr(host, ':') != NULL && host[0] != '[' ? "[%s]:%u" : "%s:%u", host,
+             port);
+    if (addr_parse(text, NULL, &addr) != 0 || !addr.is_numeric)
+        return true; /* a name: the daemon's check says what is wrong with it */
+    fd = socket(addr.sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return true;
+    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+    is_free = bind(fd, (struct sockaddr *)&addr.sa, addr.sa_bytes) == 0;
+    close(fd);
+    return is_free;
+}
+
+bool setup_ports_is_free(void *arg, unsigned port)
+{
+    const struct setup_ports *ports = arg;
+
+    if (port >= 65536 || (ports->named[port / 64] >> port % 64 & 1) != 0)
+        return false;
+    return ports_can_bind("127.0.0.1", port) &&
+           (ports->address == NULL || ports_can_bind(ports->address, port));
+}
+
+int setup_own_address(const char *target, struct fault *fault, char out[64])
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_DGRAM}, *info = NULL;
+    struct sockaddr_storage own;
+    socklen_t own_bytes = sizeof(own);
+    struct addr addr;
+    char port[8];
+    int fd = -1, rc = addr_parse(target, fault, &addr);
+
+    if (rc != 0)
+        return rc;
+    snprintf(port, sizeof(port), "%u", addr.port);
+    if (getaddrinfo(addr.host, port, &hints, &info) != 0)
+        return fault_set(fault, E_NOT_FOUND, "%s: no address of this name is known", addr.host);
+    fd = socket(info->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || connect(fd, info->ai_addr, info->ai_addrlen) != 0 ||
+        getsockname(fd, (struct sockaddr *)&own, &own_bytes) != 0 ||
+        getnameinfo((struct sockaddr *)&own, own_bytes, out, 64, NULL, 0, NI_NUMERICHOST) != 0)
+        rc = fault_set(fault, E_IO, "%s: no route from this host; give --address", target);
+    if (fd >= 0)
+        close(fd);
+    freeaddrinfo(info);
+    return rc;
+}

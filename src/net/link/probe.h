@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whether addresses can be reached: connects to all of them at the same time and closes at once.  Blocks the calling
+ * thread for up to wait_ns and the time of name lookups, so it is nothing for a loop.  Any thread. */
+#ifndef NET_LINK_PROBE_H
+#define NET_LINK_PROBE_H
+
+#include <stdint.h>
+
+enum link_outcome { /* numbers of control.proto's ProbeOutcome */
+                    LINK_PROBE_UNKNOWN,
+                    LINK_PROBE_REACHED,
+                    LINK_PROBE_REFUSED, /* nothing listens there */
+                    LINK_PROBE_SILENT,  /* no answer in time */
+                    LINK_PROBE_NO_ROUTE,
+                    LINK_PROBE_NO_NAME, /* no address of the name is known */
+                    LINK_PROBE_FAILED,  /* another reason */
+                    LINK_PROBE_N
+};
+
+struct link_probe {
+    char address[128]; /* host:port */
+    enum link_outcome outcome;
+    uint32_t rtt_us; /* until the connection was there */
+    uint32_t mtu;    /* of the path, as the kernel knows it; 0: unknown */
+};
+
+void link_probe_all(struct link_probe *probes, unsigned n, uint64_t wait_ns);
+
+#endif

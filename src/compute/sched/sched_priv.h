@@ -7,6 +7,7 @@
  *    draft.c    draft tokens to verify                     ngram.c    index of repeated text
  *    load.c     learned rates, counters                    cost.c     cost model of a step
  *    recurrent.c  recurrent state and its snapshots
+ *    windows.c  blocks of windowed layers
  */
 #ifndef COMPUTE_SCHED_SCHED_PRIV_H
 #define COMPUTE_SCHED_SCHED_PRIV_H
@@ -19,6 +20,7 @@
 #include "compute/sched/ngram_priv.h"
 #include "compute/sched/recurrent_priv.h"
 #include "compute/sched/sched.h"
+#include "compute/sched/windows_priv.h"
 
 #define DRAFT_MAX   64 /* most draft tokens for one sequence in one step, whatever the options say */
 #define DRAFT_KINDS 7  /* kinds of draft sources, each with its own acceptance rate */
@@ -65,6 +67,7 @@ struct seq {
     uint32_t score_next;        /* first prompt token whose logprob was not reported yet; 0: none wanted */
 
     struct seq_recurrent recurrent;
+    struct seq_windows windows;
     struct sample_state *past; /* sampling state of tokens[0, spec.n_tokens); NULL: none needed */
     struct draft draft;
     struct seq_stats stats;
@@ -91,9 +94,12 @@ struct plan {
 struct sched {
     struct sched_opts opts;
     uint32_t block_tokens;
-    uint32_t n_state_blocks;         /* blocks of a recurrent state; 0: the model has none */
-    struct block_hash *state_hashes; /* [n_state_blocks] scratch */
-    uint32_t context_tokens;         /* the engine's context, or the pool's size if that is smaller */
+    uint32_t n_state_blocks;          /* blocks of a recurrent state; 0: the model has none */
+    struct block_hash *state_hashes;  /* [n_state_blocks] scratch */
+    uint32_t n_window_groups;         /* windowed blocks beside each block; 0: the model has none */
+    struct block_hash *window_hashes; /* [n_window_groups] scratch */
+    kv_block_id *window_ids;          /* [n_window_groups] scratch */
+    uint32_t context_tokens;          /* the engine's context, or the pool's size if that is smaller */
     struct list all, running;
     struct fair *fair; /* sequences with prompts to compute, by tenant */
     uint32_t n_waiting, n_running;
@@ -170,6 +176,10 @@ uint32_t seq_n_matchable(const struct sched *sched, const struct seq *seq);
  * E_KV_FULL. E_OVERLOADED: the blocks would come out of other tenants' quotas and the tenant has another
  * sequence running. */
 int seq_take_blocks(struct sched *sched, struct seq *seq, uint32_t n_spare);
+/* Takes the blocks for block_tokens more tokens.  E_KV_FULL. */
+int seq_grow(struct sched *sched, struct seq *seq);
+/* Returns the last block.  It holds no token of the sequence. */
+void seq_shrink(struct sched *sched, struct seq *seq);
 void seq_give_back(struct sched *sched, struct seq *seq);
 void seq_seal(struct sched *sched, struct seq *seq);
 /* Pins a block, as the request asks.
@@ -219,6 +229,8 @@ struct cost_step plan_decode_cost(const struct sched *sched);
 uint32_t plan_budget(struct sched *sched);
 /* Returns how much of the budget the sequences before seq in the line leave to it.  seq waits. */
 uint32_t plan_budget_left(const struct sched *sched, const struct seq *seq, uint32_t budget);
+/* Prompt tokens that the sequence would get from this budget, whatever windowed blocks it has. */
+uint32_t plan_chunk(const struct sched *sched, const struct seq *seq, uint32_t budget);
 void plan_make(struct sched *sched, struct plan *plan);
 
 /* ---- apply.c ---- */

@@ -20,6 +20,11 @@ uint32_t kv_window_first(const struct kv_layout *layout, uint32_t n_tokens)
     return n_tokens < layout->window ? 0 : (n_tokens - layout->window + 1) / layout->block_tokens;
 }
 
+uint32_t kv_window_kept(const struct kv_layout *layout, uint32_t n_tokens)
+{
+    return n_tokens == 0 ? 0 : kv_window_first(layout, n_tokens - 1 - (n_tokens - 1) % layout->block_tokens);
+}
+
 uint32_t kv_window_blocks(const struct kv_layout *layout)
 {
     return layout->window <= 1 ? 0 : (layout->window - 2) / layout->block_tokens + 1;
@@ -32,8 +37,8 @@ uint32_t kv_window_tail(const struct kv_layout *layout, uint32_t n)
     return kv_window_groups(layout) * (n < n_blocks ? n : n_blocks);
 }
 
-/* A sequence holds at most the windowed blocks of one window before its cached prefix, of one window after it, and
- * of two blocks for the tokens being fed. */
+/* A sequence holds at most the windowed blocks of the window that its cached prefix ends with, of the one that it
+ * keeps, and of two blocks more: the last whole one, and the one that is being filled. */
 uint32_t kv_window_capacity(const struct kv_layout *layout, uint32_t n_pool_blocks)
 {
     uint64_t n_groups = kv_window_groups(layout), n_held = 2 * (uint64_t)kv_window_blocks(layout) + 2;

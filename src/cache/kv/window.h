@@ -30,6 +30,10 @@ struct block_hash;
 uint32_t kv_window_groups(const struct kv_layout *layout);
 /* Returns the first block with a key that the token at position n_tokens sees. */
 uint32_t kv_window_first(const struct kv_layout *layout, uint32_t n_tokens);
+/* Returns the first block that a sequence of n_tokens keeps and a hand-off sends: besides those that the next token
+ * sees, those that the longest prefix of whole blocks needs which the same tokens can reuse.  That prefix ends
+ * before the last token, because the last token is always fed. */
+uint32_t kv_window_kept(const struct kv_layout *layout, uint32_t n_tokens);
 /* Returns the most blocks that kv_window_first() leaves of a prefix of whole blocks. */
 uint32_t kv_window_blocks(const struct kv_layout *layout);
 /* Returns the number of windowed blocks, over all groups, that a prefix of n whole blocks needs. */

@@ -184,9 +184,8 @@ const kv_block_id *seq_blocks(const struct seq *seq, uint32_t *n_out, uint32_t *
  * writes them; while HELD they hold the state after the last token. Valid as those of seq_blocks(). */
 const kv_block_id *seq_state_blocks(const struct sched *sched, const struct seq *seq, uint32_t *n_out);
 /* Table of a group of windowed layers (cache/kv/window.h), by block.  Only the blocks from
- * kv_window_first(n_computed) on are held.  While ARRIVING the transfer writes those from
- * kv_window_first(n_tokens) or *n_reused_out on, whichever is later; while HELD they are those that the next
- * token sees.  NULL: no such group.  Valid as those of seq_blocks(). */
+ * kv_window_kept(n_computed) on are held.  While ARRIVING the transfer writes those from
+ * kv_window_kept(n_tokens) or *n_reused_out on, whichever is later; while HELD a peer needs them all.  NULL: no such group.  Valid as those of seq_blocks(). */
 const kv_block_id *seq_window_blocks(const struct sched *sched, const struct seq *seq, uint32_t group);
 /* Ends ARRIVING: KV of given tokens [0, n_tokens) is present and no peer writes these blocks any more. With
  * KV of all given tokens and the first token, decode begins. The first token was sampled by the peer, counts

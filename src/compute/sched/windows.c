@@ -3,8 +3,8 @@
  *
  *     tokens           | block | block | block | block | block | bl          n_computed
  *     full blocks      | held  | held  | held  | held  | held  | held        all
- *     windowed blocks                  | held  | held  | held  | held        from the first that the next token
- *                                      from                     to           sees, in each group
+ *     windowed blocks                  | held  | held  | held  | held        from kv_window_kept() on, in each group
+ *                                      from                          to
  *
  * A step needs windowed blocks for the tokens that it feeds and for one window before them.  Afterwards the blocks
  * behind the window are released.  They stay in the prefix cache until the pool needs the room.  Their last use is
@@ -15,7 +15,7 @@
  * after the last block of the answer.  Only windowed blocks that end one of these prefixes are pinned and saved in
  * the tiers below the pool.
  *
- * A prompt is admitted with windowed blocks for one window and a block more.  From there on every released block
+ * A prompt is admitted with windowed blocks for one window and two blocks more.  From there on every released block
  * makes room for the next one.  Before a step, windows_ahead() adds blocks for a longer chunk if the pool has
  * plenty.  The chunk ends where the windowed blocks end. */
 #include <stdlib.h>
@@ -79,10 +79,10 @@ static void windows_beginning(const struct sched *sched, const struct seq *seq, 
                               uint32_t *from_out, uint32_t *to_out)
 {
     uint32_t n_total = sched_blocks_for(sched, seq->spec.n_tokens), first = 0;
-    uint32_t to = windows_first(sched, n_matched) + kv_window_blocks(windows_layout(sched)) + 1;
+    uint32_t to = windows_first(sched, n_matched) + kv_window_blocks(windows_layout(sched)) + 2;
 
     if (seq->spec.arrives)
-        first = kv_window_first(windows_layout(sched), seq->spec.n_tokens);
+        first = kv_window_kept(windows_layout(sched), seq->spec.n_tokens);
     *from_out = first > n_matched ? first : n_matched;
     *to_out = seq->spec.arrives || to > n_total ? n_total : to;
 }
@@ -275,7 +275,7 @@ void windows_slide(struct sched *sched, struct seq *seq)
 
     if (sched->n_window_groups == 0)
         return;
-    first = kv_window_first(windows_layout(sched), seq->n_computed);
+    first = kv_window_kept(windows_layout(sched), seq->n_computed);
     for (; w->from < w->to && w->from < first; w->from++) {
         bool is_worth = windows_end_of(sched, seq, w->from) > 0;
 

@@ -26,7 +26,7 @@ uint32_t windows_peek(const struct sched *sched, const struct seq *seq, uint32_t
 uint32_t windows_wanted(const struct sched *sched, const struct seq *seq, uint32_t n_matched);
 /* Takes the cached windowed blocks that end n_matched blocks.  E_KV_FULL: one is gone; nothing was taken. */
 int windows_match(struct sched *sched, struct seq *seq, uint32_t n_matched);
-/* Takes windowed blocks to begin with: all that a transfer fills, or one window and a block.  E_KV_FULL. */
+/* Takes windowed blocks to begin with: all that a transfer fills, or one window and two blocks.  E_KV_FULL. */
 int windows_take(struct sched *sched, struct seq *seq, uint32_t n_matched);
 void windows_give_back(struct sched *sched, struct seq *seq);
 /* Takes the windowed blocks of one more block.  E_KV_FULL. */
@@ -40,7 +40,7 @@ void windows_ahead(struct sched *sched);
 void windows_plan(const struct seq *seq, struct engine_item *item);
 /* Makes the windowed blocks beside this sealed block findable. */
 void windows_seal(struct sched *sched, struct seq *seq, uint32_t block);
-/* Releases the blocks behind the window of the next token. */
+/* Releases the blocks before kv_window_kept(). */
 void windows_slide(struct sched *sched, struct seq *seq);
 /* Call it when a transfer ended: is_whole tells if it has written the windowed blocks. */
 void windows_arrived(struct sched *sched, struct seq *seq, bool is_whole);

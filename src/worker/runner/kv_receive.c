@@ -153,7 +153,7 @@ static uint32_t kv_receive_n_windowed(const struct kv_receive *receive, const st
                                       uint32_t skip_blocks)
 {
     const struct kv_layout *layout = &receive->engine->opts.engine.info.layout;
-    uint32_t first = kv_window_first(layout, recv->n_tokens);
+    uint32_t first = kv_window_kept(layout, recv->n_tokens);
 
     return kv_window_groups(layout) * (recv->n_blocks - (first > skip_blocks ? first : skip_blocks));
 }

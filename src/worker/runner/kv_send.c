@@ -224,7 +224,7 @@ static void kv_send_offer(struct kv_send *send)
     opts.request = send->task->spec.key.request;
     opts.n_tokens = send->task->spec.order.n_tokens;
     opts.n_windows = kv_window_groups(&engine->opts.engine.info.layout);
-    opts.first_windowed = kv_window_first(&engine->opts.engine.info.layout, opts.n_tokens);
+    opts.first_windowed = kv_window_kept(&engine->opts.engine.info.layout, opts.n_tokens);
     opts.tcp_address = peer->tcp_address;
     opts.unix_path = peer->unix_path;
     if (kvxfer_send_new(&opts, clock_now_ns(), &send->send) < 0) {

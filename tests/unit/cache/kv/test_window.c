@@ -69,6 +69,24 @@ static void a_prefix_needs_the_blocks_from_the_first_on(void **state)
     }
 }
 
+static void a_sequence_keeps_what_its_own_tokens_reuse(void **state)
+{
+    struct rng rng;
+
+    (void)state;
+    rng_init(&rng, 6);
+    for (uint32_t turn = 0; turn < TURNS; turn++) {
+        struct kv_layout layout = some_layout(&rng);
+        uint32_t n_tokens = (uint32_t)rng_below(&rng, 1000), kept = kv_window_kept(&layout, n_tokens);
+        uint32_t n_whole = n_tokens == 0 ? 0 : (n_tokens - 1) / layout.block_tokens;
+        uint32_t to = n_tokens / layout.block_tokens + 1;
+
+        assert_true(kept <= kv_window_first(&layout, n_tokens));
+        assert_int_equal(kept, kv_window_first(&layout, n_whole * layout.block_tokens));
+        assert_true(to - kept <= kv_window_blocks(&layout) + 2); /* with the block of the next token */
+    }
+}
+
 static void hashes_are_derived_and_distinct(void **state)
 {
     struct block_hash hashes[4], windowed[2][MOST_GROUPS], tail[4 * MOST_GROUPS];
@@ -190,6 +208,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_first_block_has_the_first_key_in_the_window),
         cmocka_unit_test(a_prefix_needs_the_blocks_from_the_first_on),
+        cmocka_unit_test(a_sequence_keeps_what_its_own_tokens_reuse),
         cmocka_unit_test(hashes_are_derived_and_distinct),
         cmocka_unit_test(the_longest_run_is_found),
         cmocka_unit_test(layouts_without_windows_are_as_before),

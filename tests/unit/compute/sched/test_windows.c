@@ -253,7 +253,7 @@ static void check_memory(void)
     assert_int_equal(sched_submit(rig.sched, &spec, &seq), 0);
     assert_true(sched_run_step(rig.sched) > 0); /* all of the prompt, because nothing else runs */
     for (uint32_t fed = N; sched_has_work(rig.sched); fed++) {
-        n_most = kv_window_blocks(layout) + 2;
+        n_most = kv_window_blocks(layout) + 3;
         kv_pool_counts(rig.pool, &counts);
         n_held = counts.n_filling + counts.n_sealed;
         assert_true(n_held <= fed / BLOCK_TOKENS + 2 + n_groups * n_most);
@@ -306,7 +306,7 @@ static void copy_block(struct rig *from, kv_block_id source, struct rig *to, kv_
                kv_layout_layer_block_bytes(layout));
 }
 
-/* Copies the windowed blocks that a hand-off sends: those that the next token sees. */
+/* Copies the windowed blocks that a hand-off sends. */
 static void copy_windowed(struct rig *p, struct seq *sent, struct rig *d, struct seq *got, uint32_t n)
 {
     const struct kv_layout *layout = model_kv_layout(world.model);
@@ -314,7 +314,7 @@ static void copy_windowed(struct rig *p, struct seq *sent, struct rig *d, struct
 
     seq_blocks(got, NULL, &n_reused);
     for (uint32_t group = 0; group < kv_window_groups(layout); group++)
-        for (uint32_t i = kv_window_first(layout, n); i < to; i++)
+        for (uint32_t i = kv_window_kept(layout, n); i < to; i++)
             if (i >= n_reused)
                 copy_block(p, seq_window_blocks(p->sched, sent, group)[i], d,
                            seq_window_blocks(d->sched, got, group)[i], N_BLOCKS);
@@ -327,7 +327,7 @@ static void check_handoff(bool is_whole)
     struct answer first, answer;
     struct rig p, d;
     struct seq *sent, *got;
-    uint32_t n = 190, n_p, n_d, n_reused;
+    uint32_t n = 180 + (uint32_t)rng_below(&world.rng, 2 * BLOCK_TOKENS), n_p, n_d, n_reused;
 
     draw(tokens, 0, n);
     rig_open(&p, N_BLOCKS, 33);
@@ -353,6 +353,14 @@ static void check_handoff(bool is_whole)
         assert_true(sched_run_step(d.sched) > 0);
     expect_same(&answer, tokens, n, 40);
     assert_int_equal(answer.stats.n_transferred, is_whole ? n : 0);
+
+    /* The same prompt again reuses all of its whole blocks. */
+    if (is_whole) {
+        complete(&d, tokens, n, 5, &answer);
+        expect_same(&answer, tokens, n, 5);
+        assert_int_equal(answer.stats.n_reused, (n - 1) / BLOCK_TOKENS * BLOCK_TOKENS);
+        complete(&d, tokens, n, 40, &answer);
+    }
 
     /* The next turn begins where this one ended, because the last window was kept. */
     for (uint32_t i = 0; i < answer.n; i++)

@@ -149,6 +149,8 @@ static void pool_queue_saves(struct kv_pool *pool, kv_block_id id)
 {
     const struct block *block = &pool->blocks[id];
 
+    if (pool->quotas.places[id].is_spare)
+        return;
     if (pool->opts.has_tier && (block->saved & 1u << KV_BELOW_DISK) == 0)
         writeback_add(&pool->writeback[KV_BELOW_DISK], id);
     if (pool->opts.has_remote && (block->saved & 1u << KV_BELOW_REMOTE) == 0 &&
@@ -214,18 +216,23 @@ static kv_block_id pool_claim_hash(struct kv_pool *pool, kv_block_id id)
     return owner;
 }
 
-/* A duplicate of this block was used, and was pinned until pin_end_ns. */
-static void pool_use_duplicate(struct kv_pool *pool, kv_block_id owner, uint64_t pin_end_ns)
+/* A duplicate of this block was used, and pinned or spare as its place says. */
+static void pool_use_duplicate(struct kv_pool *pool, kv_block_id owner,
+                               const struct eviction_entry *duplicate)
 {
     struct eviction_queue *queue = pool_eviction_queue(pool, owner);
-    bool is_cached = pool->blocks[owner].state == KV_CACHED;
+    struct eviction_entry *place = &pool->quotas.places[owner];
+    bool is_cached = pool->blocks[owner].state == KV_CACHED, was_spare = place->is_spare;
 
     if (is_cached)
         eviction_remove(queue, owner);
-    eviction_pin(queue, owner, pin_end_ns);
+    eviction_pin(queue, owner, duplicate->pin_end_ns);
+    place->is_spare &= duplicate->is_spare;
     if (is_cached)
         eviction_put(queue, owner, pool->opts.now_ns());
     pool_note_use(&pool->blocks[owner]);
+    if (is_cached && was_spare)
+        pool_queue_saves(pool, owner); /* no tier has had it */
 }
 
 /* A sealed block lost its last owner: it becomes CACHED or FREE. */
@@ -237,7 +244,7 @@ static void pool_retire(struct kv_pool *pool, kv_block_id id)
         kv_block_id owner = pool_claim_hash(pool, id);
 
         if (owner != KV_BLOCK_NONE)
-            pool_use_duplicate(pool, owner, pool->quotas.places[id].pin_end_ns);
+            pool_use_duplicate(pool, owner, &pool->quotas.places[id]);
     }
     pool_set_state(pool, id, block->is_findable ? KV_CACHED : KV_FREE);
 }
@@ -359,6 +366,12 @@ void kv_pin(struct kv_pool *pool, kv_block_id id, uint64_t until_ns)
     eviction_pin(pool_eviction_queue(pool, id), id, until_ns);
 }
 
+void kv_set_spare(struct kv_pool *pool, kv_block_id id, bool is_spare)
+{
+    ASSERT(pool_block(pool, id)->state == KV_SEALED);
+    pool->quotas.places[id].is_spare = is_spare;
+}
+
 void kv_forget(struct kv_pool *pool, kv_block_id id)
 {
     struct block *block = pool_block(pool, id);
@@ -380,6 +393,7 @@ uint32_t kv_match(struct kv_pool *pool, const struct block_hash *hashes, uint32_
         if (pool->blocks[id].state == KV_CACHED)
             pool_set_state(pool, id, KV_SEALED);
         pool->blocks[id].n_refs++;
+        pool->quotas.places[id].is_spare = false;
         pool_note_use(&pool->blocks[id]);
         ids_out[n_found] = id;
     }
@@ -495,7 +509,8 @@ void kv_save_all(struct kv_pool *pool, bool is_on)
 
     pool->saves_all = is_on;
     for (kv_block_id id = 0; is_on && pool->opts.has_remote && id < pool->opts.n_blocks; id++)
-        if (pool->blocks[id].state == KV_CACHED && (pool->blocks[id].saved & 1u << KV_BELOW_REMOTE) == 0) {
+        if (pool->blocks[id].state == KV_CACHED && !pool->quotas.places[id].is_spare &&
+            (pool->blocks[id].saved & 1u << KV_BELOW_REMOTE) == 0) {
             (void)writeback_remove(queue, id);
             writeback_add(queue, id);
         }
@@ -543,10 +558,11 @@ uint32_t kv_tenant_quota(const struct kv_pool *pool, kv_tenant tenant)
 
 void kv_pool_counts(const struct kv_pool *pool, struct kv_pool_counts *out)
 {
-    uint32_t n_pinned = 0, n_replicated = 0, n_tenants = 0;
+    uint32_t n_pinned = 0, n_replicated = 0, n_spare = 0, n_tenants = 0;
 
     for (unsigned at = 0; at < pool->quotas.n_seen; at++) {
         n_pinned += pool->quotas.all[at].queue.pinned.n;
+        n_spare += pool->quotas.all[at].queue.spare.n;
         n_replicated += pool->quotas.all[at].queue.replicated.n;
         n_tenants += pool->quotas.all[at].n_blocks > 0;
     }
@@ -557,6 +573,7 @@ void kv_pool_counts(const struct kv_pool *pool, struct kv_pool_counts *out)
         .n_cached = pool->n_in_state[KV_CACHED],
         .n_pinned = n_pinned,
         .n_replicated = n_replicated,
+        .n_spare = n_spare,
         .n_zombie = pool->n_in_state[KV_ZOMBIE],
         .n_leased = pool->n_leased,
         .n_evicted = pool->n_evicted,

@@ -30,6 +30,10 @@ void kv_each(const struct kv_pool *pool, void (*visit)(void *arg, const struct b
  * same age (see eviction.c).  Only a hint; it ends when the block is freed.  The block has a reference. */
 void kv_set_replicated(struct kv_pool *pool, kv_block_id id, bool is_replicated);
 bool kv_is_replicated(const struct kv_pool *pool, kv_block_id id);
+/* The SEALED block is unlikely to be of use, or it is not: a spare block is evicted before all that are not
+ * pinned, and no tier saves it.  It stops being spare when kv_match() finds it, or when a duplicate that is not
+ * spare is released. */
+void kv_set_spare(struct kv_pool *pool, kv_block_id id, bool is_spare);
 /* No other worker holds it any more: withdraws the hint of kv_set_replicated(). */
 void kv_clear_replicated(struct kv_pool *pool, const struct block_hash *hash);
 

@@ -7,13 +7,13 @@
  *                                      from                          to
  *
  * A step needs windowed blocks for the tokens that it feeds and for one window before them.  Afterwards the blocks
- * behind the window are released.  They stay in the prefix cache until the pool needs the room.  Their last use is
- * older than that of the full blocks beside them, so they are evicted first.
+ * behind the window are released.  They stay in the prefix cache as spare blocks: the pool evicts them before all
+ * others, and no tier saves them.
  *
  * A prefix can be continued where the cache has its full blocks and the windowed blocks of its last window.
  * Continuation is likely after the end of the prompt, after the places that the request marked, after a fork, and
- * after the last block of the answer.  Only windowed blocks that end one of these prefixes are pinned and saved in
- * the tiers below the pool.
+ * after the last block of the answer.  Windowed blocks that end one of these prefixes are not spare, and pinned as
+ * the request asks.
  *
  * A prompt is admitted with windowed blocks for one window and two blocks more.  From there on every released block
  * makes room for the next one.  Before a step, windows_ahead() adds blocks for a longer chunk if the pool has
@@ -24,7 +24,6 @@
 #include "base/err.h"
 #include "cache/kv/pool_cache.h"
 #include "cache/kv/pool_quota.h"
-#include "cache/kv/pool_writeback.h"
 #include "compute/sched/sched_priv.h"
 
 static const struct kv_layout *windows_layout(const struct sched *sched)
@@ -115,6 +114,17 @@ static void windows_drop(struct sched *sched, struct seq *seq, uint32_t block)
     }
 }
 
+/* Tells the pool if a released block is likely to be of use.  Another sequence may have told otherwise. */
+static void windows_judge(struct sched *sched, const struct seq *seq, uint32_t block, bool is_spare)
+{
+    for (uint32_t group = 0; group < sched->n_window_groups; group++) {
+        kv_block_id id = *windows_id(seq, group, block);
+
+        if (id != KV_BLOCK_NONE && kv_state_of(sched->opts.pool, id) == KV_SEALED)
+            kv_set_spare(sched->opts.pool, id, is_spare);
+    }
+}
+
 int windows_match(struct sched *sched, struct seq *seq, uint32_t n_matched)
 {
     struct seq_windows *w = &seq->windows;
@@ -172,8 +182,10 @@ void windows_give_back(struct sched *sched, struct seq *seq)
 {
     struct seq_windows *w = &seq->windows;
 
-    while (w->to > w->from)
-        windows_drop(sched, seq, --w->to);
+    while (w->to > w->from) {
+        windows_judge(sched, seq, --w->to, false);
+        windows_drop(sched, seq, w->to);
+    }
     w->from = w->to = 0;
 }
 
@@ -277,16 +289,7 @@ void windows_slide(struct sched *sched, struct seq *seq)
         return;
     first = kv_window_kept(windows_layout(sched), seq->n_computed);
     for (; w->from < w->to && w->from < first; w->from++) {
-        bool is_worth = windows_end_of(sched, seq, w->from) > 0;
-
-        for (uint32_t group = 0; group < sched->n_window_groups; group++) {
-            kv_block_id id = *windows_id(seq, group, w->from);
-
-            if (id == KV_BLOCK_NONE || is_worth || kv_state_of(sched->opts.pool, id) != KV_SEALED)
-                continue;
-            kv_set_saved(sched->opts.pool, KV_BELOW_DISK, id); /* not worth saving */
-            kv_set_saved(sched->opts.pool, KV_BELOW_REMOTE, id);
-        }
+        windows_judge(sched, seq, w->from, windows_end_of(sched, seq, w->from) == 0);
         windows_drop(sched, seq, w->from);
     }
 }

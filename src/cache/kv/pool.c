@@ -41,6 +41,7 @@ struct block {
     uint8_t state;    /* enum kv_state */
     bool has_hash;    /* hashes[id] is valid for this block */
     bool is_findable; /* the index refers to it */
+    bool is_quiet;    /* callbacks do not tell of it */
     uint8_t saved;    /* bits by enum kv_below: the tier has it, or was offered it */
     uint8_t n_uses;   /* up to USES_WORTH_SAVING: filled once, then found */
     uint8_t quota;    /* its tenant's place in quota.c */
@@ -123,7 +124,7 @@ static struct block *pool_block(const struct kv_pool *pool, kv_block_id id)
 
 static void pool_report(const struct kv_pool *pool, kv_block_id id, bool is_here)
 {
-    if (pool->opts.on_block != NULL)
+    if (pool->opts.on_block != NULL && !pool->blocks[id].is_quiet)
         pool->opts.on_block(pool->opts.on_block_arg, &pool->hashes[id], is_here);
 }
 
@@ -136,7 +137,7 @@ static void pool_drop_hash(struct kv_pool *pool, kv_block_id id)
         hash_index_remove(&pool->index, id);
         pool_report(pool, id, false);
     }
-    block->is_findable = block->has_hash = false;
+    block->is_findable = block->has_hash = block->is_quiet = false;
 }
 
 static struct eviction_queue *pool_eviction_queue(struct kv_pool *pool, kv_block_id id)
@@ -347,6 +348,13 @@ void kv_unlease(struct kv_pool *pool, kv_block_id id)
 
 /* ---- the cache ---- */
 
+void kv_seal_quiet(struct kv_pool *pool, kv_block_id id, const struct block_hash *hash)
+{
+    ASSERT(pool_block(pool, id)->state == KV_FILLING);
+    pool->blocks[id].is_quiet = true;
+    kv_seal(pool, id, hash);
+}
+
 void kv_seal(struct kv_pool *pool, kv_block_id id, const struct block_hash *hash)
 {
     struct block *block = pool_block(pool, id);
@@ -521,7 +529,7 @@ void kv_save_all(struct kv_pool *pool, bool is_on)
 void kv_each(const struct kv_pool *pool, void (*visit)(void *arg, const struct block_hash *hash), void *arg)
 {
     for (kv_block_id id = 0; id < pool->opts.n_blocks; id++)
-        if (pool->blocks[id].is_findable)
+        if (pool->blocks[id].is_findable && !pool->blocks[id].is_quiet)
             visit(arg, &pool->hashes[id]);
 }
 

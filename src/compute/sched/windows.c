@@ -274,7 +274,7 @@ void windows_seal(struct sched *sched, struct seq *seq, uint32_t block)
 
         if (id == KV_BLOCK_NONE)
             continue;
-        kv_seal(sched->opts.pool, id, &sched->window_hashes[group]);
+        kv_seal_quiet(sched->opts.pool, id, &sched->window_hashes[group]); /* the full block stands for it */
         if (end > 0)
             seq_keep(sched, seq, id, end);
     }

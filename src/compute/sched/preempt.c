@@ -69,7 +69,7 @@ static bool preempt_grow(struct sched *sched, struct seq *seq)
     const kv_tenant *tenant = &seq->spec.tenant;
 
     while (sched_blocks_for(sched, seq->spec.n_tokens) > seq->n_blocks || windows_room(sched, seq) == 0) {
-        uint32_t n_beside = sched->n_window_groups;
+        uint32_t n_beside = sched->windows.n_groups;
         bool is_modest = queue_room(sched, seq) > n_beside || kv_available(sched->opts.pool) <= n_beside;
 
         if (is_modest && preempt_take(sched, seq) == 0)

@@ -6,8 +6,7 @@
  *    preempt.c  block room for decoding sequences          handoff.c  arrival and departure
  *    draft.c    draft tokens to verify                     ngram.c    index of repeated text
  *    load.c     learned rates, counters                    cost.c     cost model of a step
- *    recurrent.c  recurrent state and its snapshots
- *    windows.c  blocks of windowed layers
+ *    recurrent.c  recurrent state and its snapshots      windows.c  blocks of windowed layers
  */
 #ifndef COMPUTE_SCHED_SCHED_PRIV_H
 #define COMPUTE_SCHED_SCHED_PRIV_H
@@ -85,8 +84,7 @@ struct plan {
     uint32_t n_items;
     uint32_t n_decode; /* the first n_decode items decode: one token each, plus draft tokens */
     uint32_t n_drafts;
-    uint32_t
-        n_decode_rows; /* tokens that they feed, draft tokens and accepted ones that are fed again included */
+    uint32_t n_decode_rows; /* tokens that they feed, draft and accepted ones included */
     uint32_t n_prefill_tokens;
     uint32_t budget; /* prompt tokens that the step could have fed */
 };
@@ -94,12 +92,10 @@ struct plan {
 struct sched {
     struct sched_opts opts;
     uint32_t block_tokens;
-    uint32_t n_state_blocks;          /* blocks of a recurrent state; 0: the model has none */
-    struct block_hash *state_hashes;  /* [n_state_blocks] scratch */
-    uint32_t n_window_groups;         /* windowed blocks beside each block; 0: the model has none */
-    struct block_hash *window_hashes; /* [n_window_groups] scratch */
-    kv_block_id *window_ids;          /* [n_window_groups] scratch */
-    uint32_t context_tokens;          /* the engine's context, or the pool's size if that is smaller */
+    uint32_t n_state_blocks;         /* blocks of a recurrent state; 0: the model has none */
+    struct block_hash *state_hashes; /* [n_state_blocks] scratch */
+    struct sched_windows windows;
+    uint32_t context_tokens; /* the engine's context, or the pool's size if that is smaller */
     struct list all, running;
     struct fair *fair; /* sequences with prompts to compute, by tenant */
     uint32_t n_waiting, n_running;
@@ -176,10 +172,6 @@ uint32_t seq_n_matchable(const struct sched *sched, const struct seq *seq);
  * E_KV_FULL. E_OVERLOADED: the blocks would come out of other tenants' quotas and the tenant has another
  * sequence running. */
 int seq_take_blocks(struct sched *sched, struct seq *seq, uint32_t n_spare);
-/* Takes the blocks for block_tokens more tokens.  E_KV_FULL. */
-int seq_grow(struct sched *sched, struct seq *seq);
-/* Returns the last block.  It holds no token of the sequence. */
-void seq_shrink(struct sched *sched, struct seq *seq);
 void seq_give_back(struct sched *sched, struct seq *seq);
 void seq_seal(struct sched *sched, struct seq *seq);
 /* Pins a block, as the request asks.
@@ -229,8 +221,6 @@ struct cost_step plan_decode_cost(const struct sched *sched);
 uint32_t plan_budget(struct sched *sched);
 /* Returns how much of the budget the sequences before seq in the line leave to it.  seq waits. */
 uint32_t plan_budget_left(const struct sched *sched, const struct seq *seq, uint32_t budget);
-/* Prompt tokens that the sequence would get from this budget, whatever windowed blocks it has. */
-uint32_t plan_chunk(const struct sched *sched, const struct seq *seq, uint32_t budget);
 void plan_make(struct sched *sched, struct plan *plan);
 
 /* ---- apply.c ---- */

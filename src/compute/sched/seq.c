@@ -222,7 +222,7 @@ int seq_take_blocks(struct sched *sched, struct seq *seq, uint32_t n_spare)
     if (n_missing > queue_room(sched, seq))
         return E_OVERLOADED;
 
-    bool has_more = n_state > 0 || sched->n_window_groups > 0; /* of a prefix than its full blocks */
+    bool has_more = n_state > 0 || sched->windows.n_groups > 0; /* of a prefix than its full blocks */
     seq->recurrent.fork = seq->windows.fork = has_more ? kv_peek(pool, seq->hashes, n_most) : 0;
     seq->n_blocks = kv_match(pool, seq->hashes, has_more ? n_hit : n_most, seq->blocks);
     uint32_t n_fresh = n_total - seq->n_blocks;
@@ -249,7 +249,7 @@ int seq_take_blocks(struct sched *sched, struct seq *seq, uint32_t n_spare)
 
 int seq_grow(struct sched *sched, struct seq *seq)
 {
-    int code = kv_available(sched->opts.pool) > sched->n_window_groups ? 0 : E_KV_FULL;
+    int code = kv_available(sched->opts.pool) > sched->windows.n_groups ? 0 : E_KV_FULL;
 
     if (code == 0)
         code = kv_take_for(sched->opts.pool, seq->spec.tenant, 1, &seq->blocks[seq->n_blocks]);

@@ -41,10 +41,10 @@ int windows_init(const struct sched *sched, struct seq *seq)
     struct seq_windows *w = &seq->windows;
     size_t n;
 
-    if (sched->n_window_groups == 0)
+    if (sched->windows.n_groups == 0)
         return 0;
     w->stride = sched_blocks_for(sched, seq->cap_tokens);
-    n = (size_t)w->stride * sched->n_window_groups;
+    n = (size_t)w->stride * sched->windows.n_groups;
     w->ids = malloc(n * sizeof(*w->ids)); /* entries are set when [from, to) reaches them */
     return w->ids == NULL ? E_NOMEM : 0;
 }
@@ -90,10 +90,10 @@ uint32_t windows_wanted(const struct sched *sched, const struct seq *seq, uint32
 {
     uint32_t from, to;
 
-    if (sched->n_window_groups == 0)
+    if (sched->windows.n_groups == 0)
         return 0;
     windows_beginning(sched, seq, n_matched, &from, &to);
-    return (to - from) * sched->n_window_groups;
+    return (to - from) * sched->windows.n_groups;
 }
 
 static void windows_clear(struct seq *seq, uint32_t n_groups, uint32_t block)
@@ -105,7 +105,7 @@ static void windows_clear(struct seq *seq, uint32_t n_groups, uint32_t block)
 /* Returns the references of a block's entries. */
 static void windows_drop(struct sched *sched, struct seq *seq, uint32_t block)
 {
-    for (uint32_t group = 0; group < sched->n_window_groups; group++) {
+    for (uint32_t group = 0; group < sched->windows.n_groups; group++) {
         kv_block_id *id = windows_id(seq, group, block);
 
         if (*id != KV_BLOCK_NONE)
@@ -117,7 +117,7 @@ static void windows_drop(struct sched *sched, struct seq *seq, uint32_t block)
 /* Tells the pool if a released block is likely to be of use.  Another sequence may have told otherwise. */
 static void windows_judge(struct sched *sched, const struct seq *seq, uint32_t block, bool is_spare)
 {
-    for (uint32_t group = 0; group < sched->n_window_groups; group++) {
+    for (uint32_t group = 0; group < sched->windows.n_groups; group++) {
         kv_block_id id = *windows_id(seq, group, block);
 
         if (id != KV_BLOCK_NONE && kv_state_of(sched->opts.pool, id) == KV_SEALED)
@@ -128,7 +128,7 @@ static void windows_judge(struct sched *sched, const struct seq *seq, uint32_t b
 int windows_match(struct sched *sched, struct seq *seq, uint32_t n_matched)
 {
     struct seq_windows *w = &seq->windows;
-    uint32_t n = sched->n_window_groups;
+    uint32_t n = sched->windows.n_groups;
 
     if (n == 0)
         return 0;
@@ -137,9 +137,9 @@ int windows_match(struct sched *sched, struct seq *seq, uint32_t n_matched)
         bool has_all = true;
 
         windows_clear(seq, n, w->to);
-        kv_window_hashes(&seq->hashes[w->to], n, sched->window_hashes);
+        kv_window_hashes(&seq->hashes[w->to], n, sched->windows.hashes);
         for (uint32_t group = 0; has_all && group < n; group++)
-            has_all = kv_match(sched->opts.pool, &sched->window_hashes[group], 1,
+            has_all = kv_match(sched->opts.pool, &sched->windows.hashes[group], 1,
                                windows_id(seq, group, w->to)) == 1;
         if (!has_all) {
             windows_drop(sched, seq, w->to);
@@ -153,11 +153,11 @@ int windows_match(struct sched *sched, struct seq *seq, uint32_t n_matched)
 /* Takes the windowed blocks of one block, and sets the entries. */
 static int windows_take_at(struct sched *sched, struct seq *seq, uint32_t block)
 {
-    kv_block_id *ids = sched->window_ids;
+    kv_block_id *ids = sched->windows.ids;
 
-    if (kv_take_for(sched->opts.pool, seq->spec.tenant, sched->n_window_groups, ids) < 0)
+    if (kv_take_for(sched->opts.pool, seq->spec.tenant, sched->windows.n_groups, ids) < 0)
         return E_KV_FULL;
-    for (uint32_t group = 0; group < sched->n_window_groups; group++)
+    for (uint32_t group = 0; group < sched->windows.n_groups; group++)
         *windows_id(seq, group, block) = ids[group];
     return 0;
 }
@@ -167,11 +167,11 @@ int windows_take(struct sched *sched, struct seq *seq, uint32_t n_matched)
     struct seq_windows *w = &seq->windows;
     uint32_t from, to;
 
-    if (sched->n_window_groups == 0)
+    if (sched->windows.n_groups == 0)
         return 0;
     windows_beginning(sched, seq, n_matched, &from, &to);
     for (; w->to < from; w->to++)
-        windows_clear(seq, sched->n_window_groups, w->to);
+        windows_clear(seq, sched->windows.n_groups, w->to);
     for (; w->to < to; w->to++)
         if (windows_take_at(sched, seq, w->to) < 0)
             return E_KV_FULL;
@@ -191,7 +191,7 @@ void windows_give_back(struct sched *sched, struct seq *seq)
 
 int windows_grow(struct sched *sched, struct seq *seq)
 {
-    if (sched->n_window_groups == 0)
+    if (sched->windows.n_groups == 0)
         return 0;
     if (windows_take_at(sched, seq, seq->windows.to) < 0)
         return E_KV_FULL;
@@ -201,7 +201,7 @@ int windows_grow(struct sched *sched, struct seq *seq)
 
 void windows_shrink(struct sched *sched, struct seq *seq)
 {
-    if (sched->n_window_groups > 0)
+    if (sched->windows.n_groups > 0)
         windows_drop(sched, seq, --seq->windows.to);
 }
 
@@ -209,14 +209,14 @@ void windows_shrink(struct sched *sched, struct seq *seq)
 
 uint32_t windows_room(const struct sched *sched, const struct seq *seq)
 {
-    if (sched->n_window_groups == 0)
+    if (sched->windows.n_groups == 0)
         return UINT32_MAX;
     return seq->windows.to * sched->block_tokens - seq->n_computed;
 }
 
 void windows_ahead(struct sched *sched)
 {
-    uint32_t n = sched->n_window_groups, reserve = (1 + n) * sched->opts.max_seqs, budget;
+    uint32_t n = sched->windows.n_groups, reserve = (1 + n) * sched->opts.max_seqs, budget;
 
     if (n == 0)
         return;
@@ -265,16 +265,16 @@ void windows_seal(struct sched *sched, struct seq *seq, uint32_t block)
 {
     uint32_t end;
 
-    if (sched->n_window_groups == 0 || block < seq->windows.from || block >= seq->windows.to)
+    if (sched->windows.n_groups == 0 || block < seq->windows.from || block >= seq->windows.to)
         return;
     end = windows_end_of(sched, seq, block);
-    kv_window_hashes(&seq->hashes[block], sched->n_window_groups, sched->window_hashes);
-    for (uint32_t group = 0; group < sched->n_window_groups; group++) {
+    kv_window_hashes(&seq->hashes[block], sched->windows.n_groups, sched->windows.hashes);
+    for (uint32_t group = 0; group < sched->windows.n_groups; group++) {
         kv_block_id id = *windows_id(seq, group, block);
 
         if (id == KV_BLOCK_NONE)
             continue;
-        kv_seal_quiet(sched->opts.pool, id, &sched->window_hashes[group]); /* the full block stands for it */
+        kv_seal_quiet(sched->opts.pool, id, &sched->windows.hashes[group]); /* the full block stands for it */
         if (end > 0)
             seq_keep(sched, seq, id, end);
     }
@@ -285,7 +285,7 @@ void windows_slide(struct sched *sched, struct seq *seq)
     struct seq_windows *w = &seq->windows;
     uint32_t first;
 
-    if (sched->n_window_groups == 0)
+    if (sched->windows.n_groups == 0)
         return;
     first = kv_window_kept(windows_layout(sched), seq->n_computed);
     for (; w->from < w->to && w->from < first; w->from++) {
@@ -300,19 +300,19 @@ void windows_arrived(struct sched *sched, struct seq *seq, bool is_whole)
 {
     struct seq_windows *w = &seq->windows;
 
-    while (sched->n_window_groups > 0 && !is_whole && w->to > seq->n_matched)
+    while (sched->windows.n_groups > 0 && !is_whole && w->to > seq->n_matched)
         windows_drop(sched, seq, --w->to); /* the rest is computed here, from the cached prefix on */
 }
 
 void windows_forget(struct sched *sched, struct seq *seq)
 {
     windows_give_back(sched, seq); /* so that each hash has one block at most */
-    for (uint32_t end = 0; sched->n_window_groups > 0 && end < seq->n_sealed; end++) {
-        kv_window_hashes(&seq->hashes[end], sched->n_window_groups, sched->window_hashes);
-        for (uint32_t group = 0; group < sched->n_window_groups; group++) {
+    for (uint32_t end = 0; sched->windows.n_groups > 0 && end < seq->n_sealed; end++) {
+        kv_window_hashes(&seq->hashes[end], sched->windows.n_groups, sched->windows.hashes);
+        for (uint32_t group = 0; group < sched->windows.n_groups; group++) {
             kv_block_id id;
 
-            if (kv_match(sched->opts.pool, &sched->window_hashes[group], 1, &id) == 0)
+            if (kv_match(sched->opts.pool, &sched->windows.hashes[group], 1, &id) == 0)
                 continue;
             kv_forget(sched->opts.pool, id);
             kv_unref(sched->opts.pool, id);
@@ -322,5 +322,5 @@ void windows_forget(struct sched *sched, struct seq *seq)
 
 const kv_block_id *seq_window_blocks(const struct sched *sched, const struct seq *seq, uint32_t group)
 {
-    return group < sched->n_window_groups ? windows_id(seq, group, 0) : NULL;
+    return group < sched->windows.n_groups ? windows_id(seq, group, 0) : NULL;
 }

@@ -11,11 +11,17 @@ struct sched;
 struct seq;
 struct engine_item;
 
-struct seq_windows {   /* of n_window_groups groups; all zero without them */
-    kv_block_id *ids;  /* [n_window_groups][stride]; KV_BLOCK_NONE: not held */
+struct seq_windows {   /* of n_groups groups; all zero without them */
+    kv_block_id *ids;  /* [n_groups][stride]; KV_BLOCK_NONE: not held */
     uint32_t stride;   /* blocks for cap_tokens */
     uint32_t from, to; /* held are blocks [from, to); while ARRIVING there may be a gap */
     uint32_t fork;     /* leading blocks that were cached when the sequence began */
+};
+
+struct sched_windows {
+    uint32_t n_groups;         /* windowed blocks beside each block; 0: the model has none */
+    struct block_hash *hashes; /* [n_groups] scratch */
+    kv_block_id *ids;          /* [n_groups] scratch */
 };
 
 int windows_init(const struct sched *sched, struct seq *seq); /* E_NOMEM */
@@ -46,5 +52,14 @@ void windows_slide(struct sched *sched, struct seq *seq);
 void windows_arrived(struct sched *sched, struct seq *seq, bool is_whole);
 /* Removes the sequence's windowed blocks from the prefix cache, because they may be damaged. */
 void windows_forget(struct sched *sched, struct seq *seq);
+
+/* ---- seq.c, plan.c: what windowed blocks need ---- */
+
+/* Takes the blocks for block_tokens more tokens, windowed ones included.  E_KV_FULL. */
+int seq_grow(struct sched *sched, struct seq *seq);
+/* Returns the last blocks.  They hold no token of the sequence. */
+void seq_shrink(struct sched *sched, struct seq *seq);
+/* Prompt tokens that the sequence would get from this budget, whatever windowed blocks it has. */
+uint32_t plan_chunk(const struct sched *sched, const struct seq *seq, uint32_t budget);
 
 #endif

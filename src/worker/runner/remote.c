@@ -30,7 +30,6 @@
 #include "cache/kv/pool_cache.h"
 #include "cache/kv/pool_quota.h"
 #include "cache/kv/pool_writeback.h"
-#include "cache/kv/window.h"
 #include "cache/prefix/tenant.h"
 #include "cache/remote/remote.h"
 #include "worker/runner/disk_priv.h"
@@ -314,23 +313,15 @@ static bool remote_is_in_pool(const struct worker_engine *engine, const struct b
     return kv_peek(engine->pool, hash, 1) == 1;
 }
 
-/* True if the pool or the store has what tails have beside this block of the read's run. */
-static bool remote_has_tail_part(const struct worker_engine *engine, const struct remote_read *read,
-                                 const bool *found, uint32_t block)
-{
-    return found[read->n_run + block] || remote_is_in_pool(engine, &read->hashes[read->n_run + block]);
-}
-
 /* The longest run of at most n blocks that has a tail. */
 static uint32_t remote_run_with_tail(const struct worker_engine *engine, const struct remote_read *read,
                                      const bool *found, uint32_t n)
 {
-    uint32_t n_needed = kv_window_groups(&engine->opts.engine.info.layout) > 0
-                            ? kv_window_blocks(&engine->opts.engine.info.layout)
-                            : 1;
+    const bool *found_parts = found + read->n_run;
+    const struct block_hash *parts = read->hashes + read->n_run;
 
-    for (uint32_t at = n; worker_has_tails(engine) && at > 0 && n - at < n_needed;)
-        if (!remote_has_tail_part(engine, read, found, --at))
+    for (uint32_t at = n; at-- > 0 && n - at <= worker_tail_span(engine);)
+        if (!found_parts[at] && !remote_is_in_pool(engine, &parts[at]))
             n = at;
     return n;
 }

@@ -55,6 +55,13 @@ void worker_tail_hashes(const struct worker_engine *engine, const struct block_h
     kv_window_tail_hashes(layout, hashes, n_run, hashes_out + n_state);
 }
 
+uint32_t worker_tail_span(const struct worker_engine *engine)
+{
+    const struct kv_layout *layout = state_list_layout(engine);
+
+    return kv_window_groups(layout) > 0 ? kv_window_blocks(layout) : kv_layout_state_blocks(layout) > 0;
+}
+
 void worker_tail_key(const struct worker_engine *engine, const struct block_hash *block,
                      struct block_hash *key_out)
 {

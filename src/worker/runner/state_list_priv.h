@@ -19,6 +19,8 @@ uint32_t worker_tail_run(const struct worker_engine *engine, uint32_t n_list);
 /* Derives the tail's hashes from those of the run, which is not empty. */
 void worker_tail_hashes(const struct worker_engine *engine, const struct block_hash *hashes, uint32_t n_run,
                         struct block_hash *hashes_out);
+/* Number of last blocks of a run that a tail has parts beside. */
+uint32_t worker_tail_span(const struct worker_engine *engine);
 /* Derives a hash that stands for the part of tails beside this block: the first block of it. */
 void worker_tail_key(const struct worker_engine *engine, const struct block_hash *block,
                      struct block_hash *key_out);

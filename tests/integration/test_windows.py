@@ -5,6 +5,7 @@ windowed layers' blocks of the last window alone, and every answer is the one th
 The models have random weights.  Their prompts are several windows long, and bytes are counted exactly."""
 import os
 import subprocess
+import sys
 
 import redis_server
 from cluster import BUILD, MODEL, Cluster, in_threads, main
@@ -179,7 +180,37 @@ def a_pool_of_half_the_size_reads_a_long_prompt():
         c.assert_quiet()
 
 
-if __name__ == "__main__":
+def figures():
+    """Prints what docs/handoff.md and docs/caching.md say of a larger shape, with whatever build BATON_BUILD names."""
+    def asked(n, n_lines):
+        return f"Document {n}. " + " ".join(f"Line {i} of text {n} here." for i in range(n_lines))
+
+    with Cluster() as c:
+        path = os.path.join(c.dir, "figures.gguf")
+        shape = ("--layers 12 --hidden 256 --heads 4 --head-dim 64 --kv-heads 2 --ffn 512 --context 8192 --type Q8_0 "
+                 f"--set attention.sliding_window=512 --set attention.sliding_window_pattern=6 --vocab-from {MODEL}")
+        subprocess.run([os.path.join(BUILD, "baton-model"), "make", "--arch", "gemma3", *shape.split(), path], check=True,
+                       stderr=subprocess.DEVNULL)
+        c.router(placement__prefix_fetch="off")
+        for role, memory in (("prefill", "256MiB"), ("decode", "64MiB")):
+            c.worker(role, model__path=path, model__name=NAME, kv__memory=memory, kv__disk_path=f"{c.dir}/{role}", kv__disk_size="1GiB")
+        c.wait_ready(prefill=1, decode=1)
+        prefill, decode = c.workers
+        answer = ask(c, asked(0, 370), max_tokens=8)
+        until("nothing is saved", lambda: prefill.status()["disk"]["blocks"] > 0)
+        at_rest(prefill)
+        print(f"{answer.serving['prompt']} tokens: {decode.metric('baton_transfer_received_bytes_total'):.0f} bytes sent, "
+              f"{prefill.status()['disk']['bytes']} on disk, {decode.status()['blocks']['cached']} blocks at the decode worker")
+        prompts = [asked(n, 75) for n in range(1, 21)]
+        for prompt in prompts:
+            ask(c, prompt, port=decode.http, max_tokens=2)
+        hits = [ask(c, prompt, port=decode.http, max_tokens=2).serving for prompt in reversed(prompts)]
+        print(f"of 20 prompts with {hits[-1]['prompt']} tokens in 64 MiB, {sum(hit['reused'] > 0 for hit in hits)} are cached")
+
+
+if sys.argv[1:] == ["--figures"]:
+    figures()
+elif __name__ == "__main__":
     tests = [a_handoff_sends_the_last_window_only, it_does_so_over_tcp_with_quantised_keys,
              a_restarted_worker_reads_the_last_window_from_disk, a_prefix_fetch_brings_the_last_window, a_pool_of_half_the_size_reads_a_long_prompt]
     if redis_server.PROGRAM:

@@ -37,6 +37,16 @@ uint32_t kv_window_tail(const struct kv_layout *layout, uint32_t n)
     return kv_window_groups(layout) * (n < n_blocks ? n : n_blocks);
 }
 
+uint32_t kv_window_tail_run(const struct kv_layout *layout, uint32_t n_list)
+{
+    uint32_t n_groups = kv_window_groups(layout), n_blocks = kv_window_blocks(layout);
+    uint32_t n = n_list / (1 + n_groups);
+
+    if (n >= n_blocks)
+        n = n_list - n_groups * n_blocks;
+    return n + kv_window_tail(layout, n) == n_list ? n : 0;
+}
+
 /* A sequence holds at most the windowed blocks of the window that its cached prefix ends with, of the one that it
  * keeps, and of two blocks more: the last whole one, and the one that is being filled. */
 uint32_t kv_window_capacity(const struct kv_layout *layout, uint32_t n_pool_blocks)

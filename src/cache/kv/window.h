@@ -38,6 +38,9 @@ uint32_t kv_window_kept(const struct kv_layout *layout, uint32_t n_tokens);
 uint32_t kv_window_blocks(const struct kv_layout *layout);
 /* Returns the number of windowed blocks, over all groups, that a prefix of n whole blocks needs. */
 uint32_t kv_window_tail(const struct kv_layout *layout, uint32_t n);
+/* The inverse of n + kv_window_tail(n): the prefix that has n_list blocks with its tail; 0: none has.  For numbers
+ * that a peer names. */
+uint32_t kv_window_tail_run(const struct kv_layout *layout, uint32_t n_list);
 /* Returns the longest sequence, in blocks of tokens, that always fits into a pool of this many blocks. */
 uint32_t kv_window_capacity(const struct kv_layout *layout, uint32_t n_pool_blocks);
 /* Derives the hashes of the windowed blocks beside the block with this hash: [kv_window_groups()]. */

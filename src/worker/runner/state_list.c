@@ -35,14 +35,9 @@ uint32_t worker_tail_blocks(const struct worker_engine *engine, uint32_t n_run)
 
 uint32_t worker_tail_run(const struct worker_engine *engine, uint32_t n_list)
 {
-    const struct kv_layout *layout = state_list_layout(engine);
-    uint32_t n_state = kv_layout_state_blocks(layout), n_each = 1 + kv_window_groups(layout), n;
+    uint32_t n_state = kv_layout_state_blocks(state_list_layout(engine));
 
-    n_list = n_list > n_state ? n_list - n_state : 0;
-    n = n_list / n_each;
-    if (n_each > 1 && n > kv_window_blocks(layout))
-        n = n_list - (n_each - 1) * kv_window_blocks(layout);
-    return n > 0 && n + kv_window_tail(layout, n) == n_list ? n : 0;
+    return n_list <= n_state ? 0 : kv_window_tail_run(state_list_layout(engine), n_list - n_state);
 }
 
 void worker_tail_hashes(const struct worker_engine *engine, const struct block_hash *hashes, uint32_t n_run,

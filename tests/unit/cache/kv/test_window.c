@@ -69,6 +69,33 @@ static void a_prefix_needs_the_blocks_from_the_first_on(void **state)
     }
 }
 
+/* Peers name the length of a prefix with its tail: every length gives the prefix, or none. */
+static void a_length_with_the_tail_gives_the_prefix(void **state)
+{
+    struct rng rng;
+
+    (void)state;
+    rng_init(&rng, 7);
+    for (uint32_t turn = 0; turn < TURNS; turn++) {
+        struct kv_layout layout = some_layout(&rng);
+        uint32_t n_list = 0;
+
+        if (turn % 8 == 0)
+            layout.n_window_layers = 0;
+        for (uint32_t n = 1; n <= MOST_BLOCKS; n++) {
+            uint32_t next = n + kv_window_tail(&layout, n);
+
+            while (++n_list < next)
+                assert_int_equal(kv_window_tail_run(&layout, n_list), 0);
+            assert_int_equal(kv_window_tail_run(&layout, next), n);
+        }
+        assert_int_equal(kv_window_tail_run(&layout, 0), 0);
+        n_list = UINT32_MAX - (uint32_t)rng_below(&rng, 100); /* no overflow gives a short one */
+        assert_true(kv_window_tail_run(&layout, n_list) == 0 ||
+                    kv_window_tail_run(&layout, n_list) > n_list / 2);
+    }
+}
+
 static void a_sequence_keeps_what_its_own_tokens_reuse(void **state)
 {
     struct rng rng;
@@ -208,6 +235,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_first_block_has_the_first_key_in_the_window),
         cmocka_unit_test(a_prefix_needs_the_blocks_from_the_first_on),
+        cmocka_unit_test(a_length_with_the_tail_gives_the_prefix),
         cmocka_unit_test(a_sequence_keeps_what_its_own_tokens_reuse),
         cmocka_unit_test(hashes_are_derived_and_distinct),
         cmocka_unit_test(the_longest_run_is_found),

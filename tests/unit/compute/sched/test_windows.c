@@ -431,7 +431,7 @@ struct family {
     const char *set[8];
 };
 
-/* Of one full layer or two; with a group that is not full; with layers that read another's keys; narrow heads. */
+/* One full layer or more; groups that are not full; layers that read another's keys; every KV type. */
 static const struct family FAMILIES[] = {
     {"gemma3", 6, 2, KV_F16, {"attention.sliding_window=40", "attention.sliding_window_pattern=3", NULL}},
     {"gemma2", 5, 2, KV_Q8_0, {"attention.sliding_window=33", NULL}},
@@ -442,6 +442,13 @@ static const struct family FAMILIES[] = {
      KV_Q4_0,
      {"attention.sliding_window=70", "attention.sliding_window_pattern=3", "attention.shared_kv_layers=3",
       NULL}},
+    {"gemma3n",
+     8,
+     2,
+     KV_F16,
+     {"attention.sliding_window=50", "attention.sliding_window_pattern=2", "attention.shared_kv_layers=3",
+      "laurel_rank=32", "altup.num_inputs=3", "embedding_length_per_layer_input=32", NULL}},
+    {"exaone4", 8, 3, KV_F16, {"attention.sliding_window=90", NULL}},
     {"cohere2", 4, 3, KV_BF16, {"attention.sliding_window=1", "logit_scale=2", NULL}},
 };
 

@@ -192,8 +192,8 @@ def figures():
         subprocess.run([os.path.join(BUILD, "baton-model"), "make", "--arch", "gemma3", *shape.split(), path], check=True,
                        stderr=subprocess.DEVNULL)
         c.router(placement__prefix_fetch="off")
-        for role, memory in (("prefill", "256MiB"), ("decode", "64MiB")):
-            c.worker(role, model__path=path, model__name=NAME, kv__memory=memory, kv__disk_path=f"{c.dir}/{role}", kv__disk_size="1GiB")
+        c.worker("prefill", model__path=path, model__name=NAME, kv__disk_path=c.dir + "/store", kv__disk_size="1GiB")
+        c.worker("decode", model__path=path, model__name=NAME, kv__memory="64MiB")
         c.wait_ready(prefill=1, decode=1)
         prefill, decode = c.workers
         answer = ask(c, asked(0, 370), max_tokens=8)

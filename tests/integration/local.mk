@@ -28,7 +28,7 @@ integration_tests += tests/integration/test_files.py tests/integration/test_pull
 integration_tests += tests/integration/test_common_limits.py
 integration_tests += tests/integration/test_console.py
 tests/integration/test_console.log: batonctl
-integration_tests += tests/integration/test_imatrix.py tests/integration/test_shared_kv.py
+integration_tests += tests/integration/test_imatrix.py tests/integration/test_shared_kv.py tests/integration/test_windows.py
 integration_tests += tests/integration/test_strangers.py tests/integration/test_stop.py
 # test_faults.py has the sanitizers look at the same code; these are long, or limit memory, and sanitizers keep what is freed
 plain_tests = tests/integration/test_matrix.py tests/integration/test_growth.py tests/integration/test_fair.py \

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The eviction queue of a tenant's cached blocks.
  *
+ *     spare       unlikely to be of use                a heap, least recently used first
  *     replicated  not pinned, other workers have it    a heap, least recently used first
  *     plain       not pinned                           a list, least recently used first
  *     pin_ended   the pin has expired                  a heap, least recently used first
@@ -26,21 +27,24 @@
 #include "base/err.h"
 #include "cache/kv/pool_priv.h"
 
-enum { NOWHERE, REPLICATED, PLAIN, PIN_ENDED, PINNED };
+enum { NOWHERE, SPARE, REPLICATED, PLAIN, PIN_ENDED, PINNED };
 
 int eviction_init(struct eviction_queue *queue, struct eviction_entry *places, uint32_t n_ids)
 {
     *queue = (struct eviction_queue){.oldest = KV_BLOCK_NONE,
                                      .newest = KV_BLOCK_NONE,
                                      .places = places,
+                                     .spare = {.ids = calloc(n_ids, sizeof(kv_block_id))},
                                      .replicated = {.ids = calloc(n_ids, sizeof(kv_block_id))},
                                      .pin_ended = {.ids = calloc(n_ids, sizeof(kv_block_id))},
                                      .pinned = {.ids = calloc(n_ids, sizeof(kv_block_id))}};
-    return queue->replicated.ids && queue->pin_ended.ids && queue->pinned.ids ? 0 : E_NOMEM;
+    return queue->spare.ids && queue->replicated.ids && queue->pin_ended.ids && queue->pinned.ids ? 0
+                                                                                                  : E_NOMEM;
 }
 
 void eviction_fini(struct eviction_queue *queue)
 {
+    free(queue->spare.ids);
     free(queue->replicated.ids);
     free(queue->pin_ended.ids);
     free(queue->pinned.ids);
@@ -128,6 +132,8 @@ static void eviction_list_remove(struct eviction_queue *queue, kv_block_id id)
 
 static struct eviction_heap *eviction_heap_of(struct eviction_queue *queue, uint8_t where)
 {
+    if (where == SPARE)
+        return &queue->spare;
     return where == REPLICATED ? &queue->replicated : where == PINNED ? &queue->pinned : &queue->pin_ended;
 }
 
@@ -139,7 +145,7 @@ void eviction_put(struct eviction_queue *queue, kv_block_id id, uint64_t now_ns)
     place->used_ns = now_ns;
     place->used_order = queue->n_used++;
     if (place->pin_end_ns == 0)
-        place->where = place->is_replicated ? REPLICATED : PLAIN;
+        place->where = place->is_spare ? SPARE : place->is_replicated ? REPLICATED : PLAIN;
     else
         place->where = place->pin_end_ns > now_ns ? PINNED : PIN_ENDED;
     if (place->where == PLAIN)
@@ -184,7 +190,7 @@ void eviction_set_replicated(struct eviction_queue *queue, kv_block_id id, bool 
 void eviction_reset(struct eviction_queue *queue, kv_block_id id)
 {
     queue->places[id].pin_end_ns = 0;
-    queue->places[id].is_replicated = false;
+    queue->places[id].is_replicated = queue->places[id].is_spare = false;
 }
 
 /* Moves blocks whose pins expired from pinned to pin_ended. */
@@ -216,6 +222,8 @@ static bool eviction_replicated_first(const struct eviction_queue *queue, uint64
 kv_block_id eviction_next(struct eviction_queue *queue, uint64_t now_ns)
 {
     eviction_end_pins(queue, now_ns);
+    if (queue->spare.n > 0)
+        return queue->spare.ids[0];
     if (eviction_replicated_first(queue, now_ns))
         return queue->replicated.ids[0];
     if (queue->oldest != KV_BLOCK_NONE)
@@ -243,6 +251,8 @@ kv_block_id eviction_expired(struct eviction_queue *queue, uint64_t now_ns, uint
     eviction_end_pins(queue, now_ns);
     if (queue->oldest != KV_BLOCK_NONE && eviction_is_expired(queue, queue->oldest, now_ns, lifetime_ns))
         return queue->oldest;
+    if (queue->spare.n > 0 && eviction_is_expired(queue, queue->spare.ids[0], now_ns, lifetime_ns))
+        return queue->spare.ids[0];
     if (queue->replicated.n > 0 && eviction_is_expired(queue, queue->replicated.ids[0], now_ns, lifetime_ns))
         return queue->replicated.ids[0];
     if (queue->pin_ended.n > 0 && eviction_is_expired(queue, queue->pin_ended.ids[0], now_ns, lifetime_ns))

@@ -12,7 +12,8 @@
  *
  * The fingerprint covers everything that decides what a byte at an offset means, including the numerics id of
  * the engine that writes it.  So two workers with equal fingerprints may exchange blocks byte for byte.  It
- * does not cover the number of blocks: pools of peers may differ in size. */
+ * does not cover the number of blocks: pools of peers may differ in size.  A part that a layout does not have
+ * adds nothing, so the fingerprints of older workers stay. */
 #include "cache/kv/layout.h"
 
 #include <xxhash.h>
@@ -73,8 +74,12 @@ size_t kv_layout_offset(const struct kv_layout *layout, uint32_t n_blocks, uint3
 
 uint64_t kv_layout_fingerprint(const struct kv_layout *layout, uint64_t numerics_id)
 {
-    uint8_t image[8 + 6 * 4 + 8 + 8] = "baton/kv";
-    const size_t plain_bytes = sizeof(image) - 8; /* without recurrent state */
+    uint8_t image[8 + 6 * 4 + 8 + 8 + 8] = "baton/kv";
+    const size_t plain_bytes = 8 + 6 * 4 + 8;
+    size_t len_bytes = layout->state_bytes == 0 ? plain_bytes : plain_bytes + 8;
+
+    if (layout->n_window_layers > 0)
+        len_bytes = sizeof(image);
 
     put_u32(image + 8, layout->n_layers);
     put_u32(image + 12, layout->n_kv_heads);
@@ -84,5 +89,7 @@ uint64_t kv_layout_fingerprint(const struct kv_layout *layout, uint64_t numerics
     put_u32(image + 28, (uint32_t)layout->type);
     put_u64(image + 32, numerics_id);
     put_u64(image + 40, layout->state_bytes);
-    return XXH3_64bits(image, layout->state_bytes == 0 ? plain_bytes : sizeof(image));
+    put_u32(image + 48, layout->n_window_layers);
+    put_u32(image + 52, layout->window);
+    return XXH3_64bits(image, len_bytes);
 }

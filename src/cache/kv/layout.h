@@ -19,20 +19,22 @@ typedef uint32_t kv_block_id;
 enum kv_type { KV_F32 = 0, KV_F16 = 1, KV_BF16 = 2, KV_Q8_0 = 3, KV_Q4_0 = 4 };
 
 struct kv_layout {
-    uint32_t n_layers; /* with keys and values */
+    uint32_t n_layers; /* with keys and values in each block; without n_window_layers */
     uint32_t n_kv_heads;
     uint32_t k_dim; /* numbers in a key */
     uint32_t v_dim; /* numbers in a value; 0: values are parts of the keys */
     uint32_t block_tokens;
     enum kv_type type;
     size_t state_bytes; /* recurrent state of a sequence, all layers; 0: none.  It lies in blocks: state.h */
+    uint32_t n_window_layers; /* layers with a sliding window, in blocks of their own: window.h; 0: none */
+    uint32_t window;          /* keys that a token sees in these layers, its own included */
 };
 
 size_t kv_layout_row_bytes(enum kv_type type, uint32_t dim); /* one key or value; the average over a block */
 size_t kv_layout_k_bytes(const struct kv_layout *layout);    /* K of one layer of one block */
 size_t kv_layout_v_bytes(const struct kv_layout *layout);
 size_t kv_layout_layer_block_bytes(const struct kv_layout *layout); /* K and V */
-size_t kv_layout_block_bytes(const struct kv_layout *layout);       /* all layers */
+size_t kv_layout_block_bytes(const struct kv_layout *layout);       /* all layers without a window */
 /* Offset of (layer, block) in an arena of n_blocks. */
 size_t kv_layout_offset(const struct kv_layout *layout, uint32_t n_blocks, uint32_t layer, kv_block_id block);
 /* 64-bit digest of the geometry plus the numerics id of the engine that writes it; peers must agree on it. */

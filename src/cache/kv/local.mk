@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 noinst_LIBRARIES += libcache_kv.a
 libcache_kv_a_SOURCES = src/cache/kv/layout.h src/cache/kv/layout.c src/cache/kv/state.h src/cache/kv/state.c \
+	src/cache/kv/window.h src/cache/kv/window.c \
 	src/cache/kv/pool.h src/cache/kv/pool_cache.h src/cache/kv/pool_quota.h src/cache/kv/pool_writeback.h \
 	src/cache/kv/pool_priv.h src/cache/kv/pool.c \
 	src/cache/kv/free_map.c src/cache/kv/hash_index.c src/cache/kv/eviction.c
@@ -14,13 +15,15 @@ tests_bench_bench_tier_SOURCES = tests/bench/bench_tier.c
 tests_bench_bench_tier_LDADD = $(link_cache_kv)
 
 if HAVE_CMOCKA
-kv_tests = tests/unit/cache/kv/test_layout tests/unit/cache/kv/test_state tests/unit/cache/kv/test_pool tests/unit/cache/kv/test_pool_model
+kv_tests = tests/unit/cache/kv/test_layout tests/unit/cache/kv/test_state tests/unit/cache/kv/test_window tests/unit/cache/kv/test_pool tests/unit/cache/kv/test_pool_model
 check_PROGRAMS += $(kv_tests)
 TESTS += $(kv_tests)
 tests_unit_cache_kv_test_layout_SOURCES = tests/unit/cache/kv/test_layout.c
 tests_unit_cache_kv_test_layout_LDADD = $(link_cache_kv) $(CMOCKA_LIBS)
 tests_unit_cache_kv_test_state_SOURCES = tests/unit/cache/kv/test_state.c
 tests_unit_cache_kv_test_state_LDADD = $(link_cache_kv) $(CMOCKA_LIBS)
+tests_unit_cache_kv_test_window_SOURCES = tests/unit/cache/kv/test_window.c
+tests_unit_cache_kv_test_window_LDADD = $(link_cache_kv) $(CMOCKA_LIBS)
 tests_unit_cache_kv_test_pool_SOURCES = tests/unit/cache/kv/test_pool.c
 tests_unit_cache_kv_test_pool_LDADD = $(link_cache_kv) $(CMOCKA_LIBS)
 tests_unit_cache_kv_test_pool_model_SOURCES = tests/unit/cache/kv/test_pool_model.c

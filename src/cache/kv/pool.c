@@ -41,6 +41,7 @@ struct block {
     uint8_t state;    /* enum kv_state */
     bool has_hash;    /* hashes[id] is valid for this block */
     bool is_findable; /* the index refers to it */
+    bool is_quiet;    /* callbacks do not tell of it */
     uint8_t saved;    /* bits by enum kv_below: the tier has it, or was offered it */
     uint8_t n_uses;   /* up to USES_WORTH_SAVING: filled once, then found */
     uint8_t quota;    /* its tenant's place in quota.c */
@@ -123,7 +124,7 @@ static struct block *pool_block(const struct kv_pool *pool, kv_block_id id)
 
 static void pool_report(const struct kv_pool *pool, kv_block_id id, bool is_here)
 {
-    if (pool->opts.on_block != NULL)
+    if (pool->opts.on_block != NULL && !pool->blocks[id].is_quiet)
         pool->opts.on_block(pool->opts.on_block_arg, &pool->hashes[id], is_here);
 }
 
@@ -136,7 +137,7 @@ static void pool_drop_hash(struct kv_pool *pool, kv_block_id id)
         hash_index_remove(&pool->index, id);
         pool_report(pool, id, false);
     }
-    block->is_findable = block->has_hash = false;
+    block->is_findable = block->has_hash = block->is_quiet = false;
 }
 
 static struct eviction_queue *pool_eviction_queue(struct kv_pool *pool, kv_block_id id)
@@ -149,6 +150,8 @@ static void pool_queue_saves(struct kv_pool *pool, kv_block_id id)
 {
     const struct block *block = &pool->blocks[id];
 
+    if (pool->quotas.places[id].is_spare)
+        return;
     if (pool->opts.has_tier && (block->saved & 1u << KV_BELOW_DISK) == 0)
         writeback_add(&pool->writeback[KV_BELOW_DISK], id);
     if (pool->opts.has_remote && (block->saved & 1u << KV_BELOW_REMOTE) == 0 &&
@@ -214,18 +217,23 @@ static kv_block_id pool_claim_hash(struct kv_pool *pool, kv_block_id id)
     return owner;
 }
 
-/* A duplicate of this block was used, and was pinned until pin_end_ns. */
-static void pool_use_duplicate(struct kv_pool *pool, kv_block_id owner, uint64_t pin_end_ns)
+/* A duplicate of this block was used, and pinned or spare as its place says. */
+static void pool_use_duplicate(struct kv_pool *pool, kv_block_id owner,
+                               const struct eviction_entry *duplicate)
 {
     struct eviction_queue *queue = pool_eviction_queue(pool, owner);
-    bool is_cached = pool->blocks[owner].state == KV_CACHED;
+    struct eviction_entry *place = &pool->quotas.places[owner];
+    bool is_cached = pool->blocks[owner].state == KV_CACHED, was_spare = place->is_spare;
 
     if (is_cached)
         eviction_remove(queue, owner);
-    eviction_pin(queue, owner, pin_end_ns);
+    eviction_pin(queue, owner, duplicate->pin_end_ns);
+    place->is_spare &= duplicate->is_spare;
     if (is_cached)
         eviction_put(queue, owner, pool->opts.now_ns());
     pool_note_use(&pool->blocks[owner]);
+    if (is_cached && was_spare)
+        pool_queue_saves(pool, owner); /* no tier has had it */
 }
 
 /* A sealed block lost its last owner: it becomes CACHED or FREE. */
@@ -237,7 +245,7 @@ static void pool_retire(struct kv_pool *pool, kv_block_id id)
         kv_block_id owner = pool_claim_hash(pool, id);
 
         if (owner != KV_BLOCK_NONE)
-            pool_use_duplicate(pool, owner, pool->quotas.places[id].pin_end_ns);
+            pool_use_duplicate(pool, owner, &pool->quotas.places[id]);
     }
     pool_set_state(pool, id, block->is_findable ? KV_CACHED : KV_FREE);
 }
@@ -340,6 +348,13 @@ void kv_unlease(struct kv_pool *pool, kv_block_id id)
 
 /* ---- the cache ---- */
 
+void kv_seal_quiet(struct kv_pool *pool, kv_block_id id, const struct block_hash *hash)
+{
+    ASSERT(pool_block(pool, id)->state == KV_FILLING);
+    pool->blocks[id].is_quiet = true;
+    kv_seal(pool, id, hash);
+}
+
 void kv_seal(struct kv_pool *pool, kv_block_id id, const struct block_hash *hash)
 {
     struct block *block = pool_block(pool, id);
@@ -357,6 +372,12 @@ void kv_pin(struct kv_pool *pool, kv_block_id id, uint64_t until_ns)
 {
     ASSERT(pool_block(pool, id)->n_refs > 0);
     eviction_pin(pool_eviction_queue(pool, id), id, until_ns);
+}
+
+void kv_set_spare(struct kv_pool *pool, kv_block_id id, bool is_spare)
+{
+    ASSERT(pool_block(pool, id)->state == KV_SEALED);
+    pool->quotas.places[id].is_spare = is_spare;
 }
 
 void kv_forget(struct kv_pool *pool, kv_block_id id)
@@ -380,6 +401,7 @@ uint32_t kv_match(struct kv_pool *pool, const struct block_hash *hashes, uint32_
         if (pool->blocks[id].state == KV_CACHED)
             pool_set_state(pool, id, KV_SEALED);
         pool->blocks[id].n_refs++;
+        pool->quotas.places[id].is_spare = false;
         pool_note_use(&pool->blocks[id]);
         ids_out[n_found] = id;
     }
@@ -495,7 +517,8 @@ void kv_save_all(struct kv_pool *pool, bool is_on)
 
     pool->saves_all = is_on;
     for (kv_block_id id = 0; is_on && pool->opts.has_remote && id < pool->opts.n_blocks; id++)
-        if (pool->blocks[id].state == KV_CACHED && (pool->blocks[id].saved & 1u << KV_BELOW_REMOTE) == 0) {
+        if (pool->blocks[id].state == KV_CACHED && !pool->quotas.places[id].is_spare &&
+            (pool->blocks[id].saved & 1u << KV_BELOW_REMOTE) == 0) {
             (void)writeback_remove(queue, id);
             writeback_add(queue, id);
         }
@@ -506,7 +529,7 @@ void kv_save_all(struct kv_pool *pool, bool is_on)
 void kv_each(const struct kv_pool *pool, void (*visit)(void *arg, const struct block_hash *hash), void *arg)
 {
     for (kv_block_id id = 0; id < pool->opts.n_blocks; id++)
-        if (pool->blocks[id].is_findable)
+        if (pool->blocks[id].is_findable && !pool->blocks[id].is_quiet)
             visit(arg, &pool->hashes[id]);
 }
 
@@ -543,10 +566,11 @@ uint32_t kv_tenant_quota(const struct kv_pool *pool, kv_tenant tenant)
 
 void kv_pool_counts(const struct kv_pool *pool, struct kv_pool_counts *out)
 {
-    uint32_t n_pinned = 0, n_replicated = 0, n_tenants = 0;
+    uint32_t n_pinned = 0, n_replicated = 0, n_spare = 0, n_tenants = 0;
 
     for (unsigned at = 0; at < pool->quotas.n_seen; at++) {
         n_pinned += pool->quotas.all[at].queue.pinned.n;
+        n_spare += pool->quotas.all[at].queue.spare.n;
         n_replicated += pool->quotas.all[at].queue.replicated.n;
         n_tenants += pool->quotas.all[at].n_blocks > 0;
     }
@@ -557,6 +581,7 @@ void kv_pool_counts(const struct kv_pool *pool, struct kv_pool_counts *out)
         .n_cached = pool->n_in_state[KV_CACHED],
         .n_pinned = n_pinned,
         .n_replicated = n_replicated,
+        .n_spare = n_spare,
         .n_zombie = pool->n_in_state[KV_ZOMBIE],
         .n_leased = pool->n_leased,
         .n_evicted = pool->n_evicted,

@@ -16,7 +16,7 @@
  * pool_cache.h finds blocks by content, pool_quota.h divides the pool among tenants, and pool_writeback.h names
  * the blocks to be saved.
  *
- * Eviction order: unpinned blocks (LRU), expired pins (LRU), live pins by expiry.  kv_pin() pins a block.
+ * Eviction order: spare blocks (LRU), unpinned blocks (LRU), expired pins (LRU), live pins by expiry.  kv_pin() pins a block.
  * An unpinned block that other workers hold too (kv_set_replicated) counts as twice as old as it is.
  *
  * Blocks belong to the tenant that took them.  The pool is divided into equal quotas among the tenants that
@@ -65,6 +65,7 @@ struct kv_pool_counts { /* blocks by state; cumulative counters */
     uint32_t n_leased;
     uint32_t n_pinned;                               /* of the cached ones: pinned, as of the last look */
     uint32_t n_replicated;                           /* of the cached ones: other workers have a duplicate */
+    uint32_t n_spare;                                /* of the cached ones: kv_set_spare() */
     uint64_t n_evicted, n_expired, n_hits, n_misses; /* in blocks */
     uint64_t n_lost;      /* with a tier: evicted or expired before they were saved */
     uint32_t n_writeback; /* with a tier: in the writeback queue */

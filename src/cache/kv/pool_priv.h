@@ -45,6 +45,7 @@ struct eviction_entry {       /* of one block, in a queue or not */
     uint64_t used_ns, used_order;
     uint64_t pin_end_ns; /* pinned until then; 0: not pinned */
     bool is_replicated;  /* other workers have a duplicate */
+    bool is_spare;       /* unlikely to be of use */
 };
 
 struct eviction_heap {
@@ -55,7 +56,7 @@ struct eviction_heap {
 struct eviction_queue {            /* one tenant's */
     struct eviction_entry *places; /* [id], borrowed: the pool's; a block is in one queue at most */
     kv_block_id oldest, newest;    /* of the unpinned list */
-    struct eviction_heap replicated, pin_ended, pinned;
+    struct eviction_heap spare, replicated, pin_ended, pinned;
     uint64_t n_used;
 };
 
@@ -70,7 +71,7 @@ void eviction_pin(struct eviction_queue *queue, kv_block_id id, uint64_t until_n
  * becomes the last replica counts as an expired pin.  A queued block that gets a duplicate counts as
  * replicated from its next eviction_put(). */
 void eviction_set_replicated(struct eviction_queue *queue, kv_block_id id, bool is_replicated);
-void eviction_reset(struct eviction_queue *queue, kv_block_id id); /* neither pinned nor replicated */
+void eviction_reset(struct eviction_queue *queue, kv_block_id id); /* not pinned, replicated or spare */
 kv_block_id eviction_next(struct eviction_queue *queue,
                           uint64_t now_ns); /* the next to evict; KV_BLOCK_NONE: empty */
 /* The eviction rank of a queued block, after eviction_next(): lower ranks are evicted first. */

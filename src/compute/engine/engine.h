@@ -23,6 +23,10 @@ struct engine_item {           /* one sequence's part of a step; all pointers ar
     uint32_t position;         /* position of tokens[0] in its sequence; KV of all tokens before is present */
     const kv_block_id *blocks; /* block table, covers position + n_tokens */
     uint32_t n_blocks;
+    /* Only with layout.n_window_layers: the block tables of the groups (cache/kv/window.h), window_stride
+     * entries each, from block kv_window_first(position) on; earlier entries are not read. */
+    const kv_block_id *windows;
+    uint32_t window_stride;
     /* Only with layout.state_bytes: the blocks of the state before tokens[0] (NULL at position 0), then the
      * places where the step writes the state, in order.  The last cut may write the blocks of `recurrent`
      * itself. */

@@ -11,6 +11,7 @@
 #include "compute/engine/engine_cpu.h"
 
 #include "base/err.h"
+#include "cache/kv/window.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,6 +37,25 @@ static bool blocks_ok(const struct engine_cpu *engine, const struct engine_item 
     for (uint32_t i = 0; i < n_needed; i++)
         if (item->blocks[i] >= engine->opts.n_blocks)
             return false;
+    return true;
+}
+
+/* The blocks that the item reads and writes. */
+static bool windows_ok(const struct engine_cpu *engine, const struct engine_item *item)
+{
+    const struct kv_layout *layout = model_kv_layout(engine->opts.model);
+    uint32_t n_groups = kv_window_groups(layout), from, to;
+
+    if (n_groups == 0)
+        return true;
+    from = kv_window_first(layout, item->position);
+    to = (item->position + item->n_tokens + layout->block_tokens - 1) / layout->block_tokens;
+    if (item->windows == NULL || item->window_stride < to)
+        return false;
+    for (uint32_t group = 0; group < n_groups; group++)
+        for (uint32_t i = from; i < to; i++)
+            if (item->windows[(size_t)group * item->window_stride + i] >= engine->opts.n_blocks)
+                return false;
     return true;
 }
 
@@ -95,7 +115,8 @@ static bool item_ok(const struct engine_cpu *engine, const struct engine_item *i
     for (uint32_t i = 0; i < item->n_tokens; i++)
         if (item->tokens[i] >= vocab)
             return false;
-    return scores_ok(item, vocab) && blocks_ok(engine, item) && states_ok(engine, item);
+    return scores_ok(item, vocab) && blocks_ok(engine, item) && windows_ok(engine, item) &&
+           states_ok(engine, item);
 }
 
 static int check_batch(const struct engine_cpu *engine, const struct engine_batch *batch)
@@ -174,6 +195,8 @@ static int engine_cpu_step(void *self, const struct engine_batch *batch, struct 
                                                .n_tokens = item->n_tokens,
                                                .position = item->position,
                                                .blocks = item->blocks,
+                                               .windows = item->windows,
+                                               .window_stride = item->window_stride,
                                                .recurrent = item->recurrent,
                                                .cuts = item->cuts,
                                                .n_cuts = item->n_cuts,

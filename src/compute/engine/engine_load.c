@@ -19,6 +19,7 @@ static struct model_opts model_opts_of(const struct engine_load_opts *opts)
     return (struct model_opts){.kernels = opts->kernels,
                                .kv_type = opts->kv_type,
                                .block_tokens = opts->block_tokens,
+                               .splits_windows = opts->splits_windows,
                                .context_length = opts->context_length,
                                .bf16 = opts->bf16,
                                .converts_f16 = opts->converts_f16,

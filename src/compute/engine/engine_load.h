@@ -23,6 +23,7 @@ struct engine_load_opts {
     const char *kernels; /* "auto", "scalar", "avx2", "avx512" */
     enum kv_type kv_type;
     uint32_t block_tokens;    /* tokens of a KV block; 0: 32 */
+    bool splits_windows;      /* see model_opts */
     uint32_t context_length;  /* tokens; 0: the model's own */
     enum bf16_math bf16;      /* see model_opts */
     bool converts_f16;        /* see model_opts */

@@ -13,12 +13,13 @@
  * K is stored rotated, so a query at any later position can attend to a block without knowing the block's
  * position.
  *
- * A layer with a window stores the keys and values of all tokens like any other layer; the window limits
- * only what is read. So a block means the same in every layer, for prefix cache, transfers and disk tier.
- * The price is memory that a ring buffer of one window's length would save. */
+ * A layer with a window stores the keys and values of all tokens like any other layer.  The window limits what
+ * is read.  Where such layers have blocks of their own (cache/kv/window.h), each group of them has a block table,
+ * and the caller may have released the blocks behind the window. */
 #include "compute/model/model_priv.h"
 
 #include "base/check.h"
+#include "cache/kv/window.h"
 
 #include <string.h>
 
@@ -246,6 +247,23 @@ static void attn_gate_rows(const struct forward *f, uint32_t from, uint32_t to)
                  f->state->qkv + row * shape.stride + shape.q + 2 * shape.kv, (uint32_t)shape.q);
 }
 
+/* Finds the layer's part of the arena, and the block tables that its group uses. */
+static void forward_attn_place(struct forward *f)
+{
+    const struct model_pass *pass = f->pass;
+    const struct kv_layout *layout = &f->model->layout;
+    const uint32_t index = f->layer->kv_index, n_full = layout->n_layers;
+    const bool is_apart = index >= n_full;
+
+    f->kv_layer = (uint8_t *)pass->kv_arena + kv_layout_offset(layout, pass->n_blocks, index % n_full, 0);
+    for (uint32_t i = 0; i < pass->n_items && layout->n_window_layers > 0; i++) {
+        const struct model_item *item = &pass->items[i];
+        size_t group = is_apart ? index / n_full - 1 : 0;
+
+        f->state->items[i].blocks = is_apart ? item->windows + group * item->window_stride : item->blocks;
+    }
+}
+
 void forward_attn(struct forward *f, uint32_t layer)
 {
     const struct model_pass *pass = f->pass;
@@ -259,8 +277,7 @@ void forward_attn(struct forward *f, uint32_t layer)
     if (forward_attn_attend_bytes(f, shape.q) < FEW_KEYS_BYTES)
         f->next = forward_first(f, f->layer, GROUP_OUT);
     forward_matmul(f, &f->layer->groups[GROUP_QKV], input, f->model->config.hidden, state->qkv);
-    f->kv_layer = (uint8_t *)pass->kv_arena +
-                  kv_layout_offset(&f->model->layout, pass->n_blocks, f->layer->kv_index, 0);
+    forward_attn_place(f);
     forward_rows(f, prepare_and_store);
     if (pass->on_layer && !f->layer->is_shared)
         pass->on_layer(pass->on_layer_arg, f->layer->kv_index);

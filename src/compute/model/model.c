@@ -126,6 +126,47 @@ static void lay_out_states(struct kv_layout *layout)
     layout->n_kv_heads += (uint32_t)(part_bytes / head_bytes);
 }
 
+/* True if the windowed layers can have blocks of their own: others have none, all keys that a layer reads are of
+ * its own kind, and no recurrent state lies in the blocks. */
+static bool windows_can_split(const struct model *model)
+{
+    const struct model_config *config = &model->config;
+    uint32_t n_windowed = 0;
+
+    for (uint32_t i = 0; i < config->n_layers; i++) {
+        const struct layer *layer = &model->layers[i];
+        bool is_windowed = layer->window != 0;
+
+        if (layer->is_shared && is_windowed != (model->layers[layer->kv_source].window != 0))
+            return false;
+        n_windowed += is_windowed && !layer->is_shared;
+    }
+    return n_windowed > 0 && n_windowed < config->n_kv_layers && model->layout.state_bytes == 0 &&
+           config->latent == 0;
+}
+
+/* Numbers the keys of layers without a window first. */
+static void split_windows(struct model *model)
+{
+    const struct model_config *config = &model->config;
+    uint32_t n_full = 0, n_windowed = 0;
+
+    for (uint32_t i = 0; i < config->n_layers; i++)
+        n_full += !model->layers[i].is_shared && model->layers[i].window == 0;
+    model->layout.n_layers = n_full;
+    model->layout.n_window_layers = config->n_kv_layers - n_full;
+    model->layout.window = config->window;
+    n_full = 0;
+    for (uint32_t i = 0; i < config->n_layers; i++) {
+        struct layer *layer = &model->layers[i];
+
+        if (layer->is_shared)
+            layer->kv_index = model->layers[layer->kv_source].kv_index;
+        else
+            layer->kv_index = layer->window == 0 ? n_full++ : model->layout.n_layers + n_windowed++;
+    }
+}
+
 static int apply_opts(struct model *model, const struct model_opts *opts, struct fault *fault)
 {
     struct model_config *config = &model->config;
@@ -146,6 +187,8 @@ static int apply_opts(struct model *model, const struct model_opts *opts, struct
                                        .type = opts->kv_type};
     if (config->n_kv_layers == 0)
         lay_out_states(&model->layout);
+    else if (opts->splits_windows && windows_can_split(model))
+        split_windows(model);
     if (config->latent) { /* values are a part of the keys */
         model->layout.k_dim = config->latent + config->rope_dims;
         model->layout.v_dim = 0;

@@ -66,7 +66,9 @@ struct model_config { /* shapes, in the field's usual terms */
 struct model_opts {
     const char *kernels; /* "auto", "scalar", "avx2", "avx512" */
     enum kv_type kv_type;
-    uint32_t block_tokens;   /* tokens of a KV block; 0: 32 */
+    uint32_t block_tokens; /* tokens of a KV block; 0: 32 */
+    bool
+        splits_windows; /* layers with a window get blocks of their own, if others have none: cache/kv/window.h */
     uint32_t context_length; /* tokens; 0: the model's own; a larger one is refused */
     enum bf16_math bf16;     /* how BF16 matrices are multiplied; BF16_AUTO: the fastest way here */
     bool converts_f16;       /* F16 matrices are converted to BF16 */
@@ -153,6 +155,10 @@ struct model_item {            /* one sequence's part of a pass; all pointers ar
     uint32_t n_tokens;         /* >= 1 */
     uint32_t position;         /* position of tokens[0]; KV of all tokens before is present */
     const kv_block_id *blocks; /* block table, covers position + n_tokens */
+    /* With layout.n_window_layers: the block tables of the groups, window_stride entries each, from the block
+     * with the first key that tokens[0] sees; entries before it are not read. */
+    const kv_block_id *windows;
+    uint32_t window_stride;
     /* Models with recurrent layers: the blocks of the state before tokens[0], NULL at position 0; and where
      * the state is written during the pass, in order.  Blocks of the state may be those of a cut. */
     const kv_block_id *recurrent;

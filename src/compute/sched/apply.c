@@ -62,6 +62,7 @@ static void forget_blocks(struct sched *sched, struct seq *seq)
         kv_forget(sched->opts.pool, seq->blocks[block]);
     recurrent_give_back(sched, seq);
     recurrent_forget(sched, seq);
+    windows_forget(sched, seq);
 }
 
 static void end_spoilt(struct sched *sched, struct seq *seq)

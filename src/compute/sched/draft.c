@@ -173,7 +173,8 @@ static uint32_t draft_find(struct seq *seq)
  * less one block for each active sequence. */
 static uint32_t room_of(const struct sched *sched, const struct seq *seq)
 {
-    uint32_t n_active = queue_n_active(sched), n_available = kv_available(sched->opts.pool);
+    uint32_t n_active = queue_n_active(sched);
+    uint32_t n_available = kv_available(sched->opts.pool) / (1 + sched->windows.n_groups);
     uint32_t n_spare = n_available > n_active ? n_available - n_active : 0;
     uint64_t room = ((uint64_t)seq->n_blocks + n_spare) * sched->block_tokens - seq->spec.n_tokens;
 
@@ -287,12 +288,13 @@ static void draft_choose(const struct sched *sched, struct choice *choices, uint
 static void draft_take_blocks(struct sched *sched, struct seq *seq, uint32_t n)
 {
     while (seq->n_blocks * sched->block_tokens < seq->spec.n_tokens + n) {
-        if (kv_available(sched->opts.pool) <= queue_n_active(sched) || queue_room(sched, seq) == 0 ||
-            kv_take_for(sched->opts.pool, seq->spec.tenant, 1, &seq->blocks[seq->n_blocks]) < 0) {
+        uint32_t n_each = 1 + sched->windows.n_groups;
+
+        if (kv_available(sched->opts.pool) / n_each <= queue_n_active(sched) ||
+            queue_room(sched, seq) < n_each || seq_grow(sched, seq) < 0) {
             n = seq->n_blocks * sched->block_tokens - seq->spec.n_tokens;
             break;
         }
-        seq->n_blocks++;
     }
     seq->draft.n = n;
 }

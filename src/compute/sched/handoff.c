@@ -39,10 +39,11 @@ int sched_arrived(struct sched *sched, struct seq *seq, uint32_t n_tokens, const
 
     if (n_tokens > n_most)
         n_tokens = n_most;
-    if (sched->n_state_blocks > 0 && !is_whole) /* keys and values without their state cannot be used */
-        n_tokens = seq->n_computed;
+    if ((sched->n_state_blocks > 0 || sched->windows.n_groups > 0) && !is_whole)
+        n_tokens = seq->n_computed; /* keys and values without the state or the window cannot be used */
     else if (sched->n_state_blocks > 0)
         recurrent_arrived(sched, seq);
+    windows_arrived(sched, seq, is_whole);
     if (n_tokens > seq->n_computed) {
         seq->stats.n_transferred = n_tokens - seq->n_computed;
         seq->n_computed = seq->n_reached = n_tokens;

@@ -137,7 +137,7 @@ static uint32_t prefill_budget(const struct sched *sched)
                          (double)goal_ns / (double)NS_PER_S / cost_margin(&sched->cost));
 }
 
-static uint32_t plan_chunk_of(const struct sched *sched, const struct seq *seq, uint32_t budget)
+uint32_t plan_chunk(const struct sched *sched, const struct seq *seq, uint32_t budget)
 {
     uint32_t left = seq->spec.n_tokens - seq->n_computed;
 
@@ -147,6 +147,14 @@ static uint32_t plan_chunk_of(const struct sched *sched, const struct seq *seq, 
     uint32_t past_boundary = (seq->n_computed + budget) % sched->block_tokens;
     uint32_t most_past = sched->opts.itl_ns > 0 ? budget / ALIGN_SHARE : budget;
     return past_boundary < budget && past_boundary <= most_past ? budget - past_boundary : budget;
+}
+
+/* The same with the windowed blocks that the sequence has. */
+static uint32_t plan_chunk_of(const struct sched *sched, const struct seq *seq, uint32_t budget)
+{
+    uint32_t room = seq->state == SEQ_PREFILL ? windows_room(sched, seq) : UINT32_MAX;
+
+    return plan_chunk(sched, seq, budget < room ? budget : room);
 }
 
 uint32_t plan_budget(struct sched *sched)
@@ -185,6 +193,8 @@ void plan_make(struct sched *sched, struct plan *plan)
     for (uint32_t i = 0; i < sched->n_line && budget > 0; i++) {
         uint32_t n_tokens = plan_chunk_of(sched, sched->line[i], budget);
 
+        if (n_tokens == 0)
+            continue; /* no room for windowed blocks */
         plan_add(plan, sched->line[i], n_tokens);
         plan->n_prefill_tokens += n_tokens;
         budget -= n_tokens;

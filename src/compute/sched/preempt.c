@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes room for the sequences that decode.
+/* Makes room for the sequences that decode, and for prompts without windowed blocks (windows.c).
  *
  * A decoding sequence takes a new block when its last one is full. When the pool has none, the youngest
  * active sequence returns all of its blocks and waits again. The youngest has the least work to repeat, and
@@ -48,11 +48,19 @@ static bool give_spare_back(struct sched *sched)
         struct seq *seq = seq_of(at);
 
         while (seq->state == SEQ_DECODE && seq->n_blocks > sched_blocks_for(sched, seq->spec.n_tokens)) {
-            kv_unref(sched->opts.pool, seq->blocks[--seq->n_blocks]);
+            seq_shrink(sched, seq);
             has_any = true;
         }
     }
     return has_any;
+}
+
+/* Takes a block that the sequence needs in the coming step.  E_NOT_FOUND: it needs none. */
+static int preempt_take(struct sched *sched, struct seq *seq)
+{
+    if (sched_blocks_for(sched, seq->spec.n_tokens) > seq->n_blocks)
+        return seq_grow(sched, seq);
+    return windows_room(sched, seq) == 0 ? windows_grow(sched, seq) : E_NOT_FOUND;
 }
 
 /* Gives a sequence the blocks for its next tokens.  False: the sequence was preempted. */
@@ -60,13 +68,12 @@ static bool preempt_grow(struct sched *sched, struct seq *seq)
 {
     const kv_tenant *tenant = &seq->spec.tenant;
 
-    while (sched_blocks_for(sched, seq->spec.n_tokens) > seq->n_blocks) {
-        bool is_modest = queue_room(sched, seq) > 0 || kv_available(sched->opts.pool) == 0;
+    while (sched_blocks_for(sched, seq->spec.n_tokens) > seq->n_blocks || windows_room(sched, seq) == 0) {
+        uint32_t n_beside = sched->windows.n_groups;
+        bool is_modest = queue_room(sched, seq) > n_beside || kv_available(sched->opts.pool) <= n_beside;
 
-        if (is_modest && kv_take_for(sched->opts.pool, *tenant, 1, &seq->blocks[seq->n_blocks]) == 0) {
-            seq->n_blocks++;
+        if (is_modest && preempt_take(sched, seq) == 0)
             continue;
-        }
         if (give_spare_back(sched))
             continue;
 
@@ -84,7 +91,7 @@ void preempt_make_room(struct sched *sched)
     for (struct list *at = sched->running.next; at != &sched->running; at = at->next) {
         struct seq *seq = seq_of(at);
 
-        if (seq->state == SEQ_DECODE && !preempt_grow(sched, seq))
+        if (seq_is_active(seq) && !preempt_grow(sched, seq))
             at = &sched->running; /* seq left the list: restart; the sequences before it have room */
     }
 }

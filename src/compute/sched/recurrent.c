@@ -69,7 +69,7 @@ uint32_t recurrent_peek(const struct sched *sched, const struct seq *seq, uint32
     n = kv_peek(sched->opts.pool, seq->hashes, n);
     while (sched->n_state_blocks > 0 && n > 0 && !recurrent_has(sched, &seq->hashes[n - 1]))
         n--;
-    return n;
+    return windows_peek(sched, seq, n);
 }
 
 static void recurrent_drop(struct sched *sched, kv_block_id *ids, bool *has)

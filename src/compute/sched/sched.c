@@ -51,7 +51,9 @@ int sched_new(const struct sched_opts *opts, struct sched **out)
     if (sched->opts.max_seqs > info->max_batch_tokens)
         sched->opts.max_seqs = info->max_batch_tokens;
     sched->block_tokens = info->layout.block_tokens;
-    uint64_t pool_tokens = (uint64_t)kv_pool_size(opts->pool) * sched->block_tokens;
+    sched->windows.n_groups = kv_window_groups(&info->layout);
+    uint64_t pool_tokens =
+        (uint64_t)kv_window_capacity(&info->layout, kv_pool_size(opts->pool)) * sched->block_tokens;
     sched->n_state_blocks = kv_layout_state_blocks(&info->layout);
     uint64_t state_tokens = (uint64_t)sched->n_state_blocks * sched->block_tokens;
     pool_tokens = pool_tokens > state_tokens ? pool_tokens - state_tokens : 0;
@@ -71,9 +73,12 @@ int sched_new(const struct sched_opts *opts, struct sched **out)
         sched->opts.max_drafts = DRAFT_MAX;
     sched->results = calloc((size_t)sched->opts.max_seqs + sched->max_drafts, sizeof(*sched->results));
     sched->state_hashes = calloc(sched->n_state_blocks + 1, sizeof(*sched->state_hashes));
+    sched->windows.hashes = calloc(sched->windows.n_groups + 1, sizeof(*sched->windows.hashes));
+    sched->windows.ids = calloc(sched->windows.n_groups + 1, sizeof(*sched->windows.ids));
     sched->scores = calloc(info->max_batch_tokens, sizeof(*sched->scores)); /* pages touched when used */
     if (sched->plan.items == NULL || sched->items == NULL || sched->line == NULL || sched->results == NULL ||
-        sched->scores == NULL || sched->state_hashes == NULL || fair_new(MAX_DEBTORS, &sched->fair) < 0) {
+        sched->scores == NULL || sched->state_hashes == NULL || sched->windows.hashes == NULL ||
+        sched->windows.ids == NULL || fair_new(MAX_DEBTORS, &sched->fair) < 0) {
         sched_free(sched);
         return E_NOMEM;
     }
@@ -95,6 +100,8 @@ void sched_free(struct sched *sched)
     fair_free(sched->fair);
     free(sched->line);
     free(sched->state_hashes);
+    free(sched->windows.hashes);
+    free(sched->windows.ids);
     free(sched->scores);
     free(sched->results);
     free(sched->items);
@@ -195,6 +202,7 @@ static int run_plan(struct sched *sched)
             .tag = seq->spec.id,
         };
         recurrent_plan(sched, seq, &sched->items[i]);
+        windows_plan(seq, &sched->items[i]);
         ask_scores(seq, &sched->items[i], sched->scores + n_scores);
         n_scores += sched->items[i].n_scores;
     }
@@ -233,6 +241,7 @@ int sched_run_step(struct sched *sched)
     queue_push_out(sched);
     queue_admit(sched);
     preempt_make_room(sched);
+    windows_ahead(sched);
     draft_propose(sched);
     plan_make(sched, &sched->plan);
     if (sched->plan.n_items > 0) {

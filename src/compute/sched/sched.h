@@ -183,11 +183,16 @@ const kv_block_id *seq_blocks(const struct seq *seq, uint32_t *n_out, uint32_t *
 /* Blocks of the sequence's recurrent state; *n_out is 0 if the model has none. While ARRIVING the transfer
  * writes them; while HELD they hold the state after the last token. Valid as those of seq_blocks(). */
 const kv_block_id *seq_state_blocks(const struct sched *sched, const struct seq *seq, uint32_t *n_out);
+/* Table of a group of windowed layers (cache/kv/window.h), by block.  Only the blocks from
+ * kv_window_kept(n_computed) on are held.  While ARRIVING the transfer writes those from
+ * kv_window_kept(n_tokens) or *n_reused_out on, whichever is later; while HELD a peer needs them all.  NULL: no such group.  Valid as those of seq_blocks(). */
+const kv_block_id *seq_window_blocks(const struct sched *sched, const struct seq *seq, uint32_t group);
 /* Ends ARRIVING: KV of given tokens [0, n_tokens) is present and no peer writes these blocks any more. With
  * KV of all given tokens and the first token, decode begins. The first token was sampled by the peer, counts
  * as one of max_new_tokens, and is reported by on_token only if reports_first. The rest is computed here if
  * n_tokens is smaller, if first is NULL or beyond the vocabulary, or if the grammar forbids it. n_tokens is
- * cut to the granted range. With recurrent state, all of it is computed here unless all KV is present.
+ * cut to the granted range. With recurrent state or windowed blocks, all of it is computed here unless all KV is
+ * present.
  * E_INVAL: not ARRIVING (nothing changed). */
 int sched_arrived(struct sched *sched, struct seq *seq, uint32_t n_tokens, const struct sample_result *first,
                   bool reports_first);

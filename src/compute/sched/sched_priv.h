@@ -6,7 +6,7 @@
  *    preempt.c  block room for decoding sequences          handoff.c  arrival and departure
  *    draft.c    draft tokens to verify                     ngram.c    index of repeated text
  *    load.c     learned rates, counters                    cost.c     cost model of a step
- *    recurrent.c  recurrent state and its snapshots
+ *    recurrent.c  recurrent state and its snapshots      windows.c  blocks of windowed layers
  */
 #ifndef COMPUTE_SCHED_SCHED_PRIV_H
 #define COMPUTE_SCHED_SCHED_PRIV_H
@@ -19,6 +19,7 @@
 #include "compute/sched/ngram_priv.h"
 #include "compute/sched/recurrent_priv.h"
 #include "compute/sched/sched.h"
+#include "compute/sched/windows_priv.h"
 
 #define DRAFT_MAX   64 /* most draft tokens for one sequence in one step, whatever the options say */
 #define DRAFT_KINDS 7  /* kinds of draft sources, each with its own acceptance rate */
@@ -65,6 +66,7 @@ struct seq {
     uint32_t score_next;        /* first prompt token whose logprob was not reported yet; 0: none wanted */
 
     struct seq_recurrent recurrent;
+    struct seq_windows windows;
     struct sample_state *past; /* sampling state of tokens[0, spec.n_tokens); NULL: none needed */
     struct draft draft;
     struct seq_stats stats;
@@ -82,8 +84,7 @@ struct plan {
     uint32_t n_items;
     uint32_t n_decode; /* the first n_decode items decode: one token each, plus draft tokens */
     uint32_t n_drafts;
-    uint32_t
-        n_decode_rows; /* tokens that they feed, draft tokens and accepted ones that are fed again included */
+    uint32_t n_decode_rows; /* tokens that they feed, draft and accepted ones included */
     uint32_t n_prefill_tokens;
     uint32_t budget; /* prompt tokens that the step could have fed */
 };
@@ -93,7 +94,8 @@ struct sched {
     uint32_t block_tokens;
     uint32_t n_state_blocks;         /* blocks of a recurrent state; 0: the model has none */
     struct block_hash *state_hashes; /* [n_state_blocks] scratch */
-    uint32_t context_tokens;         /* the engine's context, or the pool's size if that is smaller */
+    struct sched_windows windows;
+    uint32_t context_tokens; /* the engine's context, or the pool's size if that is smaller */
     struct list all, running;
     struct fair *fair; /* sequences with prompts to compute, by tenant */
     uint32_t n_waiting, n_running;

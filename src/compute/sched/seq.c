@@ -125,7 +125,7 @@ int seq_new(struct sched *sched, const struct seq_spec *spec, struct seq **out)
     seq->hashes = malloc(cap_blocks * sizeof(*seq->hashes));
     seq->flow = fair_hold(sched->fair, spec->tenant);
     if (seq->tokens == NULL || seq->blocks == NULL || seq->hashes == NULL || seq->flow == NULL ||
-        draft_init(sched, seq) < 0 || recurrent_init(sched, seq) < 0) {
+        draft_init(sched, seq) < 0 || recurrent_init(sched, seq) < 0 || windows_init(sched, seq) < 0) {
         seq_free(sched, seq);
         return E_NOMEM;
     }
@@ -147,6 +147,7 @@ void seq_free(struct sched *sched, struct seq *seq)
     fair_drop(sched->fair, seq->flow);
     ngram_fini(&seq->draft.index);
     recurrent_fini(seq);
+    windows_fini(seq);
     sample_state_free(seq->past);
     free(seq->hashes);
     free(seq->blocks);
@@ -215,18 +216,21 @@ int seq_take_blocks(struct sched *sched, struct seq *seq, uint32_t n_spare)
 
     /* First a check without side effects, because the head of the queue gets here before every step. */
     uint32_t n_state = sched->n_state_blocks, n_hit = recurrent_peek(sched, seq, n_most);
-    uint32_t n_missing = n_total - n_hit + n_state;
+    uint32_t n_missing = n_total - n_hit + n_state + windows_wanted(sched, seq, n_hit);
     if (n_missing + n_spare > kv_available(pool))
         return E_KV_FULL;
     if (n_missing > queue_room(sched, seq))
         return E_OVERLOADED;
 
-    seq->recurrent.fork = n_state > 0 ? kv_peek(pool, seq->hashes, n_most) : 0;
-    seq->n_blocks = kv_match(pool, seq->hashes, n_state > 0 ? n_hit : n_most, seq->blocks);
+    bool has_more = n_state > 0 || sched->windows.n_groups > 0; /* of a prefix than its full blocks */
+    seq->recurrent.fork = seq->windows.fork = has_more ? kv_peek(pool, seq->hashes, n_most) : 0;
+    seq->n_blocks = kv_match(pool, seq->hashes, has_more ? n_hit : n_most, seq->blocks);
     uint32_t n_fresh = n_total - seq->n_blocks;
-    bool is_modest = n_fresh + n_state <= queue_room(sched, seq);
-    if (!is_modest || n_fresh + n_state + n_spare > kv_available(pool) ||
-        recurrent_match(sched, seq, seq->n_blocks) < 0 ||
+    uint32_t n_beside = n_state + windows_wanted(sched, seq, seq->n_blocks);
+    bool is_found = windows_match(sched, seq, seq->n_blocks) == 0; /* now counted as taken */
+    bool is_modest = n_fresh + n_beside <= queue_room(sched, seq);
+    if (!is_found || !is_modest || n_fresh + n_beside + n_spare > kv_available(pool) ||
+        recurrent_match(sched, seq, seq->n_blocks) < 0 || windows_take(sched, seq, seq->n_blocks) < 0 ||
         kv_take_for(pool, seq->spec.tenant, n_fresh, seq->blocks + seq->n_blocks) < 0) {
         seq_give_back(sched, seq);
         return is_modest ? E_KV_FULL : E_OVERLOADED;
@@ -243,6 +247,27 @@ int seq_take_blocks(struct sched *sched, struct seq *seq, uint32_t n_spare)
     return 0;
 }
 
+int seq_grow(struct sched *sched, struct seq *seq)
+{
+    int code = kv_available(sched->opts.pool) > sched->windows.n_groups ? 0 : E_KV_FULL;
+
+    if (code == 0)
+        code = kv_take_for(sched->opts.pool, seq->spec.tenant, 1, &seq->blocks[seq->n_blocks]);
+    if (code < 0)
+        return code;
+    seq->n_blocks++;
+    code = windows_grow(sched, seq);
+    if (code < 0)
+        kv_unref(sched->opts.pool, seq->blocks[--seq->n_blocks]);
+    return code;
+}
+
+void seq_shrink(struct sched *sched, struct seq *seq)
+{
+    kv_unref(sched->opts.pool, seq->blocks[--seq->n_blocks]);
+    windows_shrink(sched, seq);
+}
+
 void seq_give_back(struct sched *sched, struct seq *seq)
 {
     bool is_last_replica = false;
@@ -256,6 +281,7 @@ void seq_give_back(struct sched *sched, struct seq *seq)
         kv_unref(sched->opts.pool, id);
     }
     recurrent_give_back(sched, seq); /* after the blocks, so that a state outlives its last block */
+    windows_give_back(sched, seq);
     seq->n_matched = seq->n_sealed = seq->n_computed = 0;
 }
 
@@ -274,12 +300,14 @@ void seq_seal(struct sched *sched, struct seq *seq)
             if (prefix_hash_block(is_public ? &seq->spec.public_key : &seq->spec.prefix_key, parent,
                                   seq->tokens + block * sched->block_tokens, sched->block_tokens,
                                   &seq->hashes[block]) < 0)
-                return;
+                break;
             seq->n_hashes++;
         }
         kv_seal(sched->opts.pool, seq->blocks[block], &seq->hashes[block]);
         seq_keep(sched, seq, seq->blocks[block], block + 1);
+        windows_seal(sched, seq, block);
     }
+    windows_slide(sched, seq);
 }
 
 void seq_advance(struct seq *seq, uint32_t to)

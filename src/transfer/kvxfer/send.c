@@ -1,7 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* See send.h for the drawing.
  *
- * Progress is counted per layer: ready[l] blocks are computed, pushed[l] blocks were handed to the
+ * A run is the part of one block table that is sent: the prompt's blocks, or those of a group of windowed layers.
+ * Runs lie behind one another in the grant:
+ *
+ *     blocks of the prompt    0 1 2 3 4 5 6 7        skip = 2, first_windowed = 5
+ *     in the grant            2 3 4 5 6 7 | 5 6 7 | 5 6 7
+ *                             prompt        group 0  group 1
+ *
+ * Progress is counted per layer of a run: ready[l] blocks are computed, pushed[l] blocks were handed to the
  * transport. A block's id is captured and leased when its first layer is ready. From then on the sequence
  * may be preempted, cancelled or finished and the bytes stay. If the grant comes late, send_pump() catches up
  * layer by layer.
@@ -26,14 +33,21 @@ enum send_state {
     SEND_CLOSED    /* no lease is left */
 };
 
+struct send_run {
+    uint32_t first; /* number of its first block */
+    uint32_t skip;  /* once granted: its first block that is sent, and that block's place */
+    uint32_t at;
+    uint32_t *ready, *pushed; /* [n_layers] blocks before this number */
+    kv_block_id *blocks;      /* from first on; those up to n_captured are leased */
+    uint32_t n_captured;
+};
+
 struct kvxfer_send {
     enum send_state state;
     struct kvxfer_send_opts opts;
     char tcp_address[128], unix_path[108];
-    uint32_t *ready, *pushed; /* [n_layers] number of blocks, counted from the prompt's first */
-    kv_block_id *blocks;      /* [n_captured] leased */
-    uint32_t n_captured;
-    uint32_t skip_blocks;
+    struct send_run *runs; /* [n_runs] the prompt's, then those of windowed layers; all end at n_blocks */
+    uint32_t n_runs;
     bool has_first, is_finished, must_confirm_stop;
     struct kvxfer_first first;
     uint64_t began_ns, moved_ns, retry_ns;
@@ -60,6 +74,16 @@ static void send_message(struct kvxfer_send *send, struct kvxfer_message message
     send->opts.calls->message(send->opts.arg, &message);
 }
 
+/* Returns the number of blocks to send to a receiver that has the first skip_blocks. */
+static uint32_t send_n_blocks(const struct kvxfer_send *send, uint32_t skip_blocks)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < send->n_runs; i++)
+        n += send->opts.n_blocks - (send->runs[i].first > skip_blocks ? send->runs[i].first : skip_blocks);
+    return n;
+}
+
 static void send_offer(struct kvxfer_send *send, uint64_t now_ns)
 {
     send_set_state(send, SEND_OFFERED);
@@ -69,7 +93,29 @@ static void send_offer(struct kvxfer_send *send, uint64_t now_ns)
                                                .request = send->opts.request,
                                                .fetch = send->opts.fetch,
                                                .n_tokens = send->opts.n_tokens,
-                                               .n_blocks = send->opts.n_blocks});
+                                               .n_blocks = send_n_blocks(send, 0)});
+}
+
+static int send_open_runs(struct kvxfer_send *send)
+{
+    const struct kvxfer_send_opts *opts = &send->opts;
+
+    send->runs = calloc(1 + (size_t)opts->n_windows, sizeof(*send->runs));
+    if (send->runs == NULL)
+        return E_NOMEM;
+    for (; send->n_runs < 1 + opts->n_windows; send->n_runs++) {
+        struct send_run *run = &send->runs[send->n_runs];
+
+        run->first = send->n_runs == 0 ? 0 : opts->first_windowed;
+        run->ready = calloc(opts->n_layers, sizeof(*run->ready));
+        run->pushed = calloc(opts->n_layers, sizeof(*run->pushed));
+        run->blocks = calloc(opts->n_blocks - run->first, sizeof(*run->blocks));
+        if (run->ready == NULL || run->pushed == NULL || run->blocks == NULL) {
+            send->n_runs++; /* to be freed */
+            return E_NOMEM;
+        }
+    }
+    return 0;
 }
 
 int kvxfer_send_new(const struct kvxfer_send_opts *opts, uint64_t now_ns, struct kvxfer_send **out)
@@ -81,10 +127,7 @@ int kvxfer_send_new(const struct kvxfer_send_opts *opts, uint64_t now_ns, struct
     send->opts = *opts;
     str_copy(send->tcp_address, sizeof(send->tcp_address), opts->tcp_address);
     str_copy(send->unix_path, sizeof(send->unix_path), opts->unix_path);
-    send->ready = calloc(opts->n_layers, sizeof(*send->ready));
-    send->pushed = calloc(opts->n_layers, sizeof(*send->pushed));
-    send->blocks = calloc(opts->n_blocks, sizeof(*send->blocks));
-    if (send->ready == NULL || send->pushed == NULL || send->blocks == NULL) {
+    if (send_open_runs(send) < 0) {
         kvxfer_send_free(send);
         return E_NOMEM;
     }
@@ -96,19 +139,22 @@ int kvxfer_send_new(const struct kvxfer_send_opts *opts, uint64_t now_ns, struct
 
 static void send_drop_leases(struct kvxfer_send *send)
 {
-    while (send->n_captured > 0)
-        kv_unlease(send->opts.pool, send->blocks[--send->n_captured]);
+    for (uint32_t i = 0; i < send->n_runs; i++)
+        while (send->runs[i].n_captured > 0)
+            kv_unlease(send->opts.pool, send->runs[i].blocks[--send->runs[i].n_captured]);
 }
 
 void kvxfer_send_free(struct kvxfer_send *send)
 {
     if (send == NULL)
         return;
-    if (send->blocks != NULL)
-        send_drop_leases(send);
-    free(send->ready);
-    free(send->pushed);
-    free(send->blocks);
+    send_drop_leases(send);
+    for (uint32_t i = 0; i < send->n_runs; i++) {
+        free(send->runs[i].ready);
+        free(send->runs[i].pushed);
+        free(send->runs[i].blocks);
+    }
+    free(send->runs);
     free(send);
 }
 
@@ -158,62 +204,80 @@ void kvxfer_send_peer_lost(struct kvxfer_send *send)
 /* ---- pushing ---- */
 
 /* Hands the ready blocks of one layer to the transport. False: the transport takes no more now. */
-static bool send_pump_layer(struct kvxfer_send *send, uint32_t layer)
+static bool send_pump_layer(struct kvxfer_send *send, struct send_run *run, uint32_t layer)
 {
-    uint32_t from = send->pushed[layer] < send->skip_blocks ? send->skip_blocks : send->pushed[layer];
+    uint32_t from = run->pushed[layer] < run->skip ? run->skip : run->pushed[layer];
 
-    if (from < send->ready[layer]) {
-        int rc = tr_push(send->opts.transport, send->opts.transfer, layer, from - send->skip_blocks,
-                         send->blocks + from, send->ready[layer] - from);
+    if (from < run->ready[layer]) {
+        int rc = tr_push(send->opts.transport, send->opts.transfer, layer, run->at + from - run->skip,
+                         run->blocks + (from - run->first), run->ready[layer] - from);
         if (rc < 0)
             return false;
     }
-    if (send->pushed[layer] < send->ready[layer])
-        send->pushed[layer] = send->ready[layer];
+    if (run->pushed[layer] < run->ready[layer])
+        run->pushed[layer] = run->ready[layer];
     return true;
 }
 
 static void send_pump(struct kvxfer_send *send)
 {
-    uint32_t n_done = 0;
+    uint32_t n_left = 0;
 
     if (send->state != SEND_PUSHING)
         return;
-    for (uint32_t layer = 0; layer < send->opts.n_layers; layer++) {
-        if (!send_pump_layer(send, layer))
-            return; /* the next event or tick tries again */
-        n_done += send->pushed[layer] == send->opts.n_blocks;
-    }
-    if (n_done == send->opts.n_layers)
+    for (uint32_t i = 0; i < send->n_runs; i++)
+        for (uint32_t layer = 0; layer < send->opts.n_layers; layer++) {
+            if (!send_pump_layer(send, &send->runs[i], layer))
+                return; /* the next event or tick tries again */
+            n_left += send->runs[i].pushed[layer] < send->opts.n_blocks;
+        }
+    if (n_left == 0)
         send_set_state(send, SEND_PUSHED);
 }
 
-static void send_capture(struct kvxfer_send *send, uint32_t n_ready, const kv_block_id *table)
+static void send_capture(struct kvxfer_send *send, struct send_run *run, uint32_t n_ready,
+                         const kv_block_id *table)
 {
-    for (; send->n_captured < n_ready; send->n_captured++) {
-        send->blocks[send->n_captured] = table[send->n_captured];
-        kv_lease(send->opts.pool, table[send->n_captured]);
+    for (; run->first + run->n_captured < n_ready; run->n_captured++) {
+        run->blocks[run->n_captured] = table[run->first + run->n_captured];
+        kv_lease(send->opts.pool, run->blocks[run->n_captured]);
     }
+}
+
+static void send_run_ready(struct kvxfer_send *send, struct kvxfer_window window, uint32_t n_ready,
+                           const kv_block_id *table)
+{
+    struct send_run *run = &send->runs[window.group];
+
+    if (send_is_over(send))
+        return;
+    ASSERT(n_ready <= send->opts.n_blocks);
+    send_capture(send, run, n_ready, table);
+    if (window.layer == KVXFER_ALL_LAYERS) {
+        for (uint32_t l = 0; l < send->opts.n_layers; l++)
+            run->ready[l] = n_ready > run->ready[l] ? n_ready : run->ready[l];
+        send_pump(send);
+        return;
+    }
+    if (n_ready > run->ready[window.layer])
+        run->ready[window.layer] = n_ready;
+    if (send->state == SEND_PUSHING && window.layer + 1 == send->opts.n_layers)
+        send_pump(send);
+    else if (send->state == SEND_PUSHING)
+        (void)send_pump_layer(send, run, window.layer);
 }
 
 void kvxfer_send_ready(struct kvxfer_send *send, uint32_t layer, uint32_t n_ready, const kv_block_id *table)
 {
-    if (send_is_over(send))
-        return;
-    ASSERT(n_ready <= send->opts.n_blocks);
-    send_capture(send, n_ready, table);
-    if (layer == KVXFER_ALL_LAYERS) {
-        for (uint32_t l = 0; l < send->opts.n_layers; l++)
-            send->ready[l] = n_ready > send->ready[l] ? n_ready : send->ready[l];
-        send_pump(send);
-        return;
-    }
-    if (n_ready > send->ready[layer])
-        send->ready[layer] = n_ready;
-    if (send->state == SEND_PUSHING && layer + 1 == send->opts.n_layers)
-        send_pump(send);
-    else if (send->state == SEND_PUSHING)
-        (void)send_pump_layer(send, layer);
+    send_run_ready(send, (struct kvxfer_window){.group = 0, .layer = layer}, n_ready, table);
+}
+
+void kvxfer_send_window_ready(struct kvxfer_send *send, struct kvxfer_window window, uint32_t n_ready,
+                              const kv_block_id *table)
+{
+    ASSERT(window.group < send->opts.n_windows);
+    window.group++; /* run 0 is the prompt's */
+    send_run_ready(send, window, n_ready, table);
 }
 
 static void send_message_first(struct kvxfer_send *send)
@@ -235,6 +299,20 @@ void kvxfer_send_first(struct kvxfer_send *send, const struct kvxfer_first *firs
 
 /* ---- input ---- */
 
+/* Finds each run's place in the grant. */
+static void send_place_runs(struct kvxfer_send *send, uint32_t skip_blocks)
+{
+    uint32_t at = 0;
+
+    for (uint32_t i = 0; i < send->n_runs; i++) {
+        struct send_run *run = &send->runs[i];
+
+        run->skip = run->first > skip_blocks ? run->first : skip_blocks;
+        run->at = at;
+        at += send->opts.n_blocks - run->skip;
+    }
+}
+
 static void send_on_grant(struct kvxfer_send *send, const struct kvxfer_message *grant, uint64_t now_ns)
 {
     struct tr_target target = {.kind = grant->transport, .ticket = grant->ticket};
@@ -243,7 +321,7 @@ static void send_on_grant(struct kvxfer_send *send, const struct kvxfer_message 
     if (send->state != SEND_OFFERED || send_is_over(send))
         return;
     if (grant->skip_blocks > send->opts.n_blocks ||
-        grant->n_blocks != send->opts.n_blocks - grant->skip_blocks || grant->n_blocks == 0) {
+        grant->n_blocks != send_n_blocks(send, grant->skip_blocks) || grant->n_blocks == 0) {
         send_give_up(send, E_PROTO);
         return;
     }
@@ -254,7 +332,7 @@ static void send_on_grant(struct kvxfer_send *send, const struct kvxfer_message 
         return;
     }
     send_set_state(send, SEND_PUSHING);
-    send->skip_blocks = grant->skip_blocks;
+    send_place_runs(send, grant->skip_blocks);
     send->moved_ns = now_ns;
     send_pump(send);
     send_message_first(send);

@@ -37,11 +37,19 @@ struct kvxfer_send_opts {
     void *arg;
     uint64_t transfer; /* also the id of the push; unique on this worker */
     uint64_t router_epoch, request;
-    uint64_t fetch; /* not 0: answers the prefix fetch of this id with cached blocks and no first token */
-    uint32_t n_layers;
-    uint32_t n_tokens, n_blocks;         /* of the prompt */
+    uint64_t fetch;    /* not 0: answers the prefix fetch of this id with cached blocks and no first token */
+    uint32_t n_layers; /* of a block */
+    uint32_t n_tokens, n_blocks; /* of the prompt */
+    /* Tables beside the prompt's own, of the groups of windowed layers (cache/kv/window.h).  Their blocks from
+     * first_windowed on are sent behind the prompt's.  0: none. */
+    uint32_t n_windows, first_windowed;
     const char *tcp_address, *unix_path; /* the receiver's addresses; copied */
     uint64_t timeout_ns;                 /* give up after this time without progress */
+};
+
+struct kvxfer_window {
+    uint32_t group; /* < n_windows */
+    uint32_t layer; /* < n_layers, or KVXFER_ALL_LAYERS */
 };
 
 /* Sends OFFER before it returns. E_NOMEM. */
@@ -51,6 +59,9 @@ void kvxfer_send_free(struct kvxfer_send *send); /* only when closed, or when th
 /* Blocks [0, n_ready) of this layer (or KVXFER_ALL_LAYERS) are computed. table is the sequence's block
  * table, only read. */
 void kvxfer_send_ready(struct kvxfer_send *send, uint32_t layer, uint32_t n_ready, const kv_block_id *table);
+/* The same for a table of windowed layers: blocks [first_windowed, n_ready) of this layer of the group. */
+void kvxfer_send_window_ready(struct kvxfer_send *send, struct kvxfer_window window, uint32_t n_ready,
+                              const kv_block_id *table);
 void kvxfer_send_first(struct kvxfer_send *send, const struct kvxfer_first *first, bool is_finished);
 void kvxfer_send_cancel(struct kvxfer_send *send, int code); /* the sequence ended here */
 void kvxfer_send_peer_lost(struct kvxfer_send *send);

@@ -4,7 +4,7 @@
 #include "worker/loop/spending_priv.h"
 
 #include "base/clock.h"
-#include "cache/kv/layout.h"
+#include "cache/kv/window.h"
 #include "proto/capabilities.h"
 
 static void fill_model(struct worker *worker)
@@ -25,6 +25,13 @@ const char *worker_link_address(const struct worker *worker)
                                            : listener_address(worker->peer_listener);
 }
 
+/* Placement counts in blocks of tokens: returns how many of them n blocks of the pool hold, with the windowed
+ * blocks of one sequence beside them. */
+static uint32_t token_blocks(const struct worker *worker, uint32_t n)
+{
+    return kv_window_capacity(&worker_engine_info(worker->engine)->layout, n);
+}
+
 static void fill_kv(struct worker *worker)
 {
     const struct engine_info *info = worker_engine_info(worker->engine);
@@ -33,7 +40,7 @@ static void fill_kv(struct worker *worker)
     baton__kv_info__init(kv);
     kv->layout = kv_layout_fingerprint(&info->layout, info->numerics_id);
     kv->block_tokens = info->layout.block_tokens;
-    kv->n_blocks = worker_engine_n_blocks(worker->engine);
+    kv->n_blocks = token_blocks(worker, worker_engine_n_blocks(worker->engine));
     kv->block_bytes = kv_layout_block_bytes(&info->layout);
     kv->link_address = (char *)worker_link_address(worker);
     kv->tcp_address = (char *)worker_engine_tcp_address(worker->engine);
@@ -93,8 +100,8 @@ const ProtobufCMessage *worker_make_heartbeat(void *arg)
     load->decode_seqs = worker->load.sched.n_decode;
     load->decode_row_s = worker->load.sched.decode_row_s;
     load->decode_now_s = worker->load.sched.decode_now_s;
-    load->blocks_free = worker->load.blocks_available;
-    load->blocks_total = worker->load.blocks_total;
+    load->blocks_free = token_blocks(worker, worker->load.blocks_available);
+    load->blocks_total = token_blocks(worker, worker->load.blocks_total);
     load->transfer_bytes_per_s = worker->load.transfer_bytes_per_s;
     load->push_bytes_per_s = worker->load.push_bytes_per_s;
     load->read_bytes_per_s = worker->load.disk.read_bytes_per_s; /* 0 without a disk tier */

@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "cache/kv/state.h"
+#include "cache/kv/window.h"
 #include "compute/engine/engine_load.h"
 #include "compute/engine/engine_sim.h"
 #include "serve/prompt/verdicts.h"
@@ -103,8 +104,9 @@ int worker_arena_blocks(const struct worker_conf *conf, const struct kv_layout *
 {
     size_t block_bytes = kv_layout_block_bytes(layout);
     uint64_t n_blocks = conf->kv_memory / block_bytes;
-    /* One state, and one snapshot of it. */
-    uint64_t n_least = 4 + 2 * (uint64_t)kv_layout_state_blocks(layout);
+    /* Four blocks with their windowed ones; one state, and one snapshot of it. */
+    uint64_t n_least =
+        4 * (1 + (uint64_t)kv_window_groups(layout)) + 2 * (uint64_t)kv_layout_state_blocks(layout);
 
     if (n_blocks < n_least)
         return fault_set(fault, E_INVAL, "kv.memory holds %u blocks of %zu bytes; give it at least %zu bytes",
@@ -134,9 +136,12 @@ static void say_capacity(const struct worker_engine_opts *opts)
 {
     const struct engine_info *info = &opts->engine.info;
     uint64_t n_state = kv_layout_state_blocks(&info->layout);
-    uint64_t holds = (opts->n_blocks - n_state) * info->layout.block_tokens;
+    uint64_t holds_blocks = kv_window_capacity(&info->layout, (uint32_t)(opts->n_blocks - n_state));
+    uint64_t holds = holds_blocks * info->layout.block_tokens;
     uint64_t wants_blocks =
         (info->context_length + info->layout.block_tokens - 1) / info->layout.block_tokens + n_state;
+
+    wants_blocks += opts->n_blocks - n_state - holds_blocks; /* windowed ones */
 
     if (holds < info->context_length)
         log_warn("kv_memory_below_context", LOG_STR("raise", "kv.memory"), LOG_U64("holds_tokens", holds),
@@ -240,6 +245,7 @@ struct engine_load_opts worker_load_opts(const struct worker_conf *conf, struct 
                                      .block_tokens = (uint32_t)conf->kv_block_tokens,
                                      .context_length = (uint32_t)conf->context,
                                      .bf16 = bf16_maths[conf->bf16],
+                                     .splits_windows = true,
                                      .converts_f16 = conf->convert_f16 == WORKER_CONVERT_BF16};
 }
 

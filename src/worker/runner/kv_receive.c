@@ -21,6 +21,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "cache/kv/window.h"
 #include "transfer/kvxfer/recv.h"
 
 #define EARLY_OFFER_NS   (2 * NS_PER_S)
@@ -147,22 +148,41 @@ static const struct kvxfer_recv_calls kv_receive_calls = {
 
 /* ---- offers ---- */
 
-/* Opens the receiving end: the prompt's blocks, then those of its recurrent state. */
+/* Returns the number of windowed blocks to receive for a prompt of recv->n_blocks, over all groups. */
+static uint32_t kv_receive_n_windowed(const struct kv_receive *receive, const struct kvxfer_recv_opts *recv,
+                                      uint32_t skip_blocks)
+{
+    const struct kv_layout *layout = &receive->engine->opts.engine.info.layout;
+    uint32_t first = kv_window_kept(layout, recv->n_tokens);
+
+    return kv_window_groups(layout) * (recv->n_blocks - (first > skip_blocks ? first : skip_blocks));
+}
+
+/* Opens the receiving end: the prompt's blocks, then those of its recurrent state or of its windowed layers. */
 static int kv_receive_open(struct kv_receive *receive, struct kvxfer_recv_opts *recv)
 {
-    uint32_t n_kv = recv->n_blocks, n_state;
-    const kv_block_id *state = seq_state_blocks(receive->engine->sched, receive->task->seq, &n_state);
+    const struct sched *sched = receive->engine->sched;
+    uint32_t n_kv = recv->n_blocks, n_groups = kv_window_groups(&receive->engine->opts.engine.info.layout),
+             n_windowed = kv_receive_n_windowed(receive, recv, recv->skip_blocks), n_state;
+    const kv_block_id *state = seq_state_blocks(sched, receive->task->seq, &n_state);
     kv_block_id *table = NULL;
     int rc;
 
-    if (n_state > 0) {
-        table = calloc(n_kv + n_state, sizeof(*table));
+    if (n_state + n_windowed > 0) {
+        table = calloc(n_kv + n_state + n_windowed, sizeof(*table));
         if (table == NULL)
             return E_NOMEM;
         memcpy(table, recv->blocks, n_kv * sizeof(*table));
-        memcpy(table + n_kv, state, n_state * sizeof(*table));
+        if (n_state > 0)
+            memcpy(table + n_kv, state, n_state * sizeof(*table));
         recv->blocks = table;
-        recv->n_blocks = n_kv + n_state;
+        recv->n_blocks = n_kv + n_state + n_windowed;
+    }
+    for (uint32_t group = 0; group < n_groups; group++) {
+        uint32_t n = n_windowed / n_groups;
+
+        memcpy(table + n_kv + group * n, seq_window_blocks(sched, receive->task->seq, group) + n_kv - n,
+               n * sizeof(*table));
     }
     rc = kvxfer_recv_new(recv, clock_now_ns(), &receive->recv);
     free(table);
@@ -185,7 +205,8 @@ static void kv_receive_grant(struct kv_receive *receive, uint32_t peer, const st
 
     recv.blocks = seq_blocks(task->seq, &n_table, &recv.skip_blocks);
     (void)seq_state_blocks(engine->sched, task->seq, &n_state);
-    if (offer->n_tokens != task->spec.order.n_tokens || offer->n_blocks != recv.n_blocks + n_state ||
+    if (offer->n_tokens != task->spec.order.n_tokens ||
+        offer->n_blocks != recv.n_blocks + n_state + kv_receive_n_windowed(receive, &recv, 0) ||
         n_table < recv.n_blocks || receive->state != KV_RECEIVE_WAITING ||
         seq_state(task->seq) != SEQ_ARRIVING) {
         worker_transfers_refuse_offer(engine, peer, offer->transfer, E_MISMATCH);

@@ -26,6 +26,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "cache/kv/pool_cache.h"
+#include "cache/kv/window.h"
 #include "transfer/kvxfer/send.h"
 
 enum kv_send_state {
@@ -146,6 +147,24 @@ static const struct kvxfer_send_calls kv_send_calls = {
 
 /* ---- beginning ---- */
 
+/* Tells the transfer that windowed blocks before n are ready, in one layer or in all. */
+static void kv_send_push_windowed(struct kv_send *send, uint32_t layer, uint32_t n)
+{
+    const struct kv_layout *layout = &send->engine->opts.engine.info.layout;
+    uint32_t n_groups = kv_window_groups(layout);
+
+    for (uint32_t group = 0; group < n_groups; group++) {
+        const kv_block_id *table = seq_window_blocks(send->engine->sched, send->task->seq, group);
+        struct kvxfer_window window = {.group = group, .layer = KVXFER_ALL_LAYERS};
+
+        if (layer != KVXFER_ALL_LAYERS && layer / layout->n_layers - 1 != group)
+            continue;
+        if (layer != KVXFER_ALL_LAYERS)
+            window.layer = layer % layout->n_layers;
+        kvxfer_send_window_ready(send->send, window, n, table);
+    }
+}
+
 static void kv_send_push(struct kv_send *send, uint32_t layer, uint32_t to)
 {
     bool is_last = to >= send->task->spec.order.n_tokens;
@@ -155,7 +174,10 @@ static void kv_send_push(struct kv_send *send, uint32_t layer, uint32_t to)
 
     if (n > n_table)
         n = n_table;
-    kvxfer_send_ready(send->send, layer, n, table);
+    if (layer == KVXFER_ALL_LAYERS || layer < send->engine->opts.engine.info.layout.n_layers)
+        kvxfer_send_ready(send->send, layer, n, table);
+    if (layer == KVXFER_ALL_LAYERS || layer >= send->engine->opts.engine.info.layout.n_layers)
+        kv_send_push_windowed(send, layer, n);
 }
 
 /* Sends the whole prompt: its keys and values, then the state after its last token, which is final now. */
@@ -201,6 +223,8 @@ static void kv_send_offer(struct kv_send *send)
     opts.router_epoch = send->task->spec.key.router_epoch;
     opts.request = send->task->spec.key.request;
     opts.n_tokens = send->task->spec.order.n_tokens;
+    opts.n_windows = kv_window_groups(&engine->opts.engine.info.layout);
+    opts.first_windowed = kv_window_kept(&engine->opts.engine.info.layout, opts.n_tokens);
     opts.tcp_address = peer->tcp_address;
     opts.unix_path = peer->unix_path;
     if (kvxfer_send_new(&opts, clock_now_ns(), &send->send) < 0) {

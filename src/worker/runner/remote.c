@@ -30,7 +30,6 @@
 #include "cache/kv/pool_cache.h"
 #include "cache/kv/pool_quota.h"
 #include "cache/kv/pool_writeback.h"
-#include "cache/kv/state.h"
 #include "cache/prefix/tenant.h"
 #include "cache/remote/remote.h"
 #include "worker/runner/disk_priv.h"
@@ -69,7 +68,7 @@ struct remote_read { /* a run of blocks that tasks wait for */
     uint32_t n_run;              /* blocks of the prompt that were asked for */
     struct remote_block *blocks; /* [n] */
     uint32_t n, n_done;
-    struct block_hash hashes[]; /* [n_run], then the first block of each state */
+    struct block_hash hashes[]; /* [n_run], then the first block of a tail beside each */
 };
 
 struct worker_remote {
@@ -247,32 +246,26 @@ static struct remote_read *remote_read_ask(struct worker_engine *engine, kv_tena
                                            const struct block_hash *hashes, uint32_t n)
 {
     struct worker_remote *remote = engine->remote;
-    uint32_t n_state = worker_state_blocks(engine), most = KV_REMOTE_ASK_KEYS / (n_state > 0 ? 2 : 1);
+    uint32_t n_each = worker_has_tails(engine) ? 2 : 1, most = KV_REMOTE_ASK_KEYS / n_each;
     uint64_t saved_ns = remote_compute_ns(engine, n), ask_ns;
-    struct block_hash *state = n_state > 0 ? calloc(n_state, sizeof(*state)) : NULL;
     struct remote_read *read;
 
     n = n < most ? n : most;
-    read = n_state > 0 && state == NULL ? NULL : calloc(1, sizeof(*read) + 2 * n * sizeof(read->hashes[0]));
-    if (read == NULL) {
-        free(state);
+    read = calloc(1, sizeof(*read) + 2 * n * sizeof(read->hashes[0]));
+    if (read == NULL)
         return NULL;
-    }
     memcpy(read->hashes, hashes, n * sizeof(*hashes));
-    for (uint32_t i = 0; n_state > 0 && i < n; i++) {
-        kv_state_hashes(&hashes[i], n_state, state);
-        read->hashes[n + i] = state[0];
-    }
-    free(state);
+    for (uint32_t i = 0; n_each > 1 && i < n; i++)
+        worker_tail_key(engine, &hashes[i], &read->hashes[n + i]);
     read->n_run = n;
     read->tenant = tenant;
     read->number = ++remote->next_number | REMOTE_READ_BIT;
     read->began_ns = clock_now_ns();
-    ask_ns = kv_remote_ask_ns(remote->remote, n_state > 0 ? 2 * n : n);
+    ask_ns = kv_remote_ask_ns(remote->remote, n_each * n);
     ask_ns = 4 * ask_ns > ASK_LEAST_NS ? 4 * ask_ns : ASK_LEAST_NS;
     read->until_ns =
         read->began_ns + remote_clamp(saved_ns / 4, NS_PER_MS, ask_ns < ASK_MOST_NS ? ask_ns : ASK_MOST_NS);
-    if (kv_remote_ask(remote->remote, read->hashes, n_state > 0 ? 2 * n : n, read) < 0) {
+    if (kv_remote_ask(remote->remote, read->hashes, n_each * n, read) < 0) {
         free(read);
         return NULL;
     }
@@ -320,35 +313,43 @@ static bool remote_is_in_pool(const struct worker_engine *engine, const struct b
     return kv_peek(engine->pool, hash, 1) == 1;
 }
 
-/* The blocks to read: of the longest run that the pool and the store have together, with the state after it. Returns
+/* The longest run of at most n blocks that has a tail. */
+static uint32_t remote_run_with_tail(const struct worker_engine *engine, const struct remote_read *read,
+                                     const bool *found, uint32_t n)
+{
+    const bool *found_parts = found + read->n_run;
+    const struct block_hash *parts = read->hashes + read->n_run;
+
+    for (uint32_t at = n; at-- > 0 && n - at <= worker_tail_span(engine);)
+        if (!found_parts[at] && !remote_is_in_pool(engine, &parts[at]))
+            n = at;
+    return n;
+}
+
+/* The blocks to read: of the longest run that the pool and the store have together, with its tail. Returns
  * their number, and that of the run. */
 static uint32_t remote_read_choose(const struct worker_engine *engine, const struct remote_read *read,
                                    const bool *found, struct block_hash *list, uint32_t *n_run_out)
 {
-    uint32_t n_state = worker_state_blocks(engine), n_run = 0, n = 0;
+    uint32_t n_run = 0, n = 0, n_tail, n_kept = 0;
+    struct block_hash *tail;
 
     while (n_run < read->n_run && (found[n_run] || remote_is_in_pool(engine, &read->hashes[n_run])))
         n_run++;
-    while (n_state > 0 && n_run > 0 && !found[read->n_run + n_run - 1] &&
-           !remote_is_in_pool(engine, &read->hashes[read->n_run + n_run - 1]))
-        n_run--;
+    n_run = remote_run_with_tail(engine, read, found, n_run);
     *n_run_out = n_run;
     if (n_run == 0)
         return 0;
     for (uint32_t i = 0; i < n_run; i++)
         if (!remote_is_in_pool(engine, &read->hashes[i]))
             list[n++] = read->hashes[i];
-    if (n_state > 0) {
-        struct block_hash *state = list + n; /* the list has room for it */
-        uint32_t n_kept = 0;
-
-        kv_state_hashes(&read->hashes[n_run - 1], n_state, state);
-        for (uint32_t i = 0; i < n_state; i++)
-            if (!remote_is_in_pool(engine, &state[i]))
-                state[n_kept++] = state[i];
-        n += n_kept;
-    }
-    return n;
+    tail = list + n; /* the list has room for it */
+    n_tail = worker_tail_blocks(engine, n_run);
+    worker_tail_hashes(engine, read->hashes, n_run, tail);
+    for (uint32_t i = 0; i < n_tail; i++)
+        if (!remote_is_in_pool(engine, &tail[i]))
+            tail[n_kept++] = tail[i];
+    return n + n_kept;
 }
 
 /* Takes blocks and sends reads for the list. False: nothing was begun. */
@@ -362,8 +363,8 @@ static bool remote_read_send(struct worker_engine *engine, struct remote_read *r
 
     most = most > remote->n_reading ? most - remote->n_reading : 0;
     most = most < room ? most : room;
-    if (n > most && worker_state_blocks(engine) > 0)
-        n = 0; /* without the state, which comes last, the others are of no use */
+    if (n > most && worker_has_tails(engine))
+        n = 0; /* without the tail, which comes last, the others are of no use */
     n = n < most ? n : most;
     read->blocks = n > 0 ? calloc(n, sizeof(*read->blocks)) : NULL;
     if (ids == NULL || read->blocks == NULL || kv_take_for(engine->pool, read->tenant, n, ids) < 0) {
@@ -408,7 +409,7 @@ static void remote_on_answer(struct worker_engine *engine, const struct kv_remot
     if (read->state == REMOTE_LET_GO)
         remote->n_overdue--;
     else if (event->result == 0)
-        list = calloc(read->n_run + worker_state_blocks(engine), sizeof(*list));
+        list = calloc(read->n_run + worker_tail_blocks(engine, read->n_run), sizeof(*list));
     if (list != NULL)
         n = remote_read_choose(engine, read, event->found, list, &n_run);
     saved_ns = remote_compute_ns(engine, n_run);

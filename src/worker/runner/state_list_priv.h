@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists of blocks that make a prefix usable for models with recurrent state: state_list.c. */
+/* Lists of blocks that make a prefix usable, for models with recurrent state or windowed blocks: state_list.c. */
 #ifndef WORKER_RUNNER_STATE_LIST_PRIV_H
 #define WORKER_RUNNER_STATE_LIST_PRIV_H
 
@@ -10,15 +10,27 @@ struct state_source { /* where to look for blocks */
     void *arg;
 };
 
-/* Number of blocks of one recurrent state; 0: the model has none. */
-uint32_t worker_state_blocks(const struct worker_engine *engine);
+/* True if a prefix needs more than its run of blocks. */
+bool worker_has_tails(const struct worker_engine *engine);
+/* Number of blocks of the tail of a run.  It does not shrink when the run grows. */
+uint32_t worker_tail_blocks(const struct worker_engine *engine, uint32_t n_run);
+/* Returns the length of the run in a list of n_list blocks; 0: no list has this length. */
+uint32_t worker_tail_run(const struct worker_engine *engine, uint32_t n_list);
+/* Derives the tail's hashes from those of the run, which is not empty. */
+void worker_tail_hashes(const struct worker_engine *engine, const struct block_hash *hashes, uint32_t n_run,
+                        struct block_hash *hashes_out);
+/* Number of last blocks of a run that a tail has parts beside. */
+uint32_t worker_tail_span(const struct worker_engine *engine);
+/* Derives a hash that stands for the part of tails beside this block: the first block of it. */
+void worker_tail_key(const struct worker_engine *engine, const struct block_hash *block,
+                     struct block_hash *key_out);
 /* Returns the list for a prompt of these hashes; the caller frees it.
  * NULL: no usable prefix, or no memory. */
 struct block_hash *worker_state_list(const struct worker_engine *engine, const struct state_source *source,
                                      const struct block_hash *hashes, uint32_t n, uint32_t *n_out);
 /* Returns how many leading blocks a prompt of these hashes would reuse: a run in the pool with its state. */
 uint32_t worker_state_hit(const struct worker_engine *engine, const struct block_hash *hashes, uint32_t n);
-/* Like kv_match(), for the list of blocks in the pool.  ids_out: [n + worker_state_blocks()]. */
+/* Like kv_match(), for the list of blocks in the pool.  ids_out: [n + worker_tail_blocks()]. */
 uint32_t worker_state_match(const struct worker_engine *engine, const struct block_hash *hashes, uint32_t n,
                             kv_block_id *ids_out);
 

@@ -442,6 +442,32 @@ static void whoever_listens_hears_of_each_block_that_comes_and_goes(void **state
     kv_pool_free(pool);
 }
 
+static void quiet_blocks_are_found_and_not_told(void **state)
+{
+    struct kv_pool_opts opts = {.n_blocks = 4, .now_ns = fake_now, .on_block = note_block};
+    struct block_hash hash = hash_of(3);
+    int32_t n_told = 0;
+    struct kv_pool *pool;
+    kv_block_id id;
+
+    (void)state;
+    told = (struct told){0};
+    assert_int_equal(kv_pool_new(&opts, &pool), 0);
+    assert_int_equal(kv_take(pool, 1, &id), 0);
+    kv_seal_quiet(pool, id, &hash);
+    kv_unref(pool, id);
+    assert_true(is_found(pool, 3));
+    kv_each(pool, count_block, &n_told);
+    assert_int_equal(n_told, 0);
+    kv_clear(pool);
+    assert_false(is_found(pool, 3));
+    assert_int_equal(told.n_came, 0);
+    assert_int_equal(told.n_went, 0);
+    cache_one(pool, 3); /* nothing of it stays with the block */
+    assert_int_equal(told.n_came, 1);
+    kv_pool_free(pool);
+}
+
 static void senseless_pools_are_refused(void **state)
 {
     struct kv_pool_opts opts = {.n_blocks = 0};
@@ -452,6 +478,68 @@ static void senseless_pools_are_refused(void **state)
     assert_int_equal(kv_pool_new(&opts, &pool), E_INVAL);
     assert_null(pool);
     kv_pool_free(NULL);
+}
+
+/* Takes and seals a block under hash n, and releases it as a spare one or not. */
+static kv_block_id cache_spare(struct kv_pool *pool, uint32_t n, bool is_spare)
+{
+    struct block_hash hash = hash_of(n);
+    kv_block_id id;
+
+    assert_int_equal(kv_take(pool, 1, &id), 0);
+    kv_seal(pool, id, &hash);
+    kv_set_spare(pool, id, is_spare);
+    kv_unref(pool, id);
+    return id;
+}
+
+static void spare_blocks_are_evicted_first_until_they_are_used(void **state)
+{
+    struct kv_pool *pool = *state;
+    struct block_hash used = hash_of(6);
+    struct kv_pool_counts counts;
+    kv_block_id id;
+
+    for (uint32_t n = 0; n < N_BLOCKS; n++, fake_now_ns++)
+        (void)cache_spare(pool, n, n >= 5);
+    assert_int_equal(kv_match(pool, &used, 1, &id), 1);
+    kv_unref(pool, id);
+    kv_pool_counts(pool, &counts);
+    assert_int_equal(counts.n_spare, 2);
+    evict_one(pool);
+    assert_false(is_found(pool, 5));
+    evict_one(pool);
+    assert_false(is_found(pool, 7));
+    assert_true(is_found(pool, 6));
+    evict_one(pool);
+    assert_false(is_found(pool, 0)); /* no spare one is left */
+}
+
+static void a_duplicate_tells_if_a_block_is_spare(void **state)
+{
+    struct kv_pool *pool = *state;
+    struct kv_pool_counts counts;
+
+    (void)cache_spare(pool, 1, true);
+    (void)cache_spare(pool, 1, true);
+    kv_pool_counts(pool, &counts);
+    assert_int_equal(counts.n_spare, 1);
+    assert_int_equal(counts.n_cached, 1);
+    (void)cache_spare(pool, 1, false);
+    kv_pool_counts(pool, &counts);
+    assert_int_equal(counts.n_spare, 0);
+    assert_int_equal(counts.n_cached, 1);
+}
+
+static void spare_blocks_expire_like_others(void **state)
+{
+    struct kv_pool *pool = *state;
+
+    (void)cache_spare(pool, 1, true);
+    fake_now_ns += 301 * NS_PER_S;
+    kv_expire(pool);
+    assert_false(is_found(pool, 1));
+    assert_int_equal(kv_available(pool), N_BLOCKS);
 }
 
 #define POOL_TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -467,6 +555,10 @@ int main(void)
         POOL_TEST(cached_blocks_are_found_and_shared),
         POOL_TEST(match_stops_at_the_first_gap),
         POOL_TEST(eviction_takes_the_least_recently_used),
+        POOL_TEST(spare_blocks_are_evicted_first_until_they_are_used),
+        POOL_TEST(a_duplicate_tells_if_a_block_is_spare),
+        POOL_TEST(spare_blocks_expire_like_others),
+        cmocka_unit_test(quiet_blocks_are_found_and_not_told),
         POOL_TEST(lifetimes_end),
         POOL_TEST(leased_blocks_are_never_free),
         POOL_TEST(duplicate_takes_over_when_the_first_is_gone),

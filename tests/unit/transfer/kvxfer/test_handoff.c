@@ -7,7 +7,9 @@
  *
  *   - no byte lands in a destination block that is not leased, and none is read from such a source block
  *   - every transfer ends at both ends, and no lease is left
- *   - "whole" is reported only if every piece was really copied, and then the bytes are the sender's */
+ *   - "whole" is reported only if every piece was really copied, and then the bytes are the sender's
+ *
+ * Some transfers send blocks of windowed layers behind the prompt's, from a block on that the receiver may have. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,6 +26,8 @@
 #define N_LAYERS   3
 #define N_POOL     16
 #define N_PROMPT   5
+#define N_WINDOWS  2
+#define N_ALL      ((1 + N_WINDOWS) * N_PROMPT)
 #define TIMEOUT_NS (100 * NS_PER_MS)
 #define MAX_PIECES 64
 #define MAX_MAIL   64
@@ -37,20 +41,20 @@ struct piece {
 struct mail {
     bool to_sender;
     struct kvxfer_message message;
-    kv_block_id blocks[N_PROMPT];
+    kv_block_id blocks[N_ALL];
 };
 
 static struct world {
     struct rng rng;
     struct kv_pool *from, *to;
     uint32_t from_arena[N_LAYERS][N_POOL], to_arena[N_LAYERS][N_POOL];
-    kv_block_id from_table[N_PROMPT], to_table[N_PROMPT];
-    uint32_t from_ready, skip;
+    kv_block_id from_table[N_ALL], to_table[N_ALL]; /* the prompt's, then that of each group */
+    uint32_t from_ready, skip, n_windows, first_windowed;
     struct kvxfer_send *send;
     struct kvxfer_recv *recv;
     /* transport */
     bool ticket_open, ticket_closing, push_open, push_stopping, push_broken;
-    kv_block_id ticket_blocks[N_PROMPT];
+    kv_block_id ticket_blocks[N_ALL];
     uint32_t n_ticket;
     struct piece pieces[MAX_PIECES];
     uint32_t n_pieces, n_copied;
@@ -251,18 +255,30 @@ static const struct kvxfer_send_calls send_calls = {
 static const struct kvxfer_recv_calls recv_calls = {
     .message = recv_says, .on_arrived = on_arrived, .on_closed = on_recv_closed};
 
+/* First block of a group that is sent. */
+static uint32_t windowed_from(void)
+{
+    return w.first_windowed > w.skip ? w.first_windowed : w.skip;
+}
+
 static void grant(uint64_t transfer)
 {
+    kv_block_id blocks[N_ALL];
+    uint32_t n = N_PROMPT;
     struct kvxfer_recv_opts opts = {.pool = w.to,
                                     .calls = &recv_calls,
                                     .transfer = transfer,
                                     .ticket = 77,
-                                    .blocks = w.to_table,
-                                    .n_blocks = N_PROMPT,
+                                    .blocks = blocks,
                                     .skip_blocks = w.skip,
                                     .n_tokens = N_PROMPT * 32,
                                     .timeout_ns = TIMEOUT_NS};
 
+    memcpy(blocks, w.to_table, N_PROMPT * sizeof(blocks[0]));
+    for (uint32_t g = 1; g <= w.n_windows; g++)
+        for (uint32_t b = windowed_from(); b < N_PROMPT; b++)
+            blocks[n++] = w.to_table[g * N_PROMPT + b];
+    opts.n_blocks = n;
     assert_int_equal(kvxfer_recv_new(&opts, w.now_ns, &w.recv), 0);
 }
 
@@ -304,7 +320,7 @@ static void deliver_one(void)
 
 /* ---- one run ---- */
 
-static void begin(uint64_t seed)
+static void begin(uint64_t seed, bool has_windows)
 {
     struct kv_pool_opts pool = {.n_blocks = N_POOL, .block_tokens = 32};
     struct kvxfer_send_opts send = {.calls = &send_calls,
@@ -321,11 +337,13 @@ static void begin(uint64_t seed)
     w.now_ns = NS_PER_S;
     assert_int_equal(kv_pool_new(&pool, &w.from), 0);
     assert_int_equal(kv_pool_new(&pool, &w.to), 0);
-    assert_int_equal(kv_take(w.from, N_PROMPT, w.from_table), 0);
-    assert_int_equal(kv_take(w.to, N_PROMPT, w.to_table), 0);
+    assert_int_equal(kv_take(w.from, N_ALL, w.from_table), 0);
+    assert_int_equal(kv_take(w.to, N_ALL, w.to_table), 0);
+    send.n_windows = w.n_windows = has_windows ? (uint32_t)rng_below(&w.rng, N_WINDOWS + 1) : 0;
+    send.first_windowed = w.first_windowed = (uint32_t)rng_below(&w.rng, N_PROMPT + 1);
     w.skip = (uint32_t)rng_below(&w.rng, 3);
     for (uint32_t l = 0; l < N_LAYERS; l++)
-        for (uint32_t b = 0; b < N_PROMPT; b++)
+        for (uint32_t b = 0; b < N_ALL; b++)
             w.from_arena[l][w.from_table[b]] = 1000 + l * 100 + b;
     send.pool = w.from;
     assert_int_equal(kvxfer_send_new(&send, w.now_ns, &w.send), 0);
@@ -333,7 +351,7 @@ static void begin(uint64_t seed)
 
 static void give_back(struct kv_pool *pool, const kv_block_id *table)
 {
-    for (int i = N_PROMPT - 1; i >= 0; i--)
+    for (int i = N_ALL - 1; i >= 0; i--)
         kv_unref(pool, table[i]);
 }
 
@@ -344,8 +362,12 @@ static void sender_turn(void)
     if (w.sender_gone || w.send_closed)
         return;
     if (w.from_ready < N_PROMPT) {
-        for (uint32_t l = 0; l < N_LAYERS; l++)
+        for (uint32_t l = 0; l < N_LAYERS; l++) {
             kvxfer_send_ready(w.send, l, w.from_ready + 1, w.from_table);
+            for (uint32_t g = 0; g < w.n_windows; g++)
+                kvxfer_send_window_ready(w.send, (struct kvxfer_window){.group = g, .layer = l},
+                                         w.from_ready + 1, w.from_table + (g + 1) * N_PROMPT);
+        }
         w.from_ready++;
     } else if (!w.first_given) {
         w.first_given = true;
@@ -393,10 +415,14 @@ static void check_end(void)
         for (uint32_t l = 0; l < N_LAYERS; l++)
             for (uint32_t b = w.skip; b < N_PROMPT; b++)
                 assert_int_equal(w.to_arena[l][w.to_table[b]], 1000 + l * 100 + b);
+        for (uint32_t l = 0; l < N_LAYERS; l++)
+            for (uint32_t g = 1; g <= w.n_windows; g++)
+                for (uint32_t at = g * N_PROMPT + windowed_from(); at < (g + 1) * N_PROMPT; at++)
+                    assert_int_equal(w.to_arena[l][w.to_table[at]], 1000 + l * 100 + at);
     }
     if (w.arrived)
         for (uint32_t l = 0; l < N_LAYERS; l++)
-            for (uint32_t b = w.skip; b < w.arrival.n_blocks; b++)
+            for (uint32_t b = w.skip; b < w.arrival.n_blocks && b < N_PROMPT; b++)
                 assert_int_equal(w.to_arena[l][w.to_table[b]], 1000 + l * 100 + b);
     if (w.send_over && w.send_result == 0)
         assert_true(w.recv_closed && (w.arrived ? w.arrival.is_whole : w.receiver_gone));
@@ -422,7 +448,7 @@ static void finish(void)
 
 static void run(uint64_t seed, bool is_calm, uint32_t *n_whole)
 {
-    begin(seed);
+    begin(seed, true);
     for (int turn = 0; turn < 4000 && !has_ended(); turn++) {
         w.now_ns += NS_PER_MS / 4;
         switch (rng_below(&w.rng, 6)) {
@@ -472,7 +498,7 @@ static void a_grant_that_comes_late_catches_up(void **state)
 {
     uint32_t n_whole = 0;
 
-    begin(3);
+    begin(3, false);
     w.skip = 0;
     while (w.from_ready < N_PROMPT)
         sender_turn();
@@ -497,7 +523,7 @@ static void done_before_everything_was_pushed_is_not_believed(void **state)
     struct kvxfer_message granted = {
         .kind = KVXFER_GRANT, .transfer = 5, .blocks = blocks, .n_blocks = N_PROMPT};
 
-    begin(9);
+    begin(9, false);
     kvxfer_send_message(w.send, &granted, w.now_ns);
     kvxfer_send_ready(w.send, 0, 1, w.from_table);
     kvxfer_send_message(w.send, &lie, w.now_ns);
@@ -518,11 +544,34 @@ static void a_grant_of_the_wrong_size_is_refused(void **state)
     struct kvxfer_message granted = {
         .kind = KVXFER_GRANT, .transfer = 5, .blocks = blocks, .n_blocks = N_PROMPT + 1};
 
-    begin(9);
+    begin(9, false);
     kvxfer_send_message(w.send, &granted, w.now_ns);
     assert_true(w.send_over);
     assert_int_equal(w.send_result, E_PROTO);
     assert_true(w.send_closed);
+    give_back(w.from, w.from_table);
+    give_back(w.to, w.to_table);
+    finish();
+}
+
+/* The grant of a windowed transfer counts the blocks of each group, less those that the receiver has. */
+static void a_grant_without_the_windows_is_refused(void **state)
+{
+    kv_block_id blocks[N_PROMPT] = {0};
+    struct kvxfer_message granted = {
+        .kind = KVXFER_GRANT, .transfer = 5, .blocks = blocks, .n_blocks = N_PROMPT};
+    uint64_t seed = 1;
+
+    for (begin(seed, true); w.n_windows == 0 || w.first_windowed == N_PROMPT; begin(++seed, true)) {
+        kvxfer_send_cancel(w.send, E_CANCELLED);
+        give_back(w.from, w.from_table);
+        give_back(w.to, w.to_table);
+        finish();
+    }
+    assert_int_equal(w.mail[0].message.n_blocks, N_PROMPT + w.n_windows * (N_PROMPT - w.first_windowed));
+    kvxfer_send_message(w.send, &granted, w.now_ns);
+    assert_true(w.send_over);
+    assert_int_equal(w.send_result, E_PROTO);
     give_back(w.from, w.from_table);
     give_back(w.to, w.to_table);
     finish();
@@ -535,6 +584,7 @@ int main(void)
         cmocka_unit_test(a_grant_that_comes_late_catches_up),
         cmocka_unit_test(done_before_everything_was_pushed_is_not_believed),
         cmocka_unit_test(a_grant_of_the_wrong_size_is_refused),
+        cmocka_unit_test(a_grant_without_the_windows_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,565 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Windowed blocks in the scheduler, with real forward passes of tiny models.  Checks which blocks a sequence holds,
+ * which prefixes hit, and that no hit, chunk, preemption or hand-off changes a bit of the answer.
+ *
+ * The expected answer is that of the same weights with the keys of all layers in every block, where the sequence is
+ * alone in an empty pool and no block is released before its end. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/check.h"
+#include "base/err.h"
+#include "base/rng.h"
+#include "cache/kv/pool_cache.h"
+#include "cache/kv/window.h"
+#include "compute/engine/engine_cpu.h"
+#include "compute/sched/sched.h"
+#include "tests/unit/compute/model/tiny.h"
+
+enum { BLOCK_TOKENS = 16, CONTEXT = 512, N_BLOCKS = 400, MOST_TOKENS = 400, MOST_ANSWER = 80, VOCAB = 300 };
+
+struct answer {
+    struct sample_result tokens[MOST_ANSWER];
+    uint32_t n;
+    struct seq_stats stats;
+    enum seq_finish finish;
+};
+
+struct rig { /* a worker's engine, pool and scheduler */
+    struct engine engine;
+    struct kv_pool *pool;
+    struct sched *sched;
+    uint8_t *arena;
+    uint32_t chunk_tokens;
+    struct seq *held, *arriving;
+};
+
+struct world {
+    struct model *model, *whole; /* with and without blocks of their own for windowed layers */
+    struct team *team;
+    struct rng rng;
+};
+
+static struct world world;
+
+static void on_token(void *arg, struct seq *seq, const struct sample_result *token)
+{
+    struct answer *answer = seq_spec(seq)->user;
+
+    (void)arg;
+    assert_true(answer->n < MOST_ANSWER);
+    answer->tokens[answer->n++] = *token;
+}
+
+static void on_done(void *arg, struct seq *seq, enum seq_finish finish)
+{
+    struct answer *answer = seq_spec(seq)->user;
+
+    (void)arg;
+    answer->finish = finish;
+    answer->stats = *seq_stats(seq);
+}
+
+static void on_held(void *arg, struct seq *seq)
+{
+    ((struct rig *)arg)->held = seq;
+}
+
+static void rig_open_for(struct rig *rig, struct model *model, uint32_t n_blocks, uint32_t chunk_tokens)
+{
+    const struct kv_layout *layout = model_kv_layout(model);
+
+    memset(rig, 0, sizeof(*rig));
+    rig->arena = malloc(n_blocks * kv_layout_block_bytes(layout));
+    assert_non_null(rig->arena);
+    memset(rig->arena, 0xff, n_blocks * kv_layout_block_bytes(layout)); /* NaN */
+    assert_int_equal(engine_cpu_new(&(struct engine_cpu_opts){.model = model,
+                                                              .team = world.team,
+                                                              .kv_arena = rig->arena,
+                                                              .n_blocks = n_blocks,
+                                                              .max_batch_tokens = MOST_TOKENS,
+                                                              .max_items = 4,
+                                                              .max_draws = 16},
+                                    &rig->engine),
+                     0);
+    assert_int_equal(
+        kv_pool_new(&(struct kv_pool_opts){.n_blocks = n_blocks, .block_tokens = BLOCK_TOKENS}, &rig->pool),
+        0);
+    assert_int_equal(
+        sched_new(
+            &(struct sched_opts){.engine = &rig->engine,
+                                 .pool = rig->pool,
+                                 .max_seqs = 4,
+                                 .max_queue = 8,
+                                 .chunk_tokens = chunk_tokens,
+                                 .itl_ns = 0,
+                                 .speculate = SPECULATE_AUTO,
+                                 .max_drafts = 8,
+                                 .events = {.on_token = on_token, .on_done = on_done, .on_held = on_held},
+                                 .events_arg = rig},
+            &rig->sched),
+        0);
+}
+
+static void rig_open(struct rig *rig, uint32_t n_blocks, uint32_t chunk_tokens)
+{
+    rig_open_for(rig, world.model, n_blocks, chunk_tokens);
+}
+
+static void rig_close(struct rig *rig)
+{
+    struct kv_pool_counts counts;
+
+    kv_pool_counts(rig->pool, &counts); /* no block is lost */
+    assert_int_equal(counts.n_filling + counts.n_sealed + counts.n_zombie, 0);
+    sched_free(rig->sched);
+    kv_pool_free(rig->pool);
+    engine_free(&rig->engine);
+    free(rig->arena);
+}
+
+static struct seq_spec spec_of(const token_id *tokens, uint32_t n, uint32_t n_new, struct answer *answer)
+{
+    memset(answer, 0, sizeof(*answer));
+    return (struct seq_spec){.tokens = tokens,
+                             .n_tokens = n,
+                             .n_prompt = n,
+                             .user = answer,
+                             .work = {.max_new_tokens = n_new,
+                                      .sample = {.top_p = 1, .temperature = 0.5f, .wants_logprob = true}}};
+}
+
+static void run(struct rig *rig, const struct seq_spec *spec)
+{
+    struct seq *seq;
+
+    assert_int_equal(sched_submit(rig->sched, spec, &seq), 0);
+    while (sched_has_work(rig->sched))
+        assert_true(sched_run_step(rig->sched) > 0);
+}
+
+static void complete(struct rig *rig, const token_id *tokens, uint32_t n, uint32_t n_new,
+                     struct answer *answer)
+{
+    struct seq_spec spec = spec_of(tokens, n, n_new, answer);
+
+    run(rig, &spec);
+}
+
+static void expect_same(const struct answer *got, const token_id *tokens, uint32_t n, uint32_t n_new)
+{
+    struct answer alone;
+    struct rig rig;
+
+    rig_open_for(&rig, world.whole, N_BLOCKS, 1);
+    complete(&rig, tokens, n, n_new, &alone);
+    rig_close(&rig);
+    assert_int_equal(got->n, alone.n);
+    assert_int_equal(got->finish, alone.finish);
+    assert_memory_equal(got->tokens, alone.tokens, alone.n * sizeof(alone.tokens[0]));
+}
+
+static void draw(token_id *tokens, uint32_t from, uint32_t to)
+{
+    for (uint32_t i = from; i < to; i++)
+        tokens[i] = (token_id)rng_below(&world.rng, VOCAB);
+}
+
+/* ---- the cases, each for every model ---- */
+
+/* A conversation: each turn continues the previous one and its answer. */
+static void check_turns(void)
+{
+    token_id tokens[MOST_TOKENS];
+    struct answer answer;
+    struct rig rig;
+    uint32_t n = 70, n_before = 0;
+
+    rig_open(&rig, N_BLOCKS, 64);
+    draw(tokens, 0, n);
+    for (uint32_t turn = 0; turn < 4; turn++) {
+        complete(&rig, tokens, n, 30, &answer);
+        expect_same(&answer, tokens, n, 30);
+        /* All full blocks of the previous turn are reused: its last window was kept. */
+        assert_int_equal(answer.stats.n_reused, n_before / BLOCK_TOKENS * BLOCK_TOKENS);
+        for (uint32_t i = 0; i < answer.n; i++)
+            tokens[n + i] = answer.tokens[i].id;
+        n_before = n + answer.n - 1; /* the last token was never fed */
+        draw(tokens, n + answer.n, n + answer.n + 25);
+        n += answer.n + 25;
+    }
+    rig_close(&rig);
+}
+
+/* The same prompt again, with every length near a block's end. */
+static void check_again(void)
+{
+    token_id tokens[MOST_TOKENS];
+    struct answer answer;
+
+    draw(tokens, 0, 100);
+    for (uint32_t n = 60; n <= 66; n++) {
+        struct rig rig;
+
+        rig_open(&rig, N_BLOCKS, 1 + (uint32_t)rng_below(&world.rng, 40));
+        complete(&rig, tokens, n, 3, &answer);
+        complete(&rig, tokens, n, 20, &answer);
+        assert_int_equal(answer.stats.n_reused, (n - 1) / BLOCK_TOKENS * BLOCK_TOKENS);
+        expect_same(&answer, tokens, n, 20);
+        rig_close(&rig);
+    }
+}
+
+/* Prompts with a common first half, which nobody marked: its windowed blocks were released, but are still cached. */
+static void check_fork(void)
+{
+    enum { SHARED = 7 * BLOCK_TOKENS };
+    token_id tokens[3][200];
+    struct answer answer;
+    struct rig rig;
+
+    rig_open(&rig, N_BLOCKS, 512);
+    for (uint32_t i = 0; i < 3; i++) {
+        draw(tokens[i], 0, 200);
+        memcpy(tokens[i], tokens[0], (SHARED + 5) * sizeof(token_id));
+        complete(&rig, tokens[i], 200, 12, &answer);
+        expect_same(&answer, tokens[i], 200, 12);
+        assert_int_equal(answer.stats.n_reused, i > 0 ? SHARED : 0);
+    }
+    rig_close(&rig);
+}
+
+/* While a long prompt is read and answered, no step holds more than the full blocks, one window and the chunk. */
+static void check_memory(void)
+{
+    enum { CHUNK = 32, N = 300 };
+    const struct kv_layout *layout = model_kv_layout(world.model);
+    uint32_t n_groups = kv_window_groups(layout), n_held, n_most;
+    token_id tokens[N];
+    struct answer answer;
+    struct kv_pool_counts counts;
+    struct seq_spec spec;
+    struct rig rig;
+    struct seq *seq;
+
+    rig_open(&rig, N_BLOCKS, CHUNK);
+    draw(tokens, 0, N);
+    spec = spec_of(tokens, N, 60, &answer);
+    assert_int_equal(sched_submit(rig.sched, &spec, &seq), 0);
+    assert_true(sched_run_step(rig.sched) > 0); /* all of the prompt, because nothing else runs */
+    for (uint32_t fed = N; sched_has_work(rig.sched); fed++) {
+        n_most = kv_window_blocks(layout) + 3;
+        kv_pool_counts(rig.pool, &counts);
+        n_held = counts.n_filling + counts.n_sealed;
+        assert_true(n_held <= fed / BLOCK_TOKENS + 2 + n_groups * n_most);
+        assert_true(sched_run_step(rig.sched) > 0);
+    }
+    expect_same(&answer, tokens, N, 60);
+    rig_close(&rig);
+}
+
+/* A pool for little more than one sequence: preemptions and evictions. */
+static void check_crowd(void)
+{
+    const struct kv_layout *layout = model_kv_layout(world.model);
+    uint32_t n_beside = kv_window_groups(layout) * (2 * kv_window_blocks(layout) + 2);
+    token_id tokens[4][100];
+    struct answer answers[4];
+    uint32_t n_preempted = 0;
+    struct rig rig;
+
+    rig_open(&rig, n_beside + 12, 23);
+    for (uint32_t i = 0; i < 4; i++) {
+        struct seq_spec spec;
+        struct seq *seq;
+
+        draw(tokens[i], 0, 50 + i);
+        spec = spec_of(tokens[i], 50 + i, MOST_ANSWER, &answers[i]);
+        assert_int_equal(sched_submit(rig.sched, &spec, &seq), 0);
+    }
+    while (sched_has_work(rig.sched))
+        assert_true(sched_run_step(rig.sched) > 0);
+    for (uint32_t i = 0; i < 4; i++) {
+        assert_int_equal(answers[i].finish, SEQ_FINISH_LENGTH);
+        n_preempted += answers[i].stats.n_preempted;
+        expect_same(&answers[i], tokens[i], 50 + i, MOST_ANSWER);
+    }
+    assert_true(n_preempted > 0);
+    rig_close(&rig);
+}
+
+/* ---- hand-off ---- */
+
+static void copy_block(struct rig *from, kv_block_id source, struct rig *to, kv_block_id target,
+                       uint32_t n_blocks)
+{
+    const struct kv_layout *layout = model_kv_layout(world.model);
+
+    for (uint32_t layer = 0; layer < layout->n_layers; layer++)
+        memcpy(to->arena + kv_layout_offset(layout, n_blocks, layer, target),
+               from->arena + kv_layout_offset(layout, n_blocks, layer, source),
+               kv_layout_layer_block_bytes(layout));
+}
+
+/* Copies the windowed blocks that a hand-off sends. */
+static void copy_windowed(struct rig *p, struct seq *sent, struct rig *d, struct seq *got, uint32_t n)
+{
+    const struct kv_layout *layout = model_kv_layout(world.model);
+    uint32_t to = (n + BLOCK_TOKENS - 1) / BLOCK_TOKENS, n_reused;
+
+    seq_blocks(got, NULL, &n_reused);
+    for (uint32_t group = 0; group < kv_window_groups(layout); group++)
+        for (uint32_t i = kv_window_kept(layout, n); i < to; i++)
+            if (i >= n_reused)
+                copy_block(p, seq_window_blocks(p->sched, sent, group)[i], d,
+                           seq_window_blocks(d->sched, got, group)[i], N_BLOCKS);
+}
+
+/* is_whole false: some keys and values arrive, without the windows, so none of them may be used. */
+static void check_handoff(bool is_whole)
+{
+    token_id tokens[MOST_TOKENS];
+    struct answer first, answer;
+    struct rig p, d;
+    struct seq *sent, *got;
+    uint32_t n = 180 + (uint32_t)rng_below(&world.rng, 2 * BLOCK_TOKENS), n_p, n_d, n_reused;
+
+    draw(tokens, 0, n);
+    rig_open(&p, N_BLOCKS, 33);
+    rig_open(&d, N_BLOCKS, 33);
+    struct seq_spec departs = spec_of(tokens, n, 40, &first), arrives = spec_of(tokens, n, 40, &answer);
+    departs.departs = true;
+    arrives.arrives = true;
+    assert_int_equal(sched_submit(d.sched, &arrives, &got), 0);
+    assert_int_equal(sched_submit(p.sched, &departs, &sent), 0);
+    while (p.held == NULL)
+        assert_true(sched_run_step(p.sched) > 0);
+
+    const kv_block_id *from = seq_blocks(sent, &n_p, NULL), *to = seq_blocks(got, &n_d, &n_reused);
+    for (uint32_t i = 0; i < (n + BLOCK_TOKENS - 1) / BLOCK_TOKENS; i++)
+        copy_block(&p, from[i], &d, to[i], N_BLOCKS);
+    if (is_whole)
+        copy_windowed(&p, sent, &d, got, n);
+    assert_int_equal(sched_arrived(d.sched, got, is_whole ? n : n - n % BLOCK_TOKENS,
+                                   is_whole ? &first.tokens[0] : NULL, true),
+                     0);
+    assert_int_equal(sched_release(p.sched, p.held), 0);
+    while (sched_has_work(d.sched))
+        assert_true(sched_run_step(d.sched) > 0);
+    expect_same(&answer, tokens, n, 40);
+    assert_int_equal(answer.stats.n_transferred, is_whole ? n : 0);
+
+    /* The same prompt again reuses all of its whole blocks. */
+    if (is_whole) {
+        complete(&d, tokens, n, 5, &answer);
+        expect_same(&answer, tokens, n, 5);
+        assert_int_equal(answer.stats.n_reused, (n - 1) / BLOCK_TOKENS * BLOCK_TOKENS);
+        complete(&d, tokens, n, 40, &answer);
+    }
+
+    /* The next turn begins where this one ended, because the last window was kept. */
+    for (uint32_t i = 0; i < answer.n; i++)
+        tokens[n + i] = answer.tokens[i].id;
+    draw(tokens, n + answer.n, n + answer.n + 9);
+    n += answer.n + 9;
+    complete(&d, tokens, n, 10, &answer);
+    expect_same(&answer, tokens, n, 10);
+    assert_int_equal(answer.stats.n_reused, (n - 10) / BLOCK_TOKENS * BLOCK_TOKENS);
+    rig_close(&p);
+    rig_close(&d);
+}
+
+/* ---- random everything ---- */
+
+struct guest { /* a request of the crowd */
+    token_id tokens[160];
+    uint32_t n, n_new;
+    struct answer answer;
+    struct seq *seq; /* NULL: not begun, or over */
+};
+
+/* Requests with shared beginnings come, go and are cancelled, in a pool that is too small for them. */
+static void check_random(void)
+{
+    enum { N_GUESTS = 12, LONGEST = 160 };
+    static struct guest guests[N_GUESTS];
+    const struct kv_layout *layout = model_kv_layout(world.model);
+    uint32_t n_groups = kv_window_groups(layout), begun = 0;
+    uint32_t n_least = 14 + n_groups * (2 * kv_window_blocks(layout) + 2);
+    struct rig rig;
+
+    rig_open(&rig, n_least + (uint32_t)rng_below(&world.rng, 40), 1 + (uint32_t)rng_below(&world.rng, 60));
+    for (uint32_t i = 0; i < N_GUESTS; i++) {
+        uint32_t parent = (uint32_t)rng_below(&world.rng, i + 1),
+                 shared = (uint32_t)rng_below(&world.rng, LONGEST);
+
+        guests[i].n = 1 + (uint32_t)rng_below(&world.rng, LONGEST);
+        guests[i].n_new = 1 + (uint32_t)rng_below(&world.rng, 30);
+        draw(guests[i].tokens, 0, LONGEST);
+        memcpy(guests[i].tokens, guests[parent].tokens, shared * sizeof(token_id));
+    }
+    while (begun < N_GUESTS || sched_has_work(rig.sched)) {
+        if (begun < N_GUESTS && (rng_below(&world.rng, 8) == 0 || !sched_has_work(rig.sched))) {
+            struct guest *guest = &guests[begun++];
+            struct seq_spec spec = spec_of(guest->tokens, guest->n, guest->n_new, &guest->answer);
+
+            spec.work.keep_tokens = (uint32_t)rng_below(&world.rng, guest->n);
+            assert_int_equal(sched_submit(rig.sched, &spec, &guest->seq), 0);
+        }
+        if (rng_below(&world.rng, 60) == 0 && sched_next(rig.sched, NULL) != NULL)
+            sched_cancel(rig.sched, sched_next(rig.sched, NULL));
+        if (sched_has_work(rig.sched))
+            assert_true(sched_run_step(rig.sched) > 0);
+    }
+    for (uint32_t i = 0; i < N_GUESTS; i++)
+        if (guests[i].answer.finish != SEQ_FINISH_CANCELLED)
+            expect_same(&guests[i].answer, guests[i].tokens, guests[i].n, guests[i].n_new);
+    rig_close(&rig);
+}
+
+/* ---- the models ---- */
+
+struct family {
+    const char *arch;
+    uint32_t n_layers, n_groups;
+    enum kv_type kv_type;
+    const char *set[8];
+};
+
+/* One full layer or more; groups that are not full; layers that read another's keys; every KV type. */
+static const struct family FAMILIES[] = {
+    {"gemma3", 6, 2, KV_F16, {"attention.sliding_window=40", "attention.sliding_window_pattern=3", NULL}},
+    {"gemma2", 5, 2, KV_Q8_0, {"attention.sliding_window=33", NULL}},
+    {"gpt-oss", 4, 1, KV_F32, {"attention.sliding_window=16", NULL}},
+    {"gemma4",
+     6,
+     2,
+     KV_Q4_0,
+     {"attention.sliding_window=70", "attention.sliding_window_pattern=3", "attention.shared_kv_layers=3",
+      NULL}},
+    {"gemma3n",
+     8,
+     2,
+     KV_F16,
+     {"attention.sliding_window=50", "attention.sliding_window_pattern=2", "attention.shared_kv_layers=3",
+      "laurel_rank=32", "altup.num_inputs=3", "embedding_length_per_layer_input=32", NULL}},
+    {"exaone4", 8, 3, KV_F16, {"attention.sliding_window=90", NULL}},
+    {"cohere2", 4, 3, KV_BF16, {"attention.sliding_window=1", "logit_scale=2", NULL}},
+};
+
+static struct tiny_shape shape_of(const struct family *family)
+{
+    struct tiny_shape shape =
+        strcmp(family->arch, "gpt-oss") == 0 ? tiny_experts("gpt-oss") : tiny_shape(family->arch);
+
+    shape.set = family->set;
+    shape.n_layers = family->n_layers;
+    shape.vocab = VOCAB;
+    shape.context = CONTEXT;
+    return shape;
+}
+
+static void for_each_model(void (*check)(void))
+{
+    for (size_t i = 0; i < sizeof(FAMILIES) / sizeof(FAMILIES[0]); i++) {
+        const struct family *family = &FAMILIES[i];
+        struct tiny_shape shape = shape_of(family);
+        struct model_opts opts = {.kv_type = family->kv_type, .block_tokens = BLOCK_TOKENS};
+        const struct kv_layout *layout, *whole;
+
+        shape.seed = i + 3;
+        rng_init(&world.rng, i + 1);
+        assert_int_equal(team_new(&(struct team_opts){.n_threads = 2}, &world.team), 0);
+        world.whole = tiny_model(&shape, world.team, &opts);
+        opts.splits_windows = true;
+        world.model = tiny_model(&shape, world.team, &opts);
+        layout = model_kv_layout(world.model);
+        whole = model_kv_layout(world.whole);
+        assert_int_equal(kv_window_groups(whole), 0);
+        assert_int_equal(kv_window_groups(layout), family->n_groups);
+        assert_int_equal(layout->n_layers + layout->n_window_layers, whole->n_layers);
+        check();
+        model_free(world.model);
+        model_free(world.whole);
+        team_free(world.team);
+    }
+}
+
+static void every_turn_reuses_all_full_blocks(void **state)
+{
+    (void)state;
+    for_each_model(check_turns);
+}
+
+static void a_prompt_again_computes_one_block(void **state)
+{
+    (void)state;
+    for_each_model(check_again);
+}
+
+static void a_fork_finds_released_windows(void **state)
+{
+    (void)state;
+    for_each_model(check_fork);
+}
+
+static void blocks_behind_the_window_are_released(void **state)
+{
+    (void)state;
+    for_each_model(check_memory);
+}
+
+static void preemption_changes_no_token(void **state)
+{
+    (void)state;
+    for_each_model(check_crowd);
+}
+
+static void nothing_random_changes_a_token(void **state)
+{
+    (void)state;
+    for_each_model(check_random);
+}
+
+static void handoff_whole(void)
+{
+    check_handoff(true);
+}
+
+static void handoff_in_part(void)
+{
+    check_handoff(false);
+}
+
+static void a_handoff_takes_the_last_window_along(void **state)
+{
+    (void)state;
+    for_each_model(handoff_whole);
+}
+
+static void keys_without_their_window_are_not_used(void **state)
+{
+    (void)state;
+    for_each_model(handoff_in_part);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_turn_reuses_all_full_blocks),
+        cmocka_unit_test(a_prompt_again_computes_one_block),
+        cmocka_unit_test(a_fork_finds_released_windows),
+        cmocka_unit_test(blocks_behind_the_window_are_released),
+        cmocka_unit_test(preemption_changes_no_token),
+        cmocka_unit_test(nothing_random_changes_a_token),
+        cmocka_unit_test(a_handoff_takes_the_last_window_along),
+        cmocka_unit_test(keys_without_their_window_are_not_used),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

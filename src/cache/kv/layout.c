@@ -56,9 +56,14 @@ size_t kv_layout_v_bytes(const struct kv_layout *layout)
     return layout_rows(layout) * kv_layout_row_bytes(layout->type, layout->v_dim);
 }
 
+size_t kv_layout_index_bytes(const struct kv_layout *layout)
+{
+    return layout->block_tokens * kv_layout_row_bytes(layout->index_type, layout->index_dim);
+}
+
 size_t kv_layout_layer_block_bytes(const struct kv_layout *layout)
 {
-    return kv_layout_k_bytes(layout) + kv_layout_v_bytes(layout);
+    return kv_layout_k_bytes(layout) + kv_layout_v_bytes(layout) + kv_layout_index_bytes(layout);
 }
 
 size_t kv_layout_block_bytes(const struct kv_layout *layout)
@@ -73,8 +78,8 @@ size_t kv_layout_offset(const struct kv_layout *layout, uint32_t n_blocks, uint3
 
 uint64_t kv_layout_fingerprint(const struct kv_layout *layout, uint64_t numerics_id)
 {
-    uint8_t image[8 + 6 * 4 + 8 + 8] = "baton/kv";
-    const size_t plain_bytes = sizeof(image) - 8; /* without recurrent state */
+    uint8_t image[8 + 6 * 4 + 8 + 8 + 8] = "baton/kv";
+    const size_t state_bytes = sizeof(image) - 8, plain_bytes = state_bytes - 8; /* without recurrent state */
 
     put_u32(image + 8, layout->n_layers);
     put_u32(image + 12, layout->n_kv_heads);
@@ -84,5 +89,9 @@ uint64_t kv_layout_fingerprint(const struct kv_layout *layout, uint64_t numerics
     put_u32(image + 28, (uint32_t)layout->type);
     put_u64(image + 32, numerics_id);
     put_u64(image + 40, layout->state_bytes);
-    return XXH3_64bits(image, layout->state_bytes == 0 ? plain_bytes : sizeof(image));
+    put_u32(image + 48, layout->index_dim);
+    put_u32(image + 52, (uint32_t)layout->index_type);
+    if (layout->index_dim != 0)
+        return XXH3_64bits(image, sizeof(image));
+    return XXH3_64bits(image, layout->state_bytes == 0 ? plain_bytes : state_bytes);
 }

@@ -48,7 +48,8 @@ def another_worker_reads_the_state():
                 b.stop()
             else:
                 raise AssertionError("the store is always late")
-            assert remote(b, "read") > got.serving["reused"] // test_hybrid.BLOCK, b.status()["remote"] # and the state's
+            until("the blocks of the state are not read",
+                  lambda b=b, n=got.serving["reused"] // test_hybrid.BLOCK: remote(b, "read") > n)
             c.assert_quiet()
 
 

@@ -21,6 +21,9 @@ test_hybrid.FAMILIES = {
                       "--set expert_shared_feed_forward_length=48",
 }
 
+test_hybrid.KINDS = {"deepseek32": ("attention", "index"), "glm-dsa": ("attention", "index"),
+                     "nemotron_h_moe": ("attention", "recurrent")}
+
 
 def chosen_keys_are_handed_off():
     test_hybrid.handed_off("deepseek32", "shm")

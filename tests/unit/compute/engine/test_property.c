@@ -268,7 +268,7 @@ static void draw_experts(struct rng *rng, const char *arch, struct drawn *d)
             draw_key(d, "moe_latent_size", unit);
     }
     if (strcmp(arch, "llama4") == 0)
-        draw_key(d, "interleave_moe_layer_step", 1 + (uint32_t)rng_below(rng, 2));
+        draw_key(d, "interleave_moe_layer_step", 1 + (uint32_t)rng_below(rng, s->n_layers < 2 ? 1 : 2));
     if (!is_latent(arch))
         return;
     s->n_shared = (uint32_t)rng_below(rng, 3);

@@ -258,6 +258,12 @@ static void index_choose_one(const struct forward *f, uint32_t i)
     index_choose_row(f, index->rows[i], &f->state->items[index->row_items[i]]);
 }
 
+/* The team for n queries with `numbers` operations for each of at least index_top keys. */
+static struct team *index_team(const struct forward *f, uint32_t n, uint32_t numbers)
+{
+    return forward_team(f, (uint64_t)n * f->model->config.index_top * numbers * sizeof(float));
+}
+
 void index_choose(struct forward *f)
 {
     const struct model_config *c = &f->model->config;
@@ -270,7 +276,7 @@ void index_choose(struct forward *f)
     forward_matmul(f, &f->layer->groups[GROUP_INDEX_Q], f->state->latent.low, latent_low_width(c),
                    f->state->index.q);
     forward_rows(f, index_turn_rows);
-    team_run(f->pass->team, index_on_rank, &call);
+    team_run(index_team(f, call.n, c->index_heads * c->index_dim), index_on_rank, &call);
 }
 
 /* ---- attention to chosen keys ---- */
@@ -335,9 +341,10 @@ static void index_attend_group(const struct forward *f, uint32_t n)
     struct index_state *index = &f->state->index;
     const uint32_t n_blocks = (uint32_t)index_row_blocks(model);
     struct index_call call = {.f = f, .job = index_gather_one, .from = index->first_row, .n = n};
+    const uint32_t width = index_key_width(&model->config);
     struct attn_args args;
 
-    team_run(f->pass->team, index_on_rank, &call);
+    team_run(index_team(f, n, width), index_on_rank, &call);
     for (uint32_t i = 0; i < n; i++)
         index->items[i] = (struct attn_item){.first = index->rows[index->first_row + i],
                                              .n_tokens = 1,
@@ -346,10 +353,10 @@ static void index_attend_group(const struct forward *f, uint32_t n)
     args = latent_attn_args(f);
     args.kv_layer = index->gathered;
     args.kv_type = DTYPE_F32;
-    args.block_bytes = (size_t)model->layout.block_tokens * index_key_width(&model->config) * sizeof(float);
+    args.block_bytes = (size_t)model->layout.block_tokens * width * sizeof(float);
     args.items = index->items;
     args.n_items = n;
-    attention(f->pass->team, &args);
+    attention(index_team(f, n, width * model->config.n_heads), &args);
 }
 
 void index_attend(struct forward *f)
@@ -370,7 +377,7 @@ void index_attend(struct forward *f)
     args.items = index->items;
     args.n_items = n_items;
     if (n_items > 0)
-        attention(f->pass->team, &args);
+        attention(forward_team(f, latent_attend_bytes(f)), &args);
     for (index->first_row = 0; index->first_row < index->n_rows; index->first_row += n) {
         n = index->n_rows - index->first_row < INDEX_ROWS ? index->n_rows - index->first_row : INDEX_ROWS;
         index_attend_group(f, n);

@@ -169,7 +169,7 @@ static void out_of_latent(const struct forward *f)
 /* ---- the half ---- */
 
 /* Work of all queries of the step, expressed as bytes read. */
-static uint64_t forward_mla_attend_bytes(const struct forward *f)
+uint64_t latent_attend_bytes(const struct forward *f)
 {
     const struct model_config *c = &f->model->config;
     uint64_t n_keys = 0;
@@ -212,7 +212,7 @@ static void forward_mla_attend(const struct forward *f)
 {
     const struct attn_args args = latent_attn_args(f);
 
-    attention(forward_team(f, forward_mla_attend_bytes(f)), &args);
+    attention(forward_team(f, latent_attend_bytes(f)), &args);
 }
 
 static void forward_latent(struct forward *f, uint32_t layer)

@@ -222,6 +222,8 @@ void forward_attn(struct forward *f, uint32_t layer);
 bool attn_knows_unread(const struct loading *load, struct bytes suffix);
 /* forward_mla.c: attention of all queries to all keys of a layer with latents. */
 struct attn_args latent_attn_args(const struct forward *f);
+/* Its work with all keys, as bytes read. */
+uint64_t latent_attend_bytes(const struct forward *f);
 uint32_t latent_low_width(const struct model_config *config); /* floats of a row of latent.low */
 /* forward_ffn.c: whether matmul_gated() computes the layer's feed-forward for more than FFN_FEW_TOKENS
  * tokens. Then none of its products alone sees that many tokens. */

@@ -85,6 +85,11 @@ static const struct own_key OWN_KEYS[] = {
     {"mistral3", "rope.scaling.original_context_length", "16384"},
     {"mistral3", "rope.scaling.yarn_log_multiplier", "1.0"},
     {"mistral3", "attention.temperature_scale", "0.1"},
+    {"llama4", "rope.freq_base", "500000.0"},
+    {"llama4", "interleave_moe_layer_step", "1"},
+    {"llama4", "expert_count", "16"},
+    {"llama4", "expert_used_count", "1"},
+    {"llama4", "expert_feed_forward_length", "1024"},
     {"starcoder2", "attention.layer_norm_epsilon", "1e-5"},
     {"phi2", "attention.layer_norm_epsilon", "1e-5"},
     {"gpt2", "attention.layer_norm_epsilon", "1e-5"},
@@ -117,6 +122,16 @@ static const struct own_key OWN_KEYS[] = {
     {"nemotron_h", "ssm.state_size", "128"},
     {"nemotron_h", "ssm.time_step_rank", "32"},
     {"nemotron_h", "ssm.group_count", "8"},
+    {"nemotron_h_moe", "ssm.conv_kernel", "4"},
+    {"nemotron_h_moe", "ssm.inner_size", "4096"},
+    {"nemotron_h_moe", "ssm.state_size", "128"},
+    {"nemotron_h_moe", "ssm.time_step_rank", "64"},
+    {"nemotron_h_moe", "ssm.group_count", "8"},
+    {"nemotron_h_moe", "expert_count", "128"},
+    {"nemotron_h_moe", "expert_used_count", "6"},
+    {"nemotron_h_moe", "expert_feed_forward_length", "1856"},
+    {"nemotron_h_moe", "expert_shared_feed_forward_length", "3712"},
+    {"nemotron_h_moe", "expert_weights_scale", "2.5"},
     {"falcon-h1", "rope.freq_base", "100000000000.0"},
     {"falcon-h1", "ssm.conv_kernel", "4"},
     {"falcon-h1", "ssm.inner_size", "1536"},
@@ -171,6 +186,34 @@ static const struct own_key OWN_KEYS[] = {
     {"deepseek2", "expert_used_count", "6"},
     {"deepseek2", "expert_shared_count", "2"},
     {"deepseek2", "expert_feed_forward_length", "1408"},
+    {"deepseek32", "attention.q_lora_rank", "1536"},
+    {"deepseek32", "attention.kv_lora_rank", "512"},
+    {"deepseek32", "attention.key_length", "192"},
+    {"deepseek32", "attention.value_length", "128"},
+    {"deepseek32", "attention.indexer.head_count", "64"},
+    {"deepseek32", "attention.indexer.key_length", "128"},
+    {"deepseek32", "attention.indexer.top_k", "2048"},
+    {"deepseek32", "rope.dimension_count", "64"},
+    {"deepseek32", "leading_dense_block_count", "1"},
+    {"deepseek32", "expert_count", "64"},
+    {"deepseek32", "expert_used_count", "8"},
+    {"deepseek32", "expert_shared_count", "1"},
+    {"deepseek32", "expert_feed_forward_length", "2048"},
+    {"deepseek32", "expert_gating_func", "2"},
+    {"glm-dsa", "attention.q_lora_rank", "1536"},
+    {"glm-dsa", "attention.kv_lora_rank", "512"},
+    {"glm-dsa", "attention.key_length", "192"},
+    {"glm-dsa", "attention.value_length", "128"},
+    {"glm-dsa", "attention.indexer.head_count", "32"},
+    {"glm-dsa", "attention.indexer.key_length", "128"},
+    {"glm-dsa", "attention.indexer.top_k", "2048"},
+    {"glm-dsa", "rope.dimension_count", "64"},
+    {"glm-dsa", "leading_dense_block_count", "1"},
+    {"glm-dsa", "expert_count", "64"},
+    {"glm-dsa", "expert_used_count", "8"},
+    {"glm-dsa", "expert_shared_count", "1"},
+    {"glm-dsa", "expert_feed_forward_length", "2048"},
+    {"glm-dsa", "expert_gating_func", "2"},
 };
 
 /* Whole numbers with commas between them. */
@@ -267,7 +310,7 @@ static int put_layer_kinds(struct gguf_writer *writer, const struct make_shape *
 {
     int rc;
 
-    if (strcmp(shape->arch, "nemotron_h") != 0)
+    if (strncmp(shape->arch, "nemotron_h", 10) != 0)
         return 0;
     rc = put_fourths(writer, shape, "attention.head_count_kv", 2, shape->n_kv_heads);
     return rc == 0 ? put_fourths(writer, shape, "feed_forward_length", 3, shape->ffn) : rc;

@@ -18,7 +18,7 @@ EXTRA_DIST += tests/integration/otlp.py tests/integration/check_phoenix.py
 .PHONY: tests/integration/check-phoenix
 tests/integration/check-phoenix: all
 	$(PY_LOG_COMPILER) $(srcdir)/tests/integration/check_phoenix.py
-integration_tests += tests/integration/test_hybrid.py tests/integration/test_mamba.py
+integration_tests += tests/integration/test_hybrid.py tests/integration/test_mamba.py tests/integration/test_families.py
 integration_tests += tests/integration/test_discovery.py tests/integration/test_weights.py
 plain_manifests = tests/integration/test_manifests.py
 TESTS += $(plain_manifests)
@@ -32,7 +32,8 @@ integration_tests += tests/integration/test_imatrix.py tests/integration/test_sh
 integration_tests += tests/integration/test_strangers.py tests/integration/test_stop.py
 # test_faults.py has the sanitizers look at the same code; these are long, or limit memory, and sanitizers keep what is freed
 plain_tests = tests/integration/test_matrix.py tests/integration/test_growth.py tests/integration/test_fair.py \
-	tests/integration/test_memory.py tests/integration/test_fair_routers.py tests/integration/test_h2_floods.py
+	tests/integration/test_memory.py tests/integration/test_fair_routers.py tests/integration/test_h2_floods.py \
+	tests/integration/test_hybrid_faults.py
 EXTRA_DIST += $(plain_tests)
 if PLAIN_BUILD
 TESTS += $(plain_tests)
@@ -74,8 +75,8 @@ EXTRA_DIST += tests/integration/test_auto_roles.py
 # skipped without redis-server, test_remote_s3.py without moto
 TESTS += tests/integration/test_remote_s3.py
 EXTRA_DIST += tests/integration/test_remote_s3.py
-TESTS += tests/integration/test_remote.py tests/integration/test_remote_faults.py tests/integration/test_remote_cluster.py
-EXTRA_DIST += tests/integration/test_remote.py tests/integration/test_remote_faults.py tests/integration/test_remote_cluster.py tests/integration/redis_server.py
+TESTS += tests/integration/test_hybrid_remote.py tests/integration/test_remote.py tests/integration/test_remote_faults.py tests/integration/test_remote_cluster.py
+EXTRA_DIST += tests/integration/test_hybrid_remote.py tests/integration/test_remote.py tests/integration/test_remote_faults.py tests/integration/test_remote_cluster.py tests/integration/redis_server.py
 TESTS += tests/integration/test_calibrate.py
 EXTRA_DIST += tests/integration/test_calibrate.py
 tests/integration/test_calibrate.log: baton-plan

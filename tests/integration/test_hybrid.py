@@ -39,6 +39,16 @@ def three(c, family, **settings):
     return c.workers
 
 
+KINDS = {"lfm2": ("attention", "recurrent"), "qwen35": ("attention", "recurrent")}
+
+
+def check_kinds(family, serving):
+    """A hand-off's bytes are counted by kind, and a model has some of each of its kinds."""
+    counts = serving["transferred_bytes"]
+    kinds = KINDS.get(family, ("attention",))
+    assert all((n > 0) == (kind in kinds) for kind, n in counts.items()), (family, serving)
+
+
 def handed_off(family, transport, **settings):
     with Cluster() as c:
         _, decode = three(c, family, **settings)
@@ -47,6 +57,7 @@ def handed_off(family, transport, **settings):
         for prompt, answer in zip(prompts, through):
             assert answer.serving["transport"] == transport, answer.serving
             assert answer.serving["transferred"] > 0, answer.serving
+            check_kinds(family, answer.serving)
             alone = ask(c, "One worker. " + prompt, port=decode.http, max_tokens=48)
             both = ask(c, "One worker. " + prompt, max_tokens=48)
             assert alone.text == both.text, (alone.text, both.text)

@@ -13,6 +13,8 @@ test_hybrid.FAMILIES = {
     "mamba2": SSM,
 }
 
+test_hybrid.KINDS = {family: ("attention", "recurrent") for family in test_hybrid.FAMILIES}
+
 
 def mamba_alone_is_handed_off():
     test_hybrid.handed_off("mamba2", "shm")

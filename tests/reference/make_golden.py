@@ -30,11 +30,17 @@ TINY = "--type F32 --hidden 48 --heads 4 --kv-heads 2 --ffn 80 --vocab 259 --con
 LATENT = ("--set attention.kv_lora_rank=32 --set attention.key_length=24 --set attention.value_length=16 "
           "--set rope.dimension_count=8 --set expert_count=8 --set expert_used_count=3 --set expert_shared_count=2 "
           "--set expert_feed_forward_length=16")
+SPARSE = (f"{LATENT} --set attention.q_lora_rank=40 --set attention.key_length_mla=24 "
+          "--set attention.value_length_mla=16 --set expert_gating_func=2 --set expert_weights_norm=true "
+          "--set expert_weights_scale=2.5 --set attention.indexer.head_count=16 --set attention.indexer.key_length=20 "
+          "--set attention.indexer.top_k=11")
 DELTA = ("--head-dim 16 --set rope.dimension_count=8 --set ssm.conv_kernel=4 --set ssm.state_size=12 "
          "--set ssm.group_count=2 --set ssm.time_step_rank=4 --set ssm.inner_size=40 --set full_attention_interval=3")
 MAMBA = ("--set ssm.conv_kernel=4 --set ssm.state_size=12 --set ssm.group_count=2 --set ssm.time_step_rank=4 "
          "--with ssm_conv1d.bias")
 GEMMA4 = "--head-dim 24 --set attention.key_length_swa=12 --set attention.value_length_swa=12 --set rope.dimension_count_swa=12 --set attention.sliding_window=7"
+LLAMA4 = ("--set attention.sliding_window=32 --set attention.temperature_scale=0.7 --set attention.temperature_length=7 "
+          "--set expert_count=8 --set expert_feed_forward_length=32")
 NARROW = "--set expert_count=8 --set expert_used_count=3 --set expert_feed_forward_length=32"
 CASES = {
     "llama": ("llama", f"--arch llama --layers 2 {TINY}"),
@@ -154,6 +160,27 @@ CASES = {
     "gemma4-fused": ("gemma4", f"--arch gemma4 --layers 3 --tied {GEMMA4} {NARROW} --set attention.sliding_window_pattern=3 "
                      "--set attention.head_count_kv=4,4,2 --with ffn_down_exps.scale --with ffn_gate_up_exps "
                      f"{TINY}"),
+    "nemotron_h_moe": ("hf_mamba", f"--arch nemotron_h_moe --layers 6 --set attention.head_count_kv=0,0,2,0,0,0 "
+                       f"--set feed_forward_length=0,32,0,32,0,32 --with exp_probs_b {MAMBA} --set ssm.inner_size=40 "
+                       f"{NARROW} --set expert_shared_feed_forward_length=48 {TINY}"),
+    "nemotron_h_moe-latent": ("hf_mamba", "--arch nemotron_h_moe --layers 4 --set attention.head_count_kv=0,2,0,0 "
+                              f"--set feed_forward_length=32,0,0,32 --with exp_probs_b {MAMBA} --set ssm.inner_size=40 "
+                              f"{NARROW} --set moe_latent_size=16 --set expert_group_count=4 "
+                              "--set expert_group_used_count=2 --set expert_shared_feed_forward_length=48 "
+                              f"{TINY}"),
+    "llama4": ("llama4", f"--arch llama4 --layers 5 {LLAMA4} --set expert_used_count=1 {TINY}"),
+    "llama4-interleaved": ("llama4", f"--arch llama4 --layers 6 --head-dim 20 {LLAMA4} --set interleave_moe_layer_step=2 "
+                           f"--set expert_used_count=3 {TINY}"),
+    "llama4-full": ("llama4", "--arch llama4 --layers 2 --set attention.sliding_window=0 --set expert_count=8 "
+                    f"--set expert_feed_forward_length=32 {TINY}"),
+    "deepseek32": ("sparse", f"--arch deepseek32 --layers 3 --with exp_probs_b {SPARSE} --set leading_dense_block_count=1 "
+                   "--set expert_group_count=4 --set expert_group_used_count=2 --set rope.scaling.type=yarn "
+                   "--set rope.scaling.factor=8.0 --set rope.scaling.original_context_length=32 "
+                   f"--set rope.scaling.yarn_log_multiplier=0.1 {TINY}"),
+    "deepseek32-whole": ("sparse", f"--arch deepseek32 --layers 2 --with exp_probs_b {SPARSE.replace('top_k=11', 'top_k=64')} "
+                         f"{TINY}"),
+    "glm-dsa": ("sparse", f"--arch glm-dsa --layers 5 --with exp_probs_b {SPARSE} --set leading_dense_block_count=1 "
+                f"--set attention.indexer.types=1,0,1,0,0 {TINY}"),
 }
 N_TOKENS, SHOWN = 40, (0, 13, 39)
 

@@ -78,9 +78,20 @@ def granite(model):
     return transformers.GraniteMoeHybridForCausalLM(config), state
 
 
+def routed(model):
+    return {"n_routed_experts": model.key("expert_count"), "num_experts_per_tok": model.key("expert_used_count"),
+            "moe_intermediate_size": model.key("expert_feed_forward_length"), "n_shared_experts": 1,
+            "moe_shared_expert_intermediate_size": model.key("expert_shared_feed_forward_length"),
+            "moe_latent_size": model.key("moe_latent_size"), "norm_topk_prob": True,
+            "routed_scaling_factor": model.key("expert_weights_scale"), "_experts_implementation": "eager",
+            "n_group": model.key("expert_group_count", 1), "topk_group": model.key("expert_group_used_count", 1)}
+
+
 def nemotron_h(model):
     widths, heads = listed(model, "feed_forward_length"), listed(model, "attention.head_count_kv")
-    kinds = ["mlp" if f else "full_attention" if h else "linear_attention" for f, h in zip(widths, heads)]
+    experts = model.key("expert_count", 0)
+    network = "moe" if experts else "mlp"
+    kinds = [network if f else "full_attention" if h else "linear_attention" for f, h in zip(widths, heads)]
     n_heads = model.key("ssm.time_step_rank")
     settings = common_settings(model)
     settings.pop("rope_parameters"), settings.pop("num_hidden_layers")
@@ -88,13 +99,20 @@ def nemotron_h(model):
         **settings, "layers_block_type": kinds, "intermediate_size": max(widths), "mamba_num_heads": n_heads,
         "mamba_head_dim": model.key("ssm.inner_size") // n_heads, "n_groups": model.key("ssm.group_count"),
         "ssm_state_size": model.key("ssm.state_size"), "conv_kernel": model.key("ssm.conv_kernel"),
-        "head_dim": model.key("attention.key_length"),
+        "head_dim": model.key("attention.key_length"), **(routed(model) if experts else {}),
         "layer_norm_epsilon": model.key("attention.layer_norm_rms_epsilon")})
     state = outside(model, "model.embeddings.weight", "model.norm_f.weight")
     for i in range(model.key("block_count")):
         w, at = model.layer(i), f"model.layers.{i}"
         mixer(state, f"{at}.mixer", w)
-        take(state, at, w, {"norm": "attn_norm", "mixer.up_proj": "ffn_up", "mixer.down_proj": "ffn_down"})
+        take(state, at, w, {"norm": "attn_norm", "mixer.up_proj": "ffn_up", "mixer.down_proj": "ffn_down",
+                            "mixer.gate": "ffn_gate_inp", "mixer.shared_experts.up_proj": "ffn_up_shexp",
+                            "mixer.shared_experts.down_proj": "ffn_down_shexp",
+                            "mixer.fc1_latent_proj": "ffn_latent_down", "mixer.fc2_latent_proj": "ffn_latent_up"})
+        if "ffn_up_exps" in w:
+            state[f"{at}.mixer.experts.up_proj"] = w["ffn_up_exps"]
+            state[f"{at}.mixer.experts.down_proj"] = w["ffn_down_exps"]
+            state[f"{at}.mixer.gate.e_score_correction_bias"] = w["exp_probs_b.bias"]
         take(state, f"{at}.mixer", w, ATTENTION)
     return transformers.NemotronHForCausalLM(config), state
 
@@ -132,7 +150,8 @@ def mamba2(model):
     return transformers.Mamba2ForCausalLM(config), state
 
 
-FAMILIES = {"granitehybrid": granite, "nemotron_h": nemotron_h, "falcon-h1": falcon_h1, "mamba2": mamba2}
+FAMILIES = {"granitehybrid": granite, "nemotron_h": nemotron_h, "nemotron_h_moe": nemotron_h,
+            "falcon-h1": falcon_h1, "mamba2": mamba2}
 
 
 @contextlib.contextmanager

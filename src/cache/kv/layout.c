@@ -57,9 +57,14 @@ size_t kv_layout_v_bytes(const struct kv_layout *layout)
     return layout_rows(layout) * kv_layout_row_bytes(layout->type, layout->v_dim);
 }
 
+size_t kv_layout_index_bytes(const struct kv_layout *layout)
+{
+    return layout->block_tokens * kv_layout_row_bytes(layout->index_type, layout->index_dim);
+}
+
 size_t kv_layout_layer_block_bytes(const struct kv_layout *layout)
 {
-    return kv_layout_k_bytes(layout) + kv_layout_v_bytes(layout);
+    return kv_layout_k_bytes(layout) + kv_layout_v_bytes(layout) + kv_layout_index_bytes(layout);
 }
 
 size_t kv_layout_block_bytes(const struct kv_layout *layout)
@@ -74,11 +79,12 @@ size_t kv_layout_offset(const struct kv_layout *layout, uint32_t n_blocks, uint3
 
 uint64_t kv_layout_fingerprint(const struct kv_layout *layout, uint64_t numerics_id)
 {
-    uint8_t image[8 + 6 * 4 + 8 + 8 + 8] = "baton/kv";
-    const size_t plain_bytes = 8 + 6 * 4 + 8;
-    size_t len_bytes = layout->state_bytes == 0 ? plain_bytes : plain_bytes + 8;
+    uint8_t image[8 + 6 * 4 + 8 + 8 + 4 * 4] = "baton/kv";
+    size_t len_bytes = 8 + 6 * 4 + 8; /* without what few models have */
 
-    if (layout->n_window_layers > 0)
+    if (layout->state_bytes > 0)
+        len_bytes += 8;
+    if (layout->n_window_layers > 0 || layout->index_dim > 0)
         len_bytes = sizeof(image);
 
     put_u32(image + 8, layout->n_layers);
@@ -91,5 +97,7 @@ uint64_t kv_layout_fingerprint(const struct kv_layout *layout, uint64_t numerics
     put_u64(image + 40, layout->state_bytes);
     put_u32(image + 48, layout->n_window_layers);
     put_u32(image + 52, layout->window);
+    put_u32(image + 56, layout->index_dim);
+    put_u32(image + 60, (uint32_t)layout->index_type);
     return XXH3_64bits(image, len_bytes);
 }

@@ -454,7 +454,7 @@ static int find_arch(const struct gguf *gguf, struct fault *fault, const struct 
             return 0;
         }
         if (used < sizeof(known))
-            used += (size_t)snprintf(known + used, sizeof(known) - used, "%s%s", i ? ", " : "", arch->name);
+            used += (size_t)snprintf(known + used, sizeof(known) - used, "%s%s", i ? " " : "", arch->name);
     }
     return fault_set(fault, E_UNSUPPORTED, "architecture \"%.*s\" is not supported; known are %s",
                      (int)(name.len_bytes < 64 ? name.len_bytes : 64), (const char *)name.data, known);

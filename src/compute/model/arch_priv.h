@@ -73,10 +73,14 @@ extern const struct half attn_latent;       /* forward_mla.c: one latent holds k
 extern const struct half attn_latent_split; /* with the up-projection stored in two tensors */
 extern const struct half attn_latent_q;     /* queries also go through a latent */
 extern const struct half attn_latent_q_split;
+extern const struct half attn_latent_index; /* and an indexer chooses keys: forward_index.c */
+extern const struct half attn_latent_index_split;
 extern const struct half ffn_moe;              /* forward_moe.c: a router and experts */
 extern const struct half ffn_moe_shared;       /* plus experts that always run */
 extern const struct half ffn_moe_shared_gated; /* which a gate weighs (qwen2moe) */
 extern const struct half ffn_moe_beside;       /* forward_beside.c: beside a dense network */
+extern const struct half ffn_moe_plain;        /* without gates (nemotron_h_moe) */
+extern const struct half ffn_moe_plain_latent; /* and rows narrower than the model's */
 extern const struct half ffn_moe_loose;        /* one tensor per expert, as in old files */
 extern const struct half ffn_moe_biased;       /* with biases on all matrices, and limits (gpt-oss) */
 
@@ -111,6 +115,9 @@ struct arch {
 bool global_is_required(const struct model *model, enum global global);
 bool global_is_allowed(const struct model *model, enum global global);
 
+/* archs_latent.c: architectures with latent attention. */
+extern const struct arch LATENT_ARCHS[];
+extern const uint32_t N_LATENT_ARCHS;
 /* archs_hybrid.c: architectures with recurrent layers. */
 extern const struct arch HYBRID_ARCHS[];
 extern const uint32_t N_HYBRID_ARCHS;

@@ -19,7 +19,6 @@
  *    internlm2 InternLM 2 to 3: llama by another name
  *    ernie4_5  ERNIE 4.5 dense: llama by another name
  *    qwen3moe  Qwen 3 with experts
- *    deepseek2 DeepSeek V2, V2-Lite and V3: latent attention, experts of which some are shared
  *    qwen2moe  Qwen 1.5 and 2 with experts: a gate weighs the shared ones
  *    olmoe     OLMoE: Q and K normed over all heads, chances unchanged
  *    granitemoe Granite 3 with experts
@@ -30,6 +29,7 @@
  *    glm4moe   GLM 4.5 to 4.7: sigmoid, shared experts, layers behind the last that draft tokens
  *    bailingmoe2 Ling 2, Ring 2: like glm4moe, with Q, K and V in one tensor
  *    ernie4_5-moe ERNIE 4.5 with experts, of which some are shared
+ *    llama4    Llama 4: arch_llama4.c
  *    mistral3  Mistral 3, Ministral 3: llama, with queries scaled by their position
  *    starcoder2 StarCoder 2: LayerNorm, biases, no gate
  *    phi2      Phi 1.5 and 2: the same with parallel halves
@@ -147,26 +147,6 @@ static void read_qwen3moe(struct reading *r, struct model *model)
     moe_read(r, model, 0, true);
 }
 
-static const char *const DEEPSEEK2_KEYS[] = {"expert_count", "attention.kv_lora_rank",
-                                             "rope.scaling.yarn_log_multiplier", NULL};
-
-/* V2 and V2-Lite choose by softmax and use its values unchanged; V3's files have keys for this. */
-static void read_deepseek2(struct reading *r, struct model *model)
-{
-    bool is_split = has_tensor(r, "blk.0.attn_k_b.weight") && has_tensor(r, "blk.0.attn_v_b.weight");
-    uint32_t n_dense = 0;
-
-    latent_read_scale(r, model);
-    for (uint32_t i = 0; i < model->config.n_layers; i++)
-        model->layers[i].attn = model->config.q_latent ? is_split ? &attn_latent_q_split : &attn_latent_q
-                                : is_split             ? &attn_latent_split
-                                                       : &attn_latent;
-    read_whole(r, "leading_dense_block_count", model->config.n_layers, &n_dense);
-    model->route.gate = ROUTE_SOFTMAX;
-    model->route.is_normed = false;
-    moe_read(r, model, n_dense, true);
-}
-
 static void read_plain_softmax(struct reading *r, struct model *model)
 {
     model->route.gate = ROUTE_SOFTMAX;
@@ -252,6 +232,8 @@ static void read_mistral3(struct reading *r, struct model *model)
     }
     read_llama(r, model);
 }
+
+static const char *const LLAMA4_KEYS[] = {"expert_count", "attention.temperature_scale", NULL};
 
 /* Files of older converters have Q, K and V in one tensor. */
 static void read_phi2(struct reading *r, struct model *model)
@@ -415,13 +397,6 @@ static const struct arch ARCHS[] = {
      .needs = PRE_NORMS | HEAD_NORMS,
      .keys = EXPERT_KEYS,
      .read = read_qwen3moe},
-    {.name = "deepseek2",
-     .pairs = ROPE_ADJACENT,
-     .attn = &attn_latent,
-     .ffn = &ffn_dense,
-     .needs = PRE_NORMS,
-     .keys = DEEPSEEK2_KEYS,
-     .read = read_deepseek2},
     {.name = "gpt-oss",
      .pairs = ROPE_HALVES,
      .attn = &attn_grouped,
@@ -510,6 +485,16 @@ static const struct arch ARCHS[] = {
      .needs = PRE_NORMS,
      .keys = EXPERT_KEYS,
      .read = read_ernie4_5_moe},
+    {.name = "llama4",
+     .pairs = ROPE_ADJACENT,
+     .attn = &attn_grouped,
+     .ffn = &ffn_moe_shared,
+     .needs = PRE_NORMS,
+     .has_windows = true,
+     .window_period = 4,
+     .window_default = 8192,
+     .keys = LLAMA4_KEYS,
+     .read = read_llama4},
     {.name = "mistral3",
      .pairs = ROPE_ADJACENT,
      .attn = &attn_grouped,
@@ -587,5 +572,9 @@ const struct arch *arch_at(uint32_t index)
 
     if (index < n)
         return &ARCHS[index];
-    return index - n < N_HYBRID_ARCHS ? &HYBRID_ARCHS[index - n] : NULL;
+    index -= n;
+    if (index < N_LATENT_ARCHS)
+        return &LATENT_ARCHS[index];
+    index -= N_LATENT_ARCHS;
+    return index < N_HYBRID_ARCHS ? &HYBRID_ARCHS[index] : NULL;
 }

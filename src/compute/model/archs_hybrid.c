@@ -116,7 +116,7 @@ static void read_granite_hybrid(struct reading *r, struct model *model)
 static const char *const NEMOTRON_H_KEYS[] = {"attention.head_count_kv", "feed_forward_length", NULL};
 
 /* A layer has attention, Mamba or a feed-forward network, and nothing else. */
-static void read_nemotron_h(struct reading *r, struct model *model)
+static void read_one_half(struct reading *r, struct model *model, const struct half *experts)
 {
     drop_rope(model);
     if (!read_state_heads(r, model))
@@ -131,7 +131,34 @@ static void read_nemotron_h(struct reading *r, struct model *model)
             layer->attn = &attn_none;
         else
             arch_complain(r, E_UNSUPPORTED, "layer %u has attention and a feed-forward network", i);
+        if (experts && layer->ffn != &ffn_none)
+            layer->ffn = experts;
     }
+}
+
+static void read_nemotron_h(struct reading *r, struct model *model)
+{
+    read_one_half(r, model, NULL);
+}
+
+static const char *const NEMOTRON_H_MOE_KEYS[] = {
+    "attention.head_count_kv", "feed_forward_length",  "expert_count",
+    "moe_latent_size",         "nextn_predict_layers", NULL};
+
+/* Its feed-forward networks are experts without gates, chosen by sigmoid. */
+static void read_nemotron_h_moe(struct reading *r, struct model *model)
+{
+    struct model_config *c = &model->config;
+
+    model->route.gate = ROUTE_SIGMOID;
+    model->route.is_normed = true;
+    moe_read(r, model, 0, true);
+    if (has_complaints(r))
+        return;
+    c->expert_parts = 1;
+    if (c->shared_ffn == 0)
+        arch_complain(r, E_UNSUPPORTED, "%s without shared experts is not supported", arch_name(r));
+    read_one_half(r, model, c->expert_io == c->hidden ? &ffn_moe_plain : &ffn_moe_plain_latent);
 }
 
 static void read_falcon_h1(struct reading *r, struct model *model)
@@ -199,6 +226,15 @@ const struct arch HYBRID_ARCHS[] = {
      .has_shapes = true,
      .keys = NEMOTRON_H_KEYS,
      .read = read_nemotron_h},
+    {.name = "nemotron_h_moe",
+     .pairs = ROPE_HALVES,
+     .activation = ACT_RELU_SQUARED,
+     .attn = &attn_grouped,
+     .ffn = &ffn_moe_plain,
+     .needs = SLOT_BIT(ATTN_NORM),
+     .has_shapes = true,
+     .keys = NEMOTRON_H_MOE_KEYS,
+     .read = read_nemotron_h_moe},
     {.name = "falcon-h1",
      .pairs = ROPE_HALVES,
      .attn = &attn_mamba_beside,

@@ -93,6 +93,16 @@ static void norm_row(const struct forward *f, float *q)
                    (struct head_norms){SLOT_K_NORM, SLOT_K_NORM_WIDE, SLOT_K_NORM_HEADS});
 }
 
+/* Norms without a gain on the heads of q and k (llama4). */
+static void unit_norm_row(const struct forward *f, float *heads, uint32_t n_heads)
+{
+    const struct layer_gain gain = {.gain = f->model->ones};
+    const uint32_t head_dim = f->layer->head_dim;
+
+    for (uint32_t i = 0; i < n_heads; i++, heads += head_dim)
+        forward_norm_row(f->model, heads, &gain, head_dim, heads);
+}
+
 static void bias_norm_rotate(const struct forward *f, uint32_t from, uint32_t to)
 {
     const struct model *model = f->model;
@@ -109,7 +119,7 @@ static void bias_norm_rotate(const struct forward *f, uint32_t from, uint32_t to
 
         if (bias) /* K's and V's biases follow Q's */
             vec_add(model->table, q, bias, (uint32_t)shape.stride);
-        if (model->ones)
+        if (model->norms_values)
             norm_values(f, row, &shape);
         if (!model->arch->norms_turned)
             norm_row(f, q);
@@ -119,6 +129,8 @@ static void bias_norm_rotate(const struct forward *f, uint32_t from, uint32_t to
                         f->state->sin[rope] + row * pairs);
         if (model->arch->norms_turned)
             norm_row(f, q);
+        if (f->layer->is_unit_normed)
+            unit_norm_row(f, q, n_heads);
     }
 }
 
@@ -155,13 +167,15 @@ static void forward_attn_store(const struct forward *f, uint32_t from, uint32_t 
     }
 }
 
-/* Scales queries by their position, for models that do. */
+/* Scales queries by their position, in models and layers that do. */
 static void forward_attn_scale_queries(const struct forward *f, uint32_t from, uint32_t to)
 {
     const struct model *model = f->model;
     const struct rope *rope = &model->ropes[ROPE_GLOBAL];
     struct qkv_shape shape = qkv_shape(f);
 
+    if (rope->scales_unturned && f->layer->rope != ROPE_NONE)
+        return;
     for (uint32_t i = 0; rope->temperature_scale != 0 && i < f->pass->n_items; i++) {
         const struct attn_item *item = &f->state->items[i];
         uint32_t row = item->first > from ? item->first : from;
@@ -197,9 +211,32 @@ static uint64_t forward_attn_attend_bytes(const struct forward *f, size_t q_floa
     return n_keys * q_floats * 2 * kv_layout_row_bytes(layout->type, layout->k_dim) / layout->k_dim;
 }
 
+/* In a layer with chunks, a query attends to the keys of its own chunk of window tokens. Keys are stored turned,
+ * so a chunk is a sequence of its own that begins at one of the blocks. Returns the number of parts. */
+static uint32_t cut_chunks(const struct forward *f)
+{
+    const uint32_t chunk = f->layer->window, per = f->model->layout.block_tokens;
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < f->n_items; i++)
+        for (uint32_t at = 0, end; at < f->state->items[i].n_tokens; at = end) {
+            const struct attn_item *item = &f->state->items[i];
+            uint32_t begin = (item->position + at) / chunk * chunk;
+
+            end = begin + chunk - item->position < item->n_tokens ? begin + chunk - item->position
+                                                                  : item->n_tokens;
+            f->state->chunk_items[n++] = (struct attn_item){.first = item->first + at,
+                                                            .n_tokens = end - at,
+                                                            .position = item->position + at - begin,
+                                                            .blocks = item->blocks + begin / per};
+        }
+    return n;
+}
+
 static void forward_attn_attend(const struct forward *f)
 {
     const struct model *model = f->model;
+    const bool is_chunked = model->config.is_chunked && f->layer->window != 0;
     struct qkv_shape shape = qkv_shape(f);
     struct team *team = forward_team(f, forward_attn_attend_bytes(f, shape.q));
     const struct weight *next = f->n_rows == 1 ? forward_first(f, f->layer, GROUP_OUT) : NULL;
@@ -220,9 +257,9 @@ static void forward_attn_attend(const struct forward *f)
                                         .sinks = f->layer->vectors[SLOT_SINKS],
                                         .scale = model->config.attn_scale,
                                         .cap = model->config.attn_cap,
-                                        .window = f->layer->window,
-                                        .items = f->state->items,
-                                        .n_items = f->n_items,
+                                        .window = is_chunked ? 0 : f->layer->window,
+                                        .items = is_chunked ? f->state->chunk_items : f->state->items,
+                                        .n_items = is_chunked ? cut_chunks(f) : f->n_items,
                                         .scratch = f->state->attn_scratch,
                                         .scratch_bytes = f->state->attn_scratch_bytes,
                                         .next = next});

@@ -28,7 +28,7 @@ static uint32_t key_width(const struct model_config *c)
     return c->latent + c->rope_dims;
 }
 
-static uint32_t low_width(const struct model_config *c)
+uint32_t latent_low_width(const struct model_config *c)
 {
     return q_width(c) + key_width(c);
 }
@@ -39,7 +39,7 @@ static void forward_mla_store(const struct forward *f, uint32_t from, uint32_t t
 {
     const struct model *model = f->model;
     const struct model_config *c = &model->config;
-    size_t stride = low_width(c);
+    size_t stride = latent_low_width(c);
 
     for (uint32_t i = 0; i < f->pass->n_items; i++) {
         const struct attn_item *item = &f->state->items[i];
@@ -73,7 +73,7 @@ static void norm_and_store(const struct forward *f, uint32_t from, uint32_t to)
     size_t pairs = c->rope_dims / 2;
 
     for (size_t row = from; row < to; row++) {
-        float *q = f->state->latent.low + row * low_width(c), *key = q + q_width(c);
+        float *q = f->state->latent.low + row * latent_low_width(c), *key = q + q_width(c);
 
         if (c->q_latent)
             rms_norm(model->table, q, vectors[SLOT_Q_A_NORM], c->q_latent, c->norm_eps, q);
@@ -90,7 +90,7 @@ static float *plain_q(const struct forward *f, size_t *stride_out)
 {
     const struct model_config *c = &f->model->config;
 
-    *stride_out = c->q_latent ? (size_t)c->n_heads * c->head_dim : low_width(c);
+    *stride_out = c->q_latent ? (size_t)c->n_heads * c->head_dim : latent_low_width(c);
     return c->q_latent ? f->state->qkv : f->state->latent.low;
 }
 
@@ -169,7 +169,7 @@ static void out_of_latent(const struct forward *f)
 /* ---- the half ---- */
 
 /* Work of all queries of the step, expressed as bytes read. */
-static uint64_t forward_mla_attend_bytes(const struct forward *f)
+uint64_t latent_attend_bytes(const struct forward *f)
 {
     const struct model_config *c = &f->model->config;
     uint64_t n_keys = 0;
@@ -182,31 +182,37 @@ static uint64_t forward_mla_attend_bytes(const struct forward *f)
     return n_keys * c->n_heads * key_width(c) * 2;
 }
 
-static void forward_mla_attend(const struct forward *f)
+struct attn_args latent_attn_args(const struct forward *f)
 {
     const struct model *model = f->model;
     const struct model_config *c = &model->config;
 
-    attention(forward_team(f, forward_mla_attend_bytes(f)),
-              &(struct attn_args){.table = model->table,
-                                  .q = f->state->latent.q,
-                                  .q_stride = (size_t)c->n_heads * key_width(c),
-                                  .out = f->state->latent.attended,
-                                  .out_stride = (size_t)c->n_heads * c->latent,
-                                  .kv_layer = f->kv_layer,
-                                  .block_bytes = kv_layout_layer_block_bytes(&model->layout),
-                                  .kv_type = model_kv_dtype(model),
-                                  .v_in_k = true,
-                                  .n_heads = c->n_heads,
-                                  .n_kv_heads = 1,
-                                  .k_dim = key_width(c),
-                                  .v_dim = c->latent,
-                                  .block_tokens = model->layout.block_tokens,
-                                  .scale = c->attn_scale,
-                                  .items = f->state->items,
-                                  .n_items = f->pass->n_items,
-                                  .scratch = f->state->attn_scratch,
-                                  .scratch_bytes = f->state->attn_scratch_bytes});
+    return (struct attn_args){.table = model->table,
+                              .q = f->state->latent.q,
+                              .q_stride = (size_t)c->n_heads * key_width(c),
+                              .out = f->state->latent.attended,
+                              .out_stride = (size_t)c->n_heads * c->latent,
+                              .kv_layer = f->kv_layer,
+                              .block_bytes = kv_layout_layer_block_bytes(&model->layout),
+                              .kv_type = model_kv_dtype(model),
+                              .v_in_k = true,
+                              .n_heads = c->n_heads,
+                              .n_kv_heads = 1,
+                              .k_dim = key_width(c),
+                              .v_dim = c->latent,
+                              .block_tokens = model->layout.block_tokens,
+                              .scale = c->attn_scale,
+                              .items = f->state->items,
+                              .n_items = f->pass->n_items,
+                              .scratch = f->state->attn_scratch,
+                              .scratch_bytes = f->state->attn_scratch_bytes};
+}
+
+static void forward_mla_attend(const struct forward *f)
+{
+    const struct attn_args args = latent_attn_args(f);
+
+    attention(forward_team(f, latent_attend_bytes(f)), &args);
 }
 
 static void forward_latent(struct forward *f, uint32_t layer)
@@ -220,13 +226,20 @@ static void forward_latent(struct forward *f, uint32_t layer)
     f->kv_layer = (uint8_t *)pass->kv_arena +
                   kv_layout_offset(&f->model->layout, pass->n_blocks, f->layer->kv_index, 0);
     forward_rows(f, norm_and_store);
+    if (f->layer->index == INDEX_OWN)
+        index_store(f);
     if (pass->on_layer)
         pass->on_layer(pass->on_layer_arg, f->layer->kv_index);
     if (c->q_latent)
-        forward_matmul(f, &f->layer->groups[GROUP_Q_B], state->latent.low, low_width(c), state->qkv);
+        forward_matmul(f, &f->layer->groups[GROUP_Q_B], state->latent.low, latent_low_width(c), state->qkv);
+    if (f->layer->index == INDEX_OWN)
+        index_choose(f);
     forward_rows(f, turn_queries);
     into_latent(f);
-    forward_mla_attend(f);
+    if (f->layer->index == INDEX_NONE)
+        forward_mla_attend(f);
+    else
+        index_attend(f);
     out_of_latent(f);
     f->next = forward_first(f, f->layer, f->layer->ffn->first);
     forward_matmul(f, &f->layer->groups[GROUP_OUT], state->latent.values, (size_t)c->n_heads * c->value_dim,
@@ -240,7 +253,7 @@ static void forward_mla_lay_out(const struct model *model, struct model_state *s
     struct latent_state *latent = &state->latent;
     size_t rows = state->max_tokens, word = sizeof(float);
 
-    latent->low = carve(carving, rows * low_width(c) * word);
+    latent->low = carve(carving, rows * latent_low_width(c) * word);
     latent->q = carve(carving, rows * c->n_heads * key_width(c) * word);
     latent->attended = carve(carving, rows * c->n_heads * c->latent * word);
     latent->values = carve(carving, rows * c->n_heads * c->value_dim * word);
@@ -266,3 +279,10 @@ const struct half attn_latent = HALF("latent", QUERIES, JOINED);
 const struct half attn_latent_split = HALF("latent, split", QUERIES, SPLIT);
 const struct half attn_latent_q = HALF("latent, queries too", QUERIES2, JOINED);
 const struct half attn_latent_q_split = HALF("latent, queries too, split", QUERIES2, SPLIT);
+
+#define INDEXER                                                                                              \
+    (SLOT_BIT(INDEX_Q) | SLOT_BIT(INDEX_K) | SLOT_BIT(INDEX_PROJ) | SLOT_BIT(INDEX_K_NORM) |                 \
+     SLOT_BIT(INDEX_K_NORM_BIAS))
+
+const struct half attn_latent_index = HALF("latent, keys chosen", QUERIES2 | INDEXER, JOINED);
+const struct half attn_latent_index_split = HALF("latent, keys chosen, split", QUERIES2 | INDEXER, SPLIT);

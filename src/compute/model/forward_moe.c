@@ -12,6 +12,10 @@
  *     down    [n k][hidden] = silu(gate) up . down of the expert^T                another
  *     x                    += for each token: weight_1 down_1 + weight_2 down_2 + ... (+ the shared experts')
  *
+ * With scales_input (llama4), weight_i multiplies the row that expert i reads instead.
+ * Experts without a gate (nemotron_h_moe) have up alone, and its relu squared. They may read and write rows
+ * narrower than the model's: latent [n][L] = normed . Wdown^T before them, and their sum . Wup^T behind them.
+ *
  * Each step reads every chosen expert once, however many tokens chose it, and reads no other expert. The
  * shared experts, which all tokens go through, are pieces of the same two runs.
  *
@@ -57,6 +61,8 @@ static void group_picks(const struct forward *f)
     for (uint32_t i = 0; i < n; i++) {
         moe->pick[i] = moe->first[moe->chosen[i]]++;
         moe->token[moe->pick[i]] = i / rule->n_used;
+        if (rule->scales_input)
+            moe->pick_weight[moe->pick[i]] = moe->weights[i];
     }
     for (uint32_t e = rule->n_experts; e > 0; e--) /* each advanced to the next expert's begin */
         moe->first[e] = moe->first[e - 1];
@@ -65,27 +71,39 @@ static void group_picks(const struct forward *f)
 
 /* ---- the products ---- */
 
+/* Rows that the chosen experts read. */
+static const float *moe_input(const struct forward *f)
+{
+    return f->state->moe.latent ? f->state->moe.latent : f->state->normed;
+}
+
 static void load_token(const struct grouped_piece *piece, uint32_t i, float *out)
 {
     const struct forward *f = piece->arg;
-    size_t hidden = f->model->config.hidden;
+    size_t width = f->model->config.expert_io;
 
-    memcpy(out, f->state->normed + f->state->moe.token[piece->first + i] * hidden, hidden * sizeof(float));
+    memcpy(out, moe_input(f) + f->state->moe.token[piece->first + i] * width, width * sizeof(float));
+    if (f->model->route.scales_input)
+        vec_scale(f->model->table, out, f->state->moe.pick_weight[piece->first + i], (uint32_t)width);
 }
 
-/* Row i of gate | up, gated. */
+/* Row i of gate | up, gated; or of up alone. */
 static void gate_into(const struct forward *f, const float *row, uint32_t ffn, float *out)
 {
     memcpy(out, row, ffn * sizeof(float));
-    ffn_activation(f->model)(f->model->table, out, row + ffn, ffn);
+    if (f->model->config.expert_parts == 1)
+        ffn_relu_squared(out, ffn);
+    else
+        ffn_activation(f->model)(f->model->table, out, row + ffn, ffn);
 }
 
 static void load_gated(const struct grouped_piece *piece, uint32_t i, float *out)
 {
     const struct forward *f = piece->arg;
     uint32_t ffn = f->model->config.expert_ffn;
+    size_t stride = (size_t)f->model->config.expert_parts * ffn;
 
-    gate_into(f, f->state->moe.gate_up + (size_t)2 * ffn * (piece->first + i), ffn, out);
+    gate_into(f, f->state->moe.gate_up + stride * (piece->first + i), ffn, out);
 }
 
 static void load_gated_shared(const struct grouped_piece *piece, uint32_t i, float *out)
@@ -93,18 +111,19 @@ static void load_gated_shared(const struct grouped_piece *piece, uint32_t i, flo
     const struct forward *f = piece->arg;
     uint32_t ffn = f->model->config.shared_ffn;
 
-    gate_into(f, f->state->moe.shared_gate_up + (size_t)2 * ffn * i, ffn, out);
+    gate_into(f, f->state->moe.shared_gate_up + (size_t)f->model->config.expert_parts * ffn * i, ffn, out);
 }
 
-/* gate | up of one expert. */
+/* gate | up of one expert, or up alone. */
 static uint32_t add_gate_up(const struct forward *f, uint32_t expert, struct grouped_piece *out)
 {
     const struct expert_weights *weights = &f->layer->experts;
     const struct moe_state *moe = &f->state->moe;
     uint32_t ffn = f->model->config.expert_ffn, first = moe->first[expert];
+    size_t stride = (size_t)f->model->config.expert_parts * ffn;
 
     for (uint32_t i = 0; i < weights->n_gate_up; i++) {
-        uint32_t n_rows = weights->n_gate_up == 1 ? 2 * ffn : ffn;
+        uint32_t n_rows = weights->n_gate_up == 1 ? (uint32_t)stride : ffn;
 
         out[i] = (struct grouped_piece){.weight = &weights->gate_up[i],
                                         .first_row = expert * n_rows,
@@ -113,11 +132,11 @@ static uint32_t add_gate_up(const struct forward *f, uint32_t expert, struct gro
                                         .load = load_token,
                                         .arg = f,
                                         .first = first,
-                                        .y = moe->gate_up + (size_t)2 * ffn * first + i * ffn,
-                                        .y_stride = (size_t)2 * ffn};
-        if (out[i].n == 1) { /* x is used directly */
+                                        .y = moe->gate_up + stride * first + i * ffn,
+                                        .y_stride = stride};
+        if (out[i].n == 1 && !f->model->route.scales_input) { /* x is used directly */
             out[i].load = NULL;
-            out[i].x = f->state->normed + (size_t)moe->token[first] * f->model->config.hidden;
+            out[i].x = moe_input(f) + (size_t)moe->token[first] * f->model->config.expert_io;
         }
     }
     return weights->n_gate_up;
@@ -126,17 +145,17 @@ static uint32_t add_gate_up(const struct forward *f, uint32_t expert, struct gro
 static uint32_t add_down(const struct forward *f, uint32_t expert, struct grouped_piece *out)
 {
     const struct moe_state *moe = &f->state->moe;
-    uint32_t hidden = f->model->config.hidden, first = moe->first[expert];
+    uint32_t width = f->model->config.expert_io, first = moe->first[expert];
 
     *out = (struct grouped_piece){.weight = &f->layer->experts.down,
-                                  .first_row = expert * hidden,
-                                  .n_rows = hidden,
+                                  .first_row = expert * width,
+                                  .n_rows = width,
                                   .n = moe->first[expert + 1] - first,
                                   .load = load_gated,
                                   .arg = f,
                                   .first = first,
-                                  .y = moe->down + (size_t)hidden * first,
-                                  .y_stride = hidden};
+                                  .y = moe->down + (size_t)width * first,
+                                  .y_stride = width};
     if (f->layer->experts.gate_up_bias) { /* already gated */
         out->load = NULL;
         out->x_stride = (size_t)2 * f->model->config.expert_ffn;
@@ -254,6 +273,7 @@ static float shared_weight(const struct forward *f, size_t row)
     return gate ? route_sigmoid(score) : 1;
 }
 
+/* Sums a token's picks, and its shared experts unless their rows are wider. */
 static void mix_picks(const struct forward *f, uint32_t from, uint32_t to)
 {
     const struct model_config *c = &f->model->config;
@@ -265,19 +285,29 @@ static void mix_picks(const struct forward *f, uint32_t from, uint32_t to)
         uint32_t n = c->n_experts_used;
 
         for (uint32_t i = 0; i < n; i++) {
-            rows[i] = moe->down + (size_t)c->hidden * moe->pick[row * n + i];
-            weights[i] = moe->weights[row * n + i];
+            rows[i] = moe->down + (size_t)c->expert_io * moe->pick[row * n + i];
+            weights[i] = f->model->route.scales_input ? 1 : moe->weights[row * n + i];
             if (f->layer->experts.down_bias)
                 vec_add(f->model->table, moe->down + (size_t)c->hidden * moe->pick[row * n + i],
                         f->layer->experts.down_bias + (size_t)c->hidden * moe->chosen[row * n + i],
                         c->hidden);
         }
-        if (c->shared_ffn) {
+        if (c->shared_ffn && moe->latent == NULL) {
             rows[n] = moe->shared_down + row * c->hidden;
             weights[n++] = shared_weight(f, row);
         }
-        mix_rows(f->model->table, rows, weights, n, c->hidden, f->state->normed + row * c->hidden);
+        mix_rows(f->model->table, rows, weights, n, c->expert_io,
+                 (moe->latent ? moe->latent : f->state->normed) + row * c->expert_io);
     }
+}
+
+static void add_shared(const struct forward *f, uint32_t from, uint32_t to)
+{
+    const uint32_t hidden = f->model->config.hidden;
+
+    for (size_t row = from; row < to; row++)
+        vec_add(f->model->table, f->state->normed + row * hidden, f->state->moe.shared_down + row * hidden,
+                hidden);
 }
 
 void moe_choose(struct forward *f)
@@ -288,10 +318,21 @@ void moe_choose(struct forward *f)
 
 void moe_compute(struct forward *f)
 {
+    const struct moe_state *moe = &f->state->moe;
+
+    if (moe->latent)
+        forward_matmul(f, &f->layer->groups[GROUP_LATENT_DOWN], f->state->normed, f->model->config.hidden,
+                       moe->latent);
     compute_picks(f);
     if (f->model->watch.to.on_input)
         watch_experts(f);
     forward_rows(f, mix_picks);
+    if (moe->latent == NULL)
+        return;
+    forward_matmul(f, &f->layer->groups[GROUP_LATENT_UP], moe->latent, f->model->config.expert_io,
+                   f->state->normed);
+    if (f->model->config.shared_ffn)
+        forward_rows(f, add_shared);
 }
 
 static void forward_moe(struct forward *f, uint32_t layer)
@@ -317,10 +358,12 @@ void moe_lay_out(const struct model *model, struct model_state *state, struct ca
     moe->weights = carve(carving, picks * word);
     moe->pick = carve(carving, picks * sizeof(*moe->pick));
     moe->token = carve(carving, picks * sizeof(*moe->token));
+    moe->pick_weight = model->route.scales_input ? carve(carving, picks * word) : NULL;
     moe->first = carve(carving, (c->n_experts + 1) * sizeof(*moe->first));
-    moe->gate_up = carve(carving, picks * 2 * c->expert_ffn * word);
-    moe->down = carve(carving, picks * c->hidden * word);
-    moe->shared_gate_up = carve(carving, rows * 2 * c->shared_ffn * word);
+    moe->gate_up = carve(carving, picks * c->expert_parts * c->expert_ffn * word);
+    moe->down = carve(carving, picks * c->expert_io * word);
+    moe->latent = c->expert_io != c->hidden ? carve(carving, rows * c->expert_io * word) : NULL;
+    moe->shared_gate_up = carve(carving, rows * c->expert_parts * c->shared_ffn * word);
     moe->shared_down = carve(carving, c->shared_ffn ? rows * c->hidden * word : 0);
     moe->pieces = carve(carving, max_pieces * sizeof(*moe->pieces));
     moe->grouped_scratch =
@@ -357,6 +400,30 @@ const struct half ffn_moe_shared_gated = {
     .forward = forward_moe,
     .lay_out = moe_lay_out,
     .pack = moe_pack,
+    .layer_fini = moe_layer_fini,
+};
+
+#define PLAIN_EXPERTS                                                                                        \
+    (SLOT_BIT(ROUTER) | SLOT_BIT(UP_EXPERTS) | SLOT_BIT(DOWN_EXPERTS) | SLOT_BIT(UP_SHARED) |                \
+     SLOT_BIT(DOWN_SHARED))
+
+const struct half ffn_moe_plain = {
+    .name = "experts without gates",
+    .needs = PLAIN_EXPERTS,
+    .may = SLOT_BIT(CHOICE_BIAS),
+    .forward = forward_moe,
+    .lay_out = moe_lay_out,
+    .pack = moe_pack_plain,
+    .layer_fini = moe_layer_fini,
+};
+
+const struct half ffn_moe_plain_latent = {
+    .name = "narrow experts without gates",
+    .needs = PLAIN_EXPERTS | SLOT_BIT(LATENT_DOWN) | SLOT_BIT(LATENT_UP),
+    .may = SLOT_BIT(CHOICE_BIAS),
+    .forward = forward_moe,
+    .lay_out = moe_lay_out,
+    .pack = moe_pack_plain,
     .layer_fini = moe_layer_fini,
 };
 

@@ -9,7 +9,7 @@
  * `up` lies where the gated half has gate and up. */
 #include "compute/model/model_priv.h"
 
-static void relu_squared(float *x, uint32_t n)
+void ffn_relu_squared(float *x, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
         x[i] = x[i] < 0 ? 0 : x[i] * x[i]; /* NaN stays */
@@ -27,7 +27,7 @@ static void activate_rows(const struct forward *f, uint32_t from, uint32_t to)
         if (bias)
             vec_add(table, up, bias, ffn);
         if (f->model->arch->activation == ACT_RELU_SQUARED)
-            relu_squared(up, ffn);
+            ffn_relu_squared(up, ffn);
         else if (f->model->arch->activation == ACT_GELU_EXACT)
             gelu_exact(table, up, ffn);
         else

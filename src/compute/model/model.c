@@ -100,10 +100,13 @@ static int fill_ones(struct model *model, struct fault *fault)
 {
     bool is_used = false;
 
-    for (uint32_t i = 0; i < model->config.n_layers; i++)
-        is_used = is_used || model->layers[i].attn == &attn_values_normed ||
-                  model->layers[i].attn == &attn_altup || model->layers[i].attn == &attn_values_may;
-    if (!is_used)
+    for (uint32_t i = 0; i < model->config.n_layers; i++) {
+        model->norms_values = model->norms_values || model->layers[i].attn == &attn_values_normed ||
+                              model->layers[i].attn == &attn_altup ||
+                              model->layers[i].attn == &attn_values_may;
+        is_used = is_used || model->layers[i].is_unit_normed;
+    }
+    if (!is_used && !model->norms_values)
         return 0;
     model->ones = calloc(model->config.head_dim, sizeof(*model->ones));
     if (model->ones == NULL)
@@ -192,10 +195,15 @@ static int apply_opts(struct model *model, const struct model_opts *opts, struct
     if (config->latent) { /* values are a part of the keys */
         model->layout.k_dim = config->latent + config->rope_dims;
         model->layout.v_dim = 0;
+        model->layout.index_dim = config->index_dim;
+        model->layout.index_type = opts->kv_type == KV_F32 ? KV_F32 : KV_F16;
     }
     if (model->layout.block_tokens % ATTN_BLOCK_STEP != 0 || model->layout.block_tokens > ATTN_BLOCK_MAX)
         return fault_set(fault, E_INVAL, "blocks of %u tokens; must be a multiple of %d, at most %d",
                          model->layout.block_tokens, ATTN_BLOCK_STEP, ATTN_BLOCK_MAX);
+    if (config->is_chunked && config->window % model->layout.block_tokens != 0)
+        return fault_set(fault, E_UNSUPPORTED, "chunks of %u tokens are not whole blocks of %u",
+                         config->window, model->layout.block_tokens);
     return 0;
 }
 

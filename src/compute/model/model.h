@@ -31,11 +31,16 @@ struct model_config { /* shapes, in the field's usual terms */
     uint32_t input;                  /* width of a layer's own embedding of each token; 0: layers have none */
     uint32_t latent;   /* multi-head latent attention: width of the cached latent; 0: the cache holds heads */
     uint32_t q_latent; /* width of the queries' latent; 0: queries have none */
-    uint32_t value_dim;      /* of a head, with a latent */
-    uint32_t n_experts;      /* 0: every layer's feed-forward is dense */
-    uint32_t n_experts_used; /* per token */
+    uint32_t value_dim;              /* of a head, with a latent */
+    uint32_t index_heads, index_dim; /* sparse attention: heads of the indexer and their length; 0: none */
+    uint32_t index_top;              /* keys that a query attends to at most */
+    bool index_is_adjacent;          /* the indexer turns pairs of neighbours, not halves */
+    uint32_t n_experts;              /* 0: every layer's feed-forward is dense */
+    uint32_t n_experts_used;         /* per token */
     uint32_t expert_ffn;
-    uint32_t shared_ffn; /* of all shared (always active) experts together */
+    uint32_t expert_parts; /* matrices of an expert before its activation: 2, gate and up; 1, up alone */
+    uint32_t expert_io;    /* width of the rows that chosen experts read and write; usually hidden */
+    uint32_t shared_ffn;   /* of all shared (always active) experts together */
     uint32_t vocab;
     uint32_t context_length;
     uint32_t n_positions; /* context length of the file: rows of learned embeddings of positions */
@@ -48,6 +53,7 @@ struct model_config { /* shapes, in the field's usual terms */
     uint32_t n_recurrent_layers;
     uint32_t window; /* sliding window of local layers; 0: no layer has one shorter than the context */
     uint32_t n_window_layers;
+    bool is_chunked;       /* a query attends to the keys of its own chunk of window keys */
     char rope_scaling[16]; /* "none", "linear", "yarn", "llama3", "longrope" */
     float rope_freq_base;
     float norm_eps;

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "compute/model/altup_priv.h"
 #include "compute/model/arch_priv.h"
+#include "compute/model/index_priv.h"
 #include "compute/model/input_priv.h"
 #include "compute/model/model.h"
 #include "compute/model/moe_priv.h"
@@ -33,8 +34,10 @@ struct layer {
     bool is_shared;    /* the layer kv_source stores them */
     uint32_t kv_source;
     size_t state_at; /* a recurrent layer: where its part of the state begins */
-    bool is_local;   /* a layer that should have a window, even if the window hides no key */
-    bool is_sparse;  /* gates below so many standard deviations over their mean are cut off */
+    enum index_kind index;
+    bool is_local;       /* a layer that should have a window, even if the window hides no key */
+    bool is_unit_normed; /* heads of q and k are normed without a gain, after RoPE */
+    bool is_sparse;      /* gates below so many standard deviations over their mean are cut off */
     float cut_deviations;
     uint32_t window; /* number of keys that a query attends to, its own included; 0: all before it */
     const float *vectors[N_SLOTS]; /* norms and biases; NULL: absent, or a matrix */
@@ -64,6 +67,7 @@ struct model {
     struct weight_group altup_out[ALTUP_MOST_STREAMS]; /* [hidden][hidden] of each but the first stream */
     const float *inputs_norm;                          /* [input] */
     float *ones;                                       /* [at least head_dim] a gain for norms without one */
+    bool norms_values;                                 /* by ones, in layers that store values */
     struct layer_gain final_norm;                      /* [hidden] */
     const float *head_bias;                            /* [vocab], or NULL */
     struct watch_state watch;
@@ -144,17 +148,19 @@ struct model_state {
     void *gated_scratch;      /* for the feed-forward of more tokens than FFN_FEW_TOKENS */
     float *cos[N_ROPES];      /* [max_tokens][rope_dims/2] */
     float *sin[N_ROPES];
-    float *last;             /* [max_logits][hidden]  rows that need logits */
-    float *logits;           /* [max_logits][vocab] */
-    uint32_t *logits_end;    /* [max_items] row of logits after an item's last */
-    uint32_t *n_logits;      /* [max_items] number of its rows */
-    uint32_t *n_kept;        /* [max_items] rows of x kept after the last layer stored its KV */
-    struct attn_item *items; /* [max_items] */
+    float *last;                   /* [max_logits][hidden]  rows that need logits */
+    float *logits;                 /* [max_logits][vocab] */
+    uint32_t *logits_end;          /* [max_items] row of logits after an item's last */
+    uint32_t *n_logits;            /* [max_items] number of its rows */
+    uint32_t *n_kept;              /* [max_items] rows of x kept after the last layer stored its KV */
+    struct attn_item *items;       /* [max_items] */
+    struct attn_item *chunk_items; /* [2 max_items + max_tokens] items cut where chunks end, or NULL */
     void *attn_scratch;
     size_t attn_scratch_bytes;
     void *matmul_scratch;
     struct moe_state moe;
     struct latent_state latent;
+    struct index_state index;
     struct recurrent_state recurrent;
     struct input_state input;
     struct altup_state altup;
@@ -214,10 +220,17 @@ const struct weight *forward_beyond(const struct forward *f, uint32_t layer);
 void forward_attn(struct forward *f, uint32_t layer);
 /* The tensors that a layer without keys of its own may have. */
 bool attn_knows_unread(const struct loading *load, struct bytes suffix);
+/* forward_mla.c: attention of all queries to all keys of a layer with latents. */
+struct attn_args latent_attn_args(const struct forward *f);
+/* Its work with all keys, as bytes read. */
+uint64_t latent_attend_bytes(const struct forward *f);
+uint32_t latent_low_width(const struct model_config *config); /* floats of a row of latent.low */
 /* forward_ffn.c: whether matmul_gated() computes the layer's feed-forward for more than FFN_FEW_TOKENS
  * tokens. Then none of its products alone sees that many tokens. */
 enum { FFN_FEW_TOKENS = 64 };
 bool ffn_is_gated(const struct layer *layer);
+/* x [n] = max(x, 0)^2 */
+void ffn_relu_squared(float *x, uint32_t n);
 gated_act ffn_activation(const struct model *model);
 /* normed = act(input . Wgate^T) * (input . Wup^T) . Wdown^T, with gate_up for all rows. */
 void ffn_by_products(struct forward *f, uint32_t layer, const float *input);

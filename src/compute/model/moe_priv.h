@@ -9,10 +9,10 @@
 
 struct expert_weights {       /* weights of a layer; experts lie one after another */
     struct weight gate_up[2]; /* one [n_experts][gate, up][ffn][hidden], or gate and up separately */
-    uint32_t n_gate_up;
-    struct weight down;  /* [n_experts][hidden][ffn] */
-    float *gate_up_bias; /* [n_experts][gate, up][ffn], or NULL; owned */
-    float *down_bias;    /* [n_experts][hidden], or NULL; owned */
+    uint32_t n_gate_up;       /* 1 also without a gate: [n_experts][up][ffn][hidden] */
+    struct weight down;       /* [n_experts][hidden][ffn] */
+    float *gate_up_bias;      /* [n_experts][gate, up][ffn], or NULL; owned */
+    float *down_bias;         /* [n_experts][hidden], or NULL; owned */
 };
 
 /* A token's k chosen experts give k rows of their own, called picks. Picks are grouped by expert while
@@ -23,10 +23,12 @@ struct moe_state {
     float *weights;               /* [max_tokens][n_used] */
     uint32_t *pick;               /* [max_tokens][n_used] index of the pick among the grouped ones */
     uint32_t *token;              /* [max_tokens n_used] row that a pick came from */
+    float *pick_weight;           /* [max_tokens n_used] of models that scale inputs */
     uint32_t *first;              /* [n_experts + 1] first pick of each expert */
-    float *gate_up;               /* [max_tokens n_used][2 ffn] */
-    float *down;                  /* [max_tokens n_used][hidden] */
-    float *shared_gate_up;        /* [max_tokens][2 shared ffn] */
+    float *gate_up;               /* [max_tokens n_used][expert_parts ffn] */
+    float *down;                  /* [max_tokens n_used][expert_io] */
+    float *latent;                /* [max_tokens][expert_io], or NULL: experts read rows of normed */
+    float *shared_gate_up;        /* [max_tokens][expert_parts shared ffn] */
     float *beside;                /* [max_tokens][hidden] output of a dense network beside the experts */
     float *shared_down;           /* [max_tokens][hidden] */
     struct grouped_piece *pieces; /* [2 n_experts + 3] */
@@ -47,6 +49,7 @@ int moe_pack(struct loading *load, uint32_t layer);
 int moe_bind_loose(struct loading *load, uint32_t layer);
 bool moe_knows_loose(const struct loading *load, struct bytes suffix);
 int moe_pack_loose(struct loading *load, uint32_t layer);
+int moe_pack_plain(struct loading *load, uint32_t layer); /* up and down, without a gate */
 int moe_pack_biased(struct loading *load, uint32_t layer);
 void moe_layer_fini(struct layer *layer);
 /* Gate and up of all experts in one tensor, or in two. */

@@ -64,9 +64,13 @@ static void read_widths(struct reading *r, struct model_config *config)
     read_whole(r, "expert_shared_feed_forward_length", 1u << 22, &config->shared_ffn);
     if (config->shared_ffn > 1u << 22)
         arch_complain(r, E_FORMAT, "%u shared experts are absurd", n_shared);
-    if (config->expert_ffn % 16 != 0 || config->hidden % 16 != 0)
+    config->expert_parts = 2;
+    config->expert_io = config->hidden;
+    if (arch_heeds(r->arch, "moe_latent_size"))
+        read_count(r, "moe_latent_size", OPTIONAL, 1u << 20, &config->expert_io);
+    if (config->expert_ffn % 16 != 0 || config->expert_io % 16 != 0)
         arch_complain(r, E_UNSUPPORTED, "experts of %u in a model of %u: must be multiples of 16",
-                      config->expert_ffn, config->hidden);
+                      config->expert_ffn, config->expert_io);
 }
 
 void moe_read(struct reading *r, struct model *model, uint32_t n_dense, bool is_required)
@@ -306,6 +310,19 @@ int moe_pack_biased(struct loading *load, uint32_t layer)
                 (size_t)2 * c->expert_ffn);
     copy_biases(load, slot[SLOT_DOWN_EXPERTS_BIAS], out->down_bias, c->hidden);
     return moe_pack(load, layer);
+}
+
+int moe_pack_plain(struct loading *load, uint32_t layer)
+{
+    const struct gguf_tensor *const *slot = load->bound[layer].slot;
+    const struct gguf_tensor *up = slot[SLOT_UP_EXPERTS], *down = slot[SLOT_DOWN_EXPERTS];
+    struct expert_weights *out = &load->model->layers[layer].experts;
+    int rc;
+
+    out->n_gate_up = 1;
+    rc = pack_sources(load, &(struct source){.tensors = &up, .n_tensors = 1}, 1, &out->gate_up[0]);
+    return rc == 0 ? pack_sources(load, &(struct source){.tensors = &down, .n_tensors = 1}, 1, &out->down)
+                   : rc;
 }
 
 int moe_pack_loose(struct loading *load, uint32_t layer)

@@ -39,6 +39,7 @@ void read_whole(struct reading *r, const char *suffix, uint32_t max, uint32_t *o
 void read_flag(struct reading *r, const char *suffix, bool *out); /* optional */
 void read_gemma4(struct reading *r, struct model *model);         /* arch_gemma4.c */
 void read_gemma3n(struct reading *r, struct model *model);        /* arch_gemma3n.c */
+void read_llama4(struct reading *r, struct model *model);         /* arch_llama4.c */
 /* Finds the layers whose keys and values the last n_shared (or what the file says) read. */
 void share_keys(struct reading *r, struct model *model, uint32_t n_shared);
 /* Number i of a list of fractions; false when the key is no list or shorter. */

@@ -19,7 +19,8 @@
  * The context length that a longrope model is served with selects its list at load. If the list changed
  * while a sequence grows, the stored keys and the new ones would be turned by different angles.
  *
- *    temperature  queries are scaled by 1 + scale log(1 + whole original contexts before them)  (Llama 4,
+ *    temperature  queries are scaled by 1 + scale log(1 + whole original contexts before them);
+ *               Llama 4 does so in layers without RoPE only  (Llama 4,
  * Mistral 3)
  *
  * Angles and sines are double precision and are rounded to float once. There is no table over the whole
@@ -74,6 +75,8 @@ int rope_init(const struct rope_params *params, uint32_t max_dims, const float *
                          .magnitude = (float)magnitude,
                          .angle_per_position = angles,
                          .temperature_scale = params->temperature_scale,
+                         .temperature_offset = params->temperature_offset,
+                         .scales_unturned = params->scales_unturned,
                          .original_context = params->original_context};
     return 0;
 }
@@ -96,7 +99,8 @@ void rope_angles(const struct rope *rope, uint32_t position, float *cos_out, flo
 
 float rope_temperature(const struct rope *rope, uint32_t position)
 {
-    return (float)(1 + rope->temperature_scale * log(1 + floor(position / rope->original_context)));
+    return (float)(1 + rope->temperature_scale *
+                           log(1 + floor((position + rope->temperature_offset) / rope->original_context)));
 }
 
 static uint64_t rope_mixed(uint64_t digest, float value)

@@ -21,6 +21,8 @@ struct rope_params { /* arch.c reads them */
     double ext_factor;
     double attn_factor;        /* factor of sines and cosines */
     double temperature_scale;  /* queries grow by its log of whole original contexts; 0: no */
+    double temperature_offset; /* added to positions */
+    bool scales_unturned;      /* only queries without RoPE grow */
     bool has_exact_bounds;     /* yarn: the bounds of the blended pairs are not rounded */
     bool is_attn_factor_whole; /* attn_factor is the file's, not derived from factor */
 };
@@ -34,6 +36,8 @@ struct rope {
     float magnitude;            /* factor of sines and cosines: an attention temperature, else 1 */
     double *angle_per_position; /* [dims/2], owned */
     double temperature_scale;   /* as in rope_params */
+    double temperature_offset;
+    bool scales_unturned;
     double original_context;
 };
 

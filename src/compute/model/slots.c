@@ -65,6 +65,13 @@ const struct slot_info SLOTS[N_SLOTS] = {
     [SLOT_K_B] = MATRICES("attn_k_b.weight", DIM_LATENT, DIM_NOPE, DIM_HEADS, MODEL_MATRIX),
     [SLOT_V_B] = MATRICES("attn_v_b.weight", DIM_VALUE, DIM_LATENT, DIM_HEADS, MODEL_MATRIX),
     [SLOT_OUT_VALUES] = MATRIX("attn_output.weight", DIM_HIDDEN, DIM_VALUES, GROUP_OUT, MODEL_WRITER),
+    [SLOT_INDEX_Q] =
+        MATRIX("indexer.attn_q_b.weight", DIM_INDEX_Q, DIM_Q_LATENT, GROUP_INDEX_Q, MODEL_MATRIX),
+    [SLOT_INDEX_K] = MATRIX("indexer.attn_k.weight", DIM_INDEX, DIM_HIDDEN, GROUP_INDEX_LOW, MODEL_MATRIX),
+    [SLOT_INDEX_PROJ] =
+        MATRIX("indexer.proj.weight", DIM_INDEX_HEADS, DIM_HIDDEN, GROUP_INDEX_LOW, MODEL_MATRIX),
+    [SLOT_INDEX_K_NORM] = VECTOR("indexer.k_norm.weight", DIM_INDEX, MODEL_NORM),
+    [SLOT_INDEX_K_NORM_BIAS] = VECTOR("indexer.k_norm.bias", DIM_INDEX, MODEL_BIAS),
     [SLOT_SINKS] = VECTOR("attn_sinks.weight", DIM_HEADS, MODEL_BIAS),
     [SLOT_FFN_NORM_LATE] = VECTOR("post_attention_norm.weight", DIM_HIDDEN, MODEL_NORM),
     [SLOT_ROUTER_BIAS] = VECTOR("ffn_gate_inp.bias", DIM_EXPERTS, MODEL_BIAS),
@@ -75,10 +82,11 @@ const struct slot_info SLOTS[N_SLOTS] = {
     [SLOT_ROUTER] = MATRIX("ffn_gate_inp.weight", DIM_EXPERTS, DIM_HIDDEN, GROUP_ROUTER, MODEL_MATRIX),
     [SLOT_CHOICE_BIAS] = VECTOR("exp_probs_b.bias", DIM_EXPERTS, MODEL_BIAS),
     [SLOT_GATE_EXPERTS] =
-        MATRICES("ffn_gate_exps.weight", DIM_EXPERT_FFN, DIM_HIDDEN, DIM_EXPERTS, MODEL_MATRIX),
-    [SLOT_UP_EXPERTS] = MATRICES("ffn_up_exps.weight", DIM_EXPERT_FFN, DIM_HIDDEN, DIM_EXPERTS, MODEL_MATRIX),
+        MATRICES("ffn_gate_exps.weight", DIM_EXPERT_FFN, DIM_EXPERT_IO, DIM_EXPERTS, MODEL_MATRIX),
+    [SLOT_UP_EXPERTS] =
+        MATRICES("ffn_up_exps.weight", DIM_EXPERT_FFN, DIM_EXPERT_IO, DIM_EXPERTS, MODEL_MATRIX),
     [SLOT_DOWN_EXPERTS] =
-        MATRICES("ffn_down_exps.weight", DIM_HIDDEN, DIM_EXPERT_FFN, DIM_EXPERTS, MODEL_WRITER),
+        MATRICES("ffn_down_exps.weight", DIM_EXPERT_IO, DIM_EXPERT_FFN, DIM_EXPERTS, MODEL_WRITER),
     [SLOT_GATE_SHARED] =
         MATRIX("ffn_gate_shexp.weight", DIM_SHARED_FFN, DIM_HIDDEN, GROUP_GATE_UP, MODEL_MATRIX),
     [SLOT_UP_SHARED] = MATRIX("ffn_up_shexp.weight", DIM_SHARED_FFN, DIM_HIDDEN, GROUP_GATE_UP, MODEL_MATRIX),
@@ -126,6 +134,10 @@ const struct slot_info SLOTS[N_SLOTS] = {
     [SLOT_POST_FFN_NORM_2] = VECTOR("post_ffw_norm_2.weight", DIM_HIDDEN, MODEL_NORM),
     [SLOT_GATE_UP_EXPERTS] =
         MATRICES("ffn_gate_up_exps.weight", DIM_2_EXPERT_FFN, DIM_HIDDEN, DIM_EXPERTS, MODEL_MATRIX),
+    [SLOT_LATENT_DOWN] =
+        MATRIX("ffn_latent_down.weight", DIM_EXPERT_IO, DIM_HIDDEN, GROUP_LATENT_DOWN, MODEL_MATRIX),
+    [SLOT_LATENT_UP] =
+        MATRIX("ffn_latent_up.weight", DIM_HIDDEN, DIM_EXPERT_IO, GROUP_LATENT_UP, MODEL_WRITER),
     [SLOT_EXPERT_SCALE] = VECTOR("ffn_down_exps.scale", DIM_EXPERTS, MODEL_NORM),
     [SLOT_LAYER_SCALE] = VECTOR("layer_output_scale.weight", DIM_ONE, MODEL_NORM),
 };
@@ -178,6 +190,12 @@ static uint64_t dim_beside(const struct model_config *config, enum dim dim)
         return dim_beside(config, DIM_DELTA_VALUES) + dim_beside(config, DIM_DELTA_QKV) + config->delta_heads;
     case DIM_MAMBA_GROUP:
         return (uint64_t)config->delta_heads * config->delta_value / config->delta_key_heads;
+    case DIM_INDEX:
+        return config->index_dim;
+    case DIM_INDEX_HEADS:
+        return config->index_heads;
+    case DIM_INDEX_Q:
+        return (uint64_t)config->index_heads * config->index_dim;
     case DIM_STREAMS:
         return config->n_streams;
     case DIM_STREAMS_SQUARED:
@@ -188,6 +206,8 @@ static uint64_t dim_beside(const struct model_config *config, enum dim dim)
         return config->laurel_rank;
     case DIM_2_EXPERT_FFN:
         return 2 * (uint64_t)config->expert_ffn;
+    case DIM_EXPERT_IO:
+        return config->expert_io;
     case DIM_ONE:
         return 1;
     case DIM_INPUT:

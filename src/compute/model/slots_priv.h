@@ -55,6 +55,11 @@ enum slot { /* vectors used as one (the biases of q, k and v) are neighbours; so
             SLOT_K_B, /* the two halves of SLOT_KV_B */
             SLOT_V_B,
             SLOT_OUT_VALUES,
+            SLOT_INDEX_Q, /* sparse attention: forward_index.c */
+            SLOT_INDEX_K,
+            SLOT_INDEX_PROJ,
+            SLOT_INDEX_K_NORM,
+            SLOT_INDEX_K_NORM_BIAS,
             SLOT_SINKS, /* gpt-oss */
             SLOT_FFN_NORM_LATE,
             SLOT_ROUTER_BIAS,
@@ -91,6 +96,8 @@ enum slot { /* vectors used as one (the biases of q, k and v) are neighbours; so
             SLOT_POST_FFN_NORM_2,
             SLOT_GATE_UP_EXPERTS,
             SLOT_EXPERT_SCALE,
+            SLOT_LATENT_DOWN, /* into and out of the narrow rows of experts: forward_moe.c */
+            SLOT_LATENT_UP,
             SLOT_ALTUP_ROUTER, /* several streams: forward_altup.c */
             SLOT_ALTUP_ROUTER_NORM,
             SLOT_ALTUP_PREDICT,
@@ -119,6 +126,7 @@ enum dim {           /* widths, which dim_of() computes from the configuration *
            DIM_EXPERTS,
            DIM_EXPERT_FFN,
            DIM_SHARED_FFN,
+           DIM_EXPERT_IO,
            DIM_HEADS,
            DIM_KV_HEADS,
            DIM_POSITIONS,
@@ -129,6 +137,9 @@ enum dim {           /* widths, which dim_of() computes from the configuration *
            DIM_VALUE,
            DIM_VALUES,
            DIM_KV_B,
+           DIM_INDEX,
+           DIM_INDEX_HEADS,
+           DIM_INDEX_Q,
            DIM_3_HIDDEN,
            DIM_CONV_TAPS,
            DIM_2_Q,
@@ -158,7 +169,11 @@ enum group {
     GROUP_GATE_UP,
     GROUP_DOWN,
     GROUP_ROUTER,
+    GROUP_LATENT_DOWN,
+    GROUP_LATENT_UP,
     GROUP_Q_B,
+    GROUP_INDEX_LOW,
+    GROUP_INDEX_Q,
     GROUP_MAMBA_IN,
     GROUP_MAMBA_OUT,
     GROUP_ALTUP_ROUTER,

@@ -68,7 +68,7 @@ static void lay_out_attn(const struct model *model, struct model_state *state, s
 
     state->qkv = carve(carving, rows * (q + 2 * kv + (has_gates(model) ? q : 0)) * sizeof(float));
     state->attended = carve(carving, rows * q * sizeof(float));
-    state->values = model->ones ? carve(carving, rows * kv * sizeof(float)) : NULL;
+    state->values = model->norms_values ? carve(carving, rows * kv * sizeof(float)) : NULL;
     state->attn_scratch_bytes =
         attn_scratch_bytes(&(struct attn_sizes){.max_tokens = state->max_tokens,
                                                 .max_context = state->max_context,
@@ -153,9 +153,13 @@ static void model_state_lay_out(const struct model *model, struct model_state *s
     state->n_logits = carve(carving, items * sizeof(*state->n_logits));
     state->n_kept = carve(carving, items * sizeof(*state->n_kept));
     state->items = carve(carving, items * sizeof(*state->items));
+    state->chunk_items =
+        c->is_chunked ? carve(carving, (2 * items + rows) * sizeof(*state->chunk_items)) : NULL;
     state->matmul_scratch = carve(carving, products_bytes(model, state));
     tail_lay_out(model, state, carving);
     altup_lay_out(model, state, carving);
+    if (c->index_top != 0)
+        index_lay_out(model, state, carving);
     lay_out_turns(model, state, carving);
 }
 

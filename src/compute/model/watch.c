@@ -21,8 +21,9 @@ int model_watch_inputs(struct model *model, const struct model_watch *watch)
 {
     const struct model_config *c = &model->config;
     size_t width = c->expert_ffn > c->shared_ffn ? c->expert_ffn : c->shared_ffn;
-    float *row = calloc(width + 1, sizeof(*row));
 
+    width = c->expert_io > width ? c->expert_io : width;
+    float *row = calloc(width + 1, sizeof(*row));
     if (row == NULL)
         return E_NOMEM;
     free(model->watch.row);
@@ -48,7 +49,7 @@ void watch_group(const struct forward *f, const struct weight_group *group, cons
                                         .n_cols = group->parts[0].cols});
 }
 
-/* Gate and up of one half of a row, gated; or the row itself, where it is gated already. */
+/* Gate and up of one half of a row, gated, or up alone; or the row itself, where it is gated already. */
 static const float *watch_gated(const struct forward *f, const float *row, uint32_t ffn, bool is_gated)
 {
     float *out = f->model->watch.row;
@@ -56,7 +57,10 @@ static const float *watch_gated(const struct forward *f, const float *row, uint3
     if (is_gated)
         return row;
     memcpy(out, row, ffn * sizeof(*out));
-    ffn_activation(f->model)(f->model->table, out, row + ffn, ffn);
+    if (f->model->config.expert_parts == 1)
+        ffn_relu_squared(out, ffn);
+    else
+        ffn_activation(f->model)(f->model->table, out, row + ffn, ffn);
     return out;
 }
 
@@ -74,10 +78,25 @@ static void watch_shared(const struct forward *f, struct model_input input)
     input.n_rows = 1;
     input.n_cols = c->shared_ffn;
     for (size_t row = 0; row < f->n_rows; row++) {
-        input.x =
-            watch_gated(f, f->state->moe.shared_gate_up + row * 2 * c->shared_ffn, c->shared_ffn, false);
+        input.x = watch_gated(f, f->state->moe.shared_gate_up + row * c->expert_parts * c->shared_ffn,
+                              c->shared_ffn, false);
         watch_show(f, &input);
     }
+}
+
+/* The row that an expert reads for a pick. */
+static const float *watch_picked(const struct forward *f, size_t pick)
+{
+    const struct moe_state *moe = &f->state->moe;
+    const uint32_t width = f->model->config.expert_io;
+    const float *row = (moe->latent ? moe->latent : f->state->normed) + (size_t)moe->token[pick] * width;
+    float *out = f->model->watch.row;
+
+    if (!f->model->route.scales_input)
+        return row;
+    memcpy(out, row, width * sizeof(*out));
+    vec_scale(f->model->table, out, moe->pick_weight[pick], width);
+    return out;
 }
 
 void watch_experts(const struct forward *f)
@@ -92,12 +111,12 @@ void watch_experts(const struct forward *f)
     for (input.expert = 0; input.expert < c->n_experts; input.expert++)
         for (size_t pick = moe->first[input.expert]; pick < moe->first[input.expert + 1]; pick++) {
             input.group = WATCH_EXPERTS_IN;
-            input.n_cols = c->hidden;
-            input.x = f->state->normed + (size_t)moe->token[pick] * c->hidden;
+            input.n_cols = c->expert_io;
+            input.x = watch_picked(f, pick);
             watch_show(f, &input);
             input.group = WATCH_EXPERTS_DOWN;
             input.n_cols = c->expert_ffn;
-            input.x = watch_gated(f, moe->gate_up + pick * 2 * c->expert_ffn, c->expert_ffn,
+            input.x = watch_gated(f, moe->gate_up + pick * c->expert_parts * c->expert_ffn, c->expert_ffn,
                                   f->layer->experts.gate_up_bias != NULL);
             watch_show(f, &input);
         }

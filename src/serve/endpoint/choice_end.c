@@ -25,6 +25,9 @@ static void add_serving(const struct gen_serving *one, struct gen_serving *sum)
     sum->computed_tokens += one->computed_tokens;
     sum->reused_tokens += one->reused_tokens;
     sum->transferred_tokens += one->transferred_tokens;
+    sum->attention_bytes += one->attention_bytes;
+    sum->recurrent_bytes += one->recurrent_bytes;
+    sum->index_bytes += one->index_bytes;
     sum->n_redispatched += one->n_redispatched;
     sum->n_preempted += one->n_preempted;
     sum->drafted_tokens += one->drafted_tokens;

@@ -90,6 +90,9 @@ static void fill_serving(const struct task_answer *from, Baton__Serving *serving
     serving->decode_ns = from->stats.decode_ns;
     serving->transfer_ns = from->transfer_ns;
     serving->exposed_ns = from->exposed_ns;
+    serving->attention_bytes = from->attention_bytes;
+    serving->recurrent_bytes = from->recurrent_bytes;
+    serving->index_bytes = from->index_bytes;
     serving->transport = (char *)from->transport;
 }
 

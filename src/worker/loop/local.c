@@ -245,6 +245,9 @@ static void local_job_take_serving(struct local_job *job, const struct task_answ
     job->serving.transferred_tokens = stats->n_transferred;
     job->serving.transfer_ns = answer->transfer_ns;
     job->serving.exposed_ns = answer->exposed_ns;
+    job->serving.attention_bytes = answer->attention_bytes;
+    job->serving.recurrent_bytes = answer->recurrent_bytes;
+    job->serving.index_bytes = answer->index_bytes;
     str_copy(job->serving.transport, sizeof(job->serving.transport), answer->transport);
     job->serving.n_preempted = stats->n_preempted;
     job->serving.drafted_tokens = stats->n_drafted;

@@ -109,6 +109,26 @@ static struct sample_result kv_receive_first(const struct kvxfer_first *from)
     return first;
 }
 
+/* Counts a transfer's bytes by kind of state. The blocks of recurrent state are as long as the others; without
+ * all of them nothing that came is used. Each layer of the others ends with its index. */
+static void kv_receive_count_kinds(const struct kv_receive *receive, const struct kvxfer_arrival *arrival)
+{
+    struct worker_engine *engine = receive->engine;
+    const struct kv_layout *layout = &engine->opts.engine.info.layout;
+    struct task *task = receive->task;
+    uint32_t n_state;
+    uint64_t state_bytes;
+
+    (void)seq_state_blocks(engine->sched, task->seq, &n_state);
+    if (n_state > 0 && !arrival->is_whole)
+        return;
+    state_bytes = (uint64_t)n_state * kv_layout_block_bytes(layout);
+    task->recurrent_bytes = state_bytes < arrival->n_bytes ? state_bytes : arrival->n_bytes;
+    task->index_bytes = (arrival->n_bytes - task->recurrent_bytes) / kv_layout_layer_block_bytes(layout) *
+                        kv_layout_index_bytes(layout);
+    task->attention_bytes = arrival->n_bytes - task->recurrent_bytes - task->index_bytes;
+}
+
 static void kv_receive_on_arrived(void *arg, const struct kvxfer_arrival *arrival)
 {
     struct kv_receive *receive = arg;
@@ -126,6 +146,7 @@ static void kv_receive_on_arrived(void *arg, const struct kvxfer_arrival *arriva
     task->exposed_ns = arrival->exposed_ns;
     task->times.transfer_ended_ns = clock_now_ns();
     task->times.transfer_bytes = arrival->n_bytes;
+    kv_receive_count_kinds(receive, arrival);
     task->times.is_transfer_failed = !arrival->is_whole;
     str_copy(task->transport, sizeof(task->transport), worker_transport_name(receive->transport));
     if (n_tokens > task->spec.order.n_tokens)

@@ -103,6 +103,9 @@ static void task_put_serving(const struct task *task, struct task_answer *answer
     answer->stats = *seq_stats(task->seq);
     answer->transfer_ns = task->transfer_ns;
     answer->exposed_ns = task->exposed_ns;
+    answer->attention_bytes = task->attention_bytes;
+    answer->recurrent_bytes = task->recurrent_bytes;
+    answer->index_bytes = task->index_bytes;
     memcpy(answer->transport, task->transport, sizeof(answer->transport));
 }
 

@@ -47,6 +47,22 @@ static void values_may_lie_in_keys(void **state)
     assert_int_equal(kv_layout_layer_block_bytes(&latent), 32 * 18 * 34);
 }
 
+/* Keys of an indexer follow those that it chooses from. */
+static void an_index_lies_behind_the_keys(void **state)
+{
+    struct kv_layout sparse = {.n_layers = 2,
+                               .n_kv_heads = 1,
+                               .k_dim = 576,
+                               .block_tokens = 32,
+                               .type = KV_Q8_0,
+                               .index_dim = 128,
+                               .index_type = KV_F16};
+
+    assert_int_equal(kv_layout_index_bytes(&sparse), 32 * 128 * 2);
+    assert_int_equal(kv_layout_layer_block_bytes(&sparse), 32 * 18 * 34 + 32 * 128 * 2);
+    assert_int_equal(kv_layout_index_bytes(&layout), 0);
+}
+
 static void large_arenas_do_not_overflow(void **state)
 {
     struct kv_layout large = {
@@ -57,10 +73,10 @@ static void large_arenas_do_not_overflow(void **state)
 
 static void fingerprint_covers_everything(void **state)
 {
-    struct kv_layout other[7];
+    struct kv_layout other[9], sparse;
     uint64_t base = kv_layout_fingerprint(&layout, 7);
 
-    for (int i = 0; i < 7; i++)
+    for (int i = 0; i < 9; i++)
         other[i] = layout;
     other[0].n_layers++;
     other[1].n_kv_heads++;
@@ -71,6 +87,14 @@ static void fingerprint_covers_everything(void **state)
     for (int i = 0; i < 6; i++)
         assert_true(kv_layout_fingerprint(&other[i], 7) != base);
     assert_true(kv_layout_fingerprint(&layout, 8) != base);
+    other[7].index_dim = 64;
+    other[8].index_dim = 64;
+    other[8].index_type = KV_F16;
+    sparse = other[8];
+    sparse.state_bytes = 100;
+    assert_true(kv_layout_fingerprint(&other[7], 7) != base);
+    assert_true(kv_layout_fingerprint(&other[7], 7) != kv_layout_fingerprint(&other[8], 7));
+    assert_true(kv_layout_fingerprint(&sparse, 7) != kv_layout_fingerprint(&other[8], 7));
     assert_true(kv_layout_fingerprint(&other[6], 7) == base);
 }
 
@@ -86,6 +110,7 @@ int main(void)
         cmocka_unit_test(sizes_add_up),
         cmocka_unit_test(blocks_tile_the_arena),
         cmocka_unit_test(values_may_lie_in_keys),
+        cmocka_unit_test(an_index_lies_behind_the_keys),
         cmocka_unit_test(large_arenas_do_not_overflow),
         cmocka_unit_test(fingerprint_covers_everything),
         cmocka_unit_test(fingerprint_is_frozen),

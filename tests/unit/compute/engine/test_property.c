@@ -18,7 +18,7 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
-enum { ROUNDS = 1, TRIALS = 2, MAX_SET = 8, SHORT = 100, MAX_TABLES = 16 };
+enum { ROUNDS = 1, TRIALS = 2, MAX_SET = 12, SHORT = 100, MAX_TABLES = 16 };
 
 struct drawn { /* a model */
     struct tiny_shape shape;
@@ -63,10 +63,21 @@ static uint32_t draw_types(struct rng *rng, uint64_t turn, enum dtype types[3])
     return unit;
 }
 
+static bool is_sparse(const char *arch)
+{
+    return strcmp(arch, "deepseek32") == 0 || strcmp(arch, "glm-dsa") == 0;
+}
+
+static bool is_latent(const char *arch)
+{
+    return strcmp(arch, "deepseek2") == 0 || is_sparse(arch);
+}
+
 static bool has_windows(const char *arch)
 {
-    static const char *const NAMES[] = {"llama", "gemma2",  "gemma3",  "gemma3n",  "gemma4",     "phi3",
-                                        "olmo2", "gpt-oss", "exaone4", "mistral3", "starcoder2", "cohere2"};
+    static const char *const NAMES[] = {"llama",      "gemma2",  "gemma3",  "gemma3n", "gemma4",
+                                        "phi3",       "olmo2",   "gpt-oss", "exaone4", "mistral3",
+                                        "starcoder2", "cohere2", "llama4"};
 
     for (size_t i = 0; i < ARRAY_LEN(NAMES); i++)
         if (strcmp(arch, NAMES[i]) == 0)
@@ -117,7 +128,7 @@ static void draw_state_heads(struct rng *rng, struct drawn *d)
 
 static bool has_mamba(const char *arch)
 {
-    return strcmp(arch, "granitehybrid") == 0 || strcmp(arch, "nemotron_h") == 0 ||
+    return strcmp(arch, "granitehybrid") == 0 || strncmp(arch, "nemotron_h", 10) == 0 ||
            strcmp(arch, "falcon-h1") == 0 || strcmp(arch, "mamba2") == 0;
 }
 
@@ -127,11 +138,13 @@ static void draw_mamba(struct rng *rng, const char *arch, struct drawn *d)
     uint32_t bits = 0, others = (uint32_t)rng_below(rng, 16);
 
     d->shape.has_bias = rng_below(rng, 2) == 0;
-    if (strcmp(arch, "granitehybrid") == 0 || strcmp(arch, "nemotron_h") == 0)
+    const bool has_one_half = strncmp(arch, "nemotron_h", 10) == 0;
+
+    if (strcmp(arch, "granitehybrid") == 0 || has_one_half)
         bits = draw_attention(rng, d);
-    if (strcmp(arch, "nemotron_h") == 0 && (others & ~bits & ((1u << d->shape.n_layers) - 1)) != 0)
+    if (has_one_half && (others & ~bits & ((1u << d->shape.n_layers) - 1)) != 0)
         draw_list(d, "feed_forward_length", others & ~bits, d->shape.ffn);
-    else if (strcmp(arch, "nemotron_h") == 0) {
+    else if (has_one_half) {
         d->shape.n_layers++; /* its last layer is the feed-forward network */
         d->n_set--;
         draw_list(d, "attention.head_count_kv", bits, d->shape.n_kv_heads);
@@ -206,17 +219,18 @@ static void draw_shape(struct rng *rng, uint64_t turn, const char *arch, struct 
         draw_key(d, "attn_logit_softcapping", 1);
     if (strcmp(arch, "command-r") == 0 || strcmp(arch, "cohere2") == 0)
         draw_key(d, "logit_scale", 2);
-    if (rng_below(rng, 4) == 0 && strcmp(arch, "deepseek2") != 0)
+    if (rng_below(rng, 4) == 0 && !is_latent(arch))
         draw_key(d, "rope.dimension_count", s->head_dim / 4 * 2);
-    if (is_windowed && rng_below(rng, 4) > 0)
+    if (is_windowed && strcmp(arch, "llama4") != 0 && rng_below(rng, 4) > 0)
         draw_key(d, "attention.sliding_window", 1 + (uint32_t)rng_below(rng, SHORT));
 }
 
 static bool has_only_experts(const char *arch)
 {
-    static const char *const NAMES[] = {
-        "qwen3moe", "gpt-oss",      "qwen2moe", "olmoe",     "granitemoe", "minimax-m2", "hunyuan-moe",
-        "glm4moe",  "ernie4_5-moe", "lfm2moe",  "qwen35moe", "qwen3next",  "bailingmoe2"};
+    static const char *const NAMES[] = {"qwen3moe",     "gpt-oss",    "qwen2moe",      "olmoe",
+                                        "granitemoe",   "minimax-m2", "hunyuan-moe",   "glm4moe",
+                                        "ernie4_5-moe", "lfm2moe",    "qwen35moe",     "qwen3next",
+                                        "bailingmoe2",  "llama4",     "nemotron_h_moe"};
 
     for (size_t i = 0; i < ARRAY_LEN(NAMES); i++)
         if (strcmp(arch, NAMES[i]) == 0)
@@ -229,15 +243,13 @@ static void draw_experts(struct rng *rng, const char *arch, struct drawn *d)
 {
     struct tiny_shape *s = &d->shape;
     const uint32_t unit = d->unit;
-    bool is_latent = strcmp(arch, "deepseek2") == 0;
-
-    if (!is_latent && !has_only_experts(arch) &&
+    if (!is_latent(arch) && !has_only_experts(arch) &&
         ((strcmp(arch, "llama") != 0 && strcmp(arch, "granitehybrid") != 0 && strcmp(arch, "gemma4") != 0) ||
          rng_below(rng, 2)))
         return;
     s->n_experts = 1 + (uint32_t)rng_below(rng, 40);
     s->n_used = 1 + (uint32_t)rng_below(rng, s->n_experts < 9 ? s->n_experts : 9);
-    s->expert_ffn = is_latent || strcmp(arch, "llama") != 0
+    s->expert_ffn = is_latent(arch) || strcmp(arch, "llama") != 0
                         ? unit * (1 + (uint32_t)rng_below(rng, unit == 32 ? 3 : 1))
                         : s->ffn;
     if (strcmp(arch, "qwen2moe") == 0 || strcmp(arch, "hunyuan-moe") == 0 || strcmp(arch, "qwen35moe") == 0 ||
@@ -250,18 +262,42 @@ static void draw_experts(struct rng *rng, const char *arch, struct drawn *d)
     }
     if (strcmp(arch, "ernie4_5-moe") == 0)
         draw_key(d, "interleave_moe_layer_step", 1 + (uint32_t)rng_below(rng, s->n_layers));
-    if (!is_latent)
+    if (strcmp(arch, "nemotron_h_moe") == 0) {
+        s->n_shared = 1 + (uint32_t)rng_below(rng, 2);
+        if (rng_below(rng, 2))
+            draw_key(d, "moe_latent_size", unit);
+    }
+    if (strcmp(arch, "llama4") == 0)
+        draw_key(d, "interleave_moe_layer_step", 1 + (uint32_t)rng_below(rng, s->n_layers < 2 ? 1 : 2));
+    if (!is_latent(arch))
         return;
     s->n_shared = (uint32_t)rng_below(rng, 3);
     s->n_dense = (uint32_t)rng_below(rng, s->n_layers + 1);
     s->latent = unit * (1 + (uint32_t)rng_below(rng, unit == 32 ? 4 : 1));
-    s->q_latent = rng_below(rng, 2) ? unit : 0;
+    s->q_latent = is_sparse(arch) || rng_below(rng, 2) ? unit : 0;
     s->rope_dims = PICK(rng, 8, 16, 32);
     s->head_dim = s->rope_dims + 32 * (1 + (uint32_t)rng_below(rng, 2));
     s->value_dim = 32;
     while (s->n_heads * s->head_dim == s->hidden || s->n_heads * s->value_dim % unit != 0)
         s->n_heads++;
     s->n_kv_heads = 1;
+}
+
+/* Keys chosen by an indexer: few, or more than there are. */
+static void draw_indexer(struct rng *rng, const char *arch, struct drawn *d)
+{
+    draw_key(d, "attention.indexer.head_count", 1 + (uint32_t)rng_below(rng, 4));
+    draw_key(d, "attention.indexer.key_length", PICK(rng, 32, 40, 64));
+    draw_key(d, "attention.indexer.top_k", PICK(rng, 1, 7, 16, 33, 50, 400));
+    if (strcmp(arch, "glm-dsa") == 0)
+        draw_list(d, "attention.indexer.types", 1 | (uint32_t)rng_below(rng, 16), 1);
+}
+
+/* Chunks are whole blocks. */
+static void draw_chunks(struct rng *rng, struct drawn *d)
+{
+    draw_key(d, "attention.sliding_window", d->opts.block_tokens * (1 + (uint32_t)rng_below(rng, 3)));
+    draw_key(d, "attention.temperature_length", 16);
 }
 
 static void draw(struct rng *rng, uint64_t turn, const char *arch, struct drawn *d)
@@ -288,6 +324,10 @@ static void draw(struct rng *rng, uint64_t turn, const char *arch, struct drawn 
     d->shape.seed = rng_u64(rng) >> 33;
     d->opts.kv_type = (enum kv_type)PICK(rng, KV_F32, KV_F16, KV_F16, KV_BF16, KV_Q8_0, KV_Q4_0);
     d->opts.block_tokens = PICK(rng, 16, 32, 32, 48, 64);
+    if (is_sparse(arch))
+        draw_indexer(rng, arch, d);
+    if (strcmp(arch, "llama4") == 0)
+        draw_chunks(rng, d);
     d->opts.bf16 = (enum bf16_math)PICK(rng, BF16_TILES, BF16_TILES, BF16_DOTS, BF16_EXACT);
     d->opts.converts_f16 = rng_below(rng, 2) == 0;
 }

@@ -183,6 +183,70 @@ static void widths_that_do_not_fit_are_refused(void **state)
         refused("qwen35", good, &TWISTS[i], WHY[i]);
 }
 
+/* Files of sparse attention, chunks and experts without gates. */
+static void other_kinds_of_layers_are_checked(void **state)
+{
+    static const char *const sparse[] = {"attention.kv_lora_rank=32",
+                                         "attention.q_lora_rank=32",
+                                         "attention.key_length=24",
+                                         "attention.value_length=16",
+                                         "rope.dimension_count=8",
+                                         "expert_count=4",
+                                         "expert_used_count=2",
+                                         "expert_feed_forward_length=32",
+                                         "attention.indexer.head_count=4",
+                                         "attention.indexer.key_length=16",
+                                         "attention.indexer.top_k=9",
+                                         NULL};
+    static const char *const chunks[] = {"attention.sliding_window=64", "expert_count=4",
+                                         "expert_used_count=1", "expert_feed_forward_length=32", NULL};
+    static const char *const plain[] = {"ssm.conv_kernel=3",
+                                        "ssm.inner_size=64",
+                                        "ssm.state_size=16",
+                                        "ssm.time_step_rank=4",
+                                        "ssm.group_count=2",
+                                        "attention.head_count_kv=0,2,0",
+                                        "feed_forward_length=0,0,32",
+                                        "expert_count=4",
+                                        "expert_used_count=2",
+                                        "expert_feed_forward_length=32",
+                                        "expert_shared_feed_forward_length=48",
+                                        NULL};
+    struct fault fault = {0};
+    struct kv_layout layout;
+
+    (void)state;
+    if (check("glm-dsa", sparse, &fault, &layout) < 0 || check("deepseek32", sparse, &fault, &layout) < 0)
+        fail_msg("%s", fault.text);
+    assert_int_equal(kv_layout_layer_block_bytes(&layout), 32 * (32 + 8 + 16) * 4);
+    refused("deepseek32", sparse,
+            &(struct tiny_twist){
+                .fault = TINY_KEY_U32, .name = "deepseek32.attention.indexer.key_length", .value = 4},
+            "indexer keys of 4 with 8 turned");
+    refused(
+        "deepseek32", sparse,
+        &(struct tiny_twist){.fault = TINY_KEY_U32, .name = "deepseek32.attention.indexer.top_k", .value = 0},
+        "outside 1..65536");
+    refused("deepseek32", sparse,
+            &(struct tiny_twist){.fault = TINY_NO_TENSOR, .name = "blk.1.indexer.k_norm.bias"},
+            "blk.1.indexer.k_norm.bias is missing");
+    refused("glm-dsa", sparse,
+            &(struct tiny_twist){
+                .fault = TINY_KEY_FLAGS, .name = "glm-dsa.attention.indexer.types", .text = "011"},
+            "the first layer has no indexer");
+    if (check("llama4", chunks, &fault, &layout) < 0 || check("nemotron_h_moe", plain, &fault, &layout) < 0)
+        fail_msg("%s", fault.text);
+    assert_int_equal(layout.n_layers, 1);
+    assert_int_equal(layout.state_bytes, MAMBA_BYTES);
+    refused(
+        "llama4", chunks,
+        &(struct tiny_twist){.fault = TINY_KEY_U32, .name = "llama4.attention.sliding_window", .value = 48},
+        "chunks of 48 tokens are not whole blocks of 32");
+    refused("nemotron_h_moe", plain,
+            &(struct tiny_twist){.fault = TINY_NO_TENSOR, .name = "blk.2.ffn_up_shexp.weight"},
+            "blk.2.ffn_up_shexp.weight is missing");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -191,6 +255,7 @@ int main(void)
         cmocka_unit_test(wrong_files_are_named),
         cmocka_unit_test(lists_of_heads_are_checked),
         cmocka_unit_test(widths_that_do_not_fit_are_refused),
+        cmocka_unit_test(other_kinds_of_layers_are_checked),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -100,7 +100,7 @@ static const struct hostile HOSTILE[] = {
     {{.fault = TINY_NO_KEY, .name = "general.architecture"}, E_FORMAT, "general.architecture"},
     {{.fault = TINY_KEY_STR, .name = "general.architecture", .text = "mamba\033[2J"},
      E_UNSUPPORTED,
-     "llama, qwen2"},
+     "llama qwen2"},
     {{.fault = TINY_NO_KEY, .name = "llama.block_count"}, E_FORMAT, "llama.block_count"},
     {{.fault = TINY_KEY_U32, .name = "llama.block_count", .value = 0}, E_FORMAT, "llama.block_count"},
     {{.fault = TINY_KEY_U32, .name = "llama.block_count", .value = 1u << 31}, E_FORMAT, "2147483648"},

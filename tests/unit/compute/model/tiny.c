@@ -54,7 +54,8 @@ struct tiny_shape tiny_shape(const char *arch)
                                .vocab = 50,
                                .context = 256,
                                .types = {DTYPE_F32, DTYPE_F32, DTYPE_F32},
-                               .has_bias = strcmp(arch, "qwen2") == 0 || strcmp(arch, "gpt-oss") == 0 ||
+                               .has_bias = strcmp(arch, "qwen2") == 0 || strcmp(arch, "deepseek32") == 0 ||
+                                           strcmp(arch, "glm-dsa") == 0 || strcmp(arch, "gpt-oss") == 0 ||
                                            has_layer_norm(arch),
                                .seed = 1};
 }

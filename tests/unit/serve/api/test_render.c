@@ -168,12 +168,15 @@ static void message_events_have_their_shapes(void **state)
 {
     struct gen_serving serving = {.computed_tokens = 5,
                                   .transferred_tokens = 4,
+                                  .attention_bytes = 4096,
+                                  .recurrent_bytes = 1ull << 33,
+                                  .index_bytes = 77,
                                   .drafted_tokens = 9,
                                   .accepted_tokens = 3,
                                   .prefill_worker = "p\"1",
                                   .transport = "shm"};
     struct buf text = {0};
-    json_t *root;
+    json_t *root, *kinds;
 
     api_put_message_start(&text, "msg_1", bytes_str("m"), &usage);
     root = load(&text);
@@ -193,6 +196,10 @@ static void message_events_have_their_shapes(void **state)
     api_put_message_delta(&text, GEN_STOP_CONTEXT, bytes_str(""), &usage, &serving);
     root = load(&text);
     assert_int_equal(num(json_object_get(json_object_get(root, "usage"), "baton"), "transferred"), 4);
+    kinds = json_object_get(json_object_get(json_object_get(root, "usage"), "baton"), "transferred_bytes");
+    assert_int_equal(num(kinds, "attention"), 4096);
+    assert_int_equal(num(kinds, "index"), 77);
+    assert_true(json_integer_value(json_object_get(kinds, "recurrent")) == 1ll << 33);
     assert_int_equal(num(json_object_get(json_object_get(root, "usage"), "baton"), "drafted"), 9);
     assert_int_equal(num(json_object_get(json_object_get(root, "usage"), "baton"), "accepted"), 3);
     json_decref(root);

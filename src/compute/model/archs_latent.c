@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The rows of architectures with latent attention; archs.c has most others.
+ *
+ *    deepseek2  DeepSeek V2, V2-Lite and V3: experts, of which some are shared
+ *    deepseek32 DeepSeek V3.2: an indexer chooses the keys that a query attends to
+ *    glm-dsa    GLM 5: the same; in GLM 5.2 most layers attend to the keys that an earlier layer chose */
+#include "compute/model/model_priv.h"
+
+#define PRE_NORMS (SLOT_BIT(ATTN_NORM) | SLOT_BIT(FFN_NORM))
+
+static const char *const DEEPSEEK2_KEYS[] = {"expert_count", "attention.kv_lora_rank",
+                                             "rope.scaling.yarn_log_multiplier", NULL};
+
+/* V2 and V2-Lite choose by softmax and use its values unchanged; V3's files have keys for this. */
+static void read_deepseek2(struct reading *r, struct model *model)
+{
+    bool is_split = has_tensor(r, "blk.0.attn_k_b.weight") && has_tensor(r, "blk.0.attn_v_b.weight");
+    uint32_t n_dense = 0;
+
+    latent_read_scale(r, model);
+    for (uint32_t i = 0; i < model->config.n_layers; i++)
+        model->layers[i].attn = model->config.q_latent ? is_split ? &attn_latent_q_split : &attn_latent_q
+                                : is_split             ? &attn_latent_split
+                                                       : &attn_latent;
+    read_whole(r, "leading_dense_block_count", model->config.n_layers, &n_dense);
+    model->route.gate = ROUTE_SOFTMAX;
+    model->route.is_normed = false;
+    moe_read(r, model, n_dense, true);
+}
+
+/* Keys only, in a file that will be written, have no tensors to tell. */
+static bool has_split_heads(const struct reading *r)
+{
+    return has_tensor(r, "blk.0.attn_k_b.weight") && has_tensor(r, "blk.0.attn_v_b.weight");
+}
+
+static void read_indexer(struct reading *r, struct model *model)
+{
+    struct model_config *c = &model->config;
+
+    read_count(r, "attention.indexer.head_count", REQUIRED, INDEX_MOST_HEADS, &c->index_heads);
+    read_count(r, "attention.indexer.key_length", REQUIRED, INDEX_MOST_DIM, &c->index_dim);
+    read_count(r, "attention.indexer.top_k", REQUIRED, INDEX_MOST_CHOSEN, &c->index_top);
+    if (!has_complaints(r) && c->rope_dims > c->index_dim)
+        arch_complain(r, E_FORMAT, "indexer keys of %u with %u turned", c->index_dim, c->rope_dims);
+    if (!has_complaints(r) && c->q_latent == 0)
+        arch_complain(r, E_FORMAT, "key %s.attention.q_lora_rank is missing", arch_name(r));
+    for (uint32_t i = 0; i < c->n_layers; i++) {
+        model->layers[i].attn = has_split_heads(r) ? &attn_latent_index_split : &attn_latent_index;
+        model->layers[i].index = INDEX_OWN;
+    }
+}
+
+static const char *const DEEPSEEK32_KEYS[] = {"expert_count", "attention.kv_lora_rank",
+                                              "nextn_predict_layers", "rope.scaling.yarn_log_multiplier",
+                                              NULL};
+
+static void read_deepseek32(struct reading *r, struct model *model)
+{
+    read_deepseek2(r, model);
+    read_indexer(r, model);
+}
+
+/* From this context on, files without a list are of GLM 5.2: the first two layers have an indexer, and then
+ * one of four. */
+enum { GLM_SHARED_CONTEXT = 1 << 20 };
+
+static void read_glm_dsa(struct reading *r, struct model *model)
+{
+    struct model_config *c = &model->config;
+    uint32_t n_dense = 0;
+    char key[128];
+    int64_t is_own;
+
+    c->index_is_adjacent = true;
+    latent_read_scale(r, model);
+    read_whole(r, "leading_dense_block_count", c->n_layers, &n_dense);
+    model->route.gate = ROUTE_SIGMOID;
+    model->route.is_normed = true;
+    moe_read(r, model, n_dense, true);
+    read_indexer(r, model);
+    for (uint32_t i = 0; i < c->n_layers; i++) {
+        is_own = c->context_length < GLM_SHARED_CONTEXT || i < 2 || (i - 2) % 4 == 0;
+        (void)gguf_array_i64(r->gguf, reading_key(r, "attention.indexer.types", key), i, &is_own);
+        if (is_own)
+            continue;
+        model->layers[i].attn = has_split_heads(r) ? &attn_latent_q_split : &attn_latent_q;
+        model->layers[i].index = INDEX_SHARED;
+        if (i == 0)
+            arch_complain(r, E_FORMAT, "key %s: the first layer has no indexer", key);
+    }
+}
+
+const struct arch LATENT_ARCHS[] = {
+    {.name = "deepseek2",
+     .pairs = ROPE_ADJACENT,
+     .attn = &attn_latent,
+     .ffn = &ffn_dense,
+     .needs = PRE_NORMS,
+     .keys = DEEPSEEK2_KEYS,
+     .read = read_deepseek2},
+    {.name = "deepseek32",
+     .pairs = ROPE_ADJACENT,
+     .attn = &attn_latent_index,
+     .ffn = &ffn_dense,
+     .needs = PRE_NORMS,
+     .keys = DEEPSEEK32_KEYS,
+     .read = read_deepseek32},
+    {.name = "glm-dsa",
+     .pairs = ROPE_ADJACENT,
+     .attn = &attn_latent_index,
+     .ffn = &ffn_dense,
+     .needs = PRE_NORMS,
+     .keys = DEEPSEEK32_KEYS,
+     .read = read_glm_dsa},
+};
+const uint32_t N_LATENT_ARCHS = sizeof(LATENT_ARCHS) / sizeof(LATENT_ARCHS[0]);

@@ -1,0 +1,404 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sparse attention (DeepSeek-AI 2025): a small indexer chooses the keys that a query attends to. Hot path.
+ *
+ *     key     [n][D]       = layernorm(normed . Wk^T), its first numbers turned       stored behind the layer's keys
+ *     q       [n][I][D]    = q's latent . Wq^T, the same numbers of each head turned
+ *     weights [n][I]       = normed . Ww^T / sqrt(I D)
+ *     score of query t for key s = sum over heads i of weights[t][i] max(0, q[t][i] . key[s])
+ *     chosen  [n][index_top]     the largest; of equal ones the earlier key
+ *
+ * A query with at most index_top keys attends to all of them, like any other. For others the chosen keys are
+ * copied in the order of their positions, as floats, and attended to as if there were no others:
+ *
+ *     arena     | block | block | block | ...   keys of all tokens
+ *                  ^  ^       ^
+ *     gathered  | blocks of one query's chosen keys | the next query's | ... INDEX_ROWS at a time
+ *
+ * A query's scores depend on its own row and on stored keys only, and a score is summed in one order. So its
+ * choice does not depend on the batch, on chunks, or on where blocks lie. The published models turn q and key
+ * by a Hadamard matrix before rounding them to eight bits. Products are the same without, and keys are stored
+ * in 16 bits (32 where the layer's keys are), so this is left out. */
+#include "compute/model/model_priv.h"
+
+#include "base/check.h"
+
+#include <string.h>
+
+enum {
+    INDEX_ROWS = 8,
+    INDEX_GROUP = ATTN_BLOCK_STEP
+}; /* queries gathered at a time; keys scored at a time */
+
+static const float INDEX_EPS = 1e-6f; /* of the norm of its keys, as published */
+
+static uint32_t index_low_width(const struct model_config *c)
+{
+    return c->index_dim + c->index_heads;
+}
+
+static uint32_t index_key_width(const struct model_config *c)
+{
+    return c->latent + c->rope_dims;
+}
+
+/* ---- keys ---- */
+
+static uint8_t *index_keys_of(const struct forward *f, kv_block_id block)
+{
+    const struct kv_layout *layout = &f->model->layout;
+
+    return (uint8_t *)f->kv_layer + (size_t)block * kv_layout_layer_block_bytes(layout) +
+           kv_layout_k_bytes(layout) + kv_layout_v_bytes(layout);
+}
+
+/* Stores a key as a column of its block: [index_dim][block_tokens]. */
+static void index_put_key(const struct forward *f, const struct attn_item *item, uint32_t position,
+                          const float *key)
+{
+    const struct kv_layout *layout = &f->model->layout;
+    uint32_t per = layout->block_tokens, at = position % per;
+    uint8_t *keys = index_keys_of(f, item->blocks[position / per]);
+
+    for (uint32_t d = 0; d < layout->index_dim; d++)
+        if (layout->index_type == KV_F32)
+            memcpy(keys + ((size_t)d * per + at) * sizeof(float), key + d, sizeof(float));
+        else
+            put_u16(keys + ((size_t)d * per + at) * 2, f32_to_f16(key[d]));
+}
+
+static void index_turn(const struct forward *f, size_t row, float *heads, uint32_t n_heads)
+{
+    const struct model_config *c = &f->model->config;
+    size_t pairs = c->rope_dims / 2;
+
+    rope_rotate(f->model->table, c->index_is_adjacent ? ROPE_ADJACENT : ROPE_HALVES, heads, n_heads,
+                c->index_dim, c->rope_dims, f->state->cos[ROPE_GLOBAL] + row * pairs,
+                f->state->sin[ROPE_GLOBAL] + row * pairs);
+}
+
+static void index_store_rows(const struct forward *f, uint32_t from, uint32_t to)
+{
+    const struct model_config *c = &f->model->config;
+    const float *const *vectors = f->layer->vectors;
+    const struct layer_gain gain = {.gain = vectors[SLOT_INDEX_K_NORM],
+                                    .bias = vectors[SLOT_INDEX_K_NORM_BIAS]};
+
+    for (uint32_t i = 0; i < f->pass->n_items; i++) {
+        const struct attn_item *item = &f->state->items[i];
+        uint32_t row = item->first > from ? item->first : from;
+
+        for (; row < to && row < item->first + item->n_tokens; row++) {
+            float *key = f->state->index.low + (size_t)row * index_low_width(c);
+
+            layer_norm(f->model->table, key, &gain, c->index_dim, INDEX_EPS, key);
+            index_turn(f, row, key, 1);
+            index_put_key(f, item, item->position + (row - item->first), key);
+        }
+    }
+}
+
+void index_store(struct forward *f)
+{
+    forward_matmul(f, &f->layer->groups[GROUP_INDEX_LOW], f->state->normed, f->model->config.hidden,
+                   f->state->index.low);
+    forward_rows(f, index_store_rows);
+}
+
+/* ---- scores ---- */
+
+/* Sixteen keys of a block as floats: out [index_dim][INDEX_GROUP]. */
+static void index_load_group(const struct forward *f, kv_block_id block, uint32_t at, float *out)
+{
+    const struct kv_layout *layout = &f->model->layout;
+    const uint8_t *keys = index_keys_of(f, block);
+    uint32_t per = layout->block_tokens;
+
+    for (uint32_t d = 0; d < layout->index_dim; d++)
+        for (uint32_t i = 0; i < INDEX_GROUP; i++) {
+            size_t number = (size_t)d * per + at + i;
+
+            if (layout->index_type == KV_F32)
+                memcpy(out + (size_t)d * INDEX_GROUP + i, keys + number * sizeof(float), sizeof(float));
+            else
+                out[(size_t)d * INDEX_GROUP + i] = f16_to_f32(get_u16(keys + number * 2));
+        }
+}
+
+/* The scores of sixteen keys. Each adds its products in the order of heads and numbers. */
+static void index_score_group(const struct model_config *c, const float *q, const float *weights,
+                              const float *keys, float scores[INDEX_GROUP])
+{
+    memset(scores, 0, INDEX_GROUP * sizeof(*scores));
+    for (uint32_t h = 0; h < c->index_heads; h++, q += c->index_dim) {
+        float products[INDEX_GROUP] = {0};
+
+        for (uint32_t d = 0; d < c->index_dim; d++)
+            for (uint32_t i = 0; i < INDEX_GROUP; i++)
+                products[i] += q[d] * keys[(size_t)d * INDEX_GROUP + i];
+        for (uint32_t i = 0; i < INDEX_GROUP; i++)
+            scores[i] += weights[h] * (products[i] > 0 ? products[i] : 0);
+    }
+}
+
+/* ---- the choice: a heap whose first entry is the worst ---- */
+
+static bool index_is_worse(const struct index_choice *a, const struct index_choice *b)
+{
+    return a->score < b->score || (a->score == b->score && a->position > b->position);
+}
+
+static void index_sift(struct index_choice *heap, uint32_t at, uint32_t n)
+{
+    for (uint32_t child = 2 * at + 1; child < n; child = 2 * at + 1) {
+        struct index_choice moved = heap[at];
+
+        if (child + 1 < n && index_is_worse(&heap[child + 1], &heap[child]))
+            child++;
+        if (!index_is_worse(&heap[child], &moved))
+            return;
+        heap[at] = heap[child];
+        heap[child] = moved;
+        at = child;
+    }
+}
+
+static void index_offer(struct index_choice *heap, uint32_t *n, uint32_t most, struct index_choice one)
+{
+    if (*n < most) {
+        heap[(*n)++] = one;
+        for (uint32_t at = *n / 2; *n == most && at > 0; at--)
+            index_sift(heap, at - 1, most);
+        return;
+    }
+    if (!index_is_worse(&heap[0], &one))
+        return;
+    heap[0] = one;
+    index_sift(heap, 0, most);
+}
+
+/* By position: a heap again, of which the largest is taken off until none is left. */
+static void index_sort(struct index_choice *list, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) /* the worst is now the one with the largest position */
+        list[i].score = 0;
+    for (uint32_t at = n / 2; at > 0; at--)
+        index_sift(list, at - 1, n);
+    while (n-- > 1) {
+        struct index_choice last = list[0];
+
+        list[0] = list[n];
+        list[n] = last;
+        index_sift(list, 0, n);
+    }
+}
+
+static void index_choose_row(const struct forward *f, uint32_t row, const struct attn_item *item)
+{
+    const struct model_config *c = &f->model->config;
+    const uint32_t per = f->model->layout.block_tokens, n_keys = item->position + (row - item->first) + 1;
+    struct index_choice *chosen = f->state->index.chosen + (size_t)row * c->index_top;
+    const float *q = f->state->index.q + (size_t)row * c->index_heads * c->index_dim;
+    const float *weights = f->state->index.low + (size_t)row * index_low_width(c) + c->index_dim;
+    float keys[INDEX_MOST_DIM * INDEX_GROUP], scores[INDEX_GROUP];
+    uint32_t n = 0;
+
+    for (uint32_t key = 0; key < n_keys; key += INDEX_GROUP) {
+        index_load_group(f, item->blocks[key / per], key % per, keys);
+        index_score_group(c, q, weights, keys, scores);
+        for (uint32_t i = 0; i < INDEX_GROUP && key + i < n_keys; i++)
+            index_offer(chosen, &n, c->index_top, (struct index_choice){scores[i], key + i});
+    }
+    ASSERT(n == c->index_top);
+    index_sort(chosen, n);
+}
+
+static void index_turn_rows(const struct forward *f, uint32_t from, uint32_t to)
+{
+    const struct model_config *c = &f->model->config;
+
+    for (size_t row = from; row < to; row++)
+        index_turn(f, row, f->state->index.q + row * c->index_heads * c->index_dim, c->index_heads);
+}
+
+/* Lists the rows with more keys than they attend to. */
+static void index_list_rows(const struct forward *f)
+{
+    struct index_state *index = &f->state->index;
+
+    index->n_rows = 0;
+    for (uint32_t i = 0; i < f->pass->n_items; i++) {
+        const struct attn_item *item = &f->state->items[i];
+
+        for (uint32_t t = 0; t < item->n_tokens; t++)
+            if (item->position + t >= f->model->config.index_top) {
+                index->row_items[index->n_rows] = i;
+                index->rows[index->n_rows++] = item->first + t;
+            }
+    }
+}
+
+struct index_call {
+    const struct forward *f;
+    void (*job)(const struct forward *f, uint32_t i); /* for the row rows[i] */
+    uint32_t from, n;
+};
+
+static void index_on_rank(void *arg, unsigned rank, unsigned n_ranks)
+{
+    const struct index_call *call = arg;
+
+    for (uint32_t i = rank; i < call->n; i += n_ranks)
+        call->job(call->f, call->from + i);
+}
+
+static void index_choose_one(const struct forward *f, uint32_t i)
+{
+    const struct index_state *index = &f->state->index;
+
+    index_choose_row(f, index->rows[i], &f->state->items[index->row_items[i]]);
+}
+
+/* The team for n queries with `numbers` operations for each of at least index_top keys. */
+static struct team *index_team(const struct forward *f, uint32_t n, uint32_t numbers)
+{
+    return forward_team(f, (uint64_t)n * f->model->config.index_top * numbers * sizeof(float));
+}
+
+void index_choose(struct forward *f)
+{
+    const struct model_config *c = &f->model->config;
+    struct index_call call = {.f = f, .job = index_choose_one};
+
+    index_list_rows(f);
+    call.n = f->state->index.n_rows;
+    if (call.n == 0)
+        return;
+    forward_matmul(f, &f->layer->groups[GROUP_INDEX_Q], f->state->latent.low, latent_low_width(c),
+                   f->state->index.q);
+    forward_rows(f, index_turn_rows);
+    team_run(index_team(f, call.n, c->index_heads * c->index_dim), index_on_rank, &call);
+}
+
+/* ---- attention to chosen keys ---- */
+
+/* Number d of a key in its block, [k_dim][block_tokens] and scales behind it (kern_kv_priv.h). */
+static float index_key_number(const struct kv_layout *layout, const uint8_t *keys, uint32_t at, uint32_t d)
+{
+    const uint32_t per = layout->block_tokens, run = 32, runs = (layout->k_dim + run - 1) / run;
+    const uint8_t *scales = keys + (size_t)per * runs * (layout->type == KV_Q4_0 ? run / 2 : run);
+    size_t number = (size_t)d * per + at;
+    float whole = 0;
+
+    switch (layout->type) {
+    case KV_F32:
+        memcpy(&whole, keys + number * sizeof(whole), sizeof(whole));
+        return whole;
+    case KV_F16:
+        return f16_to_f32(get_u16(keys + number * 2));
+    case KV_BF16:
+        return bf16_to_f32(get_u16(keys + number * 2));
+    case KV_Q8_0:
+        whole = (int8_t)keys[number];
+        break;
+    case KV_Q4_0:
+        number = ((size_t)d / run * (run / 2) + d % (run / 2)) * per + at;
+        whole = (float)((d % run < run / 2 ? keys[number] & 15 : keys[number] >> 4) - 8);
+        break;
+    }
+    return whole * f16_to_f32(get_u16(scales + ((size_t)d / run * per + at) * 2));
+}
+
+static size_t index_row_blocks(const struct model *model)
+{
+    return (model->config.index_top + model->layout.block_tokens - 1) / model->layout.block_tokens;
+}
+
+static void index_gather_one(const struct forward *f, uint32_t i)
+{
+    const struct kv_layout *layout = &f->model->layout;
+    const struct model_config *c = &f->model->config;
+    const struct index_state *index = &f->state->index;
+    const struct attn_item *item = &f->state->items[index->row_items[i]];
+    const struct index_choice *chosen = index->chosen + (size_t)index->rows[i] * c->index_top;
+    const uint32_t per = layout->block_tokens, width = index_key_width(c);
+    float *out = index->gathered + (i - index->first_row) * index_row_blocks(f->model) * per * width;
+
+    for (uint32_t n = 0; n < c->index_top; n++) {
+        uint32_t position = chosen[n].position;
+        const uint8_t *keys =
+            (const uint8_t *)f->kv_layer + item->blocks[position / per] * kv_layout_layer_block_bytes(layout);
+        float *to = out + (size_t)(n / per) * per * width + n % per;
+
+        for (uint32_t d = 0; d < width; d++)
+            to[(size_t)d * per] = index_key_number(layout, keys, position % per, d);
+    }
+}
+
+/* Attention of the rows [first_row, first_row + n) to their gathered keys. */
+static void index_attend_group(const struct forward *f, uint32_t n)
+{
+    const struct model *model = f->model;
+    struct index_state *index = &f->state->index;
+    const uint32_t n_blocks = (uint32_t)index_row_blocks(model);
+    struct index_call call = {.f = f, .job = index_gather_one, .from = index->first_row, .n = n};
+    const uint32_t width = index_key_width(&model->config);
+    struct attn_args args;
+
+    team_run(index_team(f, n, width), index_on_rank, &call);
+    for (uint32_t i = 0; i < n; i++)
+        index->items[i] = (struct attn_item){.first = index->rows[index->first_row + i],
+                                             .n_tokens = 1,
+                                             .position = model->config.index_top - 1,
+                                             .blocks = index->blocks + (size_t)i * n_blocks};
+    args = latent_attn_args(f);
+    args.kv_layer = index->gathered;
+    args.kv_type = DTYPE_F32;
+    args.block_bytes = (size_t)model->layout.block_tokens * width * sizeof(float);
+    args.items = index->items;
+    args.n_items = n;
+    attention(index_team(f, n, width * model->config.n_heads), &args);
+}
+
+void index_attend(struct forward *f)
+{
+    struct index_state *index = &f->state->index;
+    struct attn_args args = latent_attn_args(f);
+    uint32_t n_most = f->model->config.index_top, n_items = 0, n;
+
+    for (uint32_t i = 0; i < f->pass->n_items; i++) { /* queries with few keys */
+        struct attn_item item = f->state->items[i];
+
+        if (item.position >= n_most)
+            continue;
+        if (item.n_tokens > n_most - item.position)
+            item.n_tokens = n_most - item.position;
+        index->items[n_items++] = item;
+    }
+    args.items = index->items;
+    args.n_items = n_items;
+    if (n_items > 0)
+        attention(forward_team(f, latent_attend_bytes(f)), &args);
+    for (index->first_row = 0; index->first_row < index->n_rows; index->first_row += n) {
+        n = index->n_rows - index->first_row < INDEX_ROWS ? index->n_rows - index->first_row : INDEX_ROWS;
+        index_attend_group(f, n);
+    }
+}
+
+void index_lay_out(const struct model *model, struct model_state *state, struct carving *carving)
+{
+    const struct model_config *c = &model->config;
+    struct index_state *index = &state->index;
+    size_t rows = state->max_tokens, word = sizeof(float), n_blocks = INDEX_ROWS * index_row_blocks(model);
+    uint32_t n_items = state->max_items > INDEX_ROWS ? state->max_items : INDEX_ROWS;
+
+    index->low = carve(carving, rows * index_low_width(c) * word);
+    index->q = carve(carving, rows * c->index_heads * c->index_dim * word);
+    index->rows = carve(carving, rows * sizeof(*index->rows));
+    index->row_items = carve(carving, rows * sizeof(*index->row_items));
+    index->items = carve(carving, n_items * sizeof(*index->items));
+    index->chosen = carve(carving, rows * c->index_top * sizeof(*index->chosen));
+    index->gathered = carve(carving, n_blocks * model->layout.block_tokens * index_key_width(c) * word);
+    index->blocks = carve(carving, n_blocks * sizeof(*index->blocks));
+    for (size_t i = 0; carving->base != NULL && i < n_blocks; i++)
+        index->blocks[i] = (uint32_t)i;
+}

@@ -83,5 +83,6 @@ void worker_check_model(struct config_check *check, const struct worker_conf *co
         check_memory(check, conf, &sim);
     else
         check_weights(check, conf, gguf);
+    worker_check_draft_model(check, conf, gguf);
     gguf_close(gguf);
 }

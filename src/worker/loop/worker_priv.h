@@ -79,7 +79,7 @@ struct worker { /* the whole daemon */
     uint64_t beats_seen;
     struct ev_fd *reports_fd;
     /* model */
-    struct gguf *gguf;
+    struct gguf *gguf, *draft_gguf; /* draft_gguf NULL: no draft model */
     struct gen_model model;
     struct buf vocabulary;
     struct grammar_vocab *grammar_vocab;
@@ -140,6 +140,12 @@ void worker_check_remote(struct config_check *check, const struct worker_conf *c
 
 /* model_check.c: checks of the model file without loading it, for worker_check.c */
 void worker_check_model(struct config_check *check, const struct worker_conf *conf);
+/* draft_model.c */
+void worker_check_draft_model(struct config_check *check, const struct worker_conf *conf,
+                              const struct gguf *own);
+/* Loads sched.draft_model, if there is one, and starts its engine with the team of opts.  On failure the caller
+ * frees opts. */
+int worker_draft_model_open(struct worker *worker, struct worker_engine_opts *opts, struct fault *fault);
 
 /* hello.c */
 const char *worker_link_address(const struct worker *worker); /* what others dial */

@@ -35,16 +35,19 @@
 #include "cache/kv/pool_quota.h"
 #include "compute/sched/sched_priv.h"
 
-#define PRIOR_SEEN    2.0  /* number of the sequence's own draft tokens that outweighs the kind's rate */
-#define SEQ_FADE      0.93 /* per verified draft token */
-#define KIND_FADE     0.99
-#define IDLE_FADE     0.98 /* per step without draft tokens: a hopeless source is tried again later */
-#define BUDGET_INCOME 0.01
-#define BUDGET_START  2.0 /* decode steps */
-#define BUDGET_MAX    4.0
-#define BUDGET_DEBT   1.0   /* most debt in decode steps; a hundred steps pay it off */
-#define CHANCE_FORCED 0.999 /* forced tokens are always accepted, unless the answer is cut */
-#define RESUME_MAX    4     /* tokens without a find after which copying is not resumed */
+#define PRIOR_SEEN     2.0  /* number of the sequence's own draft tokens that outweighs the kind's rate */
+#define SEQ_FADE       0.93 /* per verified draft token */
+#define KIND_FADE      0.99
+#define IDLE_FADE      0.98  /* per step without draft tokens: a hopeless source is tried again later */
+#define RETRY_FADE     0.999 /* per step, of what is known of the draft model */
+#define KNOWN_SEEN     12.0  /* verified draft tokens with which it is known ... */
+#define FORGOTTEN_SEEN 2.0   /* ... and with which not any more, about 1,800 steps after its last */
+#define BUDGET_INCOME  0.01
+#define BUDGET_START   2.0 /* decode steps */
+#define BUDGET_MAX     4.0
+#define BUDGET_DEBT    1.0   /* most debt in decode steps; a hundred steps pay it off */
+#define CHANCE_FORCED  0.999 /* forced tokens are always accepted, unless the answer is cut */
+#define RESUME_MAX     4     /* tokens without a find after which copying is not resumed */
 
 static const double PRIOR[DRAFT_KINDS] = {0.3, 0.3, 0.5, 0.6, 0.7, 0.8, 1, 0.6}; /* initial rates */
 
@@ -308,7 +311,8 @@ static uint32_t room_for_drafts(const struct sched *sched, uint32_t n_decode)
 
 /* Chooses the draft model for a sequence where it is expected to save more time than the draft tokens that
  * were found, if any. */
-static void draft_weigh_model(const struct sched *sched, struct draft_choice *choice)
+static void draft_weigh_model(const struct sched *sched, const struct cost_step *decode,
+                              struct draft_choice *choice)
 {
     struct seq *seq = choice->seq;
     uint32_t n_model = draft_model_limit(sched, seq, draft_limit(sched, seq));
@@ -317,8 +321,8 @@ static void draft_weigh_model(const struct sched *sched, struct draft_choice *ch
     if (n_model == 0 || (choice->n_most > 0 && seq->draft.kind == KIND_FORCED))
         return;
     if (choice->n_most > 0 && (sched->opts.speculate == SPECULATE_ALWAYS ||
-                               draft_rate_alone(sched, seq, choice->chance, choice->n_most, false) >=
-                                   draft_rate_alone(sched, seq, chance, n_model, true)))
+                               draft_rate(sched, decode, choice->chance, choice->n_most, false) >=
+                                   draft_rate(sched, decode, chance, n_model, true)))
         return;
     seq->draft.kind = KIND_MODEL;
     *choice = (struct draft_choice){
@@ -329,6 +333,7 @@ static void draft_weigh_model(const struct sched *sched, struct draft_choice *ch
  * with more than DRAFT_CHOICES of them, drafting hardly ever pays. */
 static uint32_t draft_gather(const struct sched *sched, struct draft_choice *choices, uint32_t *n_decode_out)
 {
+    struct cost_step decode = plan_decode_cost(sched);
     uint32_t n = 0, n_model = 0;
 
     *n_decode_out = 0;
@@ -344,13 +349,35 @@ static uint32_t draft_gather(const struct sched *sched, struct draft_choice *cho
         choice.n_most = n < DRAFT_CHOICES ? draft_for_seq(sched, seq) : 0;
         choice.chance = choice.next = draft_chance(sched, seq, seq->draft.kind);
         if (n < DRAFT_CHOICES && n_model < SCHED_DRAFT_SEQS)
-            draft_weigh_model(sched, &choice);
+            draft_weigh_model(sched, &decode, &choice);
         if (choice.n_most == 0)
             continue;
         n_model += choice.is_model;
         choices[n++] = choice;
     }
     return n;
+}
+
+/* Lets a draft model of which little is known sample, although that is not expected to pay. What is known fades
+ * while it is not used, so that it is tried again later. */
+static void draft_try_model(struct sched *sched, struct draft_choice *choices, uint32_t n_choices,
+                            uint32_t room)
+{
+    struct draft_acceptance *acceptance = &sched->acceptance[KIND_MODEL];
+    bool is_new = draft_model_is_new(sched);
+
+    acceptance->n_right *= RETRY_FADE;
+    acceptance->n_seen *= RETRY_FADE;
+    if (acceptance->n_seen >= KNOWN_SEEN || acceptance->n_seen < FORGOTTEN_SEEN)
+        sched->draft_model.is_known = acceptance->n_seen >= KNOWN_SEEN;
+    for (uint32_t i = 0; i < n_choices; i++)
+        room -= choices[i].n_best < room ? choices[i].n_best : room;
+    for (uint32_t i = 0; i < n_choices && is_new; i++) {
+        if (!choices[i].is_model || choices[i].n_best > 0 || choices[i].n_most > room)
+            continue;
+        choices[i].n_best = choices[i].n_most;
+        room -= choices[i].n_most;
+    }
 }
 
 void draft_propose(struct sched *sched)
@@ -367,6 +394,8 @@ void draft_propose(struct sched *sched)
     room = room_for_drafts(sched, n_decode);
     if (is_auto)
         draft_choose(sched, choices, n, room);
+    if (is_auto)
+        draft_try_model(sched, choices, n, room);
     for (uint32_t i = 0, left = room; i < n && !is_auto; i++) {
         choices[i].n_best = choices[i].n_most < left ? choices[i].n_most : left;
         left -= choices[i].n_best;

@@ -12,7 +12,6 @@
 
 #include "compute/sched/sched_priv.h"
 
-#define GAIN_MIN   1.05 /* least gain in expected tokens per second over plain decoding */
 #define CHANCE_MIN 0.01
 
 static struct draft_choice *draft_likeliest(struct draft_choice *choices, uint32_t n_choices)
@@ -40,7 +39,7 @@ void draft_choose(const struct sched *sched, struct draft_choice *choices, uint3
     struct cost_step step = plan_decode_cost(sched);
     uint16_t rows[DRAFT_MAX + 1] = {0};
     double plain_s = cost_predict(&sched->cost, &step), verify_s = plain_s, draft_s = 0;
-    double tokens = step.n_rows, best = plain_s > 0 ? GAIN_MIN * tokens / plain_s : 0;
+    double tokens = step.n_rows, best = plain_s > 0 ? DRAFT_GAIN_MIN * tokens / plain_s : 0;
 
     for (uint32_t i = 0; i < room && best > 0; i++) {
         struct draft_choice *next = draft_likeliest(choices, n_choices);
@@ -64,18 +63,18 @@ void draft_choose(const struct sched *sched, struct draft_choice *choices, uint3
     }
 }
 
-double draft_rate_alone(const struct sched *sched, const struct seq *seq, double chance, uint32_t n_most,
-                        bool is_model)
+double draft_rate(const struct sched *sched, const struct cost_step *decode, double chance, uint32_t n_most,
+                  bool is_model)
 {
-    struct cost_step step = {.n_rows = 1, .n_pairs = cost_pairs(seq->n_computed, 1)};
-    double row_s = is_model ? draft_model_row_s(sched, 1, seq->spec.n_tokens) : 0;
-    double verify_s = cost_predict(&sched->cost, &step), tokens = 1, next = chance, best;
+    uint32_t n_rows = decode->n_rows, n_tokens = n_rows > 0 ? (uint32_t)(decode->n_pairs / n_rows) : 0;
+    double row_s = is_model ? draft_model_row_s(sched, n_rows, n_tokens) : 0;
+    double verify_s = cost_predict(&sched->cost, decode), tokens = n_rows, next = chance, best;
 
     best = verify_s > 0 ? tokens / verify_s : 0;
     for (uint32_t n = 1; n <= n_most && next >= CHANCE_MIN && best > 0; n++, next *= chance) {
-        tokens += next;
-        step.n_rows++;
-        step.n_pairs += cost_pairs(seq->n_computed + n, 1);
+        struct cost_step step = {.n_rows = n_rows * (1 + n), .n_pairs = decode->n_pairs * (1 + n)};
+
+        tokens += n_rows * next;
         verify_s = fmax(verify_s, cost_predict(&sched->cost, &step));
         best = fmax(best, tokens / (verify_s + n * row_s));
     }

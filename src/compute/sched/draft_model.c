@@ -13,7 +13,8 @@
  *
  * KV. The draft model has its own arena and its own blocks, not shared and not cached. Tokens of a sequence
  * never change, so its KV stays valid until it is given back: at the sequence's end, or when it is preempted.
- * Without free blocks a sequence has no draft tokens of this kind.
+ * When blocks run short, the youngest sequence loses its blocks to the older ones. A sequence begins only with
+ * blocks for its text and one more for each sequence, so that it does not lose them at once.
  *
  * Catching up. After a prompt, a hand-off or a cache hit the draft model has not read the text. It reads it in
  * slices, each of at most a part of a decode step's time, so that no other answer stalls. It reads only where
@@ -34,7 +35,7 @@
 #define SLICE_LEAST   16    /* tokens */
 #define SLICE_UNKNOWN 64    /* tokens, while the cost of a slice is not known */
 #define EXPECTED_LEFT 128.0 /* tokens that an answer is expected to go on for, at most */
-#define DRAFTS_FIRST  2     /* draft tokens while the cost of a draft step is not known */
+#define DRAFTS_FIRST  2     /* draft tokens while the draft model is new */
 
 int draft_model_open(struct sched *sched)
 {
@@ -105,12 +106,46 @@ static bool draft_kv_take(struct sched *sched, struct seq *seq, uint32_t n_token
     return kv->n_blocks >= n_blocks;
 }
 
-/* Tokens that fit into the sequence's blocks and the free ones, and into the draft model's context. */
+/* The youngest sequence that has blocks, if it is younger than seq; else NULL. */
+static struct seq *youngest_drafted(const struct sched *sched, const struct seq *seq)
+{
+    for (struct list *at = sched->running.prev; at != &seq->in_running && at != &sched->running;
+         at = at->prev)
+        if (seq_of(at)->draft.kv.n_blocks > 0)
+            return seq_of(at);
+    return NULL;
+}
+
+/* The same, also with blocks of younger sequences. */
+static bool draft_kv_grow(struct sched *sched, struct seq *seq, uint32_t n_tokens)
+{
+    struct seq *victim;
+
+    while (!draft_kv_take(sched, seq, n_tokens)) {
+        victim = youngest_drafted(sched, seq);
+        if (victim == NULL)
+            return false;
+        draft_kv_give_back(sched, victim);
+    }
+    return true;
+}
+
+static bool draft_may_begin(const struct sched *sched, const struct seq *seq)
+{
+    return seq->draft.kv.n_blocks > 0 ||
+           sched->draft_model.n_free >= draft_blocks_for(sched, seq->spec.n_tokens) + sched->n_running;
+}
+
+/* Tokens that fit into the sequence's blocks, the free ones and those of younger sequences, and into the draft
+ * model's context. */
 static uint64_t draft_kv_room(const struct sched *sched, const struct seq *seq)
 {
     const struct engine_info *info = &sched->opts.draft_engine->info;
-    uint64_t n_blocks = (uint64_t)seq->draft.kv.n_blocks + sched->draft_model.n_free;
-    uint64_t n_tokens = n_blocks * info->layout.block_tokens;
+    uint64_t n_blocks = (uint64_t)seq->draft.kv.n_blocks + sched->draft_model.n_free, n_tokens;
+
+    for (struct list *at = seq->in_running.next; at != &sched->running; at = at->next)
+        n_blocks += seq_of(at)->draft.kv.n_blocks;
+    n_tokens = n_blocks * info->layout.block_tokens;
 
     return n_tokens < info->context_length ? n_tokens : info->context_length;
 }
@@ -125,6 +160,12 @@ static uint32_t draft_pending_most(const struct sched *sched)
 static uint32_t draft_pending(const struct seq *seq)
 {
     return seq->spec.n_tokens - seq->draft.kv.n_computed;
+}
+
+bool draft_model_is_new(const struct sched *sched)
+{
+    return sched->draft_model.engine != NULL && !sched->draft_model.is_known &&
+           sched->speculation_budget_s > DRAFTS_FIRST * draft_model_row_s(sched, 1, 0);
 }
 
 double draft_model_row_s(const struct sched *sched, uint32_t n_rows, uint32_t n_tokens)
@@ -170,28 +211,33 @@ static bool draft_model_step(struct sched *sched, const struct engine_item *item
 /* ---- catching up ---- */
 
 /* True if the gain that is expected of the draft model for the rest of the answer exceeds the cost of reading
- * the text. */
-static bool catching_up_pays(const struct sched *sched, const struct seq *seq)
+ * the text. decode: the step without draft tokens. */
+static bool catching_up_pays(const struct sched *sched, const struct cost_step *decode, const struct seq *seq)
 {
     const struct cost_model *cost = &sched->draft_model.cost;
-    uint32_t n_tokens = draft_pending(seq), n_left = seq->n_left;
+    uint32_t n_tokens = draft_pending(seq);
     struct cost_step read = {.n_prompt = n_tokens, .n_pairs = cost_pairs(seq->draft.kv.n_computed, n_tokens)};
-    double chance = draft_chance(sched, seq, KIND_MODEL);
-    double plain = draft_rate_alone(sched, seq, 0, 0, false);
-    double faster = draft_rate_alone(sched, seq, chance, sched->opts.max_drafts, true);
+    double chance = draft_chance(sched, seq, KIND_MODEL), plain, faster;
 
-    if (sched->opts.speculate == SPECULATE_ALWAYS || !cost_knows_prompts(cost) || plain <= 0)
+    if (sched->opts.speculate == SPECULATE_ALWAYS)
         return true;
-    return fmin(n_left, EXPECTED_LEFT) * (1 / plain - 1 / faster) > cost_predict(cost, &read);
+    if (draft_model_is_new(sched)) /* one sequence shows what it is worth */
+        return seq->draft.kv.n_blocks > 0 || sched->draft_model.n_free == sched->opts.draft_blocks;
+    if (sched->speculation_budget_s <= 0)
+        return false;
+    plain = draft_rate(sched, decode, 0, 0, false);
+    faster = draft_rate(sched, decode, chance, sched->opts.max_drafts, true);
+    return faster > DRAFT_GAIN_MIN * plain && plain > 0 &&
+           fmin(seq->n_left, EXPECTED_LEFT) * decode->n_rows * (1 / plain - 1 / faster) >
+               cost_predict(cost, &read);
 }
 
 /* Tokens that all sequences together may catch up on in this step. */
-static uint32_t slice_budget(const struct sched *sched)
+static uint32_t slice_budget(const struct sched *sched, const struct cost_step *decode)
 {
     const struct cost_model *cost = &sched->draft_model.cost;
     uint32_t n_most = sched->opts.draft_engine->info.max_batch_tokens;
-    struct cost_step decode = plan_decode_cost(sched);
-    double slice_s = SLICE_SHARE * cost_predict(&sched->cost, &decode), per_token_s;
+    double slice_s = SLICE_SHARE * cost_predict(&sched->cost, decode), per_token_s;
     double n = SLICE_UNKNOWN;
 
     per_token_s = cost_per_prompt_token(cost);
@@ -205,11 +251,13 @@ void draft_model_catch_up(struct sched *sched)
     struct engine_item items[SCHED_DRAFT_SEQS];
     struct sample_result results[SCHED_DRAFT_SEQS];
     struct seq *seqs[SCHED_DRAFT_SEQS];
+    struct cost_step decode;
     uint32_t n_items = 0, budget;
 
     if (sched->draft_model.engine == NULL)
         return;
-    budget = slice_budget(sched);
+    decode = plan_decode_cost(sched);
+    budget = slice_budget(sched, &decode);
     list_for_each (at, &sched->running) {
         struct seq *seq = seq_of(at);
         struct draft_kv *kv = &seq->draft.kv;
@@ -217,8 +265,8 @@ void draft_model_catch_up(struct sched *sched)
 
         kv->n_ahead = 0;
         if (seq->state != SEQ_DECODE || kv->blocks == NULL || n < draft_pending_most(sched) || budget == 0 ||
-            n_items == SCHED_DRAFT_SEQS || draft_kv_room(sched, seq) <= seq->spec.n_tokens ||
-            !catching_up_pays(sched, seq))
+            n_items == SCHED_DRAFT_SEQS || !draft_may_begin(sched, seq) ||
+            draft_kv_room(sched, seq) <= seq->spec.n_tokens || !catching_up_pays(sched, &decode, seq))
             continue;
         n = n < budget ? n : budget;
         if (!draft_kv_take(sched, seq, kv->n_computed + n))
@@ -244,12 +292,12 @@ uint32_t draft_model_limit(const struct sched *sched, const struct seq *seq, uin
     uint64_t room;
 
     if (sched->draft_model.engine == NULL || seq->draft.kv.blocks == NULL ||
-        draft_pending(seq) > draft_pending_most(sched))
+        draft_pending(seq) > draft_pending_most(sched) || !draft_may_begin(sched, seq))
         return 0;
     room = draft_kv_room(sched, seq);
     if (room < (uint64_t)seq->spec.n_tokens + n)
         n = room > seq->spec.n_tokens ? (uint32_t)room - seq->spec.n_tokens : 0;
-    if (!cost_is_learned(&sched->draft_model.cost) && n > DRAFTS_FIRST)
+    if (sched->opts.speculate == SPECULATE_AUTO && draft_model_is_new(sched) && n > DRAFTS_FIRST)
         n = DRAFTS_FIRST;
     return n;
 }
@@ -325,7 +373,8 @@ void draft_model_sample(struct sched *sched, struct draft_choice *choices, uint3
             continue;
         choice->n = 0;
         if (choice->n_best > 0 && n_active < SCHED_DRAFT_SEQS &&
-            draft_kv_take(sched, choice->seq, choice->seq->spec.n_tokens + choice->n_best - 1))
+            draft_pending(choice->seq) <= draft_pending_most(sched) &&
+            draft_kv_grow(sched, choice->seq, choice->seq->spec.n_tokens + choice->n_best - 1))
             active[n_active++] = choice;
     }
     for (uint32_t n = 0; n_active > 0; n++)

@@ -13,6 +13,9 @@ enum {
     DRAFT_CHOICES = 64 /* most sequences with draft tokens in one step */
 };
 
+/* Least gain in expected tokens per second over plain decoding. */
+#define DRAFT_GAIN_MIN 1.05
+
 enum draft_kind { /* of draft sources, each with its own acceptance rate; 2 to 12: length of the match */
                   KIND_RESUMED,
                   KIND_2,
@@ -53,6 +56,7 @@ struct draft_model {       /* of the scheduler; zeroed: there is none */
     kv_block_id *free_ids; /* [opts.draft_blocks] */
     uint32_t n_free;
     struct cost_model cost; /* of its steps */
+    bool is_known;          /* enough of its draft tokens were verified lately to judge it */
     double step_s;          /* seconds that it took since the latest step ... */
     double drafting_s;      /* ... and the part of them that sampled draft tokens */
 };
@@ -85,9 +89,10 @@ double draft_chance(const struct sched *sched, const struct seq *seq, enum draft
 /* ---- draft_choose.c ---- */
 /* Sets n_best of each choice: the numbers with which expected tokens per predicted second are largest. */
 void draft_choose(const struct sched *sched, struct draft_choice *choices, uint32_t n_choices, uint32_t room);
-/* Expected tokens per second of the sequence alone with at most n_most draft tokens of this chance. */
-double draft_rate_alone(const struct sched *sched, const struct seq *seq, double chance, uint32_t n_most,
-                        bool is_model);
+/* Expected tokens per second if each decoding sequence had at most n_most draft tokens of this chance. decode: the
+ * step without draft tokens. */
+double draft_rate(const struct sched *sched, const struct cost_step *decode, double chance, uint32_t n_most,
+                  bool is_model);
 
 /* ---- draft_model.c ---- */
 int draft_model_open(struct sched *sched); /* errors of sched_new() */
@@ -97,6 +102,9 @@ void draft_kv_give_back(struct sched *sched, struct seq *seq);
 /* Computes KV of texts that the draft model has not read yet, a slice per step, where that is expected to
  * pay. */
 void draft_model_catch_up(struct sched *sched);
+/* True while it is not known, and the speculation budget allows a few draft tokens to change that: they show its
+ * acceptance rate, its cost and the cost of verifying. */
+bool draft_model_is_new(const struct sched *sched);
 /* Returns how many draft tokens, at most n, it can sample for the sequence now. */
 uint32_t draft_model_limit(const struct sched *sched, const struct seq *seq, uint32_t n);
 /* Predicted seconds of one of its steps with n_rows sequences of n_tokens tokens each. */

@@ -8,7 +8,7 @@ if HAVE_CMOCKA
 sched_tests = tests/unit/compute/sched/test_sched tests/unit/compute/sched/test_cancel tests/unit/compute/sched/test_handoff \
 	tests/unit/compute/sched/test_sched_model tests/unit/compute/sched/test_cost tests/unit/compute/sched/test_ngram \
 	tests/unit/compute/sched/test_speculate tests/unit/compute/sched/test_planner tests/unit/compute/sched/test_speculate_cpu \
-	tests/unit/compute/sched/test_scores tests/unit/compute/sched/test_recurrent
+	tests/unit/compute/sched/test_scores tests/unit/compute/sched/test_recurrent tests/unit/compute/sched/test_draft_model
 check_PROGRAMS += $(sched_tests)
 TESTS += $(sched_tests)
 tests_unit_compute_sched_test_sched_SOURCES = tests/unit/compute/sched/test_sched.c tests/unit/compute/sched/rig.h \
@@ -40,6 +40,9 @@ tests_unit_compute_sched_test_ngram_LDADD = $(link_compute_sched) $(CMOCKA_LIBS)
 tests_unit_compute_sched_test_speculate_SOURCES = tests/unit/compute/sched/test_speculate.c tests/unit/compute/sched/rig.h \
 	tests/unit/compute/sched/rig.c
 tests_unit_compute_sched_test_speculate_LDADD = $(link_compute_sched) $(CMOCKA_LIBS)
+tests_unit_compute_sched_test_draft_model_SOURCES = tests/unit/compute/sched/test_draft_model.c tests/unit/compute/sched/rig.h \
+	tests/unit/compute/sched/rig.c
+tests_unit_compute_sched_test_draft_model_LDADD = $(link_compute_sched) $(CMOCKA_LIBS)
 tests_unit_compute_sched_test_planner_SOURCES = tests/unit/compute/sched/test_planner.c tests/unit/compute/sched/rig.h \
 	tests/unit/compute/sched/rig.c
 tests_unit_compute_sched_test_planner_LDADD = $(link_compute_sched) $(CMOCKA_LIBS)

@@ -143,8 +143,7 @@ void worker_check_model(struct config_check *check, const struct worker_conf *co
 /* draft_model.c */
 void worker_check_draft_model(struct config_check *check, const struct worker_conf *conf,
                               const struct gguf *own);
-/* Loads sched.draft_model, if there is one, and starts its engine with the team of opts.  On failure the caller
- * frees opts. */
+/* Loads sched.draft_model, if set, and starts its engine with opts->team.  The caller frees opts on failure. */
 int worker_draft_model_open(struct worker *worker, struct worker_engine_opts *opts, struct fault *fault);
 
 /* hello.c */

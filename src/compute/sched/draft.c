@@ -40,8 +40,8 @@
 #define KIND_FADE      0.99
 #define IDLE_FADE      0.98  /* per step without draft tokens: a hopeless source is tried again later */
 #define RETRY_FADE     0.999 /* per step, of what is known of the draft model */
-#define KNOWN_SEEN     12.0  /* verified draft tokens with which it is known ... */
-#define FORGOTTEN_SEEN 2.0   /* ... and with which not any more, about 1,800 steps after its last */
+#define KNOWN_SEEN     5.0   /* verified draft tokens with which it is known ... */
+#define FORGOTTEN_SEEN 1.0   /* ... and with which not any more, about 1,600 steps after its last */
 #define BUDGET_INCOME  0.01
 #define BUDGET_START   2.0 /* decode steps */
 #define BUDGET_MAX     4.0

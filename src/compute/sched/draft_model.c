@@ -20,6 +20,9 @@
  * slices, each of at most a part of a decode step's time, so that no other answer stalls. It reads only where
  * the expected gain of the tokens left pays for the reading.
  *
+ * Trying. Acceptance and cost of a draft model are unknown at first. One sequence tries it then, and the
+ * speculation budget pays for that. What is known fades while it is not used, so that it is tried again.
+ *
  * Hot path: no allocation, no system call; no log except for the one failure that ends it. */
 #include "compute/sched/draft_priv.h"
 
@@ -223,8 +226,8 @@ static bool catching_up_pays(const struct sched *sched, const struct cost_step *
         return true;
     if (draft_model_is_new(sched)) /* one sequence shows what it is worth */
         return seq->draft.kv.n_blocks > 0 || sched->draft_model.n_free == sched->opts.draft_blocks;
-    if (sched->speculation_budget_s <= 0)
-        return false;
+    if (sched->speculation_budget_s <= draft_model_row_s(sched, decode->n_rows, seq->spec.n_tokens))
+        return false; /* nothing could be sampled after it */
     plain = draft_rate(sched, decode, 0, 0, false);
     faster = draft_rate(sched, decode, chance, sched->opts.max_drafts, true);
     return faster > DRAFT_GAIN_MIN * plain && plain > 0 &&
@@ -253,6 +256,7 @@ void draft_model_catch_up(struct sched *sched)
     struct seq *seqs[SCHED_DRAFT_SEQS];
     struct cost_step decode;
     uint32_t n_items = 0, budget;
+    bool is_new;
 
     if (sched->draft_model.engine == NULL)
         return;
@@ -280,9 +284,12 @@ void draft_model_catch_up(struct sched *sched)
         seqs[n_items++] = seq;
         budget -= n;
     }
+    is_new = draft_model_is_new(sched);
     if (n_items > 0 && draft_model_step(sched, items, n_items, results))
         for (uint32_t i = 0; i < n_items; i++)
             seqs[i]->draft.kv.n_computed += items[i].n_tokens;
+    if (is_new) /* nothing says yet that reading pays, so the speculation budget pays for it */
+        sched->draft_model.drafting_s += sched->draft_model.step_s;
 }
 
 /* ---- sampling ---- */

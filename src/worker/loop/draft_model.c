@@ -2,7 +2,7 @@
 /* The draft model of a worker: a second, smaller model file whose tokens the first one verifies
  * (compute/sched/draft_model.c). It shares the compute threads and has KV memory of its own,
  * sched.draft_memory. Both files must have the same vocabulary, token by token. */
-#include "worker/loop/worker_priv.h"
+#include "worker/loop/draft_model_priv.h"
 
 #include <string.h>
 

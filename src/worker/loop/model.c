@@ -6,6 +6,7 @@
  * and to the service manager, and each report asks the service manager for more time. Between tensors the
  * loader checks for a stop signal. */
 #include "worker/loop/worker_priv.h"
+#include "worker/loop/draft_model_priv.h"
 #include "worker/loop/weights_priv.h"
 
 #include <string.h>

@@ -4,6 +4,7 @@
  * calls the same functions, so both give the same verdict. */
 #include <string.h>
 
+#include "worker/loop/draft_model_priv.h"
 #include "worker/loop/worker_priv.h"
 
 static void check_vocabulary(struct config_check *check, const struct worker_conf *conf,

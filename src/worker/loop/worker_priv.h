@@ -140,11 +140,6 @@ void worker_check_remote(struct config_check *check, const struct worker_conf *c
 
 /* model_check.c: checks of the model file without loading it, for worker_check.c */
 void worker_check_model(struct config_check *check, const struct worker_conf *conf);
-/* draft_model.c */
-void worker_check_draft_model(struct config_check *check, const struct worker_conf *conf,
-                              const struct gguf *own);
-/* Loads sched.draft_model, if set, and starts its engine with opts->team.  The caller frees opts on failure. */
-int worker_draft_model_open(struct worker *worker, struct worker_engine_opts *opts, struct fault *fault);
 
 /* hello.c */
 const char *worker_link_address(const struct worker *worker); /* what others dial */

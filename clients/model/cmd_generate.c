@@ -42,7 +42,8 @@ static const char HELP[] =
     "      --ids                print token ids instead of text\n"
     "      --ignore-stop        go on after tokens that end an answer\n"
     "      --quiet              no figures on stderr\n"
-    "      --speculate HOW      draft repeated text: off, auto (default) or always\n"
+    "      --speculate HOW      draft tokens and verify several at once: off, auto (default) or always\n"
+    "      --draft-model FILE   draft also with this smaller model of the same vocabulary\n"
     "      --kv TYPE            keys and values: f16 (default), f32, bf16, q8_0, q4_0\n"
     "  -t, --threads N          compute threads (default: all CPUs)\n"
     "      --kernels NAME       auto, scalar, avx2 or avx512\n"
@@ -57,6 +58,7 @@ struct generate_args {
     struct sample_opts sample;
     uint32_t max;
     enum sched_speculate speculate;
+    const char *draft_path; /* NULL: no draft model */
     bool prints_ids;
     bool ignores_stop;
     bool is_help;
@@ -78,7 +80,8 @@ enum option_id {
     OPT_IDS,
     OPT_IGNORE_STOP,
     OPT_QUIET,
-    OPT_SPECULATE
+    OPT_SPECULATE,
+    OPT_DRAFT_MODEL
 };
 
 static const struct option OPTIONS[] = {{"prompt", required_argument, NULL, OPT_PROMPT},
@@ -98,6 +101,7 @@ static const struct option OPTIONS[] = {{"prompt", required_argument, NULL, OPT_
                                         {"ignore-stop", no_argument, NULL, OPT_IGNORE_STOP},
                                         {"quiet", no_argument, NULL, OPT_QUIET},
                                         {"speculate", required_argument, NULL, OPT_SPECULATE},
+                                        {"draft-model", required_argument, NULL, OPT_DRAFT_MODEL},
                                         RIG_OPTIONS,
                                         RIG_WEIGHT_OPTIONS,
                                         {"help", no_argument, NULL, 'h'},
@@ -157,6 +161,7 @@ static bool cmd_generate_take_option(int option, struct generate_args *args)
     } texts[] = {{OPT_PROMPT, &args->prompt.text},
                  {OPT_CHAT, &args->prompt.chat},
                  {OPT_SYSTEM, &args->prompt.system},
+                 {OPT_DRAFT_MODEL, &args->draft_path},
                  {OPT_FROM_IDS, &args->prompt.ids}};
     struct {
         int option;
@@ -205,6 +210,7 @@ static bool cmd_generate_parse(int argc, char **argv, struct generate_args *args
 struct answer { /* one generation in progress */
     const struct generate_args *args;
     struct rig *rig;
+    struct rig draft;                  /* zeroed: no draft model */
     const struct tokenizer *tokenizer; /* NULL: ids only */
     struct detok detok;
     struct buf text; /* reused */
@@ -300,6 +306,25 @@ static int run_steps(struct answer *answer, const struct token_ids *ids)
     return rc < 0 ? rc : answer->rc;
 }
 
+/* Loads the draft model on the same threads. */
+static int cmd_generate_start_draft(struct answer *answer, const struct rig_seats *seats, struct fault *fault)
+{
+    struct rig_opts opts = answer->args->rig;
+    struct rig_seats own = *seats;
+    struct fault why = {0};
+    int rc;
+
+    opts.path = answer->args->draft_path;
+    opts.team = answer->rig->team;
+    rc = rig_load(&opts, &why, &answer->draft);
+    if (rc == 0 && model_config(answer->draft.model)->context_length < own.n_tokens)
+        own.n_tokens = model_config(answer->draft.model)->context_length;
+    own.n_draws = SCHED_DRAFT_SEQS;
+    if (rc == 0)
+        rc = rig_start(&answer->draft, &own, &why);
+    return rc < 0 ? fault_set(fault, rc, "%s: %s", opts.path, why.text) : 0;
+}
+
 static int cmd_generate_start(struct answer *answer, uint32_t n_prompt, struct fault *fault)
 {
     uint32_t context = model_config(answer->rig->model)->context_length, max = answer->args->max;
@@ -318,14 +343,24 @@ static int cmd_generate_start(struct answer *answer, uint32_t n_prompt, struct f
     if (n_prompt < context)
         seats.n_tokens += max < context - n_prompt ? max : context - n_prompt;
     rc = rig_start(answer->rig, &seats, fault);
+    if (rc == 0 && answer->args->draft_path != NULL)
+        rc = cmd_generate_start_draft(answer, &seats, fault);
     if (rc < 0)
         return rc;
+    if (answer->args->draft_path != NULL) {
+        opts.draft_engine = &answer->draft.engine;
+        opts.draft_blocks = answer->draft.per_sequence;
+    }
     rc = kv_pool_new(&(struct kv_pool_opts){.n_blocks = answer->rig->per_sequence,
                                             .block_tokens = answer->rig->engine.info.layout.block_tokens},
                      &answer->pool);
     opts.pool = answer->pool;
     if (rc == 0)
         rc = sched_new(&opts, &answer->sched);
+    if (rc == E_MISMATCH || rc == E_UNSUPPORTED)
+        return fault_set(fault, rc, "%s: %s", answer->args->draft_path,
+                         rc == E_MISMATCH ? "its vocabulary is not that of the model"
+                                          : "it has recurrent layers; a draft model has attention only");
     return rc < 0 ? fault_set(fault, rc, "%s", err_text(rc)) : 0;
 }
 
@@ -385,6 +420,7 @@ int cmd_generate(int argc, char **argv)
     buf_fini(&answer.text);
     token_ids_fini(&ids);
     tokenizer_unref(tokenizer);
+    rig_close(&answer.draft);
     rig_close(&rig);
     if (rc == E_CANCELLED)
         return rig_interrupt_status();

@@ -81,7 +81,10 @@ int rig_load(const struct rig_opts *opts, struct fault *fault, struct rig *out)
 
     if (rc < 0)
         return rc;
-    rc = team_new(&(struct team_opts){.n_threads = opts->n_threads}, &rig.team);
+    rig.borrows_team = opts->team != NULL;
+    rig.team = opts->team;
+    if (rig.team == NULL)
+        rc = team_new(&(struct team_opts){.n_threads = opts->n_threads}, &rig.team);
     if (rc < 0) {
         fault_set(fault, rc, "%s", err_text(rc));
     } else {
@@ -170,7 +173,7 @@ void rig_close(struct rig *rig)
 {
     rig_stop(rig);
     model_free(rig->model);
-    if (rig->team)
+    if (rig->team && !rig->borrows_team)
         team_free(rig->team);
     if (rig->gguf)
         gguf_close(rig->gguf);

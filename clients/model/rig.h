@@ -17,6 +17,7 @@ struct rig_opts {
     enum bf16_math bf16; /* see model_opts */
     bool converts_f16;   /* see model_opts */
     bool is_quiet;       /* no progress on stderr */
+    struct team *team;   /* borrowed, in place of threads of its own; NULL: none */
 };
 
 struct rig_seats { /* what rig_start makes room for */
@@ -29,6 +30,7 @@ struct rig_seats { /* what rig_start makes room for */
 struct rig { /* a zeroed one is empty */
     struct gguf *gguf;
     struct team *team;
+    bool borrows_team;
     struct model *model;
     struct mem_region arena;
     kv_block_id *blocks; /* [n_sequences * per_sequence] */

@@ -112,7 +112,8 @@ def drafts_change_no_draw():
             c.wait_ready(decode=1)
             answers.append([ask(worker.http, f"{i}. " + LONG, fields) for i, fields in enumerate(CASES)])
             time.sleep(0.5)  # a worker counts ten times a second
-            n_right = worker.metric('baton_worker_drafted_tokens_total{was="right"}')
+            n_right = sum(worker.metric('baton_worker_drafted_tokens_total{source="%s",was="right"}' % source)
+                          for source in ("text", "grammar"))
             assert (n_right > 0) == (speculate == "always"), (speculate, n_right)
     for a, b in zip(*answers):
         same(a, b)

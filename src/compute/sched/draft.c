@@ -13,46 +13,45 @@
  * used only if all draft tokens before it were right. The bits of a row do not depend on the other rows. So
  * draft tokens change when tokens are sampled, never which.
  *
- * How many. Extra rows cost little while a step is bound by reading weights, and much when it is bound by
- * arithmetic. With acceptance rate p, the k-th draft token of a sequence is used with probability p^k. The
- * scheduler orders the draft tokens of all sequences by this probability, and takes the number that maximises
- * expected tokens per predicted second.  It learns p from the sequence's own history.  Where that is short,
- * it uses the history of all finds of the same kind (kind: length of the matched ending).
+ * Sources. The grammar's forced tokens come first. Else text after an earlier occurrence of the ending, or
+ * tokens of the draft model (draft_model.c): per sequence the source with which more tokens per second are
+ * expected. draft_choose.c says how many. The acceptance rate is learned from the sequence's own history. Where
+ * that is short, the history of all draft tokens of the same kind counts (kind: the draft model, or the length
+ * of the matched ending).
  *
  * With a grammar, draft tokens that it forbids are dropped. Where the grammar leaves one choice (names and
  * punctuation of an object), the forced token is the draft and is right.
  *
  * Speculation budget. The extra rows of a step reduce the budget by the time that the cost model predicts for
- * them.  Each accepted draft token adds the mean time of a token.  The budget also grows by BUDGET_INCOME of
+ * them, and the draft model's steps by the time that they took.  Each accepted draft token adds the mean time of a token.  The budget also grows by BUDGET_INCOME of
  * the time of decoding. With an empty budget the scheduler drafts no tokens.  So speculation loses little
  * more than this income, even if the model and the rates are wrong.
  *
  * Hot path: no allocation, no log, no system call. */
 #include <math.h>
+#include <stdlib.h>
 
-#include "base/check.h"
+#include "base/err.h"
 #include "cache/kv/pool_quota.h"
 #include "compute/sched/sched_priv.h"
 
-#define PRIOR_SEEN    2.0  /* number of the sequence's own draft tokens that outweighs the kind's rate */
-#define SEQ_FADE      0.93 /* per verified draft token */
-#define KIND_FADE     0.99
-#define IDLE_FADE     0.98 /* per step without draft tokens: a hopeless source is tried again later */
-#define GAIN_MIN      1.05 /* least gain in expected tokens per second over plain decoding */
-#define BUDGET_INCOME 0.01
-#define BUDGET_START  2.0 /* decode steps */
-#define BUDGET_MAX    4.0
-#define BUDGET_DEBT   1.0 /* most debt in decode steps; a hundred steps pay it off */
-#define CHANCE_MIN    0.01
-#define CHANCE_FORCED 0.999 /* forced tokens are always accepted, unless the answer is cut */
-#define MAX_CHOICES   64
-#define RESUME_MAX    4 /* tokens without a find after which copying is not resumed */
+#define PRIOR_SEEN     2.0  /* number of the sequence's own draft tokens that outweighs the kind's rate */
+#define SEQ_FADE       0.93 /* per verified draft token */
+#define KIND_FADE      0.99
+#define IDLE_FADE      0.98  /* per step without draft tokens: a hopeless source is tried again later */
+#define RETRY_FADE     0.999 /* per step, of what is known of the draft model */
+#define KNOWN_SEEN     5.0   /* verified draft tokens with which it is known ... */
+#define FORGOTTEN_SEEN 1.0   /* ... and with which not any more, about 1,600 steps after its last */
+#define BUDGET_INCOME  0.01
+#define BUDGET_START   2.0 /* decode steps */
+#define BUDGET_MAX     4.0
+#define BUDGET_DEBT    1.0   /* most debt in decode steps; a hundred steps pay it off */
+#define CHANCE_FORCED  0.999 /* forced tokens are always accepted, unless the answer is cut */
+#define RESUME_MAX     4     /* tokens without a find after which copying is not resumed */
 
-static const double PRIOR[DRAFT_KINDS] = {0.3, 0.3, 0.5, 0.6, 0.7, 0.8, 1}; /* initial rates */
+static const double PRIOR[DRAFT_KINDS] = {0.3, 0.3, 0.5, 0.6, 0.7, 0.8, 1, 0.6}; /* initial rates */
 
-enum { KIND_RESUMED, KIND_2, KIND_3, KIND_4, KIND_6, KIND_12, KIND_FORCED };
-
-static unsigned draft_kind_of(uint32_t length)
+static enum draft_kind draft_kind_of(uint32_t length)
 {
     return length >= 12  ? KIND_12
            : length >= 6 ? KIND_6
@@ -66,32 +65,46 @@ int draft_init(const struct sched *sched, struct seq *seq)
     bool is_wanted = sched->opts.speculate != SPECULATE_OFF && sched->opts.max_drafts > 0 &&
                      seq->spec.work.max_new_tokens > 1 && !seq->spec.leaves_nothing;
 
-    return is_wanted ? ngram_init(&seq->draft.index, seq->cap_tokens) : 0;
+    if (!is_wanted)
+        return 0;
+    return ngram_init(&seq->draft.index, seq->cap_tokens) < 0 ? E_NOMEM : draft_kv_init(sched, seq);
+}
+
+void draft_fini(struct seq *seq)
+{
+    ngram_fini(&seq->draft.index);
+    free(seq->draft.kv.blocks);
 }
 
 /* ---- acceptance rates ---- */
 
-static double chance_of_kind(const struct sched *sched, unsigned kind)
+static double chance_of_kind(const struct sched *sched, enum draft_kind kind)
 {
     const struct draft_acceptance *acceptance = &sched->acceptance[kind];
 
     return (acceptance->n_right + PRIOR_SEEN * PRIOR[kind]) / (acceptance->n_seen + PRIOR_SEEN);
 }
 
-static double chance_of(const struct sched *sched, const struct seq *seq)
+double draft_chance(const struct sched *sched, const struct seq *seq, enum draft_kind kind)
 {
     const struct draft *draft = &seq->draft;
+    const struct draft_acceptance *own = kind == KIND_MODEL ? &draft->model_acceptance : &draft->acceptance;
 
-    if (draft->kind == KIND_FORCED)
+    if (kind == KIND_FORCED)
         return CHANCE_FORCED;
-    return (draft->acceptance.n_right + PRIOR_SEEN * chance_of_kind(sched, draft->kind)) /
-           (draft->acceptance.n_seen + PRIOR_SEEN);
+    return (own->n_right + PRIOR_SEEN * chance_of_kind(sched, kind)) / (own->n_seen + PRIOR_SEEN);
 }
 
 static void acceptance_add(struct draft_acceptance *acceptance, bool is_right, double fade)
 {
     acceptance->n_right = fade * acceptance->n_right + is_right;
     acceptance->n_seen = fade * acceptance->n_seen + 1;
+}
+
+static void acceptance_fade(struct draft_acceptance *acceptance)
+{
+    acceptance->n_right *= IDLE_FADE;
+    acceptance->n_seen *= IDLE_FADE;
 }
 
 uint32_t draft_accepted(const struct plan_item *item, const struct sample_result *results)
@@ -104,20 +117,52 @@ uint32_t draft_accepted(const struct plan_item *item, const struct sample_result
     return n;
 }
 
+const char *sched_draft_name(enum sched_draft source)
+{
+    static const char *const names[SCHED_DRAFTS] = {
+        [SCHED_DRAFT_TEXT] = "text", [SCHED_DRAFT_GRAMMAR] = "grammar", [SCHED_DRAFT_MODEL] = "model"};
+
+    return names[source];
+}
+
+void draft_count(struct sched *sched, const struct plan_item *item, uint32_t n_accepted)
+{
+    enum draft_kind kind = item->seq->draft.kind;
+    enum sched_draft source = kind == KIND_MODEL    ? SCHED_DRAFT_MODEL
+                              : kind == KIND_FORCED ? SCHED_DRAFT_GRAMMAR
+                                                    : SCHED_DRAFT_TEXT;
+
+    sched->n_drafted[source] += item->n_drafts;
+    sched->n_accepted[source] += n_accepted;
+}
+
+/* Moves the sources behind the tokens that were sampled. */
+static void draft_follow(struct draft *draft, uint32_t n_accepted)
+{
+    if (draft->kind == KIND_MODEL) {
+        draft->kv.n_computed += n_accepted < draft->kv.n_ahead ? n_accepted : draft->kv.n_ahead;
+        draft->kv.n_ahead = 0;
+        draft->resume += draft->resume > 0 ? n_accepted : 0;
+    } else {
+        /* Continue copying after the rejected draft token (its place has another token), or after the token
+         * that follows the last one. */
+        draft->resume = draft->source + n_accepted + 1;
+    }
+}
+
 void draft_learn(struct sched *sched, struct seq *seq, uint32_t n_drafts, uint32_t n_accepted)
 {
     struct draft *draft = &seq->draft;
+    struct draft_acceptance *own = draft->kind == KIND_MODEL ? &draft->model_acceptance : &draft->acceptance;
 
     seq->stats.n_drafted += n_drafts;
     if (draft->kind == KIND_FORCED)
         return;
     for (uint32_t i = 0; i <= n_accepted && i < n_drafts; i++) {
-        acceptance_add(&draft->acceptance, i < n_accepted, SEQ_FADE);
+        acceptance_add(own, i < n_accepted, SEQ_FADE);
         acceptance_add(&sched->acceptance[draft->kind], i < n_accepted, KIND_FADE);
     }
-    /* Continue copying after the rejected draft token (its place has another token), or after the token that
-     * follows the last one. */
-    draft->resume = draft->source + n_accepted + 1;
+    draft_follow(draft, n_accepted);
 }
 
 /* ---- the speculation budget ---- */
@@ -144,6 +189,7 @@ void draft_book(struct sched *sched, const struct plan *plan, uint32_t n_accepte
     sched->has_speculation_budget = true;
     sched->speculation_budget_s += BUDGET_INCOME * plain_s + n_accepted * plain_s / plan->n_decode;
     sched->speculation_budget_s -= extra_s > 0 && plan->n_decode_rows > plan->n_decode ? extra_s : 0;
+    sched->speculation_budget_s -= sched->draft_model.drafting_s;
     sched->speculation_budget_s =
         fmin(fmax(sched->speculation_budget_s, -BUDGET_DEBT * plain_s), BUDGET_MAX * plain_s);
 }
@@ -238,52 +284,6 @@ static uint32_t draft_for_seq(const struct sched *sched, struct seq *seq)
 
 /* ---- choosing ---- */
 
-struct choice { /* one sequence while draft tokens are distributed */
-    struct seq *seq;
-    double chance; /* of one draft token */
-    double next;   /* probability that all up to the next one are right */
-    uint32_t n_most, n, n_best;
-};
-
-static struct choice *draft_likeliest(struct choice *choices, uint32_t n_choices)
-{
-    struct choice *best = NULL;
-
-    for (uint32_t i = 0; i < n_choices; i++) {
-        if (choices[i].n < choices[i].n_most && (best == NULL || choices[i].next > best->next))
-            best = &choices[i];
-    }
-    return best;
-}
-
-/* Distributes draft tokens by falling probability;
- * n_best is set where expected tokens per second are largest. */
-static void draft_choose(const struct sched *sched, struct choice *choices, uint32_t n_choices, uint32_t room)
-{
-    struct cost_step step = plan_decode_cost(sched);
-    double plain_s = cost_predict(&sched->cost, &step), all_s = plain_s, tokens = step.n_rows;
-    double best = plain_s > 0 ? GAIN_MIN * tokens / plain_s : 0;
-
-    for (uint32_t i = 0; i < room && best > 0; i++) {
-        struct choice *next = draft_likeliest(choices, n_choices);
-
-        if (next == NULL || next->next < CHANCE_MIN)
-            return;
-        tokens += next->next;
-        next->next *= next->chance;
-        next->n++;
-        step.n_rows++;
-        step.n_pairs += cost_pairs(next->seq->n_computed + next->n, 1);
-
-        all_s = fmax(all_s, cost_predict(&sched->cost, &step)); /* a lower cost for more rows is noise */
-        if (all_s - plain_s <= sched->speculation_budget_s && tokens / all_s > best) {
-            best = tokens / all_s;
-            for (uint32_t j = 0; j < n_choices; j++)
-                choices[j].n_best = choices[j].n;
-        }
-    }
-}
-
 /* Takes blocks for n draft tokens. If another sequence took the room first, there are fewer. */
 static void draft_take_blocks(struct sched *sched, struct seq *seq, uint32_t n)
 {
@@ -311,47 +311,100 @@ static uint32_t room_for_drafts(const struct sched *sched, uint32_t n_decode)
     return room < sched->max_drafts ? room : sched->max_drafts;
 }
 
-/* Collects sequences that have draft tokens;
- * with more than MAX_CHOICES of them, drafting hardly ever pays. */
-static uint32_t draft_gather(const struct sched *sched, struct choice *choices, uint32_t *n_decode_out)
+/* Chooses the draft model for a sequence where it is expected to save more time than the draft tokens that
+ * were found, if any. */
+static void draft_weigh_model(const struct sched *sched, const struct cost_step *decode,
+                              struct draft_choice *choice)
 {
-    uint32_t n = 0;
+    struct seq *seq = choice->seq;
+    uint32_t n_model = draft_model_limit(sched, seq, draft_limit(sched, seq));
+    double chance = draft_chance(sched, seq, KIND_MODEL);
+
+    if (n_model == 0 || (choice->n_most > 0 && seq->draft.kind == KIND_FORCED))
+        return;
+    if (choice->n_most > 0 && (sched->opts.speculate == SPECULATE_ALWAYS ||
+                               draft_rate(sched, decode, choice->chance, choice->n_most, false) >=
+                                   draft_rate(sched, decode, chance, n_model, true)))
+        return;
+    seq->draft.kind = KIND_MODEL;
+    *choice = (struct draft_choice){
+        .seq = seq, .is_model = true, .chance = chance, .next = chance, .n_most = n_model};
+}
+
+/* Collects sequences that have draft tokens;
+ * with more than DRAFT_CHOICES of them, drafting hardly ever pays. */
+static uint32_t draft_gather(const struct sched *sched, struct draft_choice *choices, uint32_t *n_decode_out)
+{
+    struct cost_step decode = plan_decode_cost(sched);
+    uint32_t n = 0, n_model = 0;
 
     *n_decode_out = 0;
     list_for_each (at, &sched->running) {
         struct seq *seq = seq_of(at);
-        struct choice choice = {.seq = seq};
+        struct draft_choice choice = {.seq = seq};
 
         if (seq->state != SEQ_DECODE)
             continue;
         ++*n_decode_out;
-        seq->draft.acceptance.n_right *= IDLE_FADE;
-        seq->draft.acceptance.n_seen *= IDLE_FADE;
-        choice.n_most = n < MAX_CHOICES ? draft_for_seq(sched, seq) : 0;
+        acceptance_fade(&seq->draft.acceptance);
+        acceptance_fade(&seq->draft.model_acceptance);
+        choice.n_most = n < DRAFT_CHOICES ? draft_for_seq(sched, seq) : 0;
+        choice.chance = choice.next = draft_chance(sched, seq, seq->draft.kind);
+        if (n < DRAFT_CHOICES && n_model < SCHED_DRAFT_SEQS)
+            draft_weigh_model(sched, &decode, &choice);
         if (choice.n_most == 0)
             continue;
-        choice.chance = choice.next = chance_of(sched, seq);
+        n_model += choice.is_model;
         choices[n++] = choice;
     }
     return n;
 }
 
+/* Lets a draft model of which little is known sample, although that is not expected to pay. What is known fades
+ * while it is not used, so that it is tried again later. */
+static void draft_try_model(struct sched *sched, struct draft_choice *choices, uint32_t n_choices,
+                            uint32_t room)
+{
+    struct draft_acceptance *acceptance = &sched->acceptance[KIND_MODEL];
+    bool is_new = draft_model_is_new(sched);
+
+    acceptance->n_right *= RETRY_FADE;
+    acceptance->n_seen *= RETRY_FADE;
+    if (acceptance->n_seen >= KNOWN_SEEN || acceptance->n_seen < FORGOTTEN_SEEN)
+        sched->draft_model.is_known = acceptance->n_seen >= KNOWN_SEEN;
+    for (uint32_t i = 0; i < n_choices; i++)
+        room -= choices[i].n_best < room ? choices[i].n_best : room;
+    for (uint32_t i = 0; i < n_choices && is_new; i++) {
+        if (!choices[i].is_model || choices[i].n_best > 0 || choices[i].n_most > room)
+            continue;
+        choices[i].n_best = choices[i].n_most;
+        room -= choices[i].n_most;
+    }
+}
+
 void draft_propose(struct sched *sched)
 {
-    struct choice choices[MAX_CHOICES];
+    struct draft_choice choices[DRAFT_CHOICES];
     bool is_auto = sched->opts.speculate == SPECULATE_AUTO;
     uint32_t n_decode, n, room;
 
+    sched->draft_model.step_s = sched->draft_model.drafting_s = 0;
     if (sched->max_drafts == 0 || sched->opts.max_drafts == 0 || (is_auto && !sched->has_speculation_budget))
         return;
+    draft_model_catch_up(sched);
     n = draft_gather(sched, choices, &n_decode);
     room = room_for_drafts(sched, n_decode);
     if (is_auto)
         draft_choose(sched, choices, n, room);
+    if (is_auto)
+        draft_try_model(sched, choices, n, room);
+    for (uint32_t i = 0, left = room; i < n && !is_auto; i++) {
+        choices[i].n_best = choices[i].n_most < left ? choices[i].n_most : left;
+        left -= choices[i].n_best;
+    }
+    draft_model_sample(sched, choices, n);
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t n_drafts = is_auto ? choices[i].n_best : choices[i].n_most;
-
-        draft_take_blocks(sched, choices[i].seq, n_drafts < room ? n_drafts : room);
+        draft_take_blocks(sched, choices[i].seq, choices[i].n_best < room ? choices[i].n_best : room);
         room -= choices[i].seq->draft.n;
     }
 }

@@ -7,6 +7,8 @@
  * every step. Small chunks are imprecise, so a chunk is weighted by its size. A step in which the thread
  * was stopped is ignored. So are the late ones among the first steps after a pause or an idle time
  * (base/rate.h). */
+#include <string.h>
+
 #include "base/clock.h"
 #include "compute/sched/sched_priv.h"
 
@@ -87,8 +89,9 @@ void load_observe(struct sched *sched, const struct plan *plan, uint32_t n_accep
     if (plan->n_prefill_tokens > 0)
         load_learn_prefill(sched, plan, step_s, ended.now_ns);
     else
-        rate_learn(&sched->decode_step, step_s * plan->n_decode / (plan->n_decode + n_accepted), DECODE_ALPHA,
-                   1, ended.now_ns);
+        rate_learn(&sched->decode_step,
+                   (step_s + sched->draft_model.step_s) * plan->n_decode / (plan->n_decode + n_accepted),
+                   DECODE_ALPHA, 1, ended.now_ns);
 }
 
 static void load_queue(const struct sched *sched, const struct seq *seq, uint32_t from,
@@ -172,11 +175,11 @@ void sched_load(const struct sched *sched, struct sched_load *out)
         .n_preemptions = sched->n_preemptions,
         .n_steps = sched->n_steps,
         .n_draft_steps = sched->n_draft_steps,
-        .n_drafted = sched->n_drafted,
-        .n_accepted = sched->n_accepted,
         .chunk_tokens = sched->plan.budget,
     };
 
+    memcpy(load.n_drafted, sched->n_drafted, sizeof(load.n_drafted));
+    memcpy(load.n_accepted, sched->n_accepted, sizeof(load.n_accepted));
     load_predict(&sched->cost, &load);
     for (const struct seq *seq = sched_next(sched, NULL); seq; seq = sched_next(sched, seq))
         load_count(sched, seq, &load);

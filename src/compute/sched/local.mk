@@ -3,13 +3,13 @@ noinst_LIBRARIES += libcompute_sched.a
 libcompute_sched_a_SOURCES = src/compute/sched/sched.h src/compute/sched/sched_priv.h src/compute/sched/sched.c src/compute/sched/seq.c \
 	src/compute/sched/queue.c src/compute/sched/preempt.c src/compute/sched/plan.c src/compute/sched/prompt_cost.c src/compute/sched/prompt_cost_priv.h src/compute/sched/apply.c src/compute/sched/handoff.c src/compute/sched/recurrent_priv.h src/compute/sched/recurrent.c \
 	src/compute/sched/windows_priv.h src/compute/sched/windows.c \
-	src/compute/sched/draft.c src/compute/sched/ngram_priv.h src/compute/sched/ngram.c src/compute/sched/cost_priv.h src/compute/sched/cost.c src/compute/sched/load.c
+	src/compute/sched/draft.c src/compute/sched/draft_priv.h src/compute/sched/draft_choose.c src/compute/sched/draft_model.c src/compute/sched/ngram_priv.h src/compute/sched/ngram.c src/compute/sched/cost_priv.h src/compute/sched/cost.c src/compute/sched/load.c
 
 if HAVE_CMOCKA
 sched_tests = tests/unit/compute/sched/test_sched tests/unit/compute/sched/test_cancel tests/unit/compute/sched/test_handoff \
 	tests/unit/compute/sched/test_sched_model tests/unit/compute/sched/test_cost tests/unit/compute/sched/test_ngram \
 	tests/unit/compute/sched/test_speculate tests/unit/compute/sched/test_planner tests/unit/compute/sched/test_speculate_cpu \
-	tests/unit/compute/sched/test_scores tests/unit/compute/sched/test_recurrent tests/unit/compute/sched/test_windows
+	tests/unit/compute/sched/test_scores tests/unit/compute/sched/test_recurrent tests/unit/compute/sched/test_windows tests/unit/compute/sched/test_draft_model
 check_PROGRAMS += $(sched_tests)
 TESTS += $(sched_tests)
 tests_unit_compute_sched_test_sched_SOURCES = tests/unit/compute/sched/test_sched.c tests/unit/compute/sched/rig.h \
@@ -41,6 +41,9 @@ tests_unit_compute_sched_test_ngram_LDADD = $(link_compute_sched) $(CMOCKA_LIBS)
 tests_unit_compute_sched_test_speculate_SOURCES = tests/unit/compute/sched/test_speculate.c tests/unit/compute/sched/rig.h \
 	tests/unit/compute/sched/rig.c
 tests_unit_compute_sched_test_speculate_LDADD = $(link_compute_sched) $(CMOCKA_LIBS)
+tests_unit_compute_sched_test_draft_model_SOURCES = tests/unit/compute/sched/test_draft_model.c tests/unit/compute/sched/rig.h \
+	tests/unit/compute/sched/rig.c
+tests_unit_compute_sched_test_draft_model_LDADD = $(link_compute_sched) $(CMOCKA_LIBS)
 tests_unit_compute_sched_test_planner_SOURCES = tests/unit/compute/sched/test_planner.c tests/unit/compute/sched/rig.h \
 	tests/unit/compute/sched/rig.c
 tests_unit_compute_sched_test_planner_LDADD = $(link_compute_sched) $(CMOCKA_LIBS)

@@ -33,6 +33,7 @@ static struct seq *youngest_active(const struct sched *sched, const kv_tenant *t
 static void sched_preempt(struct sched *sched, struct seq *seq)
 {
     seq_give_back(sched, seq);
+    draft_kv_give_back(sched, seq);
     sched->n_running--;
     seq->stats.n_preempted++;
     queue_wait(sched, seq);

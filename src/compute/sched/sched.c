@@ -78,9 +78,13 @@ int sched_new(const struct sched_opts *opts, struct sched **out)
     sched->scores = calloc(info->max_batch_tokens, sizeof(*sched->scores)); /* pages touched when used */
     if (sched->plan.items == NULL || sched->items == NULL || sched->line == NULL || sched->results == NULL ||
         sched->scores == NULL || sched->state_hashes == NULL || sched->windows.hashes == NULL ||
-        sched->windows.ids == NULL || fair_new(MAX_DEBTORS, &sched->fair) < 0) {
+        sched->windows.ids == NULL || fair_new(MAX_DEBTORS, &sched->fair) < 0)
+        code = E_NOMEM;
+    if (code == 0)
+        code = draft_model_open(sched);
+    if (code < 0) {
         sched_free(sched);
-        return E_NOMEM;
+        return code;
     }
     *out = sched;
     return 0;
@@ -97,6 +101,7 @@ void sched_free(struct sched *sched)
         seq_give_back(sched, seq);
         seq_free(sched, seq);
     }
+    draft_model_close(sched);
     fair_free(sched->fair);
     free(sched->line);
     free(sched->state_hashes);
@@ -220,13 +225,12 @@ static void book_step(struct sched *sched, const struct load_clock *began)
         uint32_t n_right = draft_accepted(&plan->items[i], results);
 
         queue_charge(sched, &plan->items[i], n_right);
+        draft_count(sched, &plan->items[i], n_right);
         n_accepted += n_right;
         results += 1 + plan->items[i].n_drafts;
     }
     sched->n_steps++;
     sched->n_draft_steps += plan->n_drafts > 0;
-    sched->n_drafted += plan->n_drafts;
-    sched->n_accepted += n_accepted;
     load_observe(sched, plan, n_accepted, began);
     draft_book(sched, plan, n_accepted);
 }

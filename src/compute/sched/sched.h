@@ -143,6 +143,10 @@ struct sched_opts {
     uint64_t max_step_ns;  /* most time that a step may take because of its prompt tokens; 0: no bound */
     enum sched_speculate speculate;
     uint32_t max_drafts; /* most draft tokens for one sequence in one step */
+    /* Borrowed: a model of the same vocabulary that samples draft tokens, for SCHED_DRAFT_SEQS sequences at
+     * once; NULL: none. It has draft_blocks blocks of KV, which are this scheduler's alone. */
+    struct engine *draft_engine;
+    uint32_t draft_blocks;
     struct sched_events events;
     void *events_arg;
     uint64_t (*now_ns)(void); /* NULL: the monotonic clock */
@@ -154,7 +158,8 @@ struct sched_opts {
     const atomic_bool *is_given_up;
 };
 
-/* E_INVAL, E_MISMATCH (the pool's blocks are not of the engine's layout), E_NOMEM. */
+/* E_INVAL (also: a draft engine that is too small), E_MISMATCH (the pool's blocks are not of the engine's layout,
+ * or the draft engine has another vocabulary), E_UNSUPPORTED (it has recurrent state), E_NOMEM. */
 int sched_new(const struct sched_opts *opts, struct sched **out);
 void sched_free(struct sched *sched); /* frees all sequences without events */
 
@@ -220,7 +225,8 @@ void sched_set_draining(struct sched *sched, bool is_draining);
 
 /* Sizes of the steps that sched_load() predicts.
  * Two sizes of each kind give the fixed cost and the growth. */
-enum { SCHED_MANY_ROWS = 8, SCHED_FEW_TOKENS = 64, SCHED_MANY_TOKENS = 512 };
+enum { SCHED_MANY_ROWS = 8, SCHED_FEW_TOKENS = 64, SCHED_MANY_TOKENS = 512, SCHED_DRAFT_SEQS = 16 };
+enum sched_draft { SCHED_DRAFT_TEXT, SCHED_DRAFT_GRAMMAR, SCHED_DRAFT_MODEL, SCHED_DRAFTS }; /* sources */
 
 struct sched_load {                /* for the router's view of this worker, and for metrics */
     uint32_t n_waiting, n_running; /* running: admitted, in any state */
@@ -240,9 +246,10 @@ struct sched_load {                /* for the router's view of this worker, and 
     uint64_t n_preemptions; /* since the start, like all counters below */
     uint64_t n_steps;       /* steps that fed tokens */
     uint64_t n_draft_steps; /* steps that verified draft tokens */
-    uint64_t n_drafted, n_accepted; /* draft tokens verified, and draft tokens accepted */
-    uint32_t chunk_tokens;          /* prompt tokens that the latest step could have fed */
+    uint64_t n_drafted[SCHED_DRAFTS], n_accepted[SCHED_DRAFTS]; /* draft tokens verified; accepted */
+    uint32_t chunk_tokens; /* prompt tokens that the latest step could have fed */
 };
 void sched_load(const struct sched *sched, struct sched_load *out);
+const char *sched_draft_name(enum sched_draft source); /* "text" */
 
 #endif

@@ -5,6 +5,7 @@
  *    queue.c    turns, admission, the full queue           apply.c    a sequence's progress and end
  *    preempt.c  block room for decoding sequences          handoff.c  arrival and departure
  *    draft.c    draft tokens to verify                     ngram.c    index of repeated text
+ *    draft_choose.c  how many of them                      draft_model.c  a second model that samples them
  *    load.c     learned rates, counters                    cost.c     cost model of a step
  *    recurrent.c  recurrent state and its snapshots      windows.c  blocks of windowed layers
  */
@@ -15,29 +16,11 @@
 #include "base/list.h"
 #include "base/rate.h"
 #include "compute/sched/cost_priv.h"
+#include "compute/sched/draft_priv.h"
 #include "compute/sched/prompt_cost_priv.h"
-#include "compute/sched/ngram_priv.h"
 #include "compute/sched/recurrent_priv.h"
 #include "compute/sched/sched.h"
 #include "compute/sched/windows_priv.h"
-
-#define DRAFT_MAX   64 /* most draft tokens for one sequence in one step, whatever the options say */
-#define DRAFT_KINDS 7  /* kinds of draft sources, each with its own acceptance rate */
-
-/* Acceptance rate: accepted draft tokens divided by those verified; old ones fade. */
-struct draft_acceptance {
-    double n_right, n_seen;
-};
-
-struct draft { /* drafting state of a sequence */
-    struct ngram index;
-    struct draft_acceptance acceptance;
-    uint32_t n;      /* draft tokens of the coming step, at tokens[n_tokens..]; else 0 */
-    uint32_t source; /* position in the text that the first draft token was copied from */
-    uint32_t resume; /* position to continue copying from if the last copy was right so far; 0: none */
-    uint32_t n_lost; /* tokens since the index last found an ending */
-    unsigned kind;   /* kind of the source that was found */
-};
 
 struct seq {
     struct list in_running; /* sched.running, in order of submission */
@@ -115,13 +98,14 @@ struct sched {
 
     struct cost_model cost;
     struct draft_acceptance acceptance[DRAFT_KINDS];
+    struct draft_model draft_model;
     double speculation_budget_s; /* speculation budget: seconds that drafting may lose */
     bool has_speculation_budget;
     struct rate prefill_rate, decode_step;
     struct prompt_cost prompt_cost;
     struct rate_pause pause;
     uint64_t step_end_ns; /* end of the latest step */
-    uint64_t n_steps, n_draft_steps, n_drafted, n_accepted;
+    uint64_t n_steps, n_draft_steps, n_drafted[SCHED_DRAFTS], n_accepted[SCHED_DRAFTS];
     uint64_t n_preemptions;
 };
 
@@ -203,16 +187,6 @@ uint32_t queue_room(const struct sched *sched, const struct seq *seq);
 
 /* ---- preempt.c ---- */
 void preempt_make_room(struct sched *sched);
-
-/* ---- draft.c ---- */
-int draft_init(const struct sched *sched, struct seq *seq);
-/* Chooses the draft tokens of the coming step. Takes blocks for them where plenty are free. */
-void draft_propose(struct sched *sched);
-/* Number of an item's draft tokens that the engine accepted: leading results that equal them. */
-uint32_t draft_accepted(const struct plan_item *item, const struct sample_result *results);
-void draft_learn(struct sched *sched, struct seq *seq, uint32_t n_drafts, uint32_t n_accepted);
-/* Books the cost and gain of the step's draft tokens in the speculation budget. */
-void draft_book(struct sched *sched, const struct plan *plan, uint32_t n_accepted);
 
 /* ---- plan.c ---- */
 /* The cost inputs of the coming step without its prompts. */

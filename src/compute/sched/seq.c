@@ -65,8 +65,15 @@ static int spec_check(const struct sched *sched, const struct seq_spec *spec)
 /* Makes the sampling state.  The answer so far counts as sampled, whichever worker sampled it. */
 static int make_state(const struct sched *sched, const struct seq_spec *spec, struct seq *seq)
 {
-    int rc = sample_state_new(&spec->work.sample, spec->grammar, sched->opts.engine->info.vocab_size,
-                              seq->cap_tokens, &seq->past);
+    uint64_t cap_tokens = seq->cap_tokens;
+    int rc;
+
+    if (sched->draft_model.engine != NULL) /* its draft tokens are new ones, even if they are rejected */
+        cap_tokens *= 1 + sched->opts.max_drafts;
+    if (cap_tokens > UINT32_MAX)
+        cap_tokens = UINT32_MAX;
+    rc = sample_state_new(&spec->work.sample, spec->grammar, sched->opts.engine->info.vocab_size,
+                          (uint32_t)cap_tokens, &seq->past);
 
     if (rc < 0)
         return rc;
@@ -145,7 +152,8 @@ void seq_free(struct sched *sched, struct seq *seq)
 {
     queue_got(sched, seq);
     fair_drop(sched->fair, seq->flow);
-    ngram_fini(&seq->draft.index);
+    draft_kv_give_back(sched, seq);
+    draft_fini(seq);
     recurrent_fini(seq);
     windows_fini(seq);
     sample_state_free(seq->past);

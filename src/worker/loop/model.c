@@ -6,6 +6,7 @@
  * and to the service manager, and each report asks the service manager for more time. Between tensors the
  * loader checks for a stop signal. */
 #include "worker/loop/worker_priv.h"
+#include "worker/loop/draft_model_priv.h"
 #include "worker/loop/weights_priv.h"
 
 #include <string.h>
@@ -72,6 +73,7 @@ void worker_model_close(struct worker *worker)
     chat_format_free(worker->model.chat);
     tokenizer_unref(worker->model.tokenizer);
     gguf_close(worker->gguf);
+    gguf_close(worker->draft_gguf);
     buf_fini(&worker->vocabulary);
 }
 
@@ -417,6 +419,11 @@ int worker_engine_build(struct worker *worker, struct fault *fault)
     memcpy(opts.prefix_key, worker->prefix_key, sizeof(opts.prefix_key));
     memcpy(opts.model_fingerprint, worker->model.fingerprint, sizeof(opts.model_fingerprint));
     opts.stop_ids = tokenizer_stop_ids(worker->model.tokenizer, &opts.n_stop_ids);
+    rc = worker_draft_model_open(worker, &opts, fault);
+    if (rc < 0) {
+        worker_engine_opts_free(&opts);
+        return rc;
+    }
     rc = worker_engine_new(&opts, fault, &worker->engine);
     if (rc < 0) { /* only its sockets can fail here, so name their key */
         const char *key = conf->unix_path[0] && strstr(fault->text, conf->unix_path) ? "kv.unix_path: "

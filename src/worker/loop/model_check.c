@@ -4,6 +4,7 @@
  * calls the same functions, so both give the same verdict. */
 #include <string.h>
 
+#include "worker/loop/draft_model_priv.h"
 #include "worker/loop/worker_priv.h"
 
 static void check_vocabulary(struct config_check *check, const struct worker_conf *conf,
@@ -83,5 +84,6 @@ void worker_check_model(struct config_check *check, const struct worker_conf *co
         check_memory(check, conf, &sim);
     else
         check_weights(check, conf, gguf);
+    worker_check_draft_model(check, conf, gguf);
     gguf_close(gguf);
 }

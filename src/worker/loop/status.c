@@ -12,6 +12,22 @@
 #include "net/link/stranger_counts.h"
 #include "proto/role.h"
 
+static void worker_status_put_drafts(const struct sched_load *load, struct buf *out)
+{
+    static const char *const sources[SCHED_DRAFTS] = {
+        [SCHED_DRAFT_TEXT] = "text", [SCHED_DRAFT_GRAMMAR] = "grammar", [SCHED_DRAFT_MODEL] = "model"};
+    uint64_t n_drafted = 0, n_accepted = 0;
+
+    for (unsigned i = 0; i < SCHED_DRAFTS; i++) {
+        buf_printf(out, "%s\"%s\": {\"drafted\": %" PRIu64 ", \"accepted\": %" PRIu64 "}", i ? ", " : "",
+                   sources[i], load->n_drafted[i], load->n_accepted[i]);
+        n_drafted += load->n_drafted[i];
+        n_accepted += load->n_accepted[i];
+    }
+    buf_printf(out, "}, \"drafted_tokens\": %" PRIu64 ", \"accepted_tokens\": %" PRIu64, n_drafted,
+               n_accepted);
+}
+
 static void worker_status_put_load(const struct load_report *load, struct buf *out)
 {
     const struct kv_pool_counts *blocks = &load->blocks;
@@ -29,10 +45,9 @@ static void worker_status_put_load(const struct load_report *load, struct buf *o
         load->sched.rows_s[0] * 1e3, SCHED_MANY_ROWS, load->sched.rows_s[1] * 1e3, SCHED_FEW_TOKENS,
         load->sched.prompt_s[0] * 1e3, SCHED_MANY_TOKENS, load->sched.prompt_s[1] * 1e3);
     buf_printf(out,
-               ", \"chunk_tokens\": %u, \"steps\": %" PRIu64 ", \"draft_steps\": %" PRIu64
-               ", \"drafted_tokens\": %" PRIu64 ", \"accepted_tokens\": %" PRIu64,
-               load->sched.chunk_tokens, load->sched.n_steps, load->sched.n_draft_steps,
-               load->sched.n_drafted, load->sched.n_accepted);
+               ", \"chunk_tokens\": %u, \"steps\": %" PRIu64 ", \"draft_steps\": %" PRIu64 ", \"drafts\": {",
+               load->sched.chunk_tokens, load->sched.n_steps, load->sched.n_draft_steps);
+    worker_status_put_drafts(&load->sched, out);
     buf_printf(out,
                ", \"blocks\": {\"total\": %u, \"free\": %u, \"filling\": %u, \"sealed\": %u, \"cached\": %u, "
                "\"zombie\": %u, \"leased\": %u, \"tenants\": %u, \"evicted\": %" PRIu64

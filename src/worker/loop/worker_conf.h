@@ -43,7 +43,8 @@ struct worker_conf {
     bool tcp_encrypt;
     uint64_t tcp_connections, grant_timeout_ns;
     uint64_t max_seqs, max_queue, chunk_tokens, batch_tokens;
-    uint64_t itl_ns, draft_tokens;
+    uint64_t itl_ns, draft_tokens, draft_memory;
+    char *draft_model;
     int speculate;
     struct config_list routers, peers;
     int prefix_fetch; /* enum picker_fetch */

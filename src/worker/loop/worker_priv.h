@@ -80,7 +80,7 @@ struct worker { /* the whole daemon */
     uint64_t beats_seen;
     struct ev_fd *reports_fd;
     /* model */
-    struct gguf *gguf;
+    struct gguf *gguf, *draft_gguf; /* draft_gguf NULL: no draft model */
     struct gen_model model;
     struct buf vocabulary;
     struct grammar_vocab *grammar_vocab;

@@ -176,12 +176,16 @@ void worker_engine_to_peer(struct worker_engine *engine, uint32_t peer, const st
 static void count_steps(struct worker_engine *engine, const struct sched_load *load)
 {
     const struct sched_load *before = &engine->counted;
-    uint64_t n_drafted = load->n_drafted - before->n_drafted, n_right = load->n_accepted - before->n_accepted;
 
     metric_add(engine->m_steps, (double)(load->n_steps - before->n_steps));
     metric_add(engine->m_draft_steps, (double)(load->n_draft_steps - before->n_draft_steps));
-    metric_add(engine->m_draft_right, (double)n_right);
-    metric_add(engine->m_draft_wrong, (double)(n_drafted - n_right));
+    for (unsigned i = 0; i < SCHED_DRAFTS; i++) {
+        uint64_t n_drafted = load->n_drafted[i] - before->n_drafted[i];
+        uint64_t n_right = load->n_accepted[i] - before->n_accepted[i];
+
+        metric_add(engine->m_draft_right[i], (double)n_right);
+        metric_add(engine->m_draft_wrong[i], (double)(n_drafted - n_right));
+    }
     engine->counted = *load;
 }
 
@@ -305,12 +309,14 @@ static void on_transport_event(void *arg, const struct tr_event *event)
 static void declare_speculation(struct worker_engine *engine)
 {
     struct metrics *m = engine->opts.metrics;
-    struct metric_family *drafts =
-        metric_family(m, METRIC_COUNTER, "baton_worker_drafted_tokens_total",
-                      "Draft tokens verified, by whether they equal the sample.", "was");
+    struct metric_family *drafts = metric_family(
+        m, METRIC_COUNTER, "baton_worker_drafted_tokens_total",
+        "Draft tokens verified, by their source and by whether they equal the sample.", "source was");
 
-    engine->m_draft_right = metric_series(drafts, (const char *const[]){"right"});
-    engine->m_draft_wrong = metric_series(drafts, (const char *const[]){"wrong"});
+    for (unsigned i = 0; i < SCHED_DRAFTS; i++) {
+        engine->m_draft_right[i] = metric_series(drafts, (const char *const[]){sched_draft_name(i), "right"});
+        engine->m_draft_wrong[i] = metric_series(drafts, (const char *const[]){sched_draft_name(i), "wrong"});
+    }
     engine->m_steps = metric_single(m, METRIC_COUNTER, "baton_worker_steps_total", "Steps of the engine.");
     engine->m_draft_steps = metric_single(m, METRIC_COUNTER, "baton_worker_draft_steps_total",
                                           "Steps of the engine that verified draft tokens.");
@@ -351,10 +357,13 @@ static int engine_thread_open_parts(struct worker_engine *engine, struct fault *
                                .max_step_ns = engine->opts.grant_timeout_ns / STEPS_PER_TIMEOUT,
                                .speculate = engine->opts.speculate,
                                .max_drafts = engine->opts.draft_tokens,
+                               .draft_engine = engine->opts.draft.ops != NULL ? &engine->opts.draft : NULL,
+                               .draft_blocks = engine->opts.draft_blocks,
                                .is_given_up = &engine->is_given_up,
                                .events = worker_tasks_events(),
                                .events_arg = engine};
     struct tr_opts *tr = &engine->opts.transport;
+    int rc;
 
     if (mailbox_new(MAILBOX_MESSAGES, &engine->commands) < 0 ||
         mailbox_new(MAILBOX_MESSAGES, &engine->reports) < 0 || worker_tasks_open(engine) < 0 ||
@@ -362,8 +371,10 @@ static int engine_thread_open_parts(struct worker_engine *engine, struct fault *
         kv_pool_new(&pool, &engine->pool) < 0)
         return fault_set(fault, E_NOMEM, "out of memory");
     sched.pool = engine->pool;
-    if (sched_new(&sched, &engine->sched) < 0)
-        return fault_set(fault, E_NOMEM, "out of memory");
+    rc = sched_new(&sched, &engine->sched);
+    if (rc < 0)
+        return fault_set(fault, rc, rc == E_NOMEM ? "out of memory" : "sched.draft_model does not fit: %s",
+                         err_text(rc));
     tr->arena = engine->opts.arena;
     tr->geometry = (struct tr_geometry){.n_layers = info->layout.n_layers,
                                         .n_blocks = engine->opts.n_blocks,
@@ -412,6 +423,8 @@ int worker_engine_new(const struct worker_engine_opts *opts, struct fault *fault
 void worker_engine_opts_free(struct worker_engine_opts *opts)
 {
     engine_free(&opts->engine);
+    engine_free(&opts->draft);
+    mem_region_close(&opts->draft_arena);
     team_free(opts->team);
     mem_region_close(&opts->arena);
 }

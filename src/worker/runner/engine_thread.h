@@ -89,6 +89,9 @@ struct worker_engine_opts {
     struct team *team;       /* taken; NULL for sim */
     struct mem_region arena; /* taken */
     uint32_t n_blocks;
+    struct engine draft;           /* taken: the draft model's; without ops: none */
+    struct mem_region draft_arena; /* taken */
+    uint32_t draft_blocks;
     uint64_t kv_lifetime_ns;
     struct worker_disk_opts disk;
     struct worker_remote_opts remote;

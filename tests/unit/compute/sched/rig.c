@@ -21,7 +21,7 @@ static uint64_t now(void)
     return rig_now_ns;
 }
 
-static void sleep_fake(void *arg, uint64_t ns)
+void rig_sleep(void *arg, uint64_t ns)
 {
     static uint64_t n_sleeps;
     uint32_t words[4];
@@ -217,7 +217,7 @@ static void open_sim(struct rig *rig)
         .prefill_token_ns = opts->prefill_token_ns ? opts->prefill_token_ns : 100000,
         .decode_seq_ns = opts->decode_seq_ns ? opts->decode_seq_ns : 200000,
         .echo = rig_echo,
-        .sleep_ns = sleep_fake,
+        .sleep_ns = rig_sleep,
     };
     rig->arena = calloc(rig->opts.n_blocks, kv_layout_block_bytes(&sim.layout));
     assert_non_null(rig->arena);
@@ -256,6 +256,8 @@ void rig_open(struct rig *rig, const struct rig_opts *opts)
                                .is_given_up = opts->is_given_up,
                                .speculate = opts->speculate,
                                .max_drafts = rig->opts.max_drafts,
+                               .draft_engine = opts->draft_engine,
+                               .draft_blocks = opts->draft_blocks,
                                .events = {.on_admitted = on_admitted,
                                           .on_layer = on_layer,
                                           .on_prefilled = on_prefilled,

@@ -27,7 +27,9 @@ struct rig_opts {
     uint32_t mean_answer_tokens; /* 0: answers never stop by themselves */
     uint64_t lifetime_ns;        /* 0: the default */
     enum sched_speculate speculate;
-    uint32_t max_drafts; /* 0: 8 */
+    uint32_t max_drafts;         /* 0: 8 */
+    struct engine *draft_engine; /* NULL: no draft model */
+    uint32_t draft_blocks;
     uint64_t itl_ns, max_step_ns;
     const atomic_bool *is_given_up;
     uint64_t step_ns, decode_seq_ns, prefill_token_ns; /* 0: 1 ms, 200 us, 100 us */
@@ -77,8 +79,9 @@ void rig_close(struct rig *rig); /* also checks that no block is lost */
 struct seq_spec rig_spec(const token_id *tokens, uint32_t n_tokens, uint32_t max_new_tokens, uint64_t seed);
 /* Submits; track is zeroed first except for hook and arg.  Returns sched_submit's code. */
 int rig_submit(struct rig *rig, struct seq_spec spec, struct track *track);
-void rig_run(struct rig *rig);  /* until no work is left */
-void rig_step(struct rig *rig); /* one step, which must do work */
+void rig_sleep(void *arg, uint64_t ns); /* advances the clock of all rigs */
+void rig_run(struct rig *rig);          /* until no work is left */
+void rig_step(struct rig *rig);         /* one step, which must do work */
 /* Makes a prompt.  Token i depends on (text, i), so equal texts have equal prefixes.
  * Ids stay below RIG_VOCAB. */
 void rig_prompt(token_id *out, uint32_t n_tokens, uint32_t text);

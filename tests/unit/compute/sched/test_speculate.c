@@ -40,8 +40,8 @@ static void repeated_text_costs_fewer_steps(void **state)
     assert_true(track.stats.n_accepted >= 200 - rig.n_steps && track.stats.n_accepted < 200);
     assert_true(track.stats.decode_ns < alone.stats.decode_ns * 2 / 3);
     sched_load(rig.sched, &load);
-    assert_int_equal(load.n_drafted, track.stats.n_drafted);
-    assert_true(load.n_accepted >= track.stats.n_accepted);
+    assert_int_equal(load.n_drafted[SCHED_DRAFT_TEXT], track.stats.n_drafted);
+    assert_true(load.n_accepted[SCHED_DRAFT_TEXT] >= track.stats.n_accepted);
     assert_int_equal(load.n_steps, rig.n_steps);
     assert_true(load.n_draft_steps > 0 && load.n_draft_steps < load.n_steps);
     assert_true(load.decode_step_s < 0.0012); /* time between two tokens, not two steps */

@@ -2,7 +2,9 @@
 /* Speculation with real forward passes: tiny models of random weights, whose answers soon repeat themselves.
  *
  * Each sequence is first decoded alone, one token a step, on one thread.  Then all of them run together with
- * draft tokens, in pools so small that sequences are preempted.  Chunks and threads are random, temperatures
+ * draft tokens, in pools so small that sequences are preempted.  In some runs a second model drafts too: the
+ * same weights, whose draft tokens are mostly right, or others, whose are mostly wrong; its own blocks may not
+ * suffice for all sequences.  Chunks and threads are random, temperatures
  * go from greedy to hot, and some sequences have penalties, biases and grammars.  Tokens and log
  * probabilities must be the same, to the bit. */
 #include <setjmp.h>
@@ -62,9 +64,10 @@ struct world { /* a model, and the answers of its sequences */
     struct tokenizer *tokenizer;
     struct grammar *grammars[N_SHAPES];
     uint32_t n_shaped;
-    struct model *model;
+    struct model *model, *drafter; /* drafter NULL: no draft model */
     struct team *teams[3];
-    void *arena;
+    void *arena, *draft_arena;
+    uint64_t n_model_drafts, n_model_right;
     struct request requests[N_SEQS];
     uint32_t n_preempted, n_drafted, n_accepted;
     struct rng rng;
@@ -103,16 +106,43 @@ struct setting {
     unsigned n_threads;
     uint32_t n_blocks, max_batch_tokens;
     enum sched_speculate speculate;
+    uint32_t draft_blocks; /* 0: no draft model */
 };
+
+static void open_drafter(const struct setting *setting, struct engine *out)
+{
+    memset(world.draft_arena, 0xff, MAX_BLOCKS * kv_layout_block_bytes(model_kv_layout(world.drafter)));
+    assert_int_equal(
+        engine_cpu_new(&(struct engine_cpu_opts){.model = world.drafter,
+                                                 .team = world.teams[setting->n_threads - 1],
+                                                 .kv_arena = world.draft_arena,
+                                                 .n_blocks = setting->draft_blocks,
+                                                 .max_batch_tokens = 2 * SCHED_DRAFT_SEQS + below(200),
+                                                 .max_items = SCHED_DRAFT_SEQS,
+                                                 .team_from_bytes = 1},
+                       out),
+        0);
+}
+
+static void note_drafts(const struct sched *sched)
+{
+    struct sched_load load;
+
+    sched_load(sched, &load);
+    world.n_model_drafts += load.n_drafted[SCHED_DRAFT_MODEL];
+    world.n_model_right += load.n_accepted[SCHED_DRAFT_MODEL];
+}
 
 /* Runs requests [first, first + n) together. */
 static void run(const struct setting *setting, uint32_t first, uint32_t n, bool is_expected)
 {
-    struct engine engine;
+    struct engine engine, drafter = {0};
     struct kv_pool *pool;
     struct sched *sched;
     struct seq *seq;
 
+    if (setting->draft_blocks > 0)
+        open_drafter(setting, &drafter);
     memset(world.arena, 0xff, MAX_BLOCKS * kv_layout_block_bytes(model_kv_layout(world.model))); /* NaN */
     assert_int_equal(engine_cpu_new(&(struct engine_cpu_opts){.model = world.model,
                                                               .team = world.teams[setting->n_threads - 1],
@@ -135,6 +165,8 @@ static void run(const struct setting *setting, uint32_t first, uint32_t n, bool 
                                                     .chunk_tokens = 1 + below(40),
                                                     .speculate = setting->speculate,
                                                     .max_drafts = MAX_DRAFTS,
+                                                    .draft_engine = drafter.ops != NULL ? &drafter : NULL,
+                                                    .draft_blocks = setting->draft_blocks,
                                                     .events = {.on_token = on_token, .on_done = on_done}},
                                &sched),
                      0);
@@ -149,9 +181,11 @@ static void run(const struct setting *setting, uint32_t first, uint32_t n, bool 
     }
     while (sched_has_work(sched))
         assert_true(sched_run_step(sched) > 0);
+    note_drafts(sched);
     sched_free(sched);
     kv_pool_free(pool);
     engine_free(&engine);
+    engine_free(&drafter);
 }
 
 /* Sets options that depend on earlier tokens. */
@@ -204,22 +238,40 @@ static void make_requests(void)
     }
 }
 
+/* A model of this vocabulary with attention only: of other weights if the shape's seed is odd. */
+static void make_drafter(const struct tiny_shape *shape, const struct model_opts *opts)
+{
+    struct tiny_shape own = shape->set == NULL ? *shape : tiny_shape("llama");
+
+    own.vocab = VOCAB;
+    own.context = CONTEXT;
+    own.seed = shape->seed + shape->seed % 2;
+    world.drafter = tiny_model(&own, world.teams[0], opts);
+    world.draft_arena = calloc(MAX_BLOCKS, kv_layout_block_bytes(model_kv_layout(world.drafter)));
+    assert_non_null(world.draft_arena);
+}
+
 static void check_model(const struct tiny_shape *shape, const struct model_opts *opts)
 {
     rng_init(&world.rng, shape->seed);
     world.model = tiny_model(shape, world.teams[1], opts);
     world.arena = calloc(MAX_BLOCKS, kv_layout_block_bytes(model_kv_layout(world.model)));
     assert_non_null(world.arena);
+    make_drafter(shape, opts);
+    uint64_t n_drafts = world.n_model_drafts, n_right = world.n_model_right;
     for (uint32_t round = 0; round < 3; round++) {
-        struct setting alone = {1, MAX_BLOCKS, PROMPT_TOKENS, SPECULATE_OFF};
+        struct setting alone = {1, MAX_BLOCKS, PROMPT_TOKENS, SPECULATE_OFF, 0};
 
         make_requests();
         for (uint32_t i = 0; i < N_SEQS; i++)
             run(&alone, i, 1, true);
-        for (uint32_t trial = 0; trial < 3; trial++) {
+        for (uint32_t trial = 0; trial < 6; trial++) {
             uint32_t n_state = kv_layout_state_blocks(model_kv_layout(world.model));
             struct setting crowd = {1 + below(3), 8 + 2 * n_state + below(4), N_SEQS + below(60),
-                                    trial ? SPECULATE_ALWAYS : SPECULATE_AUTO};
+                                    trial % 3 ? SPECULATE_ALWAYS : SPECULATE_AUTO,
+                                    trial < 3   ? 0
+                                    : trial < 5 ? MAX_BLOCKS
+                                                : 1 + below(12)};
 
             run(&crowd, 0, N_SEQS, false);
             for (uint32_t i = 0; i < N_SEQS; i++) {
@@ -231,6 +283,12 @@ static void check_model(const struct tiny_shape *shape, const struct model_opts 
             }
         }
     }
+    n_drafts = world.n_model_drafts - n_drafts;
+    n_right = world.n_model_right - n_right;
+    if (shape->set == NULL && shape->seed % 2 == 0) /* the same weights */
+        assert_true(n_drafts > 100 && n_right == n_drafts);
+    free(world.draft_arena);
+    model_free(world.drafter);
     free(world.arena);
     model_free(world.model);
 }
@@ -285,7 +343,10 @@ static void drafts_change_no_token(void **state)
     }
     print_message("%u preemptions, %u drafts, %u right\n", world.n_preempted, world.n_drafted,
                   world.n_accepted);
+    print_message("of a draft model: %u drafts, %u right\n", (unsigned)world.n_model_drafts,
+                  (unsigned)world.n_model_right);
     assert_true(world.n_preempted > 0 && world.n_accepted > 300);
+    assert_true(world.n_model_right > 300 && world.n_model_drafts - world.n_model_right > 300);
     assert_true(world.n_drafted - world.n_accepted > 300);
     assert_true(world.n_shaped > 10);
     for (unsigned i = 0; i < 3; i++)
@@ -337,8 +398,8 @@ static void run_spoilt(const struct setting *setting, uint32_t at)
  * NaN, whether it is fed as a draft token or not.  The answer ends with the error after it. */
 static void a_draft_of_nan_logits_is_an_error(void **state)
 {
-    const struct setting alone = {1, MAX_BLOCKS, PROMPT_TOKENS, SPECULATE_OFF},
-                         drafts = {1, MAX_BLOCKS, PROMPT_TOKENS, SPECULATE_ALWAYS};
+    const struct setting alone = {1, MAX_BLOCKS, PROMPT_TOKENS, SPECULATE_OFF, 0},
+                         drafts = {1, MAX_BLOCKS, PROMPT_TOKENS, SPECULATE_ALWAYS, 0};
     struct model_opts opts = {.kernels = "auto", .kv_type = KV_F32, .block_tokens = BLOCK_TOKENS};
     struct request *request = &world.requests[0];
     struct tiny_shape shape = tiny_shape("llama");

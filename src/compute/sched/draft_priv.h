@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Speculation, shared by its files: draft.c (look-up, grammar, learning), draft_choose.c (how many),
+ * draft_model.c (a second, smaller model). */
+#ifndef COMPUTE_SCHED_DRAFT_PRIV_H
+#define COMPUTE_SCHED_DRAFT_PRIV_H
+
+#include "compute/sched/cost_priv.h"
+#include "compute/sched/ngram_priv.h"
+#include "compute/sched/sched.h"
+
+enum {
+    DRAFT_MAX = 64,    /* most draft tokens for one sequence in one step, whatever the options say */
+    DRAFT_CHOICES = 64 /* most sequences with draft tokens in one step */
+};
+
+/* Least gain in expected tokens per second over plain decoding. */
+#define DRAFT_GAIN_MIN 1.05
+
+enum draft_kind { /* of draft sources, each with its own acceptance rate; 2 to 12: length of the match */
+                  KIND_RESUMED,
+                  KIND_2,
+                  KIND_3,
+                  KIND_4,
+                  KIND_6,
+                  KIND_12,
+                  KIND_FORCED, /* the grammar leaves one choice */
+                  KIND_MODEL,  /* the draft model sampled them */
+                  DRAFT_KINDS
+};
+
+/* Acceptance rate: accepted draft tokens divided by those verified; old ones fade. */
+struct draft_acceptance {
+    double n_right, n_seen;
+};
+
+struct draft_kv { /* a sequence's KV in the draft model's arena */
+    kv_block_id *blocks;
+    uint32_t n_blocks;
+    uint32_t n_computed; /* tokens of the sequence whose KV is present */
+    uint32_t n_ahead;    /* draft tokens behind them whose KV is present, until the step has verified them */
+};
+
+struct draft { /* drafting state of a sequence */
+    struct ngram index;
+    struct draft_acceptance acceptance, model_acceptance; /* of copied draft tokens; of the draft model's */
+    uint32_t n;           /* draft tokens of the coming step, at tokens[n_tokens..]; else 0 */
+    uint32_t source;      /* position in the text that the first draft token was copied from */
+    uint32_t resume;      /* position to continue copying from if the last copy was right so far; 0: none */
+    uint32_t n_lost;      /* tokens since the index last found an ending */
+    enum draft_kind kind; /* of the source that was found */
+    struct draft_kv kv;
+};
+
+struct draft_model {       /* of the scheduler; zeroed: there is none */
+    struct engine *engine; /* borrowed; NULL: none, or it failed */
+    kv_block_id *free_ids; /* [opts.draft_blocks] */
+    uint32_t n_free;
+    struct cost_model cost; /* of its steps */
+    bool is_known;          /* enough of its draft tokens were verified lately to judge it */
+    double step_s;          /* seconds that it took since the latest step ... */
+    double drafting_s;      /* ... and the part of them that sampled draft tokens */
+};
+
+struct draft_choice { /* one sequence while draft tokens are distributed */
+    struct seq *seq;
+    bool is_model; /* the draft model will sample them; else they are at tokens[n_tokens..] */
+    double chance; /* of one draft token */
+    double next;   /* probability that all up to the next one are right */
+    uint32_t n_most, n, n_best;
+};
+
+/* ---- draft.c ---- */
+int draft_init(const struct sched *sched, struct seq *seq); /* E_NOMEM */
+void draft_fini(struct seq *seq);
+/* Chooses the draft tokens of the coming step. Takes blocks for them where plenty are free. */
+void draft_propose(struct sched *sched);
+/* Number of an item's draft tokens that the engine accepted: leading results that equal them. */
+struct plan_item;
+uint32_t draft_accepted(const struct plan_item *item, const struct sample_result *results);
+/* Counts the item's draft tokens by their source. */
+void draft_count(struct sched *sched, const struct plan_item *item, uint32_t n_accepted);
+void draft_learn(struct sched *sched, struct seq *seq, uint32_t n_drafts, uint32_t n_accepted);
+/* Books the cost and gain of the step's draft tokens in the speculation budget. */
+struct plan;
+void draft_book(struct sched *sched, const struct plan *plan, uint32_t n_accepted);
+/* Acceptance rate of a source of this kind for this sequence, as far as it is known. */
+double draft_chance(const struct sched *sched, const struct seq *seq, enum draft_kind kind);
+
+/* ---- draft_choose.c ---- */
+/* Sets n_best of each choice: the numbers with which expected tokens per predicted second are largest. */
+void draft_choose(const struct sched *sched, struct draft_choice *choices, uint32_t n_choices, uint32_t room);
+/* Expected tokens per second if each decoding sequence had at most n_most draft tokens of this chance. decode: the
+ * step without draft tokens. */
+double draft_rate(const struct sched *sched, const struct cost_step *decode, double chance, uint32_t n_most,
+                  bool is_model);
+
+/* ---- draft_model.c ---- */
+int draft_model_open(struct sched *sched); /* errors of sched_new() */
+void draft_model_close(struct sched *sched);
+int draft_kv_init(const struct sched *sched, struct seq *seq); /* E_NOMEM */
+void draft_kv_give_back(struct sched *sched, struct seq *seq);
+/* Computes KV of texts that the draft model has not read yet, a slice per step, where that is expected to
+ * pay. */
+void draft_model_catch_up(struct sched *sched);
+/* True while it is not known, and the speculation budget allows a few draft tokens to change that: they show its
+ * acceptance rate, its cost and the cost of verifying. */
+bool draft_model_is_new(const struct sched *sched);
+/* Returns how many draft tokens, at most n, it can sample for the sequence now. */
+uint32_t draft_model_limit(const struct sched *sched, const struct seq *seq, uint32_t n);
+/* Predicted seconds of one of its steps with n_rows sequences of n_tokens tokens each. */
+double draft_model_row_s(const struct sched *sched, uint32_t n_rows, uint32_t n_tokens);
+/* Samples n_best draft tokens for each choice with is_model, at tokens[n_tokens..]; lowers n_best where
+ * there are fewer. */
+void draft_model_sample(struct sched *sched, struct draft_choice *choices, uint32_t n_choices);
+
+#endif

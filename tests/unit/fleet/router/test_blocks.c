@@ -376,6 +376,54 @@ static void a_long_message_is_applied_in_slices(void **state)
     assert_int_equal(rig.router.pending.n_blocks, 0);
 }
 
+/* Part of a snapshot; block i of all has the number i. */
+static void tell_part(struct link *link, uint32_t part, bool is_last)
+{
+    static struct block_hash blocks[BLOCK_PART_EVENTS];
+    static uint8_t tiers[BLOCK_PART_EVENTS];
+    Baton__BlockEvents events = BATON__BLOCK_EVENTS__INIT;
+
+    for (uint32_t i = 0; i < BLOCK_PART_EVENTS; i++) {
+        uint64_t number = (uint64_t)part * BLOCK_PART_EVENTS + i + 1;
+
+        memcpy(blocks[i].bytes, &number, sizeof(number));
+    }
+    memset(tiers, BLOCK_IN_MEMORY, sizeof(tiers));
+    events.first_number = 1;
+    events.hashes.data = blocks[0].bytes;
+    events.hashes.len = sizeof(blocks);
+    events.tiers.data = tiers;
+    events.tiers.len = sizeof(tiers);
+    events.is_snapshot = true;
+    events.part = part;
+    events.is_last = is_last;
+    rig_events(&rig, link, &events);
+}
+
+/* However much workers tell a cold router: a message is copied, or costs the loop its own number of blocks when the
+ * queue is full; one slice of a turn costs BLOCK_SLICE; and in the end the router knows all of them. */
+static void a_cold_router_learns_a_million_blocks_bit_by_bit(void **state)
+{
+    enum { PARTS = 600, QUEUED = 512 }; /* 1.2 million; a million are queued */
+    struct link *link = rig_worker(&rig, "p", PICKER_PREFILL, 1, 1000);
+    size_t known = 0;
+
+    picker_index_free(rig.router.index);
+    assert_int_equal(picker_index_new(PARTS * BLOCK_PART_EVENTS, 3600 * NS_PER_S, &rig.router.index), 0);
+    for (uint32_t part = 0; part < PARTS; part++) {
+        tell_part(link, part, part == PARTS - 1);
+        assert_true(picker_index_count(rig.router.index) - known <=
+                    (part < QUEUED ? 0 : BLOCK_PART_EVENTS + BLOCK_SLICE));
+        known = picker_index_count(rig.router.index);
+    }
+    for (bool has_more = true; has_more;) {
+        has_more = router_blocks_work(&rig.router);
+        assert_true(picker_index_count(rig.router.index) - known <= BLOCK_SLICE);
+        known = picker_index_count(rig.router.index);
+    }
+    assert_int_equal(known, PARTS * BLOCK_PART_EVENTS);
+}
+
 static void what_a_lost_worker_told_is_not_applied(void **state)
 {
     open_world();
@@ -413,6 +461,7 @@ int main(void)
         RIG_TEST(a_gap_in_what_disks_have_is_followed_by_a_snapshot),
         RIG_TEST(many_disks_share_half_of_the_index),
         RIG_TEST(a_long_message_is_applied_in_slices),
+        RIG_TEST(a_cold_router_learns_a_million_blocks_bit_by_bit),
         RIG_TEST(what_a_lost_worker_told_is_not_applied),
     };
 

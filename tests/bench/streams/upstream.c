@@ -53,7 +53,7 @@ struct group {
     struct source **sources;
     uint32_t n, cap;
     uint32_t number;
-    bool owes_blocks; /* the router asked for them */
+    bool has_lost; /* block events */
     char node[24];
     Baton__Hello hello;
     Baton__ModelInfo model;
@@ -221,16 +221,38 @@ static void send_blocks_part(struct group *group, uint32_t part, uint32_t n_bloc
     (void)link_send(group->link, FRAME_BLOCK_EVENTS, &message.base);
 }
 
+/* Answers the router: with no blocks before the measurement. */
 static void send_blocks(struct group *group)
 {
     const struct upstream_opts *opts = group->upstream->opts;
     uint32_t n_blocks = opts->n_blocks / opts->n_workers + (group->number < opts->n_blocks % opts->n_workers);
+    uint32_t part = 0;
 
-    if (!group->owes_blocks || n_blocks == 0 || atomic_load(&opts->shared->began_ns) == 0)
+    if (atomic_load(&opts->shared->began_ns) == 0)
+        n_blocks = 0;
+    do
+        send_blocks_part(group, part++, n_blocks);
+    while (part * BLOCK_PART_EVENTS < n_blocks);
+}
+
+/* Has the router ask for all blocks when the measurement begins: a number that does not follow says that it has missed
+ * some. */
+static void lose_events(struct group *group)
+{
+    const struct upstream_opts *opts = group->upstream->opts;
+    struct block_hash hash = {{0}};
+    uint8_t tier = BLOCK_GONE;
+    Baton__BlockEvents message = BATON__BLOCK_EVENTS__INIT;
+
+    if (group->has_lost || opts->n_blocks == 0 || atomic_load(&opts->shared->began_ns) == 0)
         return;
-    group->owes_blocks = false;
-    for (uint32_t part = 0; part * BLOCK_PART_EVENTS < n_blocks; part++)
-        send_blocks_part(group, part, n_blocks);
+    group->has_lost = true;
+    message.first_number = 1000;
+    message.hashes.data = hash.bytes;
+    message.hashes.len = sizeof(hash);
+    message.tiers.data = &tier;
+    message.tiers.len = 1;
+    (void)link_send(group->link, FRAME_BLOCK_EVENTS, &message.base);
 }
 
 /* A token of each stream in one frame. */
@@ -260,7 +282,7 @@ static void worker_turn(void *arg)
     tokens.singles.data = singles;
     if (tokens.singles.len > 0)
         (void)link_send(group->link, FRAME_TOKENS, &tokens.base); /* on_down says so when it is */
-    send_blocks(group);
+    lose_events(group);
     next_turn(group, began_ns);
 }
 
@@ -309,7 +331,7 @@ static int on_message(void *arg, struct link *link, enum frame_type type, const 
     else if (type == FRAME_VOCABULARY_WANTED)
         send_vocabulary(group);
     else if (type == FRAME_BLOCKS_WANTED)
-        group->owes_blocks = true;
+        send_blocks(group);
     return 0;
 }
 

@@ -54,18 +54,6 @@ static inline void list_remove(struct list *node)
     list_init(node);
 }
 
-/* Moves all nodes of `from` behind those of head. */
-static inline void list_append(struct list *head, struct list *from)
-{
-    if (list_is_empty(from))
-        return;
-    from->next->prev = head->prev;
-    head->prev->next = from->next;
-    from->prev->next = head;
-    head->prev = from->prev;
-    list_init(from);
-}
-
 static inline struct list *list_pop_front(struct list *head)
 {
     struct list *node = head->next;

@@ -43,6 +43,20 @@ void common_heard_drop(struct common_limits *common, struct common_account *acco
     account->heard[router] = NULL;
 }
 
+/* All that was heard of the router may be freed; in constant time. */
+static void heard_all_stale(struct common_limits *common, unsigned router)
+{
+    struct list *head = &common->stale, *from = &common->heard[router];
+
+    if (list_is_empty(from))
+        return;
+    from->next->prev = head->prev;
+    head->prev->next = from->next;
+    from->prev->next = head;
+    head->prev = from->prev;
+    list_init(from);
+}
+
 /* The view went away: amounts stay until their windows end. */
 static void heard_forget_view(struct common_heard *heard, unsigned view)
 {
@@ -187,7 +201,7 @@ static void router_enter(struct common_limits *common, struct common_router *rou
         router->change = COMMON_LEFT;
         common->n_others--;
         common->lives[index]++;
-        list_append(&common->stale, &common->heard[index]);
+        heard_all_stale(common, index);
     }
     common->n_others += router->state == COMMON_ROUTER_FREE;
     router->state = state;

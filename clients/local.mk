@@ -112,7 +112,7 @@ tests/clients/test_chat.log: baton-chat
 tests/clients/test_ctl.log: batonctl
 tests/clients/test_bench.log: baton-bench
 tests/clients/test_plan.log: baton-plan
-tests/clients/test_sim.log: baton-sim baton-router
+tests/clients/test_sim.log: baton-sim baton-router baton-decode
 tests/clients/test_trace.log: baton-trace baton-sim baton-router baton-decode
 
 if HAVE_CMOCKA

@@ -1,17 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* baton-plan sweep: the simulated fleet with one thing varied: the ratio of the pools, the rate, KV memory, the network,
- * the policy, a slow worker, lost workers, or the plan itself. */
+ * the policy, a slow worker, lost workers, or the plan itself.  Points run on all processors, eight at most. */
 #include "clients/plan/simulate_args.h"
 
 #include "base/check.h"
+#include "base/cpu.h"
 #include "base/err.h"
+#include "base/thread.h"
 
 #include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_POINTS 256
+#define MAX_POINTS  256
+#define MAX_THREADS 7 /* besides the main one; a fleet of 900 workers takes 100 MB */
 
 struct sweep {
     struct plan_job *job;
@@ -24,6 +29,9 @@ struct sweep {
     struct simulate_result results[MAX_POINTS];
     struct simulate_change changes[MAX_POINTS];
     const struct plan_candidate *plans[MAX_POINTS];
+    _Atomic size_t next; /* point that no thread has taken */
+    int codes[MAX_POINTS];
+    struct fault faults[MAX_POINTS];
 };
 
 struct sweep_kind {
@@ -156,7 +164,7 @@ static size_t sweep_first_same(const struct sweep *sweep, size_t i)
     return at;
 }
 
-static bool sweep_points(struct sweep *sweep, const struct sweep_kind *kind)
+static void sweep_prepare(struct sweep *sweep, const struct sweep_kind *kind)
 {
     for (size_t i = 0; i < sweep->n; i++) {
         size_t rank = (size_t)sweep->values[i];
@@ -170,17 +178,40 @@ static bool sweep_points(struct sweep *sweep, const struct sweep_kind *kind)
         kind->change(sweep, i, &sweep->changes[i]);
         sweep->changes[i].seed = (uint64_t)sweep->seed;
     }
+}
+
+/* Takes one point after another.  Runs share nothing that changes, so their results do not depend on the threads. */
+static void *sweep_thread(void *arg)
+{
+    struct sweep *sweep = arg;
+
+    for (size_t i; (i = atomic_fetch_add(&sweep->next, 1)) < sweep->n;)
+        if (sweep_first_same(sweep, i) == i)
+            sweep->codes[i] =
+                simulate_run(sweep->job, sweep->plans[i], &sweep->changes[i],
+                             sweep->has_trace ? &sweep->trace : NULL, &sweep->faults[i], &sweep->results[i]);
+    return NULL;
+}
+
+static bool sweep_points(struct sweep *sweep, const struct sweep_kind *kind)
+{
+    pthread_t threads[MAX_THREADS];
+    unsigned n_threads = 0, n_cpus = cpu_count_usable();
+
+    sweep_prepare(sweep, kind);
+    while (n_threads + 1 < n_cpus && n_threads < MAX_THREADS && n_threads + 1 < sweep->n &&
+           thread_start(&threads[n_threads], sweep_thread, sweep) == 0)
+        n_threads++;
+    (void)sweep_thread(sweep);
+    while (n_threads > 0)
+        pthread_join(threads[--n_threads], NULL);
     for (size_t i = 0; i < sweep->n; i++) {
-        struct fault fault = {0};
         size_t same = sweep_first_same(sweep, i);
 
-        if (same < i) {
+        if (same < i)
             sweep->results[i] = sweep->results[same];
-            continue;
-        }
-        if (simulate_run(sweep->job, sweep->plans[i], &sweep->changes[i],
-                         sweep->has_trace ? &sweep->trace : NULL, &fault, &sweep->results[i]) < 0) {
-            complain(PLAN_NAME, "%s", fault.text);
+        else if (sweep->codes[i] < 0) {
+            complain(PLAN_NAME, "%s", sweep->faults[i].text);
             return false;
         }
     }

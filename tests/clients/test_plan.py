@@ -229,6 +229,12 @@ def one_thing_is_varied():
     slow = json.loads(plan("sweep", *SMALL, "--vary", "slow", "--values", "1,1,4", "--json").stdout)["points"]
     assert slow[0] == slow[1] and slow[2]["ttft_s"] > slow[0]["ttft_s"], slow
     assert "prefill" in plan("sweep", *SMALL, "--vary", "lost", "--values", "0,1").stdout
+    everywhere = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(everywhere)})
+    try:  # points run on all processors there are: the report is the same
+        assert json.loads(plan("sweep", *SMALL, "--vary", "rate", "--values", "0.5,1,4", "--json").stdout)["points"] == rates
+    finally:
+        os.sched_setaffinity(0, everywhere)
     for words in (["--vary", "moon"], ["--values", "a"], ["--values", ""], ["--seed", "0"], ["--vary"]):
         plan("sweep", *SMALL, *words, rc=2)
 

@@ -117,8 +117,9 @@ def symbols(path):
     return {r[3]: int(r[1], 16) for r in rows if len(r) == 4 and r[2] in "Tt"}
 
 
-def the_router_links_the_same_objects():
-    """Each function of the picker, and the fair queue's and the rates', has the same size in both programs."""
+def daemons_link_the_same_objects():
+    """Each function of the picker, and the fair queue's and the rates', has the same size in router and simulator; so has
+    the scheduler's rule for the prompt tokens of a step in worker and simulator."""
     ours, theirs = symbols(SIM), symbols(os.path.join(BUILD, "baton-router"))
     names = [n for n in ours if n.startswith(("picker_", "fair_", "rate_", "index_owners_", "prefix_match_"))]
     assert len(names) > 40 and "picker_pick" in names and "picker_turn_next" in names, names
@@ -126,6 +127,9 @@ def the_router_links_the_same_objects():
         if name in theirs:  # the linker may leave out functions that one of them does not call
             assert ours[name] == theirs[name], name
     assert sum(n in theirs for n in names) > 40
+    worker = symbols(os.path.join(BUILD, "baton-decode"))
+    for name in ("sched_budget_tokens", "sched_budget_chunk"):
+        assert ours[name] == worker[name], name
 
 
 def policies_come_in_their_order():
@@ -143,7 +147,7 @@ def policies_come_in_their_order():
 
 def main():
     for test in (same_seed_same_bytes, every_request_is_accounted_for, the_text_has_a_chart, traces_are_read, what_is_wrong_is_named, measured_times_are_taken,
-                 help_names_every_option, the_router_links_the_same_objects, policies_come_in_their_order):
+                 help_names_every_option, daemons_link_the_same_objects, policies_come_in_their_order):
         test()
         print(f"ok {test.__name__}")
 

@@ -26,6 +26,10 @@ struct block_event {
     uint8_t tier; /* enum block_tier */
 };
 
+/* Events in one message, at most, as the writer splits a report.  A reader receives a message whole (35 KB), and all
+ * of its streams wait meanwhile: 16 times as many took 1.5 ms of a router's loop, and 4.7 ms with a full queue. */
+#define BLOCK_PART_EVENTS 2048u
+
 /* ---- the writer ---- */
 
 struct block_log { /* zeroed: empty, before event 1 */

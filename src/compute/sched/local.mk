@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 noinst_LIBRARIES += libcompute_sched.a
 libcompute_sched_a_SOURCES = src/compute/sched/sched.h src/compute/sched/sched_priv.h src/compute/sched/sched.c src/compute/sched/seq.c \
-	src/compute/sched/queue.c src/compute/sched/preempt.c src/compute/sched/plan.c src/compute/sched/prompt_cost.c src/compute/sched/prompt_cost_priv.h src/compute/sched/apply.c src/compute/sched/handoff.c src/compute/sched/recurrent_priv.h src/compute/sched/recurrent.c \
 	src/compute/sched/windows_priv.h src/compute/sched/windows.c \
+	src/compute/sched/queue.c src/compute/sched/preempt.c src/compute/sched/plan.c src/compute/sched/budget.h src/compute/sched/budget.c src/compute/sched/prompt_cost.c src/compute/sched/prompt_cost_priv.h src/compute/sched/apply.c src/compute/sched/handoff.c src/compute/sched/recurrent_priv.h src/compute/sched/recurrent.c \
 	src/compute/sched/draft.c src/compute/sched/draft_priv.h src/compute/sched/draft_choose.c src/compute/sched/draft_model.c src/compute/sched/ngram_priv.h src/compute/sched/ngram.c src/compute/sched/cost_priv.h src/compute/sched/cost.c src/compute/sched/load.c
 
 if HAVE_CMOCKA
@@ -30,6 +30,10 @@ tests_unit_compute_sched_test_turns_SOURCES = tests/unit/compute/sched/test_turn
 tests_unit_compute_sched_test_turns_LDADD = $(link_compute_sched) $(CMOCKA_LIBS)
 tests_unit_compute_sched_test_quota_SOURCES = tests/unit/compute/sched/test_quota.c tests/unit/compute/sched/rig.h tests/unit/compute/sched/rig.c
 tests_unit_compute_sched_test_quota_LDADD = $(link_compute_sched) $(CMOCKA_LIBS)
+check_PROGRAMS += tests/unit/compute/sched/test_budget
+TESTS += tests/unit/compute/sched/test_budget
+tests_unit_compute_sched_test_budget_SOURCES = tests/unit/compute/sched/test_budget.c
+tests_unit_compute_sched_test_budget_LDADD = libcompute_sched.a $(CMOCKA_LIBS)
 check_PROGRAMS += tests/unit/compute/sched/test_learned
 TESTS += tests/unit/compute/sched/test_learned
 tests_unit_compute_sched_test_learned_SOURCES = tests/unit/compute/sched/test_learned.c tests/unit/compute/sched/rig.h tests/unit/compute/sched/rig.c

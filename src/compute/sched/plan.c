@@ -4,7 +4,7 @@
  *     | decode: one token each, plus draft tokens | prompt chunks in order of the line, up to the budget |
  *
  * Decoding sequences come first, because users read their tokens as they come. While any sequence decodes,
- * the prompt budget is the most tokens with which the step is expected (cost.c) to keep the objective for the
+ * the prompt budget (budget.c) is the most tokens with which the step is expected (cost.c) to keep the objective for the
  * time between two tokens. It is at most chunk_tokens. It is at least a fixed share of the machine's time,
  * whatever the objective, so prompts always make progress. Without decoding sequences, prompts get all that
  * the engine takes within max_step_ns, because the worker's timers and transfers run between steps. max_seqs
@@ -19,13 +19,8 @@
  * chunks small, the chunk is aligned only if the cut is small.
  *
  * Hot path: no allocation, no log, no system call. */
-#include "base/clock.h"
+#include "compute/sched/budget.h"
 #include "compute/sched/sched_priv.h"
-
-#define LEAST_TOKENS 8
-#define CHUNKS_TRIED 64
-#define ALIGN_SHARE  8    /* 1/8 of a measured chunk may be cut so that it ends on a block boundary */
-#define LEAST_SHARE  0.25 /* least time for prompts, as a part of the time for decoding */
 
 struct cost_step plan_decode_cost(const struct sched *sched)
 {
@@ -76,77 +71,43 @@ static double prompt_pairs(const struct sched *sched, uint32_t n)
     return n_pairs + cost_pairs(0, n);
 }
 
-static bool chunk_fits(const struct sched *sched, const struct cost_step *decode, uint32_t n, double goal_s)
+struct plan_step { /* the step that the rule asks about */
+    const struct sched *sched;
+    struct cost_step decode;
+};
+
+static double plan_step_s(const void *arg, uint32_t n)
 {
-    struct cost_step step = *decode;
+    const struct plan_step *plan = arg;
+    struct cost_step step = plan->decode;
 
     step.n_prompt = n;
-    step.n_pairs += prompt_pairs(sched, n);
-    return cost_predict(&sched->cost, &step) <= goal_s;
-}
-
-/* The most prompt tokens, at most n_most, with which the step is expected to end within goal_s; n_least if
- * no number fits. Cost may grow unevenly with size, so sizes are tried from above in strides; within a
- * stride by bisection. */
-static uint32_t largest_chunk(const struct sched *sched, uint32_t n_least, uint32_t n_most, double goal_s)
-{
-    struct cost_step decode = plan_decode_cost(sched);
-    uint32_t by = 1 + n_most / CHUNKS_TRIED, too_many = n_most + 1, n = n_most;
-
-    if (n_least >= n_most)
-        return n_most;
-    while (n > n_least && !chunk_fits(sched, &decode, n, goal_s)) {
-        too_many = n;
-        n = n > n_least + by ? n - by : n_least;
-    }
-    while (too_many - n > 1) {
-        uint32_t middle = n + (too_many - n) / 2;
-
-        if (chunk_fits(sched, &decode, middle, goal_s))
-            n = middle;
-        else
-            too_many = middle;
-    }
-    return n;
-}
-
-/* Prompts never starve: their part of a step is at least a fixed share of the time for decoding. */
-static uint32_t least_chunk(const struct sched *sched, const struct cost_step *decode)
-{
-    double decode_s = cost_predict(&sched->cost, decode), per_token_s = cost_per_prompt_token(&sched->cost);
-    double n = per_token_s > 0 ? LEAST_SHARE * decode_s / per_token_s : 0;
-
-    return n > LEAST_TOKENS ? (uint32_t)n : LEAST_TOKENS;
+    step.n_pairs += prompt_pairs(plan->sched, n);
+    return cost_predict(&plan->sched->cost, &step);
 }
 
 static uint32_t prefill_budget(const struct sched *sched)
 {
-    struct cost_step decode = plan_decode_cost(sched);
-    uint32_t room = sched->opts.engine->info.max_batch_tokens - decode.n_rows, chunk = room;
-    uint64_t goal_ns = sched->opts.max_step_ns, itl_ns = sched->opts.itl_ns;
+    const struct plan_step step = {sched, plan_decode_cost(sched)};
+    const struct sched_budget budget = {.n_rows = step.decode.n_rows,
+                                        .max_batch_tokens = sched->opts.engine->info.max_batch_tokens,
+                                        .chunk_tokens = sched->opts.chunk_tokens,
+                                        .itl_ns = sched->opts.itl_ns,
+                                        .max_step_ns = sched->opts.max_step_ns,
+                                        .knows_prompts = cost_knows_prompts(&sched->cost),
+                                        .decode_s = cost_predict(&sched->cost, &step.decode),
+                                        .per_token_s = cost_per_prompt_token(&sched->cost),
+                                        .margin = cost_margin(&sched->cost),
+                                        .step_s = plan_step_s,
+                                        .arg = &step};
 
-    if (decode.n_rows > 0 && sched->opts.chunk_tokens < room)
-        chunk = sched->opts.chunk_tokens;
-    if (decode.n_rows > 0 && itl_ns > 0 && (goal_ns == 0 || itl_ns < goal_ns))
-        goal_ns = itl_ns;
-    if (goal_ns == 0)
-        return chunk;
-    if (!cost_knows_prompts(&sched->cost))
-        return sched->opts.chunk_tokens < chunk ? sched->opts.chunk_tokens : chunk;
-    return largest_chunk(sched, least_chunk(sched, &decode), chunk,
-                         (double)goal_ns / (double)NS_PER_S / cost_margin(&sched->cost));
+    return sched_budget_tokens(&budget);
 }
 
 uint32_t plan_chunk(const struct sched *sched, const struct seq *seq, uint32_t budget)
 {
-    uint32_t left = seq->spec.n_tokens - seq->n_computed;
-
-    if (left <= budget)
-        return left;
-
-    uint32_t past_boundary = (seq->n_computed + budget) % sched->block_tokens;
-    uint32_t most_past = sched->opts.itl_ns > 0 ? budget / ALIGN_SHARE : budget;
-    return past_boundary < budget && past_boundary <= most_past ? budget - past_boundary : budget;
+    return sched_budget_chunk(budget, seq->spec.n_tokens - seq->n_computed, seq->n_computed,
+                              sched->block_tokens, sched->opts.itl_ns > 0);
 }
 
 /* The same with the windowed blocks that the sequence has. */

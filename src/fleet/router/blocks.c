@@ -6,7 +6,11 @@
  *    placement ---------------> fleet/picker/owner: the owner that the computing worker fetches from
  *
  * The number of pending blocks is bounded.  When a worker sends more, its link waits until the oldest are
- * applied.
+ * applied.  A router that comes up asks 32 workers at a time, and none while a quarter of a million blocks wait: if a
+ * thousand workers told all of theirs at once, each turn of the loop would read from a thousand links.
+ *
+ *    wanting --fewer than MAX_SNAPSHOTS are asked, few blocks pending--> asked --last part--> known
+ *       ^-----------------------two seconds without it--------------------'
  *
  * The index also has blocks that the router learns from its own dispatches.  So requests with the same prefix
  * go to the worker that is computing it, before the worker reports its blocks.  The router asks for a
@@ -22,8 +26,10 @@
 #include "base/log.h"
 #include "fleet/router/router_priv.h"
 
-#define MAX_PENDING (1u << 20) /* blocks of 17 bytes */
-#define MAX_ASKED   64         /* the worker that would fetch, and the workers that have most of the prompt */
+#define MAX_PENDING   (1u << 20) /* blocks of 17 bytes */
+#define MAX_SNAPSHOTS 32         /* asked for, and not there yet */
+#define CALM_PENDING  (1u << 18) /* more blocks are not asked for while so many wait */
+#define MAX_ASKED     64 /* the worker that would fetch, and the workers that have most of the prompt */
 
 /* Returns how many blocks on disk a snapshot may list.  All workers' disks together may fill the cold half of
  * the index.  More would only evict other workers' blocks, at each snapshot. */
@@ -40,20 +46,63 @@ static void blocks_ask(struct router *router, uint32_t slot)
 {
     Baton__BlocksWanted wanted = BATON__BLOCKS_WANTED__INIT;
 
+    picker_slots_remove(&router->snapshots.wanting, slot);
+    router->snapshots.n_wanting--;
+    picker_slots_add(&router->snapshots.asked, slot);
+    router->snapshots.n_asked++;
     wanted.max_on_disk = max_on_disk(router);
     (void)router_send(router, slot, FRAME_BLOCKS_WANTED, &wanted.base);
+}
+
+/* Asks the next workers in turn, as far as the bounds allow. */
+static void blocks_ask_next(struct router *router)
+{
+    struct router_snapshots *snapshots = &router->snapshots;
+
+    while (snapshots->n_wanting > 0 && snapshots->n_asked < MAX_SNAPSHOTS &&
+           router->pending.n_blocks < CALM_PENDING) {
+        do
+            snapshots->turn = (snapshots->turn + 1) % PICKER_MAX_WORKERS;
+        while (!picker_slots_has(&snapshots->wanting, snapshots->turn));
+        blocks_ask(router, snapshots->turn);
+    }
+}
+
+/* Its snapshot is there, or is not waited for any more. */
+static void blocks_unask(struct router *router, uint32_t slot)
+{
+    if (!picker_slots_has(&router->snapshots.asked, slot))
+        return;
+    picker_slots_remove(&router->snapshots.asked, slot);
+    router->snapshots.n_asked--;
+}
+
+static void blocks_want(struct router *router, uint32_t slot)
+{
+    blocks_unask(router, slot);
+    if (picker_slots_has(&router->snapshots.wanting, slot))
+        return;
+    picker_slots_add(&router->snapshots.wanting, slot);
+    router->snapshots.n_wanting++;
 }
 
 void router_blocks_up(struct router *router, uint32_t slot)
 {
     block_follower_begin(&router->workers[slot].follower, clock_now_ns());
-    blocks_ask(router, slot);
+    blocks_want(router, slot);
+    blocks_ask_next(router);
 }
 
 void router_blocks_down(struct router *router, uint32_t slot)
 {
     block_follower_end(&router->workers[slot].follower);
     block_queue_forget(&router->pending, slot);
+    blocks_unask(router, slot);
+    if (picker_slots_has(&router->snapshots.wanting, slot)) {
+        picker_slots_remove(&router->snapshots.wanting, slot);
+        router->snapshots.n_wanting--;
+    }
+    blocks_ask_next(router);
 }
 
 void router_blocks_tick(struct router *router)
@@ -63,7 +112,8 @@ void router_blocks_tick(struct router *router)
     for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS; slot++)
         if (block_follower_is_due(&router->workers[slot].follower, router->conf->index_lifetime_ns / 2,
                                   now_ns))
-            blocks_ask(router, slot);
+            blocks_want(router, slot);
+    blocks_ask_next(router);
 }
 
 /* ---- events ---- */
@@ -135,7 +185,10 @@ void router_blocks_init(struct router *router)
 
 bool router_blocks_work(struct router *router)
 {
-    return block_queue_work(&router->pending, 1);
+    bool has_more = block_queue_work(&router->pending, 1);
+
+    blocks_ask_next(router);
+    return has_more;
 }
 
 static void blocks_apply_now(struct router *router, uint32_t slot, const Baton__BlockEvents *events)
@@ -199,7 +252,8 @@ void router_blocks_events(struct router *router, uint32_t slot, const Baton__Blo
     case FOLLOW_ASK:
         log_info("block_events_missed", LOG_STR("node", worker->node));
         metric_add(router->m_resyncs, 1);
-        blocks_ask(router, slot);
+        blocks_want(router, slot);
+        blocks_ask_next(router);
         return;
     case FOLLOW_REPLACE:
         block_queue_forget(&router->pending, slot);
@@ -208,6 +262,10 @@ void router_blocks_events(struct router *router, uint32_t slot, const Baton__Blo
         break;
     }
     blocks_receive(router, slot, events);
+    if (!part.is_snapshot || !part.is_last)
+        return;
+    blocks_unask(router, slot);
+    blocks_ask_next(router);
 }
 
 /* ---- placement ---- */

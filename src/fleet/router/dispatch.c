@@ -390,7 +390,7 @@ static int wait_or_refuse(struct job *job, int rc, struct gen_failure *failure_o
         return job_turn_away(job, REFUSED_OTHER, E_LIMIT);
     }
     *failure_out = too_late;
-    if (!router_admission_takes(job, &failure_out->retry_after_s))
+    if (!job->awaits_pause && !router_admission_takes(job, &failure_out->retry_after_s))
         return router_admission_last_resort(job) ? 0 : job_turn_away(job, REFUSED_PREDICTED, E_OVERLOADED);
     if (!router_class_has_room(job)) {
         *failure_out = share_used;

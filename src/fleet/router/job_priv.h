@@ -112,6 +112,7 @@ struct job { /* fields used for every token come first */
     uint32_t n_pauses;    /* of its stream ... */
     uint32_t went_on_at;  /* ... of which the last ended when it had so many tokens ... */
     uint64_t paused_ns;   /* ... or began then, while PAUSED */
+    bool awaits_pause;    /* it might take the seat of a stream, when the budget of pauses allows */
     uint64_t pauses_ns;   /* all but that one together */
     uint64_t queued_ns;   /* 0: never queued */
     uint64_t forsaken_ns; /* when it entered FORSAKEN */

@@ -3,6 +3,7 @@
 #ifndef FLEET_ROUTER_PAUSE_PRIV_H
 #define FLEET_ROUTER_PAUSE_PRIV_H
 
+#include "base/event/loop.h"
 #include "base/list.h"
 #include "base/metrics/metrics.h"
 #include "fleet/picker/classes.h"
@@ -13,7 +14,10 @@ struct router_pauses {                      /* pause.c */
     struct list seated[PICKER_MAX_CLASSES]; /* jobs whose streams may be paused, the youngest first */
     uint32_t n_seated[PICKER_MAX_CLASSES];  /* jobs at workers, whether they may be paused or not */
     uint32_t n_paused;
-    uint64_t failed_ns; /* of the latest attempt for a waiting job, which found no stream to pause */
+    uint64_t failed_ns;    /* of the latest attempt for a waiting job, which found no stream to pause */
+    uint64_t budget_ns;    /* since when ... */
+    uint32_t n_placements; /* ... so many were tried for pauses and returns */
+    struct ev_timer *turn; /* tries again with the next budget; NULL: the owner calls router_place_queued() */
     struct metric *m_pauses[PICKER_MAX_CLASSES], *m_paused, *m_seconds;
 };
 

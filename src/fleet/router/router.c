@@ -84,6 +84,11 @@ static void on_push_turn(void *arg)
     router_queue_tell(arg);
 }
 
+static void on_pause_turn(void *arg)
+{
+    router_place_queued(arg);
+}
+
 static void on_worker_socket(void *arg, int fd, const char *peer, struct stranger *stranger)
 {
     struct daemon *daemon = arg;
@@ -173,6 +178,7 @@ static int build_router(struct daemon *daemon, struct fault *fault)
         ev_timer_new(router->loop, router_on_tick, router, &router->tick) < 0 ||
         ev_timer_new(router->loop, on_turn, router, &router->turn) < 0 ||
         ev_timer_new(router->loop, on_push_turn, router, &router->turns.push_turn) < 0 ||
+        ev_timer_new(router->loop, on_pause_turn, router, &router->pauses.turn) < 0 ||
         ev_timer_new(router->loop, router_on_drain_limit, daemon, &daemon->drain_limit) < 0)
         return fault_set(fault, E_NOMEM, "out of memory");
     ev_timer_repeat(router->tick, TICK_NS);
@@ -370,6 +376,7 @@ static void router_tear_down(struct daemon *daemon)
     ev_timer_free(router->tick);
     ev_timer_free(router->turn);
     ev_timer_free(router->turns.push_turn);
+    ev_timer_free(router->pauses.turn);
     ev_timer_free(daemon->drain_limit);
     service_free(daemon->service);
     tls_context_free(daemon->tls);

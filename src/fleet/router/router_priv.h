@@ -60,6 +60,12 @@ struct router_roles { /* roles.c */
     struct metric *m_changes;
 };
 
+struct router_snapshots {              /* blocks.c: of the blocks that workers have */
+    struct picker_slots wanting;       /* workers whose snapshot is to be asked for */
+    struct picker_slots asked;         /* ... and was asked for, and has not come whole */
+    uint32_t n_wanting, n_asked, turn; /* turn: the worker asked last */
+};
+
 struct router {
     const struct router_conf *conf;
     struct ev_loop *loop;
@@ -81,8 +87,9 @@ struct router {
     struct list unhashed;                     /* jobs whose chains are not DONE */
     struct list unsent;                       /* placed jobs whose workers lack tokens */
     bool has_matched;                         /* a queued job's chain left MATCHING: it can be placed */
-    struct block_queue pending;               /* pending block events; its sources: worker slots */
-    struct ev_timer *turn; /* applies pending events; NULL: the owner calls router_blocks_work() */
+    struct router_snapshots snapshots;
+    struct block_queue pending; /* pending block events; its sources: worker slots */
+    struct ev_timer *turn;      /* applies pending events; NULL: the owner calls router_blocks_work() */
     uint32_t n_queued;
     struct hashmap *by_number;
     uint64_t n_freed; /* jobs freed since the start */

@@ -11,20 +11,19 @@
  * in the middle of a run, the quadratic gives the step under way, and the run ends with that step: the same
  * rule as in the daemons, where a step is never interrupted.
  *
- * Mixed steps follow compute/sched/plan.c: beside decoding rows a prompt gets as many tokens as keep the
- * worker's objective for a step, at least a quarter of the decoding's time, at most chunk_tokens.  Prompts
+ * Mixed steps take the prompt tokens that the scheduler's own rule gives (compute/sched/budget.h), by the true times,
+ * asked once for a run; the run splits a prompt evenly, without regard to block boundaries.  Prompts
  * are computed in order of arrival, one at a time.  tests/bench/bench_truth.py compares with real daemons. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "compute/sched/budget.h"
 #include "fleet/sim/sim_priv.h"
 
 #define MARGIN        1.02 /* cost_margin() of a worker whose steps take what the model says */
-#define LEAST_SHARE   0.25
-#define LEAST_TOKENS  8
-#define MOST_MIXED    32 /* steps of a run with a prompt and rows: the chunk shrinks as attention grows */
+#define MOST_MIXED    32   /* steps of a run with a prompt and rows: the chunk shrinks as attention grows */
 #define DECODE_ALPHA  0.05
 #define PREFILL_ALPHA 0.25
 
@@ -189,21 +188,35 @@ static double worker_decode_s(const struct sim_worker *worker)
     return times->step_s + worker->n_seats * times->row_s + worker->context * times->context_s;
 }
 
-/* The most prompt tokens that the scheduler would add to a step of the decoding sequences. */
+struct mixed_step {
+    const struct sim_times *times;
+    double decode_s;
+    uint32_t position; /* of the prompt */
+};
+
+static double mixed_step_s(const void *arg, uint32_t n)
+{
+    const struct mixed_step *step = arg;
+
+    return step->decode_s + n * (step->times->token_s + step->times->pair_s * (step->position + n / 2.0));
+}
+
+/* The most prompt tokens that the scheduler adds to a step of the decoding sequences. */
 static double worker_mixed_chunk(const struct sim *sim, const struct sim_worker *worker, uint32_t position)
 {
-    const struct sim_times *times = worker->times;
-    double decode_s = worker_decode_s(worker),
-           left_s = (double)sim->opts->sched_itl_ns / 1e9 / MARGIN - decode_s;
-    double linear = times->token_s + times->pair_s * position, square = times->pair_s / 2;
-    double least = times->token_s > 0 ? LEAST_SHARE * decode_s / times->token_s : LEAST_TOKENS;
-    double n = sim->opts->chunk_tokens;
+    const struct mixed_step step = {worker->times, worker_decode_s(worker), position};
+    const struct sched_budget budget = {.n_rows = worker->n_seats,
+                                        .max_batch_tokens = UINT32_MAX,
+                                        .chunk_tokens = sim->opts->chunk_tokens,
+                                        .itl_ns = sim->opts->sched_itl_ns,
+                                        .knows_prompts = true,
+                                        .decode_s = step.decode_s,
+                                        .per_token_s = worker->times->token_s,
+                                        .margin = MARGIN,
+                                        .step_s = mixed_step_s,
+                                        .arg = &step};
 
-    if (sim->opts->sched_itl_ns > 0 && linear > 0)
-        n = left_s <= 0 ? 0 : 2 * left_s / (linear + sqrt(linear * linear + 4 * square * left_s));
-    n = n > least ? n : least;
-    n = n > LEAST_TOKENS ? floor(n) : LEAST_TOKENS;
-    return n < sim->opts->chunk_tokens ? n : sim->opts->chunk_tokens;
+    return sched_budget_tokens(&budget);
 }
 
 /* Begins the prompt if it is ready and has room.  False: neither it nor a later one may begin now. */
@@ -382,8 +395,9 @@ static void worker_learn(struct sim *sim, struct sim_worker *worker, double run_
     double size = sim->opts->chunk_tokens > 0 ? worker->run_chunk / sim->opts->chunk_tokens : 1;
 
     if (n_prompt > 0)
-        rate_learn(&worker->prefill_rate, worker->run_chunk / fmax(step_s - decode_s, LEAST_SHARE * step_s),
-                   PREFILL_ALPHA, size < 1 ? size : 1, sim->now_ns);
+        rate_learn(&worker->prefill_rate,
+                   worker->run_chunk / fmax(step_s - decode_s, SCHED_LEAST_SHARE * step_s), PREFILL_ALPHA,
+                   size < 1 ? size : 1, sim->now_ns);
     else
         rate_learn(&worker->decode_step, step_s,
                    worker->run_steps > 1 ? 1 - pow(1 - DECODE_ALPHA, worker->run_steps) : DECODE_ALPHA, 1,

@@ -6,35 +6,122 @@
  *                     | '-- its last view went down --> LOST --ten minutes--> FREE
  *                     '-------------heard---------------'
  *
- * An account is charged with the largest amount that any view told for a window.  So messages may come twice, late
- * or not at all, and a view that lies upwards hides nothing beyond the window of its lie. */
+ * An account is charged with the amount that the views agree on: the largest that any told for a window, but of three
+ * or more views that speak, the second largest.  So messages may come twice, late or not at all, and one worker of
+ * three that lies upwards (spending, demand, requests under way) throttles no account.  Less is never counted than what
+ * was acknowledged: an acknowledged message was told by every view that speaks, so by two honest ones of three.  With
+ * one or two views the largest counts, because nothing tells which one lies.
+ *
+ * An end of a view or a router is a number (n_gone, lives, n_cuts).  What is heard of an account compares its own
+ * numbers when it is next looked at.  What was heard of a router that left is freed in slices. */
 #include "serve/access/common_limits_priv.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define GONE_NS   (2 * NS_PER_S)
-#define LOST_NS   (600 * NS_PER_S)
-#define CUT_NS    (10 * NS_PER_S) /* a view that went down so long ago may have been the way to a lost router */
-#define START_NS  (5 * NS_PER_S) /* without a worker that relays */
-#define MAX_HEARS 512u           /* messages of one view in a second */
-#define MAX_HEARD (4 * COMMON_MAX_ACCOUNTS)
+#define GONE_NS     (2 * NS_PER_S)
+#define LOST_NS     (600 * NS_PER_S)
+#define CUT_NS      (10 * NS_PER_S) /* a view that went down so long ago may have been the way to a lost router */
+#define START_NS    (5 * NS_PER_S) /* without a worker that relays */
+#define MAX_HEARS   512u           /* messages of one view in a second */
+#define MAX_HEARD   (4 * COMMON_MAX_ACCOUNTS)
+#define FREE_SLICE  256 /* heard of routers that left, freed in one tick: 20 us */
+#define LEAST_VOTES 3
+
+static void heard_free(struct common_limits *common, struct common_heard *heard)
+{
+    common->n_heard--;
+    list_remove(&heard->node);
+    free(heard);
+}
 
 void common_heard_drop(struct common_limits *common, struct common_account *account, unsigned router)
 {
-    common->n_heard -= account->heard[router] != NULL;
-    free(account->heard[router]);
+    if (account->heard[router] != NULL)
+        heard_free(common, account->heard[router]);
     account->heard[router] = NULL;
 }
 
-double common_heard_demand(const struct common_heard *heard)
+/* All that was heard of the router may be freed; in constant time. */
+static void heard_all_stale(struct common_limits *common, unsigned router)
 {
-    float most = 0;
+    struct list *head = &common->stale, *from = &common->heard[router];
+
+    if (list_is_empty(from))
+        return;
+    from->next->prev = head->prev;
+    head->prev->next = from->next;
+    from->prev->next = head;
+    head->prev = from->prev;
+    list_init(from);
+}
+
+/* The view went away: amounts stay until their windows end. */
+static void heard_forget_view(struct common_heard *heard, unsigned view)
+{
+    heard->demand[view] = 0;
+    heard->n_running[view] = 0;
+    heard->told &= (uint8_t) ~(1u << view);
+    for (unsigned slot = 0; slot < COMMON_N_WINDOWS; slot++)
+        if (heard->windows[slot].told != 1u << view) /* else it would be free */
+            heard->windows[slot].told &= (uint8_t) ~(1u << view);
+}
+
+/* The view whose end comes next, of those that heard has not seen yet; COMMON_VIEWS: none. */
+static unsigned heard_next_gone(const struct common_limits *common, const struct common_heard *heard)
+{
+    unsigned next = COMMON_VIEWS;
 
     for (unsigned view = 0; view < COMMON_VIEWS; view++)
-        most = heard->demand[view] > most ? heard->demand[view] : most;
-    return most;
+        if (heard->n_gone[view] != common->n_gone[view] &&
+            (next == COMMON_VIEWS || common->n_gone[view] < common->n_gone[next]))
+            next = view;
+    return next;
+}
+
+struct common_heard *common_heard_at(struct common_limits *common, struct common_account *account,
+                                     unsigned router)
+{
+    struct common_heard *heard = account->heard[router];
+
+    if (heard == NULL)
+        return NULL;
+    if (heard->life != common->lives[router]) {
+        common_heard_drop(common, account, router);
+        return NULL;
+    }
+    for (unsigned view; (view = heard_next_gone(common, heard)) < COMMON_VIEWS;) {
+        heard_forget_view(heard, view);
+        heard->n_gone[view] = common->n_gone[view];
+    }
+    heard->was_cut |= heard->n_cuts != common->n_cuts[router];
+    heard->n_cuts = common->n_cuts[router];
+    return heard;
+}
+
+/* The amount that the views of the mask `told` agree on; `speaking`: those that speak of the router now. */
+static float views_agree(unsigned told, unsigned speaking, const float values[COMMON_VIEWS])
+{
+    bool is_vote = __builtin_popcount(told & speaking) >= LEAST_VOTES;
+    float most = -INFINITY, second = -INFINITY;
+
+    for (unsigned view = 0; view < COMMON_VIEWS; view++) {
+        if (((is_vote ? told & speaking : told) >> view & 1) == 0)
+            continue;
+        second = fmaxf(second, fminf(most, values[view]));
+        most = fmaxf(most, values[view]);
+    }
+    return is_vote ? second : most;
+}
+
+double common_heard_demand(struct common_limits *common, struct common_account *account, unsigned router)
+{
+    const struct common_heard *heard = common_heard_at(common, account, router);
+
+    if (heard == NULL || heard->told == 0)
+        return 0;
+    return (double)views_agree(heard->told, common->routers[router].speaking, heard->demand);
 }
 
 static bool router_is_up(const struct common_limits *common, const struct common_router *router)
@@ -108,18 +195,13 @@ static void router_enter(struct common_limits *common, struct common_router *rou
                                                                : router->change;
     if (state == COMMON_ROUTER_LOST) {
         router->change = COMMON_CUT;
-        list_for_each (node, &common->accounts) {
-            struct common_account *account = container_of(node, struct common_account, node);
-
-            if (account->heard[index] != NULL)
-                account->heard[index]->was_cut = true;
-        }
+        common->n_cuts[index]++;
     }
     if (state == COMMON_ROUTER_FREE) {
         router->change = COMMON_LEFT;
         common->n_others--;
-        list_for_each (node, &common->accounts)
-            common_heard_drop(common, container_of(node, struct common_account, node), index);
+        common->lives[index]++;
+        heard_all_stale(common, index);
     }
     common->n_others += router->state == COMMON_ROUTER_FREE;
     router->state = state;
@@ -153,6 +235,9 @@ static void router_look(struct common_limits *common, struct common_router *rout
 {
     bool is_up = router_is_up(common, router);
 
+    router->speaking = 0;
+    for (unsigned view = 0; view < COMMON_VIEWS; view++)
+        router->speaking |= view_speaks(common, router, view, now_ns) ? 1u << view : 0;
     switch (router->state) {
     case COMMON_ROUTER_FREE:
         return;
@@ -172,9 +257,20 @@ static void router_look(struct common_limits *common, struct common_router *rout
     }
 }
 
+static void heard_free_stale(struct common_limits *common, unsigned n_most)
+{
+    for (; n_most > 0 && !list_is_empty(&common->stale); n_most--) {
+        struct common_heard *heard = container_of(common->stale.next, struct common_heard, node);
+
+        heard->account->heard[heard->router] = NULL;
+        heard_free(common, heard);
+    }
+}
+
 enum common_change common_limits_tick(struct common_limits *common, uint64_t now_ns, uint64_t *router_out)
 {
     common->is_synced |= now_ns >= common->started_ns + START_NS;
+    heard_free_stale(common, FREE_SLICE);
     for (unsigned i = 0; i < COMMON_MAX_ROUTERS; i++) {
         struct common_router *router = &common->routers[i];
         enum common_change change;
@@ -205,7 +301,7 @@ void common_limits_view_up(struct common_limits *common, unsigned view, uint64_t
 {
     for (unsigned i = 0; i < COMMON_MAX_ROUTERS; i++)
         common->routers[i].views[view] = (struct common_view){.is_up = false};
-    common->is_view_up[view] = true;
+    common->is_view_up[view] = common->is_telling[view] = true;
     common->nodes[view] = node;
     common->told_ns = 0; /* it is told at once */
 }
@@ -222,25 +318,14 @@ void common_limits_view_down(struct common_limits *common, unsigned view, uint64
         router->cut_node = common->nodes[view];
         router->views[view].is_up = false;
     }
-    list_for_each (node, &common->accounts) { /* amounts stay until their windows end */
-        struct common_account *account = container_of(node, struct common_account, node);
-
-        for (unsigned i = 0; i < COMMON_MAX_ROUTERS; i++) {
-            if (account->heard[i] == NULL)
-                continue;
-            account->heard[i]->demand[view] = 0;
-            account->heard[i]->n_running[view] = 0;
-            for (unsigned slot = 0; slot < COMMON_N_WINDOWS; slot++)
-                if (account->heard[i]->windows[slot].told != 1u << view) /* else it would be free */
-                    account->heard[i]->windows[slot].told &= (uint8_t) ~(1u << view);
-        }
-    }
+    common->n_gone[view] = ++common->n_ends;
 }
 
 /* The worker told all that it knows.  A router that was lost with it, and that it does not know, has ended. */
 static void view_is_complete(struct common_limits *common, unsigned view, uint64_t now_ns)
 {
     common->is_synced = true;
+    common->is_telling[view] = false;
     for (unsigned i = 0; i < COMMON_MAX_ROUTERS; i++) {
         struct common_router *router = &common->routers[i];
 
@@ -260,11 +345,24 @@ static float bound_part(float part)
 static struct common_heard *common_heard_of(struct common_limits *common, struct common_account *account,
                                             unsigned router)
 {
-    if (account->heard[router] == NULL && common->n_heard < MAX_HEARD) {
-        account->heard[router] = calloc(1, sizeof(*account->heard[router]));
-        common->n_heard += account->heard[router] != NULL;
-    }
-    return account->heard[router];
+    struct common_heard *heard = common_heard_at(common, account, router);
+
+    if (heard != NULL)
+        return heard;
+    if (common->n_heard >= MAX_HEARD)
+        heard_free_stale(common, 1);
+    heard = common->n_heard < MAX_HEARD ? calloc(1, sizeof(*heard)) : NULL;
+    if (heard == NULL)
+        return NULL;
+    heard->account = account;
+    heard->router = (uint8_t)router;
+    heard->life = common->lives[router];
+    heard->n_cuts = common->n_cuts[router];
+    memcpy(heard->n_gone, common->n_gone, sizeof(heard->n_gone));
+    list_push_back(&common->heard[router], &heard->node);
+    account->heard[router] = heard;
+    common->n_heard++;
+    return heard;
 }
 
 struct window_told {
@@ -285,16 +383,15 @@ static unsigned window_slot(const struct common_heard *heard, uint32_t window)
     return heard->windows[0].window <= heard->windows[1].window ? 0 : 1;
 }
 
-/* The largest amount of all views.  What a router gave back counts once all views told it. */
+/* What a router gave back counts once all views told it. */
 static float window_net(const struct common_heard *heard, unsigned slot, int kind, unsigned all_views)
 {
     unsigned told = heard->windows[slot].told;
-    float most = (all_views & ~told) != 0 ? 0 : -(float)COMMON_MAX_PART;
+    float least = (all_views & ~told) != 0 ? 0 : -(float)COMMON_MAX_PART, nets[COMMON_VIEWS];
 
     for (unsigned view = 0; view < COMMON_VIEWS; view++)
-        if (told >> view & 1)
-            most = fmaxf(most, heard->windows[slot].net[view][kind]);
-    return most;
+        nets[view] = heard->windows[slot].net[view][kind];
+    return fmaxf(least, views_agree(told, all_views, nets));
 }
 
 /* A router gives back at most what it was charged for, less what has drained since. */
@@ -364,6 +461,7 @@ static void row_hear(struct common_limits *common, unsigned view, const struct c
         heard->demand[view] =
             fminf(fmaxf(bound_part(row->demand / (float)COMMON_MAX_DEMAND), 0), 1) * (float)COMMON_MAX_DEMAND;
         heard->n_running[view] = row->n_running;
+        heard->told |= (uint8_t)(1u << view);
         is_known |= heard->was_cut; /* its share was charged meanwhile */
         heard->was_cut = false;
         window_hear(account, heard,
@@ -372,7 +470,7 @@ static void row_hear(struct common_limits *common, unsigned view, const struct c
             window_hear(account, heard,
                         &(struct window_told){message->window - 1, view, all_views, is_known, row->before});
     }
-    if (message->is_snapshot)
+    if (message->is_snapshot && common->is_telling[view]) /* else it could fill the replica again and again */
         level_hear(account, row);
 }
 
@@ -426,19 +524,24 @@ bool common_limits_hear(struct common_limits *common, unsigned view, const struc
     return true;
 }
 
+static uint64_t elsewhere_at(struct common_limits *common, struct common_account *account, unsigned router)
+{
+    const struct common_heard *heard = common_heard_at(common, account, router);
+    float n_running[COMMON_VIEWS];
+
+    if (heard == NULL || heard->told == 0)
+        return 0;
+    for (unsigned view = 0; view < COMMON_VIEWS; view++)
+        n_running[view] = (float)heard->n_running[view];
+    return (uint64_t)views_agree(heard->told, common->routers[router].speaking, n_running);
+}
+
 uint32_t common_limits_elsewhere(struct common_limits *common, const struct common_id *id)
 {
     struct common_account *account = hashmap_get(common->by_id, id);
     uint64_t n = 0;
 
-    for (unsigned i = 0; account != NULL && i < COMMON_MAX_ROUTERS; i++) {
-        uint32_t most = 0;
-
-        if (account->heard[i] == NULL)
-            continue;
-        for (unsigned view = 0; view < COMMON_VIEWS; view++)
-            most = account->heard[i]->n_running[view] > most ? account->heard[i]->n_running[view] : most;
-        n += most;
-    }
+    for (unsigned i = 0; account != NULL && i < COMMON_MAX_ROUTERS; i++)
+        n += elsewhere_at(common, account, i);
     return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
 }

@@ -39,6 +39,9 @@ int common_limits_new(uint64_t self, const uint8_t key[32], uint64_t now_ns, str
     memcpy(common->key, key, sizeof(common->key));
     list_init(&common->accounts);
     list_init(&common->busy);
+    list_init(&common->stale);
+    for (unsigned i = 0; i < COMMON_MAX_ROUTERS; i++)
+        list_init(&common->heard[i]);
     *out = common;
     return 0;
 }
@@ -126,19 +129,18 @@ static double account_demand_at(const struct common_account *account, uint64_t n
 }
 
 /* The shares of all routers are 1 at most: each counts its own demand only as far as the others know of it. */
-static double common_share_by(const struct common_limits *common, const struct common_account *account,
-                              double own_demand, double demand)
+static double common_share_by(struct common_limits *common, struct common_account *account, double own_demand,
+                              double demand)
 {
     double n = common_n_sharing(common), all = own_demand;
 
     for (unsigned i = 0; i < COMMON_MAX_ROUTERS; i++)
-        if (common->routers[i].state != COMMON_ROUTER_FREE && account->heard[i] != NULL)
-            all += common_heard_demand(account->heard[i]);
+        if (common->routers[i].state != COMMON_ROUTER_FREE)
+            all += common_heard_demand(common, account, i);
     return EQUAL_PART / n + (1 - EQUAL_PART) * (all > 0 ? demand / all : 1 / n);
 }
 
-static double common_share_of(const struct common_limits *common, const struct common_account *account,
-                              uint64_t now_ns)
+static double common_share_of(struct common_limits *common, struct common_account *account, uint64_t now_ns)
 {
     double own = fmin(account->demand_settled, account_demand_at(account, now_ns));
 
@@ -146,14 +148,14 @@ static double common_share_of(const struct common_limits *common, const struct c
 }
 
 /* The shares of routers beyond a partition. */
-static double common_share_lost(const struct common_limits *common, const struct common_account *account)
+static double common_share_lost(struct common_limits *common, struct common_account *account)
 {
     double sum = 0;
 
     for (unsigned i = 0; i < COMMON_MAX_ROUTERS; i++)
         if (common->routers[i].state == COMMON_ROUTER_LOST)
             sum += common_share_by(common, account, account->demand_settled,
-                                   account->heard[i] != NULL ? common_heard_demand(account->heard[i]) : 0);
+                                   common_heard_demand(common, account, i));
     return sum;
 }
 

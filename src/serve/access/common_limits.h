@@ -15,8 +15,9 @@
  * its last relaying worker may live behind a partition: its share is kept for ten minutes.
  *
  * Amounts are parts of the limit (1: the whole limit of a minute), so routers whose key files differ agree.  Times
- * are ages and counts, so the clocks of hosts may differ.  Messages come through up to four workers (views).  The
- * largest amount of all views counts: a worker that lies can lower a limit, not lift it, while one view is honest.
+ * are ages and counts, so the clocks of hosts may differ.  Messages come through up to four workers (views).  Of one
+ * or two views that speak of a router the largest amount counts: a worker that lies can lower a limit, not lift it, while
+ * the other is honest.  Of three or four the second largest counts: one worker that lies can do neither.
  *
  * Pure: no socket, no clock.  Loop thread only.
  *

@@ -16,7 +16,13 @@
 #define COMMON_MAX_DEMAND 100.0
 #define COMMON_N_WINDOWS  2
 
-struct common_heard { /* one account at one other router */
+struct common_heard { /* one account at one other router; read it through common_heard_at() */
+    struct list node; /* what is heard of that router, or what may be freed */
+    struct common_account *account;
+    uint64_t life, n_cuts;         /* of the router, when this was last looked at */
+    uint64_t n_gone[COMMON_VIEWS]; /* of the views, too */
+    uint8_t router;
+    uint8_t told; /* a bit for each view that told demand and n_running */
     struct {
         uint32_t window;
         uint8_t told;                           /* a bit for each view that told it; 0: the window is free */
@@ -73,6 +79,7 @@ struct common_router { /* another router */
     uint64_t epoch;
     uint64_t since_ns;         /* of its state */
     uint64_t cut_ns, cut_node; /* the last view that went down with it; 0: none */
+    unsigned speaking;         /* a bit for each view that speaks of it, as of the last look */
     bool owes_ack;             /* it told rows since our last message */
     enum common_change change;
     struct common_view views[COMMON_VIEWS];
@@ -84,11 +91,18 @@ struct common_limits {
     uint8_t key[32];
     struct hashmap *by_id;
     struct list accounts, busy;
-    uint32_t n_heard; /* of all accounts */
+    uint32_t n_heard;                      /* of all accounts */
+    struct list heard[COMMON_MAX_ROUTERS]; /* by router */
+    struct list stale;                     /* of routers that left */
+    uint64_t lives[COMMON_MAX_ROUTERS];    /* of the router's place: one more for each that leaves */
+    uint64_t n_cuts[COMMON_MAX_ROUTERS];   /* times that it was lost */
+    uint64_t n_gone[COMMON_VIEWS];         /* the number of the view's last end, counted over all views */
+    uint64_t n_ends;
     struct common_router routers[COMMON_MAX_ROUTERS];
     uint32_t n_others; /* routers in use */
     bool is_view_up[COMMON_VIEWS];
-    uint64_t nodes[COMMON_VIEWS]; /* the workers behind the views */
+    bool is_telling[COMMON_VIEWS]; /* its snapshot is under way */
+    uint64_t nodes[COMMON_VIEWS];  /* the workers behind the views */
     uint64_t number, told_ns;
     uint64_t hear_ns[COMMON_VIEWS]; /* the second of n_hears */
     uint32_t n_hears[COMMON_VIEWS];
@@ -107,8 +121,12 @@ uint64_t common_heard_number(const struct common_limits *common, const struct co
                              uint64_t now_ns);
 /* Routers that share, this one included; while it does not know, it counts with one other. */
 uint32_t common_n_sharing(const struct common_limits *common);
-/* The largest demand of a router's views. */
-double common_heard_demand(const struct common_heard *heard);
+/* What is known of the account at this router; NULL: nothing.  Routers and views that went away since the last call
+ * take effect here, so that their end is no work for thousands of accounts at once. */
+struct common_heard *common_heard_at(struct common_limits *common, struct common_account *account,
+                                     unsigned router);
+/* The demand that the router's views agree on; 0 if nothing is known. */
+double common_heard_demand(struct common_limits *common, struct common_account *account, unsigned router);
 void common_heard_drop(struct common_limits *common, struct common_account *account, unsigned router);
 
 #endif

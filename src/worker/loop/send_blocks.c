@@ -7,13 +7,12 @@
 
 #include "base/err.h"
 #include "base/log.h"
+#include "cache/prefix/block_events.h"
 #include "worker/loop/worker_priv.h"
 
-#define FRAME_EVENTS 16384u
-
 struct frame { /* arrays that a message points into */
-    uint8_t hashes[FRAME_EVENTS * sizeof(struct block_hash)];
-    uint8_t tiers[FRAME_EVENTS];
+    uint8_t hashes[BLOCK_PART_EVENTS * sizeof(struct block_hash)];
+    uint8_t tiers[BLOCK_PART_EVENTS];
 };
 
 static int send_part(struct link *link, const struct report *report, uint32_t from, uint32_t n,
@@ -32,7 +31,7 @@ static int send_part(struct link *link, const struct report *report, uint32_t fr
     message.tiers.data = frame->tiers;
     message.tiers.len = n;
     message.is_snapshot = report->is_snapshot;
-    message.part = report->is_snapshot ? from / FRAME_EVENTS : 0;
+    message.part = report->is_snapshot ? from / BLOCK_PART_EVENTS : 0;
     message.is_last = report->is_snapshot && from + n == report->n_events;
     return link_send(link, FRAME_BLOCK_EVENTS, &message.base);
 }
@@ -42,7 +41,7 @@ static void send_to(struct link *link, const struct report *report, struct frame
     uint32_t from = 0;
 
     do { /* an empty snapshot is sent as one part, too */
-        uint32_t left = report->n_events - from, n = left < FRAME_EVENTS ? left : FRAME_EVENTS;
+        uint32_t left = report->n_events - from, n = left < BLOCK_PART_EVENTS ? left : BLOCK_PART_EVENTS;
 
         if (send_part(link, report, from, n, frame) < 0)
             return; /* the reader will detect the gap */

@@ -399,6 +399,7 @@ int load_run(const struct load_opts *opts, struct load_result *out)
     atomic_store(&opts->shared->late_ns, 0);
     before = machine_times(opts->front, opts->cpu);
     began_ns = clock_now_ns();
+    atomic_store(&opts->shared->began_ns, began_ns);
     load.is_measuring = true;
     turn_for(&load, opts->measure_ns);
     load.is_measuring = false;

@@ -2,9 +2,13 @@
 /* bench_streams: ten thousand streams through baton-router, and through nginx beside it.
  *
  *     tests/bench/bench_streams [--streams N] [--rate R] [--workers N] [--seconds S] [--slow N] [--deaf N]
- *                               [--prompts N] [--only router|nginx] [--remote] [--steer] [--first]
+ *                               [--prompts N] [--blocks N] [--only router|nginx] [--remote] [--steer] [--first]
  *                               [--congestion NAME] [--model VOCABULARY.gguf] [--programs FOLDER]
  *     tests/bench/bench_streams --router ADDRESS --key FILE [--workers N]
+ *
+ * --blocks: at the beginning of the measurement the simulated workers tell the router, which knows none, that they
+ * have so many blocks cached.  Printed are the time until its index has them, and the longest pieces of work of its
+ * loop.
  *
  * The second form starts only the simulated workers, for a router that runs already, until it is ended
  * (tests/bench/bench_fleet.py).
@@ -36,6 +40,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/str.h"
 #include "net/link/tls.h"
 #include "tests/bench/streams/streams.h"
 
@@ -51,7 +56,7 @@
 struct bench {
     uint32_t n_streams;
     uint32_t n_workers;
-    uint32_t n_slow, n_deaf, n_prompts;
+    uint32_t n_slow, n_deaf, n_prompts, n_blocks;
     double rate_per_s;
     double measure_s;
     bool is_remote;       /* streams come from behind a network device */
@@ -188,6 +193,7 @@ static pid_t start_upstream(const struct bench *bench, struct shared *shared, bo
                                  .n_streams = n_streams,
                                  .rate_per_s = bench->rate_per_s,
                                  .n_workers = bench->n_workers,
+                                 .n_blocks = bench->n_blocks,
                                  .router = router,
                                  .cluster_key = key,
                                  .model = bench->model_path,
@@ -222,6 +228,77 @@ static void await_router(void)
     }
 }
 
+/* ---- blocks ---- */
+
+/* The router's metrics; false: no answer, or more than fits. */
+static bool read_metrics(const struct bench *bench, char *out, size_t size)
+{
+    char key_path[100], token[65], question[160];
+    uint8_t key[32], derived[32];
+    struct fault fault = {0};
+    size_t kept = 0;
+    ssize_t n;
+    int fd;
+
+    snprintf(key_path, sizeof(key_path), "%s/key", bench->folder);
+    if (cluster_key_load(key_path, &fault, key) < 0 || cluster_key_derive(key, "metrics", derived) < 0)
+        return false;
+    hex_encode(derived, sizeof(derived), token);
+    snprintf(question, sizeof(question), "GET /metrics HTTP/1.0\r\nauthorization: Bearer %s\r\n\r\n", token);
+    fd = load_dial(ROUTER_ADMIN);
+    n = fd >= 0 ? send(fd, question, strlen(question), MSG_NOSIGNAL) : -1;
+    while (n > 0 && kept + 1 < size) {
+        n = recv(fd, out + kept, size - 1 - kept, 0);
+        kept += n > 0 ? (size_t)n : 0;
+    }
+    out[kept] = '\0';
+    if (fd >= 0)
+        close(fd);
+    return n == 0 && strstr(out, " 200 ") != NULL;
+}
+
+static double metric_of(const char *metrics, const char *name)
+{
+    const char *at = strstr(metrics, name);
+
+    return at != NULL ? strtod(at + strlen(name), NULL) : -1;
+}
+
+/* Pieces of work, or whole turns of the loop, that took over 2 ms of processor time since the start. */
+static double long_work(const char *metrics, const char *work)
+{
+    char all[80], shorter[80];
+
+    snprintf(all, sizeof(all), "\nbaton_loop_stall_seconds_count{work=\"%s\"} ", work);
+    snprintf(shorter, sizeof(shorter), "\nbaton_loop_stall_seconds_bucket{work=\"%s\",le=\"0.002\"} ", work);
+    return strstr(metrics, all) != NULL ? metric_of(metrics, all) - metric_of(metrics, shorter) : 0;
+}
+
+/* Waits until the router's index has the blocks, while the client measures. */
+static void await_blocks(const struct bench *bench, const struct shared *shared, pid_t client)
+{
+    static const char *const works[] = {"link read", "turn", "timer", "http read"};
+    static char before[1 << 20], metrics[1 << 20];
+    uint64_t until_ns = clock_now_ns() + 120 * NS_PER_S, began_ns;
+    siginfo_t over = {0};
+    double known = 0;
+
+    while ((began_ns = atomic_load(&shared->began_ns)) == 0 && clock_now_ns() < until_ns)
+        clock_sleep_ns(NS_PER_MS);
+    (void)read_metrics(bench, before, sizeof(before));
+    while (known < bench->n_blocks && over.si_pid == 0) {
+        clock_sleep_ns(20 * NS_PER_MS);
+        if (read_metrics(bench, metrics, sizeof(metrics)))
+            known = metric_of(metrics, "\nbaton_router_blocks_known{tier=\"memory\"} ");
+        waitid(P_PID, (id_t)client, &over, WEXITED | WNOHANG | WNOWAIT);
+    }
+    printf("%.0f of %u blocks known after %.2f s; over 2 ms of processor time:", known, bench->n_blocks,
+           (double)(clock_now_ns() - began_ns) / 1e9);
+    for (size_t i = 0; i < sizeof(works) / sizeof(works[0]); i++)
+        printf(" %s %.0f", works[i], long_work(metrics, works[i]) - long_work(before, works[i]));
+    printf("\n");
+}
+
 /* Runs the client in its own process, whose end closes all its sockets. */
 static int measure(const struct bench *bench, struct load_opts *load, struct load_result *out)
 {
@@ -239,6 +316,8 @@ static int measure(const struct bench *bench, struct load_opts *load, struct loa
     load->is_remote = bench->is_remote;
     if (pid == 0)
         _exit(load_run(load, result) < 0);
+    if (bench->n_blocks > 0 && load->port == ROUTER_HTTP)
+        await_blocks(bench, load->shared, pid);
     waitpid(pid, &status, 0);
     *out = *result;
     munmap(result, sizeof(*result));
@@ -321,6 +400,9 @@ static bool take_number(struct bench *bench, int option, const char *text)
     case 'd':
         bench->n_deaf = n;
         return true;
+    case 'b':
+        bench->n_blocks = n;
+        return true;
     case 'g':
         bench->n_prompts = n;
         return true;
@@ -343,6 +425,7 @@ static int read_options(struct bench *bench, int argc, char **argv)
                                             {"slow", required_argument, NULL, 'l'},
                                             {"deaf", required_argument, NULL, 'd'},
                                             {"prompts", required_argument, NULL, 'g'},
+                                            {"blocks", required_argument, NULL, 'b'},
                                             {"remote", no_argument, NULL, 'x'},
                                             {"only", required_argument, NULL, 'o'},
                                             {"model", required_argument, NULL, 'm'},

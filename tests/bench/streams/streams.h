@@ -28,6 +28,7 @@ struct shared {
     _Atomic uint64_t late_ns;         /* the most that a turn began too late */
     _Atomic uint64_t long_arrived_ns; /* when the last long prompt came */
     _Atomic uint64_t long_left_ns;    /* and its token went */
+    _Atomic uint64_t began_ns; /* when the measurement began: workers tell their blocks then; 0: not yet */
     struct stream_times streams[];
 };
 
@@ -36,6 +37,7 @@ struct upstream_opts {
     uint64_t n_streams;
     double rate_per_s;
     uint32_t n_workers; /* groups whose tokens leave together */
+    uint32_t n_blocks;  /* that they have together, told in the middle of the measurement */
     /* Workers of a router: */
     const char *router; /* its link.listen; NULL: be an HTTP server instead, for a proxy */
     const char *cluster_key;

@@ -21,6 +21,7 @@
 #include "base/err.h"
 #include "base/rng.h"
 #include "base/str.h"
+#include "cache/prefix/block_events.h"
 #include "gguf/gguf.h"
 #include "net/link/link.h"
 #include "proto/capabilities.h"
@@ -52,6 +53,7 @@ struct group {
     struct source **sources;
     uint32_t n, cap;
     uint32_t number;
+    bool has_lost; /* block events */
     char node[24];
     Baton__Hello hello;
     Baton__ModelInfo model;
@@ -197,6 +199,62 @@ static void send_burst(struct group *group, struct source *source, uint64_t now_
     send_answer(group, &answer);
 }
 
+/* Part of a snapshot: blocks of this worker alone, in memory. */
+static void send_blocks_part(struct group *group, uint32_t part, uint32_t n_blocks)
+{
+    static struct block_hash hashes[BLOCK_PART_EVENTS];
+    static uint8_t tiers[BLOCK_PART_EVENTS];
+    Baton__BlockEvents message = BATON__BLOCK_EVENTS__INIT;
+    uint32_t from = part * BLOCK_PART_EVENTS, left = n_blocks - from,
+             n = left < BLOCK_PART_EVENTS ? left : BLOCK_PART_EVENTS;
+
+    rng_system(hashes, n * sizeof(hashes[0]));
+    memset(tiers, BLOCK_IN_MEMORY, n);
+    message.first_number = 1;
+    message.hashes.data = hashes[0].bytes;
+    message.hashes.len = n * sizeof(hashes[0]);
+    message.tiers.data = tiers;
+    message.tiers.len = n;
+    message.is_snapshot = true;
+    message.part = part;
+    message.is_last = from + n == n_blocks;
+    (void)link_send(group->link, FRAME_BLOCK_EVENTS, &message.base);
+}
+
+/* Answers the router: with no blocks before the measurement. */
+static void send_blocks(struct group *group)
+{
+    const struct upstream_opts *opts = group->upstream->opts;
+    uint32_t n_blocks = opts->n_blocks / opts->n_workers + (group->number < opts->n_blocks % opts->n_workers);
+    uint32_t part = 0;
+
+    if (atomic_load(&opts->shared->began_ns) == 0)
+        n_blocks = 0;
+    do
+        send_blocks_part(group, part++, n_blocks);
+    while (part * BLOCK_PART_EVENTS < n_blocks);
+}
+
+/* Has the router ask for all blocks when the measurement begins: a number that does not follow says that it has missed
+ * some. */
+static void lose_events(struct group *group)
+{
+    const struct upstream_opts *opts = group->upstream->opts;
+    struct block_hash hash = {{0}};
+    uint8_t tier = BLOCK_GONE;
+    Baton__BlockEvents message = BATON__BLOCK_EVENTS__INIT;
+
+    if (group->has_lost || opts->n_blocks == 0 || atomic_load(&opts->shared->began_ns) == 0)
+        return;
+    group->has_lost = true;
+    message.first_number = 1000;
+    message.hashes.data = hash.bytes;
+    message.hashes.len = sizeof(hash);
+    message.tiers.data = &tier;
+    message.tiers.len = 1;
+    (void)link_send(group->link, FRAME_BLOCK_EVENTS, &message.base);
+}
+
 /* A token of each stream in one frame. */
 static void worker_turn(void *arg)
 {
@@ -224,6 +282,7 @@ static void worker_turn(void *arg)
     tokens.singles.data = singles;
     if (tokens.singles.len > 0)
         (void)link_send(group->link, FRAME_TOKENS, &tokens.base); /* on_down says so when it is */
+    lose_events(group);
     next_turn(group, began_ns);
 }
 
@@ -271,6 +330,8 @@ static int on_message(void *arg, struct link *link, enum frame_type type, const 
         cancel(group, ((const Baton__Cancel *)message)->request);
     else if (type == FRAME_VOCABULARY_WANTED)
         send_vocabulary(group);
+    else if (type == FRAME_BLOCKS_WANTED)
+        send_blocks(group);
     return 0;
 }
 

@@ -307,14 +307,16 @@ static void a_gap_in_what_disks_have_is_followed_by_a_snapshot(void **state)
 /* Half of the index, for all workers together. */
 static void many_disks_share_half_of_the_index(void **state)
 {
-    struct link *first = rig_worker(&rig, "a", PICKER_DECODE, 1, 1000), *last = NULL;
+    struct link *first = rig_worker(&rig, "a", PICKER_DECODE, 1, 1000), *others[9];
 
     assert_int_equal(rig_max_on_disk(first), 500);
     for (uint32_t i = 0; i < 9; i++)
-        last = rig_worker(&rig, (const char[]){(char)('b' + i), 0}, PICKER_DECODE, 2 + i, 1000);
-    assert_int_equal(rig_max_on_disk(last), 50);
+        others[i] = rig_worker(&rig, (const char[]){(char)('b' + i), 0}, PICKER_DECODE, 2 + i, 1000);
     tell_events(first, 7, 1, BLOCK_ON_DISK); /* before its snapshot: dropped */
     tell_all(first, 1, 0);
+    for (uint32_t i = 0; i < 9; i++)
+        tell_all(others[i], 1, 0);
+    assert_int_equal(rig_max_on_disk(others[8]), 50);
     tell_events(first, 9, 1, BLOCK_ON_DISK); /* a gap: asks it again, for its share */
     assert_int_equal(rig_max_on_disk(first), 50);
 }
@@ -376,6 +378,121 @@ static void a_long_message_is_applied_in_slices(void **state)
     assert_int_equal(rig.router.pending.n_blocks, 0);
 }
 
+/* Part of a snapshot; block i of all has the number i. */
+static void tell_part(struct link *link, uint32_t part, bool is_last)
+{
+    static struct block_hash blocks[BLOCK_PART_EVENTS];
+    static uint8_t tiers[BLOCK_PART_EVENTS];
+    Baton__BlockEvents events = BATON__BLOCK_EVENTS__INIT;
+
+    for (uint32_t i = 0; i < BLOCK_PART_EVENTS; i++) {
+        uint64_t number = (uint64_t)part * BLOCK_PART_EVENTS + i + 1;
+
+        memcpy(blocks[i].bytes, &number, sizeof(number));
+    }
+    memset(tiers, BLOCK_IN_MEMORY, sizeof(tiers));
+    events.first_number = 1;
+    events.hashes.data = blocks[0].bytes;
+    events.hashes.len = sizeof(blocks);
+    events.tiers.data = tiers;
+    events.tiers.len = sizeof(tiers);
+    events.is_snapshot = true;
+    events.part = part;
+    events.is_last = is_last;
+    rig_events(&rig, link, &events);
+}
+
+/* However much workers tell a cold router: a message is copied, or costs the loop its own number of blocks when the
+ * queue is full; one slice of a turn costs BLOCK_SLICE; and in the end the router knows all of them. */
+static void a_cold_router_learns_a_million_blocks_bit_by_bit(void **state)
+{
+    enum { PARTS = 600, QUEUED = 512 }; /* 1.2 million; a million are queued */
+    struct link *link = rig_worker(&rig, "p", PICKER_PREFILL, 1, 1000);
+    size_t known = 0;
+
+    picker_index_free(rig.router.index);
+    assert_int_equal(picker_index_new(PARTS * BLOCK_PART_EVENTS, 3600 * NS_PER_S, &rig.router.index), 0);
+    for (uint32_t part = 0; part < PARTS; part++) {
+        tell_part(link, part, part == PARTS - 1);
+        assert_true(picker_index_count(rig.router.index) - known <=
+                    (part < QUEUED ? 0 : BLOCK_PART_EVENTS + BLOCK_SLICE));
+        known = picker_index_count(rig.router.index);
+    }
+    for (bool has_more = true; has_more;) {
+        has_more = router_blocks_work(&rig.router);
+        assert_true(picker_index_count(rig.router.index) - known <= BLOCK_SLICE);
+        known = picker_index_count(rig.router.index);
+    }
+    assert_int_equal(known, PARTS * BLOCK_PART_EVENTS);
+}
+
+/* Ends a worker's snapshot of no blocks. */
+static void tell_nothing(struct link *link)
+{
+    Baton__BlockEvents events = BATON__BLOCK_EVENTS__INIT;
+
+    events.first_number = 1;
+    events.is_snapshot = events.is_last = true;
+    rig_events(&rig, link, &events);
+}
+
+static uint32_t n_asked(struct link *const *links, uint32_t n)
+{
+    uint32_t n_wanted = 0;
+
+    for (uint32_t i = 0; i < n; i++)
+        n_wanted += links[i] != NULL ? rig_n_wanted(links[i]) : 0;
+    return n_wanted;
+}
+
+/* Of forty workers that come up, 32 are asked for their blocks; each that has told them, or left, lets the next one be
+ * asked, and one that says nothing is asked again behind the others. */
+static void a_few_snapshots_come_at_a_time(void **state)
+{
+    enum { N = 40, AT_ONCE = 32 };
+    struct link *links[N];
+
+    for (uint32_t i = 0; i < N; i++) {
+        char name[8] = {(char)('a' + i / 10), (char)('0' + i % 10)};
+
+        links[i] = rig_worker(&rig, name, PICKER_DECODE, 1 + i, 1000);
+    }
+    assert_int_equal(n_asked(links, N), AT_ONCE);
+    tell_nothing(links[1]);
+    assert_int_equal(n_asked(links, N), AT_ONCE + 1);
+    tell_nothing(links[1]); /* once more, unasked: it frees no place */
+    assert_int_equal(n_asked(links, N), AT_ONCE + 1);
+    rig_lose(&rig, links[2]);
+    links[2] = NULL; /* it had been asked */
+    assert_int_equal(n_asked(links, N), AT_ONCE + 1);
+    for (uint32_t i = 0; i < N; i++) /* two seconds pass for those that were asked */
+        rig.router.workers[i].follower.asked_ns -= 3 * NS_PER_S;
+    router_blocks_tick(&rig.router);
+    assert_int_equal(n_asked(links, N), 2 * AT_ONCE + 1);
+    assert_int_equal(rig_n_wanted(links[39]), 1); /* who was not asked yet comes first */
+    assert_int_equal(rig_n_wanted(links[33]), 1); /* and who was asked last, last */
+    for (uint32_t i = 0; i < 4 * N; i++)
+        if (links[i % N] != NULL)
+            tell_nothing(links[i % N]);
+    assert_int_equal(rig.router.snapshots.n_wanting, 0);
+    assert_int_equal(rig.router.snapshots.n_asked, 0);
+}
+
+/* Many blocks wait to be applied: more are not asked for. */
+static void snapshots_wait_for_those_before(void **state)
+{
+    enum { PARTS = 130 };
+    struct link *first = rig_worker(&rig, "a", PICKER_DECODE, 1, 1000), *second;
+
+    for (uint32_t part = 0; part < PARTS; part++)
+        tell_part(first, part, part == PARTS - 1);
+    second = rig_worker(&rig, "b", PICKER_DECODE, 2, 1000);
+    assert_int_equal(rig_n_wanted(second), 0);
+    while (router_blocks_work(&rig.router))
+        ;
+    assert_int_equal(rig_n_wanted(second), 1);
+}
+
 static void what_a_lost_worker_told_is_not_applied(void **state)
 {
     open_world();
@@ -413,6 +530,9 @@ int main(void)
         RIG_TEST(a_gap_in_what_disks_have_is_followed_by_a_snapshot),
         RIG_TEST(many_disks_share_half_of_the_index),
         RIG_TEST(a_long_message_is_applied_in_slices),
+        RIG_TEST(a_cold_router_learns_a_million_blocks_bit_by_bit),
+        RIG_TEST(a_few_snapshots_come_at_a_time),
+        RIG_TEST(snapshots_wait_for_those_before),
         RIG_TEST(what_a_lost_worker_told_is_not_applied),
     };
 

@@ -236,6 +236,54 @@ static void it_does_not_come_back_beside_a_stricter_class(void **state)
     assert_int_equal(rig.router.pauses.n_paused, 0);
 }
 
+static uint32_t n_paused_of(uint32_t n)
+{
+    uint32_t n_paused = 0;
+
+    for (uint32_t i = 0; i < n; i++)
+        n_paused += state_of(&rig.clients[i]) == JOB_PAUSED;
+    return n_paused;
+}
+
+/* Ten requests in one turn of the loop may not try hundreds of placements: the sixth waits for the next budget, and is
+ * not refused although its prediction is bad. */
+static void one_turn_pauses_a_few_streams(void **state)
+{
+    enum { PER_BUDGET = 5, MORE = 2 };
+    struct rig_client *last = NULL;
+    uint32_t n = seats();
+
+    fill(n, 200);
+    rig.router.pauses.budget_ns = clock_now_ns() + 3600 * NS_PER_S; /* it does not end while the test runs */
+    for (uint32_t i = 0; i < PER_BUDGET + MORE; i++) {
+        last = ask("high", 500 + i, 5);
+        assert_false(last->has_failed);
+    }
+    assert_int_equal(n_paused_of(n), PER_BUDGET);
+    assert_int_equal(state_of(last), JOB_QUEUED);
+    rig.router.pauses.failed_ns = rig.router.pauses.budget_ns = 0;
+    router_place_queued(&rig.router);
+    assert_int_equal(n_paused_of(n), PER_BUDGET + MORE);
+    assert_int_equal(state_of(last), JOB_PLACED);
+}
+
+/* The worker came back too small for the stream: it waits as a lost one, not as long as it may be paused. */
+static void what_fits_no_worker_is_not_paused_on(void **state)
+{
+    uint32_t n = seats();
+    struct rig_client *low = &rig.clients[n - 1];
+
+    fill(n, 200);
+    ask("high", 500, 5);
+    assert_int_equal(state_of(low), JOB_PAUSED);
+    rig_lose(&rig, d);
+    d = rig_worker(&rig, "d", PICKER_DECODE, 7, 2); /* blocks */
+    router_place_queued(&rig.router);
+    assert_true(job_is_in(job_of(low->handle), JOB_BIT(REQUEUED) | JOB_BIT(FORSAKEN)));
+    assert_int_equal(rig.router.pauses.n_paused, 0);
+    assert_false(low->has_failed);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -247,6 +295,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_paused_stream_may_be_cancelled, open_rig, close_rig),
         cmocka_unit_test_setup_teardown(without_workers_it_waits_as_a_lost_one, open_rig, close_rig),
         cmocka_unit_test_setup_teardown(it_does_not_come_back_beside_a_stricter_class, open_rig, close_rig),
+        cmocka_unit_test_setup_teardown(one_turn_pauses_a_few_streams, open_rig, close_rig),
+        cmocka_unit_test_setup_teardown(what_fits_no_worker_is_not_paused_on, open_rig, close_rig),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

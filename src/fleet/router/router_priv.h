@@ -99,7 +99,8 @@ struct router {
     struct router_roles roles;
     struct decisions *decisions; /* decisions_priv.h; NULL: none are kept */
     struct router_spending
-        *spending; /* limits that are common to several routers; NULL: no keys, no limits */
+        *spending;               /* limits that are common to several routers; NULL: no keys, no limits */
+    struct router_state *shared; /* state.c; NULL: there is no shared store */
     enum daemon_life life;
     struct metric *m_resumed;
     struct metric *m_queued, *m_redispatched, *m_handed_off, *m_local, *m_refused, *m_lost;

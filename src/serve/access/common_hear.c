@@ -385,6 +385,16 @@ static bool too_many_hears(struct common_limits *common, unsigned view, uint64_t
     return ++common->n_hears[view] > MAX_HEARS;
 }
 
+/* Whether another view told of the router, so that its word counts. */
+static bool router_was_told(const struct common_limits *common, const struct common_router *router,
+                            unsigned view)
+{
+    for (unsigned i = 0; i < COMMON_VIEWS; i++)
+        if (i != view && common->is_view_up[i] && router->views[i].heard_ns != 0)
+            return true;
+    return false;
+}
+
 static void router_hear(struct common_limits *common, struct common_router *router, unsigned view,
                         const struct common_message *message, uint64_t now_ns)
 {
@@ -397,6 +407,10 @@ static void router_hear(struct common_limits *common, struct common_router *rout
         if (message->acks[i].router == common->self && message->acks[i].number > heard->acked)
             heard->acked = message->acks[i].number;
     router->owes_ack |= message->n_rows > 0 && !message->is_gone;
+    if (message->is_silent && !router_was_told(common, router, view)) {
+        router->cut_ns = now_ns;
+        router->cut_node = common->nodes[view];
+    }
     router_look(common, router, now_ns);
 }
 

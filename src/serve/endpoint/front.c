@@ -480,6 +480,8 @@ int front_new(const struct front_opts *opts, struct fault *fault, struct front *
     if (failed_logins_new(opts->failed_logins_per_min, MAX_LOGIN_SOURCES, &front->failed_logins) < 0 ||
         open_fair_queue(front) < 0 || stall_new(opts->loop, opts->metrics, &front->stall) < 0)
         rc = fault_set(fault, E_NOMEM, "out of memory");
+    if (rc == 0 && opts->login_salt != NULL)
+        failed_logins_share(front->failed_logins, opts->login_salt);
     if (rc == 0 && opts->keys_path != NULL)
         rc = front_load_keys(front, opts->keys_path, fault);
     if (rc == 0 && opts->replay_bytes > 0 && answer_cache_new(opts->replay_bytes, &front->answer_cache) < 0)
@@ -578,6 +580,11 @@ void front_drain(struct front *front, ev_call done, void *arg)
 {
     front->state = FRONT_DRAINING;
     http_server_drain(front->server, done, arg);
+}
+
+struct failed_logins *front_failed_logins(const struct front *front)
+{
+    return front->failed_logins;
 }
 
 uint32_t front_n_running(const struct front *front)

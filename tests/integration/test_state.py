@@ -1,0 +1,206 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What several routers keep in a shared store (state.url), against a real redis-server.  Each router has workers of its
+own here, so the store is all that they have in common.  The store is stopped, killed, filled and filled with garbage in
+the middle of requests: no request fails for it."""
+import http.client
+import json
+import os
+import sys
+import threading
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from cluster import Cluster, fetch, main, patience  # noqa: E402
+from redis_server import Redis, want  # noqa: E402
+from test_common_limits import RPM, flood, metric_of, new_keys, wait_shared  # noqa: E402
+
+COUNT = "/v1/messages/count_tokens"
+
+
+def wait_until(what, why):
+    until = time.monotonic() + patience(20)
+    while not what():
+        assert time.monotonic() < until, why() if callable(why) else why
+        time.sleep(0.05)
+
+
+def wait_up(routers, is_up=1):
+    wait_until(lambda: all(metric_of(r, "baton_state_up") == is_up for r in routers),
+               lambda: [r.tail() for r in routers])
+
+
+def add_router(c, redis, keys=None, **settings):
+    """A router with a simulated worker of its own."""
+    if keys is not None:
+        settings["http__api_keys"] = keys
+    router = c.router(**{"state__url": redis.url, "state__wait": "1s", **settings})
+    c.worker("decode", link__routers=[f"127.0.0.1:{router.link}"], engine__kind="sim", engine__sim_step="1ms",
+             engine__sim_decode_seq="10us", kv__memory="64MiB")
+    return router
+
+
+def wait_served(c):
+    for _ in range(len(c.routers)):
+        c.wait_ready(decode=1)
+        c.routers.append(c.routers.pop(0))
+    wait_up(c.routers)
+
+
+def fleet(c, redis, n, keys=None, **settings):
+    for _ in range(n):
+        add_router(c, redis, keys, **settings)
+    wait_served(c)
+
+
+def log_lines(daemon, event):
+    with open(daemon.log_path, errors="replace") as f:
+        return [line for line in f if f'"{event}"' in line]
+
+
+def assert_limit(spent, took, most=1.05, least=0.9):
+    limit = RPM * (1 + took / 60)
+    print(f"    {spent} of {limit:.0f}: {spent / limit:.3f} in {took:.1f} s")
+    assert least * limit - 2 <= spent <= most * limit + 1, (spent, limit)
+
+
+def three_routers_admit_one_limit():
+    """Also: a router that starts later knows how full the limit is."""
+    with Redis() as redis, Cluster() as c:
+        path, keys = new_keys(c, team=f"rpm={RPM}")
+        fleet(c, redis, 3, path)
+        wait_shared(c.routers, 3)
+        began = time.monotonic()
+        admitted, _, _ = flood(c.routers, keys["team"], COUNT, 3)
+        assert_limit(sum(admitted), time.monotonic() - began)
+        assert min(admitted) > 0.05 * RPM, admitted
+        late = add_router(c, redis, path)
+        wait_served(c)
+        wait_shared([late], 4)
+        more, _, _ = flood([late], keys["team"], COUNT, 1)
+        assert_limit(sum(admitted) + sum(more), time.monotonic() - began)
+        assert c.routers[0].status()["state_store_up"] is True
+        assert not any(b"team" in (redis("DUMP", k) or b"") for k in redis.keys())
+        assert all(redis("TTL", k) > 0 for k in redis.keys()), [(k, redis("TTL", k)) for k in redis.keys()]
+
+
+def a_ban_is_seen_by_all():
+    with Redis() as redis, Cluster() as c:
+        path, keys = new_keys(c, team="rpm=100000")
+        fleet(c, redis, 3, path, http__wrong_keys="6")
+
+        def ask(router, key):
+            return fetch(router.http, "GET", "/v1/models", headers={"x-api-key": key})[0]
+
+        # the same wrong key counts once, at whichever router
+        assert [ask(c.routers[i % 3], "wrong") for i in range(12)] == [401] * 12
+        time.sleep(0.5)
+        assert ask(c.routers[1], keys["team"]) == 200
+        assert all(ask(c.routers[0], f"wrong {i}") in (401, 429) for i in range(8))
+        assert ask(c.routers[0], keys["team"]) == 429
+        for router in c.routers[1:]:
+            wait_until(lambda r=router: ask(r, keys["team"]) == 429, "the ban did not reach the other routers")
+        late = c.router(state__url=redis.url, http__api_keys=path, http__wrong_keys="6")
+        wait_up([late])
+        wait_until(lambda: ask(late, keys["team"]) == 429, "a router that starts later does not know of the ban")
+
+
+class Load:
+    """Requests at all routers, one after another at each; none may fail."""
+
+    def __init__(self, routers, key=None):
+        self.n, self.fault, self.is_over = 0, None, False
+        self.threads = [threading.Thread(target=self.run, args=(r.http, key)) for r in routers]
+        for thread in self.threads:
+            thread.start()
+
+    def run(self, port, key):
+        headers = {"content-type": "application/json", **({"x-api-key": key} if key else {})}
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=patience(30))
+        messages = []
+        try:
+            while not self.is_over:
+                messages = (messages + [{"role": "user", "content": f"hello {self.n}"}])[-9:]
+                connection.request("POST", "/v1/messages", json.dumps(
+                    {"model": "baton-demo", "max_tokens": 4, "messages": messages}), headers)
+                response = connection.getresponse()
+                body = json.loads(response.read())
+                assert response.status == 200, (response.status, body)
+                messages.append({"role": "assistant", "content": body["content"] or "nothing"})
+                self.n += 1
+        except (OSError, http.client.HTTPException, AssertionError) as e:
+            self.fault = e
+        connection.close()
+
+    def proceed(self, n=30):
+        """Waits for n more requests."""
+        want_n = self.n + n
+        wait_until(lambda: self.fault is not None or self.n >= want_n, "requests do not go on")
+        if self.fault is not None:
+            raise self.fault
+
+    def end(self):
+        self.is_over = True
+        for thread in self.threads:
+            thread.join()
+        if self.fault is not None:
+            raise self.fault
+
+
+def no_fault_of_the_store_fails_a_request():
+    """Stopped, killed, full, emptied, and full of garbage: each router goes on, says so once, and comes back."""
+    with Redis() as redis, Cluster() as c:
+        path, keys = new_keys(c, team="rpm=1000000", small=f"rpm={RPM}")
+        fleet(c, redis, 2, path)
+        wait_shared(c.routers, 2)
+        load = Load(c.routers, keys["team"])
+        load.proceed()
+        n_down = 0
+
+        def is_left(down, up):
+            nonlocal n_down
+            down()
+            wait_up(c.routers, 0)
+            load.proceed()
+            n_down += 1
+            assert all(len(log_lines(r, "state_store_down")) == n_down for r in c.routers), \
+                [log_lines(r, "state_store_down") for r in c.routers]
+            assert c.routers[0].status()["state_store_up"] is False
+            up()
+            wait_up(c.routers)
+            load.proceed()
+
+        is_left(redis.pause, redis.resume)
+        is_left(redis.kill, redis.start)
+
+        def fill():
+            redis("CONFIG", "SET", "maxmemory-policy", "noeviction")
+            redis("CONFIG", "SET", "maxmemory", "1mb")
+
+        is_left(fill, lambda: redis("CONFIG", "SET", "maxmemory", "0"))
+        redis("FLUSHALL")
+        load.proceed()
+        # garbage under right names: values and messages that do not open, and names of another type
+        for name in redis.keys():
+            if b":news:" in name:
+                for i in range(300):
+                    redis("XADD", name, "*", "s", b"batonst1" + os.urandom(200))
+            else:
+                redis("SET", name, os.urandom(300), "EX", "600")
+        load.proceed(100)
+        wait_until(lambda: all(metric_of(r, "baton_state_damaged_total") >= 300 for r in c.routers), "garbage was not counted")
+        load.end()
+        for r in c.routers:
+            assert len(log_lines(r, "state_store_up")) == n_down + 1
+        # without the store each router has its own share of a limit
+        redis.kill()
+        wait_up(c.routers, 0)
+        began = time.monotonic()
+        admitted, _, _ = flood(c.routers, keys["small"], COUNT, 2)
+        assert_limit(sum(admitted), time.monotonic() - began, least=0.3)
+        redis.start()
+
+
+if __name__ == "__main__":
+    want()
+    main([three_routers_admit_one_limit, a_ban_is_seen_by_all, no_fault_of_the_store_fails_a_request])

@@ -30,13 +30,16 @@ def wait_up(routers, is_up=1):
                lambda: [r.tail() for r in routers])
 
 
-def add_router(c, redis, keys=None, **settings):
-    """A router with a simulated worker of its own."""
+SIMULATED = {"engine__kind": "sim", "engine__sim_step": "1ms", "engine__sim_decode_seq": "10us",
+             "engine__sim_answer_tokens": "10"}
+
+
+def add_router(c, redis, keys=None, engine=SIMULATED, **settings):
+    """A router with a worker of its own."""
     if keys is not None:
         settings["http__api_keys"] = keys
     router = c.router(**{"state__url": redis.url, "state__wait": "1s", **settings})
-    c.worker("decode", link__routers=[f"127.0.0.1:{router.link}"], engine__kind="sim", engine__sim_step="1ms",
-             engine__sim_decode_seq="10us", kv__memory="64MiB")
+    c.worker("decode", link__routers=[f"127.0.0.1:{router.link}"], kv__memory="64MiB", **engine)
     return router
 
 
@@ -105,6 +108,99 @@ def a_ban_is_seen_by_all():
         wait_until(lambda: ask(late, keys["team"]) == 429, "a router that starts later does not know of the ban")
 
 
+def send(router, path, body, key=None, method="POST"):
+    headers = {"content-type": "application/json", **({"x-api-key": key} if key else {})}
+    status, _, answer = fetch(router.http, method, path, body, headers)
+    return status, json.loads(answer)
+
+
+def message(router, text, key=None, **fields):
+    return send(router, "/v1/messages", {"model": "baton-demo", "max_tokens": 400, "temperature": 1, "seed": 5,
+                                         "messages": [{"role": "user", "content": text}], **fields}, key)
+
+
+def n_prompt(answer):
+    """Tokens of its prompt, cached or not."""
+    return sum(answer["usage"][k] or 0 for k in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"))
+
+
+def continued(router, last, text, key=None):
+    return message(router, text, key, thread={"type": "continue", "previous_message_id": last})
+
+
+def conversations_go_on_at_any_router():
+    """Threads, once; responses, any number of times; each its tenant's only."""
+    with Redis() as redis, Cluster() as c:
+        path, keys = new_keys(c, one="rpm=100000", two="rpm=100000")
+        fleet(c, redis, 3, path, engine={})
+        a, b, other = c.routers
+        status, first = message(a, "hello there", keys["one"], thread={"type": "create"})
+        assert status == 200, first
+        wait_until(lambda: any(b":thread:" in k for k in redis.keys()), "the thread is not in the store")
+        status, answer = continued(b, first["id"], "and then?", keys["two"])
+        assert status == 404, answer
+        status, second = continued(b, first["id"], "and then?", keys["one"])
+        assert status == 200, second
+        # as the whole conversation would go on, at a router that was given it in full
+        status, whole = send(other, "/v1/messages", {
+            "model": "baton-demo", "max_tokens": 400, "temperature": 1, "seed": 5, "messages": [
+                {"role": "user", "content": "hello there"}, {"role": "assistant", "content": first["content"]},
+                {"role": "user", "content": "and then?"}]}, keys["one"])
+        assert status == 200 and whole["content"] == second["content"] and n_prompt(whole) == n_prompt(second), (whole, second)
+        for router in c.routers:
+            status, answer = continued(router, first["id"], "again", keys["one"])
+            assert status == 400 and "continued already" in answer["error"]["message"], (router.name, answer)
+        status, third = continued(other, second["id"], "and now?", keys["one"])
+        assert status == 200, third
+        assert not any(b"hello" in (redis("DUMP", k) or b"") for k in redis.keys())
+
+        def respond(router, **fields):
+            return send(router, "/v1/responses", {"model": "baton-demo", "max_output_tokens": 100, "temperature": 0, **fields},
+                        keys["one"])
+
+        status, kept = respond(a, input="hello there")
+        assert status == 200, kept
+        wait_until(lambda: any(b":response:" in k for k in redis.keys()), "the response is not in the store")
+        sizes = set()
+        for router in c.routers + c.routers:
+            status, answer = respond(router, input="go on", previous_response_id=kept["id"])
+            assert status == 200, answer
+            sizes.add(answer["usage"]["input_tokens"])
+        assert len(sizes) == 1 and min(sizes) > kept["usage"]["input_tokens"], sizes
+        where = "/v1/responses/" + kept["id"]
+        late = add_router(c, redis, path, engine={})
+        wait_served(c)
+        assert send(late, where, None, keys["two"], "GET")[0] == 404
+        status, shown = send(late, where, None, keys["one"], "GET")
+        assert status == 200 and shown["output"] == kept["output"], shown
+        assert send(late, where, None, keys["one"], "DELETE")[0] == 200
+        wait_until(lambda: all(send(r, where, None, keys["one"], "GET")[0] == 404 for r in c.routers),
+                   "a deleted response is still shown")
+
+
+def remembered_answers_are_found_by_all():
+    """A conversation that comes back at another router continues with the tokens that were sampled."""
+    with Redis() as redis, Cluster() as c:
+        fleet(c, redis, 2, engine={})
+        a, b = c.routers
+        status, first = message(a, "tell me")
+        assert status == 200, first
+        wait_until(lambda: any(b":answer:" in k for k in redis.keys()), "the answer is not in the store")
+        found = 'baton_prompt_answers_total{replayed="yes"}'
+        back = {"model": "baton-demo", "max_tokens": 100, "temperature": 0, "messages": [
+            {"role": "user", "content": "tell me"}, {"role": "assistant", "content": first["content"]},
+            {"role": "user", "content": "more"}]}
+        results = []
+        for router in (b, a):
+            before = router.metric(found)
+            status, answer = send(router, "/v1/messages", back)
+            assert status == 200, answer
+            assert router.metric(found) == before + 1, (router.name, router.metric(found))
+            results.append(answer)
+        assert results[0]["content"] == results[1]["content"]
+        assert n_prompt(results[0]) == n_prompt(results[1]) > n_prompt(first), results
+
+
 class Load:
     """Requests at all routers, one after another at each; none may fail."""
 
@@ -122,7 +218,7 @@ class Load:
             while not self.is_over:
                 messages = (messages + [{"role": "user", "content": f"hello {self.n}"}])[-9:]
                 connection.request("POST", "/v1/messages", json.dumps(
-                    {"model": "baton-demo", "max_tokens": 4, "messages": messages}), headers)
+                    {"model": "baton-demo", "max_tokens": 64, "messages": messages}), headers)
                 response = connection.getresponse()
                 body = json.loads(response.read())
                 assert response.status == 200, (response.status, body)
@@ -203,4 +299,5 @@ def no_fault_of_the_store_fails_a_request():
 
 if __name__ == "__main__":
     want()
-    main([three_routers_admit_one_limit, a_ban_is_seen_by_all, no_fault_of_the_store_fails_a_request])
+    main([three_routers_admit_one_limit, a_ban_is_seen_by_all, conversations_go_on_at_any_router,
+          remembered_answers_are_found_by_all, no_fault_of_the_store_fails_a_request])

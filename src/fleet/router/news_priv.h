@@ -14,7 +14,7 @@ enum { NEWS_VERSION = 1, NEWS_NODE_BYTES = 64, NEWS_LOGIN_BYTES = 24, NEWS_SERVE
 enum news_kind {
     NEWS_SPENDING = 1, /* the payload of SPENDING (proto/frame.h) */
     NEWS_LOGINS = 2,   /* wrong keys: address 16, hash 8, for each */
-    NEWS_FORGET = 3,   /* id of a response that its owner deleted */
+    NEWS_FORGET = 3,   /* a response that its owner deleted: tenant, NUL, id */
     NEWS_GOODBYE = 4,  /* empty: this router ends */
     NEWS_SERVED = 5    /* service of tenants: number of the tenant 8, tokens by weight 8, for each */
 };

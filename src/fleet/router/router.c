@@ -301,6 +301,8 @@ static int router_build_front(struct daemon *daemon, struct fault *fault)
     opts.keys_path = conf->api_keys[0] ? conf->api_keys : NULL;
     opts.common = router_spending_common(&daemon->router);
     opts.state = router_state_store(&daemon->router);
+    opts.on_forget = router_state_tell_forget;
+    opts.on_forget_arg = &daemon->router;
     opts.login_salt = router_state_login_salt(&daemon->router);
     opts.has_console = conf->console;
     opts.has_metrics = conf->metrics_for == FRONT_METRICS_CLIENTS;

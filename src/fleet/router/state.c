@@ -48,7 +48,7 @@ struct router_state {
     struct state_router routers[STATE_MAX_ROUTERS];
     struct state_history *history; /* while old messages are read */
     struct buf message;
-    bool has_spending;
+    bool has_message;
     struct state_counts told; /* as the metrics have them */
     struct metric *m_up, *m_trips, *m_damaged, *m_putting, *m_out, *m_in;
     struct metric *m_found, *m_missed, *m_late, *m_put, *m_put_failed, *m_dropped;
@@ -123,6 +123,16 @@ static void state_hear_logins(struct router *router, struct bytes section, uint6
     }
 }
 
+static void state_hear_forget(struct router *router, struct bytes section)
+{
+    const uint8_t *end = section.len_bytes > 0 ? memchr(section.data, '\0', section.len_bytes) : NULL;
+    size_t n = end == NULL ? 0 : (size_t)(end - section.data);
+
+    if (end != NULL && router->shared->front != NULL)
+        front_forget_response(router->shared->front, (const char *)section.data,
+                              bytes_of(end + 1, section.len_bytes - n - 1));
+}
+
 static void state_hear_end_of_old(struct router *router)
 {
     state_history_tell(router->shared->history, router);
@@ -155,6 +165,8 @@ static void router_state_on_news(void *arg, struct bytes message, uint64_t age_m
             state_hear_spending(router, &news, section, is_old ? &age_ms : NULL);
         else if (kind == NEWS_LOGINS)
             state_hear_logins(router, section, age_ms);
+        else if (kind == NEWS_FORGET)
+            state_hear_forget(router, section);
         else if (kind == NEWS_GOODBYE && !is_old)
             state_router_over(router, state_router_of(router, &news));
     }
@@ -189,36 +201,68 @@ static void router_state_watch(struct router *router)
 
 /* ---- what is told ---- */
 
+/* Begins a message, or goes on with the one of this tick while it has room. */
+static void state_message_open(struct router *router)
+{
+    struct router_state *shared = router->shared;
+
+    if (shared->has_message && shared->message.len_bytes > STATE_MAX_NEWS / 2) {
+        if (!shared->message.is_bad)
+            (void)state_tell(shared->store, buf_view(&shared->message));
+        shared->has_message = false;
+    }
+    if (!shared->has_message)
+        news_begin(&shared->message, router->epoch, router->conf->node);
+    shared->has_message = true;
+}
+
 void router_state_tell_spending(struct router *router, const Baton__Spending *spending)
 {
     struct router_state *shared = router->shared;
     struct buf packed = {0};
-    size_t n = baton__spending__get_packed_size(spending);
 
-    if (shared == NULL || !state_is_up(shared->store) || buf_reserve(&packed, n + 1) < 0)
+    if (shared == NULL || !state_is_up(shared->store) ||
+        buf_reserve(&packed, baton__spending__get_packed_size(spending) + 1) < 0)
         return;
     packed.len_bytes = baton__spending__pack(spending, packed.data);
-    if (!shared->has_spending)
-        news_begin(&shared->message, router->epoch, router->conf->node);
+    state_message_open(router);
     news_put(&shared->message, NEWS_SPENDING, buf_view(&packed));
-    shared->has_spending = true;
     buf_fini(&packed);
 }
 
-static void state_tell_logins(struct router_state *shared)
+void router_state_tell_forget(void *arg, const char *tenant, struct bytes id)
 {
+    struct router *router = arg;
+    struct router_state *shared = router->shared;
+    struct buf section = {0};
+
+    if (shared == NULL || !state_is_up(shared->store))
+        return;
+    buf_append(&section, tenant, strlen(tenant) + 1);
+    buf_append(&section, id.data, id.len_bytes);
+    state_message_open(router);
+    if (!section.is_bad)
+        news_put(&shared->message, NEWS_FORGET, buf_view(&section));
+    buf_fini(&section);
+}
+
+static void state_tell_logins(struct router *router)
+{
+    struct router_state *shared = router->shared;
     struct failed_login logins[FAILED_LOGINS_UNTOLD];
     uint8_t section[FAILED_LOGINS_UNTOLD * NEWS_LOGIN_BYTES];
     uint32_t n = shared->front == NULL
                      ? 0
                      : failed_logins_take(front_failed_logins(shared->front), logins, FAILED_LOGINS_UNTOLD);
 
+    if (n == 0)
+        return;
     for (uint32_t i = 0; i < n; i++) {
         memcpy(section + i * NEWS_LOGIN_BYTES, logins[i].address, FAILED_LOGINS_ADDRESS);
         put_u64(section + i * NEWS_LOGIN_BYTES + FAILED_LOGINS_ADDRESS, logins[i].key_hash);
     }
-    if (n > 0)
-        news_put(&shared->message, NEWS_LOGINS, bytes_of(section, n * NEWS_LOGIN_BYTES));
+    state_message_open(router);
+    news_put(&shared->message, NEWS_LOGINS, bytes_of(section, n * NEWS_LOGIN_BYTES));
 }
 
 static void state_put_counter(struct metric *metric, uint64_t now, uint64_t *told)
@@ -252,17 +296,13 @@ void router_state_tick(struct router *router)
 
     if (shared == NULL)
         return;
-    if (!shared->has_spending)
-        news_begin(&shared->message, router->epoch, router->conf->node);
     if (state_is_up(shared->store)) {
-        size_t n = shared->message.len_bytes;
-
-        state_tell_logins(shared);
-        if (!shared->message.is_bad && (shared->has_spending || shared->message.len_bytes > n))
+        state_tell_logins(router);
+        if (shared->has_message && !shared->message.is_bad)
             (void)state_tell(shared->store, buf_view(&shared->message));
         router_state_watch(router);
     }
-    shared->has_spending = false;
+    shared->has_message = false;
     state_tick(shared->store);
     router_state_report(shared);
 }

@@ -208,6 +208,11 @@ void common_limits_view_up(struct common_limits *common, unsigned view, uint64_t
     common->is_view_up[view] = true;
     common->nodes[view] = node;
     common->told_ns = 0; /* it is told at once */
+    if (view != COMMON_STORE_VIEW)
+        return;
+    /* What was told while the store was failing may have been lost. */
+    list_for_each (entry, &common->accounts)
+        common_account_busy(common, container_of(entry, struct common_account, node), true);
 }
 
 void common_limits_view_down(struct common_limits *common, unsigned view, uint64_t now_ns)

@@ -2,7 +2,7 @@
 noinst_LIBRARIES += libserve_conversation.a
 libserve_conversation_a_SOURCES = src/serve/conversation/answer_cache.c src/serve/conversation/answer_cache.h \
 	src/serve/conversation/replay.c src/serve/conversation/replay.h src/serve/conversation/conversations.c \
-	src/serve/conversation/conversations.h
+	src/serve/conversation/conversations.h src/serve/conversation/answer_image.c src/serve/conversation/answer_image.h
 
 if HAVE_CMOCKA
 check_PROGRAMS += tests/unit/serve/conversation/test_replay

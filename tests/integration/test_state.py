@@ -13,6 +13,7 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from cluster import Cluster, fetch, main, patience  # noqa: E402
 from redis_server import Redis, want  # noqa: E402
+from resume_client import Client, assert_same, chat, messages, whole_of  # noqa: E402
 from test_common_limits import RPM, flood, metric_of, new_keys, wait_shared  # noqa: E402
 
 COUNT = "/v1/messages/count_tokens"
@@ -201,6 +202,38 @@ def remembered_answers_are_found_by_all():
         assert n_prompt(results[0]) == n_prompt(results[1]) > n_prompt(first), results
 
 
+def a_stream_goes_on_at_a_router_with_other_workers():
+    """One of three routers is killed under streams, its worker with it.  Clients that come back elsewhere get the same
+    bytes, from the next one on."""
+    with Redis() as redis, Cluster() as c:
+        path, keys = new_keys(c, one="rpm=100000", two="rpm=100000")
+        slow = {**SIMULATED, "engine__sim_step": "10ms", "engine__sim_answer_tokens": "2000", "sched__max_seqs": "64"}
+        fleet(c, redis, 3, path, engine=slow, http__max_per_address="2000")
+        ports = [r.http for r in c.routers]
+        clients = []
+        for i in range(24):
+            api, body = (messages if i % 2 else chat)(f"question {i}", max_tokens=120)
+            clients.append(Client(api, body, headers={"x-api-key": keys["one"]}))
+        threads = [threading.Thread(target=client.run, args=(ports,)) for client in clients]
+        for thread in threads:
+            thread.start()
+        wait_until(lambda: all(len(client.events) > 3 or client.is_over() for client in clients), "streams do not begin")
+        c.routers[0].kill()
+        c.workers[0].kill()
+        for thread in threads:
+            thread.join()
+        resumed = [client for client in clients if client.n_resumed > 0]
+        assert all(client.is_over() for client in clients) and len(resumed) > len(clients) // 4, len(resumed)
+        assert sum(len(log_lines(r, "stream_restarted")) for r in c.routers[1:]) >= len(resumed)
+        for client in resumed[:6]:  # each stream from its first byte, at the router that did not go on with it
+            assert_same(whole_of(ports[2], client), client)
+        stranger = Client(resumed[0].path, {}, headers={"x-api-key": keys["two"]})
+        stranger.body = resumed[0].body
+        stranger.read(ports[1], again=resumed[0].last_id())
+        assert stranger.status in (400, 404), stranger.status
+        assert not any(b"question" in (redis("DUMP", k) or b"") for k in redis.keys())
+
+
 class Load:
     """Requests at all routers, one after another at each; none may fail."""
 
@@ -300,4 +333,4 @@ def no_fault_of_the_store_fails_a_request():
 if __name__ == "__main__":
     want()
     main([three_routers_admit_one_limit, a_ban_is_seen_by_all, conversations_go_on_at_any_router,
-          remembered_answers_are_found_by_all, no_fault_of_the_store_fails_a_request])
+          remembered_answers_are_found_by_all, a_stream_goes_on_at_a_router_with_other_workers, no_fault_of_the_store_fails_a_request])

@@ -120,49 +120,68 @@ static int state_send(struct state *state, struct state_job *job, unsigned at)
     return rc < 0 ? E_AGAIN : 0;
 }
 
-/* Takes the value also on failure.  value NULL: the name is removed. */
-static int state_write(struct state *state, const struct state_name *name, uint64_t life_s, struct buf *value)
+/* Sends a job of the writer; takes its value also on failure. */
+static int state_write(struct state *state, struct state_job *job)
 {
-    size_t n = value != NULL ? value->cap_bytes : 0;
-    struct state_job *job;
+    size_t n = job != NULL ? job->value.cap_bytes : 0;
     int rc = 0;
 
-    if (!state_is_up(state))
+    if (job == NULL || job->value.is_bad)
+        rc = E_NOMEM;
+    else if (!state_is_up(state))
         rc = E_CLOSED;
-    else if (value != NULL && (value->is_bad || value->len_bytes > STATE_MAX_VALUE))
-        rc = value->is_bad ? E_NOMEM : E_LIMIT;
+    else if (job->value.len_bytes > STATE_MAX_VALUE)
+        rc = E_LIMIT;
     else if (state->counts.n_putting >= STATE_MAX_PUTS || state->counts.putting_bytes + n > STATE_MAX_BYTES)
         rc = E_AGAIN;
-    job = rc == 0 ? state_job_new(value != NULL ? STATE_JOB_PUT : STATE_JOB_REMOVE) : NULL;
-    if (job == NULL) {
+    if (rc < 0)
+        state_job_free(job);
+    else
+        rc = state_send(state, job, STATE_WRITER);
+    if (rc < 0) {
         state->counts.n_dropped++;
-        if (value != NULL)
-            buf_fini(value);
-        return rc < 0 ? rc : E_NOMEM;
+        return rc;
     }
+    state->counts.n_putting++;
+    state->counts.putting_bytes += n;
+    return 0;
+}
+
+static struct state_job *state_job_named(enum state_job_kind kind, const struct state_name *name,
+                                         uint64_t life_s)
+{
+    struct state_job *job = state_job_new(kind);
+
+    if (job == NULL)
+        return NULL;
     job->name = *name;
     job->life_s = life_s;
-    if (value != NULL) {
-        job->value = *value;
-        *value = (struct buf){0};
-    }
-    rc = state_send(state, job, STATE_WRITER);
-    if (rc == 0) {
-        state->counts.n_putting++;
-        state->counts.putting_bytes += n;
-        state->counts.n_puts++;
-    }
-    return rc;
+    return job;
 }
 
 int state_put(struct state *state, const struct state_name *name, uint64_t life_s, struct buf *value)
 {
-    return state_write(state, name, life_s, value);
+    struct state_job *job = state_job_named(STATE_JOB_PUT, name, life_s);
+    int rc;
+
+    if (job == NULL)
+        buf_fini(value);
+    else
+        job->value = *value;
+    *value = (struct buf){0};
+    rc = state_write(state, job);
+    state->counts.n_puts += rc == 0;
+    return rc;
 }
 
 int state_remove(struct state *state, const struct state_name *name)
 {
-    return state_write(state, name, 0, NULL);
+    return state_write(state, state_job_named(STATE_JOB_REMOVE, name, 0));
+}
+
+int state_expire(struct state *state, const struct state_name *name, uint64_t life_s)
+{
+    return state_write(state, state_job_named(STATE_JOB_EXPIRE, name, life_s));
 }
 
 int state_tell(struct state *state, struct bytes news)
@@ -429,6 +448,7 @@ static void state_job_end(struct state *state, struct state_job *job)
     switch (job->kind) {
     case STATE_JOB_PUT:
     case STATE_JOB_REMOVE:
+    case STATE_JOB_EXPIRE:
         state_end_put(state, job);
         break;
     case STATE_JOB_ASK:

@@ -77,6 +77,8 @@ int state_name(const struct state *state, const char *kind, struct bytes owner, 
 /* Keeps a value for life_s; takes the bytes also on failure.  E_CLOSED, E_AGAIN, E_LIMIT (too long), E_NOMEM. */
 int state_put(struct state *state, const struct state_name *name, uint64_t life_s, struct buf *value);
 int state_remove(struct state *state, const struct state_name *name);
+int state_expire(struct state *state, const struct state_name *name,
+                 uint64_t life_s); /* ends it sooner, or later */
 /* Sends a message to all routers with the next tick.  E_CLOSED, E_AGAIN (64 wait), E_LIMIT, E_NOMEM. */
 int state_tell(struct state *state, struct bytes news);
 

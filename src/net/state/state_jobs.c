@@ -41,6 +41,16 @@ static int state_append_set(struct state *state, struct state_job *job, struct b
     return rc;
 }
 
+static int state_append_expire(struct state_job *job, struct buf *out)
+{
+    char life[24];
+
+    snprintf(life, sizeof(life), "%" PRIu64, job->life_s);
+    job->n_replies = 1;
+    return state_put_command(
+        out, (const struct bytes[]){bytes_str("EXPIRE"), bytes_str(job->name.text), bytes_str(life)}, 3);
+}
+
 static int state_append_ask(struct state_job *job, struct buf *out)
 {
     char life[24];
@@ -132,6 +142,8 @@ int state_job_append(struct state *state, struct state_job *job, struct buf *out
         job->n_replies = 1;
         return state_put_command(out, (const struct bytes[]){bytes_str("UNLINK"), bytes_str(job->name.text)},
                                  2);
+    case STATE_JOB_EXPIRE:
+        return state_append_expire(job, out);
     case STATE_JOB_ASK:
         return state_append_ask(job, out);
     case STATE_JOB_NEWS:

@@ -28,7 +28,7 @@ enum {
     STATE_STREAM_MAX = 8192 /* messages that the stream keeps, about */
 };
 
-enum state_job_kind { STATE_JOB_PUT, STATE_JOB_REMOVE, STATE_JOB_ASK, STATE_JOB_NEWS };
+enum state_job_kind { STATE_JOB_PUT, STATE_JOB_REMOVE, STATE_JOB_EXPIRE, STATE_JOB_ASK, STATE_JOB_NEWS };
 
 struct state_cursor { /* the last message read: the id that the server gave it */
     uint64_t ms, seq;

@@ -14,6 +14,8 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from cluster import Cluster, fetch, main, patience  # noqa: E402
 from redis_server import Redis, want  # noqa: E402
 from resume_client import Client, assert_same, chat, messages, whole_of  # noqa: E402
+from test_fair import Client as Flooder, make_keys  # noqa: E402
+from test_fair_routers import SIM, TURNS, shares  # noqa: E402
 from test_common_limits import RPM, flood, metric_of, new_keys, wait_shared  # noqa: E402
 
 COUNT = "/v1/messages/count_tokens"
@@ -234,6 +236,20 @@ def a_stream_goes_on_at_a_router_with_other_workers():
         assert not any(b"question" in (redis("DUMP", k) or b"") for k in redis.keys())
 
 
+def a_tenant_at_two_routers_takes_no_second_share():
+    """Eighty requests in flight through each of two routers of one worker, against sixteen through one."""
+    with Redis() as redis, Cluster() as c:
+        Flooder.ends.clear()
+        path, keys = make_keys(c, many=0, few=0)
+        for _ in range(2):
+            c.router(http__api_keys=path, state__url=redis.url, http__max_per_address="2000", **TURNS)
+        c.worker("decode", link__routers=[f"127.0.0.1:{r.link}" for r in c.routers], **SIM)
+        wait_served(c)
+        served = shares(c, keys, [("many", 0, 80), ("many", 1, 80), ("few", 1, 16)], 4)
+        print(f"    {served}: {served['many'] / served['few']:.2f} to 1")
+        assert served["many"] <= 2.2 * served["few"], served
+
+
 class Load:
     """Requests at all routers, one after another at each; none may fail."""
 
@@ -333,4 +349,5 @@ def no_fault_of_the_store_fails_a_request():
 if __name__ == "__main__":
     want()
     main([three_routers_admit_one_limit, a_ban_is_seen_by_all, conversations_go_on_at_any_router,
-          remembered_answers_are_found_by_all, a_stream_goes_on_at_a_router_with_other_workers, no_fault_of_the_store_fails_a_request])
+          remembered_answers_are_found_by_all, a_stream_goes_on_at_a_router_with_other_workers,
+          a_tenant_at_two_routers_takes_no_second_share, no_fault_of_the_store_fails_a_request])

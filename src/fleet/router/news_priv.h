@@ -9,14 +9,14 @@
 
 #include "base/bytes.h"
 
-enum { NEWS_VERSION = 1, NEWS_NODE_BYTES = 64, NEWS_LOGIN_BYTES = 24, NEWS_SERVED_BYTES = 16 };
+enum { NEWS_VERSION = 1, NEWS_NODE_BYTES = 64, NEWS_LOGIN_BYTES = 24 };
 
 enum news_kind {
     NEWS_SPENDING = 1, /* the payload of SPENDING (proto/frame.h) */
     NEWS_LOGINS = 2,   /* wrong keys: address 16, hash 8, for each */
     NEWS_FORGET = 3,   /* a response that its owner deleted: tenant, NUL, id */
     NEWS_GOODBYE = 4,  /* empty: this router ends */
-    NEWS_SERVED = 5    /* service of tenants: number of the tenant 8, tokens by weight 8, for each */
+    NEWS_SERVED = 5    /* service of tenants (served.c) */
 };
 
 struct news {

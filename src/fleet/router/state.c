@@ -3,7 +3,8 @@
  *
  *     spending.c ──SPENDING──┐                                    ┌──> spending.c, as one more view
  *     wrong API keys ────────┼──> one message, each tick ──> store ──> failed logins of the endpoint
- *     deleted responses ─────┘                                    └──> kept responses of the endpoint
+ *     deleted responses ─────┤                                    ├──> kept responses of the endpoint
+ *     service of tenants ────┘                                    └──> turns (served.c)
  *
  * The messages of the last two minutes are read at the start, and after the store was away.  Of these, the last row
  * of each router and account is kept until the reading is over, and heard then, as a worker's snapshot would be.
@@ -23,6 +24,7 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "fleet/router/news_priv.h"
+#include "fleet/router/served_priv.h"
 #include "fleet/router/spending_priv.h"
 #include "fleet/router/state_history_priv.h"
 #include "net/link/tls.h"
@@ -48,7 +50,8 @@ struct router_state {
     struct state_router routers[STATE_MAX_ROUTERS];
     struct state_history *history; /* while old messages are read */
     struct buf message;
-    bool has_message;
+    bool has_message; /* of this tick */
+    struct served served;
     struct state_counts told; /* as the metrics have them */
     struct metric *m_up, *m_trips, *m_damaged, *m_putting, *m_out, *m_in;
     struct metric *m_found, *m_missed, *m_late, *m_put, *m_put_failed, *m_dropped;
@@ -165,6 +168,8 @@ static void router_state_on_news(void *arg, struct bytes message, uint64_t age_m
             state_hear_spending(router, &news, section, is_old ? &age_ms : NULL);
         else if (kind == NEWS_LOGINS)
             state_hear_logins(router, section, age_ms);
+        else if (kind == NEWS_SERVED && !is_old)
+            served_hear(router, section);
         else if (kind == NEWS_FORGET)
             state_hear_forget(router, section);
         else if (kind == NEWS_GOODBYE && !is_old)
@@ -265,6 +270,27 @@ static void state_tell_logins(struct router *router)
     news_put(&shared->message, NEWS_LOGINS, bytes_of(section, n * NEWS_LOGIN_BYTES));
 }
 
+void router_state_served(struct job *job, uint64_t n_tokens)
+{
+    struct router_state *shared = job->router->shared;
+
+    if (shared != NULL && state_is_up(shared->store))
+        served_note(&shared->served, job, n_tokens);
+}
+
+static void state_tell_served(struct router *router)
+{
+    struct buf section = {0};
+
+    if (router->shared->served.n == 0)
+        return;
+    served_pack(&router->shared->served, &section);
+    state_message_open(router);
+    if (!section.is_bad)
+        news_put(&router->shared->message, NEWS_SERVED, buf_view(&section));
+    buf_fini(&section);
+}
+
 static void state_put_counter(struct metric *metric, uint64_t now, uint64_t *told)
 {
     metric_add(metric, (double)(now - *told));
@@ -298,6 +324,7 @@ void router_state_tick(struct router *router)
         return;
     if (state_is_up(shared->store)) {
         state_tell_logins(router);
+        state_tell_served(router);
         if (shared->has_message && !shared->message.is_bad)
             (void)state_tell(shared->store, buf_view(&shared->message));
         router_state_watch(router);

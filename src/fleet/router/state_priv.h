@@ -20,6 +20,7 @@ void router_state_tick(struct router *router);
 void router_state_tell_spending(struct router *router, const Baton__Spending *spending);
 /* A kept response was deleted here (struct front_opts). */
 void router_state_tell_forget(void *router, const char *tenant, struct bytes id);
+void router_state_served(struct job *job, uint64_t n_tokens);        /* its tenant was charged for these */
 void router_state_put(const struct router *router, struct buf *out); /* for the status */
 /* Checks the keys of [state]. */
 void router_state_check(struct config_check *check, const struct router_conf *conf);

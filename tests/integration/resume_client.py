@@ -75,7 +75,7 @@ class Client:
             data = json.loads(re.search(rb"data: (\{.*)", event).group(1)) if b"data: {" in event else {}
             said += data.get("delta", {}).get("text", "")
             for choice in data.get("choices", []):
-                said += choice["delta"].get("content") or ""
+                said += choice.get("text", "") or choice.get("delta", {}).get("content") or ""
         return said
 
 

@@ -71,6 +71,7 @@ void router_streams_over(struct job *job)
 
 static int streams_adopt(struct job *job, struct bytes value)
 {
+    Baton__Resumed resumed = BATON__RESUMED__INIT;
     ProtobufCMessage *message;
     int rc;
 
@@ -81,7 +82,8 @@ static int streams_adopt(struct job *job, struct bytes value)
                       &message);
     if (rc < 0)
         return rc;
-    rc = router_resume_take(job, (const Baton__Submit *)message);
+    resumed.submit = (Baton__Submit *)message;
+    rc = resumed.submit->n_tokens_later > 0 ? E_PROTO : router_resume_take(job, &resumed);
     frame_message_free(message);
     return rc;
 }

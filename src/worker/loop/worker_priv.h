@@ -162,8 +162,7 @@ void worker_routers_close(struct worker *worker);
 void worker_routers_refuse(struct worker_router *router, uint64_t request, int error); /* fails the job */
 
 /* parts.c: prompts in pieces */
-/* Takes a SUBMIT command, and its packed SUBMIT for the tail, of which n_missing tokens will follow. E_OVERLOADED,
- * E_NOMEM. */
+/* Takes a SUBMIT, and its packed form for the tail; n_missing tokens will follow. E_OVERLOADED, E_NOMEM. */
 int worker_parts_add(struct worker_router *router, struct command *command, struct buf *submit,
                      uint32_t n_missing);
 /* Adds tokens.  1: the command is complete and changes owner; a PROCEED follows it if is_proceeding.  0: more

@@ -12,8 +12,9 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from cluster import Cluster, fetch, main, patience  # noqa: E402
-from redis_server import Redis, want  # noqa: E402
+from redis_server import Redis, certificate, want  # noqa: E402
 from resume_client import Client, assert_same, chat, messages, whole_of  # noqa: E402
+from test_remote_cluster import Servers  # noqa: E402
 from test_fair import Client as Flooder, make_keys  # noqa: E402
 from test_fair_routers import SIM, TURNS, shares  # noqa: E402
 from test_common_limits import RPM, flood, metric_of, new_keys, wait_shared  # noqa: E402
@@ -250,6 +251,38 @@ def a_tenant_at_two_routers_takes_no_second_share():
         assert served["many"] <= 2.2 * served["few"], served
 
 
+def a_store_may_want_a_login_and_tls_or_be_a_cluster():
+    with Cluster() as c:
+        login = os.path.join(c.dir, "login")
+        tls = certificate(c.dir, "store")
+        with open(login, "w") as f:
+            f.write("secret\n")
+        os.chmod(login, 0o600)
+        with Redis("--requirepass", "secret", tls=tls) as redis:
+            add_router(c, redis, state__login=login, state__ca=tls[0])
+            wait_served(c)
+            wrong = c.router(state__url=redis.url.replace("://", "://:wrong@"), state__ca=tls[0])
+            wait_until(lambda: log_lines(wrong, "state_store_down"), "a wrong password is not told")
+            assert "WRONGPASS" in log_lines(wrong, "state_store_down")[0] and "wrong@" not in log_lines(wrong, "state_store_down")[0]
+            stranger = c.router(state__url=redis.url, state__login=login)
+            wait_until(lambda: log_lines(stranger, "state_store_down"), "an unknown certificate is not told")
+            assert metric_of(wrong, "baton_state_up") == metric_of(stranger, "baton_state_up") == 0
+    with Cluster() as c, Servers(c.dir) as servers:
+        path, keys = new_keys(c, team=f"rpm={RPM}")
+        fleet(c, servers, 2, path)
+        wait_shared(c.routers, 2)
+        admitted, _, took = flood(c.routers, keys["team"], COUNT, 1)
+        assert_limit(sum(admitted), took)
+        status, answer = message(c.routers[0], "hello", keys["team"])
+        assert status in (200, 429), answer
+        # the server that has the names dies: its replica takes over, or each router goes on alone
+        holder = next(i for i, server in enumerate(servers.all[:3]) if server.keys())
+        servers.all[holder].kill()
+        wait_up(c.routers, 0)
+        assert send(c.routers[0], COUNT, {"model": "baton-demo", "messages": [{"role": "user", "content": "hello"}]},
+                    keys["team"])[0] in (200, 429)
+
+
 class Load:
     """Requests at all routers, one after another at each; none may fail."""
 
@@ -350,4 +383,5 @@ if __name__ == "__main__":
     want()
     main([three_routers_admit_one_limit, a_ban_is_seen_by_all, conversations_go_on_at_any_router,
           remembered_answers_are_found_by_all, a_stream_goes_on_at_a_router_with_other_workers,
-          a_tenant_at_two_routers_takes_no_second_share, no_fault_of_the_store_fails_a_request])
+          a_tenant_at_two_routers_takes_no_second_share, a_store_may_want_a_login_and_tls_or_be_a_cluster,
+          no_fault_of_the_store_fails_a_request])

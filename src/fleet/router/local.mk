@@ -15,6 +15,9 @@ libfleet_router_a_SOURCES += src/fleet/router/news.c src/fleet/router/news_priv.
 if HAVE_CMOCKA
 router_tests = tests/unit/fleet/router/test_turns tests/unit/fleet/router/test_capabilities tests/unit/fleet/router/test_jobs tests/unit/fleet/router/test_draws tests/unit/fleet/router/test_jobs_model tests/unit/fleet/router/test_chain \
 	tests/unit/fleet/router/test_models
+router_tests += tests/unit/fleet/router/test_news
+tests_unit_fleet_router_test_news_SOURCES = tests/unit/fleet/router/test_news.c
+tests_unit_fleet_router_test_news_LDADD = $(link_fleet_router) $(CMOCKA_LIBS)
 check_PROGRAMS += $(router_tests)
 TESTS += $(router_tests)
 router_rig = tests/unit/fleet/router/rig.c tests/unit/fleet/router/rig.h

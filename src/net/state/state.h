@@ -60,7 +60,8 @@ struct state_counts {
 /* Starts two threads and waits for nothing: the store may be away.  E_FORMAT (URL, login), E_IO (certificates),
  * E_NOMEM. */
 int state_open(const struct state_opts *opts, struct fault *fault, struct state **out);
-/* Waits for the threads, 200 ms at most.  No question's done is called any more.  NULL is fine. */
+/* Sends what was told last, for 200 ms at most, and waits for the threads: for a tenth of a second, or for the look-up
+ * of a host's name.  No question's done is called any more.  NULL is fine. */
 void state_close(struct state *state);
 /* Checks address and login without a connection.  E_FORMAT. */
 int state_url_check(const char *url, const char *login, struct fault *fault);

@@ -584,17 +584,6 @@ void front_drain(struct front *front, ev_call done, void *arg)
     http_server_drain(front->server, done, arg);
 }
 
-void front_forget_response(struct front *front, const char *tenant, struct bytes id)
-{
-    if (front->responses != NULL)
-        (void)conversations_remove(front->responses, id, tenant);
-}
-
-struct failed_logins *front_failed_logins(const struct front *front)
-{
-    return front->failed_logins;
-}
-
 uint32_t front_n_running(const struct front *front)
 {
     return front->n_running;

@@ -345,6 +345,17 @@ void shared_forget_response(struct front *front, const char *tenant, struct byte
         front->opts.on_forget(front->opts.on_forget_arg, tenant, id);
 }
 
+struct failed_logins *front_failed_logins(const struct front *front)
+{
+    return front->failed_logins;
+}
+
+void front_forget_response(struct front *front, const char *tenant, struct bytes id)
+{
+    if (front->responses != NULL)
+        (void)conversations_remove(front->responses, id, tenant);
+}
+
 void shared_abort(struct front *front, const struct http_exchange *exchange)
 {
     list_for_each_safe (node, spare, &front->visits) {

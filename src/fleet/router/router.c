@@ -363,12 +363,12 @@ static void router_tear_down(struct daemon *daemon)
     reload_free(daemon->reloads);
     admin_free(daemon->admin);
     router_workers_close(router);
-    router_state_close(router);
     router_spending_close(router);
     block_queue_fini(&router->pending);
     listener_close(router->links);
     while (!list_is_empty(&router->jobs))
         router_job_free(container_of(router->jobs.next, struct job, all));
+    router_state_close(router); /* jobs may wait for it */
     gen_outbox_close(&router->outbox);
     router_models_free(router);
     router_queue_close(router);

@@ -518,6 +518,8 @@ static int state_prepare(struct state *state, const struct state_opts *opts, str
         rc = redis_tls_new(opts->ca_path, fault, &state->conn_opts.tls);
     if (rc == 0)
         rc = state_name_make(state->key, "news", bytes_str(""), bytes_str(""), &state->stream);
+    if (rc == 0)
+        rc = state_name_make(state->key, "probe", bytes_str(""), bytes_str(""), &state->probe);
     if (rc == 0 && (mailbox_new(STATE_JOBS, &state->done) < 0 ||
                     ev_fd_new(opts->loop, mailbox_fd(state->done), EV_FD_READ, state_on_done, state,
                               &state->watch) < 0 ||

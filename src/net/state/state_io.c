@@ -14,7 +14,8 @@
 #include "net/redis/redis_slots.h"
 #include "net/state/state_priv.h"
 
-#define STATE_WAIT_NS (100 * NS_PER_MS)
+#define STATE_WAIT_NS     (100 * NS_PER_MS)
+#define STATE_BATCH_BYTES (1u << 20) /* of values; the last one may exceed it */
 
 void state_job_free(struct state_job *job)
 {
@@ -151,15 +152,32 @@ static void state_batch_done(struct state_thread *thread)
     thread->n_batch = 0;
 }
 
+/* The store does not answer: what waits for it ends now, instead of after one stall for each batch. */
+static void state_fail_waiting(struct state_thread *thread, int rc, const struct fault *fault)
+{
+    struct state_job *job;
+
+    while ((job = mailbox_receive(thread->jobs)) != NULL) {
+        job->result = rc;
+        job->fault = *fault;
+        thread->batch[thread->n_batch++] = job;
+        state_batch_done(thread);
+    }
+}
+
 static void state_batch_run(struct state_thread *thread)
 {
     struct fault fault = {0};
     unsigned at = 0;
+    bool is_lost;
     int rc = state_batch_send(thread, &fault);
 
     if (rc == 0)
         at = state_batch_read(thread, &rc);
-    for (unsigned i = at; i < thread->n_batch && rc < 0; i++) {
+    is_lost = rc < 0;
+    if (is_lost && fault.text[0] == '\0')
+        fault_set(&fault, rc, "%s", err_text(rc));
+    for (unsigned i = at; i < thread->n_batch && is_lost; i++) {
         thread->batch[i]->result = rc;
         if (thread->batch[i]->fault.text[0] == '\0')
             thread->batch[i]->fault = fault;
@@ -172,12 +190,15 @@ static void state_batch_run(struct state_thread *thread)
         thread->conn = NULL;
     }
     state_batch_done(thread);
+    if (is_lost)
+        state_fail_waiting(thread, rc, &fault);
 }
 
 static void *state_thread_run(void *arg)
 {
     struct state_thread *thread = arg;
     struct state *state = thread->state;
+    size_t n_bytes;
 
     while (!atomic_load_explicit(&state->is_ending, memory_order_acquire)) {
         struct state_job *job = mailbox_receive(thread->jobs);
@@ -187,9 +208,12 @@ static void *state_thread_run(void *arg)
             mailbox_drain_fd(thread->jobs);
             continue;
         }
-        do
+        n_bytes = 0;
+        do {
             thread->batch[thread->n_batch++] = job;
-        while (thread->n_batch < STATE_BATCH && (job = mailbox_receive(thread->jobs)) != NULL);
+            n_bytes += job->value.len_bytes;
+        } while (thread->n_batch < STATE_BATCH && n_bytes < STATE_BATCH_BYTES &&
+                 (job = mailbox_receive(thread->jobs)) != NULL);
         state_batch_run(thread);
     }
     return NULL;

@@ -3,7 +3,8 @@
  *
  *     PUT      SET name value EX life                   ASK   GET name, for each;  SET claim "" NX EX life
  *     REMOVE   UNLINK name                              NEWS  [TIME]; XADD stream MAXLEN ~ n * s text, for each;
- *                                                             EXPIRE stream; XRANGE stream after + COUNT n
+ *                                                             EXPIRE stream; XRANGE stream after + COUNT n; a first
+ *                                                             one SET probe 1 EX 60 in its place
  *
  * The stream's ids begin with the server's milliseconds, which gives each message's age without the hosts' clocks.
  * Servers from 5.0 on know all of these. */
@@ -111,7 +112,17 @@ static int state_append_range(struct state *state, struct state_job *job, struct
                              6);
 }
 
-/* A first fetch only asks for the time; the next one reads from there. */
+/* A store that takes no writes is of no use: a test writes. */
+static int state_append_probe(struct state *state, struct state_job *job, struct buf *out)
+{
+    job->n_replies++;
+    return state_put_command(out,
+                             (const struct bytes[]){bytes_str("SET"), bytes_str(state->probe.text),
+                                                    bytes_str("1"), bytes_str("EX"), bytes_str("60")},
+                             5);
+}
+
+/* A first fetch only asks for the time, and whether the store takes writes; the next one reads from there. */
 static int state_append_news(struct state *state, struct state_job *job, struct buf *out)
 {
     int rc = state_put_command(out, (const struct bytes[]){bytes_str("TIME")}, 1);
@@ -125,6 +136,8 @@ static int state_append_news(struct state *state, struct state_job *job, struct 
             3);
         job->n_replies++;
     }
+    if (rc == 0 && job->is_first)
+        rc = state_append_probe(state, job, out);
     if (rc == 0 && !job->is_first) {
         rc = state_append_range(state, job, out);
         job->n_replies++;
@@ -298,8 +311,8 @@ static int state_reply_news(struct state *state, struct state_job *job, const st
         return state_reply_time(job, all);
     if (job->at <= job->n_tells)
         return item->kind == RESP_TEXT ? 0 : E_PROTO;
-    if (item->kind == RESP_INTEGER)
-        return 0; /* EXPIRE */
+    if (item->kind == RESP_INTEGER || (job->is_first && item->kind == RESP_TEXT))
+        return 0; /* EXPIRE, the probe's SET */
     return state_reply_range(state, job, all);
 }
 

@@ -86,7 +86,7 @@ struct state {
     struct redis_conn_opts conn_opts;
     uint8_t key[STATE_KEY_BYTES];
     uint64_t self;
-    struct state_name stream;
+    struct state_name stream, probe;
     struct mailbox *done;
     atomic_bool is_ending;
     atomic_size_t answer_bytes; /* of values that threads fetched, and the loop has not given on */

@@ -58,6 +58,7 @@ include tests/fuzz/template.mk
 include tests/fuzz/jinja.mk
 include tests/fuzz/discover.mk
 include tests/fuzz/sse.mk
+include tests/fuzz/state.mk
 include tests/fuzz/clients.mk
 include tests/fuzz/join.mk
 include tests/fuzz/grammar_run.mk

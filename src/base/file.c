@@ -62,6 +62,24 @@ int file_open_secret(const char *path, const char *secret, struct fault *fault)
                      (unsigned)(info.st_mode & 07777), secret);
 }
 
+int file_read_login(const char *path, char *out, size_t out_bytes, struct fault *fault)
+{
+    int fd = file_open_secret(path, "store's login", fault);
+    size_t n = 0;
+    ssize_t got;
+
+    if (fd < 0)
+        return fd;
+    while (n < out_bytes - 1 && (got = read(fd, out + n, out_bytes - 1 - n)) > 0)
+        n += (size_t)got;
+    close(fd);
+    out[n] = '\0';
+    out[strcspn(out, "\r\n")] = '\0';
+    if (out[0] == '\0' || n == out_bytes - 1)
+        return fault_set(fault, E_FORMAT, "%s: its first line is not user:password", path);
+    return 0;
+}
+
 int file_read_rest(FILE *file, size_t max_bytes, struct buf *out)
 {
     uint8_t piece[16384];

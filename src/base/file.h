@@ -18,6 +18,10 @@ FILE *file_open(const char *path, const char **why_out);
  * (its mode), with the fault. */
 int file_open_secret(const char *path, const char *secret, struct fault *fault);
 
+/* Reads the login of a store, "user:password" or "password", from the first line of a secret file.
+ * file_open_secret()'s codes; E_FORMAT: the line is empty or too long. */
+int file_read_login(const char *path, char *out, size_t out_bytes, struct fault *fault);
+
 /* Appends the rest of file, at most max_bytes.  Returns 0, or E_LIMIT (longer), E_NOMEM, E_IO (errno says why). */
 int file_read_rest(FILE *file, size_t max_bytes, struct buf *out);
 

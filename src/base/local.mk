@@ -2,6 +2,7 @@
 noinst_LIBRARIES += libbase.a
 libbase_a_SOURCES = \
 	src/base/arena.c src/base/arena.h \
+	src/base/breaker.c src/base/breaker.h \
 	src/base/bytes.c src/base/bytes.h \
 	src/base/check.c src/base/check.h \
 	src/base/clock.c src/base/clock.h \
@@ -43,6 +44,7 @@ tests_bench_bench_copy_LDADD = $(link_base)
 if HAVE_CMOCKA
 base_tests = \
 	tests/unit/base/test_bytes \
+	tests/unit/base/test_breaker \
 	tests/unit/base/test_cpu_quota \
 	tests/unit/base/test_err \
 	tests/unit/base/test_fair \
@@ -62,6 +64,7 @@ check_PROGRAMS += $(base_tests)
 TESTS += $(base_tests)
 endif
 tests_unit_base_test_bytes_LDADD = $(link_base) $(CMOCKA_LIBS)
+tests_unit_base_test_breaker_LDADD = $(link_base) $(CMOCKA_LIBS)
 tests_unit_base_test_cpu_quota_LDADD = $(link_base) $(CMOCKA_LIBS)
 tests_unit_base_test_err_LDADD = $(link_base) $(CMOCKA_LIBS)
 tests_unit_base_test_fair_LDADD = $(link_base) $(CMOCKA_LIBS)

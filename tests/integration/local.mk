@@ -25,7 +25,7 @@ TESTS += $(plain_manifests)
 EXTRA_DIST += $(plain_manifests)
 integration_tests += tests/integration/test_pause.py tests/integration/test_preempt.py tests/integration/test_admission.py tests/integration/test_load.py tests/integration/test_flood.py tests/integration/test_pieces.py
 integration_tests += tests/integration/test_files.py tests/integration/test_pull.py
-integration_tests += tests/integration/test_common_limits.py
+integration_tests += tests/integration/test_common_limits.py tests/integration/test_state.py
 integration_tests += tests/integration/test_console.py
 tests/integration/test_console.log: batonctl
 integration_tests += tests/integration/test_imatrix.py tests/integration/test_shared_kv.py tests/integration/test_windows.py
@@ -76,7 +76,7 @@ EXTRA_DIST += tests/integration/test_auto_roles.py
 TESTS += tests/integration/test_remote_s3.py
 EXTRA_DIST += tests/integration/test_remote_s3.py
 TESTS += tests/integration/test_hybrid_remote.py tests/integration/test_remote.py tests/integration/test_remote_faults.py tests/integration/test_remote_cluster.py
-EXTRA_DIST += tests/integration/test_hybrid_remote.py tests/integration/test_remote.py tests/integration/test_remote_faults.py tests/integration/test_remote_cluster.py tests/integration/redis_server.py
+EXTRA_DIST += tests/integration/test_hybrid_remote.py tests/integration/test_remote.py tests/integration/test_remote_faults.py tests/integration/test_remote_cluster.py tests/integration/redis_server.py tests/integration/resume_client.py
 TESTS += tests/integration/test_calibrate.py
 EXTRA_DIST += tests/integration/test_calibrate.py
 tests/integration/test_calibrate.log: baton-plan

@@ -15,7 +15,7 @@
  *
  * Faults of the store are never errors of the caller.  A value that does not open under the cluster's key and the
  * block's hash counts as not there, and is removed.  A store that fails, or is late three times in a row, is left
- * alone (breaker_priv.h): calls return E_CLOSED at once, and only a test of the tier's own asks whether it is back.  A
+ * alone (base/breaker.h): calls return E_CLOSED at once, and only a test of the tier's own asks whether it is back.  A
  * store that is full is read and not written for half a minute.  Each change is one line in the log. */
 #ifndef CACHE_REMOTE_REMOTE_H
 #define CACHE_REMOTE_REMOTE_H

@@ -12,9 +12,9 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/breaker.h"
 #include "base/mailbox.h"
 #include "base/rate.h"
-#include "cache/remote/breaker_priv.h"
 #include "cache/remote/remote.h"
 #include "cache/remote/store.h"
 

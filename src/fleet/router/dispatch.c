@@ -22,6 +22,7 @@
 #include "base/str.h"
 #include "fleet/router/decisions_priv.h"
 #include "fleet/router/job_spans_priv.h"
+#include "fleet/router/streams_priv.h"
 
 #define MAX_ATTEMPTS   8
 #define TRIED_AGAIN_NS NS_PER_S /* wait in the queue before workers that failed the job are tried again */
@@ -141,6 +142,7 @@ int router_job_place(struct job *job)
         picker_slots_add(&job->excluded, choice->decode);
         return E_OVERLOADED;
     }
+    router_streams_keep(job);
     router_queue_remove(job, true);
     router_queue_charge(job, choice->uncached_tokens);
     router_spans_placed(job);
@@ -335,6 +337,7 @@ int router_job_make(struct router *router, const struct gen_model *model, struct
 void router_job_free(struct job *job)
 {
     router_roles_ended(job);
+    router_streams_over(job);
     router_trace_job(job);
     router_queue_remove(job, false);
     router_queue_exit(job);

@@ -11,6 +11,7 @@
 
 struct router;
 struct router_model;
+struct state_ask;
 
 /* The states; job.c draws the transitions. HOLDING and REPORTING... last for a bounded time. "The report" is
  * the prefill worker's message that says how much of the prompt was cached. */
@@ -122,7 +123,9 @@ struct job { /* fields used for every token come first */
     struct picker_owner owner; /* the owner that the computing worker may fetch cached blocks from; slot
                                   * PICKER_NONE: none */
     uint32_t ask_limit_ms;
-    uint32_t n_asked; /* RESUMING: workers that have not replied */
+    uint32_t n_asked;                /* RESUMING: workers that have not replied */
+    struct state_ask *store_ask;     /* RESUMING: the shared store was asked for its order (streams.c) ... */
+    bool has_asked_store, is_stored; /* ... once; is_stored: its order is kept there */
 };
 
 static inline bool job_is_in(const struct job *job, unsigned states)

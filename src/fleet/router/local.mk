@@ -9,10 +9,15 @@ libfleet_router_a_SOURCES += src/fleet/router/resume.c src/fleet/router/blocks.c
 	src/fleet/router/decisions.c src/fleet/router/decisions_priv.h \
 	src/fleet/router/decisions_json.c src/fleet/router/decisions_json_priv.h
 libfleet_router_a_SOURCES += src/fleet/router/pause_priv.h src/fleet/router/pause.c
+libfleet_router_a_SOURCES += src/fleet/router/news.c src/fleet/router/news_priv.h src/fleet/router/state.c src/fleet/router/state_priv.h \
+	src/fleet/router/served.c src/fleet/router/served_priv.h src/fleet/router/streams.c src/fleet/router/streams_priv.h src/fleet/router/state_history.c src/fleet/router/state_history_priv.h
 
 if HAVE_CMOCKA
 router_tests = tests/unit/fleet/router/test_turns tests/unit/fleet/router/test_capabilities tests/unit/fleet/router/test_jobs tests/unit/fleet/router/test_draws tests/unit/fleet/router/test_jobs_model tests/unit/fleet/router/test_chain \
 	tests/unit/fleet/router/test_models
+router_tests += tests/unit/fleet/router/test_news
+tests_unit_fleet_router_test_news_SOURCES = tests/unit/fleet/router/test_news.c
+tests_unit_fleet_router_test_news_LDADD = $(link_fleet_router) $(CMOCKA_LIBS)
 check_PROGRAMS += $(router_tests)
 TESTS += $(router_tests)
 router_rig = tests/unit/fleet/router/rig.c tests/unit/fleet/router/rig.h

@@ -28,6 +28,7 @@
  * not call a client back. */
 #include "fleet/router/router_priv.h"
 #include "fleet/router/admission_priv.h"
+#include "fleet/router/state_priv.h"
 
 #include "base/clock.h"
 #include "base/err.h"
@@ -72,13 +73,19 @@ int router_queue_enter(struct job *job)
     return job->place.flow != NULL ? 0 : E_NOMEM;
 }
 
+static void queue_charge_flow(struct job *job, uint64_t n_tokens)
+{
+    fair_charge(queue_turns(job), job->place.flow, n_tokens, job->order.work.weight);
+    router_state_served(job, n_tokens);
+}
+
 void router_queue_exit(struct job *job)
 {
     if (job->place.flow == NULL)
         return;
     router_queue_begun(job);
     if (router_job_answered(job) > 0)
-        fair_charge(queue_turns(job), job->place.flow, router_job_answered(job), job->order.work.weight);
+        queue_charge_flow(job, router_job_answered(job));
     fair_drop(queue_turns(job), job->place.flow);
     job->place.flow = NULL;
 }
@@ -86,7 +93,7 @@ void router_queue_exit(struct job *job)
 void router_queue_charge(struct job *job, uint64_t n_tokens)
 {
     if (job->sum.n_redispatched + job->n_pauses == 0) /* otherwise it was charged already */
-        fair_charge(queue_turns(job), job->place.flow, n_tokens > 0 ? n_tokens : 1, job->order.work.weight);
+        queue_charge_flow(job, n_tokens > 0 ? n_tokens : 1);
     if (job_is_in(job, JOB_BEGUN) || job->place.is_ahead)
         return;
     job->place.is_ahead = true;

@@ -8,7 +8,7 @@
  *                                  |            | TOKENS: the whole answer so far, then new tokens
  *                                  |            v
  *                                  |         ANSWERING
- *                                  '--no worker has it--> 404
+ *                                  '--no worker has it--> the shared store (streams.c), or 404
  *
  * The worker's SUBMIT replaces the order that the front made from the client's body, because it has the seed
  * and the first router's prompt, except the later pieces of a long one, which must be those of the body.  So the
@@ -24,6 +24,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "compute/order/submit.h"
+#include "fleet/router/streams_priv.h"
 
 #define RESUME_WAIT_NS (2 * NS_PER_S)
 
@@ -70,7 +71,7 @@ int router_resume(void *self, const struct gen_model *model, struct work_order *
     rc = hashmap_put(router->by_number, &job->number, job, NULL);
     for (uint32_t slot = 0; rc == 0 && slot < PICKER_MAX_WORKERS; slot++)
         resume_ask(job, slot);
-    if (rc == 0 && job->n_asked == 0 && !router_is_returning(router)) {
+    if (rc == 0 && job->n_asked == 0 && !router_is_returning(router) && !router_streams_ask(job)) {
         *failure_out = not_kept;
         rc = E_NOT_FOUND;
     }
@@ -83,9 +84,16 @@ int router_resume(void *self, const struct gen_model *model, struct work_order *
     return 0;
 }
 
-static void resume_fail(struct job *job)
+void router_resume_not_kept(struct job *job)
 {
     router_job_fail(job, not_kept.status, not_kept.type, not_kept.message, 0);
+}
+
+/* No worker has it: the shared store may have its order. */
+static void resume_elsewhere(struct job *job)
+{
+    if (!router_streams_ask(job))
+        router_resume_not_kept(job);
 }
 
 void router_resume_worker_up(struct job *job, uint32_t slot)
@@ -97,7 +105,7 @@ void router_resume_worker_up(struct job *job, uint32_t slot)
 void router_resume_tick(struct job *job, uint64_t now_ns)
 {
     if (now_ns - job->held_ns > RESUME_WAIT_NS && !router_is_returning(job->router))
-        resume_fail(job);
+        resume_elsewhere(job);
 }
 
 /* ---- the worker's answer ---- */
@@ -171,9 +179,8 @@ static int resume_take_order(struct job *job, struct work_order *order, bool is_
     return router_chain_begin(job);
 }
 
-static int resume_adopt(struct job *job, uint32_t slot, const Baton__Resumed *resumed)
+int router_resume_take(struct job *job, const Baton__Resumed *resumed)
 {
-    struct router *router = job->router;
     struct work_order order = {0};
     int rc = router_resume_unpack(job, resumed->submit, &order);
 
@@ -183,7 +190,14 @@ static int resume_adopt(struct job *job, uint32_t slot, const Baton__Resumed *re
         work_order_fini(&order);
         return rc;
     }
-    rc = resume_take_order(job, &order, rc > 0);
+    return resume_take_order(job, &order, rc > 0);
+}
+
+static int resume_adopt(struct job *job, uint32_t slot, const Baton__Resumed *resumed)
+{
+    struct router *router = job->router;
+    int rc = router_resume_take(job, resumed);
+
     if (rc < 0)
         return rc;
     job->decode = (struct job_part){
@@ -215,7 +229,7 @@ void router_resume_answer(struct router *router, uint32_t slot, const Baton__Res
     job->n_asked -= job->n_asked > 0;
     if (!resumed->is_here) {
         if (job->n_asked == 0 && !router_is_returning(router))
-            resume_fail(job);
+            resume_elsewhere(job);
         return;
     }
     rc = resume_adopt(job, slot, resumed);
@@ -228,5 +242,5 @@ void router_resume_answer(struct router *router, uint32_t slot, const Baton__Res
     log_warn("resume_failed", LOG_STR("request_id", job->order.work.request_id),
              LOG_STR("worker", router->workers[slot].node), LOG_ERR(rc));
     resume_decline(router, slot, resumed->request);
-    resume_fail(job);
+    router_resume_not_kept(job);
 }

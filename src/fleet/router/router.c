@@ -24,6 +24,7 @@
 #include "fleet/router/decisions_priv.h"
 #include "fleet/router/admission_priv.h"
 #include "fleet/router/spending_priv.h"
+#include "fleet/router/state_priv.h"
 
 #define TICK_NS    (100 * NS_PER_MS)
 #define TICK_SWEEP 2048 /* entries of the prefix index swept per tick */
@@ -57,6 +58,7 @@ static void router_on_tick(void *arg)
     router_roles_tick(router);
     router_decisions_tick(router);
     router_spending_tick(router);
+    router_state_tick(router);
     metric_set(router->m_known_on_disk, (double)picker_index_on_disk(router->index));
     metric_set(router->m_known_in_memory,
                (double)(picker_index_count(router->index) - picker_index_on_disk(router->index)));
@@ -255,6 +257,8 @@ static int router_build_links(struct daemon *daemon, struct fault *fault)
     if (rc == 0)
         rc = router_build_spending(router, key, fault);
     if (rc == 0)
+        rc = router_state_open(router, key, fault);
+    if (rc == 0)
         rc = router_build_admin(daemon, key, fault);
     OPENSSL_cleanse(key, sizeof(key));
     return rc;
@@ -303,6 +307,10 @@ static int router_build_front(struct daemon *daemon, struct fault *fault)
     opts.metrics = daemon->router.metrics;
     opts.keys_path = conf->api_keys[0] ? conf->api_keys : NULL;
     opts.common = router_spending_common(&daemon->router);
+    opts.state = router_state_store(&daemon->router);
+    opts.on_forget = router_state_tell_forget;
+    opts.on_forget_arg = &daemon->router;
+    opts.login_salt = router_state_login_salt(&daemon->router);
     opts.has_console = conf->console;
     opts.has_metrics = conf->metrics_for == FRONT_METRICS_CLIENTS;
     opts.replay_bytes = conf->replay_bytes;
@@ -320,6 +328,7 @@ static int router_build_front(struct daemon *daemon, struct fault *fault)
         return fault_set(fault, E_NOMEM, "cannot start job threads");
     opts.jobs = daemon->router.job_threads = daemon->jobs;
     rc = front_new(&opts, fault, &daemon->front);
+    router_state_serve(&daemon->router, daemon->front);
     if (rc == 0)
         rc = router_build_reload(daemon, fault);
     for (size_t i = 0; rc == 0 && i < conf->http_listen.n; i++) {
@@ -354,6 +363,7 @@ static void router_tear_down(struct daemon *daemon)
     struct router *router = &daemon->router;
 
     discover_unregister(daemon->registration);
+    router_state_serve(router, NULL);
     front_free(daemon->front);
     http_tls_free(daemon->https);
     ev_jobs_free(daemon->jobs);
@@ -366,6 +376,7 @@ static void router_tear_down(struct daemon *daemon)
     listener_close(router->links);
     while (!list_is_empty(&router->jobs))
         router_job_free(container_of(router->jobs.next, struct job, all));
+    router_state_close(router); /* jobs may wait for it */
     gen_outbox_close(&router->outbox);
     router_models_free(router);
     router_queue_close(router);

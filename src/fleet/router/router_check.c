@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Checks of the router's settings that the table of keys cannot express. */
 #include "fleet/router/router.h"
+#include "fleet/router/state_priv.h"
 
 #include <string.h>
 
@@ -54,6 +55,7 @@ void router_check(struct config_check *check)
     setup_check_memory(check, "cache.replay_memory", conf->replay_bytes);
     setup_check_memory(check, "cache.thread_memory", conf->conversation_bytes);
     check_classes(check, conf);
+    router_state_check(check, conf);
     if (conf->trace_url[0] != '\0' && otlp_url_read(conf->trace_url, &fault, &collector) < 0)
         config_refuse(check, "trace.url", "%s", fault.text);
     if (conf->itl_slo_ns > conf->ttft_slo_ns)

@@ -108,6 +108,18 @@ static const struct config_key keys[] = {
      "After the start of a router whose workers were registered with an earlier one: how long a model that "
      "none of them serves is answered with 503 and retry-after, because other workers may still come back. "
      "Then with 404."},
+    {"state", "url", CONFIG_STR, KEY(state_url), "", 0, 0, NULL, false,
+     "A Redis or Valkey server in which several routers keep what is common to them, encrypted under the cluster's "
+     "key: rate and token limits, bans for wrong keys, conversations, responses and remembered answers. "
+     "redis://[user:password@]host[:port][/db], rediss:// over TLS, redis+cluster://host:port,host:port (also "
+     "rediss+cluster://). While it is away, each router goes on by itself. Empty: none."},
+    {"state", "login", CONFIG_PATH, KEY(state_login), "", 0, 0, NULL, false,
+     "File with the login of state.url in its first line, user:password or password, closed to others (0600). "
+     "Empty: the login is in the URL, or there is none."},
+    {"state", "ca", CONFIG_PATH, KEY(state_ca), "", 0, 0, NULL, false,
+     "PEM file with the certificates that sign the certificate of state.url. Empty: the system's."},
+    {"state", "wait", CONFIG_DURATION, KEY(state_wait_ns), "200ms", S(0.01), S(5), NULL, false,
+     "How long a request waits for what state.url may have of its conversation; then it goes on without."},
     {"slo", "ttft", CONFIG_DURATION, KEY(ttft_slo_ns), "500ms", S(0.001), S(3600), NULL, true,
      "Objective for the time to first token. A prompt that would take longer alone is judged by twice that "
      "time."},

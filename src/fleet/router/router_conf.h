@@ -29,6 +29,8 @@ struct router_conf {
     char *link_listen, *link_advertise, *link_register;
     char *discovery_ca, *discovery_certificate, *discovery_key;
     char *cluster_key;
+    char *state_url, *state_login, *state_ca;
+    uint64_t state_wait_ns;
     uint64_t link_heartbeat_ns, link_return_ns;
     uint64_t ttft_slo_ns, itl_slo_ns;
     bool keeps_streams;

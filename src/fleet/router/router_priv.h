@@ -111,7 +111,8 @@ struct router {
     struct router_check *check;  /* the last check of the network; NULL: none yet */
     struct decisions *decisions; /* decisions_priv.h; NULL: none are kept */
     struct router_spending
-        *spending; /* limits that are common to several routers; NULL: no keys, no limits */
+        *spending;               /* limits that are common to several routers; NULL: no keys, no limits */
+    struct router_state *shared; /* state.c; NULL: there is no shared store */
     enum daemon_life life;
     struct metric *m_resumed;
     struct metric *m_queued, *m_redispatched, *m_handed_off, *m_local, *m_refused, *m_lost;
@@ -193,6 +194,9 @@ int router_resume(void *self, const struct gen_model *model, struct work_order *
                   struct gen_failure *failure_out); /* backend_ops.resume */
 void router_resume_answer(struct router *router, uint32_t slot, const Baton__Resumed *resumed);
 void router_resume_worker_up(struct job *job, uint32_t slot);
+/* Takes a packed order in place of the job's own.  E_PROTO, E_UNSUPPORTED, E_NOT_FOUND (of another prompt), E_NOMEM. */
+int router_resume_take(struct job *job, const Baton__Resumed *resumed);
+void router_resume_not_kept(struct job *job);              /* 404 */
 void router_resume_tick(struct job *job, uint64_t now_ns); /* RESUMING */
 
 /* chain.c */

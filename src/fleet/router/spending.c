@@ -4,9 +4,12 @@
  *    serve/access/common_limits --tell, each tick--> SPENDING to the views --> worker/loop/spending --> other routers
  *                               <--hear------------- SPENDING <-----------------------------------------'
  *
+ * The routers' shared store, if there is one, is a view as well (state.c).
+ *
  * A view is a connected worker that relays.  Of all that can, the four with the lowest digests of their names are
  * taken, so routers of the same workers choose the same ones. */
 #include "fleet/router/spending_priv.h"
+#include "fleet/router/state_priv.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +33,7 @@ struct spending_name {
 
 struct router_spending {
     struct common_limits *common;
-    uint32_t views[COMMON_VIEWS]; /* slots of workers; PICKER_NONE: free */
+    uint32_t views[COMMON_WORKER_VIEWS]; /* slots of workers; PICKER_NONE: free */
     struct spending_name names[MAX_NAMES];
     unsigned next_name;
     struct common_row rows[COMMON_MAX_ROWS];
@@ -46,7 +49,7 @@ int router_spending_open(struct router *router, const uint8_t key[32])
         free(spending);
         return E_NOMEM;
     }
-    for (unsigned view = 0; view < COMMON_VIEWS; view++)
+    for (unsigned view = 0; view < COMMON_WORKER_VIEWS; view++)
         spending->views[view] = PICKER_NONE;
     spending->m_routers =
         metric_single(m, METRIC_GAUGE, "baton_limits_routers",
@@ -114,9 +117,10 @@ static void send_spending(struct router *router)
         acks[out.n_acks].number = message.acks[out.n_acks].number;
         ack_list[out.n_acks] = &acks[out.n_acks];
     }
-    for (unsigned view = 0; view < COMMON_VIEWS; view++)
+    for (unsigned view = 0; view < COMMON_WORKER_VIEWS; view++)
         if (spending->views[view] != PICKER_NONE)
             (void)router_send(router, spending->views[view], FRAME_SPENDING, &out.base);
+    router_state_tell_spending(router, &out);
 }
 
 static struct spending_name *name_of(struct router_spending *spending, uint64_t epoch)
@@ -143,7 +147,7 @@ static void copy_parts(float out[COMMON_KINDS], const float *parts, size_t n)
     memcpy(out, parts, (n < COMMON_KINDS ? n : COMMON_KINDS) * sizeof(*out));
 }
 
-static void spending_row_read(const Baton__SpendingRow *told, struct common_row *out)
+void router_spending_read_row(const Baton__SpendingRow *told, struct common_row *out)
 {
     *out = (struct common_row){.demand = told->demand, .n_running = told->running, .age_ms = told->age_ms};
     memcpy(out->id.bytes, told->account.data, sizeof(out->id.bytes));
@@ -155,7 +159,7 @@ static void spending_row_read(const Baton__SpendingRow *told, struct common_row 
         copy_parts(out->before, told->before, told->n_before);
 }
 
-void router_spending_hear(struct router *router, uint32_t slot, const Baton__Spending *told)
+static void spending_hear(struct router *router, unsigned view, const Baton__Spending *told)
 {
     struct router_spending *spending = router->spending;
     struct common_message message = {.router = told->router,
@@ -163,15 +167,10 @@ void router_spending_hear(struct router *router, uint32_t slot, const Baton__Spe
                                      .window = told->window,
                                      .is_gone = told->is_gone,
                                      .is_snapshot = told->is_snapshot};
-    unsigned view = 0;
 
-    while (spending != NULL && view < COMMON_VIEWS && spending->views[view] != slot)
-        view++;
-    if (spending == NULL || view == COMMON_VIEWS)
-        return; /* it relays for this router no more */
     message.rows = spending->rows;
     for (; message.n_rows < told->n_rows; message.n_rows++)
-        spending_row_read(told->rows[message.n_rows], &spending->rows[message.n_rows]);
+        router_spending_read_row(told->rows[message.n_rows], &spending->rows[message.n_rows]);
     for (; message.n_acks < told->n_acks; message.n_acks++)
         message.acks[message.n_acks] =
             (struct common_ack){told->acks[message.n_acks]->router, told->acks[message.n_acks]->number};
@@ -179,6 +178,51 @@ void router_spending_hear(struct router *router, uint32_t slot, const Baton__Spe
         learn_name(spending, told);
     if (!common_limits_hear(spending->common, view, &message, clock_now_ns()))
         metric_add(spending->m_ignored, 1);
+}
+
+void router_spending_hear(struct router *router, uint32_t slot, const Baton__Spending *told)
+{
+    struct router_spending *spending = router->spending;
+    unsigned view = 0;
+
+    while (spending != NULL && view < COMMON_WORKER_VIEWS && spending->views[view] != slot)
+        view++;
+    if (spending != NULL && view < COMMON_WORKER_VIEWS) /* else it relays for this router no more */
+        spending_hear(router, view, told);
+}
+
+/* ---- the shared store ---- */
+
+void router_spending_hear_store(struct router *router, const Baton__Spending *told)
+{
+    if (router->spending != NULL)
+        spending_hear(router, COMMON_STORE_VIEW, told);
+}
+
+void router_spending_hear_history(struct router *router, const struct common_message *message)
+{
+    if (router->spending != NULL)
+        (void)common_limits_hear(router->spending->common, COMMON_STORE_VIEW, message, clock_now_ns());
+}
+
+void router_spending_store_up(struct router *router, bool is_up)
+{
+    struct router_spending *spending = router->spending;
+
+    if (spending == NULL)
+        return;
+    if (is_up)
+        common_limits_view_up(spending->common, COMMON_STORE_VIEW, str_digest("store"));
+    else
+        common_limits_view_down(spending->common, COMMON_STORE_VIEW, clock_now_ns());
+}
+
+void router_spending_silent(struct router *router, uint64_t epoch, bool is_over)
+{
+    const struct common_message message = {.router = epoch, .is_gone = true, .is_silent = !is_over};
+
+    if (router->spending != NULL)
+        (void)common_limits_hear(router->spending->common, COMMON_STORE_VIEW, &message, clock_now_ns());
 }
 
 void router_spending_tick(struct router *router)
@@ -241,7 +285,7 @@ void router_spending_worker_up(struct router *router, uint32_t slot)
 
     if (spending == NULL || !spending_can_relay(router, slot))
         return;
-    for (unsigned view = 0; view < COMMON_VIEWS; view++) {
+    for (unsigned view = 0; view < COMMON_WORKER_VIEWS; view++) {
         if (spending->views[view] == slot)
             return;
         if (spending->views[worst] == PICKER_NONE)
@@ -257,7 +301,7 @@ void router_spending_worker_up(struct router *router, uint32_t slot)
 
 static bool spending_is_view(const struct router_spending *spending, uint32_t slot)
 {
-    for (unsigned view = 0; view < COMMON_VIEWS; view++)
+    for (unsigned view = 0; view < COMMON_WORKER_VIEWS; view++)
         if (spending->views[view] == slot)
             return true;
     return false;
@@ -269,9 +313,9 @@ void router_spending_worker_down(struct router *router, uint32_t slot)
     uint32_t best = PICKER_NONE;
     unsigned view = 0;
 
-    while (spending != NULL && view < COMMON_VIEWS && spending->views[view] != slot)
+    while (spending != NULL && view < COMMON_WORKER_VIEWS && spending->views[view] != slot)
         view++;
-    if (spending == NULL || view == COMMON_VIEWS)
+    if (spending == NULL || view == COMMON_WORKER_VIEWS)
         return;
     common_limits_view_down(spending->common, view, clock_now_ns());
     spending->views[view] = PICKER_NONE;

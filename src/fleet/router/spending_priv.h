@@ -6,6 +6,8 @@
 #include "fleet/router/router_priv.h"
 
 struct common_limits;
+struct common_message;
+struct common_row;
 
 int router_spending_open(struct router *router, const uint8_t key[32]); /* E_NOMEM */
 void router_spending_close(struct router *router);
@@ -14,5 +16,13 @@ void router_spending_worker_up(struct router *router, uint32_t slot);
 void router_spending_worker_down(struct router *router, uint32_t slot);
 void router_spending_hear(struct router *router, uint32_t slot, const Baton__Spending *spending);
 void router_spending_tick(struct router *router);
+/* The shared store's view: it is there or away; what a router told through it; and a router that it does not hear any
+ * more (is_over: that ended, else it may live). */
+void router_spending_store_up(struct router *router, bool is_up);
+void router_spending_hear_store(struct router *router, const Baton__Spending *spending);
+/* What it kept (is_snapshot); router 0 ends it. */
+void router_spending_hear_history(struct router *router, const struct common_message *message);
+void router_spending_read_row(const Baton__SpendingRow *told, struct common_row *out);
+void router_spending_silent(struct router *router, uint64_t epoch, bool is_over);
 
 #endif

@@ -3,6 +3,7 @@
  * WORKERS_PER_PART slots, in different turns of the loop. A worker has one slot for as long as it is registered, so
  * none is told twice. */
 #include "fleet/router/router_priv.h"
+#include "fleet/router/state_priv.h"
 
 #include <inttypes.h>
 
@@ -63,6 +64,7 @@ static void put_head(const struct router *router, struct buf *out)
                router->life != DAEMON_SERVING ? "true" : "false", router->n_queued, router->pauses.n_paused,
                metric_value(router->m_handed_off), metric_value(router->m_local),
                metric_value(router->m_redispatched));
+    router_state_put(router, out);
     buf_printf(out, ", \"indexed_blocks\": %zu, \"indexed_on_disk_only\": %zu, \"workers\": [",
                picker_index_count(router->index), picker_index_on_disk(router->index));
 }

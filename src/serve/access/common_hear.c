@@ -304,6 +304,11 @@ void common_limits_view_up(struct common_limits *common, unsigned view, uint64_t
     common->is_view_up[view] = common->is_telling[view] = true;
     common->nodes[view] = node;
     common->told_ns = 0; /* it is told at once */
+    if (view != COMMON_STORE_VIEW)
+        return;
+    /* What was told while the store was failing may have been lost. */
+    list_for_each (entry, &common->accounts)
+        common_account_busy(common, container_of(entry, struct common_account, node), true);
 }
 
 void common_limits_view_down(struct common_limits *common, unsigned view, uint64_t now_ns)
@@ -483,6 +488,16 @@ static bool too_many_hears(struct common_limits *common, unsigned view, uint64_t
     return ++common->n_hears[view] > MAX_HEARS;
 }
 
+/* Whether another view told of the router, so that its word counts. */
+static bool router_was_told(const struct common_limits *common, const struct common_router *router,
+                            unsigned view)
+{
+    for (unsigned i = 0; i < COMMON_VIEWS; i++)
+        if (i != view && common->is_view_up[i] && router->views[i].heard_ns != 0)
+            return true;
+    return false;
+}
+
 static void router_hear(struct common_limits *common, struct common_router *router, unsigned view,
                         const struct common_message *message, uint64_t now_ns)
 {
@@ -495,6 +510,10 @@ static void router_hear(struct common_limits *common, struct common_router *rout
         if (message->acks[i].router == common->self && message->acks[i].number > heard->acked)
             heard->acked = message->acks[i].number;
     router->owes_ack |= message->n_rows > 0 && !message->is_gone;
+    if (message->is_silent && !router_was_told(common, router, view)) {
+        router->cut_ns = now_ns;
+        router->cut_node = common->nodes[view];
+    }
     router_look(common, router, now_ns);
 }
 

@@ -113,7 +113,7 @@ struct common_account *common_account_of(struct common_limits *common, const str
     return account;
 }
 
-static void account_is_busy(struct common_limits *common, struct common_account *account, bool is_dirty)
+void common_account_busy(struct common_limits *common, struct common_account *account, bool is_dirty)
 {
     account->is_dirty |= is_dirty;
     if (!account->is_busy)
@@ -195,7 +195,7 @@ static void common_account_settle(struct common_limits *common, struct common_ac
     account->sent_number = 0;
     for (int kind = 0; kind <= COMMON_KINDS; kind++)
         if (account->fresh[kind] > 0)
-            account_is_busy(common, account, true);
+            common_account_busy(common, account, true);
     account->is_acked = true;
 }
 
@@ -258,7 +258,7 @@ void common_limits_want(struct common_limits *common, const struct common_id *id
         return;
     account->demand = fmin(account_demand_at(account, now_ns) + part, COMMON_MAX_DEMAND);
     account->demand_ns = now_ns;
-    account_is_busy(common, account, false);
+    common_account_busy(common, account, false);
 }
 
 static bool credit_allows(const struct common_limits *common, const struct common_account *account, int kind,
@@ -314,7 +314,7 @@ void common_limits_spend(struct common_limits *common, const struct common_id *i
         return;
     account_roll(common, account, now_ns);
     account->fresh[kind] = fmax(0, account->fresh[kind] + part);
-    account_is_busy(common, account, true);
+    common_account_busy(common, account, true);
     if (kind == COMMON_CONCURRENT) {
         account->n_running = part > 0                 ? account->n_running + 1
                              : account->n_running > 0 ? account->n_running - 1

@@ -34,7 +34,9 @@
 #define COMMON_ID_BYTES     16
 #define COMMON_KINDS        4 /* limits of a minute: the buckets of enum limit_kind */
 #define COMMON_CONCURRENT   COMMON_KINDS
-#define COMMON_VIEWS        4  /* workers that relay to this router */
+#define COMMON_WORKER_VIEWS 4 /* workers that relay to this router */
+#define COMMON_STORE_VIEW   4 /* the routers' shared store, which relays too */
+#define COMMON_VIEWS        5
 #define COMMON_MAX_ROUTERS  15 /* other routers */
 #define COMMON_MAX_ROWS     256
 #define COMMON_MAX_ACCOUNTS 4096
@@ -65,6 +67,8 @@ struct common_message {
     uint32_t window;
     bool is_gone;     /* the worker's link to it is down */
     bool is_snapshot; /* the worker kept it: not the router's latest words */
+    bool
+        is_silent; /* with is_gone: the view only did not hear of it lately, so it may live beyond a partition */
     struct common_ack acks[COMMON_MAX_ROUTERS];
     size_t n_acks;
     const struct common_row *rows;

@@ -119,6 +119,8 @@ uint64_t common_acked(const struct common_limits *common, uint64_t now_ns);
 /* The latest message of a router that all of its views told. */
 uint64_t common_heard_number(const struct common_limits *common, const struct common_router *router,
                              uint64_t now_ns);
+/* It may have to tell something; is_dirty: it has. */
+void common_account_busy(struct common_limits *common, struct common_account *account, bool is_dirty);
 /* Routers that share, this one included; while it does not know, it counts with one other. */
 uint32_t common_n_sharing(const struct common_limits *common);
 /* What is known of the account at this router; NULL: nothing.  Routers and views that went away since the last call

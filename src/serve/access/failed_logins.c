@@ -15,7 +15,7 @@
 #include "base/list.h"
 #include "base/rng.h"
 
-#define ADDRESS_BYTES 16
+#define ADDRESS_BYTES FAILED_LOGINS_ADDRESS
 #define MINUTE_NS     (60 * NS_PER_S)
 
 struct login_source {
@@ -32,6 +32,9 @@ struct failed_logins {
     struct hashmap *by_address;
     struct list by_use;
     uint8_t salt[16];
+    bool is_shared;
+    struct failed_login untold[FAILED_LOGINS_UNTOLD]; /* for the other routers */
+    uint32_t n_untold;
 };
 
 int failed_logins_new(uint32_t per_min, uint32_t max_addresses, struct failed_logins **out)
@@ -156,6 +159,21 @@ static uint64_t failed_logins_hash_key(const struct failed_logins *logins, struc
     return out;
 }
 
+/* The entry of the address, now the most recent.  NULL: no memory. */
+static struct login_source *failed_logins_use(struct failed_logins *logins,
+                                              const uint8_t address[ADDRESS_BYTES])
+{
+    struct login_source *source = hashmap_get(logins->by_address, address);
+
+    if (source == NULL)
+        source = failed_logins_add(logins, address);
+    if (source == NULL)
+        return NULL;
+    list_remove(&source->node);
+    list_push_back(&logins->by_use, &source->node);
+    return source;
+}
+
 void failed_logins_note(struct failed_logins *logins, const char *peer, struct bytes key, uint64_t now_ns)
 {
     uint8_t address[ADDRESS_BYTES];
@@ -165,14 +183,49 @@ void failed_logins_note(struct failed_logins *logins, const char *peer, struct b
     if (logins->per_min == 0 || key.len_bytes == 0 || read_address(peer, address) < 0)
         return;
     hash = failed_logins_hash_key(logins, key);
-    source = hashmap_get(logins->by_address, address);
-    if (source == NULL)
-        source = failed_logins_add(logins, address);
+    source = failed_logins_use(logins, address);
     if (source == NULL)
         return; /* out of memory: this wrong key is not counted */
+    if (logins->is_shared && source->last_key != hash && logins->n_untold < FAILED_LOGINS_UNTOLD) {
+        struct failed_login *login = &logins->untold[logins->n_untold++];
+
+        memcpy(login->address, address, sizeof(login->address));
+        login->key_hash = hash;
+    }
     source->used = failed_logins_used_at(logins, source, now_ns) + (source->last_key != hash);
     source->at_ns = now_ns;
     source->last_key = hash;
-    list_remove(&source->node);
-    list_push_back(&logins->by_use, &source->node);
+}
+
+/* ---- common to several routers ---- */
+
+void failed_logins_share(struct failed_logins *logins, const uint8_t salt[16])
+{
+    memcpy(logins->salt, salt, sizeof(logins->salt));
+    logins->is_shared = true;
+}
+
+uint32_t failed_logins_take(struct failed_logins *logins, struct failed_login *out, uint32_t n)
+{
+    n = n < logins->n_untold ? n : logins->n_untold;
+    memcpy(out, logins->untold, n * sizeof(*out));
+    logins->n_untold -= n;
+    memmove(logins->untold, logins->untold + n, logins->n_untold * sizeof(*out));
+    return n;
+}
+
+void failed_logins_hear(struct failed_logins *logins, const struct failed_login *login, uint64_t age_ns,
+                        uint64_t now_ns)
+{
+    double left = 1 - (double)age_ns * logins->per_min / (double)MINUTE_NS;
+    struct login_source *source;
+
+    if (logins->per_min == 0 || left <= 0)
+        return;
+    source = failed_logins_use(logins, login->address);
+    if (source == NULL || source->last_key == login->key_hash)
+        return;
+    source->used = failed_logins_used_at(logins, source, now_ns) + left;
+    source->at_ns = now_ns;
+    source->last_key = login->key_hash;
 }

@@ -11,6 +11,10 @@ check_PROGRAMS += tests/unit/serve/access/test_auth tests/unit/serve/access/test
 	tests/unit/serve/access/test_fair_queue tests/unit/serve/access/test_common_limits
 TESTS += tests/unit/serve/access/test_auth tests/unit/serve/access/test_limits tests/unit/serve/access/test_fair_queue \
 	tests/unit/serve/access/test_common_limits
+check_PROGRAMS += tests/unit/serve/access/test_failed_logins
+TESTS += tests/unit/serve/access/test_failed_logins
+tests_unit_serve_access_test_failed_logins_SOURCES = tests/unit/serve/access/test_failed_logins.c
+tests_unit_serve_access_test_failed_logins_LDADD = $(link_serve_access) $(CMOCKA_LIBS)
 tests_unit_serve_access_test_common_limits_SOURCES = tests/unit/serve/access/test_common_limits.c
 tests_unit_serve_access_test_common_limits_LDADD = $(link_serve_access) $(CMOCKA_LIBS)
 tests_unit_serve_access_test_auth_SOURCES = tests/unit/serve/access/test_auth.c

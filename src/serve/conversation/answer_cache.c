@@ -107,6 +107,14 @@ struct cached_answer *answer_cache_get(struct answer_cache *cache, const struct 
     return answer;
 }
 
+bool answer_cache_has(struct answer_cache *cache, const struct answer_key *key)
+{
+    pthread_mutex_lock(&cache->lock);
+    bool has = hashmap_get(cache->map, key) != NULL;
+    pthread_mutex_unlock(&cache->lock);
+    return has;
+}
+
 size_t answer_cache_count(struct answer_cache *cache)
 {
     pthread_mutex_lock(&cache->lock);

@@ -47,6 +47,7 @@ void answer_cache_put(struct answer_cache *cache, const struct answer_key *key, 
 /* Returns an answer that the caller holds until cached_answer_unref(); NULL: not found.  is_use: the
  * look-up counts as a use. */
 struct cached_answer *answer_cache_get(struct answer_cache *cache, const struct answer_key *key, bool is_use);
+bool answer_cache_has(struct answer_cache *cache, const struct answer_key *key); /* no use of it */
 size_t answer_cache_count(struct answer_cache *cache);
 size_t answer_cache_bytes(struct answer_cache *cache);
 

@@ -114,6 +114,7 @@ void conversations_put(struct conversations *conversations, const char *id, cons
     conversation->text = *text;
     *text = (struct buf){0};
     if (bytes_of_conversation(conversation) > conversations->max_bytes ||
+        hashmap_get(conversations->map, conversation->id) != NULL || /* it came from elsewhere meanwhile */
         hashmap_put(conversations->map, conversation->id, conversation, NULL) < 0) {
         buf_fini(&conversation->text);
         free(conversation);
@@ -137,6 +138,22 @@ static struct conversation *conversations_find(struct conversations *conversatio
     return conversation == NULL || strcmp(conversation->owner, owner) != 0 ? NULL : conversation;
 }
 
+static enum conversations_take conversations_state(const struct conversation *conversation)
+{
+    if (conversation == NULL)
+        return CONVERSATIONS_UNKNOWN;
+    if (conversation->is_continued)
+        return CONVERSATIONS_CONTINUED;
+    return conversation->is_held ? CONVERSATIONS_BUSY : CONVERSATIONS_TAKEN;
+}
+
+enum conversations_take conversations_look(struct conversations *conversations, struct bytes id,
+                                           const char *owner, uint64_t now_ns)
+{
+    conversations_sweep(conversations, now_ns);
+    return conversations_state(conversations_find(conversations, id, owner));
+}
+
 enum conversations_take conversations_take(struct conversations *conversations, struct bytes id,
                                            const char *owner, uint64_t now_ns, struct conversation **out)
 {
@@ -144,12 +161,8 @@ enum conversations_take conversations_take(struct conversations *conversations, 
 
     conversations_sweep(conversations, now_ns);
     conversation = conversations_find(conversations, id, owner);
-    if (conversation == NULL)
-        return CONVERSATIONS_UNKNOWN;
-    if (conversation->is_continued)
-        return CONVERSATIONS_CONTINUED;
-    if (conversation->is_held)
-        return CONVERSATIONS_BUSY;
+    if (conversations_state(conversation) != CONVERSATIONS_TAKEN)
+        return conversations_state(conversation);
     list_remove(&conversation->node);
     conversation->is_held = true;
     *out = conversation;

@@ -32,6 +32,9 @@ void conversations_put(struct conversations *conversations, const char *id, cons
 /* Holds a conversation for the request that continues it, until conversations_give_back(). */
 enum conversations_take conversations_take(struct conversations *conversations, struct bytes id,
                                            const char *owner, uint64_t now_ns, struct conversation **out);
+/* What conversations_take() would return, without taking it. */
+enum conversations_take conversations_look(struct conversations *conversations, struct bytes id,
+                                           const char *owner, uint64_t now_ns);
 struct bytes conversation_text(const struct conversation *conversation);
 /* Releases a conversation.  is_continued: it cannot be taken again, and only that fact is kept. */
 void conversations_give_back(struct conversations *conversations, struct conversation *conversation,

@@ -83,6 +83,7 @@ static void keep_conversation(struct request *request, const struct cached_answe
     memcpy(blocks + n, answer->blocks, answer->n_blocks * sizeof(*blocks));
     api_put_thread(&text, request->gen.history, blocks, n + answer->n_blocks);
     free(blocks);
+    shared_keep_thread(request, buf_view(&text));
     conversations_put(request->front->conversations, request->message_id, request->owner, &text,
                       clock_now_ns());
 }
@@ -110,6 +111,7 @@ void choice_remember(struct choice *choice, enum gen_stop why, bool is_early)
         return;
     }
     replay_key_for(&key, request->owner, request->model->fingerprint, &key);
+    shared_keep_answer(request, &key, answer);
     answer_cache_put(request->front->answer_cache, &key, answer);
 }
 

@@ -22,11 +22,9 @@
 #include "serve/endpoint/console_priv.h"
 #include "serve/endpoint/responses_priv.h"
 
-#define MAX_LISTED_MODELS    1000
-#define MAX_LOGGED_REFUSALS  10 /* per second */
-#define MAX_LOGIN_SOURCES    65536
-#define CONVERSATION_LIFE_NS (300 * NS_PER_S)       /* time to live after the last use, as clients expect */
-#define RESPONSE_LIFE_NS     (24 * 3600 * NS_PER_S) /* the same; the memory limit usually ends it earlier */
+#define MAX_LISTED_MODELS   1000
+#define MAX_LOGGED_REFUSALS 10 /* per second */
+#define MAX_LOGIN_SOURCES   65536
 
 /* ---- routes ---- */
 
@@ -394,6 +392,8 @@ static void front_on_abort(void *arg, struct http_exchange *exchange, enum http_
 
     if (request != NULL)
         request_abort(request, why);
+    else
+        shared_abort(arg, exchange);
 }
 
 static void front_on_pause(void *arg, struct http_exchange *exchange, bool is_paused)
@@ -476,10 +476,13 @@ int front_new(const struct front_opts *opts, struct fault *fault, struct front *
     if (opts->sign_key != NULL)
         sign_use_key(opts->sign_key);
     list_init(&front->requests);
+    list_init(&front->visits);
     report_init(front);
     if (failed_logins_new(opts->failed_logins_per_min, MAX_LOGIN_SOURCES, &front->failed_logins) < 0 ||
         open_fair_queue(front) < 0 || stall_new(opts->loop, opts->metrics, &front->stall) < 0)
         rc = fault_set(fault, E_NOMEM, "out of memory");
+    if (rc == 0 && opts->login_salt != NULL)
+        failed_logins_share(front->failed_logins, opts->login_salt);
     if (rc == 0 && opts->keys_path != NULL)
         rc = front_load_keys(front, opts->keys_path, fault);
     if (rc == 0 && opts->replay_bytes > 0 && answer_cache_new(opts->replay_bytes, &front->answer_cache) < 0)
@@ -505,6 +508,7 @@ void front_free(struct front *front)
 {
     if (front == NULL)
         return;
+    shared_close(front);
     http_server_free(front->server);
     /* The remaining requests have jobs in the pool; request_free waits for the running ones. */
     list_for_each (node, &front->requests)

@@ -30,7 +30,9 @@
 #include "net/http/server.h"
 #include "base/metrics/metrics.h"
 
-struct access_keys; /* serve/access/access_keys.h */
+struct access_keys;   /* serve/access/access_keys.h */
+struct failed_logins; /* serve/access/failed_logins.h */
+struct state;         /* net/state/state.h */
 struct front;
 
 enum front_metrics_for { FRONT_METRICS_ADMIN, FRONT_METRICS_CLIENTS }; /* values of http.metrics */
@@ -42,6 +44,11 @@ struct front_opts {
     struct metrics *metrics;      /* borrowed, required */
     const char *keys_path;        /* API keys (format: serve/access/auth.h); NULL: no key is required */
     struct common_limits *common; /* limits kept together with other routers; NULL: by itself */
+    struct state *state;          /* borrowed: what several routers keep together; NULL: nothing */
+    void (*on_forget)(void *arg, const char *tenant,
+                      struct bytes id); /* a response was deleted; NULL: nobody needs to know */
+    void *on_forget_arg;
+    const uint8_t *login_salt; /* borrowed, 16 bytes: routers count wrong keys together; NULL: by itself */
     bool has_metrics;      /* clients may read /metrics, which names tenants; false: there is no such path */
     bool has_console;      /* browsers may load /console (console_priv.h) */
     bool has_open_metrics; /* /metrics needs no key even if keys are configured */
@@ -100,6 +107,9 @@ void front_set_draining(struct front *front);
 /* Begins the drain: accepts no new connections,
  * finishes running requests, then calls done(arg) from the loop. */
 void front_drain(struct front *front, ev_call done, void *arg);
+/* Another router deleted a kept response. */
+void front_forget_response(struct front *front, const char *tenant, struct bytes id);
+struct failed_logins *front_failed_logins(const struct front *front);
 uint32_t front_n_running(const struct front *front);
 /* Ends running requests with an error event "server is shutting down" (drain limit reached). */
 void front_abandon(struct front *front);

@@ -20,6 +20,7 @@
 #include "serve/prompt/public_prefix.h"
 #include "serve/endpoint/remains_priv.h"
 #include "serve/endpoint/resume_priv.h"
+#include "serve/endpoint/shared_priv.h"
 #include "serve/conversation/replay.h"
 #include "serve/endpoint/stall_priv.h"
 #include "serve/conversation/conversations.h"
@@ -36,7 +37,9 @@ enum request_state {
     REQUEST_FAILED,     /* answered with an error, before the stream or in it */
     REQUEST_CANCELLED   /* the client went away */
 };
-#define REQUEST_N_STAGES 5 /* the states before the end */
+#define CONVERSATION_LIFE_NS (300 * NS_PER_S)       /* time to live after the last use, as clients expect */
+#define RESPONSE_LIFE_NS     (24 * 3600 * NS_PER_S) /* the same; the memory limit usually ends it earlier */
+#define REQUEST_N_STAGES     5                      /* the states before the end */
 
 struct model_metrics { /* metrics of one model, looked up once per request; those used for every token come
                         * first */
@@ -82,6 +85,8 @@ struct front {
     struct stall *stall;
     struct public_prefix *public_prefix; /* NULL: tenants share nothing */
     struct list requests;
+    struct list visits; /* of /v1/responses/ID that wait for the shared store (shared.c) */
+    uint32_t n_visits;
     uint32_t n_running;
     enum front_state state;
     struct front_metrics metrics;
@@ -140,6 +145,7 @@ struct request { /* fields used for every token come first, because ten thousand
     struct conversation *conversation; /* the conversation that the request continues; a reference is held */
     struct buf recalled;               /* kept items for the parser of a Responses request */
     bool has_recalled;
+    struct shared_part shared;
     struct replay replay; /* cached answers found in the request's messages */
     struct prompt prompt;
     struct prompt *more_prompts; /* [gen.n_prompts - 1] */

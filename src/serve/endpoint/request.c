@@ -148,6 +148,7 @@ void request_free(struct request *request)
     front->n_running--;
     ev_timer_free(request->ping);
     choices_fini(request);
+    shared_end(request, request->state == REQUEST_DONE && api_call_generates(request->call));
     if (request->conversation != NULL)
         conversations_give_back(front->conversations, request->conversation,
                                 request->state == REQUEST_DONE && api_call_generates(request->call),
@@ -339,8 +340,10 @@ static int take_conversation(struct request *request, struct api_error *error)
 {
     enum conversations_take result;
 
-    result = conversations_take(request->front->conversations, request->gen.thread_id, request->owner,
-                                clock_now_ns(), &request->conversation);
+    result = request->shared.is_claimed_elsewhere
+                 ? CONVERSATIONS_CONTINUED
+                 : conversations_take(request->front->conversations, request->gen.thread_id, request->owner,
+                                      clock_now_ns(), &request->conversation);
     report_conversation(request->front, result);
     switch (result) {
     case CONVERSATIONS_TAKEN:
@@ -380,6 +383,17 @@ static void continue_conversation(struct request *request)
     request_run(request, request->body.len_bytes + n, request_parse_work, parse_done);
 }
 
+static void begin_tokenising(struct request *request)
+{
+    size_t n = request->gen.arena.used_bytes;
+
+    for (uint32_t i = 0; i < request->shared.n_fetched; i++)
+        n += request->shared.fetched[i].len_bytes;
+    if (constraint_has_schemas(&request->gen)) /* a pattern of few bytes may take long to compile */
+        n = never_inline(request, n);
+    request_run(request, n, request_tokenise_work, tokenise_done);
+}
+
 static void parse_done(void *arg)
 {
     struct request *request = arg;
@@ -397,7 +411,8 @@ static void parse_done(void *arg)
     if (request->conversation == NULL) /* otherwise the owner was set when the conversation was looked up */
         replay_owner(request->who.tenant, request->gen.cache_salt, request->owner);
     if (request_awaits_conversation(request)) {
-        continue_conversation(request);
+        if (!shared_fetch_conversation(request, continue_conversation))
+            continue_conversation(request);
         return;
     }
     request_take_model(request);
@@ -420,7 +435,6 @@ static void request_take_model(struct request *request)
 {
     const struct backend *backend = request_backend(request);
     struct api_error error;
-    size_t n;
 
     request->model = request_find_model(request, &error);
     if (request->model == NULL && request_awaits_model(request, &error))
@@ -438,10 +452,8 @@ static void request_take_model(struct request *request)
         backend->ops->model_keep(backend->self, request->model);
     report_model(request);
     responses_report(request);
-    n = request->gen.arena.used_bytes;
-    if (constraint_has_schemas(&request->gen)) /* a pattern of few bytes may take long to compile */
-        n = never_inline(request, n);
-    request_run(request, n, request_tokenise_work, tokenise_done);
+    if (!shared_fetch_answers(request, begin_tokenising))
+        begin_tokenising(request);
 }
 
 /* Answers a request that needs no backend. */

@@ -124,6 +124,7 @@ static int request_tokenise(struct request *request)
 
     if (rc < 0)
         return rc;
+    shared_take_answers(request);
     if (request->front->answer_cache != NULL)
         replay_find(&request->replay, request->front->answer_cache, request->owner, model->fingerprint,
                     api_call_generates(request->call));

@@ -53,7 +53,24 @@ void responses_keep(struct request *request, struct bytes text, struct bytes out
     buf_append(&kept, head, sizeof(head));
     buf_append(&kept, text.data, text.len_bytes);
     buf_append(&kept, items.data, items.len_bytes);
+    shared_keep_response(request, buf_view(&kept));
     conversations_put(front->responses, request->message_id, request->who.tenant, &kept, clock_now_ns());
+}
+
+void responses_take_kept(struct front *front, struct bytes id, const char *owner, struct buf *text)
+{
+    char name[IDS_BYTES] = {0};
+    uint64_t n, at, len;
+
+    if (text->len_bytes < HEAD_BYTES || id.len_bytes >= sizeof(name) || front->responses == NULL)
+        return;
+    n = get_u32(text->data);
+    at = get_u32(text->data + 4);
+    len = get_u32(text->data + 8);
+    if (n > text->len_bytes - HEAD_BYTES || at + len > n)
+        return;
+    memcpy(name, id.data, id.len_bytes);
+    conversations_put(front->responses, name, owner, text, clock_now_ns());
 }
 
 /* Returns false if the response is not kept. */
@@ -293,6 +310,7 @@ static void responses_delete_response(struct front *front, struct http_exchange 
 
     memcpy(name, id.data, id.len_bytes);
     name[id.len_bytes] = '\0';
+    shared_forget_response(front, who->tenant, id);
     conversations_remove(front->responses, id, who->tenant);
     api_put_response_deleted(&body, name);
     responses_reply_text(exchange, who, buf_view(&body));
@@ -353,7 +371,8 @@ static void responses_cancel_response(struct front *front, struct http_exchange 
     buf_fini(&body);
 }
 
-void responses_serve(struct front *front, struct http_exchange *exchange)
+/* Answers with what this router keeps. */
+static void responses_answer(struct front *front, struct http_exchange *exchange)
 {
     struct bytes id;
     enum verb verb = responses_read_path(http_exchange_path(exchange), &id);
@@ -377,4 +396,17 @@ void responses_serve(struct front *front, struct http_exchange *exchange)
     } else {
         responses_show_response(exchange, &who, &kept);
     }
+}
+
+void responses_serve(struct front *front, struct http_exchange *exchange)
+{
+    struct bytes id;
+    enum verb verb = responses_read_path(http_exchange_path(exchange), &id);
+    struct auth_key who;
+    struct api_error error;
+
+    if ((verb == VERB_RESPONSE || verb == VERB_ITEMS) && admit_key(front, exchange, &who, &error) == 0 &&
+        shared_fetch_response(front, exchange, &who, id, responses_answer))
+        return; /* another router may keep it */
+    responses_answer(front, exchange);
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Settings of the remote tier: the file with the store's login, and checks before a start. */
 #include <string.h>
-#include <unistd.h>
 
 #include "base/err.h"
 #include "base/file.h"
@@ -10,26 +9,10 @@
 
 int worker_remote_login(const struct worker_conf *conf, struct fault *fault, char out[WORKER_LOGIN_BYTES])
 {
-    size_t n = 0;
-    int fd;
-
     out[0] = '\0';
     if (conf->remote_login[0] == '\0' || conf->remote[0] == '\0')
         return 0;
-    fd = file_open_secret(conf->remote_login, "store's login", fault);
-    if (fd < 0)
-        return fd;
-    for (ssize_t got = 1; got > 0 && n < WORKER_LOGIN_BYTES - 1; n += (size_t)got) {
-        got = read(fd, out + n, WORKER_LOGIN_BYTES - 1 - n);
-        if (got <= 0)
-            break;
-    }
-    close(fd);
-    out[n] = '\0';
-    out[strcspn(out, "\r\n")] = '\0';
-    if (out[0] == '\0' || n == WORKER_LOGIN_BYTES - 1)
-        return fault_set(fault, E_FORMAT, "%s: its first line is not user:password", conf->remote_login);
-    return 0;
+    return file_read_login(conf->remote_login, out, WORKER_LOGIN_BYTES, fault);
 }
 
 /* The store may be away, and the worker runs without it: only what cannot be right is refused. */

@@ -706,6 +706,38 @@ static void all_accounts_lose_a_router_at_once(void **state)
     common_limits_free(common);
 }
 
+/* The shared store does not hear a router any more.  Unless a worker tells that it ended, it may live. */
+static void a_silent_router_may_live(void **state)
+{
+    static const uint8_t key[32];
+    const struct common_message told = {.router = 5, .number = 1},
+                                silent = {.router = 5, .is_gone = true, .is_silent = true},
+                                gone = {.router = 5, .is_gone = true};
+    uint64_t router, now_ns = NS_PER_S;
+
+    (void)state;
+    for (int by_worker = 0; by_worker < 2; by_worker++) {
+        struct common_limits *common;
+
+        assert_int_equal(common_limits_new(1, key, now_ns, &common), 0);
+        common_limits_view_up(common, COMMON_STORE_VIEW, 9);
+        common_limits_hear(common, COMMON_STORE_VIEW, &told, now_ns);
+        if (by_worker) {
+            common_limits_view_up(common, 0, 8);
+            common_limits_hear(common, 0, &told, now_ns);
+            common_limits_hear(common, 0, &gone, now_ns);
+        }
+        assert_int_equal(common_limits_tick(common, now_ns, &router), COMMON_JOINED);
+        common_limits_hear(common, COMMON_STORE_VIEW, &silent, now_ns);
+        (void)common_limits_tick(common, now_ns, &router);
+        assert_int_equal(common_limits_n_cut(common), by_worker ? 0 : 1);
+        assert_int_equal(common_limits_n_routers(common), 2);
+        (void)common_limits_tick(common, now_ns + 5 * NS_PER_S, &router);
+        assert_int_equal(common_limits_n_routers(common), by_worker ? 1 : 2);
+        common_limits_free(common);
+    }
+}
+
 static void memory_and_messages_are_bounded(void **state)
 {
     struct world world;
@@ -778,6 +810,7 @@ int main(void)
         cmocka_unit_test(one_worker_of_three_throttles_nothing),
         cmocka_unit_test(levels_count_once),
         cmocka_unit_test(all_accounts_lose_a_router_at_once),
+        cmocka_unit_test(a_silent_router_may_live),
         cmocka_unit_test(memory_and_messages_are_bounded),
         cmocka_unit_test(random_fleets),
     };

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The circuit breaker of the remote tier.
+/* A circuit breaker: when to leave a store alone that fails, and when to ask whether it is back.
  *
  *     TRYING --a test succeeds--> UP --a failure, or LATE_IN_ROW late answers in a row--> DOWN
  *        ^ |                                                                               | |
  *        | +--the test fails: twice the rest--> DOWN                    the rest is over --+ |
  *        +----------------------------------------------------------------------------------+
  *
- * Only in UP does anybody use the store.  A test uses no request: no prompt waits for it.  Pure; the caller passes
+ * Only in UP does anybody use the store.  A test uses no request: no client waits for it.  Pure; the caller passes
  * the time. */
-#ifndef CACHE_REMOTE_BREAKER_PRIV_H
-#define CACHE_REMOTE_BREAKER_PRIV_H
+#ifndef BASE_BREAKER_H
+#define BASE_BREAKER_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See breaker_priv.h. */
-#include "cache/remote/breaker_priv.h"
+/* See breaker.h. */
+#include "base/breaker.h"
 
 #include "base/clock.h"
 

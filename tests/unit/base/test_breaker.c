@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "cache/remote/breaker_priv.h"
+#include "base/breaker.h"
 
 static void it_is_tested_before_it_is_used(void **state)
 {

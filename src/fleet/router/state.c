@@ -1,0 +1,465 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What this router shares with others through a store (net/state), and what it hears there.
+ *
+ *     spending.c ──SPENDING──┐                                    ┌──> spending.c, as one more view
+ *     wrong API keys ────────┼──> one message, each tick ──> store ──> failed logins of the endpoint
+ *     deleted responses ─────┤                                    ├──> kept responses of the endpoint
+ *     service of tenants ────┘                                    └──> turns (served.c)
+ *
+ * The messages of the last two minutes are read at the start, and after the store was away.  Of these, the last row
+ * of each router and account is kept until the reading is over, and heard then, as a worker's snapshot would be.
+ *
+ * A router that was not heard for three seconds is silent: unless workers tell that it ended, it may live where the
+ * store is away, and keeps its share of the limits (serve/access/common_hear.c). */
+#include "fleet/router/state_priv.h"
+
+#include <inttypes.h>
+#include <openssl/crypto.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "fleet/router/news_priv.h"
+#include "fleet/router/served_priv.h"
+#include "fleet/router/spending_priv.h"
+#include "fleet/router/state_history_priv.h"
+#include "net/link/tls.h"
+#include "serve/access/common_limits.h"
+#include "serve/access/failed_logins.h"
+#include "serve/endpoint/front.h"
+
+#define STATE_SILENT_NS   (3 * NS_PER_S)
+#define STATE_MAX_ROUTERS (2 * COMMON_MAX_ROUTERS)
+#define STATE_LOGIN_BYTES 512
+
+struct state_router { /* another router, as the store tells of it */
+    uint64_t epoch;   /* 0: free */
+    char node[NEWS_NODE_BYTES];
+    uint64_t heard_ns;
+    bool is_silent;
+};
+
+struct router_state {
+    struct state *store;
+    struct front *front; /* NULL: not yet, or no more */
+    uint8_t login_salt[32];
+    struct state_router routers[STATE_MAX_ROUTERS];
+    struct state_history *history; /* while old messages are read */
+    struct buf message;
+    bool has_message; /* of this tick */
+    struct served served;
+    struct state_counts told; /* as the metrics have them */
+    struct metric *m_up, *m_trips, *m_damaged, *m_putting, *m_out, *m_in;
+    struct metric *m_found, *m_missed, *m_late, *m_put, *m_put_failed, *m_dropped;
+};
+
+/* ---- what is heard ---- */
+
+/* A router that speaks under the name of an earlier one replaces it. */
+static void state_router_over(struct router *router, struct state_router *other)
+{
+    router_spending_silent(router, other->epoch, true);
+    *other = (struct state_router){0};
+}
+
+static struct state_router *state_router_of(struct router *router, const struct news *news)
+{
+    struct router_state *shared = router->shared;
+    struct state_router *oldest = &shared->routers[0];
+
+    for (unsigned i = 0; i < STATE_MAX_ROUTERS; i++) {
+        struct state_router *other = &shared->routers[i];
+
+        if (other->epoch == news->epoch)
+            return other;
+        if (other->epoch != 0 && strcmp(other->node, news->node) == 0)
+            state_router_over(router, other);
+        if (other->heard_ns < oldest->heard_ns)
+            oldest = other;
+    }
+    if (oldest->epoch != 0)
+        state_router_over(router, oldest);
+    *oldest = (struct state_router){.epoch = news->epoch};
+    str_copy(oldest->node, sizeof(oldest->node), news->node);
+    return oldest;
+}
+
+static void state_hear_spending(struct router *router, const struct news *news, struct bytes section,
+                                const uint64_t *old_age_ms)
+{
+    ProtobufCMessage *message;
+    Baton__Spending *told;
+
+    if (frame_unpack(FRAME_SPENDING, section, NULL, &message) < 0)
+        return;
+    told = (Baton__Spending *)message;
+    told->router = news->epoch;
+    told->is_gone = told->is_snapshot = false;
+    if (old_age_ms != NULL) {
+        state_history_keep(router->shared->history, told, *old_age_ms);
+    } else {
+        char *node = told->node;
+
+        told->node = (char *)(uintptr_t)news->node;
+        router_spending_hear_store(router, told);
+        told->node = node;
+    }
+    frame_message_free(message);
+}
+
+static void state_hear_logins(struct router *router, struct bytes section, uint64_t age_ms)
+{
+    struct failed_logins *logins =
+        router->shared->front != NULL ? front_failed_logins(router->shared->front) : NULL;
+    struct failed_login login;
+
+    for (size_t i = 0; logins != NULL && i + NEWS_LOGIN_BYTES <= section.len_bytes &&
+                       i < FAILED_LOGINS_UNTOLD * NEWS_LOGIN_BYTES;
+         i += NEWS_LOGIN_BYTES) {
+        memcpy(login.address, section.data + i, sizeof(login.address));
+        login.key_hash = get_u64(section.data + i + sizeof(login.address));
+        failed_logins_hear(logins, &login, age_ms * NS_PER_MS, clock_now_ns());
+    }
+}
+
+static void state_hear_forget(struct router *router, struct bytes section)
+{
+    const uint8_t *end = section.len_bytes > 0 ? memchr(section.data, '\0', section.len_bytes) : NULL;
+    size_t n = end == NULL ? 0 : (size_t)(end - section.data);
+
+    if (end != NULL && router->shared->front != NULL)
+        front_forget_response(router->shared->front, (const char *)section.data,
+                              bytes_of(end + 1, section.len_bytes - n - 1));
+}
+
+static void state_hear_end_of_old(struct router *router)
+{
+    state_history_tell(router->shared->history, router);
+    state_history_free(router->shared->history);
+    router->shared->history = NULL;
+}
+
+static void router_state_on_news(void *arg, struct bytes message, uint64_t age_ms, bool is_old)
+{
+    struct router *router = arg;
+    struct bytes sections, section;
+    struct news news;
+    unsigned kind;
+
+    if (message.len_bytes == 0) {
+        state_hear_end_of_old(router);
+        return;
+    }
+    if (news_parse(message, &news) < 0 || news.epoch == router->epoch)
+        return;
+    if (!is_old) {
+        struct state_router *other = state_router_of(router, &news);
+
+        other->heard_ns = clock_now_ns();
+        other->is_silent = false;
+    }
+    sections = news.sections;
+    while (news_next(&sections, &kind, &section)) {
+        if (kind == NEWS_SPENDING)
+            state_hear_spending(router, &news, section, is_old ? &age_ms : NULL);
+        else if (kind == NEWS_LOGINS)
+            state_hear_logins(router, section, age_ms);
+        else if (kind == NEWS_SERVED && !is_old)
+            served_hear(router, section);
+        else if (kind == NEWS_FORGET)
+            state_hear_forget(router, section);
+        else if (kind == NEWS_GOODBYE && !is_old)
+            state_router_over(router, state_router_of(router, &news));
+    }
+}
+
+static void router_state_on_change(void *arg, bool is_up)
+{
+    struct router *router = arg;
+    struct router_state *shared = router->shared;
+
+    router_spending_store_up(router, is_up);
+    state_history_free(shared->history);
+    shared->history = NULL;
+    memset(shared->routers, 0, sizeof(shared->routers));
+    if (is_up && state_history_new(&shared->history) < 0)
+        log_error("out_of_memory", LOG_STR("lost", "what other routers spent before"));
+}
+
+static void router_state_watch(struct router *router)
+{
+    uint64_t now_ns = clock_now_ns();
+
+    for (unsigned i = 0; i < STATE_MAX_ROUTERS; i++) {
+        struct state_router *other = &router->shared->routers[i];
+
+        if (other->epoch == 0 || other->is_silent || now_ns < other->heard_ns + STATE_SILENT_NS)
+            continue;
+        other->is_silent = true;
+        router_spending_silent(router, other->epoch, false);
+    }
+}
+
+/* ---- what is told ---- */
+
+/* Begins a message, or goes on with the one of this tick while it has room. */
+static void state_message_open(struct router *router)
+{
+    struct router_state *shared = router->shared;
+
+    if (shared->has_message && shared->message.len_bytes > STATE_MAX_NEWS / 2) {
+        if (!shared->message.is_bad)
+            (void)state_tell(shared->store, buf_view(&shared->message));
+        shared->has_message = false;
+    }
+    if (!shared->has_message)
+        news_begin(&shared->message, router->epoch, router->conf->node);
+    shared->has_message = true;
+}
+
+void router_state_tell_spending(struct router *router, const Baton__Spending *spending)
+{
+    struct router_state *shared = router->shared;
+    struct buf packed = {0};
+
+    if (shared == NULL || !state_is_up(shared->store) ||
+        buf_reserve(&packed, baton__spending__get_packed_size(spending) + 1) < 0)
+        return;
+    packed.len_bytes = baton__spending__pack(spending, packed.data);
+    state_message_open(router);
+    news_put(&shared->message, NEWS_SPENDING, buf_view(&packed));
+    buf_fini(&packed);
+}
+
+void router_state_tell_forget(void *arg, const char *tenant, struct bytes id)
+{
+    struct router *router = arg;
+    struct router_state *shared = router->shared;
+    struct buf section = {0};
+
+    if (shared == NULL || !state_is_up(shared->store))
+        return;
+    buf_append(&section, tenant, strlen(tenant) + 1);
+    buf_append(&section, id.data, id.len_bytes);
+    state_message_open(router);
+    if (!section.is_bad)
+        news_put(&shared->message, NEWS_FORGET, buf_view(&section));
+    buf_fini(&section);
+}
+
+static void state_tell_logins(struct router *router)
+{
+    struct router_state *shared = router->shared;
+    struct failed_login logins[FAILED_LOGINS_UNTOLD];
+    uint8_t section[FAILED_LOGINS_UNTOLD * NEWS_LOGIN_BYTES];
+    uint32_t n = shared->front == NULL
+                     ? 0
+                     : failed_logins_take(front_failed_logins(shared->front), logins, FAILED_LOGINS_UNTOLD);
+
+    if (n == 0)
+        return;
+    for (uint32_t i = 0; i < n; i++) {
+        memcpy(section + i * NEWS_LOGIN_BYTES, logins[i].address, FAILED_LOGINS_ADDRESS);
+        put_u64(section + i * NEWS_LOGIN_BYTES + FAILED_LOGINS_ADDRESS, logins[i].key_hash);
+    }
+    state_message_open(router);
+    news_put(&shared->message, NEWS_LOGINS, bytes_of(section, n * NEWS_LOGIN_BYTES));
+}
+
+void router_state_served(struct job *job, uint64_t n_tokens)
+{
+    struct router_state *shared = job->router->shared;
+
+    if (shared != NULL && state_is_up(shared->store))
+        served_note(&shared->served, job, n_tokens);
+}
+
+static void state_tell_served(struct router *router)
+{
+    struct buf section = {0};
+
+    if (router->shared->served.n == 0)
+        return;
+    served_pack(&router->shared->served, &section);
+    state_message_open(router);
+    if (!section.is_bad)
+        news_put(&router->shared->message, NEWS_SERVED, buf_view(&section));
+    buf_fini(&section);
+}
+
+static void state_put_counter(struct metric *metric, uint64_t now, uint64_t *told)
+{
+    metric_add(metric, (double)(now - *told));
+    *told = now;
+}
+
+static void router_state_report(struct router_state *shared)
+{
+    struct state_counts now, *told = &shared->told;
+
+    state_counts(shared->store, &now);
+    metric_set(shared->m_up, state_is_up(shared->store));
+    metric_set(shared->m_putting, (double)now.putting_bytes);
+    state_put_counter(shared->m_trips, now.n_trips, &told->n_trips);
+    state_put_counter(shared->m_damaged, now.n_damaged, &told->n_damaged);
+    state_put_counter(shared->m_out, now.n_news_out, &told->n_news_out);
+    state_put_counter(shared->m_in, now.n_news_in, &told->n_news_in);
+    state_put_counter(shared->m_found, now.n_found, &told->n_found);
+    state_put_counter(shared->m_missed, now.n_missed, &told->n_missed);
+    state_put_counter(shared->m_late, now.n_late, &told->n_late);
+    state_put_counter(shared->m_put, now.n_puts, &told->n_puts);
+    state_put_counter(shared->m_put_failed, now.n_put_failed, &told->n_put_failed);
+    state_put_counter(shared->m_dropped, now.n_dropped, &told->n_dropped);
+}
+
+void router_state_tick(struct router *router)
+{
+    struct router_state *shared = router->shared;
+
+    if (shared == NULL)
+        return;
+    if (state_is_up(shared->store)) {
+        state_tell_logins(router);
+        state_tell_served(router);
+        if (shared->has_message && !shared->message.is_bad)
+            (void)state_tell(shared->store, buf_view(&shared->message));
+        router_state_watch(router);
+    }
+    shared->has_message = false;
+    state_tick(shared->store);
+    router_state_report(shared);
+}
+
+/* ---- start and end ---- */
+
+static void router_state_declare(struct router_state *shared, struct metrics *m)
+{
+    struct metric_family *asks =
+        metric_family(m, METRIC_COUNTER, "baton_state_asks_total",
+                      "Names that the shared store was asked for, by what became of it.", "result");
+    struct metric_family *puts =
+        metric_family(m, METRIC_COUNTER, "baton_state_puts_total",
+                      "Values for the shared store, by what became of them.", "result");
+    struct metric_family *news = metric_family(m, METRIC_COUNTER, "baton_state_news_total",
+                                               "Messages of routers through the shared store.", "direction");
+
+    shared->m_up = metric_single(m, METRIC_GAUGE, "baton_state_up", "Whether the shared store is used now.");
+    shared->m_trips = metric_single(m, METRIC_COUNTER, "baton_state_trips_total",
+                                    "Times that the shared store was given up for a while.");
+    shared->m_damaged = metric_single(m, METRIC_COUNTER, "baton_state_damaged_total",
+                                      "Values and messages of the shared store that did not open.");
+    shared->m_putting = metric_single(m, METRIC_GAUGE, "baton_state_writing_bytes",
+                                      "Values that wait to be written to the shared store.");
+    shared->m_found = metric_series(asks, (const char *const[]){"found"});
+    shared->m_missed = metric_series(asks, (const char *const[]){"missed"});
+    shared->m_late = metric_series(asks, (const char *const[]){"late"});
+    shared->m_put = metric_series(puts, (const char *const[]){"sent"});
+    shared->m_put_failed = metric_series(puts, (const char *const[]){"failed"});
+    shared->m_dropped = metric_series(puts, (const char *const[]){"dropped"});
+    shared->m_out = metric_series(news, (const char *const[]){"out"});
+    shared->m_in = metric_series(news, (const char *const[]){"in"});
+}
+
+static int router_state_login(const struct router_conf *conf, struct fault *fault,
+                              char out[STATE_LOGIN_BYTES])
+{
+    out[0] = '\0';
+    return conf->state_login[0] == '\0' ? 0
+                                        : file_read_login(conf->state_login, out, STATE_LOGIN_BYTES, fault);
+}
+
+void router_state_check(struct config_check *check, const struct router_conf *conf)
+{
+    char login[STATE_LOGIN_BYTES];
+    struct fault fault = {0};
+
+    if (conf->state_url[0] == '\0')
+        return;
+    if (router_state_login(conf, &fault, login) < 0)
+        config_refuse(check, "state.login", "%s", fault.text);
+    else if (state_url_check(conf->state_url, login, &fault) < 0)
+        config_refuse(check, "state.url", "%s", fault.text);
+    explicit_bzero(login, sizeof(login));
+}
+
+int router_state_open(struct router *router, const uint8_t cluster_key[32], struct fault *fault)
+{
+    const struct router_conf *conf = router->conf;
+    char login[STATE_LOGIN_BYTES];
+    struct state_opts opts = {.loop = router->loop,
+                              .url = conf->state_url,
+                              .login = login,
+                              .ca_path = conf->state_ca,
+                              .self = router->epoch,
+                              .wait_ns = conf->state_wait_ns,
+                              .on_news = router_state_on_news,
+                              .on_change = router_state_on_change,
+                              .arg = router};
+    struct router_state *shared;
+    int rc;
+
+    if (conf->state_url[0] == '\0')
+        return 0;
+    shared = router->shared = calloc(1, sizeof(*shared));
+    if (shared == NULL)
+        return fault_set(fault, E_NOMEM, "out of memory");
+    if (cluster_key_derive(cluster_key, "state", opts.key) < 0 ||
+        cluster_key_derive(cluster_key, "state logins", shared->login_salt) < 0)
+        return fault_set(fault, E_INTERNAL, "key derivation failed");
+    router_state_declare(shared, router->metrics);
+    rc = router_state_login(conf, fault, login);
+    if (rc == 0)
+        rc = state_open(&opts, fault, &shared->store);
+    OPENSSL_cleanse(opts.key, sizeof(opts.key));
+    explicit_bzero(login, sizeof(login));
+    return rc < 0 ? fault_set(fault, rc, "state.url: %s", fault->text) : 0;
+}
+
+void router_state_close(struct router *router)
+{
+    struct router_state *shared = router->shared;
+
+    if (shared == NULL)
+        return;
+    if (state_is_up(shared->store)) {
+        news_begin(&shared->message, router->epoch, router->conf->node);
+        news_put(&shared->message, NEWS_GOODBYE, bytes_str(""));
+        if (!shared->message.is_bad)
+            (void)state_tell(shared->store, buf_view(&shared->message));
+    }
+    state_close(shared->store);
+    state_history_free(shared->history);
+    buf_fini(&shared->message);
+    OPENSSL_cleanse(shared, sizeof(*shared));
+    free(shared);
+    router->shared = NULL;
+}
+
+struct state *router_state_store(const struct router *router)
+{
+    return router->shared == NULL ? NULL : router->shared->store;
+}
+
+const uint8_t *router_state_login_salt(const struct router *router)
+{
+    return router->shared == NULL ? NULL : router->shared->login_salt;
+}
+
+void router_state_serve(struct router *router, struct front *front)
+{
+    if (router->shared != NULL)
+        router->shared->front = front;
+}
+
+void router_state_put(const struct router *router, struct buf *out)
+{
+    if (router->shared == NULL)
+        return;
+    buf_append_str(out, ", \"state_store\": ");
+    json_put_str(out, bytes_str(state_url(router->shared->store)));
+    buf_printf(out, ", \"state_store_up\": %s", state_is_up(router->shared->store) ? "true" : "false");
+}

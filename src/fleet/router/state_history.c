@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See state_history_priv.h. */
+#include "fleet/router/state_history_priv.h"
+
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "fleet/router/spending_priv.h"
+#include "serve/access/common_limits.h"
+
+#define HISTORY_MAX_ROWS 2048
+#define HISTORY_GONE_MS  3000 /* a router that said nothing for so long has ended */
+
+struct history_key {
+    uint64_t router;
+    uint8_t account[FRAME_SPENDING_ID];
+};
+
+struct history_row {
+    struct list node; /* history.rows */
+    struct history_key key;
+    uint64_t heard_ns;
+    struct common_row row;
+};
+
+struct history_router {
+    uint64_t epoch, number, heard_ns;
+    uint32_t window;
+};
+
+struct state_history {
+    struct hashmap *by_key;
+    struct list rows; /* the least recently told first */
+    struct history_router routers[COMMON_MAX_ROUTERS];
+    unsigned n_routers;
+};
+
+int state_history_new(struct state_history **out)
+{
+    struct state_history *history = calloc(1, sizeof(*history));
+
+    if (history == NULL || hashmap_new(sizeof(struct history_key), &history->by_key) < 0) {
+        free(history);
+        return E_NOMEM;
+    }
+    list_init(&history->rows);
+    *out = history;
+    return 0;
+}
+
+static void history_row_free(struct state_history *history, struct history_row *row)
+{
+    hashmap_remove(history->by_key, &row->key);
+    list_remove(&row->node);
+    free(row);
+}
+
+void state_history_free(struct state_history *history)
+{
+    if (history == NULL)
+        return;
+    while (!list_is_empty(&history->rows))
+        history_row_free(history, container_of(history->rows.next, struct history_row, node));
+    hashmap_free(history->by_key);
+    free(history);
+}
+
+/* NULL: too many. */
+static struct history_router *history_router_of(struct state_history *history, uint64_t epoch)
+{
+    for (unsigned i = 0; i < history->n_routers; i++)
+        if (history->routers[i].epoch == epoch)
+            return &history->routers[i];
+    if (history->n_routers == COMMON_MAX_ROUTERS)
+        return NULL;
+    history->routers[history->n_routers] = (struct history_router){.epoch = epoch};
+    return &history->routers[history->n_routers++];
+}
+
+static struct history_row *history_row_of(struct state_history *history, const struct history_key *key)
+{
+    struct history_row *row = hashmap_get(history->by_key, key);
+
+    if (row != NULL) {
+        list_remove(&row->node);
+        list_push_back(&history->rows, &row->node);
+        return row;
+    }
+    if (hashmap_count(history->by_key) >= HISTORY_MAX_ROWS)
+        history_row_free(history, container_of(history->rows.next, struct history_row, node));
+    row = calloc(1, sizeof(*row));
+    if (row == NULL || hashmap_put(history->by_key, key, row, NULL) < 0) {
+        free(row);
+        return NULL;
+    }
+    row->key = *key;
+    list_push_back(&history->rows, &row->node);
+    return row;
+}
+
+void state_history_keep(struct state_history *history, const Baton__Spending *told, uint64_t age_ms)
+{
+    uint64_t heard_ns = clock_now_ns() - age_ms * NS_PER_MS;
+    struct history_router *router = history != NULL ? history_router_of(history, told->router) : NULL;
+
+    if (router == NULL)
+        return;
+    router->number = told->number;
+    router->window = told->window;
+    router->heard_ns = heard_ns;
+    for (size_t i = 0; i < told->n_rows; i++) {
+        struct history_key key = {.router = told->router};
+        struct history_row *row;
+
+        memcpy(key.account, told->rows[i]->account.data, sizeof(key.account));
+        row = history_row_of(history, &key);
+        if (row == NULL)
+            return;
+        row->heard_ns = heard_ns;
+        router_spending_read_row(told->rows[i], &row->row);
+    }
+}
+
+static void history_tell_router(struct state_history *history, struct router *to,
+                                const struct history_router *router)
+{
+    uint64_t now_ns = clock_now_ns();
+    struct common_row rows[COMMON_MAX_ROWS];
+    struct common_message message = {.router = router->epoch,
+                                     .number = router->number,
+                                     .window = router->window,
+                                     .is_gone = now_ns > router->heard_ns + HISTORY_GONE_MS * NS_PER_MS,
+                                     .is_snapshot = true,
+                                     .rows = rows};
+
+    list_for_each (node, &history->rows) {
+        struct history_row *row = container_of(node, struct history_row, node);
+
+        if (row->key.router != router->epoch)
+            continue;
+        rows[message.n_rows] = row->row;
+        rows[message.n_rows++].age_ms = (uint32_t)((now_ns - row->heard_ns) / NS_PER_MS);
+        if (message.n_rows < COMMON_MAX_ROWS)
+            continue;
+        router_spending_hear_history(to, &message);
+        message.n_rows = 0;
+    }
+    router_spending_hear_history(to, &message);
+}
+
+void state_history_tell(struct state_history *history, struct router *router)
+{
+    const struct common_message end = {0};
+
+    for (unsigned i = 0; history != NULL && i < history->n_routers; i++)
+        history_tell_router(history, router, &history->routers[i]);
+    router_spending_hear_history(router, &end);
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The store that this router shares with others (state.c).  Loop thread.  Without state.url all calls do nothing. */
+#ifndef FLEET_ROUTER_STATE_PRIV_H
+#define FLEET_ROUTER_STATE_PRIV_H
+
+#include "fleet/router/router_priv.h"
+#include "net/state/state.h"
+
+struct front; /* serve/endpoint/front.h */
+
+/* cluster_key: 32 bytes.  E_FORMAT, E_IO, E_NOMEM, E_INTERNAL, with the fault. */
+int router_state_open(struct router *router, const uint8_t cluster_key[32], struct fault *fault);
+void router_state_close(struct router *router);                /* says goodbye to the other routers */
+struct state *router_state_store(const struct router *router); /* NULL: none */
+/* 16 bytes that routers hash wrong API keys with; NULL: none are shared. */
+const uint8_t *router_state_login_salt(const struct router *router);
+void router_state_serve(struct router *router,
+                        struct front *front); /* the endpoint is there; NULL: it ends */
+void router_state_tick(struct router *router);
+void router_state_tell_spending(struct router *router, const Baton__Spending *spending);
+/* A kept response was deleted here (struct front_opts). */
+void router_state_tell_forget(void *router, const char *tenant, struct bytes id);
+void router_state_served(struct job *job, uint64_t n_tokens);        /* its tenant was charged for these */
+void router_state_put(const struct router *router, struct buf *out); /* for the status */
+/* Checks the keys of [state]. */
+void router_state_check(struct config_check *check, const struct router_conf *conf);
+
+#endif

@@ -1,0 +1,592 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The loop's side of the shared state: what is under way, its bounds and deadlines, and the breaker.
+ *
+ * A question whose time is over ends without its job: the job returns later, and finds that nobody waits. */
+#include "net/state/state.h"
+
+#include <openssl/crypto.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "net/state/state_priv.h"
+
+#define STATE_STALL_NS    NS_PER_S
+#define STATE_CLOSE_NS    (200 * NS_PER_MS)
+#define STATE_NEWS_TURN   4    /* messages that are given on in one turn of the loop */
+#define STATE_MAX_WAITING 4096 /* messages that wait for that; beyond, no more are fetched */
+
+struct state_ask {
+    struct list node; /* state.asks */
+    struct state *state;
+    struct state_job *job;
+    uint64_t until_ns;
+    void (*done)(void *arg, struct buf *values, bool is_claimed);
+    void *arg;
+};
+
+bool state_is_up(const struct state *state)
+{
+    return state != NULL && state->breaker.state == BREAKER_UP;
+}
+
+const char *state_url(const struct state *state)
+{
+    return state->url_text;
+}
+
+void state_counts(const struct state *state, struct state_counts *out)
+{
+    *out = state->counts;
+}
+
+int state_name(const struct state *state, const char *kind, struct bytes owner, struct bytes id,
+               struct state_name *out)
+{
+    return state_name_make(state->key, kind, owner, id, out);
+}
+
+/* ---- the breaker ---- */
+
+static void state_news_drop(struct state *state)
+{
+    list_for_each_safe (node, spare, &state->news) {
+        struct state_message *message = container_of(node, struct state_message, node);
+
+        list_remove(&message->node);
+        buf_fini(&message->text);
+        free(message);
+    }
+    state->n_waiting = 0;
+    for (uint32_t i = 0; i < state->n_tells; i++)
+        buf_fini(&state->tells[i]);
+    state->n_tells = 0;
+}
+
+static void state_report_down(struct state *state, const char *reason)
+{
+    log_warn("state_store_down", LOG_STR("store", state->url_text), LOG_STR("reason", reason));
+    state->was_reported = true;
+}
+
+static void state_went_down(struct state *state, const char *reason)
+{
+    state->counts.n_trips++;
+    state_report_down(state, reason);
+    state_news_drop(state);
+    state->wants_first = true;
+    state->opts.on_change(state->opts.arg, false);
+}
+
+static void state_fail(struct state *state, const struct fault *fault)
+{
+    if (breaker_fail(&state->breaker, clock_now_ns()))
+        state_went_down(state, fault->text);
+    else if (!state->was_reported)
+        state_report_down(state, fault->text);
+}
+
+static void state_succeed(struct state *state)
+{
+    if (!breaker_succeed(&state->breaker))
+        return;
+    log_info("state_store_up", LOG_STR("store", state->url_text));
+    state->was_reported = true;
+    state->opts.on_change(state->opts.arg, true);
+}
+
+/* ---- sending ---- */
+
+static struct state_job *state_job_new(enum state_job_kind kind)
+{
+    struct state_job *job = calloc(1, sizeof(*job));
+
+    if (job == NULL)
+        return NULL;
+    job->kind = kind;
+    list_init(&job->messages);
+    return job;
+}
+
+static int state_send(struct state *state, struct state_job *job, unsigned at)
+{
+    int rc = mailbox_send(state->threads[at].jobs, job);
+
+    if (rc < 0)
+        state_job_free(job);
+    return rc < 0 ? E_AGAIN : 0;
+}
+
+/* Sends a job of the writer; takes its value also on failure. */
+static int state_write(struct state *state, struct state_job *job)
+{
+    size_t n = job != NULL ? job->value.cap_bytes : 0;
+    int rc = 0;
+
+    if (job == NULL || job->value.is_bad)
+        rc = E_NOMEM;
+    else if (!state_is_up(state))
+        rc = E_CLOSED;
+    else if (job->value.len_bytes > STATE_MAX_VALUE)
+        rc = E_LIMIT;
+    else if (state->counts.n_putting >= STATE_MAX_PUTS || state->counts.putting_bytes + n > STATE_MAX_BYTES)
+        rc = E_AGAIN;
+    if (rc < 0)
+        state_job_free(job);
+    else
+        rc = state_send(state, job, STATE_WRITER);
+    if (rc < 0) {
+        state->counts.n_dropped++;
+        return rc;
+    }
+    state->counts.n_putting++;
+    state->counts.putting_bytes += n;
+    return 0;
+}
+
+static struct state_job *state_job_named(enum state_job_kind kind, const struct state_name *name,
+                                         uint64_t life_s)
+{
+    struct state_job *job = state_job_new(kind);
+
+    if (job == NULL)
+        return NULL;
+    job->name = *name;
+    job->life_s = life_s;
+    return job;
+}
+
+int state_put(struct state *state, const struct state_name *name, uint64_t life_s, struct buf *value)
+{
+    struct state_job *job = state_job_named(STATE_JOB_PUT, name, life_s);
+    int rc;
+
+    if (job == NULL)
+        buf_fini(value);
+    else
+        job->value = *value;
+    *value = (struct buf){0};
+    rc = state_write(state, job);
+    state->counts.n_puts += rc == 0;
+    return rc;
+}
+
+int state_remove(struct state *state, const struct state_name *name)
+{
+    return state_write(state, state_job_named(STATE_JOB_REMOVE, name, 0));
+}
+
+int state_expire(struct state *state, const struct state_name *name, uint64_t life_s)
+{
+    return state_write(state, state_job_named(STATE_JOB_EXPIRE, name, life_s));
+}
+
+int state_tell(struct state *state, struct bytes news)
+{
+    struct buf *tell = &state->tells[state->n_tells];
+
+    if (!state_is_up(state))
+        return E_CLOSED;
+    if (news.len_bytes > STATE_MAX_NEWS)
+        return E_LIMIT;
+    if (state->n_tells == STATE_TELLS)
+        return E_AGAIN;
+    *tell = (struct buf){0};
+    if (buf_append(tell, news.data, news.len_bytes) < 0) {
+        buf_fini(tell);
+        return E_NOMEM;
+    }
+    state->n_tells++;
+    return 0;
+}
+
+/* ---- questions ---- */
+
+/* Ends the question: its caller hears of it, its job will find nobody. */
+static void state_ask_end(struct state_ask *ask, struct buf *values, bool is_claimed)
+{
+    struct state_job *job = ask->job;
+    uint32_t n = job->n;
+
+    job->ask = NULL;
+    list_remove(&ask->node);
+    for (uint32_t i = 0; i < n; i++) {
+        ask->state->counts.n_found += values[i].len_bytes > 0;
+        ask->state->counts.n_missed += values[i].len_bytes == 0;
+    }
+    ask->done(ask->arg, values, is_claimed);
+    free(ask);
+}
+
+static void state_ask_late(struct state_ask *ask)
+{
+    struct buf none[STATE_MAX_NAMES] = {{0}};
+
+    ask->state->counts.n_late++;
+    state_ask_end(ask, none, true);
+}
+
+static void state_on_deadline(void *arg)
+{
+    struct state *state = arg;
+    uint64_t now_ns = clock_now_ns();
+
+    while (!list_is_empty(&state->asks)) {
+        struct state_ask *ask = container_of(state->asks.next, struct state_ask, node);
+
+        if (ask->until_ns > now_ns) {
+            ev_timer_start(state->deadline, ask->until_ns - now_ns);
+            return;
+        }
+        if (breaker_late(&state->breaker, now_ns))
+            state_went_down(state, "three answers in a row came too late");
+        state_ask_late(ask);
+    }
+}
+
+static int state_ask_copy(struct state_job *job, const struct state_question *question)
+{
+    job->names = calloc(question->n + 1, sizeof(*job->names));
+    job->values = calloc(question->n + 1, sizeof(*job->values));
+    if (job->names == NULL || job->values == NULL)
+        return E_NOMEM;
+    job->n = question->n;
+    memcpy(job->names, question->names, question->n * sizeof(*job->names));
+    job->has_claim = question->claim != NULL;
+    job->is_claimed = true;
+    if (question->claim != NULL)
+        job->claim = *question->claim;
+    job->claim_life_s = question->claim_life_s;
+    return 0;
+}
+
+int state_ask(struct state *state, const struct state_question *question, struct state_ask **out)
+{
+    struct state_ask *ask;
+    struct state_job *job;
+    int rc;
+
+    if (!state_is_up(state))
+        return E_CLOSED;
+    if (question->n > STATE_MAX_NAMES || (question->n == 0 && question->claim == NULL))
+        return E_LIMIT;
+    if (state->counts.n_asking >= STATE_MAX_ASKS)
+        return E_AGAIN;
+    ask = calloc(1, sizeof(*ask));
+    job = state_job_new(STATE_JOB_ASK);
+    if (ask == NULL || job == NULL || state_ask_copy(job, question) < 0) {
+        free(ask);
+        state_job_free(job);
+        return E_NOMEM;
+    }
+    *ask = (struct state_ask){.state = state, .job = job, .done = question->done, .arg = question->arg};
+    ask->until_ns = clock_now_ns() + state->opts.wait_ns;
+    job->ask = ask;
+    rc = state_send(state, job, STATE_READER);
+    if (rc < 0) {
+        free(ask);
+        return rc;
+    }
+    if (list_is_empty(&state->asks))
+        ev_timer_start(state->deadline, state->opts.wait_ns);
+    list_push_back(&state->asks, &ask->node);
+    state->counts.n_asking++;
+    state->counts.n_asks += question->n;
+    *out = ask;
+    return 0;
+}
+
+void state_ask_cancel(struct state_ask *ask)
+{
+    if (ask == NULL)
+        return;
+    ask->job->ask = NULL;
+    list_remove(&ask->node);
+    free(ask);
+}
+
+/* ---- news ---- */
+
+/* Gives some messages on; the loop serves sockets between two slices. */
+static void state_on_turn(void *arg)
+{
+    struct state *state = arg;
+
+    for (unsigned i = 0; i < STATE_NEWS_TURN && !list_is_empty(&state->news); i++) {
+        struct state_message *message = container_of(state->news.next, struct state_message, node);
+        struct bytes text = buf_view(&message->text);
+
+        list_remove(&message->node);
+        state->n_waiting -= text.len_bytes > 0;
+        state->counts.n_news_in += text.len_bytes > 0;
+        if (text.len_bytes > 0)
+            text = bytes_of(text.data + 8, text.len_bytes - 8);
+        state->opts.on_news(state->opts.arg, text, message->age_ms, message->is_old);
+        buf_fini(&message->text);
+        free(message);
+    }
+    if (!list_is_empty(&state->news))
+        ev_timer_start(state->turn, 0);
+}
+
+/* The messages of before have all been read: an empty one says so. */
+static void state_news_end_old(struct state *state)
+{
+    struct state_message *end = calloc(1, sizeof(*end));
+
+    state->news_are_old = false;
+    if (end == NULL)
+        return;
+    end->is_old = true;
+    list_push_back(&state->news, &end->node);
+}
+
+static int state_send_news(struct state *state);
+
+static void state_take_news(struct state *state, struct state_job *job)
+{
+    state->is_news_away = false;
+    if (job->result < 0) {
+        state->wants_first = true;
+        return;
+    }
+    state->cursor = job->cursor;
+    state->wants_first = false;
+    state->counts.n_damaged += job->n_damaged;
+    if (!state_is_up(state))
+        return;
+    if (job->is_first) {
+        state->fresh_ms = job->server_ms;
+        state->news_are_old = true;
+    }
+    list_for_each_safe (node, spare, &job->messages) {
+        struct state_message *message = container_of(node, struct state_message, node);
+
+        if (state->news_are_old && message->id_ms >= state->fresh_ms)
+            state_news_end_old(state);
+        message->is_old = state->news_are_old;
+        list_remove(&message->node);
+        list_push_back(&state->news, &message->node);
+        state->n_waiting++;
+    }
+    if (state->news_are_old && !job->is_first && !job->has_more)
+        state_news_end_old(state);
+    if (!list_is_empty(&state->news))
+        ev_timer_start(state->turn, 0);
+    if ((job->has_more || job->is_first) && state->n_waiting < STATE_MAX_WAITING)
+        (void)state_send_news(state);
+}
+
+static int state_send_news(struct state *state)
+{
+    struct state_job *job = state_job_new(STATE_JOB_NEWS);
+    int rc;
+
+    if (job == NULL)
+        return E_NOMEM;
+    memcpy(job->tells, state->tells, sizeof(job->tells));
+    job->n_tells = state->n_tells;
+    state->counts.n_news_out += state->n_tells;
+    state->n_tells = 0;
+    job->is_first = state->wants_first;
+    job->cursor = state->cursor;
+    rc = state_send(state, job, STATE_READER);
+    state->is_news_away = rc == 0;
+    return rc;
+}
+
+void state_tick(struct state *state)
+{
+    uint64_t now_ns = clock_now_ns();
+    const struct fault fault = {.text = "out of memory"};
+
+    if (state->is_news_away)
+        return;
+    if (state_is_up(state)) {
+        if (state->n_waiting < STATE_MAX_WAITING)
+            (void)state_send_news(state);
+        return;
+    }
+    if (!breaker_wants_test(&state->breaker, now_ns))
+        return;
+    state->wants_first = true;
+    if (state_send_news(state) < 0)
+        state_fail(state, &fault);
+}
+
+/* ---- jobs return ---- */
+
+static void state_end_put(struct state *state, const struct state_job *job)
+{
+    state->counts.n_putting--;
+    state->counts.putting_bytes -= job->value.cap_bytes;
+    state->counts.n_put_failed += job->result < 0;
+}
+
+static void state_end_ask(struct state *state, struct state_job *job)
+{
+    size_t bytes = 0;
+
+    state->counts.n_asking--;
+    state->counts.n_damaged += job->n_damaged;
+    for (uint32_t i = 0; i < job->n; i++)
+        bytes += job->values[i].cap_bytes;
+    atomic_fetch_sub(&state->answer_bytes, bytes);
+    if (job->ask != NULL)
+        state_ask_end(job->ask, job->values, job->is_claimed || job->result < 0);
+}
+
+static void state_job_end(struct state *state, struct state_job *job)
+{
+    if (job->is_store_down)
+        state_fail(state, &job->fault);
+    else if (job->result == 0)
+        state_succeed(state);
+    switch (job->kind) {
+    case STATE_JOB_PUT:
+    case STATE_JOB_REMOVE:
+    case STATE_JOB_EXPIRE:
+        state_end_put(state, job);
+        break;
+    case STATE_JOB_ASK:
+        state_end_ask(state, job);
+        break;
+    case STATE_JOB_NEWS:
+        state_take_news(state, job);
+        break;
+    }
+    state_job_free(job);
+}
+
+static void state_on_done(void *arg, int fd, unsigned ready)
+{
+    struct state *state = arg;
+    struct state_job *job;
+
+    (void)fd;
+    (void)ready;
+    mailbox_drain_fd(state->done);
+    for (unsigned n = 0; n < STATE_BATCH; n++) {
+        job = mailbox_receive(state->done);
+        if (job == NULL)
+            return;
+        state_job_end(state, job);
+    }
+    mailbox_wake(state->done); /* the rest in the next turn */
+}
+
+/* ---- start and end ---- */
+
+int state_url_check(const char *url, const char *login, struct fault *fault)
+{
+    struct redis_url parsed;
+    int rc;
+
+    if (!redis_url_is(url))
+        return fault_set(fault, E_FORMAT, "not redis://, rediss://, redis+cluster:// or rediss+cluster://");
+    rc = redis_url_parse(url, fault, &parsed);
+    if (rc == 0 && login != NULL && login[0] != '\0')
+        rc = redis_url_login(&parsed, login, fault);
+    explicit_bzero(&parsed, sizeof(parsed));
+    return rc;
+}
+
+static void state_show_url(const char *url, char *out, size_t out_bytes)
+{
+    const char *begin = strstr(url, "://"), *at = strrchr(url, '@');
+
+    if (begin == NULL || at == NULL)
+        snprintf(out, out_bytes, "%s", url);
+    else
+        snprintf(out, out_bytes, "%.*s://%s", (int)(begin - url), url, at + 1);
+}
+
+static int state_prepare(struct state *state, const struct state_opts *opts, struct fault *fault)
+{
+    int rc = redis_url_parse(opts->url, fault, &state->url);
+
+    if (rc == 0 && opts->login != NULL && opts->login[0] != '\0' && state->url.password[0] == '\0')
+        rc = redis_url_login(&state->url, opts->login, fault);
+    state->conn_opts = (struct redis_conn_opts){.url = &state->url,
+                                                .stall_ns = STATE_STALL_NS,
+                                                .max_reply_bytes = 4 * STATE_MAX_VALUE,
+                                                .is_ending = &state->is_ending};
+    if (rc == 0 && state->url.is_tls)
+        rc = redis_tls_new(opts->ca_path, fault, &state->conn_opts.tls);
+    if (rc == 0)
+        rc = state_name_make(state->key, "news", bytes_str(""), bytes_str(""), &state->stream);
+    if (rc == 0)
+        rc = state_name_make(state->key, "probe", bytes_str(""), bytes_str(""), &state->probe);
+    if (rc == 0 && (mailbox_new(STATE_JOBS, &state->done) < 0 ||
+                    ev_fd_new(opts->loop, mailbox_fd(state->done), EV_FD_READ, state_on_done, state,
+                              &state->watch) < 0 ||
+                    ev_timer_new(opts->loop, state_on_deadline, state, &state->deadline) < 0 ||
+                    ev_timer_new(opts->loop, state_on_turn, state, &state->turn) < 0))
+        rc = fault_set(fault, E_NOMEM, "out of memory");
+    return rc;
+}
+
+int state_open(const struct state_opts *opts, struct fault *fault, struct state **out)
+{
+    struct state *state = calloc(1, sizeof(*state));
+    int rc;
+
+    if (state == NULL)
+        return fault_set(fault, E_NOMEM, "out of memory");
+    state->opts = *opts;
+    state->self = opts->self;
+    state->wants_first = true;
+    memcpy(state->key, opts->key, sizeof(state->key));
+    list_init(&state->asks);
+    list_init(&state->news);
+    state_show_url(opts->url, state->url_text, sizeof(state->url_text));
+    rc = state_prepare(state, opts, fault);
+    if (rc == 0)
+        rc = state_threads_start(state, fault);
+    state->opts.url = state->opts.login = state->opts.ca_path = NULL;
+    OPENSSL_cleanse(state->opts.key, sizeof(state->opts.key));
+    if (rc < 0) {
+        state_close(state);
+        return rc;
+    }
+    *out = state;
+    return 0;
+}
+
+/* Lets the threads send what was told last. */
+static void state_flush(struct state *state)
+{
+    uint64_t until_ns = clock_now_ns() + STATE_CLOSE_NS;
+
+    if (!state_is_up(state) || state->n_tells == 0 || state_send_news(state) < 0)
+        return;
+    for (bool is_sent = false; !is_sent && clock_now_ns() < until_ns;) {
+        struct state_job *job = mailbox_receive(state->done);
+
+        if (job == NULL)
+            clock_sleep_ns(NS_PER_MS);
+        else
+            is_sent = job->kind == STATE_JOB_NEWS && job->n_tells > 0;
+        state_job_free(job);
+    }
+}
+
+void state_close(struct state *state)
+{
+    if (state == NULL)
+        return;
+    while (!list_is_empty(&state->asks))
+        state_ask_cancel(container_of(state->asks.next, struct state_ask, node));
+    state_flush(state);
+    ev_fd_free(state->watch);
+    ev_timer_free(state->deadline);
+    ev_timer_free(state->turn);
+    state_threads_stop(state);
+    state_news_drop(state);
+    redis_tls_free(state->conn_opts.tls);
+    OPENSSL_cleanse(state, sizeof(*state));
+    free(state);
+}

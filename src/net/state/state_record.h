@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A sealed value in the shared store, and its name.
+ *
+ *      0  8  "batonst1"                name   "baton:{" cluster "}:" kind ":" 32 digits
+ *      8 32  salt                      cluster  16 digits of HMAC-SHA-256(key, "state of")
+ *     40 16  tag                       digits   of HMAC-SHA-256(key, "state name" | kind | owner | id)
+ *     56     sealed:  written 8 | expires 8 | value
+ *
+ * sealed, tag = AES-256-GCM(HMAC-SHA-256(key, "state" | salt), nonce 0, aad = bytes [0, 40) | name).
+ *
+ * Numbers are little endian, times are seconds of the Unix clock.  The salt is random, so no key is used twice.  Who
+ * owns the store cannot read a value, nor make one, nor give one under another name, nor give it after its time.  All
+ * names of a cluster have one hash slot, because of the braces.
+ *
+ * Pure functions but for the salt; any thread. */
+#ifndef NET_STATE_STATE_RECORD_H
+#define NET_STATE_STATE_RECORD_H
+
+#include "base/bytes.h"
+
+enum {
+    STATE_KEY_BYTES = 32,
+    STATE_HEAD_BYTES = 56,
+    STATE_TIMES_BYTES = 16,
+    STATE_NAME_BYTES = 80,
+    STATE_CLOCKS_S = 60 /* what the clocks of two hosts may differ by */
+};
+
+struct state_name {
+    char text[STATE_NAME_BYTES];
+};
+
+/* kind: one short word.  owner and id may be any bytes.  E_INTERNAL. */
+int state_name_make(const uint8_t key[STATE_KEY_BYTES], const char *kind, struct bytes owner, struct bytes id,
+                    struct state_name *out);
+/* Appends the sealed value.  E_NOMEM, E_INTERNAL. */
+int state_record_seal(const uint8_t key[STATE_KEY_BYTES], const struct state_name *name,
+                      const uint64_t times_s[2], struct bytes value, struct buf *out);
+/* Appends the value.  now_s: of the reader's clock.  E_FORMAT, E_TRUNCATED, E_AUTH (it was not sealed under this name),
+ * E_RANGE (its time is over), E_NOMEM. */
+int state_record_open(const uint8_t key[STATE_KEY_BYTES], const struct state_name *name, uint64_t now_s,
+                      struct bytes image, struct buf *out);
+
+#endif

@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The endpoint's use of the store that several routers share (net/state).
+ *
+ *     value                         kept when                  looked for when
+ *     a conversation                its answer ended           a request continues it and this router lacks it
+ *     a response                    its answer ended           a request or a route names it, likewise
+ *     a remembered answer           its answer ended           a request's messages have it, likewise
+ *     the claim of a conversation   a request continues it     always: one request of all routers gets it
+ *
+ * What is found goes into this router's own stores, and then the request goes on as if it had been there.  What is
+ * not found in time is not there: the request goes on without. */
+#include "serve/endpoint/shared_priv.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "serve/conversation/answer_image.h"
+#include "serve/endpoint/front_priv.h"
+#include "serve/endpoint/responses_priv.h"
+
+#define ANSWER_LIFE_S 3600u
+#define MAX_LOOKED_AT 256u /* messages of a request, the last ones */
+#define MAX_VISITS    256u /* of /v1/responses/ID that wait for the store */
+
+struct shared_visit { /* of /v1/responses/ID */
+    struct list node; /* front.visits */
+    struct front *front;
+    struct http_exchange *exchange;
+    struct state_ask *ask;
+    char tenant[64], id[IDS_BYTES];
+    void (*go_on)(struct front *front, struct http_exchange *exchange);
+};
+
+static struct state *shared_store(const struct front *front)
+{
+    return state_is_up(front->opts.state) ? front->opts.state : NULL;
+}
+
+/* Copies a text into the store. */
+static void shared_put(struct front *front, const struct state_name *name, uint64_t life_s, struct bytes text)
+{
+    struct buf copy = {0};
+
+    if (text.len_bytes > STATE_MAX_VALUE)
+        return;
+    buf_append(&copy, text.data, text.len_bytes);
+    (void)state_put(front->opts.state, name, life_s, &copy); /* refused: this router alone has it */
+}
+
+/* ---- keeping ---- */
+
+void shared_keep_thread(struct request *request, struct bytes text)
+{
+    struct state *store = shared_store(request->front);
+    struct state_name name;
+
+    if (store != NULL &&
+        state_name(store, "thread", bytes_str(request->owner), bytes_str(request->message_id), &name) == 0)
+        shared_put(request->front, &name, CONVERSATION_LIFE_NS / NS_PER_S, text);
+}
+
+void shared_keep_response(struct request *request, struct bytes text)
+{
+    struct state *store = shared_store(request->front);
+    struct state_name name;
+
+    if (store != NULL && state_name(store, "response", bytes_str(request->who.tenant),
+                                    bytes_str(request->message_id), &name) == 0)
+        shared_put(request->front, &name, RESPONSE_LIFE_NS / NS_PER_S, text);
+}
+
+void shared_keep_answer(struct request *request, const struct answer_key *key,
+                        const struct cached_answer *answer)
+{
+    struct state *store = shared_store(request->front);
+    struct state_name name;
+    struct buf image = {0};
+
+    if (store == NULL || answer->bytes > STATE_MAX_VALUE ||
+        state_name(store, "answer", bytes_str(""), bytes_of(key->bytes, sizeof(key->bytes)), &name) < 0)
+        return;
+    if (answer_image_pack(answer, &image) == 0)
+        (void)state_put(store, &name, ANSWER_LIFE_S, &image);
+    buf_fini(&image);
+}
+
+/* ---- a request's conversation ---- */
+
+static void shared_go_on(struct request *request)
+{
+    void (*go_on)(struct request * request) = request->shared.go_on;
+
+    request->shared.ask = NULL;
+    free(request->shared.ids);
+    request->shared.ids = NULL;
+    go_on(request);
+}
+
+static bool shared_ask(struct request *request, const struct state_question *question)
+{
+    struct state_question whole = *question;
+
+    whole.arg = request;
+    return state_ask(request->front->opts.state, &whole, &request->shared.ask) == 0;
+}
+
+static void shared_on_thread(void *arg, struct buf *values, bool is_claimed)
+{
+    struct request *request = arg;
+
+    request->shared.has_claim = is_claimed;
+    request->shared.is_claimed_elsewhere = !is_claimed;
+    if (request->shared.n > 0 && values[0].len_bytes > 0 && is_claimed)
+        conversations_put(request->front->conversations, request->shared.thread_id, request->owner,
+                          &values[0], clock_now_ns());
+    shared_go_on(request);
+}
+
+static bool shared_claim_name(const struct request *request, struct state_name *out)
+{
+    return state_name(request->front->opts.state, "claim", bytes_str(request->owner), request->gen.thread_id,
+                      out) == 0;
+}
+
+static bool shared_fetch_thread(struct request *request)
+{
+    struct front *front = request->front;
+    struct bytes id = request->gen.thread_id;
+    enum conversations_take here =
+        conversations_look(front->conversations, id, request->owner, clock_now_ns());
+    struct state_name name, claim;
+    struct state_question question = {.names = &name,
+                                      .n = here == CONVERSATIONS_UNKNOWN,
+                                      .claim = &claim,
+                                      .claim_life_s = CONVERSATION_LIFE_NS / NS_PER_S,
+                                      .done = shared_on_thread};
+
+    if (here == CONVERSATIONS_CONTINUED || here == CONVERSATIONS_BUSY || id.len_bytes == 0 ||
+        id.len_bytes >= IDS_BYTES || !shared_claim_name(request, &claim) ||
+        state_name(front->opts.state, "thread", bytes_str(request->owner), id, &name) < 0)
+        return false;
+    request->shared.n = question.n;
+    memcpy(request->shared.thread_id, id.data, id.len_bytes);
+    return shared_ask(request, &question);
+}
+
+static void shared_on_responses(void *arg, struct buf *values, bool is_claimed)
+{
+    struct request *request = arg;
+
+    (void)is_claimed;
+    for (uint32_t i = 0; i < request->shared.n; i++)
+        responses_take_kept(request->front, request->shared.ids[i], request->who.tenant, &values[i]);
+    shared_go_on(request);
+}
+
+/* The responses that the request names and this router lacks, 64 at most. */
+static bool shared_fetch_responses(struct request *request)
+{
+    struct front *front = request->front;
+    const struct gen_response *asked = request->gen.response;
+    struct state_name names[STATE_MAX_NAMES];
+    struct state_question question = {.names = names, .done = shared_on_responses};
+
+    if (front->responses == NULL)
+        return false;
+    request->shared.ids = calloc(STATE_MAX_NAMES, sizeof(*request->shared.ids));
+    for (size_t i = 0; request->shared.ids != NULL && i < asked->n_wanted && question.n < STATE_MAX_NAMES;
+         i++) {
+        struct bytes id = asked->wanted[i];
+
+        if (id.len_bytes == 0 || id.len_bytes >= IDS_BYTES ||
+            conversations_look(front->responses, id, request->who.tenant, clock_now_ns()) !=
+                CONVERSATIONS_UNKNOWN ||
+            state_name(front->opts.state, "response", bytes_str(request->who.tenant), id,
+                       &names[question.n]) < 0)
+            continue;
+        request->shared.ids[question.n++] = id;
+    }
+    request->shared.n = question.n;
+    if (question.n > 0 && shared_ask(request, &question))
+        return true;
+    free(request->shared.ids);
+    request->shared.ids = NULL;
+    return false;
+}
+
+bool shared_fetch_conversation(struct request *request, void (*go_on)(struct request *request))
+{
+    if (shared_store(request->front) == NULL)
+        return false;
+    request->shared.go_on = go_on;
+    return request->gen.response != NULL ? shared_fetch_responses(request) : shared_fetch_thread(request);
+}
+
+/* ---- a request's answers ---- */
+
+static void shared_on_answers(void *arg, struct buf *values, bool is_claimed)
+{
+    struct request *request = arg;
+    struct shared_part *part = &request->shared;
+
+    (void)is_claimed;
+    part->fetched = calloc(part->n, sizeof(*part->fetched));
+    for (uint32_t i = 0; i < part->n && part->fetched != NULL; i++) {
+        if (values[i].len_bytes == 0)
+            continue;
+        part->fetched[part->n_fetched] = values[i];
+        part->keys[part->n_fetched++] = part->keys[i];
+        values[i] = (struct buf){0};
+    }
+    shared_go_on(request);
+}
+
+bool shared_fetch_answers(struct request *request, void (*go_on)(struct request *request))
+{
+    static const struct answer_key none;
+    struct front *front = request->front;
+    const struct replay *replay = &request->replay;
+    struct state_name names[STATE_MAX_NAMES];
+    struct state_question question = {.names = names, .done = shared_on_answers};
+    size_t end = replay->keys != NULL ? replay->n : 0;
+    size_t first = end > MAX_LOOKED_AT ? end - MAX_LOOKED_AT : 0;
+
+    if (shared_store(front) == NULL || front->answer_cache == NULL || end == 0 ||
+        !api_call_generates(request->call))
+        return false;
+    request->shared.go_on = go_on;
+    request->shared.keys = calloc(STATE_MAX_NAMES, sizeof(*request->shared.keys));
+    for (size_t i = end; request->shared.keys != NULL && i > first && question.n < STATE_MAX_NAMES; i--) {
+        struct answer_key *key = &request->shared.keys[question.n];
+
+        if (memcmp(&replay->keys[i - 1], &none, sizeof(none)) == 0)
+            continue;
+        replay_key_for(&replay->keys[i - 1], request->owner, request->model->fingerprint, key);
+        question.n += !answer_cache_has(front->answer_cache, key) &&
+                      state_name(front->opts.state, "answer", bytes_str(""),
+                                 bytes_of(key->bytes, sizeof(key->bytes)), &names[question.n]) == 0;
+    }
+    request->shared.n = question.n;
+    return question.n > 0 && shared_ask(request, &question);
+}
+
+void shared_take_answers(struct request *request)
+{
+    struct shared_part *part = &request->shared;
+    uint32_t vocab_size = tokenizer_vocab_size(request->model->tokenizer);
+
+    for (uint32_t i = 0; i < part->n_fetched; i++) {
+        struct cached_answer *answer;
+
+        if (answer_image_parse(buf_view(&part->fetched[i]), vocab_size, &answer) == 0)
+            answer_cache_put(request->front->answer_cache, &part->keys[i], answer);
+        buf_fini(&part->fetched[i]);
+    }
+    part->n_fetched = 0;
+}
+
+void shared_end(struct request *request, bool is_continued)
+{
+    struct shared_part *part = &request->shared;
+    struct state *store = shared_store(request->front);
+    struct state_name name;
+
+    state_ask_cancel(part->ask);
+    if (store != NULL && part->has_claim) {
+        if (!is_continued &&
+            state_name(store, "claim", bytes_str(request->owner), bytes_str(part->thread_id), &name) == 0)
+            (void)state_remove(store, &name);
+        if (is_continued &&
+            state_name(store, "thread", bytes_str(request->owner), bytes_str(part->thread_id), &name) == 0)
+            (void)state_remove(store, &name);
+    }
+    for (uint32_t i = 0; i < part->n_fetched; i++)
+        buf_fini(&part->fetched[i]);
+    free(part->fetched);
+    free(part->keys);
+    free(part->ids);
+    *part = (struct shared_part){0};
+}
+
+/* ---- /v1/responses/ID ---- */
+
+static void shared_visit_free(struct shared_visit *visit)
+{
+    state_ask_cancel(visit->ask);
+    list_remove(&visit->node);
+    visit->front->n_visits--;
+    free(visit);
+}
+
+static void shared_on_visit(void *arg, struct buf *values, bool is_claimed)
+{
+    struct shared_visit *visit = arg;
+    struct http_exchange *exchange = visit->exchange;
+    void (*go_on)(struct front * front, struct http_exchange * exchange) = visit->go_on;
+    struct front *front = visit->front;
+
+    (void)is_claimed;
+    responses_take_kept(front, bytes_str(visit->id), visit->tenant, &values[0]);
+    visit->ask = NULL;
+    shared_visit_free(visit);
+    go_on(front, exchange);
+}
+
+bool shared_fetch_response(struct front *front, struct http_exchange *exchange, const struct auth_key *who,
+                           struct bytes id,
+                           void (*go_on)(struct front *front, struct http_exchange *exchange))
+{
+    struct state *store = shared_store(front);
+    struct shared_visit *visit;
+    struct state_name name;
+    struct state_question question = {.names = &name, .n = 1, .done = shared_on_visit};
+
+    if (store == NULL || front->responses == NULL || id.len_bytes == 0 || id.len_bytes >= IDS_BYTES ||
+        front->n_visits >= MAX_VISITS ||
+        conversations_look(front->responses, id, who->tenant, clock_now_ns()) != CONVERSATIONS_UNKNOWN ||
+        state_name(store, "response", bytes_str(who->tenant), id, &name) < 0)
+        return false;
+    visit = calloc(1, sizeof(*visit));
+    if (visit == NULL)
+        return false;
+    *visit = (struct shared_visit){.front = front, .exchange = exchange, .go_on = go_on};
+    memcpy(visit->id, id.data, id.len_bytes);
+    memcpy(visit->tenant, who->tenant, strlen(who->tenant) + 1);
+    list_push_back(&front->visits, &visit->node);
+    front->n_visits++;
+    question.arg = visit;
+    if (state_ask(store, &question, &visit->ask) == 0)
+        return true;
+    shared_visit_free(visit);
+    return false;
+}
+
+void shared_forget_response(struct front *front, const char *tenant, struct bytes id)
+{
+    struct state *store = shared_store(front);
+    struct state_name name;
+
+    if (store != NULL && state_name(store, "response", bytes_str(tenant), id, &name) == 0)
+        (void)state_remove(store, &name);
+    if (store != NULL && front->opts.on_forget != NULL)
+        front->opts.on_forget(front->opts.on_forget_arg, tenant, id);
+}
+
+struct failed_logins *front_failed_logins(const struct front *front)
+{
+    return front->failed_logins;
+}
+
+void front_forget_response(struct front *front, const char *tenant, struct bytes id)
+{
+    if (front->responses != NULL)
+        (void)conversations_remove(front->responses, id, tenant);
+}
+
+void shared_abort(struct front *front, const struct http_exchange *exchange)
+{
+    list_for_each_safe (node, spare, &front->visits) {
+        struct shared_visit *visit = container_of(node, struct shared_visit, node);
+
+        if (visit->exchange == exchange)
+            shared_visit_free(visit);
+    }
+}
+
+void shared_close(struct front *front)
+{
+    list_for_each_safe (node, spare, &front->visits)
+        shared_visit_free(container_of(node, struct shared_visit, node));
+}

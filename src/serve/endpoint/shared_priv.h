@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the endpoint keeps in the store that several routers share, and looks for there (shared.c).
+ *
+ * Loop thread, unless a function says otherwise.  Without a store, or while it is away, all calls do nothing and the
+ * fetches return false. */
+#ifndef SERVE_ENDPOINT_SHARED_PRIV_H
+#define SERVE_ENDPOINT_SHARED_PRIV_H
+
+#include "base/list.h"
+#include "net/state/state.h"
+#include "serve/api/ids.h"
+#include "serve/conversation/replay.h"
+
+struct front;
+struct request;
+struct http_exchange;
+struct auth_key;
+
+struct shared_part {       /* of a request */
+    struct state_ask *ask; /* it waits for the store */
+    void (*go_on)(struct request *request);
+    bool has_claim;            /* no other router continues this conversation */
+    bool is_claimed_elsewhere; /* one does, or did */
+    char thread_id[IDS_BYTES]; /* of the claim */
+    uint32_t n;                /* names asked */
+    struct bytes *ids;         /* [n]: of responses; borrowed from the request's body */
+    struct answer_key *keys;   /* [n]: of answers */
+    struct buf *fetched;       /* [n_fetched]: images of answers, to be parsed by the tokenise job */
+    uint32_t n_fetched;
+};
+
+/* Asks for the conversation or the responses that the request names and this router lacks.  True: go_on follows. */
+bool shared_fetch_conversation(struct request *request, void (*go_on)(struct request *request));
+/* Asks for the remembered answers in its messages. */
+bool shared_fetch_answers(struct request *request, void (*go_on)(struct request *request));
+/* Puts fetched answers into the answer cache.  On the tokenise job's thread. */
+void shared_take_answers(struct request *request);
+/* The request ends.  is_continued: its conversation cannot be continued again. */
+void shared_end(struct request *request, bool is_continued);
+
+/* Keep a copy for the other routers. */
+void shared_keep_thread(struct request *request, struct bytes text);
+void shared_keep_response(struct request *request, struct bytes text);
+void shared_keep_answer(struct request *request, const struct answer_key *key,
+                        const struct cached_answer *answer);
+
+/* ---- /v1/responses/ID ---- */
+
+/* Asks for the response, if this router lacks it.  True: go_on follows, unless the client goes away before. */
+bool shared_fetch_response(struct front *front, struct http_exchange *exchange, const struct auth_key *who,
+                           struct bytes id,
+                           void (*go_on)(struct front *front, struct http_exchange *exchange));
+void shared_forget_response(struct front *front, const char *tenant,
+                            struct bytes id);                                 /* its owner deleted it */
+void shared_abort(struct front *front, const struct http_exchange *exchange); /* the client went away */
+void shared_close(struct front *front);                                       /* the front ends */
+
+#endif

@@ -42,7 +42,8 @@ batonctl_SOURCES = clients/ctl/main.c clients/ctl/commands.h \
 	clients/ctl/top_view.h clients/ctl/top_view.c clients/ctl/cmd_report.c clients/ctl/report_text.h clients/ctl/report_text.c \
 	clients/ctl/cmd_reload.c clients/ctl/cmd_request.c clients/ctl/request_view.h clients/ctl/request_view_priv.h \
 	clients/ctl/request_why.c clients/ctl/request_trace.c \
-	clients/ctl/cmd_look.c clients/ctl/cmd_act.c clients/ctl/cmd_top.c clients/ctl/cmd_keys.c
+	clients/ctl/cmd_look.c clients/ctl/cmd_act.c clients/ctl/cmd_top.c clients/ctl/cmd_keys.c clients/ctl/cmd_key.c \
+	clients/ctl/key_view.h clients/ctl/key_view.c
 batonctl_LDADD = libclients.a $(link_serve_endpoint)
 
 bin_PROGRAMS += baton-chat

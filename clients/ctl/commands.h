@@ -30,6 +30,7 @@ int cmd_new_key(const struct ctl *ctl, int argc, char **argv);
 int cmd_keys(const struct ctl *ctl, int argc, char **argv); /* lists a key file */
 int cmd_metrics_token(const struct ctl *ctl, int argc, char **argv);
 int cmd_admin_token(const struct ctl *ctl, int argc, char **argv);
+int cmd_key(const struct ctl *ctl, int argc, char **argv); /* rotation of the cluster key */
 int cmd_new_cluster_key(const struct ctl *ctl, int argc, char **argv);
 
 #endif

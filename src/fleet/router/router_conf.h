@@ -28,7 +28,8 @@ struct router_conf {
     uint64_t http_job_threads, http_max_requests, http_wrong_keys;
     char *link_listen, *link_advertise, *link_register;
     char *discovery_ca, *discovery_certificate, *discovery_key;
-    char *cluster_key;
+    char *cluster_key, *link_ca, *link_certificate, *link_key;
+    struct config_list link_names;
     uint64_t link_heartbeat_ns, link_return_ns;
     uint64_t ttft_slo_ns, itl_slo_ns;
     bool keeps_streams;

@@ -21,8 +21,7 @@ struct admin {
     struct metrics *metrics;
     const struct admin_calls *calls;
     void *calls_arg;
-    char token[ADMIN_TOKEN_BYTES];
-    char metrics_token[ADMIN_TOKEN_BYTES]; /* "": no such token */
+    struct admin_tokens tokens;
     bool has_console;
     struct list waiting;   /* admin_wait */
     struct list parts;     /* admin_status that are being written */
@@ -45,6 +44,16 @@ struct admin_wait { /* a request that waits for admin_acted() */
 void admin_token(const uint8_t key[32], char out[ADMIN_TOKEN_BYTES])
 {
     hex_encode(key, 32, out);
+}
+
+void admin_tokens_make(const uint8_t (*all)[32], const uint8_t (*metrics)[32], int n,
+                       struct admin_tokens *out)
+{
+    memset(out, 0, sizeof(*out));
+    for (int i = 0; i < n && i < ADMIN_MAX_TOKENS; i++) {
+        admin_token(all[i], out->all[i]);
+        admin_token(metrics[i], out->metrics[i]);
+    }
 }
 
 static void admin_reply(struct http_exchange *exchange, int status, const char *type, struct bytes body)
@@ -70,14 +79,20 @@ static void reply_text(struct http_exchange *exchange, int status, const char *t
     buf_fini(&body);
 }
 
-static bool has_token(const struct http_exchange *exchange, const char *token)
+static bool has_token(const struct http_exchange *exchange,
+                      const char tokens[ADMIN_MAX_TOKENS][ADMIN_TOKEN_BYTES])
 {
     static const char scheme[] = "Bearer ";
     struct bytes value = http_exchange_field(exchange, "authorization");
     size_t len = strlen(scheme) + ADMIN_TOKEN_BYTES - 1;
 
-    return token[0] != '\0' && value.len_bytes == len && memcmp(value.data, scheme, strlen(scheme)) == 0 &&
-           CRYPTO_memcmp(value.data + strlen(scheme), token, ADMIN_TOKEN_BYTES - 1) == 0;
+    if (value.len_bytes != len || memcmp(value.data, scheme, strlen(scheme)) != 0)
+        return false;
+    for (unsigned i = 0; i < ADMIN_MAX_TOKENS; i++)
+        if (tokens[i][0] != '\0' &&
+            CRYPTO_memcmp(value.data + strlen(scheme), tokens[i], ADMIN_TOKEN_BYTES - 1) == 0)
+            return true;
+    return false;
 }
 
 static bool is_for_metrics(const struct http_exchange *exchange)
@@ -95,8 +110,8 @@ static bool is_for_console(const struct admin *admin, const struct http_exchange
 
 static bool admin_is_allowed(const struct admin *admin, const struct http_exchange *exchange)
 {
-    return has_token(exchange, admin->token) ||
-           (is_for_metrics(exchange) && has_token(exchange, admin->metrics_token));
+    return has_token(exchange, admin->tokens.all) ||
+           (is_for_metrics(exchange) && has_token(exchange, admin->tokens.metrics));
 }
 
 static void admin_on_head(void *arg, struct http_exchange *exchange)
@@ -402,9 +417,7 @@ int admin_new(const struct admin_opts *opts, struct fault *fault, struct admin *
     admin->has_console = opts->has_console;
     admin->calls = opts->calls;
     admin->calls_arg = opts->calls_arg;
-    str_copy(admin->token, sizeof(admin->token), opts->token);
-    str_copy(admin->metrics_token, sizeof(admin->metrics_token),
-             opts->metrics_token != NULL ? opts->metrics_token : "");
+    admin->tokens = *opts->tokens;
     rc = ev_timer_new(opts->loop, admin_on_turn, admin, &admin->turn);
     if (rc == 0)
         rc = http_server_new(&server, &admin->server);
@@ -416,6 +429,11 @@ int admin_new(const struct admin_opts *opts, struct fault *fault, struct admin *
     }
     *out = admin;
     return 0;
+}
+
+void admin_set_tokens(struct admin *admin, const struct admin_tokens *tokens)
+{
+    admin->tokens = *tokens;
 }
 
 uint16_t admin_port(const struct admin *admin)
@@ -433,7 +451,6 @@ void admin_free(struct admin *admin)
     while (!list_is_empty(&admin->parts))
         admin_status_free(container_of(admin->parts.next, struct admin_status, node));
     ev_timer_free(admin->turn);
-    OPENSSL_cleanse(admin->token, sizeof(admin->token));
-    OPENSSL_cleanse(admin->metrics_token, sizeof(admin->metrics_token));
+    OPENSSL_cleanse(&admin->tokens, sizeof(admin->tokens));
     free(admin);
 }

@@ -2,7 +2,7 @@
 noinst_LIBRARIES += libtransfer_transport.a
 libtransfer_transport_a_SOURCES = \
 	src/transfer/transport/transport.h src/transfer/transport/tr_priv.h src/transfer/transport/tr_conn_priv.h src/transfer/transport/tr_stream_priv.h \
-	src/transfer/transport/tr_digest_priv.h src/transfer/transport/tr_conn.c src/transfer/transport/tr_listen.c src/transfer/transport/tr_node.c src/transfer/transport/tr_push.c \
+	src/transfer/transport/tr_digest_priv.h src/transfer/transport/tr_conn.c src/transfer/transport/tr_keys.c src/transfer/transport/tr_listen.c src/transfer/transport/tr_node.c src/transfer/transport/tr_push.c \
 	src/transfer/transport/tr_shm.c src/transfer/transport/tr_stream.c src/transfer/transport/tr_tcp.c src/transfer/transport/tr_ticket.c
 if XXH_DISPATCH
 libtransfer_transport_a_SOURCES += src/transfer/transport/tr_digest_x86.c

@@ -12,6 +12,7 @@
 #include "serve/endpoint/admin.h"
 #include "serve/endpoint/front.h"
 #include "serve/endpoint/handle.h"
+#include "serve/setup/link_access.h"
 #include "serve/endpoint/reload.h"
 #include "gguf/gguf.h"
 #include "net/link/link.h"
@@ -72,8 +73,8 @@ struct worker { /* the whole daemon */
     struct fair_queue *compile_queue; /* in front of jobs: grammars to compile, in turns by tenant */
     struct front *front;
     struct admin *admin;
-    struct tls_context *tls;
-    struct http_tls *https; /* NULL: cleartext */
+    struct link_access *access; /* keys and TLS of links */
+    struct http_tls *https;     /* NULL: cleartext */
     struct listener *peer_listener;
     struct ev_timer *drain_timer, *drain_limit;
     uint64_t beats_seen;
@@ -87,7 +88,7 @@ struct worker { /* the whole daemon */
     uint64_t epoch;
     char host_id[64];
     uint64_t instance; /* digest of the network namespace and http.admin */
-    uint8_t cluster_key[32], prefix_key[32];
+    uint8_t prefix_key[32];
     struct worker_engine *engine;
     /* links */
     struct link_opts router_link_opts, peer_link_opts;
@@ -121,6 +122,16 @@ struct worker { /* the whole daemon */
     Baton__KvInfo hello_kv;
     Baton__LoadReport beat_load;
 };
+
+/* access.c: keys and certificates of links, and their reload (calls of struct reload_calls) */
+struct link_conf worker_link_conf(const struct worker_conf *conf);
+/* Makes the admin tokens of all accepted cluster keys; wipe them after use.  E_INTERNAL. */
+int worker_make_tokens(const struct worker *worker, struct admin_tokens *out);
+/* Derives the KV connections' keys.  E_INTERNAL. */
+int worker_kv_keys(const struct worker *worker, struct tr_keys *out);
+int worker_read_access(void *arg, const void *conf, struct fault *fault, void **out);
+void worker_take_access(void *arg, void *fresh);
+void worker_drop_access(void *fresh);
 
 /* model.c: file -> tokeniser, chat format, engine with its KV arena */
 int worker_model_open(struct worker *worker, struct fault *fault);

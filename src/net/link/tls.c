@@ -243,6 +243,7 @@ static int tls_use_files(SSL_CTX *ctx, const struct tls_conf *conf, struct fault
         return tls_fault(fault, E_FORMAT, conf->ca, "no usable CA certificate (PEM) in it");
     SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
     SSL_CTX_set_verify_depth(ctx, MAX_DEPTH);
+    SSL_CTX_set_mode(ctx, SSL_MODE_NO_AUTO_CHAIN); /* the peer has the CA: send only what the file has */
     if (tls_want_names(ctx, conf) < 0)
         return fault_set(fault, E_INVAL, "a name of a peer's certificate is unusable");
     return 0;

@@ -14,6 +14,7 @@
 #include "base/str.h"
 #include "net/http/response.h"
 #include "net/http/server.h"
+#include "serve/endpoint/admin_events_priv.h"
 #include "serve/endpoint/console_priv.h"
 
 struct admin {
@@ -26,11 +27,12 @@ struct admin {
     struct list waiting;   /* admin_wait */
     struct list parts;     /* admin_status that are being written */
     struct ev_timer *turn; /* runs while there are any */
+    struct admin_events *events;
 };
 
 struct admin_status { /* a status that is being written */
     struct list node;
-    struct http_exchange *exchange;
+    struct http_exchange *exchange; /* NULL: for the watchers of events */
     struct buf body;
     uint32_t n_parts;
 };
@@ -149,6 +151,20 @@ static void admin_status_free(struct admin_status *status)
     free(status);
 }
 
+static void admin_send_events(struct admin *admin, int rc, struct buf *status)
+{
+    struct buf placements = {0};
+
+    if (rc == 0)
+        admin_events_send(admin->events, "status", buf_view(status));
+    if (rc == 0 && admin->calls->placements != NULL &&
+        admin->calls->placements(admin->calls_arg, &placements) == 0)
+        admin_events_send(admin->events, "placements", buf_view(&placements));
+    buf_fini(&placements);
+    buf_fini(status);
+    admin_events_sent(admin->events);
+}
+
 /* Writes the next part of the status that has waited longest. */
 static void admin_on_turn(void *arg)
 {
@@ -164,23 +180,48 @@ static void admin_on_turn(void *arg)
 
         status->body = (struct buf){0};
         admin_status_free(status);
-        admin_show(exchange, rc, "application/json", &body);
+        if (exchange != NULL)
+            admin_show(exchange, rc, "application/json", &body);
+        else
+            admin_send_events(admin, rc, &body);
     }
     if (!list_is_empty(&admin->parts))
         ev_timer_start(admin->turn, 0);
 }
 
-static void admin_show_status(struct admin *admin, struct http_exchange *exchange)
+/* exchange NULL: for the watchers of events.  E_NOMEM. */
+static int admin_begin_status(struct admin *admin, struct http_exchange *exchange)
 {
     struct admin_status *status = calloc(1, sizeof(*status));
 
-    if (status == NULL) {
-        reply_text(exchange, 500, err_text(E_NOMEM));
-        return;
-    }
+    if (status == NULL)
+        return E_NOMEM;
     status->exchange = exchange;
     list_push_back(&admin->parts, &status->node);
     ev_timer_start(admin->turn, 0);
+    return 0;
+}
+
+static void admin_show_status(struct admin *admin, struct http_exchange *exchange)
+{
+    if (admin_begin_status(admin, exchange) < 0)
+        reply_text(exchange, 500, err_text(E_NOMEM));
+}
+
+static void admin_on_ask(void *arg)
+{
+    struct admin *admin = arg;
+
+    if (admin_begin_status(admin, NULL) < 0)
+        admin_events_sent(admin->events); /* the next time may have memory */
+}
+
+static void admin_show_events(struct admin *admin, struct http_exchange *exchange)
+{
+    int rc = admin_events_watch(admin->events, exchange);
+
+    if (rc < 0)
+        reply_text(exchange, 503, rc == E_LIMIT ? "too many watch this daemon already" : err_text(rc));
 }
 
 static void reply_acted(struct http_exchange *exchange, const struct fault *fault)
@@ -334,6 +375,10 @@ static void admin_on_request(void *arg, struct http_exchange *exchange)
         admin_show_status(arg, exchange);
         return;
     }
+    if (method == HTTP_GET && bytes_is(path, "/admin/events")) {
+        admin_show_events(arg, exchange);
+        return;
+    }
     if (is_for_metrics(exchange)) {
         admin_show_metrics(arg, exchange);
         return;
@@ -365,6 +410,8 @@ static void admin_on_abort(void *arg, struct http_exchange *exchange, enum http_
 {
     struct admin *admin = arg;
 
+    if (admin_events_drop(admin->events, exchange))
+        return;
     list_for_each (node, &admin->parts) {
         struct admin_status *status = container_of(node, struct admin_status, node);
 
@@ -388,7 +435,10 @@ static void admin_on_abort(void *arg, struct http_exchange *exchange, enum http_
 
 static void admin_on_pause(void *arg, struct http_exchange *exchange, bool is_paused)
 {
-    /* answers are small; the server's own limit ends a stalled client */
+    struct admin *admin = arg;
+
+    /* other answers are small; the server's own limit ends a stalled client */
+    admin_events_pause(admin->events, exchange, is_paused);
 }
 
 static const struct http_handler handler = {.on_head = admin_on_head,
@@ -419,6 +469,8 @@ int admin_new(const struct admin_opts *opts, struct fault *fault, struct admin *
     admin->calls_arg = opts->calls_arg;
     admin->tokens = *opts->tokens;
     rc = ev_timer_new(opts->loop, admin_on_turn, admin, &admin->turn);
+    if (rc == 0)
+        rc = admin_events_new(opts->loop, admin_on_ask, admin, &admin->events);
     if (rc == 0)
         rc = http_server_new(&server, &admin->server);
     if (rc == 0)
@@ -451,6 +503,7 @@ void admin_free(struct admin *admin)
     while (!list_is_empty(&admin->parts))
         admin_status_free(container_of(admin->parts.next, struct admin_status, node));
     ev_timer_free(admin->turn);
+    admin_events_free(admin->events);
     OPENSSL_cleanse(&admin->tokens, sizeof(admin->tokens));
     free(admin);
 }

@@ -2,6 +2,7 @@
 /* The admin endpoint, the same for router and workers: a small HTTP server of its own for batonctl.
  *
  *   GET /admin/status (JSON)   GET /metrics   POST /admin/drain   POST /admin/undrain   POST /admin/reload
+ *   GET /admin/events (status and placements as server-sent events, once a second)
  *   GET /console (has_console; serve/endpoint/console_priv.h)   GET /admin/placements (router)
  *   GET /admin/request/ID (router)   POST /admin/drain-move (workers)   POST /admin/role/ROLE/WORKER
  *

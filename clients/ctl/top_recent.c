@@ -35,7 +35,7 @@ static struct recent_group *recent_find(struct recent_groups *groups, const char
     return &groups->all[groups->n++];
 }
 
-static void recent_add(struct recent_groups *groups, const char *key, const json_t *placement)
+static void top_recent_add(struct recent_groups *groups, const char *key, const json_t *placement)
 {
     uint64_t prompt = request_count(placement, "prompt_tokens"),
              uncached = request_count(placement, "uncached_tokens");
@@ -113,8 +113,8 @@ int top_recent_render(struct bytes json, struct buf *out)
     }
     json_array_foreach(placements, i, placement)
     {
-        recent_add(&groups[0], "class", placement);
-        recent_add(&groups[1], "prefix", placement);
+        top_recent_add(&groups[0], "class", placement);
+        top_recent_add(&groups[1], "prefix", placement);
     }
     for (unsigned k = 0; k < 2; k++)
         qsort(groups[k].all, groups[k].n, sizeof(groups[k].all[0]), recent_compare);

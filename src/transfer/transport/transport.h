@@ -24,6 +24,8 @@
  * counts as closed. If RDMA is unavailable or fails, the push continues over TCP under the same ticket
  * with the missing pieces; its owner only sees the delay.
  *
+ * More than 15 functions: both ends of a transfer, and one getter for each fact about the node.
+ *
  * The most important rule: TR_TICKET_CLOSED answers tr_close_ticket() only when no byte of that ticket can
  * be written any more. Only then may the owner give the blocks back. */
 #ifndef TRANSFER_TRANSPORT_TRANSPORT_H

@@ -6,6 +6,7 @@
 
 #include "base/err.h"
 #include "base/log.h"
+#include "worker/loop/access_priv.h"
 #include "worker/loop/worker_priv.h"
 
 struct link_conf worker_link_conf(const struct worker_conf *conf)

@@ -5,6 +5,7 @@
  * Loading runs on the loop thread before the daemon reports that it is ready. It reports progress to the log
  * and to the service manager, and each report asks the service manager for more time. Between tensors the
  * loader checks for a stop signal. */
+#include "worker/loop/access_priv.h"
 #include "worker/loop/worker_priv.h"
 #include "worker/loop/weights_priv.h"
 

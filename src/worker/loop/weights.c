@@ -9,6 +9,7 @@
  * the socket says which model file and which settings of the kernels. Client and server prove the cluster's key to each other
  * before the descriptor is passed: nobody else can read the weights, or give out other ones. The panels that are compared also
  * detect a build that packs in another way. */
+#include "worker/loop/access_priv.h"
 #include "worker/loop/worker_priv.h"
 #include "worker/loop/weights_priv.h"
 

@@ -25,6 +25,7 @@
 #include "base/str.h"
 #include "net/http/https.h"
 #include "net/link/addr.h"
+#include "worker/loop/access_priv.h"
 #include "worker/loop/worker_priv.h"
 #include "worker/loop/spending_priv.h"
 #include "worker/loop/discovery_priv.h"

@@ -9,6 +9,7 @@
 #include "base/err.h"
 #include "base/str.h"
 #include "serve/setup/setup.h"
+#include "worker/loop/access_priv.h"
 #include "worker/loop/worker_priv.h"
 
 #define MAX_CPUS 1024

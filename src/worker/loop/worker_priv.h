@@ -12,7 +12,6 @@
 #include "serve/endpoint/admin.h"
 #include "serve/endpoint/front.h"
 #include "serve/endpoint/handle.h"
-#include "serve/setup/link_access.h"
 #include "serve/endpoint/reload.h"
 #include "gguf/gguf.h"
 #include "net/link/link.h"
@@ -122,16 +121,6 @@ struct worker { /* the whole daemon */
     Baton__KvInfo hello_kv;
     Baton__LoadReport beat_load;
 };
-
-/* access.c: keys and certificates of links, and their reload (calls of struct reload_calls) */
-struct link_conf worker_link_conf(const struct worker_conf *conf);
-/* Makes the admin tokens of all accepted cluster keys; wipe them after use.  E_INTERNAL. */
-int worker_make_tokens(const struct worker *worker, struct admin_tokens *out);
-/* Derives the KV connections' keys.  E_INTERNAL. */
-int worker_kv_keys(const struct worker *worker, struct tr_keys *out);
-int worker_read_access(void *arg, const void *conf, struct fault *fault, void **out);
-void worker_take_access(void *arg, void *fresh);
-void worker_drop_access(void *fresh);
 
 /* model.c: file -> tokeniser, chat format, engine with its KV arena */
 int worker_model_open(struct worker *worker, struct fault *fault);

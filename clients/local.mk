@@ -39,7 +39,7 @@ sbin_PROGRAMS += batonctl
 batonctl_SOURCES = clients/ctl/main.c clients/ctl/commands.h \
 	clients/ctl/admin_call.h clients/ctl/admin_call.c \
 	clients/ctl/status.h clients/ctl/status.c \
-	clients/ctl/top_view.h clients/ctl/top_view.c clients/ctl/cmd_report.c clients/ctl/report_text.h clients/ctl/report_text.c \
+	clients/ctl/top_view.h clients/ctl/top_view.c clients/ctl/top_recent.h clients/ctl/top_recent.c clients/ctl/cmd_report.c clients/ctl/report_text.h clients/ctl/report_text.c \
 	clients/ctl/cmd_reload.c clients/ctl/cmd_request.c clients/ctl/request_view.h clients/ctl/request_view_priv.h \
 	clients/ctl/request_why.c clients/ctl/request_trace.c \
 	clients/ctl/cmd_look.c clients/ctl/cmd_act.c clients/ctl/cmd_top.c clients/ctl/cmd_keys.c \
@@ -54,6 +54,8 @@ setup_sources = clients/setup/setup.h clients/setup/look.c clients/setup/decide.
 baton_setup_SOURCES = $(setup_sources) clients/setup/main.c clients/setup/steps.h clients/setup/ports.c \
 	clients/setup/ask.c clients/setup/write.c
 baton_setup_LDADD = libfleet_plan.a $(link_clients) libtext_json.a libgguf.a libbase.a $(JANSSON_LIBS) $(XXHASH_LIBS) -lpthread -lm
+	clients/ctl/cmd_look.c clients/ctl/cmd_act.c clients/ctl/cmd_top.c clients/ctl/cmd_keys.c clients/ctl/cmd_key.c \
+	clients/ctl/key_view.h clients/ctl/key_view.c
 
 bin_PROGRAMS += baton-chat
 baton_chat_SOURCES = clients/chat/main.c clients/chat/chat.h \
@@ -133,7 +135,7 @@ tests_unit_clients_test_request_view_SOURCES = tests/unit/clients/test_request_v
 tests_unit_clients_test_request_view_LDADD = $(link_clients) $(CMOCKA_LIBS)
 tests_unit_clients_test_report_text_SOURCES = tests/unit/clients/test_report_text.c clients/ctl/report_text.c
 tests_unit_clients_test_report_text_LDADD = $(link_clients) $(CMOCKA_LIBS)
-tests_unit_clients_test_top_view_SOURCES = tests/unit/clients/test_top_view.c clients/ctl/top_view.c \
+tests_unit_clients_test_top_view_SOURCES = tests/unit/clients/test_top_view.c clients/ctl/top_view.c clients/ctl/top_recent.c \
 	clients/ctl/request_trace.c
 tests_unit_clients_test_top_view_LDADD = $(link_clients) $(CMOCKA_LIBS)
 tests_unit_clients_test_join_SOURCES = tests/unit/clients/test_join.c clients/ctl/join_text.c clients/ctl/join_conf.c \

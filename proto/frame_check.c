@@ -166,6 +166,8 @@ static const struct limits table[] = {
           {"tiers", BYTES, 0, MAX_EVENTS},
           {"part", RANGE, 0, MAX_BLOCKS})},
     {&baton__blocks_last__descriptor, ROWS({"hashes", HASHES, HASH_BYTES, HASH_BYTES *MAX_EVENTS})},
+    {&baton__heartbeat__descriptor, ROWS({"keys", COUNT, 0, 2})},
+    {&baton__key_proof__descriptor, ROWS({"mac", BYTES, 32, 32})},
     {&baton__spending__descriptor,
      ROWS({"node", TEXT, 0, 63},
           {"number", RANGE, 0, UINT64_MAX / 2},

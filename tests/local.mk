@@ -56,6 +56,7 @@ include tests/fuzz/tier.mk
 include tests/fuzz/peermap.mk
 include tests/fuzz/template.mk
 include tests/fuzz/jinja.mk
+include tests/fuzz/clusterkey.mk
 include tests/fuzz/discover.mk
 include tests/fuzz/sse.mk
 include tests/fuzz/state.mk

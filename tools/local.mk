@@ -7,4 +7,4 @@ dist-hook:
 demo_model = README.md agent.py bpe.py chat.py chat_template.jinja check-template corpus.py evaluate.py export.py gguf.py \
 	glossary.py golden.py make-model model.py recall.py reference.py sim.py story.py talk.py toolbox.py train.py words.py
 EXTRA_DIST += $(demo_model:%=tools/demo-model/%)
-EXTRA_DIST += tools/tables-to-c
+EXTRA_DIST += tools/tables-to-c tools/tour

@@ -238,7 +238,7 @@ static int join_ask(struct join *join, struct fault *fault)
     if (rc == 0)
         rc = join_receive(&join->wire, JOIN_WELCOME, fault, &join->welcome);
     join->came_ns = clock_unix_ns();
-    if (rc == 0 && !join->welcome.has_key)
+    if (rc == 0 && !join->welcome.has_keys)
         return fault_set(fault, E_PROTO, "%s sent no key", join->address);
     if (rc == 0)
         return 0;
@@ -260,7 +260,7 @@ static int join_store(const struct join *join, struct fault *fault)
             return fault_set(fault, E_IO, "%s: %m", join->key_path);
         printf("the earlier key is in %s\n", old);
     }
-    return cluster_key_store(join->key_path, join->welcome.key, fault);
+    return cluster_keys_store(join->key_path, &join->welcome.keys, fault);
 }
 
 static int join_check(struct join *join)
@@ -271,7 +271,7 @@ static int join_check(struct join *join)
     check_clock(join);
     check_mtu(join);
     check_models(join);
-    if (tls_context_new(join->welcome.key, &fault, &tls) != 0)
+    if (tls_context_new(join->welcome.keys.current, &fault, &tls) != 0)
         return complain(CTL_NAME, "%s", fault.text);
     check_way_out(join, tls_client(tls));
     tls_context_free(tls);

@@ -170,9 +170,9 @@ int cmd_token(const struct ctl *ctl, int argc, char **argv)
 
     if (status != EXIT_DONE)
         return status;
-    if (cluster_key_load(ctl->door.key_path, &fault, welcome.key) != 0)
+    if (cluster_keys_load(ctl->door.key_path, &fault, &welcome.keys) != 0)
         return complain(CTL_NAME, "%s", fault.text);
-    welcome.has_key = true;
+    welcome.has_keys = true;
     join_host_name(welcome.host);
     token_read_members(ctl, &welcome);
     if (token_address(&args, &welcome, &fault, address) != 0 || (fd = join_listen(address, &fault)) < 0)

@@ -16,6 +16,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <termios.h>
 #include <time.h>
 #include <unistd.h>
@@ -25,8 +26,11 @@
 #include "base/str.h"
 #include "clients/ctl/commands.h"
 #include "clients/ctl/status.h"
+#include "clients/ctl/top_recent.h"
 #include "clients/ctl/top_view.h"
 #include "base/event/signals.h"
+
+#define ROWS 24
 
 struct top {
     const struct ctl *ctl;
@@ -82,6 +86,17 @@ static void set_screen(struct top *top, bool is_on)
     fflush(stdout);
 }
 
+/* Appends what the latest placements show.  An older router has no list of them. */
+static void cmd_top_add_recent(struct top *top, struct buf *table)
+{
+    struct fault fault = {0};
+    struct buf body = {0};
+
+    if (admin_door_ask(top->door, false, "/admin/placements", &fault, &body) == 0)
+        (void)top_recent_render(buf_view(&body), table);
+    buf_fini(&body);
+}
+
 static void take_status(struct top *top, struct bytes body)
 {
     struct status_work work;
@@ -92,6 +107,7 @@ static void take_status(struct top *top, struct bytes body)
 
     if (top_history_take(&top->history, body, elapsed_s)) {
         (void)top_view_render(&top->history, body, top->is_utf8, &table);
+        cmd_top_add_recent(top, &table);
         buf_append_byte(&table, '\n');
     }
     rc = status_render(body, false, &table);
@@ -121,18 +137,27 @@ static void cmd_top_ask(struct top *top)
     buf_fini(&body);
 }
 
+/* A screen has ROWS lines at least: a smaller one scrolls. */
+static unsigned cmd_top_rows(void)
+{
+    struct winsize size;
+
+    return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row >= ROWS ? size.ws_row : ROWS;
+}
+
 static void cmd_top_draw(const struct top *top)
 {
     time_t now = (time_t)(clock_unix_ns() / NS_PER_S);
     struct tm tm;
     struct buf screen = {0};
     struct bytes table = buf_view(&top->table);
+    unsigned n_left = cmd_top_rows() - 3; /* two lines of head, and one that stays empty */
 
     localtime_r(&now, &tm);
     buf_printf(&screen, "\033[H%02d:%02d:%02d  %s  %.1f requests/s  q quits\033[K\n", tm.tm_hour, tm.tm_min,
                tm.tm_sec, top->ctl->door.address, top->placed_per_s);
     buf_printf(&screen, "%s\033[K\n", top->failure.code < 0 ? top->failure.text : "");
-    for (size_t at = 0; at < table.len_bytes;) {
+    for (size_t at = 0; at < table.len_bytes && n_left > 0; n_left--) {
         size_t end = bytes_find(table, bytes_str("\n"), at);
 
         if (end == SIZE_MAX)

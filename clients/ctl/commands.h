@@ -33,6 +33,7 @@ int cmd_admin_token(const struct ctl *ctl, int argc, char **argv);
 int cmd_token(const struct ctl *ctl, int argc, char **argv); /* waits for a host that joins */
 int cmd_check(const struct ctl *ctl, int argc, char **argv); /* who reaches whom */
 int cmd_join(const struct ctl *ctl, int argc, char **argv);
+int cmd_key(const struct ctl *ctl, int argc, char **argv); /* rotation of the cluster key */
 int cmd_new_cluster_key(const struct ctl *ctl, int argc, char **argv);
 
 #endif

@@ -163,7 +163,17 @@ static int join_read_model(struct bytes line, struct join_message *m)
     return 0;
 }
 
-static int join_read_line(struct bytes line, struct join_message *m)
+/* Appends a line of a key file to its text. */
+static int join_add_key_line(struct bytes line, struct buf *text)
+{
+    if (text->len_bytes + line.len_bytes + 1 > CLUSTER_KEY_FILE_BYTES)
+        return E_FORMAT;
+    buf_append(text, line.data, line.len_bytes);
+    buf_append_str(text, "\n");
+    return text->is_bad ? E_NOMEM : 0;
+}
+
+static int join_read_line(struct bytes line, struct join_message *m, struct buf *key_text)
 {
     struct bytes word = join_word(&line);
     uint64_t number;
@@ -174,12 +184,8 @@ static int join_read_line(struct bytes line, struct join_message *m)
                    : E_FORMAT;
     if (bytes_is(word, "clock"))
         return m->clock_ns == 0 ? str_to_u64(line, &m->clock_ns) : E_FORMAT;
-    if (bytes_is(word, "key")) {
-        if (m->has_key || hex_decode(line, m->key, sizeof(m->key)) != 0)
-            return E_FORMAT;
-        m->has_key = true;
-        return 0;
-    }
+    if (bytes_is(word, "key"))
+        return join_add_key_line(line, key_text);
     if (bytes_is(word, "place"))
         return join_read_place(line, m);
     if (bytes_is(word, "model"))
@@ -216,6 +222,7 @@ int join_message_parse(struct bytes text, struct fault *fault, struct join_messa
 {
     struct join_message *m = out;
     size_t end = join_message_end(text), at = 0;
+    struct buf keys = {0};
     int rc = 0;
 
     memset(m, 0, sizeof(*m));
@@ -232,29 +239,46 @@ int join_message_parse(struct bytes text, struct fault *fault, struct join_messa
             rc = fault_set(fault, E_FORMAT, "line %u has bytes that are not printable", n);
         else if (n == 1)
             rc = join_read_first(line, fault, m);
-        else if ((rc = join_read_line(line, m)) != 0)
+        else if ((rc = join_read_line(line, m, &keys)) != 0)
             rc = fault_set(fault, rc == E_LIMIT ? E_LIMIT : E_FORMAT, "line %u: %s", n,
                            rc == E_LIMIT ? "too many of this kind" : "malformed");
     }
+    if (rc == 0 && keys.len_bytes > 0)
+        rc = cluster_keys_parse("the cluster's key", buf_view(&keys), fault, &m->keys);
+    m->has_keys = rc == 0 && keys.len_bytes > 0;
+    if (keys.data != NULL)
+        OPENSSL_cleanse(keys.data, keys.len_bytes);
+    buf_fini(&keys);
     return rc;
 }
 
 /* ---- printing ---- */
 
+static void join_put_keys(const struct cluster_keys *keys, struct buf *out)
+{
+    char text[CLUSTER_KEY_FILE_BYTES];
+    size_t n = cluster_keys_print(keys, text), at = 0;
+
+    while (at < n) {
+        size_t end = at;
+
+        while (text[end++] != '\n')
+            ;
+        (void)buf_printf(out, "key %.*s", (int)(end - at), text + at);
+        at = end;
+    }
+    OPENSSL_cleanse(text, sizeof(text));
+}
+
 int join_message_print(const struct join_message *m, struct buf *out)
 {
-    char hex[JOIN_HEX_BYTES + 1];
-
     (void)buf_printf(out, JOIN_FIRST "1 %s\n", join_kinds[m->kind]);
     if (m->host[0] != '\0')
         (void)buf_printf(out, "host %s\n", m->host);
     if (m->clock_ns != 0)
         (void)buf_printf(out, "clock %" PRIu64 "\n", m->clock_ns);
-    if (m->has_key) {
-        hex_encode(m->key, sizeof(m->key), hex);
-        (void)buf_printf(out, "key %s\n", hex);
-        OPENSSL_cleanse(hex, sizeof(hex));
-    }
+    if (m->has_keys)
+        join_put_keys(&m->keys, out);
     for (unsigned i = 0; i < m->n_models; i++)
         (void)buf_printf(out, "model %s %s\n", m->models[i].fingerprint, m->models[i].name);
     for (unsigned i = 0; i < m->n_places; i++)

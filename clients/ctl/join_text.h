@@ -4,7 +4,7 @@
  *     baton-join 1 KIND
  *     host NAME                       the sender's host
  *     clock NANOSECONDS               its time since 1970
- *     key 64-HEX-DIGITS               welcome: the cluster's key
+ *     key LINE                        welcome: a line of the cluster's key file (net/link/cluster_key.h)
  *     model FINGERPRINT NAME          welcome: what the cluster serves
  *     place NAME HOST:PORT [RESULT]   welcome: daemons; probe: what to dial; probed: with the result
  *     pad BYTES                       so many bytes follow the message, to find out whether large packets pass
@@ -16,6 +16,7 @@
 
 #include "base/bytes.h"
 #include "base/fault.h"
+#include "net/link/cluster_key.h"
 
 enum {
     JOIN_TOKEN_BYTES = 4 + 64 + 8 + 1, /* "bj1-", secret, check, NUL */
@@ -49,8 +50,8 @@ struct join_message {
     enum join_kind kind;
     char host[64];
     uint64_t clock_ns; /* 0: none */
-    bool has_key;
-    uint8_t key[32];
+    bool has_keys;
+    struct cluster_keys keys;
     struct join_place places[JOIN_MAX_PLACES];
     unsigned n_places;
     struct join_model models[JOIN_MAX_MODELS];

@@ -286,22 +286,58 @@ async function readFleet() {
   return [status, list.placements];
 }
 
-async function pollFleet() {
-  if (!document.hidden) {
+function clearReadFault() {
+  if (byId("fault").dataset.kind === "read") setText(byId("fault"), "");
+  byId("fault").dataset.kind = "";
+}
+
+async function drawEvent(event) {
+  const value = JSON.parse(event.data);
+  if (event.name === "status") drawStatus(value);
+  if (event.name === "placements") drawLatest(value.placements);
+  clearReadFault();
+  await new Promise(requestAnimationFrame); // each event has a frame of its own
+}
+
+// Reads the router's events while the page is visible, until the stream ends.
+async function readEvents() {
+  const stop = new AbortController();
+  const onHidden = () => { if (document.hidden) stop.abort(); };
+  document.addEventListener("visibilitychange", onHidden);
+  try {
+    const response = await ask("/admin/events", { signal: stop.signal });
+    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+    const events = new EventReader();
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done) return;
+      for (const event of events.feed(value)) await drawEvent(event);
+    }
+  } catch (e) {
+    if (e.name !== "AbortError") throw e;
+  } finally {
+    document.removeEventListener("visibilitychange", onHidden);
+  }
+}
+
+const untilVisible = () => new Promise((done) => {
+  const look = () => { if (!document.hidden) { document.removeEventListener("visibilitychange", look); done(); } };
+  document.addEventListener("visibilitychange", look);
+  look();
+});
+
+async function followFleet() {
+  for (;;) {
+    await untilVisible();
     try {
-      const [status, placements] = await readFleet();
-      drawStatus(status);
-      await new Promise(requestAnimationFrame); // each half has a frame of its own
-      drawLatest(placements);
-      if (byId("fault").dataset.kind === "read") setText(byId("fault"), "");
-      byId("fault").dataset.kind = "";
+      await readEvents();
     } catch (e) {
       setText(byId("fault"), "The router does not answer: " + e.message);
       byId("fault").dataset.kind = "read";
       if (e.status === 401) { key.set(""); location.reload(); return; }
     }
+    await new Promise((done) => setTimeout(done, 1000));
   }
-  setTimeout(pollFleet, 1000);
 }
 
 async function beginFleet() {
@@ -314,5 +350,5 @@ async function beginFleet() {
     await askKey("Admin token", "`batonctl admin-token` prints it, on a host that has the cluster's key.  It stays in this tab until it is closed.", readFleet);
   }
   showFleet();
-  pollFleet();
+  followFleet();
 }

@@ -21,7 +21,7 @@ libbase_a_SOURCES = \
 	src/base/mem_copy.c src/base/mem_copy.h \
 	src/base/rate.c src/base/rate.h \
 	src/base/rng.c src/base/rng.h \
-	src/base/span.c src/base/span.h \
+	src/base/socket_owner.c src/base/socket_owner.h src/base/span.c src/base/span.h \
 	src/base/str.c src/base/str.h src/base/wide.h \
 	src/base/team.c src/base/team.h src/base/thread.c src/base/thread.h \
 	src/base/trace_context.c src/base/trace_context.h \
@@ -57,6 +57,7 @@ base_tests = \
 	tests/unit/base/test_rate \
 	tests/unit/base/test_rng \
 	tests/unit/base/test_str \
+	tests/unit/base/test_socket_owner \
 	tests/unit/base/test_span \
 	tests/unit/base/test_team \
 	tests/unit/base/test_trace_context
@@ -82,6 +83,7 @@ tests_unit_base_test_rng_LDADD = $(link_base) $(CMOCKA_LIBS)
 tests_unit_base_test_str_LDADD = $(link_base) $(CMOCKA_LIBS)
 tests_unit_base_test_team_LDADD = $(link_base) $(CMOCKA_LIBS)
 EXTRA_DIST += tests/unit/check.h
+tests_unit_base_test_socket_owner_LDADD = $(link_base) $(CMOCKA_LIBS)
 tests_unit_base_test_span_SOURCES = tests/unit/base/test_span.c
 tests_unit_base_test_span_LDADD = $(link_base) $(CMOCKA_LIBS)
 tests_unit_base_test_trace_context_SOURCES = tests/unit/base/test_trace_context.c

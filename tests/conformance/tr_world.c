@@ -133,9 +133,9 @@ struct worker *worker_new(const struct worker_opts *opts)
     assert_int_equal(chmod(worker->folder, 0755), 0); /* other users may send */
     snprintf(path, sizeof(path), "%s/socket", worker->folder);
     tr.arena = worker->arena;
-    memcpy(tr.auth_key, world_key, sizeof(tr.auth_key));
+    memcpy(tr.keys.current, world_key, sizeof(tr.keys.current));
     if (opts->key != 0)
-        tr.auth_key[0] = opts->key;
+        tr.keys.current[0] = opts->key;
     if (kind_now->is_encrypted) {
         tr.tls_server = tls_server(world_tls());
         tr.tls_client = tls_client(world_tls());

@@ -46,7 +46,7 @@ struct worker_opts {
     struct tr_geometry geometry;
     uint64_t layout;        /* 0: one that all share */
     uint64_t io_timeout_ns; /* 0: 2 s */
-    uint8_t key;            /* first byte of auth_key; 0: the usual */
+    uint8_t key;            /* first byte of the key; 0: the usual */
     const char *tcp_listen; /* NULL: any port */
     unsigned tcp_connections;
     void (*adjust)(struct tr_opts *opts); /* NULL, or the last word before the node is made */

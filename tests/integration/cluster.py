@@ -255,7 +255,7 @@ class Cluster:
 
     def admin_token(self):
         with open(self.key) as f:
-            return hmac.new(bytes.fromhex(f.read().strip()), b"admin", "sha256").hexdigest()
+            return hmac.new(bytes.fromhex(f.readline().strip()), b"admin", "sha256").hexdigest()
 
     def daemon(self, name):
         return next(d for d in self.routers + self.workers if d.name == name)

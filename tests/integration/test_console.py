@@ -4,6 +4,7 @@
 with its placements and role buttons.  The browser is driven through its debugging pipe.  Skipped without Chromium."""
 import base64
 import hashlib
+import http.client
 import http.server
 import json
 import os
@@ -16,7 +17,7 @@ import threading
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cluster import BUILD, SOURCE, Cluster, fetch, free_port, main, patience  # noqa: E402
+from cluster import BUILD, SOURCE, Cluster, events, fetch, free_port, main, patience  # noqa: E402
 
 CHROMIUM = next((path for path in map(shutil.which, ("chromium", "chromium-browser", "google-chrome")) if path), None)
 SHOTS = os.environ.get("BATON_SHOTS")  # a folder: screenshots go there
@@ -315,6 +316,40 @@ def the_fleet_is_live():
         assert browser.faults == [], browser.faults
 
 
+def the_fleet_is_streamed():
+    """GET /admin/events without a browser: both kinds of events, live, for every watcher up to a bound."""
+    with Cluster() as c:
+        c.relay()
+        for daemon, kinds in ((c.routers[0], {"status", "placements"}), (c.workers[0], {"status"})):
+            assert fetch(daemon.admin, "GET", "/admin/events")[0] == 401
+
+            def watch():
+                connection = http.client.HTTPConnection("127.0.0.1", daemon.admin, timeout=patience(30))
+                connection.request("GET", "/admin/events", headers={"authorization": f"Bearer {c.admin_token()}"})
+                return connection, connection.getresponse()
+            connection, response = watch()
+            assert response.status == 200 and response.getheader("content-type") == "text/event-stream"
+            seen, stream = [], events(response)
+            while len(seen) < 2 * len(kinds):
+                seen.append(next(stream))
+            assert {name for name, _ in seen} == kinds and seen[0][1]["node"] == daemon.name, seen
+            if daemon.role == "router":
+                c.ask("What a watcher sees next. " + TEXT, max_tokens=8)
+                while not any(name == "placements" and data["total"] == 1 for name, data in seen):
+                    seen.append(next(stream))
+                assert all(len(data["workers"]) == 2 for name, data in seen if name == "status")
+            others = [watch() for _ in range(31)]  # and these read nothing
+            assert all(r.status == 200 for _, r in others)
+            late = watch()
+            assert late[1].status == 503 and b"too many" in late[1].read()
+            assert next(stream)[0] in kinds and next(stream)[0] in kinds
+            for one, r in others + [late]:
+                r.close()
+                one.close()
+            connection.close()
+        c.assert_quiet()
+
+
 class Recorded(http.server.BaseHTTPRequestHandler):
     """The page from its files, and a fleet of 200 workers whose figures change with every read."""
     row, n_reads = None, 0
@@ -330,20 +365,15 @@ class Recorded(http.server.BaseHTTPRequestHandler):
             kind = types[name.rsplit(".", 1)[1]]
             with open(os.path.join(SOURCE, "share", "console", name), "rb") as f:
                 body = f.read()
-        elif self.path == "/admin/status":
-            Recorded.n_reads += 1
-            n = Recorded.n_reads
-            rows = [dict(self.row, node=f"worker{i:03}", role="prefill" if i % 3 == 0 else "decode", running=(i * 7 + n) % 64, blocks_total=1000,
-                         blocks_free=(i * 37 + n * 91) % 1000, decode_step_ms=(i + n) % 40 + 0.5) for i in range(200)]
-            body = json.dumps({"node": "router0", "draining": False, "queued": n % 9, "paused": 0, "handed_off": n * 40, "local": n,
-                               "redispatched": 0, "indexed_blocks": 100000 + n, "indexed_on_disk_only": 10, "workers": rows}).encode()
-        elif self.path == "/admin/placements":
-            top = Recorded.n_reads * 40 + 64
-            body = json.dumps({"total": top, "placements": [
-                {"number": top - i, "when": "2026-11-24T12:00:00Z", "request": f"req_{top - i}", "model": "m", "class": "", "refused": "",
-                 "prefill": f"worker{(top - i) * 3 % 60:03}", "decode": f"worker{((top - i) * 3 + 1) % 90:03}", "over": True, "failed": False,
-                 "attempt": 1, "prompt_tokens": 900, "uncached_tokens": 300, "expected_ttft_ms": 200, "ttft_slo_ms": 1000, "first_ms": 210,
-                 "total_ms": 900, "answered": 40, "transfer_bytes": 1 << 20} for i in range(64)]}).encode()
+        elif self.path == "/admin/events":
+            self.send_response(200)
+            self.send_header("content-type", "text/event-stream")
+            self.end_headers()
+            for path in ("status", "placements"):
+                self.wfile.write(b"event: " + path.encode() + b"\ndata: " + self.body_of(path) + b"\n\n")
+            return
+        elif self.path in ("/admin/status", "/admin/placements"):
+            body = self.body_of(self.path.split("/")[-1])
         else:
             status, body = 401, b"{}"
         self.send_response(status)
@@ -351,6 +381,21 @@ class Recorded(http.server.BaseHTTPRequestHandler):
         self.send_header("content-length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
+
+    def body_of(self, name):
+        if name == "placements":
+            top = Recorded.n_reads * 40 + 64
+            return json.dumps({"total": top, "placements": [
+                {"number": top - i, "when": "2026-11-24T12:00:00Z", "request": f"req_{top - i}", "model": "m", "class": "", "refused": "",
+                 "prefill": f"worker{(top - i) * 3 % 60:03}", "decode": f"worker{((top - i) * 3 + 1) % 90:03}", "over": True, "failed": False,
+                 "attempt": 1, "prompt_tokens": 900, "uncached_tokens": 300, "expected_ttft_ms": 200, "ttft_slo_ms": 1000, "first_ms": 210,
+                 "total_ms": 900, "answered": 40, "transfer_bytes": 1 << 20} for i in range(64)]}).encode()
+        Recorded.n_reads += 1
+        n = Recorded.n_reads
+        rows = [dict(self.row, node=f"worker{i:03}", role="prefill" if i % 3 == 0 else "decode", running=(i * 7 + n) % 64, blocks_total=1000,
+                     blocks_free=(i * 37 + n * 91) % 1000, decode_step_ms=(i + n) % 40 + 0.5) for i in range(200)]
+        return json.dumps({"node": "router0", "draining": False, "queued": n % 9, "paused": 0, "handed_off": n * 40, "local": n,
+                           "redispatched": 0, "indexed_blocks": 100000 + n, "indexed_on_disk_only": 10, "workers": rows}).encode()
 
 
 def two_hundred_workers_are_drawn():
@@ -393,7 +438,7 @@ def two_hundred_workers_are_drawn():
 
 
 if __name__ == "__main__":
-    tests = [a_closed_console_is_no_page, the_files_are_small_and_strict]
+    tests = [a_closed_console_is_no_page, the_files_are_small_and_strict, the_fleet_is_streamed]
     if CHROMIUM is None:
         print("SKIP: chromium is not installed (apt-get install chromium); only the console's files are checked", flush=True)
     else:

@@ -247,7 +247,17 @@ def tune_prints_a_table():
         assert done.returncode == 2 and "--tune" in done.stderr, done.stderr
 
 
-main([what_is_fastest_here_is_measured_once, tune_prints_a_table, keys_and_tenants, nothing_but_loopback_without_keys, reload_takes_all_or_nothing, drain_and_undrain,
+def a_second_start_names_the_first():
+    with Cluster() as c:
+        c.relay()
+        for daemon in (c.routers[0], c.workers[1]):
+            said = subprocess.run(daemon.command() + ["--set", "log.format=text"], capture_output=True, text=True, timeout=patience(60))
+            assert said.returncode == 1, said
+            assert f"already in use: baton-{daemon.role} is there already (process {daemon.process.pid}" in said.stderr, said.stderr
+        c.ask("And the first one still answers.")
+
+
+main([a_second_start_names_the_first, what_is_fastest_here_is_measured_once, tune_prints_a_table, keys_and_tenants, nothing_but_loopback_without_keys, reload_takes_all_or_nothing, drain_and_undrain,
       a_signal_to_stop_is_heard_while_starting,
       the_admin_door_wants_the_cluster_key, metrics_tell_the_phases, shared_memory_between_users,
       a_small_pool_says_which_key_to_raise])

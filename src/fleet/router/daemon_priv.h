@@ -20,8 +20,8 @@ struct daemon {
     struct front *front;
     struct admin *admin;
     struct ev_jobs *jobs;
-    struct tls_context *tls;
-    struct http_tls *https; /* NULL: cleartext */
+    struct link_access *access; /* keys and TLS of links */
+    struct http_tls *https;     /* NULL: cleartext */
     struct service *service;
     struct ev_timer *drain_limit;
     bool is_abandoned; /* the limit was reached: final errors are on their way */
@@ -37,6 +37,8 @@ extern const struct service_calls router_service_calls;
 extern const struct reload_calls router_reload_calls;
 extern const struct admin_calls router_admin_calls;
 void router_on_drain_limit(void *daemon); /* of daemon.drain_limit */
+/* Makes the admin tokens of all accepted cluster keys; wipe them after use.  E_INTERNAL. */
+int router_make_tokens(const struct daemon *daemon, struct admin_tokens *out);
 struct https_conf router_https_conf(const struct router_conf *conf);
 /* Applies what is not read from the configuration whenever it is needed. */
 void router_apply(const struct daemon *daemon);

@@ -178,6 +178,8 @@ static struct decision *decision_new(const struct job *job, uint64_t number)
                                   .n_tokens = job->order.n_tokens,
                                   .ttft_slo_ns = objectives.ttft_slo_ns,
                                   .itl_slo_ns = objectives.itl_slo_ns};
+    if (job->n_hashes > 0)
+        memcpy(&decision->prefix, job->hashes[0].bytes, sizeof(decision->prefix));
     decision->waited_ns =
         decision->decided_ns - (job->attempt_ended_ns > 0 ? job->attempt_ended_ns : job->submitted_ns);
     str_copy(decision->request_id, sizeof(decision->request_id), job->order.work.request_id);

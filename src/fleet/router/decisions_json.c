@@ -167,6 +167,8 @@ void decision_put_brief(const struct decision *decision, uint64_t number, struct
     decision_put_text(out, "prefill", decision_node(decision, true));
     buf_append_str(out, ", ");
     decision_put_text(out, "decode", decision_node(decision, false));
+    if (decision->prefix != 0)
+        buf_printf(out, ", \"prefix\": \"%08x\"", decision->prefix);
     buf_printf(
         out,
         ", \"over\": %s, \"failed\": %s, \"attempt\": %u, \"prompt_tokens\": %u, \"uncached_tokens\": %u, "

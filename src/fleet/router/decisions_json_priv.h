@@ -33,6 +33,7 @@ struct decision {
     uint64_t received_ns, submitted_ns, decided_ns, first_ns, ended_ns, waited_ns, decided_unix_ns;
     uint64_t ttft_slo_ns, itl_slo_ns;
     uint32_t n_tokens, n_answered, owner_tokens;
+    uint32_t prefix; /* of the keyed hash of the first block; 0: shorter than a block, or not hashed */
     int error;
     struct picker_choice choice; /* placed */
     uint32_t n_workers, n_looked_at, n_candidates;

@@ -5,6 +5,8 @@
  *       '---batonctl drain---> DRAINED --undrain--> SERVING */
 #include "fleet/router/daemon_priv.h"
 
+#include <openssl/crypto.h>
+
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
@@ -69,6 +71,45 @@ struct https_conf router_https_conf(const struct router_conf *conf)
                                conf->congestion_control};
 }
 
+int router_make_tokens(const struct daemon *daemon, struct admin_tokens *out)
+{
+    uint8_t all[TLS_MAX_KEYS][CLUSTER_KEY_BYTES], metrics[TLS_MAX_KEYS][CLUSTER_KEY_BYTES];
+    int n = link_access_derive(daemon->access, "admin", all);
+
+    if (n < 0 || link_access_derive(daemon->access, "metrics", metrics) < 0)
+        return E_INTERNAL;
+    admin_tokens_make((const uint8_t(*)[CLUSTER_KEY_BYTES])all, (const uint8_t(*)[CLUSTER_KEY_BYTES])metrics,
+                      n, out);
+    OPENSSL_cleanse(all, sizeof(all));
+    OPENSSL_cleanse(metrics, sizeof(metrics));
+    return 0;
+}
+
+static int router_read_access(void *arg, const void *conf, struct fault *fault, void **out)
+{
+    struct daemon *daemon = arg;
+    const struct link_conf link = router_link_conf(conf);
+
+    return link_access_read_again(&link, tls_has_certificate(daemon->access->tls), fault,
+                                  (struct link_access **)out);
+}
+
+static void router_take_access(void *arg, void *fresh)
+{
+    struct daemon *daemon = arg;
+    struct admin_tokens tokens;
+
+    link_access_take(daemon->access, fresh);
+    if (router_make_tokens(daemon, &tokens) == 0)
+        admin_set_tokens(daemon->admin, &tokens);
+    OPENSSL_cleanse(&tokens, sizeof(tokens));
+}
+
+static void router_drop_access(void *fresh)
+{
+    link_access_free(fresh);
+}
+
 static const void *router_read_conf(void *arg)
 {
     struct daemon *daemon = arg;
@@ -131,6 +172,9 @@ static void router_on_reloaded(void *arg, const struct fault *fault)
 
 const struct reload_calls router_reload_calls = {.read = router_read_conf,
                                                  .files = router_conf_files,
+                                                 .read_more = router_read_access,
+                                                 .take_more = router_take_access,
+                                                 .drop_more = router_drop_access,
                                                  .take = router_take_conf,
                                                  .done = router_on_reloaded,
                                                  .diff = router_diff,

@@ -187,26 +187,21 @@ static int build_router(struct daemon *daemon, struct fault *fault)
     return 0;
 }
 
-static int router_build_admin(struct daemon *daemon, const uint8_t key[32], struct fault *fault)
+static int router_build_admin(struct daemon *daemon, struct fault *fault)
 {
     struct router *router = &daemon->router;
-    uint8_t admin_key[32], metrics_key[32];
-    char token[ADMIN_TOKEN_BYTES], metrics_token[ADMIN_TOKEN_BYTES];
+    struct admin_tokens tokens;
     struct admin_opts admin = {.loop = router->loop,
                                .metrics = router->metrics,
                                .calls = &router_admin_calls,
                                .calls_arg = daemon,
                                .listen = router->conf->admin_listen,
                                .has_console = router->conf->console,
-                               .token = token,
-                               .metrics_token = metrics_token};
-    int rc;
+                               .tokens = &tokens};
+    int rc = router_make_tokens(daemon, &tokens);
 
-    if (cluster_key_derive(key, "admin", admin_key) < 0 ||
-        cluster_key_derive(key, "metrics", metrics_key) < 0)
-        return fault_set(fault, E_INTERNAL, "key derivation failed");
-    admin_token(admin_key, token);
-    admin_token(metrics_key, metrics_token);
+    if (rc < 0)
+        return fault_set(fault, rc, "key derivation failed");
     rc = addr_want_loopback(router->conf->admin_listen, "http.admin",
                             "operate from the host itself, or through a tunnel", fault);
     if (rc == 0) {
@@ -214,10 +209,7 @@ static int router_build_admin(struct daemon *daemon, const uint8_t key[32], stru
         if (rc < 0)
             fault_set(fault, rc, "http.admin: %s", fault->text);
     }
-    OPENSSL_cleanse(admin_key, sizeof(admin_key));
-    OPENSSL_cleanse(metrics_key, sizeof(metrics_key));
-    OPENSSL_cleanse(token, sizeof(token));
-    OPENSSL_cleanse(metrics_token, sizeof(metrics_token));
+    OPENSSL_cleanse(&tokens, sizeof(tokens));
     return rc;
 }
 
@@ -240,28 +232,27 @@ static int router_build_spending(struct router *router, const uint8_t key[32], s
 static int router_build_links(struct daemon *daemon, struct fault *fault)
 {
     struct router *router = &daemon->router;
-    uint8_t key[32];
-    int rc = cluster_key_load(router->conf->cluster_key, fault, key);
+    const struct link_conf conf = router_link_conf(router->conf);
+    const uint8_t *data;
+    int rc = link_access_read(&conf, fault, &daemon->access);
 
     if (rc < 0)
         return rc;
-    rc = tls_context_new(key, fault, &daemon->tls);
-    if (rc == 0 && cluster_key_derive(key, "prefix", router->prefix_key) < 0)
-        rc = fault_set(fault, E_INTERNAL, "key derivation failed");
+    data = daemon->access->keys.data;
+    if (link_access_watch(daemon->access, router->loop, router->metrics) < 0)
+        return fault_set(fault, E_NOMEM, "out of memory");
+    if (cluster_key_derive(data, "prefix", router->prefix_key) < 0 ||
+        cluster_key_derive(data, "sign", router->sign_key) < 0)
+        return fault_set(fault, E_INTERNAL, "key derivation failed");
+    router->access = daemon->access;
     router->link_opts = (struct link_opts){.loop = router->loop,
-                                           .tls = daemon->tls,
+                                           .tls = daemon->access->tls,
                                            .make_hello = make_hello,
                                            .heartbeat_ns = router->conf->link_heartbeat_ns};
-    if (rc == 0 && cluster_key_derive(key, "sign", router->sign_key) < 0)
-        rc = fault_set(fault, E_INTERNAL, "key derivation failed");
+    rc = router_build_spending(router, data, fault);
     if (rc == 0)
-        rc = router_build_spending(router, key, fault);
-    if (rc == 0)
-        rc = router_state_open(router, key, fault);
-    if (rc == 0)
-        rc = router_build_admin(daemon, key, fault);
-    OPENSSL_cleanse(key, sizeof(key));
-    return rc;
+        rc = router_state_open(router, data, fault);
+    return rc < 0 ? rc : router_build_admin(daemon, fault);
 }
 
 static void set_limits(const struct router_conf *conf, struct http_limits *limits)
@@ -390,7 +381,7 @@ static void router_tear_down(struct daemon *daemon)
     ev_timer_free(router->pauses.turn);
     ev_timer_free(daemon->drain_limit);
     service_free(daemon->service);
-    tls_context_free(daemon->tls);
+    link_access_free(daemon->access);
     ev_loop_free(router->loop);
     otlp_exporter_free(daemon->exporter);
     metrics_free(router->metrics);

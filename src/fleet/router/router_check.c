@@ -7,6 +7,7 @@
 
 #include "base/str.h"
 #include "fleet/picker/classes.h"
+#include "fleet/router/router_priv.h"
 #include "net/otlp/otlp_encode.h"
 #include "serve/setup/setup.h"
 
@@ -24,6 +25,15 @@ static void check_classes(struct config_check *check, const struct router_conf *
     }
 }
 
+struct link_conf router_link_conf(const struct router_conf *conf)
+{
+    return (struct link_conf){.cluster_key = conf->cluster_key,
+                              .ca = conf->link_ca,
+                              .certificate = conf->link_certificate,
+                              .key = conf->link_key,
+                              .names = &conf->link_names};
+}
+
 void router_check(struct config_check *check)
 {
     const struct router_conf *conf = check->config;
@@ -37,7 +47,7 @@ void router_check(struct config_check *check)
                                         .congestion_control = conf->congestion_control,
                                         .admin = conf->admin_listen,
                                         .link_listen = conf->link_listen,
-                                        .cluster_key = conf->cluster_key,
+                                        .link = router_link_conf(conf),
                                         .public_prefix = conf->public_prefix};
     const struct setup_discovery discovery = {.registers = conf->link_register,
                                               .advertise = conf->link_advertise,

@@ -102,6 +102,17 @@ static const struct config_key keys[] = {
      "File with the cluster's key (64 hex digits, readable by nobody else; 'batonctl new-cluster-key FILE'). "
      "Every daemon of a cluster has the same. Empty: "
      "the credential 'cluster.key' of the systemd unit."},
+    {"link", "ca", CONFIG_PATH, KEY(link_ca), "", 0, 0, NULL, true,
+     "PEM file with the authorities that sign the daemons' certificates. With link.certificate and link.key, links and "
+     "KV connections are authenticated by certificates instead of the cluster key, on all daemons; admin tokens and "
+     "stored data still derive from the key."},
+    {"link", "certificate", CONFIG_PATH, KEY(link_certificate), "", 0, 0, NULL, true,
+     "PEM file: this daemon's certificate for links, for client and server use, then its chain."},
+    {"link", "key", CONFIG_PATH, KEY(link_key), "", 0, 0, NULL, true,
+     "PEM file: the certificate's private key, not encrypted, closed to other users."},
+    {"link", "names", CONFIG_LIST, KEY(link_names), "", 0, 0, NULL, true,
+     "A DNS name that the certificate of a peer must have; '.workers.example.org' stands for every name below. Repeat "
+     "for more. Empty: any certificate of link.ca."},
     {"link", "heartbeat", CONFIG_DURATION, KEY(link_heartbeat_ns), "1s", S(0.05), S(60), NULL, false,
      "Heartbeat period; three missed ones and a worker is gone."},
     {"link", "return_grace", CONFIG_DURATION, KEY(link_return_ns), "10s", 0, S(3600), NULL, true,

@@ -11,6 +11,7 @@
 #include "base/event/service.h"
 #include "serve/endpoint/admin.h"
 #include "serve/endpoint/handle.h"
+#include "serve/setup/link_access.h"
 #include "serve/prompt/scores.h"
 #include "base/metrics/metrics.h"
 #include "net/link/addr.h"
@@ -95,6 +96,7 @@ struct router {
     uint64_t n_freed; /* jobs freed since the start */
     uint32_t n_timed; /* jobs in one of JOB_TIMED */
     uint64_t next_number, epoch;
+    struct link_access *access; /* borrowed from the daemon */
     uint8_t prefix_key[32], sign_key[32];
     struct router_worker workers[PICKER_MAX_WORKERS];
     struct link *greeting[ROUTER_MAX_LINKS];       /* accepted, no HELLO yet */
@@ -241,6 +243,7 @@ void router_roles_put(const struct router *router, struct buf *out); /* for the 
 
 /* status.c */
 /* Appends part 0, 1, 2 ... of the status, each with some of the workers. 1: more parts follow. */
+struct link_conf router_link_conf(const struct router_conf *conf); /* router_check.c */
 int router_status_json(struct router *router, uint32_t part, struct buf *out);
 
 #endif

@@ -48,7 +48,13 @@ static void put_worker(const struct router_worker *worker, const struct picker_l
     for (uint64_t bit = 2, n = 0; bit < 1u << CAPABILITY_N; bit <<= 1)
         if (worker->capabilities & bit)
             buf_printf(out, "%s\"%s\"", n++ == 0 ? "" : ", ", capability_text(bit));
-    buf_append_str(out, "]}");
+    buf_append_str(out, "]");
+    if (is_up) {
+        struct link_keys keys = link_peer_keys(worker->link);
+
+        link_access_put_peer(keys.used, keys.current, keys.second, out);
+    }
+    buf_append_str(out, "}");
 }
 
 static void put_head(const struct router *router, struct buf *out)
@@ -65,7 +71,9 @@ static void put_head(const struct router *router, struct buf *out)
                metric_value(router->m_handed_off), metric_value(router->m_local),
                metric_value(router->m_redispatched));
     router_state_put(router, out);
-    buf_printf(out, ", \"indexed_blocks\": %zu, \"indexed_on_disk_only\": %zu, \"workers\": [",
+    buf_append_str(out, ", ");
+    link_access_put(router->access, out);
+    buf_printf(out, "\"indexed_blocks\": %zu, \"indexed_on_disk_only\": %zu, \"workers\": [",
                picker_index_count(router->index), picker_index_on_disk(router->index));
 }
 

@@ -20,6 +20,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/socket_owner.h"
 #include "base/log.h"
 #include "net/http/congestion.h"
 #include "net/http/conn_priv.h"
@@ -491,7 +492,7 @@ int http_server_listen(struct http_server *server, const char *address, struct f
             /* A host without IPv6 may still resolve a name to an IPv6 address. */
             if (info->ai_family == AF_INET6 && (errno == EAFNOSUPPORT || errno == EADDRNOTAVAIL))
                 continue;
-            rc = fault_set(fault, E_IO, "cannot listen on %s: %s", address, strerror(errno));
+            rc = socket_owner_fault(fault, address, info->ai_addr);
         } else {
             rc = listen_fd(server, fd);
             n_bound += rc == 0;

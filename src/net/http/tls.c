@@ -5,30 +5,22 @@
  *
  *     timer ──files changed, or the ticket keys are old──> load ──good──> swap, metric
  *                                                             └──bad───> warn once, keep
- *
- * The key is read through the same descriptor whose mode was checked. */
+ */
 #include "net/http/tls.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <openssl/err.h>
-#include <openssl/pem.h>
-#include <openssl/x509.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/err.h"
-#include "base/file.h"
 #include "base/log.h"
 #include "net/link/tls_ctx.h"
+#include "net/link/tls_files.h"
 
 #define DEFAULT_POLL_NS   (10 * NS_PER_S)
 #define TICKET_KEYS_NS    (12 * 3600 * NS_PER_S)
 #define TICKET_LIFETIME_S (2L * 3600)
-#define SOON_S            (14 * 86400)
 #define GROUPS            "X25519:P-256:P-384"
 #define CIPHERS_1_2       "ECDHE+AESGCM:ECDHE+CHACHA20"
 
@@ -57,16 +49,6 @@ struct http_tls_fresh {
     struct file_mark marks[2];
     uint64_t expiry_unix_s;
 };
-
-static int tls_fault(struct fault *fault, int code, const char *path, const char *what)
-{
-    unsigned long error = ERR_peek_last_error();
-    const char *reason = error == 0 ? NULL : ERR_reason_error_string(error);
-
-    ERR_clear_error();
-    return fault_set(fault, code, "%s: %s%s%s", path, what, reason == NULL ? "" : ": ",
-                     reason == NULL ? "" : reason);
-}
 
 /* ---- the context ---- */
 
@@ -105,88 +87,6 @@ static SSL_CTX *http_tls_new_ctx(enum http_tls_min min, bool has_http2)
 
 /* ---- the files ---- */
 
-static int no_password(char *out, int cap, int is_writing, void *arg)
-{
-    *(bool *)arg = true;
-    return -1;
-}
-
-static int load_key(const char *path, struct fault *fault, EVP_PKEY **out)
-{
-    int fd = file_open_secret(path, "private key", fault);
-    bool is_encrypted = false;
-    FILE *file;
-
-    if (fd < 0)
-        return fd;
-    file = fdopen(fd, "r");
-    if (file == NULL) {
-        close(fd);
-        return fault_set(fault, E_IO, "%s: %s", path, strerror(errno));
-    }
-    *out = PEM_read_PrivateKey(file, NULL, no_password, &is_encrypted);
-    fclose(file);
-    if (*out != NULL)
-        return 0;
-    return tls_fault(fault, E_FORMAT, path,
-                     is_encrypted ? "the private key is encrypted; give one that is not"
-                                  : "no private key (PEM) in it");
-}
-
-static uint64_t unix_of(const ASN1_TIME *time)
-{
-    struct tm tm;
-
-    if (ASN1_TIME_to_tm(time, &tm) != 1)
-        return 0;
-    time_t at = timegm(&tm);
-
-    return at < 0 ? 0 : (uint64_t)at;
-}
-
-static int check_dates(const char *path, const X509 *certificate, struct fault *fault, uint64_t *expiry_out)
-{
-    uint64_t from = unix_of(X509_get0_notBefore(certificate));
-    uint64_t to = unix_of(X509_get0_notAfter(certificate));
-    uint64_t now = clock_unix_ns() / NS_PER_S;
-
-    if (now >= to)
-        return fault_set(fault, E_INVAL, "%s: the certificate expired %llu hours ago", path,
-                         (unsigned long long)((now - to) / 3600));
-    if (now < from)
-        return fault_set(fault, E_INVAL, "%s: the certificate is valid only in %llu hours", path,
-                         (unsigned long long)((from - now) / 3600 + 1));
-    *expiry_out = to;
-    return 0;
-}
-
-static int load_into(SSL_CTX *ctx, const struct http_tls_files *files, struct fault *fault,
-                     uint64_t *expiry_out)
-{
-    EVP_PKEY *key = NULL;
-    const char *why;
-    /* OpenSSL opens the file again, and would block on a pipe. */
-    FILE *file = file_open(files->certificate, &why);
-    int rc;
-
-    if (file == NULL)
-        return fault_set(fault, errno == ENOENT ? E_NOT_FOUND : E_IO, "%s: %s", files->certificate, why);
-    fclose(file);
-    ERR_clear_error();
-    if (SSL_CTX_use_certificate_chain_file(ctx, files->certificate) != 1)
-        return tls_fault(fault, E_FORMAT, files->certificate, "no usable certificate (PEM) in it");
-    rc = load_key(files->key, fault, &key);
-    if (rc < 0)
-        return rc;
-    rc = X509_check_private_key(SSL_CTX_get0_certificate(ctx), key) == 1 ? 0 : E_INVAL;
-    if (rc < 0)
-        rc = tls_fault(fault, E_INVAL, files->key, "not the key of the certificate");
-    else if (SSL_CTX_use_PrivateKey(ctx, key) != 1)
-        rc = tls_fault(fault, E_FORMAT, files->key, "unusable private key");
-    EVP_PKEY_free(key);
-    return rc < 0 ? rc : check_dates(files->certificate, SSL_CTX_get0_certificate(ctx), fault, expiry_out);
-}
-
 static int http_tls_load(const struct http_tls_files *files, bool has_http2, struct fault *fault,
                          SSL_CTX **out, uint64_t *expiry_out)
 {
@@ -195,7 +95,7 @@ static int http_tls_load(const struct http_tls_files *files, bool has_http2, str
 
     if (ctx == NULL)
         return fault_set(fault, E_NOMEM, "out of memory");
-    rc = load_into(ctx, files, fault, expiry_out);
+    rc = tls_files_load(ctx, files->certificate, files->key, fault, expiry_out);
     if (rc < 0)
         SSL_CTX_free(ctx);
     else
@@ -241,7 +141,7 @@ static void tell_expiry(struct http_tls *tls)
 
     if (tls->expiry_gauge != NULL)
         metric_set(tls->expiry_gauge, left_s);
-    if (left_s > SOON_S || tls->warned_day == now / 86400)
+    if (left_s > TLS_ENDS_SOON_S || tls->warned_day == now / 86400)
         return;
     tls->warned_day = now / 86400;
     log_warn(left_s > 0 ? "tls_certificate_ends_soon" : "tls_certificate_expired",

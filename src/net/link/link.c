@@ -228,6 +228,12 @@ static void on_beat(void *arg)
     struct fault fault;
 
     link_enter(link);
+    if (link_keys_are_gone(link)) {
+        fault_set(&fault, E_AUTH, "%s: has none of the cluster keys that are accepted now", link->address);
+        link_fail(link, &fault);
+        link_leave(link);
+        return;
+    }
     link->n_missed = link->has_heard ? 0 : link->n_missed + 1;
     link->has_heard = false;
     if (link->n_missed >= MISSED_IS_DEAD) {
@@ -252,6 +258,7 @@ void link_connected(struct link *link)
 {
     stranger_prove(link->stranger);
     link->stranger = NULL;
+    link_keys_begin(link);
     link_set_state(link, LINK_GREETING);
     if (link_put(link, FRAME_HELLO, link->opts.make_hello(link->opts.events_arg)) != 0) {
         struct fault fault;
@@ -300,12 +307,16 @@ static void link_explain(struct link *link, short what, struct fault *out)
     /* If a connection fails below TLS, libevent reports SSL_ERROR_SYSCALL here, which is not an error of
      * the library. It reports a refused connection as an end of stream. */
     bool is_tls = ERR_GET_LIB(tls_error) != 0 && !ERR_SYSTEM_ERROR(tls_error);
+    /* With TLS 1.3 a server's refusal of a certificate reaches the client after its own handshake. */
+    bool is_shaking = link->state == LINK_CONNECTING || link->state == LINK_GREETING;
     int socket_error = EVUTIL_SOCKET_ERROR();
 
     if (is_tls)
-        fault_set(out, link->state == LINK_CONNECTING ? E_AUTH : E_IO, "%s: TLS: %s%s", link->address,
+        fault_set(out, is_shaking ? E_AUTH : E_IO, "%s: TLS: %s%s%s%s", link->address,
                   ERR_reason_error_string(tls_error) != NULL ? ERR_reason_error_string(tls_error) : "failed",
-                  link->state == LINK_CONNECTING ? " (is link.cluster_key the same on both sides?)" : "");
+                  is_shaking ? " (" : "",
+                  is_shaking ? tls_hint(link->opts.tls, bufferevent_openssl_get_ssl(link->bev)) : "",
+                  is_shaking ? ")" : "");
     else if (socket_error != 0 && socket_error != EAGAIN &&
              ((what & BEV_EVENT_ERROR) != 0 || link->state == LINK_CONNECTING))
         fault_set(out, E_IO, "%s: %s", link->address, strerror(socket_error));

@@ -76,6 +76,12 @@ void link_beat(struct link *link);
 size_t link_queued_bytes(const struct link *link); /* bytes that the kernel has not taken yet */
 const char *link_peer_address(const struct link *link);
 uint64_t link_rtt_ns(const struct link *link); /* smoothed round-trip time from heartbeats; 0: unknown */
+struct link_keys {    /* ids of cluster keys; 0: unknown, or the link uses certificates */
+    uint32_t used;    /* the key of the handshake */
+    uint32_t current; /* the peer's current key */
+    uint32_t second;  /* the peer's next or former key, if this side accepts it too */
+};
+struct link_keys link_peer_keys(const struct link *link);
 /* Why the last attempt or connection ended; code 0: no failure yet. */
 const struct fault *link_why_down(const struct link *link);
 void link_set_user(struct link *link, void *user);

@@ -63,6 +63,8 @@ int link_put(struct link *link, enum frame_type type, const ProtobufCMessage *me
 void link_send_heartbeat(struct link *link)
 {
     Baton__Heartbeat beat = BATON__HEARTBEAT__INIT;
+    Baton__KeyProof keys[TLS_MAX_KEYS], *list[TLS_MAX_KEYS];
+    struct tls_proof proofs[TLS_MAX_KEYS];
     uint64_t now_ns = clock_now_ns();
 
     beat.number = ++link->beat_number;
@@ -73,6 +75,14 @@ void link_send_heartbeat(struct link *link)
     }
     if (link->opts.make_heartbeat != NULL)
         beat.load = (Baton__LoadReport *)(uintptr_t)link->opts.make_heartbeat(link->opts.events_arg);
+    beat.n_keys = link_keys_prove(link, proofs);
+    beat.keys = list;
+    for (size_t i = 0; i < beat.n_keys; i++) {
+        baton__key_proof__init(&keys[i]);
+        keys[i].id = proofs[i].id;
+        keys[i].mac = (ProtobufCBinaryData){sizeof(proofs[i].mac), proofs[i].mac};
+        list[i] = &keys[i];
+    }
     /* If the queue is full, the link goes down by itself. */
     link_put(link, FRAME_HEARTBEAT, &beat.base);
 }
@@ -107,6 +117,7 @@ static void heard_heartbeat(struct link *link, const Baton__Heartbeat *beat)
 {
     uint64_t now_ns = clock_now_ns();
 
+    link_keys_heard(link, beat);
     link->peer_sent_ns = beat->sent_ns;
     link->peer_heard_ns = now_ns;
     if (beat->echo_sent_ns == 0 || beat->echo_sent_ns > now_ns ||

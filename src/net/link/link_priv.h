@@ -50,6 +50,11 @@ struct link {
     struct fault why;
     struct stranger *stranger; /* accepted, and the peer has not authenticated yet; NULL: no stranger */
 
+    struct link_keys keys;    /* of this connection */
+    uint32_t proven[4];       /* ids of cluster keys that the peer proved on it; 0: none */
+    unsigned n_proven;        /* since the connection began; the place of the next is n_proven % 4 */
+    unsigned n_keyless_beats; /* beats in a row in which no proven key is accepted any more */
+
     unsigned depth; /* nesting depth of calls into the owner and of callbacks that may destroy the link */
     bool is_closed; /* link_close was called inside such a call: the outermost call destroys the link */
     bool is_silent; /* link_goodbye was called: no more events */
@@ -74,6 +79,13 @@ void link_stop_resolving(struct link *link);
 void link_tune_socket(const struct link *link, int fd);
 /* Makes a TLS or plain bufferevent; fd -1: for a socket still to connect. On failure the caller keeps fd. */
 int link_make_bufferevent(struct link *link, int fd, bool is_server);
+
+/* link_keys.c */
+void link_keys_begin(struct link *link); /* the handshake is over */
+unsigned link_keys_prove(struct link *link, struct tls_proof out[TLS_MAX_KEYS]);
+void link_keys_heard(struct link *link, const Baton__Heartbeat *beat);
+/* Once per beat. True: the peer has had none of this side's keys for so long that the link must end. */
+bool link_keys_are_gone(struct link *link);
 
 /* link_frame.c */
 void link_read_frames(struct link *link); /* call it inside link_enter */

@@ -21,6 +21,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/socket_owner.h"
 #include "base/log.h"
 #include "net/link/stranger_counts.h"
 
@@ -172,7 +173,7 @@ static int bind_socket(const struct listener_opts *opts, struct fault *fault)
          setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, strcmp(addr.host, "*") == 0 ? &off : &on, sizeof(on)) !=
              0) ||
         bind(fd, (struct sockaddr *)&addr.sa, addr.sa_bytes) != 0 || listen(fd, BACKLOG) != 0) {
-        err = fault_set(fault, E_IO, "cannot listen on '%s': %s", opts->address, strerror(errno));
+        err = socket_owner_fault(fault, opts->address, (struct sockaddr *)&addr.sa);
         close(fd);
         return err;
     }

@@ -14,6 +14,7 @@
 #include "base/str.h"
 #include "net/http/response.h"
 #include "net/http/server.h"
+#include "serve/endpoint/admin_events_priv.h"
 #include "serve/endpoint/console_priv.h"
 
 struct admin {
@@ -21,17 +22,17 @@ struct admin {
     struct metrics *metrics;
     const struct admin_calls *calls;
     void *calls_arg;
-    char token[ADMIN_TOKEN_BYTES];
-    char metrics_token[ADMIN_TOKEN_BYTES]; /* "": no such token */
+    struct admin_tokens tokens;
     bool has_console;
     struct list waiting;   /* admin_wait */
     struct list parts;     /* admin_status that are being written */
     struct ev_timer *turn; /* runs while there are any */
+    struct admin_events *events;
 };
 
 struct admin_status { /* a status that is being written */
     struct list node;
-    struct http_exchange *exchange;
+    struct http_exchange *exchange; /* NULL: for the watchers of events */
     struct buf body;
     uint32_t n_parts;
 };
@@ -45,6 +46,16 @@ struct admin_wait { /* a request that waits for admin_acted() */
 void admin_token(const uint8_t key[32], char out[ADMIN_TOKEN_BYTES])
 {
     hex_encode(key, 32, out);
+}
+
+void admin_tokens_make(const uint8_t (*all)[32], const uint8_t (*metrics)[32], int n,
+                       struct admin_tokens *out)
+{
+    memset(out, 0, sizeof(*out));
+    for (int i = 0; i < n && i < ADMIN_MAX_TOKENS; i++) {
+        admin_token(all[i], out->all[i]);
+        admin_token(metrics[i], out->metrics[i]);
+    }
 }
 
 static void admin_reply(struct http_exchange *exchange, int status, const char *type, struct bytes body)
@@ -70,14 +81,20 @@ static void reply_text(struct http_exchange *exchange, int status, const char *t
     buf_fini(&body);
 }
 
-static bool has_token(const struct http_exchange *exchange, const char *token)
+static bool has_token(const struct http_exchange *exchange,
+                      const char tokens[ADMIN_MAX_TOKENS][ADMIN_TOKEN_BYTES])
 {
     static const char scheme[] = "Bearer ";
     struct bytes value = http_exchange_field(exchange, "authorization");
     size_t len = strlen(scheme) + ADMIN_TOKEN_BYTES - 1;
 
-    return token[0] != '\0' && value.len_bytes == len && memcmp(value.data, scheme, strlen(scheme)) == 0 &&
-           CRYPTO_memcmp(value.data + strlen(scheme), token, ADMIN_TOKEN_BYTES - 1) == 0;
+    if (value.len_bytes != len || memcmp(value.data, scheme, strlen(scheme)) != 0)
+        return false;
+    for (unsigned i = 0; i < ADMIN_MAX_TOKENS; i++)
+        if (tokens[i][0] != '\0' &&
+            CRYPTO_memcmp(value.data + strlen(scheme), tokens[i], ADMIN_TOKEN_BYTES - 1) == 0)
+            return true;
+    return false;
 }
 
 static bool is_for_metrics(const struct http_exchange *exchange)
@@ -95,8 +112,8 @@ static bool is_for_console(const struct admin *admin, const struct http_exchange
 
 static bool admin_is_allowed(const struct admin *admin, const struct http_exchange *exchange)
 {
-    return has_token(exchange, admin->token) ||
-           (is_for_metrics(exchange) && has_token(exchange, admin->metrics_token));
+    return has_token(exchange, admin->tokens.all) ||
+           (is_for_metrics(exchange) && has_token(exchange, admin->tokens.metrics));
 }
 
 static void admin_on_head(void *arg, struct http_exchange *exchange)
@@ -134,6 +151,20 @@ static void admin_status_free(struct admin_status *status)
     free(status);
 }
 
+static void admin_send_events(struct admin *admin, int rc, struct buf *status)
+{
+    struct buf placements = {0};
+
+    if (rc == 0)
+        admin_events_send(admin->events, "status", buf_view(status));
+    if (rc == 0 && admin->calls->placements != NULL &&
+        admin->calls->placements(admin->calls_arg, &placements) == 0)
+        admin_events_send(admin->events, "placements", buf_view(&placements));
+    buf_fini(&placements);
+    buf_fini(status);
+    admin_events_sent(admin->events);
+}
+
 /* Writes the next part of the status that has waited longest. */
 static void admin_on_turn(void *arg)
 {
@@ -149,23 +180,48 @@ static void admin_on_turn(void *arg)
 
         status->body = (struct buf){0};
         admin_status_free(status);
-        admin_show(exchange, rc, "application/json", &body);
+        if (exchange != NULL)
+            admin_show(exchange, rc, "application/json", &body);
+        else
+            admin_send_events(admin, rc, &body);
     }
     if (!list_is_empty(&admin->parts))
         ev_timer_start(admin->turn, 0);
 }
 
-static void admin_show_status(struct admin *admin, struct http_exchange *exchange)
+/* exchange NULL: for the watchers of events.  E_NOMEM. */
+static int admin_begin_status(struct admin *admin, struct http_exchange *exchange)
 {
     struct admin_status *status = calloc(1, sizeof(*status));
 
-    if (status == NULL) {
-        reply_text(exchange, 500, err_text(E_NOMEM));
-        return;
-    }
+    if (status == NULL)
+        return E_NOMEM;
     status->exchange = exchange;
     list_push_back(&admin->parts, &status->node);
     ev_timer_start(admin->turn, 0);
+    return 0;
+}
+
+static void admin_show_status(struct admin *admin, struct http_exchange *exchange)
+{
+    if (admin_begin_status(admin, exchange) < 0)
+        reply_text(exchange, 500, err_text(E_NOMEM));
+}
+
+static void admin_on_ask(void *arg)
+{
+    struct admin *admin = arg;
+
+    if (admin_begin_status(admin, NULL) < 0)
+        admin_events_sent(admin->events); /* the next time may have memory */
+}
+
+static void admin_show_events(struct admin *admin, struct http_exchange *exchange)
+{
+    int rc = admin_events_watch(admin->events, exchange);
+
+    if (rc < 0)
+        reply_text(exchange, 503, rc == E_LIMIT ? "too many watch this daemon already" : err_text(rc));
 }
 
 static void reply_acted(struct http_exchange *exchange, const struct fault *fault)
@@ -352,6 +408,10 @@ static void admin_on_request(void *arg, struct http_exchange *exchange)
         admin_show_status(arg, exchange);
         return;
     }
+    if (method == HTTP_GET && bytes_is(path, "/admin/events")) {
+        admin_show_events(arg, exchange);
+        return;
+    }
     if (is_for_metrics(exchange)) {
         admin_show_metrics(arg, exchange);
         return;
@@ -384,6 +444,8 @@ static void admin_on_abort(void *arg, struct http_exchange *exchange, enum http_
 {
     struct admin *admin = arg;
 
+    if (admin_events_drop(admin->events, exchange))
+        return;
     list_for_each (node, &admin->parts) {
         struct admin_status *status = container_of(node, struct admin_status, node);
 
@@ -407,7 +469,10 @@ static void admin_on_abort(void *arg, struct http_exchange *exchange, enum http_
 
 static void admin_on_pause(void *arg, struct http_exchange *exchange, bool is_paused)
 {
-    /* answers are small; the server's own limit ends a stalled client */
+    struct admin *admin = arg;
+
+    /* other answers are small; the server's own limit ends a stalled client */
+    admin_events_pause(admin->events, exchange, is_paused);
 }
 
 static const struct http_handler handler = {.on_head = admin_on_head,
@@ -436,10 +501,10 @@ int admin_new(const struct admin_opts *opts, struct fault *fault, struct admin *
     admin->has_console = opts->has_console;
     admin->calls = opts->calls;
     admin->calls_arg = opts->calls_arg;
-    str_copy(admin->token, sizeof(admin->token), opts->token);
-    str_copy(admin->metrics_token, sizeof(admin->metrics_token),
-             opts->metrics_token != NULL ? opts->metrics_token : "");
+    admin->tokens = *opts->tokens;
     rc = ev_timer_new(opts->loop, admin_on_turn, admin, &admin->turn);
+    if (rc == 0)
+        rc = admin_events_new(opts->loop, admin_on_ask, admin, &admin->events);
     if (rc == 0)
         rc = http_server_new(&server, &admin->server);
     if (rc == 0)
@@ -450,6 +515,11 @@ int admin_new(const struct admin_opts *opts, struct fault *fault, struct admin *
     }
     *out = admin;
     return 0;
+}
+
+void admin_set_tokens(struct admin *admin, const struct admin_tokens *tokens)
+{
+    admin->tokens = *tokens;
 }
 
 uint16_t admin_port(const struct admin *admin)
@@ -467,7 +537,7 @@ void admin_free(struct admin *admin)
     while (!list_is_empty(&admin->parts))
         admin_status_free(container_of(admin->parts.next, struct admin_status, node));
     ev_timer_free(admin->turn);
-    OPENSSL_cleanse(admin->token, sizeof(admin->token));
-    OPENSSL_cleanse(admin->metrics_token, sizeof(admin->metrics_token));
+    admin_events_free(admin->events);
+    OPENSSL_cleanse(&admin->tokens, sizeof(admin->tokens));
     free(admin);
 }

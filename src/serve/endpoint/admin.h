@@ -2,6 +2,7 @@
 /* The admin endpoint, the same for router and workers: a small HTTP server of its own for batonctl.
  *
  *   GET /admin/status (JSON)   GET /metrics   POST /admin/drain   POST /admin/undrain   POST /admin/reload
+ *   GET /admin/events (status and placements as server-sent events, once a second)
  *   GET /console (has_console; serve/endpoint/console_priv.h)   GET /admin/placements (router)
  *   POST /admin/check, GET /admin/check and /admin/check/ROW (router)
  *   GET /admin/request/ID (router)   POST /admin/drain-move (workers)   POST /admin/role/ROLE/WORKER
@@ -50,19 +51,28 @@ struct admin_calls {
 
 struct admin;
 
+#define ADMIN_MAX_TOKENS 2
+
+struct admin_tokens { /* from admin_token(); "": none.  Two of each while the cluster changes its key */
+    char all[ADMIN_MAX_TOKENS][ADMIN_TOKEN_BYTES];     /* permit everything */
+    char metrics[ADMIN_MAX_TOKENS][ADMIN_TOKEN_BYTES]; /* read the metrics */
+};
+
 struct admin_opts {
     struct ev_loop *loop;            /* borrowed */
     struct metrics *metrics;         /* borrowed */
     const struct admin_calls *calls; /* borrowed */
     void *calls_arg;
-    const char *listen;        /* loopback address */
-    const char *token;         /* from admin_token(), copied */
-    bool has_console;          /* browsers may load /console without the token */
-    const char *metrics_token; /* likewise; NULL: only the admin token reads the metrics */
+    const char *listen;                /* loopback address */
+    const struct admin_tokens *tokens; /* copied */
+    bool has_console;                  /* browsers may load /console without the token */
 };
 
 int admin_new(const struct admin_opts *opts, struct fault *fault, struct admin **out);
 void admin_free(struct admin *admin); /* NULL is fine */
+
+/* Requests need one of these tokens from now on; copied. */
+void admin_set_tokens(struct admin *admin, const struct admin_tokens *tokens);
 
 /* Answers all requests whose act returned 1.
  * fault NULL: the act succeeded.  Does nothing if admin is NULL. */
@@ -79,6 +89,9 @@ int32_t admin_check_row(struct bytes path);
 
 uint16_t admin_port(const struct admin *admin);
 
+/* Makes the tokens from n (1 or 2) keys derived for the purpose "admin", and as many for "metrics". */
+void admin_tokens_make(const uint8_t (*all)[32], const uint8_t (*metrics)[32], int n,
+                       struct admin_tokens *out);
 /* Writes a token's text from a 32-byte key derived for the purpose "admin" or "metrics". */
 void admin_token(const uint8_t key[32], char out[ADMIN_TOKEN_BYTES]);
 

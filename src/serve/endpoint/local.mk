@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 noinst_LIBRARIES += libserve_endpoint.a
-libserve_endpoint_a_SOURCES = src/serve/endpoint/admin.c src/serve/endpoint/admin.h src/serve/endpoint/admit.c \
+libserve_endpoint_a_SOURCES = src/serve/endpoint/admin.c src/serve/endpoint/admin_events.c src/serve/endpoint/admin_events_priv.h src/serve/endpoint/admin.h src/serve/endpoint/admit.c \
 	src/serve/endpoint/admit_priv.h src/serve/endpoint/backend.h src/serve/endpoint/choice_end.c \
 	src/serve/endpoint/choice_events.c src/serve/endpoint/choice_job.c src/serve/endpoint/choice_priv.h \
 	src/serve/endpoint/choices.c src/serve/endpoint/console.c src/serve/endpoint/console_priv.h src/serve/endpoint/front.c src/serve/endpoint/front.h \

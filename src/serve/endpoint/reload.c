@@ -32,6 +32,7 @@ struct reload {
     const struct access_keys *in_place; /* the keys in use; only a reload replaces them */
     struct access_keys *keys;           /* NULL: none */
     struct http_tls_fresh *tls;         /* NULL: none */
+    void *more;                         /* of read_more; NULL: none */
     struct fault fault;
     struct buf changes;  /* of reload_diff() */
     struct list formers; /* former_keys */
@@ -57,14 +58,24 @@ static void reload_read(void *arg)
         rc = fault_set(&reload->fault, E_AUTH, "http.api_keys cannot be taken away by a reload; restart");
     if (rc == 0)
         rc = https_read(&files.https, reload->opts.tls != NULL, &reload->fault, &reload->tls);
+    if (rc == 0 && reload->opts.calls->read_more != NULL)
+        rc = reload->opts.calls->read_more(reload->opts.arg, reload->conf, &reload->fault, &reload->more);
     if (rc < 0 && reload->fault.code == 0)
         fault_set(&reload->fault, rc, "%s", err_text(rc));
+}
+
+static void reload_drop_more(struct reload *reload)
+{
+    if (reload->more != NULL)
+        reload->opts.calls->drop_more(reload->more);
+    reload->more = NULL;
 }
 
 static void reload_end(struct reload *reload)
 {
     access_keys_free(reload->keys); /* drops the keys that were read, because the whole reload is refused */
     http_tls_fresh_free(reload->tls);
+    reload_drop_more(reload);
     reload->keys = NULL;
     reload->tls = NULL;
     reload->conf = NULL;
@@ -129,6 +140,9 @@ static void reload_apply(struct reload *reload, struct former_keys *former)
     if (reload->tls != NULL)
         http_tls_take(reload->opts.tls, reload->tls);
     reload->tls = NULL;
+    if (reload->more != NULL)
+        reload->opts.calls->take_more(reload->opts.arg, reload->more);
+    reload->more = NULL;
     reload_on_sweep(reload);
 }
 
@@ -221,6 +235,7 @@ void reload_free(struct reload *reload)
     }
     access_keys_free(reload->keys);
     http_tls_fresh_free(reload->tls);
+    reload_drop_more(reload);
     buf_fini(&reload->changes);
     free(reload);
 }

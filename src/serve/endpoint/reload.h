@@ -21,7 +21,12 @@ struct reload_calls {
     /* Reads and checks the configuration on a job thread.  NULL: it is refused, and the log has the reason.
      * The result stays valid until the call after the next one. */
     const void *(*read)(void *arg);
-    struct reload_files (*files)(const void *conf);     /* any thread */
+    struct reload_files (*files)(const void *conf); /* any thread */
+    /* Reads further files of this configuration on a job thread; NULL: there are none.  The loop takes what was
+     * read, or drops it when the reload is refused. */
+    int (*read_more)(void *arg, const void *conf, struct fault *fault, void **out);
+    void (*take_more)(void *arg, void *more);
+    void (*drop_more)(void *more);
     void (*take)(void *arg, const void *conf);          /* the loop uses this configuration from now on */
     void (*done)(void *arg, const struct fault *fault); /* fault NULL: applied */
     /* Appends what a reload would change, as JSON, on a job thread; and takes the answer on the loop. */

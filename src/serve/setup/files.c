@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads files with the functions that the start uses, then releases them. */
 #include <errno.h>
-#include <openssl/crypto.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -13,7 +12,6 @@
 #include "serve/access/auth.h"
 #include "serve/prompt/public_prefix.h"
 #include "net/http/tls.h"
-#include "net/link/tls.h"
 #include "serve/setup/setup.h"
 
 static void setup_files_check_keys(struct config_check *check, const char *path)
@@ -53,21 +51,6 @@ static void check_tls(struct config_check *check, const struct setup_common *com
     config_refuse(check, is_key ? "http.tls_key" : "http.tls_certificate", "%s", fault.text);
 }
 
-static void check_cluster_key(struct config_check *check, const char *path)
-{
-    struct fault fault = {0};
-    uint8_t key[32];
-
-    if (path[0] == '\0')
-        config_refuse(check, "link.cluster_key", "not set; make one with 'batonctl new-cluster-key FILE'");
-    else if (cluster_key_load(path, &fault, key) < 0)
-        config_refuse(check, "link.cluster_key", "%s%s", fault.text,
-                      access(path, F_OK) == 0 || errno != ENOENT
-                          ? ""
-                          : "; make one with 'batonctl new-cluster-key FILE', the same for every daemon");
-    OPENSSL_cleanse(key, sizeof(key));
-}
-
 void setup_check_files(struct config_check *check, const struct setup_common *common)
 {
     struct public_prefix *prefix = NULL;
@@ -75,7 +58,7 @@ void setup_check_files(struct config_check *check, const struct setup_common *co
 
     setup_files_check_keys(check, common->api_keys);
     check_tls(check, common);
-    check_cluster_key(check, common->cluster_key);
+    link_access_check(check, &common->link);
     if (common->public_prefix[0] != '\0' && public_prefix_load(common->public_prefix, &fault, &prefix) < 0)
         config_refuse(check, "cache.public_prefix", "%s", fault.text);
     public_prefix_free(prefix);

@@ -8,6 +8,7 @@
 
 #include "base/config/config.h"
 #include "net/link/addr.h"
+#include "serve/setup/link_access.h"
 
 struct setup_common { /* borrowed from the snapshot; members have the names of the configuration keys */
     const char *node;
@@ -16,7 +17,7 @@ struct setup_common { /* borrowed from the snapshot; members have the names of t
     int tls_min;
     const char *congestion_control;
     const char *admin, *link_listen;
-    const char *cluster_key;
+    struct link_conf link;
     const char *public_prefix;
 };
 

@@ -2,7 +2,7 @@
 noinst_LIBRARIES += libtransfer_transport.a
 libtransfer_transport_a_SOURCES = \
 	src/transfer/transport/transport.h src/transfer/transport/tr_priv.h src/transfer/transport/tr_conn_priv.h src/transfer/transport/tr_stream_priv.h \
-	src/transfer/transport/tr_digest_priv.h src/transfer/transport/tr_conn.c src/transfer/transport/tr_listen.c src/transfer/transport/tr_node.c src/transfer/transport/tr_push.c \
+	src/transfer/transport/tr_digest_priv.h src/transfer/transport/tr_conn.c src/transfer/transport/tr_keys.c src/transfer/transport/tr_listen.c src/transfer/transport/tr_node.c src/transfer/transport/tr_push.c \
 	src/transfer/transport/tr_shm.c src/transfer/transport/tr_stream.c src/transfer/transport/tr_tcp.c src/transfer/transport/tr_ticket.c
 if XXH_DISPATCH
 libtransfer_transport_a_SOURCES += src/transfer/transport/tr_digest_x86.c
@@ -29,9 +29,9 @@ else
 conformance_verbs = tests/conformance/verbs_none.c
 endif
 check_PROGRAMS += tests/conformance/test_transport tests/conformance/test_transport_hostile \
-	tests/conformance/test_transport_receivers tests/conformance/test_transport_users
+	tests/conformance/test_transport_receivers tests/conformance/test_transport_users tests/conformance/test_transport_keys
 TESTS += tests/conformance/test_transport tests/conformance/test_transport_hostile \
-	tests/conformance/test_transport_receivers tests/conformance/test_transport_users
+	tests/conformance/test_transport_receivers tests/conformance/test_transport_users tests/conformance/test_transport_keys
 tests_conformance_test_transport_SOURCES = tests/conformance/test_transport.c $(conformance_sources)
 tests_conformance_test_transport_LDADD = libnet_link.a $(link_transfer_transport) $(CMOCKA_LIBS)
 check_PROGRAMS += tests/conformance/test_transport_peers
@@ -46,6 +46,8 @@ tests_unit_transfer_transport_test_rdma_LDADD = libnet_link.a $(link_transfer_tr
 tests_unit_transfer_transport_test_rdma_names_SOURCES = tests/unit/transfer/transport/test_rdma_names.c $(conformance_sources)
 tests_unit_transfer_transport_test_rdma_names_LDADD = libnet_link.a $(link_transfer_transport) $(CMOCKA_LIBS)
 endif
+tests_conformance_test_transport_keys_SOURCES = tests/conformance/test_transport_keys.c $(conformance_sources)
+tests_conformance_test_transport_keys_LDADD = libnet_link.a $(link_transfer_transport) $(CMOCKA_LIBS)
 tests_conformance_test_transport_users_SOURCES = tests/conformance/test_transport_users.c $(conformance_sources)
 tests_conformance_test_transport_users_LDADD = libnet_link.a $(link_transfer_transport) $(CMOCKA_LIBS)
 tests_conformance_test_transport_hostile_SOURCES = tests/conformance/test_transport_hostile.c \

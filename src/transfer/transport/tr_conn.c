@@ -22,8 +22,6 @@
 #include "transfer/transport/tr_priv.h"
 
 #include <errno.h>
-#include <openssl/crypto.h>
-#include <openssl/hmac.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -35,7 +33,6 @@
 #include "base/rng.h"
 
 #define HANDSHAKE_NS (5 * NS_PER_S)
-#define PROOF_LABEL  "baton kv proof"
 
 static const char *const state_names[] = {"connecting", "shaking", "greeting", "proving",
                                           "sharing",    "ready",   "dead"};
@@ -277,26 +274,6 @@ static int tr_conn_check_hello(const struct tr_conn *conn, const struct kv_frame
     return 0;
 }
 
-/* mac = HMAC(key, label || side || speaker's HELLO || listener's HELLO) */
-static int tr_conn_compute_auth(const struct tr_conn *conn, bool of_peer, uint8_t out[KV_FRAME_PROOF_BYTES])
-{
-    bool by_dialler = (conn->peer != NULL) != of_peer;
-    uint8_t text[sizeof(PROOF_LABEL) + 2 * KV_FRAME_MAX_BYTES];
-    uint8_t *at = text;
-    unsigned len_bytes = 0;
-
-    memcpy(at, PROOF_LABEL, sizeof(PROOF_LABEL) - 1);
-    at += sizeof(PROOF_LABEL) - 1;
-    *at++ = by_dialler ? KV_FRAME_DIALER : KV_FRAME_ACCEPTOR;
-    memcpy(at, of_peer ? conn->peer_hello : conn->own_hello, KV_FRAME_MAX_BYTES);
-    memcpy(at + KV_FRAME_MAX_BYTES, of_peer ? conn->own_hello : conn->peer_hello, KV_FRAME_MAX_BYTES);
-    if (HMAC(EVP_sha256(), conn->owner->opts.auth_key, sizeof(conn->owner->opts.auth_key), text, sizeof(text),
-             out, &len_bytes) == NULL ||
-        len_bytes != KV_FRAME_PROOF_BYTES)
-        return E_INTERNAL;
-    return 0;
-}
-
 /* ---- one function per state: 1: state changed, run the next; 0: wait; negative: fail ---- */
 
 static int tr_conn_in_connecting(struct tr_conn *conn, struct fault *fault)
@@ -347,7 +324,7 @@ static int tr_conn_in_greeting(struct tr_conn *conn, struct fault *fault)
         conn->kind = TR_RDMA;
         conn->ops = &tr_rdma_ops;
     }
-    rc = tr_conn_compute_auth(conn, false, proof.as.proof.mac);
+    rc = tr_keys_prove(conn, proof.as.proof.mac);
     if (rc != 0)
         return fault_set(fault, rc, "cannot compute a proof");
     rc = tr_conn_say(conn, &proof, fault);
@@ -369,13 +346,11 @@ static int tr_conn_become_ready(struct tr_conn *conn, struct fault *fault)
 static int tr_conn_in_proving(struct tr_conn *conn, struct fault *fault)
 {
     struct kv_frame frame;
-    uint8_t mac[KV_FRAME_PROOF_BYTES];
     int rc = tr_conn_read_frame(conn, fault, &frame);
 
     if (rc <= 0)
         return rc;
-    if (frame.type != KV_FRAME_PROOF || tr_conn_compute_auth(conn, true, mac) != 0 ||
-        CRYPTO_memcmp(mac, frame.as.proof.mac, sizeof(mac)) != 0)
+    if (frame.type != KV_FRAME_PROOF || !tr_keys_accept(conn, frame.as.proof.mac))
         return fault_set(fault, E_AUTH, "%s does not know the cluster's key", conn->peer_geometry.node);
     stranger_prove(conn->stranger);
     conn->stranger = NULL;

@@ -69,10 +69,12 @@ struct tr_conn {
     uint8_t head[KV_FRAME_MAX_BYTES]; /* header of the frame being read */
     size_t head_bytes;
     uint64_t last_rejected;
-    unsigned wants;  /* the events that watch is set to */
-    bool is_kicked;  /* the timer `again` runs */
-    bool is_leaving; /* takes no new work; closes when its current work is done */
-    void *moving;    /* state of the kind, made by ops->ready */
+    uint8_t peer_key[TR_KEY_BYTES]; /* the key that the peer proved */
+    uint64_t retired_ns;            /* since then that key is not accepted any more; 0: it is */
+    unsigned wants;                 /* the events that watch is set to */
+    bool is_kicked;                 /* the timer `again` runs */
+    bool is_leaving;                /* takes no new work; closes when its current work is done */
+    void *moving;                   /* state of the kind, made by ops->ready */
 };
 
 int tr_conn_dial(struct tr_node *node, struct tr_peer *peer, struct fault *fault);

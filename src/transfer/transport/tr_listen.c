@@ -24,6 +24,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/socket_owner.h"
 #include "base/log.h"
 
 #define BACKLOG        1024
@@ -265,7 +266,7 @@ int tr_listen_tcp(struct tr_node *node, const char *address, struct fault *fault
         getsockname(fd, (struct sockaddr *)&sa, &sa_bytes) != 0 ||
         getnameinfo((struct sockaddr *)&sa, sa_bytes, host, sizeof(host), port, sizeof(port),
                     NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
-        err = fault_set(fault, E_IO, "cannot listen on %s: %s", address, strerror(errno));
+        err = socket_owner_fault(fault, address, (struct sockaddr *)&sa);
         close(fd);
         return err;
     }
@@ -309,7 +310,7 @@ int tr_listen_unix(struct tr_node *node, const char *path, struct fault *fault)
         return fault_set(fault, E_IO, "no socket: %s", strerror(errno));
     if (bind(fd, (struct sockaddr *)&un, sizeof(un)) != 0 || chmod(path, 0666) != 0 ||
         listen(fd, BACKLOG) != 0) {
-        err = fault_set(fault, E_IO, "cannot listen on %s: %s", path, strerror(errno));
+        err = socket_owner_fault(fault, path, (struct sockaddr *)&un);
         close(fd);
         return err;
     }

@@ -28,7 +28,7 @@
 #define MAX_COMMANDS      4096
 #define COMMANDS_PER_TURN 256
 
-enum command_kind { OPEN_TICKET, CLOSE_TICKET, START_PUSH, PUSH, STOP_PUSH, KNOW_PEER };
+enum command_kind { OPEN_TICKET, CLOSE_TICKET, START_PUSH, PUSH, STOP_PUSH, KNOW_PEER, SET_ACCESS };
 
 struct command {
     enum command_kind kind;
@@ -36,9 +36,10 @@ struct command {
     uint64_t ticket; /* START_PUSH */
     enum tr_kind target_kind;
     char address[128];
-    uint32_t n;         /* number of blocks or pieces */
-    uint32_t *blocks;   /* OPEN_TICKET: owned */
-    struct tr_job *job; /* PUSH: owned */
+    uint32_t n;               /* number of blocks or pieces */
+    uint32_t *blocks;         /* OPEN_TICKET: owned */
+    struct tr_job *job;       /* PUSH: owned */
+    struct tr_access *access; /* SET_ACCESS: owned */
 };
 
 /* ---- on the transport thread ---- */
@@ -57,6 +58,7 @@ static void tr_node_free_command(struct command *command)
 {
     free(command->blocks);
     free(command->job);
+    tr_access_free(command->access);
     free(command);
 }
 
@@ -85,6 +87,10 @@ static void tr_node_run_command(struct tr_node *node, struct command *command)
         break;
     case KNOW_PEER:
         tr_listen_know(node, command->address);
+        break;
+    case SET_ACCESS:
+        tr_keys_take(node, command->access);
+        command->access = NULL;
         break;
     }
 }
@@ -122,6 +128,7 @@ static void tr_node_on_commands(void *arg, int fd, unsigned ready)
 static void tr_node_on_check(void *arg)
 {
     tr_conns_check(arg);
+    tr_keys_check(arg);
     tr_rdma_check(arg);
 }
 
@@ -227,7 +234,8 @@ int tr_node_new(const struct tr_opts *opts, struct fault *fault, struct tr_node 
     list_init(&node->peers);
     list_init(&node->conns);
     list_init(&node->dead_conns);
-    err = tr_node_open_parts(node);
+    node->access = tr_access_new(opts->tls_server, opts->tls_client, &opts->keys);
+    err = node->access == NULL ? E_NOMEM : tr_node_open_parts(node);
     if (err != 0)
         fault_set(fault, err, "cannot set the transport up: %s", err_text(err));
     if (err == 0 && opts->tcp_listen != NULL)
@@ -279,6 +287,7 @@ void tr_node_free(struct tr_node *node)
     if (node->arena_fd >= 0)
         close(node->arena_fd);
     free(node->scratch);
+    tr_access_free(node->access);
     free(node);
 }
 
@@ -345,6 +354,7 @@ static int tr_node_post(struct tr_node *node, const struct command *command, boo
         free(copy);
         free(command->blocks);
         free(command->job);
+        tr_access_free(command->access);
     }
     return err;
 }
@@ -417,4 +427,12 @@ int tr_know_peer(struct tr_node *node, const char *address)
     if (!str_copy(command.address, sizeof(command.address), address))
         return E_INVAL;
     return tr_node_post(node, &command, false);
+}
+
+int tr_node_set_access(struct tr_node *node, SSL_CTX *tls_server, SSL_CTX *tls_client,
+                       const struct tr_keys *keys)
+{
+    struct command command = {.kind = SET_ACCESS, .access = tr_access_new(tls_server, tls_client, keys)};
+
+    return command.access == NULL ? E_NOMEM : tr_node_post(node, &command, true);
 }

@@ -133,7 +133,24 @@ void tr_push_over_tcp(struct tr_node *node, struct tr_push *push, struct list *j
 void tr_push_rejected(struct tr_node *node, struct tr_peer *peer, uint64_t ticket, int code);
 void tr_peer_wake(struct tr_node *node, struct tr_peer *peer);
 void tr_peer_lost_connection(struct tr_node *node, struct tr_conn *conn, const struct fault *fault);
+/* Opens as many connections as the peer should have. Fails only if there is none at all. */
+int tr_peer_connect(struct tr_node *node, struct tr_peer *peer, struct fault *fault);
 void tr_pushes_free(struct tr_node *node);
+
+/* ---- keys: tr_keys.c ---- */
+
+struct tr_access {                    /* what tr_node_set_access brings */
+    SSL_CTX *tls_server, *tls_client; /* referenced */
+    struct tr_keys keys;
+};
+
+struct tr_access *tr_access_new(SSL_CTX *tls_server, SSL_CTX *tls_client, const struct tr_keys *keys);
+void tr_access_free(struct tr_access *access);                     /* accepts NULL */
+void tr_keys_take(struct tr_node *node, struct tr_access *access); /* takes access */
+int tr_keys_prove(const struct tr_conn *conn, uint8_t out[KV_FRAME_PROOF_BYTES]);
+/* True: the peer's PROOF is right; notes its key. */
+bool tr_keys_accept(struct tr_conn *conn, const uint8_t proof[KV_FRAME_PROOF_BYTES]);
+void tr_keys_check(struct tr_node *node); /* retires connections; called periodically */
 
 /* ---- shared memory's control page: tr_shm.c ---- */
 
@@ -168,7 +185,8 @@ struct tr_totals { /* struct tr_counts, readable by other threads */
 };
 
 struct tr_node {
-    struct tr_opts opts; /* its strings point into the fields below */
+    struct tr_access *access; /* owns what opts.tls_* and opts.keys show */
+    struct tr_opts opts;      /* its strings point into the fields below */
     char name[KV_FRAME_NODE_BYTES];
     char tcp_address[64];
     char unix_path[108];

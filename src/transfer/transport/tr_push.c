@@ -148,8 +148,7 @@ static struct tr_peer *tr_peer_find(struct tr_node *node, enum tr_kind kind, con
     return peer;
 }
 
-/* Opens as many connections as the peer should have. Fails only if there is none at all. */
-static int tr_peer_connect(struct tr_node *node, struct tr_peer *peer, struct fault *fault)
+int tr_peer_connect(struct tr_node *node, struct tr_peer *peer, struct fault *fault)
 {
     unsigned n_wanted = peer->kind == TR_TCP ? node->opts.tcp_connections : 1, n = 0;
 
@@ -300,6 +299,8 @@ bool tr_push_take_of(struct tr_node *node, struct tr_conn *conn, struct tr_push 
 
 bool tr_push_take(struct tr_node *node, struct tr_conn *conn, struct tr_batch *out)
 {
+    if (conn->is_leaving)
+        return false;
     list_for_each (at, &conn->peer->pushes) {
         struct tr_push *push = container_of(at, struct tr_push, node);
 

@@ -8,9 +8,9 @@
  * node's mailbox and returns at once. Results come back as events ON THE TRANSPORT THREAD; the owner
  * forwards them to its own mailbox.
  *
- * Both ends of every data connection prove that they know auth_key before they exchange anything else.
+ * Both ends of every data connection prove that they know one of opts.keys before they exchange anything else.
  *
- * TCP: payload goes straight into the arena. It is encrypted (TLS 1.3 PSK); if the configuration turns TLS
+ * TCP: payload goes straight into the arena. It is encrypted (TLS 1.3, authenticated as links are); if the configuration turns TLS
  * off, a digest protects it instead.
  *
  * Shared memory: the sender's arena is a sealed memfd. Its descriptor crosses a UNIX socket once. The
@@ -23,6 +23,8 @@
  * queue pairs and carries everything except payload. The receiver revokes remote access before a ticket
  * counts as closed. If RDMA is unavailable or fails, the push continues over TCP under the same ticket
  * with the missing pieces; its owner only sees the delay.
+ *
+ * More than 15 functions: both ends of a transfer, and one getter for each fact about the node.
  *
  * The most important rule: TR_TICKET_CLOSED answers tr_close_ticket() only when no byte of that ticket can
  * be written any more. Only then may the owner give the blocks back. */
@@ -84,6 +86,14 @@ struct tr_event {
     struct fault fault;  /* FAILED: the reason */
 };
 
+#define TR_KEY_BYTES 32
+
+struct tr_keys { /* cluster_key_derive(..., "kv", ...) of each accepted cluster key */
+    uint8_t current[TR_KEY_BYTES];
+    uint8_t second[TR_KEY_BYTES]; /* accepted too, with has_second */
+    bool has_second;
+};
+
 struct tr_opts {
     struct mem_region arena; /* borrowed; fd >= 0 is needed to send over shared memory */
     struct tr_geometry geometry;
@@ -91,12 +101,12 @@ struct tr_opts {
     const char *node;       /* this worker's name, copied */
     const char *tcp_listen; /* numeric "127.0.0.1:0", "[::]:9200"; NULL: no TCP */
     /* Path of a UNIX socket; NULL: no shared memory. It gets mode 0666 because the daemons of one host run
-     * as different users. The directory decides who may reach it; auth_key decides who may use it. */
+     * as different users. The directory decides who may reach it; keys decide who may use it. */
     const char *unix_listen;
-    /* Borrowed; NULL: TCP payload in plain text (only if the configuration says so). */
+    /* Referenced; NULL: TCP payload in plain text (only if the configuration says so). */
     SSL_CTX *tls_server;
     SSL_CTX *tls_client;
-    uint8_t auth_key[32];     /* cluster_key_derive(..., "kv", ...) */
+    struct tr_keys keys;
     unsigned tcp_connections; /* per peer, at most TR_MAX_CONNECTIONS; 0 means 2 */
     /* RDMA rails: "auto" (every port that has the address of tcp_listen), or a list of device, port and
      * rail address such as "mlx5_0, mlx5_1:2, mlx5_2@10.0.0.3". The port defaults to 1, the address to
@@ -154,6 +164,11 @@ tr_node_rdma_opened(const struct tr_node *node); /* rails that were usable at th
 /* All calls below fail with E_FULL when the transport thread is far behind (nothing was done; try again),
  * or with E_NOMEM. The mailbox reserves room for closing and stopping, so these fail only when the thread
  * hangs. */
+
+/* New connections use these from now on; connections of peers whose key is gone end once they are idle. The SSL_CTX
+ * are referenced, and NULL exactly if they were NULL at the start. */
+int tr_node_set_access(struct tr_node *node, SSL_CTX *tls_server, SSL_CTX *tls_client,
+                       const struct tr_keys *keys);
 
 /* ---- receiver ---- */
 

@@ -5,6 +5,7 @@
  * Loading runs on the loop thread before the daemon reports that it is ready. It reports progress to the log
  * and to the service manager, and each report asks the service manager for more time. Between tensors the
  * loader checks for a stop signal. */
+#include "worker/loop/access_priv.h"
 #include "worker/loop/worker_priv.h"
 #include "worker/loop/draft_model_priv.h"
 #include "worker/loop/weights_priv.h"
@@ -344,17 +345,14 @@ static int build_cpu(struct worker *worker, struct worker_engine_opts *opts, str
 
 /* ---- the engine thread around it ---- */
 
-static int fill_transport(struct worker *worker, struct worker_engine_opts *opts,
-                          const uint8_t cluster_key[32], struct fault *fault)
+static int fill_transport(struct worker *worker, struct worker_engine_opts *opts, struct fault *fault)
 {
     const struct worker_conf *conf = worker->conf;
+    const uint8_t *data = worker->access->keys.data;
     struct tr_opts *tr = &opts->transport;
 
-    if (cluster_key_derive(cluster_key, "kv", tr->auth_key) < 0)
-        return fault_set(fault, E_INTERNAL, "key derivation failed");
-    if (cluster_key_derive(cluster_key, "kv disk", opts->disk.key) < 0)
-        return fault_set(fault, E_INTERNAL, "key derivation failed");
-    if (cluster_key_derive(cluster_key, "kv remote", opts->remote.key) < 0)
+    if (worker_kv_keys(worker, &tr->keys) < 0 || cluster_key_derive(data, "kv disk", opts->disk.key) < 0 ||
+        cluster_key_derive(data, "kv remote", opts->remote.key) < 0)
         return fault_set(fault, E_INTERNAL, "key derivation failed");
     if (worker_remote_login(conf, fault, opts->remote.login) < 0)
         return fault->code;
@@ -365,8 +363,8 @@ static int fill_transport(struct worker *worker, struct worker_engine_opts *opts
                           ? conf->unix_path
                           : NULL;
     if (conf->tcp_encrypt) {
-        tr->tls_server = tls_server(worker->tls);
-        tr->tls_client = tls_client(worker->tls);
+        tr->tls_server = tls_server(worker->access->tls);
+        tr->tls_client = tls_client(worker->access->tls);
     }
     tr->tcp_connections = (unsigned)conf->tcp_connections;
     opts->is_auto = conf->transport == WORKER_TRANSPORT_AUTO;
@@ -409,7 +407,7 @@ int worker_engine_build(struct worker *worker, struct fault *fault)
                                                     : build_cpu(worker, &opts, fault);
 
     if (rc == 0)
-        rc = fill_transport(worker, &opts, worker->cluster_key, fault);
+        rc = fill_transport(worker, &opts, fault);
     if (rc < 0) {
         worker_engine_opts_free(&opts);
         return rc;

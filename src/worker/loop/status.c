@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The worker's status for batonctl, and the gauges that follow its load reports. */
+#include "worker/loop/access_priv.h"
 #include "worker/loop/worker_priv.h"
 #include "worker/loop/weights_priv.h"
 
@@ -105,6 +106,13 @@ static void worker_status_put_peer_blocks(const struct worker *worker, struct bu
                worker->conf->peer_blocks, worker->load.n_own_fetches, metric_value(worker->m_peer_resyncs));
 }
 
+static void worker_status_put_keys(const struct link *link, struct buf *out)
+{
+    struct link_keys keys = link_peer_keys(link);
+
+    link_access_put_peer(keys.used, keys.current, keys.second, out);
+}
+
 static void worker_status_put_links(const struct worker *worker, struct buf *out)
 {
     const char *comma = "";
@@ -120,6 +128,7 @@ static void worker_status_put_links(const struct worker *worker, struct buf *out
             buf_append_str(out, ", \"reason\": ");
             json_put_str(out, bytes_str(worker_router_why(&worker->routers[i])));
         }
+        worker_status_put_keys(worker->routers[i].link, out);
         buf_append_str(out, "}");
         comma = ", ";
     }
@@ -139,6 +148,7 @@ static void worker_status_put_links(const struct worker *worker, struct buf *out
         if (peer->is_up)
             buf_printf(out, ", \"transport\": \"%s\", \"transport_why\": \"%s\"",
                        worker_transport_name(peer->transport), peer->transport_why);
+        worker_status_put_keys(peer->link, out);
         buf_append_str(out, "}");
         comma = ", ";
     }
@@ -150,7 +160,9 @@ int worker_status_json(struct worker *worker, struct buf *out)
     buf_printf(out, "{\"daemon\": \"%s\", \"role\": \"%s\", \"node\": ", worker->daemon,
                role_text(worker->role));
     json_put_str(out, bytes_str(worker->conf->node));
-    buf_append_str(out, ", \"model\": ");
+    buf_append_str(out, ", ");
+    link_access_put(worker->access, out);
+    buf_append_str(out, "\"model\": ");
     json_put_str(out, bytes_str(worker->model.name));
     buf_printf(
         out,

@@ -9,6 +9,7 @@
  * the socket says which model file and which settings of the kernels. Client and server prove the cluster's key to each other
  * before the descriptor is passed: nobody else can read the weights, or give out other ones. The panels that are compared also
  * detect a build that packs in another way. */
+#include "worker/loop/access_priv.h"
 #include "worker/loop/worker_priv.h"
 #include "worker/loop/weights_priv.h"
 
@@ -335,7 +336,7 @@ struct mem_sealed *worker_weights_arena(struct worker *worker, uint64_t file_byt
              slash != NULL ? (int)(slash - worker->conf->unix_path) : 1,
              slash != NULL ? worker->conf->unix_path : ".");
     weights_name(worker, weights);
-    if (cluster_key_derive(worker->cluster_key, "weights", weights->key) < 0)
+    if (cluster_key_derive(worker->access->keys.data, "weights", weights->key) < 0)
         weights->why_private = "key derivation failed";
     else if (!weights_find(weights) && !weights_lock(worker, weights))
         weights->why_private = "another worker keeps the lock";

@@ -26,6 +26,7 @@
 #include "net/http/https.h"
 #include "net/link/addr.h"
 #include "worker/loop/probe_priv.h"
+#include "worker/loop/access_priv.h"
 #include "worker/loop/worker_priv.h"
 #include "worker/loop/spending_priv.h"
 #include "worker/loop/discovery_priv.h"
@@ -231,6 +232,9 @@ static void on_reloaded(void *arg, const struct fault *fault)
 
 static const struct reload_calls reload_calls = {.read = read_conf,
                                                  .files = conf_files,
+                                                 .read_more = worker_read_access,
+                                                 .take_more = worker_take_access,
+                                                 .drop_more = worker_drop_access,
                                                  .take = take_conf,
                                                  .done = on_reloaded,
                                                  .diff = worker_diff,
@@ -331,35 +335,31 @@ static uint64_t read_instance(const struct worker *worker)
 
 static int build_keys(struct worker *worker, struct fault *fault)
 {
-    int rc = cluster_key_load(worker->conf->cluster_key, fault, worker->cluster_key);
+    const struct link_conf conf = worker_link_conf(worker->conf);
+    int rc = link_access_read(&conf, fault, &worker->access);
 
     if (rc < 0)
         return rc;
-    rc = tls_context_new(worker->cluster_key, fault, &worker->tls);
-    if (rc == 0 && cluster_key_derive(worker->cluster_key, "prefix", worker->prefix_key) < 0)
-        rc = fault_set(fault, E_INTERNAL, "key derivation failed");
-    return rc;
+    if (link_access_watch(worker->access, worker->loop, worker->metrics) < 0)
+        return fault_set(fault, E_NOMEM, "out of memory");
+    if (cluster_key_derive(worker->access->keys.data, "prefix", worker->prefix_key) < 0)
+        return fault_set(fault, E_INTERNAL, "key derivation failed");
+    return 0;
 }
 
 static int build_admin(struct worker *worker, struct fault *fault)
 {
-    uint8_t key[32], metrics_key[32];
-    char token[ADMIN_TOKEN_BYTES], metrics_token[ADMIN_TOKEN_BYTES];
+    struct admin_tokens tokens;
     struct admin_opts opts = {.loop = worker->loop,
                               .metrics = worker->metrics,
                               .calls = &admin_calls,
                               .calls_arg = worker,
                               .listen = worker->conf->admin_listen,
-                              .token = token,
-                              .metrics_token = metrics_token};
-    int rc = cluster_key_derive(worker->cluster_key, "admin", key);
+                              .tokens = &tokens};
+    int rc = worker_make_tokens(worker, &tokens);
 
-    if (rc == 0)
-        rc = cluster_key_derive(worker->cluster_key, "metrics", metrics_key);
     if (rc < 0)
         return fault_set(fault, rc, "key derivation failed");
-    admin_token(key, token);
-    admin_token(metrics_key, metrics_token);
     rc = addr_want_loopback(worker->conf->admin_listen, "http.admin",
                             "operate from the host itself, or through a tunnel", fault);
     if (rc == 0) {
@@ -369,10 +369,7 @@ static int build_admin(struct worker *worker, struct fault *fault)
     }
     if (rc == 0)
         worker->instance = read_instance(worker);
-    OPENSSL_cleanse(key, sizeof(key));
-    OPENSSL_cleanse(metrics_key, sizeof(metrics_key));
-    OPENSSL_cleanse(token, sizeof(token));
-    OPENSSL_cleanse(metrics_token, sizeof(metrics_token));
+    OPENSSL_cleanse(&tokens, sizeof(tokens));
     return rc;
 }
 
@@ -460,7 +457,7 @@ static int build_links(struct worker *worker, struct fault *fault)
                                      .on_accept = on_peer_socket,
                                      .arg = worker};
     struct link_opts opts = {.loop = worker->loop,
-                             .tls = worker->tls,
+                             .tls = worker->access->tls,
                              .events_arg = worker,
                              .make_hello = worker_make_hello,
                              .make_heartbeat = worker_make_heartbeat,
@@ -544,10 +541,9 @@ static void tear_down(struct worker *worker)
     ev_timer_free(worker->drain_timer);
     ev_timer_free(worker->drain_limit);
     service_free(worker->service);
-    tls_context_free(worker->tls);
+    link_access_free(worker->access);
     ev_loop_free(worker->loop);
     metrics_free(worker->metrics);
-    OPENSSL_cleanse(worker->cluster_key, sizeof(worker->cluster_key));
     OPENSSL_cleanse(worker->prefix_key, sizeof(worker->prefix_key));
     free(worker);
 }

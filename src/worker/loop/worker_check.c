@@ -9,6 +9,7 @@
 #include "base/err.h"
 #include "base/str.h"
 #include "serve/setup/setup.h"
+#include "worker/loop/access_priv.h"
 #include "worker/loop/worker_priv.h"
 
 #define MAX_CPUS 1024
@@ -25,7 +26,7 @@ static struct setup_common common_of(const struct worker_conf *conf)
                                  .congestion_control = conf->congestion_control,
                                  .admin = conf->admin_listen,
                                  .link_listen = conf->link_listen,
-                                 .cluster_key = conf->cluster_key,
+                                 .link = worker_link_conf(conf),
                                  .public_prefix = conf->public_prefix};
 }
 

@@ -186,6 +186,17 @@
      "PEM file with its private key, not encrypted, closed to other users."},                                \
     {"link", "cluster_key", CONFIG_PATH, KEY(cluster_key), "", 0, 0, NULL, false,                            \
      "File with the cluster's key; empty: the credential 'cluster.key' of the systemd unit."},               \
+    {"link", "ca", CONFIG_PATH, KEY(link_ca), "", 0, 0, NULL, true,                                         \
+     "PEM file with the authorities that sign the daemons' certificates. With link.certificate and "       \
+     "link.key, links and KV connections over TCP are authenticated by certificates instead of the cluster key, as the "       \
+     "router's."},                                                                                          \
+    {"link", "certificate", CONFIG_PATH, KEY(link_certificate), "", 0, 0, NULL, true,                       \
+     "PEM file: this daemon's certificate for links, for client and server use, then its chain."},          \
+    {"link", "key", CONFIG_PATH, KEY(link_key), "", 0, 0, NULL, true,                                       \
+     "PEM file: the certificate's private key, not encrypted, closed to other users."},                     \
+    {"link", "names", CONFIG_LIST, KEY(link_names), "", 0, 0, NULL, true,                                   \
+     "A DNS name that the certificate of a peer must have; '.workers.example.org' stands for every name "    \
+     "below. Repeat for more. Empty: any certificate of link.ca."},                                          \
     {"link", "heartbeat", CONFIG_DURATION, KEY(link_heartbeat_ns), "1s", S(0.05), S(60), NULL, false,        \
      "Heartbeat period; three missed ones and the other side is gone."},                                     \
     {"http", "listen", CONFIG_LIST, KEY(http_listen), "127.0.0.1:" http_port, 0, 0, NULL, false,             \

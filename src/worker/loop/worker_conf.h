@@ -50,6 +50,8 @@ struct worker_conf {
     int prefix_fetch; /* enum picker_fetch */
     uint64_t peer_blocks;
     char *link_listen, *link_advertise, *cluster_key;
+    char *link_ca, *link_certificate, *link_key;
+    struct config_list link_names;
     char *link_register, *discovery_ca, *discovery_certificate, *discovery_key;
     uint64_t link_heartbeat_ns;
     struct config_list http_listen;

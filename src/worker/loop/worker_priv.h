@@ -73,8 +73,8 @@ struct worker { /* the whole daemon */
     struct fair_queue *compile_queue; /* in front of jobs: grammars to compile, in turns by tenant */
     struct front *front;
     struct admin *admin;
-    struct tls_context *tls;
-    struct http_tls *https; /* NULL: cleartext */
+    struct link_access *access; /* keys and TLS of links */
+    struct http_tls *https;     /* NULL: cleartext */
     struct listener *peer_listener;
     struct ev_timer *drain_timer, *drain_limit;
     uint64_t beats_seen;
@@ -88,7 +88,7 @@ struct worker { /* the whole daemon */
     uint64_t epoch;
     char host_id[64];
     uint64_t instance; /* digest of the network namespace and http.admin */
-    uint8_t cluster_key[32], prefix_key[32];
+    uint8_t prefix_key[32];
     struct worker_engine *engine;
     /* links */
     struct link_opts router_link_opts, peer_link_opts;

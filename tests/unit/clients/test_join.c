@@ -58,9 +58,12 @@ static void a_message_reads_back(void **state)
     struct buf text = {0};
 
     (void)state;
-    message = (struct join_message){.kind = JOIN_WELCOME, .clock_ns = 5, .has_key = true, .pad_bytes = 7};
+    message = (struct join_message){.kind = JOIN_WELCOME, .clock_ns = 5, .has_keys = true, .pad_bytes = 7};
     str_copy(message.host, sizeof(message.host), "node-1");
-    memset(message.key, 0xab, sizeof(message.key));
+    memset(message.keys.current, 0xab, sizeof(message.keys.current));
+    memset(message.keys.second, 0xcd, sizeof(message.keys.second));
+    memset(message.keys.data, 0xef, sizeof(message.keys.data));
+    message.keys.step = CLUSTER_STEP_FORMER;
     assert_true(join_message_place(&message, "router", "10.0.0.1:8090"));
     assert_true(join_message_place(&message, "kv.decode0", "[fd00::1]:8104"));
     str_copy(message.places[1].result, sizeof(message.places[1].result), "refused: nothing listens there");

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "clients/ctl/top_recent.h"
 #include "clients/ctl/top_view.h"
 
 static struct bytes status_of(char *text, size_t cap, unsigned handed_off)
@@ -70,11 +71,47 @@ static void pools_and_bars_fit(void **state)
     buf_fini(&out);
 }
 
+/* Eighty columns and six lines, whatever the names; the most frequent first. */
+static void recent_placements_fit(void **state)
+{
+    struct buf json = {0}, out = {0};
+    unsigned n_lines = 0;
+
+    (void)state;
+    buf_append_str(&json, "{\"total\": 70, \"placements\": [");
+    for (unsigned i = 0; i < 64; i++)
+        buf_printf(&json,
+                   "%s{\"class\": \"%s\", \"refused\": \"%s\", \"prefix\": \"%08x\", \"over\": true, "
+                   "\"prompt_tokens\": 100, \"uncached_tokens\": %u, \"first_ms\": %u, \"ttft_slo_ms\": 50}",
+                   i > 0 ? ", " : "",
+                   i % 4 == 0   ? "a-class-with-a-name-of-31-chars"
+                   : i % 4 == 1 ? "b\\u001b[2J"
+                                : "default",
+                   i == 63 ? "late" : "", i % 16 == 0 ? i : 0xabc, i % 16 == 0 ? 100 : 25,
+                   i % 2 == 0 ? 40 : 60);
+    buf_append_str(&json, "]}");
+    assert_int_equal(top_recent_render(buf_view(&json), &out), 0);
+    buf_append_byte(&out, '\0');
+    for (const char *line = (const char *)out.data; *line != '\0'; line += strcspn(line, "\n") + 1, n_lines++)
+        assert_true(strcspn(line, "\n") <= 80);
+    assert_int_equal(n_lines, 6);
+    assert_null(strchr((const char *)out.data, '\033'));
+    assert_non_null(strstr((const char *)out.data, "default               32     50%"));
+    assert_non_null(strstr((const char *)out.data, "00000abc       60        98      75%"));
+    buf_clear(&out);
+    assert_int_equal(top_recent_render(bytes_str("{\"placements\": []}"), &out), 0);
+    assert_int_equal(top_recent_render(bytes_str("[1, {"), &out), 0);
+    assert_int_equal(out.len_bytes, 0);
+    buf_fini(&json);
+    buf_fini(&out);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(counters_become_rates),
         cmocka_unit_test(pools_and_bars_fit),
+        cmocka_unit_test(recent_placements_fit),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

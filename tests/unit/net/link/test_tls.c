@@ -191,6 +191,182 @@ static void key_files(void **state)
     rmdir(folder);
 }
 
+/* ---- two keys at once ---- */
+
+static struct cluster_keys keys_of(enum cluster_step step, const uint8_t *current, const uint8_t *second,
+                                   const uint8_t *data)
+{
+    struct cluster_keys keys = {.step = step};
+
+    memcpy(keys.current, current, sizeof(keys.current));
+    if (second != NULL)
+        memcpy(keys.second, second, sizeof(keys.second));
+    memcpy(keys.data, data, sizeof(keys.data));
+    return keys;
+}
+
+static bool keys_meet(const struct cluster_keys *a, const struct cluster_keys *b)
+{
+    const struct tls_conf none = {0};
+    struct tls_context *dialler, *acceptor;
+
+    assert_int_equal(tls_context_open(a, &none, NULL, &dialler), 0);
+    assert_int_equal(tls_context_open(b, &none, NULL, &acceptor), 0);
+    SSL *client = SSL_new(tls_client(dialler)), *server = SSL_new(tls_server(acceptor));
+    bool is_through = shake(client, server);
+
+    if (is_through) {
+        assert_int_equal(tls_key_used(client), cluster_key_id(a->current));
+        assert_int_equal(tls_key_used(server), cluster_key_id(a->current));
+    }
+    SSL_free(client);
+    SSL_free(server);
+    tls_context_free(dialler);
+    tls_context_free(acceptor);
+    return is_through;
+}
+
+/* Neighbouring steps of a rotation work in both directions; the first and the last do not. The fifth row is a file
+ * whose data line is gone, which only daemons at the end of the rotation understand. */
+static void steps_of_a_rotation(void **state)
+{
+    struct cluster_keys steps[] = {
+        keys_of(CLUSTER_STEP_NONE, key_a, NULL, key_a), keys_of(CLUSTER_STEP_NEXT, key_a, key_b, key_a),
+        keys_of(CLUSTER_STEP_FORMER, key_b, key_a, key_a), keys_of(CLUSTER_STEP_NONE, key_b, NULL, key_a),
+        keys_of(CLUSTER_STEP_NONE, key_b, NULL, key_b)};
+
+    static const bool meets[5][5] = {/* dialler: row */ {true, true, true, false, false},
+                                     {true, true, true, false, false},
+                                     {false, true, true, true, true},
+                                     {false, true, true, true, true},
+                                     {false, false, false, true, true}};
+
+    for (int i = 0; i < 5; i++)
+        for (int k = 0; k < 5; k++)
+            assert_int_equal(keys_meet(&steps[i], &steps[k]), meets[i][k]);
+}
+
+static void proofs_are_of_one_connection(void **state)
+{
+    struct cluster_keys keys = keys_of(CLUSTER_STEP_NEXT, key_a, key_b, key_a);
+    const struct tls_conf none = {0};
+    struct tls_proof proofs[TLS_MAX_KEYS], single[TLS_MAX_KEYS];
+    struct tls_context *one, *two;
+
+    assert_int_equal(tls_context_new(key_a, NULL, &one), 0);
+    assert_int_equal(tls_context_open(&keys, &none, NULL, &two), 0);
+    SSL *client = SSL_new(tls_client(two)), *server = SSL_new(tls_server(two));
+    SSL *other_client = SSL_new(tls_client(two)), *other_server = SSL_new(tls_server(two));
+    SSL *old_client = SSL_new(tls_client(one)), *old_server = SSL_new(tls_server(two));
+    assert_true(shake(client, server));
+    assert_true(shake(other_client, other_server));
+    assert_true(shake(old_client, old_server));
+    assert_int_equal(tls_prove(one, old_client, single), 0); /* the handshake has said it */
+    assert_int_equal(tls_prove(two, client, proofs), 2);
+    assert_int_equal(proofs[1].id, cluster_key_id(key_b));
+    assert_true(tls_proof_holds(two, server, &proofs[0]));
+    assert_true(tls_proof_holds(two, server, &proofs[1]));
+    assert_false(tls_proof_holds(two, client, &proofs[1]));       /* not when it comes back */
+    assert_false(tls_proof_holds(two, other_server, &proofs[1])); /* not on another connection */
+    assert_false(tls_proof_holds(one, server, &proofs[1]));       /* not without the key */
+    proofs[1].mac[31] ^= 1;
+    assert_false(tls_proof_holds(two, server, &proofs[1]));
+    proofs[0].id = proofs[1].id;
+    assert_false(tls_proof_holds(two, server, &proofs[0]));
+    SSL_free(client);
+    SSL_free(server);
+    SSL_free(other_client);
+    SSL_free(other_server);
+    SSL_free(old_client);
+    SSL_free(old_server);
+    tls_context_free(one);
+    tls_context_free(two);
+}
+
+/* Connections keep what they were made from. */
+static void a_context_changes_under_connections(void **state)
+{
+    struct tls_context *tls, *fresh;
+    char text[6] = "";
+
+    assert_int_equal(tls_context_new(key_a, NULL, &tls), 0);
+    SSL *client = SSL_new(tls_client(tls)), *server = SSL_new(tls_server(tls));
+    SSL *late = SSL_new(tls_client(tls));
+    assert_true(shake(client, server));
+    assert_int_equal(tls_context_new(key_b, NULL, &fresh), 0);
+    tls_context_take(tls, fresh);
+    assert_int_equal(SSL_write(client, "hello", 5), 5);
+    assert_int_equal(SSL_read(server, text, 5), 5);
+    SSL *late_server = SSL_new(tls_server(tls));
+    assert_false(shake(late, late_server));
+    SSL_free(client);
+    SSL_free(server);
+    SSL_free(late);
+    SSL_free(late_server);
+    tls_context_free(tls);
+}
+
+#define A64 "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
+#define B64 "10112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
+
+static void key_texts(void **state)
+{
+    static const char *const bad[] = {"",
+                                      A64 "\nnext " A64 "\n",
+                                      A64 "\nnext " B64,
+                                      A64 "\nnext  " B64 "\n",
+                                      A64 "\nnext " B64 "\nformer " B64 "\n",
+                                      A64 "\nnext " B64 "\nnext " B64 "\n",
+                                      A64 "\ndata " A64 "\ndata " A64 "\n",
+                                      A64 "\n" B64 "\n",
+                                      A64 "\nlater " B64 "\n",
+                                      "next " B64 "\n" A64 "\n"};
+    struct cluster_keys keys;
+    struct fault fault;
+
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        assert_int_equal(cluster_keys_parse("file", bytes_str(bad[i]), &fault, &keys), E_FORMAT);
+        assert_non_null(strstr(fault.text, "file: "));
+    }
+    assert_int_equal(cluster_keys_parse("f", bytes_str(A64), &fault, &keys), 0);
+    assert_int_equal(keys.step, CLUSTER_STEP_NONE);
+    assert_memory_equal(keys.data, keys.current, 32);
+    assert_int_equal(
+        cluster_keys_parse("f", bytes_str(B64 "\ndata " A64 "\nformer " A64 "\n"), &fault, &keys), 0);
+    assert_int_equal(keys.step, CLUSTER_STEP_FORMER);
+    assert_memory_equal(keys.data, keys.second, 32);
+    assert_int_equal(keys.current[0], 0x10);
+}
+
+static void a_file_goes_round(void **state)
+{
+    char folder[] = "/tmp/baton-test-keys-XXXXXX", path[64];
+    struct cluster_keys first, keys, again;
+    struct fault fault;
+    struct stat st;
+
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof(path), "%s/key", folder);
+    assert_int_equal(cluster_keys_save(path, &(struct cluster_keys){0}, &fault), E_NOT_FOUND);
+    assert_int_equal(cluster_key_create(path, &fault), 0);
+    assert_int_equal(chmod(path, 0640), 0);
+    assert_int_equal(cluster_keys_load(path, &fault, &first), 0);
+    keys = first;
+    for (int i = 0; i < 3; i++) {
+        cluster_keys_rotate(&keys);
+        assert_int_equal(cluster_keys_save(path, &keys, &fault), 0);
+        assert_int_equal(cluster_keys_load(path, &fault, &again), 0);
+        assert_memory_equal(&again, &keys, sizeof(keys));
+        assert_memory_equal(keys.data, first.current, 32);
+    }
+    assert_int_equal(keys.step, CLUSTER_STEP_NONE);
+    assert_memory_not_equal(keys.current, first.current, 32);
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0640);
+    unlink(path);
+    rmdir(folder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -201,6 +377,11 @@ int main(void)
         cmocka_unit_test(old_versions_are_refused),
         cmocka_unit_test(purposes_have_different_keys),
         cmocka_unit_test(key_files),
+        cmocka_unit_test(steps_of_a_rotation),
+        cmocka_unit_test(proofs_are_of_one_connection),
+        cmocka_unit_test(a_context_changes_under_connections),
+        cmocka_unit_test(key_texts),
+        cmocka_unit_test(a_file_goes_round),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -118,15 +118,20 @@ static int open_port(void **state)
     static const struct admin_calls calls = {.status = play_status};
     static const uint8_t key[32] = {7};
     static char token[ADMIN_TOKEN_BYTES];
+    struct admin_tokens tokens;
     char request[256];
     struct fault fault = {0};
 
     memset(&port, 0, sizeof(port));
     admin_token(key, token);
+    admin_tokens_make(&key, &key, 1, &tokens);
     assert_int_equal(ev_loop_new(&port.loop), 0);
     assert_int_equal(metrics_new(&port.metrics), 0);
-    struct admin_opts opts = {
-        .loop = port.loop, .metrics = port.metrics, .calls = &calls, .listen = "127.0.0.1:0", .token = token};
+    struct admin_opts opts = {.loop = port.loop,
+                              .metrics = port.metrics,
+                              .calls = &calls,
+                              .listen = "127.0.0.1:0",
+                              .tokens = &tokens};
     assert_int_equal(admin_new(&opts, &fault, &port.admin), 0);
     assert_int_equal(ev_timer_new(port.loop, on_clock, NULL, &port.clock), 0);
     snprintf(request, sizeof(request),

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rotation of the cluster key: steps on the file, and which links know which key.
+ *
+ * A file changes on one host; the operator copies it to the others and reloads all daemons before the next step.
+ * key status asks one daemon, names the links that are behind, and exits with 1 while there are any. */
+#include <getopt.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/str.h"
+#include "clients/ctl/commands.h"
+#include "clients/ctl/key_view.h"
+#include "net/link/cluster_key.h"
+
+static const char *const step_texts[] = {
+    [CLUSTER_STEP_NONE] = "the former key is not accepted any more",
+    [CLUSTER_STEP_NEXT] = "the next key is accepted; links still use the current one",
+    [CLUSTER_STEP_FORMER] = "new links use the new key; the former one is still accepted"};
+
+static const char *const next_texts[] = {
+    [CLUSTER_STEP_NONE] = "The rotation is over after this.",
+    [CLUSTER_STEP_NEXT] = "Then 'batonctl key status' on each daemon, and 'batonctl key rotate' again.",
+    [CLUSTER_STEP_FORMER] = "Then 'batonctl key status' on each daemon, and 'batonctl key rotate' again."};
+
+static void key_print_file(const char *path, const struct cluster_keys *keys)
+{
+    printf("%s: current %08x", path, cluster_key_id(keys->current));
+    if (keys->step != CLUSTER_STEP_NONE)
+        printf(", %s %08x", keys->step == CLUSTER_STEP_NEXT ? "next" : "former",
+               cluster_key_id(keys->second));
+    printf(", data %08x\n", cluster_key_id(keys->data));
+}
+
+static int key_rotate(const char *path)
+{
+    struct fault fault = {0};
+    struct cluster_keys keys;
+    int rc = cluster_keys_load(path, &fault, &keys);
+
+    if (rc == 0) {
+        cluster_keys_rotate(&keys);
+        rc = cluster_keys_save(path, &keys, &fault);
+    }
+    if (rc == 0) {
+        key_print_file(path, &keys);
+        printf("Step done: %s.\nCopy the file to every host and reload every daemon. %s\n",
+               step_texts[keys.step], next_texts[keys.step]);
+    }
+    cluster_keys_wipe(&keys);
+    return rc < 0 ? complain(CTL_NAME, "%s", fault.text) : finish_output(CTL_NAME);
+}
+
+static int key_show(const char *path)
+{
+    struct fault fault = {0};
+    struct cluster_keys keys;
+
+    if (cluster_keys_load(path, &fault, &keys) < 0)
+        return complain(CTL_NAME, "%s", fault.text);
+    key_print_file(path, &keys);
+    cluster_keys_wipe(&keys);
+    return finish_output(CTL_NAME);
+}
+
+static int key_status(const struct ctl *ctl, bool is_json)
+{
+    struct admin_door *door = ctl_open(ctl);
+    struct fault fault = {0};
+    struct buf body = {0}, text = {0};
+    int rc, status = EXIT_DONE;
+
+    if (door == NULL)
+        return EXIT_FAILED;
+    rc = admin_door_ask(door, false, "/admin/status", &fault, &body);
+    if (rc < 0)
+        status = complain(CTL_NAME, "%s", fault.text);
+    else if ((rc = key_view_render(buf_view(&body), is_json, &text)) < 0)
+        status = complain(CTL_NAME, "%s: not a status with keys: %s", ctl->door.address, err_text(rc));
+    else
+        fwrite(text.data, 1, text.len_bytes, stdout);
+    buf_fini(&body);
+    buf_fini(&text);
+    admin_door_close(door);
+    if (status == EXIT_DONE)
+        status = finish_output(CTL_NAME);
+    return status == EXIT_DONE && rc > 0 ? EXIT_FAILED : status;
+}
+
+int cmd_key(const struct ctl *ctl, int argc, char **argv)
+{
+    static const struct option options[] = {{"json", no_argument, NULL, 'j'}, {NULL, 0, NULL, 0}};
+    bool is_json = false;
+    int c;
+
+    while ((c = getopt_long(argc, argv, "j", options, NULL)) != -1) {
+        if (c == '?')
+            return EXIT_USAGE;
+        is_json = true;
+    }
+    argc -= optind;
+    argv += optind;
+    if (argc == 1 && strcmp(argv[0], "status") == 0)
+        return key_status(ctl, is_json);
+    if (argc == 2 && strcmp(argv[0], "rotate") == 0)
+        return key_rotate(argv[1]);
+    if (argc == 2 && strcmp(argv[0], "show") == 0)
+        return key_show(argv[1]);
+    return complain_usage(CTL_NAME, "key wants status, rotate FILE or show FILE");
+}

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A link is behind when the next step would cut it:
+ *
+ *     the daemon has a next key     the peer does not know it yet
+ *     else                          the peer's current key is another one */
+#include "clients/ctl/key_view.h"
+
+#include <jansson.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/str.h"
+
+struct key_view {
+    const char *current, *next, *former; /* of the daemon; NULL: none */
+    struct buf *out;
+    unsigned n_links, n_behind;
+    bool is_json;
+};
+
+static const char *key_text(const json_t *object, const char *name)
+{
+    return json_string_value(json_object_get(object, name));
+}
+
+static void key_put_name(struct buf *out, const char *name)
+{
+    for (; name != NULL && *name != '\0'; name++) {
+        const char c = (unsigned char)*name < ' ' || *name == 0x7f ? '?' : *name;
+
+        buf_append(out, &c, 1);
+    }
+}
+
+static bool key_is(const char *a, const char *b)
+{
+    return a != NULL && b != NULL && strcmp(a, b) == 0;
+}
+
+static bool key_is_behind(const struct key_view *view, const char *current, const char *second)
+{
+    if (view->next != NULL)
+        return !key_is(second, view->next) && !key_is(current, view->next);
+    return !key_is(current, view->current);
+}
+
+static void key_view_add(struct key_view *view, const json_t *peer)
+{
+    const json_t *keys = json_object_get(peer, "keys");
+    const char *name = key_text(peer, "node"), *current = key_text(keys, "current"),
+               *second = key_text(keys, "second");
+    bool is_behind;
+
+    if (!json_is_object(keys))
+        return; /* the link is down, or uses certificates */
+    is_behind = key_is_behind(view, current, second);
+    name = name != NULL ? name : key_text(peer, "address");
+    view->n_behind += is_behind;
+    if (view->is_json) {
+        buf_printf(view->out, "%s{\"peer\": ", view->n_links > 0 ? ", " : "");
+        json_put_str(view->out, bytes_str(name != NULL ? name : ""));
+        buf_printf(view->out, ", \"behind\": %s}", is_behind ? "true" : "false");
+    } else {
+        buf_append_str(view->out, "  ");
+        key_put_name(view->out, name);
+        buf_append_str(view->out, ": made with ");
+        key_put_name(view->out, key_text(keys, "used"));
+        buf_append_str(view->out, ", uses ");
+        key_put_name(view->out, current != NULL ? current : "another key");
+        if (second != NULL) {
+            buf_append_str(view->out, ", accepts ");
+            key_put_name(view->out, second);
+        }
+        buf_append_str(view->out, is_behind ? "  <- behind\n" : "\n");
+    }
+    view->n_links++;
+}
+
+static void key_view_add_all(struct key_view *view, const json_t *root)
+{
+    static const char *const lists[] = {"workers", "routers", "peers"};
+
+    for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
+        const json_t *list = json_object_get(root, lists[i]);
+
+        for (size_t k = 0; k < json_array_size(list); k++)
+            key_view_add(view, json_array_get(list, k));
+    }
+}
+
+static void key_view_head(const struct key_view *view, const json_t *root)
+{
+    key_put_name(view->out, key_text(root, "node"));
+    buf_append_str(view->out, ": current ");
+    key_put_name(view->out, view->current);
+    if (view->next != NULL || view->former != NULL) {
+        buf_append_str(view->out, view->next != NULL ? ", next " : ", former ");
+        key_put_name(view->out, view->next != NULL ? view->next : view->former);
+    }
+    buf_append_str(view->out, "\n");
+}
+
+static void key_view_foot(const struct key_view *view)
+{
+    if (view->n_behind > 0)
+        buf_printf(view->out, "%u of %u links are behind: the next step would cut them\n", view->n_behind,
+                   view->n_links);
+    else
+        buf_printf(view->out, "all %u links are up to date\n", view->n_links);
+}
+
+int key_view_render(struct bytes json, bool is_json, struct buf *out)
+{
+    json_t *root = json_loadb((const char *)json.data, json.len_bytes, 0, NULL);
+    const json_t *keys = json_object_get(root, "link_keys");
+    struct key_view view = {.current = key_text(keys, "current"),
+                            .next = key_text(keys, "next"),
+                            .former = key_text(keys, "former"),
+                            .out = out,
+                            .is_json = is_json};
+
+    if (view.current == NULL) {
+        json_decref(root);
+        return E_FORMAT;
+    }
+    if (is_json)
+        buf_append_str(out, "{\"links\": [");
+    else
+        key_view_head(&view, root);
+    key_view_add_all(&view, root);
+    if (is_json)
+        buf_printf(out, "], \"behind\": %u}\n", view.n_behind);
+    else
+        key_view_foot(&view);
+    json_decref(root);
+    return out->is_bad ? E_NOMEM : (int)view.n_behind;
+}

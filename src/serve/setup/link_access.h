@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What gives a daemon access to its cluster: the keys of link.cluster_key, and the TLS context of its links.
+ *
+ * The start reads it once. A reload reads it again on a job thread; then the loop puts it in place. */
+#ifndef SERVE_SETUP_LINK_ACCESS_H
+#define SERVE_SETUP_LINK_ACCESS_H
+
+#include "base/config/config.h"
+#include "base/event/loop.h"
+#include "base/metrics/metrics.h"
+#include "net/link/tls.h"
+
+struct link_conf { /* borrowed from the snapshot; members have the names of the configuration keys */
+    const char *cluster_key;
+    const char *ca, *certificate, *key; /* "": none */
+    const struct config_list *names;
+};
+
+struct link_access {
+    struct cluster_keys keys;
+    struct tls_context *tls;
+    struct ev_timer *watch; /* NULL: no certificate, or not in place */
+    struct metric *expiry;
+};
+
+/* Reads key file and certificates. The fault names the file. Errors of cluster_keys_load and tls_context_open.
+ * Any thread. */
+int link_access_read(const struct link_conf *conf, struct fault *fault, struct link_access **out);
+/* The same for a reload: links turn from the key to certificates, or back, only by a restart: E_UNSUPPORTED. */
+int link_access_read_again(const struct link_conf *conf, bool has_certificate, struct fault *fault,
+                           struct link_access **out);
+/* Puts fresh in place of access, frees fresh, and logs the keys' ids. Loop thread. */
+void link_access_take(struct link_access *access, struct link_access *fresh);
+void link_access_free(struct link_access *access); /* accepts NULL */
+
+/* Derives a key for a purpose from each accepted key, the current one first. Returns their number, or
+ * E_INTERNAL. */
+int link_access_derive(const struct link_access *access, const char *purpose,
+                       uint8_t out[TLS_MAX_KEYS][CLUSTER_KEY_BYTES]);
+/* Keeps a gauge of the certificate's expiry, if there is a certificate, and warns once a day when it is near.
+ * E_NOMEM. Loop thread. */
+int link_access_watch(struct link_access *access, struct ev_loop *loop, struct metrics *metrics);
+/* Appends `"link_keys": {...}, ` for the status of a daemon. */
+void link_access_put(const struct link_access *access, struct buf *out);
+/* Appends `, "keys": {...}` about the keys of one link, if any are known. */
+void link_access_put_peer(uint32_t used, uint32_t current, uint32_t second, struct buf *out);
+
+/* Checks the keys of [link] that concern access: key file, certificates and their dates. */
+void link_access_check(struct config_check *check, const struct link_conf *conf);
+
+#endif

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a worker's ports accept: keys and certificates of links, KV connections and the admin endpoint.  A reload
+ * replaces them while links, transfers and answers go on. */
+#include <openssl/crypto.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/log.h"
+#include "worker/loop/access_priv.h"
+#include "worker/loop/worker_priv.h"
+
+struct link_conf worker_link_conf(const struct worker_conf *conf)
+{
+    return (struct link_conf){.cluster_key = conf->cluster_key,
+                              .ca = conf->link_ca,
+                              .certificate = conf->link_certificate,
+                              .key = conf->link_key,
+                              .names = &conf->link_names};
+}
+
+int worker_make_tokens(const struct worker *worker, struct admin_tokens *out)
+{
+    uint8_t all[TLS_MAX_KEYS][CLUSTER_KEY_BYTES], metrics[TLS_MAX_KEYS][CLUSTER_KEY_BYTES];
+    int n = link_access_derive(worker->access, "admin", all);
+
+    if (n < 0 || link_access_derive(worker->access, "metrics", metrics) < 0)
+        return E_INTERNAL;
+    admin_tokens_make((const uint8_t(*)[CLUSTER_KEY_BYTES])all, (const uint8_t(*)[CLUSTER_KEY_BYTES])metrics,
+                      n, out);
+    OPENSSL_cleanse(all, sizeof(all));
+    OPENSSL_cleanse(metrics, sizeof(metrics));
+    return 0;
+}
+
+int worker_kv_keys(const struct worker *worker, struct tr_keys *out)
+{
+    uint8_t keys[TLS_MAX_KEYS][CLUSTER_KEY_BYTES];
+    int n = link_access_derive(worker->access, "kv", keys);
+
+    if (n < 0)
+        return n;
+    *out = (struct tr_keys){.has_second = n > 1};
+    memcpy(out->current, keys[0], sizeof(out->current));
+    if (n > 1)
+        memcpy(out->second, keys[1], sizeof(out->second));
+    OPENSSL_cleanse(keys, sizeof(keys));
+    return 0;
+}
+
+int worker_read_access(void *arg, const void *conf, struct fault *fault, void **out)
+{
+    struct worker *worker = arg;
+    const struct link_conf link = worker_link_conf(conf);
+
+    return link_access_read_again(&link, tls_has_certificate(worker->access->tls), fault,
+                                  (struct link_access **)out);
+}
+
+static int access_tell_transport(struct worker *worker)
+{
+    struct tls_context *tls = worker->conf->tcp_encrypt ? worker->access->tls : NULL;
+    struct tr_keys keys;
+    int rc = worker_kv_keys(worker, &keys);
+
+    if (rc == 0)
+        rc = tr_node_set_access(worker_engine_transport(worker->engine), tls != NULL ? tls_server(tls) : NULL,
+                                tls != NULL ? tls_client(tls) : NULL, &keys);
+    OPENSSL_cleanse(&keys, sizeof(keys));
+    return rc;
+}
+
+void worker_take_access(void *arg, void *fresh)
+{
+    struct worker *worker = arg;
+    struct admin_tokens tokens;
+
+    link_access_take(worker->access, fresh);
+    if (worker_make_tokens(worker, &tokens) == 0)
+        admin_set_tokens(worker->admin, &tokens);
+    OPENSSL_cleanse(&tokens, sizeof(tokens));
+    if (access_tell_transport(worker) < 0)
+        log_error("kv_keys_not_taken", LOG_STR("hint", "reload again"));
+}
+
+void worker_drop_access(void *fresh)
+{
+    link_access_free(fresh);
+}

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The README's tour runs: each command succeeds, and the picture is well-formed and says what the text claims."""
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import xml.dom.minidom
+
+from cluster import BUILD, SOURCE, main, patience
+
+
+def the_tour_runs():
+    with tempfile.TemporaryDirectory() as folder:
+        out = os.path.join(folder, "tour.svg")
+        said = subprocess.run([sys.executable, os.path.join(SOURCE, "tools", "tour"), BUILD, out], capture_output=True, text=True,
+                              timeout=patience(300))
+        assert said.returncode == 0, (said.stdout, said.stderr)
+        document = xml.dom.minidom.parse(out)
+        text = "\n".join("".join(n.data for n in t.childNodes if n.nodeType == n.TEXT_NODE) for t in document.getElementsByTagName("text"))
+        for wanted in ("transferred 29", "60 whole, 0 failed", "120 whole, 0 failed", "are up to date", "worker           role"):
+            assert wanted in text, (wanted, text)
+        seconds = max(float(s) for s in re.findall(r'begin="([0-9.]+)s"', open(out).read()))
+        assert seconds < 90, seconds
+        assert os.path.getsize(out) < 40 << 10
+        kept = xml.dom.minidom.parse(os.path.join(SOURCE, "docs", "tour.svg"))
+        assert len(kept.getElementsByTagName("g")) == len(document.getElementsByTagName("g"))
+
+
+main([the_tour_runs])

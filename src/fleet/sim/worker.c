@@ -7,13 +7,14 @@
  *
  *    k (step + row B + token c) + context (k C + B k (k - 1) / 2) + pair (k c p + (k c)^2 / 2)
  *
- * which is linear x k + square x k^2.  So a run is one event however many steps it has.  When something joins
- * in the middle of a run, the quadratic gives the step under way, and the run ends with that step: the same
- * rule as in the daemons, where a step is never interrupted.
+ * which is linear x k + square x k^2.  So a run is one event, however many steps it has.  When a sequence or
+ * prompt joins in the middle of a run, the quadratic gives the current step, and the run ends with that
+ * step.  The daemons have the same rule: a step is never interrupted.
  *
- * Mixed steps follow compute/sched/plan.c: beside decoding rows a prompt gets as many tokens as keep the
- * worker's objective for a step, at least a quarter of the decoding's time, at most chunk_tokens.  Prompts
- * are computed in order of arrival, one at a time.  tests/bench/bench_truth.py compares with real daemons. */
+ * Mixed steps follow compute/sched/plan.c.  Beside decoding rows, a prompt gets as many tokens as the
+ * worker's objective for a step allows: at least a quarter of the decoding time, at most chunk_tokens.
+ * Prompts are computed in order of arrival, one at a time. tests/bench/bench_truth.py compares with real
+ * daemons. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -21,7 +22,7 @@
 #include "base/err.h"
 #include "fleet/sim/sim_priv.h"
 
-#define MARGIN        1.02 /* cost_margin() of a worker whose steps take what the model says */
+#define MARGIN        1.02 /* cost_margin() of a worker whose steps follow the model */
 #define LEAST_SHARE   0.25
 #define LEAST_TOKENS  8
 #define MOST_MIXED    32 /* steps of a run with a prompt and rows: the chunk shrinks as attention grows */
@@ -456,7 +457,7 @@ void sim_worker_steps_end(struct sim *sim, struct sim_worker *worker)
     }
     worker->context = worker->n_seats == 0 ? 0 : worker->context;
     sim_front_turn(sim);
-    worker->is_busy = false; /* what was placed here in the meantime joins the next run */
+    worker->is_busy = false; /* jobs that were placed here in the meantime join the next run */
     worker_plan(sim, worker);
 }
 

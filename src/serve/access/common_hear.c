@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What other routers told, through the workers that relay it.
+/* The messages of other routers, which workers relay.
  *
  *    FREE --heard--> LIVE --no view has a link to it--> GONE --two seconds--> FREE
  *                     ^ |                                |
  *                     | '-- its last view went down --> LOST --ten minutes--> FREE
  *                     '-------------heard---------------'
  *
- * An account is charged with the largest amount that any view told for a window.  So messages may come twice, late
- * or not at all, and a view that lies upwards hides nothing beyond the window of its lie. */
+ * For each window, an account is charged with the largest amount that any view reported.  So messages may come
+ * twice, late or not at all.  A view that reports too much hides nothing beyond that window. */
 #include "serve/access/common_limits_priv.h"
 
 #include <math.h>
@@ -16,9 +16,9 @@
 
 #define GONE_NS   (2 * NS_PER_S)
 #define LOST_NS   (600 * NS_PER_S)
-#define CUT_NS    (10 * NS_PER_S) /* a view that went down so long ago may have been the way to a lost router */
-#define START_NS  (5 * NS_PER_S) /* without a worker that relays */
-#define MAX_HEARS 512u           /* messages of one view in a second */
+#define CUT_NS    (10 * NS_PER_S) /* a view that went down less long ago may have relayed a lost router */
+#define START_NS  (5 * NS_PER_S)  /* without a worker that relays */
+#define MAX_HEARS 512u            /* messages of one view in a second */
 #define MAX_HEARD (4 * COMMON_MAX_ACCOUNTS)
 
 void common_heard_drop(struct common_limits *common, struct common_account *account, unsigned router)
@@ -52,7 +52,7 @@ static bool view_speaks(const struct common_limits *common, const struct common_
            now_ns < router->views[view].heard_ns + COMMON_SILENT_NS;
 }
 
-/* The slowest of its views counts, as long as it speaks at all. */
+/* The slowest of its views counts, as long as that view sends messages. */
 static uint64_t common_hear_acked_by(const struct common_limits *common, const struct common_router *router,
                                      uint64_t now_ns)
 {
@@ -134,7 +134,7 @@ static struct common_router *common_router_of(struct common_limits *common, uint
     return NULL;
 }
 
-/* NULL: too many.  A slot whose leaving was not reported yet stays taken. */
+/* NULL: too many routers.  A slot stays taken until its router's departure is reported. */
 static struct common_router *common_router_add(struct common_limits *common, uint64_t epoch, uint64_t now_ns)
 {
     for (unsigned i = 0; i < COMMON_MAX_ROUTERS; i++) {
@@ -237,7 +237,8 @@ void common_limits_view_down(struct common_limits *common, unsigned view, uint64
     }
 }
 
-/* The worker told all that it knows.  A router that was lost with it, and that it does not know, has ended. */
+/* Handles the end of a worker's snapshot.  A router that was lost with this worker, and is not in the
+ * snapshot, has ended. */
 static void view_is_complete(struct common_limits *common, unsigned view, uint64_t now_ns)
 {
     common->is_synced = true;
@@ -270,7 +271,7 @@ static struct common_heard *common_heard_of(struct common_limits *common, struct
 struct window_told {
     uint32_t window;
     unsigned view, all_views; /* all_views: a bit for each view that speaks of the router */
-    bool is_known;            /* by the level: a snapshot's */
+    bool is_known;            /* a snapshot, whose level includes these amounts */
     const float *parts;
 };
 
@@ -285,7 +286,8 @@ static unsigned window_slot(const struct common_heard *heard, uint32_t window)
     return heard->windows[0].window <= heard->windows[1].window ? 0 : 1;
 }
 
-/* The largest amount of all views.  What a router gave back counts once all views told it. */
+/* The largest amount of all views.  An amount that a router gave back counts once all views have reported
+ * it. */
 static float window_net(const struct common_heard *heard, unsigned slot, int kind, unsigned all_views)
 {
     unsigned told = heard->windows[slot].told;
@@ -297,7 +299,7 @@ static float window_net(const struct common_heard *heard, unsigned slot, int kin
     return most;
 }
 
-/* A router gives back at most what it was charged for, less what has drained since. */
+/* A router gives back at most its charge, less the part that has drained since. */
 static void account_charge(struct common_account *account, struct common_heard *heard, int kind, float part)
 {
     float charge = fmaxf(part, -heard->balance[kind]);

@@ -13,9 +13,9 @@
  * K is stored rotated, so a query at any later position can attend to a block without knowing the block's
  * position.
  *
- * A layer with a window stores the keys and values of all tokens like any other layer; the window limits
- * only what is read. So a block means the same in every layer, for prefix cache, transfers and disk tier.
- * The price is memory that a ring buffer of one window's length would save. */
+ * A layer with a window stores the keys and values of all tokens like any other layer; the window limits only
+ * reading. So a block means the same in every layer, for prefix cache, transfers and disk tier. A ring buffer
+ * of one window's length would need less memory. */
 #include "compute/model/model_priv.h"
 
 #include "base/check.h"

@@ -39,7 +39,8 @@ void read_whole(struct reading *r, const char *suffix, uint32_t max, uint32_t *o
 void read_flag(struct reading *r, const char *suffix, bool *out); /* optional */
 void read_gemma4(struct reading *r, struct model *model);         /* arch_gemma4.c */
 void read_gemma3n(struct reading *r, struct model *model);        /* arch_gemma3n.c */
-/* Finds the layers whose keys and values the last n_shared (or what the file says) read. */
+/* Finds the layers whose keys and values the last n_shared layers read. A number in the file overrides
+ * n_shared. */
 void share_keys(struct reading *r, struct model *model, uint32_t n_shared);
 /* Number i of a list of fractions; false when the key is no list or shorter. */
 bool read_fraction(const struct reading *r, const char *suffix, uint32_t i, double *out);
@@ -59,7 +60,8 @@ bool arch_heeds(const struct arch *arch, const char *suffix);
 
 /* ---- arch_layers.c ---- */
 
-/* A count; or in architectures whose layers differ in shape a list of them, of which this is the largest. */
+/* Reads a count. If the architecture's layers may differ in shape, also reads the largest of a list of
+ * counts. */
 void read_largest(struct reading *r, const char *suffix, enum need need, uint32_t max, uint32_t *out);
 /* Number i of a list that read_largest() has checked; value if the key is no list. */
 uint32_t read_listed(struct reading *r, const char *suffix, uint32_t i, uint32_t value);

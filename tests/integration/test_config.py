@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Broken configurations go to --check-config and to a real start.  Both refuse them with the same message, which names
-file, line and key.  The daemon starts with what the check accepts.  The last tests are of workers that their routers
-refuse."""
+file, line and key.  The daemon starts with a configuration that the check accepts.  The last tests are about workers
+that their routers refuse."""
 import os
 import re
 import shutil

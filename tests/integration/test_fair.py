@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Competing tenants: a flood costs another tenant one turn, service follows weights, and a full queue refuses the tenant
-that fills it.  Real daemons.  The tests assert who was served, how much and in which order, not how fast."""
+that fills it.  Real daemons.  The tests assert which tenant was served, how much and in which order, not how fast."""
 import http.client
 import json
 import os
@@ -168,8 +168,8 @@ def jain(values):
 
 
 def equal_tenants_share_alike():
-    """Both have more in flight than half of the fleet can run at once, on any machine: with 20, a fast one serves all that
-    the few ask for, which is less than half."""
+    """Both tenants have more requests in flight than half of the fleet can run at once, on any machine. With 20, a fast
+    machine would serve all requests of the smaller tenant, which are less than half."""
     for settings in ({"slo.ttft": "500ms", "slo.itl": "50ms", "queue.refuse": "timeout", "queue.timeout": "60s"}, {"queue.timeout": "60s"}):
         served = shares({"few": 0, "many": 0}, {"few": 60, "many": 300}, 8, **settings)
         print(f"   60:300 in flight: {served}, Jain {jain(list(served.values())):.3f}")

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tenants of different routers: a flood through one router costs a tenant of the other a turn, and two floods share alike.  Real daemons, simulated engines.  The tests assert who was served and how much, not how fast."""
+"""Tenants of different routers: a flood through one router costs a tenant of the other a turn, and two floods get equal
+parts.  Real daemons, simulated engines.  The tests assert which tenant was served and how much, not how fast."""
 import os
 import sys
 import time

@@ -33,6 +33,7 @@ BOUNDS = {
 }
 # Under sanitizers one type of each kind is enough; the plain build checks the values.
 SOME_TYPES = ("Q8_0", "Q5_1", "Q4_K_M") if os.environ.get("BATON_SANITIZED") else ()
+WINDOWS = ("--windows", "3", "--stride", "511")  # of 512: each token is computed once
 failed = 0
 
 
@@ -101,9 +102,9 @@ def types_stay_near(folder, model, text, which, *more):
         run("quantize", "--force", "--type", name, base, small)
         sizes[name] = os.path.getsize(small)
         run("quantize", "--force", "--type", "F32", small, back)
-        got = measure(back, text, "--windows", "6", "--kl", base, *more)
+        got = measure(back, text, *WINDOWS, "--kl", base, *more)
         kl = got["kl"]["mean"]
-        as_is = measure(small, text, "--windows", "6", "--kl", base, *more)["kl"]["mean"]
+        as_is = measure(small, text, *WINDOWS, "--kl", base, *more)["kl"]["mean"]
         print("%-7s %8d bytes  perplexity %8.4f (F32 %8.4f)  divergence %.6f  as loaded %s  same first %.2f %%" %
               (name, sizes[name], got["perplexity"], got["kl"]["base_perplexity"], kl,
                "%.6f" % as_is, 100 * got["kl"]["same_first"]))

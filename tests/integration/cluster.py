@@ -239,12 +239,13 @@ class Cluster:
         return self
 
     def __exit__(self, kind, value, trace):
-        codes = []
-        for daemon in self.workers + self.routers:
+        def stop(daemon):
             try:
-                codes.append((daemon.name, daemon.stop()))
+                return daemon.name, daemon.stop()
             except AssertionError as e:
-                codes.append((daemon.name, str(e)))
+                return daemon.name, str(e)
+
+        codes = in_threads([lambda w=w: stop(w) for w in self.workers]) + [stop(r) for r in self.routers]
         if kind is not None:
             for daemon in self.routers + self.workers:
                 print(f"--- {daemon.name}\n{daemon.tail()}", file=sys.stderr)

@@ -14,7 +14,7 @@ import time
 import urllib.request
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cluster import Cluster, free_port, main, patience  # noqa: E402
+from cluster import Cluster, fetch, free_port, main, patience  # noqa: E402
 
 SIM = {"engine__kind": "sim", "engine__sim_step": "1ms"}
 
@@ -45,17 +45,27 @@ def address(daemon):
     return f"127.0.0.1:{daemon.link}"
 
 
+def is_ready(router):
+    """A link that is up is not enough: the router then reads the vocabulary, and answers 503 until it has it."""
+    return fetch(router.http, "GET", "/readyz")[0] == 200
+
+
 class Load:
-    """One request after another at each router that is asked for, until it is closed; every one must be whole."""
+    """One request after another at each router that is asked for, once it is ready, until it is closed; every one must
+    be whole."""
 
     def __init__(self, cluster, routers):
-        self.cluster, self.routers, self.n, self.error, self.is_closed = cluster, list(routers), 0, None, False
+        self.cluster, self.routers, self.ready = cluster, list(routers), set()
+        self.n, self.error, self.is_closed = 0, None, False
         self.thread = threading.Thread(target=self.run)
 
     def run(self):
         try:
             while not self.is_closed:
                 for router in list(self.routers):
+                    if router.http not in self.ready:
+                        until(lambda: is_ready(router), "a router that serves")
+                        self.ready.add(router.http)
                     self.cluster.ask("hello there", port=router.http, max_tokens=8)
                     self.n += 1
         except BaseException as e:  # noqa: B036 - the test gets it

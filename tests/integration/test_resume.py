@@ -82,7 +82,7 @@ class Client:
             data = json.loads(re.search(rb"data: (\{.*)", event).group(1)) if b"data: {" in event else {}
             said += data.get("delta", {}).get("text", "")
             for choice in data.get("choices", []):
-                said += choice["delta"].get("content") or ""
+                said += choice.get("text", "") or choice.get("delta", {}).get("content") or ""
         return said
 
 
@@ -166,6 +166,40 @@ def streams_survive_a_killed_router():
                 fresh.body = client.body
                 assert fresh.run([ports[1]]).text() == client.text()
         c.assert_quiet()
+
+
+LONG = {"engine__kind": "sim", "engine__sim_step": "1ms", "engine__sim_prefill_token": "0", "model__context": "262144",
+        "kv__memory": "1GiB", "sched__chunk_tokens": "65536"}
+
+
+def prompts_in_pieces_survive():
+    """A prompt longer than one SUBMIT: its router is killed, then the worker that went on with it."""
+    with Cluster() as c:
+        links = two_routers(c)
+        for _ in range(2):
+            c.worker("decode", link__routers=links, **LONG)
+        wait_both(c, 0, 2)
+        ports = [r.http for r in c.routers]
+        prompt = [300 + i * 7 % 701 for i in range(65536 + 9)]
+        client = Client("/v1/completions", {"model": "baton-demo", "prompt": prompt, "max_tokens": 40, "seed": 7,
+                                            "stream_options": {"include_usage": True}})
+        plain = Client(client.path, {})
+        plain.body = client.body
+        plain.run([ports[1]])
+        client.read(ports[0], most=8)
+        c.routers[0].kill()
+        rest = threading.Thread(target=client.read, args=(ports[1],), kwargs={"again": client.last_id()})
+        rest.start()
+        until = time.monotonic() + patience(20)
+        while len(client.events) < 20:
+            assert time.monotonic() < until and client.status == 200, getattr(client, "error", None)
+            time.sleep(0.01)
+        busy = [w for w in c.workers if w.status()["running"]]
+        assert len(busy) == 1, [w.status() for w in c.workers]
+        busy[0].kill()
+        rest.join()
+        assert client.is_over() and client.text() == plain.text(), (client.events[-1], plain.events[-1])
+        assert client.n_tokens() == 40 == plain.n_tokens()
 
 
 def many_streams_survive():
@@ -316,4 +350,4 @@ def clients_come_back_by_themselves():
         assert c.routers[1].metric("baton_router_resumed_total") == len(runs)
 
 
-main([streams_survive_a_killed_router, many_streams_survive, a_stopped_router_leaves_its_streams, clients_come_back_by_themselves, a_stream_is_its_keys, work_ends_with_the_grace])
+main([streams_survive_a_killed_router, prompts_in_pieces_survive, many_streams_survive, a_stopped_router_leaves_its_streams, clients_come_back_by_themselves, a_stream_is_its_keys, work_ends_with_the_grace])

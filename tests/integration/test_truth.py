@@ -105,7 +105,7 @@ def a_restarted_router_says_503_until_its_workers_are_back():
 def a_restarted_router_waits_for_the_workers_of_other_models():
     """The first worker to return does not make the other's model unknown; after the grace it is."""
     with Cluster() as c:
-        router = c.router(link__return_grace="8s")
+        router = c.router(link__return_grace="8s", queue__timeout="1s")
         second = os.path.join(c.dir, "second.gguf")
         subprocess.run([os.path.join(BUILD, "baton-model"), "quantize", "--type", "F16", MODEL, second], check=True,
                        capture_output=True)

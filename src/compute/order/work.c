@@ -7,6 +7,9 @@
 
 #include "base/err.h"
 
+#define HASH_LANES  8
+#define HASH_FACTOR UINT64_C(0x9e3779b97f4a7c15)
+
 int work_order_copy_bias(struct work_order *order, const struct sample_bias *bias, uint32_t n)
 {
     struct sample_opts *sample = &order->work.sample;
@@ -27,6 +30,24 @@ struct work_order work_order_move(struct work_order *from)
 
     *from = (struct work_order){0};
     return order;
+}
+
+/* Lanes make the multiplications independent of each other. */
+uint64_t work_order_hash_prompt(const struct work_order *order)
+{
+    uint64_t lanes[HASH_LANES], hash = order->n_prompt;
+
+    for (uint32_t lane = 0; lane < HASH_LANES; lane++)
+        lanes[lane] = lane + 1;
+    for (uint32_t i = 0; i < order->n_prompt; i++) {
+        uint64_t *lane = &lanes[i % HASH_LANES];
+
+        *lane = (*lane ^ order->tokens[i]) * HASH_FACTOR;
+        *lane ^= *lane >> 32;
+    }
+    for (uint32_t lane = 0; lane < HASH_LANES; lane++)
+        hash = (hash ^ lanes[lane]) * HASH_FACTOR + (hash >> 32);
+    return hash;
 }
 
 void work_order_free_tokens(struct work_order *order)

@@ -57,7 +57,9 @@ int work_order_copy_bias(struct work_order *order, const struct sample_bias *bia
 /* Moves the order out of *from, which is empty afterwards. */
 struct work_order work_order_move(struct work_order *from);
 void work_order_free_tokens(
-    struct work_order *order);                  /* only tokens and constraint: a sequence has its own */
+    struct work_order *order); /* only tokens and constraint: a sequence has its own */
+/* Hashes the prompt's tokens, to compare two copies; not against forgery.  1 ms for 4 million tokens in cache. */
+uint64_t work_order_hash_prompt(const struct work_order *order);
 void work_order_fini(struct work_order *order); /* frees all heap members; the plain values stay */
 
 #endif

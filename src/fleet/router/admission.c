@@ -282,7 +282,8 @@ bool router_admission_is_late(const struct job *job, uint64_t now_ns)
 bool router_admission_is_owed(const struct job *job, const struct picker_choice *choice)
 {
     const struct router_model *model = job->model;
-    double turns_s = (choice->ttft_s - choice->alone_s) * model->n_ahead_tenants / model->n_ahead;
+    double ahead = model->n_ahead > 0 ? (double)model->n_ahead_tenants / model->n_ahead : 0;
+    double turns_s = (choice->ttft_s - choice->alone_s) * ahead;
     double limit_s = picker_limit_s((double)router_job_class(job).ttft_slo_ns / 1e9, choice->alone_s);
 
     return !router_admission_predicts(job->router) || turns_s + choice->alone_s <= limit_s;

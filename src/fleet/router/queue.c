@@ -17,7 +17,8 @@
  *
  * Dispatching ahead does not undo the order, because the workers' schedulers take turns too.  A tenant with
  * nothing waiting at a worker begins there at once.  So its request is placed even if other tenants' backlog
- * breaks the objectives: one at a time, while the worker has a seat.
+ * breaks the objectives: one at a time, while the worker has a seat.  Where other routers' sequences fill the
+ * worker, such a request goes there without a seat, because the worker's turns are common to all routers.
  *
  * Jobs in odd are tried one by one, before all others: jobs that were placed before, which their tenants have
  * paid for, and jobs that no connected worker suits.
@@ -100,14 +101,27 @@ void router_queue_begun(struct job *job)
     job->model->n_ahead_tenants -= --*fair_tally(job->place.flow) == 0;
 }
 
+/* True if sequences of other routers fill the worker, more than this router has there.  Those routers take each
+ * seat that becomes free, so a job that waits here for one may wait for ever.  One job for each worker goes ahead. */
+static bool is_crowded_out(const struct job *job, uint32_t slot, const struct picker_worker *worker)
+{
+    const struct router *router = job->router;
+    uint32_t n_own = picker_fleet_ledger(router->fleet, slot)->n_seqs;
+    uint32_t n_usable = picker_fleet_n_usable(router->fleet, (uint32_t)(job->model - router->models));
+
+    return worker->n_running - n_own > n_own && job->model->n_ahead < n_usable;
+}
+
 bool router_queue_is_owed(struct job *job, uint32_t decode_slot)
 {
     struct picker_worker worker;
 
-    if (job->model->n_ahead == 0 || *fair_tally(job->place.flow) > 0)
+    if (*fair_tally(job->place.flow) > 0)
         return false;
     picker_fleet_row(job->router->fleet, decode_slot, &worker);
-    return worker.max_seqs == 0 || worker.n_running < worker.max_seqs;
+    if (job->model->n_ahead > 0 && (worker.max_seqs == 0 || worker.n_running < worker.max_seqs))
+        return true;
+    return is_crowded_out(job, decode_slot, &worker);
 }
 
 uint32_t router_queue_own(struct router *router, uint64_t tenant)

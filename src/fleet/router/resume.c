@@ -11,7 +11,8 @@
  *                                  '--no worker has it--> 404
  *
  * The worker's SUBMIT replaces the order that the front made from the client's body, because it has the seed
- * and the first router's prompt.  So the job can be placed again like any other.  After a restart some
+ * and the first router's prompt, except the later pieces of a long one, which must be those of the body.  So the
+ * job can be placed again like any other.  After a restart some
  * workers are not connected yet; the job waits for them as long as for an unknown model
  * (link.return_grace). */
 #include "fleet/router/router_priv.h"
@@ -47,6 +48,7 @@ static void resume_ask(struct job *job, uint32_t slot)
     resume.tenant = job->order.work.tenant;
     resume.body_digest.data = job->order.work.resume.body_digest;
     resume.body_digest.len = sizeof(job->order.work.resume.body_digest);
+    resume.has_prompt = true;
     job->n_asked += router_send(job->router, slot, FRAME_RESUME, &resume.base) == 0;
 }
 
@@ -124,18 +126,38 @@ static int router_resume_unpack(const struct job *job, const Baton__Submit *subm
     for (uint32_t i = 0; i < out->n_tokens; i++)
         if (out->tokens[i] >= vocab_size)
             return E_PROTO;
+    if (submit->n_tokens_later > 0)
+        return 0;
     if (out->work.sample.wants_logprob && out->n_tokens > out->n_prompt)
         return E_UNSUPPORTED;
     out->work.max_new_tokens += out->n_tokens - out->n_prompt;
     return 0;
 }
 
+/* Completes an order of which the worker has the first piece: the later ones are those of the front's order, if
+ * both are of one prompt.  E_NOT_FOUND: they are not. */
+static int resume_complete_order(struct job *job, const Baton__Resumed *resumed, struct work_order *order)
+{
+    token_id *piece = order->tokens;
+
+    if (resumed->submit->n_tokens_later == 0)
+        return 0;
+    if (order->n_prompt != job->order.n_prompt || work_order_hash_prompt(&job->order) != resumed->prompt_hash)
+        return E_NOT_FOUND;
+    order->work.max_new_tokens += order->n_tokens + resumed->submit->n_tokens_later - order->n_prompt;
+    order->tokens = job->order.tokens;
+    order->n_tokens = order->n_prompt;
+    job->order.tokens = piece; /* freed with the front's order */
+    return 1;
+}
+
 /* Takes the worker's order.  The first router may have found other cached answers in the prompt; then its
  * hashes differ too.  E_NOMEM. */
-static int resume_take_order(struct job *job, struct work_order *order)
+static int resume_take_order(struct job *job, struct work_order *order, bool is_completed)
 {
-    bool is_same = order->n_prompt == job->order.n_prompt &&
-                   memcmp(order->tokens, job->order.tokens, order->n_prompt * sizeof(*order->tokens)) == 0;
+    size_t n_bytes = order->n_prompt * sizeof(*order->tokens);
+    bool is_same = is_completed || (order->n_prompt == job->order.n_prompt &&
+                                    memcmp(order->tokens, job->order.tokens, n_bytes) == 0);
 
     work_order_fini(&job->order);
     job->order = work_order_move(order);
@@ -149,17 +171,19 @@ static int resume_take_order(struct job *job, struct work_order *order)
     return router_chain_begin(job);
 }
 
-static int resume_adopt(struct job *job, uint32_t slot, const Baton__Submit *submit)
+static int resume_adopt(struct job *job, uint32_t slot, const Baton__Resumed *resumed)
 {
     struct router *router = job->router;
     struct work_order order = {0};
-    int rc = router_resume_unpack(job, submit, &order);
+    int rc = router_resume_unpack(job, resumed->submit, &order);
 
+    if (rc == 0)
+        rc = resume_complete_order(job, resumed, &order);
     if (rc < 0) {
         work_order_fini(&order);
         return rc;
     }
-    rc = resume_take_order(job, &order);
+    rc = resume_take_order(job, &order, rc > 0);
     if (rc < 0)
         return rc;
     job->decode = (struct job_part){
@@ -194,7 +218,7 @@ void router_resume_answer(struct router *router, uint32_t slot, const Baton__Res
             resume_fail(job);
         return;
     }
-    rc = resume_adopt(job, slot, resumed->submit);
+    rc = resume_adopt(job, slot, resumed);
     if (rc == 0) {
         metric_add(router->m_resumed, 1);
         log_info("stream_resumed", LOG_STR("request_id", job->order.work.request_id),

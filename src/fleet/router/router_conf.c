@@ -128,7 +128,8 @@ static const struct config_key keys[] = {
      "Requests that may wait while no worker could begin them; beyond: 529 overloaded_error. A tenant with "
      "fewer of them than another takes the place of that one's newest."},
     {"queue", "timeout", CONFIG_DURATION, KEY(queue_timeout_ns), "10s", 0, S(3600), NULL, true,
-     "How long a request may wait before it is refused with 529. An answer that has begun is not bound by "
+     "How long a request may wait before it is refused with 529, or with 503 while its model is not known yet. "
+     "An answer that has begun is not bound by "
      "it."},
     {"queue", "resume_timeout", CONFIG_DURATION, KEY(queue_resume_ns), "30s", 0, S(86400), NULL, true,
      "How long an answer that has begun waits, its worker lost, while there is no worker at all that could "

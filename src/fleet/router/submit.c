@@ -71,8 +71,6 @@ int router_job_send(struct job *job, const struct picker_choice *choice)
         packed.submit.request = job->number;
         packed.submit.compute_tokens = choice->uncached_tokens;
         packed.submit.n_tokens_later = job->order.n_tokens - rest.n_tokens;
-        if (packed.submit.n_tokens_later > 0)
-            packed.submit.resume = NULL; /* the worker would store a tail whose order lacks the tokens */
         rc = submit_to(job, choice->decode,
                        is_pair ? BATON__SUBMIT_MODE__SUBMIT_DECODE : BATON__SUBMIT_MODE__SUBMIT_LOCAL,
                        choice->prefill, &packed.submit);

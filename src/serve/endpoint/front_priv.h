@@ -145,6 +145,7 @@ struct request { /* fields used for every token come first, because ten thousand
     struct prompt *more_prompts; /* [gen.n_prompts - 1] */
 
     const struct gen_model *model; /* held with model_keep */
+    bool has_awaited;              /* it has waited for its model */
     struct choice *choices;        /* [n_choices]; NULL before they are submitted */
     struct ev_timer *later;        /* submits the waiting choices; NULL with one choice */
     struct api_usage usage;

@@ -72,6 +72,11 @@ tests_unit_serve_endpoint_test_answers_LDADD = tests/unit/serve/endpoint/libsim.
 	$(CMOCKA_LIBS)
 tests_unit_serve_endpoint_test_blocks_SOURCES = tests/unit/serve/endpoint/test_blocks.c $(front_rig)
 tests_unit_serve_endpoint_test_blocks_LDADD = tests/unit/serve/endpoint/libsim.a $(link_serve_endpoint) $(CMOCKA_LIBS)
+check_PROGRAMS += tests/unit/serve/endpoint/test_model_wait
+TESTS += tests/unit/serve/endpoint/test_model_wait
+tests_unit_serve_endpoint_test_model_wait_SOURCES = tests/unit/serve/endpoint/test_model_wait.c $(front_rig)
+tests_unit_serve_endpoint_test_model_wait_LDADD = tests/unit/serve/endpoint/libsim.a $(link_serve_endpoint) \
+	$(CMOCKA_LIBS)
 tests_unit_serve_endpoint_test_front_SOURCES = tests/unit/serve/endpoint/test_front.c $(front_rig)
 tests_unit_serve_endpoint_test_front_LDADD = tests/unit/serve/endpoint/libsim.a $(link_serve_endpoint) $(CMOCKA_LIBS)
 tests_unit_serve_endpoint_test_conversations_SOURCES = tests/unit/serve/endpoint/test_conversations.c $(front_rig)

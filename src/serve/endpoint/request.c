@@ -24,7 +24,8 @@
 #include "serve/endpoint/responses_priv.h"
 #include "serve/prompt/constraint.h"
 
-#define GZIP_WORK 8 /* estimated work of a gzip body, per byte */
+#define GZIP_WORK     8 /* estimated work of a gzip body, per byte */
+#define MODEL_POLL_NS UINT64_C(50000000)
 
 const struct backend *request_backend(const struct request *request)
 {
@@ -51,12 +52,19 @@ struct prompt *request_prompt(struct request *request, size_t index)
 
 /* ---- birth and end ---- */
 
+static void request_take_model(struct request *request);
+
+/* Sends a ping, or looks again for the model that the request waits for. */
 static void on_ping(void *arg)
 {
     struct request *request = arg;
     uint64_t ping_ns = request->front->opts.ping_ns;
     uint64_t now = clock_now_ns();
 
+    if (request->state == REQUEST_RECEIVED) {
+        request_take_model(request);
+        return;
+    }
     if (now - request->event_ns >= ping_ns) {
         output_ping(request);
         now = request->event_ns;
@@ -375,9 +383,6 @@ static void continue_conversation(struct request *request)
 static void parse_done(void *arg)
 {
     struct request *request = arg;
-    const struct backend *backend = request_backend(request);
-    struct api_error error;
-    size_t n;
 
     ev_work_name("parsed");
     if (!is_back(request))
@@ -395,12 +400,36 @@ static void parse_done(void *arg)
         continue_conversation(request);
         return;
     }
+    request_take_model(request);
+}
+
+/* True if the request waits for its model: the backend does not know it yet, and there is time left. */
+static bool request_awaits_model(struct request *request, const struct api_error *error)
+{
+    const struct front *front = request->front;
+    uint64_t waited_ns = clock_now_ns() - request->received_ns;
+
+    if (error->status != 503 || front->state == FRONT_DRAINING || waited_ns >= front->opts.model_wait_ns)
+        return false;
+    request->has_awaited = true;
+    ev_timer_start(request->ping, MODEL_POLL_NS);
+    return true;
+}
+
+static void request_take_model(struct request *request)
+{
+    const struct backend *backend = request_backend(request);
+    struct api_error error;
+    size_t n;
+
     request->model = request_find_model(request, &error);
-    if (request->model != NULL && admit_model(request, request->model->name, &error) < 0) {
-        request->model = NULL;
-        request_fail(request, &error);
+    if (request->model == NULL && request_awaits_model(request, &error))
         return;
-    }
+    if (request->model == NULL && request->has_awaited && error.status == 404) /* clients give up at 404 */
+        api_fail(&error, 503, "The model %.*s cannot be served yet: no worker came back with it",
+                 (int)request->gen.model.len_bytes, (const char *)request->gen.model.data);
+    if (request->model != NULL && admit_model(request, request->model->name, &error) < 0)
+        request->model = NULL;
     if (request->model == NULL) {
         request_fail(request, &error);
         return;

@@ -19,7 +19,9 @@
 struct submit_part {
     struct list node;
     struct command *command; /* owned */
-    uint32_t n_missing;      /* tokens that have not come yet */
+    struct buf submit;       /* for the tail (tails.c) */
+    uint32_t n_later;        /* tokens that were to come after SUBMIT ... */
+    uint32_t n_missing;      /* ... and have not come yet */
     bool is_proceeding;
 };
 
@@ -39,10 +41,12 @@ static void part_remove(struct worker_router *router, struct submit_part *part)
     list_remove(&part->node);
     router->n_parts--;
     command_free(part->command);
+    buf_fini(&part->submit);
     free(part);
 }
 
-int worker_parts_add(struct worker_router *router, struct command *command, uint32_t n_missing)
+int worker_parts_add(struct worker_router *router, struct command *command, struct buf *submit,
+                     uint32_t n_missing)
 {
     struct submit_part *part;
 
@@ -56,7 +60,9 @@ int worker_parts_add(struct worker_router *router, struct command *command, uint
         return E_NOMEM;
     }
     part->command = command;
-    part->n_missing = n_missing;
+    part->submit = *submit;
+    *submit = (struct buf){0};
+    part->n_later = part->n_missing = n_missing;
     list_push_back(&router->parts, &part->node);
     router->n_parts++;
     return 0;
@@ -78,6 +84,8 @@ int worker_parts_tokens(struct worker_router *router, const Baton__SubmitTokens 
     part->n_missing -= (uint32_t)n;
     if (part->n_missing > 0)
         return 0;
+    part->command->as.submit.has_tail =
+        worker_tails_add(router, &part->command->as.submit, &part->submit, part->n_later);
     *command_out = part->command;
     *is_proceeding_out = part->is_proceeding;
     part->command = NULL;

@@ -149,6 +149,7 @@ static int on_submit(struct worker_router *router, const Baton__Submit *submit)
 {
     const struct task_key key = {.router_epoch = router->epoch, .request = submit->request};
     struct command *command = command_new(COMMAND_SUBMIT, worker_routers_number_of(router));
+    struct buf packed = {0};
     int rc;
 
     if (command == NULL || (rc = read_submit(router, submit, &command->as.submit)) < 0) {
@@ -156,16 +157,17 @@ static int on_submit(struct worker_router *router, const Baton__Submit *submit)
         command_free(command);
         return 0;
     }
-    if (submit->n_tokens_later > 0) { /* a prompt in pieces has no tail, because the first piece lacks
-                                       * tokens */
-        rc = worker_parts_add(router, command, submit->n_tokens_later);
+    worker_tails_pack(router, &command->as.submit, submit, &packed);
+    if (submit->n_tokens_later > 0) {
+        rc = worker_parts_add(router, command, &packed, submit->n_tokens_later);
     } else {
-        command->as.submit.has_tail = worker_tails_add(router, &command->as.submit, submit);
+        command->as.submit.has_tail = worker_tails_add(router, &command->as.submit, &packed, 0);
         worker_notices_add(router, &command->as.submit, submit->compute_tokens);
         rc = worker_engine_send(router->worker->engine, command) < 0 ? E_OVERLOADED : 0;
         if (rc < 0)
             worker_tails_cancelled(router->worker, &key, false);
     }
+    buf_fini(&packed);
     if (rc < 0)
         worker_routers_refuse(router, submit->request, rc);
     return 0;
@@ -184,6 +186,7 @@ static int on_request_word(struct worker_router *router, enum command_kind kind,
 
 static int on_submit_tokens(struct worker_router *router, const Baton__SubmitTokens *more)
 {
+    const struct task_key key = {.router_epoch = router->epoch, .request = more->request};
     struct command *command;
     bool is_proceeding;
     int rc = worker_parts_tokens(router, more, &command, &is_proceeding);
@@ -192,6 +195,8 @@ static int on_submit_tokens(struct worker_router *router, const Baton__SubmitTok
         worker_notices_add(router, &command->as.submit, 0);
     if (rc == 1)
         rc = worker_engine_send(router->worker->engine, command) < 0 ? E_OVERLOADED : 1;
+    if (rc == E_OVERLOADED)
+        worker_tails_cancelled(router->worker, &key, false);
     if (rc < 0)
         worker_routers_refuse(router, more->request, rc);
     return rc == 1 && is_proceeding ? on_request_word(router, COMMAND_PROCEED, more->request) : 0;

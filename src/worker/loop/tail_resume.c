@@ -47,7 +47,7 @@ static struct tail *tail_find(const struct worker *worker, const Baton__Resume *
     memcpy(key, resume->request_id, strnlen(resume->request_id, sizeof(key) - 1));
     tail = hashmap_get(worker->tails->by_id, key);
     if (tail == NULL || strcmp(tail->tenant, resume->tenant) != 0 || !tail_is_whole(tail) ||
-        resume->body_digest.len != sizeof(tail->body_digest) ||
+        (tail->is_partial && !resume->has_prompt) || resume->body_digest.len != sizeof(tail->body_digest) ||
         memcmp(resume->body_digest.data, tail->body_digest, sizeof(tail->body_digest)) != 0)
         return NULL;
     return tail;
@@ -64,6 +64,7 @@ static int tail_send_resumed(struct worker_router *router, const struct tail *ta
         resumed.submit = baton__submit__unpack(NULL, tail->submit.len_bytes, tail->submit.data);
         if (resumed.submit == NULL)
             return E_NOMEM;
+        resumed.prompt_hash = tail->prompt_hash;
     }
     rc = link_send(router->link, FRAME_RESUMED, &resumed.base);
     if (resumed.submit != NULL)

@@ -14,6 +14,9 @@
  * that router is lost (task_spec.has_tail).  Every answer passes through this file before it is sent.  The
  * file adds the tokens to the tail, and sets the router and the job that the answer goes to now.
  *
+ * Of a prompt that came in pieces the tail keeps the first one: a client that resumes sends its body again, so
+ * the next router has the tokens.
+ *
  * Only (request id, tenant, digest of the body) finds a tail.  stream.tail_memory bounds all tails together.
  * Beyond it the tenant that uses the most loses its oldest tail, ended ones first.  An answer without a tail
  * ends with its router. */
@@ -207,8 +210,62 @@ static void id_key(const char *id, char key[TAIL_ID_BYTES])
     memcpy(key, id, strnlen(id, TAIL_ID_BYTES - 1));
 }
 
-static struct tail *tail_make(struct worker_router *router, const struct task_spec *spec,
-                              const Baton__Submit *submit)
+/* E_NOMEM. */
+static int tail_grow(struct tail *tail, uint32_t n)
+{
+    uint32_t cap = tail->cap_ids + tail->cap_ids / 2 + n + 64;
+    token_id *ids;
+    struct sample_result *draws;
+
+    if (tail->n_ids + n <= tail->cap_ids)
+        return 0;
+    ids = realloc(tail->ids, cap * sizeof(*ids));
+    if (ids == NULL)
+        return E_NOMEM;
+    tail->ids = ids;
+    if (tail->wants_draws) {
+        draws = realloc(tail->draws, cap * sizeof(*draws));
+        if (draws == NULL)
+            return E_NOMEM;
+        tail->draws = draws;
+    }
+    tail->cap_ids = cap;
+    return 0;
+}
+
+static bool tail_is_wanted(const struct worker_router *router, const struct task_spec *spec)
+{
+    return spec->order.work.resume.is_kept && spec->order.work.request_id[0] != '\0' &&
+           router->worker->conf->tails_grace_ns > 0;
+}
+
+void worker_tails_pack(const struct worker_router *router, const struct task_spec *spec,
+                       const Baton__Submit *submit, struct buf *out)
+{
+    if (tail_is_wanted(router, spec) && spec->mode != TASK_PREFILL && tail_pack_submit(submit, out) < 0)
+        buf_fini(out);
+}
+
+/* Keeps what a router needs beside the first piece: a hash of the prompt, and the answer's tokens in the order, unless
+ * their log probabilities are wanted, which are lost. */
+static int tail_note_pieces(struct tail *tail, const struct work_order *order)
+{
+    uint32_t n = tail->first_index;
+
+    tail->is_partial = true;
+    tail->prompt_hash = work_order_hash_prompt(order);
+    if (n == 0 || tail->wants_draws)
+        return 0;
+    if (tail_grow(tail, n) < 0)
+        return E_NOMEM;
+    memcpy(tail->ids, order->tokens + order->n_prompt, n * sizeof(*tail->ids));
+    tail->n_ids = n;
+    tail->first_index = 0;
+    return 0;
+}
+
+static struct tail *tail_make(struct worker_router *router, const struct task_spec *spec, struct buf *submit,
+                              uint32_t n_later)
 {
     struct tail *tail = calloc(1, sizeof(*tail));
 
@@ -223,10 +280,12 @@ static struct tail *tail_make(struct worker_router *router, const struct task_sp
     memcpy(tail->body_digest, spec->order.work.resume.body_digest, sizeof(tail->body_digest));
     tail->first_index = spec->order.n_tokens - spec->order.n_prompt;
     tail->wants_draws = spec->order.work.sample.wants_logprob;
-    if (tail_pack_submit(submit, &tail->submit) < 0) {
+    if (n_later > 0 && tail_note_pieces(tail, &spec->order) < 0) {
         free(tail);
         return NULL;
     }
+    tail->submit = *submit;
+    *submit = (struct buf){0};
     return tail;
 }
 
@@ -238,16 +297,18 @@ static struct tail *tail_by_id(const struct worker *worker, const char *id)
     return hashmap_get(worker->tails->by_id, key);
 }
 
-bool worker_tails_add(struct worker_router *router, const struct task_spec *spec, const Baton__Submit *submit)
+bool worker_tails_add(struct worker_router *router, const struct task_spec *spec, struct buf *submit,
+                      uint32_t n_later)
 {
     struct tails *tails = router->worker->tails;
     struct tail *tail, *earlier;
 
-    if (!spec->order.work.resume.is_kept || spec->order.work.request_id[0] == '\0' ||
-        router->worker->conf->tails_grace_ns == 0)
+    if (!tail_is_wanted(router, spec))
         return false;
     if (spec->mode == TASK_PREFILL)
         return true; /* the decode worker has the tail; this prefill part ends by itself */
+    if (submit->len_bytes == 0)
+        return false; /* there was no memory */
     earlier = tail_by_id(router->worker, spec->order.work.request_id);
     if (earlier != NULL && strcmp(earlier->tenant, spec->order.work.tenant) != 0)
         return false;      /* the id belongs to another tenant, which keeps it */
@@ -255,7 +316,7 @@ bool worker_tails_add(struct worker_router *router, const struct task_spec *spec
         tail_cancel_task(earlier);
         tail_free(earlier);
     }
-    tail = tail_make(router, spec, submit);
+    tail = tail_make(router, spec, submit, n_later);
     if (tail == NULL)
         return false;
     if (hashmap_put(tails->by_id, tail->id, tail, NULL) < 0 ||
@@ -336,29 +397,6 @@ void worker_tails_router_up(struct worker *worker, uint32_t router, uint64_t epo
 }
 
 /* ---- what the engine thread says ---- */
-
-/* E_NOMEM. */
-static int tail_grow(struct tail *tail, uint32_t n)
-{
-    uint32_t cap = tail->cap_ids + tail->cap_ids / 2 + n + 64;
-    token_id *ids;
-    struct sample_result *draws;
-
-    if (tail->n_ids + n <= tail->cap_ids)
-        return 0;
-    ids = realloc(tail->ids, cap * sizeof(*ids));
-    if (ids == NULL)
-        return E_NOMEM;
-    tail->ids = ids;
-    if (tail->wants_draws) {
-        draws = realloc(tail->draws, cap * sizeof(*draws));
-        if (draws == NULL)
-            return E_NOMEM;
-        tail->draws = draws;
-    }
-    tail->cap_ids = cap;
-    return 0;
-}
 
 /* E_NOMEM, E_PROTO: tokens are missing, so the tail cannot be used. */
 static int tail_add_tokens(struct tail *tail, const struct report *report, const struct task_answer *answer)

@@ -31,6 +31,8 @@ struct tail {
     uint8_t body_digest[32];
     uint64_t until_ns;
     struct buf submit;           /* the SUBMIT without peer and owner, packed; empty in BARE */
+    bool is_partial;             /* it is the first piece of a long prompt ... */
+    uint64_t prompt_hash;        /* ... with this hash, which the router that resumes must have whole */
     token_id *ids;               /* heap, [n_ids]: answer tokens from first_index on */
     struct sample_result *draws; /* heap, [n_ids]; NULL unless wanted */
     uint32_t first_index, n_ids, cap_ids;

@@ -162,8 +162,9 @@ void worker_routers_close(struct worker *worker);
 void worker_routers_refuse(struct worker_router *router, uint64_t request, int error); /* fails the job */
 
 /* parts.c: prompts in pieces */
-/* Takes a SUBMIT command of which n_missing tokens will follow. E_OVERLOADED, E_NOMEM. */
-int worker_parts_add(struct worker_router *router, struct command *command, uint32_t n_missing);
+/* Takes a SUBMIT, and its packed form for the tail; n_missing tokens will follow. E_OVERLOADED, E_NOMEM. */
+int worker_parts_add(struct worker_router *router, struct command *command, struct buf *submit,
+                     uint32_t n_missing);
 /* Adds tokens.  1: the command is complete and changes owner; a PROCEED follows it if is_proceeding.  0: more
  * tokens will come, or the request is unknown.  E_PROTO: too many tokens; the request is dropped. */
 int worker_parts_tokens(struct worker_router *router, const Baton__SubmitTokens *more,
@@ -194,9 +195,13 @@ void worker_routers_send(struct worker *worker, const struct report *report); /*
 /* tails.c, tail_resume.c: the tails of answers whose streams may outlive their router */
 int worker_tails_open(struct worker *worker); /* E_NOMEM; closed also after a failure */
 void worker_tails_close(struct worker *worker);
-/* Adds a tail for a new job.  True: its task must not end with its router. */
-bool worker_tails_add(struct worker_router *router, const struct task_spec *spec,
-                      const Baton__Submit *submit);
+/* Packs what a tail keeps of a SUBMIT; nothing if the job gets no tail. */
+void worker_tails_pack(const struct worker_router *router, const struct task_spec *spec,
+                       const Baton__Submit *submit, struct buf *out);
+/* Adds a tail for a new job, and takes its packed SUBMIT, which lacks the prompt's last n_later tokens.  True: its
+ * task must not end with its router. */
+bool worker_tails_add(struct worker_router *router, const struct task_spec *spec, struct buf *submit,
+                      uint32_t n_later);
 /* Returns the engine thread's key for a router's job. */
 struct task_key worker_tails_task(const struct worker *worker, const struct task_key *job);
 void worker_tails_cancelled(struct worker *worker, const struct task_key *job, bool is_complete);

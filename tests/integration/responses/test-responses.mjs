@@ -137,7 +137,7 @@ for (const [generation, Client, format] of [["6", OpenAI, zodTextFormat], ["7", 
   });
 
   test("an empty probe, and refusals by name", async () => {
-    const probe = await client.responses.create({ model, input: [], max_output_tokens: 1 });
+    const probe = await client.responses.create({ model, input: [], max_output_tokens: 1, temperature: 0 });
     assert.equal(probe.usage.output_tokens, 1);
     const refused = (more, param) => assert.rejects(client.responses.create({ model, input: "x", ...more }), { status: 400, param });
     await refused({ tools: [{ type: "web_search" }] }, "tools");

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "base/check.h"
 #include "base/err.h"
 #include "compute/order/submit.h"
 #include "proto/token_list.h"
@@ -138,9 +139,30 @@ static void a_moved_order_leaves_nothing_behind(void **state)
     assert_int_equal(moved.work.weight, 7);
 }
 
+static void one_changed_token_changes_the_hash(void **state)
+{
+    token_id tokens[40];
+    struct work_order order = {
+        .tokens = tokens, .n_tokens = ARRAY_LEN(tokens), .n_prompt = ARRAY_LEN(tokens)};
+    uint64_t hash;
+
+    for (token_id i = 0; i < ARRAY_LEN(tokens); i++)
+        tokens[i] = i / 2;
+    hash = work_order_hash_prompt(&order);
+    for (uint32_t i = 0; i < ARRAY_LEN(tokens); i++) {
+        tokens[i]++;
+        assert_int_not_equal(work_order_hash_prompt(&order), hash);
+        tokens[i]--;
+    }
+    assert_int_equal(work_order_hash_prompt(&order), hash);
+    order.n_prompt--;
+    assert_int_not_equal(work_order_hash_prompt(&order), hash);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_changed_token_changes_the_hash),
         cmocka_unit_test(every_field_arrives),
         cmocka_unit_test(a_bad_token_list_is_refused),
         cmocka_unit_test(a_moved_order_leaves_nothing_behind),

@@ -15,7 +15,7 @@ router_tests = tests/unit/fleet/router/test_turns tests/unit/fleet/router/test_c
 	tests/unit/fleet/router/test_models
 check_PROGRAMS += $(router_tests)
 TESTS += $(router_tests)
-router_rig = tests/unit/fleet/router/rig.c tests/unit/fleet/router/rig.h
+router_rig = tests/unit/fleet/router/rig.c tests/unit/fleet/router/rig_client.c tests/unit/fleet/router/rig.h
 tests_unit_fleet_router_test_turns_SOURCES = tests/unit/fleet/router/test_turns.c $(router_rig)
 tests_unit_fleet_router_test_turns_LDADD = tests/unit/serve/endpoint/libsim.a $(link_fleet_router) $(CMOCKA_LIBS)
 tests_unit_fleet_router_test_jobs_SOURCES = tests/unit/fleet/router/test_jobs.c $(router_rig)

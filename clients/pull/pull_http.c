@@ -127,6 +127,8 @@ struct answer {
     struct buf *body;
     size_t most_bytes;
     bool is_cut; /* the rest of the body is not wanted */
+    long status;
+    char next[PULL_URL_BYTES * 4]; /* where a redirect leads, or "" */
     struct pull_heads heads;
 };
 
@@ -179,10 +181,9 @@ static size_t pull_http_on_body(char *data, size_t size, size_t n, void *arg)
     return n;
 }
 
-/* One request without following. status_out: of an answer; next_out: where a redirect leads, or "". */
+/* One request; follows no redirect. Fills in the answer's status and next. */
 static int pull_http_ask(const struct pull_opts *opts, const char *url, const char *range,
-                         struct answer *answer, long *status_out, char next_out[static PULL_URL_BYTES * 4],
-                         struct fault *fault)
+                         struct answer *answer, struct fault *fault)
 {
     CURL *easy = pull_http_easy(opts, url, fault);
     char *next = NULL;
@@ -198,12 +199,12 @@ static int pull_http_ask(const struct pull_opts *opts, const char *url, const ch
     curl_easy_setopt(easy, CURLOPT_WRITEDATA, answer);
 
     CURLcode code = curl_easy_perform(easy);
-    curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, status_out);
+    curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &answer->status);
     curl_easy_getinfo(easy, CURLINFO_REDIRECT_URL, &next);
-    bool has_room = next == NULL || strlen(next) < (size_t)PULL_URL_BYTES * 4;
-    next_out[0] = '\0';
-    if (next != NULL && has_room && *status_out >= 300 && *status_out < 400)
-        strcpy(next_out, next);
+    bool has_room = next == NULL || strlen(next) < sizeof(answer->next);
+    answer->next[0] = '\0';
+    if (next != NULL && has_room && answer->status >= 300 && answer->status < 400)
+        strcpy(answer->next, next);
     curl_easy_cleanup(easy);
     if (!has_room)
         return fault_set(fault, E_LIMIT, "a redirect's address is too long: %.300s", url);
@@ -244,25 +245,24 @@ int pull_http_page(const struct pull_opts *opts, const char *url, struct buf *bo
                    char next_out[PULL_URL_BYTES], struct fault *fault)
 {
     struct answer answer = {.body = body, .most_bytes = PAGE_BYTES};
-    char at[PULL_URL_BYTES * 4], next[PULL_URL_BYTES * 4];
-    long status = 0;
+    char at[PULL_URL_BYTES * 4];
     bool may_retry;
 
     if (!str_copy(at, sizeof(at), url))
         return fault_set(fault, E_LIMIT, "the address is too long");
     for (int i = 0;; i++) {
-        int rc = pull_http_ask(opts, at, NULL, &answer, &status, next, fault);
+        int rc = pull_http_ask(opts, at, NULL, &answer, fault);
 
-        if (rc == 0 && next[0] != '\0')
-            rc = check_redirect(at, next, i, fault);
+        if (rc == 0 && answer.next[0] != '\0')
+            rc = check_redirect(at, answer.next, i, fault);
         if (rc != 0)
             return rc;
-        if (next[0] == '\0')
+        if (answer.next[0] == '\0')
             break;
-        strcpy(at, next);
+        strcpy(at, answer.next);
     }
-    if (status != 200)
-        return pull_http_status(opts, at, status, &may_retry, fault);
+    if (answer.status != 200)
+        return pull_http_status(opts, at, answer.status, &may_retry, fault);
     find_next(at, answer.heads.link, next_out);
     return 0;
 }
@@ -326,30 +326,28 @@ int pull_http_find(const struct pull_opts *opts, const char *url, struct pull_so
     struct pull_source source = {0};
     struct buf body = {0};
     struct answer answer = {.body = &body, .most_bytes = 1};
-    char next[PULL_URL_BYTES * 4];
-    long status = 0;
     bool may_retry;
     int rc = str_copy(source.url, sizeof(source.url), url)
                  ? 0
                  : fault_set(fault, E_LIMIT, "the address is too long");
 
     for (int i = 0; rc == 0; i++) {
-        rc = pull_http_ask(opts, source.url, "0-0", &answer, &status, next, fault);
+        rc = pull_http_ask(opts, source.url, "0-0", &answer, fault);
         if (rc == 0 && pull_is_same_origin(source.url, url))
             take_linked(&answer.heads, &source);
-        if (rc != 0 || next[0] == '\0')
+        if (rc != 0 || answer.next[0] == '\0')
             break;
-        rc = check_redirect(source.url, next, i, fault);
-        strcpy(source.url, next);
+        rc = check_redirect(source.url, answer.next, i, fault);
+        strcpy(source.url, answer.next);
     }
     buf_fini(&body);
-    if (rc == 0 && status != 200 && status != 206) {
-        rc = pull_http_status(opts, source.url, status, &may_retry, fault);
+    if (rc == 0 && answer.status != 200 && answer.status != 206) {
+        rc = pull_http_status(opts, source.url, answer.status, &may_retry, fault);
         if (may_retry)
             rc = E_AGAIN;
     }
     if (rc == 0)
-        rc = take_length(&answer.heads, status, &source, fault);
+        rc = take_length(&answer.heads, answer.status, &source, fault);
     if (rc == 0)
         *out = source;
     return rc;

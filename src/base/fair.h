@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A fair queue: decides which tenant is served next when several compete.
  *
- * The algorithm is start-time fair queuing.  Each tenant has a virtual time, which grows by the tokens
- * served divided by the weight of the request.  The waiting tenant with the least virtual time is next; its
- * own requests keep their order.  A tenant that arrives or returns starts at the queue's virtual time, so it
- * has neither debt nor credit, unless the queue grants credit: then a tenant that was known all the time, but
- * at times had nothing waiting, may be up to so many tokens behind.  So two waiting tenants get tokens in proportion to their weights, within one
- * request of each.
+ * The algorithm is start-time fair queuing.  Each tenant has a virtual time, which grows by the tokens served divided
+ * by the weight of the request.  The waiting tenant with the least virtual time is next; its own requests keep their
+ * order.  A tenant that arrives or returns starts at the queue's virtual time, so it has neither debt nor credit.  A
+ * queue may grant credit: then a known tenant that at times had no waiting request may be up to that many tokens
+ * behind.  So two waiting tenants get tokens in proportion to their weights, within one request of each.
  *
  * A decision takes time logarithmic in the number of waiting tenants.  A tenant that does not wait takes no
  * memory, unless it is in debt: it was served ahead of the others and left.  The queue remembers such debts

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The memory is a memfd. Its first page holds a mark and the number of bytes, so that a descriptor of something else is
- * refused. The maker's writable mapping is replaced by a private, read-only one at the same address, because a memfd with a
- * writable mapping cannot be sealed. A private mapping that is only read shares its pages. */
+/* The memory is a memfd. Its first page holds a mark and the number of bytes, so that other descriptors are refused. A
+ * memfd with a writable mapping cannot be sealed. So the seal replaces the maker's writable mapping by a private, read-only
+ * one at the same address. A private mapping that is only read shares its pages. */
 #include "base/mem_sealed.h"
 
 #include <fcntl.h>

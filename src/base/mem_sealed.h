@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A sealed arena: memory that one process fills once, then seals, and lends to others by file descriptor.
+/* A sealed arena: one process fills the memory once, seals it, and passes it to other processes as a file
+ * descriptor.
  *
  *      FILLING --mem_sealed_seal()--> SEALED --descriptor--> another process: mem_sealed_attach(): SEALED
  *
- * Pieces are taken in one order. A process that attaches takes the same pieces in the same order and finds them filled.
- * After the seal nobody can write, grow or shrink the memory, its maker included (memfd_create(2), file seals). The memory
- * lives as long as a process has it open. One thread at a time, except for mem_sealed_fd(). */
+ * The maker takes pieces in one order. An attached process takes the same pieces in the same order and finds them filled.
+ * After the seal no process can write, grow or shrink the memory, not even its maker (memfd_create(2), file seals). The
+ * memory lives as long as any process has it open. One thread at a time, except for mem_sealed_fd(). */
 #ifndef BASE_MEM_SEALED_H
 #define BASE_MEM_SEALED_H
 

@@ -10,7 +10,7 @@
  * sequentially consistent, so one of them sees a change in between.
  *
  * A barrier is a counter and a phase (sense reversal, with the phase as the sense).  The last rank to arrive
- * resets the counter and advances the phase, which the others wait for.
+ * resets the counter and advances the phase.  The other ranks wait for that change.
  *
  * A spinning rank has nothing else to do, so it prefetches the memory of its hint (team_ahead).  It
  * prefetches a little between two looks at the word.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Load and store 16, 8 or 4 bytes at any address as one integer, to apply the same operation to the same
- * field of each byte.  Bytes must stay independent: mask after a shift, and let no sum carry.  For masks use
+/* Load and store 16, 8 or 4 bytes at any address as one integer.  So one operation applies to the same field
+ * of each byte.  Bytes must stay independent: mask after a shift, and let no sum carry.  For masks use
  * bytes_each() (16 and 8 bytes) and bytes_each4() of base/bytes.h.
  *
  * A load that is wider than the store before it waits for that store (failed store forwarding).  So data

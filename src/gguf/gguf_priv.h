@@ -54,7 +54,7 @@ struct gguf {
 
 #define GGUF_MAX_PARTS 4096
 
-struct gguf_split {     /* what a file says about the model that it is a part of */
+struct gguf_split {     /* a file's keys about the model that it is a part of */
     uint64_t number;    /* from 0 */
     uint64_t count;     /* 1: not split */
     uint64_t n_tensors; /* of all parts */

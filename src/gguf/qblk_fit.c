@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Quantises: finds the scales, mins and quants that represent given weights with the least error.
  *
- * The error of a weight counts (rms + |w|) times, where rms is that of its qblk: large weights matter more
- * in a product, but every weight counts. With an importance matrix it counts as
- * often as the mean square of the inputs that the weight meets: this is the error of the product.  For fixed quants the best scale (and min) is a linear least
- * squares problem with a closed solution.  The search tries some twenty assignments of quants, from rounding
- * w / scale for scales around the one that just spans the weights:
+ * The error of a weight counts (rms + |w|) times, with the rms of its qblk: large weights matter more in a product,
+ * but every weight counts.  With an importance matrix, the mean square of the weight's inputs takes its place: this
+ * gives the error of the product.  For fixed quants the best scale (and min) is a linear least squares problem with a
+ * closed solution.  The search tries some twenty assignments of quants, from rounding w / scale for scales around the
+ * one that just spans the weights:
  *
  *     sub-block      candidates -> sums of w, x, q -> scale (and min) with the least residue
  *     qblk           scale and min of the qblk, so that the values of its sub-blocks fit their few bits

@@ -10,8 +10,8 @@
  * in the same folder, and the first becomes the object that callers see: its keys, and the tensors of all.
  *
  * The parts must belong together: equal counts, each number once and equal to the file's name, no tensor
- * twice, as many tensors as declared, and no key that differs from the first part's.  A message about another
- * file than the one named says which. */
+ * twice, as many tensors as declared.  No key may differ from the first part's.  A message about another part
+ * than the named file names that part. */
 #include "gguf/gguf_priv.h"
 
 #include "base/err.h"
@@ -63,7 +63,7 @@ void gguf_part_path(const struct gguf_part *part, uint32_t number, struct buf *o
     buf_printf(out, "-%05u-of-%05u.gguf", number, part->count);
 }
 
-/* ---- what a file says about itself ---- */
+/* ---- keys of one file ---- */
 
 int gguf_split_read(const struct gguf *gguf, struct gguf_split *out, struct fault *fault)
 {

@@ -25,7 +25,7 @@ FIGURES = ("offered", "served", "good", "errors", "ttft_p50", "ttft_p99", "itl_p
 
 
 def run_daemons(args, rate):
-    """A fresh fleet for each rate: what one load taught it does not help the next."""
+    """A fresh fleet for each rate, so that rates learned from one load do not help the next."""
     ttft, itl = f"{500 * args.slow:g}ms", f"{50 * args.slow:g}ms"
     sim = {"engine__kind": "sim", "engine__sim_step": f"{STEP * 1e3 * args.slow:g}ms",
            "engine__sim_prefill_token": f"{TOKEN * 1e6 * args.slow:g}us",

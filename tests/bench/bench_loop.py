@@ -165,13 +165,13 @@ def heads():
 
 
 class Ear:
-    """What a daemon's loop says of its work, from here on."""
+    """The work that a daemon's loop reports from now on."""
 
     def __init__(self, daemon):
         self.path, self.at = daemon.log_path, os.path.getsize(daemon.log_path)
 
     def longest(self):
-        """(milliseconds, of what); what is shorter than SHOWN_MS is not said."""
+        """(milliseconds, kind of work); work shorter than SHOWN_MS is left out."""
         best = (0.0, "")
         with open(self.path, errors="replace") as f:
             f.seek(self.at)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How long the loop works on what is no request for an answer: /metrics with many series, /v1/models, admin routes, TLS handshakes,
-and HTTP/2 with many streams and large headers.  The second table in docs/http.md.
+"""Loop time of work other than answers: /metrics with many series, /v1/models, admin routes, TLS handshakes, and HTTP/2 with
+many streams and large headers.  The second table in docs/http.md.
 
     BATON_BUILD=build python3 tests/bench/bench_loop_ports.py [WORD...]      only kinds whose names hold one of the words
 

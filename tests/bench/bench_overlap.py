@@ -1,22 +1,24 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the hand-off costs a client: router + prefill + decode worker against router + one worker that does both.
+"""The cost of the hand-off for a client: router + prefill + decode worker against router + one worker that does both.
 
-Requests come in pairs, one to each deployment, in turns first and one at a time, so that a machine that changes its speed changes it for
-both; the figure is the median of the pairs' ratios, with the quartiles beside it.  Every prompt is random token ids, so no prefix cache
-knows it.
+Requests come in pairs, one to each deployment, one at a time; the first of a pair alternates.  So a change of the machine's
+speed affects both.  The figure is the median of the pairs' ratios, with the quartiles beside it.  Every prompt is random
+token ids, so no prefix cache has it.
 
     router "pair" -- prefill0, decode0        the deployment under test
     router "one"  -- prefill0                 what it is held against: the worker that computed the prompt does all of it.  There are
     router "one"  -- decode0                  two, since the pair's router may leave a prompt to its decode worker (--place)
 
-Both deployments share their workers, each registered with two routers: two processes of one binary differ by a tenth and more with where
-their memory came to lie, which is no matter of the hand-off.  As root the daemons take precedence over other programs.
+Both deployments share their workers, each registered with two routers.  Two processes of one binary differ by a tenth or
+more with the placement of their memory, which has nothing to do with the hand-off.  As root the daemons take precedence over
+other programs.
 
     cd build && BATON_SOURCE=.. python3 ../tests/bench/bench_overlap.py MODEL.gguf
 
-TTFT and the time to the second token are the router's own (server-timing of an answer of two tokens: ttft and total).  "exposed" is
-what the answer waits for KV when prefill is over (server-timing: exposed), "layer" the prefill's time divided by the model's layers.
+TTFT and the time to the second token are the router's own (server-timing of an answer of two tokens: ttft and total).
+"exposed" is the time that the answer waits for KV after prefill (server-timing: exposed).  "layer" is the prefill's time
+divided by the model's layers.
 """
 import argparse
 import http.client
@@ -67,7 +69,7 @@ def fields_of(text, separator):
 
 
 def ask(router, ids, n_tokens=2):
-    """One answer: its times in milliseconds and its serving stats; None where the model ended it early."""
+    """One answer: its times in milliseconds and its serving stats; None if the model ended it early."""
     body = json.dumps({"model": "bench", "prompt": ids, "max_tokens": n_tokens, "temperature": 0})
     connection = http.client.HTTPConnection("127.0.0.1", router.http, timeout=600)
     connection.request("POST", "/v1/completions", body, {"content-type": "application/json"})
@@ -133,8 +135,8 @@ def report(transport, n_tokens, n_layers, pairs):
 
 
 def take_precedence():
-    """As root before other programs: what they take is not ours to measure.  What is nice counts within a session only, so the daemons get a
-    session of their own, and that is told."""
+    """As root the daemons run before other programs, whose time is not part of the figures.  Niceness counts only within a
+    session, so the daemons get their own session, and its niceness is set."""
     try:
         if os.getpid() != os.getpgrp():
             os.setsid()

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The conversation trace of Mooncake over two prefill and two decode workers whose memory is a twentieth of what the
-trace's prefixes need: without a tier below, with a disk, with Redis.
+"""The conversation trace of Mooncake over two prefill and two decode workers. Their memory is a twentieth of the size
+of the trace's prefixes. Three runs: without a lower tier, with a disk, with Redis.
 
     cd build && env BATON_BUILD=$PWD BATON_SOURCE=.. python3 ../tests/bench/bench_remote.py [REQUESTS [TRACE]]
 
-Whole conversations of three requests or more are drawn from all of the trace: requests with the same second block.  A
-block of the trace (512 tokens) becomes a sentence of about 42 tokens of the bundled model, and a prompt has at most
-56, so that it fits the context; equal blocks are equal sentences.  One request follows the other as the trace orders
-them, four at a time.
-Computed and reused tokens are sums over the answers' serving stats; times are the clients'."""
+The load is a sample of whole conversations with three requests or more; a conversation is the requests with the same
+second block.  A block of the trace (512 tokens) becomes a sentence of about 42 tokens of the bundled model; equal
+blocks become equal sentences.  A prompt has at most 56 blocks, so that it fits the context.  Requests keep the order of
+the trace, four at a time.  Computed and reused tokens are sums over the answers' serving stats; times are the
+clients'."""
 import collections
 import json
 import os

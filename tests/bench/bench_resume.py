@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kills a router under many streams, whose clients come back to another one, and compares every stream's bytes.
+"""Kills a router under many streams. Their clients come back to another router, and the bytes of every stream are
+compared.
 
     BATON_BUILD=build python3 tests/bench/bench_resume.py [STREAMS]        (1000)
 

@@ -2,14 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Roles that follow the load, in the simulator: every fixed split of the workers, and placement.roles = auto.
 
-For each load prints the good requests of each interval under the best fixed split of that interval, under the best split for
-the whole load, and under auto, then the shares.  With --check it fails where auto reaches less than 0.95 of the best split of
-an interval, or, over the loads whose mix changes (steps, tides), less than 1.2 times the best single split.  The loads: two kinds of requests in turns
-(steps), two whose rates are opposite sines (tides), a day (diurnal), and the recorded traces where they are.
+For each load and interval, prints the good requests under the interval's best fixed split, under the load's best split, and
+under auto; then the shares.  With --check it fails where auto reaches less than 0.95 of the best split of an interval.  It
+also fails where auto reaches less than 1.2 times the best single split over a load whose mix changes (steps, tides).  The
+loads: two kinds of requests in turns (steps), two kinds with opposite sines as rates (tides), a day (diurnal), and the
+recorded traces if present.
 
     bench_roles.py [--load NAME]... [--workers N] [--seed N] [--check] [--wanted]
 
---wanted compares baton_wanted_workers with a search: the least fleet whose requests keep the objectives in 95 of 100 cases.
+--wanted compares baton_wanted_workers with a search for the least fleet that keeps the objectives of 95 % of the requests.
 Set BATON_BUILD to the build folder.
 """
 import argparse

@@ -52,7 +52,7 @@ def main():
             c.wait_ready(prefill=3, decode=2)
             c.routers.append(c.routers.pop(0))
         ports = [r.http for r in c.routers]
-        load(ports, args, 99)  # what the workers learn of their speed
+        load(ports, args, 99)  # the speed that the workers learn
         one, all_of_them = [], []
         for i in range(args.repeat):
             for k, (name, to, out) in enumerate((("one router", ports[:1], one), (f"{args.routers} routers", ports, all_of_them))):

@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""One load through real daemons and through baton-sim: is the simulator right?
+"""Runs one load through real daemons and through baton-sim, to check the simulator.
 
-Starts a router, two prefill and two decode workers on loopback, sends a drawn load with baton-bench, and gives the arrivals and
-lengths that the router logged (baton-trace export) to baton-sim, with step times measured on the idle workers.  The logged
-lengths, not the drawn ones: a model ends many answers before the length that was asked for.  Prints a table of both; with --check it fails where a mean differs by more
-than 10 percent or a 99th percentile by more than 20.
+Starts a router, two prefill and two decode workers on loopback, and sends a random load with baton-bench.  Then baton-sim
+gets the arrivals and lengths that the router logged (baton-trace export), with step times measured on the idle workers.  It
+gets logged lengths, because a model ends many answers before the requested length.  Prints a table of both.  With --check it
+fails where a mean differs by more than 10 percent or a 99th percentile by more than 20.
 
     bench_truth.py [--rate R] [--seconds S] [--seed N] [--check] [--times bench|status] [--engine sim|bundled]
 
-The workers run the simulated engine at the speed of an accelerator, or with --engine bundled the demonstration model on a core
-each (a machine with five cores or more, or a low rate); all else is as in production.  --times status takes the step times from
-a worker's status, as baton-sim --measured does, instead of measuring them from outside.  Run it in the source folder with BATON_BUILD set, on a quiet machine.
+The workers run the simulated engine at the speed of an accelerator, or with --engine bundled the demonstration model on a
+core each (a machine with five cores or more, or a low rate); all else is as in production. --times status takes the step
+times from a worker's status, as baton-sim --measured does, and does not measure them from outside.  Run it in the source
+folder with BATON_BUILD set, on a quiet machine.
 """
 import argparse
 import json
@@ -74,8 +75,8 @@ def bench(cluster, *options):
 
 
 def measure(cluster):
-    """Step times of idle workers: seconds of a step, for each row, context token and prompt token.  The engine takes what it
-    is set to; sockets, wake-ups and its checks of all KV come on top."""
+    """Step times of idle workers: seconds of a step, for each row, context token and prompt token.  They include the
+    engine's configured times, sockets, wake-ups and the engine's checks of all KV."""
     one, deep = (bench(cluster, "-c", "1", "--requests", "8", "-p", f"{n}:{n}", "-a", "48:48", "--seed", f"{n}") for n in (200, 1200))
     itl, deep_itl = one["itl_ms"]["p50"] / 1e3, deep["itl_ms"]["p50"] / 1e3
     context = max(deep_itl - itl, 0) / 1000

@@ -14,8 +14,8 @@ SERVING = {"prompt": 210, "computed": 82, "reused": 128, "transferred": 210, "dr
 
 
 class Stub:
-    """words: the pieces of every answer.  fault: None, "cut", "error", "busy", "slow", "garbage".  calls: for each of
-    the first answers a list of (name, input) at its end."""
+    """words: the pieces of every answer. fault: None, "cut", "error", "busy", "slow", "garbage". calls: for each of the
+    first answers, a list of (name, input) that ends it."""
 
     def __init__(self, words=("Hello, ", "wörld", "!")):
         self.words, self.fault, self.gap_s, self.asked, self.fields = list(words), None, 0.0, [], []

@@ -1,10 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Golden vectors for the forward pass: tiny random models and the logits an independent implementation gives.
+"""Golden vectors for the forward pass: tiny random models, and their logits from an independent implementation.
 
     tests/golden/make_golden.py [OUTPUT_FOLDER]          (needs python3-torch and python3-numpy)
 
-Each case becomes one small GGUF that carries its own expectation, so that the C test (tests/unit/compute/engine/test_golden.c)
+Each case becomes one small GGUF that contains its own expectation. So the C test (tests/unit/compute/engine/test_golden.c)
 needs nothing else:
 
     baton.golden.tokens   i32 [n]          the tokens fed, from position 0
@@ -13,9 +13,9 @@ needs nothing else:
 
 The reference is written for clarity, in float64, over the weights as they are after rounding to their storage type:
 whole sequences at once, a plain softmax over an N x N matrix, no cache, no tiles.  It follows the papers and the
-published definitions of the llama and qwen2 families, and shares nothing with the C code but the file format.
-RoPE of the llama architecture turns adjacent pairs, as GGUF files of that architecture are permuted for;
-qwen2 turns element i with element i + dims/2.
+published definitions of the llama and qwen2 families, and shares only the file format with the C code.  RoPE of the
+llama architecture turns adjacent pairs, as GGUF files of that architecture are permuted for; qwen2 turns element i with
+element i + dims/2.
 
 Runs are reproducible: every case has its own seed."""
 import math
@@ -82,7 +82,7 @@ def packed_value(value):
 
 
 def write_gguf(path, keys, tensors):
-    """tensors: {name: (type, shape, bytes)}, shape as numpy has it (rows first)."""
+    """tensors: {name: (type, shape, bytes)}; the shape in numpy's order (rows first)."""
     head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(keys))
     head += b"".join(packed_string(key) + packed_value(value) for key, value in keys.items())
     body = b""
@@ -234,7 +234,7 @@ def make(case, folder):
                                              scaling["original"])
         stored["rope_freqs.weight"] = (F32, case["rope_freqs"].shape, case["rope_freqs"].tobytes())
     tokens = [int(t) for t in rng.integers(0, case["vocab"], case["n_tokens"])]
-    # The sums of the header's floats (eps, base) are done with what a reader gets back.
+    # Uses the header's floats (eps, base) as a reader gets them back.
     case["eps"] = float(np.float32(case["eps"]))
     case["base"] = float(np.float32(case["base"]))
     logits = forward(case, values, tokens).numpy().astype(np.float32)

@@ -47,8 +47,8 @@ def _claim_lane():
     return os.getpid() % LANES
 
 
-# Below the range that the kernel gives to port 0 and to outgoing connections, so that nobody takes a port between our
-# choosing it and the daemon's binding it.
+# Below the range that the kernel uses for port 0 and for outgoing connections. So no other process takes a port between
+# its choice here and the daemon's bind.
 LANES = 17
 _ports = itertools.count(15000 + _claim_lane() * 1000)
 
@@ -132,15 +132,15 @@ class Daemon:
             return "".join(f.readlines()[-n:])
 
     def metric(self, name):
-        """Sum of all series whose name (with labels, if given) begins like this."""
+        """Sum of all series whose name (with labels, if given) begins with this text."""
         status, _, body = fetch(self.admin, "GET", "/metrics", headers={"authorization": f"Bearer {self.cluster.admin_token()}"})
         assert status == 200, (status, body)
         return sum(float(line.rsplit(" ", 1)[1]) for line in body.decode().splitlines()
                    if line.startswith(name) and not line.startswith("#"))
 
     def status(self):
-        """What `batonctl status --json` prints, through the same request.  Starting a process each time would take most
-        of a test's time."""
+        """The output of `batonctl status --json`, by the same request.  To start a process each time would take most of
+        a test's time."""
         status, _, body = fetch(self.admin, "GET", "/admin/status", headers={"authorization": f"Bearer {self.cluster.admin_token()}"},
                                 timeout=10)
         assert status == 200, (status, body)
@@ -239,12 +239,13 @@ class Cluster:
         return self
 
     def __exit__(self, kind, value, trace):
-        codes = []
-        for daemon in self.workers + self.routers:
+        def stop(daemon):
             try:
-                codes.append((daemon.name, daemon.stop()))
+                return daemon.name, daemon.stop()
             except AssertionError as e:
-                codes.append((daemon.name, str(e)))
+                return daemon.name, str(e)
+
+        codes = in_threads([lambda w=w: stop(w) for w in self.workers]) + [stop(r) for r in self.routers]
         if kind is not None:
             for daemon in self.routers + self.workers:
                 print(f"--- {daemon.name}\n{daemon.tail()}", file=sys.stderr)

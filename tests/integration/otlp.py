@@ -5,7 +5,7 @@
         ...
         spans = collector.spans()       # dicts: trace, id, parent, name, kind, begin, end, attributes, service, ...
 
-With Python's opentelemetry-proto package each message is decoded by that too, and both must agree."""
+If Python's opentelemetry-proto package is installed, it decodes each message too, and both must agree."""
 import gzip
 import http.server
 import struct

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Admission by prediction with real daemons: beyond its capacity the router refuses at once, before any work, with a time to
-come back; what it admits is answered, and an idle worker is never refused work.  The workers run the simulated engine with
+"""Admission by prediction with real daemons.  Beyond its capacity the router refuses at once, before any work, with a retry
+time.  It answers admitted requests, and never refuses one while a worker is idle.  The workers run the simulated engine with
 steps so slow that the machine's speed does not matter."""
 import json
 import os

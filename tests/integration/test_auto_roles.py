@@ -82,7 +82,7 @@ def fixed_roles_stay():
         router = start(c)
         prompts = Load(c, 24, LONG, 4)
         limit = time.monotonic() + patience(20)
-        while router.status()["roles"][0].get("wanted_prefill", 0) < 3:  # it says what it would want
+        while router.status()["roles"][0].get("wanted_prefill", 0) < 3:  # it reports the numbers that it would choose
             assert time.monotonic() < limit, router.status()["roles"]
             time.sleep(0.05)
         one = router.status()["roles"][0]

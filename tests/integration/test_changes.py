@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What an operator sees of a change: batonctl reload --diff, the configuration's hash, the names in /metrics, exemplars."""
+"""Changes as an operator sees them: batonctl reload --diff, the configuration's hash, the names in /metrics, exemplars."""
 import json
 import os
 import re

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Limits of API keys that several routers keep together: two and three routers over the same workers admit one limit, a
+"""Limits of API keys that several routers keep together.  Two and three routers over the same workers admit one limit.  A
 killed router's share returns, and a restarted router knows how full the limits are.  Real daemons, simulated engines."""
 import http.client
 import json
@@ -119,7 +119,7 @@ def wait_shared(routers, n):
 
 
 def assert_common(spent, limit, took, least=0.9):
-    """A bucket of a minute's worth, and what has drained: at most a tenth more than one router would give."""
+    """The bucket of a minute, and the drained part: at most a tenth more than one router would admit."""
     most = limit * (1 + took / 60)
     print(f"    {spent} of {most:.0f}: {spent / most:.3f} in {took:.1f} s")
     assert spent <= 1.1 * most, (spent, most)
@@ -150,7 +150,7 @@ def a_killed_routers_share_returns():
         victim, other = c.routers
         began = time.monotonic()
         admitted, _, _ = flood([victim], keys["team"], "/v1/messages/count_tokens", 0.3)
-        time.sleep(0.3)  # what it admitted since its last message would be lost with it (a tenth of a second)
+        time.sleep(0.3)  # requests admitted since its last message (a tenth of a second) would be lost with the router
         victim.kill()
         wait_shared([other], 1)
         more, _, _ = flood([other], keys["team"], "/v1/messages/count_tokens", 1.5)

@@ -2,7 +2,8 @@
 """Every key of every daemon, as its own sample configuration lists them, with ill values: --check-config and a real start give the same
 verdict, with the same errors.  Then all numbers of a daemon at their minimum, and at their maximum.
 
-By default each key gets N_VALUES of the values, others in each role; BATON_VALUES=100 gives it all of them."""
+By default each key gets N_VALUES of the values, others in each role; BATON_VALUES=100 gives it all of them.  Sanitizers
+get one for each key."""
 import os
 import re
 import subprocess
@@ -12,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from cluster import BUILD, main
 from test_config import ROLES, Bench, check, errors_of, start
 
-N_VALUES = int(os.environ.get("BATON_VALUES", "2"))
+N_VALUES = int(os.environ.get("BATON_VALUES", "1" if os.environ.get("BATON_SANITIZED") else "2"))
 VALUES = ("", "-1", "0", "1", "9" * 25, "1.5", "5x", "10 s", "yes", "loud", "0x10", "1e3", "\u00e9", "a,b", "127.0.0.1:0", "127.0.0.1:70000",
           "/no/such/file", "x" * 3000, "10000d", "64PiB", "16", "3s", "-0.5", "%s%n", "..", "*", "[::1]:0")
 CHECKED = re.compile(r"c\d+\.conf")

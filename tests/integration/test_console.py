@@ -203,7 +203,7 @@ RECORDED = [
 
 
 def a_recorded_answer_is_read(browser):
-    """Thinking and a call, however the stream is cut: what is shown, and what the next request would send."""
+    """Thinking and a call, with every cut of the stream: the shown text, and the body of the next request."""
     text = "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in RECORDED)
     for step in (1, 7, len(text)):
         content, shown = browser.js(f"""(() => {{
@@ -255,7 +255,7 @@ def a_chat_shows_its_relay():
         browser.size(1100, 800)
         browser.dark(False)
 
-        # An edit of the first question drops what came after it; the same question has the same answer.
+        # An edit of the first question drops the later turns; the same question gets the same answer.
         browser.js("document.querySelector('.edit').click()")
         browser.js("document.querySelector('.resend').click()")
         browser.until("document.querySelectorAll('article').length === 2 && chat.running === null")

@@ -91,7 +91,7 @@ def write(path, text):
 
 
 def follow(c, source, publish):
-    """A worker that follows source; publish(addresses) changes what the source says.  [] empties it."""
+    """A worker that follows source. publish(addresses) changes the list of the source; [] empties it."""
     first, second = c.router(), c.router()
     publish([address(first)])
     worker = c.worker("decode", link__routers=source, **SIM)

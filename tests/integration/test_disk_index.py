@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Routers know the content of workers' disks.  Of two workers one has a disk.  After it was stopped or killed, or has
-evicted the prompt, the same prompt goes to it and is read from its disk, although the other worker is idle.  No
-worker asks it to push a prompt that it has on disk only.  The index forgets blocks that a disk drops."""
+"""Routers know the content of workers' disks.  One of two workers has a disk.  It stops, is killed, or evicts the
+prompt from memory.  The same prompt then goes to it and is read from its disk, although the other worker is idle.  No
+worker asks it to push a prompt that it has only on disk.  The index forgets blocks that a disk drops."""
 from cluster import Cluster, main
 from test_prefix_fetch import use_only
 from test_tier import BLOCK, TEXT, disk, ready, saved, until
@@ -127,7 +127,7 @@ def who_has_it_on_disk_is_not_asked():
         answer = ask(c, PROMPTS[0])
         assert answer.text == first.text and answer.serving["reused"] == answer.serving["transferred"] == 0, answer.serving
         assert router.metric("baton_router_asks_total") == 0
-        # Now the other has it in memory: who has it on disk too may be sent it, and computes nothing.
+        # Now the other worker has the prompt in memory. The worker with the disk may get a push, and computes nothing.
         use_only(c, [reader.name])
         answer = ask(c, PROMPTS[0])
         assert answer.text == first.text and answer.serving["computed"] < 2 * BLOCK, answer.serving

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tenants of different routers: a flood through one router costs a tenant of the other a turn, and two floods share alike.  Real daemons, simulated engines.  The tests assert who was served and how much, not how fast."""
+"""Tenants of different routers: a flood through one router costs a tenant of the other a turn, and two floods get equal
+parts.  Real daemons, simulated engines.  The tests assert which tenant was served and how much, not how fast."""
 import os
 import sys
-import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cluster import Cluster, main, patience  # noqa: E402
-from test_fair import Client, jain, make_keys, n_served, wait_for  # noqa: E402
+from cluster import Cluster, main  # noqa: E402
+from test_fair import Client, jain, make_keys, n_served, tokens_of, wait_for  # noqa: E402
 
 SIM = {"engine__kind": "sim", "engine__sim_step": "20ms", "engine__sim_prefill_token": "20us", "engine__sim_decode_seq": "100us",
        "engine__sim_answer_tokens": "1000000", "sched__max_seqs": "8", "kv__memory": "256MiB"}
@@ -40,33 +40,17 @@ def a_flood_through_one_router_costs_a_turn_at_the_other():
             status, answer = calm.ask()
             assert status == 200, (status, answer)
             between.append(n_served("loud") - n_before)
-        loud.stop()
         print(f"   of the flood ended meanwhile {between}")
         assert sorted(between)[len(between) // 2] <= 16, between  # two rounds of the seats; the flood has 100
-        loud.join()
-
-
-def shares(c, keys, at, seconds=2):
-    """Tokens served to each tenant while all flood; at: (tenant, router, in flight)."""
-    clients = [Client(c.routers[router].http, keys[name], name, 100, 16).flood(n) for name, router, n in at]
-    wait_for("the first answers", lambda: all(n_served(name) >= 8 for name, _, _ in at))
-    begin = time.monotonic()
-    time.sleep(patience(seconds))
-    end = time.monotonic()
-    for client in clients:
-        client.stop()
-    served = {name: sum(n for who, when, status, n in Client.ends if who == name and begin <= when <= end and status == 200)
-              for name in {name for name, _, _ in at}}
-    for client in clients:
-        client.join()
-    return served
+        loud.hang_up()
 
 
 def tenants_of_two_routers_share_alike():
     """Each tenant floods through a router of its own, one with a third of the other's requests."""
     with Cluster() as c:
         keys = two_routers(c, many=0, few=0)
-        served = shares(c, keys, [("many", 0, 120), ("few", 1, 40)])
+        served = tokens_of([Client(c.routers[router].http, keys[name], name, 100, 16).flood(n)
+                            for name, router, n in (("many", 0, 120), ("few", 1, 40))], 30, 50)
         print(f"   120:40 in flight: {served}, Jain {jain(list(served.values())):.3f}")
         assert jain(list(served.values())) >= 0.95, served
 

@@ -20,7 +20,7 @@ rng = random.Random(5)
 
 
 def completion(n_tokens, max_tokens=4):
-    """A prompt of exactly so many tokens that nobody has cached."""
+    """An uncached prompt of exactly n tokens."""
     return {"model": "baton-demo", "max_tokens": max_tokens, "seed": 7, "prompt": [rng.randrange(300, 1000) for _ in range(n_tokens)]}
 
 

@@ -133,7 +133,7 @@ def honest_requests_are_answered_beside_floods():
               "\n|---|---|---|---|---|", flush=True)
         for name in ATTACKS:
             attack(router, name)
-            # what the attack left is cancelled before the next one begins
+            # the remains of the attack are cancelled before the next one begins
             ends = time.monotonic() + 20
             while router.status()["queued"] > 0 and time.monotonic() < ends:
                 time.sleep(0.05)

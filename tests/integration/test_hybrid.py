@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hybrid models through the whole relay: short convolutions and gated delta nets, whose state goes with the keys and values.
+"""Hybrid models through the whole relay: short convolutions and gated delta nets, whose state moves with the keys and
+values.
 
 The models are random, so an answer is noise; but it is the same noise on every path, token by token."""
 import os

@@ -39,7 +39,7 @@ def run(*args, status=0):
 
 
 def tensors_of(path):
-    """{name: list of floats} of the F32 tensors of a GGUF file whose keys are scalars, texts or lists of them."""
+    """{name: list of floats} of the F32 tensors of a GGUF file. Its keys must be scalars, texts, or lists of these."""
     data = open(path, "rb").read()
     at = 24
     n_tensors, n_keys = struct.unpack_from("<QQ", data, 8)

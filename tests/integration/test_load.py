@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What admission promises, with real daemons and the simulated engine: a client that waits for the told time is admitted, and a
-long prompt goes to the prefill pool."""
+"""The promises of admission, with real daemons and the simulated engine. A client that waits for the retry time is admitted,
+and a long prompt goes to the prefill pool."""
 import json
 import os
 import random
@@ -17,7 +17,7 @@ rng = random.Random(5)
 
 
 def completion(n_tokens, max_tokens=4):
-    """A prompt of exactly so many tokens that nobody has cached."""
+    """An uncached prompt of exactly n tokens."""
     return {"model": "baton-demo", "max_tokens": max_tokens, "seed": 7, "prompt": [rng.randrange(300, 1000) for _ in range(n_tokens)]}
 
 

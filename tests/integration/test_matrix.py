@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fault matrix: any fault at any moment of a hand-off.  The answer is right or ends cleanly, and nothing is left
+"""The fault matrix: any fault at any moment of a hand-off.  The answer is right or ends cleanly, and no state is left
 behind.
 
-One router, one prefill and two decode workers with the simulated engine.  It checks its KV in every step, and an
-undisturbed run gives its expected tokens.  A cell of the matrix is (the daemon, the fault, the phase, whether the client
-stays):
+One router, one prefill and two decode workers run the simulated engine, which checks its KV in every step.  An undisturbed
+run gives the expected tokens.  A cell of the matrix is (the daemon, the fault, the phase, whether the client stays):
 
     before the grant     the wires between the workers hold everything back, so that the offer is under way
     mid-transfer         blocks are leased on a decode worker: the ticket is open, the prompt is still being computed
@@ -14,10 +13,9 @@ stays):
 Each cell reports when the first daemon noticed (its first warning after the fault), and the longest silence of the
 client.
 
-After each cell, a client that stayed has the tokens of the undisturbed run, or an error or a closed connection where its
-router died.  Its serving stats add up.  No live worker has a task, lease, half-filled or zombie block; all blocks are
-free or cached.  Killed daemons come back at their old addresses under a new epoch.  No process gains descriptors from
-cell to cell.
+After each cell, a client that stayed has the tokens of the undisturbed run.  If its router died, it has an error or a closed
+connection.  Its serving stats add up.  No live worker has a task, lease, half-filled or zombie block; all blocks are free or
+cached.  Killed daemons come back at their old addresses under a new epoch.  No process gains descriptors from cell to cell.
 
 `make check` runs a sample of the cells; BATON_FULL=1 or --full runs all.  --only=WORD picks by name,
 --transport=tcp|shm.  tests/rdma/matrix.py runs the same cells, and more, over RDMA in an emulated machine.

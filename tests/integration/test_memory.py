@@ -53,7 +53,7 @@ def bodies():
 
 
 def post(port, body):
-    """The status; None when the connection broke."""
+    """Returns the status, or None if the connection broke."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=patience(40))
     try:
         connection.request("POST", "/v1/messages", body, {"content-type": "application/json"})

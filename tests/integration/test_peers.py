@@ -80,7 +80,7 @@ def a_prompt_of_one_endpoint_is_pushed_to_another():
             want = c.ask("Other: " + TEXT, b.http, max_tokens=8)
             until("not told", lambda: known(a)["memory"] >= want.serving["prompt"] // BLOCK)
             assert_pushed(c, a, b, want, "Other: " + TEXT)
-            again = c.ask("Other: " + TEXT, a.http, max_tokens=8)  # it has it now
+            again = c.ask("Other: " + TEXT, a.http, max_tokens=8)  # this worker has the prompt now
             assert again.serving["reused"] > 0 == again.serving["transferred"] and asks(a)["done"] == 1, again.serving
             c.assert_quiet()
             until("not all is told", lambda: known(b)["memory"] == a.status()["blocks"]["cached"])

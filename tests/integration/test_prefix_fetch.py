@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prefixes shared by all workers: no token's KV is computed twice while any worker has it.
 
-A conversation of ten turns runs over two prefill and two decode workers, and every turn lands on another pair.  The test
-drains the others, so that the router has no choice.  A worker fetches the blocks that it lacks; the counters of all four
-workers show the computed tokens.
+A conversation of ten turns runs over two prefill and two decode workers, and every turn runs on another pair.  The test
+drains the other workers, so that the router has no choice.  A worker fetches the blocks that it lacks.  The counters of all
+four workers show the computed tokens.
 """
 import http.client
 import json
@@ -62,9 +62,9 @@ def ten_turns(transport, places, **settings):
             assert {w for w in loop.rows[-1]["workers"] if w} <= set(places[n % len(places)]), loop.rows[-1]
         loop.show(f"{TURNS} turns over four workers, {transport}")
 
-        # The KV of a turn's prompt and answer is there but for the last token drawn, which nobody fed.  Of that, what
-        # fills whole blocks can be found again; so a turn computes anew what came since, and of the tokens before it
-        # those of the last, partial block: fewer than BLOCK.
+        # A turn leaves the KV of its prompt and answer, without the last sampled token, which was never fed.  Only
+        # whole blocks can be found again.  So the next turn computes its new tokens, and the tokens of the last,
+        # partial block before them: fewer than BLOCK.
         again = 0
         for last, row in zip(loop.rows, loop.rows[1:]):
             known = last["prompt"] + last["output"] - 1

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A real Prometheus scrapes real daemons under load: it knows each query of the dashboards and rules, and what they are
-about has values.  promtool tests each alert.  Skips without Debian's prometheus."""
+"""A real Prometheus scrapes real daemons under load.  It accepts each query of the dashboards and rules, and their
+series have values. promtool tests each alert.  Skips without Debian's prometheus."""
 import glob
 import json
 import os
@@ -19,7 +19,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from cluster import BUILD, SOURCE, Cluster, main, patience  # noqa: E402
 
 MONITORING = os.path.join(SOURCE, "share", "monitoring")
-# Without hardware, faults or this feature there is nothing to show.
+# Series without values here: they need hardware, faults or the named feature.
 MAY_BE_EMPTY = ("rdma", "preemptions", "unfit", "lost", "drafted", "spoilt", "queue_wait", "prefix_fetch", "ALERTS", "loop_stall",
                 "refused", "auth_failures")
 

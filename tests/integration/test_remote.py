@@ -82,7 +82,7 @@ def another_worker_reads_them():
         assert got.usage["cache_read_input_tokens"] == got.serving["reused"], got.usage
         until("not counted", lambda: remote(b, "read") == n_blocks)
         assert b.metric('baton_kv_remote_blocks_total{what="read"}') <= n_blocks
-        # What came from the store is not written to it again.
+        # Blocks that came from the store are not written to it again.
         ask(c, b)
         time.sleep(0.3)
         assert remote(b, "written") + remote(b, "existed") == 0

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The remote tier on a real Redis cluster: three primaries and a replica.  Blocks are found on the server that has their
-slot, also while slots move (ASK, MOVED), after a primary died and its replica took over, and without a primary."""
+"""The remote tier on a real Redis cluster: three primaries and a replica.  Workers find blocks on the server that has their
+slot.  That holds while slots move (ASK, MOVED), after a replica took over from a dead primary, and without a primary."""
 import time
 
 import redis_server

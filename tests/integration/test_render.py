@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""baton-model render shows the server's prompt: both get the same bodies in either API's form and agree token for token.
-What one refuses the other refuses too."""
+"""baton-model render shows the server's prompt. Both get the same bodies in either API's form, agree token for token, and
+refuse the same bodies."""
 import json
 import os
 import subprocess

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """/v1/responses with unmodified clients, against the scripted backend and three real daemons.
 
-The clients come from the package registries, into the build folder: openai's SDK in both languages, the ai package with its
-default OpenAI provider, langchain in both languages.  Without a registry those parts are skipped, visibly."""
+The clients come from the package registries, into the build folder.  They are openai's SDK in both languages, the ai package
+with its default OpenAI provider, and langchain in both languages.  Without a registry those parts are skipped visibly."""
 import fcntl
 import os
 import shutil

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sampler features through real daemons: penalties, biases, constraints, log probabilities.  The same tokens with the
-same log probabilities come from one worker, from a pair, in a batch, from a cached prefix, with drafts and without,
-and when the answering worker dies."""
+"""Sampler features through real daemons: penalties, biases, constraints, log probabilities.  Every path gives the same
+tokens with the same log probabilities: one worker, a pair, a batch, a cached prefix, with and without drafts, and after
+the answering worker died."""
 import http.client
 import json
 import os
@@ -120,7 +120,7 @@ def drafts_change_no_draw():
 
 
 def ends_may_be_ignored():
-    """With ignore_eos an answer goes on to max_tokens; up to its usual end it is the usual answer."""
+    """With ignore_eos an answer continues to max_tokens. Up to its usual end it equals the usual answer."""
     fields = {"temperature": 0, "max_tokens": 300}
     with Cluster() as c:
         c.relay()

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Layers that read the keys and values of earlier ones (Gemma 4 E2B's and Gemma 3n's shape) through router, prefill and decode.
+"""Layers that read the keys and values of earlier layers (the shapes of Gemma 4 E2B and Gemma 3n) through router, prefill
+and decode.
 
 The models have random weights, and their last three layers store nothing. Those of Gemma 4 have two widths of heads. So a
-hand-off moves three of six layers, and an answer is the same handed over, from a cached prefix, and computed by one worker."""
+hand-off moves three of six layers. An answer is the same after a hand-off, from a cached prefix, and from one worker."""
 import os
 import subprocess
 import tempfile

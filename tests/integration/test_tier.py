@@ -86,7 +86,7 @@ def restarts_read_from_disk():
 
 
 def evicted_blocks_come_back():
-    """A small pool: other prompts evict the first one, the disk has it."""
+    """A small pool: other prompts evict the first one, which stays on disk."""
     with Cluster() as c:
         worker = start(c, kv__memory="6MiB")
         first = ask(c, worker)

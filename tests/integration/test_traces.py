@@ -157,7 +157,7 @@ def a_dead_or_slow_collector_costs_spans_only():
         for daemon in c.workers + c.routers:
             assert daemon.stop() == 0
         assert time.monotonic() - began < patience(12), "a slow collector holds up the end"
-        # What it says about the collector is one line, not one for each span.
+        # The log has one line about the collector, not one for each span.
         with open(router.log_path, encoding="utf-8") as f:
             assert f.read().count("trace_collector_down") == 1
 

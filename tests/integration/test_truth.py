@@ -394,7 +394,7 @@ def a_pair_names_logits_that_are_no_numbers():
 
 
 def a_context_beyond_the_wire_is_served():
-    """A regression: each router closed the link to a worker whose model file names more than 4,194,304 tokens."""
+    """A regression test: routers closed the link to a worker whose model file names more than 4,194,304 tokens."""
     with Cluster() as c:
         with open(MODEL, "rb") as f:
             data = bytearray(f.read())

@@ -53,7 +53,7 @@ def a_pair_is_explained():
         assert_fits(text)
         assert sum(line.startswith("  > ") for line in text.splitlines()) == 2, text
 
-        # The same prompt again: a worker has it, and the answer says how much.
+        # The same prompt again: a worker has cached it, and the answer says how much of it.
         d = json.loads(ctl(c, "why", "--json", ask(c, TEXT)))["decisions"][0]
         assert d["uncached_tokens"] < d["prompt_tokens"] and max(r["cached_tokens"] for r in d["candidates"]) > 0, d
         print(text)

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cached prefixes that workers ask each other for, in the test machine, over verbs; both directions between the roles.
+"""Prefix fetches between workers in the test machine, over verbs; both directions between the roles.
 
-A worker reads a prompt at its own endpoint, so that it alone has the prompt's KV.  Then it is drained, and the router is asked
-the same: whoever computes lacks the blocks, asks the worker that has them, and is pushed them.
+A worker reads a prompt at its own endpoint, so that only it has the prompt's KV. Then the worker drains, and the router gets
+the same prompt.  The chosen worker lacks the blocks, asks the owner for them, and gets a push.
 
     decode0 asks prefill0      the only one open to requests is decode0, which does both phases
     prefill0 asks decode0      open are prefill0 and decode1: what was asked for is handed on
 
-The answer must be the one that the owner gave; the engine is the simulated one, which checks the KV it stands on in every step.
-That verbs carried the blocks is said by the serving stats, by both workers' status, by the kernel's list of queue pairs, by the packets that the
-devices counted, and by the loopback device, over which the KV would have gone by TCP.
+The answer must equal the owner's answer. The engine is the simulated one, which checks its KV in every step. Five sources
+show that verbs carried the blocks: the serving stats, both workers' status, the kernel's list of queue pairs, the packet
+counts of the devices, and the loopback device, which would have carried the KV by TCP.
 """
 from cluster import Cluster, main
 from matrix import PIECE_BYTES, SETTINGS, bytes_over_loopback, objects, packets_received
@@ -32,7 +32,7 @@ def counters(cluster):
 
 
 def came_over_verbs(asker, owner):
-    """What both workers and the kernel say of the way between the two."""
+    """The transport between the two, as both workers and the kernel report it."""
     for one, other in ((asker, owner), (owner, asker)):
         peer = next(peer for peer in one.status()["peers"] if peer["node"] == other.name)
         assert peer["up"] and peer["transport"] == "rdma", (one.name, peer)

@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fault matrix (tests/integration/test_matrix.py) over verbs, in the test machine, and what only RDMA can lose: its rails.
+"""The fault matrix (tests/integration/test_matrix.py) over verbs, in the test machine. It adds faults of rails, which only
+RDMA has.
 
-Both workers have two rails (see init); what they say beside their queue pairs, and TCP, goes over the loopback device, which stays up.
-Besides the matrix's own cells, in every phase and with a client that stays or goes away:
+Both workers have two rails (see init). Control links and TCP use the loopback device, which stays up. These cells are added,
+in every phase and with a client that stays or goes away:
 
     rail  lost           one device's link goes down: the rest of the transfer goes over TCP, the next transfers over the other rail
     rails lost           both do
 
-The links come back after each cell, and RDMA is used again.  In mid-transfer they are taken down when some of the pieces are there:
-neither engine may hear of it, and only the missing pieces cross the loopback device.
+The links come back after each cell, and RDMA is used again.  In mid-transfer they go down when some of the pieces have
+arrived.  Neither engine may notice, and only the missing pieces cross the loopback device.
 
-Besides what the matrix asks of each cell: in mid-transfer queue pairs are up when it is struck, so it is verbs that are hurt; and
-afterwards the kernel's own list of verbs objects (rdma resource) has none of a process that is gone, every queue pair has its
-counterpart, each has one completion queue, and no process has more regions or domains than at first.
+Each cell must also hold the following. In mid-transfer, queue pairs are up when the fault comes, so the fault hits verbs.
+Afterwards the kernel's list of verbs objects (rdma resource) has none of a dead process. Every queue pair has its
+counterpart and one completion queue, and no process has more regions or domains than at first.
 """
 import json
 import os
@@ -148,7 +149,7 @@ class RdmaRig(test_matrix.Rig):
             time.sleep(0.05)
 
     def wait_for_rails(self):
-        """Until all are up and the sender, who lets a rail rest after a failure, would use them again."""
+        """Waits until all rails are up and the sender would use them again (it rests a rail after a failure)."""
         until = time.monotonic() + patience(10)
         while any(w.metric("baton_kv_rdma_rails") < len(DEVICES) for w in self.c.workers):
             assert time.monotonic() < until, "rails do not come back"
@@ -202,7 +203,7 @@ class RdmaRig(test_matrix.Rig):
             time.sleep(0.1 if wrong else 0)
 
     def wrong_objects(self):
-        """What should not be among the verbs objects of a cluster at rest, "" when all is well."""
+        """The verbs objects that a cluster at rest should not have; "" if there are none."""
         names = {d.process.pid: d.name for d in self.c.workers}
         all_of = {kind: objects(kind) for kind in ("qp", "cq", "mr", "pd")}
         for kind, found in all_of.items():

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the references share: a GGUF reader, and the parts of a transformer as the papers define them.
+"""Shared by the references: a GGUF reader, and the parts of a transformer as the papers define them.
 
 Everything is float64 and written to be read: whole sequences at once, a plain softmax over an N x N matrix of scores,
-no cache, no tiles, no chunks.  Nothing here is used by, or taken from, the C code; both follow the same publications:
+no cache, no tiles, no chunks.  The C code and this file share no code; both follow the same publications:
 
     RMSNorm                     Zhang & Sennrich 2019
     rotary embedding            Su et al. 2021;  linear scaling Chen et al. 2023;  YaRN Peng et al. 2023

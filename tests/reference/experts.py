@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the references of the mixture-of-experts families share: gated feed-forward of one expert, and the choice.
+"""Shared by the references of the mixture-of-experts families: the gated feed-forward of one expert, and the choice of
+experts.
 
 A token visits its experts one by one; nothing is grouped."""
 import torch

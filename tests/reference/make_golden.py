@@ -5,16 +5,16 @@
     tests/reference/make_golden.py PATH/TO/baton-model [CASE...]      (needs torch, numpy, and transformers
                                                                       for the cases of ref_hf)
 
-Each case is a tiny random model that `baton-model make` writes, the same bytes for the same command, so only the
-command and the expectation are kept: tests/golden/arch/CASE.txt, which tests/unit/compute/engine/test_arch.c reads.
+Each case is a tiny random model that `baton-model make` writes, with the same bytes for the same command. So
+tests/golden/arch/CASE.txt holds only the command and the expectation. tests/unit/compute/engine/test_arch.c reads it.
 
     make ARGUMENTS          of baton-model make, but for the file's name
     tokens ID...            fed from position 0
     greedy ID...            the largest logit after each of them
     logits POSITION VALUE...
 
-Of each model the first seed is taken for which the largest logit is well ahead of the second after every token, so that
-the greedy tokens cannot depend on rounding."""
+For each model, the program takes the first seed with a clear largest logit after every token. So the greedy tokens
+cannot depend on rounding."""
 import importlib
 import pathlib
 import subprocess

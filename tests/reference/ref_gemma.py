@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """gemma (Gemma Team 2024) and gemma3 (Gemma Team 2025, "Gemma 3 Technical Report").
 
-Both scale embeddings by sqrt(hidden), gate with GELU and share the embedding with the head.  Gemma 3 norms each half
-of a layer before and after, norms the heads of Q and K, and lets five layers with a window and angles of base 10000
-go before one that sees everything, whose base is a million and whose positions may be squeezed by a factor.  The
-published models say "1 + weight" for a gain; a converted file has the sum.
+Both scale embeddings by sqrt(hidden), gate with GELU and share the embedding with the head.  Gemma 3 norms each half of
+a layer before and after, and norms the heads of Q and K. Five layers with a window and angles of base 10000 come before
+one that sees all tokens.  That layer has base a million, and a factor may squeeze its positions.  The published models
+have "1 + weight" for a gain; a converted file has the sum.
 
 The 27B model, alone, divides scores by the root of hidden / heads instead of the heads' width."""
 import math

@@ -13,7 +13,7 @@ LAYER = {**NAMES, "laurel.linear_left": "laurel_l", "laurel.linear_right": "laur
          "laurel.post_laurel_norm": "laurel_post_norm", "altup.correction_coefs": "altup_correct_coef",
          "altup.prediction_coefs": "altup_predict_coef", "altup.modality_router": "altup_router",
          "altup.router_norm": "altup_router_norm"}
-SPARSE_LAYERS, SPARSITY = 10, 0.95  # what a file without activation_sparsity_scale means
+SPARSE_LAYERS, SPARSITY = 10, 0.95  # the default of files without activation_sparsity_scale
 
 
 def config_of(model):

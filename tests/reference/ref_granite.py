@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """granite: the Granite 3 language models (Granite Team 2024).
 
-The shape of llama with four numbers from its maximal-update parametrisation: embeddings are multiplied by one, what
-each half of a layer adds by another, scores by a third, and logits are divided by the fourth."""
+The shape of llama with four numbers from its maximal-update parametrisation. The first multiplies embeddings, the
+second the output of each half of a layer, the third scores. The fourth divides logits."""
 from common import attention, plain_angles, rms_norm, rotate, silu
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Families whose reference is their published implementation in Hugging Face transformers, in float64.
 
-The tensors of the GGUF are given to a model of transformers under its own names, in its own order of rows: what
-llama.cpp's converter does, backwards. Written with transformers 5.23.0 and torch 2.15.0 (CPU)."""
+A model of transformers gets the tensors of the GGUF under its own names, in its own order of rows. This reverses
+llama.cpp's converter. Written with transformers 5.23.0 and torch 2.15.0 (CPU)."""
 import torch
 import transformers
 
@@ -98,7 +98,7 @@ def settings(model):
 
 
 def halves(rows, heads, turned):
-    """Rows of heads whose pairs lie side by side, in the order of pairs that lie halves apart."""
+    """Reorders the rows of heads: from adjacent pairs to pairs that lie half a head apart."""
     if not turned:
         return rows
     return rows.unflatten(0, (heads, -1, 2)).transpose(1, 2).flatten(0, 2)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """phi3: Abdin et al. 2024, with the long-context scheme of Ding et al. 2024 (LongRoPE).
 
-Q, K and V are one matrix, stacked in this order; so are gate and up.  The long variants bring two lists of divisors
-for the angles, one for contexts within the original length and one beyond it, and turn Q and K by sines that are
-larger by the attention factor.  Which list applies is taken here from the context length the model is served with."""
+Q, K and V are one matrix, stacked in this order; so are gate and up.  The long variants have two lists of divisors for
+the angles: one for contexts within the original length and one for longer contexts.  The attention factor multiplies
+the sines that turn Q and K. Here the context length that the model is served with selects the list."""
 import math
 
 from common import attention, plain_angles, rms_norm, rotate, silu

@@ -3,8 +3,8 @@
  *
  * This file handles text only; the caller gives sections and keys their meaning.  It reports and skips a bad
  * line, so that one run shows every mistake of a file.  It also accepts a byte order mark, CR LF line ends,
- * and a last line without an end.  It refuses bytes that are not UTF-8 and control characters, because they
- * would end up in logs and file names, and lines that are too long. */
+ * and a last line without an end.  It refuses lines that are too long.  It also refuses control characters
+ * and bytes that are not UTF-8, because they would end up in logs and file names. */
 #include "base/config/config_priv.h"
 
 #include <string.h>

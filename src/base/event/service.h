@@ -53,7 +53,7 @@ void service_release(struct service *service);
 void service_ending(struct service *service, unsigned within_s);
 
 void service_ready(struct service *service);
-void service_reloaded(struct service *service); /* whoever asked for it */
+void service_reloaded(struct service *service); /* the reload has ended, with or without success */
 __attribute__((format(printf, 2, 3))) void service_status(struct service *service, const char *format, ...);
 /* Asks the service manager for more time to start or stop. */
 void service_extend(struct service *service, uint64_t by_ns);

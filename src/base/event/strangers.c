@@ -9,8 +9,8 @@
  * READY and BEGUN are one class in the table: both have sent bytes.  On a busy loop a peer's first bytes may
  * lie in the kernel while a burst is accepted.  So an eviction looks for bytes before it takes a silent one.
  *
- * Enough is one byte, or a whole ClientHello: a TLS object costs a hundred times what a stranger costs.  The
- * bytes stay in the kernel, which reports the socket again when all have come (SO_RCVLOWAT).
+ * Enough is one byte, or a whole ClientHello, because a TLS object costs a hundred times as much as a
+ * stranger.  The bytes stay in the kernel, which reports the socket again when all have come (SO_RCVLOWAT).
  *
  * A silent stranger that its peer closes leaves no log line, because no owner exists yet.  Every eviction is
  * counted, but logged at most once in LOG_PAUSE_NS.  So a flood of sockets does not become a flood of log

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The strangers of one listening port: sockets that were accepted and have not proved who their peer is.
+/* The strangers of one listening port: accepted sockets whose peers have not authenticated yet.
  *
  * Every port of a daemon has one such object.  A silent socket costs only a descriptor and about 300 bytes
  * here.  Its owner (a link, a KV connection, an HTTP connection) is made when its first bytes arrive.  A

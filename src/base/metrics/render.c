@@ -102,8 +102,8 @@ static int compare_series(const void *a, const void *b)
     return order;
 }
 
-/* HELP and TYPE.  In OpenMetrics a counter's family is named without _total; one whose name lacks it has no kind that
- * fits. */
+/* Writes HELP and TYPE. In OpenMetrics the name of a counter's family lacks _total.  A counter whose own name lacks
+ * _total fits no type there. */
 static void metrics_render_put_type(struct buf *out, const struct metric_family *family,
                                     enum metrics_format format)
 {

@@ -12,7 +12,7 @@ struct altup_state {
     float *streams;   /* [max_tokens][n_streams][hidden], or NULL: there is x alone, which is the first */
     float *laurel;    /* [max_tokens][hidden] */
     float *low;       /* [max_tokens][laurel_rank] */
-    float *modes;     /* [max_tokens][n_streams] what the router says */
+    float *modes;     /* [max_tokens][n_streams] the router's output */
     float *projected; /* [max_tokens][n_streams - 1][hidden], or the last two the other way */
 };
 

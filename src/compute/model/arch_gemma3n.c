@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Gemma 3n: keys and layers.
  *
- * Attention is that of Gemma 3 with values normed; the last layers read the keys and values of earlier ones, and
- * every layer has an embedding of each token of its own, as in Gemma 4. Four residual streams and a low-rank
- * path beside attention are new: forward_altup.c. In the first layers most gates of the feed-forward network are
- * cut off. */
+ * Attention is that of Gemma 3, with normed values. As in Gemma 4, the last layers read the keys and values of
+ * earlier layers, and every layer has its own embedding of each token. Four residual streams and a low-rank path
+ * beside attention are new: forward_altup.c. The first layers cut off most gates of the feed-forward network. */
 #include "compute/model/model_priv.h"
 
 #include <math.h>

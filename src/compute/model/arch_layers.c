@@ -8,7 +8,7 @@
 
 #include "base/check.h"
 
-/* A count, or a list of a count for each layer, of which this is the largest. */
+/* Reads a count, or the largest of a list with one count for each layer. */
 void read_largest(struct reading *r, const char *suffix, enum need need, uint32_t max, uint32_t *out)
 {
     enum gguf_kind kind;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The last layer of a pass. Hot path.
  *
- * After its keys and values are stored, only the rows that need logits matter. That is one row per
- * decoding sequence; more where draft tokens are verified; all rows of a prompt whose logprobs are asked
- * for; no row of a prompt chunk that is not the last. These rows move up and the others are dropped:
+ * After its keys and values are stored, only the rows that need logits matter. That is one row per decoding
+ * sequence; more where draft tokens are verified; all rows of a prompt whose logprobs are asked for; no row
+ * of a prompt chunk that is not the last. These rows move up, and the pass drops the others:
  *
  *     rows     a0 a1 a2 a3 | b0 | c0 c1 c2          ->    a3 | b0         (c needs none)
  *     items    a           | b  | c                       a: one token, three positions on | b

@@ -2,10 +2,9 @@
 /* A model: hyper-parameters from metadata, weights bound by name and shape and packed for the kernels, and
  * the forward pass over paged KV.
  *
- * A model is immutable after model_new; any thread may read it. A state is the scratch of one engine
- * thread. The promise: the logits of a sequence are bit for bit the same whatever other items the pass
- * holds, however its tokens were cut into passes, wherever its blocks lie and however many ranks the team
- * has. */
+ * A model is immutable after model_new; any thread may read it. A state is the scratch of one engine thread.
+ * The promise: the logits of a sequence are always the same, bit for bit. They do not depend on the other
+ * items of the pass, the cuts of its tokens into passes, the places of its blocks, or the number of ranks. */
 #ifndef COMPUTE_MODEL_MODEL_H
 #define COMPUTE_MODEL_MODEL_H
 

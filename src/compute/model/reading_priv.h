@@ -60,7 +60,8 @@ bool arch_heeds(const struct arch *arch, const char *suffix);
 
 /* ---- arch_layers.c ---- */
 
-/* A count; or in architectures whose layers differ in shape a list of them, of which this is the largest. */
+/* Reads a count. If the architecture's layers may differ in shape, also reads the largest of a list of
+ * counts. */
 void read_largest(struct reading *r, const char *suffix, enum need need, uint32_t max, uint32_t *out);
 /* Number i of a list that read_largest() has checked; value if the key is no list. */
 uint32_t read_listed(struct reading *r, const char *suffix, uint32_t i, uint32_t value);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the recurrent halves share: their own weights and scratch, and the walk over a sequence's rows. */
+/* Shared by the recurrent halves: their own weights and scratch, and the walk over a sequence's rows. */
 #ifndef COMPUTE_MODEL_RECURRENT_PRIV_H
 #define COMPUTE_MODEL_RECURRENT_PRIV_H
 
@@ -17,7 +17,7 @@ struct recurrent_weights { /* of a layer; owned */
 
 struct recurrent_state { /* scratch of a pass */
     float *in;           /* [max_tokens][...] the products that the recurrence reads */
-    float *out;          /* [max_tokens][...] what it gives */
+    float *out;          /* [max_tokens][...] its output */
     float *decay, *beta; /* [max_tokens][delta_heads] */
     float *states;       /* [n_ranks][delta_key][delta_value] */
     float *beside;       /* [max_tokens][hidden] output of a recurrence beside attention, or NULL */

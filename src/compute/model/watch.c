@@ -4,7 +4,7 @@
  *     forward_matmul          all matrices of a group read one input
  *     experts                 gate and up read the rows of the tokens that chose them; down their gated rows
  *
- * Without a watch the price is a comparison for each product. With one, the last layer keeps all rows. */
+ * Without a watch each product costs one comparison more. With a watch, the last layer keeps all rows. */
 #include "compute/model/model_priv.h"
 
 #include "base/check.h"

@@ -5,7 +5,8 @@ libcompute_sample_a_SOURCES = src/compute/sample/sampler.c src/compute/sample/sa
 
 if HAVE_CMOCKA
 sample_tests = tests/unit/compute/sample/test_sampler tests/unit/compute/sample/test_state tests/unit/compute/sample/test_stop \
-	tests/unit/text/grammar/test_grammar tests/unit/text/grammar/test_grammar_schema
+	tests/unit/text/grammar/test_grammar tests/unit/text/grammar/test_grammar_schema \
+	tests/unit/text/grammar/test_grammar_work
 check_PROGRAMS += $(sample_tests)
 TESTS += $(sample_tests)
 tests_unit_compute_sample_test_sampler_SOURCES = tests/unit/compute/sample/test_sampler.c

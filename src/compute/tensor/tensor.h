@@ -31,7 +31,7 @@ struct weight { /* [rows][cols], packed into interleaved row panels; owned */
     uint32_t cols;
     void *panels;
     size_t len_bytes;    /* of the panels: the bytes that a product reads */
-    size_t region_bytes; /* of the memory that holds them; 0: an arena has it */
+    size_t region_bytes; /* of the memory that holds them; 0: an arena holds them */
 };
 
 /* True for the types that weight_pack takes. */
@@ -63,7 +63,7 @@ struct weight_packing { /* all borrowed */
     /* Where the panels go. NULL: memory of their own. In an arena that another process filled nothing is packed: the
      * first and the last panel are packed beside it and compared, E_MISMATCH. */
     struct mem_sealed *arena;
-    uint64_t end_ns; /* gives up then (clock_now_ns(), E_TIMEOUT); 0: never. Without an arena only */
+    uint64_t end_ns; /* deadline (clock_now_ns()), then E_TIMEOUT; 0: none. Without an arena only */
 };
 
 int weight_pack_to(const struct weight_packing *packing, struct weight *out); /* also E_FULL, of the arena */

@@ -17,7 +17,7 @@ enum tune_mode {
     TUNE_AUTO, /* use the cache file's choice for this machine; else measure and write it to the file */
     TUNE_OFF,  /* the defaults */
     TUNE_REDO, /* measure in any case and write the file */
-    TUNE_WAIT, /* as TUNE_REDO; somebody waits for all of it: within 5 s also on a busy machine */
+    TUNE_WAIT, /* as TUNE_REDO, for a user who waits for it: takes up to 5 s on a busy machine */
 };
 
 enum { TUNE_MAX_VARIANTS = 3 }; /* variants of a field */

@@ -29,8 +29,8 @@ void work_init(struct work *work, uint32_t n_units, unsigned n_ranks);
 /* False: no rank has units left. */
 bool work_next(struct work *work, unsigned rank, unsigned n_ranks, uint32_t *unit_out);
 
-/* The owner of a unit, of n owners whose units lie one after another: the last one whose first unit is not
- * above it. firsts: a uint32_t of each owner, step_bytes apart, ascending or equal. */
+/* The owner of a unit, among n owners with consecutive runs of units: the last owner whose first unit is at
+ * or below it. firsts: a uint32_t of each owner, step_bytes apart, ascending or equal. */
 uint32_t work_owner(const uint32_t *firsts, size_t step_bytes, uint32_t n, uint32_t unit);
 
 #endif

@@ -5,9 +5,9 @@
  * worker: the worker's queue drains while the request waits.  So the queue of the best worker and the prompts
  * ahead in the router add up.
  *
- * Seats.  A decode worker takes one more sequence when it has a seat, when the time between tokens stays within
- * the objective, and when it has blocks for prompt and expected answer.  Otherwise so many sequences must end
- * before:
+ * Seats.  A decode worker takes one more sequence under three conditions.  It has a seat.  The time between
+ * tokens stays within the objective.  It has blocks for the prompt and the expected answer.  Otherwise this
+ * many sequences must end first:
  *
  *    ends = most of:  n_running - seats + 1
  *                     n_running - (most sequences that keep the objective)
@@ -61,7 +61,7 @@ static double outlook_prompt_rate(const struct picker_fleet *fleet, uint32_t gro
     return rate;
 }
 
-/* The most sequences of which each keeps the objective. */
+/* The largest number of sequences that keeps the time between tokens within the objective. */
 static double outlook_most(const struct picker_worker *worker, double slo_s)
 {
     double alone_s = picker_itl_at_s(worker, 0);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Admission by prediction: when will the first token of a request come, and is that in time?
+/* Admission by prediction: predicts when the first token of a request comes, and whether that is in time.
  *
  *    predicted = max(queue of the best worker + prompts ahead, time until a decode seat is free) + own prompt
  *
  *    predicted within the limit, less the margin    placed or queued
  *    beyond it                                      refused at once, with a time to come back
  *
- * The limit of a request is the TTFT objective, or twice the time that its prompt takes alone where that is
- * more.  The margin is learned: the part of the limit by which all but one of fifty predictions were too early at most.
- * So a machine whose predictions are wrong admits less, and its answers keep the objective all the same.
+ * The limit of a request is the TTFT objective, or twice the time that its prompt takes alone where that is more.  The
+ * margin is learned, as a part of the limit: 98 % of the predictions were too early by less.  So a machine with
+ * inaccurate predictions admits fewer requests, and its answers still keep the objective.
  *
  * Pure functions: no clock, no I/O, no randomness.  The router and the simulator link the same code. */
 #ifndef FLEET_PICKER_ADMIT_H
@@ -28,7 +28,7 @@ struct picker_lateness {
 void picker_lateness_learn(struct picker_lateness *late, double predicted_s, double actual_s, double limit_s);
 double picker_lateness_margin(const struct picker_lateness *late); /* least to 0.75 of the limit */
 
-/* What the fleet lets any request of a model expect. */
+/* The state of the fleet that the predictions of all requests of a model use. */
 struct picker_outlook {
     double prompt_tokens_per_s; /* of all workers that read prompts, together; 0: unknown */
     double seat_s;              /* until some decode worker has a seat within its objective; 0: now */
@@ -67,8 +67,8 @@ void picker_admit(const struct picker_wait *wait, const struct picker_outlook *o
                   struct picker_verdict *out);
 double picker_limit_s(double ttft_slo_s, double alone_s);
 
-/* Times to come back.  Each refusal takes the next free slot of a schedule that drains at the fleet's speed, so
- * that refused clients do not come back all at once. */
+/* Retry times.  Each refusal takes the next free slot of a schedule that drains at the fleet's speed.  So
+ * refused clients do not all come back at once. */
 struct picker_returns {
     uint64_t next_ns; /* the schedule is taken until then */
 };
@@ -76,8 +76,8 @@ struct picker_returns {
 /* Seconds until the client should come back: 1 to 60. prompt_s: the fleet's time for its prompt. */
 uint32_t picker_returns_take(struct picker_returns *returns, double late_s, double prompt_s, uint64_t now_ns);
 
-/* The part of what waits that is served before a tenant's own newest request, in turns by weight: own is what
- * the tenant has waiting, all what everybody has; credit: how far the tenant is behind (base/fair.h). */
+/* The part of the waiting work that is served before a tenant's newest request, in turns by weight. own: the
+ * tenant's waiting work; all: that of all tenants; credit: how far the tenant is behind (base/fair.h). */
 uint64_t picker_turn_ahead(uint64_t own, uint64_t all, uint32_t n_tenants, uint64_t credit);
 
 #endif

@@ -30,8 +30,8 @@ struct picker_classes {
 
 /* Begins the table with "default". */
 void picker_classes_init(struct picker_classes *classes, uint64_t ttft_slo_ns, uint64_t itl_slo_ns);
-/* Adds the class that the text defines; what it leaves out is as in "default".  The name "default" changes that one.
- * E_FORMAT with the fault; the table does not change. */
+/* Adds the class that the text defines.  Missing settings are those of "default".  The name "default" changes that
+ * class.  E_FORMAT with the fault; the table does not change. */
 int picker_classes_add(struct picker_classes *classes, struct bytes text, struct fault *fault);
 /* The class of a request: the wanted one, unless it has more of anything than `allowed`, the class of the key (empty or
  * unknown: "default"): priority, weight, share, or that its streams may be paused for less time.  An unknown or empty

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The load that arrives for one model, in terms of each phase: time of prompts, and tokens of answers.
+/* The load that arrives for one model, by phase: time of prompts, and tokens of answers.
  *
  * Requests count when they arrive, placed or not, so a fleet that refuses most of its load still sees all of
- * it.  The window is as short as the number of requests allows, so that a busy fleet sees a change within
- * seconds and a quiet one is not moved by chance.  The largest prompt and the longest answer of a window are
- * left out: one request, however long, is no load.
+ * it.  The window is as short as the number of requests allows.  So a busy fleet sees a change within
+ * seconds, and chance does not move a quiet one.  The largest prompt and the longest answer of a window do
+ * not count: one request, however long, is no load.
  *
  * One thread; no clock, no allocation.  All zero is an empty record. */
 #ifndef FLEET_PICKER_DEMAND_H
@@ -30,7 +30,7 @@ struct picker_demand {
     uint64_t latest;        /* number of the bucket that is filled now, by time / width */
     uint64_t first_ns;      /* of the first request; 0: none yet */
     double step_s;          /* the workers' fixed cost of a prompt: a step */
-    double token_s, pair_s; /* their mean cost of a prompt token and of what it attends to */
+    double token_s, pair_s; /* mean cost of a prompt token and of its attention */
     double pick_uncached;   /* share of a prompt's tokens that no worker has cached; 0: not known, all */
     uint32_t short_tokens;  /* prompts of so many pick_uncached tokens run where they decode */
 };

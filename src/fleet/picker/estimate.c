@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Time estimates for one worker, computed from its report.
  *
- * Workers learn their rates themselves (a warm-up at start gives the first value), so nothing here is
- * fitted to a machine. Where a worker has reported no rate yet, a pessimistic guess keeps it usable
- * without making it attractive. Three priors are fixed here:
+ * Workers learn their rates themselves (a warm-up at start gives the first value), so nothing here is fitted
+ * to a machine. Until a worker reports a rate, a pessimistic prior keeps it usable without making it
+ * attractive. Three priors are fixed here:
  *
- * - A decode step grows by what the worker learned that a sequence adds; unless it told, a step with n sequences takes
- * 1 + STEP_GROWTH x n times the step of none. Decode is bound by reading the weights, which all sequences share.
- * - KV that moves while prefill computes costs only its tail: the part that is sent after the last layer
- * is done.
- * - A disk read begins, and is found complete, between two steps. */
+ * - A decode step grows with each sequence by the time that the worker learned and reported. Without a report, a step
+ *   with n sequences takes 1 + STEP_GROWTH x n times the step without sequences. Decode is bound by reading the
+ *   weights, which all sequences share.
+ * - KV that moves while prefill computes costs only its tail, which is sent after the last layer is done.
+ * - A disk read begins between two steps, and the worker notices its end between two steps. */
 #include "fleet/picker/picker.h"
 
 #include <math.h>

@@ -155,7 +155,7 @@ void picker_fleet_refresh(struct picker_fleet *fleet, uint32_t slot)
 
 /* ---- when a worker's prompts are done, in a timed fleet ---- */
 
-/* Forgets what a report of that time counts, and returns the time of the rest. */
+/* Forgets the prompts that a report of that time counts, and returns the time of the others. */
 static uint64_t recent_left_ns(struct fleet_slot *it, uint64_t reported_ns)
 {
     uint64_t left_ns = 0;

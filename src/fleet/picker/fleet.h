@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All workers as one router sees them: each worker's latest report, and a ledger of the work that this
- * router has dispatched to it and that has not finished.
+/* All workers as one router sees them: each worker's latest report, and a ledger of this router's unfinished
+ * work there.
  *
- * A report is up to one heartbeat old. Work dispatched since then is in the ledger only; work of other
- * routers is in the report only. So a row takes the larger of the two. The tokens that the ledger will
- * still take blocks for are subtracted from the free blocks: prompt and expected answer of a sequence until
- * it has begun and a report counts its blocks, then what its answer is still expected to grow by. A
- * dispatch counts at once, so a burst of equal requests spreads: each choice sees the ones before it.
+ * A report is up to one heartbeat old. Only the ledger has the work dispatched since then; only the report
+ * has the work of other routers. So a row takes the larger of the two. The free blocks of a row exclude those
+ * that the ledger's sequences will still take. Until a sequence has begun and a report counts its blocks,
+ * these are its prompt and its expected answer. After that it is the expected rest of its answer. A dispatch
+ * counts at once, so a burst of equal requests spreads: each choice sees the ones before it.
  *
  * One thread; no I/O and no clock. Only picker_fleet_new() can fail or allocate, and picker_fleet_set()
  * for the first worker of a new kind (model, layout, role). */
@@ -46,7 +46,7 @@ uint32_t picker_fleet_n_usable(const struct picker_fleet *fleet, uint32_t group)
 
 /* A sequence was dispatched to the worker: charges its tokens to prefill, to read, and of context. */
 void picker_fleet_charge(struct picker_fleet *fleet, uint32_t slot, const struct picker_charge *charge);
-/* In a fleet whose reports have times: the sequence's prompt will take the worker prefill_ns. */
+/* Only where reports carry times: the sequence's prompt will take prefill_ns at its worker. */
 void picker_fleet_busy(struct picker_fleet *fleet, uint32_t slot, uint64_t prefill_ns, uint64_t now_ns);
 /* The sequence has been admitted and prefilled (has_begun: the worker's reports count it from now on), or it will not
  * be. */
@@ -62,7 +62,7 @@ void picker_fleet_leave(struct picker_fleet *fleet, uint32_t slot);
 void picker_fleet_grow(struct picker_fleet *fleet, uint32_t slot, uint64_t from_tokens, uint64_t to_tokens);
 /* A sequence of so many tokens was cancelled there: its blocks count as free until the next report counts them. */
 void picker_fleet_freed(struct picker_fleet *fleet, uint32_t slot, uint64_t n_tokens);
-/* Of the slot's row: the larger of report and ledger. */
+/* Values of the slot's row: the larger of report and ledger. */
 uint32_t picker_fleet_n_running(const struct picker_fleet *fleet, uint32_t slot);
 const struct picker_ledger *picker_fleet_ledger(const struct picker_fleet *fleet, uint32_t slot);
 

@@ -174,9 +174,9 @@ static void picker_index_vacate(struct picker_index *index, uint32_t hole)
 
 /* ---- along a chain ---- */
 
-/* Prefetches in three steps, each of which needs the memory of the one before: the table's line, its
- * entry, and the entry's neighbours by use, whose links change when the entry moves or goes. If the table
- * changes in between, a prefetch is useless at worst. */
+/* Prefetches in three steps, each of which needs the memory of the one before. First the table's line, then
+ * its entry, then the entry's neighbours by use: their links change when the entry moves or goes. If the
+ * table changes in between, a prefetch is useless at worst. */
 struct ahead {
     const struct picker_index *index;
     const struct block_hash *hashes;
@@ -317,8 +317,8 @@ static struct index_entry *find_live(struct picker_index *index, const struct bl
     return &index->entries[at];
 }
 
-/* Evicts one entry for a new one that goes to list `more`: the least recently used entry of the list whose
- * turn it is. Prefetches for the next evictions. */
+/* Evicts one entry for a new one that goes to list `more`. Takes the least recently used entry of the list
+ * that is due. Prefetches for the next evictions. */
 static void picker_index_evict(struct picker_index *index, enum index_list more)
 {
     uint32_t n_cold = index->n_cold + (more == INDEX_COLD);

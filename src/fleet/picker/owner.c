@@ -5,18 +5,17 @@
  *    compute   missing tokens / prefill speed                               (measured by the asker)
  *              or, if less, read the tokens on its own disk and compute the rest
  *
- * The bandwidth is that of pushes that the asker asked for; a hand-off is no faster than prefill computes.
- * A worker without recent pushes gets a guess, twice as fast as it computes or more, so that one push is tried
- * and measures the link. The
- * latency is a prior: each of the three messages before the first byte waits for the end of a step, the
- * owner's decode step or the asker's own. A push must beat computing by a margin, because computing is
+ * Only pushes that the asker requested measure the bandwidth: a hand-off is no faster than prefill computes. A
+ * worker without recent pushes gets a prior of at least twice its computing speed. So one push is tried and
+ * measures the link. The latency is a prior: each of the three messages before the first byte waits for the
+ * end of a step of the owner or the asker. A push must beat computing by a margin, because computing is
  * certain and a push may fail.
  *
- * Among several owners the most tokens win, then the same host, then the least load. More tokens are
+ * The order among several owners: most tokens, then the same host, then the least load. More tokens are
  * better whenever pushing a token beats computing it.
  *
- * An owner that must read a part from its disk first is asked only if its additional tokens, compared with
- * the best other owner, save more time than the read costs. */
+ * An owner that must first read a part from its disk has more tokens than the best other owner. It is asked
+ * only if these tokens save more time than the read costs. */
 #include "fleet/picker/owner.h"
 
 #include <math.h>

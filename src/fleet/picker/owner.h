@@ -32,10 +32,10 @@ double picker_push_s(const struct picker_worker *from, const struct picker_worke
 /* Seconds for each pushed token, or 0 where computing a token is expected to be as fast. */
 double picker_push_token_s(const struct picker_worker *to);
 
-/* The worker that `asker` (a slot) should fetch the beginning of this prompt from. A candidate is any
- * worker of the same layout whose row has cached_tokens, whatever its role, draining ones included. A row
- * with more stored_tokens is a candidate too, if reading these from disk first also pays. (In a router,
- * rows of other workers have no stored_tokens: only the asker's own disk counts there.) */
+/* The worker from which `asker` (a slot) should fetch the beginning of this prompt. Candidates are all
+ * workers of the same layout with cached_tokens, of any role, draining ones included. A row with more
+ * stored_tokens is a candidate too, if the read from disk pays. (In a router, only the asker's own row has
+ * stored_tokens.) */
 struct picker_owner picker_find_owner(const struct picker_world *world, const struct picker_request *request,
                                       uint32_t asker, enum picker_fetch prefix_fetch);
 

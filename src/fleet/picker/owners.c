@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The set of workers that have a block: up to thirteen columns in the entry itself, more as a bitmap in a
- * page. A column whose worker has the block on disk only has a flag bit in the entry, or a bit in a second
- * page. Few blocks need a page.
+/* The set of workers that have a block. The entry itself holds up to thirteen columns; a page holds more as a
+ * bitmap. A flag bit in the entry, or a bit in a second page, marks a column whose worker has the block only
+ * on disk. Few blocks need a page.
  *
  *   entry   [ hash | used | older newer | page - | n | c c c c . . . . . . . . . ]   nearly all blocks
  *   entry   [ hash | used | older newer | page o | n |                           ]   common prompt starts

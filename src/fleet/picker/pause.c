@@ -45,7 +45,8 @@ static uint32_t pause_gather(const struct picker_stream *streams, uint32_t n_str
     return n_sites;
 }
 
-/* The least number of streams whose pause leaves a seat and a step within the objective; more than it has: none. */
+/* The least number of streams to pause, so that a seat is free and a step keeps the objective. A number above its
+ * streams: no pause is enough. */
 static uint32_t pause_least(const struct picker_fleet *fleet, const struct pause_site *site, double itl_slo_s)
 {
     struct picker_worker worker;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pausing: which running streams leave their worker so that a request of a higher class gets a decode seat there.
+/* Chooses the running streams to pause, so that a request of a higher class gets a decode seat at their worker.
  *
- * A paused stream gives its seat, its blocks and its part of the step back.  The worker keeps the blocks in its cache
- * as long as it has no other use for them, and the stream goes on later, there or elsewhere, with the same tokens.
+ * A paused stream gives back its seat, its blocks and its part of the step.  The worker caches the blocks until it
+ * needs them.  The stream continues later, on this or another worker, with the same tokens.
  *
- * Pure, as the rest of the picker. */
+ * Pure functions. */
 #ifndef FLEET_PICKER_PAUSE_H
 #define FLEET_PICKER_PAUSE_H
 
@@ -22,9 +22,9 @@ struct picker_pause {
     uint32_t chosen[PICKER_MAX_PAUSED]; /* indices of streams, all on one worker */
 };
 
-/* Chooses the least number of streams whose pause would let picker_place_choose() place the request at their worker
- * within the goals.  The streams come in the order in which they are to be paused.  False: no pause helps.  Sets the
- * place's choice; the fleet is as before. */
+/* Chooses the least number of streams to pause, so that picker_place_choose() can place the request at their worker
+ * within the goals.  The streams are in the order in which to pause them.  Sets the place's choice and does not
+ * change the fleet.  False: no pause helps. */
 bool picker_pause_choose(struct picker_place *place, const struct picker_goals *goals,
                          const struct picker_stream *streams, uint32_t n_streams, struct picker_pause *out);
 

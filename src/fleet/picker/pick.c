@@ -4,35 +4,32 @@
  *    alone (D):     (queue(D) + prefill(D, uncached)) / left(D) + answer x itl(D) + delay(D)
  *    pair (P, D):   queue(P) + prefill(P, uncached) + transfer tail  + answer x itl(D)
  *
- * left(D) is the part of a step that decoding sequences leave to prompts, within the objective for the
- * time between tokens: a worker bounds its chunks so. delay(D) is the time that the other sequences on D
- * lose: the prefill time once for each sequence that decodes there, plus half the TTFT objective and half
- * the prompt's time, because an idle decode worker does not stay idle, and a long prompt holds up more of
- * the requests to come. So long prompts go to the prefill pool, and overflow to decode workers only when
- * that pool is backed up by a good part of the objective and of the prompt's time (the lesson of Mooncake
- * and llm-d: selective disaggregation). Prompts of at most local_prefill_tokens uncached tokens run where
- * they decode. So do prompts that D
- * computes within local_prefill_s, counting each sequence that decodes there like the prompt: the messages
- * and thread wake-ups of a hand-off would be a good part of so short a time.
+ * left(D) is the part of a step that decoding sequences leave to prompts, within the objective for the time
+ * between tokens: a worker bounds its chunks so. delay(D) is the time that other sequences on D lose: the
+ * prefill time once for each sequence that decodes there. It adds half the TTFT objective and half the
+ * prompt's time, for requests that arrive during the prompt. So long prompts go to the prefill pool. They
+ * overflow to decode workers only when that pool's queue exceeds about half the objective plus half the
+ * prompt's time (selective disaggregation, as in Mooncake and llm-d). Prompts of at most local_prefill_tokens
+ * uncached tokens run where they decode. So do prompts that D computes within local_prefill_s, times one plus
+ * the sequences that decode there. For them the messages and wake-ups of a hand-off would cost too much.
  *
- * A worker of both roles is a decode worker without these halves: prompts of any length are its work, and
- * only the delay of the sequences that decode there counts against it. It takes hand-offs from prefill workers
- * and hands nothing over.
+ * A worker of both roles is a decode worker without these halves: it is meant to read prompts of any length.
+ * Only the delay of its decoding sequences counts. It takes hand-offs from prefill workers and hands nothing
+ * over.
  *
- * Disk. A worker may read blocks from its disk and compute the rest. This second way costs the read (bytes
- * at the measured rate, after the reads already queued) and delays no other sequence. It is tried only
- * where it takes less time than computing, because the worker decides by the same comparison. Only the
- * worker that computes reads: a peer's push is not read. Few workers have a given prompt on disk, so they
- * are tried apart.
+ * Disk. A worker may read blocks from its disk and compute the rest. This second way costs the read (bytes at
+ * the measured rate, after the reads already queued) and delays no other sequence. The picker tries it only
+ * where it takes less time than computing, because the worker decides by the same comparison. Only the worker
+ * that computes the prompt reads from disk. Few workers have a given prompt on disk, so they are tried apart.
  *
- * Pushes. A prefill worker may also get the blocks that it lacks from another worker (prefix fetch). It counts
- * the push instead of the computation where that is less, plus a share of the time saved, so that requests still
- * prefer the worker that has the blocks. fleet/picker/owner.h chooses the owner afterwards.
+ * Pushes. A prefill worker may also get the blocks that it lacks from another worker (prefix fetch). Its cost is
+ * the lesser of push and computation. A push also costs a share of the time that it saves, so that requests
+ * still prefer the worker that has the blocks. fleet/picker/owner.h chooses the owner afterwards.
  *
- * An objective that even an idle worker could not keep is no reason to refuse: the TTFT limit is the
- * larger of the objective and twice the prompt's time alone. Nor do workers idle because no placement
- * keeps the objectives. Where a request could begin at once (a seat, blocks, a queue within the limit) it
- * waits only if waiting helps:
+ * A request is not refused for an objective that even an idle worker could not keep: the TTFT limit is the
+ * larger of the objective and twice the prompt's time alone. No worker idles because no placement keeps the
+ * objectives. A request that could begin at once (a seat, blocks, a queue within the limit) waits only if
+ * waiting helps:
  *
  *    pass             time between tokens       room                          one worker alone may be
  *    1 keeping        objective                 reported                      decode workers
@@ -41,20 +38,19 @@
  *    3 least bad      any                       as 2                          prefill workers too
  *    4 any            the best of all, for requests that must go on (E_OVERLOADED)
  *
- * goals.yield limits the passes; a router stops at 2 first, and at 3 for requests that have waited. A
- * wrong step time thus sends requests elsewhere but never away, and the next requests measure it again.
+ * goals.yield limits the passes; a router stops at 2 first, and at 3 for requests that have waited. So a
+ * wrong step time sends requests to other workers but never refuses them, and later requests correct it.
  *
  * Ties go to the placement with less running, then to one worker before a pair, then to the lower rank of
  * its slots (an order for each goals.order). So the result depends on the arguments alone.
  *
  * Pairs need no search over all pairs. A pair's cost is one term of P plus one term of D. It keeps the
- * objectives when P keeps its own (room, TTFT) and D keeps its own (room, seat, ITL). Workers of one
- * layout lie in one pool. Order each pool by (cost, running), in whole numbers: the least sum over all
- * pairs consists of the least halves, and ranks break ties half by half too. So one pass over the workers
- * that keep their objectives finds the best pair, with one comparison per layout. If there is none, a
- * second pass looks at all workers: no pair keeps the objectives, so all are equal in that. Most workers
- * are not the best half so far; struct pick_brief shows that without reading the row.
- * tests/unit/fleet/picker/test_pairs checks all pairs. */
+ * objectives when P keeps its own (room, TTFT) and D keeps its own (room, seat, ITL). Workers of one layout
+ * lie in one pool. Order each pool by (cost, running), in whole numbers. Then the best pair consists of the
+ * best P and the best D, and ranks break ties for each of the two. So one pass over the workers that keep
+ * their objectives finds the best pair, with one comparison per layout. If there is none, a second pass looks
+ * at all workers, because then no pair keeps the objectives. struct pick_brief rejects most workers without
+ * reading their rows. tests/unit/fleet/picker/test_pairs checks all pairs. */
 #include "fleet/picker/picker.h"
 
 #include "base/err.h"
@@ -121,8 +117,8 @@ static inline bool keeps_itl(const struct scan *scan, const struct pick_row *row
     return scan->pass == CONSERVING && (row->n_running == 0 || itl_alone_ns(scan, row) > scan->itl_slo_ns);
 }
 
-/* Also requires a seat: at a worker whose seats are all taken, the arriving prompt would be computed a
- * second time. It had better wait in the router's queue. */
+/* Also requires a seat. A worker without a free seat would compute the arriving prompt a second time, so the
+ * request waits in the router's queue. */
 static inline bool keeps_decode(const struct scan *scan, const struct pick_row *row, uint32_t n)
 {
     return keeps_itl(scan, row) && row->has_seat && picker_pick_has_room(scan, row, n);
@@ -280,9 +276,9 @@ static inline bool has_briefs(const struct scan *scan, const struct pick_pool *p
            pool->role == (what == PREFILL_HALVES ? PICKER_PREFILL : PICKER_DECODE);
 }
 
-/* Most workers have little of a prompt: perhaps its first block, which many prompts share. For the workers
- * of a pool that have up to few_blocks, the tokens cost least_ns or more as half of a pair, and alone_ns or
- * more on one worker. */
+/* Most workers have few blocks of a prompt, perhaps only the first block, which many prompts share. For a
+ * pool's workers with at most few_blocks, the tokens cost at least least_ns as half of a pair, and at least
+ * alone_ns on one worker. */
 struct few {
     uint32_t few_blocks;
     int64_t least_ns, alone_ns;
@@ -333,7 +329,7 @@ static inline bool few_are_short(const struct scan *scan, const struct few *few,
            (!few->is_long || few->alone_ns + held_up_ns(few->alone_ns, n_running) <= scan->local_ns);
 }
 
-/* Whether the worker cannot be the best, by values that do not depend on what it has cached. */
+/* Whether the worker cannot be the best, by values that do not depend on its cache. */
 static inline bool is_behind(const struct scan *scan, const struct pick_brief *brief, const struct few *few,
                              enum what what, const struct side sides[2])
 {
@@ -351,8 +347,8 @@ static inline bool is_behind(const struct scan *scan, const struct pick_brief *b
                       &sides[0]));
 }
 
-/* Skips rows that can only be half of a pair and would not be the best so far. Most briefs are rejected by
- * values that do not depend on what the worker has cached. */
+/* Skips rows that can only be half of a pair and would not be the best so far. Values that do not depend on
+ * the worker's cache reject most briefs. */
 static inline __attribute__((always_inline)) void
 scan_briefs(const struct scan *scan, const struct pick_pool *pool, enum what what, struct side sides[2])
 {
@@ -547,7 +543,7 @@ static uint32_t pick_answer_tokens(const struct picker_request *request)
     return n < request->max_new_tokens ? n : request->max_new_tokens;
 }
 
-/* Until the chosen worker begins the prompt's n tokens, and what it needs longer for them beside other work. */
+/* The time until the chosen worker begins the prompt's n tokens, plus the time that other work adds to them. */
 static int64_t waits_ns(const struct scan *scan, const struct pick_row *first, uint32_t n)
 {
     int64_t own_ns = pick_compute_ns(scan, n, first->prefill_ns, first->pair_ns);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The choice's state, its order among equal costs, and what a prompt costs one worker. */
+/* The choice's state, its order among equal costs, and the cost of a prompt on one worker. */
 #ifndef FLEET_PICKER_PICK_PRIV_H
 #define FLEET_PICKER_PICK_PRIV_H
 
 #include "fleet/picker/fleet_priv.h"
 
 #define PUSH_NS             INT64_C(2000000) /* the messages of a push */
-#define COPY_DIVISOR        8 /* of what a push saves: a second replica takes room from other blocks */
+#define COPY_DIVISOR        8 /* part of the time saved by a push: a second replica takes room */
 #define UNLOADED_SLACK      2
 #define OVERFLOW_DIVISOR    2 /* of the TTFT objective */
 #define COMING_DIVISOR      2 /* of the prompt's own time */
@@ -73,7 +73,7 @@ static inline bool is_first(const struct scan *scan, uint32_t slot, uint32_t n_r
     return pick_rank(scan, slot) < pick_rank(scan, best->row->slot);
 }
 
-/* ---- what a prompt costs ---- */
+/* ---- the cost of a prompt ---- */
 
 static inline uint32_t pick_uncached(const struct scan *scan, uint32_t slot, uint32_t block_tokens)
 {
@@ -115,7 +115,7 @@ static inline int64_t lack_ns(const struct scan *scan, const struct pick_brief *
     return pushed_ns < own_ns ? pushed_ns : own_ns;
 }
 
-/* ---- what it may cost ---- */
+/* ---- the limits of a prompt's cost ---- */
 
 static inline int64_t limit_ns(const struct scan *scan, int64_t alone_ns)
 {
@@ -127,7 +127,7 @@ static inline int64_t limit_ns(const struct scan *scan, int64_t alone_ns)
     return most_ns > alone_ns ? most_ns : alone_ns;
 }
 
-/* What requests that come meanwhile stand to lose on a decode worker: it grows with the prompt. */
+/* The delay of requests that arrive on a decode worker during the prompt; it grows with the prompt. */
 static inline int64_t overflow_ns(const struct scan *scan, int64_t own_ns)
 {
     return scan->ttft_slo_ns / OVERFLOW_DIVISOR + own_ns / COMING_DIVISOR;
@@ -157,8 +157,8 @@ static inline int64_t beside_ns(const struct scan *scan, const struct pick_row *
     return pick_ns((double)ns * (double)scan->step_slo_ns / (double)left_ns);
 }
 
-/* Under admission control a prompt overflows only to decode workers whose sequences leave it half of each step:
- * more sequences will come while it is computed. */
+/* With admission control a prompt overflows only to decode workers that leave half of each step free: more
+ * sequences will come during its computation. */
 static inline bool leaves_half(const struct scan *scan, const struct pick_row *row)
 {
     return scan->share_1024 == WHOLE_SHARE || row->n_running == 0 || row->itl_ns <= scan->step_slo_ns / 2 ||

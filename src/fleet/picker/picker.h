@@ -25,7 +25,7 @@ struct picker_worker {
     bool is_usable;    /* link up, model and KV layout agree, not draining */
     bool can_push;     /* link up and the model agrees: it may serve a prefix fetch */
     bool decodes_only; /* computes no prompts unless no other placement exists */
-    bool keeps_role;   /* it is of an older version, whose role cannot change while it runs */
+    bool keeps_role;   /* an older version, whose role cannot change while it runs */
     enum picker_role role;
     uint32_t group;  /* the model, by any numbering: a request goes only to workers of its group */
     uint64_t layout; /* KV layout fingerprint: both workers of a pair must have the same */
@@ -54,8 +54,8 @@ struct picker_worker {
     double read_bytes_per_s; /* of its disk, all reads together; 0: it reads nothing back */
     uint64_t kv_bytes_per_token;
     uint64_t queued_read_tokens; /* dispatched to be read from its disk, and not begun yet */
-    /* Of one request's prompt, by the prefix index: tokens in its memory, and tokens in memory or on disk.
-     * 0 in the fleet's rows. */
+    /* Tokens of one request's prompt, by the prefix index: those in memory, and those in memory or on disk. 0
+     * in the fleet's rows. */
     uint32_t cached_tokens, stored_tokens;
 };
 
@@ -72,8 +72,8 @@ struct picker_slots {
 /* Which placements are acceptable when none keeps the objectives. */
 enum picker_yield {
     PICKER_KEEPS,     /* none: the request waits */
-    PICKER_CONSERVES, /* workers where it begins at once and waiting would not help: idle workers, or
-                       * workers whose step alone breaks the objective for the time between tokens */
+    PICKER_CONSERVES, /* workers where it begins at once and waiting would not help: idle workers, and
+                       * workers whose own step exceeds the objective for the time between tokens */
     PICKER_LEAST_BAD  /* any worker where it begins at once; a prefill worker may also decode */
 };
 

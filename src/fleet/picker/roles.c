@@ -5,13 +5,13 @@
  *                                         +--> rooms of p and d workers --> flip, or a reason for none
  *    reports --> step times, seats -------+
  *
- * Hysteresis, four times over.  Nothing moves while both rooms are comfortable.  A move must raise the lesser
- * room by GAIN, so that the move back can never be due at once.  It must be due for SETTLE_NS in a row.  And
- * a pool changes one role a period, whoever changed it: workers report the age of their role, so routers that
- * know nothing of each other keep the period together.
+ * Four rules give hysteresis.  No role changes while both rooms are comfortable.  A move must raise the
+ * lesser room by GAIN, so the move back is never due at once.  It must stay due for SETTLE_NS. A pool changes
+ * one role in a period, by any router: workers report the age of their role, so routers that do not know each
+ * other keep one period.
  *
- * Other routers' requests reach this one only through the workers' reports.  The sequences reported, relative
- * to those dispatched from here, scale the load. */
+ * This router sees other routers' requests only in the workers' reports.  It scales the load by the ratio of
+ * reported sequences to its own dispatched ones. */
 #include "fleet/picker/roles.h"
 
 #include "fleet/picker/fleet_priv.h"
@@ -274,7 +274,7 @@ static bool plan_measure(struct picker_roles *roles, const struct picker_roles_o
 {
     struct picker_load *load = &plan->load;
     double share = roles_share(roles);
-    unsigned side = pool->n_rated[0] > 0 ? 0 : 1; /* prefill workers know best what a prompt costs */
+    unsigned side = pool->n_rated[0] > 0 ? 0 : 1; /* prefill workers measure the cost of prompts best */
 
     roles->demand.short_tokens = opts->short_tokens;
     picker_demand_set_width(&roles->demand, roles_steady_ns(opts));

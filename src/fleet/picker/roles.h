@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which roles should the workers of a pool have?  The router asks once a second, the simulator asks the same
- * code under its clock.
+/* Decides which roles the workers of a pool should have. The router asks once a second; the simulator asks
+ * the same code under its own clock.
  *
  * Each phase has a *room*: the multiple of the present load that its workers could carry within the
- * objectives.  The policy moves one worker at a time to the phase with less room, where that raises the lesser
- * of the two rooms by a good part.  The same estimate gives the numbers of workers that an autoscaler wants.
+ * objectives.  The policy moves one worker at a time to the phase with less room, if the move raises the
+ * lesser room enough.  The same estimate gives an autoscaler the wanted numbers of workers.
  *
  * One thread; no clock, no I/O, no allocation.  All zero is a policy that has seen nothing. */
 #ifndef FLEET_PICKER_ROLES_H
@@ -13,7 +13,7 @@
 #include "fleet/picker/demand.h"
 #include "fleet/picker/fleet.h"
 
-/* X(name, text): why a decision is what it is */
+/* X(name, text): the reason of a decision */
 #define PICKER_ROLES_REASONS(X)                                                                              \
     X(COLD, "too few requests, or workers that have not measured themselves")                                \
     X(ROOM, "both phases have room")                                                                         \

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How much load a number of workers carries within the objectives.
+/* The load that a number of workers carries within the objectives.
  *
  * Prefill: prompts are served one at a time by the worker that is free first, so c workers are the queue
  * M/G/c.  A prompt waits longer than t with probability  C(c, a) exp(-(c - a) t / s  2 / (1 + cv2)),  with a =
  * rate x s and C of Erlang.  At most LATE of the prompts may wait longer than the objective leaves them.
  *
- * Decode: the sequences under way vary like a Poisson number, and each worker has seats for as many as its
- * step time allows; all but LATE of the time there is a seat for the next. */
+ * Decode: the number of running sequences is Poisson distributed. Each worker has as many seats as its step
+ * time allows. With probability 1 - LATE the next sequence finds a free seat. */
 #include <math.h>
 
 #include "fleet/picker/roles.h"

@@ -24,8 +24,8 @@ struct picker_patience {
  * workers' current speed, by its own wait, or because the queue is full. */
 enum picker_yield picker_yield_for(const struct picker_patience *patience);
 
-/* The order within a tenant's line: by deadline, which is the arrival plus the limit of the first token, so a short
- * prompt passes long ones until they have aged; of equal deadlines (10 ms), what is mostly cached goes first. */
+/* The order within a tenant's line: by deadline, which is the arrival plus the limit of the first token. So a short
+ * prompt passes long ones until they have aged. Among equal deadlines (10 ms), mostly cached prompts go first. */
 uint64_t picker_turn_order(uint64_t arrived_ns, double limit_s, bool is_warm);
 
 struct picker_turn { /* one queue and its owner's functions */

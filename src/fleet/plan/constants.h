@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The constants of the arithmetic: how far a real engine stays behind the device's rates.
  *
- * They are effective, not physical: correlated ones trade off against each other, so one of them means nothing
- * without the others.  A constants file also holds factors (what is known of single engines, models and
- * devices) and bands (how far measurements lay from predictions that never saw them). */
+ * They are effective, not physical: correlated constants trade off against each other, so a single one means
+ * nothing.  A constants file also holds factors, which correct for single engines, models and devices.  Its
+ * bands say how far measurements lay from predictions that did not use them. */
 #ifndef FLEET_PLAN_CONSTANTS_H
 #define FLEET_PLAN_CONSTANTS_H
 
@@ -41,7 +41,7 @@ enum plan_constant {
 
 enum plan_target { PLAN_TPOT, PLAN_TTFT, PLAN_N_TARGETS };
 
-/* How much of a measurement's kind the fit has seen. */
+/* How well the fit's data cover a kind of measurement. */
 enum plan_known {
     KNOWN_ALL,    /* this model on this device with this engine */
     KNOWN_PARTS,  /* model, device and engine, but not together */
@@ -49,7 +49,7 @@ enum plan_known {
     KNOWN_N
 };
 
-/* A correction of the predictions of some engine, model and device; "*" stands for any. */
+/* A correction for the predictions of an engine, a model and a device. "*" stands for any. */
 struct plan_factor {
     char engine[24], model[48], device[48];
     double log_ratio[PLAN_N_TARGETS]; /* of measurement to prediction, shrunk towards 0 */
@@ -68,7 +68,7 @@ struct plan_constants { /* after plan_constants_init() */
     double held_out[PLAN_N_TARGETS]; /* mean absolute error of held-out rows; NAN: not known */
 };
 
-struct plan_kind { /* what a prediction is about; NULL: not known */
+struct plan_kind { /* subject of a prediction; NULL: unknown */
     const char *engine, *model, *device;
 };
 
@@ -85,7 +85,7 @@ int plan_constants_parse(struct bytes text, struct fault *fault, struct plan_con
 int plan_constants_write(const struct plan_constants *constants, struct buf *out); /* E_NOMEM */
 /* Adds a factor; a NULL part is any.  E_NOMEM. */
 int plan_constants_add_factor(struct plan_constants *constants, const struct plan_factor *factor);
-/* The factor of a kind: all that match, multiplied.  known_out (may be NULL) says how much is known. */
+/* The product of all factors that match the kind. known_out (may be NULL): how well the data cover it. */
 double plan_constants_factor(const struct plan_constants *constants, const struct plan_kind *kind,
                              enum plan_target target, enum plan_known *known_out);
 

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Device and link tables.
  *
- * A device is a column of numbers, each with the sentence that says where it comes from.  Figures that are
- * often repeated are often wrong in the same two ways: a rate with structured sparsity, or a link's two
- * directions added up.  Both are twice the truth, so a changed rate that is 1.6 times the known one or more is
- * refused by name. */
+ * A device is a column of numbers; a sentence beside each number names its source.  Published figures are
+ * often wrong in two ways: a rate counts structured sparsity, or adds up a link's two directions.  Both give
+ * twice the true rate.  So a changed rate of 1.6 times the known one or more is refused by name. */
 #include "fleet/plan/device.h"
 
 #include "base/err.h"

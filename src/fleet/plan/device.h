@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Devices and links: what a plan knows of hardware, each number with its source.
+/* Devices and links: the numbers of the hardware, each with its source.
  *
  * NAN means unknown.  A plan that needs an unknown number is refused with the number's name; nothing is
  * guessed.  FLOPS are dense; rates are per direction and per device. */
@@ -69,17 +69,17 @@ struct plan_links {
 const char *plan_device_field_name(enum plan_device_field field);
 const char *plan_device_field_text(enum plan_device_field field);
 
-/* Adds the devices of a table with the columns device, field, value and source.  A device that is there already
- * is changed field by field.  A value without a source is refused, and so is a rate at 1.6 times or more of the
- * known dense or one-way one: it is a sparse or a both-directions figure. */
+/* Adds the devices of a table with the columns device, field, value and source.  For a known device, each row
+ * changes a field.  A value without a source is refused.  A rate of 1.6 times the known dense or one-way rate,
+ * or more, is refused too: it is a sparse or a two-way figure. */
 int plan_devices_add(struct plan_devices *devices, struct bytes text, struct fault *fault);
 void plan_devices_fini(struct plan_devices *devices);
 /* By id, by alias, or by the only id that begins with name; '_' equals '-', case is ignored.  E_NOT_FOUND and
  * E_INVAL (several fit), with the nearest names in the fault. */
 int plan_devices_find(const struct plan_devices *devices, const char *name, struct fault *fault,
                       const struct plan_device **out);
-/* "h100" or "h100,watts=650,memory=80GB": a copy with changed numbers, whose source is the command line.  Its
- * sources borrow those of devices.  A name of its own begins "new,": "new,memory=...". */
+/* Reads "h100" or "h100,watts=650,memory=80GB": a copy with changed numbers, whose source is the command
+ * line.  The copy borrows the sources of devices.  "new,memory=..." defines a device of its own. */
 int plan_device_inline(const struct plan_devices *devices, const char *text, struct fault *fault,
                        struct plan_device *out);
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fits constants to measurements, and measures a fit on rows that it has not seen.
  *
- * The search changes one constant at a time by a factor, keeps what lowers the mean |ln error|, and halves the
- * factor when nothing does.  The mean of absolute logarithms is robust: one bad row costs no more than its
- * distance.  Factors follow level by level, from engines to single triples; each is the mean of what the levels
- * before it left, times n / (n + FIT_SHRINK), so a few rows move little. */
+ * The search multiplies one constant at a time by a step and keeps changes that lower the mean |ln error|. When
+ * no change helps, it halves the step.  The mean of absolute logarithms is robust: one bad row costs no more
+ * than its distance.  Then come the factors, level by level, from engines to single triples.  Each factor is
+ * the mean residual of the levels before it, times n / (n + FIT_SHRINK), so a few rows change little. */
 #include "fleet/plan/measure.h"
 
 #include "base/err.h"

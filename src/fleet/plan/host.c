@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads the output of baton-model bench --json.
  *
- * It has the machine's limits (bytes read and operations per second) and, for each run, the part of its limit
- * that the run reached.  Prefill runs ("pp512") give eta_c, decode runs ("tg64") eta_b.  The CPU engine starts
- * no kernels from a host, so its fixed times are small. */
+ * The output has the machine's limits (bytes read and operations per second).  For each run it has the part of
+ * the limit that the run reached.  Prefill runs ("pp512") give eta_c, decode runs ("tg64") eta_b.  The CPU
+ * engine starts no kernels from a host, so its fixed times are small. */
 #include "fleet/plan/host.h"
 
 #include "base/err.h"
@@ -16,7 +16,7 @@
 #define HOST_TAU_STEP  5e-5
 #define HOST_ERROR     0.3 /* half-width of the interval, in logarithms: one host, one model */
 
-/* The median of limit_fraction over the runs whose name begins so; 0: none. */
+/* The median of limit_fraction over the runs with this prefix; 0: none. */
 static double host_fraction(const json_t *runs, const char *beginning)
 {
     double best[64], sum = 0;

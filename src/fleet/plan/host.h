@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A host as a device: what baton-model bench --json measured on it. */
+/* A host as a device, from the output of baton-model bench --json. */
 #ifndef FLEET_PLAN_HOST_H
 #define FLEET_PLAN_HOST_H
 

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Measurements and their predictions.
  *
- * A measurement is aggregated serving at a fixed number of requests in flight: each step decodes all running
- * sequences, and every so often a new prompt joins.  In OSL steps of a sequence, each of the other B - 1 is
- * replaced once, so the step time rises by (B - 1) / OSL of a prompt's prefill:
+ * Most measurements are of aggregated serving at a fixed number of requests in flight.  Each step decodes all
+ * running sequences, and now and then a new prompt joins.  During the OSL steps of a sequence, each of the
+ * other B - 1 is replaced once.  So the step time rises by (B - 1) / OSL of a prompt's prefill:
  *
  *   TPOT = t_decode(B, ISL + OSL / 2) + (B - 1) / OSL x mix x (t_mixed(ISL) - t_decode)
  *   TTFT = start + x t_prefill(ISL) (1 + y (B - 1) / 2)
  *
- * or a prefill and a decode worker, between which the requests in flight go round (predict_split). */
+ * The others are of a prefill and a decode worker, between which the requests in flight circulate
+ * (predict_split). */
 #include "fleet/plan/measure.h"
 
 #include "base/err.h"
@@ -204,9 +205,9 @@ static void predict_aggregated(const struct plan_row *row, const struct plan_cos
     ms[PLAN_TTFT] = (k[PC_T0] + k[PC_TTFT_X] * prefill * (1 + k[PC_TTFT_Y] * others / 2)) * 1e3;
 }
 
-/* A prefill and a decode worker: requests in flight go round between a queue and a delay.  Mean value analysis
- * gives the wait of the queue exactly for each number of them; the delay depends on how many decode, so the two
- * are solved together. */
+/* Predicts a prefill and a decode worker: requests in flight circulate between a queue and a delay.  Mean value
+ * analysis gives the queue's wait exactly for each number of requests.  The delay depends on the number of
+ * decoding requests, so both are solved together. */
 static void predict_split(const struct plan_row *row, const struct plan_cost *cost, double ms[PLAN_N_TARGETS])
 {
     const double *k = cost->setup.constants->at;

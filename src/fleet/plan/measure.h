@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Measurements: tables of what engines took, what the arithmetic says to them, fits, and their errors. */
+/* Tables of measurements of engines, their predictions by the arithmetic, fits, and errors of fits. */
 #ifndef FLEET_PLAN_MEASURE_H
 #define FLEET_PLAN_MEASURE_H
 
@@ -29,7 +29,7 @@ struct plan_row {
 struct plan_rows { /* after plan_rows_parse() */
     struct plan_row *list;
     size_t n;
-    size_t n_refused;     /* rows whose model, device, type or layout is not known */
+    size_t n_refused;     /* rows with an unknown model, device, type or layout */
     struct fault refusal; /* the first of them */
 };
 
@@ -40,9 +40,9 @@ struct plan_prediction {
 };
 
 /* Reads a table with the columns model, gpu, engine, weights, isl, osl, concurrency, tp, moe_tp, moe_ep, ttft_ms
- * and tpot_ms, and perhaps kv (type of the cache), hit (part of the prompt that it held) and mode (aggregated,
- * split).  Rows that name something unknown are counted and left out; if none is left, and for malformed text,
- * the fault names the line. */
+ * and tpot_ms.  Optional columns: kv (type of the cache), hit (part of the prompt that it held) and mode
+ * (aggregated, split).  Rows with an unknown name are counted and left out.  If no row is left, or the text is
+ * malformed, the fault names the line. */
 int plan_rows_parse(struct bytes text, const struct plan_books *books, struct fault *fault,
                     struct plan_rows *out);
 void plan_rows_fini(struct plan_rows *rows);
@@ -52,8 +52,8 @@ const char *plan_row_kv(const char *engine, const char *weights);
 void plan_predict(const struct plan_row *row, const struct plan_constants *constants,
                   struct plan_prediction *out);
 
-/* Fits constants to those rows whose part is not skip (SIZE_MAX: all), beginning with the given ones: the
- * constants by coordinate search on mean |ln error|, then the factors, shrunk.  E_NOMEM. */
+/* Fits constants to the rows whose part is not skip (SIZE_MAX: all rows); starts from the given constants.
+ * First a coordinate search on mean |ln error| fits the constants, then come the shrunk factors.  E_NOMEM. */
 int plan_fit(const struct plan_rows *rows, const size_t *parts, size_t skip,
              struct plan_constants *constants);
 

@@ -129,7 +129,7 @@ static const struct plan_model *models_named(const struct plan_models *models, c
     return NULL;
 }
 
-/* Takes off what names a variant of the same shape: -Instruct, -FP8, -Instruct-NVFP4. */
+/* Removes the suffix of a variant with the same shape: -Instruct, -FP8, -Instruct-NVFP4. */
 static bool model_name_shorten(char *name)
 {
     static const char *const ENDINGS[] = {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The shape of a model: what decides its bytes and FLOPS.
+/* The shape of a model, which decides its bytes and FLOPS.
  *
  * Read from the table of known models, a config.json, a GGUF header, or "name=value,..." of a command line.
  * Counts leave out biases and norm weights.
@@ -62,7 +62,7 @@ void plan_models_fini(struct plan_models *models);
 int plan_models_find(const struct plan_models *models, const char *name, struct fault *fault,
                      struct plan_model *out);
 
-/* The text of a config.json of Hugging Face.  E_UNSUPPORTED names what the arithmetic does not know. */
+/* Reads a config.json of Hugging Face.  E_UNSUPPORTED names a property that the arithmetic does not cover. */
 int plan_model_from_config(struct bytes text, struct fault *fault, struct plan_model *out);
 /* The metadata of a GGUF file. */
 int plan_model_from_gguf(const char *path, struct fault *fault, struct plan_model *out);
@@ -79,7 +79,7 @@ double plan_model_attention_params(const struct plan_model *model); /* of one la
 double plan_model_dense_ffn_params(const struct plan_model *model); /* of one dense layer */
 double plan_model_expert_params(const struct plan_model *model);    /* of one expert of one layer */
 double plan_model_moe_layers(const struct plan_model *model);
-double plan_model_full_layers(const struct plan_model *model); /* whose KV cache grows without bound */
+double plan_model_full_layers(const struct plan_model *model); /* layers whose KV cache grows without bound */
 double plan_model_params(const struct plan_model *model);
 double plan_model_active_params(const struct plan_model *model); /* LM head once, no input embeddings */
 double plan_model_kv_elements(const struct plan_model *model);   /* a token of a short context, all layers */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Model shapes from config.json and from GGUF metadata.
  *
- * Families write the same thing under several names; each list below has the spellings.  A multimodal
- * configuration keeps the language model in text_config. */
+ * Families have different names for the same property; each list below has the names of one property.  A
+ * multimodal configuration keeps the language model in text_config. */
 #include "fleet/plan/model.h"
 
 #include "base/err.h"
@@ -50,7 +50,8 @@ static void config_fields(const json_t *config, struct plan_model *m)
     m->tied_embeddings = json_is_true(json_object_get(config, "tie_word_embeddings"));
 }
 
-/* Kinds whose feed-forward has two matrices (no gate), or four times the hidden size. */
+/* Model types with two matrices in the feed-forward network (no gate), or with four times the hidden size
+ * there. */
 static void config_ffn(const json_t *config, const char *type, struct plan_model *m)
 {
     static const char *const PLAIN[] = {"opt",    "bloom", "gpt2", "gpt_neox",
@@ -74,7 +75,7 @@ static void config_ffn(const json_t *config, const char *type, struct plan_model
         m->attention_bits = 8;
 }
 
-/* Gated delta nets: the state is one matrix a value head and the tail of the convolution. */
+/* Gated delta nets: the state is one matrix for each value head, and the tail of the convolution. */
 static void config_linear(const json_t *config, struct plan_model *m)
 {
     double key_heads = CONFIG_NUMBER(config, "linear_num_key_heads");

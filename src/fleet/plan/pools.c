@@ -72,7 +72,7 @@ static int plan_pools_pool_init(const struct plan_pools_ask *ask, const struct p
     return rc;
 }
 
-/* Tries one layout; a worker that cannot hold one sequence is no worker. */
+/* Tries one layout. Drops it if its worker cannot hold one sequence. */
 static int pools_try(struct plan_pools *pools, const struct plan_pools_ask *ask, const struct plan_pool *like,
                      const struct layout *layout, struct fault *fault)
 {
@@ -135,7 +135,8 @@ static int pools_add_wide(struct plan_pools *pools, const struct plan_pools_ask 
     return is_fatal(rc) ? rc : 0;
 }
 
-/* Chips that hold the weights and the sequences of the work in flight, at 1, 1.5 and 2 times the least. */
+/* The numbers of chips to try: 1, 1.5 and 2 times the least number that holds the weights and the sequences
+ * in flight. */
 static int pools_add_chips(struct plan_pools *pools, const struct plan_pools_ask *ask,
                            const struct plan_pool *like, struct fault *fault)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ways to build a worker of a device type: how many devices, and how they share a model. */
+/* The layouts of a worker of a device type: the number of devices, and how they share a model. */
 #ifndef FLEET_PLAN_POOLS_H
 #define FLEET_PLAN_POOLS_H
 
@@ -13,7 +13,7 @@ struct plan_pools_ask { /* all borrowed */
     const char *engine; /* NULL: any */
     const char *weights, *kv;
     const struct plan_work *work;
-    double tp;    /* this many only; 0: all that are usual */
+    double tp;    /* only this number of devices; 0: all usual numbers */
     bool is_wide; /* also experts over many devices with data-parallel attention */
 };
 
@@ -22,8 +22,8 @@ struct plan_pools { /* a zeroed struct is empty */
     size_t n;
 };
 
-/* Adds the workers of a device.  When there is none, the fault says what is missing or does not fit:
- * E_NOT_FOUND (a number), E_FULL (memory), E_UNSUPPORTED.  The device is borrowed. */
+/* Adds the workers of a device.  If there is none, the fault names the missing number or the limit:
+ * E_NOT_FOUND (a number), E_FULL (memory), E_UNSUPPORTED. The device is borrowed. */
 int plan_pools_add(struct plan_pools *pools, const struct plan_pools_ask *ask,
                    const struct plan_device *device, enum plan_role role, struct fault *fault);
 void plan_pools_fini(struct plan_pools *pools);

@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sizing and ranking.
  *
- * Prefill is a queue.  Prompts differ, so the time of a prompt is taken at five points of a log-normal length
- * with the mean and 90 % point of the work.  The router sends a prompt to the worker that is free first, so c
- * workers are one queue (M/G/c): a prompt waits with probability rho^(sqrt(2 (c + 1)) - 1) (Sakasegawa), and
- * then E[t^2] / 2 E[t] c (1 - rho) in the mean, exponentially.  With one worker that is M/G/1.  The wait and the
- * prompt's own excess are independent and add as squares.  The highest load is the one whose percentile still
- * meets the first token's objective.
+ * Prefill is a queue.  Prompts differ, so the search takes a prompt's time at five points of a log-normal length
+ * with the mean and the 90 % point of the work.  The router sends a prompt to the worker that is free first, so
+ * c workers are one queue (M/G/c).  A prompt waits with probability rho^(sqrt(2 (c + 1)) - 1) (Sakasegawa).  The
+ * wait is then exponential with mean E[t^2] / 2 E[t] c (1 - rho).  With one worker that is M/G/1.  The wait and
+ * the prompt's own excess are independent and add as squares.  The highest load is the one at which the
+ * percentile still meets the first token's objective.
  *
- * Decode is a number of slots.  The largest batch whose step stays within the objective and whose caches fit
- * the memory is used to max_load.  A slot is held for OSL steps, and before them while the prompt waits, is computed
- * and is sent: a decode worker takes the blocks when the request is placed.  So fewer sequences decode than hold
- * slots, and long answers hold them longer: a slot met at random has a longer answer than the mean.  Slots in use
- * vary as a Poisson number does, which gives the time between tokens at its percentile.
+ * Decode is a number of slots.  The search takes the largest batch whose step keeps the objective and whose caches
+ * fit the memory, and loads it to max_load.  A request holds a slot from its placement on, because a decode worker
+ * then takes the blocks.  So it holds the slot while the prompt waits, is computed and is sent, and for OSL steps
+ * after that.  So fewer sequences decode than hold slots.  Long answers hold slots longer: the answer of a random
+ * slot is longer than the mean.  The number of used slots is Poisson distributed, which gives the percentile of the
+ * time between tokens.
  *
- * The link must carry what a prefill worker computes; bulk copies keep 70 % of it where nothing was measured. */
+ * The link must carry the KV that a prefill worker computes. Without a measurement, bulk copies reach 70 % of
+ * its rate. */
 #include "fleet/plan/search.h"
 
 #include "base/err.h"
@@ -136,7 +138,7 @@ static void prefill_moments(const struct plan_pool *pool, const struct plan_work
     }
 }
 
-/* The percentile of the wait at that load, among as many servers as the rate then needs. */
+/* The percentile of the wait at that load, with the number of servers that the rate then needs. */
 static double plan_search_queue_wait(const struct plan_side *side, double load, const struct plan_work *work)
 {
     double servers = fmax(1, work->rate_per_s * side->time_s / load);
@@ -217,7 +219,7 @@ bool plan_decode_side(const struct plan_pool *pool, const struct plan_work *work
         plan_cost_room(&pool->cost, work->isl + plan_work_held_answer(work), work->reserve) / stages;
 
     *out = (struct plan_side){.bound = BOUND_MEMORY};
-    /* With stages one after another, each works on its own part of the sequences. */
+    /* With pipeline stages, each stage works on its own part of the sequences. */
     if (room * stages < 1)
         return false;
     double limit = fmin(fmax(room, 1 / stages), MAX_BATCH),
@@ -237,7 +239,8 @@ bool plan_decode_side(const struct plan_pool *pool, const struct plan_work *work
     return true;
 }
 
-/* Slots are taken held_s before their first steps: fewer sequences decode, in steps that are a little shorter. */
+/* A sequence takes its slot held_s before its first step. So fewer sequences decode, and steps are a little
+ * shorter. */
 static void decode_hold(const struct plan_pool *pool, const struct plan_work *work, double held_s,
                         struct plan_side *side)
 {
@@ -254,7 +257,7 @@ static void decode_hold(const struct plan_pool *pool, const struct plan_work *wo
     side->workers = work->rate_per_s / side->rate;
 }
 
-/* A step with as many sequences as the percentile of the slots in use, at most all. */
+/* The time of a step with as many sequences as the percentile of the used slots. */
 static double decode_itl(const struct plan_pool *pool, const struct plan_work *work,
                          const struct plan_side *side)
 {

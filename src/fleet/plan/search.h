@@ -19,12 +19,12 @@ struct plan_work {
     double ttft_percentile, itl_percentile; /* of requests, and of steps, that meet the objectives: 0.9 */
     double reserve;                         /* part of memory that stays free */
     double max_load;                        /* of a prefill worker, at most; of decode slots in use */
-    double spare;                           /* workers more in each pool, for failures */
+    double spare;                           /* spare workers in each pool, for failures */
     struct plan_link link;                  /* of a worker; rate NAN: the network cards of its devices */
     bool is_layerwise;                      /* KV is sent while the prompt is computed */
 };
 
-enum plan_bound {               /* what keeps a pool from being smaller */
+enum plan_bound {               /* the bound that keeps a pool from being smaller */
                   BOUND_LOAD,   /* the highest load of a worker */
                   BOUND_TTFT,   /* waiting, within the objective of the first token */
                   BOUND_ITL,    /* step time */
@@ -48,7 +48,7 @@ struct plan_side {   /* a pool's numbers for the work */
     double second;   /* prefill: mean square */
     double load;
     double batch;   /* decode: sequences in a step of a worker */
-    double slots;   /* decode: sequences that a worker holds, those whose prompts are computed included */
+    double slots;   /* decode: sequences that a worker holds, including those in prefill */
     double held_s;  /* decode: how long a sequence has its slot before its first step */
     double rate;    /* requests per second and worker */
     double wait_s;  /* at the percentile */
@@ -81,10 +81,12 @@ int plan_work_check(struct plan_work *work, struct fault *fault);
 /* sigma of the log-normal length with that mean and 90 % point; 0: all lengths are equal. */
 double plan_work_sigma(double mean, double p90);
 
-/* Mean answer of the sequences that hold slots at some time: each counts for as long as it lasts. */
+/* Mean answer length of the sequences that hold slots at a random time. Each counts in proportion to its
+ * length. */
 double plan_work_held_answer(const struct plan_work *work);
 
-/* Sides of one pool.  Returns false when no load meets the objectives; why_out says which stands against it. */
+/* Sides of one pool.  Returns false when no load meets the objectives; why_out names the objective that
+ * fails. */
 bool plan_prefill_side(const struct plan_pool *pool, const struct plan_work *work, double budget_s,
                        struct plan_side *out);
 bool plan_decode_side(const struct plan_pool *pool, const struct plan_work *work, struct plan_side *out);

@@ -9,7 +9,7 @@
  *
  * Grouped queries read each key once for all heads of a group.  Latent attention (MLA) caches one row for all
  * heads, so every device of a tensor-parallel group holds and reads all of it.  A window bounds the context of
- * its layers; a linear layer has a state instead and costs its projections only. */
+ * its layers.  A linear layer has a state instead of a cache and costs only its projections. */
 #include "fleet/plan/step.h"
 
 #include "base/err.h"
@@ -33,7 +33,7 @@ const char *plan_term_name(enum plan_term term)
     return TERM_NAMES[term];
 }
 
-/* What a type costs in memory, and the rates that can compute it, best first. */
+/* The bytes of an element of a type, and the rates that can compute it, best first. */
 static const struct type {
     const char *name;
     double bytes;
@@ -77,7 +77,7 @@ double plan_type_bytes(const char *type)
     return found == NULL ? NAN : found->bytes;
 }
 
-/* How well large matmuls run beside the devices that the constants were fitted on; 1 without a measurement. */
+/* The efficiency of large matmuls relative to the devices of the fit; 1 without a measurement. */
 static double cost_matmul(const struct plan_device *device, const struct type *type)
 {
     double bf16 = device->at[DEV_MATMUL_BF16] / FITTED_BF16, fp8 = device->at[DEV_MATMUL_FP8] / FITTED_FP8;
@@ -102,7 +102,7 @@ static int cost_lacks(const struct plan_device *device, enum plan_device_field f
                      plan_device_field_name(field));
 }
 
-/* The same for weights that no rate computes; says which rates there are. */
+/* The fault for weights that no rate computes; it lists the rates of the device. */
 static int cost_lacks_rate(const struct plan_device *device, const struct type *weights, struct fault *fault)
 {
     char known[128] = "";
@@ -248,7 +248,7 @@ int plan_cost_init(const struct plan_setup *setup, struct fault *fault, struct p
     return 0;
 }
 
-/* The larger of computing and reading. */
+/* The larger of the times of computing and reading. */
 static double cost_roof(double flops, double peak, double bytes, double rate)
 {
     return fmax(flops / peak, bytes / rate);
@@ -278,7 +278,7 @@ static double cost_experts(const struct plan_cost *cost, double tokens)
 
     if (m->experts == 0 || tokens == 0)
         return 0;
-    /* With data-parallel attention each rank's experts see the tokens of all ranks. */
+    /* With data-parallel attention, the experts of each rank get tokens of all ranks. */
     double all = s->attention_dp != 0 ? tokens * s->ep : tokens;
     double hit = m->experts / s->ep * (1 - pow(1 - m->experts_per_token / m->experts, all));
     double skew = s->ep == 1 ? 1 : s->expert_skew > 0 ? s->expert_skew : k[PC_SKEW];

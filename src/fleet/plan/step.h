@@ -75,7 +75,8 @@ int plan_cost_init(const struct plan_setup *setup, struct fault *fault, struct p
 double plan_cost_step(const struct plan_cost *cost, const struct plan_load *load, struct plan_terms *terms);
 double plan_cost_prefill(const struct plan_cost *cost, double new_tokens, double cached_tokens);
 double plan_cost_decode(const struct plan_cost *cost, double batch, double context);
-/* Sequences whose caches fit beside the weights when reserve (a part) of the memory stays free.  Below 1: none. */
+/* The number of sequences whose caches fit beside the weights while reserve (a part) of the memory stays free.
+ * Below 1: none. */
 double plan_cost_room(const struct plan_cost *cost, double context_tokens, double reserve);
 /* KV and state bytes of a sequence, over all devices of a group, each byte once. */
 double plan_cost_kv_bytes(const struct plan_cost *cost, double context_tokens);

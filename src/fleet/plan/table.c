@@ -154,7 +154,7 @@ int plan_table_column(const struct plan_table *table, const char *name, struct f
     return fault_set(fault, E_NOT_FOUND, "no column \"%s\" in the header", name);
 }
 
-/* The factor of what follows a number; NAN for an unknown unit. */
+/* The factor of the unit after a number; NAN: unknown unit. */
 static double number_unit(const char *unit)
 {
     static const char PREFIXES[] = "kMGTPE";

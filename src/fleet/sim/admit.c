@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Admission of the simulated router: what fleet/router/admission.c does with the same functions of
- * fleet/picker/admit.h, without clients and links.
+/* Admission of the simulated router. Like fleet/router/admission.c, it calls fleet/picker/admit.h, but
+ * without clients and links.
  *
- * One request of a run may be spared: it is admitted whatever the prediction says.  So an oracle can ask, refusal by
- * refusal, whether the request would have missed its objectives (sim_opts.spared). */
+ * A run may spare one request: it admits it whatever the prediction says.  So an oracle can check for each refusal
+ * whether the request would have missed its objectives (sim_opts.spared). */
 #include <stdlib.h>
 
 #include "base/clock.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Events to come, in order of time; equal times in the order in which they were added. */
+/* Future events in order of time. Events of equal times keep the order in which they were added. */
 #ifndef FLEET_SIM_AGENDA_PRIV_H
 #define FLEET_SIM_AGENDA_PRIV_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Policies to compare the picker with.  They know the workers' queues and caches exactly, at once, and the
- * true time of a prompt, which no router does. */
+/* Policies to compare the picker with.  Unlike a router, they know the workers' queues and caches exactly and
+ * at once, and the true time of a prompt. */
 #include "base/err.h"
 #include "fleet/sim/sim_priv.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The blocks that a simulated worker has cached, and where a prompt's tokens come from: memory, disk, another
- * worker's push, or computation.  Evictions are told to the router's index at once, as block events are. */
+/* The cached blocks of a simulated worker, and the source of a prompt's tokens: memory, disk, another
+ * worker's push, or computation.  Evictions reach the router's index at once, like block events. */
 #include <string.h>
 
 #include "base/err.h"
@@ -19,7 +19,7 @@ static uint64_t sim_cache_mix(uint64_t x)
 
 uint64_t sim_block_id(const struct sim_request *request, uint32_t i)
 {
-    /* Ids in a row stay in a row: sim_lru wants a chain's blocks side by side. */
+    /* Consecutive ids stay consecutive: sim_lru works best when a chain's blocks have consecutive ids. */
     if (request->ids != NULL)
         return sim_cache_mix(request->salt) + request->ids[i];
     return sim_cache_mix(i < request->n_public ? request->public_salt : request->salt) + i;
@@ -80,7 +80,8 @@ uint32_t sim_cache_held(const struct sim_worker *worker, const struct sim_reques
     return n;
 }
 
-/* The first n blocks were used: the beginning of a chain is the newest, because without it the rest is useless. */
+/* Marks the first n blocks as used. The beginning of a chain becomes the newest, because without it the rest is
+ * useless. */
 static void cache_touch(struct sim *sim, struct sim_lru *lru, const struct sim_request *request, uint32_t n)
 {
     while (n > 0) {
@@ -157,7 +158,7 @@ void sim_cache_share(struct sim *sim, struct sim_worker *worker, const struct si
     }
 }
 
-/* ---- where a prompt's tokens come from ---- */
+/* ---- sources of a prompt's tokens ---- */
 
 static uint32_t cache_tokens(const struct sim *sim, const struct sim_job *job, uint32_t n_blocks)
 {
@@ -238,7 +239,8 @@ void sim_cache_begin(struct sim *sim, struct sim_job *job, const struct picker_o
     sim->result->computed_tokens += job->n_left;
 }
 
-/* What was stored while the prompt waited counts too: the scheduler looks at its cache when it begins. */
+/* Counts blocks that were stored while the prompt waited too: the scheduler looks at its cache when the
+ * prompt begins. */
 void sim_cache_again(struct sim *sim, struct sim_worker *worker, struct sim_job *job)
 {
     uint32_t has = job->n_given - job->n_left;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The router of the simulated fleet: what fleet/router does to a request, without clients and links.
+/* The router of the simulated fleet. It treats a request as fleet/router does, but without clients and links.
  *
  *    submit --> placed --> first token --> end
  *        |        ^ |
@@ -139,13 +139,13 @@ static void front_enqueue(struct sim *sim, struct sim_job *job)
     sim->is_expiring = true;
 }
 
-/* Whether requests of several tenants were seen: otherwise turns need no accounts. */
+/* Whether requests of several tenants have come. Without them turns need no accounts. */
 static bool front_competes(struct sim *sim, struct sim_job *job)
 {
     return sim->has_tenants && front_hold_flow(sim, job);
 }
 
-/* In a full queue the tenant with most in it makes room for one with less. */
+/* In a full queue, the tenant with the most waiting requests makes room for a tenant with fewer. */
 static bool front_push_out(struct sim *sim, const struct sim_job *job)
 {
     struct fair *turns = job->router->turns;
@@ -415,7 +415,8 @@ static void front_leave_worker(struct sim *sim, struct sim_job *job, unsigned wh
     *(which == 0 ? &job->prefill : &job->decode) = SIM_NONE;
 }
 
-/* The prefill worker sends what the decode worker lacks; the first layers left before the last was done. */
+/* The prefill worker sends the blocks that the decode worker lacks. The first layers left before the last
+ * layer was done. */
 static void front_hand_off(struct sim *sim, struct sim_job *job)
 {
     struct sim_worker *from = &sim->workers[job->prefill], *to = &sim->workers[job->decode];

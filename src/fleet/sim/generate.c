@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arrivals with a rate that changes are drawn by thinning: candidates come at the highest rate, and each
- * stays with the probability of the rate at its time.  A session's next turn is drawn when its answer ends,
- * so agents wait for a slow server as they do in life. */
+/* Thinning draws arrivals at a changing rate: candidates come at the highest rate, and each stays with a
+ * probability in proportion to the rate at its time.  A session's next turn is drawn when its answer ends, so
+ * agents wait for a slow server like real agents. */
 #include "fleet/sim/generate.h"
 
 #include <math.h>
@@ -46,7 +46,7 @@ static uint32_t draw_tokens(struct generate *generate, uint32_t mean)
     return n < 1 ? 1 : (uint32_t)n;
 }
 
-/* Of the two kinds of requests in steps and tides. */
+/* The rate of one of the two kinds of requests in steps and tides. */
 static void rates_at(const struct generate_opts *opts, double at_s, double out[2])
 {
     double turn = fmod(at_s, opts->period_s) / opts->period_s;

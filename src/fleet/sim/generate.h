@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A load that is drawn: arrivals, lengths, and conversations that go on after their answers. */
+/* A random load: arrivals, lengths, and conversations that continue after their answers. */
 #ifndef FLEET_SIM_GENERATE_H
 #define FLEET_SIM_GENERATE_H
 
@@ -10,7 +10,7 @@ enum generate_kind {
     GENERATE_BURSTS,  /* 8.5 times the rate in a tenth of each minute, a sixth of the rate otherwise */
     GENERATE_DIURNAL, /* a sine over the duration, from a fifth to nine fifths of the rate */
     GENERATE_STEPS,   /* two kinds of requests in turns, each for half of the period */
-    GENERATE_TIDES,   /* two kinds whose rates are sines in opposite phase, from 0 to twice the rate */
+    GENERATE_TIDES,   /* two kinds; their rates are sines in opposite phase, from 0 to twice the rate */
     GENERATE_SESSIONS /* agents: turns with tool waits, each continuing the prompt and answer before */
 };
 

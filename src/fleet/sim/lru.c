@@ -6,9 +6,10 @@
  *    table       group 1 --> 40..44 --> 45..47          a group's runs, newest first
  *                group ...
  *
- * The result is that of a list of single blocks.  A call that concerns a part of a run cuts it: the rest keeps
- * its place in the list.  No run reaches beyond its group, so a group's runs are found through one place.  A tag
- * is a hash of the group and chooses the place; a removal moves later places of the probe back by their tags. */
+ * The result equals that of a list of single blocks.  A call on a part of a run cuts the run: the rest keeps its
+ * place in the list.  No run reaches beyond its group, so one place of the table leads to all runs of a group.
+ * A tag is a hash of the group and chooses the place.  A removal moves later places of the probe back by their
+ * tags. */
 #include "fleet/sim/lru_priv.h"
 
 #include <stdlib.h>
@@ -94,7 +95,7 @@ static int lru_grow(struct sim_lru *lru)
     return 0;
 }
 
-/* Room for what one call adds. */
+/* Makes room for the runs that one call can add. */
 static inline int lru_reserve(struct sim_lru *lru)
 {
     return lru->n_runs + LRU_MOST_NEW > lru->cap ? lru_grow(lru) : 0;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The blocks in one tier of one simulated worker, in the order of eviction of cache/kv/eviction.c: blocks
- * that another worker has too count as twice as old as they are.  Memory grows with the blocks that are
- * there.
+ * that another worker has too count as twice as old as they are.  Memory grows with the number of blocks.
  *
  * Calls name blocks first, first + 1, ... first + n - 1, all in one group of SIM_LRU_GROUP ids: a chain's blocks
  * mostly have ids in a row (sim_block_id()), so one call does the work of many. */
@@ -34,9 +33,10 @@ struct sim_lru {                 /* zeroed: empty */
     uint32_t n_runs, cap, mask, free, n_made;
 };
 
-/* Adds the blocks or makes them the newest, the last one first.  E_NOMEM, or how many of them were there. */
+/* Adds the blocks or makes them the newest, the last one first.  E_NOMEM, or the number of blocks that were
+ * there before. */
 int sim_lru_touch(struct sim_lru *lru, uint64_t first, uint32_t n, uint64_t now_ns);
-/* Another worker has the blocks too, or none has any more.  Nothing for those that are not here.  E_NOMEM. */
+/* Notes whether another worker has the blocks too.  Ignores blocks that are not here.  E_NOMEM. */
 int sim_lru_set_replicated(struct sim_lru *lru, uint64_t first, uint32_t n, bool is_shared);
 uint32_t sim_lru_leading(const struct sim_lru *lru, uint64_t first, uint32_t n); /* of them that are here */
 int sim_lru_remove(struct sim_lru *lru, uint64_t first, uint32_t n); /* E_NOMEM, or how many were there */

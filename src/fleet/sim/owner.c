@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which worker pushes its blocks to the one that was chosen: what fleet/router/blocks.c gathers for picker_find_owner().
- * Among owners with as many blocks only the load decides, so the rows of two workers are enough. */
+/* Finds the worker that pushes its blocks to the chosen worker. Gathers the rows for picker_find_owner(), as
+ * fleet/router/blocks.c does. Among owners with equally many blocks only the load decides, so the rows of two workers
+ * are enough. */
 #include "fleet/sim/sim_priv.h"
 
 #define OWNER_MOST_ASKED 64
 
-/* Of the workers with most of the prompt, the one with least running; PICKER_NONE: none has more than the asker. */
+/* The least loaded of the workers with the most cached tokens of the prompt. PICKER_NONE: no worker has more than
+ * the asker. */
 static uint32_t owner_most_cached(const struct sim *sim, uint32_t asker)
 {
     const uint32_t *in_memory = sim->place.found.in_memory;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Roles that follow the load, by the router's own policy (fleet/picker/roles.h).  A worker keeps its cache, its
- * prompts and its sequences; only the placements after the message count it by the new role. */
+/* The router's own policy (fleet/picker/roles.h) changes roles with the load.  A worker keeps its cache, its
+ * prompts and its sequences.  Only placements after the message use its new role. */
 #include "base/clock.h"
 #include "fleet/sim/sim_priv.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Several routers over the same workers.  Each has its own fleet, index, queue and ledger; requests come to them in
- * turn.  What one dispatches, the others learn from the workers: load with the next report, cached blocks with
- * the block events, which come at once. */
+ * turn.  The routers learn of each other's work from the workers: of load with the next report, of cached blocks
+ * with block events, which come at once. */
 #include "base/clock.h"
 #include "base/err.h"
 #include "fleet/picker/turn.h"

@@ -170,7 +170,7 @@ static void run_report_part(struct sim *sim)
     sim_front_turn(sim);
 }
 
-/* A fleet without requests sends reports that change nothing. */
+/* Skips the reports of a fleet without requests: they change nothing. */
 void sim_report_begin(struct sim *sim)
 {
     if (!sim->is_reporting)

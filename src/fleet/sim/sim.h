@@ -54,7 +54,7 @@ struct sim_opts {
 
     enum sim_policy policy;
     uint64_t ttft_slo_ns, itl_slo_ns, queue_timeout_ns, local_prefill_ns;
-    bool refuses_early;    /* requests whose first token is predicted too late (fleet/picker/admit.h) */
+    bool refuses_early; /* refuses requests whose first token is predicted too late (fleet/picker/admit.h) */
     uint64_t most_refused; /* of one kind: arrivals end there.  0: they do not */
     uint32_t most_refused_kind;
     double slow_factor;   /* the first worker of each role takes so many times as long for its steps; 0: 1 */
@@ -80,7 +80,7 @@ struct sim_request { /* one request of the load */
 /* Where requests come from; in order of time. */
 struct sim_load {
     void *self;
-    /* When the next request comes.  False: none is left now.  (One may come later, after an end.) */
+    /* The time of the next request.  False: no request is left now.  (One may come later, after an end.) */
     bool (*when)(void *self, uint64_t *at_ns_out);
     void (*take)(void *self, struct sim_request *out); /* that request */
     /* NULL, or called at each end: the next turn of its session may begin. */

@@ -108,7 +108,7 @@ struct sim_worker {
     bool is_busy;
     uint32_t run_steps, run_prompt; /* run_prompt: job, or SIM_NONE */
     double run_chunk, run_linear_s, run_square_s;
-    double run_pack_s; /* what the last step takes longer for packed prompts; 0: none */
+    double run_pack_s; /* extra time of the last step for packed prompts; 0: none */
     uint64_t run_began_ns, busy_ns;
     uint64_t role_since_ns; /* busy_ns counts from here */
     uint32_t stamp;
@@ -162,7 +162,7 @@ void sim_worker_reserve(struct sim *sim, struct sim_worker *worker, struct sim_j
 void sim_worker_release(struct sim *sim, struct sim_worker *worker, struct sim_job *job);
 /* Tokens that a job in a seat has been answered by now. */
 uint32_t sim_worker_answered(const struct sim_worker *worker, const struct sim_job *job);
-/* What a worker reports of its decode steps. */
+/* A worker's report of its decode steps. */
 void sim_worker_report_step(const struct sim_worker *worker, struct picker_worker *row);
 void sim_worker_prompt(struct sim *sim, struct sim_worker *worker, uint32_t job); /* a new prompt */
 void sim_worker_join(struct sim *sim, struct sim_worker *worker, uint32_t job);   /* its KV has arrived */
@@ -208,7 +208,7 @@ bool sim_admit_is_late(const struct sim *sim, const struct sim_job *job);
 void sim_admit_placed(const struct sim *sim, struct sim_job *job, const struct picker_choice *choice);
 void sim_admit_first_token(const struct sim_job *job, uint64_t told_ns);
 void sim_admit_ended(struct sim *sim, const struct sim_job *job, double itl_s);
-/* Its tenant was served so many tokens; the job holds its flow. */
+/* Charges the job's tenant for n tokens. The job holds the tenant's flow. */
 void sim_admit_charge(const struct sim_job *job, uint32_t n_tokens);
 void sim_admit_note_refusal(struct sim *sim, const struct sim_job *job);
 /* routers.c */
@@ -224,11 +224,11 @@ void sim_routers_forget(struct sim *sim, uint32_t slot);
 
 /* roles.c */
 void sim_roles_row(const struct sim *sim,
-                   struct sim_worker *worker); /* what the role changes in its report */
+                   struct sim_worker *worker); /* the parts of its report that depend on the role */
 void sim_roles_tick(struct sim *sim);          /* may decide on roles */
 void sim_roles_end(struct sim *sim, struct sim_worker *worker);
 
-/* owner.c: the owner for sim->place, and what its push saves of the choice; slot PICKER_NONE is left: no push */
+/* owner.c: the owner for sim->place, and the time that its push saves; slot PICKER_NONE stays: no push */
 void sim_owner_find(struct sim *sim, struct picker_owner *out);
 
 /* baseline.c */

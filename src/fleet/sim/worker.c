@@ -7,9 +7,9 @@
  *
  *    k (step + row B + token c) + context (k C + B k (k - 1) / 2) + pair (k c p + (k c)^2 / 2)
  *
- * which is linear x k + square x k^2.  So a run is one event however many steps it has.  When something joins
- * in the middle of a run, the quadratic gives the step under way, and the run ends with that step: the same
- * rule as in the daemons, where a step is never interrupted.
+ * which is linear x k + square x k^2.  So a run is one event, however many steps it has.  When a sequence or
+ * prompt joins in the middle of a run, the quadratic gives the current step, and the run ends with that
+ * step.  The daemons have the same rule: a step is never interrupted.
  *
  * Mixed steps take the prompt tokens that the scheduler's own rule gives (compute/sched/budget.h), by the true times,
  * asked once for a run; the run splits a prompt evenly, without regard to block boundaries.  Prompts
@@ -470,7 +470,7 @@ void sim_worker_steps_end(struct sim *sim, struct sim_worker *worker)
     }
     worker->context = worker->n_seats == 0 ? 0 : worker->context;
     sim_front_turn(sim);
-    worker->is_busy = false; /* what was placed here in the meantime joins the next run */
+    worker->is_busy = false; /* jobs that were placed here in the meantime join the next run */
     worker_plan(sim, worker);
 }
 

@@ -12,7 +12,7 @@
 
 struct discover_thread {
     pthread_t thread;
-    int stop_fd; /* an eventfd, readable once the thread shall end; -1: no thread */
+    int stop_fd; /* an eventfd, readable once the thread must end; -1: no thread */
     _Atomic bool is_stopping;
     pthread_mutex_t lock;
     void *multi; /* under the lock: a CURLM whose poll is to be woken too; NULL: none */
@@ -21,7 +21,7 @@ struct discover_thread {
 int discover_thread_start(struct discover_thread *thread, void *(*run)(void *), void *arg); /* E_NOMEM */
 void discover_thread_stop(struct discover_thread *thread); /* waits for its end */
 void discover_thread_set_multi(struct discover_thread *thread, void *multi);
-bool discover_thread_wait(struct discover_thread *thread, uint64_t ns); /* false: the thread shall end */
+bool discover_thread_wait(struct discover_thread *thread, uint64_t ns); /* false: the thread must end */
 /* The pause after the n-th failure in a row: 1 s, doubling to 30 s. */
 uint64_t discover_pause_ns(unsigned n_failures);
 

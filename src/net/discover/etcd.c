@@ -113,7 +113,7 @@ static void etcd_prepare(struct etcd *etcd, const char *address, struct bytes bo
         curl_easy_setopt(etcd->easy, CURLOPT_SSLKEY, names->key);
 }
 
-/* Runs the prepared call. Returns curl's result, or -1 when the time ends or the thread shall end. */
+/* Runs the prepared call. Returns curl's result, or -1 when the time is over or the thread must end. */
 static int etcd_perform(struct etcd *etcd, uint64_t until_ns)
 {
     int n_running = 1, n_left, result = -1;

@@ -64,7 +64,8 @@ static int etcd_source_watch(struct etcd *etcd, const char *prefix, uint64_t fro
                      : etcd_stream(etcd, "/v3/watch", buf_view(&body), ETCD_WATCH_NS, etcd_source_on_line,
                                    &what, NULL);
     buf_fini(&body);
-    /* A compaction is no failure, but a gateway that cannot watch is one: read all keys more and more seldom. */
+    /* A compaction is no failure. A gateway that cannot watch is one: then read all keys at growing
+     * intervals. */
     if (rc == 0 &&
         (what == ETCD_WATCH_LOST || (what == ETCD_WATCH_QUIET && clock_now_ns() - began_ns < ETCD_SHORT_NS)))
         rc = E_IO;

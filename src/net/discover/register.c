@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Registers this daemon in etcd: one key under a lease that the thread keeps alive. Without this daemon the key is gone when
- * the lease ends. A lease that etcd has lost is granted again. */
+/* Registers this daemon in etcd: one key under a lease that the thread keeps alive. If this daemon ends, etcd removes
+ * the key with the lease. If etcd has lost the lease, the thread asks for a new one. */
 #include <curl/curl.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* With HTTP/2 a peer can cause work with frames that cost it nothing: streams opened and reset at once
- * (CVE-2023-44487), pings, settings, empty DATA, priorities, window updates of one byte. Each of these is
- * legal, so the server counts them instead of forbidding them. A correct client that cancels every request
- * of a full connection stays far below the limit; a flood ends in milliseconds. */
+/* With HTTP/2 a peer can cause work with frames that cost it nothing. Examples are streams opened and reset
+ * at once (CVE-2023-44487), pings, settings, empty DATA, priorities, and window updates of one byte. Each of
+ * these is legal, so the server counts them instead of refusing them. A correct client that cancels every
+ * request of a full connection stays far below the limit; a flood ends in milliseconds. */
 #include "net/http/h2_budget_priv.h"
 
 #include "base/clock.h"

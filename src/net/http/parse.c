@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The strict head parser.
  *
- * If a server and a proxy in front of it disagree about where a request ends, an attacker can make them
- * disagree about whose request it is. So this parser refuses everything in which RFC 9112 allows a
+ * If a server and a proxy in front of it disagree about the end of a request, an attacker can make one
+ * request look like two (request smuggling). So this parser refuses everything in which RFC 9112 allows a
  * recipient to be lenient: bare LF, folded lines, a blank before the colon, two lengths, a length beside a
- * transfer coding, signs and lists in lengths, no Host or two of them.
+ * transfer coding, signs and lists in lengths, a missing or second Host.
  *
  *     text ──> line ──> request line ──> method, target, version
  *                └────> field line   ──> name, value        ... up to the empty line ──> framing

@@ -19,7 +19,7 @@ void sse_parser_free(struct sse_parser *parser);
 int sse_parser_feed(struct sse_parser *parser, struct bytes text);
 /* The id of the last complete event that had one; "": none had. Valid until the next feed. */
 const char *sse_parser_last_id(const struct sse_parser *parser);
-/* The connection is lost and another one goes on behind the last event: drops what the open event has so far. */
+/* The connection is lost, and another one continues after the last event. Drops the incomplete event. */
 void sse_parser_restart(struct sse_parser *parser);
 
 #endif

@@ -41,7 +41,7 @@ int http_tls_new(const struct http_tls_opts *opts, struct fault *fault, struct h
 void http_tls_free(struct http_tls *tls); /* accepts NULL; open connections keep their certificate */
 /* Reads these files (paths may have changed) for new connections. On failure the old certificate stays. */
 int http_tls_reload(struct http_tls *tls, const struct http_tls_files *files, struct fault *fault);
-/* The same in two parts: any thread reads, the loop takes what was read. */
+/* The same in two parts: any thread reads the files, the loop takes the result. */
 int http_tls_read(const struct http_tls_files *files, bool has_http2, struct fault *fault,
                   struct http_tls_fresh **out);
 void http_tls_take(struct http_tls *tls, struct http_tls_fresh *fresh); /* frees fresh */

@@ -20,7 +20,7 @@ struct otlp_opts {
 
 /* Starts the thread.  With an empty url *out is NULL, and that is no error. E_FORMAT, E_UNSUPPORTED, E_NOMEM. */
 int otlp_exporter_new(const struct otlp_opts *opts, struct fault *fault, struct otlp_exporter **out);
-/* Sends what the queue holds, for one second at most, and joins the thread.  Accepts NULL. */
+/* Sends the spans of the queue, for at most one second, and joins the thread.  Accepts NULL. */
 void otlp_exporter_free(struct otlp_exporter *exporter);
 
 /* Takes spans from any thread; NULL exporter: NULL, which span_queue_put() accepts. */

@@ -64,7 +64,8 @@ static int redis_conn_wait(const struct redis_conn *conn, short events)
     }
 }
 
-/* After an SSL call that returned n <= 0: waits for what it needs.  E_AUTH: the peer's certificate. */
+/* After an SSL call that returned n <= 0: waits until the socket is ready for it.  E_AUTH: the peer's
+ * certificate. */
 static int redis_conn_tls_wait(const struct redis_conn *conn, int n)
 {
     switch (SSL_get_error(conn->ssl, n)) {
@@ -107,7 +108,7 @@ int redis_conn_send(struct redis_conn *conn, struct bytes data)
     return 0;
 }
 
-/* Reads what is there, or waits for it. */
+/* Reads waiting bytes, or waits for some. */
 static int redis_conn_receive(struct redis_conn *conn)
 {
     size_t room = conn->cap - conn->end, got = 0;
@@ -299,7 +300,7 @@ static int redis_conn_dial(struct redis_conn *conn, const struct redis_node *nod
     return rc < 0 ? fault_set(fault, rc, "cannot connect to %s port %s", node->host, port) : 0;
 }
 
-/* The server refused: what it says, without control bytes. */
+/* The server refused: puts its text into the fault, without control bytes. */
 static int redis_conn_refused(struct resp_item *item, struct fault *fault)
 {
     bool is_login = bytes_starts_with(item->text, "WRONGPASS") || bytes_starts_with(item->text, "NOAUTH") ||

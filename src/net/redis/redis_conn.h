@@ -26,8 +26,8 @@ struct redis_conn_opts { /* borrowed for the life of the connection */
     bool reads_replicas;          /* sends READONLY: a replica of a cluster answers reads */
 };
 
-/* What TLS connections of a store have in common.  ca_path: a file with certificates that sign the server's;
- * empty: the system's.  E_IO, E_NOMEM. */
+/* The settings that all TLS connections of a store share. ca_path: a file with the authorities that sign the
+ * server's certificate; empty: the system's authorities.  E_IO, E_NOMEM. */
 int redis_tls_new(const char *ca_path, struct fault *fault, void **out);
 void redis_tls_free(void *tls);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a cluster of Redis or Valkey servers divides its keys: 16,384 slots, each of which one server has.
+/* The 16,384 slots by which a cluster of Redis or Valkey servers divides its keys. Each slot has one server.
  *
  * Pure functions; any thread. */
 #ifndef NET_REDIS_REDIS_SLOTS_H
@@ -20,7 +20,7 @@ struct redis_redirect {
 /* Reads the error "MOVED slot host:port" or "ASK slot host:port".  E_FORMAT: it is another error. */
 int redis_redirect_parse(struct bytes error, struct redis_redirect *out);
 
-/* Reads the reply to CLUSTER SLOTS: calls on_range for each range of slots and the server that has it.  E_FORMAT. */
+/* Reads the reply to CLUSTER SLOTS. Calls on_range for each range of slots, with its server.  E_FORMAT. */
 int redis_slots_parse(struct bytes reply,
                       void (*on_range)(void *arg, unsigned first, unsigned last,
                                        const struct redis_node *node),

@@ -2,7 +2,7 @@
 /* Addresses of object stores: s3://bucket[/prefix][?endpoint=http://host:port&region=name]
  *
  * Without an endpoint the store is Amazon's, in the region (us-east-1).  With one, the bucket is the first part of
- * the path, as MinIO, Ceph, Garage and others take it.  Pure; any thread. */
+ * the path, as MinIO, Ceph, Garage and other stores expect it.  Pure; any thread. */
 #ifndef NET_S3_S3_URL_H
 #define NET_S3_S3_URL_H
 

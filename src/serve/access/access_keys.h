@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The keys of a key file together with their limits: what a load replaces as a whole.
+/* The keys of a key file together with their limits. A load replaces both as a whole.
  *
  * A file of 100,000 keys takes a second to read, check and free, so a job thread does both.  The loop only
  * replaces a pointer. */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Checking API keys.
  *
- * Keys are 256 random bits, so a fast hash is enough: an attacker cannot guess a key from its hash.  The
- * server hashes a presented key and looks the hash up in a table with a secret seed, so a request costs the
- * same beside ten keys and beside 100,000.  The time depends on a few bits of a seeded hash of the SHA-256.  It
- * shows nothing about a key: whoever knew the SHA-256 of one would still have to find the key. */
+ * Keys are 256 random bits, so a fast hash is enough: an attacker cannot guess a key from its hash.  The server
+ * hashes a presented key and looks the hash up in a table with a secret seed, so a request costs the same
+ * beside ten keys and beside 100,000.  The time depends on a few bits of a seeded hash of the SHA-256.  It
+ * tells nothing about a key: even the SHA-256 of a key does not reveal the key. */
 #include "serve/access/auth.h"
 
 #include <errno.h>

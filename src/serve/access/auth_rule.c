@@ -92,7 +92,7 @@ static int auth_rule_parse_time(const char *text, uint64_t *out)
     return 0;
 }
 
-/* The router knows which classes there are. */
+/* Checks only the form: the router knows the classes. */
 static bool is_class_name(const char *text)
 {
     static const char set[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";

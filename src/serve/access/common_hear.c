@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What other routers told, through the workers that relay it.
+/* The messages of other routers, which workers relay.
  *
  *    FREE --heard--> LIVE --no view has a link to it--> GONE --two seconds--> FREE
  *                     ^ |                                |
@@ -139,7 +139,7 @@ static bool view_speaks(const struct common_limits *common, const struct common_
            now_ns < router->views[view].heard_ns + COMMON_SILENT_NS;
 }
 
-/* The slowest of its views counts, as long as it speaks at all. */
+/* The slowest of its views counts, as long as that view sends messages. */
 static uint64_t common_hear_acked_by(const struct common_limits *common, const struct common_router *router,
                                      uint64_t now_ns)
 {
@@ -216,7 +216,7 @@ static struct common_router *common_router_of(struct common_limits *common, uint
     return NULL;
 }
 
-/* NULL: too many.  A slot whose leaving was not reported yet stays taken. */
+/* NULL: too many routers.  A slot stays taken until its router's departure is reported. */
 static struct common_router *common_router_add(struct common_limits *common, uint64_t epoch, uint64_t now_ns)
 {
     for (unsigned i = 0; i < COMMON_MAX_ROUTERS; i++) {
@@ -326,7 +326,8 @@ void common_limits_view_down(struct common_limits *common, unsigned view, uint64
     common->n_gone[view] = ++common->n_ends;
 }
 
-/* The worker told all that it knows.  A router that was lost with it, and that it does not know, has ended. */
+/* Handles the end of a worker's snapshot.  A router that was lost with this worker, and is not in the
+ * snapshot, has ended. */
 static void view_is_complete(struct common_limits *common, unsigned view, uint64_t now_ns)
 {
     common->is_synced = true;
@@ -373,7 +374,7 @@ static struct common_heard *common_heard_of(struct common_limits *common, struct
 struct window_told {
     uint32_t window;
     unsigned view, all_views; /* all_views: a bit for each view that speaks of the router */
-    bool is_known;            /* by the level: a snapshot's */
+    bool is_known;            /* a snapshot, whose level includes these amounts */
     const float *parts;
 };
 
@@ -399,7 +400,7 @@ static float window_net(const struct common_heard *heard, unsigned slot, int kin
     return fmaxf(least, views_agree(told, all_views, nets));
 }
 
-/* A router gives back at most what it was charged for, less what has drained since. */
+/* A router gives back at most its charge, less the part that has drained since. */
 static void account_charge(struct common_account *account, struct common_heard *heard, int kind, float part)
 {
     float charge = fmaxf(part, -heard->balance[kind]);

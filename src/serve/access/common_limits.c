@@ -3,12 +3,12 @@
  *
  *   spend ──> fresh ──message n──> sent ──every router acknowledged n──> the lease is renewed
  *
- * fresh and sent are what other routers may not know of yet.  Without any acknowledgement the lease is a bucket of
- * this router's share of the limit.
+ * Other routers may not know the amounts of fresh and sent yet.  Without any acknowledgement the lease is a bucket
+ * with this router's share of the limit.
  *
- * A router with little demand beside a flood would find the bucket full each time.  So each router has a credit as
- * well: a small part (an n-th of 5 %, or one larger request) that it may spend whatever the level is, and that
- * refills at its share.  The credits are the most that all routers together exceed a limit by. */
+ * A router with little demand beside a flood would always find the bucket full.  So each router also has a credit,
+ * which it may spend at any level and which refills at its share.  The credit is small: an n-th of 5 % of the
+ * limit, or one larger request.  All routers together exceed a limit by at most the sum of their credits. */
 #include "serve/access/common_limits_priv.h"
 
 #include <math.h>
@@ -159,8 +159,8 @@ static double common_share_lost(struct common_limits *common, struct common_acco
     return sum;
 }
 
-/* The replica drains before what it has not taken yet: both are parts of one bucket.  Routers beyond a partition
- * count as if they spent their shares. */
+/* The replica drains before the amounts that it has not taken yet: both are parts of one bucket.  Routers beyond
+ * a partition count as if they spent their shares. */
 void common_account_drain(struct common_limits *common, struct common_account *account, uint64_t now_ns)
 {
     double sunk =
@@ -179,7 +179,7 @@ void common_account_drain(struct common_limits *common, struct common_account *a
     account->level_ns = now_ns;
 }
 
-/* What every router has acknowledged counts as known. */
+/* Counts amounts as known that every router has acknowledged. */
 static void common_account_settle(struct common_limits *common, struct common_account *account,
                                   uint64_t now_ns)
 {
@@ -199,8 +199,8 @@ static void common_account_settle(struct common_limits *common, struct common_ac
     account->is_acked = true;
 }
 
-/* A lease is this router's share of what remains as all routers know it.  Until they acknowledge what it spent, the
- * lease grows by the share of what drains. */
+/* A lease is this router's share of the remaining budget that all routers know.  Until they acknowledge its
+ * spending, the lease grows by its share of the draining amount. */
 static void lease_renew(struct common_limits *common, struct common_account *account, uint64_t now_ns)
 {
     double share = common_share_of(common, account, now_ns);
@@ -332,7 +332,7 @@ void common_limits_spend(struct common_limits *common, const struct common_id *i
 
 /* ---- messages ---- */
 
-/* Whether there is something to tell of it, or to wait for. */
+/* Whether the account has something to report, or waits for an acknowledgement. */
 static bool common_account_has_news(struct common_limits *common, struct common_account *account,
                                     uint64_t now_ns)
 {

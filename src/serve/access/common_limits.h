@@ -3,16 +3,18 @@
  *
  *     router A --spending--> worker --spending--> router B        every 100 ms, and only what changed
  *
- * Each router keeps a replica of every account's buckets (serve/access/limits.c).  It tells what it spent, and
- * adds what the other routers tell.  Between two messages it may spend its lease only: its share of the budget
- * that remains.  So all routers together cannot exceed the limit, however late their messages are:
+ * Each router keeps a replica of every account's buckets (serve/access/limits.c).  It reports its own
+ * spending, and adds the spending of the other routers.  Between two messages it may spend only its lease,
+ * which is its share of the remaining budget.  So all routers together cannot exceed the limit, however late
+ * their messages are:
  *
  *     lease = share * remains - spent and not acknowledged yet by each other router
  *     share = 1/4 in equal parts, 3/4 by demand; the shares of all routers are 1 at most
  *
- * Without messages nothing is acknowledged, so each router goes on with its share of the limit.  A router that all
- * relaying workers call gone leaves after two seconds, and its share returns.  A router that is lost together with
- * its last relaying worker may live behind a partition: its share is kept for ten minutes.
+ * Without messages nothing is acknowledged, so each router continues with its share of the limit.  A router that
+ * all relaying workers report as gone leaves after two seconds, and its share returns.  A router that is lost
+ * together with its last relaying worker may live behind a partition.  So its share stays reserved for ten
+ * minutes.
  *
  * Amounts are parts of the limit (1: the whole limit of a minute), so routers whose key files differ agree.  Times
  * are ages and counts, so the clocks of hosts may differ.  Messages come through up to four workers (views).  Of one
@@ -51,7 +53,7 @@ struct common_row { /* one account at one router */
     struct common_id id;
     float level[COMMON_KINDS]; /* of its replica */
     float spent[COMMON_KINDS],
-        before[COMMON_KINDS]; /* by itself in this window of ten seconds, and in the one before */
+        before[COMMON_KINDS]; /* its own requests in this window of ten seconds, and in the previous one */
     float demand;             /* wanted lately, admitted or not */
     uint32_t n_running;
     uint32_t age_ms; /* of a row in a snapshot */
@@ -88,7 +90,7 @@ void common_limits_id(const struct common_limits *common, bool is_tenant, struct
 
 /* Whether another router shares the limits; until the first snapshot, or for five seconds, one may. */
 bool common_limits_is_shared(const struct common_limits *common);
-/* What other routers spent since the last call, as parts of the limit; negative: gave back. */
+/* Spending of other routers since the last call, as parts of the limit. Negative: they gave back. */
 void common_limits_take(struct common_limits *common, const struct common_id *id, uint64_t now_ns,
                         double parts_out[COMMON_KINDS]);
 /* Notes that a request wants this part of its limit. */
@@ -105,11 +107,11 @@ uint32_t common_limits_elsewhere(struct common_limits *common, const struct comm
 
 /* ---- messages ---- */
 
-/* A worker (node: a digest of its name) begins or ends to relay for this router. */
+/* A worker (node: a digest of its name) starts or stops relaying for this router. */
 void common_limits_view_up(struct common_limits *common, unsigned view, uint64_t node);
 void common_limits_view_down(struct common_limits *common, unsigned view, uint64_t now_ns);
-/* What a worker relayed.  A message of router 0 ends a snapshot.  False: ignored, because there are too many routers,
- * or too many messages. */
+/* Handles a message that a worker relayed.  A message of router 0 ends a snapshot.  False: ignored, because there are
+ * too many routers or messages. */
 bool common_limits_hear(struct common_limits *common, unsigned view, const struct common_message *message,
                         uint64_t now_ns);
 /* Fills in this router's next message; its rows go to rows[COMMON_MAX_ROWS].  False: nothing to tell. */

@@ -32,7 +32,7 @@ struct common_heard { /* one account at one other router; read it through common
     } windows[COMMON_N_WINDOWS];
     float balance[COMMON_KINDS]; /* charged and not drained, at balance_ns: the most that it can give back */
     uint64_t balance_ns;
-    bool was_cut; /* its router was lost: what it spent meanwhile is not known, and its share was charged */
+    bool was_cut; /* its router was lost: its spending since then is unknown, so its share was charged */
     float demand[COMMON_VIEWS];
     uint32_t n_running[COMMON_VIEWS];
 };
@@ -40,7 +40,7 @@ struct common_heard { /* one account at one other router; read it through common
 struct common_account {
     struct common_id id;
     struct list node; /* accounts, the least recently used first */
-    struct list busy; /* accounts that may have to tell something */
+    struct list busy; /* accounts that may have something to report */
     bool is_busy, is_dirty;
     uint64_t used_ns;            /* last spent or heard of */
     double others[COMMON_KINDS]; /* heard, and not taken by the replica yet */
@@ -87,7 +87,7 @@ struct common_router { /* another router */
 
 struct common_limits {
     uint64_t self, started_ns;
-    bool is_synced; /* it knows what the workers keep, or has waited for that */
+    bool is_synced; /* it has the workers' snapshots, or has waited long enough */
     uint8_t key[32];
     struct hashmap *by_id;
     struct list accounts, busy;

@@ -12,8 +12,9 @@
  * submitted.  However many requests start at once, together they cannot exceed the limit.
  *
  * Accounts are part of their limits, which therefore live as long as the last request that began under them.
- * Usages live in slabs, one for each load, with room for the keys and tenants that were new.  Few large pieces of
- * memory instead of many small ones: a loop that allocates sorts what another thread has freed.  */
+ * Usages live in slabs, one for each load, with room for the keys and tenants that were new.  These are few large
+ * pieces of memory instead of many small ones: otherwise an allocation on the loop has to sort pieces that
+ * another thread freed. */
 #include "serve/access/limits_priv.h"
 
 #include <math.h>
@@ -416,7 +417,7 @@ void limits_set_common(struct limits *limits, struct common_limits *common)
 
 /* ---- a request ---- */
 
-/* Tells the other routers what is wanted here: the largest part of any of its limits. */
+/* Notes the demand for the other routers: the largest part that the request takes of any limit. */
 static void account_want(const struct limit_account *account, const uint64_t wanted[LIMIT_N_BUCKETS],
                          uint64_t now_ns)
 {

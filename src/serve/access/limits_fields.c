@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an answer tells its client of the limits: limit, remainder and reset of each, in both APIs' names. */
+/* The header fields that report limits to a client: limit, remainder and reset of each, under both APIs'
+ * names. */
 #include "serve/access/limits_priv.h"
 
 #include <stdio.h>

@@ -53,7 +53,7 @@ struct limits {
 
 uint64_t limits_limit_of(const struct auth_rule *rule, enum limit_kind kind);
 double limits_used_at(const struct bucket *bucket, uint64_t limit, uint64_t now_ns);
-/* Adds what the other routers spent to the account and its tenant. */
+/* Adds the spending of other routers to the account and its tenant. */
 void limits_catch_up(const struct limit_account *account, uint64_t now_ns);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a response repeats of its request, written once as JSON.
+/* The part of a request that its response repeats, written once as JSON.
  *
  * Each of a stream's first and last events carries the whole response, so long tools and instructions are
  * not repeated: the client has them. */

@@ -216,7 +216,7 @@ static int parse_items_list(struct parse *parse, json_t *list, struct buf *syste
         parse_pop(parse, was);
     }
     parse_pop(parse, 0);
-    if (parse->out->n_messages == 0) /* clients ask with nothing to see whether a server answers */
+    if (parse->out->n_messages == 0) /* clients send an empty input to check whether a server answers */
         parse_enter_turn(parse, GEN_USER);
     return system->is_bad ? parse_no_memory(parse) : parse_copy(parse, buf_view(system), &parse->out->system);
 }

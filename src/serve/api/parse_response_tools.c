@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `tools`, `tool_choice` and `parallel_tool_calls` of /v1/responses.
  *
- * Only functions are tools of a text model.  Agents send tools of other types along with their functions and
- * do well without them, so those are left out: the answer names them in `warnings`, and the log too.  A
- * request whose tools are all of other types asks for nothing that the model can do and is refused. */
+ * A text model can only use functions.  Agents also send tools of other types, but work well without them.
+ * So the parser leaves these out; the answer names them in `warnings`, and the log too.  A request without
+ * any function among its tools is refused. */
 #include <stdio.h>
 
 #include "serve/api/parse_priv.h"

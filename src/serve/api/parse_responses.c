@@ -7,8 +7,8 @@
  *        [items of the previous response] + [input, references replaced] ──> turns, fields, echo
  *
  * The input becomes one list of items, so that all of it is parsed, paired and kept in the same way.
- * parse_response_items.c turns items into turns, parse_response_tools.c reads tools and their choice, and
- * parse_response_echo.c writes what the answer repeats. */
+ * parse_response_items.c turns items into turns, and parse_response_tools.c reads tools and their choice.
+ * parse_response_echo.c writes the part that the answer repeats. */
 #include <string.h>
 
 #include "serve/api/parse_priv.h"
@@ -56,7 +56,7 @@ static int parse_responses_want(struct parse *parse, struct bytes id)
     struct gen_response *response = parse->out->response;
     size_t n = response->n_wanted;
 
-    /* The first is the previous response, whose items are wanted for another reason. */
+    /* The first reference is the previous response, which has a purpose of its own. */
     if (n > (response->previous.len_bytes > 0 ? 1 : 0) && bytes_equal(response->wanted[n - 1], id))
         return 0;
     return parse_copy(parse, id, &response->wanted[response->n_wanted++]);

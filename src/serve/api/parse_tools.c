@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `tools` and `tool_choice`.
  *
- * Definitions become part of the prompt, so their schemas are written in the canonical serialisation with
- * the client's order of keys.  Tools that the server would have to run are refused by name, because no
- * code here runs them.  parse_typed.c has the tools that the client runs and names only by type.  Tools
- * whose loading may be deferred are loaded at once. */
+ * Definitions become part of the prompt, so their schemas are written in the canonical serialisation with the
+ * client's order of keys.  Tools that the server would have to run are refused by name, because no code here
+ * runs them. parse_typed.c has tools that the client runs and names only by type.  A tool with deferred
+ * loading is loaded at once. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tools that a client runs but does not describe: their type says what they do.
+/* Tools that a client runs but does not describe: their type tells their purpose.
  *
  * A model that was not trained on these tools needs a description and a schema; this file provides them. */
 #include <string.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rendering /v1/responses.
  *
- * Each block of an answer is one output item: text a message with one part, thinking a reasoning item, a
- * call a function_call.  An item's id is made of the response's id and its place, so that a later request
- * that refers to the item names the response.  Thinking is an item's `content`, or its `summary` where the
- * client asked for summaries: then it is the thinking itself, because no second model shortens it.
+ * Each block of an answer is one output item: a message with one part for text, a reasoning item for
+ * thinking, a function_call for a call.  An item's id consists of the response's id and the item's place.  So
+ * a reference to the item names the response too.  Thinking is an item's `content`, or its `summary` if the
+ * client asked for summaries.  That summary is the whole thinking, because no second model shortens it.
  *
  * Clients' schemas need every member of an event, also the empty ones. */
 #include "serve/api/render_responses.h"
@@ -246,7 +246,7 @@ const char *api_item_event_name(const struct api_place *place, enum api_item_eve
     return names[event][kind == GEN_THINKING ? 1 + place->response->asked->wants_summary : 0];
 }
 
-/* Which item, and which of its parts. */
+/* Writes the numbers of the item and of its part. */
 static void render_response_put_place(struct buf *out, const struct api_place *place,
                                       enum gen_block_kind kind)
 {

@@ -42,7 +42,7 @@ void conversations_give_back(struct conversations *conversations, struct convers
 /* Reads a text and counts as a use; the view is valid until the next call.  False: unknown. */
 bool conversations_peek(struct conversations *conversations, struct bytes id, const char *owner,
                         uint64_t now_ns, struct bytes *out);
-/* Removes a text that nobody holds.  False: unknown. */
+/* Removes a text that has no references.  False: unknown id. */
 bool conversations_remove(struct conversations *conversations, struct bytes id, const char *owner);
 size_t conversations_count(const struct conversations *conversations);
 size_t conversations_bytes(const struct conversations *conversations);

@@ -7,10 +7,10 @@
  *   POST /admin/check, GET /admin/check and /admin/check/ROW (router)
  *   GET /admin/request/ID (router)   POST /admin/drain-move (workers)   POST /admin/role/ROLE/WORKER
  *
- * Every request but those of /console carries `authorization: Bearer <token>`.  The token is derived from the cluster's key, so
- * only those who can read that key can operate its daemons; access to the same host is not enough.  A
- * second token, derived for the purpose "metrics", reads /metrics and nothing else; give that one to
- * Prometheus.  Loop thread only. */
+ * Every request but those of /console carries `authorization: Bearer <token>`. The token is derived from the cluster's
+ * key, so only users who can read that key can operate the daemons.  Access to the same host is not enough.  A second
+ * token, derived for the purpose "metrics", reads /metrics and nothing else; give that one to Prometheus.  Loop thread
+ * only. */
 #ifndef SERVE_ENDPOINT_ADMIN_H
 #define SERVE_ENDPOINT_ADMIN_H
 

@@ -3,8 +3,8 @@
  *
  *   GET /console, /console/FILE     on http.listen: the chat        on http.admin: the fleet
  *
- * The files hold nothing confidential and need no key.  Every request that the page makes carries the key that the
- * person has typed in: an API key on http.listen, the admin token on http.admin. */
+ * The files hold nothing confidential and need no key.  Every request of the page carries the key that the user
+ * typed in: an API key on http.listen, the admin token on http.admin. */
 #ifndef SERVE_ENDPOINT_CONSOLE_PRIV_H
 #define SERVE_ENDPOINT_CONSOLE_PRIV_H
 

@@ -47,7 +47,7 @@ static void gen_handle_due(struct gen_handle *handle)
     list_push_back(&outbox->due, &handle->due);
 }
 
-/* ---- what the backend adds ---- */
+/* ---- events of the backend ---- */
 
 void gen_handle_init(struct gen_handle *handle, struct gen_outbox *outbox, struct work_order *order,
                      const struct gen_events *events, void *arg)

@@ -177,7 +177,7 @@ void reload_begin(struct reload *reload)
     }
 }
 
-/* ---- what it would change ---- */
+/* ---- the differences that a reload would make ---- */
 
 static void reload_read_diff(void *arg)
 {

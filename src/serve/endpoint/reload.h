@@ -29,7 +29,8 @@ struct reload_calls {
     void (*drop_more)(void *more);
     void (*take)(void *arg, const void *conf);          /* the loop uses this configuration from now on */
     void (*done)(void *arg, const struct fault *fault); /* fault NULL: applied */
-    /* Appends what a reload would change, as JSON, on a job thread; and takes the answer on the loop. */
+    /* Appends the changes that a reload would make, as JSON, on a job thread. Takes the answer on the
+     * loop. */
     int (*diff)(void *arg, struct buf *out, struct fault *fault);
     void (*diffed)(void *arg, const struct fault *fault, struct bytes json);
 };

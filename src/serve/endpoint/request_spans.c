@@ -4,8 +4,8 @@
  *    client's traceparent --> request's span --> tokenise
  *                                            --> the backend's spans: they get the request's span as parent
  *
- * A client that samples is followed, and one that does not sample is not; a request without a traceparent begins a
- * trace with the configured ratio.  Without an exporter the client's context is passed on as it is.
+ * A request follows its client's decision to sample.  A request without a traceparent begins a trace with the
+ * configured ratio.  Without an exporter the client's context is passed on unchanged.
  *
  * Attributes follow OpenTelemetry's conventions for generative AI and HTTP.  They never hold prompts, answers, keys
  * or tenants' names. */

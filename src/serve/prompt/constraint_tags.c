@@ -6,9 +6,9 @@
  *     no string        JSON
  *     both             either; but no text that would be read as the JSON
  *
- * The parser of these arguments (text/toolcall/calls_tags.c) decides by the schema's types, so this file
- * asks the parser for them.  References, lists of types, enums and alternatives are followed down to the
- * strings.  A schema that gives no types is JSON; so is a string that only allOf declares.
+ * The parser of these arguments (text/toolcall/calls_tags.c) decides by the schema's types, so this file asks
+ * the parser for them.  It follows references, lists of types, enums and alternatives down to the strings.  A
+ * schema without types is JSON; so is a string that only allOf declares.
  *
  * Keywords (LFM2) are K=V with V as JSON, which is a Python literal except for true, false and null; the parser
  * reads both. */

@@ -43,8 +43,8 @@ int prompt_put_tokens(const struct gen_model *model, const struct prompt *prompt
 int prompt_put_detokenized(const struct gen_model *model, const struct gen_request *request, struct buf *out,
                            struct api_error *error);
 
-/* Fills the prompt's part of the API's usage: its tokens, of which cached_tokens were reused.  Leaves
- * output_tokens alone. */
+/* Fills the prompt's part of the API's usage: its tokens, and the cached_tokens that were reused among them.
+ * Leaves output_tokens unchanged. */
 void prompt_account(const struct prompt *prompt, uint32_t cached_tokens, uint32_t block_tokens,
                     struct api_usage *usage);
 

@@ -5,10 +5,10 @@
  *     1 --[a-z]--> 2 --> 1                          {1,2} --[a-z]--> {1,2}
  *      \--> 3 --0--> match                             \--0--> {match}
  *
- * A state is the set of nodes that may have been reached.  To find its edges, the characters are cut wherever
- * a range of one of its nodes begins or ends.  Between two cuts all characters lead to the same set.  END
- * lets through only at the end of the text, so a state is final when a match can be reached from it through
- * END.  All sets from which everything matches are one state.
+ * A state is the set of reachable nodes.  To find its edges, the code cuts the characters wherever a range of
+ * one of its nodes begins or ends.  Between two cuts all characters lead to the same set.  END passes only at
+ * the end of the text, so a state is final if a path through END leads to a match.  All sets from which
+ * everything matches are one state.
  *
  * Some patterns have a state for every subset of nodes.  So states and work are counted and end in E_LIMIT.
  */

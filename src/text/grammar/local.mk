@@ -20,6 +20,8 @@ tests_unit_text_grammar_test_grammar_LDADD = $(link_text_grammar) $(CMOCKA_LIBS)
 tests_unit_text_grammar_test_grammar_schema_SOURCES = tests/unit/text/grammar/test_grammar_schema.c \
 	$(grammar_test_help)
 tests_unit_text_grammar_test_grammar_schema_LDADD = $(link_text_grammar) $(CMOCKA_LIBS)
+tests_unit_text_grammar_test_grammar_work_SOURCES = tests/unit/text/grammar/test_grammar_work.c $(grammar_test_help)
+tests_unit_text_grammar_test_grammar_work_LDADD = $(link_text_grammar) $(CMOCKA_LIBS)
 # Answers drawn at random under random schemas, judged in Python.
 check_PROGRAMS += tests/unit/text/grammar/draw_answers
 tests_unit_text_grammar_draw_answers_SOURCES = tests/unit/text/grammar/draw_answers.c $(grammar_test_help)

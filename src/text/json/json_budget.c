@@ -13,7 +13,7 @@
  * does not write. So the address is malloc's own, and any code can free it with free().
  *
  * Outside of a load these functions are plain malloc and free. So a value may be made within a load and freed
- * outside, on any thread. The budget counts the bytes that malloc really gave. */
+ * outside, on any thread. The budget counts the bytes that malloc really allocated. */
 #include "text/json/json_budget_priv.h"
 
 #include <malloc.h>

@@ -16,8 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* True for models whose whole words that are tokens are taken without merging. Their files want a BOS unless
- * they say otherwise. */
+/* True for models that take a whole word as one token, without merging, if it is one. Their prompts begin
+ * with BOS unless the file says otherwise. */
 static bool is_whole_words_first(struct bytes name)
 {
     static const char *const names[] = {"llama-bpe", "llama3", "llama-v3", "falcon3",

@@ -16,7 +16,7 @@
 
 /* ---- a string ---- */
 
-/* Takes a backslash and what it escapes; 0: more text is needed. */
+/* Takes a backslash and the escaped character; 0: more text is needed. */
 static size_t keywords_escape(struct calls *calls, struct bytes text)
 {
     uint8_t c = text.len_bytes > 1 ? text.data[1] : 0;

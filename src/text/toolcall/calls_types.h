@@ -26,8 +26,8 @@ enum calls_type { /* bits */
 /* The types that schema allows, bits of enum calls_type.  schema is a part of root, a tool's schema. */
 unsigned calls_types_of(const json_t *root, const json_t *schema);
 unsigned calls_type_of_value(const json_t *value); /* of one value: an integer is a number too */
-/* Appends a schema with the types of the properties only, of CALLS_MAX_SCHEMA_BYTES at most: what the splitter
- * needs to know of a long schema.  Properties that have no room may be of any type.  E_FORMAT, E_LIMIT,
+/* Appends a short schema with only the types of the properties, of CALLS_MAX_SCHEMA_BYTES at most.  The
+ * splitter needs no more of a long schema.  Properties without room may be of any type.  E_FORMAT, E_LIMIT,
  * E_NOMEM. */
 int calls_shorten_schema(struct bytes schema, struct buf *out);
 /* True if the splitter reads this name of a keyword argument (K=V). */

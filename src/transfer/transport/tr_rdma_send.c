@@ -177,35 +177,40 @@ struct writes { /* the work requests of one chunk */
     size_t n_bytes;
 };
 
-/* Adds bytes that are contiguous in one local and one remote region. Joins them to the previous request if
- * they follow it. */
-static void rdma_send_add_run(struct writes *writes, uint64_t from, uint32_t lkey, uint64_t to, uint32_t rkey,
-                              size_t len_bytes)
+struct rdma_run { /* bytes that are contiguous in one local and one remote region */
+    uint64_t from, to;
+    size_t len_bytes;
+    uint32_t lkey, rkey;
+};
+
+/* Adds the run. Joins it to the previous request if it follows that one. */
+static void rdma_send_add_run(struct writes *writes, struct rdma_run run)
 {
     struct ibv_send_wr *last = writes->n > 0 ? &writes->wrs[writes->n - 1] : NULL;
 
-    writes->n_bytes += len_bytes;
-    if (last != NULL && last->sg_list->lkey == lkey && last->sg_list->addr + last->sg_list->length == from &&
-        last->wr.rdma.rkey == rkey && last->wr.rdma.remote_addr + last->sg_list->length == to &&
-        last->sg_list->length + len_bytes <= TR_RDMA_WRITE) {
-        last->sg_list->length += (uint32_t)len_bytes;
+    writes->n_bytes += run.len_bytes;
+    if (last != NULL && last->sg_list->lkey == run.lkey &&
+        last->sg_list->addr + last->sg_list->length == run.from && last->wr.rdma.rkey == run.rkey &&
+        last->wr.rdma.remote_addr + last->sg_list->length == run.to &&
+        last->sg_list->length + run.len_bytes <= TR_RDMA_WRITE) {
+        last->sg_list->length += (uint32_t)run.len_bytes;
         return;
     }
-    while (len_bytes > 0) {
-        size_t n = len_bytes < TR_RDMA_WRITE ? len_bytes : TR_RDMA_WRITE;
+    while (run.len_bytes > 0) {
+        size_t n = run.len_bytes < TR_RDMA_WRITE ? run.len_bytes : TR_RDMA_WRITE;
         struct ibv_sge *sge = &writes->sges[writes->n];
         struct ibv_send_wr *wr = &writes->wrs[writes->n++];
 
         ASSERT(writes->n <= TR_RDMA_CHUNK_WRS); /* see TR_RDMA_CHUNK_WRS */
-        *sge = (struct ibv_sge){.addr = from, .length = (uint32_t)n, .lkey = lkey};
+        *sge = (struct ibv_sge){.addr = run.from, .length = (uint32_t)n, .lkey = run.lkey};
         *wr = (struct ibv_send_wr){.sg_list = sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE};
-        wr->wr.rdma.remote_addr = to;
-        wr->wr.rdma.rkey = rkey;
+        wr->wr.rdma.remote_addr = run.to;
+        wr->wr.rdma.rkey = run.rkey;
         if (writes->n > 1)
             writes->wrs[writes->n - 2].next = wr;
-        from += n;
-        to += n;
-        len_bytes -= n;
+        run.from += n;
+        run.to += n;
+        run.len_bytes -= n;
     }
 }
 
@@ -229,9 +234,11 @@ static void rdma_send_make_writes(const struct rdma_qp *qp, const struct rdma_pu
         size_t to = tr_node_offset(n_theirs, piece_bytes, layer, rdma_push->there[i]);
         const struct kv_frame_region *theirs = &pair->regions[to / pair->regions[0].len_bytes];
 
-        rdma_send_add_run(
-            out, (uintptr_t)node->opts.arena.base + from, regions->mrs[from / regions->each_bytes]->lkey,
-            theirs->address + to % pair->regions[0].len_bytes, theirs->rkey[qp->index], piece_bytes);
+        rdma_send_add_run(out, (struct rdma_run){.from = (uintptr_t)node->opts.arena.base + from,
+                                                 .to = theirs->address + to % pair->regions[0].len_bytes,
+                                                 .len_bytes = piece_bytes,
+                                                 .lkey = regions->mrs[from / regions->each_bytes]->lkey,
+                                                 .rkey = theirs->rkey[qp->index]});
     }
     last = &out->wrs[out->n - 1];
     last->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;

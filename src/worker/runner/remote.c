@@ -33,6 +33,7 @@
 #include "cache/prefix/tenant.h"
 #include "cache/remote/remote.h"
 #include "worker/runner/disk_priv.h"
+#include "worker/runner/remote_metrics_priv.h"
 #include "worker/runner/state_list_priv.h"
 
 #define SAVES_PER_TURN   32
@@ -78,50 +79,11 @@ struct worker_remote {
     uint32_t n_reading, n_saving, n_waiting; /* blocks, blocks, tasks */
     uint32_t n_overdue;                      /* answers that no task waits for any more */
     uint64_t paused_until_ns, counted_ns;
-    uint64_t n_passed_over;          /* reads that would not have paid */
-    struct kv_remote_counts counted; /* the counts at the latest update of the metrics */
-    struct metric *m_written, *m_existed, *m_read, *m_found, *m_asked, *m_slow, *m_missing, *m_damaged,
-        *m_failed;
-    struct metric *m_bytes_written, *m_bytes_read, *m_late, *m_trips, *m_up, *m_full, *m_writeback, *m_wait_s;
+    uint64_t n_passed_over; /* reads that would not have paid */
+    struct remote_metrics metrics;
 };
 
 /* ---- open and close ---- */
-
-static void worker_remote_declare(struct worker_remote *remote, struct metrics *m)
-{
-    static const double bounds[] = {1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1, 3, 10};
-    struct metric_family *blocks =
-        metric_family(m, METRIC_COUNTER, "baton_kv_remote_blocks_total",
-                      "Blocks of the remote tier, by what happened to them.", "what");
-    struct metric_family *bytes = metric_family(m, METRIC_COUNTER, "baton_kv_remote_bytes_total",
-                                                "Bytes of blocks to and from the remote tier.", "way");
-
-    remote->m_written = metric_series(blocks, (const char *const[]){"written"});
-    remote->m_existed = metric_series(blocks, (const char *const[]){"existed"});
-    remote->m_read = metric_series(blocks, (const char *const[]){"read"});
-    remote->m_asked = metric_series(blocks, (const char *const[]){"asked"});
-    remote->m_found = metric_series(blocks, (const char *const[]){"found"});
-    remote->m_slow = metric_series(blocks, (const char *const[]){"not_worth_reading"});
-    remote->m_missing = metric_series(blocks, (const char *const[]){"missing"});
-    remote->m_damaged = metric_series(blocks, (const char *const[]){"damaged"});
-    remote->m_failed = metric_series(blocks, (const char *const[]){"failed"});
-    remote->m_bytes_written = metric_series(bytes, (const char *const[]){"written"});
-    remote->m_bytes_read = metric_series(bytes, (const char *const[]){"read"});
-    remote->m_late = metric_single(m, METRIC_COUNTER, "baton_kv_remote_late_total",
-                                   "Waits for the remote tier that ended before its answer.");
-    remote->m_trips = metric_single(m, METRIC_COUNTER, "baton_kv_remote_trips_total",
-                                    "Times that the remote tier was given up until it answers again.");
-    remote->m_up = metric_single(m, METRIC_GAUGE, "baton_kv_remote_up", "1 while the remote tier is used.");
-    remote->m_full =
-        metric_single(m, METRIC_GAUGE, "baton_kv_remote_full", "1 while the remote tier takes no blocks.");
-    remote->m_writeback = metric_single(m, METRIC_GAUGE, "baton_kv_remote_writeback_blocks",
-                                        "Cached blocks that wait to be written to the remote tier.");
-    remote->m_wait_s =
-        metric_series(metric_histogram_family(m, "baton_kv_remote_wait_seconds",
-                                              "How long prompts waited for blocks of the remote tier.", "",
-                                              bounds, sizeof(bounds) / sizeof(bounds[0])),
-                      NULL);
-}
 
 static void worker_remote_wake(void *arg)
 {
@@ -162,7 +124,7 @@ void worker_remote_open(struct worker_engine *engine)
         return;
     }
     list_init(&remote->reads);
-    worker_remote_declare(remote, engine->opts.metrics);
+    remote_metrics_declare(&remote->metrics, engine->opts.metrics);
     engine->remote = remote;
 }
 
@@ -213,7 +175,7 @@ static void remote_read_let_go(struct worker_engine *engine, struct remote_read 
     if (read->state == REMOTE_LET_GO)
         return;
     read->state = REMOTE_LET_GO;
-    metric_observe(engine->remote->m_wait_s, (double)(now_ns - read->began_ns) / (double)NS_PER_S);
+    metric_observe(engine->remote->metrics.wait_s, (double)(now_ns - read->began_ns) / (double)NS_PER_S);
     worker_tasks_read(engine, read->number);
 }
 
@@ -394,7 +356,7 @@ static bool remote_read_pays(struct worker_engine *engine, uint32_t n, uint64_t 
 
     if (kv_remote_read_ns(remote->remote, n) < saved_ns || ++remote->n_passed_over % LOOK_AGAIN == 0)
         return true;
-    metric_add(remote->m_slow, n);
+    metric_add(remote->metrics.slow, n);
     return false;
 }
 
@@ -544,28 +506,12 @@ void worker_remote_flush(struct worker_engine *engine)
 static void remote_count(struct worker_engine *engine)
 {
     struct worker_remote *remote = engine->remote;
-    struct kv_remote_counts now, *was = &remote->counted;
+    struct kv_remote_counts now;
     struct kv_pool_counts blocks;
 
     kv_remote_counts(remote->remote, &now);
     kv_pool_counts(engine->pool, &blocks);
-    metric_add(remote->m_written, (double)(now.n_written - was->n_written));
-    metric_add(remote->m_existed, (double)(now.n_existed - was->n_existed));
-    metric_add(remote->m_read, (double)(now.n_read - was->n_read));
-    metric_add(remote->m_asked, (double)(now.n_asked - was->n_asked));
-    metric_add(remote->m_found, (double)(now.n_found - was->n_found));
-    metric_add(remote->m_missing, (double)(now.n_missing - was->n_missing));
-    metric_add(remote->m_damaged, (double)(now.n_damaged - was->n_damaged));
-    metric_add(remote->m_failed,
-               (double)(now.n_write_failed + now.n_read_failed - was->n_write_failed - was->n_read_failed));
-    metric_add(remote->m_bytes_written, (double)(now.written_bytes - was->written_bytes));
-    metric_add(remote->m_bytes_read, (double)(now.read_bytes - was->read_bytes));
-    metric_add(remote->m_late, (double)(now.n_late - was->n_late));
-    metric_add(remote->m_trips, (double)(now.n_trips - was->n_trips));
-    metric_set(remote->m_up, now.is_up);
-    metric_set(remote->m_full, now.is_full);
-    metric_set(remote->m_writeback, blocks.n_writeback_remote);
-    *was = now;
+    remote_metrics_update(&remote->metrics, &now, blocks.n_writeback_remote);
 }
 
 void worker_remote_tick(struct worker_engine *engine, uint64_t now_ns)

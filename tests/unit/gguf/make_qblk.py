@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes qblk_vectors.h: random quantised blocks of every type and the weights they stand for.
 
-Independent of the library: each type is worked out here weight by weight from the layout of a GGUF file, with
-exact fractions, and rounded to a float once.  Run: make_qblk.py | clang-format > qblk_vectors.h
+Independent of the library: this program computes each type weight by weight from the layout of a GGUF file.  It uses
+exact fractions and rounds to a float once.  Run: make_qblk.py | clang-format > qblk_vectors.h
 """
 import random
 import struct

@@ -1,67 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The picker's promises.  Long prompts go to the prefill pool; short and cached ones stay with decode.
  * Queues spread. A full pool refuses, but not just because one prompt is long.  A shared prefix does not herd
- * all requests onto one worker.  Blocks on disk count at the cost of reading them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include "base/err.h"
-#include "fleet/picker/fleet.h"
-
-static struct picker_worker worker(enum picker_role role)
-{
-    return (struct picker_worker){
-        .is_usable = true,
-        .role = role,
-        .layout = 7,
-        .block_tokens = 32,
-        .blocks_free = 10000,
-        .max_seqs = 64,
-        .prefill_tokens_per_s = 1000,
-        .decode_step_s = 0.02,
-        .transfer_bytes_per_s = 1e9,
-        .kv_bytes_per_token = 65536,
-    };
-}
-
-static struct picker_goals goals = {.ttft_slo_s = 0.5, .itl_slo_s = 0.05, .local_prefill_tokens = 64};
-
-/* Picks from rows as a fleet has them; the cached part of the prompt is separate. */
-static int pick(const struct picker_worker *workers, uint32_t n, const struct picker_request *request,
-                struct picker_choice *out)
-{
-    uint32_t cached_blocks[PICKER_MAX_WORKERS] = {0};
-    struct picker_run runs[PICKER_MAX_WORKERS];
-    struct picker_request known = *request;
-    struct picker_fleet *fleet;
-    int rc;
-
-    assert_int_equal(picker_fleet_new(&fleet), 0);
-    for (uint32_t i = 0; i < n; i++) {
-        assert_int_equal(picker_fleet_set(fleet, i, &workers[i]), 0);
-        cached_blocks[i] = workers[i].cached_tokens / workers[i].block_tokens;
-        if (workers[i].stored_tokens > workers[i].cached_tokens)
-            runs[known.n_runs++] = (struct picker_run){i, workers[i].stored_tokens / workers[i].block_tokens};
-    }
-    known.cached_blocks = cached_blocks;
-    known.runs = runs;
-    rc = picker_pick(fleet, &goals, &known, out);
-    picker_fleet_free(fleet);
-    return rc;
-}
-
-static struct picker_choice choose(const struct picker_worker *workers, uint32_t n, uint32_t n_tokens,
-                                   int expect)
-{
-    struct picker_request request = {.n_tokens = n_tokens, .max_new_tokens = 100};
-    struct picker_choice choice = {0};
-
-    assert_int_equal(pick(workers, n, &request, &choice), expect);
-    return choice;
-}
+ * all requests onto one worker. */
+#include "tests/unit/fleet/picker/pick_help.h"
 
 static void long_prompts_are_handed_off(void **state)
 {
@@ -325,103 +266,6 @@ static void a_shared_prefix_does_not_herd(void **state)
         assert_true(taken[0] <= 2 * taken[i]);
 }
 
-/* ---- disks: 3968 tokens are 260 MB, and 4 s of computing ---- */
-
-static void what_is_on_disk_counts_at_the_cost_of_reading(void **state)
-{
-    struct picker_worker workers[] = {worker(PICKER_PREFILL), worker(PICKER_PREFILL), worker(PICKER_DECODE)};
-    struct picker_choice choice;
-
-    workers[1].stored_tokens = 3968;
-    choice = choose(workers, 3, 4000, 0); /* its disk has no known read rate */
-    assert_int_equal(choice.uncached_tokens, 4000);
-    assert_int_equal(choice.read_tokens, 0);
-    workers[1].read_bytes_per_s = 1e9;
-    choice = choose(workers, 3, 4000, 0);
-    assert_int_equal(choice.prefill, 1);
-    assert_int_equal(choice.uncached_tokens, 32);
-    assert_int_equal(choice.read_tokens, 3968);
-    assert_true(choice.ttft_s > 0.29 && choice.ttft_s < 0.3); /* 261 ms, and 32 of computing */
-    workers[1].read_bytes_per_s = 5e7;
-    choice = choose(workers, 3, 4000, 0); /* 5.2 s */
-    assert_int_equal(choice.read_tokens, 0);
-    workers[1].read_bytes_per_s = 1e9;
-    workers[1].queued_prefill_tokens = 5000; /* the wait there */
-    assert_int_equal(choose(workers, 3, 4000, 0).prefill, 0);
-}
-
-static void memory_counts_before_disk(void **state)
-{
-    struct picker_worker workers[] = {worker(PICKER_DECODE), worker(PICKER_DECODE), worker(PICKER_PREFILL)};
-    struct picker_choice choice;
-
-    workers[0].read_bytes_per_s = workers[1].read_bytes_per_s = 1e9;
-    workers[0].stored_tokens = 3968;
-    choice = choose(workers, 3, 4000, 0); /* a worker with the blocks on disk needs no pair */
-    assert_int_equal(choice.prefill, PICKER_NONE);
-    assert_int_equal(choice.decode, 0);
-    assert_int_equal(choice.read_tokens, 3968);
-    workers[1].cached_tokens = workers[1].stored_tokens = 3968;
-    choice = choose(workers, 3, 4000, 0);
-    assert_int_equal(choice.decode, 1);
-    assert_int_equal(choice.read_tokens, 0);
-    workers[1].cached_tokens = 1984; /* the rest was evicted */
-    choice = choose(workers, 3, 4000, 0);
-    assert_int_equal(choice.decode, 1);
-    assert_int_equal(choice.uncached_tokens, 32);
-    assert_int_equal(choice.read_tokens, 1984);
-}
-
-/* At most half of the pool, and the blocks must be free. */
-static void a_read_needs_room(void **state)
-{
-    struct picker_worker workers[] = {worker(PICKER_DECODE)};
-    struct picker_choice choice;
-
-    workers[0].read_bytes_per_s = 1e9;
-    workers[0].stored_tokens = 3968;
-    workers[0].blocks_total = workers[0].blocks_free = 130;
-    choice = choose(workers, 1, 4000, 0);
-    assert_int_equal(choice.read_tokens, 2080);
-    assert_int_equal(choice.uncached_tokens, 1920);
-    workers[0].blocks_free = 100;
-    choose(workers, 1, 4000, E_OVERLOADED);
-}
-
-/* A disk has one queue: after a restart many requests would read, and some are better computed elsewhere. */
-static void who_was_sent_to_read_is_waited_for(void **state)
-{
-    static const uint32_t nothing_cached[PICKER_MAX_WORKERS];
-    struct picker_run run = {.slot = 0, .n_blocks = 124};
-    struct picker_request request = {
-        .n_tokens = 4000, .max_new_tokens = 1, .cached_blocks = nothing_cached, .runs = &run, .n_runs = 1};
-    struct picker_worker a = worker(PICKER_DECODE), b = worker(PICKER_DECODE);
-    uint32_t n_there = 0;
-    struct picker_fleet *fleet;
-    struct picker_choice choice;
-
-    a.read_bytes_per_s = 5e8; /* 0.52 s each */
-    b.prefill_tokens_per_s = 2000;
-    goals.local_prefill_tokens = 10000;
-    assert_int_equal(picker_fleet_new(&fleet), 0);
-    assert_int_equal(picker_fleet_set(fleet, 0, &a), 0);
-    assert_int_equal(picker_fleet_set(fleet, 1, &b), 0);
-    for (;; n_there++) {
-        struct picker_charge charge = {.context_tokens = 4000};
-
-        assert_true(picker_pick(fleet, &goals, &request, &choice) <= 0);
-        if (choice.decode == 1)
-            break;
-        charge.prefill_tokens = choice.uncached_tokens;
-        charge.read_tokens = choice.read_tokens;
-        assert_int_equal(choice.read_tokens, 3968);
-        picker_fleet_charge(fleet, 0, &charge);
-    }
-    assert_true(n_there >= 2 && n_there <= 3); /* 2 s of computing on the other worker */
-    goals.local_prefill_tokens = 64;
-    picker_fleet_free(fleet);
-}
-
 /* ---- pushes, attention, time ---- */
 
 static void a_push_lets_an_idle_worker_take_a_cached_prompt(void **state)
@@ -608,10 +452,6 @@ int main(void)
         cmocka_unit_test(groups_are_kept_apart),
         cmocka_unit_test(pairs_agree_on_the_layout),
         cmocka_unit_test(a_shared_prefix_does_not_herd),
-        cmocka_unit_test(what_is_on_disk_counts_at_the_cost_of_reading),
-        cmocka_unit_test(memory_counts_before_disk),
-        cmocka_unit_test(a_read_needs_room),
-        cmocka_unit_test(who_was_sent_to_read_is_waited_for),
         cmocka_unit_test(a_push_lets_an_idle_worker_take_a_cached_prompt),
         cmocka_unit_test(attention_makes_long_prompts_dearer),
         cmocka_unit_test(a_queue_shrinks_with_time),

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Random schemas, answers drawn with every allowed token equally likely, any max_tokens: each answer that could be
-finished must parse and satisfy its schema, in the eyes of a validator written for this test and, where it is
-installed, of python3-jsonschema.
+"""Draws answers for random schemas and any max_tokens; every allowed token is equally likely. Each answer that could be
+finished must parse and satisfy its schema. A validator written for this test checks it, and python3-jsonschema where it
+is installed.
 
     test_grammar_answers.py [SEED [SCHEMAS]]
 """

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The table of docs/grammars.md is true: what it says is held to compiles, and an answer can be drawn from it; what it
-says is refused is refused, with the words given."""
+"""The table of docs/grammars.md is true. Each enforced form compiles, and an answer can be drawn from it. Each refused
+form is refused, with the given words."""
 import json
 import os
 import re

@@ -670,7 +670,7 @@ T3 = [{"v": 1, "c": [{"v": 2, "c": []}, {"v": 3, "c": [{"v": 4, "c": []}]}]}]
 
 CASES = [("{{ " + e + " }}", VALUES) for e in EXPRESSIONS] + [(t, VALUES) for t in WHITE] + [(t, dict(VALUES, t3=T3)) for t in STATEMENTS]
 
-# What the reference can and we refuse, by words of the refusal.
+# Templates that the reference renders and Baton refuses, with words of the refusal.
 REFUSED = [
     ("{{ big + big }}", VALUES, "does not fit into 64 bits"), ("{{ big * 4 }}", VALUES, "does not fit into 64 bits"),
     ("{{ 9223372036854775808 }}", {}, "does not fit into 64 bits"), ("{{ huge + 1 }}", VALUES, "'+' of a int"),
@@ -692,7 +692,8 @@ REFUSED = [
     ("{{ raise_exception('Not so.') }}", {}, "line 1: Not so."),
 ]
 
-# What the reference's sandbox refuses and some models' templates need: lists that the template wrote down itself may change.
+# The reference's sandbox refuses these, but some models' templates need them: a template may change lists that it wrote
+# itself.
 OURS = [
     ("{% set x = [] %}{% set _ = x.append(1) %}{% set _ = x.append('a') %}{{ x }}", "[1, 'a']"),
     ("{% set ns = namespace(q=[]) %}{% for i in range(3) %}{% set _ = ns.q.append(i) %}{% endfor %}{{ ns.q|join(',') }}", "0,1,2"),

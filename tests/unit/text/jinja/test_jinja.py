@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The template interpreter against python3-jinja2, set up as model files expect it.
 
-Every case of jinja_cases.py, and the models' own templates where the shared data is, are rendered by both: the texts
-must be the same, and what the reference refuses we must refuse.  Without jinja2: skipped.
+Both render every case of jinja_cases.py, and the models' own templates if the shared data is present.  The texts must
+be equal, and Baton must refuse every template that the reference refuses.  Skipped without jinja2.
 """
 import datetime
 import json

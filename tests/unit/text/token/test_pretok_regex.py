@@ -94,8 +94,8 @@ def cut(passes, text):
 
 
 def assigned():
-    """Characters of which libutf8proc and the module, whose Unicode versions differ, say the same: not U+0295, which
-    changed its category, nor ideographs that came late."""
+    """Characters that have the same category in libutf8proc and in the module, whose Unicode versions differ. U+0295,
+    which changed its category, and late ideographs are left out."""
     for code in range(0x110000):
         if code == 0x295 or 0xd800 <= code < 0xe000 or 0x2ebf0 <= code <= 0x2ee5d or unicodedata.category(chr(code)) == "Cn":
             continue

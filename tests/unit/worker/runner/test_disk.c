@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which prompts wait for blocks from disk, which blocks are saved, and the events of both tiers for routers:
- * disk.c and publish.c over a simulated tier, which ends reads and writes at the test's command. */
+/* Prompts that wait for blocks from disk, saved blocks, and the events of both tiers for routers: disk.c and
+ * publish.c over a simulated tier, which ends reads and writes at the test's command. */
 #include "tests/unit/check.h"
 
 #include <stdlib.h>
@@ -18,8 +18,6 @@
 #include "worker/loop/worker_priv.h"
 
 enum { N_BLOCKS = 64, TOKENS = 8, PROMPT_BLOCKS = 12, N_TASKS = 4 };
-
-/* ---- the tier, played ---- */
 
 struct kv_tier {
     struct kv_tier_opts opts;

@@ -42,7 +42,8 @@ batonctl_SOURCES = clients/ctl/main.c clients/ctl/commands.h \
 	clients/ctl/top_view.h clients/ctl/top_view.c clients/ctl/top_recent.h clients/ctl/top_recent.c clients/ctl/cmd_report.c clients/ctl/report_text.h clients/ctl/report_text.c \
 	clients/ctl/cmd_reload.c clients/ctl/cmd_request.c clients/ctl/request_view.h clients/ctl/request_view_priv.h \
 	clients/ctl/request_why.c clients/ctl/request_trace.c \
-	clients/ctl/cmd_look.c clients/ctl/cmd_act.c clients/ctl/cmd_top.c clients/ctl/cmd_keys.c \
+	clients/ctl/cmd_look.c clients/ctl/cmd_act.c clients/ctl/cmd_top.c clients/ctl/cmd_keys.c clients/ctl/cmd_key.c \
+	clients/ctl/key_view.h clients/ctl/key_view.c \
 	clients/ctl/join.h clients/ctl/join_text.h clients/ctl/join_text.c clients/ctl/wire.h clients/ctl/wire.c \
 	clients/ctl/join_wait.c clients/ctl/join_talk.c clients/ctl/join_conf.c clients/ctl/members.c \
 	clients/ctl/cmd_token.c clients/ctl/cmd_join.c clients/ctl/cmd_check.c clients/ctl/check_view.c

@@ -33,6 +33,8 @@
 #include "base/err.h"
 #include "cache/prefix/tenant.h"
 #include "fleet/picker/turn.h"
+#include "fleet/router/spending_priv.h"
+#include "serve/access/common_limits.h"
 
 #define MAX_DEBTORS 4096 /* bound on idle tenants that were served more than the waiting ones */
 
@@ -101,14 +103,19 @@ void router_queue_begun(struct job *job)
     job->model->n_ahead_tenants -= --*fair_tally(job->place.flow) == 0;
 }
 
-/* True if sequences of other routers fill the worker, more than this router has there.  Those routers take each
- * seat that becomes free, so a job that waits here for one may wait for ever.  One job for each worker goes ahead. */
+/* True if other routers place here too, and their sequences fill the worker more than this router's.  Those
+ * routers take each seat that becomes free, so a job that waits here for one may wait for ever.  One job for each
+ * worker goes ahead.  Under admission by prediction these are jobs whose turn was predicted to come in time. */
 static bool is_crowded_out(const struct job *job, uint32_t slot, const struct picker_worker *worker)
 {
     const struct router *router = job->router;
+    const struct common_limits *common = router_spending_common(router);
     uint32_t n_own = picker_fleet_ledger(router->fleet, slot)->n_seqs;
     uint32_t n_usable = picker_fleet_n_usable(router->fleet, (uint32_t)(job->model - router->models));
 
+    if (common == NULL || !common_limits_is_shared(common) ||
+        (router_admission_predicts(router) && !job_is_in(job, JOB_WAITS)))
+        return false;
     return worker->n_running - n_own > n_own && job->model->n_ahead < n_usable;
 }
 

@@ -20,6 +20,7 @@ class Stub:
     def __init__(self, words=("Hello, ", "wörld", "!")):
         self.words, self.fault, self.gap_s, self.asked, self.fields = list(words), None, 0.0, [], []
         self.calls = []
+        self.placements = []
         self.posted, self.key, self.status = [], None, {}
         stub = self
 
@@ -79,6 +80,8 @@ class Stub:
             self.reply(h, 200, {"data": [{"type": "model", "id": "stub-model"}], "has_more": False})
         elif h.path in ("/admin/status", "/metrics") and self.is_operator(h):
             self.reply(h, 200, self.status if h.path == "/admin/status" else b"# TYPE x counter\nx 1\n")
+        elif h.path == "/admin/placements" and self.is_operator(h):
+            self.reply(h, 200, {"total": len(self.placements), "placements": self.placements})
         elif not h.path.startswith("/admin") and h.path != "/metrics":
             self.reply(h, 404, {"type": "error", "error": {"type": "not_found_error", "message": "no such path"}})
 

@@ -157,6 +157,9 @@ def top_on_a_terminal():
         door.status["workers"][1]["node"] = "decode-two"
         door.status["handed_off"] += 100
         t.wait_for("decode-two")
+        door.placements.append({"class": "interactive", "prefix": "0badcafe", "refused": "", "over": True, "prompt_tokens": 100,
+                                "uncached_tokens": 25, "first_ms": 10, "ttft_slo_ms": 20})
+        t.wait_for("interactive            1    100%       0badcafe        1       100      75%")
         door.key = b"changed"
         t.wait_for("refuses the key")
         t.type("q")

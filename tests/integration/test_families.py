@@ -21,6 +21,7 @@ test_hybrid.FAMILIES = {
                       "--set expert_shared_feed_forward_length=48",
 }
 
+test_hybrid.WINDOWED = ("llama4",)
 test_hybrid.KINDS = {"deepseek32": ("attention", "index"), "glm-dsa": ("attention", "index"),
                      "nemotron_h_moe": ("attention", "recurrent")}
 

@@ -48,6 +48,17 @@ def at_rest(worker):
     return status if status["writeback"] == 0 == status["writing"] else None
 
 
+def saved_what_is_kept(worker):
+    """Waits until nothing is left to save.  Blocks of windowed layers behind the window are cached and not saved."""
+    seen = []
+
+    def is_saved():
+        status = at_rest(worker)
+        seen.append(status["blocks"] if status else None)
+        return status and len(seen) > 10 and seen[-1] > 0 and len(set(seen[-10:])) == 1
+    until("blocks are not saved", is_saved)
+
+
 def saved(worker):
     """Waits until all cached blocks are on disk."""
     def is_saved():

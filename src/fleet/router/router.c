@@ -310,6 +310,7 @@ static int router_build_front(struct daemon *daemon, struct fault *fault)
     opts.sign_key = daemon->router.sign_key;
     opts.public_prefix = conf->public_prefix[0] ? conf->public_prefix : NULL;
     opts.model_wait_ns = conf->queue_timeout_ns;
+    opts.max_model_waits = (uint32_t)conf->queue_max;
     opts.max_requests = (uint32_t)conf->http_max_requests;
     opts.failed_logins_per_min = (uint32_t)conf->http_wrong_keys;
     opts.spans = daemon->router.spans;

@@ -67,6 +67,7 @@ struct front_opts {
     bool shares_port;           /* several fronts listen on the same address */
     uint64_t ping_ns;           /* idle time of a stream before a ping event */
     uint64_t model_wait_ns;     /* how long a request waits for a model that the backend does not know yet */
+    uint32_t max_model_waits;   /* so many requests may; more are refused at once */
     uint32_t max_requests;      /* requests in flight, of all kinds; more get 529 */
     uint32_t inline_bytes;      /* larger bodies are parsed and tokenised on a job thread */
     const char *public_prefix;  /* file (serve/prompt/public_prefix.h); NULL: tenants share nothing */

@@ -88,6 +88,7 @@ struct front {
     struct list visits; /* of /v1/responses/ID that wait for the shared store (shared.c) */
     uint32_t n_visits;
     uint32_t n_running;
+    uint32_t n_awaiting; /* requests that wait for their model */
     enum front_state state;
     struct front_metrics metrics;
     struct buf busy_answer;
@@ -151,7 +152,7 @@ struct request { /* fields used for every token come first, because ten thousand
     struct prompt *more_prompts; /* [gen.n_prompts - 1] */
 
     const struct gen_model *model; /* held with model_keep */
-    bool has_awaited;              /* it has waited for its model */
+    bool awaits_model;             /* it waits for its model, and counts in front.n_awaiting */
     struct choice *choices;        /* [n_choices]; NULL before they are submitted */
     struct ev_timer *later;        /* submits the waiting choices; NULL with one choice */
     struct api_usage usage;

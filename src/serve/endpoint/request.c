@@ -161,8 +161,16 @@ void request_free(struct request *request)
 
 /* Enters the last state and reports it.  Frees the request unless a job in the pool
  * still needs it. */
+/* The request waits for its model no longer. */
+static void request_stops_waiting(struct request *request)
+{
+    request->front->n_awaiting -= request->awaits_model;
+    request->awaits_model = false;
+}
+
 static void request_end(struct request *request, enum request_state state)
 {
+    request_stops_waiting(request);
     ev_timer_stop(request->ping);
     request->last_ns = clock_now_ns();
     request_enter(request, state);
@@ -421,12 +429,14 @@ static void parse_done(void *arg)
 /* True if the request waits for its model: the backend does not know it yet, and there is time left. */
 static bool request_awaits_model(struct request *request, const struct api_error *error)
 {
-    const struct front *front = request->front;
+    struct front *front = request->front;
     uint64_t waited_ns = clock_now_ns() - request->received_ns;
 
-    if (error->status != 503 || front->state == FRONT_DRAINING || waited_ns >= front->opts.model_wait_ns)
+    if (error->status != 503 || front->state == FRONT_DRAINING || waited_ns >= front->opts.model_wait_ns ||
+        (!request->awaits_model && front->n_awaiting >= front->opts.max_model_waits))
         return false;
-    request->has_awaited = true;
+    front->n_awaiting += !request->awaits_model;
+    request->awaits_model = true;
     ev_timer_start(request->ping, MODEL_POLL_NS);
     return true;
 }
@@ -439,7 +449,7 @@ static void request_take_model(struct request *request)
     request->model = request_find_model(request, &error);
     if (request->model == NULL && request_awaits_model(request, &error))
         return;
-    if (request->model == NULL && request->has_awaited && error.status == 404) /* clients give up at 404 */
+    if (request->model == NULL && request->awaits_model && error.status == 404) /* clients give up at 404 */
         api_fail(&error, 503, "The model %.*s cannot be served yet: no worker came back with it",
                  (int)request->gen.model.len_bytes, (const char *)request->gen.model.data);
     if (request->model != NULL && admit_model(request, request->model->name, &error) < 0)
@@ -448,6 +458,7 @@ static void request_take_model(struct request *request)
         request_fail(request, &error);
         return;
     }
+    request_stops_waiting(request);
     if (backend->ops->model_keep != NULL)
         backend->ops->model_keep(backend->self, request->model);
     report_model(request);

@@ -12,11 +12,13 @@
 static void waiting_long(struct front_opts *opts, struct sim_opts *sim)
 {
     opts->model_wait_ns = 60 * NS_PER_S;
+    opts->max_model_waits = 2;
 }
 
 static void waiting_briefly(struct front_opts *opts, struct sim_opts *sim)
 {
     opts->model_wait_ns = NS_PER_S / 5;
+    opts->max_model_waits = 2;
 }
 
 static int send_message(const struct rig *rig, const char *more)
@@ -53,6 +55,7 @@ static void requests_wait_for_their_model(void **state)
     second = send_message(&rig, "");
     usleep(200000);
     assert_int_equal(rig.counts->n_submitted, 0);
+    is_answered(send_message(&rig, ""), 503); /* two may wait */
     rig.counts->knows_nothing = false;
     is_answered(first, 200);
     is_answered(second, 200);

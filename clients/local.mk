@@ -55,8 +55,6 @@ setup_sources = clients/setup/setup.h clients/setup/look.c clients/setup/decide.
 baton_setup_SOURCES = $(setup_sources) clients/setup/main.c clients/setup/steps.h clients/setup/ports.c \
 	clients/setup/ask.c clients/setup/write.c
 baton_setup_LDADD = libfleet_plan.a $(link_clients) libtext_json.a libgguf.a libbase.a $(JANSSON_LIBS) $(XXHASH_LIBS) -lpthread -lm
-	clients/ctl/cmd_look.c clients/ctl/cmd_act.c clients/ctl/cmd_top.c clients/ctl/cmd_keys.c clients/ctl/cmd_key.c \
-	clients/ctl/key_view.h clients/ctl/key_view.c
 
 bin_PROGRAMS += baton-chat
 baton_chat_SOURCES = clients/chat/main.c clients/chat/chat.h \

@@ -197,6 +197,18 @@ def addresses_of_all_hosts_are_no_address():
             done = subprocess.run([CTL, "-k", key, "-a", "127.0.0.1:1", "token", "--listen", listen], capture_output=True, text=True, check=False,
                                   timeout=patience(60))
             assert done.returncode == 1 and "one numeric address" in done.stderr, (listen, done)
+    with Cluster() as c:  # neither is a router's: the token asks for an address, and a check leaves it out
+        port = free_port()
+        router = c.router(link__listen=f"0.0.0.0:{port}")
+        router.link = port
+        c.worker("prefill", link__routers=f"127.0.0.1:{port}")
+        c.worker("decode", link__routers=f"127.0.0.1:{port}")
+        c.wait_ready(prefill=1, decode=1)
+        ctl = [CTL, "-k", c.key, "-a", f"127.0.0.1:{router.admin}"]
+        done = subprocess.run([*ctl, "token"], capture_output=True, text=True, check=False, timeout=patience(60))
+        assert done.returncode == 1 and "give --listen" in done.stderr, done
+        done = subprocess.run([*ctl, "check", "--json"], capture_output=True, text=True, check=False, timeout=patience(60))
+        assert done.returncode == 0 and "kv" in done.stdout and "0.0.0.0" not in done.stdout, done
 
 
 def strangers_keep_nobody_out():

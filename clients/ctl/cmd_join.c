@@ -3,6 +3,7 @@
  *
  * The key is stored first, the checks follow: a firewall that is closed today is no reason to make another token.  The
  * status is 0 when all is well and 3 when the host has the key and a check found something. */
+#include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
 #include <openssl/crypto.h>
@@ -128,30 +129,40 @@ static void check_models(struct join *join)
         join_good("model", "no model is configured here yet; after baton-setup, batonctl check compares it");
 }
 
-/* Dials every daemon of the cluster with the new key. */
+/* Whether a place is on loopback of another host, which is a finding. */
+static bool check_is_hidden(struct join *join, const struct join_place *place)
+{
+    struct addr addr, door;
+
+    if (addr_parse(place->address, NULL, &addr) != 0 || !addr_is_loopback(&addr))
+        return false;
+    if (addr_parse(join->address, NULL, &door) == 0 && addr_is_loopback(&door))
+        return false; /* both are one host */
+    join_found(join, place->name,
+               "listens on %s, which other hosts cannot reach. Fix: %s of that daemon "
+               "(baton-setup --address)",
+               place->address, strncmp(place->name, "kv.", 3) == 0 ? "kv.tcp_listen" : "link.listen");
+    return true;
+}
+
+/* Dials every daemon of the cluster. Links prove the new key, unless they use certificates; of KV ports only the
+ * connection is tried, because with kv.tcp_encrypt = no they speak no TLS. */
 static void check_way_out(struct join *join, SSL_CTX *ctx)
 {
+    if (join->welcome.has_certificates)
+        join_good(
+            "links",
+            "the cluster's links use certificates: set link.ca, link.certificate and link.key here too");
     for (unsigned i = 0; i < join->welcome.n_places; i++) {
         const struct join_place *place = &join->welcome.places[i];
-        struct addr addr;
+        bool has_key = !join->welcome.has_certificates && strncmp(place->name, "kv.", 3) != 0;
         struct reach reach;
 
-        if (addr_parse(place->address, NULL, &addr) == 0 && addr_is_loopback(&addr)) {
-            struct addr door;
-            bool is_same_host = addr_parse(join->address, NULL, &door) == 0 && addr_is_loopback(&door);
-
-            if (!is_same_host) {
-                join_found(join, place->name,
-                           "listens on %s, which other hosts cannot reach. Fix: %s of that daemon "
-                           "(baton-setup --address)",
-                           place->address,
-                           strncmp(place->name, "kv.", 3) == 0 ? "kv.tcp_listen" : "link.listen");
-                continue;
-            }
-        }
-        reach_dial(place->address, ctx, &reach);
+        if (check_is_hidden(join, place))
+            continue;
+        reach_dial(place->address, has_key ? ctx : NULL, &reach);
         if (reach.is_reached)
-            join_good(place->name, "%s answers with the cluster's key", place->address);
+            join_good(place->name, "%s answers%s", place->address, has_key ? " with the cluster's key" : "");
         else
             join_found(join, place->name, "%s: %s. Fix: open this port from here to there", place->address,
                        reach.text);
@@ -248,18 +259,32 @@ static int join_ask(struct join *join, struct fault *fault)
         rc == E_TIMEOUT ? ". Small packets pass and large ones do not: look at the MTU of the path" : "");
 }
 
-static int join_store(const struct join *join, struct fault *fault)
+/* The earlier key keeps its name until the new one takes it at once, with its owner and mode. */
+static int join_replace(const struct join *join, struct fault *fault)
 {
     char old[1024];
+    int rc;
 
-    if (join->replaces && access(join->key_path, F_OK) == 0) {
-        if (snprintf(old, sizeof(old), "%s.old", join->key_path) >= (int)sizeof(old) ||
-            access(old, F_OK) == 0)
-            return fault_set(fault, E_EXISTS, "%s.old is there already: move it away", join->key_path);
-        if (rename(join->key_path, old) != 0)
-            return fault_set(fault, E_IO, "%s: %m", join->key_path);
-        printf("the earlier key is in %s\n", old);
+    if (snprintf(old, sizeof(old), "%s.old", join->key_path) >= (int)sizeof(old))
+        return fault_set(fault, E_INVAL, "%.100s...: the path is too long", join->key_path);
+    if (link(join->key_path, old) != 0)
+        return errno == EEXIST ? fault_set(fault, E_EXISTS, "%s is there already: move it away", old)
+                               : fault_set(fault, E_IO, "%s: %m", old);
+    rc = cluster_keys_save(join->key_path, &join->welcome.keys, fault);
+    if (rc != 0) {
+        (void)unlink(old);
+        return rc;
     }
+    printf("the earlier key is in %s. Daemons that run here keep it until they restart: systemctl restart "
+           "UNIT, one after another\n",
+           old);
+    return 0;
+}
+
+static int join_store(const struct join *join, struct fault *fault)
+{
+    if (join->replaces && access(join->key_path, F_OK) == 0)
+        return join_replace(join, fault);
     return cluster_keys_store(join->key_path, &join->welcome.keys, fault);
 }
 
@@ -271,7 +296,7 @@ static int join_check(struct join *join)
     check_clock(join);
     check_mtu(join);
     check_models(join);
-    if (tls_context_new(join->welcome.keys.current, &fault, &tls) != 0)
+    if (tls_context_open(&join->welcome.keys, &(struct tls_conf){0}, &fault, &tls) != 0)
         return complain(CTL_NAME, "%s", fault.text);
     check_way_out(join, tls_client(tls));
     tls_context_free(tls);
@@ -304,7 +329,7 @@ static int join_run(struct join *join)
     join_conf_read(slash != NULL ? folder : ".", &join->conf);
     if (join_reach(join, &fault) != 0 || join_ask(join, &fault) != 0 || join_store(join, &fault) != 0)
         return complain(CTL_NAME, "%s", fault.text);
-    printf("%s: the key of %s's cluster (0600)\n", join->key_path, join->welcome.host);
+    printf("%s: the key of %s's cluster\n", join->key_path, join->welcome.host);
     return join_check(join);
 }
 

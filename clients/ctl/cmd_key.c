@@ -2,7 +2,8 @@
 /* Rotation of the cluster key: steps on the file, and which links know which key.
  *
  * A file changes on one host; the operator copies it to the others and reloads all daemons before the next step.
- * key status asks one daemon, names the links that are behind, and exits with 1 while there are any. */
+ * key status asks one daemon, compares it with the key file, and names the links that are behind or down; it exits with
+ * 1 while there are any. */
 #include <getopt.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -45,8 +46,11 @@ static int key_rotate(const char *path)
     }
     if (rc == 0) {
         key_print_file(path, &keys);
-        printf("Step done: %s.\nCopy the file to every host and reload every daemon. %s\n",
-               step_texts[keys.step], next_texts[keys.step]);
+        printf(
+            "Step done: %s.\nCopy the file to every host and reload every daemon. %s\n"
+            "Under the systemd units the key is a credential, copied when a unit starts: there, restart the "
+            "units one after another instead (systemctl restart).\n",
+            step_texts[keys.step], next_texts[keys.step]);
     }
     cluster_keys_wipe(&keys);
     return rc < 0 ? complain(CTL_NAME, "%s", fault.text) : finish_output(CTL_NAME);
@@ -64,28 +68,42 @@ static int key_show(const char *path)
     return finish_output(CTL_NAME);
 }
 
-static int key_status(const struct ctl *ctl, bool is_json)
+/* Compares the daemon with the keys of the file. Returns how much is not up to date, or a negative code. */
+static int key_status_ask(const struct ctl *ctl, const struct cluster_keys *keys, bool is_json)
 {
     struct admin_door *door = ctl_open(ctl);
     struct fault fault = {0};
     struct buf body = {0}, text = {0};
-    int rc, status = EXIT_DONE;
+    int rc;
 
     if (door == NULL)
-        return EXIT_FAILED;
+        return E_IO;
     rc = admin_door_ask(door, false, "/admin/status", &fault, &body);
     if (rc < 0)
-        status = complain(CTL_NAME, "%s", fault.text);
-    else if ((rc = key_view_render(buf_view(&body), is_json, &text)) < 0)
-        status = complain(CTL_NAME, "%s: not a status with keys: %s", ctl->door.address, err_text(rc));
+        complain(CTL_NAME, "%s", fault.text);
+    else if ((rc = key_view_render(buf_view(&body), keys, is_json, &text)) < 0)
+        complain(CTL_NAME, "%s: not a status with keys: %s", ctl->door.address, err_text(rc));
     else
         fwrite(text.data, 1, text.len_bytes, stdout);
     buf_fini(&body);
     buf_fini(&text);
     admin_door_close(door);
-    if (status == EXIT_DONE)
-        status = finish_output(CTL_NAME);
-    return status == EXIT_DONE && rc > 0 ? EXIT_FAILED : status;
+    return rc;
+}
+
+static int key_status(const struct ctl *ctl, bool is_json)
+{
+    struct fault fault = {0};
+    struct cluster_keys keys;
+    int rc;
+
+    if (cluster_keys_load(ctl->door.key_path, &fault, &keys) < 0)
+        return complain(CTL_NAME, "%s", fault.text);
+    rc = key_status_ask(ctl, &keys, is_json);
+    cluster_keys_wipe(&keys);
+    if (rc < 0)
+        return EXIT_FAILED;
+    return finish_output(CTL_NAME) == EXIT_DONE && rc == 0 ? EXIT_DONE : EXIT_FAILED;
 }
 
 int cmd_key(const struct ctl *ctl, int argc, char **argv)

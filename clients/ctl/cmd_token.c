@@ -22,6 +22,7 @@
 
 struct token_args {
     const char *listen;
+    const char *key_path;
     uint64_t lifetime_ns;
 };
 
@@ -80,7 +81,7 @@ static int token_address(const struct token_args *args, const struct join_messag
     rc = addr_parse(from, fault, &addr);
     if (rc != 0)
         return rc;
-    if (!addr.is_numeric || strcmp(addr.host, "*") == 0)
+    if (!addr.is_numeric || addr_is_any(&addr))
         return fault_set(fault, E_FORMAT, "%s: give --listen with one numeric address and a port", from);
     snprintf(out, 128, strchr(addr.host, ':') != NULL ? "[%.100s]:%u" : "%.100s:%u", addr.host,
              args->listen != NULL ? addr.port : JOIN_PORT);
@@ -109,16 +110,37 @@ static void token_answer_probes(struct wire *wire)
     }
 }
 
-static int token_welcome(struct wire *wire, struct join_message *welcome, const struct join_waits *waits)
+/* Whether the new host will take this welcome: found out before a token is spent. */
+static int token_check_welcome(const struct join_message *welcome, struct fault *fault)
+{
+    static struct join_message read;
+    struct buf text = {0};
+    int rc = buf_reserve(&text, JOIN_MAX_TEXT);
+
+    if (rc == 0)
+        rc = join_message_print(welcome, &text);
+    if (rc != 0)
+        rc = fault_set(fault, rc, "%s", err_text(rc));
+    else
+        rc = join_message_parse(buf_view(&text), fault, &read);
+    if (text.data != NULL)
+        OPENSSL_cleanse(text.data, text.len_bytes);
+    buf_fini(&text);
+    OPENSSL_cleanse(&read, sizeof(read));
+    return rc;
+}
+
+static int token_welcome(const struct token_args *args, struct wire *wire, struct join_message *welcome,
+                         const struct join_waits *waits)
 {
     static struct join_message hello;
     struct fault fault = {0};
     int rc = join_receive(wire, JOIN_HELLO, &fault, &hello);
 
+    if (rc == 0) /* the wait may be long: the key may have changed */
+        rc = cluster_keys_load(args->key_path, &fault, &welcome->keys);
     if (rc == 0) {
-        welcome->kind = JOIN_WELCOME;
         welcome->clock_ns = clock_unix_ns();
-        welcome->pad_bytes = JOIN_PAD;
         rc = join_send(wire, welcome, &fault);
     }
     if (rc != 0)
@@ -149,7 +171,7 @@ static int token_serve(const struct token_args *args, const uint8_t secret[32], 
     rc = join_wait(listen_fd, tls_server(tls), clock_now_ns() + args->lifetime_ns, &waits, &wire);
     close(listen_fd);
     if (rc == 0)
-        status = token_welcome(&wire, welcome, &waits);
+        status = token_welcome(args, &wire, welcome, &waits);
     else
         status = complain(CTL_NAME, "the token has expired, and no host joined");
     if (waits.n_refused > 0)
@@ -162,7 +184,7 @@ static int token_serve(const struct token_args *args, const uint8_t secret[32], 
 int cmd_token(const struct ctl *ctl, int argc, char **argv)
 {
     static struct join_message welcome;
-    struct token_args args = {.lifetime_ns = 600 * NS_PER_S};
+    struct token_args args = {.key_path = ctl->door.key_path, .lifetime_ns = 600 * NS_PER_S};
     struct fault fault = {0};
     char address[128], token[JOIN_TOKEN_BYTES], lifetime[24];
     uint8_t secret[32];
@@ -170,12 +192,15 @@ int cmd_token(const struct ctl *ctl, int argc, char **argv)
 
     if (status != EXIT_DONE)
         return status;
-    if (cluster_keys_load(ctl->door.key_path, &fault, &welcome.keys) != 0)
+    welcome.kind = JOIN_WELCOME;
+    welcome.pad_bytes = JOIN_PAD;
+    if (cluster_keys_load(args.key_path, &fault, &welcome.keys) != 0)
         return complain(CTL_NAME, "%s", fault.text);
     welcome.has_keys = true;
     join_host_name(welcome.host);
     token_read_members(ctl, &welcome);
-    if (token_address(&args, &welcome, &fault, address) != 0 || (fd = join_listen(address, &fault)) < 0)
+    if (token_check_welcome(&welcome, &fault) != 0 || token_address(&args, &welcome, &fault, address) != 0 ||
+        (fd = join_listen(address, &fault)) < 0)
         return complain(CTL_NAME, "%s", fault.text);
     rng_system(secret, sizeof(secret));
     if (join_token_print(secret, token) != 0) {

@@ -32,7 +32,7 @@ static void conf_add_place(const char *name, struct bytes value, struct join_con
     memcpy(address, value.data, value.len_bytes);
     address[value.len_bytes] = '\0';
     if (addr_parse(address, NULL, &addr) != 0 || addr.port == 0 || addr_is_loopback(&addr) ||
-        strcmp(addr.host, "*") == 0)
+        addr_is_any(&addr))
         return;
     (void)join_message_place(&out->probe, name, address);
 }

@@ -14,10 +14,10 @@
 int join_send(struct wire *wire, const struct join_message *message, struct fault *fault)
 {
     struct buf text = {0};
-    int rc = join_message_print(message, &text);
+    int rc = buf_reserve(&text, JOIN_MAX_TEXT + message->pad_bytes); /* it never moves: one wipe is enough */
 
     if (rc == 0)
-        rc = buf_reserve(&text, message->pad_bytes);
+        rc = join_message_print(message, &text);
     for (uint32_t i = 0; rc == 0 && i < message->pad_bytes; i++)
         rc = buf_append_byte(&text, 'x');
     if (rc != 0)
@@ -35,8 +35,10 @@ int join_receive(struct wire *wire, enum join_kind kind, struct fault *fault, st
     uint64_t until_ns = clock_now_ns() + JOIN_STEP_NS;
     struct buf text = {0};
     size_t end;
-    int rc = 0;
+    int rc = buf_reserve(&text, JOIN_MAX_TEXT + JOIN_MAX_PAD + 8192); /* as above: also what is read beyond */
 
+    if (rc != 0)
+        return fault_set(fault, rc, "%s", err_text(rc));
     while (rc == 0 && (end = join_message_end(buf_view(&text))) == 0) {
         if (text.len_bytes > JOIN_MAX_TEXT)
             rc = fault_set(fault, E_LIMIT, "the message has no end within %d bytes", JOIN_MAX_TEXT);

@@ -105,7 +105,7 @@ static struct bytes join_word(struct bytes *line)
     return word;
 }
 
-static bool join_is_name(struct bytes text)
+bool join_is_name(struct bytes text)
 {
     for (size_t i = 0; i < text.len_bytes; i++)
         if (!isalnum(text.data[i]) && strchr("._-", text.data[i]) == NULL)
@@ -186,6 +186,8 @@ static int join_read_line(struct bytes line, struct join_message *m, struct buf 
         return m->clock_ns == 0 ? str_to_u64(line, &m->clock_ns) : E_FORMAT;
     if (bytes_is(word, "key"))
         return join_add_key_line(line, key_text);
+    if (bytes_is(word, "certificates"))
+        m->has_certificates = true;
     if (bytes_is(word, "place"))
         return join_read_place(line, m);
     if (bytes_is(word, "model"))
@@ -223,13 +225,16 @@ int join_message_parse(struct bytes text, struct fault *fault, struct join_messa
     struct join_message *m = out;
     size_t end = join_message_end(text), at = 0;
     struct buf keys = {0};
-    int rc = 0;
+    int rc;
 
     memset(m, 0, sizeof(*m));
     if (text.len_bytes > JOIN_MAX_TEXT)
         return fault_set(fault, E_LIMIT, "the message is longer than %d bytes", JOIN_MAX_TEXT);
     if (end == 0 || end != text.len_bytes)
         return fault_set(fault, E_FORMAT, "the message has no end, or more behind it");
+    rc = buf_reserve(&keys, CLUSTER_KEY_FILE_BYTES); /* it never moves, so one wipe is enough */
+    if (rc != 0)
+        return fault_set(fault, rc, "%s", err_text(rc));
     for (unsigned n = 1; rc == 0 && at + 4 < end; n++) {
         size_t stop = bytes_find(text, bytes_str("\n"), at);
         struct bytes line = bytes_of(text.data + at, stop - at);
@@ -279,6 +284,8 @@ int join_message_print(const struct join_message *m, struct buf *out)
         (void)buf_printf(out, "clock %" PRIu64 "\n", m->clock_ns);
     if (m->has_keys)
         join_put_keys(&m->keys, out);
+    if (m->has_certificates)
+        (void)buf_append_str(out, "certificates\n");
     for (unsigned i = 0; i < m->n_models; i++)
         (void)buf_printf(out, "model %s %s\n", m->models[i].fingerprint, m->models[i].name);
     for (unsigned i = 0; i < m->n_places; i++)

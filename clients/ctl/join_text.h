@@ -5,6 +5,7 @@
  *     host NAME                       the sender's host
  *     clock NANOSECONDS               its time since 1970
  *     key LINE                        welcome: a line of the cluster's key file (net/link/cluster_key.h)
+ *     certificates                    welcome: links use certificates, not the key
  *     model FINGERPRINT NAME          welcome: what the cluster serves
  *     place NAME HOST:PORT [RESULT]   welcome: daemons; probe: what to dial; probed: with the result
  *     pad BYTES                       so many bytes follow the message, to find out whether large packets pass
@@ -52,6 +53,7 @@ struct join_message {
     uint64_t clock_ns; /* 0: none */
     bool has_keys;
     struct cluster_keys keys;
+    bool has_certificates;
     struct join_place places[JOIN_MAX_PLACES];
     unsigned n_places;
     struct join_model models[JOIN_MAX_MODELS];
@@ -65,6 +67,8 @@ size_t join_message_end(struct bytes text);
 int join_message_parse(struct bytes text, struct fault *fault, struct join_message *out);
 /* Appends the message. E_NOMEM. */
 int join_message_print(const struct join_message *message, struct buf *out);
+/* Whether the text may be the name of a host or a place: letters, digits, '.', '_', '-'. */
+bool join_is_name(struct bytes text);
 /* Adds a place; false: there is no room, or a part is too long. */
 bool join_message_place(struct join_message *message, const char *name, const char *address);
 

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A link is behind when the next step would cut it:
+/* A daemon is behind when its keys are not those of the key file.  A link is behind when the next step would cut it:
  *
  *     the daemon has a next key     the peer does not know it yet
- *     else                          the peer's current key is another one */
+ *     else                          the peer's current key is another one
+ *
+ * A link that is down tells nothing, so it is unknown.  Links with certificates name no keys at all. */
 #include "clients/ctl/key_view.h"
 
+#include <inttypes.h>
 #include <jansson.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/err.h"
@@ -14,8 +18,8 @@
 struct key_view {
     const char *current, *next, *former; /* of the daemon; NULL: none */
     struct buf *out;
-    unsigned n_links, n_behind;
-    bool is_json;
+    unsigned n_links, n_behind, n_unknown;
+    bool is_json, is_daemon_behind, has_certificate;
 };
 
 static const char *key_text(const json_t *object, const char *name)
@@ -44,6 +48,47 @@ static bool key_is_behind(const struct key_view *view, const char *current, cons
     return !key_is(current, view->current);
 }
 
+/* Whether the daemon's id is the one of this key of the file; key NULL: the file has none. */
+static bool key_is_of_file(const char *id, const uint8_t *key)
+{
+    char wanted[12];
+
+    if (key == NULL || id == NULL)
+        return key == NULL && id == NULL;
+    snprintf(wanted, sizeof(wanted), "%08" PRIx32, cluster_key_id(key));
+    return strcmp(id, wanted) == 0;
+}
+
+static bool key_daemon_is_behind(const struct key_view *view, const char *data,
+                                 const struct cluster_keys *file)
+{
+    return !key_is_of_file(view->current, file->current) ||
+           !key_is_of_file(view->next, file->step == CLUSTER_STEP_NEXT ? file->second : NULL) ||
+           !key_is_of_file(view->former, file->step == CLUSTER_STEP_FORMER ? file->second : NULL) ||
+           !key_is_of_file(data, file->data);
+}
+
+static void key_view_add_json(const struct key_view *view, const char *name, const char *behind)
+{
+    buf_printf(view->out, "%s{\"peer\": ", view->n_links > 0 ? ", " : "");
+    json_put_str(view->out, bytes_str(name != NULL ? name : ""));
+    buf_printf(view->out, ", \"behind\": %s}", behind);
+}
+
+static void key_view_add_unknown(struct key_view *view, const char *name, bool is_up)
+{
+    view->n_unknown++;
+    if (view->is_json) {
+        key_view_add_json(view, name, "null");
+    } else {
+        buf_append_str(view->out, "  ");
+        key_put_name(view->out, name);
+        buf_append_str(view->out, is_up ? ": says nothing about its keys  <- unknown\n"
+                                        : ": the link is down  <- unknown\n");
+    }
+    view->n_links++;
+}
+
 static void key_view_add(struct key_view *view, const json_t *peer)
 {
     const json_t *keys = json_object_get(peer, "keys");
@@ -51,15 +96,15 @@ static void key_view_add(struct key_view *view, const json_t *peer)
                *second = key_text(keys, "second");
     bool is_behind;
 
-    if (!json_is_object(keys))
-        return; /* the link is down, or uses certificates */
-    is_behind = key_is_behind(view, current, second);
     name = name != NULL ? name : key_text(peer, "address");
+    if (!json_is_object(keys)) {
+        key_view_add_unknown(view, name, json_is_true(json_object_get(peer, "up")));
+        return;
+    }
+    is_behind = key_is_behind(view, current, second);
     view->n_behind += is_behind;
     if (view->is_json) {
-        buf_printf(view->out, "%s{\"peer\": ", view->n_links > 0 ? ", " : "");
-        json_put_str(view->out, bytes_str(name != NULL ? name : ""));
-        buf_printf(view->out, ", \"behind\": %s}", is_behind ? "true" : "false");
+        key_view_add_json(view, name, is_behind ? "true" : "false");
     } else {
         buf_append_str(view->out, "  ");
         key_put_name(view->out, name);
@@ -97,19 +142,26 @@ static void key_view_head(const struct key_view *view, const json_t *root)
         buf_append_str(view->out, view->next != NULL ? ", next " : ", former ");
         key_put_name(view->out, view->next != NULL ? view->next : view->former);
     }
-    buf_append_str(view->out, "\n");
+    buf_append_str(view->out, view->is_daemon_behind
+                                  ? "  <- behind: the key file has other keys; reload or restart it\n"
+                                  : "\n");
 }
 
 static void key_view_foot(const struct key_view *view)
 {
-    if (view->n_behind > 0)
+    if (view->has_certificate)
+        buf_append_str(view->out, "links use certificates and tell nothing about keys: ask each daemon\n");
+    else if (view->n_behind > 0)
         buf_printf(view->out, "%u of %u links are behind: the next step would cut them\n", view->n_behind,
                    view->n_links);
-    else
+    else if (view->n_unknown == 0)
         buf_printf(view->out, "all %u links are up to date\n", view->n_links);
+    if (view->n_unknown > 0)
+        buf_printf(view->out, "%u of %u links are unknown: ask the daemons at their ends\n", view->n_unknown,
+                   view->n_links);
 }
 
-int key_view_render(struct bytes json, bool is_json, struct buf *out)
+int key_view_render(struct bytes json, const struct cluster_keys *file, bool is_json, struct buf *out)
 {
     json_t *root = json_loadb((const char *)json.data, json.len_bytes, 0, NULL);
     const json_t *keys = json_object_get(root, "link_keys");
@@ -117,21 +169,26 @@ int key_view_render(struct bytes json, bool is_json, struct buf *out)
                             .next = key_text(keys, "next"),
                             .former = key_text(keys, "former"),
                             .out = out,
-                            .is_json = is_json};
+                            .is_json = is_json,
+                            .has_certificate = json_object_get(keys, "certificate_expires_unix_s") != NULL};
 
     if (view.current == NULL) {
         json_decref(root);
         return E_FORMAT;
     }
+    view.is_daemon_behind = key_daemon_is_behind(&view, key_text(keys, "data"), file);
     if (is_json)
         buf_append_str(out, "{\"links\": [");
     else
         key_view_head(&view, root);
-    key_view_add_all(&view, root);
+    if (!view.has_certificate)
+        key_view_add_all(&view, root);
     if (is_json)
-        buf_printf(out, "], \"behind\": %u}\n", view.n_behind);
+        buf_printf(out, "], \"behind\": %u, \"unknown\": %u, \"daemon_behind\": %s, \"certificates\": %s}\n",
+                   view.n_behind, view.n_unknown, view.is_daemon_behind ? "true" : "false",
+                   view.has_certificate ? "true" : "false");
     else
         key_view_foot(&view);
     json_decref(root);
-    return out->is_bad ? E_NOMEM : (int)view.n_behind;
+    return out->is_bad ? E_NOMEM : (int)(view.n_behind + view.n_unknown + view.is_daemon_behind);
 }

@@ -4,10 +4,11 @@
 #define CLIENTS_CTL_KEY_VIEW_H
 
 #include "base/bytes.h"
+#include "net/link/cluster_key.h"
 
-/* Appends a table, or the same as one JSON object. Returns the number of links that are behind: the peer does not
- * know the next key yet, or its current key is not the daemon's. E_FORMAT: not the status of a daemon with keys;
- * E_NOMEM. */
-int key_view_render(struct bytes json, bool is_json, struct buf *out);
+/* Appends a table, or the same as one JSON object. Returns how much is not up to date: the daemon, if its keys are not
+ * those of the file; links whose peer does not know the next key yet, or uses another current key; links that are down.
+ * With certificates links are left out. E_FORMAT: not the status of a daemon with keys; E_NOMEM. */
+int key_view_render(struct bytes json, const struct cluster_keys *file, bool is_json, struct buf *out);
 
 #endif

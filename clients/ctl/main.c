@@ -67,7 +67,8 @@ static const struct command commands[] = {
      "  -j, --json   the router's answers as JSON, one object a line\n", cmd_check},
     {"new-cluster-key", "FILE", "make the key that a cluster's daemons share", NULL, cmd_new_cluster_key},
     {"key", "[--json] status | rotate FILE | show FILE", "change the cluster's key without an interruption",
-     "  status        the keys of a daemon and its links; exit status 1 while a link is behind\n"
+     "  status        a daemon's keys against the key file, and its links; exit status 1 while one is "
+     "behind\n"
      "  rotate FILE   take the next step on a key file: add a next key, use it, drop the former\n"
      "  show FILE     the ids of a file's keys, which are no secret\n"
      "  -j, --json    with status: as JSON\n",

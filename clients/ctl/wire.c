@@ -7,6 +7,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <openssl/crypto.h>
 #include <openssl/err.h>
 #include <poll.h>
 #include <stdio.h>
@@ -197,7 +198,9 @@ int wire_read(struct wire *wire, size_t len_bytes, uint64_t until_ns, struct fau
 
         ERR_clear_error();
         if (SSL_read_ex(wire->ssl, piece, sizeof(piece), &n) == 1) {
-            if (buf_append(out, piece, n) != 0)
+            rc = buf_append(out, piece, n);
+            OPENSSL_cleanse(piece, n); /* it may hold a key */
+            if (rc != 0)
                 return fault_set(fault, E_NOMEM, "%s", err_text(E_NOMEM));
             continue;
         }

@@ -4,6 +4,7 @@
  * It changes nothing before all is decided and shown.  A file that exists is never overwritten. */
 #include <getopt.h>
 #include <limits.h>
+#include <openssl/crypto.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@
 #include "clients/common/cli.h"
 #include "clients/setup/steps.h"
 #include "net/link/addr.h"
+#include "net/link/cluster_key.h"
 
 struct setup_args {
     struct setup_wish wish;
@@ -253,6 +255,26 @@ static bool setup_main_makes_key(const struct setup_args *args)
     return args->wish.role == SETUP_ALL || args->wish.role == SETUP_ROUTER;
 }
 
+/* The key of a worker's host comes from the router's; the package makes one of its own when it is installed. */
+static int setup_main_show_key(const struct setup_args *args)
+{
+    struct fault fault = {0};
+    uint8_t key[CLUSTER_KEY_BYTES];
+
+    if (access(args->key_path, F_OK) != 0) {
+        printf("%s is missing: get it with batonctl token on the router's host and batonctl join here\n",
+               args->key_path);
+        return args->starts ? complain(SETUP_NAME, "not started: the cluster's key is missing") : EXIT_DONE;
+    }
+    if (cluster_key_load(args->key_path, &fault, key) != 0)
+        return complain(SETUP_NAME, "%s", fault.text);
+    printf("kept %s (key %08x). It must be the key of the router's host (batonctl key show FILE there); "
+           "otherwise batonctl token there and batonctl join --replace here\n",
+           args->key_path, cluster_key_id(key));
+    OPENSSL_cleanse(key, sizeof(key));
+    return EXIT_DONE;
+}
+
 static int setup_main_write(const struct setup_args *args, const struct setup_plan *plan)
 {
     struct fault fault = {0};
@@ -267,10 +289,10 @@ static int setup_main_write(const struct setup_args *args, const struct setup_pl
         if (setup_key(args->key_path, &fault, &made) != 0)
             return complain(SETUP_NAME, "%s", fault.text);
         printf("%s %s (the cluster's key; 0600)\n", made ? "made" : "kept", args->key_path);
-    } else if (access(args->key_path, F_OK) != 0) {
-        printf("%s is missing: get it with batonctl token on the router's host and batonctl join here\n",
-               args->key_path);
-        return args->starts ? complain(SETUP_NAME, "not started: the cluster's key is missing") : EXIT_DONE;
+    } else {
+        rc = setup_main_show_key(args);
+        if (rc != EXIT_DONE || access(args->key_path, F_OK) != 0)
+            return rc;
     }
     if (setup_check(args->folder, plan, args->key_path, &fault) != 0)
         return complain(SETUP_NAME, "%s", fault.text);

@@ -122,6 +122,22 @@ def a_relay_and_a_reload():
         assert again.serving["transferred"] > 0, again.serving
         assert not [line for d in (router, prefill, decode) for line in log_of(d).splitlines() if '"link_down"' in line]
 
+        # links name no keys: key status says so; a host that joins is told of certificates, and nothing is WRONG
+        ctl = [os.path.join(BUILD, "batonctl"), "--cluster-key", c.key, "--admin", f"127.0.0.1:{router.admin}"]
+        said = subprocess.run([*ctl, "key", "status"], capture_output=True, text=True)
+        assert said.returncode == 0 and "ask each daemon" in said.stdout, said
+        door = f"127.0.0.1:{free_port()}"
+        token = subprocess.Popen([*ctl, "token", "--listen", door], stdout=subprocess.PIPE, text=True)
+        try:
+            text = next(line for line in token.stdout if "--token" in line).split()[-1]
+            said = subprocess.run([ctl[0], "--cluster-key", os.path.join(c.dir, "joined.key"), "join", "--token", text, door],
+                                  capture_output=True, text=True, timeout=patience(60))
+        finally:
+            token.kill()
+            token.communicate()
+        assert said.returncode == 0 and "link.ca, link.certificate and link.key" in said.stdout, said
+        assert re.search(r"^ok +router +\S+ answers$", said.stdout, re.M), said
+
         # a refused file changes nothing
         with open(decode.settings["link.certificate"], "w") as f:
             f.write("nothing\n")

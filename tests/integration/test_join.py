@@ -151,10 +151,64 @@ def a_key_that_is_there_stays():
     with keyed() as (key, folder), Token(key, *here()) as token:
         path = os.path.join(folder, "cluster.key")
         open(path, "w").write("mine\n")
+        os.chmod(path, 0o640)
         said = join(folder, token.address, token.text, status=1)
         assert "the token was not used" in said and open(path).read() == "mine\n", said
-        join(folder, token.address, token.text, "--replace")
+        said = join(folder, token.address, token.text, "--replace")
+        assert "systemctl restart" in said, said
         assert open(path + ".old").read() == "mine\n" and open(path).read() == open(key).read()
+        assert os.stat(path).st_mode & 0o777 == 0o640 and sorted(os.listdir(folder)) == ["cluster.key", "cluster.key.old"]
+    with keyed() as (key, folder), Token(key, *here()) as token:  # an older .old is not lost
+        path = os.path.join(folder, "cluster.key")
+        for name in (path, path + ".old"):
+            open(name, "w").write(name)
+        assert "move it away" in join(folder, token.address, token.text, "--replace", status=1)
+        assert open(path).read() == path and open(path + ".old").read() == path + ".old"
+
+
+def the_key_of_the_moment_travels():
+    """A rotation begins while the token waits: the new host gets both keys."""
+    with keyed() as (key, folder), Token(key, *here()) as token:
+        subprocess.run([CTL, "key", "rotate", key], check=True, stdout=subprocess.DEVNULL)
+        join(folder, token.address, token.text)
+        token.end(0)
+        said = open(os.path.join(folder, "cluster.key")).read()
+        assert said == open(key).read() and "\nnext " in said, "the file of before the rotation"
+
+
+def a_host_joins_in_the_middle_of_a_rotation():
+    with Cluster() as c, tempfile.TemporaryDirectory() as folder:
+        router = c.router()
+        for role in ("prefill", "decode"):
+            c.worker(role, kv__tcp_encrypt="no")
+        c.wait_ready(prefill=1, decode=1)
+        subprocess.run([CTL, "key", "rotate", c.key], check=True, stdout=subprocess.DEVNULL)
+        for daemon in c.routers + c.workers:
+            subprocess.run([CTL, "-k", c.key, "-a", f"127.0.0.1:{daemon.admin}", "reload"], check=True, stdout=subprocess.DEVNULL)
+        with Token(c.key, *here(), admin=router.admin) as token:
+            said = join(folder, token.address, token.text)
+        for what in ("router .* answers with the cluster's key", "prefill0 .* answers with the cluster's key", "kv.prefill0 .* answers$"):
+            assert re.search(rf"^ok +{what}", said, re.M), (what, said)
+
+
+def addresses_of_all_hosts_are_no_address():
+    with keyed() as (key, _):
+        for listen in ("0.0.0.0:8089", "[::]:8089", "*:8089"):
+            done = subprocess.run([CTL, "-k", key, "-a", "127.0.0.1:1", "token", "--listen", listen], capture_output=True, text=True, check=False,
+                                  timeout=patience(60))
+            assert done.returncode == 1 and "one numeric address" in done.stderr, (listen, done)
+    with Cluster() as c:  # neither is a router's: the token asks for an address, and a check leaves it out
+        port = free_port()
+        router = c.router(link__listen=f"0.0.0.0:{port}")
+        router.link = port
+        c.worker("prefill", link__routers=f"127.0.0.1:{port}")
+        c.worker("decode", link__routers=f"127.0.0.1:{port}")
+        c.wait_ready(prefill=1, decode=1)
+        ctl = [CTL, "-k", c.key, "-a", f"127.0.0.1:{router.admin}"]
+        done = subprocess.run([*ctl, "token"], capture_output=True, text=True, check=False, timeout=patience(60))
+        assert done.returncode == 1 and "give --listen" in done.stderr, done
+        done = subprocess.run([*ctl, "check", "--json"], capture_output=True, text=True, check=False, timeout=patience(60))
+        assert done.returncode == 0 and "kv" in done.stdout and "0.0.0.0" not in done.stdout, done
 
 
 def strangers_keep_nobody_out():
@@ -392,5 +446,6 @@ def a_small_mtu_is_named():
 
 if __name__ == "__main__":
     main([a_host_joins_a_running_cluster, a_wrong_model_is_named, a_token_is_good_once, two_hosts_at_once_are_one_host, a_token_expires,
-          mistyped_tokens_do_not_travel, a_key_that_is_there_stays, strangers_keep_nobody_out, a_host_in_the_middle_learns_nothing,
+          mistyped_tokens_do_not_travel, a_key_that_is_there_stays, the_key_of_the_moment_travels,
+          a_host_joins_in_the_middle_of_a_rotation, addresses_of_all_hosts_are_no_address, strangers_keep_nobody_out, a_host_in_the_middle_learns_nothing,
           a_false_router_gets_nothing, a_wrong_clock_is_named, a_second_host_joins, two_hosts_come_up_from_nothing, a_small_mtu_is_named])

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rotation of the cluster key: under load, without an error, a changed bit or a cut link; then the old key is refused."""
+import http.client
 import os
 import shutil
 import subprocess
@@ -95,7 +96,9 @@ def rotate_under_load():
         load.wait_for(6)
         for step in ("next key is accepted", "new links use the new key", "not accepted any more"):
             said = rotate(c.key)
-            assert step in said, said
+            assert step in said and "systemctl restart" in said, said
+            said = ctl(router, "key", "status")
+            assert said.returncode == 1 and "behind: the key file has other keys" in said.stdout, said
             reload_all(c)
             load.wait_for(4)
             wait_up_to_date(c)
@@ -162,6 +165,42 @@ def who_is_left_behind_is_named_and_cut():
         assert c.ask(LONG).is_whole
 
 
+def a_link_that_is_down_is_unknown():
+    with Cluster() as c:
+        c.relay()
+        router, peer = c.routers[0], c.workers[0]
+        assert "up to date" in must(ctl(router, "key", "status"))
+        wait_until("the workers do not meet", lambda: ctl(peer, "key", "status").returncode == 0)
+        c.routers.remove(router)
+        router.kill()
+        wait_until("the link to the router is not unknown", lambda: "the link is down  <- unknown" in ctl(peer, "key", "status").stdout)
+        assert ctl(peer, "key", "status").returncode == 1
+
+
+def streams_end_with_their_token():
+    """Who watches with the former key's token watches no longer than it is valid."""
+    with Cluster() as c:
+        c.relay()
+        daemons, former = [c.routers[0], c.workers[0]], c.admin_token()
+        for _ in range(2):
+            rotate(c.key)
+            reload_all(c)
+            wait_up_to_date(c)
+        streams = []
+        for daemon in daemons:
+            connection = http.client.HTTPConnection("127.0.0.1", daemon.admin, timeout=patience(60))
+            connection.request("GET", "/admin/events", headers={"authorization": f"Bearer {former}"})
+            streams.append((connection, connection.getresponse()))
+            assert streams[-1][1].status == 200 and streams[-1][1].readline()
+        rotate(c.key)
+        reload_all(c)
+        for _, response in streams:
+            until = time.monotonic() + patience(30)
+            while response.readline():  # to the end, which comes
+                assert time.monotonic() < until, "the stream goes on"
+        c.assert_quiet()
+
+
 def a_bad_file_changes_nothing():
     with Cluster() as c:
         c.relay()
@@ -178,4 +217,5 @@ def a_bad_file_changes_nothing():
         assert c.ask(LONG).is_whole
 
 
-main([rotate_under_load, who_is_left_behind_is_named_and_cut, a_bad_file_changes_nothing])
+main([rotate_under_load, who_is_left_behind_is_named_and_cut, a_link_that_is_down_is_unknown,
+      streams_end_with_their_token, a_bad_file_changes_nothing])

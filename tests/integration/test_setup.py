@@ -158,6 +158,13 @@ def mistakes_are_named():
             assert said in setup(*words, "--dir", os.path.join(folder, "etc"), status=status), words
         text = setup("--role", "prefill", "--router", "127.0.0.1:1", "--model", MODEL, "--dir", os.path.join(folder, "new"))
         assert "cluster.key is missing" in text, text
+        own = os.path.join(folder, "own")  # as the package leaves it: a key of this host, of no cluster
+        os.mkdir(own)
+        subprocess.run([os.path.join(BUILD, "batonctl"), "new-cluster-key", os.path.join(own, "cluster.key")], check=True, stdout=subprocess.DEVNULL)
+        text = setup("--role", "prefill", "--router", "127.0.0.1:1", "--model", MODEL, "--dir", own)
+        shown = subprocess.run([os.path.join(BUILD, "batonctl"), "key", "show", os.path.join(own, "cluster.key")], capture_output=True, text=True,
+                               check=True).stdout
+        assert f"(key {shown.split('current ')[1][:8]})" in text and "batonctl join --replace here" in text, text
 
 
 def a_terminal_is_asked():

@@ -5,8 +5,8 @@
  *             <--GET /admin/check--         <--PROBED--  (or nothing within five seconds)
  *
  * The targets are the router's link port and the link and KV ports of the first 64 connected workers.  Each of these
- * workers connects to all of them, so the answers are the rows of a table.  Workers do not dial targets on loopback of
- * another host: they would find themselves.  The router compares clocks when it gets the answers: the worker's time when
+ * workers connects to all of them, so the answers are the rows of a table.  Workers do not dial targets on loopback (or all
+ * addresses: 0.0.0.0) of another host: they would find themselves.  The router compares clocks when it gets the answers: the worker's time when
  * PROBE came, less the router's when it left, less half of the link's round trip. */
 #include "fleet/router/check_priv.h"
 
@@ -63,7 +63,10 @@ static void check_add_target(struct router_check *check, const char *node, const
 
     if (addr_parse(address, NULL, &addr) != 0 || addr.port == 0)
         return; /* no KV over TCP */
-    *target = (struct check_target){.host = host, .is_kv = is_kv, .is_loopback = addr_is_loopback(&addr)};
+    if (node[0] == '\0' && addr_is_any(&addr))
+        return; /* workers dial link.routers; nobody can dial this one */
+    *target = (struct check_target){
+        .host = host, .is_kv = is_kv, .is_loopback = addr_is_loopback(&addr) || addr_is_any(&addr)};
     (void)str_copy(target->node, sizeof(target->node), node);
     (void)str_copy(target->address, sizeof(target->address), address);
     check->n_targets++;

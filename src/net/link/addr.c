@@ -103,6 +103,18 @@ bool addr_is_loopback(const struct addr *addr)
     return IN6_IS_ADDR_LOOPBACK(in6) || (IN6_IS_ADDR_V4MAPPED(in6) && in6->s6_addr[12] == 127);
 }
 
+bool addr_is_any(const struct addr *addr)
+{
+    if (!addr->is_numeric)
+        return false;
+    if (addr->sa.ss_family == AF_INET)
+        return ((const struct sockaddr_in *)(const void *)&addr->sa)->sin_addr.s_addr == htonl(INADDR_ANY);
+
+    const struct in6_addr *in6 = &((const struct sockaddr_in6 *)(const void *)&addr->sa)->sin6_addr;
+    return IN6_IS_ADDR_UNSPECIFIED(in6) ||
+           (IN6_IS_ADDR_V4MAPPED(in6) && memcmp(in6->s6_addr + 12, "\0\0\0", 4) == 0);
+}
+
 int addr_want_loopback(const char *text, const char *key, const char *remedy, struct fault *fault)
 {
     struct addr addr;

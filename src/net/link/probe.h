@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whether addresses can be reached: connects to all of them at the same time and closes at once.  Blocks the calling
- * thread for up to wait_ns and the time of name lookups, so it is nothing for a loop.  Any thread. */
+ * thread for up to wait_ns, and before that for the name lookups, so it is nothing for a loop.  Any thread. */
 #ifndef NET_LINK_PROBE_H
 #define NET_LINK_PROBE_H
 
+#include <stdatomic.h>
 #include <stdint.h>
 
 enum link_outcome { /* numbers of control.proto's ProbeOutcome */
@@ -24,6 +25,7 @@ struct link_probe {
     uint32_t mtu;    /* of the path, as the kernel knows it; 0: unknown */
 };
 
-void link_probe_all(struct link_probe *probes, unsigned n, uint64_t wait_ns);
+/* cancel (or NULL) is read between two lookups: once it is true, addresses that are left stay LINK_PROBE_UNKNOWN. */
+void link_probe_all(struct link_probe *probes, unsigned n, uint64_t wait_ns, const atomic_bool *cancel);
 
 #endif

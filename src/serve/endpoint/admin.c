@@ -517,9 +517,27 @@ int admin_new(const struct admin_opts *opts, struct fault *fault, struct admin *
     return 0;
 }
 
+/* Whether a token that permits everything is gone. */
+static bool admin_loses_token(const struct admin_tokens *before, const struct admin_tokens *after)
+{
+    for (size_t i = 0; i < ADMIN_MAX_TOKENS; i++) {
+        bool is_kept = before->all[i][0] == '\0';
+
+        for (size_t k = 0; k < ADMIN_MAX_TOKENS; k++)
+            is_kept = is_kept || strcmp(before->all[i], after->all[k]) == 0;
+        if (!is_kept)
+            return true;
+    }
+    return false;
+}
+
 void admin_set_tokens(struct admin *admin, const struct admin_tokens *tokens)
 {
+    bool is_lost = admin_loses_token(&admin->tokens, tokens);
+
     admin->tokens = *tokens;
+    if (is_lost)
+        admin_events_end(admin->events); /* who has another token comes back with it */
 }
 
 uint16_t admin_port(const struct admin *admin)

@@ -105,6 +105,20 @@ bool admin_events_drop(struct admin_events *events, const struct http_exchange *
     return true;
 }
 
+void admin_events_end(struct admin_events *events)
+{
+    /* an end may begin the connection's next request: newcomers stay */
+    for (unsigned n = events->n; n > 0 && !list_is_empty(&events->watchers); n--) {
+        struct admin_watcher *watcher =
+            container_of(list_pop_front(&events->watchers), struct admin_watcher, node);
+        struct http_exchange *exchange = watcher->exchange;
+
+        free(watcher);
+        events->n--;
+        http_reply_end(exchange);
+    }
+}
+
 void admin_events_pause(struct admin_events *events, const struct http_exchange *exchange, bool is_paused)
 {
     struct admin_watcher *watcher = watcher_of(events, exchange);

@@ -21,6 +21,8 @@ int admin_events_watch(struct admin_events *events, struct http_exchange *exchan
 /* False: the exchange is none of the watchers'. */
 bool admin_events_drop(struct admin_events *events, const struct http_exchange *exchange);
 void admin_events_pause(struct admin_events *events, const struct http_exchange *exchange, bool is_paused);
+/* Ends the answers of all watchers. */
+void admin_events_end(struct admin_events *events);
 /* Sends one event to all watchers; json is one line, its end may have a newline. */
 void admin_events_send(struct admin_events *events, const char *name, struct bytes json);
 void admin_events_sent(struct admin_events *events); /* all events of this time */

@@ -19,6 +19,7 @@
 struct worker_probe {
     struct ev_jobs *thread;
     bool is_running;
+    atomic_bool is_cancelled; /* the worker closes; the thread reads it */
     uint64_t number, router_epoch, clock_unix_ns;
     struct link_probe list[FRAME_PROBE_ADDRESSES];
     unsigned n;
@@ -28,7 +29,7 @@ static void probe_work(void *arg)
 {
     struct worker *worker = arg;
 
-    link_probe_all(worker->probe->list, worker->probe->n, PROBE_WAIT_NS);
+    link_probe_all(worker->probe->list, worker->probe->n, PROBE_WAIT_NS, &worker->probe->is_cancelled);
 }
 
 static void probe_send(const struct worker_probe *probe, struct link *link)
@@ -97,6 +98,7 @@ void worker_probe_close(struct worker *worker)
 {
     if (worker->probe == NULL)
         return;
+    atomic_store(&worker->probe->is_cancelled, true);
     ev_jobs_free(worker->probe->thread);
     free(worker->probe);
     worker->probe = NULL;

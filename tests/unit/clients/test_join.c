@@ -60,6 +60,7 @@ static void a_message_reads_back(void **state)
     (void)state;
     message = (struct join_message){.kind = JOIN_WELCOME, .clock_ns = 5, .has_keys = true, .pad_bytes = 7};
     str_copy(message.host, sizeof(message.host), "node-1");
+    message.has_certificates = true;
     memset(message.keys.current, 0xab, sizeof(message.keys.current));
     memset(message.keys.second, 0xcd, sizeof(message.keys.second));
     memset(message.keys.data, 0xef, sizeof(message.keys.data));
@@ -103,7 +104,7 @@ static void hostile_messages_are_named(void **state)
     refuse("baton-join 1 hello\nhost a b\nend\n", E_FORMAT, "line 2");
     refuse("baton-join 1 hello\nhost \x1b[2J\nend\n", E_FORMAT, "printable");
     refuse("baton-join 1 hello\nhost a\nhost b\nend\n", E_FORMAT, "line 3");
-    refuse("baton-join 1 welcome\nkey 00\nend\n", E_FORMAT, "line 2");
+    refuse("baton-join 1 welcome\nkey 00\nend\n", E_FORMAT, "the cluster's key");
     refuse("baton-join 1 hello\npad 65537\nend\n", E_FORMAT, "line 2");
     refuse("baton-join 1 probe\nplace a 10.0.0.1\nend\n", E_FORMAT, "line 2");
     refuse("baton-join 1 probe\nplace a 10.0.0.1:0\nend\n", E_FORMAT, "line 2");
@@ -161,6 +162,32 @@ static void members_are_read_from_a_status(void **state)
     assert_int_equal(members_parse(bytes_str("[]"), &message), E_FORMAT);
 }
 
+/* What a new host would refuse does not get into its welcome. */
+static void odd_members_leave_a_welcome_whole(void **state)
+{
+    static const char status[] =
+        "{\"link\": \"0.0.0.0:8090\", \"link_keys\": {\"certificate_expires_unix_s\": 5}, \"workers\": ["
+        "{\"node\": \"w0\", \"up\": true, \"model\": \"mod\u00e8le\", "
+        "\"fingerprint\": \"0123456789abcdef0123456789abcdef\", \"link\": \"[::]:1\", \"kv\": "
+        "\"10.0.0.2:0\"}, "
+        "{\"node\": \"w 1\", \"up\": true, \"model\": \"m\", "
+        "\"fingerprint\": \"no digits in this text, 32 bytes.\", \"link\": \"10.0.0.3:1\", \"kv\": \"*:4\"}, "
+        "{\"node\": \"w2\", \"up\": true, \"link\": \"a b:1\", \"kv\": \"10.0.0.4:2\"}]}";
+    struct buf text = {0};
+
+    (void)state;
+    message = (struct join_message){.kind = JOIN_WELCOME};
+    assert_int_equal(members_parse(bytes_str(status), &message), 0);
+    assert_true(message.has_certificates);
+    assert_int_equal(message.n_models, 1);
+    assert_string_equal(message.models[0].name, "mod??le");
+    assert_int_equal(message.n_places, 1);
+    assert_string_equal(message.places[0].name, "kv.w2");
+    assert_int_equal(join_message_print(&message, &text), 0);
+    assert_int_equal(join_message_parse(buf_view(&text), NULL, &again), 0);
+    buf_fini(&text);
+}
+
 #define HEAD                                                                                                 \
     "{\"running\": false, \"left_out\": 2, \"rows\": 3, \"targets\": [{\"node\": \"\", \"address\": "        \
     "\"10.0.0.1:8090\"}, {\"node\": "                                                                        \
@@ -214,9 +241,13 @@ static void a_check_names_what_is_wrong(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_token_reads_back),          cmocka_unit_test(tokens_keys_are_apart),
-        cmocka_unit_test(a_message_reads_back),        cmocka_unit_test(hostile_messages_are_named),
-        cmocka_unit_test(files_name_their_addresses),  cmocka_unit_test(members_are_read_from_a_status),
+        cmocka_unit_test(a_token_reads_back),
+        cmocka_unit_test(tokens_keys_are_apart),
+        cmocka_unit_test(a_message_reads_back),
+        cmocka_unit_test(hostile_messages_are_named),
+        cmocka_unit_test(files_name_their_addresses),
+        cmocka_unit_test(members_are_read_from_a_status),
+        cmocka_unit_test(odd_members_leave_a_welcome_whole),
         cmocka_unit_test(a_check_names_what_is_wrong),
     };
 

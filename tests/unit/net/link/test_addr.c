@@ -42,6 +42,24 @@ static void good_addresses(void **state)
     assert_int_equal(addr.port, 65535);
 }
 
+static void addresses_of_all_hosts_are_told(void **state)
+{
+    static const char *const any[] = {"*:1", "0.0.0.0:1", "[::]:1", "[::ffff:0.0.0.0]:1"};
+    static const char *const one[] = {"10.0.0.0:1", "[::1]:1", "[::ffff:10.0.0.1]:1", "host:1",
+                                      "127.0.0.1:1"};
+    struct addr addr;
+
+    (void)state;
+    for (unsigned i = 0; i < 4; i++) {
+        assert_int_equal(addr_parse(any[i], NULL, &addr), 0);
+        assert_true(addr_is_any(&addr));
+    }
+    for (unsigned i = 0; i < 5; i++) {
+        assert_int_equal(addr_parse(one[i], NULL, &addr), 0);
+        assert_false(addr_is_any(&addr));
+    }
+}
+
 static void bad_addresses(void **state)
 {
     static const char *const bad[] = {"",       "host",  "host:",     ":80",       "host:65536", "host:-1",
@@ -274,10 +292,11 @@ static void addresses_to_listen_on(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(good_addresses),         cmocka_unit_test(bad_addresses),
-        cmocka_unit_test(addresses_to_listen_on), cmocka_unit_test(accepts_up_to_the_bound),
-        cmocka_unit_test(closes_inside_its_call), cmocka_unit_test(says_why_it_cannot),
-        cmocka_unit_test(adopts_a_socket),        cmocka_unit_test(names_are_looked_up),
+        cmocka_unit_test(good_addresses),          cmocka_unit_test(addresses_of_all_hosts_are_told),
+        cmocka_unit_test(bad_addresses),           cmocka_unit_test(addresses_to_listen_on),
+        cmocka_unit_test(accepts_up_to_the_bound), cmocka_unit_test(closes_inside_its_call),
+        cmocka_unit_test(says_why_it_cannot),      cmocka_unit_test(adopts_a_socket),
+        cmocka_unit_test(names_are_looked_up),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

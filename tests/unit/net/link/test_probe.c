@@ -3,6 +3,7 @@
 #include <netinet/in.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -42,7 +43,7 @@ static void each_address_has_its_outcome(void **state)
                  i % 2 == 0 ? open_port : closed_port);
     strcpy(probes[128].address, "no-such-name.invalid:80");
     strcpy(probes[129].address, "127.0.0.1");
-    link_probe_all(probes, 130, 10 * NS_PER_S);
+    link_probe_all(probes, 130, 10 * NS_PER_S, NULL);
     for (i = 0; i < 128; i++) {
         assert_int_equal(probes[i].outcome, i % 2 == 0 ? LINK_PROBE_REACHED : LINK_PROBE_REFUSED);
         if (i % 2 == 0)
@@ -69,12 +70,39 @@ static void silence_ends_at_the_limit(void **state)
         (void)connect(fill[i], (struct sockaddr *)&at, sizeof(at));
     }
     snprintf(probe.address, sizeof(probe.address), "127.0.0.1:%u", port);
-    link_probe_all(&probe, 1, 200 * NS_PER_MS);
+    link_probe_all(&probe, 1, 200 * NS_PER_MS, NULL);
     assert_int_equal(probe.outcome, LINK_PROBE_SILENT);
-    link_probe_all(&probe, 0, 200 * NS_PER_MS);
+    link_probe_all(&probe, 0, 200 * NS_PER_MS, NULL);
     for (int i = 0; i < 8; i++)
         close(fill[i]);
     close(fd);
+}
+
+/* Also with no time at all, what is there at once is found. */
+static void no_time_is_one_look(void **state)
+{
+    static struct link_probe probe;
+    unsigned port;
+    int fd = bound_socket(8, &port);
+
+    (void)state;
+    snprintf(probe.address, sizeof(probe.address), "127.0.0.1:%u", port);
+    link_probe_all(&probe, 1, 0, NULL);
+    assert_int_equal(probe.outcome, LINK_PROBE_REACHED);
+    close(fd);
+}
+
+static void a_cancelled_probe_tries_nothing(void **state)
+{
+    static struct link_probe probes[70];
+    atomic_bool cancel = true;
+
+    (void)state;
+    for (unsigned i = 0; i < 70; i++)
+        strcpy(probes[i].address, "127.0.0.1:1");
+    link_probe_all(probes, 70, NS_PER_S, &cancel);
+    for (unsigned i = 0; i < 70; i++)
+        assert_int_equal(probes[i].outcome, LINK_PROBE_UNKNOWN);
 }
 
 int main(void)
@@ -82,6 +110,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_address_has_its_outcome),
         cmocka_unit_test(silence_ends_at_the_limit),
+        cmocka_unit_test(no_time_is_one_look),
+        cmocka_unit_test(a_cancelled_probe_tries_nothing),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

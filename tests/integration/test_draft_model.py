@@ -122,6 +122,22 @@ def the_tool_prints_the_same():
             assert "accepted" in drafted.stderr and "accepted" not in plain.stderr, drafted.stderr
 
 
+def one_with_windows_drafts():
+    """Some layers see a window only.  Nothing is expected of its random weights but draft tokens, step after step."""
+    with Cluster() as c:
+        path = os.path.join(c.dir, "windowed.gguf")
+        tool("make", "--arch", "gemma3", "--layers", "6", "--hidden", "64", "--heads", "4", "--head-dim", "16", "--kv-heads", "2",
+             "--ffn", "96", "--set", "attention.sliding_window=40", "--set", "attention.sliding_window_pattern=3",
+             "--vocab-from", MODEL, path)
+        c.worker("decode", sched__speculate="off", engine__tune="off")
+        worker = c.worker("decode", sched__speculate="always", sched__draft_model=path, engine__tune="off")
+        for w in c.workers:
+            wait_ready(w)
+        assert asked(worker.http) == asked(c.workers[0].http)
+        assert sum(drafts(worker)) > 100, drafts(worker)
+        assert "draft_model_failed" not in worker.tail(1000), worker.tail(30)
+
+
 def a_file_that_does_not_fit_is_refused():
     with Cluster() as c:
         other, hybrid, broken = (os.path.join(c.dir, n) for n in ("other.gguf", "hybrid.gguf", "broken.gguf"))
@@ -141,4 +157,5 @@ def a_file_that_does_not_fit_is_refused():
             c.workers.remove(worker)
 
 
-main([one_worker_answers_the_same, a_pair_answers_the_same, the_tool_prints_the_same, a_file_that_does_not_fit_is_refused])
+main([one_worker_answers_the_same, a_pair_answers_the_same, the_tool_prints_the_same, one_with_windows_drafts,
+      a_file_that_does_not_fit_is_refused])

@@ -183,9 +183,16 @@ static uint32_t add_group(const struct forward *f, const struct weight_group *gr
     return group->n_parts;
 }
 
+/* Returns the length of the longest row that a product of the experts reads. */
+static uint32_t moe_max_cols(const struct model_config *c)
+{
+    uint32_t ffn = c->expert_ffn + c->shared_ffn, n = c->hidden > ffn ? c->hidden : ffn;
+
+    return n > c->expert_io ? n : c->expert_io;
+}
+
 static void run_pieces(const struct forward *f, uint32_t n_pieces)
 {
-    const struct model_config *c = &f->model->config;
     const struct moe_state *moe = &f->state->moe;
     uint64_t work_bytes = 0;
 
@@ -195,9 +202,7 @@ static void run_pieces(const struct forward *f, uint32_t n_pieces)
                    &(struct grouped_args){.pieces = moe->pieces,
                                           .n_pieces = n_pieces,
                                           .solos = f->state->solos,
-                                          .max_cols = c->hidden > c->expert_ffn + c->shared_ffn
-                                                          ? c->hidden
-                                                          : c->expert_ffn + c->shared_ffn,
+                                          .max_cols = moe_max_cols(&f->model->config),
                                           .scratch = moe->grouped_scratch});
 }
 
@@ -351,7 +356,7 @@ void moe_lay_out(const struct model *model, struct model_state *state, struct ca
     const struct model_config *c = &model->config;
     struct moe_state *moe = &state->moe;
     size_t rows = state->max_tokens, picks = rows * c->n_experts_used, word = sizeof(float);
-    uint32_t max_pieces = 2 * c->n_experts + 3, ffn = c->expert_ffn + c->shared_ffn;
+    uint32_t max_pieces = 2 * c->n_experts + 3;
 
     moe->scores = carve(carving, rows * c->n_experts * word);
     moe->chosen = carve(carving, picks * sizeof(*moe->chosen));
@@ -366,8 +371,7 @@ void moe_lay_out(const struct model *model, struct model_state *state, struct ca
     moe->shared_gate_up = carve(carving, rows * c->expert_parts * c->shared_ffn * word);
     moe->shared_down = carve(carving, c->shared_ffn ? rows * c->hidden * word : 0);
     moe->pieces = carve(carving, max_pieces * sizeof(*moe->pieces));
-    moe->grouped_scratch =
-        carve(carving, grouped_scratch_bytes(max_pieces, c->hidden > ffn ? c->hidden : ffn, state->n_ranks));
+    moe->grouped_scratch = carve(carving, grouped_scratch_bytes(max_pieces, moe_max_cols(c), state->n_ranks));
 }
 
 #define EXPERTS (SLOT_BIT(ROUTER) | SLOT_BIT(GATE_EXPERTS) | SLOT_BIT(UP_EXPERTS) | SLOT_BIT(DOWN_EXPERTS))

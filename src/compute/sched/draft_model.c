@@ -51,8 +51,8 @@ int draft_model_open(struct sched *sched)
     info = &opts->draft_engine->info;
     if (info->vocab_size != opts->engine->info.vocab_size)
         return E_MISMATCH;
-    if (info->layout.state_bytes > 0)
-        return E_UNSUPPORTED;
+    if (info->layout.state_bytes > 0 || info->layout.n_window_layers > 0)
+        return E_UNSUPPORTED; /* a draft model has blocks of one kind */
     if (info->layout.block_tokens == 0 || info->max_batch_tokens < 2 * SCHED_DRAFT_SEQS ||
         info->max_draws < SCHED_DRAFT_SEQS)
         return E_INVAL;

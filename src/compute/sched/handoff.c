@@ -32,6 +32,7 @@ int sched_arrived(struct sched *sched, struct seq *seq, uint32_t n_tokens, const
 {
     if (seq->state != SEQ_ARRIVING)
         return E_INVAL;
+    seq->spec.arrives = false; /* after a preemption it gets its blocks like any other */
 
     bool has_first = first && first->id < sched->opts.engine->info.vocab_size && seq_may_draw(seq, first->id);
     bool is_whole = n_tokens >= seq->n_submitted_tokens && (has_first || seq->n_left == 0);

@@ -13,7 +13,7 @@
  * A prefix can be continued where the cache has its full blocks and the windowed blocks of its last window.
  * Continuation is likely after the end of the prompt, after the places that the request marked, after a fork, and
  * after the last block of the answer.  Windowed blocks that end one of these prefixes are not spare, and pinned as
- * the request asks.
+ * the request asks.  Those that a sequence found in the cache are not spare either.
  *
  * A prompt is admitted with windowed blocks for one window and two blocks more.  From there on every released block
  * makes room for the next one.  Before a step, windows_ahead() adds blocks for a longer chunk if the pool has
@@ -289,7 +289,9 @@ void windows_slide(struct sched *sched, struct seq *seq)
         return;
     first = kv_window_kept(windows_layout(sched), seq->n_computed);
     for (; w->from < w->to && w->from < first; w->from++) {
-        windows_judge(sched, seq, w->from, windows_end_of(sched, seq, w->from) == 0);
+        bool is_new = w->from >= seq->n_matched;
+
+        windows_judge(sched, seq, w->from, is_new && windows_end_of(sched, seq, w->from) == 0);
         windows_drop(sched, seq, w->from);
     }
 }

@@ -3,9 +3,11 @@
  * (compute/sched/draft_model.c). It shares the compute threads and has KV memory of its own,
  * sched.draft_memory. Both files must have the same vocabulary, token by token. */
 #include "worker/loop/draft_model_priv.h"
+#include "worker/loop/load_progress_priv.h"
 
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
 #include "compute/engine/engine_load.h"
@@ -32,10 +34,19 @@ static int draft_compare_tokens(const struct tokenizer *own, const struct tokeni
     return 0;
 }
 
+/* Layers with a window share the blocks of the others: the draft model has blocks of one kind. */
+static struct engine_load_opts draft_load_opts(const struct worker_conf *conf, struct gguf *gguf)
+{
+    struct engine_load_opts opts = worker_load_opts(conf, gguf);
+
+    opts.splits_windows = false;
+    return opts;
+}
+
 static int draft_check_file(const struct worker_conf *conf, const struct tokenizer *own, struct gguf *gguf,
                             struct fault *fault)
 {
-    struct engine_load_opts opts = worker_load_opts(conf, gguf);
+    struct engine_load_opts opts = draft_load_opts(conf, gguf);
     struct tokenizer *tokenizer;
     struct kv_layout layout;
     uint32_t context;
@@ -74,10 +85,11 @@ void worker_check_draft_model(struct config_check *check, const struct worker_co
 }
 
 /* Packs the weights, and starts the engine over its own arena. */
-static int draft_start(const struct worker_conf *conf, struct gguf *gguf, struct worker_engine_opts *opts,
-                       struct fault *fault)
+static int draft_start(struct worker *worker, struct worker_engine_opts *opts, struct fault *fault)
 {
-    struct engine_load_opts load = worker_load_opts(conf, gguf);
+    const struct worker_conf *conf = worker->conf;
+    struct worker_progress progress = {.worker = worker, .said_ns = clock_now_ns()};
+    struct engine_load_opts load = draft_load_opts(conf, worker->draft_gguf);
     struct engine_start_opts start = {.max_batch_tokens = BATCH_TOKENS, .max_items = MAX_ITEMS};
     struct engine_model *model = NULL;
     uint64_t block_bytes, n_blocks;
@@ -85,6 +97,8 @@ static int draft_start(const struct worker_conf *conf, struct gguf *gguf, struct
 
     load.team = opts->team;
     load.context_length = 0;
+    load.on_progress = worker_load_on_progress;
+    load.progress_arg = &progress;
     rc = engine_model_load(&load, fault, &model);
     if (rc < 0)
         return rc;
@@ -118,7 +132,7 @@ int worker_draft_model_open(struct worker *worker, struct worker_engine_opts *op
     if (rc == 0)
         rc = draft_check_file(conf, worker->model.tokenizer, worker->draft_gguf, fault);
     if (rc == 0)
-        rc = draft_start(conf, worker->draft_gguf, opts, fault);
+        rc = draft_start(worker, opts, fault);
     if (rc < 0)
         return fault_set(fault, rc, "sched.draft_model: %.200s: %s", conf->draft_model, fault->text);
     log_info("draft_model_ready", LOG_STR("file", conf->draft_model),

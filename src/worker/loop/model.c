@@ -8,6 +8,7 @@
 #include "worker/loop/access_priv.h"
 #include "worker/loop/worker_priv.h"
 #include "worker/loop/draft_model_priv.h"
+#include "worker/loop/load_progress_priv.h"
 #include "worker/loop/weights_priv.h"
 
 #include <string.h>
@@ -80,14 +81,9 @@ void worker_model_close(struct worker *worker)
 
 /* ---- engines ---- */
 
-struct progress {
-    struct worker *worker;
-    uint64_t said_ns;
-};
-
-static bool worker_model_on_progress(void *arg, uint64_t done_bytes, uint64_t total_bytes)
+bool worker_load_on_progress(void *arg, uint64_t done_bytes, uint64_t total_bytes)
 {
-    struct progress *progress = arg;
+    struct worker_progress *progress = arg;
     uint64_t now_ns = clock_now_ns();
     unsigned percent = total_bytes ? (unsigned)(100 * done_bytes / total_bytes) : 100;
 
@@ -312,7 +308,7 @@ static int worker_model_pack(struct worker *worker, struct engine_load_opts *loa
 static int build_cpu(struct worker *worker, struct worker_engine_opts *opts, struct fault *fault)
 {
     const struct worker_conf *conf = worker->conf;
-    struct progress progress = {.worker = worker, .said_ns = clock_now_ns()};
+    struct worker_progress progress = {.worker = worker, .said_ns = clock_now_ns()};
     struct engine_load_opts load = worker_load_opts(conf, worker->gguf);
     struct engine_start_opts start = {.max_batch_tokens = batch_tokens(conf),
                                       .max_items = (uint32_t)conf->max_seqs,
@@ -322,7 +318,7 @@ static int build_cpu(struct worker *worker, struct worker_engine_opts *opts, str
 
     load.context_length = context_of(worker);
     load.team = opts->team;
-    load.on_progress = worker_model_on_progress;
+    load.on_progress = worker_load_on_progress;
     load.progress_arg = &progress;
     if (rc == 0) {
         worker_model_tune(conf, opts->team);

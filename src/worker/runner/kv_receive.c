@@ -12,6 +12,7 @@
  *
  * A struct kv_receive may outlive its task, because destination blocks stay leased until the transport has
  * closed the ticket. */
+#include "worker/runner/state_list_priv.h"
 #include "worker/runner/transfers_priv.h"
 
 #include <stdlib.h>
@@ -129,12 +130,23 @@ static void kv_receive_count_kinds(const struct kv_receive *receive, const struc
     task->attention_bytes = arrival->n_bytes - task->recurrent_bytes - task->index_bytes;
 }
 
+/* Returns how many of the prompt's tokens have usable KV here. Without its tail a prefix is of no use, and the
+ * tail comes last. */
+static uint32_t kv_receive_n_tokens(const struct kv_receive *receive, const struct kvxfer_arrival *arrival)
+{
+    uint32_t n_tokens = arrival->n_blocks * kv_receive_block_tokens(receive->engine);
+
+    if (!arrival->is_whole && worker_has_tails(receive->engine))
+        return 0;
+    return n_tokens < receive->task->spec.order.n_tokens ? n_tokens : receive->task->spec.order.n_tokens;
+}
+
 static void kv_receive_on_arrived(void *arg, const struct kvxfer_arrival *arrival)
 {
     struct kv_receive *receive = arg;
     struct worker_engine *engine = receive->engine;
     struct task *task = receive->task;
-    uint32_t n_tokens = arrival->n_blocks * kv_receive_block_tokens(engine);
+    uint32_t n_tokens;
     struct sample_result first = kv_receive_first(&arrival->first);
 
     metric_add(arrival->is_whole ? engine->kv_receives->m_done : engine->kv_receives->m_failed, 1);
@@ -149,8 +161,7 @@ static void kv_receive_on_arrived(void *arg, const struct kvxfer_arrival *arriva
     kv_receive_count_kinds(receive, arrival);
     task->times.is_transfer_failed = !arrival->is_whole;
     str_copy(task->transport, sizeof(task->transport), worker_transport_name(receive->transport));
-    if (n_tokens > task->spec.order.n_tokens)
-        n_tokens = task->spec.order.n_tokens;
+    n_tokens = kv_receive_n_tokens(receive, arrival);
     if (!arrival->is_whole)
         log_warn("kv_receive_incomplete", LOG_STR("request_id", task->spec.order.work.request_id),
                  LOG_ERR(arrival->code), LOG_U64("tokens_here", n_tokens),

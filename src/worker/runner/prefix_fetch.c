@@ -182,8 +182,8 @@ static void prefix_fetch_seal_tail(struct prefix_fetch *fetch)
         return;
     worker_tail_hashes(fetch->engine, fetch->hashes + fetch->n_here, fetch->n_arrived, hashes);
     for (uint32_t i = 0; i < n_tail; i++) {
-        kv_seal(fetch->engine->pool, fetch->blocks[at + i], &hashes[i]);
-        kv_set_replicated(fetch->engine->pool, fetch->blocks[at + i], true);
+        if (worker_tail_seal(fetch->engine, fetch->blocks[at + i], &hashes[i]))
+            kv_set_replicated(fetch->engine->pool, fetch->blocks[at + i], true);
     }
     free(hashes);
 }

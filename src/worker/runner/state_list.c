@@ -50,6 +50,17 @@ void worker_tail_hashes(const struct worker_engine *engine, const struct block_h
     kv_window_tail_hashes(layout, hashes, n_run, hashes_out + n_state);
 }
 
+bool worker_tail_seal(struct worker_engine *engine, kv_block_id id, const struct block_hash *hash)
+{
+    bool is_told = kv_window_groups(state_list_layout(engine)) == 0;
+
+    if (is_told)
+        kv_seal(engine->pool, id, hash);
+    else
+        kv_seal_quiet(engine->pool, id, hash);
+    return is_told;
+}
+
 uint32_t worker_tail_span(const struct worker_engine *engine)
 {
     const struct kv_layout *layout = state_list_layout(engine);

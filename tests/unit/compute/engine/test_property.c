@@ -264,8 +264,8 @@ static void draw_experts(struct rng *rng, const char *arch, struct drawn *d)
         draw_key(d, "interleave_moe_layer_step", 1 + (uint32_t)rng_below(rng, s->n_layers));
     if (strcmp(arch, "nemotron_h_moe") == 0) {
         s->n_shared = 1 + (uint32_t)rng_below(rng, 2);
-        if (rng_below(rng, 2))
-            draw_key(d, "moe_latent_size", unit);
+        if (rng_below(rng, 4) > 0) /* narrower than the model, or wider */
+            draw_key(d, "moe_latent_size", unit * PICK(rng, 1, 16, 17));
     }
     if (strcmp(arch, "llama4") == 0)
         draw_key(d, "interleave_moe_layer_step", 1 + (uint32_t)rng_below(rng, s->n_layers < 2 ? 1 : 2));

@@ -285,6 +285,9 @@ static void one_that_does_not_fit_is_refused(void **state)
     drafter.engine.info.layout.state_bytes = 64;
     assert_int_equal(sched_new(&sched, &out), E_UNSUPPORTED);
     drafter.engine.info.layout.state_bytes = 0;
+    drafter.engine.info.layout.n_window_layers = 1;
+    assert_int_equal(sched_new(&sched, &out), E_UNSUPPORTED);
+    drafter.engine.info.layout.n_window_layers = 0;
     drafter.engine.info.max_batch_tokens = SCHED_DRAFT_SEQS;
     assert_int_equal(sched_new(&sched, &out), E_INVAL);
     rig_close(&rig);

@@ -35,7 +35,7 @@ struct rig { /* a worker's engine, pool and scheduler */
     struct kv_pool *pool;
     struct sched *sched;
     uint8_t *arena;
-    uint32_t chunk_tokens;
+    uint32_t n_blocks, chunk_tokens;
     struct seq *held, *arriving;
 };
 
@@ -75,6 +75,7 @@ static void rig_open_for(struct rig *rig, struct model *model, uint32_t n_blocks
     const struct kv_layout *layout = model_kv_layout(model);
 
     memset(rig, 0, sizeof(*rig));
+    rig->n_blocks = n_blocks;
     rig->arena = malloc(n_blocks * kv_layout_block_bytes(layout));
     assert_non_null(rig->arena);
     memset(rig->arena, 0xff, n_blocks * kv_layout_block_bytes(layout)); /* NaN */
@@ -295,14 +296,13 @@ static void check_crowd(void)
 
 /* ---- hand-off ---- */
 
-static void copy_block(struct rig *from, kv_block_id source, struct rig *to, kv_block_id target,
-                       uint32_t n_blocks)
+static void copy_block(struct rig *from, kv_block_id source, struct rig *to, kv_block_id target)
 {
     const struct kv_layout *layout = model_kv_layout(world.model);
 
     for (uint32_t layer = 0; layer < layout->n_layers; layer++)
-        memcpy(to->arena + kv_layout_offset(layout, n_blocks, layer, target),
-               from->arena + kv_layout_offset(layout, n_blocks, layer, source),
+        memcpy(to->arena + kv_layout_offset(layout, to->n_blocks, layer, target),
+               from->arena + kv_layout_offset(layout, from->n_blocks, layer, source),
                kv_layout_layer_block_bytes(layout));
 }
 
@@ -317,7 +317,15 @@ static void copy_windowed(struct rig *p, struct seq *sent, struct rig *d, struct
         for (uint32_t i = kv_window_kept(layout, n); i < to; i++)
             if (i >= n_reused)
                 copy_block(p, seq_window_blocks(p->sched, sent, group)[i], d,
-                           seq_window_blocks(d->sched, got, group)[i], N_BLOCKS);
+                           seq_window_blocks(d->sched, got, group)[i]);
+}
+
+static void copy_full(struct rig *p, struct seq *sent, struct rig *d, struct seq *got, uint32_t n)
+{
+    const kv_block_id *from = seq_blocks(sent, NULL, NULL), *to = seq_blocks(got, NULL, NULL);
+
+    for (uint32_t i = 0; i < (n + BLOCK_TOKENS - 1) / BLOCK_TOKENS; i++)
+        copy_block(p, from[i], d, to[i]);
 }
 
 /* is_whole false: some keys and values arrive, without the windows, so none of them may be used. */
@@ -327,7 +335,7 @@ static void check_handoff(bool is_whole)
     struct answer first, answer;
     struct rig p, d;
     struct seq *sent, *got;
-    uint32_t n = 180 + (uint32_t)rng_below(&world.rng, 2 * BLOCK_TOKENS), n_p, n_d, n_reused;
+    uint32_t n = 180 + (uint32_t)rng_below(&world.rng, 2 * BLOCK_TOKENS);
 
     draw(tokens, 0, n);
     rig_open(&p, N_BLOCKS, 33);
@@ -339,10 +347,7 @@ static void check_handoff(bool is_whole)
     assert_int_equal(sched_submit(p.sched, &departs, &sent), 0);
     while (p.held == NULL)
         assert_true(sched_run_step(p.sched) > 0);
-
-    const kv_block_id *from = seq_blocks(sent, &n_p, NULL), *to = seq_blocks(got, &n_d, &n_reused);
-    for (uint32_t i = 0; i < (n + BLOCK_TOKENS - 1) / BLOCK_TOKENS; i++)
-        copy_block(&p, from[i], &d, to[i], N_BLOCKS);
+    copy_full(&p, sent, &d, got, n);
     if (is_whole)
         copy_windowed(&p, sent, &d, got, n);
     assert_int_equal(sched_arrived(d.sched, got, is_whole ? n : n - n % BLOCK_TOKENS,
@@ -370,6 +375,68 @@ static void check_handoff(bool is_whole)
     complete(&d, tokens, n, 10, &answer);
     expect_same(&answer, tokens, n, 10);
     assert_int_equal(answer.stats.n_reused, (n - 10) / BLOCK_TOKENS * BLOCK_TOKENS);
+    rig_close(&p);
+    rig_close(&d);
+}
+
+enum { N_OLD = 3, OLD_PROMPT = 20 };
+
+/* Opens a rig where old sequences run and another one arrives, with the smallest pool that has room for them. */
+static void open_crowded(struct rig *rig, const struct seq_spec *old, const struct seq_spec *arrives,
+                         struct seq **got)
+{
+    struct seq *seqs[N_OLD];
+    int rc = E_KV_FULL;
+
+    for (uint32_t n_blocks = 20; rc != 0; n_blocks++) {
+        assert_true(n_blocks < N_BLOCKS);
+        rig_open(rig, n_blocks, 33);
+        for (uint32_t i = 0; i < N_OLD; i++) {
+            memset(old[i].user, 0, sizeof(struct answer));
+            assert_int_equal(sched_submit(rig->sched, &old[i], &seqs[i]), 0);
+        }
+        (void)sched_run_step(rig->sched);
+        rc = sched_submit(rig->sched, arrives, got);
+        for (uint32_t i = 0; rc < 0 && i < N_OLD; i++)
+            sched_cancel(rig->sched, seqs[i]);
+        if (rc < 0)
+            rig_close(rig);
+    }
+}
+
+/* A sequence that arrived loses its blocks to older ones, and computes them again. */
+static void check_handoff_preempted(void)
+{
+    token_id tokens[MOST_TOKENS], old_tokens[N_OLD][OLD_PROMPT];
+    struct answer first, answer, others[N_OLD];
+    struct rig p, d;
+    struct seq *sent, *got;
+    uint32_t n = 180 + (uint32_t)rng_below(&world.rng, 2 * BLOCK_TOKENS);
+
+    draw(tokens, 0, n);
+    struct seq_spec departs = spec_of(tokens, n, 40, &first), arrives = spec_of(tokens, n, 40, &answer),
+                    old[N_OLD];
+    for (uint32_t i = 0; i < N_OLD; i++) {
+        draw(old_tokens[i], 0, OLD_PROMPT);
+        old[i] = spec_of(old_tokens[i], OLD_PROMPT, MOST_ANSWER, &others[i]);
+    }
+    departs.departs = true;
+    arrives.arrives = true;
+    rig_open(&p, N_BLOCKS, 33);
+    open_crowded(&d, old, &arrives, &got);
+    assert_int_equal(sched_submit(p.sched, &departs, &sent), 0);
+    while (p.held == NULL)
+        assert_true(sched_run_step(p.sched) > 0);
+    copy_full(&p, sent, &d, got, n);
+    copy_windowed(&p, sent, &d, got, n);
+    assert_int_equal(sched_arrived(d.sched, got, n, &first.tokens[0], true), 0);
+    assert_int_equal(sched_release(p.sched, p.held), 0);
+    while (sched_has_work(d.sched))
+        assert_true(sched_run_step(d.sched) > 0);
+    assert_true(answer.stats.n_preempted > 0);
+    expect_same(&answer, tokens, n, 40);
+    for (uint32_t i = 0; i < N_OLD; i++)
+        expect_same(&others[i], old_tokens[i], OLD_PROMPT, MOST_ANSWER);
     rig_close(&p);
     rig_close(&d);
 }
@@ -542,6 +609,12 @@ static void a_handoff_takes_the_last_window_along(void **state)
     for_each_model(handoff_whole);
 }
 
+static void an_arrival_is_preempted_and_goes_on(void **state)
+{
+    (void)state;
+    for_each_model(check_handoff_preempted);
+}
+
 static void keys_without_their_window_are_not_used(void **state)
 {
     (void)state;
@@ -558,6 +631,7 @@ int main(void)
         cmocka_unit_test(preemption_changes_no_token),
         cmocka_unit_test(nothing_random_changes_a_token),
         cmocka_unit_test(a_handoff_takes_the_last_window_along),
+        cmocka_unit_test(an_arrival_is_preempted_and_goes_on),
         cmocka_unit_test(keys_without_their_window_are_not_used),
     };
 

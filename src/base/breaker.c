@@ -32,6 +32,12 @@ bool breaker_succeed(struct breaker *breaker)
     return is_news;
 }
 
+void breaker_answered(struct breaker *breaker)
+{
+    if (breaker->state == BREAKER_UP)
+        breaker->rest_ns = 0;
+}
+
 bool breaker_fail(struct breaker *breaker, uint64_t now_ns)
 {
     bool is_news = breaker->state == BREAKER_UP;

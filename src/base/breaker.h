@@ -29,6 +29,8 @@ struct breaker { /* zeroed: TRYING */
 
 /* True: the caller starts a test now.  It ends with breaker_succeed() or breaker_fail(). */
 bool breaker_wants_test(struct breaker *breaker, uint64_t now_ns);
+/* In UP, the store works, but nobody waited for this answer: late ones still count in a row. */
+void breaker_answered(struct breaker *breaker);
 /* All return whether the store has just come (UP) or gone (out of UP), for the log. */
 bool breaker_succeed(struct breaker *breaker);
 bool breaker_fail(struct breaker *breaker, uint64_t now_ns);

@@ -91,6 +91,25 @@ def three_routers_admit_one_limit():
         assert all(redis("TTL", k) > 0 for k in redis.keys()), [(k, redis("TTL", k)) for k in redis.keys()]
 
 
+def a_router_that_restarts_does_not_share_with_itself():
+    """Its former life is over for it, and a router that died just before it began is watched like any other."""
+    with Redis() as redis, Cluster() as c:
+        path, keys = new_keys(c, team=f"rpm={RPM}")
+        fleet(c, redis, 2, path)
+        wait_shared(c.routers, 2)
+        first, second = c.routers
+        flood(c.routers, keys["team"], COUNT, 1)
+        first.kill()
+        first.start()
+        wait_served(c)
+        wait_shared([first, second], 2)
+        second.kill()
+        first.kill()
+        first.start()
+        wait_until(lambda: log_lines(first, "limits_router_cut"), first.tail)
+        assert metric_of(first, "baton_limits_routers ") == 2
+
+
 def a_ban_is_seen_by_all():
     with Redis() as redis, Cluster() as c:
         path, keys = new_keys(c, team="rpm=100000")
@@ -180,6 +199,18 @@ def conversations_go_on_at_any_router():
         assert send(late, where, None, keys["one"], "DELETE")[0] == 200
         wait_until(lambda: all(send(r, where, None, keys["one"], "GET")[0] == 404 for r in c.routers),
                    "a deleted response is still shown")
+        # one that is deleted while the store is away is gone when it is back, also where another router had it
+        status, kept = respond(a, input="hello again")
+        assert status == 200, kept
+        where = "/v1/responses/" + kept["id"]
+        wait_until(lambda: send(b, where, None, keys["one"], "GET")[0] == 200, "the response is not in the store")
+        redis.pause()
+        wait_up([a], 0)
+        assert send(a, where, None, keys["one"], "DELETE")[0] == 200
+        redis.resume()
+        wait_up(c.routers)
+        wait_until(lambda: all(send(r, where, None, keys["one"], "GET")[0] == 404 for r in c.routers),
+                   "a response that was deleted while the store was away is shown")
 
 
 def remembered_answers_are_found_by_all():
@@ -382,7 +413,7 @@ def no_fault_of_the_store_fails_a_request():
 
 if __name__ == "__main__":
     want()
-    main([three_routers_admit_one_limit, a_ban_is_seen_by_all, conversations_go_on_at_any_router,
+    main([three_routers_admit_one_limit, a_router_that_restarts_does_not_share_with_itself, a_ban_is_seen_by_all, conversations_go_on_at_any_router,
           remembered_answers_are_found_by_all, a_stream_goes_on_at_a_router_with_other_workers,
           a_tenant_at_two_routers_takes_no_second_share, a_store_may_want_a_login_and_tls_or_be_a_cluster,
           no_fault_of_the_store_fails_a_request])

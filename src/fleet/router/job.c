@@ -31,6 +31,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "fleet/router/streams_priv.h"
 
 static const char *job_state_name(enum job_state state)
 {
@@ -65,6 +66,8 @@ void router_job_enter(struct job *job, enum job_state state)
     log_debug("job_state", LOG_STR("request_id", job->order.work.request_id),
               LOG_STR("from", job_state_name(job->state)), LOG_STR("to", job_state_name(state)));
     job->state = state;
+    if (was == JOB_RESUMING)
+        router_streams_unask(job);
     router_pause_track(job, was);
     if ((JOB_AT_WORKERS >> state & 1) == 0)
         list_remove(&job->unsent);

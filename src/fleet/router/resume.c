@@ -211,6 +211,7 @@ static int resume_adopt(struct job *job, uint32_t slot, const Baton__Resumed *re
     router->workers[slot].n_dispatched++;
     router_queue_charge(job, 1);
     router_job_enter(job, JOB_PLACED);
+    router_streams_keep(job); /* the first router may have removed it */
     gen_handle_resume(&job->handle);
     return 0;
 }

@@ -50,7 +50,8 @@ struct router_state {
     struct state_router routers[STATE_MAX_ROUTERS];
     struct state_history *history; /* while old messages are read */
     struct buf message;
-    bool has_message; /* of this tick */
+    struct buf forgets; /* sections that wait until the store is back */
+    bool has_message;   /* of this tick */
     struct served served;
     struct state_counts told; /* as the metrics have them */
     struct metric *m_up, *m_trips, *m_damaged, *m_putting, *m_out, *m_in;
@@ -66,7 +67,7 @@ static void state_router_over(struct router *router, struct state_router *other)
     *other = (struct state_router){0};
 }
 
-static struct state_router *state_router_of(struct router *router, const struct news *news)
+static struct state_router *state_router_of(struct router *router, uint64_t epoch, const char *node)
 {
     struct router_state *shared = router->shared;
     struct state_router *oldest = &shared->routers[0];
@@ -74,18 +75,29 @@ static struct state_router *state_router_of(struct router *router, const struct 
     for (unsigned i = 0; i < STATE_MAX_ROUTERS; i++) {
         struct state_router *other = &shared->routers[i];
 
-        if (other->epoch == news->epoch)
+        if (other->epoch == epoch)
             return other;
-        if (other->epoch != 0 && strcmp(other->node, news->node) == 0)
+        if (other->epoch != 0 && strcmp(other->node, node) == 0)
             state_router_over(router, other);
         if (other->heard_ns < oldest->heard_ns)
             oldest = other;
     }
     if (oldest->epoch != 0)
         state_router_over(router, oldest);
-    *oldest = (struct state_router){.epoch = news->epoch};
-    str_copy(oldest->node, sizeof(oldest->node), news->node);
+    *oldest = (struct state_router){.epoch = epoch};
+    str_copy(oldest->node, sizeof(oldest->node), node);
     return oldest;
+}
+
+void router_state_note(struct router *router, uint64_t epoch, const char *node, uint64_t heard_ns)
+{
+    struct state_router *other;
+
+    if (router->shared == NULL)
+        return;
+    other = state_router_of(router, epoch, node);
+    other->heard_ns = heard_ns;
+    other->is_silent = false;
 }
 
 static void state_hear_spending(struct router *router, const struct news *news, struct bytes section,
@@ -93,21 +105,20 @@ static void state_hear_spending(struct router *router, const struct news *news, 
 {
     ProtobufCMessage *message;
     Baton__Spending *told;
+    char *node;
 
     if (frame_unpack(FRAME_SPENDING, section, NULL, &message) < 0)
         return;
     told = (Baton__Spending *)message;
     told->router = news->epoch;
     told->is_gone = told->is_snapshot = false;
-    if (old_age_ms != NULL) {
+    node = told->node;
+    told->node = (char *)(uintptr_t)news->node;
+    if (old_age_ms != NULL)
         state_history_keep(router->shared->history, told, *old_age_ms);
-    } else {
-        char *node = told->node;
-
-        told->node = (char *)(uintptr_t)news->node;
+    else
         router_spending_hear_store(router, told);
-        told->node = node;
-    }
+    told->node = node;
     frame_message_free(message);
 }
 
@@ -156,12 +167,8 @@ static void router_state_on_news(void *arg, struct bytes message, uint64_t age_m
     }
     if (news_parse(message, &news) < 0 || news.epoch == router->epoch)
         return;
-    if (!is_old) {
-        struct state_router *other = state_router_of(router, &news);
-
-        other->heard_ns = clock_now_ns();
-        other->is_silent = false;
-    }
+    if (!is_old)
+        router_state_note(router, news.epoch, news.node, clock_now_ns());
     sections = news.sections;
     while (news_next(&sections, &kind, &section)) {
         if (kind == NEWS_SPENDING)
@@ -172,8 +179,10 @@ static void router_state_on_news(void *arg, struct bytes message, uint64_t age_m
             served_hear(router, section);
         else if (kind == NEWS_FORGET)
             state_hear_forget(router, section);
-        else if (kind == NEWS_GOODBYE && !is_old)
-            state_router_over(router, state_router_of(router, &news));
+        else if (kind == NEWS_GOODBYE && is_old)
+            state_history_goodbye(router->shared->history, news.epoch);
+        else if (kind == NEWS_GOODBYE)
+            state_router_over(router, state_router_of(router, news.epoch, news.node));
     }
 }
 
@@ -235,19 +244,32 @@ void router_state_tell_spending(struct router *router, const Baton__Spending *sp
     buf_fini(&packed);
 }
 
+static void state_tell_forgets(struct router *router)
+{
+    struct router_state *shared = router->shared;
+
+    if (shared->forgets.len_bytes == 0)
+        return;
+    state_message_open(router);
+    if (!shared->forgets.is_bad)
+        buf_append(&shared->message, shared->forgets.data, shared->forgets.len_bytes);
+    buf_clear(&shared->forgets);
+}
+
 void router_state_tell_forget(void *arg, const char *tenant, struct bytes id)
 {
     struct router *router = arg;
     struct router_state *shared = router->shared;
     struct buf section = {0};
 
-    if (shared == NULL || !state_is_up(shared->store))
+    if (shared == NULL)
         return;
     buf_append(&section, tenant, strlen(tenant) + 1);
     buf_append(&section, id.data, id.len_bytes);
-    state_message_open(router);
-    if (!section.is_bad)
-        news_put(&shared->message, NEWS_FORGET, buf_view(&section));
+    if (!section.is_bad && shared->forgets.len_bytes + section.len_bytes < STATE_MAX_NEWS / 4)
+        news_put(&shared->forgets, NEWS_FORGET, buf_view(&section));
+    if (state_is_up(shared->store))
+        state_tell_forgets(router);
     buf_fini(&section);
 }
 
@@ -325,6 +347,7 @@ void router_state_tick(struct router *router)
     if (state_is_up(shared->store)) {
         state_tell_logins(router);
         state_tell_served(router);
+        state_tell_forgets(router);
         if (shared->has_message && !shared->message.is_bad)
             (void)state_tell(shared->store, buf_view(&shared->message));
         router_state_watch(router);
@@ -434,6 +457,7 @@ void router_state_close(struct router *router)
     state_close(shared->store);
     state_history_free(shared->history);
     buf_fini(&shared->message);
+    buf_fini(&shared->forgets);
     OPENSSL_cleanse(shared, sizeof(*shared));
     free(shared);
     router->shared = NULL;

@@ -6,7 +6,9 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/str.h"
 #include "fleet/router/spending_priv.h"
+#include "fleet/router/state_priv.h"
 #include "serve/access/common_limits.h"
 
 #define HISTORY_MAX_ROWS 2048
@@ -27,6 +29,8 @@ struct history_row {
 struct history_router {
     uint64_t epoch, number, heard_ns;
     uint32_t window;
+    char node[NEWS_NODE_BYTES];
+    bool is_over; /* it said goodbye, or a router of its name began later */
 };
 
 struct state_history {
@@ -67,14 +71,18 @@ void state_history_free(struct state_history *history)
 }
 
 /* NULL: too many. */
-static struct history_router *history_router_of(struct state_history *history, uint64_t epoch)
+static struct history_router *history_router_of(struct state_history *history, uint64_t epoch,
+                                                const char *node)
 {
     for (unsigned i = 0; i < history->n_routers; i++)
         if (history->routers[i].epoch == epoch)
             return &history->routers[i];
     if (history->n_routers == COMMON_MAX_ROUTERS)
         return NULL;
+    for (unsigned i = 0; i < history->n_routers; i++)
+        history->routers[i].is_over |= strcmp(history->routers[i].node, node) == 0;
     history->routers[history->n_routers] = (struct history_router){.epoch = epoch};
+    str_copy(history->routers[history->n_routers].node, NEWS_NODE_BYTES, node);
     return &history->routers[history->n_routers++];
 }
 
@@ -101,8 +109,10 @@ static struct history_row *history_row_of(struct state_history *history, const s
 
 void state_history_keep(struct state_history *history, const Baton__Spending *told, uint64_t age_ms)
 {
-    uint64_t heard_ns = clock_now_ns() - age_ms * NS_PER_MS;
-    struct history_router *router = history != NULL ? history_router_of(history, told->router) : NULL;
+    uint64_t now_ns = clock_now_ns(), age_ns = age_ms * NS_PER_MS;
+    uint64_t heard_ns = age_ns < now_ns ? now_ns - age_ns : 0; /* the clock begins with the machine */
+    struct history_router *router =
+        history != NULL ? history_router_of(history, told->router, told->node) : NULL;
 
     if (router == NULL)
         return;
@@ -122,6 +132,19 @@ void state_history_keep(struct state_history *history, const Baton__Spending *to
     }
 }
 
+void state_history_goodbye(struct state_history *history, uint64_t epoch)
+{
+    for (unsigned i = 0; history != NULL && i < history->n_routers; i++)
+        history->routers[i].is_over |= history->routers[i].epoch == epoch;
+}
+
+/* A router that has the name of this one was this one, before it restarted. */
+static bool history_is_gone(const struct history_router *router, const struct router *by, uint64_t now_ns)
+{
+    return router->is_over || strncmp(router->node, by->conf->node, NEWS_NODE_BYTES - 1) == 0 ||
+           now_ns > router->heard_ns + HISTORY_GONE_MS * NS_PER_MS;
+}
+
 static void history_tell_router(struct state_history *history, struct router *to,
                                 const struct history_router *router)
 {
@@ -130,7 +153,7 @@ static void history_tell_router(struct state_history *history, struct router *to
     struct common_message message = {.router = router->epoch,
                                      .number = router->number,
                                      .window = router->window,
-                                     .is_gone = now_ns > router->heard_ns + HISTORY_GONE_MS * NS_PER_MS,
+                                     .is_gone = history_is_gone(router, to, now_ns),
                                      .is_snapshot = true,
                                      .rows = rows};
 
@@ -147,6 +170,8 @@ static void history_tell_router(struct state_history *history, struct router *to
         message.n_rows = 0;
     }
     router_spending_hear_history(to, &message);
+    if (!message.is_gone)
+        router_state_note(to, router->epoch, router->node, router->heard_ns);
 }
 
 void state_history_tell(struct state_history *history, struct router *router)

@@ -17,6 +17,8 @@ const uint8_t *router_state_login_salt(const struct router *router);
 void router_state_serve(struct router *router,
                         struct front *front); /* the endpoint is there; NULL: it ends */
 void router_state_tick(struct router *router);
+/* Another router was heard through the store, then; it is watched from now on. */
+void router_state_note(struct router *router, uint64_t epoch, const char *node, uint64_t heard_ns);
 void router_state_tell_spending(struct router *router, const Baton__Spending *spending);
 /* A kept response was deleted here (struct front_opts). */
 void router_state_tell_forget(void *router, const char *tenant, struct bytes id);

@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "fleet/router/decisions_priv.h"
+#include "fleet/router/streams_priv.h"
 
 #define SERVING_WAIT_NS (500 * NS_PER_MS)
 #define GROWTH_TOKENS   32 /* the ledger follows an answer in these steps */
@@ -131,6 +132,7 @@ static void on_decode_finish(struct job *job, const Baton__Answer *answer)
         return;
     }
     if (answer->finish == BATON__FINISH__FINISH_MOVED) {
+        router_streams_moved(job);
         router_job_fail(job, 409, "conflict_error", "The stream was resumed on another connection", 0);
         return;
     }

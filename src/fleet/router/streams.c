@@ -50,13 +50,23 @@ void router_streams_keep(struct job *job)
     buf_fini(&value);
 }
 
+void router_streams_unask(struct job *job)
+{
+    state_ask_cancel(job->store_ask);
+    job->store_ask = NULL;
+}
+
+void router_streams_moved(struct job *job)
+{
+    job->is_stored = false;
+}
+
 void router_streams_over(struct job *job)
 {
     struct state *store = router_state_store(job->router);
     struct state_name name;
 
-    state_ask_cancel(job->store_ask);
-    job->store_ask = NULL;
+    router_streams_unask(job);
     if (!job->is_stored || !state_is_up(store) || streams_name(job, &name) < 0)
         return;
     if (job->handle.is_left)
@@ -88,13 +98,14 @@ static int streams_adopt(struct job *job, struct bytes value)
     return rc;
 }
 
-static void streams_on_value(void *arg, struct buf *values, bool is_claimed)
+static void streams_on_value(void *arg, struct buf *values, enum state_claim claim)
 {
     struct job *job = arg;
-    int rc = values[0].len_bytes > 0 ? streams_adopt(job, buf_view(&values[0])) : E_NOT_FOUND;
+    int rc;
 
-    (void)is_claimed;
-    job->store_ask = NULL;
+    (void)claim;
+    job->store_ask = NULL; /* it has ended: nobody cancels it any more */
+    rc = values[0].len_bytes > 0 ? streams_adopt(job, buf_view(&values[0])) : E_NOT_FOUND;
     if (rc == 0 && job->router->life == DAEMON_DRAINING)
         rc = E_CLOSED;
     if (rc < 0) {

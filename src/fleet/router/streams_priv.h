@@ -11,5 +11,8 @@ void router_streams_keep(struct job *job); /* it was placed: keeps its order, on
 void router_streams_over(struct job *job);
 /* Asks for the order of a job in RESUMING, once, and goes on with it.  False: there is nothing to ask. */
 bool router_streams_ask(struct job *job);
+void router_streams_unask(struct job *job); /* the job leaves RESUMING: the question ends without an answer */
+/* Another router continues the stream, and has its order in the store. */
+void router_streams_moved(struct job *job);
 
 #endif

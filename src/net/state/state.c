@@ -24,7 +24,7 @@ struct state_ask {
     struct state *state;
     struct state_job *job;
     uint64_t until_ns;
-    void (*done)(void *arg, struct buf *values, bool is_claimed);
+    void (*done)(void *arg, struct buf *values, enum state_claim claim);
     void *arg;
 };
 
@@ -75,6 +75,7 @@ static void state_report_down(struct state *state, const char *reason)
 static void state_went_down(struct state *state, const char *reason)
 {
     state->counts.n_trips++;
+    atomic_fetch_add(&state->trip, 1);
     state_report_down(state, reason);
     state_news_drop(state);
     state->wants_first = true;
@@ -89,8 +90,13 @@ static void state_fail(struct state *state, const struct fault *fault)
         state_report_down(state, fault->text);
 }
 
-static void state_succeed(struct state *state)
+/* is_in_time: somebody waited for the answer.  Only that ends a row of late ones. */
+static void state_succeed(struct state *state, bool is_in_time)
 {
+    if (state_is_up(state) && !is_in_time) {
+        breaker_answered(&state->breaker);
+        return;
+    }
     if (!breaker_succeed(&state->breaker))
         return;
     log_info("state_store_up", LOG_STR("store", state->url_text));
@@ -99,17 +105,6 @@ static void state_succeed(struct state *state)
 }
 
 /* ---- sending ---- */
-
-static struct state_job *state_job_new(enum state_job_kind kind)
-{
-    struct state_job *job = calloc(1, sizeof(*job));
-
-    if (job == NULL)
-        return NULL;
-    job->kind = kind;
-    list_init(&job->messages);
-    return job;
-}
 
 static int state_send(struct state *state, struct state_job *job, unsigned at)
 {
@@ -147,18 +142,6 @@ static int state_write(struct state *state, struct state_job *job)
     return 0;
 }
 
-static struct state_job *state_job_named(enum state_job_kind kind, const struct state_name *name,
-                                         uint64_t life_s)
-{
-    struct state_job *job = state_job_new(kind);
-
-    if (job == NULL)
-        return NULL;
-    job->name = *name;
-    job->life_s = life_s;
-    return job;
-}
-
 int state_put(struct state *state, const struct state_name *name, uint64_t life_s, struct buf *value)
 {
     struct state_job *job = state_job_named(STATE_JOB_PUT, name, life_s);
@@ -177,6 +160,36 @@ int state_put(struct state *state, const struct state_name *name, uint64_t life_
 int state_remove(struct state *state, const struct state_name *name)
 {
     return state_write(state, state_job_named(STATE_JOB_REMOVE, name, 0));
+}
+
+static int state_owe(struct state *state, const struct state_name *name)
+{
+    if (state->n_owed == STATE_MAX_OWED)
+        return E_FULL;
+    state->owed[state->n_owed++] = *name;
+    return 0;
+}
+
+int state_forget(struct state *state, const struct state_name *name)
+{
+    struct state_job *job = state_is_up(state) ? state_job_named(STATE_JOB_REMOVE, name, 0) : NULL;
+
+    if (job == NULL)
+        return state_owe(state, name);
+    job->is_owed = true;
+    return state_write(state, job) < 0 ? state_owe(state, name) : 0;
+}
+
+static void state_remove_owed(struct state *state)
+{
+    uint32_t n = state->n_owed;
+
+    state->n_owed = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct state_name name = state->owed[i];
+
+        (void)state_forget(state, &name); /* it has room for those that fail: no more than there were */
+    }
 }
 
 int state_expire(struct state *state, const struct state_name *name, uint64_t life_s)
@@ -206,7 +219,7 @@ int state_tell(struct state *state, struct bytes news)
 /* ---- questions ---- */
 
 /* Ends the question: its caller hears of it, its job will find nobody. */
-static void state_ask_end(struct state_ask *ask, struct buf *values, bool is_claimed)
+static void state_ask_end(struct state_ask *ask, struct buf *values, enum state_claim claim)
 {
     struct state_job *job = ask->job;
     uint32_t n = job->n;
@@ -217,7 +230,7 @@ static void state_ask_end(struct state_ask *ask, struct buf *values, bool is_cla
         ask->state->counts.n_found += values[i].len_bytes > 0;
         ask->state->counts.n_missed += values[i].len_bytes == 0;
     }
-    ask->done(ask->arg, values, is_claimed);
+    ask->done(ask->arg, values, claim);
     free(ask);
 }
 
@@ -226,7 +239,7 @@ static void state_ask_late(struct state_ask *ask)
     struct buf none[STATE_MAX_NAMES] = {{0}};
 
     ask->state->counts.n_late++;
-    state_ask_end(ask, none, true);
+    state_ask_end(ask, none, STATE_CLAIM_UNTOLD);
 }
 
 static void state_on_deadline(void *arg)
@@ -256,7 +269,6 @@ static int state_ask_copy(struct state_job *job, const struct state_question *qu
     job->n = question->n;
     memcpy(job->names, question->names, question->n * sizeof(*job->names));
     job->has_claim = question->claim != NULL;
-    job->is_claimed = true;
     if (question->claim != NULL)
         job->claim = *question->claim;
     job->claim_life_s = question->claim_life_s;
@@ -406,6 +418,7 @@ void state_tick(struct state *state)
     if (state->is_news_away)
         return;
     if (state_is_up(state)) {
+        state_remove_owed(state);
         if (state->n_waiting < STATE_MAX_WAITING)
             (void)state_send_news(state);
         return;
@@ -424,6 +437,8 @@ static void state_end_put(struct state *state, const struct state_job *job)
     state->counts.n_putting--;
     state->counts.putting_bytes -= job->value.cap_bytes;
     state->counts.n_put_failed += job->result < 0;
+    if (job->is_owed && job->result < 0)
+        (void)state_owe(state, &job->name);
 }
 
 static void state_end_ask(struct state *state, struct state_job *job)
@@ -436,7 +451,9 @@ static void state_end_ask(struct state *state, struct state_job *job)
         bytes += job->values[i].cap_bytes;
     atomic_fetch_sub(&state->answer_bytes, bytes);
     if (job->ask != NULL)
-        state_ask_end(job->ask, job->values, job->is_claimed || job->result < 0);
+        state_ask_end(job->ask, job->values, job->claimed);
+    else if (job->claimed == STATE_CLAIM_SET) /* its asker went on without it */
+        (void)state_remove(state, &job->claim);
 }
 
 static void state_job_end(struct state *state, struct state_job *job)
@@ -444,7 +461,7 @@ static void state_job_end(struct state *state, struct state_job *job)
     if (job->is_store_down)
         state_fail(state, &job->fault);
     else if (job->result == 0)
-        state_succeed(state);
+        state_succeed(state, job->kind == STATE_JOB_ASK && job->ask != NULL);
     switch (job->kind) {
     case STATE_JOB_PUT:
     case STATE_JOB_REMOVE:
@@ -479,30 +496,6 @@ static void state_on_done(void *arg, int fd, unsigned ready)
 }
 
 /* ---- start and end ---- */
-
-int state_url_check(const char *url, const char *login, struct fault *fault)
-{
-    struct redis_url parsed;
-    int rc;
-
-    if (!redis_url_is(url))
-        return fault_set(fault, E_FORMAT, "not redis://, rediss://, redis+cluster:// or rediss+cluster://");
-    rc = redis_url_parse(url, fault, &parsed);
-    if (rc == 0 && login != NULL && login[0] != '\0')
-        rc = redis_url_login(&parsed, login, fault);
-    explicit_bzero(&parsed, sizeof(parsed));
-    return rc;
-}
-
-static void state_show_url(const char *url, char *out, size_t out_bytes)
-{
-    const char *begin = strstr(url, "://"), *at = strrchr(url, '@');
-
-    if (begin == NULL || at == NULL)
-        snprintf(out, out_bytes, "%s", url);
-    else
-        snprintf(out, out_bytes, "%.*s://%s", (int)(begin - url), url, at + 1);
-}
 
 static int state_prepare(struct state *state, const struct state_opts *opts, struct fault *fault)
 {
@@ -542,7 +535,7 @@ int state_open(const struct state_opts *opts, struct fault *fault, struct state 
     memcpy(state->key, opts->key, sizeof(state->key));
     list_init(&state->asks);
     list_init(&state->news);
-    state_show_url(opts->url, state->url_text, sizeof(state->url_text));
+    state_url_show(opts->url, state->url_text, sizeof(state->url_text));
     rc = state_prepare(state, opts, fault);
     if (rc == 0)
         rc = state_threads_start(state, fault);
@@ -556,20 +549,25 @@ int state_open(const struct state_opts *opts, struct fault *fault, struct state 
     return 0;
 }
 
-/* Lets the threads send what was told last. */
+/* Lets the threads send what was told and put last. */
 static void state_flush(struct state *state)
 {
     uint64_t until_ns = clock_now_ns() + STATE_CLOSE_NS;
+    uint32_t n_news = state->is_news_away; /* that is not the last */
 
-    if (!state_is_up(state) || state->n_tells == 0 || state_send_news(state) < 0)
+    if (!state_is_up(state))
         return;
-    for (bool is_sent = false; !is_sent && clock_now_ns() < until_ns;) {
+    if (state->n_tells > 0 && state_send_news(state) == 0)
+        n_news++;
+    while ((n_news > 0 || state->counts.n_putting > 0) && clock_now_ns() < until_ns) {
         struct state_job *job = mailbox_receive(state->done);
 
         if (job == NULL)
             clock_sleep_ns(NS_PER_MS);
-        else
-            is_sent = job->kind == STATE_JOB_NEWS && job->n_tells > 0;
+        else if (job->kind == STATE_JOB_NEWS)
+            n_news--;
+        else if (job->kind != STATE_JOB_ASK)
+            state_end_put(state, job);
         state_job_free(job);
     }
 }

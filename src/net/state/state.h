@@ -31,6 +31,7 @@ enum {
     STATE_MAX_BYTES = 64 * 1024 * 1024, /* of these, and again of answers */
     STATE_MAX_VALUE = 4 * 1024 * 1024,  /* of one value */
     STATE_MAX_NEWS = 64 * 1024,         /* of one message */
+    STATE_MAX_OWED = 128,               /* removals that wait until the store is back */
     STATE_NEWS_S = 120                  /* lifetime of news: older than any limit remembers */
 };
 
@@ -60,7 +61,7 @@ struct state_counts {
 /* Starts two threads and waits for nothing: the store may be away.  E_FORMAT (URL, login), E_IO (certificates),
  * E_NOMEM. */
 int state_open(const struct state_opts *opts, struct fault *fault, struct state **out);
-/* Sends what was told last, for 200 ms at most, and waits for the threads: for a tenth of a second, or for the look-up
+/* Sends what was told and put last, for 200 ms at most, and waits for the threads: for a tenth of a second, or for the look-up
  * of a host's name.  No question's done is called any more.  NULL is fine. */
 void state_close(struct state *state);
 /* Checks address and login without a connection.  E_FORMAT. */
@@ -78,10 +79,20 @@ int state_name(const struct state *state, const char *kind, struct bytes owner, 
 /* Keeps a value for life_s; takes the bytes also on failure.  E_CLOSED, E_AGAIN, E_LIMIT (too long), E_NOMEM. */
 int state_put(struct state *state, const struct state_name *name, uint64_t life_s, struct buf *value);
 int state_remove(struct state *state, const struct state_name *name);
+/* Likewise, for a name that nobody uses again: while the store is away it is kept, and it is tried again when it
+ * failed.  E_FULL (STATE_MAX_OWED wait), E_NOMEM. */
+int state_forget(struct state *state, const struct state_name *name);
 int state_expire(struct state *state, const struct state_name *name,
                  uint64_t life_s); /* ends it sooner, or later */
 /* Sends a message to all routers with the next tick.  E_CLOSED, E_AGAIN (64 wait), E_LIMIT, E_NOMEM. */
 int state_tell(struct state *state, struct bytes news);
+
+/* Whether the question claimed its name. */
+enum state_claim {
+    STATE_CLAIM_UNTOLD, /* the store did not say in time, or nothing was to be claimed */
+    STATE_CLAIM_SET,    /* it was free, and is this question's now */
+    STATE_CLAIM_TAKEN   /* an earlier question has it */
+};
 
 struct state_question {
     const struct state_name *names; /* [n] */
@@ -90,8 +101,8 @@ struct state_question {
     const struct state_name *claim;
     uint64_t claim_life_s;
     /* Called once, unless state_ask_cancel() came before: values[i] is empty where there is none; the callee may take
-     * them.  is_claimed: the claim was free, or the store did not say. */
-    void (*done)(void *arg, struct buf *values, bool is_claimed);
+     * them.  A claim that is set when nobody waits any more is removed again. */
+    void (*done)(void *arg, struct buf *values, enum state_claim claim);
     void *arg;
 };
 

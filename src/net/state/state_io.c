@@ -17,6 +17,28 @@
 #define STATE_WAIT_NS     (100 * NS_PER_MS)
 #define STATE_BATCH_BYTES (1u << 20) /* of values; the last one may exceed it */
 
+struct state_job *state_job_new(enum state_job_kind kind)
+{
+    struct state_job *job = calloc(1, sizeof(*job));
+
+    if (job == NULL)
+        return NULL;
+    job->kind = kind;
+    list_init(&job->messages);
+    return job;
+}
+
+struct state_job *state_job_named(enum state_job_kind kind, const struct state_name *name, uint64_t life_s)
+{
+    struct state_job *job = state_job_new(kind);
+
+    if (job == NULL)
+        return NULL;
+    job->name = *name;
+    job->life_s = life_s;
+    return job;
+}
+
 void state_job_free(struct state_job *job)
 {
     if (job == NULL)
@@ -39,6 +61,30 @@ void state_job_free(struct state_job *job)
 }
 
 /* ---- connections ---- */
+
+int state_url_check(const char *url, const char *login, struct fault *fault)
+{
+    struct redis_url parsed;
+    int rc;
+
+    if (!redis_url_is(url))
+        return fault_set(fault, E_FORMAT, "not redis://, rediss://, redis+cluster:// or rediss+cluster://");
+    rc = redis_url_parse(url, fault, &parsed);
+    if (rc == 0 && login != NULL && login[0] != '\0')
+        rc = redis_url_login(&parsed, login, fault);
+    explicit_bzero(&parsed, sizeof(parsed));
+    return rc;
+}
+
+void state_url_show(const char *url, char *out, size_t out_bytes)
+{
+    const char *begin = strstr(url, "://"), *at = strrchr(url, '@');
+
+    if (begin == NULL || at == NULL)
+        snprintf(out, out_bytes, "%s", url);
+    else
+        snprintf(out, out_bytes, "%.*s://%s", (int)(begin - url), url, at + 1);
+}
 
 struct state_owner { /* of the names' slot */
     unsigned slot;
@@ -123,7 +169,15 @@ static unsigned state_batch_read(struct state_thread *thread, int *rc_out)
 /* Sends the batch.  < 0: no job had an answer. */
 static int state_batch_send(struct state_thread *thread, struct fault *fault)
 {
-    int rc = thread->conn != NULL ? 0 : state_connect(thread, fault);
+    unsigned trip = atomic_load(&thread->state->trip);
+    int rc;
+
+    if (trip != thread->trip) {
+        redis_conn_close(thread->conn);
+        thread->conn = NULL;
+        thread->trip = trip;
+    }
+    rc = thread->conn != NULL ? 0 : state_connect(thread, fault);
 
     buf_clear(&thread->out);
     for (unsigned i = 0; i < thread->n_batch && rc == 0; i++)

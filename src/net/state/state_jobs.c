@@ -199,7 +199,7 @@ static void state_take_value(struct state *state, struct state_job *job, struct 
 static int state_reply_ask(struct state *state, struct state_job *job, const struct resp_item *item)
 {
     if (job->at == job->n)
-        job->is_claimed = item->kind != RESP_NULL;
+        job->claimed = item->kind != RESP_NULL ? STATE_CLAIM_SET : STATE_CLAIM_TAKEN;
     else if (item->kind == RESP_TEXT)
         state_take_value(state, job, item->text);
     else if (item->kind != RESP_NULL)

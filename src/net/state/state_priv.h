@@ -51,12 +51,14 @@ struct state_job {
     struct state_name name;
     uint64_t life_s;
     struct buf value;
+    bool is_owed; /* state_forget() */
     /* ASK */
     struct state_ask *ask;    /* NULL: its time was over, or it was cancelled */
     uint32_t n, at;           /* at: the reply that comes next */
     struct state_name *names; /* [n] */
     struct buf *values;       /* [n] */
-    bool has_claim, is_claimed;
+    bool has_claim;
+    enum state_claim claimed;
     struct state_name claim;
     uint64_t claim_life_s;
     uint32_t n_damaged;
@@ -76,6 +78,7 @@ struct state_thread {
     pthread_t thread;
     bool is_started;
     struct redis_conn *conn;
+    unsigned trip; /* trips before conn was opened */
     struct buf out;
     struct state_job *batch[STATE_BATCH];
     unsigned n_batch;
@@ -89,6 +92,7 @@ struct state {
     struct state_name stream, probe;
     struct mailbox *done;
     atomic_bool is_ending;
+    atomic_uint trip;           /* times that the store was given up: connections from before may be dead */
     atomic_size_t answer_bytes; /* of values that threads fetched, and the loop has not given on */
     /* ---- */
     struct state_opts opts;
@@ -106,13 +110,19 @@ struct state {
     struct state_cursor cursor;
     struct buf tells[STATE_TELLS];
     uint32_t n_tells;
+    struct state_name owed[STATE_MAX_OWED]; /* to be removed when the store is back */
+    uint32_t n_owed;
     struct state_counts counts;
 };
 
 /* ---- state_io.c ---- */
 int state_threads_start(struct state *state, struct fault *fault);
 void state_threads_stop(struct state *state);
-void state_job_free(struct state_job *job); /* NULL is fine */
+/* NULL: out of memory. */
+struct state_job *state_job_new(enum state_job_kind kind);
+struct state_job *state_job_named(enum state_job_kind kind, const struct state_name *name, uint64_t life_s);
+void state_job_free(struct state_job *job);                        /* NULL is fine */
+void state_url_show(const char *url, char *out, size_t out_bytes); /* without the password */
 
 /* ---- state_jobs.c: on the threads ---- */
 /* Appends the job's commands and sets n_replies.  E_NOMEM, E_INTERNAL. */

@@ -6,8 +6,8 @@
  *                     | '-- its last view went down --> LOST --ten minutes--> FREE
  *                     '-------------heard---------------'
  *
- * An account is charged with the amount that the views agree on: the largest that any told for a window, but of three
- * or more views that speak, the second largest.  So messages may come twice, late or not at all, and one worker of
+ * An account is charged with the amount that the views agree on: the largest that any told for a window, but where three
+ * or more views speak of the router, the second largest; one that told nothing of the account counts as 0.  So messages may come twice, late or not at all, and one worker of
  * three that lies upwards (spending, demand, requests under way) throttles no account.  Less is never counted than what
  * was acknowledged: an acknowledged message was told by every view that speaks, so by two honest ones of three.  With
  * one or two views the largest counts, because nothing tells which one lies.
@@ -28,6 +28,7 @@
 #define MAX_HEARD   (4 * COMMON_MAX_ACCOUNTS)
 #define FREE_SLICE  256 /* heard of routers that left, freed in one tick: 20 us */
 #define LEAST_VOTES 3
+#define FAR_WINDOWS 6 /* no view is late by so many */
 
 static void heard_free(struct common_limits *common, struct common_heard *heard)
 {
@@ -103,14 +104,16 @@ struct common_heard *common_heard_at(struct common_limits *common, struct common
 /* The amount that the views of the mask `told` agree on; `speaking`: those that speak of the router now. */
 static float views_agree(unsigned told, unsigned speaking, const float values[COMMON_VIEWS])
 {
-    bool is_vote = __builtin_popcount(told & speaking) >= LEAST_VOTES;
+    bool is_vote = __builtin_popcount(speaking) >= LEAST_VOTES;
     float most = -INFINITY, second = -INFINITY;
 
     for (unsigned view = 0; view < COMMON_VIEWS; view++) {
-        if (((is_vote ? told & speaking : told) >> view & 1) == 0)
+        float value = (told >> view & 1) != 0 ? values[view] : 0;
+
+        if (((is_vote ? speaking : told) >> view & 1) == 0)
             continue;
-        second = fmaxf(second, fminf(most, values[view]));
-        most = fmaxf(most, values[view]);
+        second = fmaxf(second, fminf(most, value));
+        most = fmaxf(most, value);
     }
     return is_vote ? second : most;
 }
@@ -378,15 +381,23 @@ struct window_told {
     const float *parts;
 };
 
+/* Where the window is held, or goes.  COMMON_N_WINDOWS: nowhere, because it is over.  A single view's word for a window
+ * far ahead does not end the present one. */
 static unsigned window_slot(const struct common_heard *heard, uint32_t window)
 {
+    unsigned least = heard->windows[0].window <= heard->windows[1].window ? 0 : 1;
+
     for (unsigned i = 0; i < COMMON_N_WINDOWS; i++)
         if (heard->windows[i].told != 0 && heard->windows[i].window == window)
             return i;
     for (unsigned i = 0; i < COMMON_N_WINDOWS; i++)
         if (heard->windows[i].told == 0)
             return i;
-    return heard->windows[0].window <= heard->windows[1].window ? 0 : 1;
+    for (unsigned i = 0; i < COMMON_N_WINDOWS; i++)
+        if (__builtin_popcount(heard->windows[i].told) == 1 && heard->windows[i].window > window &&
+            heard->windows[i].window - window > FAR_WINDOWS)
+            return i;
+    return window < heard->windows[least].window ? COMMON_N_WINDOWS : least;
 }
 
 /* What a router gave back counts once all views told it. */
@@ -395,6 +406,8 @@ static float window_net(const struct common_heard *heard, unsigned slot, int kin
     unsigned told = heard->windows[slot].told;
     float least = (all_views & ~told) != 0 ? 0 : -(float)COMMON_MAX_PART, nets[COMMON_VIEWS];
 
+    if (__builtin_popcount(all_views) >= LEAST_VOTES && __builtin_popcount(told & all_views) < 2)
+        return heard->windows[slot].charged[kind]; /* one view alone neither charges nor gives back */
     for (unsigned view = 0; view < COMMON_VIEWS; view++)
         nets[view] = heard->windows[slot].net[view][kind];
     return fmaxf(least, views_agree(told, all_views, nets));
@@ -415,6 +428,8 @@ static void window_hear(struct common_account *account, struct common_heard *hea
     unsigned slot = window_slot(heard, told->window);
     bool is_first;
 
+    if (slot == COMMON_N_WINDOWS)
+        return;
     if (heard->windows[slot].told == 0 || heard->windows[slot].window != told->window)
         memset(&heard->windows[slot], 0, sizeof(heard->windows[slot]));
     is_first = (heard->windows[slot].told >> told->view & 1) == 0;
@@ -430,6 +445,16 @@ static void window_hear(struct common_account *account, struct common_heard *hea
         account_charge(account, heard, kind, net - charged);
         heard->windows[slot].charged[kind] = net;
     }
+}
+
+/* Whether the window is one that no second view of three or more has come near: these are never seconds apart. */
+static bool window_is_ahead(const struct common_router *router, unsigned speaking, uint32_t window)
+{
+    unsigned n_near = 0;
+
+    for (unsigned view = 0; view < COMMON_VIEWS; view++)
+        n_near += (speaking >> view & 1) != 0 && router->views[view].window + UINT64_C(1) >= window;
+    return __builtin_popcount(speaking) >= LEAST_VOTES && n_near < 2;
 }
 
 /* The replica is at least as full as the other router's was. */
@@ -450,7 +475,7 @@ static void row_hear(struct common_limits *common, unsigned view, const struct c
     struct common_account *account = common_account_of(common, &row->id, now_ns);
     struct common_heard *heard;
     unsigned all_views = 0;
-    bool is_known = message->is_snapshot;
+    bool is_known = message->is_snapshot, is_ahead;
 
     if (account == NULL)
         return;
@@ -470,9 +495,11 @@ static void row_hear(struct common_limits *common, unsigned view, const struct c
         heard->told |= (uint8_t)(1u << view);
         is_known |= heard->was_cut; /* its share was charged meanwhile */
         heard->was_cut = false;
-        window_hear(account, heard,
-                    &(struct window_told){message->window, view, all_views, is_known, row->spent});
-        if (message->window > 0)
+        is_ahead = window_is_ahead(router, all_views, message->window);
+        if (!is_ahead)
+            window_hear(account, heard,
+                        &(struct window_told){message->window, view, all_views, is_known, row->spent});
+        if (!is_ahead && message->window > 0)
             window_hear(account, heard,
                         &(struct window_told){message->window - 1, view, all_views, is_known, row->before});
     }
@@ -506,6 +533,7 @@ static void router_hear(struct common_limits *common, struct common_router *rout
 
     heard->is_up = !message->is_gone;
     heard->heard_ns = now_ns;
+    heard->window = message->window;
     heard->number = message->number > heard->number ? message->number : heard->number;
     for (size_t i = 0; i < message->n_acks && i < COMMON_MAX_ROUTERS; i++)
         if (message->acks[i].router == common->self && message->acks[i].number > heard->acked)

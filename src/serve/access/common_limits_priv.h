@@ -72,6 +72,7 @@ enum common_router_state {
 struct common_view {
     bool is_up; /* the view has a link to that router */
     uint64_t number, acked, heard_ns;
+    uint32_t window; /* the last one told */
 };
 
 struct common_router { /* another router */

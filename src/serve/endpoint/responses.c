@@ -306,11 +306,16 @@ static void responses_delete_response(struct front *front, struct http_exchange 
                                       const struct auth_key *who, struct bytes id)
 {
     struct buf body = {0};
+    struct api_error error;
     char name[IDS_BYTES];
 
+    if (shared_forget_response(front, who->tenant, id) < 0) {
+        api_fail(&error, 503, "The store that routers share is away, and too many deletions wait for it");
+        reply_error(exchange, &error, NULL, NULL);
+        return;
+    }
     memcpy(name, id.data, id.len_bytes);
     name[id.len_bytes] = '\0';
-    shared_forget_response(front, who->tenant, id);
     conversations_remove(front->responses, id, who->tenant);
     api_put_response_deleted(&body, name);
     responses_reply_text(exchange, who, buf_view(&body));

@@ -106,13 +106,13 @@ static bool shared_ask(struct request *request, const struct state_question *que
     return state_ask(request->front->opts.state, &whole, &request->shared.ask) == 0;
 }
 
-static void shared_on_thread(void *arg, struct buf *values, bool is_claimed)
+static void shared_on_thread(void *arg, struct buf *values, enum state_claim claim)
 {
     struct request *request = arg;
 
-    request->shared.has_claim = is_claimed;
-    request->shared.is_claimed_elsewhere = !is_claimed;
-    if (request->shared.n > 0 && values[0].len_bytes > 0 && is_claimed)
+    request->shared.has_claim = claim == STATE_CLAIM_SET;
+    request->shared.is_claimed_elsewhere = claim == STATE_CLAIM_TAKEN;
+    if (request->shared.n > 0 && values[0].len_bytes > 0 && claim != STATE_CLAIM_TAKEN)
         conversations_put(request->front->conversations, request->shared.thread_id, request->owner,
                           &values[0], clock_now_ns());
     shared_go_on(request);
@@ -146,11 +146,11 @@ static bool shared_fetch_thread(struct request *request)
     return shared_ask(request, &question);
 }
 
-static void shared_on_responses(void *arg, struct buf *values, bool is_claimed)
+static void shared_on_responses(void *arg, struct buf *values, enum state_claim claim)
 {
     struct request *request = arg;
 
-    (void)is_claimed;
+    (void)claim;
     for (uint32_t i = 0; i < request->shared.n; i++)
         responses_take_kept(request->front, request->shared.ids[i], request->who.tenant, &values[i]);
     shared_go_on(request);
@@ -197,12 +197,12 @@ bool shared_fetch_conversation(struct request *request, void (*go_on)(struct req
 
 /* ---- a request's answers ---- */
 
-static void shared_on_answers(void *arg, struct buf *values, bool is_claimed)
+static void shared_on_answers(void *arg, struct buf *values, enum state_claim claim)
 {
     struct request *request = arg;
     struct shared_part *part = &request->shared;
 
-    (void)is_claimed;
+    (void)claim;
     part->fetched = calloc(part->n, sizeof(*part->fetched));
     for (uint32_t i = 0; i < part->n && part->fetched != NULL; i++) {
         if (values[i].len_bytes == 0)
@@ -261,18 +261,18 @@ void shared_take_answers(struct request *request)
 void shared_end(struct request *request, bool is_continued)
 {
     struct shared_part *part = &request->shared;
-    struct state *store = shared_store(request->front);
+    struct state *store = request->front->opts.state; /* also while it is away */
     struct state_name name;
 
     state_ask_cancel(part->ask);
-    if (store != NULL && part->has_claim) {
-        if (!is_continued &&
-            state_name(store, "claim", bytes_str(request->owner), bytes_str(part->thread_id), &name) == 0)
-            (void)state_remove(store, &name);
-        if (is_continued &&
-            state_name(store, "thread", bytes_str(request->owner), bytes_str(part->thread_id), &name) == 0)
-            (void)state_remove(store, &name);
-    }
+    if (is_continued && part->thread_id[0] != '\0' && !part->is_claimed_elsewhere &&
+        state_name(store, "thread", bytes_str(request->owner), bytes_str(part->thread_id), &name) == 0)
+        (void)state_forget(store, &name);
+    /* No second try after one that may have succeeded: the claim may be another router's by then. */
+    if (!is_continued && part->has_claim &&
+        state_name(store, "claim", bytes_str(request->owner), bytes_str(part->thread_id), &name) == 0 &&
+        state_remove(store, &name) == E_CLOSED)
+        (void)state_forget(store, &name);
     for (uint32_t i = 0; i < part->n_fetched; i++)
         buf_fini(&part->fetched[i]);
     free(part->fetched);
@@ -291,14 +291,14 @@ static void shared_visit_free(struct shared_visit *visit)
     free(visit);
 }
 
-static void shared_on_visit(void *arg, struct buf *values, bool is_claimed)
+static void shared_on_visit(void *arg, struct buf *values, enum state_claim claim)
 {
     struct shared_visit *visit = arg;
     struct http_exchange *exchange = visit->exchange;
     void (*go_on)(struct front * front, struct http_exchange * exchange) = visit->go_on;
     struct front *front = visit->front;
 
-    (void)is_claimed;
+    (void)claim;
     responses_take_kept(front, bytes_str(visit->id), visit->tenant, &values[0]);
     visit->ask = NULL;
     shared_visit_free(visit);
@@ -334,15 +334,20 @@ bool shared_fetch_response(struct front *front, struct http_exchange *exchange, 
     return false;
 }
 
-void shared_forget_response(struct front *front, const char *tenant, struct bytes id)
+int shared_forget_response(struct front *front, const char *tenant, struct bytes id)
 {
-    struct state *store = shared_store(front);
+    struct state *store = front->opts.state;
     struct state_name name;
+    int rc;
 
-    if (store != NULL && state_name(store, "response", bytes_str(tenant), id, &name) == 0)
-        (void)state_remove(store, &name);
-    if (store != NULL && front->opts.on_forget != NULL)
+    if (store == NULL)
+        return 0;
+    rc = state_name(store, "response", bytes_str(tenant), id, &name);
+    if (rc == 0)
+        rc = state_forget(store, &name);
+    if (rc == 0 && front->opts.on_forget != NULL)
         front->opts.on_forget(front->opts.on_forget_arg, tenant, id);
+    return rc;
 }
 
 struct failed_logins *front_failed_logins(const struct front *front)

@@ -2,7 +2,7 @@
 /* What the endpoint keeps in the store that several routers share, and looks for there (shared.c).
  *
  * Loop thread, unless a function says otherwise.  Without a store, or while it is away, all calls do nothing and the
- * fetches return false. */
+ * fetches return false; removals wait until it is back. */
 #ifndef SERVE_ENDPOINT_SHARED_PRIV_H
 #define SERVE_ENDPOINT_SHARED_PRIV_H
 
@@ -19,7 +19,7 @@ struct auth_key;
 struct shared_part {       /* of a request */
     struct state_ask *ask; /* it waits for the store */
     void (*go_on)(struct request *request);
-    bool has_claim;            /* no other router continues this conversation */
+    bool has_claim;            /* its claim is in the store */
     bool is_claimed_elsewhere; /* one does, or did */
     char thread_id[IDS_BYTES]; /* of the claim */
     uint32_t n;                /* names asked */
@@ -50,8 +50,8 @@ void shared_keep_answer(struct request *request, const struct answer_key *key,
 bool shared_fetch_response(struct front *front, struct http_exchange *exchange, const struct auth_key *who,
                            struct bytes id,
                            void (*go_on)(struct front *front, struct http_exchange *exchange));
-void shared_forget_response(struct front *front, const char *tenant,
-                            struct bytes id);                                 /* its owner deleted it */
+/* Its owner deleted it; also while the store is away.  E_FULL: too many wait for the store; E_NOMEM, E_INTERNAL. */
+int shared_forget_response(struct front *front, const char *tenant, struct bytes id);
 void shared_abort(struct front *front, const struct http_exchange *exchange); /* the client went away */
 void shared_close(struct front *front);                                       /* the front ends */
 

@@ -4,10 +4,15 @@
 #include "tests/unit/check.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "compute/order/submit.h"
+#include "fleet/router/state_priv.h"
+#include "net/state/state_priv.h"
+#include "proto/token_list.h"
 #include "rig.h"
 
 static struct rig rig;
@@ -233,6 +238,69 @@ static void a_request_without_a_word_may_change_arithmetic(void **state)
     assert_true(rig_ledgers_are_empty(&rig));
 }
 
+static const struct gen_events no_events_at_all;
+
+static void order_to_resume(struct work_order *out)
+{
+    *out = (struct work_order){.n_tokens = 10,
+                               .n_prompt = 10,
+                               .tokens = calloc(10, sizeof(token_id)),
+                               .work = {.max_new_tokens = 20, .resume = {.is_kept = true}}};
+    strcpy(out->work.request_id, "msg_1");
+}
+
+/* No worker had the stream in time, so the shared store is asked; then a worker has it after all. */
+static void a_worker_answers_before_the_store(void **state)
+{
+    struct router *router = &rig.router;
+    struct gen_handle *handle;
+    struct gen_failure failure;
+    struct work_order order, worker_order;
+    struct work_submit packed;
+    struct fault fault = {0};
+    struct state *store;
+    struct job *job;
+    Baton__Resumed resumed = BATON__RESUMED__INIT;
+    static const uint8_t key[32];
+
+    rig.capabilities = CAPABILITY_STATED | CAPABILITY_RESUMES;
+    rig.conf.state_url = (char *)"redis://127.0.0.1:1";
+    rig.conf.state_login = rig.conf.state_ca = (char *)"";
+    rig.conf.node = (char *)"r0";
+    rig.conf.state_wait_ns = 600 * NS_PER_S;
+    router->m_resumed = router->m_asks;
+    assert_int_equal(ev_loop_new(&router->loop), 0);
+    assert_int_equal(router_state_open(router, key, &fault), 0);
+    store = router_state_store(router);
+    store->breaker.state = BREAKER_UP;
+    assert_non_null(rig_worker(&rig, "d0", PICKER_DECODE, 1, 100));
+    order_to_resume(&order);
+    order_to_resume(&worker_order);
+    assert_int_equal(
+        router_resume(router, &router->models[0].gen, &order, &no_events_at_all, NULL, &handle, &failure), 0);
+    job = job_of(handle);
+    assert_int_equal(job->n_asked, 1);
+    router_resume_tick(job, clock_now_ns() + 10 * NS_PER_S);
+    assert_non_null(job->store_ask);
+    assert_int_equal(work_submit_pack(&worker_order, TOKEN_LIST_MAX_BYTES, &packed), 0);
+    resumed.request = job->number;
+    resumed.is_here = true;
+    resumed.submit = &packed.submit;
+    router_resume_answer(router, 0, &resumed);
+    assert_int_equal(job->state, JOB_PLACED);
+    assert_null(job->store_ask); /* else its answer would place the job a second time */
+    assert_true(list_is_empty(&store->asks));
+    assert_true(job->is_stored); /* the router that had it may have removed it */
+    assert_int_equal(store->counts.n_puts, 1);
+    work_submit_fini(&packed);
+    work_order_fini(&worker_order);
+    router_job_enter(job, JOB_OVER);
+    router_job_free(job);
+    router_state_close(router);
+    ev_loop_free(router->loop);
+    router->loop = NULL;
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, open_rig, close_rig)
@@ -244,6 +312,7 @@ int main(void)
         T(jobs_of_a_frame_may_go_while_it_is_read),
         T(a_failure_may_cancel_the_next_job),
         T(a_restarted_worker_is_new),
+        T(a_worker_answers_before_the_store),
         T(an_answer_keeps_its_arithmetic),
         T(a_request_without_a_word_may_change_arithmetic),
     };

@@ -75,6 +75,81 @@ static void one_worker_of_three_throttles_nothing(void **state)
     common_limits_free(common);
 }
 
+/* Tells what a router spent of an account in a window and in the one before. */
+static void tell_windows(struct common_limits *common, unsigned view, const char *name, uint32_t window,
+                         const float spent[2])
+{
+    struct common_row row = {.demand = spent[0], .n_running = spent[0] > 1 ? 1000 : 1};
+    const struct common_message message = {
+        .router = 77, .number = 9, .window = window, .rows = &row, .n_rows = 1};
+
+    common_limits_id(common, true, bytes_str(name), &row.id);
+    for (int kind = 0; kind < COMMON_KINDS; kind++) {
+        row.spent[kind] = spent[0];
+        row.before[kind] = spent[1];
+    }
+    assert_true(common_limits_hear(common, view, &message, 100 * NS_PER_S));
+}
+
+static double told_of(struct common_limits *common, const char *name)
+{
+    double parts[COMMON_KINDS];
+    struct common_id id;
+
+    common_limits_id(common, true, bytes_str(name), &id);
+    common_limits_take(common, &id, 100 * NS_PER_S, parts);
+    return parts[0];
+}
+
+/* Three workers speak of the other router; only the last one tells anything of an account. */
+static void what_one_worker_of_three_invents_counts_nothing(void **state)
+{
+    struct common_limits *common;
+    struct common_id id;
+    double told;
+    uint64_t now_ns = 100 * NS_PER_S;
+
+    assert_int_equal(common_limits_new(1, shared_key, now_ns, &common), 0);
+    for (unsigned view = 0; view < 3; view++) {
+        common_limits_view_up(common, view, 10 + view);
+        tell_windows(common, view, "team", 5, (const float[]){0.1f, 0});
+    }
+    tell_windows(common, 2, "invented", 5, (const float[]){4, 4});
+    common_limits_id(common, true, bytes_str("invented"), &id);
+    assert_int_equal(common_limits_elsewhere(common, &id), 0);
+    assert_true(common_heard_demand(common, common_account_of(common, &id, now_ns), 0) == 0);
+    assert_true(told_of(common, "invented") == 0);
+    /* nor does it with a window that the others did not tell, and it ends none that they tell */
+    tell_windows(common, 2, "team", 4000000000u, (const float[]){4, 4});
+    for (unsigned view = 0; view < 2; view++)
+        tell_windows(common, view, "team", 6, (const float[]){0.2f, 0.1f});
+    told = told_of(common, "team");
+    assert_true(told > 0.29 && told < 0.31);
+    /* what two of them tell counts */
+    tell_windows(common, 0, "invented", 6, (const float[]){0.3f, 0});
+    tell_windows(common, 1, "invented", 6, (const float[]){0.3f, 0});
+    assert_true(told_of(common, "invented") > 0.29);
+    common_limits_free(common);
+}
+
+/* The last view is a window late: what it tells of windows that are over is charged no second time. */
+static void a_late_view_charges_nothing_again(void **state)
+{
+    struct common_limits *common;
+    double told;
+
+    assert_int_equal(common_limits_new(1, shared_key, 100 * NS_PER_S, &common), 0);
+    common_limits_view_up(common, 0, 10);
+    common_limits_view_up(common, 1, 11);
+    tell_windows(common, 0, "team", 6, (const float[]){0.1f, 0});
+    tell_windows(common, 0, "team", 7, (const float[]){0.1f, 0.1f});
+    tell_windows(common, 1, "team", 6, (const float[]){0.1f, 0.1f});
+    tell_windows(common, 0, "team", 7, (const float[]){0.1f, 0.1f});
+    told = told_of(common, "team");
+    assert_true(told > 0.19 && told < 0.21);
+    common_limits_free(common);
+}
+
 /* A snapshot's levels count while the snapshot is under way: else a worker could fill the replica each minute. */
 static void levels_count_once(void **state)
 {
@@ -202,6 +277,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_worker_of_three_throttles_nothing),
+        cmocka_unit_test(what_one_worker_of_three_invents_counts_nothing),
+        cmocka_unit_test(a_late_view_charges_nothing_again),
         cmocka_unit_test(levels_count_once),
         cmocka_unit_test(all_accounts_lose_a_router_at_once),
         cmocka_unit_test(a_silent_router_may_live),

@@ -38,16 +38,15 @@ def another_worker_reads_the_state():
             assert again.text == first.text and again.serving["reused"] == test_hybrid.whole_blocks(again), again.serving
             settled(a)
             a.kill()
-            for _ in range(4): # a busy host may be too late for the question: then one more worker
+            for _ in range(4):  # a busy host may be too late for the question, or find computing faster: then one more worker
                 b = up(worker_of(c, store.url, **settings))
                 got = ask(c, b)
                 assert got.text == first.text, (got.text, first.text)
                 if got.serving["reused"] == test_hybrid.whole_blocks(got):
                     break
-                assert remote(b, "late") > 0, (family, got.serving, b.status()["remote"])
                 b.stop()
             else:
-                raise AssertionError("the store is always late")
+                raise AssertionError(("the store is never read", family, got.serving))
             until("the blocks of the state are not read",
                   lambda b=b, n=got.serving["reused"] // test_hybrid.BLOCK: remote(b, "read") > n)
             c.assert_quiet()

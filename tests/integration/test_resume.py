@@ -177,7 +177,7 @@ def a_stream_is_its_keys():
             other.read(ports[1], again=again)
             assert other.status == status, (other.status, status, again)
         mine.read(ports[1], most=20, again=last)
-        assert len(mine.events) == 20 and mine.status == 200
+        assert len(mine.events) == 20 and mine.status == 200, (len(mine.events), mine.status, getattr(mine, "error", None))
         c.assert_quiet()
 
 

@@ -159,6 +159,7 @@ def registration(first, hosts):
             worker.start()
             until(lambda: b'"link_state"' in open(worker.log_path, "rb").read(), "it dials")
             until(lambda: any(w["usable"] for w in router.status()["workers"]), "it is registered", 30)
+            until(lambda: link_time(worker) is not None, "the worker's link is up")
             took = link_time(worker)
             grown = rss_bytes(router) - before
             print(f"registration beside 2,300 sockets ({flood.n_opened} opened): {took * 1e3:.0f} ms, "
@@ -172,7 +173,7 @@ def registration(first, hosts):
 
 
 def link_time(daemon):
-    """Seconds from the last start's first dial to its link being up, by its own log."""
+    """Seconds from the last start's first dial to its link being up, by its own log; None: it is not up."""
     began = up = None
     with open(daemon.log_path, errors="replace") as f:
         for line in f:
@@ -184,7 +185,7 @@ def link_time(daemon):
                 began, up = seconds(entry), None
             elif entry.get("event") == "link_up" and began is not None:
                 up = seconds(entry)
-    return up - began
+    return up - began if up is not None else None
 
 
 def seconds(entry):

@@ -127,9 +127,12 @@ static void names_find_ways(void **state)
 static void measures_every_way(void **state)
 {
     double gbs[MEM_COPY_MAX_METHODS] = {0};
-    const struct mem_copy_method *best = mem_copy_measure(40 * NS_PER_MS, gbs), *at;
+    const struct mem_copy_method *best = NULL, *at;
     uint32_t best_at = MEM_COPY_MAX_METHODS;
 
+    /* On a busy machine a short measurement may see nothing. */
+    for (uint64_t budget_ns = 40 * NS_PER_MS; best == NULL && budget_ns < 20 * NS_PER_S; budget_ns *= 2)
+        best = mem_copy_measure(budget_ns, gbs);
     assert_non_null(best);
     for (uint32_t i = 0; (at = mem_copy_method_at(i)) != NULL; i++) {
         assert_true(gbs[i] > 0);

@@ -14,7 +14,7 @@ import threading
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cluster import BUILD, IS_SLOW, MODEL, Cluster, Daemon, free_port, main, patience  # noqa: E402
+from cluster import BUILD, MODEL, Cluster, Daemon, free_port, main, patience  # noqa: E402
 
 CTL = os.path.join(BUILD, "batonctl")
 
@@ -300,7 +300,7 @@ def a_false_router_gets_nothing():
 
 def a_wrong_clock_is_named():
     compiler = shutil.which("cc") or shutil.which("gcc")
-    if compiler is None or IS_SLOW:
+    if compiler is None or os.environ.get("BATON_SANITIZED"):
         print("skipped: no compiler for the shim, or a sanitizer that wants to be loaded first")
         return
     with keyed() as (key, folder), Token(key, *here()) as token:

@@ -16,6 +16,7 @@
 #include "base/err.h"
 
 #define STATE_LISTEN 0x0a
+#define FLAG_LISTENS 0x10000 /* __SO_ACCEPTCON of the kernel */
 
 /* A line of /proc/net/tcp or tcp6.  0: another port, or not listening. */
 static unsigned long owner_inode_of_port(const char *line, unsigned port)
@@ -29,15 +30,16 @@ static unsigned long owner_inode_of_port(const char *line, unsigned port)
     return line_port == port && state == STATE_LISTEN ? inode : 0;
 }
 
-/* A line of /proc/net/unix.  0: another path. */
+/* A line of /proc/net/unix.  0: another path, or not listening: accepted connections have the same path. */
 static unsigned long owner_inode_of_path(const char *line, const char *path)
 {
+    unsigned flags;
     unsigned long inode;
     char line_path[sizeof(((struct sockaddr_un *)0)->sun_path) + 1];
 
-    if (sscanf(line, "%*s %*s %*s %*s %*s %*s %lu %108[^\n]", &inode, line_path) != 2)
+    if (sscanf(line, "%*s %*s %*s %x %*s %*s %lu %108[^\n]", &flags, &inode, line_path) != 3)
         return 0;
-    return strcmp(line_path, path) == 0 ? inode : 0;
+    return (flags & FLAG_LISTENS) != 0 && strcmp(line_path, path) == 0 ? inode : 0;
 }
 
 static unsigned long owner_find_inode(const char *table, const struct sockaddr *sa)

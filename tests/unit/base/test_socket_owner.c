@@ -62,6 +62,9 @@ static void paths(void **state)
     (void)state;
     snprintf(un.sun_path, sizeof(un.sun_path), "/tmp/baton-test-owner.%d", (int)getpid());
     assert_int_equal(bind(fd, (struct sockaddr *)&un, sizeof(un)), 0);
+    socket_owner_text((struct sockaddr *)&un,
+                      text); /* has the path, as an accepted connection, and does not listen */
+    assert_string_equal(text, "");
     assert_int_equal(listen(fd, 1), 0);
     assert_is_mine((struct sockaddr *)&un);
     close(fd);

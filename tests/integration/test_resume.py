@@ -73,8 +73,8 @@ def streams_survive_a_killed_router():
         c.assert_quiet()
 
 
-LONG = {"engine__kind": "sim", "engine__sim_step": "1ms", "engine__sim_prefill_token": "0", "model__context": "262144",
-        "kv__memory": "1GiB", "sched__chunk_tokens": "65536"}
+LONG = {"engine__kind": "sim", "engine__sim_step": "1ms", "engine__sim_answer_tokens": "100000",
+        "engine__sim_prefill_token": "0", "model__context": "262144", "kv__memory": "1GiB", "sched__chunk_tokens": "65536"}
 
 
 def prompts_in_pieces_survive():
@@ -151,7 +151,7 @@ def a_stream_is_its_keys():
                 f.write(f"{hashlib.sha256(tenant.encode()).hexdigest()}  team-{tenant}\n")
         os.chmod(keys, 0o600)
         links = two_routers(c, http__api_keys=keys)
-        c.worker("decode", link__routers=links, stream__grace="2s", engine__kind="sim", engine__sim_step="20ms")
+        c.worker("decode", link__routers=links, stream__grace="2s", engine__kind="sim", engine__sim_step="20ms", engine__sim_answer_tokens="100000")
         wait_both(c, 0, 1)
         ports = [r.http for r in c.routers]
         mine = Client(*messages("mine " + PROMPT, max_tokens=400), headers={"x-api-key": "a"})
@@ -165,6 +165,7 @@ def a_stream_is_its_keys():
         reader = threading.Thread(target=mine.read, args=(ports[0],))
         reader.start()
         while len(mine.events) < 10:
+            assert reader.is_alive(), (mine.status, mine.events)
             time.sleep(0.01)
         c.routers[0].kill()
         reader.join()

@@ -165,12 +165,22 @@ static int wire_fail(int rc, struct fault *fault)
     return fault_set(fault, rc, "the other side closed the connection");
 }
 
+/* Waits after a read or write that did not end; the fault says what ended the connection instead. */
+static int wire_again(const struct wire *wire, uint64_t until_ns, struct fault *fault)
+{
+    short events = 0;
+    int rc = wire_result(wire, 0, &events);
+
+    if (rc == E_AGAIN)
+        rc = wire_wait(wire->fd, events, until_ns);
+    return rc != 0 ? wire_fail(rc, fault) : 0;
+}
+
 int wire_write(struct wire *wire, struct bytes data, uint64_t until_ns, struct fault *fault)
 {
     size_t at = 0, n = 0;
 
     while (at < data.len_bytes) {
-        short events = 0;
         int rc;
 
         ERR_clear_error();
@@ -178,11 +188,9 @@ int wire_write(struct wire *wire, struct bytes data, uint64_t until_ns, struct f
             at += n;
             continue;
         }
-        rc = wire_result(wire, 0, &events);
-        if (rc == E_AGAIN)
-            rc = wire_wait(wire->fd, events, until_ns);
+        rc = wire_again(wire, until_ns, fault);
         if (rc != 0)
-            return wire_fail(rc, fault);
+            return rc;
     }
     return 0;
 }
@@ -193,7 +201,6 @@ int wire_read(struct wire *wire, size_t len_bytes, uint64_t until_ns, struct fau
 
     while (out->len_bytes < wanted) {
         uint8_t piece[4096];
-        short events = 0;
         int rc;
 
         ERR_clear_error();
@@ -204,11 +211,9 @@ int wire_read(struct wire *wire, size_t len_bytes, uint64_t until_ns, struct fau
                 return fault_set(fault, E_NOMEM, "%s", err_text(E_NOMEM));
             continue;
         }
-        rc = wire_result(wire, 0, &events);
-        if (rc == E_AGAIN)
-            rc = wire_wait(wire->fd, events, until_ns);
+        rc = wire_again(wire, until_ns, fault);
         if (rc != 0)
-            return wire_fail(rc, fault);
+            return rc;
     }
     return 0;
 }

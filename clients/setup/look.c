@@ -14,23 +14,10 @@
 
 #include "base/cpu.h"
 #include "base/err.h"
+#include "base/file.h"
 #include "base/str.h"
 
 enum { LOOK_MAX_CPUS = 4096, LOOK_PATH_BYTES = 512 };
-
-/* Reads the first line of a small file; "" when there is none. */
-static void look_line(const char *path, char *out, size_t cap)
-{
-    FILE *file = fopen(path, "re");
-
-    out[0] = '\0';
-    if (file == NULL)
-        return;
-    if (fgets(out, (int)cap, file) == NULL)
-        out[0] = '\0';
-    fclose(file);
-    out[strcspn(out, "\n")] = '\0';
-}
 
 /* The number behind a name of a file like /proc/meminfo, in bytes. 0: none. */
 static uint64_t look_kib(const char *path, const char *name)
@@ -99,7 +86,7 @@ static void look_node(const char *folder, int number, struct setup_host *host)
     int n = 0, n_usable = 0;
 
     snprintf(path, sizeof(path), "%s/node%d/cpulist", folder, number);
-    look_line(path, text, sizeof(text));
+    (void)file_read_line(path, text, sizeof(text));
     if (cpus != NULL && text[0] != '\0')
         n = cpu_list_parse(bytes_str(text), cpus, LOOK_MAX_CPUS);
     for (int i = 0; i < n; i++)
@@ -133,13 +120,13 @@ static void look_rail(const char *folder, const char *device, const char *port, 
     char path[LOOK_PATH_BYTES + 600], state[64], layer[64], rate[64];
 
     snprintf(path, sizeof(path), "%s/%s/ports/%s/state", folder, device, port);
-    look_line(path, state, sizeof(state));
+    (void)file_read_line(path, state, sizeof(state));
     if (strstr(state, "ACTIVE") == NULL || host->n_rails == SETUP_MAX_RAILS)
         return;
     snprintf(path, sizeof(path), "%s/%s/ports/%s/link_layer", folder, device, port);
-    look_line(path, layer, sizeof(layer));
+    (void)file_read_line(path, layer, sizeof(layer));
     snprintf(path, sizeof(path), "%s/%s/ports/%s/rate", folder, device, port);
-    look_line(path, rate, sizeof(rate));
+    (void)file_read_line(path, rate, sizeof(rate));
     snprintf(host->rails[host->n_rails++], sizeof(host->rails[0]), "%.20s:%.4s (%.12s, %.20s)", device, port,
              layer[0] != '\0' ? layer : "?", rate[0] != '\0' ? rate : "?");
 }

@@ -20,6 +20,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/str.h"
 
 enum { MAX_PATH = 4096, MAX_LINE = MAX_PATH + 256 };
@@ -28,19 +29,10 @@ enum { MAX_PATH = 4096, MAX_LINE = MAX_PATH + 256 };
 static bool read_line(const char *dir, const char *name, char line[128])
 {
     char path[MAX_LINE];
-    FILE *file;
-    bool is_read;
 
     if (snprintf(path, sizeof(path), "%s/%s", dir, name) >= (int)sizeof(path))
         return false;
-    file = fopen(path, "re");
-    if (file == NULL)
-        return false;
-    is_read = fgets(line, 128, file) != NULL;
-    fclose(file);
-    if (is_read)
-        line[strcspn(line, "\n")] = '\0';
-    return is_read;
+    return file_read_line(path, line, 128);
 }
 
 /* quota / period, rounded up. 0: not a number, such as "max", or "-1". */

@@ -80,6 +80,19 @@ int file_read_login(const char *path, char *out, size_t out_bytes, struct fault 
     return 0;
 }
 
+bool file_read_line(const char *path, char *out, size_t out_bytes)
+{
+    FILE *file = fopen(path, "re");
+    bool is_read = file != NULL && fgets(out, (int)out_bytes, file) != NULL;
+
+    if (file != NULL)
+        fclose(file);
+    if (!is_read)
+        out[0] = '\0';
+    out[strcspn(out, "\n")] = '\0';
+    return is_read;
+}
+
 int file_read_rest(FILE *file, size_t max_bytes, struct buf *out)
 {
     uint8_t piece[16384];

@@ -4,6 +4,7 @@
 #ifndef BASE_FILE_H
 #define BASE_FILE_H
 
+#include <stdbool.h>
 #include <stdio.h>
 
 #include "base/bytes.h"
@@ -21,6 +22,10 @@ int file_open_secret(const char *path, const char *secret, struct fault *fault);
 /* Reads the login of a store, "user:password" or "password", from the first line of a secret file.
  * file_open_secret()'s codes; E_FORMAT: the line is empty or too long. */
 int file_read_login(const char *path, char *out, size_t out_bytes, struct fault *fault);
+
+/* Reads the first line of a small file of the system, such as those in /proc and /sys, without its end; what does not
+ * fit is left out. False: it cannot be read, and out is "". */
+bool file_read_line(const char *path, char *out, size_t out_bytes);
 
 /* Appends the rest of file, at most max_bytes.  Returns 0, or E_LIMIT (longer), E_NOMEM, E_IO (errno says why). */
 int file_read_rest(FILE *file, size_t max_bytes, struct buf *out);

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/file.h"
 
 #define STATE_LISTEN 0x0a
 #define FLAG_LISTENS 0x10000 /* __SO_ACCEPTCON of the kernel */
@@ -85,17 +86,9 @@ static bool owner_has_socket(const char *pid, unsigned long inode)
 static void owner_read_line(const char *pid, const char *name, char *out, size_t cap)
 {
     char path[300];
-    FILE *file;
 
     snprintf(path, sizeof(path), "/proc/%s/%s", pid, name);
-    file = fopen(path, "re");
-    out[0] = '\0';
-    if (file == NULL)
-        return;
-    if (fgets(out, (int)cap, file) == NULL)
-        out[0] = '\0';
-    fclose(file);
-    out[strcspn(out, "\n")] = '\0';
+    (void)file_read_line(path, out, cap);
 }
 
 static void owner_describe(const char *pid, char out[SOCKET_OWNER_BYTES])

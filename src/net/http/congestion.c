@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/file.h"
 
 #define AVAILABLE "/proc/sys/net/ipv4/tcp_available_congestion_control"
 
@@ -26,13 +27,8 @@ int http_congestion_set(int fd, const char *name)
 /* Reads one line; "unknown" if it cannot be read. */
 static void read_available(char *out, size_t out_bytes)
 {
-    FILE *file = fopen(AVAILABLE, "re");
-
-    if (file == NULL || fgets(out, (int)out_bytes, file) == NULL)
+    if (!file_read_line(AVAILABLE, out, out_bytes))
         snprintf(out, out_bytes, "unknown");
-    out[strcspn(out, "\n")] = '\0';
-    if (file != NULL)
-        fclose(file);
 }
 
 int http_congestion_check(const char *name, struct fault *fault)

@@ -19,6 +19,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/file.h"
 #include "base/hashmap.h"
 #include "base/log.h"
 #include "base/rng.h"
@@ -306,16 +307,9 @@ static const struct admin_calls admin_calls = {
 
 static void read_host_id(char out[64])
 {
-    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
     char host[256] = "";
 
-    out[0] = '\0';
-    if (file != NULL) {
-        if (fgets(out, 64, file) == NULL)
-            out[0] = '\0';
-        fclose(file);
-        out[strcspn(out, "\n")] = '\0';
-    }
+    (void)file_read_line("/proc/sys/kernel/random/boot_id", out, 64);
     if (out[0] == '\0' && gethostname(host, sizeof(host) - 1) == 0)
         str_copy(out, 64, host);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* file_read_rest: the whole file, its bound, and a file that cannot be read. */
+/* file_read_rest: the whole file, its bound, and a file that cannot be read.  file_read_line: one line, or none. */
 #include "tests/unit/check.h"
 
 #include "base/err.h"
@@ -7,6 +7,9 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 static FILE *file_of(size_t n_bytes)
 {
@@ -66,10 +69,40 @@ static void a_directory_cannot_be_read(void **state)
     fclose(file);
 }
 
+static void the_first_line(void **state)
+{
+    static const struct {
+        const char *text, *line;
+        bool is_read;
+    } CASES[] = {{"one\ntwo\n", "one", true},
+                 {"no end", "no end", true},
+                 {"\nsecond", "", true},
+                 {"", "", false},
+                 {"too long a line", "too lon", true}};
+    char path[] = "/tmp/baton-test-file-XXXXXX", line[8];
+    int fd = mkstemp(path);
+
+    (void)state;
+    assert_true(fd >= 0);
+    for (size_t k = 0; k < sizeof(CASES) / sizeof(CASES[0]); k++) {
+        size_t n = strlen(CASES[k].text);
+
+        assert_int_equal(ftruncate(fd, 0), 0);
+        assert_int_equal(pwrite(fd, CASES[k].text, n, 0), n);
+        assert_int_equal(file_read_line(path, line, sizeof(line)), CASES[k].is_read);
+        assert_string_equal(line, CASES[k].line);
+    }
+    close(fd);
+    unlink(path);
+    assert_false(file_read_line(path, line, sizeof(line)));
+    assert_string_equal(line, "");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_rest_up_to_the_bound),
+        cmocka_unit_test(the_first_line),
         cmocka_unit_test(a_longer_file_is_refused),
         cmocka_unit_test(a_directory_cannot_be_read),
     };

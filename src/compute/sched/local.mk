@@ -54,10 +54,11 @@ tests_unit_compute_sched_test_planner_LDADD = $(link_compute_sched) $(CMOCKA_LIB
 tests_unit_compute_sched_test_speculate_cpu_SOURCES = tests/unit/compute/sched/test_speculate_cpu.c tests/unit/compute/model/tiny.c \
 	tests/unit/compute/model/tiny.h $(grammar_test_help)
 tests_unit_compute_sched_test_speculate_cpu_LDADD = $(link_compute_sched) $(CMOCKA_LIBS)
-tests_unit_compute_sched_test_recurrent_SOURCES = tests/unit/compute/sched/test_recurrent.c tests/unit/compute/model/tiny.c \
+cpu_rig = tests/unit/compute/sched/cpu_rig.c tests/unit/compute/sched/cpu_rig.h
+tests_unit_compute_sched_test_recurrent_SOURCES = tests/unit/compute/sched/test_recurrent.c $(cpu_rig) tests/unit/compute/model/tiny.c \
 	tests/unit/compute/model/tiny.h
 tests_unit_compute_sched_test_recurrent_LDADD = $(link_compute_sched) $(CMOCKA_LIBS)
-tests_unit_compute_sched_test_windows_SOURCES = tests/unit/compute/sched/test_windows.c tests/unit/compute/model/tiny.c \
+tests_unit_compute_sched_test_windows_SOURCES = tests/unit/compute/sched/test_windows.c $(cpu_rig) tests/unit/compute/model/tiny.c \
 	tests/unit/compute/model/tiny.h
 tests_unit_compute_sched_test_windows_LDADD = $(link_compute_sched) $(CMOCKA_LIBS)
 tests_unit_compute_sched_test_scores_SOURCES = tests/unit/compute/sched/test_scores.c tests/unit/compute/model/tiny.c \

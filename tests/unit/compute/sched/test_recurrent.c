@@ -11,6 +11,8 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "cpu_rig.h"
+
 #include "base/check.h"
 #include "base/err.h"
 #include "base/rng.h"
@@ -19,194 +21,9 @@
 #include "compute/sched/sched.h"
 #include "tests/unit/compute/model/tiny.h"
 
-enum { BLOCK_TOKENS = 16, CONTEXT = 512, N_BLOCKS = 128, MOST_TOKENS = 400, MOST_ANSWER = 80, VOCAB = 300 };
-
-struct answer {
-    struct sample_result tokens[MOST_ANSWER];
-    uint32_t n;
-    struct seq_stats stats;
-    enum seq_finish finish;
-};
-
-struct rig { /* a worker's engine, pool and scheduler */
-    struct engine engine;
-    struct kv_pool *pool;
-    struct sched *sched;
-    uint8_t *arena;
-    uint32_t chunk_tokens;
-    struct seq *held, *arriving;
-};
-
-struct world {
-    struct model *model;
-    struct team *team;
-    struct rng rng;
-};
-
-static struct world world;
-
-static void on_token(void *arg, struct seq *seq, const struct sample_result *token)
-{
-    struct answer *answer = seq_spec(seq)->user;
-
-    (void)arg;
-    assert_true(answer->n < MOST_ANSWER);
-    answer->tokens[answer->n++] = *token;
-}
-
-static void on_done(void *arg, struct seq *seq, enum seq_finish finish)
-{
-    struct answer *answer = seq_spec(seq)->user;
-
-    (void)arg;
-    answer->finish = finish;
-    answer->stats = *seq_stats(seq);
-}
-
-static void on_held(void *arg, struct seq *seq)
-{
-    ((struct rig *)arg)->held = seq;
-}
-
-static void rig_open(struct rig *rig, uint32_t n_blocks, uint32_t chunk_tokens)
-{
-    const struct kv_layout *layout = model_kv_layout(world.model);
-
-    memset(rig, 0, sizeof(*rig));
-    rig->arena = malloc(n_blocks * kv_layout_block_bytes(layout));
-    assert_non_null(rig->arena);
-    memset(rig->arena, 0xff, n_blocks * kv_layout_block_bytes(layout)); /* NaN */
-    assert_int_equal(engine_cpu_new(&(struct engine_cpu_opts){.model = world.model,
-                                                              .team = world.team,
-                                                              .kv_arena = rig->arena,
-                                                              .n_blocks = n_blocks,
-                                                              .max_batch_tokens = MOST_TOKENS,
-                                                              .max_items = 4,
-                                                              .max_draws = 16},
-                                    &rig->engine),
-                     0);
-    assert_int_equal(
-        kv_pool_new(&(struct kv_pool_opts){.n_blocks = n_blocks, .block_tokens = BLOCK_TOKENS}, &rig->pool),
-        0);
-    assert_int_equal(
-        sched_new(
-            &(struct sched_opts){.engine = &rig->engine,
-                                 .pool = rig->pool,
-                                 .max_seqs = 4,
-                                 .max_queue = 8,
-                                 .chunk_tokens = chunk_tokens,
-                                 .itl_ns = 0,
-                                 .speculate = SPECULATE_AUTO,
-                                 .max_drafts = 8,
-                                 .events = {.on_token = on_token, .on_done = on_done, .on_held = on_held},
-                                 .events_arg = rig},
-            &rig->sched),
-        0);
-}
-
-static void rig_close(struct rig *rig)
-{
-    struct kv_pool_counts counts;
-
-    kv_pool_counts(rig->pool, &counts); /* no block is lost */
-    assert_int_equal(counts.n_filling + counts.n_sealed + counts.n_zombie, 0);
-    sched_free(rig->sched);
-    kv_pool_free(rig->pool);
-    engine_free(&rig->engine);
-    free(rig->arena);
-}
-
-static struct seq_spec spec_of(const token_id *tokens, uint32_t n, uint32_t n_new, struct answer *answer)
-{
-    memset(answer, 0, sizeof(*answer));
-    return (struct seq_spec){.tokens = tokens,
-                             .n_tokens = n,
-                             .n_prompt = n,
-                             .user = answer,
-                             .work = {.max_new_tokens = n_new,
-                                      .sample = {.top_p = 1, .temperature = 0.5f, .wants_logprob = true}}};
-}
-
-static void run(struct rig *rig, const struct seq_spec *spec)
-{
-    struct seq *seq;
-
-    assert_int_equal(sched_submit(rig->sched, spec, &seq), 0);
-    while (sched_has_work(rig->sched))
-        assert_true(sched_run_step(rig->sched) > 0);
-}
-
-static void complete(struct rig *rig, const token_id *tokens, uint32_t n, uint32_t n_new,
-                     struct answer *answer)
-{
-    struct seq_spec spec = spec_of(tokens, n, n_new, answer);
-
-    run(rig, &spec);
-}
-
-static void expect_same(const struct answer *got, const token_id *tokens, uint32_t n, uint32_t n_new)
-{
-    struct answer alone;
-    struct rig rig;
-
-    rig_open(&rig, N_BLOCKS, 1);
-    complete(&rig, tokens, n, n_new, &alone);
-    rig_close(&rig);
-    assert_int_equal(got->n, alone.n);
-    assert_int_equal(got->finish, alone.finish);
-    assert_memory_equal(got->tokens, alone.tokens, alone.n * sizeof(alone.tokens[0]));
-}
-
-static void draw(token_id *tokens, uint32_t from, uint32_t to)
-{
-    for (uint32_t i = from; i < to; i++)
-        tokens[i] = (token_id)rng_below(&world.rng, VOCAB);
-}
+enum { N_BLOCKS = 128 };
 
 /* ---- the cases, each for every model ---- */
-
-/* A conversation: each turn continues the previous one and its answer. */
-static void check_turns(void)
-{
-    token_id tokens[MOST_TOKENS];
-    struct answer answer;
-    struct rig rig;
-    uint32_t n = 70, n_before = 0;
-
-    rig_open(&rig, N_BLOCKS, 64);
-    draw(tokens, 0, n);
-    for (uint32_t turn = 0; turn < 4; turn++) {
-        complete(&rig, tokens, n, 30, &answer);
-        expect_same(&answer, tokens, n, 30);
-        /* All full blocks of the previous turn are reused: the state after the last one was kept. */
-        assert_int_equal(answer.stats.n_reused, n_before / BLOCK_TOKENS * BLOCK_TOKENS);
-        for (uint32_t i = 0; i < answer.n; i++)
-            tokens[n + i] = answer.tokens[i].id;
-        n_before = n + answer.n - 1; /* the last token was never fed */
-        draw(tokens, n + answer.n, n + answer.n + 25);
-        n += answer.n + 25;
-    }
-    rig_close(&rig);
-}
-
-/* The same prompt again, with every length near a block's end. */
-static void check_again(void)
-{
-    token_id tokens[MOST_TOKENS];
-    struct answer answer;
-
-    draw(tokens, 0, 100);
-    for (uint32_t n = 60; n <= 66; n++) {
-        struct rig rig;
-
-        rig_open(&rig, N_BLOCKS, 1 + (uint32_t)rng_below(&world.rng, 40));
-        complete(&rig, tokens, n, 3, &answer);
-        complete(&rig, tokens, n, 20, &answer);
-        assert_int_equal(answer.stats.n_reused, (n - 1) / BLOCK_TOKENS * BLOCK_TOKENS);
-        expect_same(&answer, tokens, n, 20);
-        rig_close(&rig);
-    }
-}
 
 /* Prompts with a common first half: the second leaves a snapshot at the fork, and the third finds it. */
 static void check_fork(void)
@@ -214,54 +31,54 @@ static void check_fork(void)
     enum { SHARED = 7 * BLOCK_TOKENS };
     token_id tokens[3][200];
     struct answer answer;
-    struct rig rig;
+    struct cpu_rig rig;
 
-    rig_open(&rig, N_BLOCKS, 512);
+    cpu_rig_open(&rig, N_BLOCKS, 512);
     for (uint32_t i = 0; i < 3; i++) {
-        draw(tokens[i], 0, 200);
+        cpu_rig_draw(tokens[i], 0, 200);
         memcpy(tokens[i], tokens[0], (SHARED + 5) * sizeof(token_id));
-        complete(&rig, tokens[i], 200, 12, &answer);
-        expect_same(&answer, tokens[i], 200, 12);
+        cpu_rig_complete(&rig, tokens[i], 200, 12, &answer);
+        cpu_rig_expect_same(&answer, tokens[i], 200, 12);
         if (i == 2)
             assert_int_equal(answer.stats.n_reused, SHARED);
     }
-    rig_close(&rig);
+    cpu_rig_close(&rig);
 }
 
 /* A pool for little more than two sequences: preemptions and evictions, and no snapshot at all. */
 static void check_crowd(void)
 {
-    uint32_t n_state = kv_layout_state_blocks(model_kv_layout(world.model));
+    uint32_t n_state = kv_layout_state_blocks(model_kv_layout(cpu_world.model));
     token_id tokens[4][100];
     struct answer answers[4];
     uint32_t n_preempted = 0;
-    struct rig rig;
+    struct cpu_rig rig;
 
-    rig_open(&rig, 4 * n_state + 16, 23);
+    cpu_rig_open(&rig, 4 * n_state + 16, 23);
     for (uint32_t i = 0; i < 4; i++) {
         struct seq_spec spec;
         struct seq *seq;
 
-        draw(tokens[i], 0, 50 + i);
-        spec = spec_of(tokens[i], 50 + i, MOST_ANSWER, &answers[i]);
+        cpu_rig_draw(tokens[i], 0, 50 + i);
+        spec = cpu_rig_spec(tokens[i], 50 + i, MOST_ANSWER, &answers[i]);
         assert_int_equal(sched_submit(rig.sched, &spec, &seq), 0);
     }
     while (sched_has_work(rig.sched))
         assert_true(sched_run_step(rig.sched) > 0);
     for (uint32_t i = 0; i < 4; i++) {
         n_preempted += answers[i].stats.n_preempted;
-        expect_same(&answers[i], tokens[i], 50 + i, MOST_ANSWER);
+        cpu_rig_expect_same(&answers[i], tokens[i], 50 + i, MOST_ANSWER);
     }
     assert_true(n_preempted > 0);
-    rig_close(&rig);
+    cpu_rig_close(&rig);
 }
 
 /* ---- hand-off ---- */
 
-static void copy_block(struct rig *from, kv_block_id source, struct rig *to, kv_block_id target,
+static void copy_block(struct cpu_rig *from, kv_block_id source, struct cpu_rig *to, kv_block_id target,
                        uint32_t n_blocks)
 {
-    const struct kv_layout *layout = model_kv_layout(world.model);
+    const struct kv_layout *layout = model_kv_layout(cpu_world.model);
 
     for (uint32_t layer = 0; layer < layout->n_layers; layer++)
         memcpy(to->arena + kv_layout_offset(layout, n_blocks, layer, target),
@@ -274,14 +91,15 @@ static void check_handoff(bool with_state)
 {
     token_id tokens[MOST_TOKENS];
     struct answer first, answer;
-    struct rig p, d;
+    struct cpu_rig p, d;
     struct seq *sent, *got;
     uint32_t n = 90, n_p, n_d, n_reused, n_state;
 
-    draw(tokens, 0, n);
-    rig_open(&p, N_BLOCKS, 33);
-    rig_open(&d, N_BLOCKS, 33);
-    struct seq_spec departs = spec_of(tokens, n, 40, &first), arrives = spec_of(tokens, n, 40, &answer);
+    cpu_rig_draw(tokens, 0, n);
+    cpu_rig_open(&p, N_BLOCKS, 33);
+    cpu_rig_open(&d, N_BLOCKS, 33);
+    struct seq_spec departs = cpu_rig_spec(tokens, n, 40, &first),
+                    arrives = cpu_rig_spec(tokens, n, 40, &answer);
     departs.departs = true;
     arrives.arrives = true;
     assert_int_equal(sched_submit(d.sched, &arrives, &got), 0);
@@ -302,19 +120,19 @@ static void check_handoff(bool with_state)
     assert_int_equal(sched_release(p.sched, p.held), 0);
     while (sched_has_work(d.sched))
         assert_true(sched_run_step(d.sched) > 0);
-    expect_same(&answer, tokens, n, 40);
+    cpu_rig_expect_same(&answer, tokens, n, 40);
     assert_int_equal(answer.stats.n_transferred, with_state ? n : 0);
 
     /* The next turn begins at its prompt's end on both workers, because each kept its snapshots. */
     for (uint32_t i = 0; i < answer.n; i++)
         tokens[n + i] = answer.tokens[i].id;
-    draw(tokens, n + answer.n, n + answer.n + 9);
+    cpu_rig_draw(tokens, n + answer.n, n + answer.n + 9);
     n += answer.n + 9;
-    complete(&d, tokens, n, 10, &answer);
-    expect_same(&answer, tokens, n, 10);
+    cpu_rig_complete(&d, tokens, n, 10, &answer);
+    cpu_rig_expect_same(&answer, tokens, n, 10);
     assert_int_equal(answer.stats.n_reused, (n - 10) / BLOCK_TOKENS * BLOCK_TOKENS);
-    rig_close(&p);
-    rig_close(&d);
+    cpu_rig_close(&p);
+    cpu_rig_close(&d);
 }
 
 /* ---- the models ---- */
@@ -338,28 +156,30 @@ static void for_each_model(void (*check)(void))
         shape.vocab = VOCAB;
         shape.context = CONTEXT;
         shape.seed = i + 3;
-        rng_init(&world.rng, i + 1);
-        assert_int_equal(team_new(&(struct team_opts){.n_threads = 2}, &world.team), 0);
-        world.model =
-            tiny_model(&shape, world.team,
+        rng_init(&cpu_world.rng, i + 1);
+        assert_int_equal(team_new(&(struct team_opts){.n_threads = 2}, &cpu_world.team), 0);
+        cpu_world.model =
+            tiny_model(&shape, cpu_world.team,
                        &(struct model_opts){.kv_type = i ? KV_F16 : KV_F32, .block_tokens = BLOCK_TOKENS});
-        assert_true(kv_layout_state_blocks(model_kv_layout(world.model)) == (i ? 6 : 1));
+        cpu_world.whole = cpu_world.model;
+        cpu_world.n_blocks = N_BLOCKS;
+        assert_true(kv_layout_state_blocks(model_kv_layout(cpu_world.model)) == (i ? 6 : 1));
         check();
-        model_free(world.model);
-        team_free(world.team);
+        model_free(cpu_world.model);
+        team_free(cpu_world.team);
     }
 }
 
 static void every_turn_reuses_all_full_blocks(void **state)
 {
     (void)state;
-    for_each_model(check_turns);
+    for_each_model(cpu_rig_check_turns);
 }
 
 static void a_prompt_again_computes_one_block(void **state)
 {
     (void)state;
-    for_each_model(check_again);
+    for_each_model(cpu_rig_check_again);
 }
 
 static void a_fork_gets_a_snapshot(void **state)

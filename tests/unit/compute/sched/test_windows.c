@@ -12,6 +12,8 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "cpu_rig.h"
+
 #include "base/check.h"
 #include "base/err.h"
 #include "base/rng.h"
@@ -21,200 +23,9 @@
 #include "compute/sched/sched.h"
 #include "tests/unit/compute/model/tiny.h"
 
-enum { BLOCK_TOKENS = 16, CONTEXT = 512, N_BLOCKS = 400, MOST_TOKENS = 400, MOST_ANSWER = 80, VOCAB = 300 };
-
-struct answer {
-    struct sample_result tokens[MOST_ANSWER];
-    uint32_t n;
-    struct seq_stats stats;
-    enum seq_finish finish;
-};
-
-struct rig { /* a worker's engine, pool and scheduler */
-    struct engine engine;
-    struct kv_pool *pool;
-    struct sched *sched;
-    uint8_t *arena;
-    uint32_t n_blocks, chunk_tokens;
-    struct seq *held, *arriving;
-};
-
-struct world {
-    struct model *model, *whole; /* with and without blocks of their own for windowed layers */
-    struct team *team;
-    struct rng rng;
-};
-
-static struct world world;
-
-static void on_token(void *arg, struct seq *seq, const struct sample_result *token)
-{
-    struct answer *answer = seq_spec(seq)->user;
-
-    (void)arg;
-    assert_true(answer->n < MOST_ANSWER);
-    answer->tokens[answer->n++] = *token;
-}
-
-static void on_done(void *arg, struct seq *seq, enum seq_finish finish)
-{
-    struct answer *answer = seq_spec(seq)->user;
-
-    (void)arg;
-    answer->finish = finish;
-    answer->stats = *seq_stats(seq);
-}
-
-static void on_held(void *arg, struct seq *seq)
-{
-    ((struct rig *)arg)->held = seq;
-}
-
-static void rig_open_for(struct rig *rig, struct model *model, uint32_t n_blocks, uint32_t chunk_tokens)
-{
-    const struct kv_layout *layout = model_kv_layout(model);
-
-    memset(rig, 0, sizeof(*rig));
-    rig->n_blocks = n_blocks;
-    rig->arena = malloc(n_blocks * kv_layout_block_bytes(layout));
-    assert_non_null(rig->arena);
-    memset(rig->arena, 0xff, n_blocks * kv_layout_block_bytes(layout)); /* NaN */
-    assert_int_equal(engine_cpu_new(&(struct engine_cpu_opts){.model = model,
-                                                              .team = world.team,
-                                                              .kv_arena = rig->arena,
-                                                              .n_blocks = n_blocks,
-                                                              .max_batch_tokens = MOST_TOKENS,
-                                                              .max_items = 4,
-                                                              .max_draws = 16},
-                                    &rig->engine),
-                     0);
-    assert_int_equal(
-        kv_pool_new(&(struct kv_pool_opts){.n_blocks = n_blocks, .block_tokens = BLOCK_TOKENS}, &rig->pool),
-        0);
-    assert_int_equal(
-        sched_new(
-            &(struct sched_opts){.engine = &rig->engine,
-                                 .pool = rig->pool,
-                                 .max_seqs = 4,
-                                 .max_queue = 8,
-                                 .chunk_tokens = chunk_tokens,
-                                 .itl_ns = 0,
-                                 .speculate = SPECULATE_AUTO,
-                                 .max_drafts = 8,
-                                 .events = {.on_token = on_token, .on_done = on_done, .on_held = on_held},
-                                 .events_arg = rig},
-            &rig->sched),
-        0);
-}
-
-static void rig_open(struct rig *rig, uint32_t n_blocks, uint32_t chunk_tokens)
-{
-    rig_open_for(rig, world.model, n_blocks, chunk_tokens);
-}
-
-static void rig_close(struct rig *rig)
-{
-    struct kv_pool_counts counts;
-
-    kv_pool_counts(rig->pool, &counts); /* no block is lost */
-    assert_int_equal(counts.n_filling + counts.n_sealed + counts.n_zombie, 0);
-    sched_free(rig->sched);
-    kv_pool_free(rig->pool);
-    engine_free(&rig->engine);
-    free(rig->arena);
-}
-
-static struct seq_spec spec_of(const token_id *tokens, uint32_t n, uint32_t n_new, struct answer *answer)
-{
-    memset(answer, 0, sizeof(*answer));
-    return (struct seq_spec){.tokens = tokens,
-                             .n_tokens = n,
-                             .n_prompt = n,
-                             .user = answer,
-                             .work = {.max_new_tokens = n_new,
-                                      .sample = {.top_p = 1, .temperature = 0.5f, .wants_logprob = true}}};
-}
-
-static void run(struct rig *rig, const struct seq_spec *spec)
-{
-    struct seq *seq;
-
-    assert_int_equal(sched_submit(rig->sched, spec, &seq), 0);
-    while (sched_has_work(rig->sched))
-        assert_true(sched_run_step(rig->sched) > 0);
-}
-
-static void complete(struct rig *rig, const token_id *tokens, uint32_t n, uint32_t n_new,
-                     struct answer *answer)
-{
-    struct seq_spec spec = spec_of(tokens, n, n_new, answer);
-
-    run(rig, &spec);
-}
-
-static void expect_same(const struct answer *got, const token_id *tokens, uint32_t n, uint32_t n_new)
-{
-    struct answer alone;
-    struct rig rig;
-
-    rig_open_for(&rig, world.whole, N_BLOCKS, 1);
-    complete(&rig, tokens, n, n_new, &alone);
-    rig_close(&rig);
-    assert_int_equal(got->n, alone.n);
-    assert_int_equal(got->finish, alone.finish);
-    assert_memory_equal(got->tokens, alone.tokens, alone.n * sizeof(alone.tokens[0]));
-}
-
-static void draw(token_id *tokens, uint32_t from, uint32_t to)
-{
-    for (uint32_t i = from; i < to; i++)
-        tokens[i] = (token_id)rng_below(&world.rng, VOCAB);
-}
+enum { N_BLOCKS = 400 };
 
 /* ---- the cases, each for every model ---- */
-
-/* A conversation: each turn continues the previous one and its answer. */
-static void check_turns(void)
-{
-    token_id tokens[MOST_TOKENS];
-    struct answer answer;
-    struct rig rig;
-    uint32_t n = 70, n_before = 0;
-
-    rig_open(&rig, N_BLOCKS, 64);
-    draw(tokens, 0, n);
-    for (uint32_t turn = 0; turn < 4; turn++) {
-        complete(&rig, tokens, n, 30, &answer);
-        expect_same(&answer, tokens, n, 30);
-        /* All full blocks of the previous turn are reused: its last window was kept. */
-        assert_int_equal(answer.stats.n_reused, n_before / BLOCK_TOKENS * BLOCK_TOKENS);
-        for (uint32_t i = 0; i < answer.n; i++)
-            tokens[n + i] = answer.tokens[i].id;
-        n_before = n + answer.n - 1; /* the last token was never fed */
-        draw(tokens, n + answer.n, n + answer.n + 25);
-        n += answer.n + 25;
-    }
-    rig_close(&rig);
-}
-
-/* The same prompt again, with every length near a block's end. */
-static void check_again(void)
-{
-    token_id tokens[MOST_TOKENS];
-    struct answer answer;
-
-    draw(tokens, 0, 100);
-    for (uint32_t n = 60; n <= 66; n++) {
-        struct rig rig;
-
-        rig_open(&rig, N_BLOCKS, 1 + (uint32_t)rng_below(&world.rng, 40));
-        complete(&rig, tokens, n, 3, &answer);
-        complete(&rig, tokens, n, 20, &answer);
-        assert_int_equal(answer.stats.n_reused, (n - 1) / BLOCK_TOKENS * BLOCK_TOKENS);
-        expect_same(&answer, tokens, n, 20);
-        rig_close(&rig);
-    }
-}
 
 /* Prompts with a common first half, which nobody marked: its windowed blocks were released, but are still cached. */
 static void check_fork(void)
@@ -222,35 +33,35 @@ static void check_fork(void)
     enum { SHARED = 7 * BLOCK_TOKENS };
     token_id tokens[3][200];
     struct answer answer;
-    struct rig rig;
+    struct cpu_rig rig;
 
-    rig_open(&rig, N_BLOCKS, 512);
+    cpu_rig_open(&rig, N_BLOCKS, 512);
     for (uint32_t i = 0; i < 3; i++) {
-        draw(tokens[i], 0, 200);
+        cpu_rig_draw(tokens[i], 0, 200);
         memcpy(tokens[i], tokens[0], (SHARED + 5) * sizeof(token_id));
-        complete(&rig, tokens[i], 200, 12, &answer);
-        expect_same(&answer, tokens[i], 200, 12);
+        cpu_rig_complete(&rig, tokens[i], 200, 12, &answer);
+        cpu_rig_expect_same(&answer, tokens[i], 200, 12);
         assert_int_equal(answer.stats.n_reused, i > 0 ? SHARED : 0);
     }
-    rig_close(&rig);
+    cpu_rig_close(&rig);
 }
 
 /* While a long prompt is read and answered, no step holds more than the full blocks, one window and the chunk. */
 static void check_memory(void)
 {
     enum { CHUNK = 32, N = 300 };
-    const struct kv_layout *layout = model_kv_layout(world.model);
+    const struct kv_layout *layout = model_kv_layout(cpu_world.model);
     uint32_t n_groups = kv_window_groups(layout), n_held, n_most;
     token_id tokens[N];
     struct answer answer;
     struct kv_pool_counts counts;
     struct seq_spec spec;
-    struct rig rig;
+    struct cpu_rig rig;
     struct seq *seq;
 
-    rig_open(&rig, N_BLOCKS, CHUNK);
-    draw(tokens, 0, N);
-    spec = spec_of(tokens, N, 60, &answer);
+    cpu_rig_open(&rig, N_BLOCKS, CHUNK);
+    cpu_rig_draw(tokens, 0, N);
+    spec = cpu_rig_spec(tokens, N, 60, &answer);
     assert_int_equal(sched_submit(rig.sched, &spec, &seq), 0);
     assert_true(sched_run_step(rig.sched) > 0); /* all of the prompt, because nothing else runs */
     for (uint32_t fed = N; sched_has_work(rig.sched); fed++) {
@@ -260,27 +71,27 @@ static void check_memory(void)
         assert_true(n_held <= fed / BLOCK_TOKENS + 2 + n_groups * n_most);
         assert_true(sched_run_step(rig.sched) > 0);
     }
-    expect_same(&answer, tokens, N, 60);
-    rig_close(&rig);
+    cpu_rig_expect_same(&answer, tokens, N, 60);
+    cpu_rig_close(&rig);
 }
 
 /* A pool for little more than one sequence: preemptions and evictions. */
 static void check_crowd(void)
 {
-    const struct kv_layout *layout = model_kv_layout(world.model);
+    const struct kv_layout *layout = model_kv_layout(cpu_world.model);
     uint32_t n_beside = kv_window_groups(layout) * (2 * kv_window_blocks(layout) + 2);
     token_id tokens[4][100];
     struct answer answers[4];
     uint32_t n_preempted = 0;
-    struct rig rig;
+    struct cpu_rig rig;
 
-    rig_open(&rig, n_beside + 12, 23);
+    cpu_rig_open(&rig, n_beside + 12, 23);
     for (uint32_t i = 0; i < 4; i++) {
         struct seq_spec spec;
         struct seq *seq;
 
-        draw(tokens[i], 0, 50 + i);
-        spec = spec_of(tokens[i], 50 + i, MOST_ANSWER, &answers[i]);
+        cpu_rig_draw(tokens[i], 0, 50 + i);
+        spec = cpu_rig_spec(tokens[i], 50 + i, MOST_ANSWER, &answers[i]);
         assert_int_equal(sched_submit(rig.sched, &spec, &seq), 0);
     }
     while (sched_has_work(rig.sched))
@@ -288,17 +99,17 @@ static void check_crowd(void)
     for (uint32_t i = 0; i < 4; i++) {
         assert_int_equal(answers[i].finish, SEQ_FINISH_LENGTH);
         n_preempted += answers[i].stats.n_preempted;
-        expect_same(&answers[i], tokens[i], 50 + i, MOST_ANSWER);
+        cpu_rig_expect_same(&answers[i], tokens[i], 50 + i, MOST_ANSWER);
     }
     assert_true(n_preempted > 0);
-    rig_close(&rig);
+    cpu_rig_close(&rig);
 }
 
 /* ---- hand-off ---- */
 
-static void copy_block(struct rig *from, kv_block_id source, struct rig *to, kv_block_id target)
+static void copy_block(struct cpu_rig *from, kv_block_id source, struct cpu_rig *to, kv_block_id target)
 {
-    const struct kv_layout *layout = model_kv_layout(world.model);
+    const struct kv_layout *layout = model_kv_layout(cpu_world.model);
 
     for (uint32_t layer = 0; layer < layout->n_layers; layer++)
         memcpy(to->arena + kv_layout_offset(layout, to->n_blocks, layer, target),
@@ -307,9 +118,9 @@ static void copy_block(struct rig *from, kv_block_id source, struct rig *to, kv_
 }
 
 /* Copies the windowed blocks that a hand-off sends. */
-static void copy_windowed(struct rig *p, struct seq *sent, struct rig *d, struct seq *got, uint32_t n)
+static void copy_windowed(struct cpu_rig *p, struct seq *sent, struct cpu_rig *d, struct seq *got, uint32_t n)
 {
-    const struct kv_layout *layout = model_kv_layout(world.model);
+    const struct kv_layout *layout = model_kv_layout(cpu_world.model);
     uint32_t to = (n + BLOCK_TOKENS - 1) / BLOCK_TOKENS, n_reused;
 
     seq_blocks(got, NULL, &n_reused);
@@ -320,7 +131,7 @@ static void copy_windowed(struct rig *p, struct seq *sent, struct rig *d, struct
                            seq_window_blocks(d->sched, got, group)[i]);
 }
 
-static void copy_full(struct rig *p, struct seq *sent, struct rig *d, struct seq *got, uint32_t n)
+static void copy_full(struct cpu_rig *p, struct seq *sent, struct cpu_rig *d, struct seq *got, uint32_t n)
 {
     const kv_block_id *from = seq_blocks(sent, NULL, NULL), *to = seq_blocks(got, NULL, NULL);
 
@@ -333,14 +144,15 @@ static void check_handoff(bool is_whole)
 {
     token_id tokens[MOST_TOKENS];
     struct answer first, answer;
-    struct rig p, d;
+    struct cpu_rig p, d;
     struct seq *sent, *got;
-    uint32_t n = 180 + (uint32_t)rng_below(&world.rng, 2 * BLOCK_TOKENS);
+    uint32_t n = 180 + (uint32_t)rng_below(&cpu_world.rng, 2 * BLOCK_TOKENS);
 
-    draw(tokens, 0, n);
-    rig_open(&p, N_BLOCKS, 33);
-    rig_open(&d, N_BLOCKS, 33);
-    struct seq_spec departs = spec_of(tokens, n, 40, &first), arrives = spec_of(tokens, n, 40, &answer);
+    cpu_rig_draw(tokens, 0, n);
+    cpu_rig_open(&p, N_BLOCKS, 33);
+    cpu_rig_open(&d, N_BLOCKS, 33);
+    struct seq_spec departs = cpu_rig_spec(tokens, n, 40, &first),
+                    arrives = cpu_rig_spec(tokens, n, 40, &answer);
     departs.departs = true;
     arrives.arrives = true;
     assert_int_equal(sched_submit(d.sched, &arrives, &got), 0);
@@ -356,33 +168,33 @@ static void check_handoff(bool is_whole)
     assert_int_equal(sched_release(p.sched, p.held), 0);
     while (sched_has_work(d.sched))
         assert_true(sched_run_step(d.sched) > 0);
-    expect_same(&answer, tokens, n, 40);
+    cpu_rig_expect_same(&answer, tokens, n, 40);
     assert_int_equal(answer.stats.n_transferred, is_whole ? n : 0);
 
     /* The same prompt again reuses all of its whole blocks. */
     if (is_whole) {
-        complete(&d, tokens, n, 5, &answer);
-        expect_same(&answer, tokens, n, 5);
+        cpu_rig_complete(&d, tokens, n, 5, &answer);
+        cpu_rig_expect_same(&answer, tokens, n, 5);
         assert_int_equal(answer.stats.n_reused, (n - 1) / BLOCK_TOKENS * BLOCK_TOKENS);
-        complete(&d, tokens, n, 40, &answer);
+        cpu_rig_complete(&d, tokens, n, 40, &answer);
     }
 
     /* The next turn begins where this one ended, because the last window was kept. */
     for (uint32_t i = 0; i < answer.n; i++)
         tokens[n + i] = answer.tokens[i].id;
-    draw(tokens, n + answer.n, n + answer.n + 9);
+    cpu_rig_draw(tokens, n + answer.n, n + answer.n + 9);
     n += answer.n + 9;
-    complete(&d, tokens, n, 10, &answer);
-    expect_same(&answer, tokens, n, 10);
+    cpu_rig_complete(&d, tokens, n, 10, &answer);
+    cpu_rig_expect_same(&answer, tokens, n, 10);
     assert_int_equal(answer.stats.n_reused, (n - 10) / BLOCK_TOKENS * BLOCK_TOKENS);
-    rig_close(&p);
-    rig_close(&d);
+    cpu_rig_close(&p);
+    cpu_rig_close(&d);
 }
 
 enum { N_OLD = 3, OLD_PROMPT = 20 };
 
 /* Opens a rig where old sequences run and another one arrives, with the smallest pool that has room for them. */
-static void open_crowded(struct rig *rig, const struct seq_spec *old, const struct seq_spec *arrives,
+static void open_crowded(struct cpu_rig *rig, const struct seq_spec *old, const struct seq_spec *arrives,
                          struct seq **got)
 {
     struct seq *seqs[N_OLD];
@@ -390,7 +202,7 @@ static void open_crowded(struct rig *rig, const struct seq_spec *old, const stru
 
     for (uint32_t n_blocks = 20; rc != 0; n_blocks++) {
         assert_true(n_blocks < N_BLOCKS);
-        rig_open(rig, n_blocks, 33);
+        cpu_rig_open(rig, n_blocks, 33);
         for (uint32_t i = 0; i < N_OLD; i++) {
             memset(old[i].user, 0, sizeof(struct answer));
             assert_int_equal(sched_submit(rig->sched, &old[i], &seqs[i]), 0);
@@ -400,7 +212,7 @@ static void open_crowded(struct rig *rig, const struct seq_spec *old, const stru
         for (uint32_t i = 0; rc < 0 && i < N_OLD; i++)
             sched_cancel(rig->sched, seqs[i]);
         if (rc < 0)
-            rig_close(rig);
+            cpu_rig_close(rig);
     }
 }
 
@@ -409,20 +221,20 @@ static void check_handoff_preempted(void)
 {
     token_id tokens[MOST_TOKENS], old_tokens[N_OLD][OLD_PROMPT];
     struct answer first, answer, others[N_OLD];
-    struct rig p, d;
+    struct cpu_rig p, d;
     struct seq *sent, *got;
-    uint32_t n = 180 + (uint32_t)rng_below(&world.rng, 2 * BLOCK_TOKENS);
+    uint32_t n = 180 + (uint32_t)rng_below(&cpu_world.rng, 2 * BLOCK_TOKENS);
 
-    draw(tokens, 0, n);
-    struct seq_spec departs = spec_of(tokens, n, 40, &first), arrives = spec_of(tokens, n, 40, &answer),
-                    old[N_OLD];
+    cpu_rig_draw(tokens, 0, n);
+    struct seq_spec departs = cpu_rig_spec(tokens, n, 40, &first),
+                    arrives = cpu_rig_spec(tokens, n, 40, &answer), old[N_OLD];
     for (uint32_t i = 0; i < N_OLD; i++) {
-        draw(old_tokens[i], 0, OLD_PROMPT);
-        old[i] = spec_of(old_tokens[i], OLD_PROMPT, MOST_ANSWER, &others[i]);
+        cpu_rig_draw(old_tokens[i], 0, OLD_PROMPT);
+        old[i] = cpu_rig_spec(old_tokens[i], OLD_PROMPT, MOST_ANSWER, &others[i]);
     }
     departs.departs = true;
     arrives.arrives = true;
-    rig_open(&p, N_BLOCKS, 33);
+    cpu_rig_open(&p, N_BLOCKS, 33);
     open_crowded(&d, old, &arrives, &got);
     assert_int_equal(sched_submit(p.sched, &departs, &sent), 0);
     while (p.held == NULL)
@@ -434,11 +246,11 @@ static void check_handoff_preempted(void)
     while (sched_has_work(d.sched))
         assert_true(sched_run_step(d.sched) > 0);
     assert_true(answer.stats.n_preempted > 0);
-    expect_same(&answer, tokens, n, 40);
+    cpu_rig_expect_same(&answer, tokens, n, 40);
     for (uint32_t i = 0; i < N_OLD; i++)
-        expect_same(&others[i], old_tokens[i], OLD_PROMPT, MOST_ANSWER);
-    rig_close(&p);
-    rig_close(&d);
+        cpu_rig_expect_same(&others[i], old_tokens[i], OLD_PROMPT, MOST_ANSWER);
+    cpu_rig_close(&p);
+    cpu_rig_close(&d);
 }
 
 /* ---- random everything ---- */
@@ -455,38 +267,39 @@ static void check_random(void)
 {
     enum { N_GUESTS = 12, LONGEST = 160 };
     static struct guest guests[N_GUESTS];
-    const struct kv_layout *layout = model_kv_layout(world.model);
+    const struct kv_layout *layout = model_kv_layout(cpu_world.model);
     uint32_t n_groups = kv_window_groups(layout), begun = 0;
     uint32_t n_least = 14 + n_groups * (2 * kv_window_blocks(layout) + 2);
-    struct rig rig;
+    struct cpu_rig rig;
 
-    rig_open(&rig, n_least + (uint32_t)rng_below(&world.rng, 40), 1 + (uint32_t)rng_below(&world.rng, 60));
+    cpu_rig_open(&rig, n_least + (uint32_t)rng_below(&cpu_world.rng, 40),
+                 1 + (uint32_t)rng_below(&cpu_world.rng, 60));
     for (uint32_t i = 0; i < N_GUESTS; i++) {
-        uint32_t parent = (uint32_t)rng_below(&world.rng, i + 1),
-                 shared = (uint32_t)rng_below(&world.rng, LONGEST);
+        uint32_t parent = (uint32_t)rng_below(&cpu_world.rng, i + 1),
+                 shared = (uint32_t)rng_below(&cpu_world.rng, LONGEST);
 
-        guests[i].n = 1 + (uint32_t)rng_below(&world.rng, LONGEST);
-        guests[i].n_new = 1 + (uint32_t)rng_below(&world.rng, 30);
-        draw(guests[i].tokens, 0, LONGEST);
+        guests[i].n = 1 + (uint32_t)rng_below(&cpu_world.rng, LONGEST);
+        guests[i].n_new = 1 + (uint32_t)rng_below(&cpu_world.rng, 30);
+        cpu_rig_draw(guests[i].tokens, 0, LONGEST);
         memcpy(guests[i].tokens, guests[parent].tokens, shared * sizeof(token_id));
     }
     while (begun < N_GUESTS || sched_has_work(rig.sched)) {
-        if (begun < N_GUESTS && (rng_below(&world.rng, 8) == 0 || !sched_has_work(rig.sched))) {
+        if (begun < N_GUESTS && (rng_below(&cpu_world.rng, 8) == 0 || !sched_has_work(rig.sched))) {
             struct guest *guest = &guests[begun++];
-            struct seq_spec spec = spec_of(guest->tokens, guest->n, guest->n_new, &guest->answer);
+            struct seq_spec spec = cpu_rig_spec(guest->tokens, guest->n, guest->n_new, &guest->answer);
 
-            spec.work.keep_tokens = (uint32_t)rng_below(&world.rng, guest->n);
+            spec.work.keep_tokens = (uint32_t)rng_below(&cpu_world.rng, guest->n);
             assert_int_equal(sched_submit(rig.sched, &spec, &guest->seq), 0);
         }
-        if (rng_below(&world.rng, 60) == 0 && sched_next(rig.sched, NULL) != NULL)
+        if (rng_below(&cpu_world.rng, 60) == 0 && sched_next(rig.sched, NULL) != NULL)
             sched_cancel(rig.sched, sched_next(rig.sched, NULL));
         if (sched_has_work(rig.sched))
             assert_true(sched_run_step(rig.sched) > 0);
     }
     for (uint32_t i = 0; i < N_GUESTS; i++)
         if (guests[i].answer.finish != SEQ_FINISH_CANCELLED)
-            expect_same(&guests[i].answer, guests[i].tokens, guests[i].n, guests[i].n_new);
-    rig_close(&rig);
+            cpu_rig_expect_same(&guests[i].answer, guests[i].tokens, guests[i].n, guests[i].n_new);
+    cpu_rig_close(&rig);
 }
 
 /* ---- the models ---- */
@@ -540,33 +353,34 @@ static void for_each_model(void (*check)(void))
         const struct kv_layout *layout, *whole;
 
         shape.seed = i + 3;
-        rng_init(&world.rng, i + 1);
-        assert_int_equal(team_new(&(struct team_opts){.n_threads = 2}, &world.team), 0);
-        world.whole = tiny_model(&shape, world.team, &opts);
+        rng_init(&cpu_world.rng, i + 1);
+        assert_int_equal(team_new(&(struct team_opts){.n_threads = 2}, &cpu_world.team), 0);
+        cpu_world.n_blocks = N_BLOCKS;
+        cpu_world.whole = tiny_model(&shape, cpu_world.team, &opts);
         opts.splits_windows = true;
-        world.model = tiny_model(&shape, world.team, &opts);
-        layout = model_kv_layout(world.model);
-        whole = model_kv_layout(world.whole);
+        cpu_world.model = tiny_model(&shape, cpu_world.team, &opts);
+        layout = model_kv_layout(cpu_world.model);
+        whole = model_kv_layout(cpu_world.whole);
         assert_int_equal(kv_window_groups(whole), 0);
         assert_int_equal(kv_window_groups(layout), family->n_groups);
         assert_int_equal(layout->n_layers + layout->n_window_layers, whole->n_layers);
         check();
-        model_free(world.model);
-        model_free(world.whole);
-        team_free(world.team);
+        model_free(cpu_world.model);
+        model_free(cpu_world.whole);
+        team_free(cpu_world.team);
     }
 }
 
 static void every_turn_reuses_all_full_blocks(void **state)
 {
     (void)state;
-    for_each_model(check_turns);
+    for_each_model(cpu_rig_check_turns);
 }
 
 static void a_prompt_again_computes_one_block(void **state)
 {
     (void)state;
-    for_each_model(check_again);
+    for_each_model(cpu_rig_check_again);
 }
 
 static void a_fork_finds_released_windows(void **state)

@@ -186,9 +186,10 @@ static void assert_empty(void)
     assert_true(rig_ledgers_are_empty(&rig));
 }
 
-static void run_seeds(uint64_t n_seeds)
+/* Runs the seeds from first to last. */
+static void run_seeds(uint64_t first, uint64_t last)
 {
-    for (uint64_t seed = 1; seed <= n_seeds; seed++) {
+    for (uint64_t seed = first; seed <= last; seed++) {
         assert_int_equal(rig_open(&rig), 0);
         if (has_classes)
             define_classes();
@@ -212,13 +213,16 @@ static void run_seeds(uint64_t n_seeds)
 static void everything_comes_back(void **state)
 {
     has_classes = false;
-    run_seeds(20);
+    run_seeds(1, 20);
 }
 
 static void everything_comes_back_with_pauses(void **state)
 {
     has_classes = true;
-    run_seeds(20);
+    run_seeds(1, 20);
+    /* The loop's clock is real: how many streams a seed pauses differs from run to run. */
+    for (uint64_t seed = 21; n_pauses <= 20 && seed <= 200; seed++)
+        run_seeds(seed, seed);
     print_message("%u pauses\n", n_pauses);
     assert_true(n_pauses > 20);
 }

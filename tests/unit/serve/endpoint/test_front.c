@@ -311,7 +311,7 @@ static void leaving_cancels_in_every_phase(void **state)
             close(fd);
             assert_true(reaches(&rig.counts->n_cancelled, ++n));
             assert_true(reaches(&rig.counts->n_running, 0));
-            assert_true(clock_now_ns() - began < NS_PER_S / 2);
+            assert_true(clock_now_ns() - began < 5 * NS_PER_S);
             buf_fini(&request);
         }
     }

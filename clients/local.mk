@@ -106,13 +106,14 @@ dist_check_SCRIPTS += tests/clients/check-completion
 TESTS += tests/clients/check-completion
 endif
 client_tests = tests/clients/test_chat.py tests/clients/test_ctl.py tests/clients/test_bench.py \
-	tests/clients/test_plan.py tests/clients/test_sim.py tests/clients/test_trace.py
+	tests/clients/test_plan.py tests/clients/test_progress.py tests/clients/test_sim.py tests/clients/test_trace.py
 TESTS += $(client_tests)
 EXTRA_DIST += $(client_tests) tests/clients/harness.py tests/clients/stub.py
 tests/clients/test_chat.log: baton-chat
 tests/clients/test_ctl.log: batonctl
 tests/clients/test_bench.log: baton-bench
 tests/clients/test_plan.log: baton-plan
+tests/clients/test_progress.log: baton-sim baton-model
 tests/clients/test_sim.log: baton-sim baton-router baton-decode
 tests/clients/test_trace.log: baton-trace baton-sim baton-router baton-decode
 

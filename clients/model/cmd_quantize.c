@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/progress.h"
 #include "base/team.h"
 #include "clients/model/model_cli.h"
 #include "clients/model/rig.h"
@@ -76,7 +77,7 @@ struct quantizing {
     uint64_t in_bytes, done_bytes, out_bytes, n_weights;
     double error, squares; /* over all matrices whose type changed */
     uint64_t n_changed;    /* weights in them */
-    unsigned percent;
+    struct progress progress;
     const char *at; /* the file that a failure is about */
 };
 
@@ -298,12 +299,7 @@ static void quantize_share(void *arg, unsigned rank, unsigned n_ranks)
 static void cmd_quantize_show(struct quantizing *q, size_t more_bytes)
 {
     q->done_bytes += more_bytes;
-    unsigned percent = (unsigned)(q->done_bytes * 100 / (q->in_bytes ? q->in_bytes : 1));
-    if (!isatty(STDERR_FILENO) || percent == q->percent)
-        return;
-    q->percent = percent;
-    fprintf(stderr, "\rquantising %3u %%%s", percent, percent == 100 ? "\r\033[K" : "");
-    fflush(stderr);
+    progress_show(&q->progress, q->done_bytes);
 }
 
 static int run_chunk(struct quantizing *q, struct gguf_writer *writer, double *error, double *squares)
@@ -479,7 +475,9 @@ static int model_cmd_quantize(struct quantizing *q, struct quantize_args *args, 
         rc = cmd_quantize_plan(q, writer, fault);
     if (rc == 0) {
         q->at = args->to;
+        progress_begin(&q->progress, "quantising", q->in_bytes);
         rc = gguf_writer_save(writer, args->to, cmd_quantize_fill, q, fault);
+        progress_end(&q->progress);
     }
     gguf_writer_free(writer);
     return rc;
@@ -488,7 +486,7 @@ static int model_cmd_quantize(struct quantizing *q, struct quantize_args *args, 
 int cmd_quantize(int argc, char **argv)
 {
     struct quantize_args args;
-    struct quantizing q = {.args = &args, .percent = 101};
+    struct quantizing q = {.args = &args};
     struct fault fault = {0};
     uint64_t began_ns = clock_now_ns();
 

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/progress.h"
 #include "base/rng.h"
 #include "clients/model/rig.h"
 #include "compute/model/model.h"
@@ -37,8 +38,7 @@ struct making {
     double quantiles[N_QUANTILES];
     uint64_t done_bytes, total_bytes;
     struct fault *fault;
-    bool shows_progress;
-    unsigned percent;
+    struct progress progress;
 };
 
 /* ---- which tensors ---- */
@@ -234,15 +234,8 @@ static size_t fill_q8_0(const struct table *table, struct draws *draws, size_t n
 
 static void make_weights_show(struct making *making, size_t wrote_bytes)
 {
-    unsigned percent;
-
     making->done_bytes += wrote_bytes;
-    percent = (unsigned)(making->done_bytes * 100 / making->total_bytes);
-    if (!making->shows_progress || percent == making->percent)
-        return;
-    making->percent = percent;
-    fprintf(stderr, "\rwriting %3u %%%s", percent, percent == 100 ? "\r\033[K" : "");
-    fflush(stderr);
+    progress_show(&making->progress, making->done_bytes);
 }
 
 static int make_weights_fill(void *arg, uint64_t index, struct gguf_writer *writer)
@@ -287,8 +280,6 @@ int make_weights(struct gguf_writer *writer, const struct make_shape *shape, con
     if (making) {
         making->shape = shape;
         making->fault = fault;
-        making->shows_progress = isatty(STDERR_FILENO);
-        making->percent = 101;
         rc = plan_all(making, writer);
     }
     for (unsigned i = 0; rc == 0 && i < N_QUANTILES; i++)
@@ -299,7 +290,9 @@ int make_weights(struct gguf_writer *writer, const struct make_shape *shape, con
         rc = gguf_declare_tensor(writer, at->tensor.name, at->type, at->tensor.n_dims, at->tensor.dims);
     }
     if (rc == 0) {
+        progress_begin(&making->progress, "writing", making->total_bytes);
         rc = gguf_writer_save(writer, path, make_weights_fill, making, fault);
+        progress_end(&making->progress);
         *bytes_out = making->total_bytes;
     } else if (fault->code == 0) {
         fault_set(fault, rc, "%s", err_text(rc));

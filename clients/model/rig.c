@@ -5,10 +5,11 @@
  *     rig_start   arena -> engine            once per set of seats (bench changes them)
  *     rig_feed    tokens -> chunks -> steps
  *
- * Packing weights takes a while; a line on a terminal's stderr shows the progress. */
+ * Packing weights takes a while: it shows its progress. */
 #include "clients/model/rig.h"
 
 #include "base/err.h"
+#include "base/progress.h"
 #include "base/str.h"
 #include "clients/model/model_cli.h"
 #include "compute/tensor/tune.h"
@@ -49,38 +50,31 @@ int rig_interrupt_status(void)
 
 /* ---- loading ---- */
 
-struct showing {
-    bool is_shown;
-    unsigned percent;
-};
-
-static bool show_progress(void *arg, uint64_t done_bytes, uint64_t total_bytes)
+static bool rig_on_progress(void *arg, uint64_t done_bytes, uint64_t total_bytes)
 {
-    struct showing *showing = arg;
-    unsigned percent = (unsigned)(done_bytes * 100 / (total_bytes ? total_bytes : 1));
+    struct progress *progress = arg;
 
-    if (!showing->is_shown || percent == showing->percent)
-        return !rig_is_interrupted();
-    showing->percent = percent;
-    fprintf(stderr, "\rpacking weights %3u %%%s", percent, percent == 100 ? "\r\033[K" : "");
-    fflush(stderr);
+    progress->total = total_bytes;
+    progress_show(progress, done_bytes);
     return !rig_is_interrupted();
 }
 
 int rig_load(const struct rig_opts *opts, struct fault *fault, struct rig *out)
 {
     struct rig rig = {.bf16 = opts->bf16, .converts_f16 = opts->converts_f16};
-    struct showing showing = {.is_shown = !opts->is_quiet && isatty(STDERR_FILENO), .percent = 101};
+    struct progress progress;
     struct model_opts model_opts = {.kernels = opts->kernels,
                                     .kv_type = opts->kv_type,
                                     .bf16 = opts->bf16,
                                     .converts_f16 = opts->converts_f16,
-                                    .on_progress = show_progress,
-                                    .progress_arg = &showing};
+                                    .on_progress = rig_on_progress,
+                                    .progress_arg = &progress};
     int rc = gguf_open(opts->path, fault, &rig.gguf);
 
     if (rc < 0)
         return rc;
+    progress_begin(&progress, "packing weights", 0);
+    progress.is_terminal = progress.is_terminal && !opts->is_quiet;
     rig.borrows_team = opts->team != NULL;
     rig.team = opts->team;
     if (rig.team == NULL)
@@ -95,6 +89,7 @@ int rig_load(const struct rig_opts *opts, struct fault *fault, struct rig *out)
             tensor_tune(rig.team, table, TUNE_AUTO, &tuned);
         rc = model_new(rig.gguf, rig.team, &model_opts, fault, &rig.model);
     }
+    progress_end(&progress);
     if (rc < 0) {
         rig_close(&rig);
         return rc;

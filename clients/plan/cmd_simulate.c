@@ -6,6 +6,7 @@
 #include "clients/plan/simulate_args.h"
 
 #include "base/err.h"
+#include "base/progress.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -27,6 +28,8 @@ struct simulate_run_of { /* one call of the command */
     double least_prefill, least_decode;
     double spared_prefill, spared_decode; /* the same at the plan's loads: what the plan is compared with */
     struct simulate_result least;
+    struct progress progress;
+    uint64_t n_runs;
 };
 
 static void simulate_help(void)
@@ -55,9 +58,12 @@ static int simulate_at(struct simulate_run_of *run, double prefill, double decod
 
     change.prefill = prefill;
     change.decode = decode;
+    progress_show(&run->progress, ++run->n_runs);
     rc = simulate_run(run->job, run->plan, &change, run->has_trace ? &run->trace : NULL, &fault, out);
-    if (rc < 0)
+    if (rc < 0) {
+        progress_end(&run->progress);
         complain(PLAN_NAME, "%s", fault.text);
+    }
     return rc;
 }
 
@@ -295,9 +301,11 @@ static int simulate_all(struct simulate_run_of *run, const struct simulate_texts
     run->has_trace = trace_path != NULL;
     if (!simulate_trace_open(trace_path, &run->trace))
         return EXIT_FAILED;
+    progress_begin(&run->progress, "simulating, run", 0);
     rc = simulate_at(run, run->change.prefill, run->change.decode, &run->planned);
     if (rc == 0 && (texts->search == NULL || texts->search[0] != 'n'))
         rc = simulate_least(run);
+    progress_end(&run->progress);
     if (rc < 0)
         return EXIT_FAILED;
     (run->is_json ? simulate_json : simulate_table)(run);

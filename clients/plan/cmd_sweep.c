@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/cpu.h"
 #include "base/err.h"
+#include "base/progress.h"
 #include "base/thread.h"
 
 #include <math.h>
@@ -29,7 +30,8 @@ struct sweep {
     struct simulate_result results[MAX_POINTS];
     struct simulate_change changes[MAX_POINTS];
     const struct plan_candidate *plans[MAX_POINTS];
-    _Atomic size_t next; /* point that no thread has taken */
+    _Atomic size_t next;      /* point that no thread has taken */
+    struct progress progress; /* the main thread shows it */
     int codes[MAX_POINTS];
     struct fault faults[MAX_POINTS];
 };
@@ -181,15 +183,21 @@ static void sweep_prepare(struct sweep *sweep, const struct sweep_kind *kind)
 }
 
 /* Takes one point after another.  Runs share nothing that changes, so their results do not depend on the threads. */
-static void *sweep_thread(void *arg)
+static void sweep_take(struct sweep *sweep, bool shows)
 {
-    struct sweep *sweep = arg;
-
-    for (size_t i; (i = atomic_fetch_add(&sweep->next, 1)) < sweep->n;)
+    for (size_t i; (i = atomic_fetch_add(&sweep->next, 1)) < sweep->n;) {
+        if (shows)
+            progress_show(&sweep->progress, i);
         if (sweep_first_same(sweep, i) == i)
             sweep->codes[i] =
                 simulate_run(sweep->job, sweep->plans[i], &sweep->changes[i],
                              sweep->has_trace ? &sweep->trace : NULL, &sweep->faults[i], &sweep->results[i]);
+    }
+}
+
+static void *sweep_thread(void *arg)
+{
+    sweep_take(arg, false);
     return NULL;
 }
 
@@ -199,12 +207,14 @@ static bool sweep_points(struct sweep *sweep, const struct sweep_kind *kind)
     unsigned n_threads = 0, n_cpus = cpu_count_usable();
 
     sweep_prepare(sweep, kind);
+    progress_begin(&sweep->progress, "simulating", sweep->n);
     while (n_threads + 1 < n_cpus && n_threads < MAX_THREADS && n_threads + 1 < sweep->n &&
            thread_start(&threads[n_threads], sweep_thread, sweep) == 0)
         n_threads++;
-    (void)sweep_thread(sweep);
+    sweep_take(sweep, true);
     while (n_threads > 0)
         pthread_join(threads[--n_threads], NULL);
+    progress_end(&sweep->progress);
     for (size_t i = 0; i < sweep->n; i++) {
         size_t same = sweep_first_same(sweep, i);
 

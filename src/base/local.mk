@@ -19,6 +19,7 @@ libbase_a_SOURCES = \
 	src/base/mailbox.c src/base/mailbox.h src/base/owner.c src/base/owner.h \
 	src/base/mem.c src/base/mem_sealed.c src/base/mem_sealed.h src/base/mem.h \
 	src/base/mem_copy.c src/base/mem_copy.h \
+	src/base/progress.c src/base/progress.h \
 	src/base/rate.c src/base/rate.h \
 	src/base/rng.c src/base/rng.h \
 	src/base/socket_owner.c src/base/socket_owner.h src/base/span.c src/base/span.h \

@@ -66,14 +66,20 @@ static struct copies pack_copies(const struct bench *bench, enum dtype type, con
 {
     void *data = bench_weights(type, (size_t)matrix->rows * matrix->cols);
     struct weight_part part = {data, matrix->rows};
+    struct weight_packing packing = {.table = bench->table,
+                                     .form = bench->math == BF16_TILES  ? WEIGHT_TILES
+                                             : bench->math == BF16_DOTS ? WEIGHT_DOTS
+                                                                        : WEIGHT_AS_STORED,
+                                     .type = type,
+                                     .parts = &part,
+                                     .n_parts = 1,
+                                     .cols = matrix->cols,
+                                     .team = bench->team};
     struct copies copies = {.n = 1};
 
     copies.weights = bench_need(calloc(64, sizeof(*copies.weights)));
     for (uint32_t i = 0; i < copies.n; i++) {
-        if ((bench->math == BF16_TILES  ? weight_pack_tiles
-             : bench->math == BF16_DOTS ? weight_pack_dots
-                                        : weight_pack)(bench->table, type, &part, 1, matrix->cols,
-                                                       bench->team, &copies.weights[i]) != 0)
+        if (weight_pack(&packing, &copies.weights[i]) != 0)
             bench_need(NULL);
         copies.n = (uint32_t)(((size_t)768 << 20) / copies.weights[0].len_bytes + 1);
         copies.n = copies.n > 64 ? 64 : copies.n;

@@ -142,7 +142,7 @@ static bool trials_make_weight(struct trials *trials, enum trial_weight which)
                                            .cols = COLS,
                                            .team = trials->team,
                                            .end_ns = trials->end_ns};
-    int rc = data == NULL ? E_NOMEM : weight_pack_to(&packing, &trials->weights[which]);
+    int rc = data == NULL ? E_NOMEM : weight_pack(&packing, &trials->weights[which]);
     free(data);
     trials->is_late = trials->is_late || rc == E_TIMEOUT;
     if (rc == 0 && trials->y_stride < n * PART_ROWS)

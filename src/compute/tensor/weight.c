@@ -217,7 +217,7 @@ static int pack_check(const struct weight_packing *packing, struct weight *weigh
     return 0;
 }
 
-int weight_pack_to(const struct weight_packing *to, struct weight *out)
+int weight_pack(const struct weight_packing *to, struct weight *out)
 {
     struct weight weight = pack_form(to);
     const struct dtype_info *info = dtype_info(to->type);
@@ -247,27 +247,6 @@ int weight_pack_to(const struct weight_packing *to, struct weight *out)
     else
         weight_fini(&weight);
     return rc;
-}
-
-int weight_pack(const struct kern_table *table, enum dtype type, const struct weight_part *parts,
-                uint32_t n_parts, uint32_t cols, struct team *team, struct weight *out)
-{
-    return weight_pack_to(
-        &(struct weight_packing){table, WEIGHT_AS_STORED, type, parts, n_parts, cols, team, NULL, 0}, out);
-}
-
-int weight_pack_dots(const struct kern_table *table, enum dtype type, const struct weight_part *parts,
-                     uint32_t n_parts, uint32_t cols, struct team *team, struct weight *out)
-{
-    return weight_pack_to(
-        &(struct weight_packing){table, WEIGHT_DOTS, type, parts, n_parts, cols, team, NULL, 0}, out);
-}
-
-int weight_pack_tiles(const struct kern_table *table, enum dtype type, const struct weight_part *parts,
-                      uint32_t n_parts, uint32_t cols, struct team *team, struct weight *out)
-{
-    return weight_pack_to(
-        &(struct weight_packing){table, WEIGHT_TILES, type, parts, n_parts, cols, team, NULL, 0}, out);
 }
 
 void weight_fini(struct weight *weight)

@@ -104,7 +104,13 @@ struct weight source_pack(const struct kern_table *table, const struct source *s
 {
     struct weight weight;
     struct weight_part part = {source->data, source->rows};
+    struct weight_packing packing = {.table = table,
+                                     .type = source->type,
+                                     .parts = &part,
+                                     .n_parts = 1,
+                                     .cols = source->cols,
+                                     .team = team};
 
-    assert_int_equal(weight_pack(table, source->type, &part, 1, source->cols, team, &weight), 0);
+    assert_int_equal(weight_pack(&packing, &weight), 0);
     return weight;
 }

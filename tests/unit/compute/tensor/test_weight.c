@@ -37,7 +37,14 @@ static void parts_are_stacked(void **state)
     struct source a = source_make(&rng, DTYPE_Q8_0, 5, 64), b = source_make(&rng, DTYPE_Q8_0, 30, 64);
     struct weight_part parts[2] = {{a.data, a.rows}, {b.data, b.rows}};
     struct weight weight;
-    assert_int_equal(weight_pack(kern_table_get("auto"), DTYPE_Q8_0, parts, 2, 64, team, &weight), 0);
+    assert_int_equal(weight_pack(&(struct weight_packing){.table = kern_table_get("auto"),
+                                                          .type = DTYPE_Q8_0,
+                                                          .parts = parts,
+                                                          .n_parts = 2,
+                                                          .cols = 64,
+                                                          .team = team},
+                                 &weight),
+                     0);
     assert_int_equal(weight.rows, 35);
     weight_row(&weight, 4, row);
     assert_memory_equal(row, a.floats + 4 * 64, sizeof(row));
@@ -71,24 +78,35 @@ static void panels_are_compact(void **state)
     }
 }
 
+static int pack_one(struct team *team, enum dtype type, const struct weight_part *part, uint32_t n_parts,
+                    uint32_t cols)
+{
+    struct weight weight;
+
+    return weight_pack(&(struct weight_packing){.table = kern_table_get("auto"),
+                                                .type = type,
+                                                .parts = part,
+                                                .n_parts = n_parts,
+                                                .cols = cols,
+                                                .team = team},
+                       &weight);
+}
+
 static void refuses_what_it_cannot(void **state)
 {
     struct team *team = *state;
     float data[64] = {0};
     struct weight_part part = {data, 1};
-    struct weight weight;
-
     char names[WEIGHT_TYPES_BYTES];
 
     assert_false(weight_type_ok(DTYPE_Q8_K));
-    assert_int_equal(weight_pack(kern_table_get("auto"), DTYPE_Q8_K, &part, 1, 256, team, &weight),
-                     E_UNSUPPORTED);
-    assert_int_equal(weight_pack(kern_table_get("auto"), DTYPE_Q4_K, &part, 1, 128, team, &weight), E_INVAL);
+    assert_int_equal(pack_one(team, DTYPE_Q8_K, &part, 1, 256), E_UNSUPPORTED);
+    assert_int_equal(pack_one(team, DTYPE_Q4_K, &part, 1, 128), E_INVAL);
     assert_string_equal(weight_types(names, sizeof(names)),
                         "F32 F16 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K Q3_K Q4_K Q5_K Q6_K IQ4_NL IQ4_XS BF16 MXFP4");
-    assert_int_equal(weight_pack(kern_table_get("auto"), DTYPE_Q8_0, &part, 1, 33, team, &weight), E_INVAL);
-    assert_int_equal(weight_pack(kern_table_get("auto"), DTYPE_F32, &part, 1, 0, team, &weight), E_INVAL);
-    assert_int_equal(weight_pack(kern_table_get("auto"), DTYPE_F32, &part, 0, 64, team, &weight), E_INVAL);
+    assert_int_equal(pack_one(team, DTYPE_Q8_0, &part, 1, 33), E_INVAL);
+    assert_int_equal(pack_one(team, DTYPE_F32, &part, 1, 0), E_INVAL);
+    assert_int_equal(pack_one(team, DTYPE_F32, &part, 0, 64), E_INVAL);
 }
 
 static int set_up(void **state)

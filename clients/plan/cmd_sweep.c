@@ -187,9 +187,10 @@ static void *sweep_thread(void *arg)
 
     for (size_t i; (i = atomic_fetch_add(&sweep->next, 1)) < sweep->n;)
         if (sweep_first_same(sweep, i) == i)
-            sweep->codes[i] =
-                simulate_run(sweep->job, sweep->plans[i], &sweep->changes[i],
-                             sweep->has_trace ? &sweep->trace : NULL, &sweep->faults[i], &sweep->results[i]);
+            sweep->codes[i] = simulate_run(sweep->job,
+                                           &(struct simulate_case){sweep->plans[i], &sweep->changes[i],
+                                                                   sweep->has_trace ? &sweep->trace : NULL},
+                                           &sweep->faults[i], &sweep->results[i]);
     return NULL;
 }
 

@@ -242,8 +242,13 @@ static void bench_rows(const struct bench *bench)
     }
     uint64_t swiglu_ns = clock_now_ns();
     for (int i = 0; i < ROUNDS; i++)
-        rope_rotate(bench->table, ROPE_ADJACENT, bench->y, HEADS, HEAD_DIM, HEAD_DIM, bench->x,
-                    bench->x + 32);
+        rope_rotate(bench->table, &(struct rope_args){.pairs = ROPE_ADJACENT,
+                                                      .x = bench->y,
+                                                      .n_heads = HEADS,
+                                                      .head_dim = HEAD_DIM,
+                                                      .dims = HEAD_DIM,
+                                                      .cos = bench->x,
+                                                      .sin = bench->x + 32});
     uint64_t rope_ns = clock_now_ns();
     printf("one token: rms_norm %.2f us, swiglu %.2f us, rope %.2f us\n",
            (double)(norm_ns - start_ns) / ROUNDS / 1e3, (double)(swiglu_ns - norm_ns) / ROUNDS / 1e3,

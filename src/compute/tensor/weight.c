@@ -129,10 +129,9 @@ static void pack_job(void *arg, unsigned rank, unsigned n_ranks)
 {
     struct packing *packing = arg;
     const struct weight *weight = packing->weight;
-    uint64_t first, end;
 
-    team_split(weight_n_panels(weight->rows), 1, rank, n_ranks, &first, &end);
-    for (uint32_t p = (uint32_t)first; p < end && !packing_is_late(packing); p++)
+    const struct team_range range = team_split(weight_n_panels(weight->rows), 1, rank, n_ranks);
+    for (uint32_t p = (uint32_t)range.from; p < range.to && !packing_is_late(packing); p++)
         pack_panel(packing, p, (char *)weight->panels + p * weight_panel_bytes(weight));
 }
 

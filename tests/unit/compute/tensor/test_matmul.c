@@ -226,20 +226,19 @@ static void largest_products_fit(void **state)
 }
 
 /* Compares all variants that a measurement may choose. */
-static void compare_variants(struct team *team, const struct weight *weight, const float *x, size_t stride,
-                             uint32_t n, const float *whole)
+static void compare_variants(struct team *team, const struct matmul_args *args, const float *whole)
 {
+    const struct weight *weight = args->weight;
     const size_t y_stride = weight->rows + 3;
-
     struct kern_choice choice;
     struct rng rng;
 
-    rng_init(&rng, n);
+    rng_init(&rng, args->n);
     for (uint32_t i = 0; check_choice(&rng, i, &choice); i++) {
         kern_choice_set(&choice);
-        float *y = multiply(team, weight, x, stride, n);
+        float *y = multiply(team, weight, args->x, args->x_stride, args->n);
 
-        for (uint32_t t = 0; t < n; t++)
+        for (uint32_t t = 0; t < args->n; t++)
             assert_memory_equal(y + t * y_stride, whole + t * y_stride, weight->rows * sizeof(float));
         free(y);
     }
@@ -266,7 +265,10 @@ static void bits_do_not_depend_on_neighbours(void **state)
             struct team *team = check_team(1 + n % 4);
             uint32_t first = (uint32_t)rng_below(&rng, COMPANY - n + 1);
 
-            compare_variants(team, &weight, x + first * stride, stride, n, whole + first * y_stride);
+            compare_variants(
+                team,
+                &(struct matmul_args){.weight = &weight, .x = x + first * stride, .x_stride = stride, .n = n},
+                whole + first * y_stride);
             team_free(team);
         }
         free(whole);
@@ -295,7 +297,10 @@ static void bits_survive_slicing(void **state)
         for (uint32_t t = 0; t < TOKENS; t += 37) {
             const uint32_t n = t % 2 ? 5 : 1;
 
-            compare_variants(team, &weight, x + t * stride, stride, n, whole + t * (ROWS + 3));
+            compare_variants(
+                team,
+                &(struct matmul_args){.weight = &weight, .x = x + t * stride, .x_stride = stride, .n = n},
+                whole + t * (ROWS + 3));
         }
         free(whole);
         free(x);

@@ -228,12 +228,13 @@ static bool ask_kind(struct fleet *fleet, unsigned router, int kind, double part
 
     catch_up(fleet, node);
     common_limits_want(node->common, &id, part, fleet->now_ns);
-    if (!common_limits_may(node->common, &id, kind, part, node->used[kind], fleet->now_ns)) {
+    if (!common_limits_may(node->common, &id, &(struct common_use){kind, part, node->used[kind]},
+                           fleet->now_ns)) {
         node->n_refused++;
         return false;
     }
     node->used[kind] += part;
-    common_limits_spend(node->common, &id, kind, part, node->used[kind], fleet->now_ns);
+    common_limits_spend(node->common, &id, &(struct common_use){kind, part, node->used[kind]}, fleet->now_ns);
     node->n_admitted++;
     node->admitted += part;
     assert_true(fleet->n_admits < MAX_ADMITS);
@@ -253,7 +254,7 @@ void fleet_give_back(struct fleet *fleet, unsigned router, double part)
 
     catch_up(fleet, node);
     node->used[0] = node->used[0] > part ? node->used[0] - part : 0;
-    common_limits_spend(node->common, &id, 0, -part, node->used[0], fleet->now_ns);
+    common_limits_spend(node->common, &id, &(struct common_use){0, -part, node->used[0]}, fleet->now_ns);
 }
 
 double fleet_highest(const struct fleet *fleet)

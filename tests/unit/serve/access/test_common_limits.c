@@ -173,9 +173,10 @@ static void requests_at_once_are_common(void **state)
 
         fleet_step(&fleet);
         level = (double)(node->n_admitted + common_limits_elsewhere(node->common, &id)) / 10;
-        if (!common_limits_may(node->common, &id, COMMON_CONCURRENT, 0.1, level, fleet.now_ns))
+        if (!common_limits_may(node->common, &id, &(struct common_use){COMMON_CONCURRENT, 0.1, level},
+                               fleet.now_ns))
             continue;
-        common_limits_spend(node->common, &id, COMMON_CONCURRENT, 0.1, 0, fleet.now_ns);
+        common_limits_spend(node->common, &id, &(struct common_use){COMMON_CONCURRENT, 0.1, 0}, fleet.now_ns);
         node->n_admitted++;
         n++;
     }

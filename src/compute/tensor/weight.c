@@ -160,7 +160,7 @@ const char *weight_types(char *out, size_t capacity_bytes)
     size_t len = 0;
 
     out[0] = 0;
-    for (uint32_t type = 0; type <= DTYPE_MXFP4; type++)
+    for (uint32_t type = 0; type < DTYPE_COUNT; type++)
         if (weight_type_ok(type) && len < capacity_bytes)
             len += (size_t)snprintf(out + len, capacity_bytes - len, "%s%s", len > 0 ? " " : "",
                                     dtype_info(type)->name);

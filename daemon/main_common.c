@@ -79,8 +79,10 @@ static int load_checked(const struct main_options *options, bool is_reload, stru
 {
     struct config_check check = {.table = options->table, .findings = findings, .is_reload = is_reload};
     void *conf;
-    int rc = config_load(options->table, options->config_path, options->overrides, options->n_overrides,
-                         findings, &conf);
+    int rc =
+        config_load(options->table,
+                    &(struct config_source){options->config_path, options->overrides, options->n_overrides},
+                    findings, &conf);
 
     if (rc < 0)
         return rc;
@@ -108,8 +110,10 @@ static void *load_unchecked(const struct main_options *options)
 {
     struct buf errors = {0};
     void *conf;
-    int rc = config_load(options->table, options->config_path, options->overrides, options->n_overrides,
-                         &errors, &conf);
+    int rc =
+        config_load(options->table,
+                    &(struct config_source){options->config_path, options->overrides, options->n_overrides},
+                    &errors, &conf);
 
     print_findings(&errors);
     buf_fini(&errors);
@@ -206,20 +210,18 @@ static int main_common_parse(int argc, char **argv, struct main_options *options
     return 1;
 }
 
-int main_begin(int argc, char **argv, const struct config_table *table, struct main_options *options,
-               void **conf_out, int *status_out)
+int main_begin(int argc, char **argv, struct main_options *options, void **conf_out, int *status_out)
 {
     static char standard[512];
     int question = 0;
 
     merge_at_once();
-    options->table = table;
     *status_out = 0;
     signal(SIGPIPE, SIG_IGN);
     if (main_common_parse(argc, argv, options, &question, status_out) == 0)
         return 0;
     if (options->config_path == NULL) {
-        snprintf(standard, sizeof(standard), "%s/%s", BATON_SYSCONFDIR, table->file_name);
+        snprintf(standard, sizeof(standard), "%s/%s", BATON_SYSCONFDIR, options->table->file_name);
         if (access(standard, R_OK) == 0)
             options->config_path = standard;
     }
@@ -237,8 +239,8 @@ int main_begin(int argc, char **argv, const struct config_table *table, struct m
         return 1;
     print_findings(&options->warnings);
     buf_fini(&options->warnings);
-    config_free(table, *conf_out);
-    printf("%s: the configuration is fine\n", table->daemon);
+    config_free(options->table, *conf_out);
+    printf("%s: the configuration is fine\n", options->table->daemon);
     return 0;
 }
 

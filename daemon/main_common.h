@@ -8,8 +8,8 @@
 #include "base/config/config.h"
 
 struct main_options {
-    const struct config_table *table;
-    const char *config_path; /* NULL: the default path, if that file exists */
+    const struct config_table *table; /* the caller sets it */
+    const char *config_path;          /* NULL: the default path, if that file exists */
     const char *overrides[64];
     size_t n_overrides;
     /* The caller sets these. check: the check of the whole configuration for start, reload and
@@ -24,12 +24,11 @@ struct main_options {
     struct buf warnings;                                                 /* warnings of the first check */
 };
 
-/* Reads the command line, loads the configuration and checks it.  The caller has set check, cluster_key and
- * libraries in *options. 1: go on with *conf_out.  Otherwise the process must exit with *status_out.  That
+/* Reads the command line, loads the configuration and checks it.  The caller has set table, check, cluster_key
+ * and libraries in *options. 1: go on with *conf_out.  Otherwise the process must exit with *status_out.  That
  * is the case for --help, --version, --check-config, --dump-config, --sample-config, --manual-keys and
  * --tune, and for errors, which it has printed. */
-int main_begin(int argc, char **argv, const struct config_table *table, struct main_options *options,
-               void **conf_out, int *status_out);
+int main_begin(int argc, char **argv, struct main_options *options, void **conf_out, int *status_out);
 
 /* Logs the warnings of the check at start.  Call it after the log is set up. */
 void main_log_warnings(struct main_options *options);

@@ -49,7 +49,8 @@ static void keep_memory(void)
 
 int main(int argc, char **argv)
 {
-    struct state state = {.options = {.check = router_check,
+    struct state state = {.options = {.table = &router_conf_table,
+                                      .check = router_check,
                                       .cluster_key = router_main_cluster_key,
                                       .libraries = router_libraries}};
     struct router_opts opts = {.reload = router_main_reload, .diff = router_main_diff, .reload_arg = &state};
@@ -58,7 +59,7 @@ int main(int argc, char **argv)
     int status = 0;
 
     keep_memory();
-    if (main_begin(argc, argv, &router_conf_table, &state.options, &conf, &status) == 0)
+    if (main_begin(argc, argv, &state.options, &conf, &status) == 0)
         return status;
     state.conf = conf;
     log_setup("baton-router", (enum log_level)state.conf->log_level, (enum log_format)state.conf->log_format);

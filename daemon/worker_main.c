@@ -85,7 +85,8 @@ static int worker_main_diff(void *arg, struct buf *out, struct fault *fault)
 
 int worker_main(int argc, char **argv, const struct config_table *table)
 {
-    struct state state = {.options = {.check = worker_check,
+    struct state state = {.options = {.table = table,
+                                      .check = worker_check,
                                       .cluster_key = worker_main_cluster_key,
                                       .complete = name_node,
                                       .libraries = worker_libraries,
@@ -98,7 +99,7 @@ int worker_main(int argc, char **argv, const struct config_table *table)
     void *conf;
     int status = 0;
 
-    if (main_begin(argc, argv, table, &state.options, &conf, &status) == 0)
+    if (main_begin(argc, argv, &state.options, &conf, &status) == 0)
         return status;
     state.conf = conf;
     log_setup(table->daemon, (enum log_level)state.conf->log_level, (enum log_format)state.conf->log_format);

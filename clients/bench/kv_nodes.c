@@ -137,7 +137,7 @@ struct kv_move kv_pair_move(struct kv_pair *pair, const struct kv_bench *bench)
         tr_start_push(from, id, &target, pair->n_blocks * KV_LAYERS) != 0)
         kv_die("a transfer cannot begin");
     for (uint32_t layer = 0; layer < KV_LAYERS; layer++)
-        if (tr_push(from, id, layer, 0, pair->blocks, pair->n_blocks) != 0)
+        if (tr_push(from, id, &(struct tr_pieces){layer, 0, pair->blocks, pair->n_blocks}) != 0)
             kv_die("a layer cannot be pushed");
     for (unsigned i = 0; i < 2; i++)
         while (sem_wait(&pair->ends[i].is_done) != 0)

@@ -180,7 +180,7 @@ static int cmd_top_watch(struct top *top)
     int rc = ev_timer_new(loop, cmd_top_on_tick, top, &top->tick);
 
     if (rc == 0)
-        rc = ev_fd_new(loop, STDIN_FILENO, EV_FD_READ, on_key, top, &top->keys);
+        rc = ev_fd_new(loop, STDIN_FILENO, on_key, top, &top->keys);
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]) && rc == 0; i++)
         rc = ev_signal_new(loop, numbers[i], on_quit, top, &top->signals[i]);
     if (rc < 0)

@@ -38,9 +38,9 @@ enum { MAX_TEXT_BYTES = 64 << 20, BATCH = 64 /* the most that a watched model ta
 
 struct imatrix_args {
     struct rig_opts rig;
-    const char *text_path, *to;
-    uint32_t context, max_windows;
-    bool is_special, is_forced, is_help;
+    struct rig_text text;
+    const char *to;
+    bool is_forced, is_help;
 };
 
 struct watched { /* the matrices of one group of one layer */
@@ -65,12 +65,9 @@ struct imatrix_run {
 
 /* ---- the command line ---- */
 
-enum option_id { OPT_TEXT = 256, OPT_SPECIAL, OPT_CONTEXT, OPT_WINDOWS, OPT_FORCE };
+enum option_id { OPT_FORCE = 256 };
 
-static const struct option OPTIONS[] = {{"text", required_argument, NULL, OPT_TEXT},
-                                        {"special", no_argument, NULL, OPT_SPECIAL},
-                                        {"context", required_argument, NULL, OPT_CONTEXT},
-                                        {"windows", required_argument, NULL, OPT_WINDOWS},
+static const struct option OPTIONS[] = {RIG_TEXT_OPTIONS,
                                         RIG_OPTIONS,
                                         {"force", no_argument, NULL, OPT_FORCE},
                                         {"help", no_argument, NULL, 'h'},
@@ -79,16 +76,6 @@ static const struct option OPTIONS[] = {{"text", required_argument, NULL, OPT_TE
 static bool take_option(int option, struct imatrix_args *args)
 {
     switch (option) {
-    case OPT_TEXT:
-        args->text_path = optarg;
-        return true;
-    case OPT_SPECIAL:
-        args->is_special = true;
-        return true;
-    case OPT_CONTEXT:
-        return rig_parse_u32(NAME, "context", optarg, 1u << 24, &args->context);
-    case OPT_WINDOWS:
-        return rig_parse_u32(NAME, "windows", optarg, UINT32_MAX, &args->max_windows);
     case OPT_FORCE:
         args->is_forced = true;
         return true;
@@ -96,7 +83,7 @@ static bool take_option(int option, struct imatrix_args *args)
         args->is_help = true;
         return true;
     default:
-        return rig_take_option(NAME, option, &args->rig);
+        return rig_take_text_option(NAME, option, &args->text, &args->rig);
     }
 }
 
@@ -110,7 +97,7 @@ static bool imatrix_parse(int argc, char **argv, struct imatrix_args *args)
             return false;
     if (args->is_help)
         return true;
-    if (optind != argc - 2 || args->text_path == NULL) {
+    if (optind != argc - 2 || args->text.path == NULL) {
         fprintf(stderr, "baton-model %s: name --text, the model and the file to write\n", NAME);
         return false;
     }
@@ -165,8 +152,8 @@ static void on_input(void *arg, const struct model_input *input)
 static int read_text(struct imatrix_run *run, struct fault *fault)
 {
     struct buf text = {0};
-    unsigned flags = run->args->is_special ? TOKEN_PARSE_SPECIAL : 0;
-    int rc = cli_read(run->args->text_path, MAX_TEXT_BYTES, fault, &text);
+    unsigned flags = run->args->text.is_special ? TOKEN_PARSE_SPECIAL : 0;
+    int rc = cli_read(run->args->text.path, MAX_TEXT_BYTES, fault, &text);
 
     if (rc == 0) {
         rc =
@@ -196,7 +183,7 @@ static int imatrix_measure(struct imatrix_run *run, struct fault *fault)
 {
     const struct imatrix_args *args = run->args;
     uint32_t most = model_config(run->rig.model)->context_length;
-    uint32_t context = args->context ? args->context : most < 512 ? most : 512;
+    uint32_t context = args->text.context ? args->text.context : most < 512 ? most : 512;
     token_id *tokens;
     int rc = 0;
 
@@ -211,7 +198,7 @@ static int imatrix_measure(struct imatrix_run *run, struct fault *fault)
         return fault_set(fault, E_NOMEM, "%s", err_text(E_NOMEM));
     for (size_t from = 0; from < run->ids.n && rc == 0;
          from += context - tokenizer_adds_bos(run->tokenizer)) {
-        if (args->max_windows != 0 && run->n_windows >= args->max_windows)
+        if (args->text.max_windows != 0 && run->n_windows >= args->text.max_windows)
             break;
         rc = read_window(run, tokens, context, from);
         run->n_windows++;
@@ -298,7 +285,7 @@ static int imatrix_fill(void *arg, uint64_t index, struct gguf_writer *writer)
 static int imatrix_save(struct imatrix_run *run, struct fault *fault)
 {
     struct gguf_writer *writer = NULL;
-    struct bytes text = bytes_str(run->args->text_path);
+    struct bytes text = bytes_str(run->args->text.path);
     int rc = gguf_writer_new(&writer);
 
     if (rc == 0)
@@ -308,7 +295,8 @@ static int imatrix_save(struct imatrix_run *run, struct fault *fault)
     if (rc == 0)
         rc = gguf_put_u32(writer, "imatrix.chunk_count", run->n_windows);
     if (rc == 0)
-        rc = gguf_put_u32(writer, "imatrix.chunk_size", run->args->context ? run->args->context : 512);
+        rc = gguf_put_u32(writer, "imatrix.chunk_size",
+                          run->args->text.context ? run->args->text.context : 512);
     if (rc == 0)
         rc = declare_all(run, writer);
     if (rc < 0)

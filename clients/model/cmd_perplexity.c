@@ -52,10 +52,10 @@ enum { MAX_TEXT_BYTES = 64 << 20, BATCH = 512, ROWS = 64 /* places foretold in o
 
 struct perplexity_args {
     struct rig_opts rig;
-    const char *text_path; /* NULL: the bundled one */
+    struct rig_text text;  /* without a path: the bundled one */
     const char *base_path; /* NULL: no comparison */
-    uint32_t context, stride, max_windows;
-    bool is_special, is_json, is_help;
+    uint32_t stride;
+    bool is_json, is_help;
 };
 
 struct measuring {
@@ -74,13 +74,10 @@ struct measuring {
 
 /* ---- the command line ---- */
 
-enum option_id { OPT_TEXT = 256, OPT_SPECIAL, OPT_CONTEXT, OPT_STRIDE, OPT_WINDOWS, OPT_KL, OPT_JSON };
+enum option_id { OPT_STRIDE = 256, OPT_KL, OPT_JSON };
 
-static const struct option OPTIONS[] = {{"text", required_argument, NULL, OPT_TEXT},
-                                        {"special", no_argument, NULL, OPT_SPECIAL},
-                                        {"context", required_argument, NULL, OPT_CONTEXT},
+static const struct option OPTIONS[] = {RIG_TEXT_OPTIONS,
                                         {"stride", required_argument, NULL, OPT_STRIDE},
-                                        {"windows", required_argument, NULL, OPT_WINDOWS},
                                         {"kl", required_argument, NULL, OPT_KL},
                                         RIG_OPTIONS,
                                         {"json", no_argument, NULL, OPT_JSON},
@@ -90,18 +87,8 @@ static const struct option OPTIONS[] = {{"text", required_argument, NULL, OPT_TE
 static bool cmd_perplexity_take_option(int option, struct perplexity_args *args)
 {
     switch (option) {
-    case OPT_TEXT:
-        args->text_path = optarg;
-        return true;
-    case OPT_SPECIAL:
-        args->is_special = true;
-        return true;
-    case OPT_CONTEXT:
-        return rig_parse_u32(NAME, "context", optarg, 1u << 24, &args->context);
     case OPT_STRIDE:
         return rig_parse_u32(NAME, "stride", optarg, 1u << 24, &args->stride);
-    case OPT_WINDOWS:
-        return rig_parse_u32(NAME, "windows", optarg, UINT32_MAX, &args->max_windows);
     case OPT_KL:
         args->base_path = optarg;
         return true;
@@ -112,7 +99,7 @@ static bool cmd_perplexity_take_option(int option, struct perplexity_args *args)
         args->is_help = true;
         return true;
     default:
-        return rig_take_option(NAME, option, &args->rig);
+        return rig_take_text_option(NAME, option, &args->text, &args->rig);
     }
 }
 
@@ -131,9 +118,9 @@ static bool cmd_perplexity_parse(int argc, char **argv, struct perplexity_args *
 
 static int cmd_perplexity_read_text(struct measuring *m, struct fault *fault)
 {
-    const char *path = m->args->text_path;
+    const char *path = m->args->text.path;
     struct buf text = {0};
-    unsigned flags = m->args->is_special ? TOKEN_PARSE_SPECIAL : 0;
+    unsigned flags = m->args->text.is_special ? TOKEN_PARSE_SPECIAL : 0;
 
     if (path == NULL)
         path = access(BATON_DATADIR "/perplexity.txt", R_OK) == 0 ? BATON_DATADIR "/perplexity.txt"
@@ -141,7 +128,7 @@ static int cmd_perplexity_read_text(struct measuring *m, struct fault *fault)
     int rc = cli_read(path, MAX_TEXT_BYTES, fault, &text);
     if (rc < 0) {
         buf_fini(&text);
-        return m->args->text_path != NULL
+        return m->args->text.path != NULL
                    ? rc
                    : fault_set(fault, rc, "%s: %s; name one with --text", path, fault->text);
     }
@@ -155,7 +142,7 @@ static int plan_windows(struct measuring *m, struct fault *fault)
     uint32_t most = model_config(m->model.model)->context_length;
 
     m->bos = tokenizer_adds_bos(m->tokenizer) ? tokenizer_bos(m->tokenizer) : TOKEN_NONE;
-    m->context = m->args->context ? m->args->context : most < 512 ? most : 512;
+    m->context = m->args->text.context ? m->args->text.context : most < 512 ? most : 512;
     m->stride = m->args->stride ? m->args->stride : m->context / 2;
     uint32_t capacity = m->context - (m->bos != TOKEN_NONE);
     if (m->context < 2 || m->stride == 0 || m->stride > capacity)
@@ -164,8 +151,8 @@ static int plan_windows(struct measuring *m, struct fault *fault)
     if (m->ids.n < 2)
         return fault_set(fault, E_INVAL, "the text has fewer than two tokens");
     m->n_windows = m->ids.n <= capacity ? 1 : (m->ids.n - capacity + m->stride - 1) / m->stride + 1;
-    if (m->args->max_windows != 0 && m->n_windows > m->args->max_windows)
-        m->n_windows = m->args->max_windows;
+    if (m->args->text.max_windows != 0 && m->n_windows > m->args->text.max_windows)
+        m->n_windows = m->args->text.max_windows;
     return 0;
 }
 

@@ -288,11 +288,10 @@ static void quantize_share(void *arg, unsigned rank, unsigned n_ranks)
 {
     const struct job *job = arg;
     float *x = job->scratch + (size_t)rank * 2 * job->tensor->dims[0];
-    uint64_t from, to;
 
-    team_split(job->n_rows, 1, rank, n_ranks, &from, &to);
+    const struct team_range range = team_split(job->n_rows, 1, rank, n_ranks);
     job->rcs[rank] = 0;
-    for (uint64_t row = from; row < to && job->rcs[rank] == 0 && !rig_is_interrupted(); row++)
+    for (uint64_t row = range.from; row < range.to && job->rcs[rank] == 0 && !rig_is_interrupted(); row++)
         job->rcs[rank] = quantize_row(job, row, x, x + job->tensor->dims[0]);
 }
 

@@ -313,6 +313,24 @@ bool rig_take_option(const char *command, int option, struct rig_opts *opts)
     }
 }
 
+bool rig_take_text_option(const char *command, int option, struct rig_text *text, struct rig_opts *opts)
+{
+    switch (option) {
+    case RIG_OPT_TEXT:
+        text->path = optarg;
+        return true;
+    case RIG_OPT_SPECIAL:
+        text->is_special = true;
+        return true;
+    case RIG_OPT_CONTEXT:
+        return rig_parse_u32(command, "context", optarg, 1u << 24, &text->context);
+    case RIG_OPT_WINDOWS:
+        return rig_parse_u32(command, "windows", optarg, UINT32_MAX, &text->max_windows);
+    default:
+        return rig_take_option(command, option, opts);
+    }
+}
+
 bool rig_take_path(const char *command, int argc, char **argv, struct rig_opts *opts)
 {
     if (opts->path != NULL && optind == argc)

@@ -84,7 +84,11 @@ enum rig_option {
     RIG_OPT_KV = 1024,
     RIG_OPT_KERNELS,
     RIG_OPT_BF16,
-    RIG_OPT_CONVERT
+    RIG_OPT_CONVERT,
+    RIG_OPT_TEXT,
+    RIG_OPT_SPECIAL,
+    RIG_OPT_CONTEXT,
+    RIG_OPT_WINDOWS
 };
 #define RIG_SHORT_OPTIONS "hm:t:"
 #define RIG_OPTIONS                                                                                          \
@@ -98,7 +102,21 @@ enum rig_option {
     {                                                                                                        \
         "convert-f16", required_argument, NULL, RIG_OPT_CONVERT                                              \
     }
+#define RIG_TEXT_OPTIONS                                                                                     \
+    {"text", required_argument, NULL, RIG_OPT_TEXT}, {"special", no_argument, NULL, RIG_OPT_SPECIAL},        \
+        {"context", required_argument, NULL, RIG_OPT_CONTEXT},                                               \
+    {                                                                                                        \
+        "windows", required_argument, NULL, RIG_OPT_WINDOWS                                                  \
+    }
 bool rig_take_option(const char *command, int option, struct rig_opts *opts);
+struct rig_text { /* a text that a command reads in windows; zeroed: none */
+    const char *path;
+    uint32_t context;     /* tokens of a window; 0: the command's default */
+    uint32_t max_windows; /* 0: all */
+    bool is_special;      /* control tokens spelled out in it count as such */
+};
+/* The same for RIG_TEXT_OPTIONS and RIG_OPTIONS. */
+bool rig_take_text_option(const char *command, int option, struct rig_text *text, struct rig_opts *opts);
 /* Reads the argument after the options: one model file.  False: an error was printed. */
 bool rig_take_path(const char *command, int argc, char **argv, struct rig_opts *opts);
 

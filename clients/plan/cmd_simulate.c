@@ -5,6 +5,7 @@
  * The search sizes each pool alone, with twice the planned workers in the other one, and then both together. */
 #include "clients/plan/simulate_args.h"
 
+#include "base/check.h"
 #include "base/err.h"
 #include "base/progress.h"
 
@@ -59,7 +60,9 @@ static int simulate_at(struct simulate_run_of *run, double prefill, double decod
     change.prefill = prefill;
     change.decode = decode;
     progress_show(&run->progress, ++run->n_runs);
-    rc = simulate_run(run->job, run->plan, &change, run->has_trace ? &run->trace : NULL, &fault, out);
+    rc = simulate_run(run->job,
+                      &(struct simulate_case){run->plan, &change, run->has_trace ? &run->trace : NULL},
+                      &fault, out);
     if (rc < 0) {
         progress_end(&run->progress);
         complain(PLAN_NAME, "%s", fault.text);
@@ -199,13 +202,22 @@ static void simulate_verdict(const struct simulate_run_of *run, char *out, size_
 
 /* ---- reports ---- */
 
-static void simulate_row(const char *name, const char *unit, double scale, double planned, double simulated,
-                         double least, bool has_least)
+struct simulate_row {
+    const char *name, *unit;
+    double scale;
+    double planned, simulated, least;
+};
+
+static void simulate_show(const struct simulate_row *rows, size_t n, bool has_least)
 {
-    printf("  %-22s %10.3g %10.3g", name, planned * scale, simulated * scale);
-    if (has_least)
-        printf(" %10.3g", least * scale);
-    printf("  %s\n", unit);
+    for (size_t i = 0; i < n; i++) {
+        const struct simulate_row *row = &rows[i];
+
+        printf("  %-22s %10.3g %10.3g", row->name, row->planned * row->scale, row->simulated * row->scale);
+        if (has_least)
+            printf(" %10.3g", row->least * row->scale);
+        printf("  %s\n", row->unit);
+    }
 }
 
 static void simulate_table(const struct simulate_run_of *run)
@@ -213,6 +225,18 @@ static void simulate_table(const struct simulate_run_of *run)
     const struct plan_candidate *plan = run->plan;
     const struct simulate_result *a = &run->planned, *b = &run->least;
     const struct plan_work *work = &run->job->work;
+    const struct simulate_row workers[] = {
+        {"prefill workers", "", 1, plan->n_prefill, run->change.prefill, run->least_prefill},
+        {"decode workers", "", 1, plan->n_decode, run->change.decode, run->least_decode},
+    };
+    const struct simulate_row figures[] = {
+        {"time to first token", "s", 1, plan->ttft_s, a->ttft_s, b->ttft_s},
+        {"time between tokens", "ms", 1e3, plan->itl_s, a->itl_s, b->itl_s},
+        {"prefill load", "%", 100, plan->p.load, a->prefill_load, b->prefill_load},
+        {"decode load", "%", 100, plan->d.load, a->decode_load, b->decode_load},
+        {"prompt cached", "%", 100, work->hit, a->cached_share, b->cached_share},
+        {"objectives kept", "%", 100, work->ttft_percentile, a->good_share, b->good_share},
+    };
     char prefill[64], decode[64], verdict[512];
 
     plan_pool_layout(&run->job->pools.list[plan->prefill], prefill, sizeof(prefill));
@@ -222,18 +246,9 @@ static void simulate_table(const struct simulate_run_of *run)
            run->job->pools.list[plan->decode].cost.setup.device->id, decode, a->n_requests,
            work->rate_per_s * a->slice, a->slice < 1 ? ", a slice of the fleet" : "");
     printf("  %-22s %10s %10s%s\n", "", "plan", "simulated", run->has_least ? "     fewest" : "");
-    simulate_row("prefill workers", "", 1, plan->n_prefill, run->change.prefill, run->least_prefill,
-                 run->has_least);
-    simulate_row("decode workers", "", 1, plan->n_decode, run->change.decode, run->least_decode,
-                 run->has_least);
+    simulate_show(workers, ARRAY_LEN(workers), run->has_least);
     printf("  at %.0f %% and %.0f %%:\n", 100 * work->ttft_percentile, 100 * work->itl_percentile);
-    simulate_row("time to first token", "s", 1, plan->ttft_s, a->ttft_s, b->ttft_s, run->has_least);
-    simulate_row("time between tokens", "ms", 1e3, plan->itl_s, a->itl_s, b->itl_s, run->has_least);
-    simulate_row("prefill load", "%", 100, plan->p.load, a->prefill_load, b->prefill_load, run->has_least);
-    simulate_row("decode load", "%", 100, plan->d.load, a->decode_load, b->decode_load, run->has_least);
-    simulate_row("prompt cached", "%", 100, work->hit, a->cached_share, b->cached_share, run->has_least);
-    simulate_row("objectives kept", "%", 100, work->ttft_percentile, a->good_share, b->good_share,
-                 run->has_least);
+    simulate_show(figures, ARRAY_LEN(figures), run->has_least);
     if (run->has_least)
         printf("\nAt the plan's loads (%.0f %% and %.0f %%) the fewest workers are %.0f + %.0f; the plan has "
                "%.0f + %.0f.\n",

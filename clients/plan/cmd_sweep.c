@@ -189,9 +189,10 @@ static void sweep_take(struct sweep *sweep, bool shows)
         if (shows)
             progress_show(&sweep->progress, i);
         if (sweep_first_same(sweep, i) == i)
-            sweep->codes[i] =
-                simulate_run(sweep->job, sweep->plans[i], &sweep->changes[i],
-                             sweep->has_trace ? &sweep->trace : NULL, &sweep->faults[i], &sweep->results[i]);
+            sweep->codes[i] = simulate_run(sweep->job,
+                                           &(struct simulate_case){sweep->plans[i], &sweep->changes[i],
+                                                                   sweep->has_trace ? &sweep->trace : NULL},
+                                           &sweep->faults[i], &sweep->results[i]);
     }
 }
 

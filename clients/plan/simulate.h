@@ -38,10 +38,14 @@ struct simulate_result { /* of the requests that arrive after the fleet has fill
 
 /* The plan itself. */
 struct simulate_change simulate_change_none(const struct plan_candidate *candidate);
-/* Simulates a candidate with two pools. trace: NULL, or the load in place of a drawn one; borrowed.
+struct simulate_case {                      /* borrowed */
+    const struct plan_candidate *candidate; /* with two pools */
+    const struct simulate_change *change;
+    const struct trace *trace; /* the load in place of a drawn one, or NULL */
+};
+/* Simulates one case.
  * E_UNSUPPORTED (pipelines of stages), E_INVAL, E_NOMEM, with the reason. */
-int simulate_run(const struct plan_job *job, const struct plan_candidate *candidate,
-                 const struct simulate_change *change, const struct trace *trace, struct fault *fault,
+int simulate_run(const struct plan_job *job, const struct simulate_case *of, struct fault *fault,
                  struct simulate_result *out);
 /* Whether both objectives are kept at the percentile, and no more are refused than may miss them. */
 bool simulate_is_met(const struct plan_work *work, const struct simulate_result *result);

@@ -5,21 +5,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Whether argv[i] is the option; its value is in the same or in the next argument. */
-static bool args_is(char **argv, int argc, int i, const char *name, const char **value_out, int *n_used_out)
+/* Whether the first of these arguments (NULL ends them) is the option; its value is in the same or in the next one. */
+static bool args_is(char **argv, const char *name, const char **value_out, int *n_used_out)
 {
     size_t len = strlen(name);
 
     *n_used_out = 1;
-    if (strncmp(argv[i], name, len) != 0)
+    if (strncmp(argv[0], name, len) != 0)
         return false;
-    if (argv[i][len] == '=') {
-        *value_out = argv[i] + len + 1;
+    if (argv[0][len] == '=') {
+        *value_out = argv[0] + len + 1;
         return true;
     }
     *n_used_out = 2;
-    *value_out = i + 1 < argc ? argv[i + 1] : NULL;
-    return argv[i][len] == '\0';
+    *value_out = argv[1];
+    return argv[0][len] == '\0';
 }
 
 int simulate_args_take(int *argc, char **argv, const struct simulate_arg *args, size_t n)
@@ -31,7 +31,7 @@ int simulate_args_take(int *argc, char **argv, const struct simulate_arg *args, 
         size_t at = 0;
         int n_used = 1;
 
-        while (at < n && !args_is(argv, *argc, i, args[at].name, &value, &n_used))
+        while (at < n && !args_is(argv + i, args[at].name, &value, &n_used))
             at++;
         if (at == n) {
             argv[n_kept++] = argv[i++];

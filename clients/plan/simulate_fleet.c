@@ -218,10 +218,12 @@ static int simulate_traced(const struct sim_opts *opts, const struct trace *trac
     return rc;
 }
 
-int simulate_run(const struct plan_job *job, const struct plan_candidate *candidate,
-                 const struct simulate_change *change, const struct trace *trace, struct fault *fault,
+int simulate_run(const struct plan_job *job, const struct simulate_case *of, struct fault *fault,
                  struct simulate_result *out)
 {
+    const struct plan_candidate *candidate = of->candidate;
+    const struct simulate_change *change = of->change;
+    const struct trace *trace = of->trace;
     const struct plan_pool *prefill = &job->pools.list[candidate->prefill];
     const struct plan_pool *decode = &job->pools.list[candidate->decode];
     double slice = fleet_slice(job, candidate, change);

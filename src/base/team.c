@@ -241,7 +241,7 @@ size_t team_ahead_left(const struct team *team, unsigned rank)
     return team->ranks[rank].ahead_bytes;
 }
 
-void team_split(uint64_t n, uint64_t grain, unsigned rank, unsigned n_ranks, uint64_t *from, uint64_t *to)
+struct team_range team_split(uint64_t n, uint64_t grain, unsigned rank, unsigned n_ranks)
 {
     ASSERT(grain > 0 && rank < n_ranks);
 
@@ -251,6 +251,6 @@ void team_split(uint64_t n, uint64_t grain, unsigned rank, unsigned n_ranks, uin
     uint64_t first = each * rank + (rank < extra ? rank : extra);
     uint64_t last = first + each + (rank < extra);
 
-    *from = first == n_units ? n : first * grain;
-    *to = last == n_units ? n : last * grain;
+    return (struct team_range){.from = first == n_units ? n : first * grain,
+                               .to = last == n_units ? n : last * grain};
 }

@@ -33,7 +33,10 @@ void team_ahead(struct team *team, unsigned rank, const void *from, size_t len_b
 /* Inside a job: how many bytes of the hint the rank has not prefetched yet. */
 size_t team_ahead_left(const struct team *team, unsigned rank);
 
-/* The rank's part [*from, *to) of n items, in units of grain items (the last unit may be short). */
-void team_split(uint64_t n, uint64_t grain, unsigned rank, unsigned n_ranks, uint64_t *from, uint64_t *to);
+struct team_range { /* items [from, to) */
+    uint64_t from, to;
+};
+/* The rank's part of n items, in units of grain items (the last unit may be short). */
+struct team_range team_split(uint64_t n, uint64_t grain, unsigned rank, unsigned n_ranks);
 
 #endif

@@ -66,11 +66,12 @@ struct field {
     uint8_t mask; /* of a byte, after the shift */
 };
 
-/* Combines a field of each of 32 bytes with one of 32 other bytes, which goes to bit `to`. */
-static inline __attribute__((always_inline)) void two_fields(const uint8_t *lows, struct field low,
-                                                             const uint8_t *tops, struct field top,
-                                                             unsigned to, uint8_t *out)
+/* Combines a field of each of 32 bytes with one of 32 other bytes, which goes above it. */
+static inline __attribute__((always_inline)) void
+two_fields(const uint8_t *lows, struct field low, const uint8_t *tops, struct field top, uint8_t *out)
 {
+    const unsigned to = (unsigned)__builtin_popcount(low.mask);
+
     for (unsigned i = 0; i < 32; i += 16)
         wide_store16((wide_load16(lows + i) >> low.shift & bytes_each(low.mask)) |
                          (wide_load16(tops + i) >> top.shift & bytes_each(top.mask)) << to,
@@ -193,14 +194,14 @@ static void three_bits(const uint8_t bytes[64], const uint8_t tops[32], uint8_t 
 {
     const uint8_t *other = bytes + 32;
 
-    two_fields(bytes, (struct field){0, 3}, tops, (struct field){0, 1}, 2, out);
-    two_fields(bytes, (struct field){2, 3}, tops, (struct field){1, 1}, 2, out + 32);
-    two_fields(bytes, (struct field){4, 3}, tops, (struct field){2, 1}, 2, out + 64);
-    two_fields(bytes, (struct field){6, 3}, tops, (struct field){3, 1}, 2, out + 96);
-    two_fields(other, (struct field){0, 3}, tops, (struct field){4, 1}, 2, out + 128);
-    two_fields(other, (struct field){2, 3}, tops, (struct field){5, 1}, 2, out + 160);
-    two_fields(other, (struct field){4, 3}, tops, (struct field){6, 1}, 2, out + 192);
-    two_fields(other, (struct field){6, 3}, tops, (struct field){7, 1}, 2, out + 224);
+    two_fields(bytes, (struct field){0, 3}, tops, (struct field){0, 1}, out);
+    two_fields(bytes, (struct field){2, 3}, tops, (struct field){1, 1}, out + 32);
+    two_fields(bytes, (struct field){4, 3}, tops, (struct field){2, 1}, out + 64);
+    two_fields(bytes, (struct field){6, 3}, tops, (struct field){3, 1}, out + 96);
+    two_fields(other, (struct field){0, 3}, tops, (struct field){4, 1}, out + 128);
+    two_fields(other, (struct field){2, 3}, tops, (struct field){5, 1}, out + 160);
+    two_fields(other, (struct field){4, 3}, tops, (struct field){6, 1}, out + 192);
+    two_fields(other, (struct field){6, 3}, tops, (struct field){7, 1}, out + 224);
 }
 
 /* Reads 128 bytes of nibbles in four quarters: 256 numbers 0..15. */
@@ -215,14 +216,14 @@ static void quarter_nibbles(const uint8_t bytes[128], uint8_t out[256])
 /* The same with bit r of byte b of tops as the upper bit of number 32 r + b: numbers 0..31. */
 static void five_bits(const uint8_t bytes[128], const uint8_t tops[32], uint8_t out[256])
 {
-    two_fields(bytes, (struct field){0, 15}, tops, (struct field){0, 1}, 4, out);
-    two_fields(bytes, (struct field){4, 15}, tops, (struct field){1, 1}, 4, out + 32);
-    two_fields(bytes + 32, (struct field){0, 15}, tops, (struct field){2, 1}, 4, out + 64);
-    two_fields(bytes + 32, (struct field){4, 15}, tops, (struct field){3, 1}, 4, out + 96);
-    two_fields(bytes + 64, (struct field){0, 15}, tops, (struct field){4, 1}, 4, out + 128);
-    two_fields(bytes + 64, (struct field){4, 15}, tops, (struct field){5, 1}, 4, out + 160);
-    two_fields(bytes + 96, (struct field){0, 15}, tops, (struct field){6, 1}, 4, out + 192);
-    two_fields(bytes + 96, (struct field){4, 15}, tops, (struct field){7, 1}, 4, out + 224);
+    two_fields(bytes, (struct field){0, 15}, tops, (struct field){0, 1}, out);
+    two_fields(bytes, (struct field){4, 15}, tops, (struct field){1, 1}, out + 32);
+    two_fields(bytes + 32, (struct field){0, 15}, tops, (struct field){2, 1}, out + 64);
+    two_fields(bytes + 32, (struct field){4, 15}, tops, (struct field){3, 1}, out + 96);
+    two_fields(bytes + 64, (struct field){0, 15}, tops, (struct field){4, 1}, out + 128);
+    two_fields(bytes + 64, (struct field){4, 15}, tops, (struct field){5, 1}, out + 160);
+    two_fields(bytes + 96, (struct field){0, 15}, tops, (struct field){6, 1}, out + 192);
+    two_fields(bytes + 96, (struct field){4, 15}, tops, (struct field){7, 1}, out + 224);
 }
 
 static void read_q2_k(const void *qblk, struct qblk_fields *out)
@@ -296,10 +297,10 @@ static void read_q6_k(const void *qblk, struct qblk_fields *out)
         const uint8_t *low = q->low + half * 64, *top = q->top + half * 32;
         uint8_t *u = out->u + half * 128;
 
-        two_fields(low, (struct field){0, 15}, top, (struct field){0, 3}, 4, u);
-        two_fields(low + 32, (struct field){0, 15}, top, (struct field){2, 3}, 4, u + 32);
-        two_fields(low, (struct field){4, 15}, top, (struct field){4, 3}, 4, u + 64);
-        two_fields(low + 32, (struct field){4, 15}, top, (struct field){6, 3}, 4, u + 96);
+        two_fields(low, (struct field){0, 15}, top, (struct field){0, 3}, u);
+        two_fields(low + 32, (struct field){0, 15}, top, (struct field){2, 3}, u + 32);
+        two_fields(low, (struct field){4, 15}, top, (struct field){4, 3}, u + 64);
+        two_fields(low + 32, (struct field){4, 15}, top, (struct field){6, 3}, u + 96);
     }
 }
 

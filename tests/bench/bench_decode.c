@@ -43,7 +43,13 @@ static struct weight pack(const struct bench *bench, enum dtype type, uint32_t r
     struct weight_part part = {data, rows};
     struct weight weight;
 
-    if (weight_pack(bench->table, type, &part, 1, COLS, bench->team, &weight) != 0)
+    if (weight_pack(&(struct weight_packing){.table = bench->table,
+                                             .type = type,
+                                             .parts = &part,
+                                             .n_parts = 1,
+                                             .cols = COLS,
+                                             .team = bench->team},
+                    &weight) != 0)
         bench_need(NULL);
     free(data);
     return weight;

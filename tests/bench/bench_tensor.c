@@ -66,14 +66,20 @@ static struct copies pack_copies(const struct bench *bench, enum dtype type, con
 {
     void *data = bench_weights(type, (size_t)matrix->rows * matrix->cols);
     struct weight_part part = {data, matrix->rows};
+    struct weight_packing packing = {.table = bench->table,
+                                     .form = bench->math == BF16_TILES  ? WEIGHT_TILES
+                                             : bench->math == BF16_DOTS ? WEIGHT_DOTS
+                                                                        : WEIGHT_AS_STORED,
+                                     .type = type,
+                                     .parts = &part,
+                                     .n_parts = 1,
+                                     .cols = matrix->cols,
+                                     .team = bench->team};
     struct copies copies = {.n = 1};
 
     copies.weights = bench_need(calloc(64, sizeof(*copies.weights)));
     for (uint32_t i = 0; i < copies.n; i++) {
-        if ((bench->math == BF16_TILES  ? weight_pack_tiles
-             : bench->math == BF16_DOTS ? weight_pack_dots
-                                        : weight_pack)(bench->table, type, &part, 1, matrix->cols,
-                                                       bench->team, &copies.weights[i]) != 0)
+        if (weight_pack(&packing, &copies.weights[i]) != 0)
             bench_need(NULL);
         copies.n = (uint32_t)(((size_t)768 << 20) / copies.weights[0].len_bytes + 1);
         copies.n = copies.n > 64 ? 64 : copies.n;
@@ -236,8 +242,13 @@ static void bench_rows(const struct bench *bench)
     }
     uint64_t swiglu_ns = clock_now_ns();
     for (int i = 0; i < ROUNDS; i++)
-        rope_rotate(bench->table, ROPE_ADJACENT, bench->y, HEADS, HEAD_DIM, HEAD_DIM, bench->x,
-                    bench->x + 32);
+        rope_rotate(bench->table, &(struct rope_args){.pairs = ROPE_ADJACENT,
+                                                      .x = bench->y,
+                                                      .n_heads = HEADS,
+                                                      .head_dim = HEAD_DIM,
+                                                      .dims = HEAD_DIM,
+                                                      .cos = bench->x,
+                                                      .sin = bench->x + 32});
     uint64_t rope_ns = clock_now_ns();
     printf("one token: rms_norm %.2f us, swiglu %.2f us, rope %.2f us\n",
            (double)(norm_ns - start_ns) / ROUNDS / 1e3, (double)(swiglu_ns - norm_ns) / ROUNDS / 1e3,

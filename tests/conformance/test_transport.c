@@ -89,12 +89,11 @@ static bool target_is_right(const struct worker *worker, const struct transfer *
 }
 
 /* tr_push with patience: E_FULL means that the thread is behind. */
-static void push_run(struct worker *worker, uint64_t id, uint32_t layer, uint32_t first,
-                     const uint32_t *blocks, uint32_t n)
+static void push_run(struct worker *worker, uint64_t id, const struct tr_pieces *pieces)
 {
     int err;
 
-    while ((err = tr_push(worker->node, id, layer, first, blocks, n)) == E_FULL)
+    while ((err = tr_push(worker->node, id, pieces)) == E_FULL)
         clock_sleep_ns(NS_PER_MS);
     assert_int_equal(err, 0);
 }
@@ -113,7 +112,8 @@ static void push_all(struct worker *worker, const struct transfer *transfer, str
     for (uint32_t r = 0; r < n_runs; r++) {
         uint32_t first = runs[r] >> 8 & 255;
 
-        push_run(worker, transfer->id, runs[r] >> 16, first, transfer->from + first, runs[r] & 255);
+        push_run(worker, transfer->id,
+                 &(struct tr_pieces){runs[r] >> 16, first, transfer->from + first, runs[r] & 255});
     }
 }
 
@@ -258,7 +258,7 @@ static struct transfer large_transfer(uint64_t id)
 static void push_layers(struct worker *sender, const struct transfer *transfer, uint32_t from, uint32_t to)
 {
     for (uint32_t layer = from; layer < to; layer++)
-        push_run(sender, transfer->id, layer, 0, transfer->from, transfer->n);
+        push_run(sender, transfer->id, &(struct tr_pieces){layer, 0, transfer->from, transfer->n});
 }
 
 /* The worst possible bug: bytes of a closed ticket land in blocks that have a new owner. */
@@ -448,7 +448,7 @@ static void mismatches_are_refused(void **state)
         worker_poison(receivers[i]);
         assert_int_equal(tr_open_ticket(receivers[i]->node, 5, &block, 1), 0);
         assert_int_equal(tr_start_push(sender->node, 10 + i, &target, 2), 0);
-        push_run(sender, 10 + i, 0, 0, &block, 1);
+        push_run(sender, 10 + i, &(struct tr_pieces){0, 0, &block, 1});
         assert_true(worker_wait(sender, TR_PUSH_FAILED, 10 + i, LIMIT_MS, &event));
         /* The end that detects the error first reports it; the other may only see the connection close. */
         assert_true(event.fault.code == (i < 2 ? E_MISMATCH : E_AUTH) || event.fault.code == E_CLOSED ||
@@ -471,8 +471,8 @@ static void misuse_is_answered(void **state)
 
     assert_int_equal(tr_open_ticket(worker->node, 1, blocks, 2), E_INVAL);
     assert_int_equal(tr_open_ticket(worker->node, 1, blocks, 0), E_INVAL);
-    assert_int_equal(tr_push(worker->node, 1, 0, 0, blocks, 2), E_INVAL);
-    assert_int_equal(tr_push(worker->node, 1, 2, 0, blocks, 1), E_INVAL);
+    assert_int_equal(tr_push(worker->node, 1, &(struct tr_pieces){0, 0, blocks, 2}), E_INVAL);
+    assert_int_equal(tr_push(worker->node, 1, &(struct tr_pieces){2, 0, blocks, 1}), E_INVAL);
     assert_int_equal(tr_open_ticket(worker->node, 1, blocks, 1), 0);
     assert_int_equal(tr_open_ticket(worker->node, 1, blocks, 1), 0);
     assert_true(worker_wait(worker, TR_TICKET_FAILED, 1, LIMIT_MS, &event));
@@ -483,7 +483,8 @@ static void misuse_is_answered(void **state)
     assert_true(worker_wait(worker, TR_PUSH_STOPPED, 3, LIMIT_MS, NULL));
     assert_int_equal(tr_start_push(worker->node, 4, &target, 2), 0);
     assert_true(worker_wait(worker, TR_PUSH_FAILED, 4, LIMIT_MS, NULL));
-    assert_int_equal(tr_push(worker->node, 4, 0, 0, blocks, 1), 0); /* too late, but not wrong */
+    assert_int_equal(tr_push(worker->node, 4, &(struct tr_pieces){0, 0, blocks, 1}),
+                     0); /* too late, but not wrong */
     assert_int_equal(tr_start_push(worker->node, 4, &target, 2), 0);
     assert_int_equal(tr_stop_push(worker->node, 4), 0);
     assert_true(worker_wait(worker, TR_PUSH_STOPPED, 4, LIMIT_MS, NULL));
@@ -504,7 +505,8 @@ static void a_flood_meets_back_pressure(void **state)
     assert_int_equal(tr_open_ticket(receiver->node, 1, blocks, 64), 0);
     assert_int_equal(tr_start_push(sender->node, 1, &target, 128), 0);
     for (unsigned i = 0; i < 20000; i++) {
-        int err = tr_push(sender->node, 1, i % 2, i % 64, blocks + i % 64, 1); /* most of them doubles */
+        int err = tr_push(sender->node, 1,
+                          &(struct tr_pieces){i % 2, i % 64, blocks + i % 64, 1}); /* most of them doubles */
 
         assert_true(err == 0 || err == E_FULL);
         n_full += err == E_FULL;

@@ -60,8 +60,8 @@ static void assert_ticket_lives(struct worker *worker)
 
     raw_dial(&raw, worker);
     assert_true(raw_greet(&raw, &none));
-    assert_true(raw_send_pieces(&raw, TICKET, 0, 0, 2, 100));
-    assert_true(raw_send_pieces(&raw, TICKET, 1, 0, 2, 200));
+    assert_true(raw_send_pieces(&raw, TICKET, &(struct raw_pieces){0, 0, 2, 100}));
+    assert_true(raw_send_pieces(&raw, TICKET, &(struct raw_pieces){1, 0, 2, 200}));
     assert_true(worker_wait(worker, TR_TICKET_COMPLETE, TICKET, LIMIT_MS, NULL));
     assert_true(piece_is(worker_piece(worker, 0, 3), PIECE, 100));
     assert_true(piece_is(worker_piece(worker, 1, 4), PIECE, 201));
@@ -79,7 +79,7 @@ static void handshake_lies_are_refused(void **state)
 
         raw_dial(&raw, worker);
         if (raw_greet(&raw, &lies[i]))
-            raw_send_pieces(&raw, TICKET, 0, 0, 2, 1);
+            raw_send_pieces(&raw, TICKET, &(struct raw_pieces){0, 0, 2, 1});
         assert_true(raw_is_closed(&raw));
         raw_close(&raw);
     }
@@ -117,7 +117,7 @@ static void data_before_the_proof_is_refused(void **state)
     struct raw raw;
 
     raw_dial(&raw, worker);
-    raw_send_pieces(&raw, TICKET, 0, 0, 2, 1);
+    raw_send_pieces(&raw, TICKET, &(struct raw_pieces){0, 0, 2, 1});
     assert_true(raw_is_closed(&raw));
     raw_close(&raw);
     assert_all_poison(worker);
@@ -150,12 +150,12 @@ static void unknown_tickets_are_thrown_away(void **state)
 
     raw_dial(&raw, worker);
     assert_true(raw_greet(&raw, &none));
-    assert_true(raw_send_pieces(&raw, 999, 0, 0, 2, 1));
+    assert_true(raw_send_pieces(&raw, 999, &(struct raw_pieces){0, 0, 2, 1}));
     assert_true(raw_expect_reject(&raw, 999, E_NOT_FOUND));
     assert_all_poison(worker);
     /* The connection goes on. */
-    assert_true(raw_send_pieces(&raw, TICKET, 0, 0, 2, 100));
-    assert_true(raw_send_pieces(&raw, TICKET, 1, 0, 2, 200));
+    assert_true(raw_send_pieces(&raw, TICKET, &(struct raw_pieces){0, 0, 2, 100}));
+    assert_true(raw_send_pieces(&raw, TICKET, &(struct raw_pieces){1, 0, 2, 200}));
     assert_true(worker_wait(worker, TR_TICKET_COMPLETE, TICKET, LIMIT_MS, NULL));
     raw_close(&raw);
 }
@@ -220,7 +220,7 @@ static void a_frame_cut_short_fails_its_ticket(void **state)
 
     raw_dial(&raw, worker);
     assert_true(raw_greet(&raw, &none));
-    assert_true(raw_send_pieces(&raw, TICKET, 1, 0, 2, 7));
+    assert_true(raw_send_pieces(&raw, TICKET, &(struct raw_pieces){1, 0, 2, 7}));
     begin_frame(&raw, PIECE / 2);
     raw_close(&raw);
     assert_true(worker_wait(worker, TR_TICKET_FAILED, TICKET, LIMIT_MS, &event));
@@ -252,8 +252,8 @@ static void an_idle_connection_lives(void **state)
     raw_dial(&raw, worker);
     assert_true(raw_greet(&raw, &none));
     clock_sleep_ns(800 * NS_PER_MS); /* more than the time-out */
-    assert_true(raw_send_pieces(&raw, TICKET, 0, 0, 2, 100));
-    assert_true(raw_send_pieces(&raw, TICKET, 1, 0, 2, 200));
+    assert_true(raw_send_pieces(&raw, TICKET, &(struct raw_pieces){0, 0, 2, 100}));
+    assert_true(raw_send_pieces(&raw, TICKET, &(struct raw_pieces){1, 0, 2, 200}));
     assert_true(worker_wait(worker, TR_TICKET_COMPLETE, TICKET, LIMIT_MS, NULL));
     raw_close(&raw);
 }
@@ -311,10 +311,10 @@ static void void_pieces_do_not_count(void **state)
         assert_true(raw_send(&raw, payload, sizeof(payload)));
         assert_true(raw_send_trailer(&raw, 0, KV_FRAME_VOID));
     }
-    assert_true(raw_send_pieces(&raw, TICKET, 1, 0, 2, 200));
+    assert_true(raw_send_pieces(&raw, TICKET, &(struct raw_pieces){1, 0, 2, 200}));
     assert_true(worker_wait_pieces(worker, TICKET, 2, LIMIT_MS));
     assert_int_equal(worker_count(worker, TR_TICKET_COMPLETE, TICKET), 0);
-    assert_true(raw_send_pieces(&raw, TICKET, 0, 0, 2, 100));
+    assert_true(raw_send_pieces(&raw, TICKET, &(struct raw_pieces){0, 0, 2, 100}));
     assert_true(worker_wait(worker, TR_TICKET_COMPLETE, TICKET, LIMIT_MS, NULL));
     assert_true(piece_is(worker_piece(worker, 0, 3), PIECE, 100));
     raw_close(&raw);
@@ -329,18 +329,18 @@ static void a_piece_is_written_once(void **state)
     raw_dial(&other, worker);
     assert_true(raw_greet(&raw, &none));
     assert_true(raw_greet(&other, &none));
-    assert_true(raw_send_pieces(&raw, TICKET, 0, 0, 2, 100));
+    assert_true(raw_send_pieces(&raw, TICKET, &(struct raw_pieces){0, 0, 2, 100}));
     assert_true(worker_wait_pieces(worker, TICKET, 2, LIMIT_MS));
-    assert_true(raw_send_pieces(&raw, TICKET, 0, 1, 1, 666));
+    assert_true(raw_send_pieces(&raw, TICKET, &(struct raw_pieces){0, 1, 1, 666}));
     assert_true(raw_expect_reject(&raw, TICKET, E_EXISTS));
     /* Two at once: the second is discarded, although the first is not complete. */
     begin_frame(&other, 0);
     raw_close(&other);
     assert_true(piece_is(worker_piece(worker, 0, 4), PIECE, 101));
-    assert_true(raw_send_pieces(&raw, TICKET, 1, 0, 2, 200));
+    assert_true(raw_send_pieces(&raw, TICKET, &(struct raw_pieces){1, 0, 2, 200}));
     assert_true(worker_wait(worker, TR_TICKET_COMPLETE, TICKET, LIMIT_MS, NULL));
     /* Later frames cannot complete it. */
-    assert_true(raw_send_pieces(&raw, TICKET, 1, 0, 2, 666));
+    assert_true(raw_send_pieces(&raw, TICKET, &(struct raw_pieces){1, 0, 2, 666}));
     clock_sleep_ns(20 * NS_PER_MS);
     assert_true(piece_is(worker_piece(worker, 1, 3), PIECE, 200));
     assert_int_equal(worker_count(worker, TR_TICKET_COMPLETE, TICKET), 1);
@@ -390,7 +390,7 @@ static void bad_descriptors_are_refused(void **state)
             raw_dial(&raw, worker);
             assert_true(raw_greet(&raw, &(struct raw_lies){.skips_share = true}));
             raw_share(&raw, lies[i], (unsigned)lies[i][2]);
-            raw_send_pieces(&raw, TICKET, 0, 0, 2, 1);
+            raw_send_pieces(&raw, TICKET, &(struct raw_pieces){0, 0, 2, 1});
             assert_true(raw_is_closed(&raw));
             raw_close(&raw);
         }

@@ -72,7 +72,7 @@ static void begin(const struct pair *pair, uint64_t id)
 
 static void push_layer(const struct pair *pair, uint64_t id, uint32_t layer)
 {
-    assert_int_equal(tr_push(pair->sender->node, id, layer, 0, blocks, N_BLOCKS), 0);
+    assert_int_equal(tr_push(pair->sender->node, id, &(struct tr_pieces){layer, 0, blocks, N_BLOCKS}), 0);
 }
 
 static void end(const struct pair *pair, uint64_t id)

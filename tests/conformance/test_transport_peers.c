@@ -81,7 +81,7 @@ static void push_layers(struct worker *sender, uint64_t push, uint32_t from, uin
     for (uint32_t i = 0; i < N_BLOCKS / 2; i++)
         blocks[i] = from_block(i);
     for (uint32_t layer = from; layer < to; layer++)
-        while (tr_push(sender->node, push, layer, 0, blocks, N_BLOCKS / 2) == E_FULL)
+        while (tr_push(sender->node, push, &(struct tr_pieces){layer, 0, blocks, N_BLOCKS / 2}) == E_FULL)
             clock_sleep_ns(NS_PER_MS);
 }
 
@@ -294,7 +294,7 @@ static void as_many_tickets_as_there_may_be(void **state)
         while ((err = tr_start_push(sender->node, 1 + i, &target, 1)) == E_FULL)
             clock_sleep_ns(NS_PER_MS);
         assert_int_equal(err, 0);
-        while ((err = tr_push(sender->node, 1 + i, 0, 0, &order[i], 1)) == E_FULL)
+        while ((err = tr_push(sender->node, 1 + i, &(struct tr_pieces){0, 0, &order[i], 1})) == E_FULL)
             clock_sleep_ns(NS_PER_MS);
         assert_int_equal(err, 0);
     }
@@ -342,11 +342,11 @@ static void a_thousand_rounds_leave_nothing(void **state)
         }
         assert_int_equal(tr_open_ticket(receiver->node, id, blocks, 4), 0);
         assert_int_equal(tr_start_push(sender->node, id, &target, 8), 0);
-        assert_int_equal(tr_push(sender->node, id, 0, 0, blocks, 4), 0);
+        assert_int_equal(tr_push(sender->node, id, &(struct tr_pieces){0, 0, blocks, 4}), 0);
         if (what == 0)
-            assert_int_equal(tr_push(sender->node, id, 1, 0, blocks, 2), 0);
+            assert_int_equal(tr_push(sender->node, id, &(struct tr_pieces){1, 0, blocks, 2}), 0);
         if (what >= 2)
-            assert_int_equal(tr_push(sender->node, id, 1, 0, blocks, 4), 0);
+            assert_int_equal(tr_push(sender->node, id, &(struct tr_pieces){1, 0, blocks, 4}), 0);
         if (what >= 2)
             assert_true(worker_wait(receiver, TR_TICKET_COMPLETE, id, LIMIT_MS, NULL));
         if (id % 2 == 0)

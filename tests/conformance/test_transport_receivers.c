@@ -67,8 +67,8 @@ static void start_victim(struct victim *victim, size_t piece_bytes)
     victim->worker = worker_new(&one);
     victim->listen_fd = listen_raw(victim->worker->folder, victim->address);
     assert_int_equal(tr_start_push(victim->worker->node, 1, &target, 16), 0);
-    assert_int_equal(tr_push(victim->worker->node, 1, 0, 0, blocks, 8), 0);
-    assert_int_equal(tr_push(victim->worker->node, 1, 1, 0, blocks, 8), 0);
+    assert_int_equal(tr_push(victim->worker->node, 1, &(struct tr_pieces){0, 0, blocks, 8}), 0);
+    assert_int_equal(tr_push(victim->worker->node, 1, &(struct tr_pieces){1, 0, blocks, 8}), 0);
 }
 
 static void end_victim(struct victim *victim)

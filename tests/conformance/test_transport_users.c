@@ -48,7 +48,7 @@ static int send_as_nobody(int from_parent)
     }
     tr_start_push(sender->node, 1, &target, N_LAYERS * N_BLOCKS);
     for (uint32_t layer = 0; layer < N_LAYERS; layer++)
-        while (tr_push(sender->node, 1, layer, 0, blocks, N_BLOCKS) == E_FULL)
+        while (tr_push(sender->node, 1, &(struct tr_pieces){layer, 0, blocks, N_BLOCKS}) == E_FULL)
             clock_sleep_ns(NS_PER_MS);
     if (read(from_parent, address, 1) < 0) /* until the parent has everything */
         return 1;

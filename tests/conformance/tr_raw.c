@@ -234,30 +234,34 @@ bool raw_send_announce(struct raw *raw, const struct kv_frame_announce *announce
     return raw_send(raw, bytes, len_bytes);
 }
 
-bool raw_send_pieces(struct raw *raw, uint64_t ticket, uint32_t layer, uint32_t first, uint32_t n,
-                     uint64_t seed)
+bool raw_send_pieces(struct raw *raw, uint64_t ticket, const struct raw_pieces *pieces)
 {
-    size_t piece_bytes = raw->geometry.piece_bytes, len_bytes = n * piece_bytes;
+    size_t piece_bytes = raw->geometry.piece_bytes, len_bytes = pieces->n * piece_bytes;
     uint8_t *payload = malloc(len_bytes);
     bool sent;
 
-    for (uint32_t i = 0; i < n; i++)
-        piece_fill(payload + i * piece_bytes, piece_bytes, seed + i);
+    for (uint32_t i = 0; i < pieces->n; i++)
+        piece_fill(payload + i * piece_bytes, piece_bytes, pieces->seed + i);
     if (kind_now->kind == TR_SHM) {
         uint32_t blocks[64];
 
-        memcpy((uint8_t *)raw->arena.base + (size_t)layer * raw->geometry.n_blocks * piece_bytes, payload,
-               len_bytes);
-        for (uint32_t i = 0; i < n; i++)
+        memcpy((uint8_t *)raw->arena.base + (size_t)pieces->layer * raw->geometry.n_blocks * piece_bytes,
+               payload, len_bytes);
+        for (uint32_t i = 0; i < pieces->n; i++)
             blocks[i] = i;
-        sent = raw_send_announce(
-            raw,
-            &(struct kv_frame_announce){
-                .ticket = ticket, .layer = layer, .first = first, .n_pieces = n, .generation = 1},
-            blocks);
+        sent = raw_send_announce(raw,
+                                 &(struct kv_frame_announce){.ticket = ticket,
+                                                             .layer = pieces->layer,
+                                                             .first = pieces->first,
+                                                             .n_pieces = pieces->n,
+                                                             .generation = 1},
+                                 blocks);
     } else {
-        struct kv_frame_data run = {
-            .ticket = ticket, .layer = layer, .first = first, .n_pieces = n, .payload_bytes = len_bytes};
+        struct kv_frame_data run = {.ticket = ticket,
+                                    .layer = pieces->layer,
+                                    .first = pieces->first,
+                                    .n_pieces = pieces->n,
+                                    .payload_bytes = len_bytes};
 
         sent = raw_send_head(raw, &run, raw->ssl == NULL ? KV_FRAME_FLAG_DIGEST : 0) &&
                raw_send(raw, payload, len_bytes) &&

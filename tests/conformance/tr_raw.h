@@ -41,9 +41,12 @@ bool raw_expect_reject(struct raw *raw, uint64_t ticket, int code);
 /* Sends a DATA frame up to its payload, or its trailer. */
 bool raw_send_head(struct raw *raw, const struct kv_frame_data *run, uint8_t flags);
 bool raw_send_trailer(struct raw *raw, uint64_t digest, unsigned status);
-/* Sends honest pieces of the kind under test: contents are piece_fill(seed + i). */
-bool raw_send_pieces(struct raw *raw, uint64_t ticket, uint32_t layer, uint32_t first, uint32_t n,
-                     uint64_t seed);
+struct raw_pieces {
+    uint32_t layer, first, n;
+    uint64_t seed; /* contents are piece_fill(seed + i) */
+};
+/* Sends honest pieces of the kind under test. */
+bool raw_send_pieces(struct raw *raw, uint64_t ticket, const struct raw_pieces *pieces);
 bool raw_send_announce(struct raw *raw, const struct kv_frame_announce *announce, const uint32_t *blocks);
 
 #endif

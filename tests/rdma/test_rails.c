@@ -69,7 +69,7 @@ static void transfer(struct worker *sender, struct worker *receiver, uint64_t id
             for (; lost != NULL && *lost != NULL; lost++)
                 link_set(*lost, "down");
         }
-        while (tr_push(sender->node, id, layer, 0, from, N) == E_FULL)
+        while (tr_push(sender->node, id, &(struct tr_pieces){layer, 0, from, N}) == E_FULL)
             clock_sleep_ns(NS_PER_MS);
     }
     assert_true(worker_wait(receiver, TR_TICKET_COMPLETE, id, LIMIT_MS, &event));

@@ -64,12 +64,17 @@ struct config_table {
     size_t struct_bytes;
 };
 
+struct config_source {            /* what follows the defaults; all borrowed */
+    const char *path;             /* NULL: no files */
+    const char *const *overrides; /* [n_overrides] "section.key=value" from the command line; may be NULL */
+    size_t n_overrides;
+};
+
 /* Loads a snapshot into a new struct *out; release it with config_free().  The struct is filled with
- * defaults, then from files, then from overrides ("section.key=value" from the command line; may be NULL).
- * The first override of a list replaces the list of the files. path NULL: no files.  On errors returns
+ * defaults, then from files, then from overrides.  The first override of a list replaces the list of the files.  On errors returns
  * E_FORMAT (or E_NOMEM), appends one line for each error to *errors, and leaves *out unchanged. */
-int config_load(const struct config_table *table, const char *path, const char *const *overrides,
-                size_t n_overrides, struct buf *errors, void **out);
+int config_load(const struct config_table *table, const struct config_source *source, struct buf *errors,
+                void **out);
 /* The same from text, for tests and fuzzing; messages use name as the file name. */
 int config_load_text(const struct config_table *table, const char *name, struct bytes text,
                      struct buf *errors, void **out);

@@ -466,24 +466,24 @@ static int draft_close(struct draft *draft, void **out)
     return rc;
 }
 
-int config_load(const struct config_table *table, const char *path, const char *const *overrides,
-                size_t n_overrides, struct buf *errors, void **out)
+int config_load(const struct config_table *table, const struct config_source *source, struct buf *errors,
+                void **out)
 {
     struct draft draft;
     int rc = draft_open(table, errors, &draft);
 
     if (rc != 0)
         return rc;
-    if (path != NULL) {
-        draft.snapshot->file = strdup(path);
+    if (source->path != NULL) {
+        draft.snapshot->file = strdup(source->path);
         draft.is_out_of_memory |= draft.snapshot->file == NULL;
-        config_load_read_file(&draft, path);
-        read_drop_ins(&draft, path);
+        config_load_read_file(&draft, source->path);
+        read_drop_ins(&draft, source->path);
     }
     draft.file++;
     draft.file_name = "command line";
-    for (size_t i = 0; overrides != NULL && i < n_overrides; i++)
-        read_override(&draft, overrides[i]);
+    for (size_t i = 0; source->overrides != NULL && i < source->n_overrides; i++)
+        read_override(&draft, source->overrides[i]);
     return draft_close(&draft, out);
 }
 

@@ -120,7 +120,7 @@ int ev_loop_new(struct ev_loop **out)
     rc = mailbox_new(MAX_POSTS, &loop->posts);
     if (rc != 0)
         goto fail;
-    rc = ev_fd_new(loop, mailbox_fd(loop->posts), EV_FD_READ, on_posts, loop, &loop->posts_watch);
+    rc = ev_fd_new(loop, mailbox_fd(loop->posts), on_posts, loop, &loop->posts_watch);
     if (rc != 0)
         goto fail;
     *out = loop;
@@ -293,14 +293,14 @@ static int watch_fd(struct ev_fd *watch, unsigned wants)
     return event_add(&watch->event, NULL) == 0 ? 0 : E_IO;
 }
 
-int ev_fd_new(struct ev_loop *loop, int fd, unsigned wants, ev_fd_call call, void *arg, struct ev_fd **out)
+int ev_fd_new(struct ev_loop *loop, int fd, ev_fd_call call, void *arg, struct ev_fd **out)
 {
     struct ev_fd *watch = calloc(1, sizeof(*watch));
     if (watch == NULL)
         return E_NOMEM;
 
     *watch = (struct ev_fd){.base = loop->base, .fd = fd, .call = call, .arg = arg};
-    int rc = watch_fd(watch, wants);
+    int rc = watch_fd(watch, EV_FD_READ);
     if (rc != 0) {
         free(watch);
         return rc;

@@ -52,9 +52,9 @@ void ev_timer_stop(struct ev_timer *timer);
 
 enum ev_fd_wants { EV_FD_READ = 1, EV_FD_WRITE = 2 };
 typedef void (*ev_fd_call)(void *arg, int fd, unsigned ready);
-/* Level triggered.  The caller keeps the descriptor. ev_fd_free() accepts NULL and is allowed inside its own
- * call. */
-int ev_fd_new(struct ev_loop *loop, int fd, unsigned wants, ev_fd_call call, void *arg, struct ev_fd **out);
+/* Level triggered; wants EV_FD_READ until ev_fd_want() says otherwise.  The caller keeps the descriptor. ev_fd_free()
+ * accepts NULL and is allowed inside its own call. */
+int ev_fd_new(struct ev_loop *loop, int fd, ev_fd_call call, void *arg, struct ev_fd **out);
 void ev_fd_want(struct ev_fd *watch, unsigned wants);
 void ev_fd_free(struct ev_fd *watch);
 

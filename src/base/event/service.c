@@ -179,8 +179,7 @@ int service_new(struct ev_loop *loop, const struct service_calls *calls, void *a
     signal(SIGPIPE, SIG_IGN);
     atomic_store(&signals.n_stops, 0);
     signals.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (signals.fd < 0 ||
-        ev_fd_new(loop, signals.fd, EV_FD_READ, on_stops, service, &service->stops_watch) < 0 ||
+    if (signals.fd < 0 || ev_fd_new(loop, signals.fd, on_stops, service, &service->stops_watch) < 0 ||
         service_handle(SIGALRM, on_alarm) < 0 || service_handle(SIGTERM, on_stop_signal) < 0 ||
         service_handle(SIGINT, on_stop_signal) < 0 ||
         ev_signal_new(loop, SIGHUP, on_reload_signal, service, &service->hangup) < 0 ||

@@ -237,8 +237,7 @@ static int stranger_wait(struct stranger *stranger)
     if (strangers->timer == NULL)
         rc = ev_timer_new(strangers->opts.loop, strangers_on_time, strangers, &strangers->timer);
     if (rc == 0)
-        rc = ev_fd_new(strangers->opts.loop, stranger->fd, EV_FD_READ, stranger_on_readable, stranger,
-                       &stranger->watch);
+        rc = ev_fd_new(strangers->opts.loop, stranger->fd, stranger_on_readable, stranger, &stranger->watch);
     if (rc < 0)
         return rc;
     if (list_is_empty(&strangers->silent))

@@ -27,12 +27,12 @@
 #include "base/str.h"
 #include "base/metrics/metrics_priv.h"
 
-const double metric_ttft_bounds_s[] = {0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5,
+static const double ttft_bounds_s[] = {0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5,
                                        0.75,  1,     2.5,  5,    7.5,  10,   20,   40,  80,   160};
-const unsigned metric_ttft_n_bounds = ARRAY_LEN(metric_ttft_bounds_s);
-const double metric_itl_bounds_s[] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1,
+const struct metric_bounds metric_ttft_bounds_s = {ttft_bounds_s, ARRAY_LEN(ttft_bounds_s)};
+static const double itl_bounds_s[] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1,
                                       0.15,  0.2,    0.3,   0.4,  0.5,   0.75, 1,     2.5};
-const unsigned metric_itl_n_bounds = ARRAY_LEN(metric_itl_bounds_s);
+const struct metric_bounds metric_itl_bounds_s = {itl_bounds_s, ARRAY_LEN(itl_bounds_s)};
 
 /* Receives updates when there was no memory for the series. */
 static const struct metric_family dummy_family = {.kind = METRIC_GAUGE};
@@ -183,18 +183,18 @@ struct metric_family *metric_family(struct metrics *metrics, enum metric_kind ki
 }
 
 struct metric_family *metric_histogram_family(struct metrics *metrics, const char *name, const char *help,
-                                              const char *labels, const double *bounds, unsigned n_bounds)
+                                              const char *labels, struct metric_bounds bounds)
 {
-    ASSERT(n_bounds > 0);
-    for (unsigned i = 0; i < n_bounds; i++)
-        ASSERT(isfinite(bounds[i]) && (i == 0 || bounds[i] > bounds[i - 1]));
+    ASSERT(bounds.n > 0);
+    for (unsigned i = 0; i < bounds.n; i++)
+        ASSERT(isfinite(bounds.upper[i]) && (i == 0 || bounds.upper[i] > bounds.upper[i - 1]));
     return metrics_declare(metrics, &(struct metric_family){
                                         .kind = METRIC_HISTOGRAM,
                                         .name = (char *)name,
                                         .help = (char *)help,
                                         .labels = (char *)labels,
-                                        .bounds = (double *)bounds,
-                                        .n_bounds = n_bounds,
+                                        .bounds = (double *)bounds.upper,
+                                        .n_bounds = bounds.n,
                                     });
 }
 

@@ -29,9 +29,15 @@ void metrics_free(struct metrics *metrics);
  * accepts NULL. */
 struct metric_family *metric_family(struct metrics *metrics, enum metric_kind kind, const char *name,
                                     const char *help, const char *labels);
-/* bounds: upper bounds, finite and ascending, without +Inf; copied. */
+struct metric_bounds {   /* of a histogram's buckets */
+    const double *upper; /* [n], finite and ascending, without +Inf */
+    unsigned n;
+};
+#define METRIC_BOUNDS(array) ((struct metric_bounds){array, sizeof(array) / sizeof((array)[0])})
+
+/* Copies the bounds. */
 struct metric_family *metric_histogram_family(struct metrics *metrics, const char *name, const char *help,
-                                              const char *labels, const double *bounds, unsigned n_bounds);
+                                              const char *labels, struct metric_bounds bounds);
 /* Shows a family under a second name too, with its own label names (the same number).  Values are counted
  * once, in the family itself.  Does nothing when the family is NULL or memory runs out. */
 void metric_family_alias(struct metrics *metrics, struct metric_family *family, const char *name,
@@ -75,8 +81,5 @@ void metrics_read_process(struct metrics *metrics);
 
 /* Histogram bounds in seconds.  They follow OpenTelemetry's conventions for generation, with more room for
  * long prompts and fast tokens. */
-extern const double metric_ttft_bounds_s[];
-extern const unsigned metric_ttft_n_bounds;
-extern const double metric_itl_bounds_s[];
-extern const unsigned metric_itl_n_bounds;
+extern const struct metric_bounds metric_ttft_bounds_s, metric_itl_bounds_s;
 #endif

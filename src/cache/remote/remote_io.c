@@ -71,13 +71,14 @@ static void remote_batch_read(struct remote_batch *batch)
 {
     struct remote_thread *thread = batch->thread;
     struct kv_remote *remote = thread->remote;
+    const struct store_reader reader = {remote_batch_on_value, batch};
     uint64_t began_ns = clock_now_ns();
     int rc;
 
     remote_batch_name(batch);
     for (unsigned i = 0; i < batch->n; i++)
         batch->jobs[i]->result = 1; /* no value yet */
-    rc = remote->ops->get(thread->store, batch->items, batch->n, remote_batch_on_value, batch, &batch->fault);
+    rc = remote->ops->get(thread->store, batch->items, batch->n, &reader, &batch->fault);
     for (unsigned i = 0; i < batch->n; i++) {
         batch->jobs[i]->busy_ns = (clock_now_ns() - began_ns) / batch->n;
         if (batch->jobs[i]->result == 1)

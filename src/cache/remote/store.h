@@ -29,6 +29,11 @@ struct store_item {
     int result; /* 0, E_NOT_FOUND (has, get), E_EXISTS (put), E_FULL (put), or why the item failed */
 };
 
+struct store_reader {
+    void (*on_value)(void *arg, unsigned i, struct bytes value); /* i: of the item; borrowed for the call */
+    void *arg;
+};
+
 struct store_ops {
     const char *kind;
     double keys_per_s; /* of has(), a guess until it is measured */
@@ -39,8 +44,8 @@ struct store_ops {
     int (*test)(void *store, struct buf *advice, struct fault *fault);
     int (*has)(void *store, struct store_item *items, unsigned n, struct fault *fault);
     /* Calls on_value for each value while it is there. */
-    int (*get)(void *store, struct store_item *items, unsigned n,
-               void (*on_value)(void *arg, unsigned i, struct bytes value), void *arg, struct fault *fault);
+    int (*get)(void *store, struct store_item *items, unsigned n, const struct store_reader *reader,
+               struct fault *fault);
     /* Keeps a value that is there already. */
     int (*put)(void *store, struct store_item *items, const struct bytes *values, unsigned n,
                struct fault *fault);

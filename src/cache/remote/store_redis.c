@@ -51,8 +51,7 @@ static void redis_get_reply(struct redis_batch *batch, unsigned i, const struct 
         batch->on_value(batch->arg, i, reply->text);
 }
 
-static int store_redis_get(void *arg, struct store_item *items, unsigned n,
-                           void (*on_value)(void *arg, unsigned i, struct bytes value), void *value_arg,
+static int store_redis_get(void *arg, struct store_item *items, unsigned n, const struct store_reader *reader,
                            struct fault *fault)
 {
     struct redis_store *store = arg;
@@ -62,8 +61,8 @@ static int store_redis_get(void *arg, struct store_item *items, unsigned n,
                                 .append = redis_get_append,
                                 .on_reply = redis_get_reply,
                                 .refreshes = store->lifetime_s[0] != '\0',
-                                .on_value = on_value,
-                                .arg = value_arg,
+                                .on_value = reader->on_value,
+                                .arg = reader->arg,
                                 .fault = fault};
 
     return redis_batch_run(&batch);

@@ -350,16 +350,15 @@ static int store_s3_has(void *arg, struct store_item *items, unsigned n, struct 
     return s3_call_run(&call);
 }
 
-static int store_s3_get(void *arg, struct store_item *items, unsigned n,
-                        void (*on_value)(void *arg, unsigned i, struct bytes value), void *value_arg,
+static int store_s3_get(void *arg, struct store_item *items, unsigned n, const struct store_reader *reader,
                         struct fault *fault)
 {
     struct s3_call call = {.store = arg,
                            .method = "GET",
                            .items = items,
                            .n = n,
-                           .on_value = on_value,
-                           .arg = value_arg,
+                           .on_value = reader->on_value,
+                           .arg = reader->arg,
                            .fault = fault};
 
     return s3_call_run(&call);

@@ -94,13 +94,6 @@ struct attn_unit;  /* attn.h */
 struct tile_block; /* tile_block.h */
 struct tile_give;
 
-struct rope_args { /* see rope_rotate */
-    enum rope_pairs pairs;
-    float *x;
-    uint32_t n_heads, head_dim, dims;
-    const float *cos, *sin;
-};
-
 /* Measures peak arithmetic: rounds x tile_tokens operations on 16 lanes. The result keeps the compiler
  * from removing the work. */
 typedef float (*kern_peak)(uint32_t rounds);

@@ -63,8 +63,12 @@ void vec_scale(const struct kern_table *table, float *x, float by, uint32_t n); 
 void vec_cap(const struct kern_table *table, float *x, float cap, uint32_t n);
 
 enum rope_pairs { ROPE_ADJACENT /* llama: (0,1)(2,3).. */, ROPE_HALVES /* qwen2, NeoX: (i, i + dims/2) */ };
-/* Rotates n_heads heads of one token in place; cos/sin: [dims/2] of this position. */
-void rope_rotate(const struct kern_table *table, enum rope_pairs pairs, float *x, uint32_t n_heads,
-                 uint32_t head_dim, uint32_t dims, const float *cos, const float *sin);
+struct rope_args { /* the heads of one token, rotated in place */
+    enum rope_pairs pairs;
+    float *x; /* [n_heads][head_dim] */
+    uint32_t n_heads, head_dim, dims;
+    const float *cos, *sin; /* [dims/2] of its position */
+};
+void rope_rotate(const struct kern_table *table, const struct rope_args *args);
 
 #endif

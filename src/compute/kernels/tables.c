@@ -131,10 +131,9 @@ void vec_cap(const struct kern_table *table, float *x, float cap, uint32_t n)
     table->vec->vec_cap(x, cap, n);
 }
 
-void rope_rotate(const struct kern_table *table, enum rope_pairs pairs, float *x, uint32_t n_heads,
-                 uint32_t head_dim, uint32_t dims, const float *cos, const float *sin)
+void rope_rotate(const struct kern_table *table, const struct rope_args *args)
 {
-    table->vec->rope(&(struct rope_args){pairs, x, n_heads, head_dim, dims, cos, sin});
+    table->vec->rope(args);
 }
 
 void conv_rows(const struct kern_table *table, const struct conv_args *args)

@@ -34,11 +34,10 @@ struct rows_call {
 static void rows_on_rank(void *arg, unsigned rank, unsigned n_ranks)
 {
     const struct rows_call *call = arg;
-    uint64_t from, to;
 
-    team_split(call->f->n_rows, 1, rank, n_ranks, &from, &to);
-    if (from < to)
-        call->job(call->f, (uint32_t)from, (uint32_t)to);
+    const struct team_range range = team_split(call->f->n_rows, 1, rank, n_ranks);
+    if (range.from < range.to)
+        call->job(call->f, (uint32_t)range.from, (uint32_t)range.to);
 }
 
 struct team *forward_team(const struct forward *f, uint64_t work_bytes)
@@ -238,13 +237,14 @@ static void finish_logits(void *arg, unsigned rank, unsigned n_ranks)
 {
     const struct logits_call *call = arg;
     const struct model_config *c = &call->model->config;
-    uint64_t from, to;
 
-    team_split(call->n, MEM_CACHE_LINE / sizeof(float), rank, n_ranks, &from, &to);
-    if (from < to && c->logit_scale != 1)
-        vec_scale(call->model->table, call->logits + from, c->logit_scale, (uint32_t)(to - from));
-    if (from < to && c->logit_cap != 0)
-        vec_cap(call->model->table, call->logits + from, c->logit_cap, (uint32_t)(to - from));
+    const struct team_range range = team_split(call->n, MEM_CACHE_LINE / sizeof(float), rank, n_ranks);
+    if (range.from < range.to && c->logit_scale != 1)
+        vec_scale(call->model->table, call->logits + range.from, c->logit_scale,
+                  (uint32_t)(range.to - range.from));
+    if (range.from < range.to && c->logit_cap != 0)
+        vec_cap(call->model->table, call->logits + range.from, c->logit_cap,
+                (uint32_t)(range.to - range.from));
 }
 
 /* The output head over the first n rows of last. */

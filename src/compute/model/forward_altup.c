@@ -279,7 +279,7 @@ static int altup_pack_part(struct loading *load, const struct gguf_tensor *tenso
     uint32_t rows = (uint32_t)tensor->dims[1];
     const struct weight_part part = {.data = (const uint8_t *)tensor->data + (size_t)first * rows * row_bytes,
                                      .rows = n * rows};
-    int rc = weights_matrix(load, tensor, tensor->type, &part, 1, (uint32_t)tensor->dims[0], &out->parts[0]);
+    int rc = weights_matrix(load, tensor, weights_packing(tensor, &part, 1), &out->parts[0]);
 
     if (rc < 0)
         return rc;

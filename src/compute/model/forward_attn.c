@@ -124,9 +124,13 @@ static void bias_norm_rotate(const struct forward *f, uint32_t from, uint32_t to
         if (!model->arch->norms_turned)
             norm_row(f, q);
         if (rope != ROPE_NONE) /* K's heads follow Q's and turn by the same angles */
-            rope_rotate(model->table, model->ropes[rope].pairs, q, n_heads, f->layer->head_dim,
-                        model->ropes[rope].dims, f->state->cos[rope] + row * pairs,
-                        f->state->sin[rope] + row * pairs);
+            rope_rotate(model->table, &(struct rope_args){.pairs = model->ropes[rope].pairs,
+                                                          .x = q,
+                                                          .n_heads = n_heads,
+                                                          .head_dim = f->layer->head_dim,
+                                                          .dims = model->ropes[rope].dims,
+                                                          .cos = f->state->cos[rope] + row * pairs,
+                                                          .sin = f->state->sin[rope] + row * pairs});
         if (model->arch->norms_turned)
             norm_row(f, q);
         if (f->layer->is_unit_normed)

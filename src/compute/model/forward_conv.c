@@ -54,12 +54,12 @@ static void conv_on_rank(void *arg, unsigned rank, unsigned n_ranks)
     static const struct recurrent_walk WALK = {.read = conv_read, .write = conv_write, .run = conv_run};
     const struct forward *f = arg;
     struct recurrent_channels part;
-    uint64_t from, to;
 
-    team_split(f->model->config.hidden, MEM_CACHE_LINE / sizeof(float), rank, n_ranks, &from, &to);
-    part =
-        (struct recurrent_channels){.from = (uint32_t)from, .to = (uint32_t)to, .n = f->model->config.hidden};
-    for (uint32_t item = 0; from < to && item < f->pass->n_items; item++)
+    const struct team_range range =
+        team_split(f->model->config.hidden, MEM_CACHE_LINE / sizeof(float), rank, n_ranks);
+    part = (struct recurrent_channels){
+        .from = (uint32_t)range.from, .to = (uint32_t)range.to, .n = f->model->config.hidden};
+    for (uint32_t item = 0; range.from < range.to && item < f->pass->n_items; item++)
         recurrent_walk(f, &WALK, item, &part);
 }
 

@@ -27,7 +27,7 @@ static int gated_pack_part(struct loading *load, const struct gguf_tensor *tenso
         parts[head] = (struct weight_part){.data = (const uint8_t *)tensor->data +
                                                    (2 * head + first) * c->head_dim * row_bytes,
                                            .rows = c->head_dim};
-    rc = weights_matrix(load, tensor, tensor->type, parts, c->n_heads, (uint32_t)tensor->dims[0], out);
+    rc = weights_matrix(load, tensor, weights_packing(tensor, parts, c->n_heads), out);
     free(parts);
     return rc;
 }

@@ -71,9 +71,14 @@ static void index_turn(const struct forward *f, size_t row, float *heads, uint32
     const struct model_config *c = &f->model->config;
     size_t pairs = c->rope_dims / 2;
 
-    rope_rotate(f->model->table, c->index_is_adjacent ? ROPE_ADJACENT : ROPE_HALVES, heads, n_heads,
-                c->index_dim, c->rope_dims, f->state->cos[ROPE_GLOBAL] + row * pairs,
-                f->state->sin[ROPE_GLOBAL] + row * pairs);
+    rope_rotate(f->model->table,
+                &(struct rope_args){.pairs = c->index_is_adjacent ? ROPE_ADJACENT : ROPE_HALVES,
+                                    .x = heads,
+                                    .n_heads = n_heads,
+                                    .head_dim = c->index_dim,
+                                    .dims = c->rope_dims,
+                                    .cos = f->state->cos[ROPE_GLOBAL] + row * pairs,
+                                    .sin = f->state->sin[ROPE_GLOBAL] + row * pairs});
 }
 
 static void index_store_rows(const struct forward *f, uint32_t from, uint32_t to)

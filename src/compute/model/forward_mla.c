@@ -78,9 +78,13 @@ static void norm_and_store(const struct forward *f, uint32_t from, uint32_t to)
         if (c->q_latent)
             rms_norm(model->table, q, vectors[SLOT_Q_A_NORM], c->q_latent, c->norm_eps, q);
         rms_norm(model->table, key, vectors[SLOT_KV_A_NORM], c->latent, c->norm_eps, key);
-        rope_rotate(model->table, model->ropes[ROPE_GLOBAL].pairs, key + c->latent, 1, c->rope_dims,
-                    c->rope_dims, f->state->cos[ROPE_GLOBAL] + row * pairs,
-                    f->state->sin[ROPE_GLOBAL] + row * pairs);
+        rope_rotate(model->table, &(struct rope_args){.pairs = model->ropes[ROPE_GLOBAL].pairs,
+                                                      .x = key + c->latent,
+                                                      .n_heads = 1,
+                                                      .head_dim = c->rope_dims,
+                                                      .dims = c->rope_dims,
+                                                      .cos = f->state->cos[ROPE_GLOBAL] + row * pairs,
+                                                      .sin = f->state->sin[ROPE_GLOBAL] + row * pairs});
     }
     forward_mla_store(f, from, to);
 }
@@ -106,9 +110,13 @@ static void turn_queries(const struct forward *f, uint32_t from, uint32_t to)
         float *rotary = plain + row * stride + c->head_dim - c->rope_dims;
         float *out = f->state->latent.q + row * c->n_heads * width + c->latent;
 
-        rope_rotate(model->table, model->ropes[ROPE_GLOBAL].pairs, rotary, c->n_heads, c->head_dim,
-                    c->rope_dims, f->state->cos[ROPE_GLOBAL] + row * pairs,
-                    f->state->sin[ROPE_GLOBAL] + row * pairs);
+        rope_rotate(model->table, &(struct rope_args){.pairs = model->ropes[ROPE_GLOBAL].pairs,
+                                                      .x = rotary,
+                                                      .n_heads = c->n_heads,
+                                                      .head_dim = c->head_dim,
+                                                      .dims = c->rope_dims,
+                                                      .cos = f->state->cos[ROPE_GLOBAL] + row * pairs,
+                                                      .sin = f->state->sin[ROPE_GLOBAL] + row * pairs});
         for (uint32_t h = 0; h < c->n_heads; h++)
             memcpy(out + h * width, rotary + (size_t)h * c->head_dim, c->rope_dims * sizeof(float));
     }

@@ -69,11 +69,10 @@ void latent_read_scale(struct reading *r, struct model *model)
 
 /* ---- weights ---- */
 
-static int mla_weights_pack(struct loading *load, const struct gguf_tensor *from, enum dtype type,
-                            const struct weight_part *parts, uint32_t n_parts, uint32_t cols,
-                            struct weight *out)
+static int mla_weights_pack(struct loading *load, const struct gguf_tensor *from,
+                            struct weight_packing packing, struct weight *out)
 {
-    int rc = weights_matrix(load, from, type, parts, n_parts, cols, out);
+    int rc = weights_matrix(load, from, packing, out);
 
     if (rc < 0)
         return rc;
@@ -85,7 +84,7 @@ static int pack_as_it_is(struct loading *load, const struct gguf_tensor *tensor,
 {
     struct weight_part part = {.data = tensor->data, .rows = (uint32_t)(tensor->dims[1] * tensor->dims[2])};
 
-    return mla_weights_pack(load, tensor, tensor->type, &part, 1, (uint32_t)tensor->dims[0], out);
+    return mla_weights_pack(load, tensor, weights_packing(tensor, &part, 1), out);
 }
 
 static void put_weight(enum dtype type, float value, uint8_t *at)
@@ -121,13 +120,19 @@ static int pack_turned(struct loading *load, const struct gguf_tensor *tensor, s
     enum dtype type = is_plain ? tensor->type : DTYPE_F16;
     struct weight_part part = {.rows = (uint32_t)tensor->dims[1]};
     uint8_t *turned = malloc((size_t)c->n_heads * c->latent * nope * sizeof(float));
+    struct weight_packing packing = {.table = load->model->table,
+                                     .type = tensor->type,
+                                     .parts = &part,
+                                     .n_parts = 1,
+                                     .cols = c->latent,
+                                     .team = load->team};
     struct weight kv_b;
     int rc;
 
     if (turned == NULL)
         return fault_set(load->fault, E_NOMEM, "no memory for %u heads", c->n_heads);
     part.data = tensor->data;
-    rc = weight_pack(load->model->table, tensor->type, &part, 1, c->latent, load->team, &kv_b);
+    rc = weight_pack(&packing, &kv_b);
     if (rc < 0) {
         free(turned);
         return fault_set(load->fault, rc, "tensor %.*s cannot be read: %s", (int)tensor->name.len_bytes,
@@ -136,7 +141,9 @@ static int pack_turned(struct loading *load, const struct gguf_tensor *tensor, s
     mla_weights_turn_keys(c, &kv_b, type, turned);
     weight_fini(&kv_b);
     part = (struct weight_part){.data = turned, .rows = c->n_heads * c->latent};
-    rc = mla_weights_pack(load, tensor, type, &part, 1, nope, out);
+    packing.type = type;
+    packing.cols = nope;
+    rc = mla_weights_pack(load, tensor, packing, out);
     free(turned);
     return rc;
 }
@@ -148,6 +155,7 @@ static int pack_values(struct loading *load, const struct gguf_tensor *tensor, s
     uint32_t nope = c->head_dim - c->rope_dims, each = nope + c->value_dim;
     size_t row_bytes = (size_t)(tensor->len_bytes / tensor->dims[1]);
     struct weight_part *parts = calloc(c->n_heads, sizeof(*parts));
+    struct weight_packing packing = {.type = tensor->type, .n_parts = c->n_heads, .cols = c->latent};
     int rc;
 
     if (parts == NULL)
@@ -156,7 +164,8 @@ static int pack_values(struct loading *load, const struct gguf_tensor *tensor, s
         parts[h] = (struct weight_part){.data = (const uint8_t *)tensor->data +
                                                 ((size_t)h * each + nope) * row_bytes,
                                         .rows = c->value_dim};
-    rc = mla_weights_pack(load, tensor, tensor->type, parts, c->n_heads, c->latent, out);
+    packing.parts = parts;
+    rc = mla_weights_pack(load, tensor, packing, out);
     free(parts);
     return rc;
 }

@@ -117,10 +117,13 @@ int weights_bind(struct loading *load, const char *name, const struct slot_info 
 bool weights_is_plain(enum dtype type);
 /* Reads numbers [from, from + n) of a plain tensor as floats. */
 void weights_floats(const struct gguf_tensor *tensor, uint64_t from, uint64_t n, float *out);
-/* For the pack functions of halves. Packs one matrix of stacked parts in the way that the options ask for.
- * The fault names the tensor `from`. */
-int weights_matrix(struct loading *load, const struct gguf_tensor *from, enum dtype type,
-                   const struct weight_part *parts, uint32_t n_parts, uint32_t cols, struct weight *out);
+/* For the pack functions of halves. Packs one matrix of stacked parts: type, parts and columns are given, the rest of
+ * the packing follows from the options. The fault names the tensor `from`. */
+int weights_matrix(struct loading *load, const struct gguf_tensor *from, struct weight_packing packing,
+                   struct weight *out);
+/* Parts with the type and the columns of a tensor. */
+struct weight_packing weights_packing(const struct gguf_tensor *tensor, const struct weight_part *parts,
+                                      uint32_t n);
 /* Call after a tensor is packed: counts it, reports progress and releases its pages. */
 void weights_report(struct loading *load, const struct gguf_tensor *tensor);
 /* The same for several tensors, some of which may be NULL; E_CANCELLED when the load must stop. */

@@ -109,7 +109,7 @@ static int moe_weights_pack(struct loading *load, const struct gguf_tensor *like
                             const struct weight_part *parts, uint32_t n, struct weight *out)
 {
     const struct route_rule *rule = &load->model->route;
-    int rc = weights_matrix(load, like, like->type, parts, n, (uint32_t)like->dims[0], out);
+    int rc = weights_matrix(load, like, weights_packing(like, parts, n), out);
 
     if (rc < 0)
         return rc;

@@ -83,12 +83,11 @@ static void heads_conv_on_rank(void *arg, unsigned rank, unsigned n_ranks)
         .read = heads_conv_read, .write = heads_conv_write, .run = heads_conv_run};
     const struct recurrent_heads *heads = arg;
     struct heads_channels part = {.heads = heads, .channels.n = (uint32_t)heads->n_conv};
-    uint64_t from, to;
 
-    team_split(heads->n_conv, MEM_CACHE_LINE / sizeof(float), rank, n_ranks, &from, &to);
-    part.channels.from = (uint32_t)from;
-    part.channels.to = (uint32_t)to;
-    for (uint32_t item = 0; from < to && item < heads->f->pass->n_items; item++)
+    const struct team_range range = team_split(heads->n_conv, MEM_CACHE_LINE / sizeof(float), rank, n_ranks);
+    part.channels.from = (uint32_t)range.from;
+    part.channels.to = (uint32_t)range.to;
+    for (uint32_t item = 0; range.from < range.to && item < heads->f->pass->n_items; item++)
         recurrent_walk(heads->f, &WALK, item, &part);
 }
 
@@ -182,11 +181,10 @@ static void heads_on_rank(void *arg, unsigned rank, unsigned n_ranks)
     const struct model_config *c = &f->model->config;
     struct heads_part part = {
         .heads = heads, .state = f->state->recurrent.states + (size_t)rank * c->delta_key * c->delta_value};
-    uint64_t from, to;
 
-    team_split(c->delta_heads, 1, rank, n_ranks, &from, &to);
+    const struct team_range range = team_split(c->delta_heads, 1, rank, n_ranks);
     for (uint32_t item = 0; item < f->pass->n_items; item++)
-        for (part.head = (uint32_t)from; part.head < to; part.head++)
+        for (part.head = (uint32_t)range.from; part.head < range.to; part.head++)
             recurrent_walk(f, &WALK, item, &part);
 }
 

@@ -241,26 +241,28 @@ static const float *pack_vector(struct loading *load, const struct gguf_tensor *
     return at;
 }
 
-int weights_matrix(struct loading *load, const struct gguf_tensor *from, enum dtype type,
-                   const struct weight_part *parts, uint32_t n_parts, uint32_t cols, struct weight *out)
+struct weight_packing weights_packing(const struct gguf_tensor *tensor, const struct weight_part *parts,
+                                      uint32_t n)
+{
+    return (struct weight_packing){
+        .type = tensor->type, .parts = parts, .n_parts = n, .cols = (uint32_t)tensor->dims[0]};
+}
+
+int weights_matrix(struct loading *load, const struct gguf_tensor *from, struct weight_packing packing,
+                   struct weight *out)
 {
     const struct kern_table *table = load->model->table;
     enum bf16_math asked = load->opts->bf16;
-    bool is_converted = type == DTYPE_F16 && load->opts->converts_f16; /* activations are rounded too */
-    bool is_brain = is_converted || (type == DTYPE_BF16 && asked != BF16_EXACT);
+    bool is_converted =
+        packing.type == DTYPE_F16 && load->opts->converts_f16; /* activations are rounded too */
+    bool is_brain = is_converted || (packing.type == DTYPE_BF16 && asked != BF16_EXACT);
     bool is_tiles = is_brain && kern_bf16_math(table, asked == BF16_EXACT ? BF16_AUTO : asked) == BF16_TILES;
-    const struct weight_packing packing = {.table = table,
-                                           .form = is_tiles   ? WEIGHT_TILES
-                                                   : is_brain ? WEIGHT_DOTS
-                                                              : WEIGHT_AS_STORED,
-                                           .type = type,
-                                           .parts = parts,
-                                           .n_parts = n_parts,
-                                           .cols = cols,
-                                           .team = load->team,
-                                           .arena = load->opts->arena};
-    int rc = weight_pack_to(&packing, out);
 
+    packing.table = table;
+    packing.form = is_tiles ? WEIGHT_TILES : is_brain ? WEIGHT_DOTS : WEIGHT_AS_STORED;
+    packing.team = load->team;
+    packing.arena = load->opts->arena;
+    int rc = weight_pack(&packing, out);
     if (rc < 0)
         return fault_set(load->fault, rc, "tensor %.*s cannot be packed: %s", (int)from->name.len_bytes,
                          (const char *)from->name.data, err_text(rc));
@@ -277,7 +279,7 @@ static int weights_pack(struct loading *load, const struct gguf_tensor *const *t
 
     for (uint32_t i = 0; i < n; i++)
         parts[i] = (struct weight_part){.data = tensors[i]->data, .rows = (uint32_t)tensors[i]->dims[1]};
-    rc = weights_matrix(load, tensors[0], tensors[0]->type, parts, n, (uint32_t)tensors[0]->dims[0], out);
+    rc = weights_matrix(load, tensors[0], weights_packing(tensors[0], parts, n), out);
     return rc < 0 ? rc : weights_packed(load, tensors, n);
 }
 

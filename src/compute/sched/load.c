@@ -72,8 +72,10 @@ static void load_learn_prefill(struct sched *sched, const struct plan *plan, dou
 
     size = size < 1 ? size : 1;
     rate_learn(&sched->prefill_rate, plan->n_prefill_tokens / prefill_s, PREFILL_ALPHA, size, now_ns);
-    prompt_cost_learn(&sched->prompt_cost, plan->n_prefill_tokens, load_prompt_pairs(plan), prefill_s, size,
-                      now_ns);
+    prompt_cost_learn(
+        &sched->prompt_cost,
+        &(struct prompt_cost_sample){plan->n_prefill_tokens, load_prompt_pairs(plan), prefill_s, size},
+        now_ns);
 }
 
 void load_observe(struct sched *sched, const struct plan *plan, uint32_t n_accepted,

@@ -14,15 +14,17 @@ static double part_left(double seconds, double other_s, double least)
     return seconds - other_s > least * seconds ? seconds - other_s : least * seconds;
 }
 
-void prompt_cost_learn(struct prompt_cost *cost, uint32_t n_tokens, double n_pairs, double seconds,
-                       double weight, uint64_t now_ns)
+void prompt_cost_learn(struct prompt_cost *cost, const struct prompt_cost_sample *sample, uint64_t now_ns)
 {
-    double tokens_s = rate_level(&cost->token_s) * n_tokens, pairs_s = rate_level(&cost->pair_s) * n_pairs;
+    double tokens_s = rate_level(&cost->token_s) * sample->n_tokens,
+           pairs_s = rate_level(&cost->pair_s) * sample->n_pairs;
 
-    if (n_pairs < DEEP * n_tokens || tokens_s <= 0)
-        rate_learn(&cost->token_s, part_left(seconds, pairs_s, TOKENS_MIN) / n_tokens, ALPHA, weight, now_ns);
+    if (sample->n_pairs < DEEP * sample->n_tokens || tokens_s <= 0)
+        rate_learn(&cost->token_s, part_left(sample->seconds, pairs_s, TOKENS_MIN) / sample->n_tokens, ALPHA,
+                   sample->weight, now_ns);
     else
-        rate_learn(&cost->pair_s, part_left(seconds, tokens_s, PAIRS_MIN) / n_pairs, ALPHA, weight, now_ns);
+        rate_learn(&cost->pair_s, part_left(sample->seconds, tokens_s, PAIRS_MIN) / sample->n_pairs, ALPHA,
+                   sample->weight, now_ns);
 }
 
 double prompt_cost_s(const struct prompt_cost *cost, uint32_t from, uint32_t n_tokens)

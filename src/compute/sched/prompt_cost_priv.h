@@ -15,9 +15,14 @@ struct prompt_cost { /* zeroed: has learned nothing */
     struct rate token_s, pair_s;
 };
 
-/* Learns from n_tokens > 0 that attended to n_pairs tokens in all.  weight: 0..1, as in rate_learn(). */
-void prompt_cost_learn(struct prompt_cost *cost, uint32_t n_tokens, double n_pairs, double seconds,
-                       double weight, uint64_t now_ns);
+struct prompt_cost_sample { /* one chunk of a prompt, or several */
+    uint32_t n_tokens;      /* at least one */
+    double n_pairs;         /* tokens that these attended to, in all */
+    double seconds;
+    double weight; /* 0..1, as in rate_learn() */
+};
+
+void prompt_cost_learn(struct prompt_cost *cost, const struct prompt_cost_sample *sample, uint64_t now_ns);
 /* Seconds for n tokens behind `from` tokens; 0 until a chunk was observed. */
 double prompt_cost_s(const struct prompt_cost *cost, uint32_t from, uint32_t n_tokens);
 

@@ -52,11 +52,10 @@ static void peak_job(void *arg, unsigned rank, unsigned n_ranks)
 static void read_job(void *arg, unsigned rank, unsigned n_ranks)
 {
     struct measuring *measuring = arg;
-    uint64_t from, to;
 
-    team_split(measuring->buffer_bytes, 1024, rank, n_ranks, &from, &to);
-    measuring->sink =
-        measuring->table->vec->read_memory(measuring->buffer + from, to - from, measuring->reading);
+    const struct team_range range = team_split(measuring->buffer_bytes, 1024, rank, n_ranks);
+    measuring->sink = measuring->table->vec->read_memory(measuring->buffer + range.from,
+                                                         range.to - range.from, measuring->reading);
 }
 
 static int by_size(const void *a, const void *b)

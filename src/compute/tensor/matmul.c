@@ -86,10 +86,10 @@ void matmul_pack(const struct product *product, const float *x, size_t x_stride,
 void matmul_pack_share(const struct product *product, unsigned rank, unsigned n_ranks)
 {
     const struct matmul_args *args = product->args;
-    uint64_t from, to;
 
-    team_split(args->weight->cols, QBLK_WEIGHTS, rank, n_ranks, &from, &to);
-    matmul_pack(product, args->x + from, args->x_stride, (struct col_range){(uint32_t)from, (uint32_t)to});
+    const struct team_range range = team_split(args->weight->cols, QBLK_WEIGHTS, rank, n_ranks);
+    matmul_pack(product, args->x + range.from, args->x_stride,
+                (struct col_range){(uint32_t)range.from, (uint32_t)range.to});
 }
 
 /* The panels of one call of a tile function; k in elements. */
@@ -105,10 +105,15 @@ struct region {
     size_t next_bytes; /* quantised: bytes of each panel, with each tile */
 };
 
+struct tile_out {
+    float *y;
+    size_t step; /* from one token to the next */
+};
+
 /* Multiplies n_tiles tiles, from the one with these tokens on: one, or for quantised types several of
  * equal height. */
 static void call_tile(const struct product *product, const struct region *region, struct token_tile tokens,
-                      uint32_t n_tiles, float *y, size_t y_step)
+                      uint32_t n_tiles, struct tile_out out)
 {
     const void *x = packed_at(product, tokens, region->k);
 
@@ -120,8 +125,8 @@ static void call_tile(const struct product *product, const struct region *region
             .lookup = product->args->weight->lookup,
             .x = x,
             .x_step = tokens.n * packed_bytes(product, product->n_k),
-            .y = y,
-            .y_step = y_step,
+            .y = out.y,
+            .y_step = out.step,
             .n_qblks = region->n_k / QBLK_WEIGHTS,
             .n_panels = region->n_panels,
             .n_tokens = tokens.n,
@@ -138,8 +143,8 @@ static void call_tile(const struct product *product, const struct region *region
             .w = region->w,
             .panel_step = region->panel_step,
             .x = x,
-            .y = y,
-            .y_step = y_step,
+            .y = out.y,
+            .y_step = out.step,
             .n_k = region->n_k,
             .n_panels = region->n_panels,
             .n_tokens = tokens.n,
@@ -161,7 +166,7 @@ static void run_tile(const struct product *product, const struct region *region,
     float *y = args->y + tokens.first * args->y_stride + row;
 
     if (n_rows >= region->n_panels * PANEL_ROWS) {
-        call_tile(product, region, tokens, n_tiles, y, args->y_stride);
+        call_tile(product, region, tokens, n_tiles, (struct tile_out){y, args->y_stride});
         return;
     }
     for (; n_tiles > 0; n_tiles--, tokens.first += tokens.n, y += tokens.n * args->y_stride) {
@@ -169,7 +174,7 @@ static void run_tile(const struct product *product, const struct region *region,
 
         for (uint32_t t = 0; t < tokens.n && region->k > 0; t++)
             memcpy(whole[t], y + t * args->y_stride, n_rows * sizeof(float));
-        call_tile(product, region, tokens, 1, whole[0], PANEL_ROWS);
+        call_tile(product, region, tokens, 1, (struct tile_out){whole[0], PANEL_ROWS});
         for (uint32_t t = 0; t < tokens.n; t++)
             memcpy(y + t * args->y_stride, whole[t], n_rows * sizeof(float));
     }
@@ -365,18 +370,17 @@ static uint32_t direct_unit_panels(const struct weight *weight, unsigned n_ranks
 void matmul_ahead(struct team *team, unsigned rank, const struct weight *weight)
 {
     unsigned n_ranks = team_size(team);
-    uint64_t from, to;
 
     team_ahead(team, rank, NULL, 0);
     if (weight == NULL)
         return;
     uint32_t n_panels = weight_n_panels(weight->rows), each = direct_unit_panels(weight, n_ranks);
-    team_split((n_panels + each - 1) / each, 1, rank, n_ranks, &from, &to);
-    if (from == to) /* more ranks than units */
+    const struct team_range range = team_split((n_panels + each - 1) / each, 1, rank, n_ranks);
+    if (range.from == range.to) /* more ranks than units */
         return;
-    uint64_t end = to * each < n_panels ? to * each : n_panels;
-    uint64_t len_bytes = (end - from * each) * weight_panel_bytes(weight);
-    team_ahead(team, rank, weight_panel(weight, (uint32_t)from * each),
+    uint64_t end = range.to * each < n_panels ? range.to * each : n_panels;
+    uint64_t len_bytes = (end - range.from * each) * weight_panel_bytes(weight);
+    team_ahead(team, rank, weight_panel(weight, (uint32_t)range.from * each),
                len_bytes < NEXT_BYTES ? len_bytes : NEXT_BYTES);
 }
 

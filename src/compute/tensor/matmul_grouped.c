@@ -118,12 +118,11 @@ static void grouped_job(void *arg, unsigned rank, unsigned n_ranks)
         uint32_t i = work_owner(grouped->first_unit, sizeof(uint32_t), grouped->args->n_pieces, unit);
         const struct grouped_piece *piece = &grouped->args->pieces[i];
         uint32_t n_units = grouped->first_unit[i + 1] - grouped->first_unit[i];
-        uint64_t from, to;
 
-        team_split(piece->n_rows, (uint64_t)MIN_UNIT_PANELS * PANEL_ROWS, unit - grouped->first_unit[i],
-                   n_units, &from, &to);
-        if (from < to)
-            matmul_grouped_multiply(grouped, rank, piece, (uint32_t)from, (uint32_t)to);
+        const struct team_range range = team_split(piece->n_rows, (uint64_t)MIN_UNIT_PANELS * PANEL_ROWS,
+                                                   unit - grouped->first_unit[i], n_units);
+        if (range.from < range.to)
+            matmul_grouped_multiply(grouped, rank, piece, (uint32_t)range.from, (uint32_t)range.to);
     }
 }
 

@@ -66,14 +66,7 @@ struct weight_packing { /* all borrowed */
     uint64_t end_ns; /* deadline (clock_now_ns()), then E_TIMEOUT; 0: none. Without an arena only */
 };
 
-int weight_pack_to(const struct weight_packing *packing, struct weight *out); /* also E_FULL, of the arena */
-/* As weight_pack_to() without an arena, by form. */
-int weight_pack(const struct kern_table *table, enum dtype type, const struct weight_part *parts,
-                uint32_t n_parts, uint32_t cols, struct team *team, struct weight *out);
-int weight_pack_dots(const struct kern_table *table, enum dtype type, const struct weight_part *parts,
-                     uint32_t n_parts, uint32_t cols, struct team *team, struct weight *out);
-int weight_pack_tiles(const struct kern_table *table, enum dtype type, const struct weight_part *parts,
-                      uint32_t n_parts, uint32_t cols, struct team *team, struct weight *out);
+int weight_pack(const struct weight_packing *packing, struct weight *out); /* also E_FULL, of the arena */
 void weight_fini(struct weight *weight);
 /* Copies one row, de-quantised, to out [cols]. For token embeddings. */
 void weight_row(const struct weight *weight, uint32_t row, float *out);

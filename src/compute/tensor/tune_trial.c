@@ -142,7 +142,7 @@ static bool trials_make_weight(struct trials *trials, enum trial_weight which)
                                            .cols = COLS,
                                            .team = trials->team,
                                            .end_ns = trials->end_ns};
-    int rc = data == NULL ? E_NOMEM : weight_pack_to(&packing, &trials->weights[which]);
+    int rc = data == NULL ? E_NOMEM : weight_pack(&packing, &trials->weights[which]);
     free(data);
     trials->is_late = trials->is_late || rc == E_TIMEOUT;
     if (rc == 0 && trials->y_stride < n * PART_ROWS)
@@ -224,10 +224,9 @@ static void trials_fini(struct trials *trials)
 static void forget_job(void *arg, unsigned rank, unsigned n_ranks)
 {
     const struct bytes *all = arg;
-    uint64_t from, to;
 
-    team_split(all->len_bytes, MEM_CACHE_LINE, rank, n_ranks, &from, &to);
-    mem_copy_forget(all->data + from, to - from);
+    const struct team_range range = team_split(all->len_bytes, MEM_CACHE_LINE, rank, n_ranks);
+    mem_copy_forget(all->data + range.from, range.to - range.from);
 }
 
 /* Clears the processor's address translations by changing access rights, because a model is larger than

@@ -129,10 +129,9 @@ static void pack_job(void *arg, unsigned rank, unsigned n_ranks)
 {
     struct packing *packing = arg;
     const struct weight *weight = packing->weight;
-    uint64_t first, end;
 
-    team_split(weight_n_panels(weight->rows), 1, rank, n_ranks, &first, &end);
-    for (uint32_t p = (uint32_t)first; p < end && !packing_is_late(packing); p++)
+    const struct team_range range = team_split(weight_n_panels(weight->rows), 1, rank, n_ranks);
+    for (uint32_t p = (uint32_t)range.from; p < range.to && !packing_is_late(packing); p++)
         pack_panel(packing, p, (char *)weight->panels + p * weight_panel_bytes(weight));
 }
 
@@ -161,7 +160,7 @@ const char *weight_types(char *out, size_t capacity_bytes)
     size_t len = 0;
 
     out[0] = 0;
-    for (uint32_t type = 0; type <= DTYPE_MXFP4; type++)
+    for (uint32_t type = 0; type < DTYPE_COUNT; type++)
         if (weight_type_ok(type) && len < capacity_bytes)
             len += (size_t)snprintf(out + len, capacity_bytes - len, "%s%s", len > 0 ? " " : "",
                                     dtype_info(type)->name);
@@ -217,7 +216,7 @@ static int pack_check(const struct weight_packing *packing, struct weight *weigh
     return 0;
 }
 
-int weight_pack_to(const struct weight_packing *to, struct weight *out)
+int weight_pack(const struct weight_packing *to, struct weight *out)
 {
     struct weight weight = pack_form(to);
     const struct dtype_info *info = dtype_info(to->type);
@@ -247,27 +246,6 @@ int weight_pack_to(const struct weight_packing *to, struct weight *out)
     else
         weight_fini(&weight);
     return rc;
-}
-
-int weight_pack(const struct kern_table *table, enum dtype type, const struct weight_part *parts,
-                uint32_t n_parts, uint32_t cols, struct team *team, struct weight *out)
-{
-    return weight_pack_to(
-        &(struct weight_packing){table, WEIGHT_AS_STORED, type, parts, n_parts, cols, team, NULL, 0}, out);
-}
-
-int weight_pack_dots(const struct kern_table *table, enum dtype type, const struct weight_part *parts,
-                     uint32_t n_parts, uint32_t cols, struct team *team, struct weight *out)
-{
-    return weight_pack_to(
-        &(struct weight_packing){table, WEIGHT_DOTS, type, parts, n_parts, cols, team, NULL, 0}, out);
-}
-
-int weight_pack_tiles(const struct kern_table *table, enum dtype type, const struct weight_part *parts,
-                      uint32_t n_parts, uint32_t cols, struct team *team, struct weight *out)
-{
-    return weight_pack_to(
-        &(struct weight_packing){table, WEIGHT_TILES, type, parts, n_parts, cols, team, NULL, 0}, out);
 }
 
 void weight_fini(struct weight *weight)

@@ -67,25 +67,30 @@ pack_small(struct quant_form form, const struct qblk_fields *fields, uint32_t su
     memcpy(to + FOUR_BYTES + 2, (const uint8_t *)&mins + 2, 2);
 }
 
+struct scales_place {
+    uint8_t *chunk;
+    uint32_t n_qblks; /* of the chunk */
+    uint32_t q, lane;
+};
+
 /* The scales of qblk q of 32 columns; all scales of a qblk of 256 columns. */
-static inline __attribute__((always_inline)) void pack_scales(struct quant_form form,
-                                                              const struct qblk_fields *fields, uint32_t q,
-                                                              uint32_t n_qblks, uint8_t *chunk, uint32_t lane)
+static inline __attribute__((always_inline)) void
+pack_scales(struct quant_form form, const struct qblk_fields *fields, struct scales_place to)
 {
-    const struct quant_chunk at = quant_chunk(form, n_qblks);
-    const size_t first = (size_t)q * PANEL_ROWS;
+    const struct quant_chunk at = quant_chunk(form, to.n_qblks);
+    const size_t first = (size_t)to.q * PANEL_ROWS;
 
     if (form.scale == SCALE_F16 || form.scale == SCALE_BF16) {
-        weight_quant_put_half(chunk + at.scale + first * 2, lane, fields->scale);
+        weight_quant_put_half(to.chunk + at.scale + first * 2, to.lane, fields->scale);
         if (form.has_min)
-            weight_quant_put_half(chunk + at.min + first * 2, lane, fields->min);
+            weight_quant_put_half(to.chunk + at.min + first * 2, to.lane, fields->min);
         return;
     }
     for (uint32_t sub = 0; sub < CHUNK_QBLKS * form.n_subs; sub += 4)
-        pack_small(form, fields, sub, chunk + at.scale + small_at(form, sub, lane));
-    weight_quant_put_half(chunk + at.d, lane, fields->scale);
+        pack_small(form, fields, sub, to.chunk + at.scale + small_at(form, sub, to.lane));
+    weight_quant_put_half(to.chunk + at.d, to.lane, fields->scale);
     if (form.has_min)
-        weight_quant_put_half(chunk + at.dmin, lane, fields->min);
+        weight_quant_put_half(to.chunk + at.dmin, to.lane, fields->min);
 }
 
 /* ---- u of two qblks, a and b, as the words of a lane ---- */
@@ -167,7 +172,7 @@ static inline __attribute__((always_inline)) void pack_long(struct quant_form fo
     struct qblk_fields all;
 
     lane->read(lane->qblk, &all);
-    pack_scales(form, &all, 0, CHUNK_QBLKS, chunk, lane->number);
+    pack_scales(form, &all, (struct scales_place){chunk, CHUNK_QBLKS, 0, lane->number});
     for (uint32_t q = 0; q < CHUNK_QBLKS; q += 2)
         pack_pair(form.bits, all.u + (size_t)q * QBLK_WEIGHTS, all.u + (size_t)(q + 1) * QBLK_WEIGHTS,
                   lane->number, chunk + (size_t)q * form.bits * FOUR_BYTES);
@@ -182,7 +187,7 @@ static inline __attribute__((always_inline)) void pack_short(struct quant_form f
 
     for (uint32_t q = 0; q < n; q++, qblk += lane->qblk_bytes) {
         lane->read(qblk, &pair[q % 2]);
-        pack_scales(form, &pair[q % 2], q, n, chunk, lane->number);
+        pack_scales(form, &pair[q % 2], (struct scales_place){chunk, n, q, lane->number});
         if (form.bits == 8) {
             spread_words(pair[q % 2].u, FOURS, lane->number, chunk + (size_t)q * FOURS * FOUR_BYTES);
             continue;

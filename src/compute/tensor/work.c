@@ -17,11 +17,10 @@ void work_init(struct work *work, uint32_t n_units, unsigned n_ranks)
 {
     ASSERT(n_ranks <= WORK_MAX_RANKS);
     for (unsigned rank = 0; rank < n_ranks; rank++) {
-        uint64_t from, to;
 
-        team_split(n_units, 1, rank, n_ranks, &from, &to);
-        atomic_init(&work->shares[rank].next, (uint32_t)from);
-        work->shares[rank].end = (uint32_t)to;
+        const struct team_range range = team_split(n_units, 1, rank, n_ranks);
+        atomic_init(&work->shares[rank].next, (uint32_t)range.from);
+        work->shares[rank].end = (uint32_t)range.to;
     }
 }
 

@@ -387,12 +387,20 @@ static uint16_t column_to_learn(struct picker_index *index, uint32_t slot)
     return column;
 }
 
+struct index_blocks {                /* a worker has them from now_ns on */
+    const struct block_hash *hashes; /* [n] */
+    size_t n;
+    uint64_t now_ns;
+};
+
 /* Inlined, so that neither list's look-ups pay for the other's. */
 static inline __attribute__((always_inline)) void index_learn(struct picker_index *index,
                                                               const uint32_t slots[2],
-                                                              const struct block_hash *hashes, size_t n,
-                                                              uint64_t now_ns, enum index_list list)
+                                                              struct index_blocks blocks,
+                                                              enum index_list list)
 {
+    const struct block_hash *hashes = blocks.hashes;
+    size_t n = blocks.n;
     uint32_t n_slots = (slots[0] != PICKER_NONE) + (slots[1] != PICKER_NONE);
     uint16_t columns[2];
     struct ahead ahead;
@@ -405,7 +413,8 @@ static inline __attribute__((always_inline)) void index_learn(struct picker_inde
     ahead_init(&ahead, index, hashes, n, true);
     for (size_t step = 0; step < n; step++) {
         uint32_t tag = ahead_step(&ahead, step);
-        struct index_entry *entry = picker_index_touch(index, &hashes[n - 1 - step], tag, now_ns, list);
+        struct index_entry *entry =
+            picker_index_touch(index, &hashes[n - 1 - step], tag, blocks.now_ns, list);
 
         ask_neighbours(&ahead, step + AHEAD / 4);
         for (int i = 0; i < 2; i++)
@@ -419,19 +428,21 @@ static inline __attribute__((always_inline)) void index_learn(struct picker_inde
 void picker_index_learn_pair(struct picker_index *index, const uint32_t slots[2],
                              const struct block_hash *hashes, size_t n, uint64_t now_ns)
 {
-    index_learn(index, slots, hashes, n, now_ns, INDEX_HOT);
+    index_learn(index, slots, (struct index_blocks){hashes, n, now_ns}, INDEX_HOT);
 }
 
 void picker_index_learn(struct picker_index *index, uint32_t slot, const struct block_hash *hashes, size_t n,
                         uint64_t now_ns)
 {
-    index_learn(index, (const uint32_t[2]){slot, PICKER_NONE}, hashes, n, now_ns, INDEX_HOT);
+    index_learn(index, (const uint32_t[2]){slot, PICKER_NONE}, (struct index_blocks){hashes, n, now_ns},
+                INDEX_HOT);
 }
 
 void picker_index_learn_on_disk(struct picker_index *index, uint32_t slot, const struct block_hash *hashes,
                                 size_t n, uint64_t now_ns)
 {
-    index_learn(index, (const uint32_t[2]){slot, PICKER_NONE}, hashes, n, now_ns, INDEX_COLD);
+    index_learn(index, (const uint32_t[2]){slot, PICKER_NONE}, (struct index_blocks){hashes, n, now_ns},
+                INDEX_COLD);
 }
 
 void picker_index_unlearn(struct picker_index *index, uint32_t slot, const struct block_hash *hashes,
@@ -464,18 +475,18 @@ void picker_index_unlearn(struct picker_index *index, uint32_t slot, const struc
 
 /* ---- prefix match ---- */
 
-void picker_index_match(struct picker_index *index, const struct block_hash *hashes, size_t n,
-                        uint64_t now_ns, struct picker_found *found_out, uint32_t n_slots)
+void picker_index_match(struct picker_index *index, const struct picker_query *query,
+                        struct picker_found *found_out)
 {
     const struct index_entry *entry, *last = NULL;
     struct ahead ahead;
     struct prefix_match match; /* not cleared: that would write half a KiB per match */
     size_t i = 0;
 
-    prefix_match_init(&match, index, found_out, n_slots);
-    ahead_init(&ahead, index, hashes, n, false);
-    for (; i < n; i++, last = entry) {
-        entry = find_live(index, &hashes[i], ahead_step(&ahead, i), now_ns);
+    prefix_match_init(&match, index, found_out, query->n_slots);
+    ahead_init(&ahead, index, query->hashes, query->n, false);
+    for (; i < query->n; i++, last = entry) {
+        entry = find_live(index, &query->hashes[i], ahead_step(&ahead, i), query->now_ns);
         if (entry == NULL)
             break;
         if (last == NULL)

@@ -22,12 +22,20 @@
 #include "cache/prefix/block_hash.h"
 
 struct picker_index;
+struct block_slice;
 
 struct picker_found { /* a prefix match: how many leading blocks of a chain each worker has */
     uint32_t in_memory[PICKER_MAX_WORKERS];
     uint32_t most_in_memory;                    /* of one worker */
     uint32_t n_runs;                            /* workers that have more, in memory or on disk ... */
     struct picker_run runs[PICKER_MAX_WORKERS]; /* ... in no order, each worker once */
+};
+
+struct picker_query {                /* what to match: the hashes of a prompt's first blocks */
+    const struct block_hash *hashes; /* [n], borrowed */
+    size_t n;
+    uint32_t n_slots; /* workers in lower slots are matched */
+    uint64_t now_ns;
 };
 
 /* E_INVAL (no entries, or more than 2^30), E_NOMEM. */
@@ -45,12 +53,11 @@ void picker_index_learn_pair(struct picker_index *index, const uint32_t slots[2]
 void picker_index_learn_on_disk(struct picker_index *index, uint32_t slot, const struct block_hash *hashes,
                                 size_t n, uint64_t now_ns);
 /* Matches the chain for every slot < n_slots; in_memory of other slots is left alone. */
-void picker_index_match(struct picker_index *index, const struct block_hash *hashes, size_t n,
-                        uint64_t now_ns, struct picker_found *found_out, uint32_t n_slots);
-/* Applies a worker's block events, one run of equal tiers at a time: tiers[i] (enum block_tier) says where
- * the worker has hashes[i] now. Returns whether any of these blocks is not in its memory. */
-bool picker_index_apply(struct picker_index *index, uint32_t slot, const struct block_hash *hashes,
-                        const uint8_t *tiers, size_t n, uint64_t now_ns);
+void picker_index_match(struct picker_index *index, const struct picker_query *query,
+                        struct picker_found *found_out);
+/* Applies block events of the worker in slot slice->source, one run of equal tiers at a time.  Returns whether any of
+ * these blocks is not in its memory. */
+bool picker_index_apply(struct picker_index *index, const struct block_slice *slice, uint64_t now_ns);
 /* Whether any worker has this block, in any tier. */
 bool picker_index_knows(struct picker_index *index, const struct block_hash *hash, uint64_t now_ns);
 /* The slot of the only worker that has this block in memory. PICKER_NONE: no worker has it, or several do. */

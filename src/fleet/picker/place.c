@@ -6,8 +6,12 @@ int picker_place_choose(struct picker_place *place, const struct picker_goals *g
 {
     uint32_t most;
 
-    picker_index_match(place->index, place->hashes, place->n_hashes, place->now_ns, &place->found,
-                       PICKER_MAX_WORKERS);
+    picker_index_match(place->index,
+                       &(struct picker_query){.hashes = place->hashes,
+                                              .n = place->n_hashes,
+                                              .n_slots = PICKER_MAX_WORKERS,
+                                              .now_ns = place->now_ns},
+                       &place->found);
     most = place->found.most_in_memory;
     place->request.cached_blocks = most > 0 ? place->found.in_memory : NULL;
     place->request.runs = place->found.runs;

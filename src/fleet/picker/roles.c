@@ -319,14 +319,13 @@ static bool roles_may(struct picker_roles *roles, const struct picker_roles_opts
 }
 
 void picker_roles_decide(struct picker_roles *roles, const struct picker_roles_opts *opts,
-                         const struct picker_fleet *fleet, uint32_t group, uint64_t now_ns,
-                         struct picker_roles_plan *out)
+                         const struct picker_fleet *fleet, uint64_t now_ns, struct picker_roles_plan *out)
 {
     struct pool_state pool;
     bool is_known;
 
     *out = (struct picker_roles_plan){.flip = PICKER_NONE, .reason = PICKER_ROLES_COLD};
-    pool_read(roles, fleet, group, &pool);
+    pool_read(roles, fleet, opts->group, &pool);
     out->n_prefill = pool.n[0];
     out->n_decode = pool.n[1];
     is_known = plan_measure(roles, opts, &pool, now_ns, out);

@@ -32,6 +32,7 @@ enum picker_roles_reason {
 };
 
 struct picker_roles_opts {
+    uint32_t group; /* of the model (picker.h) */
     double ttft_slo_s, itl_slo_s;
     uint32_t least;        /* workers of each role */
     uint32_t short_tokens; /* placement.local_prefill_tokens */
@@ -62,8 +63,7 @@ struct picker_roles_plan { /* one decision, and the figures behind it */
 /* The pool of a model: its workers of the layout that most of them have.  A worker of PICKER_BOTH decodes, and
  * keeps its role.  Call about once a second. */
 void picker_roles_decide(struct picker_roles *roles, const struct picker_roles_opts *opts,
-                         const struct picker_fleet *fleet, uint32_t group, uint64_t now_ns,
-                         struct picker_roles_plan *out);
+                         const struct picker_fleet *fleet, uint64_t now_ns, struct picker_roles_plan *out);
 /* A worker of the pool has another role, so much time ago. */
 void picker_roles_changed(struct picker_roles *roles, uint64_t at_ns);
 const char *picker_roles_text(enum picker_roles_reason reason);

@@ -42,7 +42,7 @@ void router_admission_declare(struct router *router)
     struct metric_family *error = metric_histogram_family(
         m, "baton_router_ttft_prediction_error_seconds",
         "How far first tokens were from their prediction at admission; late: they came after it.", "side",
-        bounds, sizeof(bounds) / sizeof(bounds[0]));
+        METRIC_BOUNDS(bounds));
 
     for (uint32_t at = 0; at < router->classes.n; at++) {
         const char *name = router->classes.all[at].name;

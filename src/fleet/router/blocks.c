@@ -165,8 +165,7 @@ static void blocks_apply(void *arg, const struct block_slice *slice)
     bool has_gone;
 
     ASSERT(slice->n <= BLOCK_SLICE);
-    has_gone = picker_index_apply(router->index, slice->source, slice->hashes, slice->tiers, slice->n,
-                                  clock_now_ns());
+    has_gone = picker_index_apply(router->index, slice, clock_now_ns());
     if (has_gone && !slice->is_snapshot)
         tell_last_replica(router, slice);
 }

@@ -407,8 +407,7 @@ static int wait_or_refuse(struct job *job, int rc, struct gen_failure *failure_o
     return job_turn_away(job, is_deserted(job) ? REFUSED_DESERTED : REFUSED_FULL, E_OVERLOADED);
 }
 
-static int backend_submit(void *self, const struct gen_model *model, struct work_order *order,
-                          const struct gen_events *events, void *arg, struct gen_handle **out,
+static int backend_submit(void *self, const struct gen_start *start, struct gen_handle **out,
                           struct gen_failure *failure_out)
 {
     struct router *router = self;
@@ -417,13 +416,13 @@ static int backend_submit(void *self, const struct gen_model *model, struct work
     int rc;
 
     (void)router_chains_work(router); /* earlier jobs may have the same prefix */
-    rc = router_job_make(router, model, order, &job);
+    rc = router_job_make(router, start->model, start->order, &job);
     if (rc < 0) {
         *failure_out = (struct gen_failure){.status = 500, .type = "api_error", .message = "Out of memory"};
         return rc;
     }
-    job->handle.events = events;
-    job->handle.arg = arg;
+    job->handle.events = start->events;
+    job->handle.arg = start->arg;
     picker_demand_arrived(&job->model->roles.demand, clock_now_ns(), job->order.n_tokens);
     must_wait = job->model->n_queued > 0 || job->chain == CHAIN_MATCHING || router_pause_is_first(job);
     rc = must_wait ? E_OVERLOADED : router_job_place(job);

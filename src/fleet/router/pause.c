@@ -67,10 +67,10 @@ void router_pause_declare(struct router *router)
     }
     pauses->m_paused =
         metric_single(router->metrics, METRIC_GAUGE, "baton_router_paused", "Streams that are paused now.");
-    pauses->m_seconds = metric_series(metric_histogram_family(router->metrics, "baton_router_pause_seconds",
-                                                              "How long streams were paused.", "", bounds,
-                                                              sizeof(bounds) / sizeof(bounds[0])),
-                                      NULL);
+    pauses->m_seconds =
+        metric_series(metric_histogram_family(router->metrics, "baton_router_pause_seconds",
+                                              "How long streams were paused.", "", METRIC_BOUNDS(bounds)),
+                      NULL);
 }
 
 /* ---- the budget ---- */

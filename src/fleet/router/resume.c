@@ -53,19 +53,18 @@ static void resume_ask(struct job *job, uint32_t slot)
     job->n_asked += router_send(job->router, slot, FRAME_RESUME, &resume.base) == 0;
 }
 
-int router_resume(void *self, const struct gen_model *model, struct work_order *order,
-                  const struct gen_events *events, void *arg, struct gen_handle **out,
+int router_resume(void *self, const struct gen_start *start, struct gen_handle **out,
                   struct gen_failure *failure_out)
 {
     struct router *router = self;
     struct job *job;
-    int rc = router_job_make(router, model, order, &job);
+    int rc = router_job_make(router, start->model, start->order, &job);
 
     *failure_out = (struct gen_failure){.status = 500, .type = "api_error", .message = "Out of memory"};
     if (rc < 0)
         return rc;
-    job->handle.events = events;
-    job->handle.arg = arg;
+    job->handle.events = start->events;
+    job->handle.arg = start->arg;
     router_job_number(job);
     router_job_enter(job, JOB_RESUMING);
     rc = hashmap_put(router->by_number, &job->number, job, NULL);

@@ -88,12 +88,12 @@ static void roles_flip(struct router *router, const struct picker_roles_plan *pl
 void router_roles_tick(struct router *router)
 {
     const struct router_conf *conf = router->conf;
-    const struct picker_roles_opts opts = {.ttft_slo_s = (double)conf->ttft_slo_ns / 1e9,
-                                           .itl_slo_s = (double)conf->itl_slo_ns / 1e9,
-                                           .least = (uint32_t)conf->roles_min,
-                                           .short_tokens = (uint32_t)conf->local_prefill_tokens,
-                                           .only_shows = conf->roles != ROUTER_ROLES_AUTO,
-                                           .period_ns = conf->roles_period_ns};
+    struct picker_roles_opts opts = {.ttft_slo_s = (double)conf->ttft_slo_ns / 1e9,
+                                     .itl_slo_s = (double)conf->itl_slo_ns / 1e9,
+                                     .least = (uint32_t)conf->roles_min,
+                                     .short_tokens = (uint32_t)conf->local_prefill_tokens,
+                                     .only_shows = conf->roles != ROUTER_ROLES_AUTO,
+                                     .period_ns = conf->roles_period_ns};
     uint64_t now_ns = clock_now_ns();
 
     if (now_ns < router->roles.next_ns)
@@ -105,7 +105,8 @@ void router_roles_tick(struct router *router)
 
         if (!model->is_ready)
             continue;
-        picker_roles_decide(&model->roles, &opts, router->fleet, i, now_ns, &model->roles_plan);
+        opts.group = i;
+        picker_roles_decide(&model->roles, &opts, router->fleet, now_ns, &model->roles_plan);
         roles_show(router, model);
         if (model->roles_plan.flip != PICKER_NONE)
             roles_flip(router, &model->roles_plan);

@@ -105,10 +105,9 @@ static void declare_queue(struct router *router)
 {
     static const double bounds[] = {0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30};
     struct metrics *m = router->metrics;
-    struct metric_family *wait =
-        metric_histogram_family(m, "baton_router_queue_wait_seconds",
-                                "How long requests waited for a placement, of those that had to.", "outcome",
-                                bounds, sizeof(bounds) / sizeof(bounds[0]));
+    struct metric_family *wait = metric_histogram_family(
+        m, "baton_router_queue_wait_seconds",
+        "How long requests waited for a placement, of those that had to.", "outcome", METRIC_BOUNDS(bounds));
 
     router->m_queued =
         metric_single(m, METRIC_GAUGE, "baton_router_queued", "Requests waiting for a placement.");

@@ -191,8 +191,7 @@ void router_job_number(struct job *job); /* a new number, not in by_number yet; 
 bool router_is_returning(const struct router *router);
 
 /* resume.c: streams that another router began */
-int router_resume(void *self, const struct gen_model *model, struct work_order *order,
-                  const struct gen_events *events, void *arg, struct gen_handle **out,
+int router_resume(void *self, const struct gen_start *start, struct gen_handle **out,
                   struct gen_failure *failure_out); /* backend_ops.resume */
 void router_resume_answer(struct router *router, uint32_t slot, const Baton__Resumed *resumed);
 void router_resume_worker_up(struct job *job, uint32_t slot);

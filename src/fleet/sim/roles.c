@@ -58,7 +58,7 @@ static void roles_decide(struct sim *sim, struct sim_router *router)
     if (sim->now_ns < router->roles_ns)
         return;
     router->roles_ns = sim->now_ns + NS_PER_S;
-    picker_roles_decide(&router->roles, &policy, router->fleet, 0, sim->now_ns, &plan);
+    picker_roles_decide(&router->roles, &policy, router->fleet, sim->now_ns, &plan);
     column->n_decisions++;
     column->n_prefill += plan.n_prefill;
     if (plan.wanted_decode > 0) {

@@ -172,7 +172,7 @@ static int discover_start(struct discover *discover, const struct discover_opts 
     discover->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (discover->event_fd < 0)
         return E_NOMEM;
-    rc = ev_fd_new(opts->loop, discover->event_fd, EV_FD_READ, discover_take, discover, &discover->watch);
+    rc = ev_fd_new(opts->loop, discover->event_fd, discover_take, discover, &discover->watch);
     if (rc == 0)
         rc = discover_names_open(&discover->names, &opts->tls);
     for (size_t i = 0; i < discover->n_sources && rc == 0; i++)

@@ -66,13 +66,17 @@ struct etcd; /* etcd.c: a client of one thread */
 int etcd_open(const struct discover_url *url, const struct discover_names *names,
               struct discover_thread *thread, struct etcd **out); /* E_NOMEM; url and names are borrowed */
 void etcd_close(struct etcd *etcd);
-/* Posts body to path ("/v3/kv/range") at the hosts in turn until one answers, within timeout_ns altogether. answer is
+struct etcd_post {
+    const char *path;    /* "/v3/kv/range" */
+    struct bytes body;   /* borrowed */
+    uint64_t timeout_ns; /* at all hosts together */
+};
+/* Posts body to path at the hosts in turn until one answers, within timeout_ns altogether. answer is
  * valid until the next call. E_IO, E_AUTH, E_LIMIT, E_CANCELLED, with text. */
-int etcd_call(struct etcd *etcd, const char *path, struct bytes body, uint64_t timeout_ns,
-              struct bytes *answer, struct fault *fault);
+int etcd_call(struct etcd *etcd, const struct etcd_post *post, struct bytes *answer, struct fault *fault);
 /* As etcd_call, for an answer that goes on: on_line gets each line, and ends the call by returning true (result 0).
  * Result 0 also after timeout_ns. */
-int etcd_stream(struct etcd *etcd, const char *path, struct bytes body, uint64_t timeout_ns,
+int etcd_stream(struct etcd *etcd, const struct etcd_post *post,
                 bool (*on_line)(void *arg, struct bytes line), void *arg, struct fault *fault);
 
 /* etcd_json.c, pure. Bodies are appended to out. */

@@ -202,17 +202,16 @@ static int etcd_log_in(struct etcd *etcd, uint64_t until_ns, struct fault *fault
     return rc;
 }
 
-static int etcd_ask(struct etcd *etcd, const char *path, struct bytes body, uint64_t timeout_ns,
-                    struct fault *fault)
+static int etcd_ask(struct etcd *etcd, const struct etcd_post *post, struct fault *fault)
 {
-    uint64_t until_ns = clock_now_ns() + timeout_ns;
+    uint64_t until_ns = clock_now_ns() + post->timeout_ns;
     bool has_logged_in = false;
     int rc = E_IO;
 
     for (unsigned i = 0; i < etcd->url->n_hosts && !atomic_load(&etcd->thread->is_stopping); i++) {
         rc = etcd_log_in(etcd, until_ns, fault);
         if (rc == 0)
-            rc = etcd_try(etcd, path, body, until_ns, fault);
+            rc = etcd_try(etcd, post->path, post->body, until_ns, fault);
         if (rc == E_AUTH && etcd->token[0] != '\0' && !has_logged_in) {
             etcd->token[0] = '\0'; /* it may have run out */
             has_logged_in = true;
@@ -229,21 +228,20 @@ static int etcd_ask(struct etcd *etcd, const char *path, struct bytes body, uint
     return rc;
 }
 
-int etcd_call(struct etcd *etcd, const char *path, struct bytes body, uint64_t timeout_ns,
-              struct bytes *answer, struct fault *fault)
+int etcd_call(struct etcd *etcd, const struct etcd_post *post, struct bytes *answer, struct fault *fault)
 {
     int rc;
 
     etcd->on_line = NULL;
-    rc = etcd_ask(etcd, path, body, timeout_ns, fault);
+    rc = etcd_ask(etcd, post, fault);
     *answer = buf_view(&etcd->answer);
     return rc;
 }
 
-int etcd_stream(struct etcd *etcd, const char *path, struct bytes body, uint64_t timeout_ns,
+int etcd_stream(struct etcd *etcd, const struct etcd_post *post,
                 bool (*on_line)(void *arg, struct bytes line), void *arg, struct fault *fault)
 {
     etcd->on_line = on_line;
     etcd->on_line_arg = arg;
-    return etcd_ask(etcd, path, body, timeout_ns, fault);
+    return etcd_ask(etcd, post, fault);
 }

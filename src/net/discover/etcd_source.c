@@ -32,7 +32,8 @@ static int etcd_source_read(struct source *source, struct etcd *etcd, const char
     etcd_put_range(&body, prefix, 0);
     rc = list == NULL || body.is_bad
              ? fault_set(&fault, E_NOMEM, "out of memory")
-             : etcd_call(etcd, "/v3/kv/range", buf_view(&body), ETCD_CALL_NS, &answer, &fault);
+             : etcd_call(etcd, &(struct etcd_post){"/v3/kv/range", buf_view(&body), ETCD_CALL_NS}, &answer,
+                         &fault);
     if (rc == 0 && etcd_read_range(answer, discover_names(source), list, revision_out) < 0)
         rc = fault_set(&fault, E_FORMAT, "the answer is not that of etcd's v3 JSON gateway");
     if (rc < 0) {
@@ -61,8 +62,8 @@ static int etcd_source_watch(struct etcd *etcd, const char *prefix, uint64_t fro
 
     etcd_put_range(&body, prefix, from_revision);
     rc = body.is_bad ? E_NOMEM
-                     : etcd_stream(etcd, "/v3/watch", buf_view(&body), ETCD_WATCH_NS, etcd_source_on_line,
-                                   &what, NULL);
+                     : etcd_stream(etcd, &(struct etcd_post){"/v3/watch", buf_view(&body), ETCD_WATCH_NS},
+                                   etcd_source_on_line, &what, NULL);
     buf_fini(&body);
     /* A compaction is no failure. A gateway that cannot watch is one: then read all keys at growing
      * intervals. */

@@ -35,7 +35,8 @@ static int register_grant(struct discover_registration *reg, struct fault *fault
     int rc;
 
     buf_printf(&body, "{\"TTL\":\"%d\"}", REGISTER_TTL_S);
-    rc = etcd_call(reg->etcd, "/v3/lease/grant", buf_view(&body), REGISTER_CALL_NS, &answer, fault);
+    rc = etcd_call(reg->etcd, &(struct etcd_post){"/v3/lease/grant", buf_view(&body), REGISTER_CALL_NS},
+                   &answer, fault);
     if (rc == 0 && etcd_read_number(answer, "ID", &reg->lease) < 0)
         rc = fault_set(fault, E_FORMAT, "no lease in the answer");
     buf_clear(&body);
@@ -43,7 +44,8 @@ static int register_grant(struct discover_registration *reg, struct fault *fault
         etcd_put_put(&body, reg->key, buf_view(&reg->value), reg->lease);
         rc = body.is_bad
                  ? fault_set(fault, E_LIMIT, "the key or its value is too long")
-                 : etcd_call(reg->etcd, "/v3/kv/put", buf_view(&body), REGISTER_CALL_NS, &answer, fault);
+                 : etcd_call(reg->etcd, &(struct etcd_post){"/v3/kv/put", buf_view(&body), REGISTER_CALL_NS},
+                             &answer, fault);
     }
     if (rc < 0)
         reg->lease = 0;
@@ -59,7 +61,8 @@ static int register_keep(struct discover_registration *reg, struct fault *fault)
     int rc;
 
     buf_printf(&body, "{\"ID\":\"%lld\"}", (long long)reg->lease);
-    rc = etcd_call(reg->etcd, "/v3/lease/keepalive", buf_view(&body), REGISTER_CALL_NS, &answer, fault);
+    rc = etcd_call(reg->etcd, &(struct etcd_post){"/v3/lease/keepalive", buf_view(&body), REGISTER_CALL_NS},
+                   &answer, fault);
     buf_fini(&body);
     if (rc == 0 && (etcd_read_number(answer, "TTL", &ttl) < 0 || ttl <= 0))
         return register_grant(reg, fault); /* the lease ended while this daemon or etcd was away */
@@ -89,7 +92,8 @@ static void register_revoke(struct discover_registration *reg)
         return;
     buf_printf(&body, "{\"ID\":\"%lld\"}", (long long)reg->lease);
     atomic_store(&reg->thread.is_stopping, false);
-    (void)etcd_call(reg->etcd, "/v3/lease/revoke", buf_view(&body), REGISTER_END_NS, &answer, NULL);
+    (void)etcd_call(reg->etcd, &(struct etcd_post){"/v3/lease/revoke", buf_view(&body), REGISTER_END_NS},
+                    &answer, NULL);
     atomic_store(&reg->thread.is_stopping, true);
     buf_fini(&body);
 }

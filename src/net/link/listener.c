@@ -230,8 +230,7 @@ int listener_open(const struct listener_opts *opts, struct fault *fault, struct 
     if (err == 0)
         err = listener_open_strangers(listener);
     if (err == 0)
-        err =
-            ev_fd_new(opts->loop, listener->fd, EV_FD_READ, listener_on_readable, listener, &listener->watch);
+        err = ev_fd_new(opts->loop, listener->fd, listener_on_readable, listener, &listener->watch);
     if (err != 0)
         goto fail;
     *out = listener;

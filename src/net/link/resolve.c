@@ -133,7 +133,7 @@ int resolve_new(struct ev_loop *loop, const struct addr *name, resolve_call call
     err = E_IO;
     if (resolve->lookup->fd < 0)
         goto fail;
-    err = ev_fd_new(loop, resolve->lookup->fd, EV_FD_READ, resolve_on_done, resolve, &resolve->watch);
+    err = ev_fd_new(loop, resolve->lookup->fd, resolve_on_done, resolve, &resolve->watch);
     if (err == 0)
         err = start_thread(resolve->lookup);
     if (err != 0)

@@ -514,8 +514,7 @@ static int state_prepare(struct state *state, const struct state_opts *opts, str
     if (rc == 0)
         rc = state_name_make(state->key, "probe", bytes_str(""), bytes_str(""), &state->probe);
     if (rc == 0 && (mailbox_new(STATE_JOBS, &state->done) < 0 ||
-                    ev_fd_new(opts->loop, mailbox_fd(state->done), EV_FD_READ, state_on_done, state,
-                              &state->watch) < 0 ||
+                    ev_fd_new(opts->loop, mailbox_fd(state->done), state_on_done, state, &state->watch) < 0 ||
                     ev_timer_new(opts->loop, state_on_deadline, state, &state->deadline) < 0 ||
                     ev_timer_new(opts->loop, state_on_turn, state, &state->turn) < 0))
         rc = fault_set(fault, E_NOMEM, "out of memory");

@@ -271,19 +271,20 @@ static bool credit_allows(const struct common_limits *common, const struct commo
     return account->credit[kind] + part <= most;
 }
 
-bool common_limits_may(struct common_limits *common, const struct common_id *id, int kind, double part,
-                       double level, uint64_t now_ns)
+bool common_limits_may(struct common_limits *common, const struct common_id *id, const struct common_use *use,
+                       uint64_t now_ns)
 {
+    const int kind = use->kind;
     struct common_account *account = common_account_of(common, id, now_ns);
-    double wanted = fmin(part, 1);
-    bool has_level = level + wanted <= 1 + ROUNDING, is_leased;
+    double wanted = fmin(use->part, 1);
+    bool has_level = use->level + wanted <= 1 + ROUNDING, is_leased;
 
     if (account == NULL || !common_limits_is_shared(common))
         return has_level;
     lease_renew(common, account, now_ns);
     if (kind == COMMON_CONCURRENT) {
         double open = account->fresh[kind] + account->sent[kind];
-        double lease = common_share_of(common, account, now_ns) * (1 - level + open) - open;
+        double lease = common_share_of(common, account, now_ns) * (1 - use->level + open) - open;
 
         return has_level && (wanted <= lease + ROUNDING || account->n_running == 0);
     }
@@ -305,9 +306,11 @@ static void account_roll(const struct common_limits *common, struct common_accou
     account->window = window;
 }
 
-void common_limits_spend(struct common_limits *common, const struct common_id *id, int kind, double part,
-                         double level, uint64_t now_ns)
+void common_limits_spend(struct common_limits *common, const struct common_id *id,
+                         const struct common_use *use, uint64_t now_ns)
 {
+    const int kind = use->kind;
+    const double part = use->part;
     struct common_account *account = part == 0 ? NULL : common_account_of(common, id, now_ns);
 
     if (account == NULL)
@@ -322,7 +325,7 @@ void common_limits_spend(struct common_limits *common, const struct common_id *i
         return;
     }
     common_account_drain(common, account, now_ns);
-    account->level[kind] = level;
+    account->level[kind] = use->level;
     account->lease[kind] -= fmax(part, 0);
     account->spent[0][kind] += part;
     if (part < 0 || account->is_by_credit[kind])

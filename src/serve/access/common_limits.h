@@ -49,6 +49,12 @@ struct common_id {
     uint8_t bytes[COMMON_ID_BYTES];
 };
 
+struct common_use { /* of one limit of an account */
+    int kind;       /* of a minute, or COMMON_CONCURRENT */
+    double part;    /* of the limit */
+    double level;   /* how full the replica is */
+};
+
 struct common_row { /* one account at one router */
     struct common_id id;
     float level[COMMON_KINDS]; /* of its replica */
@@ -97,11 +103,11 @@ void common_limits_take(struct common_limits *common, const struct common_id *id
 void common_limits_want(struct common_limits *common, const struct common_id *id, double part,
                         uint64_t now_ns);
 /* Whether the lease allows this part.  level: the replica's, before it.  kind: COMMON_CONCURRENT too. */
-bool common_limits_may(struct common_limits *common, const struct common_id *id, int kind, double part,
-                       double level, uint64_t now_ns);
+bool common_limits_may(struct common_limits *common, const struct common_id *id, const struct common_use *use,
+                       uint64_t now_ns);
 /* Spends it, after common_limits_may(), or gives it back (part < 0).  level: the replica's, after it. */
-void common_limits_spend(struct common_limits *common, const struct common_id *id, int kind, double part,
-                         double level, uint64_t now_ns);
+void common_limits_spend(struct common_limits *common, const struct common_id *id,
+                         const struct common_use *use, uint64_t now_ns);
 /* Requests of the account that run at other routers. */
 uint32_t common_limits_elsewhere(struct common_limits *common, const struct common_id *id);
 

@@ -137,8 +137,8 @@ static void add_used(const struct limit_account *account, enum limit_kind kind, 
     double level = bucket_add(account, kind, by, now_ns);
 
     if (limit > 0 && account_id(account) != NULL)
-        common_limits_spend(account->limits->common, account_id(account), kind, by / (double)limit, level,
-                            now_ns);
+        common_limits_spend(account->limits->common, account_id(account),
+                            &(struct common_use){kind, by / (double)limit, level}, now_ns);
 }
 
 /* One request more, or less (by -1), at once. */
@@ -148,8 +148,8 @@ static void add_running(const struct limit_account *account, int by, uint64_t no
 
     account->usage->n_running = by > 0 ? account->usage->n_running + 1 : account->usage->n_running - 1;
     if (limit > 0 && account_id(account) != NULL)
-        common_limits_spend(account->limits->common, account_id(account), COMMON_CONCURRENT,
-                            (double)by / (double)limit, 0, now_ns);
+        common_limits_spend(account->limits->common, account_id(account),
+                            &(struct common_use){COMMON_CONCURRENT, (double)by / (double)limit, 0}, now_ns);
 }
 
 static bool too_many_running(const struct limit_account *account, uint64_t now_ns)
@@ -159,8 +159,9 @@ static bool too_many_running(const struct limit_account *account, uint64_t now_n
     if (limit == 0 || !is_shared(account))
         return limit > 0 && n >= limit;
     n += common_limits_elsewhere(account->limits->common, account_id(account));
-    return !common_limits_may(account->limits->common, account_id(account), COMMON_CONCURRENT,
-                              limits_part_of(1, limit), limits_part_of(n, limit), now_ns);
+    return !common_limits_may(
+        account->limits->common, account_id(account),
+        &(struct common_use){COMMON_CONCURRENT, limits_part_of(1, limit), limits_part_of(n, limit)}, now_ns);
 }
 
 static uint32_t wait_s(double tokens, uint64_t limit)
@@ -192,8 +193,8 @@ static int check_bucket(const struct limit_account *account, enum limit_kind kin
     if (limit > 0 && n > 0 && is_shared(account)) {
         double level = limits_used_at(bucket, limit, now_ns) / (double)limit;
 
-        return common_limits_may(account->limits->common, account_id(account), kind, limits_part_of(n, limit),
-                                 level, now_ns)
+        return common_limits_may(account->limits->common, account_id(account),
+                                 &(struct common_use){kind, limits_part_of(n, limit), level}, now_ns)
                    ? 0
                    : limits_refuse(account, kind, over > 0 ? wait_s(over, limit) : 1, refusal);
     }

@@ -19,7 +19,8 @@ check_PROGRAMS += tests/unit/serve/access/test_common_hear
 TESTS += tests/unit/serve/access/test_common_hear
 tests_unit_serve_access_test_common_hear_SOURCES = tests/unit/serve/access/test_common_hear.c
 tests_unit_serve_access_test_common_hear_LDADD = $(link_serve_access) $(CMOCKA_LIBS)
-tests_unit_serve_access_test_common_limits_SOURCES = tests/unit/serve/access/test_common_limits.c
+tests_unit_serve_access_test_common_limits_SOURCES = tests/unit/serve/access/test_common_limits.c tests/unit/serve/access/common_fleet.c \
+	tests/unit/serve/access/common_fleet.h
 tests_unit_serve_access_test_common_limits_LDADD = $(link_serve_access) $(CMOCKA_LIBS)
 tests_unit_serve_access_test_auth_SOURCES = tests/unit/serve/access/test_auth.c
 tests_unit_serve_access_test_auth_LDADD = $(link_serve_endpoint) $(CMOCKA_LIBS)

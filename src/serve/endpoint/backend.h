@@ -47,6 +47,13 @@ struct gen_events { /* all on the front's loop thread; no event follows on_end o
     void (*on_resumed)(void *arg, const struct work_order *order);
 };
 
+struct gen_start { /* a job to begin; all borrowed for the call */
+    const struct gen_model *model;
+    struct work_order *order;
+    const struct gen_events *events; /* valid as long as the job */
+    void *arg;                       /* of the events */
+};
+
 struct gen_handle; /* a job that the backend holds: handle.h */
 
 struct backend_ops {
@@ -59,16 +66,13 @@ struct backend_ops {
     void (*model_keep)(void *backend, const struct gen_model *model);
     void (*model_drop)(void *backend, const struct gen_model *model);
     /* Begins a job.  0, or E_OVERLOADED / E_LIMIT / E_NOMEM with failure_out filled in.  Takes the order's
-     * heap members, also on failure, and leaves the order empty.  events must stay valid as long as the
-     * job. */
-    int (*submit)(void *backend, const struct gen_model *model, struct work_order *order,
-                  const struct gen_events *events, void *arg, struct gen_handle **out,
+     * heap members, also on failure, and leaves the order empty. */
+    int (*submit)(void *backend, const struct gen_start *start, struct gen_handle **out,
                   struct gen_failure *failure_out);
     /* Resumes a stream that another router began.  The order names it (request_id, tenant).  The events
      * repeat all tokens of its answer.  on_failure has status 404 if no worker keeps the stream.  The call
      * may be NULL: the backend keeps no streams. */
-    int (*resume)(void *backend, const struct gen_model *model, struct work_order *order,
-                  const struct gen_events *events, void *arg, struct gen_handle **out,
+    int (*resume)(void *backend, const struct gen_start *start, struct gen_handle **out,
                   struct gen_failure *failure_out);
     /* Ends the job at once, because the client disconnected or a stop string matched.  No event follows.
      * serving_out (may be NULL) receives the serving stats so far. */

@@ -42,6 +42,7 @@ static int submit_one(struct choice *choice, struct gen_failure *failure)
                                      .request = &request->gen,
                                      .id_seed = request->resume.is_kept ? request->message_id : NULL,
                                      .begins_thinking = choice->prompt->opens_thinking};
+    const struct gen_start start = {request->model, &choice->order, &choice_events, choice};
     int rc;
 
     if (request->front->answer_cache != NULL && choice->prompt->base_tokens > 0 && choice->transcript == NULL)
@@ -59,8 +60,8 @@ static int submit_one(struct choice *choice, struct gen_failure *failure)
         failure->message = "out of memory";
         return E_NOMEM;
     }
-    rc = (request->resume.is_again ? backend->ops->resume : backend->ops->submit)(
-        backend->self, request->model, &choice->order, &choice_events, choice, &choice->handle, failure);
+    rc = (request->resume.is_again ? backend->ops->resume : backend->ops->submit)(backend->self, &start,
+                                                                                  &choice->handle, failure);
     choice->order = (struct work_order){0};
     if (rc < 0) {
         choice->handle = NULL;

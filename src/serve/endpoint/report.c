@@ -31,8 +31,7 @@ static struct metric_family *report_seconds(struct front *front, const char *nam
                                             bool is_per_token)
 {
     return metric_histogram_family(front->opts.metrics, name, help, "model",
-                                   is_per_token ? metric_itl_bounds_s : metric_ttft_bounds_s,
-                                   is_per_token ? metric_itl_n_bounds : metric_ttft_n_bounds);
+                                   is_per_token ? metric_itl_bounds_s : metric_ttft_bounds_s);
 }
 
 static void init_lengths(struct front *front, struct front_metrics *m)
@@ -42,10 +41,10 @@ static void init_lengths(struct front *front, struct front_metrics *m)
 
     m->request_prompt_tokens =
         metric_histogram_family(front->opts.metrics, "baton_request_prompt_tokens",
-                                "Prompt tokens of a finished request.", "model", bounds, ARRAY_LEN(bounds));
+                                "Prompt tokens of a finished request.", "model", METRIC_BOUNDS(bounds));
     m->request_generation_tokens =
         metric_histogram_family(front->opts.metrics, "baton_request_generation_tokens",
-                                "Tokens answered to a finished request.", "model", bounds, ARRAY_LEN(bounds));
+                                "Tokens answered to a finished request.", "model", METRIC_BOUNDS(bounds));
 }
 
 static void init_own(struct front *front, struct front_metrics *m)

@@ -54,7 +54,7 @@ int stall_new(struct ev_loop *loop, struct metrics *metrics, struct stall **out)
     stall->work = metric_histogram_family(
         metrics, "baton_loop_stall_seconds",
         "Processor time of one piece of the loop's work, of those over 0.1 ms; work=turn: of all in a turn.",
-        "work", bounds_s, ARRAY_LEN(bounds_s));
+        "work", METRIC_BOUNDS(bounds_s));
     stall->longest = metric_family(metrics, METRIC_GAUGE, "baton_loop_stall_max_seconds",
                                    "The longest of them since the start.", "work");
     (void)log_set_limit("loop_work", 0); /* no limit on these lines: a dropped one might report the longest

@@ -125,11 +125,10 @@ const struct chat_format_info *chat_format_info(const struct chat_format *format
 /* ---- rendering ---- */
 
 static int token_chat_render(const struct chat_format *format, const struct chat_prompt *prompt,
-                             const struct chat_extras *extras, struct fault *fault, struct chat_run *run,
-                             struct text *out)
+                             const struct chat_extras *extras, struct fault *fault, struct chat_run *run)
 {
     struct fault inner = {0};
-    int rc = chat_run(format, prompt, extras, &inner, run, out);
+    int rc = chat_run(format, prompt, extras, &inner, run);
 
     return rc == 0 ? 0 : chat_retell(fault, &inner);
 }
@@ -138,11 +137,10 @@ int chat_render_extras(const struct chat_format *format, const struct chat_promp
                        struct chat_extras *extras, struct fault *fault, struct token_ids *out)
 {
     struct chat_run run;
-    struct text text;
-    int rc = token_chat_render(format, prompt, extras, fault, &run, &text);
+    int rc = token_chat_render(format, prompt, extras, fault, &run);
 
     if (rc == 0) {
-        rc = chat_splice(format, prompt, text, extras, out);
+        rc = chat_splice(format, prompt, run.text, extras, out);
         if (rc != 0)
             fault_set(fault, rc, "%s", rc == E_LIMIT ? "the prompt is too long" : err_text(rc));
     }
@@ -162,10 +160,9 @@ int chat_render_text(const struct chat_format *format, const struct chat_prompt 
                      struct buf *out)
 {
     struct chat_run run;
-    struct text text;
-    int rc = token_chat_render(format, prompt, NULL, fault, &run, &text);
+    int rc = token_chat_render(format, prompt, NULL, fault, &run);
 
-    if (rc == 0 && buf_append(out, text.data, text.len_bytes) != 0)
+    if (rc == 0 && buf_append(out, run.text.data, run.text.len_bytes) != 0)
         rc = fault_set(fault, E_NOMEM, "out of memory");
     chat_run_fini(&run);
     return rc;

@@ -404,7 +404,7 @@ static struct text *pieces_room(const struct chat_prompt *prompt, struct arena *
 }
 
 int chat_run(const struct chat_format *format, const struct chat_prompt *prompt,
-             const struct chat_extras *extras, struct fault *fault, struct chat_run *run, struct text *out)
+             const struct chat_extras *extras, struct fault *fault, struct chat_run *run)
 {
     struct template_limits limits = template_limits_for(input_bytes(prompt));
     int64_t now = prompt->now_unix_s != 0 ? prompt->now_unix_s : (int64_t)(clock_unix_ns() / NS_PER_S);
@@ -429,9 +429,9 @@ int chat_run(const struct chat_format *format, const struct chat_prompt *prompt,
         return rc;
     run->jinja = context.jinja;
     set_variables(&context);
-    rc = jinja_run(context.jinja, out);
+    rc = jinja_run(context.jinja, &run->text);
     if (rc == 0 && stays_open(&shaped))
-        rc = cut_open_turn(out, fault);
+        rc = cut_open_turn(&run->text, fault);
     return rc;
 }
 

@@ -70,14 +70,15 @@ enum chat_part {
 };
 #define PART_OF(message, part) ((uint32_t)(1 + (message)*PART_COUNT + (part)))
 
-struct chat_run { /* owns the memory of a rendered text */
+struct chat_run { /* a rendered text and its memory */
+    struct text text;
     struct jinja *jinja;
     struct arena arena;
 };
 
 /* extras may be NULL. Call chat_run_fini(run) also after a failure. */
 int chat_run(const struct chat_format *format, const struct chat_prompt *prompt,
-             const struct chat_extras *extras, struct fault *fault, struct chat_run *run, struct text *out);
+             const struct chat_extras *extras, struct fault *fault, struct chat_run *run);
 void chat_run_fini(struct chat_run *run);
 
 /* ---- chat_reshape.c ---- */

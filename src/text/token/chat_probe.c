@@ -26,11 +26,11 @@ static bool chat_probe_shows(const struct chat_format *format, const struct chat
                              const char *const *words, size_t n_words, struct fault *fault)
 {
     struct chat_run run;
-    struct text text;
-    bool is_shown = chat_run(format, prompt, NULL, fault, &run, &text) == 0;
+    bool is_shown = chat_run(format, prompt, NULL, fault, &run) == 0;
 
     for (size_t i = 0; i < n_words && is_shown; i++)
-        is_shown = bytes_find(bytes_of(text.data, text.len_bytes), bytes_str(words[i]), 0) != SIZE_MAX;
+        is_shown =
+            bytes_find(bytes_of(run.text.data, run.text.len_bytes), bytes_str(words[i]), 0) != SIZE_MAX;
     chat_run_fini(&run);
     return is_shown;
 }
@@ -219,7 +219,6 @@ static void probe_switch(struct chat_format *format)
 {
     static const enum chat_thinking wishes[] = {CHAT_THINKING_DEFAULT, CHAT_THINKING_ON, CHAT_THINKING_OFF};
     struct chat_run runs[3];
-    struct text texts[3];
     bool are_same[2];
     int rc[3];
 
@@ -230,12 +229,12 @@ static void probe_switch(struct chat_format *format)
                                            .thinking = wishes[i],
                                            .now_unix_s = NOON};
 
-        rc[i] = chat_run(format, &prompt, NULL, NULL, &runs[i], &texts[i]);
+        rc[i] = chat_run(format, &prompt, NULL, NULL, &runs[i]);
     }
     for (size_t i = 0; i < 2; i++)
         are_same[i] = rc[i] == 0 && rc[2] == 0 &&
-                      bytes_equal(bytes_of(texts[i].data, texts[i].len_bytes),
-                                  bytes_of(texts[2].data, texts[2].len_bytes));
+                      bytes_equal(bytes_of(runs[i].text.data, runs[i].text.len_bytes),
+                                  bytes_of(runs[2].text.data, runs[2].text.len_bytes));
     format->info.has_think_switch = !are_same[0] || !are_same[1];
     for (size_t i = 0; i < 3; i++)
         chat_run_fini(&runs[i]);

@@ -120,6 +120,7 @@ static int merge_word(struct run *run, struct bytes word)
 /* Encodes text[at, end). */
 static int encode_word(struct run *run, struct bytes text, size_t at, size_t end)
 {
+    const struct word_span word = {text, at, end - at};
     const token_id *ids = NULL;
     size_t before = run->out->n;
     unsigned n;
@@ -130,12 +131,12 @@ static int encode_word(struct run *run, struct bytes text, size_t at, size_t end
 
         return id == TOKEN_NONE ? 0 : tokenizer_encode_emit(run, id);
     }
-    n = word_cache_get(run->cache, text, at, end - at, &ids);
+    n = word_cache_get(run->cache, &word, &ids);
     if (n > 0)
         return emit_known(run, ids, n);
     rc = merge_word(run, bytes_of(text.data + at, end - at));
     if (rc == 0)
-        word_cache_put(run->cache, text, at, end - at, run->out->ids + before, run->out->n - before);
+        word_cache_put(run->cache, &word, run->out->ids + before, run->out->n - before);
     return rc;
 }
 

@@ -70,35 +70,34 @@ static inline bool word_cache_holds(const struct slot *slot, const uint64_t key[
     return ((slot->word[0] ^ key[0]) | (slot->word[1] ^ key[1]) | (slot->len_bytes ^ n_bytes)) == 0;
 }
 
-unsigned word_cache_get(const struct word_cache *cache, struct bytes text, size_t at, size_t n_bytes,
+unsigned word_cache_get(const struct word_cache *cache, const struct word_span *word,
                         const token_id **ids_out)
 {
     const struct slot *set, *slot;
     uint64_t key[2];
 
-    if (cache == NULL || n_bytes > WORD_CACHE_BYTES)
+    if (cache == NULL || word->n_bytes > WORD_CACHE_BYTES)
         return 0;
-    set = cache->sets[word_cache_find(text, at, n_bytes, key)];
+    set = cache->sets[word_cache_find(word->text, word->at, word->n_bytes, key)];
     slot = set;
-    if (!word_cache_holds(slot, key, n_bytes) && !word_cache_holds(++slot, key, n_bytes))
+    if (!word_cache_holds(slot, key, word->n_bytes) && !word_cache_holds(++slot, key, word->n_bytes))
         return 0;
     *ids_out = slot->ids;
     return slot->n;
 }
 
-void word_cache_put(struct word_cache *cache, struct bytes text, size_t at, size_t n_bytes,
-                    const token_id *ids, size_t n)
+void word_cache_put(struct word_cache *cache, const struct word_span *word, const token_id *ids, size_t n)
 {
     struct slot *set;
     uint64_t key[2];
 
-    if (cache == NULL || n_bytes > WORD_CACHE_BYTES || n == 0 || n > WORD_CACHE_IDS)
+    if (cache == NULL || word->n_bytes > WORD_CACHE_BYTES || n == 0 || n > WORD_CACHE_IDS)
         return;
-    set = cache->sets[word_cache_find(text, at, n_bytes, key)];
+    set = cache->sets[word_cache_find(word->text, word->at, word->n_bytes, key)];
     set[1] = set[0];
     set[0].word[0] = key[0];
     set[0].word[1] = key[1];
-    set[0].len_bytes = (uint8_t)n_bytes;
+    set[0].len_bytes = (uint8_t)word->n_bytes;
     set[0].n = (uint8_t)n;
     memcpy(set[0].ids, ids, n * sizeof(*ids));
 }

@@ -8,15 +8,19 @@
 #define WORD_CACHE_BYTES 16 /* longest word that is cached */
 #define WORD_CACHE_IDS   11 /* most tokens of a cached word */
 
+struct word_span { /* a word: the n_bytes (at least one) at text.data + at */
+    struct bytes text;
+    size_t at, n_bytes;
+};
+
 struct word_cache; /* NULL is a valid cache that stores nothing */
 
 struct word_cache *word_cache_new(void); /* NULL: no memory; encoding is then only slower */
 void word_cache_free(struct word_cache *cache);
-/* The word is the n_bytes (at least one) at text.data + at. Returns the number of its ids; 0: not cached.
+/* Returns the number of the word's ids; 0: not cached.
  * *ids_out has WORD_CACHE_IDS entries, and all of them may be read. Borrowed until the next put. */
-unsigned word_cache_get(const struct word_cache *cache, struct bytes text, size_t at, size_t n_bytes,
+unsigned word_cache_get(const struct word_cache *cache, const struct word_span *word,
                         const token_id **ids_out);
-void word_cache_put(struct word_cache *cache, struct bytes text, size_t at, size_t n_bytes,
-                    const token_id *ids, size_t n);
+void word_cache_put(struct word_cache *cache, const struct word_span *word, const token_id *ids, size_t n);
 
 #endif

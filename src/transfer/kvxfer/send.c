@@ -209,8 +209,9 @@ static bool send_pump_layer(struct kvxfer_send *send, struct send_run *run, uint
     uint32_t from = run->pushed[layer] < run->skip ? run->skip : run->pushed[layer];
 
     if (from < run->ready[layer]) {
-        int rc = tr_push(send->opts.transport, send->opts.transfer, layer, run->at + from - run->skip,
-                         run->blocks + (from - run->first), run->ready[layer] - from);
+        int rc = tr_push(send->opts.transport, send->opts.transfer,
+                         &(struct tr_pieces){layer, run->at + from - run->skip,
+                                             run->blocks + (from - run->first), run->ready[layer] - from});
         if (rc < 0)
             return false;
     }

@@ -100,7 +100,7 @@ int tr_conn_new(struct tr_node *node, enum tr_kind kind, int fd, struct tr_peer 
     if (err == 0)
         err = ev_timer_new(node->loop, tr_conn_on_again, conn, &conn->again);
     if (err == 0)
-        err = ev_fd_new(node->loop, fd, EV_FD_READ, tr_conn_on_ready_fd, conn, &conn->watch);
+        err = ev_fd_new(node->loop, fd, tr_conn_on_ready_fd, conn, &conn->watch);
     if (err != 0) {
         conn->stream.fd = -1; /* the caller keeps fd after a failure */
         tr_conn_free_now(conn);

@@ -242,7 +242,7 @@ static int tr_listen_start(struct tr_node *node, struct tr_listener *listener, e
     if (err == 0)
         err = ev_timer_new(node->loop, tr_listen_on_resume, listener, &listener->resume);
     if (err == 0)
-        err = ev_fd_new(node->loop, fd, EV_FD_READ, tr_listen_on_acceptable, listener, &listener->watch);
+        err = ev_fd_new(node->loop, fd, tr_listen_on_acceptable, listener, &listener->watch);
     return err;
 }
 

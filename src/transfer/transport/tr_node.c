@@ -187,7 +187,7 @@ static int tr_node_open_parts(struct tr_node *node)
     if (err == 0)
         err = hashmap_new(sizeof(uint64_t), &node->pushes);
     if (err == 0)
-        err = ev_fd_new(node->loop, mailbox_fd(node->commands), EV_FD_READ, tr_node_on_commands, node,
+        err = ev_fd_new(node->loop, mailbox_fd(node->commands), tr_node_on_commands, node,
                         &node->commands_watch);
     if (err == 0)
         err = ev_timer_new(node->loop, tr_node_on_check, node, &node->check_timer);
@@ -397,20 +397,19 @@ int tr_start_push(struct tr_node *node, uint64_t push, const struct tr_target *t
     return tr_node_post(node, &command, false);
 }
 
-int tr_push(struct tr_node *node, uint64_t push, uint32_t layer, uint32_t first_index, const uint32_t *blocks,
-            uint32_t n)
+int tr_push(struct tr_node *node, uint64_t push, const struct tr_pieces *pieces)
 {
     struct command command = {.kind = PUSH, .id = push};
     struct tr_job *job;
 
-    if (!tr_node_are_blocks(node, blocks, n) || layer >= node->opts.geometry.n_layers)
+    if (!tr_node_are_blocks(node, pieces->blocks, pieces->n) || pieces->layer >= node->opts.geometry.n_layers)
         return E_INVAL;
-    job = malloc(sizeof(*job) + n * sizeof(job->blocks[0]));
+    job = malloc(sizeof(*job) + pieces->n * sizeof(job->blocks[0]));
     if (job == NULL)
         return E_NOMEM;
-    *job = (struct tr_job){.layer = layer, .first = first_index, .n = n};
+    *job = (struct tr_job){.layer = pieces->layer, .first = pieces->first_index, .n = pieces->n};
     list_init(&job->node);
-    memcpy(job->blocks, blocks, n * sizeof(*blocks));
+    memcpy(job->blocks, pieces->blocks, pieces->n * sizeof(*pieces->blocks));
     command.job = job;
     return tr_node_post(node, &command, false);
 }

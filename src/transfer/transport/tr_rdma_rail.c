@@ -279,10 +279,9 @@ static int rdma_rail_watch(struct rdma_rail *rail)
 
     fcntl(rail->channel->fd, F_SETFL, fcntl(rail->channel->fd, F_GETFL) | O_NONBLOCK);
     fcntl(rail->context->async_fd, F_SETFL, fcntl(rail->context->async_fd, F_GETFL) | O_NONBLOCK);
-    err = ev_fd_new(loop, rail->channel->fd, EV_FD_READ, rdma_rail_on_channel, rail, &rail->channel_watch);
+    err = ev_fd_new(loop, rail->channel->fd, rdma_rail_on_channel, rail, &rail->channel_watch);
     if (err == 0)
-        err = ev_fd_new(loop, rail->context->async_fd, EV_FD_READ, rdma_rail_on_async, rail,
-                        &rail->async_watch);
+        err = ev_fd_new(loop, rail->context->async_fd, rdma_rail_on_async, rail, &rail->async_watch);
     if (err == 0)
         err = ev_timer_new(loop, rdma_rail_on_again, rail, &rail->again);
     return err;

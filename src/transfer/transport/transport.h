@@ -193,10 +193,14 @@ struct tr_target { /* the destination of a push; the text is copied */
 /* Begins a push; connects if there is no connection yet. push_id: chosen by the caller, unique. n_pieces: total
  * number of pieces that will be pushed (layers x blocks). E_INVAL. */
 int tr_start_push(struct tr_node *node, uint64_t push_id, const struct tr_target *target, uint32_t n_pieces);
-/* Pushes pieces (layer, first_index .. first_index + n) of the ticket from blocks[0..n) of the own arena.
+struct tr_pieces { /* pieces (layer, first_index .. first_index + n) of a ticket */
+    uint32_t layer, first_index;
+    const uint32_t *blocks; /* [n] of the own arena; borrowed for the call */
+    uint32_t n;
+};
+/* Pushes pieces from the own arena.
  * The blocks stay unchanged until TR_PUSH_STOPPED. E_INVAL. */
-int tr_push(struct tr_node *node, uint64_t push_id, uint32_t layer, uint32_t first_index,
-            const uint32_t *blocks, uint32_t n);
+int tr_push(struct tr_node *node, uint64_t push_id, const struct tr_pieces *pieces);
 /* Ends a push, finished or not. TR_PUSH_STOPPED always answers; after it the blocks may change. */
 int tr_stop_push(struct tr_node *node, uint64_t push_id);
 

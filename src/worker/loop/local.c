@@ -94,11 +94,11 @@ static int send_submit(struct worker *worker, struct local_job *job, struct work
     return worker_engine_send(worker->engine, command);
 }
 
-static int local_submit(void *self, const struct gen_model *model, struct work_order *order,
-                        const struct gen_events *events, void *arg, struct gen_handle **out,
+static int local_submit(void *self, const struct gen_start *start, struct gen_handle **out,
                         struct gen_failure *failure_out)
 {
     struct worker *worker = self;
+    struct work_order *order = start->order;
     struct local_job *job = calloc(1, sizeof(*job));
     int rc = E_NOMEM;
 
@@ -107,7 +107,7 @@ static int local_submit(void *self, const struct gen_model *model, struct work_o
         job->number = ++worker->next_local;
         job->n_prompt = order->n_tokens;
         job->order.work.sample.wants_logprob = order->work.sample.wants_logprob;
-        gen_handle_init(&job->handle, &worker->local_outbox, &job->order, events, arg);
+        gen_handle_init(&job->handle, &worker->local_outbox, &job->order, start->events, start->arg);
         rc = hashmap_put(worker->local_jobs, &job->number, job, NULL);
         if (rc == 0)
             rc = send_submit(worker, job, order);

@@ -493,8 +493,8 @@ static int loop_worker_start(struct worker *worker, struct fault *fault)
     if (rc == E_CANCELLED)
         return rc;
     service_release(worker->service);
-    if (rc == 0 && ev_fd_new(worker->loop, mailbox_fd(worker_engine_reports(worker->engine)), EV_FD_READ,
-                             on_reports, worker, &worker->reports_fd) < 0)
+    if (rc == 0 && ev_fd_new(worker->loop, mailbox_fd(worker_engine_reports(worker->engine)), on_reports,
+                             worker, &worker->reports_fd) < 0)
         rc = fault_set(fault, E_NOMEM, "out of memory");
     if (rc == 0)
         rc = build_admin(worker, fault);

@@ -96,8 +96,7 @@ static struct metric *worker_disk_seconds_of(struct metrics *metrics, const char
 {
     static const double bounds[] = {1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1, 3, 10};
 
-    return metric_series(
-        metric_histogram_family(metrics, name, help, "", bounds, sizeof(bounds) / sizeof(bounds[0])), NULL);
+    return metric_series(metric_histogram_family(metrics, name, help, "", METRIC_BOUNDS(bounds)), NULL);
 }
 
 static void worker_disk_declare(struct worker_disk *disk, struct metrics *m)

@@ -60,8 +60,7 @@ static void peer_map_apply(void *arg, const struct block_slice *slice)
 {
     struct peer_map *map = arg;
 
-    (void)picker_index_apply(map->index, slice->source, slice->hashes, slice->tiers, slice->n,
-                             clock_now_ns());
+    (void)picker_index_apply(map->index, slice, clock_now_ns());
 }
 
 static void peer_map_forget(void *arg, uint32_t peer)
@@ -188,8 +187,12 @@ void worker_map_choose(struct worker_engine *engine, const struct map_question *
     if (worker_map_is_empty(engine))
         return;
     peer_map_describe_self(engine, question, &map->rows[0]);
-    picker_index_match(map->index, question->hashes, question->n_hashes, clock_now_ns(), &map->found,
-                       WORKER_MAX_PEERS);
+    picker_index_match(map->index,
+                       &(struct picker_query){.hashes = question->hashes,
+                                              .n = question->n_hashes,
+                                              .n_slots = WORKER_MAX_PEERS,
+                                              .now_ns = clock_now_ns()},
+                       &map->found);
     world = (struct picker_world){map->rows, peer_map_gather(engine)};
     found = picker_find_owner(&world, &request, 0, prefix_fetch);
     if (found.slot == PICKER_NONE || (choice->peer != PEER_NONE && found.tokens <= choice->tokens))

@@ -36,7 +36,7 @@ void remote_metrics_declare(struct remote_metrics *out, struct metrics *m)
     out->wait_s =
         metric_series(metric_histogram_family(m, "baton_kv_remote_wait_seconds",
                                               "How long prompts waited for blocks of the remote tier.", "",
-                                              bounds, sizeof(bounds) / sizeof(bounds[0])),
+                                              METRIC_BOUNDS(bounds)),
                       NULL);
 }
 

@@ -449,7 +449,11 @@ void drive_lookups(struct drive *drive, double *chains_out, double *singly_out)
     while (n_done < N) {
         const struct job *job = &drive->jobs[rng_below(&drive->rng, drive->trace->n_entries)];
 
-        picker_index_match(drive->index, job->hashes, job->n_hashes, drive->now_ns, &found, n);
+        picker_index_match(
+            drive->index,
+            &(struct picker_query){
+                .hashes = job->hashes, .n = job->n_hashes, .n_slots = n, .now_ns = drive->now_ns},
+            &found);
         n_done += job->n_hashes;
     }
     *chains_out = (double)n_done / since_s(drive, began_ns);
@@ -457,8 +461,13 @@ void drive_lookups(struct drive *drive, double *chains_out, double *singly_out)
     for (uint32_t i = 0; i < N; i++) {
         const struct job *job = &drive->jobs[rng_below(&drive->rng, drive->trace->n_entries)];
 
-        picker_index_match(drive->index, job->hashes + rng_below(&drive->rng, job->n_hashes), 1,
-                           drive->now_ns, &found, n);
+        picker_index_match(
+            drive->index,
+            &(struct picker_query){.hashes = job->hashes + rng_below(&drive->rng, job->n_hashes),
+                                   .n = 1,
+                                   .n_slots = n,
+                                   .now_ns = drive->now_ns},
+            &found);
     }
     *singly_out = N / since_s(drive, began_ns);
 }

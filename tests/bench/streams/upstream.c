@@ -549,7 +549,7 @@ static void on_connection(void *arg, int fd, unsigned ready)
         ASSERT(source != NULL && (source->head = malloc(HEAD_BYTES)) != NULL);
         source->fd = client;
         memcpy(&source->request, &upstream, sizeof(upstream));
-        ASSERT(ev_fd_new(upstream->loop, client, EV_FD_READ, on_request_bytes, source, &source->watch) == 0);
+        ASSERT(ev_fd_new(upstream->loop, client, on_request_bytes, source, &source->watch) == 0);
     }
 }
 
@@ -564,8 +564,7 @@ int upstream_http(const struct upstream_opts *opts)
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
     if (bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0 || listen(fd, 4096) < 0 ||
-        start(opts, &upstream) < 0 ||
-        ev_fd_new(upstream->loop, fd, EV_FD_READ, on_connection, upstream, &watch) < 0) {
+        start(opts, &upstream) < 0 || ev_fd_new(upstream->loop, fd, on_connection, upstream, &watch) < 0) {
         fprintf(stderr, "upstream: cannot listen on port %u\n", opts->port);
         return 1;
     }

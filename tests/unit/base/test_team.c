@@ -145,13 +145,12 @@ static void shares_cover_everything_once(void **state)
                 uint64_t at = 0;
 
                 for (unsigned rank = 0; rank < n_ranks; rank++) {
-                    uint64_t from, to;
 
-                    team_split(sizes[s], grain, rank, n_ranks, &from, &to);
-                    assert_true(from == at && to >= from);
-                    assert_true(from % grain == 0 || from == sizes[s]);
-                    assert_true((to - from) / grain <= (sizes[s] / grain + 1) / n_ranks + 1);
-                    at = to;
+                    const struct team_range range = team_split(sizes[s], grain, rank, n_ranks);
+                    assert_true(range.from == at && range.to >= range.from);
+                    assert_true(range.from % grain == 0 || range.from == sizes[s]);
+                    assert_true((range.to - range.from) / grain <= (sizes[s] / grain + 1) / n_ranks + 1);
+                    at = range.to;
                 }
                 assert_true(at == sizes[s]);
             }

@@ -355,6 +355,12 @@ static int remove_folder(void **state)
     return rmdir(folder);
 }
 
+static int load_from(const char *from, const char *const *overrides, size_t n, struct buf *errors, void **out)
+{
+    buf_clear(errors);
+    return config_load(&table, &(struct config_source){from, overrides, n}, errors, out);
+}
+
 static void later_files_win(void **state)
 {
     const char *const overrides[] = {"log.level=debug", "model.router=c", "model.router=d", "kv.weight=1=2"};
@@ -368,7 +374,7 @@ static void later_files_win(void **state)
     write_file("test.conf.d/9-b.conf", "[server]\nloops = 5\ntls = yes\n"); /* sorted by bytes: after 10 */
     write_file("test.conf.d/.hidden.conf", "nonsense\n");
     write_file("test.conf.d/notes.txt", "nonsense\n");
-    assert_int_equal(config_load(&table, path, NULL, 0, &errors, &loaded), 0);
+    assert_int_equal(load_from(path, NULL, 0, &errors, &loaded), 0);
     config = loaded;
     assert_int_equal(config->n_loops, 5);
     assert_true(config->has_tls);
@@ -379,19 +385,17 @@ static void later_files_win(void **state)
     assert_string_equal(config_origin(&table, config, 1), origin);
     config_free(&table, config);
 
-    assert_int_equal(config_load(&table, path, overrides, 3, &errors, &loaded), 0);
+    assert_int_equal(load_from(path, overrides, 3, &errors, &loaded), 0);
     config = loaded;
     assert_int_equal(config->level, 0);
     assert_int_equal(config->routers.n, 2);
     assert_string_equal(config->routers.items[0], "c");
     assert_string_equal(config_origin(&table, config, 3), "command line");
     config_free(&table, config);
-    assert_int_equal(config_load(&table, path, overrides, 4, &errors, &loaded), E_FORMAT);
+    assert_int_equal(load_from(path, overrides, 4, &errors, &loaded), E_FORMAT);
     assert_string_equal((char *)errors.data, "command line: kv.weight: '1=2' is not a number\n");
-    buf_fini(&errors);
-
     write_file("test.conf.d/10-a.conf", "[model]\nrouter =\n");
-    assert_int_equal(config_load(&table, path, NULL, 0, &errors, &loaded), 0);
+    assert_int_equal(load_from(path, NULL, 0, &errors, &loaded), 0);
     assert_int_equal(((struct settings *)loaded)->routers.n, 0); /* an empty value makes an empty list */
     config_free(&table, loaded);
     buf_fini(&errors);
@@ -406,7 +410,7 @@ static void findings_name_the_place(void **state)
 
     write_file("test.conf", "[server]\nloops = 3\n[model]\nrouter = a\n");
     write_file("test.conf.d/10-a.conf", "[model]\n\nrouter = b\n");
-    assert_int_equal(config_load(&table, path, overrides, 1, &errors, &loaded), 0);
+    assert_int_equal(load_from(path, overrides, 1, &errors, &loaded), 0);
     check.config = loaded;
     config_refuse(&check, "server.loops", "%d is odd", 3);
     config_refuse_item(&check, "model.router", 0, "a");
@@ -426,11 +430,11 @@ static void findings_name_the_place(void **state)
 
     buf_clear(&findings); /* a list that begins anew drops its origins; without a file the default is left */
     write_file("test.conf.d/10-a.conf", "[model]\nrouter =\nrouter = c\n");
-    assert_int_equal(config_load(&table, path, NULL, 0, &errors, &loaded), 0);
+    assert_int_equal(load_from(path, NULL, 0, &errors, &loaded), 0);
     check.config = loaded;
     config_refuse_item(&check, "model.router", 0, "c");
     config_free(&table, loaded);
-    assert_int_equal(config_load(&table, NULL, NULL, 0, &errors, &loaded), 0);
+    assert_int_equal(load_from(NULL, NULL, 0, &errors, &loaded), 0);
     check.config = loaded;
     config_refuse_item(&check, "model.router", 0, "d");
     config_free(&table, loaded);
@@ -448,13 +452,11 @@ static void missing_files_and_bad_overrides(void **state)
     struct buf errors = {0};
     void *config;
 
-    assert_int_equal(config_load(&table, "/nonexistent/x.conf", NULL, 0, &errors, &config), E_FORMAT);
+    assert_int_equal(load_from("/nonexistent/x.conf", NULL, 0, &errors, &config), E_FORMAT);
     assert_string_equal((char *)errors.data, "/nonexistent/x.conf: No such file or directory\n");
-    buf_clear(&errors);
-    assert_int_equal(config_load(&table, "/tmp", NULL, 0, &errors, &config), E_FORMAT);
+    assert_int_equal(load_from("/tmp", NULL, 0, &errors, &config), E_FORMAT);
     assert_string_equal((char *)errors.data, "/tmp: not a regular file\n");
-    buf_clear(&errors);
-    assert_int_equal(config_load(&table, NULL, overrides, 5, &errors, &config), E_FORMAT);
+    assert_int_equal(load_from(NULL, overrides, 5, &errors, &config), E_FORMAT);
     assert_string_equal((char *)errors.data, "command line: 'nonsense' is not section.key=value\n"
                                              "command line: server.loop: unknown key; did you mean 'loops'?\n"
                                              "command line: unknown section [serve]; did you mean [server]?\n"

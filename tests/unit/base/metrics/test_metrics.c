@@ -60,7 +60,7 @@ static void a_second_name_shows_the_same_series(void **state)
     struct metric_family *family, *seconds;
 
     family = metric_family(metrics, METRIC_COUNTER, "a_total", "A.", "model");
-    seconds = metric_histogram_family(metrics, "a_seconds", "S.", "", bounds, 1);
+    seconds = metric_histogram_family(metrics, "a_seconds", "S.", "", (struct metric_bounds){bounds, 1});
     for (unsigned i = 0; i < 2; i++) { /* declared again, as several loops do */
         metric_family_alias(metrics, family, "b:a_total", "Same as a_total.", "model_name");
         metric_family_alias(metrics, family, "b:c_total", "A, too.", "model_name");
@@ -137,8 +137,8 @@ static void too_many_series_become_other(void **state)
 static void histograms_count_and_estimate(void **state)
 {
     const double bounds[] = {1, 2, 4};
-    struct metric *metric =
-        metric_series(metric_histogram_family(*state, "h_seconds", "H.", "", bounds, 3), NULL);
+    struct metric *metric = metric_series(
+        metric_histogram_family(*state, "h_seconds", "H.", "", (struct metric_bounds){bounds, 3}), NULL);
 
     assert_true(metric_quantile(metric, 0.5) == 0);
     metric_observe(metric, 1); /* a bucket includes its upper bound */
@@ -162,10 +162,11 @@ static void histograms_count_and_estimate(void **state)
 
 static void bounds_are_those_of_the_conventions(void **state)
 {
-    assert_true(metric_ttft_bounds_s[0] == 0.001 && metric_ttft_bounds_s[metric_ttft_n_bounds - 1] == 160);
-    assert_true(metric_itl_bounds_s[metric_itl_n_bounds - 1] == 2.5);
-    metric_histogram_family(*state, "a", "A.", "", metric_ttft_bounds_s, metric_ttft_n_bounds);
-    metric_histogram_family(*state, "b", "B.", "", metric_itl_bounds_s, metric_itl_n_bounds);
+    assert_true(metric_ttft_bounds_s.upper[0] == 0.001 &&
+                metric_ttft_bounds_s.upper[metric_ttft_bounds_s.n - 1] == 160);
+    assert_true(metric_itl_bounds_s.upper[metric_itl_bounds_s.n - 1] == 2.5);
+    metric_histogram_family(*state, "a", "A.", "", metric_ttft_bounds_s);
+    metric_histogram_family(*state, "b", "B.", "", metric_itl_bounds_s);
 }
 
 static void want_of_memory_gives_a_dummy(void **state)
@@ -201,7 +202,7 @@ static void *hammer(void *arg)
         struct metric_family *family = metric_family(metrics, METRIC_COUNTER, name, "F.", "k");
         snprintf(name, sizeof(name), "%d", i % 11);
         metric_add(metric_series(family, (const char *[]){name}), 1);
-        family = metric_histogram_family(metrics, "h", "H.", "", bounds, 2);
+        family = metric_histogram_family(metrics, "h", "H.", "", (struct metric_bounds){bounds, 2});
         metric_observe(metric_series(family, NULL), i % 200);
         if (i % 1000 == 0) {
             struct buf out = {0};
@@ -234,7 +235,8 @@ static void threads_lose_nothing(void **state)
         }
     assert_true(sum == 16000);
     const double bounds[] = {10, 100};
-    struct metric *h = metric_series(metric_histogram_family(metrics, "h", "H.", "", bounds, 2), NULL);
+    struct metric *h = metric_series(
+        metric_histogram_family(metrics, "h", "H.", "", (struct metric_bounds){bounds, 2}), NULL);
     assert_int_equal(metric_count(h), 16000);
     assert_true(metric_value(h) == 16000 * 99.5);
 }
@@ -244,7 +246,8 @@ static void openmetrics_has_exemplars(void **state)
     struct metrics *metrics = *state;
     const double bounds[] = {1, 10};
     const uint8_t trace_id[TRACE_ID_BYTES] = {0x4b, [15] = 0x36};
-    struct metric *h = metric_series(metric_histogram_family(metrics, "h", "H \"q\".", "", bounds, 2), NULL);
+    struct metric *h = metric_series(
+        metric_histogram_family(metrics, "h", "H \"q\".", "", (struct metric_bounds){bounds, 2}), NULL);
     struct buf out = {0};
 
     metric_add(metric_single(metrics, METRIC_COUNTER, "c_total", "C."), 2);

@@ -193,7 +193,10 @@ static void prompts_at_depth_are_predicted(void **state)
     uint64_t now_ns = 0;
 
     for (int i = 0; i < 4; i++) /* short prompts only: the cost of attention stays unknown */
-        prompt_cost_learn(&cost, 64, cost_pairs(0, 64), 64 * 2e-3 + cost_pairs(0, 64) * 1e-6, 0.2, now_ns++);
+        prompt_cost_learn(
+            &cost,
+            &(struct prompt_cost_sample){64, cost_pairs(0, 64), 64 * 2e-3 + cost_pairs(0, 64) * 1e-6, 0.2},
+            now_ns++);
     assert_true(rate_level(&cost.pair_s) == 0);
     for (int i = 0; i < 2; i++) {
         double whole = 0;
@@ -204,7 +207,9 @@ static void prompts_at_depth_are_predicted(void **state)
 
             whole += seconds;
             now_ns += NS_PER_S;
-            prompt_cost_learn(&cost, 512, cost_pairs(from, 512), is_bad ? 1000 * seconds : seconds, 1,
+            prompt_cost_learn(&cost,
+                              &(struct prompt_cost_sample){512, cost_pairs(from, 512),
+                                                           is_bad ? 1000 * seconds : seconds, 1},
                               now_ns);
             assert_true(!is_bad || rate_level(&cost.pair_s) < 1.2e-6);
         }
@@ -220,7 +225,8 @@ static void deep_prompts_alone_are_predicted(void **state)
     struct prompt_cost cost = {0};
 
     for (int i = 0; i < 20; i++)
-        prompt_cost_learn(&cost, 512, cost_pairs(20000, 512), 10, 1, (uint64_t)i * NS_PER_S);
+        prompt_cost_learn(&cost, &(struct prompt_cost_sample){512, cost_pairs(20000, 512), 10, 1},
+                          (uint64_t)i * NS_PER_S);
     assert_near(prompt_cost_s(&cost, 20000, 512), 10, 1.1);
 }
 

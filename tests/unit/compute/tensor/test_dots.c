@@ -53,11 +53,16 @@ static struct weight pack(const struct kern_table *table, const struct source *s
                           struct team *team)
 {
     struct weight_part part = {source->data, source->rows};
+    struct weight_packing packing = {.table = table,
+                                     .form = as_tiles ? WEIGHT_TILES : WEIGHT_DOTS,
+                                     .type = source->type,
+                                     .parts = &part,
+                                     .n_parts = 1,
+                                     .cols = source->cols,
+                                     .team = team};
     struct weight weight;
 
-    assert_int_equal((as_tiles ? weight_pack_tiles : weight_pack_dots)(table, source->type, &part, 1,
-                                                                       source->cols, team, &weight),
-                     0);
+    assert_int_equal(weight_pack(&packing, &weight), 0);
     assert_int_equal(weight.type, DTYPE_BF16);
     assert_int_equal(weight.is_dots, kern_has_dots(table));
     assert_int_equal(weight.is_tiles, as_tiles && kern_has_dots(table));
@@ -287,11 +292,16 @@ static void other_types_are_refused(void **state)
     const struct subject *subject = *state;
     float data[32] = {0};
     struct weight_part part = {data, 1};
+    struct weight_packing packing = {.table = kern_table_get("auto"),
+                                     .form = subject->as_tiles ? WEIGHT_TILES : WEIGHT_DOTS,
+                                     .type = DTYPE_F32,
+                                     .parts = &part,
+                                     .n_parts = 1,
+                                     .cols = 32,
+                                     .team = subject->team};
     struct weight weight;
 
-    assert_int_equal((subject->as_tiles ? weight_pack_tiles : weight_pack_dots)(
-                         kern_table_get("auto"), DTYPE_F32, &part, 1, 32, subject->team, &weight),
-                     E_UNSUPPORTED);
+    assert_int_equal(weight_pack(&packing, &weight), E_UNSUPPORTED);
 }
 
 /* If they were equal, no test would show that tiles are computed as tiles. */

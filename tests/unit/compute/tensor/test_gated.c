@@ -8,13 +8,11 @@
 
 enum { MAX_RANKS = 3, GAP = 3 };
 
-enum packing { AS_IT_IS, FOR_DOTS, FOR_TILES };
-
-static struct weight make_weight(struct rng *rng, const struct kern_table *table, enum dtype type,
-                                 enum packing packing, uint32_t rows, uint32_t cols, struct team *team)
+/* Packs random rows; the packing names the rest. */
+static struct weight make_weight(struct rng *rng, struct weight_packing packing, uint32_t rows)
 {
-    const struct dtype_info *info = dtype_info(type);
-    size_t n = (size_t)rows * cols;
+    const struct dtype_info *info = dtype_info(packing.type);
+    size_t n = (size_t)rows * packing.cols;
     float *values = check_floats(n);
     void *data = malloc(n / info->qblk_weights * info->qblk_bytes);
     struct weight_part part = {data, rows};
@@ -22,29 +20,20 @@ static struct weight make_weight(struct rng *rng, const struct kern_table *table
 
     assert_non_null(data);
     check_fill(rng, values, n);
-    assert_int_equal(qblk_from_f32(type, values, n, data), 0);
-    assert_int_equal((packing == FOR_TILES  ? weight_pack_tiles
-                      : packing == FOR_DOTS ? weight_pack_dots
-                                            : weight_pack)(table, type, &part, 1, cols, team, &weight),
-                     0);
+    assert_int_equal(qblk_from_f32(packing.type, values, n, data), 0);
+    packing.parts = &part;
+    packing.n_parts = 1;
+    assert_int_equal(weight_pack(&packing, &weight), 0);
     free(data);
     free(values);
     return weight;
 }
 
-static void multiply(struct team *team, const struct weight *weight, const float *x, size_t x_stride,
-                     uint32_t n, float *y, size_t y_stride)
+static void multiply(struct team *team, struct matmul_args args)
 {
-    void *scratch = check_poisoned(matmul_scratch_bytes(weight, n, team_size(team)));
-
-    matmul(team, &(struct matmul_args){.weight = weight,
-                                       .x = x,
-                                       .x_stride = x_stride,
-                                       .n = n,
-                                       .y = y,
-                                       .y_stride = y_stride,
-                                       .scratch = scratch});
-    free(scratch);
+    args.scratch = check_poisoned(matmul_scratch_bytes(args.weight, args.n, team_size(team)));
+    matmul(team, &args);
+    free(args.scratch);
 }
 
 /* Computes it step by step, without matmul_gated(). */
@@ -53,13 +42,23 @@ static void by_products(struct team *team, const struct gated_args *args, float 
     size_t ffn = args->down->cols;
     float *gate_up = check_floats(args->n * 2 * ffn);
 
-    multiply(team, args->gate_up, args->x, args->x_stride, args->n, gate_up, 2 * ffn);
+    multiply(team, (struct matmul_args){.weight = args->gate_up,
+                                        .x = args->x,
+                                        .x_stride = args->x_stride,
+                                        .n = args->n,
+                                        .y = gate_up,
+                                        .y_stride = 2 * ffn});
     for (size_t i = 0; i < args->n; i++) {
         float *gate = gate_up + i * 2 * ffn;
 
         args->act(args->gate_up->table, gate, gate + ffn, (uint32_t)ffn);
     }
-    multiply(team, args->down, gate_up, 2 * ffn, args->n, y, args->y_stride);
+    multiply(team, (struct matmul_args){.weight = args->down,
+                                        .x = gate_up,
+                                        .x_stride = 2 * ffn,
+                                        .n = args->n,
+                                        .y = y,
+                                        .y_stride = args->y_stride});
     free(gate_up);
 }
 
@@ -95,14 +94,14 @@ static void compare(struct team *team, struct gated_args args, struct rng *rng)
 
 static const struct kind {
     enum dtype in, down;
-    enum packing packing;
+    enum weight_form form;
 } kinds[] = {
-    {DTYPE_F32, DTYPE_F32, AS_IT_IS},    {DTYPE_F16, DTYPE_F16, AS_IT_IS},
-    {DTYPE_BF16, DTYPE_BF16, AS_IT_IS},  {DTYPE_BF16, DTYPE_BF16, FOR_DOTS},
-    {DTYPE_BF16, DTYPE_BF16, FOR_TILES}, {DTYPE_Q8_0, DTYPE_Q8_0, AS_IT_IS},
-    {DTYPE_Q4_0, DTYPE_Q8_0, AS_IT_IS},  {DTYPE_Q5_0, DTYPE_Q4_1, AS_IT_IS},
-    {DTYPE_Q4_K, DTYPE_Q6_K, AS_IT_IS},  {DTYPE_Q2_K, DTYPE_Q3_K, AS_IT_IS},
-    {DTYPE_Q5_K, DTYPE_F16, AS_IT_IS},   {DTYPE_F32, DTYPE_Q4_K, AS_IT_IS},
+    {DTYPE_F32, DTYPE_F32, WEIGHT_AS_STORED},   {DTYPE_F16, DTYPE_F16, WEIGHT_AS_STORED},
+    {DTYPE_BF16, DTYPE_BF16, WEIGHT_AS_STORED}, {DTYPE_BF16, DTYPE_BF16, WEIGHT_DOTS},
+    {DTYPE_BF16, DTYPE_BF16, WEIGHT_TILES},     {DTYPE_Q8_0, DTYPE_Q8_0, WEIGHT_AS_STORED},
+    {DTYPE_Q4_0, DTYPE_Q8_0, WEIGHT_AS_STORED}, {DTYPE_Q5_0, DTYPE_Q4_1, WEIGHT_AS_STORED},
+    {DTYPE_Q4_K, DTYPE_Q6_K, WEIGHT_AS_STORED}, {DTYPE_Q2_K, DTYPE_Q3_K, WEIGHT_AS_STORED},
+    {DTYPE_Q5_K, DTYPE_F16, WEIGHT_AS_STORED},  {DTYPE_F32, DTYPE_Q4_K, WEIGHT_AS_STORED},
 };
 enum { N_KINDS = sizeof(kinds) / sizeof(kinds[0]) };
 
@@ -117,8 +116,16 @@ static void check_kind(struct rng *rng, const struct kern_table *table, const st
     uint32_t n = is_long ? check_pick(rng, 500, 600) : check_pick(rng, 2, 100);
     uint32_t rows = check_pick(rng, 0, 1) ? hidden : check_pick(rng, 1, 70);
     struct team *team = teams[check_pick(rng, 0, MAX_RANKS - 1)];
-    struct weight gate_up = make_weight(rng, table, kind->in, kind->packing, 2 * ffn, hidden, team);
-    struct weight down = make_weight(rng, table, kind->down, kind->packing, rows, ffn, team);
+    struct weight gate_up =
+        make_weight(rng,
+                    (struct weight_packing){
+                        .table = table, .form = kind->form, .type = kind->in, .cols = hidden, .team = team},
+                    2 * ffn);
+    struct weight down =
+        make_weight(rng,
+                    (struct weight_packing){
+                        .table = table, .form = kind->form, .type = kind->down, .cols = ffn, .team = team},
+                    rows);
 
     assert_true(gated_takes(&gate_up, &down));
     compare(team,
@@ -163,9 +170,12 @@ static void refuses_what_activations_cannot_be_packed_for(void **state)
 
     (void)state;
     rng_init(&rng, 32);
-    struct weight gate_up = make_weight(&rng, table, DTYPE_F32, AS_IT_IS, 2 * 172, 64, team);
-    struct weight down = make_weight(&rng, table, DTYPE_F32, AS_IT_IS, 64, 172, team);
-    struct weight other = make_weight(&rng, table, DTYPE_F32, AS_IT_IS, 2 * 64, 64, team);
+    struct weight gate_up = make_weight(
+        &rng, (struct weight_packing){.table = table, .type = DTYPE_F32, .cols = 64, .team = team}, 2 * 172);
+    struct weight down = make_weight(
+        &rng, (struct weight_packing){.table = table, .type = DTYPE_F32, .cols = 172, .team = team}, 64);
+    struct weight other = make_weight(
+        &rng, (struct weight_packing){.table = table, .type = DTYPE_F32, .cols = 64, .team = team}, 2 * 64);
 
     assert_false(gated_takes(&gate_up, &down)); /* 172 is no multiple of 32 */
     assert_false(gated_takes(&other, &down));   /* 64 is not 172 */

@@ -110,7 +110,14 @@ static void make_trial(struct bench *b, const struct kern_table *table, enum dty
     t->row_bytes = (size_t)cols / info->qblk_weights * info->qblk_bytes;
     t->data = random_matrix(&b->rng, type, t->expert_rows * t->n_experts, cols);
     part = (struct weight_part){t->data, t->expert_rows * t->n_experts};
-    assert_int_equal(weight_pack(table, type, &part, 1, cols, b->teams[1], &t->weight), 0);
+    assert_int_equal(weight_pack(&(struct weight_packing){.table = table,
+                                                          .type = type,
+                                                          .parts = &part,
+                                                          .n_parts = 1,
+                                                          .cols = cols,
+                                                          .team = b->teams[1]},
+                                 &t->weight),
+                     0);
     t->x = check_floats((size_t)N_X * (cols + 3));
     check_fill(&b->rng, t->x, (size_t)N_X * (cols + 3));
     t->rows = calloc((size_t)MAX_PIECES * N_X, sizeof(uint32_t));
@@ -142,7 +149,14 @@ static void check_piece(struct bench *b, const struct trial *t, uint32_t index)
     float *y = check_floats(piece->n_rows);
     void *scratch = check_poisoned(matmul_scratch_most(1, cols, 1));
 
-    assert_int_equal(weight_pack(t->table, t->weight.type, &part, 1, cols, b->teams[0], &alone), 0);
+    assert_int_equal(weight_pack(&(struct weight_packing){.table = t->table,
+                                                          .type = t->weight.type,
+                                                          .parts = &part,
+                                                          .n_parts = 1,
+                                                          .cols = cols,
+                                                          .team = b->teams[0]},
+                                 &alone),
+                     0);
     for (uint32_t i = 0; i < piece->n; i++) {
         uint32_t row = piece->load ? t->rows[piece->first + i] : i;
 

@@ -1,128 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Matrix products: near a float64 reference, and the same bits for every table, batch, split and team. */
-#include "check.h"
+#include "source.h"
+
 #include "gguf/qblk.h"
 #include "compute/tensor/matmul_priv.h"
 
 enum { MAX_COLS = 512, MAX_TOKENS = 40, COMPANY = 100 };
-
-static const enum dtype types[] = {DTYPE_F32,  DTYPE_F16,    DTYPE_BF16,   DTYPE_Q8_0, DTYPE_Q4_0, DTYPE_Q4_1,
-                                   DTYPE_Q5_0, DTYPE_Q5_1,   DTYPE_Q2_K,   DTYPE_Q3_K, DTYPE_Q4_K, DTYPE_Q5_K,
-                                   DTYPE_Q6_K, DTYPE_IQ4_NL, DTYPE_IQ4_XS, DTYPE_MXFP4};
-enum { N_TYPES = sizeof(types) / sizeof(types[0]), N_PLAIN = 3 };
-
-/* A random matrix as in a file, and its values. */
-struct source {
-    enum dtype type;
-    uint32_t rows, cols;
-    void *data;
-    double *values; /* [rows][cols], exact */
-    float *floats;  /* rounded once */
-};
-
-static void put_half(uint8_t *to, double value)
-{
-    uint16_t half = f32_to_f16((float)value);
-
-    memcpy(to, &half, 2);
-}
-
-/* Returns where the 16-bit floats of a qblk are; -1: none. */
-static void scale_places(enum dtype type, int *scale, int *min)
-{
-    *scale = type == DTYPE_Q2_K ? 80 : type == DTYPE_Q3_K ? 108 : type == DTYPE_Q6_K ? 208 : 0;
-    *min = type == DTYPE_Q2_K                                                                     ? 82
-           : type == DTYPE_Q4_1 || type == DTYPE_Q5_1 || type == DTYPE_Q4_K || type == DTYPE_Q5_K ? 2
-                                                                                                  : -1;
-}
-
-/* Sets the floats of qblks, so that weights are about 1 or less. */
-static void fill_scales(struct rng *rng, enum dtype type, uint8_t *data, size_t n_qblks)
-{
-    const struct dtype_info *info = dtype_info(type);
-    const struct qblk_form *form = qblk_form(type);
-    bool has_subs = form->n_subs > 1;
-    int scale, min;
-
-    scale_places(type, &scale, &min);
-    for (size_t b = 0; b < n_qblks; b++, data += info->qblk_bytes) {
-        double size = 2.0 / (form->quant_high - form->quant_low) / (has_subs ? 40 : 1);
-
-        if (type == DTYPE_MXFP4)
-            data[0] = (uint8_t)check_pick(rng, 120, 126);
-        else
-            put_half(data + scale, rng_unit(rng) * size);
-        if (min >= 0)
-            put_half(data + min, (rng_unit(rng) - 0.3) / (has_subs ? 40 : 1));
-    }
-}
-
-/* Any bits are a valid qblk. */
-static void fill_quants(struct rng *rng, enum dtype type, uint8_t *data, size_t n_qblks)
-{
-    for (size_t i = 0; i < n_qblks * dtype_info(type)->qblk_bytes; i++)
-        data[i] = (uint8_t)rng_u64(rng);
-    fill_scales(rng, type, data, n_qblks);
-}
-
-static void fill_plain(struct rng *rng, struct source *source)
-{
-    for (size_t i = 0; i < (size_t)source->rows * source->cols; i++) {
-        float value = check_normal(rng);
-
-        if (source->type == DTYPE_F32)
-            ((float *)source->data)[i] = value;
-        else
-            ((uint16_t *)source->data)[i] =
-                source->type == DTYPE_F16 ? f32_to_f16(value) : f32_to_bf16(value);
-    }
-}
-
-static struct source make_source(struct rng *rng, enum dtype type, uint32_t rows, uint32_t cols)
-{
-    const struct dtype_info *info = dtype_info(type);
-    struct source source = {.type = type, .rows = rows, .cols = cols};
-    size_t n = (size_t)rows * cols;
-
-    assert_int_equal(cols % info->qblk_weights, 0);
-    source.data = malloc(n / info->qblk_weights * info->qblk_bytes);
-    source.values = malloc(n * sizeof(double));
-    source.floats = malloc(n * sizeof(float));
-    assert_non_null(source.data);
-    assert_non_null(source.values);
-    assert_non_null(source.floats);
-    if (qblk_form(type) != NULL)
-        fill_quants(rng, type, source.data, n / info->qblk_weights);
-    else
-        fill_plain(rng, &source);
-    assert_int_equal(qblk_row_f64(type, source.data, n, source.values), 0);
-    assert_int_equal(qblk_row_f32(type, source.data, n, source.floats), 0);
-    return source;
-}
-
-static void free_source(struct source *source)
-{
-    free(source->data);
-    free(source->values);
-    free(source->floats);
-}
-
-/* Returns a number of columns that the type allows, near the given one. */
-static uint32_t cols_for(enum dtype type, uint32_t cols)
-{
-    uint32_t unit = dtype_info(type)->qblk_weights;
-
-    return unit == 1 ? cols : (cols + unit - 1) / unit * unit;
-}
-
-static struct weight pack(const struct kern_table *table, const struct source *source, struct team *team)
-{
-    struct weight weight;
-    struct weight_part part = {source->data, source->rows};
-
-    assert_int_equal(weight_pack(table, source->type, &part, 1, source->cols, team, &weight), 0);
-    return weight;
-}
 
 /* Returns y in rows with a gap of 3 floats, so that a write past a row is noticed. */
 static float *multiply(struct team *team, const struct weight *weight, const float *x, size_t x_stride,
@@ -226,9 +109,9 @@ static void is_near_float64(void **state)
     for (uint32_t i = 0; (table = kern_table_at(i)) != NULL; i++)
         for (uint32_t s = 0; s < sizeof(shapes) / sizeof(shapes[0]); s++)
             for (int j = 0; j < N_TYPES; j++) {
-                struct source source =
-                    make_source(&rng, types[j], shapes[s][0], cols_for(types[j], shapes[s][1]));
-                struct weight weight = pack(table, &source, team);
+                struct source source = source_make(&rng, source_types[j], shapes[s][0],
+                                                   source_cols(source_types[j], shapes[s][1]));
+                struct weight weight = source_pack(table, &source, team);
                 uint32_t n = 1 + s * 5;
                 size_t stride;
                 float *x = make_x(&rng, n, source.cols, &stride), *y = multiply(team, &weight, x, stride, n);
@@ -238,7 +121,7 @@ static void is_near_float64(void **state)
                 free(x);
                 free(y);
                 weight_fini(&weight);
-                free_source(&source);
+                source_free(&source);
             }
 }
 
@@ -253,8 +136,8 @@ static void takes_ragged_columns(void **state)
     rng_init(&rng, 2);
     for (uint32_t i = 0; (table = kern_table_at(i)) != NULL; i++)
         for (uint32_t c = 0; c < 8; c++) {
-            struct source source = make_source(&rng, types[c % N_PLAIN], 20 + c, cols[c]);
-            struct weight weight = pack(table, &source, team);
+            struct source source = source_make(&rng, source_types[c % N_PLAIN], 20 + c, cols[c]);
+            struct weight weight = source_pack(table, &source, team);
             uint32_t n = c % 2 ? 1 : 15;
             size_t stride;
             float *x = make_x(&rng, n, cols[c], &stride), *y = multiply(team, &weight, x, stride, n);
@@ -264,7 +147,7 @@ static void takes_ragged_columns(void **state)
             free(x);
             free(y);
             weight_fini(&weight);
-            free_source(&source);
+            source_free(&source);
         }
 }
 
@@ -276,16 +159,16 @@ static void tables_agree(void **state)
 
     rng_init(&rng, 3);
     for (int round = 0; round < 5 * N_TYPES; round++) {
-        enum dtype type = types[round % N_TYPES];
-        uint32_t rows = check_pick(&rng, 1, 150), cols = cols_for(type, 32 * check_pick(&rng, 1, 24)),
+        enum dtype type = source_types[round % N_TYPES];
+        uint32_t rows = check_pick(&rng, 1, 150), cols = source_cols(type, 32 * check_pick(&rng, 1, 24)),
                  n = round < N_TYPES ? 1 : check_pick(&rng, 2, 30);
-        struct source source = make_source(&rng, type, rows, cols);
+        struct source source = source_make(&rng, type, rows, cols);
         const struct kern_table *table;
         size_t stride, len_bytes = n * (rows + 3) * sizeof(float);
         float *x = make_x(&rng, n, cols, &stride), *first = NULL;
 
         for (uint32_t i = 0; (table = kern_table_at(i)) != NULL; i++) {
-            struct weight weight = pack(table, &source, team);
+            struct weight weight = source_pack(table, &source, team);
             float *y = multiply(team, &weight, x, stride, n);
 
             if (first == NULL)
@@ -298,7 +181,7 @@ static void tables_agree(void **state)
         }
         free(first);
         free(x);
-        free_source(&source);
+        source_free(&source);
     }
 }
 
@@ -315,9 +198,9 @@ static void largest_products_fit(void **state)
     for (uint32_t i = 0; i < TOKENS * COLS; i++)
         x[i] = (i / COLS % 2 ? -127 : 127) * 0x1p-7f;
     for (int i = N_PLAIN; i < N_TYPES; i++) {
-        enum dtype type = types[i];
+        enum dtype type = source_types[i];
         size_t n_qblks = (size_t)ROWS * COLS / dtype_info(type)->qblk_weights;
-        struct source source = make_source(&rng, type, ROWS, COLS);
+        struct source source = source_make(&rng, type, ROWS, COLS);
         const struct kern_table *table;
         float *first = NULL;
 
@@ -326,9 +209,9 @@ static void largest_products_fit(void **state)
                : type == DTYPE_MXFP4 ? 0x77 /* 12; 15 is -12 */
                                      : 0xff,
                n_qblks * dtype_info(type)->qblk_bytes);
-        fill_scales(&rng, type, source.data, n_qblks);
+        source_fill_scales(&rng, type, source.data, n_qblks);
         for (uint32_t t = 0; (table = kern_table_at(t)) != NULL; t++) {
-            struct weight weight = pack(table, &source, team);
+            struct weight weight = source_pack(table, &source, team);
             float *y = multiply(team, &weight, x, COLS, TOKENS);
 
             if (first != NULL)
@@ -338,25 +221,24 @@ static void largest_products_fit(void **state)
             weight_fini(&weight);
         }
         free(first);
-        free_source(&source);
+        source_free(&source);
     }
 }
 
 /* Compares all variants that a measurement may choose. */
-static void compare_variants(struct team *team, const struct weight *weight, const float *x, size_t stride,
-                             uint32_t n, const float *whole)
+static void compare_variants(struct team *team, const struct matmul_args *args, const float *whole)
 {
+    const struct weight *weight = args->weight;
     const size_t y_stride = weight->rows + 3;
-
     struct kern_choice choice;
     struct rng rng;
 
-    rng_init(&rng, n);
+    rng_init(&rng, args->n);
     for (uint32_t i = 0; check_choice(&rng, i, &choice); i++) {
         kern_choice_set(&choice);
-        float *y = multiply(team, weight, x, stride, n);
+        float *y = multiply(team, weight, args->x, args->x_stride, args->n);
 
-        for (uint32_t t = 0; t < n; t++)
+        for (uint32_t t = 0; t < args->n; t++)
             assert_memory_equal(y + t * y_stride, whole + t * y_stride, weight->rows * sizeof(float));
         free(y);
     }
@@ -373,8 +255,8 @@ static void bits_do_not_depend_on_neighbours(void **state)
     for (int j = 0; j < N_TYPES; j++) {
         const struct kern_table *table = kern_table_get("auto");
         struct team *alone = check_team(1);
-        struct source source = make_source(&rng, types[j], 150, MAX_COLS);
-        struct weight weight = pack(table, &source, alone);
+        struct source source = source_make(&rng, source_types[j], 150, MAX_COLS);
+        struct weight weight = source_pack(table, &source, alone);
         size_t stride, y_stride = source.rows + 3;
         float *x = make_x(&rng, COMPANY, source.cols, &stride);
         float *whole = multiply(alone, &weight, x, stride, COMPANY);
@@ -383,13 +265,16 @@ static void bits_do_not_depend_on_neighbours(void **state)
             struct team *team = check_team(1 + n % 4);
             uint32_t first = (uint32_t)rng_below(&rng, COMPANY - n + 1);
 
-            compare_variants(team, &weight, x + first * stride, stride, n, whole + first * y_stride);
+            compare_variants(
+                team,
+                &(struct matmul_args){.weight = &weight, .x = x + first * stride, .x_stride = stride, .n = n},
+                whole + first * y_stride);
             team_free(team);
         }
         free(whole);
         free(x);
         weight_fini(&weight);
-        free_source(&source);
+        source_free(&source);
         team_free(alone);
     }
 }
@@ -403,21 +288,24 @@ static void bits_survive_slicing(void **state)
 
     rng_init(&rng, 5);
     for (int j = 0; j < N_TYPES; j++) {
-        const uint32_t cols = cols_for(types[j], 1056);
-        struct source source = make_source(&rng, types[j], ROWS, cols);
-        struct weight weight = pack(kern_table_get("auto"), &source, team);
+        const uint32_t cols = source_cols(source_types[j], 1056);
+        struct source source = source_make(&rng, source_types[j], ROWS, cols);
+        struct weight weight = source_pack(kern_table_get("auto"), &source, team);
         size_t stride;
         float *x = make_x(&rng, TOKENS, cols, &stride), *whole = multiply(team, &weight, x, stride, TOKENS);
 
         for (uint32_t t = 0; t < TOKENS; t += 37) {
             const uint32_t n = t % 2 ? 5 : 1;
 
-            compare_variants(team, &weight, x + t * stride, stride, n, whole + t * (ROWS + 3));
+            compare_variants(
+                team,
+                &(struct matmul_args){.weight = &weight, .x = x + t * stride, .x_stride = stride, .n = n},
+                whole + t * (ROWS + 3));
         }
         free(whole);
         free(x);
         weight_fini(&weight);
-        free_source(&source);
+        source_free(&source);
     }
 }
 
@@ -438,10 +326,10 @@ static void zero_and_tiny_activations_are_harmless(void **state)
     x[5 * 64 + 1] = -3e38f; /* beyond the range of a qblk's scale */
     for (int i = KINDS * 64; i < MANY * 64; i++)
         x[i] = x[i - KINDS * 64];
-    struct source source = make_source(&rng, DTYPE_Q8_0, 16, 64);
+    struct source source = source_make(&rng, DTYPE_Q8_0, 16, 64);
     const struct kern_table *table;
     for (uint32_t i = 0; (table = kern_table_at(i)) != NULL; i++) {
-        struct weight weight = pack(table, &source, team);
+        struct weight weight = source_pack(table, &source, team);
 
         for (uint32_t n = KINDS; n <= MANY; n += MANY - KINDS) {
             float *y = multiply(team, &weight, x, 64, n);
@@ -458,7 +346,7 @@ static void zero_and_tiny_activations_are_harmless(void **state)
         }
         weight_fini(&weight);
     }
-    free_source(&source);
+    source_free(&source);
 }
 
 struct ahead {
@@ -489,8 +377,9 @@ static void shares_are_looked_forward_to(void **state)
         for (uint32_t rows = 1; rows < 1500; rows = rows * 3 + 5)
             for (unsigned n_ranks = 1; n_ranks <= 5; n_ranks += 2) {
                 struct ahead ahead = {.team = check_team(n_ranks)};
-                struct source source = make_source(&rng, types[j], rows, cols_for(types[j], 256));
-                struct weight weight = pack(kern_table_get("auto"), &source, ahead.team);
+                struct source source =
+                    source_make(&rng, source_types[j], rows, source_cols(source_types[j], 256));
+                struct weight weight = source_pack(kern_table_get("auto"), &source, ahead.team);
                 size_t sum_bytes = 0;
 
                 ahead.weight = &weight;
@@ -504,96 +393,9 @@ static void shares_are_looked_forward_to(void **state)
                 if (weight.len_bytes / n_ranks < 256 * 1024)
                     assert_int_equal(sum_bytes, weight.len_bytes);
                 weight_fini(&weight);
-                free_source(&source);
+                source_free(&source);
                 team_free(ahead.team);
             }
-}
-
-static void rows_come_back(void **state)
-{
-    struct team *team = *state;
-    struct rng rng;
-
-    rng_init(&rng, 7);
-    for (int j = 0; j < N_TYPES; j++) {
-        struct source source = make_source(&rng, types[j], 37, cols_for(types[j], 288));
-        struct weight weight = pack(kern_table_get("scalar"), &source, team);
-
-        for (uint32_t row = 0; row < source.rows; row++) {
-            float *out = check_floats(source.cols);
-
-            weight_row(&weight, row, out);
-            assert_memory_equal(out, source.floats + (size_t)row * source.cols, source.cols * sizeof(float));
-            check_guard(out, source.cols);
-            free(out);
-        }
-        weight_fini(&weight);
-        free_source(&source);
-    }
-}
-
-static void parts_are_stacked(void **state)
-{
-    struct team *team = *state;
-    struct rng rng;
-    float row[64];
-
-    rng_init(&rng, 8);
-    struct source a = make_source(&rng, DTYPE_Q8_0, 5, 64), b = make_source(&rng, DTYPE_Q8_0, 30, 64);
-    struct weight_part parts[2] = {{a.data, a.rows}, {b.data, b.rows}};
-    struct weight weight;
-    assert_int_equal(weight_pack(kern_table_get("auto"), DTYPE_Q8_0, parts, 2, 64, team, &weight), 0);
-    assert_int_equal(weight.rows, 35);
-    weight_row(&weight, 4, row);
-    assert_memory_equal(row, a.floats + 4 * 64, sizeof(row));
-    weight_row(&weight, 5, row);
-    assert_memory_equal(row, b.floats, sizeof(row));
-    weight_row(&weight, 34, row);
-    assert_memory_equal(row, b.floats + 29 * 64, sizeof(row));
-    weight_fini(&weight);
-    free_source(&a);
-    free_source(&b);
-}
-
-/* The forms in the kernels equal those of the codecs, and panels are hardly larger than the file. */
-static void panels_are_compact(void **state)
-{
-    enum { ROWS = 1024, COLS = 4096 };
-    struct team *team = *state;
-    struct rng rng;
-
-    rng_init(&rng, 9);
-    for (int j = N_PLAIN; j < N_TYPES; j++) {
-        const struct dtype_info *info = dtype_info(types[j]);
-        struct source source = make_source(&rng, types[j], ROWS, COLS);
-        struct weight weight = pack(kern_table_get("scalar"), &source, team);
-        size_t file_bytes = (size_t)ROWS * COLS / info->qblk_weights * info->qblk_bytes;
-
-        assert_true((double)weight.len_bytes <= 1.065 * (double)file_bytes);
-        assert_true(weight.region_bytes <= weight.len_bytes + (1 << 20));
-        weight_fini(&weight);
-        free_source(&source);
-    }
-}
-
-static void refuses_what_it_cannot(void **state)
-{
-    struct team *team = *state;
-    float data[64] = {0};
-    struct weight_part part = {data, 1};
-    struct weight weight;
-
-    char names[WEIGHT_TYPES_BYTES];
-
-    assert_false(weight_type_ok(DTYPE_Q8_K));
-    assert_int_equal(weight_pack(kern_table_get("auto"), DTYPE_Q8_K, &part, 1, 256, team, &weight),
-                     E_UNSUPPORTED);
-    assert_int_equal(weight_pack(kern_table_get("auto"), DTYPE_Q4_K, &part, 1, 128, team, &weight), E_INVAL);
-    assert_string_equal(weight_types(names, sizeof(names)),
-                        "F32 F16 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K Q3_K Q4_K Q5_K Q6_K IQ4_NL IQ4_XS BF16 MXFP4");
-    assert_int_equal(weight_pack(kern_table_get("auto"), DTYPE_Q8_0, &part, 1, 33, team, &weight), E_INVAL);
-    assert_int_equal(weight_pack(kern_table_get("auto"), DTYPE_F32, &part, 1, 0, team, &weight), E_INVAL);
-    assert_int_equal(weight_pack(kern_table_get("auto"), DTYPE_F32, &part, 0, 64, team, &weight), E_INVAL);
 }
 
 static int set_up(void **state)
@@ -619,10 +421,6 @@ int main(void)
         cmocka_unit_test(bits_do_not_depend_on_neighbours),
         cmocka_unit_test(bits_survive_slicing),
         cmocka_unit_test(zero_and_tiny_activations_are_harmless),
-        cmocka_unit_test(rows_come_back),
-        cmocka_unit_test(parts_are_stacked),
-        cmocka_unit_test(panels_are_compact),
-        cmocka_unit_test(refuses_what_it_cannot),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -368,7 +368,13 @@ static void rope_turns_pairs(void **state)
             float *y = check_floats(n);
 
             memcpy(y, x, n * sizeof(float));
-            rope_rotate(table, pairs, y, 3, head_dim, dims, cos_of, sin_of);
+            rope_rotate(table, &(struct rope_args){.pairs = pairs,
+                                                   .x = y,
+                                                   .n_heads = 3,
+                                                   .head_dim = head_dim,
+                                                   .dims = dims,
+                                                   .cos = cos_of,
+                                                   .sin = sin_of});
             check_guard(y, n);
             for (uint32_t j = 0; j < n; j++)
                 assert_true(j % head_dim < dims || y[j] == x[j]);

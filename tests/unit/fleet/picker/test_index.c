@@ -31,7 +31,7 @@ static struct picker_found found;
 static uint32_t matched(struct picker_index *index, uint32_t slot, const struct block_hash *hashes, size_t n,
                         uint64_t now_ns)
 {
-    picker_index_match(index, hashes, n, now_ns, &found, PICKER_MAX_WORKERS);
+    picker_index_match(index, &(struct picker_query){hashes, n, PICKER_MAX_WORKERS, now_ns}, &found);
     return found.in_memory[slot];
 }
 
@@ -84,14 +84,15 @@ static void matches_the_leading_run_per_worker(void **state)
     picker_index_learn(index, 0, a, 8, 10);
     picker_index_learn(index, 2, b, 5, 10);
 
-    picker_index_match(index, a, 8, 20, &found, 4);
+    picker_index_match(index, &(struct picker_query){a, 8, 4, 20}, &found);
     assert_int_equal(found.in_memory[0], 8);
     assert_int_equal(found.in_memory[1], 0);
     assert_int_equal(found.in_memory[2], 3);
-    picker_index_match(index, b, 8, 20, &found, 4);
+    picker_index_match(index, &(struct picker_query){b, 8, 4, 20}, &found);
     assert_int_equal(found.in_memory[0], 3);
     assert_int_equal(found.in_memory[2], 5);
-    picker_index_match(index, b, 8, 20, &found, 2); /* slots beyond these are not written */
+    picker_index_match(index, &(struct picker_query){b, 8, 2, 20},
+                       &found); /* slots beyond these are not written */
     assert_int_equal(found.in_memory[2], 5);
     picker_index_free(index);
 }
@@ -105,23 +106,23 @@ static void forgets_by_age_by_worker_and_by_bound(void **state)
     make_chain(a, 1, 0, 8);
     make_chain(b, 2, 0, 8);
     picker_index_learn(index, 0, a, 8, 0);
-    picker_index_match(index, a, 8, LIFETIME_NS + 1, &found, 2);
+    picker_index_match(index, &(struct picker_query){a, 8, 2, LIFETIME_NS + 1}, &found);
     assert_int_equal(found.in_memory[0], 0);
 
     picker_index_learn(index, 0, a, 8, 5000);
     picker_index_learn(index, 1, a, 8, 5000);
     picker_index_unlearn(index, 1, a, 4, 8);
-    picker_index_match(index, a, 8, 5001, &found, 2);
+    picker_index_match(index, &(struct picker_query){a, 8, 2, 5001}, &found);
     assert_int_equal(found.in_memory[0], 8);
     assert_int_equal(found.in_memory[1], 4);
     picker_index_forget(index, 0);
-    picker_index_match(index, a, 8, 5001, &found, 2);
+    picker_index_match(index, &(struct picker_query){a, 8, 2, 5001}, &found);
     assert_int_equal(found.in_memory[0], 0);
     assert_int_equal(found.in_memory[1], 4);
 
     picker_index_learn(index, 0, b, 8, 5002);
     assert_true(picker_index_count(index) <= 10);
-    picker_index_match(index, b, 8, 5003, &found, 2);
+    picker_index_match(index, &(struct picker_query){b, 8, 2, 5003}, &found);
     assert_int_equal(found.in_memory[0], 8);
     picker_index_free(index);
 }
@@ -155,7 +156,7 @@ static void a_block_may_be_held_by_all(void **state)
     make_chain(chain, 1, 0, 4);
     for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS; slot++)
         picker_index_learn(index, slot, chain, 1 + slot % 4, 1);
-    picker_index_match(index, chain, 4, 1, &found, PICKER_MAX_WORKERS);
+    picker_index_match(index, &(struct picker_query){chain, 4, PICKER_MAX_WORKERS, 1}, &found);
     for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS; slot++)
         assert_int_equal(found.in_memory[slot], 1 + slot % 4);
     for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS; slot++) {
@@ -184,7 +185,7 @@ static void where_no_page_is_left_it_knows_less(void **state)
         assert_int_equal(matched(index, OWNERS - 1, &chain[i], 1, 1), 1); /* the latest is known */
     }
     for (uint32_t i = 0; i < N; i++) {
-        picker_index_match(index, &chain[i], 1, 1, &found, PICKER_MAX_WORKERS);
+        picker_index_match(index, &(struct picker_query){&chain[i], 1, PICKER_MAX_WORKERS, 1}, &found);
         for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS; slot++) {
             n_known += found.in_memory[slot];
             assert_true(found.in_memory[slot] == 0 || slot < OWNERS);
@@ -225,7 +226,7 @@ static void memory_ends_where_disk_begins(void **state)
     picker_index_forget(index, 3);
     assert_int_equal(matched(index, 3, a, 8, 10), 0);
     assert_int_equal(stored(3), 0);
-    picker_index_match(index, a, 8, 10, &found, 4); /* slot 4 is out of range */
+    picker_index_match(index, &(struct picker_query){a, 8, 4, 10}, &found); /* slot 4 is out of range */
     assert_int_equal(found.n_runs, 0);
     picker_index_free(index);
 }
@@ -327,7 +328,7 @@ static void where_no_page_is_left_disks_are_not_known(void **state)
     }
     for (uint32_t i = 0; i < N; i++) {
         make_chain(chain, (uint8_t)(i + 1), 0, 1);
-        picker_index_match(index, chain, 1, 1, &found, PICKER_MAX_WORKERS);
+        picker_index_match(index, &(struct picker_query){chain, 1, PICKER_MAX_WORKERS, 1}, &found);
         for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS; slot++)
             assert_true(found.in_memory[slot] == 0 || (slot < OWNERS && slot % 2 == 1));
         for (uint32_t k = 0; k < found.n_runs; k++)
@@ -469,7 +470,7 @@ static void model_unlearn(uint32_t slot, uint32_t family, uint32_t from, uint32_
 
 static void assert_same(struct picker_index *index, uint32_t family, uint64_t now_ns)
 {
-    picker_index_match(index, model.chains[family], CHAIN, now_ns, &found, N_SLOTS);
+    picker_index_match(index, &(struct picker_query){model.chains[family], CHAIN, N_SLOTS, now_ns}, &found);
     for (uint32_t slot = 0; slot < N_SLOTS; slot++) {
         uint32_t n = 0, n_in_memory = CHAIN;
 

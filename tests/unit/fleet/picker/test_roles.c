@@ -69,7 +69,7 @@ static void play(uint32_t seconds, uint32_t per_s, uint32_t prompt, uint32_t ans
             picker_demand_ended(&bench.roles.demand, at_ns, answer);
         }
         bench.now_ns += S;
-        picker_roles_decide(&bench.roles, &opts, bench.fleet, 0, bench.now_ns, &bench.plan);
+        picker_roles_decide(&bench.roles, &opts, bench.fleet, bench.now_ns, &bench.plan);
         if (bench.plan.flip == PICKER_NONE)
             continue;
         set_role(bench.plan.flip, bench.plan.to);
@@ -165,7 +165,7 @@ static void minimum_and_roles_of_others_are_kept(void **state)
         picker_demand_ended(&bench.roles.demand, bench.now_ns, 10);
     }
     bench.now_ns += 2 * S;
-    picker_roles_decide(&bench.roles, &strict, bench.fleet, 0, bench.now_ns, &bench.plan);
+    picker_roles_decide(&bench.roles, &strict, bench.fleet, bench.now_ns, &bench.plan);
     assert_int_equal(bench.plan.reason, PICKER_ROLES_MINIMUM);
     for (uint32_t slot = 4; slot < N_WORKERS; slot++) { /* an operator's, or of an older version */
         bench.rows[slot].keeps_role = slot % 2 == 0;
@@ -189,7 +189,7 @@ static void fixed_roles_are_only_shown(void **state)
             picker_demand_arrived(&bench.roles.demand, bench.now_ns, 6000);
         bench.now_ns += S;
         picker_demand_ended(&bench.roles.demand, bench.now_ns, 50);
-        picker_roles_decide(&bench.roles, &fixed, bench.fleet, 0, bench.now_ns, &bench.plan);
+        picker_roles_decide(&bench.roles, &fixed, bench.fleet, bench.now_ns, &bench.plan);
         assert_int_equal(bench.plan.flip, PICKER_NONE);
     }
     assert_int_equal(bench.plan.reason, PICKER_ROLES_PREFILL); /* the decision of auto, each time */
@@ -268,7 +268,7 @@ static void any_input_has_an_answer(void **state)
         picker_demand_arrived(&bench.roles.demand, bench.now_ns, (uint32_t)rng_u64(&bench.rng));
         picker_demand_ended(&bench.roles.demand, bench.now_ns, rng_u64(&bench.rng) >> 8);
         bench.now_ns += rng_below(&bench.rng, 200) ? rng_below(&bench.rng, S / 4) : rng_u64(&bench.rng) >> 8;
-        picker_roles_decide(&bench.roles, &opts, bench.fleet, 0, bench.now_ns, &bench.plan);
+        picker_roles_decide(&bench.roles, &opts, bench.fleet, bench.now_ns, &bench.plan);
         assert_true(bench.plan.flip == PICKER_NONE || bench.plan.flip < N_WORKERS);
         assert_true(bench.plan.prefill_room >= 0 && bench.plan.decode_room >= 0);
         assert_non_null(picker_roles_text(bench.plan.reason));

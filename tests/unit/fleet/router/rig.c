@@ -251,8 +251,10 @@ int rig_open(struct rig *rig)
     router_pause_declare(router);
     router->turns.m_tenants = router->m_queued;
     router->turns.m_pushed_out = metric_single(router->metrics, METRIC_COUNTER, "test_pushed_out", "Test.");
-    router->turns.m_wait_placed = router->turns.m_wait_left = metric_series(
-        metric_histogram_family(router->metrics, "test_wait", "Test.", "", (const double[]){1}, 1), NULL);
+    router->turns.m_wait_placed = router->turns.m_wait_left =
+        metric_series(metric_histogram_family(router->metrics, "test_wait", "Test.", "",
+                                              (struct metric_bounds){(const double[]){1}, 1}),
+                      NULL);
     router->m_asks = router->m_resyncs = router->m_redispatched = router->m_handed_off = router->m_local =
         router->m_refused = router->m_lost = router->m_reads =
             metric_single(router->metrics, METRIC_COUNTER, "test_total", "Test.");

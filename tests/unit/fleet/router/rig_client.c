@@ -128,7 +128,8 @@ struct rig_client *rig_submit_model(struct rig *rig, uint32_t model, uint32_t n_
     order.tokens = calloc(n_tokens, sizeof(*order.tokens));
     for (uint32_t i = 0; i < n_tokens; i++)
         order.tokens[i] = rig->tokens_from + (i + (rig->has_same_prompts ? 0 : rig->n_clients)) % 100;
-    if (backend.ops->submit(backend.self, &rig->router.models[model].gen, &order, &events, client,
+    if (backend.ops->submit(backend.self,
+                            &(struct gen_start){&rig->router.models[model].gen, &order, &events, client},
                             &client->handle, &failure) < 0) {
         client->handle = NULL;
         client->has_failed = true;

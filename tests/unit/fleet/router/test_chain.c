@@ -95,8 +95,13 @@ static void assert_found_alike(const struct job *job, uint32_t n_slots)
 
     memset(&part, 0, sizeof(part));
     memset(&all, 0, sizeof(all));
-    picker_index_match(rig.router.index, job->hashes, job->n_hashes, now_ns, &part, n_slots);
-    picker_index_match(rig.router.index, whole, N_BLOCKS, now_ns, &all, n_slots);
+    picker_index_match(rig.router.index,
+                       &(struct picker_query){
+                           .hashes = job->hashes, .n = job->n_hashes, .n_slots = n_slots, .now_ns = now_ns},
+                       &part);
+    picker_index_match(
+        rig.router.index,
+        &(struct picker_query){.hashes = whole, .n = N_BLOCKS, .n_slots = n_slots, .now_ns = now_ns}, &all);
     assert_memory_equal(part.in_memory, all.in_memory, n_slots * sizeof(part.in_memory[0]));
     assert_int_equal(part.n_runs, all.n_runs);
     for (uint32_t i = 0; i < part.n_runs; i++)

@@ -277,7 +277,9 @@ static void a_worker_answers_before_the_store(void **state)
     order_to_resume(&order);
     order_to_resume(&worker_order);
     assert_int_equal(
-        router_resume(router, &router->models[0].gen, &order, &no_events_at_all, NULL, &handle, &failure), 0);
+        router_resume(router, &(struct gen_start){&router->models[0].gen, &order, &no_events_at_all, NULL},
+                      &handle, &failure),
+        0);
     job = job_of(handle);
     assert_int_equal(job->n_asked, 1);
     router_resume_tick(job, clock_now_ns() + 10 * NS_PER_S);

@@ -304,11 +304,11 @@ static int refuse(struct sim *sim, struct work_order *job, struct gen_failure *f
     return E_OVERLOADED;
 }
 
-static int sim_submit(void *self, const struct gen_model *model, struct work_order *spec,
-                      const struct gen_events *events, void *arg, struct gen_handle **out,
+static int sim_submit(void *self, const struct gen_start *start, struct gen_handle **out,
                       struct gen_failure *failure_out)
 {
     struct sim *sim = self;
+    struct work_order *spec = start->order;
     struct sim_job *job = calloc(1, sizeof(*job));
     struct buf user = {0};
     int rc;
@@ -326,12 +326,12 @@ static int sim_submit(void *self, const struct gen_model *model, struct work_ord
         return refuse(sim, spec, failure_out);
     }
     job->sim = sim;
-    job->events = *events;
-    job->arg = arg;
+    job->events = *start->events;
+    job->arg = start->arg;
     job->max_new = spec->work.max_new_tokens;
     job->wants_logprob = spec->work.sample.wants_logprob;
     job->n_top = spec->work.sample.n_top;
-    job->room = model->context_length - spec->n_tokens;
+    job->room = start->model->context_length - spec->n_tokens;
     job->n_prompt = spec->n_tokens;
     job->n_cached = find_cached(sim, spec);
     job->submitted_ns = clock_now_ns();

@@ -94,15 +94,14 @@ int tr_start_push(struct tr_node *node, uint64_t push, const struct tr_target *t
     return 0;
 }
 
-int tr_push(struct tr_node *node, uint64_t push, uint32_t layer, uint32_t first_index, const uint32_t *blocks,
-            uint32_t n)
+int tr_push(struct tr_node *node, uint64_t push, const struct tr_pieces *pieces)
 {
     if (rng_below(&w.rng, 5) == 0)
         return E_FULL;
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < pieces->n; i++) {
         assert_true(w.n_pieces < MAX_PIECES);
-        w.pieces[w.n_pieces++] =
-            (struct piece){.layer = layer, .index = first_index + i, .source = blocks[i]};
+        w.pieces[w.n_pieces++] = (struct piece){
+            .layer = pieces->layer, .index = pieces->first_index + i, .source = pieces->blocks[i]};
     }
     return 0;
 }

@@ -359,8 +359,7 @@ int tr_start_push(struct tr_node *node, uint64_t id, const struct tr_target *tar
     return 0;
 }
 
-int tr_push(struct tr_node *node, uint64_t id, uint32_t layer, uint32_t first_index, const uint32_t *blocks,
-            uint32_t n)
+int tr_push(struct tr_node *node, uint64_t id, const struct tr_pieces *pieces)
 {
     struct push *push = find_push(id);
 
@@ -368,14 +367,14 @@ int tr_push(struct tr_node *node, uint64_t id, uint32_t layer, uint32_t first_in
     ASSERT(push != NULL);
     if (by_chance(50))
         return E_FULL;
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < pieces->n; i++) {
         struct due *due = add(A_READ, some_delay());
 
         due->push = id;
         due->ticket = push->ticket;
-        due->layer = layer;
-        due->index = first_index + i;
-        due->block = blocks[i];
+        due->layer = pieces->layer;
+        due->index = pieces->first_index + i;
+        due->block = pieces->blocks[i];
     }
     return 0;
 }

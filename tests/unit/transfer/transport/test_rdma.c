@@ -61,7 +61,8 @@ static void push(struct duo *duo, uint32_t from_layer, uint32_t to_layer)
     for (uint32_t layer = from_layer; layer < to_layer; layer++) {
         int err;
 
-        while ((err = tr_push(duo->sender->node, duo->id, layer, 0, duo->from, duo->n)) == E_FULL)
+        while ((err = tr_push(duo->sender->node, duo->id,
+                              &(struct tr_pieces){layer, 0, duo->from, duo->n})) == E_FULL)
             clock_sleep_ns(NS_PER_MS);
         assert_int_equal(err, 0);
     }

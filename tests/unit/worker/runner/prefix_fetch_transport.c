@@ -98,17 +98,16 @@ static uint32_t n_under_way(uint32_t node)
     return n;
 }
 
-int tr_push(struct tr_node *node, uint64_t id, uint32_t layer, uint32_t first_index, const uint32_t *blocks,
-            uint32_t n)
+int tr_push(struct tr_node *node, uint64_t id, const struct tr_pieces *pieces)
 {
     struct push *push = find_push(id);
 
     if (happens(5))
         return E_FULL;
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < pieces->n; i++) {
         assert_true(push->n_pieces < MAX_PIECES);
-        push->pieces[push->n_pieces++] =
-            (struct piece){.layer = layer, .index = first_index + i, .source = blocks[i]};
+        push->pieces[push->n_pieces++] = (struct piece){
+            .layer = pieces->layer, .index = pieces->first_index + i, .source = pieces->blocks[i]};
     }
     push->owes_sent = true;
     assert_true(n_under_way(node->number) <= WINDOW);

@@ -107,10 +107,9 @@ int tr_start_push(struct tr_node *node, uint64_t id, const struct tr_target *tar
     return 0;
 }
 
-int tr_push(struct tr_node *node, uint64_t id, uint32_t layer, uint32_t first_index, const uint32_t *blocks,
-            uint32_t n)
+int tr_push(struct tr_node *node, uint64_t id, const struct tr_pieces *pieces)
 {
-    n_pushed += n;
+    n_pushed += pieces->n;
     if (n_pushed == n_wanted)
         emit(&d, TR_TICKET_COMPLETE, ticket, 0);
     return 0;

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Packed weights: rows come back as they were, parts are stacked, panels are compact, and what cannot be packed is refused. */
+#include "source.h"
+
+#include "base/err.h"
+
+static void rows_come_back(void **state)
+{
+    struct team *team = *state;
+    struct rng rng;
+
+    rng_init(&rng, 7);
+    for (int j = 0; j < N_TYPES; j++) {
+        struct source source = source_make(&rng, source_types[j], 37, source_cols(source_types[j], 288));
+        struct weight weight = source_pack(kern_table_get("scalar"), &source, team);
+
+        for (uint32_t row = 0; row < source.rows; row++) {
+            float *out = check_floats(source.cols);
+
+            weight_row(&weight, row, out);
+            assert_memory_equal(out, source.floats + (size_t)row * source.cols, source.cols * sizeof(float));
+            check_guard(out, source.cols);
+            free(out);
+        }
+        weight_fini(&weight);
+        source_free(&source);
+    }
+}
+
+static void parts_are_stacked(void **state)
+{
+    struct team *team = *state;
+    struct rng rng;
+    float row[64];
+
+    rng_init(&rng, 8);
+    struct source a = source_make(&rng, DTYPE_Q8_0, 5, 64), b = source_make(&rng, DTYPE_Q8_0, 30, 64);
+    struct weight_part parts[2] = {{a.data, a.rows}, {b.data, b.rows}};
+    struct weight weight;
+    assert_int_equal(weight_pack(&(struct weight_packing){.table = kern_table_get("auto"),
+                                                          .type = DTYPE_Q8_0,
+                                                          .parts = parts,
+                                                          .n_parts = 2,
+                                                          .cols = 64,
+                                                          .team = team},
+                                 &weight),
+                     0);
+    assert_int_equal(weight.rows, 35);
+    weight_row(&weight, 4, row);
+    assert_memory_equal(row, a.floats + 4 * 64, sizeof(row));
+    weight_row(&weight, 5, row);
+    assert_memory_equal(row, b.floats, sizeof(row));
+    weight_row(&weight, 34, row);
+    assert_memory_equal(row, b.floats + 29 * 64, sizeof(row));
+    weight_fini(&weight);
+    source_free(&a);
+    source_free(&b);
+}
+
+/* The forms in the kernels equal those of the codecs, and panels are hardly larger than the file. */
+static void panels_are_compact(void **state)
+{
+    enum { ROWS = 1024, COLS = 4096 };
+    struct team *team = *state;
+    struct rng rng;
+
+    rng_init(&rng, 9);
+    for (int j = N_PLAIN; j < N_TYPES; j++) {
+        const struct dtype_info *info = dtype_info(source_types[j]);
+        struct source source = source_make(&rng, source_types[j], ROWS, COLS);
+        struct weight weight = source_pack(kern_table_get("scalar"), &source, team);
+        size_t file_bytes = (size_t)ROWS * COLS / info->qblk_weights * info->qblk_bytes;
+
+        assert_true((double)weight.len_bytes <= 1.065 * (double)file_bytes);
+        assert_true(weight.region_bytes <= weight.len_bytes + (1 << 20));
+        weight_fini(&weight);
+        source_free(&source);
+    }
+}
+
+static int pack_one(struct team *team, enum dtype type, const struct weight_part *part, uint32_t n_parts,
+                    uint32_t cols)
+{
+    struct weight weight;
+
+    return weight_pack(&(struct weight_packing){.table = kern_table_get("auto"),
+                                                .type = type,
+                                                .parts = part,
+                                                .n_parts = n_parts,
+                                                .cols = cols,
+                                                .team = team},
+                       &weight);
+}
+
+static void refuses_what_it_cannot(void **state)
+{
+    struct team *team = *state;
+    float data[64] = {0};
+    struct weight_part part = {data, 1};
+    char names[WEIGHT_TYPES_BYTES];
+
+    assert_false(weight_type_ok(DTYPE_Q8_K));
+    assert_int_equal(pack_one(team, DTYPE_Q8_K, &part, 1, 256), E_UNSUPPORTED);
+    assert_int_equal(pack_one(team, DTYPE_Q4_K, &part, 1, 128), E_INVAL);
+    assert_string_equal(weight_types(names, sizeof(names)),
+                        "F32 F16 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K Q3_K Q4_K Q5_K Q6_K IQ4_NL IQ4_XS BF16 MXFP4");
+    assert_int_equal(pack_one(team, DTYPE_Q8_0, &part, 1, 33), E_INVAL);
+    assert_int_equal(pack_one(team, DTYPE_F32, &part, 1, 0), E_INVAL);
+    assert_int_equal(pack_one(team, DTYPE_F32, &part, 0, 64), E_INVAL);
+}
+
+static int set_up(void **state)
+{
+    *state = check_team(2);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    team_free(*state);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_come_back),
+        cmocka_unit_test(parts_are_stacked),
+        cmocka_unit_test(panels_are_compact),
+        cmocka_unit_test(refuses_what_it_cannot),
+    };
+
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

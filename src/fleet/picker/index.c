@@ -504,6 +504,23 @@ bool picker_index_knows(struct picker_index *index, const struct block_hash *has
     return find_live(index, hash, tag_of(index, hash), now_ns) != NULL;
 }
 
+/* The same for an entry without a page: its few columns need no bitmap. */
+static uint32_t last_replica_inline(const struct picker_index *index, const struct index_entry *entry)
+{
+    uint32_t found = PICKER_NONE;
+
+    for (uint32_t i = 0; i < entry->n_owners; i++) {
+        uint16_t owner = entry->owners[i];
+
+        if ((owner & INDEX_ON_DISK) != 0 || index_set_has(&index->dead, owner))
+            continue;
+        if (found != PICKER_NONE)
+            return PICKER_NONE;
+        found = index->slot_of[owner];
+    }
+    return found;
+}
+
 uint32_t picker_index_last_replica(struct picker_index *index, const struct block_hash *hash, uint64_t now_ns)
 {
     const struct index_entry *entry = find_live(index, hash, tag_of(index, hash), now_ns);
@@ -513,6 +530,8 @@ uint32_t picker_index_last_replica(struct picker_index *index, const struct bloc
 
     if (entry == NULL)
         return PICKER_NONE;
+    if (entry->page == INDEX_NONE)
+        return last_replica_inline(index, entry);
     has_disk = index_owners_load(&index->pages, entry, &owners, &on_disk);
     for (uint32_t i = 0; i < INDEX_WORDS; i++) {
         uint64_t left = owners.words[i] & ~index->dead.words[i] & ~(has_disk ? on_disk.words[i] : 0);

@@ -57,8 +57,9 @@
 #include "fleet/picker/answers.h"
 #include "fleet/picker/pick_priv.h"
 
-#define FEW_DIVISOR     8 /* up to an eighth of a prompt is "little" */
-#define POOL_SHARE_READ 2 /* a worker reads at most the part of a prompt that fits half its pool */
+#define FEW_DIVISOR     8  /* up to an eighth of a prompt is "little" */
+#define FEW_STEPS       16 /* bounds by the number of cached blocks */
+#define POOL_SHARE_READ 2  /* a worker reads at most the part of a prompt that fits half its pool */
 
 /* ---- the order ---- */
 
@@ -277,11 +278,12 @@ static inline bool has_briefs(const struct scan *scan, const struct pick_pool *p
 }
 
 /* Most workers have few blocks of a prompt, perhaps only the first block, which many prompts share. For a
- * pool's workers with at most few_blocks, the tokens cost at least least_ns as half of a pair, and at least
- * alone_ns on one worker. */
+ * pool's workers with at most few_blocks, the tokens cost at least alone_ns on one worker. As half of a pair,
+ * they cost at least least_ns[c >> shift] on a worker with c blocks. Workers that are as fast as the fastest and
+ * have no more than the best so far are rejected by that alone. */
 struct few {
-    uint32_t few_blocks;
-    int64_t least_ns, alone_ns;
+    uint32_t few_blocks, shift;
+    int64_t least_ns[FEW_STEPS], alone_ns;
     bool may_alone;       /* one of them might compute the rest quickly enough to do it alone */
     int64_t sure_running; /* and the fastest ones do so, whatever they have, with up to so many sequences */
     double prefill_ns;    /* of the fastest */
@@ -300,25 +302,51 @@ static inline int64_t sure_running(const struct scan *scan, const struct pick_po
     return own_ns < PICK_MAX_RUNNING ? own_ns : PICK_MAX_RUNNING;
 }
 
-static inline struct few know_few(const struct scan *scan, const struct pick_pool *pool, enum what what)
+/* The tokens that a worker of the pool lacks at least if it has at most so many blocks. */
+static inline uint32_t few_lacks(const struct scan *scan, const struct pick_pool *pool, uint32_t n_blocks)
 {
-    uint32_t few_blocks = scan->is_cold ? 0 : 1 + scan->n_tokens / FEW_DIVISOR / pool->most_block_tokens;
-    uint64_t cached = (uint64_t)few_blocks * pool->most_block_tokens;
-    uint32_t n = cached < scan->n_tokens ? scan->n_tokens - (uint32_t)cached : 1;
-    struct few few = {.few_blocks = few_blocks,
-                      .alone_ns = pick_compute_ns(scan, n, pool->least_prefill_ns, pool->least_pair_ns),
-                      .is_long = n > scan->local_tokens};
+    uint64_t cached = (uint64_t)n_blocks * pool->most_block_tokens;
+
+    return cached < scan->n_tokens ? scan->n_tokens - (uint32_t)cached : 1;
+}
+
+/* Fills least_ns, with no more steps than the pool has workers. */
+static inline void know_least(const struct scan *scan, const struct pick_pool *pool, enum what what,
+                              struct few *few)
+{
     const struct pick_brief fastest = {.prefill_ns = pool->least_prefill_ns,
                                        .pair_ns = pool->least_pair_ns,
                                        .push_ns = pool->least_push_ns,
                                        .block_tokens = pool->most_block_tokens};
+    uint32_t most_steps = pool->n < FEW_STEPS ? pool->n : FEW_STEPS;
+
+    while (few->few_blocks >> few->shift > 0 && few->few_blocks >> few->shift >= most_steps)
+        few->shift++;
+    for (uint32_t step = 0; step <= few->few_blocks >> few->shift; step++) {
+        uint64_t most_blocks = ((step + UINT64_C(1)) << few->shift) - 1;
+        uint32_t n =
+            few_lacks(scan, pool, most_blocks < few->few_blocks ? (uint32_t)most_blocks : few->few_blocks);
+
+        few->least_ns[step] =
+            what == PREFILL_HALVES ? lack_ns(scan, &fastest, n) : pick_ns(n * pool->least_rate_ns);
+    }
+}
+
+static inline struct few know_few(const struct scan *scan, const struct pick_pool *pool, enum what what)
+{
+    uint32_t few_blocks = scan->is_cold ? 0 : 1 + scan->n_tokens / FEW_DIVISOR / pool->most_block_tokens;
+    uint32_t n = few_lacks(scan, pool, few_blocks);
+    struct few few = {.few_blocks = few_blocks,
+                      .alone_ns = pick_compute_ns(scan, n, pool->least_prefill_ns, pool->least_pair_ns),
+                      .is_long = n > scan->local_tokens};
 
     few.may_alone =
         what == DECODE_HALVES && is_short(scan, n, pool->least_prefill_ns, pool->least_pair_ns, 0);
     few.prefill_ns = pool->least_prefill_ns;
     few.pair_ns = pool->least_pair_ns;
     few.sure_running = sure_running(scan, pool);
-    few.least_ns = what == PREFILL_HALVES ? lack_ns(scan, &fastest, n) : pick_ns(n * pool->least_rate_ns);
+    if (what != ALONE_BY_OVERFLOW)
+        know_least(scan, pool, what, &few);
     return few;
 }
 
@@ -339,9 +367,11 @@ static inline bool is_behind(const struct scan *scan, const struct pick_brief *b
     bool is_sure = what == DECODE_HALVES && brief->n_running <= few->sure_running &&
                    brief->prefill_ns == few->prefill_ns && brief->pair_ns == few->pair_ns;
 
-    return scan->cached_blocks[brief->slot] <= few->few_blocks &&
-           (is_sure ||
-            !is_first(scan, brief->slot, brief->n_running, few->least_ns + times * fixed_ns, &sides[1])) &&
+    uint32_t n_blocks = scan->cached_blocks[brief->slot];
+
+    return n_blocks <= few->few_blocks &&
+           (is_sure || !is_first(scan, brief->slot, brief->n_running,
+                                 few->least_ns[n_blocks >> few->shift] + times * fixed_ns, &sides[1])) &&
            (!few_are_short(scan, few, brief->n_running) ||
             !is_first(scan, brief->slot, brief->n_running, few->alone_ns + (times + 1) * fixed_ns,
                       &sides[0]));

@@ -234,17 +234,20 @@ def clients_come_back_by_themselves():
         c.worker("decode", link__routers=links, engine__kind="sim", engine__sim_step="10ms", engine__sim_answer_tokens="100000")
         wait_both(c, 0, 1)
         urls = [f"http://127.0.0.1:{r.http}" for r in c.routers]
-        chat = [os.path.join(BUILD, "baton-chat"), "--seed", "7", "-n", "90", "--ask", PROMPT]
-        runs = [(chat + ["-u", urls[0], "-u", urls[1]], chat + ["-u", urls[1]], {})]
+        chat = [os.path.join(BUILD, "baton-chat"), "--seed", "7", "-n", "400", "--ask", PROMPT]
+        runs = []
         if shutil.which("node"):
             example = ["node", os.path.join(SOURCE, "clients", "examples", "resume.mjs"), PROMPT]
-            runs.append((example, example, {"BATON_FIELDS": '{"max_tokens": 90, "seed": 7}'}))
-        broken = [subprocess.Popen(run, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                   env={**os.environ, **more, "BATON_URLS": ",".join(urls)}) for run, _, more in runs]
-        until = time.monotonic() + patience(30)
-        while sum(w.status()["tasks"] for w in c.workers) < len(runs):
-            assert time.monotonic() < until
-            time.sleep(0.02)
+            runs.append((example, example, {"BATON_FIELDS": '{"max_tokens": 400, "seed": 7}'}))
+        runs.append((chat + ["-u", urls[0], "-u", urls[1]], chat + ["-u", urls[1]], {}))
+        broken = []
+        for run, _, more in runs:  # one after the other; the last one starts quickly, so all of them stream when the router dies
+            broken.append(subprocess.Popen(run, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                           env={**os.environ, **more, "BATON_URLS": ",".join(urls)}))
+            until = time.monotonic() + patience(30)
+            while sum(w.status()["tasks"] for w in c.workers) < len(broken):
+                assert time.monotonic() < until
+                time.sleep(0.02)
         time.sleep(0.3)
         c.routers[0].kill()
         for process, (_, run, more) in zip(broken, runs):

@@ -13,6 +13,7 @@ from cluster import Cluster, in_threads, main, patience
 PROMPT = "The prefill worker reads the prompt and the decode worker writes the answer. " * 12
 SIM = {"engine__kind": "sim", "engine__sim_prefill_token": "1500us", "engine__sim_decode_seq": "3ms", "engine__sim_step": "2ms",
        "engine__sim_answer_tokens": "100000", "sched__chunk_tokens": "64"}
+ANSWER = 240  # tokens: longer than the time that a busy machine takes to hurt a worker in mid-answer
 
 
 def start(c, prefill=1, decode=1, router=None, **settings):
@@ -24,11 +25,11 @@ def start(c, prefill=1, decode=1, router=None, **settings):
     c.wait_ready(prefill=prefill, decode=decode)
 
 
-def reference(c, prompt=PROMPT, max_tokens=60):
+def reference(c, prompt=PROMPT, max_tokens=ANSWER):
     return c.ask(prompt, port=c.workers[0].http, max_tokens=max_tokens, temperature=1, seed=3).text
 
 
-def disturbed(c, hurt, after_tokens, prompt=PROMPT, max_tokens=60):
+def disturbed(c, hurt, after_tokens, prompt=PROMPT, max_tokens=ANSWER):
     """Sends a request and calls hurt() after a number of deltas (0: right after the request was sent)."""
     box = {}
 
@@ -72,7 +73,7 @@ def prefill_dies_while_it_reads():
         start(c)
         want = reference(c, PROMPT)
         text, serving = disturbed(c, c.workers[0].kill, 0, "x " + PROMPT)
-        assert text == c.ask("x " + PROMPT, port=c.workers[1].http, max_tokens=60, temperature=1, seed=3).text
+        assert text == c.ask("x " + PROMPT, port=c.workers[1].http, max_tokens=ANSWER, temperature=1, seed=3).text
         assert want
         c.assert_quiet()
 
@@ -81,7 +82,7 @@ def prefill_dies_after_the_first_token():
     with Cluster() as c:
         start(c)
         text, serving = disturbed(c, c.workers[0].kill, 1)
-        assert text == c.ask(PROMPT, port=c.workers[1].http, max_tokens=60, temperature=1, seed=3).text
+        assert text == c.ask(PROMPT, port=c.workers[1].http, max_tokens=ANSWER, temperature=1, seed=3).text
         c.assert_quiet()
 
 
@@ -125,19 +126,19 @@ def a_stopped_worker_is_given_up():
         for worker in c.workers:
             worker.kill(signal.SIGCONT)
         c.wait_ready(prefill=1, decode=2)
-        assert c.ask(PROMPT, max_tokens=60, temperature=1, seed=3).text == want
+        assert c.ask(PROMPT, max_tokens=ANSWER, temperature=1, seed=3).text == want
         c.assert_quiet()
 
 
 def a_restarted_worker_comes_back():
     with Cluster() as c:
         start(c)
-        want = c.ask(PROMPT, max_tokens=60, temperature=1, seed=3).text
+        want = c.ask(PROMPT, max_tokens=ANSWER, temperature=1, seed=3).text
         for worker in c.workers:
             worker.kill()
             worker.start()
             c.wait_ready(prefill=1, decode=1)
-            assert c.ask(PROMPT, max_tokens=60, temperature=1, seed=3).text == want
+            assert c.ask(PROMPT, max_tokens=ANSWER, temperature=1, seed=3).text == want
         c.assert_quiet()
 
 

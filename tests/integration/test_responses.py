@@ -69,7 +69,7 @@ def a_stream_outlives_its_decode_worker():
         for _ in range(2):
             c.worker("decode", **SLOW)
         c.wait_ready(prefill=1, decode=2)
-        fields = {"input": "Tell me about hand-offs. " * 20, "max_output_tokens": 60, "temperature": 1, "seed": 3, "store": False}
+        fields = {"input": "Tell me about hand-offs. " * 20, "max_output_tokens": 240, "temperature": 1, "seed": 3, "store": False}
         wanted = text_of(ask(c.workers[0].http, **fields))
         connection = http.client.HTTPConnection("127.0.0.1", c.routers[0].http, timeout=patience(60))
         connection.request("POST", "/v1/responses", json.dumps({"model": "baton-demo", "stream": True, **fields}),

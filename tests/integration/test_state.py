@@ -246,7 +246,7 @@ def a_stream_goes_on_at_a_router_with_other_workers():
         ports = [r.http for r in c.routers]
         clients = []
         for i in range(24):
-            api, body = (messages if i % 2 else chat)(f"question {i}", max_tokens=120)
+            api, body = (messages if i % 2 else chat)(f"question {i}", max_tokens=240)
             clients.append(Client(api, body, headers={"x-api-key": keys["one"]}))
         threads = [threading.Thread(target=client.run, args=(ports,)) for client in clients]
         for thread in threads:

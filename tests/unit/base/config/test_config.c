@@ -17,12 +17,9 @@ struct settings {
     uint64_t n_loops;
     bool has_tls;
     int level;
-    uint64_t kv_bytes;
-    uint64_t slo_ns;
-    double headroom;
-    double weight;
-    char *model;
-    char *cpus;
+    uint64_t kv_bytes, slo_ns;
+    double headroom, weight;
+    char *model, *cpus;
     struct config_list routers;
 };
 

@@ -7,7 +7,7 @@
  *     fed some          on_prefilled, on_prompt_logprobs                            still PREFILL
  *     fed all           on_prefilled, on_prompt_logprobs, then the sampled token:
  *       a stop id, or no token and the grammar is complete                 on_done(STOP)
- *       no token, and the grammar is incomplete                            on_done(SHAPE)
+ *       no token, and the grammar is incomplete                            on_done(CONSTRAINT)
  *       no token, because the logits are not finite                        on_done(SPOILT)
  *       a token         on_token, then   no tokens left to sample          on_done(LENGTH)
  *                                        no room for another               on_done(CONTEXT)

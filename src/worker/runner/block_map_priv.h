@@ -9,8 +9,7 @@
 /* ---- peer_map.c ---- */
 
 struct map_question {                /* a task's prompt */
-    const struct block_hash *hashes; /* [n_hashes] hashes of the prompt's blocks; n_here: leading blocks that
-                                      * the pool has */
+    const struct block_hash *hashes; /* [n_hashes] of the prompt's blocks */
     uint32_t n_hashes, n_here;       /* n_here: leading blocks that the pool has */
     uint32_t n_tokens;
 };

@@ -178,7 +178,7 @@ struct report {
     uint32_t n_draws, cap_draws;
     struct kvxfer_message peer; /* its blocks are heap and owned by the report */
     struct load_report load;
-    uint64_t grammar_number; /* SHAPE: the grammar to compile; see worker/runner/grammars.c */
+    uint64_t grammar_number; /* GRAMMAR: the grammar to compile; see worker/runner/grammars.c */
     uint64_t grammar_tenant; /* tenant of the request: cache/prefix/tenant.h */
     struct buf constraint;
     struct block_event *events; /* BLOCKS: heap, owned by the report */

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/progress.h"
 #include "gguf/write.h"
 #include "text/token/tokenizer.h"
 
@@ -18,7 +19,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static const char NAME[] = "imatrix";
 
@@ -184,6 +184,7 @@ static int imatrix_measure(struct imatrix_run *run, struct fault *fault)
     const struct imatrix_args *args = run->args;
     uint32_t most = model_config(run->rig.model)->context_length;
     uint32_t context = args->text.context ? args->text.context : most < 512 ? most : 512;
+    struct progress progress;
     token_id *tokens;
     int rc = 0;
 
@@ -196,6 +197,7 @@ static int imatrix_measure(struct imatrix_run *run, struct fault *fault)
     tokens = calloc(context, sizeof(*tokens));
     if (tokens == NULL)
         return fault_set(fault, E_NOMEM, "%s", err_text(E_NOMEM));
+    progress_begin(&progress, "window", 0);
     for (size_t from = 0; from < run->ids.n && rc == 0;
          from += context - tokenizer_adds_bos(run->tokenizer)) {
         if (args->text.max_windows != 0 && run->n_windows >= args->text.max_windows)
@@ -204,9 +206,9 @@ static int imatrix_measure(struct imatrix_run *run, struct fault *fault)
         run->n_windows++;
         if (rc == 0 && run->has_no_memory)
             rc = E_NOMEM;
-        if (isatty(STDERR_FILENO))
-            fprintf(stderr, "\rwindow %u", run->n_windows);
+        progress_show(&progress, run->n_windows);
     }
+    progress_end(&progress);
     free(tokens);
     return rc < 0 ? fault_set(fault, rc, "%s", err_text(rc)) : 0;
 }

@@ -20,7 +20,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { N_QUANTILES = 4096, CHUNK_WEIGHTS = 1 << 18 };
 

@@ -19,7 +19,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static volatile sig_atomic_t interrupted_by; /* a signal's number */
 
@@ -62,7 +61,7 @@ static bool rig_on_progress(void *arg, uint64_t done_bytes, uint64_t total_bytes
 int rig_load(const struct rig_opts *opts, struct fault *fault, struct rig *out)
 {
     struct rig rig = {.bf16 = opts->bf16, .converts_f16 = opts->converts_f16};
-    struct progress progress;
+    struct progress progress = {0};
     struct model_opts model_opts = {.kernels = opts->kernels,
                                     .kv_type = opts->kv_type,
                                     .bf16 = opts->bf16,
@@ -73,8 +72,8 @@ int rig_load(const struct rig_opts *opts, struct fault *fault, struct rig *out)
 
     if (rc < 0)
         return rc;
-    progress_begin(&progress, "packing weights", 0);
-    progress.is_terminal = progress.is_terminal && !opts->is_quiet;
+    if (!opts->is_quiet)
+        progress_begin(&progress, "packing weights", 0);
     rig.borrows_team = opts->team != NULL;
     rig.team = opts->team;
     if (rig.team == NULL)

@@ -18,51 +18,17 @@ static int sim_main_print_report(const struct sim_cli *cli, const struct sim_res
     return rc < 0 ? complain(SIM_NAME, "%s", err_text(rc)) : finish_output(SIM_NAME);
 }
 
-/* A load that shows how much of its time has been simulated. */
-struct shown_load {
-    struct sim_load *load;
-    struct progress progress;
-    uint64_t n_taken;
-};
-
-static bool shown_load_when(void *self, uint64_t *at_ns_out)
-{
-    struct shown_load *shown = self;
-
-    return shown->load->when(shown->load->self, at_ns_out);
-}
-
-static void shown_load_take(void *self, struct sim_request *out)
-{
-    struct shown_load *shown = self;
-
-    shown->load->take(shown->load->self, out);
-    if (++shown->n_taken % 1024 == 0)
-        progress_show(&shown->progress, out->at_ns);
-}
-
-static void shown_load_on_end(void *self, const struct sim_request *request, uint64_t now_ns)
-{
-    struct shown_load *shown = self;
-
-    shown->load->on_end(shown->load->self, request, now_ns);
-}
-
 static int sim_main_simulate(const struct sim_cli *cli, struct sim_load *load)
 {
-    struct shown_load shown = {.load = load};
-    struct sim_load outer = {.self = &shown,
-                             .when = shown_load_when,
-                             .take = shown_load_take,
-                             .on_end = load->on_end != NULL ? shown_load_on_end : NULL,
-                             .span_ns = load->span_ns};
+    struct progress progress;
     struct sim_result result;
     struct fault fault = {0};
     int status, rc;
 
-    progress_begin(&shown.progress, "simulating", load->span_ns);
-    rc = sim_run(&cli->sim, &outer, &fault, &result);
-    progress_end(&shown.progress);
+    progress_begin(&progress, "simulating", load->span_ns);
+    load->progress = &progress;
+    rc = sim_run(&cli->sim, load, &fault, &result);
+    progress_end(&progress);
     if (rc < 0)
         status = complain(SIM_NAME, "%s", fault.text);
     else

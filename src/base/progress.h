@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct progress {
+struct progress { /* zeroed: shows nothing */
     const char *what;
     uint64_t total, began_ns, shown_ns;
     bool is_terminal, is_shown;

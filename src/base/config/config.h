@@ -71,8 +71,8 @@ struct config_source {            /* what follows the defaults; all borrowed */
 };
 
 /* Loads a snapshot into a new struct *out; release it with config_free().  The struct is filled with
- * defaults, then from files, then from overrides.  The first override of a list replaces the list of the files.  On errors returns
- * E_FORMAT (or E_NOMEM), appends one line for each error to *errors, and leaves *out unchanged. */
+ * defaults, then from files, then from overrides.  The first override of a list replaces the list of the files.
+ * On errors returns E_FORMAT (or E_NOMEM), appends one line for each error to *errors, and leaves *out unchanged. */
 int config_load(const struct config_table *table, const struct config_source *source, struct buf *errors,
                 void **out);
 /* The same from text, for tests and fuzzing; messages use name as the file name. */

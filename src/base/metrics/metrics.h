@@ -11,6 +11,7 @@
 #define BASE_METRICS_METRICS_H
 
 #include "base/bytes.h"
+#include "base/check.h"
 #include "base/trace_context.h"
 
 enum { METRIC_MAX_SERIES = 256, METRIC_MAX_LABELS = 8 };
@@ -33,7 +34,7 @@ struct metric_bounds {   /* of a histogram's buckets */
     const double *upper; /* [n], finite and ascending, without +Inf */
     unsigned n;
 };
-#define METRIC_BOUNDS(array) ((struct metric_bounds){array, sizeof(array) / sizeof((array)[0])})
+#define METRIC_BOUNDS(array) ((struct metric_bounds){array, ARRAY_LEN(array)})
 
 /* Copies the bounds. */
 struct metric_family *metric_histogram_family(struct metrics *metrics, const char *name, const char *help,

@@ -224,6 +224,16 @@ static void forward_embed(const struct forward *f, uint32_t from, uint32_t to)
     }
 }
 
+struct rope_args forward_rope(const struct forward *f, enum rope_kind rope, size_t row)
+{
+    size_t pairs = f->model->config.rope_dims / 2;
+
+    return (struct rope_args){.pairs = f->model->ropes[rope].pairs,
+                              .dims = f->model->ropes[rope].dims,
+                              .cos = f->state->cos[rope] + row * pairs,
+                              .sin = f->state->sin[rope] + row * pairs};
+}
+
 /* ---- after the layers ---- */
 
 struct logits_call {

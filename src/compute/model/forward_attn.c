@@ -110,7 +110,6 @@ static void bias_norm_rotate(const struct forward *f, uint32_t from, uint32_t to
     const float *const *vectors = f->layer->vectors;
     const float *bias = vectors[SLOT_QKV_BIAS] ? vectors[SLOT_QKV_BIAS] : vectors[SLOT_Q_BIAS];
     struct qkv_shape shape = qkv_shape(f);
-    size_t pairs = c->rope_dims / 2;
     enum rope_kind rope = f->layer->rope;
     uint32_t n_heads = c->n_heads + (f->layer->is_shared ? 0 : f->layer->n_kv_heads);
 
@@ -123,14 +122,14 @@ static void bias_norm_rotate(const struct forward *f, uint32_t from, uint32_t to
             norm_values(f, row, &shape);
         if (!model->arch->norms_turned)
             norm_row(f, q);
-        if (rope != ROPE_NONE) /* K's heads follow Q's and turn by the same angles */
-            rope_rotate(model->table, &(struct rope_args){.pairs = model->ropes[rope].pairs,
-                                                          .x = q,
-                                                          .n_heads = n_heads,
-                                                          .head_dim = f->layer->head_dim,
-                                                          .dims = model->ropes[rope].dims,
-                                                          .cos = f->state->cos[rope] + row * pairs,
-                                                          .sin = f->state->sin[rope] + row * pairs});
+        if (rope != ROPE_NONE) { /* K's heads follow Q's and turn by the same angles */
+            struct rope_args turn = forward_rope(f, rope, row);
+
+            turn.x = q;
+            turn.n_heads = n_heads;
+            turn.head_dim = f->layer->head_dim;
+            rope_rotate(model->table, &turn);
+        }
         if (model->arch->norms_turned)
             norm_row(f, q);
         if (f->layer->is_unit_normed)

@@ -69,16 +69,14 @@ static void index_put_key(const struct forward *f, const struct attn_item *item,
 static void index_turn(const struct forward *f, size_t row, float *heads, uint32_t n_heads)
 {
     const struct model_config *c = &f->model->config;
-    size_t pairs = c->rope_dims / 2;
+    struct rope_args turn = forward_rope(f, ROPE_GLOBAL, row);
 
-    rope_rotate(f->model->table,
-                &(struct rope_args){.pairs = c->index_is_adjacent ? ROPE_ADJACENT : ROPE_HALVES,
-                                    .x = heads,
-                                    .n_heads = n_heads,
-                                    .head_dim = c->index_dim,
-                                    .dims = c->rope_dims,
-                                    .cos = f->state->cos[ROPE_GLOBAL] + row * pairs,
-                                    .sin = f->state->sin[ROPE_GLOBAL] + row * pairs});
+    turn.pairs = c->index_is_adjacent ? ROPE_ADJACENT : ROPE_HALVES;
+    turn.x = heads;
+    turn.n_heads = n_heads;
+    turn.head_dim = c->index_dim;
+    turn.dims = c->rope_dims;
+    rope_rotate(f->model->table, &turn);
 }
 
 static void index_store_rows(const struct forward *f, uint32_t from, uint32_t to)

@@ -70,21 +70,18 @@ static void norm_and_store(const struct forward *f, uint32_t from, uint32_t to)
     const struct model *model = f->model;
     const struct model_config *c = &model->config;
     const float *const *vectors = f->layer->vectors;
-    size_t pairs = c->rope_dims / 2;
 
     for (size_t row = from; row < to; row++) {
         float *q = f->state->latent.low + row * latent_low_width(c), *key = q + q_width(c);
+        struct rope_args turn = forward_rope(f, ROPE_GLOBAL, row);
 
         if (c->q_latent)
             rms_norm(model->table, q, vectors[SLOT_Q_A_NORM], c->q_latent, c->norm_eps, q);
         rms_norm(model->table, key, vectors[SLOT_KV_A_NORM], c->latent, c->norm_eps, key);
-        rope_rotate(model->table, &(struct rope_args){.pairs = model->ropes[ROPE_GLOBAL].pairs,
-                                                      .x = key + c->latent,
-                                                      .n_heads = 1,
-                                                      .head_dim = c->rope_dims,
-                                                      .dims = c->rope_dims,
-                                                      .cos = f->state->cos[ROPE_GLOBAL] + row * pairs,
-                                                      .sin = f->state->sin[ROPE_GLOBAL] + row * pairs});
+        turn.x = key + c->latent;
+        turn.n_heads = 1;
+        turn.head_dim = turn.dims = c->rope_dims;
+        rope_rotate(model->table, &turn);
     }
     forward_mla_store(f, from, to);
 }
@@ -103,20 +100,19 @@ static void turn_queries(const struct forward *f, uint32_t from, uint32_t to)
 {
     const struct model *model = f->model;
     const struct model_config *c = &model->config;
-    size_t pairs = c->rope_dims / 2, stride, width = key_width(c);
+    size_t stride, width = key_width(c);
     float *plain = plain_q(f, &stride);
 
     for (size_t row = from; row < to; row++) {
         float *rotary = plain + row * stride + c->head_dim - c->rope_dims;
         float *out = f->state->latent.q + row * c->n_heads * width + c->latent;
+        struct rope_args turn = forward_rope(f, ROPE_GLOBAL, row);
 
-        rope_rotate(model->table, &(struct rope_args){.pairs = model->ropes[ROPE_GLOBAL].pairs,
-                                                      .x = rotary,
-                                                      .n_heads = c->n_heads,
-                                                      .head_dim = c->head_dim,
-                                                      .dims = c->rope_dims,
-                                                      .cos = f->state->cos[ROPE_GLOBAL] + row * pairs,
-                                                      .sin = f->state->sin[ROPE_GLOBAL] + row * pairs});
+        turn.x = rotary;
+        turn.n_heads = c->n_heads;
+        turn.head_dim = c->head_dim;
+        turn.dims = c->rope_dims;
+        rope_rotate(model->table, &turn);
         for (uint32_t h = 0; h < c->n_heads; h++)
             memcpy(out + h * width, rotary + (size_t)h * c->head_dim, c->rope_dims * sizeof(float));
     }

@@ -198,6 +198,8 @@ void forward_narrow(struct forward *f, float *rows, size_t width, size_t stride)
  * costs more. On a busy machine, a rank that must be scheduled first delays the rest for milliseconds.
  * work_bytes: bytes read, times how often they are used. Changes no bit. */
 struct team *forward_team(const struct forward *f, uint64_t work_bytes);
+/* How to turn by the angles of a row's position; the caller adds x, n_heads and head_dim. */
+struct rope_args forward_rope(const struct forward *f, enum rope_kind rope, size_t row);
 /* Runs job over all rows, split among the ranks if this saves time. A job touches only its own rows, so
  * the split changes no bit. */
 typedef void (*row_job)(const struct forward *f, uint32_t from, uint32_t to);

@@ -236,6 +236,8 @@ static void run_loop(struct sim *sim)
         sim->result->n_events++;
         if (has_request && (!has_event || request_ns <= at_ns)) {
             load->take(load->self, &request);
+            if (load->progress != NULL)
+                progress_show(load->progress, request_ns);
             sim->now_ns = request_ns > sim->now_ns ? request_ns : sim->now_ns;
             sim->result->last_arrival_ns = sim->now_ns;
             sim_front_submit(sim, &request);

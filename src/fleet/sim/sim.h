@@ -13,6 +13,7 @@
 #define FLEET_SIM_SIM_H
 
 #include "base/fault.h"
+#include "base/progress.h"
 #include "fleet/picker/owner.h"
 #include "fleet/sim/hist.h"
 #include "fleet/sim/times.h"
@@ -85,7 +86,8 @@ struct sim_load {
     void (*take)(void *self, struct sim_request *out); /* that request */
     /* NULL, or called at each end: the next turn of its session may begin. */
     void (*on_end)(void *self, const struct sim_request *request, uint64_t now_ns);
-    uint64_t span_ns; /* about how long the load lasts, for the timeline */
+    uint64_t span_ns;          /* about how long the load lasts, for the timeline */
+    struct progress *progress; /* NULL, or shows the time of the requests; borrowed */
 };
 
 enum sim_refusal {

@@ -115,7 +115,7 @@ for (const [generation, Client, format] of [["6", OpenAI, zodTextFormat], ["7", 
   });
 
   test("a running stream is cancelled by its id", async () => {
-    const stream = await client.responses.create({ model, stream: true, max_output_tokens: 400,
+    const stream = await client.responses.create({ model, stream: true, max_output_tokens: 3000,
       input: isSim ? "count 100000" : "Tell me a very long story.", ignore_eos: true });
     let last, id;
     for await (const event of stream) {

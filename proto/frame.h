@@ -80,6 +80,9 @@ struct frame_header {
 /* Tokens of one SUBMIT to a worker that takes prompts in pieces, and of one SUBMIT_TOKENS at most. */
 #define FRAME_PIECE_TOKENS (UINT64_C(64) << 10)
 
+/* Numbers of an embedding: as many as fit a TOKENS frame twice. */
+#define FRAME_EMBEDDING_DIMS 65536
+
 struct frame_single { /* an Answer of one token, packed in Tokens.singles */
     uint64_t request;
     uint32_t index, id; /* Answer.first_index and the only element of Answer.ids */

@@ -144,7 +144,8 @@ static const struct limits table[] = {
           {"n_tops", COUNT, 0, 65536},
           {"top_ids", COUNT, 0, 65536},
           {"top_logprobs", COUNT, 0, 65536},
-          {"error_text", TEXT, 0, 511})},
+          {"error_text", TEXT, 0, 511},
+          {"embedding", COUNT, 0, FRAME_EMBEDDING_DIMS})},
     {&baton__serving__descriptor, ROWS({"transport", TEXT, 0, 15})},
     {&baton__offer__descriptor, ROWS({"n_tokens", RANGE, 1, MAX_TOKENS}, {"n_blocks", RANGE, 1, MAX_BLOCKS})},
     {&baton__block_run__descriptor, ROWS({"first", RANGE, 0, MAX_BLOCKS}, {"count", RANGE, 1, MAX_BLOCKS})},
@@ -441,6 +442,10 @@ static int check_submit(const Baton__Submit *submit, struct fault *fault)
         (submit->score_from > 0 && submit->mode != BATON__SUBMIT_MODE__SUBMIT_LOCAL))
         return fault_set(fault, E_PROTO, "Submit.score_from: %u of %u tokens, or not local",
                          submit->score_from, submit->n_prompt);
+    if (submit->wants_embedding &&
+        (submit->mode != BATON__SUBMIT_MODE__SUBMIT_LOCAL || submit->max_new_tokens != 1))
+        return fault_set(fault, E_PROTO, "Submit.wants_embedding: not local, or %u tokens",
+                         submit->max_new_tokens);
     if (sampling->n_bias != sampling->n_bias_ids)
         return fault_set(fault, E_PROTO, "Sampling.bias: %zu for %zu tokens", sampling->n_bias,
                          sampling->n_bias_ids);
@@ -456,6 +461,8 @@ static int frame_check_answer(const Baton__Answer *answer, struct fault *fault)
 {
     uint64_t n_top = 0;
 
+    if (answer->n_embedding > 0 && answer->n_ids != 1)
+        return fault_set(fault, E_PROTO, "Answer.embedding: with %zu tokens", answer->n_ids);
     if ((answer->n_logprobs != 0 && answer->n_logprobs != answer->n_ids) ||
         answer->n_n_tops != answer->n_logprobs)
         return fault_set(fault, E_PROTO, "Answer.logprobs: %zu and %zu for %zu tokens", answer->n_logprobs,

@@ -95,5 +95,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     try_long(bytes_of(data, size));
     try_body(bytes_of(data, size), API_MESSAGES);
     try_body(bytes_of(data, size), API_COUNT_TOKENS);
+    try_body(bytes_of(data, size), API_EMBEDDINGS);
     return 0;
 }

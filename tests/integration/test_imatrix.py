@@ -11,10 +11,11 @@
 import json
 import math
 import os
-import struct
 import subprocess
 import sys
 import tempfile
+
+from gguf_file import GgufFile
 
 SRC = os.environ.get("srcdir", ".")
 PROGRAM = os.path.join(os.getcwd(), "baton-model")
@@ -38,48 +39,6 @@ def run(*args, status=0):
     return done
 
 
-def tensors_of(path):
-    """{name: list of floats} of the F32 tensors of a GGUF file. Its keys must be scalars, texts, or lists of these."""
-    data = open(path, "rb").read()
-    at = 24
-    n_tensors, n_keys = struct.unpack_from("<QQ", data, 8)
-    sizes = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
-
-    def text():
-        nonlocal at
-        n = struct.unpack_from("<Q", data, at)[0]
-        at += 8 + n
-        return data[at - n:at].decode("utf-8", "replace")
-
-    def skip(kind):
-        nonlocal at
-        if kind == 8:
-            text()
-        elif kind == 9:
-            item, n = struct.unpack_from("<IQ", data, at)
-            at += 12
-            for _ in range(n):
-                skip(item)
-        else:
-            at += sizes[kind]
-
-    for _ in range(n_keys):
-        text()
-        kind = struct.unpack_from("<I", data, at)[0]
-        at += 4
-        skip(kind)
-    infos = []
-    for _ in range(n_tensors):
-        name = text()
-        n_dims = struct.unpack_from("<I", data, at)[0]
-        dims = struct.unpack_from("<%dQ" % n_dims, data, at + 4)
-        kind, offset = struct.unpack_from("<IQ", data, at + 4 + 8 * n_dims)
-        at += 16 + 8 * n_dims
-        infos.append((name, math.prod(dims), kind, offset))
-    start = (at + 31) // 32 * 32
-    return {name: struct.unpack_from("<%df" % n, data, start + offset) for name, n, kind, offset in infos if kind == 0}
-
-
 def sums_are_right(folder):
     model, out, text = (os.path.join(folder, name) for name in ("tiny.gguf", "tiny.imatrix", "text.txt"))
     with open(text, "w") as file:
@@ -87,7 +46,7 @@ def sums_are_right(folder):
     run("make", *TINY, model)
     run("imatrix", "--text", text, "--context", "100", model, out)
     ids = [int(i) for i in run("tokenize", model, TEXT).stdout.split()]
-    weights, got = tensors_of(model), tensors_of(out)
+    weights, got = GgufFile(model).tensors, GgufFile(out).tensors
     gain, table = weights["blk.0.attn_norm.weight"], weights["token_embd.weight"]
     expected = [0.0] * 48
     for token in ids:
@@ -113,7 +72,7 @@ def experts_have_their_own(folder, text):
         "expert_feed_forward_length=32", model)
     run("imatrix", "--text", text, "--context", "100", model, out)
     n = len(run("tokenize", model, TEXT).stdout.split())
-    got = tensors_of(out)
+    got = GgufFile(out).tensors
     for name, width in (("ffn_gate_exps", 48), ("ffn_up_exps", 48), ("ffn_down_exps", 32)):
         counts, sums = got["blk.1.%s.weight.counts" % name], got["blk.1.%s.weight.in_sum2" % name]
         if len(counts) != 8 or sum(counts) != 3 * n or len(sums) != 8 * width:

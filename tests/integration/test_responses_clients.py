@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""/v1/responses with unmodified clients, against the scripted backend and three real daemons.
+"""/v1/responses and /v1/embeddings with unmodified clients, against the scripted backend and real daemons.
 
 The clients come from the package registries, into the build folder.  They are openai's SDK in both languages, the ai package
 with its default OpenAI provider, and langchain in both languages.  Without a registry those parts are skipped visibly."""
@@ -10,11 +10,12 @@ import subprocess
 import sys
 import venv
 
-from cluster import BUILD, SOURCE, Cluster, main, patience
+from cluster import BUILD, MODEL, SOURCE, Cluster, main, patience
 
 HERE = os.path.join(SOURCE, "tests", "integration", "responses")
 WORK = os.path.join(BUILD, "tests", "integration", "responses-work")
 INSTALL_SECONDS = 120
+EMBEDDER = "--arch qwen3 --layers 2 --hidden 64 --heads 4 --kv-heads 2 --ffn 96 --context 512 --type F32 --set pooling_type=3"
 skipped = []
 
 
@@ -89,5 +90,22 @@ def python_clients_work_unchanged():
         against([os.path.join(folder, "bin", "python3"), os.path.join(HERE, "clients.py")], folder)
 
 
-main([javascript_clients_work_unchanged, python_clients_work_unchanged])
+def clients_of_embeddings_work_unchanged():
+    javascript, python = install("javascript", "package-lock.json", npm), install("python", "requirements.txt", pip)
+    with Cluster() as c:
+        path = os.path.join(c.dir, "embedder.gguf")
+        subprocess.run([os.path.join(BUILD, "baton-model"), "make", *EMBEDDER.split(), "--vocab-from", MODEL, path], check=True,
+                       stderr=subprocess.DEVNULL)
+        c.router()
+        c.worker("decode", model__path=path)
+        c.wait_ready(decode=1)
+        if javascript is not None:
+            shutil.copy(os.path.join(HERE, "test-embeddings.mjs"), javascript)
+            run_clients(["node", "--test", "test-embeddings.mjs"], javascript, c.routers[0].http)
+        if python is not None:
+            run_clients([os.path.join(python, "bin", "python3"), os.path.join(HERE, "embeddings.py")], python, c.routers[0].http)
+        c.assert_quiet()
+
+
+main([javascript_clients_work_unchanged, python_clients_work_unchanged, clients_of_embeddings_work_unchanged])
 sys.exit(77 if skipped else 0)

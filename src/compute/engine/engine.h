@@ -47,6 +47,9 @@ struct engine_item {           /* one sequence's part of a step; all pointers ar
      * sampled there. */
     struct sample_result *scores;
     uint32_t score_at, n_scores;
+    /* With wants_token, not NULL: receives the embedding of the tokens so far, [info.embedding_dims], not
+     * normalised. */
+    float *embedding;
     uint64_t tag; /* the caller's tag, for logs; tokens and KV never depend on it */
 };
 
@@ -68,6 +71,7 @@ struct engine_info {
     uint32_t context_length;
     uint32_t max_batch_tokens; /* most tokens that one step may feed, over all items */
     uint32_t max_draws;        /* most tokens that one step may sample, all draft tokens counted */
+    uint32_t embedding_dims;   /* length of an embedding */
     struct kv_layout layout;
     uint64_t numerics_id; /* engines with equal ids compute equal bits */
 };

@@ -164,6 +164,14 @@ static void engine_cpu_draw(struct engine_cpu *engine, uint32_t index, const str
     sample_state_pop(item->state, drafts, n_pushed);
 }
 
+static void engine_cpu_embed(const struct engine_cpu *engine, uint32_t index, const struct engine_item *item)
+{
+    const float *row = model_last_row(engine->state, index);
+
+    if (row != NULL)
+        memcpy(item->embedding, row, model_config(engine->opts.model)->hidden * sizeof(*row));
+}
+
 struct scoring {
     struct engine_cpu *engine;
     const struct engine_batch *batch;
@@ -217,6 +225,8 @@ static int engine_cpu_step(void *self, const struct engine_batch *batch, struct 
     if (rc < 0)
         return rc;
     for (uint32_t i = 0; i < batch->n_items; i++) {
+        if (batch->items[i].embedding != NULL)
+            engine_cpu_embed(engine, i, &batch->items[i]);
         engine_cpu_draw(engine, i, &batch->items[i], results_out);
         results_out += 1 + batch->items[i].n_drafts;
     }
@@ -296,6 +306,7 @@ int engine_cpu_new(const struct engine_cpu_opts *opts, struct engine *out)
                                     .context_length = config->context_length,
                                     .max_batch_tokens = opts->max_batch_tokens,
                                     .max_draws = engine->opts.max_draws,
+                                    .embedding_dims = config->hidden,
                                     .layout = *model_kv_layout(opts->model),
                                     .numerics_id = model_numerics_id(opts->model)}};
     return 0;

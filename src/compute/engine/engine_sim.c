@@ -28,9 +28,10 @@
 #include "base/log.h"
 #include "compute/engine/engine_sim_priv.h"
 
-#define HEADER_BYTES  12
-#define ROW_BYTES_MIN 16
-#define CHAIN_BEGIN   UINT64_C(0x6261746f6e2d6b76)
+#define HEADER_BYTES   12
+#define ROW_BYTES_MIN  16
+#define EMBEDDING_DIMS 64
+#define CHAIN_BEGIN    UINT64_C(0x6261746f6e2d6b76)
 
 struct sim {
     struct engine_sim_opts opts;
@@ -89,6 +90,7 @@ int engine_sim_new(const struct engine_sim_opts *opts, struct engine *out)
                  .context_length = opts->context_length,
                  .max_batch_tokens = opts->max_batch_tokens,
                  .max_draws = opts->max_batch_tokens,
+                 .embedding_dims = EMBEDDING_DIMS,
                  .layout = opts->layout,
                  .numerics_id = CHAIN_BEGIN},
     };
@@ -313,6 +315,16 @@ static void engine_sim_draw_token(const struct sim *sim, const struct engine_ite
         sim_score(&sim->opts, item, item->score_at + i + 1, &item->scores[i]);
 }
 
+/* Numbers from -1 to 1 that follow from the last token and its position. */
+static void engine_sim_embed(const struct engine_item *item)
+{
+    uint64_t seed =
+        chain_next(CHAIN_BEGIN, item->position + item->n_tokens, item->tokens[item->n_tokens - 1]);
+
+    for (uint32_t i = 0; i < EMBEDDING_DIMS; i++)
+        item->embedding[i] = (float)(int32_t)(engine_sim_mix(seed + i) >> 32) * 0x1p-31f;
+}
+
 static int sim_step(void *self, const struct engine_batch *batch, struct sample_result *results_out)
 {
     const struct sim *sim = self;
@@ -334,6 +346,8 @@ static int sim_step(void *self, const struct engine_batch *batch, struct sample_
         }
     }
     for (uint32_t i = 0; i < batch->n_items; i++) {
+        if (batch->items[i].embedding != NULL)
+            engine_sim_embed(&batch->items[i]);
         engine_sim_draw_token(sim, &batch->items[i], results_out);
         results_out += 1 + batch->items[i].n_drafts;
     }

@@ -156,6 +156,18 @@ bool arch_heeds(const struct arch *arch, const char *suffix)
     return false;
 }
 
+/* Embedders that need other rows than the last token's are refused. */
+static void refuse_pooling(struct reading *r)
+{
+    static const char *const names[] = {"none", "mean", "cls", "last", "rank"};
+    uint32_t pooling = GGUF_POOLING_NONE;
+
+    read_whole(r, "pooling_type", UINT16_MAX, &pooling);
+    if (pooling != GGUF_POOLING_NONE && pooling != GGUF_POOLING_LAST)
+        arch_complain(r, E_UNSUPPORTED, "key %s.pooling_type is %u (%s): only 3 (last) is supported",
+                      r->arch->name, pooling, pooling < ARRAY_LEN(names) ? names[pooling] : "unknown");
+}
+
 static void refuse_unimplemented(struct reading *r)
 {
     static const struct {
@@ -505,6 +517,7 @@ int arch_read(const struct gguf *gguf, uint32_t context_length, struct fault *fa
     model->arch = r.arch;
     str_copy(config->arch, sizeof(config->arch), r.arch->name);
     refuse_unimplemented(&r);
+    refuse_pooling(&r);
     read_shapes(&r, config);
     read_vocab(&r, config);
     if (r.code == 0) { /* the following code uses the values read so far */

@@ -373,3 +373,10 @@ float *model_logits(const struct model_state *state, uint32_t index, uint32_t ba
         return NULL;
     return state->logits + (size_t)(state->logits_end[index] - 1 - back) * state->vocab;
 }
+
+const float *model_last_row(const struct model_state *state, uint32_t index)
+{
+    if (index >= state->n_items || state->n_logits[index] == 0)
+        return NULL;
+    return state->last + (size_t)(state->logits_end[index] - 1) * state->hidden;
+}

@@ -4,7 +4,9 @@
  *
  * A model is immutable after model_new; any thread may read it. A state is the scratch of one engine thread.
  * The promise: the logits of a sequence are always the same, bit for bit. They do not depend on the other
- * items of the pass, the cuts of its tokens into passes, the places of its blocks, or the number of ranks. */
+ * items of the pass, the cuts of its tokens into passes, the places of its blocks, or the number of ranks.
+ *
+ * More than 15 functions: loading, the forward pass, and what programs that write models need. */
 #ifndef COMPUTE_MODEL_MODEL_H
 #define COMPUTE_MODEL_MODEL_H
 
@@ -197,5 +199,8 @@ int model_forward(const struct model *model, struct model_state *state, const st
 /* Logits of item `index` of the latest pass after its token n_tokens - 1 - back: [vocab]. Valid until the
  * next pass; NULL if the item did not ask for them. */
 float *model_logits(const struct model_state *state, uint32_t index, uint32_t back);
+/* Row of item `index` that the output head read for its last token: [hidden], after the last norm. An
+ * embedder's vector, not normalised. Valid and NULL as model_logits(). */
+const float *model_last_row(const struct model_state *state, uint32_t index);
 
 #endif

@@ -168,7 +168,7 @@ struct model_state {
     struct input_state input;
     struct altup_state altup;
     uint32_t n_items; /* of the last pass */
-    uint32_t vocab;
+    uint32_t vocab, hidden;
 };
 
 /* Allots pieces of a state's memory in order. There are two rounds: measure, then place. */

@@ -206,6 +206,7 @@ int model_state_new(const struct model *model, struct team *team, const struct m
     state->team_from_bytes = opts->team_from_bytes ? opts->team_from_bytes : TEAM_FROM_BYTES;
     state->n_ranks = team_size(team);
     state->vocab = model->config.vocab;
+    state->hidden = model->config.hidden;
     rc = model_state_allocate(model, state);
     if (rc < 0) {
         model_state_free(state);

@@ -23,6 +23,7 @@ static void work_pack(const struct work *work, Baton__Submit *submit)
     submit->public_tokens = work->public_tokens;
     submit->score_from = work->score_from;
     submit->ignores_end = work->ignores_end;
+    submit->wants_embedding = work->wants_embedding;
 }
 
 static void work_unpack(const Baton__Submit *submit, struct work *work)
@@ -36,6 +37,7 @@ static void work_unpack(const Baton__Submit *submit, struct work *work)
     work->public_tokens = submit->public_tokens;
     work->score_from = submit->score_from;
     work->ignores_end = submit->ignores_end;
+    work->wants_embedding = submit->wants_embedding;
 }
 
 static void resume_pack(const struct work_resume *resume, Baton__ResumeNote *note)

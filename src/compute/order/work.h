@@ -39,6 +39,7 @@ struct work {               /* plain values: a struct copy is a full copy, but f
     uint32_t public_tokens;     /* so many first tokens are public: tenants share their KV */
     bool ignores_end;           /* a token that ends answers does not end this one: for load tests */
     uint32_t score_from;        /* not 0: report prompt logprobs from this prompt token on */
+    bool wants_embedding;       /* the answer is the prompt's embedding; its one token is dropped */
     struct work_resume resume;  /* an answer without a stream has none */
     struct trace_context trace; /* the distributed trace that the work belongs to */
 };

@@ -204,6 +204,7 @@ static int run_plan(struct sched *sched)
             .sample = seq->spec.work.sample,
             .state = seq->past,
             .tokens_left = seq->n_left,
+            .embedding = seq->embedding,
             .tag = seq->spec.id,
         };
         recurrent_plan(sched, seq, &sched->items[i]);

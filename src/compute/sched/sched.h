@@ -213,6 +213,9 @@ enum seq_state seq_state(const struct seq *seq);
 const struct seq_spec *seq_spec(const struct seq *seq); /* tokens and n_tokens grow with the answer */
 const struct seq_stats *seq_stats(const struct seq *seq);
 uint32_t seq_n_computed(const struct seq *seq); /* tokens whose KV is present */
+/* In on_token, with work.wants_embedding: the embedding of the prompt, [engine info.embedding_dims]; NULL: it
+ * wants none. Valid as the sequence. */
+const float *seq_embedding(const struct seq *seq);
 /* For on_layer: the items of the running step. index starts at 0; false beyond the last. *to_out is the
  * first token that is not fed; draft tokens are not counted. */
 bool sched_step_item(const struct sched *sched, uint32_t index, struct seq **seq_out, uint32_t *from_out,

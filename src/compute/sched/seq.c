@@ -52,6 +52,8 @@ static int spec_check(const struct sched *sched, const struct seq_spec *spec)
     if (spec->work.score_from > 0 &&
         (spec->work.score_from > spec->n_prompt || spec->arrives || spec->departs))
         return E_INVAL;
+    if (spec->work.wants_embedding && (spec->work.max_new_tokens != 1 || spec->arrives || spec->departs))
+        return E_INVAL;
     if (spec->n_tokens > sched->context_tokens ||
         (spec->n_tokens == sched->context_tokens && spec->work.max_new_tokens > 0))
         return E_LIMIT;
@@ -130,9 +132,12 @@ int seq_new(struct sched *sched, const struct seq_spec *spec, struct seq **out)
     seq->tokens = malloc(seq->cap_tokens * sizeof(*seq->tokens));
     seq->blocks = malloc(cap_blocks * sizeof(*seq->blocks));
     seq->hashes = malloc(cap_blocks * sizeof(*seq->hashes));
+    if (spec->work.wants_embedding)
+        seq->embedding = calloc(sched->opts.engine->info.embedding_dims, sizeof(*seq->embedding));
     seq->flow = fair_hold(sched->fair, spec->tenant);
-    if (seq->tokens == NULL || seq->blocks == NULL || seq->hashes == NULL || seq->flow == NULL ||
-        draft_init(sched, seq) < 0 || recurrent_init(sched, seq) < 0 || windows_init(sched, seq) < 0) {
+    if ((spec->work.wants_embedding && seq->embedding == NULL) || seq->tokens == NULL ||
+        seq->blocks == NULL || seq->hashes == NULL || seq->flow == NULL || draft_init(sched, seq) < 0 ||
+        recurrent_init(sched, seq) < 0 || windows_init(sched, seq) < 0) {
         seq_free(sched, seq);
         return E_NOMEM;
     }
@@ -157,6 +162,7 @@ void seq_free(struct sched *sched, struct seq *seq)
     recurrent_fini(seq);
     windows_fini(seq);
     sample_state_free(seq->past);
+    free(seq->embedding);
     free(seq->hashes);
     free(seq->blocks);
     free(seq->tokens);
@@ -367,4 +373,9 @@ const struct seq_stats *seq_stats(const struct seq *seq)
 uint32_t seq_n_computed(const struct seq *seq)
 {
     return seq->n_computed;
+}
+
+const float *seq_embedding(const struct seq *seq)
+{
+    return seq->embedding;
 }

@@ -68,6 +68,10 @@ int router_tokens_accept(struct job *job, const Baton__Answer *answer)
             return E_PROTO;
         if (job->order.work.sample.wants_logprob)
             rc = keep_draw(job, answer, i, top);
+        if (job->order.work.wants_embedding)
+            rc = answer->n_embedding > 0
+                     ? gen_handle_embedding(&job->handle, answer->embedding, (uint32_t)answer->n_embedding)
+                     : E_PROTO;
         if (rc == 0)
             rc = gen_handle_token(&job->handle, answer->ids[i]);
         if (rc < 0)

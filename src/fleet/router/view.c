@@ -100,6 +100,7 @@ static uint64_t needs_of(const struct job *job)
     needs |= job->order.constraint.len_bytes > 0 ? CAPABILITY_GRAMMARS : 0;
     needs |= job->order.work.sample.wants_logprob ? CAPABILITY_LOGPROBS : 0;
     needs |= job->score_next > 0 ? CAPABILITY_SCORES : 0;
+    needs |= job->order.work.wants_embedding ? CAPABILITY_EMBEDDINGS : 0;
     return needs;
 }
 
@@ -176,7 +177,7 @@ void router_choose_prepare(struct job *job, struct picker_place *place, struct p
                                 .answer_tokens = router_admission_answer(job),
                                 .group = (uint32_t)(job->model - router->models),
                                 .excluded = &job->barred,
-                                .is_alone = job->score_next > 0,
+                                .is_alone = job->score_next > 0 || job->order.work.wants_embedding,
                                 .keeps_layout = job->keeps_layout,
                                 .layout = job->layout};
 }

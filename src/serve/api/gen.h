@@ -106,10 +106,12 @@ struct gen_request { /* all memory comes from the arena */
     uint32_t n_choices;         /* answers per prompt; 0 counts as 1 */
     struct gen_prompt *prompts; /* [n_prompts]; with prompts there are no messages */
     size_t n_prompts;
-    bool adds_special;       /* a text prompt begins with BOS if the model uses one */
-    bool echoes;             /* the answer begins with the prompt */
-    bool wants_usage;        /* the client wants usage in a chunk at the end of a stream */
-    const char *call_prefix; /* prefix of call ids; static; NULL: "toolu_" */
+    uint32_t embedding_dims;  /* keep so many first numbers of an embedding; 0: all */
+    bool embedding_is_base64; /* as base64 of 32-bit floats, little-endian; false: a list of numbers */
+    bool adds_special;        /* a text prompt begins with BOS if the model uses one */
+    bool echoes;              /* the answer begins with the prompt */
+    bool wants_usage;         /* the client wants usage in a chunk at the end of a stream */
+    const char *call_prefix;  /* prefix of call ids; static; NULL: "toolu_" */
     struct bytes *stop_sequences;
     size_t n_stop_sequences;
     enum gen_thread thread;        /* keep the conversation for later requests, or continue a kept one */

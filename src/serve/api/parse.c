@@ -306,6 +306,8 @@ static int parse_root(struct parse *parse, json_t *root)
     case API_RESPONSES:
     case API_INPUT_TOKENS:
         return parse_responses(parse, root);
+    case API_EMBEDDINGS:
+        return parse_embeddings(parse, root);
     }
     return E_INVAL;
 }
@@ -375,7 +377,8 @@ bool api_call_is_response(enum api_call call)
 
 bool api_call_generates(enum api_call call)
 {
-    return call == API_MESSAGES || call == API_CHAT || call == API_COMPLETIONS || call == API_RESPONSES;
+    return call == API_MESSAGES || call == API_CHAT || call == API_COMPLETIONS || call == API_RESPONSES ||
+           call == API_EMBEDDINGS;
 }
 
 /* Parses the whole body.  If its conversation's history is missing, parses only the fields that find it. */

@@ -14,12 +14,13 @@ enum api_call {
     API_TOKENIZE,     /* /tokenize: one prompt, or messages */
     API_DETOKENIZE,   /* /detokenize: one prompt, of tokens */
     API_RESPONSES,    /* /v1/responses */
-    API_INPUT_TOKENS  /* /v1/responses/input_tokens: the same body; counts its tokens */
+    API_INPUT_TOKENS, /* /v1/responses/input_tokens: the same body; counts its tokens */
+    API_EMBEDDINGS    /* /v1/embeddings: each prompt's answer is its embedding */
 };
 
 bool api_call_is_openai(enum api_call call);
 bool api_call_is_response(enum api_call call); /* true if the body is that of /v1/responses */
-bool api_call_generates(enum api_call call);   /* true if the model generates an answer */
+bool api_call_generates(enum api_call call);   /* true if a worker computes an answer */
 
 /* On success the caller frees *out with gen_request_fini.  On failure (E_FORMAT with the error filled,
  * E_NOMEM as a 503) *out holds nothing.  A request that continues a conversation yields only thread_id

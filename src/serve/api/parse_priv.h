@@ -84,6 +84,7 @@ bool parse_has_tool(const struct gen_request *request, struct bytes name); /* pa
 int parse_chat(struct parse *parse, const json_t *root);          /* parse_chat.c */
 int parse_chat_prompt(struct parse *parse, const json_t *root);   /* tools and messages; parse_chat.c */
 int parse_completions(struct parse *parse, const json_t *root);   /* parse_prompts.c */
+int parse_embeddings(struct parse *parse, const json_t *root);    /* parse_prompts.c */
 int parse_tokenize(struct parse *parse, const json_t *root);      /* parse_prompts.c */
 int parse_detokenize(struct parse *parse, const json_t *root);    /* parse_prompts.c */
 int parse_openai_fields(struct parse *parse, const json_t *root); /* parse_openai.c */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bodies with raw prompts instead of conversations: /v1/completions, /tokenize, /detokenize.
+/* Bodies with raw prompts instead of conversations: /v1/completions, /v1/embeddings, /tokenize, /detokenize.
  *
  *     "text"   ["text", "text"]   [1, 2, 3]   [[1, 2], [3]]
  *
@@ -8,6 +8,8 @@
 #include "base/err.h"
 
 #define MAX_PROMPTS 128
+#define MAX_INPUTS  2048 /* OpenAI's own limit */
+#define MAX_DIMS    65536
 
 /* Parses a list of integers that can be token ids. */
 static int parse_ids(struct parse *parse, const json_t *list, struct gen_prompt *out)
@@ -46,15 +48,15 @@ static int take_prompts(struct parse *parse, size_t n)
     return parse->out->prompts == NULL ? parse_no_memory(parse) : 0;
 }
 
-static int parse_prompts(struct parse *parse, const json_t *root)
+static int parse_prompts(struct parse *parse, const json_t *root, const char *name, size_t most)
 {
-    const json_t *prompt = parse_member(root, "prompt");
+    const json_t *prompt = parse_member(root, name);
     size_t n = json_array_size(prompt);
     int rc;
 
     if (prompt == NULL)
-        return parse_fail(parse, "prompt", "Field required");
-    parse_push(parse, "prompt");
+        return parse_fail(parse, name, "Field required");
+    parse_push(parse, name);
     if (json_is_array(prompt) && n == 0)
         return parse_fail(parse, NULL, "List should have at least 1 item");
     if (!json_is_array(prompt) || json_is_number(json_array_get(prompt, 0))) {
@@ -65,8 +67,8 @@ static int parse_prompts(struct parse *parse, const json_t *root)
             parse_pop(parse, 0);
         return rc;
     }
-    if (n > MAX_PROMPTS)
-        return parse_fail(parse, NULL, "List should have at most %d items", MAX_PROMPTS);
+    if (n > most)
+        return parse_fail(parse, NULL, "List should have at most %zu items", most);
     rc = take_prompts(parse, n);
     for (size_t i = 0; i < n && rc == 0; i++) {
         size_t was = parse_push_index(parse, i);
@@ -80,6 +82,15 @@ static int parse_prompts(struct parse *parse, const json_t *root)
     return rc;
 }
 
+static int parse_model(struct parse *parse, const json_t *root)
+{
+    int rc = parse_string(parse, root, "model", true, &parse->out->model);
+
+    if (rc == 0 && parse->out->model.len_bytes == 0)
+        rc = parse_fail(parse, "model", "String should have at least 1 character");
+    return rc;
+}
+
 int parse_completions(struct parse *parse, const json_t *root)
 {
     struct gen_request *out = parse->out;
@@ -87,11 +98,7 @@ int parse_completions(struct parse *parse, const json_t *root)
     int rc;
 
     out->adds_special = true;
-    if ((rc = parse_string(parse, root, "model", true, &out->model)) < 0)
-        return rc;
-    if (out->model.len_bytes == 0)
-        return parse_fail(parse, "model", "String should have at least 1 character");
-    if ((rc = parse_prompts(parse, root)) < 0 ||
+    if ((rc = parse_model(parse, root)) < 0 || (rc = parse_prompts(parse, root, "prompt", MAX_PROMPTS)) < 0 ||
         (rc = parse_bool(parse, root, "add_special_tokens", &out->adds_special)) < 0 ||
         (rc = parse_bool(parse, root, "echo", &out->echoes)) < 0 ||
         (rc = parse_string(parse, root, "suffix", false, &suffix)) < 0 ||
@@ -99,6 +106,42 @@ int parse_completions(struct parse *parse, const json_t *root)
         return rc;
     if (suffix.len_bytes > 0)
         return parse_fail(parse, "suffix", "text is not filled in by this server, only continued");
+    return 0;
+}
+
+static int parse_encoding(struct parse *parse, const json_t *root)
+{
+    struct bytes format = bytes_str("float");
+    int rc = parse_string(parse, root, "encoding_format", false, &format);
+
+    if (rc < 0)
+        return rc;
+    parse->out->embedding_is_base64 = bytes_is(format, "base64");
+    if (!parse->out->embedding_is_base64 && !bytes_is(format, "float"))
+        return parse_fail(parse, "encoding_format", "Input should be 'float' or 'base64'");
+    return 0;
+}
+
+/* An embedding is computed like a prompt whose answer has one token, which nobody reads. */
+int parse_embeddings(struct parse *parse, const json_t *root)
+{
+    struct gen_request *out = parse->out;
+    int64_t dims = 0;
+    bool has_dims;
+    int rc;
+
+    out->adds_special = true;
+    out->work.wants_embedding = out->work.ignores_end = true;
+    out->work.max_new_tokens = 1;
+    if ((rc = parse_model(parse, root)) < 0 || (rc = parse_prompts(parse, root, "input", MAX_INPUTS)) < 0 ||
+        (rc = parse_encoding(parse, root)) < 0 ||
+        (rc = parse_bool(parse, root, "add_special_tokens", &out->adds_special)) < 0 ||
+        (rc = parse_cache_salt(parse, root)) < 0 ||
+        (rc = parse_integer(parse, root, "dimensions", &dims, &has_dims)) < 0)
+        return rc;
+    if (has_dims && (dims < 1 || dims > MAX_DIMS))
+        return parse_fail(parse, "dimensions", "Input should be between 1 and %d", MAX_DIMS);
+    out->embedding_dims = (uint32_t)dims;
     return 0;
 }
 

@@ -137,8 +137,8 @@ void admit_settle(struct request *request)
 
 static enum limit_dialect dialect_of(const struct http_exchange *exchange)
 {
-    static const char *const others[] = {"/v1/chat/completions", "/v1/completions", "/tokenize",
-                                         "/detokenize"};
+    static const char *const others[] = {"/v1/chat/completions", "/v1/completions", "/v1/embeddings",
+                                         "/tokenize", "/detokenize"};
     struct bytes path = http_exchange_path(exchange);
 
     for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)

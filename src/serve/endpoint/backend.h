@@ -12,6 +12,8 @@
 struct gen_tokens {      /* sampled tokens, borrowed for the call */
     const token_id *ids; /* [n] */
     size_t n;
+    const float *embedding; /* [n_dims], with the only token; NULL unless work.wants_embedding */
+    uint32_t n_dims;
     const struct sample_result *draws; /* [n]; NULL unless the order's sample.wants_logprob */
     /* The call carries prompt logprobs: no token was sampled, and ids is NULL.  draws belong to the prompt's
      * next tokens, from its second token on, before any sampled token.  The very last draws may belong to the

@@ -134,7 +134,10 @@ void choice_finish(struct choice *choice, enum gen_stop why, struct bytes stop_s
         request->usage.output_tokens = request->n_output;
         choices_sum_serving(request);
         output_end_choice(choice);
-        request_finish(request);
+        if (request->call == API_EMBEDDINGS)
+            embeddings_finish(request);
+        else
+            request_finish(request);
         return;
     }
     output_end_choice(choice);

@@ -187,7 +187,8 @@ static void on_tokens(void *arg, const struct gen_tokens *tokens)
         choice_finish(choice, GEN_STOP_MAX_TOKENS, bytes_of(NULL, 0));
         return;
     }
-    report_tokens(choice, now, tokens->n);
+    if (request->call != API_EMBEDDINGS)
+        report_tokens(choice, now, tokens->n);
     if (request->state == REQUEST_PREFILLING) {
         request->first_ns = now;
         request_enter(request, REQUEST_STREAMING);
@@ -195,6 +196,10 @@ static void on_tokens(void *arg, const struct gen_tokens *tokens)
     if (choice->last_ns == 0 && request->n_waiting > 0)
         ev_timer_start(request->later, 0);
     choice->last_ns = request->last_ns = now;
+    if (request->call == API_EMBEDDINGS) {
+        embeddings_take(choice, tokens);
+        return;
+    }
     choice->n_output += (uint32_t)tokens->n;
     request->n_output += (uint32_t)tokens->n;
     if (choice->transcript != NULL)
@@ -221,6 +226,8 @@ static void choice_events_on_end(void *arg, enum gen_end end, const struct gen_s
         why = GEN_STOP_MAX_TOKENS;
     if (request->gen.work.max_new_tokens == 0)
         why = GEN_STOP_MAX_TOKENS;
+    if (request->call == API_EMBEDDINGS)
+        why = GEN_STOP_END_TURN;
     choice->stop = why; /* for the sink, which closes the last block */
     if (answer_finish(choice->answer, why) < 0) {
         request_fail_no_memory(request);

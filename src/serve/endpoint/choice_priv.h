@@ -50,6 +50,8 @@ struct choice { /* one answer of a request, with its own job; fields used for ev
     uint32_t n_prompt_logprobs; /* prompt tokens with logprobs so far */
     bool has_stop_score;
     struct sample_result stop_score; /* logprob of the stop id that ended the answer */
+    float *embedding;                /* heap, [n_dims]; NULL: none yet, or rendered */
+    uint32_t n_dims, n_rendered;     /* n_rendered: its numbers in request.body */
     unsigned n_calls;
     struct collected *blocks; /* [n_blocks]; NULL in a stream, except for Responses */
 };

@@ -21,6 +21,7 @@
 
 #define MAX_TURN_BYTES ((size_t)4 << 20) /* submitted in one turn, because links bound their queues */
 #define MAX_TURN_NS    NS_PER_MS
+#define MAX_AT_ONCE    128 /* choices of a request that the backend has: the events of one turn are no more */
 #define NEXT_TURN_NS   (10 * NS_PER_MS)
 
 /* ---- submitting ---- */
@@ -106,12 +107,18 @@ static void on_later(void *arg)
     struct gen_failure failure;
     size_t n_bytes = 0;
 
+    if (request->n_over == request->n_choices) {
+        embeddings_turn(request);
+        return;
+    }
     for (uint32_t i = 0; i < request->n_choices; i++) {
         struct choice *choice = &request->choices[i];
         int rc;
 
         if (choice->state != CHOICE_WAITING || !is_prompt_known(choice))
             continue;
+        if (request->n_choices - request->n_waiting - request->n_over == MAX_AT_ONCE)
+            return; /* the end of one calls this again */
         if (n_bytes > MAX_TURN_BYTES || clock_now_ns() - begun_ns > MAX_TURN_NS) {
             ev_timer_start(request->later, n_bytes > MAX_TURN_BYTES ? NEXT_TURN_NS : 0);
             return;
@@ -153,7 +160,7 @@ static int make_choices(struct request *request)
         request->choices[i].index = i;
         request->choices[i].prompt = request_prompt(request, i / choices_per_prompt(request));
     }
-    return n > 1 || request->prompt.ids.n > CHOICE_SLICE_TOKENS
+    return n > 1 || request->prompt.ids.n > CHOICE_SLICE_TOKENS || request->call == API_EMBEDDINGS
                ? ev_timer_new(request->front->opts.loop, on_later, request, &request->later)
                : 0;
 }
@@ -235,6 +242,7 @@ void choices_fini(struct request *request)
         answer_free(request->choices[i].answer);
         transcript_free(request->choices[i].transcript);
         logprobs_free(request->choices[i].logprobs);
+        free(request->choices[i].embedding);
         output_fini_choice(&request->choices[i]);
         work_order_fini(&request->choices[i].order);
     }

@@ -210,16 +210,6 @@ static void show_model(struct front *front, struct http_exchange *exchange)
     buf_fini(&body);
 }
 
-/* Refuses /v1/embeddings: workers do not load embedding models, so no model here can answer. */
-static void front_refuse_embeddings(struct front *front, struct http_exchange *exchange)
-{
-    struct api_error error;
-
-    api_fail(&error, 404, "model: no model of this server is an embedder; embeddings are not computed");
-    error.code = "embeddings_unsupported";
-    reply_error(exchange, &error, NULL, NULL);
-}
-
 static void front_show_console(struct front *front, struct http_exchange *exchange)
 {
     console_reply(exchange);
@@ -235,7 +225,7 @@ static const struct route routes[] = {
     {"/v1/responses", false, true, KEYED, NULL, API_RESPONSES},
     {"/v1/responses/input_tokens", false, true, KEYED, NULL, API_INPUT_TOKENS},
     {RESPONSES, true, false, KEYED, responses_serve, 0},
-    {"/v1/embeddings", false, true, KEYED, front_refuse_embeddings, 0},
+    {"/v1/embeddings", false, true, KEYED, NULL, API_EMBEDDINGS},
     {"/tokenize", false, true, KEYED, NULL, API_TOKENIZE},
     {"/detokenize", false, true, KEYED, NULL, API_DETOKENIZE},
     {"/v1/models", false, false, KEYED, list_models, 0},

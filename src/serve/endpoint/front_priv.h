@@ -163,6 +163,7 @@ struct request { /* fields used for every token come first, because ten thousand
     const char *reason;
     uint64_t received_ns, tokenised_ns, submitted_ns, first_ns;
     uint64_t n_logprobs;  /* received */
+    uint32_t n_rendered;  /* embeddings in body */
     struct metric *gauge; /* running or waiting, as counted now */
 };
 

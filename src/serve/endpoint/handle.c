@@ -66,6 +66,7 @@ void gen_handle_fini(struct gen_handle *handle)
 {
     list_remove(&handle->due);
     free(handle->draws);
+    free(handle->embedding);
     free(handle->failure_text);
     scores_fini(&handle->scores);
 }
@@ -115,6 +116,19 @@ struct sample_result *gen_handle_draw(struct gen_handle *handle)
         handle->cap_draws = cap;
     }
     return &handle->draws[at];
+}
+
+int gen_handle_embedding(struct gen_handle *handle, const float *embedding, uint32_t n_dims)
+{
+    float *copy = n_dims > 0 ? malloc(n_dims * sizeof(*copy)) : NULL;
+
+    if (copy == NULL)
+        return E_NOMEM;
+    memcpy(copy, embedding, n_dims * sizeof(*copy));
+    free(handle->embedding);
+    handle->embedding = copy;
+    handle->n_dims = n_dims;
+    return 0;
 }
 
 int gen_handle_scores(struct gen_handle *handle, const struct sample_result *scores, uint32_t n)
@@ -187,6 +201,8 @@ static void gen_handle_deliver_tokens(struct gen_handle *handle, uint32_t n)
     const struct gen_tokens tokens = {.ids = handle->order->tokens + handle->order->n_prompt +
                                              handle->n_delivered,
                                       .n = n,
+                                      .embedding = handle->embedding,
+                                      .n_dims = handle->n_dims,
                                       .draws = handle->draws};
 
     handle->n_delivered += n;

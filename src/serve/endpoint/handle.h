@@ -63,6 +63,8 @@ struct gen_handle { /* fields used for every token come first */
     struct gen_failure failure; /* FAILED */
     char *failure_text;         /* heap: failure.message */
     struct scores scores;       /* prompt logprobs, not delivered yet */
+    float *embedding;           /* heap, [n_dims]: for the first token */
+    uint32_t n_dims;
 };
 
 int gen_outbox_open(struct gen_outbox *outbox, struct ev_loop *loop,
@@ -83,6 +85,9 @@ void gen_handle_accept(struct gen_handle *handle, uint32_t cached_tokens);
 int gen_handle_token(struct gen_handle *handle, token_id id);
 /* Makes room for the sampling result of the token that gen_handle_token() appends next.  NULL: no memory. */
 struct sample_result *gen_handle_draw(struct gen_handle *handle);
+/* The prompt's embedding, copied: it belongs to the token that gen_handle_token() appends next.  E_NOMEM (also:
+ * n_dims is 0). */
+int gen_handle_embedding(struct gen_handle *handle, const float *embedding, uint32_t n_dims);
 /* Prompt logprobs.  E_NOMEM. */
 int gen_handle_scores(struct gen_handle *handle, const struct sample_result *scores, uint32_t n);
 void gen_handle_stop_score(struct gen_handle *handle, const struct sample_result *score);

@@ -3,7 +3,7 @@ noinst_LIBRARIES += libserve_endpoint.a
 libserve_endpoint_a_SOURCES = src/serve/endpoint/admin.c src/serve/endpoint/admin_events.c src/serve/endpoint/admin_events_priv.h src/serve/endpoint/admin.h src/serve/endpoint/admit.c \
 	src/serve/endpoint/admit_priv.h src/serve/endpoint/backend.h src/serve/endpoint/choice_end.c \
 	src/serve/endpoint/choice_events.c src/serve/endpoint/choice_job.c src/serve/endpoint/choice_priv.h \
-	src/serve/endpoint/choices.c src/serve/endpoint/console.c src/serve/endpoint/console_priv.h src/serve/endpoint/front.c src/serve/endpoint/front.h \
+	src/serve/endpoint/choices.c src/serve/endpoint/embeddings.c src/serve/endpoint/console.c src/serve/endpoint/console_priv.h src/serve/endpoint/front.c src/serve/endpoint/front.h \
 	src/serve/endpoint/front_priv.h src/serve/endpoint/handle.c src/serve/endpoint/handle.h src/serve/endpoint/logprobs.c src/serve/endpoint/logprobs_priv.h \
 	src/serve/endpoint/output.c src/serve/endpoint/output_messages.c src/serve/endpoint/output_openai.c \
 	src/serve/endpoint/output_priv.h src/serve/endpoint/output_responses.c src/serve/endpoint/responses.c src/serve/endpoint/responses_priv.h \

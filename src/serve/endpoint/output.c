@@ -256,48 +256,6 @@ void output_fini_choice(struct choice *choice)
 
 /* ---- ends ---- */
 
-static void end_whole(struct request *request)
-{
-    struct http_fields fields = {0};
-    struct buf body = {0};
-
-    if (request->dialect->whole(request, &body) < 0) {
-        api_fail(&request->error, 503, "out of memory");
-        reply_error(request->exchange, &request->error, request->id, NULL);
-    } else {
-        report_serving_fields(request, &fields);
-        reply_json(request->exchange, request->id, &fields, buf_view(&body));
-    }
-    http_fields_fini(&fields);
-    buf_fini(&body);
-}
-
-void output_end(struct request *request)
-{
-    if (request->is_stream) {
-        request->dialect->end(request);
-        output_flush(request);
-        http_reply_end(request->exchange);
-    } else {
-        end_whole(request);
-    }
-    request->exchange = NULL;
-}
-
-void output_error(struct request *request, const struct api_error *error)
-{
-    if (request->exchange == NULL)
-        return;
-    if (!request->is_stream) {
-        reply_error(request->exchange, error, request->id, NULL);
-    } else {
-        request->dialect->error(request, error);
-        output_flush(request);
-        http_reply_end(request->exchange);
-    }
-    request->exchange = NULL;
-}
-
 struct sent_body { /* body of a request that is over */
     struct buf text;
     struct ev_jobs *jobs;
@@ -325,17 +283,68 @@ static void output_held_body(struct request *request, struct http_fields *fields
                     &(struct http_held){buf_view(&sent->text), release_body, sent});
 }
 
-void output_body(struct request *request)
+/* Sends request.body as the answer, with these fields. */
+static void output_send_body(struct request *request, struct http_fields *fields)
 {
     bool is_long = request->body.len_bytes >= HELD_BODY_BYTES;
     struct sent_body *sent = is_long ? malloc(sizeof(*sent)) : NULL;
-    struct http_fields fields = {0};
 
     if (sent != NULL)
-        output_held_body(request, &fields, sent);
+        output_held_body(request, fields, sent);
     else
-        reply_json(request->exchange, request->id, &fields, buf_view(&request->body));
+        reply_json(request->exchange, request->id, fields, buf_view(&request->body));
+}
+
+void output_body(struct request *request)
+{
+    struct http_fields fields = {0};
+
+    output_send_body(request, &fields);
     http_fields_fini(&fields);
+    request->exchange = NULL;
+}
+
+static void end_whole(struct request *request)
+{
+    struct http_fields fields = {0};
+    struct buf body = {0};
+
+    if (request->dialect->whole(request, &body) < 0) {
+        buf_fini(&body);
+        api_fail(&request->error, 503, "out of memory");
+        reply_error(request->exchange, &request->error, request->id, NULL);
+    } else {
+        buf_fini(&request->body);
+        request->body = body;
+        report_serving_fields(request, &fields);
+        output_send_body(request, &fields);
+    }
+    http_fields_fini(&fields);
+}
+
+void output_end(struct request *request)
+{
+    if (request->is_stream) {
+        request->dialect->end(request);
+        output_flush(request);
+        http_reply_end(request->exchange);
+    } else {
+        end_whole(request);
+    }
+    request->exchange = NULL;
+}
+
+void output_error(struct request *request, const struct api_error *error)
+{
+    if (request->exchange == NULL)
+        return;
+    if (!request->is_stream) {
+        reply_error(request->exchange, error, request->id, NULL);
+    } else {
+        request->dialect->error(request, error);
+        output_flush(request);
+        http_reply_end(request->exchange);
+    }
     request->exchange = NULL;
 }
 

@@ -43,5 +43,12 @@ struct output_dialect {
 extern const struct output_dialect output_messages;                 /* output_messages.c */
 extern const struct output_dialect output_chat, output_completions; /* output_openai.c */
 extern const struct output_dialect output_responses;                /* output_responses.c */
+extern const struct output_dialect output_embeddings;               /* embeddings.c */
+
+/* embeddings.c: the answer of /v1/embeddings */
+/* Keeps the prompt's embedding in the choice.  A failure ends the request. */
+void embeddings_take(struct choice *choice, const struct gen_tokens *tokens);
+void embeddings_finish(struct request *request); /* every choice is over: renders them turn by turn */
+void embeddings_turn(struct request *request);   /* the next turn; the last one ends the request */
 
 #endif

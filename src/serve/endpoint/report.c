@@ -298,7 +298,7 @@ static uint64_t us_between(uint64_t from_ns, uint64_t to_ns)
 static const char *const call_names[] = {
     [API_MESSAGES] = "messages",       [API_COUNT_TOKENS] = "count_tokens", [API_CHAT] = "chat_completions",
     [API_COMPLETIONS] = "completions", [API_TOKENIZE] = "tokenize",         [API_DETOKENIZE] = "detokenize",
-    [API_RESPONSES] = "responses",     [API_INPUT_TOKENS] = "input_tokens"};
+    [API_RESPONSES] = "responses",     [API_INPUT_TOKENS] = "input_tokens", [API_EMBEDDINGS] = "embeddings"};
 
 static void log_access(const struct request *request)
 {

@@ -100,6 +100,7 @@ int request_new(struct front *front, struct http_exchange *exchange, enum api_ca
     request->call = call;
     request->dialect = call == API_CHAT          ? &output_chat
                        : call == API_COMPLETIONS ? &output_completions
+                       : call == API_EMBEDDINGS  ? &output_embeddings
                        : call == API_RESPONSES   ? &output_responses
                                                  : &output_messages;
     request->created_unix_s = clock_unix_ns() / NS_PER_S;
@@ -426,6 +427,24 @@ static void parse_done(void *arg)
     request_take_model(request);
 }
 
+/* Refuses embeddings of a model that writes text, and text of an embedder. */
+static int request_check_kind(const struct request *request, struct api_error *error)
+{
+    bool is_embedder = tokenizer_is_embedder(request->model->tokenizer);
+
+    if (!api_call_generates(request->call) || is_embedder == (request->call == API_EMBEDDINGS))
+        return 0;
+    if (is_embedder) {
+        api_fail(error, 400, "model: %s is an embedder; it answers /v1/embeddings only",
+                 request->model->name);
+        error->code = "embedder_only";
+    } else {
+        api_fail(error, 404, "model: %s is no embedder; it computes no embeddings", request->model->name);
+        error->code = "embeddings_unsupported";
+    }
+    return E_UNSUPPORTED;
+}
+
 /* True if the request waits for its model: the backend does not know it yet, and there is time left. */
 static bool request_awaits_model(struct request *request, const struct api_error *error)
 {
@@ -452,7 +471,8 @@ static void request_take_model(struct request *request)
     if (request->model == NULL && request->awaits_model && error.status == 404) /* clients give up at 404 */
         api_fail(&error, 503, "The model %.*s cannot be served yet: no worker came back with it",
                  (int)request->gen.model.len_bytes, (const char *)request->gen.model.data);
-    if (request->model != NULL && admit_model(request, request->model->name, &error) < 0)
+    if (request->model != NULL &&
+        (admit_model(request, request->model->name, &error) < 0 || request_check_kind(request, &error) < 0))
         request->model = NULL;
     if (request->model == NULL) {
         request_fail(request, &error);

@@ -39,6 +39,8 @@ static struct call_names request_call_names(enum api_call call)
         return (struct call_names){"chat", "/v1/responses"};
     case API_INPUT_TOKENS:
         return (struct call_names){"count_tokens", "/v1/responses/input_tokens"};
+    case API_EMBEDDINGS:
+        return (struct call_names){"embeddings", "/v1/embeddings"};
     }
     return (struct call_names){"", ""};
 }

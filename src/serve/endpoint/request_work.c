@@ -97,8 +97,9 @@ static int tokenise_prompts(struct request *request)
         struct prompt *prompt = request_prompt(request, i);
 
         rc = prompt_make_raw(request->model, &request->gen, i, prompt, &request->error);
-        if (rc == 0 && prompt->ids.n == 0 && request->call == API_COMPLETIONS)
-            rc = api_fail(&request->error, 400, "prompt: at least one token is needed");
+        if (rc == 0 && prompt->ids.n == 0 && api_call_generates(request->call))
+            rc = api_fail(&request->error, 400, "%s: at least one token is needed",
+                          request->call == API_EMBEDDINGS ? "input" : "prompt");
         echoed_bytes += prompt->text.len_bytes;
     }
     if (rc == 0 && echoed_bytes > MAX_ECHOED_BYTES / (request->gen.n_choices + 1))

@@ -43,7 +43,9 @@ int prompt_make_raw(const struct gen_model *model, const struct gen_request *req
                     struct prompt *out, struct api_error *error)
 {
     const struct gen_prompt *from = &request->prompts[index];
-    unsigned flags = request->adds_special ? TOKEN_ADD_BOS : 0;
+    unsigned flags = !request->adds_special          ? 0
+                     : request->work.wants_embedding ? TOKEN_ADD_BOS | TOKEN_ADD_EOS
+                                                     : TOKEN_ADD_BOS;
     struct prompt prompt = {0};
     int rc = prompt_raw_check_tokens(model, from, error);
 

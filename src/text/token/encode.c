@@ -365,8 +365,16 @@ int tokenizer_encode(const struct tokenizer *tokenizer, struct bytes text, unsig
         .takes_control = (flags & TOKEN_PARSE_SPECIAL) != 0,
     };
 
-    return tokenizer_encode_run_text(&run, text, max_ids,
-                                     (flags & TOKEN_ADD_BOS) != 0 && tokenizer_adds_bos(tokenizer));
+    size_t before = out->n;
+    int rc = tokenizer_encode_run_text(&run, text, max_ids,
+                                       (flags & TOKEN_ADD_BOS) != 0 && tokenizer_adds_bos(tokenizer));
+
+    if (rc == 0 && (flags & TOKEN_ADD_EOS) != 0 && tokenizer->adds_eos && tokenizer->eos != TOKEN_NONE) {
+        rc = out->n - before < max_ids ? token_ids_append(out, &tokenizer->eos, 1) : E_LIMIT;
+        if (rc != 0)
+            out->n = before;
+    }
+    return rc;
 }
 
 int token_encode_stretch(const struct tokenizer *tokenizer, struct bytes text,

@@ -101,15 +101,16 @@ static int tokenizer_read_text(const struct gguf *gguf, const char *key, struct 
     return buf_append(out, text.data, text.len_bytes) == 0 ? 0 : fault_set(fault, E_NOMEM, "out of memory");
 }
 
-static int read_context_length(struct tokenizer *tokenizer, const struct gguf *gguf, struct fault *fault)
+/* Reads a whole number whose key begins with the architecture's name. An absent key leaves *out alone. */
+static int read_arch_number(const struct gguf *gguf, const char *suffix, struct fault *fault, uint64_t *out)
 {
     struct bytes arch;
     char key[128];
 
     if (gguf_get_str(gguf, "general.architecture", NULL, &arch) != 0 || arch.len_bytes > 64)
         return 0;
-    snprintf(key, sizeof(key), "%.*s.context_length", (int)arch.len_bytes, (const char *)arch.data);
-    int rc = gguf_get_u64(gguf, key, fault, &tokenizer->context_length);
+    snprintf(key, sizeof(key), "%.*s.%s", (int)arch.len_bytes, (const char *)arch.data, suffix);
+    int rc = gguf_get_u64(gguf, key, fault, out);
     return rc == E_NOT_FOUND ? 0 : rc;
 }
 
@@ -119,6 +120,8 @@ static int tokenizer_read_all(struct tokenizer *tokenizer, const struct gguf *gg
 
     if (rc == 0)
         rc = read_switch(gguf, "tokenizer.ggml.add_bos_token", fault, &tokenizer->adds_bos);
+    if (rc == 0)
+        rc = read_switch(gguf, "tokenizer.ggml.add_eos_token", fault, &tokenizer->adds_eos);
     if (rc == 0 && tokenizer->family == TOKEN_FAMILY_SPM)
         rc = read_switch(gguf, "tokenizer.ggml.add_space_prefix", fault, &tokenizer->adds_space_prefix);
     if (rc == 0)
@@ -130,7 +133,9 @@ static int tokenizer_read_all(struct tokenizer *tokenizer, const struct gguf *gg
     if (rc == 0)
         rc = tokenizer_read_text(gguf, "tokenizer.chat_template", fault, &tokenizer->chat_template);
     if (rc == 0)
-        rc = read_context_length(tokenizer, gguf, fault);
+        rc = read_arch_number(gguf, "context_length", fault, &tokenizer->context_length);
+    if (rc == 0)
+        rc = read_arch_number(gguf, "pooling_type", fault, &tokenizer->pooling);
     return rc;
 }
 
@@ -225,6 +230,11 @@ const token_id *tokenizer_stop_ids(const struct tokenizer *tokenizer, size_t *n_
 struct bytes tokenizer_chat_template(const struct tokenizer *tokenizer)
 {
     return buf_view(&tokenizer->chat_template);
+}
+
+bool tokenizer_is_embedder(const struct tokenizer *tokenizer)
+{
+    return tokenizer->pooling == GGUF_POOLING_LAST;
 }
 
 uint64_t tokenizer_context_length(const struct tokenizer *tokenizer)

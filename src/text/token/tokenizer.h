@@ -37,7 +37,8 @@ void tokenizer_unref(struct tokenizer *tokenizer);
 
 enum token_encode_flags {
     TOKEN_PARSE_SPECIAL = 1, /* spelled-out control tokens become their ids; never set for client text */
-    TOKEN_ADD_BOS = 2        /* begin with BOS if the model wants it */
+    TOKEN_ADD_BOS = 2,       /* begin with BOS if the model wants it */
+    TOKEN_ADD_EOS = 4        /* end with EOS if the model wants it */
 };
 
 /* Appends the ids of text. Accepts any bytes (invalid UTF-8 goes through byte fallback). Returns E_NOMEM, or
@@ -57,6 +58,9 @@ token_id tokenizer_find(const struct tokenizer *tokenizer, struct bytes spelling
 token_id tokenizer_bos(const struct tokenizer *tokenizer);
 token_id tokenizer_eos(const struct tokenizer *tokenizer);
 bool tokenizer_adds_bos(const struct tokenizer *tokenizer);
+/* True if the file is an embedder: the model's row of the last token is the text's embedding
+ * (ARCH.pooling_type 3). It then answers /v1/embeddings and writes no text. */
+bool tokenizer_is_embedder(const struct tokenizer *tokenizer);
 /* Ids that end an answer: EOS, end of turn, and other ids with that role. Borrowed from the tokenizer. */
 const token_id *tokenizer_stop_ids(const struct tokenizer *tokenizer, size_t *n_out);
 struct bytes tokenizer_chat_template(const struct tokenizer *tokenizer); /* empty: none */

@@ -101,7 +101,8 @@ struct tokenizer {
     enum token_family family;
     enum pretok pretok;
     bool ignores_merges; /* a whole word that is a token becomes that token without merging */
-    bool adds_bos;
+    bool adds_bos, adds_eos;
+    uint64_t pooling; /* enum gguf_pooling; 0: the file names none */
     bool adds_space_prefix;
     bool has_merges; /* SentencePiece: the file lists the merges */
     uint32_t n_tokens;

@@ -20,7 +20,10 @@
 #define ANSWER_BYTES 384u         /* upper bound of an answer with its serving stats, without tokens */
 #define TOKEN_BYTES  11u          /* upper bound of an id, its logprob and its count of top tokens */
 #define TOP_BYTES    9u
-#define MAX_LOOK     8u /* how many answers of a frame a single token is compared with */
+/* A number of an embedding has four bytes.  It counts as more, because the router reads many numbers: a whole frame
+ * of them would stop its loop for milliseconds. */
+#define EMBEDDING_BYTES 32u
+#define MAX_LOOK        8u /* how many answers of a frame a single token is compared with */
 
 struct lists { /* arrays of all answers of a report, which the messages point into */
     Baton__Answer *answers;
@@ -152,6 +155,8 @@ static void fill_answer(const struct report *report, const struct task_answer *f
         to->error_text = from->error_text;
     if (from->n_draws > 0)
         fill_draws(lists, report->draws + from->draws_at, from->n_draws, to);
+    to->embedding = report->embeddings + from->embedding_at;
+    to->n_embedding = from->n_embedding;
     if (from->has_serving) {
         fill_serving(from, &lists->servings[at]);
         to->serving = &lists->servings[at];
@@ -165,7 +170,7 @@ static void fill_answer(const struct report *report, const struct task_answer *f
 static size_t answers_bytes_of_answer(const Baton__Answer *answer)
 {
     return ANSWER_BYTES + TOKEN_BYTES * answer->n_ids + TOP_BYTES * answer->n_top_ids +
-           strlen(answer->error_text);
+           EMBEDDING_BYTES * answer->n_embedding + strlen(answer->error_text);
 }
 
 /* True if the answer is one token and nothing else,
@@ -173,8 +178,8 @@ static size_t answers_bytes_of_answer(const Baton__Answer *answer)
 static bool is_single(const struct task_answer *answer, const struct frame *frame)
 {
     if (answer->n_ids != 1 || answer->is_accepted || answer->is_prompt_logprobs || answer->n_draws > 0 ||
-        answer->has_serving || answer->error != 0 || answer->finish != BATON__FINISH__FINISH_NONE ||
-        frame->n > MAX_LOOK)
+        answer->n_embedding > 0 || answer->has_serving || answer->error != 0 ||
+        answer->finish != BATON__FINISH__FINISH_NONE || frame->n > MAX_LOOK)
         return false;
     for (size_t i = 0; i < frame->n; i++)
         if (frame->answers[i]->request == answer->request)

@@ -107,6 +107,7 @@ static int local_submit(void *self, const struct gen_start *start, struct gen_ha
         job->number = ++worker->next_local;
         job->n_prompt = order->n_tokens;
         job->order.work.sample.wants_logprob = order->work.sample.wants_logprob;
+        job->order.work.wants_embedding = order->work.wants_embedding;
         gen_handle_init(&job->handle, &worker->local_outbox, &job->order, start->events, start->arg);
         rc = hashmap_put(worker->local_jobs, &job->number, job, NULL);
         if (rc == 0)
@@ -210,6 +211,10 @@ static int local_job_hold(struct local_job *job, const struct report *report,
 {
     const token_id *ids = report->ids + answer->ids_at;
 
+    if (job->order.work.wants_embedding && answer->n_ids > 0 &&
+        gen_handle_embedding(&job->handle, report->embeddings + answer->embedding_at, answer->n_embedding) <
+            0)
+        return E_NOMEM;
     for (uint32_t i = 0; i < answer->n_ids; i++) {
         if (job->order.work.sample.wants_logprob) {
             struct sample_result *draw = gen_handle_draw(&job->handle);

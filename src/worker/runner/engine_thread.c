@@ -131,6 +131,14 @@ void worker_engine_draws(struct worker_engine *engine, uint32_t origin, const st
         log_error("out_of_memory", LOG_STR("lost", "log probabilities"));
 }
 
+void worker_engine_embedding(struct worker_engine *engine, uint32_t origin, const float *embedding)
+{
+    struct report *report = engine->pending[origin == ORIGIN_LOCAL ? WORKER_MAX_ROUTERS : origin];
+
+    if (report_embedding(report, embedding, engine->opts.engine.info.embedding_dims) < 0)
+        log_error("out_of_memory", LOG_STR("lost", "an embedding"));
+}
+
 static void engine_thread_flush(struct worker_engine *engine)
 {
     worker_publish_flush(engine);

@@ -61,6 +61,7 @@ void report_free(struct report *report)
     free(report->answers);
     free(report->ids);
     free(report->draws);
+    free(report->embeddings);
     peer_message_fini(&report->peer);
     buf_fini(&report->constraint);
     free(report->events);
@@ -124,6 +125,20 @@ int report_draws(struct report *report, const struct sample_result *draws)
         for (uint32_t k = 0; k < draw->n_top; k++)
             draw->top[k].logprob = messages_sayable(draw->top[k].logprob);
     }
+    return 0;
+}
+
+int report_embedding(struct report *report, const float *embedding, uint32_t n_dims)
+{
+    struct task_answer *answer = &report->answers[report->n_answers - 1];
+
+    if (!messages_grow((void **)&report->embeddings, &report->cap_embeddings, report->n_embeddings + n_dims,
+                       sizeof(*report->embeddings)))
+        return E_NOMEM;
+    answer->embedding_at = report->n_embeddings;
+    answer->n_embedding = n_dims;
+    memcpy(report->embeddings + report->n_embeddings, embedding, n_dims * sizeof(*embedding));
+    report->n_embeddings += n_dims;
     return 0;
 }
 

@@ -132,6 +132,7 @@ struct task_answer {       /* an update on one request */
     uint32_t ids_at, n_ids;     /* offset in the report's ids */
     uint32_t draws_at, n_draws; /* offset in the report's draws; n_draws is n_ids if logprobs are wanted, else
                                  * 0 */
+    uint32_t embedding_at, n_embedding; /* offset in the report's embeddings; 0: none */
     Baton__Finish finish;
     int32_t error;
     char *error_text;         /* FAILED: for people; heap, owned by the report; NULL: none */
@@ -176,7 +177,9 @@ struct report {
     uint32_t n_ids, cap_ids;
     struct sample_result *draws;
     uint32_t n_draws, cap_draws;
-    struct kvxfer_message peer; /* its blocks are heap and owned by the report */
+    float *embeddings;
+    uint32_t n_embeddings, cap_embeddings; /* numbers, of all embeddings together */
+    struct kvxfer_message peer;            /* its blocks are heap and owned by the report */
     struct load_report load;
     uint64_t grammar_number; /* GRAMMAR: the grammar to compile; see worker/runner/grammars.c */
     uint64_t grammar_tenant; /* tenant of the request: cache/prefix/tenant.h */
@@ -196,6 +199,8 @@ struct task_answer *report_answer(struct report *report, const token_id *ids, ui
 /* Adds the sampling results of the latest answer's n_ids tokens.  An impossible token gets the lowest log
  * probability that the wire format can carry.  E_NOMEM: nothing was changed. */
 int report_draws(struct report *report, const struct sample_result *draws);
+/* Adds the embedding of the latest answer.  E_NOMEM: nothing was changed. */
+int report_embedding(struct report *report, const float *embedding, uint32_t n_dims);
 
 /* Convert between wire message and struct.  This one allocates blocks (E_NOMEM), and returns E_PROTO for an
  * invalid run list. */

@@ -437,6 +437,8 @@ static void task_on_token(void *arg, struct seq *seq, const struct sample_result
         task_name_answer(answer, &task->spec);
         if (task->spec.order.work.sample.wants_logprob)
             worker_engine_draws(engine, task->spec.origin, token);
+        if (seq_embedding(seq) != NULL)
+            worker_engine_embedding(engine, task->spec.origin, seq_embedding(seq));
         answer->first_index = task->n_answered;
         if (task->state == TASK_SCHEDULED) {
             task->seq = seq;

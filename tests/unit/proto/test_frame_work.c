@@ -77,6 +77,46 @@ static void submit_tokens_later(void **state)
     assert_refused(FRAME_SUBMIT_TOKENS, &more, "SubmitTokens.tokens");
 }
 
+/* An embedding travels with one token, and its numbers are finite. */
+static void embeddings_are_checked(void **state)
+{
+    Baton__Submit submit = BATON__SUBMIT__INIT;
+    Baton__Sampling sampling = BATON__SAMPLING__INIT;
+    Baton__Peer peer = BATON__PEER__INIT;
+    Baton__Tokens tokens = BATON__TOKENS__INIT;
+    Baton__Answer answer = BATON__ANSWER__INIT, *answers[] = {&answer};
+    uint8_t prompt[4] = {0};
+    uint32_t ids[2] = {1, 2};
+    float numbers[2] = {1, -3};
+
+    submit.sampling = &sampling;
+    submit.peer = &peer;
+    peer.node = peer.link_address = (char *)"d1";
+    submit.tokens = (ProtobufCBinaryData){.data = prompt, .len = 4};
+    submit.n_prompt = 1;
+    submit.wants_embedding = true;
+    assert_refused(FRAME_SUBMIT, &submit, "Submit.wants_embedding");
+    submit.max_new_tokens = 1;
+    assert_passes(FRAME_SUBMIT, &submit);
+    submit.mode = BATON__SUBMIT_MODE__SUBMIT_PREFILL;
+    assert_refused(FRAME_SUBMIT, &submit, "Submit.wants_embedding");
+
+    tokens.answers = answers;
+    tokens.n_answers = 1;
+    answer.embedding = numbers;
+    answer.n_embedding = 2;
+    assert_refused(FRAME_TOKENS, &tokens, "Answer.embedding");
+    answer.ids = ids;
+    answer.n_ids = 2;
+    assert_refused(FRAME_TOKENS, &tokens, "Answer.embedding");
+    answer.n_ids = 1;
+    assert_passes(FRAME_TOKENS, &tokens);
+    numbers[1] = NAN;
+    assert_refused(FRAME_TOKENS, &tokens, "Answer.embedding");
+    numbers[1] = INFINITY;
+    assert_refused(FRAME_TOKENS, &tokens, "Answer.embedding");
+}
+
 static void submit_limits(void **state)
 {
     Baton__Submit submit = BATON__SUBMIT__INIT;
@@ -305,6 +345,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(submit_limits),
+        cmocka_unit_test(embeddings_are_checked),
         cmocka_unit_test(submit_tokens),
         cmocka_unit_test(submit_tokens_later),
         cmocka_unit_test(sampling_limits),

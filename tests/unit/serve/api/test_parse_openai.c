@@ -30,6 +30,20 @@ static const struct {
     const char *message; /* the exact error text; NULL: accepted */
 } bodies[] = {
     /* structure */
+    {API_EMBEDDINGS, "{'model':'m'}", "input: Field required"},
+    {API_EMBEDDINGS, "{'input':'x'}", "model: Field required"},
+    {API_EMBEDDINGS, "{'model':'m','input':[]}", "input: List should have at least 1 item"},
+    {API_EMBEDDINGS, "{'model':'m','input':5}",
+     "input: Input should be a valid string or a list of token ids"},
+    {API_EMBEDDINGS, "{'model':'m','input':['a',5]}",
+     "input.1: Input should be a valid string or a list of token ids"},
+    {API_EMBEDDINGS, "{'model':'m','input':[[1,-1]]}", "input.0.1: Input should be a token id"},
+    {API_EMBEDDINGS, "{'model':'m','input':'x','dimensions':0}",
+     "dimensions: Input should be between 1 and 65536"},
+    {API_EMBEDDINGS, "{'model':'m','input':'x','encoding_format':'int8'}",
+     "encoding_format: Input should be 'float' or 'base64'"},
+    {API_EMBEDDINGS, "{'model':'m','input':'x','user':'u','dimensions':null,'encoding_format':'float'}",
+     NULL},
     {API_CHAT, "[]", "body: Input should be an object"},
     {API_CHAT, "{" HI "}", "model: Field required"},
     {API_CHAT, "{'model':''," HI "}", "model: String should have at least 1 character"},
@@ -356,6 +370,22 @@ static void defaults_are_set(void **state)
     gen_request_fini(&r);
 }
 
+static void inputs_arrive(void **state)
+{
+    struct gen_request request;
+
+    parse(API_EMBEDDINGS, "{'model':'m','input':['a',[1,2]],'dimensions':9,'encoding_format':'base64'}",
+          &request);
+    assert_int_equal(request.n_prompts, 2);
+    assert_true(bytes_is(request.prompts[0].text, "a"));
+    assert_int_equal(request.prompts[1].tokens[1], 2);
+    assert_int_equal(request.embedding_dims, 9);
+    assert_true(request.embedding_is_base64 && request.adds_special);
+    assert_true(request.work.wants_embedding && request.work.ignores_end);
+    assert_int_equal(request.work.max_new_tokens, 1);
+    gen_request_fini(&request);
+}
+
 static void prompts_arrive(void **state)
 {
     struct gen_request r;
@@ -398,6 +428,7 @@ int main(void)
         cmocka_unit_test(fields_arrive),
         cmocka_unit_test(defaults_are_set),
         cmocka_unit_test(prompts_arrive),
+        cmocka_unit_test(inputs_arrive),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

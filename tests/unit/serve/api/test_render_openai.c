@@ -211,12 +211,59 @@ static void tokens_and_text(void **state)
     is(&text, "{\"prompt\":\"a\\\"\",\"content\":\"a\\\"\"}");
 }
 
+static void embeddings_have_their_shape(void **state)
+{
+    const float numbers[] = {1, -0.5f, 0.1f};
+    const struct api_embedding plain = {.numbers = numbers, .n_dims = 3};
+    const struct api_embedding packed = {.index = 1, .numbers = numbers, .n_dims = 1, .is_base64 = true};
+    struct buf text = {0};
+
+    assert_int_equal(api_put_embedding(&text, &plain, 0, 3), 0);
+    assert_int_equal(api_put_embedding(&text, &packed, 0, 1), 0);
+    assert_int_equal(api_put_embeddings_end(&text, bytes_str("m\"n"), 7), 0);
+    is(&text, "{\"object\":\"list\",\"data\":["
+              "{\"object\":\"embedding\",\"index\":0,\"embedding\":[1,-0.5,0.100000001]},"
+              "{\"object\":\"embedding\",\"index\":1,\"embedding\":\"AACAPw==\"}],\"model\":\"m\\\"n\","
+              "\"usage\":{\"prompt_tokens\":7,\"total_tokens\":7}}");
+}
+
+/* An embedding in pieces is the same text as in one. */
+static void an_embedding_may_come_in_pieces(void **state)
+{
+    float numbers[2 * API_EMBEDDING_PIECE + 5];
+    struct api_embedding embedding = {.index = 3, .numbers = numbers, .n_dims = ARRAY_LEN(numbers)};
+
+    for (unsigned i = 0; i < ARRAY_LEN(numbers); i++)
+        numbers[i] = (float)i / 7;
+    for (unsigned is_base64 = 0; is_base64 < 2; is_base64++) {
+        struct buf whole = {0}, pieces = {0};
+
+        embedding.is_base64 = is_base64;
+        assert_int_equal(api_put_embedding(&whole, &embedding, 0, embedding.n_dims), 0);
+        for (uint32_t from = 0; from < embedding.n_dims; from += API_EMBEDDING_PIECE) {
+            uint32_t rest = embedding.n_dims - from;
+            uint32_t to = from + (rest < API_EMBEDDING_PIECE ? rest : API_EMBEDDING_PIECE);
+
+            assert_int_equal(api_put_embedding(&pieces, &embedding, from, to), 0);
+        }
+        assert_int_equal(whole.len_bytes, pieces.len_bytes);
+        assert_memory_equal(whole.data, pieces.data, whole.len_bytes);
+        buf_fini(&whole);
+        buf_fini(&pieces);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_chat_has_its_shape),     cmocka_unit_test(a_completion_has_its_shape),
-        cmocka_unit_test(chunks_have_their_shapes), cmocka_unit_test(a_model_without_a_fingerprint_has_none),
-        cmocka_unit_test(errors_have_four_members), cmocka_unit_test(tokens_and_text),
+        cmocka_unit_test(a_chat_has_its_shape),
+        cmocka_unit_test(a_completion_has_its_shape),
+        cmocka_unit_test(chunks_have_their_shapes),
+        cmocka_unit_test(a_model_without_a_fingerprint_has_none),
+        cmocka_unit_test(errors_have_four_members),
+        cmocka_unit_test(tokens_and_text),
+        cmocka_unit_test(embeddings_have_their_shape),
+        cmocka_unit_test(an_embedding_may_come_in_pieces),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

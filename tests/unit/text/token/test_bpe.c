@@ -236,6 +236,15 @@ static void bos_comes_first_when_wanted(void **state)
     tokenizer_unref(wants);
 }
 
+static void eos_comes_last_when_wanted(void **state)
+{
+    struct tokenizer *wants_not = tokenizer_with("gpt-2", NULL, specials);
+
+    expect_flagged(wants_not, "a", TOKEN_ADD_EOS, "a");
+    assert_false(tokenizer_is_embedder(wants_not));
+    tokenizer_unref(wants_not);
+}
+
 static void stops_are_the_ends_of_turns(void **state)
 {
     static const struct token_spec extra[] = {
@@ -538,6 +547,7 @@ int main(void)
         cmocka_unit_test(the_longest_special_wins),
         cmocka_unit_test(user_tokens_are_found_in_any_text),
         cmocka_unit_test(bos_comes_first_when_wanted),
+        cmocka_unit_test(eos_comes_last_when_wanted),
         cmocka_unit_test(stops_are_the_ends_of_turns),
         cmocka_unit_test(an_end_may_be_that_of_a_message),
         cmocka_unit_test(the_limit_leaves_the_list_alone),

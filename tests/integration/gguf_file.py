@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads the F32 tensors of a GGUF file, and writes a copy of it with one more key."""
+import math
+import struct
+
+SCALAR_BYTES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
+F32, BOOL, STRING, ARRAY = 0, 7, 8, 9
+ALIGNMENT = 32
+
+
+class GgufFile:
+    """tensors: {name: floats} of the F32 tensors, rows one after another. Keys must be scalars, texts, or lists of these."""
+
+    def __init__(self, path):
+        with open(path, "rb") as file:
+            self.data = file.read()
+        self.at = 24
+        n_tensors, n_keys = struct.unpack_from("<QQ", self.data, 8)
+        for _ in range(n_keys):
+            self._text()
+            self._skip(self._take("<I")[0])
+        self.keys_end = self.at
+        infos = [self._info() for _ in range(n_tensors)]
+        self.infos_end = self.at
+        self.start = (self.at + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
+        self.tensors = {name: struct.unpack_from(f"<{n}f", self.data, self.start + offset)
+                        for name, n, kind, offset in infos if kind == F32}
+
+    def _take(self, form):
+        values = struct.unpack_from(form, self.data, self.at)
+        self.at += struct.calcsize(form)
+        return values
+
+    def _text(self):
+        n = self._take("<Q")[0]
+        self.at += n
+        return self.data[self.at - n:self.at].decode("utf-8", "replace")
+
+    def _skip(self, kind):
+        if kind == STRING:
+            self._text()
+        elif kind == ARRAY:
+            item, n = self._take("<IQ")
+            for _ in range(n):
+                self._skip(item)
+        else:
+            self.at += SCALAR_BYTES[kind]
+
+    def _info(self):
+        name = self._text()
+        dims = self._take(f"<{self._take('<I')[0]}Q")
+        kind, offset = self._take("<IQ")
+        return name, math.prod(dims), kind, offset
+
+    def write_with_switch(self, path, name, value):
+        """Writes the file to path with one more key, which is true or false."""
+        n_keys = struct.unpack_from("<Q", self.data, 16)[0]
+        key = struct.pack("<Q", len(name)) + name.encode() + struct.pack("<IB", BOOL, value)
+        head = self.data[:16] + struct.pack("<Q", n_keys + 1) + self.data[24:self.keys_end] + key
+        head += self.data[self.keys_end:self.infos_end]
+        with open(path, "wb") as file:
+            file.write(head + bytes(-len(head) % ALIGNMENT) + self.data[self.start:])

@@ -13,10 +13,16 @@ import time
 BUILD = os.environ.get("BATON_BUILD", ".")
 
 
+def hear_interrupts():
+    """For the child: a test that runs in the background of a script has inherited that SIGINT is ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def run_on_terminal(command, wanted):
     """Runs the command with stderr on a terminal, interrupts it when `wanted` was shown; gives its status and what it wrote."""
     main, side = pty.openpty()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=side, stdin=subprocess.DEVNULL)
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=side, stdin=subprocess.DEVNULL,
+                               preexec_fn=hear_interrupts)
     os.close(side)
     seen, end = b"", time.monotonic() + 120
     os.set_blocking(main, False)
@@ -46,7 +52,7 @@ def simulations():
     load = ["--generate", "poisson", "--rate", "400", "--duration", "100000", "--prefill", "60", "--decode", "60"]
     status, seen = run_on_terminal([program("baton-sim"), *load], b" s left")
     assert status == -signal.SIGINT and b"simulating" in seen, (status, seen)
-    quiet = subprocess.Popen([program("baton-sim"), *load], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    quiet = subprocess.Popen([program("baton-sim"), *load], stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=hear_interrupts)
     time.sleep(3)
     quiet.send_signal(signal.SIGINT)
     out, err = quiet.communicate(timeout=60)

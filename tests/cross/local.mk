@@ -6,7 +6,7 @@ if PLAIN_BUILD
 long_tests += tests/cross/test-neon
 endif
 if !PLAIN_BUILD
-AM_TESTS_ENVIRONMENT += BATON_SANITIZED=1; export BATON_SANITIZED;
+AM_TESTS_ENVIRONMENT += BATON_SANITIZED=1 BATON_SLOW=1; export BATON_SANITIZED BATON_SLOW;
 endif
 AM_TESTS_ENVIRONMENT += \
 	CROSS_KERNELS='$(filter %.c,$(kern_vec_sources))'; export CROSS_KERNELS; \

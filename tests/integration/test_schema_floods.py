@@ -48,7 +48,7 @@ def many_strict_tools_are_one_work():
                          for i in range(N_TOOLS)]
                 (status, message), seconds = same_everywhere(c, c.body("Hello.", tools=tools, max_tokens=2))
                 print(f"{N_TOOLS} tools of {repeat}, differ: {differ}: {status} {message}, {seconds * 1e3:.0f} ms")
-                assert seconds < patience(5), seconds
+                assert seconds < patience(15), seconds
                 assert status in (200, 400), (status, message)
                 if status == 400:
                     assert re.match(r"tools\.\d+\.input_schema\.properties\.a\.pattern: too complex$", message) or \
@@ -64,7 +64,7 @@ def many_strict_tools_are_one_work():
         (status, message), seconds = same_everywhere(c, c.body("Hello.", max_tokens=2, tools=[
             {"name": "f", "strict": True, "input_schema": names}]))
         print(f"20000 properties: {status} {message}, {seconds * 1e3:.0f} ms")
-        assert seconds < patience(3) and (status == 200 or message.startswith("tools.0.input_schema")), (status, message)
+        assert seconds < patience(15) and (status == 200 or message.startswith("tools.0.input_schema")), (status, message)
 
 
 class Flood:

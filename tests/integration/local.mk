@@ -63,6 +63,7 @@ EXTRA_DIST += tests/integration/test_responses.py tests/integration/test_respons
 	tests/integration/responses/requirements.txt tests/integration/responses/test-responses.mjs
 tests/integration/test_responses_clients.log: tests/integration/front_sim
 # LiteLLM in front of real daemons; no part of make check, because it installs 200 MB
+EXTRA_DIST += tests/integration/responses/embeddings.py tests/integration/responses/test-embeddings.mjs
 EXTRA_DIST += tests/integration/responses/check_litellm.py tests/integration/responses/check_codex.py
 .PHONY: tests/integration/check-litellm tests/integration/check-codex
 tests/integration/check-litellm: all

@@ -64,12 +64,15 @@ EXTRA_DIST += tests/integration/test_responses.py tests/integration/test_respons
 tests/integration/test_responses_clients.log: tests/integration/front_sim
 # LiteLLM in front of real daemons; no part of make check, because it installs 200 MB
 EXTRA_DIST += tests/integration/responses/embeddings.py tests/integration/responses/test-embeddings.mjs
-EXTRA_DIST += tests/integration/responses/check_litellm.py tests/integration/responses/check_codex.py
-.PHONY: tests/integration/check-litellm tests/integration/check-codex
+EXTRA_DIST += tests/integration/responses/check_litellm.py tests/integration/responses/check_codex.py \
+	tests/integration/responses/check_qwen.py tests/integration/responses/agent.py
+.PHONY: tests/integration/check-litellm tests/integration/check-codex tests/integration/check-qwen
 tests/integration/check-litellm: all
 	$(PY_LOG_COMPILER) $(srcdir)/tests/integration/responses/check_litellm.py
 tests/integration/check-codex: tests/integration/front_sim
 	$(PY_LOG_COMPILER) $(srcdir)/tests/integration/responses/check_codex.py
+tests/integration/check-qwen: tests/integration/front_sim
+	$(PY_LOG_COMPILER) $(srcdir)/tests/integration/responses/check_qwen.py
 TESTS += tests/integration/test_upgrade.py
 EXTRA_DIST += tests/integration/test_upgrade.py
 TESTS += tests/integration/test_roles.py tests/integration/test_resume.py tests/integration/test_move.py

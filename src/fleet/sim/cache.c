@@ -65,6 +65,22 @@ static inline struct cache_part cache_part_before(const struct sim_request *requ
     return part;
 }
 
+void sim_cache_ask(const struct sim_worker *worker, const struct sim_request *request)
+{
+    for (uint32_t i = 0; i < request->n_blocks; i += SIM_LRU_GROUP)
+        sim_lru_ask_place(&worker->memory, sim_block_id(request, i));
+    if (request->n_blocks > 0)
+        sim_lru_ask_place(&worker->memory, sim_block_id(request, request->n_blocks - 1));
+}
+
+void sim_cache_ask_more(const struct sim_worker *worker, const struct sim_request *request)
+{
+    for (uint32_t i = 0; i < request->n_blocks; i += SIM_LRU_GROUP)
+        sim_lru_ask_run(&worker->memory, sim_block_id(request, i));
+    if (request->n_blocks > 0)
+        sim_lru_ask_run(&worker->memory, sim_block_id(request, request->n_blocks - 1));
+}
+
 uint32_t sim_cache_held(const struct sim_worker *worker, const struct sim_request *request)
 {
     struct cache_part part;
@@ -95,6 +111,29 @@ static void cache_touch(struct sim *sim, struct sim_lru *lru, const struct sim_r
 
 /* ---- evictions ---- */
 
+/* The router tells the worker with a block's last replica. Goes over the blocks in several rounds, so that the memory
+ * of one block's worker comes while another one is asked for. */
+static void cache_tell_last(struct sim *sim, const struct block_hash *hashes, const uint64_t *ids, uint32_t n)
+{
+    uint32_t last[BLOCK_SLICE];
+
+    for (uint32_t i = 0; i < n; i++) {
+        last[i] = picker_index_last_replica(sim->routers[0].index, &hashes[i], sim->now_ns);
+        if (last[i] != PICKER_NONE)
+            __builtin_prefetch(&sim->workers[last[i]].memory);
+    }
+    for (uint32_t i = 0; i < n; i++)
+        if (last[i] != PICKER_NONE)
+            sim_lru_ask_place(&sim->workers[last[i]].memory, ids[i]);
+    for (uint32_t i = 0; i < n; i++)
+        if (last[i] != PICKER_NONE)
+            sim_lru_ask_run(&sim->workers[last[i]].memory, ids[i]);
+    for (uint32_t i = 0; i < n; i++)
+        if (last[i] != PICKER_NONE &&
+            sim_lru_set_replicated(&sim->workers[last[i]].memory, ids[i], 1, false) < 0)
+            sim->rc = E_NOMEM;
+}
+
 /* One slice of a worker's block events: n blocks are gone, or on its disk now. */
 static void cache_evict(struct sim *sim, struct sim_worker *worker, uint32_t n)
 {
@@ -109,13 +148,7 @@ static void cache_evict(struct sim *sim, struct sim_worker *worker, uint32_t n)
             sim->rc = E_NOMEM;
     }
     (has_disk ? sim_routers_moved : sim_routers_evicted)(sim, worker->slot, hashes, n);
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t last = picker_index_last_replica(sim->routers[0].index, &hashes[i], sim->now_ns);
-
-        /* the router tells the worker with the last replica */
-        if (last != PICKER_NONE && sim_lru_set_replicated(&sim->workers[last].memory, ids[i], 1, false) < 0)
-            sim->rc = E_NOMEM;
-    }
+    cache_tell_last(sim, hashes, ids, n);
     if ((uint64_t)worker->disk.n * sim->opts->block_tokens <= sim->opts->disk_tokens)
         return;
     (void)sim_lru_evict(&worker->disk, sim->now_ns, ids, 1);

@@ -232,10 +232,13 @@ static void front_place(struct sim *sim, uint32_t i, struct picker_owner *owner)
 {
     struct sim_job *job = sim_job_at(sim, i);
     const struct picker_choice *choice = &sim->place.choice;
-    struct sim_worker *worker;
+    struct sim_worker *worker =
+        &sim->workers[choice->prefill != PICKER_NONE ? choice->prefill : choice->decode];
 
+    sim_cache_ask(worker, &job->request);
     if (sim->opts->policy == SIM_OURS)
         sim_owner_find(sim, owner);
+    sim_cache_ask_more(worker, &job->request);
     picker_demand_placed(&job->router->roles.demand, job->n_given, choice->uncached_tokens);
     picker_place_book(&sim->place, &job->booked[0], &job->booked[1]);
     sim_admit_placed(sim, job, choice);
@@ -254,7 +257,6 @@ static void front_place(struct sim *sim, uint32_t i, struct picker_owner *owner)
         sim->workers[job->prefill].n_running++;
     *(job->prefill != SIM_NONE ? &sim->result->n_pairs : &sim->result->n_alone) += 1;
     sim_cache_begin(sim, job, owner);
-    worker = &sim->workers[job->prefill != SIM_NONE ? job->prefill : job->decode];
     sim_worker_prompt(sim, worker, i);
     sim_routers_placed(sim, job);
 }
@@ -468,6 +470,12 @@ void sim_front_joined(struct sim *sim, uint32_t i)
     struct sim_job *job = sim_job_at(sim, i);
     struct sim_worker *to = &sim->workers[job->decode];
 
+    sim_cache_ask(to, &job->request);
+    if (job->prefill != SIM_NONE) {
+        sim_cache_ask(&sim->workers[job->prefill], &job->request);
+        sim_cache_ask_more(&sim->workers[job->prefill], &job->request);
+    }
+    sim_cache_ask_more(to, &job->request);
     if (job->prefill != SIM_NONE)
         sim_cache_share(sim, &sim->workers[job->prefill], &job->request, job->request.n_blocks);
     front_leave_worker(sim, job, 0);

@@ -340,6 +340,7 @@ uint32_t sim_lru_evict(struct sim_lru *lru, uint64_t now_ns, uint64_t *ids_out, 
         struct sim_lru_run *run = &lru->runs[i];
         uint32_t n_taken = run->n < n_most - n ? run->n : n_most - n;
 
+        __builtin_prefetch(&lru->runs[run->newer]);
         for (uint32_t j = 0; j < n_taken; j++)
             ids_out[n++] = run->first + (run->is_rising ? j : run->n - 1 - j);
         lru->n -= n_taken;
@@ -351,6 +352,18 @@ uint32_t sim_lru_evict(struct sim_lru *lru, uint64_t now_ns, uint64_t *ids_out, 
         run->n = (uint8_t)(run->n - n_taken);
     }
     return n;
+}
+
+void sim_lru_ask_place(const struct sim_lru *lru, uint64_t id)
+{
+    if (lru->n > 0)
+        __builtin_prefetch(&lru->table[lru_tag(id) & lru->mask]);
+}
+
+void sim_lru_ask_run(const struct sim_lru *lru, uint64_t id)
+{
+    if (lru->n > 0)
+        __builtin_prefetch(&lru->runs[lru->table[lru_tag(id) & lru->mask].run]);
 }
 
 void sim_lru_fini(struct sim_lru *lru)

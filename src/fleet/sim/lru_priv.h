@@ -42,6 +42,9 @@ uint32_t sim_lru_leading(const struct sim_lru *lru, uint64_t first, uint32_t n);
 int sim_lru_remove(struct sim_lru *lru, uint64_t first, uint32_t n); /* E_NOMEM, or how many were there */
 /* Evicts n_most blocks, or all; ids_out holds them in order.  Returns their number. */
 uint32_t sim_lru_evict(struct sim_lru *lru, uint64_t now_ns, uint64_t *ids_out, uint32_t n_most);
+/* Prefetches for a later call on the group of this block: first its place, and then, when that is here, its run. */
+void sim_lru_ask_place(const struct sim_lru *lru, uint64_t id);
+void sim_lru_ask_run(const struct sim_lru *lru, uint64_t id);
 void sim_lru_fini(struct sim_lru *lru); /* leaves it empty */
 
 #endif

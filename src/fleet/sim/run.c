@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/mem.h"
 #include "fleet/sim/sim_priv.h"
 
 #define REPORT_PARTS  16 /* workers report spread over the heartbeat, in so many groups */
@@ -221,6 +222,26 @@ static void run_handle(struct sim *sim, const struct sim_event *event)
     }
 }
 
+/* Prefetches the worker or job of the event after the one that is handled now. */
+static void run_ask_next(const struct sim *sim)
+{
+    const struct sim_event *next = &sim->agenda.heap[0];
+    const char *at = NULL;
+    size_t len_bytes = 0;
+
+    if (sim->agenda.n == 0)
+        return;
+    if (next->kind == SIM_STEPS || next->kind == SIM_WAKE) {
+        at = (const char *)&sim->workers[next->what];
+        len_bytes = sizeof(struct sim_worker);
+    } else if (next->kind == SIM_JOIN) {
+        at = (const char *)sim_job_at(sim, next->what);
+        len_bytes = sizeof(struct sim_job);
+    }
+    for (size_t i = 0; i < len_bytes; i += MEM_CACHE_LINE)
+        __builtin_prefetch(at + i);
+}
+
 static void run_loop(struct sim *sim)
 {
     struct sim_load *load = sim->load;
@@ -244,6 +265,7 @@ static void run_loop(struct sim *sim)
         } else {
             struct sim_event event = sim_agenda_take(&sim->agenda);
 
+            run_ask_next(sim);
             sim->now_ns = event.at_ns;
             run_handle(sim, &event);
         }

@@ -172,6 +172,9 @@ void sim_worker_steps_end(struct sim *sim, struct sim_worker *worker);
 void sim_worker_crash(struct sim *sim, struct sim_worker *worker);
 
 /* cache.c */
+/* Prefetch for later calls on the request's blocks; the second call a while after the first. */
+void sim_cache_ask(const struct sim_worker *worker, const struct sim_request *request);
+void sim_cache_ask_more(const struct sim_worker *worker, const struct sim_request *request);
 uint32_t sim_cache_held(const struct sim_worker *worker, const struct sim_request *request); /* blocks */
 void sim_cache_store(struct sim *sim, struct sim_worker *worker, const struct sim_request *request);
 /* Other workers have the first n_blocks too. */

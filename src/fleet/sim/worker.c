@@ -413,7 +413,9 @@ static void worker_prompt_steps(struct sim *sim, struct sim_worker *worker, uint
     worker->queued_tokens -= done;
     if (job->n_left > 0)
         return;
+    sim_cache_ask(worker, &job->request);
     sim_line_remove(sim, &worker->prompts, i);
+    sim_cache_ask_more(worker, &job->request);
     if (job->prefill != SIM_NONE)
         sim_worker_release(sim, worker, job); /* its blocks count as cached from now on */
     sim_cache_store(sim, worker, &job->request);

@@ -46,6 +46,7 @@
     X(BLOCK_EVENTS, 50, BlockEvents, block_events, 1 << 20)                                                  \
     X(BLOCKS_WANTED, 51, BlocksWanted, blocks_wanted, 4 << 10)                                               \
     X(BLOCKS_LAST, 52, BlocksLast, blocks_last, 1 << 20)                                                     \
+    X(STORE_BLOCKS, 53, StoreBlocks, store_blocks, 1 << 20)                                                  \
     X(SET_ROLE, 60, SetRole, set_role, 4 << 10)                                                              \
     X(SPENDING, 70, Spending, spending, 64 << 10)                                                            \
     X(PROBE, 80, Probe, probe, 64 << 10)                                                                     \

@@ -167,6 +167,8 @@ static const struct limits table[] = {
           {"tiers", BYTES, 0, MAX_EVENTS},
           {"part", RANGE, 0, MAX_BLOCKS})},
     {&baton__blocks_last__descriptor, ROWS({"hashes", HASHES, HASH_BYTES, HASH_BYTES *MAX_EVENTS})},
+    {&baton__store_blocks__descriptor,
+     ROWS({"hashes", HASHES, HASH_BYTES, HASH_BYTES *MAX_EVENTS}, {"there", BYTES, 1, MAX_EVENTS})},
     {&baton__heartbeat__descriptor, ROWS({"keys", COUNT, 0, 2})},
     {&baton__key_proof__descriptor, ROWS({"mac", BYTES, 32, 32})},
     {&baton__spending__descriptor,
@@ -500,6 +502,15 @@ static int check_events(const Baton__BlockEvents *events, struct fault *fault)
     return 0;
 }
 
+static int check_store_blocks(const Baton__StoreBlocks *blocks, struct fault *fault)
+{
+    size_t n = blocks->hashes.len / HASH_BYTES;
+
+    if (blocks->there.len != n)
+        return fault_set(fault, E_PROTO, "StoreBlocks.there: %zu for %zu blocks", blocks->there.len, n);
+    return 0;
+}
+
 static int check_resumed(const Baton__Resumed *resumed, struct fault *fault)
 {
     if (resumed->is_here && resumed->submit == NULL)
@@ -523,6 +534,8 @@ static int check_relations(const ProtobufCMessage *message, struct fault *fault)
         return check_resumed((const Baton__Resumed *)message, fault);
     if (message->descriptor == &baton__tokens__descriptor)
         return frame_check_tokens((const Baton__Tokens *)message, fault);
+    if (message->descriptor == &baton__store_blocks__descriptor)
+        return check_store_blocks((const Baton__StoreBlocks *)message, fault);
     if (message->descriptor == &baton__block_events__descriptor)
         return check_events((const Baton__BlockEvents *)message, fault);
     if (message->descriptor == &baton__prefill_done__descriptor) {

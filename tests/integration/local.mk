@@ -82,8 +82,8 @@ EXTRA_DIST += tests/integration/test_auto_roles.py
 # skipped without redis-server, test_remote_s3.py without moto
 TESTS += tests/integration/test_remote_s3.py
 EXTRA_DIST += tests/integration/test_remote_s3.py
-TESTS += tests/integration/test_hybrid_remote.py tests/integration/test_remote.py tests/integration/test_remote_faults.py tests/integration/test_remote_cluster.py
-EXTRA_DIST += tests/integration/test_hybrid_remote.py tests/integration/test_remote.py tests/integration/test_remote_faults.py tests/integration/test_remote_cluster.py tests/integration/redis_server.py tests/integration/resume_client.py
+TESTS += tests/integration/test_hybrid_remote.py tests/integration/test_remote.py tests/integration/test_remote_routing.py tests/integration/test_remote_faults.py tests/integration/test_remote_cluster.py
+EXTRA_DIST += tests/integration/test_hybrid_remote.py tests/integration/test_remote.py tests/integration/test_remote_routing.py tests/integration/test_remote_faults.py tests/integration/test_remote_cluster.py tests/integration/redis_server.py tests/integration/resume_client.py
 TESTS += tests/integration/test_calibrate.py
 EXTRA_DIST += tests/integration/test_calibrate.py
 tests/integration/test_calibrate.log: baton-plan

@@ -54,6 +54,18 @@ double picker_read_s(const struct picker_worker *worker, uint32_t n_tokens)
                                         : INFINITY;
 }
 
+double picker_store_s(const struct picker_worker *worker, uint32_t n_tokens)
+{
+    double step_s =
+        worker->n_running > 0 ? 2 * worker->decode_step_s : 0; /* the answer waits for a step too */
+    double bytes = ((double)worker->queued_store_tokens + n_tokens) * (double)worker->kv_bytes_per_token;
+    double n_asked = worker->block_tokens > 0 ? (double)n_tokens / worker->block_tokens : 0;
+
+    if (worker->store == 0 || worker->store_bytes_per_s <= 0)
+        return INFINITY;
+    return READ_LATENCY_S + step_s + n_asked * worker->store_ask_s + bytes / worker->store_bytes_per_s;
+}
+
 double picker_itl_at_s(const struct picker_worker *worker, uint32_t n_running)
 {
     double step = worker->decode_step_s > 0 ? worker->decode_step_s : DEFAULT_DECODE_STEP_S;

@@ -68,6 +68,7 @@ void picker_fleet_row(const struct picker_fleet *fleet, uint32_t slot, struct pi
     out->is_usable = fleet->slots[slot].pool != PICKER_NONE;
     out->cached_tokens = out->stored_tokens = 0;
     out->queued_read_tokens = ledger->read_tokens;
+    out->queued_store_tokens = ledger->store_tokens;
     if (out->block_tokens > 0)
         out->blocks_free = slot_blocks_free(&fleet->slots[slot]);
     if (out->queued_prefill_tokens < ledger->prefill_tokens) {
@@ -374,6 +375,7 @@ void picker_fleet_charge(struct picker_fleet *fleet, uint32_t slot, const struct
 
     ledger->prefill_tokens += charge->prefill_tokens;
     ledger->read_tokens += charge->read_tokens;
+    ledger->store_tokens += charge->store_tokens;
     ledger->context_tokens += charge->context_tokens + charge->answer_tokens;
     ledger->n_seqs++;
     fleet->slots[slot].n_since++;
@@ -387,6 +389,7 @@ void picker_fleet_discharge(struct picker_fleet *fleet, uint32_t slot, const str
 
     ledger->prefill_tokens -= charge->prefill_tokens;
     ledger->read_tokens -= charge->read_tokens;
+    ledger->store_tokens -= charge->store_tokens;
     ledger->context_tokens -= charge->context_tokens + charge->answer_tokens;
     fleet->slots[slot].begun_tokens += has_begun ? charge->context_tokens : 0;
     picker_fleet_refresh(fleet, slot);

@@ -19,13 +19,14 @@ struct picker_ledger { /* work that was dispatched and has not finished; counted
                         * from a report */
     uint64_t prefill_tokens;
     uint64_t read_tokens;    /* to be read from the worker's disk */
+    uint64_t store_tokens;   /* ... from the shared store */
     uint64_t context_tokens; /* of sequences not admitted yet, which will take blocks */
     uint64_t growth_tokens;  /* that admitted sequences will still take blocks for */
     uint32_t n_seqs;
 };
 
 struct picker_charge { /* what one sequence adds to the ledger */
-    uint64_t prefill_tokens, read_tokens, context_tokens;
+    uint64_t prefill_tokens, read_tokens, store_tokens, context_tokens;
     uint64_t answer_tokens; /* expected of its answer: they take blocks too */
 };
 

@@ -88,6 +88,12 @@ struct picker_fleet {
 /* Computes the slot's row again. */
 void picker_fleet_refresh(struct picker_fleet *fleet, uint32_t slot);
 
+/* The number of the shared store that the worker reads; 0: none, or the worker is not usable. */
+static inline uint32_t picker_fleet_store(const struct picker_fleet *fleet, uint32_t slot)
+{
+    return fleet->slots[slot].pool != PICKER_NONE ? fleet->slots[slot].reported.store : 0;
+}
+
 static inline int64_t pick_ns(double ns)
 {
     return ns < (double)PICK_MAX_NS ? (int64_t)ns : PICK_MAX_NS;

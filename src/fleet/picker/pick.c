@@ -22,6 +22,9 @@
  * where it takes less time than computing, because the worker decides by the same comparison. Only the worker
  * that computes the prompt reads from disk. Few workers have a given prompt on disk, so they are tried apart.
  *
+ * Shared store. Every worker that uses a store may read what it has, in the same way, at its own measured rate.
+ * picker_place_choose() adds these runs.
+ *
  * Pushes. A prefill worker may also get the blocks that it lacks from another worker (prefix fetch). Its cost is
  * the lesser of push and computation. A push also costs a share of the time that it saves, so that requests
  * still prefer the worker that has the blocks. fleet/picker/owner.h chooses the owner afterwards.
@@ -203,6 +206,29 @@ static inline __attribute__((always_inline)) void try_row(const struct scan *sca
         try_decode(scan, row, n, half);
 }
 
+static double run_read_s(const struct picker_worker *worker, const struct picker_run *run, uint32_t n_tokens)
+{
+    return run->is_in_store ? picker_store_s(worker, n_tokens) : picker_read_s(worker, n_tokens);
+}
+
+/* Sets how many tokens the worker reads, and adds the time of it. */
+static void put_read(const struct scan *scan, uint32_t slot, struct picker_choice *choice)
+{
+    struct picker_worker worker;
+
+    choice->read_tokens = scan->best.n_read;
+    choice->reads_store = false;
+    for (uint32_t i = 0; scan->best.n_read > 0 && i < scan->request->n_runs; i++) {
+        const struct picker_run *run = &scan->request->runs[i];
+
+        if (run->slot != slot)
+            continue;
+        picker_fleet_row(scan->fleet, slot, &worker);
+        choice->reads_store = run->is_in_store;
+        choice->alone_s += run_read_s(&worker, run, scan->best.n_read);
+    }
+}
+
 /* The prompt's estimate with this run read back; false: computing all of it is no slower. */
 static bool weigh_run(const struct scan *scan, const struct pick_row *row, const struct picker_run *run,
                       struct need *out)
@@ -220,7 +246,7 @@ static bool weigh_run(const struct scan *scan, const struct pick_row *row, const
     *out = (struct need){.n_missing = n,
                          .n_read = n_read,
                          .n = n - n_read,
-                         .read_ns = pick_ns(picker_read_s(&worker, n_read) * 1e9)};
+                         .read_ns = pick_ns(run_read_s(&worker, run, n_read) * 1e9)};
     return n_read > 0 && out->read_ns < pick_ns(n_read * row->prefill_ns); /* attention saves even more */
 }
 
@@ -483,7 +509,6 @@ int picker_pick(const struct picker_fleet *fleet, const struct picker_goals *goa
                                         ? request->excluded
                                         : NULL};
     const struct pick_row *first;
-    struct picker_worker worker;
     uint32_t n;
 
     scan_passes(&scan, fleet, goals->yield);
@@ -494,14 +519,10 @@ int picker_pick(const struct picker_fleet *fleet, const struct picker_goals *goa
     choice_out->prefill = scan.best.prefill ? scan.best.prefill->slot : PICKER_NONE;
     choice_out->decode = scan.best.decode->slot;
     choice_out->uncached_tokens = n;
-    choice_out->read_tokens = scan.best.n_read;
     choice_out->itl_s = (double)scan.best.decode->itl_ns / 1e9;
     choice_out->alone_s = (double)pick_compute_ns(&scan, n, first->prefill_ns, first->pair_ns) / 1e9 +
                           (scan.best.prefill ? 0 : choice_out->itl_s);
-    if (scan.best.n_read > 0) {
-        picker_fleet_row(fleet, first->slot, &worker);
-        choice_out->alone_s += picker_read_s(&worker, scan.best.n_read);
-    }
+    put_read(&scan, first->slot, choice_out);
     choice_out->ttft_s = choice_out->alone_s + (double)waits_ns(&scan, first, n) / 1e9;
     return scan.pass == ANY ? E_OVERLOADED : 0;
 }

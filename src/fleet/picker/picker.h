@@ -50,10 +50,14 @@ struct picker_worker {
     uint32_t step_seqs;  /* sequences that decode_step_s was measured with; 0: unknown */
     double decode_row_s; /* what one more sequence adds to it; 0: unknown */
     double transfer_bytes_per_s;
-    double push_bytes_per_s; /* of pushes that it asked for (prefix fetch) */
-    double read_bytes_per_s; /* of its disk, all reads together; 0: it reads nothing back */
+    double push_bytes_per_s;  /* of pushes that it asked for (prefix fetch) */
+    double read_bytes_per_s;  /* of its disk, all reads together; 0: it reads nothing back */
+    uint32_t store;           /* the shared store that it reads, by any numbering from 1; 0: none, or away */
+    double store_bytes_per_s; /* of reads from it, all together ... */
+    double store_ask_s;       /* ... after so long for each block asked for */
     uint64_t kv_bytes_per_token;
-    uint64_t queued_read_tokens; /* dispatched to be read from its disk, and not begun yet */
+    uint64_t queued_read_tokens;  /* dispatched to be read from its disk, and not begun yet */
+    uint64_t queued_store_tokens; /* the same from the shared store */
     /* Tokens of one request's prompt, by the prefix index: those in memory, and those in memory or on disk. 0
      * in the fleet's rows. */
     uint32_t cached_tokens, stored_tokens;
@@ -62,6 +66,7 @@ struct picker_worker {
 struct picker_run { /* a worker that has more of a prompt cached than its memory holds */
     uint32_t slot;
     uint32_t n_blocks; /* leading blocks, each in memory or on its disk */
+    bool is_in_store;  /* of the shared store instead: it has all of them */
 };
 
 /* A set of slots; all zero is empty. */
@@ -117,7 +122,8 @@ struct picker_choice {
     double itl_s;
     double alone_s;           /* of ttft_s: the prompt's own time on the worker without other work */
     uint32_t uncached_tokens; /* the worker that prefills computes this many ... */
-    uint32_t read_tokens;     /* ... after it has read this many from its disk */
+    uint32_t read_tokens;     /* ... after it has read this many from its disk ... */
+    bool reads_store;         /* ... or from the shared store */
 };
 
 struct picker_fleet;
@@ -137,6 +143,8 @@ double picker_prompt_s(const struct picker_worker *worker, uint32_t from, uint32
 /* Seconds to read n_tokens of a prompt from its disk, after the reads already queued; infinite without a
  * rate. */
 double picker_read_s(const struct picker_worker *worker, uint32_t n_tokens);
+/* The same from the shared store that it uses, with the question before. */
+double picker_store_s(const struct picker_worker *worker, uint32_t n_tokens);
 double picker_itl_s(const struct picker_worker *worker);
 /* The time between tokens if n_running sequences ran there. */
 double picker_itl_at_s(const struct picker_worker *worker, uint32_t n_running);

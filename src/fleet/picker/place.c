@@ -2,16 +2,54 @@
 /* Match, pick, book: the three steps of a placement, in the same order for every caller. */
 #include "fleet/picker/place.h"
 
+#include "fleet/picker/fleet_priv.h"
+
+/* Adds the run of each worker whose shared store has more of the prompt than the worker itself. */
+static void place_add_runs(struct picker_place *place, const uint32_t *in_store)
+{
+    struct picker_found *found = &place->found;
+    uint32_t run_of[PICKER_MAX_WORKERS] = {0}; /* from 1; 0: none */
+
+    for (uint32_t i = 0; i < found->n_runs; i++)
+        run_of[found->runs[i].slot] = i + 1;
+    for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS; slot++) {
+        uint32_t store = picker_fleet_store(place->fleet, slot), n, has;
+
+        if (store == 0 || store > PICKER_MAX_STORES)
+            continue;
+        n = in_store[store - 1];
+        has = run_of[slot] > 0 ? found->runs[run_of[slot] - 1].n_blocks : found->in_memory[slot];
+        if (n <= has)
+            continue;
+        if (run_of[slot] == 0)
+            run_of[slot] = ++found->n_runs;
+        found->runs[run_of[slot] - 1] = (struct picker_run){.slot = slot, .n_blocks = n, .is_in_store = true};
+    }
+}
+
+static void place_match_stores(struct picker_place *place, const struct picker_query *query)
+{
+    struct picker_query of_stores = *query;
+    struct picker_found found;
+
+    if (place->stored == NULL || picker_index_count(place->stored) == 0)
+        return;
+    of_stores.n_slots = PICKER_MAX_STORES;
+    picker_index_match(place->stored, &of_stores, &found);
+    if (found.most_in_memory > 0)
+        place_add_runs(place, found.in_memory);
+}
+
 int picker_place_choose(struct picker_place *place, const struct picker_goals *goals)
 {
+    const struct picker_query query = {.hashes = place->hashes,
+                                       .n = place->n_hashes,
+                                       .n_slots = PICKER_MAX_WORKERS,
+                                       .now_ns = place->now_ns};
     uint32_t most;
 
-    picker_index_match(place->index,
-                       &(struct picker_query){.hashes = place->hashes,
-                                              .n = place->n_hashes,
-                                              .n_slots = PICKER_MAX_WORKERS,
-                                              .now_ns = place->now_ns},
-                       &place->found);
+    picker_index_match(place->index, &query, &place->found);
+    place_match_stores(place, &query);
     most = place->found.most_in_memory;
     place->request.cached_blocks = most > 0 ? place->found.in_memory : NULL;
     place->request.runs = place->found.runs;
@@ -40,7 +78,10 @@ static void place_book(const struct picker_place *place, uint32_t slot, bool com
         out->charge.answer_tokens = place->request.answer_tokens;
     if (computes) {
         out->charge.prefill_tokens = place->choice.uncached_tokens;
-        out->charge.read_tokens = place->choice.read_tokens;
+        if (place->choice.reads_store)
+            out->charge.store_tokens = place->choice.read_tokens;
+        else
+            out->charge.read_tokens = place->choice.read_tokens;
         book_time(place, slot);
     }
     picker_fleet_charge(place->fleet, slot, &out->charge);

@@ -7,9 +7,12 @@
 #include "fleet/picker/fleet.h"
 #include "fleet/picker/index.h"
 
+enum { PICKER_MAX_STORES = 16 };
+
 struct picker_place { /* one placement under way; the caller's storage */
     struct picker_fleet *fleet;
     struct picker_index *index;
+    struct picker_index *stored; /* what the shared stores have; store i is its slot i; NULL: there is none */
     const struct block_hash *hashes; /* of the prompt's whole blocks */
     size_t n_hashes;
     uint64_t now_ns;

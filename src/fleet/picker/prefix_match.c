@@ -46,7 +46,7 @@ static void note_fallen(const struct prefix_match *match, const struct index_set
             uint32_t slot = match->index->slot_of[64 * i + (uint32_t)__builtin_ctzll(left)];
 
             if (slot < match->n_slots)
-                match->found->runs[match->found->n_runs++] = (struct picker_run){slot, n};
+                match->found->runs[match->found->n_runs++] = (struct picker_run){.slot = slot, .n_blocks = n};
         }
 }
 

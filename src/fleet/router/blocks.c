@@ -51,6 +51,7 @@ static void blocks_ask(struct router *router, uint32_t slot)
     picker_slots_add(&router->snapshots.asked, slot);
     router->snapshots.n_asked++;
     wanted.max_on_disk = max_on_disk(router);
+    wanted.max_in_store = router_stores_most(router);
     (void)router_send(router, slot, FRAME_BLOCKS_WANTED, &wanted.base);
 }
 
@@ -269,13 +270,20 @@ void router_blocks_events(struct router *router, uint32_t slot, const Baton__Blo
 
 /* ---- placement ---- */
 
-/* Returns how many leading blocks the worker has in memory or on disk. */
-static uint32_t stored_blocks(const struct picker_place *place, uint32_t slot)
+/* Sets how much of the prompt the worker has in memory, and how much it can read, from its disk or the shared store.
+ * A store's rate takes the place of the disk's. */
+static void put_stored(const struct picker_place *place, uint32_t slot, struct picker_worker *row)
 {
-    for (uint32_t i = 0; i < place->found.n_runs; i++)
-        if (place->found.runs[i].slot == slot)
-            return place->found.runs[i].n_blocks;
-    return place->found.in_memory[slot];
+    row->cached_tokens = row->stored_tokens = place->found.in_memory[slot] * row->block_tokens;
+    for (uint32_t i = 0; i < place->found.n_runs; i++) {
+        const struct picker_run *run = &place->found.runs[i];
+
+        if (run->slot != slot)
+            continue;
+        row->stored_tokens = run->n_blocks * row->block_tokens;
+        if (run->is_in_store)
+            row->read_bytes_per_s = row->store_bytes_per_s;
+    }
 }
 
 /* Gathers rows: first the worker that would fetch, then the workers with most of the prompt in memory.  slots
@@ -289,8 +297,7 @@ static uint32_t blocks_gather(const struct job *job, const struct picker_place *
 
     if (!router_worker_row(router, asker, &rows[0]) || !rows[0].can_push)
         return 0; /* a worker that cannot push cannot fetch either */
-    rows[0].cached_tokens = place->found.in_memory[asker] * rows[0].block_tokens;
-    rows[0].stored_tokens = stored_blocks(place, asker) * rows[0].block_tokens;
+    put_stored(place, asker, &rows[0]);
     slots[n++] = asker;
     for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS; slot++) {
         uint32_t blocks = place->found.in_memory[slot];

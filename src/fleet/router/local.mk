@@ -5,7 +5,7 @@ libfleet_router_a_SOURCES = src/fleet/router/router.h src/fleet/router/daemon_pr
 	src/fleet/router/job.c src/fleet/router/job_priv.h src/fleet/router/queue.c src/fleet/router/queue_priv.h src/fleet/router/submit.c \
 	src/fleet/router/stream_priv.h src/fleet/router/stream.c src/fleet/router/tokens.c src/fleet/router/serving.c \
 	src/fleet/router/models.c src/fleet/router/names.c src/fleet/router/names_priv.h src/fleet/router/workers.c src/fleet/router/view.c src/fleet/router/status.c
-libfleet_router_a_SOURCES += src/fleet/router/resume.c src/fleet/router/blocks.c src/fleet/router/chain.c src/fleet/router/admission.c src/fleet/router/check.c src/fleet/router/check_priv.h src/fleet/router/roles.c src/fleet/router/spending.c src/fleet/router/spending_priv.h src/fleet/router/trace.c src/fleet/router/job_spans.c src/fleet/router/job_spans_priv.h \
+libfleet_router_a_SOURCES += src/fleet/router/resume.c src/fleet/router/blocks.c src/fleet/router/stores.c src/fleet/router/stores_priv.h src/fleet/router/chain.c src/fleet/router/admission.c src/fleet/router/check.c src/fleet/router/check_priv.h src/fleet/router/roles.c src/fleet/router/spending.c src/fleet/router/spending_priv.h src/fleet/router/trace.c src/fleet/router/job_spans.c src/fleet/router/job_spans_priv.h \
 	src/fleet/router/decisions.c src/fleet/router/decisions_priv.h \
 	src/fleet/router/decisions_json.c src/fleet/router/decisions_json_priv.h
 libfleet_router_a_SOURCES += src/fleet/router/pause_priv.h src/fleet/router/pause.c

@@ -54,11 +54,14 @@ static void router_on_tick(void *arg)
     router_pause_tick(router);
     router_stream_tick(router);
     picker_index_sweep(router->index, TICK_SWEEP);
+    if (router->stores.index != NULL)
+        picker_index_sweep(router->stores.index, TICK_SWEEP);
     router_blocks_tick(router);
     router_roles_tick(router);
     router_decisions_tick(router);
     router_spending_tick(router);
     router_state_tick(router);
+    metric_set(router->m_known_in_store, (double)router_stores_count(router));
     metric_set(router->m_known_on_disk, (double)picker_index_on_disk(router->index));
     metric_set(router->m_known_in_memory,
                (double)(picker_index_count(router->index) - picker_index_on_disk(router->index)));
@@ -152,6 +155,10 @@ static void router_declare_metrics(struct router *router)
         m, METRIC_GAUGE, "baton_router_blocks_known",
         "Cached blocks that the router knows of, by the best tier that any worker has them in.", "tier");
     router->m_known_in_memory = metric_series(known, (const char *const[]){"memory"});
+    router->m_known_in_store = metric_series(known, (const char *const[]){"store"});
+    router->m_store_reads =
+        metric_single(m, METRIC_COUNTER, "baton_router_store_reads_total",
+                      "Requests placed where a part of the prompt is to be read from the shared store.");
     router->m_known_on_disk = metric_series(known, (const char *const[]){"disk"});
     router->m_lost = metric_single(m, METRIC_COUNTER, "baton_router_workers_lost_total",
                                    "Links to workers that went down.");
@@ -373,6 +380,7 @@ static void router_tear_down(struct daemon *daemon)
     router_queue_close(router);
     router_decisions_close(router);
     picker_index_free(router->index);
+    router_stores_free(router);
     picker_fleet_free(router->fleet);
     hashmap_free(router->by_number);
     ev_timer_free(router->tick);

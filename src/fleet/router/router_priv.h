@@ -27,6 +27,7 @@
 #include "fleet/router/pause_priv.h"
 #include "fleet/router/queue_priv.h"
 #include "fleet/router/router_conf.h"
+#include "fleet/router/stores_priv.h"
 #include "fleet/router/workers_priv.h"
 
 #define ROUTER_MAX_MODELS    16
@@ -107,6 +108,7 @@ struct router {
     bool is_restarted;          /* a worker came back from an earlier link: others may still come */
     struct picker_fleet *fleet; /* rows of workers and their ledgers, by slot */
     struct picker_index *index;
+    struct router_stores stores;
     struct picker_slots lacking[CAPABILITY_N]; /* workers without that capability bit */
     uint32_t order;                            /* of equal workers; each router has its own */
     struct router_roles roles;
@@ -119,7 +121,7 @@ struct router {
     struct metric *m_resumed;
     struct metric *m_queued, *m_redispatched, *m_handed_off, *m_local, *m_refused, *m_lost;
     struct metric *m_asks, *m_resyncs, *m_reads;
-    struct metric *m_known_in_memory, *m_known_on_disk;
+    struct metric *m_known_in_memory, *m_known_on_disk, *m_known_in_store, *m_store_reads;
     struct metric_family *f_workers;
 };
 

@@ -35,10 +35,11 @@ static void put_worker(const struct router_worker *worker, const struct picker_l
     buf_printf(out,
                ", \"running\": %u, \"waiting\": %u, \"queued_prefill_tokens\": %" PRIu64
                ", \"prefill_tokens_per_s\": %.1f, \"decode_step_ms\": %.3f, \"blocks_free\": %u, "
-               "\"blocks_total\": %u, \"blocks_on_disk\": %" PRIu64 ", \"read_bytes_per_s\": %.0f",
+               "\"blocks_total\": %u, \"blocks_on_disk\": %" PRIu64
+               ", \"read_bytes_per_s\": %.0f, \"store_bytes_per_s\": %.0f",
                load->running, load->waiting, load->queued_prefill_tokens, load->prefill_tokens_per_s,
                load->decode_step_s * 1e3, load->blocks_free, load->blocks_total, load->blocks_on_disk,
-               load->read_bytes_per_s);
+               load->read_bytes_per_s, load->store != 0 ? load->store_bytes_per_s : 0);
     buf_printf(out,
                ", \"inflight\": %u, \"inflight_prefill_tokens\": %" PRIu64 ", \"dispatched\": %" PRIu64
                ", \"lost\": %" PRIu64 ", \"rtt_us\": %" PRIu64 ", \"blocks_known\": %s, \"capabilities\": [",

@@ -58,6 +58,11 @@ static void fill_row(const struct router *router, const struct router_worker *wo
     row->transfer_bytes_per_s = report->transfer_bytes_per_s;
     row->push_bytes_per_s = report->push_bytes_per_s;
     row->read_bytes_per_s = report->read_bytes_per_s;
+    if (report->store != 0) { /* else it is away */
+        row->store = worker->store;
+        row->store_bytes_per_s = report->store_bytes_per_s;
+        row->store_ask_s = report->store_ask_ns < NS_PER_S ? (double)report->store_ask_ns / NS_PER_S : 1;
+    }
     row->kv_bytes_per_token = worker->kv_bytes_per_token;
 }
 
@@ -167,6 +172,7 @@ void router_choose_prepare(struct job *job, struct picker_place *place, struct p
     view_bar(job);
     place->fleet = router->fleet;
     place->index = router->index;
+    place->stored = router->stores.index;
     place->hashes = job->hashes;
     place->n_hashes = job->n_hashes; /* no worker has later blocks */
     place->now_ns = clock_now_ns();

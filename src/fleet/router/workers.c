@@ -243,6 +243,9 @@ static void on_heartbeat(struct router *router, struct router_worker *worker, co
     worker->report.transfer_bytes_per_s = router_workers_rate(load->transfer_bytes_per_s);
     worker->report.push_bytes_per_s = router_workers_rate(load->push_bytes_per_s);
     worker->report.read_bytes_per_s = router_workers_rate(load->read_bytes_per_s);
+    worker->report.store_bytes_per_s = router_workers_rate(load->store_bytes_per_s);
+    if (load->store != 0)
+        worker->store = router_stores_number(router, load->store);
     if (worker->model != NULL && load->prompt_pair_s > 0 && load->prompt_token_s > 0)
         rate_learn(&worker->model->pair_share,
                    fmin(load->prompt_pair_s / load->prompt_token_s, PAIR_SHARE_MAX), PAIR_SHARE_ALPHA, 1,
@@ -287,6 +290,9 @@ static int worker_on_message(void *arg, struct link *link, enum frame_type type,
         return router_model_part(router, link, (const Baton__VocabularyPart *)message);
     case FRAME_BLOCK_EVENTS:
         router_blocks_events(router, worker_slot(router, worker), (const Baton__BlockEvents *)message);
+        return 0;
+    case FRAME_STORE_BLOCKS:
+        router_stores_hear(router, worker, (const Baton__StoreBlocks *)message);
         return 0;
     case FRAME_SPENDING:
         router_spending_hear(router, worker_slot(router, worker), (const Baton__Spending *)message);

@@ -66,6 +66,7 @@ struct router_worker {
     /* The latest report with decoding sequences: how many, their step without prompts, and one more of them. */
     uint32_t step_seqs;
     double step_s, row_s;
+    uint32_t store;                 /* of the router's stores, from 1: the latest that it reported; 0: none */
     struct block_follower follower; /* of its block events */
     uint64_t n_dispatched, n_lost;  /* for status */
 };

@@ -106,6 +106,11 @@ const ProtobufCMessage *worker_make_heartbeat(void *arg)
     load->push_bytes_per_s = worker->load.push_bytes_per_s;
     load->read_bytes_per_s = worker->load.disk.read_bytes_per_s; /* 0 without a disk tier */
     load->blocks_on_disk = worker->load.disk.n_blocks;
+    if (worker->load.has_remote && worker->load.remote.is_up) {
+        load->store = worker->load.store;
+        load->store_bytes_per_s = worker->load.remote.read_bytes_per_s;
+        load->store_ask_ns = worker->load.remote.ask_ns;
+    }
     load->is_draining = worker->life != DAEMON_SERVING;
     load->is_unfit = worker->load.is_unfit;
     load->role = worker->role;

@@ -204,6 +204,7 @@ static int worker_peers_on_message(void *arg, struct link *link, enum frame_type
     case FRAME_RESUME:
     case FRAME_RESUMED:
     case FRAME_BLOCKS_LAST:
+    case FRAME_STORE_BLOCKS:
     case FRAME_SET_ROLE:
     case FRAME_SPENDING:
     case FRAME_PROBE:

@@ -92,6 +92,7 @@ static void worker_routers_on_down(void *arg, struct link *link, const struct fa
     ev_timer_stop(router->vocabulary_turn);
     worker_spending_router_down(router);
     router->epoch = 0;
+    router->wants_store = false;
     router->down_ns = clock_now_ns();
     worker_tails_router_down(router->worker, worker_routers_number_of(router));
     worker_routers_forget(router, 0);
@@ -227,6 +228,8 @@ static int on_blocks_wanted(struct worker_router *router, const Baton__BlocksWan
     if (command == NULL)
         return E_NOMEM;
     command->as.max_on_disk = wanted->max_on_disk;
+    command->max_in_store = wanted->max_in_store;
+    router->wants_store = wanted->max_in_store > 0;
     return worker_engine_send(router->worker->engine, command);
 }
 
@@ -317,6 +320,7 @@ static int worker_routers_on_message(void *arg, struct link *link, enum frame_ty
     case FRAME_ASK:
     case FRAME_ASK_REFUSED:
     case FRAME_BLOCK_EVENTS:
+    case FRAME_STORE_BLOCKS:
     case FRAME_PROBED:
         break;
     }

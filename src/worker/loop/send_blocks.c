@@ -64,6 +64,40 @@ static struct link *link_of(const struct worker *worker, uint32_t reader)
     return peer->is_told && worker_follow_has_room(peer) ? peer->link : NULL;
 }
 
+/* Only a hint: a router that loses it knows less. */
+static void send_store(struct link *link, const struct report *report, struct frame *frame)
+{
+    Baton__StoreBlocks message = BATON__STORE_BLOCKS__INIT;
+    uint32_t n;
+
+    message.store = report->load.store;
+    for (uint32_t from = 0; from < report->n_events; from += n) {
+        n = report->n_events - from < BLOCK_PART_EVENTS ? report->n_events - from : BLOCK_PART_EVENTS;
+        for (uint32_t i = 0; i < n; i++) {
+            memcpy(frame->hashes + i * sizeof(struct block_hash), &report->events[from + i].hash,
+                   sizeof(struct block_hash));
+            frame->tiers[i] = report->events[from + i].tier != BLOCK_GONE;
+        }
+        message.hashes.data = frame->hashes;
+        message.hashes.len = n * sizeof(struct block_hash);
+        message.there.data = frame->tiers;
+        message.there.len = n;
+        if (link_send(link, FRAME_STORE_BLOCKS, &message.base) < 0)
+            return;
+    }
+}
+
+/* To all routers that want it, or to one. */
+static void tell_store(const struct worker *worker, const struct report *report, struct frame *frame)
+{
+    for (uint32_t i = 0; i < worker->n_routers; i++) {
+        struct link *link = !report->is_snapshot || report->number == i ? link_of(worker, i) : NULL;
+
+        if (link != NULL && worker->routers[i].wants_store)
+            send_store(link, report, frame);
+    }
+}
+
 void worker_tell_blocks(struct worker *worker, const struct report *report)
 {
     struct frame *frame = malloc(sizeof(*frame));
@@ -72,7 +106,10 @@ void worker_tell_blocks(struct worker *worker, const struct report *report)
         log_error("out_of_memory", LOG_STR("lost", "block events"));
         return;
     }
-    for (uint32_t reader = 0; reader < READER_PEER + WORKER_MAX_PEERS; reader++) {
+    if (report->kind == REPORT_STORE)
+        tell_store(worker, report, frame);
+    for (uint32_t reader = 0; report->kind == REPORT_BLOCKS && reader < READER_PEER + WORKER_MAX_PEERS;
+         reader++) {
         struct link *link = !report->is_snapshot || report->number == reader ? link_of(worker, reader) : NULL;
 
         if (link != NULL)

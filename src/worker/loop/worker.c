@@ -54,6 +54,7 @@ static void on_report(struct worker *worker, struct report *report)
         worker_compile(worker, report);
         break;
     case REPORT_BLOCKS:
+    case REPORT_STORE:
         worker_tell_blocks(worker, report);
         break;
     case REPORT_LOAD:

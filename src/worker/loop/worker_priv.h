@@ -38,6 +38,7 @@ struct worker_router { /* a router that this worker registers with */
     struct ev_timer *vocabulary_turn; /* runs while the vocabulary is sent ... */
     size_t vocabulary_at;             /* ... from here on */
     bool shares_limits;               /* it sent a SPENDING on this link (spending.c) */
+    bool wants_store;                 /* it asked for STORE_BLOCKS on this link */
 };
 
 struct worker_peer { /* a link to another worker, dialled by either side */

@@ -94,7 +94,8 @@ struct command {
     enum command_kind kind;
     uint32_t number; /* router or peer */
     struct task_key key;
-    bool flag; /* DRAIN: on or off */
+    bool flag;             /* DRAIN: on or off */
+    uint32_t max_in_store; /* BLOCKS_WANTED: of a router that wants the shared store's too */
     union {
         struct task_spec submit;
         struct kvxfer_message peer; /* its blocks are heap and owned by the command */
@@ -143,7 +144,14 @@ struct task_answer {       /* an update on one request */
     char transport[16];
 };
 
-enum report_kind { REPORT_ANSWERS, REPORT_PEER_MESSAGE, REPORT_LOAD, REPORT_GRAMMAR, REPORT_BLOCKS };
+enum report_kind {
+    REPORT_ANSWERS,
+    REPORT_PEER_MESSAGE,
+    REPORT_LOAD,
+    REPORT_GRAMMAR,
+    REPORT_BLOCKS,
+    REPORT_STORE
+};
 
 #define WORKER_SPOILT_TEXT                                                                                   \
     "numerics: the model's logits are not finite numbers (NaN or infinity); its weights, or the memory "     \
@@ -159,6 +167,7 @@ struct load_report {
     struct kv_tier_counts disk;
     bool has_remote;
     struct kv_remote_counts remote;
+    uint64_t store; /* names it: workers with the same one can read each other's blocks */
     double transfer_bytes_per_s, push_bytes_per_s;
     bool is_draining;
     uint64_t notice;                         /* the latest task_spec.notice that the figures include */
@@ -184,7 +193,8 @@ struct report {
     uint64_t grammar_number; /* GRAMMAR: the grammar to compile; see worker/runner/grammars.c */
     uint64_t grammar_tenant; /* tenant of the request: cache/prefix/tenant.h */
     struct buf constraint;
-    struct block_event *events; /* BLOCKS: heap, owned by the report */
+    struct block_event
+        *events; /* BLOCKS, STORE (its tiers: 1, the store has it; 0): heap, owned by the report */
     uint32_t n_events;
     uint64_t first_event; /* number of the first event; snapshot: of the next event */
     bool is_snapshot;     /* for the reader `number`; other events are for all readers */

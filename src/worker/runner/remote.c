@@ -34,6 +34,7 @@
 #include "cache/remote/remote.h"
 #include "worker/runner/disk_priv.h"
 #include "worker/runner/remote_metrics_priv.h"
+#include "worker/runner/remote_seen_priv.h"
 #include "worker/runner/state_list_priv.h"
 
 #define SAVES_PER_TURN   32
@@ -80,6 +81,7 @@ struct worker_remote {
     uint32_t n_overdue;                      /* answers that no task waits for any more */
     uint64_t paused_until_ns, counted_ns;
     uint64_t n_passed_over; /* reads that would not have paid */
+    struct remote_seen seen;
     struct remote_metrics metrics;
 };
 
@@ -124,6 +126,7 @@ void worker_remote_open(struct worker_engine *engine)
         return;
     }
     list_init(&remote->reads);
+    remote_seen_open(&remote->seen, kv_remote_url(remote->remote), generation);
     remote_metrics_declare(&remote->metrics, engine->opts.metrics);
     engine->remote = remote;
 }
@@ -141,10 +144,37 @@ void worker_remote_close(struct worker_engine *engine)
     if (remote == NULL)
         return;
     kv_remote_close(remote->remote);
+    remote_seen_close(&remote->seen);
     while (!list_is_empty(&remote->reads))
         remote_read_free(container_of(list_pop_front(&remote->reads), struct remote_read, all));
     free(remote);
     engine->remote = NULL;
+}
+
+/* ---- what routers are told ---- */
+
+/* A prefix counts up to the first block that is not there, so that one is enough. */
+static void remote_note_answer(struct worker_remote *remote, const struct remote_read *read,
+                               const bool *found)
+{
+    uint32_t n = 0;
+
+    while (n < read->n_run && found[n])
+        remote_seen_has(&remote->seen, &read->hashes[n++]);
+    if (n < read->n_run)
+        remote_seen_lacks(&remote->seen, &read->hashes[n]);
+}
+
+void worker_remote_tell_changes(struct worker_engine *engine)
+{
+    if (engine->remote != NULL)
+        remote_seen_tell_changes(&engine->remote->seen, engine->reports);
+}
+
+void worker_remote_tell(struct worker_engine *engine, uint32_t router, uint32_t most)
+{
+    if (engine->remote != NULL)
+        remote_seen_tell(&engine->remote->seen, engine->reports, router, most);
 }
 
 /* ---- waits ---- */
@@ -368,6 +398,8 @@ static void remote_on_answer(struct worker_engine *engine, const struct kv_remot
     uint32_t n = 0, n_run = 0;
     uint64_t saved_ns;
 
+    if (event->result == 0)
+        remote_note_answer(remote, read, event->found);
     if (read->state == REMOTE_LET_GO)
         remote->n_overdue--;
     else if (event->result == 0)
@@ -398,6 +430,8 @@ static void remote_on_block(struct worker_engine *engine, const struct kv_remote
         kv_set_saved(engine->pool, KV_BELOW_REMOTE, event->id);
         block->is_sealed = true;
     } else {
+        if (event->result == E_NOT_FOUND || event->result == E_AUTH)
+            remote_seen_lacks(&engine->remote->seen, &block->hash);
         kv_unref(engine->pool, event->id);
     }
     if (++read->n_done < read->n)
@@ -412,6 +446,8 @@ static void remote_on_block(struct worker_engine *engine, const struct kv_remote
 static void remote_on_saved(struct worker_engine *engine, const struct kv_remote_event *event)
 {
     engine->remote->n_saving--;
+    if (event->result == 0 || event->result == E_EXISTS)
+        remote_seen_has(&engine->remote->seen, &event->hash);
     if (event->result < 0 && event->result != E_EXISTS) /* not at once again */
         engine->remote->paused_until_ns = clock_now_ns() + SAVE_PAUSE_NS;
     kv_save_end(engine->pool, KV_BELOW_REMOTE, event->id, event->result < 0 && event->result != E_EXISTS);
@@ -539,8 +575,10 @@ void worker_remote_tick(struct worker_engine *engine, uint64_t now_ns)
 void worker_remote_report(const struct worker_engine *engine, struct load_report *out)
 {
     out->has_remote = engine->remote != NULL;
-    if (out->has_remote)
-        kv_remote_counts(engine->remote->remote, &out->remote);
+    if (!out->has_remote)
+        return;
+    out->store = engine->remote->seen.store;
+    kv_remote_counts(engine->remote->remote, &out->remote);
 }
 
 bool worker_remote_is_waited_for(const struct worker_engine *engine)

@@ -21,6 +21,9 @@ void worker_remote_drain(struct worker_engine *engine, bool is_on);
 /* The thread ends: waits until all is written, for remote.flush_ns at most. */
 void worker_remote_flush(struct worker_engine *engine);
 void worker_remote_report(const struct worker_engine *engine, struct load_report *out);
+/* Reports what the store was seen to have: to one router at most so many blocks, or to all of them the latest changes. */
+void worker_remote_tell(struct worker_engine *engine, uint32_t router, uint32_t most);
+void worker_remote_tell_changes(struct worker_engine *engine);
 bool worker_remote_is_waited_for(const struct worker_engine *engine);
 
 #endif

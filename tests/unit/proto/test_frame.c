@@ -140,6 +140,7 @@ static void blocks_come_as_whole_hashes(void **state)
     uint8_t hashes[64] = {1}, tiers[4] = {BATON__BLOCK_TIER__TIER_MEMORY, BATON__BLOCK_TIER__TIER_DISK};
     Baton__BlockEvents events = BATON__BLOCK_EVENTS__INIT;
     Baton__BlocksLast last = BATON__BLOCKS_LAST__INIT;
+    Baton__StoreBlocks stored = BATON__STORE_BLOCKS__INIT;
     Baton__Ask ask = BATON__ASK__INIT;
 
     ask.ask = 5;
@@ -176,6 +177,12 @@ static void blocks_come_as_whole_hashes(void **state)
     assert_passes(FRAME_BLOCKS_LAST, &last);
     last.hashes.len = 17;
     assert_refused(FRAME_BLOCKS_LAST, &last, "BlocksLast.hashes");
+
+    stored.hashes = (ProtobufCBinaryData){.data = hashes, .len = 64};
+    stored.there = (ProtobufCBinaryData){.data = tiers, .len = 4};
+    assert_passes(FRAME_STORE_BLOCKS, &stored);
+    stored.there.len = 3;
+    assert_refused(FRAME_STORE_BLOCKS, &stored, "StoreBlocks.there");
 }
 
 static void a_resumed_stream_brings_its_submit(void **state)

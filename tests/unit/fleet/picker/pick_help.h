@@ -45,7 +45,8 @@ static int pick(const struct picker_worker *workers, uint32_t n, const struct pi
         assert_int_equal(picker_fleet_set(fleet, i, &workers[i]), 0);
         cached_blocks[i] = workers[i].cached_tokens / workers[i].block_tokens;
         if (workers[i].stored_tokens > workers[i].cached_tokens)
-            runs[known.n_runs++] = (struct picker_run){i, workers[i].stored_tokens / workers[i].block_tokens};
+            runs[known.n_runs++] = (struct picker_run){
+                .slot = i, .n_blocks = workers[i].stored_tokens / workers[i].block_tokens};
     }
     known.cached_blocks = cached_blocks;
     known.runs = runs;

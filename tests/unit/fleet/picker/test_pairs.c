@@ -397,7 +397,7 @@ static void make_world(struct rng *rng, struct world *world)
         if (rng_below(rng, 2) == 0) {
             uint32_t n_blocks = world->cached_blocks[slot] + (uint32_t)ONE_OF(rng, 1, 12, 100);
 
-            world->runs[world->request.n_runs++] = (struct picker_run){slot, n_blocks};
+            world->runs[world->request.n_runs++] = (struct picker_run){.slot = slot, .n_blocks = n_blocks};
             row->stored_tokens = n_blocks * row->block_tokens;
         }
         if (rng_below(rng, 15) == 0)

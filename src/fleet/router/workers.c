@@ -235,22 +235,17 @@ static void on_heartbeat(struct router *router, struct router_worker *worker, co
     if (load == NULL)
         return;
     worker->report = *load;
-    worker->report.prefill_tokens_per_s = router_workers_rate(load->prefill_tokens_per_s);
-    worker->report.decode_step_s = router_workers_rate(load->decode_step_s);
-    worker->report.prompt_token_s = router_workers_rate(load->prompt_token_s);
-    worker->report.prompt_pair_s = router_workers_rate(load->prompt_pair_s);
-    worker->report.queued_prefill_s = router_workers_rate(load->queued_prefill_s);
-    worker->report.transfer_bytes_per_s = router_workers_rate(load->transfer_bytes_per_s);
-    worker->report.push_bytes_per_s = router_workers_rate(load->push_bytes_per_s);
-    worker->report.read_bytes_per_s = router_workers_rate(load->read_bytes_per_s);
+#define X(name) worker->report.name = router_workers_rate(load->name);
+    LOAD_RATES(X)
+#undef X
     if (worker->model != NULL && load->prompt_pair_s > 0 && load->prompt_token_s > 0)
         rate_learn(&worker->model->pair_share,
                    fmin(load->prompt_pair_s / load->prompt_token_s, PAIR_SHARE_MAX), PAIR_SHARE_ALPHA, 1,
                    clock_now_ns());
-    if (load->decode_seqs > 0 && router_workers_rate(load->decode_now_s) > 0) {
+    if (load->decode_seqs > 0 && worker->report.decode_now_s > 0) {
         worker->step_seqs = load->decode_seqs;
-        worker->step_s = load->decode_now_s;
-        worker->row_s = router_workers_rate(load->decode_row_s);
+        worker->step_s = worker->report.decode_now_s;
+        worker->row_s = worker->report.decode_row_s;
     }
     worker->report.base.unknown_fields = NULL;
     worker->report.base.n_unknown_fields = 0;

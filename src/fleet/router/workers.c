@@ -293,27 +293,10 @@ static int worker_on_message(void *arg, struct link *link, enum frame_type type,
         worker->is_draining = true;
         router_worker_refresh(router, worker);
         return 0;
-    case FRAME_HELLO: /* the link handles these two itself */
-    case FRAME_REFUSED:
-    case FRAME_VOCABULARY_WANTED: /* these go from routers to workers, or between workers */
-    case FRAME_SUBMIT:
-    case FRAME_SUBMIT_TOKENS:
-    case FRAME_CANCEL:
-    case FRAME_PROCEED:
-    case FRAME_RESUME:
-    case FRAME_OFFER:
-    case FRAME_GRANT:
-    case FRAME_GRANT_REFUSED:
-    case FRAME_PREFILL_DONE:
-    case FRAME_TRANSFER_DONE:
-    case FRAME_TRANSFER_CANCEL:
-    case FRAME_TRANSFER_STOPPED:
-    case FRAME_ASK:
-    case FRAME_ASK_REFUSED:
-    case FRAME_BLOCKS_WANTED:
-    case FRAME_BLOCKS_LAST:
-    case FRAME_SET_ROLE:
-    case FRAME_PROBE:
+        FRAMES_LINK(FRAME_CASE)
+        FRAMES_WORKER(FRAME_CASE)
+        FRAMES_PEER(FRAME_CASE)
+        FRAMES_WORKER_PEER(FRAME_CASE) /* not to routers */
         break;
     }
     /* Ignores an unknown message, because a newer worker may send some.

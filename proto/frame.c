@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Frames: the header, and packing and unpacking of protobuf messages.
  *
- * FRAME_TABLE has everything that differs between message types.  So a new message is one line there, one
- * message in control.proto and its limits in frame_check.c.
+ * FRAME_TABLE has everything that differs between message types.  So a new message is one line in the list of
+ * its receivers, one message in control.proto and its limits in frame_check.c.
  *
  * Unpacking does not trust the peer, in three steps.  The header limits the payload's length by its type.
  * The allocator below limits the memory that one payload can turn into. frame_check() limits every field.

@@ -19,21 +19,36 @@
 #define FRAME_MAGIC        UINT32_C(0x314e5442)
 #define FRAME_VERSION      1
 
-/* name, number (24 was CONTROL, now retired), protobuf type (c_name, snake), largest payload in bytes */
-#define FRAME_TABLE(X)                                                                                       \
+/* All messages, in lists by the ends that receive them.  Each end handles its own lists and ignores the others.
+ * name, number (24 was CONTROL, now retired), protobuf type (c_name, snake), largest payload in bytes */
+/* Any two ends: the link itself handles these. */
+#define FRAMES_LINK(X)                                                                                       \
     X(HELLO, 1, Hello, hello, 64 << 10)                                                                      \
-    X(REFUSED, 2, Refused, refused, 4 << 10)                                                                 \
+    X(REFUSED, 2, Refused, refused, 4 << 10)
+/* Any two ends. */
+#define FRAMES_ALL(X)                                                                                        \
     X(HEARTBEAT, 3, Heartbeat, heartbeat, 64 << 10)                                                          \
-    X(GOODBYE, 4, Goodbye, goodbye, 4 << 10)                                                                 \
-    X(VOCABULARY_WANTED, 10, VocabularyWanted, vocabulary_wanted, 4 << 10)                                   \
+    X(GOODBYE, 4, Goodbye, goodbye, 4 << 10)
+/* From workers to routers. */
+#define FRAMES_ROUTER(X)                                                                                     \
     X(VOCABULARY_PART, 11, VocabularyPart, vocabulary_part, (1 << 20) + 4096)                                \
+    X(TOKENS, 22, Tokens, tokens, 1 << 20)                                                                   \
+    X(RESUMED, 27, Resumed, resumed, (16 << 20) + 1024)                                                      \
+    X(STORE_BLOCKS, 53, StoreBlocks, store_blocks, 1 << 20)                                                  \
+    X(PROBED, 81, Probed, probed, 16 << 10)
+/* From routers to workers. */
+#define FRAMES_WORKER(X)                                                                                     \
+    X(VOCABULARY_WANTED, 10, VocabularyWanted, vocabulary_wanted, 4 << 10)                                   \
     X(SUBMIT, 20, Submit, submit, 16 << 20)                                                                  \
     X(CANCEL, 21, Cancel, cancel, 4 << 10)                                                                   \
-    X(TOKENS, 22, Tokens, tokens, 1 << 20)                                                                   \
     X(PROCEED, 23, Proceed, proceed, 4 << 10)                                                                \
     X(SUBMIT_TOKENS, 25, SubmitTokens, submit_tokens, 1 << 20)                                               \
     X(RESUME, 26, Resume, resume, 4 << 10)                                                                   \
-    X(RESUMED, 27, Resumed, resumed, (16 << 20) + 1024)                                                      \
+    X(BLOCKS_LAST, 52, BlocksLast, blocks_last, 1 << 20)                                                     \
+    X(SET_ROLE, 60, SetRole, set_role, 4 << 10)                                                              \
+    X(PROBE, 80, Probe, probe, 64 << 10)
+/* Between workers: the engine thread handles them. */
+#define FRAMES_PEER(X)                                                                                       \
     X(OFFER, 30, Offer, offer, 64 << 10)                                                                     \
     X(GRANT, 31, Grant, grant, 1 << 20)                                                                      \
     X(GRANT_REFUSED, 32, GrantRefused, grant_refused, 4 << 10)                                               \
@@ -42,15 +57,24 @@
     X(TRANSFER_CANCEL, 35, TransferCancel, transfer_cancel, 4 << 10)                                         \
     X(TRANSFER_STOPPED, 36, TransferStopped, transfer_stopped, 4 << 10)                                      \
     X(ASK, 40, Ask, ask, 4 << 20)                                                                            \
-    X(ASK_REFUSED, 41, AskRefused, ask_refused, 4 << 10)                                                     \
-    X(BLOCK_EVENTS, 50, BlockEvents, block_events, 1 << 20)                                                  \
-    X(BLOCKS_WANTED, 51, BlocksWanted, blocks_wanted, 4 << 10)                                               \
-    X(BLOCKS_LAST, 52, BlocksLast, blocks_last, 1 << 20)                                                     \
-    X(STORE_BLOCKS, 53, StoreBlocks, store_blocks, 1 << 20)                                                  \
-    X(SET_ROLE, 60, SetRole, set_role, 4 << 10)                                                              \
-    X(SPENDING, 70, Spending, spending, 64 << 10)                                                            \
-    X(PROBE, 80, Probe, probe, 64 << 10)                                                                     \
-    X(PROBED, 81, Probed, probed, 16 << 10)
+    X(ASK_REFUSED, 41, AskRefused, ask_refused, 4 << 10)
+/* From workers to routers and workers. */
+#define FRAMES_ROUTER_PEER(X) X(BLOCK_EVENTS, 50, BlockEvents, block_events, 1 << 20)
+/* From routers and workers to workers. */
+#define FRAMES_WORKER_PEER(X) X(BLOCKS_WANTED, 51, BlocksWanted, blocks_wanted, 4 << 10)
+/* Between routers and workers, both ways. */
+#define FRAMES_ROUTER_WORKER(X) X(SPENDING, 70, Spending, spending, 64 << 10)
+#define FRAME_TABLE(X)                                                                                       \
+    FRAMES_LINK(X)                                                                                           \
+    FRAMES_ALL(X)                                                                                            \
+    FRAMES_ROUTER(X)                                                                                         \
+    FRAMES_WORKER(X)                                                                                         \
+    FRAMES_PEER(X)                                                                                           \
+    FRAMES_ROUTER_PEER(X)                                                                                    \
+    FRAMES_WORKER_PEER(X)                                                                                    \
+    FRAMES_ROUTER_WORKER(X)
+
+#define FRAME_CASE(name, number, ctype, snake, max_bytes) case FRAME_##name:
 
 enum frame_type {
 #define X(name, number, ctype, snake, max_bytes) FRAME_##name = number,

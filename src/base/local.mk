@@ -20,7 +20,7 @@ libbase_a_SOURCES = \
 	src/base/mem.c src/base/mem_sealed.c src/base/mem_sealed.h src/base/mem.h \
 	src/base/mem_copy.c src/base/mem_copy.h \
 	src/base/progress.c src/base/progress.h \
-	src/base/rate.c src/base/rate.h \
+	src/base/rate.c src/base/rate.h src/base/load_rates.h \
 	src/base/rng.c src/base/rng.h \
 	src/base/socket_owner.c src/base/socket_owner.h src/base/span.c src/base/span.h \
 	src/base/str.c src/base/str.h src/base/wide.h \

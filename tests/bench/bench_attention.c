@@ -99,10 +99,14 @@ static void fill_layer(const struct stage *stage, void *layer, uint32_t n_tokens
     free(v);
 }
 
+struct stage_size {
+    uint32_t n_tokens, n_layers;
+};
+
 static void stage_open(const struct bench *bench, const struct shape *shape, enum dtype type,
-                       uint32_t n_tokens, uint32_t n_layers, struct stage *stage)
+                       struct stage_size size, struct stage *stage)
 {
-    uint32_t n_blocks = (n_tokens + BLOCK - 1) / BLOCK, n_queries = CHUNK;
+    uint32_t n_blocks = (size.n_tokens + BLOCK - 1) / BLOCK, n_queries = CHUNK;
     size_t row_bytes =
         kv_row_bytes(type, shape->k_dim) + (shape->v_in_k ? 0 : kv_row_bytes(type, shape->v_dim));
 
@@ -120,7 +124,7 @@ static void stage_open(const struct bench *bench, const struct shape *shape, enu
                                      .q_stride = (size_t)shape->n_heads * shape->k_dim,
                                      .out_stride = (size_t)shape->n_heads * shape->v_dim}};
     stage->layer_bytes = n_blocks * stage->args.block_bytes;
-    if (mem_region_open(stage->layer_bytes * n_layers, false, false, "arena", &stage->region) < 0)
+    if (mem_region_open(stage->layer_bytes * size.n_layers, false, false, "arena", &stage->region) < 0)
         bench_need(NULL);
     stage->arena = stage->region.base;
     stage->blocks = bench_need(malloc(n_blocks * sizeof(*stage->blocks)));
@@ -131,7 +135,7 @@ static void stage_open(const struct bench *bench, const struct shape *shape, enu
     for (size_t i = 0; i < n_queries * stage->args.q_stride; i++)
         stage->q[i] = (float)(i * 2654435761u % 2001) / 1000.0f - 1.0f;
     stage->args.scratch_bytes = attn_scratch_bytes(&(struct attn_sizes){.max_tokens = n_queries,
-                                                                        .max_context = n_tokens,
+                                                                        .max_context = size.n_tokens,
                                                                         .n_heads = shape->n_heads,
                                                                         .k_dim = shape->k_dim,
                                                                         .v_dim = shape->v_dim,
@@ -141,7 +145,7 @@ static void stage_open(const struct bench *bench, const struct shape *shape, enu
     stage->args.out = stage->out;
     stage->args.items = &stage->item;
     fill_layer(stage, stage->arena, n_blocks * BLOCK);
-    for (uint32_t i = 1; i < n_layers; i++)
+    for (uint32_t i = 1; i < size.n_layers; i++)
         memcpy(stage->arena + i * stage->layer_bytes, stage->arena, stage->layer_bytes);
 }
 
@@ -184,7 +188,7 @@ static void bench_decode(const struct bench *bench, const struct shape *shape, e
     while (n_layers < MAX_LAYERS &&
            (size_t)n_layers * bench->context * shape->n_kv_heads * shape->k_dim < 100000000)
         n_layers *= 2;
-    stage_open(bench, shape, type, bench->context, n_layers, &stage);
+    stage_open(bench, shape, type, (struct stage_size){bench->context, n_layers}, &stage);
     for (uint64_t begin_ns = clock_now_ns();
          n_runs < MAX_RUNS && (n_runs < MIN_RUNS || clock_now_ns() - begin_ns < bench->budget_ns); n_runs++)
         seconds[n_runs] = run(bench, &stage, n_runs % n_layers, bench->context - 1, 1);
@@ -200,7 +204,7 @@ static void bench_prompt(const struct bench *bench, const struct shape *shape, e
     uint32_t n_runs = 0;
     struct stage stage;
 
-    stage_open(bench, shape, type, bench->prompt, 1, &stage);
+    stage_open(bench, shape, type, (struct stage_size){bench->prompt, 1}, &stage);
     for (uint64_t begin_ns = clock_now_ns();
          n_runs < MAX_RUNS && (n_runs < MIN_RUNS || clock_now_ns() - begin_ns < bench->budget_ns); n_runs++) {
         seconds[n_runs] = 0;

@@ -3,7 +3,7 @@
 verdict, with the same errors.  Then all numbers of a daemon at their minimum, and at their maximum.
 
 By default each key gets N_VALUES of the values, others in each role; BATON_VALUES=100 gives it all of them.  Sanitizers
-get one for each key."""
+get one for each key, and a key of workers in one of their two roles: these read one table."""
 import os
 import re
 import subprocess
@@ -11,9 +11,9 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 
 from cluster import BUILD, main
-from test_config import ROLES, Bench, check, errors_of, start
+from test_config import IS_SANITIZED, ROLES, Bench, check, errors_of, start
 
-N_VALUES = int(os.environ.get("BATON_VALUES", "1" if os.environ.get("BATON_SANITIZED") else "2"))
+N_VALUES = int(os.environ.get("BATON_VALUES", "1" if IS_SANITIZED else "2"))
 VALUES = ("", "-1", "0", "1", "9" * 25, "1.5", "5x", "10 s", "yes", "loud", "0x10", "1e3", "\u00e9", "a,b", "127.0.0.1:0", "127.0.0.1:70000",
           "/no/such/file", "x" * 3000, "10000d", "64PiB", "16", "3s", "-0.5", "%s%n", "..", "*", "[::1]:0")
 CHECKED = re.compile(r"c\d+\.conf")
@@ -56,9 +56,11 @@ def every_key_with_ill_values():
         jobs, n_keys = [], 0
         for r, role in enumerate(ROLES):
             for i, (key, _) in enumerate(keys_of(role)):
+                n_keys += 1
+                if IS_SANITIZED and role != "router" and i % 2 != r % 2:
+                    continue
                 chosen = {VALUES[(7 * i + 11 * j + 5 * r) % len(VALUES)] for j in range(min(N_VALUES, len(VALUES)))}
                 jobs += [(role, {key: value}) for value in (VALUES if N_VALUES >= len(VALUES) else sorted(chosen))]
-                n_keys += 1
         assert n_keys > 150, n_keys
         benches = [Bench(os.path.join(folder, str(k))) for k in range(2) if not os.mkdir(os.path.join(folder, str(k)))]
 

@@ -301,7 +301,7 @@ static void mix_picks(const struct forward *f, uint32_t from, uint32_t to)
             rows[n] = moe->shared_down + row * c->hidden;
             weights[n++] = shared_weight(f, row);
         }
-        mix_rows(f->model->table, rows, weights, n, c->expert_io,
+        mix_rows(f->model->table, &(struct weighted_rows){rows, weights, n}, c->expert_io,
                  (moe->latent ? moe->latent : f->state->normed) + row * c->expert_io);
     }
 }

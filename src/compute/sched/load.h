@@ -5,6 +5,8 @@
 
 #include <stdint.h>
 
+#include "base/load_rates.h"
+
 struct sched;
 
 /* Sizes of the steps that sched_load() predicts.
@@ -18,15 +20,9 @@ struct sched_load {                /* for the router's view of this worker, and 
     uint32_t n_tenants;             /* tenants with prompts to compute, waiting or running */
     uint64_t queued_prefill_tokens; /* uncached given tokens to compute, of waiting and running sequences */
     uint64_t decode_tokens_context; /* sum of the contexts of decoding sequences */
-    double prefill_tokens_per_s;    /* learned; 0 until a step was measured */
-    double prompt_token_s;          /* learned: seconds of a prompt token without its attention */
-    double prompt_pair_s;           /* learned: and of each token that it attends to; 0: not known yet */
-    double queued_prefill_s;        /* predicted for queued_prefill_tokens */
-    double rows_s[2];               /* predicted: a step of 1 and of SCHED_MANY_ROWS decoding sequences */
+    LOAD_RATES_SCHED(LOAD_RATE_MEMBER)
+    double rows_s[2];       /* predicted: a step of 1 and of SCHED_MANY_ROWS decoding sequences */
     double prompt_s[2];     /* and of SCHED_FEW_TOKENS and of SCHED_MANY_TOKENS prompt tokens; 0: not known */
-    double decode_step_s;   /* learned mean time between two tokens of a sequence; 0 until measured */
-    double decode_now_s;    /* learned: a step of the decoding sequences alone; 0: not known yet */
-    double decode_row_s;    /* learned: the time that one more of them adds */
     uint64_t n_preemptions; /* since the start, like all counters below */
     uint64_t n_steps;       /* steps that fed tokens */
     uint64_t n_draft_steps; /* steps that verified draft tokens */

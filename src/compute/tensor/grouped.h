@@ -36,8 +36,12 @@ struct grouped_args {
 size_t grouped_scratch_bytes(uint32_t max_pieces, uint32_t max_cols, uint32_t n_ranks);
 void matmul_grouped(struct team *team, const struct grouped_args *args);
 
+struct weighted_rows {
+    const float *const *rows; /* [n_rows], each [n] */
+    const float *weights;     /* [n_rows] */
+    uint32_t n_rows;
+};
 /* out[i] = weights[0] rows[0][i] + weights[1] rows[1][i] + ..., added from first to last. */
-void mix_rows(const struct kern_table *table, const float *const *rows, const float *weights, uint32_t n_rows,
-              uint32_t n, float *out);
+void mix_rows(const struct kern_table *table, const struct weighted_rows *from, uint32_t n, float *out);
 
 #endif

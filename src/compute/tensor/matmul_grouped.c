@@ -145,8 +145,7 @@ void matmul_grouped(struct team *team, const struct grouped_args *args)
     team_run(team, grouped_job, &grouped);
 }
 
-void mix_rows(const struct kern_table *table, const float *const *rows, const float *weights, uint32_t n_rows,
-              uint32_t n, float *out)
+void mix_rows(const struct kern_table *table, const struct weighted_rows *from, uint32_t n, float *out)
 {
-    table->vec->mix_rows(rows, weights, n_rows, n, out);
+    table->vec->mix_rows(from->rows, from->weights, from->n_rows, n, out);
 }

@@ -12,6 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/load_rates.h"
+
 #define PICKER_MAX_WORKERS 1024 /* a power of two */
 #define PICKER_NONE        UINT32_MAX
 
@@ -36,23 +38,16 @@ struct picker_worker {
     uint32_t max_seqs;
     /* its load: the larger of report and ledger */
     uint64_t queued_prefill_tokens;
-    uint32_t n_running; /* sequences on the worker, waiting ones included */
-    /* its learned rates */
-    double prefill_tokens_per_s;
-    double prefill_pair_s;   /* more for each token that a prompt token attends to; the rate is then without
-                              * attention. 0: the rate is of whole prompts */
-    double queued_prefill_s; /* time of queued_prefill_tokens; 0: by the rate */
+    uint32_t n_running;          /* sequences on the worker, waiting ones included */
+    LOAD_RATES(LOAD_RATE_MEMBER) /* the router replaces some by figures of its own (fleet/router/view.c) */
+    double prefill_pair_s; /* more for each token that a prompt token attends to; prefill_tokens_per_s is then
+                            * without attention. 0: it is of whole prompts */
     uint64_t
         figures_ns; /* when the engine took them; reports may repeat the same figures. 0: with the report */
     uint64_t reported_ns; /* when this report's figures were true: its queue shrinks from then on, and later
                               * dispatches add to it. 0: the queue is the larger of report and ledger. All workers or none */
-    double decode_step_s;
-    uint32_t step_seqs;  /* sequences that decode_step_s was measured with; 0: unknown */
-    double decode_row_s; /* what one more sequence adds to it; 0: unknown */
-    double transfer_bytes_per_s;
-    double push_bytes_per_s;  /* of pushes that it asked for (prefix fetch) */
-    double read_bytes_per_s;  /* of its disk, all reads together; 0: it reads nothing back */
-    uint32_t store;           /* the shared store that it reads, by any numbering from 1; 0: none, or away */
+    uint32_t step_seqs; /* sequences that decode_step_s was measured with; 0: unknown, without decode_row_s */
+    uint32_t store;     /* the shared store that it reads, by any numbering from 1; 0: none, or away */
     double store_bytes_per_s; /* of reads from it, all together ... */
     double store_ask_s;       /* ... after so long for each block asked for */
     uint64_t kv_bytes_per_token;

@@ -17,7 +17,6 @@ static void fill_prompt_cost(const struct router_worker *worker, struct picker_w
     const Baton__LoadReport *report = &worker->report;
     double pair_s = report->prompt_pair_s;
 
-    row->prefill_tokens_per_s = report->prefill_tokens_per_s;
     if (pair_s <= 0)
         pair_s = report->prompt_token_s * rate_level(&worker->model->pair_share);
     if (pair_s > 0 && report->prompt_token_s > 0) {
@@ -45,19 +44,17 @@ static void fill_row(const struct router *router, const struct router_worker *wo
     row->max_seqs = worker->max_seqs;
     row->queued_prefill_tokens = report->queued_prefill_tokens;
     row->n_running = n_reported < UINT32_MAX ? (uint32_t)n_reported : UINT32_MAX;
-    row->queued_prefill_s = report->queued_prefill_s;
     row->reported_ns = router_admission_predicts(router) ? worker->reported_ns : 0;
     row->figures_ns = router_admission_predicts(router) ? worker->figures_ns : 0;
+#define X(name) row->name = report->name;
+    LOAD_RATES(X)
+#undef X
     fill_prompt_cost(worker, row);
-    row->decode_step_s = report->decode_step_s;
     if (worker->step_s > 0 && router_admission_predicts(router)) {
         row->decode_step_s = worker->step_s;
         row->step_seqs = worker->step_seqs;
         row->decode_row_s = worker->row_s;
     }
-    row->transfer_bytes_per_s = report->transfer_bytes_per_s;
-    row->push_bytes_per_s = report->push_bytes_per_s;
-    row->read_bytes_per_s = report->read_bytes_per_s;
     if (report->store != 0) { /* else it is away */
         row->store = worker->store;
         row->store_bytes_per_s = report->store_bytes_per_s;

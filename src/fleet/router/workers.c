@@ -235,14 +235,9 @@ static void on_heartbeat(struct router *router, struct router_worker *worker, co
     if (load == NULL)
         return;
     worker->report = *load;
-    worker->report.prefill_tokens_per_s = router_workers_rate(load->prefill_tokens_per_s);
-    worker->report.decode_step_s = router_workers_rate(load->decode_step_s);
-    worker->report.prompt_token_s = router_workers_rate(load->prompt_token_s);
-    worker->report.prompt_pair_s = router_workers_rate(load->prompt_pair_s);
-    worker->report.queued_prefill_s = router_workers_rate(load->queued_prefill_s);
-    worker->report.transfer_bytes_per_s = router_workers_rate(load->transfer_bytes_per_s);
-    worker->report.push_bytes_per_s = router_workers_rate(load->push_bytes_per_s);
-    worker->report.read_bytes_per_s = router_workers_rate(load->read_bytes_per_s);
+#define X(name) worker->report.name = router_workers_rate(load->name);
+    LOAD_RATES(X)
+#undef X
     worker->report.store_bytes_per_s = router_workers_rate(load->store_bytes_per_s);
     if (load->store != 0)
         worker->store = router_stores_number(router, load->store);
@@ -250,10 +245,10 @@ static void on_heartbeat(struct router *router, struct router_worker *worker, co
         rate_learn(&worker->model->pair_share,
                    fmin(load->prompt_pair_s / load->prompt_token_s, PAIR_SHARE_MAX), PAIR_SHARE_ALPHA, 1,
                    clock_now_ns());
-    if (load->decode_seqs > 0 && router_workers_rate(load->decode_now_s) > 0) {
+    if (load->decode_seqs > 0 && worker->report.decode_now_s > 0) {
         worker->step_seqs = load->decode_seqs;
-        worker->step_s = load->decode_now_s;
-        worker->row_s = router_workers_rate(load->decode_row_s);
+        worker->step_s = worker->report.decode_now_s;
+        worker->row_s = worker->report.decode_row_s;
     }
     worker->report.base.unknown_fields = NULL;
     worker->report.base.n_unknown_fields = 0;
@@ -304,27 +299,10 @@ static int worker_on_message(void *arg, struct link *link, enum frame_type type,
         worker->is_draining = true;
         router_worker_refresh(router, worker);
         return 0;
-    case FRAME_HELLO: /* the link handles these two itself */
-    case FRAME_REFUSED:
-    case FRAME_VOCABULARY_WANTED: /* these go from routers to workers, or between workers */
-    case FRAME_SUBMIT:
-    case FRAME_SUBMIT_TOKENS:
-    case FRAME_CANCEL:
-    case FRAME_PROCEED:
-    case FRAME_RESUME:
-    case FRAME_OFFER:
-    case FRAME_GRANT:
-    case FRAME_GRANT_REFUSED:
-    case FRAME_PREFILL_DONE:
-    case FRAME_TRANSFER_DONE:
-    case FRAME_TRANSFER_CANCEL:
-    case FRAME_TRANSFER_STOPPED:
-    case FRAME_ASK:
-    case FRAME_ASK_REFUSED:
-    case FRAME_BLOCKS_WANTED:
-    case FRAME_BLOCKS_LAST:
-    case FRAME_SET_ROLE:
-    case FRAME_PROBE:
+        FRAMES_LINK(FRAME_CASE)
+        FRAMES_WORKER(FRAME_CASE)
+        FRAMES_PEER(FRAME_CASE)
+        FRAMES_WORKER_PEER(FRAME_CASE) /* not to routers */
         break;
     }
     /* Ignores an unknown message, because a newer worker may send some.

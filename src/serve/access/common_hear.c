@@ -469,9 +469,20 @@ static void level_hear(struct common_account *account, const struct common_row *
     }
 }
 
-static void row_hear(struct common_limits *common, unsigned view, const struct common_message *message,
-                     const struct common_row *row, struct common_router *router, uint64_t now_ns)
+struct hearing { /* a message, by which view it came, and its router; NULL: no router of ours */
+    const struct common_message *message;
+    unsigned view;
+    struct common_router *router;
+    uint64_t now_ns;
+};
+
+static void row_hear(struct common_limits *common, const struct hearing *hearing,
+                     const struct common_row *row)
 {
+    const struct common_message *message = hearing->message;
+    struct common_router *router = hearing->router;
+    unsigned view = hearing->view;
+    uint64_t now_ns = hearing->now_ns;
     struct common_account *account = common_account_of(common, &row->id, now_ns);
     struct common_heard *heard;
     unsigned all_views = 0;
@@ -568,7 +579,7 @@ bool common_limits_hear(struct common_limits *common, unsigned view, const struc
     if (router != NULL)
         router_hear(common, router, view, message, now_ns);
     for (size_t i = 0; i < message->n_rows && i < COMMON_MAX_ROWS; i++)
-        row_hear(common, view, message, &message->rows[i], router, now_ns);
+        row_hear(common, &(struct hearing){message, view, router, now_ns}, &message->rows[i]);
     return true;
 }
 

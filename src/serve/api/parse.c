@@ -365,6 +365,17 @@ static int parse_finish(struct parse *parse)
     return rc;
 }
 
+const struct api_call_names *api_call_names(enum api_call call)
+{
+    static const struct api_call_names table[] = {
+#define X(name, route, log_name, operation) [API_##name] = {route, log_name, operation},
+        API_CALL_TABLE(X)
+#undef X
+    };
+
+    return &table[call];
+}
+
 bool api_call_is_openai(enum api_call call)
 {
     return call != API_MESSAGES && call != API_COUNT_TOKENS;

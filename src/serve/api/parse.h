@@ -6,18 +6,30 @@
 #include "serve/api/error.h"
 #include "serve/api/gen.h"
 
+/* The endpoints that parse a body.  COUNT_TOKENS: max_tokens is optional; generation fields are only checked.  DETOKENIZE: one
+ * prompt, of tokens.  INPUT_TOKENS: the body of RESPONSES.  EMBEDDINGS: each prompt's answer is its embedding.
+ * X(name, route, name in the access log, operation in traces) */
+#define API_CALL_TABLE(X)                                                                                    \
+    X(MESSAGES, "/v1/messages", "messages", "chat")                                                          \
+    X(COUNT_TOKENS, "/v1/messages/count_tokens", "count_tokens", "count_tokens")                             \
+    X(CHAT, "/v1/chat/completions", "chat_completions", "chat")                                              \
+    X(COMPLETIONS, "/v1/completions", "completions", "text_completion")                                      \
+    X(TOKENIZE, "/tokenize", "tokenize", "tokenize")                                                         \
+    X(DETOKENIZE, "/detokenize", "detokenize", "detokenize")                                                 \
+    X(RESPONSES, "/v1/responses", "responses", "chat")                                                       \
+    X(INPUT_TOKENS, "/v1/responses/input_tokens", "input_tokens", "count_tokens")                            \
+    X(EMBEDDINGS, "/v1/embeddings", "embeddings", "embeddings")
+
 enum api_call {
-    API_MESSAGES,     /* /v1/messages */
-    API_COUNT_TOKENS, /* .../count_tokens: max_tokens is optional; generation fields are only checked */
-    API_CHAT,         /* /v1/chat/completions */
-    API_COMPLETIONS,  /* /v1/completions */
-    API_TOKENIZE,     /* /tokenize: one prompt, or messages */
-    API_DETOKENIZE,   /* /detokenize: one prompt, of tokens */
-    API_RESPONSES,    /* /v1/responses */
-    API_INPUT_TOKENS, /* /v1/responses/input_tokens: the same body; counts its tokens */
-    API_EMBEDDINGS    /* /v1/embeddings: each prompt's answer is its embedding */
+#define X(name, route, log_name, operation) API_##name,
+    API_CALL_TABLE(X)
+#undef X
 };
 
+struct api_call_names {
+    const char *route, *log_name, *operation;
+};
+const struct api_call_names *api_call_names(enum api_call call);
 bool api_call_is_openai(enum api_call call);
 bool api_call_is_response(enum api_call call); /* true if the body is that of /v1/responses */
 bool api_call_generates(enum api_call call);   /* true if a worker computes an answer */

@@ -218,16 +218,10 @@ static void front_show_console(struct front *front, struct http_exchange *exchan
 #define RESPONSES "/v1/responses/"
 
 static const struct route routes[] = {
-    {"/v1/messages", false, true, KEYED, NULL, API_MESSAGES},
-    {"/v1/messages/count_tokens", false, true, KEYED, NULL, API_COUNT_TOKENS},
-    {"/v1/chat/completions", false, true, KEYED, NULL, API_CHAT},
-    {"/v1/completions", false, true, KEYED, NULL, API_COMPLETIONS},
-    {"/v1/responses", false, true, KEYED, NULL, API_RESPONSES},
-    {"/v1/responses/input_tokens", false, true, KEYED, NULL, API_INPUT_TOKENS},
-    {RESPONSES, true, false, KEYED, responses_serve, 0},
-    {"/v1/embeddings", false, true, KEYED, NULL, API_EMBEDDINGS},
-    {"/tokenize", false, true, KEYED, NULL, API_TOKENIZE},
-    {"/detokenize", false, true, KEYED, NULL, API_DETOKENIZE},
+#define X(name, route, log_name, operation) {route, false, true, KEYED, NULL, API_##name},
+    API_CALL_TABLE(X)
+#undef X
+        {RESPONSES, true, false, KEYED, responses_serve, 0},
     {"/v1/models", false, false, KEYED, list_models, 0},
     {"/v1/models/", true, false, KEYED, show_model, 0},
     {"/livez", false, false, OPEN, show_live, 0},

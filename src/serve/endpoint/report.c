@@ -295,11 +295,6 @@ static uint64_t us_between(uint64_t from_ns, uint64_t to_ns)
     return from_ns > 0 && to_ns > from_ns ? (to_ns - from_ns) / NS_PER_US : 0;
 }
 
-static const char *const call_names[] = {
-    [API_MESSAGES] = "messages",       [API_COUNT_TOKENS] = "count_tokens", [API_CHAT] = "chat_completions",
-    [API_COMPLETIONS] = "completions", [API_TOKENIZE] = "tokenize",         [API_DETOKENIZE] = "detokenize",
-    [API_RESPONSES] = "responses",     [API_INPUT_TOKENS] = "input_tokens", [API_EMBEDDINGS] = "embeddings"};
-
 static void log_access(const struct request *request)
 {
     const struct gen_serving *serving = &request->serving;
@@ -311,7 +306,7 @@ static void log_access(const struct request *request)
 
     log_info("access", LOG_STR("request_id", request->id), LOG_STR("trace_id", request->trace_id),
              LOG_STR("peer", request->peer), LOG_STR("tenant", request->who.tenant),
-             LOG_STR("key", request->who.name), LOG_STR("call", call_names[request->call]),
+             LOG_STR("key", request->who.name), LOG_STR("call", api_call_names(request->call)->log_name),
              LOG_STR("model", request->model == NULL ? "" : request->model->name),
              LOG_U64("status", (uint64_t)request->status), LOG_STR("reason", request->reason),
              LOG_BOOL("stream", request->is_stream), LOG_U64("tokens_in", n_prompt),

@@ -16,35 +16,6 @@
 #include "base/str.h"
 #include "serve/endpoint/choice_priv.h"
 
-struct call_names {
-    const char *operation, *route;
-};
-
-static struct call_names request_call_names(enum api_call call)
-{
-    switch (call) {
-    case API_MESSAGES:
-        return (struct call_names){"chat", "/v1/messages"};
-    case API_COUNT_TOKENS:
-        return (struct call_names){"count_tokens", "/v1/messages/count_tokens"};
-    case API_CHAT:
-        return (struct call_names){"chat", "/v1/chat/completions"};
-    case API_COMPLETIONS:
-        return (struct call_names){"text_completion", "/v1/completions"};
-    case API_TOKENIZE:
-        return (struct call_names){"tokenize", "/tokenize"};
-    case API_DETOKENIZE:
-        return (struct call_names){"detokenize", "/detokenize"};
-    case API_RESPONSES:
-        return (struct call_names){"chat", "/v1/responses"};
-    case API_INPUT_TOKENS:
-        return (struct call_names){"count_tokens", "/v1/responses/input_tokens"};
-    case API_EMBEDDINGS:
-        return (struct call_names){"embeddings", "/v1/embeddings"};
-    }
-    return (struct call_names){"", ""};
-}
-
 static bool request_is_traced(const struct request *request)
 {
     return request->front->opts.spans != NULL && request->trace.is_sampled;
@@ -114,13 +85,13 @@ static void request_add_generation(const struct request *request, struct span *s
 
 void request_trace_end(const struct request *request)
 {
-    struct call_names names = request_call_names(request->call);
+    const struct api_call_names *names = api_call_names(request->call);
     char name[SPAN_TEXT_BYTES];
     struct span span;
 
     if (!request_is_traced(request))
         return;
-    str_copy(name, sizeof(name), names.operation);
+    str_copy(name, sizeof(name), names->operation);
     if (request->model != NULL) { /* "chat MODEL", as the conventions have it */
         size_t len = strlen(name);
 
@@ -131,11 +102,11 @@ void request_trace_end(const struct request *request)
     memcpy(span.id, request->span_id, SPAN_ID_BYTES);
     span.kind = SPAN_SERVER;
     span.end_ns = request->last_ns;
-    span_add_text(&span, "gen_ai.operation.name", names.operation);
+    span_add_text(&span, "gen_ai.operation.name", names->operation);
     span_add_text(&span, "gen_ai.provider.name", "baton");
     if (request->model != NULL)
         span_add_text(&span, "gen_ai.request.model", request->model->name);
-    span_add_text(&span, "http.route", names.route);
+    span_add_text(&span, "http.route", names->route);
     span_add_text(&span, "http.request.method", "POST");
     span_add_count(&span, "http.response.status_code", (uint64_t)request->status);
     span_add_text(&span, "baton.request.id", request->id);

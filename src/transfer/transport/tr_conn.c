@@ -37,7 +37,17 @@
 static const char *const state_names[] = {"connecting", "shaking", "greeting", "proving",
                                           "sharing",    "ready",   "dead"};
 
-static const char *const kind_names[] = {[TR_SHM] = "shm", [TR_TCP] = "tcp", [TR_RDMA] = "rdma"};
+static const char *const kind_names[] = {
+#define X(name, text) [TR_##name] = #text,
+    TR_KINDS(X)
+#undef X
+};
+
+static const struct tr_conn_ops *const kind_ops[] = {
+#define X(name, text) [TR_##name] = &tr_##text##_ops,
+    TR_KINDS(X)
+#undef X
+};
 
 static void tr_conn_advance(struct tr_conn *conn);
 
@@ -92,7 +102,7 @@ int tr_conn_new(struct tr_node *node, enum tr_kind kind, int fd, struct tr_peer 
     list_init(&conn->peer_node);
     conn->owner = node;
     conn->kind = kind;
-    conn->ops = kind == TR_SHM ? &tr_shm_ops : kind == TR_TCP ? &tr_tcp_ops : &tr_rdma_ops;
+    conn->ops = kind_ops[kind];
     conn->peer = peer;
     conn->progress_ns = clock_now_ns();
     conn->wants = EV_FD_READ;
@@ -217,12 +227,11 @@ int tr_conn_say(struct tr_conn *conn, const struct kv_frame *frame, struct fault
 static uint8_t tr_conn_kind_on_wire(enum tr_kind kind)
 {
     switch (kind) {
-    case TR_SHM:
-        return KV_FRAME_SHM;
-    case TR_TCP:
-        return KV_FRAME_TCP;
-    case TR_RDMA:
-        return KV_FRAME_RDMA;
+#define X(name, text)                                                                                        \
+    case TR_##name:                                                                                          \
+        return KV_FRAME_##name;
+        TR_KINDS(X)
+#undef X
     }
     return 0;
 }

@@ -46,9 +46,9 @@ struct tr_conn_ops { /* the operations of one kind, for a READY connection */
     void (*fini)(struct tr_conn *conn);
 };
 
-extern const struct tr_conn_ops tr_tcp_ops;
-extern const struct tr_conn_ops tr_shm_ops;
-extern const struct tr_conn_ops tr_rdma_ops;
+#define X(name, text) extern const struct tr_conn_ops tr_##text##_ops;
+TR_KINDS(X)
+#undef X
 
 struct tr_conn {
     struct list node;      /* node->conns */

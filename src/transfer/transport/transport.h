@@ -52,7 +52,17 @@ struct tr_geometry { /* arena layout: [layer][block][piece_bytes]; a piece is on
     size_t piece_bytes; /* at most 64 MiB */
 };
 
-enum tr_kind { TR_SHM, TR_TCP, TR_RDMA };
+/* X(name, text): the text stands in configuration, grants and logs.  KV_FRAME_name is the number on the wire
+ * (proto/kv_frame.h); tr_text_ops has the operations (tr_conn_priv.h). */
+#define TR_KINDS(X)                                                                                          \
+    X(SHM, shm)                                                                                              \
+    X(TCP, tcp)                                                                                              \
+    X(RDMA, rdma)
+enum tr_kind {
+#define X(name, text) TR_##name,
+    TR_KINDS(X)
+#undef X
+};
 
 enum tr_arena_kind {
     TR_ARENA_HOST,  /* ordinary memory at arena.base */

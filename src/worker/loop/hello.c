@@ -92,19 +92,15 @@ const ProtobufCMessage *worker_make_heartbeat(void *arg)
     load->running = worker->load.sched.n_running;
     load->queued_prefill_tokens = worker->load.sched.queued_prefill_tokens;
     load->decode_context_tokens = worker->load.sched.decode_tokens_context;
-    load->prefill_tokens_per_s = worker->load.sched.prefill_tokens_per_s;
-    load->prompt_token_s = worker->load.sched.prompt_token_s;
-    load->prompt_pair_s = worker->load.sched.prompt_pair_s;
-    load->queued_prefill_s = worker->load.sched.queued_prefill_s;
-    load->decode_step_s = worker->load.sched.decode_step_s;
     load->decode_seqs = worker->load.sched.n_decode;
-    load->decode_row_s = worker->load.sched.decode_row_s;
-    load->decode_now_s = worker->load.sched.decode_now_s;
+#define X(name) load->name = worker->load.sched.name;
+    LOAD_RATES_SCHED(X)
+#undef X
+#define X(name) load->name = worker->load.name;
+    LOAD_RATES_WORKER(X)
+#undef X
     load->blocks_free = token_blocks(worker, worker->load.blocks_available);
     load->blocks_total = token_blocks(worker, worker->load.blocks_total);
-    load->transfer_bytes_per_s = worker->load.transfer_bytes_per_s;
-    load->push_bytes_per_s = worker->load.push_bytes_per_s;
-    load->read_bytes_per_s = worker->load.disk.read_bytes_per_s; /* 0 without a disk tier */
     load->blocks_on_disk = worker->load.disk.n_blocks;
     if (worker->load.has_remote && worker->load.remote.is_up) {
         load->store = worker->load.store;

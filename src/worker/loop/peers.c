@@ -182,33 +182,12 @@ static int worker_peers_on_message(void *arg, struct link *link, enum frame_type
     case FRAME_BLOCKS_WANTED:
         worker_follow_wanted(peer, (const Baton__BlocksWanted *)message);
         return 0;
-    case FRAME_OFFER: /* the engine thread handles transfers */
-    case FRAME_GRANT:
-    case FRAME_GRANT_REFUSED:
-    case FRAME_PREFILL_DONE:
-    case FRAME_TRANSFER_DONE:
-    case FRAME_TRANSFER_CANCEL:
-    case FRAME_TRANSFER_STOPPED:
-    case FRAME_ASK:
-    case FRAME_ASK_REFUSED:
+        FRAMES_PEER(FRAME_CASE)
         return peer_to_engine(worker, peer, type, message);
-    case FRAME_HELLO: /* the link handles these two itself */
-    case FRAME_REFUSED:
-    case FRAME_VOCABULARY_WANTED: /* only routers and workers exchange these */
-    case FRAME_VOCABULARY_PART:
-    case FRAME_SUBMIT:
-    case FRAME_SUBMIT_TOKENS:
-    case FRAME_CANCEL:
-    case FRAME_TOKENS:
-    case FRAME_PROCEED:
-    case FRAME_RESUME:
-    case FRAME_RESUMED:
-    case FRAME_BLOCKS_LAST:
-    case FRAME_STORE_BLOCKS:
-    case FRAME_SET_ROLE:
-    case FRAME_SPENDING:
-    case FRAME_PROBE:
-    case FRAME_PROBED:
+        FRAMES_LINK(FRAME_CASE)
+        FRAMES_ROUTER(FRAME_CASE)
+        FRAMES_WORKER(FRAME_CASE)
+        FRAMES_ROUTER_WORKER(FRAME_CASE) /* not between workers */
         break;
     }
     /* Ignores an unknown message, because a newer peer may send some.

@@ -305,23 +305,10 @@ static int worker_routers_on_message(void *arg, struct link *link, enum frame_ty
     case FRAME_HEARTBEAT:
     case FRAME_GOODBYE:
         return 0;
-    case FRAME_HELLO: /* the link handles these two itself */
-    case FRAME_REFUSED:
-    case FRAME_VOCABULARY_PART: /* only workers send these */
-    case FRAME_TOKENS:
-    case FRAME_RESUMED:
-    case FRAME_OFFER:
-    case FRAME_GRANT:
-    case FRAME_GRANT_REFUSED:
-    case FRAME_PREFILL_DONE:
-    case FRAME_TRANSFER_DONE:
-    case FRAME_TRANSFER_CANCEL:
-    case FRAME_TRANSFER_STOPPED:
-    case FRAME_ASK:
-    case FRAME_ASK_REFUSED:
-    case FRAME_BLOCK_EVENTS:
-    case FRAME_STORE_BLOCKS:
-    case FRAME_PROBED:
+        FRAMES_LINK(FRAME_CASE)
+        FRAMES_ROUTER(FRAME_CASE)
+        FRAMES_PEER(FRAME_CASE)
+        FRAMES_ROUTER_PEER(FRAME_CASE) /* not from routers */
         break;
     }
     /* Ignores an unknown message, because a newer router may send some.

@@ -219,6 +219,7 @@ static void report_load(struct worker_engine *engine)
     worker_measure_age(engine, clock_now_ns());
     report->load.transfer_bytes_per_s = engine->transfer_bytes_per_s;
     report->load.push_bytes_per_s = engine->push_bytes_per_s;
+    report->load.read_bytes_per_s = report->load.disk.read_bytes_per_s;
     report->load.is_unfit = engine->health.state == HEALTH_UNFIT;
     report->load.n_spoilt_in_row = engine->health.n_spoilt_in_row;
     if (mailbox_send(engine->reports, report) < 0)

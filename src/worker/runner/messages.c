@@ -155,9 +155,12 @@ void peer_message_fini(struct kvxfer_message *message)
 /* An unknown name counts as TCP, which every worker has: a newer worker may know more transports. */
 static enum tr_kind transport_of(const char *name)
 {
-    if (strcmp(name, "shm") == 0)
-        return TR_SHM;
-    return strcmp(name, "rdma") == 0 ? TR_RDMA : TR_TCP;
+#define X(kind, text)                                                                                        \
+    if (strcmp(name, #text) == 0)                                                                            \
+        return TR_##kind;
+    TR_KINDS(X)
+#undef X
+    return TR_TCP;
 }
 
 static int read_grant(const Baton__Grant *grant, struct kvxfer_message *out)

@@ -6,6 +6,7 @@
 #define WORKER_RUNNER_MESSAGES_H
 
 #include "base/list.h"
+#include "base/load_rates.h"
 #include "cache/kv/tier.h"
 #include "cache/remote/remote.h"
 #include "transfer/kvxfer/kvxfer.h"
@@ -168,7 +169,7 @@ struct load_report {
     bool has_remote;
     struct kv_remote_counts remote;
     uint64_t store; /* names it: workers with the same one can read each other's blocks */
-    double transfer_bytes_per_s, push_bytes_per_s;
+    LOAD_RATES_WORKER(LOAD_RATE_MEMBER)
     bool is_draining;
     uint64_t notice;                         /* the latest task_spec.notice that the figures include */
     uint64_t peers_in_memory, peers_on_disk; /* blocks in the peer map; on disk only */

@@ -35,12 +35,11 @@ enum tr_kind worker_choose_transport(const struct transport_offer *own, const st
 const char *worker_transport_name(enum tr_kind kind)
 {
     switch (kind) {
-    case TR_SHM:
-        return "shm";
-    case TR_TCP:
-        return "tcp";
-    case TR_RDMA:
-        return "rdma";
+#define X(name, text)                                                                                        \
+    case TR_##name:                                                                                          \
+        return #text;
+        TR_KINDS(X)
+#undef X
     }
     return "";
 }

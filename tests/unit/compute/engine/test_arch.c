@@ -179,25 +179,33 @@ static void read_expected(const char *name, struct expected *out)
 
 /* ---- the check ---- */
 
-static void compare(const char *name, struct player *player, const struct expected *e, uint32_t position,
-                    double tolerance, double *worst)
+struct comparison {
+    const char *name;
+    const struct expected *expected;
+    double tolerance, worst; /* distance of the logits: allowed, seen so far */
+};
+
+static void compare(struct comparison *comparison, struct player *player, uint32_t position)
 {
+    const struct expected *e = comparison->expected;
+
     for (uint32_t i = 0; i < e->n_shown; i++) {
         double apart;
 
         if (e->shown[i] != position)
             continue;
         apart = player_distance(player_logits(player), e->logits[i], e->n_logits);
-        *worst = apart > *worst ? apart : *worst;
-        if (!(apart <= tolerance))
-            fail_msg("%s: off by %g after token %u, more than %g", name, apart, position, tolerance);
+        comparison->worst = apart > comparison->worst ? apart : comparison->worst;
+        if (!(apart <= comparison->tolerance))
+            fail_msg("%s: off by %g after token %u, more than %g", comparison->name, apart, position,
+                     comparison->tolerance);
     }
 }
 
 static double check_with(const char *name, const char *path, const struct expected *e, const char *kernels,
                          enum kv_type kv)
 {
-    double tolerance = kv == KV_F16 ? 4e-3 : 1e-4, worst = 0;
+    struct comparison comparison = {name, e, .tolerance = kv == KV_F16 ? 4e-3 : 1e-4};
     struct player player;
 
     player_open(&player, path, &(struct model_opts){.kernels = kernels, .kv_type = kv}, MAX_TOKENS);
@@ -208,12 +216,12 @@ static double check_with(const char *name, const char *path, const struct expect
         if (kv == KV_F32 && greedy != e->greedy[i])
             fail_msg("%s, %s kernels: token %u is followed by %u, not %u", name, kernels, i, greedy,
                      e->greedy[i]);
-        compare(name, &player, e, i, tolerance, &worst);
+        compare(&comparison, &player, i);
     }
     player_feed(&player, e->tokens, e->n_tokens, 0);
-    compare(name, &player, e, e->n_tokens - 1, tolerance, &worst);
+    compare(&comparison, &player, e->n_tokens - 1);
     player_close(&player);
-    return worst;
+    return comparison.worst;
 }
 
 static void check_case(const char *name)

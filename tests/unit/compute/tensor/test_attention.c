@@ -143,26 +143,32 @@ static void store(const struct kern_table *table, const struct sequence *seq, ui
                                      .v_stride = v_row});
 }
 
-/* Runs items over one arena; item i's queries are the rows from `first` on. */
+struct queries { /* item i's are the rows of q from `first` on */
+    const float *q;
+    struct attn_item *items;
+    uint32_t n_items;
+    bool has_room_for_parts;
+};
+
+/* Runs items over one arena. */
 static void attend(struct team *team, const struct kern_table *table, const struct sequence *seq,
-                   const float *q, struct attn_item *items, uint32_t n_items, float *out,
-                   bool has_room_for_parts)
+                   const struct queries *queries, float *out)
 {
     struct shape shape = seq->shape;
     uint32_t n_tokens = 0;
 
-    for (uint32_t i = 0; i < n_items; i++)
-        n_tokens += items[i].n_tokens;
-    size_t scratch_bytes =
-        attn_scratch_bytes(&(struct attn_sizes){.max_tokens = n_tokens > n_items ? n_tokens : n_items,
-                                                .max_context = has_room_for_parts ? seq->n_tokens : 0,
-                                                .n_heads = shape.n_heads,
-                                                .k_dim = shape.k_dim,
-                                                .v_dim = shape.v_dim,
-                                                .n_ranks = team_size(team)});
+    for (uint32_t i = 0; i < queries->n_items; i++)
+        n_tokens += queries->items[i].n_tokens;
+    size_t scratch_bytes = attn_scratch_bytes(
+        &(struct attn_sizes){.max_tokens = n_tokens > queries->n_items ? n_tokens : queries->n_items,
+                             .max_context = queries->has_room_for_parts ? seq->n_tokens : 0,
+                             .n_heads = shape.n_heads,
+                             .k_dim = shape.k_dim,
+                             .v_dim = shape.v_dim,
+                             .n_ranks = team_size(team)});
     void *scratch = check_poisoned(scratch_bytes);
     attention(team, &(struct attn_args){.table = table,
-                                        .q = q,
+                                        .q = queries->q,
                                         .q_stride = q_row(&shape),
                                         .out = out,
                                         .out_stride = out_row(&shape),
@@ -179,8 +185,8 @@ static void attend(struct team *team, const struct kern_table *table, const stru
                                         .sinks = shape.has_sinks ? seq->sinks : NULL,
                                         .scale = 1.0f / sqrtf((float)shape.k_dim),
                                         .cap = shape.cap,
-                                        .items = items,
-                                        .n_items = n_items,
+                                        .items = queries->items,
+                                        .n_items = queries->n_items,
                                         .scratch = scratch,
                                         .scratch_bytes = scratch_bytes});
     free(scratch);
@@ -207,8 +213,8 @@ static float *run_chunks(struct team *team, const struct kern_table *table, cons
                                  .blocks = seq->blocks};
 
         store(table, seq, at, item.n_tokens);
-        attend(team, table, seq, seq->q + at * q_row(&seq->shape), &item, 1, out + at * out_row(&seq->shape),
-               true);
+        attend(team, table, seq, &(struct queries){seq->q + at * q_row(&seq->shape), &item, 1, true},
+               out + at * out_row(&seq->shape));
         at += item.n_tokens;
     }
     check_guard(out, out_floats(seq));
@@ -399,7 +405,7 @@ static void neighbours_do_not_matter(void **state)
             n += n_tokens;
         }
         for (int has_room = 0; has_room < 2; has_room++) {
-            attend(*state, table, &seq, q, items, 20, out, has_room);
+            attend(*state, table, &seq, &(struct queries){q, items, 20, has_room}, out);
             for (int j = 0; j < 20; j++)
                 for (uint32_t t = 0; t < items[j].n_tokens; t++)
                     assert_memory_equal(out + (items[j].first + t) * o_row,
@@ -446,9 +452,10 @@ static void nothing_to_do_is_fine(void **state)
                                  {.first = 1, .blocks = seq.blocks}};
     float *out = check_floats(out_row(&seq.shape));
     store(kern_table_get("auto"), &seq, 0, 40);
-    attend(*state, kern_table_get("auto"), &seq, seq.q, items, 0, out, true);
+    attend(*state, kern_table_get("auto"), &seq, &(struct queries){seq.q, items, 0, true}, out);
     check_guard(out, 0); /* untouched so far */
-    attend(*state, kern_table_get("auto"), &seq, seq.q + 3 * q_row(&seq.shape), items, 3, out, true);
+    attend(*state, kern_table_get("auto"), &seq,
+           &(struct queries){seq.q + 3 * q_row(&seq.shape), items, 3, true}, out);
     assert_true(fabs(out[0] - reference(&seq, 3, 0, 0)) < 4e-6);
     check_guard(out, out_row(&seq.shape) - 3);
     free(out);

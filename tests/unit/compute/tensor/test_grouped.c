@@ -233,7 +233,7 @@ static void mixing_is_in_order_and_the_same_everywhere(void **state)
         for (uint32_t k = 0; (table = kern_table_at(k)) != NULL; k++) {
             float *out = check_floats(n);
 
-            mix_rows(table, rows, weights, n_rows, n, out);
+            mix_rows(table, &(struct weighted_rows){rows, weights, n_rows}, n, out);
             for (uint32_t i = 0; i < n; i++) {
                 float sum = weights[0] * rows[0][i];
 

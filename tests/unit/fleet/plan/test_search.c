@@ -174,10 +174,10 @@ static const struct plan_work WORK = {.isl = 8000,
                                       .reserve = 0.1,
                                       .is_layerwise = true};
 
-static int search(const char *model_name, const char *device_name, const struct plan_work *work, double tp,
+static int search(const char *device_name, const struct plan_work *work, double tp,
                   struct plan_candidate *best_out, struct fault *fault)
 {
-    struct plan_model m = model(model_name);
+    struct plan_model m = model("Llama-3-70B");
     struct plan_work checked = *work;
     struct plan_pools pools = {0};
     struct plan_answer answer = {0};
@@ -210,7 +210,7 @@ static void worked_example(void **state)
     for (size_t i = 0; i < 3; i++) {
         struct plan_candidate c;
 
-        assert_int_equal(search("Llama-3-70B", KNOWN[i].device, &WORK, KNOWN[i].tp, &c, NULL), 0);
+        assert_int_equal(search(KNOWN[i].device, &WORK, KNOWN[i].tp, &c, NULL), 0);
         assert_true(fabs(c.p.workers / KNOWN[i].prefill - 1) < 0.15);
         assert_true(fabs(c.d.workers / KNOWN[i].decode - 1) < 0.15);
         assert_true(c.low[0] < c.devices && c.devices < c.high[0]);
@@ -224,22 +224,22 @@ static void plans_follow_the_work(void **state)
     struct plan_work work = WORK;
 
     (void)state;
-    assert_int_equal(search("Llama-3-70B", "h100", &work, 4, &base, NULL), 0);
+    assert_int_equal(search("h100", &work, 4, &base, NULL), 0);
     work.rate_per_s = 200;
-    assert_int_equal(search("Llama-3-70B", "h100", &work, 4, &more, NULL), 0);
+    assert_int_equal(search("h100", &work, 4, &more, NULL), 0);
     assert_true(more.devices > 1.8 * base.devices && more.devices < 2.1 * base.devices);
     work = WORK;
     work.hit = 0.8;
-    assert_int_equal(search("Llama-3-70B", "h100", &work, 4, &less, NULL), 0);
+    assert_int_equal(search("h100", &work, 4, &less, NULL), 0);
     assert_true(less.n_prefill < base.n_prefill);
     work = WORK;
     work.link = (struct plan_link){.id = "slow", .rate = 1e9, .measured_part = NAN, .startup_s = NAN};
     work.ttft_s = 10;
-    assert_int_equal(search("Llama-3-70B", "h100", &work, 4, &linked, NULL), 0);
+    assert_int_equal(search("h100", &work, 4, &linked, NULL), 0);
     assert_int_equal(linked.bound, BOUND_LINK);
     assert_true(linked.devices > base.devices);
     work.ttft_s = 0.001;
-    assert_int_equal(search("Llama-3-70B", "h100", &work, 4, &linked, NULL), E_NOT_FOUND);
+    assert_int_equal(search("h100", &work, 4, &linked, NULL), E_NOT_FOUND);
 }
 
 static void refusals_name_what_is_missing(void **state)
@@ -255,13 +255,13 @@ static void refusals_name_what_is_missing(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof(MISSING) / sizeof(MISSING[0]); i++) {
-        assert_int_not_equal(search("Llama-3-70B", MISSING[i].device, &WORK, 0, &c, &fault), 0);
+        assert_int_not_equal(search(MISSING[i].device, &WORK, 0, &c, &fault), 0);
         assert_non_null(strstr(fault.text, device(MISSING[i].device)->id));
         assert_non_null(strstr(fault.text, MISSING[i].word));
     }
     struct plan_work work = WORK;
     work.hit = 1.5;
-    assert_int_equal(search("Llama-3-70B", "h100", &work, 0, &c, &fault), E_INVAL);
+    assert_int_equal(search("h100", &work, 0, &c, &fault), E_INVAL);
 }
 
 /* 608 G tokens in and 168 G out in a day, 73.7 k and 14.8 k tokens/s of a node. */

@@ -138,22 +138,27 @@ static int input_of(json_t *count)
     return (int)json_integer_value(json_object_get(count, "input_tokens"));
 }
 
-/* Writes a request that continues a conversation; more: members before the messages, ending in a comma. */
-static void put_next(char *out, size_t size, const char *id, const char *more, const char *messages)
+struct next { /* a request that continues a conversation */
+    const char *id;
+    const char *more; /* members before the messages, ending in a comma */
+    const char *messages;
+};
+
+static void put_next(char *out, size_t size, const struct next *next)
 {
     snprintf(out, size,
              "{\"model\":\"sim\",\"max_tokens\":100,%s\"messages\":[%s],"
              "\"thread\":{\"type\":\"continue\",\"previous_message_id\":\"%s\"}}",
-             more, messages, id);
+             next->more, next->messages, next->id);
 }
 
-static void go_on(struct rig *rig, const char *id, const char *more, const char *messages, int want_status,
-                  const char *want_code, char next_id[40])
+static void go_on(struct rig *rig, const struct next *next, int want_status, const char *want_code,
+                  char next_id[40])
 {
     char body[1024];
     json_t *root;
 
-    put_next(body, sizeof(body), id, more, messages);
+    put_next(body, sizeof(body), next);
     root = send_body(rig, body, want_status);
     if (want_code != NULL)
         assert_string_equal(json_string_value(json_object_get(
@@ -185,7 +190,7 @@ static void what_is_continued_is_the_whole_conversation(void **state)
 
     rig_begin(&rig, NULL);
     begin_conversation(&rig, SYSTEM TOOLS, id);
-    put_next(body, sizeof(body), id, "", NEXT);
+    put_next(body, sizeof(body), &(struct next){id, "", NEXT});
     root = post(&rig, "/v1/messages/count_tokens", "", body, 200);
     whole = post(&rig, "/v1/messages/count_tokens", "",
                  "{\"model\":\"sim\"," SYSTEM TOOLS "\"messages\":[" ASK "," ANSWER "," NEXT "]}", 200);
@@ -204,7 +209,7 @@ static void what_is_continued_is_the_whole_conversation(void **state)
     snprintf(id, sizeof(id), "%s", str_at(root, "id", NULL));
     json_decref(whole);
     json_decref(root);
-    go_on(&rig, id, "", NEXT, 200, NULL, id);
+    go_on(&rig, &(struct next){id, "", NEXT}, 200, NULL, id);
     rig_end(&rig);
 }
 
@@ -214,15 +219,15 @@ static void an_id_is_good_once(void **state)
     char id[40];
 
     rig_begin(&rig, NULL);
-    go_on(&rig, "msg_never", "", NEXT, 404, "thread_not_found", NULL);
+    go_on(&rig, &(struct next){"msg_never", "", NEXT}, 404, "thread_not_found", NULL);
     begin_conversation(&rig, "", id);
-    go_on(&rig, id, "\"cache_salt\":\"mine\",", NEXT, 404, "thread_not_found", NULL);
-    go_on(&rig, id, "\"temperature\":9,", NEXT, 400, NULL, NULL); /* fails; the conversation is still there */
-    go_on(&rig, id, SYSTEM, NEXT, 400, NULL, NULL);
-    go_on(&rig, id, TOOLS, NEXT, 400, NULL, NULL);
-    go_on(&rig, id, "", "", 400, NULL, NULL);
-    go_on(&rig, id, "\"system\":null,\"tools\":null,", NEXT, 200, NULL, NULL);
-    go_on(&rig, id, "", NEXT, 400, "thread_already_continued", NULL);
+    go_on(&rig, &(struct next){id, "\"cache_salt\":\"mine\",", NEXT}, 404, "thread_not_found", NULL);
+    go_on(&rig, &(struct next){id, "\"temperature\":9,", NEXT}, 400, NULL, NULL); /* does not end it */
+    go_on(&rig, &(struct next){id, SYSTEM, NEXT}, 400, NULL, NULL);
+    go_on(&rig, &(struct next){id, TOOLS, NEXT}, 400, NULL, NULL);
+    go_on(&rig, &(struct next){id, "", ""}, 400, NULL, NULL);
+    go_on(&rig, &(struct next){id, "\"system\":null,\"tools\":null,", NEXT}, 200, NULL, NULL);
+    go_on(&rig, &(struct next){id, "", NEXT}, 400, "thread_already_continued", NULL);
     rig_end(&rig);
 }
 
@@ -235,15 +240,15 @@ static void one_that_is_being_continued_is_busy_until_it_fails(void **state)
 
     rig_begin(&rig, NULL);
     begin_conversation(&rig, "", id);
-    put_next(body, sizeof(body), id, "", "{\"role\":\"user\",\"content\":\"hang\"}");
+    put_next(body, sizeof(body), &(struct next){id, "", "{\"role\":\"user\",\"content\":\"hang\"}"});
     put_post(&request, "/v1/messages", "", body);
     fd = raw_connect(rig.port);
     raw_send_str(fd, (const char *)request.data);
     assert_true(reaches(&rig.counts->n_running, 1));
-    go_on(&rig, id, "", NEXT, 400, "thread_continue_in_flight", NULL);
+    go_on(&rig, &(struct next){id, "", NEXT}, 400, "thread_continue_in_flight", NULL);
     close(fd);
     assert_true(reaches(&rig.counts->n_cancelled, 1));
-    go_on(&rig, id, "", NEXT, 200, NULL, NULL);
+    go_on(&rig, &(struct next){id, "", NEXT}, 200, NULL, NULL);
     buf_fini(&request);
     rig_end(&rig);
 }
@@ -259,12 +264,12 @@ static void what_was_cut_is_not_kept(void **state)
     assert_string_equal(str_at(root, "stop_reason", NULL), "max_tokens");
     snprintf(id, sizeof(id), "%s", str_at(root, "id", NULL));
     json_decref(root);
-    go_on(&rig, id, "", NEXT, 404, "thread_not_found", NULL);
+    go_on(&rig, &(struct next){id, "", NEXT}, 404, "thread_not_found", NULL);
     root = send_body(&rig, "{\"model\":\"sim\",\"max_tokens\":9,\"messages\":[" ASK "]}",
                      200); /* without a conversation */
     snprintf(id, sizeof(id), "%s", str_at(root, "id", NULL));
     json_decref(root);
-    go_on(&rig, id, "", NEXT, 404, "thread_not_found", NULL);
+    go_on(&rig, &(struct next){id, "", NEXT}, 404, "thread_not_found", NULL);
     root = send_body(&rig,
                      "{\"model\":\"sim\",\"max_tokens\":100,\"stop_sequences\":[\"e.\"],\"messages\":[" ASK
                      "]" CREATE "}",
@@ -272,7 +277,7 @@ static void what_was_cut_is_not_kept(void **state)
     assert_string_equal(text_of(root, 0), "Thre");
     snprintf(id, sizeof(id), "%s", str_at(root, "id", NULL));
     json_decref(root);
-    go_on(&rig, id, "", NEXT, 200, NULL, NULL);
+    go_on(&rig, &(struct next){id, "", NEXT}, 200, NULL, NULL);
     rig_end(&rig);
 }
 
@@ -294,16 +299,18 @@ static void results_answer_the_calls_that_are_kept(void **state)
     json_decref(root);
 
     char body[1024];
-    put_next(body, sizeof(body), id, "",
-             "{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\",\"tool_use_id\":\"x\"}]}");
+    put_next(
+        body, sizeof(body),
+        &(struct next){id, "",
+                       "{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\",\"tool_use_id\":\"x\"}]}"});
     root = send_body(&rig, body, 400); /* counts as the client does */
     assert_non_null(
         strstr(str_at(root, "error", "message"), "messages.0.content.0: unexpected `tool_use_id`"));
     json_decref(root);
-    go_on(&rig, id, "", NEXT, 400, NULL, NULL);
+    go_on(&rig, &(struct next){id, "", NEXT}, 400, NULL, NULL);
     snprintf(result, sizeof(result),
              "{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\",\"tool_use_id\":\"%s\"}]}", call);
-    go_on(&rig, id, "", result, 200, NULL, NULL);
+    go_on(&rig, &(struct next){id, "", result}, 200, NULL, NULL);
     rig_end(&rig);
 }
 
@@ -323,8 +330,8 @@ static void breakpoints_of_earlier_requests_do_not_count(void **state)
 
     rig_begin(&rig, NULL);
     begin_conversation(&rig, four, id);
-    go_on(&rig, id, "", marked, 200, NULL, id);
-    go_on(&rig, id, "", marked, 200, NULL, NULL);
+    go_on(&rig, &(struct next){id, "", marked}, 200, NULL, id);
+    go_on(&rig, &(struct next){id, "", marked}, 200, NULL, NULL);
     rig_end(&rig);
 }
 
@@ -347,7 +354,7 @@ static void a_stream_and_a_text_begun_by_the_client_are_kept(void **state)
     char both[256], body[1024];
     snprintf(both, sizeof(both), "Well:%s", text_of(root, 0));
     json_decref(root);
-    put_next(body, sizeof(body), id, "", NEXT);
+    put_next(body, sizeof(body), &(struct next){id, "", NEXT});
     root = post(&rig, "/v1/messages/count_tokens", "", body, 200);
     snprintf(body, sizeof(body),
              "{\"model\":\"sim\",\"messages\":[" ASK ",{\"role\":\"assistant\",\"content\":\"%s\"}," NEXT
@@ -373,9 +380,9 @@ static void metrics_tell_what_was_found(void **state)
 
     rig_begin(&rig, NULL);
     begin_conversation(&rig, "", id);
-    go_on(&rig, id, "", NEXT, 200, NULL, NULL);
-    go_on(&rig, id, "", NEXT, 400, NULL, NULL);
-    go_on(&rig, "msg_never", "", NEXT, 404, NULL, NULL);
+    go_on(&rig, &(struct next){id, "", NEXT}, 200, NULL, NULL);
+    go_on(&rig, &(struct next){id, "", NEXT}, 400, NULL, NULL);
+    go_on(&rig, &(struct next){"msg_never", "", NEXT}, 404, NULL, NULL);
     json_decref(send_body(&rig,
                           "{\"model\":\"sim\",\"max_tokens\":100,\"messages\":[" NEXT
                           ",{\"role\":\"assistant\",\"content\":\"What another server said.\"}," ASK "]}",
@@ -408,7 +415,7 @@ static void without_room_they_are_refused(void **state)
 
     for (size_t i = 0; i < ARRAY_LEN(changes); i++) {
         rig_begin(&rig, changes[i]);
-        go_on(&rig, "msg_a", "", NEXT, 400, "thread_unsupported_request", NULL);
+        go_on(&rig, &(struct next){"msg_a", "", NEXT}, 400, "thread_unsupported_request", NULL);
         root = send_body(&rig, "{\"model\":\"sim\",\"max_tokens\":2,\"messages\":[" ASK "]" CREATE "}", 400);
         assert_string_equal(str_at(root, "error", "message"),
                             "thread: message threads are not supported by this server");

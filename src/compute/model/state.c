@@ -144,6 +144,7 @@ static void model_state_lay_out(const struct model *model, struct model_state *s
 
     state->x = carve(carving, rows * c->hidden * word);
     state->normed = carve(carving, rows * c->hidden * word);
+    state->joined = model->mtp_of ? carve(carving, rows * 2 * c->hidden * word) : NULL;
     state->branch = model->arch->is_parallel ? carve(carving, rows * c->hidden * word) : NULL;
     for (unsigned i = 0; i < model->n_ropes; i++) {
         state->cos[i] = carve(carving, rows * (c->rope_dims / 2) * word);
@@ -206,6 +207,7 @@ int model_state_new(const struct model *model, struct team *team, const struct m
     state->team_from_bytes = opts->team_from_bytes ? opts->team_from_bytes : TEAM_FROM_BYTES;
     state->n_ranks = team_size(team);
     state->vocab = model->config.vocab;
+    state->hidden = model->config.hidden;
     rc = model_state_allocate(model, state);
     if (rc < 0) {
         model_state_free(state);

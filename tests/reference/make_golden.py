@@ -181,6 +181,9 @@ CASES = {
                          f"{TINY}"),
     "glm-dsa": ("sparse", f"--arch glm-dsa --layers 5 --with exp_probs_b {SPARSE} --set leading_dense_block_count=1 "
                 f"--set attention.indexer.types=1,0,1,0,0 {TINY}"),
+    "glm4moe-mtp": ("mtp", f"--arch glm4moe --layers 4 --head-dim 16 --with bias --with exp_probs_b --with attn_q_norm "
+                    f"--with attn_k_norm {NARROW} --set rope.dimension_count=8 --set leading_dense_block_count=1 "
+                    f"--set expert_shared_count=2 --set nextn_predict_layers=1 --set expert_weights_scale=1.5 {TINY}"),
 }
 N_TOKENS, SHOWN = 40, (0, 13, 39)
 

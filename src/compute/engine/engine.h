@@ -20,6 +20,7 @@
 struct engine_item {           /* one sequence's part of a step; all pointers are borrowed for the step */
     const token_id *tokens;    /* the tokens to feed */
     uint32_t n_tokens;         /* >= 1 */
+    const float *hidden;       /* with info.is_mtp: [n_tokens][info.hidden], the row before each token */
     uint32_t position;         /* position of tokens[0] in its sequence; KV of all tokens before is present */
     const kv_block_id *blocks; /* block table, covers position + n_tokens */
     uint32_t n_blocks;
@@ -41,6 +42,7 @@ struct engine_item {           /* one sequence's part of a step; all pointers ar
     struct sample_opts sample;
     struct sample_state *state; /* sampling state before the first sampled token; unchanged by the step; NULL:
                                    none. Draft tokens that the grammar forbids are rejected. */
+    uint32_t sampled_after;     /* tokens of the text before position 0, for the random numbers; usually 0 */
     uint32_t tokens_left;       /* for the grammar: tokens that may still be sampled */
     /* Not NULL: receives the logprobs of tokens[score_at + 1 ...], n_scores of them, each with the
      * sample.n_top likeliest tokens. The last one may be the token after the fed ones, unless a token is
@@ -72,6 +74,8 @@ struct engine_info {
     uint32_t max_batch_tokens; /* most tokens that one step may feed, over all items */
     uint32_t max_draws;        /* most tokens that one step may sample, all draft tokens counted */
     uint32_t embedding_dims;   /* length of an embedding */
+    uint32_t hidden;           /* width of the rows of ops->hidden; 0: it has none */
+    bool is_mtp;               /* an MTP head: items have hidden */
     struct kv_layout layout;
     uint64_t numerics_id; /* engines with equal ids compute equal bits */
 };
@@ -85,6 +89,9 @@ struct engine_ops {
     /* Logits of the last fed token of item `index` of the latest step, [vocab_size]. Valid until the next
      * step; NULL if the engine has none. */
     const float *(*logits)(void *engine, uint32_t index);
+    /* With info.hidden: the row from which item `index` of the latest step sampled its token n_drafts - back: what
+     * an MTP head reads. Valid as logits. */
+    const float *(*hidden)(void *engine, uint32_t index, uint32_t back);
     void (*free)(void *engine);
 };
 

@@ -112,6 +112,8 @@ static bool item_ok(const struct engine_cpu *engine, const struct engine_item *i
         return false;
     if (item->n_drafts > 0 && (!item->wants_token || item->n_drafts >= item->n_tokens))
         return false;
+    if (model_config(engine->opts.model)->is_mtp && item->hidden == NULL)
+        return false;
     for (uint32_t i = 0; i < item->n_tokens; i++)
         if (item->tokens[i] >= vocab)
             return false;
@@ -143,7 +145,8 @@ static void engine_cpu_draw(struct engine_cpu *engine, uint32_t index, const str
                             struct sample_result *results_out)
 {
     const token_id *drafts = item->tokens + item->n_tokens - item->n_drafts;
-    struct sample_place place = {.position = (uint64_t)item->position + item->n_tokens - item->n_drafts,
+    struct sample_place place = {.position = (uint64_t)item->sampled_after + item->position + item->n_tokens -
+                                             item->n_drafts,
                                  .state = item->state,
                                  .tokens_left = item->tokens_left};
     bool goes_on = item->wants_token;
@@ -166,7 +169,7 @@ static void engine_cpu_draw(struct engine_cpu *engine, uint32_t index, const str
 
 static void engine_cpu_embed(const struct engine_cpu *engine, uint32_t index, const struct engine_item *item)
 {
-    const float *row = model_last_row(engine->state, index);
+    const float *row = model_hidden(engine->state, index, 0);
 
     if (row != NULL)
         memcpy(item->embedding, row, model_config(engine->opts.model)->hidden * sizeof(*row));
@@ -200,6 +203,7 @@ static int engine_cpu_step(void *self, const struct engine_batch *batch, struct 
         const struct engine_item *item = &batch->items[i];
 
         engine->items[i] = (struct model_item){.tokens = item->tokens,
+                                               .hidden = item->hidden,
                                                .n_tokens = item->n_tokens,
                                                .position = item->position,
                                                .blocks = item->blocks,
@@ -238,6 +242,13 @@ static const float *engine_cpu_logits(void *self, uint32_t index)
     const struct engine_cpu *engine = self;
 
     return model_logits(engine->state, index, 0);
+}
+
+static const float *engine_cpu_hidden(void *self, uint32_t index, uint32_t back)
+{
+    const struct engine_cpu *engine = self;
+
+    return model_hidden(engine->state, index, back);
 }
 
 static void engine_cpu_free(void *self)
@@ -280,8 +291,10 @@ static int engine_cpu_build(struct engine_cpu *engine)
 
 int engine_cpu_new(const struct engine_cpu_opts *opts, struct engine *out)
 {
-    static const struct engine_ops OPS = {
-        .step = engine_cpu_step, .logits = engine_cpu_logits, .free = engine_cpu_free};
+    static const struct engine_ops OPS = {.step = engine_cpu_step,
+                                          .logits = engine_cpu_logits,
+                                          .hidden = engine_cpu_hidden,
+                                          .free = engine_cpu_free};
     const struct model_config *config = model_config(opts->model);
     struct engine_cpu *engine;
     int rc;
@@ -307,6 +320,8 @@ int engine_cpu_new(const struct engine_cpu_opts *opts, struct engine *out)
                                     .max_batch_tokens = opts->max_batch_tokens,
                                     .max_draws = engine->opts.max_draws,
                                     .embedding_dims = config->hidden,
+                                    .hidden = config->hidden,
+                                    .is_mtp = config->is_mtp,
                                     .layout = *model_kv_layout(opts->model),
                                     .numerics_id = model_numerics_id(opts->model)}};
     return 0;

@@ -16,7 +16,8 @@ struct engine_model {
 
 static struct model_opts model_opts_of(const struct engine_load_opts *opts)
 {
-    return (struct model_opts){.kernels = opts->kernels,
+    return (struct model_opts){.mtp_of = opts->mtp_of ? opts->mtp_of->model : NULL,
+                               .kernels = opts->kernels,
                                .kv_type = opts->kv_type,
                                .block_tokens = opts->block_tokens,
                                .splits_windows = opts->splits_windows,
@@ -59,6 +60,11 @@ int engine_model_load(const struct engine_load_opts *opts, struct fault *fault, 
     return 0;
 }
 
+bool engine_model_has_mtp(const struct engine_model *loaded, const struct gguf *gguf)
+{
+    return model_has_mtp(loaded->model, gguf);
+}
+
 void engine_model_free(struct engine_model *loaded)
 {
     if (loaded == NULL)
@@ -87,14 +93,28 @@ static const float *loaded_logits(void *self, uint32_t index)
     return loaded->cpu.ops->logits(loaded->cpu.self, index);
 }
 
+static const float *loaded_hidden(void *self, uint32_t index, uint32_t back)
+{
+    struct engine_model *loaded = self;
+
+    return loaded->cpu.ops->hidden(loaded->cpu.self, index, back);
+}
+
 static void loaded_free(void *self)
 {
     engine_model_free(self);
 }
 
+static const struct engine_ops LOADED_OPS = {
+    .step = loaded_step, .logits = loaded_logits, .hidden = loaded_hidden, .free = loaded_free};
+
+const struct engine_model *engine_loaded(const struct engine *engine)
+{
+    return engine->ops == &LOADED_OPS ? engine->self : NULL;
+}
+
 int engine_model_start(struct engine_model *loaded, const struct engine_start_opts *opts, struct engine *out)
 {
-    static const struct engine_ops ops = {.step = loaded_step, .logits = loaded_logits, .free = loaded_free};
     struct engine_cpu_opts cpu = {.model = loaded->model,
                                   .team = loaded->team,
                                   .kv_arena = opts->kv_arena,
@@ -108,7 +128,7 @@ int engine_model_start(struct engine_model *loaded, const struct engine_start_op
         engine_model_free(loaded);
         return rc;
     }
-    *out = (struct engine){.ops = &ops, .self = loaded, .info = loaded->cpu.info};
+    *out = (struct engine){.ops = &LOADED_OPS, .self = loaded, .info = loaded->cpu.info};
     return 0;
 }
 

@@ -18,6 +18,8 @@ enum { ENGINE_BLOCK_STEP = ATTN_BLOCK_STEP, ENGINE_BLOCK_MAX = ATTN_BLOCK_MAX };
 struct engine_model; /* weights, packed for the kernels */
 
 struct engine_load_opts {
+    const struct engine_model
+        *mtp_of;         /* not NULL: load its MTP head, see model_opts; its engine must live longer */
     struct gguf *gguf;   /* borrowed; must outlive the engine */
     struct team *team;   /* borrowed; must outlive the engine */
     const char *kernels; /* "auto", "scalar", "avx2", "avx512" */
@@ -39,6 +41,8 @@ int engine_model_load(const struct engine_load_opts *opts, struct fault *fault, 
  * Returns the KV layout and the model's own context length. */
 int engine_model_check(const struct engine_load_opts *opts, struct fault *fault, struct kv_layout *layout_out,
                        uint32_t *context_out);
+bool engine_model_has_mtp(const struct engine_model *model,
+                          const struct gguf *gguf); /* see model_has_mtp() */
 bool engine_has_kernels(const char *kernels);       /* known, and this CPU runs them */
 void engine_model_free(struct engine_model *model); /* NULL is allowed; not after engine_model_start */
 const struct kv_layout *engine_model_layout(const struct engine_model *model);
@@ -59,5 +63,8 @@ void engine_tuned_table(const struct tuned *tuned, struct buf *out); /* a table,
 
 /* Starts an engine. Takes the model, also on failure; engine_free releases it. */
 int engine_model_start(struct engine_model *model, const struct engine_start_opts *opts, struct engine *out);
+
+/* The model that the engine took; NULL: it was not started by engine_model_start(). */
+const struct engine_model *engine_loaded(const struct engine *engine);
 
 #endif

@@ -232,8 +232,7 @@ static void read_head_dim(struct reading *r, struct model_config *config)
         arch_complain(r, E_UNSUPPORTED, "heads of %u: at most 1024 are supported", config->head_dim);
 }
 
-/* A file counts the layers that draft tokens among its blocks. They stand behind the last, and are left out.
- */
+/* A file counts its MTP heads among its blocks. They stand behind the last layer. */
 static void read_layers(struct reading *r, struct model_config *config)
 {
     read_count(r, "block_count", REQUIRED, 4096, &config->n_layers);

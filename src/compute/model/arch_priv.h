@@ -101,6 +101,7 @@ struct arch {
     slot_set needs, may;    /* slots of every layer in addition to its halves'; all other slots are refused */
     uint32_t globals;       /* GLOBAL_BIT()s that a file must have besides the usual ones */
     bool norms_turned;      /* norms of heads run after RoPE, not before it */
+    bool has_mtp;           /* layers behind the last are MTP heads as mtp.c computes them */
     bool has_shapes;        /* layers may differ in shape: some keys may be lists */
     bool has_windows;       /* uses attention.sliding_window; else that key is refused */
     uint32_t window_period; /* each period's last layer attends to all keys; 0: all have the window */

@@ -26,7 +26,7 @@
  *    hunyuan-dense, hunyuan-moe  Hunyuan: heads are normed after RoPE
  *    seed_oss  Seed OSS: qwen2, with the second norm under another name
  *    exaone4   EXAONE 4: norms after each half; with windows, layers without one have no RoPE
- *    glm4moe   GLM 4.5 to 4.7: sigmoid, shared experts, layers behind the last that draft tokens
+ *    glm4moe   GLM 4.5 to 4.7: sigmoid, shared experts, an MTP head behind the last layer
  *    bailingmoe2 Ling 2, Ring 2: like glm4moe, with Q, K and V in one tensor
  *    ernie4_5-moe ERNIE 4.5 with experts, of which some are shared
  *    llama4    Llama 4: arch_llama4.c
@@ -469,6 +469,7 @@ static const struct arch ARCHS[] = {
      .ffn = &ffn_dense,
      .needs = SLOT_BIT(ATTN_NORM) | SLOT_BIT(FFN_NORM_LATE),
      .may = QKV_BIASES | HEAD_NORMS,
+     .has_mtp = true,
      .keys = GLM4MOE_KEYS,
      .read = read_glm4moe},
     {.name = "bailingmoe2",

@@ -344,6 +344,8 @@ int model_forward(const struct model *model, struct model_state *state, const st
     if (f.n_rows == 0)
         return 0;
     forward_rows(&f, forward_embed);
+    if (model->mtp_of)
+        forward_mtp(&f);
     if (model->config.input != 0)
         forward_inputs(&f);
     if (model->config.n_streams != 0)
@@ -374,9 +376,9 @@ float *model_logits(const struct model_state *state, uint32_t index, uint32_t ba
     return state->logits + (size_t)(state->logits_end[index] - 1 - back) * state->vocab;
 }
 
-const float *model_last_row(const struct model_state *state, uint32_t index)
+const float *model_hidden(const struct model_state *state, uint32_t index, uint32_t back)
 {
-    if (index >= state->n_items || state->n_logits[index] == 0)
+    if (index >= state->n_items || back >= state->n_logits[index])
         return NULL;
-    return state->last + (size_t)(state->logits_end[index] - 1) * state->hidden;
+    return state->last + (size_t)(state->logits_end[index] - 1 - back) * state->hidden;
 }

@@ -230,6 +230,9 @@ int model_new(struct gguf *gguf, struct team *team, const struct model_opts *opt
     if (model == NULL)
         return fault_set(fault, E_NOMEM, "no memory for a model");
     rc = arch_read(gguf, opts->context_length, fault, model);
+    model->mtp_of = opts->mtp_of;
+    if (rc == 0 && model->mtp_of)
+        mtp_keep(model);
     if (rc == 0)
         rc = apply_opts(model, opts, fault);
     if (rc == 0)

@@ -6,7 +6,7 @@
  * The promise: the logits of a sequence are always the same, bit for bit. They do not depend on the other
  * items of the pass, the cuts of its tokens into passes, the places of its blocks, or the number of ranks.
  *
- * More than 15 functions: loading, the forward pass, and what programs that write models need. */
+ * More than 15 functions: programs load models, check and write files, and run passes. */
 #ifndef COMPUTE_MODEL_MODEL_H
 #define COMPUTE_MODEL_MODEL_H
 
@@ -22,7 +22,7 @@
 struct model_config { /* shapes, in the field's usual terms */
     char arch[32];    /* "llama", "qwen2" */
     uint32_t n_layers;
-    uint32_t n_nextn_layers; /* layers of the file that draft tokens; not loaded */
+    uint32_t n_nextn_layers; /* layers of the file behind the last: MTP heads, which draft tokens */
     uint32_t hidden;
     uint32_t n_heads;
     uint32_t n_kv_heads;
@@ -64,6 +64,7 @@ struct model_config { /* shapes, in the field's usual terms */
     float logit_scale;     /* factor of the logits; usually 1 */
     float attn_cap;        /* soft cap of scores; 0: none */
     float logit_cap;       /* soft cap of logits; 0: none */
+    bool is_mtp;           /* an MTP head, loaded with mtp_of */
     bool is_tied;          /* the output head is the token embedding */
     char weight_type[16];  /* type of most bytes: "Q8_0" */
     uint64_t n_parameters;
@@ -71,6 +72,9 @@ struct model_config { /* shapes, in the field's usual terms */
 };
 
 struct model_opts {
+    /* Borrowed, must outlive this model: load the MTP head of this model, of the same file, as a model of one
+     * layer (mtp.c). It uses the embedding and the output head of mtp_of. NULL: load the model itself. */
+    const struct model *mtp_of;
     const char *kernels; /* "auto", "scalar", "avx2", "avx512" */
     enum kv_type kv_type;
     uint32_t block_tokens; /* tokens of a KV block; 0: 32 */
@@ -101,6 +105,8 @@ void model_free(struct model *model);
  * Returns the KV layout and the model's own context length. */
 int model_check(const struct gguf *gguf, const struct model_opts *opts, struct fault *fault,
                 struct kv_layout *layout_out, uint32_t *context_out);
+bool model_has_mtp(const struct model *model,
+                   const struct gguf *gguf); /* the file has an MTP head known here */
 bool model_has_kernels(const char *kernels); /* the name is known and this CPU runs them */
 const struct model_config *model_config(const struct model *model);
 const struct kv_layout *model_kv_layout(const struct model *model);
@@ -159,6 +165,7 @@ void model_state_free(struct model_state *state);
 
 struct model_item {            /* one sequence's part of a pass; all pointers are borrowed */
     const uint32_t *tokens;    /* ids < vocab */
+    const float *hidden;       /* for MTP heads: [n_tokens][hidden], model_hidden() before each token */
     uint32_t n_tokens;         /* >= 1 */
     uint32_t position;         /* position of tokens[0]; KV of all tokens before is present */
     const kv_block_id *blocks; /* block table, covers position + n_tokens */
@@ -199,8 +206,8 @@ int model_forward(const struct model *model, struct model_state *state, const st
 /* Logits of item `index` of the latest pass after its token n_tokens - 1 - back: [vocab]. Valid until the
  * next pass; NULL if the item did not ask for them. */
 float *model_logits(const struct model_state *state, uint32_t index, uint32_t back);
-/* Row of item `index` that the output head read for its last token: [hidden], after the last norm. An
- * embedder's vector, not normalised. Valid and NULL as model_logits(). */
-const float *model_last_row(const struct model_state *state, uint32_t index);
+/* The row that the output head multiplied for those logits: the normed residual stream, [hidden]. Also the
+ * embedding of an embedder, not normalised. */
+const float *model_hidden(const struct model_state *state, uint32_t index, uint32_t back);
 
 #endif

@@ -11,6 +11,7 @@
 #include "compute/model/model.h"
 #include "compute/model/moe_priv.h"
 #include "compute/model/mla_priv.h"
+#include "compute/model/mtp_priv.h"
 #include "compute/model/recurrent_priv.h"
 #include "compute/model/rope_priv.h"
 #include "compute/kernels/recurrent.h"
@@ -71,7 +72,10 @@ struct model {
     struct layer_gain final_norm;                      /* [hidden] */
     const float *head_bias;                            /* [vocab], or NULL */
     struct watch_state watch;
-    float *vectors; /* owns all norms and biases */
+    const struct model
+        *mtp_of;          /* not NULL: this is the MTP head of that model, which owns embedding and head */
+    uint32_t first_layer; /* number in the file of layers[0] */
+    float *vectors;       /* owns all norms and biases */
     uint64_t numerics_id;
     enum bf16_math bf16; /* how some matrix is multiplied; BF16_EXACT: no matrix uses dots or tiles */
 };
@@ -151,6 +155,7 @@ struct model_state {
     void *gated_scratch;      /* for the feed-forward of more tokens than FFN_FEW_TOKENS */
     float *cos[N_ROPES];      /* [max_tokens][rope_dims/2] */
     float *sin[N_ROPES];
+    float *joined;                 /* [max_tokens][2 hidden]  what an MTP head reads; NULL: it is none */
     float *last;                   /* [max_logits][hidden]  rows that need logits */
     float *logits;                 /* [max_logits][vocab] */
     uint32_t *logits_end;          /* [max_items] row of logits after an item's last */
@@ -214,13 +219,11 @@ enum slot forward_ffn_norm(const struct forward *f);
 /* y = x . W^T for all parts of a group, side by side in rows of group->rows. */
 void forward_matmul(struct forward *f, const struct weight_group *group, const float *x, size_t x_stride,
                     float *y);
-
 /* For `next`: the first matrix of a group. NULL: it has none, or the calling thread multiplies by it
  * alone. */
 const struct weight *forward_first(const struct forward *f, const struct layer *layer, enum group group);
 /* The first matrix that the layer after this one reads. */
 const struct weight *forward_beyond(const struct forward *f, uint32_t layer);
-
 /* forward_attn.c: attention by heads; with gates behind q, k and v if the group has these rows. */
 void forward_attn(struct forward *f, uint32_t layer);
 /* The tensors that a layer without keys of its own may have. */
@@ -239,7 +242,6 @@ void ffn_relu_squared(float *x, uint32_t n);
 gated_act ffn_activation(const struct model *model);
 /* normed = act(input . Wgate^T) * (input . Wup^T) . Wdown^T, with gate_up for all rows. */
 void ffn_by_products(struct forward *f, uint32_t layer, const float *input);
-
 /* The end of every half. normed holds its output, which is normed again with post_norm (may be NULL),
  * scaled and added to x. */
 void forward_finish(struct forward *f, const float *post_norm);

@@ -128,6 +128,10 @@ const struct slot_info SLOTS[N_SLOTS] = {
     [SLOT_LAUREL_LEFT] = MATRIX("laurel_l.weight", DIM_LAUREL, DIM_HIDDEN, GROUP_LAUREL_LEFT, MODEL_MATRIX),
     [SLOT_LAUREL_RIGHT] = MATRIX("laurel_r.weight", DIM_HIDDEN, DIM_LAUREL, GROUP_LAUREL_RIGHT, MODEL_MATRIX),
     [SLOT_LAUREL_NORM] = VECTOR("laurel_post_norm.weight", DIM_HIDDEN, MODEL_NORM),
+    [SLOT_MTP_PROJ] = MATRIX("nextn.eh_proj.weight", DIM_HIDDEN, DIM_2_HIDDEN, GROUP_MTP, MODEL_MATRIX),
+    [SLOT_MTP_TOKEN_NORM] = VECTOR("nextn.enorm.weight", DIM_HIDDEN, MODEL_NORM),
+    [SLOT_MTP_HIDDEN_NORM] = VECTOR("nextn.hnorm.weight", DIM_HIDDEN, MODEL_NORM),
+    [SLOT_MTP_LAST_NORM] = VECTOR("nextn.shared_head_norm.weight", DIM_HIDDEN, MODEL_NORM),
     [SLOT_ROUTER_SCALE] = VECTOR("ffn_gate_inp.scale", DIM_HIDDEN, MODEL_NORM),
     [SLOT_FFN_NORM_2] = VECTOR("pre_ffw_norm_2.weight", DIM_HIDDEN, MODEL_NORM),
     [SLOT_POST_FFN_NORM_1] = VECTOR("post_ffw_norm_1.weight", DIM_HIDDEN, MODEL_NORM),
@@ -169,6 +173,8 @@ const struct slot_info GLOBALS[N_GLOBALS] = {
 static uint64_t dim_beside(const struct model_config *config, enum dim dim)
 {
     switch ((int)dim) {
+    case DIM_2_HIDDEN:
+        return 2 * (uint64_t)config->hidden;
     case DIM_3_HIDDEN:
         return 3 * (uint64_t)config->hidden;
     case DIM_CONV_TAPS:
@@ -306,7 +312,7 @@ slot_set layer_needs(const struct model *model, uint32_t index)
     const struct layer *layer = &model->layers[index];
 
     return model->arch->needs | layer->attn->needs | layer->ffn->needs |
-           (layer->tail ? layer->tail->needs : 0);
+           (layer->tail ? layer->tail->needs : 0) | (model->first_layer ? MTP_SLOTS : 0);
 }
 
 slot_set layer_may(const struct model *model, uint32_t index)
@@ -344,11 +350,34 @@ static struct model_tensor slots_describe(const struct model_config *config, con
     return tensor;
 }
 
-static int visit_all(const struct model *model, int (*visit)(void *arg, const struct model_tensor *tensor),
-                     void *arg)
+struct visiting {
+    int (*visit)(void *arg, const struct model_tensor *tensor);
+    void *arg;
+};
+
+static int visit_layers(const struct model *model, const struct visiting *visiting)
 {
     struct model_tensor tensor;
     char name[64];
+    int rc = 0;
+
+    for (uint32_t layer = 0; layer < model->config.n_layers; layer++) {
+        struct model_config config = layer_config(model, layer);
+
+        for (unsigned s = 0; s < N_SLOTS && rc == 0; s++) {
+            if (!(layer_may(model, layer) >> s & 1))
+                continue;
+            tensor = slots_describe(&config, &SLOTS[s], slot_name(model->first_layer + layer, s, name));
+            tensor.is_optional = !(layer_needs(model, layer) >> s & 1);
+            rc = visiting->visit(visiting->arg, &tensor);
+        }
+    }
+    return rc;
+}
+
+static int visit_globals(const struct model *model, const struct visiting *visiting)
+{
+    struct model_tensor tensor;
     int rc = 0;
 
     for (unsigned g = 0; g < N_GLOBALS && rc == 0; g++) {
@@ -356,18 +385,7 @@ static int visit_all(const struct model *model, int (*visit)(void *arg, const st
             continue;
         tensor = slots_describe(&model->config, &GLOBALS[g], GLOBALS[g].suffix);
         tensor.is_optional = !global_is_required(model, g);
-        rc = visit(arg, &tensor);
-    }
-    for (uint32_t layer = 0; layer < model->config.n_layers; layer++) {
-        struct model_config config = layer_config(model, layer);
-
-        for (unsigned s = 0; s < N_SLOTS && rc == 0; s++) {
-            if (!(layer_may(model, layer) >> s & 1))
-                continue;
-            tensor = slots_describe(&config, &SLOTS[s], slot_name(layer, s, name));
-            tensor.is_optional = !(layer_needs(model, layer) >> s & 1);
-            rc = visit(arg, &tensor);
-        }
+        rc = visiting->visit(visiting->arg, &tensor);
     }
     return rc;
 }
@@ -375,11 +393,18 @@ static int visit_all(const struct model *model, int (*visit)(void *arg, const st
 int model_tensors(const struct gguf *keys, struct fault *fault,
                   int (*visit)(void *arg, const struct model_tensor *tensor), void *arg)
 {
+    const struct visiting visiting = {visit, arg};
     struct model model = {0};
     int rc = arch_read(keys, 0, fault, &model);
 
     if (rc == 0)
-        rc = visit_all(&model, visit, arg);
+        rc = visit_globals(&model, &visiting);
+    if (rc == 0)
+        rc = visit_layers(&model, &visiting);
+    if (rc == 0 && model.arch->has_mtp && model.config.n_nextn_layers > 0) {
+        mtp_keep(&model);
+        rc = visit_layers(&model, &visiting);
+    }
     weights_fini(&model);
     return rc;
 }

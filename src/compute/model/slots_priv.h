@@ -106,6 +106,10 @@ enum slot { /* vectors used as one (the biases of q, k and v) are neighbours; so
             SLOT_LAUREL_LEFT,
             SLOT_LAUREL_RIGHT,
             SLOT_LAUREL_NORM,
+            SLOT_MTP_PROJ, /* MTP heads: mtp.c */
+            SLOT_MTP_TOKEN_NORM,
+            SLOT_MTP_HIDDEN_NORM,
+            SLOT_MTP_LAST_NORM,
             N_SLOTS
 };
 
@@ -140,6 +144,7 @@ enum dim {           /* widths, which dim_of() computes from the configuration *
            DIM_INDEX,
            DIM_INDEX_HEADS,
            DIM_INDEX_Q,
+           DIM_2_HIDDEN,
            DIM_3_HIDDEN,
            DIM_CONV_TAPS,
            DIM_2_Q,
@@ -181,6 +186,7 @@ enum group {
     GROUP_LAUREL_RIGHT,
     GROUP_INPUT_GATE,
     GROUP_INPUT_PROJ,
+    GROUP_MTP,
     N_GROUPS
 };
 

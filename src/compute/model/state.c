@@ -144,6 +144,7 @@ static void model_state_lay_out(const struct model *model, struct model_state *s
 
     state->x = carve(carving, rows * c->hidden * word);
     state->normed = carve(carving, rows * c->hidden * word);
+    state->joined = model->mtp_of ? carve(carving, rows * 2 * c->hidden * word) : NULL;
     state->branch = model->arch->is_parallel ? carve(carving, rows * c->hidden * word) : NULL;
     for (unsigned i = 0; i < model->n_ropes; i++) {
         state->cos[i] = carve(carving, rows * (c->rope_dims / 2) * word);

@@ -98,7 +98,7 @@ static int bind_layer(struct loading *load, uint32_t layer)
 
         if (!(may >> i & 1))
             continue;
-        rc = weights_bind(load, slot_name(layer, i, name), &SLOTS[i], &slot[i]);
+        rc = weights_bind(load, slot_name(load->model->first_layer + layer, i, name), &SLOTS[i], &slot[i]);
         if (rc == E_NOT_FOUND && (needs >> i & 1))
             return fault_set(load->fault, E_FORMAT, "tensor %s is missing", name);
         if (rc < 0 && rc != E_NOT_FOUND)
@@ -175,7 +175,7 @@ static int bind_all(struct loading *load)
         return fault_set(load->fault, E_NOMEM, "no memory for %u layers", config->n_layers);
     load->shape = *config;
     for (unsigned i = 0; i < N_GLOBALS && rc == 0; i++) {
-        if (!global_is_allowed(load->model, i))
+        if (!global_is_allowed(load->model, i) || load->model->mtp_of)
             continue;
         rc = weights_bind(load, GLOBALS[i].suffix, &GLOBALS[i], &load->globals[i]);
         if (rc == E_NOT_FOUND)
@@ -185,7 +185,7 @@ static int bind_all(struct loading *load)
     }
     for (uint32_t i = 0; i < config->n_layers && rc == 0; i++)
         rc = bind_layer(load, i);
-    return rc < 0 ? rc : refuse_unbound(load);
+    return rc < 0 || load->model->mtp_of ? rc : refuse_unbound(load);
 }
 
 /* ---- packing ---- */
@@ -331,17 +331,12 @@ static int pack_layer(struct loading *load, uint32_t index)
     return 0;
 }
 
-static int pack_all(struct loading *load)
+/* The matrices outside the layers. */
+static int pack_globals(struct loading *load)
 {
     struct model *model = load->model;
-    struct model_config *config = &model->config;
-    int rc;
+    int rc = weights_pack(load, &load->globals[GLOBAL_EMBEDDING], 1, &model->embedding);
 
-    model->vectors = calloc(load->n_vector_floats, sizeof(float));
-    if (model->vectors == NULL)
-        return fault_set(load->fault, E_NOMEM, "no memory for norms and biases");
-    load->next_vector = model->vectors;
-    rc = weights_pack(load, &load->globals[GLOBAL_EMBEDDING], 1, &model->embedding);
     if (rc == 0 && load->globals[GLOBAL_HEAD])
         rc = weights_pack(load, &load->globals[GLOBAL_HEAD], 1, &model->head);
     if (rc == 0 && load->globals[GLOBAL_POSITIONS])
@@ -350,12 +345,14 @@ static int pack_all(struct loading *load)
         rc = weights_pack(load, &load->globals[GLOBAL_INPUTS], 1, &model->inputs);
     if (rc == 0 && load->globals[GLOBAL_INPUTS_PROJ])
         rc = pack_group(load, &load->globals[GLOBAL_INPUTS_PROJ], 1, &model->inputs_proj);
-    if (rc == 0)
-        rc = altup_pack(load);
-    for (uint32_t i = 0; i < config->n_layers && rc == 0; i++)
-        rc = pack_layer(load, i);
-    if (rc < 0)
-        return rc;
+    model->config.is_tied = load->globals[GLOBAL_HEAD] == NULL;
+    return rc == 0 ? altup_pack(load) : rc;
+}
+
+static void pack_global_vectors(struct loading *load)
+{
+    struct model *model = load->model;
+
     model->final_norm.gain = pack_vector(
         load, load->globals[global_is_required(model, GLOBAL_FINAL_NORM) ? GLOBAL_FINAL_NORM
                                                                          : GLOBAL_FINAL_NORM_LFM2]);
@@ -365,7 +362,38 @@ static int pack_all(struct loading *load)
         model->head_bias = pack_vector(load, load->globals[GLOBAL_HEAD_BIAS]);
     if (load->globals[GLOBAL_INPUTS_NORM])
         model->inputs_norm = pack_vector(load, load->globals[GLOBAL_INPUTS_NORM]);
-    config->is_tied = load->globals[GLOBAL_HEAD] == NULL;
+}
+
+/* An MTP head multiplies by its model's embedding and output head. */
+static void borrow_globals(struct model *model)
+{
+    model->embedding = model->mtp_of->embedding;
+    model->head = model->mtp_of->head;
+    model->config.is_tied = model->mtp_of->config.is_tied;
+}
+
+static int pack_all(struct loading *load)
+{
+    struct model *model = load->model;
+    struct model_config *config = &model->config;
+    int rc = 0;
+
+    model->vectors = calloc(load->n_vector_floats, sizeof(float));
+    if (model->vectors == NULL)
+        return fault_set(load->fault, E_NOMEM, "no memory for norms and biases");
+    load->next_vector = model->vectors;
+    if (model->mtp_of)
+        borrow_globals(model);
+    else
+        rc = pack_globals(load);
+    for (uint32_t i = 0; i < config->n_layers && rc == 0; i++)
+        rc = pack_layer(load, i);
+    if (rc < 0)
+        return rc;
+    if (model->mtp_of)
+        model->final_norm.gain = model->layers[0].vectors[SLOT_MTP_LAST_NORM];
+    else
+        pack_global_vectors(load);
     config->weight_bytes += config->is_tied ? model->embedding.len_bytes : model->head.len_bytes;
     config->weight_bytes += (uint64_t)(load->next_vector - model->vectors) * sizeof(float);
     return 0;
@@ -428,8 +456,10 @@ void weights_fini(struct model *model)
         if (layer->ffn && layer->ffn->layer_fini)
             layer->ffn->layer_fini(layer);
     }
-    weight_fini(&model->embedding);
-    weight_fini(&model->head);
+    if (model->mtp_of == NULL) {
+        weight_fini(&model->embedding);
+        weight_fini(&model->head);
+    }
     weight_fini(&model->positions);
     weight_fini(&model->inputs);
     group_fini(&model->inputs_proj);

@@ -134,12 +134,13 @@ static void end_prefill_only(struct sched *sched, struct seq *seq)
 }
 
 /* Applies the sampled token, and one more for each accepted draft token, as if each had had its own step. */
-static void apply_drawn(struct sched *sched, const struct plan_item *item,
-                        const struct sample_result *results)
+static void apply_drawn(struct sched *sched, uint32_t index, const struct sample_result *results)
 {
+    const struct plan_item *item = &sched->plan.items[index];
     struct seq *seq = item->seq;
     uint32_t n_accepted = draft_accepted(item, results);
 
+    draft_keep_rows(sched, index, 1 + n_accepted);
     if (item->n_drafts > 0)
         draft_learn(sched, seq, item->n_drafts, n_accepted);
     for (uint32_t i = 0; i <= n_accepted; i++) {
@@ -209,7 +210,7 @@ static void apply_item(struct sched *sched, uint32_t index, const struct sample_
     } else if (seq->n_left == 0) {
         end_prefill_only(sched, seq);
     } else {
-        apply_drawn(sched, item, results);
+        apply_drawn(sched, index, results);
     }
 }
 

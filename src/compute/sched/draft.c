@@ -14,7 +14,7 @@
  * draft tokens change when tokens are sampled, never which.
  *
  * Sources. The grammar's forced tokens come first. Else text after an earlier occurrence of the ending, or
- * tokens of the draft model (draft_model.c): per sequence the source with which more tokens per second are
+ * tokens of the draft model or the MTP head (draft_model.c): per sequence the source with which more tokens per second are
  * expected. draft_choose.c says how many. The acceptance rate is learned from the sequence's own history. Where
  * that is short, the history of all draft tokens of the same kind counts (kind: the draft model, or the length
  * of the matched ending).
@@ -74,6 +74,7 @@ void draft_fini(struct seq *seq)
 {
     ngram_fini(&seq->draft.index);
     free(seq->draft.kv.blocks);
+    free(seq->draft.kv.rows);
 }
 
 /* ---- acceptance rates ---- */
@@ -119,8 +120,10 @@ uint32_t draft_accepted(const struct plan_item *item, const struct sample_result
 
 const char *sched_draft_name(enum sched_draft source)
 {
-    static const char *const names[SCHED_DRAFTS] = {
-        [SCHED_DRAFT_TEXT] = "text", [SCHED_DRAFT_GRAMMAR] = "grammar", [SCHED_DRAFT_MODEL] = "model"};
+    static const char *const names[SCHED_DRAFTS] = {[SCHED_DRAFT_TEXT] = "text",
+                                                    [SCHED_DRAFT_GRAMMAR] = "grammar",
+                                                    [SCHED_DRAFT_MODEL] = "model",
+                                                    [SCHED_DRAFT_MTP] = "mtp"};
 
     return names[source];
 }
@@ -128,7 +131,8 @@ const char *sched_draft_name(enum sched_draft source)
 void draft_count(struct sched *sched, const struct plan_item *item, uint32_t n_accepted)
 {
     enum draft_kind kind = item->seq->draft.kind;
-    enum sched_draft source = kind == KIND_MODEL    ? SCHED_DRAFT_MODEL
+    enum sched_draft model = item->seq->draft.kv.rows != NULL ? SCHED_DRAFT_MTP : SCHED_DRAFT_MODEL;
+    enum sched_draft source = kind == KIND_MODEL    ? model
                               : kind == KIND_FORCED ? SCHED_DRAFT_GRAMMAR
                                                     : SCHED_DRAFT_TEXT;
 
@@ -140,7 +144,8 @@ void draft_count(struct sched *sched, const struct plan_item *item, uint32_t n_a
 static void draft_follow(struct draft *draft, uint32_t n_accepted)
 {
     if (draft->kind == KIND_MODEL) {
-        draft->kv.n_computed += n_accepted < draft->kv.n_ahead ? n_accepted : draft->kv.n_ahead;
+        if (draft->kv.rows == NULL) /* an MTP head reads accepted tokens again, with the model's own rows */
+            draft->kv.n_computed += n_accepted < draft->kv.n_ahead ? n_accepted : draft->kv.n_ahead;
         draft->kv.n_ahead = 0;
         draft->resume += draft->resume > 0 ? n_accepted : 0;
     } else {

@@ -23,11 +23,23 @@
  * Trying. Acceptance and cost of a draft model are unknown at first. One sequence tries it then, and the
  * speculation budget pays for that. What is known fades while it is not used, so that it is tried again.
  *
+ * MTP head. The model's own head (compute/model/mtp.c) takes the draft model's place. It reads, with each token, the
+ * row from which the model sampled it. A step has such rows only for the tokens that it samples, so the head reads
+ * the answer, not the prompt: its position 0 is the first token with a row. That needs no work for prompts, cached
+ * prefixes and arrivals. A sequence keeps a few rows that the head has not read. When it has not drafted for longer,
+ * the head begins again at the oldest row. After a step the head reads the accepted tokens again: the model's rows
+ * replace its own.
+ *
+ *     text          t0 ... t5 | t6 t7 t8 t9       t6: the first sampled token
+ *     rows                      h5 h6 h7 h8       of the step that sampled the token
+ *     its positions             0  1  2  3
+ *
  * Hot path: no allocation, no system call; no log except for the one failure that ends it. */
 #include "compute/sched/draft_priv.h"
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/err.h"
@@ -51,6 +63,8 @@ int draft_model_open(struct sched *sched)
     info = &opts->draft_engine->info;
     if (info->vocab_size != opts->engine->info.vocab_size)
         return E_MISMATCH;
+    if (info->is_mtp && info->hidden != opts->engine->info.hidden)
+        return E_MISMATCH;
     if (info->layout.state_bytes > 0 || info->layout.n_window_layers > 0)
         return E_UNSUPPORTED; /* a draft model has blocks of one kind */
     if (info->layout.block_tokens == 0 || info->max_batch_tokens < 2 * SCHED_DRAFT_SEQS ||
@@ -73,6 +87,22 @@ void draft_model_close(struct sched *sched)
 
 /* ---- blocks ---- */
 
+static uint32_t draft_pending_most(const struct sched *sched)
+{
+    return sched->opts.draft_engine->info.max_batch_tokens / SCHED_DRAFT_SEQS;
+}
+
+static size_t draft_row_bytes(const struct sched *sched)
+{
+    return sched->opts.draft_engine->info.hidden * sizeof(float);
+}
+
+/* Tokens of the text from the draft model's position 0 on. */
+static uint32_t draft_text(const struct seq *seq)
+{
+    return seq->spec.n_tokens - seq->draft.kv.first;
+}
+
 static uint32_t draft_blocks_for(const struct sched *sched, uint32_t n_tokens)
 {
     uint32_t block_tokens = sched->opts.draft_engine->info.layout.block_tokens;
@@ -85,7 +115,12 @@ int draft_kv_init(const struct sched *sched, struct seq *seq)
     if (sched->draft_model.engine == NULL)
         return 0;
     seq->draft.kv.blocks = malloc(draft_blocks_for(sched, seq->cap_tokens) * sizeof(kv_block_id));
-    return seq->draft.kv.blocks != NULL ? 0 : E_NOMEM;
+    if (sched->opts.draft_engine->info.is_mtp)
+        seq->draft.kv.rows = malloc((draft_pending_most(sched) + 1) * draft_row_bytes(sched));
+    return seq->draft.kv.blocks != NULL &&
+                   (seq->draft.kv.rows != NULL || !sched->opts.draft_engine->info.is_mtp)
+               ? 0
+               : E_NOMEM;
 }
 
 void draft_kv_give_back(struct sched *sched, struct seq *seq)
@@ -136,7 +171,7 @@ static bool draft_kv_grow(struct sched *sched, struct seq *seq, uint32_t n_token
 static bool draft_may_begin(const struct sched *sched, const struct seq *seq)
 {
     return seq->draft.kv.n_blocks > 0 ||
-           sched->draft_model.n_free >= draft_blocks_for(sched, seq->spec.n_tokens) + sched->n_running;
+           sched->draft_model.n_free >= draft_blocks_for(sched, draft_text(seq)) + sched->n_running;
 }
 
 /* Tokens that fit into the sequence's blocks, the free ones and those of younger sequences, and into the draft
@@ -155,14 +190,9 @@ static uint64_t draft_kv_room(const struct sched *sched, const struct seq *seq)
 
 /* ---- steps ---- */
 
-static uint32_t draft_pending_most(const struct sched *sched)
-{
-    return sched->opts.draft_engine->info.max_batch_tokens / SCHED_DRAFT_SEQS;
-}
-
 static uint32_t draft_pending(const struct seq *seq)
 {
-    return seq->spec.n_tokens - seq->draft.kv.n_computed;
+    return draft_text(seq) - seq->draft.kv.n_computed;
 }
 
 bool draft_model_is_new(const struct sched *sched)
@@ -209,6 +239,58 @@ static bool draft_model_step(struct sched *sched, const struct engine_item *item
     }
     cost_observe(&model->cost, &step, took_s);
     return true;
+}
+
+/* ---- rows for an MTP head ---- */
+
+static bool draft_lacks_rows(const struct seq *seq)
+{
+    return seq->draft.kv.rows != NULL && seq->draft.kv.n_rows == 0;
+}
+
+/* The place of the head's own row, which it reads with its own draft token. */
+static float *draft_own_row(const struct sched *sched, const struct draft_kv *kv)
+{
+    return kv->rows + (size_t)draft_pending_most(sched) * sched->opts.draft_engine->info.hidden;
+}
+
+void draft_keep_rows(const struct sched *sched, uint32_t index, uint32_t n_new)
+{
+    const struct plan_item *item = &sched->plan.items[index];
+    const struct engine *engine = sched->opts.engine;
+    struct draft_kv *kv = &item->seq->draft.kv;
+    uint32_t n_most, n_kept, skip = 0;
+    size_t width;
+
+    if (kv->rows == NULL)
+        return;
+    width = engine->info.hidden;
+    n_most = draft_pending_most(sched);
+    if (n_new > n_most)
+        skip = n_new - n_most;
+    n_new -= skip;
+    if (kv->n_rows + n_new > n_most) { /* makes room for several steps */
+        n_kept = n_most - n_new < n_most / 2 ? n_most - n_new : n_most / 2;
+        n_kept = n_kept < kv->n_rows ? n_kept : kv->n_rows;
+        memmove(kv->rows, kv->rows + (kv->n_rows - n_kept) * width, n_kept * width * sizeof(float));
+        kv->n_rows = n_kept;
+    }
+    for (uint32_t i = 0; i < n_new; i++)
+        memcpy(kv->rows + kv->n_rows++ * width,
+               engine->ops->hidden(engine->self, index, item->n_drafts - skip - i), width * sizeof(float));
+}
+
+/* Where the head cannot continue, because it has no KV or did not read rows that are gone, it begins again at the
+ * oldest row. */
+static void draft_place(struct seq *seq)
+{
+    struct draft_kv *kv = &seq->draft.kv;
+    uint32_t oldest = seq->spec.n_tokens - kv->n_rows;
+
+    if (kv->rows == NULL || (kv->n_computed > 0 && kv->first + kv->n_computed >= oldest))
+        return;
+    kv->first = oldest;
+    kv->n_computed = 0;
 }
 
 /* ---- catching up ---- */
@@ -265,12 +347,14 @@ void draft_model_catch_up(struct sched *sched)
     list_for_each (at, &sched->running) {
         struct seq *seq = seq_of(at);
         struct draft_kv *kv = &seq->draft.kv;
-        uint32_t n = draft_pending(seq) - 1;
+        uint32_t n;
 
         kv->n_ahead = 0;
+        draft_place(seq);
+        n = draft_pending(seq) - 1;
         if (seq->state != SEQ_DECODE || kv->blocks == NULL || n < draft_pending_most(sched) || budget == 0 ||
             n_items == SCHED_DRAFT_SEQS || !draft_may_begin(sched, seq) ||
-            draft_kv_room(sched, seq) <= seq->spec.n_tokens || !catching_up_pays(sched, &decode, seq))
+            draft_kv_room(sched, seq) <= draft_text(seq) || !catching_up_pays(sched, &decode, seq))
             continue;
         n = n < budget ? n : budget;
         if (!draft_kv_take(sched, seq, kv->n_computed + n))
@@ -298,24 +382,25 @@ uint32_t draft_model_limit(const struct sched *sched, const struct seq *seq, uin
 {
     uint64_t room;
 
-    if (sched->draft_model.engine == NULL || seq->draft.kv.blocks == NULL ||
+    if (sched->draft_model.engine == NULL || seq->draft.kv.blocks == NULL || draft_lacks_rows(seq) ||
         draft_pending(seq) > draft_pending_most(sched) || !draft_may_begin(sched, seq))
         return 0;
     room = draft_kv_room(sched, seq);
-    if (room < (uint64_t)seq->spec.n_tokens + n)
-        n = room > seq->spec.n_tokens ? (uint32_t)room - seq->spec.n_tokens : 0;
+    if (room < (uint64_t)draft_text(seq) + n)
+        n = room > draft_text(seq) ? (uint32_t)room - draft_text(seq) : 0;
     if (sched->opts.speculate == SPECULATE_AUTO && draft_model_is_new(sched) && n > DRAFTS_FIRST)
         n = DRAFTS_FIRST;
     return n;
 }
 
 /* The sequence's part of the step that samples its draft token n. */
-static struct engine_item draft_item(const struct seq *seq, uint32_t n)
+static struct engine_item draft_item(const struct sched *sched, const struct seq *seq, uint32_t n)
 {
     const struct draft_kv *kv = &seq->draft.kv;
     uint32_t from = kv->n_computed + kv->n_ahead;
-    struct engine_item item = {.tokens = seq->tokens + from,
-                               .n_tokens = seq->spec.n_tokens + n - from,
+    struct engine_item item = {.tokens = seq->tokens + kv->first + from,
+                               .n_tokens = draft_text(seq) + n - from,
+                               .sampled_after = kv->first,
                                .position = from,
                                .blocks = kv->blocks,
                                .n_blocks = kv->n_blocks,
@@ -325,6 +410,10 @@ static struct engine_item draft_item(const struct seq *seq, uint32_t n)
                                .tokens_left = seq->n_left - n,
                                .tag = seq->spec.id};
 
+    if (kv->rows != NULL)
+        item.hidden =
+            n > 0 ? draft_own_row(sched, kv)
+                  : kv->rows + (size_t)(kv->n_rows - item.n_tokens) * sched->opts.draft_engine->info.hidden;
     item.sample.wants_logprob = false;
     item.sample.n_top = 0;
     return item;
@@ -349,15 +438,19 @@ static uint32_t draft_sample_all(struct sched *sched, struct draft_choice **acti
     uint32_t n_left = 0;
 
     for (uint32_t i = 0; i < n_active; i++)
-        items[i] = draft_item(active[i]->seq, n);
+        items[i] = draft_item(sched, active[i]->seq, n);
     if (!draft_model_step(sched, items, n_active, results))
         return 0;
     for (uint32_t i = 0; i < n_active; i++) {
         struct draft_choice *choice = active[i];
         struct draft_kv *kv = &choice->seq->draft.kv;
 
-        kv->n_computed = choice->seq->spec.n_tokens;
+        kv->n_computed = draft_text(choice->seq);
         kv->n_ahead = n;
+        if (kv->rows != NULL)
+            memcpy(draft_own_row(sched, kv),
+                   sched->draft_model.engine->ops->hidden(sched->draft_model.engine->self, i, 0),
+                   draft_row_bytes(sched));
         if (!draft_take_sample(sched, choice->seq, n, results[i].id))
             continue;
         choice->n = n + 1;
@@ -379,9 +472,10 @@ void draft_model_sample(struct sched *sched, struct draft_choice *choices, uint3
         if (!choice->is_model)
             continue;
         choice->n = 0;
+        draft_place(choice->seq); /* it may have lost its blocks to an older one just now */
         if (choice->n_best > 0 && n_active < SCHED_DRAFT_SEQS &&
             draft_pending(choice->seq) <= draft_pending_most(sched) &&
-            draft_kv_grow(sched, choice->seq, choice->seq->spec.n_tokens + choice->n_best - 1))
+            draft_kv_grow(sched, choice->seq, draft_text(choice->seq) + choice->n_best - 1))
             active[n_active++] = choice;
     }
     for (uint32_t n = 0; n_active > 0; n++)

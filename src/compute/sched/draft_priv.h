@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Speculation, shared by its files: draft.c (look-up, grammar, learning), draft_choose.c (how many),
- * draft_model.c (a second, smaller model). */
+ * draft_model.c (a second, smaller model, or an MTP head). */
 #ifndef COMPUTE_SCHED_DRAFT_PRIV_H
 #define COMPUTE_SCHED_DRAFT_PRIV_H
 
@@ -36,6 +36,11 @@ struct draft_acceptance {
 struct draft_kv { /* a sequence's KV in the draft model's arena */
     kv_block_id *blocks;
     uint32_t n_blocks;
+    uint32_t first; /* token of the text at its position 0; 0 unless the draft model is an MTP head */
+    /* Only with an MTP head: the rows of the model from which the text's last n_rows tokens were sampled, then one
+     * for the head's own. [draft_pending_most() + 1][hidden] */
+    float *rows;
+    uint32_t n_rows;
     uint32_t n_computed; /* tokens of the sequence whose KV is present */
     uint32_t n_ahead;    /* draft tokens behind them whose KV is present, until the step has verified them */
 };
@@ -109,6 +114,8 @@ bool draft_model_is_new(const struct sched *sched);
 uint32_t draft_model_limit(const struct sched *sched, const struct seq *seq, uint32_t n);
 /* Predicted seconds of one of its steps with n_rows sequences of n_tokens tokens each. */
 double draft_model_row_s(const struct sched *sched, uint32_t n_rows, uint32_t n_tokens);
+/* For an MTP head: keeps the rows from which item `index` of the step sampled the text's next n_new tokens. */
+void draft_keep_rows(const struct sched *sched, uint32_t index, uint32_t n_new);
 /* Samples n_best draft tokens for each choice with is_model, at tokens[n_tokens..]; lowers n_best where
  * there are fewer. */
 void draft_model_sample(struct sched *sched, struct draft_choice *choices, uint32_t n_choices);

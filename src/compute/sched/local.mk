@@ -8,7 +8,7 @@ libcompute_sched_a_SOURCES = src/compute/sched/sched.h src/compute/sched/load.h 
 if HAVE_CMOCKA
 sched_tests = tests/unit/compute/sched/test_sched tests/unit/compute/sched/test_cancel tests/unit/compute/sched/test_handoff \
 	tests/unit/compute/sched/test_sched_model tests/unit/compute/sched/test_cost tests/unit/compute/sched/test_ngram \
-	tests/unit/compute/sched/test_speculate tests/unit/compute/sched/test_planner tests/unit/compute/sched/test_speculate_cpu \
+	tests/unit/compute/sched/test_speculate tests/unit/compute/sched/test_planner tests/unit/compute/sched/test_speculate_cpu tests/unit/compute/sched/test_mtp \
 	tests/unit/compute/sched/test_scores tests/unit/compute/sched/test_recurrent tests/unit/compute/sched/test_windows tests/unit/compute/sched/test_draft_model
 check_PROGRAMS += $(sched_tests)
 TESTS += $(sched_tests)
@@ -51,6 +51,9 @@ tests_unit_compute_sched_test_draft_model_LDADD = $(link_compute_sched) $(CMOCKA
 tests_unit_compute_sched_test_planner_SOURCES = tests/unit/compute/sched/test_planner.c tests/unit/compute/sched/rig.h \
 	tests/unit/compute/sched/rig.c
 tests_unit_compute_sched_test_planner_LDADD = $(link_compute_sched) $(CMOCKA_LIBS)
+tests_unit_compute_sched_test_mtp_SOURCES = tests/unit/compute/sched/test_mtp.c tests/unit/compute/model/tiny.c \
+	tests/unit/compute/model/tiny.h
+tests_unit_compute_sched_test_mtp_LDADD = $(link_compute_sched) $(CMOCKA_LIBS)
 tests_unit_compute_sched_test_speculate_cpu_SOURCES = tests/unit/compute/sched/test_speculate_cpu.c tests/unit/compute/model/tiny.c \
 	tests/unit/compute/model/tiny.h $(grammar_test_help)
 tests_unit_compute_sched_test_speculate_cpu_LDADD = $(link_compute_sched) $(CMOCKA_LIBS)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The draft model of a worker: a second, smaller model file whose tokens the first one verifies
  * (compute/sched/draft_model.c). It shares the compute threads and has KV memory of its own,
- * sched.draft_memory. Both files must have the same vocabulary, token by token. */
+ * sched.draft_memory. Both files must have the same vocabulary, token by token. Without such a file the MTP head of
+ * model.path takes its place, if there is one. */
 #include "worker/loop/draft_model_priv.h"
 #include "worker/loop/load_progress_priv.h"
 
@@ -84,26 +85,15 @@ void worker_check_draft_model(struct config_check *check, const struct worker_co
     tokenizer_unref(tokenizer);
 }
 
-/* Packs the weights, and starts the engine over its own arena. */
-static int draft_start(struct worker *worker, struct worker_engine_opts *opts, struct fault *fault)
+/* Starts the engine over its own arena. Takes the model. */
+static int draft_start(const struct worker_conf *conf, struct engine_model *model,
+                       struct worker_engine_opts *opts, struct fault *fault)
 {
-    const struct worker_conf *conf = worker->conf;
-    struct worker_progress progress = {.worker = worker, .said_ns = clock_now_ns()};
-    struct engine_load_opts load = draft_load_opts(conf, worker->draft_gguf);
     struct engine_start_opts start = {.max_batch_tokens = BATCH_TOKENS, .max_items = MAX_ITEMS};
-    struct engine_model *model = NULL;
-    uint64_t block_bytes, n_blocks;
-    int rc;
+    uint64_t block_bytes = kv_layout_block_bytes(engine_model_layout(model));
+    uint64_t n_blocks = conf->draft_memory / block_bytes;
+    int rc = 0;
 
-    load.team = opts->team;
-    load.context_length = 0;
-    load.on_progress = worker_load_on_progress;
-    load.progress_arg = &progress;
-    rc = engine_model_load(&load, fault, &model);
-    if (rc < 0)
-        return rc;
-    block_bytes = kv_layout_block_bytes(engine_model_layout(model));
-    n_blocks = conf->draft_memory / block_bytes;
     if (n_blocks < BLOCKS_LEAST)
         rc = fault_set(fault, E_INVAL, "sched.draft_memory holds %u blocks of %zu bytes; give it %zu bytes",
                        (unsigned)n_blocks, (size_t)block_bytes, (size_t)block_bytes * BLOCKS_LEAST);
@@ -121,18 +111,53 @@ static int draft_start(struct worker *worker, struct worker_engine_opts *opts, s
     return rc < 0 ? fault_set(fault, rc, "cannot get the engine's scratch memory") : 0;
 }
 
+/* Packs the weights of a file, or of the MTP head of a loaded model in it, and starts the engine. */
+static int draft_load(struct worker *worker, struct gguf *gguf, const struct engine_model *mtp_of,
+                      struct worker_engine_opts *opts, struct fault *fault)
+{
+    struct worker_progress progress = {.worker = worker, .said_ns = clock_now_ns()};
+    struct engine_load_opts load = draft_load_opts(worker->conf, gguf);
+    struct engine_model *model = NULL;
+    int rc;
+
+    load.mtp_of = mtp_of;
+    load.team = opts->team;
+    load.context_length = 0;
+    load.on_progress = worker_load_on_progress;
+    load.progress_arg = &progress;
+    rc = engine_model_load(&load, fault, &model);
+    return rc < 0 ? rc : draft_start(worker->conf, model, opts, fault);
+}
+
+static int mtp_open(struct worker *worker, struct worker_engine_opts *opts, struct fault *fault)
+{
+    const struct engine_model *model = engine_loaded(&opts->engine);
+    int rc;
+
+    if (!worker->conf->mtp || model == NULL || !engine_model_has_mtp(model, worker->gguf))
+        return 0;
+    rc = draft_load(worker, worker->gguf, model, opts, fault);
+    if (rc < 0)
+        return fault_set(fault, rc, "sched.mtp: %.200s: %s", worker->conf->model_path, fault->text);
+    log_info("mtp_ready", LOG_STR("engine", opts->draft.info.name), LOG_U64("kv_blocks", opts->draft_blocks),
+             LOG_U64("context", opts->draft.info.context_length));
+    return 0;
+}
+
 int worker_draft_model_open(struct worker *worker, struct worker_engine_opts *opts, struct fault *fault)
 {
     const struct worker_conf *conf = worker->conf;
     int rc;
 
-    if (conf->draft_model[0] == '\0' || conf->speculate == SPECULATE_OFF)
+    if (conf->speculate == SPECULATE_OFF)
         return 0;
+    if (conf->draft_model[0] == '\0')
+        return mtp_open(worker, opts, fault);
     rc = gguf_open(conf->draft_model, fault, &worker->draft_gguf);
     if (rc == 0)
         rc = draft_check_file(conf, worker->model.tokenizer, worker->draft_gguf, fault);
     if (rc == 0)
-        rc = draft_start(worker, opts, fault);
+        rc = draft_load(worker, worker->draft_gguf, NULL, opts, fault);
     if (rc < 0)
         return fault_set(fault, rc, "sched.draft_model: %.200s: %s", conf->draft_model, fault->text);
     log_info("draft_model_ready", LOG_STR("file", conf->draft_model),

@@ -15,8 +15,10 @@
 
 static void worker_status_put_drafts(const struct sched_load *load, struct buf *out)
 {
-    static const char *const sources[SCHED_DRAFTS] = {
-        [SCHED_DRAFT_TEXT] = "text", [SCHED_DRAFT_GRAMMAR] = "grammar", [SCHED_DRAFT_MODEL] = "model"};
+    static const char *const sources[SCHED_DRAFTS] = {[SCHED_DRAFT_TEXT] = "text",
+                                                      [SCHED_DRAFT_GRAMMAR] = "grammar",
+                                                      [SCHED_DRAFT_MODEL] = "model",
+                                                      [SCHED_DRAFT_MTP] = "mtp"};
     uint64_t n_drafted = 0, n_accepted = 0;
 
     for (unsigned i = 0; i < SCHED_DRAFTS; i++) {

@@ -152,16 +152,20 @@
      "fewer prompt tokens than chunk_tokens share a step when the step would take longer. 0: always "        \
      "chunk_tokens."},                                                                                       \
     {"sched", "speculate", CONFIG_ENUM, KEY(speculate), "auto", 0, 0, "off|auto|always", false,              \
-     "Draft tokens where an answer repeats text before it, or from sched.draft_model, and verify several "   \
-     "in one step: the same tokens, sooner. auto drafts where it is measured to pay, always wherever it "    \
+     "Draft tokens where an answer repeats text before it, or from sched.draft_model or the model's MTP "    \
+     "head, and verify several in one step: the same tokens, sooner. auto drafts where it is measured to pay, always wherever it "    \
      "can."},              \
     {"sched", "draft_tokens", CONFIG_U64, KEY(draft_tokens), "24", 1, 64, NULL, false,                       \
      "Draft tokens for one answer in a step, at most."},                                                     \
     {"sched", "draft_model", CONFIG_PATH, KEY(draft_model), "", 0, 0, NULL, false,                           \
      "GGUF file of a smaller model with the same vocabulary, which samples draft tokens where text does not " \
      "repeat (sched.speculate). It may be model.path itself, quantised to fewer bits. Empty: none."},        \
+    {"sched", "mtp", CONFIG_BOOL, KEY(mtp), "yes", 0, 0, NULL, false,                                        \
+     "Draft tokens with the MTP head of model.path (nextn tensors) where text does not repeat, if the file "  \
+     "has one and sched.draft_model is empty. The head's weights take memory of their own."},                \
     {"sched", "draft_memory", CONFIG_SIZE, KEY(draft_memory), "256MiB", 1048576, 1e15, NULL, false,          \
-     "Memory for the draft model's own KV; answers that find none left are written without its drafts."},    \
+     "Memory for the KV of the draft model or the MTP head; answers that find none left are written without " \
+     "its drafts."},                                                                                         \
     {"link", "routers", CONFIG_LIST, KEY(routers), "127.0.0.1:8090", 0, 0, NULL, false,                      \
      "Routers to register with, host:port; repeat the key for more. Or where a list of them is found: "      \
      "file:///path, dns://name:port, dns+srv://name, etcd://host:2379/prefix (etcds:// with TLS)."},         \

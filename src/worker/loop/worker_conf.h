@@ -45,6 +45,7 @@ struct worker_conf {
     uint64_t max_seqs, max_queue, chunk_tokens, batch_tokens;
     uint64_t itl_ns, draft_tokens, draft_memory;
     char *draft_model;
+    bool mtp;
     int speculate;
     struct config_list routers, peers;
     int prefix_fetch; /* enum picker_fetch */

@@ -224,9 +224,147 @@ static double check_with(const char *name, const char *path, const struct expect
     return comparison.worst;
 }
 
+/* ---- MTP heads ---- */
+
+/* A head fed with the rows of its model: [n_tokens][hidden], one for each token that it reads. */
+struct head {
+    struct model *model;
+    struct engine engine;
+    void *arena;
+    kv_block_id *blocks;
+    uint32_t n_blocks;
+    token_id tokens[MAX_TOKENS];
+    float *rows;
+};
+
+/* Feeds the model, and keeps the rows and the tokens that follow them. */
+static void read_rows(struct head *head, struct player *player, const struct expected *e)
+{
+    uint32_t hidden = player->engine.info.hidden;
+
+    head->rows = calloc(e->n_tokens, hidden * sizeof(float));
+    assert_non_null(head->rows);
+    for (uint32_t i = 0; i < e->n_tokens; i++) {
+        token_id greedy = player_feed(player, e->tokens + i, 1, i);
+
+        head->tokens[i] = i + 1 < e->n_tokens ? e->tokens[i + 1] : greedy;
+        memcpy(head->rows + (size_t)i * hidden, player->engine.ops->hidden(player->engine.self, 0, 0),
+               hidden * sizeof(float));
+    }
+}
+
+static void head_open(struct head *head, struct player *player, const struct model_opts *opts)
+{
+    struct model_opts own = *opts;
+    struct fault fault = {0};
+
+    memset(head, 0, sizeof(*head));
+    own.mtp_of = player->model;
+    assert_true(model_has_mtp(player->model, player->gguf));
+    if (model_new(player->gguf, player->team, &own, &fault, &head->model) < 0)
+        fail_msg("%s", fault.text);
+    assert_int_equal(model_kv_layout(head->model)->n_layers, 1);
+    head->n_blocks = player->n_blocks;
+    head->blocks = player->blocks;
+    head->arena = calloc(head->n_blocks, kv_layout_block_bytes(model_kv_layout(head->model)));
+    assert_int_equal(engine_cpu_new(&(struct engine_cpu_opts){.model = head->model,
+                                                              .team = player->team,
+                                                              .kv_arena = head->arena,
+                                                              .n_blocks = head->n_blocks,
+                                                              .max_batch_tokens = MAX_TOKENS,
+                                                              .max_items = 1},
+                                    &head->engine),
+                     0);
+}
+
+static void head_close(struct head *head)
+{
+    engine_free(&head->engine);
+    model_free(head->model);
+    free(head->arena);
+    free(head->rows);
+}
+
+/* Feeds n tokens from position `from` on, and returns the logits after the last. */
+static const float *head_feed(struct head *head, uint32_t from, uint32_t n)
+{
+    struct engine_item item = {.tokens = head->tokens + from,
+                               .hidden = head->rows + (size_t)from * head->engine.info.hidden,
+                               .n_tokens = n,
+                               .position = from,
+                               .blocks = head->blocks,
+                               .n_blocks = head->n_blocks,
+                               .wants_token = true,
+                               .sample = {.top_p = 1}};
+    struct sample_result drawn;
+
+    assert_true(head->engine.info.is_mtp);
+    assert_int_equal(engine_step(&head->engine, &(struct engine_batch){.items = &item, .n_items = 1}, &drawn),
+                     0);
+    return head->engine.ops->logits(head->engine.self, 0);
+}
+
+/* One token at a time, and again with all tokens before the shown ones in one step. */
+static double check_head_with(const char *path, const struct expected *e, const char *kernels)
+{
+    const struct model_opts opts = {.kernels = kernels, .kv_type = KV_F32};
+    struct player player;
+    struct head head;
+    double worst = 0;
+
+    player_open(&player, path, &opts, MAX_TOKENS);
+    head_open(&head, &player, &opts);
+    read_rows(&head, &player, e);
+    for (uint32_t is_whole = 0; is_whole < 2; is_whole++)
+        for (uint32_t i = 0, shown = 0; i < e->n_tokens && shown < e->n_shown; i++) {
+            uint32_t n = is_whole ? e->shown[shown] - i + 1 : 1;
+            const float *logits = head_feed(&head, i, n);
+
+            i += n - 1;
+            if (i == e->shown[shown])
+                worst = fmax(worst, player_distance(logits, e->logits[shown++], e->n_logits));
+        }
+    head_close(&head);
+    player_close(&player);
+    return worst;
+}
+
+static void make_file(const struct expected *e, const char *path)
+{
+    char command[2000];
+
+    snprintf(command, sizeof(command), "./baton-model make %s %s 2>/dev/null", e->make, path);
+    if (system(command) != 0)
+        fail_msg("%s", command);
+}
+
+static void mtp_heads_agree_with_the_reference(void **state)
+{
+    char path[] = "/tmp/baton-mtp-XXXXXX";
+    const struct kern_table *table;
+    struct expected expected;
+    double worst = 0;
+    int fd = mkstemp(path);
+
+    (void)state;
+    assert_true(fd >= 0);
+    close(fd);
+    read_expected("glm4moe-mtp", &expected);
+    make_file(&expected, path);
+    for (uint32_t k = 0; (table = kern_table_at(k)) != NULL; k++)
+        worst = fmax(worst, check_head_with(path, &expected, kern_table_name(table)));
+    print_message("%-14s off by at most %.1e\n", "glm4moe-mtp", worst);
+    assert_true(worst <= 1e-4);
+    unlink(path);
+    for (uint32_t i = 0; i < expected.n_shown; i++)
+        free(expected.logits[i]);
+}
+
+/* ---- all cases ---- */
+
 static void check_case(const char *name)
 {
-    char path[] = "/tmp/baton-arch-XXXXXX", command[2000];
+    char path[] = "/tmp/baton-arch-XXXXXX";
     const struct kern_table *table;
     struct expected expected;
     double worst[2] = {0, 0};
@@ -235,9 +373,7 @@ static void check_case(const char *name)
     assert_true(fd >= 0);
     close(fd);
     read_expected(name, &expected);
-    snprintf(command, sizeof(command), "./baton-model make %s %s 2>/dev/null", expected.make, path);
-    if (system(command) != 0)
-        fail_msg("%s", command);
+    make_file(&expected, path);
     for (uint32_t k = 0; (table = kern_table_at(k)) != NULL; k++) {
         worst[0] = fmax(worst[0], check_with(name, path, &expected, kern_table_name(table), KV_F32));
         worst[1] = fmax(worst[1], check_with(name, path, &expected, kern_table_name(table), KV_F16));
@@ -262,6 +398,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(logits_agree_with_the_references),
+        cmocka_unit_test(mtp_heads_agree_with_the_reference),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

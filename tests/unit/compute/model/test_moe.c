@@ -548,14 +548,14 @@ static void a_step_reads_only_chosen_experts(void **state)
     model_free(all);
 }
 
-/* Layers for draft tokens follow the model's last layer.  Their tensors are known, and not needed. */
-static void layers_that_draft_are_left_out(void **state)
+/* An MTP head follows the model's last layer.  Its tensors are known, and not needed. */
+static void mtp_heads_are_no_layers(void **state)
 {
     static const char *const SET[] = {"nextn_predict_layers=1", NULL};
     static const struct {
         struct tiny_twist twist;
         int code;
-    } CASES[] = {{{.fault = TINY_MORE_TENSOR, .name = "blk.2.nextn.enorm.weight"}, 0},
+    } CASES[] = {{{.fault = TINY_MORE_TENSOR, .name = "blk.2.nextn.embed_tokens.weight"}, 0},
                  {{.fault = TINY_MORE_TENSOR, .name = "blk.3.nextn.enorm.weight"}, E_UNSUPPORTED},
                  {{.fault = TINY_MORE_TENSOR, .name = "blk.1.nextn.enorm.weight"}, E_UNSUPPORTED},
                  {{.fault = TINY_KEY_U32, .name = "glm4moe.block_count", .value = 1}, E_FORMAT}};
@@ -587,7 +587,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(every_wrong_file_is_refused_by_name, set_up, tear_down),
         cmocka_unit_test_setup_teardown(mutated_files_are_refused_or_run, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_cache_holds_only_latents, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(layers_that_draft_are_left_out, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(mtp_heads_are_no_layers, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_step_reads_only_chosen_experts, set_up, tear_down),
     };
 

@@ -67,7 +67,7 @@ struct world { /* a model, and the answers of its sequences */
     struct model *model, *drafter; /* drafter NULL: no draft model */
     struct team *teams[3];
     void *arena, *draft_arena;
-    uint64_t n_model_drafts, n_model_right;
+    uint64_t n_model_drafts, n_model_right, n_mtp_drafts, n_mtp_right;
     struct request requests[N_SEQS];
     uint32_t n_preempted, n_drafted, n_accepted;
     struct rng rng;
@@ -131,6 +131,8 @@ static void note_drafts(const struct sched *sched)
     sched_load(sched, &load);
     world.n_model_drafts += load.n_drafted[SCHED_DRAFT_MODEL];
     world.n_model_right += load.n_accepted[SCHED_DRAFT_MODEL];
+    world.n_mtp_drafts += load.n_drafted[SCHED_DRAFT_MTP];
+    world.n_mtp_right += load.n_accepted[SCHED_DRAFT_MTP];
 }
 
 /* Runs requests [first, first + n) together. */
@@ -238,6 +240,15 @@ static void make_requests(void)
     }
 }
 
+/* The MTP head of the model, if it has one. */
+static void make_mtp(const struct tiny_shape *shape, const struct model_opts *opts)
+{
+    struct model_opts own = *opts;
+
+    own.mtp_of = world.model;
+    world.drafter = tiny_model(shape, world.teams[0], &own);
+}
+
 /* A model of this vocabulary with attention only: of other weights if the shape's seed is odd. */
 static void make_drafter(const struct tiny_shape *shape, const struct model_opts *opts)
 {
@@ -246,7 +257,10 @@ static void make_drafter(const struct tiny_shape *shape, const struct model_opts
     own.vocab = VOCAB;
     own.context = CONTEXT;
     own.seed = shape->seed + shape->seed % 2;
-    world.drafter = tiny_model(&own, world.teams[0], opts);
+    if (model_config(world.model)->n_nextn_layers > 0)
+        make_mtp(shape, opts);
+    else
+        world.drafter = tiny_model(&own, world.teams[0], opts);
     world.draft_arena = calloc(MAX_BLOCKS, kv_layout_block_bytes(model_kv_layout(world.drafter)));
     assert_non_null(world.draft_arena);
 }
@@ -309,6 +323,12 @@ static void free_grammars(void)
     tokenizer_unref(world.tokenizer);
 }
 
+#define MTP_KEYS                                                                                             \
+    {                                                                                                        \
+        "nextn_predict_layers=1", "expert_count=4", "expert_used_count=2", "expert_feed_forward_length=32",  \
+            "leading_dense_block_count=1", "expert_shared_count=1", NULL                                     \
+    }
+
 static void drafts_change_no_token(void **state)
 {
     static const enum dtype types[][3] = {{DTYPE_F32, DTYPE_F32, DTYPE_F32},
@@ -319,14 +339,17 @@ static void drafts_change_no_token(void **state)
     make_grammars();
     for (unsigned i = 0; i < 3; i++)
         assert_int_equal(team_new(&(struct team_opts){.n_threads = i + 1}, &world.teams[i]), 0);
-    for (uint32_t i = 0; i < 9; i++) {
-        static const char *const hybrids[] = {"lfm2", "qwen35", "lfm2"};
-        static const char *const keys[][7] = {{"attention.head_count_kv=0,2,0", "shortconv.l_cache=3", NULL},
+    for (uint32_t i = 0; i < 12; i++) {
+        static const char *const families[] = {"lfm2", "qwen35", "lfm2", "glm4moe", "glm4moe", "glm4moe"};
+        static const char *const keys[][8] = {{"attention.head_count_kv=0,2,0", "shortconv.l_cache=3", NULL},
                                               {"ssm.conv_kernel=4", "ssm.inner_size=32", "ssm.state_size=8",
                                                "ssm.time_step_rank=2", "ssm.group_count=1",
                                                "full_attention_interval=2", NULL},
-                                              {"attention.head_count_kv=2,0,2", "shortconv.l_cache=5", NULL}};
-        struct tiny_shape shape = tiny_shape(i >= 6 ? hybrids[i - 6] : i % 2 ? "qwen2" : "llama");
+                                              {"attention.head_count_kv=2,0,2", "shortconv.l_cache=5", NULL},
+                                              MTP_KEYS,
+                                              MTP_KEYS,
+                                              MTP_KEYS};
+        struct tiny_shape shape = tiny_shape(i >= 6 ? families[i - 6] : i % 2 ? "qwen2" : "llama");
 
         if (i >= 6) {
             shape.set = keys[i - 6];
@@ -346,6 +369,9 @@ static void drafts_change_no_token(void **state)
     print_message("of a draft model: %u drafts, %u right\n", (unsigned)world.n_model_drafts,
                   (unsigned)world.n_model_right);
     assert_true(world.n_preempted > 0 && world.n_accepted > 300);
+    print_message("of MTP heads: %u drafts, %u right\n", (unsigned)world.n_mtp_drafts,
+                  (unsigned)world.n_mtp_right);
+    assert_true(world.n_mtp_drafts > 300 && world.n_mtp_right > 0);
     assert_true(world.n_model_right > 300 && world.n_model_drafts - world.n_model_right > 300);
     assert_true(world.n_drafted - world.n_accepted > 300);
     assert_true(world.n_shaped > 10);

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* MTP heads (multi-token prediction): a layer of the file behind the last one, which drafts tokens. Hot path.
+ *
+ *     position   i-1  i   i+1
+ *     text        a   b    c              h(b): the row from which the model predicted c
+ *     joined              [enorm(E(c)) | hnorm(h(b))]
+ *     x                   joined . Weh^T
+ *                         one layer of the model's own kind, with keys and values of its own
+ *     logits of           norm(x) . head^T: the token after c
+ *
+ * The head is a model of one layer, so passes, engines and samplers treat it like any other. It borrows the
+ * embedding and the output head; copies of them in the file (nextn.embed_tokens, nextn.shared_head_head) are not
+ * read. For the token after the next one the head's own normed row takes the place of h.
+ *
+ * Its rows need not start at the text's beginning. RoPE depends on distances only, so rows numbered from any
+ * token on give the logits of a head that does not see the tokens before. */
+#include "compute/model/model_priv.h"
+
+const slot_set MTP_SLOTS =
+    SLOT_BIT(MTP_PROJ) | SLOT_BIT(MTP_TOKEN_NORM) | SLOT_BIT(MTP_HIDDEN_NORM) | SLOT_BIT(MTP_LAST_NORM);
+
+bool model_has_mtp(const struct model *model, const struct gguf *gguf)
+{
+    char name[64];
+
+    return model->arch->has_mtp && model->config.n_nextn_layers > 0 &&
+           gguf_tensor_find(gguf, slot_name(model->config.n_layers, SLOT_MTP_PROJ, name)) != NULL;
+}
+
+void mtp_keep(struct model *model)
+{
+    struct model_config *config = &model->config;
+
+    model->first_layer = config->n_layers;
+    model->layers[0] = model->layers[config->n_layers - 1];
+    model->layers[0].kv_index = 0;
+    config->n_layers = config->n_kv_layers = 1;
+    config->n_nextn_layers = 0;
+    config->is_mtp = true;
+}
+
+static void join_rows(const struct forward *f, uint32_t from, uint32_t to)
+{
+    const struct layer_gain token = {.gain = f->layer->vectors[SLOT_MTP_TOKEN_NORM]};
+    const struct layer_gain hidden = {.gain = f->layer->vectors[SLOT_MTP_HIDDEN_NORM]};
+    const uint32_t width = f->model->config.hidden;
+
+    for (uint32_t i = 0; i < f->pass->n_items; i++) {
+        const struct model_item *item = &f->pass->items[i];
+        uint32_t first = f->state->items[i].first, row = first > from ? first : from;
+
+        for (; row < to && row < first + item->n_tokens; row++) {
+            float *joined = f->state->joined + (size_t)row * 2 * width;
+
+            forward_norm_row(f->model, f->state->x + (size_t)row * width, &token, width, joined);
+            forward_norm_row(f->model, item->hidden + (size_t)(row - first) * width, &hidden, width,
+                             joined + width);
+        }
+    }
+}
+
+void forward_mtp(struct forward *f)
+{
+    f->layer = &f->model->layers[0];
+    forward_rows(f, join_rows);
+    forward_matmul(f, &f->layer->groups[GROUP_MTP], f->state->joined, 2 * (size_t)f->model->config.hidden,
+                   f->state->x);
+}

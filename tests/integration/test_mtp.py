@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""MTP heads through real daemons.  A model of random weights drafts with its own head (nextn tensors).  The same tokens with
+the same log probabilities come with it and without it, at temperature 0 and with seeds, handed over and from a cached prefix,
+with a grammar, in a batch; its KV memory may be too small for all.  sched.mtp = no and sched.draft_model leave the head out.
+The weights of the head say nothing useful, so most draft tokens are wrong: unit tests show heads that are right."""
+import json
+import os
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from cluster import BUILD, MODEL, Cluster, fetch, in_threads, main, patience  # noqa: E402
+
+TOOL = os.path.join(BUILD, "baton-model")
+TOPICS = ["hare", "owl", "fox", "bear"]
+LONG = "Please remember: my name is Ada Lovelace, my favourite colour is teal and the port is 4711. " * 8
+SCHEMA = {"type": "object", "properties": {"size": {"type": "integer"}, "is_big": {"type": "boolean"}},
+          "required": ["size", "is_big"], "additionalProperties": False}
+CASES = [
+    {"temperature": 0},
+    {"temperature": 1, "seed": 11},
+    {"temperature": 1.2, "seed": 5, "top_p": 0.9, "frequency_penalty": 0.8, "presence_penalty": 0.4},
+    {"temperature": 0.8, "seed": 7, "response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": SCHEMA}}},
+]
+
+
+def make(c):
+    path = os.path.join(c.dir, "mtp.gguf")
+    run = subprocess.run([TOOL, "make", "--arch", "glm4moe", "--layers", "4", "--hidden", "64", "--heads", "4", "--kv-heads", "2",
+                          "--head-dim", "16", "--ffn", "96", "--context", "2048", "--set", "expert_count=4",
+                          "--set", "expert_used_count=2", "--set", "expert_feed_forward_length=32",
+                          "--set", "expert_shared_count=1", "--set", "leading_dense_block_count=1",
+                          "--set", "nextn_predict_layers=1", "--vocab-from", MODEL, path],
+                         capture_output=True, text=True, timeout=patience(60))
+    assert run.returncode == 0, run.stderr
+    return path
+
+
+def ask(port, text, fields, n=40):
+    request = {"model": "mtp", "max_tokens": n, "logprobs": True, "top_logprobs": 3,
+               "messages": [{"role": "user", "content": text}], **fields}
+    status, _, answer = fetch(port, "POST", "/v1/chat/completions", request, timeout=patience(120))
+    assert status == 200, (status, answer)
+    choice = json.loads(answer)["choices"][0]
+    return choice["message"]["content"], choice["logprobs"]["content"], choice["finish_reason"]
+
+
+def asked(port):
+    """All cases, one after another, and then a batch."""
+    answers = [ask(port, f"Tell me of a {topic}.", fields) for topic, fields in zip(TOPICS, CASES)]
+    answers += [ask(port, LONG + "What is my name?", fields) for fields in CASES[:2]]
+    answers += [ask(port, LONG + "What is my favourite colour?", CASES[0])]  # a cached prefix
+    return answers + in_threads([lambda i=i: ask(port, f"Tell me of a {TOPICS[i % 4]}.", CASES[i % 4]) for i in range(6)])
+
+
+def wait_ready(worker):
+    end = time.monotonic() + patience(30)
+    while True:
+        assert worker.process.poll() is None and time.monotonic() < end, worker.tail()
+        try:
+            if fetch(worker.http, "GET", "/readyz")[0] == 200:
+                return
+        except OSError:
+            pass  # not listening yet
+        time.sleep(0.05)
+
+
+def drafted(worker, source):
+    """Draft tokens that were verified.  A worker counts ten times a second."""
+    time.sleep(0.5)
+    return sum(worker.metric(f'baton_worker_drafted_tokens_total{{source="{source}",was="{was}"}}') for was in ("right", "wrong"))
+
+
+def settings(path, **more):
+    return dict(model__path=path, model__name="mtp", engine__tune="off", **more)
+
+
+def one_worker_answers_the_same():
+    with Cluster() as c:
+        path = make(c)
+        plain = c.worker("decode", **settings(path, sched__speculate="off"))
+        always = c.worker("decode", **settings(path, sched__speculate="always"))
+        small = c.worker("decode", **settings(path, sched__speculate="always", sched__draft_memory="1MiB"))
+        auto = c.worker("decode", **settings(path))
+        without = c.worker("decode", **settings(path, sched__speculate="always", sched__mtp="no"))
+        other = c.worker("decode", **settings(path, sched__speculate="always", sched__draft_model=path))
+        for worker in c.workers:
+            wait_ready(worker)
+        want = asked(plain.http)
+        for worker in (always, small, auto, without, other):
+            assert asked(worker.http) == want, worker.name
+        n = drafted(always, "mtp")
+        assert n > 100 and drafted(small, "mtp") > 0, n
+        assert always.status()["drafts"]["mtp"]["drafted"] == n, always.status()["drafts"]
+        for worker in (plain, without, other):
+            assert drafted(worker, "mtp") == 0, worker.name
+        assert drafted(other, "model") > 100
+        for worker in (always, small, auto):
+            assert "mtp_ready" in worker.tail(1000) and "draft_model_failed" not in worker.tail(1000), worker.tail(30)
+        assert "mtp_ready" not in without.tail(1000) + other.tail(1000)
+
+
+def a_pair_answers_the_same():
+    answers = []
+    for speculate in ("off", "always"):
+        with Cluster() as c:
+            path = make(c)
+            c.router()
+            c.worker("prefill", **settings(path))
+            decode = c.worker("decode", **settings(path, sched__speculate=speculate))
+            c.wait_ready(prefill=1, decode=1)
+            answers.append(asked(c.routers[0].http))
+            assert (drafted(decode, "mtp") > 100) == (speculate == "always"), decode.status()["drafts"]
+            handed = c.ask(LONG + "What is my name?" * 3, model="mtp", max_tokens=20)
+            assert handed.serving["transferred"] > 0, handed.serving
+    assert answers[0] == answers[1]
+
+
+main([one_worker_answers_the_same, a_pair_answers_the_same])

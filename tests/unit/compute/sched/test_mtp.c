@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Draft tokens of an MTP head that is right: positions, rows and random numbers of its steps are those of the text.
+ *
+ * The writers of all layers are zero, so the logits depend on the latest token alone. The head passes on the embedding of
+ * the token that it reads. So it gives the model's own logits, but for rounding, if it reads the right token; and it samples
+ * the model's own token at any temperature, if it uses the random number of the right position.  The row with each token
+ * is the normed embedding of the token before it, whether the model or the head computed it. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "base/check.h"
+#include "base/err.h"
+#include "base/rng.h"
+#include "compute/engine/engine_cpu.h"
+#include "compute/sched/sched.h"
+#include "tests/unit/compute/model/tiny.h"
+
+enum { N_SEQS = 4, ANSWER = 60, PROMPT = 20, BLOCK = 16, BLOCKS = 64, VOCAB = 200, MOST_DRAFTS = 5 };
+
+struct answer {
+    token_id tokens[ANSWER];
+    uint32_t n;
+};
+
+struct head_world {
+    struct team *team;
+    struct model *model, *head;
+    float *normed; /* [VOCAB][hidden] embeddings */
+    uint32_t hidden;
+    struct engine inner; /* the head's engine, whose steps are checked */
+    uint32_t n_rows;     /* that it read */
+    struct answer answers[N_SEQS];
+    token_id prompts[N_SEQS][PROMPT];
+};
+
+static struct head_world head_world;
+
+/* Makes a tensor zero; with ones on its diagonal, or everywhere if n_cols is 1. */
+static void set_tensor(struct gguf *gguf, const char *name, bool has_ones, uint32_t n_cols)
+{
+    const struct gguf_tensor *tensor = gguf_tensor_find(gguf, name);
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    float *data;
+    uint8_t *from;
+
+    if (tensor == NULL)
+        return;
+    assert_int_equal(tensor->type, DTYPE_F32);
+    data = (float *)(uintptr_t)tensor->data;
+    from = (uint8_t *)data - (uintptr_t)data % page;
+    assert_int_equal(
+        mprotect(from, (size_t)((uint8_t *)data + tensor->len_bytes - from), PROT_READ | PROT_WRITE), 0);
+    memset(data, 0, tensor->len_bytes);
+    for (size_t row = 0; has_ones && row < tensor->dims[0] * tensor->dims[1] / n_cols; row++)
+        data[row * n_cols + (n_cols > 1 ? row : 0)] = 1;
+}
+
+static void make_head_right(struct gguf *gguf, const struct tiny_shape *shape)
+{
+    static const char *const WRITERS[] = {"attn_output.weight", "ffn_down.weight", "ffn_down_exps.weight",
+                                          "ffn_down_shexp.weight"};
+    static const char *const NORMS[] = {"output_norm.weight", "blk.2.nextn.enorm.weight",
+                                        "blk.2.nextn.hnorm.weight", "blk.2.nextn.shared_head_norm.weight"};
+    char name[64];
+
+    for (uint32_t layer = 0; layer < shape->n_layers; layer++)
+        for (size_t i = 0; i < ARRAY_LEN(WRITERS); i++) {
+            snprintf(name, sizeof(name), "blk.%u.%s", layer, WRITERS[i]);
+            set_tensor(gguf, name, false, 1);
+        }
+    for (size_t i = 0; i < ARRAY_LEN(NORMS); i++)
+        set_tensor(gguf, NORMS[i], true, 1);
+    set_tensor(gguf, "blk.2.nextn.eh_proj.weight", true, 2 * shape->hidden);
+}
+
+static void on_token(void *arg, struct seq *seq, const struct sample_result *token)
+{
+    struct answer *answer = seq_spec(seq)->user;
+
+    (void)arg;
+    assert_true(answer->n < ANSWER);
+    answer->tokens[answer->n++] = token->id;
+}
+
+static void open_engine(struct model *model, uint32_t max_items, struct engine *out, void **arena_out)
+{
+    *arena_out = calloc(BLOCKS, kv_layout_block_bytes(model_kv_layout(model)));
+    assert_non_null(*arena_out);
+    assert_int_equal(engine_cpu_new(&(struct engine_cpu_opts){.model = model,
+                                                              .team = head_world.team,
+                                                              .kv_arena = *arena_out,
+                                                              .n_blocks = BLOCKS,
+                                                              .max_batch_tokens = 128,
+                                                              .max_items = max_items,
+                                                              .max_draws = 32},
+                                    out),
+                     0);
+}
+
+static int checked_step(void *self, const struct engine_batch *batch, struct sample_result *results_out)
+{
+    uint32_t hidden = head_world.hidden;
+
+    for (uint32_t i = 0; i < batch->n_items; i++) {
+        const struct engine_item *item = &batch->items[i];
+
+        assert_true(item->sampled_after > 0); /* the text begins with a prompt */
+        for (uint32_t k = 0; k < item->n_tokens; k++, head_world.n_rows++)
+            for (uint32_t at = 0; at < hidden; at++)
+                assert_true(fabsf(item->hidden[(size_t)k * hidden + at] -
+                                  head_world.normed[(size_t)item->tokens[(int)k - 1] * hidden + at]) < 1e-2f);
+    }
+    return head_world.inner.ops->step(self, batch, results_out);
+}
+
+static void check_steps(struct engine *head)
+{
+    static struct engine_ops ops;
+
+    head_world.inner = *head;
+    ops = *head->ops;
+    ops.step = checked_step;
+    head->ops = &ops;
+}
+
+static void submit_all(struct sched *sched, float temperature)
+{
+    memset(head_world.answers, 0, sizeof(head_world.answers));
+    for (uint32_t i = 0; i < N_SEQS; i++) {
+        struct seq_spec spec = {.id = i,
+                                .tokens = head_world.prompts[i],
+                                .n_tokens = PROMPT - i,
+                                .n_prompt = PROMPT - i,
+                                .user = &head_world.answers[i],
+                                .work = {.max_new_tokens = ANSWER,
+                                         .sample = {.top_p = 1, .temperature = temperature, .seed = 7 + i}}};
+        struct seq *seq;
+
+        assert_int_equal(sched_submit(sched, &spec, &seq), 0);
+    }
+}
+
+/* Answers all prompts together. Returns the steps that it took. */
+static uint32_t answer_all(float temperature, enum sched_speculate speculate, struct sched_load *load_out)
+{
+    struct engine engine, head;
+    void *arena, *head_arena;
+    struct kv_pool *pool;
+    struct sched *sched;
+    uint32_t n_steps = 0;
+
+    open_engine(head_world.model, N_SEQS, &engine, &arena);
+    open_engine(head_world.head, SCHED_DRAFT_SEQS, &head, &head_arena);
+    check_steps(&head);
+    assert_int_equal(kv_pool_new(&(struct kv_pool_opts){.n_blocks = BLOCKS, .block_tokens = BLOCK}, &pool),
+                     0);
+    assert_int_equal(sched_new(&(struct sched_opts){.engine = &engine,
+                                                    .pool = pool,
+                                                    .max_seqs = N_SEQS,
+                                                    .max_queue = N_SEQS,
+                                                    .chunk_tokens = 7,
+                                                    .speculate = speculate,
+                                                    .max_drafts = MOST_DRAFTS,
+                                                    .draft_engine = &head,
+                                                    .draft_blocks = BLOCKS,
+                                                    .events = {.on_token = on_token}},
+                               &sched),
+                     0);
+    submit_all(sched, temperature);
+    for (; sched_has_work(sched); n_steps++)
+        assert_true(sched_run_step(sched) > 0);
+    sched_load(sched, load_out);
+    sched_free(sched);
+    kv_pool_free(pool);
+    engine_free(&engine);
+    engine_free(&head);
+    free(arena);
+    free(head_arena);
+    return n_steps;
+}
+
+static void drafts_of_a_right_head_are_accepted(void **state)
+{
+    static const float TEMPERATURES[] = {0, 0.4f, 1.2f};
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(TEMPERATURES); i++) {
+        struct answer expected[N_SEQS];
+        struct sched_load load;
+        uint32_t n_plain = answer_all(TEMPERATURES[i], SPECULATE_OFF, &load), n_steps;
+
+        assert_int_equal(load.n_drafted[SCHED_DRAFT_MTP], 0);
+        memcpy(expected, head_world.answers, sizeof(expected));
+        n_steps = answer_all(TEMPERATURES[i], SPECULATE_ALWAYS, &load);
+        assert_memory_equal(head_world.answers, expected, sizeof(expected));
+        print_message("temperature %.1f: %u steps, not %u; %u of the head's %u drafts were right\n",
+                      (double)TEMPERATURES[i], n_steps, n_plain, (unsigned)load.n_accepted[SCHED_DRAFT_MTP],
+                      (unsigned)load.n_drafted[SCHED_DRAFT_MTP]);
+        assert_true(load.n_drafted[SCHED_DRAFT_MTP] > 20 && n_steps < n_plain / 2);
+        assert_true(10 * load.n_accepted[SCHED_DRAFT_MTP] >= 9 * load.n_drafted[SCHED_DRAFT_MTP]);
+        assert_int_equal(load.n_drafted[SCHED_DRAFT_MODEL], 0);
+    }
+    assert_true(head_world.n_rows > 400);
+}
+
+/* The rows of the model would not be those that the head reads. */
+static void a_head_of_another_model_is_refused(void **state)
+{
+    struct engine engine, head;
+    void *arena, *head_arena;
+    struct kv_pool *pool;
+    struct sched *sched;
+
+    (void)state;
+    open_engine(head_world.model, SCHED_DRAFT_SEQS, &engine, &arena);
+    open_engine(head_world.head, SCHED_DRAFT_SEQS, &head, &head_arena);
+    head.info.hidden++;
+    assert_int_equal(kv_pool_new(&(struct kv_pool_opts){.n_blocks = BLOCKS, .block_tokens = BLOCK}, &pool),
+                     0);
+    assert_int_equal(sched_new(&(struct sched_opts){.engine = &engine,
+                                                    .pool = pool,
+                                                    .max_seqs = N_SEQS,
+                                                    .max_queue = N_SEQS,
+                                                    .chunk_tokens = 7,
+                                                    .speculate = SPECULATE_AUTO,
+                                                    .max_drafts = MOST_DRAFTS,
+                                                    .draft_engine = &head,
+                                                    .draft_blocks = BLOCKS},
+                               &sched),
+                     E_MISMATCH);
+    kv_pool_free(pool);
+    engine_free(&engine);
+    engine_free(&head);
+    free(arena);
+    free(head_arena);
+}
+
+static void norm_embeddings(struct gguf *gguf, uint32_t hidden)
+{
+    const float *rows = gguf_tensor_find(gguf, "token_embd.weight")->data;
+
+    head_world.hidden = hidden;
+    head_world.normed = calloc(VOCAB, hidden * sizeof(float));
+    assert_non_null(head_world.normed);
+    for (size_t id = 0; id < VOCAB; id++) {
+        double squares = 0;
+
+        for (size_t at = 0; at < hidden; at++)
+            squares += (double)rows[id * hidden + at] * rows[id * hidden + at];
+        for (size_t at = 0; at < hidden; at++)
+            head_world.normed[id * hidden + at] =
+                rows[id * hidden + at] / (float)sqrt(squares / hidden + 1e-5);
+    }
+}
+
+static int open_world(void **state)
+{
+    static const char *const KEYS[] = {"nextn_predict_layers=1", NULL};
+    struct tiny_shape shape = tiny_experts("glm4moe");
+    struct model_opts opts = {.block_tokens = BLOCK};
+    struct fault fault = {0};
+    struct gguf *gguf;
+    struct rng rng;
+
+    (void)state;
+    rng_init(&rng, 3);
+    shape.n_layers = 3;
+    shape.set = KEYS;
+    shape.vocab = VOCAB;
+    for (size_t i = 0; i < 3; i++)
+        shape.types[i] = DTYPE_F32;
+    assert_int_equal(team_new(&(struct team_opts){.n_threads = 2}, &head_world.team), 0);
+    gguf = tiny_gguf(&shape, NULL);
+    make_head_right(gguf, &shape);
+    if (model_new(gguf, head_world.team, &opts, &fault, &head_world.model) < 0)
+        fail_msg("%s", fault.text);
+    opts.mtp_of = head_world.model;
+    if (model_new(gguf, head_world.team, &opts, &fault, &head_world.head) < 0)
+        fail_msg("%s", fault.text);
+    norm_embeddings(gguf, shape.hidden);
+    gguf_close(gguf);
+    for (uint32_t i = 0; i < N_SEQS; i++)
+        for (uint32_t j = 0; j < PROMPT; j++)
+            head_world.prompts[i][j] = (token_id)rng_below(&rng, VOCAB);
+    return 0;
+}
+
+static int close_world(void **state)
+{
+    (void)state;
+    model_free(head_world.head);
+    model_free(head_world.model);
+    team_free(head_world.team);
+    free(head_world.normed);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(drafts_of_a_right_head_are_accepted),
+        cmocka_unit_test(a_head_of_another_model_is_refused),
+    };
+
+    return cmocka_run_group_tests(tests, open_world, close_world);
+}

@@ -351,7 +351,7 @@ static int cmd_generate_start(struct answer *answer, uint32_t n_prompt, struct f
         opts.draft_engine = &answer->draft.engine;
         opts.draft_blocks = answer->draft.per_sequence;
     }
-    rc = kv_pool_new(&(struct kv_pool_opts){.n_blocks = answer->rig->per_sequence,
+    rc = kv_pool_new(&(struct kv_pool_opts){.n_blocks = answer->rig->per_sequence + answer->rig->n_state,
                                             .block_tokens = answer->rig->engine.info.layout.block_tokens},
                      &answer->pool);
     opts.pool = answer->pool;

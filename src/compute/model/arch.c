@@ -451,8 +451,9 @@ static int find_arch(const struct gguf *gguf, struct fault *fault, const struct 
 {
     const struct arch *arch;
     struct bytes name;
-    char known[512] = "";
+    char known[360] = "", more[48] = ""; /* the whole sentence fits fault.text */
     size_t used = 0;
+    uint32_t n_left_out = 0;
     int rc = gguf_get_str(gguf, "general.architecture", fault, &name);
 
     if (rc == E_NOT_FOUND)
@@ -464,11 +465,15 @@ static int find_arch(const struct gguf *gguf, struct fault *fault, const struct 
             *out = arch;
             return 0;
         }
-        if (used < sizeof(known))
+        if (n_left_out > 0 || used + strlen(arch->name) + 2 > sizeof(known))
+            n_left_out++;
+        else
             used += (size_t)snprintf(known + used, sizeof(known) - used, "%s%s", i ? " " : "", arch->name);
     }
-    return fault_set(fault, E_UNSUPPORTED, "architecture \"%.*s\" is not supported; known are %s",
-                     (int)(name.len_bytes < 64 ? name.len_bytes : 64), (const char *)name.data, known);
+    if (n_left_out > 0)
+        snprintf(more, sizeof(more), " and %u more (docs/models.md)", n_left_out);
+    return fault_set(fault, E_UNSUPPORTED, "architecture \"%.*s\" is not supported; known are %s%s",
+                     (int)(name.len_bytes < 64 ? name.len_bytes : 64), (const char *)name.data, known, more);
 }
 
 /* Factors that most architectures leave at one. */

@@ -56,6 +56,16 @@ static bool give_spare_back(struct sched *sched)
     return has_any;
 }
 
+/* Leaves the snapshots of running answers to the cache.  True: there were some. */
+static bool give_snapshots_back(struct sched *sched)
+{
+    bool has_any = false;
+
+    list_for_each (at, &sched->running)
+        has_any |= recurrent_release_latest(sched, seq_of(at));
+    return has_any;
+}
+
 /* Takes a block that the sequence needs in the coming step.  E_NOT_FOUND: it needs none. */
 static int preempt_take(struct sched *sched, struct seq *seq)
 {
@@ -75,7 +85,7 @@ static bool preempt_grow(struct sched *sched, struct seq *seq)
 
         if (is_modest && preempt_take(sched, seq) == 0)
             continue;
-        if (give_spare_back(sched))
+        if (give_spare_back(sched) || give_snapshots_back(sched))
             continue;
 
         struct seq *victim = youngest_active(sched, is_modest ? NULL : tenant);

@@ -118,6 +118,14 @@ void recurrent_give_back(struct sched *sched, struct seq *seq)
     recurrent_drop(sched, r->latest, &r->has_latest);
 }
 
+bool recurrent_release_latest(struct sched *sched, struct seq *seq)
+{
+    bool has = seq->recurrent.has_latest;
+
+    recurrent_drop(sched, seq->recurrent.latest, &seq->recurrent.has_latest);
+    return has;
+}
+
 /* ---- snapshots ---- */
 
 /* True if a snapshot after `end` leading blocks is worth its memory. */

@@ -35,6 +35,8 @@ uint32_t recurrent_peek(const struct sched *sched, const struct seq *seq, uint32
  * E_KV_FULL: nothing was taken. */
 int recurrent_match(struct sched *sched, struct seq *seq, uint32_t n_matched);
 void recurrent_give_back(struct sched *sched, struct seq *seq);
+/* Leaves the latest snapshot of the answer to the cache, which may evict it. True: there was one. */
+bool recurrent_release_latest(struct sched *sched, struct seq *seq);
 /* Sets where the item of the coming step reads and writes the state.
  * Takes blocks for snapshots where there is room. */
 void recurrent_plan(struct sched *sched, struct seq *seq, struct engine_item *item);

@@ -222,11 +222,11 @@ static void count_found(struct seq *seq, uint32_t from, uint32_t to)
     seq->stats.n_reused += to - from - n_fetched;
 }
 
-int seq_take_blocks(struct sched *sched, struct seq *seq, uint32_t n_spare)
+/* Takes at most n_most leading blocks from the cache.  Errors are those of seq_take_blocks(). */
+static int seq_take_with(struct sched *sched, struct seq *seq, uint32_t n_spare, uint32_t n_most)
 {
     struct kv_pool *pool = sched->opts.pool;
     uint32_t n_total = sched_blocks_for(sched, seq->spec.n_tokens);
-    uint32_t n_most = seq_n_matchable(sched, seq);
 
     /* First a check without side effects, because the head of the queue gets here before every step. */
     uint32_t n_state = sched->n_state_blocks, n_hit = recurrent_peek(sched, seq, n_most);
@@ -259,6 +259,18 @@ int seq_take_blocks(struct sched *sched, struct seq *seq, uint32_t n_spare)
         seq->n_reached = seq->n_computed;
     }
     return 0;
+}
+
+int seq_take_blocks(struct sched *sched, struct seq *seq, uint32_t n_spare)
+{
+    bool has_more = sched->n_state_blocks > 0 || sched->windows.n_groups > 0;
+    int code = seq_take_with(sched, seq, n_spare, seq_n_matchable(sched, seq));
+
+    /* A cached prefix comes with blocks of its own: the state or the window at its end.  Nobody will return blocks,
+     * so if these are too many, the sequence does without the prefix instead of waiting for ever. */
+    if (code < 0 && has_more && sched->n_running == 0)
+        code = seq_take_with(sched, seq, n_spare, 0);
+    return code;
 }
 
 int seq_grow(struct sched *sched, struct seq *seq)

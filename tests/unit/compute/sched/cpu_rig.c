@@ -59,20 +59,21 @@ void cpu_rig_open_for(struct cpu_rig *rig, struct model *model, uint32_t n_block
     assert_int_equal(
         kv_pool_new(&(struct kv_pool_opts){.n_blocks = n_blocks, .block_tokens = BLOCK_TOKENS}, &rig->pool),
         0);
-    assert_int_equal(sched_new(&(struct sched_opts){.engine = &rig->engine,
-                                                    .pool = rig->pool,
-                                                    .max_seqs = 4,
-                                                    .max_queue = 8,
-                                                    .chunk_tokens = chunk_tokens,
-                                                    .itl_ns = 0,
-                                                    .speculate = SPECULATE_AUTO,
-                                                    .max_drafts = 8,
-                                                    .events = {.on_token = cpu_rig_on_token,
-                                                               .on_done = cpu_rig_on_done,
-                                                               .on_held = cpu_rig_on_held},
-                                                    .events_arg = rig},
-                               &rig->sched),
-                     0);
+    assert_int_equal(
+        sched_new(&(struct sched_opts){.engine = &rig->engine,
+                                       .pool = rig->pool,
+                                       .max_seqs = cpu_world.max_seqs > 0 ? cpu_world.max_seqs : 4,
+                                       .max_queue = 8,
+                                       .chunk_tokens = chunk_tokens,
+                                       .itl_ns = 0,
+                                       .speculate = SPECULATE_AUTO,
+                                       .max_drafts = 8,
+                                       .events = {.on_token = cpu_rig_on_token,
+                                                  .on_done = cpu_rig_on_done,
+                                                  .on_held = cpu_rig_on_held},
+                                       .events_arg = rig},
+                  &rig->sched),
+        0);
 }
 
 void cpu_rig_open(struct cpu_rig *rig, uint32_t n_blocks, uint32_t chunk_tokens)

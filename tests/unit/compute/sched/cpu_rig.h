@@ -31,6 +31,7 @@ struct cpu_world {
     struct model *model;
     struct model *whole; /* the same weights for the expected answers; may be model itself */
     uint32_t n_blocks;   /* of the pools */
+    uint32_t max_seqs;   /* of the schedulers; 0: 4 */
     struct team *team;
     struct rng rng;
 };

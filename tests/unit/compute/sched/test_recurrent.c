@@ -194,6 +194,34 @@ static void preemption_changes_no_token(void **state)
     for_each_model(check_crowd);
 }
 
+/* A pool of exactly the blocks that one sequence needs, and a few more.  A snapshot of its own answer must not
+ * stand in its way: once the sequence waited for blocks that only the snapshot held. */
+static void check_tight_pool(void)
+{
+    uint32_t n_state = kv_layout_state_blocks(model_kv_layout(cpu_world.model));
+    token_id tokens[40];
+
+    cpu_rig_draw(tokens, 0, 40);
+    cpu_world.max_seqs = 1; /* so that snapshots leave only two blocks alone */
+    for (uint32_t n_more = 0; n_more <= 3 * n_state + 2; n_more++) {
+        struct answer answer;
+        struct cpu_rig rig;
+
+        cpu_rig_open(&rig, (40 + MOST_ANSWER) / BLOCK_TOKENS + 1 + n_state + n_more, 32);
+        for (uint32_t again = 0; again < 2; again++) {
+            cpu_rig_complete(&rig, tokens, 40, MOST_ANSWER, &answer);
+            cpu_rig_expect_same(&answer, tokens, 40, MOST_ANSWER);
+        }
+        cpu_rig_close(&rig);
+    }
+    cpu_world.max_seqs = 0;
+}
+
+static void a_tight_pool_holds_one_sequence(void **state)
+{
+    for_each_model(check_tight_pool);
+}
+
 static void handoff_with_state(void)
 {
     check_handoff(true);
@@ -223,6 +251,7 @@ int main(void)
         cmocka_unit_test(a_prompt_again_computes_one_block),
         cmocka_unit_test(a_fork_gets_a_snapshot),
         cmocka_unit_test(preemption_changes_no_token),
+        cmocka_unit_test(a_tight_pool_holds_one_sequence),
         cmocka_unit_test(a_handoff_takes_the_state_along),
         cmocka_unit_test(keys_without_their_state_are_not_used),
     };

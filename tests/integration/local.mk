@@ -30,7 +30,7 @@ integration_tests += tests/integration/test_common_limits.py tests/integration/t
 integration_tests += tests/integration/test_tour.py tests/integration/test_keys.py tests/integration/test_certificates.py
 tests/integration/test_tour.log tests/integration/test_keys.log tests/integration/test_certificates.log: batonctl
 integration_tests += tests/integration/test_console.py
-tests/integration/test_console.log: batonctl
+tests/integration/test_console.log: batonctl baton-plan
 integration_tests += tests/integration/test_imatrix.py tests/integration/test_shared_kv.py tests/integration/test_windows.py
 integration_tests += tests/integration/test_strangers.py tests/integration/test_stop.py
 # test_faults.py has the sanitizers look at the same code; these are long, or limit memory, and sanitizers keep what is freed

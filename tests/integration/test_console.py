@@ -21,6 +21,7 @@ from cluster import BUILD, SOURCE, Cluster, events, fetch, free_port, main, pati
 
 CHROMIUM = next((path for path in map(shutil.which, ("chromium", "chromium-browser", "google-chrome")) if path), None)
 SHOTS = os.environ.get("BATON_SHOTS")  # a folder: screenshots go there
+PLAN = "-m llama-3-70b -d h100 -w fp8 --kv fp8 --tp 2 --isl 3000,5000 --osl 300,500 --hit 0.4 -r 100 --ttft 2s --itl 40ms"
 TEXT = "A relay race has four runners, and each of them carries the baton for a hundred metres. " * 4
 
 
@@ -437,12 +438,34 @@ def two_hundred_workers_are_drawn():
         server.server_close()
 
 
+def a_plan_fits_a_phone():
+    """The page of baton-plan: nothing scrolls sideways at any width, in light and dark, and nothing comes from elsewhere."""
+    with tempfile.TemporaryDirectory() as folder, Browser() as browser:
+        page = os.path.join(folder, "plan.html")
+        subprocess.run([os.path.join(BUILD, "baton-plan"), "plan", *PLAN.split(), "--html", page], check=True, stdout=subprocess.DEVNULL,
+                       timeout=patience(60))
+        browser.call("Page.navigate", url="file://" + page)
+        browser.until("document.readyState === 'complete' && document.querySelectorAll('table').length > 0")
+        for width in (320, 390, 768, 1400):
+            for is_dark in (False, True):
+                browser.size(width, 760, width < 500)
+                browser.dark(is_dark)
+                if width == 390 and not is_dark:
+                    browser.shot("plan-phone")
+                wide = browser.js("document.documentElement.scrollWidth")
+                assert wide <= width, (width, wide, browser.js("document.documentElement.innerHTML.length"))
+                colours = browser.js("(s => [s.color, s.backgroundColor])(getComputedStyle(document.body))")
+                assert colours[0] != colours[1], colours
+        assert browser.js("performance.getEntriesByType('resource').length") == 0
+        assert not browser.faults, browser.faults
+
+
 if __name__ == "__main__":
     tests = [a_closed_console_is_no_page, the_files_are_small_and_strict, the_fleet_is_streamed]
     if CHROMIUM is None:
         print("SKIP: chromium is not installed (apt-get install chromium); only the console's files are checked", flush=True)
     else:
-        tests += [a_chat_shows_its_relay, the_fleet_is_live, two_hundred_workers_are_drawn]
+        tests += [a_chat_shows_its_relay, the_fleet_is_live, two_hundred_workers_are_drawn, a_plan_fits_a_phone]
     main(tests)
     if CHROMIUM is None:
         sys.exit(77)

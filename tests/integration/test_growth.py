@@ -164,8 +164,8 @@ def look(rig):
 
 
 def descriptors_return_to(rig, first):
-    """A daemon closes connections that the other end has closed, after a while."""
-    until = time.monotonic() + patience(15)
+    """A daemon closes connections that the other end has closed after a while: keep-alive takes 25 s to find one that is gone."""
+    until = time.monotonic() + patience(60)
     while True:
         more = {d.name: d.n_descriptors() - first[d.name][0] for d in rig.staying}
         if all(n <= SLACK_DESCRIPTORS for n in more.values()):

@@ -451,7 +451,7 @@ static int find_arch(const struct gguf *gguf, struct fault *fault, const struct 
 {
     const struct arch *arch;
     struct bytes name;
-    char known[360] = "", more[48] = ""; /* the whole sentence fits fault.text */
+    char known[428] = "", more[24] = ""; /* the whole sentence fits fault.text */
     size_t used = 0;
     uint32_t n_left_out = 0;
     int rc = gguf_get_str(gguf, "general.architecture", fault, &name);
@@ -471,9 +471,9 @@ static int find_arch(const struct gguf *gguf, struct fault *fault, const struct 
             used += (size_t)snprintf(known + used, sizeof(known) - used, "%s%s", i ? " " : "", arch->name);
     }
     if (n_left_out > 0)
-        snprintf(more, sizeof(more), " and %u more (docs/models.md)", n_left_out);
+        snprintf(more, sizeof(more), " and %u more", n_left_out);
     return fault_set(fault, E_UNSUPPORTED, "architecture \"%.*s\" is not supported; known are %s%s",
-                     (int)(name.len_bytes < 64 ? name.len_bytes : 64), (const char *)name.data, known, more);
+                     (int)(name.len_bytes < 24 ? name.len_bytes : 24), (const char *)name.data, known, more);
 }
 
 /* Factors that most architectures leave at one. */

@@ -46,6 +46,15 @@ def a_relay_answers_once():
         assert os.listdir(folder) in ([], [f"baton-run-{os.getuid()}"]), os.listdir(folder)
 
 
+def an_embedder_is_asked_no_question():
+    with tempfile.TemporaryDirectory() as folder:
+        model = os.path.join(folder, "embedder.gguf")
+        call(folder, "model", "make", *"--arch qwen3 --layers 1 --hidden 64 --heads 4 --kv-heads 2 --ffn 64 --context 128".split(),
+             "--type", "F32", "--set", "pooling_type=3", "--vocab-from", os.path.join(SOURCE, "share", "baton-demo.gguf"), model)
+        said = call(folder, "run", "--both", "--once", "-t1", model)
+        assert re.search(r"Embeddings endpoint +http://[0-9.:]+/v1/embeddings +model +embedder", said), said
+
+
 def a_second_start_names_the_first():
     with tempfile.TemporaryDirectory() as folder:
         first = subprocess.Popen([BATON, "run", "--both", "-t1", "-n5", "-p", "Hello"], stdout=subprocess.PIPE, text=True,
@@ -66,4 +75,4 @@ def a_second_start_names_the_first():
 
 
 if __name__ == "__main__":
-    main([programs_are_found, a_relay_answers_once, a_second_start_names_the_first])
+    main([programs_are_found, a_relay_answers_once, an_embedder_is_asked_no_question, a_second_start_names_the_first])

@@ -56,7 +56,7 @@ EXTRA_DIST += tests/integration/test_prometheus.py
 tests/integration/test_prometheus.log: baton-bench batonctl
 TESTS += tests/integration/test_baton.py
 EXTRA_DIST += tests/integration/test_baton.py
-tests/integration/test_baton.log: baton baton-chat batonctl
+tests/integration/test_baton.log: baton baton-chat batonctl baton-model
 TESTS += tests/integration/test_responses.py tests/integration/test_responses_clients.py
 EXTRA_DIST += tests/integration/test_responses.py tests/integration/test_responses_clients.py tests/integration/responses/clients.py \
 	tests/integration/responses/package.json tests/integration/responses/package-lock.json \

@@ -105,7 +105,7 @@ struct frame_header {
 /* Tokens of one SUBMIT to a worker that takes prompts in pieces, and of one SUBMIT_TOKENS at most. */
 #define FRAME_PIECE_TOKENS (UINT64_C(64) << 10)
 
-/* Numbers of an embedding: as many as fit a TOKENS frame twice. */
+/* Most numbers of an embedding: 256 KiB of them, a quarter of the largest TOKENS frame. */
 #define FRAME_EMBEDDING_DIMS 65536
 
 struct frame_single { /* an Answer of one token, packed in Tokens.singles */

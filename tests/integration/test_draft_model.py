@@ -3,14 +3,15 @@
 tokens with the same log probabilities come with it and without it, at temperature 0 and with seeds, handed over and from a
 cached prefix, with a grammar, in a batch; its own KV memory may be too small for all.  A file that does not fit is refused by
 name."""
-import json
 import os
 import subprocess
 import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cluster import BUILD, MODEL, Cluster, fetch, in_threads, main, patience  # noqa: E402
+import draft_client  # noqa: E402
+from cluster import BUILD, MODEL, Cluster, in_threads, main, patience  # noqa: E402
+from draft_client import wait_ready  # noqa: E402
 
 TOOL = os.path.join(BUILD, "baton-model")
 STORY = "Tell me a story about a {}."
@@ -40,12 +41,7 @@ def drafter(c):
 
 
 def ask(port, text, fields, n=60):
-    request = {"model": "baton-demo", "max_tokens": n, "logprobs": True, "top_logprobs": 3,
-               "messages": [{"role": "user", "content": text}], **fields}
-    status, _, answer = fetch(port, "POST", "/v1/chat/completions", request, timeout=patience(120))
-    assert status == 200, (status, answer)
-    choice = json.loads(answer)["choices"][0]
-    return choice["message"]["content"], choice["logprobs"]["content"], choice["finish_reason"]
+    return draft_client.ask(port, "baton-demo", text, fields, n)
 
 
 def asked(port):
@@ -55,18 +51,6 @@ def asked(port):
     answers += [ask(port, LONG + "What is my favourite colour?", CASES[0])]  # a cached prefix
     return answers + in_threads([lambda i=i, hero=hero: ask(port, STORY.format(hero), CASES[i % 4])
                                  for i, hero in enumerate(HEROES)])
-
-
-def wait_ready(worker):
-    end = time.monotonic() + patience(30)
-    while True:
-        assert worker.process.poll() is None and time.monotonic() < end, worker.tail()
-        try:
-            if fetch(worker.http, "GET", "/readyz")[0] == 200:
-                return
-        except OSError:
-            pass  # not listening yet
-        time.sleep(0.05)
 
 
 def drafts(worker):

@@ -275,14 +275,11 @@ static int parse_message_request(struct parse *parse, const json_t *root)
 {
     int rc;
 
-    if ((rc = parse_string(parse, root, "model", true, &parse->out->model)) < 0)
-        return rc;
-    if (parse->out->model.len_bytes == 0)
-        return parse_fail(parse, "model", "String should have at least 1 character");
-    if ((rc = parse_tools(parse, root)) < 0 || (rc = parse_system(parse, root)) < 0 ||
-        (rc = parse_messages(parse, root)) < 0 || (rc = parse_cache_control(parse, root)) < 0 ||
-        (rc = parse_fields(parse, root)) < 0 || (rc = parse_tool_choice(parse, root)) < 0 ||
-        (rc = parse_output(parse, root)) < 0 || (rc = check_refused(parse, root)) < 0)
+    if ((rc = parse_model(parse, root)) < 0 || (rc = parse_tools(parse, root)) < 0 ||
+        (rc = parse_system(parse, root)) < 0 || (rc = parse_messages(parse, root)) < 0 ||
+        (rc = parse_cache_control(parse, root)) < 0 || (rc = parse_fields(parse, root)) < 0 ||
+        (rc = parse_tool_choice(parse, root)) < 0 || (rc = parse_output(parse, root)) < 0 ||
+        (rc = check_refused(parse, root)) < 0)
         return rc;
     return parse_check_pairs(parse);
 }

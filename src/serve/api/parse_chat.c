@@ -417,12 +417,10 @@ int parse_chat_prompt(struct parse *parse, const json_t *root)
 
 int parse_chat(struct parse *parse, const json_t *root)
 {
-    int rc = parse_string(parse, root, "model", true, &parse->out->model);
+    int rc = parse_model(parse, root);
 
     if (rc < 0)
         return rc;
-    if (parse->out->model.len_bytes == 0)
-        return parse_fail(parse, "model", "String should have at least 1 character");
     rc = parse_chat_prompt(parse, root);
     return rc < 0 ? rc : parse_openai_fields(parse, root);
 }

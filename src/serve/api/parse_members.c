@@ -82,6 +82,15 @@ int parse_string(struct parse *parse, const json_t *object, const char *name, bo
     return parse_copy(parse, api_json_str(value), out);
 }
 
+int parse_model(struct parse *parse, const json_t *root)
+{
+    int rc = parse_string(parse, root, "model", true, &parse->out->model);
+
+    if (rc == 0 && parse->out->model.len_bytes == 0)
+        rc = parse_fail(parse, "model", "String should have at least 1 character");
+    return rc;
+}
+
 int parse_integer(struct parse *parse, const json_t *object, const char *name, int64_t *out, bool *found_out)
 {
     const json_t *value = parse_member(object, name);

@@ -50,6 +50,8 @@ int parse_copy(struct parse *parse, struct bytes text, struct bytes *out);
 /* Reads a string member.  An absent optional member leaves *out alone. */
 int parse_string(struct parse *parse, const json_t *object, const char *name, bool is_required,
                  struct bytes *out);
+/* Reads the required member "model". */
+int parse_model(struct parse *parse, const json_t *root);
 /* Read an optional integer, number or boolean member; found_out may be NULL. */
 int parse_integer(struct parse *parse, const json_t *object, const char *name, int64_t *out, bool *found_out);
 int parse_number(struct parse *parse, const json_t *object, const char *name, double *out);

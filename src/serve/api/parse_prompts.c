@@ -82,15 +82,6 @@ static int parse_prompts(struct parse *parse, const json_t *root, const char *na
     return rc;
 }
 
-static int parse_model(struct parse *parse, const json_t *root)
-{
-    int rc = parse_string(parse, root, "model", true, &parse->out->model);
-
-    if (rc == 0 && parse->out->model.len_bytes == 0)
-        rc = parse_fail(parse, "model", "String should have at least 1 character");
-    return rc;
-}
-
 int parse_completions(struct parse *parse, const json_t *root)
 {
     struct gen_request *out = parse->out;

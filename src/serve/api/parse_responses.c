@@ -396,12 +396,10 @@ static int parse_responses_fields(struct parse *parse, const json_t *root)
 int parse_responses(struct parse *parse, json_t *root)
 {
     json_t *input = parse_member(root, "input");
-    int rc = parse_string(parse, root, "model", true, &parse->out->model);
+    int rc = parse_model(parse, root);
 
     if (rc < 0)
         return rc;
-    if (parse->out->model.len_bytes == 0)
-        return parse_fail(parse, "model", "String should have at least 1 character");
     parse->keeps_last = true;
     if ((rc = parse_response_tools(parse, root)) < 0 ||
         (rc = parse_string(parse, root, "instructions", false, &parse->out->system)) < 0 ||

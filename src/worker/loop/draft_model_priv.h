@@ -8,7 +8,8 @@
 /* Refuses a file that does not fit the model file `own`. */
 void worker_check_draft_model(struct config_check *check, const struct worker_conf *conf,
                               const struct gguf *own);
-/* Loads sched.draft_model, if set, or else the model's MTP head, if there is one and sched.mtp, and starts its engine with opts->team. 0, or a fault that names the key. The
+/* Loads sched.draft_model and starts its engine with opts->team. Without that key it loads the model's MTP head, if
+ * the file has one and sched.mtp is set. 0, or a fault that names the key. The
  * caller frees opts on failure. Loop thread, before the engine thread starts. */
 int worker_draft_model_open(struct worker *worker, struct worker_engine_opts *opts, struct fault *fault);
 

@@ -149,38 +149,45 @@ static void submit_all(struct sched *sched, float temperature)
     }
 }
 
+/* Makes a pool for the scheduler; the caller frees it. */
+static struct sched_opts sched_opts_of(struct engine *engine, struct engine *head,
+                                       enum sched_speculate speculate)
+{
+    struct sched_opts opts = {.engine = engine,
+                              .max_seqs = N_SEQS,
+                              .max_queue = N_SEQS,
+                              .chunk_tokens = 7,
+                              .speculate = speculate,
+                              .max_drafts = MOST_DRAFTS,
+                              .draft_engine = head,
+                              .draft_blocks = BLOCKS,
+                              .events = {.on_token = on_token}};
+
+    assert_int_equal(
+        kv_pool_new(&(struct kv_pool_opts){.n_blocks = BLOCKS, .block_tokens = BLOCK}, &opts.pool), 0);
+    return opts;
+}
+
 /* Answers all prompts together. Returns the steps that it took. */
 static uint32_t answer_all(float temperature, enum sched_speculate speculate, struct sched_load *load_out)
 {
     struct engine engine, head;
     void *arena, *head_arena;
-    struct kv_pool *pool;
+    struct sched_opts opts;
     struct sched *sched;
     uint32_t n_steps = 0;
 
     open_engine(head_world.model, N_SEQS, &engine, &arena);
     open_engine(head_world.head, SCHED_DRAFT_SEQS, &head, &head_arena);
     check_steps(&head);
-    assert_int_equal(kv_pool_new(&(struct kv_pool_opts){.n_blocks = BLOCKS, .block_tokens = BLOCK}, &pool),
-                     0);
-    assert_int_equal(sched_new(&(struct sched_opts){.engine = &engine,
-                                                    .pool = pool,
-                                                    .max_seqs = N_SEQS,
-                                                    .max_queue = N_SEQS,
-                                                    .chunk_tokens = 7,
-                                                    .speculate = speculate,
-                                                    .max_drafts = MOST_DRAFTS,
-                                                    .draft_engine = &head,
-                                                    .draft_blocks = BLOCKS,
-                                                    .events = {.on_token = on_token}},
-                               &sched),
-                     0);
+    opts = sched_opts_of(&engine, &head, speculate);
+    assert_int_equal(sched_new(&opts, &sched), 0);
     submit_all(sched, temperature);
     for (; sched_has_work(sched); n_steps++)
         assert_true(sched_run_step(sched) > 0);
     sched_load(sched, load_out);
     sched_free(sched);
-    kv_pool_free(pool);
+    kv_pool_free(opts.pool);
     engine_free(&engine);
     engine_free(&head);
     free(arena);
@@ -217,27 +224,16 @@ static void a_head_of_another_model_is_refused(void **state)
 {
     struct engine engine, head;
     void *arena, *head_arena;
-    struct kv_pool *pool;
+    struct sched_opts opts;
     struct sched *sched;
 
     (void)state;
     open_engine(head_world.model, SCHED_DRAFT_SEQS, &engine, &arena);
     open_engine(head_world.head, SCHED_DRAFT_SEQS, &head, &head_arena);
     head.info.hidden++;
-    assert_int_equal(kv_pool_new(&(struct kv_pool_opts){.n_blocks = BLOCKS, .block_tokens = BLOCK}, &pool),
-                     0);
-    assert_int_equal(sched_new(&(struct sched_opts){.engine = &engine,
-                                                    .pool = pool,
-                                                    .max_seqs = N_SEQS,
-                                                    .max_queue = N_SEQS,
-                                                    .chunk_tokens = 7,
-                                                    .speculate = SPECULATE_AUTO,
-                                                    .max_drafts = MOST_DRAFTS,
-                                                    .draft_engine = &head,
-                                                    .draft_blocks = BLOCKS},
-                               &sched),
-                     E_MISMATCH);
-    kv_pool_free(pool);
+    opts = sched_opts_of(&engine, &head, SPECULATE_AUTO);
+    assert_int_equal(sched_new(&opts, &sched), E_MISMATCH);
+    kv_pool_free(opts.pool);
     engine_free(&engine);
     engine_free(&head);
     free(arena);

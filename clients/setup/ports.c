@@ -18,13 +18,21 @@
 
 #define PORTS_MAX_FILE_BYTES ((size_t)1 << 20)
 
-/* Marks each number that follows a colon. */
+/* Marks each number that follows a colon, outside comments. */
 static void ports_read_text(struct setup_ports *ports, struct bytes text)
 {
+    bool is_comment = false, is_line_start = true;
+
     for (size_t i = 0; i + 1 < text.len_bytes; i++) {
         unsigned port = 0;
+        char c = (char)text.data[i];
 
-        if (text.data[i] != ':')
+        if (c == '\n')
+            is_comment = false;
+        else if (is_line_start && (c == '#' || c == ';'))
+            is_comment = true;
+        is_line_start = c == '\n' || (is_line_start && isspace((unsigned char)c));
+        if (is_comment || c != ':')
             continue;
         for (size_t j = i + 1; j < text.len_bytes && isdigit(text.data[j]) && port < 65536; j++)
             port = port * 10 + (unsigned)(text.data[j] - '0');
@@ -33,14 +41,14 @@ static void ports_read_text(struct setup_ports *ports, struct bytes text)
     }
 }
 
-static void ports_read_file(struct setup_ports *ports, const char *name)
+static void ports_read_file(struct setup_ports *ports, const char *folder, const char *name)
 {
     char path[1024];
     const char *why;
     struct buf text = {0};
     FILE *file;
 
-    snprintf(path, sizeof(path), "%s/%s", ports->folder, name);
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
     file = file_open(path, &why);
     if (file == NULL)
         return;
@@ -50,22 +58,37 @@ static void ports_read_file(struct setup_ports *ports, const char *name)
     fclose(file);
 }
 
-void setup_ports_init(struct setup_ports *ports, const char *folder, const char *address)
+static bool ports_name_ends(const char *name, const char *end)
+{
+    size_t n = strlen(name), m = strlen(end);
+
+    return n > m && strcmp(name + n - m, end) == 0;
+}
+
+/* Reads the .conf files of a folder, and those of its .conf.d folders. */
+static void ports_read_folder(struct setup_ports *ports, const char *folder, bool has_drop_ins)
 {
     DIR *dir = opendir(folder);
     struct dirent *entry;
+    char path[1024];
 
-    memset(ports, 0, sizeof(*ports));
-    ports->address = address;
-    ports->folder = folder;
     while (dir != NULL && (entry = readdir(dir)) != NULL) {
-        size_t n = strlen(entry->d_name);
-
-        if (n > 5 && strcmp(entry->d_name + n - 5, ".conf") == 0)
-            ports_read_file(ports, entry->d_name);
+        if (ports_name_ends(entry->d_name, ".conf"))
+            ports_read_file(ports, folder, entry->d_name);
+        if (has_drop_ins && ports_name_ends(entry->d_name, ".conf.d")) {
+            snprintf(path, sizeof(path), "%s/%s", folder, entry->d_name);
+            ports_read_folder(ports, path, false);
+        }
     }
     if (dir != NULL)
         closedir(dir);
+}
+
+void setup_ports_init(struct setup_ports *ports, const char *folder, const char *address)
+{
+    memset(ports, 0, sizeof(*ports));
+    ports->address = address;
+    ports_read_folder(ports, folder, true);
 }
 
 static bool ports_can_bind(const char *host, unsigned port)

@@ -9,11 +9,10 @@
 
 struct setup_ports {
     const char *address;  /* of this host for other hosts; NULL: loopback only */
-    const char *folder;   /* whose *.conf files name ports of daemons that may not run now */
     uint64_t named[1024]; /* a bit for each port that these files name */
 };
 
-/* Reads the ports that configuration files in the folder name. */
+/* Reads the ports that the configuration files (.conf, .conf.d) of the folder name: their daemons may not run now. */
 void setup_ports_init(struct setup_ports *ports, const char *folder, const char *address);
 /* Whether a daemon can listen on the port, and no configuration file names it. */
 bool setup_ports_is_free(void *arg, unsigned port);

@@ -130,11 +130,24 @@ def a_bare_router_file_gets_a_drop_in():
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "router.conf")
         with open(path, "w") as f:
-            f.write("# the package's\n[http]\n#listen = 127.0.0.1:8080\n")
+            f.write("# the package's\n[http]\n  #listen = 127.0.0.1:8080\n#admin = 127.0.0.1:8081\n[link]\n;listen = 127.0.0.1:8090\n")
+        with tempfile.TemporaryDirectory() as bare:  # a port in a comment is not taken
+            setup("--role", "router", "--dir", bare)
+            wanted = read_conf(bare, "router.conf")
         setup("--role", "router", "--dir", folder)
         assert "#listen" in open(path).read()
-        assert read_conf(folder, "router.conf.d/setup.conf")["link"]["listen"]
+        router = read_conf(folder, "router.conf.d/setup.conf")
+        for section, key in (("http", "listen"), ("http", "admin"), ("link", "listen")):
+            assert router[section][key] == wanted[section][key], (section, key, router[section][key], wanted[section][key])
         assert "setup.conf is there already" in setup("--role", "router", "--dir", folder, status=1)
+        # a worker leaves the ports that drop-ins name, though their daemons do not run
+        os.mkdir(os.path.join(folder, "prefill-9.conf.d"))
+        with open(os.path.join(folder, "prefill-9.conf.d", "a.conf"), "w") as f:
+            f.write("[http]\nlisten = 127.0.0.1:8084\n")
+        setup("--role", "decode", "--router", router["link"]["listen"], "--model", MODEL, "--dir", folder, "--kv-memory", "64MiB")
+        worker = read_conf(folder, "decode-0.conf")
+        taken = {"127.0.0.1:8084", router["http"]["listen"], router["http"]["admin"], router["link"]["listen"]}
+        assert not taken & {worker["http"]["listen"], worker["http"]["admin"], worker["link"]["listen"]}, (taken, dict(worker["http"]))
 
 
 def a_dry_run_writes_nothing():

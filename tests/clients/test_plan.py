@@ -215,7 +215,8 @@ def plans_are_simulated():
         planned, needed = full["plan"][role], full["at_plan_loads"][role]
         assert abs(planned - needed) <= max(1, 0.1 * planned), (role, full)
     assert abs(full["simulated"]["itl_s"] / full["plan"]["itl_s"] - 1) < 0.1, full
-    assert json.loads(plan("simulate", *SMALL, "--json").stdout) == answer  # the same seed, the same result
+    once = [plan("simulate", *SMALL, "--json", "--search", "no").stdout for _ in range(2)]
+    assert once[0] == once[1]  # the same seed, the same result
     starved = json.loads(plan("simulate", *SMALL, "--json", "--search", "no", "--decode", "1").stdout)
     assert starved["simulated"]["good_share"] < answer["simulated"]["good_share"], starved
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """/v1/responses and /v1/embeddings with unmodified clients, against the scripted backend and real daemons.
 
-The clients come from the package registries, into the build folder.  They are openai's SDK in both languages, the ai package
+The clients come from the package registries, into the build folder or into BATON_CLIENTS, which several builds may share.  They are openai's SDK in both languages, the ai package
 with its default OpenAI provider, and langchain in both languages.  Without a registry those parts are skipped visibly."""
 import fcntl
 import os
@@ -13,7 +13,7 @@ import venv
 from cluster import BUILD, MODEL, SOURCE, Cluster, main, patience
 
 HERE = os.path.join(SOURCE, "tests", "integration", "responses")
-WORK = os.path.join(BUILD, "tests", "integration", "responses-work")
+WORK = os.environ.get("BATON_CLIENTS") or os.path.join(BUILD, "tests", "integration", "responses-work")
 INSTALL_SECONDS = 120
 EMBEDDER = "--arch qwen3 --layers 2 --hidden 64 --heads 4 --kv-heads 2 --ffn 96 --context 512 --type F32 --set pooling_type=3"
 skipped = []

@@ -16,8 +16,8 @@
  * token on give the logits of a head that does not see the tokens before. */
 #include "compute/model/model_priv.h"
 
-const slot_set MTP_SLOTS =
-    SLOT_BIT(MTP_PROJ) | SLOT_BIT(MTP_TOKEN_NORM) | SLOT_BIT(MTP_HIDDEN_NORM) | SLOT_BIT(MTP_LAST_NORM);
+const slot_set MTP_SLOTS = SLOT_BIT(MTP_PROJ) | SLOT_BIT(MTP_TOKEN_NORM) | SLOT_BIT(MTP_HIDDEN_NORM);
+const slot_set MTP_MAY = SLOT_BIT(MTP_LAST_NORM);
 
 bool model_has_mtp(const struct model *model, const struct gguf *gguf)
 {
@@ -27,16 +27,22 @@ bool model_has_mtp(const struct model *model, const struct gguf *gguf)
            gguf_tensor_find(gguf, slot_name(model->config.n_layers, SLOT_MTP_PROJ, name)) != NULL;
 }
 
+/* A head's layer has attention, also where the model's last layer is recurrent. Its feed-forward network is the last
+ * layer's. */
 void mtp_keep(struct model *model)
 {
     struct model_config *config = &model->config;
+    uint32_t last = config->n_layers - 1, with_keys = last;
 
+    while (with_keys > 0 && model->layers[with_keys].attn->state_bytes)
+        with_keys--;
     model->first_layer = config->n_layers;
-    model->layers[0] = model->layers[config->n_layers - 1];
-    model->layers[0].kv_index = 0;
-    config->n_layers = config->n_kv_layers = 1;
+    model->layers[last].attn = model->layers[with_keys].attn;
+    model->layers[0] = model->layers[last];
+    config->n_layers = 1;
     config->n_nextn_layers = 0;
     config->is_mtp = true;
+    layers_place(model);
 }
 
 static void join_rows(const struct forward *f, uint32_t from, uint32_t to)

@@ -5,9 +5,9 @@
 
 #include "worker/loop/worker_priv.h"
 
-/* Refuses a file that does not fit the model file `own`. */
-void worker_check_draft_model(struct config_check *check, const struct worker_conf *conf,
-                              const struct gguf *own);
+/* Refuses a file that does not fit the model file `own`; an MTP head of `own` that cannot be loaded; and a
+ * sched.draft_memory that is too small for what drafts, or too large beside kv.memory. */
+void worker_check_draft_model(struct config_check *check, const struct worker_conf *conf, struct gguf *own);
 /* Loads sched.draft_model and starts its engine with opts->team. Without that key it loads the model's MTP head, if
  * the file has one and sched.mtp is set. 0, or a fault that names the key. The
  * caller frees opts on failure. Loop thread, before the engine thread starts. */

@@ -31,7 +31,20 @@ struct answer {
     uint32_t n;
 };
 
+static const struct family {
+    const char *name;
+    const char *keys[12];
+} FAMILIES[] = {
+    {"glm4moe", {"nextn_predict_layers=1", NULL}},
+    /* The last layer is recurrent: its state is rolled back, and accepted tokens are fed again. */
+    {"qwen35",
+     {"nextn_predict_layers=1", "ssm.conv_kernel=4", "ssm.inner_size=32", "ssm.state_size=8",
+      "ssm.time_step_rank=2", "ssm.group_count=1", "full_attention_interval=2", NULL}},
+    {"deepseek2", {"nextn_predict_layers=1", NULL}},
+};
+
 struct head_world {
+    const struct family *family;
     struct team *team;
     struct model *model, *head;
     float *normed; /* [VOCAB][hidden] embeddings */
@@ -67,9 +80,8 @@ static void set_tensor(struct gguf *gguf, const char *name, bool has_ones, uint3
 static void make_head_right(struct gguf *gguf, const struct tiny_shape *shape)
 {
     static const char *const WRITERS[] = {"attn_output.weight", "ffn_down.weight", "ffn_down_exps.weight",
-                                          "ffn_down_shexp.weight"};
-    static const char *const NORMS[] = {"output_norm.weight", "blk.2.nextn.enorm.weight",
-                                        "blk.2.nextn.hnorm.weight", "blk.2.nextn.shared_head_norm.weight"};
+                                          "ffn_down_shexp.weight", "ssm_out.weight"};
+    static const char *const NORMS[] = {"enorm", "hnorm", "shared_head_norm"};
     char name[64];
 
     for (uint32_t layer = 0; layer < shape->n_layers; layer++)
@@ -77,9 +89,13 @@ static void make_head_right(struct gguf *gguf, const struct tiny_shape *shape)
             snprintf(name, sizeof(name), "blk.%u.%s", layer, WRITERS[i]);
             set_tensor(gguf, name, false, 1);
         }
-    for (size_t i = 0; i < ARRAY_LEN(NORMS); i++)
-        set_tensor(gguf, NORMS[i], true, 1);
-    set_tensor(gguf, "blk.2.nextn.eh_proj.weight", true, 2 * shape->hidden);
+    set_tensor(gguf, "output_norm.weight", true, 1);
+    for (size_t i = 0; i < ARRAY_LEN(NORMS); i++) {
+        snprintf(name, sizeof(name), "blk.%u.nextn.%s.weight", shape->n_layers - 1, NORMS[i]);
+        set_tensor(gguf, name, true, 1);
+    }
+    snprintf(name, sizeof(name), "blk.%u.nextn.eh_proj.weight", shape->n_layers - 1);
+    set_tensor(gguf, name, true, 2 * shape->hidden);
 }
 
 static void on_token(void *arg, struct seq *seq, const struct sample_result *token)
@@ -260,8 +276,9 @@ static void norm_embeddings(struct gguf *gguf, uint32_t hidden)
 
 static int open_world(void **state)
 {
-    static const char *const KEYS[] = {"nextn_predict_layers=1", NULL};
-    struct tiny_shape shape = tiny_experts("glm4moe");
+    const struct family *family = head_world.family;
+    struct tiny_shape shape =
+        strcmp(family->name, "qwen35") == 0 ? tiny_shape(family->name) : tiny_experts(family->name);
     struct model_opts opts = {.block_tokens = BLOCK};
     struct fault fault = {0};
     struct gguf *gguf;
@@ -269,8 +286,8 @@ static int open_world(void **state)
 
     (void)state;
     rng_init(&rng, 3);
-    shape.n_layers = 3;
-    shape.set = KEYS;
+    shape.n_layers = 4;
+    shape.set = family->keys;
     shape.vocab = VOCAB;
     for (size_t i = 0; i < 3; i++)
         shape.types[i] = DTYPE_F32;
@@ -307,5 +324,12 @@ int main(void)
         cmocka_unit_test(a_head_of_another_model_is_refused),
     };
 
-    return cmocka_run_group_tests(tests, open_world, close_world);
+    int n_failed = 0;
+
+    for (size_t i = 0; i < ARRAY_LEN(FAMILIES); i++) {
+        head_world = (struct head_world){.family = &FAMILIES[i]};
+        print_message("%s\n", FAMILIES[i].name);
+        n_failed += cmocka_run_group_tests(tests, open_world, close_world);
+    }
+    return n_failed;
 }

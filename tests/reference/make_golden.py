@@ -197,6 +197,14 @@ CASES = {
                       "--set expert_group_used_count=2 --set leading_dense_block_count=1 --set rope.scaling.type=yarn "
                       "--set rope.scaling.factor=8.0 --set rope.scaling.original_context_length=32 "
                       f"--set rope.scaling.yarn_log_multiplier=0.1 {TINY}"),
+    "deepseek32-mtp": ("mtp", f"--arch deepseek32 --layers 4 --with exp_probs_b {SPARSE} --set leading_dense_block_count=1 "
+                       "--set nextn_predict_layers=1 --with shared_head_norm --set expert_group_count=4 "
+                       "--set expert_group_used_count=2 --set rope.scaling.type=yarn --set rope.scaling.factor=8.0 "
+                       "--set rope.scaling.original_context_length=32 "
+                       f"--set rope.scaling.yarn_log_multiplier=0.1 {TINY}"),
+    "glm-dsa-mtp": ("mtp", f"--arch glm-dsa --layers 5 --with exp_probs_b {SPARSE} --set leading_dense_block_count=1 "
+                    "--set nextn_predict_layers=1 --with shared_head_norm --set attention.indexer.types=1,0,1,0 "
+                    f"{TINY}"),
 }
 N_TOKENS, SHOWN = 40, (0, 13, 39)
 

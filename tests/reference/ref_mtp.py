@@ -9,6 +9,7 @@ ref_deepseek2 for DeepSeek), and the head around that layer is written here:
 
 After the last token, token i+1 is the model's greedy one. A file without a last norm of the head's own uses the
 model's."""
+import contextlib
 import copy
 
 import torch
@@ -17,6 +18,10 @@ import transformers
 import ref_deepseek2
 import ref_hf
 import ref_hf_hybrid
+import ref_sparse
+from ref_llama4 import wide_angles
+
+SPARSE = ("deepseek32", "glm-dsa")
 
 
 def cut(model, keep, **keys):
@@ -32,6 +37,8 @@ def cut(model, keep, **keys):
 
 
 def network_of(model):
+    if model.arch in SPARSE:
+        return ref_sparse.network_of(model)
     if model.arch in ref_hf_hybrid.FAMILIES:
         network, state = ref_hf_hybrid.FAMILIES[model.arch](model)
     else:
@@ -53,8 +60,12 @@ def rows_and_layer(model, tokens):
     network = network_of(own).model
     places = torch.arange(len(tokens))[None]
     mask = torch.full((len(tokens), len(tokens)), -torch.inf).triu(1)[None, None]
-    return network_of(trunk).model(tokens[None]).last_hidden_state, lambda x: network.layers[0](
-        x, attention_mask=mask, position_ids=places, position_embeddings=network.rotary_emb(x, places))
+
+    def layer(x):
+        y = network.layers[0](x, attention_mask=mask, position_ids=places, position_embeddings=network.rotary_emb(x, places))
+        return y[0] if isinstance(y, tuple) else y  # GLM 5.2's layers also return the keys that they chose
+
+    return network_of(trunk).model(tokens[None]).last_hidden_state, layer
 
 
 def norm(x, gain, eps):
@@ -63,7 +74,7 @@ def norm(x, gain, eps):
 
 def forward(model, tokens):
     w, eps = model.layer(ref_hf.n_layers(model)), model.key("attention.layer_norm_rms_epsilon")
-    with torch.no_grad():
+    with torch.no_grad(), wide_angles() if model.arch in SPARSE else contextlib.nullcontext():
         h, layer = rows_and_layer(model, tokens)
         after = torch.cat((tokens[1:], (h[0, -1] @ model.head.T).argmax()[None]))
         joined = torch.cat((norm(model.tensors["token_embd.weight"][after], w["nextn.enorm"], eps)[None],

@@ -105,6 +105,7 @@ const struct arch LATENT_ARCHS[] = {
      .attn = &attn_latent_index,
      .ffn = &ffn_dense,
      .needs = PRE_NORMS,
+     .has_mtp = true,
      .keys = DEEPSEEK32_KEYS,
      .read = read_deepseek32},
     {.name = "glm-dsa",
@@ -112,6 +113,7 @@ const struct arch LATENT_ARCHS[] = {
      .attn = &attn_latent_index,
      .ffn = &ffn_dense,
      .needs = PRE_NORMS,
+     .has_mtp = true,
      .keys = DEEPSEEK32_KEYS,
      .read = read_glm_dsa},
 };

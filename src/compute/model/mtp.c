@@ -19,26 +19,35 @@
 const slot_set MTP_SLOTS = SLOT_BIT(MTP_PROJ) | SLOT_BIT(MTP_TOKEN_NORM) | SLOT_BIT(MTP_HIDDEN_NORM);
 const slot_set MTP_MAY = SLOT_BIT(MTP_LAST_NORM);
 
-bool model_has_mtp(const struct model *model, const struct gguf *gguf)
+static bool mtp_has_tensor(const struct model *model, const struct gguf *gguf, enum slot slot)
 {
     char name[64];
 
-    return model->arch->has_mtp && model->config.n_nextn_layers > 0 &&
-           gguf_tensor_find(gguf, slot_name(model->config.n_layers, SLOT_MTP_PROJ, name)) != NULL;
+    return gguf_tensor_find(gguf, slot_name(model->config.n_layers, slot, name)) != NULL;
 }
 
-/* A head's layer has attention, also where the model's last layer is recurrent. Its feed-forward network is the last
- * layer's. */
+/* A head without an indexer, in a model whose layers have one, is left out. */
+bool model_has_mtp(const struct model *model, const struct gguf *gguf)
+{
+    return model->arch->has_mtp && model->config.n_nextn_layers > 0 &&
+           mtp_has_tensor(model, gguf, SLOT_MTP_PROJ) &&
+           (model->config.index_top == 0 || mtp_has_tensor(model, gguf, SLOT_INDEX_PROJ));
+}
+
+/* A head's layer has attention, also where the model's last layer is recurrent, and chooses keys by itself, also where
+ * that layer shares a choice. Its feed-forward network is the last layer's. */
 void mtp_keep(struct model *model)
 {
     struct model_config *config = &model->config;
-    uint32_t last = config->n_layers - 1, with_keys = last;
+    uint32_t last = config->n_layers - 1, like = last;
+    struct layer head = model->layers[last];
 
-    while (with_keys > 0 && model->layers[with_keys].attn->state_bytes)
-        with_keys--;
+    while (like > 0 && (model->layers[like].attn->state_bytes || model->layers[like].index == INDEX_SHARED))
+        like--;
+    head.attn = model->layers[like].attn;
+    head.index = model->layers[like].index;
+    model->layers[0] = head;
     model->first_layer = config->n_layers;
-    model->layers[last].attn = model->layers[with_keys].attn;
-    model->layers[0] = model->layers[last];
     config->n_layers = 1;
     config->n_nextn_layers = 0;
     config->is_mtp = true;

@@ -352,13 +352,23 @@ static const struct drafting {
       "expert_feed_forward_length=32", "expert_shared_feed_forward_length=32", NULL}},
     {"deepseek2", 3, {"nextn_predict_layers=1", NULL}},
     {"deepseek2", 3, {"nextn_predict_layers=1", "attention.q_lora_rank=32", NULL}},
+    {"glm-dsa",
+     4,
+     {"nextn_predict_layers=1", "attention.q_lora_rank=32", "attention.indexer.head_count=4",
+      "attention.indexer.key_length=16", "attention.indexer.top_k=9", "attention.indexer.types=1,0,0", NULL}},
 };
 
 static struct tiny_shape shape_of_drafting(const struct drafting *drafting)
 {
-    struct tiny_shape shape = strcmp(drafting->family, "deepseek2") == 0 ? tiny_experts(drafting->family)
-                                                                         : tiny_shape(drafting->family);
+    struct tiny_shape shape = tiny_shape(drafting->family);
 
+    if (strcmp(drafting->family, "deepseek2") == 0 || strcmp(drafting->family, "glm-dsa") == 0) {
+        bool has_bias = shape.has_bias;
+
+        shape = tiny_experts("deepseek2");
+        shape.arch = drafting->family;
+        shape.has_bias = has_bias;
+    }
     shape.set = drafting->keys;
     shape.n_layers = drafting->n_layers;
     return shape;

@@ -176,32 +176,48 @@ static int draft_start(const struct worker_conf *conf, struct engine_model *mode
     return rc < 0 ? fault_set(fault, rc, "cannot get the engine's scratch memory") : 0;
 }
 
-/* Packs the weights of a file, or of the MTP head of a loaded model in it, and starts the engine. */
-static int draft_load(struct worker *worker, struct gguf *gguf, const struct engine_model *mtp_of,
-                      struct worker_engine_opts *opts, struct fault *fault)
+/* Packs the weights of a file, or of the MTP head of a model in it. */
+static int draft_pack(struct worker *worker, const struct engine_model *mtp_of, struct engine_load_opts *load,
+                      struct fault *fault, struct engine_model **out)
 {
     struct worker_progress progress = {.worker = worker, .said_ns = clock_now_ns()};
-    struct engine_load_opts load = draft_load_opts(worker->conf, gguf);
-    struct engine_model *model = NULL;
-    int rc;
 
-    load.mtp_of = mtp_of;
-    load.team = opts->team;
-    load.context_length = 0;
-    load.on_progress = worker_load_on_progress;
-    load.progress_arg = &progress;
-    rc = engine_model_load(&load, fault, &model);
-    return rc < 0 ? rc : draft_start(worker->conf, model, opts, fault);
+    load->mtp_of = mtp_of;
+    load->context_length = 0;
+    load->on_progress = worker_load_on_progress;
+    load->progress_arg = &progress;
+    return engine_model_load(load, fault, out);
 }
 
-static int mtp_open(struct worker *worker, struct worker_engine_opts *opts, struct fault *fault)
+int worker_mtp_load(struct worker *worker, const struct engine_load_opts *own,
+                    const struct engine_model *model, struct fault *fault, struct engine_model **out)
 {
-    const struct engine_model *model = engine_loaded(&opts->engine);
+    const struct worker_conf *conf = worker->conf;
+    struct engine_load_opts load = draft_load_opts(conf, worker->gguf);
     int rc;
 
-    if (!worker->conf->mtp || model == NULL || !engine_model_has_mtp(model, worker->gguf))
+    if (!conf->mtp || conf->speculate == SPECULATE_OFF || conf->draft_model[0] != '\0' ||
+        !engine_model_has_mtp(model, worker->gguf))
         return 0;
-    rc = draft_load(worker, worker->gguf, model, opts, fault);
+    load.team = own->team;
+    load.arena = own->arena;
+    rc = draft_pack(worker, model, &load, fault, out);
+    if (load.arena != NULL &&
+        (rc == E_MISMATCH || rc == E_FULL)) { /* of a worker that drafts without a head */
+        load.arena = NULL;
+        rc = draft_pack(worker, model, &load, fault, out);
+    }
+    if (rc < 0)
+        return fault_set(fault, rc, "sched.mtp: %.200s: %s", conf->model_path, fault->text);
+    log_info("mtp_loaded", LOG_STR("memory", load.arena != NULL ? "shared" : "private"));
+    return 0;
+}
+
+static int mtp_open(struct worker *worker, struct engine_model *mtp, struct worker_engine_opts *opts,
+                    struct fault *fault)
+{
+    int rc = draft_start(worker->conf, mtp, opts, fault);
+
     if (rc < 0)
         return fault_set(fault, rc, "sched.mtp: %.200s: %s", worker->conf->model_path, fault->text);
     log_info("mtp_ready", LOG_STR("engine", opts->draft.info.name), LOG_U64("kv_blocks", opts->draft_blocks),
@@ -209,21 +225,29 @@ static int mtp_open(struct worker *worker, struct worker_engine_opts *opts, stru
     return 0;
 }
 
-int worker_draft_model_open(struct worker *worker, struct worker_engine_opts *opts, struct fault *fault)
+int worker_draft_model_open(struct worker *worker, struct engine_model *mtp, struct worker_engine_opts *opts,
+                            struct fault *fault)
 {
     const struct worker_conf *conf = worker->conf;
+    struct engine_model *model = NULL;
+    struct engine_load_opts load;
     struct kv_layout layout;
     int rc;
 
-    if (conf->speculate == SPECULATE_OFF)
+    if (mtp != NULL)
+        return mtp_open(worker, mtp, opts, fault);
+    if (conf->speculate == SPECULATE_OFF || conf->draft_model[0] == '\0')
         return 0;
-    if (conf->draft_model[0] == '\0')
-        return mtp_open(worker, opts, fault);
     rc = gguf_open(conf->draft_model, fault, &worker->draft_gguf);
     if (rc == 0)
         rc = draft_check_file(conf, worker->model.tokenizer, worker->draft_gguf, &layout, fault);
+    if (rc == 0) {
+        load = draft_load_opts(conf, worker->draft_gguf);
+        load.team = opts->team;
+        rc = draft_pack(worker, NULL, &load, fault, &model);
+    }
     if (rc == 0)
-        rc = draft_load(worker, worker->draft_gguf, NULL, opts, fault);
+        rc = draft_start(conf, model, opts, fault);
     if (rc < 0)
         return fault_set(fault, rc, "sched.draft_model: %.200s: %s", conf->draft_model, fault->text);
     log_info("draft_model_ready", LOG_STR("file", conf->draft_model),

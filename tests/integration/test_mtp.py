@@ -26,14 +26,22 @@ CASES = [
 ]
 
 
-def make(c):
+EXPERTS = {"expert_count": 4, "expert_used_count": 2, "expert_feed_forward_length": 32}
+FAMILIES = {
+    "glm4moe": {**EXPERTS, "expert_shared_count": 1, "leading_dense_block_count": 1},
+    "qwen35": {"full_attention_interval": 2, "ssm.conv_kernel": 4, "ssm.inner_size": 32, "ssm.state_size": 8,
+               "ssm.time_step_rank": 2, "ssm.group_count": 1},
+    "deepseek2": {**EXPERTS, "expert_shared_count": 1, "leading_dense_block_count": 1, "attention.kv_lora_rank": 32,
+                  "attention.key_length": 24, "attention.value_length": 16, "rope.dimension_count": 8},
+}
+
+
+def make(c, family="glm4moe", *more):
     path = os.path.join(c.dir, "mtp.gguf")
-    run = subprocess.run([TOOL, "make", "--arch", "glm4moe", "--layers", "4", "--hidden", "64", "--heads", "4", "--kv-heads", "2",
-                          "--head-dim", "16", "--ffn", "96", "--context", "2048", "--set", "expert_count=4",
-                          "--set", "expert_used_count=2", "--set", "expert_feed_forward_length=32",
-                          "--set", "expert_shared_count=1", "--set", "leading_dense_block_count=1",
-                          "--set", "nextn_predict_layers=1", "--vocab-from", MODEL, path],
-                         capture_output=True, text=True, timeout=patience(60))
+    keys = [word for key, value in FAMILIES[family].items() for word in ("--set", f"{key}={value}")]
+    run = subprocess.run([TOOL, "make", "--arch", family, "--layers", "4", "--hidden", "64", "--heads", "4", "--kv-heads", "2",
+                          "--head-dim", "16", "--ffn", "96", "--context", "2048", *keys, "--set", "nextn_predict_layers=1", *more,
+                          "--vocab-from", MODEL, path], capture_output=True, text=True, timeout=patience(60))
     assert run.returncode == 0, run.stderr
     return path
 
@@ -85,11 +93,11 @@ def one_worker_answers_the_same():
         assert "mtp_ready" not in without.tail(1000) + other.tail(1000)
 
 
-def a_pair_answers_the_same():
+def a_pair_answers_the_same(family="glm4moe"):
     answers = []
     for speculate in ("off", "always"):
         with Cluster() as c:
-            path = make(c)
+            path = make(c, family)
             c.router()
             c.worker("prefill", **settings(path))
             decode = c.worker("decode", **settings(path, sched__speculate=speculate))
@@ -101,4 +109,37 @@ def a_pair_answers_the_same():
     assert answers[0] == answers[1]
 
 
-main([one_worker_answers_the_same, a_pair_answers_the_same])
+def hybrids_and_latents_answer_the_same():
+    for family in ("qwen35", "deepseek2"):
+        a_pair_answers_the_same(family)
+
+
+def check(worker):
+    run = subprocess.run([*worker.command(), "--check-config"], capture_output=True, text=True, timeout=patience(30))
+    return run.returncode, run.stdout + run.stderr
+
+
+def memory_of_the_head_is_checked():
+    """The check and the start say the same: too few blocks for a head, and too much memory beside kv.memory."""
+    with Cluster() as c:
+        path = make(c, "glm4moe", "--kv-heads", "16", "--heads", "16", "--head-dim", "64")  # 512 KiB a block and layer
+        few = dict(sched__draft_memory="1MiB", kv__block_tokens="128", kv__memory="64MiB")
+        much = dict(sched__draft_memory="900TiB", kv__memory="64MiB")
+        for wrong, word in ((few, "2 blocks of 524288 bytes"), (much, "beside kv.memory, 64MiB, is more than")):
+            worker = c.worker("decode", **settings(path, **wrong))
+            worker.process.wait(patience(30))
+            code, said = check(worker)
+            assert worker.process.returncode != 0 and code != 0
+            for text in (said, worker.tail(30)):
+                assert "sched.draft_memory" in text and word in text, text
+            c.workers.remove(worker)
+        for fine in (dict(few, sched__draft_memory="2MiB"), dict(few, sched__mtp="no"), dict(few, sched__speculate="off")):
+            worker = c.worker("decode", **settings(path, **fine))
+            wait_ready(worker)
+            assert check(worker)[0] == 0, check(worker)
+        plain = c.worker("decode", engine__tune="off", sched__draft_memory="900TiB")  # nothing drafts
+        wait_ready(plain)
+
+
+main([one_worker_answers_the_same, a_pair_answers_the_same, hybrids_and_latents_answer_the_same,
+      memory_of_the_head_is_checked])

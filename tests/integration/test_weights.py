@@ -149,5 +149,50 @@ def a_socket_that_lies():
             wait_shared(second, "shared: packed")
 
 
+def model_with_head(c):
+    path = os.path.join(c.dir, "mtp.gguf")
+    keys = ("full_attention_interval=2", "ssm.conv_kernel=4", "ssm.inner_size=64", "ssm.state_size=16", "ssm.time_step_rank=2",
+            "ssm.group_count=1", "nextn_predict_layers=1")
+    subprocess.run([os.path.join(BUILD, "baton-model"), "make", "--arch", "qwen35", "--layers", "3", "--hidden", "256", "--heads", "8",
+                    "--kv-heads", "4", "--head-dim", "32", "--ffn", "1024", "--type", "Q8_0",
+                    *(word for key in keys for word in ("--set", key)), "--vocab-from", MODEL, path],
+                   check=True, stdout=subprocess.DEVNULL)
+    return path
+
+
+def headed(c, path, memory, head, **more):
+    """A worker, and the bytes of shared weights that it packed or mapped."""
+    w = c.worker("decode", **settings(path), **more)
+    w.n_seen = 0
+    wait_shared(w, memory)
+    said = re.findall('"event":"mtp_loaded".*"memory":"([a-z]*)"', w.tail(1000))
+    assert said == ([head] if head else []), w.tail(30)
+    return w, int(re.search('"bytes":([0-9]*)', weights_log(w)[0]).group(1))
+
+
+def heads_are_shared():
+    """The MTP head's weights lie in the same memory. A worker without the head maps the others all the same, and a head
+    that the first worker left out is private."""
+    drafting = {"sched__speculate": "always", "sched__draft_memory": "1MiB"}
+    answers, sizes = [], []
+    for orders in ((("shared: packed", "shared", drafting), ("shared: mapped", "shared", drafting),
+                    ("shared: mapped", "", {"sched__mtp": "no"})),
+                   (("shared: packed", "", {"sched__mtp": "no"}), ("shared: mapped", "private", drafting))):
+        with Cluster() as c:
+            path = model_with_head(c)
+            c.router()
+            workers = [headed(c, path, memory, head, **more) for memory, head, more in orders]
+            c.wait_ready(decode=len(workers))
+            answers += [c.ask("A fox and a hare", port=w.http, max_tokens=30, model="mtp").text for w, _ in workers]
+            time.sleep(0.5)
+            for (w, n), (_, head, _) in zip(workers, orders):
+                assert (w.status()["drafts"]["mtp"]["drafted"] > 0) == (head != ""), w.status()["drafts"]
+                assert w.status()["weights_shared"]
+                sizes.append(n)
+    assert len(set(answers)) == 1 and answers[0], answers
+    whole, mapped, part, part_alone, late = sizes
+    assert whole == mapped and part == part_alone == late and whole - part > 256 * (512 + 3 * 1024), sizes
+
+
 if __name__ == "__main__":
-    main([memory_and_bits, both_start_together, strangers_get_nothing, a_socket_that_lies])
+    main([heads_are_shared, memory_and_bits, both_start_together, strangers_get_nothing, a_socket_that_lies])

@@ -183,7 +183,28 @@ CASES = {
                 f"--set attention.indexer.types=1,0,1,0,0 {TINY}"),
     "glm4moe-mtp": ("mtp", f"--arch glm4moe --layers 4 --head-dim 16 --with bias --with exp_probs_b --with attn_q_norm "
                     f"--with attn_k_norm {NARROW} --set rope.dimension_count=8 --set leading_dense_block_count=1 "
-                    f"--set expert_shared_count=2 --set nextn_predict_layers=1 --set expert_weights_scale=1.5 {TINY}"),
+                    "--set expert_shared_count=2 --set nextn_predict_layers=1 --set expert_weights_scale=1.5 "
+                    f"--with shared_head_norm {TINY}"),
+    "qwen35-mtp": ("mtp", f"--arch qwen35 --layers 5 --set nextn_predict_layers=1 --with shared_head_norm {DELTA} {TINY}"),
+    "qwen35moe-mtp": ("mtp", f"--arch qwen35moe --layers 4 --set nextn_predict_layers=1 {DELTA} {NARROW} "
+                      f"--set expert_shared_feed_forward_length=48 {TINY}"),
+    "qwen3next-mtp": ("mtp", f"--arch qwen3next --layers 5 --set nextn_predict_layers=1 --with shared_head_norm {DELTA} "
+                      f"{NARROW} --set expert_shared_feed_forward_length=48 {TINY}"),
+    "deepseek2-mtp": ("mtp", "--arch deepseek2 --layers 3 --set nextn_predict_layers=1 --with exp_probs_b "
+                      f"--with shared_head_norm {LATENT} --set attention.q_lora_rank=40 "
+                      "--set attention.key_length_mla=24 --set attention.value_length_mla=16 --set expert_gating_func=2 "
+                      "--set expert_weights_norm=true --set expert_weights_scale=2.5 --set expert_group_count=4 "
+                      "--set expert_group_used_count=2 --set leading_dense_block_count=1 --set rope.scaling.type=yarn "
+                      "--set rope.scaling.factor=8.0 --set rope.scaling.original_context_length=32 "
+                      f"--set rope.scaling.yarn_log_multiplier=0.1 {TINY}"),
+    "deepseek32-mtp": ("mtp", f"--arch deepseek32 --layers 4 --with exp_probs_b {SPARSE} --set leading_dense_block_count=1 "
+                       "--set nextn_predict_layers=1 --with shared_head_norm --set expert_group_count=4 "
+                       "--set expert_group_used_count=2 --set rope.scaling.type=yarn --set rope.scaling.factor=8.0 "
+                       "--set rope.scaling.original_context_length=32 "
+                       f"--set rope.scaling.yarn_log_multiplier=0.1 {TINY}"),
+    "glm-dsa-mtp": ("mtp", f"--arch glm-dsa --layers 5 --with exp_probs_b {SPARSE} --set leading_dense_block_count=1 "
+                    "--set nextn_predict_layers=1 --with shared_head_norm --set attention.indexer.types=1,0,1,0 "
+                    f"{TINY}"),
 }
 N_TOKENS, SHOWN = 40, (0, 13, 39)
 

@@ -75,17 +75,24 @@ def chooser(model, bias):
     return choose
 
 
-def forward(model, tokens):
-    eps = model.key("attention.layer_norm_rms_epsilon")
+def layer(model, index, x):
+    w, eps = model.layer(index), model.key("attention.layer_norm_rms_epsilon")
+    x = x + latent_attention(model, w, rms_norm(x, w["attn_norm"], eps), eps)
+    h = rms_norm(x, w["ffn_norm"], eps)
+    if index < model.key("leading_dense_block_count", 0):
+        return x + swiglu(h, w["ffn_gate"], w["ffn_up"], w["ffn_down"])
+    bias = w.get("exp_probs_b.bias", torch.zeros(model.key("expert_count")))
+    x = x + mixture(w, h, chooser(model, bias))
+    return x + swiglu(h, w["ffn_gate_shexp"], w["ffn_up_shexp"], w["ffn_down_shexp"])
+
+
+def rows(model, tokens):
+    """The rows that the output head reads."""
     x = model.tensors["token_embd.weight"][tokens]
     for index in range(model.key("block_count")):
-        w = model.layer(index)
-        x = x + latent_attention(model, w, rms_norm(x, w["attn_norm"], eps), eps)
-        h = rms_norm(x, w["ffn_norm"], eps)
-        if index < model.key("leading_dense_block_count", 0):
-            x = x + swiglu(h, w["ffn_gate"], w["ffn_up"], w["ffn_down"])
-        else:
-            bias = w.get("exp_probs_b.bias", torch.zeros(model.key("expert_count")))
-            x = x + mixture(w, h, chooser(model, bias))
-            x = x + swiglu(h, w["ffn_gate_shexp"], w["ffn_up_shexp"], w["ffn_down_shexp"])
-    return rms_norm(x, model.tensors["output_norm.weight"], eps) @ model.head.T
+        x = layer(model, index, x)
+    return rms_norm(x, model.tensors["output_norm.weight"], model.key("attention.layer_norm_rms_epsilon"))
+
+
+def forward(model, tokens):
+    return rows(model, tokens) @ model.head.T

@@ -1,40 +1,71 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MTP heads as DeepSeek V3's report (2024) and GLM 4.5's files define them, in float64.
+"""MTP heads as DeepSeek V3's report (2024) and the files of GLM 4.5, Qwen 3.5 and DeepSeek define them, in float64.
 
-transformers leaves these layers out. So the model itself and the head's own layer are those of transformers, and the
-head around that layer is written here:
+transformers leaves these layers out. So the model and the head's own layer are those of transformers (of
+ref_deepseek2 for DeepSeek), and the head around that layer is written here:
 
     x_i = [norm(E(token i+1)) | norm(h_i)] . W^T      h_i: the row that the output head reads for token i+1
     logits of token i+2 = head(norm(layer(x)_i))
 
-After the last token, token i+1 is the model's greedy one."""
+After the last token, token i+1 is the model's greedy one. A file without a last norm of the head's own uses the
+model's."""
+import contextlib
+import copy
+
 import torch
 import transformers
 
+import ref_deepseek2
 import ref_hf
+import ref_hf_hybrid
+import ref_sparse
+from ref_llama4 import wide_angles
+
+SPARSE = ("deepseek32", "glm-dsa")
 
 
-def base(model):
-    """The model of transformers, with one layer more: the head's."""
-    name, names, besides = ref_hf.FAMILIES[model.arch]
-    config = getattr(transformers, name + "Config")(**{**ref_hf.settings(model), **besides})
-    network = getattr(transformers, name + "ForCausalLM")(config).double().eval()
-    network.load_state_dict(ref_hf.weights(model, names, False), strict=True)
+def cut(model, keep, **keys):
+    """A model of some of the file's layers: keep is {number in the file: number}."""
+    own = copy.copy(model)
+    own.keys = {**model.keys, f"{model.arch}.block_count": len(keep), f"{model.arch}.nextn_predict_layers": 0,
+                **{f"{model.arch}.{name}": value for name, value in keys.items()}}
+    own.tensors = {name: t for name, t in model.tensors.items() if not name.startswith("blk.")}
+    for there, here in keep.items():
+        own.tensors.update({name.replace(f"blk.{there}.", f"blk.{here}."): t for name, t in model.tensors.items()
+                            if name.startswith(f"blk.{there}.") and ".nextn." not in name})
+    return own
+
+
+def network_of(model):
+    if model.arch in SPARSE:
+        return ref_sparse.network_of(model)
+    if model.arch in ref_hf_hybrid.FAMILIES:
+        network, state = ref_hf_hybrid.FAMILIES[model.arch](model)
+    else:
+        name, names, besides = ref_hf.FAMILIES[model.arch]
+        config = getattr(transformers, name + "Config")(**{**ref_hf.settings(model), **besides})
+        network, state = getattr(transformers, name + "ForCausalLM")(config), ref_hf.weights(model, names, False)
+    network = network.double().eval()
+    network.load_state_dict(state, strict=True)
     return network
 
 
-def layer_of(network, model, index):
-    """The head's layer: one of the network's kind, with the tensors of layer `index` of the file."""
-    module = transformers.models.glm4_moe.modeling_glm4_moe.Glm4MoeDecoderLayer(network.config, index).double().eval()
-    tensors = {**model.tensors}
-    model.tensors = {name.replace(f"blk.{index}.", "blk.0."): tensor for name, tensor in tensors.items()
-                     if not name.startswith("blk.") or name.startswith(f"blk.{index}.")}
-    count, model.keys["glm4moe.block_count"] = model.keys["glm4moe.block_count"], 2
-    state = ref_hf.weights(model, ref_hf.FAMILIES[model.arch][1], False)
-    model.tensors, model.keys["glm4moe.block_count"] = tensors, count
-    own = "model.layers.0."
-    module.load_state_dict({k.removeprefix(own): v for k, v in state.items() if k.startswith(own)}, strict=True)
-    return module
+def rows_and_layer(model, tokens):
+    """The rows that the model's output head reads, and the head's layer as a function of its input."""
+    n = ref_hf.n_layers(model)
+    trunk = cut(model, {i: i for i in range(n)})
+    own = cut(model, {n: 0}, full_attention_interval=1, leading_dense_block_count=0)
+    if model.arch == "deepseek2":
+        return ref_deepseek2.rows(trunk, tokens)[None], lambda x: ref_deepseek2.layer(own, 0, x[0])[None]
+    network = network_of(own).model
+    places = torch.arange(len(tokens))[None]
+    mask = torch.full((len(tokens), len(tokens)), -torch.inf).triu(1)[None, None]
+
+    def layer(x):
+        y = network.layers[0](x, attention_mask=mask, position_ids=places, position_embeddings=network.rotary_emb(x, places))
+        return y[0] if isinstance(y, tuple) else y  # GLM 5.2's layers also return the keys that they chose
+
+    return network_of(trunk).model(tokens[None]).last_hidden_state, layer
 
 
 def norm(x, gain, eps):
@@ -42,16 +73,12 @@ def norm(x, gain, eps):
 
 
 def forward(model, tokens):
-    network, index = base(model), ref_hf.n_layers(model)
-    w, eps = model.layer(index), model.key("attention.layer_norm_rms_epsilon")
-    places = torch.arange(len(tokens))[None]
-    with torch.no_grad():
-        h = network.model(tokens[None]).last_hidden_state
+    w, eps = model.layer(ref_hf.n_layers(model)), model.key("attention.layer_norm_rms_epsilon")
+    with torch.no_grad(), wide_angles() if model.arch in SPARSE else contextlib.nullcontext():
+        h, layer = rows_and_layer(model, tokens)
         after = torch.cat((tokens[1:], (h[0, -1] @ model.head.T).argmax()[None]))
         joined = torch.cat((norm(model.tensors["token_embd.weight"][after], w["nextn.enorm"], eps)[None],
                             norm(h, w["nextn.hnorm"], eps)), -1)
-        x = joined @ w["nextn.eh_proj"].T
-        mask = torch.full((len(tokens), len(tokens)), -torch.inf).triu(1)[None, None]
-        x = layer_of(network, model, index)(x, attention_mask=mask, position_ids=places,
-                                            position_embeddings=network.model.rotary_emb(x, places))
-        return (norm(x, w["nextn.shared_head_norm"], eps) @ model.head.T)[0]
+        x = layer(joined @ w["nextn.eh_proj"].T)
+        last = w.get("nextn.shared_head_norm", model.tensors["output_norm.weight"])
+        return (norm(x, last, eps) @ model.head.T)[0]

@@ -45,7 +45,7 @@ def settings(model):
             "_attn_implementation": "eager", "_experts_implementation": "eager"}
 
 
-def logits_of(model, tokens):
+def network_of(model):
     if model.arch == "glm-dsa":
         types = model.key("attention.indexer.types", [1] * model.key("block_count"))
         config = transformers.GlmMoeDsaConfig(**settings(model), indexer_types=["full" if t else "shared" for t in types])
@@ -65,10 +65,9 @@ def logits_of(model, tokens):
             state[f"{at}.mlp.experts.down_proj"] = w["ffn_down_exps"]
             state[f"{at}.mlp.gate.e_score_correction_bias"] = w["exp_probs_b.bias"]
     network.load_state_dict(state, strict=True)
-    with torch.no_grad():
-        return network(tokens[None], use_cache=False).logits[0]
+    return network
 
 
 def forward(model, tokens):
-    with wide_angles():
-        return logits_of(model, tokens)
+    with wide_angles(), torch.no_grad():
+        return network_of(model)(tokens[None], use_cache=False).logits[0]

@@ -52,6 +52,9 @@ struct engine_item {           /* one sequence's part of a step; all pointers ar
     /* With wants_token, not NULL: receives the embedding of the tokens so far, [info.embedding_dims], not
      * normalised. */
     float *embedding;
+    /* With info.hidden, not NULL: receives the row of each fed token after which nothing is sampled, as ops->hidden gives
+     * them for the others: [n_tokens - sampled ones][info.hidden]. */
+    float *rows;
     uint64_t tag; /* the caller's tag, for logs; tokens and KV never depend on it */
 };
 

@@ -213,7 +213,8 @@ static int engine_cpu_step(void *self, const struct engine_batch *batch, struct 
                                                .cuts = item->cuts,
                                                .n_cuts = item->n_cuts,
                                                .n_logits = n_draws(item),
-                                               .n_prompt_logits = n_prompt_logits(item)};
+                                               .n_prompt_logits = n_prompt_logits(item),
+                                               .rows = item->rows};
     }
     rc = model_forward(engine->opts.model, engine->state,
                        &(struct model_pass){.team = engine->opts.team,

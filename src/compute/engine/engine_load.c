@@ -42,6 +42,14 @@ int engine_model_check(const struct engine_load_opts *opts, struct fault *fault,
     return model_check(opts->gguf, &model_opts, fault, layout_out, context_out);
 }
 
+int engine_model_check_mtp(const struct engine_load_opts *opts, struct fault *fault,
+                           struct kv_layout *layout_out)
+{
+    struct model_opts model_opts = model_opts_of(opts);
+
+    return model_check_mtp(opts->gguf, &model_opts, fault, layout_out);
+}
+
 int engine_model_load(const struct engine_load_opts *opts, struct fault *fault, struct engine_model **out)
 {
     struct model_opts model_opts = model_opts_of(opts);

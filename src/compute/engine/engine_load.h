@@ -43,8 +43,10 @@ int engine_model_check(const struct engine_load_opts *opts, struct fault *fault,
                        uint32_t *context_out);
 bool engine_model_has_mtp(const struct engine_model *model,
                           const struct gguf *gguf); /* see model_has_mtp() */
-bool engine_has_kernels(const char *kernels);       /* known, and this CPU runs them */
-void engine_model_free(struct engine_model *model); /* NULL is allowed; not after engine_model_start */
+int engine_model_check_mtp(const struct engine_load_opts *opts, struct fault *fault,
+                           struct kv_layout *layout_out); /* see model_check_mtp() */
+bool engine_has_kernels(const char *kernels);             /* known, and this CPU runs them */
+void engine_model_free(struct engine_model *model);       /* NULL is allowed; not after engine_model_start */
 const struct kv_layout *engine_model_layout(const struct engine_model *model);
 
 struct engine_start_opts {

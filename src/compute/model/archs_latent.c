@@ -8,7 +8,7 @@
 
 #define PRE_NORMS (SLOT_BIT(ATTN_NORM) | SLOT_BIT(FFN_NORM))
 
-static const char *const DEEPSEEK2_KEYS[] = {"expert_count", "attention.kv_lora_rank",
+static const char *const DEEPSEEK2_KEYS[] = {"expert_count", "attention.kv_lora_rank", "nextn_predict_layers",
                                              "rope.scaling.yarn_log_multiplier", NULL};
 
 /* V2 and V2-Lite choose by softmax and use its values unchanged; V3's files have keys for this. */
@@ -97,6 +97,7 @@ const struct arch LATENT_ARCHS[] = {
      .attn = &attn_latent,
      .ffn = &ffn_dense,
      .needs = PRE_NORMS,
+     .has_mtp = true,
      .keys = DEEPSEEK2_KEYS,
      .read = read_deepseek2},
     {.name = "deepseek32",
@@ -104,6 +105,7 @@ const struct arch LATENT_ARCHS[] = {
      .attn = &attn_latent_index,
      .ffn = &ffn_dense,
      .needs = PRE_NORMS,
+     .has_mtp = true,
      .keys = DEEPSEEK32_KEYS,
      .read = read_deepseek32},
     {.name = "glm-dsa",
@@ -111,6 +113,7 @@ const struct arch LATENT_ARCHS[] = {
      .attn = &attn_latent_index,
      .ffn = &ffn_dense,
      .needs = PRE_NORMS,
+     .has_mtp = true,
      .keys = DEEPSEEK32_KEYS,
      .read = read_glm_dsa},
 };

@@ -188,7 +188,7 @@ static void place_items(struct forward *f)
         ASSERT(item->n_prompt_logits <= item->n_tokens - item->n_logits);
         n_logits += item->n_logits;
         state->n_logits[i] = item->n_logits;
-        state->n_kept[i] = item->n_logits + item->n_prompt_logits;
+        state->n_kept[i] = item->rows ? item->n_tokens : item->n_logits + item->n_prompt_logits;
         state->logits_end[i] = n_logits;
         f->n_rows += item->n_tokens;
     }
@@ -309,7 +309,9 @@ static uint32_t kept_row(const struct forward *f, uint32_t index)
 static void show_logits(const struct forward *f, uint32_t index)
 {
     const struct model_item *item = &f->pass->items[index];
-    uint32_t row = kept_row(f, index), at = item->n_tokens - item->n_logits - item->n_prompt_logits, n;
+    uint32_t n_before = f->state->n_kept[index] - item->n_logits - item->n_prompt_logits, n;
+    uint32_t row = kept_row(f, index) + n_before,
+             at = item->n_tokens - item->n_logits - item->n_prompt_logits;
 
     for (uint32_t done = 0; done < item->n_prompt_logits; done += n) {
         n = item->n_prompt_logits - done < f->state->max_logits ? item->n_prompt_logits - done
@@ -320,16 +322,43 @@ static void show_logits(const struct forward *f, uint32_t index)
     }
 }
 
+/* Norms the rows of items that want them: a part of the rows of all items. */
+static void give_rows(const struct forward *f, uint32_t from, uint32_t to)
+{
+    const struct model *model = f->model;
+    size_t hidden = model->config.hidden;
+
+    for (uint32_t i = 0; i < f->pass->n_items; i++) {
+        const struct model_item *item = &f->pass->items[i];
+        uint32_t first = kept_row(f, i), end = first + item->n_tokens - item->n_logits;
+
+        for (uint32_t row = first > from ? first : from; item->rows && row < to && row < end; row++)
+            forward_norm_row(model, f->state->x + row * hidden, &model->final_norm, model->config.hidden,
+                             item->rows + (row - first) * hidden);
+    }
+}
+
+static bool wants_rows(const struct forward *f)
+{
+    bool has_any = false;
+
+    for (uint32_t i = 0; i < f->pass->n_items; i++)
+        has_any = has_any || f->pass->items[i].rows != NULL;
+    return has_any;
+}
+
 static void compute_logits(const struct forward *f)
 {
     const struct model_state *state = f->state;
     uint32_t n = 0;
 
+    if (wants_rows(f))
+        forward_rows(f, give_rows);
     for (uint32_t i = 0; i < f->pass->n_items; i++)
         if (f->pass->items[i].n_prompt_logits > 0)
             show_logits(f, i);
     for (uint32_t i = 0; i < f->pass->n_items; i++) {
-        norm_last(f, kept_row(f, i) + f->pass->items[i].n_prompt_logits, state->n_logits[i], n);
+        norm_last(f, kept_row(f, i) + state->n_kept[i] - state->n_logits[i], state->n_logits[i], n);
         n += state->n_logits[i];
     }
     if (n > 0)

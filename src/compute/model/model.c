@@ -295,6 +295,29 @@ int model_check(const struct gguf *gguf, const struct model_opts *opts, struct f
     return rc;
 }
 
+int model_check_mtp(const struct gguf *gguf, const struct model_opts *opts, struct fault *fault,
+                    struct kv_layout *layout_out)
+{
+    struct model *model = calloc(1, sizeof(*model));
+    int rc;
+
+    if (model == NULL)
+        return fault_set(fault, E_NOMEM, "no memory for a model");
+    rc = arch_read(gguf, 0, fault, model);
+    if (rc == 0 && !model_has_mtp(model, gguf))
+        rc = fault_set(fault, E_NOT_FOUND, "the file has no MTP head that is known here");
+    if (rc == 0) {
+        mtp_keep(model);
+        rc = apply_opts(model, opts, fault);
+    }
+    if (rc == 0)
+        rc = weights_check(model, gguf, opts, fault);
+    if (rc == 0)
+        *layout_out = model->layout;
+    model_free(model);
+    return rc;
+}
+
 void model_free(struct model *model)
 {
     if (model == NULL)

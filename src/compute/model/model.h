@@ -107,6 +107,10 @@ int model_check(const struct gguf *gguf, const struct model_opts *opts, struct f
                 struct kv_layout *layout_out, uint32_t *context_out);
 bool model_has_mtp(const struct model *model,
                    const struct gguf *gguf); /* the file has an MTP head known here */
+/* Makes the same checks of the file's MTP head, and returns the layout of its KV. E_NOT_FOUND: it has none that is
+ * known here. */
+int model_check_mtp(const struct gguf *gguf, const struct model_opts *opts, struct fault *fault,
+                    struct kv_layout *layout_out);
 bool model_has_kernels(const char *kernels); /* the name is known and this CPU runs them */
 const struct model_config *model_config(const struct model *model);
 const struct kv_layout *model_kv_layout(const struct model *model);
@@ -180,6 +184,8 @@ struct model_item {            /* one sequence's part of a pass; all pointers ar
     uint32_t n_cuts;
     uint32_t n_logits;        /* the last n_logits tokens get logits; 0: none */
     uint32_t n_prompt_logits; /* this many tokens before those get logits through on_logits only */
+    float *
+        rows; /* not NULL: receives what model_hidden() gives for the tokens without n_logits, in order: [][hidden] */
 };
 
 struct model_pass {

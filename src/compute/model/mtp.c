@@ -16,27 +16,42 @@
  * token on give the logits of a head that does not see the tokens before. */
 #include "compute/model/model_priv.h"
 
-const slot_set MTP_SLOTS =
-    SLOT_BIT(MTP_PROJ) | SLOT_BIT(MTP_TOKEN_NORM) | SLOT_BIT(MTP_HIDDEN_NORM) | SLOT_BIT(MTP_LAST_NORM);
+const slot_set MTP_SLOTS = SLOT_BIT(MTP_PROJ) | SLOT_BIT(MTP_TOKEN_NORM) | SLOT_BIT(MTP_HIDDEN_NORM);
+const slot_set MTP_MAY = SLOT_BIT(MTP_LAST_NORM);
 
-bool model_has_mtp(const struct model *model, const struct gguf *gguf)
+static bool mtp_has_tensor(const struct model *model, const struct gguf *gguf, enum slot slot)
 {
     char name[64];
 
-    return model->arch->has_mtp && model->config.n_nextn_layers > 0 &&
-           gguf_tensor_find(gguf, slot_name(model->config.n_layers, SLOT_MTP_PROJ, name)) != NULL;
+    return gguf_tensor_find(gguf, slot_name(model->config.n_layers, slot, name)) != NULL;
 }
 
+/* A head without an indexer, in a model whose layers have one, is left out. */
+bool model_has_mtp(const struct model *model, const struct gguf *gguf)
+{
+    return model->arch->has_mtp && model->config.n_nextn_layers > 0 &&
+           mtp_has_tensor(model, gguf, SLOT_MTP_PROJ) &&
+           (model->config.index_top == 0 || mtp_has_tensor(model, gguf, SLOT_INDEX_PROJ));
+}
+
+/* A head's layer has attention, also where the model's last layer is recurrent, and chooses keys by itself, also where
+ * that layer shares a choice. Its feed-forward network is the last layer's. */
 void mtp_keep(struct model *model)
 {
     struct model_config *config = &model->config;
+    uint32_t last = config->n_layers - 1, like = last;
+    struct layer head = model->layers[last];
 
+    while (like > 0 && (model->layers[like].attn->state_bytes || model->layers[like].index == INDEX_SHARED))
+        like--;
+    head.attn = model->layers[like].attn;
+    head.index = model->layers[like].index;
+    model->layers[0] = head;
     model->first_layer = config->n_layers;
-    model->layers[0] = model->layers[config->n_layers - 1];
-    model->layers[0].kv_index = 0;
-    config->n_layers = config->n_kv_layers = 1;
+    config->n_layers = 1;
     config->n_nextn_layers = 0;
     config->is_mtp = true;
+    layers_place(model);
 }
 
 static void join_rows(const struct forward *f, uint32_t from, uint32_t to)

@@ -320,7 +320,7 @@ slot_set layer_may(const struct model *model, uint32_t index)
     const struct layer *layer = &model->layers[index];
 
     return layer_needs(model, index) | model->arch->may | layer->attn->may | layer->ffn->may |
-           (layer->tail ? layer->tail->may : 0);
+           (layer->tail ? layer->tail->may : 0) | (model->first_layer ? MTP_MAY : 0);
 }
 
 struct model_config layer_config(const struct model *model, uint32_t index)

@@ -175,7 +175,7 @@ static int bind_all(struct loading *load)
         return fault_set(load->fault, E_NOMEM, "no memory for %u layers", config->n_layers);
     load->shape = *config;
     for (unsigned i = 0; i < N_GLOBALS && rc == 0; i++) {
-        if (!global_is_allowed(load->model, i) || load->model->mtp_of)
+        if (!global_is_allowed(load->model, i) || config->is_mtp)
             continue;
         rc = weights_bind(load, GLOBALS[i].suffix, &GLOBALS[i], &load->globals[i]);
         if (rc == E_NOT_FOUND)
@@ -185,7 +185,7 @@ static int bind_all(struct loading *load)
     }
     for (uint32_t i = 0; i < config->n_layers && rc == 0; i++)
         rc = bind_layer(load, i);
-    return rc < 0 || load->model->mtp_of ? rc : refuse_unbound(load);
+    return rc < 0 || config->is_mtp ? rc : refuse_unbound(load);
 }
 
 /* ---- packing ---- */
@@ -391,7 +391,9 @@ static int pack_all(struct loading *load)
     if (rc < 0)
         return rc;
     if (model->mtp_of)
-        model->final_norm.gain = model->layers[0].vectors[SLOT_MTP_LAST_NORM];
+        model->final_norm.gain = model->layers[0].vectors[SLOT_MTP_LAST_NORM]
+                                     ? model->layers[0].vectors[SLOT_MTP_LAST_NORM]
+                                     : model->mtp_of->final_norm.gain;
     else
         pack_global_vectors(load);
     config->weight_bytes += config->is_tied ? model->embedding.len_bytes : model->head.len_bytes;

@@ -24,15 +24,14 @@
  * speculation budget pays for that. What is known fades while it is not used, so that it is tried again.
  *
  * MTP head. The model's own head (compute/model/mtp.c) takes the draft model's place. It reads, with each token, the
- * row from which the model sampled it. A step has such rows only for the tokens that it samples, so the head reads
- * the answer, not the prompt: its position 0 is the first token with a row. That needs no work for prompts, cached
- * prefixes and arrivals. A sequence keeps a few rows that the head has not read. When it has not drafted for longer,
- * the head begins again at the oldest row. After a step the head reads the accepted tokens again: the model's rows
- * replace its own.
+ * row from which the model sampled it. So its position 0 is the first token with a row: the prompt's second, if the
+ * steps of the prompt gave their rows (draft_prompt.c); the answer's first, after a hand-off. A sequence keeps a few
+ * rows that the head has not read. When it has not drafted for longer, the head begins again at the oldest row. After
+ * a step the head reads the accepted tokens again: the model's rows replace its own.
  *
  *     text          t0 ... t5 | t6 t7 t8 t9       t6: the first sampled token
  *     rows                      h5 h6 h7 h8       of the step that sampled the token
- *     its positions             0  1  2  3
+ *     its positions             0  1  2  3        or 5 6 7 8, after it read the prompt
  *
  * Hot path: no allocation, no system call; no log except for the one failure that ends it. */
 #include "compute/sched/draft_priv.h"
@@ -77,12 +76,13 @@ int draft_model_open(struct sched *sched)
         model->free_ids[i] = opts->draft_blocks - 1 - i;
     model->n_free = opts->draft_blocks;
     model->engine = opts->draft_engine;
-    return 0;
+    return draft_prompt_open(sched);
 }
 
 void draft_model_close(struct sched *sched)
 {
     free(sched->draft_model.free_ids);
+    free(sched->draft_model.prompt_rows);
 }
 
 /* ---- blocks ---- */
@@ -103,7 +103,7 @@ static uint32_t draft_text(const struct seq *seq)
     return seq->spec.n_tokens - seq->draft.kv.first;
 }
 
-static uint32_t draft_blocks_for(const struct sched *sched, uint32_t n_tokens)
+uint32_t draft_blocks_for(const struct sched *sched, uint32_t n_tokens)
 {
     uint32_t block_tokens = sched->opts.draft_engine->info.layout.block_tokens;
 
@@ -132,8 +132,7 @@ void draft_kv_give_back(struct sched *sched, struct seq *seq)
     kv->n_computed = kv->n_ahead = 0;
 }
 
-/* Takes blocks for KV of n_tokens tokens.  False: some are missing, and those that were free are taken. */
-static bool draft_kv_take(struct sched *sched, struct seq *seq, uint32_t n_tokens)
+bool draft_kv_take(struct sched *sched, struct seq *seq, uint32_t n_tokens)
 {
     uint32_t n_blocks = draft_blocks_for(sched, n_tokens);
     struct draft_model *model = &sched->draft_model;
@@ -208,10 +207,8 @@ double draft_model_row_s(const struct sched *sched, uint32_t n_rows, uint32_t n_
     return cost_predict(&sched->draft_model.cost, &step);
 }
 
-/* Runs one step of the draft model, and learns its cost.  False: it failed, and there is no draft model any
- * more unless the scheduler itself is given up. */
-static bool draft_model_step(struct sched *sched, const struct engine_item *items, uint32_t n_items,
-                             struct sample_result *results)
+bool draft_model_step(struct sched *sched, const struct engine_item *items, uint32_t n_items,
+                      struct sample_result *results)
 {
     struct engine_batch batch = {.items = items, .n_items = n_items, .is_given_up = sched->opts.is_given_up};
     struct draft_model *model = &sched->draft_model;
@@ -350,9 +347,11 @@ void draft_model_catch_up(struct sched *sched)
         uint32_t n;
 
         kv->n_ahead = 0;
+        if (seq->state != SEQ_DECODE)
+            continue; /* draft_prompt.c */
         draft_place(seq);
         n = draft_pending(seq) - 1;
-        if (seq->state != SEQ_DECODE || kv->blocks == NULL || n < draft_pending_most(sched) || budget == 0 ||
+        if (kv->blocks == NULL || n < draft_pending_most(sched) || budget == 0 ||
             n_items == SCHED_DRAFT_SEQS || !draft_may_begin(sched, seq) ||
             draft_kv_room(sched, seq) <= draft_text(seq) || !catching_up_pays(sched, &decode, seq))
             continue;

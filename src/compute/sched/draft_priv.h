@@ -64,6 +64,7 @@ struct draft_model {       /* of the scheduler; zeroed: there is none */
     bool is_known;          /* enough of its draft tokens were verified lately to judge it */
     double step_s;          /* seconds that it took since the latest step ... */
     double drafting_s;      /* ... and the part of them that sampled draft tokens */
+    float *prompt_rows;     /* only with an MTP head: [max_batch_tokens of the engine][hidden] */
 };
 
 struct draft_choice { /* one sequence while draft tokens are distributed */
@@ -114,10 +115,24 @@ bool draft_model_is_new(const struct sched *sched);
 uint32_t draft_model_limit(const struct sched *sched, const struct seq *seq, uint32_t n);
 /* Predicted seconds of one of its steps with n_rows sequences of n_tokens tokens each. */
 double draft_model_row_s(const struct sched *sched, uint32_t n_rows, uint32_t n_tokens);
+/* Takes blocks for KV of n_tokens tokens.  False: some are missing, and those that were free are taken. */
+bool draft_kv_take(struct sched *sched, struct seq *seq, uint32_t n_tokens);
+uint32_t draft_blocks_for(const struct sched *sched, uint32_t n_tokens);
+/* Runs one step of the draft model, and learns its cost.  False: it failed, and there is no draft model any
+ * more unless the scheduler itself is given up. */
+bool draft_model_step(struct sched *sched, const struct engine_item *items, uint32_t n_items,
+                      struct sample_result *results);
 /* For an MTP head: keeps the rows from which item `index` of the step sampled the text's next n_new tokens. */
 void draft_keep_rows(const struct sched *sched, uint32_t index, uint32_t n_new);
 /* Samples n_best draft tokens for each choice with is_model, at tokens[n_tokens..]; lowers n_best where
  * there are fewer. */
 void draft_model_sample(struct sched *sched, struct draft_choice *choices, uint32_t n_choices);
+
+/* ---- draft_prompt.c ---- */
+int draft_prompt_open(struct sched *sched); /* E_NOMEM */
+/* Asks the step for the rows of the prompt's tokens that item `index` feeds, if the MTP head should read them. */
+void draft_ask_rows(struct sched *sched, uint32_t index);
+/* After the step: the head reads those rows. */
+void draft_read_prompts(struct sched *sched);
 
 #endif

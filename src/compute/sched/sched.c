@@ -211,6 +211,7 @@ static int run_plan(struct sched *sched)
         windows_plan(seq, &sched->items[i]);
         ask_scores(seq, &sched->items[i], sched->scores + n_scores);
         n_scores += sched->items[i].n_scores;
+        draft_ask_rows(sched, i);
     }
     return engine_step(sched->opts.engine, &batch, sched->results);
 }
@@ -257,6 +258,7 @@ int sched_run_step(struct sched *sched)
             apply_failure(sched);
         } else {
             code = (int)(sched->plan.n_decode + sched->plan.n_prefill_tokens);
+            draft_read_prompts(sched);
             book_step(sched, &began);
             apply_results(sched, sched->results);
         }

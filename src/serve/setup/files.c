@@ -85,14 +85,17 @@ int setup_folder(const char *path, bool is_parent, struct fault *fault)
     return 0;
 }
 
-void setup_check_memory(struct config_check *check, const char *key, uint64_t n_bytes)
+uint64_t setup_machine_bytes(void)
 {
     struct sysinfo info;
-    char wanted[24], has[24];
 
-    if (sysinfo(&info) != 0)
-        return;
-    uint64_t machine_bytes = ((uint64_t)info.totalram + info.totalswap) * info.mem_unit;
+    return sysinfo(&info) == 0 ? ((uint64_t)info.totalram + info.totalswap) * info.mem_unit : UINT64_MAX;
+}
+
+void setup_check_memory(struct config_check *check, const char *key, uint64_t n_bytes)
+{
+    uint64_t machine_bytes = setup_machine_bytes();
+    char wanted[24], has[24];
 
     if (n_bytes <= machine_bytes)
         return;

@@ -11,7 +11,9 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "base/str.h"
 #include "compute/engine/engine_load.h"
+#include "serve/setup/setup.h"
 
 #define BATCH_TOKENS 512 /* tokens of a step */
 #define MAX_ITEMS    SCHED_DRAFT_SEQS
@@ -44,12 +46,22 @@ static struct engine_load_opts draft_load_opts(const struct worker_conf *conf, s
     return opts;
 }
 
-static int draft_check_file(const struct worker_conf *conf, const struct tokenizer *own, struct gguf *gguf,
-                            struct fault *fault)
+/* The options for checks: block_tokens and kernels have checks of their own. */
+static struct engine_load_opts draft_check_opts(const struct worker_conf *conf, struct gguf *gguf)
 {
     struct engine_load_opts opts = draft_load_opts(conf, gguf);
+
+    opts.block_tokens = 0;
+    if (!engine_has_kernels(opts.kernels))
+        opts.kernels = "auto";
+    return opts;
+}
+
+static int draft_check_file(const struct worker_conf *conf, const struct tokenizer *own, struct gguf *gguf,
+                            struct kv_layout *layout_out, struct fault *fault)
+{
+    struct engine_load_opts opts = draft_check_opts(conf, gguf);
     struct tokenizer *tokenizer;
-    struct kv_layout layout;
     uint32_t context;
     int rc = tokenizer_new(gguf, fault, &tokenizer);
 
@@ -57,30 +69,85 @@ static int draft_check_file(const struct worker_conf *conf, const struct tokeniz
         return rc;
     rc = draft_compare_tokens(own, tokenizer, fault);
     tokenizer_unref(tokenizer);
-    opts.block_tokens = 0; /* block_tokens and kernels have their own checks */
-    if (!engine_has_kernels(opts.kernels))
-        opts.kernels = "auto";
     if (rc == 0)
-        rc = engine_model_check(&opts, fault, &layout, &context);
-    if (rc == 0 && layout.state_bytes > 0)
+        rc = engine_model_check(&opts, fault, layout_out, &context);
+    if (rc == 0 && layout_out->state_bytes > 0)
         rc = fault_set(fault, E_UNSUPPORTED, "it has recurrent layers; a draft model has attention only");
     return rc;
 }
 
-void worker_check_draft_model(struct config_check *check, const struct worker_conf *conf,
-                              const struct gguf *own)
+/* Blocks of KV that sched.draft_memory holds. */
+static int draft_blocks_of(const struct worker_conf *conf, const struct kv_layout *layout,
+                           struct fault *fault, uint32_t *out)
+{
+    size_t block_bytes = kv_layout_block_bytes(layout);
+    uint64_t n_blocks = conf->draft_memory / block_bytes;
+
+    if (n_blocks < BLOCKS_LEAST)
+        return fault_set(fault, E_INVAL, "holds %u blocks of %zu bytes; give it %zu bytes",
+                         (unsigned)n_blocks, block_bytes, block_bytes * BLOCKS_LEAST);
+    *out = n_blocks > UINT32_MAX / 2 ? UINT32_MAX / 2 : (uint32_t)n_blocks;
+    return 0;
+}
+
+/* The KV of what drafts lies in memory beside that of the model. */
+static void draft_check_memory(struct config_check *check, const struct worker_conf *conf,
+                               struct kv_layout *layout)
+{
+    uint64_t machine_bytes = setup_machine_bytes();
+    char drafts[24], own[24], has[24];
+    struct fault fault = {0};
+    uint32_t n_blocks;
+
+    if (conf->speculate == SPECULATE_OFF)
+        return;
+    layout->block_tokens = (uint32_t)conf->kv_block_tokens;
+    if (draft_blocks_of(conf, layout, &fault, &n_blocks) < 0)
+        config_refuse(check, "sched.draft_memory", "%s", fault.text);
+    if (conf->kv_memory > machine_bytes || conf->draft_memory <= machine_bytes - conf->kv_memory)
+        return; /* kv.memory alone has a check of its own */
+    str_from_size(conf->draft_memory, drafts);
+    str_from_size(conf->kv_memory, own);
+    str_from_size(machine_bytes >> 20 << 20, has);
+    config_refuse(check, "sched.draft_memory",
+                  "%s beside kv.memory, %s, is more than this machine's memory and swap, %s", drafts, own,
+                  has);
+}
+
+static void draft_check_mtp(struct config_check *check, const struct worker_conf *conf, struct gguf *own)
+{
+    struct engine_load_opts opts = draft_check_opts(conf, own);
+    struct kv_layout layout = {0};
+    struct fault fault = {0};
+    int rc;
+
+    if (!conf->mtp || conf->speculate == SPECULATE_OFF || conf->engine_kind == WORKER_ENGINE_SIM)
+        return;
+    rc = engine_model_check_mtp(&opts, &fault, &layout);
+    if (rc == 0)
+        draft_check_memory(check, conf, &layout);
+    else if (rc != E_NOT_FOUND)
+        config_refuse(check, "sched.mtp", "%.200s: %s", conf->model_path, fault.text);
+}
+
+void worker_check_draft_model(struct config_check *check, const struct worker_conf *conf, struct gguf *own)
 {
     struct tokenizer *tokenizer = NULL;
+    struct kv_layout layout = {0};
     struct gguf *gguf = NULL;
     struct fault fault = {0};
 
-    if (conf->draft_model[0] == '\0' || tokenizer_new(own, &fault, &tokenizer) < 0)
+    if (tokenizer_new(own, &fault, &tokenizer) < 0)
         return; /* a bad model.path is refused elsewhere */
-    if (conf->engine_kind == WORKER_ENGINE_SIM)
+    if (conf->draft_model[0] == '\0')
+        draft_check_mtp(check, conf, own);
+    else if (conf->engine_kind == WORKER_ENGINE_SIM)
         config_refuse(check, "sched.draft_model", "engine.kind = sim computes no model; leave it empty");
     else if (gguf_open(conf->draft_model, &fault, &gguf) < 0 ||
-             draft_check_file(conf, tokenizer, gguf, &fault) < 0)
+             draft_check_file(conf, tokenizer, gguf, &layout, &fault) < 0)
         config_refuse(check, "sched.draft_model", "%.200s: %s", conf->draft_model, fault.text);
+    else
+        draft_check_memory(check, conf, &layout);
     gguf_close(gguf);
     tokenizer_unref(tokenizer);
 }
@@ -90,53 +157,67 @@ static int draft_start(const struct worker_conf *conf, struct engine_model *mode
                        struct worker_engine_opts *opts, struct fault *fault)
 {
     struct engine_start_opts start = {.max_batch_tokens = BATCH_TOKENS, .max_items = MAX_ITEMS};
-    uint64_t block_bytes = kv_layout_block_bytes(engine_model_layout(model));
-    uint64_t n_blocks = conf->draft_memory / block_bytes;
-    int rc = 0;
+    size_t block_bytes = kv_layout_block_bytes(engine_model_layout(model));
+    int rc = draft_blocks_of(conf, engine_model_layout(model), fault, &opts->draft_blocks);
 
-    if (n_blocks < BLOCKS_LEAST)
-        rc = fault_set(fault, E_INVAL, "sched.draft_memory holds %u blocks of %zu bytes; give it %zu bytes",
-                       (unsigned)n_blocks, (size_t)block_bytes, (size_t)block_bytes * BLOCKS_LEAST);
-    else if (mem_region_open((size_t)n_blocks * block_bytes, false, false, "draft kv", &opts->draft_arena) <
+    if (rc < 0)
+        fault_set(fault, rc, "sched.draft_memory %s", fault->text);
+    else if (mem_region_open(opts->draft_blocks * block_bytes, false, false, "draft kv", &opts->draft_arena) <
              0)
         rc = fault_set(fault, E_NOMEM, "cannot get %zu bytes of sched.draft_memory",
-                       (size_t)n_blocks * block_bytes);
+                       opts->draft_blocks * block_bytes);
     if (rc < 0) {
         engine_model_free(model);
         return rc;
     }
     start.kv_arena = opts->draft_arena.base;
-    start.n_blocks = opts->draft_blocks = n_blocks > UINT32_MAX / 2 ? UINT32_MAX / 2 : (uint32_t)n_blocks;
+    start.n_blocks = opts->draft_blocks;
     rc = engine_model_start(model, &start, &opts->draft);
     return rc < 0 ? fault_set(fault, rc, "cannot get the engine's scratch memory") : 0;
 }
 
-/* Packs the weights of a file, or of the MTP head of a loaded model in it, and starts the engine. */
-static int draft_load(struct worker *worker, struct gguf *gguf, const struct engine_model *mtp_of,
-                      struct worker_engine_opts *opts, struct fault *fault)
+/* Packs the weights of a file, or of the MTP head of a model in it. */
+static int draft_pack(struct worker *worker, const struct engine_model *mtp_of, struct engine_load_opts *load,
+                      struct fault *fault, struct engine_model **out)
 {
     struct worker_progress progress = {.worker = worker, .said_ns = clock_now_ns()};
-    struct engine_load_opts load = draft_load_opts(worker->conf, gguf);
-    struct engine_model *model = NULL;
-    int rc;
 
-    load.mtp_of = mtp_of;
-    load.team = opts->team;
-    load.context_length = 0;
-    load.on_progress = worker_load_on_progress;
-    load.progress_arg = &progress;
-    rc = engine_model_load(&load, fault, &model);
-    return rc < 0 ? rc : draft_start(worker->conf, model, opts, fault);
+    load->mtp_of = mtp_of;
+    load->context_length = 0;
+    load->on_progress = worker_load_on_progress;
+    load->progress_arg = &progress;
+    return engine_model_load(load, fault, out);
 }
 
-static int mtp_open(struct worker *worker, struct worker_engine_opts *opts, struct fault *fault)
+int worker_mtp_load(struct worker *worker, const struct engine_load_opts *own,
+                    const struct engine_model *model, struct fault *fault, struct engine_model **out)
 {
-    const struct engine_model *model = engine_loaded(&opts->engine);
+    const struct worker_conf *conf = worker->conf;
+    struct engine_load_opts load = draft_load_opts(conf, worker->gguf);
     int rc;
 
-    if (!worker->conf->mtp || model == NULL || !engine_model_has_mtp(model, worker->gguf))
+    if (!conf->mtp || conf->speculate == SPECULATE_OFF || conf->draft_model[0] != '\0' ||
+        !engine_model_has_mtp(model, worker->gguf))
         return 0;
-    rc = draft_load(worker, worker->gguf, model, opts, fault);
+    load.team = own->team;
+    load.arena = own->arena;
+    rc = draft_pack(worker, model, &load, fault, out);
+    if (load.arena != NULL &&
+        (rc == E_MISMATCH || rc == E_FULL)) { /* of a worker that drafts without a head */
+        load.arena = NULL;
+        rc = draft_pack(worker, model, &load, fault, out);
+    }
+    if (rc < 0)
+        return fault_set(fault, rc, "sched.mtp: %.200s: %s", conf->model_path, fault->text);
+    log_info("mtp_loaded", LOG_STR("memory", load.arena != NULL ? "shared" : "private"));
+    return 0;
+}
+
+static int mtp_open(struct worker *worker, struct engine_model *mtp, struct worker_engine_opts *opts,
+                    struct fault *fault)
+{
+    int rc = draft_start(worker->conf, mtp, opts, fault);
+
     if (rc < 0)
         return fault_set(fault, rc, "sched.mtp: %.200s: %s", worker->conf->model_path, fault->text);
     log_info("mtp_ready", LOG_STR("engine", opts->draft.info.name), LOG_U64("kv_blocks", opts->draft_blocks),
@@ -144,20 +225,29 @@ static int mtp_open(struct worker *worker, struct worker_engine_opts *opts, stru
     return 0;
 }
 
-int worker_draft_model_open(struct worker *worker, struct worker_engine_opts *opts, struct fault *fault)
+int worker_draft_model_open(struct worker *worker, struct engine_model *mtp, struct worker_engine_opts *opts,
+                            struct fault *fault)
 {
     const struct worker_conf *conf = worker->conf;
+    struct engine_model *model = NULL;
+    struct engine_load_opts load;
+    struct kv_layout layout;
     int rc;
 
-    if (conf->speculate == SPECULATE_OFF)
+    if (mtp != NULL)
+        return mtp_open(worker, mtp, opts, fault);
+    if (conf->speculate == SPECULATE_OFF || conf->draft_model[0] == '\0')
         return 0;
-    if (conf->draft_model[0] == '\0')
-        return mtp_open(worker, opts, fault);
     rc = gguf_open(conf->draft_model, fault, &worker->draft_gguf);
     if (rc == 0)
-        rc = draft_check_file(conf, worker->model.tokenizer, worker->draft_gguf, fault);
+        rc = draft_check_file(conf, worker->model.tokenizer, worker->draft_gguf, &layout, fault);
+    if (rc == 0) {
+        load = draft_load_opts(conf, worker->draft_gguf);
+        load.team = opts->team;
+        rc = draft_pack(worker, NULL, &load, fault, &model);
+    }
     if (rc == 0)
-        rc = draft_load(worker, worker->draft_gguf, NULL, opts, fault);
+        rc = draft_start(conf, model, opts, fault);
     if (rc < 0)
         return fault_set(fault, rc, "sched.draft_model: %.200s: %s", conf->draft_model, fault->text);
     log_info("draft_model_ready", LOG_STR("file", conf->draft_model),

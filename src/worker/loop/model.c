@@ -285,9 +285,9 @@ int worker_tune(const void *of, struct buf *out, struct fault *fault)
     return 0;
 }
 
-/* Packs the weights, or maps those that another worker of this host has packed. */
+/* Packs the weights, the MTP head's too, or maps those that another worker of this host has packed. */
 static int worker_model_pack(struct worker *worker, struct engine_load_opts *load, struct fault *fault,
-                             struct engine_model **out)
+                             struct engine_model **out, struct engine_model **mtp_out)
 {
     int rc;
 
@@ -300,12 +300,16 @@ static int worker_model_pack(struct worker *worker, struct engine_load_opts *loa
         load->arena = NULL;
         rc = engine_model_load(load, fault, out);
     }
+    if (rc < 0)
+        return fault_set(fault, rc, "model.path: %.200s: %s", worker->conf->model_path, fault->text);
+    rc = worker_mtp_load(worker, load, *out, fault, mtp_out);
     if (rc == 0)
         worker_weights_loaded(worker);
     return rc;
 }
 
-static int build_cpu(struct worker *worker, struct worker_engine_opts *opts, struct fault *fault)
+static int build_cpu(struct worker *worker, struct worker_engine_opts *opts, struct fault *fault,
+                     struct engine_model **mtp_out)
 {
     const struct worker_conf *conf = worker->conf;
     struct worker_progress progress = {.worker = worker, .said_ns = clock_now_ns()};
@@ -322,9 +326,7 @@ static int build_cpu(struct worker *worker, struct worker_engine_opts *opts, str
     load.progress_arg = &progress;
     if (rc == 0) {
         worker_model_tune(conf, opts->team);
-        rc = worker_model_pack(worker, &load, fault, &model);
-        if (rc < 0)
-            fault_set(fault, rc, "model.path: %.200s: %s", conf->model_path, fault->text);
+        rc = worker_model_pack(worker, &load, fault, &model, mtp_out);
     }
     if (rc == 0)
         rc = open_arena(worker, engine_model_layout(model), opts, fault);
@@ -398,13 +400,15 @@ int worker_engine_build(struct worker *worker, struct fault *fault)
                                       .grant_timeout_ns = conf->grant_timeout_ns,
                                       .metrics = worker->metrics,
                                       .spans = otlp_exporter_queue(worker->exporter)};
+    struct engine_model *mtp = NULL;
     uint64_t began_ns = clock_now_ns();
     int rc = conf->engine_kind == WORKER_ENGINE_SIM ? build_sim(worker, &opts, fault)
-                                                    : build_cpu(worker, &opts, fault);
+                                                    : build_cpu(worker, &opts, fault, &mtp);
 
     if (rc == 0)
         rc = fill_transport(worker, &opts, fault);
     if (rc < 0) {
+        engine_model_free(mtp);
         worker_engine_opts_free(&opts);
         return rc;
     }
@@ -413,7 +417,7 @@ int worker_engine_build(struct worker *worker, struct fault *fault)
     memcpy(opts.prefix_key, worker->prefix_key, sizeof(opts.prefix_key));
     memcpy(opts.model_fingerprint, worker->model.fingerprint, sizeof(opts.model_fingerprint));
     opts.stop_ids = tokenizer_stop_ids(worker->model.tokenizer, &opts.n_stop_ids);
-    rc = worker_draft_model_open(worker, &opts, fault);
+    rc = worker_draft_model_open(worker, mtp, &opts, fault);
     if (rc < 0) {
         worker_engine_opts_free(&opts);
         return rc;

@@ -162,7 +162,7 @@
      "repeat (sched.speculate). It may be model.path itself, quantised to fewer bits. Empty: none."},        \
     {"sched", "mtp", CONFIG_BOOL, KEY(mtp), "yes", 0, 0, NULL, false,                                        \
      "Draft tokens with the MTP head of model.path (nextn tensors) where text does not repeat, if the file "  \
-     "has one and sched.draft_model is empty. The head's weights take memory of their own."},                \
+     "has one and sched.draft_model is empty."},                \
     {"sched", "draft_memory", CONFIG_SIZE, KEY(draft_memory), "256MiB", 1048576, 1e15, NULL, false,          \
      "Memory for the KV of the draft model or the MTP head; answers that find none left are written without " \
      "its drafts."},                                                                                         \

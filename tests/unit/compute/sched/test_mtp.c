@@ -4,7 +4,8 @@
  * The writers of all layers are zero, so the logits depend on the latest token alone. The head passes on the embedding of
  * the token that it reads. So it gives the model's own logits, but for rounding, if it reads the right token; and it samples
  * the model's own token at any temperature, if it uses the random number of the right position.  The row with each token
- * is the normed embedding of the token before it, whether the model or the head computed it. */
+ * is the normed embedding of the token before it, whether the model or the head computed it. The head also reads the
+ * prompt's rows, without gaps, where this scheduler computes them. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -31,13 +32,29 @@ struct answer {
     uint32_t n;
 };
 
+static const struct family {
+    const char *name;
+    const char *keys[12];
+} FAMILIES[] = {
+    {"glm4moe", {"nextn_predict_layers=1", NULL}},
+    /* The last layer is recurrent: its state is rolled back, and accepted tokens are fed again. */
+    {"qwen35",
+     {"nextn_predict_layers=1", "ssm.conv_kernel=4", "ssm.inner_size=32", "ssm.state_size=8",
+      "ssm.time_step_rank=2", "ssm.group_count=1", "full_attention_interval=2", NULL}},
+    {"deepseek2", {"nextn_predict_layers=1", NULL}},
+};
+
 struct head_world {
+    const struct family *family;
     struct team *team;
     struct model *model, *head;
     float *normed; /* [VOCAB][hidden] embeddings */
     uint32_t hidden;
     struct engine inner; /* the head's engine, whose steps are checked */
-    uint32_t n_rows;     /* that it read */
+    uint32_t n_rows;     /* that it read ... */
+    uint32_t n_prompt;   /* ... of them of prompts */
+    uint32_t first[N_SEQS],
+        next[N_SEQS]; /* of each sequence: the token at its position 0, its next position */
     struct answer answers[N_SEQS];
     token_id prompts[N_SEQS][PROMPT];
 };
@@ -67,9 +84,8 @@ static void set_tensor(struct gguf *gguf, const char *name, bool has_ones, uint3
 static void make_head_right(struct gguf *gguf, const struct tiny_shape *shape)
 {
     static const char *const WRITERS[] = {"attn_output.weight", "ffn_down.weight", "ffn_down_exps.weight",
-                                          "ffn_down_shexp.weight"};
-    static const char *const NORMS[] = {"output_norm.weight", "blk.2.nextn.enorm.weight",
-                                        "blk.2.nextn.hnorm.weight", "blk.2.nextn.shared_head_norm.weight"};
+                                          "ffn_down_shexp.weight", "ssm_out.weight"};
+    static const char *const NORMS[] = {"enorm", "hnorm", "shared_head_norm"};
     char name[64];
 
     for (uint32_t layer = 0; layer < shape->n_layers; layer++)
@@ -77,9 +93,13 @@ static void make_head_right(struct gguf *gguf, const struct tiny_shape *shape)
             snprintf(name, sizeof(name), "blk.%u.%s", layer, WRITERS[i]);
             set_tensor(gguf, name, false, 1);
         }
-    for (size_t i = 0; i < ARRAY_LEN(NORMS); i++)
-        set_tensor(gguf, NORMS[i], true, 1);
-    set_tensor(gguf, "blk.2.nextn.eh_proj.weight", true, 2 * shape->hidden);
+    set_tensor(gguf, "output_norm.weight", true, 1);
+    for (size_t i = 0; i < ARRAY_LEN(NORMS); i++) {
+        snprintf(name, sizeof(name), "blk.%u.nextn.%s.weight", shape->n_layers - 1, NORMS[i]);
+        set_tensor(gguf, name, true, 1);
+    }
+    snprintf(name, sizeof(name), "blk.%u.nextn.eh_proj.weight", shape->n_layers - 1);
+    set_tensor(gguf, name, true, 2 * shape->hidden);
 }
 
 static void on_token(void *arg, struct seq *seq, const struct sample_result *token)
@@ -106,6 +126,22 @@ static void open_engine(struct model *model, uint32_t max_items, struct engine *
                      0);
 }
 
+/* The rows of a sequence follow one another; some may be read again. */
+static void check_place(const struct engine_item *item)
+{
+    uint32_t first = item->sampled_after, *next = &head_world.next[item->tag];
+
+    assert_true(first > 0); /* the text begins with a token without a row */
+    assert_true(item->position == 0 || (first == head_world.first[item->tag] && item->position <= *next));
+    head_world.first[item->tag] = first;
+    *next = item->position + item->n_tokens;
+    if (item->wants_token)
+        return;
+    head_world.n_prompt += item->n_tokens;
+    assert_memory_equal(item->tokens, head_world.prompts[item->tag] + first + item->position,
+                        item->n_tokens * sizeof(token_id));
+}
+
 static int checked_step(void *self, const struct engine_batch *batch, struct sample_result *results_out)
 {
     uint32_t hidden = head_world.hidden;
@@ -113,7 +149,7 @@ static int checked_step(void *self, const struct engine_batch *batch, struct sam
     for (uint32_t i = 0; i < batch->n_items; i++) {
         const struct engine_item *item = &batch->items[i];
 
-        assert_true(item->sampled_after > 0); /* the text begins with a prompt */
+        check_place(item);
         for (uint32_t k = 0; k < item->n_tokens; k++, head_world.n_rows++)
             for (uint32_t at = 0; at < hidden; at++)
                 assert_true(fabsf(item->hidden[(size_t)k * hidden + at] -
@@ -207,7 +243,9 @@ static void drafts_of_a_right_head_are_accepted(void **state)
 
         assert_int_equal(load.n_drafted[SCHED_DRAFT_MTP], 0);
         memcpy(expected, head_world.answers, sizeof(expected));
+        head_world.n_prompt = 0;
         n_steps = answer_all(TEMPERATURES[i], SPECULATE_ALWAYS, &load);
+        assert_int_equal(head_world.n_prompt, N_SEQS * (PROMPT - 1) - (1 + 2 + 3));
         assert_memory_equal(head_world.answers, expected, sizeof(expected));
         print_message("temperature %.1f: %u steps, not %u; %u of the head's %u drafts were right\n",
                       (double)TEMPERATURES[i], n_steps, n_plain, (unsigned)load.n_accepted[SCHED_DRAFT_MTP],
@@ -217,6 +255,59 @@ static void drafts_of_a_right_head_are_accepted(void **state)
         assert_int_equal(load.n_drafted[SCHED_DRAFT_MODEL], 0);
     }
     assert_true(head_world.n_rows > 400);
+}
+
+/* One sequence after another, with one scheduler: a text of n tokens, which is handed over or answered. Returns how
+ * many tokens of the prompt the head read. */
+static uint32_t read_of_prompt(struct sched *sched, uint32_t n, bool departs)
+{
+    struct seq_spec spec = {.tokens = head_world.prompts[0],
+                            .n_tokens = n,
+                            .n_prompt = n,
+                            .departs = departs,
+                            .user = &head_world.answers[0],
+                            .work = {.max_new_tokens = ANSWER, .sample = {.top_p = 1}}};
+    struct seq *seq;
+
+    head_world.answers[0].n = head_world.n_prompt = 0;
+    assert_int_equal(sched_submit(sched, &spec, &seq), 0);
+    for (uint32_t n_steps = 0; sched_has_work(sched) && !(departs && head_world.answers[0].n > 0); n_steps++)
+        assert_true(n_steps < 100 && sched_run_step(sched) > 0);
+    if (departs)
+        sched_cancel(sched, seq);
+    return head_world.n_prompt;
+}
+
+/* Without cached tokens, and not before a hand-off. */
+static void the_head_reads_the_prompt_that_is_computed(void **state)
+{
+    struct engine engine, head;
+    void *arena, *head_arena;
+    struct sched_opts opts;
+    struct sched *sched;
+
+    (void)state;
+    open_engine(head_world.model, N_SEQS, &engine, &arena);
+    open_engine(head_world.head, SCHED_DRAFT_SEQS, &head, &head_arena);
+    check_steps(&head);
+    opts = sched_opts_of(&engine, &head, SPECULATE_ALWAYS);
+    assert_int_equal(sched_new(&opts, &sched), 0);
+    assert_int_equal(read_of_prompt(sched, PROMPT, true), 0);
+    assert_int_equal(read_of_prompt(sched, BLOCK - 1, false),
+                     BLOCK - 2); /* the cache has whole blocks only */
+    assert_int_equal(read_of_prompt(sched, PROMPT, false), PROMPT - 1 - BLOCK);
+    assert_int_equal(head_world.answers[0].n, ANSWER);
+    sched_free(sched);
+    kv_pool_free(opts.pool);
+    opts = sched_opts_of(&engine, &head, SPECULATE_AUTO);
+    assert_int_equal(sched_new(&opts, &sched), 0);
+    assert_int_equal(read_of_prompt(sched, PROMPT, false), 0); /* nothing says yet that it pays */
+    sched_free(sched);
+    kv_pool_free(opts.pool);
+    engine_free(&engine);
+    engine_free(&head);
+    free(arena);
+    free(head_arena);
 }
 
 /* The rows of the model would not be those that the head reads. */
@@ -260,8 +351,9 @@ static void norm_embeddings(struct gguf *gguf, uint32_t hidden)
 
 static int open_world(void **state)
 {
-    static const char *const KEYS[] = {"nextn_predict_layers=1", NULL};
-    struct tiny_shape shape = tiny_experts("glm4moe");
+    const struct family *family = head_world.family;
+    struct tiny_shape shape =
+        strcmp(family->name, "qwen35") == 0 ? tiny_shape(family->name) : tiny_experts(family->name);
     struct model_opts opts = {.block_tokens = BLOCK};
     struct fault fault = {0};
     struct gguf *gguf;
@@ -269,8 +361,8 @@ static int open_world(void **state)
 
     (void)state;
     rng_init(&rng, 3);
-    shape.n_layers = 3;
-    shape.set = KEYS;
+    shape.n_layers = 4;
+    shape.set = family->keys;
     shape.vocab = VOCAB;
     for (size_t i = 0; i < 3; i++)
         shape.types[i] = DTYPE_F32;
@@ -304,8 +396,16 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(drafts_of_a_right_head_are_accepted),
+        cmocka_unit_test(the_head_reads_the_prompt_that_is_computed),
         cmocka_unit_test(a_head_of_another_model_is_refused),
     };
 
-    return cmocka_run_group_tests(tests, open_world, close_world);
+    int n_failed = 0;
+
+    for (size_t i = 0; i < ARRAY_LEN(FAMILIES); i++) {
+        head_world = (struct head_world){.family = &FAMILIES[i]};
+        print_message("%s\n", FAMILIES[i].name);
+        n_failed += cmocka_run_group_tests(tests, open_world, close_world);
+    }
+    return n_failed;
 }

@@ -323,11 +323,56 @@ static void free_grammars(void)
     tokenizer_unref(world.tokenizer);
 }
 
-#define MTP_KEYS                                                                                             \
+#define GLM_KEYS                                                                                             \
     {                                                                                                        \
         "nextn_predict_layers=1", "expert_count=4", "expert_used_count=2", "expert_feed_forward_length=32",  \
             "leading_dense_block_count=1", "expert_shared_count=1", NULL                                     \
     }
+#define DELTA_KEYS                                                                                           \
+    "ssm.conv_kernel=4", "ssm.inner_size=32", "ssm.state_size=8", "ssm.time_step_rank=2",                    \
+        "ssm.group_count=1", "full_attention_interval=2"
+
+/* Families with recurrent layers, and with MTP heads. The last layer of some is recurrent, the head's never is. */
+static const struct drafting {
+    const char *family;
+    uint32_t n_layers;
+    const char *keys[14];
+} DRAFTING[] = {
+    {"lfm2", 3, {"attention.head_count_kv=0,2,0", "shortconv.l_cache=3", NULL}},
+    {"qwen35", 3, {DELTA_KEYS, NULL}},
+    {"lfm2", 3, {"attention.head_count_kv=2,0,2", "shortconv.l_cache=5", NULL}},
+    {"glm4moe", 3, GLM_KEYS},
+    {"glm4moe", 3, GLM_KEYS},
+    {"glm4moe", 3, GLM_KEYS},
+    {"qwen35", 3, {DELTA_KEYS, "nextn_predict_layers=1", NULL}},
+    {"qwen35", 4, {DELTA_KEYS, "nextn_predict_layers=1", NULL}},
+    {"qwen3next",
+     3,
+     {DELTA_KEYS, "nextn_predict_layers=1", "expert_count=4", "expert_used_count=2",
+      "expert_feed_forward_length=32", "expert_shared_feed_forward_length=32", NULL}},
+    {"deepseek2", 3, {"nextn_predict_layers=1", NULL}},
+    {"deepseek2", 3, {"nextn_predict_layers=1", "attention.q_lora_rank=32", NULL}},
+    {"glm-dsa",
+     4,
+     {"nextn_predict_layers=1", "attention.q_lora_rank=32", "attention.indexer.head_count=4",
+      "attention.indexer.key_length=16", "attention.indexer.top_k=9", "attention.indexer.types=1,0,0", NULL}},
+};
+
+static struct tiny_shape shape_of_drafting(const struct drafting *drafting)
+{
+    struct tiny_shape shape = tiny_shape(drafting->family);
+
+    if (strcmp(drafting->family, "deepseek2") == 0 || strcmp(drafting->family, "glm-dsa") == 0) {
+        bool has_bias = shape.has_bias;
+
+        shape = tiny_experts("deepseek2");
+        shape.arch = drafting->family;
+        shape.has_bias = has_bias;
+    }
+    shape.set = drafting->keys;
+    shape.n_layers = drafting->n_layers;
+    return shape;
+}
 
 static void drafts_change_no_token(void **state)
 {
@@ -339,22 +384,10 @@ static void drafts_change_no_token(void **state)
     make_grammars();
     for (unsigned i = 0; i < 3; i++)
         assert_int_equal(team_new(&(struct team_opts){.n_threads = i + 1}, &world.teams[i]), 0);
-    for (uint32_t i = 0; i < 12; i++) {
-        static const char *const families[] = {"lfm2", "qwen35", "lfm2", "glm4moe", "glm4moe", "glm4moe"};
-        static const char *const keys[][8] = {{"attention.head_count_kv=0,2,0", "shortconv.l_cache=3", NULL},
-                                              {"ssm.conv_kernel=4", "ssm.inner_size=32", "ssm.state_size=8",
-                                               "ssm.time_step_rank=2", "ssm.group_count=1",
-                                               "full_attention_interval=2", NULL},
-                                              {"attention.head_count_kv=2,0,2", "shortconv.l_cache=5", NULL},
-                                              MTP_KEYS,
-                                              MTP_KEYS,
-                                              MTP_KEYS};
-        struct tiny_shape shape = tiny_shape(i >= 6 ? families[i - 6] : i % 2 ? "qwen2" : "llama");
-
-        if (i >= 6) {
-            shape.set = keys[i - 6];
-            shape.n_layers = 3;
-        }
+    for (uint32_t i = 0; i < 6 + ARRAY_LEN(DRAFTING); i++) {
+        struct tiny_shape shape =
+            i >= 6 ? shape_of_drafting(&DRAFTING[i - 6]) : tiny_shape(i % 2 ? "qwen2" : "llama");
+        uint64_t n_before = world.n_mtp_drafts;
 
         memcpy(shape.types, types[i % 3], sizeof(shape.types));
         shape.vocab = VOCAB;
@@ -363,6 +396,8 @@ static void drafts_change_no_token(void **state)
         check_model(&shape, &(struct model_opts){.kernels = i % 3 ? "auto" : "scalar",
                                                  .kv_type = i % 2 ? KV_F16 : KV_F32,
                                                  .block_tokens = BLOCK_TOKENS});
+        if (i >= 9) /* each head drafts */
+            assert_true(world.n_mtp_drafts - n_before > 100);
     }
     print_message("%u preemptions, %u drafts, %u right\n", world.n_preempted, world.n_drafted,
                   world.n_accepted);

@@ -184,8 +184,8 @@ struct model_item {            /* one sequence's part of a pass; all pointers ar
     uint32_t n_cuts;
     uint32_t n_logits;        /* the last n_logits tokens get logits; 0: none */
     uint32_t n_prompt_logits; /* this many tokens before those get logits through on_logits only */
-    float *
-        rows; /* not NULL: receives what model_hidden() gives for the tokens without n_logits, in order: [][hidden] */
+    /* Not NULL: receives what model_hidden() gives for the tokens without n_logits, in order: [][hidden]. */
+    float *rows;
 };
 
 struct model_pass {

@@ -22,6 +22,7 @@
 #include "fleet/router/check_priv.h"
 #include "fleet/router/daemon_priv.h"
 #include "fleet/router/decisions_priv.h"
+#include "fleet/router/kept_priv.h"
 #include "fleet/router/admission_priv.h"
 #include "fleet/router/spending_priv.h"
 #include "fleet/router/state_priv.h"
@@ -258,6 +259,8 @@ static int router_build_links(struct daemon *daemon, struct fault *fault)
     rc = router_build_spending(router, data, fault);
     if (rc == 0)
         rc = router_state_open(router, data, fault);
+    if (rc == 0 && router->shared == NULL)
+        rc = router_kept_open(router, data, fault);
     return rc < 0 ? rc : router_build_admin(daemon, fault);
 }
 
@@ -304,7 +307,8 @@ static int router_build_front(struct daemon *daemon, struct fault *fault)
     opts.metrics = daemon->router.metrics;
     opts.keys_path = conf->api_keys[0] ? conf->api_keys : NULL;
     opts.common = router_spending_common(&daemon->router);
-    opts.state = router_state_store(&daemon->router);
+    opts.values = daemon->router.shared != NULL ? state_values_of(router_state_store(&daemon->router))
+                                                : router_kept_values(&daemon->router);
     opts.on_forget = router_state_tell_forget;
     opts.on_forget_arg = &daemon->router;
     opts.login_salt = router_state_login_salt(&daemon->router);
@@ -375,6 +379,7 @@ static void router_tear_down(struct daemon *daemon)
     while (!list_is_empty(&router->jobs))
         router_job_free(container_of(router->jobs.next, struct job, all));
     router_state_close(router); /* jobs may wait for it */
+    router_kept_close(router);
     gen_outbox_close(&router->outbox);
     router_models_free(router);
     router_queue_close(router);

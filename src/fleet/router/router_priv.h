@@ -117,6 +117,7 @@ struct router {
     struct router_spending
         *spending;               /* limits that are common to several routers; NULL: no keys, no limits */
     struct router_state *shared; /* state.c; NULL: there is no shared store */
+    struct router_kept *kept;    /* kept.c; NULL: the shared store keeps what routers have in common */
     enum daemon_life life;
     struct metric *m_resumed;
     struct metric *m_queued, *m_redispatched, *m_handed_off, *m_local, *m_refused, *m_lost;

@@ -26,13 +26,13 @@
 #include "base/fault.h"
 #include "base/span.h"
 #include "base/event/jobs.h"
+#include "net/state/state_values.h"
 #include "serve/endpoint/backend.h"
 #include "net/http/server.h"
 #include "base/metrics/metrics.h"
 
 struct access_keys;   /* serve/access/access_keys.h */
 struct failed_logins; /* serve/access/failed_logins.h */
-struct state;         /* net/state/state.h */
 struct front;
 
 enum front_metrics_for { FRONT_METRICS_ADMIN, FRONT_METRICS_CLIENTS }; /* values of http.metrics */
@@ -44,7 +44,7 @@ struct front_opts {
     struct metrics *metrics;      /* borrowed, required */
     const char *keys_path;        /* API keys (format: serve/access/auth.h); NULL: no key is required */
     struct common_limits *common; /* limits kept together with other routers; NULL: by itself */
-    struct state *state;          /* borrowed: what several routers keep together; NULL: nothing */
+    struct state_values values;   /* what several routers keep together; zeroed: nothing */
     void (*on_forget)(void *arg, const char *tenant,
                       struct bytes id); /* a response was deleted; NULL: nobody needs to know */
     void *on_forget_arg;

@@ -77,6 +77,8 @@ const ProtobufCMessage *worker_make_hello(void *arg)
         hello->capabilities &= ~(uint64_t)CAPABILITY_TELLS;
     if (worker->conf->tails_grace_ns == 0)
         hello->capabilities &= ~(uint64_t)CAPABILITY_RESUMES;
+    if (worker->conf->kept_bytes == 0)
+        hello->capabilities &= ~(uint64_t)CAPABILITY_KEEPS;
     return &hello->base;
 }
 

@@ -3,6 +3,7 @@
  *
  * When a router's link goes down, the worker cancels its requests, because their clients are disconnected
  * too.  Streams that another router may resume continue for a while (tails.c). */
+#include "worker/loop/kept_priv.h"
 #include "worker/loop/probe_priv.h"
 #include "worker/loop/worker_priv.h"
 #include "worker/loop/spending_priv.h"
@@ -301,6 +302,12 @@ static int worker_routers_on_message(void *arg, struct link *link, enum frame_ty
         return 0;
     case FRAME_SPENDING:
         worker_spending_hear(router, (const Baton__Spending *)message);
+        return 0;
+    case FRAME_KEEP:
+        worker_kept_keep(router->worker, (const Baton__Keep *)message);
+        return 0;
+    case FRAME_FETCH:
+        worker_kept_fetch(router, (const Baton__Fetch *)message);
         return 0;
     case FRAME_HEARTBEAT:
     case FRAME_GOODBYE:

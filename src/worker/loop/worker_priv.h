@@ -100,6 +100,7 @@ struct worker { /* the whole daemon */
     struct worker_discovery *discovery; /* discovery.c; NULL: the configuration names addresses only */
     struct tails *tails;                /* tails_priv.h */
     struct spendings *spendings;
+    struct worker_kept *kept; /* kept.c */
     struct notices *notices;
     struct worker_peer peers[WORKER_MAX_PEERS];
     struct load_report load;

@@ -18,6 +18,7 @@
 
 #define KEPT_TICK_NS     NS_PER_S
 #define KEPT_TICK_LOOKS  1024
+#define KEPT_KEY_BYTES   40                 /* of a name's end: its 32 digits of a keyed hash are there */
 #define KEPT_OVERHEAD    128                /* the map's half-filled slot and the allocator's overhead */
 #define KEPT_REPLY_BYTES ((size_t)8 << 20)  /* values of one FETCH; the rest count as unknown */
 #define KEPT_MAX_QUEUED  ((size_t)16 << 20) /* on a link: beyond, no values are sent */
@@ -25,6 +26,7 @@
 struct kept_value {
     struct list use;   /* kept.by_use */
     struct list sweep; /* kept.sweep */
+    char key[KEPT_KEY_BYTES];
     char name[FRAME_KEPT_NAME + 1];
     uint64_t until_ns;
     size_t len_bytes;
@@ -48,7 +50,7 @@ static size_t kept_value_bytes(const struct kept_value *value)
 
 static void kept_value_free(struct worker_kept *kept, struct kept_value *value)
 {
-    hashmap_remove(kept->by_name, value->name);
+    hashmap_remove(kept->by_name, value->key);
     list_remove(&value->use);
     list_remove(&value->sweep);
     kept->n_bytes -= kept_value_bytes(value);
@@ -61,13 +63,22 @@ static void kept_count_values(struct worker_kept *kept)
     metric_set(kept->m_bytes, (double)kept->n_bytes);
 }
 
+static void kept_key(const char *name, char key[KEPT_KEY_BYTES])
+{
+    size_t n = strlen(name);
+
+    memset(key, 0, KEPT_KEY_BYTES);
+    memcpy(key, name + (n > KEPT_KEY_BYTES ? n - KEPT_KEY_BYTES : 0),
+           n < KEPT_KEY_BYTES ? n : KEPT_KEY_BYTES);
+}
+
 /* The value of a name; NULL: none, or its life has ended. */
 static struct kept_value *kept_value_find(struct worker_kept *kept, const char *name)
 {
-    char key[FRAME_KEPT_NAME + 1] = {0};
+    char key[KEPT_KEY_BYTES];
     struct kept_value *value;
 
-    memcpy(key, name, strnlen(name, FRAME_KEPT_NAME));
+    kept_key(name, key);
     value = hashmap_get(kept->by_name, key);
     if (value == NULL || value->until_ns > clock_now_ns())
         return value;
@@ -87,11 +98,12 @@ static int kept_value_put(struct worker_kept *kept, const char *name, uint32_t l
     if (value == NULL)
         return E_NOMEM;
     memcpy(value->name, name, strnlen(name, FRAME_KEPT_NAME));
+    kept_key(value->name, value->key);
     value->until_ns = clock_now_ns() + life_s * NS_PER_S;
     value->len_bytes = data.len_bytes;
     if (data.len_bytes > 0)
         memcpy(value->data, data.data, data.len_bytes);
-    if (kept_value_bytes(value) > most || hashmap_put(kept->by_name, value->name, value, NULL) < 0) {
+    if (kept_value_bytes(value) > most || hashmap_put(kept->by_name, value->key, value, NULL) < 0) {
         int rc = kept_value_bytes(value) > most ? E_LIMIT : E_NOMEM;
 
         free(value);
@@ -195,7 +207,7 @@ int worker_kept_open(struct worker *worker)
                                   "Memory of the values kept for routers.");
     kept->m_evicted = metric_single(worker->metrics, METRIC_COUNTER, "baton_worker_kept_evicted_total",
                                     "Values kept for routers that were dropped for lack of memory.");
-    if (hashmap_new(FRAME_KEPT_NAME + 1, &kept->by_name) < 0 ||
+    if (hashmap_new(KEPT_KEY_BYTES, &kept->by_name) < 0 ||
         ev_timer_new(worker->loop, kept_on_tick, kept, &kept->tick) < 0)
         return E_NOMEM;
     ev_timer_repeat(kept->tick, KEPT_TICK_NS);

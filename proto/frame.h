@@ -66,7 +66,9 @@
 /* From routers and workers to workers. */
 #define FRAMES_WORKER_PEER(X) X(BLOCKS_WANTED, 51, BlocksWanted, blocks_wanted, 4 << 10)
 /* Between routers and workers, both ways. */
-#define FRAMES_ROUTER_WORKER(X) X(SPENDING, 70, Spending, spending, 64 << 10)
+#define FRAMES_ROUTER_WORKER(X)                                                                              \
+    X(SPENDING, 70, Spending, spending, 64 << 10)                                                            \
+    X(NEWS, 74, News, news, (64 << 10) + 64)
 #define FRAME_TABLE(X)                                                                                       \
     FRAMES_LINK(X)                                                                                           \
     FRAMES_ALL(X)                                                                                            \

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Conversations, responses and remembered answers outlive the router that made them: workers keep them, without any store."""
+import http.client
+import json
 import os
 import signal
 import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cluster import Cluster, main, patience  # noqa: E402
+from cluster import Cluster, events as sse_events, fetch, main, patience  # noqa: E402
 from test_common_limits import metric_of, new_keys  # noqa: E402
 from test_state import continued, message, n_prompt, send, wait_until  # noqa: E402
 
@@ -106,6 +108,88 @@ def remembered_answers_come_from_workers():
         assert status == 200 and b.metric(found) == 1, (answer, b.metric(found))
 
 
+def stream_response(router, key, **fields):
+    """A stream of /v1/responses: the connection, its events, and its id once it has begun."""
+    connection = http.client.HTTPConnection("127.0.0.1", router.http, timeout=patience(30))
+    connection.request("POST", "/v1/responses", json.dumps({"model": "baton-demo", "temperature": 0, "stream": True, **fields}),
+                       {"content-type": "application/json", "x-api-key": key})
+    events = sse_events(connection.getresponse())
+    name, first = next(events)
+    assert name == "response.created", (name, first)
+    return connection, events, first["response"]["id"]
+
+
+def assert_cancelled_elsewhere(a, b, keys):
+    """Of a stream through a, at b: by its tenant alone."""
+    connection, events, ident = stream_response(a, keys["one"], input="tell me all", max_output_tokens=100000)
+    where = f"/v1/responses/{ident}/cancel"
+    began = time.monotonic()
+    assert send(b, where, {}, keys["two"])[0] == 404
+    status, answer = send(b, where, {}, keys["one"])
+    assert status == 200 and answer["id"] == ident and answer["status"] == "cancelled", (status, answer)
+    took = time.monotonic() - began
+    last = None
+    for name, event in events:
+        last = (name, event)
+    assert last[1]["response"]["status"] == "cancelled", last
+    connection.close()
+    print(f"    a wait that none answers and one that one does: {took:.2f} s")
+    assert len([1 for line in open(a.log_path) if '"cancelled_elsewhere"' in line]) == 1
+    # a finished one: 400 at both
+    status, done = respond(a, keys["one"], input="hello")
+    for router in (a, b):
+        status, answer = send(router, f"/v1/responses/{done['id']}/cancel", {}, keys["one"])
+        assert status == 400 and "completed" in answer["error"]["message"], (router.name, answer)
+
+
+SLOW = {"engine__kind": "sim", "engine__sim_step": "2ms", "engine__sim_decode_seq": "10us", "engine__sim_answer_tokens": "1000000"}
+
+
+def a_cancel_reaches_the_router_that_runs_the_response():
+    with Cluster() as c:
+        path, keys = new_keys(c, one="rpm=100000", two="rpm=100000")
+        fleet(c, 3, 2, path, **SLOW)
+        a, b, _ = c.routers
+        assert_cancelled_elsewhere(a, b, keys)
+    with Cluster() as c:  # alone: no wait
+        path, keys = new_keys(c, one="rpm=100000")
+        fleet(c, 1, 1, path)
+        began = time.monotonic()
+        assert send(c.routers[0], "/v1/responses/resp_unknown/cancel", {}, keys["one"])[0] == 404
+        assert time.monotonic() - began < 0.9
+
+
+def what_one_router_deletes_or_bans_is_gone_for_all():
+    with Cluster() as c:
+        path, keys = new_keys(c, one="rpm=100000")
+        settings = {"http__api_keys": path, "http__wrong_keys": "6"}
+        for _ in range(3):
+            c.router(**settings)
+        for _ in range(2):
+            c.worker("decode", kv__memory="64MiB", link__routers=[f"127.0.0.1:{r.link}" for r in c.routers])
+        wait_fleet(c, 2)
+        a, b, other = c.routers
+        status, first = respond(a, keys["one"], input="hello there")
+        where = "/v1/responses/" + first["id"]
+        for router in c.routers:  # each has a copy of its own now
+            assert send(router, where, None, keys["one"], "GET")[0] == 200
+        assert send(other, where, None, keys["one"], "DELETE")[0] == 200
+        wait_until(lambda: all(send(r, where, None, keys["one"], "GET")[0] == 404 for r in c.routers),
+                   "a deleted response is still shown")
+
+        def ask(router, key):
+            return fetch(router.http, "GET", "/v1/models", headers={"x-api-key": key})[0]
+
+        # the same wrong key counts once, at whichever router; eight different ones are a guess
+        assert [ask(c.routers[i % 3], "wrong") for i in range(12)] == [401] * 12
+        time.sleep(0.5)
+        assert ask(b, keys["one"]) == 200
+        assert all(ask(a, f"wrong {i}") in (401, 429) for i in range(8))
+        for router in c.routers:
+            wait_until(lambda r=router: ask(r, keys["one"]) == 429, "the ban did not reach the other routers")
+        assert metric_of(b, 'baton_relay_news_total{direction="in"}') >= 1
+
+
 def memory_is_bounded_and_may_be_none():
     with Cluster() as c:
         workers = fleet(c, 2, 1, stream__kept_memory="16KiB")
@@ -152,5 +236,6 @@ def a_worker_that_hangs_delays_no_request_for_long():
 
 if __name__ == "__main__":
     main([threads_go_on_after_their_router_and_one_worker, a_restarted_router_has_its_responses,
-          remembered_answers_come_from_workers, memory_is_bounded_and_may_be_none,
+          remembered_answers_come_from_workers, a_cancel_reaches_the_router_that_runs_the_response,
+          what_one_router_deletes_or_bans_is_gone_for_all, memory_is_bounded_and_may_be_none,
           a_worker_that_hangs_delays_no_request_for_long])

@@ -116,7 +116,8 @@ struct router {
     struct decisions *decisions; /* decisions_priv.h; NULL: none are kept */
     struct router_spending
         *spending;               /* limits that are common to several routers; NULL: no keys, no limits */
-    struct router_state *shared; /* state.c; NULL: there is no shared store */
+    struct router_state *shared; /* state.c; NULL: before the links are built */
+    struct router_relay *relay;  /* relay.c; NULL: the shared store carries the news */
     struct router_kept *kept;    /* kept.c; NULL: the shared store keeps what routers have in common */
     enum daemon_life life;
     struct metric *m_resumed;

@@ -7,6 +7,7 @@
  * worker in a new life takes its place (names.c); another worker with that name is refused. */
 #include "fleet/router/check_priv.h"
 #include "fleet/router/kept_priv.h"
+#include "fleet/router/relay_priv.h"
 #include "fleet/router/spending_priv.h"
 
 #include <math.h>
@@ -297,6 +298,9 @@ static int worker_on_message(void *arg, struct link *link, enum frame_type type,
         return 0;
     case FRAME_FETCHED:
         router_kept_hear(router, worker_slot(router, worker), (const Baton__Fetched *)message);
+        return 0;
+    case FRAME_NEWS:
+        router_relay_hear(router, (const Baton__News *)message);
         return 0;
     case FRAME_PROBED:
         router_check_hear(router, worker_slot(router, worker), (const Baton__Probed *)message);

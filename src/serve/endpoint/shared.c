@@ -349,7 +349,7 @@ int shared_forget_response(struct front *front, const char *tenant, struct bytes
     if (rc == 0)
         rc = state_values_forget(values, &name);
     if (rc == 0 && front->opts.on_forget != NULL)
-        front->opts.on_forget(front->opts.on_forget_arg, tenant, id);
+        front->opts.on_forget(front->opts.on_news_arg, tenant, id);
     return rc;
 }
 

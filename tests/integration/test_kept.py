@@ -11,6 +11,8 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from cluster import Cluster, events as sse_events, fetch, main, patience  # noqa: E402
 from test_common_limits import metric_of, new_keys  # noqa: E402
+from redis_server import Redis  # noqa: E402
+from test_state import fleet as state_fleet  # noqa: E402
 from test_state import continued, message, n_prompt, send, wait_until  # noqa: E402
 
 
@@ -151,6 +153,10 @@ def a_cancel_reaches_the_router_that_runs_the_response():
         fleet(c, 3, 2, path, **SLOW)
         a, b, _ = c.routers
         assert_cancelled_elsewhere(a, b, keys)
+    with Redis() as redis, Cluster() as c:  # no worker in common, a store
+        path, keys = new_keys(c, one="rpm=100000", two="rpm=100000")
+        state_fleet(c, redis, 2, path, engine=SLOW)
+        assert_cancelled_elsewhere(*c.routers, keys)
     with Cluster() as c:  # alone: no wait
         path, keys = new_keys(c, one="rpm=100000")
         fleet(c, 1, 1, path)

@@ -11,9 +11,9 @@
 #include "base/str.h"
 #include "fleet/router/news_priv.h"
 #include "fleet/router/state_priv.h"
-#include "serve/api/ids.h"
 #include "serve/endpoint/front.h"
 
+#define CANCELS_MAX_ID     63u
 #define CANCELS_MAX_ANSWER 16384u /* a longer answer is replaced by its id and status */
 
 static void cancels_put_number(struct buf *out, uint64_t number)
@@ -50,7 +50,7 @@ void router_cancels_hear(struct router *router, uint64_t asker, struct bytes sec
     if (front == NULL || end == NULL)
         return;
     id = bytes_of(end + 1, (size_t)(section.data + section.len_bytes - end - 1));
-    if (id.len_bytes >= IDS_BYTES || !front_cancel_response(front, (const char *)tenant, id, &answer))
+    if (id.len_bytes > CANCELS_MAX_ID || !front_cancel_response(front, (const char *)tenant, id, &answer))
         return;
     if (answer.is_bad || answer.len_bytes > CANCELS_MAX_ANSWER) {
         buf_fini(&answer);

@@ -112,13 +112,12 @@ struct router {
     struct picker_slots lacking[CAPABILITY_N]; /* workers without that capability bit */
     uint32_t order;                            /* of equal workers; each router has its own */
     struct router_roles roles;
-    struct router_check *check;  /* the last check of the network; NULL: none yet */
-    struct decisions *decisions; /* decisions_priv.h; NULL: none are kept */
-    struct router_spending
-        *spending;               /* limits that are common to several routers; NULL: no keys, no limits */
-    struct router_state *shared; /* state.c; NULL: before the links are built */
-    struct router_relay *relay;  /* relay.c; NULL: the shared store carries the news */
-    struct router_kept *kept;    /* kept.c; NULL: the shared store keeps what routers have in common */
+    struct router_check *check;       /* the last check of the network; NULL: none yet */
+    struct decisions *decisions;      /* decisions_priv.h; NULL: none are kept */
+    struct router_spending *spending; /* limits common to several routers; NULL: no keys, no limits */
+    struct router_state *shared;      /* state.c; NULL: before the links are built */
+    struct router_relay *relay;       /* relay.c; NULL: the shared store carries the news */
+    struct router_kept *kept;         /* kept.c; NULL: the shared store keeps what routers have in common */
     enum daemon_life life;
     struct metric *m_resumed;
     struct metric *m_queued, *m_redispatched, *m_handed_off, *m_local, *m_refused, *m_lost;

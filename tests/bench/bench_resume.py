@@ -24,7 +24,8 @@ from cluster import Cluster  # noqa: E402
 class Client:
     def __init__(self, i):
         self.path = "/v1/messages" if i % 2 else "/v1/chat/completions"
-        self.body = json.dumps({"model": "baton-demo", "max_tokens": 300, "stream": True,
+        usage = {} if i % 2 else {"stream_options": {"include_usage": True}}
+        self.body = json.dumps({"model": "baton-demo", "max_tokens": 300, "stream": True, **usage,
                                 "messages": [{"role": "user", "content": f"question {i}"}]}).encode()
         self.events, self.n_resumed, self.at_kill, self.i = [], 0, 0, i
 

@@ -53,7 +53,6 @@ struct router_admission {
 };
 
 struct decisions;
-
 struct router_check; /* check_priv.h */
 
 struct router_roles { /* roles.c */
